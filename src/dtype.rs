@@ -1,0 +1,128 @@
+//! Number formats: what weights are stored in, what the KV cache holds, and which peak a matrix unit reaches.
+//! Uses nothing else of the crate.
+
+use serde::{Deserialize, Serialize};
+
+/// A number format of activations, of the KV cache or of a matrix unit's operands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum DType {
+    /// 32-bit IEEE float.
+    #[serde(alias = "fp32")]
+    Float32,
+    /// 16-bit IEEE float.
+    #[serde(alias = "fp16", alias = "half")]
+    Float16,
+    /// bfloat16.
+    #[serde(alias = "bf16")]
+    Bfloat16,
+    /// 8-bit float (e4m3 or e5m2).
+    #[serde(alias = "fp8_e4m3", alias = "fp8_e5m2")]
+    Fp8,
+    /// 8-bit integer.
+    Int8,
+    /// 4-bit float (e2m1, as in NVFP4 and MXFP4).
+    Fp4,
+}
+
+impl DType {
+    /// Bytes of one element, scales not counted.
+    pub fn bytes(self) -> f64 {
+        match self {
+            DType::Float32 => 4.0,
+            DType::Float16 | DType::Bfloat16 => 2.0,
+            DType::Fp8 | DType::Int8 => 1.0,
+            DType::Fp4 => 0.5,
+        }
+    }
+
+    /// The name used in files and on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            DType::Float32 => "float32",
+            DType::Float16 => "float16",
+            DType::Bfloat16 => "bfloat16",
+            DType::Fp8 => "fp8",
+            DType::Int8 => "int8",
+            DType::Fp4 => "fp4",
+        }
+    }
+}
+
+impl std::fmt::Display for DType {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// How a weight matrix is stored, from `quantization_config` or `hf_quant_config.json`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum WeightFormat {
+    /// Not quantised: stored as the model's `torch_dtype`.
+    Plain(DType),
+    /// 8-bit float, one scale per tensor or per output channel.
+    Fp8,
+    /// 8-bit float with one 32-bit scale per block of `rows` × `columns` (DeepSeek style, usually 128 × 128).
+    Fp8Block {
+        /// Rows (output channels) of a scale block.
+        rows: u32,
+        /// Columns (input channels) of a scale block.
+        columns: u32,
+    },
+    /// 8-bit integer weights and activations, one scale per output channel.
+    Int8,
+    /// 4-bit integer weights, 16-bit activations, one 16-bit scale per group of `group_size` inputs
+    /// (GPTQ, AWQ, compressed-tensors `pack-quantized`).
+    Int4 {
+        /// Inputs that share a scale.
+        group_size: u32,
+    },
+    /// 8-bit integer weights, 16-bit activations (GPTQ 8 bit, compressed-tensors `pack-quantized` 8 bit).
+    Int8WeightOnly {
+        /// Inputs that share a scale.
+        group_size: u32,
+    },
+    /// OCP microscaling fp4: one 8-bit scale per 32 weights.
+    Mxfp4,
+    /// NVIDIA fp4: one 8-bit scale per 16 weights.
+    Nvfp4,
+}
+
+impl WeightFormat {
+    /// Bytes of one weight with its share of the scales.
+    ///
+    /// ```
+    /// use ridgepoint::WeightFormat;
+    /// assert_eq!(WeightFormat::Mxfp4.bytes_per_weight(), 0.5 + 1.0 / 32.0);
+    /// assert_eq!(WeightFormat::Int4 { group_size: 128 }.bytes_per_weight(), 0.5 + 2.0 / 128.0);
+    /// ```
+    pub fn bytes_per_weight(self) -> f64 {
+        match self {
+            WeightFormat::Plain(dtype) => dtype.bytes(),
+            WeightFormat::Fp8 | WeightFormat::Int8 => 1.0,
+            WeightFormat::Fp8Block { rows, columns } => 1.0 + 4.0 / (f64::from(rows) * f64::from(columns)),
+            WeightFormat::Int4 { group_size } => 0.5 + 2.0 / f64::from(group_size),
+            WeightFormat::Int8WeightOnly { group_size } => 1.0 + 2.0 / f64::from(group_size),
+            WeightFormat::Mxfp4 => 0.5 + 1.0 / 32.0,
+            WeightFormat::Nvfp4 => 0.5 + 1.0 / 16.0,
+        }
+    }
+}
+
+impl std::fmt::Display for WeightFormat {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            WeightFormat::Plain(dtype) => write!(f, "{dtype}"),
+            WeightFormat::Fp8 => f.write_str("fp8"),
+            WeightFormat::Fp8Block { rows, columns } => write!(f, "fp8_block{rows}x{columns}"),
+            WeightFormat::Int8 => f.write_str("int8"),
+            WeightFormat::Int4 { group_size } => write!(f, "int4_g{group_size}"),
+            WeightFormat::Int8WeightOnly { group_size } => write!(f, "int8_wo_g{group_size}"),
+            WeightFormat::Mxfp4 => f.write_str("mxfp4"),
+            WeightFormat::Nvfp4 => f.write_str("nvfp4"),
+        }
+    }
+}

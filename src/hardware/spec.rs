@@ -1,0 +1,129 @@
+//! What the physics needs to know of a GPU.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+
+/// GPU generation: which kernels run on it, and whose efficiency tables are the nearest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum Architecture {
+    /// Compute capability 8.0 (A100).
+    Ampere,
+    /// Compute capability 8.9 (L40S, RTX 4090).
+    Ada,
+    /// Compute capability 9.0 (H100, H200).
+    Hopper,
+    /// Compute capability 10.0 (B200).
+    Blackwell,
+    /// Compute capability 12.0 (RTX PRO 6000).
+    BlackwellConsumer,
+}
+
+/// What connects the GPUs of a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum InterconnectKind {
+    /// NVLink through NVSwitch.
+    Nvlink,
+    /// PCI Express.
+    Pcie,
+}
+
+/// The link of one GPU to its peers.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Interconnect {
+    /// NVLink or PCIe.
+    pub kind: InterconnectKind,
+    /// Bytes per second that one GPU can send, one direction (datasheets quote both directions together).
+    pub unidirectional_bytes_per_s: f64,
+}
+
+/// One GPU: dense peaks, memory, interconnect. All figures come from its TOML file, whose `source` keys say where from.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Hardware {
+    pub(crate) name: String,
+    pub(crate) display_name: String,
+    pub(crate) architecture: Architecture,
+    pub(crate) sm_count: u32,
+    pub(crate) l2_bytes: f64,
+    pub(crate) boost_clock_hz: f64,
+    pub(crate) hbm_bytes_per_s: f64,
+    pub(crate) hbm_capacity_bytes: f64,
+    pub(crate) peaks_dense_flop_per_s: BTreeMap<DType, f64>,
+    pub(crate) interconnect: Interconnect,
+    pub(crate) sources: Vec<String>,
+}
+
+impl Hardware {
+    /// Short name, as in `hardware/<name>.toml` and `bench_data/<name>/`.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Full name, as on the datasheet.
+    pub fn display_name(&self) -> &str {
+        &self.display_name
+    }
+
+    /// GPU generation.
+    pub fn architecture(&self) -> Architecture {
+        self.architecture
+    }
+
+    /// Streaming multiprocessors that are enabled on this product.
+    pub fn sm_count(&self) -> u32 {
+        self.sm_count
+    }
+
+    /// Second-level cache, bytes.
+    pub fn l2_bytes(&self) -> f64 {
+        self.l2_bytes
+    }
+
+    /// Boost clock of the SMs, Hz.
+    pub fn boost_clock_hz(&self) -> f64 {
+        self.boost_clock_hz
+    }
+
+    /// Device memory bandwidth, bytes per second.
+    pub fn hbm_bytes_per_s(&self) -> f64 {
+        self.hbm_bytes_per_s
+    }
+
+    /// Device memory, bytes.
+    pub fn hbm_capacity_bytes(&self) -> f64 {
+        self.hbm_capacity_bytes
+    }
+
+    /// The link to the other GPUs of the node.
+    pub fn interconnect(&self) -> Interconnect {
+        self.interconnect
+    }
+
+    /// Where the figures come from.
+    pub fn sources(&self) -> &[String] {
+        &self.sources
+    }
+
+    /// The number formats that the matrix units run.
+    pub fn dtypes(&self) -> impl Iterator<Item = DType> + '_ {
+        self.peaks_dense_flop_per_s.keys().copied()
+    }
+
+    /// Dense peak of the matrix units for operands of `dtype`, FLOP per second.
+    ///
+    /// # Errors
+    /// [`Error::MissingPeak`] where the chip has no unit for it; no other format's peak is scaled instead.
+    pub fn peak_dense_flop_per_s(&self, dtype: DType) -> Result<f64> {
+        self.peaks_dense_flop_per_s.get(&dtype).copied().ok_or_else(|| Error::MissingPeak {
+            hardware: self.display_name.clone(),
+            dtype,
+            known: self.dtypes().collect(),
+        })
+    }
+}

@@ -1,0 +1,2 @@
+//! The `ridgepoint` command.
+fn main() {}

@@ -1,0 +1,208 @@
+//! The checked shape of a model: what its layers are, how wide, and how their weights are stored.
+//! Nothing here is optional in the sense of "maybe read": parsing has decided everything.
+
+use serde::Serialize;
+
+use crate::dtype::{DType, WeightFormat};
+
+/// Which earlier tokens a query sees.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Window {
+    /// All of them.
+    Full,
+    /// The last `n` tokens, its own included (gpt-oss, Gemma, Mistral v0.1).
+    Sliding(u64),
+    /// Those of its own chunk of `n` tokens (Llama-4's local layers).
+    Chunked(u64),
+}
+
+/// Multi-head, grouped-query or multi-query attention with an explicit KV cache.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct GqaAttention {
+    /// Query heads of the whole model (not per rank).
+    pub num_heads: u64,
+    /// KV heads of the whole model.
+    pub num_kv_heads: u64,
+    /// Width of a query and key head.
+    pub head_dim: u64,
+    /// Width of a value head (equals `head_dim` but in a few models).
+    pub v_head_dim: u64,
+    /// Visible earlier tokens.
+    pub window: Window,
+    /// Values are the keys, so no value projection exists (Gemma 4's global layers); the cache still holds both.
+    pub k_eq_v: bool,
+    /// The query projection also yields an output gate of the same width.
+    pub output_gate: bool,
+    /// Weights of the norms on queries and keys: elements in total (0 where there is no such norm).
+    pub qk_norm_params: u64,
+    /// Biases on the query, key and value projections.
+    pub qkv_bias: bool,
+    /// Bias on the output projection.
+    pub o_bias: bool,
+    /// Other small parameters (attention sinks), elements.
+    pub extra_params: u64,
+    /// Storage of the fused query, key and value projection.
+    pub qkv_weights: WeightFormat,
+    /// Storage of the output projection.
+    pub o_weights: WeightFormat,
+}
+
+/// Multi-head latent attention (DeepSeek V2/V3, Kimi-K2): the cache holds one latent of
+/// `kv_lora_rank + qk_rope_head_dim` values per token, shared by all heads and replicated on every tensor-parallel rank.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct MlaAttention {
+    /// Query heads of the whole model.
+    pub num_heads: u64,
+    /// Rank of the query's down-projection; `None` where queries are projected at once (V2-Lite).
+    pub q_lora_rank: Option<u64>,
+    /// Rank of the latent.
+    pub kv_lora_rank: u64,
+    /// Width of a head's part without rotary embedding.
+    pub qk_nope_head_dim: u64,
+    /// Width of the rotary part, shared by all heads in the keys.
+    pub qk_rope_head_dim: u64,
+    /// Width of a value head.
+    pub v_head_dim: u64,
+    /// Storage of all projections of the attention.
+    pub weights: WeightFormat,
+}
+
+/// The attention of a layer.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Attention {
+    /// Explicit keys and values.
+    Gqa(GqaAttention),
+    /// A latent.
+    Mla(MlaAttention),
+}
+
+/// A dense feed-forward block, also used for shared experts.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct DenseFfn {
+    /// Width between the two projections, of the whole model.
+    pub intermediate_size: u64,
+    /// True for SwiGLU and GeGLU (three matrices), false for a plain MLP (two).
+    pub gated: bool,
+    /// Biases on the projections.
+    pub bias: bool,
+    /// Storage of its matrices.
+    pub weights: WeightFormat,
+}
+
+/// Routed experts.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Moe {
+    /// Routed experts of the layer.
+    pub num_experts: u64,
+    /// Experts that each token visits.
+    pub top_k: u64,
+    /// Width of one expert.
+    pub intermediate_size: u64,
+    /// Biases on the experts' projections and on the router.
+    pub bias: bool,
+    /// Other small parameters per layer (score-correction bias, per-expert scales), elements.
+    pub extra_params: u64,
+    /// Storage of the experts' matrices.
+    pub weights: WeightFormat,
+    /// Storage of the router.
+    pub router_weights: WeightFormat,
+    /// Experts that every token visits, as one dense block; its width is that of all shared experts together.
+    pub shared: Option<DenseFfn>,
+    /// The shared expert has a gate of `hidden_size` weights.
+    pub shared_gate: bool,
+}
+
+/// Layers that are alike.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct LayerGroup {
+    /// How many layers there are of this kind.
+    pub count: u64,
+    /// Their attention.
+    pub attention: Attention,
+    /// Dense feed-forward block; present beside `moe` in Gemma 4.
+    pub dense: Option<DenseFfn>,
+    /// Routed experts.
+    pub moe: Option<Moe>,
+    /// Weights of the layer's norms outside the attention, elements (2·hidden in Llama, 4·hidden in Gemma).
+    pub norm_params: u64,
+}
+
+/// A decoder-only language model, checked: every size is positive and every relation between sizes holds.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Model {
+    pub(crate) name: String,
+    pub(crate) model_type: String,
+    pub(crate) hidden_size: u64,
+    pub(crate) vocab_size: u64,
+    pub(crate) max_position_embeddings: u64,
+    pub(crate) tie_word_embeddings: bool,
+    pub(crate) dtype: DType,
+    pub(crate) lm_head_weights: WeightFormat,
+    pub(crate) kv_cache_dtype: Option<DType>,
+    pub(crate) layers: Vec<LayerGroup>,
+    pub(crate) notes: Vec<String>,
+}
+
+impl Model {
+    /// Short name, or the path it was read from.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// `model_type` of the configuration (of its text part where it is nested).
+    pub fn model_type(&self) -> &str {
+        &self.model_type
+    }
+
+    /// Width of the residual stream.
+    pub fn hidden_size(&self) -> u64 {
+        self.hidden_size
+    }
+
+    /// Rows of the embedding.
+    pub fn vocab_size(&self) -> u64 {
+        self.vocab_size
+    }
+
+    /// Longest context the configuration allows.
+    pub fn max_position_embeddings(&self) -> u64 {
+        self.max_position_embeddings
+    }
+
+    /// The LM head shares the embedding's weights.
+    pub fn tie_word_embeddings(&self) -> bool {
+        self.tie_word_embeddings
+    }
+
+    /// Number format of activations (`torch_dtype`).
+    pub fn dtype(&self) -> DType {
+        self.dtype
+    }
+
+    /// Storage of the LM head.
+    pub fn lm_head_weights(&self) -> WeightFormat {
+        self.lm_head_weights
+    }
+
+    /// Number format of the KV cache where the checkpoint asks for one (`kv_cache_scheme`, `kv_cache_quant_algo`).
+    pub fn kv_cache_dtype(&self) -> Option<DType> {
+        self.kv_cache_dtype
+    }
+
+    /// The layers, alike ones together.
+    pub fn layers(&self) -> &[LayerGroup] {
+        &self.layers
+    }
+
+    /// All layers.
+    pub fn num_layers(&self) -> u64 {
+        self.layers.iter().map(|g| g.count).sum()
+    }
+
+    /// What parsing had to assume, in plain words; shown to the user as warnings.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
+    }
+}

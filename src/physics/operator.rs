@@ -1,0 +1,141 @@
+//! The unit in which layers talk: one kind of kernel call of one rank, with its exact work and how often it runs.
+
+use serde::Serialize;
+
+use crate::dtype::{DType, WeightFormat};
+use crate::model::Window;
+
+/// Operator groups, as the correction and the reports sum them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OperatorGroup {
+    /// QKV, output, MLP, router and LM head projections.
+    Projections,
+    /// Attention of prompt chunks.
+    AttentionPrefill,
+    /// Attention of decodes.
+    AttentionDecode,
+    /// Routed experts.
+    Experts,
+    /// All-reduce, all-gather, all-to-all, stage hand-over.
+    Communication,
+    /// Norms, rotary embedding, activation, residual, KV write, embedding.
+    SmallKernels,
+}
+
+/// Heads and formats of an attention call on one rank.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct AttentionHeads {
+    /// Query heads of this rank.
+    pub num_heads: u64,
+    /// KV heads of this rank (1 for absorbed MLA).
+    pub num_kv_heads: u64,
+    /// Width of a query and key head (for absorbed MLA: `kv_lora_rank + qk_rope_head_dim`).
+    pub head_dim: u64,
+    /// Width of a value head (for absorbed MLA: `kv_lora_rank`).
+    pub v_head_dim: u64,
+    /// Format of the KV cache.
+    pub kv_dtype: DType,
+    /// Visible earlier tokens.
+    pub window: Window,
+    /// The call is absorbed multi-head latent attention.
+    pub is_mla: bool,
+}
+
+/// What a kernel is given, as its efficiency depends on it.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Kernel {
+    /// `y[m,n] = x[m,k] · W[k,n]`.
+    Gemm {
+        /// Rows of the activations: tokens.
+        m: u64,
+        /// Outputs of this rank.
+        n: u64,
+        /// Inputs of this rank.
+        k: u64,
+        /// Storage of W.
+        weights: WeightFormat,
+    },
+    /// Causal attention of prompt chunks, each after its own cached tokens.
+    AttentionPrefill {
+        /// Heads and formats.
+        heads: AttentionHeads,
+        /// Chunks in the call.
+        num_requests: u64,
+        /// Scheduled tokens of all chunks.
+        query_tokens: u64,
+        /// Visible (query, key) pairs of all chunks, per head.
+        pairs: f64,
+        /// Keys read at least once, summed over chunks: visible cached tokens and the chunk's own.
+        kv_tokens: u64,
+        /// Longest chunk.
+        max_query_tokens: u64,
+    },
+    /// One new token per request on top of its cache.
+    AttentionDecode {
+        /// Heads and formats.
+        heads: AttentionHeads,
+        /// Requests in the call.
+        num_requests: u64,
+        /// Keys read, summed over requests: visible cached tokens and the new one.
+        kv_tokens: u64,
+        /// Keys of the longest request.
+        max_kv_tokens: u64,
+    },
+    /// Routed experts' fused kernel: both grouped GEMMs with the activation between them.
+    Moe {
+        /// Tokens whose experts may be on this rank (all of the data-parallel group with experts in parallel).
+        num_tokens: u64,
+        /// Width of the residual stream.
+        hidden_size: u64,
+        /// Width of one expert on this rank (already divided by the tensor-parallel size where that applies).
+        intermediate_size: u64,
+        /// Experts per token.
+        top_k: u64,
+        /// Experts of the layer.
+        num_experts: u64,
+        /// Experts on this rank.
+        local_experts: u64,
+        /// Storage of the experts.
+        weights: WeightFormat,
+    },
+    /// Sum over the ranks of a tensor-parallel group.
+    AllReduce {
+        /// Bytes of the message on each rank.
+        message_bytes: f64,
+        /// Ranks.
+        num_gpus: u64,
+    },
+    /// Any other exchange, priced by the bytes that leave this rank.
+    Exchange {
+        /// Bytes that this rank sends.
+        sent_bytes: f64,
+        /// Ranks.
+        num_gpus: u64,
+    },
+    /// Kernels that only move bytes.
+    Elementwise {
+        /// Kernel launches.
+        launches: u64,
+    },
+}
+
+/// One kind of kernel call of one rank.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Operator {
+    /// Name, as printed and as in the JSON.
+    pub name: &'static str,
+    /// Group it is summed in.
+    pub group: OperatorGroup,
+    /// Calls per step.
+    pub count: u64,
+    /// FLOPs of one call on this rank.
+    pub flops: f64,
+    /// Bytes that one call moves to or from device memory, or sends where it is communication.
+    pub bytes: f64,
+    /// Format of the operands of the matrix unit that does the FLOPs.
+    pub compute_dtype: DType,
+    /// Shape of the call.
+    pub kernel: Kernel,
+}

@@ -1,0 +1,77 @@
+//! Units and their factors. Inside the crate a time is an `f64` of microseconds, data is bytes, work is FLOP and a
+//! rate is per second; every factor between those and what people read or write lives in this file.
+//! Uses nothing else of the crate.
+
+/// Decimal mega, 10⁶.
+pub const MEGA: f64 = 1e6;
+/// Decimal giga, 10⁹: as in GB/s and GFLOP.
+pub const GIGA: f64 = 1e9;
+/// Decimal tera, 10¹²: as in TFLOP/s and TB/s.
+pub const TERA: f64 = 1e12;
+/// Binary mebi, 2²⁰ bytes.
+pub const MIB: f64 = 1_048_576.0;
+/// Binary gibi, 2³⁰ bytes.
+pub const GIB: f64 = 1_073_741_824.0;
+/// Microseconds in a second.
+pub const US_PER_S: f64 = 1e6;
+/// Microseconds in a millisecond; kernel measurements are published in milliseconds.
+pub const US_PER_MS: f64 = 1e3;
+
+/// Time in microseconds to do `work` at `rate_per_s`, both in the same unit (FLOP and FLOP/s, or bytes and bytes/s).
+///
+/// ```
+/// // 989.4 TFLOP at 989.4 TFLOP/s take one second.
+/// assert_eq!(ridgepoint::units::time_us(989.4e12, 989.4e12), 1e6);
+/// ```
+pub fn time_us(work: f64, rate_per_s: f64) -> f64 {
+    work / rate_per_s * US_PER_S
+}
+
+/// A number with a decimal SI prefix and three or four significant digits: `1.234 T`, `56.78 M`, `901`.
+pub fn si(value: f64) -> String {
+    let magnitude = value.abs();
+    let (scaled, prefix) = [(1e15, " P"), (TERA, " T"), (GIGA, " G"), (MEGA, " M"), (1e3, " k")]
+        .into_iter()
+        .find(|(factor, _)| magnitude >= *factor)
+        .map_or((value, ""), |(factor, prefix)| (value / factor, prefix));
+    let digits = if prefix.is_empty() && magnitude.fract() < f64::EPSILON {
+        0
+    } else if scaled.abs() >= 100.0 {
+        1
+    } else if scaled.abs() >= 10.0 {
+        2
+    } else {
+        3
+    };
+    format!("{scaled:.digits$}{prefix}")
+}
+
+/// A duration for people: microseconds below 1 ms, else milliseconds.
+pub fn duration(time_us: f64) -> String {
+    if time_us < 100.0 {
+        format!("{time_us:.2} µs")
+    } else if time_us < US_PER_MS {
+        format!("{time_us:.1} µs")
+    } else {
+        format!("{:.3} ms", time_us / US_PER_MS)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn binary_and_decimal_factors_are_not_mixed() {
+        assert!((GIB / GIGA - 1.073_741_824).abs() < 1e-12);
+        assert!((MIB * 1024.0 - GIB).abs() < 1e-6);
+    }
+
+    #[test]
+    fn si_keeps_about_four_digits() {
+        assert_eq!(si(1_234_000_000_000.0), "1.234 T");
+        assert_eq!(si(56_780_000.0), "56.78 M");
+        assert_eq!(si(901.0), "901");
+        assert_eq!(si(0.0), "0");
+    }
+}
