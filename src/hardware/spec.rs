@@ -9,12 +9,12 @@ use crate::error::{Error, Result};
 
 /// GPU generation: which kernels run on it, and whose efficiency tables are the nearest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Architecture {
-    /// Compute capability 8.0 (A100).
+    /// Compute capability 8.0 and 8.6 (A100, A10).
     Ampere,
-    /// Compute capability 8.9 (L40S, RTX 4090).
+    /// Compute capability 8.9 (L40S, L4, RTX 4090).
     Ada,
     /// Compute capability 9.0 (H100, H200).
     Hopper,
@@ -28,7 +28,7 @@ pub enum Architecture {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum InterconnectKind {
-    /// NVLink through NVSwitch.
+    /// NVLink, through NVSwitch or a bridge.
     Nvlink,
     /// PCI Express.
     Pcie,
@@ -85,7 +85,7 @@ impl Hardware {
         self.l2_bytes
     }
 
-    /// Boost clock of the SMs, Hz.
+    /// Highest boost clock of the SMs, Hz. Hopper's matrix peaks are quoted at a lower one.
     pub fn boost_clock_hz(&self) -> f64 {
         self.boost_clock_hz
     }
@@ -95,7 +95,8 @@ impl Hardware {
         self.hbm_bytes_per_s
     }
 
-    /// Device memory, bytes.
+    /// Device memory, bytes: the datasheet's figure in binary units (80 GB is 80 · 2³⁰). What the driver lets an engine
+    /// use is a little less.
     pub fn hbm_capacity_bytes(&self) -> f64 {
         self.hbm_capacity_bytes
     }
@@ -110,12 +111,13 @@ impl Hardware {
         &self.sources
     }
 
-    /// The number formats that the matrix units run.
+    /// The number formats that have a peak.
     pub fn dtypes(&self) -> impl Iterator<Item = DType> + '_ {
         self.peaks_dense_flop_per_s.keys().copied()
     }
 
-    /// Dense peak of the matrix units for operands of `dtype`, FLOP per second.
+    /// Dense peak of the matrix units for operands of `dtype`, FLOP per second; of the vector units for `float32`, which
+    /// no TF32 stands in for.
     ///
     /// # Errors
     /// [`Error::MissingPeak`] where the chip has no unit for it; no other format's peak is scaled instead.
