@@ -4,6 +4,7 @@
 
 pub mod deployment;
 pub mod dtype;
+pub mod efficiency;
 pub mod error;
 pub mod hardware;
 pub mod model;

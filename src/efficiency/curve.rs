@@ -1,0 +1,223 @@
+//! A series reduced to one model on one rank: the grid sliced at what does not change from step to step (n and k, heads,
+//! experts), so that a step looks up one or two coordinates. Uses `family`, `grid`, `kernel_model`, `provenance`.
+
+use super::family::{AttentionKey, Family};
+use super::grid::{Grid, Reach};
+use super::kernel_model::{
+    AllReduceModel, AllReduceShape, AttentionShape, Chip, DecodeModel, GemmModel, GemmShape, KernelModel, MoeModel,
+    MoeShape, PrefillModel,
+};
+use super::provenance::Provenance;
+use super::table::Series;
+use crate::error::Result;
+
+/// What looking a shape up gives: a time and how it came about.
+pub type Timed = (f64, Provenance);
+
+/// How a series relates to what is asked of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Match {
+    /// It was measured for this very kernel on this GPU.
+    Exact,
+    /// It was measured on this GPU for a similar kernel (another head size, window or expert layer).
+    Similar,
+    /// It was measured on another GPU.
+    OtherGpu,
+}
+
+/// Kernel-model coefficients and the residuals that are left to look up.
+#[derive(Debug, Clone)]
+pub struct Curve {
+    coefficients: Vec<f64>,
+    chip: Chip,
+    residuals: Grid,
+    best: Provenance,
+}
+
+impl Curve {
+    /// Slices `series` at `leading` coordinates of its first axes.
+    pub fn new<F: Family>(series: &Series<F>, leading: &[f64], chip: Chip, matched: Match) -> Self {
+        let (residuals, reach) = series.grid.slice(leading);
+        let best = match (matched, reach) {
+            (Match::OtherGpu, _) => Provenance::Borrowed,
+            (Match::Similar, _) | (Match::Exact, Reach::Held) => Provenance::Held,
+            (Match::Exact, Reach::Between) => Provenance::Interpolated,
+            (Match::Exact, Reach::Knot) => Provenance::Measured,
+        };
+        Curve { coefficients: series.coefficients.clone(), chip, residuals, best }
+    }
+
+    fn timed<M: KernelModel>(&self, shape: &M::Shape, point: &[f64]) -> Timed {
+        let (residual, reach) = self.residuals.lookup(point);
+        let modelled = M::time_us(&self.coefficients, shape, &self.chip) * residual.exp();
+        let looked_up = match reach {
+            Reach::Knot => Provenance::Measured,
+            Reach::Between => Provenance::Interpolated,
+            Reach::Held => Provenance::Held,
+        };
+        (modelled.max(M::bound_us(shape, &self.chip)), self.best.max(looked_up))
+    }
+
+    fn knots(&self, axis: usize) -> (f64, f64) {
+        let knots = &self.residuals.axes()[axis];
+        (knots[0], knots[knots.len() - 1])
+    }
+}
+
+/// A projection of fixed n and k.
+#[derive(Debug, Clone)]
+pub struct GemmCurve {
+    curve: Curve,
+    shape: GemmShape,
+}
+
+impl GemmCurve {
+    /// `shape.m` is ignored; everything else is fixed from here on.
+    pub fn new(series: &Series<GemmModel>, shape: GemmShape, chip: Chip, matched: Match) -> Self {
+        GemmCurve { curve: Curve::new(series, &[shape.n, shape.k], chip, matched), shape }
+    }
+
+    /// Time for `m` rows.
+    pub fn time(&self, m: f64) -> Timed {
+        self.curve.timed::<GemmModel>(&GemmShape { m, ..self.shape }, &[m])
+    }
+}
+
+/// Decode attention of fixed heads.
+#[derive(Debug, Clone)]
+pub struct DecodeCurve {
+    curve: Curve,
+    /// KV heads per one KV head that the table holds at most: (request, KV head) pairs are what the kernel spreads.
+    batch_factor: f64,
+}
+
+impl DecodeCurve {
+    /// Heads beyond the table's are looked up as more requests of the most heads it has.
+    pub fn new(series: &Series<DecodeModel>, kv_heads: f64, group: f64, chip: Chip, matched: Match) -> Self {
+        let most = series.grid.axes()[0].last().copied().unwrap_or(kv_heads);
+        let held = kv_heads.min(most);
+        DecodeCurve { curve: Curve::new(series, &[held, group], chip, matched), batch_factor: kv_heads / held }
+    }
+
+    /// Time for requests alike in the mean.
+    pub fn time(&self, shape: &AttentionShape) -> Timed {
+        self.curve.timed::<DecodeModel>(shape, &[shape.keys.max(1.0), shape.batch * self.batch_factor])
+    }
+}
+
+/// Prefill attention of fixed heads.
+#[derive(Debug, Clone)]
+pub struct PrefillCurve {
+    curve: Curve,
+    windowed: bool,
+}
+
+impl PrefillCurve {
+    /// Slices at the heads of the rank.
+    pub fn new(series: &Series<PrefillModel>, kv_heads: f64, group: f64, chip: Chip, matched: Match) -> Self {
+        let windowed = series.key.window.is_some();
+        PrefillCurve { curve: Curve::new(series, &[kv_heads, group], chip, matched), windowed }
+    }
+
+    /// Time for chunks alike in the mean. Measured prompts have no prior KV, so a chunk with some is looked up where a
+    /// whole prompt has as many visible keys per query, and as many queries in all; the kernel model sees it as it is.
+    /// Such a time is interpolated at best.
+    pub fn time(&self, shape: &AttentionShape) -> Timed {
+        let prompt = if self.windowed { shape.query } else { (2.0 * shape.visible - 1.0).max(shape.query) };
+        let batch = shape.batch * shape.query / prompt;
+        let (fewest, _) = self.curve.knots(1);
+        let (time_us, provenance) = self.curve.timed::<PrefillModel>(shape, &[prompt, batch.max(fewest)]);
+        let exact = prompt <= shape.query * (1.0 + 1e-9);
+        (time_us, if exact { provenance } else { provenance.max(Provenance::Interpolated) })
+    }
+}
+
+/// Routed experts of fixed sizes.
+#[derive(Debug, Clone)]
+pub struct MoeCurve {
+    /// One per series that is close, with its weight.
+    curves: Vec<(Curve, f64)>,
+    shape: MoeShape,
+}
+
+impl MoeCurve {
+    /// Residuals of several series are averaged by weight, each on the same shape.
+    pub fn new(series: &[(&Series<MoeModel>, f64, Match)], shape: MoeShape, tp: f64, ep: f64, chip: Chip) -> Self {
+        let curves = series.iter().map(|(s, weight, m)| (Curve::new(s, &[tp, ep], chip, *m), *weight)).collect();
+        MoeCurve { curves, shape }
+    }
+
+    /// Time for `tokens` before routing.
+    pub fn time(&self, tokens: f64) -> Timed {
+        let shape = MoeShape { tokens, ..self.shape };
+        let mut log_time = 0.0;
+        let mut total = 0.0;
+        let mut provenance = Provenance::Measured;
+        for (curve, weight) in &self.curves {
+            let (time_us, p) = curve.timed::<MoeModel>(&shape, &[tokens]);
+            log_time += weight * time_us.ln();
+            total += weight;
+            provenance = provenance.max(p);
+        }
+        ((log_time / total).exp(), provenance)
+    }
+}
+
+/// An all-reduce over a fixed number of ranks.
+#[derive(Debug, Clone)]
+pub struct AllReduceCurve {
+    curve: Curve,
+    gpus: f64,
+}
+
+impl AllReduceCurve {
+    /// Slices at the number of ranks.
+    pub fn new(series: &Series<AllReduceModel>, gpus: f64, chip: Chip, matched: Match) -> Self {
+        AllReduceCurve { curve: Curve::new(series, &[gpus], chip, matched), gpus }
+    }
+
+    /// Time for a message of that size on each rank.
+    pub fn time(&self, message_bytes: f64) -> Timed {
+        let shape = AllReduceShape { message_bytes, gpus: self.gpus };
+        self.curve.timed::<AllReduceModel>(&shape, &[message_bytes.max(1.0)])
+    }
+}
+
+/// The attention shape of a call over unequal requests: what they are in the mean.
+pub fn mean_attention(
+    requests: f64,
+    query_tokens: f64,
+    pairs: f64,
+    keys: f64,
+    heads: &crate::physics::AttentionHeads,
+) -> AttentionShape {
+    AttentionShape {
+        batch: requests,
+        query: query_tokens / requests,
+        visible: pairs / query_tokens,
+        keys: keys / requests,
+        kv_heads: heads.num_kv_heads as f64,
+        group: heads.num_heads as f64 / heads.num_kv_heads as f64,
+        head_dim: heads.head_dim as f64,
+        v_head_dim: heads.v_head_dim as f64,
+        kv_bytes: heads.kv_dtype.bytes(),
+    }
+}
+
+/// The residual-free time of a key's kernel, for tests and baselines.
+pub fn modelled_us<F: Family>(key: &F::Key, coefficients: &[f64], point: &[f64], chip: &Chip) -> Result<f64> {
+    Ok(F::time_us(coefficients, &F::shape(key, point), chip))
+}
+
+/// How far an attention series is from what is asked, smallest first; `None` where the KV formats differ in width.
+pub fn attention_distance(key: &AttentionKey, wanted: &AttentionKey) -> f64 {
+    let head = (key.head_dim as f64 / wanted.head_dim as f64).ln().abs();
+    let format = if key.kv_dtype == wanted.kv_dtype { 0.0 } else { 10.0 };
+    let window = match (key.window, wanted.window) {
+        (None, None) => 0.0,
+        (Some(a), Some(b)) => 0.2 * (a as f64 / b as f64).ln().abs(),
+        _ => 3.0,
+    };
+    let engine = if key.engine == wanted.engine { 0.0 } else { 0.05 };
+    format + 2.0 * head + window + engine
+}

@@ -1,0 +1,325 @@
+//! A rectangular grid of residuals over logarithmic axes, with holes: interpolated inside, held at the edge.
+//! The residual is the natural log of measured over modelled time. Uses nothing else of the crate.
+
+/// How far a looked-up value is from what was measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Reach {
+    /// A measured knot of the grid.
+    Knot,
+    /// Between measured knots.
+    Between,
+    /// Beyond the grid, or where it has no measurement: the nearest value is held.
+    Held,
+}
+
+/// Where the value of a cell comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Origin {
+    /// Nowhere yet.
+    Hole,
+    /// A measurement at this very shape.
+    Measured,
+    /// Interpolated from measurements around it.
+    Filled,
+    /// Spread from the nearest cells that have a value.
+    Held,
+}
+
+/// Most axes a grid has.
+pub const MAX_AXES: usize = 4;
+
+/// Residuals on the product of up to [`MAX_AXES`] axes; the last axis varies fastest.
+#[derive(Debug, Clone)]
+pub struct Grid {
+    axes: Vec<Vec<f64>>,
+    log_axes: Vec<Vec<f64>>,
+    values: Vec<f32>,
+    origins: Vec<Origin>,
+}
+
+impl Grid {
+    /// A grid of NaN (holes) on ascending positive `axes`.
+    pub fn empty(axes: Vec<Vec<f64>>) -> Self {
+        let cells = axes.iter().map(Vec::len).product();
+        let log_axes = axes.iter().map(|axis| axis.iter().map(|v| v.ln()).collect()).collect();
+        Grid { axes, log_axes, values: vec![f32::NAN; cells], origins: vec![Origin::Hole; cells] }
+    }
+
+    /// The knots of each axis.
+    pub fn axes(&self) -> &[Vec<f64>] {
+        &self.axes
+    }
+
+    /// Natural logs of the knots of each axis.
+    pub fn log_axes(&self) -> &[Vec<f64>] {
+        &self.log_axes
+    }
+
+    /// Cells in the grid, holes counted.
+    pub fn len(&self) -> usize {
+        self.values.len()
+    }
+
+    /// True where the grid has no cell.
+    pub fn is_empty(&self) -> bool {
+        self.values.is_empty()
+    }
+
+    /// Position of a cell in storage order.
+    pub fn offset(&self, index: &[usize]) -> usize {
+        index.iter().zip(&self.axes).fold(0, |at, (i, axis)| at * axis.len() + i)
+    }
+
+    /// Index along each axis of the cell stored at `offset`.
+    pub fn index(&self, mut offset: usize) -> [usize; MAX_AXES] {
+        let mut index = [0; MAX_AXES];
+        for (axis, knots) in self.axes.iter().enumerate().rev() {
+            index[axis] = offset % knots.len();
+            offset /= knots.len();
+        }
+        index
+    }
+
+    /// The value of a cell; `None` for a hole.
+    pub fn get(&self, offset: usize) -> Option<f64> {
+        let value = self.values[offset];
+        if value.is_nan() { None } else { Some(f64::from(value)) }
+    }
+
+    /// Where the value of a cell comes from.
+    pub fn origin(&self, offset: usize) -> Origin {
+        self.origins[offset]
+    }
+
+    /// The value of a cell that was measured; `None` for any other.
+    pub fn measured(&self, offset: usize) -> Option<f64> {
+        if self.origins[offset] == Origin::Measured { Some(f64::from(self.values[offset])) } else { None }
+    }
+
+    /// Sets a cell.
+    pub fn set(&mut self, offset: usize, value: f64, origin: Origin) {
+        self.values[offset] = value as f32;
+        self.origins[offset] = origin;
+    }
+
+    /// Empties a cell.
+    pub fn clear(&mut self, offset: usize) {
+        self.values[offset] = f32::NAN;
+        self.origins[offset] = Origin::Hole;
+    }
+
+    /// Position of the cell at exactly `point`, where the grid has one.
+    pub fn cell_at(&self, point: &[f64]) -> Option<usize> {
+        let mut index = [0; MAX_AXES];
+        for (axis, value) in point.iter().enumerate() {
+            index[axis] = self.knot(axis, *value)?;
+        }
+        Some(self.offset(&index[..point.len()]))
+    }
+
+    /// Index of the knot equal to `value` on `axis`.
+    pub fn knot(&self, axis: usize, value: f64) -> Option<usize> {
+        self.axes[axis].iter().position(|k| (k - value).abs() <= 1e-9 * k.abs())
+    }
+
+    /// Fills every hole with the value of the cell nearest in index distance along an axis, spreading outwards until
+    /// none is left, and remembers which cells are held. A grid of holes only becomes all zero (the bare model).
+    pub fn hold_edges(&mut self) {
+        if self.values.iter().all(|v| v.is_nan()) {
+            self.values.fill(0.0);
+            self.origins.fill(Origin::Held);
+            return;
+        }
+        loop {
+            let mut filled: Vec<(usize, f32)> = Vec::new();
+            for offset in 0..self.values.len() {
+                if !self.values[offset].is_nan() {
+                    continue;
+                }
+                let index = self.index(offset);
+                let (mut sum, mut count) = (0.0, 0.0);
+                for axis in 0..self.axes.len() {
+                    for step in [-1isize, 1] {
+                        if let Some(near) = self.neighbour(offset, &index, axis, step)
+                            && !self.values[near].is_nan()
+                        {
+                            sum += self.values[near];
+                            count += 1.0;
+                        }
+                    }
+                }
+                if count > 0.0 {
+                    filled.push((offset, sum / count));
+                }
+            }
+            if filled.is_empty() {
+                return;
+            }
+            for (offset, value) in filled {
+                self.values[offset] = value;
+                self.origins[offset] = Origin::Held;
+            }
+        }
+    }
+
+    /// The cell `step` knots along `axis`, where the grid has one.
+    pub fn neighbour(&self, offset: usize, index: &[usize; MAX_AXES], axis: usize, step: isize) -> Option<usize> {
+        let at = index[axis].checked_add_signed(step)?;
+        if at >= self.axes[axis].len() {
+            return None;
+        }
+        let stride: usize = self.axes[axis + 1..].iter().map(Vec::len).product();
+        offset.checked_add_signed(step * stride as isize)
+    }
+
+    /// The grid of the remaining axes at `leading` coordinates of the first ones, interpolated or held there. A cell of it
+    /// is as good as the worst cell that it depends on. Holes must have been filled by [`Grid::hold_edges`].
+    pub fn slice(&self, leading: &[f64]) -> (Grid, Reach) {
+        let fixed = leading.len();
+        let mut reach = Reach::Knot;
+        let brackets: Vec<(usize, f64)> = leading
+            .iter()
+            .zip(&self.log_axes)
+            .map(|(value, knots)| {
+                let (at, weight, r) = bracket(knots, value.ln());
+                reach = reach.max(r);
+                (at, weight)
+            })
+            .collect();
+        let mut slice = Grid::empty(self.axes[fixed..].to_vec());
+        let cells = slice.len();
+        for cell in 0..cells {
+            let (mut sum, mut origin) = (0.0, Origin::Measured);
+            for corner in 0..(1usize << fixed) {
+                let mut share = 1.0;
+                let mut block = 0;
+                for (axis, (at, weight)) in brackets.iter().enumerate() {
+                    let upper = corner >> axis & 1;
+                    share *= if upper == 1 { *weight } else { 1.0 - weight };
+                    block = block * self.axes[axis].len() + (at + upper).min(self.axes[axis].len() - 1);
+                }
+                if share > 0.0 {
+                    let offset = block * cells + cell;
+                    sum += share * f64::from(self.values[offset]);
+                    origin = worse(origin, self.origins[offset]);
+                }
+            }
+            slice.set(cell, sum, origin);
+        }
+        (slice, reach)
+    }
+
+    /// The multilinear interpolation in log coordinates at `point`, one positive coordinate per axis; beyond the edge
+    /// the edge value holds. Holes must have been filled by [`Grid::hold_edges`].
+    pub fn lookup(&self, point: &[f64]) -> (f64, Reach) {
+        let mut reach = Reach::Knot;
+        let mut low = [0usize; MAX_AXES];
+        let mut weight = [0.0f64; MAX_AXES];
+        for (axis, (value, knots)) in point.iter().zip(&self.log_axes).enumerate() {
+            let (at, w, r) = bracket(knots, value.ln());
+            low[axis] = at;
+            weight[axis] = w;
+            reach = reach.max(r);
+        }
+        let axes = self.axes.len();
+        let mut sum = 0.0;
+        for corner in 0..(1usize << axes) {
+            let mut share = 1.0;
+            let mut index = low;
+            for axis in 0..axes {
+                let upper = corner >> axis & 1 == 1;
+                share *= if upper { weight[axis] } else { 1.0 - weight[axis] };
+                index[axis] += usize::from(upper);
+            }
+            if share > 0.0 {
+                let offset = self.offset(&index[..axes]);
+                sum += share * f64::from(self.values[offset]);
+                match self.origins[offset] {
+                    Origin::Held | Origin::Hole if share > 0.25 => reach = Reach::Held,
+                    Origin::Filled => reach = reach.max(Reach::Between),
+                    _ => {}
+                }
+            }
+        }
+        (sum, reach)
+    }
+}
+
+fn worse(a: Origin, b: Origin) -> Origin {
+    let rank = |o: Origin| match o {
+        Origin::Measured => 0,
+        Origin::Filled => 1,
+        Origin::Held | Origin::Hole => 2,
+    };
+    if rank(a) >= rank(b) { a } else { b }
+}
+
+/// Lower knot, weight of the upper one, and whether `x` is a knot, between two, or beyond the ends.
+fn bracket(knots: &[f64], x: f64) -> (usize, f64, Reach) {
+    const SAME: f64 = 1e-9;
+    let last = knots.len() - 1;
+    if x <= knots[0] {
+        return (0, 0.0, if knots[0] - x <= SAME { Reach::Knot } else { Reach::Held });
+    }
+    if x >= knots[last] {
+        return (last, 0.0, if x - knots[last] <= SAME { Reach::Knot } else { Reach::Held });
+    }
+    let at = knots.partition_point(|k| *k <= x) - 1;
+    let weight = (x - knots[at]) / (knots[at + 1] - knots[at]);
+    if weight <= SAME {
+        (at, 0.0, Reach::Knot)
+    } else if weight >= 1.0 - SAME {
+        (at + 1, 0.0, Reach::Knot)
+    } else {
+        (at, weight, Reach::Between)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plane() -> Grid {
+        let mut grid = Grid::empty(vec![vec![1.0, 10.0, 100.0], vec![1.0, 8.0]]);
+        for offset in 0..grid.len() {
+            let index = grid.index(offset);
+            let value = grid.log_axes()[0][index[0]] + 2.0 * grid.log_axes()[1][index[1]];
+            grid.set(offset, value, Origin::Measured);
+        }
+        grid
+    }
+
+    #[test]
+    fn a_plane_in_log_coordinates_is_reproduced_between_knots() {
+        let (value, reach) = plane().lookup(&[50.0, 3.0]);
+        assert!((value - (50f64.ln() + 2.0 * 3f64.ln())).abs() < 1e-6);
+        assert_eq!(reach, Reach::Between);
+    }
+
+    #[test]
+    fn beyond_the_edge_the_edge_value_holds() {
+        let (value, reach) = plane().lookup(&[1e6, 8.0]);
+        assert!((value - (100f64.ln() + 2.0 * 8f64.ln())).abs() < 1e-6);
+        assert_eq!(reach, Reach::Held);
+        assert_eq!(plane().lookup(&[10.0, 8.0]).1, Reach::Knot);
+    }
+
+    #[test]
+    fn a_slice_agrees_with_the_whole() {
+        let grid = plane();
+        let (slice, reach) = grid.slice(&[50.0]);
+        assert_eq!(reach, Reach::Between);
+        assert!((slice.lookup(&[3.0]).0 - grid.lookup(&[50.0, 3.0]).0).abs() < 1e-6);
+        assert_eq!(grid.slice(&[1e6]).1, Reach::Held);
+    }
+
+    #[test]
+    fn holes_are_filled_from_their_neighbours_and_known_as_held() {
+        let mut grid = plane();
+        let corner = grid.offset(&[2, 1]);
+        grid.clear(corner);
+        grid.hold_edges();
+        assert_eq!(grid.lookup(&[100.0, 8.0]).1, Reach::Held);
+        assert_eq!(grid.lookup(&[10.0, 8.0]).1, Reach::Knot);
+    }
+}

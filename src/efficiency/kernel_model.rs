@@ -1,0 +1,418 @@
+//! What is known of kernels before any table: a few physical coefficients per kernel family (launch, tile and wave
+//! quantisation, bandwidth that ramps with the bytes of a call), fitted once per GPU and number format. Tables store
+//! what these models leave over, so that shapes between and beyond the measured ones stay physical.
+//! Uses nothing else of the crate but `units`.
+
+use crate::units::time_us;
+
+/// What a kernel model needs of the chip.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Chip {
+    /// Dense peak of the unit that does the work, FLOP/s.
+    pub peak_flop_per_s: f64,
+    /// Device memory bandwidth, bytes/s.
+    pub hbm_bytes_per_s: f64,
+    /// Link of one GPU, one direction, bytes/s.
+    pub link_bytes_per_s: f64,
+    /// Streaming multiprocessors.
+    pub sm_count: f64,
+}
+
+/// A kernel family's model: named positive coefficients and the time they give for a shape.
+pub trait KernelModel {
+    /// What the kernel is given.
+    type Shape: Copy;
+    /// Coefficients: name and starting value of the fit.
+    const COEFFICIENTS: &'static [(&'static str, f64)];
+    /// Modelled time, µs.
+    fn time_us(coefficients: &[f64], shape: &Self::Shape, chip: &Chip) -> f64;
+    /// Roofline bound, µs: the larger of FLOPs over peak and bytes over bandwidth.
+    fn bound_us(shape: &Self::Shape, chip: &Chip) -> f64;
+}
+
+/// Smooth maximum of two times that overlap imperfectly: `(aᵖ + bᵖ)^(1/p)`.
+fn overlapped(a: f64, b: f64, sharpness: f64) -> f64 {
+    let p = 1.0 + sharpness;
+    let (large, small) = if a > b { (a, b) } else { (b, a) };
+    if large <= 0.0 { 0.0 } else { large * (1.0 + (small / large).powf(p)).powf(1.0 / p) }
+}
+
+/// Memory time whose efficiency rises with the bytes of the call: `bytes / (bw·e) · √(1 + ramp / bytes)`.
+fn ramped_memory_us(bytes: f64, efficiency: f64, ramp_bytes: f64, chip: &Chip) -> f64 {
+    time_us(bytes, chip.hbm_bytes_per_s * efficiency) * (1.0 + ramp_bytes / (bytes + 1e4)).sqrt()
+}
+
+/// A dense GEMM `y[m,n] = x[m,k] · W[k,n]`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct GemmShape {
+    /// Rows of the activations.
+    pub m: f64,
+    /// Outputs.
+    pub n: f64,
+    /// Inputs.
+    pub k: f64,
+    /// Bytes of one weight.
+    pub weight_bytes: f64,
+    /// Bytes of one activation as the matrix unit reads it.
+    pub activation_bytes: f64,
+}
+
+impl GemmShape {
+    /// FLOPs: `2·m·n·k`.
+    pub fn flops(&self) -> f64 {
+        2.0 * self.m * self.n * self.k
+    }
+
+    /// Bytes read and written once: activations, weights, 16-bit outputs.
+    pub fn bytes(&self) -> f64 {
+        self.activation_bytes * self.m * self.k + self.weight_bytes * self.n * self.k + 2.0 * self.m * self.n
+    }
+}
+
+/// Dense GEMM: launch + overlap(memory, best tile). A tile shape needs `⌈⌈m/tm⌉·⌈n/tn⌉ / SMs⌉` waves, each of
+/// `2·tm·tn·k` FLOPs per SM at the tile's efficiency plus a fixed prologue; the library takes the fastest shape.
+#[derive(Debug, Clone, Copy)]
+pub struct GemmModel;
+
+/// Output tiles that cuBLAS and CUTLASS kernels commonly use, rows × columns.
+const GEMM_TILES: [(f64, f64); 8] = [
+    (64.0, 64.0),
+    (64.0, 128.0),
+    (128.0, 128.0),
+    (128.0, 256.0),
+    (64.0, 256.0),
+    (256.0, 128.0),
+    (16.0, 64.0),
+    (32.0, 64.0),
+];
+
+impl KernelModel for GemmModel {
+    type Shape = GemmShape;
+
+    const COEFFICIENTS: &'static [(&'static str, f64)] = &[
+        ("launch_us", 2.5),
+        ("wave_us", 0.5),
+        ("bandwidth_efficiency", 0.9),
+        ("overlap_sharpness", 2.7),
+        ("ramp_bytes", 1e5),
+        ("tile_64x64", 0.4),
+        ("tile_64x128", 0.6),
+        ("tile_128x128", 0.75),
+        ("tile_128x256", 0.8),
+        ("tile_64x256", 0.7),
+        ("tile_256x128", 0.8),
+        ("tile_16x64", 0.2),
+        ("tile_32x64", 0.3),
+    ];
+
+    fn time_us(c: &[f64], shape: &GemmShape, chip: &Chip) -> f64 {
+        let memory = ramped_memory_us(shape.bytes(), c[2], c[4], chip);
+        let sm_flop_per_s = chip.peak_flop_per_s / chip.sm_count;
+        let mut compute = f64::INFINITY;
+        for ((rows, columns), efficiency) in GEMM_TILES.iter().zip(&c[5..]) {
+            let tiles = (shape.m / rows).ceil() * (shape.n / columns).ceil();
+            let waves = (tiles / chip.sm_count).ceil();
+            let wave_us = time_us(2.0 * rows * columns * shape.k, sm_flop_per_s * efficiency) + c[1];
+            compute = compute.min(waves * wave_us);
+        }
+        c[0] + overlapped(compute, memory, c[3])
+    }
+
+    fn bound_us(shape: &GemmShape, chip: &Chip) -> f64 {
+        time_us(shape.flops(), chip.peak_flop_per_s).max(time_us(shape.bytes(), chip.hbm_bytes_per_s))
+    }
+}
+
+/// Attention of `batch` equal requests, `query` new tokens each, `visible` keys per query on average.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct AttentionShape {
+    /// Requests.
+    pub batch: f64,
+    /// New tokens per request.
+    pub query: f64,
+    /// Visible keys per new token, on average.
+    pub visible: f64,
+    /// Keys read per request.
+    pub keys: f64,
+    /// KV heads of the rank.
+    pub kv_heads: f64,
+    /// Query heads per KV head.
+    pub group: f64,
+    /// Width of a query and key head.
+    pub head_dim: f64,
+    /// Width of a value head.
+    pub v_head_dim: f64,
+    /// Bytes of a cached value.
+    pub kv_bytes: f64,
+}
+
+impl AttentionShape {
+    /// FLOPs: `2·pairs·heads·(head_dim + v_head_dim)`.
+    pub fn flops(&self) -> f64 {
+        2.0 * self.batch * self.query * self.visible * self.kv_heads * self.group * (self.head_dim + self.v_head_dim)
+    }
+
+    /// Bytes: K and V once per request, 16-bit Q in and O out.
+    pub fn bytes(&self) -> f64 {
+        let width = self.head_dim + self.v_head_dim;
+        self.batch * self.kv_heads * width * (self.keys * self.kv_bytes + 2.0 * self.query * self.group)
+    }
+
+    fn bound_us(&self, chip: &Chip) -> f64 {
+        time_us(self.flops(), chip.peak_flop_per_s).max(time_us(self.bytes(), chip.hbm_bytes_per_s))
+    }
+}
+
+/// Decode attention: launch + overlap(waves, memory, compute). The (request, KV head) pairs are spread over the SMs; each wave
+/// of them costs a fixed time however short the cache is, which is the per-request term that decode kernels show.
+#[derive(Debug, Clone, Copy)]
+pub struct DecodeModel;
+
+impl KernelModel for DecodeModel {
+    type Shape = AttentionShape;
+
+    const COEFFICIENTS: &'static [(&'static str, f64)] = &[
+        ("launch_us", 9.0),
+        ("unit_wave_us", 3.5),
+        ("bandwidth_efficiency", 0.93),
+        ("overlap_sharpness", 1.0),
+        ("ramp_bytes", 1e7),
+        ("split_us", 1.0),
+    ];
+
+    fn time_us(c: &[f64], shape: &AttentionShape, chip: &Chip) -> f64 {
+        let units = shape.batch * shape.kv_heads;
+        let waves = (units / chip.sm_count).max(1.0);
+        let memory =
+            ramped_memory_us(shape.bytes(), c[2], c[4], chip).max(time_us(shape.flops(), 0.5 * chip.peak_flop_per_s));
+        let split = c[5] * (1.0 + shape.keys / 256.0).ln();
+        c[0] + split + overlapped(c[1] * waves, memory, c[3])
+    }
+
+    fn bound_us(shape: &AttentionShape, chip: &Chip) -> f64 {
+        shape.bound_us(chip)
+    }
+}
+
+/// Prefill attention: launch + overlap(compute, memory). Query tiles of 128 rows per head walk over their visible keys;
+/// the chip is busy for the larger of the mean load per SM and the longest tile.
+#[derive(Debug, Clone, Copy)]
+pub struct PrefillModel;
+
+/// Query rows of a prefill tile (FlashAttention-2 and -3 at head size 128).
+const QUERY_TILE: f64 = 128.0;
+
+impl KernelModel for PrefillModel {
+    type Shape = AttentionShape;
+
+    const COEFFICIENTS: &'static [(&'static str, f64)] = &[
+        ("launch_us", 10.0),
+        ("tile_us", 1.0),
+        ("bandwidth_efficiency", 0.8),
+        ("overlap_sharpness", 1.0),
+        ("ramp_bytes", 1e6),
+        ("compute_efficiency", 0.7),
+        ("diagonal_keys", 64.0),
+    ];
+
+    fn time_us(c: &[f64], shape: &AttentionShape, chip: &Chip) -> f64 {
+        let heads = shape.kv_heads * shape.group;
+        let tiles_per_head = (shape.query / QUERY_TILE).ceil();
+        let tiles = shape.batch * heads * tiles_per_head;
+        let width = shape.head_dim + shape.v_head_dim;
+        let sm_flop_per_s = chip.peak_flop_per_s / chip.sm_count * c[5];
+        let tile = |keys: f64| time_us(2.0 * QUERY_TILE * width * (keys + c[6]), sm_flop_per_s) + c[1];
+        let compute = (tiles / chip.sm_count * tile(shape.visible)).max(tile(shape.keys));
+        let memory = ramped_memory_us(shape.bytes(), c[2], c[4], chip);
+        c[0] + overlapped(compute, memory, c[3])
+    }
+
+    fn bound_us(shape: &AttentionShape, chip: &Chip) -> f64 {
+        shape.bound_us(chip)
+    }
+}
+
+/// Routed experts of one rank: both grouped GEMMs.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct MoeShape {
+    /// Tokens before routing.
+    pub tokens: f64,
+    /// Width of the residual stream.
+    pub hidden: f64,
+    /// Width of an expert on this rank.
+    pub intermediate: f64,
+    /// Experts per token.
+    pub top_k: f64,
+    /// Experts of the layer.
+    pub experts: f64,
+    /// Experts on this rank.
+    pub local_experts: f64,
+    /// Bytes of one weight.
+    pub weight_bytes: f64,
+    /// Bytes of one activation as the matrix unit reads it.
+    pub activation_bytes: f64,
+}
+
+impl MoeShape {
+    /// Token-expert pairs that fall on this rank, on average.
+    pub fn pairs(&self) -> f64 {
+        self.tokens * self.top_k * self.local_experts / self.experts
+    }
+
+    /// Expected experts of this rank that see a token under uniform routing: `E·(1 − (1 − k/E)^T)`.
+    pub fn active_experts(&self) -> f64 {
+        let miss = 1.0 - self.top_k / self.experts;
+        self.local_experts * (1.0 - miss.max(0.0).powf(self.tokens))
+    }
+
+    /// FLOPs of gate, up and down: `6·hidden·intermediate` per pair.
+    pub fn flops(&self) -> f64 {
+        6.0 * self.hidden * self.intermediate * self.pairs()
+    }
+
+    /// Bytes: weights of the active experts once; activations in, between and out.
+    pub fn bytes(&self) -> f64 {
+        let weights = self.active_experts() * 3.0 * self.hidden * self.intermediate * self.weight_bytes;
+        let per_pair = self.hidden * (self.activation_bytes + 2.0) + self.intermediate * (6.0 + self.activation_bytes);
+        weights + self.pairs() * per_pair
+    }
+}
+
+/// Grouped expert GEMM: launch + per active expert + overlap(memory, padded compute). Each active expert's tokens are padded
+/// to a tile that grows with their number.
+#[derive(Debug, Clone, Copy)]
+pub struct MoeModel;
+
+impl KernelModel for MoeModel {
+    type Shape = MoeShape;
+
+    const COEFFICIENTS: &'static [(&'static str, f64)] = &[
+        ("launch_us", 20.0),
+        ("expert_us", 0.05),
+        ("bandwidth_efficiency", 0.7),
+        ("overlap_sharpness", 1.0),
+        ("ramp_bytes", 1e7),
+        ("compute_efficiency", 0.5),
+        ("tile_rows", 16.0),
+        ("pair_us", 0.002),
+    ];
+
+    fn time_us(c: &[f64], shape: &MoeShape, chip: &Chip) -> f64 {
+        let active = shape.active_experts().max(1e-3);
+        let rows = shape.pairs() / active;
+        let padded = active * (rows * rows + c[6] * c[6]).sqrt();
+        let flops = 6.0 * shape.hidden * shape.intermediate * padded;
+        let memory = ramped_memory_us(shape.bytes(), c[2], c[4], chip);
+        let compute = time_us(flops, chip.peak_flop_per_s * c[5]);
+        c[0] + c[1] * active + c[7] * shape.pairs() + overlapped(memory, compute, c[3])
+    }
+
+    fn bound_us(shape: &MoeShape, chip: &Chip) -> f64 {
+        time_us(shape.flops(), chip.peak_flop_per_s).max(time_us(shape.bytes(), chip.hbm_bytes_per_s))
+    }
+}
+
+/// An all-reduce of `message_bytes` over `gpus` ranks.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct AllReduceShape {
+    /// Bytes on each rank.
+    pub message_bytes: f64,
+    /// Ranks.
+    pub gpus: f64,
+}
+
+/// All-reduce: launch + bytes each rank must send in a bandwidth-optimal exchange, `2·(n−1)/n·message`, over its link.
+#[derive(Debug, Clone, Copy)]
+pub struct AllReduceModel;
+
+impl AllReduceShape {
+    /// Bytes that one rank sends: `2·(n−1)/n·message` (Patarasuk and Yuan 2009, bandwidth-optimal all-reduce).
+    pub fn sent_bytes(&self) -> f64 {
+        2.0 * (self.gpus - 1.0) / self.gpus * self.message_bytes
+    }
+}
+
+impl KernelModel for AllReduceModel {
+    type Shape = AllReduceShape;
+
+    const COEFFICIENTS: &'static [(&'static str, f64)] =
+        &[("launch_us", 4.0), ("bandwidth_efficiency", 0.7), ("ramp_bytes", 1e6), ("rank_us", 0.1)];
+
+    fn time_us(c: &[f64], shape: &AllReduceShape, chip: &Chip) -> f64 {
+        let sent = shape.sent_bytes();
+        let wire = time_us(sent, chip.link_bytes_per_s * c[1]) * (1.0 + c[2] / (sent + 1e4)).sqrt();
+        c[0] + c[3] * shape.gpus + wire
+    }
+
+    fn bound_us(shape: &AllReduceShape, chip: &Chip) -> f64 {
+        time_us(shape.sent_bytes(), chip.link_bytes_per_s)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CHIP: Chip = Chip { peak_flop_per_s: 1e15, hbm_bytes_per_s: 3e12, link_bytes_per_s: 450e9, sm_count: 132.0 };
+
+    fn defaults<M: KernelModel>() -> Vec<f64> {
+        M::COEFFICIENTS.iter().map(|(_, start)| *start).collect()
+    }
+
+    #[test]
+    fn a_large_gemm_is_near_its_compute_bound() {
+        let shape = GemmShape { m: 8192.0, n: 8192.0, k: 8192.0, weight_bytes: 2.0, activation_bytes: 2.0 };
+        // 2·8192³ FLOP at 1 PFLOP/s.
+        assert!((GemmModel::bound_us(&shape, &CHIP) - 1099.511_627_776).abs() < 1e-6);
+        let time = GemmModel::time_us(&defaults::<GemmModel>(), &shape, &CHIP);
+        assert!((0.7..0.85).contains(&(1099.5 / time)), "{time}");
+    }
+
+    #[test]
+    fn one_row_past_a_tile_costs_another_wave() {
+        let c = defaults::<GemmModel>();
+        let at = |m| {
+            let shape = GemmShape { m, n: 16_896.0, k: 8192.0, weight_bytes: 2.0, activation_bytes: 2.0 };
+            GemmModel::time_us(&c, &shape, &CHIP)
+        };
+        assert!(at(129.0) > 1.02 * at(128.0));
+    }
+
+    #[test]
+    fn active_experts_follow_the_occupancy_formula() {
+        let shape = MoeShape {
+            tokens: 1.0,
+            hidden: 1.0,
+            intermediate: 1.0,
+            top_k: 2.0,
+            experts: 8.0,
+            local_experts: 8.0,
+            weight_bytes: 2.0,
+            activation_bytes: 2.0,
+        };
+        // One token touches exactly its two experts; two tokens 8·(1 − 0.75²) = 3.5.
+        assert!((shape.active_experts() - 2.0).abs() < 1e-12);
+        assert!((MoeShape { tokens: 2.0, ..shape }.active_experts() - 3.5).abs() < 1e-12);
+    }
+
+    #[test]
+    fn the_decode_model_has_a_term_per_request() {
+        let c = defaults::<DecodeModel>();
+        let at = |batch| {
+            let shape = AttentionShape {
+                batch,
+                query: 1.0,
+                visible: 2.0,
+                keys: 2.0,
+                kv_heads: 8.0,
+                group: 4.0,
+                head_dim: 128.0,
+                v_head_dim: 128.0,
+                kv_bytes: 2.0,
+            };
+            DecodeModel::time_us(&c, &shape, &CHIP)
+        };
+        let per_request_us = (at(2048.0) - at(1024.0)) / 1024.0;
+        assert!((0.15..0.3).contains(&per_request_us), "{per_request_us}");
+    }
+}

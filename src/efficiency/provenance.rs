@@ -1,0 +1,92 @@
+//! Where an operator's time comes from, kept through every sum. Uses nothing else of the crate.
+
+use serde::Serialize;
+
+/// Where an operator's time comes from, best first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Provenance {
+    /// The shape is one that was measured on this GPU.
+    Measured,
+    /// Interpolated between measured shapes of this GPU.
+    Interpolated,
+    /// Beyond the measured shapes of this GPU: the efficiency at the table's edge is held.
+    Held,
+    /// Measured on another GPU: its efficiency against this GPU's datasheet.
+    Borrowed,
+    /// No measurement of this kind of kernel: the datasheet bound and a launch floor.
+    Datasheet,
+    /// The textbook roofline was asked for.
+    Ideal,
+}
+
+impl Provenance {
+    /// Every kind, best first.
+    pub const ALL: [Provenance; 6] = [
+        Provenance::Measured,
+        Provenance::Interpolated,
+        Provenance::Held,
+        Provenance::Borrowed,
+        Provenance::Datasheet,
+        Provenance::Ideal,
+    ];
+
+    /// The name used in tables and JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Provenance::Measured => "measured",
+            Provenance::Interpolated => "interpolated",
+            Provenance::Held => "held",
+            Provenance::Borrowed => "borrowed",
+            Provenance::Datasheet => "datasheet",
+            Provenance::Ideal => "ideal",
+        }
+    }
+}
+
+/// What limits an operator.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Bound {
+    /// The matrix units.
+    Compute,
+    /// Device memory bandwidth.
+    Memory,
+    /// The link between GPUs.
+    Network,
+    /// Neither: a launch, a dependency, too little work to fill the chip.
+    Latency,
+}
+
+impl Bound {
+    /// The name used in tables and JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Bound::Compute => "compute",
+            Bound::Memory => "memory",
+            Bound::Network => "network",
+            Bound::Latency => "latency",
+        }
+    }
+}
+
+/// The time of one call of an operator.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct OperatorTime {
+    /// Predicted time, µs.
+    pub time_us: f64,
+    /// The roofline bound: the larger of FLOPs over peak and bytes over bandwidth, µs.
+    pub bound_us: f64,
+    /// What limits it.
+    pub bound: Bound,
+    /// Where the time comes from.
+    pub provenance: Provenance,
+}
+
+impl OperatorTime {
+    /// Bound over time: 1 on the roofline; 0 where nothing is moved or computed.
+    pub fn efficiency(&self) -> f64 {
+        if self.time_us > 0.0 { self.bound_us / self.time_us } else { 0.0 }
+    }
+}

@@ -1,0 +1,306 @@
+//! The table file: one csv per GPU and operator, a header of commented TOML in front. Each line holds the efficiencies of
+//! one series along its last axis, in percent of the roofline bound, three digits each; `~` marks one interpolated
+//! from its neighbours, `-` one beyond what was measured. Reading is strict: unknown header keys, duplicate or missing lines and anything outside (0, 100] are errors.
+//! Uses `family`, `grid`, `error`.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::family::{Family, Key};
+use super::grid::{Grid, Origin};
+use super::kernel_model::Chip;
+use crate::error::{Error, Result};
+
+/// What stands above the lines of a table file.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Header {
+    /// Operator, as in the file's name.
+    pub operator: String,
+    /// GPU, as in the folder's name.
+    pub hardware: String,
+    /// Unit of the values.
+    pub unit: String,
+    /// Command that wrote the file.
+    pub command: String,
+    /// Kernel-model coefficients by group of series.
+    pub coefficients: BTreeMap<String, BTreeMap<String, f64>>,
+    /// The series, by name.
+    pub series: BTreeMap<String, SeriesHeader>,
+}
+
+/// What the header says of one series.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SeriesHeader {
+    /// Who measured, with which engine version and kernel.
+    pub source: String,
+    /// Measured rows used.
+    pub rows: usize,
+    /// Lines of the series in this file.
+    pub lines: usize,
+    /// Median absolute error of rows left out, percent.
+    pub cross_validated_median_ape_pct: f64,
+    /// Mean absolute error of rows left out, percent.
+    pub cross_validated_mape_pct: f64,
+    /// Knots of the last axis, along the values of a line.
+    pub knots: Vec<f64>,
+}
+
+/// One series, ready to be looked up: the kernel model's coefficients and the residuals that measurements leave.
+#[derive(Debug, Clone)]
+pub struct Series<F: Family> {
+    /// What it was measured for.
+    pub key: F::Key,
+    /// Kernel-model coefficients, in the order of [`super::kernel_model::KernelModel::COEFFICIENTS`].
+    pub coefficients: Vec<f64>,
+    /// Log of measured over modelled time.
+    pub grid: Grid,
+}
+
+const UNIT: &str = "efficiency: percent of the roofline bound";
+
+/// Splits a table file into its header and the text of its lines.
+///
+/// # Errors
+/// [`Error::Parse`] where the header is not TOML, has unknown or missing keys, or belongs to another operator.
+pub fn parse_header<F: Family>(origin: &str, text: &str) -> Result<Header> {
+    let commented: String = text
+        .lines()
+        .take_while(|line| line.starts_with('#'))
+        .map(|line| line.trim_start_matches('#').trim_start())
+        .flat_map(|line| [line, "\n"])
+        .collect();
+    let header: Header = toml::from_str(&commented)
+        .map_err(|e| Error::Parse { origin: origin.to_owned(), message: format!("table header: {}", e.message()) })?;
+    if header.operator != F::OPERATOR || header.unit != UNIT {
+        return Err(Error::Parse {
+            origin: origin.to_owned(),
+            message: format!(
+                "table header: operator '{}' in '{}', expected '{}' in '{UNIT}'",
+                header.operator,
+                header.unit,
+                F::OPERATOR
+            ),
+        });
+    }
+    for (name, series) in &header.series {
+        let ascending = series.knots.windows(2).all(|pair| pair[0] < pair[1]);
+        let positive = series.knots.iter().all(|k| k.is_finite() && *k > 0.0);
+        if F::Key::parse(name).is_none() || series.knots.is_empty() || !ascending || !positive {
+            return Err(Error::Parse {
+                origin: origin.to_owned(),
+                message: format!("table header: series '{name}' needs a known name and ascending positive knots"),
+            });
+        }
+    }
+    Ok(header)
+}
+
+/// Reads one series of a table file.
+///
+/// # Errors
+/// [`Error::BadRow`] for a line that can't be, [`Error::Parse`] where lines or coefficients are missing.
+pub fn parse_series<F: Family>(
+    origin: &str,
+    text: &str,
+    header: &Header,
+    key: &F::Key,
+    chip: &Chip,
+) -> Result<Option<Series<F>>> {
+    let name = key.name();
+    let Some(about) = header.series.get(&name) else { return Ok(None) };
+    let coefficients = coefficients_of::<F>(origin, header, key)?;
+    let leading = F::AXES.len() - 1;
+    let bad = |row: usize, column: &str, found: &str, expected: &str| Error::BadRow {
+        origin: origin.to_owned(),
+        row,
+        column: column.to_owned(),
+        found: found.to_owned(),
+        expected: expected.to_owned(),
+    };
+
+    let mut lines: Vec<(usize, Vec<f64>, &str)> = Vec::with_capacity(about.lines);
+    for (row, line) in body(text).enumerate().skip(1) {
+        let Some(rest) = line.strip_prefix(name.as_str()).and_then(|rest| rest.strip_prefix(',')) else { continue };
+        let mut fields = rest.splitn(leading + 1, ',');
+        let mut point = Vec::with_capacity(F::AXES.len());
+        for axis in &F::AXES[..leading] {
+            let field = fields.next().unwrap_or("");
+            let value = field.parse::<f64>().ok().filter(|v| v.is_finite() && *v > 0.0);
+            point.push(value.ok_or_else(|| bad(row, axis, field, "a positive number"))?);
+        }
+        lines.push((row, point, fields.next().unwrap_or("")));
+    }
+    if lines.len() != about.lines {
+        return Err(Error::Parse {
+            origin: origin.to_owned(),
+            message: format!("series '{name}' has {} lines, its header says {}", lines.len(), about.lines),
+        });
+    }
+
+    let mut axes: Vec<Vec<f64>> = (0..leading).map(|axis| sorted(lines.iter().map(|l| l.1[axis]))).collect();
+    axes.push(about.knots.clone());
+    if axes.iter().map(Vec::len).product::<usize>() > 1 << 22 {
+        return Err(Error::Parse {
+            origin: origin.to_owned(),
+            message: format!("series '{name}' spans a grid of more than four million cells"),
+        });
+    }
+    let mut grid = Grid::empty(axes);
+    for (row, mut point, values) in lines {
+        let mut index: Vec<usize> = point.iter().enumerate().filter_map(|(axis, v)| grid.knot(axis, *v)).collect();
+        index.push(0);
+        let first = grid.offset(&index);
+        if (0..about.knots.len()).any(|i| grid.get(first + i).is_some()) {
+            return Err(bad(row, F::AXES[0], &format!("{point:?} again"), "one line per point"));
+        }
+        let count = values.split_ascii_whitespace().count();
+        if count != about.knots.len() {
+            return Err(bad(row, "efficiency_pct", &format!("{count} values"), &format!("{}", about.knots.len())));
+        }
+        point.push(0.0);
+        for (i, (field, knot)) in values.split_ascii_whitespace().zip(&about.knots).enumerate() {
+            if field == "-" {
+                continue;
+            }
+            let (digits, origin_of_cell) =
+                field.strip_prefix('~').map_or((field, Origin::Measured), |digits| (digits, Origin::Filled));
+            let percent = digits.parse::<f64>().ok().filter(|v| *v > 0.0 && *v <= 100.0);
+            let percent = percent.ok_or_else(|| bad(row, "efficiency_pct", field, "a number in (0, 100] or -"))?;
+            point[leading] = *knot;
+            let shape = F::shape(key, &point);
+            let time_us = F::bound_us(&shape, chip) / (percent / 100.0);
+            grid.set(first + i, (time_us / F::time_us(&coefficients, &shape, chip)).ln(), origin_of_cell);
+        }
+    }
+    grid.hold_edges();
+    Ok(Some(Series { key: key.clone(), coefficients, grid }))
+}
+
+/// The coefficients of a series' group, in the kernel model's order.
+pub fn coefficients_of<F: Family>(origin: &str, header: &Header, key: &F::Key) -> Result<Vec<f64>> {
+    let group = key.group();
+    F::COEFFICIENTS
+        .iter()
+        .map(|(name, _)| {
+            let value = header.coefficients.get(&group).and_then(|g| g.get(*name)).copied();
+            value.filter(|v| v.is_finite() && *v > 0.0).ok_or_else(|| Error::Parse {
+                origin: origin.to_owned(),
+                message: format!("table header: coefficients.\"{group}\".{name} must be a positive number"),
+            })
+        })
+        .collect()
+}
+
+/// A series about to be written: grid of residuals with holes, and what the header says of it.
+pub struct SeriesDraft<F: Family> {
+    /// Identity, coefficients and residuals.
+    pub series: Series<F>,
+    /// Header entry; its `lines` is filled in when written.
+    pub header: SeriesHeader,
+}
+
+/// The text of a table file.
+pub fn write_table<F: Family>(
+    hardware: &str,
+    command: &str,
+    drafts: &[SeriesDraft<F>],
+    chip_of: impl Fn(&F::Key) -> Result<Chip>,
+) -> Result<String> {
+    let mut coefficients: BTreeMap<String, BTreeMap<String, f64>> = BTreeMap::new();
+    let mut headers = BTreeMap::new();
+    let mut lines = String::new();
+    for draft in drafts {
+        let key = &draft.series.key;
+        let named = F::COEFFICIENTS.iter().zip(&draft.series.coefficients);
+        coefficients.insert(key.group(), named.map(|((name, _), v)| ((*name).to_owned(), rounded(*v))).collect());
+        let before = lines.lines().count();
+        write_lines(&draft.series, &chip_of(key)?, &mut lines);
+        headers.insert(key.name(), SeriesHeader { lines: lines.lines().count() - before, ..draft.header.clone() });
+    }
+    let header = Header {
+        operator: F::OPERATOR.to_owned(),
+        hardware: hardware.to_owned(),
+        unit: UNIT.to_owned(),
+        command: command.to_owned(),
+        coefficients,
+        series: headers,
+    };
+    let toml = toml::to_string(&header).map_err(|e| Error::Parse {
+        origin: format!("{hardware}/{}.csv", F::OPERATOR),
+        message: format!("table header: {e}"),
+    })?;
+    let mut text = String::new();
+    for line in toml.lines() {
+        text.push_str(if line.is_empty() { "#" } else { "# " });
+        text.push_str(line);
+        text.push('\n');
+    }
+    text.push_str("series,");
+    for axis in &F::AXES[..F::AXES.len() - 1] {
+        text.push_str(axis);
+        text.push(',');
+    }
+    text.push_str("efficiency_pct\n");
+    text.push_str(&lines);
+    Ok(text)
+}
+
+fn write_lines<F: Family>(series: &Series<F>, chip: &Chip, out: &mut String) {
+    let grid = &series.grid;
+    let last = F::AXES.len() - 1;
+    let width = grid.axes()[last].len();
+    for first in (0..grid.len()).step_by(width) {
+        if (0..width).all(|i| grid.get(first + i).is_none()) {
+            continue;
+        }
+        let index = grid.index(first);
+        let mut point: Vec<f64> = (0..=last).map(|axis| grid.axes()[axis][index[axis]]).collect();
+        out.push_str(&series.key.name());
+        for value in &point[..last] {
+            out.push_str(&format!(",{value}"));
+        }
+        out.push(',');
+        for i in 0..width {
+            if i > 0 {
+                out.push(' ');
+            }
+            let Some(residual) = grid.get(first + i) else {
+                out.push('-');
+                continue;
+            };
+            point[last] = grid.axes()[last][i];
+            if grid.origin(first + i) == Origin::Filled {
+                out.push('~');
+            }
+            let shape = F::shape(&series.key, &point);
+            let time_us = F::time_us(&series.coefficients, &shape, chip) * residual.exp();
+            out.push_str(&three_digits((100.0 * F::bound_us(&shape, chip) / time_us).min(100.0)));
+        }
+        out.push('\n');
+    }
+}
+
+fn three_digits(percent: f64) -> String {
+    let decimals = (2.0 - percent.log10().floor()).clamp(0.0, 12.0) as usize;
+    let text = format!("{percent:.decimals$}");
+    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
+}
+
+fn rounded(value: f64) -> f64 {
+    let factor = 10f64.powf(4.0 - value.abs().log10().floor());
+    (value * factor).round() / factor
+}
+
+fn body(text: &str) -> impl Iterator<Item = &str> {
+    text.lines().skip_while(|line| line.starts_with('#'))
+}
+
+fn sorted(values: impl Iterator<Item = f64>) -> Vec<f64> {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    values.dedup_by(|a, b| (*a - *b).abs() <= 1e-9 * b.abs());
+    values
+}
