@@ -1,0 +1,165 @@
+//! From measurements as read to rows on the tables' grids; what has no place there is left out with a named reason.
+//! Uses `measurements`, `efficiency::family`, `build`.
+
+use std::collections::BTreeMap;
+
+use super::build::Row;
+use crate::dtype::DType;
+use crate::efficiency::family::{AllReduceKind, AttentionKey, GemmKind, MoeKey, MoeKind, Routing};
+use crate::efficiency::kernel_model::{AllReduceModel, DecodeModel, GemmModel, MoeModel, PrefillModel};
+use crate::measurements::{AllReduceBackend, Distribution, GemmDtype, Measurements, SourceFile};
+use crate::model::Window;
+
+/// Rows of every operator, and how many were left out for which reason.
+#[derive(Debug, Default)]
+pub struct Rows {
+    /// Projections.
+    pub gemm: Vec<Row<GemmModel>>,
+    /// Attention of prompt chunks.
+    pub attention_prefill: Vec<Row<PrefillModel>>,
+    /// Attention of decodes.
+    pub attention_decode: Vec<Row<DecodeModel>>,
+    /// Routed experts.
+    pub moe: Vec<Row<MoeModel>>,
+    /// All-reduces.
+    pub allreduce: Vec<Row<AllReduceModel>>,
+    /// Rows left out, by operator and reason.
+    pub left_out: BTreeMap<(&'static str, String), usize>,
+}
+
+const FLOOR: &str = "timed outside a CUDA graph: a launch floor hides the kernel";
+const PRIOR_KV: &str = "chunk with prior KV: tables hold whole prompts";
+const UNEVEN: &str = "uneven KV lengths: tables hold even ones";
+const NO_MODEL: &str = "no kernel model for this number format";
+
+impl Rows {
+    /// Places every measurement.
+    pub fn from_measurements(measurements: &Measurements) -> Self {
+        let mut rows = Rows::default();
+        let source_of = |source: u16| &measurements.sources[usize::from(source)];
+        for r in &measurements.gemm {
+            let source = source_of(r.source);
+            let kind = match r.dtype {
+                GemmDtype::Bfloat16 | GemmDtype::Float16 => GemmKind::Bfloat16,
+                GemmDtype::Fp8 => GemmKind::Fp8,
+                GemmDtype::Fp8Block => GemmKind::Fp8Block,
+                _ => {
+                    rows.leave_out("gemm", NO_MODEL);
+                    continue;
+                }
+            };
+            if kind != GemmKind::Bfloat16 && engine(source) == "vllm-0.14" {
+                rows.leave_out("gemm", FLOOR);
+                continue;
+            }
+            let point = vec![r.n as f64, r.k as f64, r.m as f64];
+            rows.gemm.push(Row { key: kind, point, time_us: r.latency_us, source: describe(source) });
+        }
+        for r in &measurements.attention_prefill {
+            if r.num_computed_tokens > 0 {
+                rows.leave_out("attention_prefill", PRIOR_KV);
+                continue;
+            }
+            let source = source_of(r.source);
+            let key = attention_key(source, r.kv_dtype, r.head_dim, r.window);
+            let group = r.num_heads as f64 / r.num_kv_heads as f64;
+            let point = vec![r.num_kv_heads as f64, group, r.num_scheduled_tokens as f64, r.batch_size as f64];
+            rows.attention_prefill.push(Row { key, point, time_us: r.latency_us, source: describe(source) });
+        }
+        for r in &measurements.attention_decode {
+            if (r.kv_tokens_max as f64) > r.kv_tokens_mean * 1.001 {
+                rows.leave_out("attention_decode", UNEVEN);
+                continue;
+            }
+            let source = source_of(r.source);
+            let key = attention_key(source, r.kv_dtype, r.head_dim, r.window);
+            let group = r.num_heads as f64 / r.num_kv_heads as f64;
+            let point = vec![r.num_kv_heads as f64, group, r.kv_tokens_mean, r.batch_size as f64];
+            rows.attention_decode.push(Row { key, point, time_us: r.latency_us, source: describe(source) });
+        }
+        for r in &measurements.moe {
+            let kind = match r.dtype {
+                GemmDtype::Bfloat16 | GemmDtype::Float16 => MoeKind::Bfloat16,
+                GemmDtype::Fp8 => MoeKind::Fp8,
+                GemmDtype::Fp8Block => MoeKind::Fp8Block,
+                GemmDtype::Int4WeightOnly => MoeKind::Int4WeightOnly,
+                _ => {
+                    rows.leave_out("moe", NO_MODEL);
+                    continue;
+                }
+            };
+            let key = MoeKey {
+                kind,
+                routing: match r.distribution {
+                    Distribution::Balanced => Routing::Balanced,
+                    Distribution::PowerLaw(exponent) => Routing::PowerLaw(exponent),
+                },
+                hidden_size: r.hidden_size,
+                intermediate_size: r.intermediate_size,
+                top_k: r.top_k,
+                num_experts: r.num_experts,
+            };
+            let point = vec![r.moe_tp_size as f64, r.moe_ep_size as f64, r.num_tokens as f64];
+            let source = describe(source_of(r.source));
+            rows.moe.push(Row { key, point, time_us: r.latency_us, source });
+        }
+        for r in &measurements.allreduce {
+            let key = match r.backend {
+                AllReduceBackend::Graph => AllReduceKind::Graph,
+                AllReduceBackend::Eager => AllReduceKind::Eager,
+            };
+            let point = vec![r.num_gpus as f64, r.message_bytes];
+            let source = describe(source_of(r.source));
+            rows.allreduce.push(Row { key, point, time_us: r.latency_us, source });
+        }
+        rows
+    }
+
+    /// Adds the rows of another folder.
+    pub fn extend(&mut self, other: Rows) {
+        self.gemm.extend(other.gemm);
+        self.attention_prefill.extend(other.attention_prefill);
+        self.attention_decode.extend(other.attention_decode);
+        self.moe.extend(other.moe);
+        self.allreduce.extend(other.allreduce);
+        for (reason, count) in other.left_out {
+            *self.left_out.entry(reason).or_default() += count;
+        }
+    }
+
+    fn leave_out(&mut self, operator: &'static str, reason: &str) {
+        *self.left_out.entry((operator, reason.to_owned())).or_default() += 1;
+    }
+}
+
+/// Engine and minor version, as `vllm-0.14`: patch releases and development builds share their kernels.
+fn engine(source: &SourceFile) -> String {
+    let framework = source.framework.as_deref().unwrap_or("unknown").to_lowercase();
+    let version: Vec<&str> = source.version.as_deref().unwrap_or("0.0").split('.').take(2).collect();
+    let clean = |c: char| c.is_alphanumeric() || c == '.' || c == '-';
+    format!("{framework}-{}", version.join(".")).chars().filter(|c| clean(*c)).collect()
+}
+
+fn attention_key(source: &SourceFile, kv_dtype: DType, head_dim: u64, window: Window) -> AttentionKey {
+    AttentionKey {
+        engine: engine(source),
+        kv_dtype: if kv_dtype == DType::Fp8 { DType::Fp8 } else { DType::Bfloat16 },
+        head_dim,
+        window: match window {
+            Window::Full => None,
+            Window::Sliding(n) | Window::Chunked(n) => Some(n),
+        },
+    }
+}
+
+fn describe(source: &SourceFile) -> String {
+    let part = |value: &Option<String>| value.as_deref().unwrap_or("?").to_owned();
+    format!(
+        "{} {} {}, {}, {}",
+        part(&source.framework),
+        part(&source.version),
+        part(&source.kernel_source),
+        part(&source.device),
+        source.file
+    )
+}

@@ -1,0 +1,186 @@
+//! The table files of a GPU: embedded ones, or those of a data directory, read when first asked for.
+//! Uses `table`, `hardware`, `error`.
+
+use std::borrow::Cow;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use include_dir::{Dir, include_dir};
+
+use super::family::{Family, Key, chip};
+use super::table::{Header, Series, parse_header, parse_series};
+use crate::error::{Error, Result};
+use crate::hardware::{Architecture, Hardware};
+
+static EMBEDDED: Dir<'static> = include_dir!("$CARGO_MANIFEST_DIR/bench_data");
+
+/// GPUs whose tables a chip of an architecture may borrow, nearest first.
+fn lenders(architecture: Architecture) -> &'static [&'static str] {
+    match architecture {
+        Architecture::Ampere | Architecture::Ada => &["a100_sxm", "h100_sxm", "h200_sxm"],
+        Architecture::Hopper => &["h100_sxm", "h200_sxm", "a100_sxm"],
+        Architecture::Blackwell | Architecture::BlackwellConsumer => &["h200_sxm", "h100_sxm", "a100_sxm"],
+    }
+}
+
+/// One operator's table of one GPU.
+struct File {
+    origin: String,
+    text: Cow<'static, str>,
+    header: Header,
+}
+
+/// The tables that one GPU can draw on: its own, then those of its lenders.
+pub struct Tables {
+    hardware: Hardware,
+    data_dir: Option<PathBuf>,
+    folders: Vec<String>,
+    gemm: Vec<OnceLock<Option<File>>>,
+    attention_prefill: Vec<OnceLock<Option<File>>>,
+    attention_decode: Vec<OnceLock<Option<File>>>,
+    moe: Vec<OnceLock<Option<File>>>,
+    allreduce: Vec<OnceLock<Option<File>>>,
+}
+
+/// A series found in some GPU's table.
+pub struct Found<F: Family> {
+    /// The series.
+    pub series: Series<F>,
+    /// GPU it was measured on.
+    pub folder: String,
+    /// That GPU is another one.
+    pub is_borrowed: bool,
+}
+
+impl Tables {
+    /// The tables of `hardware`: files under `data_dir/bench_data/<gpu>/` where they exist, else the embedded ones.
+    /// Nothing is read yet.
+    pub fn new(hardware: &Hardware, data_dir: Option<&Path>) -> Self {
+        let mut folders = vec![hardware.name().to_owned()];
+        folders.extend(lenders(hardware.architecture()).iter().map(|name| (*name).to_owned()));
+        folders.dedup();
+        let last = folders.len();
+        for i in (1..last).rev() {
+            if folders[..i].contains(&folders[i]) {
+                folders.remove(i);
+            }
+        }
+        let cells = || (0..folders.len()).map(|_| OnceLock::new()).collect();
+        Tables {
+            hardware: hardware.clone(),
+            data_dir: data_dir.map(Path::to_path_buf),
+            gemm: cells(),
+            attention_prefill: cells(),
+            attention_decode: cells(),
+            moe: cells(),
+            allreduce: cells(),
+            folders,
+        }
+    }
+
+    /// Whether the GPU itself has a table of this operator.
+    ///
+    /// # Errors
+    /// Those of reading the file's header.
+    pub fn has_own<F: Family>(&self) -> Result<bool> {
+        Ok(self.file::<F>(0)?.is_some())
+    }
+
+    /// Header of the GPU's own table of this operator.
+    ///
+    /// # Errors
+    /// Those of reading the file's header.
+    pub fn own_header<F: Family>(&self) -> Result<Option<&Header>> {
+        Ok(self.file::<F>(0)?.map(|file| &file.header))
+    }
+
+    /// The series nearest to what is asked, by `distance` (smaller is nearer, infinite is unusable); a GPU's own series come
+    /// before any other's.
+    ///
+    /// # Errors
+    /// Those of reading a table file; [`Error::MissingTable`] where no GPU has a usable series.
+    pub fn nearest<F: Family>(&self, distance: impl Fn(&F::Key) -> f64) -> Result<(Found<F>, f64)> {
+        Ok(self.nearest_few(distance, 1)?.remove(0))
+    }
+
+    /// Like [`Tables::nearest`], up to `count` series of one GPU, nearest first.
+    ///
+    /// # Errors
+    /// As [`Tables::nearest`].
+    pub fn nearest_few<F: Family>(
+        &self,
+        distance: impl Fn(&F::Key) -> f64,
+        count: usize,
+    ) -> Result<Vec<(Found<F>, f64)>> {
+        for (i, folder) in self.folders.iter().enumerate() {
+            let Some(file) = self.file::<F>(i)? else { continue };
+            let mut ranked: Vec<(f64, F::Key)> = file
+                .header
+                .series
+                .keys()
+                .filter_map(|name| F::Key::parse(name))
+                .map(|key| (distance(&key), key))
+                .filter(|(d, _)| d.is_finite())
+                .collect();
+            ranked.sort_by(|a, b| a.0.total_cmp(&b.0));
+            let mut found = Vec::new();
+            for (d, key) in ranked.into_iter().take(count) {
+                let lender;
+                let measured_on = if i == 0 {
+                    &self.hardware
+                } else {
+                    lender = Hardware::find_in(self.data_dir.as_deref(), folder)?;
+                    &lender
+                };
+                let chip = chip(measured_on, F::compute_dtype(&key))?;
+                if let Some(series) = parse_series::<F>(&file.origin, &file.text, &file.header, &key, &chip)? {
+                    found.push((Found { series, folder: folder.clone(), is_borrowed: i > 0 }, d));
+                }
+            }
+            if !found.is_empty() {
+                return Ok(found);
+            }
+        }
+        Err(Error::MissingTable {
+            hardware: self.hardware.name().to_owned(),
+            operator: F::OPERATOR.to_owned(),
+            hint: format!(
+                "looked in bench_data/ of {}; make one with `ridgepoint calibrate`, or use --efficiency ideal",
+                self.folders.join(", ")
+            ),
+        })
+    }
+
+    fn file<F: Family>(&self, folder: usize) -> Result<Option<&File>> {
+        let cells = match F::OPERATOR {
+            "gemm" => &self.gemm,
+            "attention_prefill" => &self.attention_prefill,
+            "attention_decode" => &self.attention_decode,
+            "moe" => &self.moe,
+            _ => &self.allreduce,
+        };
+        let cell = &cells[folder];
+        if let Some(file) = cell.get() {
+            return Ok(file.as_ref());
+        }
+        let loaded = self.load::<F>(&self.folders[folder])?;
+        Ok(cell.get_or_init(|| loaded).as_ref())
+    }
+
+    fn load<F: Family>(&self, folder: &str) -> Result<Option<File>> {
+        let relative = format!("{folder}/{}.csv", F::OPERATOR);
+        let path = self.data_dir.as_ref().map(|dir| dir.join("bench_data").join(&relative));
+        let (origin, text) = match path {
+            Some(path) if path.exists() => {
+                let text = std::fs::read_to_string(&path).map_err(|e| Error::io(&path, e))?;
+                (path.display().to_string(), Cow::Owned(text))
+            }
+            _ => match EMBEDDED.get_file(&relative).and_then(|file| file.contents_utf8()) {
+                Some(text) => (format!("built-in bench_data/{relative}"), Cow::Borrowed(text)),
+                None => return Ok(None),
+            },
+        };
+        let header = parse_header::<F>(&origin, &text)?;
+        Ok(Some(File { origin, text, header }))
+    }
+}
