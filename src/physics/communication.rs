@@ -47,7 +47,7 @@ pub fn all_gather_sent_bytes(part_bytes: f64, num_gpus: u64) -> f64 {
 /// assert_eq!(ridgepoint::physics::communication::hand_over_bytes_per_token(4096, 2.0, 2), 8192.0);
 /// ```
 pub fn hand_over_bytes_per_token(hidden_size: u64, activation_bytes: f64, tensor_parallel_size: u64) -> f64 {
-    2.0 * hidden_size as f64 * activation_bytes / tensor_parallel_size as f64
+    2.0 * hidden_size as f64 * activation_bytes / tensor_parallel_size.max(1) as f64
 }
 
 fn template(name: &'static str, work: Work, calls: u64) -> Template {

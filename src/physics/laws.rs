@@ -41,7 +41,8 @@ fn any_request() -> impl Strategy<Value = Request> {
 }
 
 fn any_batch() -> impl Strategy<Value = Vec<Request>> {
-    prop::collection::vec(any_request(), 1..40)
+    let decode = (1u32..2000).prop_map(Request::decode);
+    prop_oneof![prop::collection::vec(any_request(), 1..40), prop::collection::vec(decode, 1..40)]
 }
 
 fn deployments() -> Vec<Deployment> {

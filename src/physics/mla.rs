@@ -4,6 +4,7 @@
 //! As vLLM runs it: decodes attend in the latent space, with the key's up-projection absorbed into the query and the
 //! value's applied to the output, both as batched matrix multiplications with one small matrix per head; chunks
 //! project the latents of their own and of all earlier tokens up to full keys and values.
+//! The two cost a decode `2·h·r·(e_nope + e_v)` FLOPs, `r` being `kv_lora_rank` (DeepSeek-V2, 2024, section 2.1).
 //! A batched multiplication appears as [`Kernel::Gemm`](super::Kernel) with the heads folded into `n`; its FLOPs and
 //! bytes are those of the separate multiplications.
 
@@ -13,22 +14,6 @@ use crate::model::{MlaAttention, Window};
 use super::operator::AttentionHeads;
 use super::ranks::Ranks;
 use super::template::{Matrix, Rows, Template};
-
-/// FLOPs per decode of the two absorbed up-projections of one rank.
-///
-/// # Formula
-/// `2·h·r·(e_nope + e_v)` with `r = kv_lora_rank`.
-///
-/// # Source
-/// DeepSeek-V2 (2024), section 2.1: `W_UK` absorbed into the query, `W_UV` into the output.
-///
-/// ```
-/// // DeepSeek-V3 on eight ranks: 16 heads.
-/// assert_eq!(ridgepoint::physics::mla::absorbed_flops_per_decode(16, 512, 128, 128), 4_194_304.0);
-/// ```
-pub fn absorbed_flops_per_decode(num_heads: u64, kv_lora_rank: u64, qk_nope_head_dim: u64, v_head_dim: u64) -> f64 {
-    2.0 * (num_heads * kv_lora_rank * (qk_nope_head_dim + v_head_dim)) as f64
-}
 
 /// Width of what the cache holds per token: the latent and the shared rotary key.
 ///

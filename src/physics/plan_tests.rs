@@ -231,7 +231,7 @@ fn more_ranks_than_experts_are_refused() {
 #[test]
 fn a_batch_beyond_the_scheduler_limits_is_a_warning() {
     let plan = plan(&fixtures::llama_2_7b(), &Deployment { max_num_seqs: 2, ..Deployment::default() });
-    let shape = plan.batch_shape(&vec![Request::prefill(3000, 0); 3]).unwrap();
+    let shape = plan.batch_shape(&[Request::prefill(3000, 0); 3]).unwrap();
     let warnings = plan.warnings(&shape);
     assert_eq!(warnings.len(), 2, "{warnings:?}");
     assert!(warnings[0].contains("9000 tokens, more than max_num_batched_tokens = 8192"), "{warnings:?}");

@@ -79,7 +79,7 @@ pub fn compute_dtype(weights: WeightFormat, activation: DType) -> DType {
 /// assert_eq!(kv_heads_per_rank(4, 8), 1);
 /// ```
 pub fn kv_heads_per_rank(num_kv_heads: u64, tensor_parallel_size: u64) -> u64 {
-    (num_kv_heads / tensor_parallel_size).max(1)
+    (num_kv_heads / tensor_parallel_size.max(1)).max(1)
 }
 
 /// Vocabulary rows of the embedding and of the LM head on one rank.
@@ -94,7 +94,7 @@ pub fn kv_heads_per_rank(num_kv_heads: u64, tensor_parallel_size: u64) -> u64 {
 /// assert_eq!(ridgepoint::physics::projection::vocab_rows_per_rank(151_655, 4), 37_920);
 /// ```
 pub fn vocab_rows_per_rank(vocab_size: u64, tensor_parallel_size: u64) -> u64 {
-    padded_vocab(vocab_size).div_ceil(tensor_parallel_size)
+    padded_vocab(vocab_size).div_ceil(tensor_parallel_size.max(1))
 }
 
 pub(super) fn padded_vocab(vocab_size: u64) -> u64 {
