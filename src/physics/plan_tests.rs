@@ -152,6 +152,15 @@ fn absorbed_decodes_and_projected_chunks_of_mla_are_exact() {
 }
 
 #[test]
+fn absorbed_projections_are_padded_only_inside_a_full_graph() {
+    let plan = plan(&fixtures::deepseek_v3(), &Deployment::tensor_parallel(8));
+    let mut batch = vec![Request::decode(63); 9];
+    assert_eq!(named(&run(&plan, &batch), "q_absorb").kernel, gemm(16, 16 * 512, 128, PLAIN));
+    batch.push(Request::prefill(1, 0));
+    assert_eq!(named(&run(&plan, &batch), "q_absorb").kernel, gemm(9, 16 * 512, 128, PLAIN));
+}
+
+#[test]
 fn experts_are_sliced_or_spread_over_tensor_and_data_parallel_ranks() {
     let sliced = Deployment { data_parallel_size: 4, enforce_eager: true, ..Deployment::tensor_parallel(2) };
     let spread = Deployment { enable_expert_parallel: true, ..sliced.clone() };
