@@ -1,6 +1,40 @@
 //! Layer 1: what one rank of one deployment does in a step, operator by operator: FLOPs, bytes, messages.
 //! Exact arithmetic from the model's shape, no fitted number. Uses `model`, `deployment`, `request`, `dtype`, `error`.
+//!
+//! [`StepPlan`] is the way in: it checks a model against a deployment once, sums a batch into a [`BatchShape`] and
+//! turns that into operators. Every formula is one public function on plain numbers in the file of its family.
+//! Left out everywhere, being under one part in a thousand of a step: FLOPs of biases, norms, rotary embedding,
+//! softmax and activation functions, the norms' own weights, scales of quantised activations, block tables.
 
+pub mod attention;
+pub mod communication;
+pub mod mla;
+pub mod moe;
+pub mod pipeline;
+pub mod projection;
+pub mod small;
+pub mod window;
+
+mod batch;
+mod check;
+mod cuda_graph;
+mod layer;
+mod memory;
+mod names;
 mod operator;
+mod plan;
+mod ranks;
+mod template;
 
+#[cfg(test)]
+mod fixtures;
+#[cfg(test)]
+mod laws;
+#[cfg(test)]
+mod plan_tests;
+
+pub use batch::{BatchShape, MAX_WINDOWS, WindowShape};
+pub use cuda_graph::{CudaGraphs, GraphMode};
+pub use memory::{KvCacheBytes, Memory};
 pub use operator::{AttentionHeads, Kernel, Operator, OperatorGroup};
+pub use plan::{StepPlan, StepTotals};

@@ -1,0 +1,164 @@
+//! Whether a deployment fits a model: divisible heads and widths, enough layers and experts.
+//! Uses `model`, `deployment`, `error`.
+
+use crate::deployment::Deployment;
+use crate::dtype::WeightFormat;
+use crate::error::{Error, Result};
+use crate::model::{Attention, Model};
+
+use super::MAX_WINDOWS;
+use super::layer;
+use super::projection::padded_vocab;
+use super::ranks::Ranks;
+
+/// Tensor-parallel sizes that the remedy of an error tries.
+const LARGEST_SUGGESTED_TP: u64 = 64;
+
+/// Checks all relations between the two.
+///
+/// Returns remarks on what is unusual but possible.
+///
+/// # Errors
+/// [`Error::Invalid`] with every relation that does not hold.
+pub(super) fn check(model: &Model, deployment: &Deployment) -> Result<Vec<String>> {
+    let mut problems = match deployment.validate() {
+        Err(Error::Invalid { problems, .. }) => problems,
+        other => other.map(|()| Vec::new())?,
+    };
+    let ranks = Ranks::new(deployment);
+    let uneven = splits(model, ranks);
+    let is_uneven = !uneven.is_empty();
+    problems.extend(uneven);
+    if is_uneven && ranks.tensor > 1 {
+        let fitting: Vec<String> = (1..=LARGEST_SUGGESTED_TP)
+            .filter(|tensor| splits(model, Ranks { tensor: *tensor, ..ranks }).is_empty())
+            .map(|tensor| tensor.to_string())
+            .collect();
+        if !fitting.is_empty() {
+            problems.push(format!("tensor_parallel_size can be {}", fitting.join(", ")));
+        }
+    }
+    let num_layers = model.num_layers();
+    if ranks.pipeline > num_layers {
+        problems.push(format!(
+            "pipeline_parallel_size = {} is more than the {num_layers} layers; it can be 1 to {num_layers}",
+            ranks.pipeline
+        ));
+    }
+    let windows = distinct_windows(model).len();
+    if windows > MAX_WINDOWS {
+        problems.push(format!("{windows} kinds of attention window; at most {MAX_WINDOWS} are supported"));
+    }
+    if problems.is_empty() {
+        Ok(remarks(model, deployment, ranks))
+    } else {
+        Err(Error::Invalid { origin: format!("{} as deployed", model.name()), problems })
+    }
+}
+
+/// The kinds of window in a model, in order of first appearance.
+pub(super) fn distinct_windows(model: &Model) -> Vec<crate::model::Window> {
+    let mut windows = Vec::new();
+    for window in model.layers().iter().map(layer::window) {
+        if !windows.contains(&window) {
+            windows.push(window);
+        }
+    }
+    windows
+}
+
+/// What can't be split evenly over the ranks, each problem once.
+fn splits(model: &Model, ranks: Ranks) -> Vec<String> {
+    let mut problems: Vec<String> = Vec::new();
+    let tensor = ranks.tensor;
+    let mut divides = |what: &str, size: u64, parts: u64, by: &str| {
+        let problem = format!("{by} = {parts} does not divide {what} = {size}");
+        if !size.is_multiple_of(parts) && !problems.contains(&problem) {
+            problems.push(problem);
+        }
+    };
+    let by_tensor = "tensor_parallel_size";
+    divides("the padded vocabulary", padded_vocab(model.vocab_size()), tensor, by_tensor);
+    for group in model.layers() {
+        match &group.attention {
+            Attention::Gqa(gqa) => {
+                divides("num_attention_heads", gqa.num_heads, tensor, by_tensor);
+                if !tensor.is_multiple_of(gqa.num_kv_heads) {
+                    divides("num_key_value_heads", gqa.num_kv_heads, tensor, by_tensor);
+                }
+            }
+            Attention::Mla(mla) => divides("num_attention_heads", mla.num_heads, tensor, by_tensor),
+        }
+        let shared = group.moe.as_ref().and_then(|moe| moe.shared.as_ref());
+        for (what, ffn) in [("intermediate_size", group.dense.as_ref()), ("the shared experts' width", shared)] {
+            if let Some(ffn) = ffn {
+                divides(what, ffn.intermediate_size, tensor, by_tensor);
+            }
+        }
+        if let Some(moe) = &group.moe {
+            let by = if ranks.data > 1 { "tensor_parallel_size × data_parallel_size" } else { by_tensor };
+            divides("the experts' width", moe.intermediate_size, ranks.expert_slices(), by);
+        }
+    }
+    for moe in model.layers().iter().filter_map(|group| group.moe.as_ref()) {
+        let (experts, over) = (moe.num_experts, ranks.expert_ranks());
+        let problem = format!("{experts} experts can't be spread over {over} ranks: some would hold none");
+        if ranks.expert_parallel && over > experts && !problems.contains(&problem) {
+            problems.push(problem);
+        }
+    }
+    problems
+}
+
+fn remarks(model: &Model, deployment: &Deployment, ranks: Ranks) -> Vec<String> {
+    let mut remarks = Vec::new();
+    let limit = model.max_position_embeddings();
+    if let Some(asked) = deployment.max_model_len.filter(|asked| u64::from(*asked) > limit) {
+        remarks.push(format!("max_model_len = {asked} is beyond the model's max_position_embeddings = {limit}"));
+    }
+    let has_experts = model.layers().iter().any(|group| group.moe.is_some());
+    if deployment.enable_expert_parallel && !has_experts {
+        remarks.push("enable_expert_parallel has no effect: the model has no routed experts".into());
+    }
+    if ranks.data > 1 {
+        remarks.push(format!(
+            "data_parallel_size = {}: requests are those of one replica, the others are assumed to run the same batch",
+            ranks.data
+        ));
+    }
+    if ranks.pipeline > 1 {
+        remarks.push(format!(
+            "pipeline_parallel_size = {0}: a step's operators are those of all {0} stages in sequence; with a single \
+             batch in flight each stage idles {1:.0} % of the time",
+            ranks.pipeline,
+            100.0 * super::pipeline::bubble_fraction(ranks.pipeline)
+        ));
+    }
+    for group in model.layers() {
+        if let Some(moe) = &group.moe {
+            let over = ranks.expert_ranks();
+            if ranks.expert_parallel && !moe.num_experts.is_multiple_of(over) {
+                remarks.push(format!(
+                    "{} experts over {over} ranks: the fullest rank, which the step waits for, holds {}",
+                    moe.num_experts,
+                    ranks.local_experts(moe.num_experts)
+                ));
+            }
+            let width = moe.intermediate_size / ranks.expert_slices();
+            remarks.extend(uneven_blocks("the experts' width", width, moe.weights));
+        }
+        if let Some(dense) = &group.dense {
+            let width = dense.intermediate_size / ranks.tensor;
+            remarks.extend(uneven_blocks("intermediate_size", width, dense.weights));
+        }
+    }
+    remarks.dedup();
+    remarks
+}
+
+fn uneven_blocks(what: &str, width: u64, weights: WeightFormat) -> Option<String> {
+    let WeightFormat::Fp8Block { rows, .. } = weights else { return None };
+    (!width.is_multiple_of(u64::from(rows.max(1)))).then(|| {
+        format!("{what} is {width} per rank, no multiple of the fp8 block of {rows}: vLLM may refuse this deployment")
+    })
+}

@@ -1,0 +1,152 @@
+//! What a rank keeps in device memory: its weights, and its KV cache per token. The matrices and cache widths are the
+//! ones that the step reads, from the same functions. Uses `model`, `deployment`, `layer`, `pipeline`.
+
+use serde::Serialize;
+
+use crate::deployment::Deployment;
+use crate::error::Result;
+use crate::model::{Attention, DenseFfn, LayerGroup, Model, Window};
+
+use super::attention::kv_bytes_per_token;
+use super::check::check;
+use super::layer::{self, Context};
+use super::moe::Experts;
+use super::pipeline::layers_per_stage;
+use super::projection::{kv_heads_per_rank, vocab_rows_per_rank};
+use super::ranks::Ranks;
+use super::template::Matrix;
+
+/// Cache cost of the layers with one kind of window, on one rank of the stage with most layers.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct KvCacheBytes {
+    /// The window; a token outside it needs no cache in these layers.
+    pub window: Window,
+    /// Layers with it in the stage; fractional where stages share a kind of layer unevenly.
+    pub layers: f64,
+    /// Bytes per cached token in all of these layers.
+    pub bytes_per_token: f64,
+}
+
+/// Weights and cache of one rank.
+///
+/// With pipeline stages the order of layers of different kinds is not known, so each stage has its share of each kind.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Memory {
+    /// Bytes of weights per rank, stage by stage.
+    pub weight_bytes_per_stage: Vec<f64>,
+    /// Cache cost per token, one entry per kind of window.
+    pub kv_cache: Vec<KvCacheBytes>,
+}
+
+impl Memory {
+    /// The memory that a deployment of this model needs on one rank.
+    ///
+    /// # Formula
+    /// Weights: `Σ n·k·b_weight` over the rank's matrices, experts included, and norms, biases and the like in the
+    /// model's dtype; the embedding on the first stage, the LM head on the last (once if tied and on the same stage).
+    ///
+    /// # Errors
+    /// [`Error::Invalid`](crate::Error::Invalid) where the deployment does not fit the model.
+    pub fn new(model: &Model, deployment: &Deployment) -> Result<Self> {
+        check(model, deployment)?;
+        let context = Context::new(model, deployment);
+        let split = layers_per_stage(model.num_layers(), context.ranks.pipeline);
+        let num_layers = model.num_layers().max(1) as f64;
+        let all_layers: f64 = model.layers().iter().map(|g| g.count as f64 * layer_weight_bytes(g, context)).sum();
+        let ends = |stage: usize| end_weight_bytes(model, context, stage == 0, stage + 1 == split.len());
+        let weight_bytes_per_stage = split
+            .iter()
+            .enumerate()
+            .map(|(stage, layers)| all_layers * *layers as f64 / num_layers + ends(stage))
+            .collect();
+        let most_layers = split.iter().copied().max().unwrap_or(0) as f64 / num_layers;
+        Ok(Memory { weight_bytes_per_stage, kv_cache: kv_cache(model, context, most_layers) })
+    }
+
+    /// Weights of the rank that holds most.
+    pub fn max_weight_bytes(&self) -> f64 {
+        self.weight_bytes_per_stage.iter().copied().fold(0.0, f64::max)
+    }
+
+    /// Bytes per token of all layers, as long as every window still holds it.
+    pub fn kv_bytes_per_token(&self) -> f64 {
+        self.kv_cache.iter().map(|kind| kind.bytes_per_token).sum()
+    }
+}
+
+impl Context {
+    pub(super) fn new(model: &Model, deployment: &Deployment) -> Self {
+        Context {
+            hidden: model.hidden_size(),
+            activation: model.dtype(),
+            kv_dtype: deployment.kv_cache_dtype.or(model.kv_cache_dtype()).unwrap_or(model.dtype()),
+            ranks: Ranks::new(deployment),
+        }
+    }
+}
+
+fn kv_cache(model: &Model, context: Context, share_of_layers: f64) -> Vec<KvCacheBytes> {
+    let mut kinds: Vec<KvCacheBytes> = Vec::new();
+    for group in model.layers() {
+        let window = layer::window(group);
+        let layers = group.count as f64 * share_of_layers;
+        let bytes_per_token = layers * kv_bytes_per_token(&layer::cache_heads(group, context));
+        match kinds.iter_mut().find(|kind| kind.window == window) {
+            Some(kind) => {
+                kind.layers += layers;
+                kind.bytes_per_token += bytes_per_token;
+            }
+            None => kinds.push(KvCacheBytes { window, layers, bytes_per_token }),
+        }
+    }
+    kinds
+}
+
+fn matrix_bytes(matrices: &[Matrix]) -> f64 {
+    matrices.iter().filter(|m| m.stored).map(|m| m.elements() as f64 * m.weights.bytes_per_weight()).sum()
+}
+
+fn layer_weight_bytes(group: &LayerGroup, context: Context) -> f64 {
+    let matrices = matrix_bytes(&layer::attention_matrices(group, context))
+        + matrix_bytes(&layer::feed_forward_matrices(group, context));
+    let experts = group.moe.as_ref().map_or(0.0, |moe| Experts::new(context.hidden, moe, context.ranks).stored_bytes());
+    matrices + experts + other_elements(group, context) as f64 * context.activation.bytes()
+}
+
+/// Norms, biases and other parameters outside matrices, elements of one rank.
+fn other_elements(group: &LayerGroup, context: Context) -> u64 {
+    let Context { hidden, ranks, .. } = context;
+    let attention = match &group.attention {
+        Attention::Gqa(gqa) => {
+            let heads = gqa.num_heads / ranks.tensor;
+            let kv_heads = kv_heads_per_rank(gqa.num_kv_heads, ranks.tensor);
+            let values = if gqa.k_eq_v { 0 } else { kv_heads * gqa.v_head_dim };
+            let qkv = (heads * if gqa.output_gate { 2 } else { 1 } + kv_heads) * gqa.head_dim + values;
+            let biases = qkv * u64::from(gqa.qkv_bias) + hidden * u64::from(gqa.o_bias);
+            biases + gqa.qk_norm_params + gqa.extra_params / ranks.tensor
+        }
+        Attention::Mla(mla) => mla.kv_lora_rank + mla.q_lora_rank.unwrap_or(0),
+    };
+    let ffn_bias = |ffn: &DenseFfn| {
+        let width = ffn.intermediate_size / ranks.tensor;
+        u64::from(ffn.bias) * (hidden + width * if ffn.gated { 2 } else { 1 })
+    };
+    let moe = group.moe.as_ref().map_or(0, |moe| {
+        let width = moe.intermediate_size / ranks.expert_slices();
+        let local = ranks.local_experts(moe.num_experts);
+        let biases = u64::from(moe.bias) * (local * (2 * width + hidden) + moe.num_experts);
+        biases + moe.extra_params + moe.shared.as_ref().map_or(0, ffn_bias)
+    });
+    group.norm_params + attention + moe + group.dense.as_ref().map_or(0, ffn_bias)
+}
+
+fn end_weight_bytes(model: &Model, context: Context, is_first: bool, is_last: bool) -> f64 {
+    let elements = (vocab_rows_per_rank(model.vocab_size(), context.ranks.tensor) * context.hidden) as f64;
+    let norm = if is_last { context.hidden as f64 * context.activation.bytes() } else { 0.0 };
+    let embedding = if is_first { elements * context.activation.bytes() } else { 0.0 };
+    let shared = is_first && model.tie_word_embeddings();
+    let head = if is_last && !shared { elements * model.lm_head_weights().bytes_per_weight() } else { 0.0 };
+    norm + embedding + head
+}

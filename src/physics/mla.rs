@@ -1,0 +1,107 @@
+//! Multi-head latent attention (DeepSeek V2/V3, Kimi-K2): projections through latents, absorbed decodes, prompt chunks
+//! with keys and values projected up. Uses `model`, `dtype`, `projection`, `attention`.
+//!
+//! As vLLM runs it: decodes attend in the latent space, with the key's up-projection absorbed into the query and the
+//! value's applied to the output, both as batched matrix multiplications with one small matrix per head; chunks
+//! project the latents of their own and of all earlier tokens up to full keys and values.
+//! The two cost a decode `2·h·r·(e_nope + e_v)` FLOPs, `r` being `kv_lora_rank` (DeepSeek-V2, 2024, section 2.1).
+//! A batched multiplication appears as [`Kernel::Gemm`](super::Kernel) with the heads folded into `n`; its FLOPs and
+//! bytes are those of the separate multiplications.
+
+use crate::dtype::{DType, WeightFormat};
+use crate::model::{MlaAttention, Window};
+
+use super::operator::AttentionHeads;
+use super::ranks::Ranks;
+use super::template::{Matrix, Rows, Template};
+
+/// Width of what the cache holds per token: the latent and the shared rotary key.
+///
+/// ```
+/// assert_eq!(ridgepoint::physics::mla::latent_width(512, 64), 576);
+/// ```
+pub fn latent_width(kv_lora_rank: u64, qk_rope_head_dim: u64) -> u64 {
+    kv_lora_rank + qk_rope_head_dim
+}
+
+/// Bytes per key that a prompt chunk moves to join the per-head and the rotary part of the keys.
+///
+/// # Formula
+/// `(h·e_nope + e_rope + h·(e_nope + e_rope))·b_activation`: both parts read, the whole written.
+///
+/// ```
+/// assert_eq!(ridgepoint::physics::mla::key_join_bytes(2, 4, 2, 2.0), (8.0 + 2.0 + 12.0) * 2.0);
+/// ```
+pub fn key_join_bytes(num_heads: u64, qk_nope_head_dim: u64, qk_rope_head_dim: u64, activation_bytes: f64) -> f64 {
+    let read = num_heads * qk_nope_head_dim + qk_rope_head_dim;
+    let written = num_heads * (qk_nope_head_dim + qk_rope_head_dim);
+    (read + written) as f64 * activation_bytes
+}
+
+/// All weight matrices of a layer's attention on one rank, in order of execution.
+pub(super) fn matrices(hidden: u64, mla: &MlaAttention, activation: DType, ranks: Ranks) -> Vec<Matrix> {
+    let heads = mla.num_heads / ranks.tensor;
+    let latent = latent_width(mla.kv_lora_rank, mla.qk_rope_head_dim);
+    let query = heads * (mla.qk_nope_head_dim + mla.qk_rope_head_dim);
+    let up = heads * (mla.qk_nope_head_dim + mla.v_head_dim);
+    // vLLM keeps dequantised copies of the up-projection for the batched multiplications.
+    let copy = WeightFormat::Plain(activation);
+    let plain = |name, outputs, inputs| Matrix::new(name, outputs, inputs, mla.weights);
+    let per_head = |name, outputs, inputs| Matrix {
+        rows: Rows::Decodes,
+        copies: heads,
+        ..Matrix::new(name, outputs, inputs, copy)
+    };
+    let mut matrices = match mla.q_lora_rank {
+        // The down-projections are replicated on every rank.
+        Some(rank) => vec![plain("qkv_a_proj", rank + latent, hidden), plain("q_b_proj", query, rank)],
+        None => vec![plain("q_proj", query, hidden), plain("kv_a_proj", latent, hidden)],
+    };
+    matrices.extend([
+        Matrix { rows: Rows::Prefill, ..plain("kv_b_proj", up, mla.kv_lora_rank) },
+        Matrix { rows: Rows::PrefillContext, stored: false, ..plain("kv_b_proj_context", up, mla.kv_lora_rank) },
+        per_head("q_absorb", mla.kv_lora_rank, mla.qk_nope_head_dim),
+        per_head("v_up", mla.v_head_dim, mla.kv_lora_rank),
+        plain("o_proj", hidden, heads * mla.v_head_dim),
+    ]);
+    matrices
+}
+
+/// Heads of the absorbed decode.
+pub(super) fn decode_heads(mla: &MlaAttention, kv_dtype: DType, ranks: Ranks) -> AttentionHeads {
+    AttentionHeads {
+        num_heads: mla.num_heads / ranks.tensor,
+        num_kv_heads: 1,
+        head_dim: latent_width(mla.kv_lora_rank, mla.qk_rope_head_dim),
+        v_head_dim: mla.kv_lora_rank,
+        kv_dtype,
+        window: Window::Full,
+        is_mla: true,
+    }
+}
+
+/// Heads of prompt chunks, whose keys and values are projected up and so in the activations' format.
+pub(super) fn prefill_heads(mla: &MlaAttention, activation: DType, ranks: Ranks) -> AttentionHeads {
+    let heads = mla.num_heads / ranks.tensor;
+    AttentionHeads {
+        num_heads: heads,
+        num_kv_heads: heads,
+        head_dim: mla.qk_nope_head_dim + mla.qk_rope_head_dim,
+        v_head_dim: mla.v_head_dim,
+        kv_dtype: activation,
+        window: Window::Full,
+        is_mla: false,
+    }
+}
+
+/// Earlier latents gathered from the cache, and keys joined from their two parts.
+pub(super) fn prefill_small(mla: &MlaAttention, kv_dtype: DType, activation: DType, ranks: Ranks) -> [Template; 2] {
+    let latent = latent_width(mla.kv_lora_rank, mla.qk_rope_head_dim) as f64;
+    let gather = latent * (kv_dtype.bytes() + activation.bytes());
+    let heads = mla.num_heads / ranks.tensor;
+    let join = key_join_bytes(heads, mla.qk_nope_head_dim, mla.qk_rope_head_dim, activation.bytes());
+    [
+        Template::elementwise("kv_context_gather", Rows::PrefillContext, gather, 1),
+        Template::elementwise("key_join", Rows::PrefillKv, join, 1),
+    ]
+}

@@ -1,0 +1,266 @@
+//! A model on a deployment, checked and laid out once; then each batch becomes operators with a few multiplications.
+//! Uses every file of the physics, `model`, `deployment`, `request`, `error`.
+
+use serde::Serialize;
+
+use crate::deployment::Deployment;
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::model::{Model, Window};
+use crate::request::Request;
+
+use super::batch::BatchShape;
+use super::check::{check, distinct_windows};
+use super::cuda_graph::{CudaGraphs, GraphMode};
+use super::layer::{self, Context};
+use super::memory::Memory;
+use super::names::{intern, window_suffix};
+use super::operator::{Operator, OperatorGroup};
+use super::pipeline::{bubble_fraction, layers_per_stage};
+use super::template::{Step, Template, Work};
+
+/// Everything about a step but the batch: which operators run, on which shapes, how often.
+///
+/// Operators are those of one rank of each pipeline stage in sequence, so their times sum to the latency of a step;
+/// [`slowest_stage_share`](Self::slowest_stage_share) gives the share that bounds the throughput of a full pipeline.
+#[derive(Debug, Clone)]
+pub struct StepPlan {
+    entries: Vec<Entry>,
+    windows: Vec<Window>,
+    graphs: CudaGraphs,
+    activation: DType,
+    expert_skew: f64,
+    max_model_len: u64,
+    max_num_seqs: u64,
+    max_num_batched_tokens: u64,
+    stages: Vec<u64>,
+    memory: Memory,
+    notes: Vec<String>,
+}
+
+#[derive(Debug, Clone)]
+struct Entry {
+    name: &'static str,
+    window: Window,
+    template: Template,
+    count: u64,
+}
+
+impl StepPlan {
+    /// Lays out `model` on `deployment`.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] with every problem of the deployment by itself and every size of the model that its ranks
+    /// can't share, with the tensor-parallel sizes that would do.
+    pub fn new(model: &Model, deployment: &Deployment) -> Result<Self> {
+        let mut notes = model.notes().to_vec();
+        notes.extend(check(model, deployment)?);
+        let context = Context::new(model, deployment);
+        let windows = distinct_windows(model);
+        let (before, after) = layer::ends(model.vocab_size(), model.lm_head_weights(), context);
+        let mut layers = Vec::new();
+        for group in model.layers() {
+            let window = layer::window(group);
+            let index = windows.iter().position(|w| *w == window).unwrap_or(0);
+            merge(&mut layers, layer::templates(group, index, context), window, group.count);
+        }
+        let once = |template: Template| Entry::new(template, Window::Full, 1);
+        let mut entries: Vec<Entry> = before.into_iter().map(once).collect();
+        entries.extend(layers);
+        entries.extend(after.into_iter().map(once));
+        name_variants(&mut entries);
+        Ok(StepPlan {
+            entries,
+            windows,
+            graphs: CudaGraphs::new(deployment),
+            activation: context.activation,
+            expert_skew: 0.0,
+            max_model_len: deployment.max_model_len.map_or(model.max_position_embeddings(), u64::from),
+            max_num_seqs: u64::from(deployment.max_num_seqs),
+            max_num_batched_tokens: u64::from(deployment.max_num_batched_tokens),
+            stages: layers_per_stage(model.num_layers(), context.ranks.pipeline),
+            memory: Memory::new(model, deployment)?,
+            notes,
+        })
+    }
+
+    /// The same plan with uneven routing: `skew` is the share of a layer's experts that no token visits (default 0).
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] outside [0, 1).
+    pub fn with_expert_skew(mut self, skew: f64) -> Result<Self> {
+        if !(0.0..1.0).contains(&skew) {
+            return Err(Error::InvalidArgument {
+                what: "expert skew".into(),
+                value: skew.to_string(),
+                reason: "must be at least 0 (uniform routing) and below 1".into(),
+            });
+        }
+        self.expert_skew = skew;
+        Ok(self)
+    }
+
+    /// Sums a batch for this plan.
+    ///
+    /// # Errors
+    /// As [`BatchShape::new`].
+    pub fn batch_shape(&self, requests: &[Request]) -> Result<BatchShape> {
+        BatchShape::new(requests, &self.windows, self.max_model_len)
+    }
+
+    /// Fills `operators` with those of a step, in order of execution; what it held before is dropped.
+    ///
+    /// Allocates nothing once `operators` has grown to its size. `batch` must come from [`Self::batch_shape`].
+    pub fn operators(&self, batch: &BatchShape, operators: &mut Vec<Operator>) {
+        operators.clear();
+        let padded_tokens = self.padded_tokens(batch);
+        let decode_rows = match self.graph_mode(batch) {
+            GraphMode::Full => padded_tokens,
+            GraphMode::Piecewise | GraphMode::None | GraphMode::Eager => batch.num_decodes,
+        };
+        let step =
+            Step { batch, padded_tokens, decode_rows, activation: self.activation, expert_skew: self.expert_skew };
+        operators.extend(self.entries.iter().filter_map(|entry| {
+            let Template { group, work, .. } = &entry.template;
+            work.operator(&step, entry.name, *group, entry.count)
+        }));
+    }
+
+    /// How the step is launched.
+    pub fn graph_mode(&self, batch: &BatchShape) -> GraphMode {
+        self.graphs.mode(batch.num_tokens, batch.is_decode_only())
+    }
+
+    /// Tokens that run through the layers: the captured size where a graph is replayed, else the scheduled ones.
+    pub fn padded_tokens(&self, batch: &BatchShape) -> u64 {
+        self.graphs.padded_tokens(batch.num_tokens).unwrap_or(batch.num_tokens)
+    }
+
+    /// What of a batch the engine would not schedule in one step; its time is predicted all the same.
+    pub fn warnings(&self, batch: &BatchShape) -> Vec<String> {
+        let limits = [
+            ("tokens", batch.num_tokens, "max_num_batched_tokens", self.max_num_batched_tokens),
+            ("requests", batch.num_requests(), "max_num_seqs", self.max_num_seqs),
+        ];
+        let beyond = limits.into_iter().filter(|(_, found, _, limit)| found > limit);
+        beyond
+            .map(|(what, found, key, limit)| {
+                format!("the batch has {found} {what}, more than {key} = {limit}: the engine would split it")
+            })
+            .collect()
+    }
+
+    /// What the model and the deployment assume or ignore, in plain words.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
+    /// Kinds of attention window in the model, in the order of [`BatchShape::windows`].
+    pub fn windows(&self) -> &[Window] {
+        &self.windows
+    }
+
+    /// The captured graphs.
+    pub fn cuda_graphs(&self) -> CudaGraphs {
+        self.graphs
+    }
+
+    /// Longest context of a request, tokens.
+    pub fn max_model_len(&self) -> u64 {
+        self.max_model_len
+    }
+
+    /// Weights and cache of one rank.
+    pub fn memory(&self) -> &Memory {
+        &self.memory
+    }
+
+    /// Layers of each pipeline stage.
+    pub fn pipeline_stages(&self) -> &[u64] {
+        &self.stages
+    }
+
+    /// Share of its time that a stage idles while a single batch is in flight.
+    pub fn pipeline_bubble_fraction(&self) -> f64 {
+        bubble_fraction(self.stages.len() as u64)
+    }
+
+    /// Share of the layers that the longest stage has: a full pipeline finishes a batch in this share of a step's
+    /// latency (embedding and LM head taken as part of the layers).
+    pub fn slowest_stage_share(&self) -> f64 {
+        let (longest, all) = (self.stages.iter().max(), self.stages.iter().sum::<u64>());
+        longest.map_or(1.0, |longest| *longest as f64 / all.max(1) as f64)
+    }
+}
+
+impl Entry {
+    fn new(template: Template, window: Window, layers: u64) -> Self {
+        Entry { name: template.name, window, template, count: layers * template.calls }
+    }
+
+    fn is_attention(&self) -> bool {
+        matches!(self.template.work, Work::AttentionPrefill { .. } | Work::AttentionDecode { .. })
+    }
+}
+
+/// Adds the templates of `layers` more layers, each behind its predecessor, or counts them to equal ones.
+fn merge(entries: &mut Vec<Entry>, templates: Vec<Template>, window: Window, layers: u64) {
+    let mut next = 0;
+    for template in templates {
+        let equal = entries.iter().position(|e| e.name == template.name && e.template.work == template.work);
+        let at = equal.unwrap_or(next.min(entries.len()));
+        let entry = Entry::new(template, window, layers);
+        match equal.and_then(|at| entries.get_mut(at)) {
+            Some(known) => known.count += entry.count,
+            None => entries.insert(at, entry),
+        }
+        next = next.max(at + 1);
+    }
+}
+
+/// Makes names unique: attention is named after its window, other operators too where they come in several shapes,
+/// and what is still alike is numbered.
+fn name_variants(entries: &mut [Entry]) {
+    let names: Vec<&'static str> = entries.iter().map(|e| e.name).collect();
+    let mut taken: Vec<String> = Vec::with_capacity(entries.len());
+    for entry in entries {
+        let has_variants = names.iter().filter(|name| **name == entry.name).count() > 1;
+        let suffix = if has_variants || entry.is_attention() { window_suffix(entry.window) } else { "" };
+        let base = format!("{}{suffix}", entry.name);
+        let mut name = base.clone();
+        let mut variant = 2;
+        while taken.contains(&name) {
+            name = format!("{base}_{variant}");
+            variant += 1;
+        }
+        entry.name = intern(&name);
+        taken.push(name);
+    }
+}
+
+/// Sums over the operators of a step, their counts included.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
+#[non_exhaustive]
+pub struct StepTotals {
+    /// FLOPs of one rank.
+    pub flops: f64,
+    /// Bytes to and from device memory of one rank.
+    pub memory_bytes: f64,
+    /// Bytes that one rank sends to others.
+    pub sent_bytes: f64,
+}
+
+impl StepTotals {
+    /// Sums `operators`.
+    pub fn of(operators: &[Operator]) -> Self {
+        operators.iter().fold(StepTotals::default(), |mut totals, operator| {
+            let count = operator.count as f64;
+            totals.flops += count * operator.flops;
+            match operator.group {
+                OperatorGroup::Communication => totals.sent_bytes += count * operator.bytes,
+                _ => totals.memory_bytes += count * operator.bytes,
+            }
+            totals
+        })
+    }
+}

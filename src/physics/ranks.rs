@@ -1,0 +1,46 @@
+//! How a deployment splits a model: the sizes of its parallel groups, and what of a layer one rank holds.
+//! Uses `deployment`.
+
+use crate::deployment::Deployment;
+
+/// Sizes of the parallel groups, at least 1 each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Ranks {
+    /// Ranks that share every matrix.
+    pub tensor: u64,
+    /// Stages that share the layers.
+    pub pipeline: u64,
+    /// Replicas of the attention part.
+    pub data: u64,
+    /// Whole experts per rank.
+    pub expert_parallel: bool,
+}
+
+impl Ranks {
+    pub fn new(deployment: &Deployment) -> Self {
+        let tensor = u64::from(deployment.tensor_parallel_size.max(1));
+        let data = u64::from(deployment.data_parallel_size.max(1));
+        Ranks {
+            tensor,
+            pipeline: u64::from(deployment.pipeline_parallel_size.max(1)),
+            data,
+            // On a single rank vLLM ignores the flag.
+            expert_parallel: deployment.enable_expert_parallel && tensor * data > 1,
+        }
+    }
+
+    /// Ranks over which a layer's experts are spread or sliced.
+    pub fn expert_ranks(self) -> u64 {
+        self.tensor * self.data
+    }
+
+    /// Ranks over which each expert's width is sliced.
+    pub fn expert_slices(self) -> u64 {
+        if self.expert_parallel { 1 } else { self.expert_ranks() }
+    }
+
+    /// Experts of `num_experts` on the fullest rank.
+    pub fn local_experts(self, num_experts: u64) -> u64 {
+        if self.expert_parallel { super::moe::local_experts(num_experts, self.expert_ranks()) } else { num_experts }
+    }
+}

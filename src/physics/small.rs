@@ -1,0 +1,216 @@
+//! Kernels that only move bytes: norms, rotary embedding, activation, cache write, quantisation, routing, sampling.
+//! Bytes per token and launches per layer, fused as vLLM fuses them. Uses `model`, `dtype`, `template`.
+
+use crate::dtype::{DType, WeightFormat};
+use crate::model::{DenseFfn, GqaAttention, MlaAttention, Moe};
+
+use super::moe::Experts;
+use super::operator::AttentionHeads;
+use super::projection::compute_dtype;
+use super::ranks::Ranks;
+use super::template::{Matrix, Rows, Template};
+
+/// Bytes per token of a layer's norms over the residual stream.
+///
+/// # Formula
+/// The first two are fused with the residual addition, `4·d·b` (input and residual read and written); any further
+/// ones, as in Gemma, are plain, `2·d·b`.
+///
+/// # Source
+/// vLLM, `fused_add_rms_norm` and `rms_norm` kernels.
+///
+/// ```
+/// use ridgepoint::physics::small::norm_bytes;
+/// assert_eq!(norm_bytes(2, 100, 2.0), 1600.0);
+/// assert_eq!(norm_bytes(4, 100, 2.0), 2400.0);
+/// ```
+pub fn norm_bytes(num_norms: u64, hidden_size: u64, activation_bytes: f64) -> f64 {
+    let fused = num_norms.min(2);
+    (4 * fused + 2 * (num_norms - fused)) as f64 * hidden_size as f64 * activation_bytes
+}
+
+/// Bytes per token of a kernel that reads and writes `width` values in place: rotary embedding, norms of heads.
+///
+/// ```
+/// assert_eq!(ridgepoint::physics::small::in_place_bytes(100, 2.0), 400.0);
+/// ```
+pub fn in_place_bytes(width: u64, activation_bytes: f64) -> f64 {
+    2.0 * width as f64 * activation_bytes
+}
+
+/// Bytes per token of the activation function between the projections of a feed-forward block.
+///
+/// # Formula
+/// `3·f·b` where gate and up are multiplied (two read, one written), else `2·f·b`.
+///
+/// # Source
+/// vLLM, `silu_and_mul` kernel.
+///
+/// ```
+/// assert_eq!(ridgepoint::physics::small::activation_bytes_per_token(10, true, 2.0), 60.0);
+/// ```
+pub fn activation_bytes_per_token(intermediate_size: u64, gated: bool, activation_bytes: f64) -> f64 {
+    intermediate_size as f64 * if gated { 3.0 } else { 2.0 } * activation_bytes
+}
+
+/// Bytes per token of quantising the inputs of a matrix multiplication; `None` where it takes them as they are.
+///
+/// # Formula
+/// `k·(b_activation + b_operand)`.
+///
+/// # Source
+/// vLLM, `scaled_fp8_quant`, `per_token_group_quant_fp8`, `scaled_int8_quant`, `scaled_fp4_quant` kernels.
+///
+/// ```
+/// use ridgepoint::{DType, WeightFormat, physics::small::quantisation_bytes};
+/// assert_eq!(quantisation_bytes(100, WeightFormat::Fp8, DType::Bfloat16), Some(300.0));
+/// assert_eq!(quantisation_bytes(100, WeightFormat::Mxfp4, DType::Bfloat16), None);
+/// ```
+pub fn quantisation_bytes(inputs: u64, weights: WeightFormat, activation: DType) -> Option<f64> {
+    let operand = compute_dtype(weights, activation).bytes();
+    let quantises = !matches!(weights, WeightFormat::Plain(_)) && operand < activation.bytes();
+    quantises.then(|| inputs as f64 * (activation.bytes() + operand))
+}
+
+/// Bytes per sampled token of gathering its hidden state and choosing a token from its logits.
+///
+/// # Formula
+/// `2·d·b + V·(b + 4 + 8 + 4)`: hidden state copied, logits cast to 32 bits, softmax, argmax.
+///
+/// # Source
+/// vLLM, `Sampler.forward` with a temperature and neither top-k nor top-p.
+///
+/// ```
+/// assert_eq!(ridgepoint::physics::small::sampling_bytes(10, 100, 2.0), 40.0 + 1800.0);
+/// ```
+pub fn sampling_bytes(hidden_size: u64, vocab_size: u64, activation_bytes: f64) -> f64 {
+    2.0 * hidden_size as f64 * activation_bytes + vocab_size as f64 * (activation_bytes + 16.0)
+}
+
+/// Launches of [`sampling_bytes`]' kernels: gather, cast, softmax, argmax.
+const SAMPLING_LAUNCHES: u64 = 4;
+
+/// Bytes per token of choosing its experts.
+///
+/// # Formula
+/// `E·4 + 2·k·8`: router logits read as 32 bits, weights and indices of the chosen written, then read for sorting.
+///
+/// # Source
+/// vLLM, `topk_softmax` and `moe_align_block_size` kernels.
+///
+/// ```
+/// assert_eq!(ridgepoint::physics::small::routing_bytes(8, 2), 64.0);
+/// ```
+pub fn routing_bytes(num_experts: u64, top_k: u64) -> f64 {
+    (4 * num_experts + 16 * top_k) as f64
+}
+
+/// Launches of the routing kernels: top-k, and two for the sort by expert.
+const ROUTING_LAUNCHES: u64 = 3;
+
+/// Bytes of summing the outputs of a token's experts.
+///
+/// # Formula
+/// `(pairs + tokens)·d·b`.
+///
+/// # Source
+/// vLLM, `moe_sum` kernel.
+///
+/// ```
+/// assert_eq!(ridgepoint::physics::small::expert_sum_bytes(2.0, 1.0, 10, 2.0), 60.0);
+/// ```
+pub fn expert_sum_bytes(pairs: f64, tokens: f64, hidden_size: u64, activation_bytes: f64) -> f64 {
+    (pairs + tokens) * hidden_size as f64 * activation_bytes
+}
+
+/// The layer's norms. Their number is told by their weights; where those are not counted there are two.
+pub(super) fn norms(norm_params: u64, hidden: u64, activation: DType) -> Template {
+    let num_norms = if norm_params == 0 { 2 } else { norm_params.div_ceil(hidden) };
+    Template::elementwise("norms", Rows::Padded, norm_bytes(num_norms, hidden, activation.bytes()), num_norms)
+}
+
+/// Kernels around grouped-query attention but the cache write: query and key norms, rotary embedding.
+pub(super) fn before_gqa(attention: &GqaAttention, heads: &AttentionHeads, activation: DType) -> Vec<Template> {
+    let width = (heads.num_heads + heads.num_kv_heads) * heads.head_dim;
+    let bytes = in_place_bytes(width, activation.bytes());
+    let mut templates = Vec::new();
+    if attention.qk_norm_params > 0 {
+        templates.push(Template::elementwise("qk_norm", Rows::Padded, bytes, 2));
+    }
+    templates.push(Template::elementwise("rotary", Rows::Padded, bytes, 1));
+    templates
+}
+
+/// Norms of the latents, and the rotary embedding of the queries' and the shared key's rotary parts.
+pub(super) fn before_mla(mla: &MlaAttention, activation: DType, ranks: Ranks) -> [Template; 2] {
+    let latents = mla.kv_lora_rank + mla.q_lora_rank.unwrap_or(0);
+    let norms = 1 + u64::from(mla.q_lora_rank.is_some());
+    let rotary = (mla.num_heads / ranks.tensor + 1) * mla.qk_rope_head_dim;
+    [
+        Template::elementwise("latent_norms", Rows::Padded, in_place_bytes(latents, activation.bytes()), norms),
+        Template::elementwise("rotary", Rows::Padded, in_place_bytes(rotary, activation.bytes()), 1),
+    ]
+}
+
+/// New keys and values into the cache, real tokens only: padding has no slot.
+pub(super) fn kv_cache_write(cache: &AttentionHeads, activation: DType) -> Template {
+    let written = super::attention::kv_bytes_per_token(cache);
+    let read = written / cache.kv_dtype.bytes() * activation.bytes();
+    Template::elementwise("kv_cache_write", Rows::Scheduled, read + written, 1)
+}
+
+/// The gate on the attention's output: output and gate read, product written.
+pub(super) fn attention_gate(heads: &AttentionHeads, activation: DType) -> Template {
+    let bytes = (3 * heads.num_heads * heads.v_head_dim) as f64 * activation.bytes();
+    Template::elementwise("attention_gate", Rows::Padded, bytes, 1)
+}
+
+pub(super) fn activation_function(ffn: &DenseFfn, activation: DType, ranks: Ranks, shared: bool) -> Template {
+    let width = ffn.intermediate_size / ranks.tensor;
+    let bytes = activation_bytes_per_token(width, ffn.gated, activation.bytes());
+    Template::elementwise(if shared { "shared_activation" } else { "activation" }, Rows::Padded, bytes, 1)
+}
+
+/// Quantisation of the inputs of all of a layer's matrices that ask for it, one launch each.
+pub(super) fn quantisation(matrices: &[Matrix], activation: DType) -> Option<Template> {
+    let padded = matrices.iter().filter(|m| m.rows == Rows::Padded);
+    let bytes: Vec<f64> = padded.filter_map(|m| quantisation_bytes(m.inputs, m.weights, activation)).collect();
+    let launches = bytes.len() as u64;
+    (launches > 0).then(|| Template::elementwise("activation_quant", Rows::Padded, bytes.iter().sum(), launches))
+}
+
+/// Routing before the experts, and after them the sum over each token's experts with the shared expert added.
+pub(super) fn around_experts(moe: &Moe, experts: &Experts, activation: DType) -> (Vec<Template>, Template) {
+    let replicas = experts.token_replicas as f64;
+    let (pairs, hidden, bytes) = (experts.pairs_per_token(), experts.hidden_size, activation.bytes());
+    let routing = replicas * routing_bytes(moe.num_experts, moe.top_k);
+    let mut before = vec![Template::elementwise("moe_routing", Rows::Padded, routing, ROUTING_LAUNCHES)];
+    let quantised = [
+        quantisation_bytes(hidden, moe.weights, activation).map(|b| b * replicas),
+        quantisation_bytes(experts.intermediate_size, moe.weights, activation).map(|b| b * pairs),
+    ];
+    let quantised: Vec<f64> = quantised.into_iter().flatten().collect();
+    if !quantised.is_empty() {
+        let launches = quantised.len() as u64;
+        before.push(Template::elementwise("expert_quant", Rows::Padded, quantised.iter().sum(), launches));
+    }
+    // Adding the shared expert reads both sums and writes one; its gate reads and writes the shared one.
+    let shared = u64::from(moe.shared.is_some());
+    let gate = shared * u64::from(moe.shared_gate);
+    let sum = expert_sum_bytes(pairs, replicas, hidden, bytes);
+    let extra = (3 * shared + 2 * gate) as f64 * hidden as f64 * bytes;
+    (before, Template::elementwise("moe_sum", Rows::Padded, sum + extra, 1 + shared + gate))
+}
+
+pub(super) fn embedding(hidden: u64, activation: DType) -> Template {
+    Template::elementwise("embedding", Rows::Padded, in_place_bytes(hidden, activation.bytes()), 1)
+}
+
+pub(super) fn final_norm(hidden: u64, activation: DType) -> Template {
+    Template::elementwise("final_norm", Rows::Padded, norm_bytes(1, hidden, activation.bytes()), 1)
+}
+
+pub(super) fn sampling(hidden: u64, vocab: u64, activation: DType) -> Template {
+    let bytes = sampling_bytes(hidden, vocab, activation.bytes());
+    Template::elementwise("sampling", Rows::Sampled, bytes, SAMPLING_LAUNCHES)
+}
