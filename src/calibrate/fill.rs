@@ -4,7 +4,6 @@
 
 use crate::efficiency::grid::{Grid, MAX_AXES};
 
-
 /// Measured cells looked for on each side of a cell, per axis.
 const DEPTH: usize = 2;
 /// Weight of a one-sided neighbour relative to an interpolating pair.

@@ -107,8 +107,7 @@ mod tests {
 
     #[test]
     fn known_coefficients_are_recovered_despite_an_outlier() {
-        let chip =
-            Chip { peak_flop_per_s: 1e15, hbm_bytes_per_s: 3e12, link_bytes_per_s: 450e9, sm_count: 132.0 };
+        let chip = Chip { peak_flop_per_s: 1e15, hbm_bytes_per_s: 3e12, link_bytes_per_s: 450e9, sm_count: 132.0 };
         let truth = [5.0, 0.8, 2e6, 0.5];
         let mut rows: Vec<Observation<AllReduceShape>> = Vec::new();
         for gpus in [2.0, 4.0, 8.0] {

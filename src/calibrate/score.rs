@@ -95,10 +95,8 @@ mod tests {
 
     #[test]
     fn errors_are_relative_to_the_measurement() {
-        let pairs: Vec<Pair> = [90.0, 100.0, 130.0]
-            .into_iter()
-            .map(|predicted_us| Pair { predicted_us, measured_us: 100.0 })
-            .collect();
+        let pairs: Vec<Pair> =
+            [90.0, 100.0, 130.0].into_iter().map(|predicted_us| Pair { predicted_us, measured_us: 100.0 }).collect();
         let score = Score::of(&pairs).expect("three pairs");
         assert!((score.mape_pct - 40.0 / 3.0).abs() < 1e-9);
         assert!((score.median_ape_pct - 10.0).abs() < 1e-9);

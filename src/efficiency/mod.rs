@@ -18,5 +18,9 @@ pub mod grid;
 pub mod kernel_model;
 pub mod provenance;
 pub mod table;
+pub mod tables;
+pub mod timer;
 
 pub use provenance::{Bound, OperatorTime, Provenance};
+pub use tables::Tables;
+pub use timer::{EfficiencyMode, Timer};

@@ -109,7 +109,7 @@ pub(super) fn templates(group: &LayerGroup, window_index: usize, context: Contex
         list.extend(communication::expert_exchange("moe_dispatch", hidden, activation.bytes(), ranks));
         list.extend(before);
         list.push(experts.template());
-        list.push(after);
+        list.extend(after);
         list.extend(communication::expert_exchange("moe_combine", hidden, activation.bytes(), ranks));
     }
     list

@@ -139,3 +139,10 @@ pub struct Operator {
     /// Shape of the call.
     pub kernel: Kernel,
 }
+
+impl Operator {
+    /// Kernel launches of one call.
+    pub fn launches(&self) -> u64 {
+        if let Kernel::Elementwise { launches } = self.kernel { launches } else { 1 }
+    }
+}

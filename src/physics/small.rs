@@ -93,20 +93,29 @@ const SAMPLING_LAUNCHES: u64 = 4;
 /// Bytes per token of choosing its experts.
 ///
 /// # Formula
-/// `E·4 + 2·k·8`: router logits read as 32 bits, weights and indices of the chosen written, then read for sorting.
+/// `E·4 + k·8`: router logits read as 32 bits, weights and indices of the chosen written.
 ///
 /// # Source
-/// vLLM, `topk_softmax` and `moe_align_block_size` kernels.
+/// vLLM, `topk_softmax` kernel.
 ///
 /// ```
-/// assert_eq!(ridgepoint::physics::small::routing_bytes(8, 2), 64.0);
+/// assert_eq!(ridgepoint::physics::small::routing_bytes(8, 2), 48.0);
 /// ```
 pub fn routing_bytes(num_experts: u64, top_k: u64) -> f64 {
-    (4 * num_experts + 16 * top_k) as f64
+    (4 * num_experts + 8 * top_k) as f64
 }
 
-/// Launches of the routing kernels: top-k, and two for the sort by expert.
-const ROUTING_LAUNCHES: u64 = 3;
+/// Launches of the sort of tokens by expert.
+const ALIGN_LAUNCHES: u64 = 2;
+
+/// Bytes per token of sorting its (token, expert) pairs by expert: weights and indices of the chosen, read and written.
+///
+/// ```
+/// assert_eq!(ridgepoint::physics::small::align_bytes(2), 32.0);
+/// ```
+pub fn align_bytes(top_k: u64) -> f64 {
+    (16 * top_k) as f64
+}
 
 /// Bytes of summing the outputs of a token's experts.
 ///
@@ -180,11 +189,15 @@ pub(super) fn quantisation(matrices: &[Matrix], activation: DType) -> Option<Tem
 }
 
 /// Routing before the experts, and after them the sum over each token's experts with the shared expert added.
-pub(super) fn around_experts(moe: &Moe, experts: &Experts, activation: DType) -> (Vec<Template>, Template) {
+pub(super) fn around_experts(moe: &Moe, experts: &Experts, activation: DType) -> (Vec<Template>, Vec<Template>) {
     let replicas = experts.token_replicas as f64;
     let (pairs, hidden, bytes) = (experts.pairs_per_token(), experts.hidden_size, activation.bytes());
     let routing = replicas * routing_bytes(moe.num_experts, moe.top_k);
-    let mut before = vec![Template::elementwise("moe_routing", Rows::Padded, routing, ROUTING_LAUNCHES)];
+    let align = replicas * align_bytes(moe.top_k);
+    let mut before = vec![
+        Template::elementwise("moe_topk", Rows::Padded, routing, 1),
+        Template::elementwise("moe_align", Rows::Padded, align, ALIGN_LAUNCHES),
+    ];
     let quantised = [
         quantisation_bytes(hidden, moe.weights, activation).map(|b| b * replicas),
         quantisation_bytes(experts.intermediate_size, moe.weights, activation).map(|b| b * pairs),
@@ -198,8 +211,12 @@ pub(super) fn around_experts(moe: &Moe, experts: &Experts, activation: DType) ->
     let shared = u64::from(moe.shared.is_some());
     let gate = shared * u64::from(moe.shared_gate);
     let sum = expert_sum_bytes(pairs, replicas, hidden, bytes);
-    let extra = (3 * shared + 2 * gate) as f64 * hidden as f64 * bytes;
-    (before, Template::elementwise("moe_sum", Rows::Padded, sum + extra, 1 + shared + gate))
+    let mut after = vec![Template::elementwise("moe_sum", Rows::Padded, sum, 1)];
+    if shared > 0 {
+        let extra = (3 * shared + 2 * gate) as f64 * hidden as f64 * bytes;
+        after.push(Template::elementwise("shared_add", Rows::Padded, extra, shared + gate));
+    }
+    (before, after)
 }
 
 pub(super) fn embedding(hidden: u64, activation: DType) -> Template {

@@ -1,0 +1,10 @@
+//! Building efficiency tables from kernel measurements, and scoring them on measurements.
+//! Uses `measurements`, `efficiency`, `hardware`; predicting needs none of it.
+
+pub mod build;
+pub mod cross_validate;
+pub mod fill;
+pub mod fit;
+pub mod operators;
+pub mod rows;
+pub mod score;

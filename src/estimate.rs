@@ -1,0 +1,85 @@
+//! What a prediction of a step says: totals, bounds, an interval and the operators it is the sum of.
+//! Uses `efficiency::provenance`, `physics::OperatorGroup`.
+
+use serde::Serialize;
+
+use crate::efficiency::{Bound, Provenance};
+use crate::physics::{GraphMode, OperatorGroup};
+
+/// One operator's part of a step.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct OperatorEstimate {
+    /// Name.
+    pub name: &'static str,
+    /// Group it belongs to.
+    pub group: OperatorGroup,
+    /// Calls in the step.
+    pub count: u64,
+    /// FLOPs of all calls on one rank.
+    pub flops: f64,
+    /// Bytes of all calls, moved in memory or sent.
+    pub bytes: f64,
+    /// What limits a call.
+    pub bound: Bound,
+    /// Time of all calls, µs.
+    pub time_us: f64,
+    /// Roofline bound of all calls, µs.
+    pub bound_us: f64,
+    /// Bound over time.
+    pub efficiency: f64,
+    /// Share of the step's time.
+    pub share: f64,
+    /// Where the time comes from.
+    pub provenance: Provenance,
+}
+
+/// A predicted step.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct StepEstimate {
+    /// Predicted time of the step, µs.
+    pub step_time_us: f64,
+    /// Lower end of the 90 % interval, µs.
+    pub lower_us: f64,
+    /// Upper end of the 90 % interval, µs.
+    pub upper_us: f64,
+    /// The roofline bound: every operator at its ideal, µs.
+    pub bound_us: f64,
+    /// FLOPs of one rank.
+    pub total_flops: f64,
+    /// Bytes moved in memory by one rank.
+    pub total_bytes: f64,
+    /// Share of the 16-bit (or lower, where the weights are) peak that the FLOPs reach over the step.
+    pub mfu: f64,
+    /// Share of the memory bandwidth that the bytes reach over the step.
+    pub mbu: f64,
+    /// Tokens that run through the layers, padding of a captured graph included.
+    pub padded_tokens: u64,
+    /// How the step is launched.
+    pub graph_mode: GraphMode,
+    /// The operators, in order of execution.
+    pub operators: Vec<OperatorEstimate>,
+    /// Share of the step's time by where it comes from.
+    pub provenance: Vec<(Provenance, f64)>,
+    /// What deserves a second look, in plain words.
+    pub warnings: Vec<String>,
+}
+
+impl StepEstimate {
+    /// Time of the operators of a group, µs.
+    pub fn group_us(&self, group: OperatorGroup) -> f64 {
+        self.operators.iter().filter(|o| o.group == group).map(|o| o.time_us).sum()
+    }
+}
+
+/// Half width of the 90 % interval of an operator's time, relative, by where the time comes from. Measured and interpolated: the
+/// 90th percentile of cross-validated table errors, rounded up; the others are assumed, not measured.
+pub(crate) fn half_width(provenance: Provenance) -> f64 {
+    match provenance {
+        Provenance::Measured => 0.05,
+        Provenance::Interpolated => 0.13,
+        Provenance::Held => 0.25,
+        Provenance::Borrowed => 0.35,
+        Provenance::Datasheet => 0.5,
+        Provenance::Ideal => 0.0,
+    }
+}

@@ -1,0 +1,254 @@
+//! The prediction of a step: physics gives the operators, efficiency their times. Everything that does not depend on the
+//! batch is done once, in [`StepModel::new`]. Uses `physics`, `efficiency`, `model`, `hardware`, `deployment`.
+
+use std::path::PathBuf;
+
+use crate::deployment::Deployment;
+use crate::efficiency::timer::{is_within_another, same_kernel};
+use crate::efficiency::{EfficiencyMode, Provenance, Tables, Timer};
+use crate::error::Result;
+use crate::estimate::{OperatorEstimate, StepEstimate, half_width};
+use crate::hardware::Hardware;
+use crate::model::Model;
+use crate::physics::{BatchShape, GraphMode, Operator, OperatorGroup, StepPlan};
+use crate::request::Request;
+
+/// What one host launch costs when no graph replays it, µs: a kernel shorter than this waits for the next launch (assumed,
+/// of the order that profilers show for eager PyTorch).
+const HOST_LAUNCH_US: f64 = 5.0;
+
+/// Choices that are not the deployment's.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    /// Calibrated tables, or the textbook roofline.
+    pub efficiency: EfficiencyMode,
+    /// Folder whose `bench_data/` and `hardware/` come before the built-in ones.
+    pub data_dir: Option<PathBuf>,
+}
+
+/// Predicts steps of one model on one GPU type in one deployment.
+///
+/// ```
+/// use ridgepoint::{Deployment, Hardware, Model, Request, StepModel};
+///
+/// let model = Model::find("llama-3.1-8b")?;
+/// let hardware = Hardware::find("h100")?;
+/// let step_model = StepModel::new(&model, &hardware, &Deployment::default())?;
+///
+/// // 64 decodes with 2048 cached tokens each, and a chunk of 512 tokens of a new prompt.
+/// let mut batch = vec![Request::decode(2048); 64];
+/// batch.push(Request::prefill(512, 0));
+/// let step = step_model.step_time(&batch);
+///
+/// // 16 GB of weights and 17 GB of KV cache can't be read faster than in 10 ms; measured kernels need a little more.
+/// assert!(step.bound_us > 9_000.0 && step.step_time_us > step.bound_us);
+/// assert!((12_000.0..24_000.0).contains(&step.step_time_us));
+/// # Ok::<(), ridgepoint::Error>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct StepModel {
+    plan: StepPlan,
+    timers: Vec<(Operator, Timer)>,
+    mode: EfficiencyMode,
+    peak_flop_per_s: f64,
+    hbm_bytes_per_s: f64,
+    notes: Vec<String>,
+}
+
+impl StepModel {
+    /// Checks the deployment against the model, and finds the tables that answer for its operators.
+    ///
+    /// # Errors
+    /// [`crate::Error::Invalid`] for a deployment that the model can't be split by; [`crate::Error::MissingTable`],
+    /// [`crate::Error::MissingPeak`], [`crate::Error::BadRow`] where tables lack or are broken.
+    pub fn new(model: &Model, hardware: &Hardware, deployment: &Deployment) -> Result<Self> {
+        Self::with_options(model, hardware, deployment, &Options::default())
+    }
+
+    /// [`StepModel::new`] with other tables, or none.
+    ///
+    /// # Errors
+    /// As [`StepModel::new`].
+    pub fn with_options(
+        model: &Model,
+        hardware: &Hardware,
+        deployment: &Deployment,
+        options: &Options,
+    ) -> Result<Self> {
+        let plan = StepPlan::new(model, deployment)?;
+        let tables = Tables::new(hardware, options.data_dir.as_deref());
+        let mut timers: Vec<(Operator, Timer)> = Vec::new();
+        let mut notes = plan.notes().to_vec();
+        let mut peak_flop_per_s: f64 = 0.0;
+        let mut operators = Vec::new();
+        for batch in probe_batches() {
+            let shape = BatchShape::new(&batch, plan.windows(), u64::MAX)?;
+            plan.operators(&shape, &mut operators);
+            for operator in operators.drain(..) {
+                if timers.iter().any(|(known, _)| std::ptr::eq(known.name, operator.name)) {
+                    continue;
+                }
+                let timer = match timers.iter().find(|(known, _)| same_kernel(known, &operator)) {
+                    Some((_, timer)) => timer.clone(),
+                    None => Timer::new(&operator, hardware, &tables, options.efficiency)?,
+                };
+                if let Some(note) = &timer.note
+                    && !notes.contains(note)
+                {
+                    notes.push(note.clone());
+                }
+                if operator.flops > 0.0 {
+                    peak_flop_per_s = peak_flop_per_s.max(timer.peak_flop_per_s());
+                }
+                timers.push((operator, timer));
+            }
+        }
+        let stages = plan.pipeline_stages().len();
+        if stages > 1 {
+            notes.push(format!(
+                "pipeline of {stages} stages: the time is one step's way through all of them; with one batch in flight each stage idles {:.0} % of it (the bubble), a full pipeline finishes a step every {:.0} % of it",
+                100.0 * plan.pipeline_bubble_fraction(),
+                100.0 * plan.slowest_stage_share()
+            ));
+        }
+        Ok(StepModel {
+            plan,
+            timers,
+            mode: options.efficiency,
+            peak_flop_per_s: peak_flop_per_s.max(1.0),
+            hbm_bytes_per_s: hardware.hbm_bytes_per_s(),
+            notes,
+        })
+    }
+
+    /// Predicts the step of `requests`, in µs. Independent of their order; never fails:
+    ///
+    /// - no requests: a step of 0 µs, with a warning;
+    /// - a request that schedules nothing: left out, with a warning;
+    /// - a request beyond `max_model_len`, or a batch beyond the scheduler's limits: predicted all the same, with a warning.
+    ///
+    /// [`StepModel::try_step_time`] refuses such requests instead.
+    pub fn step_time(&self, requests: &[Request]) -> StepEstimate {
+        match self.plan.batch_shape(requests) {
+            Ok(shape) => self.estimate(&shape, Vec::new()),
+            Err(error) => {
+                let possible: Vec<Request> = requests.iter().copied().filter(|r| r.num_scheduled_tokens > 0).collect();
+                let warnings = vec![error.to_string()];
+                match BatchShape::new(&possible, self.plan.windows(), u64::MAX) {
+                    Ok(shape) => self.estimate(&shape, warnings),
+                    Err(_) => nothing(warnings),
+                }
+            }
+        }
+    }
+
+    /// Predicts the step of `requests`, in µs, or says what is wrong with them.
+    ///
+    /// # Errors
+    /// [`crate::Error::EmptyStep`] without requests, [`crate::Error::InvalidRequest`] for the first one that schedules nothing or outgrows
+    /// `max_model_len`.
+    pub fn try_step_time(&self, requests: &[Request]) -> Result<StepEstimate> {
+        Ok(self.estimate(&self.plan.batch_shape(requests)?, Vec::new()))
+    }
+
+    /// The physics behind the prediction.
+    pub fn plan(&self) -> &StepPlan {
+        &self.plan
+    }
+
+    /// What the model, the deployment and the tables assume, in plain words; part of every estimate's warnings.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
+    fn estimate(&self, shape: &BatchShape, mut warnings: Vec<String>) -> StepEstimate {
+        let mut work = Vec::with_capacity(self.timers.len());
+        self.plan.operators(shape, &mut work);
+        let graph_mode = self.plan.graph_mode(shape);
+        let mut operators = Vec::with_capacity(work.len());
+        let (mut time_us, mut bound_us, mut flops, mut bytes, mut variance) = (0.0, 0.0, 0.0, 0.0, 0.0);
+        for operator in &work {
+            if self.mode == EfficiencyMode::Tables && is_within_another(operator) {
+                continue;
+            }
+            let Some((_, timer)) = self.timers.iter().find(|(known, _)| std::ptr::eq(known.name, operator.name)) else {
+                continue;
+            };
+            let mut timed = timer.time(operator);
+            if graph_mode == GraphMode::Eager && self.mode == EfficiencyMode::Tables {
+                timed.time_us = timed.time_us.max(HOST_LAUNCH_US * operator.launches() as f64);
+            }
+            let count = operator.count as f64;
+            time_us += count * timed.time_us;
+            bound_us += count * timed.bound_us;
+            flops += count * operator.flops;
+            if operator.group != OperatorGroup::Communication {
+                bytes += count * operator.bytes;
+            }
+            variance += (half_width(timed.provenance) * count * timed.time_us).powi(2);
+            operators.push(OperatorEstimate {
+                name: operator.name,
+                group: operator.group,
+                count: operator.count,
+                flops: count * operator.flops,
+                bytes: count * operator.bytes,
+                bound: timed.bound,
+                time_us: count * timed.time_us,
+                bound_us: count * timed.bound_us,
+                efficiency: timed.efficiency(),
+                share: 0.0,
+                provenance: timed.provenance,
+            });
+        }
+        for operator in &mut operators {
+            operator.share = operator.time_us / time_us;
+        }
+        let provenance = Provenance::ALL
+            .into_iter()
+            .map(|p| (p, operators.iter().filter(|o| o.provenance == p).map(|o| o.share).sum::<f64>()))
+            .filter(|(_, share)| *share > 0.0)
+            .collect();
+        warnings.extend(self.plan.warnings(shape));
+        warnings.extend(self.notes.iter().cloned());
+        let half = variance.sqrt();
+        StepEstimate {
+            step_time_us: time_us,
+            lower_us: (time_us - half).max(bound_us),
+            upper_us: time_us + half,
+            bound_us,
+            total_flops: flops,
+            total_bytes: bytes,
+            mfu: flops / (time_us / 1e6 * self.peak_flop_per_s),
+            mbu: bytes / (time_us / 1e6 * self.hbm_bytes_per_s),
+            padded_tokens: self.plan.padded_tokens(shape),
+            graph_mode,
+            operators,
+            provenance,
+            warnings,
+        }
+    }
+}
+
+/// Batches that together make every operator of a plan appear.
+fn probe_batches() -> [Vec<Request>; 2] {
+    [vec![Request::decode(8)], vec![Request::prefill(1, 0), Request::prefill(2, 4)]]
+}
+
+fn nothing(mut warnings: Vec<String>) -> StepEstimate {
+    warnings.push("nothing to do: the step takes no time".to_owned());
+    StepEstimate {
+        step_time_us: 0.0,
+        lower_us: 0.0,
+        upper_us: 0.0,
+        bound_us: 0.0,
+        total_flops: 0.0,
+        total_bytes: 0.0,
+        mfu: 0.0,
+        mbu: 0.0,
+        padded_tokens: 0,
+        graph_mode: GraphMode::Eager,
+        operators: Vec::new(),
+        provenance: Vec::new(),
+        warnings,
+    }
+}
