@@ -6,6 +6,8 @@ pub mod deployment;
 pub mod dtype;
 pub mod error;
 pub mod hardware;
+#[cfg(feature = "calibrate")]
+pub mod measurements;
 pub mod model;
 pub mod physics;
 pub mod request;
