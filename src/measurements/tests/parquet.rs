@@ -248,7 +248,7 @@ fn a_changed_byte_never_panics() {
         assert!(load_bytes("gemm_perf.parquet", &bytes).is_ok());
         for position in 0..bytes.len() {
             // Every other mask was tried once too; these turned encodings, lengths and offsets.
-            for mask in [0x01, 0x02, 0x08, 0x10, 0x80, 0xff] {
+            for mask in [0x08, 0x10, 0x55] {
                 let mut damaged = bytes.clone();
                 damaged[position] ^= mask;
                 let read = std::panic::catch_unwind(|| load_bytes("gemm_perf.parquet", &damaged).is_ok());
