@@ -1,0 +1,238 @@
+//! What sets the supported model families apart, as one table. Uses nothing else of the crate.
+
+/// Which attention the layers have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum AttentionRule {
+    /// Explicit keys and values.
+    Gqa,
+    /// The same with another geometry on the global layers (Gemma 4).
+    GqaTwoGeometries,
+    /// A latent.
+    Mla,
+}
+
+/// Where the attention projections have biases.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum BiasRule {
+    /// Nowhere.
+    Never,
+    /// On all four where `attention_bias` is true.
+    Key,
+    /// On queries, keys and values where `attention_bias` is true.
+    KeyWithoutOutput,
+    /// On queries, keys and values unless `qkv_bias` is false (Qwen2).
+    AlwaysQkv,
+}
+
+/// Norms with weights on queries and keys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum QkNormRule {
+    /// None (Llama-4's norm has no weights).
+    Never,
+    /// One vector of `head_dim` for queries, one for keys.
+    PerHead,
+    /// The same where `use_qk_norm` is true.
+    PerHeadIfUsed,
+    /// Over the full width of queries and of keys where `use_qk_norm` is true (MiniMax-M2).
+    FullWidthIfUsed,
+}
+
+/// Which layers see only near tokens when the file has no `layer_types`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum WindowRule {
+    /// None does.
+    Full,
+    /// All, where `sliding_window` is set (Mistral, Phi-3).
+    All,
+    /// From `max_window_layers` on, where `use_sliding_window` is true (Qwen).
+    FromMaxWindowLayers,
+    /// All but every `n`th; `sliding_window_pattern` overrides `n`.
+    AllButEvery(u64),
+    /// The same, and the last layer is global too (Gemma 4).
+    AllButEveryAndLast(u64),
+    /// Chunks on all layers with rotary embedding, which by default is all but every fourth (Llama-4).
+    ChunkedWhereRotary,
+}
+
+/// How feed-forward blocks and experts are laid out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum FfnRule {
+    /// One gated block per layer.
+    Dense,
+    /// Experts in every layer, `intermediate_size` wide (Mixtral, gpt-oss, MiniMax-M2).
+    AllExperts,
+    /// `decoder_sparse_step` and `mlp_only_layers` (Qwen).
+    QwenSparse,
+    /// `interleave_moe_layer_step`, one implicit shared expert (Llama-4).
+    Interleaved,
+    /// `first_k_dense_replace` and `moe_layer_freq` (DeepSeek, Kimi-K2, GLM-4.5).
+    FirstDense,
+    /// A dense block beside the experts in every layer (Gemma 4).
+    DenseBesideExperts,
+}
+
+/// The facts of one family.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Family {
+    /// Values of `model_type`.
+    pub(super) model_types: &'static [&'static str],
+    pub(super) attention: AttentionRule,
+    pub(super) bias: BiasRule,
+    pub(super) qk_norm: QkNormRule,
+    pub(super) windows: WindowRule,
+    pub(super) ffn: FfnRule,
+    /// Norms of `hidden_size` weights per layer.
+    pub(super) norms: u64,
+    /// `tie_word_embeddings` where the file does not say.
+    pub(super) tied_by_default: bool,
+    /// `num_key_value_heads` may be absent and then equals the query heads.
+    pub(super) kv_heads_default_to_heads: bool,
+    /// Experts and router have biases (gpt-oss).
+    pub(super) expert_bias: bool,
+    /// One attention sink per query head (gpt-oss).
+    pub(super) sinks: bool,
+    /// Module of a layer that holds the dense block.
+    pub(super) dense_module: &'static str,
+    /// Module of a layer that holds experts.
+    pub(super) moe_module: &'static str,
+    /// Checkpoints store fused `qkv_proj` and `gate_up_proj`.
+    pub(super) fused_projections: bool,
+    /// Sizes of the family's configuration class that published files leave out.
+    pub(super) defaults: &'static [(&'static str, u64)],
+}
+
+const LLAMA: Family = Family {
+    model_types: &["llama"],
+    attention: AttentionRule::Gqa,
+    bias: BiasRule::Key,
+    qk_norm: QkNormRule::Never,
+    windows: WindowRule::Full,
+    ffn: FfnRule::Dense,
+    norms: 2,
+    tied_by_default: false,
+    kv_heads_default_to_heads: true,
+    expert_bias: false,
+    sinks: false,
+    dense_module: "mlp",
+    moe_module: "mlp",
+    fused_projections: false,
+    defaults: &[],
+};
+
+const BASE: Family = Family { kv_heads_default_to_heads: false, bias: BiasRule::Never, ..LLAMA };
+
+const GEMMA: Family =
+    Family { bias: BiasRule::Key, norms: 4, tied_by_default: true, defaults: &[("head_dim", 256)], ..BASE };
+
+static FAMILIES: [Family; 18] = [
+    LLAMA,
+    Family { model_types: &["mistral"], windows: WindowRule::All, ..BASE },
+    Family {
+        model_types: &["mixtral"],
+        windows: WindowRule::All,
+        ffn: FfnRule::AllExperts,
+        moe_module: "block_sparse_moe",
+        ..BASE
+    },
+    Family { model_types: &["qwen2"], bias: BiasRule::AlwaysQkv, windows: WindowRule::FromMaxWindowLayers, ..BASE },
+    Family {
+        model_types: &["qwen2_moe"],
+        bias: BiasRule::AlwaysQkv,
+        windows: WindowRule::FromMaxWindowLayers,
+        ffn: FfnRule::QwenSparse,
+        ..BASE
+    },
+    Family {
+        model_types: &["qwen3", "qwen3_vl_text", "qwen3_vl"],
+        bias: BiasRule::Key,
+        qk_norm: QkNormRule::PerHead,
+        windows: WindowRule::FromMaxWindowLayers,
+        defaults: &[("head_dim", 128)],
+        ..BASE
+    },
+    Family {
+        model_types: &["qwen3_moe", "qwen3_vl_moe_text", "qwen3_vl_moe"],
+        bias: BiasRule::Key,
+        qk_norm: QkNormRule::PerHead,
+        windows: WindowRule::FromMaxWindowLayers,
+        ffn: FfnRule::QwenSparse,
+        ..BASE
+    },
+    Family {
+        model_types: &["llama4_text", "llama4"],
+        bias: BiasRule::Key,
+        windows: WindowRule::ChunkedWhereRotary,
+        ffn: FfnRule::Interleaved,
+        dense_module: "feed_forward",
+        moe_module: "feed_forward",
+        ..BASE
+    },
+    Family {
+        model_types: &["gpt_oss"],
+        bias: BiasRule::Key,
+        windows: WindowRule::AllButEvery(2),
+        ffn: FfnRule::AllExperts,
+        expert_bias: true,
+        sinks: true,
+        defaults: &[("head_dim", 64)],
+        ..BASE
+    },
+    Family {
+        model_types: &["minimax_m2"],
+        qk_norm: QkNormRule::FullWidthIfUsed,
+        ffn: FfnRule::AllExperts,
+        moe_module: "block_sparse_moe",
+        ..BASE
+    },
+    Family { model_types: &["gemma2"], windows: WindowRule::AllButEvery(2), ..GEMMA },
+    Family {
+        model_types: &["gemma3_text", "gemma3"],
+        qk_norm: QkNormRule::PerHead,
+        windows: WindowRule::AllButEvery(6),
+        defaults: &[
+            ("head_dim", 256),
+            ("num_attention_heads", 8),
+            ("num_key_value_heads", 4),
+            ("vocab_size", 262_208),
+            ("max_position_embeddings", 131_072),
+        ],
+        ..GEMMA
+    },
+    Family {
+        model_types: &["gemma4_text", "gemma4"],
+        attention: AttentionRule::GqaTwoGeometries,
+        qk_norm: QkNormRule::PerHead,
+        windows: WindowRule::AllButEveryAndLast(6),
+        ffn: FfnRule::DenseBesideExperts,
+        moe_module: "moe",
+        ..GEMMA
+    },
+    Family {
+        model_types: &["phi3"],
+        windows: WindowRule::All,
+        kv_heads_default_to_heads: true,
+        fused_projections: true,
+        ..BASE
+    },
+    Family {
+        model_types: &["glm4_moe"],
+        bias: BiasRule::KeyWithoutOutput,
+        qk_norm: QkNormRule::PerHeadIfUsed,
+        ffn: FfnRule::FirstDense,
+        ..BASE
+    },
+    Family { model_types: &["deepseek_v2"], attention: AttentionRule::Mla, ffn: FfnRule::FirstDense, ..BASE },
+    Family { model_types: &["deepseek_v3"], attention: AttentionRule::Mla, ffn: FfnRule::FirstDense, ..BASE },
+    Family { model_types: &["kimi_k2"], attention: AttentionRule::Mla, ffn: FfnRule::FirstDense, ..BASE },
+];
+
+/// The family of a `model_type`.
+pub(super) fn find(model_type: &str) -> Option<&'static Family> {
+    FAMILIES.iter().find(|f| f.model_types.contains(&model_type))
+}
+
+/// Every `model_type` that is supported, as text for messages.
+pub(super) fn known_model_types() -> String {
+    let all: Vec<&str> = FAMILIES.iter().flat_map(|f| f.model_types.iter().copied()).collect();
+    all.join(", ")
+}

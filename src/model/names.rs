@@ -1,0 +1,170 @@
+//! What a model's name means: organisation, canonical base and quantised variant. Two names are the same model only
+//! if they are equal after known suffixes are taken off; nothing is matched by likeness. Uses nothing else of the crate.
+
+/// Storage that a suffix of a name promises.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Scheme {
+    /// `-FP8` alone.
+    Fp8,
+    /// `-FP8-dynamic`.
+    Fp8Dynamic,
+    /// `-FP8-Static`, `-FP8-KV`.
+    Fp8Static,
+    /// `-FP8-block`.
+    Fp8Block,
+    /// `-AWQ`, `-GPTQ-Int4`, `w4a16`.
+    Int4,
+    /// `-GPTQ-Int8`, `w8a16`.
+    Int8WeightOnly,
+    /// `w8a8`.
+    Int8,
+    /// `-NVFP4`, `-FP4`.
+    Nvfp4,
+    /// `-BF16`: unquantised though the original is not.
+    Bfloat16,
+}
+
+impl Scheme {
+    /// Any of the 8-bit float variants.
+    pub(super) fn is_fp8(self) -> bool {
+        matches!(self, Scheme::Fp8 | Scheme::Fp8Dynamic | Scheme::Fp8Static | Scheme::Fp8Block)
+    }
+}
+
+/// A name taken apart.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct ParsedName {
+    /// Organisation, lower case.
+    pub(super) organisation: Option<String>,
+    /// Everything after the organisation with case and separators evened out.
+    pub(super) whole: String,
+    /// The same without suffixes such as `-Instruct` and `-FP8`.
+    pub(super) base: String,
+    /// What a suffix says about storage.
+    pub(super) scheme: Option<Scheme>,
+}
+
+/// Suffixes that name a training stage or a file layout, never an architecture.
+const STAGES: [&str; 9] = ["instruct", "hf", "base", "chat", "it", "pt", "thinking", "reasoning", "python"];
+
+/// Suffixes of quantised variants, the longest first.
+const SCHEMES: [(&[&str], Scheme); 21] = [
+    (&["quantized.w4a16"], Scheme::Int4),
+    (&["quantized.w8a8"], Scheme::Int8),
+    (&["quantized.w8a16"], Scheme::Int8WeightOnly),
+    (&["gptq", "int4"], Scheme::Int4),
+    (&["gptq", "int8"], Scheme::Int8WeightOnly),
+    (&["gptq", "w4a16"], Scheme::Int4),
+    (&["awq", "int4"], Scheme::Int4),
+    (&["fp8", "dynamic"], Scheme::Fp8Dynamic),
+    (&["fp8", "static"], Scheme::Fp8Static),
+    (&["fp8", "kv"], Scheme::Fp8Static),
+    (&["fp8", "block"], Scheme::Fp8Block),
+    (&["fp8"], Scheme::Fp8),
+    (&["awq"], Scheme::Int4),
+    (&["gptq"], Scheme::Int4),
+    (&["int4"], Scheme::Int4),
+    (&["w4a16"], Scheme::Int4),
+    (&["w8a16"], Scheme::Int8WeightOnly),
+    (&["w8a8"], Scheme::Int8),
+    (&["nvfp4"], Scheme::Nvfp4),
+    (&["fp4"], Scheme::Nvfp4),
+    (&["bf16"], Scheme::Bfloat16),
+];
+
+impl ParsedName {
+    /// Takes a short name or a Hugging Face id apart.
+    pub(super) fn new(name: &str) -> Self {
+        let lower = name.trim().trim_end_matches('/').to_lowercase();
+        let (organisation, rest) = match lower.rsplit_once('/') {
+            Some((organisation, rest)) => (Some(organisation.to_owned()), rest.to_owned()),
+            None => (None, lower),
+        };
+        let all: Vec<&str> = rest.split(['-', '_', ' ']).filter(|t| !t.is_empty()).collect();
+        let mut tokens: &[&str] = &all;
+        let mut scheme = None;
+        // The first token is never a suffix.
+        while let [_, rest @ ..] = tokens
+            && let [.., last] = rest
+        {
+            let quantised = SCHEMES.iter().find(|(suffix, _)| rest.ends_with(suffix));
+            match quantised {
+                Some((suffix, found)) if scheme.is_none() => {
+                    scheme = Some(*found);
+                    tokens = tokens.get(..tokens.len() - suffix.len()).unwrap_or_default();
+                }
+                None if STAGES.contains(last) || is_release(last) => {
+                    tokens = tokens.get(..tokens.len() - 1).unwrap_or_default();
+                }
+                _ => break,
+            }
+        }
+        ParsedName { organisation, whole: evened(&all), base: evened(tokens), scheme }
+    }
+}
+
+/// A release mark: `v0.1`, or a date as `2407` (year, month) or `0528` (month, day).
+fn is_release(token: &str) -> bool {
+    if let Some(version) = token.strip_prefix("v0.") {
+        return !version.is_empty() && version.bytes().all(|b| b.is_ascii_digit());
+    }
+    let digits = token.len() == 4 && token.bytes().all(|b| b.is_ascii_digit());
+    let (Some(first), Some(second)) = (token.get(..2), token.get(2..)) else { return false };
+    let (Ok(first), Ok(second)) = (first.parse::<u32>(), second.parse::<u32>()) else { return false };
+    digits
+        && (((23..=29).contains(&first) && (1..=12).contains(&second)) || ((1..=12).contains(&first) && second <= 31))
+}
+
+/// Tokens joined, with a break between a letter and a digit, so that `qwen3-8b` and `qwen-3-8b` are one name but
+/// `qwen3-4b` and `qwen-34b` are two.
+fn evened(tokens: &[&str]) -> String {
+    let mut name = String::new();
+    for token in tokens {
+        if !name.is_empty() {
+            name.push('-');
+        }
+        let mut after_letter = false;
+        for c in token.chars() {
+            if after_letter && c.is_ascii_digit() {
+                name.push('-');
+            }
+            after_letter = c.is_alphabetic();
+            name.push(c);
+        }
+    }
+    name
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn base(name: &str) -> (String, Option<Scheme>) {
+        let parsed = ParsedName::new(name);
+        (parsed.base, parsed.scheme)
+    }
+
+    #[test]
+    fn stages_releases_and_schemes_come_off() {
+        assert_eq!(base("meta-llama/Llama-3.1-70B-Instruct").0, "llama-3.1-70b");
+        assert_eq!(base("mistralai/Mistral-Nemo-Instruct-2407").0, "mistral-nemo");
+        assert_eq!(base("deepseek-ai/DeepSeek-R1-0528").0, "deepseek-r-1");
+        assert_eq!(base("x/Qwen2.5-7B-Instruct-GPTQ-Int4"), ("qwen-2.5-7b".to_owned(), Some(Scheme::Int4)));
+        assert_eq!(base("Meta-Llama-3.1-8B-Instruct-quantized.w8a8").1, Some(Scheme::Int8));
+        assert_eq!(base("Llama-3.1-8B-FP8-dynamic").1, Some(Scheme::Fp8Dynamic));
+    }
+
+    #[test]
+    fn sizes_and_versions_stay() {
+        assert_ne!(base("qwen3-4b").0, base("qwen-34b").0);
+        assert_ne!(base("llama-3.1-8b").0, base("llama-3.1-80b").0);
+        assert_ne!(base("llama-3.1-8b").0, base("llama-31-8b").0);
+        assert_eq!(base("deepseek-v3.2").0, "deepseek-v-3.2");
+        assert_eq!(base("some-model-4096").0, "some-model-4096");
+    }
+
+    #[test]
+    fn separators_and_case_do_not_matter() {
+        assert_eq!(base("Qwen3_8B").0, base("qwen 3 8b").0);
+    }
+}

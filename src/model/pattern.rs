@@ -1,0 +1,184 @@
+//! Module names and the patterns that checkpoints use to leave modules out of quantisation: literal names or parts of
+//! them, globs with `*`, and `re:` regular expressions. Uses this module's `fields`.
+
+use std::collections::HashSet;
+
+use regex_lite::Regex;
+
+use super::fields::Section;
+
+/// Components in front of `layers` that name the language model and nothing else.
+const LANGUAGE_PREFIXES: [&str; 3] = ["model", "language_model", "text_model"];
+
+/// A module of the language model under every full name that checkpoints give it.
+#[derive(Debug)]
+pub(super) struct ModuleName {
+    canonical: String,
+    full: Vec<String>,
+}
+
+impl ModuleName {
+    /// `path` is the name without prefix: `layers.3.self_attn.q_proj`, `lm_head`.
+    pub(super) fn new(path: &str) -> Self {
+        let prefixes = ["model.", "language_model.model.", "model.language_model.", "language_model.", ""];
+        ModuleName { canonical: path.to_owned(), full: prefixes.iter().map(|p| format!("{p}{path}")).collect() }
+    }
+}
+
+/// A set of patterns.
+#[derive(Debug, Default)]
+pub(super) struct Matcher {
+    literals: HashSet<String>,
+    globs: Vec<String>,
+    regexes: Vec<Regex>,
+}
+
+impl Matcher {
+    /// All patterns of a list; those that can't be understood are recorded as faults of `section.key`.
+    pub(super) fn of(section: &Section<'_>, key: &str, patterns: &[&str]) -> Self {
+        let mut matcher = Matcher::default();
+        for pattern in patterns {
+            matcher.add(section, key, pattern);
+        }
+        matcher
+    }
+
+    /// Adds one pattern.
+    pub(super) fn add(&mut self, section: &Section<'_>, key: &str, pattern: &str) {
+        if let Some(expression) = pattern.strip_prefix("re:") {
+            match Regex::new(&format!("^(?:{expression})")) {
+                Ok(regex) => self.regexes.push(regex),
+                Err(error) => section.problem(
+                    key,
+                    &format!(
+                        "has the pattern '{pattern}', which is not understood ({error}); list the modules by name"
+                    ),
+                ),
+            }
+        } else if pattern.contains('*') {
+            self.globs.push(pattern.to_owned());
+        } else if !pattern.is_empty() {
+            self.literals.insert(canonical(pattern));
+        }
+    }
+
+    /// Adds all patterns of another set.
+    pub(super) fn extend(&mut self, other: Matcher) {
+        self.literals.extend(other.literals);
+        self.globs.extend(other.globs);
+        self.regexes.extend(other.regexes);
+    }
+
+    /// True where a pattern names the module, a module around it or one of its components.
+    pub(super) fn matches(&self, module: &ModuleName) -> bool {
+        self.has_literal(module)
+            || module.full.iter().any(|name| self.regexes.iter().any(|r| r.is_match(name)))
+            || module.full.iter().any(|name| self.globs.iter().any(|g| glob_covers(g, name)))
+    }
+
+    fn has_literal(&self, module: &ModuleName) -> bool {
+        if self.literals.is_empty() {
+            return false;
+        }
+        let parts: Vec<&str> = module.canonical.split('.').collect();
+        (0..parts.len()).any(|from| {
+            (from + 1..=parts.len()).any(|to| parts.get(from..to).is_some_and(|p| self.literals.contains(&p.join("."))))
+        })
+    }
+}
+
+fn canonical(name: &str) -> String {
+    let mut parts: &[&str] = &name.split('.').collect::<Vec<_>>();
+    while let [first, rest @ ..] = parts {
+        if rest.is_empty() || !LANGUAGE_PREFIXES.contains(first) {
+            break;
+        }
+        parts = rest;
+    }
+    parts.join(".")
+}
+
+/// The glob matches the whole name or the name of a module around it.
+fn glob_covers(glob: &str, name: &str) -> bool {
+    let around = name.match_indices('.').map(|(at, _)| name.get(..at).unwrap_or(name));
+    around.chain([name]).any(|name| glob_matches(glob.as_bytes(), name.as_bytes()))
+}
+
+fn glob_matches(glob: &[u8], name: &[u8]) -> bool {
+    let (mut g, mut n) = (0, 0);
+    let mut retry: Option<(usize, usize)> = None;
+    while n < name.len() {
+        match glob.get(g) {
+            Some(b'*') => {
+                retry = Some((g + 1, n));
+                g += 1;
+            }
+            Some(c) if name.get(n) == Some(c) => {
+                g += 1;
+                n += 1;
+            }
+            _ => match retry {
+                Some((after_star, from)) => {
+                    retry = Some((after_star, from + 1));
+                    (g, n) = (after_star, from + 1);
+                }
+                None => return false,
+            },
+        }
+    }
+    glob.iter().skip(g).all(|c| *c == b'*')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fields::Log;
+    use super::*;
+
+    fn matches(pattern: &str, module: &str) -> bool {
+        let log = Log::default();
+        let map = serde_json::Map::new();
+        let matcher = Matcher::of(&Section::new("q", &map, &log), "ignore", &[pattern]);
+        assert!(log.into_parts().0.is_empty(), "{pattern}");
+        matcher.matches(&ModuleName::new(module))
+    }
+
+    #[test]
+    fn a_component_is_matched_whole() {
+        assert!(matches("gate", "layers.0.block_sparse_moe.gate"));
+        assert!(!matches("gate", "layers.0.mlp.gate_proj"));
+        assert!(matches("model.layers.1", "layers.1.mlp.gate_proj"));
+        assert!(!matches("model.layers.1", "layers.11.mlp.gate_proj"));
+    }
+
+    #[test]
+    fn language_model_prefixes_are_equal_but_a_vision_tower_is_not() {
+        for prefix in ["model", "language_model.model", "model.language_model"] {
+            assert!(matches(&format!("{prefix}.layers.0.self_attn.q_proj"), "layers.0.self_attn.q_proj"), "{prefix}");
+        }
+        assert!(!matches("vision_model.model.layers.0.self_attn.q_proj", "layers.0.self_attn.q_proj"));
+        assert!(matches("language_model.lm_head", "lm_head"));
+    }
+
+    #[test]
+    fn globs_cover_what_lies_below() {
+        assert!(matches("model.layers.*.self_attn", "layers.7.self_attn.q_proj"));
+        assert!(matches("*self_attn*", "layers.7.self_attn.q_proj"));
+        assert!(matches("model.layers.7.self_attn*", "layers.7.self_attn.o_proj"));
+        assert!(!matches("model.layers.*.mlp.router", "layers.7.mlp.experts.0.gate_proj"));
+    }
+
+    #[test]
+    fn expressions_are_anchored_at_the_start_only() {
+        assert!(matches("re:.*lm_head", "lm_head"));
+        assert!(matches(r"re:.*\.self_attn", "layers.7.self_attn.q_proj"));
+        assert!(!matches("re:self_attn", "layers.7.self_attn.q_proj"));
+    }
+
+    #[test]
+    fn an_expression_that_is_not_understood_is_reported() {
+        let log = Log::default();
+        let map = serde_json::Map::new();
+        let _ = Matcher::of(&Section::new("q", &map, &log), "ignore", &["re:(?!x)y"]);
+        assert!(log.into_parts().0.join("").contains("re:(?!x)y"));
+    }
+}

@@ -1,0 +1,336 @@
+//! How a checkpoint stores each module's weights: `quantization_config` of `config.json` and `hf_quant_config.json`
+//! become one [`Quantisation`] that is asked module by module. Uses `dtype` and this module's `fields`, `pattern`.
+
+use serde_json::Value;
+
+use super::fields::{Section, shown};
+use super::pattern::{Matcher, ModuleName};
+use crate::dtype::{DType, WeightFormat};
+
+const METHODS: &str = "fp8, fbgemm_fp8, compressed-tensors, mxfp4, gptq, awq, modelopt";
+const ALGORITHMS: &str = "FP8, FP8_PER_CHANNEL_PER_TOKEN, FP8_PB_WO, NVFP4, W4A16_AWQ, W8A16, W8A8_SQ_PER_CHANNEL, \
+                          MIXED_PRECISION";
+
+/// Scale blocks of modelopt's block-wise fp8, rows and columns.
+const MODELOPT_FP8_BLOCK: u32 = 128;
+
+/// What a rule of the checkpoint covers by kind of module rather than by name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Reach {
+    /// Every linear layer of the decoder, experts included, but not the LM head.
+    Linear,
+    /// Routed experts alone.
+    Experts,
+}
+
+/// The storage rules of a checkpoint.
+#[derive(Debug, Default)]
+pub(super) struct Quantisation {
+    skipped: Matcher,
+    named: Vec<(Matcher, WeightFormat)>,
+    general: Option<(Reach, WeightFormat)>,
+    kv_cache: Option<DType>,
+}
+
+impl Quantisation {
+    /// Reads `quantization_config` (or its older name), then `hf_quant_config.json`, which wins where both speak of
+    /// weights: exporters write it last. `hidden_size` is the group of a scale per output channel.
+    pub(super) fn read(config: Option<&Section<'_>>, hf: Option<&Section<'_>>, hidden_size: Option<u64>) -> Self {
+        let channel = hidden_size.and_then(|h| u32::try_from(h).ok()).unwrap_or(u32::MAX);
+        let from_config = config.map(|section| Reading { section, channel }.method());
+        let Some(hf) = hf else { return from_config.unwrap_or_default() };
+        let mut quantisation = Reading { section: hf, channel }.modelopt();
+        if let (Some(config), Some(first)) = (config, from_config) {
+            let method = config.text("quant_method").unwrap_or("?");
+            if !method.starts_with("modelopt") {
+                config.log.note(format!(
+                    "quantization_config says {method}, hf_quant_config.json says {}; the latter is used",
+                    hf.text("quant_algo").unwrap_or("?")
+                ));
+            }
+            quantisation.kv_cache = quantisation.kv_cache.or(first.kv_cache);
+        }
+        quantisation
+    }
+
+    /// Storage of a module of the decoder's layers; `None` where it is not quantised.
+    pub(super) fn layer_format(&self, module: &ModuleName, is_expert: bool) -> Option<WeightFormat> {
+        if self.skipped.matches(module) {
+            return None;
+        }
+        self.named_format(module).or(match self.general {
+            Some((Reach::Linear, format)) => Some(format),
+            Some((Reach::Experts, format)) => is_expert.then_some(format),
+            None => None,
+        })
+    }
+
+    /// Storage of a module that general rules do not reach (the LM head): quantised only where named.
+    pub(super) fn named_only_format(&self, module: &ModuleName) -> Option<WeightFormat> {
+        if self.skipped.matches(module) { None } else { self.named_format(module) }
+    }
+
+    /// Number format of the KV cache that the checkpoint asks for.
+    pub(super) fn kv_cache(&self) -> Option<DType> {
+        self.kv_cache
+    }
+
+    /// True where nothing is quantised.
+    pub(super) fn is_empty(&self) -> bool {
+        self.named.is_empty() && self.general.is_none()
+    }
+
+    fn named_format(&self, module: &ModuleName) -> Option<WeightFormat> {
+        self.named.iter().find(|(matcher, _)| matcher.matches(module)).map(|(_, format)| *format)
+    }
+}
+
+/// One section being read.
+struct Reading<'a> {
+    section: &'a Section<'a>,
+    channel: u32,
+}
+
+impl Reading<'_> {
+    fn method(&self) -> Quantisation {
+        match self.section.text("quant_method").unwrap_or("") {
+            "fp8" => self.fp8(),
+            "fbgemm_fp8" => self.general(Reach::Linear, Some(WeightFormat::Fp8)),
+            "mxfp4" => self.general(Reach::Experts, Some(WeightFormat::Mxfp4)),
+            "gptq" => self.gptq(),
+            "awq" => self.general(Reach::Linear, self.integer_weights(&["bits", "w_bit"])),
+            "compressed-tensors" => self.compressed_tensors(),
+            method if method.starts_with("modelopt") => self.modelopt(),
+            _ => {
+                let found = self.section.get("quant_method").map_or("absent".to_owned(), shown);
+                self.section.problem("quant_method", &format!("= {found} is not supported; supported are {METHODS}"));
+                Quantisation::default()
+            }
+        }
+    }
+
+    fn general(&self, reach: Reach, format: Option<WeightFormat>) -> Quantisation {
+        let mut skipped = Matcher::default();
+        for key in ["modules_to_not_convert", "ignored_layers", "ignore", "exclude_modules"] {
+            skipped.extend(Matcher::of(self.section, key, &self.section.texts(key)));
+        }
+        let general = format.map(|format| (reach, format));
+        Quantisation { skipped, general, kv_cache: self.kv_cache(), ..Quantisation::default() }
+    }
+
+    fn fp8(&self) -> Quantisation {
+        let format = match self.section.counts("weight_block_size") {
+            None => Some(WeightFormat::Fp8),
+            Some(sides) => self.block("weight_block_size", &sides),
+        };
+        self.general(Reach::Linear, format)
+    }
+
+    fn block(&self, key: &str, sides: &[u64]) -> Option<WeightFormat> {
+        let side = |n: &u64| u32::try_from(*n).ok().filter(|n| *n > 0);
+        match sides {
+            [rows, columns] => side(rows)
+                .zip(side(columns))
+                .map(|(rows, columns)| WeightFormat::Fp8Block { rows, columns })
+                .or_else(|| {
+                    self.section.problem(key, &format!("= {sides:?} must be two positive sizes"));
+                    None
+                }),
+            _ => {
+                self.section.problem(key, &format!("= {sides:?} must be two positive sizes, such as [128, 128]"));
+                None
+            }
+        }
+    }
+
+    fn gptq(&self) -> Quantisation {
+        let format = self.integer_weights(&["bits"]);
+        let mut quantisation = self.general(Reach::Linear, format);
+        if let (true, Some(format)) = (self.section.flag("lm_head", false), format) {
+            quantisation.named.push((Matcher::of(self.section, "lm_head", &["lm_head"]), format));
+        }
+        if let Some(dynamic) = self.section.section("dynamic") {
+            for (pattern, _) in dynamic.entries() {
+                match pattern.strip_prefix("-:") {
+                    Some(rest) => quantisation.skipped.add(self.section, "dynamic", &format!("re:{rest}")),
+                    None => self.section.problem("dynamic", &format!("has '{pattern}'; only '-:' rules are supported")),
+                }
+            }
+        }
+        quantisation
+    }
+
+    /// Integer weights with 16-bit activations, as GPTQ and AWQ have them.
+    fn integer_weights(&self, bit_keys: &[&str]) -> Option<WeightFormat> {
+        let bits = self.section.aliased_size(bit_keys)?;
+        let key = if self.section.get("q_group_size").is_some() { "q_group_size" } else { "group_size" };
+        self.integer_format(self.section, key, bits)
+    }
+
+    fn integer_format(&self, section: &Section<'_>, group_key: &str, bits: u64) -> Option<WeightFormat> {
+        // -1 is these formats' way of saying one scale per output channel.
+        let group_size = match section.get(group_key) {
+            None => Some(self.channel),
+            Some(value) if value.as_i64() == Some(-1) => Some(self.channel),
+            Some(_) => section.size_up_to(group_key, u64::from(u32::MAX)).and_then(|n| u32::try_from(n).ok()),
+        }?;
+        match bits {
+            4 => Some(WeightFormat::Int4 { group_size }),
+            8 => Some(WeightFormat::Int8WeightOnly { group_size }),
+            _ => {
+                section.log.problem(format!("{} bit integer weights are not supported; 4 and 8 are", bits));
+                None
+            }
+        }
+    }
+
+    fn compressed_tensors(&self) -> Quantisation {
+        let mut quantisation = self.general(Reach::Linear, None);
+        let Some(groups) = self.section.section("config_groups") else {
+            self.section.problem("config_groups", "is missing; compressed-tensors lists its schemes there");
+            return quantisation;
+        };
+        for (name, _) in groups.entries() {
+            let Some(group) = groups.section(name) else { continue };
+            let Some(format) = self.group_format(&group) else { continue };
+            let mut named = Matcher::default();
+            for target in group.texts("targets") {
+                match target {
+                    "Linear" => quantisation.general = quantisation.general.or(Some((Reach::Linear, format))),
+                    _ => named.add(&group, "targets", target),
+                }
+            }
+            quantisation.named.push((named, format));
+        }
+        if self.section.section("sparsity_config").is_some_and(|s| s.text("format").is_some_and(|f| f != "dense")) {
+            self.section.log.note("sparsity_config is ignored: the model is taken as dense".to_owned());
+        }
+        quantisation
+    }
+
+    fn group_format(&self, group: &Section<'_>) -> Option<WeightFormat> {
+        let weights = group.section("weights")?;
+        let bits = weights.size("num_bits")?;
+        let strategy = weights.text("strategy").unwrap_or("tensor");
+        let activation_bits = group.section("input_activations").and_then(|a| a.size("num_bits"));
+        match (weights.text("type").unwrap_or("int"), bits, strategy) {
+            ("float", 8, "block") => {
+                let sides = weights.counts("block_structure").unwrap_or_default();
+                self.block("config_groups.weights.block_structure", &sides)
+            }
+            ("float", 8, "tensor" | "channel") => Some(WeightFormat::Fp8),
+            ("float", 4, _) => match weights.optional_size("group_size") {
+                Some(16) => Some(WeightFormat::Nvfp4),
+                Some(32) => Some(WeightFormat::Mxfp4),
+                _ => {
+                    weights.problem("group_size", "must be 16 (NVFP4) or 32 (MXFP4) for 4 bit floats");
+                    None
+                }
+            },
+            ("int", 8, _) if activation_bits == Some(8) => Some(WeightFormat::Int8),
+            ("int", 4 | 8, _) if activation_bits.is_none_or(|bits| bits >= 16) => {
+                self.integer_format(&weights, "group_size", bits)
+            }
+            (kind, bits, strategy) => {
+                let activations = activation_bits.map_or("16 bit".to_owned(), |b| format!("{b} bit"));
+                weights.log.problem(format!(
+                    "{} = {bits} bit {kind} per {strategy} with {activations} activations is not supported; supported \
+                     are 8 bit float (tensor, channel, block), 4 bit float (group), 8 bit int, and 4 or 8 bit int \
+                     with 16 bit activations",
+                    group.path_of("weights")
+                ));
+                None
+            }
+        }
+    }
+
+    /// modelopt's keys, as in `hf_quant_config.json` and in `quantization_config`.
+    fn modelopt(&self) -> Quantisation {
+        let Some(algorithm) = self.section.text("quant_algo") else { return self.general(Reach::Linear, None) };
+        if algorithm.eq_ignore_ascii_case("MIXED_PRECISION") {
+            return self.mixed_precision();
+        }
+        self.general(Reach::Linear, self.algorithm(self.section, algorithm))
+    }
+
+    fn mixed_precision(&self) -> Quantisation {
+        let mut quantisation = self.general(Reach::Linear, None);
+        let Some(modules) = self.section.section("quantized_layers") else {
+            self.section.problem("quantized_layers", "is missing; MIXED_PRECISION lists its modules there");
+            return quantisation;
+        };
+        for (name, _) in modules.entries() {
+            let Some(module) = modules.section(name) else { continue };
+            let Some(algorithm) = module.text("quant_algo") else {
+                module.problem("quant_algo", "is missing");
+                continue;
+            };
+            let Some(format) = self.algorithm(&module, algorithm) else { continue };
+            match quantisation.named.iter_mut().find(|(_, known)| *known == format) {
+                Some((matcher, _)) => matcher.add(self.section, "quantized_layers", name),
+                None => {
+                    let matcher = Matcher::of(self.section, "quantized_layers", &[name]);
+                    quantisation.named.push((matcher, format));
+                }
+            }
+        }
+        quantisation
+    }
+
+    fn algorithm(&self, section: &Section<'_>, algorithm: &str) -> Option<WeightFormat> {
+        match algorithm.to_ascii_uppercase().as_str() {
+            "FP8" | "FP8_PER_CHANNEL_PER_TOKEN" => Some(WeightFormat::Fp8),
+            "FP8_PB_WO" | "FP8_BLOCK_SCALES" => {
+                Some(WeightFormat::Fp8Block { rows: MODELOPT_FP8_BLOCK, columns: MODELOPT_FP8_BLOCK })
+            }
+            "NVFP4" | "NVFP4_AWQ" | "W4A16_NVFP4" => Some(WeightFormat::Nvfp4),
+            "W4A16_AWQ" | "W4A16" => self.integer_format(section, "group_size", 4),
+            "W8A16" => self.integer_format(section, "group_size", 8),
+            "W8A8_SQ_PER_CHANNEL" | "INT8_SQ" => Some(WeightFormat::Int8),
+            _ => {
+                section.problem("quant_algo", &format!("= '{algorithm}' is not supported; supported are {ALGORITHMS}"));
+                None
+            }
+        }
+    }
+
+    fn kv_cache(&self) -> Option<DType> {
+        let by_name = match self.section.text("kv_cache_quant_algo") {
+            None => None,
+            Some(name) => match name.to_ascii_uppercase().as_str() {
+                "FP8" => Some(DType::Fp8),
+                "INT8" => Some(DType::Int8),
+                "NVFP4" => Some(DType::Fp4),
+                _ => {
+                    self.section.problem(
+                        "kv_cache_quant_algo",
+                        &format!("= '{name}' is not supported; supported are FP8, INT8, NVFP4"),
+                    );
+                    None
+                }
+            },
+        };
+        by_name.or_else(|| {
+            let scheme = match self.section.get("kv_cache_scheme") {
+                Some(Value::String(name)) if name.eq_ignore_ascii_case("FP8") => return Some(DType::Fp8),
+                _ => self.section.section("kv_cache_scheme")?,
+            };
+            match (scheme.text("type").unwrap_or("float"), scheme.size("num_bits")?) {
+                ("float", 8) => Some(DType::Fp8),
+                ("int", 8) => Some(DType::Int8),
+                ("float", 4) => Some(DType::Fp4),
+                (kind, bits) => {
+                    self.section.problem("kv_cache_scheme", &format!("= {bits} bit {kind} is not supported"));
+                    None
+                }
+            }
+        })
+    }
+}
+
+/// The formats of a module's projections; the first one's, and whether another differs from it.
+pub(super) fn agreed(formats: impl IntoIterator<Item = Option<WeightFormat>>) -> (Option<WeightFormat>, bool) {
+    let mut formats = formats.into_iter();
+    let first = formats.next().flatten();
+    (first, formats.any(|format| format != first))
+}
