@@ -1,0 +1,123 @@
+//! What `ridgepoint hardware` shows: the list, and one GPU in detail with its tables.
+
+use std::collections::BTreeMap;
+
+use ridgepoint::Hardware;
+use ridgepoint::hardware::InterconnectKind;
+use ridgepoint::units::GIB;
+use serde::Serialize;
+
+use super::text::{count, quantity, rendered, table, width, wrap};
+use crate::cli::{GpuEntry, GpuTable};
+
+/// `NVLink 450.0 GB/s`, one direction.
+pub fn link_name(hardware: &Hardware) -> String {
+    let link = hardware.interconnect();
+    let kind = match link.kind {
+        InterconnectKind::Nvlink => "NVLink",
+        InterconnectKind::Pcie => "PCIe",
+    };
+    format!("{kind} {}", quantity(link.unidirectional_bytes_per_s, "B/s"))
+}
+
+fn peaks(hardware: &Hardware) -> String {
+    let peak = |dtype| {
+        let flop_per_s = hardware.peak_dense_flop_per_s(dtype).ok()?;
+        Some(format!("{dtype} {}", quantity(flop_per_s, "")))
+    };
+    hardware.dtypes().filter_map(peak).collect::<Vec<_>>().join(", ")
+}
+
+fn memory(hardware: &Hardware) -> String {
+    format!("{:.0} GiB at {}", hardware.hbm_capacity_bytes() / GIB, quantity(hardware.hbm_bytes_per_s(), "B/s"))
+}
+
+fn tables_of(entry: &GpuEntry) -> String {
+    if entry.tables.is_empty() { "borrowed".to_owned() } else { entry.tables.join(", ") }
+}
+
+fn correction_of(entry: &GpuEntry) -> &'static str {
+    if entry.correction { "yes" } else { "none yet" }
+}
+
+/// One line per GPU.
+pub fn list(entries: &[GpuEntry]) -> String {
+    let mut rows =
+        table(&["name", "GPU", ">SMs", "dense peaks, FLOP/s", "memory", "link, one way", "tables", "correction"]);
+    for entry in entries {
+        let gpu = &entry.hardware;
+        rows.add_row([
+            gpu.name().to_owned(),
+            gpu.display_name().to_owned(),
+            gpu.sm_count().to_string(),
+            peaks(gpu),
+            memory(gpu),
+            link_name(gpu),
+            tables_of(entry),
+            correction_of(entry).to_owned(),
+        ]);
+    }
+    let mut out = rendered(&rows);
+    out.push('\n');
+    out.push_str(&wrap(
+        "",
+        "A GPU without tables borrows the efficiencies of the nearest architecture against its own datasheet, and every \
+         prediction says so. `ridgepoint hardware NAME` shows sources, other names and how well each table predicts.",
+        width(),
+    ));
+    out
+}
+
+/// One GPU in detail, as JSON.
+#[derive(Serialize)]
+pub struct GpuDetail<'a> {
+    #[serde(flatten)]
+    entry: &'a GpuEntry,
+    table_headers: &'a BTreeMap<&'static str, GpuTable>,
+}
+
+/// One GPU with the headers of its tables.
+pub fn detail<'a>(entry: &'a GpuEntry, tables: &'a BTreeMap<&'static str, GpuTable>) -> GpuDetail<'a> {
+    GpuDetail { entry, table_headers: tables }
+}
+
+/// One GPU in detail, for people.
+pub fn one(entry: &GpuEntry, tables: &BTreeMap<&'static str, GpuTable>) -> String {
+    let gpu = &entry.hardware;
+    let width = width();
+    let mut out = format!("{} ({})\n\n", gpu.name(), gpu.display_name());
+    let mut line = |label: &str, value: &str| out.push_str(&wrap(&format!("{label:<12}"), value, width));
+    line("dense peaks", &format!("{} FLOP/s", peaks(gpu)));
+    line("memory", &memory(gpu));
+    line("SMs", &format!("{} at up to {}", gpu.sm_count(), quantity(gpu.boost_clock_hz(), "Hz")));
+    line("L2 cache", &quantity(gpu.l2_bytes(), "B"));
+    line("link", &format!("{}, one direction of one GPU", link_name(gpu)));
+    line("tables", &tables_of(entry));
+    line("correction", correction_of(entry));
+    for source in gpu.sources() {
+        line("source", source);
+    }
+    if !entry.aliases.is_empty() {
+        line("known as", &entry.aliases.join(", "));
+    }
+    if tables.is_empty() {
+        return out;
+    }
+    out.push('\n');
+    let mut rows = table(&["table", "series", ">rows", ">median error", ">mean error", "source"]);
+    for (operator, about) in tables {
+        for (name, series) in &about.series {
+            rows.add_row([
+                (*operator).to_owned(),
+                name.clone(),
+                count(series.rows as u64),
+                format!("{:.2} %", series.cross_validated_median_ape_pct),
+                format!("{:.2} %", series.cross_validated_mape_pct),
+                series.source.clone(),
+            ]);
+        }
+    }
+    out.push_str(&rendered(&rows));
+    out.push_str("\nErrors are of rows left out of the fit (10-fold cross-validation).\n");
+    out
+}
