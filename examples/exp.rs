@@ -8,7 +8,7 @@ fn main() {
     for d in &args[2..] {
         rows.extend(Rows::from_measurements(&Measurements::load(std::path::Path::new(d)).unwrap()));
     }
-    let show = |n: &str, r: Option<Calibrated1>| {
+    let show = |n: &str, r: Option<CalibratedTable>| {
         if let Some(c) = r {
             let t = c.report.total;
             println!(

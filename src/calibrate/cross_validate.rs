@@ -1,5 +1,4 @@
-//! How good tables are on rows they did not see: by folds when tables are built, by leaving each row's own cell out when
-//! shipped tables are checked. Nearest neighbour, one constant MFU and the bare kernel model stand beside them.
+//! How good tables are on rows they did not see: they are built again and again, each time without a tenth of the rows. Nearest neighbour, one constant MFU and the bare kernel model stand beside them.
 //! Uses `build`, `fill`, `score`, `efficiency`.
 
 use std::collections::BTreeMap;
@@ -7,7 +6,7 @@ use std::collections::BTreeMap;
 use rayon::prelude::*;
 
 use super::build::{Row, build, by_series};
-use super::fill::estimate;
+use super::family::Calibrated;
 use super::score::{Labelled, Pair, quantile};
 use crate::efficiency::family::{Family, Key, chip};
 use crate::efficiency::kernel_model::Chip;
@@ -34,7 +33,8 @@ pub struct Comparison {
 }
 
 impl Comparison {
-    fn merge(&mut self, other: Comparison) {
+    /// Adds the predictions of another comparison.
+    pub fn merge(&mut self, other: Comparison) {
         for (mine, theirs) in [
             (&mut self.tables, other.tables),
             (&mut self.kernel_model, other.kernel_model),
@@ -53,24 +53,20 @@ impl Comparison {
 ///
 /// # Errors
 /// Those of [`build`].
-pub fn cross_validate<F: Family + Send + Sync>(
-    rows: &[Row<F>],
+pub fn cross_validate<F: Calibrated>(
+    rows: &[&Row<F>],
     hardware: &Hardware,
-    keep_knot: impl Fn(&F::Key, f64) -> bool + Sync,
-    label: impl Fn(&F::Key) -> String + Sync,
     tick: impl Fn() + Sync,
-) -> Result<Comparison>
-where
-    F::Key: Sync,
-{
+) -> Result<Comparison> {
     let folds: Vec<u64> = rows.iter().map(|row| fold_of(row)).collect();
     let parts: Result<Vec<Comparison>> = (0..FOLDS)
         .into_par_iter()
         .map(|fold| {
-            let keep = |f: &u64| *f != fold;
-            let train: Vec<&Row<F>> = rows.iter().zip(&folds).filter(|(_, f)| keep(f)).map(|(r, _)| r).collect();
-            let test: Vec<&Row<F>> = rows.iter().zip(&folds).filter(|(_, f)| !keep(f)).map(|(r, _)| r).collect();
-            let part = compare(&train, &test, hardware, &keep_knot, &label);
+            let of = |is_test: bool| -> Vec<&Row<F>> {
+                let chosen = rows.iter().zip(&folds).filter(|(_, f)| (**f == fold) == is_test);
+                chosen.map(|(row, _)| *row).collect()
+            };
+            let part = compare(&of(false), &of(true), hardware);
             tick();
             part
         })
@@ -82,29 +78,24 @@ where
     Ok(all)
 }
 
-fn compare<F: Family>(
-    train: &[&Row<F>],
-    test: &[&Row<F>],
-    hardware: &Hardware,
-    keep_knot: impl Fn(&F::Key, f64) -> bool,
-    label: impl Fn(&F::Key) -> String,
-) -> Result<Comparison> {
-    let mut built = build::<F>(train, hardware, keep_knot)?;
-    let by_name: BTreeMap<String, &mut Series<F>> = built.iter_mut().map(|s| (s.key.name(), s)).collect();
+fn compare<F: Calibrated>(train: &[&Row<F>], test: &[&Row<F>], hardware: &Hardware) -> Result<Comparison> {
+    let built = build::<F>(train, hardware)?;
     let train_by_series = by_series(train.iter().copied());
-    let constants = constant_efficiencies(train, hardware, &label)?;
+    let test_by_series = by_series(test.iter().copied());
+    let constants = constant_efficiencies(train, hardware)?;
     let mut out = Comparison::default();
-    for (name, series) in by_name {
+    for mut series in built {
         series.grid.hold_edges();
+        let name = series.key.name();
         let chip = chip(hardware, F::compute_dtype(&series.key))?;
         let neighbours = train_by_series.get(&name).map_or(&[][..], Vec::as_slice);
-        for row in test.iter().filter(|row| row.key.name() == name) {
-            let label = label(&row.key);
+        for row in test_by_series.get(&name).map_or(&[][..], Vec::as_slice) {
+            let label = F::label(&row.key);
             let measured_us = row.time_us;
             let shape = row.shape();
             let bound_us = F::bound_us(&shape, &chip);
             let pair = |predicted_us: f64| Pair { predicted_us, measured_us };
-            let predicted = pair(predict(series, &row.point, &chip));
+            let predicted = pair(predict(&series, &row.point, &chip));
             out.tables.push(&label, predicted);
             out.by_series.push(&name, predicted);
             out.kernel_model.push(&label, pair(F::time_us(&series.coefficients, &shape, &chip)));
@@ -123,35 +114,15 @@ fn compare<F: Family>(
 /// The time a series gives at a point, with its holes held.
 pub fn predict<F: Family>(series: &Series<F>, point: &[f64], chip: &Chip) -> f64 {
     let (residual, _) = series.grid.lookup(point);
-    with_residual(series, point, residual, chip)
-}
-
-/// The time a series gives at a point if the measurement at that very point had not been taken; the second value says
-/// whether there was one to leave out.
-pub fn predict_without_own<F: Family>(series: &Series<F>, point: &[f64], chip: &Chip) -> (f64, bool) {
-    if let Some(offset) = series.grid.cell_at(point)
-        && series.grid.measured(offset).is_some()
-    {
-        let residual = estimate(&series.grid, offset).map_or(0.0, |(value, _)| value);
-        return (with_residual(series, point, residual, chip), true);
-    }
-    (predict(series, point, chip), false)
-}
-
-fn with_residual<F: Family>(series: &Series<F>, point: &[f64], residual: f64, chip: &Chip) -> f64 {
     let shape = F::shape(&series.key, point);
     (F::time_us(&series.coefficients, &shape, chip) * residual.exp()).max(F::bound_us(&shape, chip))
 }
 
-fn constant_efficiencies<F: Family>(
-    rows: &[&Row<F>],
-    hardware: &Hardware,
-    label: impl Fn(&F::Key) -> String,
-) -> Result<BTreeMap<String, f64>> {
+fn constant_efficiencies<F: Calibrated>(rows: &[&Row<F>], hardware: &Hardware) -> Result<BTreeMap<String, f64>> {
     let mut efficiencies: BTreeMap<String, Vec<f64>> = BTreeMap::new();
     for row in rows {
         let chip = chip(hardware, F::compute_dtype(&row.key))?;
-        efficiencies.entry(label(&row.key)).or_default().push(F::bound_us(&row.shape(), &chip) / row.time_us);
+        efficiencies.entry(F::label(&row.key)).or_default().push(F::bound_us(&row.shape(), &chip) / row.time_us);
     }
     Ok(efficiencies
         .into_iter()

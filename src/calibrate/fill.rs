@@ -13,7 +13,7 @@ const ONE_SIDED: f64 = 0.3;
 /// The second value is true where at least one pair encloses the cell.
 pub fn estimate(grid: &Grid, offset: usize) -> Option<(f64, bool)> {
     let index = grid.index(offset);
-    let mut candidates: Vec<(f64, f64)> = Vec::with_capacity(4 * DEPTH * DEPTH);
+    let mut candidates: Vec<(f64, f64)> = Vec::with_capacity(32);
     let mut enclosed = false;
     for axis in 0..grid.axes().len() {
         let below = measured_towards(grid, offset, &index, axis, -1);

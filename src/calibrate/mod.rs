@@ -3,8 +3,11 @@
 
 pub mod build;
 pub mod cross_validate;
+pub mod family;
+pub mod features;
 pub mod fill;
 pub mod fit;
 pub mod operators;
 pub mod rows;
 pub mod score;
+pub mod trees;

@@ -6,69 +6,15 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::build::{Row, build, by_series};
-use super::cross_validate::{Comparison, cross_validate, predict, predict_without_own};
+use super::cross_validate::{Comparison, cross_validate, predict};
+use super::family::Calibrated;
 use super::rows::Rows;
 use super::score::{Labelled, Pair, Score};
 use crate::efficiency::Tables;
-use crate::efficiency::family::{AllReduceKind, AttentionKey, Family, GemmKind, Key, MoeKey, chip};
-use crate::efficiency::kernel_model::{AllReduceModel, DecodeModel, GemmModel, MoeModel, PrefillModel};
+use crate::efficiency::family::{Key, chip};
 use crate::efficiency::table::{SeriesDraft, SeriesHeader, write_table};
 use crate::error::{Error, Result};
 use crate::hardware::Hardware;
-
-/// What the calibration of a family needs besides its shapes.
-pub trait Calibrated: Family + Send + Sync
-where
-    Self::Key: Sync,
-{
-    /// What errors are summed by: the number format, the launch mode.
-    fn label(key: &Self::Key) -> String;
-
-    /// Whether a value of the last axis gets a column in the table.
-    fn keep_knot(_: &Self::Key, _: f64) -> bool {
-        true
-    }
-
-    /// Whether a label counts in the operator's total.
-    fn in_total(_: &str) -> bool {
-        true
-    }
-}
-
-impl Calibrated for GemmModel {
-    fn label(key: &GemmKind) -> String {
-        key.name().to_owned()
-    }
-}
-
-impl Calibrated for PrefillModel {
-    fn label(key: &AttentionKey) -> String {
-        key.kv_dtype.to_string()
-    }
-}
-
-impl Calibrated for DecodeModel {
-    fn label(key: &AttentionKey) -> String {
-        key.kv_dtype.to_string()
-    }
-}
-
-impl Calibrated for MoeModel {
-    fn label(key: &MoeKey) -> String {
-        key.kind.name().to_owned()
-    }
-}
-
-impl Calibrated for AllReduceModel {
-    fn label(key: &AllReduceKind) -> String {
-        key.name()
-    }
-
-    /// Steps run inside graphs; eager rows are reported beside.
-    fn in_total(label: &str) -> bool {
-        label == "graph"
-    }
-}
 
 /// Errors of one operator, as printed and as in the JSON.
 #[derive(Debug, Clone, Serialize)]
@@ -94,7 +40,7 @@ pub struct OperatorReport {
 }
 
 /// A built table file and its errors.
-pub struct Calibrated1 {
+pub struct CalibratedTable {
     /// Text of the file.
     pub text: String,
     /// Errors by cross-validation.
@@ -110,16 +56,13 @@ pub fn calibrate_operator<F: Calibrated>(
     hardware: &Hardware,
     command: &str,
     tick: impl Fn() + Sync,
-) -> Result<Option<Calibrated1>>
-where
-    F::Key: Sync,
-{
+) -> Result<Option<CalibratedTable>> {
     if rows.is_empty() {
         return Ok(None);
     }
-    let comparison = cross_validate::<F>(rows, hardware, F::keep_knot, F::label, tick)?;
     let all: Vec<&Row<F>> = rows.iter().collect();
-    let built = build::<F>(&all, hardware, F::keep_knot)?;
+    let comparison = cross_validate::<F>(&all, hardware, tick)?;
+    let built = build::<F>(&all, hardware)?;
     let series_scores = comparison.by_series.scores();
     let members = by_series(rows.iter());
     let last = F::AXES.len() - 1;
@@ -132,6 +75,7 @@ where
             let header = SeriesHeader {
                 source: rows.first().map_or_else(String::new, |row| row.source.clone()),
                 rows: rows.len(),
+                id: 0,
                 lines: 0,
                 cross_validated_median_ape_pct: two_decimals(score.map_or(100.0, |s| s.median_ape_pct)),
                 cross_validated_mape_pct: two_decimals(score.map_or(100.0, |s| s.mape_pct)),
@@ -141,44 +85,39 @@ where
         })
         .collect();
     let text = write_table(hardware.name(), command, &drafts, |key| chip(hardware, F::compute_dtype(key)))?;
-    let Some(report) = fold_report::<F>(&comparison) else { return Ok(None) };
-    Ok(Some(Calibrated1 { text, report }))
+    Ok(fold_report::<F>(&comparison).map(|report| CalibratedTable { text, report }))
 }
 
-fn fold_report<F: Calibrated>(comparison: &Comparison) -> Option<OperatorReport>
-where
-    F::Key: Sync,
-{
-    let total = |labelled: &Labelled| {
-        let counted: Vec<Pair> = labelled
-            .by_label
-            .iter()
-            .filter(|(label, _)| F::in_total(label))
-            .flat_map(|(_, pairs)| pairs.iter().copied())
-            .collect();
-        Score::of(&counted)
-    };
+fn total_of<F: Calibrated>(labelled: &Labelled) -> Option<Score> {
+    let counted = labelled.by_label.iter().filter(|(label, _)| F::in_total(label));
+    let pairs: Vec<Pair> = counted.flat_map(|(_, pairs)| pairs.iter().copied()).collect();
+    Score::of(&pairs)
+}
+
+fn fold_report<F: Calibrated>(comparison: &Comparison) -> Option<OperatorReport> {
     let compared = [
         ("kernel_model", &comparison.kernel_model),
         ("nearest_neighbour", &comparison.nearest_neighbour),
         ("constant_mfu", &comparison.constant_mfu),
     ];
-    let score = total(&comparison.tables)?;
+    let total = total_of::<F>(&comparison.tables)?;
     Some(OperatorReport {
-        total: score,
+        total,
         by_dtype: comparison.tables.scores(),
         method: "10-fold cross-validation".to_owned(),
-        rows_unseen: score.rows,
-        compared: compared.into_iter().filter_map(|(name, l)| Some((name, total(l)?))).collect(),
+        rows_unseen: total.rows,
+        compared: compared.into_iter().filter_map(|(name, l)| Some((name, total_of::<F>(l)?))).collect(),
         by_series: comparison.by_series.scores(),
         left_out: BTreeMap::new(),
     })
 }
 
-/// Scores the tables that `tables` finds for the rows' own GPU; `None` where there is no row.
+/// Scores the tables of the rows' own GPU on rows they did not use; `None` where there is no row.
 ///
-/// A row at a measured cell of the table was (or one like it) used to make it: its cell is left out and estimated from the
-/// cells around it. Every other row is looked up as it is.
+/// Rows at cells that the table has no measurement for are looked up as they are. Rows that the table was made from (its
+/// cell is a measured one) are cross-validated: the table is built anew from such rows, each time without a tenth of
+/// them. Where a series has fewer than half of the rows it was made from, that would judge another table, and its used
+/// rows are left out with that reason. `tick` is called once a fold.
 ///
 /// # Errors
 /// Those of reading tables; [`Error::MissingTable`] where the GPU has none of this operator.
@@ -186,69 +125,57 @@ pub fn check_operator<F: Calibrated>(
     rows: &[Row<F>],
     hardware: &Hardware,
     tables: &Tables,
-) -> Result<Option<OperatorReport>>
-where
-    F::Key: Sync,
-{
+    tick: impl Fn() + Sync,
+) -> Result<Option<OperatorReport>> {
     if rows.is_empty() {
         return Ok(None);
     }
-    if !tables.has_own::<F>()? {
+    let Some(header) = tables.own_header::<F>()? else {
         return Err(Error::MissingTable {
             hardware: hardware.name().to_owned(),
             operator: F::OPERATOR.to_owned(),
             hint: "the check needs tables of this very GPU; build them with `ridgepoint calibrate`".to_owned(),
         });
-    }
-    let mut scored = Labelled::default();
-    let mut by_name = Labelled::default();
+    };
+    let mut scored = Comparison::default();
+    let mut used: Vec<&Row<F>> = Vec::new();
+    let mut left_out: BTreeMap<String, usize> = BTreeMap::new();
     let mut rows_unseen = 0;
-    let mut without_series = 0;
     for (name, members) in by_series(rows.iter()) {
-        let key = &members[0].key;
-        let exact = |candidate: &F::Key| if candidate == key { 0.0 } else { f64::INFINITY };
-        let found = match tables.nearest::<F>(exact) {
-            Ok((found, _)) if !found.is_borrowed => found,
-            Ok(_) => {
-                without_series += members.len();
-                continue;
-            }
-            Err(error) if error.is_missing_measurement() => {
-                without_series += members.len();
-                continue;
-            }
-            Err(error) => return Err(error),
+        let Some(about) = header.series.get(&name) else {
+            *left_out.entry("no table series for this kernel".to_owned()).or_default() += members.len();
+            continue;
         };
+        let key = &members[0].key;
+        let (found, _) = tables.nearest::<F>(|k| if k == key { 0.0 } else { f64::INFINITY })?;
         let chip = chip(hardware, F::compute_dtype(key))?;
-        for row in members {
-            let (predicted_us, was_used) = predict_without_own(&found.series, &row.point, &chip);
-            rows_unseen += usize::from(!was_used);
-            let pair = Pair { predicted_us, measured_us: row.time_us };
-            scored.push(&F::label(&row.key), pair);
-            by_name.push(&name, pair);
+        let was_used = |row: &Row<F>| {
+            let cell = found.series.grid.cell_at(&row.point);
+            cell.is_some_and(|offset| found.series.grid.measured(offset).is_some())
+        };
+        let (seen, unseen): (Vec<&Row<F>>, Vec<&Row<F>>) = members.into_iter().partition(|row| was_used(row));
+        rows_unseen += unseen.len();
+        for row in unseen {
+            let pair = Pair { predicted_us: predict(&found.series, &row.point, &chip), measured_us: row.time_us };
+            scored.tables.push(&F::label(&row.key), pair);
+            scored.by_series.push(&name, pair);
         }
-        debug_assert!(predict(&found.series, &rows[0].point, &chip) >= 0.0);
+        if 2 * seen.len() >= about.rows {
+            used.extend(seen);
+        } else if !seen.is_empty() {
+            let reason = "used to make the table, and too few to cross-validate it".to_owned();
+            *left_out.entry(reason).or_default() += seen.len();
+        }
     }
-    let counted: Vec<Pair> = scored
-        .by_label
-        .iter()
-        .filter(|(label, _)| F::in_total(label))
-        .flat_map(|(_, pairs)| pairs.iter().copied())
-        .collect();
-    let Some(total) = Score::of(&counted) else { return Ok(None) };
-    let mut left_out = BTreeMap::new();
-    if without_series > 0 {
-        left_out.insert("no table series for this kernel".to_owned(), without_series);
+    if !used.is_empty() {
+        scored.merge(cross_validate::<F>(&used, hardware, tick)?);
     }
-    Ok(Some(OperatorReport {
-        total,
-        by_dtype: scored.scores(),
-        method: "shipped tables; rows they were made from by leave-one-out".to_owned(),
-        rows_unseen,
-        compared: BTreeMap::new(),
-        by_series: by_name.scores(),
-        left_out,
-    }))
+    let Some(mut report) = fold_report::<F>(&scored) else { return Ok(None) };
+    report.method =
+        "rows the table did not use as they are, rows it was made from by 10-fold cross-validation".to_owned();
+    report.rows_unseen = rows_unseen;
+    report.left_out = left_out;
+    Ok(Some(report))
 }
 
 /// Rows that were left out before anything was predicted, for one operator.

@@ -75,7 +75,7 @@ impl GemmShape {
 pub struct GemmModel;
 
 /// Output tiles that cuBLAS and CUTLASS kernels commonly use, rows × columns.
-const GEMM_TILES: [(f64, f64); 8] = [
+pub const GEMM_TILES: [(f64, f64); 8] = [
     (64.0, 64.0),
     (64.0, 128.0),
     (128.0, 128.0),

@@ -38,6 +38,8 @@ pub struct SeriesHeader {
     pub source: String,
     /// Measured rows used.
     pub rows: usize,
+    /// What stands in front of its lines.
+    pub id: usize,
     /// Lines of the series in this file.
     pub lines: usize,
     /// Median absolute error of rows left out, percent.
@@ -88,10 +90,13 @@ pub fn parse_header<F: Family>(origin: &str, text: &str) -> Result<Header> {
     for (name, series) in &header.series {
         let ascending = series.knots.windows(2).all(|pair| pair[0] < pair[1]);
         let positive = series.knots.iter().all(|k| k.is_finite() && *k > 0.0);
-        if F::Key::parse(name).is_none() || series.knots.is_empty() || !ascending || !positive {
+        let id_is_unique = header.series.values().filter(|other| other.id == series.id).count() == 1;
+        if !id_is_unique || F::Key::parse(name).is_none() || series.knots.is_empty() || !ascending || !positive {
             return Err(Error::Parse {
                 origin: origin.to_owned(),
-                message: format!("table header: series '{name}' needs a known name and ascending positive knots"),
+                message: format!(
+                    "table header: series '{name}' needs a known name, an id of its own and ascending positive knots"
+                ),
             });
         }
     }
@@ -121,9 +126,10 @@ pub fn parse_series<F: Family>(
         expected: expected.to_owned(),
     };
 
+    let prefix = format!("{},", about.id);
     let mut lines: Vec<(usize, Vec<f64>, &str)> = Vec::with_capacity(about.lines);
     for (row, line) in body(text).enumerate().skip(1) {
-        let Some(rest) = line.strip_prefix(name.as_str()).and_then(|rest| rest.strip_prefix(',')) else { continue };
+        let Some(rest) = line.strip_prefix(prefix.as_str()) else { continue };
         let mut fields = rest.splitn(leading + 1, ',');
         let mut point = Vec::with_capacity(F::AXES.len());
         for axis in &F::AXES[..leading] {
@@ -217,8 +223,9 @@ pub fn write_table<F: Family>(
         let named = F::COEFFICIENTS.iter().zip(&draft.series.coefficients);
         coefficients.insert(key.group(), named.map(|((name, _), v)| ((*name).to_owned(), rounded(*v))).collect());
         let before = lines.lines().count();
-        write_lines(&draft.series, &chip_of(key)?, &mut lines);
-        headers.insert(key.name(), SeriesHeader { lines: lines.lines().count() - before, ..draft.header.clone() });
+        let id = headers.len() + 1;
+        write_lines(&draft.series, id, &chip_of(key)?, &mut lines);
+        headers.insert(key.name(), SeriesHeader { id, lines: lines.lines().count() - before, ..draft.header.clone() });
     }
     let header = Header {
         operator: F::OPERATOR.to_owned(),
@@ -248,7 +255,7 @@ pub fn write_table<F: Family>(
     Ok(text)
 }
 
-fn write_lines<F: Family>(series: &Series<F>, chip: &Chip, out: &mut String) {
+fn write_lines<F: Family>(series: &Series<F>, id: usize, chip: &Chip, out: &mut String) {
     let grid = &series.grid;
     let last = F::AXES.len() - 1;
     let width = grid.axes()[last].len();
@@ -258,7 +265,7 @@ fn write_lines<F: Family>(series: &Series<F>, chip: &Chip, out: &mut String) {
         }
         let index = grid.index(first);
         let mut point: Vec<f64> = (0..=last).map(|axis| grid.axes()[axis][index[axis]]).collect();
-        out.push_str(&series.key.name());
+        out.push_str(&id.to_string());
         for value in &point[..last] {
             out.push_str(&format!(",{value}"));
         }

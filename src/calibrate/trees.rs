@@ -1,0 +1,248 @@
+//! Gradient-boosted regression trees (Friedman 2001) on histograms: which tile a library picks, and when, is a matter of
+//! thresholds in a few known quantities (waves, padding, bytes), and that is what trees learn. They are used while a table is
+//! built, to fill its holes; no tree is shipped. Splits are chosen on clipped residuals and leaves take the median, so
+//! that glitches of a measurement do not pull. Uses nothing else of the crate.
+
+/// How many trees, how large, how careful.
+#[derive(Debug, Clone, Copy)]
+pub struct Settings {
+    /// Boosting rounds.
+    pub rounds: usize,
+    /// Leaves of a tree, at most.
+    pub max_leaves: usize,
+    /// Share of a leaf's median that a round adds.
+    pub learning_rate: f64,
+    /// Rows that a leaf must keep.
+    pub min_leaf_rows: usize,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings { rounds: 400, max_leaves: 40, learning_rate: 0.1, min_leaf_rows: 8 }
+    }
+}
+
+/// Distinct thresholds per feature, at most.
+const MAX_BINS: usize = 160;
+
+/// Boosted trees: the sum of a constant and of what every tree says.
+#[derive(Debug, Clone)]
+pub struct Forest {
+    start: f64,
+    trees: Vec<Vec<Node>>,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Node {
+    Split { feature: usize, threshold: f64, below: usize, above: usize },
+    Leaf(f64),
+}
+
+impl Forest {
+    /// Learns `targets` from `features` (one slice per row, all of the same length).
+    pub fn fit(features: &[Vec<f64>], targets: &[f64], settings: Settings) -> Forest {
+        let start = median(&mut targets.to_vec());
+        let mut residuals: Vec<f64> = targets.iter().map(|t| t - start).collect();
+        let width = features.first().map_or(0, Vec::len);
+        let columns: Vec<Column> = (0..width).map(|f| Column::new(features, f)).collect();
+        let mut trees = Vec::with_capacity(settings.rounds);
+        for _ in 0..settings.rounds {
+            let tree = grow(&columns, &mut residuals, settings);
+            if tree.len() <= 1 {
+                break;
+            }
+            trees.push(tree);
+        }
+        Forest { start, trees }
+    }
+
+    /// The prediction for one row of features.
+    pub fn predict(&self, features: &[f64]) -> f64 {
+        self.start + self.trees.iter().map(|tree| descend(tree, features)).sum::<f64>()
+    }
+}
+
+fn descend(tree: &[Node], features: &[f64]) -> f64 {
+    let mut at = 0;
+    loop {
+        match tree[at] {
+            Node::Leaf(value) => return value,
+            Node::Split { feature, threshold, below, above } => {
+                at = if features[feature] <= threshold { below } else { above };
+            }
+        }
+    }
+}
+
+/// One feature of all rows as bin numbers; `edges[b]` is the largest value of bin `b`.
+struct Column {
+    bins: Vec<u8>,
+    edges: Vec<f64>,
+}
+
+impl Column {
+    fn new(features: &[Vec<f64>], feature: usize) -> Self {
+        let mut values: Vec<f64> = features.iter().map(|row| row[feature]).collect();
+        values.sort_by(f64::total_cmp);
+        let mut distinct = values.clone();
+        distinct.dedup();
+        let edges = if distinct.len() <= MAX_BINS {
+            distinct
+        } else {
+            let mut edges: Vec<f64> =
+                (1..=MAX_BINS).map(|i| values[(i * values.len() / MAX_BINS).max(1) - 1]).collect();
+            edges.dedup();
+            edges
+        };
+        let bins = features.iter().map(|row| edges.partition_point(|e| *e < row[feature]) as u8).collect();
+        Column { bins, edges }
+    }
+}
+
+struct Leaf {
+    node: usize,
+    rows: Vec<u32>,
+    histogram: Histogram,
+    split: Option<Candidate>,
+}
+
+#[derive(Clone)]
+struct Histogram {
+    sums: Vec<f64>,
+    counts: Vec<u32>,
+}
+
+#[derive(Clone, Copy)]
+struct Candidate {
+    gain: f64,
+    feature: usize,
+    bin: usize,
+}
+
+fn grow(columns: &[Column], residuals: &mut [f64], settings: Settings) -> Vec<Node> {
+    let clip = clip_of(residuals);
+    let pulls: Vec<f64> = residuals.iter().map(|r| r.clamp(-clip, clip)).collect();
+    let all: Vec<u32> = (0..residuals.len() as u32).collect();
+    let histogram = histogram_of(columns, &all, &pulls);
+    let split = best_split(columns, &histogram, settings.min_leaf_rows);
+    let mut nodes = vec![Node::Leaf(0.0)];
+    let mut leaves = vec![Leaf { node: 0, rows: all, histogram, split }];
+    while leaves.len() < settings.max_leaves {
+        let gain = |leaf: &Leaf| leaf.split.map_or(0.0, |s| s.gain);
+        let Some(at) = (0..leaves.len()).max_by(|a, b| gain(&leaves[*a]).total_cmp(&gain(&leaves[*b]))) else { break };
+        let Some(split) = leaves[at].split.filter(|s| s.gain > 1e-12) else { break };
+        let leaf = leaves.swap_remove(at);
+        let column = &columns[split.feature];
+        let (below, above): (Vec<u32>, Vec<u32>) =
+            leaf.rows.iter().partition(|row| usize::from(column.bins[**row as usize]) <= split.bin);
+        let is_below_smaller = below.len() < above.len();
+        let smaller = histogram_of(columns, if is_below_smaller { &below } else { &above }, &pulls);
+        let mut larger = leaf.histogram;
+        for (a, b) in larger.sums.iter_mut().zip(&smaller.sums) {
+            *a -= b;
+        }
+        for (a, b) in larger.counts.iter_mut().zip(&smaller.counts) {
+            *a -= b;
+        }
+        let (below_histogram, above_histogram) = if is_below_smaller { (smaller, larger) } else { (larger, smaller) };
+        let first = nodes.len();
+        nodes[leaf.node] =
+            Node::Split { feature: split.feature, threshold: column.edges[split.bin], below: first, above: first + 1 };
+        for (rows, histogram) in [(below, below_histogram), (above, above_histogram)] {
+            let split = best_split(columns, &histogram, settings.min_leaf_rows);
+            leaves.push(Leaf { node: nodes.len(), rows, histogram, split });
+            nodes.push(Node::Leaf(0.0));
+        }
+    }
+    for leaf in leaves {
+        let mut values: Vec<f64> = leaf.rows.iter().map(|row| residuals[*row as usize]).collect();
+        let step = settings.learning_rate * median(&mut values);
+        nodes[leaf.node] = Node::Leaf(step);
+        for row in leaf.rows {
+            residuals[row as usize] -= step;
+        }
+    }
+    nodes
+}
+
+/// Residuals beyond the 90th percentile pull no harder than it.
+fn clip_of(residuals: &[f64]) -> f64 {
+    let mut sizes: Vec<f64> = residuals.iter().map(|r| r.abs()).collect();
+    if sizes.is_empty() {
+        return 0.0;
+    }
+    let at = sizes.len() * 9 / 10;
+    *sizes.select_nth_unstable_by(at, f64::total_cmp).1
+}
+
+fn histogram_of(columns: &[Column], rows: &[u32], pulls: &[f64]) -> Histogram {
+    let mut sums = vec![0.0; columns.len() * MAX_BINS];
+    let mut counts = vec![0u32; columns.len() * MAX_BINS];
+    for (feature, column) in columns.iter().enumerate() {
+        let sums = &mut sums[feature * MAX_BINS..(feature + 1) * MAX_BINS];
+        let counts = &mut counts[feature * MAX_BINS..(feature + 1) * MAX_BINS];
+        for row in rows {
+            let bin = usize::from(column.bins[*row as usize]).min(MAX_BINS - 1);
+            sums[bin] += pulls[*row as usize];
+            counts[bin] += 1;
+        }
+    }
+    Histogram { sums, counts }
+}
+
+fn best_split(columns: &[Column], histogram: &Histogram, min_rows: usize) -> Option<Candidate> {
+    let mut best: Option<Candidate> = None;
+    for (feature, column) in columns.iter().enumerate() {
+        let sums = &histogram.sums[feature * MAX_BINS..(feature + 1) * MAX_BINS];
+        let counts = &histogram.counts[feature * MAX_BINS..(feature + 1) * MAX_BINS];
+        let total: f64 = sums.iter().sum();
+        let rows: u32 = counts.iter().sum();
+        let (mut sum, mut count) = (0.0, 0u32);
+        for bin in 0..column.edges.len().saturating_sub(1).min(MAX_BINS - 1) {
+            sum += sums[bin];
+            count += counts[bin];
+            let rest = rows - count;
+            if (count as usize) < min_rows || (rest as usize) < min_rows {
+                continue;
+            }
+            let gain = sum * sum / f64::from(count) + (total - sum).powi(2) / f64::from(rest)
+                - total * total / f64::from(rows);
+            if best.is_none_or(|b| gain > b.gain) {
+                best = Some(Candidate { gain, feature, bin });
+            }
+        }
+    }
+    best
+}
+
+fn median(values: &mut [f64]) -> f64 {
+    if values.is_empty() {
+        return 0.0;
+    }
+    let middle = values.len() / 2;
+    *values.select_nth_unstable_by(middle, f64::total_cmp).1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_staircase_is_learnt_and_an_outlier_ignored() {
+        let features: Vec<Vec<f64>> = (0..900).map(|i| vec![f64::from(i % 30), f64::from(i / 30)]).collect();
+        let truth = |row: &[f64]| (row[0] / 7.0).floor() + if row[1] > 12.0 { 5.0 } else { 0.0 };
+        let mut targets: Vec<f64> = features.iter().map(|row| truth(row)).collect();
+        targets[444] += 1000.0;
+        let forest = Forest::fit(&features, &targets, Settings::default());
+        for row in &features {
+            assert!((forest.predict(row) - truth(row)).abs() < 0.05, "{row:?}");
+        }
+    }
+
+    #[test]
+    fn nothing_to_learn_gives_the_constant() {
+        let forest = Forest::fit(&[vec![1.0], vec![2.0]], &[3.0, 3.0], Settings::default());
+        assert!((forest.predict(&[1.5]) - 3.0).abs() < 1e-12);
+        assert!(Forest::fit(&[], &[], Settings::default()).predict(&[]).abs() < 1e-12);
+    }
+}
