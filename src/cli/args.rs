@@ -87,7 +87,6 @@ pub struct PredictStep {
     pub hardware: String,
     /// Batch file, `-` for standard input: {"requests": [{"num_computed_tokens": 2048, "num_scheduled_tokens": 1}]}
     #[arg(long, value_name = "FILE|-", help_heading = BATCH, conflicts_with_all = ["prefill", "decode"])]
-    #[arg(required_unless_present_any = ["prefill", "decode"])]
     pub batch: Option<PathBuf>,
     /// Prompt chunks: [Nx]Q[@C][:partial], N chunks (1 if left out) of Q tokens each on top of C computed ones (0 if
     /// left out); `:partial` marks a chunk before its prompt's last, which samples no token

@@ -7,7 +7,8 @@ use clap::error::ErrorKind;
 use indicatif::{ProgressBar, ProgressStyle};
 use ridgepoint::calibrate::build::Row;
 use ridgepoint::calibrate::cross_validate::FOLDS;
-use ridgepoint::calibrate::operators::{Calibrated, OperatorReport, calibrate_operator, check_operator, left_out_of};
+use ridgepoint::calibrate::family::Calibrated;
+use ridgepoint::calibrate::operators::{OperatorReport, calibrate_operator, check_operator, left_out_of};
 use ridgepoint::calibrate::rows::Rows;
 use ridgepoint::efficiency::Tables;
 use ridgepoint::{Error, Hardware};
@@ -56,6 +57,7 @@ pub fn run(args: &Calibrate, common: &Common) -> Result<Output, Failure> {
         texts: Vec::new(),
         notes: folders.notes,
         without_table: Vec::new(),
+        bar: progress_bar(&folders.rows),
     };
     match &args.out {
         Some(out) => work.build(&dirs, out)?,
@@ -78,26 +80,19 @@ struct Work<'a> {
     texts: Vec<(&'static str, String)>,
     notes: Vec<String>,
     without_table: Vec<&'static str>,
+    bar: ProgressBar,
 }
 
 impl Work<'_> {
     fn build(&mut self, dirs: &[PathBuf], out: &Path) -> Result<(), Failure> {
         let command = command_line(dirs, self.hardware, out);
         let rows = self.rows;
-        let operators = [
-            rows.gemm.is_empty(),
-            rows.attention_prefill.is_empty(),
-            rows.attention_decode.is_empty(),
-            rows.moe.is_empty(),
-            rows.allreduce.is_empty(),
-        ];
-        let bar = progress_bar(operators.iter().filter(|is_empty| !**is_empty).count() as u64 * FOLDS);
-        self.build_one(&rows.gemm, &command, &bar)?;
-        self.build_one(&rows.attention_prefill, &command, &bar)?;
-        self.build_one(&rows.attention_decode, &command, &bar)?;
-        self.build_one(&rows.moe, &command, &bar)?;
-        self.build_one(&rows.allreduce, &command, &bar)?;
-        bar.finish_and_clear();
+        self.build_one(&rows.gemm, &command)?;
+        self.build_one(&rows.attention_prefill, &command)?;
+        self.build_one(&rows.attention_decode, &command)?;
+        self.build_one(&rows.moe, &command)?;
+        self.build_one(&rows.allreduce, &command)?;
+        self.bar.finish_and_clear();
         self.refuse_nothing()?;
         let folder = out.join(self.hardware.name());
         std::fs::create_dir_all(&folder).map_err(|error| Error::io(&folder, error))?;
@@ -107,12 +102,9 @@ impl Work<'_> {
         Ok(())
     }
 
-    fn build_one<F: Calibrated>(&mut self, rows: &[Row<F>], command: &str, bar: &ProgressBar) -> Result<(), Failure>
-    where
-        F::Key: Sync,
-    {
-        bar.set_message(F::OPERATOR);
-        if let Some(mut built) = calibrate_operator::<F>(rows, self.hardware, command, || bar.inc(1))? {
+    fn build_one<F: Calibrated>(&mut self, rows: &[Row<F>], command: &str) -> Result<(), Failure> {
+        self.bar.set_message(F::OPERATOR);
+        if let Some(mut built) = calibrate_operator::<F>(rows, self.hardware, command, || self.bar.inc(1))? {
             built.report.left_out.extend(left_out_of(self.rows, F::OPERATOR));
             self.reports.0.push((F::OPERATOR, built.report));
             self.texts.push((F::OPERATOR, built.text));
@@ -128,6 +120,7 @@ impl Work<'_> {
         self.check_one(&rows.attention_decode, &tables)?;
         self.check_one(&rows.moe, &tables)?;
         self.check_one(&rows.allreduce, &tables)?;
+        self.bar.finish_and_clear();
         if self.reports.0.is_empty() && !self.without_table.is_empty() {
             return Err(Failure::input(format!(
                 "{} has no efficiency table of {} to check; build them with `ridgepoint calibrate --out DIR`",
@@ -138,11 +131,9 @@ impl Work<'_> {
         self.refuse_nothing()
     }
 
-    fn check_one<F: Calibrated>(&mut self, rows: &[Row<F>], tables: &Tables) -> Result<(), Failure>
-    where
-        F::Key: Sync,
-    {
-        match check_operator::<F>(rows, self.hardware, tables) {
+    fn check_one<F: Calibrated>(&mut self, rows: &[Row<F>], tables: &Tables) -> Result<(), Failure> {
+        self.bar.set_message(F::OPERATOR);
+        match check_operator::<F>(rows, self.hardware, tables, || self.bar.inc(1)) {
             Ok(Some(mut report)) => {
                 report.left_out.extend(left_out_of(self.rows, F::OPERATOR));
                 self.reports.0.push((F::OPERATOR, report));
@@ -198,9 +189,16 @@ fn command_line(dirs: &[PathBuf], hardware: &Hardware, out: &Path) -> String {
     )
 }
 
-fn progress_bar(steps: u64) -> ProgressBar {
-    // Drawn to stderr, and only where that is a terminal.
-    let bar = ProgressBar::new(steps);
+/// Drawn to stderr, and only where that is a terminal.
+fn progress_bar(rows: &Rows) -> ProgressBar {
+    let lengths = [
+        rows.gemm.len(),
+        rows.attention_prefill.len(),
+        rows.attention_decode.len(),
+        rows.moe.len(),
+        rows.allreduce.len(),
+    ];
+    let bar = ProgressBar::new(lengths.iter().filter(|rows| **rows > 0).count() as u64 * FOLDS);
     if let Ok(style) = ProgressStyle::with_template("{msg:18} [{bar:30}] {pos}/{len} folds, {elapsed}") {
         bar.set_style(style);
     }

@@ -3,7 +3,8 @@
 pub const TOP: &str = "\
 Examples:
   64 decodes with 2048 cached tokens each, and a chunk of 512 new prompt tokens:
-    ridgepoint predict-step --model llama-3.1-8b --hardware h100 --decode 64x2048 --prefill 512
+    ridgepoint predict-step --model llama-3.1-8b --hardware h100 \\
+        --decode 64x2048 --prefill 512
 
   What is built in:
     ridgepoint models
@@ -20,38 +21,45 @@ Examples:
         --decode 64x2048,8x16000 --prefill 4x512@1024 --prefill 2048
 
   A chunk in the middle of a long prompt, which samples no token yet:
-    ridgepoint predict-step --model qwen3-32b --hardware h200 --tp 2 --prefill 2048@8192:partial
+    ridgepoint predict-step --model qwen3-32b --hardware h200 --tp 2 \\
+        --prefill 2048@8192:partial
 
   Experts in parallel over eight GPUs, fp8 KV cache, with the reasons:
-    ridgepoint predict-step --model deepseek-v3 --hardware h200 --tp 8 --enable-expert-parallel \\
-        --kv-cache-dtype fp8 --decode 128x4096 --explain
+    ridgepoint predict-step --model deepseek-v3 --hardware h200 --tp 8 \\
+        --enable-expert-parallel --kv-cache-dtype fp8 --decode 128x4096 --explain
 
   A batch from a file or a pipe, as JSON:
-    ridgepoint predict-step --model ./config.json --hardware ./my_gpu.toml --batch batch.json --format json
-    echo '{\"requests\": [{\"num_computed_tokens\": 2048, \"num_scheduled_tokens\": 1},
-                        {\"num_computed_tokens\": 0, \"num_scheduled_tokens\": 512, \"samples\": false}]}' \\
-      | ridgepoint predict-step --model llama-3.1-8b --hardware h100 --batch - --format json
+    ridgepoint predict-step --model ./config.json --hardware ./my_gpu.toml \\
+        --batch batch.json --format json
+    echo '{\"requests\": [
+            {\"num_computed_tokens\": 2048, \"num_scheduled_tokens\": 1},
+            {\"num_computed_tokens\": 0, \"num_scheduled_tokens\": 512, \"samples\": false}
+          ]}' | ridgepoint predict-step --model llama-3.1-8b --hardware h100 --batch -
 
   The textbook roofline, without any measured efficiency:
-    ridgepoint predict-step --model llama-3.1-8b --hardware l40s --decode 32x1000 --efficiency ideal
+    ridgepoint predict-step --model llama-3.1-8b --hardware l40s --decode 32x1000 \\
+        --efficiency ideal
 
-In a batch file, progress_index and num_new_tokens are other names of num_computed_tokens and num_scheduled_tokens;
-`samples` (true if left out) says whether the step ends with a token for the request. Unknown keys are errors.";
+In a batch file, progress_index and num_new_tokens are other names of \
+num_computed_tokens and num_scheduled_tokens; `samples` (true if left out) says \
+whether the step ends with a token for the request. Unknown keys are errors.";
 
 pub const CALIBRATE: &str = "\
 Examples:
   Tables from one's own measurements, written to my_data/bench_data/<gpu>/<operator>.csv and then used:
     ridgepoint calibrate --measurements runs/2026-11-21 --hardware h200 --out my_data/bench_data
-    ridgepoint predict-step --data-dir my_data --model llama-3.1-8b --hardware h200 --decode 64x2048
+    ridgepoint predict-step --data-dir my_data --model llama-3.1-8b --hardware h200 \\
+        --decode 64x2048
 
   How far the built-in tables are off on measurements, without writing anything:
     ridgepoint calibrate --check runs/2026-11-21 --hardware h200
 
   A gate for scripts, which fails above 8 percent:
-    ridgepoint calibrate --check runs/2026-11-21 --hardware h200 --max-median-ape-pct 8 --format json
+    ridgepoint calibrate --check runs/2026-11-21 --hardware h200 \\
+        --max-median-ape-pct 8 --format json
 
-Every error is of rows that the table did not see: by 10-fold cross-validation when tables are built, by leaving each
-row's own cell out when they are checked.";
+Every error is of rows that the table did not see: rows that it was made from are \
+left out in folds.";
 
 pub const MODELS: &str = "\
 Examples:

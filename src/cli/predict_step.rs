@@ -1,5 +1,6 @@
 //! `ridgepoint predict-step`: one batch, one prediction. Uses `batch`, `report` and the library's step model.
 
+use clap::error::ErrorKind;
 use ridgepoint::efficiency::EfficiencyMode;
 use ridgepoint::step_model::Options;
 use ridgepoint::{Hardware, Model, StepModel};
@@ -32,6 +33,13 @@ pub struct Prediction {
 /// # Errors
 /// Input that can't be read or can't be.
 pub fn run(args: &PredictStep, common: &Common) -> Result<Output, Failure> {
+    if args.batch.is_none() && args.prefill.is_empty() && args.decode.is_empty() {
+        return Err(Failure::usage(
+            ErrorKind::MissingRequiredArgument,
+            "predict-step",
+            "no batch: give --batch FILE, or --prefill Q@C and --decode NxC",
+        ));
+    }
     let data_dir = common.data_dir.as_deref();
     let (model, hardware) = both(Model::find_in(data_dir, &args.model), Hardware::find_in(data_dir, &args.hardware))?;
     check_correction(&args.correction)?;

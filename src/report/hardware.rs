@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use ridgepoint::Hardware;
 use ridgepoint::hardware::InterconnectKind;
-use ridgepoint::units::GIB;
+use ridgepoint::units::{GIB, si};
+use ridgepoint::{DType, Hardware};
 use serde::Serialize;
 
 use super::text::{count, quantity, rendered, table, width, wrap};
@@ -40,20 +40,27 @@ fn correction_of(entry: &GpuEntry) -> &'static str {
     if entry.correction { "yes" } else { "none yet" }
 }
 
+/// Operators that can have tables.
+const OPERATORS: usize = 5;
+
 /// One line per GPU.
 pub fn list(entries: &[GpuEntry]) -> String {
     let mut rows =
-        table(&["name", "GPU", ">SMs", "dense peaks, FLOP/s", "memory", "link, one way", "tables", "correction"]);
+        table(&["name", "GPU", ">SMs", ">bf16", ">fp8", ">int8", ">fp4", "memory", "link", "tables", "correction"]);
     for entry in entries {
         let gpu = &entry.hardware;
+        let peak = |dtype| gpu.peak_dense_flop_per_s(dtype).map_or_else(|_| "-".to_owned(), si);
         rows.add_row([
             gpu.name().to_owned(),
-            gpu.display_name().to_owned(),
+            gpu.display_name().trim_start_matches("NVIDIA ").to_owned(),
             gpu.sm_count().to_string(),
-            peaks(gpu),
+            peak(DType::Bfloat16),
+            peak(DType::Fp8),
+            peak(DType::Int8),
+            peak(DType::Fp4),
             memory(gpu),
             link_name(gpu),
-            tables_of(entry),
+            if entry.tables.len() == OPERATORS { "all".to_owned() } else { tables_of(entry) },
             correction_of(entry).to_owned(),
         ]);
     }
@@ -61,7 +68,7 @@ pub fn list(entries: &[GpuEntry]) -> String {
     out.push('\n');
     out.push_str(&wrap(
         "",
-        "A GPU without tables borrows the efficiencies of the nearest architecture against its own datasheet, and every \
+        "Peaks are dense, in FLOP/s; a link's rate is one direction of one GPU. A GPU without tables borrows the efficiencies of the nearest architecture against its own datasheet, and every \
          prediction says so. `ridgepoint hardware NAME` shows sources, other names and how well each table predicts.",
         width(),
     ));

@@ -23,7 +23,7 @@ pub fn list(entries: &[ModelEntry]) -> String {
     ]);
     for entry in entries {
         let others = entry.hf_ids.len().saturating_sub(1);
-        let more = if others == 0 { String::new() } else { format!(" and {others} more") };
+        let more = if others == 0 { String::new() } else { format!(" (+{others})") };
         rows.add_row([
             entry.name.clone(),
             entry.model_type.clone(),

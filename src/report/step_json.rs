@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ridgepoint::physics::{BatchShape, GraphMode};
+use ridgepoint::physics::GraphMode;
 use ridgepoint::{Deployment, OperatorEstimate};
 use serde::Serialize;
 
@@ -15,7 +15,7 @@ pub struct StepJson<'a> {
     hardware: &'a str,
     deployment: &'a Deployment,
     efficiency: &'static str,
-    batch: &'a BatchShape,
+    batch: BatchJson,
     step_time_us: f64,
     lower_us: f64,
     upper_us: f64,
@@ -38,6 +38,32 @@ pub struct StepJson<'a> {
 }
 
 #[derive(Serialize)]
+struct BatchJson {
+    num_requests: u64,
+    num_tokens: u64,
+    num_sampled: u64,
+    num_decodes: u64,
+    num_prefills: u64,
+    prefill_tokens: u64,
+    prefill_context_tokens: u64,
+}
+
+impl BatchJson {
+    fn new(prediction: &Prediction) -> Self {
+        let shape = &prediction.batch;
+        BatchJson {
+            num_requests: shape.num_requests(),
+            num_tokens: shape.num_tokens,
+            num_sampled: shape.num_sampled,
+            num_decodes: shape.num_decodes,
+            num_prefills: shape.num_prefills,
+            prefill_tokens: shape.prefill_tokens,
+            prefill_context_tokens: shape.prefill_context_tokens,
+        }
+    }
+}
+
+#[derive(Serialize)]
 struct GroupJson {
     group: ridgepoint::physics::OperatorGroup,
     time_us: f64,
@@ -54,7 +80,7 @@ impl<'a> StepJson<'a> {
             hardware: prediction.hardware.name(),
             deployment: &prediction.deployment,
             efficiency: prediction.efficiency,
-            batch: &prediction.batch,
+            batch: BatchJson::new(prediction),
             step_time_us: step.step_time_us,
             lower_us: step.lower_us,
             upper_us: step.upper_us,

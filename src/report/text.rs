@@ -1,11 +1,14 @@
 //! Text layout: tables without boxes, wrapped paragraphs, grouped digits.
 
-use comfy_table::{CellAlignment, ContentArrangement, LineStyle, Table, TableStyle};
+use comfy_table::{CellAlignment, ContentArrangement, ContentLineStyle, LineStyle, Table, TableStyle};
 
 /// Width of paragraphs where no terminal says otherwise.
 const DEFAULT_WIDTH: usize = 100;
 
-const STYLE: TableStyle = TableStyle::new().header_separator(LineStyle::none().fill('─').junction('─'));
+const STYLE: TableStyle = TableStyle::new()
+    .header_lines(ContentLineStyle::none().junction(' '))
+    .header_separator(LineStyle::none().fill('─').junction('─'))
+    .content_lines(ContentLineStyle::none().junction(' '));
 
 /// A table with these column titles; those whose title begins with `>` are aligned to the right.
 pub fn table(titles: &[&str]) -> Table {
@@ -14,7 +17,7 @@ pub fn table(titles: &[&str]) -> Table {
     table.set_header(titles.iter().map(|title| title.trim_start_matches('>')).collect::<Vec<_>>());
     for (index, title) in titles.iter().enumerate() {
         if let Some(column) = table.column_mut(index) {
-            column.set_padding((0, 2));
+            column.set_padding((0, 1));
             if title.starts_with('>') {
                 column.set_cell_alignment(CellAlignment::Right);
             }
