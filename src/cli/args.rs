@@ -91,11 +91,11 @@ pub struct PredictStep {
     /// Prompt chunks: [Nx]Q[@C][:partial], N chunks (1 if left out) of Q tokens each on top of C computed ones (0 if
     /// left out); `:partial` marks a chunk before its prompt's last, which samples no token
     #[arg(long, value_name = "[Nx]Q[@C]", num_args = 1.., value_delimiter = ',', value_parser = PrefillItem::parse)]
-    #[arg(help_heading = BATCH)]
+    #[arg(help_heading = BATCH, allow_negative_numbers = true)]
     pub prefill: Vec<PrefillItem>,
     /// Decodes: NxC or N@C, N requests of one new token each on top of C computed ones
     #[arg(long, value_name = "NxC", num_args = 1.., value_delimiter = ',', value_parser = DecodeItem::parse)]
-    #[arg(help_heading = BATCH)]
+    #[arg(help_heading = BATCH, allow_negative_numbers = true)]
     pub decode: Vec<DecodeItem>,
     #[command(flatten)]
     pub deployment: DeploymentArgs,
@@ -134,7 +134,7 @@ pub struct Calibrate {
     #[arg(long, value_name = "DIR", num_args = 0..)]
     pub check: Option<Vec<PathBuf>>,
     /// Tolerance: exit with 1 where an operator's median absolute error is above X percent
-    #[arg(long, value_name = "X", value_parser = percent)]
+    #[arg(long, value_name = "X", value_parser = percent, allow_negative_numbers = true)]
     pub max_median_ape_pct: Option<f64>,
 }
 

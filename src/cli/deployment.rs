@@ -7,13 +7,13 @@ use ridgepoint::{DType, Deployment};
 #[derive(Debug, Args)]
 pub struct ParallelArgs {
     /// GPUs that share every layer's matrices
-    #[arg(long, visible_alias = "tp", value_name = "N", default_value_t = 1, help_heading = DEPLOYMENT)]
+    #[arg(long, visible_alias = "tp", value_name = "N", allow_negative_numbers = true, default_value_t = 1, help_heading = DEPLOYMENT)]
     tensor_parallel_size: u32,
     /// Stages that share the layers
-    #[arg(long, visible_alias = "pp", value_name = "N", default_value_t = 1, help_heading = DEPLOYMENT)]
+    #[arg(long, visible_alias = "pp", value_name = "N", allow_negative_numbers = true, default_value_t = 1, help_heading = DEPLOYMENT)]
     pipeline_parallel_size: u32,
     /// Replicas of the attention part; the batch is that of one of them
-    #[arg(long, visible_alias = "dp", value_name = "N", default_value_t = 1, help_heading = DEPLOYMENT)]
+    #[arg(long, visible_alias = "dp", value_name = "N", allow_negative_numbers = true, default_value_t = 1, help_heading = DEPLOYMENT)]
     data_parallel_size: u32,
     /// Whole experts per GPU instead of a slice of each
     #[arg(long, visible_alias = "ep", help_heading = DEPLOYMENT)]
@@ -31,19 +31,19 @@ pub struct DeploymentArgs {
     #[command(flatten)]
     parallel: ParallelArgs,
     /// Most requests in a step; also limits the CUDA graph sizes
-    #[arg(long, value_name = "N", default_value_t = 256, help_heading = DEPLOYMENT)]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = 256, help_heading = DEPLOYMENT)]
     max_num_seqs: u32,
     /// Most tokens in a step
-    #[arg(long, value_name = "N", default_value_t = 8192, help_heading = DEPLOYMENT)]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = 8192, help_heading = DEPLOYMENT)]
     max_num_batched_tokens: u32,
     /// Longest context of a request, tokens [default: the model's own limit]
-    #[arg(long, value_name = "N", help_heading = DEPLOYMENT)]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, help_heading = DEPLOYMENT)]
     max_model_len: Option<u32>,
     /// Share of device memory that the engine may use
-    #[arg(long, value_name = "SHARE", default_value_t = 0.9, help_heading = DEPLOYMENT)]
+    #[arg(long, value_name = "SHARE", allow_negative_numbers = true, default_value_t = 0.9, help_heading = DEPLOYMENT)]
     gpu_memory_utilization: f64,
     /// Tokens of a KV block
-    #[arg(long, value_name = "N", default_value_t = 16, help_heading = DEPLOYMENT)]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = 16, help_heading = DEPLOYMENT)]
     block_size: u32,
     /// No CUDA graphs: every kernel is launched from the host
     #[arg(long, help_heading = DEPLOYMENT)]
