@@ -1,5 +1,6 @@
 //! `ridgepoint calibrate`: tables built from made-up measurements, scored, and refused.
 #![cfg(feature = "cli")]
+#![allow(clippy::unwrap_used, clippy::panic)]
 
 mod cli_support;
 

@@ -1,5 +1,6 @@
 //! `ridgepoint predict-step`: the keys of its JSON, its flags, and what it says of bad batches.
 #![cfg(feature = "cli")]
+#![allow(clippy::unwrap_used, clippy::panic)]
 
 mod cli_support;
 

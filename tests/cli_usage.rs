@@ -1,5 +1,6 @@
 //! The command as a whole: usage errors, help, versions, closed pipes, completions, and what is built in.
 #![cfg(feature = "cli")]
+#![allow(clippy::unwrap_used, clippy::panic)]
 
 mod cli_support;
 

@@ -9,7 +9,7 @@ use serde::Deserializer;
 use serde::de::{self, DeserializeSeed, MapAccess, SeqAccess, Visitor};
 
 use super::output::Failure;
-use super::shorthand::{self, DecodeItem, PrefillItem};
+use super::shorthand::{self, DecodeItem, Flags, PrefillItem};
 
 /// Requests, and where each of them was asked for.
 pub struct Batch {
@@ -20,7 +20,7 @@ pub struct Batch {
 
 enum Origin {
     File(String),
-    Flags(Vec<(usize, String)>),
+    Flags(Flags),
 }
 
 /// How many faulty requests are shown before the rest is only counted.

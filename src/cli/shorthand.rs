@@ -89,11 +89,14 @@ fn number(what: &str, text: &str, least: u32) -> Result<u32, String> {
 /// Most requests that the shorthand may stand for: a slip of the finger should not fill the memory.
 const MAX_REQUESTS: u64 = 10_000_000;
 
+/// The flags that requests come from: each with the index behind its last request.
+pub type Flags = Vec<(usize, String)>;
+
 /// The requests that the flags stand for, chunks first, and the flag that each run of equal requests comes from.
 ///
 /// # Errors
 /// A message where they are too many.
-pub fn expand(prefill: &[PrefillItem], decode: &[DecodeItem]) -> Result<(Vec<Request>, Vec<(usize, String)>), String> {
+pub fn expand(prefill: &[PrefillItem], decode: &[DecodeItem]) -> Result<(Vec<Request>, Flags), String> {
     let items = || {
         let prefill = prefill.iter().map(|item| (item.count, item.request, &item.text));
         prefill.chain(decode.iter().map(|item| (item.count, item.request, &item.text)))

@@ -29,7 +29,7 @@ pub fn render(hardware: &Hardware, reports: &Reports) -> String {
             }
         }
     }
-    out.push_str(&rendered(&rows));
+    out.push_str(&rendered(rows, &["bias"]));
     out.push('\n');
     let mut methods: Vec<(&str, Vec<&str>)> = Vec::new();
     for (operator, report) in &reports.0 {

@@ -64,7 +64,7 @@ pub fn list(entries: &[GpuEntry]) -> String {
             correction_of(entry).to_owned(),
         ]);
     }
-    let mut out = rendered(&rows);
+    let mut out = rendered(rows, &["GPU", "int8", "fp4", "SMs", "correction", "link"]);
     out.push('\n');
     out.push_str(&wrap(
         "",
@@ -124,7 +124,7 @@ pub fn one(entry: &GpuEntry, tables: &BTreeMap<&'static str, GpuTable>) -> Strin
             ]);
         }
     }
-    out.push_str(&rendered(&rows));
+    out.push_str(&rendered(rows, &["source", "mean error"]));
     out.push_str("\nErrors are of rows left out of the fit (10-fold cross-validation).\n");
     out
 }

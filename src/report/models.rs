@@ -36,7 +36,7 @@ pub fn list(entries: &[ModelEntry]) -> String {
             entry.hf_ids.first().map_or_else(String::new, |id| format!("{id}{more}")),
         ]);
     }
-    let mut out = rendered(&rows);
+    let mut out = rendered(rows, &["Hugging Face id", "bytes", "model_type", "weights"]);
     out.push('\n');
     out.push_str(&wrap(
         "",

@@ -167,7 +167,7 @@ fn operators(step: &StepEstimate) -> String {
             operator.provenance.name().to_owned(),
         ]);
     }
-    rendered(&rows)
+    rendered(rows, &["FLOPs", "bytes", "from", "count"])
 }
 
 /// Sums over a group's operators.
@@ -215,5 +215,5 @@ fn group_table(step: &StepEstimate) -> String {
         rows.add_row([name.to_owned(), duration(group.bound_us), duration(group.time_us), percent(group.share)]);
     }
     rows.add_row(["whole step".to_owned(), duration(step.bound_us), duration(step.step_time_us), percent(1.0)]);
-    rendered(&rows)
+    rendered(rows, &[])
 }

@@ -1,6 +1,8 @@
 //! Text layout: tables without boxes, wrapped paragraphs, grouped digits.
 
-use comfy_table::{CellAlignment, ContentArrangement, ContentLineStyle, LineStyle, Table, TableStyle};
+use comfy_table::{
+    CellAlignment, ColumnConstraint, ContentArrangement, ContentLineStyle, LineStyle, Table, TableStyle,
+};
 
 /// Width of paragraphs where no terminal says otherwise.
 const DEFAULT_WIDTH: usize = 100;
@@ -13,7 +15,7 @@ const STYLE: TableStyle = TableStyle::new()
 /// A table with these column titles; those whose title begins with `>` are aligned to the right.
 pub fn table(titles: &[&str]) -> Table {
     let mut table = Table::new();
-    table.load_style(STYLE).set_content_arrangement(ContentArrangement::Dynamic);
+    table.load_style(STYLE).set_content_arrangement(ContentArrangement::Disabled);
     table.set_header(titles.iter().map(|title| title.trim_start_matches('>')).collect::<Vec<_>>());
     for (index, title) in titles.iter().enumerate() {
         if let Some(column) = table.column_mut(index) {
@@ -26,12 +28,37 @@ pub fn table(titles: &[&str]) -> Table {
     table
 }
 
-/// The table as text, a line break at its end.
-pub fn rendered(table: &Table) -> String {
+/// The table as text, a line break at its end. In a terminal that is too narrow the columns in `spare` are left out, the
+/// first first, until it fits, and a line says so: a broken cell is harder to read than a missing one.
+pub fn rendered(table: Table, spare: &[&str]) -> String {
+    let terminal = table.width().map(usize::from);
+    fitted(table, spare, terminal)
+}
+
+fn fitted(mut table: Table, spare: &[&str], width: Option<usize>) -> String {
+    let mut left_out = Vec::new();
+    let mut spare = spare.iter();
+    loop {
+        let lines: Vec<String> = table.lines().map(|line| line.trim_end().to_owned()).collect();
+        let widest = lines.iter().map(|line| line.chars().count()).max().unwrap_or(0);
+        if width.is_none_or(|width| widest <= width) {
+            break;
+        }
+        let Some(title) = spare.next() else { break };
+        let titles = table.header().map(|header| header.cell_iter().map(|cell| cell.content()).collect::<Vec<_>>());
+        let index = titles.iter().flatten().position(|known| known == title);
+        if let Some(column) = index.and_then(|index| table.column_mut(index)) {
+            column.set_constraint(ColumnConstraint::Hidden);
+            left_out.push(*title);
+        }
+    }
     let mut text = String::new();
     for line in table.lines() {
         text.push_str(line.trim_end());
         text.push('\n');
+    }
+    if !left_out.is_empty() {
+        text.push_str(&format!("(a wider terminal shows {} too)\n", left_out.join(", ")));
     }
     text
 }
@@ -102,6 +129,22 @@ mod tests {
     #[test]
     fn digits_are_grouped_from_the_right() {
         assert_eq!([count(0), count(999), count(1000), count(1_234_567)], ["0", "999", "1,000", "1,234,567"]);
+    }
+
+    #[test]
+    fn narrow_terminals_lose_the_spare_columns_only() {
+        let make = || {
+            let mut made = table(&["name", ">bytes", ">time"]);
+            made.add_row(["gate_up_proj", "22.71 G", "24.694 ms"]);
+            made
+        };
+        let full = fitted(make(), &["bytes"], None);
+        assert!(full.contains("22.71 G"), "{full}");
+        assert_eq!(fitted(make(), &["bytes"], Some(80)), full);
+        let narrow = fitted(make(), &["bytes"], Some(24));
+        assert!(!narrow.contains("22.71 G") && narrow.contains("gate_up_proj  24.694 ms"), "{narrow}");
+        assert!(narrow.ends_with("(a wider terminal shows bytes too)\n"), "{narrow}");
+        assert!(fitted(make(), &[], Some(5)).contains("gate_up_proj"));
     }
 
     #[test]
