@@ -88,6 +88,29 @@ pub fn detail<'a>(entry: &'a GpuEntry, tables: &'a BTreeMap<&'static str, GpuTab
     GpuDetail { entry, table_headers: tables }
 }
 
+/// Series of one table that are listed one by one; the JSON always has them all.
+const MOST_SERIES: usize = 12;
+
+fn error(percent: f64) -> String {
+    format!("{percent:.2} %")
+}
+
+/// A table of many series in one line: the range of their median errors, and the mean error of all rows together.
+fn summary(operator: &str, about: &GpuTable) -> [String; 6] {
+    let medians = || about.series.values().map(|series| series.cross_validated_median_ape_pct);
+    let lowest = medians().fold(f64::INFINITY, f64::min);
+    let highest = medians().fold(0.0, f64::max);
+    let summed: f64 = about.series.values().map(|s| s.cross_validated_mape_pct * s.rows as f64).sum();
+    [
+        operator.to_owned(),
+        format!("{} series", about.series.len()),
+        count(about.rows as u64),
+        format!("{lowest:.2} to {}", error(highest)),
+        error(summed / about.rows.max(1) as f64),
+        about.sources.join("; "),
+    ]
+}
+
 /// One GPU in detail, for people.
 pub fn one(entry: &GpuEntry, tables: &BTreeMap<&'static str, GpuTable>) -> String {
     let gpu = &entry.hardware;
@@ -113,13 +136,17 @@ pub fn one(entry: &GpuEntry, tables: &BTreeMap<&'static str, GpuTable>) -> Strin
     out.push('\n');
     let mut rows = table(&["table", "series", ">rows", ">median error", ">mean error", "source"]);
     for (operator, about) in tables {
+        if about.series.len() > MOST_SERIES {
+            rows.add_row(summary(operator, about));
+            continue;
+        }
         for (name, series) in &about.series {
             rows.add_row([
                 (*operator).to_owned(),
                 name.clone(),
                 count(series.rows as u64),
-                format!("{:.2} %", series.cross_validated_median_ape_pct),
-                format!("{:.2} %", series.cross_validated_mape_pct),
+                error(series.cross_validated_median_ape_pct),
+                error(series.cross_validated_mape_pct),
                 series.source.clone(),
             ]);
         }

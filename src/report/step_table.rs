@@ -40,13 +40,33 @@ pub fn render(prediction: &Prediction) -> String {
         out.push('\n');
         out.push_str(&wrap("- ", sentence, width));
     }
-    if !step.warnings.is_empty() {
+    let warnings = merged(&step.warnings, |name| step.operators.iter().any(|operator| operator.name == name));
+    if !warnings.is_empty() {
         out.push('\n');
     }
-    for warning in &step.warnings {
+    for warning in &warnings {
         out.push_str(&wrap("warning: ", warning, width));
     }
     out
+}
+
+/// Warnings that say the same of several operators, as one each.
+fn merged(warnings: &[String], is_operator: impl Fn(&str) -> bool) -> Vec<String> {
+    let mut merged: Vec<(Vec<&str>, &str)> = Vec::new();
+    for warning in warnings {
+        let (names, text) = match warning.split_once(": ") {
+            Some((name, text)) if is_operator(name) => (vec![name], text),
+            _ => (Vec::new(), warning.as_str()),
+        };
+        match merged.iter_mut().find(|(known, said)| !known.is_empty() && !names.is_empty() && *said == text) {
+            Some((known, _)) => known.extend(names),
+            None => merged.push((names, text)),
+        }
+    }
+    let join = |(names, text): (Vec<&str>, &str)| {
+        if names.is_empty() { text.to_owned() } else { format!("{}: {text}", names.join(", ")) }
+    };
+    merged.into_iter().map(join).collect()
 }
 
 fn title(prediction: &Prediction) -> String {
@@ -216,4 +236,17 @@ fn group_table(step: &StepEstimate) -> String {
     }
     rows.add_row(["whole step".to_owned(), duration(step.bound_us), duration(step.step_time_us), percent(1.0)]);
     rendered(rows, &[])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_said_of_several_operators_is_said_once() {
+        let warnings = ["a: borrowed", "note: borrowed", "b: borrowed", "a: other", "plain", "plain"];
+        let warnings: Vec<String> = warnings.into_iter().map(str::to_owned).collect();
+        let merged = merged(&warnings, |name| name == "a" || name == "b");
+        assert_eq!(merged, ["a, b: borrowed", "note: borrowed", "a: other", "plain", "plain"]);
+    }
 }

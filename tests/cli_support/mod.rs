@@ -65,10 +65,13 @@ pub fn predict_batch(text: &str) -> Run {
 /// The GPU of the made-up measurements, as its driver calls it.
 pub const DEVICE: &str = "NVIDIA H100 80GB HBM3";
 
-/// Writes a folder of made-up measurements that is enough for a dense model on one GPU.
-pub fn write_measurements(dir: &Path) {
+fn roofline_us(flops: f64, bytes: f64) -> f64 {
+    (flops / 700e12).max(bytes / 2.8e12) * 1e6
+}
+
+/// Writes a folder of made-up measurements of projections.
+pub fn write_gemm_measurements(dir: &Path) {
     std::fs::create_dir_all(dir).unwrap();
-    let roofline_us = |flops: f64, bytes: f64| (flops / 700e12).max(bytes / 2.8e12) * 1e6;
     let mut gemm = "dtype,m,n,k,latency_us\n".to_owned();
     for m in [1.0, 16.0, 64.0, 256.0, 1024.0, 4096.0] {
         for n in [1024.0, 4096.0, 16384.0] {
@@ -78,6 +81,14 @@ pub fn write_measurements(dir: &Path) {
             }
         }
     }
+    std::fs::write(dir.join("gemm.csv"), gemm).unwrap();
+    let meta = format!("framework = \"vLLM\"\nversion = \"0.14.0\"\ndevice = \"{DEVICE}\"\n");
+    std::fs::write(dir.join("meta.toml"), meta).unwrap();
+}
+
+/// Writes a folder of made-up measurements that is enough for a dense model on one GPU.
+pub fn write_measurements(dir: &Path) {
+    write_gemm_measurements(dir);
     let heads = "32,8,128,bfloat16,0";
     let columns = "num_heads,num_kv_heads,head_dim,kv_cache_dtype,window_size,batch_size";
     let mut decode = format!("{columns},kv_tokens_total,kv_tokens_max,latency_us\n");
@@ -90,12 +101,8 @@ pub fn write_measurements(dir: &Path) {
             writeln!(prefill, "{heads},{batch},{tokens},0,{time_us:.3}").unwrap();
         }
     }
-    let meta = format!("framework = \"vLLM\"\nversion = \"0.14.0\"\ndevice = \"{DEVICE}\"\n");
-    for (name, text) in
-        [("gemm.csv", gemm), ("attention_decode.csv", decode), ("attention_prefill.csv", prefill), ("meta.toml", meta)]
-    {
-        std::fs::write(dir.join(name), text).unwrap();
-    }
+    std::fs::write(dir.join("attention_decode.csv"), decode).unwrap();
+    std::fs::write(dir.join("attention_prefill.csv"), prefill).unwrap();
 }
 
 /// A data directory with tables for the H100 that are built from made-up measurements.
