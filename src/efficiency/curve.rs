@@ -135,15 +135,22 @@ impl PrefillCurve {
 /// Routed experts of fixed sizes.
 #[derive(Debug, Clone)]
 pub struct MoeCurve {
-    /// One per series that is close, with its weight.
-    curves: Vec<(Curve, f64)>,
+    /// One per series that is close, with its weight and the tokens of its layer that load an expert as one does here.
+    curves: Vec<(Curve, f64, f64)>,
     shape: MoeShape,
 }
 
 impl MoeCurve {
-    /// Residuals of several series are averaged by weight, each on the same shape.
+    /// Residuals of several series are averaged by weight, each where its experts get as many tokens as the ones here.
     pub fn new(series: &[(&Series<MoeModel>, f64, Match)], shape: MoeShape, tp: f64, ep: f64, chip: Chip) -> Self {
-        let curves = series.iter().map(|(s, weight, m)| (Curve::new(s, &[tp, ep], chip, *m), *weight)).collect();
+        let load = shape.top_k / shape.experts;
+        let curves = series
+            .iter()
+            .map(|(s, weight, matched)| {
+                let tokens = load * s.key.num_experts as f64 / s.key.top_k as f64;
+                (Curve::new(s, &[tp, ep], chip, *matched), *weight, tokens)
+            })
+            .collect();
         MoeCurve { curves, shape }
     }
 
@@ -153,8 +160,8 @@ impl MoeCurve {
         let mut log_time = 0.0;
         let mut total = 0.0;
         let mut provenance = Provenance::Measured;
-        for (curve, weight) in &self.curves {
-            let (time_us, p) = curve.timed::<MoeModel>(&shape, &[tokens]);
+        for (curve, weight, tokens_there) in &self.curves {
+            let (time_us, p) = curve.timed::<MoeModel>(&shape, &[tokens * tokens_there]);
             log_time += weight * time_us.ln();
             total += weight;
             provenance = provenance.max(p);

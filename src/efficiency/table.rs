@@ -1,6 +1,7 @@
 //! The table file: one csv per GPU and operator, a header of commented TOML in front. Each line holds the efficiencies of
 //! one series along its last axis, in percent of the roofline bound, three digits each; `~` marks one interpolated
-//! from its neighbours, `-` one beyond what was measured. Reading is strict: unknown header keys, duplicate or missing lines and anything outside (0, 100] are errors.
+//! from its neighbours, `-` one beyond what was measured (left out at a
+//! line's end). Reading is strict: unknown header keys, duplicate or missing lines and anything outside (0, 100] are errors.
 //! Uses `family`, `grid`, `error`.
 
 use std::collections::BTreeMap;
@@ -163,8 +164,9 @@ pub fn parse_series<F: Family>(
             return Err(bad(row, F::AXES[0], &format!("{point:?} again"), "one line per point"));
         }
         let count = values.split_ascii_whitespace().count();
-        if count != about.knots.len() {
-            return Err(bad(row, "efficiency_pct", &format!("{count} values"), &format!("{}", about.knots.len())));
+        if count == 0 || count > about.knots.len() {
+            let expected = format!("1 to {}, as many as the series has knots", about.knots.len());
+            return Err(bad(row, "efficiency_pct", &format!("{count} values"), &expected));
         }
         point.push(0.0);
         for (i, (field, knot)) in values.split_ascii_whitespace().zip(&about.knots).enumerate() {
@@ -270,7 +272,8 @@ fn write_lines<F: Family>(series: &Series<F>, id: usize, chip: &Chip, out: &mut 
             out.push_str(&format!(",{value}"));
         }
         out.push(',');
-        for i in 0..width {
+        let used = (0..width).rev().find(|i| grid.get(first + i).is_some()).map_or(0, |i| i + 1);
+        for i in 0..used {
             if i > 0 {
                 out.push(' ');
             }
@@ -293,7 +296,12 @@ fn write_lines<F: Family>(series: &Series<F>, id: usize, chip: &Chip, out: &mut 
 fn three_digits(percent: f64) -> String {
     let decimals = (2.0 - percent.log10().floor()).clamp(0.0, 12.0) as usize;
     let text = format!("{percent:.decimals$}");
-    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
+    if text.contains('.') {
+        let short = text.trim_end_matches('0').trim_end_matches('.');
+        short.strip_prefix('0').filter(|rest| rest.starts_with('.')).unwrap_or(short).to_owned()
+    } else {
+        text
+    }
 }
 
 fn rounded(value: f64) -> f64 {
