@@ -1,2 +1,8 @@
-//! The `ridgepoint` command.
-fn main() {}
+//! The `ridgepoint` command: parses arguments, calls the library, prints.
+
+mod cli;
+mod report;
+
+fn main() -> std::process::ExitCode {
+    cli::run()
+}

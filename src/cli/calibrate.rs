@@ -1,0 +1,217 @@
+//! `ridgepoint calibrate`: builds the efficiency tables of a GPU from measurements, or scores the ones at hand.
+//! Files are written once everything is built, under a temporary name first.
+
+use std::path::{Path, PathBuf};
+
+use clap::error::ErrorKind;
+use indicatif::{ProgressBar, ProgressStyle};
+use ridgepoint::calibrate::build::Row;
+use ridgepoint::calibrate::cross_validate::FOLDS;
+use ridgepoint::calibrate::family::Calibrated;
+use ridgepoint::calibrate::operators::{OperatorReport, calibrate_operator, check_operator, left_out_of};
+use ridgepoint::calibrate::rows::Rows;
+use ridgepoint::efficiency::Tables;
+use ridgepoint::{Error, Hardware};
+use serde::ser::{Serialize, SerializeMap, Serializer};
+
+use super::args::{Calibrate, Common, Format};
+use super::measurements::{self, folder_name};
+use super::output::{Failure, Output};
+use crate::report::calibration_table;
+
+/// Errors by operator, in the order of the documentation.
+#[derive(Default)]
+pub struct Reports(pub Vec<(&'static str, OperatorReport)>);
+
+impl Serialize for Reports {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(self.0.len()))?;
+        for (operator, report) in &self.0 {
+            map.serialize_entry(operator, report)?;
+        }
+        map.end()
+    }
+}
+
+/// Builds or checks tables.
+///
+/// # Errors
+/// Measurements, hardware or tables that are missing or at fault; files that can't be written.
+pub fn run(args: &Calibrate, common: &Common) -> Result<Output, Failure> {
+    let mut dirs: Vec<PathBuf> = args.measurements.clone();
+    dirs.extend(args.check.iter().flatten().cloned());
+    if dirs.is_empty() {
+        return Err(Failure::usage(
+            ErrorKind::MissingRequiredArgument,
+            "calibrate",
+            "no folder of measurements: give --measurements DIR or --check DIR",
+        ));
+    }
+    let data_dir = common.data_dir.as_deref();
+    let hardware = Hardware::find_in(data_dir, &args.hardware)?;
+    let folders = measurements::load(&dirs, &hardware, data_dir)?;
+    let mut work = Work {
+        rows: &folders.rows,
+        hardware: &hardware,
+        reports: Reports::default(),
+        texts: Vec::new(),
+        notes: folders.notes,
+        without_table: Vec::new(),
+        bar: progress_bar(&folders.rows),
+    };
+    match &args.out {
+        Some(out) => work.build(&dirs, out)?,
+        None => work.check(data_dir)?,
+    }
+    let missed = args.max_median_ape_pct.and_then(|limit| work.missed(limit));
+    let mut output = match common.format {
+        Format::Table => Output::of(calibration_table::render(&hardware, &work.reports)),
+        Format::Json => Output::json(&work.reports)?,
+    };
+    output.notes = work.notes;
+    output.missed = missed;
+    Ok(output)
+}
+
+struct Work<'a> {
+    rows: &'a Rows,
+    hardware: &'a Hardware,
+    reports: Reports,
+    texts: Vec<(&'static str, String)>,
+    notes: Vec<String>,
+    without_table: Vec<&'static str>,
+    bar: ProgressBar,
+}
+
+impl Work<'_> {
+    fn build(&mut self, dirs: &[PathBuf], out: &Path) -> Result<(), Failure> {
+        let command = command_line(dirs, self.hardware, out);
+        let rows = self.rows;
+        self.build_one(&rows.gemm, &command)?;
+        self.build_one(&rows.attention_prefill, &command)?;
+        self.build_one(&rows.attention_decode, &command)?;
+        self.build_one(&rows.moe, &command)?;
+        self.build_one(&rows.allreduce, &command)?;
+        self.bar.finish_and_clear();
+        self.refuse_nothing()?;
+        let folder = out.join(self.hardware.name());
+        std::fs::create_dir_all(&folder).map_err(|error| Error::io(&folder, error))?;
+        for (operator, text) in &self.texts {
+            write_whole(&folder, &format!("{operator}.csv"), text)?;
+        }
+        Ok(())
+    }
+
+    fn build_one<F: Calibrated>(&mut self, rows: &[Row<F>], command: &str) -> Result<(), Failure> {
+        self.bar.set_message(F::OPERATOR);
+        if let Some(mut built) = calibrate_operator::<F>(rows, self.hardware, command, || self.bar.inc(1))? {
+            built.report.left_out.extend(left_out_of(self.rows, F::OPERATOR));
+            self.reports.0.push((F::OPERATOR, built.report));
+            self.texts.push((F::OPERATOR, built.text));
+        }
+        Ok(())
+    }
+
+    fn check(&mut self, data_dir: Option<&Path>) -> Result<(), Failure> {
+        let tables = Tables::new(self.hardware, data_dir);
+        let rows = self.rows;
+        self.check_one(&rows.gemm, &tables)?;
+        self.check_one(&rows.attention_prefill, &tables)?;
+        self.check_one(&rows.attention_decode, &tables)?;
+        self.check_one(&rows.moe, &tables)?;
+        self.check_one(&rows.allreduce, &tables)?;
+        self.bar.finish_and_clear();
+        if self.reports.0.is_empty() && !self.without_table.is_empty() {
+            return Err(Failure::input(format!(
+                "{} has no efficiency table of {} to check; build them with `ridgepoint calibrate --out DIR`",
+                self.hardware.name(),
+                self.without_table.join(", ")
+            )));
+        }
+        self.refuse_nothing()
+    }
+
+    fn check_one<F: Calibrated>(&mut self, rows: &[Row<F>], tables: &Tables) -> Result<(), Failure> {
+        self.bar.set_message(F::OPERATOR);
+        match check_operator::<F>(rows, self.hardware, tables, || self.bar.inc(1)) {
+            Ok(Some(mut report)) => {
+                report.left_out.extend(left_out_of(self.rows, F::OPERATOR));
+                self.reports.0.push((F::OPERATOR, report));
+            }
+            Ok(None) => {}
+            Err(error) if error.is_missing_measurement() => {
+                self.notes.push(format!("{} rows were not checked: {error}", F::OPERATOR));
+                self.without_table.push(F::OPERATOR);
+            }
+            Err(error) => return Err(error.into()),
+        }
+        Ok(())
+    }
+
+    fn refuse_nothing(&self) -> Result<(), Failure> {
+        if !self.reports.0.is_empty() {
+            return Ok(());
+        }
+        let reasons: Vec<String> = self
+            .rows
+            .left_out
+            .iter()
+            .map(|((operator, reason), rows)| format!("{rows} rows of {operator} left out: {reason}"))
+            .collect();
+        Err(Failure::input(format!(
+            "the measurements hold no row that an efficiency table can take{}{}",
+            if reasons.is_empty() { "" } else { "; " },
+            reasons.join("; ")
+        )))
+    }
+
+    /// Which operators are above the tolerance; rows that no table could predict miss it too.
+    fn missed(&self, limit_pct: f64) -> Option<String> {
+        let above = self.reports.0.iter().filter(|(_, report)| report.total.median_ape_pct > limit_pct);
+        let mut parts: Vec<String> =
+            above.map(|(operator, report)| format!("{operator} {:.2} %", report.total.median_ape_pct)).collect();
+        parts.extend(self.without_table.iter().map(|operator| format!("{operator} has no table")));
+        if parts.is_empty() {
+            return None;
+        }
+        Some(format!("median absolute error above the tolerance of {limit_pct} %: {}", parts.join(", ")))
+    }
+}
+
+/// The command that makes the same tables again, folders by their own names.
+fn command_line(dirs: &[PathBuf], hardware: &Hardware, out: &Path) -> String {
+    let dirs: Vec<String> = dirs.iter().map(|dir| folder_name(dir)).collect();
+    format!(
+        "ridgepoint calibrate --measurements {} --hardware {} --out {}",
+        dirs.join(" "),
+        hardware.name(),
+        folder_name(out)
+    )
+}
+
+/// Drawn to stderr, and only where that is a terminal.
+fn progress_bar(rows: &Rows) -> ProgressBar {
+    let lengths = [
+        rows.gemm.len(),
+        rows.attention_prefill.len(),
+        rows.attention_decode.len(),
+        rows.moe.len(),
+        rows.allreduce.len(),
+    ];
+    let bar = ProgressBar::new(lengths.iter().filter(|rows| **rows > 0).count() as u64 * FOLDS);
+    if let Ok(style) = ProgressStyle::with_template("{msg:18} [{bar:30}] {pos}/{len} folds, {elapsed}") {
+        bar.set_style(style);
+    }
+    bar
+}
+
+/// Writes a file so that a reader sees the old one or the new one, never a part.
+fn write_whole(folder: &Path, name: &str, text: &str) -> Result<(), Error> {
+    let temporary = folder.join(format!(".{name}.{}.tmp", std::process::id()));
+    let path = folder.join(name);
+    let written = std::fs::write(&temporary, text).and_then(|()| std::fs::rename(&temporary, &path));
+    written.map_err(|error| {
+        let _ = std::fs::remove_file(&temporary);
+        Error::io(path, error)
+    })
+}

@@ -1,0 +1,82 @@
+//! The examples at the end of each `--help`.
+
+pub const TOP: &str = "\
+Examples:
+  64 decodes with 2048 cached tokens each, and a chunk of 512 new prompt tokens:
+    ridgepoint predict-step --model llama-3.1-8b --hardware h100 \\
+        --decode 64x2048 --prefill 512
+
+  What is built in:
+    ridgepoint models
+    ridgepoint hardware
+
+  `ridgepoint <command> --help` has more.
+
+Exit codes: 0 done, 1 bad input or a missed tolerance, 2 wrong usage.";
+
+pub const PREDICT_STEP: &str = "\
+Examples:
+  Two decode groups and two kinds of prompt chunks; both flags repeat and take commas:
+    ridgepoint predict-step --model llama-3.1-8b --hardware h100 \\
+        --decode 64x2048,8x16000 --prefill 4x512@1024 --prefill 2048
+
+  A chunk in the middle of a long prompt, which samples no token yet:
+    ridgepoint predict-step --model qwen3-32b --hardware h200 --tp 2 \\
+        --prefill 2048@8192:partial
+
+  Experts in parallel over eight GPUs, fp8 KV cache, with the reasons:
+    ridgepoint predict-step --model deepseek-v3 --hardware h200 --tp 8 \\
+        --enable-expert-parallel --kv-cache-dtype fp8 --decode 128x4096 --explain
+
+  A batch from a file or a pipe, as JSON:
+    ridgepoint predict-step --model ./config.json --hardware ./my_gpu.toml \\
+        --batch batch.json --format json
+    echo '{\"requests\": [
+            {\"num_computed_tokens\": 2048, \"num_scheduled_tokens\": 1},
+            {\"num_computed_tokens\": 0, \"num_scheduled_tokens\": 512, \"samples\": false}
+          ]}' | ridgepoint predict-step --model llama-3.1-8b --hardware h100 --batch -
+
+  The textbook roofline, without any measured efficiency:
+    ridgepoint predict-step --model llama-3.1-8b --hardware l40s --decode 32x1000 \\
+        --efficiency ideal
+
+In a batch file, progress_index and num_new_tokens are other names of \
+num_computed_tokens and num_scheduled_tokens; `samples` (true if left out) says \
+whether the step ends with a token for the request. Unknown keys are errors.";
+
+pub const CALIBRATE: &str = "\
+Examples:
+  Tables from one's own measurements, written to my_data/bench_data/<gpu>/<operator>.csv and then used:
+    ridgepoint calibrate --measurements runs/2026-11-21 --hardware h200 --out my_data/bench_data
+    ridgepoint predict-step --data-dir my_data --model llama-3.1-8b --hardware h200 \\
+        --decode 64x2048
+
+  How far the built-in tables are off on measurements, without writing anything:
+    ridgepoint calibrate --check runs/2026-11-21 --hardware h200
+
+  A gate for scripts, which fails above 8 percent:
+    ridgepoint calibrate --check runs/2026-11-21 --hardware h200 \\
+        --max-median-ape-pct 8 --format json
+
+Every error is of rows that the table did not see: rows that it was made from are \
+left out in folds.";
+
+pub const MODELS: &str = "\
+Examples:
+  ridgepoint models
+  ridgepoint models llama-3.1-70b --tensor-parallel-size 4
+  ridgepoint models meta-llama/Llama-3.1-8B-Instruct --format json
+  ridgepoint models ./checkpoint/config.json";
+
+pub const HARDWARE: &str = "\
+Examples:
+  ridgepoint hardware
+  ridgepoint hardware h100
+  ridgepoint hardware 'NVIDIA H100 80GB HBM3' --format json
+  ridgepoint hardware ./my_gpu.toml";
+
+pub const COMPLETIONS: &str = "\
+Examples:
+  ridgepoint completions bash > ~/.local/share/bash-completion/completions/ridgepoint
+  ridgepoint completions zsh > ~/.zfunc/_ridgepoint
+  ridgepoint completions fish > ~/.config/fish/completions/ridgepoint.fish";

@@ -1,0 +1,44 @@
+//! The command line: one file per subcommand, which turns arguments into library calls and hands the result to `report`.
+//! Only `output` writes to stdout and stderr. Uses the library's public API and `report`.
+
+mod args;
+mod batch;
+mod calibrate;
+mod catalogue;
+mod completions;
+mod deployment;
+mod examples;
+mod measurements;
+mod output;
+mod predict_step;
+mod shorthand;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use args::{Cli, Command};
+pub use calibrate::Reports;
+pub use catalogue::{GpuEntry, GpuTable, ModelEntry};
+use output::{Failure, Output};
+pub use predict_step::Prediction;
+
+/// Parses the command line and runs it. Exit codes: 0 done, 1 bad input or a missed tolerance, 2 wrong usage.
+pub fn run() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return output::usage(&error),
+    };
+    output::finish(dispatch(&cli))
+}
+
+fn dispatch(cli: &Cli) -> Result<Output, Failure> {
+    cli.common.check()?;
+    match &cli.command {
+        Command::PredictStep(args) => predict_step::run(args, &cli.common),
+        Command::Calibrate(args) => calibrate::run(args, &cli.common),
+        Command::Models(args) => catalogue::models(args, &cli.common),
+        Command::Hardware(args) => catalogue::hardware(args, &cli.common),
+        Command::Completions(args) => Ok(completions::run(args)),
+    }
+}

@@ -1,0 +1,10 @@
+//! What results look like: tables for people, JSON for programs. Turns values of the library and of `cli` into text and
+//! serialisable structs; prints nothing. Numbers are shown by `ridgepoint::units`.
+
+pub mod calibration_table;
+pub mod explain;
+pub mod hardware;
+pub mod models;
+pub mod step_json;
+pub mod step_table;
+pub mod text;

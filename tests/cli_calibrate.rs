@@ -1,0 +1,172 @@
+//! `ridgepoint calibrate`: tables built from made-up measurements, scored, and refused.
+#![cfg(feature = "cli")]
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+mod cli_support;
+
+use std::path::Path;
+
+use cli_support::{DEVICE, data_dir_with_tables, run, write_gemm_measurements, write_measurements};
+use serde_json::Value;
+
+fn build(measurements: &Path, out: &Path, more: &[&str]) -> cli_support::Run {
+    let (measurements, out) = (measurements.to_str().unwrap(), out.to_str().unwrap());
+    let line = ["calibrate", "--measurements", measurements, "--hardware", "h100", "--out", out, "--format", "json"];
+    run(&[&line[..], more].concat())
+}
+
+fn assert_scores(json: &Value, operators: &[&str]) {
+    let keys: Vec<&String> = json.as_object().unwrap().keys().collect();
+    assert_eq!(keys.len(), operators.len(), "{keys:?}");
+    for operator in operators {
+        for scores in [&json[operator], &json[operator]["by_dtype"]["bfloat16"]] {
+            assert!(scores["rows"].as_u64().unwrap() > 0, "{operator}");
+            for key in ["mape_pct", "median_ape_pct", "p90_ape_pct"] {
+                assert!(scores[key].as_f64().unwrap() >= 0.0, "{operator} {key}");
+            }
+        }
+    }
+}
+
+const OPERATORS: [&str; 3] = ["gemm", "attention_prefill", "attention_decode"];
+
+#[test]
+fn tables_are_written_and_scored_beside_simpler_methods() {
+    let dir = tempfile::tempdir().unwrap();
+    let measurements = dir.path().join("made_up");
+    write_measurements(&measurements);
+    let out = dir.path().join("bench_data");
+    let run = build(&measurements, &out, &[]);
+    let json = run.json();
+    assert_scores(&json, &OPERATORS);
+    for method in ["nearest_neighbour", "constant_mfu", "kernel_model"] {
+        assert!(json["gemm"]["compared"][method]["median_ape_pct"].is_number(), "{method}");
+    }
+    let mut files: Vec<String> = std::fs::read_dir(out.join("h100_sxm"))
+        .unwrap()
+        .map(|file| file.unwrap().file_name().into_string().unwrap())
+        .collect();
+    files.sort();
+    assert_eq!(files, ["attention_decode.csv", "attention_prefill.csv", "gemm.csv"]);
+    let text = std::fs::read_to_string(out.join("h100_sxm/gemm.csv")).unwrap();
+    let command = "ridgepoint calibrate --measurements made_up --hardware h100_sxm --out bench_data";
+    assert!(text.contains(&format!("# command = \"{command}\"")), "{text}");
+    assert!(!text.contains(dir.path().to_str().unwrap()), "no path of this machine");
+}
+
+#[test]
+fn the_same_measurements_give_the_same_bytes() {
+    let dir = tempfile::tempdir().unwrap();
+    let measurements = dir.path().join("made_up");
+    write_gemm_measurements(&measurements);
+    let read = |out: &str| {
+        let out = dir.path().join(out).join("bench_data");
+        assert_eq!(build(&measurements, &out, &[]).code, 0);
+        std::fs::read_to_string(out.join("h100_sxm/gemm.csv")).unwrap()
+    };
+    assert_eq!(read("one"), read("two"));
+}
+
+#[test]
+fn a_check_scores_tables_and_writes_nothing() {
+    let dir = data_dir_with_tables();
+    let measurements = dir.path().join("made_up");
+    let measurements = measurements.to_str().unwrap();
+    let data_dir = dir.path().to_str().unwrap();
+    let gemm = dir.path().join("bench_data/h100_sxm/gemm.csv");
+    let before = std::fs::metadata(&gemm).unwrap().modified().unwrap();
+    let common = ["calibrate", "--hardware", "h100", "--data-dir", data_dir];
+    let json = run(&[&common[..], &["--format", "json", "--check", measurements]].concat()).json();
+    assert_scores(&json, &OPERATORS);
+    let other_spelling = ["--format", "json", "--measurements", measurements, "--check"];
+    assert_eq!(run(&[&common[..], &other_spelling[..]].concat()).json(), json);
+    assert_eq!(std::fs::metadata(&gemm).unwrap().modified().unwrap(), before);
+    let table = run(&[&common[..], &["--check", measurements]].concat());
+    assert!(table.stdout.contains("gemm") && table.stdout.contains("median"), "{}", table.stdout);
+}
+
+#[test]
+fn a_missed_tolerance_exits_with_1_after_the_report() {
+    let dir = tempfile::tempdir().unwrap();
+    let (measurements, data_dir) = (dir.path().join("made_up"), dir.path().to_str().unwrap());
+    write_gemm_measurements(&measurements);
+    let built = build(&measurements, &dir.path().join("bench_data"), &["--max-median-ape-pct", "1000"]);
+    assert_eq!(built.code, 0, "{}", built.stderr);
+    let check = |limit: &str| {
+        let measurements = measurements.to_str().unwrap();
+        let line = ["calibrate", "--hardware", "h100", "--data-dir", data_dir, "--check", measurements];
+        run(&[&line[..], &["--max-median-ape-pct", limit, "--format", "json"]].concat())
+    };
+    assert_eq!(check("1000").code, 0);
+    let missed = check("0");
+    assert_eq!(missed.code, 1);
+    assert!(missed.stderr.contains("above the tolerance of 0 %: gemm"), "{}", missed.stderr);
+    assert_scores(&serde_json::from_str(&missed.stdout).unwrap(), &["gemm"]);
+    check("-1").fails(2, &["at least 0"]);
+}
+
+#[test]
+fn measurements_of_another_gpu_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    write_gemm_measurements(dir.path());
+    let out = dir.path().join("out");
+    let line = ["calibrate", "--hardware", "h200", "--measurements", dir.path().to_str().unwrap()];
+    run(&[&line[..], &["--out", out.to_str().unwrap()]].concat())
+        .fails(1, &[DEVICE, "which is h100_sxm, not h200_sxm", "--hardware h100_sxm"]);
+    assert!(!out.exists());
+}
+
+#[test]
+fn an_unlisted_device_is_only_a_warning() {
+    let dir = tempfile::tempdir().unwrap();
+    write_gemm_measurements(dir.path());
+    std::fs::write(dir.path().join("meta.toml"), "framework = \"vLLM\"\ndevice = \"NVIDIA X9000\"\n").unwrap();
+    let run = build(dir.path(), &dir.path().join("out"), &[]);
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    assert!(run.stderr.contains("'NVIDIA X9000'") && run.stderr.contains("taken for h100_sxm"), "{}", run.stderr);
+}
+
+#[test]
+fn what_is_no_measurement_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    write_gemm_measurements(dir.path());
+    std::fs::write(dir.path().join("meta.toml"), "kind = \"not a measurement\"\ndevice = \"cpu\"\n").unwrap();
+    let out = dir.path().join("out");
+    build(dir.path(), &out, &[]).fails(1, &["meta.toml", "kind = 'not a measurement'"]);
+    assert!(!out.exists());
+}
+
+#[test]
+fn bad_folders_and_rows_are_named_together() {
+    let dir = tempfile::tempdir().unwrap();
+    let bad = dir.path().join("bad");
+    std::fs::create_dir(&bad).unwrap();
+    std::fs::write(bad.join("gemm.csv"), "dtype,m,n,k,latency_us\nbfloat16,1,2,3,4\nbfloat16,1,2,4,NaN\n").unwrap();
+    let empty = dir.path().join("empty");
+    std::fs::create_dir(&empty).unwrap();
+    let paths = [bad.to_str().unwrap(), empty.to_str().unwrap(), "no_such_folder"];
+    let line = ["calibrate", "--hardware", "h100", "--out", "unused", "--measurements"];
+    run(&[&line[..], &paths[..]].concat())
+        .fails(1, &["gemm.csv: row 2", "latency_us", "NaN", "empty: holds no measurements", "no_such_folder"]);
+    run(&["calibrate", "--hardware", "h100", "--check", bad.to_str().unwrap(), "--data-dir", "no_such_dir"])
+        .fails(1, &["--data-dir no_such_dir"]);
+}
+
+#[test]
+fn a_gpu_without_tables_cannot_be_checked() {
+    let dir = tempfile::tempdir().unwrap();
+    write_measurements(dir.path());
+    std::fs::write(dir.path().join("meta.toml"), "device = \"NVIDIA A10\"\n").unwrap();
+    run(&["calibrate", "--hardware", "a10", "--check", dir.path().to_str().unwrap()])
+        .fails(1, &["a10 has no efficiency table of gemm, attention_prefill, attention_decode to check"]);
+}
+
+#[test]
+fn an_output_folder_that_cannot_be_made_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let measurements = dir.path().join("made_up");
+    write_gemm_measurements(&measurements);
+    let file = dir.path().join("a_file");
+    std::fs::write(&file, "").unwrap();
+    build(&measurements, &file, &[]).fails(1, &["a_file"]);
+}
