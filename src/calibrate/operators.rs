@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::build::{Row, build, by_series};
-use super::cross_validate::{Comparison, cross_validate, predict};
+use super::cross_validate::{Comparison, Unit, cross_validate, predict};
 use super::family::Calibrated;
 use super::rows::Rows;
 use super::score::{Labelled, Pair, Score};
@@ -31,6 +31,9 @@ pub struct OperatorReport {
     /// The same rows by other methods, where they were compared.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub compared: BTreeMap<&'static str, Score>,
+    /// Rows of which the whole line of the table was left out, as for a model whose shapes nobody measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub whole_lines_left_out: Option<Score>,
     /// By series of the table.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub by_series: BTreeMap<String, Score>,
@@ -47,7 +50,8 @@ pub struct CalibratedTable {
     pub report: OperatorReport,
 }
 
-/// Builds and cross-validates the table of one operator; `None` where there is no row.
+/// Builds and cross-validates the table of one operator; `None` where there is no row. `tick` is called once a fold, twice
+/// [`FOLDS`](super::cross_validate::FOLDS) times in all.
 ///
 /// # Errors
 /// Those of building: a number format that the chip has no unit for.
@@ -61,7 +65,8 @@ pub fn calibrate_operator<F: Calibrated>(
         return Ok(None);
     }
     let all: Vec<&Row<F>> = rows.iter().collect();
-    let comparison = cross_validate::<F>(&all, hardware, tick)?;
+    let comparison = cross_validate::<F>(&all, hardware, Unit::Row, &tick)?;
+    let lines = cross_validate::<F>(&all, hardware, Unit::Line, &tick)?;
     let built = build::<F>(&all, hardware)?;
     let series_scores = comparison.by_series.scores();
     let members = by_series(rows.iter());
@@ -85,7 +90,9 @@ pub fn calibrate_operator<F: Calibrated>(
         })
         .collect();
     let text = write_table(hardware.name(), command, &drafts, |key| chip(hardware, F::compute_dtype(key)))?;
-    Ok(fold_report::<F>(&comparison).map(|report| CalibratedTable { text, report }))
+    let whole_lines_left_out = total_of::<F>(&lines.tables);
+    Ok(fold_report::<F>(&comparison)
+        .map(|report| CalibratedTable { text, report: OperatorReport { whole_lines_left_out, ..report } }))
 }
 
 fn total_of<F: Calibrated>(labelled: &Labelled) -> Option<Score> {
@@ -107,6 +114,7 @@ fn fold_report<F: Calibrated>(comparison: &Comparison) -> Option<OperatorReport>
         method: "10-fold cross-validation".to_owned(),
         rows_unseen: total.rows,
         compared: compared.into_iter().filter_map(|(name, l)| Some((name, total_of::<F>(l)?))).collect(),
+        whole_lines_left_out: None,
         by_series: comparison.by_series.scores(),
         left_out: BTreeMap::new(),
     })
@@ -168,7 +176,7 @@ pub fn check_operator<F: Calibrated>(
         }
     }
     if !used.is_empty() {
-        scored.merge(cross_validate::<F>(&used, hardware, tick)?);
+        scored.merge(cross_validate::<F>(&used, hardware, Unit::Row, tick)?);
     }
     let Some(mut report) = fold_report::<F>(&scored) else { return Ok(None) };
     report.method =
