@@ -46,6 +46,11 @@ impl Curve {
         Curve { coefficients: series.coefficients.clone(), chip, residuals, best }
     }
 
+    /// Launch and set-up in every time of the curve, µs: the first coefficient of every kernel model.
+    fn launch_us(&self) -> f64 {
+        self.coefficients.first().copied().unwrap_or(0.0)
+    }
+
     fn timed<M: KernelModel>(&self, shape: &M::Shape, point: &[f64]) -> Timed {
         let (residual, reach) = self.residuals.lookup(point);
         let modelled = M::time_us(&self.coefficients, shape, &self.chip) * residual.exp();
@@ -91,6 +96,11 @@ pub struct DecodeCurve {
 }
 
 impl DecodeCurve {
+    /// Launch and set-up in every time, µs.
+    pub fn launch_us(&self) -> f64 {
+        self.curve.launch_us()
+    }
+
     /// Heads beyond the table's are looked up as more requests of the most heads it has.
     pub fn new(series: &Series<DecodeModel>, kv_heads: f64, group: f64, chip: Chip, matched: Match) -> Self {
         let most = series.grid.axes()[0].last().copied().unwrap_or(kv_heads);
@@ -112,6 +122,11 @@ pub struct PrefillCurve {
 }
 
 impl PrefillCurve {
+    /// Launch and set-up in every time, µs.
+    pub fn launch_us(&self) -> f64 {
+        self.curve.launch_us()
+    }
+
     /// Slices at the heads of the rank.
     pub fn new(series: &Series<PrefillModel>, kv_heads: f64, group: f64, chip: Chip, matched: Match) -> Self {
         let windowed = series.key.window.is_some();

@@ -111,6 +111,15 @@ impl Timer {
         })
     }
 
+    /// Launch and set-up in the time of an attention call, µs; 0 for any other kernel.
+    pub fn attention_launch_us(&self) -> f64 {
+        match &self.curve {
+            Curve::Decode(curve) => curve.launch_us(),
+            Curve::Prefill(curve) => curve.launch_us(),
+            _ => 0.0,
+        }
+    }
+
     /// Peak of the unit that does the operator's FLOPs, FLOP/s.
     pub fn peak_flop_per_s(&self) -> f64 {
         self.peak_flop_per_s
