@@ -45,6 +45,7 @@ pub type LeftOut = BTreeMap<String, usize>;
 /// Why a row is not scored by tables that have no series of its kernel.
 pub(super) const NO_SERIES: &str = "no table series for this kernel";
 const ALONE: &str = "not scored: no other row of its series to predict it from";
+const TOO_FEW: &str = "too few rows for a table: none can be predicted from the others";
 
 /// What came of an operator's rows.
 #[derive(Debug)]
@@ -84,8 +85,11 @@ pub fn calibrate_operator<F: Calibrated>(
     leave_out(&mut left_out, REPEATED, repeated);
     let all: Vec<&Row<F>> = rows.iter().collect();
     let comparison = cross_validate::<F>(&all, hardware, tick)?;
+    let Some(mut report) = fold_report::<F>(&comparison) else {
+        leave_out(&mut left_out, TOO_FEW, all.len());
+        return Ok(Outcome::Nothing(left_out));
+    };
     leave_out(&mut left_out, ALONE, all.len() - comparison.tables.len());
-    let Some(mut report) = fold_report::<F>(&comparison) else { return Ok(Outcome::Nothing(left_out)) };
     report.left_out = left_out;
     let built = build::<F>(&all, hardware)?;
     let series_scores = comparison.by_series.scores();
