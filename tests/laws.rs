@@ -5,7 +5,7 @@ mod compare;
 
 use std::sync::LazyLock;
 
-use compare::{REL_SUMMATION_ORDER, is_rel};
+use compare::is_rel;
 use proptest::prelude::*;
 use proptest::sample::Index;
 use ridgepoint::efficiency::timer::is_within_another;
@@ -14,6 +14,8 @@ use ridgepoint::model::Attention;
 use ridgepoint::physics::OperatorGroup;
 use ridgepoint::{Deployment, Error, Hardware, Model, Options, Request, StepEstimate, StepModel};
 
+/// Sums of the same numbers in another order.
+const REL_SUMMATION_ORDER: f64 = 1e-12;
 /// Dense and expert models, grouped-query and latent attention, sliding and chunked windows, every weight format of the built-in ones.
 const MODELS: [&str; 14] = [
     "llama-3.1-8b",

@@ -1,7 +1,4 @@
-//! Comparisons with named relative tolerances; no absolute part, so that small times are compared as strictly as large ones.
-
-/// Sums of the same numbers in another order.
-pub const REL_SUMMATION_ORDER: f64 = 1e-12;
+//! Comparison with a relative tolerance; no absolute part, so that small times are compared as strictly as large ones.
 
 /// Whether `got` is `want` within a relative tolerance; never for numbers that are not finite.
 pub fn is_rel(got: f64, want: f64, tolerance: f64) -> bool {
