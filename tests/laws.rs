@@ -16,6 +16,9 @@ use ridgepoint::{Deployment, Error, Hardware, Model, Options, Request, StepEstim
 
 /// Sums of the same numbers in another order.
 const REL_SUMMATION_ORDER: f64 = 1e-12;
+/// Attention of a chunk and a much smaller one, at least, of the chunk's time alone: the look-up sees both as chunks of
+/// their mean, whose measured neighbours may be a little faster.
+const LEAST_OF_ALONE: f64 = 0.9;
 /// Dense and expert models, grouped-query and latent attention, sliding and chunked windows, every weight format of the built-in ones.
 const MODELS: [&str; 14] = [
     "llama-3.1-8b",
@@ -289,6 +292,18 @@ proptest! {
             let step = case.tables.step_time(&batch);
             prop_assert!(step.operators.iter().all(|o| o.group != OperatorGroup::Communication), "{}", case.name);
         }
+    }
+
+    // Whole tiles of queries, as the mean over tokens is a little shorter than the long chunk and would save a begun tile.
+    #[test]
+    fn a_small_chunk_does_not_hide_a_long_one(
+        case in any_case(), tiles in 4u32..64, computed in 0u32..4000, small in (2u32..16, 0u32..1000),
+    ) {
+        let attention_us = |batch: &[Request]| case.tables.step_time(batch).group_us(OperatorGroup::AttentionPrefill);
+        let chunk = Request::prefill(128 * tiles, computed);
+        let alone = attention_us(&[chunk]);
+        let both = attention_us(&[chunk, Request::prefill(small.0, small.1)]);
+        prop_assert!(both >= LEAST_OF_ALONE * alone, "{}: {chunk:?} + {small:?}: {alone} µs, {both} µs", case.name);
     }
 
     // With graphs, absorbed latent attention is padded in a decode-only step and no more once a chunk joins it.

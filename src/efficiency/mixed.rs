@@ -105,6 +105,7 @@ mod tests {
             pairs: 1.0,
             kv_tokens: chunk,
             max_query_tokens: chunk,
+            mean_query_tokens: chunk as f64,
         });
         let alone = |operator, time_us| Alone { operator, time: time(time_us), launch_us: 10.0 };
         added_by_prefill_us(alone(&decode, decode_us), alone(&prefill, prefill_us), 132.0).expect("one call")

@@ -149,8 +149,13 @@ impl Timer {
             (Curve::Gemm(curve), Kernel::Gemm { m, .. }) => curve.time(m as f64),
             (
                 Curve::Prefill(curve),
-                Kernel::AttentionPrefill { heads, num_requests, query_tokens, pairs, kv_tokens, .. },
-            ) => curve.time(&mean_attention(num_requests as f64, query_tokens as f64, pairs, kv_tokens as f64, &heads)),
+                Kernel::AttentionPrefill { heads, query_tokens, mean_query_tokens, pairs, kv_tokens, .. },
+            ) => {
+                // A chunk of a few tokens beside a long one must not make that look short: chunks count by their tokens.
+                let query_tokens = query_tokens as f64;
+                let chunks = query_tokens / mean_query_tokens;
+                curve.time(&mean_attention(chunks, query_tokens, pairs, kv_tokens as f64, &heads))
+            }
             (Curve::Decode(curve), Kernel::AttentionDecode { heads, num_requests, kv_tokens, .. }) => {
                 let requests = num_requests as f64;
                 let keys = kv_tokens as f64;

@@ -50,6 +50,8 @@ pub struct BatchShape {
     pub prefill_tokens: u64,
     /// Scheduled tokens of the longest prompt chunk.
     pub max_prefill_tokens: u64,
+    /// Squares of the chunks' scheduled tokens, summed; exact below 2⁵³.
+    pub prefill_squared_tokens: f64,
     /// Tokens in the cache before this step, summed over prompt chunks.
     pub prefill_context_tokens: u64,
     windows: [WindowShape; MAX_WINDOWS],
@@ -86,6 +88,7 @@ impl BatchShape {
             num_prefills: 0,
             prefill_tokens: 0,
             max_prefill_tokens: 0,
+            prefill_squared_tokens: 0.0,
             prefill_context_tokens: 0,
             windows: [WindowShape::empty(Window::Full); MAX_WINDOWS],
             num_windows: windows.len(),
@@ -119,6 +122,7 @@ impl BatchShape {
     fn sum<const ONLY_FULL: bool>(&mut self, requests: &[Request], max_model_len: u64) -> Result<()> {
         // Sums of up to 2³⁰ requests of 2³³ tokens fit; pairs are summed as integers so that order can't matter.
         let mut pairs = [0u128; MAX_WINDOWS];
+        let mut squares = 0u128;
         let (mut tokens, mut sampled, mut decodes) = (0u64, 0u64, 0u64);
         let (mut decode_kv, mut longest_decode) = (0u64, 0u64);
         for (index, request) in requests.iter().enumerate() {
@@ -138,12 +142,14 @@ impl BatchShape {
                     self.add_decode(request);
                 }
             } else {
+                squares += u128::from(query) * u128::from(query);
                 self.add_prefill(request, &mut pairs);
             }
         }
         self.num_tokens = tokens;
         self.num_sampled = sampled;
         self.num_decodes = decodes;
+        self.prefill_squared_tokens = squares as f64;
         if ONLY_FULL {
             self.windows[0].decode_kv_tokens = decode_kv;
             self.windows[0].max_decode_kv_tokens = longest_decode;
@@ -217,6 +223,7 @@ mod tests {
         assert_eq!((shape.num_tokens, shape.num_sampled), (6, 3));
         assert_eq!((shape.num_decodes, shape.num_prefills, shape.num_requests()), (2, 2, 4));
         assert_eq!((shape.prefill_tokens, shape.max_prefill_tokens, shape.prefill_context_tokens), (4, 3, 5));
+        assert_eq!(shape.prefill_squared_tokens as u64, 3 * 3 + 1);
         let [sliding, full] = shape.windows() else { panic!("two windows were asked for") };
         assert_eq!((sliding.decode_kv_tokens, sliding.max_decode_kv_tokens), (4 + 2, 4));
         assert_eq!((full.decode_kv_tokens, full.max_decode_kv_tokens), (10 + 2, 10));

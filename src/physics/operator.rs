@@ -71,6 +71,8 @@ pub enum Kernel {
         kv_tokens: u64,
         /// Longest chunk.
         max_query_tokens: u64,
+        /// Scheduled tokens of the chunk that a token is part of, on average over tokens: `Σq² / Σq`.
+        mean_query_tokens: f64,
     },
     /// One new token per request on top of its cache.
     AttentionDecode {

@@ -134,6 +134,7 @@ impl Work {
                     pairs,
                     kv_tokens,
                     max_query_tokens: step.batch.max_prefill_tokens,
+                    mean_query_tokens: step.batch.prefill_squared_tokens / query_tokens as f64,
                 };
                 let bytes = attention_bytes(&heads, query_tokens, kv_tokens, activation);
                 (attention_flops(&heads, pairs), bytes, activation, kernel)
