@@ -1,6 +1,8 @@
 //! Efficiency tables as files: damaged ones are refused with the place named, whole ones give back what stands in them, and
 //! every time says where it comes from.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
 #[path = "common/compare.rs"]
 mod compare;
 
@@ -390,7 +392,7 @@ fn assert_provenance<F: Family>(gpu: &str, series: &Series<F>, time: impl Fn(&[f
     let at =
         |offset: usize| -> Vec<f64> { grid.axes().iter().zip(grid.index(offset)).map(|(axis, i)| axis[i]).collect() };
     let (mut knots, mut between) = (0, 0);
-    for offset in (0..grid.len()).step_by(1 + grid.len() / 5000) {
+    for offset in (0..grid.len()).step_by(1 + grid.len() / 400) {
         let Some(residual) = grid.measured(offset) else { continue };
         let point = at(offset);
         let shape = F::shape(&series.key, &point);
