@@ -21,7 +21,7 @@ const REL_SUMMATION_ORDER: f64 = 1e-12;
 /// Attention of a chunk and a much smaller one, at least, of the chunk's time alone: the look-up sees both as chunks of
 /// their mean, whose measured neighbours may be a little faster.
 const LEAST_OF_ALONE: f64 = 0.9;
-/// Dense and expert models, grouped-query and latent attention, sliding and chunked windows, every weight format of the built-in ones.
+/// Dense and expert models, grouped-query and latent attention, sliding and chunked windows, every built-in weight format.
 const MODELS: [&str; 14] = [
     "llama-3.1-8b",
     "llama-2-70b",
@@ -303,7 +303,7 @@ proptest! {
         }
     }
 
-    // Whole tiles of queries, as the mean over tokens is a little shorter than the long chunk and would save a begun tile.
+    // Whole tiles of queries, as the mean is a little shorter than the long chunk and would save a begun tile.
     #[test]
     fn a_small_chunk_does_not_hide_a_long_one(
         case in any_case(), tiles in 4u32..64, computed in 0u32..4000, small in (2u32..16, 0u32..1000),
