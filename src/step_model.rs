@@ -4,13 +4,14 @@
 use std::path::PathBuf;
 
 use crate::deployment::Deployment;
+use crate::efficiency::mixed::{Alone, added_by_prefill_us};
 use crate::efficiency::timer::{is_within_another, same_kernel};
-use crate::efficiency::{EfficiencyMode, Provenance, Tables, Timer};
+use crate::efficiency::{EfficiencyMode, OperatorTime, Provenance, Tables, Timer};
 use crate::error::Result;
 use crate::estimate::{OperatorEstimate, StepEstimate, half_width};
 use crate::hardware::Hardware;
 use crate::model::Model;
-use crate::physics::{BatchShape, GraphMode, Operator, OperatorGroup, StepPlan};
+use crate::physics::{BatchShape, GraphMode, Kernel, Operator, OperatorGroup, StepPlan};
 use crate::request::Request;
 
 /// What one host launch costs when no graph replays it, µs: a kernel shorter than this waits for the next launch (assumed,
@@ -52,6 +53,7 @@ pub struct StepModel {
     mode: EfficiencyMode,
     peak_flop_per_s: f64,
     hbm_bytes_per_s: f64,
+    sm_count: f64,
     notes: Vec<String>,
 }
 
@@ -117,6 +119,7 @@ impl StepModel {
             mode: options.efficiency,
             peak_flop_per_s: peak_flop_per_s.max(1.0),
             hbm_bytes_per_s: hardware.hbm_bytes_per_s(),
+            sm_count: f64::from(hardware.sm_count()),
             notes,
         })
     }
@@ -131,9 +134,9 @@ impl StepModel {
     pub fn step_time(&self, requests: &[Request]) -> StepEstimate {
         match self.plan.batch_shape(requests) {
             Ok(shape) => self.estimate(&shape, Vec::new()),
-            Err(error) => {
+            Err(_) => {
                 let possible: Vec<Request> = requests.iter().copied().filter(|r| r.num_scheduled_tokens > 0).collect();
-                let warnings = vec![error.to_string()];
+                let warnings = self.refusals(requests);
                 match BatchShape::new(&possible, self.plan.windows(), u64::MAX) {
                     Ok(shape) => self.estimate(&shape, warnings),
                     Err(_) => nothing(warnings),
@@ -151,6 +154,23 @@ impl StepModel {
         Ok(self.estimate(&self.plan.batch_shape(requests)?, Vec::new()))
     }
 
+    /// Why [`StepModel::try_step_time`] refuses a batch: the first request that schedules nothing, and the first one
+    /// that is too long.
+    fn refusals(&self, requests: &[Request]) -> Vec<String> {
+        let harmless = Request::prefill(1, 0);
+        let mut refusals: Vec<String> = [true, false]
+            .into_iter()
+            .filter_map(|idle| {
+                let is_of_kind = |r: &Request| (r.num_scheduled_tokens == 0) == idle;
+                let of_kind: Vec<Request> =
+                    requests.iter().map(|r| if is_of_kind(r) { *r } else { harmless }).collect();
+                self.plan.batch_shape(&of_kind).err().map(|error| error.to_string())
+            })
+            .collect();
+        refusals.dedup();
+        refusals
+    }
+
     /// The physics behind the prediction.
     pub fn plan(&self) -> &StepPlan {
         &self.plan
@@ -159,6 +179,24 @@ impl StepModel {
     /// What the model, the deployment and the tables assume, in plain words; part of every estimate's warnings.
     pub fn notes(&self) -> &[String] {
         &self.notes
+    }
+
+    fn timer(&self, operator: &Operator) -> Option<&Timer> {
+        let known = self.timers.iter().find(|(known, _)| std::ptr::eq(known.name, operator.name));
+        known.map(|(_, timer)| timer)
+    }
+
+    /// What prompt chunks add to a step's decode attention where both are one call, µs.
+    fn added_to_decodes_us(&self, prefill: &Operator, time: OperatorTime, work: &[Operator]) -> Option<f64> {
+        let Kernel::AttentionPrefill { heads, .. } = prefill.kernel else { return None };
+        let same_heads =
+            |o: &&Operator| matches!(o.kernel, Kernel::AttentionDecode { heads: other, .. } if other == heads);
+        let decode = work.iter().find(same_heads)?;
+        let (timer, decode_timer) = (self.timer(prefill)?, self.timer(decode)?);
+        let decode_alone =
+            Alone { operator: decode, time: decode_timer.time(decode), launch_us: decode_timer.attention_launch_us() };
+        let alone = Alone { operator: prefill, time, launch_us: timer.attention_launch_us() };
+        added_by_prefill_us(decode_alone, alone, self.sm_count)
     }
 
     fn estimate(&self, shape: &BatchShape, mut warnings: Vec<String>) -> StepEstimate {
@@ -171,10 +209,14 @@ impl StepModel {
             if self.mode == EfficiencyMode::Tables && is_within_another(operator) {
                 continue;
             }
-            let Some((_, timer)) = self.timers.iter().find(|(known, _)| std::ptr::eq(known.name, operator.name)) else {
-                continue;
-            };
+            let Some(timer) = self.timer(operator) else { continue };
             let mut timed = timer.time(operator);
+            if self.mode == EfficiencyMode::Tables
+                && let Some(added_us) = self.added_to_decodes_us(operator, timed, &work)
+            {
+                timed.time_us = added_us.max(timed.bound_us);
+                timed.provenance = timed.provenance.max(Provenance::Interpolated);
+            }
             if graph_mode == GraphMode::Eager && self.mode == EfficiencyMode::Tables {
                 timed.time_us = timed.time_us.max(HOST_LAUNCH_US * operator.launches() as f64);
             }

@@ -298,6 +298,7 @@ fn reported(scored: &Labelled, by_series: &Labelled, left_out: LeftOut) -> Outco
         method: METHOD.to_owned(),
         rows_unseen: total.rows,
         compared: BTreeMap::new(),
+        whole_lines_left_out: None,
         by_series: by_series.scores(),
         left_out,
     })

@@ -17,6 +17,16 @@ use crate::hardware::Hardware;
 /// Folds of a cross-validation; each leaves out a tenth of the rows, by a hash of the row's series and point.
 pub const FOLDS: u64 = 10;
 
+/// What is left out together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unit {
+    /// Single rows: shapes like these, with neighbours on every side.
+    Row,
+    /// Whole lines along the last axis (all token counts of one n and k, all batches of one length): shapes of a model
+    /// that nobody measured.
+    Line,
+}
+
 /// Predictions of left-out rows by several methods.
 #[derive(Debug, Default, Clone)]
 pub struct Comparison {
@@ -56,9 +66,10 @@ impl Comparison {
 pub fn cross_validate<F: Calibrated>(
     rows: &[&Row<F>],
     hardware: &Hardware,
+    unit: Unit,
     tick: impl Fn() + Sync,
 ) -> Result<Comparison> {
-    let folds: Vec<u64> = rows.iter().map(|row| fold_of(row)).collect();
+    let folds: Vec<u64> = rows.iter().map(|row| fold_of(row, unit)).collect();
     let parts: Result<Vec<Comparison>> = (0..FOLDS)
         .into_par_iter()
         .map(|fold| {
@@ -139,10 +150,11 @@ fn nearest<'a, F: Family>(rows: &[&'a Row<F>], point: &[f64]) -> Option<&'a Row<
 }
 
 /// FNV-1a over the series name and the coordinates: the same fold on every machine and in every order of rows.
-fn fold_of<F: Family>(row: &Row<F>) -> u64 {
+fn fold_of<F: Family>(row: &Row<F>, unit: Unit) -> u64 {
+    let coordinates = row.point.len() - usize::from(unit == Unit::Line);
     let mut hash: u64 = 0xcbf2_9ce4_8422_2325;
     let mut eat = |byte: u8| hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
     row.key.name().bytes().for_each(&mut eat);
-    row.point.iter().flat_map(|v| v.to_bits().to_le_bytes()).for_each(&mut eat);
+    row.point[..coordinates].iter().flat_map(|v| v.to_bits().to_le_bytes()).for_each(&mut eat);
     (hash >> 33) % FOLDS
 }

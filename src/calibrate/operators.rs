@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::build::{Row, build, by_series};
-use super::cross_validate::{Comparison, cross_validate, predict};
+use super::cross_validate::{Comparison, Unit, cross_validate, predict};
 use super::family::Calibrated;
 use super::repeated::{REPEATED, merge_repeated};
 use super::score::{Labelled, Pair, Score};
@@ -31,6 +31,9 @@ pub struct OperatorReport {
     /// The same rows by other methods, where they were compared.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub compared: BTreeMap<&'static str, Score>,
+    /// Rows of which the whole line of the table was left out, as for a model whose shapes nobody measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub whole_lines_left_out: Option<Score>,
     /// By series of the table.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub by_series: BTreeMap<String, Score>,
@@ -67,6 +70,7 @@ pub struct CalibratedTable {
 
 /// Builds and cross-validates the table of one operator. Of a shape that several sources measured the median is taken.
 /// No table is made where no row can be predicted from the others.
+/// `tick` is called once a fold, twice [`FOLDS`](super::cross_validate::FOLDS) times in all.
 ///
 /// # Errors
 /// Those of building: a number format that the chip has no unit for.
@@ -84,12 +88,13 @@ pub fn calibrate_operator<F: Calibrated>(
     let mut left_out = LeftOut::new();
     leave_out(&mut left_out, REPEATED, repeated);
     let all: Vec<&Row<F>> = rows.iter().collect();
-    let comparison = cross_validate::<F>(&all, hardware, tick)?;
+    let comparison = cross_validate::<F>(&all, hardware, Unit::Row, &tick)?;
     let Some(mut report) = fold_report::<F>(&comparison) else {
         leave_out(&mut left_out, TOO_FEW, all.len());
         return Ok(Outcome::Nothing(left_out));
     };
     leave_out(&mut left_out, ALONE, all.len() - comparison.tables.len());
+    report.whole_lines_left_out = total_of::<F>(&cross_validate::<F>(&all, hardware, Unit::Line, &tick)?.tables);
     report.left_out = left_out;
     let built = build::<F>(&all, hardware)?;
     let series_scores = comparison.by_series.scores();
@@ -155,6 +160,7 @@ fn fold_report<F: Calibrated>(comparison: &Comparison) -> Option<OperatorReport>
         method: "10-fold cross-validation".to_owned(),
         rows_unseen: total.rows,
         compared: compared.into_iter().filter_map(|(name, l)| Some((name, total_of::<F>(l)?))).collect(),
+        whole_lines_left_out: None,
         by_series: comparison.by_series.scores(),
         left_out: LeftOut::new(),
     })
@@ -228,7 +234,7 @@ pub fn check_operator<F: Calibrated>(
         }
     }
     if !used.is_empty() {
-        let folds = cross_validate::<F>(&used, hardware, tick)?;
+        let folds = cross_validate::<F>(&used, hardware, Unit::Row, tick)?;
         leave_out(&mut left_out, ALONE, used.len() - folds.tables.len());
         scored.merge(folds);
     }

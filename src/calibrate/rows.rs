@@ -8,7 +8,7 @@ use super::build::Row;
 use crate::dtype::DType;
 use crate::efficiency::family::{AllReduceKind, AttentionKey, GemmKind, MoeKey, MoeKind, Routing};
 use crate::efficiency::kernel_model::{AllReduceModel, DecodeModel, GemmModel, MoeModel, PrefillModel};
-use crate::measurements::{AllReduceBackend, Distribution, GemmDtype, Measurements, SourceFile};
+use crate::measurements::{AllReduceBackend, Distribution, GemmDtype, Measurements, SourceFile, SourceFormat};
 use crate::model::Window;
 
 /// Rows of every operator, and how many were left out for which reason.
@@ -183,10 +183,15 @@ fn attention_key(source: &SourceFile, kv_dtype: DType, head_dim: u64, window: Wi
     })
 }
 
+/// The public kernel tables all come from one project; one's own measurements name themselves in `meta.toml`.
 fn describe(source: &SourceFile) -> String {
     let part = |value: &Option<String>| value.as_deref().unwrap_or("?").to_owned();
+    let publisher = match source.format {
+        SourceFormat::Parquet => "ai-dynamo/aiconfigurator (Apache-2.0): ",
+        SourceFormat::Csv => "",
+    };
     format!(
-        "{} {} {}, {}, {}",
+        "{publisher}{} {} {}, {}, {}",
         part(&source.framework),
         part(&source.version),
         part(&source.kernel_source),

@@ -61,7 +61,7 @@ pub fn run(args: &Calibrate, common: &Common) -> Result<Output, Failure> {
         notes: folders.notes,
         without_table: Vec::new(),
         unreported: Vec::new(),
-        bar: progress_bar(&folders.rows),
+        bar: progress_bar(&folders.rows, if args.check.is_some() { 1 } else { 2 }),
     };
     match &args.out {
         Some(out) => work.build(&dirs, out)?,
@@ -236,7 +236,7 @@ fn command_line(dirs: &[PathBuf], hardware: &Hardware, out: &Path) -> String {
 }
 
 /// Drawn to stderr, and only where that is a terminal.
-fn progress_bar(rows: &Rows) -> ProgressBar {
+fn progress_bar(rows: &Rows, passes: u64) -> ProgressBar {
     let lengths = [
         rows.gemm.len(),
         rows.attention_prefill.len(),
@@ -244,7 +244,7 @@ fn progress_bar(rows: &Rows) -> ProgressBar {
         rows.moe.len(),
         rows.allreduce.len(),
     ];
-    let bar = ProgressBar::new(lengths.iter().filter(|rows| **rows > 0).count() as u64 * FOLDS);
+    let bar = ProgressBar::new(lengths.iter().filter(|rows| **rows > 0).count() as u64 * FOLDS * passes);
     if let Ok(style) = ProgressStyle::with_template("{msg:18} [{bar:30}] {pos}/{len} folds, {elapsed}") {
         bar.set_style(style);
     }

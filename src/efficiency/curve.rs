@@ -1,7 +1,7 @@
 //! A series reduced to one model on one rank: the grid sliced at what does not change from step to step (n and k, heads,
 //! experts), so that a step looks up one or two coordinates. Uses `family`, `grid`, `kernel_model`, `provenance`.
 
-use super::family::{AttentionKey, Family};
+use super::family::{AttentionKey, Family, MoeKey};
 use super::grid::{Grid, Reach};
 use super::kernel_model::{
     AllReduceModel, AllReduceShape, AttentionShape, Chip, DecodeModel, GemmModel, GemmShape, KernelModel, MoeModel,
@@ -9,7 +9,6 @@ use super::kernel_model::{
 };
 use super::provenance::Provenance;
 use super::table::Series;
-use crate::error::Result;
 
 /// What looking a shape up gives: a time and how it came about.
 pub type Timed = (f64, Provenance);
@@ -45,6 +44,11 @@ impl Curve {
             (Match::Exact, Reach::Knot) => Provenance::Measured,
         };
         Curve { coefficients: series.coefficients.clone(), chip, residuals, best }
+    }
+
+    /// Launch and set-up in every time of the curve, µs: the first coefficient of every kernel model.
+    fn launch_us(&self) -> f64 {
+        self.coefficients.first().copied().unwrap_or(0.0)
     }
 
     fn timed<M: KernelModel>(&self, shape: &M::Shape, point: &[f64]) -> Timed {
@@ -92,6 +96,11 @@ pub struct DecodeCurve {
 }
 
 impl DecodeCurve {
+    /// Launch and set-up in every time, µs.
+    pub fn launch_us(&self) -> f64 {
+        self.curve.launch_us()
+    }
+
     /// Heads beyond the table's are looked up as more requests of the most heads it has.
     pub fn new(series: &Series<DecodeModel>, kv_heads: f64, group: f64, chip: Chip, matched: Match) -> Self {
         let most = series.grid.axes()[0].last().copied().unwrap_or(kv_heads);
@@ -113,6 +122,11 @@ pub struct PrefillCurve {
 }
 
 impl PrefillCurve {
+    /// Launch and set-up in every time, µs.
+    pub fn launch_us(&self) -> f64 {
+        self.curve.launch_us()
+    }
+
     /// Slices at the heads of the rank.
     pub fn new(series: &Series<PrefillModel>, kv_heads: f64, group: f64, chip: Chip, matched: Match) -> Self {
         let windowed = series.key.window.is_some();
@@ -211,12 +225,7 @@ pub fn mean_attention(
     }
 }
 
-/// The residual-free time of a key's kernel, for tests and baselines.
-pub fn modelled_us<F: Family>(key: &F::Key, coefficients: &[f64], point: &[f64], chip: &Chip) -> Result<f64> {
-    Ok(F::time_us(coefficients, &F::shape(key, point), chip))
-}
-
-/// How far an attention series is from what is asked, smallest first; `None` where the KV formats differ in width.
+/// How far an attention series is from what is asked; smaller is nearer, 0 is the very kernel.
 pub fn attention_distance(key: &AttentionKey, wanted: &AttentionKey) -> f64 {
     let head = (key.head_dim as f64 / wanted.head_dim as f64).ln().abs();
     let format = if key.kv_dtype == wanted.kv_dtype { 0.0 } else { 10.0 };
@@ -227,4 +236,24 @@ pub fn attention_distance(key: &AttentionKey, wanted: &AttentionKey) -> f64 {
     };
     let engine = if key.engine == wanted.engine { 0.0 } else { 0.05 };
     format + 2.0 * head + window + engine
+}
+
+/// How far a measured expert layer is from another one of `shape` per rank; smaller is nearer, 0 is the very layer.
+/// A layer is measured whole and split by its own tensor-parallel size: the split that comes nearest counts.
+pub fn expert_layer_distance(key: &MoeKey, shape: &MoeShape) -> f64 {
+    let log_ratio = |a: u64, b: f64| (a as f64 / b).ln().abs();
+    log_ratio(key.num_experts, shape.experts)
+        + 0.5 * log_ratio(key.top_k, shape.top_k)
+        + 0.5 * log_ratio(key.hidden_size, shape.hidden)
+        + 0.5 * log_ratio(key.intermediate_size, shape.intermediate * nearest_split(key, shape))
+}
+
+/// Tensor-parallel size at which a measured layer's experts are about as wide as the ones asked for.
+pub fn nearest_split(key: &MoeKey, shape: &MoeShape) -> f64 {
+    (key.intermediate_size as f64 / shape.intermediate).round().max(1.0)
+}
+
+/// Weight of a series at that distance where several stand in for an unmeasured one.
+pub fn stand_in_weight(distance: f64) -> f64 {
+    1.0 / (0.1 + distance).powi(2)
 }

@@ -16,6 +16,7 @@ pub mod curve;
 pub mod family;
 pub mod grid;
 pub mod kernel_model;
+pub mod mixed;
 pub mod provenance;
 pub mod table;
 pub mod tables;

@@ -2,7 +2,8 @@
 //! step. Uses `tables`, `curve`, `physics`, `hardware`.
 
 use super::curve::{
-    AllReduceCurve, DecodeCurve, GemmCurve, Match, MoeCurve, PrefillCurve, Timed, attention_distance, mean_attention,
+    AllReduceCurve, DecodeCurve, GemmCurve, Match, MoeCurve, PrefillCurve, Timed, attention_distance,
+    expert_layer_distance, mean_attention, nearest_split, stand_in_weight,
 };
 use super::family::{AllReduceKind, AttentionKey, Family, GemmKind, MoeKey, MoeKind, Routing, chip};
 use super::kernel_model::{AllReduceModel, Chip, DecodeModel, GemmModel, GemmShape, MoeModel, MoeShape, PrefillModel};
@@ -108,6 +109,15 @@ impl Timer {
             is_network,
             note: if notes.is_empty() { None } else { Some(notes.join("; ")) },
         })
+    }
+
+    /// Launch and set-up in the time of an attention call, µs; 0 for any other kernel.
+    pub fn attention_launch_us(&self) -> f64 {
+        match &self.curve {
+            Curve::Decode(curve) => curve.launch_us(),
+            Curve::Prefill(curve) => curve.launch_us(),
+            _ => 0.0,
+        }
     }
 
     /// Peak of the unit that does the operator's FLOPs, FLOP/s.
@@ -345,17 +355,18 @@ fn moe_curve(operator: &Operator, chip: Chip, dtype: DType, tables: &Tables) -> 
         _ => MoeKind::Int4WeightOnly,
     };
     let ep = num_experts as f64 / local_experts as f64;
-    let log_ratio = |a: u64, b: f64| (a as f64 / b).ln().abs();
-    // A series is measured for whole experts and split by its own tensor-parallel size: the nearest split is what counts.
-    let tp_of = |key: &MoeKey| (key.intermediate_size as f64 / intermediate_size as f64).max(1.0);
+    let shape = MoeShape {
+        tokens: 1.0,
+        hidden: hidden_size as f64,
+        intermediate: intermediate_size as f64,
+        top_k: top_k as f64,
+        experts: num_experts as f64,
+        local_experts: local_experts as f64,
+        weight_bytes: weights.bytes_per_weight(),
+        activation_bytes: kind.activation_bytes(),
+    };
     let distance = |key: &MoeKey| {
-        if key.kind != kind || key.routing != ROUTING {
-            return f64::INFINITY;
-        }
-        log_ratio(key.num_experts, num_experts as f64)
-            + 0.5 * log_ratio(key.top_k, top_k as f64)
-            + 0.5 * log_ratio(key.hidden_size, hidden_size as f64)
-            + 0.5 * log_ratio(key.intermediate_size, intermediate_size as f64 * tp_of(key).round().max(1.0))
+        if key.kind == kind && key.routing == ROUTING { expert_layer_distance(key, &shape) } else { f64::INFINITY }
     };
     let mut found = tables.nearest_few::<MoeModel>(distance, MOE_NEIGHBOURS)?;
     let is_exact = found[0].1 < 1e-9;
@@ -385,18 +396,8 @@ fn moe_curve(operator: &Operator, chip: Chip, dtype: DType, tables: &Tables) -> 
         (false, true) => Match::Exact,
         (false, false) => Match::Similar,
     };
-    let shape = MoeShape {
-        tokens: 1.0,
-        hidden: hidden_size as f64,
-        intermediate: intermediate_size as f64,
-        top_k: top_k as f64,
-        experts: num_experts as f64,
-        local_experts: local_experts as f64,
-        weight_bytes: weights.bytes_per_weight(),
-        activation_bytes: kind.activation_bytes(),
-    };
-    let tp = tp_of(&found[0].0.series.key);
-    let series: Vec<_> = found.iter().map(|(f, d)| (&f.series, 1.0 / (0.1 + d).powi(2), matched)).collect();
+    let tp = nearest_split(&found[0].0.series.key, &shape);
+    let series: Vec<_> = found.iter().map(|(f, d)| (&f.series, stand_in_weight(*d), matched)).collect();
     Ok((Curve::Moe(MoeCurve::new(&series, shape, tp, ep, chip)), notes))
 }
 

@@ -39,8 +39,13 @@ pub(super) fn layers(
             window,
             k_eq_v: shape.k_eq_v,
             output_gate,
+            qk_norm: match norm {
+                QkNorm::None => false,
+                QkNorm::WeightlessOnLocal => window != Window::Full,
+                QkNorm::PerHead | QkNorm::FullWidth => true,
+            },
             qk_norm_params: match norm {
-                QkNorm::None => 0,
+                QkNorm::None | QkNorm::WeightlessOnLocal => 0,
                 QkNorm::PerHead => 2 * shape.head_dim,
                 QkNorm::FullWidth => shape.head_dim.saturating_mul(shape.heads.saturating_add(shape.kv_heads)),
             },
@@ -122,6 +127,7 @@ fn biases(text: &Section<'_>, rule: BiasRule) -> (bool, bool) {
 #[derive(Clone, Copy)]
 enum QkNorm {
     None,
+    WeightlessOnLocal,
     PerHead,
     FullWidth,
 }
@@ -140,7 +146,8 @@ fn qk_norm(text: &Section<'_>, rule: QkNormRule) -> QkNorm {
                 QkNorm::None
             }
         },
-        QkNormRule::PerHeadIfUsed | QkNormRule::FullWidthIfUsed => QkNorm::None,
+        QkNormRule::WeightlessOnLocalIfUsed if used => QkNorm::WeightlessOnLocal,
+        QkNormRule::PerHeadIfUsed | QkNormRule::FullWidthIfUsed | QkNormRule::WeightlessOnLocalIfUsed => QkNorm::None,
     }
 }
 

@@ -27,12 +27,15 @@ pub(super) enum BiasRule {
 /// Norms with weights on queries and keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum QkNormRule {
-    /// None (Llama-4's norm has no weights).
+    /// None.
     Never,
     /// One vector of `head_dim` for queries, one for keys.
     PerHead,
     /// The same where `use_qk_norm` is true.
     PerHeadIfUsed,
+    /// Without weights, on the layers with rotary embedding only, where `use_qk_norm` is true (Llama-4; vLLM,
+    /// `Llama4Attention`).
+    WeightlessOnLocalIfUsed,
     /// Over the full width of queries and of keys where `use_qk_norm` is true (MiniMax-M2).
     FullWidthIfUsed,
 }
@@ -161,6 +164,7 @@ static FAMILIES: [Family; 18] = [
     Family {
         model_types: &["llama4_text", "llama4"],
         bias: BiasRule::Key,
+        qk_norm: QkNormRule::WeightlessOnLocalIfUsed,
         windows: WindowRule::ChunkedWhereRotary,
         ffn: FfnRule::Interleaved,
         dense_module: "feed_forward",

@@ -34,7 +34,9 @@ pub struct GqaAttention {
     pub k_eq_v: bool,
     /// The query projection also yields an output gate of the same width.
     pub output_gate: bool,
-    /// Weights of the norms on queries and keys: elements in total (0 where there is no such norm).
+    /// Queries and keys are normed before the scores.
+    pub qk_norm: bool,
+    /// Weights of those norms: elements in total (0 where they have none, as in Llama-4).
     pub qk_norm_params: u64,
     /// Biases on the query, key and value projections.
     pub qkv_bias: bool,

@@ -16,6 +16,7 @@ pub fn gqa(num_heads: u64, num_kv_heads: u64, head_dim: u64, window: Window) -> 
         window,
         k_eq_v: false,
         output_gate: false,
+        qk_norm: false,
         qk_norm_params: 0,
         qkv_bias: false,
         o_bias: false,
@@ -127,8 +128,8 @@ pub fn deepseek_v3() -> Model {
 
 pub fn gemma_4_26b() -> Model {
     let moe = experts(128, 8, 704);
-    let sliding = GqaAttention { qk_norm_params: 512, ..gqa(16, 8, 256, Window::Sliding(1024)) };
-    let full = GqaAttention { qk_norm_params: 1024, k_eq_v: true, ..gqa(16, 2, 512, Window::Full) };
+    let sliding = GqaAttention { qk_norm: true, qk_norm_params: 512, ..gqa(16, 8, 256, Window::Sliding(1024)) };
+    let full = GqaAttention { qk_norm: true, qk_norm_params: 1024, k_eq_v: true, ..gqa(16, 2, 512, Window::Full) };
     let layers = |count, attention| LayerGroup {
         norm_params: 7 * 2816,
         ..group(count, 2816, attention, Some(ffn(2112)), Some(moe.clone()))

@@ -143,7 +143,7 @@ pub(super) fn before_gqa(attention: &GqaAttention, heads: &AttentionHeads, activ
     let width = (heads.num_heads + heads.num_kv_heads) * heads.head_dim;
     let bytes = in_place_bytes(width, activation.bytes());
     let mut templates = Vec::new();
-    if attention.qk_norm_params > 0 {
+    if attention.qk_norm {
         templates.push(Template::elementwise("qk_norm", Rows::Padded, bytes, 2));
     }
     templates.push(Template::elementwise("rotary", Rows::Padded, bytes, 1));

@@ -23,6 +23,9 @@ pub fn render(hardware: &Hardware, reports: &Reports) -> String {
         for (label, score) in &report.by_dtype {
             rows.add_row(line(format!("  {label}"), score));
         }
+        if let Some(score) = &report.whole_lines_left_out {
+            rows.add_row(line("  (whole lines left out)".to_owned(), score));
+        }
         for (key, shown) in SIMPLER {
             if let Some(score) = report.compared.get(key) {
                 rows.add_row(line(format!("  ({shown})"), score));
