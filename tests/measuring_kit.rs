@@ -77,6 +77,21 @@ fn what_the_kit_marks_as_no_measurement_is_refused() {
     assert!(message.contains("measure on a GPU with bench_data/measure/measure.py"), "{message}");
 }
 
+#[test]
+fn the_documentation_lists_every_key_and_kernel_of_the_kit() {
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/measurements.md");
+    let docs = std::fs::read_to_string(docs).unwrap();
+    let meta: toml::Table = std::fs::read_to_string(fixture().join("meta.toml")).unwrap().parse().unwrap();
+    let mut names: Vec<&str> = meta.keys().map(String::as_str).filter(|key| *key != "tables").collect();
+    names.extend(meta["tables"]["gemm"].as_table().unwrap().keys().map(String::as_str));
+    let measurements = Measurements::load(as_if_measured().path()).unwrap();
+    names.extend(measurements.small_kernels.iter().map(|row| row.kernel.as_str()));
+    for name in names {
+        let listed = [format!("`{name}`"), format!("`[{name}]`")].iter().any(|text| docs.contains(text));
+        assert!(listed, "docs/measurements.md does not list `{name}`");
+    }
+}
+
 /// Skipped, with a line that says so, where there is no Python 3.10.
 #[test]
 #[allow(clippy::print_stdout)]

@@ -260,3 +260,16 @@ fn a_changed_byte_never_panics() {
         }
     }
 }
+
+#[test]
+fn a_certificate_beside_public_tables_alone_is_noted_as_not_theirs() {
+    let dir = folder(&[("meta.toml", "device = \"NVIDIA Other\"\n")]);
+    let columns = gemm(vec![1], vec![Some(0.25)]);
+    std::fs::write(dir.path().join("gemm_perf.parquet"), parquet(&columns)).unwrap();
+    let measurements = Measurements::load(dir.path()).unwrap();
+    assert_eq!(measurements.devices(), ["NVIDIA Imaginary"]);
+    assert_eq!(measurements.notes.len(), 1);
+    assert!(measurements.notes[0].contains("meta.toml: is about csv files"), "{}", measurements.notes[0]);
+    std::fs::write(dir.path().join("meta.toml"), "kind = \"not a measurement\"\n").unwrap();
+    assert!(matches!(Measurements::load(dir.path()), Err(Error::Invalid { .. })));
+}
