@@ -134,9 +134,9 @@ impl StepModel {
     pub fn step_time(&self, requests: &[Request]) -> StepEstimate {
         match self.plan.batch_shape(requests) {
             Ok(shape) => self.estimate(&shape, Vec::new()),
-            Err(error) => {
+            Err(_) => {
                 let possible: Vec<Request> = requests.iter().copied().filter(|r| r.num_scheduled_tokens > 0).collect();
-                let warnings = vec![error.to_string()];
+                let warnings = self.refusals(requests);
                 match BatchShape::new(&possible, self.plan.windows(), u64::MAX) {
                     Ok(shape) => self.estimate(&shape, warnings),
                     Err(_) => nothing(warnings),
@@ -152,6 +152,23 @@ impl StepModel {
     /// `max_model_len`.
     pub fn try_step_time(&self, requests: &[Request]) -> Result<StepEstimate> {
         Ok(self.estimate(&self.plan.batch_shape(requests)?, Vec::new()))
+    }
+
+    /// Why [`StepModel::try_step_time`] refuses a batch: the first request that schedules nothing, and the first one
+    /// that is too long.
+    fn refusals(&self, requests: &[Request]) -> Vec<String> {
+        let harmless = Request::prefill(1, 0);
+        let mut refusals: Vec<String> = [true, false]
+            .into_iter()
+            .filter_map(|idle| {
+                let is_of_kind = |r: &Request| (r.num_scheduled_tokens == 0) == idle;
+                let of_kind: Vec<Request> =
+                    requests.iter().map(|r| if is_of_kind(r) { *r } else { harmless }).collect();
+                self.plan.batch_shape(&of_kind).err().map(|error| error.to_string())
+            })
+            .collect();
+        refusals.dedup();
+        refusals
     }
 
     /// The physics behind the prediction.

@@ -136,6 +136,113 @@ fn what_is_no_measurement_is_refused() {
     assert!(!out.exists());
 }
 
+/// Adds a chunk on prior KV, a decode of uneven lengths, a known and an unknown small kernel, and experts in a format
+/// without a kernel model.
+fn add_rows_beyond_the_tables(dir: &Path) {
+    let add = |file: &str, rows: &str| {
+        let path = dir.join(file);
+        let text = std::fs::read_to_string(&path).unwrap_or_default();
+        std::fs::write(&path, text + rows).unwrap();
+    };
+    add("attention_prefill.csv", "32,8,128,bfloat16,0,1,512,2048,60\n32,8,128,bfloat16,0,1,512,4096,110\n");
+    add("attention_decode.csv", "32,8,128,bfloat16,0,8,8192,4096,20\n");
+    add("small_kernels.csv", "kernel,num_tokens,width,launches,latency_us\nrms_norm,8,4096,1,3\nsort,8,4096,1,3\n");
+    let columns =
+        "dtype,num_tokens,hidden_size,intermediate_size,top_k,num_experts,moe_tp_size,moe_ep_size,distribution";
+    add("moe.csv", &format!("{columns},latency_us\nnvfp4,8,4096,14336,2,8,1,1,balanced,90\n"));
+}
+
+#[test]
+fn rows_that_no_table_holds_are_left_out_of_a_build_with_their_reasons() {
+    let dir = tempfile::tempdir().unwrap();
+    let measurements = dir.path().join("made_up");
+    write_measurements(&measurements);
+    add_rows_beyond_the_tables(&measurements);
+    let run = build(&measurements, &dir.path().join("out"), &[]);
+    let json = run.json();
+    assert_scores(&json, &OPERATORS);
+    let prior_kv = &json["attention_prefill"]["left_out"];
+    assert_eq!(prior_kv["chunk with prior KV: tables hold whole prompts, a check scores it"], 2, "{prior_kv}");
+    let uneven = &json["attention_decode"]["left_out"];
+    assert_eq!(uneven["uneven KV lengths: tables hold even ones, a check scores it"], 1, "{uneven}");
+    for said in [
+        "1 rows of moe left out: no kernel model for this number format",
+        "1 rows of small_kernels left out: small kernels have no table",
+        "1 rows of small_kernels left out: no byte count is known for a small kernel named 'sort'",
+    ] {
+        assert!(run.stderr.contains(said), "{said}: {}", run.stderr);
+    }
+}
+
+#[test]
+fn rows_that_no_table_holds_are_scored_in_a_check() {
+    let dir = data_dir_with_tables();
+    let measurements = dir.path().join("made_up");
+    add_rows_beyond_the_tables(&measurements);
+    let (measurements, data_dir) = (measurements.to_str().unwrap(), dir.path().to_str().unwrap());
+    let line = ["calibrate", "--hardware", "h100", "--data-dir", data_dir, "--check", measurements];
+    let run = cli_support::run(&[&line[..], &["--format", "json"]].concat());
+    let json = run.json();
+    let keys: Vec<&String> = json.as_object().unwrap().keys().collect();
+    assert_eq!(keys.len(), 6, "{keys:?}");
+    for (operator, label, rows) in [
+        ("attention_prefill_prior_kv", "bfloat16", 2),
+        ("attention_decode_uneven", "bfloat16", 1),
+        ("small_kernels", "rms_norm", 1),
+    ] {
+        assert_eq!(json[operator]["rows"], rows, "{operator}");
+        assert_eq!(json[operator]["by_dtype"][label]["rows"], rows, "{operator}");
+        assert!(json[operator]["median_ape_pct"].is_number(), "{operator}");
+    }
+    assert_eq!(json["small_kernels"]["left_out"].as_object().unwrap().len(), 1);
+    assert!(json["attention_prefill"]["left_out"].is_null());
+    assert!(run.stderr.contains("1 rows of moe left out: no kernel model"), "{}", run.stderr);
+    let table = cli_support::run(&line).stdout;
+    assert!(table.contains("attention_prefill_prior_kv") && table.contains("named 'sort'"), "{table}");
+}
+
+#[test]
+fn a_shape_of_two_folders_keeps_the_median_of_both() {
+    let dir = tempfile::tempdir().unwrap();
+    let (one, two) = (dir.path().join("one"), dir.path().join("two"));
+    write_gemm_measurements(&one);
+    write_gemm_measurements(&two);
+    std::fs::write(two.join("meta.toml"), format!("framework = \"torch\"\ndevice = \"{DEVICE}\"\n")).unwrap();
+    let out = dir.path().join("out");
+    let json = build(&one, &out, &["--measurements", two.to_str().unwrap()]).json();
+    // 54 shapes in each folder.
+    assert_eq!(json["gemm"]["left_out"]["repeated shape: median kept"], 54, "{}", json["gemm"]["left_out"]);
+    let text = std::fs::read_to_string(out.join("h100_sxm/gemm.csv")).unwrap();
+    assert!(text.contains("rows = 54"), "{text}");
+    assert!(text.contains("vLLM 0.14.0") && text.contains("; torch ?"), "both sources are named: {text}");
+    // Equal times of both: the table of one folder is the table of two, but for what the header says of its making.
+    let alone = dir.path().join("alone");
+    build(&one, &alone, &[]);
+    let body = |out: &Path| {
+        let text = std::fs::read_to_string(out.join("h100_sxm/gemm.csv")).unwrap();
+        text.lines().filter(|line| !line.starts_with('#')).map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(body(&out), body(&alone));
+}
+
+#[test]
+fn too_few_rows_for_a_table_are_named() {
+    let dir = tempfile::tempdir().unwrap();
+    write_gemm_measurements(dir.path());
+    let columns = "num_gpus,message_bytes,backend,latency_us";
+    std::fs::write(dir.path().join("allreduce.csv"), format!("{columns}\n8,1048576,graph,21\n")).unwrap();
+    let run = build(dir.path(), &dir.path().join("out"), &[]);
+    assert_scores(&run.json(), &["gemm"]);
+    assert!(run.stderr.contains("1 rows of allreduce left out: too few rows for a table"), "{}", run.stderr);
+}
+
+#[test]
+fn what_the_measuring_kit_marks_as_no_measurement_is_refused() {
+    let fixture = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/measuring_kit");
+    run(&["calibrate", "--hardware", "h100", "--check", fixture])
+        .fails(1, &["meta.toml", "kind = 'not a measurement'", "bench_data/measure/measure.py"]);
+}
+
 #[test]
 fn bad_folders_and_rows_are_named_together() {
     let dir = tempfile::tempdir().unwrap();

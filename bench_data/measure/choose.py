@@ -184,7 +184,8 @@ def kernel_sources(env, tables):
             qualifier = " ".join(what[1:])
             text = _SOURCES.get(f"{table} {qualifier}") or _SOURCES.get(name) or name
             parts.setdefault(text, []).append(qualifier)
-        named = (f"{', '.join(filter(None, who))}: {text}" if any(who) else text for text, who in parts.items())
+        # Without a qualifier it is the table's kernel throughout, whatever else takes it as well.
+        named = (text if "" in who else f"{', '.join(who)}: {text}" for text, who in parts.items())
         sources[table] = "; ".join(named) or "none"
     return sources
 

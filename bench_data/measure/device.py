@@ -34,8 +34,16 @@ def clocks_mhz():
     return tuple(int(row[name]) if row.get(name, "").isdigit() else None for name in ("clocks.sm", "clocks.mem"))
 
 
+def _number(text, kind):
+    """The number in a text of nvidia-smi; None where it is absent or none."""
+    try:
+        return kind(text) if text is not None else None
+    except ValueError:
+        return None
+
+
 def certificate(torch, device):
-    """The part of meta.toml that describes software and card."""
+    """The part of meta.toml that describes software and card; None for what is not known."""
     if device == "cpu":
         return {"framework": "torch", "version": torch.__version__, "device": "cpu"}
     properties = torch.cuda.get_device_properties(0)
@@ -48,8 +56,8 @@ def certificate(torch, device):
         "multiprocessors": properties.multi_processor_count,
         "memory_bytes": properties.total_memory,
         "l2_bytes": getattr(properties, "L2_cache_size", None),
-        "driver": row.get("driver_version", "unknown"),
-        "cuda": torch.version.cuda or "unknown",
-        "power_limit_watt": row.get("power.limit"),
-        "max_sm_clock_mhz": row.get("clocks.max.sm"),
+        "driver": row.get("driver_version"),
+        "cuda": torch.version.cuda,
+        "power_limit_watt": _number(row.get("power.limit"), float),
+        "max_sm_clock_mhz": _number(row.get("clocks.max.sm"), int),
     }

@@ -129,6 +129,25 @@ def median(values):
     return known[len(known) // 2] if known else None
 
 
+def birth(torch, options, argv, date):
+    """The part of the certificate that is known before the first row."""
+    import device
+
+    kind = "measurement" if options.device == "cuda" else "not a measurement"
+    certificate = device.certificate(torch, options.device)
+    return {"kind": kind, **certificate, "date": date, "command": command_line(argv), "repeats": options.repeats}
+
+
+def certificate_of(born, statistic, clocks, duration_s, notes, kernel_source, counts):
+    """The whole certificate; `clocks` are (SM, memory) pairs in MHz and `counts` sections by table."""
+    return {
+        **born,
+        "sm_clock_mhz": median(sm for sm, _ in clocks), "memory_clock_mhz": median(memory for _, memory in clocks),
+        "statistic": statistic, "duration_s": round(duration_s, 1), "notes": notes, "kernel_source": kernel_source,
+        **{f"tables.{table}": section for table, section in counts.items()},
+    }
+
+
 def run(options, argv, torch):
     """Measure all tables and write the folder; returns the exit code."""
     import choose
@@ -149,6 +168,9 @@ def run(options, argv, torch):
     start = time.monotonic()
     date = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
     clocks, spreads, counts, lost = [], [], {}, None
+    born = birth(torch, options, argv, date)
+    # A run that is killed leaves rows behind: what they are must be known by then.
+    writer.write_meta(options.out, {**born, "notes": ["unfinished: the run did not reach its end"]})
     if on_gpu:
         warm_up(torch)
     choose.choose(env, timer, tables, options.dtypes)
@@ -156,7 +178,8 @@ def run(options, argv, torch):
     deadline = deadlines(tables, start, options.seconds_budget)
 
     def flush(table, outcome):
-        writer.write_table(options.out, table, outcome.rows)
+        if outcome.rows:
+            writer.write_table(options.out, table, outcome.rows)
         writer.write_spread(options.out, spreads + outcome.spreads)
         if on_gpu:
             clocks.append(device.clocks_mhz())
@@ -170,16 +193,12 @@ def run(options, argv, torch):
             notes.append(lost)
             break
         spreads += outcome.spreads
-        counts[f"tables.{table}"] = outcome.counts()
+        counts[table] = outcome.counts()
         notes += outcome.notes
         sys.stderr.write(f"{table}: {outcome.counts()}\n")
         env.arena.clear()
-    meta = {"kind": "measurement" if on_gpu else "not a measurement", **device.certificate(torch, options.device)}
-    meta.update(
-        sm_clock_mhz=median(sm for sm, _ in clocks), memory_clock_mhz=median(memory for _, memory in clocks),
-        date=date, command=command_line(argv), repeats=options.repeats, statistic=timer.statistic,
-        duration_s=round(time.monotonic() - start, 1), notes=notes,
-        kernel_source=choose.kernel_sources(env, tables), **counts,
+    meta = certificate_of(
+        born, timer.statistic, clocks, time.monotonic() - start, notes, choose.kernel_sources(env, tables), counts
     )
     writer.write_meta(options.out, meta)
     return _fail(lost) if lost else 0

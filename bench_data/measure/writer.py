@@ -1,7 +1,8 @@
 """The files a run leaves behind: csv tables, `spread.csv` and the birth certificate `meta.toml`.
 
-Pure Python, no torch. `COLUMNS` is the contract with the reader in `ridgepoint calibrate`: names and
-order are exact. Every file is written under a temporary name and renamed, so a reader never sees half a file.
+Pure Python, no torch. `COLUMNS`, `META_KEYS` and `COUNT_KEYS` are the contract with the reader in `ridgepoint
+calibrate`, which refuses any other name. Every file is written under a temporary name and renamed, so a reader
+never sees half a file.
 """
 
 import csv
@@ -25,6 +26,18 @@ COLUMNS = {
     ),
     "small_kernels": ("kernel", "num_tokens", "width", "launches", "latency_us"),
 }
+
+# Keys of meta.toml; all but `notes`, a list of texts, hold one value.
+META_KEYS = (
+    "kind", "framework", "version", "device", "compute_capability", "multiprocessors", "memory_bytes", "l2_bytes",
+    "driver", "cuda", "power_limit_watt", "max_sm_clock_mhz", "sm_clock_mhz", "memory_clock_mhz", "date", "command",
+    "repeats", "statistic", "duration_s", "notes",
+)
+# Keys of its sections `[tables.<table>]`; the section `[kernel_source]` has the tables' names as keys.
+COUNT_KEYS = (
+    "planned", "measured", "skipped_too_large", "skipped_out_of_memory", "skipped_unsupported", "skipped_out_of_time",
+    "median_spread_pct", "p90_spread_pct",
+)
 
 SPREAD_COLUMNS = (
     "table", "row", "calls_per_graph", "buffer_copies", "samples",
@@ -138,8 +151,26 @@ def meta_text(meta):
     return text
 
 
+def _unknown_keys(meta):
+    for key, value in meta.items():
+        section, _, table = key.partition(".")
+        if not isinstance(value, dict):
+            known = META_KEYS
+            names = [key]
+        elif table:
+            known = COUNT_KEYS if section == "tables" and table in COLUMNS else ()
+            names = list(value)
+        else:
+            known = tuple(COLUMNS) if section == "kernel_source" else ()
+            names = list(value)
+        yield from (f"{key}.{name}" if isinstance(value, dict) else name for name in names if name not in known)
+
+
 def write_meta(folder, meta):
-    """Write the birth certificate of a run; section names may hold dots (`tables.gemm`)."""
+    """Write the birth certificate of a run; section names may hold dots (`tables.gemm`). Refuses unknown keys."""
+    unknown = list(_unknown_keys(meta))
+    if unknown:
+        raise ValueError(f"meta.toml: {', '.join(unknown)}: not among the keys that the reader knows")
     path = os.path.join(folder, "meta.toml")
     write_atomically(path, meta_text(meta))
     return path

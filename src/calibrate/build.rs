@@ -53,7 +53,8 @@ where
     series
 }
 
-/// Fits and lays out all series of an operator.
+/// Fits and lays out all series of an operator. Each (series, point) must be there once, as
+/// [`merge_repeated`](super::repeated::merge_repeated) leaves it: of several the last would stand in the table.
 ///
 /// Each group of series gets its kernel-model coefficients; trees learn what the models leave over; a hole of a grid next
 /// to measured cells gets what the trees say, moved by half of what the cells around it say beyond the trees.

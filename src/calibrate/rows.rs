@@ -1,13 +1,14 @@
-//! From measurements as read to rows on the tables' grids; what has no place there is left out with a named reason.
-//! Uses `measurements`, `efficiency::family`, `build`.
+//! From measurements as read to rows on the tables' grids, and to calls that no table holds but a prediction has; what
+//! has neither is left out with a named reason. Uses `measurements`, `efficiency::family`, `build`, `beyond`.
 
 use std::collections::BTreeMap;
 
+use super::beyond::{AttentionCall, Beyond, SMALL_KERNELS, SmallCall, is_uneven};
 use super::build::Row;
 use crate::dtype::DType;
 use crate::efficiency::family::{AllReduceKind, AttentionKey, GemmKind, MoeKey, MoeKind, Routing};
 use crate::efficiency::kernel_model::{AllReduceModel, DecodeModel, GemmModel, MoeModel, PrefillModel};
-use crate::measurements::{AllReduceBackend, Distribution, GemmDtype, Measurements, SourceFile};
+use crate::measurements::{AllReduceBackend, Distribution, GemmDtype, Measurements, SourceFile, SourceFormat};
 use crate::model::Window;
 
 /// Rows of every operator, and how many were left out for which reason.
@@ -23,13 +24,13 @@ pub struct Rows {
     pub moe: Vec<Row<MoeModel>>,
     /// All-reduces.
     pub allreduce: Vec<Row<AllReduceModel>>,
-    /// Rows left out, by operator and reason.
+    /// What tables don't hold and a check scores nonetheless.
+    pub beyond: Beyond,
+    /// Rows left out whatever is done with the others, by operator and reason.
     pub left_out: BTreeMap<(&'static str, String), usize>,
 }
 
 const FLOOR: &str = "timed outside a CUDA graph: a launch floor hides the kernel";
-const PRIOR_KV: &str = "chunk with prior KV: tables hold whole prompts";
-const UNEVEN: &str = "uneven KV lengths: tables hold even ones";
 const NO_MODEL: &str = "no kernel model for this number format";
 
 impl Rows {
@@ -56,23 +57,35 @@ impl Rows {
             rows.gemm.push(Row { key: kind, point, time_us: r.latency_us, source: describe(source) });
         }
         for r in &measurements.attention_prefill {
+            let source = source_of(r.source);
+            let Some(key) = attention_key(source, r.kv_dtype, r.head_dim, r.window) else {
+                rows.leave_out("attention_prefill", NO_MODEL);
+                continue;
+            };
             if r.num_computed_tokens > 0 {
-                rows.leave_out("attention_prefill", PRIOR_KV);
+                match AttentionCall::prefill(key, r) {
+                    Ok(call) => rows.beyond.prefill_prior_kv.push(call),
+                    Err(reason) => rows.leave_out("attention_prefill", reason),
+                }
                 continue;
             }
-            let source = source_of(r.source);
-            let key = attention_key(source, r.kv_dtype, r.head_dim, r.window);
             let group = r.num_heads as f64 / r.num_kv_heads as f64;
             let point = vec![r.num_kv_heads as f64, group, r.num_scheduled_tokens as f64, r.batch_size as f64];
             rows.attention_prefill.push(Row { key, point, time_us: r.latency_us, source: describe(source) });
         }
         for r in &measurements.attention_decode {
-            if (r.kv_tokens_max as f64) > r.kv_tokens_mean * 1.001 {
-                rows.leave_out("attention_decode", UNEVEN);
+            let source = source_of(r.source);
+            let Some(key) = attention_key(source, r.kv_dtype, r.head_dim, r.window) else {
+                rows.leave_out("attention_decode", NO_MODEL);
+                continue;
+            };
+            if is_uneven(r) {
+                match AttentionCall::decode(key, r) {
+                    Ok(call) => rows.beyond.decode_uneven.push(call),
+                    Err(reason) => rows.leave_out("attention_decode", reason),
+                }
                 continue;
             }
-            let source = source_of(r.source);
-            let key = attention_key(source, r.kv_dtype, r.head_dim, r.window);
             let group = r.num_heads as f64 / r.num_kv_heads as f64;
             let point = vec![r.num_kv_heads as f64, group, r.kv_tokens_mean, r.batch_size as f64];
             rows.attention_decode.push(Row { key, point, time_us: r.latency_us, source: describe(source) });
@@ -112,6 +125,12 @@ impl Rows {
             let source = describe(source_of(r.source));
             rows.allreduce.push(Row { key, point, time_us: r.latency_us, source });
         }
+        for r in &measurements.small_kernels {
+            match SmallCall::new(r) {
+                Ok(call) => rows.beyond.small_kernels.push(call),
+                Err(reason) => rows.leave_out(SMALL_KERNELS, &reason),
+            }
+        }
         rows
     }
 
@@ -122,9 +141,16 @@ impl Rows {
         self.attention_decode.extend(other.attention_decode);
         self.moe.extend(other.moe);
         self.allreduce.extend(other.allreduce);
+        self.beyond.extend(other.beyond);
         for (reason, count) in other.left_out {
             *self.left_out.entry(reason).or_default() += count;
         }
+    }
+
+    /// Rows of one operator that were left out before anything was built or predicted.
+    pub fn left_out_of(&self, operator: &str) -> BTreeMap<String, usize> {
+        let of_operator = self.left_out.iter().filter(|((o, _), _)| *o == operator);
+        of_operator.map(|((_, reason), count)| (reason.clone(), *count)).collect()
     }
 
     fn leave_out(&mut self, operator: &'static str, reason: &str) {
@@ -140,22 +166,32 @@ fn engine(source: &SourceFile) -> String {
     format!("{framework}-{}", version.join(".")).chars().filter(|c| clean(*c)).collect()
 }
 
-fn attention_key(source: &SourceFile, kv_dtype: DType, head_dim: u64, window: Window) -> AttentionKey {
-    AttentionKey {
+/// `None` for a KV format that no table has.
+fn attention_key(source: &SourceFile, kv_dtype: DType, head_dim: u64, window: Window) -> Option<AttentionKey> {
+    Some(AttentionKey {
         engine: engine(source),
-        kv_dtype: if kv_dtype == DType::Fp8 { DType::Fp8 } else { DType::Bfloat16 },
+        kv_dtype: match kv_dtype {
+            DType::Bfloat16 | DType::Float16 => DType::Bfloat16,
+            DType::Fp8 => DType::Fp8,
+            _ => return None,
+        },
         head_dim,
         window: match window {
             Window::Full => None,
             Window::Sliding(n) | Window::Chunked(n) => Some(n),
         },
-    }
+    })
 }
 
+/// The public kernel tables all come from one project; one's own measurements name themselves in `meta.toml`.
 fn describe(source: &SourceFile) -> String {
     let part = |value: &Option<String>| value.as_deref().unwrap_or("?").to_owned();
+    let publisher = match source.format {
+        SourceFormat::Parquet => "ai-dynamo/aiconfigurator (Apache-2.0): ",
+        SourceFormat::Csv => "",
+    };
     format!(
-        "{} {} {}, {}, {}",
+        "{publisher}{} {} {}, {}, {}",
         part(&source.framework),
         part(&source.version),
         part(&source.kernel_source),

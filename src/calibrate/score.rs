@@ -77,6 +77,16 @@ impl Labelled {
         self.by_label.entry(label.to_owned()).or_default().push(pair);
     }
 
+    /// Number of pairs.
+    pub fn len(&self) -> usize {
+        self.by_label.values().map(Vec::len).sum()
+    }
+
+    /// Whether there is no pair.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
     /// Everything together; `None` where empty.
     pub fn total(&self) -> Option<Score> {
         let all: Vec<Pair> = self.by_label.values().flatten().copied().collect();

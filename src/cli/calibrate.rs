@@ -5,10 +5,13 @@ use std::path::{Path, PathBuf};
 
 use clap::error::ErrorKind;
 use indicatif::{ProgressBar, ProgressStyle};
+use ridgepoint::calibrate::beyond::{DECODE_UNEVEN, PREFILL_PRIOR_KV, SMALL_KERNELS};
 use ridgepoint::calibrate::build::Row;
 use ridgepoint::calibrate::cross_validate::FOLDS;
 use ridgepoint::calibrate::family::Calibrated;
-use ridgepoint::calibrate::operators::{OperatorReport, calibrate_operator, check_operator, left_out_of};
+use ridgepoint::calibrate::operators::{
+    CalibratedTable, LeftOut, OperatorReport, Outcome, calibrate_operator, check_operator,
+};
 use ridgepoint::calibrate::rows::Rows;
 use ridgepoint::efficiency::Tables;
 use ridgepoint::{Error, Hardware};
@@ -57,6 +60,7 @@ pub fn run(args: &Calibrate, common: &Common) -> Result<Output, Failure> {
         texts: Vec::new(),
         notes: folders.notes,
         without_table: Vec::new(),
+        unreported: Vec::new(),
         bar: progress_bar(&folders.rows, if args.check.is_some() { 1 } else { 2 }),
     };
     match &args.out {
@@ -69,6 +73,7 @@ pub fn run(args: &Calibrate, common: &Common) -> Result<Output, Failure> {
         Format::Json => Output::json(&work.reports)?,
     };
     output.notes = work.notes;
+    output.notes.extend(work.unreported);
     output.missed = missed;
     Ok(output)
 }
@@ -79,7 +84,10 @@ struct Work<'a> {
     reports: Reports,
     texts: Vec<(&'static str, String)>,
     notes: Vec<String>,
-    without_table: Vec<&'static str>,
+    /// Operators whose tables the GPU lacks.
+    without_table: Vec<String>,
+    /// Rows left out of operators that have no report to say so.
+    unreported: Vec<String>,
     bar: ProgressBar,
 }
 
@@ -92,6 +100,7 @@ impl Work<'_> {
         self.build_one(&rows.attention_decode, &command)?;
         self.build_one(&rows.moe, &command)?;
         self.build_one(&rows.allreduce, &command)?;
+        self.left_out_in_building(SMALL_KERNELS, Outcome::Nothing(LeftOut::new()));
         self.bar.finish_and_clear();
         self.refuse_nothing()?;
         let folder = out.join(self.hardware.name());
@@ -104,22 +113,34 @@ impl Work<'_> {
 
     fn build_one<F: Calibrated>(&mut self, rows: &[Row<F>], command: &str) -> Result<(), Failure> {
         self.bar.set_message(F::OPERATOR);
-        if let Some(mut built) = calibrate_operator::<F>(rows, self.hardware, command, || self.bar.inc(1))? {
-            built.report.left_out.extend(left_out_of(self.rows, F::OPERATOR));
-            self.reports.0.push((F::OPERATOR, built.report));
-            self.texts.push((F::OPERATOR, built.text));
-        }
+        let outcome = calibrate_operator::<F>(rows, self.hardware, command, || self.bar.inc(1))?;
+        self.left_out_in_building(F::OPERATOR, outcome);
         Ok(())
+    }
+
+    fn left_out_in_building(&mut self, operator: &'static str, outcome: Outcome<CalibratedTable>) {
+        let outcome = match outcome {
+            Outcome::Made(built) => {
+                self.texts.push((operator, built.text));
+                Outcome::Made(built.report)
+            }
+            Outcome::Nothing(left_out) => Outcome::Nothing(left_out),
+        };
+        let more = sum(self.rows.left_out_of(operator), self.rows.beyond.left_out_of(operator));
+        self.keep(operator, outcome, more);
     }
 
     fn check(&mut self, data_dir: Option<&Path>) -> Result<(), Failure> {
         let tables = Tables::new(self.hardware, data_dir);
-        let rows = self.rows;
+        let (rows, hardware) = (self.rows, self.hardware);
         self.check_one(&rows.gemm, &tables)?;
         self.check_one(&rows.attention_prefill, &tables)?;
+        self.checked(PREFILL_PRIOR_KV, rows.beyond.check_prefill_prior_kv(hardware, &tables))?;
         self.check_one(&rows.attention_decode, &tables)?;
+        self.checked(DECODE_UNEVEN, rows.beyond.check_decode_uneven(hardware, &tables))?;
         self.check_one(&rows.moe, &tables)?;
         self.check_one(&rows.allreduce, &tables)?;
+        self.checked(SMALL_KERNELS, rows.beyond.check_small_kernels(hardware, &tables))?;
         self.bar.finish_and_clear();
         if self.reports.0.is_empty() && !self.without_table.is_empty() {
             return Err(Failure::input(format!(
@@ -133,36 +154,54 @@ impl Work<'_> {
 
     fn check_one<F: Calibrated>(&mut self, rows: &[Row<F>], tables: &Tables) -> Result<(), Failure> {
         self.bar.set_message(F::OPERATOR);
-        match check_operator::<F>(rows, self.hardware, tables, || self.bar.inc(1)) {
-            Ok(Some(mut report)) => {
-                report.left_out.extend(left_out_of(self.rows, F::OPERATOR));
-                self.reports.0.push((F::OPERATOR, report));
+        let outcome = check_operator::<F>(rows, self.hardware, tables, || self.bar.inc(1));
+        self.checked(F::OPERATOR, outcome)
+    }
+
+    fn checked(
+        &mut self,
+        operator: &'static str,
+        outcome: Result<Outcome<OperatorReport>, Error>,
+    ) -> Result<(), Failure> {
+        match outcome {
+            Ok(outcome) => {
+                let more = self.rows.left_out_of(operator);
+                self.keep(operator, outcome, more);
             }
-            Ok(None) => {}
             Err(error) if error.is_missing_measurement() => {
-                self.notes.push(format!("{} rows were not checked: {error}", F::OPERATOR));
-                self.without_table.push(F::OPERATOR);
+                self.notes.push(format!("{operator} rows were not checked: {error}"));
+                if let Error::MissingTable { operator: table, .. } = error
+                    && !self.without_table.contains(&table)
+                {
+                    self.without_table.push(table);
+                }
             }
             Err(error) => return Err(error.into()),
         }
         Ok(())
     }
 
+    /// Keeps a report together with `more` rows that were left out before; without a report the reasons are kept.
+    fn keep(&mut self, operator: &'static str, outcome: Outcome<OperatorReport>, more: LeftOut) {
+        match outcome {
+            Outcome::Made(mut report) => {
+                report.left_out = sum(report.left_out, more);
+                self.reports.0.push((operator, report));
+            }
+            Outcome::Nothing(left_out) => self.unreported.extend(
+                sum(left_out, more)
+                    .into_iter()
+                    .map(|(reason, rows)| format!("{rows} rows of {operator} left out: {reason}")),
+            ),
+        }
+    }
+
     fn refuse_nothing(&self) -> Result<(), Failure> {
         if !self.reports.0.is_empty() {
             return Ok(());
         }
-        let reasons: Vec<String> = self
-            .rows
-            .left_out
-            .iter()
-            .map(|((operator, reason), rows)| format!("{rows} rows of {operator} left out: {reason}"))
-            .collect();
-        Err(Failure::input(format!(
-            "the measurements hold no row that an efficiency table can take{}{}",
-            if reasons.is_empty() { "" } else { "; " },
-            reasons.join("; ")
-        )))
+        let reasons: String = self.unreported.iter().map(|reason| format!("; {reason}")).collect();
+        Err(Failure::input(format!("the measurements hold no row that an efficiency table can take{reasons}")))
     }
 
     /// Which operators are above the tolerance; rows that no table could predict miss it too.
@@ -176,6 +215,13 @@ impl Work<'_> {
         }
         Some(format!("median absolute error above the tolerance of {limit_pct} %: {}", parts.join(", ")))
     }
+}
+
+fn sum(mut left_out: LeftOut, more: LeftOut) -> LeftOut {
+    for (reason, rows) in more {
+        *left_out.entry(reason).or_default() += rows;
+    }
+    left_out
 }
 
 /// The command that makes the same tables again, folders by their own names.

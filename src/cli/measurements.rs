@@ -48,7 +48,6 @@ fn load_one(
     data_dir: Option<&Path>,
     notes: &mut Vec<String>,
 ) -> Result<Measurements, String> {
-    refuse_rehearsal(dir)?;
     let measurements = Measurements::load(dir).map_err(|error| error.to_string())?;
     if measurements.devices().is_empty() {
         notes.push(format!("{}: does not say which GPU was measured; taken for {}", dir.display(), hardware.name()));
@@ -76,23 +75,6 @@ fn load_one(
         }
     }
     Ok(measurements)
-}
-
-/// The measuring kit marks what it writes without a GPU. A `meta.toml` that can't be read is for the reader to refuse.
-fn refuse_rehearsal(dir: &Path) -> Result<(), String> {
-    let path = dir.join("meta.toml");
-    let kind = std::fs::read_to_string(&path)
-        .ok()
-        .and_then(|text| text.parse::<toml::Table>().ok())
-        .and_then(|meta| meta.get("kind")?.as_str().map(str::to_owned));
-    match kind.as_deref() {
-        None | Some("measurement") => Ok(()),
-        Some(kind) => Err(format!(
-            "{}: kind = '{kind}': only folders of kind 'measurement' can be calibrated on; measure on a GPU with \
-             bench_data/measure/measure.py",
-            path.display()
-        )),
-    }
 }
 
 /// A folder's own name, which says what was measured without saying on whose disk.

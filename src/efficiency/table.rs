@@ -62,6 +62,10 @@ pub struct Series<F: Family> {
     pub grid: Grid,
 }
 
+/// Furthest that a measurement may be from the kernel model, as a log ratio (a factor of 22 000): beyond it the line or
+/// the coefficients are damaged, and times between and beyond the knots would overflow.
+const MAX_RESIDUAL: f64 = 10.0;
+
 const UNIT: &str = "efficiency: percent of the roofline bound";
 
 /// Splits a table file into its header and the text of its lines.
@@ -75,8 +79,11 @@ pub fn parse_header<F: Family>(origin: &str, text: &str) -> Result<Header> {
         .map(|line| line.trim_start_matches('#').trim_start())
         .flat_map(|line| [line, "\n"])
         .collect();
-    let header: Header = toml::from_str(&commented)
-        .map_err(|e| Error::Parse { origin: origin.to_owned(), message: format!("table header: {}", e.message()) })?;
+    let header: Header = toml::from_str(&commented).map_err(|e| {
+        let before = e.span().and_then(|span| commented.get(..span.start)).unwrap_or("");
+        let line = before.matches('\n').count() + 1;
+        Error::Parse { origin: origin.to_owned(), message: format!("table header, line {line}: {}", e.message()) }
+    })?;
     if header.operator != F::OPERATOR || header.unit != UNIT {
         return Err(Error::Parse {
             origin: origin.to_owned(),
@@ -101,7 +108,46 @@ pub fn parse_header<F: Family>(origin: &str, text: &str) -> Result<Header> {
             });
         }
     }
+    for (group, coefficients) in &header.coefficients {
+        let is_unknown = |name: &&String| F::COEFFICIENTS.iter().all(|(known, _)| known != name);
+        if let Some(name) = coefficients.keys().find(is_unknown) {
+            let known: Vec<&str> = F::COEFFICIENTS.iter().map(|(name, _)| *name).collect();
+            let known = known.join(", ");
+            return Err(Error::Parse {
+                origin: origin.to_owned(),
+                message: format!("table header: unknown coefficients.\"{group}\".{name}; there are {known}"),
+            });
+        }
+    }
+    check_lines::<F>(origin, text, &header)?;
     Ok(header)
+}
+
+/// Every line belongs to a series of the header, and their columns are the operator's: a file cut off within its header
+/// has neither.
+fn check_lines<F: Family>(origin: &str, text: &str, header: &Header) -> Result<()> {
+    let mut lines = body(text);
+    let (columns, found) = (columns::<F>(), lines.next().unwrap_or(""));
+    if found != columns {
+        let message = format!("'{found}' stands below the table header, expected '{columns}'");
+        return Err(Error::Parse { origin: origin.to_owned(), message });
+    }
+    let known: Vec<String> = header.series.values().map(|series| series.id.to_string()).collect();
+    let id_of = |line: &str| line.split(',').next().unwrap_or("").to_owned();
+    match lines.map(id_of).enumerate().find(|(_, id)| !known.contains(id)) {
+        None => Ok(()),
+        Some((row, found)) => Err(Error::BadRow {
+            origin: origin.to_owned(),
+            row: row + 1,
+            column: "series".to_owned(),
+            found,
+            expected: format!("an id of the header: {}", known.join(", ")),
+        }),
+    }
+}
+
+fn columns<F: Family>() -> String {
+    format!("series,{},efficiency_pct", F::AXES[..F::AXES.len() - 1].join(","))
 }
 
 /// Reads one series of a table file.
@@ -128,9 +174,10 @@ pub fn parse_series<F: Family>(
     };
 
     let prefix = format!("{},", about.id);
-    let mut lines: Vec<(usize, Vec<f64>, &str)> = Vec::with_capacity(about.lines);
+    let mut lines: Vec<(usize, Vec<f64>, &str)> = Vec::new();
     for (row, line) in body(text).enumerate().skip(1) {
-        let Some(rest) = line.strip_prefix(prefix.as_str()) else { continue };
+        let ends_early = || prefix.strip_suffix(',').filter(|id| *id == line).map(|_| "");
+        let Some(rest) = line.strip_prefix(prefix.as_str()).or_else(ends_early) else { continue };
         let mut fields = rest.splitn(leading + 1, ',');
         let mut point = Vec::with_capacity(F::AXES.len());
         for axis in &F::AXES[..leading] {
@@ -140,12 +187,7 @@ pub fn parse_series<F: Family>(
         }
         lines.push((row, point, fields.next().unwrap_or("")));
     }
-    if lines.len() != about.lines {
-        return Err(Error::Parse {
-            origin: origin.to_owned(),
-            message: format!("series '{name}' has {} lines, its header says {}", lines.len(), about.lines),
-        });
-    }
+    let found = lines.len();
 
     let mut axes: Vec<Vec<f64>> = (0..leading).map(|axis| sorted(lines.iter().map(|l| l.1[axis]))).collect();
     axes.push(about.knots.clone());
@@ -180,8 +222,19 @@ pub fn parse_series<F: Family>(
             point[leading] = *knot;
             let shape = F::shape(key, &point);
             let time_us = F::bound_us(&shape, chip) / (percent / 100.0);
-            grid.set(first + i, (time_us / F::time_us(&coefficients, &shape, chip)).ln(), origin_of_cell);
+            let residual = (time_us / F::time_us(&coefficients, &shape, chip)).ln();
+            if !residual.is_finite() || residual.abs() > MAX_RESIDUAL {
+                let expected = "an efficiency within a factor of 20000 of what the header's coefficients give";
+                return Err(bad(row, "efficiency_pct", field, expected));
+            }
+            grid.set(first + i, residual, origin_of_cell);
         }
+    }
+    if found != about.lines {
+        return Err(Error::Parse {
+            origin: origin.to_owned(),
+            message: format!("series '{name}' has {found} lines, its header says {}", about.lines),
+        });
     }
     grid.hold_edges();
     Ok(Some(Series { key: key.clone(), coefficients, grid }))
@@ -247,12 +300,8 @@ pub fn write_table<F: Family>(
         text.push_str(line);
         text.push('\n');
     }
-    text.push_str("series,");
-    for axis in &F::AXES[..F::AXES.len() - 1] {
-        text.push_str(axis);
-        text.push(',');
-    }
-    text.push_str("efficiency_pct\n");
+    text.push_str(&columns::<F>());
+    text.push('\n');
     text.push_str(&lines);
     Ok(text)
 }

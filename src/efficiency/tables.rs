@@ -171,7 +171,7 @@ impl Tables {
         let relative = format!("{folder}/{}.csv", F::OPERATOR);
         let path = self.data_dir.as_ref().map(|dir| dir.join("bench_data").join(&relative));
         let (origin, text) = match path {
-            Some(path) if path.exists() => {
+            Some(path) if path.try_exists().map_err(|e| Error::io(&path, e))? => {
                 let text = std::fs::read_to_string(&path).map_err(|e| Error::io(&path, e))?;
                 (path.display().to_string(), Cow::Owned(text))
             }
@@ -181,6 +181,10 @@ impl Tables {
             },
         };
         let header = parse_header::<F>(&origin, &text)?;
+        if header.hardware != folder {
+            let message = format!("table header: hardware '{}', expected '{folder}' as in its folder", header.hardware);
+            return Err(Error::Parse { origin, message });
+        }
         Ok(Some(File { origin, text, header }))
     }
 }

@@ -1,62 +1,11 @@
-//! Reads one's own measurements: csv files of the columns that the module documentation lists, and `meta.toml` beside
-//! them. Uses `error`, `row`, `table`.
+//! Reads one's own measurements: csv files of the columns that the module documentation lists. Uses `error`, `row`,
+//! `table`.
 
 use std::path::Path;
 
-use serde::Deserialize;
-
-use super::row::{SourceFile, SourceFormat};
+use super::row::SourceFormat;
 use super::table::{Cells, Table, TextColumn};
 use crate::error::{Error, Result};
-
-/// Name of the file that says where the csv files of its folder come from.
-pub(super) const META_FILE: &str = "meta.toml";
-
-/// What `meta.toml` may say; every key is optional and any other is an error.
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Meta {
-    framework: Option<String>,
-    version: Option<String>,
-    device: Option<String>,
-    driver: Option<String>,
-    date: Option<toml::Value>,
-    command: Option<String>,
-}
-
-impl Meta {
-    /// Reads `meta.toml` of a folder; a folder without one says nothing.
-    pub(super) fn read(dir: &Path) -> Result<Self> {
-        let path = dir.join(META_FILE);
-        let text = match std::fs::read_to_string(&path) {
-            Ok(text) => text,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Meta::default()),
-            Err(error) => return Err(Error::io(path, error)),
-        };
-        let origin = path.display().to_string();
-        let meta: Meta = toml::from_str(&text)
-            .map_err(|error| Error::Parse { origin: origin.clone(), message: error.to_string().trim_end().into() })?;
-        if matches!(&meta.date, Some(date) if !date.is_str() && !date.is_datetime()) {
-            return Err(Error::Parse { origin, message: "date must be a date or a text, as in 2025-01-31".into() });
-        }
-        Ok(meta)
-    }
-
-    /// The source of a csv file.
-    pub(super) fn source(&self, file: &str) -> SourceFile {
-        SourceFile {
-            file: file.into(),
-            format: SourceFormat::Csv,
-            framework: self.framework.clone(),
-            version: self.version.clone(),
-            device: self.device.clone(),
-            kernel_source: None,
-            driver: self.driver.clone(),
-            date: self.date.as_ref().map(|date| date.as_str().map_or_else(|| date.to_string(), str::to_owned)),
-            command: self.command.clone(),
-        }
-    }
-}
 
 /// Reads a csv file; lines that begin with `#` are skipped and cells are trimmed.
 pub(super) fn read(path: &Path) -> Result<Table> {

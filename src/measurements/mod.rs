@@ -21,7 +21,8 @@
 //!
 //! What each column means is told by the row types and, for those who measure, in `docs/measurements.md`. `window_size`
 //! is 0 for full attention. Lines that begin with `#` are comments. A missing or unknown column, an impossible value
-//! and a repeated shape are errors. `meta.toml` may say `framework`, `version`, `device`, `driver`, `date`, `command`.
+//! and a repeated shape are errors. What `meta.toml` may say, [`Certificate`] lists; a folder whose `kind` is not
+//! `measurement` is refused. `spread.csv`, which the measuring kit writes for people, is not read.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -29,6 +30,7 @@ use std::path::Path;
 use crate::error::{Error, Result};
 
 mod build;
+mod certificate;
 mod csv_reader;
 mod duplicates;
 #[cfg(feature = "parquet")]
@@ -41,6 +43,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 
+pub use certificate::{CERTIFICATE_FILE, Certificate, TableCounts};
 pub use row::{
     AllReduceBackend, AllReduceRow, DecodeRow, Distribution, GemmDtype, GemmRow, MoeDtype, MoeRow, PrefillRow,
     SmallKernelRow, SourceFile, SourceFormat,
@@ -93,21 +96,31 @@ const FILES: [(&str, SourceFormat, Kind); 11] = [
     ("custom_allreduce_perf.parquet", SourceFormat::Parquet, Kind::AllReduce),
 ];
 
+/// A file of the measuring kit with the quantiles of each row's samples: for people, and no measurements of its own.
+const SPREAD_FILE: &str = "spread.csv";
+
 impl Measurements {
     /// Reads every known file of a folder, not of the folders in it.
     ///
     /// # Errors
     /// [`Error::Io`] where the folder or a file can't be read; [`Error::Parse`] where the folder holds no known file, a
-    /// file is malformed, empty, or has a missing or unknown column, or the crate was built without what reads it;
-    /// [`Error::BadRow`] at the first unusable row of a file.
+    /// file is malformed, empty, or has a missing or unknown column or key, or the crate was built without what reads it;
+    /// [`Error::Invalid`] where the certificate says that the folder holds no measurements; [`Error::BadRow`] at the first
+    /// unusable row of a file.
     pub fn load(dir: &Path) -> Result<Self> {
         let names = file_names(dir)?;
+        let certificate = Certificate::read(dir, &stems())?;
         let mut measurements = Measurements::default();
         let mut num_files = 0;
         for (file, format, kind) in FILES {
+            let mut rows = 0;
             if names.contains(file) {
                 num_files += 1;
-                measurements.read(dir, file, format, kind)?;
+                rows = measurements.read(dir, file, format, kind, certificate.as_ref())?;
+            }
+            if let (Some(certificate), Some(stem)) = (&certificate, file.strip_suffix(".csv")) {
+                let remarks = certificate.remarks(stem, rows).into_iter();
+                measurements.notes.extend(remarks.map(|remark| format!("{}: {remark}", dir.display())));
             }
         }
         if num_files == 0 {
@@ -118,9 +131,14 @@ impl Measurements {
             });
         }
         for name in names.iter().filter(|name| name.ends_with(".csv") || name.ends_with(".parquet")) {
-            if !FILES.iter().any(|(file, ..)| file == name) {
+            if name != SPREAD_FILE && !FILES.iter().any(|(file, ..)| file == name) {
                 measurements.notes.push(format!("{}: not a known name, not read", dir.join(name).display()));
             }
+        }
+        if certificate.is_some() && !measurements.sources.iter().any(|source| source.format == SourceFormat::Csv) {
+            let path = dir.join(CERTIFICATE_FILE);
+            let why = "is about csv files, of which there are none: the parquet tables name their own sources";
+            measurements.notes.push(format!("{}: {why}", path.display()));
         }
         Ok(measurements)
     }
@@ -156,8 +174,16 @@ impl Measurements {
         Ok(())
     }
 
-    fn read(&mut self, dir: &Path, file: &str, format: SourceFormat, kind: Kind) -> Result<()> {
-        let (table, template) = read_table(dir, file, format)?;
+    /// Adds the rows of a file and counts them.
+    fn read(
+        &mut self,
+        dir: &Path,
+        file: &str,
+        format: SourceFormat,
+        kind: Kind,
+        certificate: Option<&Certificate>,
+    ) -> Result<usize> {
+        let (table, template) = read_table(dir, file, format, certificate)?;
         let sources = &mut RowSources::new(&table, template, &mut self.sources);
         macro_rules! read_rows {
             ($rows:ident) => {{
@@ -174,14 +200,27 @@ impl Measurements {
             Kind::AllReduce => read_rows!(allreduce),
             Kind::SmallKernels => read_rows!(small_kernels),
         }
-        Ok(())
+        Ok(table.num_rows)
     }
 }
 
-fn read_table(dir: &Path, file: &str, format: SourceFormat) -> Result<(Table, SourceFile)> {
+/// What the sections of a certificate can be about: the csv files without their ending.
+fn stems() -> Vec<&'static str> {
+    FILES.iter().filter_map(|(file, ..)| file.strip_suffix(".csv")).collect()
+}
+
+fn read_table(
+    dir: &Path,
+    file: &str,
+    format: SourceFormat,
+    certificate: Option<&Certificate>,
+) -> Result<(Table, SourceFile)> {
     let path = dir.join(file);
     match format {
-        SourceFormat::Csv => Ok((csv_reader::read(&path)?, csv_reader::Meta::read(dir)?.source(file))),
+        SourceFormat::Csv => {
+            let source = certificate.map_or_else(|| Certificate::default().source(file), |c| c.source(file));
+            Ok((csv_reader::read(&path)?, source))
+        }
         #[cfg(feature = "parquet")]
         SourceFormat::Parquet => Ok((
             parquet_reader::read(&path)?,

@@ -183,7 +183,7 @@ impl std::fmt::Display for Distribution {
 pub struct MoeRow {
     /// Storage of the experts.
     pub dtype: MoeDtype,
-    /// Name of the kernel where the file gives one, the same as that of its source.
+    /// Name of the kernel where the rows of the file give one, the same as that of their source.
     pub kernel_source: Option<Arc<str>>,
     /// Tokens that are routed, over all GPUs that share the experts: in the public data the time of a large call falls
     /// with `moe_ep_size` at the same count.

@@ -13,6 +13,7 @@ import estimates  # noqa: E402
 import grids  # noqa: E402
 import measure  # noqa: E402
 import runner  # noqa: E402
+import synthetic  # noqa: E402
 import timing  # noqa: E402
 import writer  # noqa: E402
 
@@ -243,12 +244,13 @@ class Files(unittest.TestCase):
 
     def test_meta_is_toml(self):
         meta = {
-            "kind": 'a "quoted" \\ name\n', "repeats": 9, "absent": None, "notes": ["one", "two"], "empty": [],
+            "kind": 'a "quoted" \\ name\n', "repeats": 9, "driver": None, "notes": ["one", "two"],
             "kernel_source": {"gemm": "x"}, "tables.gemm": {"measured": 2, "median_spread_pct": 0.5},
         }
         writer.write_meta(self.folder, meta)
         text = self.read("meta.toml")
-        self.assertNotIn("absent", text)
+        self.assertNotIn("driver", text)
+        self.assertEqual(writer.meta_text({"notes": []}), "notes = []\n")
         try:
             import tomllib
         except ImportError:
@@ -258,10 +260,43 @@ class Files(unittest.TestCase):
         self.assertEqual(read["notes"], ["one", "two"])
         self.assertEqual(read["tables"]["gemm"]["measured"], 2)
 
+    def test_keys_that_the_reader_does_not_know_are_not_written(self):
+        for meta, named in (
+            ({"gpu": "x", "kind": "measurement"}, "gpu"),
+            ({"tables.gemm": {"planed": 1}}, "tables.gemm.planed"),
+            ({"tables.gem": {"planned": 1}}, "tables.gem.planned"),
+            ({"kernel_source": {"gem": "x"}}, "kernel_source.gem"),
+            ({"clocks": {"sm": 1}}, "clocks.sm"),
+        ):
+            with self.assertRaisesRegex(ValueError, named):
+                writer.write_meta(self.folder, meta)
+        self.assertEqual(os.listdir(self.folder), [])
+
     def test_unknown_nvidia_smi_values_are_left_out(self):
         fields = ("driver_version", "clocks.sm", "clocks.mem")
         self.assertEqual(device.parse_row(fields, "580.1, 1980, [N/A]\n"), {"driver_version": "580.1", "clocks.sm": "1980"})
         self.assertEqual(device.parse_row(fields, ""), {})
+
+
+FIXTURE = os.path.join(os.path.dirname(__file__), "..", "..", "..", "tests", "fixtures", "measuring_kit")
+
+
+class Fixture(unittest.TestCase):
+    def test_what_the_reader_is_tested_on_is_what_the_kit_writes(self):
+        with tempfile.TemporaryDirectory() as folder:
+            synthetic.write(folder)
+            self.assertEqual(sorted(os.listdir(folder)), sorted(os.listdir(FIXTURE)))
+            for name in os.listdir(folder):
+                with open(os.path.join(folder, name), "rb") as new, open(os.path.join(FIXTURE, name), "rb") as old:
+                    self.assertEqual(new.read(), old.read(), f"{name}: write it anew, see synthetic.py")
+
+    def test_it_has_every_key(self):
+        with open(os.path.join(FIXTURE, "meta.toml"), encoding="utf-8") as file:
+            lines = file.read().splitlines()
+        for key in (*writer.META_KEYS, *writer.COUNT_KEYS):
+            self.assertTrue(any(line.startswith(key + " = ") for line in lines), key)
+        for section in ["kernel_source"] + [f"tables.{table}" for table in writer.COLUMNS]:
+            self.assertIn(f"[{section}]", lines)
 
 
 if __name__ == "__main__":

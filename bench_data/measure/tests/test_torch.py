@@ -1,7 +1,9 @@
 """Kernels, buffers, choice and run loop on the CPU. Skipped where torch is missing."""
 
+import contextlib
 import csv
 import importlib.util
+import io
 import math
 import os
 import subprocess
@@ -21,6 +23,7 @@ except ImportError:
 
 import attention  # noqa: E402
 import grids  # noqa: E402
+import measure  # noqa: E402
 import timing  # noqa: E402
 import writer  # noqa: E402
 
@@ -248,9 +251,34 @@ class Runs(unittest.TestCase):
             self.assertIn('kind = "not a measurement"', meta)
             self.assertIn('device = "cpu"', meta)
             self.assertNotIn(scratch, meta)
+            self.assertNotIn("unfinished", meta)
             again = subprocess.run(command, capture_output=True, text=True)
             self.assertEqual(again.returncode, 1)
             self.assertIn("not empty", again.stderr)
+
+    def cpu_run(self, folder, *more):
+        with contextlib.redirect_stderr(io.StringIO()):
+            argv = ["--device", "cpu", "--tiny", "--out", folder, "--kernels", "gemm", *more]
+            return measure.main(argv)
+
+    def test_a_table_without_rows_leaves_no_file_and_is_counted(self):
+        with tempfile.TemporaryDirectory() as folder:
+            self.assertEqual(self.cpu_run(folder, "--seconds-budget", "0"), 0)
+            self.assertEqual(sorted(os.listdir(folder)), ["meta.toml", "spread.csv"])
+            with open(os.path.join(folder, "meta.toml"), encoding="utf-8") as file:
+                self.assertIn("[tables.gemm]\nplanned = 18\nmeasured = 0\n", file.read())
+
+    def test_what_a_killed_run_leaves_says_what_it_is(self):
+        class Killed(BaseException):
+            pass
+
+        with tempfile.TemporaryDirectory() as folder:
+            with mock.patch.object(runner, "run_table", side_effect=Killed), self.assertRaises(Killed):
+                self.cpu_run(folder)
+            with open(os.path.join(folder, "meta.toml"), encoding="utf-8") as file:
+                meta = file.read()
+        self.assertIn('kind = "not a measurement"', meta)
+        self.assertIn("unfinished", meta)
 
 
 if __name__ == "__main__":

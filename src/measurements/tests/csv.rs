@@ -98,29 +98,6 @@ fn every_kind_of_file_is_read_in_its_units() {
 }
 
 #[test]
-fn what_meta_toml_says_is_in_the_sources() {
-    let meta = "framework = \"vLLM\"\nversion = \"0.15.1\"\ndevice = \"NVIDIA L4\"\ndate = 2025-01-31\n";
-    let measurements = load(&[("gemm.csv", &format!("{GEMM}fp8,1,2,3,4\n")), ("meta.toml", meta)]).unwrap();
-    let source = &measurements.sources[0];
-    assert_eq!(source.framework.as_deref(), Some("vLLM"));
-    assert_eq!(source.date.as_deref(), Some("2025-01-31"));
-    assert_eq!(source.driver, None);
-    assert_eq!(measurements.devices(), ["NVIDIA L4"]);
-}
-
-#[test]
-fn without_meta_toml_no_device_is_claimed() {
-    let measurements = load(&[("gemm.csv", &format!("{GEMM}fp8,1,2,3,4\n"))]).unwrap();
-    assert!(measurements.devices().is_empty());
-}
-
-#[test]
-fn an_unknown_key_in_meta_toml_is_named() {
-    let message = refused(&[("gemm.csv", &format!("{GEMM}fp8,1,2,3,4\n")), ("meta.toml", "gpu = \"L4\"\n")]);
-    assert!(message.contains("meta.toml") && message.contains("gpu"), "{message}");
-}
-
-#[test]
 fn times_that_are_no_times_are_refused_with_row_line_and_column() {
     for time in ["NaN", "inf", "0", "-1", "", "4 us", "1e-400"] {
         let error = load(&[("gemm.csv", &format!("# note\n{GEMM}bfloat16,1,2,3,4.5\nfp8,1,2,3,{time}\n"))]);

@@ -1,5 +1,6 @@
 //! Tests of reading measurements: csv, parquet written on the spot, and the public tables where they are at hand.
 
+mod certificate;
 mod csv;
 mod data_pack;
 #[cfg(feature = "parquet")]

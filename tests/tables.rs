@@ -1,0 +1,578 @@
+//! Efficiency tables as files: damaged ones are refused with the place named, whole ones give back what stands in them, and
+//! every time says where it comes from.
+
+#[path = "common/compare.rs"]
+mod compare;
+
+use std::path::{Path, PathBuf};
+
+use compare::is_rel;
+use proptest::prelude::*;
+use proptest::sample::Index;
+use ridgepoint::dtype::WeightFormat;
+use ridgepoint::efficiency::curve::{AllReduceCurve, DecodeCurve, GemmCurve, Match, MoeCurve, PrefillCurve, Timed};
+use ridgepoint::efficiency::family::{AllReduceKind, Family, GemmKind, Key, MoeKind, Routing, chip};
+use ridgepoint::efficiency::kernel_model::{AllReduceModel, Chip, DecodeModel, GemmModel, MoeModel, PrefillModel};
+use ridgepoint::efficiency::table::{Series, parse_header, parse_series};
+use ridgepoint::efficiency::{Provenance, Tables};
+use ridgepoint::{Deployment, Error, Hardware, Model, Options, Request, StepEstimate, StepModel};
+use tempfile::TempDir;
+
+/// Residuals are kept as `f32`.
+const REL_RESIDUAL_ROUNDING: f64 = 1e-6;
+const OWN_TABLES: [&str; 3] = ["h100_sxm", "h200_sxm", "a100_sxm"];
+
+fn shipped(gpu: &str, operator: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("bench_data/{gpu}/{operator}.csv"));
+    std::fs::read_to_string(path).expect("a shipped table")
+}
+
+/// A data directory with nothing in it but one table of the H100.
+struct DataDir {
+    dir: TempDir,
+    file: PathBuf,
+}
+
+impl DataDir {
+    fn new(operator: &str, content: &[u8]) -> DataDir {
+        let data = DataDir::without_file(operator);
+        std::fs::write(&data.file, content).expect("written");
+        data
+    }
+
+    fn without_file(operator: &str) -> DataDir {
+        let dir = tempfile::tempdir().expect("a folder");
+        let folder = dir.path().join("bench_data/h100_sxm");
+        std::fs::create_dir_all(&folder).expect("a folder");
+        let file = folder.join(format!("{operator}.csv"));
+        DataDir { dir, file }
+    }
+
+    fn model(&self, tensor_parallel_size: u32) -> Result<StepModel, Error> {
+        on("h100", tensor_parallel_size, Some(self.dir.path()))
+    }
+
+    /// The error of a model that needs the table.
+    fn fault(&self) -> Error {
+        let error = self.model(4).expect_err("the table is damaged");
+        let message = error.to_string();
+        assert!(message.contains(&self.file.display().to_string()), "names the file: {message}");
+        assert!(!error.is_missing_measurement(), "a fault is nothing to fall back from: {message}");
+        error
+    }
+}
+
+fn on(gpu: &str, tensor_parallel_size: u32, data_dir: Option<&Path>) -> Result<StepModel, Error> {
+    let model = Model::find("llama-3.1-8b").expect("built in");
+    let hardware = Hardware::find(gpu).expect("built in");
+    let options = Options { data_dir: data_dir.map(Path::to_path_buf), ..Options::default() };
+    StepModel::with_options(&model, &hardware, &Deployment::tensor_parallel(tensor_parallel_size), &options)
+}
+
+fn batch() -> Vec<Request> {
+    let mut batch = vec![Request::decode(2048); 64];
+    batch.push(Request::prefill(512, 0));
+    batch
+}
+
+/// What stands in front of the line that is damaged: four GPUs inside a graph.
+const LINE: &str = "2,4,";
+
+fn row_of(text: &str, start: &str) -> usize {
+    let body = text.lines().skip_while(|line| line.starts_with('#'));
+    body.enumerate().find(|(_, line)| line.starts_with(start)).expect("such a line").0
+}
+
+/// The all-reduce table with one line replaced by lines made from it.
+fn with_line(edit: impl Fn(&str) -> String) -> String {
+    let text = shipped("h100_sxm", "allreduce");
+    let line = text.lines().find(|line| line.starts_with(LINE)).expect("such a line");
+    text.replace(line, &edit(line))
+}
+
+/// The all-reduce table with the third value of the line replaced.
+fn with_value(value: &str) -> String {
+    with_line(|line| {
+        let mut values: Vec<&str> = line.split(' ').collect();
+        values[2] = value;
+        values.join(" ")
+    })
+}
+
+fn replaced(from: &str, to: &str) -> String {
+    let text = shipped("h100_sxm", "allreduce");
+    assert!(text.contains(from), "the table has no {from}");
+    text.replacen(from, to, 1)
+}
+
+fn assert_bad_row(text: &str, column_wanted: &str, row_wanted: usize, found_wanted: &str) {
+    match DataDir::new("allreduce", text.as_bytes()).fault() {
+        Error::BadRow { row, column, found, expected, .. } => {
+            assert_eq!((row, column.as_str()), (row_wanted, column_wanted), "{found}, expected {expected}");
+            assert!(found.contains(found_wanted), "{found}");
+        }
+        other => panic!("expected a bad row {row_wanted}, got {other:?}"),
+    }
+}
+
+fn assert_parse(text: &str, names: &[&str]) {
+    match DataDir::new("allreduce", text.as_bytes()).fault() {
+        Error::Parse { message, .. } => {
+            assert!(names.iter().all(|name| message.contains(name)), "{names:?}: {message}")
+        }
+        other => panic!("expected a parse error with {names:?}, got {other:?}"),
+    }
+}
+
+#[test]
+fn an_efficiency_outside_its_range_is_named_with_row_and_column() {
+    let row = row_of(&shipped("h100_sxm", "allreduce"), LINE);
+    for value in
+        ["NaN", "nan", "~NaN", "0", "101", "~100.1", "-5", "~-5", "inf", "1e400", "~", "5%", "1,5", "~~5", "1e-200"]
+    {
+        assert_bad_row(&with_value(value), "efficiency_pct", row, value);
+    }
+}
+
+#[test]
+fn a_duplicate_line_is_named_with_its_row() {
+    let row = row_of(&shipped("h100_sxm", "allreduce"), LINE);
+    assert_bad_row(&with_line(|line| format!("{line}\n{line}")), "num_gpus", row + 1, "4");
+    let again_as_eight = with_line(|line| line.to_owned()).replace("\n2,8,", "\n2,4,");
+    assert_bad_row(&again_as_eight, "num_gpus", row + 1, "4");
+}
+
+#[test]
+fn a_missing_line_is_named_with_its_series() {
+    let text = shipped("h100_sxm", "allreduce");
+    let line = text.lines().find(|line| line.starts_with(LINE)).expect("such a line");
+    assert_parse(&text.replace(&format!("{line}\n"), ""), &["series 'graph'", "2 lines", "says 3"]);
+    let whole = text.trim_end();
+    assert_parse(&whole[..whole.rfind('\n').expect("lines")], &["series 'graph'", "2 lines", "says 3"]);
+}
+
+#[test]
+fn a_line_with_too_many_or_no_values_is_named_with_its_row() {
+    let text = shipped("h100_sxm", "allreduce");
+    let row = row_of(&text, LINE);
+    assert_bad_row(
+        &with_line(|line| format!("{line} 5 5 5 5 5 5 5 5 5 5 5 5 5 5 5 5 5 5 5 5 5 5 5 5 5")),
+        "efficiency_pct",
+        row,
+        "values",
+    );
+    assert_bad_row(&with_line(|_| LINE.to_owned()), "efficiency_pct", row, "0 values");
+    assert_bad_row(&with_line(|_| "2".to_owned()), "num_gpus", row, "");
+}
+
+#[test]
+fn a_coordinate_that_can_not_be_is_named_with_row_and_column() {
+    let row = row_of(&shipped("h100_sxm", "allreduce"), LINE);
+    for number in ["0", "-4", "NaN", "inf", "four", ""] {
+        assert_bad_row(&with_line(|line| line.replacen(LINE, &format!("2,{number},"), 1)), "num_gpus", row, number);
+    }
+}
+
+#[test]
+fn a_line_of_no_series_is_named_with_its_row() {
+    let row = row_of(&shipped("h100_sxm", "allreduce"), LINE);
+    assert_bad_row(&with_line(|line| line.replacen("2,", "7,", 1)), "series", row, "7");
+    assert_bad_row(&with_line(|line| format!("{line}\n\n")), "series", row + 1, "");
+    assert_bad_row(&with_line(|line| format!("{line}\n# operator = \"gemm\"")), "series", row + 1, "operator");
+}
+
+#[test]
+fn header_keys_are_all_known_and_all_there() {
+    assert_parse(&replaced("# unit =", "# colour = 3\n# unit ="), &["line 3", "unknown field `colour`"]);
+    assert_parse(&replaced("# rows =", "# pages = 3\n# rows ="), &["unknown field `pages`"]);
+    assert_parse(&replaced("# command =", "# kommand ="), &["line 4", "unknown field `kommand`"]);
+    assert_parse(&replaced("# hardware = \"h100_sxm\"\n", ""), &["missing field `hardware`"]);
+    assert_parse(&replaced("# unit =", "# hardware = \"h100_sxm\"\n# unit ="), &["line 3", "duplicate key"]);
+    assert_parse(&replaced("# rows =", "# rows = many #"), &["table header, line"]);
+}
+
+#[test]
+fn coefficients_are_all_known_all_there_and_positive() {
+    let text = shipped("h100_sxm", "allreduce");
+    let graph = text.find("# [coefficients.graph]").expect("the group");
+    let at = graph + text[graph..].find("# launch_us").expect("a coefficient");
+    let end = at + text[at..].find('\n').expect("a line's end");
+    let with = |line: &str| format!("{}{line}{}", &text[..at], &text[end..]);
+    let place = "coefficients.\"graph\".launch_us";
+    assert_parse(&with("#"), &[place, "positive number"]);
+    for value in ["0.0", "-3.5", "nan", "inf"] {
+        assert_parse(&with(&format!("# launch_us = {value}")), &[place, "positive number"]);
+    }
+    assert_parse(&with("# launch_us = 3.5\n# lunch_us = 3.5"), &["coefficients.\"graph\".lunch_us", "launch_us"]);
+    assert_parse(&with("# launch_us = \"3.5\""), &["table header, line", "invalid type"]);
+}
+
+#[test]
+fn coefficients_that_explain_nothing_are_refused() {
+    let row = row_of(&shipped("h100_sxm", "allreduce"), "2,");
+    let text = shipped("h100_sxm", "allreduce");
+    let graph = text.find("# [coefficients.graph]").expect("the group");
+    let damaged = format!(
+        "{}{}",
+        &text[..graph],
+        text[graph..].replacen("# bandwidth_efficiency = ", "# bandwidth_efficiency = 1e-300 # ", 1)
+    );
+    assert_bad_row(&damaged, "efficiency_pct", row, "");
+}
+
+#[test]
+fn a_series_has_a_known_name_an_id_of_its_own_and_ascending_knots() {
+    let wanted = &["series 'graph'", "ascending positive knots"];
+    assert_parse(&replaced("# id = 2", "# id = 1"), &["ascending positive knots"]);
+    assert_parse(&replaced("# [series.graph]", "# [series.cuda]"), &["series 'cuda'"]);
+    let text = shipped("h100_sxm", "allreduce");
+    let graph = text.find("# [series.graph]").expect("the series");
+    for (from, to) in [
+        ("knots = [256.0,", "knots = [512.0,"),
+        ("knots = [256.0,", "knots = [-256.0,"),
+        ("knots = [256.0,", "knots = [nan,"),
+        ("knots = [", "knots = [] # ["),
+    ] {
+        let damaged = format!("{}{}", &text[..graph], text[graph..].replacen(from, to, 1));
+        assert_ne!(damaged, text, "the series has no {from}");
+        assert_parse(&damaged, wanted);
+    }
+}
+
+#[test]
+fn numbers_of_any_size_in_a_header_do_no_harm() {
+    let last = shipped("h100_sxm", "allreduce").rfind("# lines = 3").expect("the last series");
+    for lines in ["9223372036854775807", "99999999999999", "0"] {
+        let text = shipped("h100_sxm", "allreduce");
+        let damaged = format!("{}# lines = {lines}{}", &text[..last], &text[last + "# lines = 3".len()..]);
+        assert_parse(&damaged, &["series 'graph'", "3 lines", lines]);
+    }
+    assert_parse(&replaced("# lines = 3", "# lines = -1"), &["table header, line"]);
+    assert_parse(&replaced("# lines = 3", "# lines = 99999999999999999999"), &["table header, line"]);
+}
+
+#[test]
+fn a_table_of_something_else_is_refused() {
+    assert_parse(&shipped("h100_sxm", "gemm"), &["operator 'gemm'", "expected 'allreduce'"]);
+    assert_parse(&replaced("percent of the roofline bound", "share"), &["share"]);
+    assert_parse(&shipped("h200_sxm", "allreduce"), &["hardware 'h200_sxm'", "expected 'h100_sxm'"]);
+    assert_parse(
+        &replaced("series,num_gpus,", "series,ranks,"),
+        &["series,ranks,efficiency_pct", "expected 'series,num_gpus,efficiency_pct'"],
+    );
+    assert_parse(&replaced("\nseries,num_gpus,efficiency_pct\n", "\n"), &["expected 'series,num_gpus,efficiency_pct'"]);
+}
+
+#[test]
+fn a_file_cut_off_within_its_header_is_refused_wherever_the_cut_is() {
+    let text = shipped("h100_sxm", "allreduce");
+    let header: usize = text.lines().take_while(|line| line.starts_with('#')).map(|line| line.len() + 1).sum();
+    for end in (0..header).step_by(3).chain([header]) {
+        match DataDir::new("allreduce", &text.as_bytes()[..end]).fault() {
+            Error::Parse { message, .. } => assert!(message.contains("table header"), "cut at {end}: {message}"),
+            other => panic!("cut at {end}: {other:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_file_that_can_not_be_read_as_text_is_an_io_error() {
+    let mut bytes = shipped("h100_sxm", "allreduce").into_bytes();
+    bytes[200] = 0xff;
+    let binary = DataDir::new("allreduce", &bytes);
+    assert!(
+        matches!(binary.fault(), Error::Io { path, source } if path == binary.file && source.kind() == std::io::ErrorKind::InvalidData)
+    );
+    let folder = DataDir::without_file("allreduce");
+    std::fs::create_dir(&folder.file).expect("a folder");
+    assert!(matches!(folder.fault(), Error::Io { path, .. } if path == folder.file));
+}
+
+#[test]
+fn a_damaged_table_of_any_operator_is_refused() {
+    for (operator, model) in [
+        ("gemm", "llama-3.1-8b"),
+        ("attention_prefill", "llama-3.1-8b"),
+        ("attention_decode", "llama-3.1-8b"),
+        ("moe", "mixtral-8x7b"),
+    ] {
+        let text = shipped("h100_sxm", operator);
+        let damaged: String =
+            text.lines()
+                .map(|line| {
+                    if line.starts_with('#') {
+                        format!("{line}\n")
+                    } else {
+                        format!("{}\n", line.replace(' ', " NaN "))
+                    }
+                })
+                .collect();
+        let data = DataDir::new(operator, damaged.as_bytes());
+        let options = Options { data_dir: Some(data.dir.path().to_path_buf()), ..Options::default() };
+        let model = Model::find(model).expect("built in");
+        let hardware = Hardware::find("h100").expect("built in");
+        let error = StepModel::with_options(&model, &hardware, &Deployment::default(), &options).expect_err("NaN");
+        assert!(
+            matches!(&error, Error::BadRow { origin, column, .. } if column == "efficiency_pct" && *origin == data.file.display().to_string()),
+            "{error}"
+        );
+    }
+}
+
+#[test]
+fn a_fault_in_a_table_that_is_not_needed_does_no_harm() {
+    let data = DataDir::new("allreduce", b"nonsense");
+    assert!(data.model(1).is_ok(), "one rank has no all-reduce");
+    assert!(data.model(2).is_err());
+}
+
+#[test]
+fn a_data_directory_without_tables_leaves_the_built_in_ones() {
+    let built_in = on("h100", 4, None).expect("built in").step_time(&batch());
+    let empty = tempfile::tempdir().expect("a folder");
+    assert_eq!(on("h100", 4, Some(empty.path())).expect("built in").step_time(&batch()), built_in);
+    let another_gpu = DataDir::new("allreduce", shipped("h100_sxm", "allreduce").as_bytes());
+    let h200 = on("h200", 4, None).expect("built in").step_time(&batch());
+    assert_eq!(on("h200", 4, Some(another_gpu.dir.path())).expect("built in").step_time(&batch()), h200);
+    assert_eq!(another_gpu.model(4).expect("the same table").step_time(&batch()), built_in);
+}
+
+#[test]
+fn a_table_of_the_data_directory_replaces_the_built_in_one() {
+    let halved: String = shipped("h100_sxm", "allreduce")
+        .lines()
+        .map(|line| match line.rsplit_once(',') {
+            Some((point, values)) if line.starts_with("2,") => {
+                let halves = values.split(' ').map(|v| {
+                    let (mark, digits) = v.strip_prefix('~').map_or(("", v), |digits| ("~", digits));
+                    digits.parse::<f64>().map_or_else(|_| v.to_owned(), |percent| format!("{mark}{}", percent / 2.0))
+                });
+                format!("{point},{}\n", halves.collect::<Vec<_>>().join(" "))
+            }
+            _ => format!("{line}\n"),
+        })
+        .collect();
+    let data = DataDir::new("allreduce", halved.as_bytes());
+    let all_reduce = |model: StepModel| {
+        let step = model.step_time(&batch());
+        step.operators.iter().find(|o| o.name == "all_reduce").expect("four ranks").time_us
+    };
+    let (built_in, slower) =
+        (all_reduce(on("h100", 4, None).expect("built in")), all_reduce(data.model(4).expect("halved")));
+    assert!(is_rel(slower, 2.0 * built_in, REL_RESIDUAL_ROUNDING), "{slower} µs, twice {built_in} µs");
+}
+
+#[test]
+fn only_a_table_that_is_not_there_is_a_missing_measurement() {
+    let tables = Tables::new(&Hardware::find("h100").expect("built in"), None);
+    let Err(missing) = tables.nearest::<GemmModel>(|_| f64::INFINITY) else { panic!("no series is at hand") };
+    assert!(missing.is_missing_measurement());
+    assert!(missing.to_string().contains("gemm") && missing.to_string().contains("h100_sxm"), "{missing}");
+    let peak = Hardware::find("a100").expect("built in").peak_dense_flop_per_s(ridgepoint::DType::Fp8);
+    assert!(!peak.expect_err("an A100 has no fp8").is_missing_measurement());
+    assert!(!Model::find("no-such-model").expect_err("no such model").is_missing_measurement());
+    assert!(!on("h100", 1, None).expect("built in").try_step_time(&[]).expect_err("empty").is_missing_measurement());
+}
+
+fn series<F: Family>(gpu: &str, is_wanted: impl Fn(&F::Key) -> bool) -> Series<F> {
+    let tables = Tables::new(&Hardware::find(gpu).expect("built in"), None);
+    let distance = |key: &F::Key| if is_wanted(key) { 0.0 } else { f64::INFINITY };
+    let (found, _) = tables.nearest::<F>(distance).expect("such a series");
+    assert!(!found.is_borrowed);
+    found.series
+}
+
+/// Checks what a series says at, between and beyond its measured cells; `time` makes a curve of the leading axes and looks up the rest.
+fn assert_provenance<F: Family>(gpu: &str, series: &Series<F>, time: impl Fn(&[f64]) -> Timed) {
+    let chip = chip(&Hardware::find(gpu).expect("built in"), F::compute_dtype(&series.key)).expect("has the unit");
+    let (grid, name) = (&series.grid, series.key.name());
+    let last = F::AXES.len() - 1;
+    let at =
+        |offset: usize| -> Vec<f64> { grid.axes().iter().zip(grid.index(offset)).map(|(axis, i)| axis[i]).collect() };
+    let (mut knots, mut between) = (0, 0);
+    for offset in (0..grid.len()).step_by(1 + grid.len() / 5000) {
+        let Some(residual) = grid.measured(offset) else { continue };
+        let point = at(offset);
+        let shape = F::shape(&series.key, &point);
+        let expected =
+            (F::time_us(&series.coefficients, &shape, &chip) * residual.exp()).max(F::bound_us(&shape, &chip));
+        let (time_us, provenance) = time(&point);
+        assert_eq!(provenance, Provenance::Measured, "{gpu} {name} {point:?}");
+        assert!(is_rel(time_us, expected, REL_RESIDUAL_ROUNDING), "{gpu} {name} {point:?}: {time_us}, not {expected}");
+        knots += 1;
+        let mut further = point.clone();
+        further[last] = 3.0 * grid.axes()[last].last().expect("knots");
+        assert_eq!(time(&further).1, Provenance::Held, "{gpu} {name} {further:?}");
+        let Some(next) = grid.neighbour(offset, &grid.index(offset), last, 1) else { continue };
+        if grid.measured(next).is_some() && at(next)[last] > point[last] * 1.01 {
+            let mut middle = point.clone();
+            middle[last] = (point[last] * at(next)[last]).sqrt();
+            assert_eq!(time(&middle).1, Provenance::Interpolated, "{gpu} {name} {middle:?}");
+            between += 1;
+        }
+    }
+    assert!(knots > 0 && between > 0, "{gpu} {name}: {knots} knots, {between} between");
+}
+
+fn chip_of<F: Family>(gpu: &str, key: &F::Key) -> Chip {
+    chip(&Hardware::find(gpu).expect("built in"), F::compute_dtype(key)).expect("has the unit")
+}
+
+#[test]
+fn times_are_measured_at_knots_interpolated_between_and_held_beyond() {
+    for gpu in OWN_TABLES {
+        let gemm = series::<GemmModel>(gpu, |key| *key == GemmKind::Bfloat16);
+        assert_provenance(gpu, &gemm, |p| {
+            let shape = GemmModel::shape(&gemm.key, p);
+            GemmCurve::new(&gemm, shape, chip_of::<GemmModel>(gpu, &gemm.key), Match::Exact).time(p[2])
+        });
+        let decode = series::<DecodeModel>(gpu, |key| key.head_dim == 128 && key.window.is_none());
+        assert_provenance(gpu, &decode, |p| {
+            let shape = DecodeModel::shape(&decode.key, p);
+            DecodeCurve::new(&decode, p[0], p[1], chip_of::<DecodeModel>(gpu, &decode.key), Match::Exact).time(&shape)
+        });
+        let prefill = series::<PrefillModel>(gpu, |key| key.head_dim == 128 && key.window.is_none());
+        assert_provenance(gpu, &prefill, |p| {
+            let shape = PrefillModel::shape(&prefill.key, p);
+            PrefillCurve::new(&prefill, p[0], p[1], chip_of::<PrefillModel>(gpu, &prefill.key), Match::Exact)
+                .time(&shape)
+        });
+        let moe =
+            series::<MoeModel>(gpu, |key| key.kind == MoeKind::Bfloat16 && key.routing == Routing::PowerLaw(1.01));
+        assert_provenance(gpu, &moe, |p| {
+            let shape = MoeModel::shape(&moe.key, p);
+            let chip = chip_of::<MoeModel>(gpu, &moe.key);
+            MoeCurve::new(&[(&moe, 1.0, Match::Exact)], shape, p[0], p[1], chip).time(p[2])
+        });
+        let all_reduce = series::<AllReduceModel>(gpu, |key| *key == AllReduceKind::Graph);
+        assert_provenance(gpu, &all_reduce, |p| {
+            let chip = chip_of::<AllReduceModel>(gpu, &all_reduce.key);
+            AllReduceCurve::new(&all_reduce, p[0], chip, Match::Exact).time(p[1])
+        });
+    }
+}
+
+#[test]
+fn a_similar_or_foreign_series_never_claims_a_measurement() {
+    let gemm = series::<GemmModel>("h100", |key| *key == GemmKind::Bfloat16);
+    let cell = (0..gemm.grid.len()).find(|cell| gemm.grid.measured(*cell).is_some()).expect("a measured cell");
+    let point: Vec<f64> = gemm.grid.axes().iter().zip(gemm.grid.index(cell)).map(|(axis, i)| axis[i]).collect();
+    let shape = GemmModel::shape(&gemm.key, &point);
+    let chip = chip_of::<GemmModel>("h100", &gemm.key);
+    let as_if = |matched| GemmCurve::new(&gemm, shape, chip, matched).time(point[2]).1;
+    assert_eq!(as_if(Match::Exact), Provenance::Measured);
+    assert_eq!(as_if(Match::Similar), Provenance::Held);
+    assert_eq!(as_if(Match::OtherGpu), Provenance::Borrowed);
+    let quantised = ridgepoint::efficiency::kernel_model::GemmShape {
+        weight_bytes: WeightFormat::Int4 { group_size: 128 }.bytes_per_weight(),
+        ..shape
+    };
+    assert!(GemmCurve::new(&gemm, quantised, chip, Match::Similar).time(point[2]).0 > 0.0);
+}
+
+/// A GPU that nobody sells.
+const CUSTOM: &str = r#"
+display_name = "Custom"
+architecture = "hopper"
+[datasheet]
+sm_count = 100
+l2_bytes = 50e6
+boost_clock_hz = 1.5e9
+hbm_bytes_per_s = 2e12
+hbm_capacity_bytes = 80e9
+peak_bf16_dense_flop_per_s = 500e12
+source = "made up"
+retrieved = "2026-11"
+[interconnect]
+kind = "nvlink"
+unidirectional_bytes_per_s = 300e9
+source = "made up"
+retrieved = "2026-11"
+"#;
+
+fn share(step: &StepEstimate, wanted: Provenance) -> f64 {
+    step.provenance.iter().filter(|(p, _)| *p == wanted).map(|(_, share)| share).sum()
+}
+
+#[test]
+fn another_gpu_borrows_and_names_the_lender() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let custom = dir.path().join("custom.toml");
+    std::fs::write(&custom, CUSTOM).expect("written");
+    let custom = custom.display().to_string();
+    for (gpu, lender) in
+        [("l40s", "a100_sxm"), ("b200", "h200_sxm"), ("h100_pcie", "h100_sxm"), (custom.as_str(), "h100_sxm")]
+    {
+        let step = on(gpu, 2, None).expect("borrows").step_time(&batch());
+        for operator in ["qkv_proj", "attention_prefill", "attention_decode", "all_reduce"] {
+            let names_lender = |w: &String| w.contains(operator) && w.contains("borrowed from") && w.contains(lender);
+            assert!(step.warnings.iter().any(names_lender), "{gpu}: {operator}: {:?}", step.warnings);
+            let found = step.operators.iter().find(|o| o.name == operator).expect("in every step");
+            assert_eq!(found.provenance, Provenance::Borrowed, "{gpu}: {operator}");
+        }
+        for own in [Provenance::Measured, Provenance::Interpolated, Provenance::Held] {
+            assert!(share(&step, own) == 0.0, "{gpu} has no tables: {:?}", step.provenance);
+        }
+        assert!(share(&step, Provenance::Borrowed) > 0.5, "{gpu}: {:?}", step.provenance);
+    }
+    let own = on("h100", 2, None).expect("built in").step_time(&batch());
+    assert!(share(&own, Provenance::Borrowed) == 0.0);
+    assert!(!own.warnings.iter().any(|w| w.contains("borrowed")), "{:?}", own.warnings);
+}
+
+#[test]
+fn a_format_that_the_nearest_lender_lacks_is_borrowed_from_the_next() {
+    let model = Model::find("qwen3-32b-fp8").expect("built in");
+    let l40s = Hardware::find("l40s").expect("built in");
+    let step = StepModel::new(&model, &l40s, &Deployment::default()).expect("borrows").step_time(&batch());
+    let from_hopper = |w: &String| w.contains("qkv_proj") && w.contains("borrowed from h100_sxm");
+    assert!(step.warnings.iter().any(from_hopper), "an A100 has no fp8: {:?}", step.warnings);
+}
+
+/// Damages a table text: fields swapped for nasty ones, or bytes overwritten, deleted and doubled.
+fn damaged(mut text: Vec<u8>, edits: &[(Index, u8, u8, usize)]) -> String {
+    const NASTY: [&str; 14] =
+        ["NaN", "-", "~", "", "0", "-1", "1e308", "1e-308", "9223372036854775807", "inf", "[", "\"", "\n", ","];
+    for (place, kind, byte, length) in edits {
+        if text.is_empty() {
+            break;
+        }
+        let at = place.index(text.len());
+        let end = (at + length).min(text.len());
+        match kind % 4 {
+            0 => text[at] = 32 + byte % 95,
+            1 => drop(text.drain(at..end)),
+            2 => drop(text.splice(at..at, text[at..end].to_vec())),
+            _ => {
+                let is_digit = |b: &u8| b.is_ascii_digit() || *b == b'.';
+                let start = text[..at].iter().rposition(|b| !is_digit(b)).map_or(0, |before| before + 1);
+                let stop = text[at..].iter().position(|b| !is_digit(b)).map_or(text.len(), |after| at + after);
+                drop(text.splice(start.min(stop)..stop, NASTY[usize::from(*byte) % NASTY.len()].bytes()));
+            }
+        }
+    }
+    String::from_utf8_lossy(&text).into_owned()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(3000))]
+
+    #[test]
+    fn a_randomly_damaged_table_is_refused_or_gives_finite_times(
+        edits in prop::collection::vec((any::<Index>(), any::<u8>(), any::<u8>(), 1usize..60), 1..6),
+    ) {
+        let text = damaged(shipped("h100_sxm", "allreduce").into_bytes(), &edits);
+        let chip = chip_of::<AllReduceModel>("h100", &AllReduceKind::Graph);
+        let Ok(header) = parse_header::<AllReduceModel>("damaged", &text) else { return Ok(()) };
+        for kind in [AllReduceKind::Graph, AllReduceKind::Eager] {
+            let Ok(Some(series)) = parse_series::<AllReduceModel>("damaged", &text, &header, &kind, &chip) else { continue };
+            for gpus in [2.0, 3.0, 4.0, 64.0] {
+                let curve = AllReduceCurve::new(&series, gpus, chip, Match::Exact);
+                for message_bytes in [2.0, 8192.0, 1e6, 1e9, 1e15] {
+                    let (time_us, _) = curve.time(message_bytes);
+                    prop_assert!(time_us.is_finite() && time_us > 0.0, "{time_us} µs for {message_bytes} bytes on {gpus}");
+                }
+            }
+        }
+    }
+}
