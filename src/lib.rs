@@ -1,4 +1,54 @@
-//! ridgepoint predicts how long one step of an LLM serving engine takes.
+//! How long does one step of an LLM serving engine take, operator by operator, with no GPU at hand?
+//!
+//! A step is one iteration of the engine: a batch of prompt chunks and decodes. What its operators must do follows exactly
+//! from the model's `config.json`; how long they take, from the GPU's roofline and from efficiency tables calibrated on
+//! measured kernels. Predictions are pure and deterministic; models, GPUs and tables are built in.
+//!
+//! ```
+//! use ridgepoint::{Deployment, Hardware, Model, Request, StepModel};
+//!
+//! let model = Model::find("llama-3.1-70b")?;
+//! let hardware = Hardware::find("h100")?;
+//! let steps = StepModel::new(&model, &hardware, &Deployment::tensor_parallel(4))?;
+//!
+//! // 63 decodes on top of 1,024 cached tokens each: padded to 64, the next captured CUDA graph.
+//! let step = steps.step_time(&[Request::decode(1024); 63]);
+//! assert_eq!(step.padded_tokens, 64);
+//!
+//! // A GPU's quarter of the weights but the embedding, 34.75 billion of them in 2 bytes each, can't be read in less than
+//! // 10.4 ms at 3.35 TB/s; with attention and real kernels the step takes some 19 ms.
+//! let weights = model.parameters().total - model.parameters().embedding;
+//! assert!(step.bound_us > weights as f64 / 4.0 * 2.0 / 3.35e12 * 1e6);
+//! assert!((step.step_time_us / 19_200.0 - 1.0).abs() < 0.05, "{}", step.step_time_us);
+//! # Ok::<(), ridgepoint::Error>(())
+//! ```
+//!
+//! # Map
+//!
+//! Dependencies point downwards; each module's first lines say what it owns and what it may use.
+//!
+//! | module | what lives there |
+//! |---|---|
+//! | [`step_model`], [`estimate`] | the prediction: a model on a GPU in a deployment, compiled once; what it says of a step |
+//! | [`calibrate`], [`measurements`] | tables from kernel timings, and their errors on rows they did not see |
+//! | [`efficiency`] | how close kernels come to the roofline: kernel models, tables, where a time comes from |
+//! | [`physics`] | what one rank does in a step: FLOPs, bytes and messages of each operator, exact |
+//! | [`model`], [`hardware`] | a checked `config.json`; a GPU's datasheet |
+//! | [`deployment`], [`request`] | vLLM's engine arguments; what the scheduler put into a step |
+//! | [`dtype`], [`error`], [`units`] | number formats; the one error type; factors and formatting |
+//!
+//! Times are `f64` microseconds (`_us`), work is FLOP, data is bytes, rates are per second, counts are integers.
+//!
+//! # Features
+//!
+//! | feature | brings | default |
+//! |---|---|---|
+//! | none | predicting: [`StepModel`] and everything below it | |
+//! | `calibrate` | [`calibrate`] and [`measurements`]: csv, least squares, threads | with `cli` |
+//! | `parquet` | measurements from parquet files | yes |
+//! | `cli` | the `ridgepoint` command | yes |
+//!
+//! A simulator wants `default-features = false`.
 
 #![warn(missing_docs)]
 
@@ -28,3 +78,8 @@ pub use hardware::Hardware;
 pub use model::Model;
 pub use request::Request;
 pub use step_model::{Options, StepModel};
+
+/// Compiles and runs the README's Rust examples with the tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
