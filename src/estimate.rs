@@ -71,9 +71,19 @@ impl StepEstimate {
     }
 }
 
+/// Half width of the 90 % interval of a step's time, µs: times of the same provenance err together, those of different
+/// ones do not.
+pub(crate) fn half_interval_us(operators: &[OperatorEstimate]) -> f64 {
+    let together = |p: Provenance| {
+        let time_us: f64 = operators.iter().filter(|o| o.provenance == p).map(|o| o.time_us).sum();
+        half_width(p) * time_us
+    };
+    Provenance::ALL.into_iter().map(|p| together(p).powi(2)).sum::<f64>().sqrt()
+}
+
 /// Half width of the 90 % interval of an operator's time, relative, by where the time comes from. Measured and interpolated: the
 /// 90th percentile of cross-validated table errors, rounded up; the others are assumed, not measured.
-pub(crate) fn half_width(provenance: Provenance) -> f64 {
+fn half_width(provenance: Provenance) -> f64 {
     match provenance {
         Provenance::Measured => 0.05,
         Provenance::Interpolated => 0.13,

@@ -8,7 +8,7 @@ use crate::efficiency::mixed::{Alone, added_by_prefill_us};
 use crate::efficiency::timer::{is_within_another, same_kernel};
 use crate::efficiency::{EfficiencyMode, OperatorTime, Provenance, Tables, Timer};
 use crate::error::Result;
-use crate::estimate::{OperatorEstimate, StepEstimate, half_width};
+use crate::estimate::{OperatorEstimate, StepEstimate, half_interval_us};
 use crate::hardware::Hardware;
 use crate::model::Model;
 use crate::physics::{BatchShape, GraphMode, Kernel, Operator, OperatorGroup, StepPlan};
@@ -204,7 +204,7 @@ impl StepModel {
         self.plan.operators(shape, &mut work);
         let graph_mode = self.plan.graph_mode(shape);
         let mut operators = Vec::with_capacity(work.len());
-        let (mut time_us, mut bound_us, mut flops, mut bytes, mut variance) = (0.0, 0.0, 0.0, 0.0, 0.0);
+        let (mut time_us, mut bound_us, mut flops, mut bytes) = (0.0, 0.0, 0.0, 0.0);
         for operator in &work {
             if self.mode == EfficiencyMode::Tables && is_within_another(operator) {
                 continue;
@@ -227,7 +227,6 @@ impl StepModel {
             if operator.group != OperatorGroup::Communication {
                 bytes += count * operator.bytes;
             }
-            variance += (half_width(timed.provenance) * count * timed.time_us).powi(2);
             operators.push(OperatorEstimate {
                 name: operator.name,
                 group: operator.group,
@@ -252,7 +251,7 @@ impl StepModel {
             .collect();
         warnings.extend(self.plan.warnings(shape));
         warnings.extend(self.notes.iter().cloned());
-        let half = variance.sqrt();
+        let half = half_interval_us(&operators);
         StepEstimate {
             step_time_us: time_us,
             lower_us: (time_us - half).max(bound_us),

@@ -1,6 +1,8 @@
 //! What the README claims of the shipped tables: `ridgepoint calibrate --check` on the public kernel timings, rows predicted
 //! by tables that did not use them. Runs where `RIDGEPOINT_DATA` points at the data pack; prints every figure with
 //! `--nocapture`.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
 #![cfg(all(feature = "cli", feature = "parquet"))]
 
 mod cli_support;

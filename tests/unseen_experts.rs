@@ -1,6 +1,8 @@
 //! Expert layers that no table was measured for: each measured layer of the shipped tables is predicted from the others, as
 //! an unmeasured model would be. Only the kernel model's coefficients have seen it.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
+
 use ridgepoint::efficiency::Tables;
 use ridgepoint::efficiency::curve::{Match, MoeCurve, expert_layer_distance, stand_in_weight};
 use ridgepoint::efficiency::family::{Family, MoeKind, Routing, chip};

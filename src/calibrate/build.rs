@@ -9,7 +9,7 @@ use super::fit::{Observation, fit_coefficients};
 use super::trees::{Forest, Settings};
 use crate::efficiency::family::{Family, Key, chip};
 use crate::efficiency::grid::{Grid, Origin};
-use crate::efficiency::kernel_model::Chip;
+use crate::efficiency::kernel_model::{Chip, KernelModel};
 use crate::efficiency::table::Series;
 use crate::error::Result;
 use crate::hardware::Hardware;
@@ -42,10 +42,7 @@ impl<F: Family> Row<F> {
 }
 
 /// Rows of one series, with its name.
-pub fn by_series<'a, F: Family>(rows: impl Iterator<Item = &'a Row<F>>) -> BTreeMap<String, Vec<&'a Row<F>>>
-where
-    F: 'a,
-{
+pub fn by_series<'a, F: Family + 'a>(rows: impl Iterator<Item = &'a Row<F>>) -> BTreeMap<String, Vec<&'a Row<F>>> {
     let mut series: BTreeMap<String, Vec<&Row<F>>> = BTreeMap::new();
     for row in rows {
         series.entry(row.key.name()).or_default().push(row);
@@ -101,13 +98,16 @@ pub fn build<F: Calibrated>(rows: &[&Row<F>], hardware: &Hardware) -> Result<Vec
     Ok(built)
 }
 
+/// A group's key and its rows as the fit takes them.
+type Group<F> = (<F as Family>::Key, Vec<Observation<<F as KernelModel>::Shape>>);
+
 struct Placed {
     features: Vec<f64>,
     residual: f64,
 }
 
 fn coefficients_by_group<F: Family>(rows: &[&Row<F>], hardware: &Hardware) -> Result<BTreeMap<String, Vec<f64>>> {
-    let mut groups: BTreeMap<String, (F::Key, Vec<Observation<F::Shape>>)> = BTreeMap::new();
+    let mut groups: BTreeMap<String, Group<F>> = BTreeMap::new();
     for row in rows {
         let observation = Observation { shape: row.shape(), time_us: row.time_us };
         let entry = groups.entry(row.key.group()).or_insert_with(|| (row.key.clone(), Vec::new()));

@@ -240,7 +240,8 @@ pub fn check_operator<F: Calibrated>(
     }
     let Some(mut report) = fold_report::<F>(&scored) else { return Ok(Outcome::Nothing(left_out)) };
     report.method =
-        "rows the table did not use as they are, rows it was made from by 10-fold cross-validation".to_owned();
+        "rows without a measured cell in the table looked up as they are, all others by 10-fold cross-validation"
+            .to_owned();
     report.rows_unseen = rows_unseen;
     report.left_out = left_out;
     Ok(Outcome::Made(report))

@@ -363,7 +363,7 @@ mod tests {
     fn a_large_gemm_is_near_its_compute_bound() {
         let shape = GemmShape { m: 8192.0, n: 8192.0, k: 8192.0, weight_bytes: 2.0, activation_bytes: 2.0 };
         // 2·8192³ FLOP at 1 PFLOP/s.
-        assert!((GemmModel::bound_us(&shape, &CHIP) - 1099.511_627_776).abs() < 1e-6);
+        assert!((GemmModel::bound_us(&shape, &CHIP) - 1_099.511_627_776).abs() < 1e-6);
         let time = GemmModel::time_us(&defaults::<GemmModel>(), &shape, &CHIP);
         assert!((0.7..0.85).contains(&(1099.5 / time)), "{time}");
     }
