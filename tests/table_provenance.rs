@@ -31,7 +31,7 @@ fn on(gpu: &str, model: &str, tensor_parallel_size: u32) -> StepEstimate {
     step_model.step_time(&batch)
 }
 
-fn series<F: Family>(gpu: &str, is_wanted: impl Fn(&F::Key) -> bool) -> Series<F> {
+fn series<F: Family>(gpu: &str, is_wanted: impl Fn(&F::Key) -> bool) -> std::sync::Arc<Series<F>> {
     let tables = Tables::new(&Hardware::find(gpu).expect("built in"), None);
     let distance = |key: &F::Key| if is_wanted(key) { 0.0 } else { f64::INFINITY };
     let (found, _) = tables.nearest::<F>(distance).expect("such a series");

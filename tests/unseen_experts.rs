@@ -43,7 +43,7 @@ fn a_layer_is_predicted_from_others_within_a_few_percent() {
                     let measured_us = MoeModel::time_us(&own.coefficients, &shape, &chip) * residual.exp();
                     let mut others: Vec<_> = all
                         .iter()
-                        .map(|(other, _)| &other.series)
+                        .map(|(other, _)| &*other.series)
                         .filter(|other| other.key != own.key)
                         .map(|other| (other, expert_layer_distance(&other.key, &MoeModel::shape(&own.key, &[1.0; 3]))))
                         .collect();

@@ -2,6 +2,7 @@
 //! Uses `build`, `cross_validate`, `rows`, `score`, `efficiency`.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde::Serialize;
 
@@ -176,7 +177,7 @@ pub(super) fn own_header<'a, F: Family>(hardware: &Hardware, tables: &'a Tables)
 }
 
 /// The series of exactly this key, which the GPU's own table is known to have.
-pub(super) fn own_series<F: Family>(key: &F::Key, tables: &Tables) -> Result<Series<F>> {
+pub(super) fn own_series<F: Family>(key: &F::Key, tables: &Tables) -> Result<Arc<Series<F>>> {
     let (found, _) = tables.nearest::<F>(|k| if k == key { 0.0 } else { f64::INFINITY })?;
     Ok(found.series)
 }

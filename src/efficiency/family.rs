@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::hardware::Hardware;
 
 /// A kernel family that has efficiency tables.
-pub trait Family: KernelModel {
+pub trait Family: KernelModel + 'static {
     /// Operator name: the stem of the table file and the key in reports.
     const OPERATOR: &'static str;
     /// Names of the grid's axes; a table line runs along the last.
@@ -24,7 +24,7 @@ pub trait Family: KernelModel {
 }
 
 /// Identity of a series: written in table files as `name`, read back with `parse`.
-pub trait Key: Clone + PartialEq + std::fmt::Debug + Send + Sync {
+pub trait Key: Clone + PartialEq + std::fmt::Debug + Send + Sync + 'static {
     /// The series name, without commas or blanks.
     fn name(&self) -> String;
     /// The key of a series name; `None` where it is not one.

@@ -1,13 +1,16 @@
 //! The table files of a GPU: embedded ones, or those of a data directory, read when first asked for.
 //! Uses `table`, `hardware`, `error`.
 
+use std::any::Any;
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use include_dir::{Dir, include_dir};
 
 use super::family::{Family, Key, chip};
+use super::kernel_model::Chip;
 use super::table::{Header, Series, parse_header, parse_series};
 use crate::error::{Error, Result};
 use crate::hardware::{Architecture, Hardware};
@@ -22,6 +25,11 @@ fn lenders(architecture: Architecture) -> &'static [&'static str] {
         Architecture::Blackwell | Architecture::BlackwellConsumer => &["h200_sxm", "h100_sxm", "a100_sxm"],
     }
 }
+
+/// Where a series stands: position of the folder, operator, name.
+type Place = (usize, &'static str, String);
+/// A series of some kernel family.
+type AnySeries = Arc<dyn Any + Send + Sync>;
 
 /// One operator's table of one GPU.
 struct File {
@@ -40,12 +48,14 @@ pub struct Tables {
     attention_decode: Vec<OnceLock<Option<File>>>,
     moe: Vec<OnceLock<Option<File>>>,
     allreduce: Vec<OnceLock<Option<File>>>,
+    /// Series that were read, by folder, operator and name.
+    read: Mutex<BTreeMap<Place, AnySeries>>,
 }
 
 /// A series found in some GPU's table.
 pub struct Found<F: Family> {
-    /// The series.
-    pub series: Series<F>,
+    /// The series, read once and shared.
+    pub series: Arc<Series<F>>,
     /// GPU it was measured on.
     pub folder: String,
     /// That GPU is another one.
@@ -74,6 +84,7 @@ impl Tables {
             attention_decode: cells(),
             moe: cells(),
             allreduce: cells(),
+            read: Mutex::default(),
             folders,
         }
     }
@@ -133,7 +144,7 @@ impl Tables {
                     &lender
                 };
                 let chip = chip(measured_on, F::compute_dtype(&key))?;
-                if let Some(series) = parse_series::<F>(&file.origin, &file.text, &file.header, &key, &chip)? {
+                if let Some(series) = self.series::<F>(i, file, &key, &chip)? {
                     found.push((Found { series, folder: folder.clone(), is_borrowed: i > 0 }, d));
                 }
             }
@@ -149,6 +160,26 @@ impl Tables {
                 self.folders.join(", ")
             ),
         })
+    }
+
+    /// A series of a file, read when first asked for.
+    fn series<F: Family>(
+        &self,
+        folder: usize,
+        file: &File,
+        key: &F::Key,
+        chip: &Chip,
+    ) -> Result<Option<Arc<Series<F>>>> {
+        let place = (folder, F::OPERATOR, key.name());
+        let known = self.read.lock().unwrap_or_else(PoisonError::into_inner).get(&place).cloned();
+        if let Some(series) = known.and_then(|series| series.downcast::<Series<F>>().ok()) {
+            return Ok(Some(series));
+        }
+        let parsed = parse_series::<F>(&file.origin, &file.text, &file.header, key, chip)?.map(Arc::new);
+        if let Some(series) = &parsed {
+            self.read.lock().unwrap_or_else(PoisonError::into_inner).insert(place, series.clone());
+        }
+        Ok(parsed)
     }
 
     fn file<F: Family>(&self, folder: usize) -> Result<Option<&File>> {

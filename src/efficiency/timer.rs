@@ -402,7 +402,7 @@ fn moe_curve(operator: &Operator, chip: Chip, dtype: DType, tables: &Tables) -> 
         (false, false) => Match::Similar,
     };
     let tp = nearest_split(&found[0].0.series.key, &shape);
-    let series: Vec<_> = found.iter().map(|(f, d)| (&f.series, stand_in_weight(*d), matched)).collect();
+    let series: Vec<_> = found.iter().map(|(f, d)| (&*f.series, stand_in_weight(*d), matched)).collect();
     Ok((Curve::Moe(MoeCurve::new(&series, shape, tp, ep, chip)), notes))
 }
 
