@@ -13,6 +13,7 @@ use crate::hardware::Hardware;
 use crate::model::Model;
 use crate::physics::{BatchShape, GraphMode, Kernel, Operator, OperatorGroup, StepPlan};
 use crate::request::Request;
+use crate::units::GIB;
 
 /// What one host launch costs when no graph replays it, µs: a kernel shorter than this waits for the next launch (assumed,
 /// of the order that profilers show for eager PyTorch).
@@ -105,6 +106,7 @@ impl StepModel {
                 timers.push((operator, timer));
             }
         }
+        notes.extend(weights_that_do_not_fit(&plan, hardware, deployment));
         let stages = plan.pipeline_stages().len();
         if stages > 1 {
             notes.push(format!(
@@ -268,6 +270,21 @@ impl StepModel {
             warnings,
         }
     }
+}
+
+/// A warning where the weights alone are more than the engine may use: the time is that of a GPU with room for them.
+fn weights_that_do_not_fit(plan: &StepPlan, hardware: &Hardware, deployment: &Deployment) -> Option<String> {
+    let weights_bytes = plan.memory().max_weight_bytes();
+    let usable_bytes = hardware.hbm_capacity_bytes() * deployment.gpu_memory_utilization;
+    (weights_bytes > usable_bytes).then(|| {
+        format!(
+            "the weights take {:.1} GiB of each GPU, {:.1} GiB more than gpu_memory_utilization = {} of {:.0} GiB leaves: the engine would not start; a larger tensor_parallel_size or a quantised checkpoint would fit",
+            weights_bytes / GIB,
+            (weights_bytes - usable_bytes) / GIB,
+            deployment.gpu_memory_utilization,
+            hardware.hbm_capacity_bytes() / GIB
+        )
+    })
 }
 
 /// Batches that together make every operator of a plan appear.

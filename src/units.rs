@@ -59,12 +59,14 @@ pub fn duration(time_us: f64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use approx::assert_relative_eq;
+
     use super::*;
 
     #[test]
     fn binary_and_decimal_factors_are_not_mixed() {
-        assert!((GIB / GIGA - 1.073_741_824).abs() < 1e-12);
-        assert!((MIB * 1024.0 - GIB).abs() < 1e-6);
+        assert_relative_eq!(GIB / GIGA, 1.073_741_824, max_relative = 1e-12);
+        assert_relative_eq!(MIB * 1024.0, GIB, max_relative = 1e-12);
     }
 
     #[test]

@@ -157,3 +157,16 @@ fn the_bound_is_the_hand_worked_one() {
     let expected_us = 32.0 * 2.0 * 8192.0 * 4096.0 * 28_672.0 / 989.4e12 * 1e6;
     assert!(is_rel(gate_up.time_us, expected_us, REL_SAME_FORMULA), "{gate_up:?}");
 }
+
+#[test]
+fn weights_beyond_the_memory_are_warned_of() {
+    let warnings = |tensor_parallel_size| {
+        let model = Model::find("llama-3.1-70b").unwrap();
+        let deployment = Deployment::tensor_parallel(tensor_parallel_size);
+        let steps = StepModel::new(&model, &Hardware::find("h100").unwrap(), &deployment).unwrap();
+        steps.step_time(&[Request::decode(100)]).warnings.join("\n")
+    };
+    // 70.55 billion weights of two bytes are 131.4 GiB; an 80 GiB card leaves 72 GiB of them at 0.9.
+    assert!(warnings(1).contains("the weights take 131.4 GiB of each GPU, 59.4 GiB more"), "{}", warnings(1));
+    assert!(!warnings(2).contains("weights take"), "{}", warnings(2));
+}
