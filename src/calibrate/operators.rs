@@ -178,8 +178,7 @@ pub(super) fn own_header<'a, F: Family>(hardware: &Hardware, tables: &'a Tables)
 
 /// The series of exactly this key, which the GPU's own table is known to have.
 pub(super) fn own_series<F: Family>(key: &F::Key, tables: &Tables) -> Result<Arc<Series<F>>> {
-    let (found, _) = tables.nearest::<F>(|k| if k == key { 0.0 } else { f64::INFINITY })?;
-    Ok(found.series)
+    Ok(tables.of_key::<F>(key)?.series)
 }
 
 /// Scores the tables of the rows' own GPU on rows they did not use. Of a shape that several sources measured the median

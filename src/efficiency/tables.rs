@@ -1,5 +1,5 @@
 //! The table files of a GPU: embedded ones, or those of a data directory, read when first asked for.
-//! Uses `table`, `hardware`, `error`.
+//! Uses `table`, `curve::Match`, `hardware`, `error`.
 
 use std::any::Any;
 use std::borrow::Cow;
@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use include_dir::{Dir, include_dir};
 
+use super::curve::Match;
 use super::family::{Family, Key, chip};
 use super::kernel_model::Chip;
 use super::table::{Header, Series, parse_header, parse_series};
@@ -62,19 +63,24 @@ pub struct Found<F: Family> {
     pub is_borrowed: bool,
 }
 
+impl<F: Family> Found<F> {
+    /// How the series relates to what was asked; `is_exact` says that it was measured for this very kernel.
+    pub fn matched(&self, is_exact: bool) -> Match {
+        match (self.is_borrowed, is_exact) {
+            (true, _) => Match::OtherGpu,
+            (false, true) => Match::Exact,
+            (false, false) => Match::Similar,
+        }
+    }
+}
+
 impl Tables {
     /// The tables of `hardware`: files under `data_dir/bench_data/<gpu>/` where they exist, else the embedded ones.
     /// Nothing is read yet.
     pub fn new(hardware: &Hardware, data_dir: Option<&Path>) -> Self {
         let mut folders = vec![hardware.name().to_owned()];
-        folders.extend(lenders(hardware.architecture()).iter().map(|name| (*name).to_owned()));
-        folders.dedup();
-        let last = folders.len();
-        for i in (1..last).rev() {
-            if folders[..i].contains(&folders[i]) {
-                folders.remove(i);
-            }
-        }
+        let others = lenders(hardware.architecture()).iter().filter(|name| **name != hardware.name());
+        folders.extend(others.map(|name| (*name).to_owned()));
         let cells = || (0..folders.len()).map(|_| OnceLock::new()).collect();
         Tables {
             hardware: hardware.clone(),
@@ -112,6 +118,14 @@ impl Tables {
     /// Those of reading a table file; [`Error::MissingTable`] where no GPU has a usable series.
     pub fn nearest<F: Family>(&self, distance: impl Fn(&F::Key) -> f64) -> Result<(Found<F>, f64)> {
         Ok(self.nearest_few(distance, 1)?.remove(0))
+    }
+
+    /// The series of exactly this key.
+    ///
+    /// # Errors
+    /// As [`Tables::nearest`].
+    pub fn of_key<F: Family>(&self, key: &F::Key) -> Result<Found<F>> {
+        Ok(self.nearest::<F>(|candidate| if candidate == key { 0.0 } else { f64::INFINITY })?.0)
     }
 
     /// Like [`Tables::nearest`], up to `count` series of one GPU, nearest first.

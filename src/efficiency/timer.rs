@@ -232,15 +232,13 @@ fn curve_of(operator: &Operator, hardware: &Hardware, tables: &Tables, dtype: DT
         }
         Kernel::Moe { .. } => moe_curve(operator, chip, dtype, tables),
         Kernel::AllReduce { num_gpus, .. } => {
-            let distance = |key: &AllReduceKind| if *key == AllReduceKind::Graph { 0.0 } else { f64::INFINITY };
-            let (found, _) = tables.nearest::<AllReduceModel>(distance)?;
-            let matched = if found.is_borrowed { Match::OtherGpu } else { Match::Exact };
+            let found = tables.of_key::<AllReduceModel>(&AllReduceKind::Graph)?;
+            let matched = found.matched(true);
             let notes = borrowed_note(operator, &found).into_iter().collect();
             Ok((Curve::AllReduce(AllReduceCurve::new(&found.series, num_gpus as f64, chip, matched)), notes))
         }
         Kernel::Exchange { .. } => {
-            let distance = |key: &AllReduceKind| if *key == AllReduceKind::Graph { 0.0 } else { f64::INFINITY };
-            let (found, _) = tables.nearest::<AllReduceModel>(distance)?;
+            let found = tables.of_key::<AllReduceModel>(&AllReduceKind::Graph)?;
             let [launch, efficiency, ..] = found.series.coefficients[..] else {
                 return Ok((Curve::Ideal, Vec::new()));
             };
@@ -274,7 +272,7 @@ fn gemm_curve(
         (_, DType::Fp8 | DType::Int8 | DType::Fp4) => GemmKind::Fp8,
         _ => GemmKind::Bfloat16,
     };
-    let (found, _) = tables.nearest::<GemmModel>(|key| if *key == wanted { 0.0 } else { f64::INFINITY })?;
+    let found = tables.of_key::<GemmModel>(&wanted)?;
     let measured_format = match wanted {
         GemmKind::Bfloat16 => matches!(weights, WeightFormat::Plain(_)),
         GemmKind::Fp8 => weights == WeightFormat::Fp8,
@@ -284,11 +282,7 @@ fn gemm_curve(
     if !measured_format {
         notes.push(format!("{}: no {weights} kernels were measured, {} ones stand in", operator.name, wanted.name()));
     }
-    let matched = match (found.is_borrowed, measured_format) {
-        (true, _) => Match::OtherGpu,
-        (false, true) => Match::Exact,
-        (false, false) => Match::Similar,
-    };
+    let matched = found.matched(measured_format);
     let shape = GemmShape {
         m: 1.0,
         n: n as f64,
@@ -333,11 +327,7 @@ where
             alike_name(key)
         ));
     }
-    let matched = match (found.is_borrowed, *key == alike && !heads.is_mla) {
-        (true, _) => Match::OtherGpu,
-        (false, true) => Match::Exact,
-        (false, false) => Match::Similar,
-    };
+    let matched = found.matched(*key == alike && !heads.is_mla);
     Ok((found, matched, notes))
 }
 
@@ -396,11 +386,7 @@ fn moe_curve(operator: &Operator, chip: Chip, dtype: DType, tables: &Tables) -> 
     if !measured_format {
         notes.push(format!("{}: no {weights} kernels were measured, {} ones stand in", operator.name, kind.name()));
     }
-    let matched = match (found[0].0.is_borrowed, is_exact && measured_format) {
-        (true, _) => Match::OtherGpu,
-        (false, true) => Match::Exact,
-        (false, false) => Match::Similar,
-    };
+    let matched = found[0].0.matched(is_exact && measured_format);
     let tp = nearest_split(&found[0].0.series.key, &shape);
     let series: Vec<_> = found.iter().map(|(f, d)| (&*f.series, stand_in_weight(*d), matched)).collect();
     Ok((Curve::Moe(MoeCurve::new(&series, shape, tp, ep, chip)), notes))
