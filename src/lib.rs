@@ -60,13 +60,18 @@ pub mod efficiency;
 pub mod error;
 pub mod estimate;
 pub mod hardware;
+pub mod latency;
 #[cfg(feature = "calibrate")]
 pub mod measurements;
 pub mod model;
 pub mod physics;
+#[cfg(feature = "replay")]
+pub mod replay;
 pub mod request;
 pub mod step_model;
 pub mod units;
+#[cfg(feature = "replay")]
+pub mod workload;
 
 mod catalog;
 

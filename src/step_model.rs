@@ -156,6 +156,22 @@ impl StepModel {
         Ok(self.estimate(&self.plan.batch_shape(requests)?, Vec::new()))
     }
 
+    /// The time of [`StepModel::step_time`] alone, µs, to the last bit, without the words around it: what event loops call.
+    /// Requests that schedule nothing are left out; nothing to do takes 0.
+    pub fn step_time_us(&self, requests: &[Request]) -> f64 {
+        match BatchShape::new(requests, self.plan.windows(), u64::MAX) {
+            Ok(shape) => {
+                let mut work = Vec::with_capacity(self.timers.len());
+                self.plan.operators(&shape, &mut work);
+                let graph_mode = self.plan.graph_mode(&shape);
+                let timed =
+                    work.iter().filter_map(|o| Some(o.count as f64 * self.timed(o, graph_mode, &work)?.time_us));
+                timed.fold(0.0, |sum, time_us| sum + time_us)
+            }
+            Err(_) => self.step_time(requests).step_time_us,
+        }
+    }
+
     /// Why [`StepModel::try_step_time`] refuses a batch: the first request that schedules nothing, and the first one
     /// that is too long.
     fn refusals(&self, requests: &[Request]) -> Vec<String> {
@@ -201,6 +217,25 @@ impl StepModel {
         added_by_prefill_us(decode_alone, alone, self.sm_count)
     }
 
+    /// Time of one call of `operator` among the step's `work`; `None` where another's time holds it.
+    fn timed(&self, operator: &Operator, graph_mode: GraphMode, work: &[Operator]) -> Option<OperatorTime> {
+        if self.mode == EfficiencyMode::Ideal {
+            return Some(self.timer(operator)?.time(operator));
+        }
+        if is_within_another(operator) {
+            return None;
+        }
+        let mut timed = self.timer(operator)?.time(operator);
+        if let Some(added_us) = self.added_to_decodes_us(operator, timed, work) {
+            timed.time_us = added_us.max(timed.bound_us);
+            timed.provenance = timed.provenance.max(Provenance::Interpolated);
+        }
+        if graph_mode == GraphMode::Eager {
+            timed.time_us = timed.time_us.max(HOST_LAUNCH_US * operator.launches() as f64);
+        }
+        Some(timed)
+    }
+
     fn estimate(&self, shape: &BatchShape, mut warnings: Vec<String>) -> StepEstimate {
         let mut work = Vec::with_capacity(self.timers.len());
         self.plan.operators(shape, &mut work);
@@ -208,20 +243,7 @@ impl StepModel {
         let mut operators = Vec::with_capacity(work.len());
         let (mut time_us, mut bound_us, mut flops, mut bytes) = (0.0, 0.0, 0.0, 0.0);
         for operator in &work {
-            if self.mode == EfficiencyMode::Tables && is_within_another(operator) {
-                continue;
-            }
-            let Some(timer) = self.timer(operator) else { continue };
-            let mut timed = timer.time(operator);
-            if self.mode == EfficiencyMode::Tables
-                && let Some(added_us) = self.added_to_decodes_us(operator, timed, &work)
-            {
-                timed.time_us = added_us.max(timed.bound_us);
-                timed.provenance = timed.provenance.max(Provenance::Interpolated);
-            }
-            if graph_mode == GraphMode::Eager && self.mode == EfficiencyMode::Tables {
-                timed.time_us = timed.time_us.max(HOST_LAUNCH_US * operator.launches() as f64);
-            }
+            let Some(timed) = self.timed(operator, graph_mode, &work) else { continue };
             let count = operator.count as f64;
             time_us += count * timed.time_us;
             bound_us += count * timed.bound_us;

@@ -1,0 +1,65 @@
+//! The black box that every simulator starts from: a straight line per delay.
+
+use serde::{Deserialize, Serialize};
+
+use super::LatencyModel;
+use super::fixed::non_negative;
+use crate::request::Request;
+
+/// `step = beta0 + beta1 · prefill tokens + beta2 · decodes`, `queueing = alpha0 + alpha1 · input length`, a constant per token.
+///
+/// KV length, model and GPU are whatever the coefficients were fitted on. A decode is one scheduled token on top of a cache
+/// ([`Request::is_decode`]). Negative and non-finite coefficients count as 0.
+///
+/// ```
+/// use ridgepoint::{Request, latency::{BlackBox, LatencyModel}};
+/// let line = BlackBox { beta0_us: 5000.0, beta1_us: 10.0, beta2_us: 20.0, ..BlackBox::default() };
+/// assert_eq!(line.step_time(&[Request::prefill(100, 0), Request::decode(9), Request::decode(900)]), 6040.0);
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct BlackBox {
+    /// µs per step.
+    pub beta0_us: f64,
+    /// µs per scheduled token of a prompt chunk.
+    pub beta1_us: f64,
+    /// µs per decode.
+    pub beta2_us: f64,
+    /// µs per request before it can be scheduled.
+    pub alpha0_us: f64,
+    /// µs per prompt token before a request can be scheduled.
+    pub alpha1_us: f64,
+    /// µs from the end of a step until the client has its token.
+    pub alpha2_us: f64,
+}
+
+impl LatencyModel for BlackBox {
+    fn step_time(&self, requests: &[Request]) -> f64 {
+        if requests.is_empty() {
+            return 0.0;
+        }
+        let (mut decodes, mut prefill_tokens) = (0u64, 0u64);
+        for request in requests {
+            if request.is_decode() {
+                decodes += 1;
+            } else {
+                prefill_tokens += u64::from(request.num_scheduled_tokens);
+            }
+        }
+        non_negative(self.beta0_us)
+            + non_negative(self.beta1_us) * prefill_tokens as f64
+            + non_negative(self.beta2_us) * decodes as f64
+    }
+    fn queueing_time(&self, request: &Request) -> f64 {
+        non_negative(self.alpha0_us) + non_negative(self.alpha1_us) * f64::from(request.num_scheduled_tokens)
+    }
+    fn output_token_processing_time(&self) -> f64 {
+        non_negative(self.alpha2_us)
+    }
+    fn scheduling_processing_time(&self) -> f64 {
+        0.0
+    }
+    fn preemption_processing_time(&self) -> f64 {
+        0.0
+    }
+}

@@ -1,0 +1,76 @@
+//! The five delays that a serving simulator asks for, and models that answer: the calibrated roofline, the three-coefficient
+//! black box, a fixed one for tests. Uses `step_model` and `request`; knows nothing of schedulers.
+
+mod black_box;
+mod fixed;
+mod roofline;
+
+pub use black_box::BlackBox;
+pub use fixed::FixedLatency;
+pub use roofline::{CalibratedRoofline, HostTimes};
+
+use crate::request::Request;
+
+/// What a simulator of a serving engine needs to know, in microseconds.
+///
+/// Every implementation promises, for each method:
+///
+/// - **pure and deterministic**: the same arguments give the same bits, on any thread, however often and in whatever order;
+/// - **independent of order**: a step's time does not depend on the order of its requests;
+/// - **finite and never negative**, whatever a caller passes; no panic;
+/// - **monotone in work**: more tokens to compute, or more requests, never take less time, but where measured kernels do
+///   (a batch that fills its CUDA graph or its tiles can be faster than a smaller one that does not).
+///
+/// How they make up a request's life: it reaches the engine [`queueing_time`](Self::queueing_time) after it was sent; an engine
+/// iteration costs the host [`scheduling_processing_time`](Self::scheduling_processing_time), plus
+/// [`preemption_processing_time`](Self::preemption_processing_time) per request that it evicts, and the GPUs
+/// [`step_time`](Self::step_time); a sampled token reaches the client
+/// [`output_token_processing_time`](Self::output_token_processing_time) after the end of its step.
+///
+/// ```
+/// use ridgepoint::{Deployment, Hardware, Model, Request, StepModel};
+/// use ridgepoint::latency::{CalibratedRoofline, LatencyModel};
+///
+/// let steps = StepModel::new(&Model::find("llama-3.1-8b")?, &Hardware::find("h100")?, &Deployment::default())?;
+/// let latency = CalibratedRoofline::new(steps);
+/// let batch = [Request::decode(1000), Request::prefill(256, 0)];
+/// assert_eq!(latency.step_time(&batch), latency.step_time(&[batch[1], batch[0]]));
+/// # Ok::<(), ridgepoint::Error>(())
+/// ```
+pub trait LatencyModel: Send + Sync {
+    /// Time of one engine iteration on the GPUs, for the requests scheduled in it; 0 for none.
+    fn step_time(&self, requests: &[Request]) -> f64;
+
+    /// Time from a request's sending until the engine can schedule it: network, HTTP, tokenisation, hand-over.
+    /// `request` is the prompt as it arrives: nothing computed, all of it to schedule.
+    fn queueing_time(&self, request: &Request) -> f64;
+
+    /// Time from the end of the step that sampled a token until the client has it: detokenisation, streaming. It delays
+    /// the token, not the engine.
+    fn output_token_processing_time(&self) -> f64;
+
+    /// Time of the engine's own thread per iteration: scheduling, preparing inputs, handling outputs. Hidden behind the
+    /// previous step where scheduling is asynchronous, added to the step where it is not.
+    fn scheduling_processing_time(&self) -> f64;
+
+    /// Time of the engine's own thread per request that is preempted. What is lost by computing again is in the steps.
+    fn preemption_processing_time(&self) -> f64;
+}
+
+impl<L: LatencyModel + ?Sized> LatencyModel for &L {
+    fn step_time(&self, requests: &[Request]) -> f64 {
+        (**self).step_time(requests)
+    }
+    fn queueing_time(&self, request: &Request) -> f64 {
+        (**self).queueing_time(request)
+    }
+    fn output_token_processing_time(&self) -> f64 {
+        (**self).output_token_processing_time()
+    }
+    fn scheduling_processing_time(&self) -> f64 {
+        (**self).scheduling_processing_time()
+    }
+    fn preemption_processing_time(&self) -> f64 {
+        (**self).preemption_processing_time()
+    }
+}

@@ -1,0 +1,97 @@
+//! The calibrated roofline as a latency model: predicted steps, and constants for what the host does around them.
+
+use serde::{Deserialize, Serialize};
+
+use super::LatencyModel;
+use super::fixed::non_negative;
+use crate::request::Request;
+use crate::step_model::StepModel;
+
+/// What the host does around the GPUs' steps. Nothing here is fitted; each default says where its size comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct HostTimes {
+    /// µs per request before the engine has it: HTTP, validation, hand-over to the engine's process.
+    pub queueing_us: f64,
+    /// µs per prompt token before the engine has it: tokenisation.
+    pub queueing_us_per_token: f64,
+    /// µs from the end of a step until a client has its token: output processing, detokenisation, streaming.
+    pub output_token_us: f64,
+    /// µs of the engine's thread per iteration.
+    pub scheduling_us: f64,
+    /// µs of the engine's thread per preempted request.
+    pub preemption_us: f64,
+}
+
+impl Default for HostTimes {
+    fn default() -> Self {
+        HostTimes {
+            queueing_us: 2000.0,
+            queueing_us_per_token: 1.5,
+            output_token_us: 1500.0,
+            scheduling_us: 1000.0,
+            preemption_us: 100.0,
+        }
+    }
+}
+
+impl HostTimes {
+    /// A host that takes no time.
+    pub const NONE: HostTimes = HostTimes {
+        queueing_us: 0.0,
+        queueing_us_per_token: 0.0,
+        output_token_us: 0.0,
+        scheduling_us: 0.0,
+        preemption_us: 0.0,
+    };
+}
+
+/// A [`StepModel`] with [`HostTimes`] around it.
+#[derive(Debug, Clone)]
+pub struct CalibratedRoofline {
+    steps: StepModel,
+    host: HostTimes,
+}
+
+impl CalibratedRoofline {
+    /// With the default host.
+    pub fn new(steps: StepModel) -> Self {
+        CalibratedRoofline { steps, host: HostTimes::default() }
+    }
+
+    /// With another host.
+    #[must_use]
+    pub fn with_host(mut self, host: HostTimes) -> Self {
+        self.host = host;
+        self
+    }
+
+    /// The steps.
+    pub fn steps(&self) -> &StepModel {
+        &self.steps
+    }
+
+    /// The host.
+    pub fn host(&self) -> HostTimes {
+        self.host
+    }
+}
+
+impl LatencyModel for CalibratedRoofline {
+    fn step_time(&self, requests: &[Request]) -> f64 {
+        self.steps.step_time_us(requests)
+    }
+    fn queueing_time(&self, request: &Request) -> f64 {
+        let per_token = non_negative(self.host.queueing_us_per_token);
+        non_negative(self.host.queueing_us) + per_token * f64::from(request.num_scheduled_tokens)
+    }
+    fn output_token_processing_time(&self) -> f64 {
+        non_negative(self.host.output_token_us)
+    }
+    fn scheduling_processing_time(&self) -> f64 {
+        non_negative(self.host.scheduling_us)
+    }
+    fn preemption_processing_time(&self) -> f64 {
+        non_negative(self.host.preemption_us)
+    }
+}

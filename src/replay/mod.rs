@@ -1,0 +1,11 @@
+//! A replay of vLLM's V1 engine: what clients would see of a workload, given how long steps take. Integer nanoseconds, a
+//! total order of events, no randomness. Uses `latency`, `workload`, `deployment`; the step predictor stays behind
+//! [`LatencyModel`](crate::latency::LatencyModel).
+
+mod config;
+mod observe;
+mod record;
+
+pub use config::{EngineConfig, SchedulingPolicy};
+pub use observe::{Observer, StepEvent};
+pub use record::{EngineCounters, Outcome, Replay, RequestRecord};
