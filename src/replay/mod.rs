@@ -2,10 +2,17 @@
 //! total order of events, no randomness. Uses `latency`, `workload`, `deployment`; the step predictor stays behind
 //! [`LatencyModel`](crate::latency::LatencyModel).
 
+mod block_pool;
 mod config;
+mod engine;
 mod observe;
+mod prefix;
 mod record;
+mod scheduler;
+mod slot;
+mod waiting;
 
 pub use config::{EngineConfig, SchedulingPolicy};
+pub use engine::{MAX_STAGES, replay};
 pub use observe::{Observer, StepEvent};
 pub use record::{EngineCounters, Outcome, Replay, RequestRecord};

@@ -1,0 +1,384 @@
+//! The engine's loop and its clock: requests arrive, steps are scheduled one ahead and end, tokens reach their clients.
+//!
+//! Mirrors `EngineCore.step` and `step_with_batch_queue` (`vllm/v1/engine/core.py`). At equal times a step ends before requests
+//! arrive, and requests arrive before the next step is scheduled; requests that arrive together keep their order.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+
+use hdrhistogram::Histogram;
+
+use super::config::EngineConfig;
+use super::observe::{Observer, StepEvent};
+use super::record::{Outcome, Replay, RequestRecord};
+use super::scheduler::{Batch, Scheduler};
+use crate::error::{Error, Result};
+use crate::latency::LatencyModel;
+use crate::request::Request;
+use crate::workload::{Workload, WorkloadRequest};
+
+/// Most stages of a workload: each keeps the gaps between its tokens.
+pub const MAX_STAGES: u32 = 1000;
+
+/// Significant digits of the gaps between tokens.
+const GAP_DIGITS: u8 = 3;
+
+/// Replays `workload` on an engine until every request is over.
+///
+/// Memory is that of the records, of the requests in the engine and of the KV blocks' table; a step costs as much as it has requests.
+///
+/// ```
+/// use ridgepoint::latency::FixedLatency;
+/// use ridgepoint::replay::{EngineConfig, replay};
+/// use ridgepoint::workload::{Workload, WorkloadRequest};
+/// use ridgepoint::Deployment;
+///
+/// struct Once(Option<WorkloadRequest>);
+/// impl Workload for Once {
+///     fn next_arrival_ns(&self) -> Option<u64> {
+///         self.0.as_ref().map(|request| request.arrival_ns)
+///     }
+///     fn next_request(&mut self) -> Option<WorkloadRequest> {
+///         self.0.take()
+///     }
+///     fn finished(&mut self, _: u64, _: u32) {}
+/// }
+///
+/// // 100 prompt tokens and 3 output tokens: three steps of 10 ms.
+/// let latency = FixedLatency { step_us: 10_000.0, ..FixedLatency::default() };
+/// let config = EngineConfig::new(&Deployment::default(), 4096, 1000);
+/// let replayed = replay(&latency, &config, &mut Once(Some(WorkloadRequest::new(0, 100, 3))), &mut ())?;
+/// assert_eq!(replayed.records[0].ttft_ms(), 10.0);
+/// assert_eq!(replayed.records[0].e2e_ms(), 30.0);
+/// # Ok::<(), ridgepoint::Error>(())
+/// ```
+///
+/// # Errors
+/// [`Error::Invalid`] for a configuration that [`EngineConfig::validate`] refuses; [`Error::InvalidRequest`] for a request
+/// without prompt or output, sent before the one before it, or of a stage beyond [`MAX_STAGES`].
+pub fn replay<L, W, O>(latency: &L, config: &EngineConfig, workload: &mut W, observer: &mut O) -> Result<Replay>
+where
+    L: LatencyModel + ?Sized,
+    W: Workload + ?Sized,
+    O: Observer + ?Sized,
+{
+    config.validate()?;
+    let mut engine = Engine {
+        latency,
+        workload,
+        observer,
+        scheduler: Scheduler::new(config),
+        config,
+        front: FrontEnd { pending: BinaryHeap::new(), last_arrival_ns: 0 },
+        records: Vec::new(),
+        gaps: Vec::new(),
+        in_flight: VecDeque::new(),
+        spare: Vec::new(),
+        host_ns: 0,
+        gpu_free_ns: 0,
+        gpu_end_ns: 0,
+        output_ns: ns(latency.output_token_processing_time()),
+    };
+    if let Some(expected) = engine.workload.expected_requests() {
+        engine.records.reserve(expected.min(1 << 20));
+    }
+    engine.run()?;
+    Ok(Replay { records: engine.records, inter_token_ns: engine.gaps, counters: engine.scheduler.counters })
+}
+
+/// A time of the latency model on the replay's clock.
+fn ns(us: f64) -> u64 {
+    // A cast saturates, and makes 0 of what is not a number.
+    (us * 1e3).round() as u64
+}
+
+/// A step between its scheduling and its end.
+struct InFlight {
+    batch: Batch,
+    end_ns: u64,
+}
+
+/// Requests on their way from their clients to the engine, by the time at which they get there.
+struct FrontEnd {
+    pending: BinaryHeap<Reverse<Pending>>,
+    last_arrival_ns: u64,
+}
+
+struct Pending {
+    visible_ns: u64,
+    record: u32,
+    request: WorkloadRequest,
+}
+
+impl PartialEq for Pending {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Pending {}
+
+impl PartialOrd for Pending {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Pending {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        (self.visible_ns, self.record).cmp(&(other.visible_ns, other.record))
+    }
+}
+
+struct Engine<'a, L: ?Sized, W: ?Sized, O: ?Sized> {
+    latency: &'a L,
+    workload: &'a mut W,
+    observer: &'a mut O,
+    config: &'a EngineConfig,
+    scheduler: Scheduler<'a>,
+    front: FrontEnd,
+    records: Vec<RequestRecord>,
+    gaps: Vec<Histogram<u64>>,
+    in_flight: VecDeque<InFlight>,
+    spare: Vec<Batch>,
+    /// The engine thread has got this far.
+    host_ns: u64,
+    /// The GPUs can begin another step from here on.
+    gpu_free_ns: u64,
+    /// The last step ends here.
+    gpu_end_ns: u64,
+    output_ns: u64,
+}
+
+impl<L, W, O> Engine<'_, L, W, O>
+where
+    L: LatencyModel + ?Sized,
+    W: Workload + ?Sized,
+    O: Observer + ?Sized,
+{
+    fn run(&mut self) -> Result<()> {
+        let depth = match (self.config.pipeline_parallel_size, self.config.async_scheduling) {
+            (1, true) => 2,
+            (stages, _) => stages as usize,
+        };
+        loop {
+            self.admit()?;
+            if self.in_flight.len() < depth && !self.scheduler.is_idle() {
+                let is_step = self.schedule();
+                if is_step && self.in_flight.len() < depth {
+                    continue;
+                }
+            }
+            if let Some(step) = self.in_flight.pop_front() {
+                self.host_ns = self.host_ns.max(step.end_ns);
+                self.update(&step);
+                self.spare.push(step.batch);
+                continue;
+            }
+            match self.next_visible_ns() {
+                Some(next_ns) => self.host_ns = self.host_ns.max(next_ns),
+                None => break,
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes every request that has reached the engine by now.
+    fn admit(&mut self) -> Result<()> {
+        while let Some(arrival_ns) = self.workload.next_arrival_ns().filter(|t| *t <= self.host_ns) {
+            self.send(arrival_ns)?;
+        }
+        while let Some(Reverse(first)) = self.front.pending.peek()
+            && first.visible_ns <= self.host_ns
+        {
+            let Some(Reverse(pending)) = self.front.pending.pop() else { break };
+            let request = &pending.request;
+            let total = u64::from(request.num_prompt_tokens) + u64::from(request.num_output_tokens);
+            if total > u64::from(self.config.max_model_len) {
+                self.end(pending.record, Outcome::Rejected, pending.visible_ns);
+                // The client may send its next at once.
+                while let Some(arrival_ns) = self.workload.next_arrival_ns().filter(|t| *t <= self.host_ns) {
+                    self.send(arrival_ns)?;
+                }
+            } else {
+                self.scheduler.add(pending.record, request);
+            }
+        }
+        Ok(())
+    }
+
+    /// A client sends the workload's next request.
+    fn send(&mut self, arrival_ns: u64) -> Result<()> {
+        let index = self.records.len();
+        let Some(request) = self.workload.next_request() else { return Err(broken_workload(index)) };
+        check(&request, index, self.front.last_arrival_ns.max(arrival_ns))?;
+        self.front.last_arrival_ns = request.arrival_ns;
+        self.records.push(RequestRecord {
+            stage: request.stage,
+            outcome: Outcome::Unfinished,
+            num_prompt_tokens: request.num_prompt_tokens,
+            num_output_tokens: request.num_output_tokens,
+            num_cached_tokens: 0,
+            num_preemptions: 0,
+            arrival_ns: request.arrival_ns,
+            scheduled_ns: 0,
+            first_token_ns: 0,
+            finish_ns: 0,
+        });
+        while self.gaps.len() <= request.stage as usize {
+            self.gaps.push(new_histogram()?);
+        }
+        let prompt = Request { num_computed_tokens: 0, num_scheduled_tokens: request.num_prompt_tokens, samples: true };
+        let visible_ns = request.arrival_ns.saturating_add(ns(self.latency.queueing_time(&prompt)));
+        self.front.pending.push(Reverse(Pending { visible_ns, record: index as u32, request }));
+        Ok(())
+    }
+
+    /// When the next request reaches the engine, at the earliest.
+    fn next_visible_ns(&self) -> Option<u64> {
+        let pending = self.front.pending.peek().map(|Reverse(first)| first.visible_ns);
+        [pending, self.workload.next_arrival_ns()].into_iter().flatten().min()
+    }
+
+    /// Schedules a step; false where there is nothing to schedule.
+    fn schedule(&mut self) -> bool {
+        let mut batch = self.spare.pop().unwrap_or_default();
+        let (scheduled_ns, records) = (self.host_ns, &mut self.records);
+        self.scheduler.schedule(&mut batch, |record, cached| {
+            let record = &mut records[record as usize];
+            record.num_cached_tokens += cached;
+            if record.num_preemptions == 0 {
+                record.scheduled_ns = scheduled_ns;
+            }
+        });
+        for record in &batch.preempted {
+            records[*record as usize].num_preemptions += 1;
+        }
+        let preempting_us = self.latency.preemption_processing_time() * batch.preempted.len() as f64;
+        if batch.requests.is_empty() {
+            self.host_ns = self.host_ns.saturating_add(ns(preempting_us));
+            self.spare.push(batch);
+            return false;
+        }
+        let host_us = self.latency.scheduling_processing_time() + preempting_us;
+        self.host_ns = self.host_ns.saturating_add(ns(host_us));
+        let step_ns = ns(self.latency.step_time(&batch.requests));
+        let start_ns = self.host_ns.max(self.gpu_free_ns);
+        let end_ns = start_ns.saturating_add(step_ns).max(self.gpu_end_ns);
+        self.gpu_free_ns = start_ns.saturating_add(step_ns / u64::from(self.config.pipeline_parallel_size));
+        self.gpu_end_ns = end_ns;
+        let counters = &mut self.scheduler.counters;
+        counters.busy_ns = counters.busy_ns.saturating_add(self.gpu_free_ns - start_ns);
+        self.observer.step(&StepEvent {
+            index: counters.steps - 1,
+            scheduled_ns,
+            start_ns,
+            end_ns,
+            batch: &batch.requests,
+            records: &batch.records,
+            num_running: self.scheduler.num_running(),
+            num_waiting: self.scheduler.num_waiting(),
+            blocks_in_use: self.scheduler.blocks_in_use(),
+            num_preempted: batch.preempted.len() as u32,
+        });
+        self.in_flight.push_back(InFlight { batch, end_ns });
+        true
+    }
+
+    /// A step has ended: its tokens go to their clients, finished requests leave.
+    fn update(&mut self, step: &InFlight) {
+        let client_ns = step.end_ns.saturating_add(self.output_ns);
+        let mut equal_gaps = EqualGaps { stage: 0, gap_ns: 0, count: 0 };
+        let mut any_finished = false;
+        for ((request, slot), record) in step.batch.requests.iter().zip(&step.batch.slots).zip(&step.batch.records) {
+            if !request.samples {
+                continue;
+            }
+            let (tokens, gap_ns) = self.scheduler.deliver(*slot, step.end_ns);
+            self.observer.token(*record, tokens - 1, client_ns);
+            if tokens == 1 {
+                self.records[*record as usize].first_token_ns = client_ns;
+            } else {
+                equal_gaps.add(self.scheduler.slot(*slot).stage, gap_ns, &mut self.gaps);
+            }
+            if tokens == self.scheduler.slot(*slot).num_output_tokens {
+                self.scheduler.finish(*slot);
+                self.end(*record, Outcome::Finished, client_ns);
+                any_finished = true;
+            }
+        }
+        equal_gaps.flush(&mut self.gaps);
+        if any_finished {
+            self.scheduler.drop_finished();
+        }
+    }
+
+    fn end(&mut self, record: u32, outcome: Outcome, finish_ns: u64) {
+        let entry = &mut self.records[record as usize];
+        (entry.outcome, entry.finish_ns) = (outcome, finish_ns);
+        let counters = &mut self.scheduler.counters;
+        counters.end_ns = counters.end_ns.max(finish_ns);
+        self.workload.finished(finish_ns, entry.stage);
+    }
+}
+
+/// Gaps that follow each other and are equal, as those of one step's decodes are: one entry in the histogram.
+struct EqualGaps {
+    stage: u32,
+    gap_ns: u64,
+    count: u64,
+}
+
+impl EqualGaps {
+    fn add(&mut self, stage: u32, gap_ns: u64, gaps: &mut [Histogram<u64>]) {
+        if (stage, gap_ns) != (self.stage, self.gap_ns) {
+            self.flush(gaps);
+            (self.stage, self.gap_ns, self.count) = (stage, gap_ns, 0);
+        }
+        self.count += 1;
+    }
+
+    fn flush(&self, gaps: &mut [Histogram<u64>]) {
+        if let (true, Some(histogram)) = (self.count > 0, gaps.get_mut(self.stage as usize)) {
+            histogram.saturating_record_n(self.gap_ns, self.count);
+        }
+    }
+}
+
+fn new_histogram() -> Result<Histogram<u64>> {
+    Histogram::new(GAP_DIGITS).map_err(|error| Error::Invalid {
+        origin: "replay".into(),
+        problems: vec![format!("no room for a histogram of the gaps between tokens: {error}")],
+    })
+}
+
+fn check(request: &WorkloadRequest, index: usize, not_before_ns: u64) -> Result<()> {
+    let refused = |field, value: String, reason: String| Err(Error::InvalidRequest { index, field, value, reason });
+    if request.num_prompt_tokens == 0 {
+        return refused("num_prompt_tokens", "0".into(), "must be at least 1".into());
+    }
+    if request.num_output_tokens == 0 {
+        return refused("num_output_tokens", "0".into(), "must be at least 1: a prompt alone samples one token".into());
+    }
+    if request.stage >= MAX_STAGES {
+        return refused("stage", request.stage.to_string(), format!("must be below {MAX_STAGES}"));
+    }
+    if request.arrival_ns < not_before_ns {
+        let reason = format!("is before the request sent before it ({not_before_ns}); sort requests by arrival");
+        return refused("arrival_ns", request.arrival_ns.to_string(), reason);
+    }
+    if index >= u32::MAX as usize {
+        return refused("number of requests", index.to_string(), format!("must be below {}", u32::MAX));
+    }
+    Ok(())
+}
+
+#[cold]
+fn broken_workload(index: usize) -> Error {
+    Error::InvalidRequest {
+        index,
+        field: "arrival_ns",
+        value: "none".into(),
+        reason: "the workload announced a request and has none".into(),
+    }
+}

@@ -1,0 +1,66 @@
+//! A request while the engine has it. Slots are reused, so that their vectors need not grow again.
+
+use super::block_pool::BlockHash;
+use super::waiting::Rank;
+
+/// One request's state. Token counts follow vLLM's `Request`: `computed` counts tokens of steps in flight as well.
+#[derive(Debug)]
+pub(super) struct Slot {
+    pub(super) rank: Rank,
+    pub(super) stage: u32,
+    pub(super) num_prompt_tokens: u32,
+    pub(super) num_output_tokens: u32,
+    /// Tokens in the KV cache once all scheduled steps are done.
+    pub(super) computed: u32,
+    /// Output tokens that scheduled steps sample, those in flight included.
+    pub(super) sampled: u32,
+    /// Output tokens that the engine has back.
+    pub(super) delivered: u32,
+    /// Tokens whose full blocks are in the prefix cache.
+    pub(super) cacheable: u32,
+    /// Tokens that were computed before a preemption took them away.
+    pub(super) lost: u32,
+    pub(super) is_running: bool,
+    pub(super) was_preempted: bool,
+    /// Position in the step that is being scheduled.
+    pub(super) scheduled_at: Option<u32>,
+    pub(super) last_token_ns: u64,
+    pub(super) blocks: Vec<u32>,
+    /// Hashes of the prompt's blocks that other prompts may have, too.
+    pub(super) hashes: Vec<BlockHash>,
+}
+
+impl Slot {
+    pub(super) fn empty() -> Self {
+        Slot {
+            rank: Rank { priority: 0, arrival_ns: 0, record: 0 },
+            stage: 0,
+            num_prompt_tokens: 0,
+            num_output_tokens: 0,
+            computed: 0,
+            sampled: 0,
+            delivered: 0,
+            cacheable: 0,
+            lost: 0,
+            is_running: false,
+            was_preempted: false,
+            scheduled_at: None,
+            last_token_ns: 0,
+            blocks: Vec::new(),
+            hashes: Vec::new(),
+        }
+    }
+
+    /// Makes the slot that of a new request; its vectors keep their room.
+    pub(super) fn reset(&mut self, rank: Rank, stage: u32, num_prompt_tokens: u32, num_output_tokens: u32) {
+        let (mut blocks, mut hashes) = (std::mem::take(&mut self.blocks), std::mem::take(&mut self.hashes));
+        blocks.clear();
+        hashes.clear();
+        *self = Slot { rank, stage, num_prompt_tokens, num_output_tokens, blocks, hashes, ..Slot::empty() };
+    }
+
+    /// Tokens that are known: the prompt and what the engine has back.
+    pub(super) fn num_tokens(&self) -> u32 {
+        self.num_prompt_tokens + self.delivered
+    }
+}
