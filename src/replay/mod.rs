@@ -3,9 +3,14 @@
 //! [`LatencyModel`](crate::latency::LatencyModel).
 
 mod config;
+mod distribution;
+pub mod export;
+mod metrics;
 mod observe;
 mod record;
 
 pub use config::{EngineConfig, SchedulingPolicy};
+pub use distribution::Distribution;
+pub use metrics::{Metrics, StageMetrics};
 pub use observe::{Observer, StepEvent};
 pub use record::{EngineCounters, Outcome, Replay, RequestRecord};
