@@ -1,0 +1,153 @@
+//! From the rows of a closed-loop file to cases, or to the reasons why there are none. Uses `case`, `closed_loop_row`,
+//! `weights_asked`, `kv_capacity`.
+//!
+//! What a row does not say is vLLM's default for a server on a GPU of 70 GiB or more: `max_num_seqs` 1024,
+//! `max_num_batched_tokens` 8192. `max_model_len` is the row's prompt and output together, prompts share nothing, and the run
+//! has [`REQUESTS_PER_SLOT`] requests for each in flight, all of which count, as benchmarks of this kind have it.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::case::{Case, Rate, Rooflines};
+use super::closed_loop_row::ClosedLoopRow;
+use super::comparison::Skipped;
+use super::measured::{Measured, WHOLE_RUN};
+use super::metric::Metric;
+use super::weights_asked::model_of;
+use crate::deployment::Deployment;
+use crate::error::Result;
+use crate::hardware::Hardware;
+use crate::kv_capacity::KvCapacity;
+use crate::model::Model;
+use crate::replay::EngineConfig;
+use crate::workload::{ClosedLoop, RequestShape, Workload};
+
+/// The serving engine whose scheduler is replayed.
+const REPLAYED_BACKEND: &str = "vllm";
+/// vLLM's default for its server on GPUs of 70 GiB or more; a row with more in flight gets so many.
+///
+/// # Source
+/// vLLM, `EngineArgs.get_batch_defaults` (`vllm/engine/arg_utils.py`).
+const MAX_NUM_SEQS: u32 = 1024;
+/// vLLM's default for its server on GPUs of 70 GiB or more.
+const MAX_NUM_BATCHED_TOKENS: u32 = 8192;
+/// Requests of a run for each one in flight.
+pub const REQUESTS_PER_SLOT: u64 = 8;
+
+/// What rows are turned into cases with.
+#[derive(Debug, Clone, Default)]
+pub struct ClosedLoopOptions {
+    /// Folder whose models, GPUs and tables come before the built-in ones.
+    pub data_dir: Option<PathBuf>,
+    /// Replay the rows of other serving engines with vLLM's scheduler too.
+    pub all_backends: bool,
+}
+
+/// Cases of the rows that can be run, and the others with their reasons; both in the order of the rows.
+pub fn closed_loop_cases(rows: &[ClosedLoopRow], options: &ClosedLoopOptions) -> (Vec<Case>, Vec<Skipped>) {
+    let mut made = Deployments::default();
+    let (mut cases, mut skipped) = (Vec::new(), Vec::new());
+    for row in rows {
+        match case(row, options, &mut made) {
+            Ok(case) => cases.push(case),
+            Err(reason) => skipped.push(Skipped { id: row.id.clone(), reason }),
+        }
+    }
+    (cases, skipped)
+}
+
+/// Deployments that rows have in common are compiled once.
+#[derive(Default)]
+struct Deployments(BTreeMap<String, Rooflines>);
+
+impl Deployments {
+    fn rooflines(
+        &mut self,
+        model: &Model,
+        hardware: &Hardware,
+        deployment: &Deployment,
+        data_dir: Option<&Path>,
+    ) -> Result<Rooflines> {
+        let key = format!("{} {} {deployment:?}", model.name(), hardware.name());
+        if let Some(known) = self.0.get(&key) {
+            return Ok(known.clone());
+        }
+        let made = Rooflines::new(model, hardware, deployment, data_dir)?;
+        self.0.insert(key, made.clone());
+        Ok(made)
+    }
+}
+
+fn case(row: &ClosedLoopRow, options: &ClosedLoopOptions, made: &mut Deployments) -> Result<Case, String> {
+    if row.backend != REPLAYED_BACKEND && !options.all_backends {
+        return Err(format!("backend {}: the replay is {REPLAYED_BACKEND}'s scheduler", row.backend));
+    }
+    if row.osl < 2 {
+        return Err("osl = 1: a single token has no time per output token".to_owned());
+    }
+    let said = |error: crate::Error| error.to_string();
+    let data_dir = options.data_dir.as_deref();
+    let (model, mut notes) = model_of(row, data_dir)?;
+    let hardware = Hardware::find_in(data_dir, &row.system).map_err(said)?;
+    let deployment = deployment(row, &model)?;
+    let rooflines = made.rooflines(&model, &hardware, &deployment, data_dir).map_err(said)?;
+    notes.extend(rooflines.calibrated.steps().notes().iter().cloned());
+
+    let max_model_len = row.isl.checked_add(row.osl).ok_or("isl and osl together exceed 4294967295 tokens")?;
+    let served = Deployment { max_model_len: Some(max_model_len), ..deployment };
+    let capacity = KvCapacity::new(&model, &hardware, &served).map_err(said)?;
+    let engine = EngineConfig::new(&served, max_model_len, capacity.num_gpu_blocks);
+    engine.validate().map_err(said)?;
+
+    let concurrency = row.concurrency;
+    let num_requests = REQUESTS_PER_SLOT * u64::from(concurrency);
+    let load = ClosedLoop::new(concurrency, num_requests, RequestShape::new(row.isl, row.osl)).map_err(said)?;
+    Ok(Case {
+        name: row.id.clone(),
+        model: model.name().to_owned(),
+        hardware: hardware.name().to_owned(),
+        tensor_parallel_size: row.tp_size,
+        backend_version: version(row),
+        measured: Measured::new([
+            ((WHOLE_RUN, Metric::TTFT_MEAN), row.ttft_ms),
+            ((WHOLE_RUN, Metric::TPOT_MEAN), row.tpot_ms),
+        ]),
+        engine,
+        computed_gpu_blocks: None,
+        rooflines,
+        load: Box::new(move |_: u64| Box::new(load.clone()) as Box<dyn Workload + Send>),
+        rate: Rate::ClosedLoop { concurrency },
+        notes,
+    })
+}
+
+fn version(row: &ClosedLoopRow) -> Option<String> {
+    if row.backend == REPLAYED_BACKEND {
+        return row.backend_version.clone();
+    }
+    Some(format!("{} {}", row.backend, row.backend_version.as_deref().unwrap_or("of unknown version")))
+}
+
+fn deployment(row: &ClosedLoopRow, model: &Model) -> Result<Deployment, String> {
+    let has_experts = model.layers().iter().any(|layer| layer.moe.is_some());
+    let ranks = u64::from(row.tp_size) * u64::from(row.attention_dp_size);
+    let expert_parallel = row.moe_ep_size.filter(|size| has_experts && *size > 1);
+    if let Some(size) = expert_parallel
+        && (u64::from(size) != ranks || row.moe_tp_size.is_some_and(|shared| shared > 1))
+    {
+        return Err(format!(
+            "moe_ep_size = {size} and moe_tp_size = {}: vLLM spreads whole experts over all tp_size × attention_dp_size = {ranks} ranks",
+            row.moe_tp_size.unwrap_or(1)
+        ));
+    }
+    Ok(Deployment {
+        tensor_parallel_size: row.tp_size,
+        pipeline_parallel_size: row.pp_size,
+        data_parallel_size: row.attention_dp_size,
+        enable_expert_parallel: expert_parallel.is_some(),
+        max_num_seqs: MAX_NUM_SEQS.max(row.concurrency),
+        max_num_batched_tokens: MAX_NUM_BATCHED_TOKENS,
+        ..Deployment::default()
+    })
+}
