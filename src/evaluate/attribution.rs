@@ -132,7 +132,7 @@ pub struct Attribution {
 ///
 /// # Errors
 /// As [`Case::replay`].
-pub fn attribute(cases: &[Case], seed: u64, done: &(dyn Fn() + Sync)) -> Result<Attribution> {
+pub fn attribute(cases: &[&Case], seed: u64, done: &(dyn Fn() + Sync)) -> Result<Attribution> {
     let experiments: Vec<AttributedExperiment> = cases
         .par_iter()
         .map(|case| {
@@ -179,7 +179,7 @@ fn replace(case: &Case, component: Component, base: &Errors, seed: u64) -> Resul
         Component::AsyncScheduling => with_engine(&|engine| engine.async_scheduling = false)?,
         Component::HostTimes => case.replay(&roofline.clone().with_host(HostTimes::NONE), seed)?,
         Component::Arrivals => {
-            if case.rate != Rate::OpenLoop {
+            if !case.rates.contains(&Rate::OpenLoop) {
                 return Ok(None);
             }
             let mut even = EvenlySpaced::new(case.load.workload(seed));

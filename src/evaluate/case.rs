@@ -90,13 +90,18 @@ pub struct Case {
     pub rooflines: Rooflines,
     /// The requests.
     pub load: Box<dyn Load>,
-    /// How often they come.
-    pub rate: Rate,
+    /// How often they come, by stage; open loops where nothing is said.
+    pub rates: Vec<Rate>,
     /// What to know of the case.
     pub notes: Vec<String>,
 }
 
 impl Case {
+    /// How often the requests of a stage come.
+    pub fn rate(&self, stage: u32) -> Rate {
+        self.rates.get(stage as usize).copied().unwrap_or(Rate::OpenLoop)
+    }
+
     /// Replays the load on the case's engine.
     ///
     /// # Errors

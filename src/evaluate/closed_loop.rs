@@ -117,7 +117,7 @@ fn case(row: &ClosedLoopRow, options: &ClosedLoopOptions, made: &mut Deployments
         computed_gpu_blocks: None,
         rooflines,
         load: Box::new(move |_: u64| Box::new(load.clone()) as Box<dyn Workload + Send>),
-        rate: Rate::ClosedLoop { concurrency },
+        rates: vec![Rate::ClosedLoop { concurrency }],
         notes,
     })
 }

@@ -166,7 +166,7 @@ fn observation(case: &Case, records: &[RequestRecord], stage: u32, is_only_one: 
         Some(e2e_ms) => e2e_ms - ttft_ms,
         None => measured(Metric::TPOT_MEAN)? * (output_tokens - 1.0),
     };
-    let requests_per_s = match case.rate {
+    let requests_per_s = match case.rate(stage) {
         Rate::OpenLoop => arrivals_per_s(records, stage)?,
         Rate::ClosedLoop { concurrency } => f64::from(concurrency) / ((ttft_ms + decoding_ms) / 1e3),
     };

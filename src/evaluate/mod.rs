@@ -4,10 +4,12 @@
 pub mod attribution;
 pub mod black_box;
 pub mod case;
+pub mod closed_loop;
 pub mod closed_loop_row;
 pub mod comparison;
 mod csv_file;
 mod even;
+pub mod experiment;
 pub mod judge;
 pub mod measured;
 pub mod metric;
