@@ -12,7 +12,7 @@ mod scheduler;
 mod slot;
 mod waiting;
 
-pub use config::{EngineConfig, SchedulingPolicy};
+pub use config::{EngineConfig, MAX_GPU_BLOCKS, SchedulingPolicy};
 pub use engine::{MAX_STAGES, replay};
 pub use observe::{Observer, StepEvent};
 pub use record::{EngineCounters, Outcome, Replay, RequestRecord};
