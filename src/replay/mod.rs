@@ -4,7 +4,10 @@
 
 mod block_pool;
 mod config;
+mod distribution;
 mod engine;
+pub mod export;
+mod metrics;
 mod observe;
 mod prefix;
 mod record;
@@ -13,6 +16,8 @@ mod slot;
 mod waiting;
 
 pub use config::{EngineConfig, MAX_GPU_BLOCKS, SchedulingPolicy};
+pub use distribution::Distribution;
 pub use engine::{MAX_STAGES, replay};
+pub use metrics::{Metrics, StageMetrics};
 pub use observe::{Observer, StepEvent};
 pub use record::{EngineCounters, Outcome, Replay, RequestRecord};

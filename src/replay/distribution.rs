@@ -1,0 +1,233 @@
+//! Mean, percentiles, extremes and spread of a set of values. Uses nothing of the crate; buckets are `hdrhistogram`'s.
+
+use hdrhistogram::Histogram;
+use serde::Serialize;
+
+const NS_PER_MS: f64 = 1e6;
+
+/// What is said of a set of values, in their unit. Percentiles lie between ranks in proportion, as numpy's default has them.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Distribution {
+    /// Number of values.
+    pub count: u64,
+    /// Their mean.
+    pub mean: f64,
+    /// Half of them are at most this.
+    pub p50: f64,
+    /// Nine in ten are at most this.
+    pub p90: f64,
+    /// 95 in a hundred are at most this.
+    pub p95: f64,
+    /// 99 in a hundred are at most this.
+    pub p99: f64,
+    /// The least.
+    pub min: f64,
+    /// The greatest.
+    pub max: f64,
+    /// Standard deviation of the population (numpy's default: the divisor is the count).
+    pub std: f64,
+}
+
+impl Distribution {
+    /// The distribution of `values`, whatever their order; `None` where there are none, or where one is not finite.
+    ///
+    /// ```
+    /// use ridgepoint::replay::Distribution;
+    ///
+    /// // Of four values the 90th percentile is at rank 0.9 × 3 = 2.7: 30 + 0.7 × (40 − 30).
+    /// let of = Distribution::of(vec![40.0, 10.0, 30.0, 20.0]).unwrap();
+    /// assert_eq!((of.mean, of.p50, of.p90), (25.0, 25.0, 37.0));
+    /// assert_eq!(Distribution::of(vec![]), None);
+    /// ```
+    pub fn of(mut values: Vec<f64>) -> Option<Self> {
+        if values.iter().any(|value| !value.is_finite()) {
+            return None;
+        }
+        values.sort_unstable_by(f64::total_cmp);
+        let (min, max) = (*values.first()?, *values.last()?);
+        let count = values.len() as u64;
+        // Rounding may carry the mean of equal values past them.
+        let mean = (values.iter().sum::<f64>() / count as f64).max(min).min(max);
+        let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+        let at = |quantile| between_ranks(count, quantile, |rank| value_at(&values, rank));
+        Some(Distribution {
+            count,
+            mean,
+            p50: at(0.5),
+            p90: at(0.9),
+            p95: at(0.95),
+            p99: at(0.99),
+            min,
+            max,
+            std: (squares / count as f64).sqrt(),
+        })
+    }
+
+    /// The distribution in ms of the ns in `histograms`, taken together, around a mean that is known exactly; `None` where they
+    /// are empty. Percentiles are between the middles of buckets; `min` and `max` are the outer edges of the outer buckets,
+    /// so that no value lies beyond.
+    pub(super) fn of_ns_histograms<'a>(
+        histograms: impl IntoIterator<Item = &'a Histogram<u64>>,
+        mean_ms: f64,
+    ) -> Option<Self> {
+        let (mut min, mut max) = (u64::MAX, 0);
+        let mut buckets: Vec<(u64, u64)> = Vec::new();
+        for histogram in histograms.into_iter().filter(|histogram| !histogram.is_empty()) {
+            min = min.min(histogram.min());
+            max = max.max(histogram.max());
+            buckets.extend(
+                histogram
+                    .iter_recorded()
+                    .map(|found| (histogram.median_equivalent(found.value_iterated_to()), found.count_at_value())),
+            );
+        }
+        buckets.sort_unstable();
+        let mut count = 0;
+        // The middle of each bucket, ms, and how many values lie in it or below.
+        let ranks: Vec<(f64, u64)> = buckets
+            .iter()
+            .map(|(middle_ns, values)| {
+                count += values;
+                (*middle_ns as f64 / NS_PER_MS, count)
+            })
+            .collect();
+        if count == 0 {
+            return None;
+        }
+        // Spread is taken around the buckets' own mean: equal values have none, wherever in their bucket they lie.
+        let weighted = |value: &dyn Fn(f64) -> f64| {
+            let mut below = 0;
+            let mut sum = 0.0;
+            for (middle, up_to) in &ranks {
+                sum += value(*middle) * (up_to - below) as f64;
+                below = *up_to;
+            }
+            sum / count as f64
+        };
+        let centre = weighted(&|middle| middle);
+        let at = |quantile| {
+            between_ranks(count, quantile, |rank| {
+                let bucket = ranks.partition_point(|(_, up_to)| *up_to <= rank);
+                ranks.get(bucket).map_or(0.0, |(middle, _)| *middle)
+            })
+        };
+        Some(Distribution {
+            count,
+            mean: mean_ms,
+            p50: at(0.5),
+            p90: at(0.9),
+            p95: at(0.95),
+            p99: at(0.99),
+            min: min as f64 / NS_PER_MS,
+            max: max as f64 / NS_PER_MS,
+            std: weighted(&|middle| (middle - centre).powi(2)).sqrt(),
+        })
+    }
+}
+
+fn value_at(sorted: &[f64], rank: u64) -> f64 {
+    usize::try_from(rank).ok().and_then(|rank| sorted.get(rank)).copied().unwrap_or(0.0)
+}
+
+/// The value at `quantile` of `count` ascending values, at least one, between its two ranks in proportion.
+fn between_ranks(count: u64, quantile: f64, at: impl Fn(u64) -> f64) -> f64 {
+    let last = count.saturating_sub(1);
+    let position = last as f64 * quantile;
+    let rank = (position.floor() as u64).min(last);
+    let (lower, upper) = (at(rank), at((rank + 1).min(last)));
+    let share = position - rank as f64;
+    // From the nearer rank, as numpy does: both ends are met exactly.
+    let step = upper - lower;
+    let value = if share < 0.5 { lower + step * share } else { upper - step * (1.0 - share) };
+    value.max(lower).min(upper)
+}
+
+#[cfg(test)]
+mod tests {
+    use approx::assert_relative_eq;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn percentiles_are_between_ranks_in_proportion() {
+        // Ranks of 5 values: 0.5 × 4 = 2, 0.9 × 4 = 3.6, 0.95 × 4 = 3.8, 0.99 × 4 = 3.96.
+        let of = Distribution::of(vec![5.0, 1.0, 3.0, 2.0, 10.0]).unwrap();
+        assert_eq!((of.count, of.min, of.p50, of.max), (5, 1.0, 3.0, 10.0));
+        assert_relative_eq!(of.p90, 5.0 + 0.6 * 5.0, max_relative = 1e-12);
+        assert_relative_eq!(of.p95, 5.0 + 0.8 * 5.0, max_relative = 1e-12);
+        assert_relative_eq!(of.p99, 5.0 + 0.96 * 5.0, max_relative = 1e-12);
+        // (5 + 1 + 3 + 2 + 10) / 5 = 4.2; squares 0.64 + 10.24 + 1.44 + 4.84 + 33.64 = 50.8, a fifth of it is 10.16.
+        assert_relative_eq!(of.mean, 4.2, max_relative = 1e-12);
+        assert_relative_eq!(of.std, 10.16_f64.sqrt(), max_relative = 1e-12);
+    }
+
+    #[test]
+    fn one_value_is_all_its_percentiles() {
+        let of = Distribution::of(vec![7.25]).unwrap();
+        let all = [of.mean, of.p50, of.p90, of.p95, of.p99, of.min, of.max];
+        assert!(all.iter().all(|value| value.to_bits() == 7.25_f64.to_bits()), "{of:?}");
+        assert_eq!((of.count, of.std.to_bits()), (1, 0));
+    }
+
+    #[test]
+    fn nothing_is_said_of_nothing_or_of_what_is_not_finite() {
+        assert_eq!(Distribution::of(vec![]), None);
+        assert_eq!(Distribution::of(vec![1.0, f64::NAN]), None);
+        assert_eq!(Distribution::of(vec![f64::INFINITY]), None);
+        let empty = Histogram::<u64>::new(3).unwrap();
+        assert_eq!(Distribution::of_ns_histograms([&empty, &empty], 1.0), None);
+    }
+
+    #[test]
+    fn the_mean_of_equal_values_is_that_value() {
+        // 0.1 + 0.1 + 0.1 is 0.30000000000000004.
+        let of = Distribution::of(vec![0.1; 3]).unwrap();
+        assert_eq!((of.mean.to_bits(), of.max.to_bits()), (0.1_f64.to_bits(), 0.1_f64.to_bits()));
+    }
+
+    #[test]
+    fn histograms_are_taken_together_around_the_given_mean() {
+        let mut first = Histogram::<u64>::new(3).unwrap();
+        let mut second = Histogram::<u64>::new(3).unwrap();
+        // 10 ms three times, 20 ms once: ranks 0 to 2 and 3. p90 is at rank 2.7: 10 + 0.7 × 10 = 17 ms.
+        first.record_n(10_000_000, 2).unwrap();
+        second.record(20_000_000).unwrap();
+        second.record(10_000_000).unwrap();
+        let of = Distribution::of_ns_histograms([&first, &second], 12.5).unwrap();
+        assert_eq!((of.count, of.mean), (4, 12.5));
+        assert_relative_eq!(of.p50, 10.0, max_relative = 1e-3);
+        assert_relative_eq!(of.p90, 17.0, max_relative = 1e-3);
+        // Deviations −2.5 three times and 7.5: (3 × 6.25 + 56.25) / 4 = 18.75.
+        assert_relative_eq!(of.std, 18.75_f64.sqrt(), max_relative = 1e-3);
+        assert!(of.min <= 10.0 && of.min > 9.99 && of.max >= 20.0 && of.max < 20.02, "{of:?}");
+        let alone = Distribution::of_ns_histograms([&first], 10.0).unwrap();
+        assert_eq!(alone.std.to_bits(), 0, "equal values have no spread");
+    }
+
+    proptest! {
+        #[test]
+        fn percentiles_rise_and_the_mean_is_inside(values in prop::collection::vec(0_u32..2_000_000_000, 1..200)) {
+            let ms: Vec<f64> = values.iter().map(|value| f64::from(*value) / 1e6).collect();
+            let exact = Distribution::of(ms.clone()).unwrap();
+            let mut histogram = Histogram::<u64>::new(3).unwrap();
+            for value in &values {
+                histogram.record(u64::from(*value)).unwrap();
+            }
+            let bucketed = Distribution::of_ns_histograms([&histogram], exact.mean).unwrap();
+            for of in [exact, bucketed] {
+                let rising = [of.min, of.p50, of.p90, of.p95, of.p99, of.max];
+                prop_assert!(rising.windows(2).all(|pair| pair[0] <= pair[1]), "{of:?}");
+                prop_assert!(of.min <= of.mean && of.mean <= of.max && of.std >= 0.0, "{of:?}");
+                prop_assert!(of.std <= of.max - of.min + 1e-12, "{of:?}");
+            }
+            // Three significant digits, and the nearest nanosecond below a thousand of them.
+            for (a, b) in [(exact.p50, bucketed.p50), (exact.p90, bucketed.p90), (exact.p99, bucketed.p99)] {
+                prop_assert!((a - b).abs() <= 1e-3 * a + 1e-6, "{a} {b}");
+            }
+            let mut backwards = ms;
+            backwards.reverse();
+            prop_assert_eq!(Distribution::of(backwards), Some(exact));
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! Files that a replay leaves for other programs: `vllm bench serve`'s JSON, csv by request, a trace for Perfetto. Everything
+//! goes to an [`io::Write`](std::io::Write) of the caller and holds nothing but the replay: the same replay gives the same
+//! bytes. Uses `metrics`, `record`, `observe`.
+
+mod perfetto;
+mod requests_csv;
+mod token_times;
+mod trace_event;
+mod vllm_bench;
+
+pub use perfetto::{PerfettoTrace, TraceOptions, TraceSummary};
+pub use requests_csv::write_requests_csv;
+pub use token_times::TokenTimes;
+pub use vllm_bench::{BenchRun, write_vllm_bench};
+
+use super::record::{Outcome, RequestRecord};
+
+/// The times of a record that came, ns.
+struct Reached {
+    scheduled_ns: Option<u64>,
+    first_token_ns: Option<u64>,
+    /// When it was over for its client, refused or with every token.
+    over_ns: Option<u64>,
+}
+
+impl Reached {
+    fn of(record: &RequestRecord) -> Self {
+        let came = |ns: u64| Some(ns).filter(|ns| *ns > 0);
+        match record.outcome {
+            Outcome::Finished => Reached {
+                scheduled_ns: Some(record.scheduled_ns),
+                first_token_ns: Some(record.first_token_ns),
+                over_ns: Some(record.finish_ns),
+            },
+            Outcome::Rejected => Reached { scheduled_ns: None, first_token_ns: None, over_ns: Some(record.finish_ns) },
+            Outcome::Unfinished => Reached {
+                scheduled_ns: came(record.scheduled_ns),
+                first_token_ns: came(record.first_token_ns),
+                over_ns: None,
+            },
+        }
+    }
+}
+
+/// How an outcome is written: as in JSON.
+fn outcome_name(outcome: Outcome) -> &'static str {
+    match outcome {
+        Outcome::Finished => "finished",
+        Outcome::Rejected => "rejected",
+        Outcome::Unfinished => "unfinished",
+    }
+}
+
+#[cfg(test)]
+mod fixtures {
+    use super::*;
+    use crate::replay::{EngineCounters, Replay};
+    use hdrhistogram::Histogram;
+
+    /// Three requests: 100 prompt tokens (64 cached) and 3 generated at 1.05, 1.07 and 1.1 s, sent at 1 s and preempted once;
+    /// one refused; one that has not begun to run.
+    pub fn three() -> Replay {
+        let first = RequestRecord {
+            stage: 0,
+            outcome: Outcome::Finished,
+            num_prompt_tokens: 100,
+            num_output_tokens: 3,
+            num_cached_tokens: 64,
+            num_preemptions: 1,
+            arrival_ns: 1_000_000_000,
+            scheduled_ns: 1_010_000_001,
+            first_token_ns: 1_050_000_000,
+            finish_ns: 1_100_000_000,
+        };
+        let refused = RequestRecord {
+            stage: 1,
+            outcome: Outcome::Rejected,
+            num_prompt_tokens: 9000,
+            num_cached_tokens: 0,
+            num_preemptions: 0,
+            arrival_ns: 1_200_000_000,
+            scheduled_ns: 0,
+            first_token_ns: 0,
+            finish_ns: 1_200_500_000,
+            ..first
+        };
+        let waiting = RequestRecord { outcome: Outcome::Unfinished, num_prompt_tokens: 50, finish_ns: 0, ..refused };
+        let mut gaps = Histogram::<u64>::new(3).unwrap();
+        gaps.record(20_000_000).unwrap();
+        gaps.record(30_000_000).unwrap();
+        Replay {
+            records: vec![first, refused, waiting],
+            inter_token_ns: vec![gaps],
+            counters: EngineCounters::default(),
+        }
+    }
+
+    /// A disk that is full after `room` bytes.
+    pub struct Full {
+        pub room: usize,
+    }
+
+    impl std::io::Write for Full {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            if self.room < bytes.len() {
+                return Err(std::io::Error::new(std::io::ErrorKind::StorageFull, "no room"));
+            }
+            self.room -= bytes.len();
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+}

@@ -1,0 +1,165 @@
+use serde_json::{Value, json};
+
+use super::super::fixtures::{Full, three};
+use super::*;
+use crate::Request;
+
+const BATCH: [Request; 3] = [
+    Request { num_computed_tokens: 100, num_scheduled_tokens: 1, samples: true },
+    Request { num_computed_tokens: 0, num_scheduled_tokens: 64, samples: false },
+    Request { num_computed_tokens: 7, num_scheduled_tokens: 1, samples: true },
+];
+
+/// Step `index` from `start` to `end` µs, scheduled 10 µs before.
+fn step(index: u64, start_us: u64, end_us: u64, batch: &[Request]) -> StepEvent<'_> {
+    StepEvent {
+        index,
+        scheduled_ns: start_us * 1000 - 10_000,
+        start_ns: start_us * 1000,
+        end_ns: end_us * 1000 + 500,
+        batch,
+        records: &[0, 1, 2],
+        num_running: 3,
+        num_waiting: 1,
+        blocks_in_use: 11,
+        num_preempted: 2,
+    }
+}
+
+fn traced(options: TraceOptions, steps: &[StepEvent<'_>], records: &[RequestRecord]) -> (Value, TraceSummary) {
+    let mut out = Vec::new();
+    let mut trace = PerfettoTrace::new(&mut out, options);
+    steps.iter().for_each(|step| trace.step(step));
+    let summary = trace.finish(records).unwrap();
+    (serde_json::from_slice(&out).unwrap(), summary)
+}
+
+fn events<'a>(trace: &'a Value, ph: &str) -> Vec<&'a Value> {
+    trace["traceEvents"].as_array().unwrap().iter().filter(|event| event["ph"] == ph).collect()
+}
+
+#[test]
+fn steps_are_complete_events_with_what_was_in_them() {
+    let steps = [step(0, 1000, 2000, &BATCH), step(1, 2001, 3000, &BATCH[..1]), step(2, 3001, 4000, &BATCH[1..2])];
+    let (trace, summary) = traced(TraceOptions::default(), &steps, &[]);
+    let complete = events(&trace, "X");
+    assert_eq!(
+        *complete[0],
+        json!({
+            "name": "mixed", "ph": "X", "ts": 1000.0, "dur": 1000.5, "pid": 1, "tid": 1,
+            "args": {
+                "step": 0, "tokens": 66, "decodes": 2, "prefills": 1, "prefill_tokens": 64, "running": 3, "waiting": 1,
+                "blocks_in_use": 11, "preempted": 2, "ahead_us": 10.0,
+            },
+        })
+    );
+    let names: Vec<&Value> = complete.iter().map(|event| &event["name"]).collect();
+    assert_eq!(names, ["mixed", "decode", "prefill"]);
+    assert!(complete.iter().all(|event| event["tid"] == 1), "one after the other on one track");
+    assert_eq!((summary.steps, summary.steps_left_out, summary.notes.len()), (3, 0, 0));
+}
+
+#[test]
+fn steps_in_flight_at_once_are_on_tracks_of_their_own() {
+    let steps = [step(0, 1000, 2000, &BATCH), step(1, 1500, 2500, &BATCH), step(2, 2001, 3000, &BATCH)];
+    let (trace, _) = traced(TraceOptions::default(), &steps, &[]);
+    let tracks: Vec<&Value> = events(&trace, "X").into_iter().map(|event| &event["tid"]).collect();
+    assert_eq!(tracks, [1, 2, 1]);
+    let names: Vec<&Value> = events(&trace, "M").into_iter().map(|event| &event["args"]["name"]).collect();
+    assert_eq!(names, ["engine", "requests", "engine steps", "engine steps in flight, 2"]);
+}
+
+#[test]
+fn counters_are_written_where_they_change() {
+    let steps = [
+        step(0, 1000, 2000, &BATCH),
+        step(1, 2001, 3000, &BATCH),
+        StepEvent { blocks_in_use: 12, ..step(2, 3001, 4000, &BATCH) },
+    ];
+    let (trace, _) = traced(TraceOptions::default(), &steps, &[]);
+    let counters: Vec<(&Value, &Value, &Value)> =
+        events(&trace, "C").into_iter().map(|event| (&event["name"], &event["ts"], &event["args"])).collect();
+    let expected = [
+        (json!("queues"), json!(990.0), json!({"running": 3, "waiting": 1})),
+        (json!("KV blocks"), json!(990.0), json!({"in_use": 11})),
+        (json!("KV blocks"), json!(2991.0), json!({"in_use": 12})),
+    ];
+    assert_eq!(counters, expected.iter().map(|(name, ts, args)| (name, ts, args)).collect::<Vec<_>>());
+}
+
+#[test]
+fn requests_have_their_phases_inside() {
+    let replay = three();
+    let (trace, summary) = traced(TraceOptions::default(), &[step(0, 1_210_000, 1_300_000, &BATCH)], &replay.records);
+    let of = |id: u64| -> Vec<(String, String, f64)> {
+        let all = trace["traceEvents"].as_array().unwrap().iter().filter(|event| event["id"] == id);
+        all.map(|event| {
+            let text = |key: &str| event[key].as_str().unwrap().to_owned();
+            (text("name"), text("ph"), event["ts"].as_f64().unwrap())
+        })
+        .collect()
+    };
+    let expected = |events: &[(&str, &str, f64)]| -> Vec<(String, String, f64)> {
+        events.iter().map(|(name, ph, ts)| ((*name).to_owned(), (*ph).to_owned(), *ts)).collect()
+    };
+    assert_eq!(
+        of(0),
+        expected(&[
+            ("request", "b", 1_000_000.0),
+            ("queued", "b", 1_000_000.0),
+            ("queued", "e", 1_010_000.001),
+            ("prefill", "b", 1_010_000.001),
+            ("prefill", "e", 1_050_000.0),
+            ("decode", "b", 1_050_000.0),
+            ("decode", "e", 1_100_000.0),
+            ("request", "e", 1_100_000.0),
+        ])
+    );
+    assert_eq!(of(1), expected(&[("request", "b", 1_200_000.0), ("request", "e", 1_200_500.0)]));
+    // Still queued when the last step ended.
+    assert_eq!(
+        of(2),
+        expected(&[
+            ("request", "b", 1_200_000.0),
+            ("queued", "b", 1_200_000.0),
+            ("queued", "e", 1_300_000.5),
+            ("request", "e", 1_300_000.5),
+        ])
+    );
+    let begun = events(&trace, "b");
+    let args = &begun[0]["args"];
+    assert_eq!(
+        (&args["outcome"], &args["ttft_ms"], &args["cached_tokens"]),
+        (&json!("finished"), &json!(50.0), &json!(64))
+    );
+    assert!(begun.iter().all(|event| event["cat"] == "request" && event["pid"] == 2), "{begun:?}");
+    assert_eq!((summary.requests, summary.requests_left_out), (3, 0));
+    assert_eq!(trace["otherData"], serde_json::to_value(&summary).unwrap());
+}
+
+#[test]
+fn a_cut_trace_says_what_is_missing() {
+    let steps = [step(0, 1000, 1_100_000, &BATCH), step(1, 1_100_001, 1_300_000, &BATCH)];
+    let (trace, summary) = traced(TraceOptions { max_steps: Some(1) }, &steps, &three().records);
+    assert_eq!(events(&trace, "X").len(), 1);
+    let counts = (summary.steps, summary.steps_left_out, summary.requests, summary.requests_left_out);
+    assert_eq!(counts, (1, 1, 1, 2));
+    let note = trace["otherData"]["notes"][0].as_str().unwrap();
+    assert!(note.contains("after the first 1 are") && note.contains("1 of them, and 2 requests"), "{note}");
+}
+
+#[test]
+fn an_empty_trace_is_json_as_well() {
+    let (trace, summary) = traced(TraceOptions::default(), &[], &[]);
+    assert_eq!((trace["traceEvents"].as_array().unwrap().len(), summary), (2, TraceSummary::default()));
+}
+
+#[test]
+fn the_first_error_of_the_writer_comes_back_at_the_end() {
+    let mut trace = PerfettoTrace::new(Full { room: 20_000 }, TraceOptions::default());
+    for index in 0..10_000 {
+        trace.step(&step(index, 1000 * (index + 1), 1000 * (index + 2) - 1, &BATCH));
+    }
+    let error = trace.finish(&[]).unwrap_err();
+    assert_eq!((error.kind(), error.to_string()), (io::ErrorKind::StorageFull, "no room".to_owned()));
+}

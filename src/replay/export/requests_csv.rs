@@ -1,0 +1,107 @@
+//! One csv row per request. Uses `record`; the csv crate writes.
+
+use std::io::{self, Write};
+
+use super::{Reached, outcome_name};
+use crate::replay::{Outcome, RequestRecord};
+
+const COLUMNS: [&str; 15] = [
+    "request",
+    "stage",
+    "outcome",
+    "prompt_tokens",
+    "output_tokens",
+    "cached_tokens",
+    "preemptions",
+    "arrival_s",
+    "scheduled_s",
+    "first_token_s",
+    "finish_s",
+    "queued_ms",
+    "ttft_ms",
+    "tpot_ms",
+    "e2e_ms",
+];
+
+/// Writes one row per request, in the records' order. Seconds count from the start of the workload and, as milliseconds do,
+/// go to the nanosecond; a cell is empty where a request did not get that far.
+///
+/// | column | meaning |
+/// |---|---|
+/// | `request` | position in [`Replay::records`](crate::replay::Replay::records), from 0 |
+/// | `stage`, `outcome` | stage of the load; `finished`, `rejected` or `unfinished` |
+/// | `prompt_tokens`, `output_tokens` | as asked for |
+/// | `cached_tokens`, `preemptions` | prompt tokens found in the cache at first; times that it was preempted |
+/// | `arrival_s`, `scheduled_s`, `first_token_s`, `finish_s` | sent; first scheduled; first token; last token, or refused |
+/// | `queued_ms`, `ttft_ms`, `tpot_ms`, `e2e_ms` | as in [`StageMetrics`](crate::replay::StageMetrics); the last two of finished requests |
+///
+/// # Errors
+/// What `out` says.
+pub fn write_requests_csv(out: impl Write, records: &[RequestRecord]) -> io::Result<()> {
+    let mut rows = csv::Writer::from_writer(out);
+    rows.write_record(COLUMNS)?;
+    for (index, record) in records.iter().enumerate() {
+        rows.write_record(row(index, record))?;
+    }
+    rows.flush()
+}
+
+fn row(index: usize, record: &RequestRecord) -> [String; 15] {
+    let reached = Reached::of(record);
+    let since = |ns: Option<u64>| ns.map(|ns| ns.saturating_sub(record.arrival_ns));
+    let finished = Some(record).filter(|record| record.outcome == Outcome::Finished);
+    [
+        index.to_string(),
+        record.stage.to_string(),
+        outcome_name(record.outcome).to_owned(),
+        record.num_prompt_tokens.to_string(),
+        record.num_output_tokens.to_string(),
+        record.num_cached_tokens.to_string(),
+        record.num_preemptions.to_string(),
+        seconds(Some(record.arrival_ns)),
+        seconds(reached.scheduled_ns),
+        seconds(reached.first_token_ns),
+        seconds(reached.over_ns),
+        milliseconds(since(reached.scheduled_ns)),
+        milliseconds(since(reached.first_token_ns)),
+        finished.and_then(RequestRecord::tpot_ms).map_or_else(String::new, |ms| format!("{ms:.6}")),
+        milliseconds(since(finished.map(|record| record.finish_ns))),
+    ]
+}
+
+fn seconds(ns: Option<u64>) -> String {
+    ns.map_or_else(String::new, |ns| format!("{}.{:09}", ns / 1_000_000_000, ns % 1_000_000_000))
+}
+
+fn milliseconds(ns: Option<u64>) -> String {
+    ns.map_or_else(String::new, |ns| format!("{}.{:06}", ns / 1_000_000, ns % 1_000_000))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixtures::{Full, three};
+    use super::*;
+
+    #[test]
+    fn rows_are_exact_and_empty_where_a_request_did_not_get() {
+        let mut out = Vec::new();
+        write_requests_csv(&mut out, &three().records).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines[0], COLUMNS.join(","));
+        // 10.000001 ms queued, 50 ms to the first token, 100 ms in all: 25 ms for each of two tokens.
+        assert_eq!(
+            lines[1],
+            "0,0,finished,100,3,64,1,1.000000000,1.010000001,1.050000000,1.100000000,10.000001,50.000000,25.000000,100.000000"
+        );
+        assert_eq!(lines[2], "1,1,rejected,9000,3,0,0,1.200000000,,,1.200500000,,,,");
+        assert_eq!(lines[3], "2,1,unfinished,50,3,0,0,1.200000000,,,,,,,");
+        assert_eq!(lines.len(), 4);
+    }
+
+    #[test]
+    fn what_the_writer_says_is_returned() {
+        let error = write_requests_csv(Full { room: 10 }, &three().records).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::StorageFull);
+    }
+}

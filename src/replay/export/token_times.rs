@@ -1,0 +1,56 @@
+//! When each token reached its client, for who wants all of them. Uses `observe`.
+
+use crate::replay::Observer;
+
+/// Keeps the time of every token: 8 bytes each, so ask for it only where a file needs them.
+#[derive(Debug, Clone, Default)]
+pub struct TokenTimes {
+    by_record: Vec<Vec<u64>>,
+}
+
+impl TokenTimes {
+    /// Nothing seen yet.
+    pub fn new() -> Self {
+        TokenTimes::default()
+    }
+
+    /// When the tokens of a record reached its client, ns; empty where none did.
+    pub fn of_record(&self, record: usize) -> &[u64] {
+        self.by_record.get(record).map_or(&[], Vec::as_slice)
+    }
+
+    /// Gaps between the tokens of a record, ns.
+    pub fn gaps_ns(&self, record: usize) -> impl Iterator<Item = u64> {
+        let times = self.of_record(record);
+        times.iter().zip(times.iter().skip(1)).map(|(earlier, later)| later.saturating_sub(*earlier))
+    }
+}
+
+impl Observer for TokenTimes {
+    fn token(&mut self, record: u32, _: u32, now_ns: u64) {
+        let Ok(index) = usize::try_from(record) else { return };
+        if index >= self.by_record.len() {
+            self.by_record.resize_with(index + 1, Vec::new);
+        }
+        if let Some(times) = self.by_record.get_mut(index) {
+            times.push(now_ns);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gaps_are_by_record_whatever_comes_between() {
+        let mut times = TokenTimes::new();
+        for (record, token, now) in [(2, 0, 10), (0, 0, 11), (2, 1, 15), (0, 1, 31), (2, 2, 15)] {
+            times.token(record, token, now);
+        }
+        assert_eq!(times.gaps_ns(2).collect::<Vec<_>>(), [5, 0]);
+        assert_eq!(times.gaps_ns(0).collect::<Vec<_>>(), [20]);
+        assert_eq!(times.gaps_ns(1).count() + times.gaps_ns(7).count(), 0);
+        assert_eq!(times.of_record(2), [10, 15, 15]);
+    }
+}

@@ -1,0 +1,281 @@
+//! The JSON that `vllm bench serve --save-result` writes. Uses `metrics`, `record`.
+
+use std::collections::{BTreeMap, HashMap};
+use std::io::{self, BufWriter, Write};
+
+use serde::ser::{Serialize, SerializeMap, Serializer};
+
+use super::TokenTimes;
+use crate::replay::{Distribution, Metrics, Outcome, Replay, RequestRecord};
+
+const NS_PER_S: u64 = 1_000_000_000;
+
+type Statistic = (&'static str, fn(&Distribution) -> f64);
+const STATISTICS: [Statistic; 6] = [
+    ("mean", |of| of.mean),
+    ("median", |of| of.p50),
+    ("std", |of| of.std),
+    ("p90", |of| of.p90),
+    ("p95", |of| of.p95),
+    ("p99", |of| of.p99),
+];
+
+/// What the benchmark's arguments say, for the file's first keys.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct BenchRun<'a> {
+    /// `date` as the caller likes it; `None` leaves the key out, so that equal replays give equal bytes.
+    pub date: Option<&'a str>,
+    /// `model_id`, and `tokenizer_id` as well.
+    pub model_id: &'a str,
+    /// Requests per second that were asked for; `None` is written as `"inf"`, as vLLM does for all at once.
+    pub request_rate: Option<f64>,
+    /// Shape of the gamma distribution of gaps, 1 for Poisson arrivals; `None` is written as null.
+    pub burstiness: Option<f64>,
+    /// Most requests in flight; `None` is written as null.
+    pub max_concurrency: Option<u32>,
+}
+
+/// Writes the whole run under `vllm bench serve`'s field names. With `tokens` the lists of `--save-detailed` are there as well, a
+/// value per request: `input_lens`, `output_lens` (0 where a request failed), `ttfts` (s), `itls` (s), `start_times` (s from the start
+/// of the workload) and `errors` (empty where there was none).
+///
+/// What differs from vLLM: `backend` is `ridgepoint`; what is said of nothing is null where vLLM writes 0;
+/// `generated_texts` is never there, and `max_output_tokens_per_s` is null without `tokens`. Refused and unfinished
+/// requests are `failed`.
+///
+/// # Errors
+/// What `out` says.
+///
+/// # Source
+/// vLLM 0.16.0, `vllm/benchmarks/serve.py`.
+pub fn write_vllm_bench(
+    out: impl Write,
+    run: &BenchRun<'_>,
+    replay: &Replay,
+    metrics: &Metrics,
+    tokens: Option<&TokenTimes>,
+) -> io::Result<()> {
+    let mut out = BufWriter::new(out);
+    serde_json::to_writer(&mut out, &Document { run, records: &replay.records, metrics, tokens })?;
+    out.write_all(b"\n")?;
+    out.flush()
+}
+
+struct Document<'a> {
+    run: &'a BenchRun<'a>,
+    records: &'a [RequestRecord],
+    metrics: &'a Metrics,
+    tokens: Option<&'a TokenTimes>,
+}
+
+impl Serialize for Document<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let all = &self.metrics.run;
+        let mut map = serializer.serialize_map(None)?;
+        if let Some(date) = self.run.date {
+            map.serialize_entry("date", date)?;
+        }
+        map.serialize_entry("backend", "ridgepoint")?;
+        map.serialize_entry("model_id", self.run.model_id)?;
+        map.serialize_entry("tokenizer_id", self.run.model_id)?;
+        map.serialize_entry("num_prompts", &self.records.len())?;
+        match self.run.request_rate.filter(|rate| rate.is_finite()) {
+            Some(rate) => map.serialize_entry("request_rate", &rate)?,
+            None => map.serialize_entry("request_rate", "inf")?,
+        }
+        map.serialize_entry("burstiness", &self.run.burstiness)?;
+        map.serialize_entry("max_concurrency", &self.run.max_concurrency)?;
+        map.serialize_entry("duration", &all.duration_s)?;
+        map.serialize_entry("completed", &all.finished)?;
+        map.serialize_entry("failed", &(all.rejected + all.unfinished))?;
+        map.serialize_entry("total_input_tokens", &all.input_tokens)?;
+        map.serialize_entry("total_output_tokens", &all.output_tokens)?;
+        map.serialize_entry("request_throughput", &all.requests_per_s)?;
+        map.serialize_entry("request_goodput", &None::<f64>)?;
+        map.serialize_entry("output_throughput", &all.output_tokens_per_s)?;
+        map.serialize_entry("total_token_throughput", &all.total_tokens_per_s)?;
+        if let Some(tokens) = self.tokens {
+            details(&mut map, self.records, tokens)?;
+        }
+        let peak = self.tokens.and_then(|tokens| max_output_tokens_per_s(self.records, tokens));
+        map.serialize_entry("max_output_tokens_per_s", &peak)?;
+        map.serialize_entry("max_concurrent_requests", &max_concurrent_requests(self.records))?;
+        for (name, of) in [("ttft", all.ttft_ms), ("tpot", all.tpot_ms), ("itl", all.itl_ms), ("e2el", all.e2e_ms)] {
+            for (statistic, value) in STATISTICS {
+                map.serialize_entry(&format!("{statistic}_{name}_ms"), &of.as_ref().map(value))?;
+            }
+        }
+        map.end()
+    }
+}
+
+/// A list written value by value, never held.
+struct List<F>(F);
+
+impl<T: Serialize, I: Iterator<Item = T>, F: Fn() -> I> Serialize for List<F> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq((self.0)())
+    }
+}
+
+fn details<M: SerializeMap>(map: &mut M, records: &[RequestRecord], tokens: &TokenTimes) -> Result<(), M::Error> {
+    let done = |record: &RequestRecord| record.outcome == Outcome::Finished;
+    let output = |record: &RequestRecord| if done(record) { record.num_output_tokens } else { 0 };
+    let ttft_s = |record: &RequestRecord| {
+        let ns = if done(record) { record.first_token_ns.saturating_sub(record.arrival_ns) } else { 0 };
+        seconds(ns)
+    };
+    map.serialize_entry("input_lens", &List(|| records.iter().map(|record| record.num_prompt_tokens)))?;
+    map.serialize_entry("output_lens", &List(|| records.iter().map(output)))?;
+    map.serialize_entry("ttfts", &List(|| records.iter().map(ttft_s)))?;
+    let gaps = |index: usize, record: &RequestRecord| {
+        let all = if done(record) { usize::MAX } else { 0 };
+        List(move || tokens.gaps_ns(index).take(all).map(seconds))
+    };
+    map.serialize_entry("itls", &List(|| records.iter().enumerate().map(|(index, record)| gaps(index, record))))?;
+    map.serialize_entry("start_times", &List(|| records.iter().map(|record| seconds(record.arrival_ns))))?;
+    map.serialize_entry("errors", &List(|| records.iter().map(|record| fault(record.outcome))))
+}
+
+fn seconds(ns: u64) -> f64 {
+    ns as f64 / NS_PER_S as f64
+}
+
+fn fault(outcome: Outcome) -> &'static str {
+    match outcome {
+        Outcome::Finished => "",
+        Outcome::Rejected => "rejected: prompt and output are longer than max_model_len",
+        Outcome::Unfinished => "unfinished when the replay was stopped",
+    }
+}
+
+fn finished(records: &[RequestRecord]) -> impl Iterator<Item = (usize, &RequestRecord)> {
+    records.iter().enumerate().filter(|(_, record)| record.outcome == Outcome::Finished)
+}
+
+/// Most tokens of finished requests in a second, counted from the first of them to be sent.
+fn max_output_tokens_per_s(records: &[RequestRecord], tokens: &TokenTimes) -> Option<f64> {
+    let start = finished(records).map(|(_, record)| record.arrival_ns).min()?;
+    let mut by_second: HashMap<u64, u64> = HashMap::new();
+    for (index, _) in finished(records) {
+        for now in tokens.of_record(index) {
+            *by_second.entry(now.saturating_sub(start) / NS_PER_S).or_default() += 1;
+        }
+    }
+    by_second.into_values().max().map(|most| most as f64)
+}
+
+/// Most finished requests that were under way at some time in the same second.
+fn max_concurrent_requests(records: &[RequestRecord]) -> u64 {
+    let Some(start) = finished(records).map(|(_, record)| record.arrival_ns).min() else { return 0 };
+    let second = |ns: u64| ns.saturating_sub(start) / NS_PER_S;
+    let mut changes: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
+    for (_, record) in finished(records) {
+        changes.entry(second(record.arrival_ns)).or_default().0 += 1;
+        changes.entry(second(record.finish_ns.max(record.arrival_ns)) + 1).or_default().1 += 1;
+    }
+    let mut under_way = 0;
+    let counts = changes.into_values().map(|(more, fewer)| {
+        under_way = under_way + more - fewer;
+        under_way
+    });
+    counts.max().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::super::fixtures::{Full, three};
+    use super::*;
+    use crate::replay::{Observer, RequestRecord};
+
+    fn written(run: &BenchRun<'_>, replay: &Replay, tokens: Option<&TokenTimes>) -> (String, Value) {
+        let mut out = Vec::new();
+        write_vllm_bench(&mut out, run, replay, &Metrics::of(replay), tokens).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        let value = serde_json::from_str(&text).unwrap();
+        (text, value)
+    }
+
+    fn times() -> TokenTimes {
+        let mut times = TokenTimes::new();
+        for (record, token, now_ms) in [(0, 0, 1050), (0, 1, 1070), (0, 2, 1100)] {
+            times.token(record, token, now_ms * 1_000_000);
+        }
+        times
+    }
+
+    #[test]
+    fn fields_are_those_of_vllm() {
+        let run =
+            BenchRun { model_id: "llama", request_rate: Some(2.5), max_concurrency: Some(8), ..BenchRun::default() };
+        let (text, value) = written(&run, &three(), None);
+        // From 1.0 to 1.1 s: one request, 100 tokens in, 3 out.
+        let expected = json!({
+            "model_id": "llama", "num_prompts": 3, "request_rate": 2.5, "max_concurrency": 8, "burstiness": null,
+            "duration": 0.1, "completed": 1, "failed": 2, "total_input_tokens": 100, "total_output_tokens": 3,
+            "request_throughput": 10.0, "output_throughput": 30.0, "total_token_throughput": 1030.0,
+            "mean_ttft_ms": 50.0, "p99_ttft_ms": 50.0, "std_ttft_ms": 0.0,
+            "mean_tpot_ms": 25.0, "mean_itl_ms": 25.0, "median_e2el_ms": 100.0, "p90_e2el_ms": 100.0, "p95_e2el_ms": 100.0,
+            "max_concurrent_requests": 1, "max_output_tokens_per_s": null,
+        });
+        for (key, expected) in expected.as_object().unwrap() {
+            assert_eq!(value.get(key), Some(expected), "{key}");
+        }
+        // 18 keys beside four metrics of six figures; no date, no lists.
+        assert_eq!(value.as_object().unwrap().len(), 18 + 24);
+        assert!(!text.contains("date") && !text.contains("itls"), "{text}");
+        assert_eq!(text, written(&run, &three(), None).0);
+        let dated = BenchRun { date: Some("20260101-000000"), ..run };
+        assert_eq!(written(&dated, &three(), None).1["date"], "20260101-000000");
+    }
+
+    #[test]
+    fn details_are_a_value_per_request_in_seconds() {
+        let (_, value) = written(&BenchRun::default(), &three(), Some(&times()));
+        assert_eq!(value["request_rate"], "inf");
+        assert_eq!(value["input_lens"], json!([100, 9000, 50]));
+        assert_eq!(value["output_lens"], json!([3, 0, 0]));
+        assert_eq!(value["ttfts"], json!([0.05, 0.0, 0.0]));
+        assert_eq!(value["itls"], json!([[0.02, 0.03], [], []]));
+        assert_eq!(value["start_times"], json!([1.0, 1.2, 1.2]));
+        assert_eq!(value["errors"][0], "");
+        assert!(value["errors"][1].as_str().unwrap().contains("max_model_len"));
+        assert_eq!(value["max_output_tokens_per_s"], 3.0);
+    }
+
+    #[test]
+    fn nothing_is_null_and_not_zero() {
+        let mut replay = three();
+        replay.records.clear();
+        let (text, value) = written(&BenchRun::default(), &replay, Some(&TokenTimes::new()));
+        for key in ["duration", "request_throughput", "mean_ttft_ms", "p99_itl_ms", "max_output_tokens_per_s"] {
+            assert_eq!(value.get(key), Some(&Value::Null), "{key}");
+        }
+        assert_eq!((&value["completed"], &value["itls"]), (&json!(0), &json!([])));
+        assert!(!text.contains("NaN"), "{text}");
+    }
+
+    #[test]
+    fn peaks_are_by_whole_seconds_from_the_first_arrival() {
+        let first = three().records[0];
+        // Seconds 0 to 1, 1 to 1, 2 to 3 after the first: two at once in second 1.
+        let at = |arrival_ms: u64, finish_ms: u64| RequestRecord {
+            arrival_ns: arrival_ms * 1_000_000,
+            finish_ns: finish_ms * 1_000_000,
+            ..first
+        };
+        assert_eq!(max_concurrent_requests(&[at(5000, 6900), at(6950, 6960), at(7000, 8000)]), 2);
+        assert_eq!(max_concurrent_requests(&[]), 0);
+        let far = at(0, u64::MAX / 1_000_000);
+        assert_eq!(max_concurrent_requests(&[far, far]), 2, "no room for every second in between is needed");
+    }
+
+    #[test]
+    fn what_the_writer_says_is_returned() {
+        let replay = three();
+        let error = write_vllm_bench(Full { room: 5 }, &BenchRun::default(), &replay, &Metrics::of(&replay), None);
+        assert_eq!(error.unwrap_err().kind(), io::ErrorKind::StorageFull);
+    }
+}

@@ -1,0 +1,160 @@
+//! What clients saw of a replay, for the whole run and by stage, as serving benchmarks define it. Uses `distribution` and
+//! `record`.
+
+use std::collections::BTreeMap;
+
+use hdrhistogram::Histogram;
+use serde::{Serialize, Serializer};
+
+use super::distribution::Distribution;
+use super::record::{Outcome, Replay, RequestRecord};
+
+const NS_PER_S: f64 = 1e9;
+const NS_PER_MS: f64 = 1e6;
+
+/// What clients saw of a replay.
+///
+/// Definitions are those of vLLM 0.16.0's `vllm bench serve` (`vllm/benchmarks/serve.py`) unless a field says otherwise.
+/// The order of the records makes no difference, to the last bit.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Metrics {
+    /// Everything.
+    pub run: StageMetrics,
+    /// Each stage that has a request, ascending.
+    pub stages: Vec<StageMetrics>,
+}
+
+/// What clients saw of one stage, or of the whole run. All but the counts of requests is of finished requests, and is
+/// `None` where there is nothing to say.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct StageMetrics {
+    /// The stage, `None` for the whole run; written as −1.
+    #[serde(serialize_with = "stage_number")]
+    pub stage: Option<u32>,
+    /// Requests that were sent.
+    pub requests: u64,
+    /// Those of them whose client has every token.
+    pub finished: u64,
+    /// Those of them that were refused.
+    pub rejected: u64,
+    /// Those of them that waited or ran when the replay was stopped.
+    pub unfinished: u64,
+    /// Prompt tokens.
+    pub input_tokens: u64,
+    /// Generated tokens.
+    pub output_tokens: u64,
+    /// From the first arrival to the last finish, s.
+    pub duration_s: Option<f64>,
+    /// Requests over that duration.
+    pub requests_per_s: Option<f64>,
+    /// Generated tokens over that duration.
+    pub output_tokens_per_s: Option<f64>,
+    /// Prompt and generated tokens over that duration.
+    pub total_tokens_per_s: Option<f64>,
+    /// Time to first token: from sending to the first token, ms.
+    pub ttft_ms: Option<Distribution>,
+    /// Time per output token, a value per request of more than one token: (E2E − TTFT) / (output tokens − 1), ms.
+    pub tpot_ms: Option<Distribution>,
+    /// Inter-token latency, a value per gap between two tokens of a request, ms. Its mean is exact: all the time between first
+    /// and last tokens over the number of gaps, which is also (mean E2E − mean TTFT) / (mean output tokens − 1). The rest
+    /// comes from the replay's histograms: three significant digits, and gaps of unfinished requests are in it.
+    pub itl_ms: Option<Distribution>,
+    /// A value per request: (E2E − TTFT) / output tokens, ms. Unlike [`tpot_ms`](Self::tpot_ms) the first token counts in the
+    /// divisor and requests of one token are in it, with 0; unlike [`itl_ms`](Self::itl_ms) short and long requests weigh
+    /// the same.
+    pub itl_per_output_token_ms: Option<Distribution>,
+    /// End to end: from sending to the last token, ms.
+    pub e2e_ms: Option<Distribution>,
+    /// From sending until the engine first scheduled the request, ms.
+    pub queued_ms: Option<Distribution>,
+}
+
+impl Metrics {
+    /// The metrics of a replay.
+    pub fn of(replay: &Replay) -> Self {
+        let mut by_stage: BTreeMap<u32, Vec<&RequestRecord>> = BTreeMap::new();
+        for record in &replay.records {
+            by_stage.entry(record.stage).or_default().push(record);
+        }
+        let stages = by_stage.into_iter().map(|(stage, records)| {
+            let gaps = usize::try_from(stage).ok().and_then(|stage| replay.inter_token_ns.get(stage));
+            StageMetrics::of(Some(stage), &records, gaps)
+        });
+        let all: Vec<&RequestRecord> = replay.records.iter().collect();
+        Metrics { stages: stages.collect(), run: StageMetrics::of(None, &all, &replay.inter_token_ns) }
+    }
+
+    /// The whole run, then its stages.
+    pub fn run_and_stages(&self) -> impl Iterator<Item = &StageMetrics> {
+        std::iter::once(&self.run).chain(&self.stages)
+    }
+}
+
+impl StageMetrics {
+    fn of<'a>(
+        stage: Option<u32>,
+        records: &[&RequestRecord],
+        gaps: impl IntoIterator<Item = &'a Histogram<u64>>,
+    ) -> Self {
+        let number = |outcome| records.iter().filter(|record| record.outcome == outcome).count() as u64;
+        let finished: Vec<&RequestRecord> =
+            records.iter().copied().filter(|record| record.outcome == Outcome::Finished).collect();
+        let values = |value: &dyn Fn(&RequestRecord) -> Option<f64>| {
+            Distribution::of(finished.iter().filter_map(|record| value(record)).collect())
+        };
+        let sum = |value: fn(&RequestRecord) -> u64| finished.iter().map(|record| value(record)).sum::<u64>();
+        let input_tokens = sum(|record| u64::from(record.num_prompt_tokens));
+        let output_tokens = sum(|record| u64::from(record.num_output_tokens));
+        let duration_s = duration_ns(&finished).map(|ns| ns as f64 / NS_PER_S);
+        let per_s = |number: u64| duration_s.filter(|s| *s > 0.0).map(|s| number as f64 / s);
+        StageMetrics {
+            stage,
+            requests: records.len() as u64,
+            finished: finished.len() as u64,
+            rejected: number(Outcome::Rejected),
+            unfinished: number(Outcome::Unfinished),
+            input_tokens,
+            output_tokens,
+            duration_s,
+            requests_per_s: per_s(finished.len() as u64),
+            output_tokens_per_s: per_s(output_tokens),
+            total_tokens_per_s: per_s(input_tokens + output_tokens),
+            ttft_ms: values(&|record| Some(record.ttft_ms())),
+            tpot_ms: values(&RequestRecord::tpot_ms),
+            itl_ms: mean_gap_ms(&finished).and_then(|mean| Distribution::of_ns_histograms(gaps, mean)),
+            itl_per_output_token_ms: values(&|record| {
+                let tokens = f64::from(record.num_output_tokens);
+                (tokens > 0.0).then(|| decoding_ns(record) as f64 / NS_PER_MS / tokens)
+            }),
+            e2e_ms: values(&|record| Some(record.e2e_ms())),
+            queued_ms: values(&|record| Some(record.scheduled_ns.saturating_sub(record.arrival_ns) as f64 / NS_PER_MS)),
+        }
+    }
+}
+
+/// From the first token to the last.
+fn decoding_ns(record: &RequestRecord) -> u64 {
+    record.finish_ns.saturating_sub(record.first_token_ns)
+}
+
+fn duration_ns(finished: &[&RequestRecord]) -> Option<u64> {
+    let first = finished.iter().map(|record| record.arrival_ns).min()?;
+    let last = finished.iter().map(|record| record.finish_ns).max()?;
+    Some(last.saturating_sub(first))
+}
+
+/// All the time between first and last tokens over the number of gaps in it.
+fn mean_gap_ms(finished: &[&RequestRecord]) -> Option<f64> {
+    let several = || finished.iter().filter(|record| record.num_output_tokens > 1);
+    let total_ns: u128 = several().map(|record| u128::from(decoding_ns(record))).sum();
+    let gaps: u64 = several().map(|record| u64::from(record.num_output_tokens) - 1).sum();
+    (gaps > 0).then(|| total_ns as f64 / NS_PER_MS / gaps as f64)
+}
+
+fn stage_number<S: Serializer>(stage: &Option<u32>, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_i64(stage.map_or(-1, i64::from))
+}
+
+#[cfg(test)]
+#[path = "metrics_tests.rs"]
+mod tests;
