@@ -5,6 +5,9 @@ use serde::{Deserialize, Serialize};
 use crate::deployment::Deployment;
 use crate::error::{Error, Result};
 
+/// Most KV blocks: 16 million of them hold more tokens than any GPU.
+pub const MAX_GPU_BLOCKS: u32 = 1 << 24;
+
 /// Which waiting request is next, and which running one is preempted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -71,7 +74,7 @@ impl EngineConfig {
     /// Checks the configuration; all problems are reported at once.
     ///
     /// # Errors
-    /// [`Error::Invalid`] where a size is zero, where a prompt of `max_model_len` could never be scheduled without chunks, or
+    /// [`Error::Invalid`] where a size is zero, where a prompt of `max_model_len` could never be scheduled without chunks, for more than [`MAX_GPU_BLOCKS`], or
     /// where the blocks hold less than one request of `max_model_len`.
     pub fn validate(&self) -> Result<()> {
         let sizes = [
@@ -92,6 +95,9 @@ impl EngineConfig {
                 self.max_num_batched_tokens, self.max_model_len
             ));
         }
+        if self.num_gpu_blocks > MAX_GPU_BLOCKS {
+            problems.push(format!("num_gpu_blocks = {} must be at most {MAX_GPU_BLOCKS}", self.num_gpu_blocks));
+        }
         if self.block_size > 0 {
             let needed = self.max_model_len.div_ceil(self.block_size);
             if needed > self.usable_blocks() {
@@ -105,5 +111,41 @@ impl EngineConfig {
             }
         }
         if problems.is_empty() { Ok(()) } else { Err(Error::Invalid { origin: "engine".into(), problems }) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn problems(change: impl FnOnce(&mut EngineConfig)) -> String {
+        let mut config = EngineConfig::new(&Deployment::default(), 4096, 257);
+        change(&mut config);
+        config.validate().map_or_else(|error| error.to_string(), |()| String::new())
+    }
+
+    #[test]
+    fn blocks_for_one_longest_request_and_the_engines_own_are_enough() {
+        assert_eq!(problems(|_| ()), "");
+        let short = problems(|config| config.num_gpu_blocks = 256);
+        assert!(short.contains("holds 4080 tokens") && short.contains("at least 257 blocks"), "{short}");
+    }
+
+    #[test]
+    fn every_problem_is_named_at_once() {
+        let all = problems(|config| {
+            (config.max_num_seqs, config.block_size, config.num_gpu_blocks) = (0, 0, u32::MAX);
+        });
+        for key in ["max_num_seqs = 0", "block_size = 0", "num_gpu_blocks = 4294967295"] {
+            assert!(all.contains(key), "{all}");
+        }
+    }
+
+    #[test]
+    fn without_chunks_the_budget_must_hold_the_longest_prompt() {
+        let tight =
+            |config: &mut EngineConfig| (config.enable_chunked_prefill, config.max_num_batched_tokens) = (false, 4095);
+        assert!(problems(tight).contains("without chunked prefill"));
+        assert_eq!(problems(|config| config.enable_chunked_prefill = false), "");
     }
 }

@@ -3,7 +3,7 @@
 
 use ridgepoint::physics::{GraphMode, OperatorGroup};
 use ridgepoint::units::{duration, si};
-use ridgepoint::{Deployment, Hardware, StepEstimate};
+use ridgepoint::{Deployment, Hardware, Model, StepEstimate};
 
 use super::text::{count, percent, plural, quantity, rendered, table, width, wrap};
 use crate::cli::Prediction;
@@ -70,18 +70,24 @@ fn merged(warnings: &[String], is_operator: impl Fn(&str) -> bool) -> Vec<String
 }
 
 fn title(prediction: &Prediction) -> String {
-    let deployment = &prediction.deployment;
+    let mut text = served(&prediction.model, &prediction.hardware, &prediction.deployment);
+    if prediction.efficiency == "ideal" {
+        text.push_str("; textbook roofline, no measured efficiency");
+    }
+    text
+}
+
+/// `llama-3.1-70b on 4 NVIDIA H100 SXM5, tensor_parallel_size 4`: what is served on what, and what of the deployment is not
+/// vLLM's default.
+pub fn served(model: &Model, hardware: &Hardware, deployment: &Deployment) -> String {
     let gpus = u64::from(deployment.tensor_parallel_size)
         * u64::from(deployment.pipeline_parallel_size)
         * u64::from(deployment.data_parallel_size);
     let number = if gpus == 1 { "one".to_owned() } else { count(gpus) };
-    let mut text = format!("{} on {number} {}", prediction.model.name(), prediction.hardware.display_name());
-    for part in deployment_parts(deployment, &prediction.hardware) {
+    let mut text = format!("{} on {number} {}", model.name(), hardware.display_name());
+    for part in deployment_parts(deployment, hardware) {
         text.push_str(", ");
         text.push_str(&part);
-    }
-    if prediction.efficiency == "ideal" {
-        text.push_str("; textbook roofline, no measured efficiency");
     }
     text
 }
