@@ -70,6 +70,8 @@ pub mod physics;
 #[cfg(feature = "replay")]
 pub mod replay;
 pub mod request;
+#[cfg(feature = "replay")]
+pub mod server_config;
 pub mod step_model;
 pub mod units;
 #[cfg(feature = "replay")]
