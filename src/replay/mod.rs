@@ -15,11 +15,7 @@ mod scheduler;
 mod slot;
 mod waiting;
 
-<<<<<<< HEAD
-pub use config::{EngineConfig, SchedulingPolicy};
-=======
 pub use config::{EngineConfig, MAX_GPU_BLOCKS, SchedulingPolicy};
->>>>>>> main
 pub use distribution::Distribution;
 pub use engine::{MAX_STAGES, replay};
 pub use metrics::{Metrics, StageMetrics};
