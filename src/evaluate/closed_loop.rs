@@ -7,7 +7,6 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use super::case::{Case, Rate, Rooflines};
 use super::closed_loop_row::ClosedLoopRow;
@@ -16,7 +15,7 @@ use super::measured::{Measured, WHOLE_RUN};
 use super::metric::Metric;
 use super::weights_asked::model_of;
 use crate::deployment::Deployment;
-use crate::error::Result;
+use crate::error::Error;
 use crate::hardware::Hardware;
 use crate::kv_capacity::KvCapacity;
 use crate::model::Model;
@@ -68,7 +67,7 @@ impl Deployments {
         hardware: &Hardware,
         deployment: &Deployment,
         data_dir: Option<&Path>,
-    ) -> Result<Rooflines> {
+    ) -> Result<Rooflines, Error> {
         let key = format!("{} {} {deployment:?}", model.name(), hardware.name());
         if let Some(known) = self.0.get(&key) {
             return Ok(known.clone());
@@ -86,7 +85,7 @@ fn case(row: &ClosedLoopRow, options: &ClosedLoopOptions, made: &mut Deployments
     if row.osl < 2 {
         return Err("osl = 1: a single token has no time per output token".to_owned());
     }
-    let said = |error: crate::Error| error.to_string();
+    let said = |error: Error| error.to_string();
     let data_dir = options.data_dir.as_deref();
     let (model, mut notes) = model_of(row, data_dir)?;
     let hardware = Hardware::find_in(data_dir, &row.system).map_err(said)?;
