@@ -1,9 +1,19 @@
 //! What clients send: requests with their times, lengths and shared prefixes, read from load profiles, request lists and traces,
-//! or kept in flight by a closed loop. Uses `error`; knows nothing of engines.
+//! or kept in flight by a closed loop. Uses `error`, `units`; knows nothing of engines.
 
+mod arrivals;
+mod fixed_list;
+mod generated;
+mod limits;
 mod request;
+mod seed;
+mod summary;
 
+pub use arrivals::ArrivalPattern;
+pub use fixed_list::FixedList;
+pub use generated::{ClosedLoop, OpenLoop, RequestShape};
 pub use request::{Content, Segment, WorkloadRequest};
+pub use summary::Summary;
 
 /// Where the requests of a replay come from. The replay asks for the next request that does not depend on anything
 /// still in flight, and says when a request is over, so that a closed loop can send its next.
