@@ -2,12 +2,19 @@
 //! or kept in flight by a closed loop. Uses `error`, `units`; knows nothing of engines.
 
 mod arrivals;
+mod azure;
 mod fixed_list;
 mod generated;
 mod limits;
+mod llmservingsim;
+mod mooncake;
 mod request;
+mod request_list;
+pub mod requests;
+mod rows;
 mod seed;
 mod summary;
+mod vllm_bench;
 
 pub use arrivals::ArrivalPattern;
 pub use fixed_list::FixedList;
