@@ -16,6 +16,12 @@ pub const GIB: f64 = 1_073_741_824.0;
 pub const US_PER_S: f64 = 1e6;
 /// Microseconds in a millisecond; kernel measurements are published in milliseconds.
 pub const US_PER_MS: f64 = 1e3;
+/// Nanoseconds in a second; the clock of replays counts whole nanoseconds.
+pub const NS_PER_S: u64 = 1_000_000_000;
+/// Nanoseconds in a millisecond.
+pub const NS_PER_MS: u64 = 1_000_000;
+/// Nanoseconds in a microsecond.
+pub const NS_PER_US: u64 = 1_000;
 
 /// Time in microseconds to do `work` at `rate_per_s`, both in the same unit (FLOP and FLOP/s, or bytes and bytes/s).
 ///

@@ -1,9 +1,48 @@
 //! What clients send: requests with their times, lengths and shared prefixes, read from load profiles, request lists and traces,
-//! or kept in flight by a closed loop. Uses `error`; knows nothing of engines.
+//! or kept in flight by a closed loop. Uses `error`, `units`; knows nothing of engines.
+//!
+//! A load is a [`profile::Profile`], a [`requests::RequestFile`], a [`FixedList`], an [`OpenLoop`] or a [`ClosedLoop`]; each says
+//! what it comes to in a [`Summary`]. Everything random is drawn from a seed: the same one gives the same requests.
+//!
+//! ```
+//! use ridgepoint::workload::{Workload, profile::Profile};
+//!
+//! let profile = Profile::parse("profile.yaml", "
+//!   load: {type: constant, stages: [{rate: 5, duration: 60}]}
+//!   data: {type: random, input_distribution: {min: 100, max: 900, mean: 500, std_dev: 100},
+//!          output_distribution: {min: 10, max: 10, mean: 10, std_dev: 0}}
+//! ")?;
+//! let mut load = profile.workload(42);
+//! let times: Vec<u64> = std::iter::from_fn(|| load.next_request()).map(|request| request.arrival_ns).collect();
+//! assert_eq!((times.len(), times.last()), (300, Some(&60_000_000_000)));
+//! # Ok::<(), ridgepoint::Error>(())
+//! ```
 
+mod arrivals;
+mod azure;
+mod fixed_list;
+mod generated;
+mod limits;
+mod llmservingsim;
+mod mooncake;
+pub mod profile;
+mod prompts;
 mod request;
+mod request_list;
+pub mod requests;
+mod rows;
+mod seed;
+mod staged;
+mod summary;
+mod vllm_bench;
 
+pub use arrivals::ArrivalPattern;
+pub use fixed_list::FixedList;
+pub use generated::{ClosedLoop, OpenLoop, RequestShape};
+pub use prompts::{NormalLengths, Prompts};
 pub use request::{Content, Segment, WorkloadRequest};
+pub use staged::{StageLoad, StagedLoad};
+pub use summary::Summary;
 
 /// Where the requests of a replay come from. The replay asks for the next request that does not depend on anything
 /// still in flight, and says when a request is over, so that a closed loop can send its next.

@@ -1,0 +1,69 @@
+//! How long replays take, on one core: the published 20-minute run of 16,800 requests, and a million requests of a Poisson
+//! process. Prints requests and steps per second of the best of a few runs.
+//!
+//! `cargo bench --bench replay --no-default-features --features replay`
+
+#![allow(missing_docs, clippy::unwrap_used, clippy::print_stdout)]
+
+use std::time::Instant;
+
+use ridgepoint::latency::{BlackBox, CalibratedRoofline, LatencyModel};
+use ridgepoint::replay::{EngineConfig, Outcome, replay};
+use ridgepoint::workload::profile::Profile;
+use ridgepoint::workload::{ArrivalPattern, OpenLoop, RequestShape, Workload};
+use ridgepoint::{Deployment, Hardware, Model, StepModel};
+
+/// The shape of the published run 20260217-231439: 8, then 20 requests per second, ten minutes each.
+const TWENTY_MINUTES: &str = "
+load: {type: constant, stages: [{rate: 8, duration: 600}, {rate: 20, duration: 600}]}
+data:
+  type: shared_prefix
+  shared_prefix:
+    {num_unique_system_prompts: 9, num_users_per_system_prompt: 5, system_prompt_len: 100, question_len: 447, output_len: 248}
+";
+
+const RUNS: usize = 3;
+
+fn measure(name: &str, latency: &dyn LatencyModel, config: &EngineConfig, load: &dyn Fn() -> Box<dyn Workload>) {
+    let mut best_s = f64::INFINITY;
+    let mut last = None;
+    for _ in 0..RUNS {
+        let mut workload = load();
+        let started = Instant::now();
+        let replayed = replay(latency, config, &mut *workload, &mut ()).unwrap();
+        best_s = best_s.min(started.elapsed().as_secs_f64());
+        last = Some(replayed);
+    }
+    let Some(replayed) = last else { return };
+    let finished = replayed.records.iter().filter(|r| r.outcome == Outcome::Finished).count();
+    let steps = replayed.counters.steps;
+    println!(
+        "{name:44} {:>9} requests, {finished:>9} finished, {steps:>9} steps, {:>8.1} s simulated in {best_s:7.3} s: {:>9.0} requests/s, {:>9.0} steps/s",
+        replayed.records.len(),
+        replayed.counters.end_ns as f64 / 1e9,
+        replayed.records.len() as f64 / best_s,
+        steps as f64 / best_s,
+    );
+}
+
+fn main() {
+    let model = Model::find("llama-2-7b").unwrap();
+    let hardware = Hardware::find("h100").unwrap();
+    let deployment = Deployment {
+        max_num_seqs: 128,
+        max_num_batched_tokens: 2048,
+        max_model_len: Some(4096),
+        ..Deployment::default()
+    };
+    let roofline = CalibratedRoofline::new(StepModel::new(&model, &hardware, &deployment).unwrap());
+    let line = BlackBox { beta0_us: 6000.0, beta1_us: 20.0, beta2_us: 60.0, ..BlackBox::default() };
+    let config = EngineConfig::new(&deployment, 4096, 7463);
+    let profile = Profile::parse("bench", TWENTY_MINUTES).unwrap();
+    let million = || -> Box<dyn Workload> {
+        Box::new(OpenLoop::new(ArrivalPattern::Poisson, 20.0, 1_000_000, RequestShape::new(200, 60), 0).unwrap())
+    };
+    measure("20 minutes, calibrated roofline", &roofline, &config, &|| profile.workload(0));
+    measure("20 minutes, black box (the loop alone)", &line, &config, &|| profile.workload(0));
+    measure("a million requests, calibrated roofline", &roofline, &config, &million);
+    measure("a million requests, black box", &line, &config, &million);
+}

@@ -1,0 +1,277 @@
+//! When requests are sent: times drawn from a seed, in ns from the start of a stage, one after the other and in constant
+//! memory. Uses `seed`, `units`; the callers have checked rates and counts.
+
+use rand_distr::{Distribution, Exp1, Gamma, Poisson};
+use rand_pcg::Pcg64;
+
+use crate::units::NS_PER_S;
+
+/// How the gaps between requests of a generated load are spread; their mean is 1/rate.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum ArrivalPattern {
+    /// A Poisson process: exponential gaps.
+    Poisson,
+    /// Request k (from 0) is sent at k / rate.
+    Deterministic,
+    /// Gamma gaps of this shape, scaled so that the last of n requests is sent at n / rate: 1 is exponential, less is
+    /// burstier, more is smoother.
+    ///
+    /// # Source
+    /// vLLM, `vllm/benchmarks/serve.py`, `--burstiness`.
+    Gamma {
+        /// Shape of the gamma distribution, above 0.
+        burstiness: f64,
+    },
+}
+
+/// Times of one stage, ns from its start; never decreasing.
+#[derive(Debug, Clone)]
+pub(super) enum ArrivalTimes {
+    Filled(FilledSpan),
+    Seconds(PoissonSeconds),
+    Process { rng: Pcg64, mean_ns: f64, elapsed_ns: f64, remaining: u64 },
+    Even { rate_per_s: f64, next: u64, count: u64 },
+}
+
+impl ArrivalTimes {
+    /// inference-perf's `constant` load: `count` exponential gaps, scaled so that the last request is sent at the end of
+    /// the span.
+    ///
+    /// # Source
+    /// inference-perf 0.3.0, `loadgen/load_timer.py`, `ConstantLoadTimer`.
+    pub(super) fn constant(rng: Pcg64, count: u64, span_ns: u64) -> Self {
+        ArrivalTimes::Filled(FilledSpan::new(rng, Gap::Exponential, count, 0, span_ns))
+    }
+
+    /// inference-perf's `poisson` load: a Poisson number of requests in each second, spread as in
+    /// [`constant`](Self::constant), until `count` are sent.
+    ///
+    /// # Source
+    /// inference-perf 0.3.0, `loadgen/load_timer.py`, `PoissonLoadTimer`.
+    pub(super) fn poisson_seconds(rng: Pcg64, count: u64, rate_per_s: f64) -> Self {
+        let within = FilledSpan::new(rng, Gap::Exponential, 0, 0, NS_PER_S);
+        match Poisson::new(rate_per_s) {
+            Ok(counts) => ArrivalTimes::Seconds(PoissonSeconds { counts, next_second: 0, within, remaining: count }),
+            Err(_) => ArrivalTimes::Filled(within),
+        }
+    }
+
+    /// `count` requests of a generated load.
+    pub(super) fn pattern(pattern: ArrivalPattern, rng: Pcg64, count: u64, rate_per_s: f64) -> Self {
+        match pattern {
+            ArrivalPattern::Poisson => {
+                let mean_ns = NS_PER_S as f64 / rate_per_s;
+                ArrivalTimes::Process { rng, mean_ns, elapsed_ns: 0.0, remaining: count }
+            }
+            ArrivalPattern::Deterministic => ArrivalTimes::Even { rate_per_s, next: 0, count },
+            ArrivalPattern::Gamma { burstiness } => {
+                let gap = Gamma::new(burstiness, 1.0).map_or(Gap::Exponential, Gap::Gamma);
+                let span_ns = even_ns(count, rate_per_s);
+                ArrivalTimes::Filled(FilledSpan::new(rng, gap, count, 0, span_ns))
+            }
+        }
+    }
+}
+
+impl Iterator for ArrivalTimes {
+    type Item = u64;
+
+    fn next(&mut self) -> Option<u64> {
+        match self {
+            ArrivalTimes::Filled(span) => span.next(),
+            ArrivalTimes::Seconds(seconds) => seconds.next(),
+            ArrivalTimes::Process { rng, mean_ns, elapsed_ns, remaining } => {
+                *remaining = remaining.checked_sub(1)?;
+                let gap: f64 = Exp1.sample(rng);
+                *elapsed_ns += gap * *mean_ns;
+                Some(elapsed_ns.round() as u64)
+            }
+            ArrivalTimes::Even { rate_per_s, next, count } => {
+                let time_ns = (*next < *count).then(|| even_ns(*next, *rate_per_s));
+                *next += 1;
+                time_ns
+            }
+        }
+    }
+}
+
+fn even_ns(requests: u64, rate_per_s: f64) -> u64 {
+    (requests as f64 * NS_PER_S as f64 / rate_per_s).round() as u64
+}
+
+/// Distribution of gaps before they are scaled; its mean does not matter.
+#[derive(Debug, Clone, Copy)]
+enum Gap {
+    Exponential,
+    Gamma(Gamma<f64>),
+}
+
+impl Gap {
+    fn sample(&self, rng: &mut Pcg64) -> f64 {
+        match self {
+            Gap::Exponential => Exp1.sample(rng),
+            Gap::Gamma(gamma) => gamma.sample(rng),
+        }
+    }
+}
+
+/// Gaps scaled to fill a span to the nanosecond. They are drawn twice, once for their sum, so that none is stored.
+#[derive(Debug, Clone)]
+pub(super) struct FilledSpan {
+    rng: Pcg64,
+    gap: Gap,
+    remaining: u64,
+    sum: f64,
+    total: f64,
+    start_ns: u64,
+    span_ns: u64,
+}
+
+impl FilledSpan {
+    fn new(rng: Pcg64, gap: Gap, count: u64, start_ns: u64, span_ns: u64) -> Self {
+        let mut first_pass = rng.clone();
+        let total = (0..count).fold(0.0, |sum, _| sum + gap.sample(&mut first_pass));
+        FilledSpan { rng, gap, remaining: count, sum: 0.0, total, start_ns, span_ns }
+    }
+
+    fn next(&mut self) -> Option<u64> {
+        self.remaining = self.remaining.checked_sub(1)?;
+        self.sum += self.gap.sample(&mut self.rng);
+        let offset_ns = (self.sum / self.total * self.span_ns as f64).round() as u64;
+        Some(self.start_ns.saturating_add(offset_ns))
+    }
+}
+
+/// A Poisson number of requests in every second.
+#[derive(Debug, Clone)]
+pub(super) struct PoissonSeconds {
+    counts: Poisson<f64>,
+    next_second: u64,
+    within: FilledSpan,
+    remaining: u64,
+}
+
+impl PoissonSeconds {
+    fn next(&mut self) -> Option<u64> {
+        self.remaining = self.remaining.checked_sub(1)?;
+        loop {
+            if let Some(time_ns) = self.within.next() {
+                return Some(time_ns);
+            }
+            let mut rng = self.within.rng.clone();
+            let count = self.counts.sample(&mut rng) as u64;
+            let start_ns = self.next_second.saturating_mul(NS_PER_S);
+            self.next_second += 1;
+            self.within = FilledSpan::new(rng, Gap::Exponential, count, start_ns, NS_PER_S);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::seed::{Stream, generator};
+    use super::*;
+
+    fn rng(seed: u64) -> Pcg64 {
+        generator(seed, Stream::Arrivals, 0)
+    }
+
+    fn constant(seed: u64, rate: u64, duration_s: u64) -> Vec<u64> {
+        ArrivalTimes::constant(rng(seed), rate * duration_s, duration_s * NS_PER_S).collect()
+    }
+
+    /// Variance over mean of the number of requests in each of the first seconds; one sent at the end of a second is its last.
+    fn dispersion(times: &[u64], seconds: usize) -> f64 {
+        let mut counts = vec![0.0; seconds];
+        for time in times {
+            if let Some(count) = counts.get_mut((time.saturating_sub(1) / NS_PER_S) as usize) {
+                *count += 1.0;
+            }
+        }
+        let mean = counts.iter().sum::<f64>() / seconds as f64;
+        counts.iter().map(|count| (count - mean).powi(2)).sum::<f64>() / (seconds - 1) as f64 / mean
+    }
+
+    fn sorted(times: &[u64]) -> bool {
+        times.windows(2).all(|pair| pair[0] <= pair[1])
+    }
+
+    #[test]
+    fn constant_load_ends_on_the_last_nanosecond_of_its_span() {
+        for seed in 0..20 {
+            let times = constant(seed, 5, 600);
+            assert_eq!((times.len(), times.last()), (3000, Some(&600_000_000_000)));
+            assert!(sorted(&times));
+        }
+        let odd: Vec<u64> = ArrivalTimes::constant(rng(3), 7, 1_000_000_007).collect();
+        assert_eq!(odd.last(), Some(&1_000_000_007));
+    }
+
+    #[test]
+    fn constant_load_varies_from_second_to_second_as_a_poisson_process_does() {
+        // Over 10,000 seconds the ratio's standard error is √(2 / 10⁴) = 0.014.
+        let ratio = dispersion(&constant(1, 10, 10_000), 10_000);
+        assert!((0.94..1.06).contains(&ratio), "{ratio}");
+    }
+
+    #[test]
+    fn poisson_load_sends_its_number_and_fills_whole_seconds() {
+        let times: Vec<u64> = ArrivalTimes::poisson_seconds(rng(1), 30_000, 3.0).collect();
+        assert_eq!(times.len(), 30_000);
+        assert!(sorted(&times));
+        let ratio = dispersion(&times, 9_500);
+        assert!((0.94..1.06).contains(&ratio), "{ratio}");
+        // The last request of a second is sent at its very end: of 10,000 seconds, e⁻³ = 5.0 % are empty.
+        let full = times.iter().filter(|time| *time % NS_PER_S == 0).count();
+        assert!((9_350..9_650).contains(&full), "{full}");
+    }
+
+    #[test]
+    fn a_rate_far_below_one_still_sends_its_requests() {
+        let times: Vec<u64> = ArrivalTimes::poisson_seconds(rng(5), 10, 0.01).collect();
+        assert_eq!(times.len(), 10);
+        let mean_gap_s = times[9] as f64 / 10.0 / 1e9;
+        assert!((40.0..250.0).contains(&mean_gap_s), "{mean_gap_s}");
+    }
+
+    #[test]
+    fn even_gaps_do_not_drift() {
+        let times: Vec<u64> = ArrivalTimes::pattern(ArrivalPattern::Deterministic, rng(0), 4, 3.0).collect();
+        assert_eq!(times, [0, 333_333_333, 666_666_667, 1_000_000_000]);
+        let last = ArrivalTimes::pattern(ArrivalPattern::Deterministic, rng(0), 3_000_001, 3.0).last();
+        assert_eq!(last, Some(1_000_000 * NS_PER_S));
+    }
+
+    #[test]
+    fn a_poisson_process_has_its_rate_and_its_variance() {
+        let times: Vec<u64> = ArrivalTimes::pattern(ArrivalPattern::Poisson, rng(2), 100_000, 10.0).collect();
+        let span_s = times[99_999] as f64 / 1e9;
+        assert!((9_900.0..10_100.0).contains(&span_s), "{span_s}");
+        let ratio = dispersion(&times, 9_500);
+        assert!((0.94..1.06).contains(&ratio), "{ratio}");
+    }
+
+    #[test]
+    fn burstiness_is_the_inverse_of_the_variance() {
+        // Gamma gaps of shape s have variance / mean² = 1 / s.
+        for (burstiness, expected) in [(0.25, 4.0), (1.0, 1.0), (4.0, 0.25)] {
+            let pattern = ArrivalPattern::Gamma { burstiness };
+            let times: Vec<u64> = ArrivalTimes::pattern(pattern, rng(4), 100_000, 50.0).collect();
+            assert_eq!(times[99_999], 2_000 * NS_PER_S);
+            let gaps: Vec<f64> = times.windows(2).map(|pair| (pair[1] - pair[0]) as f64).collect();
+            let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
+            let variance = gaps.iter().map(|gap| (gap - mean).powi(2)).sum::<f64>() / gaps.len() as f64;
+            let ratio = variance / (mean * mean) / expected;
+            assert!((0.94..1.06).contains(&ratio), "shape {burstiness}: {ratio}");
+        }
+    }
+
+    #[test]
+    fn the_seed_fixes_every_time() {
+        assert_eq!(constant(9, 10, 60), constant(9, 10, 60));
+        assert_ne!(constant(9, 10, 60), constant(10, 10, 60));
+        let poisson = |seed| ArrivalTimes::poisson_seconds(rng(seed), 100, 4.0).collect::<Vec<u64>>();
+        assert_eq!(poisson(9), poisson(9));
+        assert_ne!(poisson(9), poisson(10));
+    }
+}

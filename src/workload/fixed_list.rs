@@ -1,0 +1,129 @@
+//! Requests whose times are known beforehand. Uses `limits`, `summary`.
+
+use std::sync::Arc;
+
+use super::limits::{self, MAX_STAGES, MAX_TIME_NS};
+use super::summary::Summary;
+use super::{Workload, WorkloadRequest};
+use crate::error::Result;
+
+/// A list of requests, each sent at its time whatever happens to the others. Clones share the list.
+#[derive(Debug, Clone)]
+pub struct FixedList {
+    requests: Arc<[WorkloadRequest]>,
+    next: usize,
+}
+
+impl FixedList {
+    /// A load of these requests.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`](crate::Error::Invalid) with all problems where there are no requests, where arrivals decrease or
+    /// lie beyond 10⁹ s, a length is not from 1 to 10 million, a stage is not below 1,000, or what others share of a prompt
+    /// is longer than the prompt.
+    pub fn new(requests: Vec<WorkloadRequest>) -> Result<Self> {
+        let mut problems = Vec::new();
+        if requests.is_empty() {
+            problems.push("there are no requests".to_owned());
+        }
+        let mut latest_ns = 0;
+        for (index, request) in requests.iter().enumerate() {
+            if request.arrival_ns < latest_ns || request.arrival_ns > MAX_TIME_NS {
+                problems.push(format!(
+                    "request {index}: arrival_ns = {} must be from {latest_ns}, when the one before it is sent, to {MAX_TIME_NS}",
+                    request.arrival_ns
+                ));
+            }
+            latest_ns = latest_ns.max(request.arrival_ns);
+            limits::check_tokens(
+                &mut problems,
+                &format!("request {index}: num_prompt_tokens"),
+                request.num_prompt_tokens,
+            );
+            limits::check_tokens(
+                &mut problems,
+                &format!("request {index}: num_output_tokens"),
+                request.num_output_tokens,
+            );
+            if request.stage >= MAX_STAGES {
+                problems.push(format!("request {index}: stage = {} must be below {MAX_STAGES}", request.stage));
+            }
+            let shared: u64 = request.content.iter().flat_map(|c| c.iter()).map(|s| u64::from(s.num_tokens)).sum();
+            if shared > u64::from(request.num_prompt_tokens) {
+                problems.push(format!(
+                    "request {index}: its content has {shared} tokens, its prompt {}",
+                    request.num_prompt_tokens
+                ));
+            }
+        }
+        limits::check("request list", problems)?;
+        Ok(FixedList { requests: requests.into(), next: 0 })
+    }
+
+    /// All requests, in order of arrival.
+    pub fn requests(&self) -> &[WorkloadRequest] {
+        &self.requests
+    }
+
+    /// What the list comes to.
+    pub fn summary(&self) -> Summary {
+        Summary::of(self.requests.iter().map(|r| (r.stage, r.num_prompt_tokens, r.num_output_tokens)))
+    }
+}
+
+impl Workload for FixedList {
+    fn next_arrival_ns(&self) -> Option<u64> {
+        self.requests.get(self.next).map(|request| request.arrival_ns)
+    }
+
+    fn next_request(&mut self) -> Option<WorkloadRequest> {
+        let request = self.requests.get(self.next)?.clone();
+        self.next += 1;
+        Some(request)
+    }
+
+    fn finished(&mut self, _now_ns: u64, _stage: u32) {}
+
+    fn expected_requests(&self) -> Option<usize> {
+        Some(self.requests.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Segment;
+    use super::*;
+
+    #[test]
+    fn requests_come_in_order_and_again_from_a_clone() {
+        let list = FixedList::new(vec![WorkloadRequest::new(5, 10, 1), WorkloadRequest::new(5, 20, 3)]).unwrap();
+        let mut load = list.clone();
+        assert_eq!((load.next_arrival_ns(), load.expected_requests()), (Some(5), Some(2)));
+        assert_eq!(load.next_request(), Some(WorkloadRequest::new(5, 10, 1)));
+        load.finished(6, 0);
+        assert_eq!(load.next_request().map(|r| r.num_prompt_tokens), Some(20));
+        assert_eq!((load.next_arrival_ns(), load.next_request()), (None, None));
+        assert_eq!(list.clone().next_request().map(|r| r.num_prompt_tokens), Some(10));
+        assert_eq!(list.summary().max_total_tokens, 23);
+    }
+
+    #[test]
+    fn every_problem_is_told() {
+        let mut odd = WorkloadRequest::new(3, 10, 0);
+        odd.stage = 1000;
+        odd.content = Some(Arc::from([Segment { id: 1, num_tokens: 11 }]));
+        let error = FixedList::new(vec![WorkloadRequest::new(4, 10_000_001, 1), odd]).unwrap_err().to_string();
+        for part in [
+            "request 0: num_prompt_tokens = 10000001 must be from 1 to 10000000 tokens",
+            "request 1: arrival_ns = 3 must be from 4",
+            "request 1: num_output_tokens = 0 must be from 1",
+            "request 1: stage = 1000 must be below 1000",
+            "request 1: its content has 11 tokens, its prompt 10",
+        ] {
+            assert!(error.contains(part), "{error}");
+        }
+        assert!(FixedList::new(Vec::new()).unwrap_err().to_string().contains("no requests"));
+        let many = FixedList::new(vec![WorkloadRequest::new(0, 0, 0); 100]).unwrap_err().to_string();
+        assert!(many.ends_with("and 180 more"), "{many}");
+    }
+}

@@ -1,0 +1,258 @@
+//! Loads without a file: a rate of equal requests, or a number of them in flight. Uses `arrivals`, `limits`, `summary`.
+
+use std::sync::Arc;
+
+use super::arrivals::{ArrivalPattern, ArrivalTimes};
+use super::limits::{self, MAX_DURATION_S};
+use super::request::{Content, Segment};
+use super::seed::{Stream, generator};
+use super::summary::Summary;
+use super::{Workload, WorkloadRequest};
+use crate::error::Result;
+
+/// What every request of a generated load looks like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RequestShape {
+    /// Tokens of the prompt, from 1 to 10 million.
+    pub input_len: u32,
+    /// Tokens that it generates, from 1 to 10 million.
+    pub output_len: u32,
+    /// Tokens at the beginning that all prompts have in common, at most `input_len`; the rest of each is its own.
+    pub shared_prefix_len: u32,
+}
+
+impl RequestShape {
+    /// Prompts that share nothing.
+    pub fn new(input_len: u32, output_len: u32) -> Self {
+        RequestShape { input_len, output_len, shared_prefix_len: 0 }
+    }
+
+    fn check(&self, problems: &mut Vec<String>) {
+        limits::check_tokens(problems, "input length", self.input_len);
+        limits::check_tokens(problems, "output length", self.output_len);
+        if self.shared_prefix_len > self.input_len {
+            problems.push(format!(
+                "shared prefix length = {} must be at most the input length, {}",
+                self.shared_prefix_len, self.input_len
+            ));
+        }
+    }
+
+    fn content(&self) -> Option<Content> {
+        let segment = Segment { id: 0, num_tokens: self.shared_prefix_len };
+        (self.shared_prefix_len > 0).then(|| Arc::from([segment]))
+    }
+
+    fn request(&self, arrival_ns: u64, content: &Option<Content>) -> WorkloadRequest {
+        WorkloadRequest {
+            content: content.clone(),
+            ..WorkloadRequest::new(arrival_ns, self.input_len, self.output_len)
+        }
+    }
+}
+
+/// Equal requests at a rate, whatever happens to them. Memory does not grow with their number.
+#[derive(Debug, Clone)]
+pub struct OpenLoop {
+    shape: RequestShape,
+    content: Option<Content>,
+    num_requests: u64,
+    times: ArrivalTimes,
+    next_ns: Option<u64>,
+}
+
+impl OpenLoop {
+    /// `num_requests` requests at `rate_per_s` requests per second, their gaps drawn from `seed`.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`](crate::Error::Invalid) with all problems: a rate that is not above 0 and at most 10⁶, a number of
+    /// requests that is not from 1 to 10⁹, more than 10⁸ s of load, a burstiness that is not from 0.001 to 1,000, lengths
+    /// out of range.
+    pub fn new(
+        pattern: ArrivalPattern,
+        rate_per_s: f64,
+        num_requests: u64,
+        shape: RequestShape,
+        seed: u64,
+    ) -> Result<Self> {
+        let mut problems = Vec::new();
+        limits::check_rate(&mut problems, "rate", rate_per_s);
+        limits::check_requests(&mut problems, "number of requests", num_requests);
+        if problems.is_empty() && num_requests as f64 / rate_per_s > MAX_DURATION_S {
+            problems.push(format!(
+                "{num_requests} requests at {rate_per_s} per second take longer than {MAX_DURATION_S} s; send fewer or faster"
+            ));
+        }
+        if let ArrivalPattern::Gamma { burstiness } = pattern
+            && !(0.001..=1000.0).contains(&burstiness)
+        {
+            problems.push(format!("burstiness = {burstiness} must be from 0.001 to 1000"));
+        }
+        shape.check(&mut problems);
+        limits::check("generated load", problems)?;
+        let rng = generator(seed, Stream::Arrivals, 0);
+        let mut times = ArrivalTimes::pattern(pattern, rng, num_requests, rate_per_s);
+        Ok(OpenLoop { shape, content: shape.content(), num_requests, next_ns: times.next(), times })
+    }
+
+    /// What the load comes to.
+    pub fn summary(&self) -> Summary {
+        Summary::uniform(self.num_requests, self.shape.input_len, self.shape.output_len)
+    }
+}
+
+impl Workload for OpenLoop {
+    fn next_arrival_ns(&self) -> Option<u64> {
+        self.next_ns
+    }
+
+    fn next_request(&mut self) -> Option<WorkloadRequest> {
+        let arrival_ns = self.next_ns?;
+        self.next_ns = self.times.next();
+        Some(self.shape.request(arrival_ns, &self.content))
+    }
+
+    fn finished(&mut self, _now_ns: u64, _stage: u32) {}
+
+    fn expected_requests(&self) -> Option<usize> {
+        Some(self.num_requests as usize)
+    }
+}
+
+/// Equal requests of which a fixed number is in flight: all of those at once in the beginning, then one for each that is
+/// over, in the same nanosecond.
+#[derive(Debug, Clone)]
+pub struct ClosedLoop {
+    shape: RequestShape,
+    content: Option<Content>,
+    num_requests: u64,
+    sent: u64,
+    free: u64,
+    now_ns: u64,
+}
+
+impl ClosedLoop {
+    /// `num_requests` requests, `concurrency` of them in flight.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`](crate::Error::Invalid) with all problems: a concurrency of 0, a number of requests that is not from
+    /// 1 to 10⁹, lengths out of range.
+    pub fn new(concurrency: u32, num_requests: u64, shape: RequestShape) -> Result<Self> {
+        let mut problems = Vec::new();
+        if concurrency == 0 {
+            problems.push("concurrency = 0 must be at least 1".to_owned());
+        }
+        limits::check_requests(&mut problems, "number of requests", num_requests);
+        shape.check(&mut problems);
+        limits::check("closed loop", problems)?;
+        let free = u64::from(concurrency);
+        Ok(ClosedLoop { shape, content: shape.content(), num_requests, sent: 0, free, now_ns: 0 })
+    }
+
+    /// What the load comes to.
+    pub fn summary(&self) -> Summary {
+        Summary::uniform(self.num_requests, self.shape.input_len, self.shape.output_len)
+    }
+}
+
+impl Workload for ClosedLoop {
+    fn next_arrival_ns(&self) -> Option<u64> {
+        (self.free > 0 && self.sent < self.num_requests).then_some(self.now_ns)
+    }
+
+    fn next_request(&mut self) -> Option<WorkloadRequest> {
+        let arrival_ns = self.next_arrival_ns()?;
+        self.free -= 1;
+        self.sent += 1;
+        Some(self.shape.request(arrival_ns, &self.content))
+    }
+
+    fn finished(&mut self, now_ns: u64, _stage: u32) {
+        self.free = self.free.saturating_add(1);
+        self.now_ns = self.now_ns.max(now_ns);
+    }
+
+    fn expected_requests(&self) -> Option<usize> {
+        Some(self.num_requests as usize)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SHAPE: RequestShape = RequestShape { input_len: 100, output_len: 20, shared_prefix_len: 0 };
+
+    #[test]
+    fn a_closed_loop_keeps_its_number_in_flight() {
+        let mut load = ClosedLoop::new(2, 4, SHAPE).unwrap();
+        let sent: Vec<u64> = std::iter::from_fn(|| load.next_request()).map(|r| r.arrival_ns).collect();
+        assert_eq!(sent, [0, 0]);
+        load.finished(50, 0);
+        assert_eq!(load.next_request().map(|r| r.arrival_ns), Some(50));
+        assert_eq!(load.next_arrival_ns(), None);
+        load.finished(60, 0);
+        load.finished(70, 0);
+        assert_eq!(load.next_request().map(|r| r.arrival_ns), Some(70));
+        assert_eq!((load.next_arrival_ns(), load.expected_requests()), (None, Some(4)));
+    }
+
+    #[test]
+    fn a_loop_of_fewer_requests_than_slots_ends() {
+        let mut load = ClosedLoop::new(8, 3, SHAPE).unwrap();
+        assert_eq!(std::iter::from_fn(|| load.next_request()).count(), 3);
+        load.finished(1, 0);
+        assert_eq!(load.next_request(), None);
+    }
+
+    #[test]
+    fn prompts_share_what_they_are_told_to() {
+        let shape = RequestShape { shared_prefix_len: 60, ..SHAPE };
+        let request = ClosedLoop::new(1, 1, shape).unwrap().next_request().unwrap();
+        assert_eq!(request.content.as_deref(), Some([Segment { id: 0, num_tokens: 60 }].as_slice()));
+        assert_eq!(ClosedLoop::new(1, 1, SHAPE).unwrap().next_request().unwrap().content, None);
+    }
+
+    #[test]
+    fn an_open_loop_sends_its_number_at_its_rate_whatever_finishes() {
+        let mut load = OpenLoop::new(ArrivalPattern::Deterministic, 4.0, 3, SHAPE, 0).unwrap();
+        load.finished(u64::MAX, 0);
+        let times: Vec<u64> = std::iter::from_fn(|| load.next_request()).map(|r| r.arrival_ns).collect();
+        assert_eq!(times, [0, 250_000_000, 500_000_000]);
+        assert_eq!(load.summary().to_string().split(',').next(), Some("3 requests in 1 stage"));
+    }
+
+    #[test]
+    fn the_seed_fixes_an_open_loop() {
+        let times = |seed| {
+            let mut load = OpenLoop::new(ArrivalPattern::Poisson, 10.0, 50, SHAPE, seed).unwrap();
+            std::iter::from_fn(move || load.next_request()).map(|r| r.arrival_ns).collect::<Vec<u64>>()
+        };
+        assert_eq!(times(1), times(1));
+        assert_ne!(times(1), times(2));
+    }
+
+    #[test]
+    fn every_wrong_figure_is_told() {
+        let shape = RequestShape { input_len: 0, output_len: 10_000_001, shared_prefix_len: 5 };
+        let gamma = ArrivalPattern::Gamma { burstiness: f64::NAN };
+        let error = OpenLoop::new(gamma, -1.0, 0, shape, 0).unwrap_err().to_string();
+        for part in [
+            "rate = -1",
+            "number of requests = 0",
+            "burstiness = NaN",
+            "input length = 0",
+            "output length = 10000001",
+            "shared prefix length = 5",
+        ] {
+            assert!(error.contains(part), "{part}: {error}");
+        }
+        for rate in [0.0, f64::NAN, f64::INFINITY, 2e6] {
+            assert!(OpenLoop::new(ArrivalPattern::Poisson, rate, 1, SHAPE, 0).is_err(), "{rate}");
+        }
+        let slow = OpenLoop::new(ArrivalPattern::Poisson, 1e-6, 1000, SHAPE, 0).unwrap_err().to_string();
+        assert!(slow.contains("longer than 100000000 s"), "{slow}");
+        let error = ClosedLoop::new(0, 0, SHAPE).unwrap_err().to_string();
+        assert!(error.contains("concurrency = 0") && error.contains("number of requests = 0"), "{error}");
+    }
+}

@@ -1,0 +1,55 @@
+//! What a load may hold at most, and how its problems are told. Uses `error`, `units`.
+
+use crate::error::{Error, Result};
+use crate::units::NS_PER_S;
+
+/// Longest prompt or output, tokens: far beyond any model's context, and sums of two fit 32 bits.
+pub(super) const MAX_TOKENS: u32 = 10_000_000;
+/// Latest arrival, ns: 10⁹ s, some 31 years, so that clocks in 64 bits never overflow.
+pub(super) const MAX_TIME_NS: u64 = 1_000_000_000 * NS_PER_S;
+/// Longest stage, pause or generated load, s.
+pub(super) const MAX_DURATION_S: f64 = 1e8;
+/// Highest rate, requests per second: a thousand per millisecond is more than any front end takes.
+pub(super) const MAX_RATE_PER_S: f64 = 1e6;
+/// Most requests of a load: records count them in 32 bits.
+pub(super) const MAX_REQUESTS: u64 = 1_000_000_000;
+/// Most stages: statistics are kept for each.
+pub(super) const MAX_STAGES: u32 = 1_000;
+
+/// Problems listed of one input; the rest is counted.
+const MAX_PROBLEMS: usize = 20;
+
+/// Fails with all problems, if there are any.
+pub(super) fn check(origin: &str, mut problems: Vec<String>) -> Result<()> {
+    if problems.is_empty() {
+        return Ok(());
+    }
+    let more = problems.len().saturating_sub(MAX_PROBLEMS);
+    if more > 0 {
+        problems.truncate(MAX_PROBLEMS);
+        problems.push(format!("and {more} more"));
+    }
+    Err(Error::Invalid { origin: origin.to_owned(), problems })
+}
+
+/// Records a length that is zero or too long.
+pub(super) fn check_tokens(problems: &mut Vec<String>, name: &str, tokens: u32) {
+    if !(1..=MAX_TOKENS).contains(&tokens) {
+        problems.push(format!("{name} = {tokens} must be from 1 to {MAX_TOKENS} tokens"));
+    }
+}
+
+/// Records a number of requests that is zero or too large.
+pub(super) fn check_requests(problems: &mut Vec<String>, name: &str, requests: u64) {
+    if !(1..=MAX_REQUESTS).contains(&requests) {
+        problems.push(format!("{name} = {requests} must be from 1 to {MAX_REQUESTS}"));
+    }
+}
+
+/// Records a rate that is not above zero, not finite or too high.
+pub(super) fn check_rate(problems: &mut Vec<String>, name: &str, rate_per_s: f64) {
+    if !(rate_per_s > 0.0 && rate_per_s <= MAX_RATE_PER_S) {
+        problems
+            .push(format!("{name} = {rate_per_s} must be above 0 and at most {MAX_RATE_PER_S} requests per second"));
+    }
+}

@@ -1,0 +1,251 @@
+//! What inference-perf's data generators put into requests: lengths and shared beginnings, one request after the other,
+//! from the start in every stage. Uses `request`, `seed`.
+
+use std::sync::Arc;
+
+use rand::seq::SliceRandom;
+use rand_distr::{Distribution, StandardNormal};
+use rand_pcg::Pcg64;
+
+use super::request::{Content, Segment};
+use super::seed::{Stream, generator};
+
+/// Lengths drawn from a normal distribution, clipped to a range and rounded.
+///
+/// # Source
+/// inference-perf 0.3.0, `utils/distribution.py`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct NormalLengths {
+    /// Shortest, tokens, at least 1.
+    pub min: u32,
+    /// Longest, tokens.
+    pub max: u32,
+    /// Mean before clipping, tokens.
+    pub mean: f64,
+    /// Standard deviation before clipping, tokens; 0 makes all lengths equal.
+    pub std_dev: f64,
+}
+
+impl NormalLengths {
+    fn sample(&self, rng: &mut Pcg64) -> u32 {
+        let deviation: f64 = StandardNormal.sample(rng);
+        let length = (self.mean + self.std_dev * deviation).round_ties_even();
+        (length as u32).clamp(self.min, self.max.max(self.min))
+    }
+}
+
+/// `data` of an inference-perf profile: what the prompts are.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Prompts {
+    /// `shared_prefix`: `num_groups × num_prompts_per_group` distinct prompts in a shuffled order; request i of a stage
+    /// sends the one at i modulo their number, so each is shared as a whole with the later requests that send it again.
+    SharedPrefix {
+        /// System prompts (`num_unique_system_prompts`).
+        num_groups: u32,
+        /// Questions behind each of them (`num_users_per_system_prompt`).
+        num_prompts_per_group: u32,
+        /// Tokens of a system prompt.
+        system_prompt_len: u32,
+        /// Tokens of a question.
+        question_len: u32,
+        /// Tokens that each request generates.
+        output_len: u32,
+    },
+    /// `random`: every prompt is new.
+    Random {
+        /// Tokens of a prompt.
+        input: NormalLengths,
+        /// Tokens that a request generates.
+        output: NormalLengths,
+    },
+    /// `synthetic`: every prompt is the beginning of the same text.
+    Synthetic {
+        /// Tokens of a prompt.
+        input: NormalLengths,
+        /// Tokens that a request generates.
+        output: NormalLengths,
+    },
+    /// `mock`: a word and a number, answered with inference-perf's default output length.
+    Mock,
+}
+
+/// Tokens of `text1`, `text2` and so on, with the token that begins a prompt: about 3 with usual tokenisers.
+const MOCK_PROMPT_TOKENS: u32 = 3;
+/// `max_completion_tokens` of inference-perf 0.3.0, `client/modelserver/openai_client.py`.
+const MOCK_OUTPUT_TOKENS: u32 = 30;
+
+/// Prompt and output of one request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Prompt {
+    pub(super) num_prompt_tokens: u32,
+    pub(super) num_output_tokens: u32,
+    pub(super) content: Option<Content>,
+}
+
+/// The prompts of a stage, one by one.
+#[derive(Debug, Clone)]
+pub(super) struct PromptStream {
+    kind: Kind,
+    sent: usize,
+}
+
+#[derive(Debug, Clone)]
+enum Kind {
+    Repeated { prompts: Arc<[Content]>, num_prompt_tokens: u32, num_output_tokens: u32 },
+    Drawn { input: NormalLengths, output: NormalLengths, one_text: bool, rngs: [Pcg64; 2], fresh: [Pcg64; 2] },
+    Mock,
+}
+
+impl PromptStream {
+    pub(super) fn new(prompts: &Prompts, seed: u64) -> Self {
+        let drawn = |input: &NormalLengths, output: &NormalLengths, one_text| {
+            let rngs = [generator(seed, Stream::InputLengths, 0), generator(seed, Stream::OutputLengths, 0)];
+            Kind::Drawn { input: *input, output: *output, one_text, fresh: rngs.clone(), rngs }
+        };
+        let kind = match prompts {
+            Prompts::Mock => Kind::Mock,
+            Prompts::Random { input, output } => drawn(input, output, false),
+            Prompts::Synthetic { input, output } => drawn(input, output, true),
+            Prompts::SharedPrefix {
+                num_groups,
+                num_prompts_per_group,
+                system_prompt_len,
+                question_len,
+                output_len,
+            } => {
+                let mut prompts: Vec<Content> = (0..*num_groups)
+                    .flat_map(|group| (0..*num_prompts_per_group).map(move |user| (group, user)))
+                    .map(|(group, user)| {
+                        let question = u64::from(group) * u64::from(*num_prompts_per_group) + u64::from(user);
+                        let system = Segment { id: u64::from(group), num_tokens: *system_prompt_len };
+                        let question = Segment { id: u64::from(*num_groups) + question, num_tokens: *question_len };
+                        [system, question].into_iter().filter(|segment| segment.num_tokens > 0).collect()
+                    })
+                    .collect();
+                prompts.shuffle(&mut generator(seed, Stream::PromptOrder, 0));
+                Kind::Repeated {
+                    prompts: prompts.into(),
+                    num_prompt_tokens: system_prompt_len.saturating_add(*question_len),
+                    num_output_tokens: *output_len,
+                }
+            }
+        };
+        PromptStream { kind, sent: 0 }
+    }
+
+    /// Begins again, as inference-perf does in each stage.
+    pub(super) fn restart(&mut self) {
+        self.sent = 0;
+        if let Kind::Drawn { rngs, fresh, .. } = &mut self.kind {
+            rngs.clone_from(fresh);
+        }
+    }
+
+    pub(super) fn next(&mut self) -> Prompt {
+        let position = self.sent;
+        self.sent = self.sent.wrapping_add(1);
+        match &mut self.kind {
+            Kind::Repeated { prompts, num_prompt_tokens, num_output_tokens } => Prompt {
+                num_prompt_tokens: *num_prompt_tokens,
+                num_output_tokens: *num_output_tokens,
+                content: position.checked_rem(prompts.len()).and_then(|index| prompts.get(index)).cloned(),
+            },
+            Kind::Drawn { input, output, one_text, rngs: [input_rng, output_rng], .. } => {
+                let num_prompt_tokens = input.sample(input_rng);
+                let text = Segment { id: 0, num_tokens: num_prompt_tokens };
+                Prompt {
+                    num_prompt_tokens,
+                    num_output_tokens: output.sample(output_rng),
+                    content: one_text.then(|| Arc::from([text])),
+                }
+            }
+            Kind::Mock => {
+                Prompt { num_prompt_tokens: MOCK_PROMPT_TOKENS, num_output_tokens: MOCK_OUTPUT_TOKENS, content: None }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shared(seed: u64) -> PromptStream {
+        let prompts = Prompts::SharedPrefix {
+            num_groups: 3,
+            num_prompts_per_group: 4,
+            system_prompt_len: 100,
+            question_len: 466,
+            output_len: 247,
+        };
+        PromptStream::new(&prompts, seed)
+    }
+
+    fn take(mut stream: PromptStream, count: usize) -> Vec<Prompt> {
+        (0..count).map(|_| stream.next()).collect()
+    }
+
+    #[test]
+    fn every_prompt_comes_once_in_a_round_and_again_in_the_next() {
+        let sent = take(shared(1), 24);
+        assert_eq!(sent[..12], sent[12..]);
+        let mut questions: Vec<u64> = sent[..12].iter().map(|p| p.content.as_ref().unwrap()[1].id).collect();
+        questions.sort_unstable();
+        assert_eq!(questions, (3..15).collect::<Vec<u64>>());
+        for prompt in &sent {
+            let content = prompt.content.as_ref().unwrap();
+            assert_eq!((prompt.num_prompt_tokens, prompt.num_output_tokens), (566, 247));
+            assert_eq!((content[0].num_tokens, content[1].num_tokens), (100, 466));
+            // Questions 3 to 6 belong to group 0, 7 to 10 to group 1, 11 to 14 to group 2.
+            assert_eq!(content[0].id, (content[1].id - 3) / 4);
+        }
+    }
+
+    #[test]
+    fn the_order_is_shuffled_by_the_seed() {
+        assert_eq!(take(shared(7), 12), take(shared(7), 12));
+        assert_ne!(take(shared(7), 12), take(shared(8), 12));
+        let unshuffled = (0..12).all(|i| take(shared(7), 12)[i].content.as_ref().unwrap()[1].id == 3 + i as u64);
+        assert!(!unshuffled);
+    }
+
+    #[test]
+    fn empty_system_prompts_are_no_segment() {
+        let prompts = Prompts::SharedPrefix {
+            num_groups: 1,
+            num_prompts_per_group: 1,
+            system_prompt_len: 0,
+            question_len: 5,
+            output_len: 1,
+        };
+        let prompt = PromptStream::new(&prompts, 0).next();
+        assert_eq!(prompt.content.as_deref(), Some([Segment { id: 1, num_tokens: 5 }].as_slice()));
+    }
+
+    #[test]
+    fn lengths_are_normal_within_their_range_and_start_again_in_a_stage() {
+        let input = NormalLengths { min: 10, max: 1000, mean: 500.0, std_dev: 50.0 };
+        let output = NormalLengths { min: 90, max: 110, mean: 100.0, std_dev: 1000.0 };
+        let mut stream = PromptStream::new(&Prompts::Random { input, output }, 3);
+        let first = take(stream.clone(), 10_000);
+        let mean = first.iter().map(|p| f64::from(p.num_prompt_tokens)).sum::<f64>() / 1e4;
+        // Standard error 50 / √10⁴ = 0.5.
+        assert!((mean - 500.0).abs() < 2.0, "{mean}");
+        assert!(first.iter().all(|p| (90..=110).contains(&p.num_output_tokens) && p.content.is_none()));
+        // Almost all outputs are clipped, half of them on either side.
+        let clipped = first.iter().filter(|p| p.num_output_tokens == 90).count();
+        assert!((4_800..5_150).contains(&clipped), "{clipped}");
+        (0..10).for_each(|_| drop(stream.next()));
+        stream.restart();
+        assert_eq!(take(stream, 10_000), first);
+    }
+
+    #[test]
+    fn synthetic_prompts_are_beginnings_of_one_text() {
+        let fixed = |length: u32| NormalLengths { min: length, max: length, mean: f64::from(length), std_dev: 0.0 };
+        let prompts = Prompts::Synthetic { input: fixed(40), output: fixed(7) };
+        let prompt = PromptStream::new(&prompts, 0).next();
+        assert_eq!(prompt.content.as_deref(), Some([Segment { id: 0, num_tokens: 40 }].as_slice()));
+        assert_eq!(prompt.num_output_tokens, 7);
+    }
+}

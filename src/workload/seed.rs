@@ -1,0 +1,54 @@
+//! Random streams of a load: each use has its own, so that one more draw here changes nothing there. Uses nothing else
+//! of the crate.
+
+use rand::SeedableRng;
+use rand_pcg::Pcg64;
+
+/// What a stream of random numbers is for.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Stream {
+    Arrivals,
+    PromptOrder,
+    InputLengths,
+    OutputLengths,
+}
+
+/// The stream `index` of a kind, fixed by the seed.
+pub(super) fn generator(seed: u64, stream: Stream, index: u32) -> Pcg64 {
+    let name = ((stream as u64) << 32) | u64::from(index);
+    Pcg64::seed_from_u64(mixed(seed ^ mixed(name)))
+}
+
+/// SplitMix64's output function: neighbouring seeds give unrelated generators.
+///
+/// # Source
+/// Steele, Lea, Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014.
+pub(super) fn mixed(word: u64) -> u64 {
+    let mut z = word.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use rand::Rng;
+
+    use super::*;
+
+    #[test]
+    fn mixing_is_splitmix() {
+        // The first output of SplitMix64 from state 0, as published with its reference code.
+        assert_eq!(mixed(0), 0xe220_a839_7b1d_cdaf);
+    }
+
+    #[test]
+    fn streams_differ_by_seed_kind_and_index() {
+        let first = |seed, stream, index| generator(seed, stream, index).next_u64();
+        let one = first(1, Stream::Arrivals, 0);
+        assert_eq!(one, first(1, Stream::Arrivals, 0));
+        assert_ne!(one, first(2, Stream::Arrivals, 0));
+        assert_ne!(one, first(1, Stream::PromptOrder, 0));
+        assert_ne!(one, first(1, Stream::Arrivals, 1));
+    }
+}
