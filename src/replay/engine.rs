@@ -171,7 +171,7 @@ where
             }
             if let Some(step) = self.in_flight.pop_front() {
                 self.host_ns = self.host_ns.max(step.end_ns);
-                self.update(&step);
+                self.update(&step)?;
                 self.spare.push(step.batch);
                 continue;
             }
@@ -195,7 +195,7 @@ where
             let request = &pending.request;
             let total = u64::from(request.num_prompt_tokens) + u64::from(request.num_output_tokens);
             if total > u64::from(self.config.max_model_len) {
-                self.end(pending.record, Outcome::Rejected, pending.visible_ns);
+                self.end(pending.record, Outcome::Rejected, pending.visible_ns)?;
                 // The client may send its next at once.
                 while let Some(arrival_ns) = self.workload.next_arrival_ns().filter(|t| *t <= self.host_ns) {
                     self.send(arrival_ns)?;
@@ -286,7 +286,7 @@ where
     }
 
     /// A step has ended: its tokens go to their clients, finished requests leave.
-    fn update(&mut self, step: &InFlight) {
+    fn update(&mut self, step: &InFlight) -> Result<()> {
         let client_ns = step.end_ns.saturating_add(self.output_ns);
         let mut equal_gaps = EqualGaps { stage: 0, gap_ns: 0, count: 0 };
         let mut any_finished = false;
@@ -303,7 +303,7 @@ where
             }
             if tokens == self.scheduler.slot(*slot).num_output_tokens {
                 self.scheduler.finish(*slot);
-                self.end(*record, Outcome::Finished, client_ns);
+                self.end(*record, Outcome::Finished, client_ns)?;
                 any_finished = true;
             }
         }
@@ -311,14 +311,20 @@ where
         if any_finished {
             self.scheduler.drop_finished();
         }
+        Ok(())
     }
 
-    fn end(&mut self, record: u32, outcome: Outcome, finish_ns: u64) {
+    fn end(&mut self, record: u32, outcome: Outcome, finish_ns: u64) -> Result<()> {
+        // A workload sends nothing before a finish that it knows of, so what it would send earlier is taken first.
+        while let Some(arrival_ns) = self.workload.next_arrival_ns().filter(|t| *t <= finish_ns) {
+            self.send(arrival_ns)?;
+        }
         let entry = &mut self.records[record as usize];
         (entry.outcome, entry.finish_ns) = (outcome, finish_ns);
         let counters = &mut self.scheduler.counters;
         counters.end_ns = counters.end_ns.max(finish_ns);
         self.workload.finished(finish_ns, entry.stage);
+        Ok(())
     }
 }
 
