@@ -2,13 +2,14 @@
 //! `weights_asked`, `kv_capacity`.
 //!
 //! What a row does not say is vLLM's default for a server on a GPU of 70 GiB or more: `max_num_seqs` 1024,
-//! `max_num_batched_tokens` 8192. `max_model_len` is the row's prompt and output together, prompts share nothing, and the run
-//! has [`REQUESTS_PER_SLOT`] requests for each in flight, all of which count, as benchmarks of this kind have it.
+//! `max_num_batched_tokens` 8192. `max_model_len` has room for the longest request. A run has [`REQUESTS_PER_SLOT`] requests for
+//! each in flight, all of which count, the burst at the start included, as benchmarks of this kind have it.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use super::case::{Case, Rate, Rooflines};
+use super::closed_loop_load::{VaryingLoop, longest};
 use super::closed_loop_row::ClosedLoopRow;
 use super::comparison::Skipped;
 use super::measured::{Measured, WHOLE_RUN};
@@ -20,7 +21,7 @@ use crate::hardware::Hardware;
 use crate::kv_capacity::KvCapacity;
 use crate::model::Model;
 use crate::replay::EngineConfig;
-use crate::workload::{ClosedLoop, RequestShape, Workload};
+use crate::workload::Workload;
 
 /// The serving engine whose scheduler is replayed.
 const REPLAYED_BACKEND: &str = "vllm";
@@ -32,7 +33,7 @@ const MAX_NUM_SEQS: u32 = 1024;
 /// vLLM's default for its server on GPUs of 70 GiB or more.
 const MAX_NUM_BATCHED_TOKENS: u32 = 8192;
 /// Requests of a run for each one in flight.
-pub const REQUESTS_PER_SLOT: u64 = 8;
+pub const REQUESTS_PER_SLOT: u64 = 10;
 
 /// What rows are turned into cases with.
 #[derive(Debug, Clone, Default)]
@@ -93,15 +94,17 @@ fn case(row: &ClosedLoopRow, options: &ClosedLoopOptions, made: &mut Deployments
     let rooflines = made.rooflines(&model, &hardware, &deployment, data_dir).map_err(said)?;
     notes.extend(rooflines.calibrated.steps().notes().iter().cloned());
 
-    let max_model_len = row.isl.checked_add(row.osl).ok_or("isl and osl together exceed 4294967295 tokens")?;
+    let max_model_len = longest(row.isl).saturating_add(longest(row.osl));
     let served = Deployment { max_model_len: Some(max_model_len), ..deployment };
     let capacity = KvCapacity::new(&model, &hardware, &served).map_err(said)?;
     let engine = EngineConfig::new(&served, max_model_len, capacity.num_gpu_blocks);
     engine.validate().map_err(said)?;
 
-    let concurrency = row.concurrency;
+    let (concurrency, isl, osl) = (row.concurrency, row.isl, row.osl);
     let num_requests = REQUESTS_PER_SLOT * u64::from(concurrency);
-    let load = ClosedLoop::new(concurrency, num_requests, RequestShape::new(row.isl, row.osl)).map_err(said)?;
+    let load = move |seed: u64| -> Box<dyn Workload + Send> {
+        Box::new(VaryingLoop::new(concurrency, num_requests, isl, osl, seed))
+    };
     Ok(Case {
         name: row.id.clone(),
         model: model.name().to_owned(),
@@ -115,7 +118,7 @@ fn case(row: &ClosedLoopRow, options: &ClosedLoopOptions, made: &mut Deployments
         engine,
         computed_gpu_blocks: None,
         rooflines,
-        load: Box::new(move |_: u64| Box::new(load.clone()) as Box<dyn Workload + Send>),
+        load: Box::new(load),
         rates: vec![Rate::ClosedLoop { concurrency }],
         notes,
     })

@@ -5,6 +5,7 @@ pub mod attribution;
 pub mod black_box;
 pub mod case;
 pub mod closed_loop;
+mod closed_loop_load;
 pub mod closed_loop_row;
 pub mod comparison;
 mod csv_file;
