@@ -32,6 +32,7 @@
 //! | [`step_model`], [`estimate`] | the prediction: a model on a GPU in a deployment, compiled once; what it says of a step |
 //! | [`calibrate`], [`measurements`] | tables from kernel timings, and their errors on rows they did not see |
 //! | [`efficiency`] | how close kernels come to the roofline: kernel models, tables, where a time comes from |
+//! | [`kv_capacity`] | how many KV blocks a server has: the memory equation |
 //! | [`physics`] | what one rank does in a step: FLOPs, bytes and messages of each operator, exact |
 //! | [`model`], [`hardware`] | a checked `config.json`; a GPU's datasheet |
 //! | [`deployment`], [`request`] | vLLM's engine arguments; what the scheduler put into a step |
@@ -60,6 +61,7 @@ pub mod efficiency;
 pub mod error;
 pub mod estimate;
 pub mod hardware;
+pub mod kv_capacity;
 pub mod latency;
 #[cfg(feature = "calibrate")]
 pub mod measurements;
@@ -68,6 +70,8 @@ pub mod physics;
 #[cfg(feature = "replay")]
 pub mod replay;
 pub mod request;
+#[cfg(feature = "replay")]
+pub mod server_config;
 pub mod step_model;
 pub mod units;
 #[cfg(feature = "replay")]

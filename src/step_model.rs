@@ -1,5 +1,6 @@
 //! The prediction of a step: physics gives the operators, efficiency their times. Everything that does not depend on the
-//! batch is done once, in [`StepModel::new`]. Uses `physics`, `efficiency`, `model`, `hardware`, `deployment`.
+//! batch is done once, in [`StepModel::new`]. Uses `physics`, `efficiency`, `kv_capacity`, `model`, `hardware`,
+//! `deployment`.
 
 use std::path::PathBuf;
 
@@ -10,6 +11,7 @@ use crate::efficiency::{EfficiencyMode, OperatorTime, Provenance, Tables, Timer}
 use crate::error::Result;
 use crate::estimate::{OperatorEstimate, StepEstimate, half_interval_us};
 use crate::hardware::Hardware;
+use crate::kv_capacity::device_memory_bytes;
 use crate::model::Model;
 use crate::physics::{BatchShape, GraphMode, Kernel, Operator, OperatorGroup, StepPlan};
 use crate::request::Request;
@@ -297,14 +299,15 @@ impl StepModel {
 /// A warning where the weights alone are more than the engine may use: the time is that of a GPU with room for them.
 fn weights_that_do_not_fit(plan: &StepPlan, hardware: &Hardware, deployment: &Deployment) -> Option<String> {
     let weights_bytes = plan.memory().max_weight_bytes();
-    let usable_bytes = hardware.hbm_capacity_bytes() * deployment.gpu_memory_utilization;
+    let device_bytes = device_memory_bytes(hardware);
+    let usable_bytes = device_bytes * deployment.gpu_memory_utilization;
     (weights_bytes > usable_bytes).then(|| {
         format!(
             "the weights take {:.1} GiB of each GPU, {:.1} GiB more than gpu_memory_utilization = {} of {:.0} GiB leaves: the engine would not start; a larger tensor_parallel_size or a quantised checkpoint would fit",
             weights_bytes / GIB,
             (weights_bytes - usable_bytes) / GIB,
             deployment.gpu_memory_utilization,
-            hardware.hbm_capacity_bytes() / GIB
+            device_bytes / GIB
         )
     })
 }

@@ -2,6 +2,7 @@
 //! Only `output` writes to stdout and stderr. Uses the library's public API and `report`.
 
 mod args;
+mod args_simulate;
 mod batch;
 mod calibrate;
 mod catalogue;
@@ -12,6 +13,8 @@ mod measurements;
 mod output;
 mod predict_step;
 mod shorthand;
+#[expect(dead_code, reason = "the subcommand is not registered yet")]
+mod simulate;
 
 use std::process::ExitCode;
 

@@ -75,7 +75,8 @@ pub fn run(args: &PredictStep, common: &Common) -> Result<Output, Failure> {
     }
 }
 
-fn check_correction(correction: &str) -> Result<(), Failure> {
+/// Refuses corrections that do not exist.
+pub fn check_correction(correction: &str) -> Result<(), Failure> {
     match correction {
         "none" | "auto" => Ok(()),
         "global" => Err(Failure::input(

@@ -15,8 +15,16 @@ use crate::dtype::DType;
 use crate::error::{Error, Result};
 
 const FILE_KEYS: [&str; 5] = ["display_name", "aliases", "architecture", "datasheet", "interconnect"];
-const DATASHEET_KEYS: [&str; 7] =
-    ["sm_count", "l2_bytes", "boost_clock_hz", "hbm_bytes_per_s", "hbm_capacity_bytes", "source", "retrieved"];
+const DATASHEET_KEYS: [&str; 8] = [
+    "sm_count",
+    "l2_bytes",
+    "boost_clock_hz",
+    "hbm_bytes_per_s",
+    "hbm_capacity_bytes",
+    "ecc_bytes",
+    "source",
+    "retrieved",
+];
 const INTERCONNECT_KEYS: [&str; 4] = ["kind", "unidirectional_bytes_per_s", "source", "retrieved"];
 const PEAK_KEYS: [(&str, DType); 6] = [
     ("peak_fp32_dense_flop_per_s", DType::Float32),
@@ -105,6 +113,7 @@ fn read_file(name: &str, table: &Table, problems: &mut Vec<String>) -> Option<En
         boost_clock_hz: datasheet.boost_clock_hz,
         hbm_bytes_per_s: datasheet.hbm_bytes_per_s,
         hbm_capacity_bytes: datasheet.hbm_capacity_bytes,
+        ecc_bytes: datasheet.ecc_bytes,
         peaks_dense_flop_per_s: datasheet.peaks_dense_flop_per_s,
         interconnect,
         sources: vec![datasheet.source, link_source],
@@ -118,6 +127,7 @@ struct Datasheet {
     boost_clock_hz: f64,
     hbm_bytes_per_s: f64,
     hbm_capacity_bytes: f64,
+    ecc_bytes: Option<f64>,
     peaks_dense_flop_per_s: BTreeMap<DType, f64>,
     source: String,
 }
@@ -131,6 +141,7 @@ fn read_datasheet(table: &Table, problems: &mut Vec<String>) -> Option<Datasheet
     let boost_clock_hz = section.number("boost_clock_hz");
     let hbm_bytes_per_s = section.number("hbm_bytes_per_s");
     let hbm_capacity_bytes = section.number("hbm_capacity_bytes");
+    let ecc_bytes = section.ecc_bytes(hbm_capacity_bytes);
     let source = section.source();
     let peaks = section.peaks();
     Some(Datasheet {
@@ -139,6 +150,7 @@ fn read_datasheet(table: &Table, problems: &mut Vec<String>) -> Option<Datasheet
         boost_clock_hz: boost_clock_hz?,
         hbm_bytes_per_s: hbm_bytes_per_s?,
         hbm_capacity_bytes: hbm_capacity_bytes?,
+        ecc_bytes,
         peaks_dense_flop_per_s: peaks,
         source: source?,
     })
@@ -239,6 +251,16 @@ impl<'t> Section<'t, '_> {
         }
     }
 
+    fn ecc_bytes(&mut self, capacity_bytes: Option<f64>) -> Option<f64> {
+        let value = self.table.get("ecc_bytes")?;
+        let expected = "must be a finite number above zero; leave the key out where error correction costs no memory";
+        let bytes = self.positive("ecc_bytes", value, expected)?;
+        if capacity_bytes.is_some_and(|capacity| bytes >= capacity) {
+            self.problem("ecc_bytes", format_args!("= {value} must be less than hbm_capacity_bytes"));
+        }
+        Some(bytes)
+    }
+
     fn peaks(&mut self) -> BTreeMap<DType, f64> {
         let mut peaks = BTreeMap::new();
         let mut given = false;
@@ -295,4 +317,20 @@ fn is_year_and_month(text: &str) -> bool {
     text.split_once('-').is_some_and(|(year, month)| {
         digits(year, 4) && digits(month, 2) && month.parse::<u8>().is_ok_and(|month| (1..=12).contains(&month))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn error_correction_takes_less_than_all_of_the_memory() {
+        let text = include_str!("../../hardware/l4.toml");
+        let parse = |text: &str| Hardware::from_toml_str("l4", "l4.toml", text);
+        assert_eq!(parse(text).ok().and_then(|gpu| gpu.ecc_bytes()), Some(1.5 * 1_073_741_824.0));
+        let all = parse(&text.replace("ecc_bytes = 1_610_612_736", "ecc_bytes = 25_769_803_776"));
+        assert!(all.is_err_and(|e| e.to_string().contains("ecc_bytes = 25769803776 must be less than hbm_capacity")));
+        let none = parse(&text.replace("ecc_bytes = 1_610_612_736", "ecc_bytes = 0"));
+        assert!(none.is_err_and(|e| e.to_string().contains("leave the key out")));
+    }
 }

@@ -54,6 +54,8 @@ pub struct Hardware {
     pub(crate) boost_clock_hz: f64,
     pub(crate) hbm_bytes_per_s: f64,
     pub(crate) hbm_capacity_bytes: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) ecc_bytes: Option<f64>,
     pub(crate) peaks_dense_flop_per_s: BTreeMap<DType, f64>,
     pub(crate) interconnect: Interconnect,
     pub(crate) sources: Vec<String>,
@@ -96,9 +98,14 @@ impl Hardware {
     }
 
     /// Device memory, bytes: the datasheet's figure in binary units (80 GB is 80 · 2³⁰). What the driver lets an engine
-    /// use is a little less.
+    /// use is a little less: [`crate::kv_capacity::device_memory_bytes`].
     pub fn hbm_capacity_bytes(&self) -> f64 {
         self.hbm_capacity_bytes
+    }
+
+    /// Device memory that error correction takes, bytes, where its codes lie in the same memory (GDDR6: a sixteenth).
+    pub fn ecc_bytes(&self) -> Option<f64> {
+        self.ecc_bytes
     }
 
     /// The link to the other GPUs of the node.

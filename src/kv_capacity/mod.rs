@@ -1,0 +1,350 @@
+//! How many KV blocks a server has: vLLM's memory equation, every term in bytes. Uses `physics`, `model`, `hardware`,
+//! `deployment`; nothing fitted but the two assumed constants below.
+
+mod activation;
+mod remedy;
+#[cfg(test)]
+mod tests;
+
+pub use activation::{SAMPLING_BYTES_PER_LOGIT, forward_bytes, sampling_bytes};
+
+use std::fmt;
+
+use serde::Serialize;
+
+use crate::deployment::Deployment;
+use crate::error::{Error, Result};
+use crate::hardware::Hardware;
+use crate::model::{Attention, Model, Window};
+use crate::physics::pipeline::layers_per_stage;
+use crate::physics::{KvCacheBytes, Memory};
+use crate::units::GIB;
+
+/// Share of a GPU's memory that its driver keeps for itself (assumed). `cudaMemGetInfo` lists 79.1 to 79.3 GiB on an H100 or
+/// A100 of 80, 139.8 on an H200 of 141, 178.4 on a B200 of 180: 0.9 to 1.1 %.
+pub const DRIVER_SHARE: f64 = 0.01;
+
+/// What a rank holds besides weights, activations and KV cache, bytes (assumed): loaded kernels and their stacks, workspaces of
+/// cuBLAS, buffers of the sampler, rounding of the allocator. Eleven servers on H100 that report their block counts leave
+/// 0.25 to 0.83 GiB for it; NCCL's buffers and CUDA graphs are outside `gpu_memory_utilization` and not in it.
+pub const OVERHEAD_BYTES: f64 = 0.6 * GIB;
+
+/// Device memory as CUDA reports it, bytes: the datasheet's, less what error correction takes, less the driver's share.
+///
+/// # Formula
+/// `(capacity − ecc)·(1 − DRIVER_SHARE)`.
+///
+/// ```
+/// use ridgepoint::{Hardware, kv_capacity::device_memory_bytes, units::GIB};
+/// assert_eq!(device_memory_bytes(&Hardware::find("h100")?), 79.2 * GIB);
+/// assert_eq!(device_memory_bytes(&Hardware::find("l40s")?), 45.0 * GIB * 0.99);
+/// # Ok::<(), ridgepoint::Error>(())
+/// ```
+pub fn device_memory_bytes(hardware: &Hardware) -> f64 {
+    (hardware.hbm_capacity_bytes() - hardware.ecc_bytes().unwrap_or(0.0)) * (1.0 - DRIVER_SHARE)
+}
+
+/// Engine arguments that only memory depends on.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct MemoryOptions {
+    /// vLLM's `cpu_offload_gb`: GiB of each GPU's weights that stay in the host's memory.
+    pub cpu_offload_gb: f64,
+}
+
+/// The memory of one rank, term by term, and the KV blocks that it leaves.
+///
+/// With pipeline stages the figures are those of the stage that has the fewest blocks, as the engine takes the least of
+/// all ranks.
+///
+/// # Formula
+/// `device·utilization − weights − tables − activations − overhead − windows = KV`, `⌊KV / (block_size·bytes per token)⌋` blocks.
+///
+/// # Source
+/// vLLM 0.15, `determine_available_memory` (`v1/worker/gpu_worker.py`) and `get_kv_cache_configs` (`v1/core/kv_cache_utils.py`).
+///
+/// # Approximations
+/// - Layers with a sliding window share one pool of blocks with the others in vLLM. Here they are charged the lesser of two
+///   upper bounds: up front for `max_num_seqs` requests whose windows are full ([`window_bytes`](Self::window_bytes)), or for every
+///   token of a block like any other layer. Blocks are then those of the layers that see everything.
+/// - Layers with chunked attention are charged for every token, as vLLM does unless it is told otherwise.
+/// - A vision or audio tower and its share of the profiling run are not counted: multimodal models have fewer blocks.
+///
+/// ```
+/// use ridgepoint::{Deployment, Hardware, Model, kv_capacity::KvCapacity};
+/// let model = Model::find("llama-2-7b")?;
+/// let deployment = Deployment { max_num_seqs: 128, max_num_batched_tokens: 2048, ..Deployment::default() };
+/// let capacity = KvCapacity::new(&model, &Hardware::find("h100")?, &deployment)?;
+/// // A server on such a GPU reports 7463.
+/// assert_eq!(capacity.num_gpu_blocks, 7417);
+/// # Ok::<(), ridgepoint::Error>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct KvCapacity {
+    /// Pipeline stage that the figures are of, from 0.
+    pub stage: usize,
+    /// Device memory as CUDA reports it.
+    pub device_memory_bytes: f64,
+    /// Share of it that the engine may use.
+    pub gpu_memory_utilization: f64,
+    /// Weights on the GPU.
+    pub weight_bytes: f64,
+    /// Weights that `cpu_offload_gb` keeps on the host; not on the GPU.
+    pub offloaded_bytes: f64,
+    /// Sines and cosines of the rotary embedding: `max_position_embeddings` rows, whatever `max_model_len` is.
+    pub position_table_bytes: f64,
+    /// Most that a forward pass of `max_num_batched_tokens` needs at once.
+    pub forward_bytes: f64,
+    /// Most that sampling for `max_num_seqs` requests needs at once; 0 where the stage is not the last.
+    pub sampling_bytes: f64,
+    /// Peak of the profiling run: the larger of the two, as one follows the other.
+    pub activation_bytes: f64,
+    /// [`OVERHEAD_BYTES`].
+    pub overhead_bytes: f64,
+    /// Windows of layers that see only a part of the context, where charged up front.
+    pub window_bytes: f64,
+    /// What is left for KV blocks; negative only from [`KvCapacity::estimate`].
+    pub kv_cache_bytes: f64,
+    /// KV bytes of a token in the layers that blocks are charged for.
+    pub kv_bytes_per_token: f64,
+    /// Tokens of a block.
+    pub block_size: u32,
+    /// Blocks, rounded down.
+    pub num_gpu_blocks: u32,
+    /// Longest context that is served.
+    pub max_model_len: u64,
+}
+
+impl KvCapacity {
+    /// The KV room of a deployment, without weights on the host.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] where the deployment does not fit the model, where the weights do not fit the GPU, or where the
+    /// KV cache has room for less than one request of `max_model_len`; the latter two say by how many GiB and what would do.
+    pub fn new(model: &Model, hardware: &Hardware, deployment: &Deployment) -> Result<Self> {
+        Self::with_options(model, hardware, deployment, MemoryOptions::default())
+    }
+
+    /// [`KvCapacity::new`] with the arguments that only memory depends on.
+    ///
+    /// # Errors
+    /// As [`KvCapacity::new`], and [`Error::InvalidArgument`] where `cpu_offload_gb` is negative or not finite.
+    pub fn with_options(
+        model: &Model,
+        hardware: &Hardware,
+        deployment: &Deployment,
+        options: MemoryOptions,
+    ) -> Result<Self> {
+        let capacity = Self::estimate(model, hardware, deployment, options)?;
+        remedy::check(&capacity, model, hardware, deployment, options)?;
+        Ok(capacity)
+    }
+
+    /// The equation alone: what does not fit has a negative KV cache and no blocks.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] where the deployment does not fit the model, [`Error::InvalidArgument`] where `cpu_offload_gb`
+    /// is negative or not finite.
+    pub fn estimate(
+        model: &Model,
+        hardware: &Hardware,
+        deployment: &Deployment,
+        options: MemoryOptions,
+    ) -> Result<Self> {
+        if !(options.cpu_offload_gb.is_finite() && options.cpu_offload_gb >= 0.0) {
+            return Err(Error::InvalidArgument {
+                what: "cpu_offload_gb".into(),
+                value: options.cpu_offload_gb.to_string(),
+                reason: "must be a number of GiB, at least 0".into(),
+            });
+        }
+        let memory = Memory::new(model, deployment)?;
+        let split = layers_per_stage(model.num_layers(), u64::from(deployment.pipeline_parallel_size));
+        let most_layers = split.iter().copied().max().unwrap_or(1).max(1) as f64;
+        let mut fewest: Option<KvCapacity> = None;
+        for (stage, (layers, weight_bytes)) in split.iter().zip(&memory.weight_bytes_per_stage).enumerate() {
+            let kinds: Vec<KvCacheBytes> = memory
+                .kv_cache
+                .iter()
+                .map(|kind| {
+                    let bytes_per_token = kind.bytes_per_token * *layers as f64 / most_layers;
+                    KvCacheBytes { bytes_per_token, ..*kind }
+                })
+                .collect();
+            let is_last = stage + 1 == split.len();
+            let rank = Rank { stage, is_last, weight_bytes: *weight_bytes, kinds };
+            let capacity = rank.capacity(model, hardware, deployment, options);
+            if fewest.as_ref().is_none_or(|known| capacity.order() < known.order()) {
+                fewest = Some(capacity);
+            }
+        }
+        fewest.ok_or_else(|| Error::Invalid {
+            origin: model.name().to_owned(),
+            problems: vec!["has no layers, so no KV cache".into()],
+        })
+    }
+
+    /// Tokens that the blocks hold; one block is the engine's own.
+    pub fn usable_tokens(&self) -> u64 {
+        u64::from(self.num_gpu_blocks.saturating_sub(1)) * u64::from(self.block_size)
+    }
+
+    /// Bytes of one block.
+    pub fn block_bytes(&self) -> f64 {
+        f64::from(self.block_size) * self.kv_bytes_per_token
+    }
+
+    /// The terms, each with its sign; their sum is [`kv_cache_bytes`](Self::kv_cache_bytes).
+    pub fn equation(&self) -> Vec<(&'static str, f64)> {
+        let withheld = self.device_memory_bytes * (1.0 - self.gpu_memory_utilization);
+        vec![
+            ("device memory", self.device_memory_bytes),
+            ("kept free by gpu_memory_utilization", -withheld),
+            ("weights", -self.weight_bytes),
+            ("position tables", -self.position_table_bytes),
+            ("activations of the profiling run", -self.activation_bytes),
+            ("kernels, workspaces, rounding", -self.overhead_bytes),
+            ("attention windows", -self.window_bytes),
+        ]
+    }
+
+    /// Sorts ranks by room: no blocks at all differ by what is missing.
+    fn order(&self) -> (u32, f64) {
+        (self.num_gpu_blocks, self.kv_cache_bytes)
+    }
+}
+
+/// A line per term in GiB, then the division into blocks.
+impl fmt::Display for KvCapacity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (name, bytes) in self.equation() {
+            if bytes != 0.0 {
+                writeln!(f, "{name:<40} {:>9.2} GiB", bytes / GIB)?;
+            }
+        }
+        writeln!(f, "{:<40} {:>9.2} GiB", "= KV cache", self.kv_cache_bytes / GIB)?;
+        write!(
+            f,
+            "/ ({} tokens x {:.0} bytes) = {} blocks, {} tokens",
+            self.block_size,
+            self.kv_bytes_per_token,
+            self.num_gpu_blocks,
+            u64::from(self.num_gpu_blocks) * u64::from(self.block_size)
+        )
+    }
+}
+
+/// What is known of one pipeline stage's rank.
+struct Rank {
+    stage: usize,
+    is_last: bool,
+    weight_bytes: f64,
+    kinds: Vec<KvCacheBytes>,
+}
+
+impl Rank {
+    fn capacity(
+        &self,
+        model: &Model,
+        hardware: &Hardware,
+        deployment: &Deployment,
+        options: MemoryOptions,
+    ) -> KvCapacity {
+        let device_memory_bytes = device_memory_bytes(hardware);
+        let max_model_len = deployment.max_model_len.map_or(model.max_position_embeddings(), u64::from);
+        let offloaded_bytes = self.weight_bytes.min(options.cpu_offload_gb * GIB);
+        let weight_bytes = self.weight_bytes - offloaded_bytes;
+        let position_table_bytes = position_table_bytes(model);
+        let forward_bytes = forward_bytes(model, deployment, max_model_len);
+        let sampling_bytes = if self.is_last { sampling_bytes(model, deployment) } else { 0.0 };
+        let activation_bytes = forward_bytes.max(sampling_bytes);
+        let without_windows = device_memory_bytes * deployment.gpu_memory_utilization
+            - weight_bytes
+            - position_table_bytes
+            - activation_bytes
+            - OVERHEAD_BYTES;
+        let cache = self.cache(without_windows, deployment, max_model_len);
+        KvCapacity {
+            stage: self.stage,
+            device_memory_bytes,
+            gpu_memory_utilization: deployment.gpu_memory_utilization,
+            weight_bytes,
+            offloaded_bytes,
+            position_table_bytes,
+            forward_bytes,
+            sampling_bytes,
+            activation_bytes,
+            overhead_bytes: OVERHEAD_BYTES,
+            window_bytes: cache.window_bytes,
+            kv_cache_bytes: without_windows - cache.window_bytes,
+            kv_bytes_per_token: cache.bytes_per_token,
+            block_size: deployment.block_size,
+            num_gpu_blocks: cache.num_blocks(without_windows, deployment.block_size),
+            max_model_len,
+        }
+    }
+
+    /// The way to charge for windows that leaves more blocks.
+    fn cache(&self, available_bytes: f64, deployment: &Deployment, max_model_len: u64) -> Cache {
+        let every_token =
+            Cache { window_bytes: 0.0, bytes_per_token: self.kinds.iter().map(|kind| kind.bytes_per_token).sum() };
+        let is_sliding = |kind: &&KvCacheBytes| matches!(kind.window, Window::Sliding(_));
+        let up_front = Cache {
+            window_bytes: self
+                .kinds
+                .iter()
+                .map(|kind| match kind.window {
+                    Window::Sliding(window) => {
+                        kind.bytes_per_token * window_tokens(window, deployment, max_model_len) as f64
+                    }
+                    Window::Full | Window::Chunked(_) => 0.0,
+                })
+                .sum(),
+            bytes_per_token: self.kinds.iter().filter(|kind| !is_sliding(kind)).map(|k| k.bytes_per_token).sum(),
+        };
+        let block_size = deployment.block_size;
+        let is_better = up_front.bytes_per_token > 0.0
+            && up_front.num_blocks(available_bytes, block_size) > every_token.num_blocks(available_bytes, block_size);
+        if is_better { up_front } else { every_token }
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Cache {
+    window_bytes: f64,
+    bytes_per_token: f64,
+}
+
+impl Cache {
+    fn num_blocks(&self, available_bytes: f64, block_size: u32) -> u32 {
+        // A float beyond the range of u32, or below zero, becomes the nearest value that is in it.
+        ((available_bytes - self.window_bytes) / (self.bytes_per_token * f64::from(block_size))).floor() as u32
+    }
+}
+
+/// Tokens that the sliding windows of all running requests hold at most.
+///
+/// A window of `w` tokens touches `⌈(w − 1)/b⌉ + 1` blocks; a step's new tokens need theirs before old ones go.
+fn window_tokens(window: u64, deployment: &Deployment, max_model_len: u64) -> u64 {
+    let block_size = u64::from(deployment.block_size.max(1));
+    let blocks = window.saturating_sub(1).div_ceil(block_size).saturating_add(1);
+    let held = blocks.min(max_model_len.div_ceil(block_size)).saturating_mul(block_size);
+    held.saturating_mul(u64::from(deployment.max_num_seqs)).saturating_add(u64::from(deployment.max_num_batched_tokens))
+}
+
+/// One table of sines and cosines per rotary width, in the model's dtype, on every rank.
+fn position_table_bytes(model: &Model) -> f64 {
+    let mut widths: Vec<u64> = model
+        .layers()
+        .iter()
+        .map(|group| match &group.attention {
+            Attention::Gqa(gqa) => gqa.head_dim,
+            Attention::Mla(mla) => mla.qk_rope_head_dim,
+        })
+        .collect();
+    widths.sort_unstable();
+    widths.dedup();
+    widths.iter().map(|width| *width as f64).sum::<f64>()
+        * model.max_position_embeddings() as f64
+        * model.dtype().bytes()
+}
