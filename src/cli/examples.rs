@@ -44,7 +44,6 @@ In a batch file, progress_index and num_new_tokens are other names of \
 num_computed_tokens and num_scheduled_tokens; `samples` (true if left out) says \
 whether the step ends with a token for the request. Unknown keys are errors.";
 
-#[expect(dead_code, reason = "the subcommand is not registered yet")]
 pub const SIMULATE: &str = "\
 Examples:
   A published experiment: its load, its server, and what clients would see of it:

@@ -2,7 +2,6 @@
 //! Only `output` writes to stdout and stderr. Uses the library's public API and `report`.
 
 mod args;
-mod args_simulate;
 mod batch;
 mod calibrate;
 mod catalogue;
@@ -13,8 +12,8 @@ mod measurements;
 mod output;
 mod predict_step;
 mod shorthand;
-#[expect(dead_code, reason = "the subcommand is not registered yet")]
 mod simulate;
+mod whole_file;
 
 use std::process::ExitCode;
 
@@ -39,6 +38,7 @@ fn dispatch(cli: &Cli) -> Result<Output, Failure> {
     cli.common.check()?;
     match &cli.command {
         Command::PredictStep(args) => predict_step::run(args, &cli.common),
+        Command::Simulate(args) => simulate::run(args, &cli.common),
         Command::Calibrate(args) => calibrate::run(args, &cli.common),
         Command::Models(args) => catalogue::models(args, &cli.common),
         Command::Hardware(args) => catalogue::hardware(args, &cli.common),

@@ -3,9 +3,10 @@
 use std::path::PathBuf;
 
 use clap::{ArgGroup, Args, ValueEnum};
+use ridgepoint::workload::requests::Format;
 
-use super::args::Efficiency;
-use super::deployment::DeploymentArgs;
+use crate::cli::args::Efficiency;
+use crate::cli::deployment::DeploymentArgs;
 
 const LOAD: &str = "Load (one of --profile, --requests, --concurrency, --request-rate)";
 const SERVER: &str = "Server";
@@ -107,6 +108,20 @@ pub enum RequestsFormat {
     VllmBench,
     /// LLMServingSim's jsonl
     Llmservingsim,
+}
+
+impl RequestsFormat {
+    /// As the library calls it.
+    pub fn format(self) -> Format {
+        match self {
+            RequestsFormat::Csv => Format::Csv,
+            RequestsFormat::Jsonl => Format::Jsonl,
+            RequestsFormat::Mooncake => Format::Mooncake,
+            RequestsFormat::Azure => Format::Azure,
+            RequestsFormat::VllmBench => Format::VllmBench,
+            RequestsFormat::Llmservingsim => Format::LlmServingSim,
+        }
+    }
 }
 
 /// Engine arguments that only the scheduler and the KV cache depend on.

@@ -1,5 +1,5 @@
-//! `ridgepoint simulate`: a load replayed on a server. Turns arguments into what a replay runs on. Uses `args_simulate`,
-//! `predict_step`'s checks and the library's server configuration.
+//! From the arguments of `simulate` to what a replay runs on: the load that was asked for, the model, the server with its
+//! engine, and remarks.
 
 use std::path::PathBuf;
 
@@ -10,10 +10,10 @@ use ridgepoint::server_config::ServerConfig;
 use ridgepoint::step_model::Options;
 use ridgepoint::{Deployment, Hardware, Model, StepModel};
 
-use super::args::{Common, Efficiency};
-use super::args_simulate::{Blocks, Policy, RequestsFormat, Simulate};
-use super::output::{Failure, both};
-use super::predict_step::check_correction;
+use super::args::{Blocks, Policy, RequestsFormat, Simulate};
+use crate::cli::args::{Common, Efficiency};
+use crate::cli::output::{Failure, both};
+use crate::cli::predict_step::check_correction;
 
 /// Requests of a closed loop whose number is not given, per request in flight.
 const ROUNDS: u32 = 10;
@@ -121,16 +121,14 @@ pub fn setup(args: &Simulate, common: &Common) -> Result<Setup, Failure> {
     })
 }
 
-impl Setup {
-    /// The memory equation, for people.
-    pub fn capacity_text(&self) -> String {
-        let mut text = self.capacity.to_string();
-        if self.blocks_are_given {
-            text.push_str(&format!("\nnot used: num_gpu_blocks = {} was given", self.engine.num_gpu_blocks));
-        }
-        text.push('\n');
-        text
+/// The memory equation, for people.
+pub fn capacity_text(capacity: &KvCapacity, engine: &EngineConfig, blocks_are_given: bool) -> String {
+    let mut text = capacity.to_string();
+    if blocks_are_given {
+        text.push_str(&format!("\nnot used: num_gpu_blocks = {} was given", engine.num_gpu_blocks));
     }
+    text.push('\n');
+    text
 }
 
 /// The file's server with the flags over it, and remarks.
@@ -266,11 +264,14 @@ mod tests {
         assert!(!found.blocks_are_given);
         let lengths = Lengths { input: 512, output: 128 };
         assert_eq!(found.load, Load::Closed { concurrency: 8, num_requests: 80, lengths });
-        let text = found.capacity_text();
+        let text = capacity_text(&found.capacity, &found.engine, found.blocks_are_given);
         assert!(text.contains("weights") && text.contains("= 7417 blocks"), "{text}");
         let given = set_up("--model llama-2-7b --hardware h100 --num-gpu-blocks-override 5000").unwrap();
         assert_eq!(given.engine.num_gpu_blocks, 5000);
-        assert!(given.capacity_text().contains("not used: num_gpu_blocks = 5000 was given"));
+        assert!(
+            capacity_text(&given.capacity, &given.engine, given.blocks_are_given)
+                .contains("not used: num_gpu_blocks = 5000 was given")
+        );
     }
 
     #[test]
