@@ -31,6 +31,10 @@ ci:
 bench *ARGS:
     cargo bench --bench step_time --no-default-features {{ARGS}}
 
+# How long replays take
+bench-replay *ARGS:
+    cargo bench --bench replay --no-default-features --features replay {{ARGS}}
+
 # Rebuild the tables of one GPU from the public kernel timings
 calibrate GPU DATA=data:
     #!/usr/bin/env bash

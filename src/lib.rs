@@ -29,6 +29,10 @@
 //!
 //! | module | what lives there |
 //! |---|---|
+//! | [`evaluate`] | replays judged against measured runs, and where the error comes from |
+//! | [`server_config`], [`kv_capacity`] | the server of an experiment; how many KV blocks it has |
+//! | [`replay`], [`workload`] | vLLM's scheduler replayed; what its clients send |
+//! | [`latency`] | the five delays that a serving simulator asks for |
 //! | [`step_model`], [`estimate`] | the prediction: a model on a GPU in a deployment, compiled once; what it says of a step |
 //! | [`calibrate`], [`measurements`] | tables from kernel timings, and their errors on rows they did not see |
 //! | [`efficiency`] | how close kernels come to the roofline: kernel models, tables, where a time comes from |
@@ -44,7 +48,9 @@
 //!
 //! | feature | brings | default |
 //! |---|---|---|
-//! | none | predicting: [`StepModel`] and everything below it | |
+//! | none | predicting: [`StepModel`], [`latency`], [`kv_capacity`] and everything below them | |
+//! | `replay` | [`replay`], [`workload`], [`server_config`]: yaml, csv, random numbers, histograms | with `cli` |
+//! | `evaluate` | [`evaluate`]: least squares, threads | with `cli` |
 //! | `calibrate` | [`calibrate`] and [`measurements`]: csv, least squares, threads | with `cli` |
 //! | `parquet` | measurements from parquet files | yes |
 //! | `cli` | the `ridgepoint` command | yes |

@@ -1,25 +1,25 @@
 //! The memory equation against the block counts that real servers report. Runs where `RIDGEPOINT_DATA` points at the data
 //! pack: servers in `serving/*/exp-config.yaml`, step traces in `steps/*.csv`.
 
+#![cfg(feature = "replay")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
 
 mod common;
 
 use std::path::{Path, PathBuf};
 
-use ridgepoint::kv_capacity::{KvCapacity, OVERHEAD_BYTES};
+use ridgepoint::Deployment;
+use ridgepoint::kv_capacity::OVERHEAD_BYTES;
+use ridgepoint::server_config::ServerConfig;
 use ridgepoint::units::GIB;
-use ridgepoint::{Deployment, Hardware, Model};
 
 /// Largest error of a server whose model is text alone, percent.
 const MAX_ERROR_PCT: f64 = 1.0;
 
 struct Server {
     name: String,
-    model: String,
-    deployment: Deployment,
+    config: ServerConfig,
     measured: u32,
-    is_multimodal: bool,
 }
 
 fn entries(dir: PathBuf) -> Vec<PathBuf> {
@@ -29,25 +29,11 @@ fn entries(dir: PathBuf) -> Vec<PathBuf> {
 }
 
 fn server(dir: &Path) -> Server {
-    let text = std::fs::read_to_string(dir.join("exp-config.yaml")).expect("a server");
-    let key = |key: &str| {
-        let line = text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'));
-        line.unwrap_or_else(|| panic!("no {key}")).trim().to_owned()
-    };
-    let number = |name: &str| key(name).parse::<u32>().expect("a number");
-    let model = key("model");
+    let config = ServerConfig::read(&dir.join("exp-config.yaml")).expect("a server");
     Server {
         name: dir.file_name().expect("a folder").to_string_lossy().into_owned(),
-        is_multimodal: model.contains("Llama-4"),
-        model,
-        deployment: Deployment {
-            tensor_parallel_size: number("tensor_parallelism"),
-            max_model_len: Some(number("max_model_len")),
-            max_num_batched_tokens: number("max_num_batched_tokens"),
-            max_num_seqs: number("max_num_seqs"),
-            ..Deployment::default()
-        },
-        measured: number("total_kv_blocks"),
+        measured: config.num_gpu_blocks_override.expect("its blocks"),
+        config: ServerConfig { num_gpu_blocks_override: None, ..config },
     }
 }
 
@@ -58,41 +44,43 @@ fn traced(path: &Path) -> Server {
     let header: Vec<&str> = lines.next().expect("a header").split(',').collect();
     let row: Vec<&str> = lines.next().expect("a row").split(',').collect();
     let value = |column: &str| row[header.iter().position(|name| *name == column).expect("a column")];
+    let deployment = Deployment {
+        max_model_len: Some(4096),
+        max_num_batched_tokens: 2048,
+        max_num_seqs: 128,
+        ..Deployment::tensor_parallel(value("tp").parse().expect("a number"))
+    };
     Server {
         name: path.file_stem().expect("a name").to_string_lossy().into_owned(),
-        model: value("model").to_owned(),
-        deployment: Deployment {
-            max_model_len: Some(4096),
-            max_num_batched_tokens: 2048,
-            max_num_seqs: 128,
-            ..Deployment::tensor_parallel(value("tp").parse().expect("a number"))
-        },
+        config: ServerConfig { deployment, ..ServerConfig::new("the trace", value("model"), "H100") },
         measured: value("kv.blocks_total_gpu").parse().expect("a number"),
-        is_multimodal: false,
     }
 }
 
 #[test]
 fn predicted_blocks_are_those_that_servers_report() {
     let Some(data) = common::data_pack("kv_capacity") else { return };
-    let hardware = Hardware::find("h100").expect("a built-in GPU");
     let mut servers: Vec<Server> = entries(data.join("serving")).iter().map(|dir| server(dir)).collect();
     servers.extend(entries(data.join("steps")).iter().map(|path| traced(path)));
     println!("{:55} {:>9} {:>9} {:>7} {:>24}", "server", "reported", "predicted", "error", "left for the rest, GiB");
     let mut errors = Vec::new();
     for server in &servers {
-        let model = Model::find(&server.model).expect("a known model");
-        let capacity = KvCapacity::new(&model, &hardware, &server.deployment).expect("a server that started");
+        let config = &server.config;
+        let (model, notes) = config.find_model(None).expect("a known model");
+        assert!(notes.is_empty(), "{}: {notes:?}", server.name);
+        let hardware = config.find_hardware(None).expect("a known GPU");
+        let capacity = config.engine_config(&model, &hardware).expect("a server that started").capacity;
+        // The tower of a multimodal model and its share of the profiling run are not in the equation.
+        let is_multimodal = model.model_type().contains("llama4");
         let error_pct = 100.0 * (f64::from(capacity.num_gpu_blocks) / f64::from(server.measured) - 1.0);
         let measured_bytes = f64::from(server.measured) * capacity.block_bytes();
         let rest = (capacity.kv_cache_bytes - measured_bytes + OVERHEAD_BYTES) / GIB;
-        let kind = if server.is_multimodal { " (vision tower)" } else { "" };
+        let kind = if is_multimodal { " (vision tower)" } else { "" };
         println!(
             "{:55} {:>9} {:>9} {:>+6.2}% {rest:>9.2}{kind}",
             server.name, server.measured, capacity.num_gpu_blocks, error_pct
         );
-        if server.is_multimodal {
-            // The tower and its share of the profiling run are not in the equation.
+        if is_multimodal {
             assert!(error_pct > 0.0, "{}", server.name);
         } else {
             errors.push(error_pct.abs());

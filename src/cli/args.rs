@@ -9,6 +9,7 @@ use super::deployment::{DeploymentArgs, ParallelArgs};
 use super::examples;
 use super::output::Failure;
 use super::shorthand::{DecodeItem, PrefillItem};
+use super::simulate::Simulate;
 
 /// How long does one step of an LLM serving engine take?
 #[derive(Debug, Parser)]
@@ -64,6 +65,9 @@ pub enum Command {
     /// Predict the time of one step, operator by operator
     #[command(after_help = examples::PREDICT_STEP)]
     PredictStep(Box<PredictStep>),
+    /// Replay a load on a server: TTFT, ITL and E2E of its clients
+    #[command(after_help = examples::SIMULATE)]
+    Simulate(Box<Simulate>),
     /// Build efficiency tables from kernel measurements, or score the tables on measurements
     #[command(after_help = examples::CALIBRATE)]
     Calibrate(Calibrate),

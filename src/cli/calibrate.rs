@@ -3,6 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
+use super::whole_file::write_whole;
 use clap::error::ErrorKind;
 use indicatif::{ProgressBar, ProgressStyle};
 use ridgepoint::calibrate::beyond::{DECODE_UNEVEN, PREFILL_PRIOR_KV, SMALL_KERNELS};
@@ -106,7 +107,7 @@ impl Work<'_> {
         let folder = out.join(self.hardware.name());
         std::fs::create_dir_all(&folder).map_err(|error| Error::io(&folder, error))?;
         for (operator, text) in &self.texts {
-            write_whole(&folder, &format!("{operator}.csv"), text)?;
+            write_whole(&folder.join(format!("{operator}.csv")), text)?;
         }
         Ok(())
     }
@@ -249,15 +250,4 @@ fn progress_bar(rows: &Rows, passes: u64) -> ProgressBar {
         bar.set_style(style);
     }
     bar
-}
-
-/// Writes a file so that a reader sees the old one or the new one, never a part.
-fn write_whole(folder: &Path, name: &str, text: &str) -> Result<(), Error> {
-    let temporary = folder.join(format!(".{name}.{}.tmp", std::process::id()));
-    let path = folder.join(name);
-    let written = std::fs::write(&temporary, text).and_then(|()| std::fs::rename(&temporary, &path));
-    written.map_err(|error| {
-        let _ = std::fs::remove_file(&temporary);
-        Error::io(path, error)
-    })
 }

@@ -16,8 +16,8 @@ use serde::Serialize;
 
 use super::args::{Common, Format};
 use super::args_evaluate::{ClosedLoop, Evaluate, Of, Serving, View};
-use super::correction;
 use super::output::{Failure, Output};
+use super::predict_step::check_correction;
 use crate::report::evaluation_table;
 
 /// An evaluation with the views that were asked for, as the reports show it.
@@ -46,7 +46,7 @@ pub fn run(args: &Evaluate, common: &Common) -> Result<Output, Failure> {
 }
 
 fn serving(args: &Serving, common: &Common) -> Result<Output, Failure> {
-    correction::check(&args.view.correction)?;
+    check_correction(&args.view.correction)?;
     let all_problems = |errors: Vec<Error>| Failure::Input(errors.iter().map(Error::to_string).collect());
     let experiments = Experiment::find(&args.paths).map_err(all_problems)?;
     let (cases, skipped) = serving_cases(&experiments, common.data_dir.as_deref());
@@ -80,7 +80,7 @@ fn missed(median_pct: Option<f64>, limit_pct: f64) -> Option<String> {
 }
 
 fn closed_loop(args: &ClosedLoop, common: &Common) -> Result<Output, Failure> {
-    correction::check(&args.view.correction)?;
+    check_correction(&args.view.correction)?;
     let rows = read_closed_loop(&args.files)?;
     let options = ClosedLoopOptions { data_dir: common.data_dir.clone(), all_backends: args.all_backends };
     let (cases, skipped): (Vec<Case>, Vec<Skipped>) = closed_loop_cases(&rows, &options);

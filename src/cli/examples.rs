@@ -44,6 +44,27 @@ In a batch file, progress_index and num_new_tokens are other names of \
 num_computed_tokens and num_scheduled_tokens; `samples` (true if left out) says \
 whether the step ends with a token for the request. Unknown keys are errors.";
 
+pub const SIMULATE: &str = "\
+Examples:
+  A published experiment: its load, its server, and what clients would see of it:
+    ridgepoint simulate --profile profile.yaml --config exp-config.yaml
+
+  64 requests in flight, a server from the command line, and where its memory goes:
+    ridgepoint simulate --model llama-3.1-8b --hardware h100 \\
+        --concurrency 64 --input-len 1024 --output-len 128 --print-kv-capacity
+
+  5 requests per second at random times, written as vLLM's benchmark writes them:
+    ridgepoint simulate --model llama-3.1-70b --hardware h100 --tp 4 \\
+        --request-rate 5 --num-requests 1000 --input-len 2048 --output-len 256 \\
+        --output-json result.json --save-detailed
+
+  A trace on the experiment's server with more requests per step, to look at in Perfetto:
+    ridgepoint simulate --requests conversation_trace.jsonl --requests-format mooncake \\
+        --config exp-config.yaml --max-num-seqs 512 --trace steps.json
+
+A server's file is flat YAML or JSON with vLLM's engine arguments, dashes or underscores, \
+and `model` and `hardware`; unknown keys are errors. Flags override it.";
+
 pub const CALIBRATE: &str = "\
 Examples:
   Tables from one's own measurements, written to my_data/bench_data/<gpu>/<operator>.csv and then used:

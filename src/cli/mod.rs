@@ -7,7 +7,6 @@ mod batch;
 mod calibrate;
 mod catalogue;
 mod completions;
-mod correction;
 mod deployment;
 mod evaluate;
 mod examples;
@@ -15,6 +14,8 @@ mod measurements;
 mod output;
 mod predict_step;
 mod shorthand;
+mod simulate;
+mod whole_file;
 
 use std::process::ExitCode;
 
@@ -40,6 +41,7 @@ fn dispatch(cli: &Cli) -> Result<Output, Failure> {
     cli.common.check()?;
     match &cli.command {
         Command::PredictStep(args) => predict_step::run(args, &cli.common),
+        Command::Simulate(args) => simulate::run(args, &cli.common),
         Command::Calibrate(args) => calibrate::run(args, &cli.common),
         Command::Evaluate(args) => evaluate::run(args, &cli.common),
         Command::Models(args) => catalogue::models(args, &cli.common),

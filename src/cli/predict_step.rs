@@ -7,7 +7,6 @@ use ridgepoint::{Hardware, Model, StepModel};
 
 use super::args::{Common, Efficiency, Format, PredictStep};
 use super::batch::Batch;
-use super::correction;
 use super::output::{Failure, Output, both};
 use crate::report::{explain, step_json, step_table};
 
@@ -43,7 +42,7 @@ pub fn run(args: &PredictStep, common: &Common) -> Result<Output, Failure> {
     }
     let data_dir = common.data_dir.as_deref();
     let (model, hardware) = both(Model::find_in(data_dir, &args.model), Hardware::find_in(data_dir, &args.hardware))?;
-    correction::check(&args.correction)?;
+    check_correction(&args.correction)?;
     let deployment = args.deployment.deployment();
     let (mode, efficiency) = match args.efficiency {
         Efficiency::Tables => (EfficiencyMode::Tables, "tables"),
@@ -73,5 +72,19 @@ pub fn run(args: &PredictStep, common: &Common) -> Result<Output, Failure> {
     match common.format {
         Format::Table => Ok(Output::of(step_table::render(&prediction))),
         Format::Json => Output::json(&step_json::StepJson::new(&prediction)),
+    }
+}
+
+/// Refuses corrections that do not exist.
+pub fn check_correction(correction: &str) -> Result<(), Failure> {
+    match correction {
+        "none" | "auto" => Ok(()),
+        "global" => Err(Failure::input(
+            "--correction global: no global correction is shipped yet; use --correction none for the calibrated roofline",
+        )),
+        file => Err(Failure::input(format!(
+            "--correction {file}: no correction is shipped yet and none can be read from a file yet; use --correction \
+             none for the calibrated roofline"
+        ))),
     }
 }

@@ -25,8 +25,8 @@ use crate::units::GIB;
 pub const DRIVER_SHARE: f64 = 0.01;
 
 /// What a rank holds besides weights, activations and KV cache, bytes (assumed): loaded kernels and their stacks, workspaces of
-/// cuBLAS, buffers of the sampler, rounding of the allocator. Ten servers on H100 that report their block counts leave
-/// 0.24 to 0.82 GiB for it; NCCL's buffers and CUDA graphs are outside `gpu_memory_utilization` and not in it.
+/// cuBLAS, buffers of the sampler, rounding of the allocator. Eleven servers on H100 that report their block counts leave
+/// 0.25 to 0.83 GiB for it; NCCL's buffers and CUDA graphs are outside `gpu_memory_utilization` and not in it.
 pub const OVERHEAD_BYTES: f64 = 0.6 * GIB;
 
 /// Device memory as CUDA reports it, bytes: the datasheet's, less what error correction takes, less the driver's share.

@@ -1,5 +1,5 @@
 //! Tests of the memory equation: terms worked out by hand, laws over deployments, messages.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::float_cmp)]
 
 use approx::assert_relative_eq;
 use proptest::prelude::*;

@@ -7,9 +7,7 @@ pub mod explain;
 pub mod hardware;
 pub mod models;
 pub mod replay;
-#[cfg_attr(not(test), expect(dead_code, reason = "`simulate` will print it"))]
 pub mod replay_json;
-#[cfg_attr(not(test), expect(dead_code, reason = "`simulate` will print it"))]
 pub mod replay_table;
 pub mod step_json;
 pub mod step_table;

@@ -1,5 +1,5 @@
 //! Tests of a server's file: names, values, what is refused, and the engine that it makes.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::float_cmp)]
 
 use super::*;
 
