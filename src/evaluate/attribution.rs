@@ -58,6 +58,19 @@ impl Component {
         Component::KvBlocks,
     ];
 
+    /// What it is, in a few words.
+    pub fn subject(self) -> &'static str {
+        match self {
+            Component::StepTime => "step times",
+            Component::Queueing => "queueing",
+            Component::PrefixCaching => "prefix caching",
+            Component::AsyncScheduling => "asynchronous scheduling",
+            Component::HostTimes => "host times",
+            Component::Arrivals => "arrival times",
+            Component::KvBlocks => "KV blocks",
+        }
+    }
+
     /// What replaces it, in a few words.
     pub fn replacement(self) -> &'static str {
         match self {
@@ -283,13 +296,68 @@ fn verdict(median_ape_pct: &Errors, components: &[ComponentSummary]) -> String {
     let mut ranked: Vec<(f64, &ComponentSummary)> =
         components.iter().filter_map(|summary| Some((points(summary)?, summary))).collect();
     ranked.sort_by(|a, b| b.0.total_cmp(&a.0));
-    let shown =
-        |(points, summary): &(f64, &ComponentSummary)| format!("{points:.1} points with {}", summary.replacement);
     match ranked.as_slice() {
-        [first, rest @ ..] if first.0 > 0.0 => {
-            let next = rest.first().map_or(String::new(), |next| format!("; next {}", shown(next)));
-            format!("median E2E error {error:.1} %: it falls most by {}{next}", shown(first))
+        [(points, first), rest @ ..] if *points > 0.0 => {
+            let next = rest.first().map_or(String::new(), |(points, next)| {
+                format!("; next {} with {points:+.1}", next.component.subject())
+            });
+            format!(
+                "{} explain most of the E2E error: of its median of {error:.1} %, {points:.1} points go with {}{next}",
+                first.component.subject(),
+                first.replacement
+            )
         }
         _ => format!("median E2E error {error:.1} %: no component that is replaced makes it fall"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn experiment(name: &str, e2e: f64, replaced: &[(Component, f64)]) -> AttributedExperiment {
+        let errors = |e2e| Errors::from([(Metric::E2E_MEAN, e2e)]);
+        let replaced = replaced.iter().map(|(component, after)| Replaced {
+            component: *component,
+            error_pct: errors(*after),
+            explained_points: errors(e2e.abs() - after.abs()),
+            step_time_factor: None,
+        });
+        AttributedExperiment { name: name.to_owned(), error_pct: errors(e2e), replaced: replaced.collect() }
+    }
+
+    #[test]
+    fn the_component_with_most_points_is_named() {
+        let (steps, host, blocks) = (Component::StepTime, Component::HostTimes, Component::KvBlocks);
+        let attribution = Attribution::new(vec![
+            experiment("a", -10.0, &[(steps, 1.0), (host, -12.0), (blocks, -6.0)]),
+            experiment("b", 6.0, &[(steps, -2.0), (host, 5.0)]),
+            experiment("c", -8.0, &[(steps, 0.0), (host, -8.5)]),
+        ]);
+        assert_eq!(attribution.median_ape_pct[&Metric::E2E_MEAN], 8.0);
+        // Points 9, 4 and 8; -2, 1 and -0.5; 4 alone.
+        let points: Vec<(Component, f64)> = attribution
+            .components
+            .iter()
+            .map(|summary| (summary.component, summary.median_explained_points[&Metric::E2E_MEAN]))
+            .collect();
+        assert_eq!(points, [(steps, 8.0), (host, -0.5), (blocks, 4.0)]);
+        assert_eq!(attribution.components[2].experiments, 1);
+        assert_eq!(
+            attribution.verdict,
+            "step times explain most of the E2E error: of its median of 8.0 %, 8.0 points go with step times scaled to \
+             the measured decoding time; next KV blocks with +4.0"
+        );
+    }
+
+    #[test]
+    fn a_verdict_needs_an_error_that_falls() {
+        let attribution = Attribution::new(vec![experiment("a", -1.0, &[(Component::HostTimes, -2.0)])]);
+        assert!(
+            attribution.verdict.ends_with("no component that is replaced makes it fall"),
+            "{}",
+            attribution.verdict
+        );
+        assert!(Attribution::new(Vec::new()).verdict.contains("no experiment"));
     }
 }

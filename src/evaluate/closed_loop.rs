@@ -153,3 +153,71 @@ fn deployment(row: &ClosedLoopRow, model: &Model) -> Result<Deployment, String> 
         ..Deployment::default()
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::closed_loop_row::tests::{HEADER, read_text};
+    use super::*;
+
+    fn made(rows: &[&str], all_backends: bool) -> (Vec<Case>, Vec<Skipped>) {
+        let rows = read_text(&format!("{HEADER}{}\n", rows.join("\n"))).expect("rows");
+        closed_loop_cases(&rows, &ClosedLoopOptions { data_dir: None, all_backends })
+    }
+
+    fn reason(row: &str) -> String {
+        let (cases, skipped) = made(&[row], false);
+        assert!(cases.is_empty());
+        skipped[0].reason.clone()
+    }
+
+    const QWEN: &str = "a,vllm,0.12.0,Qwen/Qwen3-8B,h100_sxm,,1024,128,,,16,1,1,,1,1,84.5,16.25";
+
+    #[test]
+    fn what_a_row_does_not_say_is_the_default_of_a_server() {
+        let (cases, _) = made(&[QWEN, &QWEN.replace("a,vllm", "b,vllm").replace(",16,1,1,", ",2000,2,1,")], false);
+        let engine = &cases[0].engine;
+        assert_eq!((engine.max_num_seqs, engine.max_num_batched_tokens), (1024, 8192));
+        // 1.1 · 1024 is 1126.4, 1.1 · 128 is 140.8.
+        assert_eq!(engine.max_model_len, 1127 + 141);
+        assert_eq!((cases[1].engine.max_num_seqs, cases[1].tensor_parallel_size), (2000, 2));
+        let mut load = cases[0].load.workload(0);
+        assert_eq!(std::iter::from_fn(|| load.next_request()).count(), 16);
+        assert_eq!((load.expected_requests(), cases[0].rate(0)), (Some(160), Rate::ClosedLoop { concurrency: 16 }));
+        assert_eq!(cases[0].measured.get(WHOLE_RUN, Metric::TPOT_MEAN), Some(16.25));
+    }
+
+    #[test]
+    fn rows_of_other_engines_run_on_request() {
+        let row = QWEN.replace("vllm,0.12.0", "trtllm,1.0");
+        assert_eq!(reason(&row), "backend trtllm: the replay is vllm's scheduler");
+        let (cases, skipped) = made(&[&row], true);
+        assert!(skipped.is_empty());
+        assert_eq!(cases[0].backend_version.as_deref(), Some("trtllm 1.0"));
+    }
+
+    #[test]
+    fn rows_that_cannot_be_run_say_why() {
+        assert!(reason(&QWEN.replace("1024,128", "1024,1")).contains("osl = 1"));
+        assert!(reason(&QWEN.replace("h100_sxm", "h101")).contains("unknown hardware 'h101'"));
+        assert!(reason(&QWEN.replace("Qwen3-8B", "Qwen3-9B")).contains("unknown model"));
+        assert!(reason(&QWEN.replace(",16,1,1,", ",16,3,1,")).contains("tensor_parallel_size = 3"));
+        let large = "a,vllm,,meta-llama/Llama-3.1-405B,h100_sxm,,1024,128,,,16,1,1,,1,1,84.5,16.25";
+        assert!(reason(large).contains("GiB"), "{}", reason(large));
+    }
+
+    #[test]
+    fn experts_are_spread_over_all_ranks_or_not_at_all() {
+        let moe = "a,vllm,0.18.0,MiniMaxAI/MiniMax-M2.5,h100_sxm,fp8,1024,128,fp8,fp8,16,4,1,2,1,8,84.5,16.25";
+        let deployment_of = |row: &str| {
+            let row = read_text(&format!("{HEADER}{row}\n")).expect("a row").remove(0);
+            deployment(&row, &Model::find(&row.model_path).expect("a model"))
+        };
+        let spread = deployment_of(moe).expect("a deployment");
+        assert_eq!((spread.data_parallel_size, spread.enable_expert_parallel), (2, true));
+        assert!(!deployment_of(&moe.replace(",2,1,8,", ",1,4,1,")).expect("a deployment").enable_expert_parallel);
+        let part = deployment_of(&moe.replace(",2,1,8,", ",2,2,4,")).expect_err("half of the ranks");
+        assert!(part.contains("moe_ep_size = 4 and moe_tp_size = 2") && part.contains("= 8 ranks"), "{part}");
+        // A dense model has no experts to spread.
+        assert!(!deployment_of(&QWEN.replace(",,1,1,84.5", ",,1,4,84.5")).expect("dense").enable_expert_parallel);
+    }
+}

@@ -29,12 +29,27 @@ pub fn judge(cases: &[Case], mut skipped: Vec<Skipped>, seed: u64, done: &(dyn F
         }
     }
     if kept.is_empty() {
-        let problems = skipped.iter().map(|skipped| format!("{}: {}", skipped.id, skipped.reason)).collect();
-        return Err(Error::Invalid { origin: "nothing could be run".into(), problems });
+        return Err(Error::Invalid { origin: "nothing could be run".into(), problems: reasons(&skipped) });
     }
     let seen: Vec<Observation> = kept.iter().flat_map(|judged| judged.observations.iter().cloned()).collect();
     kept.par_iter_mut().try_for_each(|judged| judged.add_black_box(&seen, seed).inspect(|()| done()))?;
     Ok(Evaluation::new(kept.into_iter().map(|judged| judged.report).collect(), skipped))
+}
+
+/// Each reason once, with the first that it is of.
+fn reasons(skipped: &[Skipped]) -> Vec<String> {
+    let mut reasons: Vec<(&Skipped, usize)> = Vec::new();
+    for one in skipped {
+        match reasons.iter_mut().find(|(first, _)| first.reason == one.reason) {
+            Some((_, more)) => *more += 1,
+            None => reasons.push((one, 0)),
+        }
+    }
+    let named = |(first, more): &(&Skipped, usize)| match more {
+        0 => format!("{}: {}", first.id, first.reason),
+        more => format!("{} and {more} more: {}", first.id, first.reason),
+    };
+    reasons.iter().map(named).collect()
 }
 
 /// Replays of a case in [`judge`]: calibrated roofline, ideal roofline, black box.

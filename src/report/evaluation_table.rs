@@ -26,13 +26,14 @@ const NAMES_PER_REASON: usize = 3;
 pub fn render(evaluated: &Evaluated) -> String {
     let Evaluated { evaluation, split, attribution } = evaluated;
     let mut out = String::new();
-    if evaluation.experiments.iter().any(has_stages) {
+    let with_stages = evaluation.experiments.iter().any(has_stages);
+    if with_stages {
         for experiment in &evaluation.experiments {
             out.push_str(&one_experiment(experiment));
             out.push('\n');
         }
     }
-    out.push_str(&whole_runs(evaluation));
+    out.push_str(&whole_runs(evaluation, !with_stages));
     out.push('\n');
     out.push_str(&summary(evaluation));
     if let Some(split) = split {
@@ -87,39 +88,34 @@ fn one_experiment(experiment: &ExperimentReport) -> String {
     out
 }
 
-/// A line per experiment: its means over the whole run.
-fn whole_runs(evaluation: &Evaluation) -> String {
+/// A line per experiment: its means over the whole run, and what was measured where no table before says so.
+fn whole_runs(evaluation: &Evaluation, with_times: bool) -> String {
     let means: Vec<(Metric, &str)> =
         MEANS.into_iter().filter(|(metric, _)| evaluation.summary.contains_key(metric)).collect();
     let mut titles = vec!["whole run".to_owned()];
-    let mut spare = Vec::new();
     for (_, name) in &means {
-        for column in ["ms", "predicted", "error", "ideal", "black box"] {
-            titles.push(format!(">{name} {column}"));
+        if with_times {
+            titles.extend([format!(">{name} ms"), ">predicted".to_owned(), ">error".to_owned()]);
+        } else {
+            titles.push(format!(">{name} error"));
         }
-    }
-    for column in ["ideal", "black box", "ms", "predicted"] {
-        spare.extend(means.iter().map(|(_, name)| format!("{name} {column}")));
+        titles.extend([">ideal".to_owned(), ">black box".to_owned()]);
     }
     let mut rows = table(&titles.iter().map(String::as_str).collect::<Vec<_>>());
     for experiment in &evaluation.experiments {
         let mut cells = vec![experiment.name.clone()];
         for (metric, _) in &means {
-            let row = experiment.metrics.iter().find(|row| row.stage == WHOLE_RUN && row.metric == *metric);
-            cells.extend(match row {
-                None => [const { String::new() }; 5],
-                Some(row) => [
-                    ms(row.measured_ms),
-                    ms(row.predicted_ms),
-                    signed(row.error_pct),
-                    baseline_error(row, Baseline::IdealRoofline),
-                    baseline_error(row, Baseline::BlackBox),
-                ],
-            });
+            let found = experiment.metrics.iter().find(|row| row.stage == WHOLE_RUN && row.metric == *metric);
+            let cell = |of: &dyn Fn(&MetricRow) -> String| found.map_or_else(String::new, of);
+            if with_times {
+                cells.extend([cell(&|row| ms(row.measured_ms)), cell(&|row| ms(row.predicted_ms))]);
+            }
+            cells.push(cell(&|row| signed(row.error_pct)));
+            cells.extend(BASELINES.map(|(baseline, _)| cell(&|row| baseline_error(row, baseline))));
         }
         rows.add_row(cells);
     }
-    rendered(rows, &spare.iter().map(String::as_str).collect::<Vec<_>>())
+    rendered(rows, &["ideal", "black box", "predicted"])
 }
 
 fn summary(evaluation: &Evaluation) -> String {
