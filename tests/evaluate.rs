@@ -65,7 +65,10 @@ fn reports_say_what_was_run() {
     let dir = tempdir().unwrap();
     let evaluation = judged(&cases(&[write_plain(dir.path(), "a")])).unwrap();
     let report = &evaluation.experiments[0];
-    assert_eq!((report.name.as_str(), report.model.as_str(), report.hardware.as_str()), ("a", "llama-3.1-8b", "h100_sxm"));
+    assert_eq!(
+        (report.name.as_str(), report.model.as_str(), report.hardware.as_str()),
+        ("a", "llama-3.1-8b", "h100_sxm")
+    );
     assert_eq!(report.workload, "300 in, 40 out");
     assert!(report.notes.iter().any(|note| note.contains("no black box: no other experiment")), "{:?}", report.notes);
     // (400 - 20) / 9.5 is 40: as many tokens as the load asks for.
