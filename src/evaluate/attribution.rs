@@ -334,7 +334,7 @@ mod tests {
             experiment("b", 6.0, &[(steps, -2.0), (host, 5.0)]),
             experiment("c", -8.0, &[(steps, 0.0), (host, -8.5)]),
         ]);
-        assert_eq!(attribution.median_ape_pct[&Metric::E2E_MEAN], 8.0);
+        assert_eq!(attribution.median_ape_pct, Errors::from([(Metric::E2E_MEAN, 8.0)]));
         // Points 9, 4 and 8; -2, 1 and -0.5; 4 alone.
         let points: Vec<(Component, f64)> = attribution
             .components

@@ -236,7 +236,7 @@ mod tests {
         assert!((found[0] - 2.0).abs() < 1e-9 && found[1] <= 0.0 && found[2] <= 0.0, "{found:?}");
         // Where everything would be negative, nothing is left.
         let found = non_negative_least_squares(&rows, &[-1.0, -1.0, -1.0]).expect("rows");
-        assert_eq!(found, [0.0; 3]);
+        assert!(found.iter().all(|coefficient| coefficient.abs() <= 0.0), "{found:?}");
         assert_eq!(non_negative_least_squares(&[], &[]), None);
     }
 
