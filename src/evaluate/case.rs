@@ -78,6 +78,8 @@ pub struct Case {
     pub hardware: String,
     /// GPUs that share every layer.
     pub tensor_parallel_size: u32,
+    /// Lengths of prompts and outputs by name, where the requests' own means are not to name them.
+    pub workload: Option<String>,
     /// Version of the serving engine that was measured, where known.
     pub backend_version: Option<String>,
     /// What clients saw.

@@ -110,6 +110,7 @@ fn case(row: &ClosedLoopRow, options: &ClosedLoopOptions, made: &mut Deployments
         model: model.name().to_owned(),
         hardware: hardware.name().to_owned(),
         tensor_parallel_size: row.tp_size,
+        workload: Some(format!("{isl} in, {osl} out")),
         backend_version: version(row),
         measured: Measured::new([
             ((WHOLE_RUN, Metric::TTFT_MEAN), row.ttft_ms),
@@ -183,6 +184,7 @@ mod tests {
         let mut load = cases[0].load.workload(0);
         assert_eq!(std::iter::from_fn(|| load.next_request()).count(), 16);
         assert_eq!((load.expected_requests(), cases[0].rate(0)), (Some(160), Rate::ClosedLoop { concurrency: 16 }));
+        assert_eq!(cases[0].workload.as_deref(), Some("1024 in, 128 out"));
         assert_eq!(cases[0].measured.get(WHOLE_RUN, Metric::TPOT_MEAN), Some(16.25));
     }
 

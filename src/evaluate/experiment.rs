@@ -119,6 +119,7 @@ impl Experiment {
             model: model.name().to_owned(),
             hardware: hardware.name().to_owned(),
             tensor_parallel_size: self.server.deployment.tensor_parallel_size,
+            workload: None,
             backend_version: None,
             measured: self.measured.clone(),
             computed_gpu_blocks: engine.blocks_are_given.then_some(engine.capacity.num_gpu_blocks),

@@ -77,7 +77,7 @@ impl<'a> Judged<'a> {
             model: case.model.clone(),
             hardware: case.hardware.clone(),
             tensor_parallel_size: case.tensor_parallel_size,
-            workload: workload(&metrics.run),
+            workload: case.workload.clone().unwrap_or_else(|| workload(&metrics.run)),
             backend_version: case.backend_version.clone(),
             metrics: rows,
             notes,
@@ -112,7 +112,8 @@ impl<'a> Judged<'a> {
                 "of all models on {hardware}, as none is of {model} at tensor_parallel_size = {tensor_parallel_size}"
             )
         };
-        self.report.notes.push(format!("black box fitted on {} stages of other experiments {whose}", fitted.stages));
+        let stages = if fitted.stages == 1 { "1 stage".to_owned() } else { format!("{} stages", fitted.stages) };
+        self.report.notes.push(format!("black box fitted on {stages} of other experiments {whose}"));
         self.add_baseline(Baseline::BlackBox, &fitted.black_box, seed)
     }
 }
