@@ -92,6 +92,14 @@ fn ns(us: f64) -> u64 {
     (us * 1e3).round() as u64
 }
 
+/// What an iteration of the scheduler came to.
+enum Scheduled {
+    Step,
+    /// No step: the request that needed blocks was itself the one to give way.
+    OnlyPreempted,
+    Nothing,
+}
+
 /// A step between its scheduling and its end.
 struct InFlight {
     batch: Batch,
@@ -164,8 +172,13 @@ where
         loop {
             self.admit()?;
             if self.in_flight.len() < depth && !self.scheduler.is_idle() {
-                let is_step = self.schedule();
-                if is_step && self.in_flight.len() < depth {
+                let room = match self.schedule() {
+                    Scheduled::Step => depth,
+                    // Who gave way may have made room for those behind it: with nothing to wait for, the engine tries again.
+                    Scheduled::OnlyPreempted => 1,
+                    Scheduled::Nothing => 0,
+                };
+                if self.in_flight.len() < room {
                     continue;
                 }
             }
@@ -240,8 +253,8 @@ where
         [pending, self.workload.next_arrival_ns()].into_iter().flatten().min()
     }
 
-    /// Schedules a step; false where there is nothing to schedule.
-    fn schedule(&mut self) -> bool {
+    /// Schedules a step, where there is something to schedule.
+    fn schedule(&mut self) -> Scheduled {
         let mut batch = self.spare.pop().unwrap_or_default();
         let (scheduled_ns, records) = (self.host_ns, &mut self.records);
         self.scheduler.schedule(&mut batch, |record, cached| {
@@ -257,8 +270,9 @@ where
         let preempting_us = self.latency.preemption_processing_time() * batch.preempted.len() as f64;
         if batch.requests.is_empty() {
             self.host_ns = self.host_ns.saturating_add(ns(preempting_us));
+            let has_preempted = !batch.preempted.is_empty();
             self.spare.push(batch);
-            return false;
+            return if has_preempted { Scheduled::OnlyPreempted } else { Scheduled::Nothing };
         }
         let host_us = self.latency.scheduling_processing_time() + preempting_us;
         self.host_ns = self.host_ns.saturating_add(ns(host_us));
@@ -282,7 +296,7 @@ where
             num_preempted: batch.preempted.len() as u32,
         });
         self.in_flight.push_back(InFlight { batch, end_ns });
-        true
+        Scheduled::Step
     }
 
     /// A step has ended: its tokens go to their clients, finished requests leave.
