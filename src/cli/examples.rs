@@ -120,7 +120,9 @@ A file is csv with the columns id, backend, backend_version, model_path, system,
 precision, isl, osl, gemm_quant_mode, moe_quant_mode, concurrency, tp_size, pp_size, \
 attention_dp_size, moe_tp_size, moe_ep_size, ttft_ms, tpot_ms. Concurrency is per \
 replica. What a row does not say is vLLM's default for a server: max_num_seqs 1024, \
-max_num_batched_tokens 8192. Rows that can't be run are listed with their reason.";
+max_num_batched_tokens 8192. A run has ten requests for each in flight; lengths are drawn \
+from a tenth below to a tenth above isl and osl. Rows that can't be run are listed with \
+their reason.";
 
 pub const MODELS: &str = "\
 Examples:

@@ -198,9 +198,7 @@ where
 
     /// Takes every request that has reached the engine by now.
     fn admit(&mut self) -> Result<()> {
-        while let Some(arrival_ns) = self.workload.next_arrival_ns().filter(|t| *t <= self.host_ns) {
-            self.send(arrival_ns)?;
-        }
+        self.send_until(self.host_ns)?;
         while let Some(Reverse(first)) = self.front.pending.peek()
             && first.visible_ns <= self.host_ns
         {
@@ -210,12 +208,18 @@ where
             if total > u64::from(self.config.max_model_len) {
                 self.end(pending.record, Outcome::Rejected, pending.visible_ns)?;
                 // The client may send its next at once.
-                while let Some(arrival_ns) = self.workload.next_arrival_ns().filter(|t| *t <= self.host_ns) {
-                    self.send(arrival_ns)?;
-                }
+                self.send_until(self.host_ns)?;
             } else {
                 self.scheduler.add(pending.record, request);
             }
+        }
+        Ok(())
+    }
+
+    /// Clients send what is due by then.
+    fn send_until(&mut self, now_ns: u64) -> Result<()> {
+        while let Some(arrival_ns) = self.workload.next_arrival_ns().filter(|t| *t <= now_ns) {
+            self.send(arrival_ns)?;
         }
         Ok(())
     }
@@ -330,9 +334,7 @@ where
 
     fn end(&mut self, record: u32, outcome: Outcome, finish_ns: u64) -> Result<()> {
         // A workload sends nothing before a finish that it knows of, so what it would send earlier is taken first.
-        while let Some(arrival_ns) = self.workload.next_arrival_ns().filter(|t| *t <= finish_ns) {
-            self.send(arrival_ns)?;
-        }
+        self.send_until(finish_ns)?;
         let entry = &mut self.records[record as usize];
         (entry.outcome, entry.finish_ns) = (outcome, finish_ns);
         let counters = &mut self.scheduler.counters;

@@ -194,11 +194,8 @@ fn components(attribution: &Attribution) -> String {
         rows.add_row(cells);
     }
     let mut out = rendered(rows, &[]);
-    out.push_str(&wrap(
-        "",
-        &format!("Medians over runs; explained are points of the absolute error. {}.", attribution.verdict),
-        width(),
-    ));
+    let reading = "Medians over runs; explained are the points by which the absolute error falls";
+    out.push_str(&wrap("", &format!("{reading}: {}.", attribution.verdict), width()));
     out
 }
 
