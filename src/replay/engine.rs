@@ -9,6 +9,7 @@ use std::collections::{BinaryHeap, VecDeque};
 use hdrhistogram::Histogram;
 
 use super::config::EngineConfig;
+use super::gaps::{EqualGaps, new_histogram};
 use super::observe::{Observer, StepEvent};
 use super::record::{Outcome, Replay, RequestRecord};
 use super::scheduler::{Batch, Scheduler};
@@ -19,9 +20,6 @@ use crate::workload::{Workload, WorkloadRequest};
 
 /// Most stages of a workload: each keeps the gaps between its tokens.
 pub const MAX_STAGES: u32 = 1000;
-
-/// Significant digits of the gaps between tokens.
-const GAP_DIGITS: u8 = 3;
 
 /// Replays `workload` on an engine until every request is over.
 ///
@@ -306,7 +304,7 @@ where
     /// A step has ended: its tokens go to their clients, finished requests leave.
     fn update(&mut self, step: &InFlight) -> Result<()> {
         let client_ns = step.end_ns.saturating_add(self.output_ns);
-        let mut equal_gaps = EqualGaps { stage: 0, gap_ns: 0, count: 0 };
+        let mut equal_gaps = EqualGaps::default();
         let mut any_finished = false;
         for ((request, slot), record) in step.batch.requests.iter().zip(&step.batch.slots).zip(&step.batch.records) {
             if !request.samples {
@@ -342,37 +340,6 @@ where
         self.workload.finished(finish_ns, entry.stage);
         Ok(())
     }
-}
-
-/// Gaps that follow each other and are equal, as those of one step's decodes are: one entry in the histogram.
-struct EqualGaps {
-    stage: u32,
-    gap_ns: u64,
-    count: u64,
-}
-
-impl EqualGaps {
-    fn add(&mut self, stage: u32, gap_ns: u64, gaps: &mut [Histogram<u64>]) {
-        if (stage, gap_ns) != (self.stage, self.gap_ns) {
-            self.flush(gaps);
-            (self.stage, self.gap_ns, self.count) = (stage, gap_ns, 0);
-        }
-        self.count += 1;
-    }
-
-    fn flush(&self, gaps: &mut [Histogram<u64>]) {
-        if let (true, Some(histogram)) = (self.count > 0, gaps.get_mut(self.stage as usize)) {
-            // It grows by itself, so that no gap is out of its range.
-            let _ = histogram.record_n(self.gap_ns, self.count);
-        }
-    }
-}
-
-fn new_histogram() -> Result<Histogram<u64>> {
-    Histogram::new(GAP_DIGITS).map_err(|error| Error::Invalid {
-        origin: "replay".into(),
-        problems: vec![format!("no room for a histogram of the gaps between tokens: {error}")],
-    })
 }
 
 fn check(request: &WorkloadRequest, index: usize, not_before_ns: u64) -> Result<()> {
