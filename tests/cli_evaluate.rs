@@ -142,7 +142,11 @@ fn a_model_that_is_not_known_is_listed_and_the_others_run() {
 fn closed_loop_rows_are_judged_or_listed_with_their_reason() {
     let text =
         [LOOP_HEADER, &loop_row("a", "vllm", 4), &loop_row("b", "trtllm", 4), &loop_row("c", "vllm", 8)].concat();
-    let json = closed_loop(&text, &["--correction", "none", "--split", "backend-version", "--format", "json"]).json();
+    let json = closed_loop(
+        &text,
+        &["--correction", "none", "--backend", "vllm", "--split", "backend-version", "--format", "json"],
+    )
+    .json();
     let experiments = json["experiments"].as_array().unwrap();
     let names: Vec<&str> = experiments.iter().map(|experiment| experiment["name"].as_str().unwrap()).collect();
     assert_eq!(names, ["a", "c"]);
@@ -155,7 +159,7 @@ fn closed_loop_rows_are_judged_or_listed_with_their_reason() {
     assert!(json["skipped"][0]["reason"].as_str().unwrap().starts_with("backend trtllm"));
     assert_eq!(json["split"]["groups"]["0.12.0"]["experiments"].as_u64(), Some(2));
 
-    let all = closed_loop(&text, &["--all-backends", "--correction", "none"]);
+    let all = closed_loop(&text, &["--correction", "none"]);
     assert_eq!((all.code, all.stderr.as_str()), (0, ""));
     for text in ["TTFT ms", "TPOT ms", "black box", "tpot_mean"] {
         assert!(all.stdout.contains(text), "'{text}' is not in: {}", all.stdout);
@@ -179,8 +183,8 @@ fn bad_closed_loop_files_are_refused() {
     with(&[good.clone(), good.clone()]).fails(1, &["row 2", "'id'", "found a"]);
     with(&[good.replace(",4,1,1,", ",four,1,1,")]).fails(1, &["row 1", "'concurrency'", "found four"]);
     with(&[good.replace("30.5", "")]).fails(1, &["row 1", "'ttft_ms'", "found nothing"]);
-    let other = loop_row("a", "sglang", 4);
-    with(&[other]).fails(1, &["nothing could be run", "backend sglang"]);
+    let other = closed_loop(&[LOOP_HEADER, &loop_row("a", "sglang", 4)].concat(), &["--backend", "vllm"]);
+    other.fails(1, &["nothing could be run", "backend sglang"]);
     closed_loop("id,isl\na,1\n", &[]).fails(1, &["'concurrency' is missing"]);
     run(&["evaluate", "closed-loop", "/nowhere.csv"]).fails(1, &["/nowhere.csv"]);
 }

@@ -46,9 +46,9 @@ pub struct ClosedLoop {
     /// csv files; the columns are in the examples below
     #[arg(value_name = "FILE", required = true)]
     pub files: Vec<PathBuf>,
-    /// Replay the rows of other serving engines with vLLM's scheduler too
-    #[arg(long)]
-    pub all_backends: bool,
+    /// Run the rows of these serving engines alone [default: all, each with vLLM's scheduler and kernels]
+    #[arg(long, value_name = "NAME", num_args = 1.., value_delimiter = ',')]
+    pub backend: Vec<String>,
     #[command(flatten)]
     pub view: View,
 }

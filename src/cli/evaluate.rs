@@ -82,7 +82,7 @@ fn missed(median_pct: Option<f64>, limit_pct: f64) -> Option<String> {
 fn closed_loop(args: &ClosedLoop, common: &Common) -> Result<Output, Failure> {
     check_correction(&args.view.correction)?;
     let rows = read_closed_loop(&args.files)?;
-    let options = ClosedLoopOptions { data_dir: common.data_dir.clone(), all_backends: args.all_backends };
+    let options = ClosedLoopOptions { data_dir: common.data_dir.clone(), backends: args.backend.clone() };
     let (cases, skipped): (Vec<Case>, Vec<Skipped>) = closed_loop_cases(&rows, &options);
     let bar = progress_bar(replays_per_case() * cases.len() as u64);
     let evaluation = judge(&cases, skipped, args.view.seed, &|| bar.inc(1))?;

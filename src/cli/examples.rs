@@ -114,6 +114,7 @@ decodes that is fitted on the other experiments.";
 pub const EVALUATE_CLOSED_LOOP: &str = "\
 Examples:
   ridgepoint evaluate closed-loop h100.csv --correction none --split model
+  ridgepoint evaluate closed-loop h100.csv --backend vllm --split backend-version
   ridgepoint evaluate closed-loop h100.csv h200.csv --split backend-version --format json
 
 A file is csv with the columns id, backend, backend_version, model_path, system, \

@@ -40,8 +40,8 @@ pub const REQUESTS_PER_SLOT: u64 = 10;
 pub struct ClosedLoopOptions {
     /// Folder whose models, GPUs and tables come before the built-in ones.
     pub data_dir: Option<PathBuf>,
-    /// Replay the rows of other serving engines with vLLM's scheduler too.
-    pub all_backends: bool,
+    /// Serving engines whose rows are run, by name; all where there are none. Others than vLLM are replayed with its scheduler.
+    pub backends: Vec<String>,
 }
 
 /// Cases of the rows that can be run, and the others with their reasons; both in the order of the rows.
@@ -80,8 +80,8 @@ impl Deployments {
 }
 
 fn case(row: &ClosedLoopRow, options: &ClosedLoopOptions, made: &mut Deployments) -> Result<Case, String> {
-    if row.backend != REPLAYED_BACKEND && !options.all_backends {
-        return Err(format!("backend {}: the replay is {REPLAYED_BACKEND}'s scheduler", row.backend));
+    if !options.backends.is_empty() && !options.backends.contains(&row.backend) {
+        return Err(format!("backend {}: only {} was asked for", row.backend, options.backends.join(", ")));
     }
     if row.osl < 2 {
         return Err("osl = 1: a single token has no time per output token".to_owned());
@@ -89,6 +89,9 @@ fn case(row: &ClosedLoopRow, options: &ClosedLoopOptions, made: &mut Deployments
     let said = |error: Error| error.to_string();
     let data_dir = options.data_dir.as_deref();
     let (model, mut notes) = model_of(row, data_dir)?;
+    if row.backend != REPLAYED_BACKEND {
+        notes.push(format!("backend {}: replayed with {REPLAYED_BACKEND}'s scheduler and kernels", row.backend));
+    }
     let hardware = Hardware::find_in(data_dir, &row.system).map_err(said)?;
     let deployment = deployment(row, &model)?;
     let rooflines = made.rooflines(&model, &hardware, &deployment, data_dir).map_err(said)?;
@@ -160,13 +163,20 @@ mod tests {
     use super::super::closed_loop_row::tests::{HEADER, read_text};
     use super::*;
 
-    fn made(rows: &[&str], all_backends: bool) -> (Vec<Case>, Vec<Skipped>) {
+    fn made(rows: &[&str]) -> (Vec<Case>, Vec<Skipped>) {
+        made_of(rows, &[])
+    }
+
+    fn made_of(rows: &[&str], backends: &[&str]) -> (Vec<Case>, Vec<Skipped>) {
         let rows = read_text(&format!("{HEADER}{}\n", rows.join("\n"))).expect("rows");
-        closed_loop_cases(&rows, &ClosedLoopOptions { data_dir: None, all_backends })
+        closed_loop_cases(
+            &rows,
+            &ClosedLoopOptions { data_dir: None, backends: backends.iter().map(|b| (*b).to_owned()).collect() },
+        )
     }
 
     fn reason(row: &str) -> String {
-        let (cases, skipped) = made(&[row], false);
+        let (cases, skipped) = made(&[row]);
         assert!(cases.is_empty());
         skipped[0].reason.clone()
     }
@@ -175,7 +185,7 @@ mod tests {
 
     #[test]
     fn what_a_row_does_not_say_is_the_default_of_a_server() {
-        let (cases, _) = made(&[QWEN, &QWEN.replace("a,vllm", "b,vllm").replace(",16,1,1,", ",2000,2,1,")], false);
+        let (cases, _) = made(&[QWEN, &QWEN.replace("a,vllm", "b,vllm").replace(",16,1,1,", ",2000,2,1,")]);
         let engine = &cases[0].engine;
         assert_eq!((engine.max_num_seqs, engine.max_num_batched_tokens), (1024, 8192));
         // 1.1 · 1024 is 1126.4, 1.1 · 128 is 140.8.
@@ -189,11 +199,13 @@ mod tests {
     }
 
     #[test]
-    fn rows_of_other_engines_run_on_request() {
+    fn rows_of_other_engines_run_with_a_note_unless_others_are_asked_for() {
         let row = QWEN.replace("vllm,0.12.0", "trtllm,1.0");
-        assert_eq!(reason(&row), "backend trtllm: the replay is vllm's scheduler");
-        let (cases, skipped) = made(&[&row], true);
+        let (none, refused) = made_of(&[&row], &["vllm"]);
+        assert_eq!((none.len(), refused[0].reason.as_str()), (0, "backend trtllm: only vllm was asked for"));
+        let (cases, skipped) = made(&[&row]);
         assert!(skipped.is_empty());
+        assert!(cases[0].notes.iter().any(|note| note == "backend trtllm: replayed with vllm's scheduler and kernels"));
         assert_eq!(cases[0].backend_version.as_deref(), Some("trtllm 1.0"));
     }
 
