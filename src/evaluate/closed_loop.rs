@@ -100,7 +100,11 @@ fn case(row: &ClosedLoopRow, options: &ClosedLoopOptions, made: &mut Deployments
     let max_model_len = longest(row.isl).saturating_add(longest(row.osl));
     let served = Deployment { max_model_len: Some(max_model_len), ..deployment };
     let capacity = KvCapacity::new(&model, &hardware, &served).map_err(said)?;
-    let engine = EngineConfig::new(&served, max_model_len, capacity.num_gpu_blocks);
+    let mut engine = EngineConfig::new(&served, max_model_len, capacity.num_gpu_blocks);
+    engine.async_scheduling = schedules_ahead(row);
+    if !engine.async_scheduling {
+        notes.push("asynchronous scheduling is off by default before vLLM 0.14".to_owned());
+    }
     engine.validate().map_err(said)?;
 
     let (concurrency, isl, osl) = (row.concurrency, row.isl, row.osl);
@@ -133,6 +137,20 @@ fn version(row: &ClosedLoopRow) -> Option<String> {
         return row.backend_version.clone();
     }
     Some(format!("{} {}", row.backend, row.backend_version.as_deref().unwrap_or("of unknown version")))
+}
+
+/// Whether the engine schedules a step while another runs, unless told otherwise.
+///
+/// # Source
+/// `SchedulerConfig.async_scheduling` (`vllm/config/scheduler.py`): false up to vLLM 0.13.0, chosen by the engine since
+/// 0.14.0. The other engines overlap scheduling by default.
+fn schedules_ahead(row: &ClosedLoopRow) -> bool {
+    let version = row.backend_version.as_deref().filter(|_| row.backend == REPLAYED_BACKEND).unwrap_or_default();
+    let mut parts = version.split('.').map(str::parse::<u32>);
+    match (parts.next(), parts.next()) {
+        (Some(Ok(major)), Some(Ok(minor))) => (major, minor) >= (0, 14),
+        _ => true,
+    }
 }
 
 fn deployment(row: &ClosedLoopRow, model: &Model) -> Result<Deployment, String> {
@@ -207,6 +225,14 @@ mod tests {
         assert!(skipped.is_empty());
         assert!(cases[0].notes.iter().any(|note| note == "backend trtllm: replayed with vllm's scheduler and kernels"));
         assert_eq!(cases[0].backend_version.as_deref(), Some("trtllm 1.0"));
+    }
+
+    #[test]
+    fn the_scheduler_is_that_of_the_rows_version() {
+        let ahead = |version: &str| made(&[&QWEN.replace("0.12.0", version)]).0[0].engine.async_scheduling;
+        assert!(!ahead("0.12.0") && !ahead("0.11.2") && !ahead("0.13.0"));
+        assert!(ahead("0.14.0") && ahead("0.18.1") && ahead("1.0") && ahead(""));
+        assert!(made(&[&QWEN.replace("vllm,0.12.0", "sglang,0.5.1")]).0[0].engine.async_scheduling);
     }
 
     #[test]

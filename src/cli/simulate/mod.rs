@@ -164,7 +164,7 @@ impl Observer for Progress {
     fn token(&mut self, _: u32, token: u32, _: u64) {
         if token == 0 {
             self.started += 1;
-            if self.started % STRIDE == 0 {
+            if self.started.is_multiple_of(STRIDE) {
                 self.bar.set_position(self.started);
             }
         }
