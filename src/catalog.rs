@@ -6,8 +6,14 @@ pub(crate) fn normalise(name: &str) -> String {
     name.chars().filter(|c| c.is_alphanumeric() || *c == '.').flat_map(char::to_lowercase).collect()
 }
 
+/// Longer names have no near matches: comparing costs the product of both lengths.
+const MAX_COMPARED_BYTES: usize = 256;
+
 /// The up to three candidates closest to `name`, best first; none that are far from it.
 pub(crate) fn near_matches<'a>(name: &str, candidates: impl Iterator<Item = &'a str>) -> Vec<String> {
+    if name.len() > MAX_COMPARED_BYTES {
+        return Vec::new();
+    }
     let wanted = normalise(name);
     let mut scored: Vec<(f64, &str)> = candidates
         .map(|c| (strsim::jaro_winkler(&wanted, &normalise(c)), c))
@@ -34,5 +40,6 @@ mod tests {
         let near = near_matches("h10_sxm", names.into_iter());
         assert_eq!(near.first().map(String::as_str), Some("h100_sxm"));
         assert!(near_matches("zzzzzz", names.into_iter()).is_empty());
+        assert!(near_matches(&"h100_sxm".repeat(1 << 20), names.into_iter()).is_empty());
     }
 }

@@ -77,7 +77,7 @@ impl Deployment {
             .filter(|(_, value)| *value == 0)
             .map(|(key, _)| format!("{key} = 0 must be at least 1"))
             .collect();
-        let parallel = sizes[..3].iter().map(|(_, v)| u64::from(*v)).product::<u64>();
+        let parallel = sizes[..3].iter().fold(1, |product: u64, (_, size)| product.saturating_mul(u64::from(*size)));
         if parallel > 65_536 {
             problems.push(format!("tensor × pipeline × data parallel = {parallel} GPUs is more than 65536"));
         }
@@ -85,5 +85,23 @@ impl Deployment {
             problems.push(format!("gpu_memory_utilization = {} must be in (0, 1]", self.gpu_memory_utilization));
         }
         if problems.is_empty() { Ok(()) } else { Err(Error::Invalid { origin: "deployment".into(), problems }) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_number_of_gpus_wraps_around() {
+        // 2³¹ x 2³¹ x 4 is 2⁶⁴, and 0 where it wraps.
+        let sizes = Deployment {
+            tensor_parallel_size: 1 << 31,
+            data_parallel_size: 1 << 31,
+            pipeline_parallel_size: 4,
+            ..Deployment::default()
+        };
+        let error = sizes.validate().unwrap_err().to_string();
+        assert!(error.contains("18446744073709551615 GPUs is more than 65536"), "{error}");
     }
 }

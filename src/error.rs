@@ -30,7 +30,8 @@ pub enum Error {
     },
     /// No built-in model has this name and no file is there.
     #[error(
-        "unknown model '{name}'{}; `ridgepoint models` lists the built-in ones, a path to a config.json works too",
+        "unknown model '{}'{}; `ridgepoint models` lists the built-in ones, a path to a config.json works too",
+        cut(name),
         near_matches(near)
     )]
     UnknownModel {
@@ -41,7 +42,8 @@ pub enum Error {
     },
     /// No built-in GPU has this name and no file is there.
     #[error(
-        "unknown hardware '{name}'{}; `ridgepoint hardware` lists the built-in ones, a path to a TOML file works too",
+        "unknown hardware '{}'{}; `ridgepoint hardware` lists the built-in ones, a path to a TOML file works too",
+        cut(name),
         near_matches(near)
     )]
     UnknownHardware {
@@ -140,6 +142,15 @@ impl Error {
     /// True where a measurement or table is missing, so that a caller may fall back; false for any fault.
     pub fn is_missing_measurement(&self) -> bool {
         matches!(self, Error::MissingTable { .. })
+    }
+}
+
+/// A text cut to a length that reads well in a message.
+pub(crate) fn cut(text: &str) -> String {
+    const MAX_CHARS: usize = 60;
+    match text.char_indices().nth(MAX_CHARS) {
+        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or(text)),
+        None => text.to_owned(),
     }
 }
 

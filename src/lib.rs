@@ -86,6 +86,8 @@ pub mod units;
 pub mod workload;
 
 mod catalog;
+#[cfg(feature = "replay")]
+mod yaml;
 
 pub use deployment::Deployment;
 pub use dtype::{DType, WeightFormat};

@@ -83,7 +83,9 @@ impl Rank {
             expert_slices: if deployment.enable_expert_parallel { 1 } else { tensor * replicas },
             tokens: tokens as f64,
             expert_tokens: tokens.saturating_mul(replicas).min(EXPERT_CHUNK_TOKENS) as f64,
-            context_tokens_by_seqs: 4 * u64::from(deployment.max_num_seqs) * u64::from(deployment.block_size),
+            context_tokens_by_seqs: u64::from(deployment.max_num_seqs)
+                .saturating_mul(u64::from(deployment.block_size))
+                .saturating_mul(4),
         }
     }
 

@@ -153,9 +153,50 @@ fn a_context_that_does_not_fit_names_the_longest_that_does() {
 }
 
 #[test]
+fn stages_help_where_heads_can_not_be_split_further() {
+    // 40 heads are split by at most 8 of the powers of two, which leaves 93.8 GiB of weights on each GPU.
+    let found = problems("llama-4-maverick", "h100", &small_steps(1));
+    let gpus = "tensor_parallel_size = 8 with pipeline_parallel_size = 2 would";
+    assert!(found.last().unwrap().ends_with(gpus), "{found:?}");
+    let deployment = Deployment { pipeline_parallel_size: 2, ..small_steps(8) };
+    assert!(KvCapacity::new(&Model::find("llama-4-maverick").unwrap(), &h100(), &deployment).is_ok());
+}
+
+#[test]
 fn what_no_number_of_gpus_holds_says_so() {
     let found = problems("kimi-k2", "l4", &Deployment::default());
     assert!(found.last().unwrap().contains("no tensor_parallel_size up to 64"), "{found:?}");
+}
+
+#[test]
+fn steps_and_blocks_that_are_too_large_are_named() {
+    // 4 million tokens x (2 x 4096 + 3 x 14336) x 2 bytes are 400 GiB; sampling for a million, 1,000,000 x 128,256 x 38 bytes, 4.5 TB.
+    let tokens = Deployment { max_num_batched_tokens: 1 << 22, ..Deployment::default() };
+    let found = problems("llama-3.1-8b", "h100", &tokens);
+    assert!(found[0].contains("activations (400.0 GiB)"), "{found:?}");
+    assert!(found.contains(&"max_num_batched_tokens = 262144 would do".to_owned()), "{found:?}");
+    let requests = Deployment { max_num_seqs: 1_000_000, max_num_batched_tokens: 1_000_000, ..Deployment::default() };
+    let found = problems("llama-3.1-8b", "h100", &requests);
+    assert!(found.iter().any(|problem| problem.ends_with("would do")), "{found:?}");
+    let blocks = Deployment { block_size: u32::MAX, ..Deployment::default() };
+    let found = problems("llama-3.1-8b", "h100", &blocks);
+    assert!(found.contains(&"block_size = 16 would do".to_owned()), "{found:?}");
+}
+
+#[test]
+fn the_largest_arguments_do_not_overflow() {
+    let largest = Deployment {
+        max_num_seqs: u32::MAX,
+        max_num_batched_tokens: u32::MAX,
+        max_model_len: Some(u32::MAX),
+        block_size: u32::MAX,
+        ..Deployment::default()
+    };
+    for name in MODELS {
+        let capacity = estimate(name, &largest).unwrap();
+        assert!(capacity.kv_cache_bytes.is_finite() && capacity.activation_bytes.is_finite(), "{name}");
+        assert_eq!(capacity.num_gpu_blocks, 0, "{name}");
+    }
 }
 
 fn any_deployment() -> impl Strategy<Value = Deployment> {

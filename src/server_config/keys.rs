@@ -3,6 +3,10 @@
 use serde_json::{Map, Value};
 
 use crate::catalog;
+use crate::error::cut;
+
+/// Problems listed of one file; the rest is counted.
+const MAX_PROBLEMS: usize = 20;
 
 /// Arguments by vLLM's name, and the other names that each goes by.
 const KEYS: [(&str, &[&str]); 24] = [
@@ -82,7 +86,7 @@ impl Fields {
     fn add(&mut self, key: &str, value: &Value) {
         let evened = key.trim().trim_start_matches("--").replace('-', "_").to_lowercase();
         let found = KEYS.iter().find(|(name, others)| *name == evened || others.contains(&evened.as_str()));
-        let shown = format!("{key} = {value}");
+        let shown = format!("{} = {}", cut(key), cut(&value.to_string()));
         let (name, value) = match found {
             Some((name, _)) => (*name, value.clone()),
             None => match SWITCHES.iter().find(|name| evened.strip_prefix("no_") == Some(name)) {
@@ -109,6 +113,9 @@ impl Fields {
     }
 
     fn unknown(&mut self, key: &str, evened: &str) {
+        if self.problems.len() >= MAX_PROBLEMS {
+            return self.problems.push(String::new());
+        }
         let names = || KEYS.iter().filter(|(name, _)| *name != "ignored").map(|(name, _)| *name);
         let all = || KEYS.iter().flat_map(|(name, others)| std::iter::once(name).chain(*others)).copied();
         let near = catalog::near_matches(evened, all().filter(|name| *name != "ignored"));
@@ -117,7 +124,17 @@ impl Fields {
         } else {
             format!("did you mean {}?", near.join(", "))
         };
-        self.problems.push(format!("{key} is not a known key: {hint}"));
+        self.problems.push(format!("{} is not a known key: {hint}", cut(key)));
+    }
+
+    /// What is wrong, in at most a page.
+    pub fn into_problems(mut self) -> Vec<String> {
+        let more = self.problems.len().saturating_sub(MAX_PROBLEMS);
+        if more > 0 {
+            self.problems.truncate(MAX_PROBLEMS);
+            self.problems.push(format!("and {more} more"));
+        }
+        self.problems
     }
 
     /// The key that gave the argument, as it stands in the file, and its value.
@@ -131,7 +148,7 @@ impl Fields {
         let (key, value) = self.get(name)?;
         let found = read(value);
         if found.is_none() {
-            let problem = format!("{key} = {value} must be {expected}");
+            let problem = format!("{} = {} must be {expected}", cut(key), cut(&value.to_string()));
             self.problems.push(problem);
         }
         found

@@ -18,6 +18,7 @@ use crate::hardware::Hardware;
 use crate::kv_capacity::{KvCapacity, MemoryOptions};
 use crate::model::Model;
 use crate::replay::{EngineConfig, SchedulingPolicy};
+use crate::yaml;
 
 /// Given blocks are remarked on from this many times those of the memory equation.
 const SURPRISING_BLOCKS: f64 = 1.1;
@@ -106,7 +107,8 @@ impl ServerConfig {
     /// Reads a file.
     ///
     /// # Errors
-    /// [`Error::Io`] where it can't be read, else as [`ServerConfig::parse`].
+    /// [`Error::Io`] where it can't be read, [`Error::Parse`] where it is no text or longer than 16 MiB, else as
+    /// [`ServerConfig::parse`].
     pub fn read(path: &Path) -> Result<Self> {
         Self::read_for(path, None, None)
     }
@@ -116,8 +118,7 @@ impl ServerConfig {
     /// # Errors
     /// As [`ServerConfig::read`].
     pub fn read_for(path: &Path, model: Option<&str>, hardware: Option<&str>) -> Result<Self> {
-        let text = std::fs::read_to_string(path).map_err(|error| Error::io(path, error))?;
-        read::parse(&path.display().to_string(), &text, model, hardware)
+        read::parse(&path.display().to_string(), &yaml::read(path)?, model, hardware)
     }
 
     /// Reads the text of a file, YAML or JSON, that errors call `origin`.

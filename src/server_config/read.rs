@@ -1,4 +1,4 @@
-//! From the text of a file to a checked [`ServerConfig`]; all problems are reported at once. Uses `keys`, `precision`.
+//! From the text of a file to a checked [`ServerConfig`]; all problems are reported at once. Uses `keys`, `precision`, `yaml`.
 
 use serde_json::Value;
 
@@ -9,15 +9,11 @@ use crate::deployment::Deployment;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::replay::SchedulingPolicy;
+use crate::yaml;
 
 pub(super) fn parse(origin: &str, text: &str, model: Option<&str>, hardware: Option<&str>) -> Result<ServerConfig> {
     let fault = |message: String| Error::Parse { origin: origin.to_owned(), message };
-    let options = serde_saphyr::options! {
-        non_finite_float_policy: serde_saphyr::options::NonFiniteFloatPolicy::AsString,
-        with_snippet: false,
-    };
-    let value: Value = serde_saphyr::from_str_with_options(text, options)
-        .map_err(|error| fault(format!("is neither YAML nor JSON: {error}")))?;
+    let value = yaml::parse(origin, text)?;
     let map = match &value {
         Value::Object(map) => map,
         Value::Null => return Err(fault("is empty: a server has at least `model` and `hardware`".to_owned())),
@@ -50,7 +46,7 @@ pub(super) fn parse(origin: &str, text: &str, model: Option<&str>, hardware: Opt
             cpu_offload_gb,
             notes,
         }),
-        _ => Err(Error::Invalid { origin: origin.to_owned(), problems: fields.problems }),
+        _ => Err(Error::Invalid { origin: origin.to_owned(), problems: fields.into_problems() }),
     }
 }
 

@@ -50,6 +50,15 @@ fn json_is_read_as_well() {
 }
 
 #[test]
+fn a_page_of_problems_is_enough() {
+    let many: String = (0..10_000).map(|i| format!("max_num_seq{i}: {}\n", "9".repeat(50))).collect();
+    let found = problems(parse(&many));
+    assert_eq!((found.len(), found[20].as_str()), (21, "and 9980 more"));
+    let long = problems(parse(&format!("{}: 1\nmax_num_seqs: \"{}\"\n", "k".repeat(1000), "v".repeat(1_000_000))));
+    assert!(long.len() == 2 && long.iter().all(|problem| problem.len() < 1500), "{long:?}");
+}
+
+#[test]
 fn unknown_keys_are_named_with_near_matches() {
     let found = problems(parse("max_num_seq: 128\nspeculative_config: x\n"));
     assert_eq!(found.len(), 2, "{found:?}");

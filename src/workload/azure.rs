@@ -7,7 +7,7 @@ use std::io::Read;
 
 use super::WorkloadRequest;
 use super::limits::{self, MAX_TIME_NS};
-use super::rows::{Row, Rows, csv_error, csv_reader};
+use super::rows::{Row, Rows, csv_error, csv_reader, read_row};
 use crate::error::Result;
 use crate::units::NS_PER_S;
 
@@ -38,7 +38,7 @@ pub(super) fn read(origin: &str, reader: impl Read) -> Result<Rows> {
     let mut first = None;
     let mut record = csv::StringRecord::new();
     for number in 1.. {
-        if !reader.read_record(&mut record).map_err(failed)? {
+        if !read_row(origin, &mut reader, &mut record)? {
             break;
         }
         let row = Row { origin, number };

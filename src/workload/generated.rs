@@ -67,7 +67,7 @@ impl OpenLoop {
     ///
     /// # Errors
     /// [`Error::Invalid`](crate::Error::Invalid) with all problems: a rate that is not above 0 and at most 10⁶, a number of
-    /// requests that is not from 1 to 10⁹, more than 10⁸ s of load, a burstiness that is not from 0.001 to 1,000, lengths
+    /// requests that is not from 1 to 10⁸, more than 10⁸ s of load, a burstiness that is not from 0.001 to 1,000, lengths
     /// out of range.
     pub fn new(
         pattern: ArrivalPattern,
@@ -81,13 +81,13 @@ impl OpenLoop {
         limits::check_requests(&mut problems, "number of requests", num_requests);
         if problems.is_empty() && num_requests as f64 / rate_per_s > MAX_DURATION_S {
             problems.push(format!(
-                "{num_requests} requests at {rate_per_s} per second take longer than {MAX_DURATION_S} s; send fewer or faster"
+                "{num_requests} requests at {rate_per_s:?} per second take longer than {MAX_DURATION_S} s; send fewer or faster"
             ));
         }
         if let ArrivalPattern::Gamma { burstiness } = pattern
             && !(0.001..=1000.0).contains(&burstiness)
         {
-            problems.push(format!("burstiness = {burstiness} must be from 0.001 to 1000"));
+            problems.push(format!("burstiness = {burstiness:?} must be from 0.001 to 1000"));
         }
         shape.check(&mut problems);
         limits::check("generated load", problems)?;
@@ -140,7 +140,7 @@ impl ClosedLoop {
     ///
     /// # Errors
     /// [`Error::Invalid`](crate::Error::Invalid) with all problems: a concurrency of 0, a number of requests that is not from
-    /// 1 to 10⁹, lengths out of range.
+    /// 1 to 10⁸, lengths out of range.
     pub fn new(concurrency: u32, num_requests: u64, shape: RequestShape) -> Result<Self> {
         let mut problems = Vec::new();
         if concurrency == 0 {
@@ -260,6 +260,9 @@ mod tests {
         }
         let slow = OpenLoop::new(ArrivalPattern::Poisson, 1e-6, 1000, SHAPE, 0).unwrap_err().to_string();
         assert!(slow.contains("longer than 100000000 s"), "{slow}");
+        let huge = OpenLoop::new(ArrivalPattern::Poisson, 1e308, 100_000_001, SHAPE, 0).unwrap_err().to_string();
+        assert!(huge.contains("rate = 1e308 must be"), "{huge}");
+        assert!(huge.contains("number of requests = 100000001 must be from 1 to 100000000"), "{huge}");
         let error = ClosedLoop::new(0, 0, SHAPE).unwrap_err().to_string();
         assert!(error.contains("concurrency = 0") && error.contains("number of requests = 0"), "{error}");
     }

@@ -39,6 +39,7 @@ mod vllm_bench;
 pub use arrivals::ArrivalPattern;
 pub use fixed_list::FixedList;
 pub use generated::{ClosedLoop, OpenLoop, RequestShape};
+pub use limits::MAX_REQUESTS;
 pub use prompts::{NormalLengths, Prompts};
 pub use request::{Content, Segment, WorkloadRequest};
 pub use staged::{StageLoad, StagedLoad};

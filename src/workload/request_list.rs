@@ -7,8 +7,9 @@ use std::sync::Arc;
 use super::WorkloadRequest;
 use super::limits::MAX_STAGES;
 use super::request::Segment;
-use super::rows::{Row, Rows, cell, csv_error, csv_reader, each_json_line};
+use super::rows::{Row, Rows, cell, csv_error, csv_reader, each_json_line, read_row};
 use super::seed::mixed;
+use crate::catalog;
 use crate::error::{Error, Result};
 use crate::units::{NS_PER_MS, NS_PER_S, NS_PER_US};
 
@@ -81,8 +82,8 @@ impl Columns {
         let mut named: Vec<(String, Field)> = Vec::new();
         for name in names {
             let Some(field) = field(name) else {
-                let near = COLUMNS.iter().map(|(column, _)| *column).find(|c| strsim::jaro_winkler(c, name) > 0.85);
-                let hint = near.map_or(String::new(), |column| format!(" (did you mean '{column}'?)"));
+                let near = catalog::near_matches(name, COLUMNS.iter().map(|(column, _)| *column));
+                let hint = near.first().map_or(String::new(), |column| format!(" (did you mean '{column}'?)"));
                 problems.push(format!("unknown column '{}'{hint}", super::rows::cut(name)));
                 continue;
             };
@@ -139,7 +140,10 @@ impl Cells {
             Field::PrefixLen => self.prefix_len = Some(row.tokens(name, text, 0)?),
             Field::Priority if text.is_empty() => {}
             Field::Priority => {
-                self.priority = text.parse().map_err(|_| row.bad(name, text, "a whole number, lower ones first"))?;
+                self.priority = text.parse().map_err(|_| {
+                    let expected = format!("a whole number from {} to {}, lower ones first", i32::MIN, i32::MAX);
+                    row.bad(name, text, expected)
+                })?;
             }
             Field::Stage if text.is_empty() => {}
             Field::Stage => {
@@ -190,7 +194,7 @@ pub(super) fn read_csv(origin: &str, reader: impl Read) -> Result<Rows> {
     let mut rows = Rows::default();
     let mut record = csv::StringRecord::new();
     for number in 1.. {
-        if !reader.read_record(&mut record).map_err(failed)? {
+        if !read_row(origin, &mut reader, &mut record)? {
             break;
         }
         let row = Row { origin, number };

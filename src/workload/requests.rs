@@ -137,6 +137,9 @@ fn detect(origin: &str, start: &[u8]) -> Result<Format> {
     if text.is_empty() {
         return failed(format!("is empty; requests come as one of {}", Format::names()));
     }
+    if text.starts_with(b"[") {
+        return failed("is one JSON array: write its objects one per line (jsonl)".to_owned());
+    }
     let is_json = text.starts_with(b"{");
     let names = if is_json {
         first_keys(text)
@@ -258,6 +261,7 @@ mod tests {
             ("when,how long\n", "its columns (when, how long) are those of no known format"),
             ("", "is empty"),
             (" \n\n", "is empty"),
+            ("[{\"arrival\": 0}]", "is one JSON array: write its objects one per line"),
             ("{\"data\": {}, \"load\": {}}", "a load profile is no file of requests"),
         ] {
             let error = detect("file", text.as_bytes()).unwrap_err().to_string();

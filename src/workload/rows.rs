@@ -2,17 +2,23 @@
 //! request files use it. Uses `error`, `limits`, `request`.
 
 use std::borrow::Cow;
-use std::io::{BufRead, Read};
+use std::cell::Cell;
+use std::fmt;
+use std::io::{self, BufRead, Read};
 
+use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::{Map, Value};
 
 use super::WorkloadRequest;
 use super::limits::{MAX_TIME_NS, MAX_TOKENS};
+pub(super) use crate::error::cut;
 use crate::error::{Error, Result};
 use crate::units::NS_PER_S;
 
 /// Longest line, bytes: ten million token ids fit.
 const MAX_LINE_BYTES: u64 = 128 << 20;
+/// Longest csv row, bytes: a quote that is never closed makes one row of the rest of a file.
+const MAX_ROW_BYTES: usize = 1 << 20;
 
 /// What a reader found: its requests in order of arrival, and what it left out.
 #[derive(Debug, Default)]
@@ -113,13 +119,48 @@ pub(super) fn each_json_line(
         if text.is_empty() {
             continue;
         }
-        let object = serde_json::from_slice(text).map_err(|error| Error::Parse {
+        let line: Line = serde_json::from_slice(text).map_err(|error| Error::Parse {
             origin: format!("{origin}: row {number}"),
             message: format!("is not a JSON object on a line of its own: {error}"),
         })?;
-        each(row, &object)?;
+        if let Some(key) = line.twice {
+            return Err(row.bad(&cut(&key), "two values", "one: the key stands there twice"));
+        }
+        each(row, &line.object)?;
     }
     Ok(())
+}
+
+/// An object, and a key that it has twice.
+struct Line {
+    object: Map<String, Value>,
+    twice: Option<String>,
+}
+
+impl<'de> Deserialize<'de> for Line {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
+        struct Keys;
+        impl<'de> Visitor<'de> for Keys {
+            type Value = Line;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> std::result::Result<Line, A::Error> {
+                let mut line = Line { object: Map::new(), twice: None };
+                while let Some((key, value)) = map.next_entry::<String, Value>()? {
+                    if line.object.contains_key(&key) {
+                        line.twice.get_or_insert(key);
+                    } else {
+                        line.object.insert(key, value);
+                    }
+                }
+                Ok(line)
+            }
+        }
+        deserializer.deserialize_map(Keys)
+    }
 }
 
 /// A JSON value as the text of a cell; null is absent.
@@ -132,8 +173,38 @@ pub(super) fn cell<'a>(line: &'a Map<String, Value>, key: &str) -> Option<Cow<'a
 }
 
 /// A csv reader with the conventions of the project: `#` begins a comment, cells are trimmed.
-pub(super) fn csv_reader<R: Read>(reader: R) -> csv::Reader<R> {
-    csv::ReaderBuilder::new().comment(Some(b'#')).trim(csv::Trim::All).from_reader(reader)
+pub(super) fn csv_reader<R: Read>(reader: R) -> csv::Reader<RowLimit<R>> {
+    let limited = RowLimit { reader, row_bytes: Cell::new(0) };
+    csv::ReaderBuilder::new().comment(Some(b'#')).trim(csv::Trim::All).from_reader(limited)
+}
+
+/// Reads the next row; false where there is none.
+pub(super) fn read_row<R: Read>(
+    origin: &str,
+    reader: &mut csv::Reader<RowLimit<R>>,
+    record: &mut csv::StringRecord,
+) -> Result<bool> {
+    reader.get_ref().row_bytes.set(0);
+    reader.read_record(record).map_err(|error| csv_error(origin, error))
+}
+
+/// A reader that fails where it is asked for more than a row can have.
+pub(super) struct RowLimit<R> {
+    reader: R,
+    /// Bytes since the row began.
+    row_bytes: Cell<usize>,
+}
+
+impl<R: Read> Read for RowLimit<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.reader.read(buffer)?;
+        let row_bytes = self.row_bytes.get().saturating_add(read);
+        self.row_bytes.set(row_bytes);
+        if row_bytes > MAX_ROW_BYTES {
+            return Err(io::Error::other("a row of more than 1 MiB: is a quote not closed, or is the file no csv?"));
+        }
+        Ok(read)
+    }
 }
 
 /// What the csv reader says, in the words of the project.
@@ -147,16 +218,6 @@ pub(super) fn csv_error(origin: &str, error: csv::Error) -> Error {
         _ => error.to_string(),
     };
     Error::Parse { origin: origin.to_owned(), message }
-}
-
-/// A text cut to a readable length.
-pub(super) fn cut(text: &str) -> String {
-    const MAX_CHARS: usize = 60;
-    if text.chars().count() > MAX_CHARS {
-        format!("{}…", text.chars().take(MAX_CHARS).collect::<String>())
-    } else {
-        text.to_owned()
-    }
 }
 
 #[cfg(test)]
@@ -207,5 +268,29 @@ mod tests {
         })
         .unwrap();
         assert_eq!(rows, [(1, Some(1)), (3, Some(2))]);
+    }
+
+    #[test]
+    fn a_key_that_stands_there_twice_is_not_one_of_its_values() {
+        let text = b"{\"a\":1,\"b\":{\"c\":1,\"c\":2}}\n{\"a\":1,\"b\":2,\"a\":1}\n".as_slice();
+        let error = each_json_line("r.jsonl", text, |_, _| Ok(())).unwrap_err().to_string();
+        assert_eq!(error, "r.jsonl: row 2: column 'a': found two values, expected one: the key stands there twice");
+    }
+
+    #[test]
+    fn a_row_does_not_grow_without_end() {
+        let endless = || io::Read::chain(b"a,b\n1,\"".as_slice(), io::repeat(b'x'));
+        let mut reader = csv_reader(endless());
+        let mut record = csv::StringRecord::new();
+        let error = read_row("r.csv", &mut reader, &mut record).unwrap_err().to_string();
+        assert!(error.starts_with("r.csv: a row of more than 1 MiB"), "{error}");
+        // Many rows are no long row.
+        let rows = format!("a,b\n{}", "1,2\n".repeat(1 << 19));
+        let mut reader = csv_reader(rows.as_bytes());
+        let mut count = 0;
+        while read_row("r.csv", &mut reader, &mut record).unwrap() {
+            count += 1;
+        }
+        assert_eq!(count, 1 << 19);
     }
 }

@@ -49,7 +49,7 @@ pub(super) fn read(origin: &str, reader: impl BufRead) -> Result<Rows> {
     limits::check(origin, unequal)?;
 
     let mut failed = 0usize;
-    let mut sent: Vec<(f64, WorkloadRequest)> = Vec::with_capacity(inputs.len());
+    let mut sent: Vec<(f64, usize, WorkloadRequest)> = Vec::with_capacity(inputs.len());
     for (index, (((input, output), start), error)) in inputs.iter().zip(outputs).zip(starts).zip(&errors).enumerate() {
         if error.as_deref().is_some_and(|error| !error.is_empty()) {
             failed += 1;
@@ -61,14 +61,18 @@ pub(super) fn read(origin: &str, reader: impl BufRead) -> Result<Rows> {
         if !start.is_finite() {
             return Err(row.bad("start_times", &start.to_string(), "a number of seconds"));
         }
-        sent.push((*start, WorkloadRequest::new(0, num_prompt_tokens, num_output_tokens)));
+        sent.push((*start, row.number, WorkloadRequest::new(0, num_prompt_tokens, num_output_tokens)));
     }
     sent.sort_by(|one, other| one.0.total_cmp(&other.0));
-    let first = sent.first().map_or(0.0, |(start, _)| *start);
+    let first = sent.first().map_or(0.0, |(start, ..)| *start);
     let mut rows = Rows::default();
-    for (start, request) in sent {
-        let row = Row { origin, number: rows.requests.len() + 1 };
-        let arrival_ns = row.time_ns("start_times", &(start - first).to_string(), NS_PER_S)?;
+    for (start, number, request) in sent {
+        let row = Row { origin, number };
+        let since_first = format!("{:?}", start - first);
+        let arrival_ns = row.time_ns("start_times", &since_first, NS_PER_S).map_err(|_| {
+            let expected = format!("at most 1000000000 s after the first, {first:?}");
+            row.bad("start_times", &format!("{start:?}"), expected)
+        })?;
         rows.requests.push(WorkloadRequest { arrival_ns, ..request });
     }
     if failed > 0 {
@@ -114,13 +118,14 @@ mod tests {
             ),
             ("{\"input_lens\": [5], \"output_lens\": [-1], \"start_times\": [1]}", vec!["found -1"]),
             (
-                "{\"input_lens\": [5,5], \"output_lens\": [1,1], \"start_times\": [1,1e300]}",
-                vec!["column 'start_times'"],
+                "{\"input_lens\": [5,5], \"output_lens\": [1,1], \"start_times\": [1e300,1.5]}",
+                vec!["row 1: column 'start_times': found 1e300, expected at most 1000000000 s after the first, 1.5"],
             ),
             (
                 "{\"input_lens\": [5], \"output_lens\": [1], \"start_times\": [NaN]}",
                 vec!["is not the JSON of one benchmark"],
             ),
+            ("{\"input_lens\": [], \"input_lens\": []}", vec!["duplicate field `input_lens`"]),
             (
                 "{\"input_lens\": []} {\"input_lens\": []}",
                 vec!["is not the JSON of one benchmark: trailing characters"],

@@ -62,6 +62,45 @@ pub fn predict_batch(text: &str) -> Run {
     predict(&format!("--model llama-3.1-8b --hardware h100 --batch {} --format json", path.display()))
 }
 
+/// Runs `simulate` on the textbook roofline; `line` is split at blanks.
+pub fn simulate(line: &str) -> Run {
+    let mut args = vec!["simulate", "--efficiency", "ideal"];
+    args.extend(line.split_ascii_whitespace());
+    run(&args)
+}
+
+/// A folder of files made by hand.
+pub struct Folder(tempfile::TempDir);
+
+impl Folder {
+    pub fn new() -> Self {
+        Folder(tempfile::tempdir().unwrap())
+    }
+
+    pub fn path(&self, name: &str) -> String {
+        self.0.path().join(name).to_str().unwrap().to_owned()
+    }
+
+    /// Writes a file; returns its path.
+    pub fn write(&self, name: &str, content: impl AsRef<[u8]>) -> String {
+        let path = self.path(name);
+        std::fs::write(&path, content).unwrap();
+        path
+    }
+
+    pub fn read(&self, name: &str) -> String {
+        std::fs::read_to_string(self.path(name)).unwrap()
+    }
+
+    /// Names of everything in the folder, in order.
+    pub fn names(&self) -> Vec<String> {
+        let entries = std::fs::read_dir(self.0.path()).unwrap();
+        let mut names: Vec<String> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+}
+
 /// The GPU of the made-up measurements, as its driver calls it.
 pub const DEVICE: &str = "NVIDIA H100 80GB HBM3";
 

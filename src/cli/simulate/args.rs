@@ -25,6 +25,7 @@ pub struct Simulate {
     pub requests: Option<PathBuf>,
     /// What kind of file --requests is
     #[arg(long, value_enum, value_name = "KIND", requires = "requests", help_heading = LOAD)]
+    #[arg(conflicts_with_all = ["profile", "concurrency", "request_rate"])]
     pub requests_format: Option<RequestsFormat>,
     /// Closed loop: keep N requests in flight, each replaced as soon as it is done
     #[arg(long, value_name = "N", value_parser = at_least_one(), allow_negative_numbers = true, help_heading = LOAD)]

@@ -29,6 +29,7 @@ use crate::report::replay_table;
 /// # Errors
 /// Input that can't be read or can't be, files that can't be written.
 pub fn run(args: &Simulate, common: &Common) -> Result<Output, Failure> {
+    files::check(args)?;
     let Setup { model, hardware, deployment, steps, efficiency, engine, capacity, blocks_are_given, load, notes } =
         setup(args, common)?;
     let mut source = Source::open(&load, args.seed)?;

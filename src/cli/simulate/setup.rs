@@ -8,6 +8,7 @@ use ridgepoint::kv_capacity::KvCapacity;
 use ridgepoint::replay::{EngineConfig, SchedulingPolicy};
 use ridgepoint::server_config::ServerConfig;
 use ridgepoint::step_model::Options;
+use ridgepoint::workload::MAX_REQUESTS;
 use ridgepoint::{Deployment, Hardware, Model, StepModel};
 
 use super::args::{Blocks, Policy, RequestsFormat, Simulate};
@@ -183,7 +184,12 @@ fn load(args: &Simulate) -> Result<Load, Failure> {
         (Some(path), ..) => Ok(Load::Profile(path.clone())),
         (_, Some(path), ..) => Ok(Load::Requests(path.clone(), args.requests_format)),
         (_, _, Some(concurrency), _, Some(lengths)) => {
-            let num_requests = num_requests.unwrap_or(concurrency.saturating_mul(ROUNDS));
+            let rounds = || concurrency.checked_mul(ROUNDS).filter(|rounds| u64::from(*rounds) <= MAX_REQUESTS);
+            let Some(num_requests) = num_requests.or_else(rounds) else {
+                return Err(Failure::input(format!(
+                    "--concurrency {concurrency}: {ROUNDS} requests for each in flight are more than {MAX_REQUESTS}; give fewer with --num-requests"
+                )));
+            };
             Ok(Load::Closed { concurrency, num_requests, lengths })
         }
         (_, _, _, Some((requests_per_s, num_requests)), Some(lengths)) => {

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::section::{NumberRange, Section, shown};
 use crate::units::NS_PER_S;
-use crate::workload::limits::{MAX_DURATION_S, MAX_RATE_PER_S, MAX_REQUESTS, MAX_STAGES};
+use crate::workload::limits::{MAX_DURATION_S, MAX_RATE_PER_S, MAX_REQUESTS, MAX_STAGES, MAX_TIME_NS};
 use crate::workload::staged::StageLoad;
 
 /// Requests that one worker of inference-perf has in flight at most, where the profile does not say.
@@ -52,6 +52,7 @@ pub(super) fn read(load: Section<'_>, scrape_interval_s: Option<f64>) -> Load {
     let interval_s = scrape_interval_s.map_or(interval_s, |scrape_s| scrape_s.max(interval_s));
     let max_in_flight = max_in_flight(&load, kind);
     let stages = stages(&load, kind);
+    check_total_time(&load, &stages, interval_s);
     load.finish();
     Load { stages, interval_ns: (interval_s * NS_PER_S as f64).round() as u64, max_in_flight }
 }
@@ -111,6 +112,23 @@ fn stages(load: &Section<'_>, kind: Option<LoadType>) -> Vec<StageLoad> {
             .problem(format!("{} send {total} requests, at most {MAX_REQUESTS} are possible", load.path_of("stages")));
     }
     stages
+}
+
+/// Keeps the clock of a replay, 64 bits of ns, from its end.
+fn check_total_time(load: &Section<'_>, stages: &[StageLoad], interval_s: f64) {
+    let duration_s = |stage: &StageLoad| match stage {
+        StageLoad::Constant { duration_s, .. } | StageLoad::Poisson { duration_s, .. } => *duration_s,
+        StageLoad::Concurrent { .. } => 0.0,
+    };
+    let pauses = stages.len().saturating_sub(1) as f64;
+    let total_s = stages.iter().map(duration_s).sum::<f64>() + pauses * interval_s;
+    let limit_s = (MAX_TIME_NS / NS_PER_S) as f64;
+    if total_s > limit_s {
+        load.log.problem(format!(
+            "{} and the pauses between them take {total_s:.0} s, at most {limit_s} s are possible",
+            load.path_of("stages")
+        ));
+    }
 }
 
 fn rate_stage(stage: &Section<'_>, kind: LoadType, value: &Value) -> Option<StageLoad> {

@@ -1,5 +1,6 @@
 //! inference-perf's `profile.yaml`: a load in stages. Only what shapes the load is read; keys without influence on it are
-//! known by name, and any other key is an error. Uses `staged`, `prompts`, `summary`.
+//! known by name, and any other key is an error. Uses `staged`, `prompts`, `summary`,
+//! `yaml`.
 
 mod data;
 mod load;
@@ -14,6 +15,7 @@ use super::staged::{StageLoad, StagedLoad};
 use super::summary::Summary;
 use super::{Workload, limits};
 use crate::error::{Error, Result};
+use crate::yaml;
 use section::{Log, NumberRange, Section};
 
 /// A checked profile.
@@ -42,10 +44,10 @@ impl Profile {
     /// Reads a profile.
     ///
     /// # Errors
-    /// [`Error::Io`] where the file can't be read, else as [`parse`](Self::parse).
+    /// [`Error::Io`] where the file can't be read, [`Error::Parse`] where it is no text or longer than 16 MiB, else as
+    /// [`parse`](Self::parse).
     pub fn read(path: &Path) -> Result<Self> {
-        let text = std::fs::read_to_string(path).map_err(|error| Error::io(path, error))?;
-        Self::parse(&path.display().to_string(), &text)
+        Self::parse(&path.display().to_string(), &yaml::read(path)?)
     }
 
     /// Reads the text of a profile, YAML or JSON, that is called `origin` in messages.
@@ -54,14 +56,7 @@ impl Profile {
     /// [`Error::Parse`] where the text is neither, [`Error::Invalid`] with all problems: unknown keys, keys that would change
     /// the load in a way that is not replayed, rates, durations, lengths and counts out of range.
     pub fn parse(origin: &str, text: &str) -> Result<Self> {
-        let options = serde_saphyr::options! {
-            non_finite_float_policy: serde_saphyr::options::NonFiniteFloatPolicy::AsString,
-            with_snippet: false,
-        };
-        let parsed: Value = serde_saphyr::from_str_with_options(text, options).map_err(|error| Error::Parse {
-            origin: origin.to_owned(),
-            message: format!("is neither YAML nor JSON: {error}"),
-        })?;
+        let parsed = yaml::parse(origin, text)?;
         if parsed.is_null() {
             let message = "is empty: a profile has `load` and `data`".to_owned();
             return Err(Error::Parse { origin: origin.to_owned(), message });

@@ -261,10 +261,28 @@ fn distributions_must_be_possible() {
 }
 
 #[test]
+fn a_load_ends_before_the_clock_does() {
+    // Eleven stages of 10⁸ s, or eleven pauses, are more than the 10⁹ s that a replay counts.
+    let stages = |count: usize, stage: &str| vec![stage; count].join(", ");
+    let long = stages(11, "{rate: 1.0e-8, duration: 100000000}");
+    let whole = |load: &str| error(&format!("load: {{{load}}}\n{DATA}"));
+    let error = whole(&format!("stages: [{long}]"));
+    assert!(
+        error.contains("load.stages and the pauses between them take 1100000010 s, at most 1000000000 s"),
+        "{error}"
+    );
+    let pauses = stages(12, "{rate: 1, duration: 1}");
+    let error = whole(&format!("interval: 100000000, stages: [{pauses}]"));
+    assert!(error.contains("take 1100000012 s"), "{error}");
+    let many = whole("stages: [{rate: 10, duration: 100000000}]");
+    assert!(many.contains("send 1000000000 requests, at most 100000000 are possible"), "{many}");
+}
+
+#[test]
 fn what_is_no_profile_says_so() {
     assert!(error("").contains("is empty"), "{}", error(""));
-    assert!(error("load: [").contains("is neither YAML nor JSON"));
-    assert!(error("load: {}\nload: {}\n").contains("is neither YAML nor JSON"));
+    assert!(error("load: [").contains("can't be read as YAML or JSON"));
+    assert!(error("load: {}\nload: {}\n").contains("can't be read as YAML or JSON"));
     assert!(error("just words").contains("the profile = \"just words\" must be an object of keys and values"));
     let missing = error("server: {}");
     assert!(missing.contains("load is missing") && missing.contains("data is missing"), "{missing}");
