@@ -27,7 +27,8 @@ pub struct RequestRecord {
     pub num_prompt_tokens: u32,
     /// Tokens that it generates.
     pub num_output_tokens: u32,
-    /// Prompt tokens found in the cache when it was first scheduled.
+    /// Prompt tokens found in the cache when it was first scheduled, and those found after a preemption that had not been
+    /// computed before it.
     pub num_cached_tokens: u32,
     /// Times that it was preempted.
     pub num_preemptions: u32,
