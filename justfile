@@ -48,4 +48,4 @@ calibrate GPU DATA=data:
 
 # The accuracy figures of the README
 accuracy DATA=data:
-    RIDGEPOINT_DATA={{DATA}} cargo test --test accuracy --test serving_decode -- --nocapture
+    RIDGEPOINT_DATA={{DATA}} cargo test --test accuracy --test serving_decode --test serving_replay --test kv_capacity -- --nocapture
