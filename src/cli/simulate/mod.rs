@@ -24,6 +24,8 @@ use crate::report::replay::SimulationReport;
 use crate::report::replay_json::SimulationJson;
 use crate::report::replay_table;
 
+const NS_PER_YEAR: u64 = 365 * 24 * 3600 * 1_000_000_000;
+
 /// Replays a load.
 ///
 /// # Errors
@@ -47,6 +49,14 @@ pub fn run(args: &Simulate, common: &Common) -> Result<Output, Failure> {
     let replayed = replay(&latency, &engine, &mut *source.workload, &mut watched)?;
     let (files, progress) = watched;
     progress.bar.finish_and_clear();
+    if replayed.counters.end_ns == u64::MAX {
+        return Err(Failure::input(format!(
+            "the replay takes longer than its clock counts, {} years: do {} and {} fit each other?",
+            u64::MAX / NS_PER_YEAR,
+            hardware.name(),
+            model.name()
+        )));
+    }
     let metrics = Metrics::of(&replayed);
     warnings.extend(files.write(&bench_run(&load, model.name()), &replayed, &metrics)?);
 
@@ -165,7 +175,7 @@ impl Observer for Progress {
     fn token(&mut self, _: u32, token: u32, _: u64) {
         if token == 0 {
             self.started += 1;
-            if self.started % STRIDE == 0 {
+            if self.started.is_multiple_of(STRIDE) {
                 self.bar.set_position(self.started);
             }
         }
