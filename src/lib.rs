@@ -66,6 +66,8 @@ pub mod dtype;
 pub mod efficiency;
 pub mod error;
 pub mod estimate;
+#[cfg(feature = "evaluate")]
+pub mod evaluate;
 pub mod hardware;
 pub mod kv_capacity;
 pub mod latency;

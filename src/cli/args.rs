@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use super::args_evaluate::Evaluate;
 use super::deployment::{DeploymentArgs, ParallelArgs};
 use super::examples;
 use super::output::Failure;
@@ -70,6 +71,9 @@ pub enum Command {
     /// Build efficiency tables from kernel measurements, or score the tables on measurements
     #[command(after_help = examples::CALIBRATE)]
     Calibrate(Calibrate),
+    /// Judge predictions on measured serving runs
+    #[command(after_help = examples::EVALUATE)]
+    Evaluate(Evaluate),
     /// List the built-in models, or show one
     #[command(after_help = examples::MODELS)]
     Models(Models),
@@ -142,7 +146,7 @@ pub struct Calibrate {
     pub max_median_ape_pct: Option<f64>,
 }
 
-fn percent(text: &str) -> Result<f64, String> {
+pub fn percent(text: &str) -> Result<f64, String> {
     let value = text.parse::<f64>().ok().filter(|x| x.is_finite() && *x >= 0.0);
     value.ok_or_else(|| "must be a number of percent, at least 0".to_owned())
 }

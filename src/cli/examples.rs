@@ -82,6 +82,49 @@ Examples:
 Every error is of rows that the table did not see: rows that it was made from are \
 left out in folds.";
 
+pub const EVALUATE: &str = "\
+Examples:
+  ridgepoint evaluate serving runs/
+  ridgepoint evaluate closed-loop h100.csv
+
+  `ridgepoint evaluate serving --help` and `ridgepoint evaluate closed-loop --help` have more.";
+
+pub const EVALUATE_SERVING: &str = "\
+Examples:
+  All experiments of a folder, with the calibrated roofline alone:
+    ridgepoint evaluate serving runs/ --correction none
+
+  Two experiments, and which component their errors come from:
+    ridgepoint evaluate serving runs/llama-chat runs/llama-code --attribute
+
+  A gate for scripts, which fails above 8 percent:
+    ridgepoint evaluate serving runs/ --max-median-e2e-pct 8 --split model --format json
+
+An experiment is a folder with three files. profile.yaml is the load as inference-perf \
+reads it. exp-config.yaml is the server: model, hardware and vLLM's arguments \
+(tensor_parallel_size, max_model_len, max_num_batched_tokens, max_num_seqs, ...). \
+measured.csv is what clients saw, with the columns stage (-1 is the whole run), \
+metric (e2e, ttft or itl with _mean, _p50, _p90 or _p99) and value_ms. itl is \
+(E2E - TTFT) / output tokens.
+
+The summary is over whole runs, each experiment once. The ideal roofline has no \
+measured efficiency and no host; the black box is a line in new prompt tokens and \
+decodes that is fitted on the other experiments.";
+
+pub const EVALUATE_CLOSED_LOOP: &str = "\
+Examples:
+  ridgepoint evaluate closed-loop h100.csv --correction none --split model
+  ridgepoint evaluate closed-loop h100.csv --backend vllm --split backend-version
+  ridgepoint evaluate closed-loop h100.csv h200.csv --split backend-version --format json
+
+A file is csv with the columns id, backend, backend_version, model_path, system, \
+precision, isl, osl, gemm_quant_mode, moe_quant_mode, concurrency, tp_size, pp_size, \
+attention_dp_size, moe_tp_size, moe_ep_size, ttft_ms, tpot_ms. Concurrency is per \
+replica. What a row does not say is vLLM's default for a server: max_num_seqs 1024, \
+max_num_batched_tokens 8192. A run has ten requests for each in flight; lengths are drawn \
+from a tenth below to a tenth above isl and osl. Rows that can't be run are listed with \
+their reason.";
+
 pub const MODELS: &str = "\
 Examples:
   ridgepoint models

@@ -2,11 +2,13 @@
 //! Only `output` writes to stdout and stderr. Uses the library's public API and `report`.
 
 mod args;
+mod args_evaluate;
 mod batch;
 mod calibrate;
 mod catalogue;
 mod completions;
 mod deployment;
+mod evaluate;
 mod examples;
 mod measurements;
 mod output;
@@ -22,6 +24,7 @@ use clap::Parser;
 use args::{Cli, Command};
 pub use calibrate::Reports;
 pub use catalogue::{GpuEntry, GpuTable, ModelEntry};
+pub use evaluate::Evaluated;
 use output::{Failure, Output};
 pub use predict_step::Prediction;
 
@@ -40,6 +43,7 @@ fn dispatch(cli: &Cli) -> Result<Output, Failure> {
         Command::PredictStep(args) => predict_step::run(args, &cli.common),
         Command::Simulate(args) => simulate::run(args, &cli.common),
         Command::Calibrate(args) => calibrate::run(args, &cli.common),
+        Command::Evaluate(args) => evaluate::run(args, &cli.common),
         Command::Models(args) => catalogue::models(args, &cli.common),
         Command::Hardware(args) => catalogue::hardware(args, &cli.common),
         Command::Completions(args) => Ok(completions::run(args)),

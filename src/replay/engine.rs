@@ -9,6 +9,7 @@ use std::collections::{BinaryHeap, VecDeque};
 use hdrhistogram::Histogram;
 
 use super::config::EngineConfig;
+use super::gaps::{EqualGaps, new_histogram};
 use super::observe::{Observer, StepEvent};
 use super::record::{Outcome, Replay, RequestRecord};
 use super::scheduler::{Batch, Scheduler};
@@ -19,9 +20,6 @@ use crate::workload::{Workload, WorkloadRequest};
 
 /// Most stages of a workload: each keeps the gaps between its tokens.
 pub const MAX_STAGES: u32 = 1000;
-
-/// Significant digits of the gaps between tokens.
-const GAP_DIGITS: u8 = 3;
 
 /// Replays `workload` on an engine until every request is over.
 ///
@@ -90,6 +88,14 @@ where
 fn ns(us: f64) -> u64 {
     // A cast saturates, and makes 0 of what is not a number.
     (us * 1e3).round() as u64
+}
+
+/// What an iteration of the scheduler came to.
+enum Scheduled {
+    Step,
+    /// No step: the request that needed blocks was itself the one to give way.
+    OnlyPreempted,
+    Nothing,
 }
 
 /// A step between its scheduling and its end.
@@ -164,14 +170,19 @@ where
         loop {
             self.admit()?;
             if self.in_flight.len() < depth && !self.scheduler.is_idle() {
-                let is_step = self.schedule();
-                if is_step && self.in_flight.len() < depth {
+                let room = match self.schedule() {
+                    Scheduled::Step => depth,
+                    // Who gave way may have made room for those behind it: with nothing to wait for, the engine tries again.
+                    Scheduled::OnlyPreempted => 1,
+                    Scheduled::Nothing => 0,
+                };
+                if self.in_flight.len() < room {
                     continue;
                 }
             }
             if let Some(step) = self.in_flight.pop_front() {
                 self.host_ns = self.host_ns.max(step.end_ns);
-                self.update(&step);
+                self.update(&step)?;
                 self.spare.push(step.batch);
                 continue;
             }
@@ -185,9 +196,7 @@ where
 
     /// Takes every request that has reached the engine by now.
     fn admit(&mut self) -> Result<()> {
-        while let Some(arrival_ns) = self.workload.next_arrival_ns().filter(|t| *t <= self.host_ns) {
-            self.send(arrival_ns)?;
-        }
+        self.send_until(self.host_ns)?;
         while let Some(Reverse(first)) = self.front.pending.peek()
             && first.visible_ns <= self.host_ns
         {
@@ -195,14 +204,20 @@ where
             let request = &pending.request;
             let total = u64::from(request.num_prompt_tokens) + u64::from(request.num_output_tokens);
             if total > u64::from(self.config.max_model_len) {
-                self.end(pending.record, Outcome::Rejected, pending.visible_ns);
+                self.end(pending.record, Outcome::Rejected, pending.visible_ns)?;
                 // The client may send its next at once.
-                while let Some(arrival_ns) = self.workload.next_arrival_ns().filter(|t| *t <= self.host_ns) {
-                    self.send(arrival_ns)?;
-                }
+                self.send_until(self.host_ns)?;
             } else {
                 self.scheduler.add(pending.record, request);
             }
+        }
+        Ok(())
+    }
+
+    /// Clients send what is due by then.
+    fn send_until(&mut self, now_ns: u64) -> Result<()> {
+        while let Some(arrival_ns) = self.workload.next_arrival_ns().filter(|t| *t <= now_ns) {
+            self.send(arrival_ns)?;
         }
         Ok(())
     }
@@ -240,8 +255,8 @@ where
         [pending, self.workload.next_arrival_ns()].into_iter().flatten().min()
     }
 
-    /// Schedules a step; false where there is nothing to schedule.
-    fn schedule(&mut self) -> bool {
+    /// Schedules a step, where there is something to schedule.
+    fn schedule(&mut self) -> Scheduled {
         let mut batch = self.spare.pop().unwrap_or_default();
         let (scheduled_ns, records) = (self.host_ns, &mut self.records);
         self.scheduler.schedule(&mut batch, |record, cached| {
@@ -257,8 +272,9 @@ where
         let preempting_us = self.latency.preemption_processing_time() * batch.preempted.len() as f64;
         if batch.requests.is_empty() {
             self.host_ns = self.host_ns.saturating_add(ns(preempting_us));
+            let has_preempted = !batch.preempted.is_empty();
             self.spare.push(batch);
-            return false;
+            return if has_preempted { Scheduled::OnlyPreempted } else { Scheduled::Nothing };
         }
         let host_us = self.latency.scheduling_processing_time() + preempting_us;
         self.host_ns = self.host_ns.saturating_add(ns(host_us));
@@ -282,13 +298,13 @@ where
             num_preempted: batch.preempted.len() as u32,
         });
         self.in_flight.push_back(InFlight { batch, end_ns });
-        true
+        Scheduled::Step
     }
 
     /// A step has ended: its tokens go to their clients, finished requests leave.
-    fn update(&mut self, step: &InFlight) {
+    fn update(&mut self, step: &InFlight) -> Result<()> {
         let client_ns = step.end_ns.saturating_add(self.output_ns);
-        let mut equal_gaps = EqualGaps { stage: 0, gap_ns: 0, count: 0 };
+        let mut equal_gaps = EqualGaps::default();
         let mut any_finished = false;
         for ((request, slot), record) in step.batch.requests.iter().zip(&step.batch.slots).zip(&step.batch.records) {
             if !request.samples {
@@ -303,7 +319,7 @@ where
             }
             if tokens == self.scheduler.slot(*slot).num_output_tokens {
                 self.scheduler.finish(*slot);
-                self.end(*record, Outcome::Finished, client_ns);
+                self.end(*record, Outcome::Finished, client_ns)?;
                 any_finished = true;
             }
         }
@@ -311,46 +327,19 @@ where
         if any_finished {
             self.scheduler.drop_finished();
         }
+        Ok(())
     }
 
-    fn end(&mut self, record: u32, outcome: Outcome, finish_ns: u64) {
+    fn end(&mut self, record: u32, outcome: Outcome, finish_ns: u64) -> Result<()> {
+        // A workload sends nothing before a finish that it knows of, so what it would send earlier is taken first.
+        self.send_until(finish_ns)?;
         let entry = &mut self.records[record as usize];
         (entry.outcome, entry.finish_ns) = (outcome, finish_ns);
         let counters = &mut self.scheduler.counters;
         counters.end_ns = counters.end_ns.max(finish_ns);
         self.workload.finished(finish_ns, entry.stage);
+        Ok(())
     }
-}
-
-/// Gaps that follow each other and are equal, as those of one step's decodes are: one entry in the histogram.
-struct EqualGaps {
-    stage: u32,
-    gap_ns: u64,
-    count: u64,
-}
-
-impl EqualGaps {
-    fn add(&mut self, stage: u32, gap_ns: u64, gaps: &mut [Histogram<u64>]) {
-        if (stage, gap_ns) != (self.stage, self.gap_ns) {
-            self.flush(gaps);
-            (self.stage, self.gap_ns, self.count) = (stage, gap_ns, 0);
-        }
-        self.count += 1;
-    }
-
-    fn flush(&self, gaps: &mut [Histogram<u64>]) {
-        if let (true, Some(histogram)) = (self.count > 0, gaps.get_mut(self.stage as usize)) {
-            // It grows by itself, so that no gap is out of its range.
-            let _ = histogram.record_n(self.gap_ns, self.count);
-        }
-    }
-}
-
-fn new_histogram() -> Result<Histogram<u64>> {
-    Histogram::new(GAP_DIGITS).map_err(|error| Error::Invalid {
-        origin: "replay".into(),
-        problems: vec![format!("no room for a histogram of the gaps between tokens: {error}")],
-    })
 }
 
 fn check(request: &WorkloadRequest, index: usize, not_before_ns: u64) -> Result<()> {

@@ -7,6 +7,7 @@ mod config;
 mod distribution;
 mod engine;
 pub mod export;
+mod gaps;
 mod metrics;
 mod observe;
 mod prefix;

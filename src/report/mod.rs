@@ -2,6 +2,7 @@
 //! serialisable structs; prints nothing. Numbers are shown by `ridgepoint::units`.
 
 pub mod calibration_table;
+pub mod evaluation_table;
 pub mod explain;
 pub mod hardware;
 pub mod models;

@@ -29,7 +29,8 @@ pub fn table(titles: &[&str]) -> Table {
 }
 
 /// The table as text, a line break at its end. In a terminal that is too narrow the columns in `spare` are left out, the
-/// first first, until it fits, and a line says so: a broken cell is harder to read than a missing one.
+/// first first, those of one title together, until it fits, and a line says so: a broken cell is harder to read than a missing
+/// one.
 pub fn rendered(table: Table, spare: &[&str]) -> String {
     let terminal = table.width().map(usize::from);
     fitted(table, spare, terminal)
@@ -46,9 +47,13 @@ fn fitted(mut table: Table, spare: &[&str], width: Option<usize>) -> String {
         }
         let Some(title) = spare.next() else { break };
         let titles = table.header().map(|header| header.cell_iter().map(|cell| cell.content()).collect::<Vec<_>>());
-        let index = titles.iter().flatten().position(|known| known == title);
-        if let Some(column) = index.and_then(|index| table.column_mut(index)) {
-            column.set_constraint(ColumnConstraint::Hidden);
+        let known: Vec<bool> = titles.iter().flatten().map(|known| known == title).collect();
+        for index in (0..known.len()).filter(|index| known.get(*index) == Some(&true)) {
+            if let Some(column) = table.column_mut(index) {
+                column.set_constraint(ColumnConstraint::Hidden);
+            }
+        }
+        if known.contains(&true) {
             left_out.push(*title);
         }
     }
@@ -145,6 +150,10 @@ mod tests {
         assert!(!narrow.contains("22.71 G") && narrow.contains("gate_up_proj  24.694 ms"), "{narrow}");
         assert!(narrow.ends_with("(a wider terminal shows bytes too)\n"), "{narrow}");
         assert!(fitted(make(), &[], Some(5)).contains("gate_up_proj"));
+        let mut twice = table(&["name", ">error", ">ms", ">error"]);
+        twice.add_row(["a", "1 %", "5", "2 %"]);
+        let narrow = fitted(twice, &["error"], Some(8));
+        assert!(!narrow.contains('%') && narrow.ends_with("(a wider terminal shows error too)\n"), "{narrow}");
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Loads without a file: a rate of equal requests, or a number of them in flight. Uses `arrivals`, `limits`, `summary`.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::arrivals::{ArrivalPattern, ArrivalTimes};
@@ -127,8 +128,11 @@ pub struct ClosedLoop {
     content: Option<Content>,
     num_requests: u64,
     sent: u64,
-    free: u64,
-    now_ns: u64,
+    /// Clients that have not sent anything yet.
+    fresh: u64,
+    /// When each of the others whose request is over sends its next, in order.
+    due_ns: VecDeque<u64>,
+    last_ns: u64,
 }
 
 impl ClosedLoop {
@@ -145,8 +149,8 @@ impl ClosedLoop {
         limits::check_requests(&mut problems, "number of requests", num_requests);
         shape.check(&mut problems);
         limits::check("closed loop", problems)?;
-        let free = u64::from(concurrency);
-        Ok(ClosedLoop { shape, content: shape.content(), num_requests, sent: 0, free, now_ns: 0 })
+        let (fresh, due_ns) = (u64::from(concurrency), VecDeque::new());
+        Ok(ClosedLoop { shape, content: shape.content(), num_requests, sent: 0, fresh, due_ns, last_ns: 0 })
     }
 
     /// What the load comes to.
@@ -157,19 +161,23 @@ impl ClosedLoop {
 
 impl Workload for ClosedLoop {
     fn next_arrival_ns(&self) -> Option<u64> {
-        (self.free > 0 && self.sent < self.num_requests).then_some(self.now_ns)
+        let next_ns = if self.fresh > 0 { Some(0) } else { self.due_ns.front().copied() };
+        next_ns.filter(|_| self.sent < self.num_requests)
     }
 
     fn next_request(&mut self) -> Option<WorkloadRequest> {
         let arrival_ns = self.next_arrival_ns()?;
-        self.free -= 1;
+        match self.fresh {
+            0 => drop(self.due_ns.pop_front()),
+            _ => self.fresh -= 1,
+        }
         self.sent += 1;
         Some(self.shape.request(arrival_ns, &self.content))
     }
 
     fn finished(&mut self, now_ns: u64, _stage: u32) {
-        self.free = self.free.saturating_add(1);
-        self.now_ns = self.now_ns.max(now_ns);
+        self.last_ns = self.last_ns.max(now_ns);
+        self.due_ns.push_back(self.last_ns);
     }
 
     fn expected_requests(&self) -> Option<usize> {
@@ -193,7 +201,7 @@ mod tests {
         assert_eq!(load.next_arrival_ns(), None);
         load.finished(60, 0);
         load.finished(70, 0);
-        assert_eq!(load.next_request().map(|r| r.arrival_ns), Some(70));
+        assert_eq!(load.next_request().map(|r| r.arrival_ns), Some(60), "each is sent when one is over");
         assert_eq!((load.next_arrival_ns(), load.expected_requests()), (None, Some(4)));
     }
 

@@ -1,0 +1,123 @@
+//! `ridgepoint evaluate`: measured serving runs are replayed and compared with what clients saw. Uses `report` and the
+//! library's `evaluate`.
+
+use indicatif::{ProgressBar, ProgressStyle};
+use ridgepoint::Error;
+use ridgepoint::evaluate::attribution::{Attribution, Component, attribute};
+use ridgepoint::evaluate::case::Case;
+use ridgepoint::evaluate::closed_loop::{ClosedLoopOptions, closed_loop_cases};
+use ridgepoint::evaluate::closed_loop_row::read_closed_loop;
+use ridgepoint::evaluate::comparison::{Evaluation, Skipped};
+use ridgepoint::evaluate::experiment::{Experiment, serving_cases};
+use ridgepoint::evaluate::judge::{judge, replays_per_case};
+use ridgepoint::evaluate::metric::Metric;
+use ridgepoint::evaluate::split::Split;
+use serde::Serialize;
+
+use super::args::{Common, Format};
+use super::args_evaluate::{ClosedLoop, Evaluate, Of, Serving, View};
+use super::output::{Failure, Output};
+use super::predict_step::check_correction;
+use crate::report::evaluation_table;
+
+/// An evaluation with the views that were asked for, as the reports show it.
+#[derive(Serialize)]
+pub struct Evaluated {
+    /// Measured against predicted.
+    #[serde(flatten)]
+    pub evaluation: Evaluation,
+    /// Summaries by group.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub split: Option<Split>,
+    /// Where the error comes from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub attribution: Option<Attribution>,
+}
+
+/// Judges predictions.
+///
+/// # Errors
+/// Files that are missing or at fault; nothing that can be run.
+pub fn run(args: &Evaluate, common: &Common) -> Result<Output, Failure> {
+    match &args.of {
+        Of::Serving(args) => serving(args, common),
+        Of::ClosedLoop(args) => closed_loop(args, common),
+    }
+}
+
+fn serving(args: &Serving, common: &Common) -> Result<Output, Failure> {
+    check_correction(&args.view.correction)?;
+    let all_problems = |errors: Vec<Error>| Failure::Input(errors.iter().map(Error::to_string).collect());
+    let experiments = Experiment::find(&args.paths).map_err(all_problems)?;
+    let (cases, skipped) = serving_cases(&experiments, common.data_dir.as_deref());
+    let steps = if args.attribute { replays_per_case() + Component::ALL.len() as u64 } else { replays_per_case() };
+    let bar = progress_bar(steps * cases.len() as u64);
+    let evaluation = judge(&cases, skipped, args.view.seed, &|| bar.inc(1))?;
+    let attribution = if args.attribute { Some(attributed(&cases, &evaluation, args.view.seed, &bar)?) } else { None };
+    bar.finish_and_clear();
+    let median_pct = evaluation.summary.get(&Metric::E2E_MEAN).map(|of| of.median_ape_pct);
+    let missed = args.max_median_e2e_pct.and_then(|limit| missed(median_pct, limit));
+    let mut output = output(evaluation, attribution, &args.view, common)?;
+    output.missed = missed;
+    Ok(output)
+}
+
+/// Cases that could not be replayed are listed as skipped by then.
+fn attributed(cases: &[Case], evaluation: &Evaluation, seed: u64, bar: &ProgressBar) -> Result<Attribution, Failure> {
+    let is_judged = |case: &&Case| evaluation.experiments.iter().any(|judged| judged.name == case.name);
+    let judged: Vec<&Case> = cases.iter().filter(is_judged).collect();
+    Ok(attribute(&judged, seed, &|| bar.inc(1))?)
+}
+
+fn missed(median_pct: Option<f64>, limit_pct: f64) -> Option<String> {
+    match median_pct {
+        Some(median_pct) if median_pct <= limit_pct => None,
+        Some(median_pct) => {
+            Some(format!("median absolute error of E2E is {median_pct:.2} %, above the tolerance of {limit_pct} %"))
+        }
+        None => Some("no experiment has a measured e2e_mean of the whole run to hold against the tolerance".to_owned()),
+    }
+}
+
+fn closed_loop(args: &ClosedLoop, common: &Common) -> Result<Output, Failure> {
+    check_correction(&args.view.correction)?;
+    let rows = read_closed_loop(&args.files)?;
+    let options = ClosedLoopOptions { data_dir: common.data_dir.clone(), backends: args.backend.clone() };
+    let (cases, skipped): (Vec<Case>, Vec<Skipped>) = closed_loop_cases(&rows, &options);
+    let bar = progress_bar(replays_per_case() * cases.len() as u64);
+    let evaluation = judge(&cases, skipped, args.view.seed, &|| bar.inc(1))?;
+    bar.finish_and_clear();
+    output(evaluation, None, &args.view, common)
+}
+
+fn output(
+    evaluation: Evaluation,
+    attribution: Option<Attribution>,
+    view: &View,
+    common: &Common,
+) -> Result<Output, Failure> {
+    let split = view.split.map(|key| Split::new(&evaluation.experiments, key));
+    let evaluated = Evaluated { evaluation, split, attribution };
+    let mut output = match common.format {
+        Format::Table => Output::of(evaluation_table::render(&evaluated)),
+        Format::Json => Output::json(&evaluated)?,
+    };
+    if view.correction == "auto" {
+        output.notes.push("no correction is shipped; calibrated roofline alone".to_owned());
+    }
+    let skipped = evaluated.evaluation.skipped.len();
+    if skipped > 0 {
+        let all = skipped + evaluated.evaluation.experiments.len();
+        output.notes.push(format!("{skipped} of {all} experiments were not run; the result lists why"));
+    }
+    Ok(output)
+}
+
+/// Drawn to stderr, and only where that is a terminal.
+fn progress_bar(replays: u64) -> ProgressBar {
+    let bar = ProgressBar::new(replays);
+    if let Ok(style) = ProgressStyle::with_template("replays [{bar:30}] {pos}/{len}, {elapsed}") {
+        bar.set_style(style);
+    }
+    bar
+}
