@@ -234,6 +234,17 @@ fn a_server_that_does_not_fit_says_by_how_much_and_what_would() {
 }
 
 #[test]
+fn a_clock_that_runs_out_is_no_result() {
+    let folder = Folder::new();
+    let gpu = include_str!("../hardware/h100_sxm.toml");
+    let path = folder.write("slow.toml", gpu.replace("hbm_bytes_per_s = 3.35e12", "hbm_bytes_per_s = 1e-300"));
+    let out = folder.path("out.json");
+    let run = simulate(&format!("--model llama-3.1-8b --hardware {path} {LOOP} --output-json {out}"));
+    run.fails(1, &["longer than its clock counts, 584 years", "slow"]);
+    assert_eq!(folder.names(), ["slow.toml"]);
+}
+
+#[test]
 fn files_that_can_not_be_read_are_named() {
     let folder = Folder::new();
     let garbage = folder.write("garbage", garbage());

@@ -24,6 +24,8 @@ use crate::report::replay::SimulationReport;
 use crate::report::replay_json::SimulationJson;
 use crate::report::replay_table;
 
+const NS_PER_YEAR: u64 = 365 * 24 * 3600 * 1_000_000_000;
+
 /// Replays a load.
 ///
 /// # Errors
@@ -47,6 +49,14 @@ pub fn run(args: &Simulate, common: &Common) -> Result<Output, Failure> {
     let replayed = replay(&latency, &engine, &mut *source.workload, &mut watched)?;
     let (files, progress) = watched;
     progress.bar.finish_and_clear();
+    if replayed.counters.end_ns == u64::MAX {
+        return Err(Failure::input(format!(
+            "the replay takes longer than its clock counts, {} years: do {} and {} fit each other?",
+            u64::MAX / NS_PER_YEAR,
+            hardware.name(),
+            model.name()
+        )));
+    }
     let metrics = Metrics::of(&replayed);
     warnings.extend(files.write(&bench_run(&load, model.name()), &replayed, &metrics)?);
 
