@@ -91,12 +91,15 @@ impl EngineConfig {
             .collect();
         if !self.enable_chunked_prefill && self.max_num_batched_tokens < self.max_model_len {
             problems.push(format!(
-                "max_num_batched_tokens = {} is less than max_model_len = {}: without chunked prefill a long prompt could never be scheduled",
+                "max_num_batched_tokens = {} is less than max_model_len = {}: without chunked prefill a long prompt could never be scheduled; raise the first, lower the second or allow chunks",
                 self.max_num_batched_tokens, self.max_model_len
             ));
         }
         if self.num_gpu_blocks > MAX_GPU_BLOCKS {
-            problems.push(format!("num_gpu_blocks = {} must be at most {MAX_GPU_BLOCKS}", self.num_gpu_blocks));
+            problems.push(format!(
+                "num_gpu_blocks = {} must be at most {MAX_GPU_BLOCKS}; a larger block_size holds more tokens",
+                self.num_gpu_blocks
+            ));
         }
         if self.block_size > 0 {
             let needed = self.max_model_len.div_ceil(self.block_size);
