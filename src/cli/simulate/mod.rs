@@ -86,7 +86,7 @@ pub fn run(args: &Simulate, common: &Common) -> Result<Output, Failure> {
         let text = setup::capacity_text(&capacity, &engine, blocks_are_given);
         match common.format {
             Format::Table => output.stdout = format!("{text}\n{}", output.stdout),
-            Format::Json => output.notes.push(text),
+            Format::Json => output.notes.push(text.trim_end().replace('\n', "; ")),
         }
     }
     Ok(output)
@@ -123,7 +123,9 @@ impl Source {
                 let shape = RequestShape::new(lengths.input, lengths.output);
                 let closed = ClosedLoop::new(*concurrency, u64::from(*num_requests), shape)?;
                 let summary = closed.summary();
-                generated(format!("{concurrency} in flight"), Box::new(closed), summary)
+                let mut source = generated(format!("{concurrency} in flight"), Box::new(closed), summary);
+                source.notes.push(LOCKSTEP.to_owned());
+                source
             }
             Load::Open { requests_per_s, burstiness, num_requests, lengths } => {
                 let pattern = match *burstiness {
@@ -138,6 +140,10 @@ impl Source {
         })
     }
 }
+
+/// What equal requests in a closed loop do.
+const LOCKSTEP: &str = "all requests are equally long: those that are prefilled together finish together, round after round, and queue behind \
+                        each other more than the requests of real clients do";
 
 fn bench_run<'a>(load: &Load, model: &'a str) -> BenchRun<'a> {
     let mut run = BenchRun { model_id: model, ..BenchRun::default() };
