@@ -86,6 +86,8 @@ pub mod units;
 pub mod workload;
 
 mod catalog;
+#[cfg(any(feature = "calibrate", feature = "replay"))]
+mod csv_error;
 #[cfg(feature = "replay")]
 mod yaml;
 

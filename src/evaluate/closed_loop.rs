@@ -14,14 +14,14 @@ use super::closed_loop_row::ClosedLoopRow;
 use super::comparison::Skipped;
 use super::measured::{Measured, WHOLE_RUN};
 use super::metric::Metric;
-use super::weights_asked::model_of;
+use super::weights_asked::{has_experts, model_of};
 use crate::deployment::Deployment;
 use crate::error::Error;
 use crate::hardware::Hardware;
 use crate::kv_capacity::KvCapacity;
 use crate::model::Model;
 use crate::replay::EngineConfig;
-use crate::workload::Workload;
+use crate::workload::{ClosedLoop, RequestShape, Workload};
 
 /// The serving engine whose scheduler is replayed.
 const REPLAYED_BACKEND: &str = "vllm";
@@ -107,17 +107,16 @@ fn case(row: &ClosedLoopRow, options: &ClosedLoopOptions, made: &mut Deployments
     }
     engine.validate().map_err(said)?;
 
-    let (concurrency, isl, osl) = (row.concurrency, row.isl, row.osl);
+    let concurrency = row.concurrency;
     let num_requests = REQUESTS_PER_SLOT * u64::from(concurrency);
-    let load = move |seed: u64| -> Box<dyn Workload + Send> {
-        Box::new(VaryingLoop::new(concurrency, num_requests, isl, osl, seed))
-    };
+    let equal = ClosedLoop::new(concurrency, num_requests, RequestShape::new(row.isl, row.osl)).map_err(said)?;
+    let load = move |seed: u64| -> Box<dyn Workload + Send> { Box::new(VaryingLoop::new(equal.clone(), seed)) };
     Ok(Case {
         name: row.id.clone(),
         model: model.name().to_owned(),
         hardware: hardware.name().to_owned(),
         tensor_parallel_size: row.tp_size,
-        workload: Some(format!("{isl} in, {osl} out")),
+        workload: Some(format!("{} in, {} out", row.isl, row.osl)),
         backend_version: version(row),
         measured: Measured::new([
             ((WHOLE_RUN, Metric::TTFT_MEAN), row.ttft_ms),
@@ -154,9 +153,8 @@ fn schedules_ahead(row: &ClosedLoopRow) -> bool {
 }
 
 fn deployment(row: &ClosedLoopRow, model: &Model) -> Result<Deployment, String> {
-    let has_experts = model.layers().iter().any(|layer| layer.moe.is_some());
     let ranks = u64::from(row.tp_size) * u64::from(row.attention_dp_size);
-    let expert_parallel = row.moe_ep_size.filter(|size| has_experts && *size > 1);
+    let expert_parallel = row.moe_ep_size.filter(|size| has_experts(model) && *size > 1);
     if let Some(size) = expert_parallel
         && (u64::from(size) != ranks || row.moe_tp_size.is_some_and(|shared| shared > 1))
     {

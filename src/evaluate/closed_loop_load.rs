@@ -6,28 +6,22 @@
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 
-use crate::workload::{Workload, WorkloadRequest};
+use crate::workload::{ClosedLoop, Workload, WorkloadRequest};
 
 /// Lengths are drawn evenly from this share below the row's to this share above. Assumed: enough that rounds dissolve, and the
 /// mean stays the row's.
 pub(super) const SPREAD: f64 = 0.1;
 
-/// `concurrency` requests at once, then one for each that is over; nothing in their prompts is shared.
+/// A closed loop with the length of each request varied.
 #[derive(Debug, Clone)]
 pub(super) struct VaryingLoop {
-    isl: u32,
-    osl: u32,
-    num_requests: u64,
-    sent: u64,
-    free: u64,
-    now_ns: u64,
+    equal: ClosedLoop,
     rng: Pcg64,
 }
 
 impl VaryingLoop {
-    pub(super) fn new(concurrency: u32, num_requests: u64, isl: u32, osl: u32, seed: u64) -> Self {
-        let rng = Pcg64::seed_from_u64(seed);
-        VaryingLoop { isl, osl, num_requests, sent: 0, free: u64::from(concurrency), now_ns: 0, rng }
+    pub(super) fn new(equal: ClosedLoop, seed: u64) -> Self {
+        VaryingLoop { equal, rng: Pcg64::seed_from_u64(seed) }
     }
 
     fn varied(&mut self, tokens: u32) -> u32 {
@@ -43,30 +37,34 @@ pub(super) fn longest(tokens: u32) -> u32 {
 
 impl Workload for VaryingLoop {
     fn next_arrival_ns(&self) -> Option<u64> {
-        (self.free > 0 && self.sent < self.num_requests).then_some(self.now_ns)
+        self.equal.next_arrival_ns()
     }
     fn next_request(&mut self) -> Option<WorkloadRequest> {
-        let arrival_ns = self.next_arrival_ns()?;
-        self.free -= 1;
-        self.sent += 1;
-        let (isl, osl) = (self.varied(self.isl), self.varied(self.osl));
-        Some(WorkloadRequest::new(arrival_ns, isl, osl))
+        let mut request = self.equal.next_request()?;
+        request.num_prompt_tokens = self.varied(request.num_prompt_tokens);
+        request.num_output_tokens = self.varied(request.num_output_tokens);
+        Some(request)
     }
-    fn finished(&mut self, now_ns: u64, _: u32) {
-        self.free = self.free.saturating_add(1);
-        self.now_ns = self.now_ns.max(now_ns);
+    fn finished(&mut self, now_ns: u64, stage: u32) {
+        self.equal.finished(now_ns, stage);
     }
     fn expected_requests(&self) -> Option<usize> {
-        usize::try_from(self.num_requests).ok()
+        self.equal.expected_requests()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::workload::RequestShape;
+
+    fn varying(concurrency: u32, num_requests: u64, isl: u32, osl: u32, seed: u64) -> VaryingLoop {
+        let equal = ClosedLoop::new(concurrency, num_requests, RequestShape::new(isl, osl)).expect("a closed loop");
+        VaryingLoop::new(equal, seed)
+    }
 
     fn lengths(seed: u64) -> Vec<(u32, u32)> {
-        let mut load = VaryingLoop::new(1000, 1000, 1024, 2, seed);
+        let mut load = varying(1000, 1000, 1024, 2, seed);
         std::iter::from_fn(|| load.next_request()).map(|r| (r.num_prompt_tokens, r.num_output_tokens)).collect()
     }
 
@@ -86,7 +84,7 @@ mod tests {
 
     #[test]
     fn so_many_are_in_flight_and_no_more() {
-        let mut load = VaryingLoop::new(2, 3, 10, 10, 0);
+        let mut load = varying(2, 3, 10, 10, 0);
         assert_eq!(std::iter::from_fn(|| load.next_request()).count(), 2);
         load.finished(50, 0);
         assert_eq!(load.next_request().map(|request| request.arrival_ns), Some(50));

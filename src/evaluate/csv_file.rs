@@ -1,8 +1,9 @@
-//! A csv file whose columns are known beforehand, with the place of a fault in every error. Uses `error`.
+//! A csv file whose columns are known beforehand, with the place of a fault in every error. Uses `csv_error`, `error`.
 
 use std::path::Path;
 use std::str::FromStr;
 
+use crate::csv_error::csv_error;
 use crate::error::{Error, Result};
 
 /// A file read whole.
@@ -20,12 +21,12 @@ impl CsvFile {
     pub(super) fn read(path: &Path, columns: &'static [&'static str]) -> Result<Self> {
         let bytes = std::fs::read(path).map_err(|error| Error::io(path, error))?;
         let origin = path.display().to_string();
-        let failed = |error: &csv::Error| Error::Parse { origin: origin.clone(), message: describe(error) };
+        let failed = |error: csv::Error| csv_error(&origin, error);
         let mut reader = csv::ReaderBuilder::new().trim(csv::Trim::All).from_reader(bytes.as_slice());
-        let header = reader.headers().map_err(|error| failed(&error))?.clone();
+        let header = reader.headers().map_err(failed)?.clone();
         let positions =
             positions(&header, columns).map_err(|message| Error::Parse { origin: origin.clone(), message })?;
-        let rows = reader.records().collect::<std::result::Result<_, _>>().map_err(|error| failed(&error))?;
+        let rows = reader.records().collect::<std::result::Result<_, _>>().map_err(failed)?;
         Ok(CsvFile { origin, columns, positions, rows })
     }
 
@@ -60,20 +61,6 @@ fn positions(header: &csv::StringRecord, columns: &[&str]) -> std::result::Resul
         return Ok(found.into_iter().flatten().collect());
     }
     Err(format!("{}; the columns are {listed}", problems.join("; ")))
-}
-
-fn describe(error: &csv::Error) -> String {
-    match error.kind() {
-        csv::ErrorKind::UnequalLengths { pos, expected_len, len } => {
-            let line = pos.as_ref().map_or(0, csv::Position::line);
-            format!("line {line} has {len} cells, the header has {expected_len}")
-        }
-        csv::ErrorKind::Utf8 { pos, .. } => {
-            let line = pos.as_ref().map_or(0, csv::Position::line);
-            format!("line {line} is not UTF-8 text")
-        }
-        _ => error.to_string(),
-    }
 }
 
 /// A row of a file.

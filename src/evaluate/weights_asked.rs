@@ -100,7 +100,8 @@ fn asked(row: &ClosedLoopRow, has_experts: bool) -> Result<Option<(String, Kind)
     Ok(asked.map(|(_, word, kind)| (word, kind)))
 }
 
-fn has_experts(model: &Model) -> bool {
+/// Whether any layer of the model has routed experts.
+pub(super) fn has_experts(model: &Model) -> bool {
     model.layers().iter().any(|layer| layer.moe.is_some())
 }
 

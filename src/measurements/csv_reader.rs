@@ -1,17 +1,18 @@
-//! Reads one's own measurements: csv files of the columns that the module documentation lists. Uses `error`, `row`,
-//! `table`.
+//! Reads one's own measurements: csv files of the columns that the module documentation lists. Uses `csv_error`,
+//! `error`, `row`, `table`.
 
 use std::path::Path;
 
 use super::row::SourceFormat;
 use super::table::{Cells, Table, TextColumn};
+use crate::csv_error::csv_error;
 use crate::error::{Error, Result};
 
 /// Reads a csv file; lines that begin with `#` are skipped and cells are trimmed.
 pub(super) fn read(path: &Path) -> Result<Table> {
     let bytes = std::fs::read(path).map_err(|error| Error::io(path, error))?;
     let origin = path.display().to_string();
-    let failed = |error: csv::Error| Error::Parse { origin: origin.clone(), message: describe(&error) };
+    let failed = |error: csv::Error| csv_error(&origin, error);
     let mut reader = csv::ReaderBuilder::new().comment(Some(b'#')).trim(csv::Trim::All).from_reader(bytes.as_slice());
     let header = reader.headers().map_err(failed)?.clone();
     if header.is_empty() {
@@ -33,18 +34,4 @@ pub(super) fn read(path: &Path) -> Result<Table> {
         columns: header.iter().map(str::to_owned).zip(columns.into_iter().map(Cells::Text)).collect(),
         lines,
     })
-}
-
-fn describe(error: &csv::Error) -> String {
-    match error.kind() {
-        csv::ErrorKind::UnequalLengths { pos, expected_len, len } => {
-            let line = pos.as_ref().map_or(0, csv::Position::line);
-            format!("line {line} has {len} cells, the header has {expected_len}")
-        }
-        csv::ErrorKind::Utf8 { pos, .. } => {
-            let line = pos.as_ref().map_or(0, csv::Position::line);
-            format!("line {line} is not UTF-8 text")
-        }
-        _ => error.to_string(),
-    }
 }

@@ -7,7 +7,8 @@ use std::io::Read;
 
 use super::WorkloadRequest;
 use super::limits::{self, MAX_TIME_NS};
-use super::rows::{Row, Rows, csv_error, csv_reader, read_row};
+use super::rows::{Row, Rows, csv_reader, read_row};
+use crate::csv_error::csv_error;
 use crate::error::Result;
 use crate::units::NS_PER_S;
 

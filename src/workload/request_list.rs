@@ -7,9 +7,10 @@ use std::sync::Arc;
 use super::WorkloadRequest;
 use super::limits::MAX_STAGES;
 use super::request::Segment;
-use super::rows::{Row, Rows, cell, csv_error, csv_reader, each_json_line, read_row};
+use super::rows::{Row, Rows, cell, csv_reader, each_json_line, read_row};
 use super::seed::mixed;
 use crate::catalog;
+use crate::csv_error::csv_error;
 use crate::error::{Error, Result};
 use crate::units::{NS_PER_MS, NS_PER_S, NS_PER_US};
 

@@ -11,6 +11,7 @@ use serde_json::{Map, Value};
 
 use super::WorkloadRequest;
 use super::limits::{MAX_TIME_NS, MAX_TOKENS};
+use crate::csv_error::csv_error;
 pub(super) use crate::error::cut;
 use crate::error::{Error, Result};
 use crate::units::NS_PER_S;
@@ -205,19 +206,6 @@ impl<R: Read> Read for RowLimit<R> {
         }
         Ok(read)
     }
-}
-
-/// What the csv reader says, in the words of the project.
-pub(super) fn csv_error(origin: &str, error: csv::Error) -> Error {
-    let line_of = |position: &Option<csv::Position>| position.as_ref().map_or(0, csv::Position::line);
-    let message = match error.kind() {
-        csv::ErrorKind::UnequalLengths { pos, expected_len, len } => {
-            format!("line {} has {len} cells, the header has {expected_len}", line_of(pos))
-        }
-        csv::ErrorKind::Utf8 { pos, .. } => format!("line {} is not UTF-8 text", line_of(pos)),
-        _ => error.to_string(),
-    };
-    Error::Parse { origin: origin.to_owned(), message }
 }
 
 #[cfg(test)]
