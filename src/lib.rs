@@ -69,6 +69,8 @@ pub mod estimate;
 #[cfg(feature = "evaluate")]
 pub mod evaluate;
 pub mod hardware;
+#[cfg(feature = "ingest")]
+pub mod ingest;
 pub mod kv_capacity;
 pub mod latency;
 #[cfg(feature = "calibrate")]
@@ -86,7 +88,7 @@ pub mod units;
 pub mod workload;
 
 mod catalog;
-#[cfg(any(feature = "calibrate", feature = "replay"))]
+#[cfg(any(feature = "calibrate", feature = "replay", feature = "ingest"))]
 mod csv_error;
 #[cfg(feature = "replay")]
 mod yaml;

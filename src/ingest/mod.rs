@@ -1,0 +1,12 @@
+//! Real engines' traces and load generators' reports, read into two kinds of record: steps and requests. Each format has a
+//! reader; what is unusable is counted by reason, never silently gone. Uses `request` and `error`; knows no model.
+
+mod dropped;
+mod ingested;
+mod request;
+mod step;
+
+pub use dropped::{Dropped, Reason};
+pub use ingested::{Ingested, RequestTrace};
+pub use request::RequestRow;
+pub use step::{Run, StepRecord, StepTrace};
