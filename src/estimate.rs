@@ -1,8 +1,9 @@
 //! What a prediction of a step says: totals, bounds, an interval and the operators it is the sum of.
-//! Uses `efficiency::provenance`, `physics::OperatorGroup`.
+//! Uses `efficiency::provenance`, `physics::OperatorGroup`, `correction`.
 
 use serde::Serialize;
 
+use crate::correction::SDS_OF_90_PCT;
 use crate::efficiency::{Bound, Provenance};
 use crate::physics::{GraphMode, OperatorGroup};
 
@@ -71,14 +72,45 @@ impl StepEstimate {
     }
 }
 
-/// Half width of the 90 % interval of a step's time, µs: times of the same provenance err together, those of different
-/// ones do not.
-pub(crate) fn half_interval_us(operators: &[OperatorEstimate]) -> f64 {
+impl OperatorEstimate {
+    /// Time that a correction adds for what is no operator of the physics.
+    pub(crate) fn learned(name: &'static str, time_us: f64) -> Self {
+        OperatorEstimate {
+            name,
+            group: OperatorGroup::SmallKernels,
+            count: 1,
+            flops: 0.0,
+            bytes: 0.0,
+            bound: Bound::Latency,
+            time_us,
+            bound_us: 0.0,
+            efficiency: 0.0,
+            share: 0.0,
+            provenance: Provenance::Learned,
+        }
+    }
+}
+
+/// The 90 % interval of a step that no correction judges, µs: times of the same provenance err together, those of
+/// different ones do not.
+pub(crate) fn assumed_interval_us(operators: &[OperatorEstimate], time_us: f64) -> (f64, f64) {
     let together = |p: Provenance| {
         let time_us: f64 = operators.iter().filter(|o| o.provenance == p).map(|o| o.time_us).sum();
         half_width(p) * time_us
     };
-    Provenance::ALL.into_iter().map(|p| together(p).powi(2)).sum::<f64>().sqrt()
+    let half_us = Provenance::ALL.into_iter().map(|p| together(p).powi(2)).sum::<f64>().sqrt();
+    (time_us - half_us, time_us + half_us)
+}
+
+/// Relative standard deviation of a step's time that comes with what the measured engines do not vouch for: tables held at their
+/// edge or borrowed from another GPU, and coefficients carried over to a GPU that was not fitted (assumed: 10 %).
+pub(crate) fn unseen_tables_sd(operators: &[OperatorEstimate], time_us: f64, is_fitted_gpu: bool) -> f64 {
+    let of = |p: Provenance| {
+        let part_us: f64 = operators.iter().filter(|o| o.provenance == p).map(|o| o.time_us).sum();
+        half_width(p) / SDS_OF_90_PCT * part_us / time_us
+    };
+    let carried_over = if is_fitted_gpu { 0.0 } else { 0.1 };
+    [of(Provenance::Held), of(Provenance::Borrowed), carried_over].into_iter().map(|sd| sd * sd).sum::<f64>().sqrt()
 }
 
 /// Half width of the 90 % interval of an operator's time, relative, by where the time comes from. Measured and interpolated: the
@@ -90,6 +122,6 @@ fn half_width(provenance: Provenance) -> f64 {
         Provenance::Held => 0.25,
         Provenance::Borrowed => 0.35,
         Provenance::Datasheet => 0.5,
-        Provenance::Ideal => 0.0,
+        Provenance::Ideal | Provenance::Learned => 0.0,
     }
 }

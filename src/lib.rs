@@ -61,6 +61,7 @@
 
 #[cfg(feature = "calibrate")]
 pub mod calibrate;
+pub mod correction;
 pub mod deployment;
 pub mod dtype;
 pub mod efficiency;

@@ -1,15 +1,17 @@
 //! The prediction of a step: physics gives the operators, efficiency their times. Everything that does not depend on the
-//! batch is done once, in [`StepModel::new`]. Uses `physics`, `efficiency`, `kv_capacity`, `model`, `hardware`,
-//! `deployment`.
+//! batch is done once, in [`StepModel::new`]. Uses `physics`, `efficiency`, `correction`, `kv_capacity`, `model`,
+//! `hardware`, `deployment`.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
+use crate::correction::{Basis, Correction, Term, find_correction};
 use crate::deployment::Deployment;
 use crate::efficiency::mixed::{Alone, added_by_prefill_us};
 use crate::efficiency::timer::{is_within_another, same_kernel};
 use crate::efficiency::{EfficiencyMode, OperatorTime, Provenance, Tables, Timer};
-use crate::error::Result;
-use crate::estimate::{OperatorEstimate, StepEstimate, half_interval_us};
+use crate::error::{Error, Result};
+use crate::estimate::{OperatorEstimate, StepEstimate, assumed_interval_us, unseen_tables_sd};
 use crate::hardware::Hardware;
 use crate::kv_capacity::device_memory_bytes;
 use crate::model::Model;
@@ -28,6 +30,8 @@ pub struct Options {
     pub efficiency: EfficiencyMode,
     /// Folder whose `bench_data/` and `hardware/` come before the built-in ones.
     pub data_dir: Option<PathBuf>,
+    /// What real engines taught, on top of the tables; [`find_correction`](crate::correction::find_correction) finds the best there is.
+    pub correction: Option<Correction>,
 }
 
 /// Predicts steps of one model on one GPU type in one deployment.
@@ -57,6 +61,8 @@ pub struct StepModel {
     peak_flop_per_s: f64,
     hbm_bytes_per_s: f64,
     sm_count: f64,
+    correction: Option<Arc<Correction>>,
+    hardware: String,
     notes: Vec<String>,
 }
 
@@ -70,16 +76,33 @@ impl StepModel {
         Self::with_options(model, hardware, deployment, &Options::default())
     }
 
-    /// [`StepModel::new`] with other tables, or none.
+    /// [`StepModel::new`] with the best correction there is: the model's own, else the global one.
     ///
     /// # Errors
     /// As [`StepModel::new`].
+    pub fn corrected(model: &Model, hardware: &Hardware, deployment: &Deployment) -> Result<Self> {
+        let correction = find_correction("auto", model.name())?;
+        Self::with_options(model, hardware, deployment, &Options { correction, ..Options::default() })
+    }
+
+    /// [`StepModel::new`] with other tables, or none, or a correction.
+    ///
+    /// # Errors
+    /// As [`StepModel::new`]; [`crate::Error::InvalidArgument`] for a correction of the textbook roofline: it is learned on top of tables.
     pub fn with_options(
         model: &Model,
         hardware: &Hardware,
         deployment: &Deployment,
         options: &Options,
     ) -> Result<Self> {
+        if options.correction.is_some() && options.efficiency == EfficiencyMode::Ideal {
+            return Err(Error::InvalidArgument {
+                what: "correction".into(),
+                value: "with ideal efficiency".into(),
+                reason: "is learned on top of calibrated tables; take either --correction none or --efficiency tables"
+                    .into(),
+            });
+        }
         let plan = StepPlan::new(model, deployment)?;
         let tables = Tables::new(hardware, options.data_dir.as_deref());
         let mut timers: Vec<(Operator, Timer)> = Vec::new();
@@ -117,7 +140,9 @@ impl StepModel {
                 100.0 * plan.slowest_stage_share()
             ));
         }
-        Ok(StepModel {
+        let steps = StepModel {
+            correction: None,
+            hardware: hardware.name().to_owned(),
             plan,
             timers,
             mode: options.efficiency,
@@ -125,7 +150,30 @@ impl StepModel {
             hbm_bytes_per_s: hardware.hbm_bytes_per_s(),
             sm_count: f64::from(hardware.sm_count()),
             notes,
+        };
+        Ok(match &options.correction {
+            Some(correction) => steps.with_correction(Arc::new(correction.clone())),
+            None => steps,
         })
+    }
+
+    /// The same steps with another correction in place of the one there may be.
+    #[must_use]
+    pub fn with_correction(mut self, correction: Arc<Correction>) -> Self {
+        self.correction = Some(correction);
+        self
+    }
+
+    fn is_fitted_gpu(&self) -> bool {
+        let fitted = |correction: &Arc<Correction>| correction.source.hardware.contains(&self.hardware);
+        self.correction.as_ref().is_none_or(fitted)
+    }
+
+    /// A warning where the correction was fitted on other GPUs.
+    fn carried_over(&self) -> Option<String> {
+        let correction = self.correction.as_ref().filter(|_| !self.is_fitted_gpu())?;
+        let (name, fitted) = (&correction.name, correction.source.hardware.join(", "));
+        Some(format!("correction {name} was fitted on {fitted} and is carried over to {}", self.hardware))
     }
 
     /// Predicts the step of `requests`, in µs. Independent of their order; never fails:
@@ -166,12 +214,68 @@ impl StepModel {
                 let mut work = Vec::with_capacity(self.timers.len());
                 self.plan.operators(&shape, &mut work);
                 let graph_mode = self.plan.graph_mode(&shape);
-                let timed =
-                    work.iter().filter_map(|o| Some(o.count as f64 * self.timed(o, graph_mode, &work)?.time_us));
-                timed.fold(0.0, |sum, time_us| sum + time_us)
+                let (mut time_us, mut bound_us) = (0.0, 0.0);
+                for operator in &work {
+                    if let Some(timed) = self.timed(operator, graph_mode, &work) {
+                        let count = operator.count as f64;
+                        time_us += count * timed.time_us * self.factor(operator.group);
+                        bound_us += count * timed.bound_us;
+                    }
+                }
+                for (term, count) in self.counts(&shape) {
+                    time_us += self.price_us(term) * count;
+                }
+                time_us.max(bound_us)
             }
             Err(_) => self.step_time(requests).step_time_us,
         }
+    }
+
+    /// The terms that a correction weighs: times of operator groups as the tables have them, and counts. All 0 for nothing to do.
+    pub fn basis(&self, requests: &[Request]) -> Basis {
+        let mut basis = Basis::default();
+        let Ok(shape) = BatchShape::new(requests, self.plan.windows(), u64::MAX) else { return basis };
+        let mut work = Vec::with_capacity(self.timers.len());
+        self.plan.operators(&shape, &mut work);
+        let graph_mode = self.plan.graph_mode(&shape);
+        for operator in &work {
+            if let Some(timed) = self.timed(operator, graph_mode, &work) {
+                basis.add(Term::of_group(operator.group), operator.count as f64 * timed.time_us);
+            }
+        }
+        for (term, count) in self.counts(&shape) {
+            basis.add(term, count);
+        }
+        basis
+    }
+
+    /// What a correction prices, with its count in a step.
+    fn counts(&self, shape: &BatchShape) -> [(Term, f64); 8] {
+        let layers: f64 = self.plan.pipeline_stages().iter().map(|layers| *layers as f64).sum();
+        let is_piecewise = !shape.is_decode_only();
+        [
+            (Term::Steps, 1.0),
+            (Term::Layers, layers),
+            (Term::Requests, shape.num_requests() as f64),
+            (Term::Tokens, shape.num_tokens as f64),
+            (Term::PrefillRequests, shape.num_prefills as f64),
+            (Term::PiecewiseLayers, if is_piecewise { layers } else { 0.0 }),
+            (Term::SortedMegalogits, 0.0),
+            (Term::PenalisedRequests, 0.0),
+        ]
+    }
+
+    fn factor(&self, group: OperatorGroup) -> f64 {
+        self.correction.as_ref().map_or(1.0, |correction| correction.coefficient(Term::of_group(group)))
+    }
+
+    fn price_us(&self, term: Term) -> f64 {
+        self.correction.as_ref().map_or(0.0, |correction| correction.coefficient(term))
+    }
+
+    /// The correction, where there is one.
+    pub fn correction(&self) -> Option<&Correction> {
+        self.correction.as_deref()
     }
 
     /// Why [`StepModel::try_step_time`] refuses a batch: the first request that schedules nothing, and the first one
@@ -247,7 +351,8 @@ impl StepModel {
         for operator in &work {
             let Some(timed) = self.timed(operator, graph_mode, &work) else { continue };
             let count = operator.count as f64;
-            time_us += count * timed.time_us;
+            let operator_us = count * timed.time_us * self.factor(operator.group);
+            time_us += operator_us;
             bound_us += count * timed.bound_us;
             flops += count * operator.flops;
             if operator.group != OperatorGroup::Communication {
@@ -260,13 +365,21 @@ impl StepModel {
                 flops: count * operator.flops,
                 bytes: count * operator.bytes,
                 bound: timed.bound,
-                time_us: count * timed.time_us,
+                time_us: operator_us,
                 bound_us: count * timed.bound_us,
-                efficiency: timed.efficiency(),
+                efficiency: if operator_us > 0.0 { count * timed.bound_us / operator_us } else { 0.0 },
                 share: 0.0,
                 provenance: timed.provenance,
             });
         }
+        for (term, count) in self.counts(shape) {
+            let term_us = self.price_us(term) * count;
+            time_us += term_us;
+            if term_us > 0.0 {
+                operators.push(OperatorEstimate::learned(term.operator_name(), term_us));
+            }
+        }
+        time_us = time_us.max(bound_us);
         for operator in &mut operators {
             operator.share = operator.time_us / time_us;
         }
@@ -277,11 +390,26 @@ impl StepModel {
             .collect();
         warnings.extend(self.plan.warnings(shape));
         warnings.extend(self.notes.iter().cloned());
-        let half = half_interval_us(&operators);
+        warnings.extend(self.carried_over());
+        let (lower_us, upper_us) = match &self.correction {
+            None => assumed_interval_us(&operators, time_us),
+            Some(correction) => {
+                let mut basis = Basis::default();
+                for operator in operators.iter().filter(|operator| operator.provenance != Provenance::Learned) {
+                    let factor = self.factor(operator.group);
+                    basis.add(Term::of_group(operator.group), operator.time_us / factor);
+                }
+                for (term, count) in self.counts(shape) {
+                    basis.add(term, count);
+                }
+                let tables_sd = unseen_tables_sd(&operators, time_us, self.is_fitted_gpu());
+                correction.interval_us(&basis, tables_sd)
+            }
+        };
         StepEstimate {
             step_time_us: time_us,
-            lower_us: (time_us - half).max(bound_us),
-            upper_us: time_us + half,
+            lower_us: lower_us.max(bound_us).min(time_us),
+            upper_us: upper_us.max(time_us),
             bound_us,
             total_flops: flops,
             total_bytes: bytes,

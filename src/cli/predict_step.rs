@@ -48,7 +48,7 @@ pub fn run(args: &PredictStep, common: &Common) -> Result<Output, Failure> {
         Efficiency::Tables => (EfficiencyMode::Tables, "tables"),
         Efficiency::Ideal => (EfficiencyMode::Ideal, "ideal"),
     };
-    let options = Options { efficiency: mode, data_dir: common.data_dir.clone() };
+    let options = Options { efficiency: mode, data_dir: common.data_dir.clone(), correction: None };
     let step_model = StepModel::with_options(&model, &hardware, &deployment, &options)?;
 
     let batch = match &args.batch {

@@ -19,17 +19,20 @@ pub enum Provenance {
     Datasheet,
     /// The textbook roofline was asked for.
     Ideal,
+    /// No operator of the physics: time that a correction learned from real engines.
+    Learned,
 }
 
 impl Provenance {
     /// Every kind, best first.
-    pub const ALL: [Provenance; 6] = [
+    pub const ALL: [Provenance; 7] = [
         Provenance::Measured,
         Provenance::Interpolated,
         Provenance::Held,
         Provenance::Borrowed,
         Provenance::Datasheet,
         Provenance::Ideal,
+        Provenance::Learned,
     ];
 
     /// The name used in tables and JSON.
@@ -41,6 +44,7 @@ impl Provenance {
             Provenance::Borrowed => "borrowed",
             Provenance::Datasheet => "datasheet",
             Provenance::Ideal => "ideal",
+            Provenance::Learned => "learned",
         }
     }
 }

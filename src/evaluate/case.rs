@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::measured::Measured;
+use crate::correction::Correction;
 use crate::deployment::Deployment;
 use crate::efficiency::EfficiencyMode;
 use crate::error::Result;
@@ -42,10 +43,12 @@ pub enum Rate {
     },
 }
 
-/// The two rooflines of a model in a deployment; cases of the same deployment share them.
+/// The rooflines of a model in a deployment; cases of the same deployment share them.
 #[derive(Debug, Clone)]
 pub struct Rooflines {
-    /// With measured kernel efficiencies and the default host: the prediction.
+    /// With the correction that was asked for: the prediction. The calibrated one where none was.
+    pub predicted: Arc<CalibratedRoofline>,
+    /// With measured kernel efficiencies and the default host.
     pub calibrated: Arc<CalibratedRoofline>,
     /// Datasheet peaks and no host: a baseline.
     pub ideal: Arc<CalibratedRoofline>,
@@ -58,13 +61,23 @@ impl Rooflines {
     /// As [`StepModel::new`].
     pub fn new(model: &Model, hardware: &Hardware, deployment: &Deployment, data_dir: Option<&Path>) -> Result<Self> {
         let steps = |efficiency| {
-            let options = Options { efficiency, data_dir: data_dir.map(Path::to_owned) };
+            let options = Options { efficiency, data_dir: data_dir.map(Path::to_owned), correction: None };
             StepModel::with_options(model, hardware, deployment, &options).map(CalibratedRoofline::new)
         };
+        let calibrated = Arc::new(steps(EfficiencyMode::Tables)?);
         Ok(Rooflines {
-            calibrated: Arc::new(steps(EfficiencyMode::Tables)?),
+            predicted: Arc::clone(&calibrated),
+            calibrated,
             ideal: Arc::new(steps(EfficiencyMode::Ideal)?.with_host(HostTimes::NONE)),
         })
+    }
+}
+
+impl Rooflines {
+    /// Predicts with a correction.
+    pub fn correct(&mut self, correction: &Arc<Correction>) {
+        let steps = self.calibrated.steps().clone().with_correction(Arc::clone(correction));
+        self.predicted = Arc::new(CalibratedRoofline::new(steps));
     }
 }
 

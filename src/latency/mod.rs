@@ -5,9 +5,10 @@ mod black_box;
 mod fixed;
 mod roofline;
 
+pub use crate::correction::HostTimes;
 pub use black_box::BlackBox;
 pub use fixed::FixedLatency;
-pub use roofline::{CalibratedRoofline, HostTimes};
+pub use roofline::CalibratedRoofline;
 
 use crate::request::Request;
 

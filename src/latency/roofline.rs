@@ -1,54 +1,10 @@
 //! The calibrated roofline as a latency model: predicted steps, and constants for what the host does around them.
 
-use serde::{Deserialize, Serialize};
-
 use super::LatencyModel;
 use super::fixed::non_negative;
+use crate::correction::HostTimes;
 use crate::request::Request;
 use crate::step_model::StepModel;
-
-/// What the host does around the GPUs' steps. The defaults are round numbers whose sum for a prompt of 566 tokens, 6.6 ms, is what
-/// one published report (Llama-2-7B on an H100, vLLM 0.15.1) leaves of its times to first token beyond the engine's own
-/// steps, from the fastest request to the 75th percentile; how they share it is assumed. See `docs/replay.md`.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct HostTimes {
-    /// µs per request before the engine has it: HTTP, validation, hand-over to the engine's process. 3 ms.
-    pub queueing_us: f64,
-    /// µs per prompt token before the engine has it: tokenisation. 2 µs, half a million tokens a second.
-    pub queueing_us_per_token: f64,
-    /// µs from the end of a step until a client has its token: output processing, detokenisation, streaming to a
-    /// busy client. 2.5 ms.
-    pub output_token_us: f64,
-    /// µs of the engine's thread per iteration: scheduling and preparing inputs. Assumed: 1 ms, of the 0.5 to 2 ms that
-    /// simulator authors report for scheduling (inference-sim, issue 482).
-    pub scheduling_us: f64,
-    /// µs of the engine's thread per preempted request: freeing its blocks. Assumed: 0.1 ms.
-    pub preemption_us: f64,
-}
-
-impl Default for HostTimes {
-    fn default() -> Self {
-        HostTimes {
-            queueing_us: 3000.0,
-            queueing_us_per_token: 2.0,
-            output_token_us: 2500.0,
-            scheduling_us: 1000.0,
-            preemption_us: 100.0,
-        }
-    }
-}
-
-impl HostTimes {
-    /// A host that takes no time.
-    pub const NONE: HostTimes = HostTimes {
-        queueing_us: 0.0,
-        queueing_us_per_token: 0.0,
-        output_token_us: 0.0,
-        scheduling_us: 0.0,
-        preemption_us: 0.0,
-    };
-}
 
 /// A [`StepModel`] with [`HostTimes`] around it.
 #[derive(Debug, Clone)]
@@ -58,9 +14,10 @@ pub struct CalibratedRoofline {
 }
 
 impl CalibratedRoofline {
-    /// With the default host.
+    /// With the host of the steps' correction, or the default one.
     pub fn new(steps: StepModel) -> Self {
-        CalibratedRoofline { steps, host: HostTimes::default() }
+        let host = steps.correction().map_or_else(HostTimes::default, |correction| correction.host);
+        CalibratedRoofline { steps, host }
     }
 
     /// With another host.

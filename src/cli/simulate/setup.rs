@@ -95,7 +95,7 @@ pub fn setup(args: &Simulate, common: &Common) -> Result<Setup, Failure> {
         Efficiency::Tables => (EfficiencyMode::Tables, "tables"),
         Efficiency::Ideal => (EfficiencyMode::Ideal, "ideal"),
     };
-    let options = Options { efficiency: mode, data_dir: common.data_dir.clone() };
+    let options = Options { efficiency: mode, data_dir: common.data_dir.clone(), correction: None };
     let engine = server.engine_config(&model, &hardware)?;
     let steps = StepModel::with_options(&model, &hardware, &server.deployment, &options)?;
     notes.extend(precision_notes);

@@ -1,0 +1,190 @@
+//! The file of a correction (TOML): written by a fit, read back strictly. Uses `fitted`, `term`, `host`, `error`.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use super::fitted::{Correction, Level, Scatter, Source};
+use super::host::HostTimes;
+use super::term::{NUM_TERMS, Term};
+use crate::error::{Error, Result};
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Coefficient {
+    value: f64,
+    sd: f64,
+    identified: bool,
+}
+
+/// Layout of the file. Correlations are those below the diagonal, a row per coefficient from the second on.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    level: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    model: Option<String>,
+    correlations: Vec<Vec<f64>>,
+    source: Source,
+    scatter: Scatter,
+    host: HostTimes,
+    coefficients: BTreeMap<String, Coefficient>,
+}
+
+impl Correction {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// [`Error::Io`]; [`Error::Parse`] for text that is not TOML or has other keys; [`Error::Invalid`] with everything that
+    /// can't be: unknown or missing coefficients, values outside their bounds, correlations outside [-1, 1].
+    pub fn load(path: impl AsRef<Path>) -> Result<Correction> {
+        let path = path.as_ref();
+        let text = std::fs::read_to_string(path).map_err(|source| Error::io(path, source))?;
+        Correction::from_toml_str(&path.display().to_string(), &text)
+    }
+
+    /// Reads the text of a file that is called `origin` in errors and in [`Correction::name`].
+    ///
+    /// # Errors
+    /// As [`Correction::load`].
+    pub fn from_toml_str(origin: &str, text: &str) -> Result<Correction> {
+        let file: File = toml::from_str(text).map_err(|error| Error::Parse {
+            origin: origin.to_owned(),
+            message: error.to_string().trim().to_owned(),
+        })?;
+        let mut problems = Vec::new();
+        let level = match (file.level.as_str(), file.model) {
+            ("global", None) => Level::Global,
+            ("model", Some(model)) => Level::Model { model },
+            (level, model) => {
+                let model = model.map_or_else(|| "no model".to_owned(), |model| format!("model = '{model}'"));
+                problems
+                    .push(format!("level = '{level}' with {model}: must be 'global' alone or 'model' with a model"));
+                Level::Global
+            }
+        };
+        let names: Vec<&str> = Term::ALL.iter().map(|term| term.name()).collect();
+        for name in file.coefficients.keys().filter(|name| !names.contains(&name.as_str())) {
+            problems.push(format!("coefficients.{name} is not known; there are {}", names.join(", ")));
+        }
+        let (mut coefficients, mut sd, mut identified) = ([0.0; NUM_TERMS], [0.0; NUM_TERMS], [false; NUM_TERMS]);
+        for (index, term) in Term::ALL.into_iter().enumerate() {
+            let Some(of) = file.coefficients.get(term.name()) else {
+                problems.push(format!("coefficients.{term} is missing"));
+                continue;
+            };
+            let (least, greatest) = term.bounds();
+            if !(of.value >= least && of.value <= greatest && of.value.is_finite()) {
+                let allowed = if greatest.is_finite() {
+                    format!("from {least} to {greatest}")
+                } else {
+                    format!("at least {least}")
+                };
+                problems.push(format!("coefficients.{term}.value = {} must be {allowed}", of.value));
+            }
+            if !(of.sd >= 0.0 && of.sd.is_finite()) {
+                problems.push(format!("coefficients.{term}.sd = {} must be at least 0", of.sd));
+            }
+            (coefficients[index], sd[index], identified[index]) = (of.value, of.sd, of.identified);
+        }
+        let covariance = covariance(&file.correlations, &sd, &mut problems);
+        problems.extend(bad_host(&file.host));
+        for (key, value) in [("step", file.scatter.step), ("ttft", file.scatter.ttft)] {
+            if !(0.0..=3.0).contains(&value) {
+                problems.push(format!("scatter.{key} = {value} must be from 0 to 3"));
+            }
+        }
+        if !problems.is_empty() {
+            return Err(Error::Invalid { origin: origin.to_owned(), problems });
+        }
+        Ok(Correction {
+            name: origin.to_owned(),
+            level,
+            coefficients,
+            covariance,
+            identified,
+            host: file.host,
+            scatter: file.scatter,
+            source: file.source,
+        })
+    }
+
+    /// The text of the file: the same correction gives the same bytes.
+    ///
+    /// # Errors
+    /// [`Error::Parse`] where a value has no place in TOML.
+    pub fn to_toml_string(&self) -> Result<String> {
+        let sd = |index: usize| self.covariance[index][index].max(0.0).sqrt();
+        let correlation = |row: usize, column: usize| {
+            let scale = sd(row) * sd(column);
+            if scale > 0.0 { round(self.covariance[row][column] / scale).clamp(-1.0, 1.0) } else { 0.0 }
+        };
+        let coefficient = |(index, term): (usize, Term)| {
+            let value = round(self.coefficients[index]);
+            let identified = self.identified[index];
+            (term.name().to_owned(), Coefficient { value, sd: round(sd(index)), identified })
+        };
+        let (level, model) = match &self.level {
+            Level::Global => ("global".to_owned(), None),
+            Level::Model { model } => ("model".to_owned(), Some(model.clone())),
+        };
+        let file = File {
+            level,
+            model,
+            correlations: (1..NUM_TERMS).map(|row| (0..row).map(|column| correlation(row, column)).collect()).collect(),
+            source: self.source.clone(),
+            scatter: Scatter { step: round(self.scatter.step), ttft: round(self.scatter.ttft) },
+            host: HostTimes {
+                queueing_us: round(self.host.queueing_us),
+                queueing_us_per_token: round(self.host.queueing_us_per_token),
+                output_token_us: round(self.host.output_token_us),
+                scheduling_us: round(self.host.scheduling_us),
+                preemption_us: round(self.host.preemption_us),
+            },
+            coefficients: Term::ALL.into_iter().enumerate().map(coefficient).collect(),
+        };
+        toml::to_string(&file).map_err(|error| Error::Parse { origin: self.name.clone(), message: error.to_string() })
+    }
+}
+
+/// To five significant digits: more would say more than is known.
+fn round(value: f64) -> f64 {
+    format!("{value:.4e}").parse().unwrap_or(value)
+}
+
+fn covariance(rows: &[Vec<f64>], sd: &[f64; NUM_TERMS], problems: &mut Vec<String>) -> [[f64; NUM_TERMS]; NUM_TERMS] {
+    let mut covariance = [[0.0; NUM_TERMS]; NUM_TERMS];
+    for (index, sd) in sd.iter().enumerate() {
+        covariance[index][index] = sd * sd;
+    }
+    let expected = (1..NUM_TERMS).collect::<Vec<_>>();
+    let found: Vec<usize> = rows.iter().map(Vec::len).collect();
+    if found != expected {
+        problems.push(format!("correlations has rows of {found:?} numbers, must have {expected:?}"));
+        return covariance;
+    }
+    for (below, values) in rows.iter().enumerate() {
+        let row = below + 1;
+        for (column, value) in values.iter().enumerate() {
+            if !(-1.0..=1.0).contains(value) {
+                problems.push(format!("correlations[{below}][{column}] = {value} must be from -1 to 1"));
+            }
+            let of = value * sd[row] * sd[column];
+            (covariance[row][column], covariance[column][row]) = (of, of);
+        }
+    }
+    covariance
+}
+
+fn bad_host(host: &HostTimes) -> Vec<String> {
+    let fields = [
+        ("queueing_us", host.queueing_us),
+        ("queueing_us_per_token", host.queueing_us_per_token),
+        ("output_token_us", host.output_token_us),
+        ("scheduling_us", host.scheduling_us),
+        ("preemption_us", host.preemption_us),
+    ];
+    let bad = fields.into_iter().filter(|(_, us)| !(us.is_finite() && *us >= 0.0));
+    bad.map(|(key, us)| format!("host.{key} = {us} must be at least 0")).collect()
+}

@@ -1,0 +1,15 @@
+//! What the operator sum leaves out or biases, as a handful of coefficients with physical units, learned from real engines.
+//! Uses `physics::OperatorGroup`; fitting is up to `fit`, applying to `step_model`.
+
+mod basis;
+mod file;
+mod fitted;
+mod host;
+mod library;
+mod term;
+
+pub use basis::Basis;
+pub use fitted::{Correction, Level, SDS_OF_90_PCT, Scatter, Source};
+pub use host::HostTimes;
+pub use library::{builtin_corrections, find_correction};
+pub use term::{Kind, NUM_TERMS, Term};
