@@ -32,6 +32,19 @@ pub struct Deployment {
     pub block_size: u32,
     /// No CUDA graphs: every kernel is launched from the host.
     pub enforce_eager: bool,
+    /// Sampling parameters of requests that bring none.
+    pub generation_config: GenerationConfig,
+}
+
+/// Where the server's default sampling parameters come from; vLLM's third choice, a folder, is not read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum GenerationConfig {
+    /// The model's `generation_config.json`.
+    #[default]
+    Auto,
+    /// vLLM's own, which are neutral: no truncation, no penalties.
+    Vllm,
 }
 
 impl Default for Deployment {
@@ -48,6 +61,7 @@ impl Default for Deployment {
             kv_cache_dtype: None,
             block_size: 16,
             enforce_eager: false,
+            generation_config: GenerationConfig::Auto,
         }
     }
 }

@@ -94,7 +94,7 @@ mod csv_error;
 #[cfg(feature = "replay")]
 mod yaml;
 
-pub use deployment::Deployment;
+pub use deployment::{Deployment, GenerationConfig};
 pub use dtype::{DType, WeightFormat};
 pub use error::{Error, Result};
 pub use estimate::{OperatorEstimate, StepEstimate};

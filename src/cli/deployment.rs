@@ -1,7 +1,7 @@
 //! vLLM's engine arguments as flags of this command, with vLLM's names and defaults.
 
 use clap::{Args, ValueEnum};
-use ridgepoint::{DType, Deployment};
+use ridgepoint::{DType, Deployment, GenerationConfig};
 
 /// Flags that say how a model is spread over GPUs and stored there.
 #[derive(Debug, Args)]
@@ -48,6 +48,9 @@ pub struct DeploymentArgs {
     /// No CUDA graphs: every kernel is launched from the host
     #[arg(long, help_heading = DEPLOYMENT)]
     enforce_eager: bool,
+    /// Sampling parameters of requests that bring none: auto is the model's generation_config.json, vllm is neutral [default: auto]
+    #[arg(long, value_name = "SOURCE", value_enum, help_heading = DEPLOYMENT)]
+    generation_config: Option<SamplingSource>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -62,6 +65,12 @@ enum KvCacheDtype {
     Fp8E5m2,
     #[value(name = "bfloat16")]
     Bfloat16,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum SamplingSource {
+    Auto,
+    Vllm,
 }
 
 impl ParallelArgs {
@@ -104,6 +113,11 @@ impl DeploymentArgs {
             gpu_memory_utilization: self.gpu_memory_utilization.unwrap_or(base.gpu_memory_utilization),
             block_size: self.block_size.unwrap_or(base.block_size),
             enforce_eager: self.enforce_eager || base.enforce_eager,
+            generation_config: match self.generation_config {
+                None => base.generation_config,
+                Some(SamplingSource::Auto) => GenerationConfig::Auto,
+                Some(SamplingSource::Vllm) => GenerationConfig::Vllm,
+            },
             ..base
         }
     }

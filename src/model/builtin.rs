@@ -97,18 +97,23 @@ impl Model {
         find_among(&BUILTIN, name)?.ok_or_else(|| unknown(name))
     }
 
-    /// Reads a `config.json`, or the one in a directory, and `hf_quant_config.json` beside it.
+    /// Reads a `config.json`, or the one in a directory, with `hf_quant_config.json` and `generation_config.json` beside it.
     ///
     /// # Errors
-    /// [`Error::Io`] where there is no such file, else as [`Model::from_config_str`].
+    /// [`Error::Io`] where there is no such file, else as [`Model::from_config_str`] and [`Model::with_generation_config`].
     pub fn load(path: impl AsRef<Path>) -> Result<Model> {
         let given = path.as_ref();
         let file = if given.is_dir() { given.join("config.json") } else { given.to_owned() };
         let read = |file: &Path| std::fs::read_to_string(file).map_err(|source| Error::io(file, source));
         let json = read(&file)?;
-        let beside = file.with_file_name("hf_quant_config.json");
-        let hf = if beside.is_file() && beside != file { Some(read(&beside)?) } else { None };
-        Model::from_config_str(&given.display().to_string(), &file.display().to_string(), &json, hf.as_deref())
+        let beside = |name: &str| Some(file.with_file_name(name)).filter(|beside| beside.is_file() && *beside != file);
+        let hf = beside("hf_quant_config.json").map(|file| read(&file)).transpose()?;
+        let model =
+            Model::from_config_str(&given.display().to_string(), &file.display().to_string(), &json, hf.as_deref())?;
+        match beside("generation_config.json") {
+            Some(file) => model.with_generation_config(&file.display().to_string(), &read(&file)?),
+            None => Ok(model),
+        }
     }
 
     /// A model by path (a file, or a directory with a `config.json`) or else by built-in name.

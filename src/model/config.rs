@@ -5,6 +5,7 @@ use serde_json::Value;
 use super::family::{AttentionRule, Family, FfnRule};
 use super::fields::{Log, Section};
 use super::quantisation::Quantisation;
+use super::sampling::SamplingDefaults;
 use super::shape::{LayerGroup, Model};
 use super::storage::Storage;
 use super::{attention, family, ffn, parameters, unsupported};
@@ -121,6 +122,7 @@ impl Reading<'_> {
         let config = self.quantization_config();
         let quantisation = Quantisation::read(config.as_ref(), hf, hidden_size);
         self.note_what_is_left_out(&quantisation, config.is_some() || hf.is_some());
+        let sampling = self.sampling();
 
         let hidden_size = hidden_size?;
         let norm_params = hidden_size.saturating_mul(self.norms(blocks.as_deref()?));
@@ -141,6 +143,7 @@ impl Reading<'_> {
             lm_head_weights: storage.lm_head(),
             kv_cache_dtype: quantisation.kv_cache(),
             layers: grouped(layers),
+            sampling,
             notes: Vec::new(),
         })
     }
@@ -182,6 +185,12 @@ impl Reading<'_> {
     fn quantization_config(&self) -> Option<Section<'_>> {
         let keys = ["quantization_config", "compression_config"];
         [&self.outer, &self.text].into_iter().find_map(|section| keys.iter().find_map(|key| section.section(key)))
+    }
+
+    /// The publisher's `generation_config.json`, which built-in configurations have among this project's own keys.
+    fn sampling(&self) -> Option<SamplingDefaults> {
+        let own = self.outer.section("ridgepoint")?.section("generation_config")?;
+        Some(SamplingDefaults::read(&own))
     }
 
     fn note_what_is_left_out(&self, quantisation: &Quantisation, says_quantisation: bool) {

@@ -11,6 +11,7 @@ mod names;
 mod parameters;
 mod pattern;
 mod quantisation;
+mod sampling;
 mod shape;
 mod storage;
 mod unsupported;
@@ -18,4 +19,5 @@ mod window;
 
 pub use builtin::{BuiltinModel, builtin_models, builtin_names};
 pub use parameters::ParameterCounts;
+pub use sampling::SamplingDefaults;
 pub use shape::{Attention, DenseFfn, GqaAttention, LayerGroup, MlaAttention, Model, Moe, Window};

@@ -3,6 +3,7 @@
 
 use serde::Serialize;
 
+use super::sampling::SamplingDefaults;
 use crate::dtype::{DType, WeightFormat};
 
 /// Which earlier tokens a query sees.
@@ -144,6 +145,7 @@ pub struct Model {
     pub(crate) lm_head_weights: WeightFormat,
     pub(crate) kv_cache_dtype: Option<DType>,
     pub(crate) layers: Vec<LayerGroup>,
+    pub(crate) sampling: Option<SamplingDefaults>,
     pub(crate) notes: Vec<String>,
 }
 

@@ -1,7 +1,7 @@
 //! Models for the tests of the physics, written out by hand from their public configurations.
 
 use crate::dtype::{DType, WeightFormat};
-use crate::model::{Attention, DenseFfn, GqaAttention, LayerGroup, MlaAttention, Model, Moe, Window};
+use crate::model::{Attention, DenseFfn, GqaAttention, LayerGroup, MlaAttention, Model, Moe, SamplingDefaults, Window};
 
 pub const BF16: DType = DType::Bfloat16;
 pub const PLAIN: WeightFormat = WeightFormat::Plain(BF16);
@@ -60,6 +60,7 @@ fn model(name: &str, hidden_size: u64, vocab_size: u64, max_len: u64, layers: Ve
         lm_head_weights: PLAIN,
         kv_cache_dtype: None,
         layers,
+        sampling: Some(SamplingDefaults::default()),
         notes: Vec::new(),
     }
 }

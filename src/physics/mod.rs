@@ -24,6 +24,7 @@ mod names;
 mod operator;
 mod plan;
 mod ranks;
+mod sampler;
 mod template;
 
 #[cfg(test)]
@@ -38,3 +39,4 @@ pub use cuda_graph::{CudaGraphs, GraphMode};
 pub use memory::{KvCacheBytes, Memory};
 pub use operator::{AttentionHeads, Kernel, Operator, OperatorGroup};
 pub use plan::{StepPlan, StepTotals};
+pub use sampler::SamplerWork;

@@ -17,6 +17,7 @@ use super::memory::Memory;
 use super::names::{intern, window_suffix};
 use super::operator::{Operator, OperatorGroup};
 use super::pipeline::{bubble_fraction, layers_per_stage};
+use super::sampler::{self, SamplerWork};
 use super::template::{Step, Template, Work};
 
 /// Everything about a step but the batch: which operators run, on which shapes, how often.
@@ -35,6 +36,7 @@ pub struct StepPlan {
     max_num_batched_tokens: u64,
     stages: Vec<u64>,
     memory: Memory,
+    sampler: SamplerWork,
     notes: Vec<String>,
 }
 
@@ -55,6 +57,7 @@ impl StepPlan {
     pub fn new(model: &Model, deployment: &Deployment) -> Result<Self> {
         let mut notes = model.notes().to_vec();
         notes.extend(check(model, deployment)?);
+        notes.extend(sampler::remark(model, deployment));
         let context = Context::new(model, deployment);
         let windows = distinct_windows(model);
         let (before, after) = layer::ends(model.vocab_size(), model.lm_head_weights(), context);
@@ -80,6 +83,7 @@ impl StepPlan {
             max_num_batched_tokens: u64::from(deployment.max_num_batched_tokens),
             stages: layers_per_stage(model.num_layers(), context.ranks.pipeline),
             memory: Memory::new(model, deployment)?,
+            sampler: SamplerWork::new(model, deployment),
             notes,
         })
     }
@@ -173,6 +177,20 @@ impl StepPlan {
     /// Weights and cache of one rank.
     pub fn memory(&self) -> &Memory {
         &self.memory
+    }
+
+    /// What the sampler does with the logits of each sampled token. No operator's time depends on it.
+    ///
+    /// ```
+    /// use ridgepoint::physics::StepPlan;
+    /// use ridgepoint::{Deployment, Model};
+    /// let plan = StepPlan::new(&Model::builtin("qwen2.5-7b")?, &Deployment::default())?;
+    /// let sampler = plan.sampler();
+    /// assert_eq!((sampler.vocab_size, sampler.truncates, sampler.penalises), (152_064, true, true));
+    /// # Ok::<(), ridgepoint::Error>(())
+    /// ```
+    pub fn sampler(&self) -> SamplerWork {
+        self.sampler
     }
 
     /// Layers of each pipeline stage.

@@ -1,6 +1,6 @@
 //! What `ridgepoint models` shows: the list, and one model in detail.
 
-use ridgepoint::model::{Attention, LayerGroup, Window};
+use ridgepoint::model::{Attention, LayerGroup, SamplingDefaults, Window};
 use ridgepoint::physics::Memory;
 use ridgepoint::{Deployment, Model};
 use serde::Serialize;
@@ -60,6 +60,8 @@ pub struct ModelDetail<'a> {
     vocab_size: u64,
     tie_word_embeddings: bool,
     dtype: ridgepoint::DType,
+    /// Sampling keys of `generation_config.json`; null where the file is not known.
+    sampling: Option<&'a SamplingDefaults>,
     layers: &'a [LayerGroup],
     deployment: &'a Deployment,
     /// Weights of the rank that holds most.
@@ -83,6 +85,7 @@ pub fn detail<'a>(
         vocab_size: model.vocab_size(),
         tie_word_embeddings: model.tie_word_embeddings(),
         dtype: model.dtype(),
+        sampling: model.sampling(),
         layers: model.layers(),
         deployment,
         weight_bytes_per_rank: memory.max_weight_bytes(),
@@ -113,6 +116,7 @@ pub fn one(entry: &ModelEntry, model: &Model, deployment: &Deployment, memory: &
     let tied = if model.tie_word_embeddings() { ", shared with the LM head" } else { "" };
     line("vocabulary", &format!("{}{tied}", count(model.vocab_size())));
     line("context", &format!("up to {} tokens", count(model.max_position_embeddings())));
+    line("sampling", &sampling(model.sampling()));
     for group in model.layers() {
         line(&format!("{} layers", group.count), &layer(group));
     }
@@ -124,6 +128,23 @@ pub fn one(entry: &ModelEntry, model: &Model, deployment: &Deployment, memory: &
         line("note", note);
     }
     out
+}
+
+fn sampling(defaults: Option<&SamplingDefaults>) -> String {
+    let Some(defaults) = defaults else { return "unknown: no generation_config.json is at hand".to_owned() };
+    let number = |name: &str, value: Option<f64>| value.map(|value| format!("{name} {value}"));
+    let set = [
+        number("temperature", defaults.temperature),
+        number("top_p", defaults.top_p),
+        defaults.top_k.map(|k| format!("top_k {k}")),
+        number("min_p", defaults.min_p),
+        number("repetition_penalty", defaults.repetition_penalty),
+    ];
+    let set: Vec<String> = set.into_iter().flatten().collect();
+    if set.is_empty() {
+        return "neutral: generation_config.json sets no sampling parameters".to_owned();
+    }
+    format!("{} (generation_config.json)", set.join(", "))
 }
 
 fn per_rank(deployment: &Deployment, memory: &Memory) -> String {

@@ -9,7 +9,7 @@ use crate::error::cut;
 const MAX_PROBLEMS: usize = 20;
 
 /// Arguments by vLLM's name, and the other names that each goes by.
-const KEYS: [(&str, &[&str]); 24] = [
+const KEYS: [(&str, &[&str]); 25] = [
     ("model", &[]),
     ("hardware", &[]),
     ("precision", &[]),
@@ -25,6 +25,7 @@ const KEYS: [(&str, &[&str]); 24] = [
     ("kv_cache_dtype", &[]),
     ("block_size", &[]),
     ("enforce_eager", &[]),
+    ("generation_config", &[]),
     ("num_gpu_blocks_override", &["total_kv_blocks"]),
     ("cpu_offload", &[]),
     ("cpu_offload_gb", &[]),

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::keys::Fields;
 use super::precision::Precision;
 use super::{SchedulerOptions, ServerConfig};
-use crate::deployment::Deployment;
+use crate::deployment::{Deployment, GenerationConfig};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::replay::SchedulingPolicy;
@@ -89,6 +89,15 @@ fn deployment(fields: &mut Fields) -> Deployment {
             .flatten(),
         block_size: fields.count("block_size", 1).unwrap_or(defaults.block_size),
         enforce_eager: fields.switch("enforce_eager").unwrap_or(defaults.enforce_eager),
+        generation_config: fields
+            .read("generation_config", "auto or vllm: the file of another folder is not read", |value| {
+                match value.as_str()? {
+                    "auto" => Some(GenerationConfig::Auto),
+                    "vllm" => Some(GenerationConfig::Vllm),
+                    _ => None,
+                }
+            })
+            .unwrap_or(defaults.generation_config),
     }
 }
 
