@@ -253,6 +253,8 @@ impl StepModel {
     fn counts(&self, shape: &BatchShape) -> [(Term, f64); 8] {
         let layers: f64 = self.plan.pipeline_stages().iter().map(|layers| *layers as f64).sum();
         let is_piecewise = !shape.is_decode_only();
+        let sampler = self.plan.sampler();
+        let sampled = shape.num_sampled as f64;
         [
             (Term::Steps, 1.0),
             (Term::Layers, layers),
@@ -260,8 +262,8 @@ impl StepModel {
             (Term::Tokens, shape.num_tokens as f64),
             (Term::PrefillRequests, shape.num_prefills as f64),
             (Term::PiecewiseLayers, if is_piecewise { layers } else { 0.0 }),
-            (Term::SortedMegalogits, 0.0),
-            (Term::PenalisedRequests, 0.0),
+            (Term::SortedMegalogits, if sampler.truncates { sampled * sampler.vocab_size as f64 / 1e6 } else { 0.0 }),
+            (Term::PenalisedRequests, if sampler.penalises { sampled } else { 0.0 }),
         ]
     }
 

@@ -55,6 +55,13 @@ pub struct Scatter {
     pub ttft: f64,
 }
 
+impl Default for Scatter {
+    /// What fits assume of figures before they have seen any: 3 % of a step's time, 8 % of TTFT.
+    fn default() -> Self {
+        Scatter { step: 0.03, ttft: 0.08 }
+    }
+}
+
 /// What a fit says: coefficients with their covariance, the host, and the scatter that is left.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Correction {
@@ -77,6 +84,24 @@ pub struct Correction {
 }
 
 impl Correction {
+    /// The one that changes nothing, with the priors as its covariance.
+    pub fn neutral() -> Self {
+        let mut covariance = [[0.0; NUM_TERMS]; NUM_TERMS];
+        for term in Term::ALL {
+            covariance[term.index()][term.index()] = term.prior_sd().powi(2);
+        }
+        Correction {
+            name: "none".to_owned(),
+            level: Level::Global,
+            coefficients: Term::ALL.map(Term::neutral),
+            covariance,
+            identified: [false; NUM_TERMS],
+            host: HostTimes::default(),
+            scatter: Scatter::default(),
+            source: Source::default(),
+        }
+    }
+
     /// One coefficient.
     pub fn coefficient(&self, term: Term) -> f64 {
         self.coefficients[term.index()]
