@@ -111,13 +111,14 @@ fn deployment_flags_and_their_short_names_reach_the_deployment() {
     let json = predict(
         "--model qwen3-30b-a3b --hardware h200 --tp 2 --pp 3 --dp 2 --enable-expert-parallel --max-num-seqs 64 \
          --max-num-batched-tokens 4096 --max-model-len 9000 --gpu-memory-utilization 0.8 --kv-cache-dtype fp8_e4m3 \
-         --block-size 32 --enforce-eager --decode 8x100 --format json",
+         --block-size 32 --enforce-eager --generation-config vllm --decode 8x100 --format json",
     )
     .json();
     let expected = serde_json::json!({
         "tensor_parallel_size": 2, "pipeline_parallel_size": 3, "data_parallel_size": 2,
         "enable_expert_parallel": true, "max_num_seqs": 64, "max_num_batched_tokens": 4096, "max_model_len": 9000,
-        "gpu_memory_utilization": 0.8, "kv_cache_dtype": "fp8", "block_size": 32, "enforce_eager": true
+        "gpu_memory_utilization": 0.8, "kv_cache_dtype": "fp8", "block_size": 32, "enforce_eager": true,
+        "generation_config": "vllm"
     });
     assert_eq!(json["deployment"], expected);
     assert_eq!(json["graph_mode"], "eager");
