@@ -29,6 +29,7 @@
 //!
 //! | module | what lives there |
 //! |---|---|
+//! | [`fit`] | least squares with a prior and bounds: what corrections are fitted with |
 //! | [`evaluate`] | replays judged against measured runs, and where the error comes from |
 //! | [`server_config`], [`kv_capacity`] | the server of an experiment; how many KV blocks it has |
 //! | [`replay`], [`workload`] | vLLM's scheduler replayed; what its clients send |
@@ -51,6 +52,7 @@
 //! | none | predicting: [`StepModel`], [`latency`], [`kv_capacity`] and everything below them | |
 //! | `replay` | [`replay`], [`workload`], [`server_config`]: yaml, csv, random numbers, histograms | with `cli` |
 //! | `evaluate` | [`evaluate`]: least squares, threads | with `cli` |
+//! | `fit` | [`fit`]: argmin, a hash | with `cli` |
 //! | `calibrate` | [`calibrate`] and [`measurements`]: csv, least squares, threads | with `cli` |
 //! | `parquet` | measurements from parquet files | yes |
 //! | `cli` | the `ridgepoint` command | yes |
@@ -69,6 +71,8 @@ pub mod error;
 pub mod estimate;
 #[cfg(feature = "evaluate")]
 pub mod evaluate;
+#[cfg(feature = "fit")]
+pub mod fit;
 pub mod hardware;
 #[cfg(feature = "ingest")]
 pub mod ingest;

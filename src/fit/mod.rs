@@ -1,0 +1,13 @@
+//! Least squares for corrections: a robust loss on log errors, a Gaussian prior and a box per parameter; the solver, the
+//! posterior around its minimum, and what is reported of both. Knows numbers and names, no model and no GPU; uses `error`.
+
+mod huber;
+pub mod posterior;
+pub mod problem;
+pub mod solver;
+mod validate;
+
+pub use huber::HUBER_DELTA;
+pub use posterior::{Inflation, Posterior, posterior};
+pub use problem::{Parameter, Problem, Row};
+pub use solver::{Solution, minimise};

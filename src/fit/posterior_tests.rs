@@ -1,0 +1,109 @@
+//! Posterior widths against hand-worked ones and against repeated experiments. Uses `posterior`, `solver`.
+
+use rand::SeedableRng;
+use rand_distr::{Distribution, Normal};
+use rand_pcg::Pcg64;
+
+use super::super::problem::Row;
+use super::super::solver::minimise;
+use super::*;
+
+fn parameter(name: &str, prior_sd: f64, bounds: (f64, f64)) -> Parameter {
+    Parameter { name: name.to_owned(), unit: "1".to_owned(), prior: 1.0, prior_sd, lower: bounds.0, upper: bounds.1 }
+}
+
+fn row(x: &[f64], measured: f64, sd: f64) -> Row {
+    Row { offset: 0.0, x: x.to_vec(), measured, sd, weight: 1.0, group: 0 }
+}
+
+const FREE: (f64, f64) = (0.3, 3.0);
+
+#[test]
+fn width_of_one_factor_is_worked_by_hand() {
+    // 100 rows that are met exactly: data curvature 100 / 0.1² = 10⁴, the prior's 1 / 0.02² = 2500; sd = 1/√12500.
+    let problem = Problem::new("hand", vec![parameter("a", 0.02, FREE)], vec![row(&[10.0], 10.0, 0.1); 100]).unwrap();
+    let found = posterior(&problem, &[1.0], Inflation::default()).unwrap();
+    assert!((found.sd[0] - 12_500.0_f64.sqrt().recip()).abs() < 1e-12, "{found:?}");
+    assert!((found.effective_parameters - 0.8).abs() < 1e-9 && found.identified[0], "{found:?}");
+    assert_eq!(found.overdispersion.to_bits(), 1.0_f64.to_bits());
+}
+
+#[test]
+fn what_no_row_or_one_row_says_is_not_identified() {
+    let parameters = vec![parameter("a", 0.5, FREE), parameter("once", 0.5, FREE), parameter("never", 0.5, FREE)];
+    let mut rows = vec![row(&[10.0, 0.0, 0.0], 10.0, 0.1); 20];
+    rows.push(row(&[0.0, 10.0, 0.0], 10.0, 0.01));
+    let problem = Problem::new("some", parameters, rows).unwrap();
+    let found = posterior(&problem, &[1.0; 3], Inflation::None).unwrap();
+    assert_eq!(found.identified, [true, false, false]);
+    assert!((found.sd[2] - 0.5).abs() < 1e-12 && found.covariance[2][0].abs() < 1e-12, "{found:?}");
+}
+
+#[test]
+fn a_sum_is_known_where_its_parts_are_not() {
+    let parameters = vec![parameter("a", 0.5, FREE), parameter("b", 0.5, FREE)];
+    let problem = Problem::new("sum", parameters, vec![row(&[5.0, 5.0], 10.0, 0.01); 100]).unwrap();
+    let found = posterior(&problem, &[1.0, 1.0], Inflation::None).unwrap();
+    assert_eq!(found.identified, [false, false]);
+    let of_sum = found.covariance[0][0] + 2.0 * found.covariance[0][1] + found.covariance[1][1];
+    assert!(of_sum.sqrt() < 0.003 && found.sd[0] > 0.35, "{found:?}");
+}
+
+#[test]
+fn rows_off_by_more_than_their_sd_say_widen_the_posterior() {
+    let noise = |i: usize| if i.is_multiple_of(2) { 0.1_f64 } else { -0.1 };
+    let rows: Vec<Row> = (0..200).map(|i| row(&[10.0], 10.0 * noise(i).exp(), 0.1)).collect();
+    let of = |rows: Vec<Row>, inflation| {
+        let problem = Problem::new("wide", vec![parameter("a", 5.0, FREE)], rows).unwrap();
+        posterior(&problem, &[1.0], inflation).unwrap()
+    };
+    // Each residual is one sd: χ² = 200 / 0.866, dof = 199.
+    let plain = of(rows.clone(), Inflation::Overdispersion);
+    assert!((plain.overdispersion - 200.0 / 0.866_386 / 199.0).abs() < 1e-4, "{plain:?}");
+    let tight: Vec<Row> = rows.into_iter().map(|row| Row { sd: 0.05, ..row }).collect();
+    let (wide, narrow) = (of(tight.clone(), Inflation::Overdispersion), of(tight, Inflation::None));
+    assert!(wide.overdispersion > 3.0 && wide.sd[0] > 1.7 * narrow.sd[0], "{wide:?} {narrow:?}");
+}
+
+#[test]
+fn parameters_at_a_bound_stay_and_fixed_ones_do_not() {
+    let parameters = vec![parameter("a", 0.5, (1.0, 3.0)), parameter("fixed", 0.5, (1.0, 1.0))];
+    let problem = Problem::new("bound", parameters, vec![row(&[5.0, 5.0], 8.0, 0.05); 10]).unwrap();
+    let solution = minimise(&problem, &problem.priors()).unwrap();
+    assert_eq!(solution.at_bound, [true, true]);
+    let found = posterior(&problem, &solution.values, Inflation::None).unwrap();
+    assert!(found.sd[0] > 0.0 && found.sd[1].abs() < 1e-15 && !found.identified[1], "{found:?}");
+}
+
+#[test]
+fn widths_match_the_scatter_of_repeated_experiments() {
+    let truth = [1.2_f64, 0.9];
+    let mut random = Pcg64::seed_from_u64(11);
+    let noise = Normal::<f64>::new(0.0, 0.05).unwrap();
+    let columns: Vec<[f64; 2]> = (0..60).map(|i| [10.0 + f64::from(i), 40.0 - 0.5 * f64::from(i)]).collect();
+    let (mut squares, mut sd, repeats) = ([0.0; 2], [0.0; 2], 400);
+    for _ in 0..repeats {
+        let measured = |x: &[f64; 2]| (x[0] * truth[0] + x[1] * truth[1]) * noise.sample(&mut random).exp();
+        let rows: Vec<Row> = columns.iter().map(measured).zip(&columns).map(|(y, x)| row(x, y, 0.05)).collect();
+        let parameters = vec![parameter("a", 50.0, FREE), parameter("b", 50.0, FREE)];
+        let problem = Problem::new("again", parameters, rows).unwrap();
+        let solution = minimise(&problem, &problem.priors()).unwrap();
+        let found = posterior(&problem, &solution.values, Inflation::None).unwrap();
+        for i in 0..2 {
+            squares[i] += (solution.values[i] - truth[i]).powi(2) / f64::from(repeats);
+            sd[i] += found.sd[i] / f64::from(repeats);
+        }
+    }
+    // Huber's loss costs 4 % of the variance, down-weighted rows widen by some 7 %; 400 repeats are good for 4 %.
+    for i in 0..2 {
+        let share = sd[i] / squares[i].sqrt();
+        assert!((0.88..1.18).contains(&share), "{i}: posterior {} scatter {}", sd[i], squares[i].sqrt());
+    }
+}
+
+#[test]
+fn values_of_another_length_are_refused() {
+    let problem = Problem::new("one", vec![parameter("a", 0.5, FREE)], vec![row(&[1.0], 1.0, 0.1); 2]).unwrap();
+    assert!(posterior(&problem, &[], Inflation::None).is_err());
+    assert!(posterior(&problem, &[f64::NAN], Inflation::None).is_err());
+}
