@@ -3,10 +3,15 @@
 
 mod dropped;
 mod ingested;
+mod pace;
+mod periods;
+#[cfg(test)]
+mod periods_tests;
 mod request;
 mod step;
 
 pub use dropped::{Dropped, Reason};
 pub use ingested::{Ingested, RequestTrace};
+pub use periods::{Cleaning, Interval, LeftOut, Periods, periods};
 pub use request::RequestRow;
 pub use step::{Run, StepRecord, StepTrace};
