@@ -1,14 +1,18 @@
 //! Real engines' traces and load generators' reports, read into two kinds of record: steps and requests. Each format has a
 //! reader; what is unusable is counted by reason, never silently gone. Uses `request` and `error`; knows no model.
 
+mod csv_columns;
 mod dropped;
+mod faults;
 mod ingested;
+mod order;
 mod pace;
 mod periods;
 #[cfg(test)]
 mod periods_tests;
 mod request;
 mod step;
+pub mod step_csv;
 
 pub use dropped::{Dropped, Reason};
 pub use ingested::{Ingested, RequestTrace};
