@@ -11,8 +11,12 @@ mod periods;
 #[cfg(test)]
 mod periods_tests;
 mod request;
+mod request_cell;
 mod step;
 pub mod step_csv;
+pub mod step_table;
+#[cfg(test)]
+mod step_table_tests;
 
 pub use dropped::{Dropped, Reason};
 pub use ingested::{Ingested, RequestTrace};
