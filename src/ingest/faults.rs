@@ -19,11 +19,16 @@ impl Faults {
         match row {
             Ok(value) => Some(value),
             Err(error) => {
-                self.count += 1;
-                self.first.get_or_insert(error);
+                self.broken(error);
                 None
             }
         }
+    }
+
+    /// Counts a broken row.
+    pub(super) fn broken(&mut self, error: Error) {
+        self.count += 1;
+        self.first.get_or_insert(error);
     }
 
     /// Counts the broken rows as dropped.

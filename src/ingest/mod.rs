@@ -4,6 +4,8 @@
 mod csv_columns;
 mod dropped;
 mod faults;
+pub mod format;
+pub mod forward_pass;
 mod ingested;
 mod order;
 mod pace;
