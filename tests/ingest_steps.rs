@@ -257,7 +257,7 @@ fn real_traces_keep_their_steps() {
         let periods = periods(trace, &Cleaning::default());
         let share = periods.intervals.len() as f64 / found.steps_read as f64;
         let median_us = periods.median_period_us().unwrap();
-        println!(
+        eprintln!(
             "{name}: {} of {} steps kept, median period {median_us:.0} µs, left out {:?}",
             periods.intervals.len(),
             found.steps_read,

@@ -11,21 +11,36 @@ use crate::error::{Error, Result};
 /// Kinds of files that can be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
+    /// OpenTelemetry's JSON.
+    Otlp,
     /// Scheduler steps as csv.
     StepCsv,
     /// vLLM's forward-pass metrics as JSON lines.
     ForwardPass,
+    /// inference-perf's report of every request.
+    InferencePerf,
+    /// guidellm's report.
+    Guidellm,
+    /// The result of `vllm bench serve --save-detailed`.
+    VllmBench,
     /// A step table.
     StepTable,
+    /// A request table.
+    RequestTable,
 }
 
 impl Format {
     /// Its name on the command line.
     pub fn name(self) -> &'static str {
         match self {
+            Format::Otlp => "otlp",
             Format::StepCsv => "step-csv",
             Format::ForwardPass => "forward-pass",
+            Format::InferencePerf => "inference-perf",
+            Format::Guidellm => "guidellm",
+            Format::VllmBench => "vllm-bench",
             Format::StepTable => "step-table",
+            Format::RequestTable => "request-table",
         }
     }
 }
@@ -63,5 +78,10 @@ pub fn read(path: &Path, format: Option<Format>) -> Result<Ingested> {
         Format::StepCsv => step_csv::read(path),
         Format::ForwardPass => forward_pass::read(path),
         Format::StepTable => step_table::read(path),
+        other => Err(Error::InvalidArgument {
+            what: "input format".to_owned(),
+            value: other.name().to_owned(),
+            reason: "has no reader yet".to_owned(),
+        }),
     }
 }

@@ -14,6 +14,7 @@ mod periods;
 mod periods_tests;
 mod request;
 mod request_cell;
+pub mod request_table;
 mod step;
 pub mod step_csv;
 pub mod step_table;
