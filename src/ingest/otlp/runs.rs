@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use super::layers::{self, LayerCounts, Whole};
 use super::snapshots;
 use super::source::{Faults, Identity, Source};
-use crate::ingest::{Dropped, Ingested, Reason, RequestTrace, Run, StepRecord, StepTrace};
+use crate::ingest::order::put_in_order;
+use crate::ingest::{Dropped, Ingested, Reason, RequestTrace, Run, StepTrace};
 
 /// Makes runs of what the sources said; `name` is that of the file.
 pub(super) fn runs(name: &str, sources: Vec<(Identity, Source)>) -> Ingested {
@@ -132,10 +133,10 @@ fn run(
             crate::error::cut(&named.join(", "))
         ));
     }
-    let steps = steps(source, name, ingested, faults);
-    if !steps.is_empty() {
-        let model = label.model.clone().or(only.clone());
-        ingested.steps.push(StepTrace { run: Run { model, ..label.clone() }, steps });
+    let model = label.model.clone().or(only);
+    let trace = steps(source, Run { model, ..label.clone() }, ingested, faults);
+    if !trace.steps.is_empty() {
+        ingested.steps.push(trace);
     }
     for (model, wholes) in by_model {
         let experiment = match &model {
@@ -151,31 +152,17 @@ fn run(
 }
 
 /// The source's steps by number, none twice, with their requests.
-fn steps(source: &mut Source, name: &str, ingested: &mut Ingested, faults: &mut AllFaults) -> Vec<StepRecord> {
-    let mut steps = std::mem::take(&mut source.steps);
-    if !steps.is_sorted_by_key(|step| step.step_id) {
-        ingested.notes.push(format!("steps of {name} were not in the order of step.id: sorted"));
-        steps.sort_by_key(|step| step.step_id);
-    }
-    let read = steps.len();
-    let mut elsewhen = 0u64;
-    steps.dedup_by(|next, kept| {
-        let same = next.step_id == kept.step_id;
-        elsewhen += u64::from(same && next.start_ns != kept.start_ns);
-        same
-    });
-    faults.steps.dropped.add_many(Reason::Duplicate, (read - steps.len()) as u64);
-    if elsewhen > 0 {
-        ingested.notes.push(format!(
-            "{elsewhen} step numbers of {name} are there again with another time: if several engines or a restarted one wrote \
-             this file, give each a service.instance.id or a file of its own"
-        ));
-    }
+fn steps(source: &mut Source, run: Run, ingested: &mut Ingested, faults: &mut AllFaults) -> StepTrace {
+    let mut trace = StepTrace { run, steps: std::mem::take(&mut source.steps) };
+    let order = put_in_order(&mut trace);
+    faults.steps.dropped.add_many(Reason::Duplicate, order.duplicates);
+    ingested.notes.extend(order.notes);
     let snapshots = std::mem::take(&mut source.snapshots);
     if snapshots.is_empty() {
-        return steps;
+        return trace;
     }
-    let joined = snapshots::join(&mut steps, snapshots);
+    let StepTrace { run: Run { experiment: name, .. }, steps } = &mut trace;
+    let joined = snapshots::join(steps, snapshots);
     let notes = &mut ingested.notes;
     notes.push(format!("{} of {} steps of {name} have a snapshot of each request", joined.steps, steps.len()));
     if joined.contradicting > 0 {
@@ -190,7 +177,7 @@ fn steps(source: &mut Source, name: &str, ingested: &mut Ingested, faults: &mut 
     if joined.counted_after {
         notes.push(format!("snapshots of {name} count computed tokens after the step: taken back to before it"));
     }
-    steps
+    trace
 }
 
 fn layer_notes(counts: &LayerCounts, notes: &mut Vec<String>) {
