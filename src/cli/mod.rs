@@ -12,6 +12,7 @@ mod deployment;
 mod evaluate;
 mod examples;
 mod ingest;
+mod ingest_report;
 mod measurements;
 mod output;
 mod predict_step;
@@ -27,7 +28,7 @@ use args::{Cli, Command};
 pub use calibrate::Reports;
 pub use catalogue::{GpuEntry, GpuTable, ModelEntry};
 pub use evaluate::Evaluated;
-pub use ingest::{Ingestion, Records};
+pub use ingest_report::{Ingestion, JoinReport, Records};
 use output::{Failure, Output};
 pub use predict_step::Prediction;
 
