@@ -35,3 +35,9 @@ pub use step::{Run, StepRecord, StepTrace};
 fn file_name(path: &std::path::Path) -> String {
     path.file_stem().map_or_else(|| "run".to_owned(), |name| name.to_string_lossy().into_owned())
 }
+
+/// Nanoseconds of a number of seconds from 0; whole seconds and the rest apart, so that unix times keep all their digits.
+fn seconds_to_ns(seconds: f64) -> u64 {
+    let ns_per_s = crate::units::NS_PER_S;
+    (seconds.trunc() as u64).saturating_mul(ns_per_s).saturating_add((seconds.fract() * ns_per_s as f64).round() as u64)
+}

@@ -4,7 +4,7 @@ use opentelemetry_proto::tonic::common::v1::KeyValue;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
 
 use crate::error::cut;
-use crate::ingest::Reason;
+use crate::ingest::{Reason, seconds_to_ns};
 
 /// A floating-point `ts.monotonic` counts seconds; from here on, 31 years after the machine started, it can't.
 const MAX_MONOTONIC_S: f64 = 1e9;
@@ -89,7 +89,7 @@ impl<'a> Attributes<'a> {
             _ => f64::NAN,
         };
         if (0.0..MAX_MONOTONIC_S).contains(&seconds) {
-            Ok(Some((seconds * 1e9).round() as u64))
+            Ok(Some(seconds_to_ns(seconds)))
         } else {
             Err(Fault::bad(key, value, "a number of seconds from 0"))
         }

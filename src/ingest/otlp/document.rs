@@ -305,11 +305,11 @@ impl Part for SpanPart<'_, '_> {
             return;
         }
         self.source.events_without_clock += gathered.moments.without_clock();
-        if let Some((wall_ns, monotonic_ns)) = gathered.moments.spans_ns() {
-            self.source.wall_ns += wall_ns;
-            self.source.monotonic_ns += monotonic_ns;
-        }
-        match journey(&span, gathered.moments) {
+        let clocks = gathered
+            .moments
+            .spans_ns()
+            .map_or(Ok(()), |(wall_ns, monotonic_ns)| self.source.clocks.check(wall_ns, monotonic_ns));
+        match clocks.and_then(|()| journey(&span, gathered.moments)) {
             Ok(journey) => self.source.journeys.push(journey),
             Err(fault) => self.source.request_faults.fault(&fault),
         }

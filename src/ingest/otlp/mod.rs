@@ -39,10 +39,8 @@ use super::file_name;
 use crate::error::{Error, Result};
 
 const BUFFER_BYTES: usize = 1 << 18;
-/// Spans' lengths on both clocks may differ by this factor, far more than clocks do and far less than units.
-const MAX_CLOCK_RATIO: f64 = 10.0;
-/// Events closer than this, in sum, say nothing about units, ns.
-const MIN_CLOCK_SPAN_NS: f64 = 1e7;
+/// Fewer spans with strange clocks are broken spans.
+const MIN_STRANGE_SPANS: u64 = 3;
 
 /// Reads a trace.
 ///
@@ -152,18 +150,19 @@ impl Sink for Sources {
     }
 }
 
-/// Events have the time of day besides `ts.monotonic`: a factor between the two is a unit that is not the documented one.
+/// Clocks that disagree in most spans are no broken spans but another unit.
 fn check_clocks(origin: &str, sources: &[(Identity, Source)]) -> Result<()> {
-    let mut problems = Vec::new();
-    for (identity, source) in sources {
-        let ratio = source.monotonic_ns / source.wall_ns;
-        if source.wall_ns >= MIN_CLOCK_SPAN_NS && !(1.0 / MAX_CLOCK_RATIO..=MAX_CLOCK_RATIO).contains(&ratio) {
-            problems.push(format!(
-                "ts.monotonic of service '{}' advances {ratio:.3e} times as fast as the events' timeUnixNano: its unit is \
-                 neither ns (integers) nor s (floating point)",
-                identity.service
-            ));
-        }
-    }
+    let strange = sources.iter().filter(|(_, source)| {
+        source.clocks.disagreeing >= MIN_STRANGE_SPANS && source.clocks.disagreeing > source.clocks.agreeing
+    });
+    let problem = |(identity, source): &(Identity, Source)| {
+        let ratio = source.clocks.first_ratio.unwrap_or_default();
+        format!(
+            "ts.monotonic of service '{}' advances {ratio:.3e} times as fast as the events' timeUnixNano: its unit is neither \
+             ns (integers) nor s (floating point)",
+            identity.service
+        )
+    };
+    let problems: Vec<String> = strange.map(problem).collect();
     if problems.is_empty() { Ok(()) } else { Err(Error::Invalid { origin: origin.to_owned(), problems }) }
 }

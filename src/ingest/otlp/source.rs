@@ -72,6 +72,37 @@ impl Faults {
     }
 }
 
+/// Whether `ts.monotonic` advances as the time of day does: events have both, and a factor between them is another unit.
+#[derive(Debug, Default)]
+pub(super) struct Clocks {
+    /// Spans of requests on which both clocks agree.
+    pub(super) agreeing: u64,
+    pub(super) disagreeing: u64,
+    /// Monotonic time over time of day in the first span on which they don't.
+    pub(super) first_ratio: Option<f64>,
+}
+
+impl Clocks {
+    /// Takes a span's length on both clocks, ns.
+    pub(super) fn check(&mut self, wall_ns: f64, monotonic_ns: f64) -> Result<(), Fault> {
+        /// Far more than clocks differ and far less than units do.
+        const MAX_RATIO: f64 = 10.0;
+        /// Shorter spans say nothing about units.
+        const MIN_SPAN_NS: f64 = 1e7;
+        let ratio = monotonic_ns / wall_ns;
+        if wall_ns < MIN_SPAN_NS {
+            return Ok(());
+        }
+        if (1.0 / MAX_RATIO..=MAX_RATIO).contains(&ratio) {
+            self.agreeing += 1;
+            return Ok(());
+        }
+        self.disagreeing += 1;
+        self.first_ratio.get_or_insert(ratio);
+        Err(Fault::Bad(format!("ts.monotonic advances {ratio:.3e} times as fast as timeUnixNano")))
+    }
+}
+
 /// Folded records of one process.
 #[derive(Debug, Default)]
 pub(super) struct Source {
@@ -89,9 +120,7 @@ pub(super) struct Source {
     pub(super) events_without_clock: u64,
     /// Version of an instrumentation scope of vLLM's.
     pub(super) scope_version: Option<String>,
-    /// Time between the first and the last event of spans, by the events' own wall clock and by `ts.monotonic`, ns.
-    pub(super) wall_ns: f64,
-    pub(super) monotonic_ns: f64,
+    pub(super) clocks: Clocks,
 }
 
 impl Source {
@@ -108,8 +137,9 @@ impl Source {
         self.other_spans += other.other_spans;
         self.events_without_clock += other.events_without_clock;
         self.scope_version = self.scope_version.take().or(other.scope_version);
-        self.wall_ns += other.wall_ns;
-        self.monotonic_ns += other.monotonic_ns;
+        self.clocks.agreeing += other.clocks.agreeing;
+        self.clocks.disagreeing += other.clocks.disagreeing;
+        self.clocks.first_ratio = self.clocks.first_ratio.or(other.clocks.first_ratio);
     }
 
     /// The first word on a request counts: after a preemption its own tokens are cache hits.

@@ -11,9 +11,8 @@ use std::path::Path;
 
 use serde::Deserialize;
 
-use super::{Dropped, Ingested, Reason, RequestRow, RequestTrace, Run};
+use super::{Dropped, Ingested, Reason, RequestRow, RequestTrace, Run, seconds_to_ns};
 use crate::error::{Error, Result};
-use crate::units::NS_PER_S;
 
 /// Latest time on a client's clock, s: unix times are well below.
 const MAX_TIME_S: f64 = 1e10;
@@ -51,7 +50,7 @@ enum Number {
 
 impl Number {
     fn time_ns(self) -> std::result::Result<Option<u64>, Reason> {
-        self.within(MAX_TIME_S).map(|seconds| seconds.map(|seconds| (seconds * NS_PER_S as f64).round() as u64))
+        self.within(MAX_TIME_S).map(|seconds| seconds.map(seconds_to_ns))
     }
 
     fn tokens(self) -> std::result::Result<Option<u64>, Reason> {
