@@ -7,7 +7,7 @@ use std::str::FromStr;
 use crate::physics::OperatorGroup;
 
 /// Number of [`Term`]s.
-pub const NUM_TERMS: usize = 14;
+pub const NUM_TERMS: usize = 15;
 
 /// A term of a step's time.
 ///
@@ -36,8 +36,10 @@ pub enum Term {
     Tokens,
     /// Requests with a prompt chunk.
     PrefillRequests,
-    /// Layers, where attention is launched between graphs or without one: any step with a prompt chunk.
+    /// Layers, where attention is launched between graphs: a step with a prompt chunk that a captured size holds.
     PiecewiseLayers,
+    /// Layers, where no graph is captured for so many tokens: every kernel is launched by the host.
+    UncapturedLayers,
     /// Million logits that the sampler sorts, because of `top_p` or `top_k`: sampled tokens × vocabulary.
     SortedMegalogits,
     /// Requests that the sampler applies penalties to.
@@ -78,7 +80,8 @@ const ABOUT: [About; NUM_TERMS] = [
     about(Term::Requests, "request_us", "µs per request", 10.0),
     about(Term::Tokens, "token_us", "µs per scheduled token", 1.0),
     about(Term::PrefillRequests, "prefill_request_us", "µs per request with a prompt chunk", 200.0),
-    about(Term::PiecewiseLayers, "piecewise_layer_us", "µs per layer of a step with a prompt chunk", 10.0),
+    about(Term::PiecewiseLayers, "piecewise_layer_us", "µs per layer between piecewise graphs", 10.0),
+    about(Term::UncapturedLayers, "uncaptured_layer_us", "µs per layer without a graph", 150.0),
     about(Term::SortedMegalogits, "sorted_megalogit_us", "µs per million sorted logits", 300.0),
     about(Term::PenalisedRequests, "penalised_request_us", "µs per penalised request", 30.0),
 ];
@@ -136,6 +139,7 @@ impl Term {
             Term::Tokens => "per_token",
             Term::PrefillRequests => "per_prefill_request",
             Term::PiecewiseLayers => "per_piecewise_layer",
+            Term::UncapturedLayers => "per_uncaptured_layer",
             Term::SortedMegalogits => "top_p_sort",
             Term::PenalisedRequests => "penalties",
             _ => self.name(),

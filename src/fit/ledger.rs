@@ -77,7 +77,8 @@ mod tests {
     fn a_span_has_its_share_of_the_steps_at_its_ends() {
         let (model, gpu) = (Model::find("llama-2-7b").expect("built in"), Hardware::find("h100").expect("built in"));
         let steps = StepModel::new(&model, &gpu, &Deployment::default()).expect("possible");
-        let ledger = Ledger { steps: &steps, entries: steps_with(&[(100, 200, 10.0), (200, 400, 40.0), (500, 600, 7.0)]) };
+        let ledger =
+            Ledger { steps: &steps, entries: steps_with(&[(100, 200, 10.0), (200, 400, 40.0), (500, 600, 7.0)]) };
         let tokens = |from, to| ledger.between(from, to).get(Term::Tokens);
         assert_eq!(tokens(0, 99), 0.0);
         assert_eq!(tokens(0, 200), 10.0);

@@ -2,8 +2,13 @@
 //! posterior around its minimum, and what is reported of both. Knows numbers and names, no model and no GPU; uses `error`.
 
 mod huber;
+pub mod learn;
+mod ledger;
+pub mod levels;
+pub mod observation;
 pub mod posterior;
 pub mod problem;
+pub mod serving;
 pub mod solver;
 mod validate;
 

@@ -6,8 +6,8 @@ use super::observation::{Observation, Target};
 use crate::error::Result;
 use crate::evaluate::case::Case;
 use crate::evaluate::measured::WHOLE_RUN;
-use crate::evaluate::metric::Metric;
-use crate::latency::{CalibratedRoofline, HostTimes, LatencyModel};
+use crate::evaluate::metric::{Latency, Metric, Statistic};
+use crate::latency::{CalibratedRoofline, LatencyModel};
 use crate::replay::{Outcome, RequestRecord, replay};
 use crate::request::Request;
 
@@ -30,7 +30,7 @@ pub fn observe(case: &Case, roofline: &CalibratedRoofline, seed: u64) -> Result<
     if observations.is_empty() {
         observations = observed(case, WHOLE_RUN, &of_stage(WHOLE_RUN), roofline, &ledger);
     }
-    for target in [Target::Decoding, Target::Ttft] {
+    for target in [Target::Decoding, Target::Ttft, Target::TtftP99] {
         let count = observations.iter().filter(|observation| observation.target == target).count();
         for observation in observations.iter_mut().filter(|observation| observation.target == target) {
             observation.weight = 1.0 / count as f64;
@@ -55,22 +55,43 @@ fn observed(
         (None, Some(tpot_us)) => tpot_us * gaps,
         (None, None) => return Vec::new(),
     };
-    let mut ttft = empty(case, Target::Ttft, ttft_us);
     let mut decoding = empty(case, Target::Decoding, decoding_us);
-    ttft.queueing = 1.0;
     let output_ns = (roofline.output_token_processing_time() * 1e3) as u64;
     for record in records {
-        let prompt = Request::prefill(record.num_prompt_tokens, 0);
-        let arrived_ns = record.arrival_ns + (roofline.queueing_time(&prompt) * 1e3) as u64;
         let first_ns = record.first_token_ns.saturating_sub(output_ns);
         let last_ns = record.finish_ns.saturating_sub(output_ns);
-        ttft.basis.add_scaled(&ledger.between(arrived_ns.min(first_ns), first_ns), 1.0 / count);
-        ttft.predicted_us += (record.first_token_ns - record.arrival_ns) as f64 / 1e3 / count;
         decoding.basis.add_scaled(&ledger.between(first_ns, last_ns), 1.0 / count);
         decoding.predicted_us += (record.finish_ns - record.first_token_ns) as f64 / 1e3 / count;
     }
-    let is_usable = |o: &Observation| o.measured_us > 0.0 && o.predicted_us > 0.0 && o.predicted_us.is_finite();
-    [decoding, ttft].into_iter().filter(is_usable).collect()
+    let to_first_token = |target, measured_us, records: &[&RequestRecord]| {
+        let mut observation = empty(case, target, measured_us);
+        observation.queueing = 1.0;
+        let count = records.len() as f64;
+        for record in records {
+            let prompt = Request::prefill(record.num_prompt_tokens, 0);
+            let arrived_ns = record.arrival_ns + (roofline.queueing_time(&prompt) * 1e3) as u64;
+            let first_ns = record.first_token_ns.saturating_sub(output_ns);
+            observation.basis.add_scaled(&ledger.between(arrived_ns.min(first_ns), first_ns), 1.0 / count);
+            observation.predicted_us += ttft_ns(record) as f64 / 1e3 / count;
+        }
+        observation
+    };
+    let mut observations = vec![decoding, to_first_token(Target::Ttft, ttft_us, records)];
+    if let Some(p99_us) = get(TTFT_P99) {
+        let mut slowest = records.to_vec();
+        slowest.sort_by_key(|record| ttft_ns(record));
+        let rank = |share: f64| (share * count) as usize;
+        let around = slowest.get(rank(0.985)..rank(0.995).max(rank(0.985) + 1)).unwrap_or(&[]);
+        observations.push(to_first_token(Target::TtftP99, p99_us, around));
+    }
+    observations.retain(|o| o.measured_us > 0.0 && o.predicted_us > 0.0 && o.predicted_us.is_finite());
+    observations
+}
+
+const TTFT_P99: Metric = Metric { latency: Latency::Ttft, statistic: Statistic::P99 };
+
+fn ttft_ns(record: &RequestRecord) -> u64 {
+    record.first_token_ns - record.arrival_ns
 }
 
 fn empty(case: &Case, target: Target, measured_us: f64) -> Observation {
@@ -84,9 +105,4 @@ fn empty(case: &Case, target: Target, measured_us: f64) -> Observation {
         queueing: 0.0,
         weight: 0.0,
     }
-}
-
-/// The same case with another host, for searches that no slope leads.
-pub fn with_host(roofline: &CalibratedRoofline, host: HostTimes) -> CalibratedRoofline {
-    roofline.clone().with_host(host)
 }
