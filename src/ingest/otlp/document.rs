@@ -1,22 +1,20 @@
 //! OTLP JSON walked down to single events, so that neither a file nor a span is ever held whole. OpenTelemetry's own types read
-//! what is at the ends: resources, scopes, headers of spans, events. Uses `position`, `source`, `journey`, `step_event`.
+//! what is at the ends: resources, scopes, headers of spans, events. Uses `position`, `source`, `journey`, `events`.
 
 use std::fmt;
 
 use opentelemetry_proto::tonic::common::v1::{InstrumentationScope, KeyValue};
 use opentelemetry_proto::tonic::resource::v1::Resource;
 use opentelemetry_proto::tonic::trace::v1::Span;
-use opentelemetry_proto::tonic::trace::v1::span::Event;
 use serde::de::{
     DeserializeOwned, DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor,
 };
 use serde_json::value::RawValue;
 
-use super::attributes::{Attributes, Fault};
-use super::journey::{Moments, journey};
+use super::events::{Events, Gathered};
+use super::journey::journey;
 use super::position::Position;
 use super::source::{Identity, Source};
-use super::step_event;
 use crate::ingest::Reason;
 
 /// Takes what one resource said.
@@ -92,7 +90,7 @@ impl<'de, P: Part> Visitor<'de> for Many<'_, P> {
 }
 
 /// A value held whole, as its text, within the limit of the position.
-struct Element<'a, 'p>(&'a Walk<'p>);
+pub(super) struct Element<'a, 'p>(pub(super) &'a Walk<'p>);
 
 impl<'de> DeserializeSeed<'de> for Element<'_, '_> {
     type Value = Box<RawValue>;
@@ -106,7 +104,7 @@ impl<'de> DeserializeSeed<'de> for Element<'_, '_> {
 }
 
 #[derive(Clone, Copy)]
-struct Walk<'p> {
+pub(super) struct Walk<'p> {
     position: &'p Position,
 }
 
@@ -264,13 +262,6 @@ struct SpanPart<'a, 'p> {
     gathered: Gathered,
 }
 
-/// What the events of a span came to.
-#[derive(Default)]
-struct Gathered {
-    moments: Moments,
-    has_steps: bool,
-}
-
 impl Part for SpanPart<'_, '_> {
     fn member<'de, A: MapAccess<'de>>(&mut self, key: &str, map: &mut A) -> Result<(), A::Error> {
         if key == "events" {
@@ -314,94 +305,4 @@ impl Part for SpanPart<'_, '_> {
             Err(fault) => self.source.request_faults.fault(&fault),
         }
     }
-}
-
-/// The events of a span, each read and folded on its own.
-struct Events<'a, 'p> {
-    walk: Walk<'p>,
-    source: &'a mut Source,
-    gathered: &'a mut Gathered,
-}
-
-impl<'de> DeserializeSeed<'de> for Events<'_, '_> {
-    type Value = ();
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
-        deserializer.deserialize_any(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Events<'_, '_> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the list of a span's events")
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(mut self, mut list: A) -> Result<(), A::Error> {
-        while let Some(raw) = list.next_element_seed(Element(&self.walk))? {
-            self.event(raw.get());
-        }
-        Ok(())
-    }
-
-    fn visit_unit<E>(self) -> Result<(), E> {
-        Ok(())
-    }
-}
-
-impl Events<'_, '_> {
-    fn event(&mut self, raw: &str) {
-        let event = match serde_json::from_str::<Event>(raw) {
-            Ok(event) => event,
-            Err(error) => return self.broken(raw, bare(&error)),
-        };
-        let attributes = Attributes(&event.attributes);
-        match event.name.strip_prefix("step.").unwrap_or(&event.name) {
-            "BATCH_SUMMARY" => {
-                self.gathered.has_steps = true;
-                match step_event::summary(attributes) {
-                    Ok(step) => self.source.steps.push(step),
-                    Err(fault) => self.source.step_faults.fault(&fault),
-                }
-            }
-            "REQUEST_SNAPSHOT" => {
-                self.gathered.has_steps = true;
-                match step_event::snapshot(attributes) {
-                    Ok((snapshot, hit)) => {
-                        self.source.snapshots.push(snapshot);
-                        if let Some((id, cached)) = hit {
-                            self.source.cache_hit(id, cached);
-                        }
-                    }
-                    Err(fault) => self.source.snapshot_faults.fault(&fault),
-                }
-            }
-            _ => {
-                self.gathered.moments.take(&event);
-            }
-        }
-    }
-
-    /// Well-formed JSON that is no event; its name may still say what it was meant to be.
-    fn broken(&mut self, raw: &str, message: String) {
-        let name = serde_json::from_str::<Named>(raw).unwrap_or_default().name;
-        match name.strip_prefix("step.").unwrap_or(&name) {
-            "BATCH_SUMMARY" => {
-                self.gathered.has_steps = true;
-                self.source.step_faults.add(Reason::BadValue, message);
-            }
-            "REQUEST_SNAPSHOT" => {
-                self.gathered.has_steps = true;
-                self.source.snapshot_faults.add(Reason::BadValue, message);
-            }
-            _ => self.gathered.moments.fault(Fault::Bad(message)),
-        }
-    }
-}
-
-#[derive(Default, serde::Deserialize)]
-struct Named {
-    #[serde(default)]
-    name: String,
 }

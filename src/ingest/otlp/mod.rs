@@ -15,6 +15,7 @@
 
 mod attributes;
 mod document;
+mod events;
 mod journey;
 mod layers;
 mod position;

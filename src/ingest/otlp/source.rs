@@ -11,15 +11,8 @@ use super::step_event::Snapshot;
 use crate::ingest::{Dropped, Reason, StepRecord};
 
 /// Attributes of a resource that tell one process of a service from another.
-const INSTANCE_KEYS: [&str; 7] = [
-    "service.namespace",
-    "service.instance.id",
-    "k8s.pod.name",
-    "container.id",
-    "host.name",
-    "process.pid",
-    "vllm.dp_rank",
-];
+const INSTANCE_KEYS: [&str; 6] =
+    ["service.namespace", "service.instance.id", "k8s.pod.name", "container.id", "host.name", "process.pid"];
 /// Attributes that name the model, on resources and on spans.
 pub(super) const MODEL_KEYS: [&str; 3] = ["gen_ai.response.model", "gen_ai.request.model", "model_name"];
 
