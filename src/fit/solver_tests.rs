@@ -7,6 +7,7 @@ use rand::{RngExt, SeedableRng};
 use rand_distr::{Distribution, Normal};
 use rand_pcg::Pcg64;
 
+use super::super::posterior::{Inflation, posterior};
 use super::super::problem::Row;
 use super::*;
 
@@ -161,6 +162,18 @@ fn a_start_of_another_length_is_refused() {
     let error = minimise(&problem, &[1.0]).unwrap_err().to_string();
     assert!(error.contains("'[1.0]' must be 3 finite numbers"), "{error}");
     assert!(minimise(&problem, &[1.0, f64::NAN, 0.0]).is_err());
+}
+
+#[test]
+fn columns_that_overflow_end_without_nan_and_say_so() {
+    for size in [1e-300, 1e155, 1e300] {
+        let row = |x: f64| Row { offset: 0.0, x: vec![x, x, 1.0], measured: 10.0, sd: 0.1, weight: 1.0, group: 0 };
+        let problem = Problem::new("huge", three(), vec![row(size), row(2.0 * size)]).unwrap();
+        let solution = minimise(&problem, &problem.priors()).unwrap();
+        assert!(solution.values.iter().all(|value| value.is_finite()) && solution.cost.is_finite(), "{solution:?}");
+        let found = posterior(&problem, &solution.values, Inflation::default());
+        assert!(found.map_or(true, |found| found.sd.iter().all(|sd| sd.is_finite())), "{size}");
+    }
 }
 
 proptest! {
