@@ -1,6 +1,7 @@
 //! From observations to a correction: the terms and the host as parameters, a prior, one fit. Uses `problem`, `solver`,
 //! `posterior`, `observation`, `correction`.
 
+use super::hash::rows_sha256;
 use super::observation::Observation;
 use super::posterior::{Inflation, Posterior, posterior};
 use super::problem::{Parameter, Problem, Row};
@@ -87,7 +88,7 @@ pub struct Learned {
 pub fn learn(origin: &str, observations: &[Observation], anchor: &Correction, prior: &Prior) -> Result<Learned> {
     let rows: Vec<Row> = observations.iter().map(|observation| row(observation, anchor)).collect();
     let rows_read = rows.len() as u64;
-    let hash = String::new();
+    let hash = rows_sha256(&rows);
     let problem = Problem::new(origin, prior.parameters(), rows)?;
     let start = values_of(anchor);
     let solution = minimise(&problem, &start)?;
