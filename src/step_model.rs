@@ -169,8 +169,8 @@ impl StepModel {
         self.correction.as_ref().is_none_or(fitted)
     }
 
-    /// A warning where the correction was fitted on other GPUs.
-    fn carried_over(&self) -> Option<String> {
+    /// A remark where the correction was fitted on other GPUs; part of every estimate's warnings.
+    pub fn carried_over(&self) -> Option<String> {
         let correction = self.correction.as_ref().filter(|_| !self.is_fitted_gpu())?;
         let (name, fitted) = (&correction.name, correction.source.hardware.join(", "));
         Some(format!("correction {name} was fitted on {fitted} and is carried over to {}", self.hardware))

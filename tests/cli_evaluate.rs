@@ -50,6 +50,10 @@ fn json_has_the_keys_of_the_contract() {
         }
     }
     assert_eq!(json["summary_by_stage"]["ttft_mean"]["rows"].as_u64(), Some(4));
+    for experiment in experiments {
+        assert_eq!(experiment["correction"], serde_json::json!({"name": null, "level": "none"}));
+        assert!(experiment["metrics"][0]["baselines"].get("calibrated_roofline").is_none());
+    }
     assert!(json.get("split").is_none() && json.get("attribution").is_none());
 }
 
@@ -58,8 +62,9 @@ fn the_table_has_stages_baselines_and_a_summary() {
     let dir = tempdir().unwrap();
     let run = serving(&[&write_plain(dir.path(), "chat")], &["--split", "workload"]);
     assert_eq!(run.code, 0, "{}", run.stderr);
-    assert!(run.stderr.contains("no correction is shipped"), "{}", run.stderr);
     for text in [
+        "correction: global",
+        "calibrated",
         "chat\n  llama-3.1-8b on h100_sxm, tensor_parallel_size 1, 300 in, 40 out",
         "all    e2e_mean",
         "1      ttft_mean",
@@ -118,8 +123,7 @@ fn bad_experiments_are_refused_with_every_problem() {
     write(dir.path(), "b", &PROFILE.replace("rate: 2", "rate: 0"), SERVER, MEASURED);
     serving(&[dir.path()], &[]).fails(1, &["row 1: column 'value_ms': found -400", "b/profile.yaml", "rate"]);
     let path = write_plain(dir.path(), "c");
-    serving(&[&path], &["--correction", "global"]).fails(1, &["no global correction is shipped"]);
-    serving(&[&path], &["--correction", "mine.toml"]).fails(1, &["--correction mine.toml"]);
+    serving(&[&path], &["--correction", "mine.toml"]).fails(1, &["correction", "mine.toml", "none, global, auto"]);
     serving(&[&path], &["--split", "gpu"]).fails(2, &["gpu", "model, workload, hardware, backend-version"]);
     serving(&[&path], &["--max-median-e2e-pct", "-1"]).fails(2, &["at least 0"]);
     serving(&[], &[]).fails(2, &["<PATH>"]);

@@ -5,13 +5,16 @@
 mod evaluate_support;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use evaluate_support::{MEASURED, PROFILE, SERVER, write, write_plain};
+use ridgepoint::correction::{Correction, HostTimes, Term};
 use ridgepoint::evaluate::attribution::{Component, attribute};
 use ridgepoint::evaluate::case::Case;
 use ridgepoint::evaluate::comparison::{Baseline, Evaluation};
+use ridgepoint::evaluate::corrected::{correct, correct_with};
 use ridgepoint::evaluate::experiment::{Experiment, serving_cases};
-use ridgepoint::evaluate::judge::{judge, replays_per_case};
+use ridgepoint::evaluate::judge::{judge, replays};
 use ridgepoint::evaluate::measured::Measured;
 use ridgepoint::evaluate::metric::{Metric, predicted_ms};
 use ridgepoint::latency::LatencyModel;
@@ -236,6 +239,61 @@ fn blocks_of_the_memory_equation_are_no_component_of_their_own() {
     assert!(!has(Component::KvBlocks) && has(Component::Arrivals));
 }
 
+fn slower_by_us(step_us: f64, models: &[&str]) -> Arc<Correction> {
+    let mut correction = Correction { name: "made up".to_owned(), ..Correction::neutral() };
+    correction.coefficients[Term::Steps.index()] = step_us;
+    correction.source.models = models.iter().map(|model| (*model).to_owned()).collect();
+    Arc::new(correction)
+}
+
+#[test]
+fn a_corrected_prediction_stands_beside_the_calibrated_roofline() {
+    let dir = tempdir().unwrap();
+    let mut cases = cases(&[write_plain(dir.path(), "a")]);
+    let plain = judged(&cases).unwrap();
+    assert_eq!(replays(&cases), 3);
+    let slower = slower_by_us(1000.0, &["llama-3.1-8b"]);
+    correct_with(&mut cases, |_| Some(Arc::clone(&slower)));
+    assert_eq!(replays(&cases), 4);
+    let corrected = judged(&cases).unwrap();
+    let experiment = &corrected.experiments[0];
+    assert_eq!(experiment.correction.name.as_deref(), Some("made up"));
+    for (row, before) in experiment.metrics.iter().zip(&plain.experiments[0].metrics) {
+        assert_eq!(row.baselines[&Baseline::CalibratedRoofline], before.predicted_ms, "{row:?}");
+        assert!(!before.baselines.contains_key(&Baseline::CalibratedRoofline));
+    }
+    // A gap between tokens is a step, and a step takes 1 ms longer.
+    let itl_ms = |evaluation: &Evaluation| {
+        evaluation.experiments[0].metrics.iter().find(|row| row.metric == Metric::ITL_MEAN).unwrap().predicted_ms
+    };
+    let added_ms = itl_ms(&corrected) - itl_ms(&plain);
+    assert!((0.9..1.2).contains(&added_ms), "{added_ms}");
+    let is_in_sample = |note: &&String| note.contains("made up was fitted on this model: not a test of it");
+    assert_eq!(experiment.notes.iter().filter(is_in_sample).count(), 1, "{:?}", experiment.notes);
+
+    let unseen = slower_by_us(1000.0, &["llama-2-7b"]);
+    correct_with(&mut cases, |_| Some(Arc::clone(&unseen)));
+    let notes = judged(&cases).unwrap().experiments[0].notes.clone();
+    assert!(!notes.iter().any(|note| note.contains("not a test")), "{notes:?}");
+    correct(&mut cases, "none").unwrap();
+    assert_eq!(judged(&cases).unwrap(), plain);
+    correct(&mut cases, "global").unwrap();
+    assert_eq!(judged(&cases).unwrap().experiments[0].correction.level, "global");
+}
+
+#[test]
+fn attribution_takes_the_corrected_prediction_apart() {
+    let dir = tempdir().unwrap();
+    let mut cases = cases(&[write_plain(dir.path(), "a")]);
+    let idle = Correction { host: HostTimes::NONE, ..Correction::neutral() };
+    let idle = Arc::new(idle);
+    correct_with(&mut cases, |_| Some(Arc::clone(&idle)));
+    let refs: Vec<&Case> = cases.iter().collect();
+    let attribution = attribute(&refs, SEED, &|| {}).unwrap();
+    let host = attribution.components.iter().find(|c| c.component == Component::HostTimes).unwrap();
+    assert!(host.median_explained_points.values().all(|points| *points == 0.0), "the host takes no time already");
+}
+
 #[test]
 fn results_keep_their_order_and_their_bytes() {
     let dir = tempdir().unwrap();
@@ -249,6 +307,6 @@ fn results_keep_their_order_and_their_bytes() {
     let cases = cases(&[dir.path().to_owned()]);
     let once = judge(&cases, Vec::new(), SEED, &count).unwrap();
     assert_eq!(once.experiments.iter().map(|e| e.name.as_str()).collect::<Vec<_>>(), ["a", "b", "c", "d"]);
-    assert_eq!(done.into_inner(), 4 * replays_per_case());
+    assert_eq!(done.into_inner(), replays(&cases));
     assert_eq!(serde_json::to_string(&once).unwrap(), serde_json::to_string(&judged(&cases).unwrap()).unwrap());
 }

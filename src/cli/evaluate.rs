@@ -8,8 +8,9 @@ use ridgepoint::evaluate::case::Case;
 use ridgepoint::evaluate::closed_loop::{ClosedLoopOptions, closed_loop_cases};
 use ridgepoint::evaluate::closed_loop_row::read_closed_loop;
 use ridgepoint::evaluate::comparison::{Evaluation, Skipped};
+use ridgepoint::evaluate::corrected::correct;
 use ridgepoint::evaluate::experiment::{Experiment, serving_cases};
-use ridgepoint::evaluate::judge::{judge, replays_per_case};
+use ridgepoint::evaluate::judge::{judge, replays};
 use ridgepoint::evaluate::metric::Metric;
 use ridgepoint::evaluate::split::Split;
 use serde::Serialize;
@@ -17,7 +18,6 @@ use serde::Serialize;
 use super::args::{Common, Format};
 use super::args_evaluate::{ClosedLoop, Evaluate, Of, Serving, View};
 use super::output::{Failure, Output};
-use super::predict_step::check_correction;
 use crate::report::evaluation_table;
 
 /// An evaluation with the views that were asked for, as the reports show it.
@@ -46,12 +46,12 @@ pub fn run(args: &Evaluate, common: &Common) -> Result<Output, Failure> {
 }
 
 fn serving(args: &Serving, common: &Common) -> Result<Output, Failure> {
-    check_correction(&args.view.correction)?;
     let all_problems = |errors: Vec<Error>| Failure::Input(errors.iter().map(Error::to_string).collect());
     let experiments = Experiment::find(&args.paths).map_err(all_problems)?;
-    let (cases, skipped) = serving_cases(&experiments, common.data_dir.as_deref());
-    let steps = if args.attribute { replays_per_case() + Component::ALL.len() as u64 } else { replays_per_case() };
-    let bar = progress_bar(steps * cases.len() as u64);
+    let (mut cases, skipped) = serving_cases(&experiments, common.data_dir.as_deref());
+    correct(&mut cases, &args.view.correction)?;
+    let replaced = if args.attribute { Component::ALL.len() * cases.len() } else { 0 };
+    let bar = progress_bar(replays(&cases) + replaced as u64);
     let evaluation = judge(&cases, skipped, args.view.seed, &|| bar.inc(1))?;
     let attribution = if args.attribute { Some(attributed(&cases, &evaluation, args.view.seed, &bar)?) } else { None };
     bar.finish_and_clear();
@@ -80,11 +80,11 @@ fn missed(median_pct: Option<f64>, limit_pct: f64) -> Option<String> {
 }
 
 fn closed_loop(args: &ClosedLoop, common: &Common) -> Result<Output, Failure> {
-    check_correction(&args.view.correction)?;
     let rows = read_closed_loop(&args.files)?;
     let options = ClosedLoopOptions { data_dir: common.data_dir.clone(), backends: args.backend.clone() };
-    let (cases, skipped): (Vec<Case>, Vec<Skipped>) = closed_loop_cases(&rows, &options);
-    let bar = progress_bar(replays_per_case() * cases.len() as u64);
+    let (mut cases, skipped): (Vec<Case>, Vec<Skipped>) = closed_loop_cases(&rows, &options);
+    correct(&mut cases, &args.view.correction)?;
+    let bar = progress_bar(replays(&cases));
     let evaluation = judge(&cases, skipped, args.view.seed, &|| bar.inc(1))?;
     bar.finish_and_clear();
     output(evaluation, None, &args.view, common)
@@ -102,9 +102,6 @@ fn output(
         Format::Table => Output::of(evaluation_table::render(&evaluated)),
         Format::Json => Output::json(&evaluated)?,
     };
-    if view.correction == "auto" {
-        output.notes.push("no correction is shipped; calibrated roofline alone".to_owned());
-    }
     let skipped = evaluated.evaluation.skipped.len();
     if skipped > 0 {
         let all = skipped + evaluated.evaluation.experiments.len();

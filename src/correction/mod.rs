@@ -7,9 +7,11 @@ mod fitted;
 mod host;
 mod library;
 mod term;
+mod used;
 
 pub use basis::Basis;
 pub use fitted::{Correction, Level, SDS_OF_90_PCT, Scatter, Source};
 pub use host::HostTimes;
 pub use library::{builtin_corrections, find_correction};
 pub use term::{Kind, NUM_TERMS, Term};
+pub use used::Used;

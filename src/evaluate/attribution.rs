@@ -149,7 +149,7 @@ pub fn attribute(cases: &[&Case], seed: u64, done: &(dyn Fn() + Sync)) -> Result
     let experiments: Vec<AttributedExperiment> = cases
         .par_iter()
         .map(|case| {
-            let base = errors(case, &Metrics::of(&case.replay(case.rooflines.calibrated.as_ref(), seed)?));
+            let base = errors(case, &Metrics::of(&case.replay(case.rooflines.predicted.as_ref(), seed)?));
             let replaced = Component::ALL
                 .par_iter()
                 .map(|component| replace(case, *component, &base, seed).inspect(|_| done()))
@@ -171,7 +171,7 @@ fn errors(case: &Case, metrics: &Metrics) -> Errors {
 
 /// The errors with a component replaced; `None` where it does not apply.
 fn replace(case: &Case, component: Component, base: &Errors, seed: u64) -> Result<Option<Replaced>> {
-    let roofline = case.rooflines.calibrated.as_ref();
+    let roofline = case.rooflines.predicted.as_ref();
     let mut step_time_factor = None;
     let with_engine = |change: &dyn Fn(&mut EngineConfig)| {
         let mut engine = case.engine.clone();

@@ -74,6 +74,11 @@ impl Rooflines {
 }
 
 impl Rooflines {
+    /// The correction of the prediction, where there is one.
+    pub fn correction(&self) -> Option<&Correction> {
+        self.predicted.steps().correction()
+    }
+
     /// Predicts with a correction.
     pub fn correct(&mut self, correction: &Arc<Correction>) {
         let steps = self.calibrated.steps().clone().with_correction(Arc::clone(correction));

@@ -6,16 +6,24 @@ use serde::Serialize;
 
 use super::measured::WHOLE_RUN;
 use super::metric::Metric;
+use crate::correction::Used;
 use crate::replay::Distribution;
 
-/// A simpler way to predict, judged beside the calibrated roofline on the same rows.
+/// A simpler way to predict, judged beside the prediction on the same rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Baseline {
+    /// The calibrated roofline with the default host, where the prediction is corrected.
+    CalibratedRoofline,
     /// The textbook roofline: datasheet peaks, and a host that takes no time.
     IdealRoofline,
     /// Straight lines fitted on the other experiments ([`super::black_box`]).
     BlackBox,
+}
+
+impl Baseline {
+    /// All of them, the closest to the prediction first.
+    pub const ALL: [Baseline; 3] = [Baseline::CalibratedRoofline, Baseline::IdealRoofline, Baseline::BlackBox];
 }
 
 /// One measured figure and what was predicted for it.
@@ -27,7 +35,7 @@ pub struct MetricRow {
     pub metric: Metric,
     /// What clients saw, ms.
     pub measured_ms: f64,
-    /// The calibrated roofline through the replay, ms.
+    /// The calibrated roofline, corrected where a correction is on, through the replay, ms.
     pub predicted_ms: f64,
     /// `|predicted − measured| / measured`, percent.
     pub ape_pct: f64,
@@ -79,6 +87,8 @@ pub struct ExperimentReport {
     /// Version of the serving engine, where the experiment says.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub backend_version: Option<String>,
+    /// Which correction the prediction was made with.
+    pub correction: Used,
     /// A row per measured figure.
     pub metrics: Vec<MetricRow>,
     /// What to know when reading the rows.
@@ -135,7 +145,7 @@ pub enum Rows {
     Stages,
 }
 
-/// Errors by metric over experiments, of the calibrated roofline or of a baseline.
+/// Errors by metric over experiments, of the prediction or of a baseline.
 pub fn summarise<'a>(
     experiments: impl IntoIterator<Item = &'a ExperimentReport>,
     rows: Rows,
@@ -176,7 +186,7 @@ impl Evaluation {
     /// Sums up.
     pub fn new(experiments: Vec<ExperimentReport>, skipped: Vec<Skipped>) -> Self {
         let of = |baseline| summarise(&experiments, Rows::WholeRun, Some(baseline));
-        let baselines = [Baseline::IdealRoofline, Baseline::BlackBox].into_iter().map(|b| (b, of(b)));
+        let baselines = Baseline::ALL.into_iter().map(|b| (b, of(b)));
         Evaluation {
             summary: summarise(&experiments, Rows::WholeRun, None),
             summary_by_stage: summarise(&experiments, Rows::Stages, None),
@@ -199,6 +209,7 @@ pub(super) mod tests {
             tensor_parallel_size: 1,
             workload: "10 in, 5 out".to_owned(),
             backend_version: None,
+            correction: Used::of(None),
             metrics: rows,
             notes: Vec::new(),
         }

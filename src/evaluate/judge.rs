@@ -8,6 +8,7 @@ use super::case::{Case, Rate, arrivals_per_s};
 use super::comparison::{Baseline, Evaluation, ExperimentReport, MetricRow, Skipped};
 use super::measured::WHOLE_RUN;
 use super::metric::{Metric, predicted_ms};
+use crate::correction::{Correction, Used};
 use crate::error::{Error, Result};
 use crate::latency::LatencyModel;
 use crate::replay::{Metrics, Replay, RequestRecord, StageMetrics};
@@ -15,7 +16,7 @@ use crate::replay::{Metrics, Replay, RequestRecord, StageMetrics};
 /// A client's count of output tokens may differ from what was asked for by this much before a note says so.
 const OUTPUT_TOLERANCE: f64 = 0.02;
 
-/// Replays every case and compares; `done` is called after each replay, [`replays_per_case`] times a case.
+/// Replays every case and compares; `done` is called after each replay, [`replays`] times.
 ///
 /// # Errors
 /// Never for a case that can't be replayed: it is listed as skipped. [`Error::Invalid`] where no case is left.
@@ -52,9 +53,10 @@ fn reasons(skipped: &[Skipped]) -> Vec<String> {
     reasons.iter().map(named).collect()
 }
 
-/// Replays of a case in [`judge`]: calibrated roofline, ideal roofline, black box.
-pub const fn replays_per_case() -> u64 {
-    3
+/// Replays of these cases in [`judge`]: prediction, ideal roofline and black box, and the calibrated roofline where the
+/// prediction is corrected.
+pub fn replays(cases: &[Case]) -> u64 {
+    cases.iter().map(|case| if case.rooflines.correction().is_some() { 4 } else { 3 }).sum()
 }
 
 struct Judged<'a> {
@@ -65,11 +67,14 @@ struct Judged<'a> {
 
 impl<'a> Judged<'a> {
     fn new(case: &'a Case, seed: u64, done: &(dyn Fn() + Sync)) -> Result<Self> {
-        let calibrated = case.replay(case.rooflines.calibrated.as_ref(), seed)?;
+        let predicted = case.replay(case.rooflines.predicted.as_ref(), seed)?;
         done();
-        let metrics = Metrics::of(&calibrated);
+        let metrics = Metrics::of(&predicted);
         let rows = rows(case, &metrics)?;
         let mut notes = case.notes.clone();
+        let correction = case.rooflines.correction();
+        notes.extend(correction.and_then(|correction| seen_in_the_fit(correction, &case.model)));
+        notes.extend(case.rooflines.predicted.steps().carried_over());
         notes.extend(refused(&metrics.run, case.engine.max_model_len));
         notes.extend(output_counted_otherwise(case, &metrics.run));
         let report = ExperimentReport {
@@ -79,11 +84,16 @@ impl<'a> Judged<'a> {
             tensor_parallel_size: case.tensor_parallel_size,
             workload: case.workload.clone().unwrap_or_else(|| workload(&metrics.run)),
             backend_version: case.backend_version.clone(),
+            correction: Used::of(correction),
             metrics: rows,
             notes,
         };
-        let observations = observations(case, &calibrated);
+        let observations = observations(case, &predicted);
         let mut judged = Judged { case, report, observations };
+        if correction.is_some() {
+            judged.add_baseline(Baseline::CalibratedRoofline, case.rooflines.calibrated.as_ref(), seed)?;
+            done();
+        }
         judged.add_baseline(Baseline::IdealRoofline, case.rooflines.ideal.as_ref(), seed)?;
         done();
         Ok(judged)
@@ -140,6 +150,11 @@ fn refused(run: &StageMetrics, max_model_len: u32) -> Option<String> {
     (*rejected > 0).then(|| {
         format!("{rejected} of {requests} requests are refused: prompt and output are longer than max_model_len = {max_model_len}")
     })
+}
+
+fn seen_in_the_fit(correction: &Correction, model: &str) -> Option<String> {
+    let fitted = correction.source.models.iter().any(|fitted| fitted == model);
+    fitted.then(|| format!("correction {} was fitted on this model: not a test of it", correction.name))
 }
 
 fn workload(run: &StageMetrics) -> String {

@@ -1,5 +1,5 @@
 //! Replays judged against measured serving runs: experiments read, replayed and compared, simpler predictions beside, and where
-//! the error comes from. Uses `replay`, `workload`, `latency`, `step_model`; prints nothing.
+//! the error comes from. Uses `replay`, `workload`, `latency`, `step_model`, `correction`; prints nothing.
 
 pub mod attribution;
 pub mod black_box;
@@ -8,6 +8,7 @@ pub mod closed_loop;
 mod closed_loop_load;
 pub mod closed_loop_row;
 pub mod comparison;
+pub mod corrected;
 mod csv_file;
 mod even;
 pub mod experiment;

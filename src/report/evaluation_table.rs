@@ -14,8 +14,12 @@ use ridgepoint::evaluate::split::Split;
 use super::text::{plural, rendered, table, width, wrap};
 use crate::cli::Evaluated;
 
-const BASELINES: [(Baseline, &str); 2] =
-    [(Baseline::IdealRoofline, "ideal roofline"), (Baseline::BlackBox, "black box")];
+/// Baselines with their names, the second for tables of many columns.
+const BASELINES: [(Baseline, &str, &str); 3] = [
+    (Baseline::CalibratedRoofline, "calibrated", "calibrated"),
+    (Baseline::IdealRoofline, "ideal roofline", "ideal"),
+    (Baseline::BlackBox, "black box", "black box"),
+];
 /// Means that whole runs are compared by, as far as an evaluation has them.
 const MEANS: [(Metric, &str); 4] =
     [(Metric::E2E_MEAN, "E2E"), (Metric::TTFT_MEAN, "TTFT"), (Metric::ITL_MEAN, "ITL"), (Metric::TPOT_MEAN, "TPOT")];
@@ -26,14 +30,17 @@ const NAMES_PER_REASON: usize = 3;
 pub fn render(evaluated: &Evaluated) -> String {
     let Evaluated { evaluation, split, attribution } = evaluated;
     let mut out = String::new();
+    let shown = shown(evaluation);
     let with_stages = evaluation.experiments.iter().any(has_stages);
     if with_stages {
         for experiment in &evaluation.experiments {
-            out.push_str(&one_experiment(experiment));
+            out.push_str(&one_experiment(experiment, &shown));
             out.push('\n');
         }
     }
-    out.push_str(&whole_runs(evaluation, !with_stages));
+    out.push_str(&whole_runs(evaluation, !with_stages, &shown));
+    out.push('\n');
+    out.push_str(&wrap("correction: ", &corrections(evaluation), width()));
     out.push('\n');
     out.push_str(&summary(evaluation));
     if let Some(split) = split {
@@ -72,24 +79,45 @@ fn baseline_error(row: &MetricRow, baseline: Baseline) -> String {
     row.baselines.get(&baseline).map_or_else(|| "-".to_owned(), |ms| signed(error_pct(row.measured_ms, *ms)))
 }
 
-fn one_experiment(experiment: &ExperimentReport) -> String {
+/// A baseline that no row has is left out where that follows from what was asked for: without a correction the calibrated roofline
+/// is the prediction.
+fn shown(evaluation: &Evaluation) -> Vec<(Baseline, &'static str, &'static str)> {
+    let has =
+        |baseline| evaluation.experiments.iter().any(|e| e.metrics.iter().any(|r| r.baselines.contains_key(&baseline)));
+    BASELINES.into_iter().filter(|(baseline, ..)| *baseline != Baseline::CalibratedRoofline || has(*baseline)).collect()
+}
+
+/// The corrections of the predictions, with how many experiments each predicts where there are several.
+fn corrections(evaluation: &Evaluation) -> String {
+    let mut experiments: BTreeMap<String, u64> = BTreeMap::new();
+    for experiment in &evaluation.experiments {
+        *experiments.entry(experiment.correction.to_string()).or_default() += 1;
+    }
+    let is_one = experiments.len() == 1;
+    let named = |(name, count): (String, u64)| if is_one { name } else { format!("{name} ({})", plural(count, "run")) };
+    experiments.into_iter().map(named).collect::<Vec<_>>().join(", ")
+}
+
+fn one_experiment(experiment: &ExperimentReport, shown: &[(Baseline, &str, &str)]) -> String {
     let ExperimentReport { name, model, hardware, tensor_parallel_size, workload, .. } = experiment;
     let mut out = format!("{name}\n  {model} on {hardware}, tensor_parallel_size {tensor_parallel_size}, {workload}\n");
-    let titles = ["stage", "metric", ">measured ms", ">predicted ms", ">error", ">ideal roofline", ">black box"];
-    let mut rows = table(&titles);
+    let mut titles: Vec<String> =
+        ["stage", "metric", ">measured ms", ">predicted ms", ">error"].map(str::to_owned).to_vec();
+    titles.extend(shown.iter().map(|(_, name, _)| format!(">{name}")));
+    let mut rows = table(&titles.iter().map(String::as_str).collect::<Vec<_>>());
     for row in &experiment.metrics {
         let stage = if row.stage == WHOLE_RUN { "all".to_owned() } else { row.stage.to_string() };
         let mut cells =
             vec![stage, row.metric.to_string(), ms(row.measured_ms), ms(row.predicted_ms), signed(row.error_pct)];
-        cells.extend(BASELINES.map(|(baseline, _)| baseline_error(row, baseline)));
+        cells.extend(shown.iter().map(|(baseline, ..)| baseline_error(row, *baseline)));
         rows.add_row(cells);
     }
-    out.push_str(&rendered(rows, &["black box", "ideal roofline"]));
+    out.push_str(&rendered(rows, &["black box", "ideal roofline", "calibrated"]));
     out
 }
 
 /// A line per experiment: its means over the whole run, and what was measured where no table before says so.
-fn whole_runs(evaluation: &Evaluation, with_times: bool) -> String {
+fn whole_runs(evaluation: &Evaluation, with_times: bool, shown: &[(Baseline, &str, &str)]) -> String {
     let means: Vec<(Metric, &str)> =
         MEANS.into_iter().filter(|(metric, _)| evaluation.summary.contains_key(metric)).collect();
     let mut titles = vec!["whole run".to_owned()];
@@ -99,7 +127,7 @@ fn whole_runs(evaluation: &Evaluation, with_times: bool) -> String {
         } else {
             titles.push(format!(">{name} error"));
         }
-        titles.extend([">ideal".to_owned(), ">black box".to_owned()]);
+        titles.extend(shown.iter().map(|(_, _, name)| format!(">{name}")));
     }
     let mut rows = table(&titles.iter().map(String::as_str).collect::<Vec<_>>());
     for experiment in &evaluation.experiments {
@@ -111,11 +139,11 @@ fn whole_runs(evaluation: &Evaluation, with_times: bool) -> String {
                 cells.extend([cell(&|row| ms(row.measured_ms)), cell(&|row| ms(row.predicted_ms))]);
             }
             cells.push(cell(&|row| signed(row.error_pct)));
-            cells.extend(BASELINES.map(|(baseline, _)| cell(&|row| baseline_error(row, baseline))));
+            cells.extend(shown.iter().map(|(baseline, ..)| cell(&|row| baseline_error(row, *baseline))));
         }
         rows.add_row(cells);
     }
-    rendered(rows, &["ideal", "black box", "predicted"])
+    rendered(rows, &["ideal", "black box", "calibrated", "predicted"])
 }
 
 fn summary(evaluation: &Evaluation) -> String {
@@ -123,7 +151,7 @@ fn summary(evaluation: &Evaluation) -> String {
     let mut rows = table(&["absolute error", ">rows", ">median", ">mean", ">max", ">bias"]);
     for (metric, whole) in summary {
         rows.add_row(line(metric.to_string(), whole));
-        for (baseline, name) in BASELINES {
+        for (baseline, name, _) in BASELINES {
             if let Some(of) = baselines.get(&baseline).and_then(|summary| summary.get(metric)) {
                 rows.add_row(line(format!("  ({name})"), of));
             }
