@@ -250,7 +250,7 @@ impl StepModel {
     }
 
     /// What a correction prices, with its count in a step.
-    fn counts(&self, shape: &BatchShape) -> [(Term, f64); 9] {
+    fn counts(&self, shape: &BatchShape) -> [(Term, f64); 8] {
         let layers: f64 = self.plan.pipeline_stages().iter().map(|layers| *layers as f64).sum();
         let graph_mode = self.plan.graph_mode(shape);
         let layers_in = |mode| if graph_mode == mode { layers } else { 0.0 };
@@ -263,7 +263,6 @@ impl StepModel {
             (Term::Tokens, shape.num_tokens as f64),
             (Term::PrefillRequests, shape.num_prefills as f64),
             (Term::PiecewiseLayers, layers_in(GraphMode::Piecewise)),
-            (Term::UncapturedLayers, layers_in(GraphMode::None)),
             (Term::SortedMegalogits, if sampler.truncates { sampled * sampler.vocab_size as f64 / 1e6 } else { 0.0 }),
             (Term::PenalisedRequests, if sampler.penalises { sampled } else { 0.0 }),
         ]

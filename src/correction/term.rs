@@ -7,7 +7,7 @@ use std::str::FromStr;
 use crate::physics::OperatorGroup;
 
 /// Number of [`Term`]s.
-pub const NUM_TERMS: usize = 15;
+pub const NUM_TERMS: usize = 14;
 
 /// A term of a step's time.
 ///
@@ -38,8 +38,6 @@ pub enum Term {
     PrefillRequests,
     /// Layers, where attention is launched between graphs: a step with a prompt chunk that a captured size holds.
     PiecewiseLayers,
-    /// Layers, where no graph is captured for so many tokens: every kernel is launched by the host.
-    UncapturedLayers,
     /// Million logits that the sampler sorts, because of `top_p` or `top_k`: sampled tokens × vocabulary.
     SortedMegalogits,
     /// Requests that the sampler applies penalties to.
@@ -81,7 +79,6 @@ const ABOUT: [About; NUM_TERMS] = [
     about(Term::Tokens, "token_us", "µs per scheduled token", 1.0),
     about(Term::PrefillRequests, "prefill_request_us", "µs per request with a prompt chunk", 200.0),
     about(Term::PiecewiseLayers, "piecewise_layer_us", "µs per layer between piecewise graphs", 10.0),
-    about(Term::UncapturedLayers, "uncaptured_layer_us", "µs per layer without a graph", 150.0),
     about(Term::SortedMegalogits, "sorted_megalogit_us", "µs per million sorted logits", 300.0),
     about(Term::PenalisedRequests, "penalised_request_us", "µs per penalised request", 30.0),
 ];
@@ -139,7 +136,6 @@ impl Term {
             Term::Tokens => "per_token",
             Term::PrefillRequests => "per_prefill_request",
             Term::PiecewiseLayers => "per_piecewise_layer",
-            Term::UncapturedLayers => "per_uncaptured_layer",
             Term::SortedMegalogits => "top_p_sort",
             Term::PenalisedRequests => "penalties",
             _ => self.name(),

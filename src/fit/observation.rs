@@ -12,19 +12,16 @@ pub enum Target {
     Decoding,
     /// Mean time to first token.
     Ttft,
-    /// 99th percentile of the time to first token.
-    TtftP99,
 }
 
 impl Target {
     /// Standard deviation of ln(measured / predicted) that is expected of a good prediction: how much a figure of one kind
     /// counts against one of another. Assumed: 3 % of a mean over steps, 8 % of a mean TTFT, which also holds the noise of a front
-    /// end, 15 % of its tail.
+    /// end.
     pub fn expected_sd(self) -> f64 {
         match self {
             Target::StepPeriod | Target::Decoding => 0.03,
             Target::Ttft => 0.08,
-            Target::TtftP99 => 0.15,
         }
     }
 }

@@ -6,7 +6,7 @@ use super::observation::{Observation, Target};
 use crate::error::Result;
 use crate::evaluate::case::Case;
 use crate::evaluate::measured::WHOLE_RUN;
-use crate::evaluate::metric::{Latency, Metric, Statistic};
+use crate::evaluate::metric::Metric;
 use crate::latency::{CalibratedRoofline, LatencyModel};
 use crate::replay::{Outcome, RequestRecord, replay};
 use crate::request::Request;
@@ -30,7 +30,7 @@ pub fn observe(case: &Case, roofline: &CalibratedRoofline, seed: u64) -> Result<
     if observations.is_empty() {
         observations = observed(case, WHOLE_RUN, &of_stage(WHOLE_RUN), roofline, &ledger);
     }
-    for target in [Target::Decoding, Target::Ttft, Target::TtftP99] {
+    for target in [Target::Decoding, Target::Ttft] {
         let count = observations.iter().filter(|observation| observation.target == target).count();
         for observation in observations.iter_mut().filter(|observation| observation.target == target) {
             observation.weight = 1.0 / count as f64;
@@ -63,35 +63,17 @@ fn observed(
         decoding.basis.add_scaled(&ledger.between(first_ns, last_ns), 1.0 / count);
         decoding.predicted_us += (record.finish_ns - record.first_token_ns) as f64 / 1e3 / count;
     }
-    let to_first_token = |target, measured_us, records: &[&RequestRecord]| {
-        let mut observation = empty(case, target, measured_us);
-        observation.queueing = 1.0;
-        let count = records.len() as f64;
-        for record in records {
-            let prompt = Request::prefill(record.num_prompt_tokens, 0);
-            let arrived_ns = record.arrival_ns + (roofline.queueing_time(&prompt) * 1e3) as u64;
-            let first_ns = record.first_token_ns.saturating_sub(output_ns);
-            observation.basis.add_scaled(&ledger.between(arrived_ns.min(first_ns), first_ns), 1.0 / count);
-            observation.predicted_us += ttft_ns(record) as f64 / 1e3 / count;
-        }
-        observation
-    };
-    let mut observations = vec![decoding, to_first_token(Target::Ttft, ttft_us, records)];
-    if let Some(p99_us) = get(TTFT_P99) {
-        let mut slowest = records.to_vec();
-        slowest.sort_by_key(|record| ttft_ns(record));
-        let rank = |share: f64| (share * count) as usize;
-        let around = slowest.get(rank(0.985)..rank(0.995).max(rank(0.985) + 1)).unwrap_or(&[]);
-        observations.push(to_first_token(Target::TtftP99, p99_us, around));
+    let mut ttft = empty(case, Target::Ttft, ttft_us);
+    ttft.queueing = 1.0;
+    for record in records {
+        let prompt = Request::prefill(record.num_prompt_tokens, 0);
+        let arrived_ns = record.arrival_ns + (roofline.queueing_time(&prompt) * 1e3) as u64;
+        let first_ns = record.first_token_ns.saturating_sub(output_ns);
+        ttft.basis.add_scaled(&ledger.between(arrived_ns.min(first_ns), first_ns), 1.0 / count);
+        ttft.predicted_us += (record.first_token_ns - record.arrival_ns) as f64 / 1e3 / count;
     }
-    observations.retain(|o| o.measured_us > 0.0 && o.predicted_us > 0.0 && o.predicted_us.is_finite());
-    observations
-}
-
-const TTFT_P99: Metric = Metric { latency: Latency::Ttft, statistic: Statistic::P99 };
-
-fn ttft_ns(record: &RequestRecord) -> u64 {
-    record.first_token_ns - record.arrival_ns
+    let is_usable = |o: &Observation| o.measured_us > 0.0 && o.predicted_us > 0.0 && o.predicted_us.is_finite();
+    [decoding, ttft].into_iter().filter(is_usable).collect()
 }
 
 fn empty(case: &Case, target: Target, measured_us: f64) -> Observation {
