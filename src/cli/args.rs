@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use super::args_evaluate::Evaluate;
+use super::args_ingest::Ingest;
 use super::deployment::{DeploymentArgs, ParallelArgs};
 use super::examples;
 use super::output::Failure;
@@ -71,6 +72,9 @@ pub enum Command {
     /// Build efficiency tables from kernel measurements, or score the tables on measurements
     #[command(after_help = examples::CALIBRATE)]
     Calibrate(Calibrate),
+    /// Read engines' traces and load generators' reports into a step table and a request table
+    #[command(after_help = examples::INGEST)]
+    Ingest(Box<Ingest>),
     /// Judge predictions on measured serving runs
     #[command(after_help = examples::EVALUATE)]
     Evaluate(Evaluate),

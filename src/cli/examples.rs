@@ -82,6 +82,20 @@ Examples:
 Every error is of rows that the table did not see: rows that it was made from are \
 left out in folds.";
 
+pub const INGEST: &str = "\
+Examples:
+  A server's own trace, from OpenTelemetry's collector, with what it does not say:
+    ridgepoint ingest traces.json --out my_run --model llama-3.1-8b --hardware h100 --tp 1
+
+  Steps as csv, and a load generator's report of the same run:
+    ridgepoint ingest chat_steps.csv per_request_lifecycle_metrics.json --out my_run --hardware h100
+
+  Only what the report says, for scripts:
+    ridgepoint ingest steps.csv --out my_run --warm-up-steps 500 --format json
+
+my_run/steps.csv has a row per step with the time to the next one, my_run/requests.csv a \
+row per request; docs/ingest.md has their columns, and which rows are left out and why.";
+
 pub const EVALUATE: &str = "\
 Examples:
   ridgepoint evaluate serving runs/

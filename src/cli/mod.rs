@@ -3,6 +3,7 @@
 
 mod args;
 mod args_evaluate;
+mod args_ingest;
 mod batch;
 mod calibrate;
 mod catalogue;
@@ -10,6 +11,7 @@ mod completions;
 mod deployment;
 mod evaluate;
 mod examples;
+mod ingest;
 mod measurements;
 mod output;
 mod predict_step;
@@ -25,6 +27,7 @@ use args::{Cli, Command};
 pub use calibrate::Reports;
 pub use catalogue::{GpuEntry, GpuTable, ModelEntry};
 pub use evaluate::Evaluated;
+pub use ingest::{Ingestion, Records};
 use output::{Failure, Output};
 pub use predict_step::Prediction;
 
@@ -44,6 +47,7 @@ fn dispatch(cli: &Cli) -> Result<Output, Failure> {
         Command::Simulate(args) => simulate::run(args, &cli.common),
         Command::Calibrate(args) => calibrate::run(args, &cli.common),
         Command::Evaluate(args) => evaluate::run(args, &cli.common),
+        Command::Ingest(args) => ingest::run(args, &cli.common),
         Command::Models(args) => catalogue::models(args, &cli.common),
         Command::Hardware(args) => catalogue::hardware(args, &cli.common),
         Command::Completions(args) => Ok(completions::run(args)),

@@ -30,6 +30,38 @@ pub enum Reason {
     Failed,
 }
 
+impl Reason {
+    /// Every reason.
+    pub const ALL: [Reason; 10] = [
+        Reason::WarmUp,
+        Reason::Preemption,
+        Reason::Gap,
+        Reason::ClockJump,
+        Reason::Duplicate,
+        Reason::Empty,
+        Reason::BadValue,
+        Reason::Incomplete,
+        Reason::LastStep,
+        Reason::Failed,
+    ];
+
+    /// Its name in tables and JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Reason::WarmUp => "warm_up",
+            Reason::Preemption => "preemption",
+            Reason::Gap => "gap",
+            Reason::ClockJump => "clock_jump",
+            Reason::Duplicate => "duplicate",
+            Reason::Empty => "empty",
+            Reason::BadValue => "bad_value",
+            Reason::Incomplete => "incomplete",
+            Reason::LastStep => "last_step",
+            Reason::Failed => "failed",
+        }
+    }
+}
+
 /// Counts of rows left out, by reason.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 #[serde(transparent)]

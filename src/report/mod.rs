@@ -5,6 +5,7 @@ pub mod calibration_table;
 pub mod evaluation_table;
 pub mod explain;
 pub mod hardware;
+pub mod ingest_table;
 pub mod models;
 pub mod replay;
 pub mod replay_json;

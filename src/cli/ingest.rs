@@ -1,0 +1,338 @@
+//! `ridgepoint ingest`: engines' traces and load generators' reports become one step table and one request table. Everything is
+//! read and checked before anything is written. Uses `whole_file`, `report` and the library's `ingest`.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressStyle};
+use ridgepoint::ingest::format::{self, Format as Kind};
+use ridgepoint::ingest::step_table::TableRun;
+use ridgepoint::ingest::{Dropped, Ingested, RequestTrace, Run, periods, request_table, step_table};
+use ridgepoint::{Error, Hardware, Model};
+use serde::Serialize;
+
+use super::args::{Common, Format};
+use super::args_ingest::Ingest;
+use super::output::{Failure, Output};
+use super::whole_file::WholeFile;
+use crate::report::ingest_table;
+
+/// What became of the records of one kind in a file.
+#[derive(Debug, Default, Serialize)]
+pub struct Records {
+    /// In the file.
+    pub read: u64,
+    /// Steps with a time that can be used; requests.
+    pub kept: u64,
+    /// The rest, by reason.
+    pub dropped: Dropped,
+}
+
+/// A file that was read.
+#[derive(Debug, Serialize)]
+pub struct FileReport {
+    /// Its path, as given.
+    pub file: String,
+    /// What it was read as.
+    pub format: &'static str,
+    /// Its steps.
+    pub steps: Records,
+    /// Its requests.
+    pub requests: Records,
+    /// What to know of it.
+    pub notes: Vec<String>,
+}
+
+/// A run in the tables.
+#[derive(Debug, Default, Serialize)]
+pub struct RunReport {
+    /// Its name.
+    pub experiment: String,
+    /// Its model.
+    pub model: Option<String>,
+    /// Its GPU.
+    pub hardware: Option<String>,
+    /// GPUs that share every layer.
+    pub tensor_parallel_size: Option<u32>,
+    /// Steps with a time that can be used.
+    pub steps: u64,
+    /// `period` between starts of steps, or `forward_pass` on the GPU; `None` without steps.
+    pub timed: Option<&'static str>,
+    /// Median of these times, µs.
+    pub median_time_us: Option<f64>,
+    /// Requests.
+    pub requests: u64,
+}
+
+/// All that was read and written.
+#[derive(Debug, Default, Serialize)]
+pub struct Ingestion {
+    /// Files in the order of the command line.
+    pub files: Vec<FileReport>,
+    /// Runs.
+    pub runs: Vec<RunReport>,
+    /// Paths of the tables.
+    pub written: Vec<String>,
+}
+
+/// Reads files and writes tables.
+///
+/// # Errors
+/// Files that can't be read or are at fault, each with its problem; models and GPUs of unknown names; runs that can't be told
+/// apart; nothing that can be used; tables that can't be written.
+pub fn run(args: &Ingest, common: &Common) -> Result<Output, Failure> {
+    let mut work = Work::default();
+    let bar = Bar::new(&args.files);
+    let mut problems = Vec::new();
+    for file in &args.files {
+        bar.starts(file);
+        let kind = args.input_format.asked().map_or_else(|| format::detect(file), Ok);
+        match kind.and_then(|kind| Ok((kind, format::read(file, Some(kind))?))) {
+            Ok((kind, found)) => work.take(file, kind, found, args),
+            Err(error) => problems.push(error.to_string()),
+        }
+        bar.ends(file);
+    }
+    bar.clear();
+    if !problems.is_empty() {
+        return Err(Failure::Input(problems));
+    }
+    work.check(args, common.data_dir.as_deref())?;
+    work.write(&args.out)?;
+    let mut output = match common.format {
+        Format::Table => Output::of(ingest_table::render(&work.report)),
+        Format::Json => Output::json(&work.report)?,
+    };
+    output.notes = work.notes;
+    Ok(output)
+}
+
+#[derive(Default)]
+struct Work {
+    /// Runs, each with the file that it is of.
+    steps: Vec<(TableRun, String)>,
+    requests: Vec<(RequestTrace, String)>,
+    report: Ingestion,
+    notes: Vec<String>,
+}
+
+impl Work {
+    fn take(&mut self, file: &Path, kind: Kind, found: Ingested, args: &Ingest) {
+        let name = file.display().to_string();
+        let mut report = FileReport {
+            file: name.clone(),
+            format: kind.name(),
+            steps: Records { read: found.steps_read, kept: 0, dropped: found.dropped_steps },
+            requests: Records { read: found.requests_read, kept: 0, dropped: found.dropped_requests },
+            notes: found.notes,
+        };
+        for mut trace in found.steps.into_iter().filter(|trace| !trace.steps.is_empty()) {
+            args.labels.put_over(&mut trace.run);
+            let periods = periods(&trace, &args.cleaning());
+            report.steps.kept += periods.intervals.len() as u64;
+            report.steps.dropped.merge(&periods.dropped());
+            self.steps.push((TableRun { trace, periods }, name.clone()));
+        }
+        for mut trace in found.requests.into_iter().filter(|trace| !trace.requests.is_empty()) {
+            args.labels.put_over(&mut trace.run);
+            report.requests.kept += trace.requests.len() as u64;
+            self.requests.push((trace, name.clone()));
+        }
+        self.notes.extend(report.notes.iter().map(|note| format!("{name}: {note}")));
+        self.report.files.push(report);
+    }
+
+    fn check(&mut self, args: &Ingest, data_dir: Option<&Path>) -> Result<(), Failure> {
+        let is_timed = self.steps.iter().any(|(run, _)| !run.periods.intervals.is_empty());
+        if !is_timed && self.requests.is_empty() {
+            let reasons = self.report.files.iter().map(|file| {
+                let steps = ingest_table::reasons(&file.steps.dropped);
+                let requests = ingest_table::reasons(&file.requests.dropped);
+                let all: Vec<String> = [("steps", file.steps.read, steps), ("requests", file.requests.read, requests)]
+                    .into_iter()
+                    .filter(|(_, read, _)| *read > 0)
+                    .map(|(what, read, reasons)| format!("{read} {what}, left out: {reasons}"))
+                    .collect();
+                let all = if all.is_empty() { "no steps and no requests".to_owned() } else { all.join("; ") };
+                format!("{}: nothing in it can be used: {all}", file.file)
+            });
+            return Err(Failure::Input(reasons.collect()));
+        }
+        if !is_timed && !self.steps.is_empty() {
+            self.notes.push("no step has a time that can be used: only the request table is written".to_owned());
+            self.steps.clear();
+        }
+        let mut problems = same_name(self.steps.iter().map(|(run, file)| (&run.trace.run, file.as_str())), args);
+        problems.extend(same_name(self.requests.iter().map(|(run, file)| (&run.run, file.as_str())), args));
+        problems.extend(self.unknown_names(data_dir));
+        if !problems.is_empty() {
+            problems.dedup();
+            return Err(Failure::Input(problems));
+        }
+        self.say_what_is_missing();
+        self.list_runs();
+        Ok(())
+    }
+
+    fn runs(&self) -> impl Iterator<Item = &Run> {
+        let steps = self.steps.iter().map(|(run, _)| &run.trace.run);
+        steps.chain(self.requests.iter().map(|(run, _)| &run.run))
+    }
+
+    fn unknown_names(&self, data_dir: Option<&Path>) -> Vec<String> {
+        let mut judged: BTreeMap<(&str, &str), Option<String>> = BTreeMap::new();
+        for run in self.runs() {
+            for (flag, name) in [("--model", &run.model), ("--hardware", &run.hardware)] {
+                let Some(name) = name.as_deref() else { continue };
+                judged.entry((flag, name)).or_insert_with(|| {
+                    let found = match flag {
+                        "--model" => Model::find_in(data_dir, name).map(drop),
+                        _ => Hardware::find_in(data_dir, name).map(drop),
+                    };
+                    let error = found.err()?;
+                    Some(format!("{error} (run '{}'; {flag} puts another name in its place)", run.experiment))
+                });
+            }
+        }
+        judged.into_values().flatten().collect()
+    }
+
+    fn say_what_is_missing(&mut self) {
+        let mut missing: Vec<String> = Vec::new();
+        for (flag, is_missing) in [
+            ("--model", (|run: &Run| run.model.is_none()) as fn(&Run) -> bool),
+            ("--hardware", |run| run.hardware.is_none()),
+            ("--tensor-parallel-size", |run| run.tensor_parallel_size.is_none()),
+        ] {
+            if self.runs().any(is_missing) {
+                missing.push(flag.to_owned());
+            }
+        }
+        if !missing.is_empty() {
+            let flags = missing.join(", ");
+            self.notes.push(format!("some runs don't say all that a prediction needs: add {flags}"));
+        }
+    }
+
+    fn list_runs(&mut self) {
+        let mut runs: Vec<(Run, RunReport)> = Vec::new();
+        for (run, _) in &self.steps {
+            let report = report_of(&mut runs, &run.trace.run);
+            report.steps = run.periods.intervals.len() as u64;
+            report.median_time_us = run.periods.median_period_us();
+            let is_gpu_time = run.trace.steps.iter().any(|step| step.gpu_time_us.is_some());
+            report.timed = Some(if is_gpu_time { "forward_pass" } else { "period" });
+        }
+        for (run, _) in &self.requests {
+            report_of(&mut runs, &run.run).requests = run.requests.len() as u64;
+        }
+        self.report.runs = runs.into_iter().map(|(_, report)| report).collect();
+    }
+
+    fn write(&mut self, out: &Path) -> Result<(), Failure> {
+        std::fs::create_dir_all(out).map_err(|error| Error::io(out, error))?;
+        let (steps_path, requests_path) = (out.join("steps.csv"), out.join("requests.csv"));
+        let steps: Vec<TableRun> = std::mem::take(&mut self.steps).into_iter().map(|(run, _)| run).collect();
+        let requests: Vec<RequestTrace> = std::mem::take(&mut self.requests).into_iter().map(|(run, _)| run).collect();
+        let mut done = Vec::new();
+        if !steps.is_empty() {
+            let (file, to) = WholeFile::create(&steps_path)?;
+            file.written(step_table::write(std::io::BufWriter::new(to), &steps))?;
+            done.push((file, &steps_path));
+        }
+        if !requests.is_empty() {
+            let (file, to) = WholeFile::create(&requests_path)?;
+            file.written(request_table::write(std::io::BufWriter::new(to), &requests))?;
+            done.push((file, &requests_path));
+        }
+        for path in [&steps_path, &requests_path] {
+            if path.exists() && !done.iter().any(|(_, written)| *written == path) {
+                self.notes.push(format!("{}: was there before and is not of these files", path.display()));
+            }
+        }
+        for (file, path) in done {
+            file.keep()?;
+            self.report.written.push(path.display().to_string());
+        }
+        Ok(())
+    }
+}
+
+fn report_of<'a>(runs: &'a mut Vec<(Run, RunReport)>, run: &Run) -> &'a mut RunReport {
+    let index = runs.iter().position(|(known, _)| known == run).unwrap_or(runs.len());
+    if index == runs.len() {
+        let report = RunReport {
+            experiment: run.experiment.clone(),
+            model: run.model.clone(),
+            hardware: run.hardware.clone(),
+            tensor_parallel_size: run.tensor_parallel_size,
+            ..RunReport::default()
+        };
+        runs.push((run.clone(), report));
+    }
+    &mut runs[index].1
+}
+
+/// Two runs with the same labels would be one in the table, their steps mixed.
+fn same_name<'a>(runs: impl Iterator<Item = (&'a Run, &'a str)>, args: &Ingest) -> Vec<String> {
+    let mut known: Vec<(&Run, &str)> = Vec::new();
+    let mut problems = Vec::new();
+    for (run, file) in runs {
+        match known.iter().find(|(other, _)| *other == run) {
+            None => known.push((run, file)),
+            Some((_, other)) => {
+                let way_out = if args.labels.experiment.is_some() {
+                    "--experiment names one run: leave it out, or read the files one at a time"
+                } else {
+                    "read them one at a time, each with its own --experiment"
+                };
+                let name = &run.experiment;
+                problems.push(format!("{other} and {file}: both hold a run '{name}' with the same labels; {way_out}"));
+            }
+        }
+    }
+    problems
+}
+
+/// Drawn to stderr where that is a terminal, for files that take a while.
+struct Bar(Option<ProgressBar>);
+
+impl Bar {
+    const MIN_BYTES: u64 = 20_000_000;
+
+    fn new(files: &[PathBuf]) -> Self {
+        let bytes = files.iter().map(|file| size(file)).sum();
+        if bytes < Bar::MIN_BYTES {
+            return Bar(None);
+        }
+        let bar = ProgressBar::new(bytes);
+        if let Ok(style) = ProgressStyle::with_template("{spinner} {msg} [{bar:30}] {bytes}/{total_bytes}, {elapsed}") {
+            bar.set_style(style);
+        }
+        bar.enable_steady_tick(Duration::from_millis(200));
+        Bar(Some(bar))
+    }
+
+    fn starts(&self, file: &Path) {
+        if let Some(bar) = &self.0 {
+            bar.set_message(file.file_name().unwrap_or_default().to_string_lossy().into_owned());
+        }
+    }
+
+    fn ends(&self, file: &Path) {
+        if let Some(bar) = &self.0 {
+            bar.inc(size(file));
+        }
+    }
+
+    fn clear(&self) {
+        if let Some(bar) = &self.0 {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+fn size(file: &Path) -> u64 {
+    std::fs::metadata(file).map_or(0, |of| of.len())
+}
