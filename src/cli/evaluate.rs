@@ -16,6 +16,7 @@ use serde::Serialize;
 
 use super::args::{Common, Format};
 use super::args_evaluate::{ClosedLoop, Evaluate, Of, Serving, View};
+use super::evaluate_steps;
 use super::output::{Failure, Output};
 use super::predict_step::check_correction;
 use crate::report::evaluation_table;
@@ -42,6 +43,7 @@ pub fn run(args: &Evaluate, common: &Common) -> Result<Output, Failure> {
     match &args.of {
         Of::Serving(args) => serving(args, common),
         Of::ClosedLoop(args) => closed_loop(args, common),
+        Of::Steps(args) => evaluate_steps::run(args, common),
     }
 }
 

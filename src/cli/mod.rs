@@ -10,6 +10,7 @@ mod catalogue;
 mod completions;
 mod deployment;
 mod evaluate;
+mod evaluate_steps;
 mod examples;
 mod ingest;
 mod measurements;

@@ -12,4 +12,5 @@ pub mod replay_json;
 pub mod replay_table;
 pub mod step_json;
 pub mod step_table;
+pub mod steps_table;
 pub mod text;
