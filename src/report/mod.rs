@@ -7,6 +7,7 @@ pub mod explain;
 pub mod hardware;
 pub mod ingest_table;
 pub mod models;
+pub mod plots;
 pub mod replay;
 pub mod replay_json;
 pub mod replay_table;

@@ -32,13 +32,12 @@ pub fn render(evaluation: &StepEvaluation) -> String {
         out.push('\n');
     }
     let split = &evaluation.split;
-    let judged = format!(
-        "{}: {} in {} of {} or more",
-        split.judged,
-        plural(summary.rows as u64, "row"),
-        plural(summary.windows as u64, "window"),
-        count(split.window as u64)
-    );
+    let rows = plural(summary.rows as u64, "row");
+    let windows = match split.window {
+        1 => format!("{rows}, each interval for itself"),
+        window => format!("{rows} in {} of {window} or more", plural(summary.windows as u64, "window")),
+    };
+    let judged = format!("{}: {windows}", split.judged);
     out.push_str(&wrap("judged: ", &judged, width()));
     out.push_str(&remarks(evaluation));
     out

@@ -144,7 +144,7 @@ pub fn folds(cases: &[StepCase], split: StepSplit) -> Result<Vec<Fold<'_>>> {
         StepSplit::Temporal { judge_from } => temporal(cases, judge_from),
         StepSplit::LeaveOneModelOut => {
             let models: Vec<&str> = cases.iter().map(|case| case.model.as_str()).collect();
-            leave_one_out(cases, &models, split)
+            leave_one_out(cases, &models, split, "models")
         }
         StepSplit::LeaveOneWorkloadOut => {
             let silent: Vec<String> = cases
@@ -156,7 +156,7 @@ pub fn folds(cases: &[StepCase], split: StepSplit) -> Result<Vec<Fold<'_>>> {
                 return Err(Error::Invalid { origin: format!("--split {split}"), problems: silent });
             }
             let workloads: Vec<&str> = cases.iter().map(|case| case.workload.as_deref().unwrap_or_default()).collect();
-            leave_one_out(cases, &workloads, split)
+            leave_one_out(cases, &workloads, split, "workloads")
         }
     }
 }
@@ -178,7 +178,7 @@ fn temporal(cases: &[StepCase], judge_from: f64) -> Result<Vec<Fold<'_>>> {
         .collect())
 }
 
-fn leave_one_out<'a>(cases: &'a [StepCase], groups: &[&str], split: StepSplit) -> Result<Vec<Fold<'a>>> {
+fn leave_one_out<'a>(cases: &'a [StepCase], groups: &[&str], split: StepSplit, what: &str) -> Result<Vec<Fold<'a>>> {
     let mut names = groups.to_vec();
     names.sort_unstable();
     names.dedup();
@@ -186,7 +186,7 @@ fn leave_one_out<'a>(cases: &'a [StepCase], groups: &[&str], split: StepSplit) -
         return Err(Error::InvalidArgument {
             what: "--split".into(),
             value: split.name().into(),
-            reason: format!("needs runs of two of them at least, there is {} alone", names.join("")),
+            reason: format!("needs runs of at least two {what}, all are of '{}'", names.join("")),
         });
     }
     let fold = |(judged, group): (&'a StepCase, &&str)| {
