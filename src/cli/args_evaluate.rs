@@ -11,6 +11,7 @@ use ridgepoint::ingest::Cleaning;
 use super::args::percent;
 use super::args_ingest::Labels;
 use super::examples;
+use super::plots::Plot;
 
 /// What measured runs are judged.
 #[derive(Debug, Args)]
@@ -71,6 +72,8 @@ pub struct View {
     /// Correction learned from real steps: none, global, auto (the best there is) or a file
     #[arg(long, value_name = "none|global|auto|FILE", default_value = "auto")]
     pub correction: String,
+    #[command(flatten)]
+    pub plot: Plot,
 }
 
 #[derive(Debug, Args)]
@@ -93,6 +96,8 @@ pub struct Steps {
     /// Tolerance: exit with 1 where the median absolute error over all windows is above X percent
     #[arg(long, value_name = "X", value_parser = percent, allow_negative_numbers = true)]
     pub max_median_ape_pct: Option<f64>,
+    #[command(flatten)]
+    pub plot: Plot,
     #[command(flatten)]
     pub labels: Labels,
     /// Leave out steps of a number below N, in which the engine still warms up [default: 100, or what a step table says]

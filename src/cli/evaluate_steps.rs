@@ -12,7 +12,7 @@ use ridgepoint::evaluate::steps::report::StepEvaluation;
 use super::args::{Common, Format};
 use super::args_evaluate::Steps;
 use super::output::{Failure, Output};
-use crate::report::steps_table;
+use crate::report::{plots, steps_table};
 
 /// Judges predictions of steps.
 ///
@@ -20,6 +20,7 @@ use crate::report::steps_table;
 /// Files that are missing or at fault; no run that can be judged.
 pub fn run(args: &Steps, common: &Common) -> Result<Output, Failure> {
     let split = args.split().map_err(|message| Failure::usage(ErrorKind::ArgumentConflict, "evaluate", &message))?;
+    args.plot.prepare()?;
     let all_problems = |errors: Vec<Error>| Failure::Input(errors.iter().map(Error::to_string).collect());
     let runs = read_runs(&args.files, args.cleaning(), &|run| args.labels.put_over(run)).map_err(all_problems)?;
     let options = CaseOptions { data_dir: common.data_dir.clone(), correction: args.correction.clone() };
@@ -29,12 +30,14 @@ pub fn run(args: &Steps, common: &Common) -> Result<Output, Failure> {
     let judged = judge_steps(&cases, skipped, &JudgeOptions { split, window, fitter: None }, &|rows| bar.inc(rows));
     bar.finish_and_clear();
     let evaluation = judged?;
+    let plotted = args.plot.write(|| plots::steps::figures(&evaluation))?;
     let mut output = match common.format {
         Format::Table => Output::of(steps_table::render(&evaluation)),
         Format::Json => Output::json(&evaluation)?,
     };
     output.missed = args.max_median_ape_pct.and_then(|limit_pct| missed(&evaluation, limit_pct));
     output.notes = remarks(&evaluation, &args.correction);
+    output.add_plots(plotted, common.format);
     Ok(output)
 }
 

@@ -15,6 +15,7 @@ mod examples;
 mod ingest;
 mod measurements;
 mod output;
+mod plots;
 mod predict_step;
 mod shorthand;
 mod simulate;
