@@ -17,8 +17,9 @@ use serde::Serialize;
 
 use super::args::{Common, Format};
 use super::args_evaluate::{ClosedLoop, Evaluate, Of, Serving, View};
+use super::evaluate_steps;
 use super::output::{Failure, Output};
-use crate::report::evaluation_table;
+use crate::report::{evaluation_table, plots};
 
 /// An evaluation with the views that were asked for, as the reports show it.
 #[derive(Serialize)]
@@ -42,10 +43,12 @@ pub fn run(args: &Evaluate, common: &Common) -> Result<Output, Failure> {
     match &args.of {
         Of::Serving(args) => serving(args, common),
         Of::ClosedLoop(args) => closed_loop(args, common),
+        Of::Steps(args) => evaluate_steps::run(args, common),
     }
 }
 
 fn serving(args: &Serving, common: &Common) -> Result<Output, Failure> {
+    args.view.plot.prepare()?;
     let all_problems = |errors: Vec<Error>| Failure::Input(errors.iter().map(Error::to_string).collect());
     let experiments = Experiment::find(&args.paths).map_err(all_problems)?;
     let (mut cases, skipped) = serving_cases(&experiments, common.data_dir.as_deref());
@@ -57,7 +60,7 @@ fn serving(args: &Serving, common: &Common) -> Result<Output, Failure> {
     bar.finish_and_clear();
     let median_pct = evaluation.summary.get(&Metric::E2E_MEAN).map(|of| of.median_ape_pct);
     let missed = args.max_median_e2e_pct.and_then(|limit| missed(median_pct, limit));
-    let mut output = output(evaluation, attribution, &args.view, common)?;
+    let mut output = output(evaluation, attribution, &args.view, common, "serving")?;
     output.missed = missed;
     Ok(output)
 }
@@ -80,6 +83,7 @@ fn missed(median_pct: Option<f64>, limit_pct: f64) -> Option<String> {
 }
 
 fn closed_loop(args: &ClosedLoop, common: &Common) -> Result<Output, Failure> {
+    args.view.plot.prepare()?;
     let rows = read_closed_loop(&args.files)?;
     let options = ClosedLoopOptions { data_dir: common.data_dir.clone(), backends: args.backend.clone() };
     let (mut cases, skipped): (Vec<Case>, Vec<Skipped>) = closed_loop_cases(&rows, &options);
@@ -87,7 +91,7 @@ fn closed_loop(args: &ClosedLoop, common: &Common) -> Result<Output, Failure> {
     let bar = progress_bar(replays(&cases));
     let evaluation = judge(&cases, skipped, args.view.seed, &|| bar.inc(1))?;
     bar.finish_and_clear();
-    output(evaluation, None, &args.view, common)
+    output(evaluation, None, &args.view, common, "closed-loop")
 }
 
 fn output(
@@ -95,7 +99,9 @@ fn output(
     attribution: Option<Attribution>,
     view: &View,
     common: &Common,
+    kind: &str,
 ) -> Result<Output, Failure> {
+    let plotted = view.plot.write(|| plots::serving::figures(&evaluation, kind))?;
     let split = view.split.map(|key| Split::new(&evaluation.experiments, key));
     let evaluated = Evaluated { evaluation, split, attribution };
     let mut output = match common.format {
@@ -107,6 +113,7 @@ fn output(
         let all = skipped + evaluated.evaluation.experiments.len();
         output.notes.push(format!("{skipped} of {all} experiments were not run; the result lists why"));
     }
+    output.add_plots(plotted, common.format);
     Ok(output)
 }
 

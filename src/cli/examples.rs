@@ -100,8 +100,9 @@ pub const EVALUATE: &str = "\
 Examples:
   ridgepoint evaluate serving runs/
   ridgepoint evaluate closed-loop h100.csv
+  ridgepoint evaluate steps my_run/steps.csv --hardware h100
 
-  `ridgepoint evaluate serving --help` and `ridgepoint evaluate closed-loop --help` have more.";
+  `ridgepoint evaluate serving --help` and the like have more.";
 
 pub const EVALUATE_SERVING: &str = "\
 Examples:
@@ -138,6 +139,29 @@ replica. What a row does not say is vLLM's default for a server: max_num_seqs 10
 max_num_batched_tokens 8192. A run has ten requests for each in flight; lengths are drawn \
 from a tenth below to a tenth above isl and osl. Rows that can't be run are listed with \
 their reason.";
+
+pub const EVALUATE_STEPS: &str = "\
+Examples:
+  A run's own table, every row, with the calibrated roofline alone:
+    ridgepoint evaluate steps my_run/steps.csv --correction none
+
+  Steps as csv that don't say their GPU; the last fifth of each run, beside regressions \
+on what comes before:
+    ridgepoint evaluate steps chat.csv code.csv --hardware h100 --split temporal
+
+  The later 40 % of each run:
+    ridgepoint evaluate steps chat.csv --hardware h100 --judge-from 0.6
+
+  Models that regressions have not seen, for scripts, which fails above 8 percent:
+    ridgepoint evaluate steps llama.csv qwen.csv --hardware h100 \\
+        --split leave-one-model-out --max-median-ape-pct 8 --format json
+
+Engines sample their traces: the time from one sampled step to the next is that of all steps in \
+between, of which one is described. So rows are judged in windows: the measured time is that \
+of all their steps over the number of steps, the predicted one the mean over their \
+sampled steps. Requests are those of snapshots, or reconstructed from aggregates; notes say which. \
+Black box and ridge are regressions on aggregates (tokens, requests, KV usage) without any \
+physics.";
 
 pub const MODELS: &str = "\
 Examples:

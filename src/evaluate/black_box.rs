@@ -137,7 +137,7 @@ fn fit_lines(seen: &[&Observation]) -> Option<BlackBox> {
 /// # Formula
 /// At the optimum the positive coefficients solve the unconstrained problem on their own columns (Karush, Kuhn, Tucker), so
 /// with three columns the eight sets of columns are tried one by one. Among equals the fewest and first columns win.
-fn non_negative_least_squares(rows: &[[f64; 3]], targets: &[f64]) -> Option<[f64; 3]> {
+pub(super) fn non_negative_least_squares(rows: &[[f64; 3]], targets: &[f64]) -> Option<[f64; 3]> {
     const SETS: [&[usize]; 7] = [&[0], &[1], &[2], &[0, 1], &[0, 2], &[1, 2], &[0, 1, 2]];
     if rows.is_empty() {
         return None;

@@ -16,4 +16,6 @@ pub mod judge;
 pub mod measured;
 pub mod metric;
 pub mod split;
+#[cfg(feature = "ingest")]
+pub mod steps;
 mod weights_asked;

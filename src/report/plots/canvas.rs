@@ -1,0 +1,121 @@
+//! What all plots share: size, colours, ranges that hold their points, series that are not too many. Uses plotters.
+
+use std::ops::Range;
+
+use plotters::style::RGBColor;
+
+/// Width and height, pixels.
+pub const SIZE: (u32, u32) = (960, 640);
+/// Height of a title, pixels.
+pub const TITLE_PX: u32 = 22;
+/// Points of a series that a file holds at most.
+const MAX_POINTS: usize = 4000;
+/// Series that have a colour of their own.
+const MAX_SERIES: usize = 8;
+/// Characters of a name in a legend.
+const MAX_NAME_CHARS: usize = 44;
+
+const COLOURS: [RGBColor; MAX_SERIES] = [
+    RGBColor(0, 114, 178),
+    RGBColor(213, 94, 0),
+    RGBColor(0, 158, 115),
+    RGBColor(204, 121, 167),
+    RGBColor(230, 159, 0),
+    RGBColor(86, 180, 233),
+    RGBColor(120, 94, 70),
+    RGBColor(110, 110, 110),
+];
+
+/// Points under a name.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Series {
+    /// Name in the legend.
+    pub name: String,
+    /// Points.
+    pub points: Vec<(f64, f64)>,
+}
+
+/// The colour of a series.
+pub fn colour(index: usize) -> RGBColor {
+    COLOURS.get(index % MAX_SERIES).copied().unwrap_or(RGBColor(0, 0, 0))
+}
+
+/// Series as they are drawn: finite points alone, not too many of them, short names, and what is beyond the colours as one.
+pub fn drawable(series: Vec<Series>) -> Vec<Series> {
+    let mut kept: Vec<Series> = Vec::new();
+    for (index, mut of) in series.into_iter().enumerate() {
+        of.points.retain(|(x, y)| x.is_finite() && y.is_finite());
+        of.name = short(&of.name);
+        match kept.last_mut() {
+            Some(last) if index >= MAX_SERIES => {
+                last.points.extend(of.points);
+                last.name = "others".to_owned();
+            }
+            _ => kept.push(of),
+        }
+    }
+    for of in &mut kept {
+        let step = of.points.len().div_ceil(MAX_POINTS).max(1);
+        if step > 1 {
+            of.points = of.points.iter().copied().step_by(step).collect();
+            of.name.push_str(&format!(" (one in {step})"));
+        }
+    }
+    kept.retain(|of| !of.points.is_empty());
+    kept
+}
+
+/// A name that fits a legend.
+pub fn short(name: &str) -> String {
+    if name.chars().count() <= MAX_NAME_CHARS {
+        return name.to_owned();
+    }
+    name.chars().take(MAX_NAME_CHARS - 1).chain(['…']).collect()
+}
+
+/// A range around values, never empty; `None` without finite ones.
+pub fn range(values: impl Iterator<Item = f64>) -> Option<Range<f64>> {
+    let finite = values.filter(|value| value.is_finite());
+    let (least, greatest) =
+        finite.fold((f64::INFINITY, f64::NEG_INFINITY), |(least, most), value| (least.min(value), most.max(value)));
+    if least > greatest {
+        return None;
+    }
+    let pad = (0.05 * (greatest - least)).max(0.02 * greatest.abs()).max(1e-9);
+    Some(least - pad..greatest + pad)
+}
+
+/// A range of ratios around positive values, for logarithmic axes.
+pub fn log_range(values: impl Iterator<Item = f64>) -> Option<Range<f64>> {
+    let logs = range(values.filter(|value| *value > 0.0).map(f64::ln))?;
+    let pad = (1.25f64).ln();
+    Some((logs.start - pad).exp()..(logs.end + pad).exp())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_hold_their_values_and_are_never_empty() {
+        assert_eq!(range([f64::NAN].into_iter()), None);
+        let same = range([5.0, 5.0].into_iter()).unwrap();
+        assert!(same.start < 5.0 && 5.0 < same.end, "{same:?}");
+        let zero = range([0.0].into_iter()).unwrap();
+        assert!(zero.start < 0.0 && 0.0 < zero.end, "{zero:?}");
+        let logs = log_range([10.0, -1.0, 0.0, 1000.0].into_iter()).unwrap();
+        assert!(logs.start > 0.0 && logs.start < 10.0 && logs.end > 1000.0, "{logs:?}");
+        assert_eq!(log_range([0.0].into_iter()), None);
+    }
+
+    #[test]
+    fn many_points_are_thinned_and_many_series_gathered() {
+        let series = |name: &str, count: usize| Series { name: name.to_owned(), points: vec![(1.0, 2.0); count] };
+        let thinned = drawable(vec![series("a", 10_000), series("none", 0)]);
+        assert_eq!((thinned.len(), thinned[0].points.len()), (1, 3334));
+        assert_eq!(thinned[0].name, "a (one in 3)");
+        let many = drawable((0..12).map(|index| series(&index.to_string(), 10)).collect());
+        assert_eq!((many.len(), many[7].points.len(), many[7].name.as_str()), (8, 50, "others"));
+        assert_eq!(short(&"é".repeat(60)).chars().count(), 44);
+    }
+}

@@ -1,0 +1,118 @@
+//! Points: predicted against measured with the lines of no error and of ±10 %, and residuals over a size. Uses `canvas`, plotters.
+
+use std::fmt::Display;
+
+use plotters::prelude::*;
+
+use super::Drawn;
+use super::canvas::{SIZE, Series, TITLE_PX, colour, drawable, log_range, range};
+
+const GREY: RGBColor = RGBColor(140, 140, 140);
+
+fn said(error: impl Display) -> String {
+    error.to_string()
+}
+
+/// Predicted over measured on equal logarithmic axes.
+pub fn predicted_over_measured(title: &str, unit: &str, series: Vec<Series>) -> Drawn {
+    let mut series = drawable(series);
+    series.iter_mut().for_each(|of| of.points.retain(|(x, y)| *x > 0.0 && *y > 0.0));
+    let both = series.iter().flat_map(|of| &of.points).flat_map(|(x, y)| [*x, *y]);
+    let axis = log_range(both).ok_or("no point to draw")?;
+    let mut svg = String::new();
+    {
+        let root = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
+        root.fill(&WHITE).map_err(said)?;
+        let mut chart = ChartBuilder::on(&root)
+            .caption(title, ("sans-serif", TITLE_PX))
+            .margin(16)
+            .x_label_area_size(48)
+            .y_label_area_size(72)
+            .build_cartesian_2d(axis.clone().log_scale(), axis.clone().log_scale())
+            .map_err(said)?;
+        let measured = format!("measured, {unit}");
+        chart
+            .configure_mesh()
+            .light_line_style(WHITE)
+            .x_desc(measured)
+            .y_desc(format!("predicted, {unit}"))
+            .draw()
+            .map_err(said)?;
+        for (factor, style) in [(1.0, GREY.stroke_width(2)), (0.9, GREY.stroke_width(1)), (1.1, GREY.stroke_width(1))] {
+            let ends = [(axis.start, axis.start * factor), (axis.end, axis.end * factor)];
+            chart.draw_series(LineSeries::new(ends, style)).map_err(said)?;
+        }
+        for (index, of) in series.iter().enumerate() {
+            let circles = of.points.iter().map(|point| Circle::new(*point, 3, colour(index).mix(0.6).filled()));
+            chart
+                .draw_series(circles)
+                .map_err(said)?
+                .label(of.name.as_str())
+                .legend(move |(x, y)| Circle::new((x + 8, y), 4, colour(index).filled()));
+        }
+        legend(&mut chart, SeriesLabelPosition::UpperLeft)?;
+        root.present().map_err(said)?;
+    }
+    Ok(svg)
+}
+
+/// Signed errors in percent over a size, with the line of no error.
+pub fn residuals(title: &str, size: &str, series: Vec<Series>) -> Drawn {
+    let series = drawable(series);
+    let points = || series.iter().flat_map(|of| &of.points);
+    let x = range(points().map(|(x, _)| *x)).ok_or("no point to draw")?;
+    let y = range(points().map(|(_, y)| *y).chain([-10.0, 10.0])).ok_or("no point to draw")?;
+    let mut svg = String::new();
+    {
+        let root = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
+        root.fill(&WHITE).map_err(said)?;
+        let mut chart = ChartBuilder::on(&root)
+            .caption(title, ("sans-serif", TITLE_PX))
+            .margin(16)
+            .x_label_area_size(48)
+            .y_label_area_size(72)
+            .build_cartesian_2d(x.clone(), y)
+            .map_err(said)?;
+        chart
+            .configure_mesh()
+            .light_line_style(WHITE)
+            .x_desc(size)
+            .y_desc("(predicted − measured) / measured, %")
+            .draw()
+            .map_err(said)?;
+        for (level, width) in [(0.0, 2), (-10.0, 1), (10.0, 1)] {
+            let line = LineSeries::new([(x.start, level), (x.end, level)], GREY.stroke_width(width));
+            chart.draw_series(line).map_err(said)?;
+        }
+        for (index, of) in series.iter().enumerate() {
+            let circles = of.points.iter().map(|point| Circle::new(*point, 3, colour(index).mix(0.6).filled()));
+            chart
+                .draw_series(circles)
+                .map_err(said)?
+                .label(of.name.as_str())
+                .legend(move |(x, y)| Circle::new((x + 8, y), 4, colour(index).filled()));
+        }
+        legend(&mut chart, SeriesLabelPosition::UpperRight)?;
+        root.present().map_err(said)?;
+    }
+    Ok(svg)
+}
+
+/// The box that names the series.
+pub(super) fn legend<'a, 'b, DB, CT>(
+    chart: &mut ChartContext<'a, DB, CT>,
+    position: SeriesLabelPosition,
+) -> Result<(), String>
+where
+    DB: DrawingBackend + 'a,
+    CT: CoordTranslate,
+    'a: 'b,
+{
+    chart
+        .configure_series_labels()
+        .position(position)
+        .background_style(WHITE.mix(0.85))
+        .border_style(GREY)
+        .draw()
+        .map_err(said)
+}
