@@ -7,6 +7,7 @@ mod batch;
 mod calibrate;
 mod catalogue;
 mod completions;
+mod correction;
 mod deployment;
 mod evaluate;
 mod examples;
