@@ -3,6 +3,7 @@
 
 mod args;
 mod args_evaluate;
+mod args_fit;
 mod batch;
 mod calibrate;
 mod catalogue;
@@ -11,6 +12,7 @@ mod correction;
 mod deployment;
 mod evaluate;
 mod examples;
+mod fit;
 mod measurements;
 mod output;
 mod predict_step;
@@ -45,6 +47,7 @@ fn dispatch(cli: &Cli) -> Result<Output, Failure> {
         Command::Simulate(args) => simulate::run(args, &cli.common),
         Command::Calibrate(args) => calibrate::run(args, &cli.common),
         Command::Evaluate(args) => evaluate::run(args, &cli.common),
+        Command::Fit(args) => fit::run(args, &cli.common),
         Command::Models(args) => catalogue::models(args, &cli.common),
         Command::Hardware(args) => catalogue::hardware(args, &cli.common),
         Command::Completions(args) => Ok(completions::run(args)),
