@@ -12,8 +12,8 @@ use crate::physics::{GraphMode, OperatorGroup};
 pub struct OperatorEstimate {
     /// Name.
     pub name: &'static str,
-    /// Group it belongs to.
-    pub group: OperatorGroup,
+    /// Group it belongs to; `None` for what a correction adds to the operators.
+    pub group: Option<OperatorGroup>,
     /// Calls in the step.
     pub count: u64,
     /// FLOPs of all calls on one rank.
@@ -68,7 +68,7 @@ pub struct StepEstimate {
 impl StepEstimate {
     /// Time of the operators of a group, µs.
     pub fn group_us(&self, group: OperatorGroup) -> f64 {
-        self.operators.iter().filter(|o| o.group == group).map(|o| o.time_us).sum()
+        self.operators.iter().filter(|o| o.group == Some(group)).map(|o| o.time_us).sum()
     }
 }
 
@@ -77,7 +77,7 @@ impl OperatorEstimate {
     pub(crate) fn learned(name: &'static str, time_us: f64) -> Self {
         OperatorEstimate {
             name,
-            group: OperatorGroup::SmallKernels,
+            group: None,
             count: 1,
             flops: 0.0,
             bytes: 0.0,

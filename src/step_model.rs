@@ -363,7 +363,7 @@ impl StepModel {
             }
             operators.push(OperatorEstimate {
                 name: operator.name,
-                group: operator.group,
+                group: Some(operator.group),
                 count: operator.count,
                 flops: count * operator.flops,
                 bytes: count * operator.bytes,
@@ -398,9 +398,10 @@ impl StepModel {
             None => assumed_interval_us(&operators, time_us),
             Some(correction) => {
                 let mut basis = Basis::default();
-                for operator in operators.iter().filter(|operator| operator.provenance != Provenance::Learned) {
-                    let factor = self.factor(operator.group);
-                    basis.add(Term::of_group(operator.group), operator.time_us / factor);
+                for operator in &operators {
+                    if let Some(group) = operator.group {
+                        basis.add(Term::of_group(group), operator.time_us / self.factor(group));
+                    }
                 }
                 for (term, count) in self.counts(shape) {
                     basis.add(term, count);

@@ -61,7 +61,7 @@ fn the_json_has_every_key_of_the_contract() {
         assert!(["compute", "memory", "network", "latency"].contains(&operator["bound"].as_str().unwrap()));
         assert!(operator["name"].is_string() && operator["group"].is_string() && operator["provenance"].is_string());
     }
-    assert_no_null(&json, &["max_model_len", "kv_cache_dtype"]);
+    assert_no_null(&json, &["max_model_len", "kv_cache_dtype", "correction"]);
 }
 
 #[test]
@@ -148,19 +148,6 @@ fn measured_tables_give_a_time_above_the_bound_and_an_interval() {
     assert!(number(&json, "upper_us") > number(&json, "step_time_us"));
     let provenance: f64 = json["provenance"].as_object().unwrap().values().filter_map(Value::as_f64).sum();
     assert!((provenance - 1.0).abs() < 1e-9, "{provenance}");
-    let warns = |json: &Value| json["warnings"].to_string().contains("no correction is shipped for llama-3.1-8b");
-    assert!(warns(&json));
-    let uncorrected = run(&[&line[..], &batch[..], &["--correction", "none"]].concat()).json();
-    assert!(!warns(&uncorrected));
-    assert_eq!(json["step_time_us"], uncorrected["step_time_us"]);
-}
-
-#[test]
-fn a_correction_that_is_not_shipped_is_an_error() {
-    for correction in ["global", "my_correction.toml"] {
-        let run = predict(&format!("{LLAMA} --decode 1x5 --correction {correction}"));
-        run.fails(1, &["no", correction, "shipped yet", "--correction none"]);
-    }
 }
 
 #[test]
@@ -214,7 +201,7 @@ fn a_million_requests_are_predicted() {
     text.push_str(r#"{"progress_index":1000,"num_new_tokens":1}]}"#);
     let json = predict_batch(&text).json();
     assert_eq!(json["batch"]["num_decodes"].as_u64(), Some(1_000_000));
-    assert_no_null(&json, &["max_model_len", "kv_cache_dtype"]);
+    assert_no_null(&json, &["max_model_len", "kv_cache_dtype", "correction"]);
     assert!(json["warnings"].to_string().contains("more than max_num_seqs = 256"));
 }
 
@@ -224,7 +211,7 @@ fn the_largest_numbers_stay_finite() {
         "{LLAMA} --max-model-len 4294967295 --decode 1000000x4294967294 --prefill 1000x2147483647@2147483647 --format json"
     ))
     .json();
-    assert_no_null(&json, &["kv_cache_dtype"]);
+    assert_no_null(&json, &["kv_cache_dtype", "correction"]);
     assert!(number(&json, "step_time_us").is_finite());
 }
 

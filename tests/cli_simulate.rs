@@ -130,6 +130,7 @@ fn the_json_has_every_key_of_the_contract() {
     let path = folder.write("profile.yaml", PROFILE);
     let json = json_of(&format!("--profile {path} --tp 2 --max-num-seqs 64 --no-enable-prefix-caching"));
     let top = [
+        "correction",
         "counters",
         "deployment",
         "engine",

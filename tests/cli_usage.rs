@@ -33,7 +33,7 @@ fn wrong_usage_exits_with_2_and_says_how() {
 
 #[test]
 fn every_help_has_examples() {
-    for command in ["predict-step", "calibrate", "evaluate", "models", "hardware", "completions"] {
+    for command in ["predict-step", "calibrate", "evaluate", "fit", "models", "hardware", "completions"] {
         let help = run(&[command, "--help"]);
         assert_eq!((help.code, help.stderr.as_str()), (0, ""));
         assert!(help.stdout.contains("Examples:"), "{command}");
@@ -81,6 +81,11 @@ fn every_built_in_model_is_listed_with_its_size() {
     assert_eq!(llama["parameters"]["total"].as_u64(), Some(8_030_261_248));
     assert_eq!(llama["num_layers"].as_u64(), Some(32));
     assert_eq!(llama["hf_ids"][0], "meta-llama/Meta-Llama-3.1-8B");
+    let own = ridgepoint::correction::builtin_corrections().unwrap();
+    for model in models {
+        let has_own = own.iter().any(|correction| model["name"] == correction.name.as_str());
+        assert_eq!(model["correction"]["level"], if has_own { "model" } else { "global" }, "{model}");
+    }
     let table = run(&["models"]);
     assert!(table.stdout.contains("llama-3.1-8b") && table.stdout.contains("8.030 B"), "{}", table.stdout);
 }
@@ -104,7 +109,8 @@ fn every_built_in_gpu_is_listed_with_peaks_tables_and_sources() {
     let gpus = json["hardware"].as_array().unwrap();
     assert_eq!(gpus.len(), ridgepoint::hardware::builtin_names().len());
     for gpu in gpus {
-        assert!(gpu["tables"].is_array() && gpu["correction"] == false, "{gpu}");
+        assert!(gpu["tables"].is_array() && gpu["corrections"].is_array(), "{gpu}");
+        assert_eq!(gpu["correction"], gpu["corrections"] != serde_json::json!([]), "{gpu}");
         assert!(!gpu["sources"].as_array().unwrap().is_empty(), "{gpu}");
     }
     let one = run(&["hardware", "NVIDIA H100 80GB HBM3", "--format", "json"]).json();

@@ -186,7 +186,7 @@ proptest! {
         let fastest = case.hardware.dtypes().filter_map(|d| case.hardware.peak_dense_flop_per_s(d).ok()).fold(0.0, f64::max);
         for o in case.tables.step_time(&batch).operators {
             let bytes_per_s = match o.group {
-                OperatorGroup::Communication => case.hardware.interconnect().unidirectional_bytes_per_s,
+                Some(OperatorGroup::Communication) => case.hardware.interconnect().unidirectional_bytes_per_s,
                 _ => case.hardware.hbm_bytes_per_s(),
             };
             let least_us = 1e6 * (o.bytes / bytes_per_s).max(o.flops / fastest);
@@ -231,7 +231,7 @@ proptest! {
     fn parts_sum_to_total(case in any_case(), batch in any_batch()) {
         for step in [case.tables.step_time(&batch), case.ideal.step_time(&batch)] {
             let sum = |part: &dyn Fn(&ridgepoint::OperatorEstimate) -> f64| step.operators.iter().rev().map(part).sum::<f64>();
-            let moved = |o: &ridgepoint::OperatorEstimate| if o.group == OperatorGroup::Communication { 0.0 } else { o.bytes };
+            let moved = |o: &ridgepoint::OperatorEstimate| if o.group == Some(OperatorGroup::Communication) { 0.0 } else { o.bytes };
             let groups: f64 = GROUPS.into_iter().map(|g| step.group_us(g)).sum();
             let provenance: f64 = step.provenance.iter().map(|(_, share)| share).sum();
             for (what, got, want) in [
@@ -299,7 +299,7 @@ proptest! {
     fn tp1_has_no_communication(batch in any_batch()) {
         for case in CASES.iter().filter(|c| c.deployment.tensor_parallel_size == 1) {
             let step = case.tables.step_time(&batch);
-            prop_assert!(step.operators.iter().all(|o| o.group != OperatorGroup::Communication), "{}", case.name);
+            prop_assert!(step.operators.iter().all(|o| o.group != Some(OperatorGroup::Communication)), "{}", case.name);
         }
     }
 

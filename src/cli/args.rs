@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use super::args_evaluate::Evaluate;
+use super::args_fit::Fit;
 use super::args_ingest::Ingest;
 use super::deployment::{DeploymentArgs, ParallelArgs};
 use super::examples;
@@ -78,6 +79,9 @@ pub enum Command {
     /// Judge predictions on measured serving runs
     #[command(after_help = examples::EVALUATE)]
     Evaluate(Evaluate),
+    /// Fit a correction on real steps or serving runs, or export one for other simulators
+    #[command(after_help = examples::FIT)]
+    Fit(Box<Fit>),
     /// List the built-in models, or show one
     #[command(after_help = examples::MODELS)]
     Models(Models),

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
+use ridgepoint::correction::{Used, builtin_corrections, find_correction};
 use ridgepoint::efficiency::Tables;
 use ridgepoint::efficiency::family::Family;
 use ridgepoint::efficiency::kernel_model::{AllReduceModel, DecodeModel, GemmModel, MoeModel, PrefillModel};
@@ -39,10 +40,12 @@ pub struct ModelEntry {
     pub max_position_embeddings: u64,
     /// Hugging Face ids of this architecture; the facts were published under the first.
     pub hf_ids: Vec<String>,
+    /// The built-in correction that predictions take: the model's own, the global one, or none.
+    pub correction: Used,
 }
 
 impl ModelEntry {
-    fn new(model: &Model, hf_ids: &[String]) -> Self {
+    fn new(model: &Model, hf_ids: &[String]) -> ridgepoint::Result<Self> {
         let mut attention = BTreeSet::new();
         let mut formats: Vec<String> = Vec::new();
         for group in model.layers() {
@@ -59,7 +62,7 @@ impl ModelEntry {
                 }
             }
         }
-        ModelEntry {
+        Ok(ModelEntry {
             name: model.name().to_owned(),
             model_type: model.model_type().to_owned(),
             parameters: model.parameters(),
@@ -69,7 +72,8 @@ impl ModelEntry {
             weight_bytes: model.weight_bytes(),
             max_position_embeddings: model.max_position_embeddings(),
             hf_ids: hf_ids.to_vec(),
-        }
+            correction: Used::of(find_correction("auto", model.name())?.as_ref()),
+        })
     }
 }
 
@@ -82,10 +86,10 @@ pub fn models(args: &Models, common: &Common) -> Result<Output, Failure> {
     let Some(name) = &args.name else {
         let mut entries = Vec::new();
         for path in files_in(data_dir, "models", "json")? {
-            entries.push(ModelEntry::new(&Model::load(&path)?, &[]));
+            entries.push(ModelEntry::new(&Model::load(&path)?, &[])?);
         }
         for builtin in builtin_models() {
-            entries.push(ModelEntry::new(&Model::builtin(builtin.name())?, builtin.hf_ids()));
+            entries.push(ModelEntry::new(&Model::builtin(builtin.name())?, builtin.hf_ids())?);
         }
         return match common.format {
             Format::Table => Ok(Output::of(report::models::list(&entries))),
@@ -94,7 +98,7 @@ pub fn models(args: &Models, common: &Common) -> Result<Output, Failure> {
     };
     let model = Model::find_in(data_dir, name)?;
     let ids = builtin_models().iter().find(|builtin| builtin.name() == model.name());
-    let entry = ModelEntry::new(&model, ids.map_or(&[], |builtin| builtin.hf_ids()));
+    let entry = ModelEntry::new(&model, ids.map_or(&[], |builtin| builtin.hf_ids()))?;
     let deployment = args.parallel.deployment();
     let memory = Memory::new(&model, &deployment)?;
     match common.format {
@@ -113,8 +117,10 @@ pub struct GpuEntry {
     pub aliases: Vec<String>,
     /// Operators that have an efficiency table of this very GPU.
     pub tables: Vec<&'static str>,
-    /// Whether a correction learned from real steps is shipped for it.
+    /// Whether a built-in correction was fitted on steps of this very GPU.
     pub correction: bool,
+    /// Names of those corrections.
+    pub corrections: Vec<String>,
 }
 
 /// The efficiency table of one operator.
@@ -180,7 +186,10 @@ fn gpu(hardware: Hardware, data_dir: Option<&Path>) -> Result<(GpuEntry, GpuTabl
     add_table::<MoeModel>(&tables, &mut own)?;
     add_table::<AllReduceModel>(&tables, &mut own)?;
     let aliases = builtin_aliases(hardware.name()).unwrap_or_default();
-    let entry = GpuEntry { hardware, aliases, tables: own.keys().copied().collect(), correction: false };
+    let fitted = builtin_corrections()?.iter().filter(|of| of.source.hardware.iter().any(|gpu| gpu == hardware.name()));
+    let corrections: Vec<String> = fitted.map(|correction| correction.name.clone()).collect();
+    let tables = own.keys().copied().collect();
+    let entry = GpuEntry { hardware, aliases, tables, correction: !corrections.is_empty(), corrections };
     Ok((entry, own))
 }
 

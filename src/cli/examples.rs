@@ -163,6 +163,25 @@ sampled steps. Requests are those of snapshots, or reconstructed from aggregates
 Black box and ridge are regressions on aggregates (tokens, requests, KV usage) without any \
 physics.";
 
+pub const FIT: &str = "\
+Examples:
+  A correction for any model from serving runs, then used:
+    ridgepoint fit --serving runs/ --out mine.toml
+    ridgepoint predict-step --model llama-3.1-8b --hardware h100 --decode 64x2048 \\
+        --correction mine.toml
+
+  One model's own from its sampled steps, shrunk towards the global one, the later 40 percent kept to judge it:
+    ridgepoint fit --steps steps.csv --level model --model llama-3.1-8b \\
+        --split first60 --data 'our cluster, week 47' --out llama.toml
+    ridgepoint evaluate serving runs/ --correction llama.toml
+
+  For a simulator in another language: a Go file, or JSON for any other:
+    ridgepoint fit --export go --model llama-3.1-70b --hardware h100 --tp 4 --out ridgepoint.go
+    ridgepoint fit --export json --correction mine.toml --model qwen3-32b --hardware h200
+
+A correction is a TOML file: coefficients with their uncertainty, the host's times and what \
+they were fitted on. Nothing is written where the data can't be fitted.";
+
 pub const MODELS: &str = "\
 Examples:
   ridgepoint models

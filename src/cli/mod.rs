@@ -3,15 +3,18 @@
 
 mod args;
 mod args_evaluate;
+mod args_fit;
 mod args_ingest;
 mod batch;
 mod calibrate;
 mod catalogue;
 mod completions;
+mod correction;
 mod deployment;
 mod evaluate;
 mod evaluate_steps;
 mod examples;
+mod fit;
 mod ingest;
 mod ingest_report;
 mod measurements;
@@ -51,6 +54,7 @@ fn dispatch(cli: &Cli) -> Result<Output, Failure> {
         Command::Calibrate(args) => calibrate::run(args, &cli.common),
         Command::Evaluate(args) => evaluate::run(args, &cli.common),
         Command::Ingest(args) => ingest::run(args, &cli.common),
+        Command::Fit(args) => fit::run(args, &cli.common),
         Command::Models(args) => catalogue::models(args, &cli.common),
         Command::Hardware(args) => catalogue::hardware(args, &cli.common),
         Command::Completions(args) => Ok(completions::run(args)),

@@ -1,12 +1,14 @@
 //! `ridgepoint predict-step`: one batch, one prediction. Uses `batch`, `report` and the library's step model.
 
 use clap::error::ErrorKind;
+use ridgepoint::correction::Correction;
 use ridgepoint::efficiency::EfficiencyMode;
 use ridgepoint::step_model::Options;
 use ridgepoint::{Hardware, Model, StepModel};
 
 use super::args::{Common, Efficiency, Format, PredictStep};
 use super::batch::Batch;
+use super::correction;
 use super::output::{Failure, Output, both};
 use crate::report::{explain, step_json, step_table};
 
@@ -24,6 +26,8 @@ pub struct Prediction {
     pub step: ridgepoint::StepEstimate,
     /// `tables` or `ideal`.
     pub efficiency: &'static str,
+    /// What real engines taught, on top of the tables.
+    pub correction: Option<Correction>,
     /// Sentences on the longest operators, if asked for.
     pub explanation: Vec<String>,
 }
@@ -42,13 +46,13 @@ pub fn run(args: &PredictStep, common: &Common) -> Result<Output, Failure> {
     }
     let data_dir = common.data_dir.as_deref();
     let (model, hardware) = both(Model::find_in(data_dir, &args.model), Hardware::find_in(data_dir, &args.hardware))?;
-    check_correction(&args.correction)?;
+    let correction = correction::find(&args.correction, args.efficiency, model.name())?;
     let deployment = args.deployment.deployment();
     let (mode, efficiency) = match args.efficiency {
         Efficiency::Tables => (EfficiencyMode::Tables, "tables"),
         Efficiency::Ideal => (EfficiencyMode::Ideal, "ideal"),
     };
-    let options = Options { efficiency: mode, data_dir: common.data_dir.clone(), correction: None };
+    let options = Options { efficiency: mode, data_dir: common.data_dir.clone(), correction: correction.clone() };
     let step_model = StepModel::with_options(&model, &hardware, &deployment, &options)?;
 
     let batch = match &args.batch {
@@ -56,35 +60,15 @@ pub fn run(args: &PredictStep, common: &Common) -> Result<Output, Failure> {
         None => Batch::from_flags(&args.prefill, &args.decode)?,
     };
     let plan = step_model.plan();
-    let mut step = step_model
+    let step = step_model
         .try_step_time(&batch.requests)
         .map_err(|error| batch.refused(&error, |request| plan.batch_shape(&[*request]).map(|_| ())))?;
     let shape = plan.batch_shape(&batch.requests)?;
-    if args.correction == "auto" && args.efficiency == Efficiency::Tables {
-        step.warnings.push(format!(
-            "no correction is shipped for {} on {}; calibrated roofline alone",
-            model.name(),
-            hardware.name()
-        ));
-    }
     let explanation = if args.explain { explain::longest(&step, plan, &shape, &hardware) } else { Vec::new() };
-    let prediction = Prediction { model, hardware, deployment, batch: shape, step, efficiency, explanation };
+    let prediction =
+        Prediction { model, hardware, deployment, batch: shape, step, efficiency, correction, explanation };
     match common.format {
         Format::Table => Ok(Output::of(step_table::render(&prediction))),
         Format::Json => Output::json(&step_json::StepJson::new(&prediction)),
-    }
-}
-
-/// Refuses corrections that do not exist.
-pub fn check_correction(correction: &str) -> Result<(), Failure> {
-    match correction {
-        "none" | "auto" => Ok(()),
-        "global" => Err(Failure::input(
-            "--correction global: no global correction is shipped yet; use --correction none for the calibrated roofline",
-        )),
-        file => Err(Failure::input(format!(
-            "--correction {file}: no correction is shipped yet and none can be read from a file yet; use --correction \
-             none for the calibrated roofline"
-        ))),
     }
 }

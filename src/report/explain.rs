@@ -1,5 +1,6 @@
 //! One sentence per long operator: what bounds it, and what would change that. Uses the physics of the step.
 
+use ridgepoint::correction::{Kind, Term};
 use ridgepoint::efficiency::Bound;
 use ridgepoint::physics::{BatchShape, Kernel, Operator, StepPlan};
 use ridgepoint::units::{duration, time_us};
@@ -19,9 +20,9 @@ pub fn longest(step: &StepEstimate, plan: &StepPlan, batch: &BatchShape, hardwar
     ranked
         .into_iter()
         .take(LONGEST)
-        .filter_map(|estimate| {
-            let operator = work.iter().find(|operator| operator.name == estimate.name)?;
-            Some(sentence(estimate, operator, hardware))
+        .filter_map(|estimate| match work.iter().find(|operator| operator.name == estimate.name) {
+            Some(operator) => Some(sentence(estimate, operator, hardware)),
+            None => learned(estimate),
         })
         .collect()
 }
@@ -37,6 +38,39 @@ fn sentence(estimate: &OperatorEstimate, operator: &Operator, hardware: &Hardwar
         why(estimate, operator),
         way_out(estimate, operator, hardware)
     )
+}
+
+/// What a correction adds to the operators, with what would change it.
+fn learned(estimate: &OperatorEstimate) -> Option<String> {
+    let term =
+        Term::ALL.into_iter().find(|term| term.kind() == Kind::Price && term.operator_name() == estimate.name)?;
+    let why = match term {
+        Term::Steps => "what the engine does once a step beside its kernels; more requests in a step spread it",
+        Term::Layers => "gaps between a layer's kernels, whatever is in the batch; more requests in a step spread it",
+        Term::Requests => {
+            "what each request costs the step beside its tokens: inputs prepared, a token sampled and handed over; a              smaller max_num_seqs shortens the step, but not the sum over steps"
+        }
+        Term::Tokens => "grows with the scheduled tokens; a smaller max_num_batched_tokens shortens the step",
+        Term::PrefillRequests => {
+            "each prompt chunk in the step costs it beside its tokens; larger chunks, and prompts found in the prefix              cache, have fewer of them"
+        }
+        Term::PiecewiseLayers => {
+            "with a prompt chunk in the batch attention is launched from the host, layer by layer; decodes alone replay one              CUDA graph and don't pay it"
+        }
+        Term::SortedMegalogits => {
+            "top_p or top_k make the sampler sort the vocabulary for each sampled token; requests without them, or              --generation-config vllm where the model's own defaults ask for them, avoid it"
+        }
+        Term::PenalisedRequests => {
+            "penalties make the sampler go through the vocabulary and the tokens so far for each request; requests without              them, or --generation-config vllm where the model's own defaults ask for them, avoid it"
+        }
+        _ => return None,
+    };
+    let share = percent(estimate.share);
+    Some(format!(
+        "{} ({share} of the step, {}, learned from real engines): {why}.",
+        estimate.name,
+        duration(estimate.time_us)
+    ))
 }
 
 fn shape(kernel: &Kernel) -> String {
@@ -142,6 +176,31 @@ mod tests {
     use super::*;
     use ridgepoint::WeightFormat;
     use ridgepoint::physics::OperatorGroup;
+
+    #[test]
+    fn every_learned_time_has_a_sentence() {
+        for term in Term::ALL.into_iter().filter(|term| term.kind() == Kind::Price) {
+            let step = OperatorEstimate {
+                name: term.operator_name(),
+                group: None,
+                count: 1,
+                flops: 0.0,
+                bytes: 0.0,
+                bound: Bound::Latency,
+                time_us: 1500.0,
+                bound_us: 0.0,
+                efficiency: 0.0,
+                share: 0.25,
+                provenance: ridgepoint::efficiency::Provenance::Learned,
+            };
+            let said = learned(&step).unwrap();
+            assert!(
+                said.starts_with(&format!("{} (25.0 % of the step, 1.500 ms, learned", term.operator_name())),
+                "{said}"
+            );
+            assert_eq!(said.contains("--generation-config vllm"), term >= Term::SortedMegalogits, "{said}");
+        }
+    }
 
     #[test]
     fn the_ridge_is_where_compute_meets_memory() {

@@ -36,8 +36,8 @@ fn tables_of(entry: &GpuEntry) -> String {
     if entry.tables.is_empty() { "borrowed".to_owned() } else { entry.tables.join(", ") }
 }
 
-fn correction_of(entry: &GpuEntry) -> &'static str {
-    if entry.correction { "yes" } else { "none yet" }
+fn correction_of(entry: &GpuEntry) -> String {
+    if entry.corrections.is_empty() { "carried over".to_owned() } else { entry.corrections.join(", ") }
 }
 
 /// Operators that can have tables.
@@ -61,7 +61,7 @@ pub fn list(entries: &[GpuEntry]) -> String {
             memory(gpu),
             link_name(gpu),
             if entry.tables.len() == OPERATORS { "all".to_owned() } else { tables_of(entry) },
-            correction_of(entry).to_owned(),
+            correction_of(entry),
         ]);
     }
     let mut out = rendered(rows, &["GPU", "int8", "fp4", "SMs", "correction", "link"]);
@@ -69,7 +69,7 @@ pub fn list(entries: &[GpuEntry]) -> String {
     out.push_str(&wrap(
         "",
         "Peaks are dense, in FLOP/s; a link's rate is one direction of one GPU. A GPU without tables borrows the efficiencies of the nearest architecture against its own datasheet, and every \
-         prediction says so. `ridgepoint hardware NAME` shows sources, other names and how well each table predicts.",
+         prediction says so; so it does where the correction was fitted on other GPUs and is carried over. `ridgepoint hardware NAME` shows sources, other names and how well each table predicts.",
         width(),
     ));
     out
@@ -123,7 +123,7 @@ pub fn one(entry: &GpuEntry, tables: &BTreeMap<&'static str, GpuTable>) -> Strin
     line("L2 cache", &quantity(gpu.l2_bytes(), "B"));
     line("link", &format!("{}, one direction of one GPU", link_name(gpu)));
     line("tables", &tables_of(entry));
-    line("correction", correction_of(entry));
+    line("correction", &correction_of(entry));
     for source in gpu.sources() {
         line("source", source);
     }

@@ -19,6 +19,7 @@ pub fn list(entries: &[ModelEntry]) -> String {
         "attention",
         "weights",
         ">bytes",
+        "correction",
         "Hugging Face id",
     ]);
     for entry in entries {
@@ -33,10 +34,11 @@ pub fn list(entries: &[ModelEntry]) -> String {
             entry.attention.clone(),
             entry.weight_formats.join(", "),
             quantity(entry.weight_bytes, "B"),
+            if entry.correction.level == "model" { "own".to_owned() } else { entry.correction.to_string() },
             entry.hf_ids.first().map_or_else(String::new, |id| format!("{id}{more}")),
         ]);
     }
-    let mut out = rendered(rows, &["Hugging Face id", "bytes", "model_type", "weights"]);
+    let mut out = rendered(rows, &["Hugging Face id", "bytes", "model_type", "correction", "weights"]);
     out.push('\n');
     out.push_str(&wrap(
         "",
@@ -117,6 +119,7 @@ pub fn one(entry: &ModelEntry, model: &Model, deployment: &Deployment, memory: &
     line("vocabulary", &format!("{}{tied}", count(model.vocab_size())));
     line("context", &format!("up to {} tokens", count(model.max_position_embeddings())));
     line("sampling", &sampling(model.sampling()));
+    line("correction", &entry.correction.to_string());
     for group in model.layers() {
         line(&format!("{} layers", group.count), &layer(group));
     }

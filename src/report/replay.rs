@@ -1,5 +1,6 @@
 //! What `simulate` has to say, for the table and the JSON alike: its inputs, and what follows from the engine's counts.
 
+use ridgepoint::correction::Used;
 use ridgepoint::replay::{EngineConfig, EngineCounters, Metrics};
 use ridgepoint::{Deployment, Hardware, Model};
 use serde::Serialize;
@@ -22,6 +23,8 @@ pub struct SimulationReport<'a> {
     pub load: &'a str,
     /// What step times and delays come from, in words.
     pub latency_model: &'a str,
+    /// Which correction the times were predicted with.
+    pub correction: Used,
     /// What clients saw.
     pub metrics: &'a Metrics,
     /// The engine's work.
@@ -116,6 +119,7 @@ pub mod fixtures {
                 kv_blocks_from: "--num-gpu-blocks-override",
                 load: "3 requests from requests.csv",
                 latency_model: "fixed",
+                correction: Used::of(None),
                 metrics: &self.metrics,
                 counters: &self.counters,
                 notes: &self.notes,

@@ -1,6 +1,7 @@
 //! The JSON of `simulate`. Its keys are stable: keys are added, never renamed or dropped.
 
 use ridgepoint::Deployment;
+use ridgepoint::correction::Used;
 use ridgepoint::replay::{EngineConfig, EngineCounters, StageMetrics};
 use serde::Serialize;
 
@@ -16,6 +17,7 @@ pub struct SimulationJson<'a> {
     kv_blocks_from: &'a str,
     load: &'a str,
     latency_model: &'a str,
+    correction: Used,
     /// The whole run as stage −1, then each stage.
     stages: Vec<&'a StageMetrics>,
     counters: Counters<'a>,
@@ -42,6 +44,7 @@ impl<'a> SimulationJson<'a> {
             kv_blocks_from: report.kv_blocks_from,
             load: report.load,
             latency_model: report.latency_model,
+            correction: report.correction.clone(),
             stages: report.metrics.run_and_stages().collect(),
             counters: Counters { counted: report.counters, shares: report.shares() },
             notes: report.notes,
@@ -67,6 +70,7 @@ mod tests {
         assert_eq!(
             keys(&json),
             [
+                "correction",
                 "counters",
                 "deployment",
                 "engine",

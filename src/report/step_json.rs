@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use ridgepoint::correction::Used;
 use ridgepoint::physics::GraphMode;
 use ridgepoint::{Deployment, OperatorEstimate};
 use serde::Serialize;
@@ -15,6 +16,7 @@ pub struct StepJson<'a> {
     hardware: &'a str,
     deployment: &'a Deployment,
     efficiency: &'static str,
+    correction: Used,
     batch: BatchJson,
     step_time_us: f64,
     lower_us: f64,
@@ -65,7 +67,8 @@ impl BatchJson {
 
 #[derive(Serialize)]
 struct GroupJson {
-    group: ridgepoint::physics::OperatorGroup,
+    /// `None` for what a correction adds to the operators.
+    group: Option<ridgepoint::physics::OperatorGroup>,
     time_us: f64,
     bound_us: f64,
     share: f64,
@@ -80,6 +83,7 @@ impl<'a> StepJson<'a> {
             hardware: prediction.hardware.name(),
             deployment: &prediction.deployment,
             efficiency: prediction.efficiency,
+            correction: Used::of(prediction.correction.as_ref()),
             batch: BatchJson::new(prediction),
             step_time_us: step.step_time_us,
             lower_us: step.lower_us,

@@ -1,6 +1,8 @@
 //! The table of `predict-step`: what was predicted, the prediction beside its bound, operators, groups, where the times
 //! come from, and what deserves a second look.
 
+use ridgepoint::correction::Used;
+use ridgepoint::efficiency::Provenance;
 use ridgepoint::physics::{GraphMode, OperatorGroup};
 use ridgepoint::units::{duration, si};
 use ridgepoint::{Deployment, Hardware, Model, StepEstimate};
@@ -15,6 +17,9 @@ pub fn render(prediction: &Prediction) -> String {
     let mut out = wrap("", &title(prediction), width);
     out.push_str(&wrap("batch      ", &batch(prediction), width));
     out.push_str(&wrap("launch     ", &launch(step), width));
+    if prediction.efficiency != "ideal" {
+        out.push_str(&wrap("correction ", &correction(prediction), width));
+    }
     out.push('\n');
     out.push_str(&format!("step time  {}{}\n", duration(step.step_time_us), interval(prediction)));
     out.push_str(&format!(
@@ -158,6 +163,18 @@ fn launch(step: &StepEstimate) -> String {
     }
 }
 
+fn correction(prediction: &Prediction) -> String {
+    let used = Used::of(prediction.correction.as_ref()).to_string();
+    match &prediction.correction {
+        None => format!("{used}: operators alone"),
+        Some(correction) => {
+            let source = &correction.source;
+            let models = plural(source.models.len() as u64, "model");
+            format!("{used}, fitted on {} of {models} on {}", plural(source.rows, "row"), source.hardware.join(", "))
+        }
+    }
+}
+
 fn interval(prediction: &Prediction) -> String {
     if prediction.efficiency == "ideal" {
         return String::new();
@@ -180,15 +197,17 @@ fn operators(step: &StepEstimate) -> String {
         "from",
     ]);
     for operator in &step.operators {
+        let is_learned = operator.provenance == Provenance::Learned;
+        let physical = |text: String| if is_learned { "-".to_owned() } else { text };
         rows.add_row([
             operator.name.to_owned(),
-            count(operator.count),
-            si(operator.flops),
-            si(operator.bytes),
-            operator.bound.name().to_owned(),
-            duration(operator.bound_us),
+            physical(count(operator.count)),
+            physical(si(operator.flops)),
+            physical(si(operator.bytes)),
+            physical(operator.bound.name().to_owned()),
+            physical(duration(operator.bound_us)),
             duration(operator.time_us),
-            percent(operator.efficiency),
+            physical(percent(operator.efficiency)),
             percent(operator.share),
             operator.provenance.name().to_owned(),
         ]);
@@ -198,8 +217,8 @@ fn operators(step: &StepEstimate) -> String {
 
 /// Sums over a group's operators.
 pub struct Group {
-    /// The group.
-    pub group: OperatorGroup,
+    /// The group; `None` for what a correction adds to the operators.
+    pub group: Option<OperatorGroup>,
     /// Predicted time, µs.
     pub time_us: f64,
     /// Roofline bound, µs.
@@ -225,13 +244,14 @@ pub fn groups(step: &StepEstimate) -> Vec<Group> {
         .collect()
 }
 
-const GROUPS: [(OperatorGroup, &str); 6] = [
-    (OperatorGroup::Projections, "projections"),
-    (OperatorGroup::AttentionPrefill, "attention of prompt chunks"),
-    (OperatorGroup::AttentionDecode, "attention of decodes"),
-    (OperatorGroup::Experts, "experts"),
-    (OperatorGroup::Communication, "communication"),
-    (OperatorGroup::SmallKernels, "small kernels"),
+const GROUPS: [(Option<OperatorGroup>, &str); 7] = [
+    (Some(OperatorGroup::Projections), "projections"),
+    (Some(OperatorGroup::AttentionPrefill), "attention of prompt chunks"),
+    (Some(OperatorGroup::AttentionDecode), "attention of decodes"),
+    (Some(OperatorGroup::Experts), "experts"),
+    (Some(OperatorGroup::Communication), "communication"),
+    (Some(OperatorGroup::SmallKernels), "small kernels"),
+    (None, "learned beside operators"),
 ];
 
 fn group_table(step: &StepEstimate) -> String {

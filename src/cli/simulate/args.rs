@@ -73,8 +73,8 @@ pub struct Simulate {
     /// Kernel efficiencies as measured, or the textbook roofline
     #[arg(long, value_enum, default_value_t = Efficiency::Tables, value_name = "KIND", help_heading = PREDICTION)]
     pub efficiency: Efficiency,
-    /// Correction learned from real steps: none, or auto (the best there is)
-    #[arg(long, value_name = "none|auto", default_value = "auto", help_heading = PREDICTION)]
+    /// Correction learned from real steps, host times included: none, global, auto (the best there is) or a file
+    #[arg(long, value_name = "none|global|auto|FILE", default_value = "auto", help_heading = PREDICTION)]
     pub correction: String,
 
     /// Print how the memory is shared out: weights, activations, KV blocks

@@ -7,6 +7,7 @@ mod setup;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
+use ridgepoint::correction::Used;
 use ridgepoint::latency::CalibratedRoofline;
 use ridgepoint::replay::export::BenchRun;
 use ridgepoint::replay::{Metrics, Observer, replay};
@@ -61,9 +62,11 @@ pub fn run(args: &Simulate, common: &Common) -> Result<Output, Failure> {
     warnings.extend(files.write(&bench_run(&load, model.name()), &replayed, &metrics)?);
 
     let kv_blocks_from = if blocks_are_given { "given" } else { "the memory equation" };
-    let latency_model = match efficiency {
-        "ideal" => "ideal roofline, with the default host times",
-        _ => "calibrated roofline, with the default host times",
+    let correction = Used::of(latency.steps().correction());
+    let latency_model = match (efficiency, &correction.name) {
+        ("ideal", _) => "ideal roofline, with the default host times".to_owned(),
+        (_, None) => "calibrated roofline without a correction, with the default host times".to_owned(),
+        _ => format!("calibrated roofline with the correction {correction}, host times included"),
     };
     let report = SimulationReport {
         model: &model,
@@ -72,7 +75,8 @@ pub fn run(args: &Simulate, common: &Common) -> Result<Output, Failure> {
         engine: &engine,
         kv_blocks_from,
         load: &format!("{}: {}", source.name, source.summary),
-        latency_model,
+        latency_model: &latency_model,
+        correction,
         metrics: &metrics,
         counters: &replayed.counters,
         notes: &[],

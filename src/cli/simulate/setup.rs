@@ -13,8 +13,8 @@ use ridgepoint::{Deployment, Hardware, Model, StepModel};
 
 use super::args::{Blocks, Policy, RequestsFormat, Simulate};
 use crate::cli::args::{Common, Efficiency};
+use crate::cli::correction;
 use crate::cli::output::{Failure, both};
-use crate::cli::predict_step::check_correction;
 
 /// Requests of a closed loop whose number is not given, per request in flight.
 const ROUNDS: u32 = 10;
@@ -86,7 +86,6 @@ pub struct Setup {
 /// # Errors
 /// Input that can't be read, or a server that can't be.
 pub fn setup(args: &Simulate, common: &Common) -> Result<Setup, Failure> {
-    check_correction(&args.correction)?;
     let load = load(args)?;
     let (server, mut notes) = server(args)?;
     let data_dir = common.data_dir.as_deref();
@@ -95,19 +94,14 @@ pub fn setup(args: &Simulate, common: &Common) -> Result<Setup, Failure> {
         Efficiency::Tables => (EfficiencyMode::Tables, "tables"),
         Efficiency::Ideal => (EfficiencyMode::Ideal, "ideal"),
     };
-    let options = Options { efficiency: mode, data_dir: common.data_dir.clone(), correction: None };
+    let correction = correction::find(&args.correction, args.efficiency, model.name())?;
+    let options = Options { efficiency: mode, data_dir: common.data_dir.clone(), correction };
     let engine = server.engine_config(&model, &hardware)?;
     let steps = StepModel::with_options(&model, &hardware, &server.deployment, &options)?;
     notes.extend(precision_notes);
     notes.extend(steps.notes().iter().cloned());
+    notes.extend(steps.carried_over());
     notes.extend(engine.notes);
-    if args.correction == "auto" && args.efficiency == Efficiency::Tables {
-        notes.push(format!(
-            "no correction is shipped for {} on {}; calibrated roofline alone",
-            model.name(),
-            hardware.name()
-        ));
-    }
     Ok(Setup {
         model,
         hardware,
