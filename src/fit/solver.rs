@@ -180,13 +180,11 @@ where
         let (gradient, curvature) = (problem.gradient(&at)?, problem.hessian(&at)?);
         let enough = TOLERANCE * (1.0 + cost.abs());
         let (first, least, greatest) = DAMPING;
-        let mut first_promise = None;
         while self.damping < greatest {
             let Some((values, promised)) = self.step(&at, &gradient, &curvature) else {
                 self.damping = (self.damping * 10.0).max(first);
                 continue;
             };
-            first_promise.get_or_insert(promised);
             // Much damping makes a promise small where the minimum is still far.
             if promised <= enough && self.damping <= first {
                 return Ok((end(state, at, cost, TerminationReason::SolverConverged), None));
@@ -205,8 +203,9 @@ where
             self.damping = (self.damping * 10.0).max(first);
         }
         // Near the minimum the cost's rounding hides what the smallest steps change; elsewhere something is wrong.
-        let reason = match first_promise {
-            Some(promise) if promise <= ROUNDING * (1.0 + cost.abs()) => TerminationReason::SolverConverged,
+        self.damping = first;
+        let reason = match self.step(&at, &gradient, &curvature) {
+            Some((_, promise)) if promise <= ROUNDING * (1.0 + cost.abs()) => TerminationReason::SolverConverged,
             _ => TerminationReason::SolverExit("no step lowers the cost, though its slope is not zero".to_owned()),
         };
         Ok((end(state, at, cost, reason), None))
