@@ -43,6 +43,11 @@ pub struct StepEstimate {
     pub lower_us: f64,
     /// Upper end of the 90 % interval, µs.
     pub upper_us: f64,
+    /// Relative standard deviation that comes from not knowing the correction's coefficients; 0 without a correction.
+    pub coefficients_sd: f64,
+    /// Relative standard deviation that comes from tables which are held at their edge or borrowed; without a correction that of all
+    /// tables, as assumed.
+    pub tables_sd: f64,
     /// The roofline bound: every operator at its ideal, µs.
     pub bound_us: f64,
     /// FLOPs of one rank.
@@ -91,15 +96,14 @@ impl OperatorEstimate {
     }
 }
 
-/// The 90 % interval of a step that no correction judges, µs: times of the same provenance err together, those of
+/// Half the 90 % interval of a step that no correction judges, µs: times of the same provenance err together, those of
 /// different ones do not.
-pub(crate) fn assumed_interval_us(operators: &[OperatorEstimate], time_us: f64) -> (f64, f64) {
+pub(crate) fn assumed_half_interval_us(operators: &[OperatorEstimate]) -> f64 {
     let together = |p: Provenance| {
         let time_us: f64 = operators.iter().filter(|o| o.provenance == p).map(|o| o.time_us).sum();
         half_width(p) * time_us
     };
-    let half_us = Provenance::ALL.into_iter().map(|p| together(p).powi(2)).sum::<f64>().sqrt();
-    (time_us - half_us, time_us + half_us)
+    Provenance::ALL.into_iter().map(|p| together(p).powi(2)).sum::<f64>().sqrt()
 }
 
 /// Relative standard deviation of a step's time that comes with what the measured engines do not vouch for: tables held at their

@@ -116,19 +116,22 @@ impl Correction {
     ///
     /// # Formula
     /// `√(xᵀ·Σ·x) / (xᵀ·β)`.
-    pub fn coefficient_sd(&self, basis: &Basis) -> f64 {
+    pub fn coefficients_sd(&self, basis: &Basis) -> f64 {
         let x = basis.values();
         let row = |row: &[f64; NUM_TERMS]| -> f64 { row.iter().zip(x).map(|(covariance, x)| covariance * x).sum() };
         let variance: f64 = self.covariance.iter().zip(x).map(|(covariances, x)| x * row(covariances)).sum();
         let time_us = self.time_us(basis);
         if time_us > 0.0 { variance.max(0.0).sqrt() / time_us } else { 0.0 }
     }
+}
 
-    /// The 90 % interval of a step's time, or of a mean over steps: coefficients, scatter, and a further relative standard
-    /// deviation, independent of each other and normal in the logarithm; µs.
-    pub fn interval_us(&self, basis: &Basis, further_sd: f64) -> (f64, f64) {
-        let sd = [self.coefficient_sd(basis), self.scatter.step, further_sd].into_iter().map(|sd| sd * sd).sum::<f64>();
-        let (time_us, factor) = (self.time_us(basis), (SDS_OF_90_PCT * sd.sqrt()).exp());
-        (time_us / factor, time_us * factor)
-    }
+/// By what a prediction is multiplied, and divided, at the ends of its 90 % interval: relative standard deviations that are
+/// independent of each other, and normal in the logarithm.
+///
+/// ```
+/// use ridgepoint::correction::interval_factor;
+/// assert!((interval_factor(&[0.03, 0.04]) - (1.645 * 0.05f64).exp()).abs() < 1e-12);
+/// ```
+pub fn interval_factor(relative_sds: &[f64]) -> f64 {
+    (SDS_OF_90_PCT * relative_sds.iter().map(|sd| sd * sd).sum::<f64>().sqrt()).exp()
 }

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::measured::WHOLE_RUN;
-use super::metric::Metric;
+use super::metric::{Latency, Metric};
 use crate::correction::Used;
-use crate::replay::Distribution;
+use crate::replay::{Distribution, Spread};
 
 /// A simpler way to predict, judged beside the prediction on the same rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -37,6 +37,10 @@ pub struct MetricRow {
     pub measured_ms: f64,
     /// The calibrated roofline, corrected where a correction is on, through the replay, ms.
     pub predicted_ms: f64,
+    /// Lower end of the prediction's 90 % interval, ms.
+    pub lower_ms: f64,
+    /// Upper end of the prediction's 90 % interval, ms.
+    pub upper_ms: f64,
     /// `|predicted − measured| / measured`, percent.
     pub ape_pct: f64,
     /// `(predicted − measured) / measured`, percent: above zero where the prediction is too long.
@@ -47,7 +51,7 @@ pub struct MetricRow {
 }
 
 impl MetricRow {
-    /// A row with its errors; `measured_ms` must be above 0.
+    /// A row with its errors, and an interval that is the prediction alone; `measured_ms` must be above 0.
     pub fn new(stage: i32, metric: Metric, measured_ms: f64, predicted_ms: f64) -> Self {
         let error_pct = error_pct(measured_ms, predicted_ms);
         MetricRow {
@@ -55,10 +59,27 @@ impl MetricRow {
             metric,
             measured_ms,
             predicted_ms,
+            lower_ms: predicted_ms,
+            upper_ms: predicted_ms,
             ape_pct: error_pct.abs(),
             error_pct,
             baselines: BTreeMap::new(),
         }
+    }
+
+    /// The row with the interval that a replay's spread gives. The tail of a latency has the interval of its mean.
+    #[must_use]
+    pub fn within(mut self, spread: &Spread) -> Self {
+        (self.lower_ms, self.upper_ms) = match self.metric.latency {
+            Latency::Ttft => spread.of_ttft(self.predicted_ms),
+            Latency::E2e | Latency::Itl | Latency::Tpot => spread.of_steps(self.predicted_ms),
+        };
+        self
+    }
+
+    /// Whether the interval holds what was measured.
+    pub fn is_covered(&self) -> bool {
+        self.lower_ms <= self.measured_ms && self.measured_ms <= self.upper_ms
     }
 }
 
@@ -117,6 +138,9 @@ pub struct MetricSummary {
     pub max_ape_pct: f64,
     /// Median signed error, percent: above zero where predictions are too long.
     pub bias_pct: f64,
+    /// Share of rows whose 90 % interval holds what was measured, percent; only the prediction has intervals.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub coverage_pct: Option<f64>,
 }
 
 impl MetricSummary {
@@ -129,6 +153,7 @@ impl MetricSummary {
             mean_ape_pct: absolute.mean,
             max_ape_pct: absolute.max,
             bias_pct: Distribution::of(errors_pct.to_vec())?.p50,
+            coverage_pct: None,
         })
     }
 }
@@ -152,6 +177,7 @@ pub fn summarise<'a>(
     baseline: Option<Baseline>,
 ) -> Summary {
     let mut errors_pct: BTreeMap<Metric, Vec<f64>> = BTreeMap::new();
+    let mut covered: BTreeMap<Metric, usize> = BTreeMap::new();
     for row in experiments.into_iter().flat_map(|experiment| &experiment.metrics) {
         if (row.stage == WHOLE_RUN) != (rows == Rows::WholeRun) {
             continue;
@@ -162,9 +188,15 @@ pub fn summarise<'a>(
         };
         if let Some(error) = error {
             errors_pct.entry(row.metric).or_default().push(error);
+            *covered.entry(row.metric).or_default() += usize::from(row.is_covered());
         }
     }
-    errors_pct.into_iter().filter_map(|(metric, errors)| Some((metric, MetricSummary::of(&errors)?))).collect()
+    let summary = |(metric, errors): (Metric, Vec<f64>)| {
+        let share = covered.get(&metric).map(|covered| 100.0 * *covered as f64 / errors.len() as f64);
+        let coverage_pct = share.filter(|_| baseline.is_none());
+        Some((metric, MetricSummary { coverage_pct, ..MetricSummary::of(&errors)? }))
+    };
+    errors_pct.into_iter().filter_map(summary).collect()
 }
 
 /// Everything that was judged together.

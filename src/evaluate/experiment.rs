@@ -113,13 +113,13 @@ impl Experiment {
             StageLoad::Concurrent { concurrency_level, .. } => Rate::ClosedLoop { concurrency: *concurrency_level },
             StageLoad::Constant { .. } | StageLoad::Poisson { .. } => Rate::OpenLoop,
         };
-        let profile = self.profile.clone();
+        let (profile, load) = (self.profile.clone(), self.profile.summary(0));
         Ok(Case {
             name: self.name.clone(),
             model: model.name().to_owned(),
             hardware: hardware.name().to_owned(),
             tensor_parallel_size: self.server.deployment.tensor_parallel_size,
-            workload: None,
+            workload: Some(format!("{:.0} in, {:.0} out", load.mean_input_tokens, load.mean_output_tokens)),
             backend_version: None,
             measured: self.measured.clone(),
             computed_gpu_blocks: engine.blocks_are_given.then_some(engine.capacity.num_gpu_blocks),

@@ -11,7 +11,7 @@ use super::metric::{Metric, predicted_ms};
 use crate::correction::{Correction, Used};
 use crate::error::{Error, Result};
 use crate::latency::LatencyModel;
-use crate::replay::{Metrics, Replay, RequestRecord, StageMetrics};
+use crate::replay::{Metrics, Replay, RequestRecord, SpreadSampler, StageMetrics, replay};
 
 /// A client's count of output tokens may differ from what was asked for by this much before a note says so.
 const OUTPUT_TOLERANCE: f64 = 0.02;
@@ -67,10 +67,13 @@ struct Judged<'a> {
 
 impl<'a> Judged<'a> {
     fn new(case: &'a Case, seed: u64, done: &(dyn Fn() + Sync)) -> Result<Self> {
-        let predicted = case.replay(case.rooflines.predicted.as_ref(), seed)?;
+        let roofline = case.rooflines.predicted.as_ref();
+        let mut sampler = SpreadSampler::new(roofline.steps());
+        let predicted = replay(roofline, &case.engine, case.load.workload(seed).as_mut(), &mut sampler)?;
         done();
         let metrics = Metrics::of(&predicted);
-        let rows = rows(case, &metrics)?;
+        let spread = sampler.spread();
+        let rows: Vec<MetricRow> = rows(case, &metrics)?.into_iter().map(|row| row.within(&spread)).collect();
         let mut notes = case.notes.clone();
         let correction = case.rooflines.correction();
         notes.extend(correction.and_then(|correction| seen_in_the_fit(correction, &case.model)));

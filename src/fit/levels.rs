@@ -1,6 +1,5 @@
 //! Fits with the replay in the loop: schedules follow from step times, so cases are replayed and fitted in turns until the
-//! coefficients stand still; and fits that leave a group of runs out, to judge them on what they have not seen.
-//! Uses `serving`, `learn`, `evaluate::case`.
+//! coefficients stand still. Uses `serving`, `learn`, `evaluate::case`.
 
 use std::sync::Arc;
 
@@ -59,7 +58,8 @@ pub fn fit_serving(
     loop {
         rounds += 1;
         let observations = observe_all(cases, &anchor, seed, done)?;
-        let learned = learn(origin, &observations, &anchor, prior)?;
+        let mut learned = learn(origin, &observations, &anchor, prior)?;
+        learned.correction.source.hardware = hardware_of(cases);
         let is_still = moved(&anchor, &learned.correction) <= STILL;
         if is_still || rounds == MAX_ROUNDS {
             return Ok((learned, is_still));
@@ -68,61 +68,15 @@ pub fn fit_serving(
     }
 }
 
+fn hardware_of(cases: &[&Case]) -> Vec<String> {
+    let mut hardware: Vec<String> = cases.iter().map(|case| case.hardware.clone()).collect();
+    hardware.sort();
+    hardware.dedup();
+    hardware
+}
+
 fn moved(from: &Correction, to: &Correction) -> f64 {
     let by = |term: Term| (to.coefficient(term) - from.coefficient(term)).abs() / term.prior_sd();
     let host = (to.host.queueing_us - from.host.queueing_us).abs() / 2000.0;
     Term::ALL.into_iter().map(by).fold(host, f64::max)
-}
-
-/// What a group of runs is left out by.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum LeaveOut {
-    /// All runs of a model.
-    Model,
-    /// All runs of a workload.
-    Workload,
-    /// One run.
-    Experiment,
-}
-
-/// A correction that has not seen a group of cases.
-#[derive(Debug, Clone)]
-pub struct Fold {
-    /// The model, workload or experiment that was left out.
-    pub left_out: String,
-    /// Positions of its cases.
-    pub cases: Vec<usize>,
-    /// The correction, fitted on all other cases.
-    pub correction: Correction,
-}
-
-/// Fits as often as there are groups, each time without one of them, starting from `start`.
-///
-/// # Errors
-/// As [`fit_serving`].
-pub fn leave_out(
-    cases: &[&Case],
-    by: LeaveOut,
-    prior: &Prior,
-    start: &Correction,
-    seed: u64,
-    done: &(dyn Fn() + Sync),
-) -> Result<Vec<Fold>> {
-    let group = |case: &Case| match by {
-        LeaveOut::Model => case.model.clone(),
-        LeaveOut::Workload => case.workload.clone().unwrap_or_default(),
-        LeaveOut::Experiment => case.name.clone(),
-    };
-    let mut groups: Vec<String> = cases.iter().map(|case| group(case)).collect();
-    groups.sort();
-    groups.dedup();
-    let fold = |left_out: String| {
-        let is_out = |index: &usize| cases.get(*index).is_some_and(|case| group(case) == left_out);
-        let (out, seen): (Vec<usize>, Vec<usize>) = (0..cases.len()).partition(is_out);
-        let seen: Vec<&Case> = seen.into_iter().filter_map(|index| cases.get(index).copied()).collect();
-        let (learned, _) = fit_serving(&format!("all but {left_out}"), &seen, prior, start, seed, done)?;
-        Ok(Fold { left_out, cases: out, correction: learned.correction })
-    };
-    groups.into_iter().map(fold).collect()
 }

@@ -6,6 +6,7 @@ pub mod derivative_free;
 pub mod hash;
 mod huber;
 pub mod learn;
+pub mod leave_out;
 mod ledger;
 pub mod levels;
 pub mod observation;

@@ -1,6 +1,6 @@
 //! A replay of vLLM's V1 engine: what clients would see of a workload, given how long steps take. Integer nanoseconds, a
 //! total order of events, no randomness. Uses `latency`, `workload`, `deployment`; the step predictor stays behind
-//! [`LatencyModel`](crate::latency::LatencyModel).
+//! [`LatencyModel`](crate::latency::LatencyModel), but for `spread`, which asks it how sure it is.
 
 mod block_pool;
 mod config;
@@ -14,6 +14,7 @@ mod prefix;
 mod record;
 mod scheduler;
 mod slot;
+mod spread;
 mod waiting;
 
 pub use config::{EngineConfig, MAX_GPU_BLOCKS, SchedulingPolicy};
@@ -22,3 +23,4 @@ pub use engine::{MAX_STAGES, replay};
 pub use metrics::{Metrics, StageMetrics};
 pub use observe::{Observer, StepEvent};
 pub use record::{EngineCounters, Outcome, Replay, RequestRecord};
+pub use spread::{Spread, SpreadSampler};

@@ -148,7 +148,7 @@ fn whole_runs(evaluation: &Evaluation, with_times: bool, shown: &[(Baseline, &st
 
 fn summary(evaluation: &Evaluation) -> String {
     let Evaluation { summary, summary_by_stage, baselines, .. } = evaluation;
-    let mut rows = table(&["absolute error", ">rows", ">median", ">mean", ">max", ">bias"]);
+    let mut rows = table(&["absolute error", ">rows", ">median", ">mean", ">max", ">bias", ">in 90 % interval"]);
     for (metric, whole) in summary {
         rows.add_row(line(metric.to_string(), whole));
         for (baseline, name, _) in BASELINES {
@@ -163,7 +163,7 @@ fn summary(evaluation: &Evaluation) -> String {
     rendered(rows, &["bias"])
 }
 
-fn line(name: String, of: &MetricSummary) -> [String; 6] {
+fn line(name: String, of: &MetricSummary) -> [String; 7] {
     [
         name,
         of.rows.to_string(),
@@ -171,6 +171,7 @@ fn line(name: String, of: &MetricSummary) -> [String; 6] {
         absolute(of.mean_ape_pct),
         absolute(of.max_ape_pct),
         signed(of.bias_pct),
+        of.coverage_pct.map_or_else(String::new, absolute),
     ]
 }
 

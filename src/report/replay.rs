@@ -1,7 +1,7 @@
 //! What `simulate` has to say, for the table and the JSON alike: its inputs, and what follows from the engine's counts.
 
 use ridgepoint::correction::Used;
-use ridgepoint::replay::{EngineConfig, EngineCounters, Metrics};
+use ridgepoint::replay::{EngineConfig, EngineCounters, Metrics, Spread};
 use ridgepoint::{Deployment, Hardware, Model};
 use serde::Serialize;
 
@@ -27,6 +27,8 @@ pub struct SimulationReport<'a> {
     pub correction: Used,
     /// What clients saw.
     pub metrics: &'a Metrics,
+    /// How far that may be off.
+    pub spread: Spread,
     /// The engine's work.
     pub counters: &'a EngineCounters,
     /// Remarks.
@@ -121,6 +123,7 @@ pub mod fixtures {
                 latency_model: "fixed",
                 correction: Used::of(None),
                 metrics: &self.metrics,
+                spread: Spread::default(),
                 counters: &self.counters,
                 notes: &self.notes,
                 warnings: &self.warnings,

@@ -58,7 +58,7 @@ fn rows<'a>(report: &SimulationReport<'a>) -> Vec<(String, &'a StageMetrics)> {
 }
 
 fn latencies(report: &SimulationReport<'_>) -> String {
-    let mut made = table(&["stage", "ms", ">mean", ">p50", ">p90", ">p99"]);
+    let mut made = table(&["stage", "ms", ">mean", ">p50", ">p90", ">p99", ">90 % interval of the mean"]);
     for (name, of) in rows(report) {
         let metrics = [("TTFT", of.ttft_ms), ("TPOT", of.tpot_ms), ("ITL", of.itl_ms), ("E2E", of.e2e_ms)];
         for (index, (metric, distribution)) in metrics.into_iter().enumerate() {
@@ -70,10 +70,17 @@ fn latencies(report: &SimulationReport<'_>) -> String {
                 shown(|of| of.p50),
                 shown(|of| of.p90),
                 shown(|of| of.p99),
+                distribution.map_or_else(|| number(None), |of| interval(report, metric, of.mean)),
             ]);
         }
     }
     rendered(made, &["p50"])
+}
+
+fn interval(report: &SimulationReport<'_>, metric: &str, mean_ms: f64) -> String {
+    let spread = &report.spread;
+    let (lower, upper) = if metric == "TTFT" { spread.of_ttft(mean_ms) } else { spread.of_steps(mean_ms) };
+    format!("{} to {}", number(Some(lower)), number(Some(upper)))
 }
 
 fn throughput(report: &SimulationReport<'_>) -> String {

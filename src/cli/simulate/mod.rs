@@ -10,7 +10,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use ridgepoint::correction::Used;
 use ridgepoint::latency::CalibratedRoofline;
 use ridgepoint::replay::export::BenchRun;
-use ridgepoint::replay::{Metrics, Observer, replay};
+use ridgepoint::replay::{Metrics, Observer, SpreadSampler, replay};
 use ridgepoint::workload::profile::Profile;
 use ridgepoint::workload::requests::RequestFile;
 use ridgepoint::workload::{ArrivalPattern, ClosedLoop, OpenLoop, RequestShape, Summary, Workload};
@@ -46,9 +46,10 @@ pub fn run(args: &Simulate, common: &Common) -> Result<Output, Failure> {
     }
     let latency = CalibratedRoofline::new(steps);
     let files = Files::create(args)?;
-    let mut watched = (files, Progress::new(source.summary.requests));
+    let sampler = SpreadSampler::new(latency.steps());
+    let mut watched = (files, (Progress::new(source.summary.requests), sampler));
     let replayed = replay(&latency, &engine, &mut *source.workload, &mut watched)?;
-    let (files, progress) = watched;
+    let (files, (progress, sampler)) = watched;
     progress.bar.finish_and_clear();
     if replayed.counters.end_ns == u64::MAX {
         return Err(Failure::input(format!(
@@ -78,6 +79,7 @@ pub fn run(args: &Simulate, common: &Common) -> Result<Output, Failure> {
         latency_model: &latency_model,
         correction,
         metrics: &metrics,
+        spread: sampler.spread(),
         counters: &replayed.counters,
         notes: &[],
         warnings: &warnings,

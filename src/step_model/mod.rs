@@ -2,20 +2,23 @@
 //! batch is done once, in [`StepModel::new`]. Uses `physics`, `efficiency`, `correction`, `kv_capacity`, `model`,
 //! `hardware`, `deployment`.
 
+mod corrected;
+mod estimated;
+
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::correction::{Basis, Correction, Term, find_correction};
+use crate::correction::{Correction, find_correction};
 use crate::deployment::Deployment;
 use crate::efficiency::mixed::{Alone, added_by_prefill_us};
 use crate::efficiency::timer::{is_within_another, same_kernel};
 use crate::efficiency::{EfficiencyMode, OperatorTime, Provenance, Tables, Timer};
 use crate::error::{Error, Result};
-use crate::estimate::{OperatorEstimate, StepEstimate, assumed_interval_us, unseen_tables_sd};
+use crate::estimate::StepEstimate;
 use crate::hardware::Hardware;
 use crate::kv_capacity::device_memory_bytes;
 use crate::model::Model;
-use crate::physics::{BatchShape, GraphMode, Kernel, Operator, OperatorGroup, StepPlan};
+use crate::physics::{BatchShape, GraphMode, Kernel, Operator, StepPlan};
 use crate::request::Request;
 use crate::units::GIB;
 
@@ -157,25 +160,6 @@ impl StepModel {
         })
     }
 
-    /// The same steps with another correction in place of the one there may be.
-    #[must_use]
-    pub fn with_correction(mut self, correction: Arc<Correction>) -> Self {
-        self.correction = Some(correction);
-        self
-    }
-
-    fn is_fitted_gpu(&self) -> bool {
-        let fitted = |correction: &Arc<Correction>| correction.source.hardware.contains(&self.hardware);
-        self.correction.as_ref().is_none_or(fitted)
-    }
-
-    /// A remark where the correction was fitted on other GPUs; part of every estimate's warnings.
-    pub fn carried_over(&self) -> Option<String> {
-        let correction = self.correction.as_ref().filter(|_| !self.is_fitted_gpu())?;
-        let (name, fitted) = (&correction.name, correction.source.hardware.join(", "));
-        Some(format!("correction {name} was fitted on {fitted} and is carried over to {}", self.hardware))
-    }
-
     /// Predicts the step of `requests`, in µs. Independent of their order; never fails:
     ///
     /// - no requests: a step of 0 µs, with a warning;
@@ -191,7 +175,7 @@ impl StepModel {
                 let warnings = self.refusals(requests);
                 match BatchShape::new(&possible, self.plan.windows(), u64::MAX) {
                     Ok(shape) => self.estimate(&shape, warnings),
-                    Err(_) => nothing(warnings),
+                    Err(_) => estimated::nothing(warnings),
                 }
             }
         }
@@ -229,56 +213,6 @@ impl StepModel {
             }
             Err(_) => self.step_time(requests).step_time_us,
         }
-    }
-
-    /// The terms that a correction weighs: times of operator groups as the tables have them, and counts. All 0 for nothing to do.
-    pub fn basis(&self, requests: &[Request]) -> Basis {
-        let mut basis = Basis::default();
-        let Ok(shape) = BatchShape::new(requests, self.plan.windows(), u64::MAX) else { return basis };
-        let mut work = Vec::with_capacity(self.timers.len());
-        self.plan.operators(&shape, &mut work);
-        let graph_mode = self.plan.graph_mode(&shape);
-        for operator in &work {
-            if let Some(timed) = self.timed(operator, graph_mode, &work) {
-                basis.add(Term::of_group(operator.group), operator.count as f64 * timed.time_us);
-            }
-        }
-        for (term, count) in self.counts(&shape) {
-            basis.add(term, count);
-        }
-        basis
-    }
-
-    /// What a correction prices, with its count in a step.
-    fn counts(&self, shape: &BatchShape) -> [(Term, f64); 8] {
-        let layers: f64 = self.plan.pipeline_stages().iter().map(|layers| *layers as f64).sum();
-        let graph_mode = self.plan.graph_mode(shape);
-        let layers_in = |mode| if graph_mode == mode { layers } else { 0.0 };
-        let sampler = self.plan.sampler();
-        let sampled = shape.num_sampled as f64;
-        [
-            (Term::Steps, 1.0),
-            (Term::Layers, layers),
-            (Term::Requests, shape.num_requests() as f64),
-            (Term::Tokens, shape.num_tokens as f64),
-            (Term::PrefillRequests, shape.num_prefills as f64),
-            (Term::PiecewiseLayers, layers_in(GraphMode::Piecewise)),
-            (Term::SortedMegalogits, if sampler.truncates { sampled * sampler.vocab_size as f64 / 1e6 } else { 0.0 }),
-            (Term::PenalisedRequests, if sampler.penalises { sampled } else { 0.0 }),
-        ]
-    }
-
-    fn factor(&self, group: OperatorGroup) -> f64 {
-        self.correction.as_ref().map_or(1.0, |correction| correction.coefficient(Term::of_group(group)))
-    }
-
-    fn price_us(&self, term: Term) -> f64 {
-        self.correction.as_ref().map_or(0.0, |correction| correction.coefficient(term))
-    }
-
-    /// The correction, where there is one.
-    pub fn correction(&self) -> Option<&Correction> {
-        self.correction.as_deref()
     }
 
     /// Why [`StepModel::try_step_time`] refuses a batch: the first request that schedules nothing, and the first one
@@ -344,88 +278,6 @@ impl StepModel {
         }
         Some(timed)
     }
-
-    fn estimate(&self, shape: &BatchShape, mut warnings: Vec<String>) -> StepEstimate {
-        let mut work = Vec::with_capacity(self.timers.len());
-        self.plan.operators(shape, &mut work);
-        let graph_mode = self.plan.graph_mode(shape);
-        let mut operators = Vec::with_capacity(work.len());
-        let (mut time_us, mut bound_us, mut flops, mut bytes) = (0.0, 0.0, 0.0, 0.0);
-        for operator in &work {
-            let Some(timed) = self.timed(operator, graph_mode, &work) else { continue };
-            let count = operator.count as f64;
-            let operator_us = count * timed.time_us * self.factor(operator.group);
-            time_us += operator_us;
-            bound_us += count * timed.bound_us;
-            flops += count * operator.flops;
-            if operator.group != OperatorGroup::Communication {
-                bytes += count * operator.bytes;
-            }
-            operators.push(OperatorEstimate {
-                name: operator.name,
-                group: Some(operator.group),
-                count: operator.count,
-                flops: count * operator.flops,
-                bytes: count * operator.bytes,
-                bound: timed.bound,
-                time_us: operator_us,
-                bound_us: count * timed.bound_us,
-                efficiency: if operator_us > 0.0 { count * timed.bound_us / operator_us } else { 0.0 },
-                share: 0.0,
-                provenance: timed.provenance,
-            });
-        }
-        for (term, count) in self.counts(shape) {
-            let term_us = self.price_us(term) * count;
-            time_us += term_us;
-            if term_us > 0.0 {
-                operators.push(OperatorEstimate::learned(term.operator_name(), term_us));
-            }
-        }
-        time_us = time_us.max(bound_us);
-        for operator in &mut operators {
-            operator.share = operator.time_us / time_us;
-        }
-        let provenance = Provenance::ALL
-            .into_iter()
-            .map(|p| (p, operators.iter().filter(|o| o.provenance == p).map(|o| o.share).sum::<f64>()))
-            .filter(|(_, share)| *share > 0.0)
-            .collect();
-        warnings.extend(self.plan.warnings(shape));
-        warnings.extend(self.notes.iter().cloned());
-        warnings.extend(self.carried_over());
-        let (lower_us, upper_us) = match &self.correction {
-            None => assumed_interval_us(&operators, time_us),
-            Some(correction) => {
-                let mut basis = Basis::default();
-                for operator in &operators {
-                    if let Some(group) = operator.group {
-                        basis.add(Term::of_group(group), operator.time_us / self.factor(group));
-                    }
-                }
-                for (term, count) in self.counts(shape) {
-                    basis.add(term, count);
-                }
-                let tables_sd = unseen_tables_sd(&operators, time_us, self.is_fitted_gpu());
-                correction.interval_us(&basis, tables_sd)
-            }
-        };
-        StepEstimate {
-            step_time_us: time_us,
-            lower_us: lower_us.max(bound_us).min(time_us),
-            upper_us: upper_us.max(time_us),
-            bound_us,
-            total_flops: flops,
-            total_bytes: bytes,
-            mfu: flops / (time_us / 1e6 * self.peak_flop_per_s),
-            mbu: bytes / (time_us / 1e6 * self.hbm_bytes_per_s),
-            padded_tokens: self.plan.padded_tokens(shape),
-            graph_mode,
-            operators,
-            provenance,
-            warnings,
-        }
-    }
 }
 
 /// A warning where the weights alone are more than the engine may use: the time is that of a GPU with room for them.
@@ -447,23 +299,4 @@ fn weights_that_do_not_fit(plan: &StepPlan, hardware: &Hardware, deployment: &De
 /// Batches that together make every operator of a plan appear.
 fn probe_batches() -> [Vec<Request>; 2] {
     [vec![Request::decode(8)], vec![Request::prefill(1, 0), Request::prefill(2, 4)]]
-}
-
-fn nothing(mut warnings: Vec<String>) -> StepEstimate {
-    warnings.push("nothing to do: the step takes no time".to_owned());
-    StepEstimate {
-        step_time_us: 0.0,
-        lower_us: 0.0,
-        upper_us: 0.0,
-        bound_us: 0.0,
-        total_flops: 0.0,
-        total_bytes: 0.0,
-        mfu: 0.0,
-        mbu: 0.0,
-        padded_tokens: 0,
-        graph_mode: GraphMode::Eager,
-        operators: Vec::new(),
-        provenance: Vec::new(),
-        warnings,
-    }
 }

@@ -1,0 +1,128 @@
+//! How far a replay's figures may be off: the relative standard deviations of its steps, sampled while it runs. Uses `step_model`,
+//! `correction`.
+
+use super::observe::{Observer, StepEvent};
+use crate::correction::{SDS_OF_90_PCT, Scatter, interval_factor};
+use crate::step_model::StepModel;
+
+/// One step in so many is estimated in full.
+const SAMPLED: u64 = 64;
+
+/// Relative standard deviations of a replay's steps, steps with many requests counting more.
+#[derive(Debug)]
+pub struct SpreadSampler<'a> {
+    steps: &'a StepModel,
+    weight: f64,
+    coefficients_sd: f64,
+    tables_sd: f64,
+}
+
+/// Relative standard deviations of what a replay predicts.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Spread {
+    /// Of not knowing the coefficients.
+    pub coefficients_sd: f64,
+    /// Of tables that the measured engines do not vouch for.
+    pub tables_sd: f64,
+    /// Of what no coefficient explains.
+    pub scatter: Option<Scatter>,
+}
+
+impl<'a> SpreadSampler<'a> {
+    /// Of steps that this model predicts.
+    pub fn new(steps: &'a StepModel) -> Self {
+        SpreadSampler { steps, weight: 0.0, coefficients_sd: 0.0, tables_sd: 0.0 }
+    }
+
+    /// What was sampled.
+    pub fn spread(&self) -> Spread {
+        let mean = |sum: f64| if self.weight > 0.0 { sum / self.weight } else { 0.0 };
+        Spread {
+            coefficients_sd: mean(self.coefficients_sd),
+            tables_sd: mean(self.tables_sd),
+            scatter: self.steps.correction().map(|correction| correction.scatter),
+        }
+    }
+}
+
+impl Observer for SpreadSampler<'_> {
+    fn step(&mut self, event: &StepEvent<'_>) {
+        if event.index.is_multiple_of(SAMPLED) && !event.batch.is_empty() {
+            let step = self.steps.step_time(event.batch);
+            let weight = event.batch.len() as f64;
+            self.weight += weight;
+            self.coefficients_sd += weight * step.coefficients_sd;
+            self.tables_sd += weight * step.tables_sd;
+        }
+    }
+}
+
+impl Spread {
+    /// The 90 % interval of a figure that is made of many steps: ITL, TPOT, E2E.
+    pub fn of_steps(&self, predicted: f64) -> (f64, f64) {
+        self.interval(predicted, |scatter| scatter.step)
+    }
+
+    /// The 90 % interval of a time to first token.
+    pub fn of_ttft(&self, predicted: f64) -> (f64, f64) {
+        self.interval(predicted, |scatter| scatter.ttft)
+    }
+
+    /// Without a correction the interval is the assumed one of the tables, symmetric.
+    fn interval(&self, predicted: f64, scatter: fn(&Scatter) -> f64) -> (f64, f64) {
+        match &self.scatter {
+            Some(of) => {
+                let factor = interval_factor(&[self.coefficients_sd, self.tables_sd, scatter(of)]);
+                (predicted / factor, predicted * factor)
+            }
+            None => {
+                let half = (SDS_OF_90_PCT * self.tables_sd).min(1.0) * predicted;
+                (predicted - half, predicted + half)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::deployment::Deployment;
+    use crate::hardware::Hardware;
+    use crate::model::Model;
+    use crate::request::Request;
+
+    #[test]
+    fn intervals_hold_the_prediction_and_widen_with_the_scatter() {
+        let scatter = Some(Scatter { step: 0.03, ttft: 0.1 });
+        let spread = Spread { coefficients_sd: 0.04, tables_sd: 0.0, scatter };
+        let (lower, upper) = spread.of_steps(100.0);
+        assert!((upper - 100.0 * (1.645f64 * 0.05).exp()).abs() < 1e-9 && (lower * upper - 1e4).abs() < 1e-6);
+        assert!(spread.of_ttft(100.0).1 > upper);
+        let assumed = Spread { tables_sd: 0.1, ..Spread::default() };
+        assert_eq!(assumed.of_steps(100.0), (100.0 - 16.45, 100.0 + 16.45));
+    }
+
+    #[test]
+    fn a_constant_batch_has_the_spread_of_its_step() {
+        let (model, gpu) = (Model::find("llama-2-7b").expect("built in"), Hardware::find("h100").expect("built in"));
+        let steps = StepModel::new(&model, &gpu, &Deployment::default()).expect("possible");
+        let batch = [Request::decode(500); 4];
+        let mut sampler = SpreadSampler::new(&steps);
+        for index in 0..200 {
+            sampler.step(&StepEvent {
+                index,
+                scheduled_ns: 0,
+                start_ns: 0,
+                end_ns: 1,
+                batch: &batch,
+                records: &[],
+                num_running: 4,
+                num_waiting: 0,
+                blocks_in_use: 0,
+                num_preempted: 0,
+            });
+        }
+        let (spread, step) = (sampler.spread(), steps.step_time(&batch));
+        assert!((spread.tables_sd - step.tables_sd).abs() < 1e-12 && spread.scatter.is_none());
+    }
+}
