@@ -3,8 +3,12 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod cli_support;
+#[allow(dead_code)]
+mod ingest_support;
 
 use cli_support::{Folder, Run, run};
+use ingest_support::{api_span, core_span, export, span, summary};
+use serde_json::json;
 
 const HEADER: &str = "step.id,step.ts_start_ns,batch.num_prefill_reqs,batch.num_decode_reqs,batch.prefill_tokens,\
                       batch.decode_tokens,batch.num_preempted,experiment_id,model,workload,tp\n";
@@ -197,4 +201,51 @@ fn forward_passes_are_said_to_be_of_the_gpu() {
     assert_eq!(json["files"][0]["format"].as_str(), Some("forward-pass"));
     assert_eq!((json["runs"][0]["timed"].as_str(), json["runs"][0]["steps"].as_u64()), (Some("forward_pass"), Some(2)));
     assert!(folder.read("out/steps.csv").contains(",500,0,1,18500,,0,3,0,3,,99,"));
+}
+
+/// Steps 30 to 69 of 20 ms each, from 1 s on, and a request that is queued as step 41 begins.
+fn otlp() -> String {
+    let steps = (30..70).map(|id| summary(id, 1_000_000_000 + 20_000_000 * (id - 30), (0, 0), 8)).collect();
+    let queued_ns = 1_000_000_000 + 20_000_000 * 11;
+    let resource = [("service.name", json!("chat"))];
+    let exports = [
+        export(&resource, "vllm.scheduler.step", vec![span("scheduler_steps", &[], steps)]),
+        export(&resource, "vllm.scheduler", vec![core_span("cmpl-1", queued_ns)]),
+        export(&resource, "vllm.api", vec![api_span("cmpl-1", queued_ns)]),
+    ];
+    exports.iter().map(|export| export.to_string() + "\n").collect()
+}
+
+#[test]
+fn an_otlp_file_becomes_both_tables_and_its_journeys_are_joined() {
+    let folder = Folder::new();
+    folder.write("traces.json", otlp());
+    let more = ["--model", "llama-2-70b", "--warm-up-steps", "0", "--keep-preemptions"];
+    let json = ingest(&folder, &["traces.json"], &[&more[..], &["--format", "json"]].concat()).json();
+    assert_eq!(json["files"][0]["format"].as_str(), Some("otlp"));
+    let of = &json["runs"][0];
+    assert_eq!((of["steps"].as_u64(), of["requests"].as_u64()), (Some(39), Some(1)), "{json}");
+    assert_eq!(of["median_time_us"].as_f64(), Some(20_000.0));
+    let join = &json["joins"][0];
+    assert_eq!((join["step_found"].as_u64(), join["mismatched"].as_u64()), (Some(1), Some(0)), "{join}");
+    assert_eq!(join["delays"]["arrival_to_queued_us"], json!({"count": 1, "median_us": 3000.0}));
+    assert_eq!(join["delays"]["token_to_client_us"], json!({"count": 1, "median_us": 2000.0}));
+    assert_eq!(json["written"].as_array().unwrap().len(), 2);
+    assert_eq!(folder.read("out/requests.csv").lines().count(), 2);
+    // Both tables again, now as input: the same tables.
+    let (steps, requests) = (folder.read("out/steps.csv"), folder.read("out/requests.csv"));
+    let table = ingest(&folder, &["out/steps.csv", "out/requests.csv"], &more);
+    assert_eq!(table.code, 0, "{}", table.stderr);
+    assert!(table.stdout.contains("first step in the trace 1"), "{}", table.stdout);
+    assert!(table.stdout.contains("arrival to queued 3.000 ms in the median of 1"), "{}", table.stdout);
+    assert_eq!((folder.read("out/steps.csv"), folder.read("out/requests.csv")), (steps, requests));
+}
+
+#[test]
+fn an_otlp_file_that_was_cut_short_is_refused() {
+    let folder = Folder::new();
+    let text = otlp();
+    folder.write("traces.json", &text[..text.len() - 100]);
+    ingest(&folder, &["traces.json"], &["--warm-up-steps", "0"]).fails(1, &["traces.json"]);
+    assert_eq!(folder.names(), ["traces.json"]);
 }

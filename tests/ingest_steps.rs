@@ -7,6 +7,7 @@ mod common;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
+use proptest::prelude::*;
 use ridgepoint::ingest::{Cleaning, Ingested, Reason, forward_pass, periods, step_csv};
 
 const HEADER: &str = "step.id,step.ts_start_ns,batch.num_prefill_reqs,batch.num_decode_reqs,batch.prefill_tokens,\
@@ -240,6 +241,31 @@ fn unknown_versions_scopes_units_and_keys_are_errors() {
     ] {
         let message = metrics(&text).unwrap_err().to_string();
         assert!(message.contains(said) && message.contains("fpm.jsonl"), "{said}: {message}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn no_file_makes_the_readers_panic(
+        bytes in proptest::collection::vec(any::<u8>(), 0..300),
+        cells in "[0-9eE.,\\-+naif\n]{0,300}",
+        cut in 0usize..600,
+    ) {
+        let (_dir, path) = file("any", "");
+        let record = record(500, "0.01");
+        let cut_short = record.get(..cut.min(record.len())).unwrap().to_owned() + &cells;
+        for content in [bytes, format!("{HEADER}\n{cells}").into_bytes(), cut_short.into_bytes()] {
+            std::fs::write(&path, content).unwrap();
+            for found in [step_csv::read(&path), forward_pass::read(&path)].into_iter().flatten() {
+                for trace in &found.steps {
+                    let periods = periods(trace, &Cleaning::default());
+                    prop_assert_eq!(periods.intervals.len() + periods.left_out.len(), trace.steps.len());
+                    prop_assert!(periods.intervals.iter().all(|of| of.span_us > 0.0 && of.steps > 0));
+                }
+            }
+        }
     }
 }
 

@@ -8,73 +8,15 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressStyle};
 use ridgepoint::ingest::format::{self, Format as Kind};
 use ridgepoint::ingest::step_table::TableRun;
-use ridgepoint::ingest::{Dropped, Ingested, RequestTrace, Run, periods, request_table, step_table};
+use ridgepoint::ingest::{Ingested, Periods, RequestTrace, Run, StepTrace, join, periods, request_table, step_table};
 use ridgepoint::{Error, Hardware, Model};
-use serde::Serialize;
 
 use super::args::{Common, Format};
 use super::args_ingest::Ingest;
+use super::ingest_report::{FileReport, Ingestion, JoinReport, Records, RunReport};
 use super::output::{Failure, Output};
 use super::whole_file::WholeFile;
 use crate::report::ingest_table;
-
-/// What became of the records of one kind in a file.
-#[derive(Debug, Default, Serialize)]
-pub struct Records {
-    /// In the file.
-    pub read: u64,
-    /// Steps with a time that can be used; requests.
-    pub kept: u64,
-    /// The rest, by reason.
-    pub dropped: Dropped,
-}
-
-/// A file that was read.
-#[derive(Debug, Serialize)]
-pub struct FileReport {
-    /// Its path, as given.
-    pub file: String,
-    /// What it was read as.
-    pub format: &'static str,
-    /// Its steps.
-    pub steps: Records,
-    /// Its requests.
-    pub requests: Records,
-    /// What to know of it.
-    pub notes: Vec<String>,
-}
-
-/// A run in the tables.
-#[derive(Debug, Default, Serialize)]
-pub struct RunReport {
-    /// Its name.
-    pub experiment: String,
-    /// Its model.
-    pub model: Option<String>,
-    /// Its GPU.
-    pub hardware: Option<String>,
-    /// GPUs that share every layer.
-    pub tensor_parallel_size: Option<u32>,
-    /// Steps with a time that can be used.
-    pub steps: u64,
-    /// `period` between starts of steps, or `forward_pass` on the GPU; `None` without steps.
-    pub timed: Option<&'static str>,
-    /// Median of these times, µs.
-    pub median_time_us: Option<f64>,
-    /// Requests.
-    pub requests: u64,
-}
-
-/// All that was read and written.
-#[derive(Debug, Default, Serialize)]
-pub struct Ingestion {
-    /// Files in the order of the command line.
-    pub files: Vec<FileReport>,
-    /// Runs.
-    pub runs: Vec<RunReport>,
-    /// Paths of the tables.
-    pub written: Vec<String>,
-}
 
 /// Reads files and writes tables.
 ///
@@ -110,9 +52,14 @@ pub fn run(args: &Ingest, common: &Common) -> Result<Output, Failure> {
 
 #[derive(Default)]
 struct Work {
-    /// Runs, each with the file that it is of.
-    steps: Vec<(TableRun, String)>,
-    requests: Vec<(RequestTrace, String)>,
+    steps: Vec<StepTrace>,
+    /// Of each of `steps`.
+    periods: Vec<Periods>,
+    /// File of each of `steps`.
+    step_files: Vec<String>,
+    requests: Vec<RequestTrace>,
+    /// File of each of `requests`.
+    request_files: Vec<String>,
     report: Ingestion,
     notes: Vec<String>,
 }
@@ -132,19 +79,22 @@ impl Work {
             let periods = periods(&trace, &args.cleaning());
             report.steps.kept += periods.intervals.len() as u64;
             report.steps.dropped.merge(&periods.dropped());
-            self.steps.push((TableRun { trace, periods }, name.clone()));
+            self.steps.push(trace);
+            self.periods.push(periods);
+            self.step_files.push(name.clone());
         }
         for mut trace in found.requests.into_iter().filter(|trace| !trace.requests.is_empty()) {
             args.labels.put_over(&mut trace.run);
             report.requests.kept += trace.requests.len() as u64;
-            self.requests.push((trace, name.clone()));
+            self.requests.push(trace);
+            self.request_files.push(name.clone());
         }
         self.notes.extend(report.notes.iter().map(|note| format!("{name}: {note}")));
         self.report.files.push(report);
     }
 
     fn check(&mut self, args: &Ingest, data_dir: Option<&Path>) -> Result<(), Failure> {
-        let is_timed = self.steps.iter().any(|(run, _)| !run.periods.intervals.is_empty());
+        let is_timed = self.periods.iter().any(|of| !of.intervals.is_empty());
         if !is_timed && self.requests.is_empty() {
             let reasons = self.report.files.iter().map(|file| {
                 let steps = ingest_table::reasons(&file.steps.dropped);
@@ -163,8 +113,8 @@ impl Work {
             self.notes.push("no step has a time that can be used: only the request table is written".to_owned());
             self.steps.clear();
         }
-        let mut problems = same_name(self.steps.iter().map(|(run, file)| (&run.trace.run, file.as_str())), args);
-        problems.extend(same_name(self.requests.iter().map(|(run, file)| (&run.run, file.as_str())), args));
+        let mut problems = same_name(self.steps.iter().map(|trace| &trace.run).zip(&self.step_files), args);
+        problems.extend(same_name(self.requests.iter().map(|trace| &trace.run).zip(&self.request_files), args));
         problems.extend(self.unknown_names(data_dir));
         if !problems.is_empty() {
             problems.dedup();
@@ -172,12 +122,12 @@ impl Work {
         }
         self.say_what_is_missing();
         self.list_runs();
+        self.report.joins = join(&self.steps, &self.requests).iter().filter_map(JoinReport::of).collect();
         Ok(())
     }
 
     fn runs(&self) -> impl Iterator<Item = &Run> {
-        let steps = self.steps.iter().map(|(run, _)| &run.trace.run);
-        steps.chain(self.requests.iter().map(|(run, _)| &run.run))
+        self.steps.iter().map(|trace| &trace.run).chain(self.requests.iter().map(|trace| &trace.run))
     }
 
     fn unknown_names(&self, data_dir: Option<&Path>) -> Vec<String> {
@@ -217,15 +167,15 @@ impl Work {
 
     fn list_runs(&mut self) {
         let mut runs: Vec<(Run, RunReport)> = Vec::new();
-        for (run, _) in &self.steps {
-            let report = report_of(&mut runs, &run.trace.run);
-            report.steps = run.periods.intervals.len() as u64;
-            report.median_time_us = run.periods.median_period_us();
-            let is_gpu_time = run.trace.steps.iter().any(|step| step.gpu_time_us.is_some());
+        for (trace, periods) in self.steps.iter().zip(&self.periods) {
+            let report = report_of(&mut runs, &trace.run);
+            report.steps = periods.intervals.len() as u64;
+            report.median_time_us = periods.median_period_us();
+            let is_gpu_time = trace.steps.iter().any(|step| step.gpu_time_us.is_some());
             report.timed = Some(if is_gpu_time { "forward_pass" } else { "period" });
         }
-        for (run, _) in &self.requests {
-            report_of(&mut runs, &run.run).requests = run.requests.len() as u64;
+        for trace in &self.requests {
+            report_of(&mut runs, &trace.run).requests = trace.requests.len() as u64;
         }
         self.report.runs = runs.into_iter().map(|(_, report)| report).collect();
     }
@@ -233,17 +183,17 @@ impl Work {
     fn write(&mut self, out: &Path) -> Result<(), Failure> {
         std::fs::create_dir_all(out).map_err(|error| Error::io(out, error))?;
         let (steps_path, requests_path) = (out.join("steps.csv"), out.join("requests.csv"));
-        let steps: Vec<TableRun> = std::mem::take(&mut self.steps).into_iter().map(|(run, _)| run).collect();
-        let requests: Vec<RequestTrace> = std::mem::take(&mut self.requests).into_iter().map(|(run, _)| run).collect();
+        let traces = std::mem::take(&mut self.steps).into_iter().zip(std::mem::take(&mut self.periods));
+        let steps: Vec<TableRun> = traces.map(|(trace, periods)| TableRun { trace, periods }).collect();
         let mut done = Vec::new();
         if !steps.is_empty() {
             let (file, to) = WholeFile::create(&steps_path)?;
             file.written(step_table::write(std::io::BufWriter::new(to), &steps))?;
             done.push((file, &steps_path));
         }
-        if !requests.is_empty() {
+        if !self.requests.is_empty() {
             let (file, to) = WholeFile::create(&requests_path)?;
-            file.written(request_table::write(std::io::BufWriter::new(to), &requests))?;
+            file.written(request_table::write(std::io::BufWriter::new(to), &self.requests))?;
             done.push((file, &requests_path));
         }
         for path in [&steps_path, &requests_path] {
@@ -275,8 +225,8 @@ fn report_of<'a>(runs: &'a mut Vec<(Run, RunReport)>, run: &Run) -> &'a mut RunR
 }
 
 /// Two runs with the same labels would be one in the table, their steps mixed.
-fn same_name<'a>(runs: impl Iterator<Item = (&'a Run, &'a str)>, args: &Ingest) -> Vec<String> {
-    let mut known: Vec<(&Run, &str)> = Vec::new();
+fn same_name<'a>(runs: impl Iterator<Item = (&'a Run, &'a String)>, args: &Ingest) -> Vec<String> {
+    let mut known: Vec<(&Run, &String)> = Vec::new();
     let mut problems = Vec::new();
     for (run, file) in runs {
         match known.iter().find(|(other, _)| *other == run) {

@@ -13,6 +13,7 @@ mod evaluate;
 mod evaluate_steps;
 mod examples;
 mod ingest;
+mod ingest_report;
 mod measurements;
 mod output;
 mod plots;
@@ -29,7 +30,7 @@ use args::{Cli, Command};
 pub use calibrate::Reports;
 pub use catalogue::{GpuEntry, GpuTable, ModelEntry};
 pub use evaluate::Evaluated;
-pub use ingest::{Ingestion, Records};
+pub use ingest_report::{Ingestion, JoinReport, Records};
 use output::{Failure, Output};
 pub use predict_step::Prediction;
 

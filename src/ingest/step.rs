@@ -28,7 +28,7 @@ pub struct Run {
 pub struct StepRecord {
     /// Number of the step in its engine's life; consecutive steps have consecutive numbers.
     pub step_id: u64,
-    /// Start on the engine's monotonic clock, ns.
+    /// Start on the engine's monotonic clock, ns; 0 throughout a trace without a clock, whose steps have `gpu_time_us`.
     pub start_ns: u64,
     /// Requests with a prompt chunk in the step.
     pub num_prefill_requests: u32,

@@ -187,7 +187,7 @@ fn span_us(period_us: f64, steps: u64) -> f64 {
     (period_us * steps as f64 * ns_per_us).round() / ns_per_us
 }
 
-fn labels(row: &Row<'_>) -> Result<Run> {
+pub(super) fn labels(row: &Row<'_>) -> Result<Run> {
     let text = |column: &str| row.text(column).map(str::to_owned);
     let count = |column: &str| match row.whole::<u32>(column)? {
         Some(0) => Err(row.bad(column, "a whole number from 1, or nothing")),

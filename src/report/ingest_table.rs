@@ -3,8 +3,8 @@
 use ridgepoint::ingest::Dropped;
 use ridgepoint::units::duration;
 
-use super::text::{count, rendered, table, width, wrap};
-use crate::cli::{Ingestion, Records};
+use super::text::{count, plural, rendered, table, width, wrap};
+use crate::cli::{Ingestion, JoinReport, Records};
 
 /// The whole report.
 pub fn render(ingestion: &Ingestion) -> String {
@@ -44,10 +44,39 @@ pub fn render(ingestion: &Ingestion) -> String {
     out.push('\n');
     out.push_str(&rendered(runs, &["hardware", "model"]));
     out.push('\n');
+    for join in &ingestion.joins {
+        out.push_str(&wrap("joined: ", &joined(join), width()));
+    }
     for path in &ingestion.written {
         out.push_str(&format!("written: {path}\n"));
     }
     out
+}
+
+fn joined(join: &JoinReport) -> String {
+    let mut text = format!(
+        "{} of '{}', first step in the trace {}, not sampled {}, not said {}",
+        plural(join.requests, "request"),
+        join.experiment,
+        count(join.step_found),
+        count(join.step_not_sampled),
+        count(join.without_step)
+    );
+    if join.mismatched > 0 {
+        text.push_str(&format!("; {} contradict the steps", count(join.mismatched)));
+    }
+    if join.negative_delays > 0 {
+        text.push_str(&format!("; {} with times in the wrong order", plural(join.negative_delays, "pair")));
+    }
+    for (name, delay) in &join.delays {
+        let name = name.trim_end_matches("_us").replace('_', " ");
+        text.push_str(&format!(
+            "; {name} {} in the median of {}",
+            duration(delay.median_us),
+            count(delay.count as u64)
+        ));
+    }
+    text
 }
 
 fn line(file: &str, format: &str, what: &str, records: &Records) -> [String; 6] {
