@@ -1,6 +1,6 @@
 //! `ridgepoint evaluate steps`: traces made by hand are judged, what can't be judged is refused, plots are whole.
 #![cfg(feature = "cli")]
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
 
 mod cli_support;
 mod common;
@@ -137,8 +137,8 @@ fn a_lone_row_is_a_window_and_a_missed_tolerance_fails() {
 #[test]
 fn the_same_run_twice_is_refused() {
     let folder = Folder::new();
-    folder.write("a.csv", &steps("llama-2-70b", 9, 20));
-    folder.write("b.csv", &steps("llama-2-70b", 9, 20));
+    folder.write("a.csv", steps("llama-2-70b", 9, 20));
+    folder.write("b.csv", steps("llama-2-70b", 9, 20));
     let (a, b) = (folder.path("a.csv"), folder.path("b.csv"));
     run(&["evaluate", "steps", &a, &b, "--hardware", "h100"]).fails(1, &["a.csv and", "both hold a run 'chat'"]);
 }
