@@ -55,6 +55,7 @@
 //! | `fit` | [`fit`]: argmin, a hash | with `cli` |
 //! | `calibrate` | [`calibrate`] and [`measurements`]: csv, least squares, threads | with `cli` |
 //! | `parquet` | measurements from parquet files | yes |
+//! | `plot` | plots of the command | with `cli` |
 //! | `cli` | the `ridgepoint` command | yes |
 //!
 //! A simulator wants `default-features = false`.

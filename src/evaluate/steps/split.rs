@@ -200,14 +200,16 @@ fn leave_one_out<'a>(cases: &'a [StepCase], groups: &[&str], split: StepSplit, w
 /// The rows of a run before a share of its time: those to fit and those to tune. Time is what its rows cover, one after the
 /// other, so that idling does not count and traces without a clock have it too; a row belongs to the part in which it begins.
 fn parts(case: &StepCase, until: f64) -> Training<'_> {
+    // A row that begins at a cut comes after it, however shares and sums were rounded.
+    const ROUNDING: f64 = 1e-9;
     let all_us: f64 = case.rows.iter().map(|row| row.span_us).sum();
     let mut begins_us = 0.0;
     let (mut fit, mut tune) = (0, 0);
     for (index, row) in case.rows.iter().enumerate() {
-        if begins_us < FIT_SHARE * until * all_us {
+        if begins_us < (FIT_SHARE * until - ROUNDING) * all_us {
             fit = index + 1;
         }
-        if begins_us < until * all_us {
+        if begins_us < (until - ROUNDING) * all_us {
             tune = index + 1;
         }
         begins_us += row.span_us;

@@ -15,6 +15,9 @@ pub struct Bars {
     pub values: Vec<Option<f64>>,
 }
 
+/// Where bars are cut, unless a prediction (the first way) is further off.
+const LONGEST_PCT: f64 = 100.0;
+
 /// Lying bars, a group per run from the top down.
 pub fn bars(title: &str, unit: &str, ways: &[&str], groups: &[Bars]) -> Drawn {
     const ROW_PX: u32 = 16;
@@ -22,6 +25,10 @@ pub fn bars(title: &str, unit: &str, ways: &[&str], groups: &[Bars]) -> Drawn {
     const CHARACTER_PX: usize = 7;
     let values = || groups.iter().flat_map(|of| &of.values).flatten().copied().filter(|value| value.is_finite());
     let most = values().fold(0.0, f64::max);
+    // One baseline that is far off must not press all others flat.
+    let of_first = groups.iter().filter_map(|of| of.values.first().copied().flatten()).fold(0.0, f64::max);
+    let end = (1.08 * most).clamp(1.0, (1.08 * of_first).max(LONGEST_PCT));
+    let unit = if most > end { format!("{unit}; bars that reach the edge are longer") } else { unit.to_owned() };
     if values().next().is_none() || ways.is_empty() {
         return Err("no error to draw".to_owned());
     }
@@ -40,7 +47,7 @@ pub fn bars(title: &str, unit: &str, ways: &[&str], groups: &[Bars]) -> Drawn {
             .margin(16)
             .x_label_area_size(48)
             .y_label_area_size(u32::try_from(widest * CHARACTER_PX + 12).unwrap_or(320))
-            .build_cartesian_2d(0.0..(1.08 * most).max(1.0), 0.0..top)
+            .build_cartesian_2d(0.0..end, 0.0..top)
             .map_err(said)?;
         chart
             .configure_mesh()
@@ -55,7 +62,7 @@ pub fn bars(title: &str, unit: &str, ways: &[&str], groups: &[Bars]) -> Drawn {
             let bar = |(index, of): (usize, &Bars)| {
                 let value = of.values.get(way).copied().flatten().filter(|value| value.is_finite())?;
                 let upper = top - index as f64 - 0.05 - thick * way as f64;
-                Some(Rectangle::new([(0.0, upper - thick), (value, upper)], colour(way).filled()))
+                Some(Rectangle::new([(0.0, upper - thick), (value.min(end), upper)], colour(way).filled()))
             };
             chart
                 .draw_series(groups.iter().enumerate().filter_map(bar))
@@ -90,6 +97,9 @@ mod tests {
         // Three bars, two marks of the legend, its box and border, and the background.
         let filled = [colour(0), colour(1)].map(|of| format!("fill=\"#{:02X}{:02X}{:02X}\"", of.0, of.1, of.2));
         assert_eq!(filled.map(|fill| svg.matches(fill.as_str()).count()), [3, 2], "{svg}");
+        let far_off =
+            bars("errors", "%", &["prediction", "black box"], &[group("a", &[Some(5.0), Some(1000.0)])]).unwrap();
+        assert!(far_off.contains("are longer") && !svg.contains("are longer"));
         assert!(bars("errors", "%", &["prediction"], &[]).is_err());
         assert!(bars("errors", "%", &["prediction"], &[group("a", &[Some(f64::NAN)])]).is_err());
     }

@@ -4,7 +4,7 @@
 use plotters::prelude::*;
 
 use super::Drawn;
-use super::canvas::{SIZE, TITLE_PX, colour, log_range, range};
+use super::canvas::{SIZE, TITLE_PX, colour, log_marks, log_range, mark, range};
 use super::scatter::legend;
 
 /// Steps of a curve.
@@ -25,13 +25,15 @@ pub fn survival(title: &str, measured_ms: &[f64], predicted_ms: &[f64]) -> Drawn
             .margin(16)
             .x_label_area_size(48)
             .y_label_area_size(72)
-            .build_cartesian_2d(x.log_scale(), (least..1.0).log_scale())
+            .build_cartesian_2d(x.clone().log_scale().with_key_points(log_marks(&x)), (least..1.0).log_scale())
             .map_err(said)?;
         chart
             .configure_mesh()
             .light_line_style(WHITE)
             .x_desc("time between tokens t, ms")
             .y_desc("share of steps that take longer than t")
+            .x_label_formatter(&mark)
+            .y_label_formatter(&mark)
             .draw()
             .map_err(said)?;
         for (index, (name, times)) in [("measured", &measured), ("predicted", &predicted)].into_iter().enumerate() {
@@ -48,13 +50,13 @@ pub fn survival(title: &str, measured_ms: &[f64], predicted_ms: &[f64]) -> Drawn
     Ok(svg)
 }
 
-/// Quantiles of predicted times over those of measured ones, from the 0.5th to the 99.5th percentile.
+/// Quantiles of predicted times over those of measured ones, from the 1st to the 99th percentile.
 pub fn quantiles(title: &str, measured_ms: &[f64], predicted_ms: &[f64]) -> Drawn {
     let (measured, predicted) = (sorted(measured_ms), sorted(predicted_ms));
     let at = |times: &[f64], share: f64| -> Option<f64> {
         times.get((share * times.len().saturating_sub(1) as f64).round() as usize).copied()
     };
-    let shares = (0..200).map(|index| (f64::from(index) + 0.5) / 200.0);
+    let shares = (0..=196).map(|index| 0.01 + f64::from(index) / 200.0);
     let points: Vec<(f64, f64)> =
         shares.filter_map(|share| Some((at(&measured, share)?, at(&predicted, share)?))).collect();
     let axis = range(points.iter().flat_map(|(x, y)| [*x, *y])).ok_or("no time to draw")?;

@@ -5,7 +5,7 @@ use std::fmt::Display;
 use plotters::prelude::*;
 
 use super::Drawn;
-use super::canvas::{SIZE, Series, TITLE_PX, colour, drawable, log_range, range};
+use super::canvas::{SIZE, Series, TITLE_PX, colour, drawable, log_marks, log_range, mark, range};
 
 const GREY: RGBColor = RGBColor(140, 140, 140);
 
@@ -28,7 +28,10 @@ pub fn predicted_over_measured(title: &str, unit: &str, series: Vec<Series>) -> 
             .margin(16)
             .x_label_area_size(48)
             .y_label_area_size(72)
-            .build_cartesian_2d(axis.clone().log_scale(), axis.clone().log_scale())
+            .build_cartesian_2d(
+                axis.clone().log_scale().with_key_points(log_marks(&axis)),
+                axis.clone().log_scale().with_key_points(log_marks(&axis)),
+            )
             .map_err(said)?;
         let measured = format!("measured, {unit}");
         chart
@@ -36,10 +39,13 @@ pub fn predicted_over_measured(title: &str, unit: &str, series: Vec<Series>) -> 
             .light_line_style(WHITE)
             .x_desc(measured)
             .y_desc(format!("predicted, {unit}"))
+            .x_label_formatter(&mark)
+            .y_label_formatter(&mark)
             .draw()
             .map_err(said)?;
         for (factor, style) in [(1.0, GREY.stroke_width(2)), (0.9, GREY.stroke_width(1)), (1.1, GREY.stroke_width(1))] {
-            let ends = [(axis.start, axis.start * factor), (axis.end, axis.end * factor)];
+            // Within the axes on both sides: what lies beyond would be bent to their corners.
+            let ends = [axis.start.max(axis.start / factor), axis.end.min(axis.end / factor)].map(|x| (x, x * factor));
             chart.draw_series(LineSeries::new(ends, style)).map_err(said)?;
         }
         for (index, of) in series.iter().enumerate() {
