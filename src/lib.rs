@@ -33,6 +33,7 @@
 //! | [`evaluate`] | replays judged against measured runs, and where the error comes from |
 //! | [`server_config`], [`kv_capacity`] | the server of an experiment; how many KV blocks it has |
 //! | [`replay`], [`workload`] | vLLM's scheduler replayed; what its clients send |
+//! | [`export`] | a compiled step model as tables for simulators in other languages |
 //! | [`latency`] | the five delays that a serving simulator asks for |
 //! | [`step_model`], [`estimate`] | the prediction: a model on a GPU in a deployment, compiled once; what it says of a step |
 //! | [`calibrate`], [`measurements`] | tables from kernel timings, and their errors on rows they did not see |
@@ -50,7 +51,7 @@
 //! | feature | brings | default |
 //! |---|---|---|
 //! | none | predicting: [`StepModel`], [`latency`], [`kv_capacity`] and everything below them | |
-//! | `replay` | [`replay`], [`workload`], [`server_config`]: yaml, csv, random numbers, histograms | with `cli` |
+//! | `replay` | [`replay`], [`workload`], [`server_config`], [`export`]: yaml, csv, random numbers, histograms | with `cli` |
 //! | `evaluate` | [`evaluate`]: least squares, threads | with `cli` |
 //! | `fit` | [`fit`]: argmin, a hash | with `cli` |
 //! | `calibrate` | [`calibrate`] and [`measurements`]: csv, least squares, threads | with `cli` |
@@ -72,6 +73,8 @@ pub mod error;
 pub mod estimate;
 #[cfg(feature = "evaluate")]
 pub mod evaluate;
+#[cfg(feature = "replay")]
+pub mod export;
 #[cfg(feature = "fit")]
 pub mod fit;
 pub mod hardware;

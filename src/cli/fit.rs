@@ -4,13 +4,15 @@ use std::path::{Path, PathBuf};
 
 use clap::error::ErrorKind;
 use indicatif::{ProgressBar, ProgressStyle};
-use ridgepoint::Model;
 use ridgepoint::correction::{Correction, Level, find_correction};
+use ridgepoint::export::to_go;
+use ridgepoint::step_model::Options;
+use ridgepoint::{Hardware, Model, StepModel};
 use serde_json::Value;
 
 use super::args::{Common, Format};
-use super::args_fit::{Fit, FitLevel, FitSplit};
-use super::output::{Failure, Output};
+use super::args_fit::{ExportFormat, Fit, FitLevel, FitSplit};
+use super::output::{Failure, Output, both};
 use super::whole_file::write_whole;
 
 /// What is to be fitted.
@@ -50,8 +52,8 @@ pub struct Fitted {
 /// # Errors
 /// Input that is missing or at fault, a file that is there already or can't be written.
 pub fn run(args: &Fit, common: &Common) -> Result<Output, Failure> {
-    if args.export.is_some() {
-        return export(args, common);
+    if let Some(format) = args.export {
+        return export(args, format, common);
     }
     let Some(out) = args.out.as_deref() else {
         return Err(Failure::usage(
@@ -84,8 +86,47 @@ fn fitted(job: &FitJob<'_>, _bar: &ProgressBar) -> Result<Fitted, Failure> {
     Err(Failure::input("fit: not there yet in this version"))
 }
 
-fn export(_args: &Fit, _common: &Common) -> Result<Output, Failure> {
-    Err(Failure::input("fit --export: not there yet in this version"))
+/// Writes an export to its file, with its error as the result; without a file the export itself is the result.
+fn export(args: &Fit, format: ExportFormat, common: &Common) -> Result<Output, Failure> {
+    let data_dir = common.data_dir.as_deref();
+    let (model, hardware) = (args.model.as_deref(), args.hardware.as_deref());
+    let (model, hardware) = both(
+        Model::find_in(data_dir, model.unwrap_or_default()),
+        Hardware::find_in(data_dir, hardware.unwrap_or_default()),
+    )?;
+    let correction = find_correction(&args.correction, model.name())?;
+    let options = Options { data_dir: common.data_dir.clone(), correction, ..Options::default() };
+    let deployment = args.deployment.deployment();
+    let steps = StepModel::with_options(&model, &hardware, &deployment, &options)?;
+    if let Some(out) = args.out.as_deref() {
+        refuse_to_replace(out, args.force)?;
+    }
+    let export = ridgepoint::export::export(&steps, model.name(), hardware.name(), &deployment);
+    let text = match format {
+        ExportFormat::Json => Output::json(&export)?.stdout,
+        ExportFormat::Go => to_go(&export),
+    };
+    let notes = steps.notes().iter().cloned().chain(steps.carried_over()).collect();
+    let Some(out) = args.out.as_deref() else { return Ok(Output { notes, ..Output::of(text) }) };
+    write_whole(out, &text)?;
+    let error = &export.error;
+    let mut output = match common.format {
+        Format::Json => Output::json(&serde_json::json!({"correction": export.correction, "error": error}))?,
+        Format::Table => Output::of(format!(
+            "{}: {} on {}, correction {}\n{} random batches against the step model: median error {} %, 90th percentile {} \
+             %, largest {} %\n",
+            out.display(),
+            export.model,
+            export.hardware,
+            export.correction,
+            error.batches,
+            error.median_ape_pct,
+            error.p90_ape_pct,
+            error.max_ape_pct
+        )),
+    };
+    output.notes = notes;
+    Ok(output)
 }
 
 fn job<'a>(args: &'a Fit, common: &'a Common) -> Result<FitJob<'a>, Failure> {

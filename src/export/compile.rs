@@ -1,0 +1,234 @@
+//! From a step model to tables: the same model is asked for steps that differ in one thing at a time. Uses `step_model`, `tables`,
+//! `judge`.
+
+use std::collections::BTreeSet;
+
+use super::grid::{Line, Sheet};
+use super::judge::{ExportError, Limits, batches};
+use super::tables::{Coefficient, Export, PricesUs};
+use crate::correction::{Correction, HostTimes, Kind, NUM_TERMS, Term, Used};
+use crate::deployment::Deployment;
+use crate::efficiency::Provenance;
+use crate::estimate::{OperatorEstimate, StepEstimate};
+use crate::physics::OperatorGroup;
+use crate::request::Request;
+use crate::step_model::StepModel;
+
+/// Boils a step model down. `model`, `hardware` and `deployment` are what it was made of.
+pub fn export(steps: &StepModel, model: &str, hardware: &str, deployment: &Deployment) -> Export {
+    let limits = Limits {
+        max_num_seqs: deployment.max_num_seqs.max(1),
+        max_num_batched_tokens: deployment.max_num_batched_tokens.max(1),
+        max_model_len: u32::try_from(steps.plan().max_model_len()).unwrap_or(u32::MAX),
+    };
+    let correction = steps.correction();
+    let compiler = Compiler { steps, limits, sampled: sampled_operators(steps) };
+    let mut export = Export {
+        version: 1,
+        model: model.to_owned(),
+        hardware: hardware.to_owned(),
+        deployment: deployment.clone(),
+        correction: Used::of(correction),
+        coefficients: correction.map(coefficients).unwrap_or_default(),
+        host: correction.map_or_else(HostTimes::default, |correction| correction.host),
+        decode_only: compiler.decode_only(),
+        with_chunks: compiler.with_chunks(),
+        sampled: compiler.sampled(),
+        decode_attention: compiler.decode_attention(),
+        chunk_attention: compiler.chunk_attention(),
+        saved_per_further_chunk_us: 0.0,
+        chunk_attention_beside_decodes: 1.0,
+        prices: correction.map(|correction| compiler.prices(correction)).unwrap_or_default(),
+        error: ExportError::default(),
+    };
+    export.saved_per_further_chunk_us = compiler.saved_per_further_chunk_us(&export);
+    let batches = batches(limits);
+    export.chunk_attention_beside_decodes = compiler.beside_decodes(&export, &batches);
+    export.error = ExportError::of(batches.iter().map(|batch| (export.step_time_us(batch), steps.step_time_us(batch))));
+    export
+}
+
+fn coefficients(correction: &Correction) -> std::collections::BTreeMap<&'static str, Coefficient> {
+    let of = |term: Term| {
+        let (index, value) = (term.index(), correction.coefficient(term));
+        let sd = correction.covariance[index][index].max(0.0).sqrt();
+        (term.name(), Coefficient { value, sd: rounded(sd), unit: term.unit() })
+    };
+    Term::ALL.into_iter().map(of).collect()
+}
+
+/// To a nanosecond: tables stay readable, and nothing is known better.
+fn rounded(time_us: f64) -> f64 {
+    (time_us * 1e3).round() / 1e3
+}
+
+/// Points from `first` on, each `factor` times the one before rounded to a multiple of `step`, up to `last`, which is one too.
+fn spread(first: f64, last: f64, factor: f64, step: f64) -> Vec<f64> {
+    let mut points = vec![first.min(last)];
+    let mut next = first;
+    while next < last {
+        next = ((next * factor / step).round() * step).max(next + step).min(last);
+        points.push(next);
+    }
+    points
+}
+
+/// Operators that are there, or have more to do, because a token is sampled.
+fn sampled_operators(steps: &StepModel) -> BTreeSet<&'static str> {
+    let with = |samples: bool| steps.step_time(&[Request { samples, ..Request::prefill(64, 0) }]).operators;
+    let (none, one) = (with(false), with(true));
+    let same =
+        |a: &OperatorEstimate| none.iter().any(|b| b.name == a.name && b.time_us.to_bits() == a.time_us.to_bits());
+    one.iter()
+        .filter(|operator| operator.provenance != Provenance::Learned && !same(operator))
+        .map(|o| o.name)
+        .collect()
+}
+
+struct Compiler<'a> {
+    steps: &'a StepModel,
+    limits: Limits,
+    sampled: BTreeSet<&'static str>,
+}
+
+impl Compiler<'_> {
+    fn operators_us(&self, batch: &[Request], wanted: impl Fn(&OperatorEstimate) -> bool) -> f64 {
+        let StepEstimate { operators, .. } = self.steps.step_time(batch);
+        rounded(operators.iter().filter(|operator| wanted(operator)).map(|operator| operator.time_us).sum())
+    }
+
+    /// The captured graph sizes up to `most`, then points further and further apart; and the largest captured one.
+    fn captured(&self, most: u32) -> (Vec<f64>, f64) {
+        let graphs = self.steps.plan().cuda_graphs();
+        let sizes: BTreeSet<u64> = (1..=u64::from(most)).map_while(|tokens| graphs.padded_tokens(tokens)).collect();
+        let most = f64::from(most);
+        let mut points: Vec<f64> = sizes.iter().map(|size| *size as f64).collect();
+        match points.last().copied() {
+            None => (spread(1.0, most, 1.5, 1.0), 0.0),
+            Some(last) if last >= most => (points, last),
+            Some(last) => {
+                // Where padding ends, time falls: the next point stands right behind.
+                points.extend(spread(last + 1.0, most, 1.25, 32.0));
+                (points, last)
+            }
+        }
+    }
+
+    fn decode_only(&self) -> Line {
+        let (at, padded_up_to) = self.captured(self.limits.max_num_seqs);
+        let rest = |n: &f64| self.operators_us(&vec![Request::decode(64); *n as usize], is_rest);
+        Line { time_us: at.iter().map(rest).collect(), at, padded_up_to }
+    }
+
+    fn with_chunks(&self) -> Line {
+        let (at, padded_up_to) = self.captured(self.limits.max_num_batched_tokens);
+        let rest = |tokens: &f64| {
+            let chunk = Request { samples: false, ..Request::prefill(*tokens as u32, 0) };
+            self.operators_us(&[chunk], is_rest)
+        };
+        Line { time_us: at.iter().map(rest).collect(), at, padded_up_to }
+    }
+
+    fn sampled(&self) -> Line {
+        let most = self.limits.max_num_seqs.min(self.limits.max_num_batched_tokens);
+        let at = spread(1.0, f64::from(most), 1.5, 1.0);
+        let of = |n: &f64| {
+            let chunks = vec![Request::prefill(1, 0); *n as usize];
+            self.operators_us(&chunks, |operator| self.sampled.contains(operator.name))
+        };
+        Line { time_us: at.iter().map(of).collect(), at, padded_up_to: 0.0 }
+    }
+
+    fn decode_attention(&self) -> Sheet {
+        let most = self.limits.max_num_seqs.min(self.limits.max_num_batched_tokens);
+        let longest = self.limits.max_model_len.saturating_sub(1).max(1);
+        let (rows, columns) = (spread(1.0, f64::from(most), 1.4, 1.0), spread(1.0, f64::from(longest), 1.5, 16.0));
+        let of = |n: f64, computed: f64| {
+            let batch = vec![Request::decode(computed as u32); n as usize];
+            self.operators_us(&batch, |operator| operator.group == Some(OperatorGroup::AttentionDecode))
+        };
+        sheet(rows, columns, of)
+    }
+
+    fn chunk_attention(&self) -> Sheet {
+        let most = self.limits.max_num_batched_tokens.min(self.limits.max_model_len);
+        let longest = self.limits.max_model_len.saturating_sub(1).max(1);
+        let (rows, columns) = (spread(1.0, f64::from(most), 1.3, 16.0), spread(0.0, f64::from(longest), 1.5, 128.0));
+        sheet(rows, columns, |scheduled, computed| {
+            self.chunks_us(&[Request::prefill(scheduled as u32, computed as u32)])
+        })
+    }
+
+    fn chunks_us(&self, batch: &[Request]) -> f64 {
+        self.operators_us(batch, |operator| operator.group == Some(OperatorGroup::AttentionPrefill))
+    }
+
+    /// Two equal chunks in one step against two steps, median over sizes.
+    fn saved_per_further_chunk_us(&self, export: &Export) -> f64 {
+        let sizes = [64, 256, 1024].into_iter().filter(|size| 2 * size <= self.limits.max_num_batched_tokens);
+        let saved = |size: u32| {
+            let chunk = Request::prefill(size, 0);
+            2.0 * export.chunk_attention.time_us(f64::from(size), 0.0) - self.chunks_us(&[chunk, chunk])
+        };
+        rounded(median(sizes.map(saved).collect()).unwrap_or(0.0).max(0.0))
+    }
+
+    /// The chunks' attention beside decodes over what the rule says of them alone, median over batches that have both.
+    fn beside_decodes(&self, export: &Export, batches: &[Vec<Request>]) -> f64 {
+        let ratio = |batch: &Vec<Request>| {
+            let (decodes, chunks): (Vec<Request>, Vec<Request>) = batch.iter().partition(|request| request.is_decode());
+            if decodes.is_empty() || chunks.is_empty() {
+                return None;
+            }
+            let sum: f64 = chunks.iter().map(|chunk| self.chunk_alone_us(export, chunk)).sum();
+            let alone_us = sum - (chunks.len() - 1) as f64 * export.saved_per_further_chunk_us;
+            (alone_us > 0.0).then(|| self.chunks_us(batch) / alone_us)
+        };
+        let share = median(batches.iter().filter_map(ratio).collect()).unwrap_or(1.0);
+        (share * 1e3).round() / 1e3
+    }
+
+    fn chunk_alone_us(&self, export: &Export, chunk: &Request) -> f64 {
+        export.chunk_attention.time_us(f64::from(chunk.num_scheduled_tokens), f64::from(chunk.num_computed_tokens))
+    }
+
+    /// Prices by what they are of: the same step is asked for its counts with one more of each.
+    fn prices(&self, correction: &Correction) -> PricesUs {
+        let priced = |batch: &[Request]| {
+            let basis = self.steps.basis(batch);
+            let mut prices = correction.coefficients;
+            for term in Term::ALL.into_iter().filter(|term| term.kind() == Kind::Factor) {
+                prices[term.index()] = 0.0;
+            }
+            (basis, prices)
+        };
+        let price = |batch: &[Request], terms: &[Term]| -> f64 {
+            let (basis, prices): (_, [f64; NUM_TERMS]) = priced(batch);
+            terms.iter().map(|term| prices[term.index()] * basis.get(*term)).sum()
+        };
+        let (decode, chunk) = ([Request::decode(64)], [Request::prefill(1, 0)]);
+        PricesUs {
+            step_us: rounded(price(&decode, &[Term::Steps, Term::Layers])),
+            step_with_chunks_us: rounded(price(&chunk, &[Term::PiecewiseLayers])),
+            request_us: correction.coefficient(Term::Requests),
+            token_us: correction.coefficient(Term::Tokens),
+            chunk_us: correction.coefficient(Term::PrefillRequests),
+            sampled_us: rounded(price(&decode, &[Term::SortedMegalogits, Term::PenalisedRequests])),
+        }
+    }
+}
+
+fn sheet(rows: Vec<f64>, columns: Vec<f64>, of: impl Fn(f64, f64) -> f64) -> Sheet {
+    let time_us = rows.iter().map(|row| columns.iter().map(|column| of(*row, *column)).collect()).collect();
+    Sheet { rows, columns, time_us }
+}
+
+/// Everything but attention and prices.
+fn is_rest(operator: &OperatorEstimate) -> bool {
+    !matches!(operator.group, None | Some(OperatorGroup::AttentionDecode | OperatorGroup::AttentionPrefill))
+}
+
+fn median(mut values: Vec<f64>) -> Option<f64> {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied()
+}
