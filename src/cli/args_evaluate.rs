@@ -39,6 +39,9 @@ pub struct Serving {
     /// Experiments, or folders of experiments
     #[arg(value_name = "PATH", required = true)]
     pub paths: Vec<PathBuf>,
+    /// Judge corrections on what they have not seen: for each model (workload, experiment) one is fitted on all the others
+    #[arg(long, value_enum, value_name = "GROUP", conflicts_with = "correction")]
+    pub leave_one_out: Option<LeaveOneOut>,
     /// Where the error comes from: replace one component of the prediction at a time
     #[arg(long)]
     pub attribute: bool,
@@ -47,6 +50,17 @@ pub struct Serving {
     pub max_median_e2e_pct: Option<f64>,
     #[command(flatten)]
     pub view: View,
+}
+
+/// What is left out together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum LeaveOneOut {
+    /// All runs of a model
+    Model,
+    /// All runs with these lengths of prompts and outputs
+    Workload,
+    /// Single runs
+    Experiment,
 }
 
 #[derive(Debug, Args)]

@@ -31,6 +31,9 @@ pub struct Fit {
     /// The measurements in words, with who took them, for the file [default: the names of what was read]
     #[arg(long, value_name = "WORDS", conflicts_with = "export", help_heading = FITTING)]
     pub data: Option<String>,
+    /// Version of the serving engine that was measured, where the runs don't say
+    #[arg(long, value_name = "NAME", conflicts_with = "export", help_heading = FITTING)]
+    pub engine_version: Option<String>,
     /// Seed of arrival times and lengths that are random
     #[arg(long, value_name = "N", default_value_t = 0, conflicts_with = "export", help_heading = FITTING)]
     pub seed: u64,

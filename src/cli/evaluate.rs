@@ -1,8 +1,11 @@
 //! `ridgepoint evaluate`: measured serving runs are replayed and compared with what clients saw. Uses `report` and the
-//! library's `evaluate`.
+//! library's `evaluate` and `fit`.
+
+use std::sync::Arc;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use ridgepoint::Error;
+use ridgepoint::correction::Correction;
 use ridgepoint::evaluate::attribution::{Attribution, Component, attribute};
 use ridgepoint::evaluate::case::Case;
 use ridgepoint::evaluate::closed_loop::{ClosedLoopOptions, closed_loop_cases};
@@ -13,10 +16,13 @@ use ridgepoint::evaluate::experiment::{Experiment, serving_cases};
 use ridgepoint::evaluate::judge::{judge, replays};
 use ridgepoint::evaluate::metric::Metric;
 use ridgepoint::evaluate::split::Split;
+use ridgepoint::fit::learn::Prior;
+use ridgepoint::fit::leave_out::{LeaveOut, leave_out};
+use ridgepoint::fit::levels::fit_serving;
 use serde::Serialize;
 
 use super::args::{Common, Format};
-use super::args_evaluate::{ClosedLoop, Evaluate, Of, Serving, View};
+use super::args_evaluate::{ClosedLoop, Evaluate, LeaveOneOut, Of, Serving, View};
 use super::evaluate_steps;
 use super::output::{Failure, Output};
 use crate::report::{evaluation_table, plots};
@@ -52,7 +58,10 @@ fn serving(args: &Serving, common: &Common) -> Result<Output, Failure> {
     let all_problems = |errors: Vec<Error>| Failure::Input(errors.iter().map(Error::to_string).collect());
     let experiments = Experiment::find(&args.paths).map_err(all_problems)?;
     let (mut cases, skipped) = serving_cases(&experiments, common.data_dir.as_deref());
-    correct(&mut cases, &args.view.correction)?;
+    match args.leave_one_out {
+        Some(by) => leave_one_out(&mut cases, by, args.view.seed)?,
+        None => correct(&mut cases, &args.view.correction)?,
+    }
     let replaced = if args.attribute { Component::ALL.len() * cases.len() } else { 0 };
     let bar = progress_bar(replays(&cases) + replaced as u64);
     let evaluation = judge(&cases, skipped, args.view.seed, &|| bar.inc(1))?;
@@ -63,6 +72,35 @@ fn serving(args: &Serving, common: &Common) -> Result<Output, Failure> {
     let mut output = output(evaluation, attribution, &args.view, common, "serving")?;
     output.missed = missed;
     Ok(output)
+}
+
+/// Corrects each case with a correction that was fitted without it.
+fn leave_one_out(cases: &mut [Case], by: LeaveOneOut, seed: u64) -> Result<(), Failure> {
+    let by = match by {
+        LeaveOneOut::Model => LeaveOut::Model,
+        LeaveOneOut::Workload => LeaveOut::Workload,
+        LeaveOneOut::Experiment => LeaveOut::Experiment,
+    };
+    let bar = ProgressBar::new_spinner();
+    if let Ok(style) = ProgressStyle::with_template("{spinner} fitting without each group: {pos} replays, {elapsed}") {
+        bar.set_style(style);
+    }
+    let folds = {
+        let cases: Vec<&Case> = cases.iter().collect();
+        let prior = Prior::of_any_model();
+        let (all, _) = fit_serving("all", &cases, &prior, prior.means(), seed, &|| bar.inc(1))?;
+        leave_out(&cases, by, &prior, &all.correction, seed, &|| bar.inc(1))?
+    };
+    bar.finish_and_clear();
+    for fold in folds {
+        let correction = Arc::new(Correction { name: format!("all but {}", fold.left_out), ..fold.correction });
+        for case in fold.cases {
+            if let Some(case) = cases.get_mut(case) {
+                case.rooflines.correct(&correction);
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Cases that could not be replayed are listed as skipped by then.

@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use super::args::{Common, Format};
 use super::args_fit::{ExportFormat, Fit, FitLevel, FitSplit};
+use super::fit_serving;
 use super::output::{Failure, Output, both};
 use super::whole_file::write_whole;
 
@@ -29,6 +30,8 @@ pub struct FitJob<'a> {
     pub split: FitSplit,
     /// The measurements in words, where given.
     pub data: Option<&'a str>,
+    /// Version of the serving engine, where given.
+    pub engine_version: Option<&'a str>,
     /// Seed of random loads.
     pub seed: u64,
     /// Folder that comes before what is built in.
@@ -80,10 +83,11 @@ pub fn run(args: &Fit, common: &Common) -> Result<Output, Failure> {
 ///
 /// # Errors
 /// Data that is missing or at fault, or that nothing can be fitted on.
-fn fitted(job: &FitJob<'_>, _bar: &ProgressBar) -> Result<Fitted, Failure> {
-    let FitJob { steps, serving, level, prior, split, data, seed, data_dir } = job;
-    let _ = (steps, serving, level, prior, split, data, seed, data_dir);
-    Err(Failure::input("fit: not there yet in this version"))
+fn fitted(job: &FitJob<'_>, bar: &ProgressBar) -> Result<Fitted, Failure> {
+    if job.steps.is_empty() {
+        return fit_serving::fitted(job, bar);
+    }
+    Err(Failure::input("fit --steps: not there yet in this version"))
 }
 
 /// Writes an export to its file, with its error as the result; without a file the export itself is the result.
@@ -149,6 +153,7 @@ fn job<'a>(args: &'a Fit, common: &'a Common) -> Result<FitJob<'a>, Failure> {
         level,
         split: args.split,
         data: args.data.as_deref(),
+        engine_version: args.engine_version.as_deref(),
         seed: args.seed,
         data_dir,
     })

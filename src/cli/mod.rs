@@ -15,6 +15,7 @@ mod evaluate;
 mod evaluate_steps;
 mod examples;
 mod fit;
+mod fit_serving;
 mod ingest;
 mod ingest_report;
 mod measurements;

@@ -54,12 +54,13 @@ pub fn fit_serving(
     done: &(dyn Fn() + Sync),
 ) -> Result<(Learned, bool)> {
     let mut anchor = start.clone();
-    let mut rounds = 0;
+    let (mut rounds, mut cost_at_start) = (0, None);
     loop {
         rounds += 1;
         let observations = observe_all(cases, &anchor, seed, done)?;
         let mut learned = learn(origin, &observations, &anchor, prior)?;
         learned.correction.source.hardware = hardware_of(cases);
+        learned.solution.cost_start = *cost_at_start.get_or_insert(learned.solution.cost_start);
         let is_still = moved(&anchor, &learned.correction) <= STILL;
         if is_still || rounds == MAX_ROUNDS {
             return Ok((learned, is_still));

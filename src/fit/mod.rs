@@ -4,6 +4,7 @@
 
 pub mod derivative_free;
 pub mod hash;
+pub mod host;
 mod huber;
 pub mod learn;
 pub mod leave_out;
