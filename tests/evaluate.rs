@@ -259,7 +259,7 @@ fn a_corrected_prediction_stands_beside_the_calibrated_roofline() {
     let experiment = &corrected.experiments[0];
     assert_eq!(experiment.correction.name.as_deref(), Some("made up"));
     for (row, before) in experiment.metrics.iter().zip(&plain.experiments[0].metrics) {
-        assert_eq!(row.baselines[&Baseline::CalibratedRoofline], before.predicted_ms, "{row:?}");
+        assert_eq!(row.baselines.get(&Baseline::CalibratedRoofline), Some(&before.predicted_ms), "{row:?}");
         assert!(!before.baselines.contains_key(&Baseline::CalibratedRoofline));
     }
     // A gap between tokens is a step, and a step takes 1 ms longer.

@@ -117,16 +117,13 @@ fn export(args: &Fit, format: ExportFormat, common: &Common) -> Result<Output, F
     let mut output = match common.format {
         Format::Json => Output::json(&serde_json::json!({"correction": export.correction, "error": error}))?,
         Format::Table => Output::of(format!(
-            "{}: {} on {}, correction {}\n{} random batches against the step model: median error {} %, 90th percentile {} \
-             %, largest {} %\n",
+            "{}: {} on {}, correction {}\nagainst the step model, random batches of\n  decodes alone  {}\n  with chunks    {}\n",
             out.display(),
             export.model,
             export.hardware,
             export.correction,
-            error.batches,
-            error.median_ape_pct,
-            error.p90_ape_pct,
-            error.max_ape_pct
+            error.decode_only,
+            error.with_chunks
         )),
     };
     output.notes = notes;

@@ -35,16 +35,16 @@ pub fn export(steps: &StepModel, model: &str, hardware: &str, deployment: &Deplo
         with_chunks: compiler.with_chunks(),
         sampled: compiler.sampled(),
         decode_attention: compiler.decode_attention(),
-        chunk_attention: compiler.chunk_attention(),
-        saved_per_further_chunk_us: 0.0,
-        chunk_attention_beside_decodes: 1.0,
+        chunk_attention: compiler.chunk_attention(1),
+        further_chunk_attention: compiler.chunk_attention(2),
+        saved_beside_decodes_us: 0.0,
         prices: correction.map(|correction| compiler.prices(correction)).unwrap_or_default(),
         error: ExportError::default(),
     };
-    export.saved_per_further_chunk_us = compiler.saved_per_further_chunk_us(&export);
+
     let batches = batches(limits);
-    export.chunk_attention_beside_decodes = compiler.beside_decodes(&export, &batches);
-    export.error = ExportError::of(batches.iter().map(|batch| (export.step_time_us(batch), steps.step_time_us(batch))));
+    export.saved_beside_decodes_us = compiler.saved_beside_decodes_us(&export, &batches);
+    export.error = ExportError::of(&export, steps, &batches);
     export
 }
 
@@ -57,17 +57,22 @@ fn coefficients(correction: &Correction) -> std::collections::BTreeMap<&'static 
     Term::ALL.into_iter().map(of).collect()
 }
 
+/// Projections work on tiles of tokens: between multiples of this, up to here, times hardly grow.
+const TILE_TOKENS: usize = 64;
+const MOST_TILED_TOKENS: u64 = 2048;
+
 /// To a nanosecond: tables stay readable, and nothing is known better.
 fn rounded(time_us: f64) -> f64 {
     (time_us * 1e3).round() / 1e3
 }
 
-/// Points from `first` on, each `factor` times the one before rounded to a multiple of `step`, up to `last`, which is one too.
+/// Points from `first` on, each some `factor` times the one before and a multiple of `step`, up to `last`, which is one too.
 fn spread(first: f64, last: f64, factor: f64, step: f64) -> Vec<f64> {
     let mut points = vec![first.min(last)];
     let mut next = first;
     while next < last {
-        next = ((next * factor / step).round() * step).max(next + step).min(last);
+        let beyond = ((next / step).floor() + 1.0) * step;
+        next = ((next * factor / step).ceil() * step).max(beyond).min(last);
         points.push(next);
     }
     points
@@ -97,31 +102,35 @@ impl Compiler<'_> {
         rounded(operators.iter().filter(|operator| wanted(operator)).map(|operator| operator.time_us).sum())
     }
 
-    /// The captured graph sizes up to `most`, then points further and further apart; and the largest captured one.
-    fn captured(&self, most: u32) -> (Vec<f64>, f64) {
+    /// The captured graph sizes, multiples of a tile, then points further and further apart, up to `most`; and up to which of
+    /// them a step takes as long as one of the next size.
+    fn sizes(&self, most: u32) -> (Vec<f64>, f64) {
         let graphs = self.steps.plan().cuda_graphs();
-        let sizes: BTreeSet<u64> = (1..=u64::from(most)).map_while(|tokens| graphs.padded_tokens(tokens)).collect();
-        let most = f64::from(most);
-        let mut points: Vec<f64> = sizes.iter().map(|size| *size as f64).collect();
-        match points.last().copied() {
-            None => (spread(1.0, most, 1.5, 1.0), 0.0),
-            Some(last) if last >= most => (points, last),
-            Some(last) => {
-                // Where padding ends, time falls: the next point stands right behind.
-                points.extend(spread(last + 1.0, most, 1.25, 32.0));
-                (points, last)
-            }
-        }
+        let captured: BTreeSet<u64> = (1..=u64::from(most)).map_while(|tokens| graphs.padded_tokens(tokens)).collect();
+        let is_eager = captured.is_empty();
+        let unpadded = [1, 2, 4, 8].into_iter().chain((16..512).step_by(16));
+        let mut sizes: Vec<u64> = if is_eager { unpadded.collect() } else { captured.into_iter().collect() };
+        sizes.extend((512..=MOST_TILED_TOKENS).step_by(TILE_TOKENS));
+        let last = u64::from(most);
+        sizes.retain(|size| *size < last);
+        sizes.sort_unstable();
+        sizes.dedup();
+        let padded_up_to = if is_eager { 0.0 } else { last.min(MOST_TILED_TOKENS) as f64 };
+        let mut points: Vec<f64> = sizes.into_iter().map(|size| size as f64).collect();
+        let first =
+            if last > MOST_TILED_TOKENS { padded_up_to.max(MOST_TILED_TOKENS as f64 + 1.0) } else { last as f64 };
+        points.extend(spread(first, last as f64, 1.06, 64.0));
+        (points, padded_up_to)
     }
 
     fn decode_only(&self) -> Line {
-        let (at, padded_up_to) = self.captured(self.limits.max_num_seqs);
+        let (at, padded_up_to) = self.sizes(self.limits.max_num_seqs);
         let rest = |n: &f64| self.operators_us(&vec![Request::decode(64); *n as usize], is_rest);
         Line { time_us: at.iter().map(rest).collect(), at, padded_up_to }
     }
 
     fn with_chunks(&self) -> Line {
-        let (at, padded_up_to) = self.captured(self.limits.max_num_batched_tokens);
+        let (at, padded_up_to) = self.sizes(self.limits.max_num_batched_tokens);
         let rest = |tokens: &f64| {
             let chunk = Request { samples: false, ..Request::prefill(*tokens as u32, 0) };
             self.operators_us(&[chunk], is_rest)
@@ -150,12 +159,14 @@ impl Compiler<'_> {
         sheet(rows, columns, of)
     }
 
-    fn chunk_attention(&self) -> Sheet {
+    /// Attention of the first chunk of a step, or what the second one of two equal ones adds.
+    fn chunk_attention(&self, nth: usize) -> Sheet {
         let most = self.limits.max_num_batched_tokens.min(self.limits.max_model_len);
         let longest = self.limits.max_model_len.saturating_sub(1).max(1);
         let (rows, columns) = (spread(1.0, f64::from(most), 1.3, 16.0), spread(0.0, f64::from(longest), 1.5, 128.0));
         sheet(rows, columns, |scheduled, computed| {
-            self.chunks_us(&[Request::prefill(scheduled as u32, computed as u32)])
+            let of = |count: usize| self.chunks_us(&vec![Request::prefill(scheduled as u32, computed as u32); count]);
+            rounded((of(nth) - if nth > 1 { of(nth - 1) } else { 0.0 }).max(0.0))
         })
     }
 
@@ -163,33 +174,17 @@ impl Compiler<'_> {
         self.operators_us(batch, |operator| operator.group == Some(OperatorGroup::AttentionPrefill))
     }
 
-    /// Two equal chunks in one step against two steps, median over sizes.
-    fn saved_per_further_chunk_us(&self, export: &Export) -> f64 {
-        let sizes = [64, 256, 1024].into_iter().filter(|size| 2 * size <= self.limits.max_num_batched_tokens);
-        let saved = |size: u32| {
-            let chunk = Request::prefill(size, 0);
-            2.0 * export.chunk_attention.time_us(f64::from(size), 0.0) - self.chunks_us(&[chunk, chunk])
-        };
-        rounded(median(sizes.map(saved).collect()).unwrap_or(0.0).max(0.0))
-    }
-
-    /// The chunks' attention beside decodes over what the rule says of them alone, median over batches that have both.
-    fn beside_decodes(&self, export: &Export, batches: &[Vec<Request>]) -> f64 {
-        let ratio = |batch: &Vec<Request>| {
+    /// What the rule says of the chunks alone less their attention beside decodes, median over batches that have both.
+    fn saved_beside_decodes_us(&self, export: &Export, batches: &[Vec<Request>]) -> f64 {
+        let saved = |batch: &Vec<Request>| {
             let (decodes, chunks): (Vec<Request>, Vec<Request>) = batch.iter().partition(|request| request.is_decode());
             if decodes.is_empty() || chunks.is_empty() {
                 return None;
             }
-            let sum: f64 = chunks.iter().map(|chunk| self.chunk_alone_us(export, chunk)).sum();
-            let alone_us = sum - (chunks.len() - 1) as f64 * export.saved_per_further_chunk_us;
-            (alone_us > 0.0).then(|| self.chunks_us(batch) / alone_us)
+            let alone_us = export.chunks_alone_us(&chunks);
+            Some(alone_us - self.chunks_us(batch))
         };
-        let share = median(batches.iter().filter_map(ratio).collect()).unwrap_or(1.0);
-        (share * 1e3).round() / 1e3
-    }
-
-    fn chunk_alone_us(&self, export: &Export, chunk: &Request) -> f64 {
-        export.chunk_attention.time_us(f64::from(chunk.num_scheduled_tokens), f64::from(chunk.num_computed_tokens))
+        rounded(median(batches.iter().filter_map(saved).collect()).unwrap_or(0.0).max(0.0))
     }
 
     /// Prices by what they are of: the same step is asked for its counts with one more of each.

@@ -20,11 +20,8 @@ pub fn to_go(export: &Export) -> String {
         "// Package ridgepoint predicts step times of {} on {}, tensor_parallel_size {tensor_parallel_size}, correction {correction}.",
         export.model, export.hardware
     );
-    let _ = writeln!(
-        out,
-        "// Against the model that it was compiled from, on {} random batches: median error {} %, 90th percentile {} %, largest {} %.",
-        error.batches, error.median_ape_pct, error.p90_ape_pct, error.max_ape_pct
-    );
+    let _ = writeln!(out, "// Against the model that it was compiled from, on random batches:");
+    let _ = writeln!(out, "// decodes alone, {}; with prompt chunks, {}.", error.decode_only, error.with_chunks);
     out.push_str("package ridgepoint\n\n");
     let (host, prices) = (&export.host, &export.prices);
     let constants = [
@@ -39,8 +36,7 @@ pub fn to_go(export: &Export) -> String {
         ("tokenUs", prices.token_us),
         ("chunkUs", prices.chunk_us),
         ("sampledUs", prices.sampled_us),
-        ("savedPerFurtherChunkUs", export.saved_per_further_chunk_us),
-        ("chunkAttentionBesideDecodes", export.chunk_attention_beside_decodes),
+        ("savedBesideDecodesUs", export.saved_beside_decodes_us),
     ];
     out.push_str("const (\n");
     let width = constants.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
@@ -53,6 +49,7 @@ pub fn to_go(export: &Export) -> String {
     line(&mut out, "sampled", &export.sampled);
     sheet(&mut out, "decodeAttention", &export.decode_attention);
     sheet(&mut out, "chunkAttention", &export.chunk_attention);
+    sheet(&mut out, "furtherChunkAttention", &export.further_chunk_attention);
     out.push_str(FUNCTIONS);
     out
 }

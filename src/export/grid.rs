@@ -9,7 +9,7 @@ pub struct Line {
     pub at: Vec<f64>,
     /// Time at each, µs.
     pub time_us: Vec<f64>,
-    /// Up to this count the time of the next point holds (a captured graph pads to it), above it lines connect the points.
+    /// Up to this count the time of the next point holds (a captured graph or a tile pads to it), above it lines connect the points.
     pub padded_up_to: f64,
 }
 
@@ -67,6 +67,7 @@ impl Sheet {
 }
 
 #[cfg(test)]
+#[allow(clippy::float_cmp)]
 mod tests {
     use super::*;
 

@@ -10,5 +10,5 @@ mod tables;
 pub use compile::export;
 pub use go::to_go;
 pub use grid::{Line, Sheet};
-pub use judge::ExportError;
+pub use judge::{Errors, ExportError};
 pub use tables::{Coefficient, Export, PricesUs};

@@ -63,12 +63,12 @@ pub struct Export {
     pub sampled: Line,
     /// Attention of decodes, over their number (rows) and their mean computed tokens (columns).
     pub decode_attention: Sheet,
-    /// Attention of one prompt chunk, over its scheduled (rows) and computed tokens (columns).
+    /// Attention of a step's first prompt chunk, over its scheduled (rows) and computed tokens (columns).
     pub chunk_attention: Sheet,
-    /// What of it a second chunk of the same step does not pay again, µs.
-    pub saved_per_further_chunk_us: f64,
-    /// Share of the chunks' attention that is left where decodes run in the same step.
-    pub chunk_attention_beside_decodes: f64,
+    /// What each further chunk like the first adds.
+    pub further_chunk_attention: Sheet,
+    /// What of it the chunks of a step do not pay where decodes run in it, µs.
+    pub saved_beside_decodes_us: f64,
     /// Prices.
     pub prices: PricesUs,
     /// How far [`Export::step_time_us`] is from the model that it was compiled from.
@@ -80,14 +80,14 @@ impl Export {
     ///
     /// # Formula
     /// With n decodes (one scheduled token on top of a cache) of K computed tokens in all, N prompt chunks of qᵢ scheduled and cᵢ
-    /// computed tokens, T scheduled and S sampled tokens:
+    /// computed tokens, T scheduled and S sampled tokens. The chunks count as N equal ones of q scheduled and c computed tokens,
+    /// q = Σqᵢ/N and c = (Σqᵢcᵢ + Σqᵢ²/2)/Σqᵢ − q/2, which have as many tokens and as many pairs of a query and a key:
     /// - operators: `decode_only(n)` without chunks, else `with_chunks(T) + sampled(S)`;
     /// - attention: `decode_attention(n, K/n)` where n > 0, plus where N > 0
-    ///   `max(0, Σ chunk_attention(qᵢ, cᵢ) − (N − 1)·saved_per_further_chunk_us)`, times `chunk_attention_beside_decodes` where n > 0;
+    ///   `max(0, chunk_attention(q, c) + (N − 1)·further_chunk_attention(q, c) − saved_beside_decodes_us if n > 0)`;
     /// - prices: of the step, of chunks in it, of n + N requests, T tokens, N chunks, S sampled tokens.
     pub fn step_time_us(&self, requests: &[Request]) -> f64 {
         let (mut decodes, mut computed, mut chunks, mut tokens, mut sampled) = (0.0, 0.0, 0.0, 0.0, 0.0);
-        let mut chunks_us = 0.0;
         for request in requests.iter().filter(|request| request.num_scheduled_tokens > 0) {
             let (q, c) = (f64::from(request.num_scheduled_tokens), f64::from(request.num_computed_tokens));
             tokens += q;
@@ -97,7 +97,6 @@ impl Export {
                 computed += c;
             } else {
                 chunks += 1.0;
-                chunks_us += self.chunk_attention.time_us(q, c);
             }
         }
         if tokens == 0.0 {
@@ -115,9 +114,24 @@ impl Export {
         if chunks == 0.0 {
             return time_us + self.decode_only.time_us(decodes);
         }
-        let beside = if decodes > 0.0 { self.chunk_attention_beside_decodes } else { 1.0 };
-        let attention_us = (chunks_us - (chunks - 1.0) * self.saved_per_further_chunk_us).max(0.0);
+        let beside_us = if decodes > 0.0 { self.saved_beside_decodes_us } else { 0.0 };
+        let attention_us = (self.chunks_alone_us(requests) - beside_us).max(0.0);
         let sampled_us = if sampled > 0.0 { self.sampled.time_us(sampled) } else { 0.0 };
-        time_us + prices.step_with_chunks_us + self.with_chunks.time_us(tokens) + sampled_us + beside * attention_us
+        time_us + prices.step_with_chunks_us + self.with_chunks.time_us(tokens) + sampled_us + attention_us
+    }
+
+    /// Attention of a batch's prompt chunks with no decodes beside them, µs.
+    pub(super) fn chunks_alone_us(&self, requests: &[Request]) -> f64 {
+        let (mut chunks, mut tokens, mut pairs) = (0.0, 0.0, 0.0);
+        for request in requests.iter().filter(|request| !request.is_decode()) {
+            let (q, c) = (f64::from(request.num_scheduled_tokens), f64::from(request.num_computed_tokens));
+            (chunks, tokens, pairs) = (chunks + 1.0, tokens + q, pairs + q * c + q * q / 2.0);
+        }
+        if tokens == 0.0 {
+            return 0.0;
+        }
+        let q = tokens / chunks;
+        let c = pairs / tokens - q / 2.0;
+        self.chunk_attention.time_us(q, c) + (chunks - 1.0) * self.further_chunk_attention.time_us(q, c)
     }
 }
