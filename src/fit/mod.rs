@@ -4,6 +4,7 @@
 
 pub mod derivative_free;
 pub mod hash;
+pub mod host;
 mod huber;
 pub mod learn;
 mod ledger;
@@ -14,6 +15,8 @@ pub mod problem;
 pub mod report;
 pub mod serving;
 pub mod solver;
+pub mod steps;
+pub mod steps_report;
 mod validate;
 
 pub use derivative_free::{Simplex, minimise_by_simplex};
