@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use super::args::{Common, Format};
 use super::args_fit::{Fit, FitLevel, FitSplit};
+use super::fit_steps;
 use super::output::{Failure, Output};
 use super::whole_file::write_whole;
 
@@ -27,10 +28,27 @@ pub struct FitJob<'a> {
     pub split: FitSplit,
     /// The measurements in words, where given.
     pub data: Option<&'a str>,
+    /// What runs of steps that don't say it are of.
+    pub labels: RunLabels<'a>,
     /// Seed of random loads.
     pub seed: u64,
     /// Folder that comes before what is built in.
     pub data_dir: Option<&'a Path>,
+}
+
+/// What runs of steps are of.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct RunLabels<'a> {
+    /// Built-in name, id or path.
+    pub model: Option<&'a str>,
+    /// Built-in name or path.
+    pub hardware: Option<&'a str>,
+    /// GPUs that share every layer.
+    pub tensor_parallel_size: Option<u32>,
+    /// vLLM's flag.
+    pub max_num_seqs: Option<u32>,
+    /// vLLM's flag.
+    pub max_num_batched_tokens: Option<u32>,
 }
 
 /// What a fit gives.
@@ -78,9 +96,11 @@ pub fn run(args: &Fit, common: &Common) -> Result<Output, Failure> {
 ///
 /// # Errors
 /// Data that is missing or at fault, or that nothing can be fitted on.
-fn fitted(job: &FitJob<'_>, _bar: &ProgressBar) -> Result<Fitted, Failure> {
-    let FitJob { steps, serving, level, prior, split, data, seed, data_dir } = job;
-    let _ = (steps, serving, level, prior, split, data, seed, data_dir);
+fn fitted(job: &FitJob<'_>, bar: &ProgressBar) -> Result<Fitted, Failure> {
+    if !job.steps.is_empty() {
+        return fit_steps::fitted(job, bar);
+    }
+    let _ = (job.serving, job.seed);
     Err(Failure::input("fit: not there yet in this version"))
 }
 
@@ -95,12 +115,13 @@ fn job<'a>(args: &'a Fit, common: &'a Common) -> Result<FitJob<'a>, Failure> {
         (FitLevel::Model, None) => {
             return Err(Failure::usage(ErrorKind::MissingRequiredArgument, "fit", "--level model needs --model NAME"));
         }
-        (FitLevel::Global, None) => Level::Global,
-        (FitLevel::Global, Some(_)) => {
+        (FitLevel::Global, Some(_)) if args.steps.is_empty() => {
             let message = "--model goes with --level model; a global correction is fitted on all models in the data";
             return Err(Failure::usage(ErrorKind::ArgumentConflict, "fit", message));
         }
+        (FitLevel::Global, _) => Level::Global,
     };
+    let labels = args.labels()?;
     Ok(FitJob {
         steps: &args.steps,
         serving: &args.serving,
@@ -108,6 +129,7 @@ fn job<'a>(args: &'a Fit, common: &'a Common) -> Result<FitJob<'a>, Failure> {
         level,
         split: args.split,
         data: args.data.as_deref(),
+        labels,
         seed: args.seed,
         data_dir,
     })

@@ -15,6 +15,8 @@ mod evaluate;
 mod evaluate_steps;
 mod examples;
 mod fit;
+mod fit_files;
+mod fit_steps;
 mod ingest;
 mod ingest_report;
 mod measurements;

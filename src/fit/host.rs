@@ -81,7 +81,9 @@ pub fn fit_host(delays: &HostDelays, prior: &HostTimes) -> HostFit {
             _ => {}
         }
     }
-    notes.push("scheduling_us, preemption_us: not identified: a trace has no time of them; they stay at the prior".into());
+    notes.push(
+        "scheduling_us, preemption_us: not identified: a trace has no time of them; they stay at the prior".into(),
+    );
     if delays.negative > 0 {
         notes.push(format!("{} pairs of requests' times in the wrong order were left out", delays.negative));
     }
@@ -95,9 +97,23 @@ pub fn fit_host(delays: &HostDelays, prior: &HostTimes) -> HostFit {
             times.queueing_us_per_token,
             per_token,
         ),
-        report("output_token_us", "µs per token", prior.output_token_us, usual.output_token_us, times.output_token_us, output),
+        report(
+            "output_token_us",
+            "µs per token",
+            prior.output_token_us,
+            usual.output_token_us,
+            times.output_token_us,
+            output,
+        ),
         report("scheduling_us", "µs per step", prior.scheduling_us, usual.scheduling_us, times.scheduling_us, None),
-        report("preemption_us", "µs per preemption", prior.preemption_us, usual.preemption_us, times.preemption_us, None),
+        report(
+            "preemption_us",
+            "µs per preemption",
+            prior.preemption_us,
+            usual.preemption_us,
+            times.preemption_us,
+            None,
+        ),
     ];
     HostFit { times, parameters, notes }
 }

@@ -26,12 +26,14 @@ pub struct StepRun<'a> {
     pub terms: RunTerms<'a>,
     /// Rows to fit.
     pub fitted: Range<usize>,
+    /// Later rows that are not fitted but may be looked at, for errors and scatter.
+    pub held_out: Range<usize>,
 }
 
 impl StepRun<'_> {
-    /// Rows that are not fitted.
-    fn held_out(&self) -> Range<usize> {
-        self.fitted.end..self.terms.case.rows.len()
+    /// All rows that may be looked at.
+    fn seen(&self) -> Range<usize> {
+        self.fitted.start..self.held_out.end.max(self.fitted.end)
     }
 }
 
@@ -84,7 +86,7 @@ impl StepRunReport {
             alignment: run.terms.alignment,
             scatter_by_alignment: run.terms.scatter_by_alignment,
             fitted: errors(&run.terms, run.fitted.clone(), correction),
-            held_out: errors(&run.terms, run.held_out(), correction),
+            held_out: errors(&run.terms, run.held_out.clone(), correction),
         }
     }
 }
@@ -129,12 +131,7 @@ fn mean_square(points: &[Point]) -> Option<f64> {
 ///
 /// # Errors
 /// As [`fit_steps`].
-pub fn fit_with_scatter(
-    origin: &str,
-    runs: &[StepRun<'_>],
-    prior: &Prior,
-    level: &Level,
-) -> Result<(Learned, String)> {
+pub fn fit_with_scatter(origin: &str, runs: &[StepRun<'_>], prior: &Prior, level: &Level) -> Result<(Learned, String)> {
     let chosen: Vec<(&RunTerms<'_>, Range<usize>)> = runs.iter().map(|run| (&run.terms, run.fitted.clone())).collect();
     let mut learned = fit_steps(origin, &chosen, prior)?;
     let (step, from) = scatter(origin, runs, prior, level, &learned.correction)?;
@@ -163,14 +160,14 @@ fn scatter(
             let others: Vec<(&RunTerms<'_>, Range<usize>)> =
                 others.map(|run| (&run.terms, run.fitted.clone())).collect();
             let fitted = fit_steps(origin, &others, prior)?.correction;
-            let of = |run: &&StepRun<'_>| points(&run.terms, 0..run.terms.case.rows.len(), &fitted);
+            let of = |run: &&StepRun<'_>| points(&run.terms, run.seen(), &fitted);
             squares.extend(mean_square(&out.iter().flat_map(of).collect::<Vec<Point>>()));
         }
         let mean = squares.iter().sum::<f64>() / squares.len().max(1) as f64;
         return Ok((mean.sqrt().max(LEAST_SCATTER), "from windows of each model with what the others say"));
     }
     let held_out: Vec<Point> =
-        runs.iter().flat_map(|run| points(&run.terms, run.held_out(), correction)).collect();
+        runs.iter().flat_map(|run| points(&run.terms, run.held_out.clone(), correction)).collect();
     let fitted = || runs.iter().flat_map(|run| points(&run.terms, run.fitted.clone(), correction));
     let (step, from) = match mean_square(&held_out) {
         Some(square) => (square.sqrt(), "from windows that were held out"),

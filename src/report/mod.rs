@@ -4,7 +4,7 @@
 pub mod calibration_table;
 pub mod evaluation_table;
 pub mod explain;
-#[cfg_attr(not(test), expect(dead_code, reason = "no subcommand fits yet"))]
+pub mod fit_steps_table;
 pub mod fit_table;
 pub mod hardware;
 pub mod ingest_table;

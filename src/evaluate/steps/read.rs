@@ -68,13 +68,8 @@ fn read_file(file: &PathBuf, cleaning: Option<Cleaning>) -> Result<Vec<ReadRun>>
     let name = file.display().to_string();
     let kind = format::detect(file)?;
     if kind == Format::StepTable && cleaning.is_none() {
-        let as_read = |run| ReadRun {
-            run,
-            requests: None,
-            file: name.clone(),
-            dropped: Dropped::default(),
-            notes: Vec::new(),
-        };
+        let as_read =
+            |run| ReadRun { run, requests: None, file: name.clone(), dropped: Dropped::default(), notes: Vec::new() };
         return Ok(step_table::read_runs(file)?.into_iter().map(as_read).collect());
     }
     let found = format::read(file, Some(kind))?;
