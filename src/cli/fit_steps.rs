@@ -10,7 +10,7 @@ use ridgepoint::evaluate::steps::case::{CaseOptions, StepCase, step_cases};
 use ridgepoint::evaluate::steps::split::{StepSplit, folds};
 use ridgepoint::fit::host::{HostFit, fit_host, pooled};
 use ridgepoint::fit::learn::{Learned, Prior};
-use ridgepoint::fit::steps::RunTerms;
+use ridgepoint::fit::steps::{RunTerms, align};
 use ridgepoint::fit::steps_report::{StepRun, StepRunReport, fit_with_scatter};
 use ridgepoint::fit::{FitReport, ParameterReport};
 use ridgepoint::ingest::{HostDelays, RequestTrace, join};
@@ -63,6 +63,7 @@ pub fn fitted(job: &FitJob<'_>, bar: &ProgressBar) -> Result<Fitted, Failure> {
         step_runs.push(StepRun { terms: RunTerms::of(fold.judged, prior.means()), fitted, held_out });
         bar.inc(1);
     }
+    align(&mut step_runs.iter_mut().map(|run| &mut run.terms).collect::<Vec<_>>());
     let (mut learned, scatter) = fit_with_scatter(&files.join(", "), &step_runs, &prior, &job.level)?;
     let delays: Vec<HostDelays> = join(&[], &traces).into_iter().map(|run| run.delays).collect();
     let host = fit_host(&pooled(&delays), &prior.means().host);
@@ -150,7 +151,8 @@ impl<'a> Refit<'a> {
             (RefitLevel::Model, Some(global)) => Prior::around(global),
             _ => Prior::of_any_model(),
         };
-        let terms = cases.iter().map(|case| RunTerms::of(case, prior.means())).collect();
+        let mut terms: Vec<RunTerms<'_>> = cases.iter().map(|case| RunTerms::of(case, prior.means())).collect();
+        align(&mut terms.iter_mut().collect::<Vec<_>>());
         Refit { terms, level, prior }
     }
 

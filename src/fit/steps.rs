@@ -28,6 +28,8 @@ const LEAST_SD: f64 = 0.03;
 const AROUND: usize = 25;
 /// Rows of a single step that it takes to tell alignments apart.
 const ROWS_TO_ALIGN: usize = 30;
+/// Added to scatters, so that a run without any has a finite logarithm.
+const TINY: f64 = 1e-9;
 /// Turns of fitting and estimating the rows' noise from what is left.
 const TURNS: usize = 2;
 
@@ -143,6 +145,26 @@ impl<'a> RunTerms<'a> {
     }
 }
 
+/// Gives runs of one version of an engine one alignment, the one that leaves all their rows of single steps less scatter: whether
+/// scheduling is asynchronous is a matter of the engine, and one run alone may not tell.
+pub fn align(runs: &mut [&mut RunTerms<'_>]) {
+    let mut versions: Vec<Option<String>> = runs.iter().map(|run| run.case.engine_version.clone()).collect();
+    versions.sort();
+    versions.dedup();
+    for version in &versions {
+        let is_of =
+            |run: &&mut &mut RunTerms<'_>| run.case.engine_version == *version && run.scatter_by_alignment.is_some();
+        let mut gain = 0.0;
+        for run in runs.iter_mut().filter(is_of) {
+            let single = run.case.rows.iter().filter(|row| row.steps == 1).count();
+            let (own, before) = run.scatter_by_alignment.unwrap_or((1.0, 1.0));
+            gain += single as f64 * ((own + TINY) / (before + TINY)).ln();
+        }
+        let alignment = if gain > 0.0 { Alignment::Before } else { Alignment::Own };
+        runs.iter_mut().filter(is_of).for_each(|run| run.alignment = alignment);
+    }
+}
+
 fn is_next((before, id): (u64, u64)) -> bool {
     before.checked_add(1) == Some(id)
 }
@@ -193,12 +215,15 @@ pub fn fit_steps(origin: &str, runs: &[(&RunTerms<'_>, Range<usize>)], prior: &P
         return Err(Error::Invalid { origin: origin.to_owned(), problems: vec![problem] });
     }
     let mut by = prior.means().clone();
-    let mut turn = 1;
+    let (mut turn, mut iterations) = (1, 0);
     loop {
         let observations: Vec<Observation> =
             runs.iter().flat_map(|(run, range)| run.observe(range.clone(), &by)).collect();
         let mut learned = learn(origin, &observations, &by, prior)?;
+        learned.solution.cost_start = learned.problem.cost(&learned.problem.priors());
+        iterations += learned.solution.iterations;
         if turn >= TURNS {
+            learned.solution.iterations = iterations;
             label(&mut learned.correction, runs);
             return Ok(learned);
         }
