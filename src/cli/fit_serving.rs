@@ -7,7 +7,7 @@ use ridgepoint::correction::{Correction, Level};
 use ridgepoint::evaluate::case::Case;
 use ridgepoint::evaluate::experiment::{Experiment, serving_cases};
 use ridgepoint::fit::FitReport;
-use ridgepoint::fit::host::{CURVATURE_EVALUATIONS, MAX_EVALUATIONS, fit_host};
+use ridgepoint::fit::host_search::{CURVATURE_EVALUATIONS, MAX_EVALUATIONS, fit_host};
 use ridgepoint::fit::learn::{Learned, Prior};
 use ridgepoint::fit::leave_out::{LeaveOut, leave_out, scatter, shrunk};
 use ridgepoint::fit::levels::{MAX_ROUNDS, fit_serving};
