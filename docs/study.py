@@ -1,0 +1,285 @@
+"""Writes the tables of docs/accuracy.md from the JSON that docs/study.sh collected. Standard library only.
+
+usage: study.py OUT_DIR CLOSED_LOOP_CSV ACCURACY_MD
+"""
+
+import csv
+import json
+import os
+import re
+import sys
+from pathlib import Path
+from statistics import median
+
+# Models of the closed loops with routed experts; a model in neither set stops the script.
+MOE = {"gpt-oss-120b", "minimax-m2.5"}
+DENSE = {"qwen3-32b", "llama-3.1-70b-fp8", "qwen3-32b-fp8"}
+WHOLE_RUN = -1
+LAYERS = ["ideal_roofline", "calibrated_roofline"]
+
+
+def main(out_dir, closed_loop_csv, accuracy_md):
+    def read(name):
+        return json.loads((Path(out_dir) / f"{name}.json").read_text())
+
+    with open(closed_loop_csv, newline="") as file:
+        rows = {row["id"]: row for row in csv.DictReader(file)}
+    left_out = read("leave-one-out")
+    loops = {name: read(f"closed-loop-{name}") for name in ("none", "global")}
+    blocks = {
+        "layers": layers(left_out),
+        "runs": runs(left_out),
+        "workloads": workloads(left_out),
+        "tails": tails(left_out),
+        "attribution": attribution(read("attribution-none"), read("attribution-global")),
+        "steps": steps(read("steps-none"), read("steps-global")),
+        "steps-unseen": steps_unseen(read("steps-unseen")),
+        "closed-loop-models": closed_loops(loops, lambda one: one["model"], classes=True),
+        "closed-loop-versions": closed_loops(loops, lambda one: version(one, rows)),
+        "closed-loop-parallel": closed_loops(
+            loops, lambda one: parallel(rows[one["name"]]), of=lambda one: one["model"] == "minimax-m2.5"
+        ),
+        "closed-loop-others": closed_loops({"global": read("closed-loop-others")}, lambda one: version(one, rows)),
+        "sampler": sampler(loops, rows),
+        "coefficients": coefficients(read("fit")),
+    }
+    path = Path(accuracy_md)
+    text = path.read_text()
+    for name, lines in blocks.items():
+        block = f"<!-- study: {name} -->\n" + "\n".join(lines) + "\n<!-- /study -->"
+        text, found = re.subn(f"<!-- study: {name} -->\n.*?<!-- /study -->", lambda _: block, text, flags=re.DOTALL)
+        if found != 1:
+            sys.exit(f"{path}: {found} blocks `<!-- study: {name} -->`, must be 1")
+    new = path.with_suffix(".md.new")
+    new.write_text(text)
+    os.replace(new, path)
+
+
+def pct(value, signed=False):
+    """A percentage to one decimal, or a dash where there is none."""
+    if value is None:
+        return "–"
+    text = f"{value:+.1f}" if signed else f"{value:.1f}"
+    return text.replace("-", "−") if float(text) else "0.0"
+
+
+def table(head, rows):
+    """Lines of a Markdown table; every column but the first is to the right."""
+    ruler = "|" + "|".join(["---"] + ["---:"] * (len(head) - 1)) + "|"
+    return ["| " + " | ".join(head) + " |", ruler] + ["| " + " | ".join(row) + " |" for row in rows]
+
+
+def metric(one, name, stage=WHOLE_RUN):
+    """The row of a metric and stage, or nothing."""
+    found = [row for row in one["metrics"] if row["stage"] == stage and row["metric"] == name]
+    return found[0] if found else None
+
+
+def error_pct(row, baseline=None):
+    predicted = row["baselines"][baseline] if baseline else row["predicted_ms"]
+    return 100 * (predicted - row["measured_ms"]) / row["measured_ms"]
+
+
+def is_covered(row):
+    return row["lower_ms"] <= row["measured_ms"] <= row["upper_ms"]
+
+
+def layers(report):
+    head = ["figure of a whole run", "ideal: median", "largest", "tables: median", "largest"]
+    head += ["+ correction: median", "mean", "largest", "bias", "covered"]
+
+    def row(name):
+        summary = report["summary"][name]
+        cells = [f"{name} %"]
+        for layer in LAYERS:
+            of_layer = report["baselines"][layer][name]
+            cells += [pct(of_layer["median_ape_pct"]), pct(of_layer["max_ape_pct"])]
+        cells += [pct(summary[key]) for key in ("median_ape_pct", "mean_ape_pct", "max_ape_pct")]
+        return cells + [pct(summary["bias_pct"], signed=True), pct(summary["coverage_pct"])]
+
+    return table(head, [row(name) for name in report["summary"]])
+
+
+def runs(report):
+    head = ["run"] + [cell for name in ("E2E", "TTFT", "ITL") for cell in (f"{name}: ideal", "tables", "+ correction")]
+
+    def row(one):
+        cells = [one["name"]]
+        for name in ("e2e_mean", "ttft_mean", "itl_mean"):
+            of_run = metric(one, name)
+            cells += [pct(error_pct(of_run, layer), signed=True) for layer in LAYERS]
+            mark = "" if is_covered(of_run) else " *"
+            cells.append(f"**{pct(of_run['error_pct'], signed=True)}**{mark}")
+        return cells
+
+    return table(head, [row(one) for one in report["experiments"]])
+
+
+def workloads(report):
+    groups = {}
+    for one in report["experiments"]:
+        groups.setdefault(one["workload"], []).append(one)
+
+    def row(name, members):
+        cells = [name, str(len(members))]
+        for figure in ("e2e_mean", "ttft_mean", "itl_mean"):
+            cells.append(pct(median(metric(one, figure)["ape_pct"] for one in members)))
+        return cells
+
+    head = ["lengths of prompts and outputs, tokens", "runs", "E2E: median %", "TTFT: median %", "ITL: median %"]
+    return table(head, [row(*group) for group in sorted(groups.items(), key=lambda group: len(group[1]), reverse=True)])
+
+
+def tails(report):
+    head = ["run", "stage", "TTFT p99: measured ms", "predicted ms", "error %", "E2E p99: error %", "TTFT mean: error %"]
+    rows = []
+    for one in report["experiments"]:
+        for stage in sorted({row["stage"] for row in one["metrics"]} - {WHOLE_RUN}):
+            tail = metric(one, "ttft_p99", stage)
+            others = [metric(one, name, stage)["error_pct"] for name in ("e2e_p99", "ttft_mean")]
+            cells = [one["name"], str(stage), f"{tail['measured_ms']:.1f}", f"{tail['predicted_ms']:.1f}"]
+            rows.append(cells + [pct(value, signed=True) for value in [tail["error_pct"], *others]])
+    return table(head, rows)
+
+
+def attribution(none, corrected):
+    figures = [("E2E", "e2e_mean"), ("TTFT", "ttft_mean"), ("ITL", "itl_mean")]
+    head = ["replaced by"]
+    head += [cell for name, _ in figures for cell in (f"{name}: tables", "explained", "+ correction", "explained")]
+
+    def cells(of, figure, with_explained):
+        explained = of["median_explained_points"][figure] if with_explained else None
+        return [pct(of["median_ape_pct"][figure]), pct(explained, signed=True) if with_explained else ""]
+
+    attributions = [report["attribution"] for report in (none, corrected)]
+    rows = [["(nothing)"] + [c for _, figure in figures for a in attributions for c in cells(a, figure, False)]]
+    for parts in zip(*(a["components"] for a in attributions)):
+        if len({part["component"] for part in parts}) != 1:
+            sys.exit("attribution: the two runs have other components")
+        rows.append([parts[0]["replacement"]] + [c for _, figure in figures for p in parts for c in cells(p, figure, True)])
+    return table(head, rows)
+
+
+def step_cells(metrics):
+    if not metrics:
+        return ["–"] * 5
+    cells = [pct(metrics["median_ape_pct"]), pct(metrics["mape_pct"]), pct(metrics["bias_pct"], signed=True)]
+    r = metrics["pearson_r"]
+    return cells + ["–" if r is None else f"{r:.3f}", pct(metrics["coverage_pct"])]
+
+
+STEP_HEAD = ["predictor", "median %", "mean %", "bias %", "r", "covered %"]
+NAMES = {"ideal_roofline": "ideal roofline", "black_box": "black box", "ridge": "ridge regression"}
+
+
+def step_rows(report, with_run):
+    rows = []
+    for label, metrics in with_run:
+        rows.append([label] + step_cells(metrics))
+    rows += [[NAMES[key]] + step_cells(report["baselines"].get(key)) for key in NAMES]
+    return rows
+
+
+def steps(none, corrected):
+    lines = []
+    pairs = list(zip(none["experiments"], corrected["experiments"]))
+    for plain, one in pairs:
+        title = f"{one['model']}, TP {one['tensor_parallel_size']}: {one['rows']:,} sampled steps in {one['windows']} windows"
+        judged = [("calibrated tables", plain["metrics"]), ("**+ global correction**", one["metrics"])]
+        lines += ["", f"*{title}*", ""] + table(STEP_HEAD, step_rows(one, judged))
+    return lines[1:]
+
+
+def steps_unseen(report):
+    return table(["model left out"] + STEP_HEAD[1:], [
+        [f"{one['model']}: {label}"] + step_cells(metrics)
+        for one in report["experiments"]
+        for label, metrics in [("**+ global correction**", one["metrics"])]
+        + [(NAMES[key], one["baselines"].get(key)) for key in ("black_box", "ridge")]
+    ])
+
+
+def version(one, rows):
+    row = rows[one["name"]]
+    return f"{row['backend']} {row['backend_version'] or 'of unstated version'}"
+
+
+def parallel(row):
+    whole = [f"{name} {float(row[key] or 1):.0f}" for name, key in (("slices", "moe_tp_size"), ("groups", "moe_ep_size"))]
+    return f"TP {float(row['tp_size']):.0f}: experts in {', '.join(whole)}"
+
+
+def closed_loops(reports, group, classes=False, of=lambda one: True):
+    """Errors of TTFT and TPOT by group, beside each other for each report."""
+    groups = {}
+    for name, report in reports.items():
+        for one in filter(of, report["experiments"]):
+            keys = [group(one)]
+            if classes:
+                if one["model"] not in MOE | DENSE:
+                    sys.exit(f"{one['model']}: neither in MOE nor in DENSE")
+                keys += ["**all dense**" if one["model"] in DENSE else "**all with experts**", "**all**"]
+            for key in keys:
+                groups.setdefault(key, {}).setdefault(name, []).append(one)
+    labels = {"none": "tables", "global": "+ correction"}
+    head = ["rows", "number"]
+    for figure in ("TPOT", "TTFT"):
+        for name in reports:
+            head += [f"{figure}, {labels[name]}: median %", "bias %"] + (["covered %"] if name != "none" else [])
+    lines = []
+    for key in sorted(groups, key=lambda key: (key.startswith("*"), key)):
+        cells = [key, str(len(next(iter(groups[key].values()))))]
+        for figure in ("tpot_mean", "ttft_mean"):
+            for name in reports:
+                found = [row for one in groups[key][name] if (row := metric(one, figure))]
+                cells.append(pct(median(row["ape_pct"] for row in found)))
+                cells.append(pct(median(row["error_pct"] for row in found), signed=True))
+                if name != "none":
+                    cells.append(pct(100 * sum(map(is_covered, found)) / len(found)))
+        lines.append(cells)
+    return table(head, lines)
+
+
+def sampler(reports, rows):
+    """What steps lack per request in flight, by the slope of a median line: Qwen3-32B, by tensor parallel size."""
+    head = ["Qwen3-32B under vLLM", "rows", "tables: lacks, µs per request", "+ correction: lacks, µs per request"]
+    by_size = {}
+    for name, report in reports.items():
+        for one in report["experiments"]:
+            if one["model"] == "qwen3-32b":
+                row = metric(one, "tpot_mean")
+                concurrency = float(rows[one["name"]]["concurrency"])
+                lacking_us = 1000 * (row["measured_ms"] - row["predicted_ms"])
+                sizes = by_size.setdefault(one["tensor_parallel_size"], {})
+                sizes.setdefault(name, []).append((concurrency, lacking_us))
+    lines = []
+    for size, found in sorted(by_size.items()):
+        slopes = [f"{median_slope(found[name]):.0f}".replace("-", "−") for name in ("none", "global")]
+        lines.append([f"TP {size}", str(len(found["none"])), *slopes])
+    return table(head, lines)
+
+
+def median_slope(points):
+    """Theil–Sen: the median of slopes between all pairs of points at unlike x."""
+    return median((b[1] - a[1]) / (b[0] - a[0]) for i, a in enumerate(points) for b in points[:i] if a[0] != b[0])
+
+
+def coefficients(report):
+    head = ["coefficient", "unit", "prior", "fitted", "90 % interval", "the data tell"]
+
+    def number(value):
+        return f"{value:.3g}" if abs(value) < 100 else f"{value:,.0f}"
+
+    def row(one):
+        prior = f"{number(one['prior'])} ± {number(one['prior_sd'])}"
+        tell = "yes" if one["identified"] else "no"
+        interval = f"{number(one['lower'])} to {number(one['upper'])}"
+        return [f"`{one['name']}`", one["unit"], prior, number(one["value"]), interval, tell]
+
+    return table(head, [row(one) for one in report["parameters"]])
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 4:
+        sys.exit(__doc__.strip())
+    main(*sys.argv[1:])
