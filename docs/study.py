@@ -26,13 +26,15 @@ def main(out_dir, closed_loop_csv, accuracy_md):
         rows = {row["id"]: row for row in csv.DictReader(file)}
     left_out = read("leave-one-out")
     loops = {name: read(f"closed-loop-{name}") for name in ("none", "global")}
+    of_steps = {name: read(f"steps-{name}") for name in ("none", "global")}
     blocks = {
+        "bars": bars(left_out, of_steps["global"], loops["global"]),
         "layers": layers(left_out),
         "runs": runs(left_out),
         "workloads": workloads(left_out),
         "tails": tails(left_out),
         "attribution": attribution(read("attribution-none"), read("attribution-global")),
-        "steps": steps(read("steps-none"), read("steps-global")),
+        "steps": steps(of_steps["none"], of_steps["global"]),
         "steps-unseen": steps_unseen(read("steps-unseen")),
         "closed-loop-models": closed_loops(loops, lambda one: one["model"], classes=True),
         "closed-loop-versions": closed_loops(loops, lambda one: version(one, rows)),
@@ -82,6 +84,42 @@ def error_pct(row, baseline=None):
 
 def is_covered(row):
     return row["lower_ms"] <= row["measured_ms"] <= row["upper_ms"]
+
+
+def bars(left_out, of_steps, of_loops):
+    """What was aimed at beside what is, and whether it holds."""
+    summary = left_out["summary"]
+    runs_of = left_out["experiments"]
+
+    def covered(name, members):
+        held = sum(is_covered(metric(one, name)) for one in members)
+        return f"{pct(100 * held / len(members))} ({held} of {len(members)})", 85 <= 100 * held / len(members) <= 95
+
+    def at_most(value, limit):
+        return pct(value), value <= limit
+
+    def tpot(models):
+        return median(metric(one, "tpot_mean")["ape_pct"] for one in of_loops["experiments"] if one["model"] in models)
+
+    comparable = [one for one in runs_of if not any("itl_mean is not comparable" in note for note in one["notes"])]
+    worst_steps = max(one["metrics"]["median_ape_pct"] for one in of_steps["experiments"])
+    lines = [
+        ("serving runs, E2E mean, median error", "≤ 4", at_most(summary["e2e_mean"]["median_ape_pct"], 4)),
+        ("serving runs, E2E mean, worst error", "≤ 12", at_most(summary["e2e_mean"]["max_ape_pct"], 12)),
+        ("serving runs, ITL mean, median error", "≤ 4", at_most(summary["itl_mean"]["median_ape_pct"], 4)),
+        ("serving runs, TTFT mean, median error", "≤ 10", at_most(summary["ttft_mean"]["median_ape_pct"], 10)),
+        ("serving runs, E2E p99, median error", "≤ 15", at_most(summary["e2e_p99"]["median_ape_pct"], 15)),
+        ("serving runs, TTFT p99, median error", "≤ 15", at_most(summary["ttft_p99"]["median_ape_pct"], 15)),
+        ("90 % intervals, E2E means", "85 to 95", covered("e2e_mean", runs_of)),
+        ("90 % intervals, TTFT means", "85 to 95", covered("ttft_mean", runs_of)),
+        ("90 % intervals, ITL means", "85 to 95", covered("itl_mean", runs_of)),
+        ("90 % intervals, ITL means that count the same tokens", "85 to 95", covered("itl_mean", comparable)),
+        ("sampled steps, median error of windows, worse run", "≤ 5", at_most(worst_steps, 5)),
+        ("closed loops, vLLM, dense models, TPOT, median error", "≤ 8", at_most(tpot(DENSE), 8)),
+        ("closed loops, vLLM, models with experts, TPOT, median error", "≤ 15", at_most(tpot(MOE), 15)),
+    ]
+    rows = [[what, aim, found, "yes" if holds else "**no**"] for what, aim, (found, holds) in lines]
+    return table(["figure, %", "aim", "is", "holds"], rows)
 
 
 def layers(report):
@@ -241,27 +279,28 @@ def closed_loops(reports, group, classes=False, of=lambda one: True):
 
 
 def sampler(reports, rows):
-    """What steps lack per request in flight, by the slope of a median line: Qwen3-32B, by tensor parallel size."""
-    head = ["Qwen3-32B under vLLM", "rows", "tables: lacks, µs per request", "+ correction: lacks, µs per request"]
+    """What steps of Qwen3-32B lack per request in flight, by tensor parallel size, where prompts are a small part of the work."""
+    head = ["1,024 tokens in, 512 or 1,024 out", "rows", "tables lack, µs per request", "with the correction"]
     by_size = {}
     for name, report in reports.items():
         for one in report["experiments"]:
-            if one["model"] == "qwen3-32b":
+            of = rows[one["name"]]
+            if one["model"] == "qwen3-32b" and of["isl"] == "1024" and of["osl"] in ("512", "1024"):
                 row = metric(one, "tpot_mean")
-                concurrency = float(rows[one["name"]]["concurrency"])
                 lacking_us = 1000 * (row["measured_ms"] - row["predicted_ms"])
-                sizes = by_size.setdefault(one["tensor_parallel_size"], {})
-                sizes.setdefault(name, []).append((concurrency, lacking_us))
+                lengths = by_size.setdefault(one["tensor_parallel_size"], {}).setdefault(name, {})
+                lengths.setdefault(of["osl"], []).append((float(of["concurrency"]), lacking_us))
     lines = []
     for size, found in sorted(by_size.items()):
-        slopes = [f"{median_slope(found[name]):.0f}".replace("-", "−") for name in ("none", "global")]
-        lines.append([f"TP {size}", str(len(found["none"])), *slopes])
+        slopes = [f"{median_slope(found[name].values()):.0f}".replace("-", "−") for name in ("none", "global")]
+        lines.append([f"TP {size}", str(sum(map(len, found["none"].values()))), *slopes])
     return table(head, lines)
 
 
-def median_slope(points):
-    """Theil–Sen: the median of slopes between all pairs of points at unlike x."""
-    return median((b[1] - a[1]) / (b[0] - a[0]) for i, a in enumerate(points) for b in points[:i] if a[0] != b[0])
+def median_slope(lines):
+    """Theil–Sen: the median of slopes between all pairs of points of a line at unlike x, over all lines."""
+    pairs = [(a, b) for points in lines for i, a in enumerate(points) for b in points[:i] if a[0] != b[0]]
+    return median((b[1] - a[1]) / (b[0] - a[0]) for a, b in pairs)
 
 
 def coefficients(report):
