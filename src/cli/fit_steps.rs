@@ -60,7 +60,9 @@ pub fn fitted(job: &FitJob<'_>, bar: &ProgressBar) -> Result<Fitted, Failure> {
             FitSplit::All => (rows, all..all),
             FitSplit::First60 => (0..rows.start, rows),
         };
-        step_runs.push(StepRun { terms: RunTerms::of(fold.judged, prior.means()), fitted, held_out });
+        let mut terms = RunTerms::of(fold.judged);
+        terms.compare(fitted.clone(), prior.means());
+        step_runs.push(StepRun { terms, fitted, held_out });
         bar.inc(1);
     }
     align(&mut step_runs.iter_mut().map(|run| &mut run.terms).collect::<Vec<_>>());
@@ -70,6 +72,9 @@ pub fn fitted(job: &FitJob<'_>, bar: &ProgressBar) -> Result<Fitted, Failure> {
     learned.correction.host = host.times;
     let source = &mut learned.correction.source;
     source.data = job.data.map_or_else(|| files.join(", "), str::to_owned);
+    if source.engine_versions.is_empty() {
+        source.engine_versions = job.engine_version.map(str::to_owned).into_iter().collect();
+    }
     source.split = match job.split {
         FitSplit::All => "all".to_owned(),
         FitSplit::First60 => "first 60 % of each run".to_owned(),
@@ -151,9 +156,7 @@ impl<'a> Refit<'a> {
             (RefitLevel::Model, Some(global)) => Prior::around(global),
             _ => Prior::of_any_model(),
         };
-        let mut terms: Vec<RunTerms<'_>> = cases.iter().map(|case| RunTerms::of(case, prior.means())).collect();
-        align(&mut terms.iter_mut().collect::<Vec<_>>());
-        Refit { terms, level, prior }
+        Refit { terms: cases.iter().map(RunTerms::of).collect(), level, prior }
     }
 
     /// The correction of a fold.
@@ -162,18 +165,21 @@ impl<'a> Refit<'a> {
     /// Where it has no rows to learn from; those of the fit.
     pub fn fit(&self, fold: &ridgepoint::evaluate::steps::split::Fold<'_>) -> ridgepoint::Result<Correction> {
         let is_used = |of: &StepCase| self.level == RefitLevel::Global || of.model == fold.judged.model;
-        let runs: Vec<StepRun<'_>> = fold
+        let mut runs: Vec<StepRun<'_>> = fold
             .training
             .iter()
             .filter(|training| is_used(training.case))
             .filter_map(|training| {
-                let terms = self.terms.iter().find(|terms| std::ptr::eq(terms.case, training.case))?.clone();
+                let mut terms = self.terms.iter().find(|terms| std::ptr::eq(terms.case, training.case))?.clone();
                 // What comes after is judged.
                 let end = training.tune.end;
-                Some(StepRun { terms, fitted: training.fit.start..end, held_out: end..end })
+                let fitted = training.fit.start..end;
+                terms.compare(fitted.clone(), self.prior.means());
+                Some(StepRun { terms, fitted, held_out: end..end })
             })
             .filter(|run| !run.fitted.is_empty())
             .collect();
+        align(&mut runs.iter_mut().map(|run| &mut run.terms).collect::<Vec<_>>());
         let level = match self.level {
             RefitLevel::Global => Level::Global,
             RefitLevel::Model => Level::Model { model: fold.judged.model.clone() },

@@ -69,24 +69,28 @@ pub struct RunTerms<'a> {
 }
 
 impl<'a> RunTerms<'a> {
-    /// Of a run; alignments are compared with what `by` predicts.
-    pub fn of(case: &'a StepCase, by: &Correction) -> Self {
+    /// Of a run; times are taken to be the steps' own until [`RunTerms::compare`].
+    pub fn of(case: &'a StepCase) -> Self {
         let sampled: Vec<Basis> = case.rows.par_iter().map(|row| case.basis(row)).collect();
-        let mut terms = RunTerms { case, sampled, alignment: Alignment::Own, scatter_by_alignment: None };
-        let is_timed = |row: &_| case.record(row).is_some_and(|step| step.gpu_time_us.is_some());
-        let single = case.rows.iter().filter(|row| row.steps == 1).count();
-        if case.rows.iter().any(is_timed) || single < ROWS_TO_ALIGN {
-            return terms;
+        RunTerms { case, sampled, alignment: Alignment::Own, scatter_by_alignment: None }
+    }
+
+    /// Chooses the alignment by the rows of a range, with what `by` predicts of them.
+    pub fn compare(&mut self, range: Range<usize>, by: &Correction) {
+        let rows = self.case.rows.get(range.clone()).unwrap_or_default();
+        let is_timed = |row: &_| self.case.record(row).is_some_and(|step| step.gpu_time_us.is_some());
+        let single = rows.iter().filter(|row| row.steps == 1).count();
+        if rows.iter().any(is_timed) || single < ROWS_TO_ALIGN {
+            return;
         }
         let [own, before] = [Alignment::Own, Alignment::Before].map(|alignment| {
-            terms.alignment = alignment;
-            let rows = terms.rows(0..case.rows.len());
-            let off = case.rows.iter().zip(&rows).filter(|(row, _)| row.steps == 1);
+            self.alignment = alignment;
+            let terms = self.rows(range.clone());
+            let off = rows.iter().zip(&terms).filter(|(row, _)| row.steps == 1);
             robust_sd(off.map(|(row, basis)| (row.span_us / by.time_us(basis)).ln()).collect())
         });
-        terms.scatter_by_alignment = Some((own, before));
-        terms.alignment = if before < own { Alignment::Before } else { Alignment::Own };
-        terms
+        self.scatter_by_alignment = Some((own, before));
+        self.alignment = if before < own { Alignment::Before } else { Alignment::Own };
     }
 
     /// Terms of the mean step of each row of a range, in which samples outside it have no part.
