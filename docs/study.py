@@ -34,7 +34,7 @@ def main(out_dir, closed_loop_csv, accuracy_md):
         "workloads": workloads(left_out),
         "tails": tails(left_out),
         "attribution": attribution(read("attribution-none"), read("attribution-global")),
-        "steps": steps(of_steps["none"], of_steps["global"]),
+        "steps": steps(of_steps["none"], of_steps["global"], read("steps-refit")),
         "steps-unseen": steps_unseen(read("steps-unseen")),
         "closed-loop-models": closed_loops(loops, lambda one: one["model"], classes=True),
         "closed-loop-versions": closed_loops(loops, lambda one: version(one, rows)),
@@ -191,7 +191,7 @@ def attribution(none, corrected):
 
     attributions = [report["attribution"] for report in (none, corrected)]
     rows = [["(nothing)"] + [c for _, figure in figures for a in attributions for c in cells(a, figure, False)]]
-    for parts in zip(*(a["components"] for a in attributions)):
+    for parts in zip(*(a["components"] for a in attributions), strict=True):
         if len({part["component"] for part in parts}) != 1:
             sys.exit("attribution: the two runs have other components")
         rows.append([parts[0]["replacement"]] + [c for _, figure in figures for p in parts for c in cells(p, figure, True)])
@@ -210,20 +210,18 @@ STEP_HEAD = ["predictor", "median %", "mean %", "bias %", "r", "covered %"]
 NAMES = {"ideal_roofline": "ideal roofline", "black_box": "black box", "ridge": "ridge regression"}
 
 
-def step_rows(report, with_run):
-    rows = []
-    for label, metrics in with_run:
-        rows.append([label] + step_cells(metrics))
+def step_rows(report, judged):
+    rows = [[label] + step_cells(metrics) for label, metrics in judged]
     rows += [[NAMES[key]] + step_cells(report["baselines"].get(key)) for key in NAMES]
     return rows
 
 
-def steps(none, corrected):
+def steps(none, corrected, refitted):
     lines = []
-    pairs = list(zip(none["experiments"], corrected["experiments"]))
-    for plain, one in pairs:
+    for plain, one, own in zip(none["experiments"], corrected["experiments"], refitted["experiments"], strict=True):
         title = f"{one['model']}, TP {one['tensor_parallel_size']}: {one['rows']:,} sampled steps in {one['windows']} windows"
         judged = [("calibrated tables", plain["metrics"]), ("**+ global correction**", one["metrics"])]
+        judged.append(("+ correction of its own (`--refit model`)", own["metrics"]))
         lines += ["", f"*{title}*", ""] + table(STEP_HEAD, step_rows(one, judged))
     return lines[1:]
 
