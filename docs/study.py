@@ -114,6 +114,7 @@ def bars(left_out, of_steps, of_loops):
         ("90 % intervals, TTFT means", "85 to 95", covered("ttft_mean", runs_of)),
         ("90 % intervals, ITL means", "85 to 95", covered("itl_mean", runs_of)),
         ("90 % intervals, ITL means that count the same tokens", "85 to 95", covered("itl_mean", comparable)),
+        ("90 % intervals, closed loops, vLLM, TPOT means", "85 to 95", covered("tpot_mean", of_loops["experiments"])),
         ("sampled steps, median error of windows, worse run", "≤ 5", at_most(worst_steps, 5)),
         ("closed loops, vLLM, dense models, TPOT, median error", "≤ 8", at_most(tpot(DENSE), 8)),
         ("closed loops, vLLM, models with experts, TPOT, median error", "≤ 15", at_most(tpot(MOE), 15)),
