@@ -11,6 +11,7 @@ use ridgepoint::ingest::Cleaning;
 use super::args::percent;
 use super::args_ingest::Labels;
 use super::examples;
+use super::fit_steps::RefitLevel;
 use super::plots::Plot;
 
 /// What measured runs are judged.
@@ -104,6 +105,9 @@ pub struct Steps {
     /// Share of each run's time from which rows are judged [default: 0.8 with --split temporal, which this implies]
     #[arg(long, value_name = "X", value_parser = share)]
     pub judge_from: Option<f64>,
+    /// Judge a correction fitted on the rows that the split leaves to learn from, beside the given one
+    #[arg(long, value_enum, value_name = "LEVEL")]
+    pub refit: Option<RefitLevel>,
     /// Sampled steps that are judged together; 1 judges every interval for itself
     #[arg(long, value_name = "N", default_value_t = USUAL_ROWS as u64, value_parser = clap::value_parser!(u64).range(1..))]
     pub window: u64,

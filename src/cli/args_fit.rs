@@ -2,15 +2,19 @@
 
 use std::path::PathBuf;
 
+use clap::error::ErrorKind;
 use clap::{Args, ValueEnum};
+use ridgepoint::Deployment;
 
 use super::deployment::DeploymentArgs;
+use super::fit::RunLabels;
+use super::output::Failure;
 
 /// What a correction is fitted on and where it goes, or which one is exported.
 #[derive(Debug, Args)]
 #[command(arg_required_else_help = true)]
 pub struct Fit {
-    /// Sampled steps: csv files as `ridgepoint ingest` writes them, or folders of them
+    /// Sampled steps: traces, tables of `ridgepoint ingest`, or folders of tables; tables of requests beside them
     #[arg(long, value_name = "FILE|DIR", num_args = 1.., required_unless_present_any = ["serving", "export"])]
     #[arg(conflicts_with_all = ["serving", "export"], help_heading = FITTING)]
     pub steps: Vec<PathBuf>,
@@ -44,7 +48,7 @@ pub struct Fit {
     /// Replace the file if it is there
     #[arg(long, requires = "out")]
     pub force: bool,
-    /// The one model that the correction is for (--level model), or is exported for (--export)
+    /// The one model that the correction is for (--level model), or is exported for (--export), or that steps are of whose file does not say
     #[arg(long, value_name = "NAME|PATH", required_if_eq("level", "model"), required_unless_present_any = ["steps", "serving"])]
     pub model: Option<String>,
 
@@ -55,9 +59,9 @@ pub struct Fit {
     #[arg(long, value_name = "none|global|auto|FILE", default_value = "auto", help_heading = EXPORTING)]
     #[arg(conflicts_with_all = ["steps", "serving"])]
     pub correction: String,
-    /// GPU that it is exported for: built-in name or path of a TOML file
+    /// GPU that it is exported for, or that steps were taken on whose file does not say: built-in name or path of a TOML file
     #[arg(long, value_name = "NAME|PATH", required_unless_present_any = ["steps", "serving"], help_heading = EXPORTING)]
-    #[arg(conflicts_with_all = ["steps", "serving"])]
+    #[arg(conflicts_with = "serving")]
     pub hardware: Option<String>,
     #[command(flatten)]
     pub deployment: DeploymentArgs,
@@ -65,6 +69,35 @@ pub struct Fit {
 
 const FITTING: &str = "Fitting";
 const EXPORTING: &str = "Exporting";
+
+impl Fit {
+    /// What runs of steps are of.
+    ///
+    /// # Errors
+    /// Flags of a deployment that a fit does not know.
+    pub fn labels(&self) -> Result<RunLabels<'_>, Failure> {
+        let given = self.deployment.deployment();
+        let usual = Deployment {
+            tensor_parallel_size: given.tensor_parallel_size,
+            max_num_seqs: given.max_num_seqs,
+            max_num_batched_tokens: given.max_num_batched_tokens,
+            ..Deployment::default()
+        };
+        if !self.steps.is_empty() && given != usual {
+            let message = "of a deployment's flags, only --tensor-parallel-size, --max-num-seqs and \
+                           --max-num-batched-tokens go with --steps";
+            return Err(Failure::usage(ErrorKind::ArgumentConflict, "fit", message));
+        }
+        let (tensor_parallel_size, max_num_seqs, max_num_batched_tokens) = self.deployment.sizes();
+        Ok(RunLabels {
+            model: self.model.as_deref(),
+            hardware: self.hardware.as_deref(),
+            tensor_parallel_size,
+            max_num_seqs,
+            max_num_batched_tokens,
+        })
+    }
+}
 
 /// For which models.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

@@ -103,6 +103,11 @@ impl DeploymentArgs {
         self.over(Deployment::default())
     }
 
+    /// Tensor parallelism, most requests and most tokens of a step, where given.
+    pub fn sizes(&self) -> (Option<u32>, Option<u32>, Option<u32>) {
+        (self.parallel.tensor_parallel_size, self.max_num_seqs, self.max_num_batched_tokens)
+    }
+
     /// `base` with the settings that were given, not yet checked.
     pub fn over(&self, base: Deployment) -> Deployment {
         let base = self.parallel.over(base);

@@ -4,13 +4,16 @@
 use clap::error::ErrorKind;
 use indicatif::{ProgressBar, ProgressStyle};
 use ridgepoint::Error;
+use ridgepoint::correction::{Correction, find_correction};
 use ridgepoint::evaluate::steps::case::{CaseOptions, step_cases};
 use ridgepoint::evaluate::steps::judge::{JudgeOptions, judge_steps};
 use ridgepoint::evaluate::steps::read::read_runs;
 use ridgepoint::evaluate::steps::report::StepEvaluation;
+use ridgepoint::evaluate::steps::split::{Fitter, Fold, StepSplit};
 
 use super::args::{Common, Format};
 use super::args_evaluate::Steps;
+use super::fit_steps::{Refit, RefitLevel};
 use super::output::{Failure, Output};
 use crate::report::{plots, steps_table};
 
@@ -20,6 +23,10 @@ use crate::report::{plots, steps_table};
 /// Files that are missing or at fault; no run that can be judged.
 pub fn run(args: &Steps, common: &Common) -> Result<Output, Failure> {
     let split = args.split().map_err(|message| Failure::usage(ErrorKind::ArgumentConflict, "evaluate", &message))?;
+    if args.refit.is_some() && split == StepSplit::All {
+        let message = "--refit learns from rows that are not judged: add --split, or --judge-from X";
+        return Err(Failure::usage(ErrorKind::MissingRequiredArgument, "evaluate", message));
+    }
     args.plot.prepare()?;
     let all_problems = |errors: Vec<Error>| Failure::Input(errors.iter().map(Error::to_string).collect());
     let runs = read_runs(&args.files, args.cleaning(), &|run| args.labels.put_over(run)).map_err(all_problems)?;
@@ -27,7 +34,17 @@ pub fn run(args: &Steps, common: &Common) -> Result<Output, Failure> {
     let (cases, skipped) = step_cases(runs, &options);
     let bar = progress_bar(cases.iter().map(|case| case.rows.len() as u64).sum());
     let window = usize::try_from(args.window).unwrap_or(usize::MAX);
-    let judged = judge_steps(&cases, skipped, &JudgeOptions { split, window, fitter: None }, &|rows| bar.inc(rows));
+    let global = match args.refit {
+        Some(RefitLevel::Model) => find_correction("global", "any model")?,
+        _ => None,
+    };
+    let refit = args.refit.map(|level| Refit::new(&cases, level, global.as_ref()));
+    let fit = |fold: &Fold<'_>| match &refit {
+        Some(refit) => refit.fit(fold),
+        None => Ok(Correction::neutral()),
+    };
+    let fitter = refit.is_some().then_some(&fit as &Fitter<'_>);
+    let judged = judge_steps(&cases, skipped, &JudgeOptions { split, window, fitter }, &|rows| bar.inc(rows));
     bar.finish_and_clear();
     let evaluation = judged?;
     let plotted = args.plot.write(|| plots::steps::figures(&evaluation))?;

@@ -12,9 +12,9 @@ use serde_json::Value;
 
 use super::args::{Common, Format};
 use super::args_fit::{ExportFormat, Fit, FitLevel, FitSplit};
-use super::fit_serving;
 use super::output::{Failure, Output, both};
 use super::whole_file::write_whole;
+use super::{fit_serving, fit_steps};
 
 /// What is to be fitted.
 pub struct FitJob<'a> {
@@ -32,10 +32,27 @@ pub struct FitJob<'a> {
     pub data: Option<&'a str>,
     /// Version of the serving engine, where given.
     pub engine_version: Option<&'a str>,
+    /// What runs of steps that don't say it are of.
+    pub labels: RunLabels<'a>,
     /// Seed of random loads.
     pub seed: u64,
     /// Folder that comes before what is built in.
     pub data_dir: Option<&'a Path>,
+}
+
+/// What runs of steps are of.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct RunLabels<'a> {
+    /// Built-in name, id or path.
+    pub model: Option<&'a str>,
+    /// Built-in name or path.
+    pub hardware: Option<&'a str>,
+    /// GPUs that share every layer.
+    pub tensor_parallel_size: Option<u32>,
+    /// vLLM's flag.
+    pub max_num_seqs: Option<u32>,
+    /// vLLM's flag.
+    pub max_num_batched_tokens: Option<u32>,
 }
 
 /// What a fit gives.
@@ -84,10 +101,7 @@ pub fn run(args: &Fit, common: &Common) -> Result<Output, Failure> {
 /// # Errors
 /// Data that is missing or at fault, or that nothing can be fitted on.
 fn fitted(job: &FitJob<'_>, bar: &ProgressBar) -> Result<Fitted, Failure> {
-    if job.steps.is_empty() {
-        return fit_serving::fitted(job, bar);
-    }
-    Err(Failure::input("fit --steps: not there yet in this version"))
+    if job.steps.is_empty() { fit_serving::fitted(job, bar) } else { fit_steps::fitted(job, bar) }
 }
 
 /// Writes an export to its file, with its error as the result; without a file the export itself is the result.
@@ -137,12 +151,13 @@ fn job<'a>(args: &'a Fit, common: &'a Common) -> Result<FitJob<'a>, Failure> {
         (FitLevel::Model, None) => {
             return Err(Failure::usage(ErrorKind::MissingRequiredArgument, "fit", "--level model needs --model NAME"));
         }
-        (FitLevel::Global, None) => Level::Global,
-        (FitLevel::Global, Some(_)) => {
+        (FitLevel::Global, Some(_)) if args.steps.is_empty() => {
             let message = "--model goes with --level model; a global correction is fitted on all models in the data";
             return Err(Failure::usage(ErrorKind::ArgumentConflict, "fit", message));
         }
+        (FitLevel::Global, _) => Level::Global,
     };
+    let labels = args.labels()?;
     Ok(FitJob {
         steps: &args.steps,
         serving: &args.serving,
@@ -151,6 +166,7 @@ fn job<'a>(args: &'a Fit, common: &'a Common) -> Result<FitJob<'a>, Failure> {
         split: args.split,
         data: args.data.as_deref(),
         engine_version: args.engine_version.as_deref(),
+        labels,
         seed: args.seed,
         data_dir,
     })

@@ -7,9 +7,9 @@ use ridgepoint::correction::{Correction, Level};
 use ridgepoint::evaluate::case::Case;
 use ridgepoint::evaluate::experiment::{Experiment, serving_cases};
 use ridgepoint::fit::FitReport;
-use ridgepoint::fit::host::{CURVATURE_EVALUATIONS, MAX_EVALUATIONS, fit_host};
+use ridgepoint::fit::host_search::{CURVATURE_EVALUATIONS, MAX_EVALUATIONS, fit_host};
 use ridgepoint::fit::learn::{Learned, Prior};
-use ridgepoint::fit::leave_out::{LeaveOut, leave_out, scatter};
+use ridgepoint::fit::leave_out::{LeaveOut, leave_out, scatter, shrunk};
 use ridgepoint::fit::levels::{MAX_ROUNDS, fit_serving};
 use ridgepoint::fit::observation::Target;
 
@@ -58,7 +58,10 @@ pub fn fitted(job: &FitJob<'_>, bar: &ProgressBar) -> Result<Fitted, Failure> {
     correction.host = host.host;
     bar.set_message("leaving runs out");
     match leave_out(&cases, by, &prior, &correction, job.seed, &|| bar.inc(1)) {
-        Ok(folds) => correction.scatter = scatter(&folds),
+        Ok(folds) => {
+            let own = scatter(&folds);
+            correction.scatter = job.prior.as_ref().map_or(own, |prior| shrunk(own, folds.len(), prior.scatter));
+        }
         Err(Error::InvalidArgument { .. }) => {
             correction.scatter = job.prior.as_ref().map_or_else(Default::default, |prior| prior.scatter);
             notes.push("one group of runs: the scatter is that of the prior, not measured".to_owned());

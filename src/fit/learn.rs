@@ -123,7 +123,7 @@ fn row(observation: &Observation, anchor: &Correction) -> Row {
         offset: observation.predicted_us - at_anchor,
         x: observation.basis.values().iter().copied().chain([observation.queueing]).collect(),
         measured: observation.measured_us,
-        sd: observation.target.expected_sd(),
+        sd: observation.sd,
         weight: observation.weight,
         group: observation.target as usize,
     }

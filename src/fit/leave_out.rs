@@ -95,6 +95,16 @@ pub fn scatter(folds: &[Fold]) -> Scatter {
     scatter_of(folds.iter())
 }
 
+/// How many runs a prior's scatter counts as, beside those that were left out.
+const PRIOR_RUNS: f64 = 2.0;
+
+/// The scatter of few runs, shrunk towards what is known of runs in general: `√((n·own² + 2·prior²) / (n + 2))`.
+pub fn shrunk(own: Scatter, runs: usize, prior: Scatter) -> Scatter {
+    let runs = runs as f64;
+    let both = |own: f64, prior: f64| ((runs * own * own + PRIOR_RUNS * prior * prior) / (runs + PRIOR_RUNS)).sqrt();
+    Scatter { step: both(own.step, prior.step), ttft: both(own.ttft, prior.ttft) }
+}
+
 fn residual(observation: &Observation, correction: &Correction) -> Residual {
     Residual {
         target: observation.target,
@@ -155,6 +165,14 @@ mod tests {
         let light = [residual(0.02, 0.0, 9.5), residual(0.5, 0.0, 0.5)];
         assert!((covering(&light).expect("two") - 0.02 / SDS_OF_90_PCT).abs() < 1e-12);
         assert!(covering(&[]).is_none());
+    }
+
+    #[test]
+    fn few_runs_say_little_of_their_scatter() {
+        let (own, prior) = (Scatter { step: 0.01, ttft: 0.02 }, Scatter { step: 0.05, ttft: 0.2 });
+        let two = shrunk(own, 2, prior);
+        assert!((two.step - 0.0013f64.sqrt()).abs() < 1e-12 && (two.ttft - 0.0202f64.sqrt()).abs() < 1e-12);
+        assert!((shrunk(own, 1000, prior).step - 0.01).abs() < 1e-3);
     }
 
     #[test]

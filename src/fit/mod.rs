@@ -5,6 +5,7 @@
 pub mod derivative_free;
 pub mod hash;
 pub mod host;
+pub mod host_search;
 mod huber;
 pub mod learn;
 pub mod leave_out;
@@ -16,6 +17,8 @@ pub mod problem;
 pub mod report;
 pub mod serving;
 pub mod solver;
+pub mod steps;
+pub mod steps_report;
 mod validate;
 
 pub use derivative_free::{Simplex, minimise_by_simplex};

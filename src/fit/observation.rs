@@ -43,7 +43,10 @@ pub struct Observation {
     pub basis: Basis,
     /// Slope by the time before a request can be scheduled: 1 where the span holds it, else 0.
     pub queueing: f64,
-    /// How much it counts; a run's figures of one kind count 1 together.
+    /// Standard deviation of ln(measured / predicted) that is expected; [`Target::expected_sd`] where the data don't say.
+    pub sd: f64,
+    /// How many independent figures it counts as; those of one kind of a serving run count 1 together, the rows of a step trace
+    /// at most [`ROWS_OF_A_RUN`](super::steps::ROWS_OF_A_RUN).
     pub weight: f64,
 }
 

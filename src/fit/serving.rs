@@ -85,6 +85,7 @@ fn empty(case: &Case, target: Target, measured_us: f64) -> Observation {
         predicted_us: 0.0,
         basis: crate::correction::Basis::default(),
         queueing: 0.0,
+        sd: target.expected_sd(),
         weight: 0.0,
     }
 }

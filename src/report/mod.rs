@@ -4,6 +4,7 @@
 pub mod calibration_table;
 pub mod evaluation_table;
 pub mod explain;
+pub mod fit_steps_table;
 pub mod fit_table;
 pub mod hardware;
 pub mod ingest_table;

@@ -10,6 +10,7 @@ use super::text::{count, plural, rendered, table, width, wrap};
 
 fn name(baseline: StepBaseline) -> &'static str {
     match baseline {
+        StepBaseline::GivenCorrection => "given correction",
         StepBaseline::CalibratedRoofline => "calibrated roofline",
         StepBaseline::IdealRoofline => "ideal roofline",
         StepBaseline::BlackBox => "black box",

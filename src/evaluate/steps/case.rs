@@ -42,6 +42,8 @@ pub struct StepCase {
     pub hardware: String,
     /// GPUs that share every layer.
     pub tensor_parallel_size: u32,
+    /// Version of the serving engine, where the trace says.
+    pub engine_version: Option<String>,
     /// Name of the workload, where the trace says.
     pub workload: Option<String>,
     /// Rows with a time, in the order of steps.
@@ -109,6 +111,7 @@ impl StepCase {
             model: model.name().to_owned(),
             hardware: hardware.name().to_owned(),
             tensor_parallel_size,
+            engine_version: trace.run.engine_version,
             workload: trace.run.workload,
             rows: Vec::with_capacity(periods.intervals.len()),
             dropped,

@@ -32,6 +32,7 @@ pub struct JudgeOptions<'a> {
 #[derive(Debug, Clone, Copy)]
 struct Predicted {
     prediction: Estimate,
+    given: Estimate,
     calibrated: Estimate,
     ideal_us: f64,
     requests: f64,
@@ -123,6 +124,7 @@ fn judge_fold(
         None => case.correction.clone(),
     };
     let predicted = predict(case, rows, correction.as_ref(), done);
+    let has_given = options.fitter.is_some() && case.correction.is_some();
     let cut = windows(rows.len(), options.window);
     let points = |interval: bool, of: &dyn Fn(&Predicted) -> Estimate| -> Vec<Point> {
         let point = |range: &std::ops::Range<usize>| {
@@ -143,6 +145,9 @@ fn judge_fold(
             points(false, &|of| Estimate { time_us: of.ideal_us, interval_us: (of.ideal_us, of.ideal_us) }),
         ),
     ]);
+    if has_given {
+        baseline_points.insert(StepBaseline::GivenCorrection, points(true, &|of| of.given));
+    }
     notes.extend(regressions(fold, options.window, &mut baseline_points));
     let requests =
         cut.iter().map(|range| mean(predicted.get(range.clone()).unwrap_or_default().iter().map(|of| of.requests)));
@@ -186,6 +191,9 @@ fn predict(
 ) -> Vec<Predicted> {
     const ROWS_AT_ONCE: usize = 256;
     let corrected = correction.map(|correction| case.calibrated.clone().with_correction(Arc::clone(correction)));
+    let fitted_anew = correction.zip(case.correction.as_ref()).is_some_and(|(new, given)| !Arc::ptr_eq(new, given));
+    let given = case.correction.as_ref().filter(|_| fitted_anew);
+    let given = given.map(|given| case.calibrated.clone().with_correction(Arc::clone(given)));
     let estimate = |steps: &StepModel, requests: &[_]| {
         let step = steps.step_time(requests);
         Estimate { time_us: step.step_time_us, interval_us: (step.lower_us, step.upper_us) }
@@ -195,6 +203,7 @@ fn predict(
         let calibrated = estimate(&case.calibrated, &requests);
         Predicted {
             prediction: corrected.as_ref().map_or(calibrated, |steps| estimate(steps, &requests)),
+            given: given.as_ref().map_or(calibrated, |steps| estimate(steps, &requests)),
             calibrated,
             ideal_us: case.ideal.step_time_us(&requests),
             requests: requests.len() as f64,

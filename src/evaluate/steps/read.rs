@@ -5,13 +5,15 @@ use std::path::{Path, PathBuf};
 use crate::error::{Error, Result};
 use crate::ingest::format::{self, Format};
 use crate::ingest::step_table::{self, TableRun};
-use crate::ingest::{Cleaning, Dropped, Run, periods};
+use crate::ingest::{Cleaning, Dropped, RequestTrace, Run, periods};
 
 /// A run, and what to know of the file that it is from.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ReadRun {
     /// The run, its steps and their times.
     pub run: TableRun,
+    /// Requests of the run, where the file has them.
+    pub requests: Option<RequestTrace>,
     /// Path of the file.
     pub file: String,
     /// Rows that the file's reader left out, where the file holds this run alone.
@@ -66,7 +68,8 @@ fn read_file(file: &Path, cleaning: Option<Cleaning>) -> Result<Vec<ReadRun>> {
     let name = file.display().to_string();
     let kind = format::detect(file)?;
     if kind == Format::StepTable && cleaning.is_none() {
-        let as_read = |run| ReadRun { run, file: name.clone(), dropped: Dropped::default(), notes: Vec::new() };
+        let as_read =
+            |run| ReadRun { run, requests: None, file: name.clone(), dropped: Dropped::default(), notes: Vec::new() };
         return Ok(step_table::read_runs(file)?.into_iter().map(as_read).collect());
     }
     let found = format::read(file, Some(kind))?;
@@ -78,7 +81,12 @@ fn read_file(file: &Path, cleaning: Option<Cleaning>) -> Result<Vec<ReadRun>> {
         notes.push(format!("{name}: left out while reading: {}", reasons.join(", ")));
     }
     let cleaning = cleaning.unwrap_or_default();
-    let with_times = |trace| ReadRun {
+    let mut requests = found.requests;
+    let with_times = |trace: crate::ingest::StepTrace| ReadRun {
+        requests: requests
+            .iter()
+            .position(|of| of.run.experiment == trace.run.experiment)
+            .map(|at| requests.swap_remove(at)),
         run: TableRun { periods: periods(&trace, &cleaning), trace },
         file: name.clone(),
         dropped: if is_alone { found.dropped_steps.clone() } else { Dropped::default() },

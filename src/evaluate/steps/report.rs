@@ -14,6 +14,8 @@ use crate::ingest::Dropped;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StepBaseline {
+    /// The run's own correction, where one fitted anew is judged.
+    GivenCorrection,
     /// Calibrated tables without a correction.
     CalibratedRoofline,
     /// Datasheet peaks.
@@ -26,8 +28,13 @@ pub enum StepBaseline {
 
 impl StepBaseline {
     /// All of them.
-    pub const ALL: [StepBaseline; 4] =
-        [StepBaseline::CalibratedRoofline, StepBaseline::IdealRoofline, StepBaseline::BlackBox, StepBaseline::Ridge];
+    pub const ALL: [StepBaseline; 5] = [
+        StepBaseline::GivenCorrection,
+        StepBaseline::CalibratedRoofline,
+        StepBaseline::IdealRoofline,
+        StepBaseline::BlackBox,
+        StepBaseline::Ridge,
+    ];
 }
 
 /// A window as it was judged.

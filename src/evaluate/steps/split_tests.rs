@@ -38,6 +38,7 @@ fn run(name: &str, model: &str, steps: &[(u32, u64, u64)]) -> ReadRun {
     let periods = periods(&trace, &Cleaning::default());
     ReadRun {
         run: TableRun { trace, periods },
+        requests: None,
         file: "x.csv".to_owned(),
         dropped: Dropped::default(),
         notes: Vec::new(),
