@@ -5,7 +5,7 @@
 mod cli_support;
 
 use cli_support::{Folder, Run, run};
-use ridgepoint::correction::{Correction, HostTimes, Level, Term, builtin_corrections};
+use ridgepoint::correction::{Correction, HostTimes, Level, Scatter, Term, builtin_corrections};
 use serde_json::{Value, json};
 
 const LLAMA: &str = "--model llama-3.1-8b --hardware h100";
@@ -186,4 +186,33 @@ fn a_simulation_takes_steps_and_host_times_of_its_correction() {
     assert_eq!(plain["correction"], json!({"name": null, "level": "none"}));
     let table = command("simulate", &format!("{LLAMA} {load} --correction global"));
     assert!(table.stdout.contains("with the correction global, host times included"), "{}", table.stdout);
+}
+
+#[test]
+fn intervals_of_a_simulation_are_those_of_its_correction() {
+    let folder = Folder::new();
+    // Coefficients that are known exactly, for tables of the fitted GPU: the scatter is all that is left.
+    let path = file(&folder, "mine.toml", |correction| {
+        correction.covariance = Correction::neutral().covariance.map(|row| row.map(|_| 0.0));
+        correction.scatter = Scatter { step: 0.04, ttft: 0.1 };
+    });
+    let load = "--concurrency 2 --num-requests 4 --input-len 100 --output-len 11";
+    let intervals = |correction: &str| {
+        let json = command("simulate", &format!("{LLAMA} {load} --correction {correction} --format json")).json();
+        ["ttft", "tpot", "itl", "e2e"].map(|metric| {
+            let of = |end: &str| json["intervals"][metric][end].as_f64().unwrap();
+            (of("lower_factor"), of("upper_factor"))
+        })
+    };
+    let [ttft, tpot, itl, e2e] = intervals(&path);
+    assert_eq!((itl, e2e), (tpot, tpot));
+    for ((lower, upper), sd) in [(ttft, 0.1f64), (tpot, 0.04)] {
+        // Tables that are held at their edge may widen it a little, and nothing makes it narrower.
+        assert!(upper >= (1.645 * sd).exp() - 1e-12 && upper < (1.645 * 1.5 * sd).exp(), "{upper} at {sd}");
+        assert!((lower * upper - 1.0).abs() < 1e-12, "{lower} {upper}");
+    }
+    // Without a correction all figures have the tables' own interval, as wide to both sides.
+    let [ttft, tpot, ..] = intervals("none");
+    assert_eq!(ttft, tpot);
+    assert!((ttft.0 + ttft.1 - 2.0).abs() < 1e-12 && ttft.1 > 1.02 && ttft.1 < 1.5, "{ttft:?}");
 }

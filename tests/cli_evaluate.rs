@@ -217,3 +217,55 @@ fn every_help_has_examples() {
     }
     assert!(run(&["evaluate", "--help"]).stdout.contains("Examples:"));
 }
+
+#[test]
+fn predictions_have_intervals_and_summaries_their_coverage() {
+    let dir = tempdir().unwrap();
+    let path = write_plain(dir.path(), "a");
+    for correction in ["none", "global"] {
+        let json = serving(&[&path], &["--correction", correction, "--format", "json"]).json();
+        let rows = json["experiments"][0]["metrics"].as_array().unwrap();
+        let of = |row: &serde_json::Value, key: &str| row[key].as_f64().unwrap();
+        for row in rows {
+            let (lower, predicted, upper) = (of(row, "lower_ms"), of(row, "predicted_ms"), of(row, "upper_ms"));
+            assert!(0.0 < lower && lower < predicted && predicted < upper, "{row}");
+        }
+        for metric in ["e2e_mean", "ttft_mean", "itl_mean"] {
+            let is_of = |row: &&serde_json::Value| row["stage"] == -1 && row["metric"] == metric;
+            let row = rows.iter().find(is_of).unwrap();
+            let measured = of(row, "measured_ms");
+            let is_held = of(row, "lower_ms") <= measured && measured <= of(row, "upper_ms");
+            let expected = if is_held { 100.0 } else { 0.0 };
+            assert_eq!(json["summary"][metric]["coverage_pct"].as_f64(), Some(expected), "{metric}: {row}");
+            assert!(json["baselines"]["ideal_roofline"][metric].get("coverage_pct").is_none());
+        }
+        let width = |metric: &str| {
+            let row = rows.iter().find(|row| row["stage"] == -1 && row["metric"] == metric).unwrap();
+            of(row, "upper_ms") / of(row, "predicted_ms")
+        };
+        // What is left of TTFT scatters more than what is left of steps, where anything was measured of it.
+        assert_eq!(width("ttft_mean") > width("e2e_mean") + 1e-9, correction == "global");
+    }
+}
+
+#[test]
+fn leaving_out_fits_anew_and_needs_two_groups() {
+    let dir = tempdir().unwrap();
+    write_plain(dir.path(), "a");
+    let all = [dir.path()];
+    let conflict = serving(&all, &["--leave-one-out", "model", "--correction", "global"]);
+    conflict.fails(2, &["--leave-one-out", "--correction"]);
+    serving(&all, &["--leave-one-out", "stage"]).fails(2, &["stage", "model, workload, experiment"]);
+    for group in ["model", "workload", "experiment"] {
+        let one = serving(&all, &["--leave-one-out", group]);
+        one.fails(1, &["runs to leave out", "leaving it out leaves nothing to fit on"]);
+    }
+    // Runs of the same model stay one group, and are two experiments.
+    write_plain(dir.path(), "b");
+    serving(&all, &["--leave-one-out", "model"]).fails(1, &["llama-3.1-8b", "leaves nothing to fit on"]);
+    let json = serving(&all, &["--leave-one-out", "experiment", "--format", "json"]).json();
+    for (index, name) in ["all but a", "all but b"].into_iter().enumerate() {
+        assert_eq!(json["experiments"][index]["correction"]["name"], name);
+        assert!(json["experiments"][index]["metrics"][0]["baselines"]["calibrated_roofline"].is_number());
+    }
+}

@@ -135,6 +135,7 @@ fn the_json_has_every_key_of_the_contract() {
         "deployment",
         "engine",
         "hardware",
+        "intervals",
         "kv_blocks_from",
         "latency_model",
         "load",
@@ -144,6 +145,7 @@ fn the_json_has_every_key_of_the_contract() {
         "warnings",
     ];
     assert_eq!(keys(&json), top);
+    assert_eq!(keys(&json["intervals"]), ["e2e", "itl", "tpot", "ttft"]);
     assert_eq!((&json["model"], &json["hardware"]), (&json!("llama-3.1-8b"), &json!("h100_sxm")));
     assert_eq!(json["deployment"]["tensor_parallel_size"], 2);
     assert_eq!(json["engine"]["enable_prefix_caching"], false);

@@ -188,3 +188,7 @@ fn bad_host(host: &HostTimes) -> Vec<String> {
     let bad = fields.into_iter().filter(|(_, us)| !(us.is_finite() && *us >= 0.0));
     bad.map(|(key, us)| format!("host.{key} = {us} must be at least 0")).collect()
 }
+
+#[cfg(test)]
+#[path = "file_tests.rs"]
+mod tests;

@@ -135,3 +135,56 @@ impl Correction {
 pub fn interval_factor(relative_sds: &[f64]) -> f64 {
     (SDS_OF_90_PCT * relative_sds.iter().map(|sd| sd * sd).sum::<f64>().sqrt()).exp()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::term::Term;
+    use super::*;
+
+    /// 1,000 µs of projections and 50 requests, known to 3 % and to 2 µs each, and nothing else.
+    fn two_terms(correlation: f64) -> (Correction, Basis) {
+        let (projections, requests) = (Term::Projections.index(), Term::Requests.index());
+        let mut correction = Correction { covariance: [[0.0; NUM_TERMS]; NUM_TERMS], ..Correction::neutral() };
+        correction.coefficients[projections] = 1.2;
+        correction.coefficients[requests] = 4.0;
+        correction.covariance[projections][projections] = 0.03f64.powi(2);
+        correction.covariance[requests][requests] = 2f64.powi(2);
+        correction.covariance[projections][requests] = correlation * 0.03 * 2.0;
+        correction.covariance[requests][projections] = correlation * 0.03 * 2.0;
+        let mut basis = Basis::default();
+        basis.add(Term::Projections, 1000.0);
+        basis.add(Term::Requests, 50.0);
+        (correction, basis)
+    }
+
+    #[test]
+    fn not_knowing_two_coefficients_adds_up_with_their_correlation() {
+        // 1.2 · 1,000 µs + 4 µs · 50 = 1,400 µs, known to 30 µs and 100 µs.
+        let sd = |correlation| {
+            let (correction, basis) = two_terms(correlation);
+            assert!((correction.time_us(&basis) - 1400.0).abs() < 1e-9);
+            correction.coefficients_sd(&basis)
+        };
+        assert!((sd(0.0) - (900.0 + 10_000.0f64).sqrt() / 1400.0).abs() < 1e-12);
+        assert!((sd(0.5) - (900.0 + 10_000.0 + 3000.0f64).sqrt() / 1400.0).abs() < 1e-12);
+        // What raises one lowers the other: 100 − 30.
+        assert!((sd(-1.0) - 70.0 / 1400.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn nothing_to_do_is_known_for_sure() {
+        let (correction, basis) = two_terms(0.0);
+        assert_eq!(correction.coefficients_sd(&Basis::default()), 0.0);
+        // The share of the time is the same for ten such steps: their errors are one.
+        let ten = basis.scaled(10.0);
+        assert!((correction.coefficients_sd(&ten) - correction.coefficients_sd(&basis)).abs() < 1e-12);
+    }
+
+    #[test]
+    fn interval_factors_grow_with_each_part_and_are_one_without() {
+        assert_eq!((interval_factor(&[]), interval_factor(&[0.0, 0.0])), (1.0, 1.0));
+        // √(0.02² + 0.03² + 0.06²) = 0.07.
+        assert!((interval_factor(&[0.02, 0.03, 0.06]).ln() - 1.645 * 0.07).abs() < 1e-12);
+        assert!(interval_factor(&[0.02, 0.03]) < interval_factor(&[0.03, 0.03]));
+    }
+}

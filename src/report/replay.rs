@@ -95,6 +95,7 @@ impl SimulationReport<'_> {
 
 #[cfg(test)]
 pub mod fixtures {
+    use ridgepoint::correction::Scatter;
     use ridgepoint::replay::{Outcome, Replay, RequestRecord};
 
     use super::*;
@@ -123,7 +124,7 @@ pub mod fixtures {
                 latency_model: "fixed",
                 correction: Used::of(None),
                 metrics: &self.metrics,
-                spread: Spread::default(),
+                spread: Spread { scatter: Some(Scatter { step: 0.04, ttft: 0.1 }), ..Spread::default() },
                 counters: &self.counters,
                 notes: &self.notes,
                 warnings: &self.warnings,

@@ -100,6 +100,7 @@ mod tests {
                 "deployment",
                 "engine",
                 "hardware",
+                "intervals",
                 "kv_blocks_from",
                 "latency_model",
                 "load",
@@ -108,6 +109,14 @@ mod tests {
                 "stages",
                 "warnings",
             ]
+        );
+        let intervals = &json["intervals"];
+        assert_eq!(keys(intervals), ["e2e", "itl", "tpot", "ttft"]);
+        assert_eq!(keys(&intervals["ttft"]), ["lower_factor", "upper_factor"]);
+        let upper = |metric: &str| intervals[metric]["upper_factor"].as_f64().unwrap();
+        assert!(
+            (upper("ttft").ln() - 0.1645).abs() < 1e-12 && (upper("e2e").ln() - 0.0658).abs() < 1e-12,
+            "{intervals}"
         );
         let run = &json["stages"][0];
         assert_eq!((&run["stage"], &json["stages"][2]["stage"]), (&json!(-1), &json!(1)));

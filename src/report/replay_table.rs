@@ -163,10 +163,12 @@ mod tests {
     fn every_stage_has_its_rows() {
         let text = render(&three().report());
         // TTFT 20 and 40 ms; at rank 0.9 of two values 20 + 0.9 × 20.
-        assert_eq!(line(&text, "all  "), ["all", "TTFT", "30.00", "30.00", "38.00", "39.80"]);
-        assert_eq!(line(&text, "TPOT"), ["TPOT", "15.00", "15.00", "19.00", "19.90"]);
-        assert_eq!(line(&text, "ITL"), ["ITL", "-", "-", "-", "-"]);
-        assert_eq!(line(&text, "1 "), ["1", "TTFT", "40.00", "40.00", "40.00", "40.00"]);
+        // The interval: × and ÷ exp(1.645 · 0.1) = 1.1788, of steps exp(1.645 · 0.04) = 1.0680.
+        let shown = |start: &str| line(&text, start).join(" ");
+        assert_eq!(shown("all  "), "all TTFT 30.00 30.00 38.00 39.80 25.45 to 35.36");
+        assert_eq!(shown("TPOT"), "TPOT 15.00 15.00 19.00 19.90 14.04 to 16.02");
+        assert_eq!(shown("ITL"), "ITL - - - - -");
+        assert_eq!(shown("1 "), "1 TTFT 40.00 40.00 40.00 40.00 33.93 to 47.15");
         // 1,022 tokens in 1.24 s.
         let throughput: Vec<&str> =
             text.lines().filter(|line| line.starts_with("all ")).nth(1).unwrap_or("").split_whitespace().collect();
@@ -187,7 +189,7 @@ mod tests {
     fn nothing_replayed_is_dashes_and_no_nan() {
         let mut owned = empty();
         let text = render(&owned.report());
-        assert_eq!(line(&text, "all  "), ["all", "TTFT", "-", "-", "-", "-"]);
+        assert_eq!(line(&text, "all  "), ["all", "TTFT", "-", "-", "-", "-", "-"]);
         assert!(!text.contains("NaN") && !text.contains("inf"), "{text}");
         assert!(text.contains("prefix cache: nothing asked for") && text.contains("no request finished"), "{text}");
         owned.engine.enable_prefix_caching = false;

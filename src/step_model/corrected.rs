@@ -27,10 +27,15 @@ impl StepModel {
         Some(format!("correction {name} was fitted on {fitted} and is carried over to {}", self.hardware))
     }
 
-    /// The terms that a correction weighs: times of operator groups as the tables have them, and counts. All 0 for nothing to do.
+    /// The terms that a correction weighs: times of operator groups as the tables have them, and counts. Requests that schedule
+    /// nothing are left out; all 0 for nothing to do.
     pub fn basis(&self, requests: &[Request]) -> Basis {
         let mut basis = Basis::default();
-        let Ok(shape) = BatchShape::new(requests, self.plan.windows(), u64::MAX) else { return basis };
+        let shape = BatchShape::new(requests, self.plan.windows(), u64::MAX).or_else(|_| {
+            let possible: Vec<Request> = requests.iter().copied().filter(|r| r.num_scheduled_tokens > 0).collect();
+            BatchShape::new(&possible, self.plan.windows(), u64::MAX)
+        });
+        let Ok(shape) = shape else { return basis };
         let mut work = Vec::with_capacity(self.timers.len());
         self.plan.operators(&shape, &mut work);
         let graph_mode = self.plan.graph_mode(&shape);
@@ -75,5 +80,60 @@ impl StepModel {
     /// The correction, where there is one.
     pub fn correction(&self) -> Option<&Correction> {
         self.correction.as_deref()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::deployment::{Deployment, GenerationConfig};
+    use crate::hardware::Hardware;
+    use crate::model::Model;
+
+    fn steps(model: &str, generation_config: GenerationConfig) -> StepModel {
+        let (model, gpu) = (Model::find(model).expect("built in"), Hardware::find("h100").expect("built in"));
+        let deployment = Deployment { generation_config, ..Deployment::default() };
+        StepModel::new(&model, &gpu, &deployment).expect("possible")
+    }
+
+    /// Three decodes, a chunk that ends its prompt, and one that does not: four tokens are sampled.
+    fn batch() -> [Request; 5] {
+        let goes_on = Request { samples: false, ..Request::prefill(64, 0) };
+        [Request::decode(100), Request::decode(7), Request::decode(900), Request::prefill(32, 0), goes_on]
+    }
+
+    fn sampler_terms(model: &str, generation_config: GenerationConfig) -> (f64, f64) {
+        let basis = steps(model, generation_config).basis(&batch());
+        (basis.get(Term::SortedMegalogits), basis.get(Term::PenalisedRequests))
+    }
+
+    #[test]
+    fn sorted_logits_and_penalties_are_those_of_the_models_own_defaults() {
+        let auto = GenerationConfig::Auto;
+        // top_p and repetition_penalty: 4 · 152,064 logits.
+        let (megalogits, penalised) = sampler_terms("qwen2.5-7b", auto);
+        assert!((megalogits - 0.608_256).abs() < 1e-12 && penalised == 4.0, "{megalogits} {penalised}");
+        // top_p alone: 4 · 128,256.
+        let (megalogits, penalised) = sampler_terms("llama-3.1-8b", auto);
+        assert!((megalogits - 0.513_024).abs() < 1e-12 && penalised == 0.0, "{megalogits} {penalised}");
+        assert_eq!(sampler_terms("mixtral-8x7b", auto), (0.0, 0.0));
+        assert_eq!(sampler_terms("qwen2.5-7b", GenerationConfig::Vllm), (0.0, 0.0));
+    }
+
+    #[test]
+    fn a_basis_counts_what_is_scheduled() {
+        let steps = steps("llama-3.1-8b", GenerationConfig::Auto);
+        let basis = steps.basis(&batch());
+        let counts =
+            [Term::Steps, Term::Layers, Term::Requests, Term::Tokens, Term::PrefillRequests, Term::PiecewiseLayers]
+                .map(|term| basis.get(term));
+        // 99 tokens are within the captured sizes, and two chunks keep the attention out of the graph.
+        assert_eq!(counts, [1.0, 32.0, 5.0, 99.0, 2.0, 32.0]);
+        assert_eq!(steps.basis(&[Request::decode(5); 3]).get(Term::PiecewiseLayers), 0.0);
+        let idle = Request { num_scheduled_tokens: 0, ..Request::decode(50) };
+        let mut with_idle = batch().to_vec();
+        with_idle.insert(2, idle);
+        assert_eq!(steps.basis(&with_idle), basis);
+        assert_eq!((steps.basis(&[]), steps.basis(&[idle])), (Basis::default(), Basis::default()));
     }
 }
