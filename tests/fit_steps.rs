@@ -27,12 +27,12 @@ fn composition(random: &mut Pcg64) -> Vec<StepRecord> {
         .map(|i| {
             load = (load + random.random_range(-0.01..0.01)).clamp(0.05, 1.0);
             let decodes = 1 + (200.0 * load) as u32;
-            let prompt: u64 = if random.random_bool(0.33) { random.random_range(16..1500) } else { 0 };
+            let prompt: u64 = if random.random_bool(0.33) { random.random_range(4..64) } else { 0 };
             StepRecord {
                 step_id: 1000 + i as u64,
                 num_decode_requests: decodes,
                 decode_tokens: u64::from(decodes),
-                decode_kv_tokens: Some(u64::from(decodes) * random.random_range(300..2500)),
+                decode_kv_tokens: Some(u64::from(decodes) * random.random_range(800..1200)),
                 num_prefill_requests: u32::from(prompt > 0),
                 prefill_tokens: prompt,
                 prefill_kv_tokens: Some(0),
@@ -155,8 +155,12 @@ fn corrections_of_the_first_part_of_the_data_pack_meet_the_later_one() {
         })
         .collect();
     align(&mut runs.iter_mut().map(|run| &mut run.terms).collect::<Vec<_>>());
-    // Both are of one version of vLLM, which schedules asynchronously.
-    assert!(runs.iter().all(|run| run.terms.alignment == Alignment::Before));
+    for run in &runs {
+        // Asynchronous scheduling moves the GPU's part of a chunk into the next time and leaves the host's: neither fits all steps.
+        let (own, before) = run.terms.scatter_by_alignment.unwrap();
+        println!("{}: {:.2} % own, {:.2} % before", run.terms.case.name, 100.0 * own, 100.0 * before);
+        assert!((own / before).ln().abs() < 0.15, "{own} {before}");
+    }
     let (learned, scatter) = fit_with_scatter("pack", &runs, &Prior::of_any_model(), &Level::Global).unwrap();
     println!("{scatter}");
     assert!(learned.solution.converged && learned.problem.rows().len() > 8000);
