@@ -132,7 +132,7 @@ fn later_steps_of_the_data_pack_are_met_by_the_global_correction() {
     for fold in folds(&cases, StepSplit::Temporal { judge_from: 0.6 }).unwrap() {
         let (terms, fitted) = (RunTerms::of(fold.judged), 0..fold.rows.start);
         let later = StepRunReport::of(&StepRun { terms, fitted, held_out: fold.rows }, &global).held_out.unwrap();
-        println!(
+        eprintln!(
             "{}: median {:.2} %, bias {:+.2} % of {} windows",
             fold.judged.name, later.median_ape_pct, later.bias_pct, later.windows
         );
@@ -158,15 +158,15 @@ fn corrections_of_the_first_part_of_the_data_pack_meet_the_later_one() {
     for run in &runs {
         // Asynchronous scheduling moves the GPU's part of a chunk into the next time and leaves the host's: neither fits all steps.
         let (own, before) = run.terms.scatter_by_alignment.unwrap();
-        println!("{}: {:.2} % own, {:.2} % before", run.terms.case.name, 100.0 * own, 100.0 * before);
+        eprintln!("{}: {:.2} % own, {:.2} % before", run.terms.case.name, 100.0 * own, 100.0 * before);
         assert!((own / before).ln().abs() < 0.15, "{own} {before}");
     }
     let (learned, scatter) = fit_with_scatter("pack", &runs, &Prior::of_any_model(), &Level::Global).unwrap();
-    println!("{scatter}");
+    eprintln!("{scatter}");
     assert!(learned.solution.converged && learned.problem.rows().len() > 8000);
     for run in &runs {
         let later = StepRunReport::of(run, &learned.correction).held_out.unwrap();
-        println!("{}: median {:.2} %", run.terms.case.name, later.median_ape_pct);
+        eprintln!("{}: median {:.2} %", run.terms.case.name, later.median_ape_pct);
         assert!(later.median_ape_pct < 2.0, "{later:?}");
     }
 }

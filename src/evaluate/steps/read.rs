@@ -1,6 +1,6 @@
 //! Files into runs with their times. Uses `ingest`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
 use crate::ingest::format::{self, Format};
@@ -64,7 +64,7 @@ pub fn read_runs(
     if errors.is_empty() { Ok(runs) } else { Err(errors) }
 }
 
-fn read_file(file: &PathBuf, cleaning: Option<Cleaning>) -> Result<Vec<ReadRun>> {
+fn read_file(file: &Path, cleaning: Option<Cleaning>) -> Result<Vec<ReadRun>> {
     let name = file.display().to_string();
     let kind = format::detect(file)?;
     if kind == Format::StepTable && cleaning.is_none() {
