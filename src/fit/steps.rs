@@ -83,11 +83,19 @@ impl<'a> RunTerms<'a> {
         if rows.iter().any(is_timed) || single < ROWS_TO_ALIGN {
             return;
         }
+        let around = means_around(self.sampled.get(range.clone()).unwrap_or_default());
         let [own, before] = [Alignment::Own, Alignment::Before].map(|alignment| {
             self.alignment = alignment;
             let terms = self.rows(range.clone());
-            let off = rows.iter().zip(&terms).filter(|(row, _)| row.steps == 1);
-            robust_sd(off.map(|(row, basis)| (row.span_us / by.time_us(basis)).ln()).collect())
+            let off = |at: usize| {
+                let (row, basis, mean) = (rows.get(at)?, terms.get(at)?, around.get(at)?);
+                // Against the rows around, so that what changes slowly in a run has no part in it.
+                let (span_us, steps) =
+                    near(rows, at).iter().fold((0.0, 0u64), |(us, n), of| (us + of.span_us, n + of.steps));
+                let measured = row.span_us / (span_us / steps as f64);
+                (row.steps == 1).then(|| (measured * by.time_us(mean) / by.time_us(basis)).ln())
+            };
+            robust_sd((0..rows.len()).filter_map(off).collect())
         });
         self.scatter_by_alignment = Some((own, before));
         self.alignment = if before < own { Alignment::Before } else { Alignment::Own };
@@ -173,10 +181,15 @@ fn is_next((before, id): (u64, u64)) -> bool {
     before.checked_add(1) == Some(id)
 }
 
+/// What stands around a position, itself included.
+fn near<T>(all: &[T], at: usize) -> &[T] {
+    all.get(at.saturating_sub(AROUND)..(at + AROUND + 1).min(all.len())).unwrap_or_default()
+}
+
 /// For each sample the mean of those around it.
 fn means_around(sampled: &[Basis]) -> Vec<Basis> {
     let mean = |at: usize| {
-        let around = sampled.get(at.saturating_sub(AROUND)..(at + AROUND + 1).min(sampled.len())).unwrap_or_default();
+        let around = near(sampled, at);
         let mut sum = Basis::default();
         around.iter().for_each(|basis| sum.add_scaled(basis, 1.0));
         sum.scaled(1.0 / around.len().max(1) as f64)
