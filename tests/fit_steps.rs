@@ -91,7 +91,7 @@ fn a_known_correction_is_found_in_a_tenth_of_its_steps() {
     let half = case.rows.len() / 2;
     let mut terms = RunTerms::of(&case);
     terms.compare(0..half, &Correction::neutral());
-    assert_eq!(terms.alignment, Alignment::Own, "{:?}", terms.scatter_by_alignment);
+    assert_eq!(terms.alignment, Alignment::Own, "{:?}", terms.slopes);
     let runs = [StepRun { terms, fitted: 0..half, held_out: half..case.rows.len() }];
     let (learned, scatter) = fit_with_scatter("made up", &runs, &Prior::of_any_model(), &Level::Global).unwrap();
     let found = &learned.correction;
@@ -156,10 +156,10 @@ fn corrections_of_the_first_part_of_the_data_pack_meet_the_later_one() {
         .collect();
     align(&mut runs.iter_mut().map(|run| &mut run.terms).collect::<Vec<_>>());
     for run in &runs {
-        // Asynchronous scheduling moves the GPU's part of a chunk into the next time and leaves the host's: neither fits all steps.
-        let (own, before) = run.terms.scatter_by_alignment.unwrap();
-        eprintln!("{}: {:.2} % own, {:.2} % before", run.terms.case.name, 100.0 * own, 100.0 * before);
-        assert!((own / before).ln().abs() < 0.15, "{own} {before}");
+        // vLLM 0.15.1 schedules asynchronously: the GPU's work is in the time after the step's own.
+        let (own, before) = run.terms.slopes.unwrap();
+        eprintln!("{}: {own:.2} of the step itself, {before:.2} of the one before", run.terms.case.name);
+        assert!(before > 0.7 && own < 0.4 && run.terms.alignment == Alignment::Before, "{own} {before}");
     }
     let (learned, scatter) = fit_with_scatter("pack", &runs, &Prior::of_any_model(), &Level::Global).unwrap();
     eprintln!("{scatter}");
