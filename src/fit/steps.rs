@@ -189,8 +189,10 @@ pub fn align(runs: &mut [&mut RunTerms<'_>]) {
 
 /// Least squares of the first value by the others, far values of it drawn in; `None` where the others don't vary.
 fn two_slopes(rows: &[[f64; 3]]) -> Option<(f64, f64)> {
-    let far = FAR_SDS * robust_sd(rows.iter().map(|[time, ..]| *time).collect());
     let middle = median(rows.iter().map(|[time, ..]| *time).collect());
+    // Where most times are the same the robust one is nothing.
+    let mean_off = rows.iter().map(|[time, ..]| (time - middle).abs()).sum::<f64>() / rows.len() as f64;
+    let far = FAR_SDS * robust_sd(rows.iter().map(|[time, ..]| *time).collect()).max(mean_off);
     let times: Vec<f64> = rows.iter().map(|[time, ..]| time.clamp(middle - far, middle + far)).collect();
     let count = rows.len() as f64;
     let mean = |of: &dyn Fn(usize) -> f64| (0..rows.len()).map(of).sum::<f64>() / count;
