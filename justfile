@@ -49,3 +49,7 @@ calibrate GPU DATA=data:
 # The accuracy figures of the README
 accuracy DATA=data:
     RIDGEPOINT_DATA={{DATA}} cargo test --test accuracy --test serving_decode --test serving_replay --test kv_capacity -- --nocapture
+
+# The tables of docs/accuracy.md that come from serving runs, sampled steps and closed loops
+study DATA=data:
+    docs/study.sh {{DATA}}

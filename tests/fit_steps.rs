@@ -27,12 +27,12 @@ fn composition(random: &mut Pcg64) -> Vec<StepRecord> {
         .map(|i| {
             load = (load + random.random_range(-0.01..0.01)).clamp(0.05, 1.0);
             let decodes = 1 + (200.0 * load) as u32;
-            let prompt: u64 = if random.random_bool(0.33) { random.random_range(16..1500) } else { 0 };
+            let prompt: u64 = if random.random_bool(0.33) { random.random_range(4..64) } else { 0 };
             StepRecord {
                 step_id: 1000 + i as u64,
                 num_decode_requests: decodes,
                 decode_tokens: u64::from(decodes),
-                decode_kv_tokens: Some(u64::from(decodes) * random.random_range(300..2500)),
+                decode_kv_tokens: Some(u64::from(decodes) * random.random_range(800..1200)),
                 num_prefill_requests: u32::from(prompt > 0),
                 prefill_tokens: prompt,
                 prefill_kv_tokens: Some(0),
@@ -91,7 +91,7 @@ fn a_known_correction_is_found_in_a_tenth_of_its_steps() {
     let half = case.rows.len() / 2;
     let mut terms = RunTerms::of(&case);
     terms.compare(0..half, &Correction::neutral());
-    assert_eq!(terms.alignment, Alignment::Own, "{:?}", terms.scatter_by_alignment);
+    assert_eq!(terms.alignment, Alignment::Own, "{:?}", terms.slopes);
     let runs = [StepRun { terms, fitted: 0..half, held_out: half..case.rows.len() }];
     let (learned, scatter) = fit_with_scatter("made up", &runs, &Prior::of_any_model(), &Level::Global).unwrap();
     let found = &learned.correction;
@@ -132,7 +132,7 @@ fn later_steps_of_the_data_pack_are_met_by_the_global_correction() {
     for fold in folds(&cases, StepSplit::Temporal { judge_from: 0.6 }).unwrap() {
         let (terms, fitted) = (RunTerms::of(fold.judged), 0..fold.rows.start);
         let later = StepRunReport::of(&StepRun { terms, fitted, held_out: fold.rows }, &global).held_out.unwrap();
-        println!(
+        eprintln!(
             "{}: median {:.2} %, bias {:+.2} % of {} windows",
             fold.judged.name, later.median_ape_pct, later.bias_pct, later.windows
         );
@@ -155,14 +155,18 @@ fn corrections_of_the_first_part_of_the_data_pack_meet_the_later_one() {
         })
         .collect();
     align(&mut runs.iter_mut().map(|run| &mut run.terms).collect::<Vec<_>>());
-    // Both are of one version of vLLM, which schedules asynchronously.
-    assert!(runs.iter().all(|run| run.terms.alignment == Alignment::Before));
+    for run in &runs {
+        // vLLM 0.15.1 schedules asynchronously: the GPU's work is in the time after the step's own.
+        let (own, before) = run.terms.slopes.unwrap();
+        eprintln!("{}: {own:.2} of the step itself, {before:.2} of the one before", run.terms.case.name);
+        assert!(before > 0.7 && own < 0.4 && run.terms.alignment == Alignment::Before, "{own} {before}");
+    }
     let (learned, scatter) = fit_with_scatter("pack", &runs, &Prior::of_any_model(), &Level::Global).unwrap();
-    println!("{scatter}");
+    eprintln!("{scatter}");
     assert!(learned.solution.converged && learned.problem.rows().len() > 8000);
     for run in &runs {
         let later = StepRunReport::of(run, &learned.correction).held_out.unwrap();
-        println!("{}: median {:.2} %", run.terms.case.name, later.median_ape_pct);
+        eprintln!("{}: median {:.2} %", run.terms.case.name, later.median_ape_pct);
         assert!(later.median_ape_pct < 2.0, "{later:?}");
     }
 }

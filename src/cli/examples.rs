@@ -170,9 +170,12 @@ Examples:
     ridgepoint predict-step --model llama-3.1-8b --hardware h100 --decode 64x2048 \\
         --correction mine.toml
 
+  From a trace of one's own engine:
+    ridgepoint fit --steps trace.json --model llama-3.1-8b --hardware h100 --tp 1 --out mine.toml
+
   One model's own from its sampled steps, shrunk towards the global one, the later 40 percent kept to judge it:
     ridgepoint fit --steps steps.csv --level model --model llama-3.1-8b \\
-        --split first60 --data 'our cluster, week 47' --out llama.toml
+        --hardware h100 --split first60 --data 'our cluster, week 47' --out llama.toml
     ridgepoint evaluate serving runs/ --correction llama.toml
 
   For a simulator in another language: a Go file, or JSON for any other:

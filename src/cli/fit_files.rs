@@ -116,7 +116,8 @@ fn fill(run: &mut Run, labels: &RunLabels<'_>, data_dir: Option<&Path>) -> Vec<S
     let name = run.experiment.clone();
     let mut contradicts = |flag: &str, given: &str, said: &str| {
         problems.push(format!(
-            "{name}: says {flag} {said}, and the command {given}; leave the flag out, or fit the run by itself from `ridgepoint ingest`, which puts labels over"
+            "{name}: says {flag} {said}, and the command {given}; leave the flag out, \
+             or let `ridgepoint ingest` put it in the place of what the file says"
         ));
     };
     let model = |name: &str| Model::find_in(data_dir, name).ok().map(|model| model.name().to_owned());

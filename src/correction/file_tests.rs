@@ -1,5 +1,7 @@
 //! What a correction's file holds, and everything that makes one a bad file.
 
+#![allow(clippy::float_cmp)]
+
 use super::*;
 
 /// A correction whose every number tells which one it is.

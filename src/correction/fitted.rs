@@ -137,6 +137,7 @@ pub fn interval_factor(relative_sds: &[f64]) -> f64 {
 }
 
 #[cfg(test)]
+#[allow(clippy::float_cmp)]
 mod tests {
     use super::super::term::Term;
     use super::*;

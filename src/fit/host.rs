@@ -188,7 +188,7 @@ mod tests {
         let noise = |i: u64| ((i * 7919) % 101) as f64 - 50.0;
         let queued = |i: u64| {
             let tokens = 100 + 37 * (i % 50);
-            let late = if i % 10 == 0 { 1e6 } else { 0.0 };
+            let late = if i.is_multiple_of(10) { 1e6 } else { 0.0 };
             (tokens, 4000.0 + 3.0 * tokens as f64 + noise(i) + late)
         };
         HostDelays {

@@ -55,6 +55,7 @@ impl Observer for Ledger<'_> {
 }
 
 #[cfg(test)]
+#[allow(clippy::float_cmp)]
 mod tests {
     use super::*;
     use crate::correction::Term;

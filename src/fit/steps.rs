@@ -16,7 +16,7 @@ use super::learn::{Learned, Prior, learn};
 use super::observation::{Observation, Target};
 use crate::correction::{Basis, Correction};
 use crate::error::{Error, Result};
-use crate::evaluate::steps::case::StepCase;
+use crate::evaluate::steps::case::{StepCase, StepRow};
 
 /// Rows of a run that are independent of each other, at most. Errors of a run's rows have common causes, so thousands of them do
 /// not say a hundred times as much as a few dozen (assumed).
@@ -28,8 +28,8 @@ const LEAST_SD: f64 = 0.03;
 const AROUND: usize = 25;
 /// Rows of a single step that it takes to tell alignments apart.
 const ROWS_TO_ALIGN: usize = 30;
-/// Added to scatters, so that a run without any has a finite logarithm.
-const TINY: f64 = 1e-9;
+/// Robust standard deviations beyond which a time is drawn in when alignments are compared.
+const FAR_SDS: f64 = 4.0;
 /// Turns of fitting and estimating the rows' noise from what is left.
 const TURNS: usize = 2;
 
@@ -61,36 +61,59 @@ pub struct RunTerms<'a> {
     pub case: &'a StepCase,
     /// Terms of each row's sampled step, in the order of [`StepCase::rows`].
     pub sampled: Vec<Basis>,
-    /// Which step's work a time holds: what leaves less scatter in the rows of a single step.
+    /// Which step's work a time holds.
     pub alignment: Alignment,
-    /// That scatter (a robust standard deviation of the logarithm) for [`Alignment::Own`] and [`Alignment::Before`]; `None` where the
-    /// run has too few such rows, and for timed forward passes.
-    pub scatter_by_alignment: Option<(f64, f64)>,
+    /// By how much of what is predicted times of a single step rise with the step itself and with the one before; `None` where
+    /// the run has too few such rows to tell, and for timed forward passes. [`RunTerms::compare`] has the formula.
+    pub slopes: Option<(f64, f64)>,
 }
 
 impl<'a> RunTerms<'a> {
     /// Of a run; times are taken to be the steps' own until [`RunTerms::compare`].
     pub fn of(case: &'a StepCase) -> Self {
         let sampled: Vec<Basis> = case.rows.par_iter().map(|row| case.basis(row)).collect();
-        RunTerms { case, sampled, alignment: Alignment::Own, scatter_by_alignment: None }
+        RunTerms { case, sampled, alignment: Alignment::Own, slopes: None }
     }
 
     /// Chooses the alignment by the rows of a range, with what `by` predicts of them.
+    ///
+    /// # Formula
+    /// Least squares over rows of a single step: `ln(time / time around) = own · ln(t / t̄) + before · ln(t₋₁ / t̄)` with the predictions t of the step,
+    /// t₋₁ of the one before and t̄ of those around; where the one before was not sampled it is taken to be as those around. The
+    /// greater coefficient wins: a prediction may be wrong by a factor.
     pub fn compare(&mut self, range: Range<usize>, by: &Correction) {
         let rows = self.case.rows.get(range.clone()).unwrap_or_default();
-        let is_timed = |row: &_| self.case.record(row).is_some_and(|step| step.gpu_time_us.is_some());
-        let single = rows.iter().filter(|row| row.steps == 1).count();
-        if rows.iter().any(is_timed) || single < ROWS_TO_ALIGN {
+        let sampled = self.sampled.get(range).unwrap_or_default();
+        let is_timed = |row: &StepRow| self.case.record(row).is_some_and(|step| step.gpu_time_us.is_some());
+        if rows.iter().any(is_timed) {
             return;
         }
-        let [own, before] = [Alignment::Own, Alignment::Before].map(|alignment| {
-            self.alignment = alignment;
-            let terms = self.rows(range.clone());
-            let off = rows.iter().zip(&terms).filter(|(row, _)| row.steps == 1);
-            robust_sd(off.map(|(row, basis)| (row.span_us / by.time_us(basis)).ln()).collect())
-        });
-        self.scatter_by_alignment = Some((own, before));
-        self.alignment = if before < own { Alignment::Before } else { Alignment::Own };
+        let around = means_around(sampled);
+        let against = |basis: Option<&Basis>, mean: &Basis| {
+            basis.map_or(0.0, |basis| (by.time_us(basis) / by.time_us(mean)).ln())
+        };
+        let deviations = |at: usize| {
+            let (row, mean) = (rows.get(at).filter(|row| row.steps == 1)?, around.get(at)?);
+            let (span_us, steps) = near(rows, at).iter().fold((0.0, 0), |(us, n), of| (us + of.span_us, n + of.steps));
+            let before = self.before(rows, at).and_then(|before| sampled.get(before));
+            let time = (row.span_us * steps as f64 / span_us).ln();
+            Some([time, against(sampled.get(at), mean), against(before, mean)])
+        };
+        let deviations: Vec<[f64; 3]> = (0..rows.len()).filter_map(deviations).collect();
+        if deviations.len() < ROWS_TO_ALIGN {
+            return;
+        }
+        self.slopes = two_slopes(&deviations);
+        if let Some((own, before)) = self.slopes {
+            self.alignment = if before > own { Alignment::Before } else { Alignment::Own };
+        }
+    }
+
+    /// The row of the step before, where that was sampled.
+    fn before(&self, rows: &[StepRow], at: usize) -> Option<usize> {
+        let id = |at: usize| rows.get(at).and_then(|row| self.case.record(row)).map(|step| step.step_id);
+        let before = at.checked_sub(1)?;
+        (id(before)?.checked_add(1) == id(at)).then_some(before)
     }
 
     /// Terms of the mean step of each row of a range, in which samples outside it have no part.
@@ -99,15 +122,11 @@ impl<'a> RunTerms<'a> {
             return Vec::new();
         };
         let around = means_around(sampled);
-        let id = |at: usize| rows.get(at).and_then(|row| self.case.record(row)).map(|step| step.step_id);
-        let terms = |(at, (row, mean)): (usize, (&crate::evaluate::steps::case::StepRow, &Basis))| {
+        let terms = |(at, (row, mean)): (usize, (&StepRow, &Basis))| {
             // The step before is described where it was sampled too; the last step of the interval is not in it then.
             let (own, before) = match self.alignment {
                 Alignment::Own => (true, None),
-                Alignment::Before => {
-                    let before = at.checked_sub(1).filter(|before| id(*before).zip(id(at)).is_some_and(is_next));
-                    (row.steps > 1, before)
-                }
+                Alignment::Before => (row.steps > 1, self.before(rows, at)),
             };
             let mut sum = Basis::default();
             let mut described = 0.0;
@@ -149,34 +168,54 @@ impl<'a> RunTerms<'a> {
     }
 }
 
-/// Gives runs of one version of an engine one alignment, the one that leaves all their rows of single steps less scatter: whether
-/// scheduling is asynchronous is a matter of the engine, and one run alone may not tell.
+/// Gives runs of one version of an engine one alignment, by the mean of their slopes: whether scheduling is asynchronous is a matter of
+/// the engine, and one run alone may not tell.
 pub fn align(runs: &mut [&mut RunTerms<'_>]) {
     let mut versions: Vec<Option<String>> = runs.iter().map(|run| run.case.engine_version.clone()).collect();
     versions.sort();
     versions.dedup();
     for version in &versions {
-        let is_of =
-            |run: &&mut &mut RunTerms<'_>| run.case.engine_version == *version && run.scatter_by_alignment.is_some();
-        let mut gain = 0.0;
+        let is_of = |run: &&mut &mut RunTerms<'_>| run.case.engine_version == *version && run.slopes.is_some();
+        let mut lead = 0.0;
         for run in runs.iter_mut().filter(is_of) {
             let single = run.case.rows.iter().filter(|row| row.steps == 1).count();
-            let (own, before) = run.scatter_by_alignment.unwrap_or((1.0, 1.0));
-            gain += single as f64 * ((own + TINY) / (before + TINY)).ln();
+            let (own, before) = run.slopes.unwrap_or_default();
+            lead += single as f64 * (before - own);
         }
-        let alignment = if gain > 0.0 { Alignment::Before } else { Alignment::Own };
+        let alignment = if lead > 0.0 { Alignment::Before } else { Alignment::Own };
         runs.iter_mut().filter(is_of).for_each(|run| run.alignment = alignment);
     }
 }
 
-fn is_next((before, id): (u64, u64)) -> bool {
-    before.checked_add(1) == Some(id)
+/// Least squares of the first value by the others, far values of it drawn in; `None` where the others don't vary.
+fn two_slopes(rows: &[[f64; 3]]) -> Option<(f64, f64)> {
+    let far = FAR_SDS * robust_sd(rows.iter().map(|[time, ..]| *time).collect());
+    let middle = median(rows.iter().map(|[time, ..]| *time).collect());
+    let times: Vec<f64> = rows.iter().map(|[time, ..]| time.clamp(middle - far, middle + far)).collect();
+    let count = rows.len() as f64;
+    let mean = |of: &dyn Fn(usize) -> f64| (0..rows.len()).map(of).sum::<f64>() / count;
+    let column = |column: usize| move |at: usize| rows.get(at).and_then(|row| row.get(column)).copied().unwrap_or(0.0);
+    let time = |at: usize| times.get(at).copied().unwrap_or(0.0);
+    let (own, before) = (column(1), column(2));
+    let (mean_time, mean_own, mean_before) = (mean(&time), mean(&own), mean(&before));
+    let (t, o, b) =
+        (|at: usize| time(at) - mean_time, |at: usize| own(at) - mean_own, |at: usize| before(at) - mean_before);
+    let (oo, bb, ob) = (mean(&|at| o(at) * o(at)), mean(&|at| b(at) * b(at)), mean(&|at| o(at) * b(at)));
+    let (to, tb) = (mean(&|at| t(at) * o(at)), mean(&|at| t(at) * b(at)));
+    let determinant = oo * bb - ob * ob;
+    let varies = determinant > 1e-6 * oo * bb && determinant > 0.0;
+    varies.then(|| ((to * bb - tb * ob) / determinant, (tb * oo - to * ob) / determinant))
+}
+
+/// What stands around a position, itself included.
+fn near<T>(all: &[T], at: usize) -> &[T] {
+    all.get(at.saturating_sub(AROUND)..(at + AROUND + 1).min(all.len())).unwrap_or_default()
 }
 
 /// For each sample the mean of those around it.
 fn means_around(sampled: &[Basis]) -> Vec<Basis> {
     let mean = |at: usize| {
-        let around = sampled.get(at.saturating_sub(AROUND)..(at + AROUND + 1).min(sampled.len())).unwrap_or_default();
+        let around = near(sampled, at);
         let mut sum = Basis::default();
         around.iter().for_each(|basis| sum.add_scaled(basis, 1.0));
         sum.scaled(1.0 / around.len().max(1) as f64)
@@ -207,7 +246,7 @@ pub(super) fn median(mut values: Vec<f64>) -> f64 {
 /// [`Error::Invalid`] where there are fewer than two rows, or all have the same time; as [`learn`].
 pub fn fit_steps(origin: &str, runs: &[(&RunTerms<'_>, Range<usize>)], prior: &Prior) -> Result<Learned> {
     let spans = || runs.iter().flat_map(|(run, range)| run.case.rows.get(range.clone()).unwrap_or_default());
-    let period_us = |row: &crate::evaluate::steps::case::StepRow| row.span_us / row.steps as f64;
+    let period_us = |row: &StepRow| row.span_us / row.steps as f64;
     let mut periods = spans().map(period_us);
     if let Some(first_us) = periods.next()
         && periods.all(|us| (us - first_us).abs() <= 1e-9 * first_us)

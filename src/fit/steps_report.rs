@@ -65,8 +65,8 @@ pub struct StepRunReport {
     pub dropped: Dropped,
     /// Which step's work the time from start to start holds.
     pub alignment: Alignment,
-    /// Scatter of the rows of a single step where it is their own and where it is that of the step before.
-    pub scatter_by_alignment: Option<(f64, f64)>,
+    /// By how much of what is predicted times of a single step rise with the step itself and with the one before.
+    pub alignment_slopes: Option<(f64, f64)>,
     /// Windows that were fitted.
     pub fitted: Option<WindowErrors>,
     /// Windows that were not.
@@ -84,7 +84,7 @@ impl StepRunReport {
             tensor_parallel_size: case.tensor_parallel_size,
             dropped: case.dropped.clone(),
             alignment: run.terms.alignment,
-            scatter_by_alignment: run.terms.scatter_by_alignment,
+            alignment_slopes: run.terms.slopes,
             fitted: errors(&run.terms, run.fitted.clone(), correction),
             held_out: errors(&run.terms, run.held_out.clone(), correction),
         }

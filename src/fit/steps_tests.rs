@@ -92,15 +92,17 @@ fn the_work_of_the_step_before_is_told_by_its_length() {
         let case = case(&steps);
         let mut run = RunTerms::of(&case);
         run.compare(0..299, &Correction::neutral());
-        assert_eq!(run.alignment, expected, "{:?}", run.scatter_by_alignment);
+        let (own, before) = run.slopes.unwrap();
+        assert!((own - before).abs() > 0.3 && own.min(before).abs() < 0.05, "{own} {before}");
+        assert_eq!(run.alignment, expected, "{:?}", run.slopes);
     }
 }
 
 #[test]
 fn runs_of_one_engine_have_one_alignment() {
     let case = case(&(0..40).map(|i| (200 + i, 10_000 * i, 10)).collect::<Vec<_>>());
-    let with = |scatter| RunTerms { scatter_by_alignment: Some(scatter), ..RunTerms::of(&case) };
-    let (mut a, mut b) = (with((0.0265, 0.0266)), with((0.0252, 0.0234)));
+    let with = |slopes| RunTerms { slopes: Some(slopes), ..RunTerms::of(&case) };
+    let (mut a, mut b) = (with((0.5, 0.45)), with((0.3, 0.6)));
     align(&mut [&mut a, &mut b]);
     assert_eq!((a.alignment, b.alignment), (Alignment::Before, Alignment::Before));
 }

@@ -21,11 +21,9 @@ pub fn render(runs: &[StepRunReport]) -> String {
             run.tensor_parallel_size,
             run.alignment.in_words()
         );
-        if let Some((own, before)) = run.scatter_by_alignment {
+        if let Some((own, before)) = run.alignment_slopes {
             said.push_str(&format!(
-                " (scatter {:.2} % where it is the step's own, {:.2} % where it is that of the one before)",
-                100.0 * own,
-                100.0 * before
+                " (times of single steps rise by {own:.2} of what is predicted of the step and {before:.2} of that of the one before)"
             ));
         }
         if run.dropped.total() > 0 {

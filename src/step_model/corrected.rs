@@ -84,6 +84,7 @@ impl StepModel {
 }
 
 #[cfg(test)]
+#[allow(clippy::float_cmp)]
 mod tests {
     use super::*;
     use crate::deployment::{Deployment, GenerationConfig};
