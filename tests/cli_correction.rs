@@ -90,7 +90,7 @@ fn auto_is_the_models_own_else_the_global_one() {
     assert_eq!(auto, step(&format!("{line} --correction global")));
     assert!(!auto["warnings"].to_string().contains("no correction"), "{}", auto["warnings"]);
     for own in corrections.iter().filter(|correction| correction.level != Level::Global) {
-        let json = step(&format!("--model {} --hardware h200 --tp 8 --decode 8x500", own.name));
+        let json = step(&format!("--model {} --hardware h200 --tp 4 --decode 8x500", own.name));
         assert_eq!(json["correction"], json!({"name": own.name, "level": "model"}));
     }
 }

@@ -27,7 +27,8 @@ const SEED: u64 = 42;
 /// Models whose own defaults sort and penalise (Qwen), sort (Llama), and do neither (Nemo).
 const MODELS: [&str; 3] = ["qwen2.5-7b", "llama-3.1-8b", "mistral-nemo-12b"];
 /// Requests per second in two stages, and the lengths that they ask for.
-const LOADS: [(f64, f64, u32, u32); 3] = [(4.0, 20.0, 200, 60), (2.0, 8.0, 800, 40), (10.0, 30.0, 100, 80)];
+const LOADS: [(f64, f64, u32, u32); 5] =
+    [(4.0, 20.0, 200, 60), (2.0, 8.0, 800, 40), (10.0, 30.0, 100, 80), (1.0, 15.0, 300, 90), (6.0, 12.0, 500, 30)];
 /// The bars of leaving models out, percent.
 const MAX_MEDIAN_E2E_PCT: f64 = 4.0;
 const MAX_WORST_E2E_PCT: f64 = 12.0;
@@ -77,9 +78,9 @@ fn a_known_correction_is_found_again() {
     let dir = tempfile::tempdir().unwrap();
     let mut cases = made_up(dir.path(), &MODELS);
     let mut truth = Correction::neutral();
-    truth.coefficients[Term::SortedMegalogits.index()] = 250.0;
-    truth.coefficients[Term::PenalisedRequests.index()] = 30.0;
-    truth.coefficients[Term::Projections.index()] = 1.04;
+    truth.coefficients[Term::SortedMegalogits.index()] = 200.0;
+    truth.coefficients[Term::PenalisedRequests.index()] = 20.0;
+    truth.coefficients[Term::Projections.index()] = 1.03;
     truth.host.queueing_us = 4500.0;
     measure(&mut cases, &truth);
 
@@ -104,7 +105,7 @@ fn a_known_correction_is_found_again() {
     println!("queueing_us {} of 4500", found.host.queueing_us);
     // The sampler's work sets models apart, so that it can't hide in another term.
     assert!(found.identified[Term::SortedMegalogits.index()]);
-    assert!(found.coefficient(Term::SortedMegalogits) > 125.0 && found.coefficient(Term::PenalisedRequests) > 5.0);
+    assert!(found.coefficient(Term::SortedMegalogits) > 100.0 && found.coefficient(Term::PenalisedRequests) > 5.0);
     assert!((found.host.queueing_us - 4500.0).abs() < 450.0, "{}", found.host.queueing_us);
 
     for case in cases {
@@ -121,6 +122,7 @@ fn a_known_correction_is_found_again() {
 fn a_fit_is_the_same_again_and_needs_two_groups_to_leave_one_out() {
     let dir = tempfile::tempdir().unwrap();
     let mut cases = made_up(dir.path(), &MODELS[..1]);
+    cases.truncate(3);
     let mut truth = Correction::neutral();
     truth.coefficients[Term::Steps.index()] = 200.0;
     measure(&mut cases, &truth);
