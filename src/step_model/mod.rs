@@ -33,7 +33,7 @@ pub struct Options {
     pub efficiency: EfficiencyMode,
     /// Folder whose `bench_data/` and `hardware/` come before the built-in ones.
     pub data_dir: Option<PathBuf>,
-    /// What real engines taught, on top of the tables; [`find_correction`](crate::correction::find_correction) finds the best there is.
+    /// What real engines taught, on top of the tables; [`find_correction`] finds the best there is.
     pub correction: Option<Correction>,
 }
 
