@@ -2,11 +2,14 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+#[path = "common/batches.rs"]
+mod batches;
 #[path = "common/compare.rs"]
 mod compare;
 
 use std::sync::LazyLock;
 
+use batches::{absurd_batch, any_batch, any_request};
 use compare::is_rel;
 use proptest::prelude::*;
 use proptest::sample::Index;
@@ -114,29 +117,6 @@ static CASES: LazyLock<Vec<Case>> = LazyLock::new(|| {
 
 fn any_case() -> impl Strategy<Value = &'static Case> {
     any::<Index>().prop_map(|index| index.get(&CASES))
-}
-
-fn any_request() -> impl Strategy<Value = Request> {
-    let lengths = prop_oneof![
-        4 => (1u32..4000, Just(1u32)),
-        2 => (0u32..4000, 1u32..700),
-        1 => (0u32..20, 1u32..20),
-        1 => (0u32..200_000, 1u32..20_000),
-    ];
-    (lengths, any::<bool>()).prop_map(|((c, q), samples)| Request { samples, ..Request::prefill(q, c) })
-}
-
-fn any_batch() -> impl Strategy<Value = Vec<Request>> {
-    let decode = (1u32..8000).prop_map(Request::decode);
-    prop_oneof![prop::collection::vec(any_request(), 1..40), prop::collection::vec(decode, 1..300)]
-}
-
-/// Whatever fits the types, requests that schedule nothing among it.
-fn absurd_batch() -> impl Strategy<Value = Vec<Request>> {
-    let length = prop_oneof![any::<u32>(), Just(u32::MAX), Just(0), 0u32..10_000];
-    let request = (length.clone(), length, any::<bool>());
-    let request = request.prop_map(|(c, q, samples)| Request { samples, ..Request::prefill(q, c) });
-    prop::collection::vec(request, 0..30)
 }
 
 fn times(step: &StepEstimate) -> [f64; 8] {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::whole_file::write_whole;
 use clap::error::ErrorKind;
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 use ridgepoint::calibrate::beyond::{DECODE_UNEVEN, PREFILL_PRIOR_KV, SMALL_KERNELS};
 use ridgepoint::calibrate::build::Row;
 use ridgepoint::calibrate::cross_validate::FOLDS;
@@ -21,6 +21,7 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 use super::args::{Calibrate, Common, Format};
 use super::measurements::{self, folder_name};
 use super::output::{Failure, Output};
+use super::progress;
 use crate::report::calibration_table;
 
 /// Errors by operator, in the order of the documentation.
@@ -236,7 +237,6 @@ fn command_line(dirs: &[PathBuf], hardware: &Hardware, out: &Path) -> String {
     )
 }
 
-/// Drawn to stderr, and only where that is a terminal.
 fn progress_bar(rows: &Rows, passes: u64) -> ProgressBar {
     let lengths = [
         rows.gemm.len(),
@@ -245,9 +245,6 @@ fn progress_bar(rows: &Rows, passes: u64) -> ProgressBar {
         rows.moe.len(),
         rows.allreduce.len(),
     ];
-    let bar = ProgressBar::new(lengths.iter().filter(|rows| **rows > 0).count() as u64 * FOLDS * passes);
-    if let Ok(style) = ProgressStyle::with_template("{msg:18} [{bar:30}] {pos}/{len} folds, {elapsed}") {
-        bar.set_style(style);
-    }
-    bar
+    let folds = lengths.iter().filter(|rows| **rows > 0).count() as u64 * FOLDS * passes;
+    progress::bar(folds, "{msg:18} [{bar:30}] {pos}/{len} folds, {elapsed}")
 }

@@ -1,9 +1,10 @@
 //! `ridgepoint evaluate`: measured serving runs are replayed and compared with what clients saw. Uses `report` and the
 //! library's `evaluate` and `fit`.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 use ridgepoint::Error;
 use ridgepoint::correction::Correction;
 use ridgepoint::evaluate::attribution::{Attribution, Component, attribute};
@@ -11,7 +12,7 @@ use ridgepoint::evaluate::case::Case;
 use ridgepoint::evaluate::closed_loop::{ClosedLoopOptions, closed_loop_cases};
 use ridgepoint::evaluate::closed_loop_row::read_closed_loop;
 use ridgepoint::evaluate::comparison::{Evaluation, Skipped};
-use ridgepoint::evaluate::corrected::correct;
+use ridgepoint::evaluate::corrected::{correct, correct_with};
 use ridgepoint::evaluate::experiment::{Experiment, serving_cases};
 use ridgepoint::evaluate::judge::{judge, replays};
 use ridgepoint::evaluate::metric::Metric;
@@ -25,6 +26,7 @@ use super::args::{Common, Format};
 use super::args_evaluate::{ClosedLoop, Evaluate, LeaveOneOut, Of, Serving, View};
 use super::evaluate_steps;
 use super::output::{Failure, Output};
+use super::progress;
 use crate::report::{evaluation_table, plots};
 
 /// An evaluation with the views that were asked for, as the reports show it.
@@ -81,10 +83,7 @@ fn leave_one_out(cases: &mut [Case], by: LeaveOneOut, seed: u64) -> Result<(), F
         LeaveOneOut::Workload => LeaveOut::Workload,
         LeaveOneOut::Experiment => LeaveOut::Experiment,
     };
-    let bar = ProgressBar::new_spinner();
-    if let Ok(style) = ProgressStyle::with_template("{spinner} fitting without each group: {pos} replays, {elapsed}") {
-        bar.set_style(style);
-    }
+    let bar = progress::spinner("{spinner} fitting without each group: {pos} replays, {elapsed}");
     let folds = {
         let cases: Vec<&Case> = cases.iter().collect();
         let prior = Prior::of_any_model();
@@ -92,14 +91,13 @@ fn leave_one_out(cases: &mut [Case], by: LeaveOneOut, seed: u64) -> Result<(), F
         leave_out(&cases, by, &prior, &all.correction, seed, &|| bar.inc(1))?
     };
     bar.finish_and_clear();
+    let mut unseen: BTreeMap<String, Arc<Correction>> = BTreeMap::new();
     for fold in folds {
         let correction = Arc::new(Correction { name: format!("all but {}", fold.left_out), ..fold.correction });
-        for case in fold.cases {
-            if let Some(case) = cases.get_mut(case) {
-                case.rooflines.correct(&correction);
-            }
-        }
+        let names = fold.cases.into_iter().filter_map(|case| cases.get(case)).map(|case| case.name.clone());
+        unseen.extend(names.map(|name| (name, Arc::clone(&correction))));
     }
+    correct_with(cases, |case| unseen.get(&case.name).cloned());
     Ok(())
 }
 
@@ -155,11 +153,6 @@ fn output(
     Ok(output)
 }
 
-/// Drawn to stderr, and only where that is a terminal.
 fn progress_bar(replays: u64) -> ProgressBar {
-    let bar = ProgressBar::new(replays);
-    if let Ok(style) = ProgressStyle::with_template("replays [{bar:30}] {pos}/{len}, {elapsed}") {
-        bar.set_style(style);
-    }
-    bar
+    progress::bar(replays, "replays [{bar:30}] {pos}/{len}, {elapsed}")
 }

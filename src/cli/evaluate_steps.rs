@@ -2,7 +2,6 @@
 //! `evaluate::steps`.
 
 use clap::error::ErrorKind;
-use indicatif::{ProgressBar, ProgressStyle};
 use ridgepoint::Error;
 use ridgepoint::correction::{Correction, find_correction};
 use ridgepoint::evaluate::steps::case::{CaseOptions, step_cases};
@@ -15,6 +14,7 @@ use super::args::{Common, Format};
 use super::args_evaluate::Steps;
 use super::fit_steps::{Refit, RefitLevel};
 use super::output::{Failure, Output};
+use super::progress;
 use crate::report::{plots, steps_table};
 
 /// Judges predictions of steps.
@@ -32,7 +32,8 @@ pub fn run(args: &Steps, common: &Common) -> Result<Output, Failure> {
     let runs = read_runs(&args.files, args.cleaning(), &|run| args.labels.put_over(run)).map_err(all_problems)?;
     let options = CaseOptions { data_dir: common.data_dir.clone(), correction: args.correction.clone() };
     let (cases, skipped) = step_cases(runs, &options);
-    let bar = progress_bar(cases.iter().map(|case| case.rows.len() as u64).sum());
+    let bar =
+        progress::bar(cases.iter().map(|case| case.rows.len() as u64).sum(), "steps [{bar:30}] {pos}/{len}, {elapsed}");
     let window = usize::try_from(args.window).unwrap_or(usize::MAX);
     let global = match args.refit {
         Some(RefitLevel::Model) => find_correction("global", "any model")?,
@@ -75,13 +76,4 @@ fn remarks(evaluation: &StepEvaluation, correction: &str) -> Vec<String> {
         remarks.push(format!("{skipped} of {all} runs were not judged; the result lists why"));
     }
     remarks
-}
-
-/// Drawn to stderr, and only where that is a terminal.
-fn progress_bar(rows: u64) -> ProgressBar {
-    let bar = ProgressBar::new(rows);
-    if let Ok(style) = ProgressStyle::with_template("steps [{bar:30}] {pos}/{len}, {elapsed}") {
-        bar.set_style(style);
-    }
-    bar
 }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::error::ErrorKind;
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 use ridgepoint::correction::{Correction, Level, find_correction};
 use ridgepoint::export::to_go;
 use ridgepoint::step_model::Options;
@@ -13,6 +13,7 @@ use serde_json::Value;
 use super::args::{Common, Format};
 use super::args_fit::{ExportFormat, Fit, FitLevel, FitSplit};
 use super::output::{Failure, Output, both};
+use super::progress;
 use super::whole_file::write_whole;
 use super::{fit_serving, fit_steps};
 
@@ -84,7 +85,7 @@ pub fn run(args: &Fit, common: &Common) -> Result<Output, Failure> {
     };
     refuse_to_replace(out, args.force)?;
     let job = job(args, common)?;
-    let bar = progress_bar();
+    let bar = progress::bar(0, "{msg} [{bar:30}] {pos}/{len}, {elapsed}");
     let fitted = fitted(&job, &bar)?;
     bar.finish_and_clear();
     write_whole(out, &fitted.correction.to_toml_string()?)?;
@@ -190,13 +191,4 @@ fn refuse_to_replace(out: &Path, force: bool) -> Result<(), Failure> {
         return Err(Failure::input(format!("--out {}: is there already; --force replaces it", out.display())));
     }
     Ok(())
-}
-
-/// Drawn to stderr, and only where that is a terminal.
-fn progress_bar() -> ProgressBar {
-    let bar = ProgressBar::new(0);
-    if let Ok(style) = ProgressStyle::with_template("{msg} [{bar:30}] {pos}/{len}, {elapsed}") {
-        bar.set_style(style);
-    }
-    bar
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 use ridgepoint::ingest::format::{self, Format as Kind};
 use ridgepoint::ingest::step_table::TableRun;
 use ridgepoint::ingest::{Ingested, Periods, RequestTrace, Run, StepTrace, join, periods, request_table, step_table};
@@ -15,6 +15,7 @@ use super::args::{Common, Format};
 use super::args_ingest::Ingest;
 use super::ingest_report::{FileReport, Ingestion, JoinReport, Records, RunReport};
 use super::output::{Failure, Output};
+use super::progress;
 use super::whole_file::WholeFile;
 use crate::report::ingest_table;
 
@@ -256,10 +257,7 @@ impl Bar {
         if bytes < Bar::MIN_BYTES {
             return Bar(None);
         }
-        let bar = ProgressBar::new(bytes);
-        if let Ok(style) = ProgressStyle::with_template("{spinner} {msg} [{bar:30}] {bytes}/{total_bytes}, {elapsed}") {
-            bar.set_style(style);
-        }
+        let bar = progress::bar(bytes, "{spinner} {msg} [{bar:30}] {bytes}/{total_bytes}, {elapsed}");
         bar.enable_steady_tick(Duration::from_millis(200));
         Bar(Some(bar))
     }

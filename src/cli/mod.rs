@@ -24,6 +24,7 @@ mod measurements;
 mod output;
 mod plots;
 mod predict_step;
+mod progress;
 mod shorthand;
 mod simulate;
 mod whole_file;

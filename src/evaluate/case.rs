@@ -79,10 +79,14 @@ impl Rooflines {
         self.predicted.steps().correction()
     }
 
+    /// The calibrated one with a correction, host times included.
+    pub fn corrected(&self, correction: &Arc<Correction>) -> CalibratedRoofline {
+        CalibratedRoofline::new(self.calibrated.steps().clone().with_correction(Arc::clone(correction)))
+    }
+
     /// Predicts with a correction.
     pub fn correct(&mut self, correction: &Arc<Correction>) {
-        let steps = self.calibrated.steps().clone().with_correction(Arc::clone(correction));
-        self.predicted = Arc::new(CalibratedRoofline::new(steps));
+        self.predicted = Arc::new(self.corrected(correction));
     }
 }
 

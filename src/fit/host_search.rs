@@ -7,6 +7,7 @@ use rayon::prelude::*;
 
 use super::derivative_free::minimise_by_simplex;
 use super::huber;
+use super::learn::QUEUEING_PRIOR_SD_US;
 use super::observation::Target;
 use super::report::ParameterReport;
 use crate::correction::{Correction, HostTimes, SDS_OF_90_PCT};
@@ -14,7 +15,6 @@ use crate::error::Result;
 use crate::evaluate::case::Case;
 use crate::evaluate::measured::WHOLE_RUN;
 use crate::evaluate::metric::{Metric, predicted_ms};
-use crate::latency::CalibratedRoofline;
 use crate::replay::Metrics;
 
 /// Replays of all cases that a search may take.
@@ -36,7 +36,7 @@ const SEARCHED: [Searched; 3] = [
     Searched {
         name: "queueing_us",
         unit: "µs per request",
-        prior_sd_us: 2000.0,
+        prior_sd_us: QUEUEING_PRIOR_SD_US,
         get: |host| host.queueing_us,
         set: |host, us| host.queueing_us = us,
     },
@@ -134,8 +134,7 @@ pub fn fit_host(cases: &[&Case], correction: &Correction, seed: u64, done: &dyn 
 fn misfit(cases: &[&Case], correction: &Correction, host: HostTimes, seed: u64) -> Result<f64> {
     let correction = Arc::new(correction.clone());
     let of_case = |case: &&Case| -> Result<f64> {
-        let steps = case.rooflines.calibrated.steps().clone().with_correction(Arc::clone(&correction));
-        let roofline = CalibratedRoofline::new(steps).with_host(host);
+        let roofline = case.rooflines.corrected(&correction).with_host(host);
         let metrics = Metrics::of(&case.replay(&roofline, seed)?);
         let loss = |metric: Metric, sd: f64| {
             let measured_ms = case.measured.get(WHOLE_RUN, metric)?;

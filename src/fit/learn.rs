@@ -10,7 +10,7 @@ use crate::correction::{Correction, NUM_TERMS, Source, Term};
 use crate::error::Result;
 
 /// Standard deviation of the prior of the time before a request can be scheduled, µs.
-const QUEUEING_PRIOR_SD_US: f64 = 2000.0;
+pub const QUEUEING_PRIOR_SD_US: f64 = 2000.0;
 
 /// Share of a global posterior that a model's own coefficients may stray from it: how far models differ from each other in what
 /// the terms do not say (assumed).

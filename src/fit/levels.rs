@@ -5,13 +5,12 @@ use std::sync::Arc;
 
 use rayon::prelude::*;
 
-use super::learn::{Learned, Prior, learn};
+use super::learn::{Learned, Prior, QUEUEING_PRIOR_SD_US, learn};
 use super::observation::Observation;
 use super::serving::observe;
 use crate::correction::{Correction, Term};
 use crate::error::Result;
 use crate::evaluate::case::Case;
-use crate::latency::CalibratedRoofline;
 
 /// Turns of replaying and fitting at most.
 pub const MAX_ROUNDS: usize = 8;
@@ -32,10 +31,7 @@ pub fn observe_all(
     let correction = Arc::new(correction.clone());
     let observed: Vec<Vec<Observation>> = cases
         .par_iter()
-        .map(|case| {
-            let steps = case.rooflines.calibrated.steps().clone().with_correction(Arc::clone(&correction));
-            observe(case, &CalibratedRoofline::new(steps), seed).inspect(|_| done())
-        })
+        .map(|case| observe(case, &case.rooflines.corrected(&correction), seed).inspect(|_| done()))
         .collect::<Result<_>>()?;
     Ok(observed.into_iter().flatten().collect())
 }
@@ -78,6 +74,6 @@ fn hardware_of(cases: &[&Case]) -> Vec<String> {
 
 fn moved(from: &Correction, to: &Correction) -> f64 {
     let by = |term: Term| (to.coefficient(term) - from.coefficient(term)).abs() / term.prior_sd();
-    let host = (to.host.queueing_us - from.host.queueing_us).abs() / 2000.0;
+    let host = (to.host.queueing_us - from.host.queueing_us).abs() / QUEUEING_PRIOR_SD_US;
     Term::ALL.into_iter().map(by).fold(host, f64::max)
 }

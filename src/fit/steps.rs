@@ -236,10 +236,7 @@ pub fn robust_sd(values: Vec<f64>) -> f64 {
 /// The median of finite values, 0 without any.
 pub(super) fn median(mut values: Vec<f64>) -> f64 {
     values.retain(|value| value.is_finite());
-    values.sort_by(f64::total_cmp);
-    let upper = values.get(values.len() / 2).copied().unwrap_or(0.0);
-    let lower = values.get(values.len().saturating_sub(1) / 2).copied().unwrap_or(0.0);
-    (lower + upper) / 2.0
+    crate::ingest::join::median(values).unwrap_or(0.0)
 }
 
 /// Fits a correction to rows of runs, from the mean of the prior.

@@ -78,7 +78,8 @@ impl HostDelays {
     }
 }
 
-fn median(mut values: Vec<f64>) -> Option<f64> {
+/// The median, the mean of the middle two of an even number; `None` of nothing.
+pub(crate) fn median(mut values: Vec<f64>) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     let upper = *values.get(values.len() / 2)?;
     let lower = *values.get(values.len().saturating_sub(1) / 2)?;

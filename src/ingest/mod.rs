@@ -7,7 +7,7 @@ mod faults;
 pub mod format;
 pub mod forward_pass;
 mod ingested;
-mod join;
+pub(crate) mod join;
 mod order;
 pub mod otlp;
 mod pace;

@@ -9,7 +9,7 @@ use super::csv_columns::{CsvRows, Known, Row};
 use super::ingested::{Ingested, RequestTrace};
 use super::request::RequestRow;
 use super::step::Run;
-use super::step_table::labels;
+use super::step_table::{label_cells, labels, or_nothing};
 use crate::error::{Error, Result};
 
 /// The columns in the order in which they are written; a table that is read has them all, in any order.
@@ -58,19 +58,8 @@ pub fn write(out: impl Write, runs: &[RequestTrace]) -> std::io::Result<()> {
     writer.flush()
 }
 
-fn cells(run: &Run, request: &RequestRow) -> [String; 25] {
-    fn or_nothing<T: ToString>(value: Option<T>) -> String {
-        value.map(|value| value.to_string()).unwrap_or_default()
-    }
-    [
-        run.experiment.clone(),
-        run.model.clone().unwrap_or_default(),
-        run.hardware.clone().unwrap_or_default(),
-        or_nothing(run.tensor_parallel_size),
-        run.workload.clone().unwrap_or_default(),
-        run.engine_version.clone().unwrap_or_default(),
-        or_nothing(run.max_num_seqs),
-        or_nothing(run.max_num_batched_tokens),
+fn cells(run: &Run, request: &RequestRow) -> impl Iterator<Item = String> {
+    let own = [
         request.request_id.clone(),
         or_nothing(request.arrived_ns),
         or_nothing(request.handed_over_ns),
@@ -88,7 +77,8 @@ fn cells(run: &Run, request: &RequestRow) -> [String; 25] {
         or_nothing(request.num_output_tokens),
         or_nothing(request.num_preemptions),
         request.finish_status.clone().unwrap_or_default(),
-    ]
+    ];
+    label_cells(run).into_iter().chain(own)
 }
 
 /// Reads a table.

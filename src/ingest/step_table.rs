@@ -75,10 +75,13 @@ pub fn write(out: impl Write, runs: &[TableRun]) -> std::io::Result<()> {
     writer.flush()
 }
 
-fn cells(run: &Run, step: &StepRecord, interval: Option<&Interval>, reason: Option<Reason>) -> [String; 27] {
-    fn or_nothing<T: ToString>(value: Option<T>) -> String {
-        value.map(|value| value.to_string()).unwrap_or_default()
-    }
+/// A cell that may be empty.
+pub(super) fn or_nothing<T: ToString>(value: Option<T>) -> String {
+    value.map(|value| value.to_string()).unwrap_or_default()
+}
+
+/// The cells that each row of a run begins with, as [`labels`] reads them.
+pub(super) fn label_cells(run: &Run) -> [String; 8] {
     [
         run.experiment.clone(),
         run.model.clone().unwrap_or_default(),
@@ -88,6 +91,16 @@ fn cells(run: &Run, step: &StepRecord, interval: Option<&Interval>, reason: Opti
         run.engine_version.clone().unwrap_or_default(),
         or_nothing(run.max_num_seqs),
         or_nothing(run.max_num_batched_tokens),
+    ]
+}
+
+fn cells(
+    run: &Run,
+    step: &StepRecord,
+    interval: Option<&Interval>,
+    reason: Option<Reason>,
+) -> impl Iterator<Item = String> {
+    let own = [
         step.step_id.to_string(),
         step.start_ns.to_string(),
         or_nothing(interval.map(|of| of.steps)),
@@ -107,7 +120,8 @@ fn cells(run: &Run, step: &StepRecord, interval: Option<&Interval>, reason: Opti
         or_nothing(step.kv_blocks_free),
         or_nothing(step.gpu_time_us),
         step.requests.as_deref().map(write_cell).unwrap_or_default(),
-    ]
+    ];
+    label_cells(run).into_iter().chain(own)
 }
 
 /// Reads a table with the times that it holds.

@@ -73,8 +73,13 @@ impl StepModel {
         self.correction.as_ref().map_or(1.0, |correction| correction.coefficient(Term::of_group(group)))
     }
 
-    pub(super) fn price_us(&self, term: Term) -> f64 {
-        self.correction.as_ref().map_or(0.0, |correction| correction.coefficient(term))
+    /// Times that the correction adds to those of operators, µs; none without one.
+    pub(super) fn learned(&self, shape: &BatchShape) -> impl Iterator<Item = (Term, f64)> {
+        let priced = self
+            .correction
+            .as_deref()
+            .map(|correction| self.counts(shape).map(|(term, count)| (term, correction.coefficient(term) * count)));
+        priced.into_iter().flatten().filter(|(_, learned_us)| *learned_us > 0.0)
     }
 
     /// The correction, where there is one.

@@ -37,12 +37,9 @@ impl StepModel {
                 provenance: timed.provenance,
             });
         }
-        for (term, count) in self.counts(shape) {
-            let term_us = self.price_us(term) * count;
-            time_us += term_us;
-            if term_us > 0.0 {
-                operators.push(OperatorEstimate::learned(term.operator_name(), term_us));
-            }
+        for (term, learned_us) in self.learned(shape) {
+            time_us += learned_us;
+            operators.push(OperatorEstimate::learned(term.operator_name(), learned_us));
         }
         time_us = time_us.max(bound_us);
         for operator in &mut operators {

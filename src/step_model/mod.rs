@@ -206,8 +206,8 @@ impl StepModel {
                         bound_us += count * timed.bound_us;
                     }
                 }
-                for (term, count) in self.counts(&shape) {
-                    time_us += self.price_us(term) * count;
+                for (_, learned_us) in self.learned(&shape) {
+                    time_us += learned_us;
                 }
                 time_us.max(bound_us)
             }

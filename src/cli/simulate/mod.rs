@@ -6,7 +6,7 @@ mod setup;
 
 use std::time::Duration;
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 use ridgepoint::correction::Used;
 use ridgepoint::latency::CalibratedRoofline;
 use ridgepoint::replay::export::BenchRun;
@@ -21,6 +21,7 @@ use setup::{Load, Setup, setup};
 
 use super::args::{Common, Format};
 use super::output::{Failure, Output};
+use super::progress;
 use crate::report::replay::SimulationReport;
 use crate::report::replay_json::SimulationJson;
 use crate::report::replay_table;
@@ -174,10 +175,7 @@ const STRIDE: u64 = 256;
 
 impl Progress {
     fn new(requests: usize) -> Self {
-        let bar = ProgressBar::new(requests as u64);
-        if let Ok(style) = ProgressStyle::with_template("replay [{bar:30}] {pos}/{len} requests, {elapsed}") {
-            bar.set_style(style);
-        }
+        let bar = progress::bar(requests as u64, "replay [{bar:30}] {pos}/{len} requests, {elapsed}");
         bar.enable_steady_tick(Duration::from_millis(500));
         Progress { bar, started: 0 }
     }

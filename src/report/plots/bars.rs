@@ -3,7 +3,7 @@
 use plotters::prelude::*;
 
 use super::Drawn;
-use super::canvas::{SIZE, TITLE_PX, colour, short};
+use super::canvas::{SIZE, colour, drawn, said, short, titled};
 use super::scatter::legend;
 
 /// Errors of a run, percent, one per way to predict; `None` where it lacks one.
@@ -36,16 +36,9 @@ pub fn bars(title: &str, unit: &str, ways: &[&str], groups: &[Bars]) -> Drawn {
     let widest = names.iter().map(|name| name.chars().count()).max().unwrap_or(0);
     let rows = u32::try_from(groups.len() * (ways.len() + 1)).unwrap_or(u32::MAX / 64).min(4096);
     let size = (SIZE.0, (AROUND_PX + ROW_PX * rows).max(SIZE.1 / 2));
-    let said = |error: DrawingAreaErrorKind<std::io::Error>| error.to_string();
-    let mut svg = String::new();
-    {
-        let root = SVGBackend::with_string(&mut svg, size).into_drawing_area();
-        root.fill(&WHITE).map_err(said)?;
+    drawn(size, |root| {
         let top = groups.len() as f64;
-        let mut chart = ChartBuilder::on(&root)
-            .caption(title, ("sans-serif", TITLE_PX))
-            .margin(16)
-            .x_label_area_size(48)
+        let mut chart = titled(root, title)
             .y_label_area_size(u32::try_from(widest * CHARACTER_PX + 12).unwrap_or(320))
             .build_cartesian_2d(0.0..end, 0.0..top)
             .map_err(said)?;
@@ -78,10 +71,8 @@ pub fn bars(title: &str, unit: &str, ways: &[&str], groups: &[Bars]) -> Drawn {
             let (x, y) = chart.backend_coord(&(0.0, top - index as f64 - 0.5));
             root.draw(&Text::new(name.clone(), (x - 6, y), style.clone())).map_err(said)?;
         }
-        legend(&mut chart, SeriesLabelPosition::LowerRight)?;
-        root.present().map_err(said)?;
-    }
-    Ok(svg)
+        legend(&mut chart, SeriesLabelPosition::LowerRight)
+    })
 }
 
 #[cfg(test)]

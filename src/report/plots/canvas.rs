@@ -1,13 +1,17 @@
 //! What all plots share: size, colours, ranges that hold their points, series that are not too many. Uses plotters.
 
+use std::fmt::Display;
 use std::ops::Range;
 
-use plotters::style::RGBColor;
+use plotters::coord::Shift;
+use plotters::prelude::*;
+
+use super::Drawn;
 
 /// Width and height, pixels.
 pub const SIZE: (u32, u32) = (960, 640);
 /// Height of a title, pixels.
-pub const TITLE_PX: u32 = 22;
+const TITLE_PX: u32 = 22;
 /// Points of a series that a file holds at most.
 const MAX_POINTS: usize = 4000;
 /// Series that have a colour of their own.
@@ -25,6 +29,41 @@ const COLOURS: [RGBColor; MAX_SERIES] = [
     RGBColor(120, 94, 70),
     RGBColor(110, 110, 110),
 ];
+
+/// Lines that guide the eye.
+pub const GREY: RGBColor = RGBColor(140, 140, 140);
+
+/// A drawing area of an SVG.
+pub type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+
+/// What went wrong, in words.
+pub fn said(error: impl Display) -> String {
+    error.to_string()
+}
+
+/// An SVG of `size` pixels, white under what `draw` puts on it.
+pub fn drawn(size: (u32, u32), draw: impl FnOnce(&Area<'_>) -> Result<(), String>) -> Drawn {
+    let mut svg = String::new();
+    {
+        let root = SVGBackend::with_string(&mut svg, size).into_drawing_area();
+        root.fill(&WHITE).map_err(said)?;
+        draw(&root)?;
+        root.present().map_err(said)?;
+    }
+    Ok(svg)
+}
+
+/// A chart under a title, with room for labels.
+pub fn titled<'a, 'b>(root: &'a Area<'b>, title: &str) -> ChartBuilder<'a, 'b, SVGBackend<'b>> {
+    let mut chart = ChartBuilder::on(root);
+    chart.caption(title, ("sans-serif", TITLE_PX)).margin(16).x_label_area_size(48).y_label_area_size(72);
+    chart
+}
+
+/// A small filled circle in a series' colour.
+pub fn dot(point: (f64, f64), index: usize) -> Circle<(f64, f64), i32> {
+    Circle::new(point, 3, colour(index).mix(0.6).filled())
+}
 
 /// Points under a name.
 #[derive(Debug, Clone, PartialEq)]

@@ -4,7 +4,7 @@
 use plotters::prelude::*;
 
 use super::Drawn;
-use super::canvas::{SIZE, TITLE_PX, colour, log_marks, log_range, mark, range};
+use super::canvas::{GREY, SIZE, colour, dot, drawn, log_marks, log_range, mark, range, said, titled};
 use super::scatter::legend;
 
 /// Steps of a curve.
@@ -15,16 +15,8 @@ pub fn survival(title: &str, measured_ms: &[f64], predicted_ms: &[f64]) -> Drawn
     let (measured, predicted) = (sorted(measured_ms), sorted(predicted_ms));
     let x = log_range(measured.iter().chain(&predicted).copied()).ok_or("no time to draw")?;
     let least = 1.0 / measured.len().max(predicted.len()).max(2) as f64;
-    let said = |error: DrawingAreaErrorKind<std::io::Error>| error.to_string();
-    let mut svg = String::new();
-    {
-        let root = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
-        root.fill(&WHITE).map_err(said)?;
-        let mut chart = ChartBuilder::on(&root)
-            .caption(title, ("sans-serif", TITLE_PX))
-            .margin(16)
-            .x_label_area_size(48)
-            .y_label_area_size(72)
+    drawn(SIZE, |root| {
+        let mut chart = titled(root, title)
             .build_cartesian_2d(x.clone().log_scale().with_key_points(log_marks(&x)), (least..1.0).log_scale())
             .map_err(said)?;
         chart
@@ -44,10 +36,8 @@ pub fn survival(title: &str, measured_ms: &[f64], predicted_ms: &[f64]) -> Drawn
                 .label(name)
                 .legend(move |(x, y)| PathElement::new([(x, y), (x + 16, y)], colour(index).stroke_width(2)));
         }
-        legend(&mut chart, SeriesLabelPosition::UpperRight)?;
-        root.present().map_err(said)?;
-    }
-    Ok(svg)
+        legend(&mut chart, SeriesLabelPosition::UpperRight)
+    })
 }
 
 /// Quantiles of predicted times over those of measured ones, from the 1st to the 99th percentile.
@@ -60,18 +50,8 @@ pub fn quantiles(title: &str, measured_ms: &[f64], predicted_ms: &[f64]) -> Draw
     let points: Vec<(f64, f64)> =
         shares.filter_map(|share| Some((at(&measured, share)?, at(&predicted, share)?))).collect();
     let axis = range(points.iter().flat_map(|(x, y)| [*x, *y])).ok_or("no time to draw")?;
-    let said = |error: DrawingAreaErrorKind<std::io::Error>| error.to_string();
-    let mut svg = String::new();
-    {
-        let root = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
-        root.fill(&WHITE).map_err(said)?;
-        let mut chart = ChartBuilder::on(&root)
-            .caption(title, ("sans-serif", TITLE_PX))
-            .margin(16)
-            .x_label_area_size(48)
-            .y_label_area_size(72)
-            .build_cartesian_2d(axis.clone(), axis.clone())
-            .map_err(said)?;
+    drawn(SIZE, |root| {
+        let mut chart = titled(root, title).build_cartesian_2d(axis.clone(), axis.clone()).map_err(said)?;
         chart
             .configure_mesh()
             .light_line_style(WHITE)
@@ -80,13 +60,10 @@ pub fn quantiles(title: &str, measured_ms: &[f64], predicted_ms: &[f64]) -> Draw
             .draw()
             .map_err(said)?;
         let ends = [(axis.start, axis.start), (axis.end, axis.end)];
-        chart.draw_series(LineSeries::new(ends, RGBColor(140, 140, 140).stroke_width(2))).map_err(said)?;
-        chart
-            .draw_series(points.iter().map(|point| Circle::new(*point, 3, colour(0).mix(0.6).filled())))
-            .map_err(said)?;
-        root.present().map_err(said)?;
-    }
-    Ok(svg)
+        chart.draw_series(LineSeries::new(ends, GREY.stroke_width(2))).map_err(said)?;
+        chart.draw_series(points.iter().map(|point| dot(*point, 0))).map_err(said)?;
+        Ok(())
+    })
 }
 
 fn sorted(times: &[f64]) -> Vec<f64> {

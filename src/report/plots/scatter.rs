@@ -1,17 +1,11 @@
 //! Points: predicted against measured with the lines of no error and of ±10 %, and residuals over a size. Uses `canvas`, plotters.
 
-use std::fmt::Display;
-
 use plotters::prelude::*;
 
 use super::Drawn;
-use super::canvas::{SIZE, Series, TITLE_PX, colour, drawable, log_marks, log_range, mark, range};
-
-const GREY: RGBColor = RGBColor(140, 140, 140);
-
-fn said(error: impl Display) -> String {
-    error.to_string()
-}
+use super::canvas::{
+    GREY, SIZE, Series, colour, dot, drawable, drawn, log_marks, log_range, mark, range, said, titled,
+};
 
 /// Predicted over measured on equal logarithmic axes.
 pub fn predicted_over_measured(title: &str, unit: &str, series: Vec<Series>) -> Drawn {
@@ -19,15 +13,8 @@ pub fn predicted_over_measured(title: &str, unit: &str, series: Vec<Series>) -> 
     series.iter_mut().for_each(|of| of.points.retain(|(x, y)| *x > 0.0 && *y > 0.0));
     let both = series.iter().flat_map(|of| &of.points).flat_map(|(x, y)| [*x, *y]);
     let axis = log_range(both).ok_or("no point to draw")?;
-    let mut svg = String::new();
-    {
-        let root = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
-        root.fill(&WHITE).map_err(said)?;
-        let mut chart = ChartBuilder::on(&root)
-            .caption(title, ("sans-serif", TITLE_PX))
-            .margin(16)
-            .x_label_area_size(48)
-            .y_label_area_size(72)
+    drawn(SIZE, |root| {
+        let mut chart = titled(root, title)
             .build_cartesian_2d(
                 axis.clone().log_scale().with_key_points(log_marks(&axis)),
                 axis.clone().log_scale().with_key_points(log_marks(&axis)),
@@ -48,18 +35,9 @@ pub fn predicted_over_measured(title: &str, unit: &str, series: Vec<Series>) -> 
             let ends = [axis.start.max(axis.start / factor), axis.end.min(axis.end / factor)].map(|x| (x, x * factor));
             chart.draw_series(LineSeries::new(ends, style)).map_err(said)?;
         }
-        for (index, of) in series.iter().enumerate() {
-            let circles = of.points.iter().map(|point| Circle::new(*point, 3, colour(index).mix(0.6).filled()));
-            chart
-                .draw_series(circles)
-                .map_err(said)?
-                .label(of.name.as_str())
-                .legend(move |(x, y)| Circle::new((x + 8, y), 4, colour(index).filled()));
-        }
-        legend(&mut chart, SeriesLabelPosition::UpperLeft)?;
-        root.present().map_err(said)?;
-    }
-    Ok(svg)
+        dots(&mut chart, &series)?;
+        legend(&mut chart, SeriesLabelPosition::UpperLeft)
+    })
 }
 
 /// Signed errors in percent over a size, with the line of no error.
@@ -68,17 +46,8 @@ pub fn residuals(title: &str, size: &str, series: Vec<Series>) -> Drawn {
     let points = || series.iter().flat_map(|of| &of.points);
     let x = range(points().map(|(x, _)| *x)).ok_or("no point to draw")?;
     let y = range(points().map(|(_, y)| *y).chain([-10.0, 10.0])).ok_or("no point to draw")?;
-    let mut svg = String::new();
-    {
-        let root = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
-        root.fill(&WHITE).map_err(said)?;
-        let mut chart = ChartBuilder::on(&root)
-            .caption(title, ("sans-serif", TITLE_PX))
-            .margin(16)
-            .x_label_area_size(48)
-            .y_label_area_size(72)
-            .build_cartesian_2d(x.clone(), y)
-            .map_err(said)?;
+    drawn(SIZE, |root| {
+        let mut chart = titled(root, title).build_cartesian_2d(x.clone(), y).map_err(said)?;
         chart
             .configure_mesh()
             .light_line_style(WHITE)
@@ -90,18 +59,25 @@ pub fn residuals(title: &str, size: &str, series: Vec<Series>) -> Drawn {
             let line = LineSeries::new([(x.start, level), (x.end, level)], GREY.stroke_width(width));
             chart.draw_series(line).map_err(said)?;
         }
-        for (index, of) in series.iter().enumerate() {
-            let circles = of.points.iter().map(|point| Circle::new(*point, 3, colour(index).mix(0.6).filled()));
-            chart
-                .draw_series(circles)
-                .map_err(said)?
-                .label(of.name.as_str())
-                .legend(move |(x, y)| Circle::new((x + 8, y), 4, colour(index).filled()));
-        }
-        legend(&mut chart, SeriesLabelPosition::UpperRight)?;
-        root.present().map_err(said)?;
+        dots(&mut chart, &series)?;
+        legend(&mut chart, SeriesLabelPosition::UpperRight)
+    })
+}
+
+/// A cloud of dots per series, with its name for the legend.
+fn dots<'a, DB, CT>(chart: &mut ChartContext<'a, DB, CT>, series: &[Series]) -> Result<(), String>
+where
+    DB: DrawingBackend + 'a,
+    CT: CoordTranslate<From = (f64, f64)>,
+{
+    for (index, of) in series.iter().enumerate() {
+        chart
+            .draw_series(of.points.iter().map(|point| dot(*point, index)))
+            .map_err(said)?
+            .label(of.name.as_str())
+            .legend(move |(x, y)| Circle::new((x + 8, y), 4, colour(index).filled()));
     }
-    Ok(svg)
+    Ok(())
 }
 
 /// The box that names the series.
