@@ -108,7 +108,7 @@ pub use error::{Error, Result};
 pub use estimate::{OperatorEstimate, StepEstimate};
 pub use hardware::Hardware;
 pub use model::Model;
-pub use request::Request;
+pub use request::{Request, RequestColumns};
 pub use step_model::{Options, StepModel};
 
 /// Compiles and runs the README's Rust examples with the tests.

@@ -1,10 +1,16 @@
-//! What the scheduler put into a step: one entry per request.
+//! What the scheduler put into a step: one entry per request, or one column per property. Uses `error`.
 
+use bytemuck::NoUninit;
 use serde::{Deserialize, Serialize};
 
+use crate::error::{Error, Result};
+
 /// One request's share of a step, in vLLM's terms.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+///
+/// Twelve bytes without gaps, so that a batch can be summed several requests at a time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, NoUninit)]
 #[serde(deny_unknown_fields)]
+#[repr(C)]
 pub struct Request {
     /// Tokens already in the KV cache before this step: the KV length (also called `progress_index`).
     #[serde(alias = "progress_index")]
@@ -16,6 +22,8 @@ pub struct Request {
     /// false for the chunks before it.
     #[serde(default = "samples_by_default")]
     pub samples: bool,
+    #[serde(skip)]
+    padding: [u8; 3],
 }
 
 fn samples_by_default() -> bool {
@@ -23,18 +31,136 @@ fn samples_by_default() -> bool {
 }
 
 impl Request {
+    /// `num_scheduled_tokens` after `num_computed_tokens` in the cache.
+    pub const fn new(num_computed_tokens: u32, num_scheduled_tokens: u32, samples: bool) -> Self {
+        Request { num_computed_tokens, num_scheduled_tokens, samples, padding: [0; 3] }
+    }
+
     /// A decode: one new token after `num_computed_tokens` in the cache.
-    pub fn decode(num_computed_tokens: u32) -> Self {
-        Request { num_computed_tokens, num_scheduled_tokens: 1, samples: true }
+    pub const fn decode(num_computed_tokens: u32) -> Self {
+        Request::new(num_computed_tokens, 1, true)
     }
 
     /// A prompt's last (or only) chunk of `num_scheduled_tokens`, after `num_computed_tokens` in the cache.
-    pub fn prefill(num_scheduled_tokens: u32, num_computed_tokens: u32) -> Self {
-        Request { num_computed_tokens, num_scheduled_tokens, samples: true }
+    pub const fn prefill(num_scheduled_tokens: u32, num_computed_tokens: u32) -> Self {
+        Request::new(num_computed_tokens, num_scheduled_tokens, true)
+    }
+
+    /// A chunk that does not end its prompt: nothing is sampled.
+    ///
+    /// ```
+    /// use ridgepoint::Request;
+    /// assert!(!Request::partial_prefill(512, 1024).samples);
+    /// ```
+    pub const fn partial_prefill(num_scheduled_tokens: u32, num_computed_tokens: u32) -> Self {
+        Request::new(num_computed_tokens, num_scheduled_tokens, false)
     }
 
     /// True for one scheduled token on top of a cache: what decode kernels run.
-    pub fn is_decode(&self) -> bool {
+    pub const fn is_decode(&self) -> bool {
         self.num_scheduled_tokens == 1 && self.num_computed_tokens > 0
+    }
+}
+
+/// A step's requests as columns, for callers who keep them so: request `i` is the `i`-th value of each.
+///
+/// ```
+/// use ridgepoint::{Request, request::RequestColumns};
+///
+/// let columns = RequestColumns::new(&[2048, 0], &[1, 512])?.with_samples(&[true, false])?;
+/// let requests: Vec<Request> = columns.iter().collect();
+/// assert_eq!(requests, [Request::decode(2048), Request::partial_prefill(512, 0)]);
+/// # Ok::<(), ridgepoint::Error>(())
+/// ```
+#[derive(Debug, Clone, Copy)]
+pub struct RequestColumns<'a> {
+    num_computed_tokens: &'a [u32],
+    num_scheduled_tokens: &'a [u32],
+    samples: Option<&'a [u8]>,
+}
+
+impl<'a> RequestColumns<'a> {
+    /// Requests that all sample a token.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for columns of unequal length.
+    pub fn new(num_computed_tokens: &'a [u32], num_scheduled_tokens: &'a [u32]) -> Result<Self> {
+        equally_long("num_scheduled_tokens", num_scheduled_tokens.len(), num_computed_tokens.len())?;
+        Ok(RequestColumns { num_computed_tokens, num_scheduled_tokens, samples: None })
+    }
+
+    /// The same requests, of which those sample that say so.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for a column of another length.
+    pub fn with_samples(self, samples: &'a [bool]) -> Result<Self> {
+        self.with_sample_bytes(bytemuck::must_cast_slice(samples))
+    }
+
+    /// [`RequestColumns::with_samples`] for flags of other languages: any byte but 0 is true.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for a column of another length.
+    pub fn with_sample_bytes(self, samples: &'a [u8]) -> Result<Self> {
+        equally_long("samples", samples.len(), self.len())?;
+        Ok(RequestColumns { samples: Some(samples), ..self })
+    }
+
+    /// Requests in the step.
+    pub fn len(&self) -> usize {
+        self.num_computed_tokens.len()
+    }
+
+    /// True for a step without requests.
+    pub fn is_empty(&self) -> bool {
+        self.num_computed_tokens.is_empty()
+    }
+
+    /// The requests one by one.
+    pub fn iter(&self) -> impl Iterator<Item = Request> + 'a {
+        let samples = self.samples;
+        let pairs = self.num_computed_tokens.iter().zip(self.num_scheduled_tokens);
+        pairs.enumerate().map(move |(index, (computed, scheduled))| {
+            let samples = samples.and_then(|samples| samples.get(index)).is_none_or(|byte| *byte != 0);
+            Request::new(*computed, *scheduled, samples)
+        })
+    }
+}
+
+fn equally_long(what: &str, found: usize, expected: usize) -> Result<()> {
+    if found == expected {
+        return Ok(());
+    }
+    Err(Error::InvalidArgument {
+        what: what.into(),
+        value: format!("of length {found}"),
+        reason: format!("must have one value for each of the {expected} values of num_computed_tokens"),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_has_no_gaps() {
+        assert_eq!(size_of::<Request>(), 12);
+        let requests = [Request::new(7, 5, true), Request::new(9, 1, false)];
+        let words: &[u32] = bytemuck::must_cast_slice(&requests);
+        assert_eq!(words, [7, 5, 1u32.to_le(), 9, 1, 0]);
+    }
+
+    #[test]
+    fn columns_of_unequal_length_are_refused_by_name() {
+        let error = RequestColumns::new(&[1, 2], &[1]).unwrap_err().to_string();
+        assert!(error.contains("num_scheduled_tokens") && error.contains("2 values"), "{error}");
+        let error = RequestColumns::new(&[1, 2], &[1, 1]).unwrap().with_samples(&[true; 3]).unwrap_err().to_string();
+        assert!(error.contains("samples") && error.contains("length 3"), "{error}");
+    }
+
+    #[test]
+    fn any_byte_but_zero_samples() {
+        let columns = RequestColumns::new(&[4, 5], &[1, 1]).unwrap().with_sample_bytes(&[255, 0]).unwrap();
+        assert_eq!(columns.iter().map(|r| r.samples).collect::<Vec<_>>(), [true, false]);
     }
 }

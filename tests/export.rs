@@ -108,12 +108,12 @@ fn batches() -> Vec<Vec<Request>> {
             let mut mixed = decodes.clone();
             mixed.push(Request::prefill(q, c));
             batches.push(mixed.clone());
-            mixed.push(Request { samples: false, ..Request::prefill(150, 2000) });
+            mixed.push(Request::partial_prefill(150, 2000));
             batches.push(mixed);
         }
     }
     batches.push(vec![Request::prefill(1, 0)]);
-    batches.push(vec![Request::prefill(2048, 0), Request { samples: false, ..Request::prefill(3000, 4096) }]);
+    batches.push(vec![Request::prefill(2048, 0), Request::partial_prefill(3000, 4096)]);
     batches
 }
 
@@ -181,7 +181,7 @@ fn the_example_in_the_docs_prints_what_they_say() {
     let json: Value = serde_json::from_str(&folder.read("export.json")).unwrap();
     let decodes = vec![Request::decode(2048); 63];
     let mut mixed = vec![Request::decode(1500); 40];
-    mixed.extend([Request::prefill(512, 0), Request { samples: false, ..Request::prefill(300, 1000) }]);
+    mixed.extend([Request::prefill(512, 0), Request::partial_prefill(300, 1000)]);
     let (model, gpu) = (Model::find("llama-3.1-8b").unwrap(), Hardware::find("h100").unwrap());
     let steps = StepModel::new(&model, &gpu, &Deployment::default()).unwrap();
     let printed = format!("{:.0} {:.0}", step_us(&json, &decodes), step_us(&json, &mixed));

@@ -58,7 +58,7 @@ fn any_request() -> impl Strategy<Value = Request> {
 
 fn absurd_request() -> impl Strategy<Value = Request> {
     (any::<u32>(), any::<u32>(), any::<bool>()).prop_map(|(num_computed_tokens, num_scheduled_tokens, samples)| {
-        Request { num_computed_tokens, num_scheduled_tokens, samples }
+        Request::new(num_computed_tokens, num_scheduled_tokens, samples)
     })
 }
 
@@ -123,8 +123,8 @@ fn the_roofline_adds_nothing_to_the_predicted_step() {
     let batches = [
         vec![Request::decode(1000); 17],
         vec![Request::prefill(700, 0), Request::decode(40)],
-        vec![Request { num_computed_tokens: 0, num_scheduled_tokens: 512, samples: false }],
-        vec![Request { num_computed_tokens: 5, num_scheduled_tokens: 0, samples: true }, Request::decode(9)],
+        vec![Request::new(0, 512, false)],
+        vec![Request::new(5, 0, true), Request::decode(9)],
     ];
     for batch in batches {
         let estimate = latency.steps().step_time(&batch);

@@ -203,11 +203,11 @@ impl<'de> Visitor<'de> for One {
             }
         }
         let missing = |key: &str| de::Error::custom(format!("missing key {key}"));
-        Ok(Request {
-            num_computed_tokens: computed.ok_or_else(|| missing("`num_computed_tokens` (or `progress_index`)"))?,
-            num_scheduled_tokens: scheduled.ok_or_else(|| missing("`num_scheduled_tokens` (or `num_new_tokens`)"))?,
-            samples: samples.unwrap_or(true),
-        })
+        Ok(Request::new(
+            computed.ok_or_else(|| missing("`num_computed_tokens` (or `progress_index`)"))?,
+            scheduled.ok_or_else(|| missing("`num_scheduled_tokens` (or `num_new_tokens`)"))?,
+            samples.unwrap_or(true),
+        ))
     }
 }
 

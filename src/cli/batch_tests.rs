@@ -12,7 +12,7 @@ fn fault(text: &str) -> String {
 fn both_names_of_a_key_are_read() {
     let text = r#"{"requests": [{"num_computed_tokens": 5, "num_scheduled_tokens": 1},
         {"progress_index": 0, "num_new_tokens": 7, "samples": false}]}"#;
-    let chunk = Request { samples: false, ..Request::prefill(7, 0) };
+    let chunk = Request::partial_prefill(7, 0);
     assert_eq!(parse(text.as_bytes()).unwrap(), [Request::decode(5), chunk]);
 }
 
@@ -84,7 +84,7 @@ proptest! {
 
     #[test]
     fn every_request_reads_back(computed: u32, scheduled: u32, samples: bool) {
-        let request = Request { num_computed_tokens: computed, num_scheduled_tokens: scheduled, samples };
+        let request = Request::new(computed, scheduled, samples);
         let text = serde_json::json!({"requests": [request]}).to_string();
         prop_assert_eq!(parse(text.as_bytes()).unwrap(), vec![request]);
     }

@@ -41,7 +41,7 @@ impl PrefillItem {
                 (number("the chunk", scheduled, 1)?, number("the computed tokens", computed, 0)?)
             }
         };
-        let request = Request { num_computed_tokens: computed, num_scheduled_tokens: scheduled, samples };
+        let request = Request::new(computed, scheduled, samples);
         Ok(PrefillItem { count, request, text: format!("--prefill {}", text.trim()) })
     }
 }
@@ -133,7 +133,7 @@ mod tests {
         assert_eq!(prefill("512"), (1, chunk(512, 0)));
         assert_eq!(prefill("512@1024"), (1, chunk(512, 1024)));
         assert_eq!(prefill("4x512@1024"), (4, chunk(512, 1024)));
-        assert_eq!(prefill("4x512:partial"), (4, Request { samples: false, ..chunk(512, 0) }));
+        assert_eq!(prefill("4x512:partial"), (4, Request::partial_prefill(512, 0)));
     }
 
     #[test]
@@ -186,7 +186,7 @@ mod tests {
         fn every_chunk_reads_back(count in 1u32.., scheduled in 1u32.., computed: u32, samples: bool) {
             let suffix = if samples { "" } else { ":partial" };
             let read = prefill(&format!("{count}x{scheduled}@{computed}{suffix}"));
-            prop_assert_eq!(read, (count, Request { samples, ..chunk(scheduled, computed) }));
+            prop_assert_eq!(read, (count, Request::new(computed, scheduled, samples)));
         }
     }
 }

@@ -80,7 +80,7 @@ fn spread(first: f64, last: f64, factor: f64, step: f64) -> Vec<f64> {
 
 /// Operators that are there, or have more to do, because a token is sampled.
 fn sampled_operators(steps: &StepModel) -> BTreeSet<&'static str> {
-    let with = |samples: bool| steps.step_time(&[Request { samples, ..Request::prefill(64, 0) }]).operators;
+    let with = |samples: bool| steps.step_time(&[Request::new(0, 64, samples)]).operators;
     let (none, one) = (with(false), with(true));
     let same =
         |a: &OperatorEstimate| none.iter().any(|b| b.name == a.name && b.time_us.to_bits() == a.time_us.to_bits());
@@ -132,7 +132,7 @@ impl Compiler<'_> {
     fn with_chunks(&self) -> Line {
         let (at, padded_up_to) = self.sizes(self.limits.max_num_batched_tokens);
         let rest = |tokens: &f64| {
-            let chunk = Request { samples: false, ..Request::prefill(*tokens as u32, 0) };
+            let chunk = Request::partial_prefill(*tokens as u32, 0);
             self.operators_us(&[chunk], is_rest)
         };
         Line { time_us: at.iter().map(rest).collect(), at, padded_up_to }

@@ -116,7 +116,7 @@ fn batch(random: &mut Pcg64, limits: Limits, kind: usize) -> Vec<Request> {
             let has_context = random.random::<f64>() < 0.5 && room > 16;
             let computed = if has_context { log_uniform(random, 16, room) } else { 0 };
             let samples = random.random::<f64>() < 0.5;
-            batch.push(Request { samples, ..Request::prefill(scheduled, computed) });
+            batch.push(Request::new(computed, scheduled, samples));
         }
         if batch.is_empty() {
             batch.push(Request::prefill(1, 0));

@@ -68,7 +68,7 @@ fn item_of(item: &str) -> Option<(u64, Request)> {
         None => (1, body),
     };
     let (scheduled, computed) = body.split_once('@')?;
-    let request = Request { num_computed_tokens: digits(computed)?, num_scheduled_tokens: digits(scheduled)?, samples };
+    let request = Request::new(digits(computed)?, digits(scheduled)?, samples);
     (times > 0 && request.num_scheduled_tokens > 0).then_some((u64::from(times), request))
 }
 
@@ -82,7 +82,7 @@ mod tests {
 
     #[test]
     fn chunks_decodes_and_repeats_are_written_and_read() {
-        let partial = Request { samples: false, ..Request::prefill(512, 1024) };
+        let partial = Request::partial_prefill(512, 1024);
         let requests = [Request::decode(7), Request::decode(7), Request::decode(9), partial];
         let cell = write_cell(&requests);
         assert_eq!(cell, "2x1@7 1@9 512@1024:partial");

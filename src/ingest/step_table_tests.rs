@@ -151,11 +151,8 @@ fn label() -> impl Strategy<Value = Option<String>> {
 }
 
 fn request() -> impl Strategy<Value = Request> {
-    (any::<u32>(), 1u32..9000, any::<bool>()).prop_map(|(num_computed_tokens, num_scheduled_tokens, samples)| Request {
-        num_computed_tokens,
-        num_scheduled_tokens,
-        samples,
-    })
+    (any::<u32>(), 1u32..9000, any::<bool>())
+        .prop_map(|(computed, scheduled, samples)| Request::new(computed, scheduled, samples))
 }
 
 prop_compose! {

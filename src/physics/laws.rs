@@ -37,7 +37,7 @@ fn never_less(before: StepTotals, after: StepTotals) -> bool {
 
 fn any_request() -> impl Strategy<Value = Request> {
     let lengths = prop_oneof![(0u32..2000, Just(1u32)), (0u32..2000, 1u32..700), (0u32..20, 1u32..20)];
-    (lengths, any::<bool>()).prop_map(|((c, q), samples)| Request { samples, ..Request::prefill(q, c) })
+    (lengths, any::<bool>()).prop_map(|((c, q), samples)| Request::new(c, q, samples))
 }
 
 fn any_batch() -> impl Strategy<Value = Vec<Request>> {

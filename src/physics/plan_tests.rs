@@ -85,7 +85,7 @@ fn decodes_are_padded_to_the_graph_but_their_attention_is_not() {
 
 #[test]
 fn chunks_that_sample_nothing_have_no_lm_head() {
-    let chunk = Request { samples: false, ..Request::prefill(8192, 0) };
+    let chunk = Request::partial_prefill(8192, 0);
     let operators = run(&plan(&fixtures::llama_31_70b(), &Deployment::default()), &[chunk]);
     assert!(operators.iter().all(|o| o.name != "lm_head" && o.name != "sampling" && o.name != "attention_decode"));
 }

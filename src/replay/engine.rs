@@ -243,7 +243,7 @@ where
         while self.gaps.len() <= request.stage as usize {
             self.gaps.push(new_histogram()?);
         }
-        let prompt = Request { num_computed_tokens: 0, num_scheduled_tokens: request.num_prompt_tokens, samples: true };
+        let prompt = Request::new(0, request.num_prompt_tokens, true);
         let visible_ns = request.arrival_ns.saturating_add(ns(self.latency.queueing_time(&prompt)));
         self.front.pending.push(Reverse(Pending { visible_ns, record: index as u32, request }));
         Ok(())

@@ -196,11 +196,8 @@ impl<'a> Scheduler<'a> {
         state.scheduled_at = Some(batch.slots.len() as u32);
         batch.slots.push(slot);
         batch.records.push(state.rank.record);
-        batch.requests.push(Request {
-            num_computed_tokens: state.computed,
-            num_scheduled_tokens: num_tokens,
-            samples: state.computed + num_tokens == state.num_prompt_tokens + known,
-        });
+        let samples = state.computed + num_tokens == state.num_prompt_tokens + known;
+        batch.requests.push(Request::new(state.computed, num_tokens, samples));
     }
 
     /// Gets blocks for `num_tokens` more of a running request, at the cost of others where need be. False where the request

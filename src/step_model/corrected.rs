@@ -104,7 +104,7 @@ mod tests {
 
     /// Three decodes, a chunk that ends its prompt, and one that does not: four tokens are sampled.
     fn batch() -> [Request; 5] {
-        let goes_on = Request { samples: false, ..Request::prefill(64, 0) };
+        let goes_on = Request::partial_prefill(64, 0);
         [Request::decode(100), Request::decode(7), Request::decode(900), Request::prefill(32, 0), goes_on]
     }
 
@@ -136,7 +136,7 @@ mod tests {
         // 99 tokens are within the captured sizes, and two chunks keep the attention out of the graph.
         assert_eq!(counts, [1.0, 32.0, 5.0, 99.0, 2.0, 32.0]);
         assert_eq!(steps.basis(&[Request::decode(5); 3]).get(Term::PiecewiseLayers), 0.0);
-        let idle = Request { num_scheduled_tokens: 0, ..Request::decode(50) };
+        let idle = Request::new(50, 0, true);
         let mut with_idle = batch().to_vec();
         with_idle.insert(2, idle);
         assert_eq!(steps.basis(&with_idle), basis);

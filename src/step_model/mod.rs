@@ -19,7 +19,7 @@ use crate::hardware::Hardware;
 use crate::kv_capacity::device_memory_bytes;
 use crate::model::Model;
 use crate::physics::{BatchShape, GraphMode, Kernel, Operator, StepPlan};
-use crate::request::Request;
+use crate::request::{Request, RequestColumns};
 use crate::units::GIB;
 
 /// What one host launch costs when no graph replays it, µs: a kernel shorter than this waits for the next launch (assumed,
@@ -213,6 +213,12 @@ impl StepModel {
             }
             Err(_) => self.step_time(requests).step_time_us,
         }
+    }
+
+    /// [`StepModel::step_time_us`] of requests that lie in columns.
+    pub fn step_time_us_of(&self, requests: &RequestColumns<'_>) -> f64 {
+        let requests: Vec<Request> = requests.iter().collect();
+        self.step_time_us(&requests)
     }
 
     /// Why [`StepModel::try_step_time`] refuses a batch: the first request that schedules nothing, and the first one

@@ -10,7 +10,7 @@ pub fn any_request() -> impl Strategy<Value = Request> {
         1 => (0u32..20, 1u32..20),
         1 => (0u32..200_000, 1u32..20_000),
     ];
-    (lengths, any::<bool>()).prop_map(|((c, q), samples)| Request { samples, ..Request::prefill(q, c) })
+    (lengths, any::<bool>()).prop_map(|((c, q), samples)| Request::new(c, q, samples))
 }
 
 pub fn any_batch() -> impl Strategy<Value = Vec<Request>> {
@@ -22,6 +22,6 @@ pub fn any_batch() -> impl Strategy<Value = Vec<Request>> {
 pub fn absurd_batch() -> impl Strategy<Value = Vec<Request>> {
     let length = prop_oneof![any::<u32>(), Just(u32::MAX), Just(0), 0u32..10_000];
     let request = (length.clone(), length, any::<bool>());
-    let request = request.prop_map(|(c, q, samples)| Request { samples, ..Request::prefill(q, c) });
+    let request = request.prop_map(|(c, q, samples)| Request::new(c, q, samples));
     prop::collection::vec(request, 0..30)
 }

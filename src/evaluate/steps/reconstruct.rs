@@ -91,7 +91,7 @@ fn share(all: u64, count: u64, index: u64) -> u64 {
 
 fn request(computed: u64, scheduled: u64) -> Request {
     let tokens = |count: u64| u32::try_from(count).unwrap_or(u32::MAX);
-    Request { num_computed_tokens: tokens(computed), num_scheduled_tokens: tokens(scheduled), samples: true }
+    Request::new(tokens(computed), tokens(scheduled), true)
 }
 
 #[cfg(test)]
@@ -114,7 +114,7 @@ mod tests {
 
     #[test]
     fn snapshots_are_taken_as_they_are() {
-        let snapshots = vec![Request { samples: false, ..Request::prefill(512, 1024) }, Request::decode(9)];
+        let snapshots = vec![Request::partial_prefill(512, 1024), Request::decode(9)];
         let of = StepRecord { requests: Some(snapshots.clone()), ..with_blocks(step(1, 512, 1), 10, 2) };
         assert_eq!(requests(&of, 16), Some((snapshots, Origin::Snapshots)));
         assert_eq!(requests(&StepRecord { requests: Some(Vec::new()), ..of }, 16), None);

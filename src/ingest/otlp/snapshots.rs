@@ -70,7 +70,7 @@ fn request(snapshot: &Snapshot, counted_after: bool) -> Option<Request> {
     let known = u64::from(snapshot.num_prompt_tokens) + u64::from(snapshot.num_output_tokens);
     let after = u64::from(before) + u64::from(num_scheduled_tokens);
     let samples = !snapshot.is_prefill || after >= known;
-    (num_scheduled_tokens > 0).then_some(Request { num_computed_tokens: before, num_scheduled_tokens, samples })
+    (num_scheduled_tokens > 0).then_some(Request::new(before, num_scheduled_tokens, samples))
 }
 
 /// Schedulers advance their count of computed tokens at one point of the step, and traces tell it before or after that. Prompt
@@ -126,7 +126,7 @@ mod tests {
         assert_eq!(joined, Joined { steps: 2, orphans: 1, ..Joined::default() });
         assert_eq!((steps[0].prefill_kv_tokens, steps[0].decode_kv_tokens), (Some(1000), Some(300)));
         // 1,512 of 2,000 prompt tokens: the chunk samples nothing.
-        let chunk = Request { num_computed_tokens: 1000, num_scheduled_tokens: 512, samples: false };
+        let chunk = Request::new(1000, 512, false);
         assert_eq!(steps[0].requests, Some(vec![chunk, Request::decode(100), Request::decode(200)]));
         assert_eq!(steps[1].requests, Some(vec![Request::decode(30)]));
     }
@@ -151,7 +151,7 @@ mod tests {
         ];
         let joined = join(&mut steps, snapshots);
         assert!(joined.counted_after);
-        let first = Request { num_computed_tokens: 0, num_scheduled_tokens: 700, samples: false };
+        let first = Request::new(0, 700, false);
         assert_eq!(steps[0].requests, Some(vec![first, Request::decode(50)]));
         assert_eq!(steps[1].requests, Some(vec![Request::prefill(300, 700)]));
     }

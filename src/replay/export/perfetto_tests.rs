@@ -4,11 +4,7 @@ use super::super::fixtures::{Full, three};
 use super::*;
 use crate::Request;
 
-const BATCH: [Request; 3] = [
-    Request { num_computed_tokens: 100, num_scheduled_tokens: 1, samples: true },
-    Request { num_computed_tokens: 0, num_scheduled_tokens: 64, samples: false },
-    Request { num_computed_tokens: 7, num_scheduled_tokens: 1, samples: true },
-];
+const BATCH: [Request; 3] = [Request::new(100, 1, true), Request::new(0, 64, false), Request::new(7, 1, true)];
 
 /// Step `index` from `start` to `end` µs, scheduled 10 µs before.
 fn step(index: u64, start_us: u64, end_us: u64, batch: &[Request]) -> StepEvent<'_> {

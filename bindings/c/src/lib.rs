@@ -1,0 +1,1 @@
+//! ridgepoint behind a C interface.

@@ -1,0 +1,1 @@
+//! ridgepoint for Python.
