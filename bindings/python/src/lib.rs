@@ -7,6 +7,7 @@ mod columns;
 mod evaluate;
 mod fault;
 mod load;
+mod server;
 mod simulate;
 mod steps;
 
@@ -19,6 +20,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("RidgepointError", module.py().get_type::<fault::RidgepointError>())?;
     module.add_class::<steps::StepModel>()?;
     module.add_function(wrap_pyfunction!(simulate::simulate, module)?)?;
+    module.add_function(wrap_pyfunction!(server::read_server, module)?)?;
     module.add_function(wrap_pyfunction!(evaluate::evaluate_serving, module)?)?;
     module.add_function(wrap_pyfunction!(catalogue::models, module)?)?;
     module.add_function(wrap_pyfunction!(catalogue::hardware, module)?)?;

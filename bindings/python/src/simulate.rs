@@ -7,30 +7,17 @@ use pyo3::types::PyDict;
 use ridgepoint::correction::Used;
 use ridgepoint::kv_capacity::KvCapacity;
 use ridgepoint::replay::{
-    EngineConfig, EngineCounters, Outcome, RequestRecord, SchedulingPolicy, Spread, SpreadSampler, StageMetrics, replay,
+    EngineConfig, EngineCounters, Metrics, Outcome, Replay, RequestRecord, Spread, SpreadSampler, StageMetrics, replay,
 };
-use ridgepoint::replay::{Metrics, Replay};
-use ridgepoint::server_config::{SchedulerOptions, ServerConfig};
+use ridgepoint::server_config::ServerConfig;
 use ridgepoint::workload::Summary;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use crate::columns::{times_ns, tokens};
 use crate::fault::{RidgepointError, detached, from_json, raised, to_json};
 use crate::load::{Load, Source};
+use crate::server::Scheduler;
 use crate::steps::StepModel;
-
-/// Engine arguments that only the scheduler and the KV cache depend on, as `ridgepoint.Scheduler` says them.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Scheduler {
-    num_gpu_blocks_override: Option<u32>,
-    cpu_offload_gb: f64,
-    enable_prefix_caching: Option<bool>,
-    enable_chunked_prefill: Option<bool>,
-    async_scheduling: Option<bool>,
-    long_prefill_token_threshold: Option<u32>,
-    scheduling_policy: Option<SchedulingPolicy>,
-}
 
 /// Ends of the 90 % interval of a figure, as factors on it.
 #[derive(Serialize)]
@@ -113,20 +100,14 @@ fn replayed(
     let mut source = source.map_err(raised)?;
     let server = ServerConfig {
         deployment: steps.deployment.clone(),
-        scheduler: SchedulerOptions {
-            enable_prefix_caching: scheduler.enable_prefix_caching,
-            enable_chunked_prefill: scheduler.enable_chunked_prefill,
-            async_scheduling: scheduler.async_scheduling,
-            long_prefill_token_threshold: scheduler.long_prefill_token_threshold,
-            scheduling_policy: scheduler.scheduling_policy,
-        },
+        scheduler: scheduler.options(),
         num_gpu_blocks_override: scheduler.num_gpu_blocks_override,
         cpu_offload_gb: scheduler.cpu_offload_gb,
         ..ServerConfig::new("engine", steps.model.name(), steps.hardware.name())
     };
     let engine = server.engine_config(&steps.model, &steps.hardware).map_err(raised)?;
     let predictor = steps.latency.steps();
-    let mut warnings: Vec<String> = predictor.notes().iter().cloned().chain(predictor.carried_over()).collect();
+    let mut warnings = steps.notes();
     warnings.extend(engine.notes);
     warnings.append(&mut source.notes);
     if steps.deployment.data_parallel_size > 1 {

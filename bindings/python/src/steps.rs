@@ -1,7 +1,7 @@
 //! `StepModel`: a model on a GPU in a deployment, compiled once; its times for arrays of requests. Uses `columns`, `fault`.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use numpy::{IntoPyArray, PyArray1};
 use pyo3::exceptions::PyValueError;
@@ -10,6 +10,7 @@ use ridgepoint::correction::{Correction, Used, find_correction};
 use ridgepoint::efficiency::EfficiencyMode;
 use ridgepoint::kv_capacity::{KvCapacity, MemoryOptions};
 use ridgepoint::latency::{CalibratedRoofline, LatencyModel};
+use ridgepoint::server_config::{Precision, ServerConfig};
 use ridgepoint::{Deployment, Error, Hardware, Model, Options, Request, RequestColumns, StepEstimate};
 use serde::Serialize;
 use serde_json::Value;
@@ -28,6 +29,8 @@ pub struct StepModel {
     pub hardware: Hardware,
     /// How it is served.
     pub deployment: Deployment,
+    /// What there is to say of the model's precision.
+    pub precision_notes: Vec<String>,
 }
 
 /// A step and the requests in it, checked.
@@ -73,12 +76,13 @@ struct Predicted<'a> {
 #[pymethods]
 impl StepModel {
     #[new]
-    #[pyo3(signature = (model, model_config, hardware, deployment, correction, efficiency, data_dir, /))]
+    #[pyo3(signature = (model, model_config, precision, hardware, deployment, correction, efficiency, data_dir, /))]
     #[allow(clippy::too_many_arguments)]
     fn new(
         py: Python<'_>,
         model: &str,
         model_config: Option<&str>,
+        precision: Option<&str>,
         hardware: &str,
         deployment: &str,
         correction: &str,
@@ -87,17 +91,19 @@ impl StepModel {
     ) -> PyResult<Self> {
         let deployment = checked_deployment(deployment)?;
         detached(py, || {
-            let model = match model_config {
-                Some(json) => Model::from_config_str(model, model, json, None),
-                None => Model::find_in(data_dir.as_deref(), model),
-            };
-            let model = model.map_err(raised)?;
+            if let Some(dir) = data_dir.as_deref().filter(|dir| !dir.is_dir()) {
+                return Err(RidgepointError::new_err(format!(
+                    "data_dir = {}: no such folder; give one that holds hardware/, models/ or bench_data/",
+                    dir.display()
+                )));
+            }
+            let (model, precision_notes) = found(model, model_config, precision, data_dir.as_deref())?;
             let hardware = Hardware::find_in(data_dir.as_deref(), hardware).map_err(raised)?;
             let (efficiency, correction) = wanted(efficiency, correction, model.name())?;
             let options = Options { efficiency, data_dir, correction };
             let steps =
                 ridgepoint::StepModel::with_options(&model, &hardware, &deployment, &options).map_err(raised)?;
-            Ok(StepModel { latency: CalibratedRoofline::new(steps), model, hardware, deployment })
+            Ok(StepModel { latency: CalibratedRoofline::new(steps), model, hardware, deployment, precision_notes })
         })
     }
 
@@ -220,9 +226,33 @@ impl StepModel {
 
     /// What model, deployment and tables assume, in plain words.
     #[getter]
-    fn notes(&self) -> Vec<String> {
+    pub fn notes(&self) -> Vec<String> {
         let steps = self.latency.steps();
-        steps.notes().iter().cloned().chain(steps.carried_over()).collect()
+        self.precision_notes.iter().chain(steps.notes()).cloned().chain(steps.carried_over()).collect()
+    }
+}
+
+/// The model by name or path or from its configuration, and remarks on the precision that was asked for.
+fn found(
+    name: &str,
+    config: Option<&str>,
+    precision: Option<&str>,
+    data_dir: Option<&Path>,
+) -> PyResult<(Model, Vec<String>)> {
+    let precision = precision.map(|asked| {
+        Precision::parse(asked).filter(|_| config.is_none()).ok_or_else(|| {
+            RidgepointError::new_err(match config {
+                Some(_) => format!("precision = '{asked}': a configuration says itself how its weights are stored"),
+                None => format!("precision = '{asked}' must be bf16, fp8, int8, int4 or fp4"),
+            })
+        })
+    });
+    match (config, precision.transpose()?) {
+        (Some(json), _) => Ok((Model::from_config_str(name, name, json, None).map_err(raised)?, Vec::new())),
+        (None, precision) => {
+            let server = ServerConfig { precision, ..ServerConfig::new(name, name, "") };
+            server.find_model(data_dir).map_err(raised)
+        }
     }
 }
 

@@ -30,6 +30,7 @@ from ._replay import (
     StageSummary,
     simulate,
 )
+from ._server import Server, read_server
 from ._steps import KvCapacity, OperatorEstimate, StepEstimate, StepModel
 
 __all__ = [
@@ -54,6 +55,7 @@ __all__ = [
     "RequestFile",
     "RidgepointError",
     "Scheduler",
+    "Server",
     "Simulation",
     "Skipped",
     "StageSummary",
@@ -63,5 +65,6 @@ __all__ = [
     "evaluate_serving",
     "hardware",
     "models",
+    "read_server",
     "simulate",
 ]

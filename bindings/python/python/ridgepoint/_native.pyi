@@ -20,6 +20,7 @@ class StepModel:
         cls,
         model: str,
         model_config: str | None,
+        precision: str | None,
         hardware: str,
         deployment: str,
         correction: str,
@@ -64,6 +65,7 @@ def simulate(
     output_len: Integers,
     /,
 ) -> tuple[str, dict[str, npt.NDArray[Any]]]: ...
+def read_server(path: str | os.PathLike[str], /) -> str: ...
 def evaluate_serving(
     paths: Sequence[str], correction: str, seed: int, data_dir: str | os.PathLike[str] | None, /
 ) -> str: ...

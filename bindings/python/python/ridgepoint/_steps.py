@@ -126,6 +126,7 @@ class StepModel(_native.StepModel):
         correction: "none", "global", "auto" (the best there is) or the path of a file that ``ridgepoint fit`` wrote.
         efficiency: "tables" (kernels as measured) or "ideal" (the textbook roofline).
         data_dir: folder whose ``models/``, ``hardware/`` and ``bench_data/`` come before the built-in ones.
+        precision: "bf16", "fp8", "int8", "int4" or "fp4" where the engine stores weights otherwise than the checkpoint.
 
     Raises:
         RidgepointError: an unknown name, a file at fault, a deployment that the model cannot be split by.
@@ -144,6 +145,7 @@ class StepModel(_native.StepModel):
         correction: Path_ = "auto",
         efficiency: Efficiency = "tables",
         data_dir: Path_ | None = None,
+        precision: str | None = None,
     ) -> Self:
         deployment = Deployment() if deployment is None else deployment
         if not isinstance(deployment, Deployment):
@@ -157,7 +159,7 @@ class StepModel(_native.StepModel):
             name = os.fspath(model)
         hardware, correction = os.fspath(hardware), os.fspath(correction)
         self = super().__new__(
-            cls, name, config, hardware, deployment._json(), correction, efficiency, data_dir
+            cls, name, config, precision, hardware, deployment._json(), correction, efficiency, data_dir
         )
         self.deployment = deployment
         # A copy may be made elsewhere, so that paths are kept whole.
@@ -168,6 +170,7 @@ class StepModel(_native.StepModel):
             _whole(correction),
             efficiency,
             None if data_dir is None else os.path.abspath(data_dir),
+            precision,
         )
         return self
 
@@ -224,9 +227,16 @@ def _made(
     correction: str,
     efficiency: Efficiency,
     data_dir: str | None,
+    precision: str | None,
 ) -> StepModel:
     return kind(
-        model, hardware, deployment, correction=correction, efficiency=efficiency, data_dir=data_dir
+        model,
+        hardware,
+        deployment,
+        correction=correction,
+        efficiency=efficiency,
+        data_dir=data_dir,
+        precision=precision,
     )
 
 
