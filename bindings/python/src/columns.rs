@@ -3,6 +3,7 @@
 
 use numpy::{PyArray1, PyArrayDescrMethods, PyArrayMethods, PyReadonlyArray1, PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::intern;
 use pyo3::prelude::*;
 
 /// A column of `T`, borrowed from numpy or made from other integers.
@@ -61,8 +62,10 @@ pub fn flags<'py>(name: &str, given: &Bound<'py, PyAny>) -> PyResult<Column<'py,
             array.dtype().str()?
         )));
     }
-    let whole = if array.is_c_contiguous() { array.into_any() } else { array.call_method0("copy")? };
-    let bytes = whole.call_method1("view", ("uint8",))?;
+    let py = given.py();
+    let whole = if array.is_c_contiguous() { array.into_any() } else { array.call_method0(intern!(py, "copy"))? };
+    // Seen as bytes, as a byte of a numpy bool may be any number.
+    let bytes = whole.call_method1(intern!(py, "view"), (numpy::dtype::<u8>(py),))?;
     Ok(borrowed(&bytes).unwrap_or(Column::Owned(Vec::new())))
 }
 
