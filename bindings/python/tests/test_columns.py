@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -33,7 +34,7 @@ def misaligned(column: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return moved
 
 
-SHAPES = {
+SHAPES: dict[str, Callable[[npt.NDArray[Any]], Any]] = {
     "read-only": read_only,
     "every other": every_other,
     "backwards": lambda column: column[::-1].copy()[::-1],
@@ -117,7 +118,7 @@ def test_columns_of_uint32_are_not_copied() -> None:
         (np.zeros(0), TypeError, "its dtype is float64"),
         (5, ValueError, r"one dimension, and its shape is \[\]"),
         ([[1], [2]], ValueError, r"one dimension, and its shape is \[2, 1\]"),
-        (np.ma.masked_array([1, 2], mask=[0, 1]), TypeError, "masked array"),
+        (np.ma.masked_array([1, 2], mask=[False, True]), TypeError, "masked array"),
         ([1], RidgepointError, "num_scheduled_tokens.*length 2"),
     ],
 )

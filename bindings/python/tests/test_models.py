@@ -79,7 +79,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "folder": (lambda: StepModel("llama-2-7b", "h100", data_dir="/no/where"), RidgepointError, "data_dir = /no/where"),
     "precision": (lambda: StepModel("llama-2-7b", "h100", precision="fp7"), RidgepointError, "fp8, int8, int4 or fp4"),
     "no deployment": (lambda: StepModel("llama-2-7b", "h100", 4), TypeError, "4 must be a ridgepoint.Deployment"),  # type: ignore[arg-type]
-    "no name": (lambda: StepModel(7, "h100"), TypeError, "int"),  # type: ignore[call-overload, arg-type]
+    "no name": (lambda: StepModel(7, "h100"), TypeError, "int"),  # type: ignore[arg-type]
     "too large": (lambda: Deployment(max_num_seqs=2**32), ValueError, "max_num_seqs = 4294967296 must be from 0 to"),
     "negative": (lambda: Deployment(max_model_len=-1), ValueError, "max_model_len = -1"),
     "half": (lambda: Deployment(block_size=16.0), TypeError, "block_size = 16.0 must be a whole number"),  # type: ignore[arg-type]

@@ -69,6 +69,8 @@ class StageSummary:
     """Time per output token after the first, a value per request."""
     itl_ms: Distribution | None
     """Inter-token latency, a value per gap."""
+    itl_per_output_token_ms: Distribution | None
+    """(E2E − TTFT) / output tokens, a value per request."""
     e2e_ms: Distribution | None
     """From sending to the last token."""
     queued_ms: Distribution | None
@@ -177,5 +179,6 @@ def _stage(values: dict[str, Any]) -> StageSummary:
     def distribution(name: str) -> Distribution | None:
         return None if values[name] is None else record(Distribution, values[name])
 
-    latencies = {name: distribution(name) for name in ("ttft_ms", "tpot_ms", "itl_ms", "e2e_ms", "queued_ms")}
+    names = ("ttft_ms", "tpot_ms", "itl_ms", "itl_per_output_token_ms", "e2e_ms", "queued_ms")
+    latencies = {name: distribution(name) for name in names}
     return record(StageSummary, values, **latencies)
