@@ -61,6 +61,8 @@ def test_all_that_is_wrong_is_said(tmp_path: Path) -> None:
         evaluate_serving(tmp_path)
     with pytest.raises(RidgepointError, match="nowhere"):
         evaluate_serving(tmp_path / "nowhere")
+    with pytest.raises(ValueError, match="paths is empty"):
+        evaluate_serving([])
     with pytest.raises(RidgepointError, match="none, global, auto"):
         evaluate_serving(experiment(tmp_path / "c"), correction="best")
 

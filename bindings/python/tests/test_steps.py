@@ -78,6 +78,13 @@ def test_no_work_takes_no_time(steps: StepModel) -> None:
     assert steps.step_time_us([70, 900], [1, 0]) == steps.step_time_us([70], [1])
 
 
+@pytest.mark.parametrize("tokens", [(0, 2**32 - 1), (2**32 - 1, 1), (2**32 - 1, 2**32 - 1)])
+def test_the_largest_numbers_are_as_good_as_others(steps: StepModel, tokens: tuple[int, int]) -> None:
+    computed, scheduled = tokens
+    one_us, many_us = (steps.step_time_us([computed] * size, [scheduled] * size) for size in (1, 1000))
+    assert 0 < one_us < many_us < math.inf
+
+
 def test_the_delays_around_a_step_are_those_of_the_host() -> None:
     # Without a correction: 3 ms, and 2 µs a prompt token.
     alone = StepModel("llama-3.1-8b", "h100", correction="none")

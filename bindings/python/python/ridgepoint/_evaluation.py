@@ -116,6 +116,8 @@ def evaluate_serving(
         RidgepointError: files that are missing or at fault; nothing that can be run.
     """
     listed = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
+    if not listed:
+        raise ValueError("paths is empty: name an experiment or a folder of them")
     seed = whole_number("seed", seed, most=2**64 - 1)
     text = _native.evaluate_serving([os.fspath(path) for path in listed], os.fspath(correction), seed, data_dir)
     values = json.loads(text)
