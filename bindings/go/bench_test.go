@@ -57,7 +57,7 @@ func BenchmarkCallWithoutRequests(b *testing.B) {
 	}
 }
 
-// A yardstick: a formula shaped like that of a coarse step-time model, eleven multiply-adds in one pass over the requests and three
+// A yardstick: a formula shaped like that of a coarse step-time model, eleven multiply-adds in one pass over the requests and
 // roofline maxima behind it. Peer-shaped, not the peer: coefficients and terms are made up.
 func BenchmarkPeerShaped(b *testing.B) {
 	for _, n := range sizes {
@@ -73,20 +73,14 @@ func BenchmarkPeerShaped(b *testing.B) {
 var sink int64
 
 func peerShaped(batch []*Request) int64 {
-	var prefillFlops, decodeFlops, prefillBytes, decodeBytes, tokens, context float64
+	var flops, bytes, overhead, spread float64
 	for _, r := range batch {
 		q, c := float64(r.NumScheduledTokens), float64(r.NumComputedTokens)
-		if q > 1 {
-			prefillFlops += 1.5e10*q + 5.2e5*q*(c+q/2)
-			prefillBytes += 1.3e5*q + 1.3e5*c
-		} else {
-			decodeFlops += 1.5e10*q + 5.2e5*c
-			decodeBytes += 1.3e5*q + 1.3e5*c
-		}
-		tokens += 0.7 * q
-		context += 0.003 * c
+		flops += 1.5e10*q + 5.2e5*q*c + 2.6e5*q*q
+		bytes += 1.3e5*q + 1.3e5*c + 0.4*q*c
+		overhead += 0.7*q + 0.003*c
+		spread += 0.01*q*q + 0.001*c*c + 0.002*q*c
 	}
-	us := 120 + 0.9*max(prefillFlops/9e8, prefillBytes/3e6) + 0.8*max(decodeFlops/9e8, (decodeBytes+1.5e10)/3e6)
-	us += max(tokens, context) + 2.1*float64(len(batch))
+	us := 120 + 0.9*max(flops/9e8, (bytes+1.5e10)/3e6) + max(overhead, spread) + 2.1*float64(len(batch))
 	return int64(us + 0.5)
 }

@@ -100,14 +100,21 @@ func (c *Columns) Put() { pool.Put(c) }
 // Fill copies a batch into columns of its length.
 func (c *Columns) Fill(batch []*Request) error {
 	computed, scheduled, samples := c.NumComputedTokens[:len(batch)], c.NumScheduledTokens[:len(batch)], c.Samples[:len(batch)]
+	var bits uint64 // all that are set in any count: one check for all
 	for i, r := range batch {
 		if r == nil {
 			return fmt.Errorf("request %d is nil", i)
 		}
-		if uint64(r.NumComputedTokens)|uint64(r.NumScheduledTokens) > math.MaxUint32 {
-			return beyond(i, *r)
+		c, q := r.NumComputedTokens, r.NumScheduledTokens
+		bits |= uint64(c) | uint64(q)
+		computed[i], scheduled[i], samples[i] = uint32(c), uint32(q), !r.Partial
+	}
+	if bits > math.MaxUint32 {
+		for i, r := range batch {
+			if uint64(r.NumComputedTokens)|uint64(r.NumScheduledTokens) > math.MaxUint32 {
+				return beyond(i, *r)
+			}
 		}
-		computed[i], scheduled[i], samples[i] = uint32(r.NumComputedTokens), uint32(r.NumScheduledTokens), !r.Partial
 	}
 	return nil
 }
