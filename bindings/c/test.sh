@@ -19,6 +19,12 @@ say "the README's program is examples/step_time.c, word for word"
 diff -u --label 'bindings/c/README.md' --label 'bindings/c/examples/step_time.c' \
   <(awk '/^```c$/ { inside = 1; next } /^```$/ { inside = 0 } inside' bindings/c/README.md) bindings/c/examples/step_time.c
 
+if [[ $target == target ]]; then
+  say "the README's commands"
+  bash -e <(awk '/^```sh$/ { inside = 1; next } /^```$/ { inside = 0 } inside' bindings/c/README.md) >"$out/readme.txt"
+  head -n 1 "$out/readme.txt"
+fi
+
 flags=(-std=c11 -Wall -Wextra -Werror -pedantic -O1 -g -I bindings/c/include)
 static=("$target/release/libridgepoint_c.a" -lpthread -lm)
 if [[ $(uname) == Linux ]]; then static+=(-ldl); fi

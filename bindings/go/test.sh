@@ -50,8 +50,8 @@ if [[ -n $unformatted ]]; then
 fi
 go vet ./...
 
-say "the README's program"
-go run ./examples/steptime
+say "the README's commands"
+(cd ../.. && bash -e <(awk '/^```sh$/ { inside = 1; next } /^```$/ { inside = 0 } inside' bindings/go/README.md))
 
 say 'tests'
 # The library is no input that Go knows of, so results of before would stand.
