@@ -3,7 +3,7 @@
 
 use super::provenance::OperatorTime;
 use crate::physics::{AttentionHeads, Kernel, Operator};
-use crate::units::{larger, smaller};
+use crate::units::{larger, real, smaller};
 
 /// Query rows of a prompt chunk that one block of threads works on.
 const QUERY_TILE: f64 = 128.0;
@@ -47,12 +47,12 @@ pub fn share_a_call(decodes: &AttentionHeads, chunks: &AttentionHeads) -> bool {
 
 /// Blocks of threads that decode attention has work for.
 pub fn decode_blocks(num_requests: u64, heads: &AttentionHeads) -> f64 {
-    num_requests as f64 * heads.num_kv_heads as f64
+    real(num_requests) * real(heads.num_kv_heads)
 }
 
 /// Blocks of threads that the attention of `num_requests` chunks has work for.
 pub fn prefill_blocks(query_tokens: f64, num_requests: u64, heads: &AttentionHeads) -> f64 {
-    larger(query_tokens / QUERY_TILE, num_requests as f64) * heads.num_heads as f64
+    larger(query_tokens / QUERY_TILE, real(num_requests)) * real(heads.num_heads)
 }
 
 /// One kind of attention within a call: its time beyond the launch, and the share of the SMs that it fills.

@@ -201,11 +201,26 @@ impl StepModel {
     /// the same bits in any order and on any thread. Requests that schedule nothing are left out; nothing to do takes 0.
     pub fn step_time_us(&self, requests: &[Request]) -> f64 {
         let run = Run::of(requests);
-        let is_run = run.num_requests == requests.len();
-        match self.compiled.as_ref().filter(|_| is_run).and_then(|compiled| compiled.run_us(&run)) {
-            Some(time_us) => time_us,
-            None => self.any_step_time_us(requests, run),
+        if run.num_requests == requests.len()
+            && let Some(compiled) = &self.compiled
+            && let Some(time_us) = compiled.run_us(&run)
+        {
+            return time_us;
         }
+        self.mixed_step_time_us(requests, run)
+    }
+
+    #[inline(never)]
+    fn mixed_step_time_us(&self, requests: &[Request], run: Run) -> f64 {
+        let with_one_chunk = self.compiled.as_ref().and_then(|compiled| match requests {
+            [.., chunk] if run.num_requests + 1 == requests.len() => compiled.run_and_chunk_us(&run, chunk),
+            [chunk, rest @ ..] if run.num_requests == 0 => {
+                let run = Run::of(rest);
+                if run.num_requests == rest.len() { compiled.run_and_chunk_us(&run, chunk) } else { None }
+            }
+            _ => None,
+        });
+        with_one_chunk.unwrap_or_else(|| self.any_step_time_us(requests, run))
     }
 
     #[inline(never)]

@@ -8,6 +8,7 @@ use crate::efficiency::timer::AttentionBound;
 use crate::physics::AttentionHeads;
 use crate::units::{larger, real};
 
+use super::one_chunk::OneChunk;
 use super::rows::Timed;
 
 /// Knots per octave of keys per request, as a power of two.
@@ -70,6 +71,8 @@ pub(super) struct ChunkAttention {
     pub(super) launch_us: f64,
     /// `None` where the bound is the time.
     pub(super) fast: Option<FastPrefill>,
+    /// A call for a single chunk; `None` under windows that it does not grow smoothly under.
+    pub(super) one: Option<OneChunk>,
     pub(super) bound: AttentionBound,
     /// Decodes that share its call.
     pub(super) beside: Option<usize>,
@@ -78,8 +81,15 @@ pub(super) struct ChunkAttention {
 }
 
 impl ChunkAttention {
-    /// Time and bound of one call by itself.
+    /// Time and bound of one call for a single chunk.
     #[inline]
+    pub(super) fn one_call(&self, tokens: u64, context: u64, chunk: &Chunks) -> Option<Timed> {
+        let us = self.one.as_ref()?.call_us(tokens, context)?;
+        let bound_us = self.bound.us(chunk.pairs, chunk.kv_tokens, chunk.query_tokens);
+        Some(Timed { us: larger(us, bound_us), bound_us })
+    }
+
+    /// Time and bound of one call by itself.
     pub(super) fn call(&self, chunks: &Chunks) -> Timed {
         let bound_us = self.bound.us(chunks.pairs, chunks.kv_tokens, chunks.query_tokens);
         let us = self.fast.as_ref().map_or(bound_us, |fast| fast.time_us(chunks));

@@ -2,12 +2,15 @@
 
 use super::Tables;
 use super::attention::{ChunkAttention, DecodeAttention};
+use super::one_chunk::OneChunk;
 use super::rows::{GroupTable, GroupTimes};
 use crate::efficiency::EfficiencyMode;
+use crate::efficiency::fast_prefill::Chunks;
 use crate::efficiency::mixed::share_a_call;
 use crate::efficiency::surface::CountAxis;
 use crate::efficiency::timer::heads_of;
 use crate::model::Window;
+use crate::physics::attention::causal_pairs;
 use crate::physics::{AttentionHeads, BatchSums, GraphMode, Kernel, MAX_WINDOWS, Operator};
 use crate::request::Request;
 use crate::step_model::{HOST_LAUNCH_US, StepModel};
@@ -137,6 +140,17 @@ fn group_times(steps: &StepModel, sums: &BatchSums, names: &Names, work: &mut Ve
     times
 }
 
+/// A chunk of `tokens` after `context` cached ones, as attention under a full window sees it.
+fn one_chunk(tokens: u32, context: u32) -> Chunks {
+    let query_tokens = f64::from(tokens);
+    Chunks {
+        query_tokens,
+        squared_tokens: query_tokens * query_tokens,
+        pairs: causal_pairs(tokens, context) as f64,
+        kv_tokens: query_tokens + f64::from(context),
+    }
+}
+
 /// Attention operators of a batch with both kinds of request.
 fn attention_operators(steps: &StepModel) -> Vec<(Operator, AttentionHeads, usize)> {
     let mut sums = BatchSums::default();
@@ -194,16 +208,23 @@ fn chunk_attention(steps: &StepModel, decodes: &[DecodeAttention]) -> Option<Vec
         }
         let timer = steps.timer(&operator)?;
         let is_measured = steps.mode == EfficiencyMode::Tables;
-        list.push(ChunkAttention {
+        let mut attention = ChunkAttention {
             window_index,
             heads,
             calls: operator.count as f64,
             launch_us: timer.attention_launch_us(),
             fast: timer.fast_prefill(&heads),
+            one: None,
             bound: timer.attention_bound(&operator, &heads),
             beside: decodes.iter().position(|decode| is_measured && share_a_call(&decode.heads, &heads)),
             least_us: least_us(steps),
-        });
+        };
+        if heads.window == Window::Full {
+            let longest = u32::try_from(steps.plan().max_model_len()).unwrap_or(u32::MAX / 2);
+            attention.one =
+                Some(OneChunk::new(longest, |tokens, context| attention.call(&one_chunk(tokens, context)).us));
+        }
+        list.push(attention);
     }
     Some(list)
 }

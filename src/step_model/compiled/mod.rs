@@ -8,6 +8,7 @@
 
 mod attention;
 mod build;
+mod one_chunk;
 mod pass;
 mod rows;
 mod state;
@@ -19,6 +20,7 @@ use crate::efficiency::fast_prefill::Chunks;
 use crate::efficiency::surface::CountAxis;
 use crate::model::Window;
 use crate::physics::BatchSums;
+use crate::request::Request;
 use crate::units::{larger, real, real_wide};
 
 use attention::{ChunkAttention, DecodeAttention, Placed};
@@ -66,8 +68,10 @@ pub(in crate::step_model) struct Compiled {
     chunk_us: f64,
     decode_factor: f64,
     chunk_factor: f64,
-    /// The attention of decodes, where it is one kind under a full window: most models, kept at hand.
-    line: Option<DecodeAttention>,
+    /// Most models have one kind of attention, under a full window: kept at hand.
+    decode_attention: Option<DecodeAttention>,
+    /// And that of chunks in the same call, where nothing else depends on chunks.
+    chunk_attention: Option<ChunkAttention>,
 }
 
 /// All of a step of decodes that sample but its attention, and where its attention is found.
@@ -75,6 +79,12 @@ pub(in crate::step_model) struct Compiled {
 struct DecodeStep {
     time: Timed,
     placed: Placed,
+}
+
+impl Tables {
+    fn have_chunks_in_attention_alone(&self) -> bool {
+        self.chunks.iter().chain([&self.decodes_beside]).all(GroupTable::is_empty)
+    }
 }
 
 impl Compiled {
@@ -125,8 +135,14 @@ impl Compiled {
             chunk_us: coefficient(Term::PrefillRequests),
             decode_factor: coefficient(Term::AttentionDecode),
             chunk_factor: coefficient(Term::AttentionPrefill),
-            line: match &tables.decode_attention[..] {
+            decode_attention: match &tables.decode_attention[..] {
                 [one] if one.heads.window == Window::Full => Some(one.clone()),
+                _ => None,
+            },
+            chunk_attention: match &tables.chunk_attention[..] {
+                [one] if one.heads.window == Window::Full && tables.have_chunks_in_attention_alone() => {
+                    Some(one.clone())
+                }
                 _ => None,
             },
             tables,
@@ -141,7 +157,7 @@ impl Compiled {
     /// Time of a step of decodes that sample and see all that was before them; `None` for any other.
     #[inline]
     pub(in crate::step_model) fn run_us(&self, run: &Run) -> Option<f64> {
-        let attention = self.line.as_ref()?;
+        let attention = self.decode_attention.as_ref()?;
         let step = self.decode_step(run.num_requests as u64)?;
         let num_requests = run.num_requests as u64;
         if run.num_sampled != num_requests {
@@ -150,6 +166,43 @@ impl Compiled {
         let call = attention.call(&step.placed, real(num_requests), run.computed_tokens + num_requests)?;
         let us = step.time.us + attention.calls * self.decode_factor * larger(call.us, attention.least_us);
         Some(larger(us, step.time.bound_us + attention.calls * call.bound_us))
+    }
+
+    /// Time of a step of decodes and a single chunk, each of which sees all that was before it; `None` for any other.
+    #[inline]
+    pub(in crate::step_model) fn run_and_chunk_us(&self, run: &Run, chunk: &Request) -> Option<f64> {
+        let (scheduled, computed) = (u64::from(chunk.num_scheduled_tokens), u64::from(chunk.num_computed_tokens));
+        let attention = self.chunk_attention.as_ref().filter(|_| scheduled > 0 && !chunk.is_decode())?;
+        let decode_attention = self.decode_attention.as_ref()?;
+        let num_decodes = run.num_requests as u64;
+        let query_tokens = real(scheduled);
+        let sees = Chunks {
+            query_tokens,
+            squared_tokens: query_tokens * query_tokens,
+            // Exact: no chunk of the table has more than 2⁵³ pairs.
+            pairs: query_tokens * real(computed) + 0.5 * query_tokens * real(scheduled + 1),
+            kv_tokens: real(scheduled + computed),
+        };
+        let call = attention.one_call(scheduled, computed, &sees)?;
+        let step = self.tokens.at(scheduled + num_decodes)?;
+        let sampled = self.sampled.at(run.num_sampled + u64::from(chunk.samples))?;
+        let mut us = step.us + sampled.us + self.request_us * real(num_decodes + 1) + self.chunk_us;
+        let mut bound_us = step.bound_us + sampled.bound_us + attention.calls * call.bound_us;
+        let mut chunk_us = call.us;
+        if let Some(beside) = self.decode_step(num_decodes) {
+            let kv_tokens = run.computed_tokens + num_decodes;
+            let decodes = decode_attention.call(&beside.placed, real(num_decodes), kv_tokens)?;
+            us += decode_attention.calls * self.decode_factor * larger(decodes.us, decode_attention.least_us);
+            bound_us += decode_attention.calls * decodes.bound_us;
+            if attention.beside.is_some() {
+                let span = decode_attention.span(decodes, num_decodes, self.tables.sm_count);
+                chunk_us = attention.added(call, 1, query_tokens, &span, self.tables.sm_count);
+            }
+        } else if num_decodes > 0 {
+            return None;
+        }
+        us += attention.calls * self.chunk_factor * larger(chunk_us, attention.least_us);
+        Some(larger(us, bound_us))
     }
 
     /// Time of a step, µs; `None` for a batch beyond the tables.
@@ -192,6 +245,11 @@ impl Compiled {
 
     /// Time of a step with prompt chunks.
     fn mixed_us(&self, decodes: &Decodes, chunks: &BatchSums) -> Option<f64> {
+        if chunks.num_prefills == 1
+            && let Some(time_us) = self.run_and_chunk_us(&decodes.run(), &chunks.only_chunk())
+        {
+            return Some(time_us);
+        }
         let num_decodes = decodes.num_requests;
         let mut total = self.tokens.at(chunks.num_tokens + num_decodes)?;
         let mut add = |time: Timed| {

@@ -34,6 +34,15 @@ pub(in crate::step_model) struct Decodes {
 }
 
 impl Decodes {
+    /// As a run under a full window, which must be the only one.
+    pub(in crate::step_model) fn run(&self) -> Run {
+        Run {
+            num_requests: self.num_requests as usize,
+            num_sampled: self.num_sampled,
+            computed_tokens: self.kv_tokens[0] - self.num_requests,
+        }
+    }
+
     /// Together with the sums of prompt chunks.
     pub(in crate::step_model) fn and(&self, chunks: Option<&BatchSums>) -> BatchSums {
         let mut sums = chunks.copied().unwrap_or_default();

@@ -56,6 +56,10 @@ impl GroupTable {
         GroupTable { cells: cells.collect() }
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.cells.is_empty()
+    }
+
     /// One time for each number of rows: groups by their factors, and what else a row costs.
     pub(super) fn folded(&self, factors: &[f64; GROUPS], extra_us: impl Fn(u64) -> f64) -> RowTable {
         let mut cells = vec![Cell::default()];

@@ -1,0 +1,105 @@
+//! Attention of a single prompt chunk as a dense table over its tokens and those cached before it: what nearly all steps
+//! with a chunk have. Uses `efficiency`.
+
+use crate::efficiency::surface::{OctaveAxis, Surface};
+
+/// Longest chunk of the table.
+pub(super) const MOST_TOKENS: u32 = 8192;
+
+/// Query rows of a tile: a chunk's time jumps where one more is needed.
+const TILE_TOKENS: u32 = 128;
+
+/// Added to cached tokens, so that knots are evenly spaced up to here and by octave beyond.
+const OFFSET_TOKENS: u32 = 128;
+
+/// Knots per octave of cached tokens, as a power of two.
+const CONTEXT_STEPS_LOG2: u32 = 3;
+
+/// Time of one call for one chunk.
+#[derive(Debug, Clone)]
+pub(super) struct OneChunk {
+    call_us: Surface,
+    /// Row of a chunk's tokens and weight of the next one.
+    rows: Vec<(u32, f32)>,
+    most_context: u64,
+}
+
+impl OneChunk {
+    /// Tabulates `call_us(scheduled, computed)` for chunks on up to `most_context` cached tokens.
+    pub(super) fn new(most_context: u32, call_us: impl Fn(u32, u32) -> f64) -> Self {
+        let lengths = lengths();
+        let mut rows = vec![(0, 0.0)];
+        for pair in lengths.windows(2) {
+            let [low, high] = *pair else { continue };
+            let span = (high - low) as f32;
+            let row = rows_before(&lengths, low);
+            rows.extend((low..high).map(|tokens| (row, (tokens - low) as f32 / span)));
+        }
+        rows.push((lengths.len() as u32 - 1, 0.0));
+        let far = most_context.saturating_add(OFFSET_TOKENS);
+        let axis = OctaveAxis::covering(f64::from(OFFSET_TOKENS), f64::from(far), CONTEXT_STEPS_LOG2);
+        OneChunk {
+            call_us: Surface::new(&lengths, axis, |tokens, offset| call_us(tokens, offset as u32 - OFFSET_TOKENS)),
+            rows,
+            most_context: u64::from(most_context),
+        }
+    }
+
+    /// Time of a call, µs; `None` for a chunk beyond the table.
+    #[inline]
+    pub(super) fn call_us(&self, tokens: u64, context: u64) -> Option<f64> {
+        let (row, weight) = *self.rows.get(tokens as usize)?;
+        if context > self.most_context {
+            return None;
+        }
+        let offset = (context + u64::from(OFFSET_TOKENS)) as u32;
+        Some(self.call_us.at(row as usize, f64::from(weight), f64::from(offset)))
+    }
+}
+
+fn rows_before(lengths: &[u32], length: u32) -> u32 {
+    lengths.partition_point(|known| *known < length) as u32
+}
+
+/// Lengths of chunks with a row of their own: an eighth of an octave apart, and the first and the last of each tile.
+fn lengths() -> Vec<u32> {
+    let mut lengths: Vec<u32> = (1..=16).collect();
+    let mut next = 16;
+    while next < MOST_TOKENS {
+        next += 1 << (next.ilog2() - 3);
+        lengths.push(next.min(MOST_TOKENS));
+    }
+    for tile in 1..MOST_TOKENS / TILE_TOKENS {
+        lengths.extend([tile * TILE_TOKENS, tile * TILE_TOKENS + 1]);
+    }
+    lengths.sort_unstable();
+    lengths.dedup();
+    lengths
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tiles_begin_and_end_with_a_row() {
+        let lengths = lengths();
+        for tile in 1..64 {
+            assert!(lengths.contains(&(128 * tile)) && lengths.contains(&(128 * tile + 1)));
+        }
+        assert_eq!((lengths.first(), lengths.last()), (Some(&1), Some(&MOST_TOKENS)));
+        assert!(lengths.len() < 260, "{}", lengths.len());
+    }
+
+    #[test]
+    fn jumps_between_tiles_are_kept() {
+        let jumps = |tokens: u32, context: u32| f64::from(tokens.div_ceil(128)) * (1000.0 + f64::from(context));
+        let table = OneChunk::new(100_000, jumps);
+        for (tokens, context) in [(1, 0), (128, 0), (129, 5), (200, 700), (2048, 3), (2049, 90_000), (8192, 0)] {
+            let expected = jumps(tokens, context);
+            let found = table.call_us(u64::from(tokens), u64::from(context)).unwrap();
+            assert!((found / expected - 1.0).abs() < 1e-9, "{tokens}@{context}: {found} for {expected}");
+        }
+        assert_eq!((table.call_us(8193, 0), table.call_us(8, 100_001)), (None, None));
+    }
+}
