@@ -3,23 +3,21 @@
 //! Mirrors `EngineCore.step` and `step_with_batch_queue` (`vllm/v1/engine/core.py`). At equal times a step ends before requests
 //! arrive, and requests arrive before the next step is scheduled; requests that arrive together keep their order.
 
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::VecDeque;
 
 use hdrhistogram::Histogram;
 
+use super::batch::Batch;
 use super::config::EngineConfig;
-use super::gaps::{EqualGaps, new_histogram};
+use super::front_end::{FrontEnd, Pending, broken_workload};
+use super::gaps::{EqualGaps, new_histogram, record_gaps};
 use super::observe::{Observer, StepEvent};
 use super::record::{Outcome, Replay, RequestRecord};
-use super::scheduler::{Batch, Scheduler};
-use crate::error::{Error, Result};
+use super::scheduler::Scheduler;
+use crate::error::Result;
 use crate::latency::LatencyModel;
 use crate::request::Request;
-use crate::workload::{Workload, WorkloadRequest};
-
-/// Most stages of a workload: each keeps the gaps between its tokens.
-pub const MAX_STAGES: u32 = 1000;
+use crate::workload::Workload;
 
 /// Replays `workload` on an engine until every request is over.
 ///
@@ -52,22 +50,49 @@ pub const MAX_STAGES: u32 = 1000;
 /// ```
 ///
 /// # Errors
-/// [`Error::Invalid`] for a configuration that [`EngineConfig::validate`] refuses; [`Error::InvalidRequest`] for a request
-/// without prompt or output, sent before the one before it, or of a stage beyond [`MAX_STAGES`].
+/// [`Error::Invalid`](crate::Error::Invalid) for a configuration that [`EngineConfig::validate`] refuses;
+/// [`Error::InvalidRequest`](crate::Error::InvalidRequest) for a request without prompt or output, sent before the one before
+/// it, or of a stage beyond [`MAX_STAGES`](super::MAX_STAGES).
 pub fn replay<L, W, O>(latency: &L, config: &EngineConfig, workload: &mut W, observer: &mut O) -> Result<Replay>
 where
     L: LatencyModel + ?Sized,
     W: Workload + ?Sized,
     O: Observer + ?Sized,
 {
+    replay_at(Pace::SkipsAhead, latency, config, workload, observer)
+}
+
+/// Whether a replay looks at each request in each step. It comes to the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Pace {
+    SkipsAhead,
+    #[cfg(test)]
+    StepByStep,
+}
+
+/// [`replay`] at either pace.
+pub(super) fn replay_at<L, W, O>(
+    pace: Pace,
+    latency: &L,
+    config: &EngineConfig,
+    workload: &mut W,
+    observer: &mut O,
+) -> Result<Replay>
+where
+    L: LatencyModel + ?Sized,
+    W: Workload + ?Sized,
+    O: Observer + ?Sized,
+{
     config.validate()?;
+    let preemption_us = latency.preemption_processing_time();
     let mut engine = Engine {
         latency,
         workload,
-        observer,
-        scheduler: Scheduler::new(config),
         config,
-        front: FrontEnd { pending: BinaryHeap::new(), last_arrival_ns: 0 },
+        tells_every_token: observer.wants_every_token(),
+        observer,
+        scheduler: Scheduler::new(config, pace == Pace::SkipsAhead),
+        front: FrontEnd::default(),
         records: Vec::new(),
         gaps: Vec::new(),
         in_flight: VecDeque::new(),
@@ -76,6 +101,8 @@ where
         gpu_free_ns: 0,
         gpu_end_ns: 0,
         output_ns: ns(latency.output_token_processing_time()),
+        scheduling_us: latency.scheduling_processing_time(),
+        preemption_us,
     };
     if let Some(expected) = engine.workload.expected_requests() {
         engine.records.reserve(expected.min(1 << 20));
@@ -98,44 +125,6 @@ enum Scheduled {
     Nothing,
 }
 
-/// A step between its scheduling and its end.
-struct InFlight {
-    batch: Batch,
-    end_ns: u64,
-}
-
-/// Requests on their way from their clients to the engine, by the time at which they get there.
-struct FrontEnd {
-    pending: BinaryHeap<Reverse<Pending>>,
-    last_arrival_ns: u64,
-}
-
-struct Pending {
-    visible_ns: u64,
-    record: u32,
-    request: WorkloadRequest,
-}
-
-impl PartialEq for Pending {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other).is_eq()
-    }
-}
-
-impl Eq for Pending {}
-
-impl PartialOrd for Pending {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Pending {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        (self.visible_ns, self.record).cmp(&(other.visible_ns, other.record))
-    }
-}
-
 struct Engine<'a, L: ?Sized, W: ?Sized, O: ?Sized> {
     latency: &'a L,
     workload: &'a mut W,
@@ -145,7 +134,7 @@ struct Engine<'a, L: ?Sized, W: ?Sized, O: ?Sized> {
     front: FrontEnd,
     records: Vec<RequestRecord>,
     gaps: Vec<Histogram<u64>>,
-    in_flight: VecDeque<InFlight>,
+    in_flight: VecDeque<Batch>,
     spare: Vec<Batch>,
     /// The engine thread has got this far.
     host_ns: u64,
@@ -154,6 +143,9 @@ struct Engine<'a, L: ?Sized, W: ?Sized, O: ?Sized> {
     /// The last step ends here.
     gpu_end_ns: u64,
     output_ns: u64,
+    scheduling_us: f64,
+    preemption_us: f64,
+    tells_every_token: bool,
 }
 
 impl<L, W, O> Engine<'_, L, W, O>
@@ -183,7 +175,7 @@ where
             if let Some(step) = self.in_flight.pop_front() {
                 self.host_ns = self.host_ns.max(step.end_ns);
                 self.update(&step)?;
-                self.spare.push(step.batch);
+                self.spare.push(step);
                 continue;
             }
             match self.next_visible_ns() {
@@ -197,10 +189,7 @@ where
     /// Takes every request that has reached the engine by now.
     fn admit(&mut self) -> Result<()> {
         self.send_until(self.host_ns)?;
-        while let Some(Reverse(first)) = self.front.pending.peek()
-            && first.visible_ns <= self.host_ns
-        {
-            let Some(Reverse(pending)) = self.front.pending.pop() else { break };
+        while let Some(pending) = self.front.pop_visible(self.host_ns) {
             let request = &pending.request;
             let total = u64::from(request.num_prompt_tokens) + u64::from(request.num_output_tokens);
             if total > u64::from(self.config.max_model_len) {
@@ -226,8 +215,7 @@ where
     fn send(&mut self, arrival_ns: u64) -> Result<()> {
         let index = self.records.len();
         let Some(request) = self.workload.next_request() else { return Err(broken_workload(index)) };
-        check(&request, index, self.front.last_arrival_ns.max(arrival_ns))?;
-        self.front.last_arrival_ns = request.arrival_ns;
+        self.front.check(&request, index, arrival_ns)?;
         self.records.push(RequestRecord {
             stage: request.stage,
             outcome: Outcome::Unfinished,
@@ -245,21 +233,20 @@ where
         }
         let prompt = Request::new(0, request.num_prompt_tokens, true);
         let visible_ns = request.arrival_ns.saturating_add(ns(self.latency.queueing_time(&prompt)));
-        self.front.pending.push(Reverse(Pending { visible_ns, record: index as u32, request }));
+        self.front.push(Pending { visible_ns, record: index as u32, request });
         Ok(())
     }
 
     /// When the next request reaches the engine, at the earliest.
     fn next_visible_ns(&self) -> Option<u64> {
-        let pending = self.front.pending.peek().map(|Reverse(first)| first.visible_ns);
-        [pending, self.workload.next_arrival_ns()].into_iter().flatten().min()
+        [self.front.next_visible_ns(), self.workload.next_arrival_ns()].into_iter().flatten().min()
     }
 
     /// Schedules a step, where there is something to schedule.
     fn schedule(&mut self) -> Scheduled {
         let mut batch = self.spare.pop().unwrap_or_default();
         let (scheduled_ns, records) = (self.host_ns, &mut self.records);
-        self.scheduler.schedule(&mut batch, |record, cached| {
+        let is_step = self.scheduler.schedule(&mut batch, &mut self.in_flight, |record, cached| {
             let record = &mut records[record as usize];
             record.num_cached_tokens += cached;
             if record.num_preemptions == 0 {
@@ -269,44 +256,62 @@ where
         for record in &batch.preempted {
             records[*record as usize].num_preemptions += 1;
         }
-        let preempting_us = self.latency.preemption_processing_time() * batch.preempted.len() as f64;
-        if batch.requests.is_empty() {
+        let preempting_us = self.preemption_us * batch.preempted.len() as f64;
+        if !is_step {
             self.host_ns = self.host_ns.saturating_add(ns(preempting_us));
             let has_preempted = !batch.preempted.is_empty();
             self.spare.push(batch);
             return if has_preempted { Scheduled::OnlyPreempted } else { Scheduled::Nothing };
         }
-        let host_us = self.latency.scheduling_processing_time() + preempting_us;
-        self.host_ns = self.host_ns.saturating_add(ns(host_us));
-        let step_ns = ns(self.latency.step_time(&batch.requests));
+        self.host_ns = self.host_ns.saturating_add(ns(self.scheduling_us + preempting_us));
+        let (requests, records) = self.scheduler.step(&batch);
+        let step_ns = ns(self.latency.step_time(requests));
         let start_ns = self.host_ns.max(self.gpu_free_ns);
         let end_ns = start_ns.saturating_add(step_ns).max(self.gpu_end_ns);
-        self.gpu_free_ns = start_ns.saturating_add(step_ns / u64::from(self.config.pipeline_parallel_size));
+        let busy_ns = step_ns / u64::from(self.config.pipeline_parallel_size);
+        self.gpu_free_ns = start_ns.saturating_add(busy_ns);
         self.gpu_end_ns = end_ns;
-        let counters = &mut self.scheduler.counters;
-        counters.busy_ns = counters.busy_ns.saturating_add(self.gpu_free_ns - start_ns);
         self.observer.step(&StepEvent {
-            index: counters.steps - 1,
+            index: self.scheduler.counters.steps - 1,
             scheduled_ns,
             start_ns,
             end_ns,
-            batch: &batch.requests,
-            records: &batch.records,
+            batch: requests,
+            records,
             num_running: self.scheduler.num_running(),
             num_waiting: self.scheduler.num_waiting(),
             blocks_in_use: self.scheduler.blocks_in_use(),
             num_preempted: batch.preempted.len() as u32,
         });
-        self.in_flight.push_back(InFlight { batch, end_ns });
+        let counters = &mut self.scheduler.counters;
+        counters.busy_ns = counters.busy_ns.saturating_add(self.gpu_free_ns - start_ns);
+        self.scheduler.advance(&mut batch);
+        batch.end_ns = end_ns;
+        self.in_flight.push_back(batch);
         Scheduled::Step
     }
 
     /// A step has ended: its tokens go to their clients, finished requests leave.
-    fn update(&mut self, step: &InFlight) -> Result<()> {
+    fn update(&mut self, step: &Batch) -> Result<()> {
         let client_ns = step.end_ns.saturating_add(self.output_ns);
-        let mut equal_gaps = EqualGaps::default();
+        let gap_ns = self.scheduler.end_step(step.end_ns);
+        for (stage, count) in &step.steady {
+            record_gaps(&mut self.gaps, *stage, gap_ns, u64::from(*count));
+        }
+        if self.tells_every_token {
+            for (record, token) in self.scheduler.last_tokens() {
+                self.observer.token(record, token, client_ns);
+            }
+        }
         let mut any_finished = false;
-        for ((request, slot), record) in step.batch.requests.iter().zip(&step.batch.slots).zip(&step.batch.records) {
+        for slot in &step.leaving {
+            let record = self.scheduler.slot(*slot).rank.record;
+            self.scheduler.finish(*slot);
+            self.end(record, Outcome::Finished, client_ns)?;
+            any_finished = true;
+        }
+        let mut equal_gaps = EqualGaps::default();
+        for ((request, slot), record) in step.requests.iter().zip(&step.slots).zip(&step.records) {
             if !request.samples {
                 continue;
             }
@@ -339,36 +344,5 @@ where
         counters.end_ns = counters.end_ns.max(finish_ns);
         self.workload.finished(finish_ns, entry.stage);
         Ok(())
-    }
-}
-
-fn check(request: &WorkloadRequest, index: usize, not_before_ns: u64) -> Result<()> {
-    let refused = |field, value: String, reason: String| Err(Error::InvalidRequest { index, field, value, reason });
-    if request.num_prompt_tokens == 0 {
-        return refused("num_prompt_tokens", "0".into(), "must be at least 1".into());
-    }
-    if request.num_output_tokens == 0 {
-        return refused("num_output_tokens", "0".into(), "must be at least 1: a prompt alone samples one token".into());
-    }
-    if request.stage >= MAX_STAGES {
-        return refused("stage", request.stage.to_string(), format!("must be below {MAX_STAGES}"));
-    }
-    if request.arrival_ns < not_before_ns {
-        let reason = format!("is before the request sent before it ({not_before_ns}); sort requests by arrival");
-        return refused("arrival_ns", request.arrival_ns.to_string(), reason);
-    }
-    if index >= u32::MAX as usize {
-        return refused("number of requests", index.to_string(), format!("must be below {}", u32::MAX));
-    }
-    Ok(())
-}
-
-#[cold]
-fn broken_workload(index: usize) -> Error {
-    Error::InvalidRequest {
-        index,
-        field: "arrival_ns",
-        value: "none".into(),
-        reason: "the workload announced a request and has none".into(),
     }
 }
