@@ -19,6 +19,8 @@ mod scheduler;
 mod slot;
 mod spread;
 mod steady;
+#[cfg(test)]
+mod steady_tests;
 mod waiting;
 
 pub use config::{EngineConfig, MAX_GPU_BLOCKS, SchedulingPolicy};
