@@ -113,8 +113,10 @@ where
 
 /// A time of the latency model on the replay's clock.
 fn ns(us: f64) -> u64 {
-    // A cast saturates, and makes 0 of what is not a number.
-    (us * 1e3).round() as u64
+    // A cast saturates, and makes 0 of what is not a number. `f64::round` would be a call into a library on most CPUs.
+    let exact_ns = us * 1e3;
+    let whole_ns = exact_ns as u64;
+    whole_ns.saturating_add(u64::from(exact_ns - whole_ns as f64 >= 0.5))
 }
 
 /// What an iteration of the scheduler came to.
@@ -134,8 +136,10 @@ struct Engine<'a, L: ?Sized, W: ?Sized, O: ?Sized> {
     front: FrontEnd,
     records: Vec<RequestRecord>,
     gaps: Vec<Histogram<u64>>,
-    in_flight: VecDeque<Batch>,
-    spare: Vec<Batch>,
+    in_flight: VecDeque<Box<Batch>>,
+    /// Boxes, as those go to and fro between here and there.
+    #[allow(clippy::vec_box)]
+    spare: Vec<Box<Batch>>,
     /// The engine thread has got this far.
     host_ns: u64,
     /// The GPUs can begin another step from here on.
@@ -268,7 +272,10 @@ where
         let step_ns = ns(self.latency.step_time(requests));
         let start_ns = self.host_ns.max(self.gpu_free_ns);
         let end_ns = start_ns.saturating_add(step_ns).max(self.gpu_end_ns);
-        let busy_ns = step_ns / u64::from(self.config.pipeline_parallel_size);
+        let busy_ns = match self.config.pipeline_parallel_size {
+            1 => step_ns,
+            stages => step_ns / u64::from(stages),
+        };
         self.gpu_free_ns = start_ns.saturating_add(busy_ns);
         self.gpu_end_ns = end_ns;
         self.observer.step(&StepEvent {
@@ -344,5 +351,19 @@ where
         counters.end_ns = counters.end_ns.max(finish_ns);
         self.workload.finished(finish_ns, entry.stage);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ns;
+
+    #[test]
+    fn nanoseconds_are_rounded_as_f64_rounds() {
+        let next_down = f64::from_bits(0.5_f64.to_bits() - 1);
+        let whole = [0.0, 0.4, 0.5, next_down, 1.5, 2.5, 1234.4999, 4503599627370497.5, 1e18, 1e20, -0.4, -0.5, -7.0];
+        for exact in whole.into_iter().chain([f64::NAN, f64::INFINITY, f64::NEG_INFINITY, f64::MAX]) {
+            assert_eq!(ns(exact / 1e3), (exact / 1e3 * 1e3).round() as u64, "{exact}");
+        }
     }
 }

@@ -15,6 +15,8 @@ pub(super) struct KvCache {
     pool: BlockPool,
     block_size: u32,
     is_caching: bool,
+    /// What was found last.
+    found: Vec<u32>,
 }
 
 impl KvCache {
@@ -23,6 +25,7 @@ impl KvCache {
             pool: BlockPool::new(config.usable_blocks()),
             block_size: config.block_size,
             is_caching: config.enable_prefix_caching,
+            found: Vec::new(),
         }
     }
 
@@ -46,29 +49,30 @@ impl KvCache {
         }
     }
 
-    /// Blocks at the beginning of a waiting request's tokens that the cache holds, and how many of them are free.
-    pub(super) fn cached_blocks(&self, state: &Slot) -> (u32, u32) {
+    /// Finds the blocks at the beginning of a waiting request's tokens that the cache holds. Returns their number, and how many
+    /// of them are free.
+    pub(super) fn find_cached(&mut self, state: &Slot) -> (u32, u32) {
+        self.found.clear();
         if !self.is_caching || (state.hashes.is_empty() && !state.was_preempted) {
             return (0, 0);
         }
         let most = (state.num_tokens() - 1) / self.block_size;
-        let (mut hits, mut free) = (0, 0);
-        for block in known_hashes(state).take(most as usize).map_while(|hash| self.pool.find(hash)) {
-            hits += 1;
+        let mut free = 0;
+        let hashes = state.hashes.iter().copied().chain(own_hashes(state));
+        for block in hashes.take(most as usize).map_while(|hash| self.pool.find(hash)) {
+            self.found.push(block);
             free += u32::from(self.pool.is_free(block));
         }
-        (hits, free)
+        (self.found.len() as u32, free)
     }
 
-    /// Gives a request the first `hits` blocks that the cache has of it.
-    pub(super) fn use_cached(&mut self, state: &mut Slot, hits: u32) {
-        let mut blocks = std::mem::take(&mut state.blocks);
-        blocks.extend(known_hashes(state).take(hits as usize).map_while(|hash| self.pool.find(hash)));
-        for block in &blocks {
+    /// Gives a request the blocks that were found last.
+    pub(super) fn use_found(&mut self, state: &mut Slot) {
+        for block in &self.found {
             self.pool.touch(*block);
         }
-        state.blocks = blocks;
-        state.cacheable = hits * self.block_size;
+        state.blocks.extend_from_slice(&self.found);
+        state.cacheable = self.found.len() as u32 * self.block_size;
     }
 
     /// Takes blocks until a request has room for `num_tokens`, and remembers what its full shared ones hold.
@@ -116,11 +120,11 @@ impl KvCache {
     }
 }
 
-fn known_hashes(state: &Slot) -> impl Iterator<Item = u64> + use<'_> {
-    let own = state.was_preempted.then_some(state.hashes.len()).into_iter().flat_map(|shared| {
+/// Hashes of the blocks of a preempted request that nobody else can have.
+fn own_hashes(state: &Slot) -> impl Iterator<Item = u64> + use<'_> {
+    state.was_preempted.then_some(state.hashes.len()).into_iter().flat_map(|shared| {
         let first = (shared, hash_own(state.rank.record, shared, state.hashes.last().copied()));
         let next = |(at, hash): &(usize, u64)| Some((at + 1, hash_own(state.rank.record, at + 1, Some(*hash))));
         std::iter::successors(Some(first), next).map(|(_, hash)| hash)
-    });
-    state.hashes.iter().copied().chain(own)
+    })
 }

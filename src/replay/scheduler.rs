@@ -87,7 +87,7 @@ impl<'a> Scheduler<'a> {
     pub(super) fn schedule(
         &mut self,
         batch: &mut Batch,
-        in_flight: &mut VecDeque<Batch>,
+        in_flight: &mut VecDeque<Box<Batch>>,
         mut found_cached: impl FnMut(u32, u32),
     ) -> bool {
         batch.clear();
@@ -196,7 +196,7 @@ impl<'a> Scheduler<'a> {
                 // Preempted with a token still on its way through the pipeline.
                 break;
             }
-            let (hits, free_hits) = self.cache.cached_blocks(state);
+            let (hits, free_hits) = self.cache.find_cached(state);
             let cached = hits * self.config.block_size;
             let wanted = self.chunk(state.num_tokens() - cached);
             if !self.config.enable_chunked_prefill && wanted > *budget {
@@ -210,7 +210,7 @@ impl<'a> Scheduler<'a> {
             let known = state.delivered;
             self.waiting.pop();
             let state = &mut self.slots[slot as usize];
-            self.cache.use_cached(state, hits);
+            self.cache.use_found(state);
             self.cache.grow(state, cached + num_tokens);
             state.computed = cached;
             state.is_running = true;

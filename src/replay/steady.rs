@@ -30,8 +30,9 @@ pub(super) struct Steady {
     /// Numbers of the first step without each of them, and the least of these.
     until: Vec<u64>,
     first_until: u64,
-    /// Those who need a block in step `s`, at `s` modulo the block size.
+    /// Those who need a block in step `s`, at `s` modulo the block size; and where that is for the next step.
     wheel: Vec<Vec<u32>>,
+    turn: usize,
     /// How many are of which stage.
     stages: Vec<(u32, u32)>,
     /// Number of the next step to be scheduled.
@@ -56,6 +57,7 @@ impl Steady {
             until: Vec::new(),
             first_until: u64::MAX,
             wheel: vec![Vec::new(); if is_on { config.block_size as usize } else { 1 }],
+            turn: 0,
             stages: Vec::new(),
             next_step: 0,
             num_ended: 0,
@@ -80,11 +82,11 @@ impl Steady {
 
     /// Blocks that the next step takes for them.
     pub(super) fn num_blocks_needed(&self) -> u32 {
-        self.wheel[self.turn(0)].len() as u32
+        self.wheel[self.turn].len() as u32
     }
 
     pub(super) fn take_blocks(&self, slots: &mut [Slot], cache: &mut KvCache) {
-        for slot in &self.wheel[self.turn(0)] {
+        for slot in &self.wheel[self.turn] {
             cache.take(&mut slots[*slot as usize]);
         }
     }
@@ -113,6 +115,7 @@ impl Steady {
             request.num_computed_tokens += 1;
         }
         self.next_step += 1;
+        self.turn = if self.turn + 1 < self.wheel.len() { self.turn + 1 } else { 0 };
         if self.first_until <= self.next_step {
             self.drop_done(slots, batch);
         }
@@ -134,7 +137,7 @@ impl Steady {
             }
             let slot = self.slots[at];
             let computed = self.requests[at].num_computed_tokens;
-            let turn = self.turn(computed);
+            let turn = self.turn_of(computed);
             self.wheel[turn].retain(|other| *other != slot);
             let state = &mut slots[slot as usize];
             self.write_scheduled(state, computed);
@@ -163,7 +166,7 @@ impl Steady {
             self.num_settled += 1;
             (state.steady_from, state.steady_until) = (self.next_step, self.next_step + u64::from(left));
             if left > 0 {
-                let turn = self.turn(state.computed);
+                let turn = self.turn_of(state.computed);
                 self.wheel[turn].push(*slot);
                 self.slots.push(*slot);
                 self.records.push(state.rank.record);
@@ -179,9 +182,9 @@ impl Steady {
     }
 
     /// When on the wheel a request needs its next block that has `computed` tokens before the next step.
-    fn turn(&self, computed: u32) -> usize {
-        let turns = self.wheel.len() as u64;
-        ((self.next_step + turns - u64::from(computed) % turns) % turns) as usize
+    fn turn_of(&self, computed: u32) -> usize {
+        let turns = self.wheel.len();
+        (self.turn + turns - computed as usize % turns) % turns
     }
 
     /// Writes into a slot what the steps that were scheduled with it came to.
@@ -217,7 +220,7 @@ impl Steady {
 
     /// Nobody is settled any more: what the steps so far came to is written into the slots, and steps in flight name their
     /// requests one by one.
-    pub(super) fn unsettle(&mut self, running: &[u32], slots: &mut [Slot], in_flight: &mut VecDeque<Batch>) {
+    pub(super) fn unsettle(&mut self, running: &[u32], slots: &mut [Slot], in_flight: &mut VecDeque<Box<Batch>>) {
         for (slot, request) in self.slots.iter().zip(&self.requests) {
             self.write_scheduled(&mut slots[*slot as usize], request.num_computed_tokens);
         }
