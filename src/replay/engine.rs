@@ -1,4 +1,4 @@
-//! The engine's loop and its clock: requests arrive, steps are scheduled one ahead and end, tokens reach their clients.
+//! The engine's loop: requests arrive, steps are scheduled one ahead and end, tokens reach their clients.
 //!
 //! Mirrors `EngineCore.step` and `step_with_batch_queue` (`vllm/v1/engine/core.py`). At equal times a step ends before requests
 //! arrive, and requests arrive before the next step is scheduled; requests that arrive together keep their order.
@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use hdrhistogram::Histogram;
 
 use super::batch::Batch;
+use super::clock::{Clock, Ran, ns};
 use super::config::EngineConfig;
 use super::front_end::{FrontEnd, Pending, broken_workload};
 use super::gaps::{EqualGaps, new_histogram, record_gaps};
@@ -84,7 +85,6 @@ where
     O: Observer + ?Sized,
 {
     config.validate()?;
-    let preemption_us = latency.preemption_processing_time();
     let mut engine = Engine {
         latency,
         workload,
@@ -97,26 +97,13 @@ where
         gaps: Vec::new(),
         in_flight: VecDeque::new(),
         spare: Vec::new(),
-        host_ns: 0,
-        gpu_free_ns: 0,
-        gpu_end_ns: 0,
-        output_ns: ns(latency.output_token_processing_time()),
-        scheduling_us: latency.scheduling_processing_time(),
-        preemption_us,
+        clock: Clock::new(latency, config.pipeline_parallel_size),
     };
     if let Some(expected) = engine.workload.expected_requests() {
         engine.records.reserve(expected.min(1 << 20));
     }
     engine.run()?;
     Ok(Replay { records: engine.records, inter_token_ns: engine.gaps, counters: engine.scheduler.counters })
-}
-
-/// A time of the latency model on the replay's clock.
-fn ns(us: f64) -> u64 {
-    // A cast saturates, and makes 0 of what is not a number. `f64::round` would be a call into a library on most CPUs.
-    let exact_ns = us * 1e3;
-    let whole_ns = exact_ns as u64;
-    whole_ns.saturating_add(u64::from(exact_ns - whole_ns as f64 >= 0.5))
 }
 
 /// What an iteration of the scheduler came to.
@@ -140,15 +127,7 @@ struct Engine<'a, L: ?Sized, W: ?Sized, O: ?Sized> {
     /// Boxes, as those go to and fro between here and there.
     #[allow(clippy::vec_box)]
     spare: Vec<Box<Batch>>,
-    /// The engine thread has got this far.
-    host_ns: u64,
-    /// The GPUs can begin another step from here on.
-    gpu_free_ns: u64,
-    /// The last step ends here.
-    gpu_end_ns: u64,
-    output_ns: u64,
-    scheduling_us: f64,
-    preemption_us: f64,
+    clock: Clock,
     tells_every_token: bool,
 }
 
@@ -177,13 +156,13 @@ where
                 }
             }
             if let Some(step) = self.in_flight.pop_front() {
-                self.host_ns = self.host_ns.max(step.end_ns);
+                self.clock.wait_until(step.end_ns);
                 self.update(&step)?;
                 self.spare.push(step);
                 continue;
             }
             match self.next_visible_ns() {
-                Some(next_ns) => self.host_ns = self.host_ns.max(next_ns),
+                Some(next_ns) => self.clock.wait_until(next_ns),
                 None => break,
             }
         }
@@ -192,14 +171,14 @@ where
 
     /// Takes every request that has reached the engine by now.
     fn admit(&mut self) -> Result<()> {
-        self.send_until(self.host_ns)?;
-        while let Some(pending) = self.front.pop_visible(self.host_ns) {
+        self.send_until(self.clock.now_ns())?;
+        while let Some(pending) = self.front.pop_visible(self.clock.now_ns()) {
             let request = &pending.request;
             let total = u64::from(request.num_prompt_tokens) + u64::from(request.num_output_tokens);
             if total > u64::from(self.config.max_model_len) {
                 self.end(pending.record, Outcome::Rejected, pending.visible_ns)?;
                 // The client may send its next at once.
-                self.send_until(self.host_ns)?;
+                self.send_until(self.clock.now_ns())?;
             } else {
                 self.scheduler.add(pending.record, request);
             }
@@ -249,7 +228,7 @@ where
     /// Schedules a step, where there is something to schedule.
     fn schedule(&mut self) -> Scheduled {
         let mut batch = self.spare.pop().unwrap_or_default();
-        let (scheduled_ns, records) = (self.host_ns, &mut self.records);
+        let (scheduled_ns, records) = (self.clock.now_ns(), &mut self.records);
         let is_step = self.scheduler.schedule(&mut batch, &mut self.in_flight, |record, cached| {
             let record = &mut records[record as usize];
             record.num_cached_tokens += cached;
@@ -260,24 +239,14 @@ where
         for record in &batch.preempted {
             records[*record as usize].num_preemptions += 1;
         }
-        let preempting_us = self.preemption_us * batch.preempted.len() as f64;
+        let num_preempted = batch.preempted.len();
         if !is_step {
-            self.host_ns = self.host_ns.saturating_add(ns(preempting_us));
-            let has_preempted = !batch.preempted.is_empty();
+            self.clock.pass_in_vain(num_preempted);
             self.spare.push(batch);
-            return if has_preempted { Scheduled::OnlyPreempted } else { Scheduled::Nothing };
+            return if num_preempted > 0 { Scheduled::OnlyPreempted } else { Scheduled::Nothing };
         }
-        self.host_ns = self.host_ns.saturating_add(ns(self.scheduling_us + preempting_us));
         let (requests, records) = self.scheduler.step(&batch);
-        let step_ns = ns(self.latency.step_time(requests));
-        let start_ns = self.host_ns.max(self.gpu_free_ns);
-        let end_ns = start_ns.saturating_add(step_ns).max(self.gpu_end_ns);
-        let busy_ns = match self.config.pipeline_parallel_size {
-            1 => step_ns,
-            stages => step_ns / u64::from(stages),
-        };
-        self.gpu_free_ns = start_ns.saturating_add(busy_ns);
-        self.gpu_end_ns = end_ns;
+        let Ran { start_ns, end_ns, busy_ns } = self.clock.run(num_preempted, self.latency.step_time(requests));
         self.observer.step(&StepEvent {
             index: self.scheduler.counters.steps - 1,
             scheduled_ns,
@@ -288,10 +257,10 @@ where
             num_running: self.scheduler.num_running(),
             num_waiting: self.scheduler.num_waiting(),
             blocks_in_use: self.scheduler.blocks_in_use(),
-            num_preempted: batch.preempted.len() as u32,
+            num_preempted: num_preempted as u32,
         });
         let counters = &mut self.scheduler.counters;
-        counters.busy_ns = counters.busy_ns.saturating_add(self.gpu_free_ns - start_ns);
+        counters.busy_ns = counters.busy_ns.saturating_add(busy_ns);
         self.scheduler.advance(&mut batch);
         batch.end_ns = end_ns;
         self.in_flight.push_back(batch);
@@ -300,7 +269,7 @@ where
 
     /// A step has ended: its tokens go to their clients, finished requests leave.
     fn update(&mut self, step: &Batch) -> Result<()> {
-        let client_ns = step.end_ns.saturating_add(self.output_ns);
+        let client_ns = self.clock.at_client_ns(step.end_ns);
         let gap_ns = self.scheduler.end_step(step.end_ns);
         for (stage, count) in &step.steady {
             record_gaps(&mut self.gaps, *stage, gap_ns, u64::from(*count));
@@ -351,19 +320,5 @@ where
         counters.end_ns = counters.end_ns.max(finish_ns);
         self.workload.finished(finish_ns, entry.stage);
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::ns;
-
-    #[test]
-    fn nanoseconds_are_rounded_as_f64_rounds() {
-        let next_down = f64::from_bits(0.5_f64.to_bits() - 1);
-        let whole = [0.0, 0.4, 0.5, next_down, 1.5, 2.5, 1234.4999, 4503599627370497.5, 1e18, 1e20, -0.4, -0.5, -7.0];
-        for exact in whole.into_iter().chain([f64::NAN, f64::INFINITY, f64::NEG_INFINITY, f64::MAX]) {
-            assert_eq!(ns(exact / 1e3), (exact / 1e3 * 1e3).round() as u64, "{exact}");
-        }
     }
 }

@@ -4,6 +4,7 @@
 
 mod batch;
 mod block_pool;
+mod clock;
 mod config;
 mod distribution;
 mod engine;
