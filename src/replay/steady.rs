@@ -223,6 +223,8 @@ impl Steady {
     pub(super) fn unsettle(&mut self, running: &[u32], slots: &mut [Slot], in_flight: &mut VecDeque<Box<Batch>>) {
         for (slot, request) in self.slots.iter().zip(&self.requests) {
             self.write_scheduled(&mut slots[*slot as usize], request.num_computed_tokens);
+            let turn = self.turn_of(request.num_computed_tokens);
+            self.wheel[turn].clear();
         }
         let settled = &running[..self.num_settled];
         for (step, batch) in (self.num_ended..).zip(in_flight) {
@@ -250,6 +252,5 @@ impl Steady {
         self.until.clear();
         self.first_until = u64::MAX;
         self.stages.clear();
-        self.wheel.iter_mut().for_each(Vec::clear);
     }
 }
