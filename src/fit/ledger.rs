@@ -52,6 +52,10 @@ impl Observer for Ledger<'_> {
         sum.add_scaled(&self.steps.basis(event.batch), 1.0);
         self.entries.push(Entry { start_ns: event.start_ns, end_ns: event.end_ns, sum });
     }
+
+    fn wants_every_token(&self) -> bool {
+        false
+    }
 }
 
 #[cfg(test)]

@@ -1,25 +1,24 @@
-//! The engine's loop and its clock: requests arrive, steps are scheduled one ahead and end, tokens reach their clients.
+//! The engine's loop: requests arrive, steps are scheduled one ahead and end, tokens reach their clients.
 //!
 //! Mirrors `EngineCore.step` and `step_with_batch_queue` (`vllm/v1/engine/core.py`). At equal times a step ends before requests
 //! arrive, and requests arrive before the next step is scheduled; requests that arrive together keep their order.
 
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::VecDeque;
 
 use hdrhistogram::Histogram;
 
+use super::batch::Batch;
+use super::clock::{Clock, Ran, ns};
 use super::config::EngineConfig;
-use super::gaps::{EqualGaps, new_histogram};
+use super::front_end::{FrontEnd, Pending, broken_workload};
+use super::gaps::{EqualGaps, new_histogram, record_gaps};
 use super::observe::{Observer, StepEvent};
 use super::record::{Outcome, Replay, RequestRecord};
-use super::scheduler::{Batch, Scheduler};
-use crate::error::{Error, Result};
+use super::scheduler::Scheduler;
+use crate::error::Result;
 use crate::latency::LatencyModel;
 use crate::request::Request;
-use crate::workload::{Workload, WorkloadRequest};
-
-/// Most stages of a workload: each keeps the gaps between its tokens.
-pub const MAX_STAGES: u32 = 1000;
+use crate::workload::Workload;
 
 /// Replays `workload` on an engine until every request is over.
 ///
@@ -52,9 +51,34 @@ pub const MAX_STAGES: u32 = 1000;
 /// ```
 ///
 /// # Errors
-/// [`Error::Invalid`] for a configuration that [`EngineConfig::validate`] refuses; [`Error::InvalidRequest`] for a request
-/// without prompt or output, sent before the one before it, or of a stage beyond [`MAX_STAGES`].
+/// [`Error::Invalid`](crate::Error::Invalid) for a configuration that [`EngineConfig::validate`] refuses;
+/// [`Error::InvalidRequest`](crate::Error::InvalidRequest) for a request without prompt or output, sent before the one before
+/// it, or of a stage beyond [`MAX_STAGES`](super::MAX_STAGES).
 pub fn replay<L, W, O>(latency: &L, config: &EngineConfig, workload: &mut W, observer: &mut O) -> Result<Replay>
+where
+    L: LatencyModel + ?Sized,
+    W: Workload + ?Sized,
+    O: Observer + ?Sized,
+{
+    replay_at(Pace::SkipsAhead, latency, config, workload, observer)
+}
+
+/// Whether a replay looks at each request in each step. It comes to the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Pace {
+    SkipsAhead,
+    #[cfg(test)]
+    StepByStep,
+}
+
+/// [`replay`] at either pace.
+pub(super) fn replay_at<L, W, O>(
+    pace: Pace,
+    latency: &L,
+    config: &EngineConfig,
+    workload: &mut W,
+    observer: &mut O,
+) -> Result<Replay>
 where
     L: LatencyModel + ?Sized,
     W: Workload + ?Sized,
@@ -64,18 +88,16 @@ where
     let mut engine = Engine {
         latency,
         workload,
-        observer,
-        scheduler: Scheduler::new(config),
         config,
-        front: FrontEnd { pending: BinaryHeap::new(), last_arrival_ns: 0 },
+        tells_every_token: observer.wants_every_token(),
+        observer,
+        scheduler: Scheduler::new(config, pace == Pace::SkipsAhead),
+        front: FrontEnd::default(),
         records: Vec::new(),
         gaps: Vec::new(),
         in_flight: VecDeque::new(),
         spare: Vec::new(),
-        host_ns: 0,
-        gpu_free_ns: 0,
-        gpu_end_ns: 0,
-        output_ns: ns(latency.output_token_processing_time()),
+        clock: Clock::new(latency, config.pipeline_parallel_size),
     };
     if let Some(expected) = engine.workload.expected_requests() {
         engine.records.reserve(expected.min(1 << 20));
@@ -84,56 +106,12 @@ where
     Ok(Replay { records: engine.records, inter_token_ns: engine.gaps, counters: engine.scheduler.counters })
 }
 
-/// A time of the latency model on the replay's clock.
-fn ns(us: f64) -> u64 {
-    // A cast saturates, and makes 0 of what is not a number.
-    (us * 1e3).round() as u64
-}
-
 /// What an iteration of the scheduler came to.
 enum Scheduled {
     Step,
     /// No step: the request that needed blocks was itself the one to give way.
     OnlyPreempted,
     Nothing,
-}
-
-/// A step between its scheduling and its end.
-struct InFlight {
-    batch: Batch,
-    end_ns: u64,
-}
-
-/// Requests on their way from their clients to the engine, by the time at which they get there.
-struct FrontEnd {
-    pending: BinaryHeap<Reverse<Pending>>,
-    last_arrival_ns: u64,
-}
-
-struct Pending {
-    visible_ns: u64,
-    record: u32,
-    request: WorkloadRequest,
-}
-
-impl PartialEq for Pending {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other).is_eq()
-    }
-}
-
-impl Eq for Pending {}
-
-impl PartialOrd for Pending {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Pending {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        (self.visible_ns, self.record).cmp(&(other.visible_ns, other.record))
-    }
 }
 
 struct Engine<'a, L: ?Sized, W: ?Sized, O: ?Sized> {
@@ -145,15 +123,12 @@ struct Engine<'a, L: ?Sized, W: ?Sized, O: ?Sized> {
     front: FrontEnd,
     records: Vec<RequestRecord>,
     gaps: Vec<Histogram<u64>>,
-    in_flight: VecDeque<InFlight>,
-    spare: Vec<Batch>,
-    /// The engine thread has got this far.
-    host_ns: u64,
-    /// The GPUs can begin another step from here on.
-    gpu_free_ns: u64,
-    /// The last step ends here.
-    gpu_end_ns: u64,
-    output_ns: u64,
+    in_flight: VecDeque<Box<Batch>>,
+    /// Boxes, as those go to and fro between here and there.
+    #[allow(clippy::vec_box)]
+    spare: Vec<Box<Batch>>,
+    clock: Clock,
+    tells_every_token: bool,
 }
 
 impl<L, W, O> Engine<'_, L, W, O>
@@ -181,13 +156,13 @@ where
                 }
             }
             if let Some(step) = self.in_flight.pop_front() {
-                self.host_ns = self.host_ns.max(step.end_ns);
+                self.clock.wait_until(step.end_ns);
                 self.update(&step)?;
-                self.spare.push(step.batch);
+                self.spare.push(step);
                 continue;
             }
             match self.next_visible_ns() {
-                Some(next_ns) => self.host_ns = self.host_ns.max(next_ns),
+                Some(next_ns) => self.clock.wait_until(next_ns),
                 None => break,
             }
         }
@@ -196,17 +171,14 @@ where
 
     /// Takes every request that has reached the engine by now.
     fn admit(&mut self) -> Result<()> {
-        self.send_until(self.host_ns)?;
-        while let Some(Reverse(first)) = self.front.pending.peek()
-            && first.visible_ns <= self.host_ns
-        {
-            let Some(Reverse(pending)) = self.front.pending.pop() else { break };
+        self.send_until(self.clock.now_ns())?;
+        while let Some(pending) = self.front.pop_visible(self.clock.now_ns()) {
             let request = &pending.request;
             let total = u64::from(request.num_prompt_tokens) + u64::from(request.num_output_tokens);
             if total > u64::from(self.config.max_model_len) {
                 self.end(pending.record, Outcome::Rejected, pending.visible_ns)?;
                 // The client may send its next at once.
-                self.send_until(self.host_ns)?;
+                self.send_until(self.clock.now_ns())?;
             } else {
                 self.scheduler.add(pending.record, request);
             }
@@ -226,8 +198,7 @@ where
     fn send(&mut self, arrival_ns: u64) -> Result<()> {
         let index = self.records.len();
         let Some(request) = self.workload.next_request() else { return Err(broken_workload(index)) };
-        check(&request, index, self.front.last_arrival_ns.max(arrival_ns))?;
-        self.front.last_arrival_ns = request.arrival_ns;
+        self.front.check(&request, index, arrival_ns)?;
         self.records.push(RequestRecord {
             stage: request.stage,
             outcome: Outcome::Unfinished,
@@ -245,21 +216,20 @@ where
         }
         let prompt = Request::new(0, request.num_prompt_tokens, true);
         let visible_ns = request.arrival_ns.saturating_add(ns(self.latency.queueing_time(&prompt)));
-        self.front.pending.push(Reverse(Pending { visible_ns, record: index as u32, request }));
+        self.front.push(Pending { visible_ns, record: index as u32, request });
         Ok(())
     }
 
     /// When the next request reaches the engine, at the earliest.
     fn next_visible_ns(&self) -> Option<u64> {
-        let pending = self.front.pending.peek().map(|Reverse(first)| first.visible_ns);
-        [pending, self.workload.next_arrival_ns()].into_iter().flatten().min()
+        [self.front.next_visible_ns(), self.workload.next_arrival_ns()].into_iter().flatten().min()
     }
 
     /// Schedules a step, where there is something to schedule.
     fn schedule(&mut self) -> Scheduled {
         let mut batch = self.spare.pop().unwrap_or_default();
-        let (scheduled_ns, records) = (self.host_ns, &mut self.records);
-        self.scheduler.schedule(&mut batch, |record, cached| {
+        let (scheduled_ns, records) = (self.clock.now_ns(), &mut self.records);
+        let is_step = self.scheduler.schedule(&mut batch, &mut self.in_flight, |record, cached| {
             let record = &mut records[record as usize];
             record.num_cached_tokens += cached;
             if record.num_preemptions == 0 {
@@ -269,44 +239,55 @@ where
         for record in &batch.preempted {
             records[*record as usize].num_preemptions += 1;
         }
-        let preempting_us = self.latency.preemption_processing_time() * batch.preempted.len() as f64;
-        if batch.requests.is_empty() {
-            self.host_ns = self.host_ns.saturating_add(ns(preempting_us));
-            let has_preempted = !batch.preempted.is_empty();
+        let num_preempted = batch.preempted.len();
+        if !is_step {
+            self.clock.pass_in_vain(num_preempted);
             self.spare.push(batch);
-            return if has_preempted { Scheduled::OnlyPreempted } else { Scheduled::Nothing };
+            return if num_preempted > 0 { Scheduled::OnlyPreempted } else { Scheduled::Nothing };
         }
-        let host_us = self.latency.scheduling_processing_time() + preempting_us;
-        self.host_ns = self.host_ns.saturating_add(ns(host_us));
-        let step_ns = ns(self.latency.step_time(&batch.requests));
-        let start_ns = self.host_ns.max(self.gpu_free_ns);
-        let end_ns = start_ns.saturating_add(step_ns).max(self.gpu_end_ns);
-        self.gpu_free_ns = start_ns.saturating_add(step_ns / u64::from(self.config.pipeline_parallel_size));
-        self.gpu_end_ns = end_ns;
-        let counters = &mut self.scheduler.counters;
-        counters.busy_ns = counters.busy_ns.saturating_add(self.gpu_free_ns - start_ns);
+        let (requests, records) = self.scheduler.step(&batch);
+        let Ran { start_ns, end_ns, busy_ns } = self.clock.run(num_preempted, self.latency.step_time(requests));
         self.observer.step(&StepEvent {
-            index: counters.steps - 1,
+            index: self.scheduler.counters.steps - 1,
             scheduled_ns,
             start_ns,
             end_ns,
-            batch: &batch.requests,
-            records: &batch.records,
+            batch: requests,
+            records,
             num_running: self.scheduler.num_running(),
             num_waiting: self.scheduler.num_waiting(),
             blocks_in_use: self.scheduler.blocks_in_use(),
-            num_preempted: batch.preempted.len() as u32,
+            num_preempted: num_preempted as u32,
         });
-        self.in_flight.push_back(InFlight { batch, end_ns });
+        let counters = &mut self.scheduler.counters;
+        counters.busy_ns = counters.busy_ns.saturating_add(busy_ns);
+        self.scheduler.advance(&mut batch);
+        batch.end_ns = end_ns;
+        self.in_flight.push_back(batch);
         Scheduled::Step
     }
 
     /// A step has ended: its tokens go to their clients, finished requests leave.
-    fn update(&mut self, step: &InFlight) -> Result<()> {
-        let client_ns = step.end_ns.saturating_add(self.output_ns);
-        let mut equal_gaps = EqualGaps::default();
+    fn update(&mut self, step: &Batch) -> Result<()> {
+        let client_ns = self.clock.at_client_ns(step.end_ns);
+        let gap_ns = self.scheduler.end_step(step.end_ns);
+        for (stage, count) in &step.steady {
+            record_gaps(&mut self.gaps, *stage, gap_ns, u64::from(*count));
+        }
+        if self.tells_every_token {
+            for (record, token) in self.scheduler.last_tokens() {
+                self.observer.token(record, token, client_ns);
+            }
+        }
         let mut any_finished = false;
-        for ((request, slot), record) in step.batch.requests.iter().zip(&step.batch.slots).zip(&step.batch.records) {
+        for slot in &step.leaving {
+            let record = self.scheduler.slot(*slot).rank.record;
+            self.scheduler.finish(*slot);
+            self.end(record, Outcome::Finished, client_ns)?;
+            any_finished = true;
+        }
+        let mut equal_gaps = EqualGaps::default();
+        for ((request, slot), record) in step.requests.iter().zip(&step.slots).zip(&step.records) {
             if !request.samples {
                 continue;
             }
@@ -339,36 +320,5 @@ where
         counters.end_ns = counters.end_ns.max(finish_ns);
         self.workload.finished(finish_ns, entry.stage);
         Ok(())
-    }
-}
-
-fn check(request: &WorkloadRequest, index: usize, not_before_ns: u64) -> Result<()> {
-    let refused = |field, value: String, reason: String| Err(Error::InvalidRequest { index, field, value, reason });
-    if request.num_prompt_tokens == 0 {
-        return refused("num_prompt_tokens", "0".into(), "must be at least 1".into());
-    }
-    if request.num_output_tokens == 0 {
-        return refused("num_output_tokens", "0".into(), "must be at least 1: a prompt alone samples one token".into());
-    }
-    if request.stage >= MAX_STAGES {
-        return refused("stage", request.stage.to_string(), format!("must be below {MAX_STAGES}"));
-    }
-    if request.arrival_ns < not_before_ns {
-        let reason = format!("is before the request sent before it ({not_before_ns}); sort requests by arrival");
-        return refused("arrival_ns", request.arrival_ns.to_string(), reason);
-    }
-    if index >= u32::MAX as usize {
-        return refused("number of requests", index.to_string(), format!("must be below {}", u32::MAX));
-    }
-    Ok(())
-}
-
-#[cold]
-fn broken_workload(index: usize) -> Error {
-    Error::InvalidRequest {
-        index,
-        field: "arrival_ns",
-        value: "none".into(),
-        reason: "the workload announced a request and has none".into(),
     }
 }

@@ -25,10 +25,17 @@ impl EqualGaps {
     }
 
     pub(super) fn flush(&self, gaps: &mut [Histogram<u64>]) {
-        if let (true, Some(histogram)) = (self.count > 0, gaps.get_mut(self.stage as usize)) {
-            // It grows by itself, so that no gap is out of its range.
-            let _ = histogram.record_n(self.gap_ns, self.count);
+        if self.count > 0 {
+            record_gaps(gaps, self.stage, self.gap_ns, self.count);
         }
+    }
+}
+
+/// `count` equal gaps of a stage.
+pub(super) fn record_gaps(gaps: &mut [Histogram<u64>], stage: u32, gap_ns: u64, count: u64) {
+    if let Some(histogram) = gaps.get_mut(stage as usize) {
+        // It grows by itself, so that no gap is out of its range.
+        let _ = histogram.record_n(gap_ns, count);
     }
 }
 

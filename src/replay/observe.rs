@@ -34,10 +34,20 @@ pub trait Observer {
 
     /// The client of request `record` has its `token`-th token (from 0) at `now_ns`.
     fn token(&mut self, _record: u32, _token: u32, _now_ns: u64) {}
+
+    /// Whether [`token`](Self::token) is to be called for every token. Where not, it is called for each request's first token
+    /// and may or may not be for later ones, which makes a replay faster. Asked once, before the replay.
+    fn wants_every_token(&self) -> bool {
+        true
+    }
 }
 
 /// Nobody watches.
-impl Observer for () {}
+impl Observer for () {
+    fn wants_every_token(&self) -> bool {
+        false
+    }
+}
 
 impl<A: Observer, B: Observer> Observer for (A, B) {
     fn step(&mut self, event: &StepEvent<'_>) {
@@ -48,6 +58,9 @@ impl<A: Observer, B: Observer> Observer for (A, B) {
         self.0.token(record, token, now_ns);
         self.1.token(record, token, now_ns);
     }
+    fn wants_every_token(&self) -> bool {
+        self.0.wants_every_token() || self.1.wants_every_token()
+    }
 }
 
 impl<O: Observer> Observer for &mut O {
@@ -56,6 +69,9 @@ impl<O: Observer> Observer for &mut O {
     }
     fn token(&mut self, record: u32, token: u32, now_ns: u64) {
         (**self).token(record, token, now_ns);
+    }
+    fn wants_every_token(&self) -> bool {
+        (**self).wants_every_token()
     }
 }
 
@@ -69,5 +85,8 @@ impl<O: Observer> Observer for Option<O> {
         if let Some(observer) = self {
             observer.token(record, token, now_ns);
         }
+    }
+    fn wants_every_token(&self) -> bool {
+        self.as_ref().is_some_and(Observer::wants_every_token)
     }
 }

@@ -4,33 +4,17 @@
 //! Mirrors `Scheduler.schedule` and `update_from_output` (`vllm/v1/core/sched/scheduler.py`, `async_scheduler.py`) and
 //! `KVCacheManager.allocate_slots` (`vllm/v1/core/kv_cache_manager.py`) for text models without speculation.
 
-use super::block_pool::BlockPool;
+use std::collections::VecDeque;
+
+use super::batch::Batch;
 use super::config::{EngineConfig, SchedulingPolicy};
-use super::prefix::{hash_content, hash_own};
+use super::kv_cache::KvCache;
 use super::record::EngineCounters;
 use super::slot::Slot;
+use super::steady::Steady;
 use super::waiting::{Rank, Waiting};
 use crate::request::Request;
 use crate::workload::WorkloadRequest;
-
-/// A step: its requests as the latency model sees them, and the slots and records they are.
-#[derive(Debug, Default)]
-pub(super) struct Batch {
-    pub(super) requests: Vec<Request>,
-    pub(super) slots: Vec<u32>,
-    pub(super) records: Vec<u32>,
-    /// Records of the requests that had to go.
-    pub(super) preempted: Vec<u32>,
-}
-
-impl Batch {
-    fn clear(&mut self) {
-        self.requests.clear();
-        self.slots.clear();
-        self.records.clear();
-        self.preempted.clear();
-    }
-}
 
 /// The scheduler's queues and its KV cache.
 #[derive(Debug)]
@@ -38,23 +22,26 @@ pub(super) struct Scheduler<'a> {
     config: &'a EngineConfig,
     /// Whether a request may be scheduled again before its last token is back.
     runs_ahead: bool,
-    pool: BlockPool,
+    cache: KvCache,
     slots: Vec<Slot>,
     unused_slots: Vec<u32>,
     running: Vec<u32>,
+    steady: Steady,
     waiting: Waiting,
     pub(super) counters: EngineCounters,
 }
 
 impl<'a> Scheduler<'a> {
-    pub(super) fn new(config: &'a EngineConfig) -> Self {
+    /// `skips_ahead` where it need not look at each request in each step: the schedules are the same.
+    pub(super) fn new(config: &'a EngineConfig, skips_ahead: bool) -> Self {
         Scheduler {
             config,
             runs_ahead: config.async_scheduling && config.pipeline_parallel_size == 1,
-            pool: BlockPool::new(config.usable_blocks()),
+            cache: KvCache::new(config),
             slots: Vec::new(),
             unused_slots: Vec::new(),
             running: Vec::new(),
+            steady: Steady::new(config, skips_ahead),
             waiting: Waiting::new(config.scheduling_policy),
             counters: EngineCounters::default(),
         }
@@ -73,7 +60,7 @@ impl<'a> Scheduler<'a> {
     }
 
     pub(super) fn blocks_in_use(&self) -> u32 {
-        self.pool.num_in_use()
+        self.cache.num_in_use()
     }
 
     pub(super) fn slot(&self, slot: u32) -> &Slot {
@@ -89,18 +76,27 @@ impl<'a> Scheduler<'a> {
         let rank = Rank { priority: request.priority, arrival_ns: request.arrival_ns, record };
         let state = &mut self.slots[slot as usize];
         state.reset(rank, request.stage, request.num_prompt_tokens, request.num_output_tokens);
-        if let (true, Some(content)) = (self.config.enable_prefix_caching, &request.content) {
-            hash_content(content, request.num_prompt_tokens, self.config.block_size, &mut state.hashes);
-        }
+        self.cache.hash_prompt(state, request);
         self.waiting.push(slot, rank);
         self.counters.max_waiting = self.counters.max_waiting.max(self.waiting.len() as u32);
     }
 
-    /// Fills `batch` with the next step; leaves it empty where nothing can be scheduled. `found_cached` gets each record that
-    /// is scheduled for the first time, with its cached tokens, and each that finds more of them after a preemption.
-    pub(super) fn schedule(&mut self, batch: &mut Batch, mut found_cached: impl FnMut(u32, u32)) {
+    /// Fills `batch` with the next step, behind those `in_flight`; false where nothing can be scheduled. `found_cached` gets
+    /// each record that is scheduled for the first time, with its cached tokens, and each that finds more of them after a
+    /// preemption.
+    pub(super) fn schedule(
+        &mut self,
+        batch: &mut Batch,
+        in_flight: &mut VecDeque<Box<Batch>>,
+        mut found_cached: impl FnMut(u32, u32),
+    ) -> bool {
         batch.clear();
         let mut budget = self.config.max_num_batched_tokens;
+        if self.steady.num_settled() > 0 && !self.has_room(budget) {
+            self.steady.unsettle(&self.running, &mut self.slots, in_flight);
+        }
+        self.steady.take_blocks(&mut self.slots, &mut self.cache);
+        budget -= self.steady.len();
         self.schedule_running(batch, &mut budget);
         if batch.preempted.is_empty() {
             self.schedule_waiting(batch, &mut budget, &mut found_cached);
@@ -117,24 +113,69 @@ impl<'a> Scheduler<'a> {
             state.sampled += u32::from(request.samples);
             state.scheduled_at = None;
         }
+        let is_step = self.steady.len() > 0 || !batch.requests.is_empty();
         let counters = &mut self.counters;
-        counters.steps += u64::from(!batch.requests.is_empty());
+        counters.scheduled_tokens += u64::from(self.steady.len());
+        counters.steps += u64::from(is_step);
         counters.preemptions += batch.preempted.len() as u64;
         counters.max_running = counters.max_running.max(self.running.len() as u32);
         counters.max_waiting = counters.max_waiting.max(self.waiting.len() as u32);
-        counters.max_blocks_in_use = counters.max_blocks_in_use.max(self.pool.num_in_use());
+        counters.max_blocks_in_use = counters.max_blocks_in_use.max(self.cache.num_in_use());
+        if is_step {
+            self.steady.begin_step(batch, in_flight.len() as u32);
+        }
+        is_step
+    }
+
+    /// Requests and records of the step that has just been scheduled.
+    pub(super) fn step<'s>(&'s self, batch: &'s Batch) -> (&'s [Request], &'s [u32]) {
+        self.steady.step(batch)
+    }
+
+    /// The step that has just been scheduled is on its way.
+    pub(super) fn advance(&mut self, batch: &mut Batch) {
+        self.steady.advance(&self.running, &mut self.slots, batch);
+    }
+
+    /// Whether all running requests get what they want, with nobody preempted.
+    fn has_room(&self, mut budget: u32) -> bool {
+        let mut blocks = self.steady.num_blocks_needed();
+        if self.steady.len() > budget {
+            return false;
+        }
+        budget -= self.steady.len();
+        for slot in &self.running[self.steady.num_settled()..] {
+            let state = &self.slots[*slot as usize];
+            let num_tokens = self.wanted(state, self.known(state)).min(budget);
+            if num_tokens > 0 {
+                blocks += self.cache.missing(state, state.computed + num_tokens);
+                budget -= num_tokens;
+            }
+        }
+        blocks <= self.cache.num_free()
+    }
+
+    /// Output tokens of a running request that are in its next input or before.
+    fn known(&self, state: &Slot) -> u32 {
+        if self.runs_ahead { state.sampled } else { state.delivered }
+    }
+
+    /// Tokens that a running request would have in the next step.
+    fn wanted(&self, state: &Slot, known: u32) -> u32 {
+        if state.sampled >= state.num_output_tokens {
+            return 0;
+        }
+        self.chunk(state.num_prompt_tokens + known - state.computed)
     }
 
     fn schedule_running(&mut self, batch: &mut Batch, budget: &mut u32) {
-        let mut index = 0;
+        let mut index = self.steady.num_settled();
         while index < self.running.len() && *budget > 0 {
             let slot = self.running[index];
             let state = &self.slots[slot as usize];
-            let known = if self.runs_ahead { state.sampled } else { state.delivered };
-            let is_done = state.sampled >= state.num_output_tokens;
-            let wanted = state.num_prompt_tokens + known - state.computed;
-            let num_tokens = self.chunk(wanted).min(*budget);
-            if is_done || num_tokens == 0 {
+            let known = self.known(state);
+            let num_tokens = self.wanted(state, known).min(*budget);
+            if num_tokens == 0 {
                 index += 1;
                 continue;
             }
@@ -155,23 +196,22 @@ impl<'a> Scheduler<'a> {
                 // Preempted with a token still on its way through the pipeline.
                 break;
             }
-            let (hits, free_hits) = self.cached_blocks(slot);
+            let (hits, free_hits) = self.cache.find_cached(state);
             let cached = hits * self.config.block_size;
-            let state = &self.slots[slot as usize];
             let wanted = self.chunk(state.num_tokens() - cached);
             if !self.config.enable_chunked_prefill && wanted > *budget {
                 break;
             }
             let num_tokens = wanted.min(*budget);
             let new_blocks = (cached + num_tokens).div_ceil(self.config.block_size) - hits;
-            if new_blocks + free_hits > self.pool.num_free() {
+            if new_blocks + free_hits > self.cache.num_free() {
                 break;
             }
             let known = state.delivered;
             self.waiting.pop();
-            self.use_cached(slot, hits);
-            self.grow(slot, cached + num_tokens);
             let state = &mut self.slots[slot as usize];
+            self.cache.use_found(state);
+            self.cache.grow(state, cached + num_tokens);
             state.computed = cached;
             state.is_running = true;
             if !state.was_preempted || cached > state.lost {
@@ -212,9 +252,9 @@ impl<'a> Scheduler<'a> {
     ) -> bool {
         let end = self.slots[slot as usize].computed + num_tokens;
         loop {
-            let missing = end.div_ceil(self.config.block_size) - self.slots[slot as usize].blocks.len() as u32;
-            if missing <= self.pool.num_free() {
-                self.grow(slot, end);
+            let state = &mut self.slots[slot as usize];
+            if self.cache.missing(state, end) <= self.cache.num_free() {
+                self.cache.grow(state, end);
                 return true;
             }
             let Some(victim) = self.take_victim(batch, budget, index) else { return false };
@@ -249,87 +289,23 @@ impl<'a> Scheduler<'a> {
     }
 
     fn preempt(&mut self, slot: u32) {
-        let block_size = self.config.block_size;
         let state = &mut self.slots[slot as usize];
-        if self.config.enable_prefix_caching {
-            // Nobody else can have these blocks, so they need to be known from here on only.
-            let shared = state.hashes.len();
-            let full = (state.cacheable / block_size) as usize;
-            let mut parent = state.hashes.last().copied();
-            for (position, block) in state.blocks.iter().enumerate().take(full).skip(shared) {
-                let hash = hash_own(state.rank.record, position, parent);
-                self.pool.cache(*block, hash);
-                parent = Some(hash);
-            }
-        }
+        self.cache.remember_own(state);
         state.lost = state.lost.max(state.computed);
         (state.computed, state.cacheable) = (0, 0);
         (state.is_running, state.was_preempted) = (false, true);
-        let rank = state.rank;
-        self.release_blocks(slot);
-        self.waiting.put_back(slot, rank);
+        self.cache.release(state);
+        self.waiting.put_back(slot, state.rank);
     }
 
-    /// Blocks at the beginning of a waiting request's tokens that the cache holds, and how many of them are free.
-    fn cached_blocks(&self, slot: u32) -> (u32, u32) {
-        let state = &self.slots[slot as usize];
-        if !self.config.enable_prefix_caching || (state.hashes.is_empty() && !state.was_preempted) {
-            return (0, 0);
-        }
-        let most = (state.num_tokens() - 1) / self.config.block_size;
-        let (mut hits, mut free) = (0, 0);
-        for block in self.known_hashes(state).take(most as usize).map_while(|hash| self.pool.find(hash)) {
-            hits += 1;
-            free += u32::from(self.pool.is_free(block));
-        }
-        (hits, free)
+    /// The oldest step in flight has ended. Returns the time since the one before it did, which is the gap of its steady decodes.
+    pub(super) fn end_step(&mut self, end_ns: u64) -> u64 {
+        self.steady.end_step(end_ns)
     }
 
-    fn known_hashes<'s>(&self, state: &'s Slot) -> impl Iterator<Item = u64> + use<'s> {
-        let own = state.was_preempted.then_some(state.hashes.len()).into_iter().flat_map(|shared| {
-            let first = (shared, hash_own(state.rank.record, shared, state.hashes.last().copied()));
-            let next = |(at, hash): &(usize, u64)| Some((at + 1, hash_own(state.rank.record, at + 1, Some(*hash))));
-            std::iter::successors(Some(first), next).map(|(_, hash)| hash)
-        });
-        state.hashes.iter().copied().chain(own)
-    }
-
-    fn use_cached(&mut self, slot: u32, hits: u32) {
-        let mut blocks = std::mem::take(&mut self.slots[slot as usize].blocks);
-        let state = &self.slots[slot as usize];
-        blocks.extend(self.known_hashes(state).take(hits as usize).map_while(|hash| self.pool.find(hash)));
-        for block in &blocks {
-            self.pool.touch(*block);
-        }
-        let state = &mut self.slots[slot as usize];
-        state.blocks = blocks;
-        state.cacheable = hits * self.config.block_size;
-    }
-
-    /// Takes blocks until the slot has room for `num_tokens`, and remembers what its full shared ones hold.
-    fn grow(&mut self, slot: u32, num_tokens: u32) {
-        let block_size = self.config.block_size;
-        let state = &mut self.slots[slot as usize];
-        let needed = num_tokens.div_ceil(block_size) as usize;
-        while state.blocks.len() < needed {
-            let Some(block) = self.pool.take() else { break };
-            state.blocks.push(block);
-        }
-        let known = num_tokens.min(state.num_tokens());
-        if known > state.cacheable {
-            let (from, to) = ((state.cacheable / block_size) as usize, (known / block_size) as usize);
-            for (hash, block) in state.hashes.iter().zip(&state.blocks).take(to).skip(from) {
-                self.pool.cache(*block, *hash);
-            }
-            state.cacheable = known;
-        }
-    }
-
-    fn release_blocks(&mut self, slot: u32) {
-        let state = &mut self.slots[slot as usize];
-        while let Some(block) = state.blocks.pop() {
-            self.pool.release(block);
-        }
+    /// Records of the steady decodes of the step that has just ended, with the number, from 0, of the token that each has from it.
+    pub(super) fn last_tokens(&self) -> impl Iterator<Item = (u32, u32)> {
+        self.steady.last_tokens(&self.running, &self.slots)
     }
 
     /// The engine has a token of `slot` back at `now_ns`. Returns how many it has now, and the time since the one before.
@@ -343,17 +319,21 @@ impl<'a> Scheduler<'a> {
 
     /// The last token of `slot` is back: its blocks are free again.
     pub(super) fn finish(&mut self, slot: u32) {
-        self.release_blocks(slot);
-        if !self.slots[slot as usize].is_running {
+        let state = &mut self.slots[slot as usize];
+        self.cache.release(state);
+        if !state.is_running {
             self.waiting.remove(slot);
         }
-        self.slots[slot as usize].is_running = false;
+        state.is_running = false;
         self.unused_slots.push(slot);
     }
 
     /// Drops finished requests from the running ones, whose order stays.
     pub(super) fn drop_finished(&mut self) {
         let slots = &self.slots;
-        self.running.retain(|slot| slots[*slot as usize].is_running);
+        let is_over = |slot: &u32| !slots[*slot as usize].is_running;
+        let settled = self.running[..self.steady.num_settled()].iter().filter(|slot| is_over(slot)).count();
+        self.steady.drop_settled(settled);
+        self.running.retain(|slot| !is_over(slot));
     }
 }

@@ -25,6 +25,10 @@ pub(super) struct Slot {
     /// Position in the step that is being scheduled.
     pub(super) scheduled_at: Option<u32>,
     pub(super) last_token_ns: u64,
+    /// Numbers of the steps that hold the request as a steady decode, which the counts above do not know of yet: from the
+    /// first up to, not including, the second. See `steady`.
+    pub(super) steady_from: u64,
+    pub(super) steady_until: u64,
     pub(super) blocks: Vec<u32>,
     /// Hashes of the prompt's blocks that other prompts may have, too.
     pub(super) hashes: Vec<BlockHash>,
@@ -46,6 +50,8 @@ impl Slot {
             was_preempted: false,
             scheduled_at: None,
             last_token_ns: 0,
+            steady_from: 0,
+            steady_until: 0,
             blocks: Vec::new(),
             hashes: Vec::new(),
         }
@@ -57,6 +63,11 @@ impl Slot {
         blocks.clear();
         hashes.clear();
         *self = Slot { rank, stage, num_prompt_tokens, num_output_tokens, blocks, hashes, ..Slot::empty() };
+    }
+
+    /// Whether the numbered step has the request as a steady decode.
+    pub(super) fn is_steady_in(&self, step: u64) -> bool {
+        (self.steady_from..self.steady_until).contains(&step)
     }
 
     /// Tokens that are known: the prompt and what the engine has back.

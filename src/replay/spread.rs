@@ -55,6 +55,10 @@ impl Observer for SpreadSampler<'_> {
             self.tables_sd += weight * step.tables_sd;
         }
     }
+
+    fn wants_every_token(&self) -> bool {
+        false
+    }
 }
 
 impl Spread {

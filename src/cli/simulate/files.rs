@@ -109,4 +109,8 @@ impl Observer for Files {
             trace.token(record, token, now_ns);
         }
     }
+
+    fn wants_every_token(&self) -> bool {
+        self.tokens.is_some() || self.trace.is_some()
+    }
 }

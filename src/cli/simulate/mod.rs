@@ -190,4 +190,8 @@ impl Observer for Progress {
             }
         }
     }
+
+    fn wants_every_token(&self) -> bool {
+        false
+    }
 }

@@ -1,0 +1,123 @@
+//! The replay's clock: how far the engine's thread has got, and the GPUs. Uses `latency`.
+
+use crate::latency::LatencyModel;
+
+/// Integer nanoseconds, and the delays of a latency model that are the same for every step.
+#[derive(Debug)]
+pub(super) struct Clock {
+    /// The engine thread has got this far.
+    host_ns: u64,
+    /// The GPUs can begin another step from here on.
+    gpu_free_ns: u64,
+    /// The last step ends here.
+    gpu_end_ns: u64,
+    stages: u64,
+    output_ns: u64,
+    scheduling_us: f64,
+    scheduling_ns: u64,
+    preemption_us: f64,
+}
+
+/// When a step ran.
+pub(super) struct Ran {
+    pub(super) start_ns: u64,
+    pub(super) end_ns: u64,
+    /// Time for which the GPUs could begin no other.
+    pub(super) busy_ns: u64,
+}
+
+impl Clock {
+    /// At 0, for GPUs that are a pipeline of `stages`.
+    pub(super) fn new<L: LatencyModel + ?Sized>(latency: &L, stages: u32) -> Self {
+        let scheduling_us = latency.scheduling_processing_time();
+        Clock {
+            host_ns: 0,
+            gpu_free_ns: 0,
+            gpu_end_ns: 0,
+            stages: u64::from(stages),
+            output_ns: ns(latency.output_token_processing_time()),
+            scheduling_us,
+            scheduling_ns: ns(scheduling_us),
+            preemption_us: latency.preemption_processing_time(),
+        }
+    }
+
+    /// Where the engine's thread is.
+    pub(super) fn now_ns(&self) -> u64 {
+        self.host_ns
+    }
+
+    /// The engine's thread waits, if that is still to come.
+    pub(super) fn wait_until(&mut self, then_ns: u64) {
+        self.host_ns = self.host_ns.max(then_ns);
+    }
+
+    /// An iteration that preempted so many requests and found nothing to run.
+    pub(super) fn pass_in_vain(&mut self, num_preempted: usize) {
+        self.host_ns = self.host_ns.saturating_add(ns(self.preemption_us * num_preempted as f64));
+    }
+
+    /// An iteration that preempted so many requests and hands a step of `step_us` to the GPUs.
+    pub(super) fn run(&mut self, num_preempted: usize, step_us: f64) -> Ran {
+        let host_ns = match num_preempted {
+            0 => self.scheduling_ns,
+            _ => ns(self.scheduling_us + self.preemption_us * num_preempted as f64),
+        };
+        self.host_ns = self.host_ns.saturating_add(host_ns);
+        let step_ns = ns(step_us);
+        let start_ns = self.host_ns.max(self.gpu_free_ns);
+        let end_ns = start_ns.saturating_add(step_ns).max(self.gpu_end_ns);
+        // Division takes longer than all the rest.
+        let share_ns = if self.stages == 1 { step_ns } else { step_ns / self.stages };
+        self.gpu_free_ns = start_ns.saturating_add(share_ns);
+        self.gpu_end_ns = end_ns;
+        Ran { start_ns, end_ns, busy_ns: self.gpu_free_ns - start_ns }
+    }
+
+    /// When clients have the tokens of a step.
+    pub(super) fn at_client_ns(&self, end_ns: u64) -> u64 {
+        end_ns.saturating_add(self.output_ns)
+    }
+}
+
+/// A time of the latency model on the clock: to the nearest, halves up; 0 for what is negative or no number.
+pub(super) fn ns(us: f64) -> u64 {
+    // `f64::round` would be a call into a library on most CPUs. A cast saturates, and makes 0 of what is not a number.
+    let exact_ns = us * 1e3;
+    let whole_ns = exact_ns as u64;
+    whole_ns.saturating_add(u64::from(exact_ns - whole_ns as f64 >= 0.5))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::latency::FixedLatency;
+
+    #[test]
+    fn nanoseconds_are_rounded_as_f64_rounds() {
+        let next_down = f64::from_bits(0.5_f64.to_bits() - 1);
+        let whole = [0.0, 0.4, 0.5, next_down, 1.5, 2.5, 1234.4999, 4503599627370497.5, 1e18, 1e20, -0.4, -0.5, -7.0];
+        for exact in whole.into_iter().chain([f64::NAN, f64::INFINITY, f64::NEG_INFINITY, f64::MAX]) {
+            assert_eq!(ns(exact / 1e3), (exact / 1e3 * 1e3).round() as u64, "{exact}");
+        }
+    }
+
+    #[test]
+    fn steps_queue_behind_the_host_and_each_other() {
+        let latency = FixedLatency { scheduling_us: 2.0, preemption_us: 0.5, ..FixedLatency::default() };
+        let mut clock = Clock::new(&latency, 2);
+        let mut run = |num_preempted, step_us| {
+            let ran = clock.run(num_preempted, step_us);
+            (ran.start_ns, ran.end_ns, ran.busy_ns)
+        };
+        // Scheduled by 2 µs; the next could be by 4 + 2 × 0.5 = 5 µs, when the first stage has been free since 2 + 10 / 2 = 7.
+        assert_eq!(run(0, 10.0), (2_000, 12_000, 5_000));
+        assert_eq!(run(2, 1.0), (7_000, 12_000, 500));
+        // By 5 + 2 = 7 µs; the first stage is free at 7.5.
+        assert_eq!(run(0, 4.0), (7_500, 12_000, 2_000));
+        clock.pass_in_vain(3);
+        assert_eq!(clock.now_ns(), 8_500);
+        clock.wait_until(8_000);
+        assert_eq!((clock.now_ns(), clock.at_client_ns(u64::MAX)), (8_500, u64::MAX));
+    }
+}

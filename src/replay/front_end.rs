@@ -1,0 +1,98 @@
+//! Requests on their way from their clients to the engine, by the time at which they get there. Uses `workload`, `error`.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use crate::error::{Error, Result};
+use crate::workload::WorkloadRequest;
+
+/// Most stages of a workload: each keeps the gaps between its tokens.
+pub const MAX_STAGES: u32 = 1000;
+
+/// Sent requests that the engine cannot see yet.
+#[derive(Debug, Default)]
+pub(super) struct FrontEnd {
+    pending: BinaryHeap<Reverse<Pending>>,
+    last_arrival_ns: u64,
+}
+
+/// A request on its way.
+#[derive(Debug)]
+pub(super) struct Pending {
+    pub(super) visible_ns: u64,
+    pub(super) record: u32,
+    pub(super) request: WorkloadRequest,
+}
+
+impl FrontEnd {
+    /// When the first of them reaches the engine.
+    pub(super) fn next_visible_ns(&self) -> Option<u64> {
+        self.pending.peek().map(|Reverse(first)| first.visible_ns)
+    }
+
+    /// The first of them, if it has reached the engine by `now_ns`.
+    pub(super) fn pop_visible(&mut self, now_ns: u64) -> Option<Pending> {
+        self.next_visible_ns().filter(|visible_ns| *visible_ns <= now_ns)?;
+        self.pending.pop().map(|Reverse(pending)| pending)
+    }
+
+    pub(super) fn push(&mut self, pending: Pending) {
+        self.pending.push(Reverse(pending));
+    }
+
+    /// Checks the workload's `index`-th request, announced for `announced_ns`.
+    pub(super) fn check(&mut self, request: &WorkloadRequest, index: usize, announced_ns: u64) -> Result<()> {
+        let not_before_ns = self.last_arrival_ns.max(announced_ns);
+        let refused = |field, value: String, reason: String| Err(Error::InvalidRequest { index, field, value, reason });
+        if request.num_prompt_tokens == 0 {
+            return refused("num_prompt_tokens", "0".into(), "must be at least 1".into());
+        }
+        if request.num_output_tokens == 0 {
+            let reason = "must be at least 1: a prompt alone samples one token";
+            return refused("num_output_tokens", "0".into(), reason.into());
+        }
+        if request.stage >= MAX_STAGES {
+            return refused("stage", request.stage.to_string(), format!("must be below {MAX_STAGES}"));
+        }
+        if request.arrival_ns < not_before_ns {
+            let reason = format!("is before the request sent before it ({not_before_ns}); sort requests by arrival");
+            return refused("arrival_ns", request.arrival_ns.to_string(), reason);
+        }
+        if index >= u32::MAX as usize {
+            return refused("number of requests", index.to_string(), format!("must be below {}", u32::MAX));
+        }
+        self.last_arrival_ns = request.arrival_ns;
+        Ok(())
+    }
+}
+
+/// A workload that announced its `index`-th request and has none.
+#[cold]
+pub(super) fn broken_workload(index: usize) -> Error {
+    Error::InvalidRequest {
+        index,
+        field: "arrival_ns",
+        value: "none".into(),
+        reason: "the workload announced a request and has none".into(),
+    }
+}
+
+impl PartialEq for Pending {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Pending {}
+
+impl PartialOrd for Pending {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Pending {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        (self.visible_ns, self.record).cmp(&(other.visible_ns, other.record))
+    }
+}

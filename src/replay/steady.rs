@@ -1,0 +1,256 @@
+//! Decodes that are in every step, kept as arrays: a step costs one pass over them, and no request is looked at by itself
+//! until something happens to it. Uses `slot`, `batch`, `kv_cache`.
+//!
+//! A request is steady from the step after the one that sampled a token for it until its last token is sampled. Its counts
+//! then follow from the number of steps, its blocks come when their turn on a wheel comes, and the gap between two of its
+//! tokens is that between the ends of two steps. The first requests of the running queue are *settled*: steady, or done and
+//! waiting for their last token. Whoever comes behind one that is neither is scheduled by itself, and so is everybody where
+//! blocks run short: [`Steady::unsettle`] writes into the slots what the steps so far came to.
+
+use std::collections::VecDeque;
+
+use super::batch::Batch;
+use super::config::EngineConfig;
+use super::kv_cache::KvCache;
+use super::slot::Slot;
+use crate::request::Request;
+
+/// Largest block for which a wheel, an entry for each of its tokens, is worth its memory. Engines' have 16 to some thousand.
+const MOST_TURNS: u32 = 1 << 16;
+
+/// Steady decodes in the order of the running queue; position by position, what the next step has of them.
+#[derive(Debug)]
+pub(super) struct Steady {
+    is_on: bool,
+    num_settled: usize,
+    /// Others of the step being scheduled may lie behind.
+    requests: Vec<Request>,
+    records: Vec<u32>,
+    slots: Vec<u32>,
+    /// Numbers of the first step without each of them, and the least of these.
+    until: Vec<u64>,
+    first_until: u64,
+    /// Those who need a block in step `s`, at `s` modulo the block size; and where that is for the next step.
+    wheel: Vec<Vec<u32>>,
+    turn: usize,
+    /// How many are of which stage.
+    stages: Vec<(u32, u32)>,
+    /// Number of the next step to be scheduled.
+    next_step: u64,
+    /// Steps that have ended, and when the last one did.
+    num_ended: u64,
+    last_end_ns: u64,
+    /// Steps that had not ended when the last one was scheduled.
+    in_flight: u32,
+}
+
+impl Steady {
+    pub(super) fn new(config: &EngineConfig, skips_ahead: bool) -> Self {
+        // In a pipeline a request is not in every step.
+        let is_on = skips_ahead && config.pipeline_parallel_size == 1 && config.block_size <= MOST_TURNS;
+        Steady {
+            is_on,
+            num_settled: 0,
+            requests: Vec::new(),
+            records: Vec::new(),
+            slots: Vec::new(),
+            until: Vec::new(),
+            first_until: u64::MAX,
+            wheel: vec![Vec::new(); if is_on { config.block_size as usize } else { 1 }],
+            turn: 0,
+            stages: Vec::new(),
+            next_step: 0,
+            num_ended: 0,
+            last_end_ns: 0,
+            in_flight: 0,
+        }
+    }
+
+    pub(super) fn len(&self) -> u32 {
+        self.slots.len() as u32
+    }
+
+    /// How many of the first running requests need not be looked at.
+    pub(super) fn num_settled(&self) -> usize {
+        self.num_settled
+    }
+
+    /// Settled requests among those that have just left the running queue.
+    pub(super) fn drop_settled(&mut self, count: usize) {
+        self.num_settled -= count;
+    }
+
+    /// Blocks that the next step takes for them.
+    pub(super) fn num_blocks_needed(&self) -> u32 {
+        self.wheel[self.turn].len() as u32
+    }
+
+    pub(super) fn take_blocks(&self, slots: &mut [Slot], cache: &mut KvCache) {
+        for slot in &self.wheel[self.turn] {
+            cache.take(&mut slots[*slot as usize]);
+        }
+    }
+
+    /// Completes a step: `batch` has all others of it.
+    pub(super) fn begin_step(&mut self, batch: &mut Batch, in_flight: u32) {
+        self.in_flight = in_flight;
+        batch.steady.extend_from_slice(&self.stages);
+        if !self.slots.is_empty() {
+            self.requests.extend_from_slice(&batch.requests);
+            self.records.extend_from_slice(&batch.records);
+        }
+    }
+
+    /// Everything in the step that has begun.
+    pub(super) fn step<'a>(&'a self, batch: &'a Batch) -> (&'a [Request], &'a [u32]) {
+        if self.slots.is_empty() { (&batch.requests, &batch.records) } else { (&self.requests, &self.records) }
+    }
+
+    /// Goes on to the next step: who has sampled the last token leaves, and who sampled in this one settles, up to the first
+    /// running request that did not.
+    pub(super) fn advance(&mut self, running: &[u32], slots: &mut [Slot], batch: &mut Batch) {
+        self.requests.truncate(self.slots.len());
+        self.records.truncate(self.slots.len());
+        for request in &mut self.requests {
+            request.num_computed_tokens += 1;
+        }
+        self.next_step += 1;
+        self.turn = if self.turn + 1 < self.wheel.len() { self.turn + 1 } else { 0 };
+        if self.first_until <= self.next_step {
+            self.drop_done(slots, batch);
+        }
+        if self.is_on && self.num_settled < running.len() {
+            self.settle(running, slots, batch);
+        }
+    }
+
+    fn drop_done(&mut self, slots: &mut [Slot], batch: &mut Batch) {
+        let mut kept = 0;
+        for at in 0..self.slots.len() {
+            if self.until[at] > self.next_step {
+                self.slots[kept] = self.slots[at];
+                self.records[kept] = self.records[at];
+                self.requests[kept] = self.requests[at];
+                self.until[kept] = self.until[at];
+                kept += 1;
+                continue;
+            }
+            let slot = self.slots[at];
+            let computed = self.requests[at].num_computed_tokens;
+            let turn = self.turn_of(computed);
+            self.wheel[turn].retain(|other| *other != slot);
+            let state = &mut slots[slot as usize];
+            self.write_scheduled(state, computed);
+            self.stages.retain_mut(|(stage, count)| {
+                *count -= u32::from(*stage == state.stage);
+                *count > 0
+            });
+            batch.leaving.push(slot);
+        }
+        self.slots.truncate(kept);
+        self.records.truncate(kept);
+        self.requests.truncate(kept);
+        self.until.truncate(kept);
+        self.first_until = self.until.iter().copied().min().unwrap_or(u64::MAX);
+    }
+
+    fn settle(&mut self, running: &[u32], slots: &mut [Slot], batch: &Batch) {
+        let mut scheduled = batch.slots.iter().zip(&batch.requests).peekable();
+        for slot in &running[self.num_settled..] {
+            let state = &mut slots[*slot as usize];
+            let left = state.num_output_tokens.saturating_sub(state.sampled);
+            let has_sampled = scheduled.next_if(|(of, _)| *of == slot).map(|(_, request)| request.samples);
+            if !has_sampled.unwrap_or(left == 0) {
+                break;
+            }
+            self.num_settled += 1;
+            (state.steady_from, state.steady_until) = (self.next_step, self.next_step + u64::from(left));
+            if left > 0 {
+                let turn = self.turn_of(state.computed);
+                self.wheel[turn].push(*slot);
+                self.slots.push(*slot);
+                self.records.push(state.rank.record);
+                self.requests.push(Request::decode(state.computed));
+                self.until.push(state.steady_until);
+                self.first_until = self.first_until.min(state.steady_until);
+                match self.stages.iter_mut().find(|(stage, _)| *stage == state.stage) {
+                    Some((_, count)) => *count += 1,
+                    None => self.stages.push((state.stage, 1)),
+                }
+            }
+        }
+    }
+
+    /// When on the wheel a request needs its next block that has `computed` tokens before the next step.
+    fn turn_of(&self, computed: u32) -> usize {
+        let turns = self.wheel.len();
+        (self.turn + turns - computed as usize % turns) % turns
+    }
+
+    /// Writes into a slot what the steps that were scheduled with it came to.
+    fn write_scheduled(&self, state: &mut Slot, computed: u32) {
+        let steps = self.next_step.min(state.steady_until) - state.steady_from;
+        if steps > 0 {
+            state.computed = computed;
+            state.sampled += steps as u32;
+            // Known when the last of them was scheduled were all tokens but those of steps in flight.
+            state.cacheable = state.cacheable.max(computed - self.in_flight);
+        }
+    }
+
+    /// The next step has ended. Returns the time since the one before it did.
+    pub(super) fn end_step(&mut self, end_ns: u64) -> u64 {
+        self.num_ended += 1;
+        end_ns - std::mem::replace(&mut self.last_end_ns, end_ns)
+    }
+
+    /// Slots of the steady decodes that were in the step that ended last, with the number, from 0, of the token that each has
+    /// from it.
+    pub(super) fn last_tokens<'a>(
+        &self,
+        running: &'a [u32],
+        slots: &'a [Slot],
+    ) -> impl Iterator<Item = (u32, u32)> + use<'a> {
+        let step = self.num_ended.saturating_sub(1);
+        let settled = running[..self.num_settled].iter().map(|slot| &slots[*slot as usize]);
+        settled
+            .filter(move |state| state.is_steady_in(step))
+            .map(move |state| (state.rank.record, state.delivered + (step - state.steady_from) as u32))
+    }
+
+    /// Nobody is settled any more: what the steps so far came to is written into the slots, and steps in flight name their
+    /// requests one by one.
+    pub(super) fn unsettle(&mut self, running: &[u32], slots: &mut [Slot], in_flight: &mut VecDeque<Box<Batch>>) {
+        for (slot, request) in self.slots.iter().zip(&self.requests) {
+            self.write_scheduled(&mut slots[*slot as usize], request.num_computed_tokens);
+            let turn = self.turn_of(request.num_computed_tokens);
+            self.wheel[turn].clear();
+        }
+        let settled = &running[..self.num_settled];
+        for (step, batch) in (self.num_ended..).zip(in_flight) {
+            let steady = || settled.iter().filter(|slot| slots[**slot as usize].is_steady_in(step));
+            let computed = |state: &Slot| state.computed - (self.next_step.min(state.steady_until) - step) as u32;
+            batch.requests.splice(0..0, steady().map(|slot| Request::decode(computed(&slots[*slot as usize]))));
+            batch.records.splice(0..0, steady().map(|slot| slots[*slot as usize].rank.record));
+            batch.slots.splice(0..0, steady().copied());
+            batch.steady.clear();
+            batch.leaving.clear();
+        }
+        for slot in settled {
+            let state = &mut slots[*slot as usize];
+            let tokens = self.num_ended.min(state.steady_until).saturating_sub(state.steady_from);
+            if tokens > 0 {
+                state.delivered += tokens as u32;
+                state.last_token_ns = self.last_end_ns;
+            }
+            (state.steady_from, state.steady_until) = (0, 0);
+        }
+        self.num_settled = 0;
+        self.requests.clear();
+        self.records.clear();
+        self.slots.clear();
+        self.until.clear();
+        self.first_until = u64::MAX;
+        self.stages.clear();
+    }
+}
