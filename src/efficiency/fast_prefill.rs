@@ -53,7 +53,7 @@ impl FastPrefill {
         let ends = |axis: usize| (grid.axes()[axis][0], grid.axes()[axis][grid.axes()[axis].len() - 1]);
         let ((shortest, longest), (fewest, most)) = (ends(0), ends(1));
         let prompts = OctaveAxis::covering(shortest, longest, STEPS_LOG2);
-        let rows: Vec<f64> = (0..prompts.len()).map(|index| prompts.knot(index)).collect();
+        let rows: Vec<f64> = (0..prompts.num_knots()).map(|index| prompts.knot(index)).collect();
         let residuals = Surface::new(&rows, OctaveAxis::covering(fewest, most, STEPS_LOG2), |prompt, batch| {
             grid.lookup(&[prompt, batch]).0.exp()
         });

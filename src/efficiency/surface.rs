@@ -25,7 +25,7 @@ impl OctaveAxis {
     }
 
     /// Knots, one more than the last octave needs: what is looked up there has a neighbour too.
-    pub fn len(&self) -> usize {
+    pub fn num_knots(&self) -> usize {
         (((self.high.to_bits() >> (MANTISSA_BITS - self.steps_log2)) - self.first) + 2) as usize
     }
 
@@ -72,7 +72,7 @@ struct Patch {
 impl Surface {
     /// `value(row, knot)` for each row of `rows` and each knot of the axis.
     pub fn new<R: Copy>(rows: &[R], axis: OctaveAxis, mut value: impl FnMut(R, f64) -> f64) -> Self {
-        let width = axis.len();
+        let width = axis.num_knots();
         let mut values: Vec<Vec<f64>> = Vec::with_capacity(rows.len());
         for row in rows {
             let mut list: Vec<f64> = (0..width - 1).map(|index| value(*row, axis.knot(index))).collect();
@@ -149,7 +149,7 @@ mod tests {
     #[test]
     fn knots_are_even_within_an_octave() {
         let axis = OctaveAxis::covering(1.0, 5.0, 2);
-        let knots: Vec<f64> = (0..axis.len()).map(|index| axis.knot(index)).collect();
+        let knots: Vec<f64> = (0..axis.num_knots()).map(|index| axis.knot(index)).collect();
         assert_eq!(knots, [1.0, 1.25, 1.5, 1.75, 2.0, 2.5, 3.0, 3.5, 4.0, 5.0, 6.0, 7.0, 8.0, 8.0]);
         assert_eq!(axis.position(2.75), (5, 0.5));
         assert_eq!((axis.position(0.1), axis.position(f64::NAN), axis.position(1e9)), ((0, 0.0), (0, 0.0), (12, 0.0)));
