@@ -16,4 +16,6 @@ pub mod replay_table;
 pub mod step_json;
 pub mod step_table;
 pub mod steps_table;
+pub mod sweep_json;
+pub mod sweep_table;
 pub mod text;

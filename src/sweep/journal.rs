@@ -13,6 +13,9 @@ use serde::{Deserialize, Serialize};
 use super::row::Row;
 use crate::error::{Error, Result};
 
+/// How every line begins.
+const START: &[u8] = b"{\"key\":";
+
 #[derive(Deserialize)]
 struct Entry {
     key: String,
@@ -54,23 +57,22 @@ impl Journal {
         }
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes).map_err(failed)?;
-        let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
-        let lines = || bytes.split(|byte| *byte == b'\n').filter(|line| !line.trim_ascii().is_empty());
-        let is_ours = |line: &[u8]| line.starts_with(b"{\"key\":") || b"{\"key\":".starts_with(line);
-        if !lines().all(is_ours) {
-            return Err(fault("is no journal of a sweep: move it away, or write to another file"));
-        }
-        let mut rows = HashMap::new();
+        let (mut rows, whole) = rows(path, &bytes)?;
         if is_fresh {
-            file.set_len(0).map_err(failed)?;
-        } else {
-            let entries = bytes.get(..whole).unwrap_or_default().split(|byte| *byte == b'\n');
-            let read = entries.filter_map(|line| serde_json::from_slice::<Entry>(line).ok());
-            rows.extend(read.map(|entry| (entry.key, entry.row)));
-            file.set_len(whole as u64).map_err(failed)?;
+            rows.clear();
         }
+        file.set_len(if is_fresh { 0 } else { whole as u64 }).map_err(failed)?;
         file.seek(SeekFrom::End(0)).map_err(failed)?;
         Ok((Journal { path: path.to_owned(), file: Mutex::new(file) }, rows))
+    }
+
+    /// The rows of a journal, which is left as it is.
+    ///
+    /// # Errors
+    /// [`Error::Io`] where it can't be read; [`Error::Parse`] where it is no journal.
+    pub fn read(path: &Path) -> Result<HashMap<String, Row>> {
+        let bytes = std::fs::read(path).map_err(|error| Error::io(path, error))?;
+        Ok(rows(path, &bytes)?.0)
     }
 
     /// Appends a row.
@@ -83,6 +85,19 @@ impl Journal {
         line.push(b'\n');
         self.file.lock().unwrap_or_else(PoisonError::into_inner).write_all(&line).map_err(failed)
     }
+}
+
+/// The rows of a journal's bytes, and how many of the bytes are whole lines.
+fn rows(path: &Path, bytes: &[u8]) -> Result<(HashMap<String, Row>, usize)> {
+    let is_ours = |line: &[u8]| line.starts_with(START) || START.starts_with(line);
+    if !bytes.split(|byte| *byte == b'\n').all(is_ours) {
+        let message = "is no journal of a sweep: move it away, or write to another file".to_owned();
+        return Err(Error::Parse { origin: path.display().to_string(), message });
+    }
+    let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+    let lines = bytes.get(..whole).unwrap_or_default().split(|byte| *byte == b'\n');
+    let entries = lines.filter_map(|line| serde_json::from_slice::<Entry>(line).ok());
+    Ok((entries.map(|entry| (entry.key, entry.row)).collect(), whole))
 }
 
 #[cfg(test)]
