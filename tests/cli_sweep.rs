@@ -46,9 +46,9 @@ fn every_configuration_has_its_row_in_order() {
         let number = |key: &str| row[key].as_f64().unwrap_or_else(|| panic!("{key} in {row}"));
         assert_eq!(row["configuration"], index);
         assert_eq!(row["hardware"], if index < 6 { "h100_sxm" } else { "h200_sxm" });
-        assert_eq!(number("max_num_seqs"), [2.0, 8.0, 64.0][index / 2 % 3]);
-        assert_eq!(number("request_rate_per_s"), [4.0, 16.0][index % 2]);
-        assert_eq!((number("finished"), number("rejected"), number("max_model_len")), (40.0, 0.0, 4096.0));
+        assert_eq!(row["max_num_seqs"], [2, 8, 64][index / 2 % 3]);
+        assert_eq!(row["request_rate_per_s"], [4.0, 16.0][index % 2]);
+        assert_eq!((&row["finished"], &row["rejected"], &row["max_model_len"]), (&40.into(), &0.into(), &4096.into()));
         assert!(number("max_running") <= number("max_num_seqs"));
         assert!(number("ttft_mean_ms") < number("e2e_mean_ms") && number("ttft_p50_ms") <= number("ttft_p99_ms"));
         // 40 requests of 12 tokens.
@@ -132,6 +132,28 @@ fn a_stopped_sweep_goes_on_where_it_was() {
     assert_eq!(run(&format!("sweep {grid} {line}").split(' ').collect::<Vec<_>>()).json()["reused"], 0);
     assert_eq!(sweep(&grid, &format!("{line} --fresh")).json()["reused"], 0);
     assert_eq!(folder.read("out.csv"), whole);
+}
+
+#[test]
+fn a_killed_sweep_loses_nothing_that_was_finished() {
+    let folder = Folder::new();
+    let grid = folder.write("grid.toml", GRID.replace("num_requests = 40", "num_requests = 3000"));
+    let (out, journal) = (folder.path("out.csv"), folder.path("out.csv.journal"));
+    let lines = || std::fs::read_to_string(&journal).unwrap_or_default().matches('\n').count();
+    let args = ["sweep", "--efficiency", "ideal", &grid, "--out", &out, "--threads", "1"];
+    let mut child = cli_support::binary().args(args).stdout(std::process::Stdio::null()).spawn().unwrap();
+    while lines() < 3 && child.try_wait().unwrap().is_none() {
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let finished = lines();
+    assert!(finished >= 3, "{finished}");
+    assert!(finished == 12 || !std::path::Path::new(&out).exists(), "a file of results is whole or not there");
+    assert_eq!(sweep(&grid, &format!("--out {out} --format json")).json()["reused"], finished);
+    let other = folder.path("other.csv");
+    assert_eq!(sweep(&grid, &format!("--out {other}")).code, 0);
+    assert_eq!(folder.read("out.csv"), folder.read("other.csv"));
 }
 
 #[test]

@@ -86,6 +86,10 @@ mod tests {
     use std::convert::Infallible;
 
     use super::*;
+    use crate::Deployment;
+    use crate::latency::FixedLatency;
+    use crate::replay::{EngineConfig, Metrics, replay};
+    use crate::workload::{ArrivalPattern, OpenLoop, RequestShape};
 
     fn search(lowest: f64, highest: f64, precision: f64, guess: f64, limit: f64) -> (Capacity<()>, u32) {
         let probes = Cell::new(0);
@@ -140,6 +144,40 @@ mod tests {
             matches!(found, Capacity::Found { holds: (holds, ()), .. } if (7.35..=7.5).contains(&holds)),
             "{found:?}"
         );
+    }
+
+    /// The highest rate at which requests that take 100 ms each, one after the other, have a mean TTFT of at most `limit_ms`.
+    fn of_one_server(pattern: ArrivalPattern, num_requests: u64, limit_ms: f64, precision: f64) -> f64 {
+        let deployment = Deployment { max_num_seqs: 1, ..Deployment::default() };
+        let config = EngineConfig { async_scheduling: false, ..EngineConfig::new(&deployment, 100, 100) };
+        let latency = FixedLatency { step_us: 100_000.0, ..FixedLatency::default() };
+        let found = highest_holding(
+            0.1,
+            1_000.0,
+            precision,
+            |()| None,
+            |rate| {
+                let mut load = OpenLoop::new(pattern, rate, num_requests, RequestShape::new(10, 1), 0)?;
+                let run = Metrics::of(&replay(&latency, &config, &mut load, &mut ())?).run;
+                Ok::<_, crate::Error>((run.ttft_ms.is_some_and(|ttft| ttft.mean <= limit_ms), ()))
+            },
+        );
+        let Ok(Capacity::Found { holds: (holds, ()), .. }) = found else { panic!("{found:?}") };
+        holds
+    }
+
+    #[test]
+    fn queues_of_known_lengths_hold_the_rates_that_they_should() {
+        // Even arrivals: request k of 101 waits k·(100 ms − 1/r), on average 50 times that. 250 ms of it are 5 ms a request, so
+        // 1/r = 95 ms.
+        let even = of_one_server(ArrivalPattern::Deterministic, 101, 350.0, 0.001);
+        assert!((10.515..=10.527).contains(&even), "{even}");
+        // Poisson arrivals at a share ρ of what the server can do wait ρ/(2·(1 − ρ)) services on average (Pollaczek and
+        // Khinchine): half a service at ρ = 1/2, two at ρ = 4/5.
+        let half = of_one_server(ArrivalPattern::Poisson, 50_000, 150.0, 0.005);
+        assert!((half / 5.0 - 1.0).abs() < 0.03, "{half}");
+        let most = of_one_server(ArrivalPattern::Poisson, 50_000, 300.0, 0.005);
+        assert!((most / 8.0 - 1.0).abs() < 0.03, "{most}");
     }
 
     #[test]

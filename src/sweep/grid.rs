@@ -1,12 +1,13 @@
 //! A grid, read from TOML and checked as a whole: its servers, its loads, its limits, and their product. Uses `section`,
-//! `load`, `slo`, `server_config`.
+//! `load_keys`, `slo`, `server_config`.
 
 use std::path::Path;
 
 use serde_json::{Map, Number, Value as Json};
 use toml::{Table, Value};
 
-use super::load::{self, LoadPoint, Source};
+use super::load::{LoadPoint, Source};
+use super::load_keys;
 use super::section::{Section, shown, values};
 use super::slo::Slo;
 use crate::error::{Error, Result};
@@ -103,7 +104,7 @@ impl Grid {
         let servers = servers(part("server").unwrap_or(&empty), &mut problems);
         let slo = part("slo").map(|table| Slo::read(Section::new("slo", table, &mut problems)));
         let is_capacity = table.contains_key("slo");
-        let loads = load::read(Section::new("load", part("load").unwrap_or(&empty), &mut problems), is_capacity);
+        let loads = load_keys::read(Section::new("load", part("load").unwrap_or(&empty), &mut problems), is_capacity);
         let replicated = servers.iter().find(|server| server.config.deployment.data_parallel_size > 1);
         if let (Source::Profile(path, _), Some(server)) = (&loads.source, replicated) {
             problems.push(format!(
@@ -126,7 +127,7 @@ impl Grid {
         if !problems.is_empty() {
             return Err(Error::Invalid { origin: origin.to_owned(), problems });
         }
-        let varied = load::varied(&loads.points);
+        let varied = load_keys::varied(&loads.points);
         let configurations = servers
             .iter()
             .flat_map(|server| {

@@ -34,7 +34,8 @@ fn the_product_is_in_order_and_hand_counted() {
     assert_eq!(of(6), ("llama-2-7b", "h100", 8, Level::Rate(1.0)), "the next format");
     assert_eq!(of(12), ("llama-2-7b", "h200", 8, Level::Rate(1.0)));
     assert_eq!(of(47), ("qwen3-8b", "h200", 32, Level::Rate(2.0)));
-    assert!(found.iter().all(|one| one.server.deployment.gpu_memory_utilization == 0.8));
+    let share = |one: &Configuration| one.server.deployment.gpu_memory_utilization;
+    assert!(found.iter().all(|one| (share(one) - 0.8).abs() < 1e-12));
     assert_eq!(
         found[47].varied,
         "model qwen3-8b, hardware h200, kv_cache_dtype fp8, max_num_seqs 32, request_rate_per_s 2"

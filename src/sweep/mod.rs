@@ -29,6 +29,7 @@ mod grid;
 mod hash;
 mod journal;
 mod load;
+mod load_keys;
 #[cfg(feature = "parquet")]
 mod parquet_file;
 mod point;

@@ -5,13 +5,14 @@ use std::cell::Cell;
 
 use super::capacity::{Capacity, highest_holding};
 use super::grid::Configuration;
-use super::load::{Level, Source, mean_rate_per_s, reason};
+use super::load::{Level, Source, mean_rate_per_s};
 use super::row::Row;
 use super::slo::Slo;
 use super::steps::SharedSteps;
 use super::sweeping::{FoundModel, Options, step_options};
 use crate::correction::Used;
 use crate::efficiency::EfficiencyMode;
+use crate::error::Error;
 use crate::hardware::Hardware;
 use crate::latency::CalibratedRoofline;
 use crate::replay::{EngineConfig, EngineCounters, Metrics, SchedulingPolicy, StageMetrics, replay};
@@ -249,6 +250,14 @@ impl Point<'_> {
             row.fill(&seen.run, &seen.counters);
         }
         Ok(())
+    }
+}
+
+/// Why a configuration can't run: the row says whose.
+pub(super) fn reason(error: Error) -> String {
+    match error {
+        Error::Invalid { problems, .. } => problems.join("; "),
+        other => other.to_string(),
     }
 }
 

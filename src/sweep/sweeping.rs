@@ -7,10 +7,10 @@ use std::path::PathBuf;
 use rayon::prelude::*;
 
 use super::grid::{Configuration, Grid};
-use super::point::Point;
+use super::hash;
+use super::point::{Point, reason};
 use super::row::Row;
 use super::steps::SharedSteps;
-use super::{hash, load};
 use crate::correction::{Correction, find_correction};
 use crate::efficiency::EfficiencyMode;
 use crate::error::{Error, Result};
@@ -196,7 +196,7 @@ impl Sweep {
 fn found_model(server: &ServerConfig, options: &Options) -> std::result::Result<FoundModel, String> {
     let data_dir = options.data_dir.as_deref();
     let named = Model::find_in(data_dir, &server.model).map_err(|error| error.to_string())?;
-    let model = server.find_model(data_dir).map_err(load::reason);
+    let model = server.find_model(data_dir).map_err(reason);
     let name = model.as_ref().map_or(named.name(), |(model, _)| model.name());
     let correction = match (options.efficiency, options.correction.as_str()) {
         (EfficiencyMode::Ideal, "auto" | "none") => None,
