@@ -336,6 +336,14 @@ fn a_dry_run_lists_and_writes_nothing() {
 #[test]
 fn the_example_is_a_grid() {
     let example = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/sweep.toml");
-    // 2 models × 2 GPUs × 3 sizes × 2 batch limits.
+    // 2 models × 2 GPUs × 3 sizes × 2 token limits.
     assert_eq!(sweep(example, "--dry-run --format json").json()["number"], 24);
+}
+
+#[test]
+fn every_column_is_in_the_documentation() {
+    let text = include_str!("../docs/sweep.md");
+    for name in ridgepoint::sweep::Row::COLUMNS {
+        assert!(text.contains(&format!("`{name}`")), "{name} is not in docs/sweep.md");
+    }
 }

@@ -260,12 +260,4 @@ mod tests {
             assert_eq!(back.ttft_mean_ms.unwrap().to_bits(), number.to_bits());
         }
     }
-
-    #[test]
-    fn every_column_is_in_the_documentation() {
-        let text = include_str!("../../docs/sweep.md");
-        for name in Row::COLUMNS {
-            assert!(text.contains(name), "{name} is not in docs/sweep.md");
-        }
-    }
 }

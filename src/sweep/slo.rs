@@ -119,11 +119,11 @@ const LOWEST_RATE_PER_S: f64 = 0.01;
 const HIGHEST_RATE_PER_S: f64 = 10_000.0;
 
 impl Slo {
-    /// The limits that `of` breaks, with what it has: `ttft_p99_ms 812.3 > 500`.
+    /// The limits that `of` breaks, with what it has: `ttft_p99_ms 812.345 > 500`.
     pub fn broken(&self, of: &StageMetrics) -> Vec<String> {
         let broken = |limit: &Limit| {
             let value_ms = limit.value_ms(of).filter(|value_ms| *value_ms > limit.limit_ms)?;
-            Some(format!("{} {value_ms:.1} > {}", limit.key(), limit.limit_ms))
+            Some(format!("{} {value_ms:.3} > {}", limit.key(), limit.limit_ms))
         };
         self.limits.iter().filter_map(broken).collect()
     }
@@ -196,7 +196,7 @@ mod tests {
             read("ttft_p99_ms = 39\nttft_mean_ms = 30\ntpot_p50_ms = 14.5\ne2e_p90_ms = 228\nitl_p99_ms = 1");
         assert_eq!(problems, [""; 0]);
         // The 99th percentile of 20 and 40 is 20 + 0.99 × 20, the 90th of 120 and 240 is 228; nothing is known of gaps.
-        assert_eq!(slo.broken(&two()), ["ttft_p99_ms 39.8 > 39", "tpot_p50_ms 15.0 > 14.5"]);
+        assert_eq!(slo.broken(&two()), ["ttft_p99_ms 39.800 > 39", "tpot_p50_ms 15.000 > 14.5"]);
         assert_eq!((slo.precision, slo.lowest_rate_per_s, slo.highest_rate_per_s), (0.02, 0.01, 10_000.0));
     }
 
