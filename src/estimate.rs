@@ -34,6 +34,30 @@ pub struct OperatorEstimate {
     pub provenance: Provenance,
 }
 
+/// The operators of a group together.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct GroupEstimate {
+    /// The group; `None` for what a correction adds to the operators.
+    pub group: Option<OperatorGroup>,
+    /// Predicted time, µs.
+    pub time_us: f64,
+    /// Roofline bound, µs.
+    pub bound_us: f64,
+    /// Share of the step's time.
+    pub share: f64,
+}
+
+/// Groups in the order in which they are reported.
+const GROUPS: [Option<OperatorGroup>; 7] = [
+    Some(OperatorGroup::Projections),
+    Some(OperatorGroup::AttentionPrefill),
+    Some(OperatorGroup::AttentionDecode),
+    Some(OperatorGroup::Experts),
+    Some(OperatorGroup::Communication),
+    Some(OperatorGroup::SmallKernels),
+    None,
+];
+
 /// A predicted step.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct StepEstimate {
@@ -74,6 +98,23 @@ impl StepEstimate {
     /// Time of the operators of a group, µs.
     pub fn group_us(&self, group: OperatorGroup) -> f64 {
         self.operators.iter().filter(|o| o.group == Some(group)).map(|o| o.time_us).sum()
+    }
+
+    /// The groups that the step has, in a fixed order.
+    pub fn groups(&self) -> Vec<GroupEstimate> {
+        GROUPS
+            .into_iter()
+            .filter_map(|group| {
+                let members = || self.operators.iter().filter(|operator| operator.group == group);
+                members().next()?;
+                Some(GroupEstimate {
+                    group,
+                    time_us: members().map(|o| o.time_us).sum(),
+                    bound_us: members().map(|o| o.bound_us).sum(),
+                    share: members().map(|o| o.share).sum(),
+                })
+            })
+            .collect()
     }
 }
 

@@ -36,7 +36,7 @@
 //! | [`replay`], [`workload`] | vLLM's scheduler replayed; what its clients send |
 //! | [`export`] | a compiled step model as tables for simulators in other languages |
 //! | [`latency`] | the five delays that a serving simulator asks for |
-//! | [`step_model`], [`estimate`] | the prediction: a model on a GPU in a deployment, compiled once; what it says of a step |
+//! | [`step_model`], [`estimate`], [`step_report`] | the prediction: a model on a GPU in a deployment, compiled once; what it says of a step, and as JSON |
 //! | [`calibrate`], [`measurements`] | tables from kernel timings, and their errors on rows they did not see |
 //! | [`efficiency`] | how close kernels come to the roofline: kernel models, tables, where a time comes from |
 //! | [`kv_capacity`] | how many KV blocks a server has: the memory equation |
@@ -94,6 +94,7 @@ pub mod request;
 #[cfg(feature = "replay")]
 pub mod server_config;
 pub mod step_model;
+pub mod step_report;
 #[cfg(feature = "sweep")]
 pub mod sweep;
 pub mod units;
@@ -109,7 +110,7 @@ mod yaml;
 pub use deployment::{Deployment, GenerationConfig};
 pub use dtype::{DType, WeightFormat};
 pub use error::{Error, Result};
-pub use estimate::{OperatorEstimate, StepEstimate};
+pub use estimate::{GroupEstimate, OperatorEstimate, StepEstimate};
 pub use hardware::Hardware;
 pub use model::Model;
 pub use request::{Request, RequestColumns};

@@ -116,8 +116,13 @@ impl<'a> RequestColumns<'a> {
         self.num_computed_tokens.is_empty()
     }
 
+    /// Computed tokens, scheduled tokens, and whether they sample, where not all do.
+    pub(crate) fn parts(&self) -> (&'a [u32], &'a [u32], Option<&'a [u8]>) {
+        (self.num_computed_tokens, self.num_scheduled_tokens, self.samples)
+    }
+
     /// The requests one by one.
-    pub fn iter(&self) -> impl Iterator<Item = Request> + 'a {
+    pub fn iter(&self) -> impl Iterator<Item = Request> + Clone + 'a {
         let samples = self.samples;
         let pairs = self.num_computed_tokens.iter().zip(self.num_scheduled_tokens);
         pairs.enumerate().map(move |(index, (computed, scheduled))| {

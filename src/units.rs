@@ -33,6 +33,30 @@ pub fn time_us(work: f64, rate_per_s: f64) -> f64 {
     work / rate_per_s * US_PER_S
 }
 
+/// The larger of two numbers: one instruction, where [`f64::max`] needs six to care for NaN. NaN in `a` gives `b`.
+#[inline]
+pub(crate) fn larger(a: f64, b: f64) -> f64 {
+    if a > b { a } else { b }
+}
+
+/// The smaller of two numbers. NaN in `a` gives `b`.
+#[inline]
+pub(crate) fn smaller(a: f64, b: f64) -> f64 {
+    if a < b { a } else { b }
+}
+
+/// A sum that hardly ever needs its upper half, as a number: the same as by `as`, which calls a function.
+#[inline]
+pub(crate) fn real_wide(sum: u128) -> f64 {
+    i64::try_from(sum).map_or_else(|_| sum as f64, |sum| sum as f64)
+}
+
+/// A count below 2⁶³ as a number: one instruction, where an unsigned conversion needs several.
+#[inline]
+pub(crate) fn real(count: u64) -> f64 {
+    count as i64 as f64
+}
+
 /// A number with a decimal SI prefix and three or four significant digits: `1.234 T`, `56.78 M`, `901`.
 pub fn si(value: f64) -> String {
     let magnitude = value.abs();

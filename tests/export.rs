@@ -131,7 +131,10 @@ fn the_documented_rule_keeps_the_stated_error() {
         let steps = StepModel::with_options(&model, &gpu, &deployment, &options).unwrap();
         let library = ridgepoint::export::export(&steps, model.name(), gpu.name(), &deployment);
         for batch in batches() {
-            assert!((library.step_time_us(&batch) / step_us(&json, &batch) - 1.0).abs() < 1e-9, "{batch:?}");
+            let time_us = library.step_time_us(&batch);
+            assert!((time_us / step_us(&json, &batch) - 1.0).abs() < 1e-9, "{batch:?}");
+            let idle = [&batch[..], &[Request::prefill(0, 700)]].concat();
+            assert_eq!(library.step_time_us(&idle).to_bits(), time_us.to_bits(), "an idle request counts: {batch:?}");
         }
         let (decodes, chunks): (Vec<_>, Vec<_>) =
             batches().into_iter().partition(|batch| batch.iter().all(Request::is_decode));

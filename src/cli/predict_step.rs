@@ -4,13 +4,14 @@ use clap::error::ErrorKind;
 use ridgepoint::correction::Correction;
 use ridgepoint::efficiency::EfficiencyMode;
 use ridgepoint::step_model::Options;
+use ridgepoint::step_report::{StepReport, Subject};
 use ridgepoint::{Hardware, Model, StepModel};
 
 use super::args::{Common, Efficiency, Format, PredictStep};
 use super::batch::Batch;
 use super::correction;
 use super::output::{Failure, Output, both};
-use crate::report::{explain, step_json, step_table};
+use crate::report::{explain, step_table};
 
 /// A prediction with what it was made from, as the reports show it.
 pub struct Prediction {
@@ -24,8 +25,8 @@ pub struct Prediction {
     pub batch: ridgepoint::physics::BatchShape,
     /// The prediction.
     pub step: ridgepoint::StepEstimate,
-    /// `tables` or `ideal`.
-    pub efficiency: &'static str,
+    /// How efficient kernels are taken to be.
+    pub efficiency: EfficiencyMode,
     /// What real engines taught, on top of the tables.
     pub correction: Option<Correction>,
     /// Sentences on the longest operators, if asked for.
@@ -48,11 +49,11 @@ pub fn run(args: &PredictStep, common: &Common) -> Result<Output, Failure> {
     let (model, hardware) = both(Model::find_in(data_dir, &args.model), Hardware::find_in(data_dir, &args.hardware))?;
     let correction = correction::find(&args.correction, args.efficiency, model.name())?;
     let deployment = args.deployment.deployment();
-    let (mode, efficiency) = match args.efficiency {
-        Efficiency::Tables => (EfficiencyMode::Tables, "tables"),
-        Efficiency::Ideal => (EfficiencyMode::Ideal, "ideal"),
+    let efficiency = match args.efficiency {
+        Efficiency::Tables => EfficiencyMode::Tables,
+        Efficiency::Ideal => EfficiencyMode::Ideal,
     };
-    let options = Options { efficiency: mode, data_dir: common.data_dir.clone(), correction: correction.clone() };
+    let options = Options { efficiency, data_dir: common.data_dir.clone(), correction: correction.clone() };
     let step_model = StepModel::with_options(&model, &hardware, &deployment, &options)?;
 
     let batch = match &args.batch {
@@ -69,6 +70,17 @@ pub fn run(args: &PredictStep, common: &Common) -> Result<Output, Failure> {
         Prediction { model, hardware, deployment, batch: shape, step, efficiency, correction, explanation };
     match common.format {
         Format::Table => Ok(Output::of(step_table::render(&prediction))),
-        Format::Json => Output::json(&step_json::StepJson::new(&prediction)),
+        Format::Json => Output::json(&as_json(&prediction)),
     }
+}
+
+fn as_json(prediction: &Prediction) -> StepReport<'_> {
+    let subject = Subject {
+        model: prediction.model.name(),
+        hardware: prediction.hardware.name(),
+        deployment: &prediction.deployment,
+        efficiency: prediction.efficiency,
+        correction: prediction.correction.as_ref(),
+    };
+    StepReport::new(subject, &prediction.batch, &prediction.step).explained(&prediction.explanation)
 }

@@ -5,7 +5,7 @@ use super::family::{AttentionKey, Family, MoeKey};
 use super::grid::{Grid, Reach};
 use super::kernel_model::{
     AllReduceModel, AllReduceShape, AttentionShape, Chip, DecodeModel, GemmModel, GemmShape, KernelModel, MoeModel,
-    MoeShape, PrefillModel,
+    MoeShape, PrefillModel, QUERY_TILE,
 };
 use super::provenance::Provenance;
 use super::table::Series;
@@ -122,6 +122,14 @@ pub struct PrefillCurve {
 }
 
 impl PrefillCurve {
+    /// Query rows of a tile of the kernel model.
+    pub(super) const QUERY_TILE: f64 = QUERY_TILE;
+
+    /// Coefficients of the kernel model, chip, residuals by prompt length and number, and whether the series is windowed.
+    pub(super) fn parts(&self) -> (&[f64], &Chip, &Grid, bool) {
+        (&self.curve.coefficients, &self.curve.chip, &self.curve.residuals, self.windowed)
+    }
+
     /// Launch and set-up in every time, µs.
     pub fn launch_us(&self) -> f64 {
         self.curve.launch_us()

@@ -200,7 +200,7 @@ impl KernelModel for DecodeModel {
 pub struct PrefillModel;
 
 /// Query rows of a prefill tile (FlashAttention-2 and -3 at head size 128).
-const QUERY_TILE: f64 = 128.0;
+pub const QUERY_TILE: f64 = 128.0;
 
 impl KernelModel for PrefillModel {
     type Shape = AttentionShape;

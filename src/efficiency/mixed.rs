@@ -3,9 +3,10 @@
 
 use super::provenance::OperatorTime;
 use crate::physics::{AttentionHeads, Kernel, Operator};
+use crate::units::{larger, smaller};
 
 /// Query rows of a prompt chunk that one block of threads works on.
-const QUERY_TILE: u64 = 128;
+const QUERY_TILE: f64 = 128.0;
 
 /// One kind of attention in a step: its operator, its time alone, and the launch in it.
 #[derive(Debug, Clone, Copy)]
@@ -32,24 +33,53 @@ pub struct Alone<'a> {
 pub fn added_by_prefill_us(decode: Alone<'_>, prefill: Alone<'_>, sm_count: f64) -> Option<f64> {
     let (decode_heads, decode_blocks) = heads_and_blocks(decode.operator)?;
     let (prefill_heads, prefill_blocks) = heads_and_blocks(prefill.operator)?;
-    if decode_heads != prefill_heads || decode_heads.is_mla {
+    if !share_a_call(&decode_heads, &prefill_heads) {
         return None;
     }
-    let span = |kind: &Alone<'_>| (kind.time.time_us - kind.launch_us).max(0.0);
-    let filled = |blocks: f64| (blocks / sm_count).min(1.0);
-    let (span_d, span_p) = (span(&decode), span(&prefill));
-    let together = filled(decode_blocks) * span_d + filled(prefill_blocks) * span_p;
-    Some(span_d.max(span_p).max(together) - span_d)
+    let span = |kind: &Alone<'_>, blocks| Span::new(kind.time.time_us, kind.launch_us, blocks, sm_count);
+    Some(added_us(&span(&decode, decode_blocks), &span(&prefill, prefill_blocks)))
+}
+
+/// Whether the attention of decodes and of prompt chunks with these heads is one call.
+pub fn share_a_call(decodes: &AttentionHeads, chunks: &AttentionHeads) -> bool {
+    decodes == chunks && !decodes.is_mla
+}
+
+/// Blocks of threads that decode attention has work for.
+pub fn decode_blocks(num_requests: u64, heads: &AttentionHeads) -> f64 {
+    num_requests as f64 * heads.num_kv_heads as f64
+}
+
+/// Blocks of threads that the attention of `num_requests` chunks has work for.
+pub fn prefill_blocks(query_tokens: f64, num_requests: u64, heads: &AttentionHeads) -> f64 {
+    larger(query_tokens / QUERY_TILE, num_requests as f64) * heads.num_heads as f64
+}
+
+/// One kind of attention within a call: its time beyond the launch, and the share of the SMs that it fills.
+#[derive(Debug, Clone, Copy)]
+pub struct Span {
+    us: f64,
+    filled: f64,
+}
+
+impl Span {
+    /// Of a kind that would take `time_us` by itself, `launch_us` of it launch and set-up.
+    pub fn new(time_us: f64, launch_us: f64, blocks: f64, sm_count: f64) -> Self {
+        Span { us: larger(time_us - launch_us, 0.0), filled: smaller(blocks / sm_count, 1.0) }
+    }
+}
+
+/// What `chunks` add to a call of `decodes`, µs: the formula of [`added_by_prefill_us`].
+pub fn added_us(decodes: &Span, chunks: &Span) -> f64 {
+    let together = decodes.filled * decodes.us + chunks.filled * chunks.us;
+    larger(larger(decodes.us, chunks.us), together) - decodes.us
 }
 
 fn heads_and_blocks(operator: &Operator) -> Option<(AttentionHeads, f64)> {
     match operator.kernel {
-        Kernel::AttentionDecode { heads, num_requests, .. } => {
-            Some((heads, num_requests as f64 * heads.num_kv_heads as f64))
-        }
+        Kernel::AttentionDecode { heads, num_requests, .. } => Some((heads, decode_blocks(num_requests, &heads))),
         Kernel::AttentionPrefill { heads, num_requests, query_tokens, .. } => {
-            let tiles = (query_tokens as f64 / QUERY_TILE as f64).max(num_requests as f64);
-            Some((heads, tiles * heads.num_heads as f64))
+            Some((heads, prefill_blocks(query_tokens as f64, num_requests, &heads)))
         }
         _ => None,
     }

@@ -14,10 +14,12 @@
 
 pub mod curve;
 pub mod family;
+pub mod fast_prefill;
 pub mod grid;
 pub mod kernel_model;
 pub mod mixed;
 pub mod provenance;
+pub mod surface;
 pub mod table;
 pub mod tables;
 pub mod timer;

@@ -123,7 +123,7 @@ impl Export {
     /// Attention of a batch's prompt chunks with no decodes beside them, µs.
     pub(super) fn chunks_alone_us(&self, requests: &[Request]) -> f64 {
         let (mut chunks, mut tokens, mut pairs) = (0.0, 0.0, 0.0);
-        for request in requests.iter().filter(|request| !request.is_decode()) {
+        for request in requests.iter().filter(|request| request.num_scheduled_tokens > 0 && !request.is_decode()) {
             let (q, c) = (f64::from(request.num_scheduled_tokens), f64::from(request.num_computed_tokens));
             (chunks, tokens, pairs) = (chunks + 1.0, tokens + q, pairs + q * c + q * q / 2.0);
         }

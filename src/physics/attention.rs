@@ -70,8 +70,24 @@ pub fn kv_bytes_per_token(heads: &AttentionHeads) -> f64 {
 /// assert_eq!(attention_bytes(&heads, 3, 100, DType::Bfloat16), 3200.0 + 384.0);
 /// ```
 pub fn attention_bytes(heads: &AttentionHeads, query_tokens: u64, kv_tokens: u64, activation: DType) -> f64 {
-    let in_and_out = (heads.num_heads * (heads.head_dim + heads.v_head_dim)) as f64 * activation.bytes();
-    kv_tokens as f64 * kv_bytes_per_token(heads) + query_tokens as f64 * in_and_out
+    kv_tokens as f64 * kv_bytes_per_token(heads) + query_tokens as f64 * query_bytes_per_token(heads, activation)
+}
+
+/// Bytes that a new token costs a rank in one layer's attention beside its cache: its query read and its output written.
+///
+/// # Formula
+/// `h·(e + e_v)·b_activation`
+///
+/// ```
+/// use ridgepoint::{DType, model::Window, physics::{AttentionHeads, attention::query_bytes_per_token}};
+/// let heads = AttentionHeads {
+///     num_heads: 4, num_kv_heads: 2, head_dim: 8, v_head_dim: 8,
+///     kv_dtype: DType::Fp8, window: Window::Full, is_mla: false,
+/// };
+/// assert_eq!(query_bytes_per_token(&heads, DType::Bfloat16), 128.0);
+/// ```
+pub fn query_bytes_per_token(heads: &AttentionHeads, activation: DType) -> f64 {
+    (heads.num_heads * (heads.head_dim + heads.v_head_dim)) as f64 * activation.bytes()
 }
 
 /// What one rank holds of a layer's heads.

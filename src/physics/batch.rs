@@ -7,6 +7,7 @@ use crate::error::{Error, Result};
 use crate::model::Window;
 use crate::request::Request;
 
+use super::sums::BatchSums;
 use super::window::{visible_pairs, visible_tokens};
 
 /// Most kinds of window that one model may mix; known models mix two.
@@ -101,6 +102,32 @@ impl BatchShape {
             _ => shape.sum::<false>(requests, max_model_len)?,
         }
         Ok(shape)
+    }
+
+    pub(super) fn from_sums(sums: &BatchSums, windows: &[Window]) -> Self {
+        let mean = |sum: u64, count: u64| sum.div_ceil(count.max(1));
+        let mut shape = BatchShape {
+            num_tokens: sums.num_tokens,
+            num_sampled: sums.num_sampled,
+            num_decodes: sums.num_decodes,
+            num_prefills: sums.num_prefills,
+            prefill_tokens: sums.prefill_tokens,
+            max_prefill_tokens: mean(sums.prefill_tokens, sums.num_prefills),
+            prefill_squared_tokens: sums.prefill_squared_tokens as f64,
+            prefill_context_tokens: sums.prefill_context_tokens,
+            windows: [WindowShape::empty(Window::Full); MAX_WINDOWS],
+            num_windows: windows.len().min(MAX_WINDOWS),
+        };
+        for ((slot, window), sum) in shape.windows.iter_mut().zip(windows).zip(&sums.windows) {
+            *slot = WindowShape {
+                window: *window,
+                decode_kv_tokens: sum.decode_kv_tokens,
+                max_decode_kv_tokens: mean(sum.decode_kv_tokens, sums.num_decodes),
+                prefill_pairs: sum.prefill_pairs as f64,
+                prefill_kv_tokens: sum.prefill_kv_tokens,
+            };
+        }
+        shape
     }
 
     /// Sums per kind of window, in the order in which they were asked for.

@@ -25,6 +25,7 @@ mod operator;
 mod plan;
 mod ranks;
 mod sampler;
+mod sums;
 mod template;
 
 #[cfg(test)]
@@ -40,3 +41,4 @@ pub use memory::{KvCacheBytes, Memory};
 pub use operator::{AttentionHeads, Kernel, Operator, OperatorGroup};
 pub use plan::{StepPlan, StepTotals};
 pub use sampler::SamplerWork;
+pub use sums::{BatchSums, WindowSums};

@@ -174,6 +174,16 @@ impl StepPlan {
         self.max_model_len
     }
 
+    /// Most requests that the engine puts into a step.
+    pub fn max_num_seqs(&self) -> u64 {
+        self.max_num_seqs
+    }
+
+    /// Most tokens that the engine puts into a step.
+    pub fn max_num_batched_tokens(&self) -> u64 {
+        self.max_num_batched_tokens
+    }
+
     /// Weights and cache of one rank.
     pub fn memory(&self) -> &Memory {
         &self.memory

@@ -13,7 +13,6 @@ pub mod plots;
 pub mod replay;
 pub mod replay_json;
 pub mod replay_table;
-pub mod step_json;
 pub mod step_table;
 pub mod steps_table;
 pub mod sweep_json;

@@ -2,7 +2,7 @@
 //! come from, and what deserves a second look.
 
 use ridgepoint::correction::Used;
-use ridgepoint::efficiency::Provenance;
+use ridgepoint::efficiency::{EfficiencyMode, Provenance};
 use ridgepoint::physics::{GraphMode, OperatorGroup};
 use ridgepoint::units::{duration, si};
 use ridgepoint::{Deployment, Hardware, Model, StepEstimate};
@@ -17,7 +17,7 @@ pub fn render(prediction: &Prediction) -> String {
     let mut out = wrap("", &title(prediction), width);
     out.push_str(&wrap("batch      ", &batch(prediction), width));
     out.push_str(&wrap("launch     ", &launch(step), width));
-    if prediction.efficiency != "ideal" {
+    if prediction.efficiency != EfficiencyMode::Ideal {
         out.push_str(&wrap("correction ", &correction(prediction), width));
     }
     out.push('\n');
@@ -76,7 +76,7 @@ fn merged(warnings: &[String], is_operator: impl Fn(&str) -> bool) -> Vec<String
 
 fn title(prediction: &Prediction) -> String {
     let mut text = served(&prediction.model, &prediction.hardware, &prediction.deployment);
-    if prediction.efficiency == "ideal" {
+    if prediction.efficiency == EfficiencyMode::Ideal {
         text.push_str("; textbook roofline, no measured efficiency");
     }
     text
@@ -176,7 +176,7 @@ fn correction(prediction: &Prediction) -> String {
 }
 
 fn interval(prediction: &Prediction) -> String {
-    if prediction.efficiency == "ideal" {
+    if prediction.efficiency == EfficiencyMode::Ideal {
         return String::new();
     }
     let step = &prediction.step;
@@ -215,35 +215,6 @@ fn operators(step: &StepEstimate) -> String {
     rendered(rows, &["FLOPs", "bytes", "from", "count"])
 }
 
-/// Sums over a group's operators.
-pub struct Group {
-    /// The group; `None` for what a correction adds to the operators.
-    pub group: Option<OperatorGroup>,
-    /// Predicted time, µs.
-    pub time_us: f64,
-    /// Roofline bound, µs.
-    pub bound_us: f64,
-    /// Share of the step's time.
-    pub share: f64,
-}
-
-/// The groups that a step has, in a fixed order.
-pub fn groups(step: &StepEstimate) -> Vec<Group> {
-    GROUPS
-        .into_iter()
-        .filter_map(|(group, _)| {
-            let members = || step.operators.iter().filter(|operator| operator.group == group);
-            members().next()?;
-            Some(Group {
-                group,
-                time_us: members().map(|o| o.time_us).sum(),
-                bound_us: members().map(|o| o.bound_us).sum(),
-                share: members().map(|o| o.share).sum(),
-            })
-        })
-        .collect()
-}
-
 const GROUPS: [(Option<OperatorGroup>, &str); 7] = [
     (Some(OperatorGroup::Projections), "projections"),
     (Some(OperatorGroup::AttentionPrefill), "attention of prompt chunks"),
@@ -256,7 +227,7 @@ const GROUPS: [(Option<OperatorGroup>, &str); 7] = [
 
 fn group_table(step: &StepEstimate) -> String {
     let mut rows = table(&["group", ">roofline", ">time", ">share"]);
-    for group in groups(step) {
+    for group in step.groups() {
         let name = GROUPS.iter().find(|(known, _)| *known == group.group).map_or("", |(_, name)| name);
         rows.add_row([name.to_owned(), duration(group.bound_us), duration(group.time_us), percent(group.share)]);
     }

@@ -1,6 +1,10 @@
 //! From an operator to its time: which series answers for it, chosen once per model and rank, and the look-up of each
 //! step. Uses `tables`, `curve`, `physics`, `hardware`.
 
+mod attention;
+
+pub use attention::{AttentionBound, heads_of};
+
 use super::curve::{
     AllReduceCurve, DecodeCurve, GemmCurve, Match, MoeCurve, PrefillCurve, Timed, attention_distance,
     expert_layer_distance, mean_attention, nearest_split, stand_in_weight,

@@ -1,0 +1,107 @@
+//! From names and texts to a model. Uses `options`, `handle`, `status`, `text`.
+
+use std::ffi::c_char;
+use std::path::Path;
+
+use ridgepoint::correction::find_correction;
+use ridgepoint::efficiency::EfficiencyMode;
+use ridgepoint::latency::CalibratedRoofline;
+use ridgepoint::{Deployment, Hardware, Model, Options, StepModel};
+
+use crate::handle::{Loaded, RidgepointModel};
+use crate::options::{Choices, RidgepointOptions};
+use crate::status::{Failure, RidgepointStatus, guarded};
+use crate::text::{emptied, required};
+
+/// Makes a model: `model` on `hardware`.
+///
+/// `model` is a built-in name ("llama-3.1-8b"), a Hugging Face id, or the path of a config.json or of its folder; `hardware` a
+/// built-in name ("h100") or the path of a TOML file. `options` may be NULL.
+///
+/// On success *out_model is the model, to be freed with ridgepoint_model_free. On failure it is NULL, and *error says why.
+///
+/// Error texts, here and in all functions: `error` may be NULL. Else *error is NULL after a success, and after a failure a text
+/// that is the caller's, to be freed with ridgepoint_string_free. What it pointed at before is not looked at.
+///
+/// # Safety
+/// Texts are NULL or end with a zero byte; `out_model` and `error` are NULL or may be written to.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ridgepoint_model_create(
+    model: *const c_char,
+    hardware: *const c_char,
+    options: *const RidgepointOptions,
+    out_model: *mut *mut RidgepointModel,
+    error: *mut *mut c_char,
+) -> RidgepointStatus {
+    let create = || {
+        // SAFETY: as the caller promises.
+        let (model, hardware, choices) = unsafe {
+            emptied("out_model", out_model)?;
+            (required("model", model)?, required("hardware", hardware)?, Choices::read(options)?)
+        };
+        let loaded = load(model, hardware, &choices)?;
+        // SAFETY: not NULL, as `emptied` saw.
+        unsafe { out_model.write(RidgepointModel::new(loaded)) };
+        Ok(())
+    };
+    // SAFETY: as the caller promises.
+    unsafe { guarded(error, create) }
+}
+
+fn load(model: &str, hardware: &str, choices: &Choices<'_>) -> Result<Loaded, Failure> {
+    let data_dir = choices.data_dir.map(Path::new);
+    let model = find_model(model, choices)?;
+    let hardware = match choices.hardware_toml {
+        Some(text) => Hardware::from_toml_str(hardware, "options.hardware_toml", text)?,
+        None => Hardware::find_in(data_dir, hardware)?,
+    };
+    let deployment = deployment(choices.deployment)?;
+    let efficiency = match choices.efficiency {
+        None | Some("tables") => EfficiencyMode::Tables,
+        Some("ideal") => EfficiencyMode::Ideal,
+        Some(other) => {
+            return Err(Failure::argument(format!("options.efficiency: '{other}' must be tables or ideal")));
+        }
+    };
+    // Nothing is learned on top of the textbook roofline.
+    let wanted = match (choices.correction, efficiency) {
+        (None | Some("auto"), EfficiencyMode::Ideal) => "none",
+        (wanted, _) => wanted.unwrap_or("auto"),
+    };
+    let correction = find_correction(wanted, model.name())?;
+    let options = Options { efficiency, data_dir: data_dir.map(Path::to_owned), correction };
+    let steps = StepModel::with_options(&model, &hardware, &deployment, &options)?;
+    Ok(Loaded {
+        latency: CalibratedRoofline::new(steps),
+        model: model.name().to_owned(),
+        hardware: hardware.name().to_owned(),
+        deployment,
+        efficiency,
+    })
+}
+
+fn find_model(name: &str, choices: &Choices<'_>) -> Result<Model, Failure> {
+    let Some(config) = choices.model_config else {
+        let beside = [
+            ("model_quant_config_json", choices.model_quant_config),
+            ("model_generation_config_json", choices.model_generation_config),
+        ];
+        return match beside.into_iter().find(|(_, text)| text.is_some()) {
+            Some((key, _)) => {
+                Err(Failure::argument(format!("options.{key}: belongs to options.model_config_json, which is NULL")))
+            }
+            None => Ok(Model::find_in(choices.data_dir.map(Path::new), name)?),
+        };
+    };
+    let model = Model::from_config_str(name, "options.model_config_json", config, choices.model_quant_config)?;
+    Ok(match choices.model_generation_config {
+        Some(text) => model.with_generation_config("options.model_generation_config_json", text)?,
+        None => model,
+    })
+}
+
+fn deployment(json: Option<&str>) -> Result<Deployment, Failure> {
+    let Some(json) = json else { return Ok(Deployment::default()) };
+    serde_json::from_str(json)
+        .map_err(|error| Failure::new(RidgepointStatus::InvalidInput, format!("options.deployment_json: {error}")))
+}

@@ -1,0 +1,136 @@
+//! What is to say about a step, a model and the library, as JSON. Uses `handle`, `steps`, `status`, `text`.
+
+use std::ffi::c_char;
+
+use ridgepoint::correction::{HostTimes, Used};
+use ridgepoint::step_report::{StepReport, Subject};
+use ridgepoint::{Deployment, Request};
+use serde::Serialize;
+
+use crate::handle::{Loaded, RidgepointModel, loaded};
+use crate::status::{Failure, RidgepointStatus, guarded};
+use crate::steps::columns;
+use crate::text::{emptied, give};
+
+/// A step's breakdown as a JSON object: step_time_us with its 90 % interval from lower_us to upper_us, the roofline's bound_us,
+/// total_flops, total_bytes, mfu, mbu, operators, groups, provenance, warnings. The keys are those of
+/// `ridgepoint predict-step --format json`: they are added to, never renamed or dropped.
+///
+/// Takes the columns of ridgepoint_step_time_us. A step without requests, a request that schedules nothing and one beyond
+/// max_model_len are errors here; a step that the engine would split has a warning. *out_json is the caller's, to be freed with
+/// ridgepoint_string_free, and NULL after a failure.
+///
+/// # Safety
+/// Columns have num_requests values; `out_json` and `error` are NULL or may be written to.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ridgepoint_step_json(
+    model: *const RidgepointModel,
+    num_computed_tokens: *const u32,
+    num_scheduled_tokens: *const u32,
+    samples: *const u8,
+    num_requests: usize,
+    out_json: *mut *mut c_char,
+    error: *mut *mut c_char,
+) -> RidgepointStatus {
+    let describe = || {
+        // SAFETY: as the caller promises.
+        let (loaded, requests) = unsafe {
+            emptied("out_json", out_json)?;
+            (loaded(model)?, columns(num_computed_tokens, num_scheduled_tokens, samples, num_requests)?)
+        };
+        let requests: Vec<Request> = requests.iter().collect();
+        let shape = loaded.steps().plan().batch_shape(&requests)?;
+        let step = loaded.steps().try_step_time(&requests)?;
+        let subject = Subject {
+            model: &loaded.model,
+            hardware: &loaded.hardware,
+            deployment: &loaded.deployment,
+            efficiency: loaded.efficiency,
+            correction: loaded.correction(),
+        };
+        // SAFETY: not NULL, as `emptied` saw.
+        unsafe { write(out_json, &StepReport::new(subject, &shape, &step)) }
+    };
+    // SAFETY: as the caller promises.
+    unsafe { guarded(error, describe) }
+}
+
+/// What a model is made of as a JSON object: model, hardware, deployment, correction, host (the delays beside the steps), notes
+/// (what the model, the deployment and the tables assume). *out_json is the caller's, to be freed with ridgepoint_string_free,
+/// and NULL after a failure.
+///
+/// # Safety
+/// `out_json` and `error` are NULL or may be written to.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ridgepoint_model_json(
+    model: *const RidgepointModel,
+    out_json: *mut *mut c_char,
+    error: *mut *mut c_char,
+) -> RidgepointStatus {
+    let describe = || {
+        // SAFETY: as the caller promises; `out_json` is not NULL, as `emptied` saw.
+        unsafe {
+            emptied("out_json", out_json)?;
+            write(out_json, &Description::of(loaded(model)?))
+        }
+    };
+    // SAFETY: as the caller promises.
+    unsafe { guarded(error, describe) }
+}
+
+/// Names of what is built in as a JSON object: models and hardware, each a list. *out_json is the caller's, to be freed with
+/// ridgepoint_string_free, and NULL after a failure.
+///
+/// # Safety
+/// `out_json` and `error` are NULL or may be written to.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ridgepoint_catalogue_json(
+    out_json: *mut *mut c_char,
+    error: *mut *mut c_char,
+) -> RidgepointStatus {
+    let describe = || {
+        let (models, hardware) = (ridgepoint::model::builtin_names(), ridgepoint::hardware::builtin_names());
+        // SAFETY: as the caller promises; `out_json` is not NULL, as `emptied` saw.
+        unsafe {
+            emptied("out_json", out_json)?;
+            write(out_json, &serde_json::json!({"models": models, "hardware": hardware}))
+        }
+    };
+    // SAFETY: as the caller promises.
+    unsafe { guarded(error, describe) }
+}
+
+#[derive(Serialize)]
+struct Description<'a> {
+    model: &'a str,
+    hardware: &'a str,
+    deployment: &'a Deployment,
+    correction: Used,
+    host: HostTimes,
+    notes: Vec<String>,
+}
+
+impl<'a> Description<'a> {
+    fn of(loaded: &'a Loaded) -> Self {
+        let steps = loaded.steps();
+        Description {
+            model: &loaded.model,
+            hardware: &loaded.hardware,
+            deployment: &loaded.deployment,
+            correction: Used::of(loaded.correction()),
+            host: loaded.latency.host(),
+            notes: steps.notes().iter().cloned().chain(steps.carried_over()).collect(),
+        }
+    }
+}
+
+/// # Safety
+/// `out_json` may be written to.
+unsafe fn write(out_json: *mut *mut c_char, value: &impl Serialize) -> Result<(), Failure> {
+    let json = serde_json::to_string(value).map_err(|error| {
+        Failure::new(RidgepointStatus::Internal, format!("the result can't be written as JSON: {error}"))
+    })?;
+    // SAFETY: as the caller promises.
+    unsafe { out_json.write(give(json)) };
+    Ok(())
+}

@@ -1,0 +1,79 @@
+//! Texts across the boundary: read from the caller, or given away to be freed by [`ridgepoint_string_free`]. Uses `status`.
+
+use std::ffi::{CStr, CString, c_char};
+
+use crate::status::{Failure, RidgepointStatus};
+
+/// The library's version, such as "0.1.0". The text is static: never free it.
+#[unsafe(no_mangle)]
+pub extern "C" fn ridgepoint_version() -> *const c_char {
+    const VERSION: &CStr = match CStr::from_bytes_with_nul(concat!(env!("CARGO_PKG_VERSION"), "\0").as_bytes()) {
+        Ok(version) => version,
+        Err(_) => c"",
+    };
+    VERSION.as_ptr()
+}
+
+/// Frees a text that this library gave: an error text or JSON. NULL is fine.
+///
+/// # Safety
+/// `text` is NULL or came from this library and was not freed before.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ridgepoint_string_free(text: *mut c_char) {
+    if !text.is_null() {
+        // SAFETY: `give` made it, and the caller frees it once.
+        drop(unsafe { CString::from_raw(text) });
+    }
+}
+
+/// A text that the caller owns from now on.
+pub(crate) fn give(text: String) -> *mut c_char {
+    // A zero byte would end the text early for C.
+    let text = if text.contains('\0') { text.replace('\0', "\u{fffd}") } else { text };
+    CString::new(text).unwrap_or_default().into_raw()
+}
+
+/// The caller's text `what`, or `None` for NULL.
+///
+/// # Safety
+/// `text` is NULL or ends with a zero byte, and lives for `'a`.
+pub(crate) unsafe fn optional<'a>(what: &str, text: *const c_char) -> Result<Option<&'a str>, Failure> {
+    if text.is_null() {
+        return Ok(None);
+    }
+    // SAFETY: as the caller promises.
+    let bytes = unsafe { CStr::from_ptr(text) };
+    match bytes.to_str() {
+        Ok(text) => Ok(Some(text)),
+        Err(error) => Err(Failure::new(
+            RidgepointStatus::InvalidUtf8,
+            format!("{what} '{}' is not UTF-8 from byte {} on", cut(&bytes.to_string_lossy()), error.valid_up_to()),
+        )),
+    }
+}
+
+/// The caller's text `what`.
+///
+/// # Safety
+/// As [`optional`].
+pub(crate) unsafe fn required<'a>(what: &str, text: *const c_char) -> Result<&'a str, Failure> {
+    // SAFETY: as the caller promises.
+    unsafe { optional(what, text) }?.ok_or_else(|| Failure::null(what))
+}
+
+fn cut(text: &str) -> String {
+    text.chars().take(60).collect()
+}
+
+/// A place for a result: `what`, emptied.
+///
+/// # Safety
+/// `out` is NULL or may be written to.
+pub(crate) unsafe fn emptied<T>(what: &str, out: *mut *mut T) -> Result<(), Failure> {
+    if out.is_null() {
+        return Err(Failure::null(what));
+    }
+    // SAFETY: as the caller promises.
+    unsafe { out.write(std::ptr::null_mut()) };
+    Ok(())
+}

@@ -1,0 +1,86 @@
+package ridgepoint
+
+import (
+	"fmt"
+	"testing"
+)
+
+var sizes = []int{8, 128, 1024}
+
+func BenchmarkStepTime(b *testing.B) {
+	m := llama8b(b)
+	for _, n := range sizes {
+		batch := decodes(n)
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			b.ReportAllocs()
+			for i := 0; i < b.N; i++ {
+				m.StepTime(batch)
+			}
+		})
+	}
+}
+
+func BenchmarkStepTimeColumns(b *testing.B) {
+	m := llama8b(b)
+	for _, n := range sizes {
+		computed, scheduled, samples := columns(decodes(n))
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			b.ReportAllocs()
+			for i := 0; i < b.N; i++ {
+				m.StepTimeColumns(computed, scheduled, samples)
+			}
+		})
+	}
+}
+
+func BenchmarkStepTimesUsPerStepOf128(b *testing.B) {
+	const steps = 1000
+	m := llama8b(b)
+	computed, scheduled, samples := columns(decodes(steps * 128))
+	offsets, out := make([]int, steps+1), make([]float64, steps)
+	for i := range offsets {
+		offsets[i] = i * 128
+	}
+	b.ResetTimer()
+	for i := 0; i < b.N; i += steps {
+		if err := m.StepTimesUs(offsets, computed, scheduled, samples, out); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// What cgo alone costs: a call that does nothing but look whether there is a model.
+func BenchmarkCallWithoutRequests(b *testing.B) {
+	m := llama8b(b)
+	for i := 0; i < b.N; i++ {
+		m.StepTimeColumns(nil, nil, nil)
+	}
+}
+
+// A yardstick: a formula shaped like that of a coarse step-time model, eleven multiply-adds in one pass over the requests and
+// roofline maxima behind it. Peer-shaped, not the peer: coefficients and terms are made up.
+func BenchmarkPeerShaped(b *testing.B) {
+	for _, n := range sizes {
+		batch := decodes(n)
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			for i := 0; i < b.N; i++ {
+				sink = peerShaped(batch)
+			}
+		})
+	}
+}
+
+var sink int64
+
+func peerShaped(batch []*Request) int64 {
+	var flops, bytes, overhead, spread float64
+	for _, r := range batch {
+		q, c := float64(r.NumScheduledTokens), float64(r.NumComputedTokens)
+		flops += 1.5e10*q + 5.2e5*q*c + 2.6e5*q*q
+		bytes += 1.3e5*q + 1.3e5*c + 0.4*q*c
+		overhead += 0.7*q + 0.003*c
+		spread += 0.01*q*q + 0.001*c*c + 0.002*q*c
+	}
+	us := 120 + 0.9*max(flops/9e8, (bytes+1.5e10)/3e6) + max(overhead, spread) + 2.1*float64(len(batch))
+	return int64(us + 0.5)
+}

@@ -1,0 +1,3 @@
+module ridgepoint
+
+go 1.21

@@ -1,0 +1,59 @@
+package latency
+
+import "math"
+
+// Adapter answers a simulator that has a request type of its own.
+type Adapter[R any] struct {
+	model        ColumnModel
+	share        func(R) Request
+	promptTokens func(R) int
+	faults       Faults
+}
+
+// Adapt makes a model answer for requests of type R: share says what of a request is in the step, promptTokens how long its prompt
+// is. Both must be safe for the goroutines that call the adapter.
+func Adapt[R any](model ColumnModel, share func(R) Request, promptTokens func(R) int) *Adapter[R] {
+	return &Adapter[R]{model: model, share: share, promptTokens: promptTokens}
+}
+
+// StepTime is [Model.StepTime].
+func (a *Adapter[R]) StepTime(batch []R) int64 {
+	columns := GetColumns(len(batch))
+	defer columns.Put()
+	for i, request := range batch {
+		r := a.share(request)
+		if uint64(r.NumComputedTokens)|uint64(r.NumScheduledTokens) > math.MaxUint32 {
+			return a.faults.Note(beyond(i, r))
+		}
+		columns.NumComputedTokens[i] = uint32(r.NumComputedTokens)
+		columns.NumScheduledTokens[i] = uint32(r.NumScheduledTokens)
+		columns.Samples[i] = !r.Partial
+	}
+	us, err := a.model.StepTimeColumns(columns.NumComputedTokens, columns.NumScheduledTokens, columns.Samples)
+	if err != nil {
+		return a.faults.Note(err)
+	}
+	return us
+}
+
+// QueueingTime is [Model.QueueingTime].
+func (a *Adapter[R]) QueueingTime(request R) int64 {
+	return a.model.QueueingTime(&Request{NumScheduledTokens: a.promptTokens(request)})
+}
+
+// OutputTokenProcessingTime is [Model.OutputTokenProcessingTime].
+func (a *Adapter[R]) OutputTokenProcessingTime() int64 { return a.model.OutputTokenProcessingTime() }
+
+// SchedulingProcessingTime is [Model.SchedulingProcessingTime].
+func (a *Adapter[R]) SchedulingProcessingTime() int64 { return a.model.SchedulingProcessingTime() }
+
+// PreemptionProcessingTime is [Model.PreemptionProcessingTime].
+func (a *Adapter[R]) PreemptionProcessingTime() int64 { return a.model.PreemptionProcessingTime() }
+
+// Err is the first error of a method that answered [NoAnswer].
+func (a *Adapter[R]) Err() error {
+	if err := a.faults.Err(); err != nil {
+		return err
+	}
+	return a.model.Err()
+}

@@ -1,0 +1,183 @@
+// Package ridgepoint says how long one step of an LLM serving engine takes: a calibrated roofline for mixed batches of prompt chunks
+// and decodes, through the C library of the same name (cgo).
+//
+// [Model] satisfies [latency.Model], the five-method interface of a serving simulator; [latency.Adapt] makes it take a simulator's
+// own requests. A model never changes, so any number of goroutines may ask one at once; step times take no lock and allocate
+// nothing. Package tables does the same from exported tables, without C and less exactly.
+package ridgepoint
+
+/*
+#cgo CFLAGS: -I${SRCDIR}/../c/include
+#include <stdlib.h>
+#include "ridgepoint.h"
+*/
+import "C"
+
+import (
+	"encoding/json"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"unsafe"
+
+	"ridgepoint/latency"
+)
+
+// Request is one request's share of a step.
+type Request = latency.Request
+
+// Deployment has vLLM's engine arguments; zero values are vLLM's defaults.
+type Deployment struct {
+	TensorParallelSize   int     `json:"tensor_parallel_size,omitempty"`
+	PipelineParallelSize int     `json:"pipeline_parallel_size,omitempty"`
+	DataParallelSize     int     `json:"data_parallel_size,omitempty"`
+	EnableExpertParallel bool    `json:"enable_expert_parallel,omitempty"`
+	MaxNumSeqs           int     `json:"max_num_seqs,omitempty"`
+	MaxNumBatchedTokens  int     `json:"max_num_batched_tokens,omitempty"`
+	MaxModelLen          int     `json:"max_model_len,omitempty"`
+	GPUMemoryUtilization float64 `json:"gpu_memory_utilization,omitempty"`
+	KVCacheDtype         string  `json:"kv_cache_dtype,omitempty"` // "bfloat16", "fp8"; empty: vLLM's auto
+	BlockSize            int     `json:"block_size,omitempty"`
+	EnforceEager         bool    `json:"enforce_eager,omitempty"`
+	GenerationConfig     string  `json:"generation_config,omitempty"` // "auto", "vllm"
+}
+
+// Options are choices beside model and GPU; the zero value is right for most.
+type Options struct {
+	Deployment Deployment
+	Correction string // "none", "global", "auto" or the path of a file that `ridgepoint fit` wrote; empty: auto
+	Efficiency string // "tables" or "ideal"; empty: tables
+	DataDir    string // folder whose models/, hardware/ and bench_data/ come before what is built in
+	// Texts in place of files: of a config.json, of the files beside it, of a GPU's TOML file. With them the names of the model and
+	// of the GPU are only what they are called.
+	ModelConfigJSON, ModelQuantConfigJSON, ModelGenerationConfigJSON, HardwareTOML string
+}
+
+// Model is a model on a GPU in a deployment, compiled.
+type Model struct {
+	handle atomic.Pointer[handle]
+	faults latency.Faults
+}
+
+var _ latency.ColumnModel = (*Model)(nil)
+
+// handle owns the C library's model. Calls hold on to it, so that it is freed when the last of them is done and not before.
+type handle struct {
+	c *C.RidgepointModel
+	// The same for all steps, so asked for once.
+	outputTokenUs, schedulingUs, preemptionUs int64
+}
+
+// Version is the library's version.
+func Version() string { return C.GoString(C.ridgepoint_version()) }
+
+// New makes a model. The name of the model is a built-in one ("llama-3.1-8b"), a Hugging Face id or the path of a config.json; that
+// of the hardware a built-in one ("h100") or the path of a TOML file. options may be nil. Errors are of type [*Error].
+func New(model, hardware string, options *Options) (*Model, error) {
+	if options == nil {
+		options = &Options{}
+	}
+	deployment, err := json.Marshal(options.Deployment)
+	if err != nil {
+		return nil, &Error{Status: InvalidInput, Message: fmt.Sprintf("Deployment: %v", err)}
+	}
+	var texts cTexts
+	defer texts.free()
+	name, gpu := texts.required("model", model), texts.required("hardware", hardware)
+	c := C.RidgepointOptions{
+		deployment_json:              texts.optional("Deployment", string(deployment)),
+		correction:                   texts.optional("Correction", options.Correction),
+		efficiency:                   texts.optional("Efficiency", options.Efficiency),
+		data_dir:                     texts.optional("DataDir", options.DataDir),
+		model_config_json:            texts.optional("ModelConfigJSON", options.ModelConfigJSON),
+		model_quant_config_json:      texts.optional("ModelQuantConfigJSON", options.ModelQuantConfigJSON),
+		model_generation_config_json: texts.optional("ModelGenerationConfigJSON", options.ModelGenerationConfigJSON),
+		hardware_toml:                texts.optional("HardwareTOML", options.HardwareTOML),
+	}
+	c.struct_size = C.size_t(unsafe.Sizeof(c))
+	if texts.err != nil {
+		return nil, texts.err
+	}
+	h := new(handle)
+	var text *C.char
+	status := C.ridgepoint_model_create(name, gpu, &c, &h.c, &text)
+	if err := failed(status, text); err != nil {
+		return nil, err
+	}
+	runtime.SetFinalizer(h, func(h *handle) { C.ridgepoint_model_free(h.c) })
+	if err := h.askDelays(); err != nil {
+		return nil, err
+	}
+	m := new(Model)
+	m.handle.Store(h)
+	return m, nil
+}
+
+func (h *handle) askDelays() error {
+	var us C.double
+	var text *C.char
+	status := C.ridgepoint_output_token_processing_time_us(h.c, &us, &text)
+	if err := failed(status, text); err != nil {
+		return err
+	}
+	h.outputTokenUs = latency.Micros(float64(us))
+	status = C.ridgepoint_scheduling_processing_time_us(h.c, &us, &text)
+	if err := failed(status, text); err != nil {
+		return err
+	}
+	h.schedulingUs = latency.Micros(float64(us))
+	status = C.ridgepoint_preemption_processing_time_us(h.c, &us, &text)
+	if err := failed(status, text); err != nil {
+		return err
+	}
+	h.preemptionUs = latency.Micros(float64(us))
+	return nil
+}
+
+// Close lets go of the model; more than once is fine. Calls that other goroutines are in come to their end; later ones fail with
+// [ErrClosed]. The memory goes back when the garbage collector next runs; models that are not closed are freed by it too.
+func (m *Model) Close() error {
+	m.handle.Store(nil)
+	return nil
+}
+
+// Err is the first error of a method that can't return one and answered [latency.NoAnswer] instead; nil where there was none.
+func (m *Model) Err() error { return m.faults.Err() }
+
+// open is the handle, or nil and the error of a closed (or zero) model.
+func (m *Model) open() (*handle, error) {
+	if h := m.handle.Load(); h != nil {
+		return h, nil
+	}
+	return nil, closed
+}
+
+// cTexts are copies of Go's texts for C, freed together.
+type cTexts struct {
+	all []*C.char
+	err error
+}
+
+func (t *cTexts) required(what, text string) *C.char {
+	if strings.IndexByte(text, 0) >= 0 && t.err == nil {
+		t.err = &Error{Status: InvalidArgument, Message: fmt.Sprintf("%s: %q has a zero byte in it", what, text)}
+	}
+	c := C.CString(text)
+	t.all = append(t.all, c)
+	return c
+}
+
+// optional is NULL for an empty text.
+func (t *cTexts) optional(what, text string) *C.char {
+	if text == "" {
+		return nil
+	}
+	return t.required(what, text)
+}
+
+func (t *cTexts) free() {
+	for _, text := range t.all {
+		C.free(unsafe.Pointer(text))
+	}
+}

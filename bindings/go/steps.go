@@ -1,0 +1,154 @@
+package ridgepoint
+
+/*
+#include "ridgepoint.h"
+
+// A time, or -1: so that the place for it need not be in Go's memory.
+static double step_time_us(const RidgepointModel *model, const uint32_t *num_computed_tokens,
+                           const uint32_t *num_scheduled_tokens, const uint8_t *samples, size_t num_requests) {
+  double us = -1;
+  ridgepoint_step_time_us(model, num_computed_tokens, num_scheduled_tokens, samples, num_requests, &us, NULL);
+  return us;
+}
+*/
+import "C"
+
+import (
+	"runtime"
+	"unsafe"
+
+	"ridgepoint/latency"
+)
+
+// StepTime is the time of one engine step on the GPUs, in whole microseconds ([latency.Micros]); 0 for nothing to do. Requests that
+// schedule nothing are left out. A nil request, a number of tokens that is negative or beyond 32 bits, and a closed model give
+// [latency.NoAnswer], and [Model.Err] says why.
+func (m *Model) StepTime(batch []*Request) int64 {
+	columns := latency.GetColumns(len(batch))
+	if err := columns.Fill(batch); err != nil {
+		columns.Put()
+		return m.faults.Note(argument("%v", err))
+	}
+	us, err := m.StepTimeUs(columns.NumComputedTokens, columns.NumScheduledTokens, columns.Samples)
+	columns.Put()
+	if err != nil {
+		return m.faults.Note(err)
+	}
+	return latency.Micros(us)
+}
+
+// StepTimeColumns is [Model.StepTime] of requests as columns: request i is the i-th value of each; samples may be nil where all
+// requests sample a token.
+func (m *Model) StepTimeColumns(numComputedTokens, numScheduledTokens []uint32, samples []bool) (int64, error) {
+	us, err := m.StepTimeUs(numComputedTokens, numScheduledTokens, samples)
+	if err != nil {
+		return latency.NoAnswer, err
+	}
+	return latency.Micros(us), nil
+}
+
+// StepTimeUs is [Model.StepTimeColumns] before rounding, in microseconds.
+func (m *Model) StepTimeUs(numComputedTokens, numScheduledTokens []uint32, samples []bool) (float64, error) {
+	h, err := m.open()
+	if err != nil {
+		return 0, err
+	}
+	n := len(numComputedTokens)
+	if len(numScheduledTokens) != n || (samples != nil && len(samples) != n) {
+		return 0, unequal(n, len(numScheduledTokens), len(samples))
+	}
+	computed, scheduled, flags := pointers(numComputedTokens, numScheduledTokens, samples)
+	us := float64(C.step_time_us(h.c, computed, scheduled, flags, C.size_t(n)))
+	if us < 0 {
+		us, err = h.stepTimeUsOrWhyNot(computed, scheduled, flags, n)
+	}
+	runtime.KeepAlive(h)
+	return us, err
+}
+
+func (h *handle) stepTimeUsOrWhyNot(computed, scheduled *C.uint32_t, samples *C.uint8_t, n int) (float64, error) {
+	var us C.double
+	var text *C.char
+	status := C.ridgepoint_step_time_us(h.c, computed, scheduled, samples, C.size_t(n), &us, &text)
+	return float64(us), failed(status, text)
+}
+
+// StepTimesUs fills out with the times of many steps, in microseconds: step i has the requests from offsets[i] up to, but not
+// including, offsets[i+1]. There is one offset more than steps; the first is 0, the last the number of requests. After an error
+// out is as it was.
+func (m *Model) StepTimesUs(offsets []int, numComputedTokens, numScheduledTokens []uint32, samples []bool, out []float64) error {
+	h, err := m.open()
+	if err != nil {
+		return err
+	}
+	n := len(numComputedTokens)
+	if len(numScheduledTokens) != n || (samples != nil && len(samples) != n) {
+		return unequal(n, len(numScheduledTokens), len(samples))
+	}
+	if len(offsets) != len(out)+1 {
+		return argument("%d offsets for %d steps: there must be one more", len(offsets), len(out))
+	}
+	computed, scheduled, flags := pointers(numComputedTokens, numScheduledTokens, samples)
+	var text *C.char
+	status := C.ridgepoint_step_times_us(h.c, (*C.size_t)(unsafe.Pointer(&offsets[0])), C.size_t(len(out)), computed, scheduled,
+		flags, C.size_t(n), (*C.double)(unsafe.SliceData(out)), &text)
+	runtime.KeepAlive(h)
+	return failed(status, text)
+}
+
+func pointers(computed, scheduled []uint32, samples []bool) (*C.uint32_t, *C.uint32_t, *C.uint8_t) {
+	return (*C.uint32_t)(unsafe.SliceData(computed)), (*C.uint32_t)(unsafe.SliceData(scheduled)),
+		(*C.uint8_t)(unsafe.Pointer(unsafe.SliceData(samples)))
+}
+
+func unequal(computed, scheduled, samples int) error {
+	return argument("columns of unequal length: %d values of numComputedTokens, %d of numScheduledTokens, %d of samples (nil for all)",
+		computed, scheduled, samples)
+}
+
+// QueueingTime is the time from a request's sending until the engine can schedule it. The request is the prompt as it arrives:
+// nothing computed, all of it to schedule.
+func (m *Model) QueueingTime(request *Request) int64 {
+	h, err := m.open()
+	if err != nil {
+		return m.faults.Note(err)
+	}
+	if request == nil {
+		return m.faults.Note(argument("request is nil"))
+	}
+	tokens, err := latency.Tokens("NumScheduledTokens", request.NumScheduledTokens)
+	if err != nil {
+		return m.faults.Note(argument("%v", err))
+	}
+	var us C.double
+	var text *C.char
+	status := C.ridgepoint_queueing_time_us(h.c, C.uint32_t(tokens), &us, &text)
+	runtime.KeepAlive(h)
+	if err := failed(status, text); err != nil {
+		return m.faults.Note(err)
+	}
+	return latency.Micros(float64(us))
+}
+
+// OutputTokenProcessingTime is the time from the end of the step that sampled a token until the client has it.
+func (m *Model) OutputTokenProcessingTime() int64 {
+	return m.delay(func(h *handle) int64 { return h.outputTokenUs })
+}
+
+// SchedulingProcessingTime is the time of the engine's own thread per step.
+func (m *Model) SchedulingProcessingTime() int64 {
+	return m.delay(func(h *handle) int64 { return h.schedulingUs })
+}
+
+// PreemptionProcessingTime is the time of the engine's own thread per request that is preempted.
+func (m *Model) PreemptionProcessingTime() int64 {
+	return m.delay(func(h *handle) int64 { return h.preemptionUs })
+}
+
+func (m *Model) delay(of func(*handle) int64) int64 {
+	h, err := m.open()
+	if err != nil {
+		return m.faults.Note(err)
+	}
+	return of(h)
+}

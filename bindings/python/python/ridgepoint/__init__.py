@@ -1,0 +1,70 @@
+"""How long does one step of an LLM serving engine take, with no GPU at hand?
+
+A step is one iteration of an engine such as vLLM: a mixed batch of prompt chunks and decodes, each request with its own KV
+length. `StepModel` predicts its time from a model's ``config.json``, a GPU and vLLM's own engine arguments; `simulate` replays
+whole loads through a model of vLLM's scheduler; `evaluate_serving` sets replays beside measured runs.
+
+>>> import numpy as np
+>>> from ridgepoint import Deployment, StepModel
+>>> steps = StepModel("llama-3.1-70b", "h100", Deployment(tensor_parallel_size=4))
+>>> computed = np.full(64, 2048, dtype=np.uint32)    # 64 decodes with 2,048 tokens in the cache each
+>>> scheduled = np.ones(64, dtype=np.uint32)
+>>> steps.step_time_us(computed, scheduled) > steps.predict(computed, scheduled).bound_us
+True
+
+Times are microseconds where a name ends in ``_us``, milliseconds in ``_ms``, nanoseconds in ``_ns``.
+"""
+
+from ._catalogue import HardwareInfo, ModelInfo, hardware, models
+from ._deployment import Deployment
+from ._evaluation import Evaluation, Experiment, MetricRow, MetricSummary, Skipped, evaluate_serving
+from ._loads import ClosedLoop, Load, OpenLoop, Profile, RequestArrays, RequestFile
+from ._native import RidgepointError, __version__
+from ._replay import (
+    Distribution,
+    EngineCounters,
+    Interval,
+    LoadSummary,
+    Scheduler,
+    Simulation,
+    StageSummary,
+    simulate,
+)
+from ._server import Server, read_server
+from ._steps import KvCapacity, OperatorEstimate, StepEstimate, StepModel
+
+__all__ = [
+    "ClosedLoop",
+    "Deployment",
+    "Distribution",
+    "EngineCounters",
+    "Evaluation",
+    "Experiment",
+    "HardwareInfo",
+    "Interval",
+    "KvCapacity",
+    "Load",
+    "LoadSummary",
+    "MetricRow",
+    "MetricSummary",
+    "ModelInfo",
+    "OpenLoop",
+    "OperatorEstimate",
+    "Profile",
+    "RequestArrays",
+    "RequestFile",
+    "RidgepointError",
+    "Scheduler",
+    "Server",
+    "Simulation",
+    "Skipped",
+    "StageSummary",
+    "StepEstimate",
+    "StepModel",
+    "__version__",
+    "evaluate_serving",
+    "hardware",
+    "models",
+    "read_server",
+    "simulate",
+]

@@ -1,0 +1,249 @@
+"""Steps predicted: the model of them, and what it says of one."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from . import _native
+from ._deployment import Deployment
+from ._record import columns, real_number, record, whole_number
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from ._native import Flags, Integers
+
+Efficiency = Literal["tables", "ideal"]
+Path_ = str | os.PathLike[str]
+
+
+@dataclass(frozen=True)
+class OperatorEstimate:
+    """One operator's part of a step; all figures are of all its calls on one GPU."""
+
+    name: str
+    group: str | None
+    """None for what a correction adds to the operators."""
+    count: int
+    """Calls in the step."""
+    flops: float
+    bytes: float
+    """Moved in memory, or sent."""
+    bound: str
+    """What limits a call: "compute", "memory", "network" or "latency"."""
+    time_us: float
+    bound_us: float
+    """At the roofline."""
+    efficiency: float
+    """Bound over time."""
+    share: float
+    """Share of the step's time."""
+    provenance: str
+    """Where the time comes from: "measured", "interpolated", "held", "borrowed", "datasheet", "ideal" or "learned"."""
+
+
+@dataclass(frozen=True)
+class StepEstimate:
+    """A predicted step."""
+
+    step_time_us: float
+    lower_us: float
+    """Lower end of the 90 % interval."""
+    upper_us: float
+    """Upper end of the 90 % interval."""
+    bound_us: float
+    """The roofline: every operator at its ideal."""
+    total_flops: float
+    """FLOPs of one GPU."""
+    total_bytes: float
+    """Bytes moved in memory by one GPU."""
+    mfu: float
+    """Share of the peak that the FLOPs reach over the step."""
+    mbu: float
+    """Share of the memory bandwidth that the bytes reach over the step."""
+    padded_tokens: int
+    """Tokens that run through the layers, padding of a CUDA graph included."""
+    graph_mode: str
+    """"full", "piecewise", "none" or "eager"."""
+    model: str
+    hardware: str
+    correction: str | None
+    """Name of the correction that the time was predicted with."""
+    provenance: dict[str, float]
+    """Share of the time by where it comes from."""
+    operators: list[OperatorEstimate]
+    """In order of execution."""
+    warnings: list[str]
+    """What deserves a second look."""
+
+    def to_columns(self) -> dict[str, list[Any]]:
+        """The operators as equally long lists by field, for ``pandas.DataFrame`` or ``pyarrow.table``."""
+        return columns(self.operators, OperatorEstimate)
+
+
+@dataclass(frozen=True)
+class KvCapacity:
+    """The memory equation of one GPU: what is left for KV blocks."""
+
+    device_memory_bytes: float
+    gpu_memory_utilization: float
+    weight_bytes: float
+    activation_bytes: float
+    overhead_bytes: float
+    kv_cache_bytes: float
+    kv_bytes_per_token: float
+    block_size: int
+    num_gpu_blocks: int
+    max_model_len: int
+
+    @property
+    def usable_tokens(self) -> int:
+        """Tokens that the blocks hold; one block is the engine's own."""
+        return max(self.num_gpu_blocks - 1, 0) * self.block_size
+
+
+class StepModel(_native.StepModel):
+    """Predicts steps of one model on one kind of GPU in one deployment. Compiled once; threads may share it.
+
+    ``step_time_us(num_computed_tokens, num_scheduled_tokens, samples=None)`` gives the time of a step, µs: one value of each
+    column per request. ``step_times_us(offsets, …)`` gives those of many steps at once, as an array; the requests of step
+    ``i`` are those from ``offsets[i]`` to ``offsets[i + 1]``, and other threads run meanwhile. Arrays of ``uint32`` (``bool``
+    for `samples`) in one piece are read where they lie, so leave them alone until the call is done; other integers are copied
+    and checked. Neither fails for an odd batch: a request that schedules nothing is left out, and no requests take 0 µs.
+
+    The delays around a step are ``queueing_time_us(prompt_tokens)``, ``output_token_processing_time_us()``,
+    ``scheduling_processing_time_us()`` and ``preemption_processing_time_us()``.
+
+    Args:
+        model: built-in name, Hugging Face id, path of a ``config.json`` or its folder, or the contents of one as a dict.
+        hardware: built-in name or path of a TOML file.
+        deployment: vLLM's engine arguments; its defaults where left out.
+        correction: "none", "global", "auto" (the best there is) or the path of a file that ``ridgepoint fit`` wrote.
+        efficiency: "tables" (kernels as measured) or "ideal" (the textbook roofline).
+        data_dir: folder whose ``models/``, ``hardware/`` and ``bench_data/`` come before the built-in ones.
+        precision: "bf16", "fp8", "int8", "int4" or "fp4" where the engine stores weights otherwise than the checkpoint.
+
+    Raises:
+        RidgepointError: an unknown name, a file at fault, a deployment that the model cannot be split by.
+    """
+
+    deployment: Deployment
+    """How the model is served."""
+    _arguments: tuple[Any, ...]
+
+    def __new__(
+        cls,
+        model: Path_ | Mapping[str, Any],
+        hardware: Path_,
+        deployment: Deployment | None = None,
+        *,
+        correction: Path_ = "auto",
+        efficiency: Efficiency = "tables",
+        data_dir: Path_ | None = None,
+        precision: str | None = None,
+    ) -> Self:
+        deployment = Deployment() if deployment is None else deployment
+        if not isinstance(deployment, Deployment):
+            raise TypeError(f"deployment = {deployment!r} must be a ridgepoint.Deployment")
+        config = None
+        if isinstance(model, Mapping):
+            model = dict(model)
+            config = json.dumps(model)
+            name = str(model.get("_name_or_path") or "config.json")
+        else:
+            name = os.fspath(model)
+        hardware, correction = os.fspath(hardware), os.fspath(correction)
+        self = super().__new__(
+            cls, name, config, precision, hardware, deployment._json(), correction, efficiency, data_dir
+        )
+        self.deployment = deployment
+        # A copy may be made elsewhere, so that paths are kept whole.
+        self._arguments = (
+            model if config is not None else _whole_model(name),
+            _whole(hardware),
+            deployment,
+            _whole(correction),
+            efficiency,
+            None if data_dir is None else os.path.abspath(data_dir),
+            precision,
+        )
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _made, (type(self), *self._arguments)
+
+    def __repr__(self) -> str:
+        return (
+            f"StepModel({self.model_name!r}, {self.hardware_name!r}, {self.deployment!r}, "
+            f"correction={self.correction_name or 'none'!r})"
+        )
+
+    def predict(
+        self, num_computed_tokens: Integers, num_scheduled_tokens: Integers, samples: Flags | None = None
+    ) -> StepEstimate:
+        """Everything there is to say of one step: its time with an interval, and its operators.
+
+        Args:
+            num_computed_tokens: tokens of each request that are in the KV cache already.
+            num_scheduled_tokens: tokens of it that this step processes: 1 for a decode, the chunk for a prompt.
+            samples: whether the step ends with a token of it; true where left out, false for all but a prompt's last chunk.
+
+        Raises:
+            RidgepointError: no requests, one that schedules nothing or is longer than ``max_model_len``.
+        """
+        values = json.loads(self._predict(num_computed_tokens, num_scheduled_tokens, samples))
+        return record(
+            StepEstimate,
+            values,
+            correction=values["correction"]["name"],
+            provenance=dict(values["provenance"]),
+            operators=[record(OperatorEstimate, operator) for operator in values["operators"]],
+        )
+
+    def queueing_time_us(self, prompt_tokens: int) -> float:
+        """From a request's sending until the engine can schedule it, µs: network, HTTP, tokenisation."""
+        return super().queueing_time_us(whole_number("prompt_tokens", prompt_tokens))
+
+    def kv_capacity(self, *, cpu_offload_gb: float = 0.0) -> KvCapacity:
+        """How many KV blocks such a server has.
+
+        Raises:
+            RidgepointError: the weights or one request of ``max_model_len`` do not fit; the message says what would.
+        """
+        values = json.loads(self._kv_capacity(real_number("cpu_offload_gb", cpu_offload_gb)))
+        return record(KvCapacity, values)
+
+
+def _made(
+    kind: type[StepModel],
+    model: str | dict[str, Any],
+    hardware: str,
+    deployment: Deployment,
+    correction: str,
+    efficiency: Efficiency,
+    data_dir: str | None,
+    precision: str | None,
+) -> StepModel:
+    return kind(
+        model,
+        hardware,
+        deployment,
+        correction=correction,
+        efficiency=efficiency,
+        data_dir=data_dir,
+        precision=precision,
+    )
+
+
+def _whole(name: str) -> str:
+    return os.path.abspath(name) if Path(name).is_file() else name
+
+
+def _whole_model(name: str) -> str:
+    is_folder = (Path(name) / "config.json").is_file()
+    return os.path.abspath(name) if is_folder else _whole(name)

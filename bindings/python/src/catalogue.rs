@@ -1,0 +1,64 @@
+//! What is built in: models and GPUs, as JSON.
+
+use pyo3::prelude::*;
+use ridgepoint::correction::{Used, find_correction};
+use ridgepoint::hardware::{builtin_aliases, builtin_names};
+use ridgepoint::model::{ParameterCounts, builtin_models};
+use ridgepoint::{Hardware, Model};
+use serde::Serialize;
+
+use crate::fault::{detached, raised, to_json};
+
+#[derive(Serialize)]
+struct ModelInfo<'a> {
+    name: &'a str,
+    hf_ids: &'a [String],
+    model_type: String,
+    num_layers: u64,
+    parameters: ParameterCounts,
+    weight_bytes: f64,
+    max_position_embeddings: u64,
+    correction: Used,
+}
+
+#[derive(Serialize)]
+struct HardwareInfo {
+    #[serde(flatten)]
+    hardware: Hardware,
+    aliases: Vec<String>,
+}
+
+/// The built-in models, by name.
+#[pyfunction]
+pub fn models(py: Python<'_>) -> PyResult<String> {
+    detached(py, || {
+        let mut models = Vec::new();
+        for builtin in builtin_models() {
+            let model = Model::builtin(builtin.name()).map_err(raised)?;
+            models.push(ModelInfo {
+                name: builtin.name(),
+                hf_ids: builtin.hf_ids(),
+                model_type: model.model_type().to_owned(),
+                num_layers: model.num_layers(),
+                parameters: model.parameters(),
+                weight_bytes: model.weight_bytes(),
+                max_position_embeddings: model.max_position_embeddings(),
+                correction: Used::of(find_correction("auto", model.name()).map_err(raised)?.as_ref()),
+            });
+        }
+        to_json(&models)
+    })
+}
+
+/// The built-in GPUs, by name.
+#[pyfunction]
+pub fn hardware(py: Python<'_>) -> PyResult<String> {
+    detached(py, || {
+        let mut gpus = Vec::new();
+        for name in builtin_names() {
+            let hardware = Hardware::builtin(name).map_err(raised)?;
+            gpus.push(HardwareInfo { hardware, aliases: builtin_aliases(name).map_err(raised)? });
+        }
+        to_json(&gpus)
+    })
+}

@@ -1,0 +1,80 @@
+//! Servers: the engine arguments that only scheduler and cache depend on, and the file of an experiment that names a whole
+//! server. Uses the library's `server_config`.
+
+use std::path::PathBuf;
+
+use pyo3::prelude::*;
+use ridgepoint::Deployment;
+use ridgepoint::replay::SchedulingPolicy;
+use ridgepoint::server_config::{SchedulerOptions, ServerConfig};
+use serde::{Deserialize, Serialize};
+
+use crate::fault::{detached, raised, to_json};
+
+/// Engine arguments that only the scheduler and the KV cache depend on, as `ridgepoint.Scheduler` says them.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Scheduler {
+    /// KV blocks; those of the memory equation where not given.
+    pub num_gpu_blocks_override: Option<u32>,
+    /// GiB of each GPU's weights that stay in the host's memory.
+    pub cpu_offload_gb: f64,
+    enable_prefix_caching: Option<bool>,
+    enable_chunked_prefill: Option<bool>,
+    async_scheduling: Option<bool>,
+    long_prefill_token_threshold: Option<u32>,
+    scheduling_policy: Option<SchedulingPolicy>,
+}
+
+impl Scheduler {
+    /// As the library says them.
+    pub fn options(&self) -> SchedulerOptions {
+        SchedulerOptions {
+            enable_prefix_caching: self.enable_prefix_caching,
+            enable_chunked_prefill: self.enable_chunked_prefill,
+            async_scheduling: self.async_scheduling,
+            long_prefill_token_threshold: self.long_prefill_token_threshold,
+            scheduling_policy: self.scheduling_policy,
+        }
+    }
+
+    fn of(server: &ServerConfig) -> Self {
+        let options = server.scheduler;
+        Scheduler {
+            num_gpu_blocks_override: server.num_gpu_blocks_override,
+            cpu_offload_gb: server.cpu_offload_gb,
+            enable_prefix_caching: options.enable_prefix_caching,
+            enable_chunked_prefill: options.enable_chunked_prefill,
+            async_scheduling: options.async_scheduling,
+            long_prefill_token_threshold: options.long_prefill_token_threshold,
+            scheduling_policy: options.scheduling_policy,
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct Server<'a> {
+    model: &'a str,
+    precision: Option<String>,
+    hardware: &'a str,
+    deployment: &'a Deployment,
+    scheduler: Scheduler,
+    notes: &'a [String],
+}
+
+/// The server that a file describes, as JSON.
+#[pyfunction]
+#[pyo3(signature = (path, /))]
+pub fn read_server(py: Python<'_>, path: PathBuf) -> PyResult<String> {
+    detached(py, || {
+        let server = ServerConfig::read(&path).map_err(raised)?;
+        to_json(&Server {
+            model: &server.model,
+            precision: server.precision.map(|precision| precision.to_string()),
+            hardware: &server.hardware,
+            deployment: &server.deployment,
+            scheduler: Scheduler::of(&server),
+            notes: &server.notes,
+        })
+    })
+}

@@ -1,0 +1,189 @@
+//! `simulate`: a load replayed on the server of a step model. Uses `load`, `steps` and the library's `replay`.
+
+use numpy::{IntoPyArray, PyArray1};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use ridgepoint::correction::Used;
+use ridgepoint::kv_capacity::KvCapacity;
+use ridgepoint::replay::{
+    EngineConfig, EngineCounters, Metrics, Outcome, Replay, RequestRecord, Spread, SpreadSampler, StageMetrics, replay,
+};
+use ridgepoint::server_config::ServerConfig;
+use ridgepoint::workload::Summary;
+use serde::Serialize;
+
+use crate::columns::{times_ns, tokens};
+use crate::fault::{RidgepointError, detached, from_json, raised, to_json};
+use crate::load::{Load, Source};
+use crate::server::Scheduler;
+use crate::steps::StepModel;
+
+/// Ends of the 90 % interval of a figure, as factors on it.
+#[derive(Serialize)]
+struct Factors {
+    lower_factor: f64,
+    upper_factor: f64,
+}
+
+impl From<(f64, f64)> for Factors {
+    fn from((lower_factor, upper_factor): (f64, f64)) -> Self {
+        Factors { lower_factor, upper_factor }
+    }
+}
+
+#[derive(Serialize)]
+struct Intervals {
+    ttft: Factors,
+    itl: Factors,
+    tpot: Factors,
+    e2e: Factors,
+}
+
+impl Intervals {
+    fn of(spread: &Spread) -> Self {
+        let of_steps = || Factors::from(spread.of_steps(1.0));
+        Intervals { ttft: spread.of_ttft(1.0).into(), itl: of_steps(), tpot: of_steps(), e2e: of_steps() }
+    }
+}
+
+/// All of a replay but its requests.
+#[derive(Serialize)]
+struct Report<'a> {
+    model: &'a str,
+    hardware: &'a str,
+    engine: &'a EngineConfig,
+    kv_capacity: &'a KvCapacity,
+    correction: Used,
+    load: Summary,
+    intervals: Intervals,
+    run: &'a StageMetrics,
+    stages: &'a [StageMetrics],
+    counters: &'a EngineCounters,
+    warnings: Vec<String>,
+}
+
+/// Replays a load: all figures as JSON, and a column per property of the requests.
+#[pyfunction]
+#[pyo3(signature = (steps, load, scheduler, seed, arrival_ns, input_len, output_len, /))]
+#[allow(clippy::too_many_arguments)]
+pub fn simulate<'py>(
+    py: Python<'py>,
+    steps: &Bound<'py, StepModel>,
+    load: &str,
+    scheduler: &str,
+    seed: u64,
+    arrival_ns: &Bound<'py, PyAny>,
+    input_len: &Bound<'py, PyAny>,
+    output_len: &Bound<'py, PyAny>,
+) -> PyResult<(String, Bound<'py, PyDict>)> {
+    let (load, scheduler): (Load, Scheduler) = (from_json("load", load)?, from_json("scheduler", scheduler)?);
+    let (arrivals_ns, inputs, outputs) =
+        (times_ns("arrival_ns", arrival_ns)?, tokens("input_len", input_len)?, tokens("output_len", output_len)?);
+    let arrays = (arrivals_ns.values(), inputs.values(), outputs.values());
+    for (name, found) in [("input_len", arrays.1.len()), ("output_len", arrays.2.len())] {
+        if found != arrays.0.len() {
+            let said = format!("{name} has {found} values, one for each of {} arrivals is needed", arrays.0.len());
+            return Err(PyValueError::new_err(said));
+        }
+    }
+    let steps = steps.get();
+    let (report, replayed) = detached(py, || replayed(steps, &scheduler, Source::open(&load, arrays, seed)))?;
+    Ok((report, requests(py, &replayed.records)?))
+}
+
+fn replayed(
+    steps: &StepModel,
+    scheduler: &Scheduler,
+    source: ridgepoint::Result<Source>,
+) -> PyResult<(String, Replay)> {
+    let mut source = source.map_err(raised)?;
+    let server = ServerConfig {
+        deployment: steps.deployment.clone(),
+        scheduler: scheduler.options(),
+        num_gpu_blocks_override: scheduler.num_gpu_blocks_override,
+        cpu_offload_gb: scheduler.cpu_offload_gb,
+        ..ServerConfig::new("engine", steps.model.name(), steps.hardware.name())
+    };
+    let engine = server.engine_config(&steps.model, &steps.hardware).map_err(raised)?;
+    let predictor = steps.latency.steps();
+    let mut warnings = steps.notes();
+    warnings.extend(engine.notes);
+    warnings.append(&mut source.notes);
+    if steps.deployment.data_parallel_size > 1 {
+        warnings.push(format!(
+            "data_parallel_size = {}: one replica is replayed, and the load is all its own",
+            steps.deployment.data_parallel_size
+        ));
+    }
+    let mut sampler = SpreadSampler::new(predictor);
+    let replayed = replay(&steps.latency, &engine.config, &mut *source.workload, &mut sampler).map_err(raised)?;
+    if replayed.counters.end_ns == u64::MAX {
+        return Err(RidgepointError::new_err(format!(
+            "the replay takes longer than its clock counts: do {} and {} fit each other?",
+            steps.hardware.name(),
+            steps.model.name()
+        )));
+    }
+    let metrics = Metrics::of(&replayed);
+    if metrics.run.rejected > 0 {
+        warnings.push(format!(
+            "{} of {} requests refused: prompt and output are longer than max_model_len = {}; no figure but the counts has them",
+            metrics.run.rejected, metrics.run.requests, engine.config.max_model_len
+        ));
+    }
+    let report = Report {
+        model: steps.model.name(),
+        hardware: steps.hardware.name(),
+        engine: &engine.config,
+        kv_capacity: &engine.capacity,
+        correction: Used::of(predictor.correction()),
+        load: source.summary,
+        intervals: Intervals::of(&sampler.spread()),
+        run: &metrics.run,
+        stages: &metrics.stages,
+        counters: &replayed.counters,
+        warnings,
+    };
+    Ok((to_json(&report)?, replayed))
+}
+
+/// Positions in the names that Python gives the outcomes.
+fn outcome_code(outcome: Outcome) -> u32 {
+    match outcome {
+        Outcome::Finished => 0,
+        Outcome::Rejected => 1,
+        Outcome::Unfinished => 2,
+    }
+}
+
+/// A column per property, a row per request in order of arrival. What an unfinished or refused request has not is NaN.
+fn requests<'py>(py: Python<'py>, records: &[RequestRecord]) -> PyResult<Bound<'py, PyDict>> {
+    let columns = PyDict::new(py);
+    let words = |value: fn(&RequestRecord) -> u32| -> Bound<'py, PyArray1<u32>> {
+        records.iter().map(value).collect::<Vec<_>>().into_pyarray(py)
+    };
+    let times = |value: fn(&RequestRecord) -> u64| -> Bound<'py, PyArray1<u64>> {
+        records.iter().map(value).collect::<Vec<_>>().into_pyarray(py)
+    };
+    let figures = |value: fn(&RequestRecord) -> Option<f64>| -> Bound<'py, PyArray1<f64>> {
+        let figure = |record: &RequestRecord| {
+            (record.outcome == Outcome::Finished).then(|| value(record)).flatten().unwrap_or(f64::NAN)
+        };
+        records.iter().map(figure).collect::<Vec<_>>().into_pyarray(py)
+    };
+    columns.set_item("stage", words(|record| record.stage))?;
+    columns.set_item("outcome", words(|record| outcome_code(record.outcome)))?;
+    columns.set_item("num_prompt_tokens", words(|record| record.num_prompt_tokens))?;
+    columns.set_item("num_output_tokens", words(|record| record.num_output_tokens))?;
+    columns.set_item("num_cached_tokens", words(|record| record.num_cached_tokens))?;
+    columns.set_item("num_preemptions", words(|record| record.num_preemptions))?;
+    columns.set_item("arrival_ns", times(|record| record.arrival_ns))?;
+    columns.set_item("scheduled_ns", times(|record| record.scheduled_ns))?;
+    columns.set_item("first_token_ns", times(|record| record.first_token_ns))?;
+    columns.set_item("finish_ns", times(|record| record.finish_ns))?;
+    columns.set_item("ttft_ms", figures(|record| Some(record.ttft_ms())))?;
+    columns.set_item("tpot_ms", figures(RequestRecord::tpot_ms))?;
+    columns.set_item("e2e_ms", figures(|record| Some(record.e2e_ms())))?;
+    Ok(columns)
+}

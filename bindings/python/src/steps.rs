@@ -1,0 +1,300 @@
+//! `StepModel`: a model on a GPU in a deployment, compiled once; its times for arrays of requests. Uses `columns`, `fault`.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use numpy::{IntoPyArray, PyArray1};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use ridgepoint::correction::{Correction, Used, find_correction};
+use ridgepoint::efficiency::EfficiencyMode;
+use ridgepoint::kv_capacity::{KvCapacity, MemoryOptions};
+use ridgepoint::latency::{CalibratedRoofline, LatencyModel};
+use ridgepoint::server_config::{Precision, ServerConfig};
+use ridgepoint::{Deployment, Error, Hardware, Model, Options, Request, RequestColumns, StepEstimate};
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::columns::{Column, flags, positions, tokens};
+use crate::fault::{RidgepointError, caught, detached, from_json, raised, to_json};
+
+/// What Python's `StepModel` inherits: everything that is called often.
+#[pyclass(module = "ridgepoint._native", subclass, frozen)]
+pub struct StepModel {
+    /// Step times with the host's around them.
+    pub latency: CalibratedRoofline,
+    /// The model.
+    pub model: Model,
+    /// The GPU.
+    pub hardware: Hardware,
+    /// How it is served.
+    pub deployment: Deployment,
+    /// What there is to say of the model's precision.
+    pub precision_notes: Vec<String>,
+}
+
+/// A step and the requests in it, checked.
+struct Requests<'py> {
+    computed: Column<'py, u32>,
+    scheduled: Column<'py, u32>,
+    samples: Option<Column<'py, u8>>,
+}
+
+impl<'py> Requests<'py> {
+    fn new(
+        num_computed_tokens: &Bound<'py, PyAny>,
+        num_scheduled_tokens: &Bound<'py, PyAny>,
+        samples: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Self> {
+        Ok(Requests {
+            computed: tokens("num_computed_tokens", num_computed_tokens)?,
+            scheduled: tokens("num_scheduled_tokens", num_scheduled_tokens)?,
+            samples: samples.map(|samples| flags("samples", samples)).transpose()?,
+        })
+    }
+
+    fn slices(&self) -> (&[u32], &[u32], Option<&[u8]>) {
+        (self.computed.values(), self.scheduled.values(), self.samples.as_ref().map(Column::values))
+    }
+}
+
+fn columns<'a>(computed: &'a [u32], scheduled: &'a [u32], samples: Option<&'a [u8]>) -> PyResult<RequestColumns<'a>> {
+    let columns = RequestColumns::new(computed, scheduled).map_err(raised)?;
+    samples.map_or(Ok(columns), |samples| columns.with_sample_bytes(samples).map_err(raised))
+}
+
+/// What a prediction says, and what it was made with.
+#[derive(Serialize)]
+struct Predicted<'a> {
+    model: &'a str,
+    hardware: &'a str,
+    correction: Used,
+    #[serde(flatten)]
+    step: StepEstimate,
+}
+
+#[pymethods]
+impl StepModel {
+    #[new]
+    #[pyo3(signature = (model, model_config, precision, hardware, deployment, correction, efficiency, data_dir, /))]
+    #[allow(clippy::too_many_arguments)]
+    fn new(
+        py: Python<'_>,
+        model: &str,
+        model_config: Option<&str>,
+        precision: Option<&str>,
+        hardware: &str,
+        deployment: &str,
+        correction: &str,
+        efficiency: &str,
+        data_dir: Option<PathBuf>,
+    ) -> PyResult<Self> {
+        let deployment = checked_deployment(deployment)?;
+        detached(py, || {
+            if let Some(dir) = data_dir.as_deref().filter(|dir| !dir.is_dir()) {
+                return Err(RidgepointError::new_err(format!(
+                    "data_dir = {}: no such folder; give one that holds hardware/, models/ or bench_data/",
+                    dir.display()
+                )));
+            }
+            let (model, precision_notes) = found(model, model_config, precision, data_dir.as_deref())?;
+            let hardware = Hardware::find_in(data_dir.as_deref(), hardware).map_err(raised)?;
+            let (efficiency, correction) = wanted(efficiency, correction, model.name())?;
+            let options = Options { efficiency, data_dir, correction };
+            let steps =
+                ridgepoint::StepModel::with_options(&model, &hardware, &deployment, &options).map_err(raised)?;
+            Ok(StepModel { latency: CalibratedRoofline::new(steps), model, hardware, deployment, precision_notes })
+        })
+    }
+
+    /// Time of one step, µs.
+    #[pyo3(signature = (num_computed_tokens, num_scheduled_tokens, samples=None))]
+    fn step_time_us(
+        &self,
+        num_computed_tokens: &Bound<'_, PyAny>,
+        num_scheduled_tokens: &Bound<'_, PyAny>,
+        samples: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<f64> {
+        let requests = Requests::new(num_computed_tokens, num_scheduled_tokens, samples)?;
+        let (computed, scheduled, samples) = requests.slices();
+        let columns = columns(computed, scheduled, samples)?;
+        caught(|| Ok(self.latency.steps().step_time_us_of(&columns)))
+    }
+
+    /// Times of many steps, µs.
+    #[pyo3(signature = (offsets, num_computed_tokens, num_scheduled_tokens, samples=None))]
+    fn step_times_us<'py>(
+        &self,
+        py: Python<'py>,
+        offsets: &Bound<'py, PyAny>,
+        num_computed_tokens: &Bound<'py, PyAny>,
+        num_scheduled_tokens: &Bound<'py, PyAny>,
+        samples: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyArray1<f64>>> {
+        let offsets = positions("offsets", offsets)?;
+        let requests = Requests::new(num_computed_tokens, num_scheduled_tokens, samples)?;
+        let (computed, scheduled, samples) = requests.slices();
+        // Equal lengths are checked once, for all steps.
+        columns(computed, scheduled, samples)?;
+        check_offsets(&offsets, computed.len())?;
+        let steps = self.latency.steps();
+        let times_us = detached(py, || {
+            let mut times_us = Vec::with_capacity(offsets.len().saturating_sub(1));
+            for (start, end) in offsets.iter().zip(offsets.iter().skip(1)) {
+                let of_step = *start..*end;
+                let (Some(computed), Some(scheduled)) = (computed.get(of_step.clone()), scheduled.get(of_step.clone()))
+                else {
+                    return Err(PyValueError::new_err(format!("offsets: no requests from {start} to {end}")));
+                };
+                let samples = samples.and_then(|samples| samples.get(of_step));
+                times_us.push(steps.step_time_us_of(&columns(computed, scheduled, samples)?));
+            }
+            Ok(times_us)
+        })?;
+        Ok(times_us.into_pyarray(py))
+    }
+
+    /// Everything there is to say of one step, as JSON.
+    fn _predict(
+        &self,
+        py: Python<'_>,
+        num_computed_tokens: &Bound<'_, PyAny>,
+        num_scheduled_tokens: &Bound<'_, PyAny>,
+        samples: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<String> {
+        let requests = Requests::new(num_computed_tokens, num_scheduled_tokens, samples)?;
+        let (computed, scheduled, samples) = requests.slices();
+        let requests: Vec<Request> = columns(computed, scheduled, samples)?.iter().collect();
+        detached(py, || {
+            let steps = self.latency.steps();
+            let predicted = Predicted {
+                model: self.model.name(),
+                hardware: self.hardware.name(),
+                correction: Used::of(steps.correction()),
+                step: steps.try_step_time(&requests).map_err(raised)?,
+            };
+            to_json(&predicted)
+        })
+    }
+
+    /// From a request's sending until the engine can schedule it, µs.
+    fn queueing_time_us(&self, prompt_tokens: u32) -> f64 {
+        self.latency.queueing_time(&Request::prefill(prompt_tokens, 0))
+    }
+
+    /// From the end of a step until the client has its token, µs.
+    fn output_token_processing_time_us(&self) -> f64 {
+        self.latency.output_token_processing_time()
+    }
+
+    /// Time of the engine's own thread per iteration, µs.
+    fn scheduling_processing_time_us(&self) -> f64 {
+        self.latency.scheduling_processing_time()
+    }
+
+    /// Time of the engine's own thread per preempted request, µs.
+    fn preemption_processing_time_us(&self) -> f64 {
+        self.latency.preemption_processing_time()
+    }
+
+    /// The memory equation, as JSON.
+    fn _kv_capacity(&self, py: Python<'_>, cpu_offload_gb: f64) -> PyResult<String> {
+        detached(py, || {
+            let options = MemoryOptions { cpu_offload_gb };
+            let capacity = KvCapacity::with_options(&self.model, &self.hardware, &self.deployment, options);
+            to_json(&capacity.map_err(raised)?)
+        })
+    }
+
+    /// Short name of the model.
+    #[getter]
+    fn model_name(&self) -> &str {
+        self.model.name()
+    }
+
+    /// Short name of the GPU.
+    #[getter]
+    fn hardware_name(&self) -> &str {
+        self.hardware.name()
+    }
+
+    /// Which correction the times are predicted with; `None` for the roofline alone.
+    #[getter]
+    fn correction_name(&self) -> Option<&str> {
+        self.latency.steps().correction().map(|correction| correction.name.as_str())
+    }
+
+    /// What model, deployment and tables assume, in plain words.
+    #[getter]
+    pub fn notes(&self) -> Vec<String> {
+        let steps = self.latency.steps();
+        self.precision_notes.iter().chain(steps.notes()).cloned().chain(steps.carried_over()).collect()
+    }
+}
+
+/// The model by name or path or from its configuration, and remarks on the precision that was asked for.
+fn found(
+    name: &str,
+    config: Option<&str>,
+    precision: Option<&str>,
+    data_dir: Option<&Path>,
+) -> PyResult<(Model, Vec<String>)> {
+    let precision = precision.map(|asked| {
+        Precision::parse(asked).filter(|_| config.is_none()).ok_or_else(|| {
+            RidgepointError::new_err(match config {
+                Some(_) => format!("precision = '{asked}': a configuration says itself how its weights are stored"),
+                None => format!("precision = '{asked}' must be bf16, fp8, int8, int4 or fp4"),
+            })
+        })
+    });
+    match (config, precision.transpose()?) {
+        (Some(json), _) => Ok((Model::from_config_str(name, name, json, None).map_err(raised)?, Vec::new())),
+        (None, precision) => {
+            let server = ServerConfig { precision, ..ServerConfig::new(name, name, "") };
+            server.find_model(data_dir).map_err(raised)
+        }
+    }
+}
+
+/// A deployment whose problems all name their keys.
+fn checked_deployment(json: &str) -> PyResult<Deployment> {
+    let arguments: BTreeMap<String, Value> = from_json("deployment", json)?;
+    let problem = |(key, value): (&String, &Value)| {
+        let alone = Value::from_iter([(key.clone(), value.clone())]);
+        let error = serde_json::from_value::<Deployment>(alone).err()?;
+        Some(format!("{key} = {value}: {error}"))
+    };
+    let problems: Vec<String> = arguments.iter().filter_map(problem).collect();
+    if problems.is_empty() {
+        return from_json("deployment", json);
+    }
+    Err(raised(Error::Invalid { origin: "deployment".to_owned(), problems }))
+}
+
+/// Nothing is learned on top of the textbook roofline: with it `auto` is `none`.
+fn wanted(efficiency: &str, correction: &str, model: &str) -> PyResult<(EfficiencyMode, Option<Correction>)> {
+    match (efficiency, correction) {
+        ("tables", wanted) => Ok((EfficiencyMode::Tables, find_correction(wanted, model).map_err(raised)?)),
+        ("ideal", "none" | "auto") => Ok((EfficiencyMode::Ideal, None)),
+        ("ideal", wanted) => Err(RidgepointError::new_err(format!(
+            "correction = '{wanted}': corrections are learned on top of calibrated tables and say nothing of efficiency = 'ideal'; leave one of them out"
+        ))),
+        (other, _) => Err(RidgepointError::new_err(format!("efficiency = '{other}' must be 'tables' or 'ideal'"))),
+    }
+}
+
+fn check_offsets(offsets: &[usize], num_requests: usize) -> PyResult<()> {
+    let (Some(first), Some(last)) = (offsets.first(), offsets.last()) else {
+        return Err(PyValueError::new_err("offsets is empty: n steps have n + 1 offsets, the first of them 0"));
+    };
+    let falls = offsets.iter().zip(offsets.iter().skip(1)).position(|(start, end)| end < start);
+    let said = match falls {
+        _ if *first != 0 => format!("offsets[0] = {first} must be 0, where the first step's requests begin"),
+        Some(step) => format!("offsets decrease after offsets[{step}]: each step's requests follow those before it"),
+        None if *last != num_requests => {
+            format!("offsets end at {last}, and there are {num_requests} requests: the last one must be their number")
+        }
+        None => return Ok(()),
+    };
+    Err(PyValueError::new_err(said))
+}

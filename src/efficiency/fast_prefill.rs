@@ -1,0 +1,158 @@
+//! Prefill attention in a dozen multiplications: [`PrefillCurve`] with its powers and exponentials tabulated, for callers
+//! that ask millions of times. Uses `curve`, `surface`, `physics`.
+
+use super::curve::PrefillCurve;
+use super::surface::{OctaveAxis, Surface};
+use crate::physics::AttentionHeads;
+use crate::units::larger;
+
+/// Knots per octave of the tabulated residuals, as a power of two: measured prompts are 1, 1¼ or 1½ powers of two.
+const STEPS_LOG2: u32 = 3;
+
+/// Intervals of the tabulated overlap.
+const OVERLAP_STEPS: usize = 512;
+
+/// What [`PrefillCurve::time`] gives, to about one in ten thousand.
+#[derive(Debug, Clone)]
+pub struct FastPrefill {
+    launch_us: f64,
+    /// Time of a query tile over no keys, and per key.
+    tile_us: f64,
+    tile_us_per_key: f64,
+    heads_per_sm: f64,
+    kv_bytes_per_token: f64,
+    query_bytes_per_token: f64,
+    memory_us_per_byte: f64,
+    ramp_bytes: f64,
+    overlap: Overlap,
+    /// Measured over modelled time by the prompts' length and their number.
+    residuals: Surface,
+    prompts: OctaveAxis,
+    fewest: f64,
+    windowed: bool,
+}
+
+/// Chunks of a step as [`FastPrefill::time_us`] takes them.
+#[derive(Debug, Clone, Copy)]
+pub struct Chunks {
+    /// Scheduled tokens.
+    pub query_tokens: f64,
+    /// Squares of the chunks' scheduled tokens, summed.
+    pub squared_tokens: f64,
+    /// Visible (query, key) pairs per head.
+    pub pairs: f64,
+    /// Keys read at least once, summed over chunks.
+    pub kv_tokens: f64,
+}
+
+impl FastPrefill {
+    /// Tabulates `curve` for `heads`.
+    pub fn new(curve: &PrefillCurve, heads: &AttentionHeads) -> Self {
+        let (c, chip, grid, windowed) = curve.parts();
+        let coefficient = |index: usize| c.get(index).copied().unwrap_or(0.0);
+        let ends = |axis: usize| (grid.axes()[axis][0], grid.axes()[axis][grid.axes()[axis].len() - 1]);
+        let ((shortest, longest), (fewest, most)) = (ends(0), ends(1));
+        let prompts = OctaveAxis::covering(shortest, longest, STEPS_LOG2);
+        let rows: Vec<f64> = (0..prompts.len()).map(|index| prompts.knot(index)).collect();
+        let residuals = Surface::new(&rows, OctaveAxis::covering(fewest, most, STEPS_LOG2), |prompt, batch| {
+            grid.lookup(&[prompt, batch]).0.exp()
+        });
+        let width = (heads.head_dim + heads.v_head_dim) as f64;
+        let num_heads = heads.num_heads as f64;
+        let sm_flop_per_us = chip.peak_flop_per_s / 1e6 / chip.sm_count * coefficient(5);
+        let tile_us_per_key = 2.0 * PrefillCurve::QUERY_TILE * width / sm_flop_per_us;
+        FastPrefill {
+            launch_us: coefficient(0),
+            tile_us: tile_us_per_key * coefficient(6) + coefficient(1),
+            tile_us_per_key,
+            heads_per_sm: num_heads / chip.sm_count,
+            kv_bytes_per_token: heads.num_kv_heads as f64 * width * heads.kv_dtype.bytes(),
+            query_bytes_per_token: 2.0 * num_heads * width,
+            memory_us_per_byte: 1e6 / (chip.hbm_bytes_per_s * coefficient(2)),
+            ramp_bytes: coefficient(4),
+            overlap: Overlap::new(1.0 + coefficient(3)),
+            residuals,
+            prompts,
+            fewest,
+            windowed,
+        }
+    }
+
+    /// Time of one call, µs; not held to the roofline bound.
+    #[inline]
+    pub fn time_us(&self, chunks: &Chunks) -> f64 {
+        let Chunks { query_tokens, squared_tokens, pairs, kv_tokens } = *chunks;
+        let per_token = 1.0 / query_tokens;
+        let query = squared_tokens * per_token;
+        let visible = pairs * per_token;
+        let keys = kv_tokens * query * per_token;
+        let prompt = if self.windowed { query } else { larger(2.0 * visible - 1.0, query) };
+        let (row, weight) = self.prompts.position(prompt);
+        let residual = self.residuals.at(row, weight, larger(query_tokens / prompt, self.fewest));
+        let tiles_per_sm = query_tokens / query * self.heads_per_sm * ceiling(query / PrefillCurve::QUERY_TILE);
+        let tile = |keys: f64| self.tile_us + self.tile_us_per_key * keys;
+        let compute_us = larger(tiles_per_sm * tile(visible), tile(keys));
+        let bytes = kv_tokens * self.kv_bytes_per_token + query_tokens * self.query_bytes_per_token;
+        let memory_us = bytes * self.memory_us_per_byte * (1.0 + self.ramp_bytes / (bytes + 1e4)).sqrt();
+        (self.launch_us + self.overlap.of(compute_us, memory_us)) * residual
+    }
+}
+
+/// The least whole number that is not below a positive `value` that is not huge; without the library call of `f64::ceil`
+/// on processors that have no instruction for it.
+#[inline]
+fn ceiling(value: f64) -> f64 {
+    let whole = value as i64 as f64;
+    if whole < value { whole + 1.0 } else { whole }
+}
+
+/// `(1 + rᵖ)^(1/p)` for `r` from 0 to 1.
+#[derive(Debug, Clone)]
+struct Overlap {
+    values: Vec<f64>,
+}
+
+impl Overlap {
+    fn new(p: f64) -> Self {
+        let value = |index: usize| {
+            let ratio = (index as f64 / OVERLAP_STEPS as f64).min(1.0);
+            (1.0 + ratio.powf(p)).powf(1.0 / p)
+        };
+        Overlap { values: (0..OVERLAP_STEPS + 2).map(value).collect() }
+    }
+
+    /// Smooth maximum of two positive times.
+    #[inline]
+    fn of(&self, a: f64, b: f64) -> f64 {
+        let (large, small) = if a > b { (a, b) } else { (b, a) };
+        let position = small / large * OVERLAP_STEPS as f64;
+        let index = position as usize;
+        let Some([low, high]) = self.values.get(index..index + 2) else { return large };
+        large * (low + (position - index as f64) * (high - low))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_tabulated_overlap_is_the_smooth_maximum() {
+        for p in [1.0, 1.08, 1.5, 2.0, 3.7] {
+            let overlap = Overlap::new(p);
+            for ratio in [0.0, 1e-4, 0.003, 0.1, 0.37, 0.9, 1.0] {
+                let exact = 7.0 * (1.0 + f64::powf(ratio, p)).powf(1.0 / p);
+                for (a, b) in [(7.0, 7.0 * ratio), (7.0 * ratio, 7.0)] {
+                    assert!((overlap.of(a, b) / exact - 1.0).abs() < 2e-5, "{p} {ratio}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_ceiling_is_a_ceiling() {
+        for value in [0.1, 1.0, 1.5, 2.0, 15.999, 16.0, 16.001, 1e9 + 0.5] {
+            assert_eq!(ceiling(value), f64::ceil(value));
+        }
+    }
+}

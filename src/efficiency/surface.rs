@@ -1,0 +1,181 @@
+//! Functions of one or two positive numbers as tables that are read without logarithms: knots are spaced evenly within each
+//! octave, so that a number's own bits say between which it lies. Uses nothing else of the crate.
+
+use std::sync::Arc;
+
+const MANTISSA_BITS: u32 = f64::MANTISSA_DIGITS - 1;
+const MANTISSA: u64 = (1 << MANTISSA_BITS) - 1;
+const ONE: u64 = 1f64.to_bits();
+
+/// Knots from one power of two to another, `2^steps_log2` of them in each octave.
+#[derive(Debug, Clone, Copy)]
+pub struct OctaveAxis {
+    low: f64,
+    high: f64,
+    steps_log2: u32,
+    first: u64,
+}
+
+impl OctaveAxis {
+    /// The axis that covers `low` to `high`, both positive, with `2^steps_log2` knots in each octave.
+    pub fn covering(low: f64, high: f64, steps_log2: u32) -> Self {
+        let low = 2f64.powi(low.max(f64::MIN_POSITIVE).log2().floor() as i32);
+        let high = 2f64.powi(high.log2().ceil() as i32).max(2.0 * low);
+        OctaveAxis { low, high, steps_log2, first: low.to_bits() >> (MANTISSA_BITS - steps_log2) }
+    }
+
+    /// Knots, one more than the last octave needs: what is looked up there has a neighbour too.
+    pub fn len(&self) -> usize {
+        (((self.high.to_bits() >> (MANTISSA_BITS - self.steps_log2)) - self.first) + 2) as usize
+    }
+
+    /// Value of a knot; the last two are the same.
+    pub fn knot(&self, index: usize) -> f64 {
+        f64::from_bits((self.first + index as u64) << (MANTISSA_BITS - self.steps_log2)).min(self.high)
+    }
+
+    /// The largest value between two knots.
+    pub fn high(&self) -> f64 {
+        self.high
+    }
+
+    /// Knot at or below `value` and the weight of the next one; beyond the ends, the end.
+    #[inline]
+    pub fn position(&self, value: f64) -> (usize, f64) {
+        // Comparisons in place of `max` and `min`, which take care of NaN at some cost: here it becomes the low end.
+        let value = if value > self.low { value } else { self.low };
+        let value = if value < self.high { value } else { self.high };
+        let bits = value.to_bits();
+        let index = (bits >> (MANTISSA_BITS - self.steps_log2)) - self.first;
+        let rest = f64::from_bits(((bits << self.steps_log2) & MANTISSA) | ONE) - 1.0;
+        (index as usize, rest)
+    }
+}
+
+/// Rows of values over an [`OctaveAxis`], as patches between four knots.
+#[derive(Debug, Clone)]
+pub struct Surface {
+    axis: OctaveAxis,
+    width: usize,
+    patches: Arc<[Patch]>,
+}
+
+/// A value at a knot and how it grows towards the next knot, towards the next row, and towards both: one cache line holds two.
+#[derive(Debug, Clone, Copy)]
+struct Patch {
+    value: f64,
+    along: f64,
+    across: f64,
+    both: f64,
+}
+
+impl Surface {
+    /// `value(row, knot)` for each row of `rows` and each knot of the axis.
+    pub fn new<R: Copy>(rows: &[R], axis: OctaveAxis, mut value: impl FnMut(R, f64) -> f64) -> Self {
+        let width = axis.len();
+        let mut values: Vec<Vec<f64>> = Vec::with_capacity(rows.len());
+        for row in rows {
+            let mut list: Vec<f64> = (0..width - 1).map(|index| value(*row, axis.knot(index))).collect();
+            list.push(list[width - 2]);
+            values.push(list);
+        }
+        let mut patches = Vec::with_capacity(rows.len() * width);
+        for (index, row) in values.iter().enumerate() {
+            let next = values.get(index + 1).unwrap_or(row);
+            patches.extend((0..width).map(|column| {
+                let beyond = (column + 1).min(width - 1);
+                let along = row[beyond] - row[column];
+                Patch {
+                    value: row[column],
+                    along,
+                    across: next[column] - row[column],
+                    both: next[beyond] - next[column] - along,
+                }
+            }));
+        }
+        Surface { axis, width, patches: patches.into() }
+    }
+
+    /// The axis.
+    pub fn axis(&self) -> &OctaveAxis {
+        &self.axis
+    }
+
+    /// The value `row_weight` of the way from `row` to the next one, interpolated at `value`; 0 outside the rows.
+    #[inline]
+    pub fn at(&self, row: usize, row_weight: f64, value: f64) -> f64 {
+        let (column, weight) = self.axis.position(value);
+        let Some(patch) = self.patches.get(row * self.width + column) else { return 0.0 };
+        patch.value + weight * patch.along + row_weight * (patch.across + weight * patch.both)
+    }
+}
+
+/// Whole numbers with every one of the first few as a knot, and `2^5` to `2^6` of them in each octave beyond.
+#[derive(Debug, Clone)]
+pub struct CountAxis {
+    knots: Vec<u64>,
+}
+
+impl CountAxis {
+    /// Knots for 1 to at least `high`.
+    pub fn up_to(high: u64) -> Self {
+        let mut knots = vec![1];
+        while let Some(last) = knots.last().copied().filter(|last| *last < high) {
+            knots.push(last + (last / 32).checked_ilog2().map_or(1, |octave| 1 << octave));
+        }
+        knots.push(knots.last().map_or(1, |last| last + 1));
+        CountAxis { knots }
+    }
+
+    /// The knots; the last is one beyond what is needed.
+    pub fn knots(&self) -> &[u64] {
+        &self.knots
+    }
+
+    /// Knot at or below `count` and the weight of the next one.
+    pub fn position(&self, count: u64) -> (usize, f64) {
+        let index = self.knots.partition_point(|knot| *knot <= count).clamp(1, self.knots.len() - 1) - 1;
+        let (low, high) = (self.knots[index], self.knots[index + 1]);
+        (index, (count.saturating_sub(low) as f64 / (high - low) as f64).min(1.0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use approx::assert_relative_eq;
+
+    use super::*;
+
+    #[test]
+    fn knots_are_even_within_an_octave() {
+        let axis = OctaveAxis::covering(1.0, 5.0, 2);
+        let knots: Vec<f64> = (0..axis.len()).map(|index| axis.knot(index)).collect();
+        assert_eq!(knots, [1.0, 1.25, 1.5, 1.75, 2.0, 2.5, 3.0, 3.5, 4.0, 5.0, 6.0, 7.0, 8.0, 8.0]);
+        assert_eq!(axis.position(2.75), (5, 0.5));
+        assert_eq!((axis.position(0.1), axis.position(f64::NAN), axis.position(1e9)), ((0, 0.0), (0, 0.0), (12, 0.0)));
+        let below_one = OctaveAxis::covering(0.3, 1.0, 1);
+        assert_eq!((0..4).map(|i| below_one.knot(i)).collect::<Vec<_>>(), [0.25, 0.375, 0.5, 0.75]);
+    }
+
+    #[test]
+    fn a_bilinear_function_is_reproduced_and_held_at_the_ends() {
+        let plane = |row: f64, x: f64| 3.0 + 2.0 * row + 5.0 * x + row * x;
+        let surface = Surface::new(&[1.0, 2.0, 4.0], OctaveAxis::covering(1.0, 64.0, 3), plane);
+        assert_relative_eq!(surface.at(1, 0.25, 33.3), plane(2.5, 33.3), max_relative = 1e-12);
+        assert_relative_eq!(surface.at(2, 0.0, 1e6), plane(4.0, 64.0), max_relative = 1e-12);
+        assert_eq!(surface.at(9, 0.0, 3.0), 0.0);
+    }
+
+    #[test]
+    fn small_counts_are_knots_and_large_ones_lie_between() {
+        let axis = CountAxis::up_to(1000);
+        assert_eq!(
+            axis.knots()[..66],
+            (1..=66).filter(|n| *n <= 64 || n % 2 == 0).chain([68]).collect::<Vec<_>>()[..66]
+        );
+        assert_eq!(axis.position(1), (0, 0.0));
+        assert_eq!(axis.position(64), (63, 0.0));
+        assert_eq!(axis.position(67), (64, 0.5));
+        assert!(axis.knots().len() < 64 + 4 * 32 + 2, "{}", axis.knots().len());
+    }
+}

@@ -1,0 +1,64 @@
+//! Attention at means that need not be whole numbers, and its roofline bound as a few factors: what dense tables of a
+//! step's time are made from. Uses the timer, `fast_prefill`, `physics`.
+
+use super::super::curve::mean_attention;
+use super::super::fast_prefill::FastPrefill;
+use super::{Curve, Timer};
+use crate::physics::attention::{attention_flops, kv_bytes_per_token, query_bytes_per_token};
+use crate::physics::{AttentionHeads, Kernel, Operator};
+use crate::units::{larger, time_us};
+
+/// The roofline bound of attention: linear in what is computed and in what is moved.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct AttentionBound {
+    us_per_pair: f64,
+    us_per_kv_token: f64,
+    us_per_query_token: f64,
+}
+
+impl AttentionBound {
+    /// Bound of one call over `pairs` visible pairs per head, `kv_tokens` keys read and `query_tokens` new tokens, µs.
+    #[inline]
+    pub fn us(&self, pairs: f64, kv_tokens: f64, query_tokens: f64) -> f64 {
+        larger(pairs * self.us_per_pair, kv_tokens * self.us_per_kv_token + query_tokens * self.us_per_query_token)
+    }
+}
+
+/// Heads of an attention operator; `None` for any other.
+pub fn heads_of(operator: &Operator) -> Option<AttentionHeads> {
+    match operator.kernel {
+        Kernel::AttentionPrefill { heads, .. } | Kernel::AttentionDecode { heads, .. } => Some(heads),
+        _ => None,
+    }
+}
+
+impl Timer {
+    /// The roofline bound of an attention operator of these `heads`, for any batch.
+    pub fn attention_bound(&self, operator: &Operator, heads: &AttentionHeads) -> AttentionBound {
+        AttentionBound {
+            us_per_pair: time_us(attention_flops(heads, 1.0), self.peak_flop_per_s),
+            us_per_kv_token: time_us(kv_bytes_per_token(heads), self.bytes_per_s),
+            us_per_query_token: time_us(query_bytes_per_token(heads, operator.compute_dtype), self.bytes_per_s),
+        }
+    }
+
+    /// Time of one call of decode attention over `kv_tokens` keys of `requests` requests in all, µs: [`Timer::time`] between
+    /// whole numbers of tokens.
+    pub fn decode_us(&self, operator: &Operator, heads: &AttentionHeads, requests: f64, kv_tokens: f64) -> f64 {
+        let bound_us = self.attention_bound(operator, heads).us(kv_tokens, kv_tokens, requests);
+        match &self.curve {
+            Curve::Decode(curve) => {
+                curve.time(&mean_attention(requests, requests, kv_tokens, kv_tokens, heads)).0.max(bound_us)
+            }
+            _ => bound_us,
+        }
+    }
+
+    /// Prefill attention tabulated for `heads`; `None` where its time is the roofline bound.
+    pub fn fast_prefill(&self, heads: &AttentionHeads) -> Option<FastPrefill> {
+        match &self.curve {
+            Curve::Prefill(curve) => Some(FastPrefill::new(curve, heads)),
+            _ => None,
+        }
+    }
+}

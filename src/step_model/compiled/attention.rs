@@ -1,0 +1,96 @@
+//! Attention of a compiled step: decodes from a dense table over requests and keys per request, prompt chunks from a dozen
+//! multiplications, and the two of them in one call. Uses `efficiency`, `physics`.
+
+use crate::efficiency::fast_prefill::{Chunks, FastPrefill};
+use crate::efficiency::mixed::{Span, added_us, decode_blocks, prefill_blocks};
+use crate::efficiency::surface::{CountAxis, OctaveAxis, Surface};
+use crate::efficiency::timer::AttentionBound;
+use crate::physics::AttentionHeads;
+use crate::units::{larger, real};
+
+use super::rows::Timed;
+
+/// Knots per octave of keys per request, as a power of two.
+pub(super) const KEY_STEPS_LOG2: u32 = 3;
+
+/// Attention of decodes under one kind of window.
+#[derive(Debug, Clone)]
+pub(super) struct DecodeAttention {
+    pub(super) window_index: usize,
+    pub(super) heads: AttentionHeads,
+    pub(super) calls: f64,
+    pub(super) launch_us: f64,
+    /// What the host's launch takes at least, µs.
+    pub(super) least_us: f64,
+    /// Time of a call by requests and keys per request, µs.
+    pub(super) call_us: Surface,
+    pub(super) bound: AttentionBound,
+}
+
+impl DecodeAttention {
+    pub(super) fn surface(requests: &CountAxis, longest: u64, call_us: impl Fn(f64, f64) -> f64) -> Surface {
+        let axis = OctaveAxis::covering(1.0, longest.max(2) as f64, KEY_STEPS_LOG2);
+        Surface::new(requests.knots(), axis, |requests, keys| call_us(requests as f64, requests as f64 * keys))
+    }
+}
+
+/// Decodes of a step, placed in the tables.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Placed {
+    pub(super) row: usize,
+    pub(super) row_weight: f64,
+    pub(super) per_request: f64,
+}
+
+impl DecodeAttention {
+    /// Time and bound of one call; `None` where requests are longer than the table.
+    #[inline]
+    pub(super) fn call(&self, placed: &Placed, num_requests: f64, kv_tokens: u64) -> Option<Timed> {
+        let kv_tokens = real(kv_tokens);
+        let keys = kv_tokens * placed.per_request;
+        if keys > self.call_us.axis().high() {
+            return None;
+        }
+        let us = self.call_us.at(placed.row, placed.row_weight, keys);
+        Some(Timed { us, bound_us: self.bound.us(kv_tokens, kv_tokens, num_requests) })
+    }
+
+    /// A call as part of one that prompt chunks share.
+    pub(super) fn span(&self, alone: Timed, num_requests: u64, sm_count: f64) -> Span {
+        Span::new(alone.us, self.launch_us, decode_blocks(num_requests, &self.heads), sm_count)
+    }
+}
+
+/// Attention of prompt chunks under one kind of window.
+#[derive(Debug, Clone)]
+pub(super) struct ChunkAttention {
+    pub(super) window_index: usize,
+    pub(super) heads: AttentionHeads,
+    pub(super) calls: f64,
+    pub(super) launch_us: f64,
+    /// `None` where the bound is the time.
+    pub(super) fast: Option<FastPrefill>,
+    pub(super) bound: AttentionBound,
+    /// Decodes that share its call.
+    pub(super) beside: Option<usize>,
+    /// What the host's launch takes at least, µs.
+    pub(super) least_us: f64,
+}
+
+impl ChunkAttention {
+    /// Time and bound of one call by itself.
+    #[inline]
+    pub(super) fn call(&self, chunks: &Chunks) -> Timed {
+        let bound_us = self.bound.us(chunks.pairs, chunks.kv_tokens, chunks.query_tokens);
+        let us = self.fast.as_ref().map_or(bound_us, |fast| fast.time_us(chunks));
+        Timed { us: larger(us, bound_us), bound_us }
+    }
+
+    /// What the chunks add to the call of `decodes` in which they run.
+    #[inline]
+    pub(super) fn added(&self, alone: Timed, num_chunks: u64, query_tokens: f64, decodes: &Span, sm_count: f64) -> f64 {
+        let blocks = prefill_blocks(query_tokens, num_chunks, &self.heads);
+        let chunks = Span::new(alone.us, self.launch_us, blocks, sm_count);
+        larger(added_us(decodes, &chunks), alone.bound_us)
+    }
+}

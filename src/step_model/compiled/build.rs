@@ -1,0 +1,209 @@
+//! The dense tables of a step model, filled by asking its operators one by one. Uses `efficiency`, `physics`, the step model.
+
+use super::Tables;
+use super::attention::{ChunkAttention, DecodeAttention};
+use super::rows::{GroupTable, GroupTimes};
+use crate::efficiency::EfficiencyMode;
+use crate::efficiency::mixed::share_a_call;
+use crate::efficiency::surface::CountAxis;
+use crate::efficiency::timer::heads_of;
+use crate::model::Window;
+use crate::physics::{AttentionHeads, BatchSums, GraphMode, Kernel, MAX_WINDOWS, Operator};
+use crate::request::Request;
+use crate::step_model::{HOST_LAUNCH_US, StepModel};
+
+/// Most tokens, and most cached tokens of chunks, that tables are made for.
+const MOST_TOKENS: u64 = 131_072;
+
+/// Most decodes that tables are made for.
+const MOST_DECODES: u64 = 8192;
+
+/// Fewest decodes and tokens that tables are made for, whatever the scheduler's limits.
+const FEWEST: u64 = 1024;
+
+impl Tables {
+    /// Fills the tables of `steps`; `None` for a model with more kinds of attention than they have room for.
+    pub(in crate::step_model) fn new(steps: &StepModel) -> Option<Self> {
+        let plan = steps.plan();
+        let most_decodes = plan.max_num_seqs().clamp(FEWEST, MOST_DECODES);
+        let most_tokens = plan.max_num_batched_tokens().clamp(most_decodes, MOST_TOKENS);
+        let most_context = (plan.max_model_len() * 2).clamp(most_tokens, MOST_TOKENS);
+
+        let by_tokens = Names::of(steps, &one());
+        let beyond_tokens = |set: Set| Names::of(steps, &with(set, 1)).without(&by_tokens);
+        let by_chunk = beyond_tokens(CHUNK);
+        let by_context = beyond_tokens(CONTEXT);
+        let by_both = by_chunk.clone().within(&by_context);
+        let alone = Names::of(steps, &decodes_alone(1));
+
+        let mut work = Vec::new();
+        let mut table = |names: &Names, limit: u64, sums: &dyn Fn(u64) -> BatchSums| {
+            if names.0.is_empty() {
+                return GroupTable::default();
+            }
+            GroupTable::new(limit, |rows| group_times(steps, &sums(rows), names, &mut work))
+        };
+        let sampler = plan.sampler();
+        let requests = CountAxis::up_to(most_decodes);
+        let decode_attention = decode_attention(steps, &requests)?;
+        let chunk_attention = chunk_attention(steps, &decode_attention)?;
+        let is_piecewise =
+            |tokens| plan.graph_mode(&with(TOKENS, tokens).shape(plan.windows())) == GraphMode::Piecewise;
+        Some(Tables {
+            decodes: table(&alone, most_decodes, &decodes_alone),
+            tokens: table(&by_tokens, most_tokens, &|tokens| with(TOKENS, tokens)),
+            decodes_beside: table(&beyond_tokens(DECODES), most_decodes, &|decodes| with(DECODES, decodes)),
+            sampled: table(&beyond_tokens(SAMPLED), most_decodes, &|sampled| with(SAMPLED, sampled)),
+            chunks: [
+                table(&by_chunk.without(&by_both), most_tokens, &|tokens| with(CHUNK, tokens)),
+                table(&by_context.without(&by_both), most_context, &|tokens| with(CONTEXT, tokens)),
+                table(&by_both, most_context, &|tokens| with(CHUNK, tokens)),
+            ],
+            decode_attention,
+            chunk_attention,
+            requests,
+            most_decodes,
+            sm_count: steps.sm_count,
+            layers: plan.pipeline_stages().iter().map(|layers| *layers as f64).sum(),
+            piecewise_tokens: (0..=FEWEST).map(is_piecewise).collect(),
+            sorted_megalogits: if sampler.truncates { sampler.vocab_size as f64 / 1e6 } else { 0.0 },
+            penalised: if sampler.penalises { 1.0 } else { 0.0 },
+        })
+    }
+}
+
+/// Sets one of a batch's sums.
+type Set = fn(&mut BatchSums, u64);
+
+const TOKENS: Set = |sums, tokens| sums.num_tokens = tokens;
+const DECODES: Set = |sums, decodes| sums.num_decodes = decodes;
+const SAMPLED: Set = |sums, sampled| sums.num_sampled = sampled;
+const CHUNK: Set = |sums, tokens| sums.prefill_tokens = tokens;
+const CONTEXT: Set = |sums, tokens| sums.prefill_context_tokens = tokens;
+
+/// One token of a step with a prompt chunk, and nothing else: what brings the operators that depend on tokens alone.
+fn one() -> BatchSums {
+    BatchSums { num_tokens: 1, num_prefills: 1, ..BatchSums::default() }
+}
+
+fn with(set: Set, count: u64) -> BatchSums {
+    let mut sums = one();
+    set(&mut sums, count);
+    sums
+}
+
+fn decodes_alone(decodes: u64) -> BatchSums {
+    BatchSums { num_tokens: decodes, num_decodes: decodes, ..BatchSums::default() }
+}
+
+/// Operators but attention, by their interned names.
+#[derive(Clone)]
+struct Names(Vec<&'static str>);
+
+impl Names {
+    /// Those that a batch of these sums needs.
+    fn of(steps: &StepModel, sums: &BatchSums) -> Self {
+        let mut work = Vec::new();
+        steps.plan().operators(&sums.shape(steps.plan().windows()), &mut work);
+        Names(work.iter().filter(|operator| heads_of(operator).is_none()).map(|operator| operator.name).collect())
+    }
+
+    fn has(&self, name: &'static str) -> bool {
+        self.0.iter().any(|known| std::ptr::eq(*known, name))
+    }
+
+    fn without(mut self, others: &Names) -> Self {
+        self.0.retain(|name| !others.has(name));
+        self
+    }
+
+    fn within(mut self, others: &Names) -> Self {
+        self.0.retain(|name| others.has(name));
+        self
+    }
+}
+
+fn group_times(steps: &StepModel, sums: &BatchSums, names: &Names, work: &mut Vec<Operator>) -> GroupTimes {
+    let shape = sums.shape(steps.plan().windows());
+    steps.plan().operators(&shape, work);
+    let graph_mode = steps.plan().graph_mode(&shape);
+    let mut times = GroupTimes::default();
+    for operator in work.iter().filter(|operator| names.has(operator.name)) {
+        if let Some(timed) = steps.timed(operator, graph_mode, &[]) {
+            let count = operator.count as f64;
+            times.add(operator.group, count * timed.time_us, count * timed.bound_us);
+        }
+    }
+    times
+}
+
+/// Attention operators of a batch with both kinds of request.
+fn attention_operators(steps: &StepModel) -> Vec<(Operator, AttentionHeads, usize)> {
+    let mut sums = BatchSums::default();
+    let windows = steps.plan().windows();
+    for request in [Request::decode(8), Request::prefill(2, 4)] {
+        sums.add_request(&request, windows);
+    }
+    let mut work = Vec::new();
+    steps.plan().operators(&sums.shape(windows), &mut work);
+    let placed = work.into_iter().filter_map(|operator| {
+        let heads = heads_of(&operator)?;
+        Some((operator, heads, windows.iter().position(|window| *window == heads.window)?))
+    });
+    placed.collect()
+}
+
+/// What launching a kernel from the host takes at least.
+fn least_us(steps: &StepModel) -> f64 {
+    let one = decodes_alone(1).shape(steps.plan().windows());
+    let is_eager = steps.mode == EfficiencyMode::Tables && steps.plan().graph_mode(&one) == GraphMode::Eager;
+    if is_eager { HOST_LAUNCH_US } else { 0.0 }
+}
+
+fn decode_attention(steps: &StepModel, requests: &CountAxis) -> Option<Vec<DecodeAttention>> {
+    let mut list = Vec::new();
+    for (operator, heads, window_index) in attention_operators(steps) {
+        if !matches!(operator.kernel, Kernel::AttentionDecode { .. }) {
+            continue;
+        }
+        let timer = steps.timer(&operator)?;
+        let longest = match heads.window {
+            Window::Full => steps.plan().max_model_len(),
+            Window::Sliding(tokens) | Window::Chunked(tokens) => tokens.min(steps.plan().max_model_len()),
+        };
+        list.push(DecodeAttention {
+            window_index,
+            heads,
+            calls: operator.count as f64,
+            launch_us: timer.attention_launch_us(),
+            least_us: least_us(steps),
+            call_us: DecodeAttention::surface(requests, longest + 1, |requests, kv_tokens| {
+                timer.decode_us(&operator, &heads, requests, kv_tokens)
+            }),
+            bound: timer.attention_bound(&operator, &heads),
+        });
+    }
+    (list.len() <= MAX_WINDOWS).then_some(list)
+}
+
+fn chunk_attention(steps: &StepModel, decodes: &[DecodeAttention]) -> Option<Vec<ChunkAttention>> {
+    let mut list = Vec::new();
+    for (operator, heads, window_index) in attention_operators(steps) {
+        if !matches!(operator.kernel, Kernel::AttentionPrefill { .. }) {
+            continue;
+        }
+        let timer = steps.timer(&operator)?;
+        let is_measured = steps.mode == EfficiencyMode::Tables;
+        list.push(ChunkAttention {
+            window_index,
+            heads,
+            calls: operator.count as f64,
+            launch_us: timer.attention_launch_us(),
+            fast: timer.fast_prefill(&heads),
+            bound: timer.attention_bound(&operator, &heads),
+            beside: decodes.iter().position(|decode| is_measured && share_a_call(&decode.heads, &heads)),
+            least_us: least_us(steps),
+        });
+    }
+    Some(list)
+}
