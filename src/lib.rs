@@ -30,6 +30,7 @@
 //! | module | what lives there |
 //! |---|---|
 //! | [`fit`] | least squares with a prior and bounds: what corrections are fitted with |
+//! | [`sweep`] | a grid of servers and loads replayed; the highest rate that holds limits |
 //! | [`evaluate`] | replays judged against measured runs, and where the error comes from |
 //! | [`server_config`], [`kv_capacity`] | the server of an experiment; how many KV blocks it has |
 //! | [`replay`], [`workload`] | vLLM's scheduler replayed; what its clients send |
@@ -54,8 +55,9 @@
 //! | `replay` | [`replay`], [`workload`], [`server_config`], [`export`]: yaml, csv, random numbers, histograms | with `cli` |
 //! | `evaluate` | [`evaluate`]: least squares, threads | with `cli` |
 //! | `fit` | [`fit`]: argmin, a hash | with `cli` |
+//! | `sweep` | [`sweep`]: threads, a hash | with `cli` |
 //! | `calibrate` | [`calibrate`] and [`measurements`]: csv, least squares, threads | with `cli` |
-//! | `parquet` | measurements from parquet files | yes |
+//! | `parquet` | measurements from parquet files, sweeps to them | yes |
 //! | `plot` | plots of the command | with `cli` |
 //! | `cli` | the `ridgepoint` command | yes |
 //!
@@ -93,6 +95,8 @@ pub mod request;
 pub mod server_config;
 pub mod step_model;
 pub mod step_report;
+#[cfg(feature = "sweep")]
+pub mod sweep;
 pub mod units;
 #[cfg(feature = "replay")]
 pub mod workload;

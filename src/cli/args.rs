@@ -12,6 +12,7 @@ use super::examples;
 use super::output::Failure;
 use super::shorthand::{DecodeItem, PrefillItem};
 use super::simulate::Simulate;
+use super::sweep::Sweep;
 
 /// How long does one step of an LLM serving engine take?
 #[derive(Debug, Parser)]
@@ -70,6 +71,9 @@ pub enum Command {
     /// Replay a load on a server: TTFT, ITL and E2E of its clients
     #[command(after_help = examples::SIMULATE)]
     Simulate(Box<Simulate>),
+    /// Replay a grid of servers and loads, or find the highest rate of each server that holds limits on latency
+    #[command(after_help = examples::SWEEP)]
+    Sweep(Sweep),
     /// Build efficiency tables from kernel measurements, or score the tables on measurements
     #[command(after_help = examples::CALIBRATE)]
     Calibrate(Calibrate),

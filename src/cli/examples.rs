@@ -65,6 +65,40 @@ Examples:
 A server's file is flat YAML or JSON with vLLM's engine arguments, dashes or underscores, \
 and `model` and `hardware`; unknown keys are errors. Flags override it.";
 
+pub const SWEEP: &str = "\
+Examples:
+  What a grid comes to, then its results:
+    ridgepoint sweep grid.toml --dry-run
+    ridgepoint sweep grid.toml --out results.csv
+
+  The same again after it was stopped, or with more values in the grid: what is known is not run again:
+    ridgepoint sweep grid.toml --out results.csv
+
+  On two cores, as a table for data frames, with the summary for scripts:
+    ridgepoint sweep grid.toml --out results.parquet --threads 2 --format json
+
+A grid lists values; every combination of them is a configuration, and has a row in the file:
+    [server]
+    model = [\"llama-3.1-8b\", \"qwen3-32b\"]
+    hardware = [\"h100\", \"h200\"]
+    tensor_parallel_size = [1, 2, 4]
+    max_num_seqs = [128, 256]
+
+    [load]
+    input_len_tokens = 1024
+    output_len_tokens = 128
+    num_requests = 2000
+    request_rate_per_s = [1, 2, 4, 8]
+
+With limits in place of rates, the highest rate that holds them is found for each configuration:
+    [slo]
+    ttft_p99_ms = 500
+    itl_p99_ms = 50
+
+[server] takes vLLM's engine arguments. [load] takes request_rate_per_s, concurrency, requests = \"FILE\" or \
+profile = \"FILE\"; lengths are numbers or { min, max, mean, std_dev }. Configurations that can't run, as where a \
+model does not fit, have a row that says why. docs/sweep.md has every key and column.";
+
 pub const CALIBRATE: &str = "\
 Examples:
   Tables from one's own measurements, written to my_data/bench_data/<gpu>/<operator>.csv and then used:

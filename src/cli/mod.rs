@@ -27,6 +27,7 @@ mod predict_step;
 mod progress;
 mod shorthand;
 mod simulate;
+mod sweep;
 mod whole_file;
 
 use std::process::ExitCode;
@@ -40,6 +41,7 @@ pub use evaluate::Evaluated;
 pub use ingest_report::{Ingestion, JoinReport, Records};
 use output::{Failure, Output};
 pub use predict_step::Prediction;
+pub use sweep::Listed;
 
 /// Parses the command line and runs it. Exit codes: 0 done, 1 bad input or a missed tolerance, 2 wrong usage.
 pub fn run() -> ExitCode {
@@ -55,6 +57,7 @@ fn dispatch(cli: &Cli) -> Result<Output, Failure> {
     match &cli.command {
         Command::PredictStep(args) => predict_step::run(args, &cli.common),
         Command::Simulate(args) => simulate::run(args, &cli.common),
+        Command::Sweep(args) => sweep::run(args, &cli.common),
         Command::Calibrate(args) => calibrate::run(args, &cli.common),
         Command::Evaluate(args) => evaluate::run(args, &cli.common),
         Command::Ingest(args) => ingest::run(args, &cli.common),

@@ -15,4 +15,6 @@ pub mod replay_json;
 pub mod replay_table;
 pub mod step_table;
 pub mod steps_table;
+pub mod sweep_json;
+pub mod sweep_table;
 pub mod text;

@@ -12,6 +12,8 @@ pub use precision::Precision;
 
 use std::path::Path;
 
+use serde_json::{Map, Value};
+
 use crate::deployment::Deployment;
 use crate::error::{Error, Result};
 use crate::hardware::Hardware;
@@ -128,6 +130,14 @@ impl ServerConfig {
     /// values out of range, two names of one argument with different values, `model` or `hardware` missing.
     pub fn parse(origin: &str, text: &str) -> Result<Self> {
         read::parse(origin, text, None, None)
+    }
+
+    /// A server whose keys and values come from elsewhere than a file of its own: those of [`ServerConfig::parse`].
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] as [`ServerConfig::parse`].
+    pub fn from_values(origin: &str, values: &Map<String, Value>) -> Result<Self> {
+        read::from_map(origin, values, None, None)
     }
 
     /// The model in the precision that is asked for, and what there is to say about that.

@@ -1,6 +1,6 @@
 //! From the text of a file to a checked [`ServerConfig`]; all problems are reported at once. Uses `keys`, `precision`, `yaml`.
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::keys::Fields;
 use super::precision::Precision;
@@ -19,6 +19,15 @@ pub(super) fn parse(origin: &str, text: &str, model: Option<&str>, hardware: Opt
         Value::Null => return Err(fault("is empty: a server has at least `model` and `hardware`".to_owned())),
         _ => return Err(fault("must be keys with values, as in `model: llama-3.1-8b`".to_owned())),
     };
+    from_map(origin, map, model, hardware)
+}
+
+pub(super) fn from_map(
+    origin: &str,
+    map: &Map<String, Value>,
+    model: Option<&str>,
+    hardware: Option<&str>,
+) -> Result<ServerConfig> {
     let mut fields = Fields::new(map);
     let model = name(&mut fields, "model", model);
     let hardware = name(&mut fields, "hardware", hardware);

@@ -20,6 +20,7 @@
 
 mod arrivals;
 mod azure;
+mod drawn;
 mod fixed_list;
 mod generated;
 mod limits;
@@ -37,9 +38,11 @@ mod summary;
 mod vllm_bench;
 
 pub use arrivals::ArrivalPattern;
+pub use drawn::{DrawnLengths, Lengths};
 pub use fixed_list::FixedList;
 pub use generated::{ClosedLoop, OpenLoop, RequestShape};
 pub use limits::MAX_REQUESTS;
+pub(crate) use limits::{MAX_RATE_PER_S, MAX_TOKENS};
 pub use prompts::{NormalLengths, Prompts};
 pub use request::{Content, Segment, WorkloadRequest};
 pub use staged::{StageLoad, StagedLoad};

@@ -27,7 +27,7 @@ pub struct NormalLengths {
 }
 
 impl NormalLengths {
-    fn sample(&self, rng: &mut Pcg64) -> u32 {
+    pub(super) fn sample(&self, rng: &mut Pcg64) -> u32 {
         let deviation: f64 = StandardNormal.sample(rng);
         let length = (self.mean + self.std_dev * deviation).round_ties_even();
         (length as u32).clamp(self.min, self.max.max(self.min))

@@ -1,0 +1,148 @@
+//! Tests of loads: their product, which keys go together, and what a replica gets of them.
+
+use super::*;
+
+fn read_as(text: &str, is_capacity: bool) -> (Loads, Vec<String>) {
+    let table = text.parse().unwrap();
+    let mut problems = Vec::new();
+    let loads = read(Section::new("load", &table, &mut problems), is_capacity);
+    (loads, problems)
+}
+
+fn loads(text: &str) -> Loads {
+    let (loads, problems) = read_as(text, false);
+    assert_eq!(problems, [""; 0]);
+    loads
+}
+
+fn problems(text: &str) -> Vec<String> {
+    read_as(text, false).1
+}
+
+const LENGTHS: &str = "input_len_tokens = 100\noutput_len_tokens = 10\n";
+
+fn sent(source: &Source, load: &LoadPoint, rate_per_s: Option<f64>, replicas: u32) -> Vec<(u64, u32)> {
+    let mut workload = source.workload(load, rate_per_s, replicas).unwrap();
+    std::iter::from_fn(|| workload.next_request())
+        .map(|request| (request.arrival_ns, request.num_prompt_tokens))
+        .collect()
+}
+
+/// Requests at 10, 11, 12 and 14 s: 3 gaps in 4 s are 0.75 per second.
+fn file() -> (tempfile::TempDir, String) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("requests.csv");
+    std::fs::write(&path, "arrival,input_len,output_len\n10,1,1\n11,2,1\n12,3,1\n14,4,1\n").unwrap();
+    let path = path.display().to_string();
+    (folder, path)
+}
+
+#[test]
+fn every_combination_is_a_load_and_the_seed_changes_fastest() {
+    let text = "request_rate_per_s = [1, 2.5]\ninput_len_tokens = [10, 20, 30]\nburstiness = [0.5, 1]\nseed = [7, 8]\noutput_len_tokens = 5\nnum_requests = 50";
+    let found = loads(text).points;
+    // 3 inputs × 1 output × 2 shapes × 2 rates × 2 seeds.
+    assert_eq!(found.len(), 24);
+    let of = |at: usize| (found[at].lengths.unwrap().0, found[at].burstiness, found[at].level, found[at].seed);
+    assert_eq!(of(0), (Lengths::Fixed(10), 0.5, Level::Rate(1.0), 7));
+    assert_eq!(of(1), (Lengths::Fixed(10), 0.5, Level::Rate(1.0), 8));
+    assert_eq!(of(2), (Lengths::Fixed(10), 0.5, Level::Rate(2.5), 7));
+    assert_eq!(of(4), (Lengths::Fixed(10), 1.0, Level::Rate(1.0), 7));
+    assert_eq!(of(23), (Lengths::Fixed(30), 1.0, Level::Rate(2.5), 8));
+    let varied = varied(&found);
+    assert_eq!(varied[2], "input_len_tokens 10, burstiness 0.5, request_rate_per_s 2.5, seed 7");
+    assert_eq!(super::varied(&found[..1]), [""]);
+}
+
+#[test]
+fn closed_loops_have_ten_requests_for_each_in_flight_unless_told() {
+    let found = loads(&format!("concurrency = [4, 16]\n{LENGTHS}")).points;
+    let of = |load: &LoadPoint| (load.level, load.num_requests);
+    assert_eq!(of(&found[0]), (Level::Concurrency(4), Some(40)));
+    assert_eq!(of(&found[1]), (Level::Concurrency(16), Some(160)));
+    let found = loads(&format!("concurrency = 4\nnum_requests = 9\n{LENGTHS}"));
+    assert_eq!(found.points[0].num_requests, Some(9));
+    assert_eq!(sent(&found.source, &found.points[0], None, 1).len(), 4, "the rest is sent as others finish");
+    assert_eq!(sent(&found.source, &found.points[0], None, 2).len(), 2);
+}
+
+#[test]
+fn a_rate_scales_the_same_arrivals_and_replicas_share_it() {
+    let found = loads(&format!("request_rate_per_s = 8\nnum_requests = 101\nseed = 5\n{LENGTHS}"));
+    let load = &found.points[0];
+    let (one, twice) = (sent(&found.source, load, Some(8.0), 1), sent(&found.source, load, Some(16.0), 1));
+    assert_eq!((one.len(), twice.len()), (101, 101));
+    assert!(one.iter().zip(&twice).all(|(one, twice)| one.0.abs_diff(2 * twice.0) <= 2), "same gaps, half as long");
+    // 101 requests on 4 replicas are 26 each, at a quarter of the rate.
+    let quarter = sent(&found.source, load, Some(8.0), 4);
+    assert_eq!((quarter.len(), quarter[..20].to_vec()), (26, sent(&found.source, load, Some(2.0), 1)[..20].to_vec()));
+}
+
+#[test]
+fn lengths_can_be_drawn() {
+    let text = "request_rate_per_s = 1\nnum_requests = 300\noutput_len_tokens = 3\ninput_len_tokens = [64, { min = 10, max = 90, mean = 50, std_dev = 10 }]";
+    let found = loads(text);
+    assert!(sent(&found.source, &found.points[0], Some(1.0), 1).iter().all(|(_, tokens)| *tokens == 64));
+    let drawn = sent(&found.source, &found.points[1], Some(1.0), 1);
+    assert!(drawn.iter().all(|(_, tokens)| (10..=90).contains(tokens)) && drawn[0].1 != drawn[1].1, "{drawn:?}");
+    assert_eq!(found.source.shape(&found.points[1]), (50.0, 3.0, 300));
+    assert_eq!(varied(&found.points)[1], "input_len_tokens 50±10 (10 to 90)");
+}
+
+#[test]
+fn a_list_is_sent_as_it_is_or_at_a_rate() {
+    let (_folder, path) = file();
+    let found = loads(&format!("requests = '{path}'"));
+    assert_eq!((found.points.len(), found.points[0].level), (1, Level::AsRecorded));
+    let as_recorded = sent(&found.source, &found.points[0], None, 1);
+    assert_eq!(as_recorded, [(10_000_000_000, 1), (11_000_000_000, 2), (12_000_000_000, 3), (14_000_000_000, 4)]);
+    // Twice its own rate is half its times; the second of two replicas' requests are left out.
+    let twice = sent(&found.source, &found.points[0], Some(1.5), 2);
+    assert_eq!(twice, [(5_000_000_000, 1), (6_000_000_000, 3)]);
+    let found = loads(&format!("requests = '{path}'\nrequest_rate_per_s = [1, 2, 3]"));
+    assert_eq!(found.points.len(), 3);
+}
+
+#[test]
+fn keys_that_do_not_go_together_are_told() {
+    let (_folder, path) = file();
+    for (text, said) in [
+        (LENGTHS.to_owned() + "num_requests = 1", "[load] has no load: give request_rate_per_s, concurrency"),
+        (
+            format!("concurrency = 1\nrequest_rate_per_s = 1\nnum_requests = 1\n{LENGTHS}"),
+            "[load] has more than one load",
+        ),
+        (format!("requests = '{path}'\nconcurrency = 1"), "[load] has more than one load"),
+        (format!("concurrency = 1\nburstiness = 2\n{LENGTHS}"), "load.burstiness = 2 has no place beside concurrency"),
+        (format!("requests = '{path}'\nseed = 3"), "load.seed = 3 changes nothing"),
+        (format!("requests = '{path}'\ninput_len_tokens = 3"), "load.input_len_tokens = 3 has no place beside a file"),
+        (format!("requests = '{path}'\nrequests_format = 'xml'"), "load.requests_format = \"xml\" must be one of csv"),
+        (format!("request_rate_per_s = 1\n{LENGTHS}"), "num_requests is missing"),
+        ("request_rate_per_s = 1\nnum_requests = 2".to_owned(), "input_len_tokens is missing: give a whole number"),
+        ("requests = 'no/such.csv'".to_owned(), "[load] requests: no/such.csv"),
+        ("profile = 'no/such.yaml'".to_owned(), "[load] profile: no/such.yaml"),
+        (
+            "concurrency = 1\noutput_len_tokens = 1\ninput_len_tokens = { min = 1, max = 5, mean = 6, std_dev = 1 }"
+                .to_owned(),
+            "load.input_len_tokens = { ",
+        ),
+        (format!("concurrency = 1\n{LENGTHS}rate = 5"), "load.rate = 5 is not a known key"),
+    ] {
+        let problems = problems(&text);
+        assert!(problems.iter().any(|problem| problem.contains(said)), "'{said}' is not in {problems:?}");
+    }
+}
+
+#[test]
+fn limits_bring_the_rate_themselves() {
+    let (_folder, path) = file();
+    let (found, problems) = read_as(&format!("num_requests = 5\nseed = [1, 2]\n{LENGTHS}"), true);
+    assert_eq!((problems.len(), found.points.len(), found.points[0].level), (0, 2, Level::Capacity));
+    let (found, problems) = read_as(&format!("requests = '{path}'"), true);
+    assert_eq!((problems.len(), found.points[0].level), (0, Level::Capacity));
+    let (_, problems) = read_as(&format!("request_rate_per_s = 5\nnum_requests = 5\n{LENGTHS}"), true);
+    assert!(problems[0].contains("has rates of its own beside [slo]"), "{problems:?}");
+    std::fs::write(&path, "arrival,input_len,output_len\n3,1,1\n3,2,1\n").unwrap();
+    let (_, problems) = read_as(&format!("requests = '{path}'"), true);
+    assert!(problems[0].contains("sends everything at once"), "{problems:?}");
+}
