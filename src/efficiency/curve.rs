@@ -52,14 +52,19 @@ impl Curve {
     }
 
     fn timed<M: KernelModel>(&self, shape: &M::Shape, point: &[f64]) -> Timed {
-        let (residual, reach) = self.residuals.lookup(point);
-        let modelled = M::time_us(&self.coefficients, shape, &self.chip) * residual.exp();
+        let (modelled, reach) = self.modelled::<M>(shape, point);
         let looked_up = match reach {
             Reach::Knot => Provenance::Measured,
             Reach::Between => Provenance::Interpolated,
             Reach::Held => Provenance::Held,
         };
         (modelled.max(M::bound_us(shape, &self.chip)), self.best.max(looked_up))
+    }
+
+    /// Modelled time with its residual, not held to the roofline bound.
+    fn modelled<M: KernelModel>(&self, shape: &M::Shape, point: &[f64]) -> (f64, Reach) {
+        let (residual, reach) = self.residuals.lookup(point);
+        (M::time_us(&self.coefficients, shape, &self.chip) * residual.exp(), reach)
     }
 
     fn knots(&self, axis: usize) -> (f64, f64) {
@@ -110,7 +115,16 @@ impl DecodeCurve {
 
     /// Time for requests alike in the mean.
     pub fn time(&self, shape: &AttentionShape) -> Timed {
-        self.curve.timed::<DecodeModel>(shape, &[shape.keys.max(1.0), shape.batch * self.batch_factor])
+        self.curve.timed::<DecodeModel>(shape, &self.point(shape))
+    }
+
+    /// [`DecodeCurve::time`] before it is held to the roofline bound, µs: a smoother function.
+    pub(super) fn unbounded_us(&self, shape: &AttentionShape) -> f64 {
+        self.curve.modelled::<DecodeModel>(shape, &self.point(shape)).0
+    }
+
+    fn point(&self, shape: &AttentionShape) -> [f64; 2] {
+        [shape.keys.max(1.0), shape.batch * self.batch_factor]
     }
 }
 

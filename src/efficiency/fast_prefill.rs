@@ -79,16 +79,23 @@ impl FastPrefill {
     }
 
     /// Time of one call, µs; not held to the roofline bound.
-    #[inline]
     pub fn time_us(&self, chunks: &Chunks) -> f64 {
+        let Chunks { query_tokens, squared_tokens, pairs, .. } = *chunks;
+        let query = squared_tokens / query_tokens;
+        let visible = pairs / query_tokens;
+        let prompt = if self.windowed { query } else { larger(2.0 * visible - 1.0, query) };
+        self.like_prompts_us(chunks, prompt, query_tokens / prompt)
+    }
+
+    /// [`FastPrefill::time_us`] with the residuals of so many `prompts` of `prompt` tokens each.
+    pub fn like_prompts_us(&self, chunks: &Chunks, prompt: f64, prompts: f64) -> f64 {
         let Chunks { query_tokens, squared_tokens, pairs, kv_tokens } = *chunks;
         let per_token = 1.0 / query_tokens;
         let query = squared_tokens * per_token;
         let visible = pairs * per_token;
         let keys = kv_tokens * query * per_token;
-        let prompt = if self.windowed { query } else { larger(2.0 * visible - 1.0, query) };
         let (row, weight) = self.prompts.position(prompt);
-        let residual = self.residuals.at(row, weight, larger(query_tokens / prompt, self.fewest));
+        let residual = self.residuals.at(row, weight, larger(prompts, self.fewest));
         let tiles_per_sm = query_tokens / query * self.heads_per_sm * ceiling(query / PrefillCurve::QUERY_TILE);
         let tile = |keys: f64| self.tile_us + self.tile_us_per_key * keys;
         let compute_us = larger(tiles_per_sm * tile(visible), tile(keys));

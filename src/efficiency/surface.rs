@@ -60,7 +60,7 @@ pub struct Surface {
     patches: Arc<[Patch]>,
 }
 
-/// A value at a knot and how it grows towards the next knot, towards the next row, and towards both: one cache line holds two.
+/// A value at a knot and how it grows towards the next knot, towards the next row, and towards both: a cache line holds two.
 #[derive(Debug, Clone, Copy)]
 struct Patch {
     value: f64,
@@ -110,7 +110,7 @@ impl Surface {
     }
 }
 
-/// Whole numbers with every one of the first few as a knot, and `2^5` to `2^6` of them in each octave beyond.
+/// Whole numbers with every one of the first few as a knot, and 16 of them in each octave beyond.
 #[derive(Debug, Clone)]
 pub struct CountAxis {
     knots: Vec<u64>,
@@ -121,7 +121,7 @@ impl CountAxis {
     pub fn up_to(high: u64) -> Self {
         let mut knots = vec![1];
         while let Some(last) = knots.last().copied().filter(|last| *last < high) {
-            knots.push(last + (last / 32).checked_ilog2().map_or(1, |octave| 1 << octave));
+            knots.push(last + (last / 16).checked_ilog2().map_or(1, |octave| 1 << octave));
         }
         knots.push(knots.last().map_or(1, |last| last + 1));
         CountAxis { knots }
@@ -169,13 +169,9 @@ mod tests {
     #[test]
     fn small_counts_are_knots_and_large_ones_lie_between() {
         let axis = CountAxis::up_to(1000);
-        assert_eq!(
-            axis.knots()[..66],
-            (1..=66).filter(|n| *n <= 64 || n % 2 == 0).chain([68]).collect::<Vec<_>>()[..66]
-        );
-        assert_eq!(axis.position(1), (0, 0.0));
-        assert_eq!(axis.position(64), (63, 0.0));
-        assert_eq!(axis.position(67), (64, 0.5));
-        assert!(axis.knots().len() < 64 + 4 * 32 + 2, "{}", axis.knots().len());
+        assert_eq!(axis.knots()[..32], (1..=32).collect::<Vec<u64>>());
+        assert_eq!(axis.knots()[32..36], [34, 36, 38, 40]);
+        assert_eq!((axis.position(1), axis.position(32), axis.position(35)), ((0, 0.0), (31, 0.0), (32, 0.5)));
+        assert!(axis.knots().len() < 32 + 5 * 16 + 2, "{}", axis.knots().len());
     }
 }

@@ -43,14 +43,13 @@ impl Timer {
     }
 
     /// Time of one call of decode attention over `kv_tokens` keys of `requests` requests in all, µs: [`Timer::time`] between
-    /// whole numbers of tokens.
-    pub fn decode_us(&self, operator: &Operator, heads: &AttentionHeads, requests: f64, kv_tokens: f64) -> f64 {
-        let bound_us = self.attention_bound(operator, heads).us(kv_tokens, kv_tokens, requests);
+    /// whole numbers of tokens, and not held to the roofline bound. 0 where that is the time.
+    pub fn unbounded_decode_us(&self, heads: &AttentionHeads, requests: f64, kv_tokens: f64) -> f64 {
         match &self.curve {
             Curve::Decode(curve) => {
-                curve.time(&mean_attention(requests, requests, kv_tokens, kv_tokens, heads)).0.max(bound_us)
+                curve.unbounded_us(&mean_attention(requests, requests, kv_tokens, kv_tokens, heads))
             }
-            _ => bound_us,
+            _ => 0.0,
         }
     }
 

@@ -12,7 +12,7 @@ use super::one_chunk::OneChunk;
 use super::rows::Timed;
 
 /// Knots per octave of keys per request, as a power of two.
-pub(super) const KEY_STEPS_LOG2: u32 = 3;
+pub(super) const KEY_STEPS_LOG2: u32 = 4;
 
 /// Attention of decodes under one kind of window.
 #[derive(Debug, Clone)]
@@ -23,7 +23,7 @@ pub(super) struct DecodeAttention {
     pub(super) launch_us: f64,
     /// What the host's launch takes at least, µs.
     pub(super) least_us: f64,
-    /// Time of a call by requests and keys per request, µs.
+    /// Time of a call by requests and keys per request, µs, where the roofline bound is not longer.
     pub(super) call_us: Surface,
     pub(super) bound: AttentionBound,
 }
@@ -52,8 +52,9 @@ impl DecodeAttention {
         if keys > self.call_us.axis().high() {
             return None;
         }
+        let bound_us = self.bound.us(kv_tokens, kv_tokens, num_requests);
         let us = self.call_us.at(placed.row, placed.row_weight, keys);
-        Some(Timed { us, bound_us: self.bound.us(kv_tokens, kv_tokens, num_requests) })
+        Some(Timed { us: larger(us, bound_us), bound_us })
     }
 
     /// A call as part of one that prompt chunks share.

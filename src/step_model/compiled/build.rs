@@ -10,7 +10,6 @@ use crate::efficiency::mixed::share_a_call;
 use crate::efficiency::surface::CountAxis;
 use crate::efficiency::timer::heads_of;
 use crate::model::Window;
-use crate::physics::attention::causal_pairs;
 use crate::physics::{AttentionHeads, BatchSums, GraphMode, Kernel, MAX_WINDOWS, Operator};
 use crate::request::Request;
 use crate::step_model::{HOST_LAUNCH_US, StepModel};
@@ -140,14 +139,14 @@ fn group_times(steps: &StepModel, sums: &BatchSums, names: &Names, work: &mut Ve
     times
 }
 
-/// A chunk of `tokens` after `context` cached ones, as attention under a full window sees it.
-fn one_chunk(tokens: u32, context: u32) -> Chunks {
+/// A chunk of `tokens` whose tokens see as many keys under a full window, on average, as those of a prompt of `prompt` tokens.
+fn one_chunk(tokens: u32, prompt: f64) -> Chunks {
     let query_tokens = f64::from(tokens);
     Chunks {
         query_tokens,
         squared_tokens: query_tokens * query_tokens,
-        pairs: causal_pairs(tokens, context) as f64,
-        kv_tokens: query_tokens + f64::from(context),
+        pairs: 0.5 * query_tokens * (prompt + 1.0),
+        kv_tokens: 0.5 * (query_tokens + prompt),
     }
 }
 
@@ -192,7 +191,7 @@ fn decode_attention(steps: &StepModel, requests: &CountAxis) -> Option<Vec<Decod
             launch_us: timer.attention_launch_us(),
             least_us: least_us(steps),
             call_us: DecodeAttention::surface(requests, longest + 1, |requests, kv_tokens| {
-                timer.decode_us(&operator, &heads, requests, kv_tokens)
+                timer.unbounded_decode_us(&heads, requests, kv_tokens)
             }),
             bound: timer.attention_bound(&operator, &heads),
         });
@@ -219,10 +218,13 @@ fn chunk_attention(steps: &StepModel, decodes: &[DecodeAttention]) -> Option<Vec
             beside: decodes.iter().position(|decode| is_measured && share_a_call(&decode.heads, &heads)),
             least_us: least_us(steps),
         };
-        if heads.window == Window::Full {
+        if let (Window::Full, Some(fast)) = (heads.window, &attention.fast) {
             let longest = u32::try_from(steps.plan().max_model_len()).unwrap_or(u32::MAX / 2);
-            attention.one =
-                Some(OneChunk::new(longest, |tokens, context| attention.call(&one_chunk(tokens, context)).us));
+            // Beyond the diagonal, where context would be negative, the function goes on as smoothly as before it.
+            let call_us = |tokens: u32, prompt: f64| {
+                fast.like_prompts_us(&one_chunk(tokens, prompt), prompt, (f64::from(tokens) / prompt).min(1.0))
+            };
+            attention.one = Some(OneChunk::new(longest, call_us));
         }
         list.push(attention);
     }

@@ -2,18 +2,20 @@
 //! with a chunk have. Uses `efficiency`.
 
 use crate::efficiency::surface::{OctaveAxis, Surface};
+use crate::units::real;
 
 /// Longest chunk of the table.
-pub(super) const MOST_TOKENS: u32 = 8192;
+pub(super) const MOST_TOKENS: u32 = 4096;
 
 /// Query rows of a tile: a chunk's time jumps where one more is needed.
 const TILE_TOKENS: u32 = 128;
 
-/// Added to cached tokens, so that knots are evenly spaced up to here and by octave beyond.
-const OFFSET_TOKENS: u32 = 128;
+/// Knots per octave of the prompt without cached tokens that has as many visible keys per token, as a power of two. Measured
+/// times are looked up by it, so that their kinks are knots.
+const PROMPT_STEPS_LOG2: u32 = 4;
 
-/// Knots per octave of cached tokens, as a power of two.
-const CONTEXT_STEPS_LOG2: u32 = 3;
+/// The shortest such prompt.
+const FEWEST_TOKENS: u32 = 1;
 
 /// Time of one call for one chunk.
 #[derive(Debug, Clone)]
@@ -24,9 +26,16 @@ pub(super) struct OneChunk {
     most_context: u64,
 }
 
+/// Length of the prompt whose tokens see as many keys, on average, as those of a chunk after `context` cached tokens.
+#[inline]
+fn prompt_tokens(tokens: u64, context: u64) -> f64 {
+    real(tokens + 2 * context)
+}
+
 impl OneChunk {
-    /// Tabulates `call_us(scheduled, computed)` for chunks on up to `most_context` cached tokens.
-    pub(super) fn new(most_context: u32, call_us: impl Fn(u32, u32) -> f64) -> Self {
+    /// Tabulates `call_us(tokens, prompt)` for chunks on up to `most_context` cached tokens, `prompt` being the length of the
+    /// prompt without any whose tokens see as many keys.
+    pub(super) fn new(most_context: u32, call_us: impl Fn(u32, f64) -> f64) -> Self {
         let lengths = lengths();
         let mut rows = vec![(0, 0.0)];
         for pair in lengths.windows(2) {
@@ -36,13 +45,10 @@ impl OneChunk {
             rows.extend((low..high).map(|tokens| (row, (tokens - low) as f32 / span)));
         }
         rows.push((lengths.len() as u32 - 1, 0.0));
-        let far = most_context.saturating_add(OFFSET_TOKENS);
-        let axis = OctaveAxis::covering(f64::from(OFFSET_TOKENS), f64::from(far), CONTEXT_STEPS_LOG2);
-        OneChunk {
-            call_us: Surface::new(&lengths, axis, |tokens, offset| call_us(tokens, offset as u32 - OFFSET_TOKENS)),
-            rows,
-            most_context: u64::from(most_context),
-        }
+        let most_context = u64::from(most_context);
+        let longest = prompt_tokens(u64::from(MOST_TOKENS), most_context);
+        let axis = OctaveAxis::covering(f64::from(FEWEST_TOKENS), longest, PROMPT_STEPS_LOG2);
+        OneChunk { call_us: Surface::new(&lengths, axis, call_us), rows, most_context }
     }
 
     /// Time of a call, µs; `None` for a chunk beyond the table.
@@ -52,8 +58,7 @@ impl OneChunk {
         if context > self.most_context {
             return None;
         }
-        let offset = (context + u64::from(OFFSET_TOKENS)) as u32;
-        Some(self.call_us.at(row as usize, f64::from(weight), f64::from(offset)))
+        Some(self.call_us.at(row as usize, f64::from(weight), prompt_tokens(tokens, context)))
     }
 }
 
@@ -84,22 +89,22 @@ mod tests {
     #[test]
     fn tiles_begin_and_end_with_a_row() {
         let lengths = lengths();
-        for tile in 1..64 {
+        for tile in 1..32 {
             assert!(lengths.contains(&(128 * tile)) && lengths.contains(&(128 * tile + 1)));
         }
         assert_eq!((lengths.first(), lengths.last()), (Some(&1), Some(&MOST_TOKENS)));
-        assert!(lengths.len() < 260, "{}", lengths.len());
+        assert!(lengths.len() < 150, "{}", lengths.len());
     }
 
     #[test]
     fn jumps_between_tiles_are_kept() {
-        let jumps = |tokens: u32, context: u32| f64::from(tokens.div_ceil(128)) * (1000.0 + f64::from(context));
+        let jumps = |tokens: u32, prompt: f64| f64::from(tokens.div_ceil(128)) * (1000.0 + prompt);
         let table = OneChunk::new(100_000, jumps);
-        for (tokens, context) in [(1, 0), (128, 0), (129, 5), (200, 700), (2048, 3), (2049, 90_000), (8192, 0)] {
-            let expected = jumps(tokens, context);
+        for (tokens, context) in [(1, 0), (128, 0), (129, 5), (200, 700), (2048, 3), (2049, 90_000), (4096, 0)] {
+            let expected = jumps(tokens, f64::from(tokens + 2 * context));
             let found = table.call_us(u64::from(tokens), u64::from(context)).unwrap();
-            assert!((found / expected - 1.0).abs() < 1e-9, "{tokens}@{context}: {found} for {expected}");
+            assert!((found / expected - 1.0).abs() < 1e-6, "{tokens}@{context}: {found} for {expected}");
         }
-        assert_eq!((table.call_us(8193, 0), table.call_us(8, 100_001)), (None, None));
+        assert_eq!((table.call_us(4097, 0), table.call_us(8, 100_001)), (None, None));
     }
 }
