@@ -37,6 +37,9 @@ pub struct Grid {
     origins: Vec<Origin>,
 }
 
+/// A cell to be filled: where it is stored, and its index along each axis.
+type Due = (usize, [u32; MAX_AXES]);
+
 impl Grid {
     /// A grid of NaN (holes) on ascending positive `axes`.
     pub fn empty(axes: Vec<Vec<f64>>) -> Self {
@@ -130,36 +133,85 @@ impl Grid {
             self.origins.fill(Origin::Held);
             return;
         }
-        loop {
-            let mut filled: Vec<(usize, f32)> = Vec::new();
-            for offset in 0..self.values.len() {
-                if !self.values[offset].is_nan() {
-                    continue;
-                }
-                let index = self.index(offset);
-                let (mut sum, mut count) = (0.0, 0.0);
-                for axis in 0..self.axes.len() {
-                    for step in [-1isize, 1] {
-                        if let Some(near) = self.neighbour(offset, &index, axis, step)
-                            && !self.values[near].is_nan()
-                        {
-                            sum += self.values[near];
-                            count += 1.0;
-                        }
+        // Each round fills the holes beside the cells that the one before it filled; the first, those beside any value.
+        let strides = self.strides();
+        let mut is_due = vec![false; self.values.len()];
+        let mut due = self.holes_beside_values(&strides, &mut is_due);
+        while !due.is_empty() {
+            let filled: Vec<f32> =
+                due.iter().map(|(offset, index)| self.mean_beside(*offset, index, &strides)).collect();
+            for ((offset, _), value) in due.iter().zip(filled) {
+                self.values[*offset] = value;
+                self.origins[*offset] = Origin::Held;
+            }
+            let mut next = Vec::new();
+            for (offset, index) in &due {
+                for (near, near_index) in self.beside(*offset, index, &strides) {
+                    if self.values[near].is_nan() && !is_due[near] {
+                        is_due[near] = true;
+                        next.push((near, near_index));
                     }
                 }
-                if count > 0.0 {
-                    filled.push((offset, sum / count));
+            }
+            due = next;
+        }
+    }
+
+    /// Cells from one knot of each axis to the next.
+    fn strides(&self) -> [usize; MAX_AXES] {
+        let mut strides = [1; MAX_AXES];
+        for axis in (1..self.axes.len()).rev() {
+            strides[axis - 1] = strides[axis] * self.axes[axis].len();
+        }
+        strides
+    }
+
+    /// Holes with a value beside them, marked in `is_due`.
+    fn holes_beside_values(&self, strides: &[usize; MAX_AXES], is_due: &mut [bool]) -> Vec<Due> {
+        let mut due = Vec::new();
+        let mut index = [0u32; MAX_AXES];
+        for (offset, value) in self.values.iter().enumerate() {
+            if value.is_nan() && self.beside(offset, &index, strides).any(|(near, _)| !self.values[near].is_nan()) {
+                is_due[offset] = true;
+                due.push((offset, index));
+            }
+            for (axis, knots) in self.axes.iter().enumerate().rev() {
+                index[axis] += 1;
+                if (index[axis] as usize) < knots.len() {
+                    break;
                 }
-            }
-            if filled.is_empty() {
-                return;
-            }
-            for (offset, value) in filled {
-                self.values[offset] = value;
-                self.origins[offset] = Origin::Held;
+                index[axis] = 0;
             }
         }
+        due
+    }
+
+    /// Mean of the values beside a hole, axis by axis.
+    fn mean_beside(&self, offset: usize, index: &[u32; MAX_AXES], strides: &[usize; MAX_AXES]) -> f32 {
+        let (mut sum, mut count) = (0.0, 0.0);
+        for (near, _) in self.beside(offset, index, strides) {
+            if !self.values[near].is_nan() {
+                sum += self.values[near];
+                count += 1.0;
+            }
+        }
+        sum / count
+    }
+
+    /// The cells one knot away along each axis, lower before upper.
+    fn beside(&self, offset: usize, index: &[u32; MAX_AXES], strides: &[usize; MAX_AXES]) -> impl Iterator<Item = Due> {
+        let (index, strides) = (*index, *strides);
+        self.axes.iter().enumerate().flat_map(move |(axis, knots)| {
+            let moved = |at: u32| {
+                let mut near = index;
+                near[axis] = at;
+                near
+            };
+            let below = (index[axis] > 0).then(|| (offset - strides[axis], moved(index[axis] - 1)));
+            let is_inside = (index[axis] as usize) + 1 < knots.len();
+            let above = is_inside.then(|| (offset + strides[axis], moved(index[axis] + 1)));
+            [below, above].into_iter().flatten()
+        })
     }
 
     /// The cell `step` knots along `axis`, where the grid has one.
@@ -225,14 +277,13 @@ impl Grid {
         let mut sum = 0.0;
         for corner in 0..(1usize << axes) {
             let mut share = 1.0;
-            let mut index = low;
+            let mut offset = 0;
             for axis in 0..axes {
-                let upper = corner >> axis & 1 == 1;
-                share *= if upper { weight[axis] } else { 1.0 - weight[axis] };
-                index[axis] += usize::from(upper);
+                let upper = corner >> axis & 1;
+                share *= if upper == 1 { weight[axis] } else { 1.0 - weight[axis] };
+                offset = offset * self.axes[axis].len() + low[axis] + upper;
             }
             if share > 0.0 {
-                let offset = self.offset(&index[..axes]);
                 sum += share * f64::from(self.values[offset]);
                 match self.origins[offset] {
                     Origin::Held | Origin::Hole if share > 0.25 => reach = Reach::Held,
