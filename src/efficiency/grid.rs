@@ -37,9 +37,6 @@ pub struct Grid {
     origins: Vec<Origin>,
 }
 
-/// A cell to be filled: where it is stored, and its index along each axis.
-type Due = (usize, [u32; MAX_AXES]);
-
 impl Grid {
     /// A grid of NaN (holes) on ascending positive `axes`.
     pub fn empty(axes: Vec<Vec<f64>>) -> Self {
@@ -133,85 +130,24 @@ impl Grid {
             self.origins.fill(Origin::Held);
             return;
         }
-        // Each round fills the holes beside the cells that the one before it filled; the first, those beside any value.
-        let strides = self.strides();
-        let mut is_due = vec![false; self.values.len()];
-        let mut due = self.holes_beside_values(&strides, &mut is_due);
-        while !due.is_empty() {
-            let filled: Vec<f32> =
-                due.iter().map(|(offset, index)| self.mean_beside(*offset, index, &strides)).collect();
-            for ((offset, _), value) in due.iter().zip(filled) {
-                self.values[*offset] = value;
-                self.origins[*offset] = Origin::Held;
-            }
-            let mut next = Vec::new();
-            for (offset, index) in &due {
-                for (near, near_index) in self.beside(*offset, index, &strides) {
-                    if self.values[near].is_nan() && !is_due[near] {
-                        is_due[near] = true;
-                        next.push((near, near_index));
-                    }
+        let width = self.axes.last().map_or(1, Vec::len);
+        let rows: Vec<usize> = (0..self.values.len()).step_by(width).collect();
+        let mut framed = Framed::new(&self.axes);
+        for first in &rows {
+            let at = framed.offset(&self.index(*first));
+            framed.fill(at, &self.values[*first..first + width]);
+        }
+        framed.hold();
+        for first in &rows {
+            let at = framed.offset(&self.index(*first));
+            let cells = self.values[*first..first + width].iter_mut().zip(&mut self.origins[*first..first + width]);
+            for ((value, origin), held) in cells.zip(&framed.values[at..at + width]) {
+                if value.is_nan() && !held.is_nan() {
+                    *value = *held;
+                    *origin = Origin::Held;
                 }
             }
-            due = next;
         }
-    }
-
-    /// Cells from one knot of each axis to the next.
-    fn strides(&self) -> [usize; MAX_AXES] {
-        let mut strides = [1; MAX_AXES];
-        for axis in (1..self.axes.len()).rev() {
-            strides[axis - 1] = strides[axis] * self.axes[axis].len();
-        }
-        strides
-    }
-
-    /// Holes with a value beside them, marked in `is_due`.
-    fn holes_beside_values(&self, strides: &[usize; MAX_AXES], is_due: &mut [bool]) -> Vec<Due> {
-        let mut due = Vec::new();
-        let mut index = [0u32; MAX_AXES];
-        for (offset, value) in self.values.iter().enumerate() {
-            if value.is_nan() && self.beside(offset, &index, strides).any(|(near, _)| !self.values[near].is_nan()) {
-                is_due[offset] = true;
-                due.push((offset, index));
-            }
-            for (axis, knots) in self.axes.iter().enumerate().rev() {
-                index[axis] += 1;
-                if (index[axis] as usize) < knots.len() {
-                    break;
-                }
-                index[axis] = 0;
-            }
-        }
-        due
-    }
-
-    /// Mean of the values beside a hole, axis by axis.
-    fn mean_beside(&self, offset: usize, index: &[u32; MAX_AXES], strides: &[usize; MAX_AXES]) -> f32 {
-        let (mut sum, mut count) = (0.0, 0.0);
-        for (near, _) in self.beside(offset, index, strides) {
-            if !self.values[near].is_nan() {
-                sum += self.values[near];
-                count += 1.0;
-            }
-        }
-        sum / count
-    }
-
-    /// The cells one knot away along each axis, lower before upper.
-    fn beside(&self, offset: usize, index: &[u32; MAX_AXES], strides: &[usize; MAX_AXES]) -> impl Iterator<Item = Due> {
-        let (index, strides) = (*index, *strides);
-        self.axes.iter().enumerate().flat_map(move |(axis, knots)| {
-            let moved = |at: u32| {
-                let mut near = index;
-                near[axis] = at;
-                near
-            };
-            let below = (index[axis] > 0).then(|| (offset - strides[axis], moved(index[axis] - 1)));
-            let is_inside = (index[axis] as usize) + 1 < knots.len();
-            let above = is_inside.then(|| (offset + strides[axis], moved(index[axis] + 1)));
-            [below, above].into_iter().flatten()
-        })
     }
 
     /// The cell `step` knots along `axis`, where the grid has one.
@@ -293,6 +229,75 @@ impl Grid {
             }
         }
         (sum, reach)
+    }
+}
+
+/// Values of a grid within a frame of holes that stay holes, so that each cell has its neighbours at the same distances.
+struct Framed {
+    values: Vec<f32>,
+    /// A hole that no round has reached yet.
+    is_open: Vec<bool>,
+    /// Distance to the next knot along each axis.
+    strides: Vec<usize>,
+}
+
+impl Framed {
+    fn new(axes: &[Vec<f64>]) -> Self {
+        let mut strides = vec![1; axes.len()];
+        for axis in (1..axes.len()).rev() {
+            strides[axis - 1] = strides[axis] * (axes[axis].len() + 2);
+        }
+        let cells = axes.iter().map(|knots| knots.len() + 2).product();
+        Framed { values: vec![f32::NAN; cells], is_open: vec![false; cells], strides }
+    }
+
+    fn offset(&self, index: &[usize; MAX_AXES]) -> usize {
+        self.strides.iter().zip(index).map(|(stride, at)| stride * (at + 1)).sum()
+    }
+
+    fn fill(&mut self, at: usize, values: &[f32]) {
+        self.values[at..at + values.len()].copy_from_slice(values);
+        for (is_open, value) in self.is_open[at..].iter_mut().zip(values) {
+            *is_open = value.is_nan();
+        }
+    }
+
+    /// Each round fills the holes beside the cells that the one before it filled; the first, those beside any value.
+    fn hold(&mut self) {
+        let is_beside_value = |at: &usize| self.is_open[*at] && self.mean_beside(*at).is_some();
+        let mut due: Vec<usize> = (0..self.values.len()).filter(is_beside_value).collect();
+        due.iter().for_each(|at| self.is_open[*at] = false);
+        while !due.is_empty() {
+            let filled: Vec<Option<f32>> = due.iter().map(|at| self.mean_beside(*at)).collect();
+            let mut next = Vec::new();
+            for (at, value) in due.iter().zip(filled) {
+                self.values[*at] = value.unwrap_or(f32::NAN);
+                for stride in &self.strides {
+                    for near in [at - stride, at + stride] {
+                        if self.is_open[near] {
+                            self.is_open[near] = false;
+                            next.push(near);
+                        }
+                    }
+                }
+            }
+            due = next;
+        }
+    }
+
+    /// Mean of the values beside a cell, lower before upper and axis by axis.
+    fn mean_beside(&self, at: usize) -> Option<f32> {
+        let (mut sum, mut count) = (0.0, 0.0);
+        for stride in &self.strides {
+            for near in [at - stride, at + stride] {
+                let value = self.values[near];
+                if !value.is_nan() {
+                    sum += value;
+                    count += 1.0;
+                }
+            }
+        }
+        (count > 0.0).then(|| sum / count)
     }
 }
 
