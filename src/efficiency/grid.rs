@@ -130,34 +130,22 @@ impl Grid {
             self.origins.fill(Origin::Held);
             return;
         }
-        loop {
-            let mut filled: Vec<(usize, f32)> = Vec::new();
-            for offset in 0..self.values.len() {
-                if !self.values[offset].is_nan() {
-                    continue;
+        let width = self.axes.last().map_or(1, Vec::len);
+        let rows: Vec<usize> = (0..self.values.len()).step_by(width).collect();
+        let mut framed = Framed::new(&self.axes);
+        for first in &rows {
+            let at = framed.offset(&self.index(*first));
+            framed.fill(at, &self.values[*first..first + width]);
+        }
+        framed.hold();
+        for first in &rows {
+            let at = framed.offset(&self.index(*first));
+            let cells = self.values[*first..first + width].iter_mut().zip(&mut self.origins[*first..first + width]);
+            for ((value, origin), held) in cells.zip(&framed.values[at..at + width]) {
+                if value.is_nan() && !held.is_nan() {
+                    *value = *held;
+                    *origin = Origin::Held;
                 }
-                let index = self.index(offset);
-                let (mut sum, mut count) = (0.0, 0.0);
-                for axis in 0..self.axes.len() {
-                    for step in [-1isize, 1] {
-                        if let Some(near) = self.neighbour(offset, &index, axis, step)
-                            && !self.values[near].is_nan()
-                        {
-                            sum += self.values[near];
-                            count += 1.0;
-                        }
-                    }
-                }
-                if count > 0.0 {
-                    filled.push((offset, sum / count));
-                }
-            }
-            if filled.is_empty() {
-                return;
-            }
-            for (offset, value) in filled {
-                self.values[offset] = value;
-                self.origins[offset] = Origin::Held;
             }
         }
     }
@@ -225,14 +213,13 @@ impl Grid {
         let mut sum = 0.0;
         for corner in 0..(1usize << axes) {
             let mut share = 1.0;
-            let mut index = low;
+            let mut offset = 0;
             for axis in 0..axes {
-                let upper = corner >> axis & 1 == 1;
-                share *= if upper { weight[axis] } else { 1.0 - weight[axis] };
-                index[axis] += usize::from(upper);
+                let upper = corner >> axis & 1;
+                share *= if upper == 1 { weight[axis] } else { 1.0 - weight[axis] };
+                offset = offset * self.axes[axis].len() + low[axis] + upper;
             }
             if share > 0.0 {
-                let offset = self.offset(&index[..axes]);
                 sum += share * f64::from(self.values[offset]);
                 match self.origins[offset] {
                     Origin::Held | Origin::Hole if share > 0.25 => reach = Reach::Held,
@@ -242,6 +229,75 @@ impl Grid {
             }
         }
         (sum, reach)
+    }
+}
+
+/// Values of a grid within a frame of holes that stay holes, so that each cell has its neighbours at the same distances.
+struct Framed {
+    values: Vec<f32>,
+    /// A hole that no round has reached yet.
+    is_open: Vec<bool>,
+    /// Distance to the next knot along each axis.
+    strides: Vec<usize>,
+}
+
+impl Framed {
+    fn new(axes: &[Vec<f64>]) -> Self {
+        let mut strides = vec![1; axes.len()];
+        for axis in (1..axes.len()).rev() {
+            strides[axis - 1] = strides[axis] * (axes[axis].len() + 2);
+        }
+        let cells = axes.iter().map(|knots| knots.len() + 2).product();
+        Framed { values: vec![f32::NAN; cells], is_open: vec![false; cells], strides }
+    }
+
+    fn offset(&self, index: &[usize; MAX_AXES]) -> usize {
+        self.strides.iter().zip(index).map(|(stride, at)| stride * (at + 1)).sum()
+    }
+
+    fn fill(&mut self, at: usize, values: &[f32]) {
+        self.values[at..at + values.len()].copy_from_slice(values);
+        for (is_open, value) in self.is_open[at..].iter_mut().zip(values) {
+            *is_open = value.is_nan();
+        }
+    }
+
+    /// Each round fills the holes beside the cells that the one before it filled; the first, those beside any value.
+    fn hold(&mut self) {
+        let is_beside_value = |at: &usize| self.is_open[*at] && self.mean_beside(*at).is_some();
+        let mut due: Vec<usize> = (0..self.values.len()).filter(is_beside_value).collect();
+        due.iter().for_each(|at| self.is_open[*at] = false);
+        while !due.is_empty() {
+            let filled: Vec<Option<f32>> = due.iter().map(|at| self.mean_beside(*at)).collect();
+            let mut next = Vec::new();
+            for (at, value) in due.iter().zip(filled) {
+                self.values[*at] = value.unwrap_or(f32::NAN);
+                for stride in &self.strides {
+                    for near in [at - stride, at + stride] {
+                        if self.is_open[near] {
+                            self.is_open[near] = false;
+                            next.push(near);
+                        }
+                    }
+                }
+            }
+            due = next;
+        }
+    }
+
+    /// Mean of the values beside a cell, lower before upper and axis by axis.
+    fn mean_beside(&self, at: usize) -> Option<f32> {
+        let (mut sum, mut count) = (0.0, 0.0);
+        for stride in &self.strides {
+            for near in [at - stride, at + stride] {
+                let value = self.values[near];
+                if !value.is_nan() {
+                    sum += value;
+                    count += 1.0;
+                }
+            }
+        }
+        (count > 0.0).then(|| sum / count)
     }
 }
 

@@ -42,6 +42,17 @@ fn ramped_memory_us(bytes: f64, efficiency: f64, ramp_bytes: f64, chip: &Chip) -
     time_us(bytes, chip.hbm_bytes_per_s * efficiency) * (1.0 + ramp_bytes / (bytes + 1e4)).sqrt()
 }
 
+/// [`f64::ceil`] of a positive number, inline: for want of an instruction on the oldest x86-64 it is a call there.
+fn rounded_up(value: f64) -> f64 {
+    const WHOLE_FROM: f64 = (1u64 << 52) as f64;
+    if value < WHOLE_FROM {
+        let down = value as i64 as f64;
+        if down < value { down + 1.0 } else { down }
+    } else {
+        value
+    }
+}
+
 /// A dense GEMM `y[m,n] = x[m,k] · W[k,n]`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct GemmShape {
@@ -110,8 +121,8 @@ impl KernelModel for GemmModel {
         let sm_flop_per_s = chip.peak_flop_per_s / chip.sm_count;
         let mut compute = f64::INFINITY;
         for ((rows, columns), efficiency) in GEMM_TILES.iter().zip(&c[5..]) {
-            let tiles = (shape.m / rows).ceil() * (shape.n / columns).ceil();
-            let waves = (tiles / chip.sm_count).ceil();
+            let tiles = rounded_up(shape.m / rows) * rounded_up(shape.n / columns);
+            let waves = rounded_up(tiles / chip.sm_count);
             let wave_us = time_us(2.0 * rows * columns * shape.k, sm_flop_per_s * efficiency) + c[1];
             compute = compute.min(waves * wave_us);
         }

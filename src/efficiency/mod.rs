@@ -21,6 +21,7 @@ pub mod mixed;
 pub mod provenance;
 pub mod surface;
 pub mod table;
+mod table_text;
 pub mod tables;
 pub mod timer;
 

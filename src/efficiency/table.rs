@@ -5,6 +5,7 @@
 //! Uses `family`, `grid`, `error`.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
@@ -12,6 +13,8 @@ use super::family::{Family, Key};
 use super::grid::{Grid, Origin};
 use super::kernel_model::Chip;
 use crate::error::{Error, Result};
+
+pub use super::table_text::{SeriesDraft, write_table};
 
 /// What stands above the lines of a table file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -66,13 +69,22 @@ pub struct Series<F: Family> {
 /// the coefficients are damaged, and times between and beyond the knots would overflow.
 const MAX_RESIDUAL: f64 = 10.0;
 
-const UNIT: &str = "efficiency: percent of the roofline bound";
+pub(super) const UNIT: &str = "efficiency: percent of the roofline bound";
 
-/// Splits a table file into its header and the text of its lines.
+/// Reads the header of a table file.
 ///
 /// # Errors
-/// [`Error::Parse`] where the header is not TOML, has unknown or missing keys, or belongs to another operator.
+/// As [`parse_table`].
 pub fn parse_header<F: Family>(origin: &str, text: &str) -> Result<Header> {
+    Ok(parse_table::<F>(origin, text)?.0)
+}
+
+/// Splits a table file into its header and the lines of each series.
+///
+/// # Errors
+/// [`Error::Parse`] where the header is not TOML, has unknown or missing keys, or belongs to another operator,
+/// [`Error::BadRow`] for a line of no series.
+pub fn parse_table<F: Family>(origin: &str, text: &str) -> Result<(Header, Lines)> {
     let commented: String = text
         .lines()
         .take_while(|line| line.starts_with('#'))
@@ -119,34 +131,77 @@ pub fn parse_header<F: Family>(origin: &str, text: &str) -> Result<Header> {
             });
         }
     }
-    check_lines::<F>(origin, text, &header)?;
-    Ok(header)
+    let lines = lines_by_series::<F>(origin, text, &header)?;
+    Ok((header, lines))
+}
+
+/// Where the lines of each series stand in the text of a table file.
+#[derive(Debug, Clone)]
+pub struct Lines {
+    runs: Vec<Run>,
+}
+
+/// Lines of one series that follow each other.
+#[derive(Debug, Clone)]
+struct Run {
+    id: usize,
+    first_row: usize,
+    bytes: Range<usize>,
+}
+
+impl Lines {
+    /// The lines of the series with this id and their rows, from 1 on; each without the id and the comma behind it.
+    fn of<'a>(&'a self, id: usize, text: &'a str) -> impl Iterator<Item = (usize, &'a str)> {
+        let runs = self.runs.iter().filter(move |run| run.id == id);
+        let numbered = move |run: &'a Run| {
+            let lines = text.get(run.bytes.clone()).unwrap_or("").lines().enumerate();
+            lines.map(|(beyond, line)| (run.first_row + beyond, line.split_once(',').map_or("", |(_, rest)| rest)))
+        };
+        runs.flat_map(numbered)
+    }
 }
 
 /// Every line belongs to a series of the header, and their columns are the operator's: a file cut off within its header
 /// has neither.
-fn check_lines<F: Family>(origin: &str, text: &str, header: &Header) -> Result<()> {
-    let mut lines = body(text);
-    let (columns, found) = (columns::<F>(), lines.next().unwrap_or(""));
+fn lines_by_series<F: Family>(origin: &str, text: &str, header: &Header) -> Result<Lines> {
+    let is_comment = |line: &&str| line.starts_with('#');
+    let mut at: usize = text.split_inclusive('\n').take_while(is_comment).map(str::len).sum();
+    let (columns, found) = (columns::<F>(), body(text).next().unwrap_or(""));
     if found != columns {
         let message = format!("'{found}' stands below the table header, expected '{columns}'");
         return Err(Error::Parse { origin: origin.to_owned(), message });
     }
-    let known: Vec<String> = header.series.values().map(|series| series.id.to_string()).collect();
-    let id_of = |line: &str| line.split(',').next().unwrap_or("").to_owned();
-    match lines.map(id_of).enumerate().find(|(_, id)| !known.contains(id)) {
-        None => Ok(()),
-        Some((row, found)) => Err(Error::BadRow {
-            origin: origin.to_owned(),
-            row: row + 1,
-            column: "series".to_owned(),
-            found,
-            expected: format!("an id of the header: {}", known.join(", ")),
-        }),
+    let known: Vec<(String, usize)> = header.series.values().map(|series| (series.id.to_string(), series.id)).collect();
+    let mut runs: Vec<Run> = Vec::new();
+    let mut id = "";
+    for (row, line) in text.get(at..).unwrap_or("").split_inclusive('\n').enumerate() {
+        let start = at;
+        at += line.len();
+        if row == 0 {
+            continue;
+        }
+        let is_next = line.strip_prefix(id).is_some_and(|rest| rest.starts_with(','));
+        if let (true, Some(run)) = (is_next, runs.last_mut()) {
+            run.bytes.end = at;
+            continue;
+        }
+        id = line.lines().next().and_then(|line| line.split(',').next()).unwrap_or("");
+        let Some((_, number)) = known.iter().find(|(name, _)| name == id) else {
+            let known: Vec<&str> = known.iter().map(|(name, _)| name.as_str()).collect();
+            return Err(Error::BadRow {
+                origin: origin.to_owned(),
+                row,
+                column: "series".to_owned(),
+                found: id.to_owned(),
+                expected: format!("an id of the header: {}", known.join(", ")),
+            });
+        };
+        runs.push(Run { id: *number, first_row: row, bytes: start..at });
     }
+    Ok(Lines { runs })
 }
 
-fn columns<F: Family>() -> String {
+pub(super) fn columns<F: Family>() -> String {
     format!("series,{},efficiency_pct", F::AXES[..F::AXES.len() - 1].join(","))
 }
 
@@ -158,6 +213,21 @@ pub fn parse_series<F: Family>(
     origin: &str,
     text: &str,
     header: &Header,
+    key: &F::Key,
+    chip: &Chip,
+) -> Result<Option<Series<F>>> {
+    let lines = lines_by_series::<F>(origin, text, header)?;
+    parse_series_lines(origin, text, (header, &lines), key, chip)
+}
+
+/// [`parse_series`] where [`parse_table`] has told which lines are whose.
+///
+/// # Errors
+/// As [`parse_series`].
+pub fn parse_series_lines<F: Family>(
+    origin: &str,
+    text: &str,
+    (header, lines_of): (&Header, &Lines),
     key: &F::Key,
     chip: &Chip,
 ) -> Result<Option<Series<F>>> {
@@ -173,11 +243,8 @@ pub fn parse_series<F: Family>(
         expected: expected.to_owned(),
     };
 
-    let prefix = format!("{},", about.id);
-    let mut lines: Vec<(usize, Vec<f64>, &str)> = Vec::new();
-    for (row, line) in body(text).enumerate().skip(1) {
-        let ends_early = || prefix.strip_suffix(',').filter(|id| *id == line).map(|_| "");
-        let Some(rest) = line.strip_prefix(prefix.as_str()).or_else(ends_early) else { continue };
+    let mut lines: Vec<(usize, Vec<f64>, &str)> = Vec::with_capacity(about.lines.min(text.len()));
+    for (row, rest) in lines_of.of(about.id, text) {
         let mut fields = rest.splitn(leading + 1, ',');
         let mut point = Vec::with_capacity(F::AXES.len());
         for axis in &F::AXES[..leading] {
@@ -253,109 +320,6 @@ pub fn coefficients_of<F: Family>(origin: &str, header: &Header, key: &F::Key) -
             })
         })
         .collect()
-}
-
-/// A series about to be written: grid of residuals with holes, and what the header says of it.
-pub struct SeriesDraft<F: Family> {
-    /// Identity, coefficients and residuals.
-    pub series: Series<F>,
-    /// Header entry; its `lines` is filled in when written.
-    pub header: SeriesHeader,
-}
-
-/// The text of a table file.
-pub fn write_table<F: Family>(
-    hardware: &str,
-    command: &str,
-    drafts: &[SeriesDraft<F>],
-    chip_of: impl Fn(&F::Key) -> Result<Chip>,
-) -> Result<String> {
-    let mut coefficients: BTreeMap<String, BTreeMap<String, f64>> = BTreeMap::new();
-    let mut headers = BTreeMap::new();
-    let mut lines = String::new();
-    for draft in drafts {
-        let key = &draft.series.key;
-        let named = F::COEFFICIENTS.iter().zip(&draft.series.coefficients);
-        coefficients.insert(key.group(), named.map(|((name, _), v)| ((*name).to_owned(), rounded(*v))).collect());
-        let before = lines.lines().count();
-        let id = headers.len() + 1;
-        write_lines(&draft.series, id, &chip_of(key)?, &mut lines);
-        headers.insert(key.name(), SeriesHeader { id, lines: lines.lines().count() - before, ..draft.header.clone() });
-    }
-    let header = Header {
-        operator: F::OPERATOR.to_owned(),
-        hardware: hardware.to_owned(),
-        unit: UNIT.to_owned(),
-        command: command.to_owned(),
-        coefficients,
-        series: headers,
-    };
-    let toml = toml::to_string(&header).map_err(|e| Error::Parse {
-        origin: format!("{hardware}/{}.csv", F::OPERATOR),
-        message: format!("table header: {e}"),
-    })?;
-    let mut text = String::new();
-    for line in toml.lines() {
-        text.push_str(if line.is_empty() { "#" } else { "# " });
-        text.push_str(line);
-        text.push('\n');
-    }
-    text.push_str(&columns::<F>());
-    text.push('\n');
-    text.push_str(&lines);
-    Ok(text)
-}
-
-fn write_lines<F: Family>(series: &Series<F>, id: usize, chip: &Chip, out: &mut String) {
-    let grid = &series.grid;
-    let last = F::AXES.len() - 1;
-    let width = grid.axes()[last].len();
-    for first in (0..grid.len()).step_by(width) {
-        if (0..width).all(|i| grid.get(first + i).is_none()) {
-            continue;
-        }
-        let index = grid.index(first);
-        let mut point: Vec<f64> = (0..=last).map(|axis| grid.axes()[axis][index[axis]]).collect();
-        out.push_str(&id.to_string());
-        for value in &point[..last] {
-            out.push_str(&format!(",{value}"));
-        }
-        out.push(',');
-        let used = (0..width).rev().find(|i| grid.get(first + i).is_some()).map_or(0, |i| i + 1);
-        for i in 0..used {
-            if i > 0 {
-                out.push(' ');
-            }
-            let Some(residual) = grid.get(first + i) else {
-                out.push('-');
-                continue;
-            };
-            point[last] = grid.axes()[last][i];
-            if grid.origin(first + i) == Origin::Filled {
-                out.push('~');
-            }
-            let shape = F::shape(&series.key, &point);
-            let time_us = F::time_us(&series.coefficients, &shape, chip) * residual.exp();
-            out.push_str(&three_digits((100.0 * F::bound_us(&shape, chip) / time_us).min(100.0)));
-        }
-        out.push('\n');
-    }
-}
-
-fn three_digits(percent: f64) -> String {
-    let decimals = (2.0 - percent.log10().floor()).clamp(0.0, 12.0) as usize;
-    let text = format!("{percent:.decimals$}");
-    if text.contains('.') {
-        let short = text.trim_end_matches('0').trim_end_matches('.');
-        short.strip_prefix('0').filter(|rest| rest.starts_with('.')).unwrap_or(short).to_owned()
-    } else {
-        text
-    }
-}
-
-fn rounded(value: f64) -> f64 {
-    let factor = 10f64.powf(4.0 - value.abs().log10().floor());
-    (value * factor).round() / factor
 }
 
 fn body(text: &str) -> impl Iterator<Item = &str> {

@@ -5,14 +5,14 @@ use std::any::Any;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError};
 
 use include_dir::{Dir, include_dir};
 
 use super::curve::Match;
 use super::family::{Family, Key, chip};
 use super::kernel_model::Chip;
-use super::table::{Header, Series, parse_header, parse_series};
+use super::table::{Header, Lines, Series, parse_series_lines, parse_table};
 use crate::error::{Error, Result};
 use crate::hardware::{Architecture, Hardware};
 
@@ -27,8 +27,8 @@ fn lenders(architecture: Architecture) -> &'static [&'static str] {
     }
 }
 
-/// Where a series stands: position of the folder, operator, name.
-type Place = (usize, &'static str, String);
+/// Where a series stands, and the chip that it was read for: folder, operator, name, bits of the chip's rates.
+type Place = (String, &'static str, String, [u64; 4]);
 /// A series of some kernel family.
 type AnySeries = Arc<dyn Any + Send + Sync>;
 
@@ -37,20 +37,37 @@ struct File {
     origin: String,
     text: Cow<'static, str>,
     header: Header,
+    lines: Lines,
 }
+
+impl File {
+    fn is_built_in(&self) -> bool {
+        matches!(self.text, Cow::Borrowed(_))
+    }
+}
+
+/// What was read already.
+#[derive(Default)]
+struct Shelf {
+    files: Mutex<BTreeMap<(String, &'static str), Arc<File>>>,
+    series: Mutex<BTreeMap<Place, AnySeries>>,
+}
+
+/// The embedded tables, which never change, are read once per process: a sweep makes thousands of step models.
+static BUILT_IN: LazyLock<Shelf> = LazyLock::new(Shelf::default);
 
 /// The tables that one GPU can draw on: its own, then those of its lenders.
 pub struct Tables {
     hardware: Hardware,
     data_dir: Option<PathBuf>,
     folders: Vec<String>,
-    gemm: Vec<OnceLock<Option<File>>>,
-    attention_prefill: Vec<OnceLock<Option<File>>>,
-    attention_decode: Vec<OnceLock<Option<File>>>,
-    moe: Vec<OnceLock<Option<File>>>,
-    allreduce: Vec<OnceLock<Option<File>>>,
-    /// Series that were read, by folder, operator and name.
-    read: Mutex<BTreeMap<Place, AnySeries>>,
+    gemm: Vec<OnceLock<Option<Arc<File>>>>,
+    attention_prefill: Vec<OnceLock<Option<Arc<File>>>>,
+    attention_decode: Vec<OnceLock<Option<Arc<File>>>>,
+    moe: Vec<OnceLock<Option<Arc<File>>>>,
+    allreduce: Vec<OnceLock<Option<Arc<File>>>>,
+    /// What was read of a data directory.
+    read: Shelf,
 }
 
 /// A series found in some GPU's table.
@@ -90,7 +107,7 @@ impl Tables {
             attention_decode: cells(),
             moe: cells(),
             allreduce: cells(),
-            read: Mutex::default(),
+            read: Shelf::default(),
             folders,
         }
     }
@@ -184,14 +201,18 @@ impl Tables {
         key: &F::Key,
         chip: &Chip,
     ) -> Result<Option<Arc<Series<F>>>> {
-        let place = (folder, F::OPERATOR, key.name());
-        let known = self.read.lock().unwrap_or_else(PoisonError::into_inner).get(&place).cloned();
+        let shelf = if file.is_built_in() { &BUILT_IN } else { &self.read };
+        let rates =
+            [chip.peak_flop_per_s, chip.hbm_bytes_per_s, chip.link_bytes_per_s, chip.sm_count].map(f64::to_bits);
+        let place = (self.folders[folder].clone(), F::OPERATOR, key.name(), rates);
+        let known = shelf.series.lock().unwrap_or_else(PoisonError::into_inner).get(&place).cloned();
         if let Some(series) = known.and_then(|series| series.downcast::<Series<F>>().ok()) {
             return Ok(Some(series));
         }
-        let parsed = parse_series::<F>(&file.origin, &file.text, &file.header, key, chip)?.map(Arc::new);
+        let parsed = parse_series_lines::<F>(&file.origin, &file.text, (&file.header, &file.lines), key, chip)?;
+        let parsed = parsed.map(Arc::new);
         if let Some(series) = &parsed {
-            self.read.lock().unwrap_or_else(PoisonError::into_inner).insert(place, series.clone());
+            shelf.series.lock().unwrap_or_else(PoisonError::into_inner).insert(place, series.clone());
         }
         Ok(parsed)
     }
@@ -206,30 +227,38 @@ impl Tables {
         };
         let cell = &cells[folder];
         if let Some(file) = cell.get() {
-            return Ok(file.as_ref());
+            return Ok(file.as_deref());
         }
         let loaded = self.load::<F>(&self.folders[folder])?;
-        Ok(cell.get_or_init(|| loaded).as_ref())
+        Ok(cell.get_or_init(|| loaded).as_deref())
     }
 
-    fn load<F: Family>(&self, folder: &str) -> Result<Option<File>> {
+    fn load<F: Family>(&self, folder: &str) -> Result<Option<Arc<File>>> {
         let relative = format!("{folder}/{}.csv", F::OPERATOR);
         let path = self.data_dir.as_ref().map(|dir| dir.join("bench_data").join(&relative));
-        let (origin, text) = match path {
-            Some(path) if path.try_exists().map_err(|e| Error::io(&path, e))? => {
-                let text = std::fs::read_to_string(&path).map_err(|e| Error::io(&path, e))?;
-                (path.display().to_string(), Cow::Owned(text))
-            }
-            _ => match EMBEDDED.get_file(&relative).and_then(|file| file.contents_utf8()) {
-                Some(text) => (format!("built-in bench_data/{relative}"), Cow::Borrowed(text)),
-                None => return Ok(None),
-            },
-        };
-        let header = parse_header::<F>(&origin, &text)?;
-        if header.hardware != folder {
-            let message = format!("table header: hardware '{}', expected '{folder}' as in its folder", header.hardware);
-            return Err(Error::Parse { origin, message });
+        if let Some(path) = path
+            && path.try_exists().map_err(|e| Error::io(&path, e))?
+        {
+            let text = std::fs::read_to_string(&path).map_err(|e| Error::io(&path, e))?;
+            return read::<F>(folder, path.display().to_string(), Cow::Owned(text)).map(Some);
         }
-        Ok(Some(File { origin, text, header }))
+        let place = (folder.to_owned(), F::OPERATOR);
+        let known = BUILT_IN.files.lock().unwrap_or_else(PoisonError::into_inner).get(&place).cloned();
+        if known.is_some() {
+            return Ok(known);
+        }
+        let Some(text) = EMBEDDED.get_file(&relative).and_then(|file| file.contents_utf8()) else { return Ok(None) };
+        let file = read::<F>(folder, format!("built-in bench_data/{relative}"), Cow::Borrowed(text))?;
+        BUILT_IN.files.lock().unwrap_or_else(PoisonError::into_inner).insert(place, file.clone());
+        Ok(Some(file))
     }
+}
+
+fn read<F: Family>(folder: &str, origin: String, text: Cow<'static, str>) -> Result<Arc<File>> {
+    let (header, lines) = parse_table::<F>(&origin, &text)?;
+    if header.hardware != folder {
+        let message = format!("table header: hardware '{}', expected '{folder}' as in its folder", header.hardware);
+        return Err(Error::Parse { origin, message });
+    }
+    Ok(Arc::new(File { origin, text, header, lines }))
 }

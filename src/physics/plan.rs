@@ -116,6 +116,16 @@ impl StepPlan {
     ///
     /// Allocates nothing once `operators` has grown to its size. `batch` must come from [`Self::batch_shape`].
     pub fn operators(&self, batch: &BatchShape, operators: &mut Vec<Operator>) {
+        self.operators_where(batch, |_| true, operators);
+    }
+
+    /// [`Self::operators`] of the names that are `wanted`.
+    pub(crate) fn operators_where(
+        &self,
+        batch: &BatchShape,
+        wanted: impl Fn(&'static str) -> bool,
+        operators: &mut Vec<Operator>,
+    ) {
         operators.clear();
         let padded_tokens = self.padded_tokens(batch);
         let decode_rows = match self.graph_mode(batch) {
@@ -124,7 +134,7 @@ impl StepPlan {
         };
         let step =
             Step { batch, padded_tokens, decode_rows, activation: self.activation, expert_skew: self.expert_skew };
-        operators.extend(self.entries.iter().filter_map(|entry| {
+        operators.extend(self.entries.iter().filter(|entry| wanted(entry.name)).filter_map(|entry| {
             let Template { group, work, .. } = &entry.template;
             work.operator(&step, entry.name, *group, entry.count)
         }));

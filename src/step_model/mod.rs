@@ -338,13 +338,22 @@ impl StepModel {
 
     /// Time of one call of `operator` among the step's `work`; `None` where another's time holds it.
     fn timed(&self, operator: &Operator, graph_mode: GraphMode, work: &[Operator]) -> Option<OperatorTime> {
-        if self.mode == EfficiencyMode::Ideal {
-            return Some(self.timer(operator)?.time(operator));
-        }
-        if is_within_another(operator) {
+        if self.is_timed_within_another(operator) {
             return None;
         }
-        let mut timed = self.timer(operator)?.time(operator);
+        Some(self.timed_by(self.timer(operator)?, operator, graph_mode, work))
+    }
+
+    fn is_timed_within_another(&self, operator: &Operator) -> bool {
+        self.mode == EfficiencyMode::Tables && is_within_another(operator)
+    }
+
+    /// [`StepModel::timed`] by the operator's own timer.
+    fn timed_by(&self, timer: &Timer, operator: &Operator, graph_mode: GraphMode, work: &[Operator]) -> OperatorTime {
+        let mut timed = timer.time(operator);
+        if self.mode == EfficiencyMode::Ideal {
+            return timed;
+        }
         if let Some(added_us) = self.added_to_decodes_us(operator, timed, work) {
             timed.time_us = added_us.max(timed.bound_us);
             timed.provenance = timed.provenance.max(Provenance::Interpolated);
@@ -352,7 +361,7 @@ impl StepModel {
         if graph_mode == GraphMode::Eager {
             timed.time_us = timed.time_us.max(HOST_LAUNCH_US * operator.launches() as f64);
         }
-        Some(timed)
+        timed
     }
 }
 

@@ -5,6 +5,7 @@ use super::attention::{ChunkAttention, DecodeAttention};
 use super::one_chunk::OneChunk;
 use super::rows::{GroupTable, GroupTimes};
 use crate::efficiency::EfficiencyMode;
+use crate::efficiency::Timer;
 use crate::efficiency::fast_prefill::Chunks;
 use crate::efficiency::mixed::share_a_call;
 use crate::efficiency::surface::CountAxis;
@@ -43,7 +44,8 @@ impl Tables {
             if names.0.is_empty() {
                 return GroupTable::default();
             }
-            GroupTable::new(limit, |rows| group_times(steps, &sums(rows), names, &mut work))
+            let timed = names.timed_by(steps);
+            GroupTable::new(limit, |rows| group_times(steps, &sums(rows), &timed, &mut work))
         };
         let sampler = plan.sampler();
         let requests = CountAxis::up_to(most_decodes);
@@ -123,18 +125,37 @@ impl Names {
         self.0.retain(|name| others.has(name));
         self
     }
+
+    /// Their timers, in the order of the plan; those that another's time holds are left out.
+    fn timed_by<'a>(&self, steps: &'a StepModel) -> Vec<(&'static str, &'a Timer)> {
+        let own = |(operator, timer): &'a (Operator, Timer)| {
+            let is_own = self.has(operator.name) && !steps.is_timed_within_another(operator);
+            is_own.then_some((operator.name, timer))
+        };
+        let mut timers: Vec<(&'static str, &Timer)> = steps.timers.iter().filter_map(own).collect();
+        timers.sort_by_key(|(name, _)| self.0.iter().position(|known| std::ptr::eq(*known, *name)));
+        timers
+    }
 }
 
-fn group_times(steps: &StepModel, sums: &BatchSums, names: &Names, work: &mut Vec<Operator>) -> GroupTimes {
+/// Summed times of the operators that timers stand for, in the order of the plan.
+fn group_times(
+    steps: &StepModel,
+    sums: &BatchSums,
+    timed_by: &[(&'static str, &Timer)],
+    work: &mut Vec<Operator>,
+) -> GroupTimes {
     let shape = sums.shape(steps.plan().windows());
-    steps.plan().operators(&shape, work);
+    let is_timed = |name: &'static str| timed_by.iter().any(|(known, _)| std::ptr::eq(*known, name));
+    steps.plan().operators_where(&shape, is_timed, work);
     let graph_mode = steps.plan().graph_mode(&shape);
     let mut times = GroupTimes::default();
-    for operator in work.iter().filter(|operator| names.has(operator.name)) {
-        if let Some(timed) = steps.timed(operator, graph_mode, &[]) {
-            let count = operator.count as f64;
-            times.add(operator.group, count * timed.time_us, count * timed.bound_us);
-        }
+    let mut timers = timed_by.iter();
+    for operator in work.iter() {
+        let Some((_, timer)) = timers.find(|(name, _)| std::ptr::eq(*name, operator.name)) else { break };
+        let timed = steps.timed_by(timer, operator, graph_mode, &[]);
+        let count = operator.count as f64;
+        times.add(operator.group, count * timed.time_us, count * timed.bound_us);
     }
     times
 }

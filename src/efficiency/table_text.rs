@@ -1,0 +1,112 @@
+//! Writing a table file: the counterpart of `table`, and three digits for each value. Uses `table`, `family`, `grid`, `error`.
+
+use std::collections::BTreeMap;
+
+use super::family::{Family, Key};
+use super::grid::Origin;
+use super::kernel_model::Chip;
+use super::table::{Header, Series, SeriesHeader, UNIT, columns};
+use crate::error::{Error, Result};
+
+/// A series about to be written: grid of residuals with holes, and what the header says of it.
+pub struct SeriesDraft<F: Family> {
+    /// Identity, coefficients and residuals.
+    pub series: Series<F>,
+    /// Header entry; its `lines` is filled in when written.
+    pub header: SeriesHeader,
+}
+
+/// The text of a table file.
+pub fn write_table<F: Family>(
+    hardware: &str,
+    command: &str,
+    drafts: &[SeriesDraft<F>],
+    chip_of: impl Fn(&F::Key) -> Result<Chip>,
+) -> Result<String> {
+    let mut coefficients: BTreeMap<String, BTreeMap<String, f64>> = BTreeMap::new();
+    let mut headers = BTreeMap::new();
+    let mut lines = String::new();
+    for draft in drafts {
+        let key = &draft.series.key;
+        let named = F::COEFFICIENTS.iter().zip(&draft.series.coefficients);
+        coefficients.insert(key.group(), named.map(|((name, _), v)| ((*name).to_owned(), rounded(*v))).collect());
+        let before = lines.lines().count();
+        let id = headers.len() + 1;
+        write_lines(&draft.series, id, &chip_of(key)?, &mut lines);
+        headers.insert(key.name(), SeriesHeader { id, lines: lines.lines().count() - before, ..draft.header.clone() });
+    }
+    let header = Header {
+        operator: F::OPERATOR.to_owned(),
+        hardware: hardware.to_owned(),
+        unit: UNIT.to_owned(),
+        command: command.to_owned(),
+        coefficients,
+        series: headers,
+    };
+    let toml = toml::to_string(&header).map_err(|e| Error::Parse {
+        origin: format!("{hardware}/{}.csv", F::OPERATOR),
+        message: format!("table header: {e}"),
+    })?;
+    let mut text = String::new();
+    for line in toml.lines() {
+        text.push_str(if line.is_empty() { "#" } else { "# " });
+        text.push_str(line);
+        text.push('\n');
+    }
+    text.push_str(&columns::<F>());
+    text.push('\n');
+    text.push_str(&lines);
+    Ok(text)
+}
+
+fn write_lines<F: Family>(series: &Series<F>, id: usize, chip: &Chip, out: &mut String) {
+    let grid = &series.grid;
+    let last = F::AXES.len() - 1;
+    let width = grid.axes()[last].len();
+    for first in (0..grid.len()).step_by(width) {
+        if (0..width).all(|i| grid.get(first + i).is_none()) {
+            continue;
+        }
+        let index = grid.index(first);
+        let mut point: Vec<f64> = (0..=last).map(|axis| grid.axes()[axis][index[axis]]).collect();
+        out.push_str(&id.to_string());
+        for value in &point[..last] {
+            out.push_str(&format!(",{value}"));
+        }
+        out.push(',');
+        let used = (0..width).rev().find(|i| grid.get(first + i).is_some()).map_or(0, |i| i + 1);
+        for i in 0..used {
+            if i > 0 {
+                out.push(' ');
+            }
+            let Some(residual) = grid.get(first + i) else {
+                out.push('-');
+                continue;
+            };
+            point[last] = grid.axes()[last][i];
+            if grid.origin(first + i) == Origin::Filled {
+                out.push('~');
+            }
+            let shape = F::shape(&series.key, &point);
+            let time_us = F::time_us(&series.coefficients, &shape, chip) * residual.exp();
+            out.push_str(&three_digits((100.0 * F::bound_us(&shape, chip) / time_us).min(100.0)));
+        }
+        out.push('\n');
+    }
+}
+
+fn three_digits(percent: f64) -> String {
+    let decimals = (2.0 - percent.log10().floor()).clamp(0.0, 12.0) as usize;
+    let text = format!("{percent:.decimals$}");
+    if text.contains('.') {
+        let short = text.trim_end_matches('0').trim_end_matches('.');
+        short.strip_prefix('0').filter(|rest| rest.starts_with('.')).unwrap_or(short).to_owned()
+    } else {
+        text
+    }
+}
+
+fn rounded(value: f64) -> f64 {
+    let factor = 10f64.powf(4.0 - value.abs().log10().floor());
+    (value * factor).round() / factor
+}
