@@ -21,8 +21,6 @@ pub(super) struct DecodeAttention {
     pub(super) heads: AttentionHeads,
     pub(super) calls: f64,
     pub(super) launch_us: f64,
-    /// What the host's launch takes at least, µs.
-    pub(super) least_us: f64,
     /// Time of a call by requests and keys per request, µs, where the roofline bound is not longer.
     pub(super) call_us: Surface,
     pub(super) bound: AttentionBound,

@@ -196,6 +196,7 @@ fn least_us(steps: &StepModel) -> f64 {
 
 fn decode_attention(steps: &StepModel, requests: &CountAxis) -> Option<Vec<DecodeAttention>> {
     let mut list = Vec::new();
+    let least_us = least_us(steps);
     for (operator, heads, window_index) in attention_operators(steps) {
         if !matches!(operator.kernel, Kernel::AttentionDecode { .. }) {
             continue;
@@ -210,9 +211,8 @@ fn decode_attention(steps: &StepModel, requests: &CountAxis) -> Option<Vec<Decod
             heads,
             calls: operator.count as f64,
             launch_us: timer.attention_launch_us(),
-            least_us: least_us(steps),
             call_us: DecodeAttention::surface(requests, longest + 1, |requests, kv_tokens| {
-                timer.unbounded_decode_us(&heads, requests, kv_tokens)
+                timer.unbounded_decode_us(&heads, requests, kv_tokens).max(least_us)
             }),
             bound: timer.attention_bound(&operator, &heads),
         });

@@ -164,7 +164,7 @@ impl Compiled {
             return None;
         }
         let call = attention.call(&step.placed, real(num_requests), run.computed_tokens + num_requests)?;
-        let us = step.time.us + attention.calls * self.decode_factor * larger(call.us, attention.least_us);
+        let us = step.time.us + attention.calls * self.decode_factor * call.us;
         Some(larger(us, step.time.bound_us + attention.calls * call.bound_us))
     }
 
@@ -192,7 +192,7 @@ impl Compiled {
         if let Some(beside) = self.decode_step(num_decodes) {
             let kv_tokens = run.computed_tokens + num_decodes;
             let decodes = decode_attention.call(&beside.placed, real(num_decodes), kv_tokens)?;
-            us += decode_attention.calls * self.decode_factor * larger(decodes.us, decode_attention.least_us);
+            us += decode_attention.calls * self.decode_factor * decodes.us;
             bound_us += decode_attention.calls * decodes.bound_us;
             if attention.beside.is_some() {
                 let span = decode_attention.span(decodes, num_decodes, self.tables.sm_count);
@@ -237,7 +237,7 @@ impl Compiled {
         for attention in &self.tables.decode_attention {
             let kv_tokens = *decodes.kv_tokens.get(attention.window_index)?;
             let call = attention.call(&step.placed, real(decodes.num_requests), kv_tokens)?;
-            total.us += attention.calls * self.decode_factor * larger(call.us, attention.least_us);
+            total.us += attention.calls * self.decode_factor * call.us;
             total.bound_us += attention.calls * call.bound_us;
         }
         Some(larger(total.us, total.bound_us))
@@ -283,7 +283,7 @@ impl Compiled {
                 let call = attention.call(&beside.placed, real(num_decodes), kv_tokens)?;
                 *span = Some(attention.span(call, num_decodes, self.tables.sm_count));
                 add(Timed {
-                    us: attention.calls * self.decode_factor * larger(call.us, attention.least_us),
+                    us: attention.calls * self.decode_factor * call.us,
                     bound_us: attention.calls * call.bound_us,
                 });
             }
