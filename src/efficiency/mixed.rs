@@ -46,11 +46,13 @@ pub fn share_a_call(decodes: &AttentionHeads, chunks: &AttentionHeads) -> bool {
 }
 
 /// Blocks of threads that decode attention has work for.
+#[inline]
 pub fn decode_blocks(num_requests: u64, heads: &AttentionHeads) -> f64 {
     real(num_requests) * real(heads.num_kv_heads)
 }
 
 /// Blocks of threads that the attention of `num_requests` chunks has work for.
+#[inline]
 pub fn prefill_blocks(query_tokens: f64, num_requests: u64, heads: &AttentionHeads) -> f64 {
     larger(query_tokens / QUERY_TILE, real(num_requests)) * real(heads.num_heads)
 }
@@ -65,11 +67,18 @@ pub struct Span {
 impl Span {
     /// Of a kind that would take `time_us` by itself, `launch_us` of it launch and set-up.
     pub fn new(time_us: f64, launch_us: f64, blocks: f64, sm_count: f64) -> Self {
-        Span { us: larger(time_us - launch_us, 0.0), filled: smaller(blocks / sm_count, 1.0) }
+        Span::filling(time_us, launch_us, blocks / sm_count)
+    }
+
+    /// [`Span::new`] of a kind with so many blocks of threads for each SM.
+    #[inline]
+    pub fn filling(time_us: f64, launch_us: f64, blocks_per_sm: f64) -> Self {
+        Span { us: larger(time_us - launch_us, 0.0), filled: smaller(blocks_per_sm, 1.0) }
     }
 }
 
 /// What `chunks` add to a call of `decodes`, µs: the formula of [`added_by_prefill_us`].
+#[inline]
 pub fn added_us(decodes: &Span, chunks: &Span) -> f64 {
     let together = decodes.filled * decodes.us + chunks.filled * chunks.us;
     larger(larger(decodes.us, chunks.us), together) - decodes.us

@@ -43,7 +43,7 @@ pub(super) struct Placed {
 
 impl DecodeAttention {
     /// Time and bound of one call; `None` where requests are longer than the table.
-    #[inline]
+    #[inline(always)]
     pub(super) fn call(&self, placed: &Placed, num_requests: f64, kv_tokens: u64) -> Option<Timed> {
         let kv_tokens = real(kv_tokens);
         let keys = kv_tokens * placed.per_request;
@@ -56,8 +56,9 @@ impl DecodeAttention {
     }
 
     /// A call as part of one that prompt chunks share.
-    pub(super) fn span(&self, alone: Timed, num_requests: u64, sm_count: f64) -> Span {
-        Span::new(alone.us, self.launch_us, decode_blocks(num_requests, &self.heads), sm_count)
+    #[inline]
+    pub(super) fn span(&self, alone: Timed, num_requests: u64, per_sm: f64) -> Span {
+        Span::filling(alone.us, self.launch_us, decode_blocks(num_requests, &self.heads) * per_sm)
     }
 }
 
@@ -97,9 +98,9 @@ impl ChunkAttention {
 
     /// What the chunks add to the call of `decodes` in which they run.
     #[inline]
-    pub(super) fn added(&self, alone: Timed, num_chunks: u64, query_tokens: f64, decodes: &Span, sm_count: f64) -> f64 {
+    pub(super) fn added(&self, alone: Timed, num_chunks: u64, query_tokens: f64, decodes: &Span, per_sm: f64) -> f64 {
         let blocks = prefill_blocks(query_tokens, num_chunks, &self.heads);
-        let chunks = Span::new(alone.us, self.launch_us, blocks, sm_count);
+        let chunks = Span::filling(alone.us, self.launch_us, blocks * per_sm);
         larger(added_us(decodes, &chunks), alone.bound_us)
     }
 }

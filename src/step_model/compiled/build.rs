@@ -67,7 +67,7 @@ impl Tables {
             chunk_attention,
             requests,
             most_decodes,
-            sm_count: steps.sm_count,
+            per_sm: 1.0 / steps.sm_count,
             layers: plan.pipeline_stages().iter().map(|layers| *layers as f64).sum(),
             piecewise_tokens: (0..=FEWEST).map(is_piecewise).collect(),
             sorted_megalogits: if sampler.truncates { sampler.vocab_size as f64 / 1e6 } else { 0.0 },
