@@ -27,7 +27,7 @@ fn batch(num_decodes: u32, with_chunk: bool) -> Vec<Request> {
 
 /// Makes `calls` of a kind: what callgrind counts.
 fn make_calls(kind: &str, requests: &[Request], calls: u64) -> f64 {
-    // Under callgrind the operators of thousands of requests are as good a check as those of one.
+    // The widest batch here is one that the deployment allows.
     let deployment = Deployment { max_num_seqs: 4096, ..Deployment::default() };
     let (model, hardware) = (Model::find("llama-3.1-8b").unwrap(), Hardware::find("h100").unwrap());
     let steps = StepModel::new(&model, &hardware, &deployment).unwrap();
@@ -75,9 +75,7 @@ fn main() {
         make_calls(kind, &batch(num_decodes, with_chunk), calls.parse().unwrap());
         return;
     }
-    println!(
-        "instructions per call, llama-3.1-8b on an H100; \"loop\" is what the loop around the call takes, and part of each"
-    );
+    println!("instructions per call, llama-3.1-8b on an H100; \"loop\" is the loop around the call, and part of each");
     print!("{:24}", "batch");
     KINDS.iter().for_each(|kind| print!("{kind:>11}"));
     println!();
