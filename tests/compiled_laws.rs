@@ -234,6 +234,32 @@ fn nothing_to_do_takes_no_time() {
 }
 
 #[test]
+fn single_chunks_of_any_length_and_context_agree_with_their_operators() {
+    let contexts = (0..4000u32).step_by(61).chain((4000..60_000).step_by(1777));
+    let contexts: Vec<u32> = contexts.collect();
+    let mut beyond = Vec::new();
+    for (model, gpus) in [("llama-3.1-8b", 1), ("llama-3.1-70b", 4), ("qwen3-32b-fp8", 2), ("mixtral-8x7b", 2)] {
+        let (name, steps) = named(model, "h100", &Deployment::tensor_parallel(gpus), &Options::default());
+        let mut worst = (0.0, String::new());
+        for chunk in (2..80).chain([100, 127, 128, 129, 200, 300, 512, 1000, 2048, 8000]) {
+            for (context, num_decodes) in contexts.iter().flat_map(|context| [0, 1, 64].map(|count| (*context, count)))
+            {
+                let mut batch = vec![Request::decode(1000); num_decodes];
+                batch.push(Request::prefill(chunk, context));
+                let difference = steps.step_time_us(&batch) / steps.step_time_us_by_operator(&batch) - 1.0;
+                if difference.abs() > worst.0 {
+                    worst = (difference.abs(), format!("{chunk} tokens after {context} beside {num_decodes} decodes"));
+                }
+            }
+        }
+        if worst.0 > TOLERANCE {
+            beyond.push(format!("{name}: {:.3} % for {}", 100.0 * worst.0, worst.1));
+        }
+    }
+    assert!(beyond.is_empty(), "{beyond:#?}");
+}
+
+#[test]
 fn eight_threads_get_the_same_bits() {
     let batches: Vec<Vec<Request>> = (0..200u32)
         .map(|i| {
