@@ -238,7 +238,9 @@ fn single_chunks_of_any_length_and_context_agree_with_their_operators() {
     let contexts = (0..4000u32).step_by(61).chain((4000..60_000).step_by(1777));
     let contexts: Vec<u32> = contexts.collect();
     let mut beyond = Vec::new();
-    for (model, gpus) in [("llama-3.1-8b", 1), ("llama-3.1-70b", 4), ("qwen3-32b-fp8", 2), ("mixtral-8x7b", 2)] {
+    let models =
+        [("llama-3.1-8b", 1), ("llama-3.1-70b", 4), ("qwen3-32b-fp8", 2), ("qwen3-30b-a3b", 1), ("mixtral-8x7b", 2)];
+    for (model, gpus) in models {
         let (name, steps) = named(model, "h100", &Deployment::tensor_parallel(gpus), &Options::default());
         let mut worst = (0.0, String::new());
         for chunk in (2..80).chain([100, 127, 128, 129, 200, 300, 512, 1000, 2048, 8000]) {
