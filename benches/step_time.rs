@@ -1,47 +1,82 @@
-//! How long a prediction takes: one step of 128 decodes, mixed and large batches, and building a model.
+//! How long a prediction takes, and how that compares, in one run: compiled steps against their operators one by one, the
+//! black-box formula and a formula of a peer's shape, by batch, hot and cold; and building a model.
 //!
-//! `cargo bench --bench step_time --no-default-features`
+//! `cargo bench --bench step_time --no-default-features`; with `-- --list` or a filter as criterion has them. At the end comes
+//! a table of the best of many runs, in which what is compared takes turns: noise of the machine only ever adds.
 
-#![allow(missing_docs, clippy::unwrap_used)]
+#![allow(missing_docs, clippy::unwrap_used, clippy::print_stdout)]
+
+#[path = "step_time/against.rs"]
+mod against;
+#[path = "step_time/table.rs"]
+mod table;
 
 use std::hint::black_box;
+use std::time::Duration;
 
-use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
-use ridgepoint::{Deployment, Hardware, Model, Request, StepModel};
+use criterion::{BenchmarkId, Criterion};
+use ridgepoint::latency::LatencyModel;
+use ridgepoint::{Deployment, Hardware, Model, StepModel};
+
+use against::{Against, batches};
+
+/// Models that are built: dense, wide, quantised, windows, many experts, latent attention.
+pub const MODELS: [(&str, u32); 6] = [
+    ("llama-3.1-8b", 1),
+    ("llama-3.1-405b", 8),
+    ("qwen3-235b-a22b-fp8", 8),
+    ("gemma-3-27b", 2),
+    ("llama-4-scout", 8),
+    ("deepseek-v3", 8),
+];
 
 fn step_time(criterion: &mut Criterion) {
-    let hardware = Hardware::find("h100").unwrap();
-    let mut group = criterion.benchmark_group("step_time");
-    for name in ["llama-3.1-8b", "llama-4-scout", "deepseek-v3"] {
-        let model = Model::find(name).unwrap();
-        let deployment = Deployment::tensor_parallel(8);
-        let steps = StepModel::new(&model, &hardware, &deployment).unwrap();
-        let decodes: Vec<Request> = (0..128).map(|i| Request::decode(1000 + 8 * i)).collect();
-        group.bench_with_input(BenchmarkId::new("128 decodes", name), &decodes, |bencher, batch| {
-            bencher.iter(|| steps.step_time(black_box(batch)).step_time_us);
+    for batch in batches() {
+        let mut group = criterion.benchmark_group(batch.name);
+        group.sample_size(10).warm_up_time(Duration::from_millis(100)).measurement_time(Duration::from_millis(300));
+        let against = Against::new("llama-3.1-8b", 1);
+        let (requests, columns, state) = (&batch.requests, batch.columns(), against.state(&batch.requests));
+        group.bench_function("compiled, slice", |bencher| {
+            bencher.iter(|| against.steps.step_time_us(black_box(requests)));
         });
-        let mut mixed = vec![Request::prefill(2048, 1024)];
-        mixed.extend_from_slice(&decodes[..64]);
-        group.bench_with_input(BenchmarkId::new("2048-token chunk and 64 decodes", name), &mixed, |bencher, batch| {
-            bencher.iter(|| steps.step_time(black_box(batch)).step_time_us);
+        group.bench_function("compiled, columns", |bencher| {
+            bencher.iter(|| against.steps.step_time_us_of(black_box(&columns)));
         });
+        group.bench_function("compiled, state", |bencher| {
+            bencher.iter(|| against.steps.step_time_us_of_state(black_box(&state)));
+        });
+        group.bench_function("operators", |bencher| {
+            bencher.iter(|| against.steps.step_time_us_by_operator(black_box(requests)));
+        });
+        group.bench_function("black box", |bencher| bencher.iter(|| against.line.step_time(black_box(requests))));
+        group.bench_function("peer-shaped, not the peer", |bencher| {
+            bencher.iter(|| against.peer.step_time_us(black_box(requests)));
+        });
+        group.finish();
     }
-    group.finish();
 }
 
 fn new(criterion: &mut Criterion) {
     let hardware = Hardware::find("h100").unwrap();
     let mut group = criterion.benchmark_group("StepModel::new");
-    group.sample_size(20);
-    for name in ["llama-3.1-8b", "deepseek-v3"] {
-        let model = Model::find(name).unwrap();
-        let deployment = Deployment::tensor_parallel(8);
-        group.bench_function(name, |bencher| {
-            bencher.iter(|| StepModel::new(black_box(&model), &hardware, &deployment).unwrap());
+    group.sample_size(10).warm_up_time(Duration::from_millis(100)).measurement_time(Duration::from_millis(500));
+    for (name, gpus) in MODELS {
+        let (model, deployment) = (Model::find(name).unwrap(), Deployment::tensor_parallel(gpus));
+        group.bench_with_input(BenchmarkId::from_parameter(name), &model, |bencher, model| {
+            bencher.iter(|| StepModel::new(black_box(model), &hardware, &deployment).unwrap());
         });
     }
     group.finish();
 }
 
-criterion_group!(benches, step_time, new);
-criterion_main!(benches);
+fn main() {
+    let mut criterion = Criterion::default().configure_from_args();
+    step_time(&mut criterion);
+    new(&mut criterion);
+    criterion.final_summary();
+    // `cargo test --benches` and `--list` want nothing measured.
+    if std::env::args().any(|argument| argument == "--bench") && !std::env::args().any(|argument| argument == "--list")
+    {
+        table::print();
+    }
+}
