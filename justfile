@@ -31,6 +31,10 @@ ci:
 bench *ARGS:
     cargo bench --bench step_time --no-default-features {{ARGS}}
 
+# Instructions of a prediction, counted by valgrind
+bench-instructions:
+    cargo bench --bench instructions --no-default-features
+
 # How long replays take
 bench-replay *ARGS:
     cargo bench --bench replay --no-default-features --features replay {{ARGS}}

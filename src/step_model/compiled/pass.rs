@@ -161,7 +161,7 @@ impl<'a> Tally<'a> {
             self.num_decodes += 1;
             self.num_sampled += u64::from(request.samples);
             self.computed_tokens += u64::from(request.num_computed_tokens);
-        } else {
+        } else if request.num_scheduled_tokens > 0 {
             self.chunks.get_or_insert_default().add_request(&request, self.windows);
         }
     }
