@@ -1,5 +1,7 @@
 //! What the scheduler put into a step: one entry per request, or one column per property. Uses `error`.
 
+use std::fmt;
+
 use bytemuck::NoUninit;
 use serde::{Deserialize, Serialize};
 
@@ -8,7 +10,7 @@ use crate::error::{Error, Result};
 /// One request's share of a step, in vLLM's terms.
 ///
 /// Twelve bytes without gaps, so that a batch can be summed several requests at a time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, NoUninit)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, NoUninit)]
 #[serde(deny_unknown_fields)]
 #[repr(C)]
 pub struct Request {
@@ -28,6 +30,16 @@ pub struct Request {
 
 fn samples_by_default() -> bool {
     true
+}
+
+impl fmt::Debug for Request {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Request")
+            .field("num_computed_tokens", &self.num_computed_tokens)
+            .field("num_scheduled_tokens", &self.num_scheduled_tokens)
+            .field("samples", &self.samples)
+            .finish()
+    }
 }
 
 impl Request {

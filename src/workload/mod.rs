@@ -42,6 +42,7 @@ pub use drawn::{DrawnLengths, Lengths};
 pub use fixed_list::FixedList;
 pub use generated::{ClosedLoop, OpenLoop, RequestShape};
 pub use limits::MAX_REQUESTS;
+#[cfg(feature = "sweep")]
 pub(crate) use limits::{MAX_RATE_PER_S, MAX_TOKENS};
 pub use prompts::{NormalLengths, Prompts};
 pub use request::{Content, Segment, WorkloadRequest};
