@@ -18,6 +18,8 @@ use ridgepoint::{Deployment, Hardware, Model, Request, StepModel};
 
 /// A sum of a few dozen products in another order.
 const REL_BASIS: f64 = 1e-9;
+/// Of compiled steps under any coefficients, which may make most of a step of the group that the tables are least exact in.
+const REL_COMPILED: f64 = 3e-3;
 /// Dense and expert models, latent attention, sorted logits and penalties with and without; tables of one's own and borrowed ones.
 const CASES: [(&str, &str, u32, bool); 6] = [
     ("llama-3.1-8b", "h100", 1, false),
@@ -96,8 +98,10 @@ proptest! {
     fn the_time_alone_is_that_of_the_estimate(of in any_steps(), correction in any_correction(), batch in any_batch()) {
         let Compiled { name, steps: plain } = of;
         let steps = corrected(plain, &correction);
-        let (alone, estimate) = (steps.step_time_us(&batch), steps.step_time(&batch));
+        let (alone, estimate) = (steps.step_time_us_by_operator(&batch), steps.step_time(&batch));
         prop_assert_eq!(alone.to_bits(), estimate.step_time_us.to_bits(), "{}: {:?}", name, &batch);
+        let compiled = steps.step_time_us(&batch);
+        prop_assert!(is_rel(compiled, alone, REL_COMPILED), "{}: {} for {}: {:?}", name, compiled, alone, &batch);
         let tried = steps.try_step_time(&batch);
         prop_assert!(tried.is_err() || tried.is_ok_and(|tried| tried.step_time_us.to_bits() == alone.to_bits()));
     }
@@ -179,7 +183,8 @@ proptest! {
         for number in [step.step_time_us, step.lower_us, step.upper_us, step.coefficients_sd, step.tables_sd] {
             prop_assert!(number.is_finite() && number >= 0.0, "{}: {:?}: {:?}", name, batch, step);
         }
-        prop_assert_eq!(steps.step_time_us(&batch).to_bits(), step.step_time_us.to_bits());
+        prop_assert_eq!(steps.step_time_us_by_operator(&batch).to_bits(), step.step_time_us.to_bits());
+        prop_assert!(is_rel(steps.step_time_us(&batch), step.step_time_us, REL_COMPILED), "{}: {:?}", name, &batch);
         let expected_us = correction.time_us(&basis).max(step.bound_us);
         prop_assert!((step.step_time_us - expected_us).abs() <= REL_BASIS * expected_us, "{}: {:?}", name, batch);
         prop_assert_eq!(step.step_time_us == 0.0, batch.iter().all(|r| r.num_scheduled_tokens == 0), "{}: {:?}", name, &batch);
@@ -200,6 +205,6 @@ fn the_chance_laws_reach_clamped_and_free_steps() {
     assert!(low.time_us(&steps.basis(&batch)) < clamped.bound_us);
     let operators_us = low.time_us(&steps.basis(&batch));
     low.coefficients[Term::Steps.index()] = 1e5;
-    let free_us = corrected(steps, &low).step_time_us(&batch);
+    let free_us = corrected(steps, &low).step_time_us_by_operator(&batch);
     assert!((free_us - 1e5 - operators_us).abs() < 1e-6, "{free_us} of 100,000 + {operators_us}");
 }

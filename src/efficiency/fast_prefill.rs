@@ -26,8 +26,8 @@ pub struct FastPrefill {
     ramp_bytes: f64,
     overlap: Overlap,
     /// Measured over modelled time by the prompts' length and their number.
-    residuals: Surface,
-    prompts: OctaveAxis,
+    residuals: Surface<STEPS_LOG2>,
+    prompts: OctaveAxis<STEPS_LOG2>,
     fewest: f64,
     windowed: bool,
 }
@@ -52,9 +52,9 @@ impl FastPrefill {
         let coefficient = |index: usize| c.get(index).copied().unwrap_or(0.0);
         let ends = |axis: usize| (grid.axes()[axis][0], grid.axes()[axis][grid.axes()[axis].len() - 1]);
         let ((shortest, longest), (fewest, most)) = (ends(0), ends(1));
-        let prompts = OctaveAxis::covering(shortest, longest, STEPS_LOG2);
+        let prompts = OctaveAxis::covering(shortest, longest);
         let rows: Vec<f64> = (0..prompts.num_knots()).map(|index| prompts.knot(index)).collect();
-        let residuals = Surface::new(&rows, OctaveAxis::covering(fewest, most, STEPS_LOG2), |prompt, batch| {
+        let residuals = Surface::new(&rows, OctaveAxis::covering(fewest, most), |prompt, batch| {
             grid.lookup(&[prompt, batch]).0.exp()
         });
         let width = (heads.head_dim + heads.v_head_dim) as f64;

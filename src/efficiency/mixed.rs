@@ -54,7 +54,13 @@ pub fn decode_blocks(num_requests: u64, heads: &AttentionHeads) -> f64 {
 /// Blocks of threads that the attention of `num_requests` chunks has work for.
 #[inline]
 pub fn prefill_blocks(query_tokens: f64, num_requests: u64, heads: &AttentionHeads) -> f64 {
-    larger(query_tokens / QUERY_TILE, real(num_requests)) * real(heads.num_heads)
+    query_tiles(query_tokens, num_requests) * real(heads.num_heads)
+}
+
+/// Tiles of query rows that the chunks of a step have for each head.
+#[inline]
+pub fn query_tiles(query_tokens: f64, num_requests: u64) -> f64 {
+    larger(query_tokens / QUERY_TILE, real(num_requests))
 }
 
 /// One kind of attention within a call: its time beyond the launch, and the share of the SMs that it fills.

@@ -7,31 +7,30 @@ const MANTISSA_BITS: u32 = f64::MANTISSA_DIGITS - 1;
 const MANTISSA: u64 = (1 << MANTISSA_BITS) - 1;
 const ONE: u64 = 1f64.to_bits();
 
-/// Knots from one power of two to another, `2^steps_log2` of them in each octave.
+/// Knots from one power of two to another, `2^STEPS_LOG2` of them in each octave.
 #[derive(Debug, Clone, Copy)]
-pub struct OctaveAxis {
+pub struct OctaveAxis<const STEPS_LOG2: u32> {
     low: f64,
     high: f64,
-    steps_log2: u32,
     first: u64,
 }
 
-impl OctaveAxis {
-    /// The axis that covers `low` to `high`, both positive, with `2^steps_log2` knots in each octave.
-    pub fn covering(low: f64, high: f64, steps_log2: u32) -> Self {
+impl<const STEPS_LOG2: u32> OctaveAxis<STEPS_LOG2> {
+    /// The axis that covers `low` to `high`, both positive.
+    pub fn covering(low: f64, high: f64) -> Self {
         let low = 2f64.powi(low.max(f64::MIN_POSITIVE).log2().floor() as i32);
         let high = 2f64.powi(high.log2().ceil() as i32).max(2.0 * low);
-        OctaveAxis { low, high, steps_log2, first: low.to_bits() >> (MANTISSA_BITS - steps_log2) }
+        OctaveAxis { low, high, first: low.to_bits() >> (MANTISSA_BITS - STEPS_LOG2) }
     }
 
     /// Knots, one more than the last octave needs: what is looked up there has a neighbour too.
     pub fn num_knots(&self) -> usize {
-        (((self.high.to_bits() >> (MANTISSA_BITS - self.steps_log2)) - self.first) + 2) as usize
+        (((self.high.to_bits() >> (MANTISSA_BITS - STEPS_LOG2)) - self.first) + 2) as usize
     }
 
     /// Value of a knot; the last two are the same.
     pub fn knot(&self, index: usize) -> f64 {
-        f64::from_bits((self.first + index as u64) << (MANTISSA_BITS - self.steps_log2)).min(self.high)
+        f64::from_bits((self.first + index as u64) << (MANTISSA_BITS - STEPS_LOG2)).min(self.high)
     }
 
     /// The largest value between two knots.
@@ -46,16 +45,16 @@ impl OctaveAxis {
         let value = if value > self.low { value } else { self.low };
         let value = if value < self.high { value } else { self.high };
         let bits = value.to_bits();
-        let index = (bits >> (MANTISSA_BITS - self.steps_log2)) - self.first;
-        let rest = f64::from_bits(((bits << self.steps_log2) & MANTISSA) | ONE) - 1.0;
+        let index = (bits >> (MANTISSA_BITS - STEPS_LOG2)) - self.first;
+        let rest = f64::from_bits(((bits << STEPS_LOG2) & MANTISSA) | ONE) - 1.0;
         (index as usize, rest)
     }
 }
 
 /// Rows of values over an [`OctaveAxis`], as patches between four knots.
 #[derive(Debug, Clone)]
-pub struct Surface {
-    axis: OctaveAxis,
+pub struct Surface<const STEPS_LOG2: u32> {
+    axis: OctaveAxis<STEPS_LOG2>,
     width: usize,
     patches: Arc<[Patch]>,
 }
@@ -69,9 +68,9 @@ struct Patch {
     both: f64,
 }
 
-impl Surface {
+impl<const STEPS_LOG2: u32> Surface<STEPS_LOG2> {
     /// `value(row, knot)` for each row of `rows` and each knot of the axis.
-    pub fn new<R: Copy>(rows: &[R], axis: OctaveAxis, mut value: impl FnMut(R, f64) -> f64) -> Self {
+    pub fn new<R: Copy>(rows: &[R], axis: OctaveAxis<STEPS_LOG2>, mut value: impl FnMut(R, f64) -> f64) -> Self {
         let width = axis.num_knots();
         let mut values: Vec<Vec<f64>> = Vec::with_capacity(rows.len());
         for row in rows {
@@ -97,7 +96,7 @@ impl Surface {
     }
 
     /// The axis.
-    pub fn axis(&self) -> &OctaveAxis {
+    pub fn axis(&self) -> &OctaveAxis<STEPS_LOG2> {
         &self.axis
     }
 
@@ -148,19 +147,19 @@ mod tests {
 
     #[test]
     fn knots_are_even_within_an_octave() {
-        let axis = OctaveAxis::covering(1.0, 5.0, 2);
+        let axis = OctaveAxis::<2>::covering(1.0, 5.0);
         let knots: Vec<f64> = (0..axis.num_knots()).map(|index| axis.knot(index)).collect();
         assert_eq!(knots, [1.0, 1.25, 1.5, 1.75, 2.0, 2.5, 3.0, 3.5, 4.0, 5.0, 6.0, 7.0, 8.0, 8.0]);
         assert_eq!(axis.position(2.75), (5, 0.5));
         assert_eq!((axis.position(0.1), axis.position(f64::NAN), axis.position(1e9)), ((0, 0.0), (0, 0.0), (12, 0.0)));
-        let below_one = OctaveAxis::covering(0.3, 1.0, 1);
+        let below_one = OctaveAxis::<1>::covering(0.3, 1.0);
         assert_eq!((0..4).map(|i| below_one.knot(i)).collect::<Vec<_>>(), [0.25, 0.375, 0.5, 0.75]);
     }
 
     #[test]
     fn a_bilinear_function_is_reproduced_and_held_at_the_ends() {
         let plane = |row: f64, x: f64| 3.0 + 2.0 * row + 5.0 * x + row * x;
-        let surface = Surface::new(&[1.0, 2.0, 4.0], OctaveAxis::covering(1.0, 64.0, 3), plane);
+        let surface = Surface::new(&[1.0, 2.0, 4.0], OctaveAxis::<3>::covering(1.0, 64.0), plane);
         assert_relative_eq!(surface.at(1, 0.25, 33.3), plane(2.5, 33.3), max_relative = 1e-12);
         assert_relative_eq!(surface.at(2, 0.0, 1e6), plane(4.0, 64.0), max_relative = 1e-12);
         assert!(surface.at(9, 0.0, 3.0).abs() < f64::MIN_POSITIVE);

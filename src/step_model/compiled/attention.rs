@@ -2,7 +2,7 @@
 //! multiplications, and the two of them in one call. Uses `efficiency`, `physics`.
 
 use crate::efficiency::fast_prefill::{Chunks, FastPrefill};
-use crate::efficiency::mixed::{Span, added_us, decode_blocks, prefill_blocks};
+use crate::efficiency::mixed::{Span, added_us, query_tiles};
 use crate::efficiency::surface::{CountAxis, OctaveAxis, Surface};
 use crate::efficiency::timer::AttentionBound;
 use crate::physics::AttentionHeads;
@@ -21,14 +21,20 @@ pub(super) struct DecodeAttention {
     pub(super) heads: AttentionHeads,
     pub(super) calls: f64,
     pub(super) launch_us: f64,
+    /// Blocks of threads for each SM that a request has work for.
+    pub(super) blocks_per_sm: f64,
     /// Time of a call by requests and keys per request, µs, where the roofline bound is not longer.
-    pub(super) call_us: Surface,
+    pub(super) call_us: Surface<KEY_STEPS_LOG2>,
     pub(super) bound: AttentionBound,
 }
 
 impl DecodeAttention {
-    pub(super) fn surface(requests: &CountAxis, longest: u64, call_us: impl Fn(f64, f64) -> f64) -> Surface {
-        let axis = OctaveAxis::covering(1.0, longest.max(2) as f64, KEY_STEPS_LOG2);
+    pub(super) fn surface(
+        requests: &CountAxis,
+        longest: u64,
+        call_us: impl Fn(f64, f64) -> f64,
+    ) -> Surface<KEY_STEPS_LOG2> {
+        let axis = OctaveAxis::covering(1.0, longest.max(2) as f64);
         Surface::new(requests.knots(), axis, |requests, keys| call_us(requests as f64, requests as f64 * keys))
     }
 }
@@ -57,8 +63,8 @@ impl DecodeAttention {
 
     /// A call as part of one that prompt chunks share.
     #[inline]
-    pub(super) fn span(&self, alone: Timed, num_requests: u64, per_sm: f64) -> Span {
-        Span::filling(alone.us, self.launch_us, decode_blocks(num_requests, &self.heads) * per_sm)
+    pub(super) fn span(&self, alone: Timed, num_requests: f64) -> Span {
+        Span::filling(alone.us, self.launch_us, num_requests * self.blocks_per_sm)
     }
 }
 
@@ -69,6 +75,8 @@ pub(super) struct ChunkAttention {
     pub(super) heads: AttentionHeads,
     pub(super) calls: f64,
     pub(super) launch_us: f64,
+    /// Blocks of threads for each SM that a tile of query rows has work for.
+    pub(super) blocks_per_sm: f64,
     /// `None` where the bound is the time.
     pub(super) fast: Option<FastPrefill>,
     /// A call for a single chunk; `None` under windows that it does not grow smoothly under.
@@ -98,9 +106,9 @@ impl ChunkAttention {
 
     /// What the chunks add to the call of `decodes` in which they run.
     #[inline]
-    pub(super) fn added(&self, alone: Timed, num_chunks: u64, query_tokens: f64, decodes: &Span, per_sm: f64) -> f64 {
-        let blocks = prefill_blocks(query_tokens, num_chunks, &self.heads);
-        let chunks = Span::filling(alone.us, self.launch_us, blocks * per_sm);
+    pub(super) fn added(&self, alone: Timed, num_chunks: u64, query_tokens: f64, decodes: &Span) -> f64 {
+        let tiles = query_tiles(query_tokens, num_chunks);
+        let chunks = Span::filling(alone.us, self.launch_us, tiles * self.blocks_per_sm);
         larger(added_us(decodes, &chunks), alone.bound_us)
     }
 }

@@ -67,7 +67,6 @@ impl Tables {
             chunk_attention,
             requests,
             most_decodes,
-            per_sm: 1.0 / steps.sm_count,
             layers: plan.pipeline_stages().iter().map(|layers| *layers as f64).sum(),
             piecewise_tokens: (0..=FEWEST).map(is_piecewise).collect(),
             sorted_megalogits: if sampler.truncates { sampler.vocab_size as f64 / 1e6 } else { 0.0 },
@@ -211,6 +210,7 @@ fn decode_attention(steps: &StepModel, requests: &CountAxis) -> Option<Vec<Decod
             heads,
             calls: operator.count as f64,
             launch_us: timer.attention_launch_us(),
+            blocks_per_sm: heads.num_kv_heads as f64 / steps.sm_count,
             call_us: DecodeAttention::surface(requests, longest + 1, |requests, kv_tokens| {
                 timer.unbounded_decode_us(&heads, requests, kv_tokens).max(least_us)
             }),
@@ -233,6 +233,7 @@ fn chunk_attention(steps: &StepModel, decodes: &[DecodeAttention]) -> Option<Vec
             heads,
             calls: operator.count as f64,
             launch_us: timer.attention_launch_us(),
+            blocks_per_sm: heads.num_heads as f64 / steps.sm_count,
             fast: timer.fast_prefill(&heads),
             one: None,
             bound: timer.attention_bound(&operator, &heads),

@@ -45,7 +45,6 @@ pub(in crate::step_model) struct Tables {
     chunk_attention: Vec<ChunkAttention>,
     requests: CountAxis,
     most_decodes: u64,
-    per_sm: f64,
     layers: f64,
     /// Tokens up to which steps with prompt chunks are launched as piecewise graphs, of those that have a graph at all.
     piecewise_tokens: Vec<bool>,
@@ -68,8 +67,6 @@ pub(in crate::step_model) struct Compiled {
     chunk_us: f64,
     decode_factor: f64,
     chunk_factor: f64,
-    /// One over the number of SMs.
-    per_sm: f64,
     /// Most models have one kind of attention, under a full window: kept at hand.
     decode_attention: Option<DecodeAttention>,
     /// And that of chunks in the same call, where nothing else depends on chunks.
@@ -137,7 +134,6 @@ impl Compiled {
             chunk_us: coefficient(Term::PrefillRequests),
             decode_factor: coefficient(Term::AttentionDecode),
             chunk_factor: coefficient(Term::AttentionPrefill),
-            per_sm: tables.per_sm,
             decode_attention: match &tables.decode_attention[..] {
                 [one] if one.heads.window == Window::Full => Some(one.clone()),
                 _ => None,
@@ -198,8 +194,8 @@ impl Compiled {
             us += decode_attention.calls * self.decode_factor * decodes.us;
             bound_us += decode_attention.calls * decodes.bound_us;
             if attention.beside.is_some() {
-                let span = decode_attention.span(decodes, num_decodes, self.per_sm);
-                chunk_us = attention.added(call, 1, query_tokens, &span, self.per_sm);
+                let span = decode_attention.span(decodes, real(num_decodes));
+                chunk_us = attention.added(call, 1, query_tokens, &span);
             }
         } else if num_decodes > 0 {
             return None;
@@ -284,7 +280,7 @@ impl Compiled {
             for (attention, span) in self.tables.decode_attention.iter().zip(&mut spans) {
                 let kv_tokens = *decodes.kv_tokens.get(attention.window_index)?;
                 let call = attention.call(&beside.placed, real(num_decodes), kv_tokens)?;
-                *span = Some(attention.span(call, num_decodes, self.per_sm));
+                *span = Some(attention.span(call, real(num_decodes)));
                 add(Timed {
                     us: attention.calls * self.decode_factor * call.us,
                     bound_us: attention.calls * call.bound_us,
@@ -301,7 +297,7 @@ impl Compiled {
                 kv_tokens: real(window.prefill_kv_tokens),
             });
             let us = match attention.beside.and_then(|index| spans.get(index)) {
-                Some(Some(decodes)) => attention.added(call, num_chunks, query_tokens, decodes, self.per_sm),
+                Some(Some(decodes)) => attention.added(call, num_chunks, query_tokens, decodes),
                 _ => call.us,
             };
             add(Timed {

@@ -20,7 +20,7 @@ const FEWEST_TOKENS: u32 = 1;
 /// Time of one call for one chunk.
 #[derive(Debug, Clone)]
 pub(super) struct OneChunk {
-    call_us: Surface,
+    call_us: Surface<PROMPT_STEPS_LOG2>,
     /// Row of a chunk's tokens and weight of the next one.
     rows: Vec<(u32, f32)>,
     most_context: u64,
@@ -47,7 +47,7 @@ impl OneChunk {
         rows.push((lengths.len() as u32 - 1, 0.0));
         let most_context = u64::from(most_context);
         let longest = prompt_tokens(u64::from(MOST_TOKENS), most_context);
-        let axis = OctaveAxis::covering(f64::from(FEWEST_TOKENS), longest, PROMPT_STEPS_LOG2);
+        let axis = OctaveAxis::covering(f64::from(FEWEST_TOKENS), longest);
         OneChunk { call_us: Surface::new(&lengths, axis, call_us), rows, most_context }
     }
 

@@ -125,6 +125,8 @@ pub(in crate::step_model) fn pass(
 ) -> Decodes {
     let mut total = Tally::new(windows, chunks);
     let mut rest = requests;
+    // Where chunks keep coming, looking for runs between them costs more than they save.
+    let mut one_by_one = FOUR;
     loop {
         total.num_decodes += run.num_requests as u64;
         total.num_sampled += run.num_sampled;
@@ -133,7 +135,8 @@ pub(in crate::step_model) fn pass(
         if rest.is_empty() {
             break;
         }
-        let (group, after) = rest.split_at(rest.len().min(FOUR));
+        let (group, after) = rest.split_at(rest.len().min(one_by_one));
+        one_by_one = (2 * one_by_one).min(FOUR * BLOCK);
         group.iter().for_each(|request| total.add(*request));
         rest = after;
         run = Run::of(rest);
