@@ -95,6 +95,11 @@ impl<const STEPS_LOG2: u32> Surface<STEPS_LOG2> {
         Surface { axis, width, patches: patches.into() }
     }
 
+    /// Whether all of its values are numbers.
+    pub fn is_finite(&self) -> bool {
+        self.patches.iter().all(|patch| (patch.value + patch.along + patch.across + patch.both).is_finite())
+    }
+
     /// The axis.
     pub fn axis(&self) -> &OctaveAxis<STEPS_LOG2> {
         &self.axis

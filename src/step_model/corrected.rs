@@ -11,7 +11,7 @@ impl StepModel {
     /// The same steps with another correction in place of the one there may be.
     #[must_use]
     pub fn with_correction(mut self, correction: Arc<Correction>) -> Self {
-        self.compiled = self.compiled.map(|compiled| compiled.corrected(Some(&correction)));
+        self.compiled = self.compiled.and_then(|compiled| compiled.corrected(Some(&correction)));
         self.correction = Some(correction);
         self
     }

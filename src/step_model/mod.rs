@@ -161,8 +161,8 @@ impl StepModel {
             notes,
         };
         steps.correction = options.correction.clone().map(Arc::new);
-        steps.compiled =
-            compiled::Tables::new(&steps).map(|tables| Compiled::new(Arc::new(tables), steps.correction.as_deref()));
+        steps.compiled = compiled::Tables::new(&steps)
+            .and_then(|tables| Compiled::new(Arc::new(tables), steps.correction.as_deref()));
         Ok(steps)
     }
 

@@ -25,7 +25,8 @@ const MOST_DECODES: u64 = 8192;
 const FEWEST: u64 = 1024;
 
 impl Tables {
-    /// Fills the tables of `steps`; `None` for a model with more kinds of attention than they have room for.
+    /// Fills the tables of `steps`; `None` for a model with more kinds of attention than they have room for, and where times are
+    /// beyond all numbers.
     pub(in crate::step_model) fn new(steps: &StepModel) -> Option<Self> {
         let plan = steps.plan();
         let most_decodes = plan.max_num_seqs().clamp(FEWEST, MOST_DECODES);
@@ -217,7 +218,7 @@ fn decode_attention(steps: &StepModel, requests: &CountAxis) -> Option<Vec<Decod
             bound: timer.attention_bound(&operator, &heads),
         });
     }
-    (list.len() <= MAX_WINDOWS).then_some(list)
+    (list.len() <= MAX_WINDOWS && list.iter().all(|attention| attention.call_us.is_finite())).then_some(list)
 }
 
 fn chunk_attention(steps: &StepModel, decodes: &[DecodeAttention]) -> Option<Vec<ChunkAttention>> {
@@ -250,5 +251,6 @@ fn chunk_attention(steps: &StepModel, decodes: &[DecodeAttention]) -> Option<Vec
         }
         list.push(attention);
     }
-    Some(list)
+    let is_finite = |attention: &ChunkAttention| attention.one.as_ref().is_none_or(OneChunk::is_finite);
+    list.iter().all(is_finite).then_some(list)
 }

@@ -87,7 +87,8 @@ impl Tables {
 }
 
 impl Compiled {
-    pub(in crate::step_model) fn new(tables: Arc<Tables>, correction: Option<&Correction>) -> Self {
+    /// `None` where times are beyond all numbers: the operators themselves know what that comes to.
+    pub(in crate::step_model) fn new(tables: Arc<Tables>, correction: Option<&Correction>) -> Option<Self> {
         let neutral = Correction::neutral();
         let coefficient = |term: Term| correction.unwrap_or(&neutral).coefficient(term);
         let factors = [
@@ -123,7 +124,7 @@ impl Compiled {
                 placed: Placed { row, row_weight, per_request: 1.0 / count as f64 },
             }
         });
-        Compiled {
+        let compiled = Compiled {
             decodes_that_sample: decodes_that_sample.collect(),
             decodes,
             tokens,
@@ -145,11 +146,14 @@ impl Compiled {
                 _ => None,
             },
             tables,
-        }
+        };
+        let rows = [&compiled.decodes, &compiled.tokens, &compiled.decodes_beside, &compiled.sampled];
+        let is_finite = rows.into_iter().chain(&compiled.chunks).all(RowTable::is_finite);
+        is_finite.then_some(compiled)
     }
 
     /// The same tables under another correction.
-    pub(in crate::step_model) fn corrected(&self, correction: Option<&Correction>) -> Self {
+    pub(in crate::step_model) fn corrected(&self, correction: Option<&Correction>) -> Option<Self> {
         Compiled::new(Arc::clone(&self.tables), correction)
     }
 

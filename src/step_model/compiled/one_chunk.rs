@@ -51,6 +51,10 @@ impl OneChunk {
         OneChunk { call_us: Surface::new(&lengths, axis, call_us), rows, most_context }
     }
 
+    pub(super) fn is_finite(&self) -> bool {
+        self.call_us.is_finite()
+    }
+
     /// Time of a call, µs; `None` for a chunk beyond the table.
     #[inline]
     pub(super) fn call_us(&self, tokens: u64, context: u64) -> Option<f64> {

@@ -100,6 +100,12 @@ pub(super) struct RowTable {
 }
 
 impl RowTable {
+    /// Whether straight lines between its times mean anything.
+    pub(super) fn is_finite(&self) -> bool {
+        let sum = |cell: &Cell| cell.us + cell.us_per_row + cell.bound_us + cell.bound_us_per_row;
+        self.cells.iter().all(|cell| sum(cell).is_finite())
+    }
+
     /// True for a table without rows.
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
