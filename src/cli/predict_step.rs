@@ -53,7 +53,8 @@ pub fn run(args: &PredictStep, common: &Common) -> Result<Output, Failure> {
         Efficiency::Tables => EfficiencyMode::Tables,
         Efficiency::Ideal => EfficiencyMode::Ideal,
     };
-    let options = Options { efficiency, data_dir: common.data_dir.clone(), correction: correction.clone() };
+    let options =
+        Options { efficiency, data_dir: common.data_dir.clone(), correction: correction.clone(), operators_only: true };
     let step_model = StepModel::with_options(&model, &hardware, &deployment, &options)?;
 
     let batch = match &args.batch {

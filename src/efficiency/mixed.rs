@@ -47,13 +47,13 @@ pub fn share_a_call(decodes: &AttentionHeads, chunks: &AttentionHeads) -> bool {
 
 /// Blocks of threads that decode attention has work for.
 #[inline]
-pub fn decode_blocks(num_requests: u64, heads: &AttentionHeads) -> f64 {
+fn decode_blocks(num_requests: u64, heads: &AttentionHeads) -> f64 {
     real(num_requests) * real(heads.num_kv_heads)
 }
 
 /// Blocks of threads that the attention of `num_requests` chunks has work for.
 #[inline]
-pub fn prefill_blocks(query_tokens: f64, num_requests: u64, heads: &AttentionHeads) -> f64 {
+fn prefill_blocks(query_tokens: f64, num_requests: u64, heads: &AttentionHeads) -> f64 {
     query_tiles(query_tokens, num_requests) * real(heads.num_heads)
 }
 

@@ -31,4 +31,4 @@ pub use front_end::MAX_STAGES;
 pub use metrics::{Metrics, StageMetrics};
 pub use observe::{Observer, StepEvent};
 pub use record::{EngineCounters, Outcome, Replay, RequestRecord};
-pub use spread::{Spread, SpreadSampler};
+pub use spread::{Factors, Intervals, Spread, SpreadSampler};

@@ -1,6 +1,8 @@
 //! How far a replay's figures may be off: the relative standard deviations of its steps, sampled while it runs. Uses `step_model`,
 //! `correction`.
 
+use serde::Serialize;
+
 use super::observe::{Observer, StepEvent};
 use crate::correction::{SDS_OF_90_PCT, Scatter, interval_factor};
 use crate::step_model::StepModel;
@@ -84,6 +86,36 @@ impl Spread {
                 (predicted - half, predicted + half)
             }
         }
+    }
+}
+
+/// Ends of a 90 % interval, as factors on the figure.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Factors {
+    /// Lower end over the figure.
+    pub lower_factor: f64,
+    /// Upper end over the figure.
+    pub upper_factor: f64,
+}
+
+/// 90 % intervals of the figures of a replay.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Intervals {
+    /// Of times to first tokens.
+    pub ttft: Factors,
+    /// Of gaps between tokens.
+    pub itl: Factors,
+    /// Of times per output token.
+    pub tpot: Factors,
+    /// Of whole requests.
+    pub e2e: Factors,
+}
+
+impl From<&Spread> for Intervals {
+    fn from(spread: &Spread) -> Self {
+        let factors = |(lower_factor, upper_factor)| Factors { lower_factor, upper_factor };
+        let of_steps = factors(spread.of_steps(1.0));
+        Intervals { ttft: factors(spread.of_ttft(1.0)), itl: of_steps, tpot: of_steps, e2e: of_steps }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use ridgepoint::Deployment;
 use ridgepoint::correction::Used;
-use ridgepoint::replay::{EngineConfig, EngineCounters, Spread, StageMetrics};
+use ridgepoint::replay::{EngineConfig, EngineCounters, Intervals, StageMetrics};
 use serde::Serialize;
 
 use super::replay::{EngineShares, SimulationReport};
@@ -26,29 +26,6 @@ pub struct SimulationJson<'a> {
     warnings: Vec<String>,
 }
 
-/// Ends of 90 % intervals, as factors on any figure of the stages.
-#[derive(Serialize)]
-struct Intervals {
-    ttft: Factors,
-    itl: Factors,
-    tpot: Factors,
-    e2e: Factors,
-}
-
-#[derive(Clone, Copy, Serialize)]
-struct Factors {
-    lower_factor: f64,
-    upper_factor: f64,
-}
-
-impl Intervals {
-    fn of(spread: &Spread) -> Self {
-        let factors = |(lower_factor, upper_factor)| Factors { lower_factor, upper_factor };
-        let of_steps = factors(spread.of_steps(1.0));
-        Intervals { ttft: factors(spread.of_ttft(1.0)), itl: of_steps, tpot: of_steps, e2e: of_steps }
-    }
-}
-
 #[derive(Serialize)]
 struct Counters<'a> {
     #[serde(flatten)]
@@ -69,7 +46,7 @@ impl<'a> SimulationJson<'a> {
             load: report.load,
             latency_model: report.latency_model,
             correction: report.correction.clone(),
-            intervals: Intervals::of(&report.spread),
+            intervals: Intervals::from(&report.spread),
             stages: report.metrics.run_and_stages().collect(),
             counters: Counters { counted: report.counters, shares: report.shares() },
             notes: report.notes,

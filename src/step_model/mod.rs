@@ -39,6 +39,9 @@ pub struct Options {
     pub data_dir: Option<PathBuf>,
     /// What real engines taught, on top of the tables; [`find_correction`] finds the best there is.
     pub correction: Option<Correction>,
+    /// Leave out the dense tables, some 10 ms of work, for who asks for few steps or only for [`StepModel::step_time`]:
+    /// [`StepModel::step_time_us`] is then [`StepModel::step_time_us_by_operator`].
+    pub operators_only: bool,
 }
 
 /// Predicts steps of one model on one GPU type in one deployment.
@@ -161,8 +164,10 @@ impl StepModel {
             notes,
         };
         steps.correction = options.correction.clone().map(Arc::new);
-        steps.compiled = compiled::Tables::new(&steps)
-            .and_then(|tables| Compiled::new(Arc::new(tables), steps.correction.as_deref()));
+        if !options.operators_only {
+            steps.compiled = compiled::Tables::new(&steps)
+                .and_then(|tables| Compiled::new(Arc::new(tables), steps.correction.as_deref()));
+        }
         Ok(steps)
     }
 

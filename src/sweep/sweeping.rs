@@ -216,6 +216,7 @@ pub(super) fn step_options(options: &Options, found: &FoundModel) -> step_model:
         efficiency: options.efficiency,
         data_dir: options.data_dir.clone(),
         correction: found.correction.clone(),
+        ..step_model::Options::default()
     }
 }
 

@@ -69,7 +69,7 @@ fn load(model: &str, hardware: &str, choices: &Choices<'_>) -> Result<Loaded, Fa
         (wanted, _) => wanted.unwrap_or("auto"),
     };
     let correction = find_correction(wanted, model.name())?;
-    let options = Options { efficiency, data_dir: data_dir.map(Path::to_owned), correction };
+    let options = Options { efficiency, data_dir: data_dir.map(Path::to_owned), correction, ..Options::default() };
     let steps = StepModel::with_options(&model, &hardware, &deployment, &options)?;
     Ok(Loaded {
         latency: CalibratedRoofline::new(steps),

@@ -7,7 +7,8 @@ use pyo3::types::PyDict;
 use ridgepoint::correction::Used;
 use ridgepoint::kv_capacity::KvCapacity;
 use ridgepoint::replay::{
-    EngineConfig, EngineCounters, Metrics, Outcome, Replay, RequestRecord, Spread, SpreadSampler, StageMetrics, replay,
+    EngineConfig, EngineCounters, Intervals, Metrics, Outcome, Replay, RequestRecord, SpreadSampler, StageMetrics,
+    replay,
 };
 use ridgepoint::server_config::ServerConfig;
 use ridgepoint::workload::Summary;
@@ -18,34 +19,6 @@ use crate::fault::{RidgepointError, detached, from_json, raised, to_json};
 use crate::load::{Load, Source};
 use crate::server::Scheduler;
 use crate::steps::StepModel;
-
-/// Ends of the 90 % interval of a figure, as factors on it.
-#[derive(Serialize)]
-struct Factors {
-    lower_factor: f64,
-    upper_factor: f64,
-}
-
-impl From<(f64, f64)> for Factors {
-    fn from((lower_factor, upper_factor): (f64, f64)) -> Self {
-        Factors { lower_factor, upper_factor }
-    }
-}
-
-#[derive(Serialize)]
-struct Intervals {
-    ttft: Factors,
-    itl: Factors,
-    tpot: Factors,
-    e2e: Factors,
-}
-
-impl Intervals {
-    fn of(spread: &Spread) -> Self {
-        let of_steps = || Factors::from(spread.of_steps(1.0));
-        Intervals { ttft: spread.of_ttft(1.0).into(), itl: of_steps(), tpot: of_steps(), e2e: of_steps() }
-    }
-}
 
 /// All of a replay but its requests.
 #[derive(Serialize)]
@@ -139,7 +112,7 @@ fn replayed(
         kv_capacity: &engine.capacity,
         correction: Used::of(predictor.correction()),
         load: source.summary,
-        intervals: Intervals::of(&sampler.spread()),
+        intervals: Intervals::from(&sampler.spread()),
         run: &metrics.run,
         stages: &metrics.stages,
         counters: &replayed.counters,

@@ -100,7 +100,7 @@ impl StepModel {
             let (model, precision_notes) = found(model, model_config, precision, data_dir.as_deref())?;
             let hardware = Hardware::find_in(data_dir.as_deref(), hardware).map_err(raised)?;
             let (efficiency, correction) = wanted(efficiency, correction, model.name())?;
-            let options = Options { efficiency, data_dir, correction };
+            let options = Options { efficiency, data_dir, correction, ..Options::default() };
             let steps =
                 ridgepoint::StepModel::with_options(&model, &hardware, &deployment, &options).map_err(raised)?;
             Ok(StepModel { latency: CalibratedRoofline::new(steps), model, hardware, deployment, precision_notes })

@@ -95,7 +95,7 @@ pub fn setup(args: &Simulate, common: &Common) -> Result<Setup, Failure> {
         Efficiency::Ideal => (EfficiencyMode::Ideal, "ideal"),
     };
     let correction = correction::find(&args.correction, args.efficiency, model.name())?;
-    let options = Options { efficiency: mode, data_dir: common.data_dir.clone(), correction };
+    let options = Options { efficiency: mode, data_dir: common.data_dir.clone(), correction, ..Options::default() };
     let engine = server.engine_config(&model, &hardware)?;
     let steps = StepModel::with_options(&model, &hardware, &server.deployment, &options)?;
     notes.extend(precision_notes);

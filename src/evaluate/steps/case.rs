@@ -100,7 +100,7 @@ impl StepCase {
         let correction = find_correction(&options.correction, model.name()).map_err(said)?;
         notes.extend(correction.as_ref().map(|correction| fitted_on(correction, model.name())));
         let compiled = |efficiency| {
-            let options = Options { efficiency, data_dir: options.data_dir.clone(), correction: None };
+            let options = Options { efficiency, data_dir: options.data_dir.clone(), ..Options::default() };
             StepModel::with_options(&model, &hardware, &deployment, &options).map_err(said)
         };
         let calibrated = compiled(EfficiencyMode::Tables)?;

@@ -4,6 +4,7 @@ use super::Tables;
 use super::attention::{ChunkAttention, DecodeAttention};
 use super::one_chunk::OneChunk;
 use super::rows::{GroupTable, GroupTimes};
+use crate::correction::Term;
 use crate::efficiency::EfficiencyMode;
 use crate::efficiency::Timer;
 use crate::efficiency::fast_prefill::Chunks;
@@ -48,12 +49,15 @@ impl Tables {
             let timed = names.timed_by(steps);
             GroupTable::new(limit, |rows| group_times(steps, &sums(rows), &timed, &mut work))
         };
-        let sampler = plan.sampler();
+        let counted = |sums: &BatchSums, term: Term| -> f64 {
+            let counts = steps.counts(&sums.shape(plan.windows()));
+            counts.iter().filter(|(known, _)| *known == term).map(|(_, count)| count).sum()
+        };
+        let one_sampled = with(SAMPLED, 1);
         let requests = CountAxis::up_to(most_decodes);
         let decode_attention = decode_attention(steps, &requests)?;
         let chunk_attention = chunk_attention(steps, &decode_attention)?;
-        let is_piecewise =
-            |tokens| plan.graph_mode(&with(TOKENS, tokens).shape(plan.windows())) == GraphMode::Piecewise;
+        let is_piecewise = |tokens| counted(&with(TOKENS, tokens), Term::PiecewiseLayers) > 0.0;
         Some(Tables {
             decodes: table(&alone, most_decodes, &decodes_alone),
             tokens: table(&by_tokens, most_tokens, &|tokens| with(TOKENS, tokens)),
@@ -68,10 +72,10 @@ impl Tables {
             chunk_attention,
             requests,
             most_decodes,
-            layers: plan.pipeline_stages().iter().map(|layers| *layers as f64).sum(),
+            layers: counted(&one_sampled, Term::Layers),
             piecewise_tokens: (0..=FEWEST).map(is_piecewise).collect(),
-            sorted_megalogits: if sampler.truncates { sampler.vocab_size as f64 / 1e6 } else { 0.0 },
-            penalised: if sampler.penalises { 1.0 } else { 0.0 },
+            sorted_megalogits: counted(&one_sampled, Term::SortedMegalogits),
+            penalised: counted(&one_sampled, Term::PenalisedRequests),
         })
     }
 }
