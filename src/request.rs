@@ -133,6 +133,30 @@ impl<'a> RequestColumns<'a> {
         (self.num_computed_tokens, self.num_scheduled_tokens, self.samples)
     }
 
+    /// Request `index`, if there are so many.
+    pub(crate) fn get(&self, index: usize) -> Option<Request> {
+        let computed = *self.num_computed_tokens.get(index)?;
+        let scheduled = *self.num_scheduled_tokens.get(index)?;
+        let samples = self.samples.and_then(|samples| samples.get(index)).is_none_or(|byte| *byte != 0);
+        Some(Request::new(computed, scheduled, samples))
+    }
+
+    /// The first `count` requests, or all where there are fewer, and those after them.
+    pub(crate) fn split_at(&self, count: usize) -> (Self, Self) {
+        let count = count.min(self.len());
+        let (computed, later_computed) = self.num_computed_tokens.split_at(count);
+        let (scheduled, later_scheduled) = self.num_scheduled_tokens.split_at(count);
+        let (samples, later_samples) = self.samples.map(|samples| samples.split_at(count)).unzip();
+        (
+            RequestColumns { num_computed_tokens: computed, num_scheduled_tokens: scheduled, samples },
+            RequestColumns {
+                num_computed_tokens: later_computed,
+                num_scheduled_tokens: later_scheduled,
+                samples: later_samples,
+            },
+        )
+    }
+
     /// The requests one by one.
     pub fn iter(&self) -> impl Iterator<Item = Request> + Clone + 'a {
         let samples = self.samples;

@@ -5,6 +5,7 @@
 mod compiled;
 mod corrected;
 mod estimated;
+mod summed;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -19,12 +20,12 @@ use crate::estimate::StepEstimate;
 use crate::hardware::Hardware;
 use crate::kv_capacity::device_memory_bytes;
 use crate::model::Model;
-use crate::physics::{BatchShape, BatchSums, GraphMode, Kernel, Operator, StepPlan};
-use crate::request::{Request, RequestColumns};
+use crate::physics::{BatchShape, GraphMode, Kernel, Operator, StepPlan};
+use crate::request::Request;
 use crate::units::GIB;
 
+use compiled::Compiled;
 pub use compiled::StepState;
-use compiled::{Compiled, Decodes, Run, pass, pass_columns};
 
 /// What one host launch costs when no graph replays it, µs: a kernel shorter than this waits for the next launch (assumed,
 /// of the order that profilers show for eager PyTorch).
@@ -75,6 +76,7 @@ pub struct StepModel {
     hardware: String,
     notes: Vec<String>,
     compiled: Option<Compiled>,
+    cpu: pulp::Arch,
 }
 
 impl StepModel {
@@ -153,6 +155,7 @@ impl StepModel {
         }
         let mut steps = StepModel {
             compiled: None,
+            cpu: pulp::Arch::new(),
             correction: None,
             hardware: hardware.name().to_owned(),
             plan,
@@ -199,101 +202,6 @@ impl StepModel {
     /// `max_model_len`.
     pub fn try_step_time(&self, requests: &[Request]) -> Result<StepEstimate> {
         Ok(self.estimate(&self.plan.batch_shape(requests)?, Vec::new()))
-    }
-
-    /// The time of [`StepModel::step_time`] alone, µs, within 0.1 % and a hundred times sooner: what event loops call. One pass
-    /// over the requests and a few loads from dense tables; nothing is allocated, nothing locked, and the same requests give
-    /// the same bits in any order and on any thread. Requests that schedule nothing are left out; nothing to do takes 0.
-    pub fn step_time_us(&self, requests: &[Request]) -> f64 {
-        let run = Run::of(requests);
-        if run.num_requests == requests.len()
-            && let Some(compiled) = &self.compiled
-            && let Some(time_us) = compiled.run_us(&run)
-        {
-            return time_us;
-        }
-        self.mixed_step_time_us(requests, run)
-    }
-
-    #[inline(never)]
-    fn mixed_step_time_us(&self, requests: &[Request], run: Run) -> f64 {
-        let with_one_chunk = self.compiled.as_ref().and_then(|compiled| match requests {
-            [.., chunk] if run.num_requests + 1 == requests.len() => compiled.run_and_chunk_us(&run, chunk),
-            [chunk, rest @ ..] if run.num_requests == 0 => {
-                let run = Run::of(rest);
-                if run.num_requests == rest.len() { compiled.run_and_chunk_us(&run, chunk) } else { None }
-            }
-            _ => None,
-        });
-        with_one_chunk.unwrap_or_else(|| self.any_step_time_us(requests, run))
-    }
-
-    #[inline(never)]
-    fn any_step_time_us(&self, requests: &[Request], run: Run) -> f64 {
-        let mut chunks = None;
-        let decodes = pass(requests, run, self.plan.windows(), &mut chunks);
-        self.summed_us(&decodes, chunks.as_ref())
-    }
-
-    /// [`StepModel::step_time_us`] of requests that lie in columns.
-    pub fn step_time_us_of(&self, requests: &RequestColumns<'_>) -> f64 {
-        let mut chunks = None;
-        let decodes = pass_columns(requests, self.plan.windows(), &mut chunks);
-        self.summed_us(&decodes, chunks.as_ref())
-    }
-
-    /// A step without requests, to add requests to in constant time each.
-    pub fn state(&self) -> StepState {
-        StepState::new(self.plan.windows())
-    }
-
-    /// [`StepModel::step_time_us`] of requests that were added to a [`StepModel::state`] of this model, whatever their number.
-    pub fn step_time_us_of_state(&self, state: &StepState) -> f64 {
-        let mut chunks = None;
-        let decodes = state.passed(&mut chunks);
-        self.summed_us(&decodes, chunks.as_ref())
-    }
-
-    /// [`StepModel::step_time_us`] operator by operator: the time of [`StepModel::step_time`] to the last bit.
-    pub fn step_time_us_by_operator(&self, requests: &[Request]) -> f64 {
-        let mut chunks = None;
-        let decodes = pass(requests, Run::of(requests), self.plan.windows(), &mut chunks);
-        self.by_operator_us(&decodes.and(chunks.as_ref()))
-    }
-
-    #[inline]
-    fn summed_us(&self, decodes: &Decodes, chunks: Option<&BatchSums>) -> f64 {
-        match self.compiled.as_ref().and_then(|compiled| compiled.time_us(decodes, chunks)) {
-            Some(time_us) => time_us,
-            None => self.beyond_tables_us(decodes, chunks),
-        }
-    }
-
-    #[cold]
-    fn beyond_tables_us(&self, decodes: &Decodes, chunks: Option<&BatchSums>) -> f64 {
-        self.by_operator_us(&decodes.and(chunks))
-    }
-
-    fn by_operator_us(&self, sums: &BatchSums) -> f64 {
-        let shape = sums.shape(self.plan.windows());
-        if shape.num_requests() == 0 {
-            return 0.0;
-        }
-        let mut work = Vec::with_capacity(self.timers.len());
-        self.plan.operators(&shape, &mut work);
-        let graph_mode = self.plan.graph_mode(&shape);
-        let (mut time_us, mut bound_us) = (0.0, 0.0);
-        for operator in &work {
-            if let Some(timed) = self.timed(operator, graph_mode, &work) {
-                let count = operator.count as f64;
-                time_us += count * timed.time_us * self.factor(operator.group);
-                bound_us += count * timed.bound_us;
-            }
-        }
-        for (_, learned_us) in self.learned(&shape) {
-            time_us += learned_us;
-        }
-        time_us.max(bound_us)
     }
 
     /// Why [`StepModel::try_step_time`] refuses a batch: the first request that schedules nothing, and the first one

@@ -8,6 +8,7 @@
 
 mod attention;
 mod build;
+mod lanes;
 mod one_chunk;
 mod pass;
 mod rows;
@@ -24,7 +25,8 @@ use crate::request::Request;
 use crate::units::{larger, real, real_wide};
 
 use attention::{ChunkAttention, DecodeAttention, Placed};
-pub(in crate::step_model) use pass::{Decodes, Run, pass, pass_columns};
+pub(in crate::step_model) use lanes::Batch;
+pub(in crate::step_model) use pass::{Decodes, Run, pass};
 use rows::{GroupTable, RowTable, Timed};
 pub use state::StepState;
 
@@ -158,11 +160,11 @@ impl Compiled {
     }
 
     /// Time of a step of decodes that sample and see all that was before them; `None` for any other.
-    #[inline]
+    #[inline(always)]
     pub(in crate::step_model) fn run_us(&self, run: &Run) -> Option<f64> {
         let attention = self.decode_attention.as_ref()?;
-        let step = self.decode_step(run.num_requests as u64)?;
-        let num_requests = run.num_requests as u64;
+        let num_requests = run.num_requests;
+        let step = self.decode_step(num_requests)?;
         if run.num_sampled != num_requests {
             return None;
         }
@@ -172,12 +174,12 @@ impl Compiled {
     }
 
     /// Time of a step of decodes and a single chunk, each of which sees all that was before it; `None` for any other.
-    #[inline]
+    #[inline(always)]
     pub(in crate::step_model) fn run_and_chunk_us(&self, run: &Run, chunk: &Request) -> Option<f64> {
         let (scheduled, computed) = (u64::from(chunk.num_scheduled_tokens), u64::from(chunk.num_computed_tokens));
         let attention = self.chunk_attention.as_ref().filter(|_| scheduled > 0 && !chunk.is_decode())?;
         let decode_attention = self.decode_attention.as_ref()?;
-        let num_decodes = run.num_requests as u64;
+        let num_decodes = run.num_requests;
         let query_tokens = real(scheduled);
         let sees = Chunks {
             query_tokens,
@@ -218,7 +220,7 @@ impl Compiled {
     }
 
     /// `None` for no decodes as for more than the tables hold.
-    #[inline]
+    #[inline(always)]
     fn decode_step(&self, num_decodes: u64) -> Option<&DecodeStep> {
         self.decodes_that_sample.get((num_decodes as usize).wrapping_sub(1))
     }
@@ -294,12 +296,17 @@ impl Compiled {
         let query_tokens = real(chunks.prefill_tokens);
         for attention in &self.tables.chunk_attention {
             let window = chunks.windows.get(attention.window_index)?;
-            let call = attention.call(&Chunks {
+            let sees = Chunks {
                 query_tokens,
                 squared_tokens: real_wide(chunks.prefill_squared_tokens),
                 pairs: real_wide(window.prefill_pairs),
                 kv_tokens: real(window.prefill_kv_tokens),
-            });
+            };
+            let alone = match num_chunks {
+                1 => attention.one_call(chunks.prefill_tokens, chunks.prefill_context_tokens, &sees),
+                _ => None,
+            };
+            let call = alone.unwrap_or_else(|| attention.call(&sees));
             let us = match attention.beside.and_then(|index| spans.get(index)) {
                 Some(Some(decodes)) => attention.added(call, num_chunks, query_tokens, decodes),
                 _ => call.us,

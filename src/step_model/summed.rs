@@ -1,0 +1,184 @@
+//! Step times and nothing else, from sums over a batch: what event loops ask for millions of times. Uses `compiled`, and the
+//! operators where tables end.
+
+use pulp::{Arch, Scalar, Simd, WithSimd};
+
+use super::StepModel;
+use super::compiled::{Batch, Decodes, Run, StepState, pass};
+use crate::physics::BatchSums;
+use crate::request::{Request, RequestColumns};
+
+impl StepModel {
+    /// The time of [`StepModel::step_time`] alone, µs, within 0.1 % and a hundred times sooner: what event loops call. One pass
+    /// over the requests and a few loads from dense tables; nothing is allocated, nothing locked, and the same requests give
+    /// the same bits in any order and on any thread. Requests that schedule nothing are left out; nothing to do takes 0.
+    pub fn step_time_us(&self, requests: &[Request]) -> f64 {
+        self.on_this_cpu(Ask { steps: self, batch: requests })
+    }
+
+    /// [`StepModel::step_time_us`] of requests that lie in columns.
+    pub fn step_time_us_of(&self, requests: &RequestColumns<'_>) -> f64 {
+        self.on_this_cpu(Ask { steps: self, batch: *requests })
+    }
+
+    /// A step without requests, to add requests to in constant time each.
+    pub fn state(&self) -> StepState {
+        StepState::new(self.plan.windows())
+    }
+
+    /// [`StepModel::step_time_us`] of requests that were added to a [`StepModel::state`] of this model, whatever their number.
+    pub fn step_time_us_of_state(&self, state: &StepState) -> f64 {
+        let mut chunks = None;
+        let decodes = state.passed(&mut chunks);
+        self.summed_us(&decodes, chunks.as_ref())
+    }
+
+    /// [`StepModel::step_time_us`] operator by operator: the time of [`StepModel::step_time`] to the last bit.
+    pub fn step_time_us_by_operator(&self, requests: &[Request]) -> f64 {
+        let mut chunks = None;
+        let decodes = self.on_this_cpu(Pass { steps: self, batch: requests, chunks: &mut chunks });
+        self.by_operator_us(&decodes.and(chunks.as_ref()))
+    }
+
+    /// Runs `op` by the lanes that this CPU has.
+    #[inline(always)]
+    fn on_this_cpu<Op: WithSimd>(&self, op: Op) -> Op::Output {
+        match self.cpu {
+            // Out of the way of what nearly all CPUs do.
+            Arch::Scalar => one_lane(op),
+            wider => wider.dispatch(op),
+        }
+    }
+
+    /// Where something else than plain decodes and one chunk is in the batch.
+    #[inline(never)]
+    fn any_us<S: Simd, B: Batch>(&self, simd: S, batch: B) -> f64 {
+        let mut chunks = None;
+        let decodes = simd.vectorize(Pass { steps: self, batch, chunks: &mut chunks });
+        self.summed_us(&decodes, chunks.as_ref())
+    }
+
+    /// Plain decodes, and a chunk, where a model has other windows than the full one.
+    #[inline(never)]
+    fn windowed_us<S: Simd, B: Batch>(&self, simd: S, plain: Plain<B>, chunk: Option<&Request>) -> f64 {
+        let mut decodes = Decodes::default();
+        simd.vectorize(AddPlain { steps: self, plain, decodes: &mut decodes });
+        let chunks = chunk.map(|chunk| BatchSums::of(chunk, self.plan.windows()));
+        self.summed_us(&decodes, chunks.filter(|chunks| chunks.num_prefills > 0).as_ref())
+    }
+
+    #[inline]
+    fn summed_us(&self, decodes: &Decodes, chunks: Option<&BatchSums>) -> f64 {
+        match self.compiled.as_ref().and_then(|compiled| compiled.time_us(decodes, chunks)) {
+            Some(time_us) => time_us,
+            None => self.beyond_tables_us(decodes, chunks),
+        }
+    }
+
+    #[cold]
+    fn beyond_tables_us(&self, decodes: &Decodes, chunks: Option<&BatchSums>) -> f64 {
+        self.by_operator_us(&decodes.and(chunks))
+    }
+
+    fn by_operator_us(&self, sums: &BatchSums) -> f64 {
+        let shape = sums.shape(self.plan.windows());
+        if shape.num_requests() == 0 {
+            return 0.0;
+        }
+        let mut work = Vec::with_capacity(self.timers.len());
+        self.plan.operators(&shape, &mut work);
+        let graph_mode = self.plan.graph_mode(&shape);
+        let (mut time_us, mut bound_us) = (0.0, 0.0);
+        for operator in &work {
+            if let Some(timed) = self.timed(operator, graph_mode, &work) {
+                let count = operator.count as f64;
+                time_us += count * timed.time_us * self.factor(operator.group);
+                bound_us += count * timed.bound_us;
+            }
+        }
+        for (_, learned_us) in self.learned(&shape) {
+            time_us += learned_us;
+        }
+        time_us.max(bound_us)
+    }
+}
+
+#[inline(never)]
+fn one_lane<Op: WithSimd>(op: Op) -> Op::Output {
+    Scalar.vectorize(op)
+}
+
+/// Plain decodes with so many tokens in their caches.
+#[derive(Clone, Copy)]
+struct Plain<B> {
+    batch: B,
+    computed_tokens: u64,
+}
+
+/// The time of a batch's step.
+struct Ask<'a, B> {
+    steps: &'a StepModel,
+    batch: B,
+}
+
+impl<B: Batch> WithSimd for Ask<'_, B> {
+    type Output = f64;
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) -> f64 {
+        let Ask { steps, batch } = self;
+        // Engines put a prompt chunk behind the decodes, some simulators before them.
+        let last = batch.len().wrapping_sub(1);
+        let chunk_at = |index: usize| batch.get(index).filter(|request| !request.is_decode());
+        let (chunk, rest) = if let Some(chunk) = chunk_at(0) {
+            (Some(chunk), batch.split(1).1)
+        } else if let Some(chunk) = chunk_at(last) {
+            (Some(chunk), batch.split(last).0)
+        } else {
+            (None, batch)
+        };
+        let Some(computed_tokens) = rest.plain_computed_tokens(simd) else { return steps.any_us(simd, batch) };
+        let run = Run::plain(rest.len(), computed_tokens);
+        let time_us = steps.compiled.as_ref().and_then(|compiled| match &chunk {
+            None => compiled.run_us(&run),
+            Some(chunk) => compiled.run_and_chunk_us(&run, chunk),
+        });
+        match time_us {
+            Some(time_us) => time_us,
+            None => steps.windowed_us(simd, Plain { batch: rest, computed_tokens }, chunk.as_ref()),
+        }
+    }
+}
+
+/// [`pass`] over a batch.
+struct Pass<'a, B> {
+    steps: &'a StepModel,
+    batch: B,
+    chunks: &'a mut Option<BatchSums>,
+}
+
+impl<B: Batch> WithSimd for Pass<'_, B> {
+    type Output = Decodes;
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) -> Decodes {
+        pass(simd, self.batch, self.steps.plan.windows(), self.chunks)
+    }
+}
+
+/// [`Decodes::add_plain`].
+struct AddPlain<'a, B> {
+    steps: &'a StepModel,
+    plain: Plain<B>,
+    decodes: &'a mut Decodes,
+}
+
+impl<B: Batch> WithSimd for AddPlain<'_, B> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let Plain { batch, computed_tokens } = self.plain;
+        self.decodes.add_plain(simd, batch, computed_tokens, self.steps.plan.windows());
+    }
+}
