@@ -96,6 +96,7 @@ impl<'a> RequestColumns<'a> {
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] for columns of unequal length.
+    #[inline]
     pub fn new(num_computed_tokens: &'a [u32], num_scheduled_tokens: &'a [u32]) -> Result<Self> {
         equally_long("num_scheduled_tokens", num_scheduled_tokens.len(), num_computed_tokens.len())?;
         Ok(RequestColumns { num_computed_tokens, num_scheduled_tokens, samples: None })
@@ -105,6 +106,7 @@ impl<'a> RequestColumns<'a> {
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] for a column of another length.
+    #[inline]
     pub fn with_samples(self, samples: &'a [bool]) -> Result<Self> {
         self.with_sample_bytes(bytemuck::must_cast_slice(samples))
     }
@@ -113,6 +115,7 @@ impl<'a> RequestColumns<'a> {
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] for a column of another length.
+    #[inline]
     pub fn with_sample_bytes(self, samples: &'a [u8]) -> Result<Self> {
         equally_long("samples", samples.len(), self.len())?;
         Ok(RequestColumns { samples: Some(samples), ..self })
@@ -168,15 +171,18 @@ impl<'a> RequestColumns<'a> {
     }
 }
 
+#[inline]
 fn equally_long(what: &str, found: usize, expected: usize) -> Result<()> {
-    if found == expected {
-        return Ok(());
-    }
-    Err(Error::InvalidArgument {
+    if found == expected { Ok(()) } else { Err(of_another_length(what, found, expected)) }
+}
+
+#[cold]
+fn of_another_length(what: &str, found: usize, expected: usize) -> Error {
+    Error::InvalidArgument {
         what: what.into(),
         value: format!("of length {found}"),
         reason: format!("must have one value for each of the {expected} values of num_computed_tokens"),
-    })
+    }
 }
 
 #[cfg(test)]

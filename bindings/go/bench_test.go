@@ -3,6 +3,8 @@ package ridgepoint
 import (
 	"fmt"
 	"testing"
+
+	"ridgepoint/latency"
 )
 
 var sizes = []int{8, 128, 1024}
@@ -17,6 +19,17 @@ func BenchmarkStepTime(b *testing.B) {
 				m.StepTime(batch)
 			}
 		})
+	}
+}
+
+// 64 decodes beside a chunk that is not its prompt's last: what samples must be said then.
+func BenchmarkStepTimeWithAChunk(b *testing.B) {
+	m := llama8b(b)
+	batch := append(decodes(64), &Request{NumScheduledTokens: 2048, Partial: true})
+	b.ReportAllocs()
+	b.ResetTimer()
+	for i := 0; i < b.N; i++ {
+		m.StepTime(batch)
 	}
 }
 
@@ -52,6 +65,7 @@ func BenchmarkStepTimesUsPerStepOf128(b *testing.B) {
 // What cgo alone costs: a call that does nothing but look whether there is a model.
 func BenchmarkCallWithoutRequests(b *testing.B) {
 	m := llama8b(b)
+	b.ResetTimer()
 	for i := 0; i < b.N; i++ {
 		m.StepTimeColumns(nil, nil, nil)
 	}
@@ -83,4 +97,25 @@ func peerShaped(batch []*Request) int64 {
 	}
 	us := 120 + 0.9*max(flops/9e8, (bytes+1.5e10)/3e6) + max(overhead, spread) + 2.1*float64(len(batch))
 	return int64(us + 0.5)
+}
+
+// A simulator's own requests: a call of its function for each.
+func BenchmarkAdapted(b *testing.B) {
+	m := llama8b(b)
+	type sequence struct{ promptTokens, progress, newTokens int }
+	adapter := latency.Adapt(m, func(s *sequence) Request {
+		return Request{NumComputedTokens: s.progress, NumScheduledTokens: s.newTokens, Partial: s.progress+s.newTokens < s.promptTokens}
+	}, func(s *sequence) int { return s.promptTokens })
+	for _, n := range sizes {
+		batch := make([]*sequence, n)
+		for i, r := range decodes(n) {
+			batch[i] = &sequence{promptTokens: 500, progress: r.NumComputedTokens, newTokens: 1}
+		}
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			b.ReportAllocs()
+			for i := 0; i < b.N; i++ {
+				adapter.StepTime(batch)
+			}
+		})
+	}
 }

@@ -64,7 +64,8 @@ var _ latency.ColumnModel = (*Model)(nil)
 
 // handle owns the C library's model. Calls hold on to it, so that it is freed when the last of them is done and not before.
 type handle struct {
-	c *C.RidgepointModel
+	c       *C.RidgepointModel
+	address C.uintptr_t // of the same
 	// The same for all steps, so asked for once.
 	outputTokenUs, schedulingUs, preemptionUs int64
 }
@@ -105,6 +106,7 @@ func New(model, hardware string, options *Options) (*Model, error) {
 	if err := failed(status, text); err != nil {
 		return nil, err
 	}
+	h.address = C.uintptr_t(uintptr(unsafe.Pointer(h.c)))
 	runtime.SetFinalizer(h, func(h *handle) { C.ridgepoint_model_free(h.c) })
 	if err := h.askDelays(); err != nil {
 		return nil, err

@@ -76,6 +76,40 @@ func TestAllFormsOfACallAgree(t *testing.T) {
 	}
 }
 
+// Chunks that sample nothing anywhere in a batch, also in one that no columns had room for yet.
+func TestABatchTakesAsLongAsItsColumns(t *testing.T) {
+	m := llama8b(t)
+	for _, length := range []int{1, 2, 33, 128, 20_000} {
+		for _, partial := range [][]int{{}, {0}, {length / 2}, {length - 1}, {0, length - 1}} {
+			batch := decodes(length)
+			for _, i := range partial {
+				batch[i] = &Request{NumComputedTokens: 64 * i, NumScheduledTokens: 96, Partial: true}
+			}
+			whole, err := m.StepTimeColumns(columns(batch))
+			if us := m.StepTime(batch); us != whole || err != nil || m.Err() != nil {
+				t.Errorf("%d requests with chunks at %v: %d us, as columns %d us, %v, %v", length, partial, us, whole, err, m.Err())
+			}
+		}
+	}
+}
+
+func TestARequestOutOfRangeIsNamed(t *testing.T) {
+	for words, request := range map[string]*Request{
+		"request 70 is nil":                             nil,
+		"request 70: NumComputedTokens = -5 and":        {NumComputedTokens: -5, NumScheduledTokens: 1},
+		"request 70: NumComputedTokens = 4294967296":    {NumComputedTokens: 1 << 32, NumScheduledTokens: 1},
+		"and NumScheduledTokens = -1 must be from 0 to": {NumScheduledTokens: -1, Partial: true},
+	} {
+		m := llama8b(t)
+		batch := decodes(128)
+		batch[70] = request
+		if us := m.StepTime(batch); us != latency.NoAnswer || !errors.Is(m.Err(), ErrInvalidArgument) ||
+			!strings.Contains(m.Err().Error(), words) {
+			t.Errorf("%s: %d us, %v", words, us, m.Err())
+		}
+	}
+}
+
 func TestTheOtherFourMethods(t *testing.T) {
 	var m latency.Model = llama8b(t)
 	short, long := m.QueueingTime(&Request{NumScheduledTokens: 100}), m.QueueingTime(&Request{NumScheduledTokens: 10_100})
@@ -218,6 +252,14 @@ func TestAStepAllocatesNothing(t *testing.T) {
 	m.StepTime(batch)
 	if n := testing.AllocsPerRun(1000, func() { m.StepTime(batch) }); n != 0 {
 		t.Errorf("%v allocations a step", n)
+	}
+	batch[100] = &Request{NumScheduledTokens: 512, Partial: true}
+	if n := testing.AllocsPerRun(1000, func() { m.StepTime(batch) }); n != 0 {
+		t.Errorf("%v allocations a step with a chunk", n)
+	}
+	adapter := latency.Adapt(m, func(r *Request) Request { return *r }, func(*Request) int { return 512 })
+	if n := testing.AllocsPerRun(1000, func() { adapter.StepTime(batch) }); n != 0 {
+		t.Errorf("%v allocations a step of a simulator's own requests", n)
 	}
 	if n := testing.AllocsPerRun(1000, func() { m.StepTimeColumns(computed, scheduled, samples) }); n != 0 {
 		t.Errorf("%v allocations a step of columns", n)

@@ -3,11 +3,13 @@ package ridgepoint
 /*
 #include "ridgepoint.h"
 
-// A time, or -1: so that the place for it need not be in Go's memory.
-static double step_time_us(const RidgepointModel *model, const uint32_t *num_computed_tokens,
-                           const uint32_t *num_scheduled_tokens, const uint8_t *samples, size_t num_requests) {
+// A time, or -1: so that the place for it need not be in Go's memory. The model is an address, as Go would look each time whether a
+// pointer to what it does not know is one into its own memory.
+static double step_time_us(uintptr_t model, const uint32_t *num_computed_tokens, const uint32_t *num_scheduled_tokens,
+                           const uint8_t *samples, size_t num_requests) {
   double us = -1;
-  ridgepoint_step_time_us(model, num_computed_tokens, num_scheduled_tokens, samples, num_requests, &us, NULL);
+  ridgepoint_step_time_us((const RidgepointModel *)model, num_computed_tokens, num_scheduled_tokens, samples, num_requests,
+                          &us, NULL);
   return us;
 }
 */
@@ -58,7 +60,7 @@ func (m *Model) StepTimeUs(numComputedTokens, numScheduledTokens []uint32, sampl
 		return 0, unequal(n, len(numScheduledTokens), len(samples))
 	}
 	computed, scheduled, flags := pointers(numComputedTokens, numScheduledTokens, samples)
-	us := float64(C.step_time_us(h.c, computed, scheduled, flags, C.size_t(n)))
+	us := float64(C.step_time_us(h.address, computed, scheduled, flags, C.size_t(n)))
 	if us < 0 {
 		us, err = h.stepTimeUsOrWhyNot(computed, scheduled, flags, n)
 	}

@@ -71,6 +71,7 @@ unsafe fn handle(model: *const RidgepointModel) -> Result<&'static RidgepointMod
 }
 
 #[cold]
+#[inline(never)]
 fn invalid() -> Failure {
     Failure::new(RidgepointStatus::InvalidHandle, "model: is freed already, or never was a model")
 }

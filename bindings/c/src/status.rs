@@ -81,6 +81,7 @@ impl Failure {
     }
 
     #[cold]
+    #[inline(never)]
     pub(crate) fn null(what: &str) -> Self {
         Failure::new(RidgepointStatus::NullPointer, format!("{what} is NULL"))
     }

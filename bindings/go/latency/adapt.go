@@ -19,21 +19,29 @@ func Adapt[R any](model ColumnModel, share func(R) Request, promptTokens func(R)
 // StepTime is [Model.StepTime].
 func (a *Adapter[R]) StepTime(batch []R) int64 {
 	columns := GetColumns(len(batch))
-	defer columns.Put()
-	for i, request := range batch {
-		r := a.share(request)
-		if uint64(r.NumComputedTokens)|uint64(r.NumScheduledTokens) > math.MaxUint32 {
-			return a.faults.Note(beyond(i, r))
-		}
-		columns.NumComputedTokens[i] = uint32(r.NumComputedTokens)
-		columns.NumScheduledTokens[i] = uint32(r.NumScheduledTokens)
-		columns.Samples[i] = !r.Partial
-	}
-	us, err := a.model.StepTimeColumns(columns.NumComputedTokens, columns.NumScheduledTokens, columns.Samples)
+	us, err := a.stepTime(batch, columns)
+	columns.Put()
 	if err != nil {
 		return a.faults.Note(err)
 	}
 	return us
+}
+
+func (a *Adapter[R]) stepTime(batch []R, c *Columns) (int64, error) {
+	computed, scheduled, samples := c.NumComputedTokens[:len(batch)], c.NumScheduledTokens[:len(batch)], c.Samples[:len(batch)]
+	all := true
+	for i, request := range batch {
+		r := a.share(request)
+		if uint64(r.NumComputedTokens)|uint64(r.NumScheduledTokens) > math.MaxUint32 {
+			return NoAnswer, beyond(i, r)
+		}
+		computed[i], scheduled[i], samples[i] = uint32(r.NumComputedTokens), uint32(r.NumScheduledTokens), !r.Partial
+		all = all && !r.Partial
+	}
+	if all {
+		samples = nil
+	}
+	return a.model.StepTimeColumns(computed, scheduled, samples)
 }
 
 // QueueingTime is [Model.QueueingTime].

@@ -76,7 +76,8 @@ func (f *Faults) Err() error {
 type Columns struct {
 	NumComputedTokens  []uint32
 	NumScheduledTokens []uint32
-	Samples            []bool
+	Samples            []bool // nil where all requests sample, which is also the sooner answered
+	room               []bool // for Samples
 }
 
 var pool = sync.Pool{New: func() any { return new(Columns) }}
@@ -86,11 +87,11 @@ func GetColumns(length int) *Columns {
 	c := pool.Get().(*Columns)
 	if cap(c.NumComputedTokens) < length {
 		room := 2*length + 64
-		c.NumComputedTokens, c.NumScheduledTokens, c.Samples = make([]uint32, room), make([]uint32, room), make([]bool, room)
+		c.NumComputedTokens, c.NumScheduledTokens, c.room = make([]uint32, room), make([]uint32, room), make([]bool, room)
 	}
 	c.NumComputedTokens = c.NumComputedTokens[:length]
 	c.NumScheduledTokens = c.NumScheduledTokens[:length]
-	c.Samples = c.Samples[:length]
+	c.Samples = c.room[:length]
 	return c
 }
 
@@ -99,21 +100,61 @@ func (c *Columns) Put() { pool.Put(c) }
 
 // Fill copies a batch into columns of its length.
 func (c *Columns) Fill(batch []*Request) error {
-	computed, scheduled, samples := c.NumComputedTokens[:len(batch)], c.NumScheduledTokens[:len(batch)], c.Samples[:len(batch)]
-	var bits uint64 // all that are set in any count: one check for all
+	computed, scheduled := c.NumComputedTokens[:len(batch)], c.NumScheduledTokens[:len(batch)]
+	// All bits of any count, looked at once behind the loop. The time of the loop is that of its loads and stores: what samples is
+	// written only from the first request on that doesn't.
+	var bits uint64
 	for i, r := range batch {
 		if r == nil {
-			return fmt.Errorf("request %d is nil", i)
+			return isNil(i)
+		}
+		if r.Partial {
+			return c.fillFrom(i, batch, bits)
+		}
+		c, q := r.NumComputedTokens, r.NumScheduledTokens
+		bits |= uint64(c) | uint64(q)
+		computed[i], scheduled[i] = uint32(c), uint32(q)
+	}
+	c.Samples = nil
+	return within32(bits, batch)
+}
+
+// fillFrom goes on with the request first, before which all sample and had the bits in their counts.
+func (c *Columns) fillFrom(first int, batch []*Request, bits uint64) error {
+	computed, scheduled, samples := c.NumComputedTokens[:len(batch)], c.NumScheduledTokens[:len(batch)], c.room[:len(batch)]
+	for i := 0; i < first; {
+		i += copy(samples[i:first], allSample[:])
+	}
+	for i := first; i < len(batch); i++ {
+		r := batch[i]
+		if r == nil {
+			return isNil(i)
 		}
 		c, q := r.NumComputedTokens, r.NumScheduledTokens
 		bits |= uint64(c) | uint64(q)
 		computed[i], scheduled[i], samples[i] = uint32(c), uint32(q), !r.Partial
 	}
-	if bits > math.MaxUint32 {
-		for i, r := range batch {
-			if uint64(r.NumComputedTokens)|uint64(r.NumScheduledTokens) > math.MaxUint32 {
-				return beyond(i, *r)
-			}
+	c.Samples = samples
+	return within32(bits, batch)
+}
+
+var allSample = func() (all [256]bool) {
+	for i := range all {
+		all[i] = true
+	}
+	return all
+}()
+
+func isNil(index int) error { return fmt.Errorf("request %d is nil", index) }
+
+// within32 finds the first request with a count that is negative or has more than 32 bits, if the bits of all say that there is one.
+func within32(bits uint64, batch []*Request) error {
+	if bits <= math.MaxUint32 {
+		return nil
+	}
+	for i, r := range batch {
+		if uint64(r.NumComputedTokens)|uint64(r.NumScheduledTokens) > math.MaxUint32 {
+			return beyond(i, *r)
 		}
 	}
 	return nil
