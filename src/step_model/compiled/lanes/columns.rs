@@ -2,32 +2,15 @@
 
 use pulp::Simd;
 
-use super::{BLOCK, Batch, LONG, MOST_LANES, Seen, earlier_tokens, is_plain, is_zero, total};
+use super::{BLOCK, Batch, LONG, Seen, earlier_tokens, is_plain, is_zero, kept, total};
 use crate::model::Window;
 use crate::request::{Request, RequestColumns};
-
-/// Lanes to drop, lanes to keep.
-const KEPT: [u32; 2 * MOST_LANES] = {
-    let mut kept = [0; 2 * MOST_LANES];
-    let mut index = MOST_LANES;
-    while index < kept.len() {
-        kept[index] = !0;
-        index += 1;
-    }
-    kept
-};
 
 /// The vector from value `first` on.
 #[inline(always)]
 fn vector<S: Simd>(simd: S, values: &[u32], first: usize) -> S::u32s {
     let vectors = S::as_simd_u32s(values.get(first..).unwrap_or_default()).0;
     vectors.first().copied().unwrap_or(simd.splat_u32s(0))
-}
-
-/// Which lanes of the vector that a block ends with hold its last `left` values.
-#[inline(always)]
-fn kept<S: Simd>(simd: S, left: usize) -> S::u32s {
-    vector(simd, &KEPT, MOST_LANES - S::U32_LANES + left)
 }
 
 /// The vector that a block ends with, 0 where it is not `kept`.
@@ -63,7 +46,7 @@ fn block_computed_tokens<S: Simd>(simd: S, computed: &[u32], scheduled: &[u32]) 
     }
     let left = computed.len() % S::U32_LANES;
     if left > 0 {
-        let kept = kept(simd, left);
+        let kept = vector(simd, kept(S::U32_LANES, left), 0);
         let ones = simd.and_u32s(ones, kept);
         summed.add(simd, last(simd, computed, kept), last(simd, scheduled, kept), ones);
     }
@@ -84,7 +67,8 @@ fn block_earlier_tokens<S: Simd>(simd: S, computed: &[u32], seen: Seen) -> u64 {
     }
     let left = computed.len() % S::U32_LANES;
     if left > 0 {
-        let computed = last(simd, computed, kept(simd, left));
+        let kept = vector(simd, kept(S::U32_LANES, left), 0);
+        let computed = last(simd, computed, kept);
         sum = simd.add_u32s(sum, seen.of_each(simd, computed, numbers));
     }
     total::<S>(sum)

@@ -19,8 +19,19 @@ const BLOCK: usize = 128;
 /// Bits that the computed tokens of a plain decode, less one, do not have.
 const LONG: u32 = !((1 << 24) - 1);
 
-/// Lanes of the widest vectors there are.
-const MOST_LANES: usize = 16;
+/// Words that the widest vectors there are hold three of.
+const MOST_WORDS: usize = 3 * 16;
+
+/// Words to drop, then words to keep.
+const KEPT: [u32; 2 * MOST_WORDS] = {
+    let mut kept = [0; 2 * MOST_WORDS];
+    let mut index = MOST_WORDS;
+    while index < kept.len() {
+        kept[index] = !0;
+        index += 1;
+    }
+    kept
+};
 
 /// Requests of a step, whichever way they lie.
 pub(in crate::step_model) trait Batch: Copy {
@@ -90,6 +101,12 @@ impl Seen {
 /// Sum over requests one by one, for windows that are not [`Seen`] by lanes.
 fn earlier_tokens(window: Window, computed_tokens: impl Iterator<Item = u32>) -> u64 {
     computed_tokens.map(|computed| visible_tokens(window, 0, computed)).sum()
+}
+
+/// All bits for the last `left` of `words` words, none for those before.
+#[inline(always)]
+fn kept(words: usize, left: usize) -> &'static [u32] {
+    KEPT.get(MOST_WORDS + left - words..).unwrap_or_default()
 }
 
 /// How a number of requests is gone through.

@@ -5,31 +5,18 @@
 
 use pulp::{Simd, WithSimd};
 
-use super::{BLOCK, Batch, LONG, MOST_LANES, Seen, Size, earlier_tokens, is_plain, is_zero, total};
+use super::{BLOCK, Batch, LONG, MOST_WORDS, Seen, Size, earlier_tokens, is_plain, is_zero, kept, total};
 use crate::model::Window;
 use crate::request::Request;
 
 /// Words of a request, and vectors of a group.
 const WORDS: usize = 3;
 
-const MOST_WORDS: usize = WORDS * MOST_LANES;
-
 /// By place: bits that no plain decode has in its words less one each.
 const FORBIDDEN: [u32; MOST_WORDS] = by_place([LONG, !0, !0]);
 
 /// By place: the computed tokens.
 const COMPUTED: [u32; MOST_WORDS] = by_place([!0, 0, 0]);
-
-/// Words to drop, words to keep.
-const KEPT: [u32; 2 * MOST_WORDS] = {
-    let mut kept = [0; 2 * MOST_WORDS];
-    let mut index = MOST_WORDS;
-    while index < kept.len() {
-        kept[index] = !0;
-        index += 1;
-    }
-    kept
-};
 
 const fn by_place(request: [u32; WORDS]) -> [u32; MOST_WORDS] {
     let mut words = [0; MOST_WORDS];
@@ -65,7 +52,7 @@ fn groups<S: Simd>(words: &[u32]) -> &[Group<S>] {
 #[inline(always)]
 fn last_group<S: Simd>(simd: S, words: &[u32], left: usize) -> (Group<S>, Group<S>) {
     let group_words = WORDS * S::U32_LANES;
-    let kept = group(simd, &KEPT, MOST_WORDS - group_words + left);
+    let kept = group(simd, kept(group_words, left), 0);
     (and(simd, &group(simd, words, words.len() - group_words), &kept), kept)
 }
 
