@@ -48,7 +48,14 @@ pub(crate) fn smaller(a: f64, b: f64) -> f64 {
 /// A sum that hardly ever needs its upper half, as a number: the same as by `as`, which calls a function.
 #[inline]
 pub(crate) fn real_wide(sum: u128) -> f64 {
-    i64::try_from(sum).map_or_else(|_| sum as f64, |sum| sum as f64)
+    #[cold]
+    fn huge(sum: u128) -> f64 {
+        sum as f64
+    }
+    match i64::try_from(sum) {
+        Ok(sum) => sum as f64,
+        Err(_) => huge(sum),
+    }
 }
 
 /// A count below 2⁶³ as a number: one instruction, where an unsigned conversion needs several.

@@ -63,8 +63,11 @@ impl StepModel {
     fn windowed_us<S: Simd, B: Batch>(&self, simd: S, plain: Plain<B>, chunk: Option<&Request>) -> f64 {
         let mut decodes = Decodes::default();
         simd.vectorize(AddPlain { steps: self, plain, decodes: &mut decodes });
-        let chunks = chunk.map(|chunk| BatchSums::of(chunk, self.plan.windows()));
-        self.summed_us(&decodes, chunks.filter(|chunks| chunks.num_prefills > 0).as_ref())
+        let mut chunks = BatchSums::default();
+        if let Some(chunk) = chunk {
+            chunks.add_request(chunk, self.plan.windows());
+        }
+        self.summed_us(&decodes, (chunks.num_prefills > 0).then_some(&chunks))
     }
 
     #[inline]
