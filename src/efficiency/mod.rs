@@ -15,12 +15,15 @@
 pub mod curve;
 pub mod family;
 pub mod fast_prefill;
+mod gemm_model;
 pub mod grid;
+mod held;
 pub mod kernel_model;
 pub mod mixed;
 pub mod provenance;
 pub mod surface;
 pub mod table;
+mod table_lines;
 mod table_text;
 pub mod tables;
 pub mod timer;
