@@ -119,13 +119,13 @@ impl DecodeCurve {
         self.curve.timed::<DecodeModel>(shape, &self.point(shape))
     }
 
-    /// [`DecodeCurve::time`] before it is held to the roofline bound, µs: a smoother function.
-    pub(super) fn unbounded_us(&self, shape: &AttentionShape) -> f64 {
-        let modelled_us = DecodeModel::time_us(&self.curve.coefficients, shape, &self.curve.chip);
-        modelled_us * self.curve.residuals.lookup(&self.point(shape)).0.exp()
+    /// Coefficients of the kernel model, chip, and residuals by keys per request and number of requests.
+    pub(super) fn parts(&self) -> (&[f64], &Chip, &Grid) {
+        (&self.curve.coefficients, &self.curve.chip, &self.curve.residuals)
     }
 
-    fn point(&self, shape: &AttentionShape) -> [f64; 2] {
+    /// Where the residual of a shape is looked up.
+    pub(super) fn point(&self, shape: &AttentionShape) -> [f64; 2] {
         [shape.keys.max(1.0), shape.batch * self.batch_factor]
     }
 }

@@ -4,9 +4,10 @@
 use super::held::held;
 
 /// How far a looked-up value is from what was measured.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum Reach {
     /// A measured knot of the grid.
+    #[default]
     Knot,
     /// Between measured knots.
     Between,
@@ -28,18 +29,11 @@ pub enum Origin {
 }
 
 /// A coordinate on an axis: the knot below it, the weight of the next one, and how far it is from either.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub struct Place {
     low: usize,
     weight: f64,
     reach: Reach,
-}
-
-impl Default for Place {
-    /// The first knot.
-    fn default() -> Self {
-        Place { low: 0, weight: 0.0, reach: Reach::Knot }
-    }
 }
 
 /// Most axes a grid has.
@@ -50,6 +44,8 @@ pub const MAX_AXES: usize = 4;
 pub struct Grid {
     axes: Vec<Vec<f64>>,
     log_axes: Vec<Vec<f64>>,
+    /// Cells from one knot to the next along each axis.
+    strides: [usize; MAX_AXES],
     values: Vec<f32>,
     origins: Vec<Origin>,
 }
@@ -59,7 +55,11 @@ impl Grid {
     pub fn empty(axes: Vec<Vec<f64>>) -> Self {
         let cells = axes.iter().map(Vec::len).product();
         let log_axes = axes.iter().map(|axis| axis.iter().map(|v| v.ln()).collect()).collect();
-        Grid { axes, log_axes, values: vec![f32::NAN; cells], origins: vec![Origin::Hole; cells] }
+        let mut strides = [1; MAX_AXES];
+        for axis in (1..axes.len()).rev() {
+            strides[axis - 1] = strides[axis] * axes[axis].len();
+        }
+        Grid { axes, log_axes, strides, values: vec![f32::NAN; cells], origins: vec![Origin::Hole; cells] }
     }
 
     /// The knots of each axis.
@@ -177,8 +177,7 @@ impl Grid {
         if at >= self.axes[axis].len() {
             return None;
         }
-        let stride: usize = self.axes[axis + 1..].iter().map(Vec::len).product();
-        offset.checked_add_signed(step * stride as isize)
+        offset.checked_add_signed(step * self.strides[axis] as isize)
     }
 
     /// The grid of the remaining axes at `leading` coordinates of the first ones, interpolated or held there. A cell of it
@@ -220,13 +219,15 @@ impl Grid {
 
     /// The multilinear interpolation in log coordinates at `point`, one positive coordinate per axis; beyond the edge
     /// the edge value holds. Holes must have been filled by [`Grid::hold_edges`].
-    #[inline]
     pub fn lookup(&self, point: &[f64]) -> (f64, Reach) {
-        let mut places = [Place::default(); MAX_AXES];
-        for (axis, (place, value)) in places.iter_mut().zip(point).enumerate() {
-            *place = self.place(axis, *value);
+        match *point {
+            [x] => self.at(&[self.place(0, x)]),
+            [x, y] => self.at(&[self.place(0, x), self.place(1, y)]),
+            _ => {
+                let places: Vec<Place> = (0..).zip(point).map(|(axis, value)| self.place(axis, *value)).collect();
+                self.at(&places)
+            }
         }
-        self.at(&places[..point.len()])
     }
 
     /// Where a positive coordinate lies on an axis: for callers that look up many points which share it.
@@ -238,15 +239,20 @@ impl Grid {
     /// [`Grid::lookup`] where the coordinates were placed before.
     #[inline]
     pub fn at(&self, places: &[Place]) -> (f64, Reach) {
-        let mut reach = places.iter().map(|place| place.reach).max().unwrap_or(Reach::Knot);
+        let mut reach = Reach::Knot;
+        let mut base = 0;
+        for (place, knots) in places.iter().zip(&self.axes) {
+            base = base * knots.len() + place.low;
+            reach = reach.max(place.reach);
+        }
         let mut sum = 0.0;
         for corner in 0..(1usize << places.len()) {
             let mut share = 1.0;
-            let mut offset = 0;
-            for (axis, place) in places.iter().enumerate() {
-                let upper = corner >> axis & 1;
-                share *= if upper == 1 { place.weight } else { 1.0 - place.weight };
-                offset = offset * self.axes[axis].len() + place.low + upper;
+            let mut offset = base;
+            for (axis, (place, stride)) in places.iter().zip(&self.strides).enumerate() {
+                let is_upper = corner >> axis & 1 == 1;
+                share *= if is_upper { place.weight } else { 1.0 - place.weight };
+                offset += if is_upper { *stride } else { 0 };
             }
             if share > 0.0 {
                 sum += share * f64::from(self.values[offset]);

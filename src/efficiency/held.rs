@@ -4,21 +4,24 @@
 /// spreading outwards until no hole is left. `lengths` are those of the axes, of which the last varies fastest.
 pub(super) fn held(lengths: &[usize], values: &[f32]) -> Vec<(usize, f32)> {
     let mut framed = Framed::new(lengths);
-    let mut holes = Vec::new();
+    let (mut known, mut holes) = (Vec::new(), Vec::new());
     let width = lengths.last().copied().unwrap_or(1);
-    let mut at = framed.strides.iter().sum();
+    let mut first = framed.strides.iter().sum();
     let mut index = vec![0; lengths.len()];
     for (row, cells) in values.chunks_exact(width).enumerate() {
         for (column, value) in cells.iter().enumerate() {
-            framed.values[at + column] = *value;
+            let at = first + column;
+            framed.values[at] = *value;
             if value.is_nan() {
-                framed.is_open[at + column] = true;
-                holes.push((row * width + column, at + column));
+                framed.is_open[at] = true;
+                holes.push((row * width + column, at));
+            } else {
+                known.push(at);
             }
         }
-        at = framed.next_row(at, &mut index, lengths);
+        first = framed.next_row(first, &mut index, lengths);
     }
-    framed.hold(holes.iter().map(|(_, at)| *at).collect());
+    framed.hold(known);
     holes.into_iter().map(|(cell, at)| (cell, framed.values[at])).collect()
 }
 
@@ -55,17 +58,13 @@ impl Framed {
         at
     }
 
-    /// Each round fills the holes beside the cells that the one before it filled; the first, those beside any value.
-    fn hold(&mut self, holes: Vec<usize>) {
-        let mut due = holes;
-        while !due.is_empty() {
-            let means: Vec<(usize, f32)> =
-                due.drain(..).filter_map(|at| self.mean_beside(at).map(|mean| (at, mean))).collect();
-            for (at, mean) in &means {
-                self.values[*at] = *mean;
-                self.is_open[*at] = false;
-            }
-            for (at, _) in &means {
+    /// Each round fills the holes beside the cells that the one before it filled; the first, those beside `known` ones.
+    fn hold(&mut self, known: Vec<usize>) {
+        let mut filled = known;
+        let mut means: Vec<f32> = Vec::new();
+        while !filled.is_empty() {
+            let mut due = Vec::new();
+            for at in &filled {
                 for stride in &self.strides {
                     for near in [at - stride, at + stride] {
                         if self.is_open[near] {
@@ -75,11 +74,17 @@ impl Framed {
                     }
                 }
             }
+            means.clear();
+            means.extend(due.iter().map(|at| self.mean_beside(*at)));
+            for (at, mean) in due.iter().zip(&means) {
+                self.values[*at] = *mean;
+            }
+            filled = due;
         }
     }
 
-    /// Mean of the values beside a cell, lower before upper and axis by axis.
-    fn mean_beside(&self, at: usize) -> Option<f32> {
+    /// Mean of the values beside a cell that has some, lower before upper and axis by axis.
+    fn mean_beside(&self, at: usize) -> f32 {
         let (mut sum, mut count) = (0.0, 0.0);
         for stride in &self.strides {
             for near in [at - stride, at + stride] {
@@ -89,6 +94,6 @@ impl Framed {
                 count += one;
             }
         }
-        (count > 0.0).then(|| sum / count)
+        sum / count
     }
 }

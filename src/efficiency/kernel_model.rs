@@ -113,16 +113,27 @@ impl KernelModel for DecodeModel {
     ];
 
     fn time_us(c: &[f64], shape: &AttentionShape, chip: &Chip) -> f64 {
-        let units = shape.batch * shape.kv_heads;
-        let waves = (units / chip.sm_count).max(1.0);
-        let memory =
-            ramped_memory_us(shape.bytes(), c[2], c[4], chip).max(time_us(shape.flops(), 0.5 * chip.peak_flop_per_s));
-        let split = c[5] * (1.0 + shape.keys / 256.0).ln();
-        c[0] + split + overlapped(c[1] * waves, memory, c[3])
+        DecodeModel::time_with_split_us(c, shape, chip, DecodeModel::split_us(c, shape.keys))
     }
 
     fn bound_us(shape: &AttentionShape, chip: &Chip) -> f64 {
         shape.bound_us(chip)
+    }
+}
+
+impl DecodeModel {
+    /// What splitting the keys of a request and merging the parts takes, µs.
+    pub(super) fn split_us(c: &[f64], keys: f64) -> f64 {
+        c[5] * (1.0 + keys / 256.0).ln()
+    }
+
+    /// Modelled time where [`DecodeModel::split_us`] is at hand, µs.
+    pub(super) fn time_with_split_us(c: &[f64], shape: &AttentionShape, chip: &Chip, split_us: f64) -> f64 {
+        let units = shape.batch * shape.kv_heads;
+        let waves = (units / chip.sm_count).max(1.0);
+        let memory =
+            ramped_memory_us(shape.bytes(), c[2], c[4], chip).max(time_us(shape.flops(), 0.5 * chip.peak_flop_per_s));
+        c[0] + split_us + overlapped(c[1] * waves, memory, c[3])
     }
 }
 

@@ -13,6 +13,7 @@
 //! Uses `physics`, `hardware`, `dtype`, `error`.
 
 pub mod curve;
+pub mod decode_times;
 pub mod family;
 pub mod fast_prefill;
 mod gemm_model;

@@ -5,14 +5,13 @@ use super::attention::{ChunkAttention, DecodeAttention};
 use super::one_chunk::OneChunk;
 use super::rows::{GroupTable, GroupTimes};
 use crate::correction::Term;
-use crate::efficiency::EfficiencyMode;
-use crate::efficiency::Timer;
 use crate::efficiency::fast_prefill::Chunks;
 use crate::efficiency::mixed::share_a_call;
 use crate::efficiency::surface::CountAxis;
 use crate::efficiency::timer::heads_of;
+use crate::efficiency::{EfficiencyMode, OperatorTime, Timer};
 use crate::model::Window;
-use crate::physics::{AttentionHeads, BatchSums, GraphMode, Kernel, MAX_WINDOWS, Operator};
+use crate::physics::{AttentionHeads, BatchSums, Entry, GraphMode, Kernel, MAX_WINDOWS, Operator};
 use crate::request::Request;
 use crate::step_model::{HOST_LAUNCH_US, StepModel};
 
@@ -41,13 +40,12 @@ impl Tables {
         let by_both = by_chunk.clone().within(&by_context);
         let alone = Names::of(steps, &decodes_alone(1));
 
-        let mut work = Vec::new();
-        let mut table = |names: &Names, limit: u64, sums: &dyn Fn(u64) -> BatchSums| {
+        let table = |names: &Names, limit: u64, sums: &dyn Fn(u64) -> BatchSums| {
             if names.0.is_empty() {
                 return GroupTable::default();
             }
-            let timed = names.timed_by(steps);
-            GroupTable::new(limit, |rows| group_times(steps, &sums(rows), &timed, &mut work))
+            let mut timed = names.timed(steps);
+            GroupTable::new(limit, |rows| group_times(steps, &sums(rows), &mut timed))
         };
         let counted = |sums: &BatchSums, term: Term| -> f64 {
             let counts = steps.counts(&sums.shape(plan.windows()));
@@ -130,36 +128,39 @@ impl Names {
         self
     }
 
-    /// Their timers, in the order of the plan; those that another's time holds are left out.
-    fn timed_by<'a>(&self, steps: &'a StepModel) -> Vec<(&'static str, &'a Timer)> {
-        let own = |(operator, timer): &'a (Operator, Timer)| {
-            let is_own = self.has(operator.name) && !steps.is_timed_within_another(operator);
-            is_own.then_some((operator.name, timer))
-        };
-        let mut timers: Vec<(&'static str, &Timer)> = steps.timers.iter().filter_map(own).collect();
-        timers.sort_by_key(|(name, _)| self.0.iter().position(|known| std::ptr::eq(*known, *name)));
-        timers
+    /// Their entries in the plan with their timers; those that another's time holds are left out.
+    fn timed<'a>(&self, steps: &'a StepModel) -> Vec<TimedEntry<'a>> {
+        let entries = steps.plan().entries_where(|name| self.has(name));
+        let timed = entries.filter_map(|entry| {
+            let (operator, timer) = steps.timers.iter().find(|(known, _)| std::ptr::eq(known.name, entry.name()))?;
+            let is_own = !steps.is_timed_within_another(operator);
+            is_own.then_some(TimedEntry { entry, timer, last: None })
+        });
+        timed.collect()
     }
 }
 
-/// Summed times of the operators that timers stand for, in the order of the plan.
-fn group_times(
-    steps: &StepModel,
-    sums: &BatchSums,
-    timed_by: &[(&'static str, &Timer)],
-    work: &mut Vec<Operator>,
-) -> GroupTimes {
+/// An operator of the plan with its timer, and the last one that was timed: padding makes the same of several rows.
+struct TimedEntry<'a> {
+    entry: &'a Entry,
+    timer: &'a Timer,
+    last: Option<(Operator, OperatorTime)>,
+}
+
+/// Summed times of operators, in the order of the plan.
+fn group_times(steps: &StepModel, sums: &BatchSums, timed: &mut [TimedEntry<'_>]) -> GroupTimes {
     let shape = sums.shape(steps.plan().windows());
-    let is_timed = |name: &'static str| timed_by.iter().any(|(known, _)| std::ptr::eq(*known, name));
-    steps.plan().operators_where(&shape, is_timed, work);
     let graph_mode = steps.plan().graph_mode(&shape);
+    let step = steps.plan().step(&shape);
     let mut times = GroupTimes::default();
-    let mut timers = timed_by.iter();
-    for operator in work.iter() {
-        let Some((_, timer)) = timers.find(|(name, _)| std::ptr::eq(*name, operator.name)) else { break };
-        let timed = steps.timed_by(timer, operator, graph_mode, &[]);
+    for TimedEntry { entry, timer, last } in timed {
+        let Some(operator) = entry.operator(&step) else { continue };
+        let time = match last {
+            Some((known, time)) if *known == operator => *time,
+            _ => last.insert((operator, steps.timed_by(timer, &operator, graph_mode, &[]))).1,
+        };
         let count = operator.count as f64;
-        times.add(operator.group, count * timed.time_us, count * timed.bound_us);
+        times.add(operator.group, count * time.time_us, count * time.bound_us);
     }
     times
 }
@@ -206,6 +207,7 @@ fn decode_attention(steps: &StepModel, requests: &CountAxis) -> Option<Vec<Decod
             continue;
         }
         let timer = steps.timer(&operator)?;
+        let times = timer.decode_times(&heads);
         let longest = match heads.window {
             Window::Full => steps.plan().max_model_len(),
             Window::Sliding(tokens) | Window::Chunked(tokens) => tokens.min(steps.plan().max_model_len()),
@@ -217,7 +219,7 @@ fn decode_attention(steps: &StepModel, requests: &CountAxis) -> Option<Vec<Decod
             launch_us: timer.attention_launch_us(),
             blocks_per_sm: heads.num_kv_heads as f64 / steps.sm_count,
             call_us: DecodeAttention::surface(requests, longest + 1, |requests, kv_tokens| {
-                timer.unbounded_decode_us(&heads, requests, kv_tokens).max(least_us)
+                times.as_ref().map_or(0.0, |times| times.us(requests, kv_tokens)).max(least_us)
             }),
             bound: timer.attention_bound(&operator, &heads),
         });
