@@ -1,7 +1,7 @@
 //! A rectangular grid of residuals over logarithmic axes, with holes: interpolated inside, held at the edge.
 //! The residual is the natural log of measured over modelled time. Uses `held`.
 
-use super::held::held;
+use super::held::hold;
 
 /// How far a looked-up value is from what was measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
@@ -165,9 +165,9 @@ impl Grid {
             return;
         }
         let lengths: Vec<usize> = self.axes.iter().map(Vec::len).collect();
-        for (cell, value) in held(&lengths, &self.values) {
-            self.values[cell] = value;
-            self.origins[cell] = Origin::Held;
+        hold(&lengths, &mut self.values);
+        for origin in self.origins.iter_mut().filter(|origin| **origin == Origin::Hole) {
+            *origin = Origin::Held;
         }
     }
 
@@ -223,10 +223,9 @@ impl Grid {
         match *point {
             [x] => self.at(&[self.place(0, x)]),
             [x, y] => self.at(&[self.place(0, x), self.place(1, y)]),
-            _ => {
-                let places: Vec<Place> = (0..).zip(point).map(|(axis, value)| self.place(axis, *value)).collect();
-                self.at(&places)
-            }
+            [x, y, z] => self.at(&[self.place(0, x), self.place(1, y), self.place(2, z)]),
+            [x, y, z, w] => self.at(&[self.place(0, x), self.place(1, y), self.place(2, z), self.place(3, w)]),
+            _ => (0.0, Reach::Held),
         }
     }
 
@@ -237,8 +236,7 @@ impl Grid {
     }
 
     /// [`Grid::lookup`] where the coordinates were placed before.
-    #[inline]
-    pub fn at(&self, places: &[Place]) -> (f64, Reach) {
+    pub fn at<const AXES: usize>(&self, places: &[Place; AXES]) -> (f64, Reach) {
         let mut reach = Reach::Knot;
         let mut base = 0;
         for (place, knots) in places.iter().zip(&self.axes) {
@@ -246,7 +244,7 @@ impl Grid {
             reach = reach.max(place.reach);
         }
         let mut sum = 0.0;
-        for corner in 0..(1usize << places.len()) {
+        for corner in 0..(1usize << AXES) {
             let mut share = 1.0;
             let mut offset = base;
             for (axis, (place, stride)) in places.iter().zip(&self.strides).enumerate() {

@@ -3,6 +3,8 @@
 
 use std::ops::Range;
 
+use memchr::memchr_iter;
+
 use super::family::{Family, Key};
 use super::grid::{Grid, MAX_AXES, Origin};
 use super::kernel_model::Chip;
@@ -51,13 +53,13 @@ pub(super) fn lines_by_series<F: Family>(origin: &str, text: &str, header: &Head
     }
     let known: Vec<(String, usize)> = header.series.values().map(|series| (series.id.to_string(), series.id)).collect();
     let mut runs: Vec<Run> = Vec::new();
+    let below = text.get(above..).unwrap_or("");
+    let ends = memchr_iter(b'\n', below.as_bytes()).map(|newline| above + newline + 1);
+    let is_cut = !below.ends_with('\n');
     let (mut id, mut at) = ("", above);
-    for (row, line) in text.get(above..).unwrap_or("").split_inclusive('\n').enumerate() {
-        let start = at;
-        at += line.len();
-        if row == 0 {
-            continue;
-        }
+    for (row, end) in ends.chain(is_cut.then_some(text.len())).enumerate() {
+        let start = std::mem::replace(&mut at, end);
+        let Some(line) = text.get(start..end).filter(|_| row > 0) else { continue };
         let is_next = line.strip_prefix(id).is_some_and(|rest| rest.starts_with(','));
         if let (true, Some(run)) = (is_next, runs.last_mut()) {
             run.bytes.end = at;
