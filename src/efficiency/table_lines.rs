@@ -35,7 +35,7 @@ impl Lines {
         let runs = self.runs.iter().filter(move |run| run.id == id);
         let numbered = move |run: &'a Run| {
             let lines = text.get(run.bytes.clone()).unwrap_or("").lines().enumerate();
-            lines.map(|(beyond, line)| (run.first_row + beyond, line.split_once(',').map_or("", |(_, rest)| rest)))
+            lines.map(|(beyond, line)| (run.first_row + beyond, split_at_comma(line).1))
         };
         runs.flat_map(numbered)
     }
@@ -170,7 +170,7 @@ impl SeriesText<'_> {
         for (row, rest) in self.lines.of(about.id, self.text) {
             let mut line = Line { row, point: [0.0; MAX_AXES], values: rest };
             for (axis, coordinate) in F::AXES[..F::AXES.len() - 1].iter().zip(&mut line.point) {
-                let (field, values) = line.values.split_once(',').unwrap_or((line.values, ""));
+                let (field, values) = split_at_comma(line.values);
                 let value = decimal(field).filter(|v| v.is_finite() && *v > 0.0);
                 *coordinate = value.ok_or_else(|| bad(self.origin, row, axis, field, "a positive number"))?;
                 line.values = values;
@@ -236,6 +236,12 @@ pub fn coefficients_of<F: Family>(origin: &str, header: &Header, key: &F::Key) -
             })
         })
         .collect()
+}
+
+/// What is before the first comma and behind it. By bytes: fields are shorter than what a search for characters sets up.
+fn split_at_comma(text: &str) -> (&str, &str) {
+    let comma = text.bytes().position(|byte| byte == b',').unwrap_or(text.len());
+    (&text[..comma], text.get(comma + 1..).unwrap_or(""))
 }
 
 /// The knots between which `value` lies: one where it is a knot or beyond the ends.
