@@ -118,7 +118,7 @@ fn gemm_curve(
         weight_bytes: weights.bytes_per_weight(),
         activation_bytes: wanted.operand_bytes(),
     };
-    Ok((Curve::Gemm(GemmCurve::new(&found.series, shape, chip, matched)), notes))
+    Ok((Curve::Gemm(Box::new(GemmCurve::new(&found.series, shape, chip, matched))), notes))
 }
 
 fn attention_series<F>(

@@ -54,7 +54,7 @@ pub struct Timer {
 
 #[derive(Debug, Clone)]
 enum Curve {
-    Gemm(GemmCurve),
+    Gemm(Box<GemmCurve>),
     Prefill(PrefillCurve),
     Decode(DecodeCurve),
     Moe(MoeCurve),
