@@ -5,18 +5,19 @@ use std::cell::Cell;
 
 use super::curve::{DecodeCurve, mean_attention};
 use super::grid::Place;
-use super::kernel_model::DecodeModel;
+use super::kernel_model::{AttentionShape, DecodeModel};
 use crate::physics::AttentionHeads;
 
 /// Keys per request that are remembered at a time: all that differ in their octave or in the first four bits behind it.
 const REMEMBERED: usize = 512;
 
-/// [`DecodeCurve::time`] for fixed heads, to the same bits but not held to the roofline bound. Remembers what depends on the
+/// [`DecodeCurve::time`] for fixed heads, to fourteen digits and not held to the roofline bound. Remembers what depends on the
 /// requests alone, or on the keys alone.
 #[derive(Debug)]
 pub struct DecodeTimes<'a> {
     curve: &'a DecodeCurve,
-    heads: AttentionHeads,
+    /// One request with one key.
+    one: AttentionShape,
     requests: Cell<(f64, Place)>,
     keys: Vec<Cell<OfKeys>>,
 }
@@ -32,16 +33,22 @@ impl<'a> DecodeTimes<'a> {
     pub(super) fn new(curve: &'a DecodeCurve, heads: AttentionHeads) -> Self {
         let nothing = OfKeys { keys: f64::NAN, place: Place::default(), split_us: 0.0 };
         let requests = Cell::new((f64::NAN, Place::default()));
-        DecodeTimes { curve, heads, requests, keys: vec![Cell::new(nothing); REMEMBERED] }
+        DecodeTimes {
+            curve,
+            one: mean_attention(1.0, 1.0, 1.0, 1.0, &heads),
+            requests,
+            keys: vec![Cell::new(nothing); REMEMBERED],
+        }
     }
 
     /// Time of one call over `kv_tokens` keys of `requests` requests in all, µs.
     pub fn us(&self, requests: f64, kv_tokens: f64) -> f64 {
-        let shape = mean_attention(requests, requests, kv_tokens, kv_tokens, &self.heads);
+        let keys = kv_tokens / requests;
+        let shape = AttentionShape { batch: requests, visible: keys, keys, ..self.one };
         let (c, chip, residuals) = self.curve.parts();
         let [keys, batch] = self.curve.point(&shape);
         let of_keys = self.of_keys(keys, shape.keys);
-        let modelled_us = DecodeModel::time_with_split_us(c, &shape, chip, of_keys.split_us);
+        let modelled_us = DecodeModel::tabulated_us(c, &shape, chip, of_keys.split_us);
         modelled_us * residuals.at(&[of_keys.place, self.of_requests(batch)]).0.exp()
     }
 

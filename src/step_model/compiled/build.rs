@@ -11,7 +11,7 @@ use crate::efficiency::surface::CountAxis;
 use crate::efficiency::timer::heads_of;
 use crate::efficiency::{EfficiencyMode, OperatorTime, Timer};
 use crate::model::Window;
-use crate::physics::{AttentionHeads, BatchSums, Entry, GraphMode, Kernel, MAX_WINDOWS, Operator};
+use crate::physics::{AttentionHeads, BatchShape, BatchSums, Entry, GraphMode, Kernel, MAX_WINDOWS, Operator};
 use crate::request::Request;
 use crate::step_model::{HOST_LAUNCH_US, StepModel};
 
@@ -33,38 +33,44 @@ impl Tables {
         let most_tokens = plan.max_num_batched_tokens().clamp(most_decodes, MOST_TOKENS);
         let most_context = (plan.max_model_len() * 2).clamp(most_tokens, MOST_TOKENS);
 
-        let by_tokens = Names::of(steps, &one());
-        let beyond_tokens = |set: Set| Names::of(steps, &with(set, 1)).without(&by_tokens);
+        let nothing = BatchSums::default().shape(plan.windows());
+        // One token of a step with a prompt chunk, and nothing else: what brings the operators that depend on tokens alone.
+        let one = BatchSums { num_tokens: 1, num_prefills: 1, ..BatchSums::default() }.shape(plan.windows());
+        let by_tokens = Names::of(steps, &one);
+        let beyond_tokens = |set: Set| Names::of(steps, &with(one, set, 1)).without(&by_tokens);
         let by_chunk = beyond_tokens(CHUNK);
         let by_context = beyond_tokens(CONTEXT);
         let by_both = by_chunk.clone().within(&by_context);
-        let alone = Names::of(steps, &decodes_alone(1));
+        let alone = Names::of(steps, &with(nothing, DECODES_ALONE, 1));
 
-        let table = |names: &Names, limit: u64, sums: &dyn Fn(u64) -> BatchSums| {
+        let table = |names: &Names, limit: u64, mut batch: BatchShape, set: Set| {
             if names.0.is_empty() {
                 return GroupTable::default();
             }
             let mut timed = names.timed(steps);
-            GroupTable::new(limit, |rows| group_times(steps, &sums(rows), &mut timed))
+            GroupTable::new(limit, |rows| {
+                set(&mut batch, rows);
+                group_times(steps, &batch, &mut timed)
+            })
         };
-        let counted = |sums: &BatchSums, term: Term| -> f64 {
-            let counts = steps.counts(&sums.shape(plan.windows()));
+        let counted = |batch: &BatchShape, term: Term| -> f64 {
+            let counts = steps.counts(batch);
             counts.iter().filter(|(known, _)| *known == term).map(|(_, count)| count).sum()
         };
-        let one_sampled = with(SAMPLED, 1);
+        let one_sampled = with(one, SAMPLED, 1);
         let requests = CountAxis::up_to(most_decodes);
         let decode_attention = decode_attention(steps, &requests)?;
         let chunk_attention = chunk_attention(steps, &decode_attention)?;
-        let is_piecewise = |tokens| counted(&with(TOKENS, tokens), Term::PiecewiseLayers) > 0.0;
+        let is_piecewise = |tokens| counted(&with(one, TOKENS, tokens), Term::PiecewiseLayers) > 0.0;
         Some(Tables {
-            decodes: table(&alone, most_decodes, &decodes_alone),
-            tokens: table(&by_tokens, most_tokens, &|tokens| with(TOKENS, tokens)),
-            decodes_beside: table(&beyond_tokens(DECODES), most_decodes, &|decodes| with(DECODES, decodes)),
-            sampled: table(&beyond_tokens(SAMPLED), most_decodes, &|sampled| with(SAMPLED, sampled)),
+            decodes: table(&alone, most_decodes, nothing, DECODES_ALONE),
+            tokens: table(&by_tokens, most_tokens, one, TOKENS),
+            decodes_beside: table(&beyond_tokens(DECODES), most_decodes, one, DECODES),
+            sampled: table(&beyond_tokens(SAMPLED), most_decodes, one, SAMPLED),
             chunks: [
-                table(&by_chunk.without(&by_both), most_tokens, &|tokens| with(CHUNK, tokens)),
-                table(&by_context.without(&by_both), most_context, &|tokens| with(CONTEXT, tokens)),
-                table(&by_both, most_context, &|tokens| with(CHUNK, tokens)),
+                table(&by_chunk.without(&by_both), most_tokens, one, CHUNK),
+                table(&by_context.without(&by_both), most_context, one, CONTEXT),
+                table(&by_both, most_context, one, CHUNK),
             ],
             decode_attention,
             chunk_attention,
@@ -79,27 +85,18 @@ impl Tables {
 }
 
 /// Sets one of a batch's sums.
-type Set = fn(&mut BatchSums, u64);
+type Set = fn(&mut BatchShape, u64);
 
-const TOKENS: Set = |sums, tokens| sums.num_tokens = tokens;
-const DECODES: Set = |sums, decodes| sums.num_decodes = decodes;
-const SAMPLED: Set = |sums, sampled| sums.num_sampled = sampled;
-const CHUNK: Set = |sums, tokens| sums.prefill_tokens = tokens;
-const CONTEXT: Set = |sums, tokens| sums.prefill_context_tokens = tokens;
+const TOKENS: Set = |batch, tokens| batch.num_tokens = tokens;
+const DECODES: Set = |batch, decodes| batch.num_decodes = decodes;
+const DECODES_ALONE: Set = |batch, decodes| (batch.num_tokens, batch.num_decodes) = (decodes, decodes);
+const SAMPLED: Set = |batch, sampled| batch.num_sampled = sampled;
+const CHUNK: Set = |batch, tokens| batch.prefill_tokens = tokens;
+const CONTEXT: Set = |batch, tokens| batch.prefill_context_tokens = tokens;
 
-/// One token of a step with a prompt chunk, and nothing else: what brings the operators that depend on tokens alone.
-fn one() -> BatchSums {
-    BatchSums { num_tokens: 1, num_prefills: 1, ..BatchSums::default() }
-}
-
-fn with(set: Set, count: u64) -> BatchSums {
-    let mut sums = one();
-    set(&mut sums, count);
-    sums
-}
-
-fn decodes_alone(decodes: u64) -> BatchSums {
-    BatchSums { num_tokens: decodes, num_decodes: decodes, ..BatchSums::default() }
+fn with(mut batch: BatchShape, set: Set, count: u64) -> BatchShape {
+    set(&mut batch, count);
+    batch
 }
 
 /// Operators but attention, by their interned names.
@@ -107,10 +104,10 @@ fn decodes_alone(decodes: u64) -> BatchSums {
 struct Names(Vec<&'static str>);
 
 impl Names {
-    /// Those that a batch of these sums needs.
-    fn of(steps: &StepModel, sums: &BatchSums) -> Self {
+    /// Those that a batch needs.
+    fn of(steps: &StepModel, batch: &BatchShape) -> Self {
         let mut work = Vec::new();
-        steps.plan().operators(&sums.shape(steps.plan().windows()), &mut work);
+        steps.plan().operators(batch, &mut work);
         Names(work.iter().filter(|operator| heads_of(operator).is_none()).map(|operator| operator.name).collect())
     }
 
@@ -148,10 +145,9 @@ struct TimedEntry<'a> {
 }
 
 /// Summed times of operators, in the order of the plan.
-fn group_times(steps: &StepModel, sums: &BatchSums, timed: &mut [TimedEntry<'_>]) -> GroupTimes {
-    let shape = sums.shape(steps.plan().windows());
-    let graph_mode = steps.plan().graph_mode(&shape);
-    let step = steps.plan().step(&shape);
+fn group_times(steps: &StepModel, batch: &BatchShape, timed: &mut [TimedEntry<'_>]) -> GroupTimes {
+    let graph_mode = steps.plan().graph_mode(batch);
+    let step = steps.plan().step(batch);
     let mut times = GroupTimes::default();
     for TimedEntry { entry, timer, last } in timed {
         let Some(operator) = entry.operator(&step) else { continue };
@@ -194,7 +190,7 @@ fn attention_operators(steps: &StepModel) -> Vec<(Operator, AttentionHeads, usiz
 
 /// What launching a kernel from the host takes at least.
 fn least_us(steps: &StepModel) -> f64 {
-    let one = decodes_alone(1).shape(steps.plan().windows());
+    let one = with(BatchSums::default().shape(steps.plan().windows()), DECODES_ALONE, 1);
     let is_eager = steps.mode == EfficiencyMode::Tables && steps.plan().graph_mode(&one) == GraphMode::Eager;
     if is_eager { HOST_LAUNCH_US } else { 0.0 }
 }
