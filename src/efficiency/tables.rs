@@ -149,7 +149,7 @@ impl Tables {
 
     /// [`Tables::of_key`] for a look-up at these coordinates on the first axes: of a built-in table only the lines around
     /// them are read, a GPU's GEMMs being some fifty thousand cells of which a model needs a thousand. A table of a data
-    /// directory is read, and thereby checked, as a whole.
+    /// directory is read, and thereby checked, as a whole; a test checks those that are built in.
     ///
     /// # Errors
     /// As [`Tables::nearest`].
@@ -287,4 +287,53 @@ fn read<F: Family>(folder: &str, origin: String, text: Cow<'static, str>) -> Res
         return Err(Error::Parse { origin, message });
     }
     Ok(Arc::new(File { origin, text, header, lines }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::curve::GemmCurve;
+    use super::super::family::GemmKind;
+    use super::super::kernel_model::{AllReduceModel, DecodeModel, GemmModel, GemmShape, MoeModel, PrefillModel};
+    use super::*;
+
+    #[test]
+    fn lines_around_a_matrix_give_the_times_of_the_whole_series() {
+        // A knot of both axes, between knots, beyond them on either side.
+        let matrices = [(4096.0, 4096.0), (5120.0, 3000.0), (151_936.0, 896.0), (17.0, 200_000.0)];
+        for (gpu, kind) in [("h100", GemmKind::Bfloat16), ("h200", GemmKind::Fp8Block), ("b200", GemmKind::Fp8)] {
+            let hardware = Hardware::find(gpu).unwrap();
+            let chip = chip(&hardware, GemmModel::compute_dtype(&kind)).unwrap();
+            let tables = Tables::new(&hardware, None);
+            let whole = tables.of_key::<GemmModel>(&kind).unwrap();
+            for (n, k) in matrices {
+                let near = tables.of_key_near::<GemmModel>(&kind, &[n, k]).unwrap();
+                assert!(near.series.grid.len() < whole.series.grid.len(), "{gpu} {n} × {k}");
+                let shape = GemmShape { m: 1.0, n, k, weight_bytes: 1.0, activation_bytes: 1.0 };
+                let time = |found: &Found<GemmModel>, m: f64| {
+                    GemmCurve::new(&found.series, shape, chip, found.matched(true)).time(m)
+                };
+                for m in [1.0, 7.0, 64.0, 333.0, 1e6] {
+                    assert_eq!(time(&near, m), time(&whole, m), "{gpu} {n} × {k}, {m} rows");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn every_built_in_series_can_be_read() {
+        fn read_all<F: Family>() {
+            for folder in ["a100_sxm", "h100_sxm", "h200_sxm"] {
+                let tables = Tables::new(&Hardware::find(folder).unwrap(), None);
+                let header = tables.own_header::<F>().unwrap().unwrap();
+                for key in header.series.keys().filter_map(|name| F::Key::parse(name)) {
+                    assert!(!tables.of_key::<F>(&key).unwrap().is_borrowed, "{folder} {key:?}");
+                }
+            }
+        }
+        read_all::<GemmModel>();
+        read_all::<PrefillModel>();
+        read_all::<DecodeModel>();
+        read_all::<MoeModel>();
+        read_all::<AllReduceModel>();
+    }
 }
