@@ -70,16 +70,13 @@ pub(super) const UNIT: &str = "efficiency: percent of the roofline bound";
 /// Reads the header of a table file.
 ///
 /// # Errors
-/// As [`parse_table`].
+/// [`Error::Parse`] where the header is not TOML, has unknown or missing keys, or belongs to another operator,
+/// [`Error::BadRow`] for a line of no series.
 pub fn parse_header<F: Family>(origin: &str, text: &str) -> Result<Header> {
     Ok(parse_table::<F>(origin, text)?.0)
 }
 
-/// Splits a table file into its header and the lines of each series.
-///
-/// # Errors
-/// [`Error::Parse`] where the header is not TOML, has unknown or missing keys, or belongs to another operator,
-/// [`Error::BadRow`] for a line of no series.
+/// Splits a table file into its header and the lines of each series; errors are those of [`parse_header`].
 pub(super) fn parse_table<F: Family>(origin: &str, text: &str) -> Result<(Header, Lines)> {
     let commented: String = text
         .lines()
