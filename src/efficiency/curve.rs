@@ -4,8 +4,8 @@
 use super::family::{AttentionKey, Family, MoeKey};
 use super::grid::{Grid, Reach};
 use super::kernel_model::{
-    AllReduceModel, AllReduceShape, AttentionShape, Chip, DecodeModel, GemmModel, GemmShape, KernelModel, MoeModel,
-    MoeShape, PrefillModel, QUERY_TILE,
+    AllReduceModel, AllReduceShape, AttentionShape, Chip, DecodeModel, GemmModel, GemmRows, GemmShape, KernelModel,
+    MoeModel, MoeShape, PrefillModel, QUERY_TILE,
 };
 use super::provenance::Provenance;
 use super::table::Series;
@@ -52,19 +52,19 @@ impl Curve {
     }
 
     fn timed<M: KernelModel>(&self, shape: &M::Shape, point: &[f64]) -> Timed {
-        let (modelled, reach) = self.modelled::<M>(shape, point);
+        let modelled_us = M::time_us(&self.coefficients, shape, &self.chip);
+        self.timed_as(modelled_us, M::bound_us(shape, &self.chip), point)
+    }
+
+    /// A modelled time with its residual, held to the roofline bound.
+    fn timed_as(&self, modelled_us: f64, bound_us: f64, point: &[f64]) -> Timed {
+        let (residual, reach) = self.residuals.lookup(point);
         let looked_up = match reach {
             Reach::Knot => Provenance::Measured,
             Reach::Between => Provenance::Interpolated,
             Reach::Held => Provenance::Held,
         };
-        (modelled.max(M::bound_us(shape, &self.chip)), self.best.max(looked_up))
-    }
-
-    /// Modelled time with its residual, not held to the roofline bound.
-    fn modelled<M: KernelModel>(&self, shape: &M::Shape, point: &[f64]) -> (f64, Reach) {
-        let (residual, reach) = self.residuals.lookup(point);
-        (M::time_us(&self.coefficients, shape, &self.chip) * residual.exp(), reach)
+        ((modelled_us * residual.exp()).max(bound_us), self.best.max(looked_up))
     }
 
     fn knots(&self, axis: usize) -> (f64, f64) {
@@ -77,18 +77,19 @@ impl Curve {
 #[derive(Debug, Clone)]
 pub struct GemmCurve {
     curve: Curve,
-    shape: GemmShape,
+    rows: GemmRows,
 }
 
 impl GemmCurve {
     /// `shape.m` is ignored; everything else is fixed from here on.
     pub fn new(series: &Series<GemmModel>, shape: GemmShape, chip: Chip, matched: Match) -> Self {
-        GemmCurve { curve: Curve::new(series, &[shape.n, shape.k], chip, matched), shape }
+        let rows = GemmRows::new(&series.coefficients, shape, chip);
+        GemmCurve { curve: Curve::new(series, &[shape.n, shape.k], chip, matched), rows }
     }
 
     /// Time for `m` rows.
     pub fn time(&self, m: f64) -> Timed {
-        self.curve.timed::<GemmModel>(&GemmShape { m, ..self.shape }, &[m])
+        self.curve.timed_as(self.rows.time_us(m), self.rows.bound_us(m), &[m])
     }
 }
 
@@ -118,12 +119,13 @@ impl DecodeCurve {
         self.curve.timed::<DecodeModel>(shape, &self.point(shape))
     }
 
-    /// [`DecodeCurve::time`] before it is held to the roofline bound, µs: a smoother function.
-    pub(super) fn unbounded_us(&self, shape: &AttentionShape) -> f64 {
-        self.curve.modelled::<DecodeModel>(shape, &self.point(shape)).0
+    /// Coefficients of the kernel model, chip, and residuals by keys per request and number of requests.
+    pub(super) fn parts(&self) -> (&[f64], &Chip, &Grid) {
+        (&self.curve.coefficients, &self.curve.chip, &self.curve.residuals)
     }
 
-    fn point(&self, shape: &AttentionShape) -> [f64; 2] {
+    /// Where the residual of a shape is looked up.
+    pub(super) fn point(&self, shape: &AttentionShape) -> [f64; 2] {
         [shape.keys.max(1.0), shape.batch * self.batch_factor]
     }
 }

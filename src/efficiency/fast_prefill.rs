@@ -1,7 +1,8 @@
 //! Prefill attention in a dozen multiplications: [`PrefillCurve`] with its powers and exponentials tabulated, for callers
-//! that ask millions of times. Uses `curve`, `surface`, `physics`.
+//! that ask millions of times. Uses `curve`, `grid`, `surface`, `physics`.
 
 use super::curve::PrefillCurve;
+use super::grid::Place;
 use super::surface::{OctaveAxis, Surface};
 use crate::physics::AttentionHeads;
 use crate::units::larger;
@@ -53,9 +54,13 @@ impl FastPrefill {
         let ends = |axis: usize| (grid.axes()[axis][0], grid.axes()[axis][grid.axes()[axis].len() - 1]);
         let ((shortest, longest), (fewest, most)) = (ends(0), ends(1));
         let prompts = OctaveAxis::covering(shortest, longest);
-        let rows: Vec<f64> = (0..prompts.num_knots()).map(|index| prompts.knot(index)).collect();
-        let residuals = Surface::new(&rows, OctaveAxis::covering(fewest, most), |prompt, batch| {
-            grid.lookup(&[prompt, batch]).0.exp()
+        let batches = OctaveAxis::covering(fewest, most);
+        let placed = |axis: usize, knots: &OctaveAxis<STEPS_LOG2>| -> Vec<Place> {
+            (0..knots.num_knots()).map(|index| grid.place(axis, knots.knot(index))).collect()
+        };
+        let columns = placed(1, &batches);
+        let residuals = Surface::new(&placed(0, &prompts), batches, |row, batch| {
+            grid.at(&[row, columns[batches.position(batch).0]]).0.exp()
         });
         let width = (heads.head_dim + heads.v_head_dim) as f64;
         let num_heads = heads.num_heads as f64;

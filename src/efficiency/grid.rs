@@ -1,10 +1,13 @@
 //! A rectangular grid of residuals over logarithmic axes, with holes: interpolated inside, held at the edge.
-//! The residual is the natural log of measured over modelled time. Uses nothing else of the crate.
+//! The residual is the natural log of measured over modelled time. Uses `held`.
+
+use super::held::hold;
 
 /// How far a looked-up value is from what was measured.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum Reach {
     /// A measured knot of the grid.
+    #[default]
     Knot,
     /// Between measured knots.
     Between,
@@ -25,6 +28,14 @@ pub enum Origin {
     Held,
 }
 
+/// A coordinate on an axis: the knot below it, the weight of the next one, and how far it is from either.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Place {
+    low: usize,
+    weight: f64,
+    reach: Reach,
+}
+
 /// Most axes a grid has.
 pub const MAX_AXES: usize = 4;
 
@@ -33,6 +44,8 @@ pub const MAX_AXES: usize = 4;
 pub struct Grid {
     axes: Vec<Vec<f64>>,
     log_axes: Vec<Vec<f64>>,
+    /// Cells from one knot to the next along each axis.
+    strides: [usize; MAX_AXES],
     values: Vec<f32>,
     origins: Vec<Origin>,
 }
@@ -42,7 +55,11 @@ impl Grid {
     pub fn empty(axes: Vec<Vec<f64>>) -> Self {
         let cells = axes.iter().map(Vec::len).product();
         let log_axes = axes.iter().map(|axis| axis.iter().map(|v| v.ln()).collect()).collect();
-        Grid { axes, log_axes, values: vec![f32::NAN; cells], origins: vec![Origin::Hole; cells] }
+        let mut strides = [1; MAX_AXES];
+        for axis in (1..axes.len()).rev() {
+            strides[axis - 1] = strides[axis] * axes[axis].len();
+        }
+        Grid { axes, log_axes, strides, values: vec![f32::NAN; cells], origins: vec![Origin::Hole; cells] }
     }
 
     /// The knots of each axis.
@@ -117,9 +134,23 @@ impl Grid {
         Some(self.offset(&index[..point.len()]))
     }
 
+    /// First cell of the row along the last axis at `point` on the others, where the grid has one.
+    pub fn row_at(&self, point: &[f64]) -> Option<usize> {
+        let mut row = 0;
+        for (axis, value) in point.iter().enumerate() {
+            row = row * self.axes[axis].len() + self.knot(axis, *value)?;
+        }
+        Some(row * self.axes.last().map_or(1, Vec::len))
+    }
+
     /// Index of the knot equal to `value` on `axis`.
     pub fn knot(&self, axis: usize, value: f64) -> Option<usize> {
         self.axes[axis].iter().position(|k| (k - value).abs() <= 1e-9 * k.abs())
+    }
+
+    /// Whether any cell has no value.
+    pub fn has_holes(&self) -> bool {
+        self.values.iter().any(|value| value.is_nan())
     }
 
     /// Fills every hole with the value of the cell nearest in index distance along an axis, spreading outwards until
@@ -130,23 +161,13 @@ impl Grid {
             self.origins.fill(Origin::Held);
             return;
         }
-        let width = self.axes.last().map_or(1, Vec::len);
-        let rows: Vec<usize> = (0..self.values.len()).step_by(width).collect();
-        let mut framed = Framed::new(&self.axes);
-        for first in &rows {
-            let at = framed.offset(&self.index(*first));
-            framed.fill(at, &self.values[*first..first + width]);
+        if !self.has_holes() {
+            return;
         }
-        framed.hold();
-        for first in &rows {
-            let at = framed.offset(&self.index(*first));
-            let cells = self.values[*first..first + width].iter_mut().zip(&mut self.origins[*first..first + width]);
-            for ((value, origin), held) in cells.zip(&framed.values[at..at + width]) {
-                if value.is_nan() && !held.is_nan() {
-                    *value = *held;
-                    *origin = Origin::Held;
-                }
-            }
+        let lengths: Vec<usize> = self.axes.iter().map(Vec::len).collect();
+        hold(&lengths, &mut self.values);
+        for origin in self.origins.iter_mut().filter(|origin| **origin == Origin::Hole) {
+            *origin = Origin::Held;
         }
     }
 
@@ -156,8 +177,7 @@ impl Grid {
         if at >= self.axes[axis].len() {
             return None;
         }
-        let stride: usize = self.axes[axis + 1..].iter().map(Vec::len).product();
-        offset.checked_add_signed(step * stride as isize)
+        offset.checked_add_signed(step * self.strides[axis] as isize)
     }
 
     /// The grid of the remaining axes at `leading` coordinates of the first ones, interpolated or held there. A cell of it
@@ -200,24 +220,37 @@ impl Grid {
     /// The multilinear interpolation in log coordinates at `point`, one positive coordinate per axis; beyond the edge
     /// the edge value holds. Holes must have been filled by [`Grid::hold_edges`].
     pub fn lookup(&self, point: &[f64]) -> (f64, Reach) {
-        let mut reach = Reach::Knot;
-        let mut low = [0usize; MAX_AXES];
-        let mut weight = [0.0f64; MAX_AXES];
-        for (axis, (value, knots)) in point.iter().zip(&self.log_axes).enumerate() {
-            let (at, w, r) = bracket(knots, value.ln());
-            low[axis] = at;
-            weight[axis] = w;
-            reach = reach.max(r);
+        match *point {
+            [x] => self.at(&[self.place(0, x)]),
+            [x, y] => self.at(&[self.place(0, x), self.place(1, y)]),
+            [x, y, z] => self.at(&[self.place(0, x), self.place(1, y), self.place(2, z)]),
+            [x, y, z, w] => self.at(&[self.place(0, x), self.place(1, y), self.place(2, z), self.place(3, w)]),
+            _ => (0.0, Reach::Held),
         }
-        let axes = self.axes.len();
+    }
+
+    /// Where a positive coordinate lies on an axis: for callers that look up many points which share it.
+    pub fn place(&self, axis: usize, value: f64) -> Place {
+        let (low, weight, reach) = bracket(&self.log_axes[axis], value.ln());
+        Place { low, weight, reach }
+    }
+
+    /// [`Grid::lookup`] where the coordinates were placed before.
+    pub fn at<const AXES: usize>(&self, places: &[Place; AXES]) -> (f64, Reach) {
+        let mut reach = Reach::Knot;
+        let mut base = 0;
+        for (place, knots) in places.iter().zip(&self.axes) {
+            base = base * knots.len() + place.low;
+            reach = reach.max(place.reach);
+        }
         let mut sum = 0.0;
-        for corner in 0..(1usize << axes) {
+        for corner in 0..(1usize << AXES) {
             let mut share = 1.0;
-            let mut offset = 0;
-            for axis in 0..axes {
-                let upper = corner >> axis & 1;
-                share *= if upper == 1 { weight[axis] } else { 1.0 - weight[axis] };
-                offset = offset * self.axes[axis].len() + low[axis] + upper;
+            let mut offset = base;
+            for (axis, (place, stride)) in places.iter().zip(&self.strides).enumerate() {
+                let is_upper = corner >> axis & 1 == 1;
+                share *= if is_upper { place.weight } else { 1.0 - place.weight };
+                offset += if is_upper { *stride } else { 0 };
             }
             if share > 0.0 {
                 sum += share * f64::from(self.values[offset]);
@@ -229,75 +262,6 @@ impl Grid {
             }
         }
         (sum, reach)
-    }
-}
-
-/// Values of a grid within a frame of holes that stay holes, so that each cell has its neighbours at the same distances.
-struct Framed {
-    values: Vec<f32>,
-    /// A hole that no round has reached yet.
-    is_open: Vec<bool>,
-    /// Distance to the next knot along each axis.
-    strides: Vec<usize>,
-}
-
-impl Framed {
-    fn new(axes: &[Vec<f64>]) -> Self {
-        let mut strides = vec![1; axes.len()];
-        for axis in (1..axes.len()).rev() {
-            strides[axis - 1] = strides[axis] * (axes[axis].len() + 2);
-        }
-        let cells = axes.iter().map(|knots| knots.len() + 2).product();
-        Framed { values: vec![f32::NAN; cells], is_open: vec![false; cells], strides }
-    }
-
-    fn offset(&self, index: &[usize; MAX_AXES]) -> usize {
-        self.strides.iter().zip(index).map(|(stride, at)| stride * (at + 1)).sum()
-    }
-
-    fn fill(&mut self, at: usize, values: &[f32]) {
-        self.values[at..at + values.len()].copy_from_slice(values);
-        for (is_open, value) in self.is_open[at..].iter_mut().zip(values) {
-            *is_open = value.is_nan();
-        }
-    }
-
-    /// Each round fills the holes beside the cells that the one before it filled; the first, those beside any value.
-    fn hold(&mut self) {
-        let is_beside_value = |at: &usize| self.is_open[*at] && self.mean_beside(*at).is_some();
-        let mut due: Vec<usize> = (0..self.values.len()).filter(is_beside_value).collect();
-        due.iter().for_each(|at| self.is_open[*at] = false);
-        while !due.is_empty() {
-            let filled: Vec<Option<f32>> = due.iter().map(|at| self.mean_beside(*at)).collect();
-            let mut next = Vec::new();
-            for (at, value) in due.iter().zip(filled) {
-                self.values[*at] = value.unwrap_or(f32::NAN);
-                for stride in &self.strides {
-                    for near in [at - stride, at + stride] {
-                        if self.is_open[near] {
-                            self.is_open[near] = false;
-                            next.push(near);
-                        }
-                    }
-                }
-            }
-            due = next;
-        }
-    }
-
-    /// Mean of the values beside a cell, lower before upper and axis by axis.
-    fn mean_beside(&self, at: usize) -> Option<f32> {
-        let (mut sum, mut count) = (0.0, 0.0);
-        for stride in &self.strides {
-            for near in [at - stride, at + stride] {
-                let value = self.values[near];
-                if !value.is_nan() {
-                    sum += value;
-                    count += 1.0;
-                }
-            }
-        }
-        (count > 0.0).then(|| sum / count)
     }
 }
 

@@ -1,9 +1,11 @@
 //! What is known of kernels before any table: a few physical coefficients per kernel family (launch, tile and wave
 //! quantisation, bandwidth that ramps with the bytes of a call), fitted once per GPU and number format. Tables store
 //! what these models leave over, so that shapes between and beyond the measured ones stay physical.
-//! Uses nothing else of the crate but `units`.
+//! Uses nothing else of the crate but `units`; dense GEMMs are in `gemm_model`.
 
 use crate::units::time_us;
+
+pub use super::gemm_model::{GEMM_TILES, GemmModel, GemmRows, GemmShape};
 
 /// What a kernel model needs of the chip.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -31,106 +33,32 @@ pub trait KernelModel {
 }
 
 /// Smooth maximum of two times that overlap imperfectly: `(aᵖ + bᵖ)^(1/p)`.
-fn overlapped(a: f64, b: f64, sharpness: f64) -> f64 {
+pub(super) fn overlapped(a: f64, b: f64, sharpness: f64) -> f64 {
     let p = 1.0 + sharpness;
     let (large, small) = if a > b { (a, b) } else { (b, a) };
     if large <= 0.0 { 0.0 } else { large * (1.0 + (small / large).powf(p)).powf(1.0 / p) }
 }
 
+/// [`overlapped`] by logarithms: fourteen of its digits in half of its time, for tables of many thousand times.
+fn overlapped_by_logs(a: f64, b: f64, sharpness: f64) -> f64 {
+    let p = 1.0 + sharpness;
+    let (large, small) = if a > b { (a, b) } else { (b, a) };
+    if large <= 0.0 { 0.0 } else { large * ((1.0 + ((small / large).ln() * p).exp()).ln() / p).exp() }
+}
+
 /// Memory time whose efficiency rises with the bytes of the call: `bytes / (bw·e) · √(1 + ramp / bytes)`.
-fn ramped_memory_us(bytes: f64, efficiency: f64, ramp_bytes: f64, chip: &Chip) -> f64 {
+pub(super) fn ramped_memory_us(bytes: f64, efficiency: f64, ramp_bytes: f64, chip: &Chip) -> f64 {
     time_us(bytes, chip.hbm_bytes_per_s * efficiency) * (1.0 + ramp_bytes / (bytes + 1e4)).sqrt()
 }
 
 /// [`f64::ceil`] of a positive number, inline: for want of an instruction on the oldest x86-64 it is a call there.
-fn rounded_up(value: f64) -> f64 {
+pub(super) fn rounded_up(value: f64) -> f64 {
     const WHOLE_FROM: f64 = (1u64 << 52) as f64;
     if value < WHOLE_FROM {
         let down = value as i64 as f64;
         if down < value { down + 1.0 } else { down }
     } else {
         value
-    }
-}
-
-/// A dense GEMM `y[m,n] = x[m,k] · W[k,n]`.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct GemmShape {
-    /// Rows of the activations.
-    pub m: f64,
-    /// Outputs.
-    pub n: f64,
-    /// Inputs.
-    pub k: f64,
-    /// Bytes of one weight.
-    pub weight_bytes: f64,
-    /// Bytes of one activation as the matrix unit reads it.
-    pub activation_bytes: f64,
-}
-
-impl GemmShape {
-    /// FLOPs: `2·m·n·k`.
-    pub fn flops(&self) -> f64 {
-        2.0 * self.m * self.n * self.k
-    }
-
-    /// Bytes read and written once: activations, weights, 16-bit outputs.
-    pub fn bytes(&self) -> f64 {
-        self.activation_bytes * self.m * self.k + self.weight_bytes * self.n * self.k + 2.0 * self.m * self.n
-    }
-}
-
-/// Dense GEMM: launch + overlap(memory, best tile). A tile shape needs `⌈⌈m/tm⌉·⌈n/tn⌉ / SMs⌉` waves, each of
-/// `2·tm·tn·k` FLOPs per SM at the tile's efficiency plus a fixed prologue; the library takes the fastest shape.
-#[derive(Debug, Clone, Copy)]
-pub struct GemmModel;
-
-/// Output tiles that cuBLAS and CUTLASS kernels commonly use, rows × columns.
-pub const GEMM_TILES: [(f64, f64); 8] = [
-    (64.0, 64.0),
-    (64.0, 128.0),
-    (128.0, 128.0),
-    (128.0, 256.0),
-    (64.0, 256.0),
-    (256.0, 128.0),
-    (16.0, 64.0),
-    (32.0, 64.0),
-];
-
-impl KernelModel for GemmModel {
-    type Shape = GemmShape;
-
-    const COEFFICIENTS: &'static [(&'static str, f64)] = &[
-        ("launch_us", 2.5),
-        ("wave_us", 0.5),
-        ("bandwidth_efficiency", 0.9),
-        ("overlap_sharpness", 2.7),
-        ("ramp_bytes", 1e5),
-        ("tile_64x64", 0.4),
-        ("tile_64x128", 0.6),
-        ("tile_128x128", 0.75),
-        ("tile_128x256", 0.8),
-        ("tile_64x256", 0.7),
-        ("tile_256x128", 0.8),
-        ("tile_16x64", 0.2),
-        ("tile_32x64", 0.3),
-    ];
-
-    fn time_us(c: &[f64], shape: &GemmShape, chip: &Chip) -> f64 {
-        let memory = ramped_memory_us(shape.bytes(), c[2], c[4], chip);
-        let sm_flop_per_s = chip.peak_flop_per_s / chip.sm_count;
-        let mut compute = f64::INFINITY;
-        for ((rows, columns), efficiency) in GEMM_TILES.iter().zip(&c[5..]) {
-            let tiles = rounded_up(shape.m / rows) * rounded_up(shape.n / columns);
-            let waves = rounded_up(tiles / chip.sm_count);
-            let wave_us = time_us(2.0 * rows * columns * shape.k, sm_flop_per_s * efficiency) + c[1];
-            compute = compute.min(waves * wave_us);
-        }
-        c[0] + overlapped(compute, memory, c[3])
-    }
-
-    fn bound_us(shape: &GemmShape, chip: &Chip) -> f64 {
-        time_us(shape.flops(), chip.peak_flop_per_s).max(time_us(shape.bytes(), chip.hbm_bytes_per_s))
     }
 }
 
@@ -192,16 +120,34 @@ impl KernelModel for DecodeModel {
     ];
 
     fn time_us(c: &[f64], shape: &AttentionShape, chip: &Chip) -> f64 {
-        let units = shape.batch * shape.kv_heads;
-        let waves = (units / chip.sm_count).max(1.0);
-        let memory =
-            ramped_memory_us(shape.bytes(), c[2], c[4], chip).max(time_us(shape.flops(), 0.5 * chip.peak_flop_per_s));
-        let split = c[5] * (1.0 + shape.keys / 256.0).ln();
-        c[0] + split + overlapped(c[1] * waves, memory, c[3])
+        let (spread, memory) = DecodeModel::parts_us(c, shape, chip);
+        c[0] + DecodeModel::split_us(c, shape.keys) + overlapped(spread, memory, c[3])
     }
 
     fn bound_us(shape: &AttentionShape, chip: &Chip) -> f64 {
         shape.bound_us(chip)
+    }
+}
+
+impl DecodeModel {
+    /// What splitting the keys of a request and merging the parts takes, µs.
+    pub(super) fn split_us(c: &[f64], keys: f64) -> f64 {
+        c[5] * (1.0 + keys / 256.0).ln()
+    }
+
+    /// Modelled time where [`DecodeModel::split_us`] is at hand, to fourteen digits, µs.
+    pub(super) fn tabulated_us(c: &[f64], shape: &AttentionShape, chip: &Chip, split_us: f64) -> f64 {
+        let (spread, memory) = DecodeModel::parts_us(c, shape, chip);
+        c[0] + split_us + overlapped_by_logs(spread, memory, c[3])
+    }
+
+    /// Waves of (request, KV head) pairs, and memory or compute, µs.
+    fn parts_us(c: &[f64], shape: &AttentionShape, chip: &Chip) -> (f64, f64) {
+        let units = shape.batch * shape.kv_heads;
+        let waves = (units / chip.sm_count).max(1.0);
+        let memory =
+            ramped_memory_us(shape.bytes(), c[2], c[4], chip).max(time_us(shape.flops(), 0.5 * chip.peak_flop_per_s));
+        (c[1] * waves, memory)
     }
 }
 

@@ -64,3 +64,14 @@ fn the_decode_model_has_a_term_per_request() {
     let per_request_us = (at(2048.0) - at(1024.0)) / 1024.0;
     assert!((0.15..0.3).contains(&per_request_us), "{per_request_us}");
 }
+
+#[test]
+fn overlap_by_logs_has_fourteen_digits() {
+    for sharpness in [0.000_335_46, 0.5, 0.888, 2.7] {
+        for ratio in [0.0, 1e-12, 1e-3, 0.3, 0.999, 1.0, 7.0] {
+            let (exact, by_logs) =
+                (overlapped(3.0, 3.0 * ratio, sharpness), overlapped_by_logs(3.0, 3.0 * ratio, sharpness));
+            assert!((by_logs / exact - 1.0).abs() < 1e-14, "{sharpness} {ratio}");
+        }
+    }
+}

@@ -13,14 +13,18 @@
 //! Uses `physics`, `hardware`, `dtype`, `error`.
 
 pub mod curve;
+pub mod decode_times;
 pub mod family;
 pub mod fast_prefill;
+mod gemm_model;
 pub mod grid;
+mod held;
 pub mod kernel_model;
 pub mod mixed;
 pub mod provenance;
 pub mod surface;
 pub mod table;
+mod table_lines;
 mod table_text;
 pub mod tables;
 pub mod timer;

@@ -72,27 +72,28 @@ impl<const STEPS_LOG2: u32> Surface<STEPS_LOG2> {
     /// `value(row, knot)` for each row of `rows` and each knot of the axis.
     pub fn new<R: Copy>(rows: &[R], axis: OctaveAxis<STEPS_LOG2>, mut value: impl FnMut(R, f64) -> f64) -> Self {
         let width = axis.num_knots();
-        let mut values: Vec<Vec<f64>> = Vec::with_capacity(rows.len());
+        let mut values: Vec<f64> = Vec::with_capacity(rows.len() * width);
         for row in rows {
-            let mut list: Vec<f64> = (0..width - 1).map(|index| value(*row, axis.knot(index))).collect();
-            list.push(list[width - 2]);
-            values.push(list);
+            values.extend((0..width - 1).map(|index| value(*row, axis.knot(index))));
+            values.push(values[values.len() - 1]);
         }
-        let mut patches = Vec::with_capacity(rows.len() * width);
-        for (index, row) in values.iter().enumerate() {
-            let next = values.get(index + 1).unwrap_or(row);
-            patches.extend((0..width).map(|column| {
-                let beyond = (column + 1).min(width - 1);
-                let along = row[beyond] - row[column];
-                Patch {
-                    value: row[column],
-                    along,
-                    across: next[column] - row[column],
-                    both: next[beyond] - next[column] - along,
-                }
-            }));
-        }
-        Surface { axis, width, patches: patches.into() }
+        let mut last = width - 1;
+        let patches = (0..values.len()).map(|at| {
+            // The last row and the last knot of each have no neighbour but themselves.
+            last += if at > last { width } else { 0 };
+            let across = if at + width < values.len() { width } else { 0 };
+            let along = usize::from(at < last);
+            let step = values[at + along] - values[at];
+            Patch {
+                value: values[at],
+                along: step,
+                across: values[at + across] - values[at],
+                both: values[at + across + along] - values[at + across] - step,
+            }
+        });
+        // Of known length, so that they are made where they stay.
+        let patches: Arc<[Patch]> = patches.collect();
+        Surface { axis, width, patches }
     }
 
     /// Whether all of its values are numbers.

@@ -12,7 +12,8 @@ use include_dir::{Dir, include_dir};
 use super::curve::Match;
 use super::family::{Family, Key, chip};
 use super::kernel_model::Chip;
-use super::table::{Header, Lines, Series, parse_series_lines, parse_table};
+use super::table::{Header, Series, parse_table};
+use super::table_lines::{Lines, SeriesText};
 use crate::error::{Error, Result};
 use crate::hardware::{Architecture, Hardware};
 
@@ -27,8 +28,9 @@ fn lenders(architecture: Architecture) -> &'static [&'static str] {
     }
 }
 
-/// Where a series stands, and the chip that it was read for: folder, operator, name, bits of the chip's rates.
-type Place = (String, &'static str, String, [u64; 4]);
+/// Where a series stands, the chip that it was read for and what of it was: folder, operator, name, bits of the chip's rates,
+/// bits of the coordinates that it was wanted near.
+type Place = (String, &'static str, String, [u64; 4], Vec<u64>);
 /// A series of some kernel family.
 type AnySeries = Arc<dyn Any + Send + Sync>;
 
@@ -142,7 +144,17 @@ impl Tables {
     /// # Errors
     /// As [`Tables::nearest`].
     pub fn of_key<F: Family>(&self, key: &F::Key) -> Result<Found<F>> {
-        Ok(self.nearest::<F>(|candidate| if candidate == key { 0.0 } else { f64::INFINITY })?.0)
+        Ok(self.nearest::<F>(is_key::<F>(key))?.0)
+    }
+
+    /// [`Tables::of_key`] for a look-up at these coordinates on the first axes: of a built-in table only the lines around
+    /// them are read, a GPU's GEMMs being some fifty thousand cells of which a model needs a thousand. A table of a data
+    /// directory is read, and thereby checked, as a whole; a test checks those that are built in.
+    ///
+    /// # Errors
+    /// As [`Tables::nearest`].
+    pub fn of_key_near<F: Family>(&self, key: &F::Key, near: &[f64]) -> Result<Found<F>> {
+        Ok(self.few_near(is_key::<F>(key), 1, Some(near))?.remove(0).0)
     }
 
     /// Like [`Tables::nearest`], up to `count` series of one GPU, nearest first.
@@ -153,6 +165,15 @@ impl Tables {
         &self,
         distance: impl Fn(&F::Key) -> f64,
         count: usize,
+    ) -> Result<Vec<(Found<F>, f64)>> {
+        self.few_near(distance, count, None)
+    }
+
+    fn few_near<F: Family>(
+        &self,
+        distance: impl Fn(&F::Key) -> f64,
+        count: usize,
+        near: Option<&[f64]>,
     ) -> Result<Vec<(Found<F>, f64)>> {
         for (i, folder) in self.folders.iter().enumerate() {
             let Some(file) = self.file::<F>(i)? else { continue };
@@ -175,7 +196,7 @@ impl Tables {
                     &lender
                 };
                 let chip = chip(measured_on, F::compute_dtype(&key))?;
-                if let Some(series) = self.series::<F>(i, file, &key, &chip)? {
+                if let Some(series) = self.series::<F>((i, file), &key, &chip, near)? {
                     found.push((Found { series, folder: folder.clone(), is_borrowed: i > 0 }, d));
                 }
             }
@@ -196,21 +217,22 @@ impl Tables {
     /// A series of a file, read when first asked for.
     fn series<F: Family>(
         &self,
-        folder: usize,
-        file: &File,
+        (folder, file): (usize, &File),
         key: &F::Key,
         chip: &Chip,
+        near: Option<&[f64]>,
     ) -> Result<Option<Arc<Series<F>>>> {
-        let shelf = if file.is_built_in() { &BUILT_IN } else { &self.read };
+        let (shelf, near) = if file.is_built_in() { (&*BUILT_IN, near) } else { (&self.read, None) };
+        let near_bits = near.unwrap_or(&[]).iter().map(|value| value.to_bits()).collect();
         let rates =
             [chip.peak_flop_per_s, chip.hbm_bytes_per_s, chip.link_bytes_per_s, chip.sm_count].map(f64::to_bits);
-        let place = (self.folders[folder].clone(), F::OPERATOR, key.name(), rates);
+        let place = (self.folders[folder].clone(), F::OPERATOR, key.name(), rates, near_bits);
         let known = shelf.series.lock().unwrap_or_else(PoisonError::into_inner).get(&place).cloned();
         if let Some(series) = known.and_then(|series| series.downcast::<Series<F>>().ok()) {
             return Ok(Some(series));
         }
-        let parsed = parse_series_lines::<F>(&file.origin, &file.text, (&file.header, &file.lines), key, chip)?;
-        let parsed = parsed.map(Arc::new);
+        let File { origin, text, header, lines } = file;
+        let parsed = SeriesText { origin, text, header, lines }.series::<F>(key, chip, near)?.map(Arc::new);
         if let Some(series) = &parsed {
             shelf.series.lock().unwrap_or_else(PoisonError::into_inner).insert(place, series.clone());
         }
@@ -254,6 +276,10 @@ impl Tables {
     }
 }
 
+fn is_key<F: Family>(key: &F::Key) -> impl Fn(&F::Key) -> f64 {
+    move |candidate| if candidate == key { 0.0 } else { f64::INFINITY }
+}
+
 fn read<F: Family>(folder: &str, origin: String, text: Cow<'static, str>) -> Result<Arc<File>> {
     let (header, lines) = parse_table::<F>(&origin, &text)?;
     if header.hardware != folder {
@@ -261,4 +287,53 @@ fn read<F: Family>(folder: &str, origin: String, text: Cow<'static, str>) -> Res
         return Err(Error::Parse { origin, message });
     }
     Ok(Arc::new(File { origin, text, header, lines }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::curve::GemmCurve;
+    use super::super::family::GemmKind;
+    use super::super::kernel_model::{AllReduceModel, DecodeModel, GemmModel, GemmShape, MoeModel, PrefillModel};
+    use super::*;
+
+    #[test]
+    fn lines_around_a_matrix_give_the_times_of_the_whole_series() {
+        // A knot of both axes, between knots, beyond them on either side.
+        let matrices = [(4096.0, 4096.0), (5120.0, 3000.0), (151_936.0, 896.0), (17.0, 200_000.0)];
+        for (gpu, kind) in [("h100", GemmKind::Bfloat16), ("h200", GemmKind::Fp8Block), ("b200", GemmKind::Fp8)] {
+            let hardware = Hardware::find(gpu).unwrap();
+            let chip = chip(&hardware, GemmModel::compute_dtype(&kind)).unwrap();
+            let tables = Tables::new(&hardware, None);
+            let whole = tables.of_key::<GemmModel>(&kind).unwrap();
+            for (n, k) in matrices {
+                let near = tables.of_key_near::<GemmModel>(&kind, &[n, k]).unwrap();
+                assert!(near.series.grid.len() < whole.series.grid.len(), "{gpu} {n} × {k}");
+                let shape = GemmShape { m: 1.0, n, k, weight_bytes: 1.0, activation_bytes: 1.0 };
+                let time = |found: &Found<GemmModel>, m: f64| {
+                    GemmCurve::new(&found.series, shape, chip, found.matched(true)).time(m)
+                };
+                for m in [1.0, 7.0, 64.0, 333.0, 1e6] {
+                    assert_eq!(time(&near, m), time(&whole, m), "{gpu} {n} × {k}, {m} rows");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn every_built_in_series_can_be_read() {
+        fn read_all<F: Family>() {
+            for folder in ["a100_sxm", "h100_sxm", "h200_sxm"] {
+                let tables = Tables::new(&Hardware::find(folder).unwrap(), None);
+                let header = tables.own_header::<F>().unwrap().unwrap();
+                for key in header.series.keys().filter_map(|name| F::Key::parse(name)) {
+                    assert!(!tables.of_key::<F>(&key).unwrap().is_borrowed, "{folder} {key:?}");
+                }
+            }
+        }
+        read_all::<GemmModel>();
+        read_all::<PrefillModel>();
+        read_all::<DecodeModel>();
+        read_all::<MoeModel>();
+        read_all::<AllReduceModel>();
+    }
 }

@@ -39,6 +39,7 @@ pub use batch::{BatchShape, MAX_WINDOWS, WindowShape};
 pub use cuda_graph::{CudaGraphs, GraphMode};
 pub use memory::{KvCacheBytes, Memory};
 pub use operator::{AttentionHeads, Kernel, Operator, OperatorGroup};
+pub(crate) use plan::Entry;
 pub use plan::{StepPlan, StepTotals};
 pub use sampler::SamplerWork;
 pub use sums::{BatchSums, WindowSums};

@@ -40,8 +40,9 @@ pub struct StepPlan {
     notes: Vec<String>,
 }
 
+/// An operator of the plan before the batch is known, its repetitions over layers counted.
 #[derive(Debug, Clone)]
-struct Entry {
+pub(crate) struct Entry {
     name: &'static str,
     window: Window,
     template: Template,
@@ -116,28 +117,25 @@ impl StepPlan {
     ///
     /// Allocates nothing once `operators` has grown to its size. `batch` must come from [`Self::batch_shape`].
     pub fn operators(&self, batch: &BatchShape, operators: &mut Vec<Operator>) {
-        self.operators_where(batch, |_| true, operators);
+        operators.clear();
+        let step = self.step(batch);
+        operators.extend(self.entries.iter().filter_map(|entry| entry.operator(&step)));
     }
 
-    /// [`Self::operators`] of the names that are `wanted`.
-    pub(crate) fn operators_where(
-        &self,
-        batch: &BatchShape,
-        wanted: impl Fn(&'static str) -> bool,
-        operators: &mut Vec<Operator>,
-    ) {
-        operators.clear();
+    /// The entries that may bring an operator of these names, in order of execution: for callers that need few of a step's
+    /// operators, for many steps.
+    pub(crate) fn entries_where(&self, wanted: impl Fn(&'static str) -> bool) -> impl Iterator<Item = &Entry> {
+        self.entries.iter().filter(move |entry| wanted(entry.name))
+    }
+
+    /// A batch as entries see it.
+    pub(crate) fn step<'a>(&self, batch: &'a BatchShape) -> Step<'a> {
         let padded_tokens = self.padded_tokens(batch);
         let decode_rows = match self.graph_mode(batch) {
             GraphMode::Full => padded_tokens,
             GraphMode::Piecewise | GraphMode::None | GraphMode::Eager => batch.num_decodes,
         };
-        let step =
-            Step { batch, padded_tokens, decode_rows, activation: self.activation, expert_skew: self.expert_skew };
-        operators.extend(self.entries.iter().filter(|entry| wanted(entry.name)).filter_map(|entry| {
-            let Template { group, work, .. } = &entry.template;
-            work.operator(&step, entry.name, *group, entry.count)
-        }));
+        Step { batch, padded_tokens, decode_rows, activation: self.activation, expert_skew: self.expert_skew }
     }
 
     /// How the step is launched.
@@ -234,6 +232,16 @@ impl StepPlan {
 impl Entry {
     fn new(template: Template, window: Window, layers: u64) -> Self {
         Entry { name: template.name, window, template, count: layers * template.calls }
+    }
+
+    /// Interned name of the operator.
+    pub(crate) fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// The operator for this step; `None` where the step has no rows for it.
+    pub(crate) fn operator(&self, step: &Step<'_>) -> Option<Operator> {
+        self.template.work.operator(step, self.name, self.template.group, self.count)
     }
 
     fn is_attention(&self) -> bool {

@@ -11,7 +11,7 @@ use super::operator::{AttentionHeads, Kernel, Operator, OperatorGroup};
 use super::projection::{compute_dtype, gemm_bytes, gemm_flops};
 
 /// A batch as the templates see it.
-pub(super) struct Step<'a> {
+pub(crate) struct Step<'a> {
     pub batch: &'a BatchShape,
     /// Scheduled tokens, padded to the captured graph.
     pub padded_tokens: u64,

@@ -1,7 +1,8 @@
 //! Attention at means that need not be whole numbers, and its roofline bound as a few factors: what dense tables of a
-//! step's time are made from. Uses the timer, `fast_prefill`, `physics`.
+//! step's time are made from. Uses the timer, `decode_times`,
+//! `fast_prefill`, `physics`.
 
-use super::super::curve::mean_attention;
+use super::super::decode_times::DecodeTimes;
 use super::super::fast_prefill::FastPrefill;
 use super::{Curve, Timer};
 use crate::physics::attention::{attention_flops, kv_bytes_per_token, query_bytes_per_token};
@@ -42,14 +43,12 @@ impl Timer {
         }
     }
 
-    /// Time of one call of decode attention over `kv_tokens` keys of `requests` requests in all, µs: [`Timer::time`] between
-    /// whole numbers of tokens, and not held to the roofline bound. 0 where that is the time.
-    pub fn unbounded_decode_us(&self, heads: &AttentionHeads, requests: f64, kv_tokens: f64) -> f64 {
+    /// Decode attention of `heads` between whole numbers of tokens too, not held to the roofline bound; `None` where its time
+    /// is that bound.
+    pub fn decode_times(&self, heads: &AttentionHeads) -> Option<DecodeTimes<'_>> {
         match &self.curve {
-            Curve::Decode(curve) => {
-                curve.unbounded_us(&mean_attention(requests, requests, kv_tokens, kv_tokens, heads))
-            }
-            _ => 0.0,
+            Curve::Decode(curve) => Some(DecodeTimes::new(curve, *heads)),
+            _ => None,
         }
     }
 

@@ -5,14 +5,13 @@ use super::attention::{ChunkAttention, DecodeAttention};
 use super::one_chunk::OneChunk;
 use super::rows::{GroupTable, GroupTimes};
 use crate::correction::Term;
-use crate::efficiency::EfficiencyMode;
-use crate::efficiency::Timer;
 use crate::efficiency::fast_prefill::Chunks;
 use crate::efficiency::mixed::share_a_call;
 use crate::efficiency::surface::CountAxis;
 use crate::efficiency::timer::heads_of;
+use crate::efficiency::{EfficiencyMode, OperatorTime, Timer};
 use crate::model::Window;
-use crate::physics::{AttentionHeads, BatchSums, GraphMode, Kernel, MAX_WINDOWS, Operator};
+use crate::physics::{AttentionHeads, BatchShape, BatchSums, Entry, GraphMode, Kernel, MAX_WINDOWS, Operator};
 use crate::request::Request;
 use crate::step_model::{HOST_LAUNCH_US, StepModel};
 
@@ -34,39 +33,44 @@ impl Tables {
         let most_tokens = plan.max_num_batched_tokens().clamp(most_decodes, MOST_TOKENS);
         let most_context = (plan.max_model_len() * 2).clamp(most_tokens, MOST_TOKENS);
 
-        let by_tokens = Names::of(steps, &one());
-        let beyond_tokens = |set: Set| Names::of(steps, &with(set, 1)).without(&by_tokens);
+        let nothing = BatchSums::default().shape(plan.windows());
+        // One token of a step with a prompt chunk, and nothing else: what brings the operators that depend on tokens alone.
+        let one = BatchSums { num_tokens: 1, num_prefills: 1, ..BatchSums::default() }.shape(plan.windows());
+        let by_tokens = Names::of(steps, &one);
+        let beyond_tokens = |set: Set| Names::of(steps, &with(one, set, 1)).without(&by_tokens);
         let by_chunk = beyond_tokens(CHUNK);
         let by_context = beyond_tokens(CONTEXT);
         let by_both = by_chunk.clone().within(&by_context);
-        let alone = Names::of(steps, &decodes_alone(1));
+        let alone = Names::of(steps, &with(nothing, DECODES_ALONE, 1));
 
-        let mut work = Vec::new();
-        let mut table = |names: &Names, limit: u64, sums: &dyn Fn(u64) -> BatchSums| {
+        let table = |names: &Names, limit: u64, mut batch: BatchShape, set: Set| {
             if names.0.is_empty() {
                 return GroupTable::default();
             }
-            let timed = names.timed_by(steps);
-            GroupTable::new(limit, |rows| group_times(steps, &sums(rows), &timed, &mut work))
+            let mut timed = names.timed(steps);
+            GroupTable::new(limit, |rows| {
+                set(&mut batch, rows);
+                group_times(steps, &batch, &mut timed)
+            })
         };
-        let counted = |sums: &BatchSums, term: Term| -> f64 {
-            let counts = steps.counts(&sums.shape(plan.windows()));
+        let counted = |batch: &BatchShape, term: Term| -> f64 {
+            let counts = steps.counts(batch);
             counts.iter().filter(|(known, _)| *known == term).map(|(_, count)| count).sum()
         };
-        let one_sampled = with(SAMPLED, 1);
+        let one_sampled = with(one, SAMPLED, 1);
         let requests = CountAxis::up_to(most_decodes);
         let decode_attention = decode_attention(steps, &requests)?;
         let chunk_attention = chunk_attention(steps, &decode_attention)?;
-        let is_piecewise = |tokens| counted(&with(TOKENS, tokens), Term::PiecewiseLayers) > 0.0;
+        let is_piecewise = |tokens| counted(&with(one, TOKENS, tokens), Term::PiecewiseLayers) > 0.0;
         Some(Tables {
-            decodes: table(&alone, most_decodes, &decodes_alone),
-            tokens: table(&by_tokens, most_tokens, &|tokens| with(TOKENS, tokens)),
-            decodes_beside: table(&beyond_tokens(DECODES), most_decodes, &|decodes| with(DECODES, decodes)),
-            sampled: table(&beyond_tokens(SAMPLED), most_decodes, &|sampled| with(SAMPLED, sampled)),
+            decodes: table(&alone, most_decodes, nothing, DECODES_ALONE),
+            tokens: table(&by_tokens, most_tokens, one, TOKENS),
+            decodes_beside: table(&beyond_tokens(DECODES), most_decodes, one, DECODES),
+            sampled: table(&beyond_tokens(SAMPLED), most_decodes, one, SAMPLED),
             chunks: [
-                table(&by_chunk.without(&by_both), most_tokens, &|tokens| with(CHUNK, tokens)),
-                table(&by_context.without(&by_both), most_context, &|tokens| with(CONTEXT, tokens)),
-                table(&by_both, most_context, &|tokens| with(CHUNK, tokens)),
+                table(&by_chunk.without(&by_both), most_tokens, one, CHUNK),
+                table(&by_context.without(&by_both), most_context, one, CONTEXT),
+                table(&by_both, most_context, one, CHUNK),
             ],
             decode_attention,
             chunk_attention,
@@ -81,27 +85,18 @@ impl Tables {
 }
 
 /// Sets one of a batch's sums.
-type Set = fn(&mut BatchSums, u64);
+type Set = fn(&mut BatchShape, u64);
 
-const TOKENS: Set = |sums, tokens| sums.num_tokens = tokens;
-const DECODES: Set = |sums, decodes| sums.num_decodes = decodes;
-const SAMPLED: Set = |sums, sampled| sums.num_sampled = sampled;
-const CHUNK: Set = |sums, tokens| sums.prefill_tokens = tokens;
-const CONTEXT: Set = |sums, tokens| sums.prefill_context_tokens = tokens;
+const TOKENS: Set = |batch, tokens| batch.num_tokens = tokens;
+const DECODES: Set = |batch, decodes| batch.num_decodes = decodes;
+const DECODES_ALONE: Set = |batch, decodes| (batch.num_tokens, batch.num_decodes) = (decodes, decodes);
+const SAMPLED: Set = |batch, sampled| batch.num_sampled = sampled;
+const CHUNK: Set = |batch, tokens| batch.prefill_tokens = tokens;
+const CONTEXT: Set = |batch, tokens| batch.prefill_context_tokens = tokens;
 
-/// One token of a step with a prompt chunk, and nothing else: what brings the operators that depend on tokens alone.
-fn one() -> BatchSums {
-    BatchSums { num_tokens: 1, num_prefills: 1, ..BatchSums::default() }
-}
-
-fn with(set: Set, count: u64) -> BatchSums {
-    let mut sums = one();
-    set(&mut sums, count);
-    sums
-}
-
-fn decodes_alone(decodes: u64) -> BatchSums {
-    BatchSums { num_tokens: decodes, num_decodes: decodes, ..BatchSums::default() }
+fn with(mut batch: BatchShape, set: Set, count: u64) -> BatchShape {
+    set(&mut batch, count);
+    batch
 }
 
 /// Operators but attention, by their interned names.
@@ -109,10 +104,10 @@ fn decodes_alone(decodes: u64) -> BatchSums {
 struct Names(Vec<&'static str>);
 
 impl Names {
-    /// Those that a batch of these sums needs.
-    fn of(steps: &StepModel, sums: &BatchSums) -> Self {
+    /// Those that a batch needs.
+    fn of(steps: &StepModel, batch: &BatchShape) -> Self {
         let mut work = Vec::new();
-        steps.plan().operators(&sums.shape(steps.plan().windows()), &mut work);
+        steps.plan().operators(batch, &mut work);
         Names(work.iter().filter(|operator| heads_of(operator).is_none()).map(|operator| operator.name).collect())
     }
 
@@ -130,36 +125,38 @@ impl Names {
         self
     }
 
-    /// Their timers, in the order of the plan; those that another's time holds are left out.
-    fn timed_by<'a>(&self, steps: &'a StepModel) -> Vec<(&'static str, &'a Timer)> {
-        let own = |(operator, timer): &'a (Operator, Timer)| {
-            let is_own = self.has(operator.name) && !steps.is_timed_within_another(operator);
-            is_own.then_some((operator.name, timer))
-        };
-        let mut timers: Vec<(&'static str, &Timer)> = steps.timers.iter().filter_map(own).collect();
-        timers.sort_by_key(|(name, _)| self.0.iter().position(|known| std::ptr::eq(*known, *name)));
-        timers
+    /// Their entries in the plan with their timers; those that another's time holds are left out.
+    fn timed<'a>(&self, steps: &'a StepModel) -> Vec<TimedEntry<'a>> {
+        let entries = steps.plan().entries_where(|name| self.has(name));
+        let timed = entries.filter_map(|entry| {
+            let (operator, timer) = steps.timers.iter().find(|(known, _)| std::ptr::eq(known.name, entry.name()))?;
+            let is_own = !steps.is_timed_within_another(operator);
+            is_own.then_some(TimedEntry { entry, timer, last: None })
+        });
+        timed.collect()
     }
 }
 
-/// Summed times of the operators that timers stand for, in the order of the plan.
-fn group_times(
-    steps: &StepModel,
-    sums: &BatchSums,
-    timed_by: &[(&'static str, &Timer)],
-    work: &mut Vec<Operator>,
-) -> GroupTimes {
-    let shape = sums.shape(steps.plan().windows());
-    let is_timed = |name: &'static str| timed_by.iter().any(|(known, _)| std::ptr::eq(*known, name));
-    steps.plan().operators_where(&shape, is_timed, work);
-    let graph_mode = steps.plan().graph_mode(&shape);
+/// An operator of the plan with its timer, and the last one that was timed: padding makes the same of several rows.
+struct TimedEntry<'a> {
+    entry: &'a Entry,
+    timer: &'a Timer,
+    last: Option<(Operator, OperatorTime)>,
+}
+
+/// Summed times of operators, in the order of the plan.
+fn group_times(steps: &StepModel, batch: &BatchShape, timed: &mut [TimedEntry<'_>]) -> GroupTimes {
+    let graph_mode = steps.plan().graph_mode(batch);
+    let step = steps.plan().step(batch);
     let mut times = GroupTimes::default();
-    let mut timers = timed_by.iter();
-    for operator in work.iter() {
-        let Some((_, timer)) = timers.find(|(name, _)| std::ptr::eq(*name, operator.name)) else { break };
-        let timed = steps.timed_by(timer, operator, graph_mode, &[]);
+    for TimedEntry { entry, timer, last } in timed {
+        let Some(operator) = entry.operator(&step) else { continue };
+        let time = match last {
+            Some((known, time)) if *known == operator => *time,
+            _ => last.insert((operator, steps.timed_by(timer, &operator, graph_mode, &[]))).1,
+        };
         let count = operator.count as f64;
-        times.add(operator.group, count * timed.time_us, count * timed.bound_us);
+        times.add(operator.group, count * time.time_us, count * time.bound_us);
     }
     times
 }
@@ -193,7 +190,7 @@ fn attention_operators(steps: &StepModel) -> Vec<(Operator, AttentionHeads, usiz
 
 /// What launching a kernel from the host takes at least.
 fn least_us(steps: &StepModel) -> f64 {
-    let one = decodes_alone(1).shape(steps.plan().windows());
+    let one = with(BatchSums::default().shape(steps.plan().windows()), DECODES_ALONE, 1);
     let is_eager = steps.mode == EfficiencyMode::Tables && steps.plan().graph_mode(&one) == GraphMode::Eager;
     if is_eager { HOST_LAUNCH_US } else { 0.0 }
 }
@@ -206,6 +203,7 @@ fn decode_attention(steps: &StepModel, requests: &CountAxis) -> Option<Vec<Decod
             continue;
         }
         let timer = steps.timer(&operator)?;
+        let times = timer.decode_times(&heads);
         let longest = match heads.window {
             Window::Full => steps.plan().max_model_len(),
             Window::Sliding(tokens) | Window::Chunked(tokens) => tokens.min(steps.plan().max_model_len()),
@@ -217,7 +215,7 @@ fn decode_attention(steps: &StepModel, requests: &CountAxis) -> Option<Vec<Decod
             launch_us: timer.attention_launch_us(),
             blocks_per_sm: heads.num_kv_heads as f64 / steps.sm_count,
             call_us: DecodeAttention::surface(requests, longest + 1, |requests, kv_tokens| {
-                timer.unbounded_decode_us(&heads, requests, kv_tokens).max(least_us)
+                times.as_ref().map_or(0.0, |times| times.us(requests, kv_tokens)).max(least_us)
             }),
             bound: timer.attention_bound(&operator, &heads),
         });
