@@ -67,7 +67,7 @@ fn hot(against: &Against) {
     );
     for batch in batches() {
         let (columns, state) = (batch.columns(), against.state(&batch.requests));
-        let requests = &batch.requests;
+        let requests = &batch.requests[..];
         let mut loops = [
             repeated(|| against.steps.step_time_us(black_box(requests))),
             repeated(|| against.steps.step_time_us_of(black_box(&columns))),

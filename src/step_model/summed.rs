@@ -50,6 +50,11 @@ impl StepModel {
         }
     }
 
+    #[inline(never)]
+    fn with_chunk_us<S: Simd, B: Batch>(&self, simd: S, batch: B, at: usize) -> f64 {
+        simd.vectorize(AskWithChunk { steps: self, batch, at })
+    }
+
     /// Where something else than plain decodes and one chunk is in the batch.
     #[inline(never)]
     fn any_us<S: Simd, B: Batch>(&self, simd: S, batch: B) -> f64 {
@@ -131,22 +136,43 @@ impl<B: Batch> WithSimd for Ask<'_, B> {
     fn with_simd<S: Simd>(self, simd: S) -> f64 {
         let Ask { steps, batch } = self;
         // Engines put a prompt chunk behind the decodes, some simulators before them.
+        let is_chunk = |index: usize| batch.get(index).is_some_and(|request| !request.is_decode());
         let last = batch.len().wrapping_sub(1);
-        let chunk_at = |index: usize| batch.get(index).filter(|request| !request.is_decode());
-        let (chunk, rest) = if let Some(chunk) = chunk_at(0) {
-            (Some(chunk), batch.split(1).1)
-        } else if let Some(chunk) = chunk_at(last) {
-            (Some(chunk), batch.split(last).0)
-        } else {
-            (None, batch)
-        };
+        if is_chunk(last) {
+            return steps.with_chunk_us(simd, batch, last);
+        }
+        if is_chunk(0) {
+            return steps.with_chunk_us(simd, batch, 0);
+        }
+        let Some(computed_tokens) = batch.plain_computed_tokens(simd) else { return steps.any_us(simd, batch) };
+        let run = Run::plain(batch.len(), computed_tokens);
+        match steps.compiled.as_ref().and_then(|compiled| compiled.run_us(&run)) {
+            Some(time_us) => time_us,
+            None => steps.windowed_us(simd, Plain { batch, computed_tokens }, None),
+        }
+    }
+}
+
+/// The time of a batch with a chunk at its end or beginning, in a function of its own: what it keeps in registers would be in
+/// the way of the decodes that most batches are.
+struct AskWithChunk<'a, B> {
+    steps: &'a StepModel,
+    batch: B,
+    at: usize,
+}
+
+impl<B: Batch> WithSimd for AskWithChunk<'_, B> {
+    type Output = f64;
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) -> f64 {
+        let AskWithChunk { steps, batch, at } = self;
+        let chunk = batch.get(at);
+        let rest = if at == 0 { batch.split(1).1 } else { batch.split(at).0 };
         let Some(computed_tokens) = rest.plain_computed_tokens(simd) else { return steps.any_us(simd, batch) };
         let run = Run::plain(rest.len(), computed_tokens);
-        let time_us = steps.compiled.as_ref().and_then(|compiled| match &chunk {
-            None => compiled.run_us(&run),
-            Some(chunk) => compiled.run_and_chunk_us(&run, chunk),
-        });
-        match time_us {
+        let compiled = steps.compiled.as_ref();
+        match compiled.zip(chunk.as_ref()).and_then(|(compiled, chunk)| compiled.run_and_chunk_us(&run, chunk)) {
             Some(time_us) => time_us,
             None => steps.windowed_us(simd, Plain { batch: rest, computed_tokens }, chunk.as_ref()),
         }
