@@ -148,7 +148,9 @@ fn a_missing_line_is_named_with_its_series() {
     let line = text.lines().find(|line| line.starts_with(LINE)).expect("such a line");
     assert_parse(&text.replace(&format!("{line}\n"), ""), &["series 'graph'", "2 lines", "says 3"]);
     let whole = text.trim_end();
-    assert_parse(&whole[..whole.rfind('\n').expect("lines")], &["series 'graph'", "2 lines", "says 3"]);
+    let (before, _) = whole.rsplit_once('\n').expect("lines");
+    assert_parse(&format!("{before}\n"), &["series 'graph'", "2 lines", "says 3"]);
+    assert_parse(before, &["cut off"]);
 }
 
 #[test]
