@@ -4,7 +4,13 @@
 
 use std::path::Path;
 
-use ridgepoint::{Deployment, Error, Hardware, Model, Options, Request, StepModel};
+use proptest::prelude::*;
+use proptest::sample::Index;
+use ridgepoint::efficiency::curve::{AllReduceCurve, Match};
+use ridgepoint::efficiency::family::{AllReduceKind, chip};
+use ridgepoint::efficiency::kernel_model::AllReduceModel;
+use ridgepoint::efficiency::table::{parse_header, parse_series};
+use ridgepoint::{DType, Deployment, Error, Hardware, Model, Options, Request, StepModel};
 use tempfile::TempDir;
 
 const BENCH_DATA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/bench_data");
@@ -202,5 +208,54 @@ fn a_series_whose_name_is_written_another_way_is_refused_as_it_would_never_be_fo
         let other = name.replace("/d128/full", other);
         let message = fault("attention_decode", &text.replacen(name, &other, 1)).to_string();
         assert!(message.contains("needs a known name"), "{message}");
+    }
+}
+
+/// Damages a table text: fields swapped for nasty ones, or bytes overwritten, deleted and doubled.
+fn damaged(mut text: Vec<u8>, edits: &[(Index, u8, u8, usize)]) -> String {
+    const NASTY: [&str; 14] =
+        ["NaN", "-", "~", "", "0", "-1", "1e308", "1e-308", "9223372036854775807", "inf", "[", "\"", "\n", ","];
+    for (place, kind, byte, length) in edits {
+        if text.is_empty() {
+            break;
+        }
+        let at = place.index(text.len());
+        let end = (at + length).min(text.len());
+        match kind % 4 {
+            0 => text[at] = 32 + byte % 95,
+            1 => drop(text.drain(at..end)),
+            2 => drop(text.splice(at..at, text[at..end].to_vec())),
+            _ => {
+                let is_digit = |b: &u8| b.is_ascii_digit() || *b == b'.';
+                let start = text[..at].iter().rposition(|b| !is_digit(b)).map_or(0, |before| before + 1);
+                let stop = text[at..].iter().position(|b| !is_digit(b)).map_or(text.len(), |after| at + after);
+                drop(text.splice(start.min(stop)..stop, NASTY[usize::from(*byte) % NASTY.len()].bytes()));
+            }
+        }
+    }
+    String::from_utf8_lossy(&text).into_owned()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(3000))]
+
+    #[test]
+    fn a_randomly_damaged_table_is_refused_or_gives_finite_times(
+        edits in prop::collection::vec((any::<Index>(), any::<u8>(), any::<u8>(), 1usize..60), 1..6),
+    ) {
+        let text = damaged(shipped("h100_sxm", "allreduce").into_bytes(), &edits);
+        let h100 = Hardware::find("h100").expect("built in");
+        let chip = chip(&h100, DType::Bfloat16).expect("has the unit");
+        let Ok(header) = parse_header::<AllReduceModel>("damaged", &text) else { return Ok(()) };
+        for kind in [AllReduceKind::Graph, AllReduceKind::Eager] {
+            let Ok(Some(series)) = parse_series::<AllReduceModel>("damaged", &text, &header, &kind, &chip) else { continue };
+            for gpus in [2.0, 3.0, 4.0, 64.0] {
+                let curve = AllReduceCurve::new(&series, gpus, chip, Match::Exact);
+                for message_bytes in [2.0, 8192.0, 1e6, 1e9, 1e15] {
+                    let (time_us, _) = curve.time(message_bytes);
+                    prop_assert!(time_us.is_finite() && time_us > 0.0, "{time_us} µs for {message_bytes} bytes on {gpus}");
+                }
+            }
+        }
     }
 }
