@@ -9,13 +9,8 @@ mod compare;
 use std::path::{Path, PathBuf};
 
 use compare::is_rel;
-use proptest::prelude::*;
-use proptest::sample::Index;
 use ridgepoint::efficiency::Tables;
-use ridgepoint::efficiency::curve::{AllReduceCurve, Match};
-use ridgepoint::efficiency::family::{AllReduceKind, chip};
-use ridgepoint::efficiency::kernel_model::{AllReduceModel, GemmModel};
-use ridgepoint::efficiency::table::{parse_header, parse_series};
+use ridgepoint::efficiency::kernel_model::GemmModel;
 use ridgepoint::{DType, Deployment, Error, Hardware, Model, Options, Request, StepModel};
 use tempfile::TempDir;
 
@@ -148,7 +143,9 @@ fn a_missing_line_is_named_with_its_series() {
     let line = text.lines().find(|line| line.starts_with(LINE)).expect("such a line");
     assert_parse(&text.replace(&format!("{line}\n"), ""), &["series 'graph'", "2 lines", "says 3"]);
     let whole = text.trim_end();
-    assert_parse(&whole[..whole.rfind('\n').expect("lines")], &["series 'graph'", "2 lines", "says 3"]);
+    let (before, _) = whole.rsplit_once('\n').expect("lines");
+    assert_parse(&format!("{before}\n"), &["series 'graph'", "2 lines", "says 3"]);
+    assert_parse(before, &["cut off"]);
 }
 
 #[test]
@@ -372,53 +369,4 @@ fn only_a_table_that_is_not_there_is_a_missing_measurement() {
     assert!(!peak.expect_err("an A100 has no fp8").is_missing_measurement());
     assert!(!Model::find("no-such-model").expect_err("no such model").is_missing_measurement());
     assert!(!on("h100", 1, None).expect("built in").try_step_time(&[]).expect_err("empty").is_missing_measurement());
-}
-
-/// Damages a table text: fields swapped for nasty ones, or bytes overwritten, deleted and doubled.
-fn damaged(mut text: Vec<u8>, edits: &[(Index, u8, u8, usize)]) -> String {
-    const NASTY: [&str; 14] =
-        ["NaN", "-", "~", "", "0", "-1", "1e308", "1e-308", "9223372036854775807", "inf", "[", "\"", "\n", ","];
-    for (place, kind, byte, length) in edits {
-        if text.is_empty() {
-            break;
-        }
-        let at = place.index(text.len());
-        let end = (at + length).min(text.len());
-        match kind % 4 {
-            0 => text[at] = 32 + byte % 95,
-            1 => drop(text.drain(at..end)),
-            2 => drop(text.splice(at..at, text[at..end].to_vec())),
-            _ => {
-                let is_digit = |b: &u8| b.is_ascii_digit() || *b == b'.';
-                let start = text[..at].iter().rposition(|b| !is_digit(b)).map_or(0, |before| before + 1);
-                let stop = text[at..].iter().position(|b| !is_digit(b)).map_or(text.len(), |after| at + after);
-                drop(text.splice(start.min(stop)..stop, NASTY[usize::from(*byte) % NASTY.len()].bytes()));
-            }
-        }
-    }
-    String::from_utf8_lossy(&text).into_owned()
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(3000))]
-
-    #[test]
-    fn a_randomly_damaged_table_is_refused_or_gives_finite_times(
-        edits in prop::collection::vec((any::<Index>(), any::<u8>(), any::<u8>(), 1usize..60), 1..6),
-    ) {
-        let text = damaged(shipped("h100_sxm", "allreduce").into_bytes(), &edits);
-        let h100 = Hardware::find("h100").expect("built in");
-        let chip = chip(&h100, DType::Bfloat16).expect("has the unit");
-        let Ok(header) = parse_header::<AllReduceModel>("damaged", &text) else { return Ok(()) };
-        for kind in [AllReduceKind::Graph, AllReduceKind::Eager] {
-            let Ok(Some(series)) = parse_series::<AllReduceModel>("damaged", &text, &header, &kind, &chip) else { continue };
-            for gpus in [2.0, 3.0, 4.0, 64.0] {
-                let curve = AllReduceCurve::new(&series, gpus, chip, Match::Exact);
-                for message_bytes in [2.0, 8192.0, 1e6, 1e9, 1e15] {
-                    let (time_us, _) = curve.time(message_bytes);
-                    prop_assert!(time_us.is_finite() && time_us > 0.0, "{time_us} µs for {message_bytes} bytes on {gpus}");
-                }
-            }
-        }
-    }
 }

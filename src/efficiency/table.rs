@@ -104,7 +104,9 @@ pub(super) fn parse_table<F: Family>(origin: &str, text: &str) -> Result<(Header
         let ascending = series.knots.windows(2).all(|pair| pair[0] < pair[1]);
         let positive = series.knots.iter().all(|k| k.is_finite() && *k > 0.0);
         let id_is_unique = header.series.values().filter(|other| other.id == series.id).count() == 1;
-        if !id_is_unique || F::Key::parse(name).is_none() || series.knots.is_empty() || !ascending || !positive {
+        // A name that is written otherwise when asked for would never be found.
+        let is_known = F::Key::parse(name).is_some_and(|key| key.name() == *name);
+        if !id_is_unique || !is_known || series.knots.is_empty() || !ascending || !positive {
             return Err(Error::Parse {
                 origin: origin.to_owned(),
                 message: format!(

@@ -15,6 +15,9 @@ use crate::error::{Error, Result};
 /// the coefficients are damaged, and times between and beyond the knots would overflow.
 const MAX_RESIDUAL: f64 = 10.0;
 
+/// More cells than any series spans: coordinates of damaged lines are all different.
+const MOST_CELLS: usize = 1 << 22;
+
 /// Where the lines of each series stand in the text of a table file.
 #[derive(Debug, Clone)]
 pub(super) struct Lines {
@@ -72,6 +75,10 @@ pub(super) fn lines_by_series<F: Family>(origin: &str, text: &str, header: &Head
         };
         runs.push(Run { id: *number, first_row: row, bytes: start..at });
     }
+    if is_cut {
+        let message = "the last line has no end: the file is cut off, perhaps within a number; copy or write it again";
+        return Err(Error::Parse { origin: origin.to_owned(), message: message.to_owned() });
+    }
     Ok(Lines { runs })
 }
 
@@ -80,7 +87,7 @@ fn bad(origin: &str, row: usize, column: &str, found: &str, expected: &str) -> E
         origin: origin.to_owned(),
         row,
         column: column.to_owned(),
-        found: found.to_owned(),
+        found: if found.is_empty() { "nothing" } else { found }.to_owned(),
         expected: expected.to_owned(),
     }
 }
@@ -135,7 +142,7 @@ impl SeriesText<'_> {
         let leading = F::AXES.len() - 1;
         let mut axes: Vec<Vec<f64>> = (0..leading).map(|axis| sorted(lines.iter().map(|l| l.point[axis]))).collect();
         axes.push(about.knots.clone());
-        if axes.iter().map(Vec::len).product::<usize>() > 1 << 22 {
+        if axes.iter().fold(1, |cells: usize, axis| cells.saturating_mul(axis.len())) > MOST_CELLS {
             return Err(Error::Parse {
                 origin: self.origin.to_owned(),
                 message: format!("series '{name}' spans a grid of more than four million cells"),
@@ -155,11 +162,12 @@ impl SeriesText<'_> {
         }
         series.grid = Grid::empty(axes);
         self.fill(&mut series, &lines, chip)?;
-        if lines.len() != about.lines {
-            return Err(Error::Parse {
-                origin: self.origin.to_owned(),
-                message: format!("series '{name}' has {} lines, its header says {}", lines.len(), about.lines),
-            });
+        if lines.len() != about.lines || lines.is_empty() {
+            let (found, said) = (lines.len(), about.lines);
+            let message = format!(
+                "series '{name}' has {found} lines, its header says {said}; as many must be there, and one at least"
+            );
+            return Err(Error::Parse { origin: self.origin.to_owned(), message });
         }
         series.grid.hold_edges();
         Ok(Some(series))
@@ -212,8 +220,7 @@ impl SeriesText<'_> {
                 }
                 grid.set(cell, residual, origin);
             }
-            let count = values.split_ascii_whitespace().take(1).count();
-            if count == 0 || fields.next().is_some() {
+            if values.trim_ascii().is_empty() || fields.next().is_some() {
                 let count = values.split_ascii_whitespace().count();
                 let expected = format!("1 to {}, as many as the series has knots", knots.len());
                 return Err(bad_value(&format!("{count} values"), &expected));
@@ -246,7 +253,8 @@ fn split_at_comma(text: &str) -> (&str, &str) {
 
 /// The knots between which `value` lies: one where it is a knot or beyond the ends.
 fn knots_around(knots: &[f64], value: f64) -> &[f64] {
-    let above = knots.partition_point(|knot| *knot < value).min(knots.len() - 1);
+    let Some(last) = knots.len().checked_sub(1) else { return knots };
+    let above = knots.partition_point(|knot| *knot < value).min(last);
     let first = if knots[above] > value { above.saturating_sub(1) } else { above };
     &knots[first..=above]
 }
@@ -279,6 +287,8 @@ fn sorted(values: impl Iterator<Item = f64>) -> Vec<f64> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -295,6 +305,19 @@ mod tests {
         }
     }
 
+    proptest! {
+        #[test]
+        fn numbers_are_read_as_the_standard_library_reads_them(
+            text in prop_oneof![
+                4 => "[0-9]{0,12}\\.?[0-9]{0,13}",
+                1 => "[0-9]{14,20}|[0-9]{0,2}\\.[0-9]{12,16}|0{0,20}\\.?0{0,20}[0-9]{0,3}",
+                1 => "[-+]?[0-9]{0,3}\\.?[0-9]{0,3}([eE][-+]?[0-9]{0,3})?|inf|nan|[-+0-9.eE_ ,x\u{ff11}]{0,6}",
+            ],
+        ) {
+            prop_assert_eq!(decimal(&text).map(f64::to_bits), text.parse().ok().map(f64::to_bits), "{}", text);
+        }
+    }
+
     #[test]
     fn knots_around_a_value_are_those_that_interpolation_needs() {
         let knots = [1.0, 2.0, 4.0, 8.0];
@@ -302,5 +325,6 @@ mod tests {
         assert_eq!(knots_around(&knots, 3.0), [2.0, 4.0]);
         assert_eq!(knots_around(&knots, 0.5), [1.0]);
         assert_eq!(knots_around(&knots, 9.0), [8.0]);
+        assert!(knots_around(&[], 9.0).is_empty());
     }
 }

@@ -261,7 +261,11 @@ impl Tables {
         if let Some(path) = path
             && path.try_exists().map_err(|e| Error::io(&path, e))?
         {
-            let text = std::fs::read_to_string(&path).map_err(|e| Error::io(&path, e))?;
+            let mut text = std::fs::read_to_string(&path).map_err(|e| Error::io(&path, e))?;
+            // The byte order mark that some editors put in front.
+            if text.starts_with('\u{feff}') {
+                text.remove(0);
+            }
             return read::<F>(folder, path.display().to_string(), Cow::Owned(text)).map(Some);
         }
         let place = (folder.to_owned(), F::OPERATOR);

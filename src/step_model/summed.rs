@@ -211,3 +211,7 @@ impl<B: Batch> WithSimd for AddPlain<'_, B> {
         self.decodes.add_plain(simd, batch, computed_tokens, self.steps.plan.windows());
     }
 }
+
+#[cfg(test)]
+#[path = "summed_tests.rs"]
+mod tests;

@@ -132,7 +132,7 @@ pub(in crate::step_model) fn pass<S: Simd, B: Batch>(
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use pulp::{Arch, WithSimd};
+    use pulp::{Arch, Scalar, Scalar128b, Scalar256b, Scalar512b, WithSimd};
 
     use super::*;
     use crate::request::RequestColumns;
@@ -158,27 +158,36 @@ mod tests {
         sums
     }
 
-    /// By each kind of lanes that this CPU has.
-    fn sums<B: Batch>(batch: B, windows: &[Window]) -> BatchSums {
-        let [one_lane, widest] = [Arch::Scalar, Arch::new()].map(|cpu| {
-            let mut chunks = None;
-            cpu.dispatch(Pass { batch, windows, chunks: &mut chunks }).and(chunks.as_ref())
-        });
-        assert_eq!(one_lane, widest);
-        widest
+    /// By each number of lanes that CPUs have, and by those of this one.
+    fn by_all_lanes<Op: WithSimd + Copy>(op: Op) -> [Op::Output; 5] {
+        [
+            Scalar.vectorize(op),
+            Scalar128b.vectorize(op),
+            Scalar256b.vectorize(op),
+            Scalar512b.vectorize(op),
+            Arch::new().dispatch(op),
+        ]
     }
 
-    struct Pass<'a, B> {
+    fn sums<B: Batch>(batch: B, windows: &[Window]) -> BatchSums {
+        let [one_lane, others @ ..] = by_all_lanes(Sums { batch, windows });
+        assert_eq!(others, [one_lane; 4]);
+        one_lane
+    }
+
+    #[derive(Clone, Copy)]
+    struct Sums<'a, B> {
         batch: B,
         windows: &'a [Window],
-        chunks: &'a mut Option<BatchSums>,
     }
 
-    impl<B: Batch> WithSimd for Pass<'_, B> {
-        type Output = Decodes;
+    impl<B: Batch> WithSimd for Sums<'_, B> {
+        type Output = BatchSums;
 
-        fn with_simd<S: Simd>(self, simd: S) -> Decodes {
-            pass(simd, self.batch, self.windows, self.chunks)
+        fn with_simd<S: Simd>(self, simd: S) -> BatchSums {
+            let mut chunks = None;
+            let decodes = pass(simd, self.batch, self.windows, &mut chunks);
+            decodes.and(chunks.as_ref())
         }
     }
 
@@ -207,18 +216,72 @@ mod tests {
         let seen = 5000 * ((1 << 24) + 1);
         assert_eq!((found.num_decodes, found.num_prefills), (5000, 0));
         assert_eq!(found.windows.map(|window| window.decode_kv_tokens), [seen, seen, 0, 0]);
-        let plain = pulp::Scalar.vectorize(Plain(&requests));
-        assert_eq!((plain, Arch::new().dispatch(Plain(&requests))), (Some(5000 << 24), plain));
-        assert_eq!(Arch::new().dispatch(Plain(&[Request::decode((1 << 24) + 1); 64])), None);
+        assert_eq!(by_all_lanes(Plain(&requests[..])), [Some(5000 << 24); 5]);
+        assert_eq!(by_all_lanes(Plain(&[Request::decode((1 << 24) + 1); 64][..])), [None; 5]);
     }
 
-    struct Plain<'a>(&'a [Request]);
+    #[derive(Clone, Copy)]
+    struct Plain<B>(B);
 
-    impl WithSimd for Plain<'_> {
+    impl<B: Batch> WithSimd for Plain<B> {
         type Output = Option<u64>;
 
         fn with_simd<S: Simd>(self, simd: S) -> Option<u64> {
             self.0.plain_computed_tokens(simd)
+        }
+    }
+
+    /// Where the lanes of some CPU, the bytes of flags or blocks are full, and one beside.
+    const LENGTHS: [usize; 32] = [
+        0, 1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129, 511, 512, 513, 1023, 1024, 1025,
+        1032, 2047, 2048, 2049, 2052,
+    ];
+
+    #[test]
+    fn a_run_of_any_length_is_plain_but_for_what_is_odd_in_it() {
+        // 255 is a flag of other languages; the second is the longest that is plain.
+        let plain = [(1, 2u8), (1 << 24, 255), ((1 << 24) - 1, 1)];
+        let odd =
+            [(9, 1, 0u8), (9, 0, 1), (9, 2, 1), (9, u32::MAX, 1), (0, 1, 1), ((1 << 24) + 1, 1, 1), (u32::MAX, 1, 1)];
+        for length in LENGTHS {
+            let (mut computed, flags): (Vec<u32>, Vec<u8>) = (0..length).map(|at| plain[at % 3]).unzip();
+            let tokens = computed.iter().map(|tokens| u64::from(*tokens)).sum();
+            let (mut scheduled, mut flags) = (vec![1; length], flags);
+            let columns = RequestColumns::new(&computed, &scheduled).unwrap().with_sample_bytes(&flags).unwrap();
+            let slice: Vec<Request> = columns.iter().collect();
+            assert_eq!(by_all_lanes(Plain(columns)), [Some(tokens); 5], "{length}");
+            assert_eq!(by_all_lanes(Plain(&slice[..])), [Some(tokens); 5], "{length}");
+            for at in [0, 1, 7, length / 2, length.saturating_sub(8), length.saturating_sub(1)] {
+                for (odd_computed, odd_scheduled, odd_flag) in odd.into_iter().filter(|_| at < length) {
+                    let usual = (computed[at], scheduled[at], flags[at]);
+                    (computed[at], scheduled[at], flags[at]) = (odd_computed, odd_scheduled, odd_flag);
+                    let columns =
+                        RequestColumns::new(&computed, &scheduled).unwrap().with_sample_bytes(&flags).unwrap();
+                    let slice: Vec<Request> = columns.iter().collect();
+                    assert_eq!(by_all_lanes(Plain(columns)), [None; 5], "{odd_computed} at {at} of {length}");
+                    assert_eq!(by_all_lanes(Plain(&slice[..])), [None; 5], "{odd_computed} at {at} of {length}");
+                    let windows = [Window::Full, Window::Sliding(4096)];
+                    let expected = one_by_one(&slice, &windows);
+                    assert_eq!((sums(columns, &windows), sums(&slice[..], &windows)), (expected, expected));
+                    (computed[at], scheduled[at], flags[at]) = usual;
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn windows_of_any_size_show_decodes_what_the_formula_says() {
+        let sizes = [0, 1, 2, 3, 100, 1 << 24, u64::from(u32::MAX), 1 << 32, (1 << 32) + 1, 1 << 40, u64::MAX];
+        for length in LENGTHS {
+            let computed: Vec<u32> = (0..length).map(|at| [1 << 24, 1, 2, 99, 100, 101][at % 6]).collect();
+            let slice: Vec<Request> = computed.iter().map(|tokens| Request::decode(*tokens)).collect();
+            let scheduled = vec![1; length];
+            let columns = RequestColumns::new(&computed, &scheduled).unwrap();
+            for window in sizes.into_iter().flat_map(|size| [Window::Sliding(size), Window::Chunked(size)]) {
+                let expected = one_by_one(&slice, &[window]);
+                assert_eq!(sums(&slice[..], &[window]), expected, "{length} under {window:?}");
+                assert_eq!(sums(columns, &[window]), expected, "{length} under {window:?}");
+            }
         }
     }
 }

@@ -19,7 +19,7 @@ const BLOCK: usize = 128;
 /// Bits that the computed tokens of a plain decode, less one, do not have.
 const LONG: u32 = !((1 << 24) - 1);
 
-/// Words that the widest vectors there are hold three of.
+/// Words in three of the widest vectors that CPUs have.
 const MOST_WORDS: usize = 3 * 16;
 
 /// Words to drop, then words to keep.
@@ -107,29 +107,6 @@ fn earlier_tokens(window: Window, computed_tokens: impl Iterator<Item = u32>) ->
 #[inline(always)]
 fn kept(words: usize, left: usize) -> &'static [u32] {
     KEPT.get(MOST_WORDS + left - words..).unwrap_or_default()
-}
-
-/// How a number of requests is gone through.
-enum Size {
-    /// Fewer than a vector has lanes for.
-    Few,
-    /// One block.
-    Block,
-    /// More than 32 bits may hold the sum of.
-    Blocks,
-}
-
-impl Size {
-    #[inline(always)]
-    fn of<S: Simd>(num_requests: usize) -> Self {
-        if num_requests < S::U32_LANES {
-            Size::Few
-        } else if num_requests <= BLOCK * S::U32_LANES {
-            Size::Block
-        } else {
-            Size::Blocks
-        }
-    }
 }
 
 /// Sum of all lanes.

@@ -5,7 +5,7 @@
 
 use pulp::{Simd, WithSimd};
 
-use super::{BLOCK, Batch, LONG, MOST_WORDS, Seen, Size, earlier_tokens, is_plain, is_zero, kept, total};
+use super::{BLOCK, Batch, LONG, MOST_WORDS, Seen, earlier_tokens, is_plain, is_zero, kept, total};
 use crate::model::Window;
 use crate::request::Request;
 
@@ -119,6 +119,29 @@ fn block_earlier_tokens<S: Simd>(simd: S, block: &[Request], seen: Seen) -> u64 
         }
     }
     total::<S>(simd.add_u32s(simd.add_u32s(sums[0], sums[1]), sums[2]))
+}
+
+/// How a number of requests is gone through.
+enum Size {
+    /// Fewer than a vector has lanes for.
+    Few,
+    /// One block.
+    Block,
+    /// More than 32 bits may hold the sum of.
+    Blocks,
+}
+
+impl Size {
+    #[inline(always)]
+    fn of<S: Simd>(num_requests: usize) -> Self {
+        if num_requests < S::U32_LANES {
+            Size::Few
+        } else if num_requests <= BLOCK * S::U32_LANES {
+            Size::Block
+        } else {
+            Size::Blocks
+        }
+    }
 }
 
 impl Batch for &[Request] {
