@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use numpy::{IntoPyArray, PyArray1};
-use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use ridgepoint::correction::{Correction, Used, find_correction};
 use ridgepoint::efficiency::EfficiencyMode;
@@ -144,7 +143,7 @@ impl StepModel {
                 let of_step = *start..*end;
                 let (Some(computed), Some(scheduled)) = (computed.get(of_step.clone()), scheduled.get(of_step.clone()))
                 else {
-                    return Err(PyValueError::new_err(format!("offsets: no requests from {start} to {end}")));
+                    return Err(RidgepointError::new_err(format!("offsets: no requests from {start} to {end}")));
                 };
                 let samples = samples.and_then(|samples| samples.get(of_step));
                 times_us.push(steps.step_time_us_of(&columns(computed, scheduled, samples)?));
@@ -285,7 +284,7 @@ fn wanted(efficiency: &str, correction: &str, model: &str) -> PyResult<(Efficien
 
 fn check_offsets(offsets: &[usize], num_requests: usize) -> PyResult<()> {
     let (Some(first), Some(last)) = (offsets.first(), offsets.last()) else {
-        return Err(PyValueError::new_err("offsets is empty: n steps have n + 1 offsets, the first of them 0"));
+        return Err(RidgepointError::new_err("offsets is empty: n steps have n + 1 offsets, the first of them 0"));
     };
     let falls = offsets.iter().zip(offsets.iter().skip(1)).position(|(start, end)| end < start);
     let said = match falls {
@@ -296,5 +295,5 @@ fn check_offsets(offsets: &[usize], num_requests: usize) -> PyResult<()> {
         }
         None => return Ok(()),
     };
-    Err(PyValueError::new_err(said))
+    Err(RidgepointError::new_err(said))
 }
