@@ -106,7 +106,16 @@ impl StepModel {
         })
     }
 
-    /// Time of one step, µs.
+    /// Time of one step, µs; 0 for no requests. Requests that schedule nothing are left out.
+    ///
+    /// Args:
+    ///     num_computed_tokens: tokens of each request that are in the KV cache already.
+    ///     num_scheduled_tokens: tokens of it that this step processes: 1 for a decode, the chunk for a prompt.
+    ///     samples: whether the step ends with a token of it; true where left out, false for all but a prompt's last chunk.
+    ///
+    /// Raises:
+    ///     RidgepointError: columns of unequal length, a value that is negative or beyond 32 bits.
+    ///     TypeError: columns that hold no integers, samples that are no truth values.
     #[pyo3(signature = (num_computed_tokens, num_scheduled_tokens, samples=None))]
     fn step_time_us(
         &self,
@@ -120,7 +129,15 @@ impl StepModel {
         caught(|| Ok(self.latency.steps().step_time_us_of(&columns)))
     }
 
-    /// Times of many steps, µs.
+    /// Times of many steps, µs: an array of one less than there are offsets. Other threads run meanwhile.
+    ///
+    /// Args:
+    ///     offsets: the requests of step i are those from offsets[i] up to, but not including, offsets[i + 1]; the first offset is 0,
+    ///         the last the number of requests.
+    ///     num_computed_tokens, num_scheduled_tokens, samples: as in step_time_us, of all steps.
+    ///
+    /// Raises:
+    ///     RidgepointError, TypeError: as step_time_us; offsets that decrease or do not span the columns.
     #[pyo3(signature = (offsets, num_computed_tokens, num_scheduled_tokens, samples=None))]
     fn step_times_us<'py>(
         &self,
