@@ -140,19 +140,38 @@ func (h *handle) askDelays() error {
 // Close lets go of the model; more than once is fine. Calls that other goroutines are in come to their end; later ones fail with
 // [ErrClosed]. The memory goes back when the garbage collector next runs; models that are not closed are freed by it too.
 func (m *Model) Close() error {
-	m.handle.Store(nil)
+	if m != nil {
+		m.handle.Store(nil)
+	}
 	return nil
 }
 
-// Err is the first error of a method that can't return one and answered [latency.NoAnswer] instead; nil where there was none.
-func (m *Model) Err() error { return m.faults.Err() }
+// Err is the first error of a method that can't return one and answered [latency.NoAnswer] instead; nil where there was none. A nil
+// model, as [New] gives with an error, has [ErrClosed].
+func (m *Model) Err() error {
+	if m == nil {
+		return closed
+	}
+	return m.faults.Err()
+}
 
-// open is the handle, or nil and the error of a closed (or zero) model.
+// open is the handle, or nil and the error of a closed (or zero, or nil) model.
 func (m *Model) open() (*handle, error) {
+	if m == nil {
+		return nil, closed
+	}
 	if h := m.handle.Load(); h != nil {
 		return h, nil
 	}
 	return nil, closed
+}
+
+// note keeps the error if it is the first, and gives [latency.NoAnswer].
+func (m *Model) note(err error) int64 {
+	if m == nil {
+		return latency.NoAnswer
+	}
+	return m.faults.Note(err)
 }
 
 // cTexts are copies of Go's texts for C, freed together.

@@ -182,7 +182,7 @@ func TestBadInputIsAnError(t *testing.T) {
 		{"llama-3.1-8b", "h100", Options{Correction: "mine"}, ErrInvalidArgument, "none, global, auto"},
 		{"llama-3.1-8b", "h100", Options{Efficiency: "best"}, ErrInvalidArgument, "tables or ideal"},
 		{"llama-3.1-8b", "h100", Options{Deployment: Deployment{TensorParallelSize: 3}}, ErrInvalidInput, "tensor_parallel_size = 3"},
-		{"llama-3.1-8b", "h100", Options{Deployment: Deployment{MaxNumSeqs: -1}}, ErrInvalidInput, "-1"},
+		{"llama-3.1-8b", "h100", Options{Deployment: Deployment{MaxNumSeqs: -1}}, ErrInvalidInput, "max_num_seqs = -1"},
 		{"llama-3.1-8b", "h100", Options{Deployment: Deployment{GPUMemoryUtilization: math.NaN()}}, ErrInvalidInput, "NaN"},
 		{"mine", "h100", Options{ModelConfigJSON: "{"}, ErrInvalidInput, "model_config_json"},
 	} {
@@ -242,6 +242,14 @@ func TestAClosedModelSaysSo(t *testing.T) {
 	}
 	if zero := new(Model); zero.StepTime(nil) != -1 || !errors.Is(zero.Err(), ErrClosed) {
 		t.Error("a model out of nothing answers")
+	}
+	var none *Model
+	if none.StepTime(nil) != -1 || none.StepTime([]*Request{nil}) != -1 || none.QueueingTime(nil) != -1 ||
+		none.SchedulingProcessingTime() != -1 || !errors.Is(none.Err(), ErrClosed) || none.Close() != nil {
+		t.Error("a nil model answers")
+	}
+	if _, err := none.StepTimeUs(nil, nil, nil); !errors.Is(err, ErrClosed) {
+		t.Error(err)
 	}
 }
 

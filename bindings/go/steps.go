@@ -29,12 +29,12 @@ func (m *Model) StepTime(batch []*Request) int64 {
 	columns := latency.GetColumns(len(batch))
 	if err := columns.Fill(batch); err != nil {
 		columns.Put()
-		return m.faults.Note(argument("%v", err))
+		return m.note(argument("%v", err))
 	}
 	us, err := m.StepTimeUs(columns.NumComputedTokens, columns.NumScheduledTokens, columns.Samples)
 	columns.Put()
 	if err != nil {
-		return m.faults.Note(err)
+		return m.note(err)
 	}
 	return latency.Micros(us)
 }
@@ -113,21 +113,21 @@ func unequal(computed, scheduled, samples int) error {
 func (m *Model) QueueingTime(request *Request) int64 {
 	h, err := m.open()
 	if err != nil {
-		return m.faults.Note(err)
+		return m.note(err)
 	}
 	if request == nil {
-		return m.faults.Note(argument("request is nil"))
+		return m.note(argument("request is nil"))
 	}
 	tokens, err := latency.Tokens("NumScheduledTokens", request.NumScheduledTokens)
 	if err != nil {
-		return m.faults.Note(argument("%v", err))
+		return m.note(argument("%v", err))
 	}
 	var us C.double
 	var text *C.char
 	status := C.ridgepoint_queueing_time_us(h.c, C.uint32_t(tokens), &us, &text)
 	runtime.KeepAlive(h)
 	if err := failed(status, text); err != nil {
-		return m.faults.Note(err)
+		return m.note(err)
 	}
 	return latency.Micros(float64(us))
 }
@@ -150,7 +150,7 @@ func (m *Model) PreemptionProcessingTime() int64 {
 func (m *Model) delay(of func(*handle) int64) int64 {
 	h, err := m.open()
 	if err != nil {
-		return m.faults.Note(err)
+		return m.note(err)
 	}
 	return of(h)
 }

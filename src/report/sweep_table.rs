@@ -29,6 +29,10 @@ pub fn render(of: &SweepJson<'_>) -> String {
         ),
         width,
     ));
+    if of.statuses.contains_key("lowest_rate_fails") {
+        let said = "a limit breaks at slo.lowest_rate_per_s already; limits_broken has which and its value";
+        out.push_str(&wrap("lowest_rate_fails: ", said, width));
+    }
     for reason in of.reasons.iter().take(MAX_REASONS) {
         out.push_str(&wrap(
             "cannot run: ",

@@ -2,6 +2,8 @@
 //! configuration alone, so that neither threads nor order change them. Uses `point` for a configuration, `hash`, `steps`.
 
 use std::collections::HashMap;
+use std::fmt::Debug;
+use std::hash::Hash;
 use std::path::PathBuf;
 
 use rayon::prelude::*;
@@ -69,16 +71,16 @@ impl Sweep {
     ///
     /// # Errors
     /// [`Error::Invalid`] with all problems: unknown models and GPUs, files of them that can't be read, corrections that are not
-    /// there or meant for another model or go with no textbook roofline. What can't be served is no error but a row that
+    /// there or meant for another model or go with no textbook roofline, several names of one model or GPU. What can't be served is no error but a row that
     /// says so.
     pub fn new(grid: Grid, options: Options) -> Result<Self> {
         let mut problems = Vec::new();
-        let mut models: Index<FoundModel> = Index::default();
-        let mut hardware: Index<Hardware> = Index::default();
-        let mut deployments: Index<()> = Index::default();
+        let mut models: Index<(String, String), FoundModel> = Index::default();
+        let mut hardware: Index<String, Hardware> = Index::default();
+        let mut deployments: Index<String, ()> = Index::default();
         let mut places = Vec::with_capacity(grid.configurations().len());
         for Configuration { server, .. } in grid.configurations() {
-            let model = models.place(format!("{:?} {}", server.precision, server.model), || {
+            let model = models.place((format!("{:?}", server.precision), server.model.clone()), || {
                 found_model(server, &options).map_err(|problem| problems.push(problem)).ok()
             });
             let gpu = hardware.place(server.hardware.clone(), || {
@@ -91,6 +93,11 @@ impl Sweep {
             }
         }
         problems.dedup();
+        let named_models = models.names.iter().map(|(precision, name)| (precision.as_str(), name.as_str()));
+        let found_models = models.values.iter().map(|found| found.model.as_ref().ok());
+        problems.extend(twice("model", named_models.zip(found_models)));
+        let named_hardware = hardware.names.iter().map(|name| ("", name.as_str()));
+        problems.extend(twice("hardware", named_hardware.zip(hardware.values.iter().map(Some))));
         if problems.len() > MAX_PROBLEMS {
             let more = problems.len() - MAX_PROBLEMS;
             problems.truncate(MAX_PROBLEMS);
@@ -220,25 +227,44 @@ pub(super) fn step_options(options: &Options, found: &FoundModel) -> step_model:
     }
 }
 
+/// A problem for each name that means what one before it in the same scope does: all its rows would be there twice.
+fn twice<'a, T: Debug + 'a>(
+    key: &str,
+    found: impl Iterator<Item = ((&'a str, &'a str), Option<&'a T>)>,
+) -> Vec<String> {
+    let mut known: HashMap<(&str, String), &str> = HashMap::new();
+    let mut problems = Vec::new();
+    for ((scope, name), value) in found {
+        let Some(value) = value else { continue };
+        let first = *known.entry((scope, format!("{value:?}"))).or_insert(name);
+        if first != name {
+            problems.push(format!("server.{key} = \"{name}\" is the same as \"{first}\": leave one of them out"));
+        }
+    }
+    problems
+}
+
 /// Values in the order in which their names were first asked for.
-struct Index<T> {
-    places: HashMap<String, Option<usize>>,
+struct Index<K, T> {
+    places: HashMap<K, Option<usize>>,
+    names: Vec<K>,
     values: Vec<T>,
 }
 
-impl<T> Default for Index<T> {
+impl<K, T> Default for Index<K, T> {
     fn default() -> Self {
-        Index { places: HashMap::new(), values: Vec::new() }
+        Index { places: HashMap::new(), names: Vec::new(), values: Vec::new() }
     }
 }
 
-impl<T> Index<T> {
+impl<K: Clone + Eq + Hash, T> Index<K, T> {
     /// Where the value of this name is, from `find` the first time; `None` where that finds none.
-    fn place(&mut self, name: String, find: impl FnOnce() -> Option<T>) -> Option<usize> {
+    fn place(&mut self, name: K, find: impl FnOnce() -> Option<T>) -> Option<usize> {
         if let Some(place) = self.places.get(&name) {
             return *place;
         }
         let place = find().map(|value| {
+            self.names.push(name.clone());
             self.values.push(value);
             self.values.len() - 1
         });

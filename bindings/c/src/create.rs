@@ -7,6 +7,8 @@ use ridgepoint::correction::find_correction;
 use ridgepoint::efficiency::EfficiencyMode;
 use ridgepoint::latency::CalibratedRoofline;
 use ridgepoint::{Deployment, Hardware, Model, Options, StepModel};
+use serde::Deserialize;
+use serde_json::{Map, Value};
 
 use crate::handle::{Loaded, RidgepointModel};
 use crate::options::{Choices, RidgepointOptions};
@@ -102,6 +104,19 @@ fn find_model(name: &str, choices: &Choices<'_>) -> Result<Model, Failure> {
 
 fn deployment(json: Option<&str>) -> Result<Deployment, Failure> {
     let Some(json) = json else { return Ok(Deployment::default()) };
-    serde_json::from_str(json)
-        .map_err(|error| Failure::new(RidgepointStatus::InvalidInput, format!("options.deployment_json: {error}")))
+    let refused =
+        |said: String| Failure::new(RidgepointStatus::InvalidInput, format!("options.deployment_json: {said}"));
+    serde_json::from_str(json).map_err(|error| refused(faults(json).unwrap_or_else(|| error.to_string())))
+}
+
+/// What is wrong with each key of an object, as the whole's own error knows a place in the text and the first fault alone.
+fn faults(json: &str) -> Option<String> {
+    let object: Map<String, Value> = serde_json::from_str(json).ok()?;
+    let fault = |(key, value): (String, Value)| {
+        let alone = Value::Object(Map::from_iter([(key.clone(), value.clone())]));
+        let error = Deployment::deserialize(alone).err()?.to_string();
+        Some(if error.starts_with("unknown field") { error } else { format!("{key} = {value}: {error}") })
+    };
+    let told: Vec<String> = object.into_iter().filter_map(fault).collect();
+    (!told.is_empty()).then(|| told.join("; "))
 }

@@ -172,8 +172,26 @@ func (m *Model) HardwareName() string { return m.export.Hardware }
 // ExportError is how far the tables are from the model that they were exported from.
 func (m *Model) ExportError() ExportError { return m.export.Error }
 
+// ErrEmpty is the error of a model that has no tables: nil, or not made by [Load] or [Parse].
+var ErrEmpty = errors.New("the model has no tables: get it by tables.Load or tables.Parse")
+
 // Err is the first error of a method that can't return one and answered [latency.NoAnswer] instead.
-func (m *Model) Err() error { return m.faults.Err() }
+func (m *Model) Err() error {
+	if m == nil {
+		return ErrEmpty
+	}
+	return m.faults.Err()
+}
+
+func (m *Model) isEmpty() bool { return m == nil || m.export.Version != version }
+
+// note keeps the error if it is the first, and gives [latency.NoAnswer].
+func (m *Model) note(err error) int64 {
+	if m == nil {
+		return latency.NoAnswer
+	}
+	return m.faults.Note(err)
+}
 
 // sums are what of a batch the rule needs.
 type sums struct {
@@ -229,6 +247,9 @@ func (e *file) us(s *sums) float64 {
 // StepTimeUs is the time of one engine step on the GPUs, in microseconds; 0 for nothing to do. Request i is the i-th value of each
 // column; samples may be nil where all requests sample a token. Requests that schedule nothing are left out.
 func (m *Model) StepTimeUs(numComputedTokens, numScheduledTokens []uint32, samples []bool) (float64, error) {
+	if m.isEmpty() {
+		return 0, ErrEmpty
+	}
 	n := len(numComputedTokens)
 	if len(numScheduledTokens) != n || (samples != nil && len(samples) != n) {
 		return 0, fmt.Errorf("columns of unequal length: %d values of numComputedTokens, %d of numScheduledTokens, %d of samples (nil for all)",
@@ -256,11 +277,11 @@ func (m *Model) StepTime(batch []*latency.Request) int64 {
 	columns := latency.GetColumns(len(batch))
 	defer columns.Put()
 	if err := columns.Fill(batch); err != nil {
-		return m.faults.Note(err)
+		return m.note(err)
 	}
 	us, err := m.StepTimeColumns(columns.NumComputedTokens, columns.NumScheduledTokens, columns.Samples)
 	if err != nil {
-		return m.faults.Note(err)
+		return m.note(err)
 	}
 	return us
 }
@@ -268,20 +289,33 @@ func (m *Model) StepTime(batch []*latency.Request) int64 {
 // QueueingTime is the time from a request's sending until the engine can schedule it.
 func (m *Model) QueueingTime(request *latency.Request) int64 {
 	if request == nil {
-		return m.faults.Note(errors.New("request is nil"))
+		return m.note(errors.New("request is nil"))
 	}
 	tokens, err := latency.Tokens("NumScheduledTokens", request.NumScheduledTokens)
 	if err != nil {
-		return m.faults.Note(err)
+		return m.note(err)
 	}
-	return latency.Micros(m.export.Host.QueueingUs + m.export.Host.QueueingUsPerToken*float64(tokens))
+	return m.delay(func(of host) float64 { return of.QueueingUs + of.QueueingUsPerToken*float64(tokens) })
 }
 
 // OutputTokenProcessingTime is the time from the end of the step that sampled a token until the client has it.
-func (m *Model) OutputTokenProcessingTime() int64 { return latency.Micros(m.export.Host.OutputTokenUs) }
+func (m *Model) OutputTokenProcessingTime() int64 {
+	return m.delay(func(of host) float64 { return of.OutputTokenUs })
+}
 
 // SchedulingProcessingTime is the time of the engine's own thread per step.
-func (m *Model) SchedulingProcessingTime() int64 { return latency.Micros(m.export.Host.SchedulingUs) }
+func (m *Model) SchedulingProcessingTime() int64 {
+	return m.delay(func(of host) float64 { return of.SchedulingUs })
+}
 
 // PreemptionProcessingTime is the time of the engine's own thread per request that is preempted.
-func (m *Model) PreemptionProcessingTime() int64 { return latency.Micros(m.export.Host.PreemptionUs) }
+func (m *Model) PreemptionProcessingTime() int64 {
+	return m.delay(func(of host) float64 { return of.PreemptionUs })
+}
+
+func (m *Model) delay(of func(host) float64) int64 {
+	if m.isEmpty() {
+		return m.note(ErrEmpty)
+	}
+	return latency.Micros(of(m.export.Host))
+}

@@ -1,6 +1,7 @@
 package tables
 
 import (
+	"errors"
 	"math"
 	"strings"
 	"testing"
@@ -114,5 +115,20 @@ func TestFilesThatAreNoneAreRefused(t *testing.T) {
 	}
 	if _, err := Load("nowhere.json"); err == nil || !strings.Contains(err.Error(), "nowhere.json") {
 		t.Error(err)
+	}
+}
+
+func TestAModelWithoutTablesSaysSo(t *testing.T) {
+	for _, m := range []*Model{nil, new(Model)} {
+		if us := m.StepTime([]*latency.Request{{NumScheduledTokens: 1}}); us != latency.NoAnswer || !errors.Is(m.Err(), ErrEmpty) {
+			t.Errorf("%d, %v", us, m.Err())
+		}
+		if _, err := m.StepTimeUs(nil, nil, nil); !errors.Is(err, ErrEmpty) || !errors.Is(m.Err(), ErrEmpty) {
+			t.Errorf("%v, %v", err, m.Err())
+		}
+		if m.QueueingTime(&latency.Request{}) != -1 || m.QueueingTime(nil) != -1 || m.OutputTokenProcessingTime() != -1 ||
+			m.SchedulingProcessingTime() != -1 || m.PreemptionProcessingTime() != -1 {
+			t.Error("a model without tables answers")
+		}
 	}
 }

@@ -1,6 +1,6 @@
 """Which GPU decodes a model for the fewest GPU-seconds? Ten thousand configurations on a local Ray cluster.
 
-    pip install ridgepoint ray
+    pip install ./bindings/python ray    # in a checkout
     python ray_sweep.py
 
 Every model on every GPU at every tensor parallelism, with every batch and context that fits its KV cache: one Ray task per model

@@ -1,10 +1,12 @@
 //! Columns of numbers from Python: numpy arrays as they lie in memory where their type is the right one, else copies in which
-//! every value was checked. Uses `numpy`; knows nothing of steps.
+//! every value was checked. Uses `numpy`, `fault`; knows nothing of steps.
 
 use numpy::{PyArray1, PyArrayDescrMethods, PyArrayMethods, PyReadonlyArray1, PyUntypedArray, PyUntypedArrayMethods};
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::PyTypeError;
 use pyo3::intern;
 use pyo3::prelude::*;
+
+use crate::fault::RidgepointError;
 
 /// A column of `T`, borrowed from numpy or made from other integers.
 pub enum Column<'py, T: numpy::Element> {
@@ -28,7 +30,7 @@ impl<T: numpy::Element> Column<'_, T> {
 /// Token counts: `uint32` in one piece as it is, other integers where they fit.
 ///
 /// # Errors
-/// `TypeError` for what are no integers, `ValueError` for a value that is negative or too large, or more than one dimension.
+/// `TypeError` for what are no integers, `RidgepointError` for a value that is negative or too large, or more than one dimension.
 pub fn tokens<'py>(name: &str, given: &Bound<'py, PyAny>) -> PyResult<Column<'py, u32>> {
     borrowed(given).map_or_else(|| Ok(Column::Owned(converted(name, given)?)), Ok)
 }
@@ -52,7 +54,7 @@ pub fn positions(name: &str, given: &Bound<'_, PyAny>) -> PyResult<Vec<usize>> {
 /// Truth values, a byte each: `bool` in one piece as it is.
 ///
 /// # Errors
-/// `TypeError` for what are no truth values, `ValueError` for more than one dimension.
+/// `TypeError` for what are no truth values, `RidgepointError` for more than one dimension.
 pub fn flags<'py>(name: &str, given: &Bound<'py, PyAny>) -> PyResult<Column<'py, u8>> {
     let array = as_array(name, given)?;
     let is_nothing = array.len() == 0 && !given.is_instance_of::<PyUntypedArray>();
@@ -104,7 +106,7 @@ where
     let value = |(index, value): (usize, &F)| {
         T::try_from(*value).map_err(|_| {
             let most = most::<T>();
-            PyValueError::new_err(format!("{name}[{index}] = {value} must be from 0 to {most}"))
+            RidgepointError::new_err(format!("{name}[{index}] = {value} must be from 0 to {most}"))
         })
     };
     numbers.iter().enumerate().map(value).collect()
@@ -126,5 +128,5 @@ fn as_array<'py>(name: &str, given: &Bound<'py, PyAny>) -> PyResult<Bound<'py, P
     if array.ndim() == 1 {
         return Ok(array);
     }
-    Err(PyValueError::new_err(format!("{name} must have one dimension, and its shape is {:?}", array.shape())))
+    Err(RidgepointError::new_err(format!("{name} must have one dimension, and its shape is {:?}", array.shape())))
 }

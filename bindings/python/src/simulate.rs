@@ -1,7 +1,6 @@
 //! `simulate`: a load replayed on the server of a step model. Uses `load`, `steps` and the library's `replay`.
 
 use numpy::{IntoPyArray, PyArray1};
-use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use ridgepoint::correction::Used;
@@ -57,7 +56,7 @@ pub fn simulate<'py>(
     for (name, found) in [("input_len", arrays.1.len()), ("output_len", arrays.2.len())] {
         if found != arrays.0.len() {
             let said = format!("{name} has {found} values, one for each of {} arrivals is needed", arrays.0.len());
-            return Err(PyValueError::new_err(said));
+            return Err(RidgepointError::new_err(said));
         }
     }
     let steps = steps.get();

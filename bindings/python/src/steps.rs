@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use numpy::{IntoPyArray, PyArray1};
-use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use ridgepoint::correction::{Correction, Used, find_correction};
 use ridgepoint::efficiency::EfficiencyMode;
@@ -107,7 +106,16 @@ impl StepModel {
         })
     }
 
-    /// Time of one step, µs.
+    /// Time of one step, µs; 0 for no requests. Requests that schedule nothing are left out.
+    ///
+    /// Args:
+    ///     num_computed_tokens: tokens of each request that are in the KV cache already.
+    ///     num_scheduled_tokens: tokens of it that this step processes: 1 for a decode, the chunk for a prompt.
+    ///     samples: whether the step ends with a token of it; true where left out, false for all but a prompt's last chunk.
+    ///
+    /// Raises:
+    ///     RidgepointError: columns of unequal length, a value that is negative or beyond 32 bits.
+    ///     TypeError: columns that hold no integers, samples that are no truth values.
     #[pyo3(signature = (num_computed_tokens, num_scheduled_tokens, samples=None))]
     fn step_time_us(
         &self,
@@ -121,7 +129,15 @@ impl StepModel {
         caught(|| Ok(self.latency.steps().step_time_us_of(&columns)))
     }
 
-    /// Times of many steps, µs.
+    /// Times of many steps, µs: an array of one less than there are offsets. Other threads run meanwhile.
+    ///
+    /// Args:
+    ///     offsets: the requests of step i are those from offsets[i] up to, but not including, offsets[i + 1]; the first offset is 0,
+    ///         the last the number of requests.
+    ///     num_computed_tokens, num_scheduled_tokens, samples: as in step_time_us, of all steps.
+    ///
+    /// Raises:
+    ///     RidgepointError, TypeError: as step_time_us; offsets that decrease or do not span the columns.
     #[pyo3(signature = (offsets, num_computed_tokens, num_scheduled_tokens, samples=None))]
     fn step_times_us<'py>(
         &self,
@@ -144,7 +160,7 @@ impl StepModel {
                 let of_step = *start..*end;
                 let (Some(computed), Some(scheduled)) = (computed.get(of_step.clone()), scheduled.get(of_step.clone()))
                 else {
-                    return Err(PyValueError::new_err(format!("offsets: no requests from {start} to {end}")));
+                    return Err(RidgepointError::new_err(format!("offsets: no requests from {start} to {end}")));
                 };
                 let samples = samples.and_then(|samples| samples.get(of_step));
                 times_us.push(steps.step_time_us_of(&columns(computed, scheduled, samples)?));
@@ -285,7 +301,7 @@ fn wanted(efficiency: &str, correction: &str, model: &str) -> PyResult<(Efficien
 
 fn check_offsets(offsets: &[usize], num_requests: usize) -> PyResult<()> {
     let (Some(first), Some(last)) = (offsets.first(), offsets.last()) else {
-        return Err(PyValueError::new_err("offsets is empty: n steps have n + 1 offsets, the first of them 0"));
+        return Err(RidgepointError::new_err("offsets is empty: n steps have n + 1 offsets, the first of them 0"));
     };
     let falls = offsets.iter().zip(offsets.iter().skip(1)).position(|(start, end)| end < start);
     let said = match falls {
@@ -296,5 +312,5 @@ fn check_offsets(offsets: &[usize], num_requests: usize) -> PyResult<()> {
         }
         None => return Ok(()),
     };
-    Err(PyValueError::new_err(said))
+    Err(RidgepointError::new_err(said))
 }

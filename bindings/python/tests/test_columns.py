@@ -107,17 +107,17 @@ def test_columns_of_uint32_are_not_copied() -> None:
 @pytest.mark.parametrize(
     ("computed", "error", "said"),
     [
-        ([-1, 5], ValueError, r"num_computed_tokens\[0\] = -1 must be from 0 to 4294967295"),
-        (np.array([5, 2**32]), ValueError, r"num_computed_tokens\[1\] = 4294967296"),
-        (np.array([5, 2**64 - 1], dtype=np.uint64), ValueError, r"num_computed_tokens\[1\] = 18446744073709551615"),
+        ([-1, 5], RidgepointError, r"num_computed_tokens\[0\] = -1 must be from 0 to 4294967295"),
+        (np.array([5, 2**32]), RidgepointError, r"num_computed_tokens\[1\] = 4294967296"),
+        (np.array([5, 2**64 - 1], dtype=np.uint64), RidgepointError, r"num_computed_tokens\[1\] = 18446744073709551615"),
         ([1.0, 2.0], TypeError, "num_computed_tokens must hold integers.*float64"),
         ([1.0, float("nan")], TypeError, "its dtype is float64"),
         (np.array([1, 2], dtype=bool), TypeError, "its dtype is bool"),
         (["1", "2"], TypeError, "its dtype is <U1"),
         ([None, 1], TypeError, "its dtype is object"),
         (np.zeros(0), TypeError, "its dtype is float64"),
-        (5, ValueError, r"one dimension, and its shape is \[\]"),
-        ([[1], [2]], ValueError, r"one dimension, and its shape is \[2, 1\]"),
+        (5, RidgepointError, r"one dimension, and its shape is \[\]"),
+        ([[1], [2]], RidgepointError, r"one dimension, and its shape is \[2, 1\]"),
         (np.ma.masked_array([1, 2], mask=[False, True]), TypeError, "masked array"),
         ([1], RidgepointError, "num_scheduled_tokens.*length 2"),
     ],
@@ -138,7 +138,7 @@ def test_what_are_no_token_counts_is_refused(steps: StepModel, computed: Any, er
         ([1, 0], TypeError, "samples must hold truth values"),
         ([0.5, 1.0], TypeError, "samples must hold truth values"),
         ([True], RidgepointError, "samples.*length 1"),
-        ([[True, False]], ValueError, "one dimension"),
+        ([[True, False]], RidgepointError, "one dimension"),
     ],
 )
 def test_what_are_no_truth_values_is_refused(steps: StepModel, samples: Any, error: type[Exception], said: str) -> None:
@@ -149,12 +149,12 @@ def test_what_are_no_truth_values_is_refused(steps: StepModel, samples: Any, err
 @pytest.mark.parametrize(
     ("offsets", "error", "said"),
     [
-        ([], ValueError, "offsets is empty"),
-        ([1, 3], ValueError, r"offsets\[0\] = 1 must be 0"),
-        ([0, 2, 1, 3], ValueError, r"offsets decrease after offsets\[1\]"),
-        ([0, 2], ValueError, "offsets end at 2, and there are 3 requests"),
-        ([0, 4], ValueError, "offsets end at 4, and there are 3 requests"),
-        ([0, -3], ValueError, r"offsets\[1\] = -3"),
+        ([], RidgepointError, "offsets is empty"),
+        ([1, 3], RidgepointError, r"offsets\[0\] = 1 must be 0"),
+        ([0, 2, 1, 3], RidgepointError, r"offsets decrease after offsets\[1\]"),
+        ([0, 2], RidgepointError, "offsets end at 2, and there are 3 requests"),
+        ([0, 4], RidgepointError, "offsets end at 4, and there are 3 requests"),
+        ([0, -3], RidgepointError, r"offsets\[1\] = -3"),
         ([0.0, 3.0], TypeError, "offsets must hold integers"),
     ],
 )

@@ -80,16 +80,16 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "precision": (lambda: StepModel("llama-2-7b", "h100", precision="fp7"), RidgepointError, "fp8, int8, int4 or fp4"),
     "no deployment": (lambda: StepModel("llama-2-7b", "h100", 4), TypeError, "4 must be a ridgepoint.Deployment"),  # type: ignore[arg-type]
     "no name": (lambda: StepModel(7, "h100"), TypeError, "int"),  # type: ignore[arg-type]
-    "too large": (lambda: Deployment(max_num_seqs=2**32), ValueError, "max_num_seqs = 4294967296 must be from 0 to"),
-    "negative": (lambda: Deployment(max_model_len=-1), ValueError, "max_model_len = -1"),
+    "too large": (lambda: Deployment(max_num_seqs=2**32), RidgepointError, "max_num_seqs = 4294967296 must be from 0 to"),
+    "negative": (lambda: Deployment(max_model_len=-1), RidgepointError, "max_model_len = -1"),
     "half": (lambda: Deployment(block_size=16.0), TypeError, "block_size = 16.0 must be a whole number"),  # type: ignore[arg-type]
     "truth": (lambda: Deployment(tensor_parallel_size=True), TypeError, "tensor_parallel_size = True"),
     "switch": (lambda: Deployment(enforce_eager=1), TypeError, "enforce_eager = 1 must be True or False"),  # type: ignore[arg-type]
-    "not a number": (lambda: Deployment(gpu_memory_utilization=float("nan")), ValueError, "must be finite"),
+    "not a number": (lambda: Deployment(gpu_memory_utilization=float("nan")), RidgepointError, "must be finite"),
     "no request": (lambda: StepModel("llama-2-7b", "h100").predict([], []), RidgepointError, "has no requests"),
     "idle": (lambda: StepModel("llama-2-7b", "h100").predict([5], [0]), RidgepointError, "num_scheduled_tokens = 0"),
     "long": (lambda: StepModel("llama-2-7b", "h100").predict([4096], [1]), RidgepointError, "4096"),
-    "prompt": (lambda: StepModel("llama-2-7b", "h100").queueing_time_us(-1), ValueError, "prompt_tokens = -1"),
+    "prompt": (lambda: StepModel("llama-2-7b", "h100").queueing_time_us(-1), RidgepointError, "prompt_tokens = -1"),
     "room": (lambda: StepModel("llama-3.1-70b", "h100").kv_capacity(), RidgepointError, "tensor_parallel_size = 4 would do"),
 }
 

@@ -129,9 +129,9 @@ def test_results_are_frames_and_tables(steps: StepModel) -> None:
 
 REFUSED: dict[str, tuple[Callable[[StepModel], Any], type[Exception], str]] = {
     "rate": (lambda s: simulate(s, OpenLoop(-1.0, 10, 10, 10)), RidgepointError, "rate = -1.0 must be above 0"),
-    "no rate": (lambda s: simulate(s, OpenLoop(float("nan"), 10, 10, 10)), ValueError, "request_rate = nan must be"),
+    "no rate": (lambda s: simulate(s, OpenLoop(float("nan"), 10, 10, 10)), RidgepointError, "request_rate = nan must be"),
     "lengths": (lambda s: simulate(s, ClosedLoop(2, 0, 0)), RidgepointError, "input length = 0.*output length = 0"),
-    "negative": (lambda s: simulate(s, ClosedLoop(-2, 5, 5)), ValueError, "concurrency = -2"),
+    "negative": (lambda s: simulate(s, ClosedLoop(-2, 5, 5)), RidgepointError, "concurrency = -2"),
     "half": (lambda s: simulate(s, ClosedLoop(2, 5.5, 5)), TypeError, "input_len = 5.5"),  # type: ignore[arg-type]
     "load": (lambda s: simulate(s, "profile.yaml"), TypeError, "'profile.yaml' must be a Profile"),  # type: ignore[arg-type]
     "steps": (lambda s: simulate("llama", ClosedLoop(1, 1, 1)), TypeError, "'llama' must be"),  # type: ignore[arg-type]
@@ -139,7 +139,7 @@ REFUSED: dict[str, tuple[Callable[[StepModel], Any], type[Exception], str]] = {
     "format": (lambda s: simulate(s, RequestFile("x.csv", "excel")), RidgepointError, "excel.*is not one of csv"),
     "arrivals": (
         lambda s: simulate(s, RequestArrays([0.0, float("nan")], [1, 1], [1, 1])),
-        ValueError,
+        RidgepointError,
         r"arrival_s\[1\] = nan must be from 0",
     ),
     "order": (
@@ -147,7 +147,7 @@ REFUSED: dict[str, tuple[Callable[[StepModel], Any], type[Exception], str]] = {
         RidgepointError,
         "request 1: arrival_ns = 500000000 must be from 1000000000",
     ),
-    "uneven": (lambda s: simulate(s, RequestArrays([0.0], [1, 1], [1])), ValueError, "input_len has 2 values"),
+    "uneven": (lambda s: simulate(s, RequestArrays([0.0], [1, 1], [1])), RidgepointError, "input_len has 2 values"),
     "float": (
         lambda s: simulate(s, RequestArrays([0.0], [1.5], [1])),  # type: ignore[list-item]
         TypeError,
@@ -160,7 +160,7 @@ REFUSED: dict[str, tuple[Callable[[StepModel], Any], type[Exception], str]] = {
         RidgepointError,
         "scheduler: unknown variant `lifo`",
     ),
-    "seed": (lambda s: simulate(s, ClosedLoop(1, 1, 1), seed=-1), ValueError, "seed = -1"),
+    "seed": (lambda s: simulate(s, ClosedLoop(1, 1, 1), seed=-1), RidgepointError, "seed = -1"),
     "server": (lambda s: read_server("/no/server.yaml"), RidgepointError, "/no/server.yaml"),
 }
 

@@ -15,7 +15,7 @@ class Deployment:
 
     Raises:
         TypeError: a size that is no whole number, a switch that is neither True nor False.
-        ValueError: a size that is negative or beyond 32 bits.
+        RidgepointError: a size that is negative or beyond 32 bits.
     """
 
     tensor_parallel_size: int = 1

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from . import _native
+from ._native import RidgepointError
 from ._record import record, whole_number
 
 
@@ -117,7 +118,7 @@ def evaluate_serving(
     """
     listed = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
     if not listed:
-        raise ValueError("paths is empty: name an experiment or a folder of them")
+        raise RidgepointError("paths is empty: name an experiment or a folder of them")
     seed = whole_number("seed", seed, most=2**64 - 1)
     text = _native.evaluate_serving([os.fspath(path) for path in listed], os.fspath(correction), seed, data_dir)
     values = json.loads(text)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from ._native import RidgepointError
 from ._record import real_number, whole_number
 
 if TYPE_CHECKING:
@@ -121,8 +122,8 @@ def _nanoseconds(arrival_s: npt.ArrayLike) -> npt.NDArray[np.uint64]:
     seconds = np.asarray(arrival_s, dtype=np.float64)
     possible = (seconds >= 0) & (seconds <= _MOST_S)
     if seconds.ndim != 1:
-        raise ValueError(f"arrival_s must have one dimension, and its shape is {list(seconds.shape)}")
+        raise RidgepointError(f"arrival_s must have one dimension, and its shape is {list(seconds.shape)}")
     if not possible.all():
         index = int(np.argmin(possible))
-        raise ValueError(f"arrival_s[{index}] = {seconds[index]} must be from 0 to {_MOST_S:.0e} s")
+        raise RidgepointError(f"arrival_s[{index}] = {seconds[index]} must be from 0 to {_MOST_S:.0e} s")
     return np.rint(seconds * 1e9).astype(np.uint64)

@@ -5,6 +5,8 @@ import operator
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
+from ._native import RidgepointError
+
 T = TypeVar("T")
 
 MOST_UINT32 = 2**32 - 1
@@ -36,7 +38,7 @@ def whole_number(name: str, value: Any, least: int = 0, most: int = MOST_UINT32)
     except TypeError:
         raise TypeError(f"{name} = {value!r} must be a whole number") from None
     if not least <= number <= most:
-        raise ValueError(f"{name} = {number} must be from {least} to {most}")
+        raise RidgepointError(f"{name} = {number} must be from {least} to {most}")
     return number
 
 
@@ -49,7 +51,7 @@ def real_number(name: str, value: Any) -> float:
     except TypeError:
         raise TypeError(f"{name} = {value!r} must be a number") from None
     if number != number or number in (float("inf"), float("-inf")):
-        raise ValueError(f"{name} = {number} must be finite")
+        raise RidgepointError(f"{name} = {number} must be finite")
     return number
 
 
