@@ -162,12 +162,8 @@ impl<'a> RequestColumns<'a> {
 
     /// The requests one by one.
     pub fn iter(&self) -> impl Iterator<Item = Request> + Clone + 'a {
-        let samples = self.samples;
-        let pairs = self.num_computed_tokens.iter().zip(self.num_scheduled_tokens);
-        pairs.enumerate().map(move |(index, (computed, scheduled))| {
-            let samples = samples.and_then(|samples| samples.get(index)).is_none_or(|byte| *byte != 0);
-            Request::new(*computed, *scheduled, samples)
-        })
+        let columns = *self;
+        (0..self.len()).filter_map(move |index| columns.get(index))
     }
 }
 

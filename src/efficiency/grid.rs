@@ -127,11 +127,8 @@ impl Grid {
 
     /// Position of the cell at exactly `point`, where the grid has one.
     pub fn cell_at(&self, point: &[f64]) -> Option<usize> {
-        let mut index = [0; MAX_AXES];
-        for (axis, value) in point.iter().enumerate() {
-            index[axis] = self.knot(axis, *value)?;
-        }
-        Some(self.offset(&index[..point.len()]))
+        let (last, leading) = point.split_last()?;
+        Some(self.row_at(leading)? + self.knot(leading.len(), *last)?)
     }
 
     /// First cell of the row along the last axis at `point` on the others, where the grid has one.

@@ -66,8 +66,7 @@ impl StepModel {
     /// Plain decodes, and a chunk, where a model has other windows than the full one.
     #[inline(never)]
     fn windowed_us<S: Simd, B: Batch>(&self, simd: S, plain: Plain<B>, chunk: Option<&Request>) -> f64 {
-        let mut decodes = Decodes::default();
-        simd.vectorize(AddPlain { steps: self, plain, decodes: &mut decodes });
+        let decodes = simd.vectorize(SumPlain { steps: self, plain });
         let mut chunks = BatchSums::default();
         if let Some(chunk) = chunk {
             chunks.add_request(chunk, self.plan.windows());
@@ -195,20 +194,21 @@ impl<B: Batch> WithSimd for Pass<'_, B> {
     }
 }
 
-/// [`Decodes::add_plain`].
-struct AddPlain<'a, B> {
+/// Plain decodes under all of a model's windows.
+struct SumPlain<'a, B> {
     steps: &'a StepModel,
     plain: Plain<B>,
-    decodes: &'a mut Decodes,
 }
 
-impl<B: Batch> WithSimd for AddPlain<'_, B> {
-    type Output = ();
+impl<B: Batch> WithSimd for SumPlain<'_, B> {
+    type Output = Decodes;
 
     #[inline(always)]
-    fn with_simd<S: Simd>(self, simd: S) {
+    fn with_simd<S: Simd>(self, simd: S) -> Decodes {
         let Plain { batch, computed_tokens } = self.plain;
-        self.decodes.add_plain(simd, batch, computed_tokens, self.steps.plan.windows());
+        let mut decodes = Decodes::default();
+        decodes.add_plain(simd, batch, computed_tokens, self.steps.plan.windows());
+        decodes
     }
 }
 

@@ -2,7 +2,7 @@
 
 use pulp::Simd;
 
-use super::{BLOCK, Batch, LONG, Seen, earlier_tokens, is_plain, is_zero, kept, total};
+use super::{BLOCK, Batch, LONG, Seen, earlier_tokens, few_computed_tokens, is_zero, kept, total};
 use crate::model::Window;
 use crate::request::{Request, RequestColumns};
 
@@ -74,18 +74,6 @@ fn block_earlier_tokens<S: Simd>(simd: S, computed: &[u32], seen: Seen) -> u64 {
     total::<S>(sum)
 }
 
-#[inline(always)]
-fn few_computed_tokens(computed: &[u32], scheduled: &[u32]) -> Option<u64> {
-    let mut tokens = 0;
-    for (computed, scheduled) in computed.iter().zip(scheduled) {
-        if !is_plain(&Request::new(*computed, *scheduled, true)) {
-            return None;
-        }
-        tokens += u64::from(*computed);
-    }
-    Some(tokens)
-}
-
 /// Whether no flag is 0.
 #[inline(always)]
 fn are_set<S: Simd>(simd: S, flags: &[u8]) -> bool {
@@ -127,7 +115,12 @@ impl Batch for RequestColumns<'_> {
         let mut tokens = 0;
         for (computed, scheduled) in computed.chunks(block).zip(scheduled.chunks(block)) {
             tokens += if computed.len() < S::U32_LANES {
-                few_computed_tokens(computed, scheduled)
+                few_computed_tokens(
+                    computed
+                        .iter()
+                        .zip(scheduled)
+                        .map(|(computed, scheduled)| Request::new(*computed, *scheduled, true)),
+                )
             } else {
                 block_computed_tokens(simd, computed, scheduled)
             }?;

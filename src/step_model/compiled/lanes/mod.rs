@@ -56,6 +56,19 @@ fn is_plain(request: &Request) -> bool {
     request.is_decode() && request.samples && (request.num_computed_tokens - 1) & LONG == 0
 }
 
+/// Computed tokens of plain decodes too few for a vector; `None` where one is anything else.
+#[inline(always)]
+fn few_computed_tokens(requests: impl Iterator<Item = Request>) -> Option<u64> {
+    let mut tokens = 0;
+    for request in requests {
+        if !is_plain(&request) {
+            return None;
+        }
+        tokens += u64::from(request.num_computed_tokens);
+    }
+    Some(tokens)
+}
+
 /// Keys before a decode's own as the smaller of its computed tokens and a number, or as some of their bits.
 #[derive(Clone, Copy)]
 enum Seen {

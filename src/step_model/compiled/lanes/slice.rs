@@ -5,7 +5,7 @@
 
 use pulp::{Simd, WithSimd};
 
-use super::{BLOCK, Batch, LONG, MOST_WORDS, Seen, earlier_tokens, is_plain, is_zero, kept, total};
+use super::{BLOCK, Batch, LONG, MOST_WORDS, Seen, earlier_tokens, few_computed_tokens, is_zero, kept, total};
 use crate::model::Window;
 use crate::request::Request;
 
@@ -163,7 +163,7 @@ impl Batch for &[Request] {
     #[inline(always)]
     fn plain_computed_tokens<S: Simd>(self, simd: S) -> Option<u64> {
         match Size::of::<S>(self.len()) {
-            Size::Few => few_computed_tokens(self),
+            Size::Few => few_computed_tokens(self.iter().copied()),
             Size::Block => block_computed_tokens(simd, self),
             Size::Blocks => simd.vectorize(Blocks(self)),
         }
@@ -197,22 +197,10 @@ impl WithSimd for Blocks<'_> {
         let mut tokens = 0;
         for block in self.0.chunks(BLOCK * S::U32_LANES) {
             tokens += match Size::of::<S>(block.len()) {
-                Size::Few => few_computed_tokens(block),
+                Size::Few => few_computed_tokens(block.iter().copied()),
                 _ => block_computed_tokens(simd, block),
             }?;
         }
         Some(tokens)
     }
-}
-
-#[inline(always)]
-fn few_computed_tokens(requests: &[Request]) -> Option<u64> {
-    let mut tokens = 0;
-    for request in requests {
-        if !is_plain(request) {
-            return None;
-        }
-        tokens += u64::from(request.num_computed_tokens);
-    }
-    Some(tokens)
 }
