@@ -2,7 +2,7 @@
 //! Shared by the model and hardware catalogues; uses nothing else of the crate.
 
 /// A name reduced to lower-case letters, digits and dots, so that `H100_SXM`, `h100-sxm` and `h100 sxm` are one.
-pub(crate) fn normalise(name: &str) -> String {
+pub fn normalise(name: &str) -> String {
     name.chars().filter(|c| c.is_alphanumeric() || *c == '.').flat_map(char::to_lowercase).collect()
 }
 
@@ -10,7 +10,7 @@ pub(crate) fn normalise(name: &str) -> String {
 const MAX_COMPARED_BYTES: usize = 256;
 
 /// The up to three candidates closest to `name`, best first; none that are far from it.
-pub(crate) fn near_matches<'a>(name: &str, candidates: impl Iterator<Item = &'a str>) -> Vec<String> {
+pub fn near_matches<'a>(name: &str, candidates: impl Iterator<Item = &'a str>) -> Vec<String> {
     if name.len() > MAX_COMPARED_BYTES {
         return Vec::new();
     }

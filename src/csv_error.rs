@@ -3,7 +3,7 @@
 use crate::error::Error;
 
 /// What the csv reader says, in the words of the project.
-pub(crate) fn csv_error(origin: &str, error: csv::Error) -> Error {
+pub fn csv_error(origin: &str, error: csv::Error) -> Error {
     let line_of = |position: &Option<csv::Position>| position.as_ref().map_or(0, csv::Position::line);
     let message = match error.kind() {
         csv::ErrorKind::UnequalLengths { pos, expected_len, len } => {

@@ -146,7 +146,7 @@ impl Error {
 }
 
 /// A text cut to a length that reads well in a message.
-pub(crate) fn cut(text: &str) -> String {
+pub fn cut(text: &str) -> String {
     const MAX_CHARS: usize = 60;
     match text.char_indices().nth(MAX_CHARS) {
         Some((end, _)) => format!("{}…", text.get(..end).unwrap_or(text)),

@@ -29,21 +29,17 @@
 //!
 //! | module | what lives there |
 //! |---|---|
-//! | [`fit`] | least squares with a prior and bounds: what corrections are fitted with |
-//! | [`sweep`] | a grid of servers and loads replayed; the highest rate that holds limits |
-//! | [`evaluate`] | replays judged against measured runs, and where the error comes from |
 //! | [`server_config`], [`kv_capacity`] | the server of an experiment; how many KV blocks it has |
 //! | [`replay`], [`workload`] | vLLM's scheduler replayed; what its clients send |
-//! | [`export`] | a compiled step model as tables for simulators in other languages |
+//! | `export` | a compiled step model as tables for simulators in other languages |
 //! | [`latency`] | the five delays that a serving simulator asks for |
-//! | [`step_model`], [`estimate`], [`step_report`] | the prediction: a model on a GPU in a deployment, compiled once; what it says of a step, and as JSON |
-//! | [`calibrate`], [`measurements`] | tables from kernel timings, and their errors on rows they did not see |
-//! | [`efficiency`] | how close kernels come to the roofline: kernel models, tables, where a time comes from |
+//! | `step_model`, `estimate`, `step_report` | the prediction: a model on a GPU in a deployment, compiled once; what it says of a step, and as JSON |
+//! | `efficiency` | how close kernels come to the roofline: kernel models, tables, where a time comes from |
 //! | [`kv_capacity`] | how many KV blocks a server has: the memory equation |
 //! | [`physics`] | what one rank does in a step: FLOPs, bytes and messages of each operator, exact |
 //! | [`model`], [`hardware`] | a checked `config.json`; a GPU's datasheet |
-//! | [`deployment`], [`request`] | vLLM's engine arguments; what the scheduler put into a step |
-//! | [`dtype`], [`error`], [`units`] | number formats; the one error type; factors and formatting |
+//! | `deployment`, `request` | vLLM's engine arguments; what the scheduler put into a step |
+//! | `dtype`, `error`, `units` | number formats; the one error type; factors and formatting |
 //!
 //! Times are `f64` microseconds (`_us`), work is FLOP, data is bytes, rates are per second, counts are integers.
 //!
@@ -52,58 +48,42 @@
 //! | feature | brings | default |
 //! |---|---|---|
 //! | none | predicting: [`StepModel`], [`latency`], [`kv_capacity`] and everything below them | |
-//! | `replay` | [`replay`], [`workload`], [`server_config`], [`export`]: yaml, csv, random numbers, histograms | with `cli` |
-//! | `evaluate` | [`evaluate`]: least squares, threads | with `cli` |
-//! | `fit` | [`fit`]: argmin, a hash | with `cli` |
-//! | `sweep` | [`sweep`]: threads, a hash | with `cli` |
-//! | `calibrate` | [`calibrate`] and [`measurements`]: csv, least squares, threads | with `cli` |
-//! | `parquet` | measurements from parquet files, sweeps to them | yes |
-//! | `plot` | plots of the command | with `cli` |
-//! | `cli` | the `ridgepoint` command | yes |
+//! | `replay` | [`replay`], [`workload`], [`server_config`]: yaml, csv, random numbers, histograms | yes |
 //!
-//! A simulator wants `default-features = false`.
+//! A simulator with a scheduler of its own wants `default-features = false`.
 
 #![warn(missing_docs)]
 
-#[cfg(feature = "calibrate")]
-pub mod calibrate;
-pub mod correction;
-pub mod deployment;
-pub mod dtype;
-pub mod efficiency;
-pub mod error;
-pub mod estimate;
-#[cfg(feature = "evaluate")]
-pub mod evaluate;
-#[cfg(feature = "replay")]
-pub mod export;
-#[cfg(feature = "fit")]
-pub mod fit;
 pub mod hardware;
-#[cfg(feature = "ingest")]
-pub mod ingest;
 pub mod kv_capacity;
 pub mod latency;
-#[cfg(feature = "calibrate")]
-pub mod measurements;
 pub mod model;
 pub mod physics;
 #[cfg(feature = "replay")]
 pub mod replay;
-pub mod request;
 #[cfg(feature = "replay")]
 pub mod server_config;
-pub mod step_model;
-pub mod step_report;
-#[cfg(feature = "sweep")]
-pub mod sweep;
-pub mod units;
 #[cfg(feature = "replay")]
 pub mod workload;
 
+#[doc(hidden)]
+pub mod internals;
+
 mod catalog;
-#[cfg(any(feature = "calibrate", feature = "replay", feature = "ingest"))]
+mod correction;
+#[cfg(feature = "replay")]
 mod csv_error;
+mod deployment;
+mod dtype;
+mod efficiency;
+mod error;
+mod estimate;
+#[cfg(feature = "replay")]
+mod export;
+mod request;
+mod step_model;
+mod step_report;
+mod units;
 #[cfg(feature = "replay")]
 mod yaml;
 
@@ -114,7 +94,7 @@ pub use estimate::{GroupEstimate, OperatorEstimate, StepEstimate};
 pub use hardware::Hardware;
 pub use model::Model;
 pub use request::{Request, RequestColumns};
-pub use step_model::{Options, StepModel};
+pub use step_model::{Options, StepModel, StepState};
 
 /// Compiles and runs the README's Rust examples with the tests.
 #[cfg(doctest)]

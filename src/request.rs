@@ -77,7 +77,7 @@ impl Request {
 /// A step's requests as columns, for callers who keep them so: request `i` is the `i`-th value of each.
 ///
 /// ```
-/// use ridgepoint::{Request, request::RequestColumns};
+/// use ridgepoint::{Request, RequestColumns};
 ///
 /// let columns = RequestColumns::new(&[2048, 0], &[1, 512])?.with_samples(&[true, false])?;
 /// let requests: Vec<Request> = columns.iter().collect();

@@ -27,7 +27,7 @@ pub const NS_PER_US: u64 = 1_000;
 ///
 /// ```
 /// // 989.4 TFLOP at 989.4 TFLOP/s take one second.
-/// assert_eq!(ridgepoint::units::time_us(989.4e12, 989.4e12), 1e6);
+/// assert_eq!(ridgepoint::internals::units::time_us(989.4e12, 989.4e12), 1e6);
 /// ```
 pub fn time_us(work: f64, rate_per_s: f64) -> f64 {
     work / rate_per_s * US_PER_S

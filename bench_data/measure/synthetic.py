@@ -5,7 +5,7 @@ Times are not measured. Each is the nominal time of `estimates.py`: 4 us and the
 bytes at 2.5 TB/s. The card is made up, too, and the certificate says `kind = "not a measurement"`. Everything
 else goes through the code of a real run. No torch, no GPU:
 
-    python3 bench_data/measure/synthetic.py --out tests/fixtures/measuring_kit
+    python3 bench_data/measure/synthetic.py --out lab/tests/fixtures/measuring_kit
 """
 
 import argparse

@@ -1,7 +1,7 @@
 //! The batches that are timed, and what compiled steps are timed against.
 
+use ridgepoint::StepState;
 use ridgepoint::latency::BlackBox;
-use ridgepoint::step_model::StepState;
 use ridgepoint::{Deployment, Hardware, Model, Request, RequestColumns, StepModel};
 
 /// A batch as a slice and in columns.

@@ -129,7 +129,7 @@ impl Correction {
 /// independent of each other, and normal in the logarithm.
 ///
 /// ```
-/// use ridgepoint::correction::interval_factor;
+/// use ridgepoint::internals::correction::interval_factor;
 /// assert!((interval_factor(&[0.03, 0.04]) - (1.645 * 0.05f64).exp()).abs() < 1e-12);
 /// ```
 pub fn interval_factor(relative_sds: &[f64]) -> f64 {

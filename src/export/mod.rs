@@ -9,6 +9,3 @@ mod tables;
 
 pub use compile::export;
 pub use go::to_go;
-pub use grid::{Line, Sheet};
-pub use judge::{Errors, ExportError};
-pub use tables::{Coefficient, Export, PricesUs};

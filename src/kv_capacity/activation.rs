@@ -29,7 +29,8 @@ const LATENT_CONTEXT_TOKENS: u64 = 65_536;
 /// keeps `C` tokens of context, as they are and projected up.
 ///
 /// ```
-/// use ridgepoint::{Deployment, Model, kv_capacity::forward_bytes};
+/// use ridgepoint::{Deployment, Model};
+/// use ridgepoint::kv_capacity::forward_bytes;
 /// let deployment = Deployment { max_num_batched_tokens: 2048, ..Deployment::default() };
 /// let llama = Model::find("llama-2-7b")?;
 /// assert_eq!(forward_bytes(&llama, &deployment, 4096), 2048.0 * (2.0 * 4096.0 + 3.0 * 11_008.0) * 2.0);
@@ -51,7 +52,8 @@ pub fn forward_bytes(model: &Model, deployment: &Deployment, max_model_len: u64)
 /// `min(S, T)·V·`[`SAMPLING_BYTES_PER_LOGIT`]` + 2·T·d·b`: the forward pass's hidden states and residual stream are still held.
 ///
 /// ```
-/// use ridgepoint::{Deployment, Model, kv_capacity::sampling_bytes};
+/// use ridgepoint::{Deployment, Model};
+/// use ridgepoint::kv_capacity::sampling_bytes;
 /// let deployment = Deployment { max_num_seqs: 128, max_num_batched_tokens: 2048, ..Deployment::default() };
 /// let llama = Model::find("llama-2-7b")?;
 /// assert_eq!(sampling_bytes(&llama, &deployment), 128.0 * 32_000.0 * 38.0 + 2.0 * 2048.0 * 4096.0 * 2.0);

@@ -35,7 +35,9 @@ pub const OVERHEAD_BYTES: f64 = 0.6 * GIB;
 /// `(capacity − ecc)·(1 − DRIVER_SHARE)`.
 ///
 /// ```
-/// use ridgepoint::{Hardware, kv_capacity::device_memory_bytes, units::GIB};
+/// use ridgepoint::Hardware;
+/// use ridgepoint::kv_capacity::device_memory_bytes;
+/// use ridgepoint::internals::units::GIB;
 /// assert_eq!(device_memory_bytes(&Hardware::find("h100")?), 79.2 * GIB);
 /// assert_eq!(device_memory_bytes(&Hardware::find("l40s")?), 45.0 * GIB * 0.99);
 /// # Ok::<(), ridgepoint::Error>(())
@@ -70,7 +72,8 @@ pub struct MemoryOptions {
 /// - A vision or audio tower and its share of the profiling run are not counted: multimodal models have fewer blocks.
 ///
 /// ```
-/// use ridgepoint::{Deployment, Hardware, Model, kv_capacity::KvCapacity};
+/// use ridgepoint::{Deployment, Hardware, Model};
+/// use ridgepoint::kv_capacity::KvCapacity;
 /// let model = Model::find("llama-2-7b")?;
 /// let deployment = Deployment { max_num_seqs: 128, max_num_batched_tokens: 2048, ..Deployment::default() };
 /// let capacity = KvCapacity::new(&model, &Hardware::find("h100")?, &deployment)?;

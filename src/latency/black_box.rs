@@ -12,7 +12,8 @@ use crate::request::Request;
 /// ([`Request::is_decode`]). Negative and non-finite coefficients count as 0.
 ///
 /// ```
-/// use ridgepoint::{Request, latency::{BlackBox, LatencyModel}};
+/// use ridgepoint::Request;
+/// use ridgepoint::latency::{BlackBox, LatencyModel};
 /// let line = BlackBox { beta0_us: 5000.0, beta1_us: 10.0, beta2_us: 20.0, ..BlackBox::default() };
 /// assert_eq!(line.step_time(&[Request::prefill(100, 0), Request::decode(9), Request::decode(900)]), 6040.0);
 /// ```

@@ -20,7 +20,10 @@ pub use super::window::{causal_pairs, chunked_pairs, sliding_pairs};
 /// Dao et al., FlashAttention-2 (2023), section 4.1, with exact causal pairs in place of half the square.
 ///
 /// ```
-/// use ridgepoint::{DType, model::Window, physics::{AttentionHeads, attention::attention_flops}};
+/// use ridgepoint::DType;
+/// use ridgepoint::model::Window;
+/// use ridgepoint::physics::AttentionHeads;
+/// use ridgepoint::physics::attention::attention_flops;
 /// let heads = AttentionHeads {
 ///     num_heads: 4, num_kv_heads: 2, head_dim: 8, v_head_dim: 8,
 ///     kv_dtype: DType::Bfloat16, window: Window::Full, is_mla: false,
@@ -40,7 +43,10 @@ pub fn attention_flops(heads: &AttentionHeads, pairs: f64) -> f64 {
 /// vLLM, `FullAttentionSpec` and `MLAAttentionSpec` (`page_size_bytes` over `block_size`).
 ///
 /// ```
-/// use ridgepoint::{DType, model::Window, physics::{AttentionHeads, attention::kv_bytes_per_token}};
+/// use ridgepoint::DType;
+/// use ridgepoint::model::Window;
+/// use ridgepoint::physics::AttentionHeads;
+/// use ridgepoint::physics::attention::kv_bytes_per_token;
 /// let latent = AttentionHeads {
 ///     num_heads: 128, num_kv_heads: 1, head_dim: 576, v_head_dim: 512,
 ///     kv_dtype: DType::Bfloat16, window: Window::Full, is_mla: true,
@@ -61,7 +67,10 @@ pub fn kv_bytes_per_token(heads: &AttentionHeads) -> f64 {
 /// Compulsory traffic: a request's heads and queries share each read of its cache.
 ///
 /// ```
-/// use ridgepoint::{DType, model::Window, physics::{AttentionHeads, attention::attention_bytes}};
+/// use ridgepoint::DType;
+/// use ridgepoint::model::Window;
+/// use ridgepoint::physics::AttentionHeads;
+/// use ridgepoint::physics::attention::attention_bytes;
 /// let heads = AttentionHeads {
 ///     num_heads: 4, num_kv_heads: 2, head_dim: 8, v_head_dim: 8,
 ///     kv_dtype: DType::Fp8, window: Window::Full, is_mla: false,
@@ -79,7 +88,10 @@ pub fn attention_bytes(heads: &AttentionHeads, query_tokens: u64, kv_tokens: u64
 /// `h·(e + e_v)·b_activation`
 ///
 /// ```
-/// use ridgepoint::{DType, model::Window, physics::{AttentionHeads, attention::query_bytes_per_token}};
+/// use ridgepoint::DType;
+/// use ridgepoint::model::Window;
+/// use ridgepoint::physics::AttentionHeads;
+/// use ridgepoint::physics::attention::query_bytes_per_token;
 /// let heads = AttentionHeads {
 ///     num_heads: 4, num_kv_heads: 2, head_dim: 8, v_head_dim: 8,
 ///     kv_dtype: DType::Fp8, window: Window::Full, is_mla: false,

@@ -63,7 +63,9 @@ impl BatchShape {
     /// Sums `requests` for a model with these kinds of window.
     ///
     /// ```
-    /// use ridgepoint::{Request, model::Window, physics::BatchShape};
+    /// use ridgepoint::Request;
+    /// use ridgepoint::model::Window;
+    /// use ridgepoint::physics::BatchShape;
     /// let batch = [Request::decode(99), Request::prefill(10, 0)];
     /// let shape = BatchShape::new(&batch, &[Window::Full], 4096)?;
     /// assert_eq!((shape.num_tokens, shape.num_decodes, shape.num_prefills), (11, 1, 1));

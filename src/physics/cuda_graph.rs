@@ -47,7 +47,8 @@ impl CudaGraphs {
     /// The captured size that holds `tokens`; `None` where no graph does.
     ///
     /// ```
-    /// use ridgepoint::{Deployment, physics::CudaGraphs};
+    /// use ridgepoint::Deployment;
+    /// use ridgepoint::physics::CudaGraphs;
     /// let graphs = CudaGraphs::new(&Deployment::default());
     /// assert_eq!(graphs.padded_tokens(3), Some(4));
     /// assert_eq!(graphs.padded_tokens(249), Some(256));

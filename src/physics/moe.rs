@@ -70,7 +70,8 @@ pub fn experts_flops(pairs: f64, hidden_size: u64, intermediate_size: u64) -> f6
 /// `experts·3·d·f·b_weight`.
 ///
 /// ```
-/// use ridgepoint::{WeightFormat, physics::moe::expert_weight_bytes};
+/// use ridgepoint::WeightFormat;
+/// use ridgepoint::physics::moe::expert_weight_bytes;
 /// assert_eq!(expert_weight_bytes(2.0, 4, 8, WeightFormat::Fp8), 192.0);
 /// ```
 pub fn expert_weight_bytes(experts: f64, hidden_size: u64, intermediate_size: u64, weights: WeightFormat) -> f64 {
@@ -84,7 +85,8 @@ pub fn expert_weight_bytes(experts: f64, hidden_size: u64, intermediate_size: u6
 /// where not given; `b_in` is the size of the matrix unit's operand.
 ///
 /// ```
-/// use ridgepoint::{DType, WeightFormat, physics::moe::expert_activation_bytes};
+/// use ridgepoint::{DType, WeightFormat};
+/// use ridgepoint::physics::moe::expert_activation_bytes;
 /// let bf16 = DType::Bfloat16;
 /// assert_eq!(expert_activation_bytes(1.0, 4, 8, WeightFormat::Plain(bf16), bf16), 2.0 * (4.0 + 48.0 + 4.0));
 /// ```

@@ -35,7 +35,8 @@ pub fn gemm_flops(m: u64, n: u64, k: u64) -> f64 {
 /// Compulsory traffic of the roofline model (Williams, Waterman and Patterson, 2009).
 ///
 /// ```
-/// use ridgepoint::{DType, WeightFormat, physics::projection::gemm_bytes};
+/// use ridgepoint::{DType, WeightFormat};
+/// use ridgepoint::physics::projection::gemm_bytes;
 /// let bf16 = DType::Bfloat16;
 /// assert_eq!(gemm_bytes(2, 3, 5, WeightFormat::Plain(bf16), bf16), 20.0 + 30.0 + 12.0);
 /// assert_eq!(gemm_bytes(2, 3, 5, WeightFormat::Fp8, bf16), 10.0 + 15.0 + 12.0);
@@ -51,7 +52,8 @@ pub fn gemm_bytes(m: u64, n: u64, k: u64, weights: WeightFormat, activation: DTy
 /// Weight-only formats (int4, 8-bit weight-only, mxfp4) are dequantised inside the kernel to `activation`.
 ///
 /// ```
-/// use ridgepoint::{DType, WeightFormat, physics::projection::compute_dtype};
+/// use ridgepoint::{DType, WeightFormat};
+/// use ridgepoint::physics::projection::compute_dtype;
 /// assert_eq!(compute_dtype(WeightFormat::Mxfp4, DType::Bfloat16), DType::Bfloat16);
 /// assert_eq!(compute_dtype(WeightFormat::Fp8, DType::Bfloat16), DType::Fp8);
 /// ```

@@ -62,7 +62,8 @@ pub fn activation_bytes_per_token(intermediate_size: u64, gated: bool, activatio
 /// vLLM, `scaled_fp8_quant`, `per_token_group_quant_fp8`, `scaled_int8_quant`, `scaled_fp4_quant` kernels.
 ///
 /// ```
-/// use ridgepoint::{DType, WeightFormat, physics::small::quantisation_bytes};
+/// use ridgepoint::{DType, WeightFormat};
+/// use ridgepoint::physics::small::quantisation_bytes;
 /// assert_eq!(quantisation_bytes(100, WeightFormat::Fp8, DType::Bfloat16), Some(300.0));
 /// assert_eq!(quantisation_bytes(100, WeightFormat::Mxfp4, DType::Bfloat16), None);
 /// ```

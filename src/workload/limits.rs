@@ -4,13 +4,13 @@ use crate::error::{Error, Result};
 use crate::units::NS_PER_S;
 
 /// Longest prompt or output, tokens: far beyond any model's context, and sums of two fit 32 bits.
-pub(crate) const MAX_TOKENS: u32 = 10_000_000;
+pub const MAX_TOKENS: u32 = 10_000_000;
 /// Latest arrival, ns: 10⁹ s, some 31 years, so that clocks in 64 bits never overflow.
 pub(super) const MAX_TIME_NS: u64 = 1_000_000_000 * NS_PER_S;
 /// Longest stage, pause or generated load, s.
 pub(super) const MAX_DURATION_S: f64 = 1e8;
 /// Highest rate, requests per second: a thousand per millisecond is more than any front end takes.
-pub(crate) const MAX_RATE_PER_S: f64 = 1e6;
+pub const MAX_RATE_PER_S: f64 = 1e6;
 /// Most requests of a load: a replay keeps some 100 bytes of each, and 300 while it waits, so that these take 10 to 30 GB.
 pub const MAX_REQUESTS: u64 = 100_000_000;
 /// Most stages: statistics are kept for each.

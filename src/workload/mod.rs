@@ -5,7 +5,8 @@
 //! what it comes to in a [`Summary`]. Everything random is drawn from a seed: the same one gives the same requests.
 //!
 //! ```
-//! use ridgepoint::workload::{Workload, profile::Profile};
+//! use ridgepoint::workload::Workload;
+//! use ridgepoint::workload::profile::Profile;
 //!
 //! let profile = Profile::parse("profile.yaml", "
 //!   load: {type: constant, stages: [{rate: 5, duration: 60}]}
@@ -42,8 +43,7 @@ pub use drawn::{DrawnLengths, Lengths};
 pub use fixed_list::FixedList;
 pub use generated::{ClosedLoop, OpenLoop, RequestShape};
 pub use limits::MAX_REQUESTS;
-#[cfg(feature = "sweep")]
-pub(crate) use limits::{MAX_RATE_PER_S, MAX_TOKENS};
+pub use limits::{MAX_RATE_PER_S, MAX_TOKENS};
 pub use prompts::{NormalLengths, Prompts};
 pub use request::{Content, Segment, WorkloadRequest};
 pub use staged::{StageLoad, StagedLoad};

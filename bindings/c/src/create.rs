@@ -3,8 +3,8 @@
 use std::ffi::c_char;
 use std::path::Path;
 
-use ridgepoint::correction::find_correction;
-use ridgepoint::efficiency::EfficiencyMode;
+use ridgepoint::internals::correction::find_correction;
+use ridgepoint::internals::efficiency::EfficiencyMode;
 use ridgepoint::latency::CalibratedRoofline;
 use ridgepoint::{Deployment, Hardware, Model, Options, StepModel};
 use serde::Deserialize;

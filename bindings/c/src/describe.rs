@@ -2,8 +2,8 @@
 
 use std::ffi::c_char;
 
-use ridgepoint::correction::{HostTimes, Used};
-use ridgepoint::step_report::{StepReport, Subject};
+use ridgepoint::internals::correction::{HostTimes, Used};
+use ridgepoint::internals::step_report::{StepReport, Subject};
 use ridgepoint::{Deployment, Request};
 use serde::Serialize;
 

@@ -1,8 +1,8 @@
 //! What is built in: models and GPUs, as JSON.
 
 use pyo3::prelude::*;
-use ridgepoint::correction::{Used, find_correction};
 use ridgepoint::hardware::{builtin_aliases, builtin_names};
+use ridgepoint::internals::correction::{Used, find_correction};
 use ridgepoint::model::{ParameterCounts, builtin_models};
 use ridgepoint::{Hardware, Model};
 use serde::Serialize;

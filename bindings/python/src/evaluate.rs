@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 
 use pyo3::prelude::*;
-use ridgepoint::evaluate::corrected::correct;
-use ridgepoint::evaluate::experiment::{Experiment, serving_cases};
-use ridgepoint::evaluate::judge::judge;
+use ridgepoint_lab::evaluate::corrected::correct;
+use ridgepoint_lab::evaluate::experiment::{Experiment, serving_cases};
+use ridgepoint_lab::evaluate::judge::judge;
 
 use crate::fault::{all_raised, detached, raised, to_json};
 

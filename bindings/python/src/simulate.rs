@@ -3,7 +3,7 @@
 use numpy::{IntoPyArray, PyArray1};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use ridgepoint::correction::Used;
+use ridgepoint::internals::correction::Used;
 use ridgepoint::kv_capacity::KvCapacity;
 use ridgepoint::replay::{
     EngineConfig, EngineCounters, Intervals, Metrics, Outcome, Replay, RequestRecord, SpreadSampler, StageMetrics,

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use numpy::{IntoPyArray, PyArray1};
 use pyo3::prelude::*;
-use ridgepoint::correction::{Correction, Used, find_correction};
-use ridgepoint::efficiency::EfficiencyMode;
+use ridgepoint::internals::correction::{Correction, Used, find_correction};
+use ridgepoint::internals::efficiency::EfficiencyMode;
 use ridgepoint::kv_capacity::{KvCapacity, MemoryOptions};
 use ridgepoint::latency::{CalibratedRoofline, LatencyModel};
 use ridgepoint::server_config::{Precision, ServerConfig};

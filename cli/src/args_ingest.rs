@@ -1,0 +1,138 @@
+//! The arguments of `ingest`.
+
+use std::path::PathBuf;
+
+use clap::builder::NonEmptyStringValueParser as NotEmpty;
+use clap::{Args, ValueEnum};
+use ridgepoint_lab::ingest::format::Format;
+use ridgepoint_lab::ingest::{Cleaning, Run};
+
+#[derive(Debug, Args)]
+pub struct Ingest {
+    /// Traces and reports; each is read as what it looks like, unless --input-format says
+    #[arg(value_name = "FILE", required = true)]
+    pub files: Vec<PathBuf>,
+    /// Folder to write steps.csv and requests.csv to
+    #[arg(long, value_name = "DIR")]
+    pub out: PathBuf,
+    /// What the files are, all of them
+    #[arg(long, value_enum, default_value_t = InputFormat::Auto, value_name = "FORMAT")]
+    pub input_format: InputFormat,
+    #[command(flatten)]
+    pub labels: Labels,
+    /// Leave out steps of a number below N, in which the engine still warms up [default: 100]
+    #[arg(long, value_name = "N", help_heading = CLEANING)]
+    pub warm_up_steps: Option<u64>,
+    /// Keep steps that preempt a request
+    #[arg(long, help_heading = CLEANING)]
+    pub keep_preemptions: bool,
+}
+
+const LABELS: &str = "Labels (for all rows, in place of what the files say)";
+const CLEANING: &str = "Cleaning";
+
+/// What the files don't say of their runs, or say wrongly.
+#[derive(Debug, Args)]
+pub struct Labels {
+    /// Name of the run, where the files hold one
+    #[arg(long, value_name = "NAME", value_parser = NotEmpty::new(), help_heading = LABELS)]
+    pub experiment: Option<String>,
+    /// Built-in name (`ridgepoint models`), Hugging Face id, or path of a config.json
+    #[arg(long, value_name = "NAME|PATH", value_parser = NotEmpty::new(), help_heading = LABELS)]
+    pub model: Option<String>,
+    /// Built-in name (`ridgepoint hardware`) or path of a TOML file
+    #[arg(long, value_name = "NAME|PATH", value_parser = NotEmpty::new(), help_heading = LABELS)]
+    pub hardware: Option<String>,
+    /// GPUs that share every layer's matrices
+    #[arg(long, visible_alias = "tp", value_name = "N", value_parser = at_least_one, help_heading = LABELS)]
+    pub tensor_parallel_size: Option<u32>,
+    /// Name of the workload
+    #[arg(long, value_name = "NAME", value_parser = NotEmpty::new(), help_heading = LABELS)]
+    pub workload: Option<String>,
+    /// Version of the serving engine, as in vllm-0.15.1
+    #[arg(long, value_name = "VERSION", value_parser = NotEmpty::new(), help_heading = LABELS)]
+    pub engine_version: Option<String>,
+    /// vLLM's flag of the server
+    #[arg(long, value_name = "N", value_parser = at_least_one, help_heading = LABELS)]
+    pub max_num_seqs: Option<u32>,
+    /// vLLM's flag of the server
+    #[arg(long, value_name = "N", value_parser = at_least_one, help_heading = LABELS)]
+    pub max_num_batched_tokens: Option<u32>,
+}
+
+impl Labels {
+    /// Puts the labels that were given over those of a run.
+    pub fn put_over(&self, run: &mut Run) {
+        fn over<T: Clone>(given: &Option<T>, known: &mut Option<T>) {
+            if given.is_some() {
+                known.clone_from(given);
+            }
+        }
+        if let Some(experiment) = &self.experiment {
+            run.experiment.clone_from(experiment);
+        }
+        over(&self.model, &mut run.model);
+        over(&self.hardware, &mut run.hardware);
+        over(&self.tensor_parallel_size, &mut run.tensor_parallel_size);
+        over(&self.workload, &mut run.workload);
+        over(&self.engine_version, &mut run.engine_version);
+        over(&self.max_num_seqs, &mut run.max_num_seqs);
+        over(&self.max_num_batched_tokens, &mut run.max_num_batched_tokens);
+    }
+}
+
+impl Ingest {
+    /// Which steps are left out.
+    pub fn cleaning(&self) -> Cleaning {
+        let usual = Cleaning::default();
+        Cleaning {
+            warm_up_steps: self.warm_up_steps.unwrap_or(usual.warm_up_steps),
+            drop_preemptions: !self.keep_preemptions,
+            ..usual
+        }
+    }
+}
+
+fn at_least_one(text: &str) -> Result<u32, String> {
+    text.parse::<u32>().ok().filter(|value| *value > 0).ok_or_else(|| format!("must be from 1 to {}", u32::MAX))
+}
+
+/// What can be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum InputFormat {
+    /// What each file looks like
+    Auto,
+    /// OpenTelemetry's JSON, as the collector's file exporter writes it
+    Otlp,
+    /// Scheduler steps, a column per attribute of step.BATCH_SUMMARY
+    StepCsv,
+    /// vLLM's forward-pass metrics, a JSON record per line
+    ForwardPass,
+    /// inference-perf's report of every request
+    InferencePerf,
+    /// guidellm's JSON report
+    Guidellm,
+    /// The result of vllm bench serve --save-detailed
+    VllmBench,
+    /// A step table of this command
+    StepTable,
+    /// A request table of this command
+    RequestTable,
+}
+
+impl InputFormat {
+    /// The library's name for it; `None` where the file decides.
+    pub fn asked(self) -> Option<Format> {
+        match self {
+            InputFormat::Auto => None,
+            InputFormat::Otlp => Some(Format::Otlp),
+            InputFormat::StepCsv => Some(Format::StepCsv),
+            InputFormat::ForwardPass => Some(Format::ForwardPass),
+            InputFormat::InferencePerf => Some(Format::InferencePerf),
+            InputFormat::Guidellm => Some(Format::Guidellm),
+            InputFormat::VllmBench => Some(Format::VllmBench),
+            InputFormat::StepTable => Some(Format::StepTable),
+            InputFormat::RequestTable => Some(Format::RequestTable),
+        }
+    }
+}

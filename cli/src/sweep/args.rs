@@ -1,0 +1,36 @@
+//! The arguments of `sweep` and the help text beside them.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use crate::args::Efficiency;
+
+const OUTPUT: &str = "Output";
+const PREDICTION: &str = "Prediction";
+
+#[derive(Debug, Args)]
+pub struct Sweep {
+    /// Grid of servers and loads, TOML; docs/sweep.md has its keys
+    #[arg(value_name = "GRID.toml")]
+    pub grid: PathBuf,
+    /// File of results, a row per configuration: .csv, .json, .jsonl or .parquet
+    #[arg(long, value_name = "FILE", required_unless_present = "dry_run", help_heading = OUTPUT)]
+    pub out: Option<PathBuf>,
+    /// Run everything anew; without it, configurations in FILE.journal are taken from there
+    #[arg(long, help_heading = OUTPUT)]
+    pub fresh: bool,
+    /// List the configurations and run none
+    #[arg(long, help_heading = OUTPUT)]
+    pub dry_run: bool,
+    /// Configurations that run at once; 0 is one per core
+    #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true, help_heading = OUTPUT)]
+    #[arg(value_parser = clap::value_parser!(u16).range(..=1024))]
+    pub threads: u16,
+    /// Kernel efficiencies as measured, or the textbook roofline
+    #[arg(long, value_enum, default_value_t = Efficiency::Tables, value_name = "KIND", help_heading = PREDICTION)]
+    pub efficiency: Efficiency,
+    /// Correction learned from real steps, host times included: none, global, auto (the best there is) or a file
+    #[arg(long, value_name = "none|global|auto|FILE", default_value = "auto", help_heading = PREDICTION)]
+    pub correction: String,
+}

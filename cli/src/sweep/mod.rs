@@ -1,0 +1,111 @@
+//! `ridgepoint sweep`: a grid of servers and loads replayed, its rows written whole, and the best of each model and GPU. `args`
+//! says what is run, `file` writes the rows.
+
+mod args;
+mod file;
+
+use std::time::Duration;
+
+use indicatif::ProgressBar;
+use ridgepoint::internals::efficiency::EfficiencyMode;
+use ridgepoint_lab::sweep::{Grid, Journal, Options, Row};
+use serde::Serialize;
+
+pub use args::Sweep;
+use file::Target;
+
+use super::args::{Common, Efficiency, Format};
+use super::output::{Failure, Output};
+use super::progress;
+use crate::report::sweep_json::SweepJson;
+use crate::report::sweep_table;
+
+/// A configuration as a dry run lists it.
+#[derive(Debug, Serialize)]
+pub struct Listed {
+    /// Position in the grid, from 0.
+    pub configuration: usize,
+    /// Model, as the grid calls it.
+    pub model: String,
+    /// GPU, as the grid calls it.
+    pub hardware: String,
+    /// The keys that tell it from others, with its values.
+    pub varied: String,
+    /// Its row is in the journal.
+    pub is_known: bool,
+}
+
+/// Runs a grid.
+///
+/// # Errors
+/// Grids and files that can't be read or can't be, files that can't be written.
+pub fn run(args: &Sweep, common: &Common) -> Result<Output, Failure> {
+    let target = args.out.as_deref().map(Target::of).transpose()?;
+    let grid = Grid::read(&args.grid)?;
+    let options = Options {
+        efficiency: match args.efficiency {
+            Efficiency::Tables => EfficiencyMode::Tables,
+            Efficiency::Ideal => EfficiencyMode::Ideal,
+        },
+        correction: args.correction.clone(),
+        data_dir: common.data_dir.clone(),
+    };
+    let sweep = ridgepoint_lab::sweep::Sweep::new(grid, options)?;
+    let Some(target) = target.filter(|_| !args.dry_run) else {
+        return dry_run(args, &sweep, common.format);
+    };
+    target.check()?;
+    let (journal, known) = Journal::open(&target.journal(), args.fresh)?;
+    let all = sweep.keys().len();
+    let reused = sweep.keys().iter().filter(|key| known.contains_key(*key)).count();
+    let bar = progress_bar((all - reused) as u64);
+    let rows = sweep.run(usize::from(args.threads), &known, &|key, row| {
+        journal.append(key, row)?;
+        bar.inc(1);
+        Ok(())
+    })?;
+    bar.finish_and_clear();
+    target.write(&rows)?;
+    report(&rows, reused, &target, common.format)
+}
+
+fn progress_bar(configurations: u64) -> ProgressBar {
+    let bar = progress::bar(configurations, "sweep [{bar:30}] {pos}/{len} configurations, {elapsed}, {eta} left");
+    bar.enable_steady_tick(Duration::from_millis(500));
+    bar
+}
+
+fn report(rows: &[Row], reused: usize, target: &Target, format: Format) -> Result<Output, Failure> {
+    let (out, journal) = (target.shown(), target.journal().display().to_string());
+    let json = SweepJson::new(rows, reused, &out, &journal);
+    let mut output = match format {
+        Format::Table => Output::of(sweep_table::render(&json)),
+        Format::Json => Output::json(&json)?,
+    };
+    if json.ran_none() {
+        output.notes.push(format!("no configuration could run; {out} says why of each"));
+    }
+    Ok(output)
+}
+
+/// What would be run.
+fn dry_run(args: &Sweep, sweep: &ridgepoint_lab::sweep::Sweep, format: Format) -> Result<Output, Failure> {
+    let known = match args.out.as_deref().map(Target::of).transpose()?.map(|target| target.journal()) {
+        Some(path) if path.exists() && !args.fresh => Journal::read(&path)?,
+        _ => Default::default(),
+    };
+    let configurations = sweep.grid().configurations().iter().zip(sweep.keys()).enumerate();
+    let listed: Vec<Listed> = configurations
+        .map(|(index, (of, key))| Listed {
+            configuration: index,
+            model: of.server.model.clone(),
+            hardware: of.server.hardware.clone(),
+            varied: of.varied.clone(),
+            is_known: known.contains_key(key),
+        })
+        .collect();
+    match format {
+        Format::Table => Ok(Output::of(sweep_table::listed(&listed))),
+        Format::Json => Output::json(&serde_json::json!({ "number": listed.len(), "configurations": listed })),
+    }
+}

@@ -1,0 +1,27 @@
+//! The `ridgepoint` binary as a user types it.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+#[path = "../support/mod.rs"]
+mod cli_support;
+#[path = "../../../tests/common/mod.rs"]
+mod common;
+#[path = "../../../lab/tests/evaluate_support/mod.rs"]
+mod evaluate_support;
+#[path = "../../../lab/tests/ingest_support/mod.rs"]
+mod ingest_support;
+
+mod accuracy;
+mod calibrate;
+mod correction;
+mod evaluate;
+mod evaluate_steps;
+mod export;
+mod fit;
+mod fit_steps;
+mod ingest;
+mod model_sampling;
+mod predict_step;
+mod simulate;
+mod simulate_faults;
+mod sweep;
+mod usage;

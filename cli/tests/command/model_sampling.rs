@@ -1,0 +1,241 @@
+//! The sampling parameters of a model: read from beside its configuration, refused where they can't be, and what a server
+//! makes of them.
+
+use crate::cli_support;
+
+use ridgepoint::model::{builtin_models, builtin_names};
+use ridgepoint::physics::{SamplerWork, StepPlan};
+use ridgepoint::{Deployment, Error, GenerationConfig, Model};
+
+const CONFIG: &str = r#"{"model_type": "llama", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2,
+    "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 1000, "max_position_embeddings": 512,
+    "torch_dtype": "bfloat16"}"#;
+
+/// A folder with a configuration and, where given, the text of its `generation_config.json`.
+fn folder(generation_config: Option<&str>) -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("config.json"), CONFIG).unwrap();
+    if let Some(text) = generation_config {
+        std::fs::write(dir.path().join("generation_config.json"), text).unwrap();
+    }
+    dir
+}
+
+fn work(model: &Model, generation_config: GenerationConfig) -> (u64, bool, bool) {
+    let deployment = Deployment { generation_config, ..Deployment::default() };
+    let SamplerWork { vocab_size, truncates, penalises } = StepPlan::new(model, &deployment).unwrap().sampler();
+    (vocab_size, truncates, penalises)
+}
+
+fn remarks(model: &Model, generation_config: GenerationConfig) -> usize {
+    let deployment = Deployment { generation_config, ..Deployment::default() };
+    let plan = StepPlan::new(model, &deployment).unwrap();
+    plan.notes().iter().filter(|note| note.contains("generation_config.json is not known")).count()
+}
+
+fn problems(text: &str) -> Vec<String> {
+    match read().with_generation_config("g.json", text) {
+        Err(Error::Invalid { origin, problems }) if origin == "g.json" => problems,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn read() -> Model {
+    Model::from_config_str("test", "test.json", CONFIG, None).unwrap()
+}
+
+#[test]
+fn the_file_beside_the_configuration_is_read_by_folder_and_by_path() {
+    let text = r#"{"bos_token_id": 1, "do_sample": false, "max_new_tokens": 64, "temperature": 0.6, "top_p": 0.9,
+        "top_k": null, "repetition_penalty": 1.1, "transformers_version": "4.57.0"}"#;
+    let dir = folder(Some(text));
+    for path in [dir.path().to_owned(), dir.path().join("config.json")] {
+        let model = Model::load(&path).unwrap();
+        let found = *model.sampling().unwrap();
+        assert_eq!((found.temperature, found.top_p, found.repetition_penalty), (Some(0.6), Some(0.9), Some(1.1)));
+        assert_eq!((found.top_k, found.min_p), (None, None));
+        // do_sample is not among the keys that vLLM takes over.
+        assert_eq!(work(&model, GenerationConfig::Auto), (1000, true, true));
+        assert_eq!(work(&model, GenerationConfig::Vllm), (1000, false, false));
+        assert_eq!(remarks(&model, GenerationConfig::Auto), 0);
+    }
+}
+
+#[test]
+fn without_the_file_nothing_is_known_and_a_file_without_such_keys_is_neutral() {
+    let unknown = Model::load(folder(None).path()).unwrap();
+    assert!(unknown.sampling().is_none());
+    assert_eq!(work(&unknown, GenerationConfig::Auto), (1000, false, false));
+    assert_eq!((remarks(&unknown, GenerationConfig::Auto), remarks(&unknown, GenerationConfig::Vllm)), (1, 0));
+
+    let neutral = Model::load(folder(Some(r#"{"eos_token_id": [1, 2]}"#)).path()).unwrap();
+    assert_eq!(neutral.sampling(), Some(&Default::default()));
+    assert_eq!(
+        (work(&neutral, GenerationConfig::Auto), remarks(&neutral, GenerationConfig::Auto)),
+        ((1000, false, false), 0)
+    );
+}
+
+#[test]
+fn values_that_switch_truncation_off() {
+    for (text, truncates) in [
+        (r#"{"top_k": -1}"#, false),
+        (r#"{"top_k": 0, "top_p": 1}"#, false),
+        (r#"{"top_k": 50}"#, false),
+        (r#"{"top_k": 20}"#, true),
+        (r#"{"top_p": 0.95, "temperature": 0}"#, false),
+        (r#"{"top_p": 0.95, "temperature": 1}"#, true),
+        (r#"{"min_p": 0.05}"#, false),
+    ] {
+        let model = read().with_generation_config("g.json", text).unwrap();
+        assert_eq!(work(&model, GenerationConfig::Auto), (1000, truncates, false), "{text}");
+    }
+}
+
+#[test]
+fn all_wrong_values_are_named_together() {
+    let found = problems(
+        r#"{"temperature": "0.6", "top_p": 0, "top_k": 20.0, "min_p": 1.5, "repetition_penalty": 0, "do_sample": 7}"#,
+    );
+    assert_eq!(
+        found,
+        [
+            r#"temperature = "0.6" must be a number of at least 0"#,
+            "top_p = 0 must be a number above 0 and at most 1",
+            "top_k = 20.0 must be a whole number of at least 1, or 0 or -1 for no limit",
+            "min_p = 1.5 must be a number from 0 to 1",
+            "repetition_penalty = 0 must be a number above 0",
+        ]
+    );
+    for text in [r#"{"temperature": -0.1}"#, r#"{"top_p": 1.01}"#, r#"{"top_k": -2}"#, r#"{"top_p": true}"#] {
+        assert_eq!(problems(text).len(), 1, "{text}");
+    }
+}
+
+#[test]
+fn files_that_are_no_objects_are_refused_with_their_path() {
+    for text in ["", "[]", "null", r#"{"top_p": NaN}"#, r#"{"top_p": 0.9"#] {
+        let dir = folder(Some(text));
+        let error = Model::load(dir.path()).unwrap_err();
+        assert!(matches!(error, Error::Parse { .. }), "{error}");
+        let path = dir.path().join("generation_config.json");
+        assert!(error.to_string().starts_with(&path.display().to_string()), "{error}");
+    }
+}
+
+#[test]
+fn a_configuration_may_carry_the_keys_itself_but_not_two_kinds() {
+    let own = CONFIG.replace("\"bfloat16\"", r#""bfloat16", "ridgepoint": {"generation_config": {"top_k": 40}}"#);
+    let model = Model::from_config_str("test", "test.json", &own, None).unwrap();
+    assert_eq!(model.sampling().unwrap().top_k, Some(40));
+    assert!(model.clone().with_generation_config("g.json", r#"{"top_k": 40}"#).is_ok());
+    let error = model.with_generation_config("g.json", r#"{"top_k": 41}"#).unwrap_err().to_string();
+    assert!(error.contains("g.json") && error.contains("ridgepoint.generation_config"), "{error}");
+
+    let wrong = own.replace("40", "\"many\"").replace("1000", "0");
+    let Err(Error::Invalid { problems, .. }) = Model::from_config_str("test", "test.json", &wrong, None) else {
+        panic!("top_k is no number and vocab_size is 0");
+    };
+    assert!(problems.iter().any(|p| p.starts_with("ridgepoint.generation_config.top_k = \"many\"")), "{problems:?}");
+    assert!(problems.iter().any(|p| p.starts_with("vocab_size = 0")), "{problems:?}");
+}
+
+#[test]
+fn built_in_models_have_what_was_published() {
+    for (name, vocab_size, truncates, penalises) in [
+        ("llama-2-7b", 32_000, true, false),
+        ("llama-3.1-70b", 128_256, true, false),
+        ("llama-4-scout-fp8-dynamic", 202_048, true, false),
+        ("codellama-34b", 32_000, false, false),
+        ("mistral-nemo-12b", 131_072, false, false),
+        ("qwen2.5-7b", 152_064, true, true),
+        ("qwen3-30b-a3b-fp8", 151_936, true, false),
+        ("gpt-oss-120b", 201_088, false, false),
+        ("gemma-3-27b", 262_208, true, false),
+    ] {
+        let model = Model::builtin(name).unwrap();
+        assert_eq!(work(&model, GenerationConfig::Auto), (vocab_size, truncates, penalises), "{name}");
+    }
+    let penalty = |name| Model::builtin(name).unwrap().sampling().unwrap().repetition_penalty;
+    assert_eq!((penalty("qwen2.5-1.5b"), penalty("qwen2.5-3b")), (Some(1.1), Some(1.05)));
+    // A quantised build of a built-in model has the same file.
+    let fp8 = Model::builtin("llama-3.1-8b-FP8").unwrap();
+    assert_eq!(fp8.sampling(), Model::builtin("llama-3.1-8b").unwrap().sampling());
+}
+
+#[test]
+fn built_in_keys_are_all_sampling_keys() {
+    let known = ["temperature", "top_p", "top_k", "min_p", "repetition_penalty"];
+    for model in builtin_models() {
+        let config: serde_json::Value = serde_json::from_str(model.json()).unwrap();
+        let own = config["ridgepoint"]["generation_config"].as_object();
+        let odd: Vec<_> = own.into_iter().flatten().filter(|(key, _)| !known.contains(&key.as_str())).collect();
+        assert!(odd.is_empty(), "{}: {odd:?}", model.name());
+    }
+    let unknown: Vec<_> =
+        builtin_names().into_iter().filter(|name| Model::builtin(name).unwrap().sampling().is_none()).collect();
+    let expected = [
+        "deepseek-v2",
+        "deepseek-v2-lite",
+        "gemma-4-26b-a4b",
+        "glm-4.5",
+        "glm-4.5-air",
+        "mistral-small-24b",
+        "qwen2-57b-a14b",
+        "qwen3-vl-30b-a3b",
+    ];
+    assert_eq!(unknown, expected);
+}
+
+#[test]
+fn deployments_written_before_the_key_are_read_as_vllm_does() {
+    let read = |json: &str| serde_json::from_str::<Deployment>(json);
+    assert_eq!(read("{}").unwrap().generation_config, GenerationConfig::Auto);
+    assert_eq!(read(r#"{"generation_config": "vllm"}"#).unwrap().generation_config, GenerationConfig::Vllm);
+    let refused = read(r#"{"generation_config": "/models/mine"}"#).unwrap_err().to_string();
+    assert!(refused.contains("/models/mine") && refused.contains("`auto` or `vllm`"), "{refused}");
+}
+
+#[test]
+fn the_server_of_an_experiment_takes_vllms_key() {
+    use ridgepoint::server_config::ServerConfig;
+    let parse = |more: &str| ServerConfig::parse("e.yaml", &format!("model: llama-3.1-8b\nhardware: h100\n{more}"));
+    assert_eq!(parse("").unwrap().deployment.generation_config, GenerationConfig::Auto);
+    assert_eq!(parse("generation-config: vllm\n").unwrap().deployment.generation_config, GenerationConfig::Vllm);
+    let refused = parse("generation_config: /models/mine\n").unwrap_err().to_string();
+    assert!(refused.contains(r#"generation_config = "/models/mine" must be auto or vllm"#), "{refused}");
+}
+
+fn predicted(model: &std::path::Path, more: &str) -> serde_json::Value {
+    let line = format!("--model {} --hardware h100 --decode 4x100 --format json {more}", model.display());
+    cli_support::predict(&line).json()
+}
+
+#[test]
+fn the_flag_changes_the_remark_but_no_time() {
+    let dir = folder(None);
+    let (auto, vllm) = (predicted(dir.path(), ""), predicted(dir.path(), "--generation-config vllm"));
+    let warns = |json: &serde_json::Value| json["warnings"].to_string().contains("generation_config.json is not known");
+    assert_eq!((warns(&auto), warns(&vllm)), (true, false));
+    assert_eq!(
+        (&auto["deployment"]["generation_config"], &vllm["deployment"]["generation_config"]),
+        (&"auto".into(), &"vllm".into())
+    );
+    assert_eq!(auto["step_time_us"], vllm["step_time_us"]);
+    let known = folder(Some(r#"{"top_p": 0.9}"#));
+    assert!(!warns(&predicted(known.path(), "")));
+    cli_support::predict("--model llama-3.1-8b --hardware h100 --decode 1x5 --generation-config mine")
+        .fails(2, &["mine", "auto", "vllm"]);
+}
+
+#[test]
+fn models_name_shows_the_parameters() {
+    let shown = |name: &str| cli_support::run(&["models", name]).stdout;
+    assert!(shown("qwen2.5-7b").contains("temperature 0.7, top_p 0.8, top_k 20, repetition_penalty 1.05"));
+    assert!(shown("gpt-oss-20b").contains("sampling    neutral"));
+    assert!(shown("glm-4.5").contains("sampling    unknown"));
+    let json = |name: &str| cli_support::run(&["models", name, "--format", "json"]).json();
+    let llama = json("llama-3.1-8b");
+    assert_eq!((&llama["sampling"]["top_p"], &llama["sampling"]["top_k"]), (&0.9.into(), &serde_json::Value::Null));
+    assert_eq!(json("glm-4.5")["sampling"], serde_json::Value::Null);
+}

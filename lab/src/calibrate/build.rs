@@ -1,0 +1,178 @@
+//! From measured rows to the series of a table: coefficients per group, residuals per series, glitches out, holes that
+//! measurements enclose filled. Uses `fit`, `trees`, `fill`, `efficiency`.
+
+use std::collections::BTreeMap;
+
+use super::family::Calibrated;
+use super::fill::estimate;
+use super::fit::{Observation, fit_coefficients};
+use super::trees::{Forest, Settings};
+use ridgepoint::Hardware;
+use ridgepoint::Result;
+use ridgepoint::internals::efficiency::family::{Family, Key, chip};
+use ridgepoint::internals::efficiency::grid::{Grid, Origin};
+use ridgepoint::internals::efficiency::kernel_model::{Chip, KernelModel};
+use ridgepoint::internals::efficiency::table::Series;
+
+/// A measured cell further than this from what its neighbours say (log ratio; a factor of 1.5) is a glitch of the
+/// measurement: the estimate stands instead.
+const GLITCH_LOG_RATIO: f64 = 0.405;
+
+/// How much of what the cells around a hole say beyond the trees is believed: they are noisy, too.
+const NEIGHBOUR_SHARE: f64 = 0.5;
+
+/// One measured call, placed on the grid of its series.
+#[derive(Debug, Clone)]
+pub struct Row<F: Family> {
+    /// Series.
+    pub key: F::Key,
+    /// Coordinates on the series' axes.
+    pub point: Vec<f64>,
+    /// Measured time, µs.
+    pub time_us: f64,
+    /// Who measured it.
+    pub source: String,
+}
+
+impl<F: Family> Row<F> {
+    /// The shape that was measured.
+    pub fn shape(&self) -> F::Shape {
+        F::shape(&self.key, &self.point)
+    }
+}
+
+/// Rows of one series, with its name.
+pub fn by_series<'a, F: Family + 'a>(rows: impl Iterator<Item = &'a Row<F>>) -> BTreeMap<String, Vec<&'a Row<F>>> {
+    let mut series: BTreeMap<String, Vec<&Row<F>>> = BTreeMap::new();
+    for row in rows {
+        series.entry(row.key.name()).or_default().push(row);
+    }
+    series
+}
+
+/// Fits and lays out all series of an operator. Each (series, point) must be there once, as
+/// [`merge_repeated`](super::repeated::merge_repeated) leaves it: of several the last would stand in the table.
+///
+/// Each group of series gets its kernel-model coefficients; trees learn what the models leave over; a hole of a grid next
+/// to measured cells gets what the trees say, moved by half of what the cells around it say beyond the trees.
+///
+/// # Errors
+/// [`ridgepoint::Error::MissingPeak`] where the chip has no unit for a row's number format.
+pub fn build<F: Calibrated>(rows: &[&Row<F>], hardware: &Hardware) -> Result<Vec<Series<F>>> {
+    let coefficients = coefficients_by_group::<F>(rows, hardware)?;
+    let mut placed: BTreeMap<String, Vec<Placed>> = BTreeMap::new();
+    for row in rows {
+        let chip = chip(hardware, F::compute_dtype(&row.key))?;
+        let fitted = coefficients.get(&row.key.group()).map_or(&[][..], Vec::as_slice);
+        let shape = row.shape();
+        placed.entry(F::forest(&row.key)).or_default().push(Placed {
+            features: F::features(&row.key, &shape, &chip),
+            residual: (row.time_us / F::time_us(fitted, &shape, &chip)).ln(),
+        });
+    }
+    let forests: BTreeMap<String, Forest> = placed
+        .into_iter()
+        .map(|(name, rows)| {
+            let targets: Vec<f64> = rows.iter().map(|r| r.residual).collect();
+            let features: Vec<Vec<f64>> = rows.into_iter().map(|r| r.features).collect();
+            (name, Forest::fit(&features, &targets, Settings::default()))
+        })
+        .collect();
+
+    let mut built = Vec::new();
+    for members in by_series(rows.iter().copied()).into_values() {
+        let key = members[0].key.clone();
+        let chip = chip(hardware, F::compute_dtype(&key))?;
+        let fitted = coefficients.get(&key.group()).cloned().unwrap_or_default();
+        let Some(forest) = forests.get(&F::forest(&key)) else { continue };
+        let mut series = Series { grid: empty_grid::<F>(&key, &members), key, coefficients: fitted };
+        for row in &members {
+            if let Some(offset) = series.grid.cell_at(&row.point) {
+                let modelled = F::time_us(&series.coefficients, &row.shape(), &chip);
+                series.grid.set(offset, (row.time_us / modelled).ln(), Origin::Measured);
+            }
+        }
+        fill_holes(&mut series, forest, &chip);
+        built.push(series);
+    }
+    Ok(built)
+}
+
+/// A group's key and its rows as the fit takes them.
+type Group<F> = (<F as Family>::Key, Vec<Observation<<F as KernelModel>::Shape>>);
+
+struct Placed {
+    features: Vec<f64>,
+    residual: f64,
+}
+
+fn coefficients_by_group<F: Family>(rows: &[&Row<F>], hardware: &Hardware) -> Result<BTreeMap<String, Vec<f64>>> {
+    let mut groups: BTreeMap<String, Group<F>> = BTreeMap::new();
+    for row in rows {
+        let observation = Observation { shape: row.shape(), time_us: row.time_us };
+        let entry = groups.entry(row.key.group()).or_insert_with(|| (row.key.clone(), Vec::new()));
+        entry.1.push(observation);
+    }
+    groups
+        .into_iter()
+        .map(|(name, (key, observations))| {
+            let chip = chip(hardware, F::compute_dtype(&key))?;
+            Ok((name, fit_coefficients::<F>(&observations, &chip)))
+        })
+        .collect()
+}
+
+fn empty_grid<F: Calibrated>(key: &F::Key, members: &[&Row<F>]) -> Grid {
+    let last = F::AXES.len() - 1;
+    let mut axes = vec![Vec::new(); F::AXES.len()];
+    for row in members {
+        for (axis, value) in row.point.iter().enumerate() {
+            if axis < last || F::keep_knot(key, *value) {
+                axes[axis].push(*value);
+            }
+        }
+    }
+    for axis in &mut axes {
+        axis.sort_by(f64::total_cmp);
+        axis.dedup();
+    }
+    Grid::empty(axes)
+}
+
+/// Fills the holes that measured cells surround, and replaces glitches.
+fn fill_holes<F: Calibrated>(series: &mut Series<F>, forest: &Forest, chip: &Chip) {
+    let learnt: Vec<f64> = (0..series.grid.len())
+        .map(|offset| {
+            let index = series.grid.index(offset);
+            let point: Vec<f64> = series.grid.axes().iter().zip(index).map(|(axis, i)| axis[i]).collect();
+            forest.predict(&F::features(&series.key, &F::shape(&series.key, &point), chip))
+        })
+        .collect();
+    let mut beyond = series.grid.clone();
+    for (offset, learnt) in learnt.iter().enumerate() {
+        if let Some(measured) = series.grid.measured(offset) {
+            beyond.set(offset, measured - learnt, Origin::Measured);
+        }
+    }
+    for (offset, learnt) in learnt.iter().enumerate() {
+        let Some((around, is_enclosed)) = estimate(&beyond, offset) else { continue };
+        let filled = learnt + NEIGHBOUR_SHARE * around;
+        match series.grid.measured(offset) {
+            Some(own) if (own - filled).abs() <= GLITCH_LOG_RATIO => {}
+            Some(_) if !is_enclosed => {}
+            None if !is_enclosed && !touches_measured(&beyond, offset) => {}
+            _ => series.grid.set(offset, filled, Origin::Filled),
+        }
+    }
+}
+
+/// Whether measured cells are next to a hole along at least two axes.
+fn touches_measured(grid: &Grid, offset: usize) -> bool {
+    let index = grid.index(offset);
+    let next_along = |axis: &usize| {
+        [-1, 1]
+            .into_iter()
+            .any(|step| grid.neighbour(offset, &index, *axis, step).is_some_and(|near| grid.measured(near).is_some()))
+    };
+    (0..grid.axes().len()).filter(next_along).count() >= 2
+}

@@ -1,0 +1,72 @@
+//! Shapes that were measured more than once, by several sources or folders: one median each, so that neither the last
+//! one read nor the one measured most often wins. Uses `build`, `score`.
+
+use std::collections::HashMap;
+
+use super::build::Row;
+use super::score::quantile;
+use ridgepoint::internals::efficiency::family::{Family, Key};
+
+/// Why a row is no longer there once its shape was merged.
+pub const REPEATED: &str = "repeated shape: median kept";
+
+/// Each (series, point) once with the median of its times, in the order of first appearance, and how many rows that
+/// leaves out. A merged row keeps the source of its first.
+pub fn merge_repeated<F: Family>(rows: &[Row<F>]) -> (Vec<Row<F>>, usize) {
+    let mut position: HashMap<(String, Vec<u64>), usize> = HashMap::with_capacity(rows.len());
+    let mut merged: Vec<(&Row<F>, Vec<f64>)> = Vec::with_capacity(rows.len());
+    for row in rows {
+        let shape = (row.key.name(), row.point.iter().map(|value| value.to_bits()).collect());
+        let at = *position.entry(shape).or_insert(merged.len());
+        match merged.get_mut(at) {
+            Some((_, times_us)) => times_us.push(row.time_us),
+            None => merged.push((row, vec![row.time_us])),
+        }
+    }
+    let left_out = rows.len() - merged.len();
+    let kept = merged.into_iter().map(|(row, mut times_us)| {
+        times_us.sort_by(f64::total_cmp);
+        Row {
+            key: row.key.clone(),
+            point: row.point.clone(),
+            time_us: quantile(&times_us, 0.5),
+            source: row.source.clone(),
+        }
+    });
+    (kept.collect(), left_out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ridgepoint::internals::efficiency::family::GemmKind;
+    use ridgepoint::internals::efficiency::kernel_model::GemmModel;
+
+    fn row(key: GemmKind, m: f64, time_us: f64, source: &str) -> Row<GemmModel> {
+        Row { key, point: vec![4096.0, 1024.0, m], time_us, source: source.into() }
+    }
+
+    #[test]
+    fn a_shape_of_three_sources_keeps_the_median_and_others_stay_as_they_are() {
+        let rows = [
+            row(GemmKind::Fp8, 16.0, 9.0, "a"),
+            row(GemmKind::Fp8, 32.0, 5.0, "a"),
+            row(GemmKind::Fp8, 16.0, 4.0, "b"),
+            row(GemmKind::Bfloat16, 16.0, 100.0, "b"),
+            row(GemmKind::Fp8, 16.0, 6.0, "c"),
+        ];
+        let (kept, left_out) = merge_repeated(&rows);
+        assert_eq!(left_out, 2);
+        let times: Vec<f64> = kept.iter().map(|row| row.time_us).collect();
+        assert_eq!(times, [6.0, 5.0, 100.0]);
+        assert_eq!(kept[0].source, "a");
+    }
+
+    #[test]
+    fn of_two_times_the_mean_is_kept_whatever_their_order() {
+        let pair = [row(GemmKind::Fp8, 16.0, 4.0, "a"), row(GemmKind::Fp8, 16.0, 6.0, "b")];
+        let turned = [row(GemmKind::Fp8, 16.0, 6.0, "b"), row(GemmKind::Fp8, 16.0, 4.0, "a")];
+        assert_eq!(merge_repeated(&pair).0[0].time_us.to_bits(), 5f64.to_bits());
+        assert_eq!(merge_repeated(&turned).0[0].time_us.to_bits(), 5f64.to_bits());
+    }
+}

@@ -1,0 +1,182 @@
+//! A closed-loop file: one row per measured server, with a fixed number of requests in flight. Uses `csv_file`.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use super::csv_file::{CsvFile, CsvRow};
+use ridgepoint::{Error, Result};
+
+const COLUMNS: [&str; 18] = [
+    "id",
+    "backend",
+    "backend_version",
+    "model_path",
+    "system",
+    "precision",
+    "isl",
+    "osl",
+    "gemm_quant_mode",
+    "moe_quant_mode",
+    "concurrency",
+    "tp_size",
+    "pp_size",
+    "attention_dp_size",
+    "moe_tp_size",
+    "moe_ep_size",
+    "ttft_ms",
+    "tpot_ms",
+];
+
+/// A server at a fixed concurrency, and what its clients saw.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ClosedLoopRow {
+    /// Name of the row.
+    pub id: String,
+    /// Serving engine.
+    pub backend: String,
+    /// Its version; `None` where the row has none.
+    pub backend_version: Option<String>,
+    /// Hugging Face id of the model.
+    pub model_path: String,
+    /// The GPU.
+    pub system: String,
+    /// Number format of the whole, as `fp8`; empty where the checkpoint's own.
+    pub precision: String,
+    /// Prompt tokens.
+    pub isl: u32,
+    /// Output tokens.
+    pub osl: u32,
+    /// Number format of dense matrices; empty where the checkpoint's own.
+    pub gemm_quant_mode: String,
+    /// Number format of experts; empty where the checkpoint's own.
+    pub moe_quant_mode: String,
+    /// Requests in flight per replica.
+    pub concurrency: u32,
+    /// Ranks that share every layer.
+    pub tp_size: u32,
+    /// Stages.
+    pub pp_size: u32,
+    /// Replicas of the attention part; 1 where the row has none.
+    pub attention_dp_size: u32,
+    /// Ranks that share every expert; `None` where the row has none, or 0.
+    pub moe_tp_size: Option<u32>,
+    /// Ranks that the experts are spread over; `None` where the row has none, or 0.
+    pub moe_ep_size: Option<u32>,
+    /// Measured mean time to first token, ms.
+    pub ttft_ms: f64,
+    /// Measured mean time per output token after the first, ms.
+    pub tpot_ms: f64,
+}
+
+/// Reads closed-loop files one after the other.
+///
+/// # Errors
+/// [`Error::Io`], [`Error::Parse`] for columns that are missing or not known and for a file without rows, [`Error::BadRow`] for
+/// a cell that is no number of its kind, and for an id that was there before.
+pub fn read_closed_loop(paths: &[impl AsRef<Path>]) -> Result<Vec<ClosedLoopRow>> {
+    let mut rows = Vec::new();
+    let mut known: BTreeMap<String, String> = BTreeMap::new();
+    for path in paths {
+        let file = CsvFile::read(path.as_ref(), &COLUMNS)?;
+        let before = rows.len();
+        for row in file.rows() {
+            let read = ClosedLoopRow::read(&row)?;
+            let place = format!("row {} of {}", row.number(), file.origin());
+            if let Some(earlier) = known.insert(read.id.clone(), place) {
+                return Err(row.bad("id", &format!("an id that no other row has; {earlier} has it too")));
+            }
+            rows.push(read);
+        }
+        if rows.len() == before {
+            let message = "has no rows below its header".to_owned();
+            return Err(Error::Parse { origin: file.origin().to_owned(), message });
+        }
+    }
+    Ok(rows)
+}
+
+impl ClosedLoopRow {
+    fn read(row: &CsvRow<'_>) -> Result<Self> {
+        let filled = |column: &str, expected: &str| match row.text(column) {
+            "" => Err(row.bad(column, expected)),
+            text => Ok(text.to_owned()),
+        };
+        let optional = |column: &str| Ok::<_, Error>(row.whole(column)?.filter(|ranks| *ranks > 0));
+        let version = row.text("backend_version");
+        Ok(ClosedLoopRow {
+            id: filled("id", "a name of the row")?,
+            backend: filled("backend", "a serving engine, as vllm")?,
+            backend_version: (!version.is_empty()).then(|| version.to_owned()),
+            model_path: filled("model_path", "a model, as meta-llama/Llama-3.1-70B")?,
+            system: filled("system", "a GPU, as h100_sxm")?,
+            precision: row.text("precision").to_owned(),
+            isl: row.count("isl")?,
+            osl: row.count("osl")?,
+            gemm_quant_mode: row.text("gemm_quant_mode").to_owned(),
+            moe_quant_mode: row.text("moe_quant_mode").to_owned(),
+            concurrency: row.count("concurrency")?,
+            tp_size: row.count("tp_size")?,
+            pp_size: row.count("pp_size")?,
+            attention_dp_size: optional("attention_dp_size")?.unwrap_or(1),
+            moe_tp_size: optional("moe_tp_size")?,
+            moe_ep_size: optional("moe_ep_size")?,
+            ttft_ms: row.positive("ttft_ms", "a time in ms above 0")?,
+            tpot_ms: row.positive("tpot_ms", "a time in ms above 0")?,
+        })
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    pub(in crate::evaluate) const HEADER: &str = "id,backend,backend_version,model_path,system,precision,isl,osl,\
+        gemm_quant_mode,moe_quant_mode,concurrency,tp_size,pp_size,attention_dp_size,moe_tp_size,moe_ep_size,ttft_ms,tpot_ms\n";
+    const GOOD: &str = "a,vllm,0.12.0,Qwen/Qwen3-8B,h100_sxm,,1024,128,,,16.0,1.0,1.0,,1.0,0.0,84.5,16.25\n";
+
+    pub(in crate::evaluate) fn read_text(text: &str) -> Result<Vec<ClosedLoopRow>> {
+        let dir = tempfile::tempdir().expect("a folder");
+        let path = dir.path().join("loops.csv");
+        std::fs::write(&path, text).expect("written");
+        read_closed_loop(&[path])
+    }
+
+    #[track_caller]
+    fn refused(text: &str, said: &[&str]) {
+        let message = read_text(text).expect_err("refused").to_string();
+        for part in said {
+            assert!(message.contains(part), "'{part}' is not in: {message}");
+        }
+    }
+
+    #[test]
+    fn counts_may_be_written_with_a_point() {
+        let rows = read_text(&format!("{HEADER}{GOOD}")).expect("read");
+        let row = &rows[0];
+        assert_eq!((row.concurrency, row.tp_size, row.attention_dp_size), (16, 1, 1));
+        assert_eq!((row.moe_tp_size, row.moe_ep_size), (Some(1), None));
+        assert_eq!(row.backend_version.as_deref(), Some("0.12.0"));
+    }
+
+    #[test]
+    fn bad_cells_are_named_by_row_and_column() {
+        let with = |from: &str, to: &str| {
+            format!("{HEADER}{GOOD}{}", GOOD.replacen("a,vllm", "b,vllm", 1).replacen(from, to, 1))
+        };
+        refused(&with(",16.0,", ",16.5,"), &["loops.csv", "row 2", "'concurrency'", "found 16.5"]);
+        refused(&with(",16.0,", ",0,"), &["row 2", "'concurrency'", "found 0"]);
+        refused(&with(",84.5,", ",,"), &["row 2", "'ttft_ms'", "found nothing", "above 0"]);
+        refused(&with(",16.25", ",NaN"), &["row 2", "'tpot_ms'", "found NaN"]);
+        refused(&with("h100_sxm", ""), &["row 2", "'system'", "found nothing"]);
+        refused(&with(",1024,", ",-1,"), &["row 2", "'isl'", "found -1"]);
+        refused(&with("b,vllm", "a,vllm"), &["row 2", "'id'", "found a", "row 1 of"]);
+        refused(&with("b,vllm", "b,vllm,x"), &["line 3 has 19 cells, the header has 18"]);
+    }
+
+    #[test]
+    fn files_of_another_shape_are_refused() {
+        refused(HEADER, &["has no rows"]);
+        refused("id,backend\na,vllm\n", &["'ttft_ms' is missing"]);
+        refused(&HEADER.replace("ttft_ms", "ttft_s"), &["'ttft_s' is not known", "'ttft_ms' is missing"]);
+    }
+}

@@ -1,0 +1,174 @@
+//! Serving experiments: folders with a load, a server and what clients saw, turned into cases. Uses `workload::profile`,
+//! `server_config`, `measured`, `case`.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use super::case::{Case, Rate, Rooflines};
+use super::comparison::Skipped;
+use super::measured::Measured;
+use ridgepoint::server_config::ServerConfig;
+use ridgepoint::workload::StageLoad;
+use ridgepoint::workload::profile::Profile;
+use ridgepoint::{Error, Result};
+
+/// The files of an experiment: the load, the server, what clients saw.
+pub const FILES: [&str; 3] = ["profile.yaml", "exp-config.yaml", "measured.csv"];
+
+/// An experiment as its folder describes it.
+#[derive(Debug, Clone)]
+pub struct Experiment {
+    /// Name of the folder; its path where another experiment has that name too.
+    pub name: String,
+    /// The folder.
+    pub dir: PathBuf,
+    /// The load.
+    pub profile: Profile,
+    /// The server.
+    pub server: ServerConfig,
+    /// What clients saw.
+    pub measured: Measured,
+}
+
+impl Experiment {
+    /// Reads a folder.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] naming the files that are missing, or a measured stage that the load has not; else those of the three
+    /// files' readers.
+    pub fn read(dir: &Path) -> Result<Self> {
+        let missing: Vec<&str> = FILES.into_iter().filter(|name| !dir.join(name).is_file()).collect();
+        if !missing.is_empty() {
+            let problems = vec![format!("{} missing; an experiment has {}", missing.join(", "), FILES.join(", "))];
+            return Err(Error::Invalid { origin: dir.display().to_string(), problems });
+        }
+        let [profile, server, measured] = FILES.map(|name| dir.join(name));
+        let experiment = Experiment {
+            name: folder_name(dir),
+            dir: dir.to_owned(),
+            profile: Profile::read(&profile)?,
+            server: ServerConfig::read(&server)?,
+            measured: Measured::read(&measured)?,
+        };
+        let stages = experiment.profile.stages.len();
+        match experiment.measured.last_stage() {
+            Some(last) if last as usize >= stages => {
+                let problems = vec![format!("stage {last} is measured, but profile.yaml has {stages}, counted from 0")];
+                Err(Error::Invalid { origin: measured.display().to_string(), problems })
+            }
+            _ => Ok(experiment),
+        }
+    }
+
+    /// Reads experiments and folders of experiments; those of a folder are sorted by name, each is read once.
+    ///
+    /// # Errors
+    /// Everything that is wrong: paths that are no folders or hold no experiment, and as [`Experiment::read`].
+    pub fn find(paths: &[PathBuf]) -> std::result::Result<Vec<Experiment>, Vec<Error>> {
+        let (mut found, mut errors) = (Vec::new(), Vec::new());
+        let mut known = BTreeSet::new();
+        for path in paths {
+            match folders(path) {
+                Ok(dirs) => {
+                    for dir in dirs {
+                        if known.insert(dir.canonicalize().unwrap_or_else(|_| dir.clone())) {
+                            found.push(Experiment::read(&dir));
+                        }
+                    }
+                }
+                Err(error) => errors.push(error),
+            }
+        }
+        let mut experiments: Vec<Experiment> = Vec::new();
+        for result in found {
+            match result {
+                Ok(experiment) => experiments.push(experiment),
+                Err(error) => errors.push(error),
+            }
+        }
+        if !errors.is_empty() {
+            return Err(errors);
+        }
+        let names: Vec<String> = experiments.iter().map(|experiment| experiment.name.clone()).collect();
+        for experiment in &mut experiments {
+            if names.iter().filter(|name| **name == experiment.name).count() > 1 {
+                experiment.name = experiment.dir.display().to_string();
+            }
+        }
+        Ok(experiments)
+    }
+
+    /// The experiment made ready.
+    ///
+    /// # Errors
+    /// Unknown models and GPUs, deployments that do not fit them.
+    pub fn case(&self, data_dir: Option<&Path>) -> Result<Case> {
+        let (model, mut notes) = self.server.find_model(data_dir)?;
+        let hardware = self.server.find_hardware(data_dir)?;
+        let engine = self.server.engine_config(&model, &hardware)?;
+        let rooflines = Rooflines::new(&model, &hardware, &self.server.deployment, data_dir)?;
+        notes.extend(rooflines.calibrated.steps().notes().iter().cloned());
+        notes.extend([&self.profile.notes, &self.server.notes, &engine.notes].into_iter().flatten().cloned());
+        let rate = |stage: &StageLoad| match stage {
+            StageLoad::Concurrent { concurrency_level, .. } => Rate::ClosedLoop { concurrency: *concurrency_level },
+            StageLoad::Constant { .. } | StageLoad::Poisson { .. } => Rate::OpenLoop,
+        };
+        let (profile, load) = (self.profile.clone(), self.profile.summary(0));
+        Ok(Case {
+            name: self.name.clone(),
+            model: model.name().to_owned(),
+            hardware: hardware.name().to_owned(),
+            tensor_parallel_size: self.server.deployment.tensor_parallel_size,
+            workload: Some(format!("{:.0} in, {:.0} out", load.mean_input_tokens, load.mean_output_tokens)),
+            backend_version: None,
+            measured: self.measured.clone(),
+            computed_gpu_blocks: engine.blocks_are_given.then_some(engine.capacity.num_gpu_blocks),
+            engine: engine.config,
+            rooflines,
+            rates: self.profile.stages.iter().map(rate).collect(),
+            load: Box::new(move |seed: u64| profile.workload(seed)),
+            notes,
+        })
+    }
+}
+
+/// Cases of the experiments that can be run, and the others with their reasons; both in order.
+pub fn serving_cases(experiments: &[Experiment], data_dir: Option<&Path>) -> (Vec<Case>, Vec<Skipped>) {
+    let (mut cases, mut skipped) = (Vec::new(), Vec::new());
+    for experiment in experiments {
+        match experiment.case(data_dir) {
+            Ok(case) => cases.push(case),
+            Err(error) => skipped.push(Skipped { id: experiment.name.clone(), reason: error.to_string() }),
+        }
+    }
+    (cases, skipped)
+}
+
+/// The path itself where it holds a file of an experiment, else those of its folders that do.
+fn folders(path: &Path) -> Result<Vec<PathBuf>> {
+    let is_experiment = |dir: &Path| FILES.into_iter().any(|name| dir.join(name).is_file());
+    let entries = std::fs::read_dir(path).map_err(|error| Error::io(path, error))?;
+    if is_experiment(path) {
+        return Ok(vec![path.to_owned()]);
+    }
+    let mut dirs = Vec::new();
+    for entry in entries {
+        let dir = entry.map_err(|error| Error::io(path, error))?.path();
+        if is_experiment(&dir) {
+            dirs.push(dir);
+        }
+    }
+    if dirs.is_empty() {
+        let listed = FILES.join(", ");
+        let problems = vec![format!("no experiment: neither it nor a folder in it has {listed}")];
+        return Err(Error::Invalid { origin: path.display().to_string(), problems });
+    }
+    dirs.sort();
+    Ok(dirs)
+}
+
+/// The folder's own name, also of `.` and of a path that ends with `..`.
+fn folder_name(dir: &Path) -> String {
+    let whole = dir.canonicalize().unwrap_or_else(|_| dir.to_owned());
+    whole.file_name().map_or_else(|| dir.display().to_string(), |name| name.to_string_lossy().into_owned())
+}

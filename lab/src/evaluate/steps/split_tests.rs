@@ -1,0 +1,225 @@
+//! Splits, cases and judging on traces made by hand, where the answer is known.
+
+use super::case::{CaseOptions, StepCase, step_cases};
+use super::judge::{JudgeOptions, judge_steps};
+use super::read::ReadRun;
+use super::report::{StepBaseline, StepEvaluation};
+use super::split::{StepSplit, Whose, folds};
+use crate::ingest::step_table::TableRun;
+use crate::ingest::{Cleaning, Dropped, Run, StepRecord, StepTrace, periods};
+use ridgepoint::Result;
+use ridgepoint::internals::correction::{Correction, Term};
+
+/// A run of sampled steps: each of `(decodes, period µs, steps to the next)`.
+fn run(name: &str, model: &str, steps: &[(u32, u64, u64)]) -> ReadRun {
+    let (mut step_id, mut start_ns) = (1000, 0);
+    let mut records = Vec::new();
+    for (decodes, period_us, steps) in steps.iter().chain([&(8, 0, 1)]) {
+        records.push(StepRecord {
+            step_id,
+            start_ns,
+            num_decode_requests: *decodes,
+            decode_tokens: u64::from(*decodes),
+            decode_kv_tokens: Some(u64::from(*decodes) * 500),
+            ..StepRecord::default()
+        });
+        step_id += steps;
+        start_ns += period_us * 1000 * steps;
+    }
+    let labels = Run {
+        experiment: name.to_owned(),
+        model: Some(model.to_owned()),
+        hardware: Some("h100".to_owned()),
+        tensor_parallel_size: Some(1),
+        workload: Some(format!("workload of {name}")),
+        ..Run::default()
+    };
+    let trace = StepTrace { run: labels, steps: records };
+    let periods = periods(&trace, &Cleaning::default());
+    ReadRun {
+        run: TableRun { trace, periods },
+        requests: None,
+        file: "x.csv".to_owned(),
+        dropped: Dropped::default(),
+        notes: Vec::new(),
+    }
+}
+
+fn cases(runs: Vec<ReadRun>) -> Vec<StepCase> {
+    let options = CaseOptions { data_dir: None, correction: "none".to_owned() };
+    let (cases, skipped) = step_cases(runs, &options);
+    assert_eq!(skipped, []);
+    cases
+}
+
+fn judge(cases: &[StepCase], split: StepSplit, window: usize) -> StepEvaluation {
+    judge_steps(cases, Vec::new(), &JudgeOptions { split, window, fitter: None }, &|_| ()).unwrap()
+}
+
+/// What the calibrated tables say of a step of `decodes`, ns as the clock would show it.
+fn predicted_us(decodes: u32) -> f64 {
+    let case = cases(vec![run("probe", "llama-3.1-8b", &[(decodes, 20_000, 1)])]).remove(0);
+    case.calibrated.step_time(&case.requests(&case.rows[0])).step_time_us
+}
+
+const TEMPORAL: StepSplit = StepSplit::Temporal { judge_from: 0.8 };
+
+#[test]
+fn a_trace_that_is_as_predicted_has_no_error() {
+    // Periods in whole µs: the rest is less than a ten-thousandth.
+    let (short_us, long_us) = (predicted_us(8).round() as u64, predicted_us(64).round() as u64);
+    assert!(long_us > short_us);
+    let steps: Vec<_> = (0..40).map(|index| if index % 2 == 0 { (8, short_us, 1) } else { (64, long_us, 1) }).collect();
+    let cases = cases(vec![run("exact", "llama-3.1-8b", &steps)]);
+    for window in [1, 7, 50] {
+        let found = judge(&cases, StepSplit::All, window);
+        let metrics = &found.experiments[0].metrics;
+        assert!(metrics.mape_pct < 0.02 && metrics.bias_pct.abs() < 0.02, "{window}: {metrics:?}");
+        assert_eq!(metrics.coverage_pct, Some(100.0));
+        assert_eq!(found.summary.rows, 40);
+    }
+    let single = judge(&cases, StepSplit::All, 1);
+    assert!(single.experiments[0].metrics.pearson_r.is_some_and(|r| r > 0.999));
+    assert_eq!(single.experiments[0].single_us.len(), 40);
+    // Half as long as measured: every error is -50 %, wherever windows are cut.
+    let halved: Vec<_> = steps.iter().map(|(decodes, period_us, _)| (*decodes, 2 * period_us, 1)).collect();
+    let found = judge(&self::cases(vec![run("slow", "llama-3.1-8b", &halved)]), StepSplit::All, 10);
+    assert!((found.summary.metrics.bias_pct + 50.0).abs() < 0.02, "{:?}", found.summary.metrics);
+    assert!((found.summary.metrics.mape_pct - 50.0).abs() < 0.02);
+    assert_eq!(found.summary.metrics.coverage_pct, Some(0.0));
+}
+
+#[test]
+fn unsampled_steps_count_in_the_measured_time() {
+    // 10 ms a step over 1 + 9 steps and 14 ms over 2: 128 ms for 12 steps, not the mean of three periods.
+    let steps = [(8, 10_000, 1), (8, 10_000, 9), (8, 14_000, 2)];
+    let found = judge(&cases(vec![run("a", "llama-3.1-8b", &steps)]), StepSplit::All, 50);
+    let point = found.experiments[0].judged[0].point;
+    assert!((point.measured_us - 128_000.0 / 12.0).abs() < 1e-6, "{point:?}");
+    assert!((point.predicted_us - predicted_us(8)).abs() < 1e-6, "{point:?}");
+}
+
+#[test]
+fn a_temporal_split_cuts_by_time_and_nothing_is_on_both_sides() {
+    // 8 rows of 10 ms in 10 steps each, then 20 of 10 ms: 800 ms and 200 ms.
+    let steps: Vec<_> = [(8, 10_000, 10); 8].into_iter().chain([(8, 10_000, 1); 20]).collect();
+    let cases = cases(vec![run("a", "llama-3.1-8b", &steps), run("b", "qwen3-8b", &steps)]);
+    let folds = folds(&cases, TEMPORAL).unwrap();
+    assert_eq!(folds.len(), 2);
+    for fold in &folds {
+        // 600 ms are six rows, 200 ms two more.
+        assert_eq!(fold.rows, 8..28);
+        for training in &fold.training {
+            assert_eq!((training.fit.clone(), training.tune.clone()), (0..6, 6..8));
+        }
+        let (alike, whose) = fold.alike().unwrap();
+        assert_eq!((alike.len(), whose), (1, Whose::Alike));
+        assert_eq!(alike[0].case.name, fold.judged.name);
+    }
+    let later = super::split::folds(&cases, StepSplit::Temporal { judge_from: 0.4 }).unwrap();
+    assert_eq!((later[0].rows.clone(), later[0].training[0].fit.clone()), (4..28, 0..3));
+    assert!(super::split::folds(&cases, StepSplit::Temporal { judge_from: 1.0 }).is_err());
+}
+
+#[test]
+fn who_is_left_out_teaches_nothing() {
+    let steps = [(8, 10_000, 1); 12];
+    let cases =
+        cases(vec![run("a", "llama-3.1-8b", &steps), run("b", "qwen3-8b", &steps), run("c", "llama-3.1-8b", &steps)]);
+    for fold in folds(&cases, StepSplit::LeaveOneModelOut).unwrap() {
+        assert_eq!(fold.rows, 0..12);
+        assert!(!fold.training.is_empty() && fold.training.iter().all(|of| of.case.model != fold.judged.model));
+        assert_eq!(fold.alike().map(|(_, whose)| whose), Some(Whose::SameHardware));
+    }
+    let by_workload = folds(&cases, StepSplit::LeaveOneWorkloadOut).unwrap();
+    assert_eq!(by_workload[0].training.len(), 2);
+    // The same model under another workload is more alike than another model.
+    let (alike, whose) = by_workload[0].alike().unwrap();
+    assert_eq!((alike.len(), alike[0].case.name.as_str(), whose), (1, "c", Whose::Alike));
+    assert_eq!(by_workload[1].alike().map(|(_, whose)| whose), Some(Whose::SameHardware));
+
+    let alone = folds(&cases[..1], StepSplit::LeaveOneModelOut).unwrap_err().to_string();
+    assert!(alone.contains("at least two models, all are of 'llama-3.1-8b'"), "{alone}");
+    let mut silent = cases.clone();
+    silent[1].workload = None;
+    let error = folds(&silent, StepSplit::LeaveOneWorkloadOut).unwrap_err().to_string();
+    assert!(error.contains("b does not say its workload: add --workload"), "{error}");
+}
+
+#[test]
+fn black_boxes_of_other_models_carry_their_times_over() {
+    let cases =
+        cases(vec![run("fast", "llama-3.1-8b", &[(8, 10_000, 1); 40]), run("slow", "qwen3-8b", &[(8, 20_000, 1); 40])]);
+    let left_out = judge(&cases, StepSplit::LeaveOneModelOut, 5);
+    let bias = |found: &StepEvaluation, run: usize| found.experiments[run].baselines[&StepBaseline::BlackBox].bias_pct;
+    assert!((bias(&left_out, 0) - 100.0).abs() < 1e-6 && (bias(&left_out, 1) + 50.0).abs() < 1e-6);
+    let note = |found: &StepEvaluation, text: &str| found.experiments[0].notes.iter().any(|note| note.contains(text));
+    // 30 rows to fit and 10 to tune.
+    assert!(note(&left_out, "fitted on 8 windows of other models or sizes on h100_sxm"));
+    let temporal = judge(&cases, TEMPORAL, 5);
+    assert!(bias(&temporal, 0).abs() < 1e-6 && bias(&temporal, 1).abs() < 1e-6);
+    assert_eq!((temporal.experiments[0].rows, temporal.summary.rows), (8, 16));
+    let all = judge(&cases, StepSplit::All, 5);
+    assert!(!all.experiments[0].baselines.contains_key(&StepBaseline::Ridge));
+    assert!(all.notes.iter().any(|note| note.contains("--split temporal")));
+}
+
+#[test]
+fn the_fitter_sees_training_rows_and_its_correction_is_judged() {
+    let cases = cases(vec![run("a", "llama-3.1-8b", &[(8, 10_000, 1); 20])]);
+    // A fit of one price: what the training rows took beyond the tables.
+    let fit = |fold: &super::split::Fold<'_>| -> Result<Correction> {
+        let training = &fold.training[0];
+        assert_eq!((training.fit.clone(), training.tune.clone(), fold.rows.clone()), (0..12, 12..16, 16..20));
+        let row = &training.case.rows[0];
+        let missing_us = row.span_us - training.case.basis(row).time_us(&Term::ALL.map(Term::neutral));
+        let mut correction = neutral();
+        correction.coefficients[Term::Steps.index()] = missing_us;
+        Ok(correction)
+    };
+    let options = JudgeOptions { split: TEMPORAL, window: 2, fitter: Some(&fit) };
+    let found = judge_steps(&cases, Vec::new(), &options, &|_| ()).unwrap();
+    let of = &found.experiments[0];
+    assert!(of.metrics.mape_pct < 1e-6, "{:?}", of.metrics);
+    assert!(of.baselines[&StepBaseline::CalibratedRoofline].mape_pct > 5.0);
+    assert_eq!(of.correction.as_deref(), Some("made"));
+}
+
+/// A correction that changes nothing.
+fn neutral() -> Correction {
+    use ridgepoint::internals::correction::{HostTimes, Level, NUM_TERMS, Scatter, Source};
+    Correction {
+        name: "made".to_owned(),
+        level: Level::Global,
+        coefficients: Term::ALL.map(Term::neutral),
+        covariance: [[0.0; NUM_TERMS]; NUM_TERMS],
+        identified: [true; NUM_TERMS],
+        host: HostTimes::NONE,
+        scatter: Scatter { step: 0.05, ttft: 0.05 },
+        source: Source { hardware: vec!["h100_sxm".to_owned()], ..Source::default() },
+    }
+}
+
+#[test]
+fn runs_without_rows_say_what_became_of_them() {
+    let reason = |run: ReadRun| {
+        let options = CaseOptions { data_dir: None, correction: "none".to_owned() };
+        let (cases, skipped) = step_cases(vec![run], &options);
+        assert!(cases.is_empty());
+        skipped[0].reason.clone()
+    };
+    let alone = reason(run("a", "llama-3.1-8b", &[]));
+    assert!(alone.contains("1 last_step; a time needs a step and one after it"), "{alone}");
+    let mut unknown = run("a", "llama-3.1-8b", &[(8, 10_000, 1)]);
+    unknown.run.trace.steps.iter_mut().for_each(|step| step.decode_kv_tokens = None);
+    assert!(reason(unknown).contains("1 incomplete"));
+    let mut nameless = run("a", "llama-9", &[(8, 10_000, 1)]);
+    nameless.run.trace.run.hardware = None;
+    let both = reason(nameless);
+    assert!(both.contains("unknown model 'llama-9'") && both.contains("add --hardware NAME"), "{both}");
+    // Nothing left to judge after the split: one row begins at time 0.
+    let cases = cases(vec![run("a", "llama-3.1-8b", &[(8, 10_000, 1)])]);
+    let options = JudgeOptions { split: TEMPORAL, window: 50, fitter: None };
+    let error = judge_steps(&cases, Vec::new(), &options, &|_| ()).unwrap_err().to_string();
+    assert!(error.contains("none of its 1 rows falls into the part that is judged"), "{error}");
+}

@@ -1,0 +1,249 @@
+//! What the host does around the steps, fitted to requests' times: from arrival to the engine's queue, and from a token to its
+//! client. Uses `ingest::HostDelays`, `correction::HostTimes`, `report`.
+
+use super::posterior::IDENTIFIED_SD_SHARE;
+use super::report::ParameterReport;
+use super::steps::{median, robust_sd};
+use crate::ingest::HostDelays;
+use ridgepoint::internals::correction::{HostTimes, SDS_OF_90_PCT};
+
+/// Requests that it takes to say anything.
+const LEAST_REQUESTS: usize = 20;
+/// Standard deviations beyond which a request's pull no longer grows.
+const HUBER_DELTA: f64 = super::HUBER_DELTA;
+/// Turns of weighing and solving.
+const TURNS: usize = 50;
+
+/// Host times with how far the data know them.
+#[derive(Debug, Clone, PartialEq)]
+pub struct HostFit {
+    /// The times; the prior's where nothing was measured.
+    pub times: HostTimes,
+    /// Each of them.
+    pub parameters: Vec<ParameterReport>,
+    /// What is not identified and why.
+    pub notes: Vec<String>,
+}
+
+/// The delays of several runs together.
+pub fn pooled<'a>(runs: impl IntoIterator<Item = &'a HostDelays>) -> HostDelays {
+    let mut all = HostDelays::default();
+    for run in runs {
+        all.arrival_to_queued_us.extend(&run.arrival_to_queued_us);
+        all.token_to_client_us.extend(&run.token_to_client_us);
+        all.negative += run.negative;
+    }
+    all
+}
+
+/// Host times from delays: `queueing_us + queueing_us_per_token · prompt tokens` is a robust line through the times from arrival to queue,
+/// no coefficient below 0; `output_token_us` is the median time from the first token in the engine to the first response.
+/// Scheduling and preemption leave no time of their own in a trace.
+///
+/// # Formula
+/// Huber's loss of residuals over their robust standard deviation, by iteratively reweighted least squares; the standard deviation of a
+/// median is √(π/2)·s/√n. Where all prompts are alike the time per token is the prior's and the rest follows.
+pub fn fit_host(delays: &HostDelays, prior: &HostTimes) -> HostFit {
+    let mut times = *prior;
+    // What is believed of a host's time before: its usual size, give or take as much.
+    let usual = HostTimes::default();
+    let (mut fixed, mut per_token, mut output) = (None, None, None);
+    let mut notes = Vec::new();
+
+    let line = &delays.arrival_to_queued_us;
+    if line.len() >= LEAST_REQUESTS {
+        let found = robust_line(line).filter(|of| of.slope_sd < IDENTIFIED_SD_SHARE * usual.queueing_us_per_token);
+        if let Some(found) = found {
+            (times.queueing_us, times.queueing_us_per_token) = (found.start, found.slope);
+            (fixed, per_token) = (Some(found.start_sd), Some(found.slope_sd));
+        } else {
+            let slope = times.queueing_us_per_token;
+            let rest: Vec<f64> = line.iter().map(|(tokens, us)| us - slope * *tokens as f64).collect();
+            fixed = Some(sd_of_median(&rest));
+            times.queueing_us = median(rest).max(0.0);
+            notes.push(
+                "queueing_us_per_token: not identified, prompts are too much alike in length; it stays at its prior"
+                    .to_owned(),
+            );
+        }
+    }
+    let client = &delays.token_to_client_us;
+    if client.len() >= LEAST_REQUESTS {
+        times.output_token_us = median(client.clone()).max(0.0);
+        output = Some(sd_of_median(client));
+    }
+    for (what, count) in [("queueing_us, queueing_us_per_token", line.len()), ("output_token_us", client.len())] {
+        match count {
+            0 => notes.push(format!("{what}: not identified: no request times in the data")),
+            count if count < LEAST_REQUESTS => notes.push(format!(
+                "{what}: not identified: times of {count} requests in the data, which must be at least {LEAST_REQUESTS}"
+            )),
+            _ => {}
+        }
+    }
+    notes.push(
+        "scheduling_us, preemption_us: not identified: a trace has no time of them; they stay at the prior".into(),
+    );
+    if delays.negative > 0 {
+        notes.push(format!("{} pairs of requests' times in the wrong order were left out", delays.negative));
+    }
+    let parameters = vec![
+        report("queueing_us", "µs per request", prior.queueing_us, usual.queueing_us, times.queueing_us, fixed),
+        report(
+            "queueing_us_per_token",
+            "µs per prompt token",
+            prior.queueing_us_per_token,
+            usual.queueing_us_per_token,
+            times.queueing_us_per_token,
+            per_token,
+        ),
+        report(
+            "output_token_us",
+            "µs per token",
+            prior.output_token_us,
+            usual.output_token_us,
+            times.output_token_us,
+            output,
+        ),
+        report("scheduling_us", "µs per step", prior.scheduling_us, usual.scheduling_us, times.scheduling_us, None),
+        report(
+            "preemption_us",
+            "µs per preemption",
+            prior.preemption_us,
+            usual.preemption_us,
+            times.preemption_us,
+            None,
+        ),
+    ];
+    HostFit { times, parameters, notes }
+}
+
+fn report(name: &str, unit: &str, prior: f64, prior_sd: f64, value: f64, sd: Option<f64>) -> ParameterReport {
+    let identified = sd.is_some_and(|sd| sd < IDENTIFIED_SD_SHARE * prior_sd);
+    let sd = sd.unwrap_or(prior_sd);
+    ParameterReport {
+        name: name.to_owned(),
+        unit: unit.to_owned(),
+        prior,
+        prior_sd,
+        value,
+        sd,
+        lower: (value - SDS_OF_90_PCT * sd).max(0.0),
+        upper: value + SDS_OF_90_PCT * sd,
+        identified,
+        at_bound: value <= 0.0,
+    }
+}
+
+fn sd_of_median(values: &[f64]) -> f64 {
+    (std::f64::consts::FRAC_PI_2 / values.len().max(1) as f64).sqrt() * robust_sd(values.to_vec())
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Line {
+    start: f64,
+    slope: f64,
+    start_sd: f64,
+    slope_sd: f64,
+}
+
+/// `None` where all x are the same.
+fn robust_line(pairs: &[(u64, f64)]) -> Option<Line> {
+    let (mut start, mut slope) = (0.0, 0.0);
+    let mut weights = vec![1.0; pairs.len()];
+    for turn in 0..=TURNS {
+        let weighted = |of: &dyn Fn(f64, f64) -> f64| -> f64 {
+            pairs.iter().zip(&weights).map(|((x, y), weight)| weight * of(*x as f64, *y)).sum()
+        };
+        let (all, x, y) = (weighted(&|_, _| 1.0), weighted(&|x, _| x), weighted(&|_, y| y));
+        let (mean_x, mean_y) = (x / all, y / all);
+        let squares = weighted(&|x, _| (x - mean_x).powi(2));
+        if squares.partial_cmp(&(1e-9 * all * mean_x * mean_x)).is_none_or(std::cmp::Ordering::is_le) {
+            return None;
+        }
+        slope = (weighted(&|x, y| (x - mean_x) * (y - mean_y)) / squares).max(0.0);
+        start = mean_y - slope * mean_x;
+        if start < 0.0 {
+            start = 0.0;
+            slope = (weighted(&|x, y| x * y) / weighted(&|x, _| x * x)).max(0.0);
+        }
+        let off: Vec<f64> = pairs.iter().map(|(x, y)| y - start - slope * *x as f64).collect();
+        let scale = robust_sd(off.clone());
+        if turn == TURNS || scale <= 0.0 {
+            let slope_sd = scale / squares.sqrt();
+            let start_sd = scale * (1.0 / all + mean_x * mean_x / squares).sqrt();
+            return Some(Line { start, slope, start_sd, slope_sd });
+        }
+        weights = off.iter().map(|off| (HUBER_DELTA * scale / off.abs()).min(1.0)).collect();
+    }
+    Some(Line { start, slope, start_sd: f64::INFINITY, slope_sd: f64::INFINITY })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 4 ms and 3 µs a token, give or take a few per mille, one request in ten waiting a second.
+    fn delays() -> HostDelays {
+        let noise = |i: u64| ((i * 7919) % 101) as f64 - 50.0;
+        let queued = |i: u64| {
+            let tokens = 100 + 37 * (i % 50);
+            let late = if i.is_multiple_of(10) { 1e6 } else { 0.0 };
+            (tokens, 4000.0 + 3.0 * tokens as f64 + noise(i) + late)
+        };
+        HostDelays {
+            arrival_to_queued_us: (0..200).map(queued).collect(),
+            token_to_client_us: (0..41).map(|i| 1000.0 + 10.0 * f64::from(i)).collect(),
+            negative: 3,
+            ..HostDelays::default()
+        }
+    }
+
+    #[test]
+    fn a_line_is_found_behind_stragglers() {
+        let fit = fit_host(&delays(), &HostTimes::default());
+        assert!((fit.times.queueing_us - 4000.0).abs() < 25.0, "{fit:?}");
+        assert!((fit.times.queueing_us_per_token - 3.0).abs() < 0.03, "{fit:?}");
+        assert!((fit.times.output_token_us - 1200.0).abs() < 1e-9, "{fit:?}");
+        assert_eq!(fit.times.scheduling_us.to_bits(), HostTimes::default().scheduling_us.to_bits());
+        let known: Vec<bool> = fit.parameters.iter().map(|of| of.identified).collect();
+        assert_eq!(known, [true, true, true, false, false]);
+        assert!(fit.notes.iter().any(|note| note.starts_with("3 pairs")), "{:?}", fit.notes);
+    }
+
+    #[test]
+    fn the_sd_of_a_median_by_hand() {
+        // 0 to 40: half of the values lie within 10 of 20, s = 14.826; √(π/2 / 41) = 0.195734.
+        let values: Vec<f64> = (0..41).map(f64::from).collect();
+        assert!((sd_of_median(&values) - 14.826 * 0.195_734).abs() < 1e-4);
+    }
+
+    #[test]
+    fn prompts_of_one_length_say_nothing_of_a_token() {
+        let same = HostDelays { arrival_to_queued_us: vec![(500, 5000.0); 30], ..HostDelays::default() };
+        let fit = fit_host(&same, &HostTimes::default());
+        // 5000 − 500 · 2.
+        assert!((fit.times.queueing_us - 4000.0).abs() < 1e-9, "{fit:?}");
+        assert!(fit.parameters[0].identified && !fit.parameters[1].identified && !fit.parameters[2].identified);
+        assert!(fit.notes[0].contains("alike in length"), "{:?}", fit.notes);
+        assert!(fit.notes[1].contains("output_token_us: not identified: no request times"), "{:?}", fit.notes);
+    }
+
+    #[test]
+    fn a_line_that_would_begin_below_zero_begins_at_zero() {
+        let pairs: Vec<(u64, f64)> = (1..=30).map(|x| (100 * x, 5.0 * (100 * x) as f64 - 60.0)).collect();
+        let line = robust_line(&pairs).unwrap();
+        assert!(line.start.abs() < 1e-300 && (4.9..5.0).contains(&line.slope), "{line:?}");
+        let falling: Vec<(u64, f64)> = (1..=30).map(|x| (x, 100.0 - x as f64)).collect();
+        let line = robust_line(&falling).unwrap();
+        assert!(line.slope.abs() < 1e-300 && (84.0..85.0).contains(&line.start), "{line:?}");
+    }
+
+    #[test]
+    fn a_few_requests_say_nothing() {
+        let few = HostDelays { token_to_client_us: vec![1.0; 19], ..HostDelays::default() };
+        let fit = fit_host(&few, &HostTimes::default());
+        assert_eq!(fit.times, HostTimes::default());
+        assert!(fit.notes.iter().any(|note| note.contains("19 requests")), "{:?}", fit.notes);
+    }
+}

@@ -1,0 +1,185 @@
+//! Fits that leave a group of runs out, to judge them on what they have not seen; and the scatter that is left there, which is what
+//! a prediction for a model that was never measured may be off by. Uses `levels`, `observation`, `evaluate::case`.
+
+use super::learn::Prior;
+use super::levels::{fit_serving, observe_all};
+use super::observation::{Observation, Target};
+use crate::evaluate::case::Case;
+use ridgepoint::internals::correction::{Correction, SDS_OF_90_PCT, Scatter};
+use ridgepoint::{Error, Result};
+
+/// What a group of runs is left out by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LeaveOut {
+    /// All runs of a model.
+    Model,
+    /// All runs of a workload.
+    Workload,
+    /// One run.
+    Experiment,
+}
+
+/// A correction that has not seen a group of cases.
+#[derive(Debug, Clone)]
+pub struct Fold {
+    /// The model, workload or experiment that was left out.
+    pub left_out: String,
+    /// Positions of its cases.
+    pub cases: Vec<usize>,
+    /// The correction, fitted on all other cases. Its scatter is that of the other folds, so that it has not seen these cases either.
+    pub correction: Correction,
+    residuals: Vec<Residual>,
+}
+
+/// How far a left-out figure was from its prediction.
+#[derive(Debug, Clone, Copy)]
+struct Residual {
+    target: Target,
+    log_error: f64,
+    coefficients_sd: f64,
+    weight: f64,
+}
+
+/// Fits as often as there are groups, each time without one of them, starting from `start`.
+///
+/// # Errors
+/// [`Error::InvalidArgument`] where there are fewer than two groups; else as [`fit_serving`].
+pub fn leave_out(
+    cases: &[&Case],
+    by: LeaveOut,
+    prior: &Prior,
+    start: &Correction,
+    seed: u64,
+    done: &(dyn Fn() + Sync),
+) -> Result<Vec<Fold>> {
+    let group = |case: &Case| match by {
+        LeaveOut::Model => case.model.clone(),
+        LeaveOut::Workload => case.workload.clone().unwrap_or_default(),
+        LeaveOut::Experiment => case.name.clone(),
+    };
+    let mut groups: Vec<String> = cases.iter().map(|case| group(case)).collect();
+    groups.sort();
+    groups.dedup();
+    if groups.len() < 2 {
+        return Err(Error::InvalidArgument {
+            what: "runs to leave out".into(),
+            value: groups.join(", "),
+            reason: "is all there is: leaving it out leaves nothing to fit on".into(),
+        });
+    }
+    let fold = |left_out: String| {
+        let is_out = |index: &usize| cases.get(*index).is_some_and(|case| group(case) == left_out);
+        let (out, seen): (Vec<usize>, Vec<usize>) = (0..cases.len()).partition(is_out);
+        let of = |positions: &[usize]| -> Vec<&Case> {
+            positions.iter().filter_map(|position| cases.get(*position).copied()).collect()
+        };
+        let (learned, _) = fit_serving(&format!("all but {left_out}"), &of(&seen), prior, start, seed, done)?;
+        let observations = observe_all(&of(&out), &learned.correction, seed, done)?;
+        let residuals = observations.iter().map(|observation| residual(observation, &learned.correction)).collect();
+        Ok(Fold { left_out, cases: out, correction: learned.correction, residuals })
+    };
+    let mut folds: Vec<Fold> = groups.into_iter().map(fold).collect::<Result<_>>()?;
+    for index in 0..folds.len() {
+        let others = folds.iter().enumerate().filter(|(other, _)| *other != index).map(|(_, fold)| fold);
+        let scatter = scatter_of(others);
+        if let Some(fold) = folds.get_mut(index) {
+            fold.correction.scatter = scatter;
+        }
+    }
+    Ok(folds)
+}
+
+/// The scatter of left-out figures: what a model that was never measured is given.
+pub fn scatter(folds: &[Fold]) -> Scatter {
+    scatter_of(folds.iter())
+}
+
+/// How many runs a prior's scatter counts as, beside those that were left out.
+const PRIOR_RUNS: f64 = 2.0;
+
+/// The scatter of few runs, shrunk towards what is known of runs in general: `√((n·own² + 2·prior²) / (n + 2))`.
+pub fn shrunk(own: Scatter, runs: usize, prior: Scatter) -> Scatter {
+    let runs = runs as f64;
+    let both = |own: f64, prior: f64| ((runs * own * own + PRIOR_RUNS * prior * prior) / (runs + PRIOR_RUNS)).sqrt();
+    Scatter { step: both(own.step, prior.step), ttft: both(own.ttft, prior.ttft) }
+}
+
+fn residual(observation: &Observation, correction: &Correction) -> Residual {
+    Residual {
+        target: observation.target,
+        log_error: (observation.predicted_us / observation.measured_us).ln(),
+        coefficients_sd: correction.coefficients_sd(&observation.basis),
+        weight: observation.weight,
+    }
+}
+
+fn scatter_of<'a>(folds: impl Iterator<Item = &'a Fold>) -> Scatter {
+    let residuals: Vec<Residual> = folds.flat_map(|fold| fold.residuals.iter().copied()).collect();
+    let of = |target: Target| -> Vec<Residual> { residuals.iter().filter(|r| r.target == target).copied().collect() };
+    let usual = Scatter::default();
+    Scatter {
+        step: covering(&of(Target::Decoding)).unwrap_or(usual.step),
+        ttft: covering(&of(Target::Ttft)).unwrap_or(usual.ttft),
+    }
+}
+
+/// The least scatter with which, on top of what the coefficients leave open, intervals hold nine tenths of the figures.
+/// At least 1 %.
+fn covering(residuals: &[Residual]) -> Option<f64> {
+    let total: f64 = residuals.iter().map(|r| r.weight).sum();
+    if residuals.is_empty() || total <= 0.0 {
+        return None;
+    }
+    // What each figure needs: |error| = 1.645·√(coefficients² + scatter²).
+    let mut needed: Vec<(f64, f64)> = residuals
+        .iter()
+        .map(|r| {
+            let beyond = (r.log_error / SDS_OF_90_PCT).powi(2) - r.coefficients_sd.powi(2);
+            (beyond.max(0.0).sqrt(), r.weight)
+        })
+        .collect();
+    needed.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let mut held = 0.0;
+    let enough = needed.iter().find(|(_, weight)| {
+        held += weight;
+        held >= 0.9 * total
+    });
+    enough.or(needed.last()).map(|(scatter, _)| scatter.max(0.01))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn residual(log_error: f64, coefficients_sd: f64, weight: f64) -> Residual {
+        Residual { target: Target::Decoding, log_error, coefficients_sd, weight }
+    }
+
+    #[test]
+    fn nine_tenths_of_the_weight_is_covered() {
+        let ten: Vec<Residual> = (1..=10).map(|i| residual(-0.01 * f64::from(i), 0.0, 1.0)).collect();
+        let scatter = covering(&ten).expect("ten");
+        assert!((scatter * SDS_OF_90_PCT - 0.09).abs() < 1e-12, "{scatter}");
+        // The largest counts little: the others are enough.
+        let light = [residual(0.02, 0.0, 9.5), residual(0.5, 0.0, 0.5)];
+        assert!((covering(&light).expect("two") - 0.02 / SDS_OF_90_PCT).abs() < 1e-12);
+        assert!(covering(&[]).is_none());
+    }
+
+    #[test]
+    fn few_runs_say_little_of_their_scatter() {
+        let (own, prior) = (Scatter { step: 0.01, ttft: 0.02 }, Scatter { step: 0.05, ttft: 0.2 });
+        let two = shrunk(own, 2, prior);
+        assert!((two.step - 0.0013f64.sqrt()).abs() < 1e-12 && (two.ttft - 0.0202f64.sqrt()).abs() < 1e-12);
+        assert!((shrunk(own, 1000, prior).step - 0.01).abs() < 1e-3);
+    }
+
+    #[test]
+    fn what_the_coefficients_leave_open_is_not_counted_twice() {
+        let error = SDS_OF_90_PCT * 0.05;
+        let scatter = covering(&[residual(error, 0.03, 1.0)]).expect("one");
+        assert!((scatter - 0.04).abs() < 1e-12);
+        assert_eq!(covering(&[residual(error, 0.06, 1.0)]), Some(0.01));
+    }
+}

@@ -1,0 +1,96 @@
+//! What a replay's latencies are made of: the terms of every step, spread over the time that it took, so that any span of
+//! time has its terms. At a given schedule a latency is linear in the coefficients, and these are its slopes.
+//! Uses `replay::Observer`, `step_model`, `correction`.
+
+use ridgepoint::StepModel;
+use ridgepoint::internals::correction::Basis;
+use ridgepoint::replay::{Observer, StepEvent};
+
+/// Terms of a replay's steps, summed from its beginning.
+#[derive(Debug)]
+pub struct Ledger<'a> {
+    steps: &'a StepModel,
+    entries: Vec<Entry>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    start_ns: u64,
+    end_ns: u64,
+    /// With this step's own.
+    sum: Basis,
+}
+
+impl<'a> Ledger<'a> {
+    /// Of steps that this model predicts.
+    pub fn new(steps: &'a StepModel) -> Self {
+        Ledger { steps, entries: Vec::new() }
+    }
+
+    /// Terms of the steps between two times, those at the ends in proportion.
+    pub fn between(&self, from_ns: u64, to_ns: u64) -> Basis {
+        let mut basis = self.until(to_ns);
+        basis.add_scaled(&self.until(from_ns), -1.0);
+        basis
+    }
+
+    fn until(&self, time_ns: u64) -> Basis {
+        let after = self.entries.partition_point(|entry| entry.start_ns <= time_ns);
+        let Some(entry) = after.checked_sub(1).and_then(|last| self.entries.get(last)) else { return Basis::default() };
+        let before = after.checked_sub(2).and_then(|index| self.entries.get(index)).map_or(Basis::default(), |e| e.sum);
+        let (since_ns, took_ns) = (time_ns - entry.start_ns, entry.end_ns.saturating_sub(entry.start_ns).max(1));
+        let share = (since_ns as f64 / took_ns as f64).min(1.0);
+        let mut basis = before.scaled(1.0 - share);
+        basis.add_scaled(&entry.sum, share);
+        basis
+    }
+}
+
+impl Observer for Ledger<'_> {
+    fn step(&mut self, event: &StepEvent<'_>) {
+        let mut sum = self.entries.last().map_or(Basis::default(), |entry| entry.sum);
+        sum.add_scaled(&self.steps.basis(event.batch), 1.0);
+        self.entries.push(Entry { start_ns: event.start_ns, end_ns: event.end_ns, sum });
+    }
+
+    fn wants_every_token(&self) -> bool {
+        false
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::float_cmp)]
+mod tests {
+    use super::*;
+    use ridgepoint::Deployment;
+    use ridgepoint::Hardware;
+    use ridgepoint::Model;
+    use ridgepoint::internals::correction::Term;
+
+    fn steps_with(ends: &[(u64, u64, f64)]) -> Vec<Entry> {
+        let mut sum = Basis::default();
+        let mut entries = Vec::new();
+        for (start_ns, end_ns, tokens) in ends {
+            sum.add(Term::Tokens, *tokens);
+            sum.add(Term::Steps, 1.0);
+            entries.push(Entry { start_ns: *start_ns, end_ns: *end_ns, sum });
+        }
+        entries
+    }
+
+    #[test]
+    fn a_span_has_its_share_of_the_steps_at_its_ends() {
+        let (model, gpu) = (Model::find("llama-2-7b").expect("built in"), Hardware::find("h100").expect("built in"));
+        let steps = StepModel::new(&model, &gpu, &Deployment::default()).expect("possible");
+        let ledger =
+            Ledger { steps: &steps, entries: steps_with(&[(100, 200, 10.0), (200, 400, 40.0), (500, 600, 7.0)]) };
+        let tokens = |from, to| ledger.between(from, to).get(Term::Tokens);
+        assert_eq!(tokens(0, 99), 0.0);
+        assert_eq!(tokens(0, 200), 10.0);
+        // Half of the first step, a quarter of the second.
+        assert_eq!(tokens(150, 250), 5.0 + 10.0);
+        // The engine idles from 400 to 500.
+        assert_eq!(tokens(400, 500), 0.0);
+        assert_eq!((tokens(300, 550), ledger.between(0, 1000).get(Term::Steps)), (20.0 + 3.5, 3.0));
+    }
+}

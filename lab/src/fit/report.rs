@@ -1,0 +1,162 @@
+//! What a fit says of itself, for people and programs. Uses `problem`, `solver`, `posterior`.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::posterior::Posterior;
+use super::problem::{Parameter, Problem};
+use super::solver::Solution;
+use ridgepoint::internals::correction::SDS_OF_90_PCT;
+
+/// A fit: what it was given, how it ended, what it found. Serialised keys are stable.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct FitReport {
+    /// Rows that the fit was given.
+    pub rows: u64,
+    /// Of those, by what was measured.
+    pub rows_by_target: BTreeMap<String, u64>,
+    /// Whether the solver converged.
+    pub converged: bool,
+    /// Why it stopped, in words.
+    pub why_stopped: String,
+    /// Iterations of the solver.
+    pub iterations: u64,
+    /// Cost at the start.
+    pub cost_before: f64,
+    /// Cost at the end.
+    pub cost_after: f64,
+    /// The parameters, in the order of the problem's.
+    pub parameters: Vec<ParameterReport>,
+    /// What a reader should know.
+    pub notes: Vec<String>,
+}
+
+/// One parameter of a fit.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ParameterReport {
+    /// Its name.
+    pub name: String,
+    /// Its unit, in words.
+    pub unit: String,
+    /// Mean of its prior.
+    pub prior: f64,
+    /// Standard deviation of its prior.
+    pub prior_sd: f64,
+    /// What the fit says.
+    pub value: f64,
+    /// Standard deviation of its posterior.
+    pub sd: f64,
+    /// Lower end of the 90 % interval, not below the least value allowed.
+    pub lower: f64,
+    /// Upper end of the 90 % interval, not above the greatest value allowed.
+    pub upper: f64,
+    /// Whether the data tell it from its prior.
+    pub identified: bool,
+    /// Whether it lies on the least or greatest value allowed.
+    pub at_bound: bool,
+}
+
+impl FitReport {
+    /// The report of `problem`, solved and with its posterior. `target_of` names what the rows of a group measure.
+    pub fn new(
+        problem: &Problem,
+        solution: &Solution,
+        posterior: &Posterior,
+        target_of: impl Fn(usize) -> String,
+    ) -> FitReport {
+        let mut rows_by_group: BTreeMap<usize, u64> = BTreeMap::new();
+        for row in problem.rows() {
+            *rows_by_group.entry(row.group).or_default() += 1;
+        }
+        let mut rows_by_target = BTreeMap::new();
+        for (group, rows) in rows_by_group {
+            *rows_by_target.entry(target_of(group)).or_default() += rows;
+        }
+        let found = solution.values.iter().zip(&solution.at_bound).zip(posterior.sd.iter().zip(&posterior.identified));
+        let parameters = problem.parameters().iter().zip(found).map(|(of, ((value, at_bound), (sd, identified)))| {
+            let Parameter { name, unit, prior, prior_sd, lower, upper } = of.clone();
+            let reach = SDS_OF_90_PCT * sd;
+            let (sd, identified, at_bound, value) = (*sd, *identified, *at_bound, *value);
+            let (lower, upper) = ((value - reach).max(lower), (value + reach).min(upper));
+            ParameterReport { name, unit, prior, prior_sd, value, sd, lower, upper, identified, at_bound }
+        });
+        let mut notes = problem.notes().to_vec();
+        if posterior.overdispersion > 1.0 {
+            notes.push(format!(
+                "rows scatter {:.2} times as far as their own standard deviations say; intervals are widened for it",
+                posterior.overdispersion.sqrt()
+            ));
+        }
+        FitReport {
+            rows: problem.rows().len() as u64,
+            rows_by_target,
+            converged: solution.converged,
+            why_stopped: solution.why_stopped.clone(),
+            iterations: solution.iterations,
+            cost_before: solution.cost_start,
+            cost_after: solution.cost,
+            parameters: parameters.collect(),
+            notes,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::posterior::{Inflation, posterior};
+    use super::super::problem::Row;
+    use super::super::solver::minimise;
+    use super::*;
+
+    fn reported() -> FitReport {
+        let parameter = |name: &str, prior, prior_sd, lower| Parameter {
+            name: name.to_owned(),
+            unit: "factor".to_owned(),
+            prior,
+            prior_sd,
+            lower,
+            upper: 3.0,
+        };
+        // The second term is a price that would have to be negative.
+        let row = |i: usize| {
+            let x = 100.0 + 10.0 * i as f64;
+            Row { offset: 0.0, x: vec![x, 1.0], measured: 1.2 * x - 1.0, sd: 0.05, weight: 1.0, group: i % 3 }
+        };
+        let parameters = vec![parameter("projections", 1.0, 0.5, 0.3), parameter("step_us", 0.0, 0.01, 0.0)];
+        let problem = Problem::new("rows", parameters, (0..10).map(row).collect()).unwrap();
+        let solution = minimise(&problem, &problem.priors()).unwrap();
+        let posterior = posterior(&problem, &solution.values, Inflation::default()).unwrap();
+        FitReport::new(&problem, &solution, &posterior, |group| if group == 2 { "ttft" } else { "itl" }.to_owned())
+    }
+
+    #[test]
+    fn keys_are_the_documented_ones() {
+        let json = serde_json::to_value(reported()).unwrap();
+        let keys = |value: &serde_json::Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
+        let mut expected = vec!["rows", "rows_by_target", "converged", "why_stopped", "iterations"];
+        expected.extend(["cost_before", "cost_after", "parameters", "notes"]);
+        let mut found = keys(&json);
+        found.sort();
+        expected.sort_unstable();
+        assert_eq!(found, expected);
+        let mut expected = vec!["name", "unit", "prior", "prior_sd", "value", "sd", "lower", "upper", "identified"];
+        expected.push("at_bound");
+        let mut found = keys(&json["parameters"][0]);
+        found.sort();
+        expected.sort_unstable();
+        assert_eq!(found, expected);
+        assert_eq!(json["rows_by_target"], serde_json::json!({"itl": 7, "ttft": 3}));
+    }
+
+    #[test]
+    fn intervals_are_one_point_six_sds_within_the_bounds() {
+        let report = reported();
+        let [factor, price] = report.parameters.as_slice() else { panic!("{report:?}") };
+        assert!((factor.upper - factor.value - 1.645 * factor.sd).abs() < 1e-12, "{factor:?}");
+        assert!(factor.identified && !factor.at_bound && factor.lower < 1.2 && 1.2 < factor.upper, "{factor:?}");
+        assert!(price.at_bound && !price.identified && price.value.abs() < 1e-300, "{price:?}");
+        assert!(price.lower.abs() < 1e-300 && (price.upper - 1.645 * price.sd).abs() < 1e-12, "{price:?}");
+        assert!(report.cost_after < report.cost_before && report.converged, "{report:?}");
+    }
+}

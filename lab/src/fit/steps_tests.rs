@@ -1,0 +1,115 @@
+//! Terms of intervals by hand.
+
+use super::*;
+use crate::evaluate::steps::case::CaseOptions;
+use crate::evaluate::steps::read::ReadRun;
+use crate::ingest::step_table::TableRun;
+use crate::ingest::{Cleaning, Dropped, Run, StepRecord, StepTrace, periods};
+use ridgepoint::internals::correction::Term;
+
+/// A run of steps (number, start in µs, decodes), each decode with 500 tokens in the cache.
+fn case(steps: &[(u64, u64, u32)]) -> StepCase {
+    let step = |(step_id, start_us, decodes): &(u64, u64, u32)| StepRecord {
+        step_id: *step_id,
+        start_ns: start_us * 1000,
+        num_decode_requests: *decodes,
+        decode_tokens: u64::from(*decodes),
+        decode_kv_tokens: Some(500 * u64::from(*decodes)),
+        ..StepRecord::default()
+    };
+    let run = Run {
+        experiment: "made up".to_owned(),
+        model: Some("llama-3.1-8b".to_owned()),
+        hardware: Some("h100".to_owned()),
+        tensor_parallel_size: Some(1),
+        ..Run::default()
+    };
+    let trace = StepTrace { run, steps: steps.iter().map(step).collect() };
+    let run = TableRun { periods: periods(&trace, &Cleaning::default()), trace };
+    let read = ReadRun { run, requests: None, file: "made.csv".into(), dropped: Dropped::default(), notes: Vec::new() };
+    StepCase::new(read, &CaseOptions { data_dir: None, correction: "none".into() }).unwrap()
+}
+
+fn decodes(basis: &[Basis]) -> Vec<f64> {
+    basis.iter().map(|basis| basis.get(Term::Requests)).collect()
+}
+
+#[test]
+fn unsampled_steps_are_the_mean_of_those_around() {
+    // Rows: 10 decodes for one step, 40 for two, 20 for two; mean 70 / 3.
+    let case = case(&[(200, 0, 10), (201, 10_000, 40), (203, 30_000, 20), (205, 50_000, 30)]);
+    let mut run = RunTerms::of(&case);
+    let mean = 70.0 / 3.0;
+    let close = |found: &[f64], expected: &[f64]| {
+        assert!(found.len() == expected.len(), "{found:?}");
+        assert!(found.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-9), "{found:?}, not {expected:?}");
+    };
+    close(&decodes(&run.rows(0..3)), &[10.0, (40.0 + mean) / 2.0, (20.0 + mean) / 2.0]);
+    run.alignment = Alignment::Before;
+    // The first row holds the step before, which was not sampled; the second holds steps 200 and 201; the third 202 and 203.
+    close(&decodes(&run.rows(0..3)), &[mean, (10.0 + 40.0) / 2.0, (20.0 + mean) / 2.0]);
+    // Nothing outside a range has a part in it: the mean is (40 + 20) / 2.
+    close(&decodes(&run.rows(1..3)), &[(40.0 + 30.0) / 2.0, (20.0 + 30.0) / 2.0]);
+}
+
+#[test]
+fn a_run_counts_as_fifty_rows_and_noise_is_its_own() {
+    let steps: Vec<(u64, u64, u32)> = (0..201).map(|i| (200 + i, 10_000 * i, 10)).collect();
+    let case = case(&steps);
+    let observations = RunTerms::of(&case).observe(0..200, &Correction::neutral());
+    let weights: f64 = observations.iter().map(|of| of.weight).sum();
+    assert!((weights - 50.0).abs() < 1e-9, "{weights}");
+    assert!(observations.iter().all(|of| (of.sd - 0.03).abs() < 1e-12 && of.target == Target::StepPeriod));
+    let few = RunTerms::of(&case).observe(0..20, &Correction::neutral());
+    assert!((few.iter().map(|of| of.weight).sum::<f64>() - 20.0).abs() < 1e-9);
+}
+
+#[test]
+fn constant_times_and_single_rows_are_refused() {
+    let constant = case(&[(200, 0, 10), (201, 10_000, 40), (203, 30_000, 20), (205, 50_000, 30)]);
+    let run = RunTerms::of(&constant);
+    let said =
+        |range: Range<usize>| fit_steps("made.csv", &[(&run, range)], &Prior::of_any_model()).unwrap_err().to_string();
+    assert!(said(0..3).contains("made.csv: all 3 rows have the same time, 10000 µs"), "{}", said(0..3));
+    assert!(said(0..1).contains("there is one row"), "{}", said(0..1));
+    assert!(said(0..0).contains("there are no rows"), "{}", said(0..0));
+}
+
+#[test]
+fn the_work_of_the_step_before_is_told_by_its_length() {
+    // 20 and 200 decodes in turn by a pattern that repeats every seven; times follow the step, or the one before.
+    let decodes: Vec<u32> = (0..300).map(|i| if (i * i) % 7 < 3 { 20 } else { 200 }).collect();
+    for (lag, expected) in [(0, Alignment::Own), (1, Alignment::Before)] {
+        let us = |i: usize| 8_000 + 10 * u64::from(decodes[(i + 300 - lag) % 300]);
+        let mut start_us = 0;
+        let steps: Vec<(u64, u64, u32)> = (0..300)
+            .map(|i| {
+                let step = (200 + i as u64, start_us, decodes[i]);
+                start_us += us(i);
+                step
+            })
+            .collect();
+        let case = case(&steps);
+        let mut run = RunTerms::of(&case);
+        run.compare(0..299, &Correction::neutral());
+        let (own, before) = run.slopes.unwrap();
+        assert!((own - before).abs() > 0.2 && own.min(before).abs() < 0.05, "{own} {before}");
+        assert_eq!(run.alignment, expected, "{:?}", run.slopes);
+    }
+}
+
+#[test]
+fn runs_of_one_engine_have_one_alignment() {
+    let case = case(&(0..40).map(|i| (200 + i, 10_000 * i, 10)).collect::<Vec<_>>());
+    let with = |slopes| RunTerms { slopes: Some(slopes), ..RunTerms::of(&case) };
+    let (mut a, mut b) = (with((0.5, 0.45)), with((0.3, 0.6)));
+    align(&mut [&mut a, &mut b]);
+    assert_eq!((a.alignment, b.alignment), (Alignment::Before, Alignment::Before));
+}
+
+#[test]
+fn robust_sd_by_hand() {
+    // Median 3; distances 2, 1, 0, 1, 997: median 1.
+    assert!((robust_sd(vec![1.0, 2.0, 3.0, 4.0, 1000.0, f64::NAN]) - 1.4826).abs() < 1e-12);
+    assert!(robust_sd(Vec::new()).abs() < 1e-300);
+}

@@ -1,0 +1,221 @@
+//! Journeys of requests held against the steps of the same run, and the delays of the host that they show. Uses `request`, `step`,
+//! `ingested`.
+
+use super::ingested::RequestTrace;
+use super::request::RequestRow;
+use super::step::{StepRecord, StepTrace};
+use ridgepoint::internals::units::{NS_PER_MS, NS_PER_US};
+
+/// The scheduler notes its times one after the other; within this they are the same moment.
+const SAME_MOMENT_NS: u64 = NS_PER_MS;
+
+/// How long a request waited for its first step.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Wait {
+    /// Position of the request in its run.
+    pub request: usize,
+    /// From `queued_ns` to `scheduled_ns`, µs.
+    pub wait_us: f64,
+    /// Start of the step that scheduled it, ns, where that step is in the trace.
+    pub step_start_ns: Option<u64>,
+}
+
+/// Times between two points of a request's way, µs, of those requests that have both; for queueing and token delays to be
+/// fitted to. Where the later point is before the earlier one the pair is left out and counted.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct HostDelays {
+    /// From arrival at the server to the scheduler's queue, with the prompt's tokens: reading, tokenising and handing over.
+    pub arrival_to_queued_us: Vec<(u64, f64)>,
+    /// From arrival to being handed to the engine, with the prompt's tokens.
+    pub arrival_to_handed_over_us: Vec<(u64, f64)>,
+    /// From the server's hands into the scheduler's queue.
+    pub handed_over_to_queued_us: Vec<f64>,
+    /// From the queue into a step.
+    pub queued_to_scheduled_us: Vec<f64>,
+    /// From the first token in the engine to the first response: the processing of output tokens.
+    pub token_to_client_us: Vec<f64>,
+    /// From the last token in the engine to the end of the response.
+    pub finish_to_client_us: Vec<f64>,
+    /// Pairs in the wrong order: clocks of different machines, or events noted late.
+    pub negative: u64,
+}
+
+impl HostDelays {
+    /// Name, number of values and median in µs of each delay.
+    pub fn medians(&self) -> [(&'static str, usize, Option<f64>); 6] {
+        let second = |pairs: &[(u64, f64)]| pairs.iter().map(|(_, us)| *us).collect::<Vec<f64>>();
+        [
+            ("arrival_to_queued_us", second(&self.arrival_to_queued_us)),
+            ("arrival_to_handed_over_us", second(&self.arrival_to_handed_over_us)),
+            ("handed_over_to_queued_us", self.handed_over_to_queued_us.clone()),
+            ("queued_to_scheduled_us", self.queued_to_scheduled_us.clone()),
+            ("token_to_client_us", self.token_to_client_us.clone()),
+            ("finish_to_client_us", self.finish_to_client_us.clone()),
+        ]
+        .map(|(name, values)| (name, values.len(), median(values)))
+    }
+
+    fn add(&mut self, row: &RequestRow) {
+        let negative = &mut self.negative;
+        let mut delay = |from: Option<u64>, to: Option<u64>| {
+            let (from, to) = (from?, to?);
+            *negative += u64::from(to < from);
+            to.checked_sub(from).map(|ns| ns as f64 / NS_PER_US as f64)
+        };
+        let handed = delay(row.arrived_ns, row.handed_over_ns);
+        let handed_to_queued = delay(row.handed_over_ns, row.queued_ns);
+        let queued = delay(row.arrived_ns, row.queued_ns);
+        let scheduled = delay(row.queued_ns, row.scheduled_ns);
+        let token = delay(row.first_token_ns, row.first_response_ns);
+        let finish = delay(row.finished_ns, row.departed_ns);
+        let with_prompt = |us: Option<f64>| Some((row.num_prompt_tokens?, us?));
+        self.arrival_to_queued_us.extend(with_prompt(queued));
+        self.arrival_to_handed_over_us.extend(with_prompt(handed));
+        self.handed_over_to_queued_us.extend(handed_to_queued);
+        self.queued_to_scheduled_us.extend(scheduled);
+        self.token_to_client_us.extend(token);
+        self.finish_to_client_us.extend(finish);
+    }
+}
+
+/// The median, the mean of the middle two of an even number; `None` of nothing.
+pub(crate) fn median(mut values: Vec<f64>) -> Option<f64> {
+    values.sort_by(f64::total_cmp);
+    let upper = *values.get(values.len() / 2)?;
+    let lower = *values.get(values.len().saturating_sub(1) / 2)?;
+    Some((lower + upper) / 2.0)
+}
+
+/// One run's requests held against its steps.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct JoinedRun {
+    /// Name of the run.
+    pub experiment: String,
+    /// Requests of the run.
+    pub requests: u64,
+    /// Requests that are not said to have been scheduled in a certain step.
+    pub without_step: u64,
+    /// Requests whose first step is in the trace.
+    pub step_found: u64,
+    /// Requests whose first step is not in the trace, because steps are sampled.
+    pub step_not_sampled: u64,
+    /// Requests that were scheduled more than 1 ms before their step began or after the next step in the trace did, or whose
+    /// first token or end is in a step before it: journeys and steps are not of one engine or clock.
+    pub mismatched: u64,
+    /// Waiting times of the requests that have both ends.
+    pub waits: Vec<Wait>,
+    /// Delays of the host.
+    pub delays: HostDelays,
+}
+
+/// Holds the requests of each run against the steps of the run of the same name, if there is one.
+///
+/// # Source
+/// vLLM's journey tracing: `scheduler.step` of a journey's event is the `step.id` of the step trace.
+pub fn join(steps: &[StepTrace], requests: &[RequestTrace]) -> Vec<JoinedRun> {
+    let of = |trace: &RequestTrace| {
+        let same = steps.iter().find(|steps| steps.run.experiment == trace.run.experiment);
+        join_run(same.map_or(&[], |steps| &steps.steps), trace)
+    };
+    requests.iter().map(of).collect()
+}
+
+fn join_run(steps: &[StepRecord], trace: &RequestTrace) -> JoinedRun {
+    let mut joined = JoinedRun { experiment: trace.run.experiment.clone(), ..JoinedRun::default() };
+    for (index, row) in trace.requests.iter().enumerate() {
+        joined.requests += 1;
+        joined.delays.add(row);
+        let mut step_start_ns = None;
+        let mut mismatched = out_of_order(&[row.scheduled_step, row.first_token_step, row.finished_step]);
+        match row.scheduled_step.map(|id| steps.binary_search_by_key(&id, |step| step.step_id)) {
+            None => joined.without_step += 1,
+            Some(Err(_)) => joined.step_not_sampled += 1,
+            Some(Ok(at)) => {
+                joined.step_found += 1;
+                step_start_ns = steps.get(at).map(|step| step.start_ns);
+                let next_ns = steps.get(at + 1).map(|step| step.start_ns);
+                mismatched |= row.scheduled_ns.is_some_and(|scheduled_ns| {
+                    let too_early = step_start_ns.is_some_and(|ns| scheduled_ns.saturating_add(SAME_MOMENT_NS) < ns);
+                    too_early || next_ns.is_some_and(|ns| scheduled_ns > ns.saturating_add(SAME_MOMENT_NS))
+                });
+            }
+        }
+        joined.mismatched += u64::from(mismatched);
+        if let (Some(queued_ns), Some(scheduled_ns)) = (row.queued_ns, row.scheduled_ns)
+            && let Some(wait_ns) = scheduled_ns.checked_sub(queued_ns)
+        {
+            joined.waits.push(Wait { request: index, wait_us: wait_ns as f64 / NS_PER_US as f64, step_start_ns });
+        }
+    }
+    joined
+}
+
+fn out_of_order(steps: &[Option<u64>]) -> bool {
+    !steps.iter().flatten().is_sorted()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ingest::Run;
+
+    fn row(arrived_us: u64, queued_us: u64, scheduled_us: u64, step: Option<u64>) -> RequestRow {
+        RequestRow {
+            arrived_ns: Some(arrived_us * 1_000),
+            handed_over_ns: Some(arrived_us * 1_000 + 500),
+            queued_ns: Some(queued_us * 1_000),
+            scheduled_ns: Some(scheduled_us * 1_000),
+            scheduled_step: step,
+            num_prompt_tokens: Some(575),
+            ..RequestRow::default()
+        }
+    }
+
+    fn joined(rows: Vec<RequestRow>) -> JoinedRun {
+        let run = Run { experiment: "a".to_owned(), ..Run::default() };
+        let step = |step_id, start_us: u64| StepRecord { step_id, start_ns: start_us * 1_000, ..StepRecord::default() };
+        let steps = vec![step(10, 100_000), step(11, 120_000), step(15, 200_000)];
+        let other = StepTrace { run: Run { experiment: "b".to_owned(), ..Run::default() }, steps: vec![step(12, 0)] };
+        let steps = StepTrace { run: run.clone(), steps };
+        join(&[other, steps], &[RequestTrace { run, requests: rows }]).remove(0)
+    }
+
+    #[test]
+    fn requests_find_their_steps_and_waits() {
+        let joined = joined(vec![
+            row(90_000, 93_000, 100_250, Some(10)),
+            row(100_000, 104_000, 140_000, Some(12)),
+            row(110_000, 113_000, 120_000, None),
+        ]);
+        assert_eq!((joined.requests, joined.step_found, joined.step_not_sampled, joined.without_step), (3, 1, 1, 1));
+        assert_eq!(joined.mismatched, 0);
+        assert_eq!(joined.waits[0], Wait { request: 0, wait_us: 7_250.0, step_start_ns: Some(100_000_000) });
+        assert_eq!(joined.waits[1], Wait { request: 1, wait_us: 36_000.0, step_start_ns: None });
+        assert_eq!(joined.delays.arrival_to_queued_us, [(575, 3_000.0), (575, 4_000.0), (575, 3_000.0)]);
+        let medians = joined.delays.medians();
+        assert_eq!(medians[0], ("arrival_to_queued_us", 3, Some(3_000.0)));
+        assert_eq!(medians[2], ("handed_over_to_queued_us", 3, Some(2_999.5)));
+        assert_eq!(medians[4], ("token_to_client_us", 0, None));
+    }
+
+    #[test]
+    fn journeys_of_another_engine_are_mismatches() {
+        let joined = joined(vec![
+            row(1, 2, 90_000, Some(10)),
+            row(1, 2, 210_000, Some(11)),
+            row(1, 2, 199_000, Some(11)),
+            RequestRow { first_token_step: Some(9), ..row(1, 2, 100_000, Some(10)) },
+            row(900_000, 2, 250_000, Some(15)),
+        ]);
+        assert_eq!((joined.step_found, joined.mismatched), (5, 3));
+        // Arrived after it was queued: both pairs that begin before the queue.
+        assert_eq!(joined.delays.negative, 2);
+        assert_eq!(joined.delays.arrival_to_queued_us.len(), 4);
+    }
+
+    #[test]
+    fn the_median_of_an_even_number_is_between_the_two_in_the_middle() {
+        assert_eq!(median(vec![4.0, 1.0, 2.0, 8.0]), Some(3.0));
+        assert_eq!(median(Vec::new()), None);
+    }
+}

@@ -1,0 +1,43 @@
+//! Real engines' traces and load generators' reports, read into two kinds of record: steps and requests. Each format has a
+//! reader; what is unusable is counted by reason, never silently gone. Uses `request` and `error`; knows no model.
+
+mod csv_columns;
+mod dropped;
+mod faults;
+pub mod format;
+pub mod forward_pass;
+mod ingested;
+pub(crate) mod join;
+mod order;
+pub mod otlp;
+mod pace;
+mod periods;
+#[cfg(test)]
+mod periods_tests;
+pub mod reports;
+mod request;
+mod request_cell;
+pub mod request_table;
+mod step;
+pub mod step_csv;
+pub mod step_table;
+#[cfg(test)]
+mod step_table_tests;
+
+pub use dropped::{Dropped, Reason};
+pub use ingested::{Ingested, RequestTrace};
+pub use join::{HostDelays, JoinedRun, Wait, join};
+pub use periods::{Cleaning, Interval, LeftOut, Periods, periods};
+pub use request::RequestRow;
+pub use step::{Run, StepRecord, StepTrace};
+
+/// The name of a file without its extension: what a run is called where nothing else names it.
+fn file_name(path: &std::path::Path) -> String {
+    path.file_stem().map_or_else(|| "run".to_owned(), |name| name.to_string_lossy().into_owned())
+}
+
+/// Nanoseconds of a number of seconds from 0; whole seconds and the rest apart, so that unix times keep all their digits.
+fn seconds_to_ns(seconds: f64) -> u64 {
+    let ns_per_s = ridgepoint::internals::units::NS_PER_S;
+    (seconds.trunc() as u64).saturating_mul(ns_per_s).saturating_add((seconds.fract() * ns_per_s as f64).round() as u64)
+}

@@ -1,0 +1,112 @@
+//! All requests of a step in one cell of a table: items `[Nx]Q@C[:partial]`, separated by blanks, as `predict-step` takes prompt
+//! chunks. Uses `request`.
+
+use std::fmt::Write as _;
+
+use ridgepoint::Request;
+
+/// A step without requests: an empty cell stands for a trace that does not know them.
+const NO_REQUESTS: &str = "-";
+const PARTIAL: &str = ":partial";
+
+/// The cell; equal requests in a row become one item.
+pub(super) fn write_cell(requests: &[Request]) -> String {
+    if requests.is_empty() {
+        return NO_REQUESTS.to_owned();
+    }
+    let mut out = String::new();
+    for equal in requests.chunk_by(|a, b| a == b) {
+        let Some(request) = equal.first() else { continue };
+        if !out.is_empty() {
+            out.push(' ');
+        }
+        if equal.len() > 1 {
+            let _ = write!(out, "{}x", equal.len());
+        }
+        let _ = write!(out, "{}@{}", request.num_scheduled_tokens, request.num_computed_tokens);
+        if !request.samples {
+            out.push_str(PARTIAL);
+        }
+    }
+    out
+}
+
+/// The requests of a cell, of which there must be `count` with `tokens` scheduled tokens together.
+///
+/// # Errors
+/// What is expected instead.
+pub(super) fn read_cell(text: &str, count: u64, tokens: u64) -> Result<Vec<Request>, String> {
+    let mut requests = Vec::new();
+    if text.trim() != NO_REQUESTS {
+        for item in text.split_ascii_whitespace() {
+            let Some((times, request)) = item_of(item) else {
+                return Err(format!(
+                    "items like 512@1024, 64x1@2048 or 512@0:partial, each count at least 1, separated by blanks; '{}' is none",
+                    ridgepoint::internals::error::cut(item)
+                ));
+            };
+            if times > count.saturating_sub(requests.len() as u64) {
+                return Err(format!("the {count} requests that the row counts"));
+            }
+            requests.extend(std::iter::repeat_n(request, usize::try_from(times).unwrap_or(0)));
+        }
+    }
+    let sum: u64 = requests.iter().map(|request| u64::from(request.num_scheduled_tokens)).sum();
+    if requests.len() as u64 != count || sum != tokens {
+        return Err(format!("the {count} requests with {tokens} tokens that the row counts"));
+    }
+    Ok(requests)
+}
+
+fn item_of(item: &str) -> Option<(u64, Request)> {
+    let (body, samples) = match item.strip_suffix(PARTIAL) {
+        Some(body) => (body, false),
+        None => (item, true),
+    };
+    let (times, body) = match body.split_once('x') {
+        Some((times, body)) => (digits(times)?, body),
+        None => (1, body),
+    };
+    let (scheduled, computed) = body.split_once('@')?;
+    let request = Request::new(digits(computed)?, digits(scheduled)?, samples);
+    (times > 0 && request.num_scheduled_tokens > 0).then_some((u64::from(times), request))
+}
+
+fn digits(text: &str) -> Option<u32> {
+    text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok()).flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chunks_decodes_and_repeats_are_written_and_read() {
+        let partial = Request::partial_prefill(512, 1024);
+        let requests = [Request::decode(7), Request::decode(7), Request::decode(9), partial];
+        let cell = write_cell(&requests);
+        assert_eq!(cell, "2x1@7 1@9 512@1024:partial");
+        assert_eq!(read_cell(&cell, 4, 515).unwrap(), requests);
+        assert_eq!(read_cell(&write_cell(&[]), 0, 0).unwrap(), []);
+    }
+
+    #[test]
+    fn what_the_row_does_not_count_is_refused() {
+        for (cell, count, tokens) in [
+            ("1@7", 2, 1),
+            ("1@7", 1, 2),
+            ("4000000000x1@7", 1, 1),
+            ("0x1@7", 0, 0),
+            ("0@7", 1, 0),
+            ("1", 1, 1),
+            ("1@", 1, 1),
+            ("@1", 1, 1),
+            ("1@-7", 1, 1),
+            ("1@7:last", 1, 1),
+            ("+1@7", 1, 1),
+            ("", 1, 1),
+        ] {
+            assert!(read_cell(cell, count, tokens).is_err(), "{cell}");
+        }
+    }
+}

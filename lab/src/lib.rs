@@ -1,0 +1,9 @@
+//! The laboratory of ridgepoint: kernel timings become efficiency tables, traces become corrections, and predictions are judged
+//! against measured runs and swept over servers and loads. It serves the command and the bindings and promises no API.
+
+pub mod calibrate;
+pub mod evaluate;
+pub mod fit;
+pub mod ingest;
+pub mod measurements;
+pub mod sweep;

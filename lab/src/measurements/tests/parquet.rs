@@ -1,0 +1,275 @@
+//! Public tables, written here with a few invented rows.
+
+use std::sync::Arc;
+
+use ::parquet::basic::Compression;
+use ::parquet::data_type::{ByteArray, ByteArrayType, DoubleType, Int64Type};
+use ::parquet::file::properties::WriterProperties;
+use ::parquet::file::writer::SerializedFileWriter;
+use ::parquet::schema::parser::parse_message_type;
+
+use super::*;
+use ridgepoint::model::Window;
+
+/// A column to be written; `None` is a cell without a value.
+enum Values {
+    Text(Vec<&'static str>),
+    Integer(Vec<i64>),
+    Float(Vec<Option<f64>>),
+}
+use Values::{Float, Integer, Text};
+
+/// A snappy parquet file of one row group with dictionaries, as the public tables are.
+fn parquet(columns: &[(&str, Values)]) -> Vec<u8> {
+    parquet_with(columns, true)
+}
+
+fn parquet_with(columns: &[(&str, Values)], dictionary: bool) -> Vec<u8> {
+    let fields: Vec<String> = columns
+        .iter()
+        .map(|(name, values)| match values {
+            Text(_) => format!("optional binary {name} (UTF8);"),
+            Integer(_) => format!("optional int64 {name};"),
+            Float(_) => format!("optional double {name};"),
+        })
+        .collect();
+    let schema = parse_message_type(&format!("message schema {{ {} }}", fields.concat())).unwrap();
+    let properties =
+        WriterProperties::builder().set_compression(Compression::SNAPPY).set_dictionary_enabled(dictionary).build();
+    let mut file = Vec::new();
+    let mut writer = SerializedFileWriter::new(&mut file, Arc::new(schema), Arc::new(properties)).unwrap();
+    let mut group = writer.next_row_group().unwrap();
+    for (_, values) in columns {
+        let mut column = group.next_column().unwrap().unwrap();
+        match values {
+            Text(values) => {
+                let bytes: Vec<ByteArray> = values.iter().map(|text| ByteArray::from(*text)).collect();
+                let levels = vec![1; values.len()];
+                column.typed::<ByteArrayType>().write_batch(&bytes, Some(&levels), None).unwrap();
+            }
+            Integer(values) => {
+                let levels = vec![1; values.len()];
+                column.typed::<Int64Type>().write_batch(values, Some(&levels), None).unwrap();
+            }
+            Float(values) => {
+                let levels: Vec<i16> = values.iter().map(|value| i16::from(value.is_some())).collect();
+                let present: Vec<f64> = values.iter().flatten().copied().collect();
+                column.typed::<DoubleType>().write_batch(&present, Some(&levels), None).unwrap();
+            }
+        }
+        column.close().unwrap();
+    }
+    group.close().unwrap();
+    writer.close().unwrap();
+    file
+}
+
+/// The columns that all public tables share, for `rows` rows of one operator.
+fn public(op_name: &'static str, rows: usize) -> Vec<(&'static str, Values)> {
+    vec![
+        ("framework", Text(vec!["vLLM"; rows])),
+        ("version", Text(vec!["0.0.1"; rows])),
+        ("device", Text(vec!["NVIDIA Imaginary"; rows])),
+        ("op_name", Text(vec![op_name; rows])),
+        ("kernel_source", Text(vec!["kernel_a"; rows])),
+    ]
+}
+
+fn gemm(m: Vec<i64>, latency_ms: Vec<Option<f64>>) -> Vec<(&'static str, Values)> {
+    let rows = m.len();
+    let mut columns = public("gemm", rows);
+    columns.extend([
+        ("gemm_dtype", Text(vec!["fp8"; rows])),
+        ("m", Integer(m)),
+        ("n", Integer(vec![2; rows])),
+        ("k", Integer(vec![3; rows])),
+        ("latency", Float(latency_ms)),
+    ]);
+    columns
+}
+
+fn load_bytes(name: &str, bytes: &[u8]) -> Result<Measurements> {
+    let dir = folder(&[]);
+    std::fs::write(dir.path().join(name), bytes).unwrap();
+    Measurements::load(dir.path())
+}
+
+fn load_columns(name: &str, columns: &[(&str, Values)]) -> Result<Measurements> {
+    load_bytes(name, &parquet(columns))
+}
+
+#[test]
+fn milliseconds_become_microseconds_and_sources_are_told_apart() {
+    let mut columns = gemm(vec![1, 1, 4], vec![Some(0.25), Some(0.5), Some(2.0)]);
+    columns[4].1 = Text(vec!["kernel_a", "kernel_b", "kernel_a"]);
+    let measurements = load_columns("gemm_perf.parquet", &columns).unwrap();
+    let rows: Vec<(u64, f64, u16)> = measurements.gemm.iter().map(|r| (r.m, r.latency_us, r.source)).collect();
+    assert_eq!(rows, [(1, 250.0, 0), (1, 500.0, 1), (4, 2000.0, 0)]);
+    assert_eq!(measurements.gemm[0].dtype, GemmDtype::Fp8);
+    assert_eq!(measurements.sources[1].kernel_source.as_deref(), Some("kernel_b"));
+    assert_eq!(measurements.sources[1].file, "gemm_perf.parquet");
+    assert_eq!(measurements.devices(), ["NVIDIA Imaginary"]);
+}
+
+#[test]
+fn a_repeated_shape_keeps_its_median_and_is_noted() {
+    let columns = gemm(vec![1, 4, 1, 1, 5, 5], [2.0, 9.0, 1.0, 16.0, 1.0, 4.0].map(Some).to_vec());
+    let measurements = load_columns("gemm_perf.parquet", &columns).unwrap();
+    let rows: Vec<(u64, f64)> = measurements.gemm.iter().map(|r| (r.m, r.latency_us)).collect();
+    assert_eq!(rows, [(1, 2000.0), (4, 9000.0), (5, 2500.0)]);
+    assert_eq!(measurements.notes.len(), 1);
+    let note = &measurements.notes[0];
+    assert!(note.contains("2 shapes") && note.contains("5 rows") && note.contains("16.00"), "{note}");
+}
+
+#[test]
+fn impossible_cells_of_a_public_table_are_refused() {
+    for (time, found) in [(Some(f64::NAN), "NaN"), (Some(0.0), "0"), (Some(-1.0), "-1"), (None, "nothing")] {
+        match load_columns("gemm_perf.parquet", &gemm(vec![1, 2], vec![Some(1.0), time])).unwrap_err() {
+            Error::BadRow { row, column, found: cell, .. } => {
+                assert_eq!((row, column.as_str(), cell.as_str()), (2, "latency", found));
+            }
+            other => panic!("{other}"),
+        }
+    }
+    let error = load_columns("gemm_perf.parquet", &gemm(vec![1, -7], vec![Some(1.0); 2])).unwrap_err();
+    assert!(matches!(&error, Error::BadRow { row: 2, column, found, .. } if column == "m" && found == "-7"), "{error}");
+}
+
+#[test]
+fn a_column_that_could_be_part_of_the_shape_is_not_ignored() {
+    let mut columns = gemm(vec![1], vec![Some(1.0)]);
+    columns.push(("bias", Integer(vec![1])));
+    let message = load_columns("gemm_perf.parquet", &columns).unwrap_err().to_string();
+    assert!(message.contains("unknown column 'bias'"), "{message}");
+    let mut columns = gemm(vec![1], vec![Some(1.0)]);
+    columns.push(("power", Float(vec![Some(700.0)])));
+    assert!(load_columns("gemm_perf.parquet", &columns).is_ok());
+}
+
+#[test]
+fn a_table_under_the_name_of_another_is_refused() {
+    let mut columns = gemm(vec![1], vec![Some(1.0)]);
+    columns[3].1 = Text(vec!["bmm"]);
+    let message = load_columns("gemm_perf.parquet", &columns).unwrap_err().to_string();
+    assert!(message.contains("op_name") && message.contains("'bmm'"), "{message}");
+}
+
+fn attention(op_name: &'static str, isl: i64, step: i64) -> Vec<(&'static str, Values)> {
+    let mut columns = public(op_name, 1);
+    columns.extend([
+        ("batch_size", Integer(vec![2])),
+        ("isl", Integer(vec![isl])),
+        ("num_heads", Integer(vec![8])),
+        ("num_key_value_heads", Integer(vec![4])),
+        ("head_dim", Integer(vec![64])),
+        ("beam_width", Integer(vec![1])),
+        ("attn_dtype", Text(vec!["bfloat16"])),
+        ("kv_cache_dtype", Text(vec!["fp8"])),
+        ("step", Integer(vec![step])),
+        ("latency", Float(vec![Some(0.01)])),
+    ]);
+    columns
+}
+
+#[test]
+fn a_decode_reads_its_cache_and_the_new_token() {
+    let mut columns = attention("generation_attention", 1, 1023);
+    columns.push(("window_size", Integer(vec![128])));
+    let row = &load_columns("generation_attention_perf.parquet", &columns).unwrap().attention_decode[0];
+    assert_eq!((row.kv_tokens_mean, row.kv_tokens_max, row.window), (1024.0, 1024, Window::Sliding(128)));
+    let error =
+        load_columns("generation_attention_perf.parquet", &attention("generation_attention", 2, 9)).unwrap_err();
+    assert!(matches!(&error, Error::BadRow { column, .. } if column == "isl"), "{error}");
+}
+
+#[test]
+fn a_prefill_without_a_window_column_is_full_attention() {
+    let row = &load_columns("context_attention_perf.parquet", &attention("context_attention", 512, 0))
+        .unwrap()
+        .attention_prefill[0];
+    assert_eq!((row.num_scheduled_tokens, row.num_computed_tokens, row.window), (512, 0, Window::Full));
+    assert_eq!(row.kv_dtype, ridgepoint::DType::Fp8);
+}
+
+#[test]
+fn an_all_reduce_counts_elements_of_two_bytes() {
+    let mut columns = public("all_reduce", 1);
+    columns.extend([
+        ("allreduce_dtype", Text(vec!["bfloat16"])),
+        ("num_gpus", Integer(vec![2])),
+        ("message_size", Integer(vec![128])),
+        ("latency", Float(vec![Some(0.005)])),
+        ("backend", Text(vec!["vllm_eager"])),
+    ]);
+    let row = &load_columns("custom_allreduce_perf.parquet", &columns).unwrap().allreduce[0];
+    assert_eq!((row.message_bytes, row.backend), (256.0, AllReduceBackend::Eager));
+}
+
+#[test]
+fn experts_carry_their_kernel() {
+    let mut columns = public("moe", 1);
+    columns.extend([
+        ("moe_dtype", Text(vec!["int4_wo"])),
+        ("num_tokens", Integer(vec![16])),
+        ("hidden_size", Integer(vec![64])),
+        ("inter_size", Integer(vec![32])),
+        ("topk", Integer(vec![2])),
+        ("num_experts", Integer(vec![8])),
+        ("moe_tp_size", Integer(vec![1])),
+        ("moe_ep_size", Integer(vec![4])),
+        ("distribution", Text(vec!["balanced"])),
+        ("latency", Float(vec![Some(0.02)])),
+    ]);
+    let row = &load_columns("moe_perf.parquet", &columns).unwrap().moe[0];
+    assert_eq!(row.kernel_source.as_deref(), Some("kernel_a"));
+    assert_eq!((row.top_k, row.intermediate_size, row.distribution), (2, 32, Distribution::Balanced));
+}
+
+#[test]
+fn a_table_cut_anywhere_is_an_error() {
+    let bytes = parquet(&gemm(vec![1, 2], vec![Some(1.0); 2]));
+    for length in 0..bytes.len() {
+        let error = load_bytes("gemm_perf.parquet", &bytes[..length]).unwrap_err();
+        assert!(error.to_string().contains("damaged"), "{length} bytes: {error}");
+    }
+}
+
+#[test]
+fn a_table_without_rows_is_refused() {
+    let message = load_columns("gemm_perf.parquet", &gemm(vec![], vec![])).unwrap_err().to_string();
+    assert!(message.contains("no rows"), "{message}");
+}
+
+#[test]
+fn a_changed_byte_never_panics() {
+    let dir = folder(&[]);
+    let file = dir.path().join("gemm_perf.parquet");
+    for dictionary in [true, false] {
+        let bytes = parquet_with(&gemm(vec![1, 2], vec![Some(1.0); 2]), dictionary);
+        assert!(load_bytes("gemm_perf.parquet", &bytes).is_ok());
+        for position in 0..bytes.len() {
+            // Every other mask was tried once too; these turned encodings, lengths and offsets.
+            for mask in [0x08, 0x10, 0x55] {
+                let mut damaged = bytes.clone();
+                damaged[position] ^= mask;
+                std::fs::write(&file, &damaged).unwrap();
+                let read = std::panic::catch_unwind(|| Measurements::load(dir.path()).is_ok());
+                assert!(read.is_ok(), "dictionary {dictionary}: byte {position} changed by {mask:#x}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_certificate_beside_public_tables_alone_is_noted_as_not_theirs() {
+    let dir = folder(&[("meta.toml", "device = \"NVIDIA Other\"\n")]);
+    let columns = gemm(vec![1], vec![Some(0.25)]);
+    std::fs::write(dir.path().join("gemm_perf.parquet"), parquet(&columns)).unwrap();
+    let measurements = Measurements::load(dir.path()).unwrap();
+    assert_eq!(measurements.devices(), ["NVIDIA Imaginary"]);
+    assert_eq!(measurements.notes.len(), 1);
+    assert!(measurements.notes[0].contains("meta.toml: is about csv files"), "{}", measurements.notes[0]);
+    std::fs::write(dir.path().join("meta.toml"), "kind = \"not a measurement\"\n").unwrap();
+    assert!(matches!(Measurements::load(dir.path()), Err(Error::Invalid { .. })));
+}

@@ -1,0 +1,198 @@
+//! The highest rate that holds, found by probing: a bracket that doubles or halves, then bisection. Uses nothing of the crate.
+
+/// What was found.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Capacity<T> {
+    /// `fails` is at most the asked-for share above `holds`.
+    Found {
+        /// The highest rate that was found to hold, and what its probe said.
+        holds: (f64, T),
+        /// The lowest rate that was found to fail.
+        fails: (f64, T),
+    },
+    /// Even the lowest rate fails.
+    LowestFails((f64, T)),
+    /// Even the highest rate holds.
+    HighestHolds((f64, T)),
+}
+
+/// Finds the highest rate from `lowest` to `highest` (0 < lowest < highest) that holds, to a relative `precision`. `probe` says
+/// whether a rate holds, and what else is to be known of it; rates below one that holds are taken to hold, and those above one
+/// that fails to fail. `guess` makes of what the highest rate's probe said the rate from which the bracket grows; it changes
+/// how many probes there are, about 4 + log₂(1 / precision) with a good one.
+///
+/// # Errors
+/// Those of `probe`.
+pub fn highest_holding<T, E>(
+    lowest: f64,
+    highest: f64,
+    precision: f64,
+    guess: impl FnOnce(&T) -> Option<f64>,
+    mut probe: impl FnMut(f64) -> Result<(bool, T), E>,
+) -> Result<Capacity<T>, E> {
+    let (highest_holds, seen) = probe(highest)?;
+    if highest_holds {
+        return Ok(Capacity::HighestHolds((highest, seen)));
+    }
+    let start = guess(&seen).filter(|rate| rate.is_finite()).unwrap_or(highest / 2.0);
+    let start = rounded(start).clamp(lowest, (highest / 2.0).max(lowest));
+    let mut fails = (highest, seen);
+    let (mut holding, mut next) = (None, start);
+    let mut holds = loop {
+        let (holds, seen) = probe(next)?;
+        match holds {
+            true if 2.0 * next < fails.0 => {
+                holding = Some((next, seen));
+                next *= 2.0;
+            }
+            true => break (next, seen),
+            false => {
+                fails = (next, seen);
+                match holding {
+                    Some(holding) => break holding,
+                    None if next <= lowest => return Ok(Capacity::LowestFails(fails)),
+                    None => next = (next / 2.0).max(lowest),
+                }
+            }
+        }
+    };
+    while fails.0 > holds.0 * (1.0 + precision) {
+        let middle = rounded((holds.0 * fails.0).sqrt());
+        if !(middle > holds.0 && middle < fails.0) {
+            break;
+        }
+        let (does_hold, seen) = probe(middle)?;
+        if does_hold {
+            holds = (middle, seen);
+        } else {
+            fails = (middle, seen);
+        }
+    }
+    Ok(Capacity::Found { holds, fails })
+}
+
+/// A rate of five significant digits, which is finer than any precision asked for.
+fn rounded(rate: f64) -> f64 {
+    if rate <= 0.0 {
+        return rate;
+    }
+    let scale = 10_f64.powf(4.0 - rate.log10().floor());
+    (rate * scale).round() / scale
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::convert::Infallible;
+
+    use super::*;
+    use ridgepoint::Deployment;
+    use ridgepoint::latency::FixedLatency;
+    use ridgepoint::replay::{EngineConfig, Metrics, replay};
+    use ridgepoint::workload::{ArrivalPattern, OpenLoop, RequestShape};
+
+    fn search(lowest: f64, highest: f64, precision: f64, guess: f64, limit: f64) -> (Capacity<()>, u32) {
+        let probes = Cell::new(0);
+        let found: Result<_, Infallible> = highest_holding(
+            lowest,
+            highest,
+            precision,
+            |()| Some(guess),
+            |rate| {
+                probes.set(probes.get() + 1);
+                assert!((lowest..=highest).contains(&rate), "{rate}");
+                Ok((rate <= limit, ()))
+            },
+        );
+        let Ok(found) = found;
+        (found, probes.get())
+    }
+
+    #[test]
+    fn the_rate_is_found_wherever_the_bracket_starts() {
+        for limit in [0.013, 0.9, 7.3, 7.3001, 640.0, 9_000.0] {
+            for guess in [1e-9, 0.5, 7.3, 5_000.0, 1e12, f64::NAN] {
+                for precision in [0.001, 0.02, 0.3] {
+                    let (found, probes) = search(0.01, 10_000.0, precision, guess, limit);
+                    let Capacity::Found { holds: (holds, ()), fails: (fails, ()) } = found else {
+                        panic!("{found:?} of {limit}")
+                    };
+                    assert!(holds <= limit && limit < fails, "{found:?} of {limit}");
+                    assert!(fails <= holds * (1.0 + precision), "{found:?} of {limit}");
+                    // 20 doublings span the range, and ten halvings of a factor of 2 come to 0.0007.
+                    assert!(probes <= 33, "{probes}");
+                }
+            }
+        }
+        // Highest, 4 and 8, then 6 bisections: 2^(1/64) = 1.011.
+        assert_eq!(search(0.01, 10_000.0, 0.02, 4.0, 7.3).1, 9);
+    }
+
+    #[test]
+    fn rates_at_the_ends_are_told_as_such() {
+        assert_eq!(search(0.5, 8.0, 0.02, 3.0, 8.0), (Capacity::HighestHolds((8.0, ())), 1));
+        assert_eq!(search(0.5, 8.0, 0.02, 3.0, 0.4).0, Capacity::LowestFails((0.5, ())));
+        // 8, 3, 1.5, 0.75, 0.5.
+        assert_eq!(search(0.5, 8.0, 0.02, 3.0, 0.4).1, 5);
+        let (found, _) = search(0.5, 8.0, 0.02, 3.0, 0.5);
+        assert!(
+            matches!(found, Capacity::Found { holds: (0.5, ()), fails: (fails, ()) } if fails <= 0.51),
+            "{found:?}"
+        );
+        let (found, _) = search(7.0, 8.0, 0.02, 100.0, 7.5);
+        assert!(
+            matches!(found, Capacity::Found { holds: (holds, ()), .. } if (7.35..=7.5).contains(&holds)),
+            "{found:?}"
+        );
+    }
+
+    /// The highest rate at which requests that take 100 ms each, one after the other, have a mean TTFT of at most `limit_ms`.
+    fn of_one_server(pattern: ArrivalPattern, num_requests: u64, limit_ms: f64, precision: f64) -> f64 {
+        let deployment = Deployment { max_num_seqs: 1, ..Deployment::default() };
+        let config = EngineConfig { async_scheduling: false, ..EngineConfig::new(&deployment, 100, 100) };
+        let latency = FixedLatency { step_us: 100_000.0, ..FixedLatency::default() };
+        let found = highest_holding(
+            0.1,
+            1_000.0,
+            precision,
+            |()| None,
+            |rate| {
+                let mut load = OpenLoop::new(pattern, rate, num_requests, RequestShape::new(10, 1), 0)?;
+                let run = Metrics::of(&replay(&latency, &config, &mut load, &mut ())?).run;
+                Ok::<_, ridgepoint::Error>((run.ttft_ms.is_some_and(|ttft| ttft.mean <= limit_ms), ()))
+            },
+        );
+        let Ok(Capacity::Found { holds: (holds, ()), .. }) = found else { panic!("{found:?}") };
+        holds
+    }
+
+    #[test]
+    fn queues_of_known_lengths_hold_the_rates_that_they_should() {
+        // Even arrivals: request k of 101 waits k·(100 ms − 1/r), on average 50 times that. 250 ms of it are 5 ms a request, so
+        // 1/r = 95 ms.
+        let even = of_one_server(ArrivalPattern::Deterministic, 101, 350.0, 0.001);
+        assert!((10.515..=10.527).contains(&even), "{even}");
+        // Poisson arrivals at a share ρ of what the server can do wait ρ/(2·(1 − ρ)) services on average (Pollaczek and
+        // Khinchine): half a service at ρ = 1/2, two at ρ = 4/5.
+        let half = of_one_server(ArrivalPattern::Poisson, 50_000, 150.0, 0.005);
+        assert!((half / 5.0 - 1.0).abs() < 0.03, "{half}");
+        let most = of_one_server(ArrivalPattern::Poisson, 50_000, 300.0, 0.005);
+        assert!((most / 8.0 - 1.0).abs() < 0.03, "{most}");
+    }
+
+    #[test]
+    fn a_fault_of_a_probe_ends_the_search() {
+        let mut probes = 0;
+        let found: Result<Capacity<()>, &str> = highest_holding(
+            1.0,
+            2.0,
+            0.1,
+            |()| None,
+            |_| {
+                probes += 1;
+                if probes == 2 { Err("broken") } else { Ok((false, ())) }
+            },
+        );
+        assert_eq!((found, probes), (Err("broken"), 2));
+    }
+}

@@ -1,0 +1,142 @@
+//! The loads of a grid, and what one replica of a server gets of them. Uses `workload`.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use ridgepoint::Result;
+use ridgepoint::workload::profile::Profile;
+use ridgepoint::workload::requests::RequestFile;
+use ridgepoint::workload::{
+    ArrivalPattern, ClosedLoop, DrawnLengths, FixedList, Lengths, OpenLoop, RequestShape, Workload, WorkloadRequest,
+};
+
+/// How often requests are sent.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Level {
+    /// So many per second over the whole server, whatever happens to them.
+    Rate(f64),
+    /// The rate is looked for.
+    Capacity,
+    /// So many in flight over the whole server.
+    Concurrency(u32),
+    /// When their file says.
+    AsRecorded,
+}
+
+/// One load of a grid.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct LoadPoint {
+    /// How often requests are sent.
+    pub level: Level,
+    /// Shape of the gamma distribution of gaps; 1 is Poisson.
+    pub burstiness: f64,
+    /// Prompt and output, where no file has them.
+    pub lengths: Option<(Lengths, Lengths)>,
+    /// Requests in all, where no file has them.
+    pub num_requests: Option<u64>,
+    /// Of arrival times and lengths.
+    pub seed: u64,
+}
+
+/// Where the requests of all loads of a grid come from.
+#[derive(Debug, Clone)]
+pub enum Source {
+    /// Made as each load says.
+    Generated,
+    /// A list of requests.
+    Requests(PathBuf, Arc<RequestFile>),
+    /// A profile of inference-perf.
+    Profile(PathBuf, Arc<Profile>),
+}
+
+impl Source {
+    /// The file, where there is one.
+    pub fn path(&self) -> Option<&PathBuf> {
+        match self {
+            Source::Generated => None,
+            Source::Requests(path, _) | Source::Profile(path, _) => Some(path),
+        }
+    }
+
+    /// What a user should know of the file.
+    pub fn notes(&self) -> &[String] {
+        match self {
+            Source::Generated => &[],
+            Source::Requests(_, file) => &file.notes,
+            Source::Profile(_, profile) => &profile.notes,
+        }
+    }
+
+    /// What one of `replicas` replicas gets of a load that is shared out evenly. `rate_per_s` is that of the whole server, where
+    /// there is one; the same seed sends the same requests at any rate, only closer together.
+    ///
+    /// # Errors
+    /// Those of the workloads, for loads that last too long.
+    pub fn workload(&self, load: &LoadPoint, rate_per_s: Option<f64>, replicas: u32) -> Result<Box<dyn Workload>> {
+        let replicas = replicas.max(1);
+        match self {
+            Source::Generated => generated(load, rate_per_s, replicas),
+            Source::Requests(_, file) => {
+                let list = file.workload();
+                if rate_per_s.is_none() && replicas == 1 {
+                    return Ok(Box::new(list));
+                }
+                let stretch = rate_per_s.zip(mean_rate_per_s(&list)).map(|(rate, own)| own / rate);
+                let requests = list.requests().iter().step_by(replicas as usize);
+                Ok(Box::new(FixedList::new(requests.map(|request| retimed(request, stretch)).collect())?))
+            }
+            Source::Profile(_, profile) => Ok(profile.workload(load.seed)),
+        }
+    }
+
+    /// Mean prompt, mean output and requests of a load.
+    pub fn shape(&self, load: &LoadPoint) -> (f64, f64, u64) {
+        let summary = match self {
+            Source::Generated => {
+                let mean = |of: Option<Lengths>| of.map_or(0.0, |of| of.mean_tokens());
+                let (input, output) = load.lengths.unzip();
+                return (mean(input), mean(output), load.num_requests.unwrap_or(0));
+            }
+            Source::Requests(_, file) => file.summary(),
+            Source::Profile(_, profile) => profile.summary(load.seed),
+        };
+        (summary.mean_input_tokens, summary.mean_output_tokens, summary.requests as u64)
+    }
+}
+
+fn generated(load: &LoadPoint, rate_per_s: Option<f64>, replicas: u32) -> Result<Box<dyn Workload>> {
+    let (input, output) = load.lengths.unwrap_or((Lengths::Fixed(1), Lengths::Fixed(1)));
+    let shape = RequestShape::new(input.max_tokens(), output.max_tokens());
+    let num_requests = load.num_requests.unwrap_or(1).div_ceil(u64::from(replicas));
+    let is_fixed = matches!((input, output), (Lengths::Fixed(_), Lengths::Fixed(_)));
+    if let Level::Concurrency(concurrency) = load.level {
+        let closed = ClosedLoop::new(concurrency.div_ceil(replicas), num_requests, shape)?;
+        return Ok(if is_fixed {
+            Box::new(closed)
+        } else {
+            Box::new(DrawnLengths::new(closed, input, output, load.seed))
+        });
+    }
+    let pattern = match load.burstiness {
+        1.0 => ArrivalPattern::Poisson,
+        burstiness => ArrivalPattern::Gamma { burstiness },
+    };
+    let rate_per_s = rate_per_s.unwrap_or(1.0) / f64::from(replicas);
+    let open = OpenLoop::new(pattern, rate_per_s, num_requests, shape, load.seed)?;
+    Ok(if is_fixed { Box::new(open) } else { Box::new(DrawnLengths::new(open, input, output, load.seed)) })
+}
+
+/// Requests over the time between the first and the last; `None` where all are sent at once.
+pub(super) fn mean_rate_per_s(list: &FixedList) -> Option<f64> {
+    let requests = list.requests();
+    let span_ns = requests.last()?.arrival_ns.saturating_sub(requests.first()?.arrival_ns);
+    (span_ns > 0).then(|| (requests.len() - 1) as f64 / (span_ns as f64 / 1e9))
+}
+
+fn retimed(request: &WorkloadRequest, stretch: Option<f64>) -> WorkloadRequest {
+    let arrival_ns = match stretch {
+        Some(stretch) => (request.arrival_ns as f64 * stretch).round() as u64,
+        None => request.arrival_ns,
+    };
+    WorkloadRequest { arrival_ns, ..request.clone() }
+}

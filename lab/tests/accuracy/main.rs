@@ -1,0 +1,11 @@
+//! Accuracy on the measurements that RIDGEPOINT_DATA points at.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+#[path = "../../../tests/common/mod.rs"]
+mod common;
+#[path = "../evaluate_support/mod.rs"]
+mod evaluate_support;
+
+mod closed_loop_correction;
+mod fit_serving;
+mod serving_replay;

@@ -1,0 +1,253 @@
+//! Rows that no table holds are scored through the look-up of predictions: what a prediction says has no error, and
+//! hand-worked shapes against a made-up table have the error that they must have.
+
+use std::path::Path;
+
+use ridgepoint::internals::efficiency::Tables;
+use ridgepoint::internals::efficiency::family::{AttentionKey, Key, chip};
+use ridgepoint::internals::efficiency::grid::{Grid, Origin};
+use ridgepoint::internals::efficiency::kernel_model::{AttentionShape, DecodeModel, KernelModel, PrefillModel};
+use ridgepoint::internals::efficiency::table::{Series, SeriesDraft, SeriesHeader, write_table};
+use ridgepoint::{DType, Deployment, Hardware, Model, Request, StepModel};
+use ridgepoint_lab::calibrate::beyond::SMALL_KERNELS;
+use ridgepoint_lab::calibrate::operators::{OperatorReport, Outcome};
+use ridgepoint_lab::calibrate::rows::Rows;
+use ridgepoint_lab::measurements::Measurements;
+
+/// Times go through a csv file in full precision.
+const REL_SAME_FORMULA: f64 = 1e-9;
+/// Efficiencies stand in tables with three digits.
+const REL_TABLE_ROUNDING: f64 = 0.006;
+
+const ATTENTION: &str = "num_heads,num_kv_heads,head_dim,kv_cache_dtype,window_size,batch_size";
+const SMALL: &str = "kernel,num_tokens,width,launches,latency_us\n";
+
+fn prefill_csv(rows: &str) -> String {
+    format!("{ATTENTION},num_scheduled_tokens,num_computed_tokens,latency_us\n{rows}")
+}
+
+fn decode_csv(rows: &str) -> String {
+    format!("{ATTENTION},kv_tokens_total,kv_tokens_max,latency_us\n{rows}")
+}
+
+fn rows_of(files: &[(&str, String)]) -> Rows {
+    let dir = tempfile::tempdir().unwrap();
+    for (name, text) in files {
+        std::fs::write(dir.path().join(name), text).unwrap();
+    }
+    std::fs::write(dir.path().join("meta.toml"), "framework = \"vLLM\"\nversion = \"0.14.0\"\n").unwrap();
+    Rows::from_measurements(&Measurements::load(dir.path()).unwrap())
+}
+
+fn made(outcome: ridgepoint::Result<Outcome<OperatorReport>>) -> OperatorReport {
+    match outcome.unwrap() {
+        Outcome::Made(report) => report,
+        Outcome::Nothing(left_out) => panic!("nothing scored: {left_out:?}"),
+    }
+}
+
+fn h100() -> Hardware {
+    Hardware::find("h100").unwrap()
+}
+
+/// µs of one call of an operator in the predicted step of Llama-3.1-8B (32 query and 8 KV heads of 128 on one GPU).
+fn predicted_us(batch: &[Request], operator: &str) -> f64 {
+    let model = Model::find("llama-3.1-8b").unwrap();
+    let step = StepModel::new(&model, &h100(), &Deployment::default()).unwrap().step_time(batch);
+    let found = step.operators.iter().find(|o| o.name == operator).unwrap();
+    found.time_us / found.count as f64
+}
+
+fn assert_no_error(report: &OperatorReport, rows: usize) {
+    assert_eq!(report.total.rows, rows);
+    assert!(report.total.mape_pct < 100.0 * REL_SAME_FORMULA, "{:?}", report.total);
+}
+
+#[test]
+fn chunks_on_prior_kv_that_take_as_long_as_predicted_have_no_error() {
+    let mut rows = String::new();
+    for (batch, query, computed) in [(2, 512, 2048), (1, 64, 16_000), (1, 2, 30)] {
+        let time_us = predicted_us(&vec![Request::prefill(query, computed); batch], "attention_prefill");
+        rows += &format!("32,8,128,bfloat16,0,{batch},{query},{computed},{time_us}\n");
+    }
+    let rows = rows_of(&[("attention_prefill.csv", prefill_csv(&rows))]);
+    assert!(rows.attention_prefill.is_empty());
+    let tables = Tables::new(&h100(), None);
+    assert_no_error(&made(rows.beyond.check_prefill_prior_kv(&h100(), &tables)), 3);
+}
+
+#[test]
+fn uneven_decodes_that_take_as_long_as_predicted_have_no_error() {
+    let batch = [Request::decode(99), Request::decode(299), Request::decode(1999), Request::decode(3)];
+    let time_us = predicted_us(&batch, "attention_decode");
+    // 100 + 300 + 2000 + 4 tokens, the new ones included.
+    let rows = decode_csv(&format!("32,8,128,bfloat16,0,4,2404,2000,{time_us}\n"));
+    let rows = rows_of(&[("attention_decode.csv", rows)]);
+    assert!(rows.attention_decode.is_empty());
+    let report = made(rows.beyond.check_decode_uneven(&h100(), &Tables::new(&h100(), None)));
+    assert_no_error(&report, 1);
+    assert_eq!(report.by_dtype["bfloat16"].rows, 1);
+    assert_eq!(report.by_series["vllm-0.14/bfloat16/d128/full"].rows, 1);
+}
+
+#[test]
+fn small_kernels_that_take_as_long_as_predicted_have_no_error() {
+    let batch = vec![Request::decode(1000); 8];
+    // The layer's two norms are one operator of two launches; all others are one kernel.
+    let rows = [
+        ("norms", "fused_add_rms_norm", 4096, 0.5),
+        ("rotary", "rotary", 5120, 1.0),
+        ("kv_cache_write", "reshape_and_cache", 2048, 1.0),
+        ("activation", "silu_and_mul", 14_336, 1.0),
+        ("embedding", "embedding", 4096, 1.0),
+    ];
+    let text: String = rows
+        .iter()
+        .map(|(operator, kernel, width, share)| {
+            format!("{kernel},8,{width},1,{}\n", share * predicted_us(&batch, operator))
+        })
+        .collect();
+    let rows = rows_of(&[("small_kernels.csv", format!("{SMALL}{text}"))]);
+    let report = made(rows.beyond.check_small_kernels(&h100(), &Tables::new(&h100(), None)));
+    assert_no_error(&report, 5);
+    assert_eq!(report.by_dtype.len(), 5);
+}
+
+#[test]
+fn errors_are_those_of_the_times() {
+    let time_us = predicted_us(&[Request::prefill(512, 2048)], "attention_prefill");
+    let row = |heads: u64, factor: f64| format!("{heads},8,128,bfloat16,0,1,512,2048,{}\n", factor * time_us);
+    let rows = rows_of(&[("attention_prefill.csv", prefill_csv(&row(32, 2.0)))]);
+    let report = made(rows.beyond.check_prefill_prior_kv(&h100(), &Tables::new(&h100(), None)));
+    assert!((report.total.bias_pct + 50.0).abs() < 1e-6, "{:?}", report.total);
+    // A row of twice the heads is another shape.
+    let rows = rows_of(&[("attention_prefill.csv", prefill_csv(&row(64, 1.0)))]);
+    let report = made(rows.beyond.check_prefill_prior_kv(&h100(), &Tables::new(&h100(), None)));
+    assert!(report.total.median_ape_pct > 10.0, "{:?}", report.total);
+}
+
+/// A data directory whose H100 tables hold one series of each kind of attention: residual 0 up to 1,024 tokens and a
+/// factor of two from 4,096 on.
+fn made_up_tables(dir: &Path) {
+    let folder = dir.join("bench_data/h100_sxm");
+    std::fs::create_dir_all(&folder).unwrap();
+    let tokens = vec![256.0, 1024.0, 4096.0, 16_384.0];
+    let grid = || {
+        let mut grid = Grid::empty(vec![vec![8.0], vec![4.0], tokens.clone(), vec![1.0, 8.0]]);
+        for offset in 0..grid.len() {
+            let is_long = grid.index(offset)[2] >= 2;
+            grid.set(offset, if is_long { 2f64.ln() } else { 0.0 }, Origin::Measured);
+        }
+        grid
+    };
+    let header = SeriesHeader {
+        source: "made up".into(),
+        rows: 8,
+        id: 0,
+        lines: 0,
+        cross_validated_median_ape_pct: 0.0,
+        cross_validated_mape_pct: 0.0,
+        knots: vec![1.0, 8.0],
+    };
+    let chip_of = |_: &AttentionKey| chip(&h100(), DType::Bfloat16);
+    let (grid_of_prefill, grid_of_decode) = (grid(), grid());
+    let series = Series::<PrefillModel> { key: key(), coefficients: PREFILL.to_vec(), grid: grid_of_prefill };
+    let text = write_table("h100_sxm", "none", &[SeriesDraft { series, header: header.clone() }], chip_of).unwrap();
+    std::fs::write(folder.join("attention_prefill.csv"), text).unwrap();
+    let series = Series::<DecodeModel> { key: key(), coefficients: DECODE.to_vec(), grid: grid_of_decode };
+    let text = write_table("h100_sxm", "none", &[SeriesDraft { series, header }], chip_of).unwrap();
+    std::fs::write(folder.join("attention_decode.csv"), text).unwrap();
+}
+
+const PREFILL: [f64; 7] = [10.0, 1.0, 0.8, 1.0, 1e6, 0.5, 64.0];
+const DECODE: [f64; 6] = [9.0, 3.5, 0.8, 1.0, 1e7, 1.0];
+
+fn key() -> AttentionKey {
+    AttentionKey::parse("vllm-0.14/bfloat16/d128/full").unwrap()
+}
+
+fn shape(batch: f64, query: f64, visible: f64, keys: f64) -> AttentionShape {
+    AttentionShape {
+        batch,
+        query,
+        visible,
+        keys,
+        kv_heads: 8.0,
+        group: 4.0,
+        head_dim: 128.0,
+        v_head_dim: 128.0,
+        kv_bytes: 2.0,
+    }
+}
+
+#[test]
+fn a_chunk_is_looked_up_where_a_prompt_sees_as_much() {
+    let dir = tempfile::tempdir().unwrap();
+    made_up_tables(dir.path());
+    let chip = chip(&h100(), DType::Bfloat16).unwrap();
+    // 512 queries on 2,048 cached tokens see 2048 + 256.5 keys each, as a prompt of 4,608 tokens does: residual ln 2,
+    // where a prompt of 512 has none.
+    let long = 2.0 * PrefillModel::time_us(&PREFILL, &shape(2.0, 512.0, 2304.5, 2560.0), &chip);
+    // 512 queries on 64 see 64 + 256.5: as a prompt of 640.
+    let short = PrefillModel::time_us(&PREFILL, &shape(2.0, 512.0, 320.5, 576.0), &chip);
+    let tables = Tables::new(&h100(), Some(dir.path()));
+    for (computed, time_us) in [(2048, long), (64, short)] {
+        let rows = prefill_csv(&format!("32,8,128,bfloat16,0,2,512,{computed},{time_us}\n"));
+        let rows = rows_of(&[("attention_prefill.csv", rows)]);
+        let report = made(rows.beyond.check_prefill_prior_kv(&h100(), &tables));
+        assert!(report.total.mape_pct < 100.0 * REL_TABLE_ROUNDING, "{computed}: {:?}", report.total);
+    }
+}
+
+#[test]
+fn uneven_decodes_are_looked_up_at_their_mean() {
+    let dir = tempfile::tempdir().unwrap();
+    made_up_tables(dir.path());
+    let chip = chip(&h100(), DType::Bfloat16).unwrap();
+    let time_us = DecodeModel::time_us(&DECODE, &shape(8.0, 1.0, 1000.0, 1000.0), &chip);
+    // Eight requests of 1,000 tokens in the mean; the longest is where the table has the factor of two.
+    let rows =
+        rows_of(&[("attention_decode.csv", decode_csv(&format!("32,8,128,bfloat16,0,8,8000,7000,{time_us}\n")))]);
+    let report = made(rows.beyond.check_decode_uneven(&h100(), &Tables::new(&h100(), Some(dir.path()))));
+    assert!(report.total.mape_pct < 100.0 * REL_TABLE_ROUNDING, "{:?}", report.total);
+}
+
+#[test]
+fn what_can_not_be_looked_up_is_left_out_with_its_reason() {
+    let rows = rows_of(&[
+        ("attention_prefill.csv", prefill_csv("32,8,128,int8,0,1,512,0,9\n32,8,128,bfloat16,0,1,1,100,9\n")),
+        // Under a window of 128 the mean of the visible tokens is known only where all fit into it.
+        ("attention_decode.csv", decode_csv("32,8,128,bfloat16,128,4,400,300,9\n32,8,128,bfloat16,128,4,400,128,9\n")),
+        ("small_kernels.csv", format!("{SMALL}rms_norm,8,4096,1,9\nsort,8,4096,1,9\nsort,9,4096,1,9\n")),
+    ]);
+    let of = |operator: &str| rows.left_out_of(operator);
+    assert_eq!(of("attention_prefill").values().sum::<usize>(), 2);
+    assert_eq!(of("attention_prefill")["no kernel model for this number format"], 1);
+    assert_eq!(of("attention_prefill")["one new token on prior KV: a prediction takes it for a decode"], 1);
+    let reason = "uneven KV lengths under a window: what each request sees does not follow from the mean";
+    assert_eq!(of("attention_decode")[reason], 1);
+    assert_eq!(rows.beyond.decode_uneven.len(), 1);
+    assert_eq!(of(SMALL_KERNELS)["no byte count is known for a small kernel named 'sort'"], 2);
+    assert_eq!(rows.beyond.small_kernels.len(), 1);
+}
+
+#[test]
+fn a_kernel_without_a_series_is_left_out_and_a_gpu_without_a_table_is_an_error() {
+    let rows = rows_of(&[("attention_prefill.csv", prefill_csv("32,8,96,bfloat16,0,1,512,100,9\n"))]);
+    let dir = tempfile::tempdir().unwrap();
+    made_up_tables(dir.path());
+    match rows.beyond.check_prefill_prior_kv(&h100(), &Tables::new(&h100(), Some(dir.path()))).unwrap() {
+        Outcome::Nothing(left_out) => assert_eq!(left_out["no table series for this kernel"], 1),
+        Outcome::Made(report) => panic!("{report:?}"),
+    }
+    let a10 = Hardware::find("a10").unwrap();
+    let error = rows.beyond.check_prefill_prior_kv(&a10, &Tables::new(&a10, None)).unwrap_err();
+    assert!(error.is_missing_measurement(), "{error}");
+}
+
+#[test]
+fn small_kernels_need_no_table() {
+    let a10 = Hardware::find("a10").unwrap();
+    let rows = rows_of(&[("small_kernels.csv", format!("{SMALL}rms_norm,8,4096,1,9\n"))]);
+    assert_eq!(made(rows.beyond.check_small_kernels(&a10, &Tables::new(&a10, None))).total.rows, 1);
+}

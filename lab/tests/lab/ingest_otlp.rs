@@ -1,0 +1,444 @@
+//! OpenTelemetry traces, read as real collectors write them and as broken ones do.
+
+use crate::ingest_support;
+
+use std::fmt::Write as _;
+
+use proptest::prelude::*;
+use ridgepoint::{Request, Result};
+use ridgepoint_lab::ingest::{Ingested, Reason, otlp};
+use serde_json::{Value, json};
+
+use ingest_support::{api_span, at, attributes, core_span, event, export, snapshot, span, summary};
+
+fn read_text(text: &str) -> Result<Ingested> {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run-7.json");
+    std::fs::write(&path, text).unwrap();
+    otlp::read(&path)
+}
+
+fn read_lines(exports: &[Value]) -> Ingested {
+    let text = exports.iter().fold(String::new(), |mut text, export| {
+        writeln!(text, "{export}").unwrap();
+        text
+    });
+    read_text(&text).unwrap()
+}
+
+fn message(text: &str) -> String {
+    let message = read_text(text).map(|_| ()).unwrap_err().to_string();
+    assert!(message.contains("run-7.json"), "{message}");
+    message
+}
+
+const ENGINE: &str = "vllm.scheduler";
+const STEPS: &str = "vllm.scheduler.step";
+
+fn service() -> Vec<(&'static str, Value)> {
+    vec![("service.name", json!("vllm-server")), ("service.version", json!("0.15.1+steps"))]
+}
+
+fn whole_run() -> Vec<Value> {
+    vec![
+        export(&service(), "vllm.api", vec![api_span("cmpl-a1-b2", 50_000_000_000)]),
+        export(
+            &service(),
+            STEPS,
+            vec![span(
+                "scheduler_steps",
+                &[],
+                vec![
+                    summary(42, 50_010_000_000, (1, 511), 1),
+                    snapshot(42, "cmpl-a1-b2-0", "PREFILL", (64, 511, 575, 0)),
+                    snapshot(42, "other", "DECODE", (900, 1, 890, 11)),
+                    summary(41, 50_000_000_000, (0, 0), 2),
+                ],
+            )],
+        ),
+        export(&service(), ENGINE, vec![core_span("cmpl-a1-b2-0", 50_000_000_000)]),
+    ]
+}
+
+fn check_whole_run(read: &Ingested) {
+    assert_eq!((read.steps.len(), read.requests.len()), (1, 1));
+    assert_eq!((read.steps_read, read.requests_read), (2, 1));
+    assert_eq!(read.dropped_steps.total() + read.dropped_requests.total(), 0);
+    let (run, steps) = (&read.steps[0].run, &read.steps[0].steps);
+    assert_eq!(run.experiment, "run-7");
+    assert_eq!(run.model.as_deref(), Some("llama-2-70b"));
+    assert_eq!(run.engine_version.as_deref(), Some("0.15.1+steps"));
+    assert_eq!((steps[0].step_id, steps[1].step_id), (41, 42));
+    assert_eq!((steps[1].start_ns, steps[1].num_prefill_requests, steps[1].prefill_tokens), (50_010_000_000, 1, 511));
+    assert_eq!((steps[1].kv_blocks_total, steps[1].kv_blocks_free), (Some(1000), Some(750)));
+    assert_eq!((steps[1].num_waiting, steps[1].num_preempted), (Some(3), Some(1)));
+    assert_eq!((steps[1].prefill_kv_tokens, steps[1].decode_kv_tokens), (Some(64), Some(900)));
+    assert_eq!(steps[1].requests, Some(vec![Request::prefill(511, 64), Request::decode(900)]));
+    assert_eq!(steps[0].requests, None);
+
+    let row = &read.requests[0].requests[0];
+    assert_eq!(&read.requests[0].run, run);
+    assert_eq!(row.request_id, "cmpl-a1-b2-0");
+    assert_eq!((row.arrived_ns, row.handed_over_ns), (Some(49_997_000_000), Some(49_999_500_000)));
+    assert_eq!((row.queued_ns, row.scheduled_ns), (Some(50_000_000_000), Some(50_001_000_000)));
+    assert_eq!((row.first_token_ns, row.finished_ns), (Some(50_021_000_000), Some(50_101_000_000)));
+    assert_eq!((row.first_response_ns, row.departed_ns), (Some(50_023_000_000), Some(50_104_000_000)));
+    assert_eq!((row.scheduled_step, row.first_token_step, row.finished_step), (Some(41), Some(46), Some(61)));
+    // 575 prompt tokens when queued; the 579 after the preemption hold generated ones. 64 of them were cached.
+    assert_eq!((row.num_prompt_tokens, row.num_cached_tokens), (Some(575), Some(64)));
+    assert_eq!((row.num_output_tokens, row.num_preemptions), (Some(16), Some(1)));
+    assert_eq!(row.finish_status.as_deref(), Some("length"));
+}
+
+#[test]
+fn a_run_reads_the_same_from_lines_one_document_and_a_list() {
+    let exports = whole_run();
+    check_whole_run(&read_lines(&exports));
+    let spans: Vec<Value> = exports.iter().flat_map(|one| one["resourceSpans"].as_array().unwrap().clone()).collect();
+    check_whole_run(&read_text(&json!({ "resourceSpans": spans }).to_string()).unwrap());
+    check_whole_run(&read_text(&serde_json::to_string_pretty(&exports).unwrap()).unwrap());
+    check_whole_run(&read_text(&format!("\u{feff}{}\r\n", Value::Array(exports))).unwrap());
+}
+
+#[test]
+fn the_order_of_lines_and_of_keys_does_not_matter() {
+    let mut exports = whole_run();
+    exports.reverse();
+    check_whole_run(&read_lines(&exports));
+    // The span's events before its name, its scope after its spans, the resource last.
+    let swapped: Vec<String> = whole_run()
+        .iter()
+        .map(|export| {
+            let resource = &export["resourceSpans"][0];
+            let scope = &resource["scopeSpans"][0];
+            let one = &scope["spans"][0];
+            format!(
+                r#"{{"resourceSpans":[{{"scopeSpans":[{{"spans":[{{"events":{},"new":[{{}}],"attributes":{},"name":{},
+                "startTimeUnixNano":17}}],"scope":{}}}],"later":null,"resource":{}}}]}}"#,
+                one["events"], one["attributes"], one["name"], scope["scope"], resource["resource"]
+            )
+        })
+        .collect();
+    check_whole_run(&read_text(&swapped.join("\n")).unwrap());
+}
+
+#[test]
+fn bare_names_numbers_and_seconds_are_read_too() {
+    let times = |name: &str, seconds: f64| event(name, &[("ts.monotonic", json!(seconds)), ("request.id", json!("r"))]);
+    let step = event(
+        "BATCH_SUMMARY",
+        &[
+            ("step.id", json!({ "intValue": 7 })),
+            ("step.ts_start_ns", json!({ "intValue": 9_000_000_000u64 })),
+            ("batch.num_prefill_reqs", json!({ "doubleValue": 0.0 })),
+            ("batch.num_decode_reqs", json!({ "intValue": "2" })),
+            ("batch.prefill_tokens", json!(0)),
+            ("batch.decode_tokens", json!(2)),
+        ],
+    );
+    let read = read_lines(&[export(
+        &[],
+        "",
+        vec![
+            span("llm_core", &[], vec![times("QUEUED", 9.5), times("SCHEDULED", 9.75)]),
+            span("steps", &[], vec![step]),
+        ],
+    )]);
+    let (step, row) = (&read.steps[0].steps[0], &read.requests[0].requests[0]);
+    assert_eq!((step.step_id, step.start_ns, step.num_decode_requests), (7, 9_000_000_000, 2));
+    assert_eq!(step.kv_blocks_total, None);
+    assert_eq!((row.queued_ns, row.scheduled_ns), (Some(9_500_000_000), Some(9_750_000_000)));
+    assert_eq!(row.arrived_ns, None);
+}
+
+#[test]
+fn stock_spans_become_requests_on_the_unix_clock() {
+    let latency = |e2e: Value| {
+        span(
+            "llm_request",
+            &[
+                ("gen_ai.request.id", json!("chatcmpl-1")),
+                ("gen_ai.usage.prompt_tokens", json!(100)),
+                ("gen_ai.usage.completion_tokens", json!(9)),
+                ("gen_ai.latency.e2e", e2e),
+                ("gen_ai.latency.time_to_first_token", json!(0.25)),
+                ("gen_ai.latency.time_in_queue", json!(0.01)),
+            ],
+            vec![],
+        )
+    };
+    let read = read_lines(&[export(&service(), "vllm.llm_engine", vec![latency(json!(1.5))])]);
+    let row = &read.requests[0].requests[0];
+    assert_eq!(row.arrived_ns, Some(1_700_000_000_000_000_000));
+    assert_eq!(row.first_response_ns, Some(1_700_000_000_250_000_000));
+    assert_eq!(row.departed_ns, Some(1_700_000_001_500_000_000));
+    assert_eq!((row.num_prompt_tokens, row.num_output_tokens, row.queued_ns), (Some(100), Some(9), None));
+    // A negative, a missing and a too short duration.
+    for (e2e, reason) in
+        [(json!(-1.5), Reason::BadValue), (json!({}), Reason::Incomplete), (json!(0.125), Reason::BadValue)]
+    {
+        let read = read_lines(&[export(&service(), "vllm.llm_engine", vec![latency(e2e)])]);
+        assert_eq!((read.requests_read, read.dropped_requests.count(reason)), (1, 1));
+    }
+}
+
+#[test]
+fn services_models_and_engines_are_runs_of_their_own() {
+    let of = |name: &str, instance: &str| {
+        [("service.name", json!(name)), ("service.instance.id", json!(instance)), ("process.pid", json!(17))]
+    };
+    let steps = |ids: [u64; 2]| {
+        span("s", &[], ids.iter().map(|id| summary(*id, 1_000_000_000 + id * 20_000_000, (0, 0), 1)).collect())
+    };
+    let read = read_lines(&[
+        export(&of("a", "0"), STEPS, vec![steps([1, 2])]),
+        export(&of("b", "0"), STEPS, vec![steps([1, 2])]),
+        export(&of("a", "1"), STEPS, vec![steps([1, 2])]),
+        export(&of("a", "0"), STEPS, vec![steps([3, 4])]),
+        // The server's process is another one than the engine's.
+        export(
+            &of("b", "api"),
+            "vllm.api",
+            vec![api_span("cmpl-1", 50_000_000_000), api_span("cmpl-2", 60_000_000_000)],
+        ),
+        export(&of("b", "0"), ENGINE, vec![core_span("cmpl-1-0-9f8e7d6c", 50_000_000_000)]),
+    ]);
+    let names: Vec<_> = read.steps.iter().map(|one| (one.run.experiment.as_str(), one.steps.len())).collect();
+    assert_eq!(names, [("run-7/a/0/17", 4), ("run-7/a/1/17", 2), ("run-7/b/0/17", 2)]);
+    assert_eq!(read.dropped_steps.total(), 0);
+    assert_eq!(read.requests.len(), 1);
+    assert_eq!(read.requests[0].run.experiment, "run-7/b/0/17");
+    let rows = &read.requests[0].requests;
+    assert_eq!((rows[0].request_id.as_str(), rows[0].queued_ns.is_some()), ("cmpl-1-0-9f8e7d6c", true));
+    assert_eq!((rows[1].request_id.as_str(), rows[1].queued_ns.is_some()), ("cmpl-2", false));
+    assert_eq!(rows[0].arrived_ns, Some(49_997_000_000));
+}
+
+#[test]
+fn prompts_that_share_a_request_have_its_arrival_and_not_its_responses() {
+    let read = read_lines(&[export(
+        &service(),
+        ENGINE,
+        vec![
+            core_span("cmpl-1-0", 50_000_000_000),
+            core_span("cmpl-1-1", 50_000_000_000),
+            api_span("cmpl-1", 50_000_000_000),
+        ],
+    )]);
+    let rows = &read.requests[0].requests;
+    assert_eq!(rows.len(), 2);
+    for row in rows {
+        assert_eq!((row.arrived_ns, row.first_response_ns), (Some(49_997_000_000), None));
+    }
+}
+
+#[test]
+fn bad_records_are_counted_by_reason_and_the_rest_is_kept() {
+    let with = |key: &str, value: Value| {
+        let mut bad = summary(3, 1_000, (0, 0), 1);
+        let list = bad["attributes"].as_array_mut().unwrap();
+        list.retain(|one| one["key"] != key);
+        list.extend(attributes(&[(key, value)]).as_array().unwrap().clone());
+        bad
+    };
+    let mut incomplete = summary(3, 1_000, (0, 0), 1);
+    incomplete["attributes"].as_array_mut().unwrap().retain(|one| one["key"] != "step.ts_start_ns");
+    let read = read_lines(&[export(
+        &service(),
+        STEPS,
+        vec![span(
+            "s",
+            &[],
+            vec![
+                summary(9, 180_000_000, (0, 0), 1),
+                summary(8, 160_000_000, (0, 0), 1),
+                summary(9, 180_000_000, (0, 0), 1),
+                with("step.ts_start_ns", json!(-5)),
+                with("batch.decode_tokens", json!(7)),
+                with("kv.usage_gpu_ratio", json!({ "doubleValue": "NaN" })),
+                with("step.ts_end_ns", json!(10)),
+                with("batch.num_decode_reqs", json!({ "stringValue": "several" })),
+                incomplete,
+                event("step.SOMETHING_NEW", &[]),
+            ],
+        )],
+    )]);
+    assert_eq!(read.steps[0].steps.iter().map(|step| step.step_id).collect::<Vec<_>>(), [8, 9]);
+    assert_eq!(read.steps_read, 9);
+    let count = |reason| read.dropped_steps.count(reason);
+    assert_eq!((count(Reason::Duplicate), count(Reason::BadValue), count(Reason::Incomplete)), (1, 5, 1));
+    assert!(read.notes.iter().any(|note| note.contains("sorted")), "{:?}", read.notes);
+
+    let backwards = span(
+        "llm_core",
+        &[("gen_ai.request.id", json!("r1"))],
+        vec![at("journey.SCHEDULED", 5_000, &[]), at("journey.QUEUED", 6_000, &[])],
+    );
+    let strange = span(
+        "llm_core",
+        &[("gen_ai.request.id", json!("r2"))],
+        vec![event("journey.QUEUED", &[("ts.monotonic", json!(1.7e18))])],
+    );
+    let unnamed = span("llm_core", &[], vec![at("journey.QUEUED", 6_000, &[])]);
+    let wall = {
+        let mut queued = at("journey.QUEUED", 6_000, &[]);
+        queued["attributes"] = json!([]);
+        span("llm_core", &[("gen_ai.request.id", json!("r3"))], vec![queued])
+    };
+    let twice = core_span("r4", 7_000_000);
+    let read = read_lines(&[export(
+        &service(),
+        ENGINE,
+        vec![backwards, strange, unnamed, wall, twice.clone(), twice, span("GET /health", &[], vec![])],
+    )]);
+    assert_eq!(read.requests[0].requests.len(), 1);
+    assert_eq!(read.requests_read, 6);
+    let count = |reason| read.dropped_requests.count(reason);
+    assert_eq!((count(Reason::Duplicate), count(Reason::BadValue), count(Reason::Incomplete)), (1, 2, 2));
+    assert!(read.notes.iter().any(|note| note.starts_with("1 spans are neither")), "{:?}", read.notes);
+}
+
+#[test]
+fn snapshots_that_contradict_are_left_out_and_the_summary_kept() {
+    let read = read_lines(&[export(
+        &service(),
+        STEPS,
+        vec![span(
+            "s",
+            &[],
+            vec![
+                summary(1, 1_000, (0, 0), 2),
+                snapshot(1, "a", "DECODE", (70, 1, 65, 5)),
+                summary(2, 2_000, (0, 0), 1),
+                snapshot(2, "a", "DECODE", (71, 1, 65, 6)),
+            ],
+        )],
+    )]);
+    let steps = &read.steps[0].steps;
+    assert_eq!((steps[0].requests.is_none(), steps[1].requests.is_some()), (true, true));
+    assert!(
+        read.notes.iter().any(|note| note.starts_with("1 snapshots left out: their sums contradict")),
+        "{:?}",
+        read.notes
+    );
+}
+
+#[test]
+fn a_clock_in_another_unit_is_an_error() {
+    // Milliseconds as integers, while the time of day passes a million times as many ns.
+    let mut spans = Vec::new();
+    for id in 0..3u64 {
+        let mut one = core_span(&format!("r{id}"), 50_000_000_000);
+        for event in one["events"].as_array_mut().unwrap() {
+            let ns: u64 = event["timeUnixNano"].as_str().unwrap().parse().unwrap();
+            event["attributes"][0]["value"] = json!({ "intValue": (ns % 1_000_000_000_000) / 1_000_000 });
+        }
+        spans.push(one);
+    }
+    let message = message(&export(&service(), ENGINE, spans).to_string());
+    assert!(message.contains("ts.monotonic of service 'vllm-server' advances 1.000e-6 times"), "{message}");
+}
+
+#[test]
+fn files_that_are_no_trace_say_where_and_why() {
+    let whole = export(&service(), ENGINE, vec![core_span("r", 7_000_000)]).to_string();
+    let cut = format!("{whole}\n{}", &whole[..whole.len() / 2]);
+    let text = message(&cut);
+    assert!(text.contains(&format!("line 2, byte {}", cut.len())) && text.contains("is it cut short?"), "{text}");
+    for (text, parts) in [
+        ("", vec!["no step.BATCH_SUMMARY event", "0 bytes", "--otlp-traces-endpoint"]),
+        ("{\"resourceSpans\": []}", vec!["no llm_request", "step or journey tracing"].split_off(1)),
+        ("{\"resourceSpans\": [{}]} {", vec!["line 1, byte 25", "is it cut short?"]),
+        ("{\"resource_spans\": []}", vec!["unknown key 'resource_spans'", "resourceSpans", "format: json"]),
+        ("{\"data\": [{\"traceID\": 1}]}", vec!["unknown key 'data'"]),
+        ("[[]]", vec!["invalid type: sequence, expected an object of OTLP JSON"]),
+        ("17", vec!["expected an object with `resourceSpans`, or a list of such"]),
+        ("{\"resourceSpans\": 5}", vec!["expected a list of OTLP JSON"]),
+        ("{\"resourceSpans\": [{\"instrumentationLibrarySpans\": []}]}", vec!["before 0.15"]),
+        ("step.id,step.ts_start_ns\n1,2\n", vec!["line 1, byte 1", "is not OTLP JSON"]),
+        ("{\"resourceMetrics\": [{\"a\": [1, 2]}]}", vec!["no step.BATCH_SUMMARY", "1 exports of metrics or logs"]),
+    ] {
+        let message = message(text);
+        assert!(parts.iter().all(|part| message.contains(part)), "{text}: {message}");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("t.json");
+    for (bytes, what) in [(&b"\x1f\x8b\x08\x00"[..], "gzip"), (b"\x00\x00\x01\x00\x28\xb5\x2f\xfd", "zstd")] {
+        std::fs::write(&path, bytes).unwrap();
+        assert!(otlp::read(&path).unwrap_err().to_string().contains(what));
+    }
+    assert!(otlp::read(&folder.path().join("absent.json")).unwrap_err().to_string().contains("absent.json"));
+}
+
+#[test]
+fn an_event_without_end_is_refused_before_it_fills_the_memory() {
+    let mut text = String::from("{\"resourceSpans\":[{\"scopeSpans\":[{\"spans\":[{\"events\":[{\"name\":\"");
+    text.push_str(&"x".repeat(17 << 20));
+    let message = message(&text);
+    assert!(message.contains("more than 16 MiB"), "{message}");
+}
+
+fn json_values() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        any::<f64>().prop_map(Value::from),
+        "[a-zA-Z0-9._-]{0,12}".prop_map(Value::from),
+        Just(json!("llm_core")),
+        Just(json!("BATCH_SUMMARY")),
+    ];
+    const KEYS: [&str; 14] = [
+        "resourceSpans",
+        "scopeSpans",
+        "spans",
+        "events",
+        "attributes",
+        "name",
+        "resource",
+        "scope",
+        "key",
+        "value",
+        "intValue",
+        "timeUnixNano",
+        "spanId",
+        "doubleValue",
+    ];
+    leaf.prop_recursive(8, 64, 5, |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+            prop::collection::vec((prop::sample::select(&KEYS[..]), inner), 0..5).prop_map(|pairs| Value::Object(
+                pairs.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
+            )),
+        ]
+    })
+}
+
+proptest! {
+    #[test]
+    fn no_bytes_make_the_reader_panic(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), bytes).unwrap();
+        let _ = otlp::read(file.path());
+    }
+
+    #[test]
+    fn no_json_makes_the_reader_panic(value in json_values()) {
+        let _ = read_text(&json!({ "resourceSpans": value.clone() }).to_string());
+        let spans = json!([{ "scopeSpans": [{ "spans": [{ "name": "llm_core", "events": value.clone() }, value.clone()] }] }]);
+        let _ = read_text(&json!({ "resourceSpans": spans }).to_string());
+    }
+
+    #[test]
+    fn no_attribute_makes_the_reader_panic(value in json_values(), index in 0usize..16, cut in 0usize..2000) {
+        let mut event = summary(1, 1_000, (1, 5), 2);
+        event["attributes"][index]["value"] = value.clone();
+        let mut core = core_span("r", 5_000_000);
+        core["events"][index % 6]["attributes"][0]["value"] = value;
+        let text = export(&[], STEPS, vec![span("s", &[], vec![event]), core]).to_string();
+        let read = read_text(&text).unwrap();
+        prop_assert_eq!((read.steps_read, read.requests_read), (1, 1));
+        let end = text.char_indices().map(|(at, _)| at).nth(cut).unwrap_or(0);
+        prop_assert!(read_text(&text[..end]).is_err());
+    }
+}

@@ -1,0 +1,285 @@
+//! Reports of load generators and the request table; which format a file has.
+
+use std::path::Path;
+
+use proptest::prelude::*;
+use ridgepoint::Result;
+use ridgepoint_lab::ingest::format;
+use ridgepoint_lab::ingest::format::Format;
+use ridgepoint_lab::ingest::reports::{guidellm, inference_perf, vllm_bench};
+use ridgepoint_lab::ingest::{Ingested, Reason, RequestRow, RequestTrace, Run, request_table};
+use serde_json::{Value, json};
+
+type Reader = fn(&Path) -> Result<Ingested>;
+
+fn read_text(reader: Reader, text: &str) -> Result<Ingested> {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("load-3.json");
+    std::fs::write(&path, text).unwrap();
+    reader(&path)
+}
+
+fn message(reader: Reader, text: &str) -> String {
+    let message = read_text(reader, text).map(|_| ()).unwrap_err().to_string();
+    assert!(message.contains("load-3.json: "), "{message}");
+    message
+}
+
+fn by_format(path: &Path) -> Result<Ingested> {
+    format::read(path, None)
+}
+
+#[test]
+fn both_shapes_of_inference_perf_are_read() {
+    let report = json!([
+        {
+            "start_time": 1000.5, "end_time": 1002.0, "request": "{\"prompt\": \"…\"}", "response": "data: …",
+            "info": { "input_tokens": 575, "output_tokens": 3, "output_token_times": [1000.75, 1000.75, 1001.5, 1002.0] },
+            "error": null
+        },
+        {
+            "start_time": 999.0, "end_time": 1001.0,
+            "info": {
+                "request_metrics": { "text": { "input_tokens": 12 } },
+                "response_metrics": { "output_tokens": 2, "output_token_times": [999.25, 1001.0] }
+            }
+        },
+        { "start_time": 1.0, "end_time": 2.0, "info": null, "error": { "error_type": "Timeout", "error_msg": "…" } },
+        { "start_time": 5.0, "end_time": 4.0, "info": {} },
+        { "start_time": -5.0, "end_time": 4.0, "info": {} },
+        { "start_time": 5.0, "end_time": "soon", "info": {} },
+        { "start_time": 5.0, "end_time": 6.0, "info": { "input_tokens": 1.5 } },
+        { "start_time": 5.0, "end_time": 6.0, "info": { "output_token_times": [4.5] } },
+        { "start_time": 5.0, "info": {} }
+    ]);
+    let read = read_text(by_format, &report.to_string()).unwrap();
+    assert_eq!(read.requests_read, 9);
+    let count = |reason| read.dropped_requests.count(reason);
+    assert_eq!((count(Reason::Failed), count(Reason::BadValue), count(Reason::Incomplete)), (1, 5, 1));
+    assert_eq!(read.requests[0].run.experiment, "load-3");
+    let expected = RequestRow {
+        request_id: "0".to_owned(),
+        arrived_ns: Some(1_000_500_000_000),
+        first_response_ns: Some(1_000_750_000_000),
+        departed_ns: Some(1_002_000_000_000),
+        num_prompt_tokens: Some(575),
+        num_output_tokens: Some(3),
+        ..RequestRow::default()
+    };
+    let rows = &read.requests[0].requests;
+    assert_eq!((rows.len(), &rows[1]), (2, &expected));
+    assert_eq!((rows[0].arrived_ns, rows[0].first_response_ns), (Some(999_000_000_000), Some(999_250_000_000)));
+    assert_eq!((rows[0].num_prompt_tokens, rows[0].num_output_tokens), (Some(12), Some(2)));
+}
+
+#[test]
+fn summaries_and_broken_reports_of_inference_perf_say_so() {
+    let summary = "{\"load_summary\": {\"count\": 9000}, \"successes\": {}}";
+    let text = message(by_format, summary);
+    assert!(text.contains("per_request_lifecycle_metrics.json") && text.contains("report.request_lifecycle"), "{text}");
+    for (text, part) in [
+        ("[{\"start_time\": 1.0, \"end_time\": 2.0}", "is cut short"),
+        ("[{\"start_time\": NaN, \"end_time\": 2.0}]", "times that are NaN"),
+        ("[]", "has no requests: the list is empty"),
+        ("[{\"start_time\": 1.0}] []", "trailing characters"),
+        ("7", "expected inference-perf's list of requests"),
+    ] {
+        let message = message(inference_perf::read, text);
+        assert!(message.contains(part), "{text}: {message}");
+    }
+}
+
+fn guidellm_request(id: &str, start: f64) -> Value {
+    json!({
+        "request_id": id, "prompt_tokens": 128, "output_tokens": 7, "time_to_first_token_ms": 20.0,
+        "info": { "timings": {
+            "request_start": start, "first_token_iteration": start + 0.5, "last_token_iteration": start + 1.0,
+            "request_end": start + 1.25, "token_iterations": 7
+        } }
+    })
+}
+
+#[test]
+fn every_benchmark_of_guidellm_is_a_run() {
+    let of = |successful: Vec<Value>| json!({ "requests": { "successful": successful, "errored": [{}, {}], "incomplete": [{}] } });
+    let report = json!({
+        "metadata": { "version": 2, "guidellm_version": "0.5.0" }, "args": { "model": "Qwen/Qwen3-8B" },
+        "benchmarks": [
+            of(vec![guidellm_request("b", 1_700_000_010.0), guidellm_request("a", 1_700_000_000.0), guidellm_request("b", 3.0)]),
+            of(vec![guidellm_request("c", 1_700_000_100.0), json!({ "request_id": "d" })]),
+        ]
+    });
+    let read = read_text(by_format, &report.to_string()).unwrap();
+    assert_eq!((read.requests_read, read.notes.len()), (11, 0));
+    let count = |reason| read.dropped_requests.count(reason);
+    assert_eq!((count(Reason::Failed), count(Reason::Incomplete), count(Reason::Duplicate)), (4, 3, 1));
+    let names: Vec<_> =
+        read.requests.iter().map(|trace| (trace.run.experiment.as_str(), trace.requests.len())).collect();
+    assert_eq!(names, [("load-3/0", 2), ("load-3/1", 1)]);
+    assert_eq!(read.requests[0].run.model.as_deref(), Some("Qwen/Qwen3-8B"));
+    let row = &read.requests[0].requests[0];
+    assert_eq!((row.request_id.as_str(), row.arrived_ns), ("a", Some(1_700_000_000_000_000_000)));
+    assert_eq!(row.first_response_ns, Some(1_700_000_000_500_000_000));
+    assert_eq!(row.departed_ns, Some(1_700_000_001_250_000_000));
+    assert_eq!((row.num_prompt_tokens, row.num_output_tokens), (Some(128), Some(7)));
+
+    let other = json!({ "metadata": { "version": 1 }, "benchmarks": [of(vec![guidellm_request("a", 1.0)])] });
+    assert!(read_text(guidellm::read, &other.to_string()).unwrap().notes[0].contains("version 1"));
+    for (text, part) in [
+        ("{\"benchmarks\": []}", "has no requests"),
+        ("{\"benchmarks\": [{\"requests\": null}]}", "is not the JSON of such a report"),
+        ("{\"metadata\": {}}", "missing field `benchmarks`"),
+        ("{\"benchmarks\": [{\"requests\": {", "is cut short"),
+    ] {
+        let message = message(guidellm::read, text);
+        assert!(message.contains(part), "{text}: {message}");
+    }
+}
+
+#[test]
+fn a_detailed_vllm_benchmark_has_responses_from_first_to_last_token() {
+    let result = json!({
+        "backend": "vllm", "model_id": "meta-llama/Llama-3.1-8B", "num_prompts": 5, "request_rate": "inf",
+        "input_lens": [10, 20, 30, 40, 50], "output_lens": [3, 1, 0, 4, 2],
+        "start_times": [100.5, 100.25, 99.0, 99.0, 98.0], "ttfts": [0.5, 0.25, 0.0, -0.5, 0.125],
+        "itls": [[0.125, 0.25], [], [], [], ["x"]], "errors": ["", "", "timeout", "", ""]
+    });
+    let read = read_text(by_format, &result.to_string()).unwrap();
+    assert_eq!(read.requests_read, 5);
+    assert_eq!((read.dropped_requests.count(Reason::Failed), read.dropped_requests.count(Reason::BadValue)), (1, 2));
+    let trace = &read.requests[0];
+    assert_eq!(trace.run.model.as_deref(), Some("meta-llama/Llama-3.1-8B"));
+    let times: Vec<_> =
+        trace.requests.iter().map(|row| (row.arrived_ns, row.first_response_ns, row.departed_ns)).collect();
+    let ms = |ms: u64| Some(ms * 1_000_000);
+    assert_eq!(times, [(ms(100_250), ms(100_500), ms(100_500)), (ms(100_500), ms(101_000), ms(101_375))]);
+    for (text, parts) in [
+        (
+            "{\"backend\": \"vllm\", \"num_prompts\": 1}",
+            vec!["input_lens is missing", "itls is missing", "--save-detailed"],
+        ),
+        (
+            "{\"input_lens\": [1], \"output_lens\": [1, 2], \"start_times\": [], \"ttfts\": [1], \"itls\": [[]], \"errors\": [null]}",
+            vec!["output_lens has 2 entries, input_lens has 1", "start_times has 0 entries"],
+        ),
+        (
+            "{\"input_lens\": [], \"output_lens\": [], \"start_times\": [], \"ttfts\": [], \"itls\": [], \"errors\": []}",
+            vec!["has no requests: its lists are empty"],
+        ),
+        ("{\"input_lens\": [1, ", vec!["is cut short"]),
+    ] {
+        let message = message(vllm_bench::read, text);
+        assert!(parts.iter().all(|part| message.contains(part)), "{text}: {message}");
+    }
+}
+
+#[test]
+fn an_unknown_file_is_told_what_is_known() {
+    for (text, part) in
+        [("{\"data\": []}", "begins with the keys data"), ("", "is empty"), ("a,b\n1,2\n", "begins with 'a,b'")]
+    {
+        let message = message(by_format, text);
+        assert!(message.contains(part), "{message}");
+        for format in Format::ALL {
+            assert!(message.contains(format.name()), "{message}");
+        }
+    }
+    assert!(format::detect(Path::new("absent.json")).unwrap_err().to_string().contains("absent.json"));
+}
+
+fn row(id: &str) -> RequestRow {
+    RequestRow { request_id: id.to_owned(), arrived_ns: Some(5), ..RequestRow::default() }
+}
+
+#[test]
+fn a_request_table_with_a_fault_names_row_and_column() {
+    let mut out = Vec::new();
+    let run = Run { experiment: "a".to_owned(), ..Run::default() };
+    request_table::write(&mut out, &[RequestTrace { run, requests: vec![row("r"), row("s")] }]).unwrap();
+    let sound = String::from_utf8(out).unwrap();
+    assert_eq!(read_text(by_format, &sound).unwrap().requests[0].requests, [row("r"), row("s")]);
+    for (from, to, parts) in [
+        ("s,5,", "r,5,", vec!["row 2", "request_id", "an id that 'a' has once"]),
+        ("s,5,", ",5,", vec!["row 2", "request_id"]),
+        ("s,5,", "s,NaN,", vec!["row 2", "arrived_ns", "'NaN'"]),
+        ("s,5,", "s,-5,", vec!["row 2", "arrived_ns", "'-5'"]),
+        ("s,5,,,,,,,,", "s,5,,,,,,,4,", vec!["row 2", "departed_ns", "at least arrived_ns, 5"]),
+        ("num_cached_tokens", "cached", vec!["column 'cached' is not known", "column 'num_cached_tokens' is missing"]),
+        ("a,,,,,,,,s", "a", vec!["line 3"]),
+    ] {
+        let message = message(request_table::read, &sound.replace(from, to));
+        assert!(parts.iter().all(|part| message.contains(part)), "{message}");
+    }
+    let header = sound.lines().next().unwrap();
+    assert!(message(request_table::read, header).contains("no rows"));
+}
+
+fn rows() -> impl Strategy<Value = Vec<RequestRow>> {
+    let time = || prop::option::of(any::<u64>());
+    let one = (
+        prop::collection::vec(time(), 4),
+        prop::collection::vec(time(), 3),
+        (time(), time()),
+        prop::collection::vec(prop::option::of(0u64..1 << 40), 6),
+        (prop::option::of(any::<u32>()), prop::option::of("[a-z,\" ]{0,5}[a-z]"), "[a-zA-Z0-9,\"\n -]{0,8}"),
+    );
+    let row = one.prop_map(|(mut engine, mut server, (handed, _), counts, (preemptions, status, id))| {
+        for times in [&mut engine, &mut server] {
+            let mut known: Vec<u64> = times.iter().flatten().copied().collect();
+            known.sort_unstable();
+            let mut known = known.into_iter();
+            times.iter_mut().filter(|time| time.is_some()).for_each(|time| *time = known.next());
+        }
+        RequestRow {
+            request_id: id,
+            arrived_ns: server[0],
+            handed_over_ns: handed,
+            queued_ns: engine[0],
+            scheduled_ns: engine[1],
+            first_token_ns: engine[2],
+            finished_ns: engine[3],
+            first_response_ns: server[1],
+            departed_ns: server[2],
+            scheduled_step: counts[0],
+            first_token_step: counts[1],
+            finished_step: counts[2],
+            num_prompt_tokens: counts[3],
+            num_cached_tokens: counts[4],
+            num_output_tokens: counts[5],
+            num_preemptions: preemptions,
+            finish_status: status,
+        }
+    });
+    prop::collection::vec(row, 1..6).prop_map(|mut rows| {
+        for (index, row) in rows.iter_mut().enumerate() {
+            row.request_id = format!("{}#{index}", row.request_id);
+        }
+        rows
+    })
+}
+
+proptest! {
+    #[test]
+    fn a_request_table_reads_back_as_it_was(one in rows(), other in rows(), tp in prop::option::of(1u32..9)) {
+        let run = |experiment: &str| Run {
+            experiment: experiment.to_owned(),
+            model: Some("llama-2-70b, \"chat\"".to_owned()),
+            tensor_parallel_size: tp,
+            ..Run::default()
+        };
+        let traces =
+            [RequestTrace { run: run("a"), requests: one }, RequestTrace { run: run("b"), requests: other }];
+        let file = tempfile::NamedTempFile::new().unwrap();
+        request_table::write(&file, &traces).unwrap();
+        let read = format::read(file.path(), None).unwrap();
+        prop_assert_eq!(read.requests_read as usize, traces[0].requests.len() + traces[1].requests.len());
+        prop_assert_eq!(read.requests, traces);
+    }
+
+    #[test]
+    fn no_text_makes_a_reader_panic(text in "\\PC{0,60}|[\\[{][\\[\\]{}\":,0-9a-z]{0,40}|[a-z_,.]{0,20}\n[0-9,]{0,20}") {
+        for reader in [by_format, inference_perf::read, guidellm::read, vllm_bench::read, request_table::read] {
+            let _ = read_text(reader, &text);
+        }
+    }
+}

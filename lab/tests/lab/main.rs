@@ -1,0 +1,17 @@
+//! The laboratory: measurements, calibration, traces, judging and fitting on made-up data.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+#[path = "../../../tests/common/mod.rs"]
+mod common;
+#[path = "../evaluate_support/mod.rs"]
+mod evaluate_support;
+#[path = "../ingest_support/mod.rs"]
+mod ingest_support;
+
+mod calibrate_beyond;
+mod evaluate;
+mod fit_steps;
+mod ingest_otlp;
+mod ingest_reports;
+mod ingest_steps;
+mod measuring_kit;

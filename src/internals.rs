@@ -1,0 +1,63 @@
+//! The parts of the core that the laboratory, the command and the bindings use beyond the public face. They may change in any
+//! release.
+
+pub mod catalog {
+    pub use crate::catalog::near_matches;
+}
+pub mod correction {
+    pub use crate::correction::{
+        Basis, Correction, HostTimes, Kind, Level, NUM_TERMS, SDS_OF_90_PCT, Scatter, Source, Term, Used,
+        builtin_corrections, find_correction, interval_factor,
+    };
+}
+#[cfg(feature = "replay")]
+pub mod csv_error {
+    pub use crate::csv_error::csv_error;
+}
+pub mod efficiency {
+    pub use crate::efficiency::{Bound, EfficiencyMode, Provenance, Tables, Timer};
+    pub mod curve {
+        pub use crate::efficiency::curve::{
+            AllReduceCurve, DecodeCurve, GemmCurve, Match, MoeCurve, PrefillCurve, Timed, expert_layer_distance,
+            mean_attention, stand_in_weight,
+        };
+    }
+    pub mod family {
+        pub use crate::efficiency::family::{
+            AllReduceKind, AttentionKey, Family, GemmKind, Key, MoeKey, MoeKind, Routing, chip,
+        };
+    }
+    pub mod grid {
+        pub use crate::efficiency::grid::{Grid, MAX_AXES, Origin};
+    }
+    pub mod kernel_model {
+        pub use crate::efficiency::kernel_model::{
+            AllReduceModel, AllReduceShape, AttentionShape, Chip, DecodeModel, GEMM_TILES, GemmModel, GemmShape,
+            KernelModel, MoeModel, MoeShape, PrefillModel,
+        };
+    }
+    pub mod table {
+        pub use crate::efficiency::table::{
+            Header, Series, SeriesDraft, SeriesHeader, parse_header, parse_series, write_table,
+        };
+    }
+    pub mod timer {
+        pub use crate::efficiency::timer::is_within_another;
+    }
+}
+pub mod error {
+    pub use crate::error::cut;
+}
+#[cfg(feature = "replay")]
+pub mod export {
+    pub use crate::export::{export, to_go};
+}
+pub mod step_model {
+    pub use crate::step_model::Options;
+}
+pub mod step_report {
+    pub use crate::step_report::{StepReport, Subject};
+}
+pub mod units {
+    pub use crate::units::{GIB, NS_PER_MS, NS_PER_S, NS_PER_US, US_PER_MS, US_PER_S, duration, si, time_us};
+}

@@ -1,8 +1,0 @@
-//! The `ridgepoint` command: parses arguments, calls the library, prints.
-
-mod cli;
-mod report;
-
-fn main() -> std::process::ExitCode {
-    cli::run()
-}

@@ -1,0 +1,68 @@
+//! The compiled step against its operators one by one: within 0.1 % whatever the batch, and the same bits whichever way
+//! the requests are handed over.
+
+use proptest::prelude::*;
+use ridgepoint::internals::correction::find_correction;
+use ridgepoint::{Deployment, Hardware, Model, Options, Request, StepModel};
+
+/// Largest relative difference that compiling may make.
+const TOLERANCE: f64 = 1e-3;
+
+/// Models that between them have every operator: dense, quantised, windows of both kinds, experts, latent attention.
+const MODELS: [(&str, u32); 8] = [
+    ("llama-3.1-8b", 1),
+    ("llama-3.1-70b", 4),
+    ("qwen3-32b-fp8", 2),
+    ("mixtral-8x7b", 2),
+    ("llama-4-scout", 8),
+    ("gpt-oss-120b", 2),
+    ("gemma-3-27b", 2),
+    ("deepseek-v3", 8),
+];
+
+fn step_model(model: &str, deployment: &Deployment, correction: &str) -> StepModel {
+    let model = Model::find(model).unwrap();
+    let correction = find_correction(correction, model.name()).unwrap();
+    let options = Options { correction, ..Options::default() };
+    StepModel::with_options(&model, &Hardware::find("h100").unwrap(), deployment, &options).unwrap()
+}
+
+fn decodes(most: usize) -> impl Strategy<Value = Vec<Request>> {
+    let length = prop_oneof![1u32..200, 200u32..8000, 8000u32..120_000];
+    (length, 1..most).prop_flat_map(|(length, count)| {
+        let each = (length / 2 + 1..=length * 3 / 2 + 1).prop_map(Request::decode);
+        proptest::collection::vec(each, count)
+    })
+}
+
+fn chunks() -> impl Strategy<Value = Vec<Request>> {
+    let length = prop_oneof![2u32..64, 64u32..700, 700u32..8000];
+    let computed = prop_oneof![3 => Just(0u32), 2 => 1u32..2000, 1 => 2000u32..60_000];
+    let chunk = (length, computed, any::<bool>()).prop_map(|(q, c, samples)| Request::new(c, q, samples));
+    prop_oneof![4 => proptest::collection::vec(chunk.clone(), 1..2), 1 => proptest::collection::vec(chunk, 1..12)]
+}
+
+fn batch() -> impl Strategy<Value = Vec<Request>> {
+    let mixed = (chunks(), decodes(200)).prop_map(|(chunks, decodes)| [chunks, decodes].concat());
+    prop_oneof![4 => decodes(256), 1 => chunks(), 4 => mixed]
+}
+
+fn all_models(correction: &str) -> Vec<StepModel> {
+    let models = MODELS.iter();
+    models.map(|(model, gpus)| step_model(model, &Deployment::tensor_parallel(*gpus), correction)).collect()
+}
+
+fn agree(steps: &StepModel, batch: &[Request]) -> std::result::Result<(), TestCaseError> {
+    let (compiled, by_operator) = (steps.step_time_us(batch), steps.step_time_us_by_operator(batch));
+    let difference = compiled / by_operator - 1.0;
+    prop_assert!(difference.abs() <= TOLERANCE, "{compiled} for {by_operator} µs: {:+.3} %", 100.0 * difference);
+    Ok(())
+}
+
+#[test]
+fn compiled_steps_agree_with_their_operators() {
+    let models = [all_models("none"), all_models("auto")].concat();
+    proptest!(ProptestConfig::with_cases(2000), |(batch in batch(), which in 0..models.len())| {
+        agree(&models[which], &batch)?;
+    });
+}

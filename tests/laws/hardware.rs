@@ -1,0 +1,398 @@
+//! The built-in GPUs' figures against hand-worked ones, the names that find them, and what is refused.
+
+use std::path::Path;
+
+use ridgepoint::hardware::{Architecture, InterconnectKind, builtin_aliases, builtin_names};
+use ridgepoint::{DType, Error, Hardware};
+
+/// Products written out with the figures that datasheets round to three digits.
+const REL_DATASHEET_ROUNDING: f64 = 0.01;
+/// The L40S datasheet states 362.05 TFLOP/s of bf16 beside 733 of fp8; the clock of its fp32 figure gives 366.4.
+const REL_L40S_BF16: f64 = 0.015;
+const REL_SAME_FIGURE: f64 = 1e-12;
+
+fn assert_rel(got: f64, want: f64, tolerance: f64, what: &str) {
+    assert!(got.is_finite() && ((got - want) / want).abs() <= tolerance, "{what}: got {got:e}, want {want:e}");
+}
+
+fn peak(name: &str, dtype: DType) -> f64 {
+    Hardware::builtin(name).unwrap().peak_dense_flop_per_s(dtype).unwrap()
+}
+
+const TOY: &str = r#"
+display_name = "Toy"
+aliases = ["toy one"]
+architecture = "hopper"
+[datasheet]
+sm_count = 10
+l2_bytes = 1048576
+boost_clock_hz = 1e9
+hbm_bytes_per_s = 1e12
+hbm_capacity_bytes = 1073741824
+peak_bf16_dense_flop_per_s = 100e12
+peak_fp8_dense_flop_per_s = 200e12
+source = "made up"
+retrieved = "2026-11"
+[interconnect]
+kind = "pcie"
+unidirectional_bytes_per_s = 32e9
+source = "made up"
+retrieved = "2026-11"
+"#;
+
+fn toy(from: &str, to: &str) -> Result<Hardware, Error> {
+    assert!(TOY.contains(from), "the toy has no `{from}`");
+    Hardware::from_toml_str("toy", "toy.toml", &TOY.replace(from, to))
+}
+
+fn problems_of(result: Result<Hardware, Error>) -> Vec<String> {
+    match result {
+        Err(Error::Invalid { origin, problems }) => {
+            assert_eq!(origin, "toy.toml");
+            problems
+        }
+        other => panic!("expected Error::Invalid, got {other:?}"),
+    }
+}
+
+fn near_of(name: &str) -> Vec<String> {
+    match Hardware::find(name) {
+        Err(Error::UnknownHardware { near, .. }) => near,
+        other => panic!("'{name}' should be unknown, got {other:?}"),
+    }
+}
+
+#[test]
+fn every_file_in_the_folder_is_built_in() {
+    let mut stems: Vec<String> = std::fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("hardware"))
+        .unwrap()
+        .map(|file| file.unwrap().path().file_stem().unwrap().to_str().unwrap().to_owned())
+        .collect();
+    stems.sort();
+    assert_eq!(builtin_names(), stems);
+    assert!(stems.len() >= 12);
+}
+
+#[test]
+fn sizes_and_rates_are_those_of_the_datasheets() {
+    // SMs, memory in GiB, memory rate in GB/s, link in GB/s one way.
+    let rows = [
+        ("h100_sxm", Architecture::Hopper, 132, 80.0, 3350.0, InterconnectKind::Nvlink, 450.0),
+        ("h100_pcie", Architecture::Hopper, 114, 80.0, 2039.0, InterconnectKind::Pcie, 64.0),
+        ("h100_nvl", Architecture::Hopper, 132, 94.0, 3938.0, InterconnectKind::Nvlink, 300.0),
+        ("h200_sxm", Architecture::Hopper, 132, 141.0, 4800.0, InterconnectKind::Nvlink, 450.0),
+        ("a100_sxm", Architecture::Ampere, 108, 80.0, 2039.0, InterconnectKind::Nvlink, 300.0),
+        ("a100_sxm_40gb", Architecture::Ampere, 108, 40.0, 1555.0, InterconnectKind::Nvlink, 300.0),
+        ("a10", Architecture::Ampere, 72, 24.0, 600.0, InterconnectKind::Pcie, 32.0),
+        ("l40s", Architecture::Ada, 142, 48.0, 864.0, InterconnectKind::Pcie, 32.0),
+        ("l4", Architecture::Ada, 58, 24.0, 300.0, InterconnectKind::Pcie, 32.0),
+        ("rtx_4090", Architecture::Ada, 128, 24.0, 1008.0, InterconnectKind::Pcie, 32.0),
+        ("rtx_pro_6000", Architecture::BlackwellConsumer, 188, 96.0, 1792.0, InterconnectKind::Pcie, 64.0),
+        ("b200_sxm", Architecture::Blackwell, 148, 180.0, 8000.0, InterconnectKind::Nvlink, 900.0),
+    ];
+    assert_eq!(rows.len(), builtin_names().len(), "every built-in GPU has a row here");
+    for (name, architecture, sm_count, gib, gb_per_s, kind, link_gb_per_s) in rows {
+        let gpu = Hardware::builtin(name).unwrap();
+        assert_eq!((gpu.name(), gpu.architecture(), gpu.sm_count()), (name, architecture, sm_count));
+        assert_rel(gpu.hbm_capacity_bytes(), gib * 1_073_741_824.0, REL_SAME_FIGURE, name);
+        assert_rel(gpu.hbm_bytes_per_s(), gb_per_s * 1e9, REL_SAME_FIGURE, name);
+        assert_eq!(gpu.interconnect().kind, kind, "{name}");
+        assert_rel(gpu.interconnect().unidirectional_bytes_per_s, link_gb_per_s * 1e9, REL_SAME_FIGURE, name);
+        assert_eq!(gpu.sources().len(), 2, "{name}");
+    }
+}
+
+#[test]
+fn matrix_peaks_are_units_times_rate_times_clock() {
+    // bf16 FLOP per SM and clock with 32-bit accumulation, and the clock in GHz that the datasheet's peak is quoted at.
+    let rows = [
+        ("h100_sxm", 132.0, 4096.0, 1.83),
+        ("h100_pcie", 114.0, 4096.0, 1.62),
+        ("h100_nvl", 132.0, 4096.0, 1.545),
+        ("h200_sxm", 132.0, 4096.0, 1.83),
+        ("a100_sxm", 108.0, 2048.0, 1.41),
+        ("a100_sxm_40gb", 108.0, 2048.0, 1.41),
+        ("a10", 72.0, 1024.0, 1.695),
+        ("l40s", 142.0, 1024.0, 2.52),
+        ("l4", 58.0, 1024.0, 2.04),
+        ("rtx_4090", 128.0, 512.0, 2.52),
+        ("rtx_pro_6000", 188.0, 1024.0, 2.617),
+        ("b200_sxm", 148.0, 8192.0, 1.856),
+    ];
+    assert_eq!(rows.len(), builtin_names().len(), "every built-in GPU has a row here");
+    for (name, sms, flop_per_clock, clock_ghz) in rows {
+        let tolerance = if name == "l40s" { REL_L40S_BF16 } else { REL_DATASHEET_ROUNDING };
+        assert_rel(peak(name, DType::Bfloat16), sms * flop_per_clock * clock_ghz * 1e9, tolerance, name);
+        assert_rel(peak(name, DType::Float16), peak(name, DType::Bfloat16), REL_SAME_FIGURE, name);
+    }
+}
+
+#[test]
+fn vector_peaks_are_lanes_times_two_times_boost_clock() {
+    for name in builtin_names() {
+        let gpu = Hardware::builtin(name).unwrap();
+        let lanes = if name.starts_with("a100") { 64.0 } else { 128.0 };
+        let want = f64::from(gpu.sm_count()) * lanes * 2.0 * gpu.boost_clock_hz();
+        assert_rel(peak(name, DType::Float32), want, REL_DATASHEET_ROUNDING, name);
+    }
+}
+
+#[test]
+fn narrower_formats_have_their_published_ratio_to_bf16() {
+    let cases = [
+        ("h100_sxm", Some(2.0), Some(2.0), None),
+        ("h100_pcie", Some(2.0), Some(2.0), None),
+        ("h100_nvl", Some(2.0), Some(2.0), None),
+        ("h200_sxm", Some(2.0), Some(2.0), None),
+        ("a100_sxm", None, Some(2.0), None),
+        ("a100_sxm_40gb", None, Some(2.0), None),
+        ("a10", None, Some(2.0), None),
+        ("l40s", Some(733.0 / 362.05), Some(733.0 / 362.05), None),
+        ("l4", Some(2.0), Some(2.0), None),
+        ("rtx_4090", Some(2.0), Some(4.0), None),
+        ("rtx_pro_6000", Some(2.0), Some(2.0), Some(4.0)),
+        ("b200_sxm", Some(2.0), Some(2.0), Some(4.0)),
+    ];
+    assert_eq!(cases.len(), builtin_names().len(), "every built-in GPU has a row here");
+    for (name, fp8, int8, fp4) in cases {
+        let gpu = Hardware::builtin(name).unwrap();
+        for (dtype, ratio) in [(DType::Fp8, fp8), (DType::Int8, int8), (DType::Fp4, fp4)] {
+            match (gpu.peak_dense_flop_per_s(dtype), ratio) {
+                (Ok(peak_flop_per_s), Some(ratio)) => {
+                    let bf16 = peak(name, DType::Bfloat16);
+                    assert_rel(peak_flop_per_s / bf16, ratio, 0.005, &format!("{name} {dtype}"));
+                }
+                (Err(Error::MissingPeak { dtype: missing, .. }), None) => assert_eq!(missing, dtype),
+                (got, want) => panic!("{name} {dtype}: got {got:?}, want ratio {want:?}"),
+            }
+        }
+    }
+    assert_rel(peak("h100_sxm", DType::Fp8), 1978.9e12, REL_SAME_FIGURE, "h100_sxm fp8");
+    assert_rel(peak("rtx_4090", DType::Fp8), 330.3e12, REL_SAME_FIGURE, "rtx_4090 fp8");
+}
+
+#[test]
+fn a_missing_peak_names_the_gpu_and_what_it_has() {
+    let error = Hardware::find("A100").unwrap().peak_dense_flop_per_s(DType::Fp8).unwrap_err();
+    let message = error.to_string();
+    assert!(message.contains("A100") && message.contains("fp8") && message.contains("bfloat16"), "{message}");
+    assert!(!error.is_missing_measurement());
+}
+
+#[test]
+fn every_usual_name_finds_its_gpu() {
+    let cases = [
+        ("h100_sxm", "h100 H100 h100_sxm H100-SXM H100-SXM5 h100-80gb"),
+        ("h100_pcie", "h100_pcie H100-PCIe"),
+        ("h100_nvl", "H100-NVL"),
+        ("h200_sxm", "h200 H200 H200-SXM h200_sxm"),
+        ("a100_sxm", "a100 A100 A100-80GB A100-SXM A100-SXM4-80GB A100_SXM4 a100-80"),
+        ("a100_sxm_40gb", "A100-40GB A100-SXM4-40GB a100_sxm_40gb"),
+        ("a10", "A10"),
+        ("l40s", "L40S l40s"),
+        ("l4", "L4"),
+        ("rtx_4090", "rtx4090 4090 RTX-4090 rtx_4090 GeForce-RTX-4090"),
+        ("rtx_pro_6000", "rtxpro6000 RTX_PRO_6000"),
+        ("b200_sxm", "B200 b200 B200-SXM nvidia-b200"),
+    ];
+    for (want, names) in cases {
+        for name in names.split(' ') {
+            assert_eq!(Hardware::find(name).unwrap().name(), want, "{name}");
+        }
+    }
+}
+
+#[test]
+fn the_names_that_the_driver_reports_are_found() {
+    let cases = [
+        ("NVIDIA H100 80GB HBM3", "h100_sxm"),
+        ("NVIDIA H100 PCIe", "h100_pcie"),
+        ("NVIDIA H100 NVL", "h100_nvl"),
+        ("NVIDIA H200", "h200_sxm"),
+        ("NVIDIA A100-SXM4-80GB", "a100_sxm"),
+        ("NVIDIA A100-SXM4-40GB", "a100_sxm_40gb"),
+        ("NVIDIA A10", "a10"),
+        ("NVIDIA L40S", "l40s"),
+        ("NVIDIA L4", "l4"),
+        ("NVIDIA GeForce RTX 4090", "rtx_4090"),
+        ("NVIDIA RTX PRO 6000 Blackwell Workstation Edition", "rtx_pro_6000"),
+        ("RTX PRO 6000", "rtx_pro_6000"),
+        ("NVIDIA B200", "b200_sxm"),
+    ];
+    for (name, want) in cases {
+        assert_eq!(Hardware::find(name).unwrap().name(), want, "{name}");
+    }
+}
+
+#[test]
+fn no_name_or_alias_belongs_to_two_gpus() {
+    for owner in builtin_names() {
+        let aliases = builtin_aliases(owner).unwrap();
+        let display_name = Hardware::builtin(owner).unwrap().display_name().to_owned();
+        for name in aliases.iter().map(String::as_str).chain([owner]) {
+            assert_eq!(Hardware::find(name).map(|gpu| gpu.name().to_owned()).ok().as_deref(), Some(owner), "{name}");
+        }
+        assert!(display_name.starts_with("NVIDIA "), "{display_name}");
+    }
+}
+
+#[test]
+fn an_unknown_name_gives_near_matches() {
+    assert_eq!(near_of("h10_sxm").first().map(String::as_str), Some("h100_sxm"));
+    assert!(near_of("NVIDIA RTX PRO 6000 Blackwell Server Edition").contains(&"rtx_pro_6000".to_owned()));
+    assert!(near_of("A100-PCIe-80GB").contains(&"a100_sxm".to_owned()));
+    assert!(near_of("abacus").is_empty());
+    assert!(near_of("").is_empty());
+    assert!(near_of("nvidia").len() <= 3);
+    assert!(matches!(Hardware::builtin("H100"), Err(Error::UnknownHardware { .. })), "builtin takes exact names only");
+    assert!(matches!(builtin_aliases("h1000"), Err(Error::UnknownHardware { .. })));
+}
+
+#[test]
+fn a_directory_of_that_name_does_not_hide_a_gpu() {
+    assert!(matches!(Hardware::find("src"), Err(Error::UnknownHardware { .. })));
+}
+
+#[test]
+fn a_file_is_read_as_written() {
+    let gpu = Hardware::from_toml_str("toy", "toy.toml", TOY).unwrap();
+    assert_eq!((gpu.name(), gpu.display_name(), gpu.sm_count()), ("toy", "Toy", 10));
+    assert_eq!(gpu.dtypes().collect::<Vec<_>>(), [DType::Bfloat16, DType::Fp8]);
+    assert_rel(gpu.l2_bytes(), 1_048_576.0, REL_SAME_FIGURE, "whole numbers are numbers");
+    assert_rel(gpu.boost_clock_hz(), 1e9, REL_SAME_FIGURE, "boost_clock_hz");
+    assert_eq!(gpu.sources()[0], "made up (as of 2026-11)");
+}
+
+#[test]
+fn numbers_that_cannot_be_are_refused_by_key_and_value() {
+    for (value, shown) in [("0", "= 0 "), ("-1e12", "= -1"), ("nan", "= nan "), ("inf", "= inf "), ("\"1e12\"", "= \"")]
+    {
+        let problems = problems_of(toy("hbm_bytes_per_s = 1e12", &format!("hbm_bytes_per_s = {value}")));
+        assert_eq!(problems.len(), 1, "{problems:?}");
+        assert!(problems[0].starts_with("datasheet.hbm_bytes_per_s ") && problems[0].contains(shown), "{problems:?}");
+    }
+    for value in ["0", "-3", "1.5", "5000000000"] {
+        let problems = problems_of(toy("sm_count = 10", &format!("sm_count = {value}")));
+        assert!(problems[0].starts_with("datasheet.sm_count ") && problems[0].contains("at least 1"), "{problems:?}");
+    }
+    let problems = problems_of(toy("bytes_per_s = 32e9", "bytes_per_s = 0.0"));
+    assert!(problems[0].starts_with("interconnect.unidirectional_bytes_per_s "), "{problems:?}");
+    let problems = problems_of(toy("peak_fp8_dense_flop_per_s = 200e12", "peak_fp8_dense_flop_per_s = 0"));
+    assert!(problems.len() == 1 && problems[0].contains("leave the key out"), "{problems:?}");
+}
+
+#[test]
+fn an_unknown_key_is_refused_with_a_suggestion() {
+    let problems = problems_of(toy("sm_count = 10", "sm_count = 10\nhbm_byte_per_s = 1"));
+    assert!(
+        problems[0].contains("datasheet.hbm_byte_per_s") && problems[0].contains("hbm_bytes_per_s?"),
+        "{problems:?}"
+    );
+    let problems = problems_of(toy("display_name", "name = \"toy\"\ndisplay_name"));
+    assert!(problems.len() == 1 && problems[0].starts_with("name is not a known key"), "{problems:?}");
+}
+
+#[test]
+fn every_problem_of_a_file_is_reported_at_once() {
+    let text = TOY
+        .replace("l2_bytes = 1048576\n", "")
+        .replace("\"hopper\"", "\"volta\"")
+        .replace("kind = \"pcie\"", "kind = \"pcie\"\nwidth = 16")
+        .replace("= 1e12", "= -1");
+    let problems = problems_of(Hardware::from_toml_str("toy", "toy.toml", &text));
+    assert_eq!(problems.len(), 4, "{problems:?}");
+    for part in ["datasheet.l2_bytes is missing", "ampere", "interconnect.width", "datasheet.hbm_bytes_per_s"] {
+        assert!(problems.iter().any(|problem| problem.contains(part)), "{part}: {problems:?}");
+    }
+    let problems = problems_of(Hardware::from_toml_str("toy", "toy.toml", ""));
+    assert_eq!(problems.len(), 4, "an empty file lacks four keys: {problems:?}");
+}
+
+#[test]
+fn a_file_without_any_16_bit_peak_is_refused() {
+    let problems = problems_of(toy("peak_bf16_dense_flop_per_s = 100e12\n", ""));
+    assert!(problems.len() == 1 && problems[0].contains("peak_fp16_dense_flop_per_s"), "{problems:?}");
+}
+
+#[test]
+fn an_fp8_peak_outside_one_to_four_times_bf16_is_refused() {
+    for (fp8, is_right) in [("99e12", false), ("100e12", true), ("400e12", true), ("401e12", false)] {
+        let result = toy("flop_per_s = 200e12", &format!("flop_per_s = {fp8}"));
+        assert_eq!(result.is_ok(), is_right, "{fp8}: {result:?}");
+        if !is_right {
+            assert!(problems_of(result)[0].contains("are both dense peaks?"));
+        }
+    }
+}
+
+#[test]
+fn sources_and_aliases_must_say_something() {
+    assert!(problems_of(toy("\"toy one\"", "\"NVIDIA\""))[0].contains("names no GPU"));
+    assert!(problems_of(toy("[\"toy one\"]", "\"toy one\""))[0].contains("list of names"));
+    assert!(problems_of(toy("source = \"made up\"", "source = \" \"")).len() == 2);
+    for month in ["2026", "2026-13", "26-11", "11/2026"] {
+        assert!(problems_of(toy("\"2026-11\"", &format!("\"{month}\"")))[0].contains("a year and a month"), "{month}");
+    }
+    assert!(toy("aliases = [\"toy one\"]\n", "").is_ok(), "aliases may be left out");
+}
+
+#[test]
+fn a_syntax_error_names_line_and_column() {
+    let error = toy("sm_count = 10", "sm_count = = 10").unwrap_err();
+    assert!(matches!(error, Error::Parse { .. }), "{error:?}");
+    let message = error.to_string();
+    assert!(message.starts_with("toy.toml: line 6, column 12: "), "{message}");
+    let twice = toy("sm_count = 10", "sm_count = 10\nsm_count = 11").unwrap_err().to_string();
+    assert!(twice.starts_with("toy.toml: line 7, "), "{twice}");
+}
+
+#[test]
+fn a_path_that_cannot_be_read_is_an_io_error_with_the_path() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("absent.toml");
+    for result in [Hardware::load(&path), Hardware::find(path.to_str().unwrap())] {
+        let error = result.unwrap_err();
+        assert!(matches!(&error, Error::Io { path: at, .. } if *at == path), "{error:?}");
+    }
+    let missing = folder.path().join("absent");
+    assert!(matches!(Hardware::find_in(Some(&missing), "h100"), Err(Error::Io { .. })));
+}
+
+#[test]
+fn a_path_to_a_file_is_loaded_and_named_after_it() {
+    let folder = tempfile::tempdir().unwrap();
+    for file_name in ["my_gpu.toml", "h200.conf"] {
+        let path = folder.path().join(file_name);
+        std::fs::write(&path, TOY).unwrap();
+        let gpu = Hardware::find(path.to_str().unwrap()).unwrap();
+        assert_eq!(gpu.display_name(), "Toy");
+        assert_eq!(gpu.name(), file_name.split('.').next().unwrap());
+    }
+}
+
+#[test]
+fn the_data_directory_comes_before_what_is_built_in() {
+    let data = tempfile::tempdir().unwrap();
+    let find = |name: &str| Hardware::find_in(Some(data.path()), name);
+    assert_eq!(find("h100").unwrap().name(), "h100_sxm", "a data directory need not have hardware/");
+
+    let folder = data.path().join("hardware");
+    std::fs::create_dir(&folder).unwrap();
+    std::fs::write(folder.join("h100_sxm.toml"), TOY).unwrap();
+    std::fs::write(folder.join("README.md"), "not a GPU").unwrap();
+    assert_eq!(find("H100-SXM").unwrap().display_name(), "Toy", "a file replaces its namesake");
+    assert_eq!(find("toy-one").unwrap().name(), "h100_sxm", "its aliases count");
+    assert_eq!(find("H200").unwrap().name(), "h200_sxm", "the others remain");
+    assert_eq!(find("H100-SXM5").unwrap().display_name(), "Toy", "the replaced file's aliases lead to the new one");
+
+    std::fs::write(folder.join("mine.toml"), TOY.replace("toy one", "A100")).unwrap();
+    assert_eq!(find("a100").unwrap().name(), "mine", "an alias there wins over a built-in one");
+
+    std::fs::write(folder.join("other.toml"), TOY).unwrap();
+    let error = find("toy one").unwrap_err();
+    assert!(matches!(&error, Error::UnknownHardware { near, .. } if *near == ["h100_sxm", "other"]), "{error:?}");
+
+    std::fs::write(folder.join("broken.toml"), "display_name").unwrap();
+    let message = find("l40s").unwrap_err().to_string();
+    assert!(message.contains("broken.toml: line 1"), "{message}");
+}

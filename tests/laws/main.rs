@@ -1,0 +1,28 @@
+//! Laws and hand-worked numbers of models, hardware, tables and steps.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+#[path = "../common/batches.rs"]
+mod batches;
+#[path = "../common/mod.rs"]
+mod common;
+#[path = "../common/compare.rs"]
+mod compare;
+
+mod allocations;
+mod compiled;
+mod compiled_laws;
+mod hardware;
+mod kv_capacity;
+mod latency;
+mod laws_correction;
+mod library;
+mod model_errors;
+mod model_families;
+mod model_names;
+mod model_parameters;
+mod model_quantisation;
+mod steps;
+mod table_provenance;
+mod table_texts;
+mod tables;
+mod unseen_experts;

@@ -1,0 +1,167 @@
+//! Finding models by the names people use, and never finding another one.
+
+use std::fs;
+
+use ridgepoint::model::{Attention, builtin_models};
+use ridgepoint::{Error, Model, WeightFormat};
+
+fn found(name: &str) -> Model {
+    Model::find(name).unwrap_or_else(|e| panic!("{name}: {e}"))
+}
+
+fn first_formats(model: &Model) -> (WeightFormat, Option<WeightFormat>, WeightFormat) {
+    let layer = &model.layers()[0];
+    let attention = match &layer.attention {
+        Attention::Gqa(gqa) => gqa.qkv_weights,
+        Attention::Mla(mla) => mla.weights,
+    };
+    let ffn = layer.dense.as_ref().map(|d| d.weights).or(layer.moe.as_ref().map(|m| m.weights));
+    (attention, ffn, model.lm_head_weights())
+}
+
+#[test]
+fn hugging_face_ids_are_found() {
+    for (name, short) in [
+        ("RedHatAI/Llama-4-Scout-17B-16E-Instruct-FP8-dynamic", "llama-4-scout-fp8-dynamic"),
+        ("meta-llama/Llama-3.1-70B-Instruct", "llama-3.1-70b"),
+        ("META-LLAMA/llama-3.1-70b-instruct", "llama-3.1-70b"),
+        ("Meta-Llama-3.1-8B", "llama-3.1-8b"),
+        ("mistralai/Mistral-Nemo-Instruct-2407", "mistral-nemo-12b"),
+        ("Qwen/Qwen2.5-7B-Instruct", "qwen2.5-7b"),
+        ("Qwen/Qwen2.5-7B", "qwen2.5-7b"),
+        ("01-ai/Yi-34B", "yi-34b"),
+        ("codellama/CodeLlama-34b-Instruct-hf", "codellama-34b"),
+        ("meta-llama/Llama-2-7b-hf", "llama-2-7b"),
+        ("meta-llama/Llama-2-70b-chat-hf", "llama-2-70b"),
+        ("Qwen/Qwen3-32B-FP8", "qwen3-32b-fp8"),
+        ("openai/gpt-oss-120b", "gpt-oss-120b"),
+        ("mistralai/Mixtral-8x7B-Instruct-v0.1", "mixtral-8x7b"),
+        ("Qwen/Qwen3-235B-A22B-Instruct-2507", "qwen3-235b-a22b"),
+        ("deepseek-ai/DeepSeek-R1-0528", "deepseek-r1"),
+        ("mistralai/Mistral-7B-Instruct-v0.3", "mistral-7b-v0.3"),
+        ("mistralai/Mistral-7B-v0.1", "mistral-7b"),
+        ("llama-4-scout-17b-16e", "llama-4-scout"),
+        ("qwen-3-8b", "qwen3-8b"),
+    ] {
+        assert_eq!(found(name).name(), short, "{name}");
+    }
+}
+
+#[test]
+fn every_listed_id_and_short_name_leads_to_its_own_model() {
+    for model in builtin_models() {
+        assert!(!model.hf_ids().is_empty(), "{}", model.name());
+        for name in model.hf_ids().iter().map(String::as_str).chain([model.name()]) {
+            assert_eq!(found(name).name(), model.name(), "{name}");
+        }
+    }
+}
+
+#[test]
+fn other_sizes_and_versions_are_not_found() {
+    for name in [
+        "llama-3.1-80b",
+        "llama-31-8b",
+        "llama-3.1-8",
+        "qwen-34b",
+        "mistral-7b-v0.4",
+        "meta-llama/Llama-3.1-8B-Function-Calling",
+        "deepseek-v3.1",
+        "instruct",
+        "fp8",
+        "",
+        "/",
+    ] {
+        let error = Model::builtin(name).unwrap_err();
+        assert!(matches!(error, Error::UnknownModel { .. }), "{name}: {error}");
+    }
+}
+
+#[test]
+fn near_matches_are_offered() {
+    let Err(Error::UnknownModel { near, .. }) = Model::find("meta-llama/llama-3.1-80b") else { panic!("found") };
+    assert!(near.contains(&"llama-3.1-8b".to_owned()), "{near:?}");
+}
+
+#[test]
+fn a_quantised_name_without_its_own_configuration_gets_the_plain_scheme_and_a_note() {
+    let plain = WeightFormat::Plain(ridgepoint::DType::Bfloat16);
+    for (name, format) in [
+        ("nvidia/Llama-3.1-70B-Instruct-FP8", WeightFormat::Fp8),
+        ("RedHatAI/Meta-Llama-3.1-70B-Instruct-FP8-dynamic", WeightFormat::Fp8),
+        ("nvidia/Qwen3-32B-FP8", WeightFormat::Fp8),
+        ("Qwen3-32B-FP8-Static", WeightFormat::Fp8),
+        ("Qwen/Qwen2.5-7B-Instruct-AWQ", WeightFormat::Int4 { group_size: 128 }),
+        ("Qwen/Qwen2.5-7B-Instruct-GPTQ-Int4", WeightFormat::Int4 { group_size: 128 }),
+        ("Qwen/Qwen2.5-7B-Instruct-GPTQ-Int8", WeightFormat::Int8WeightOnly { group_size: 128 }),
+        ("RedHatAI/Meta-Llama-3.1-8B-Instruct-quantized.w4a16", WeightFormat::Int4 { group_size: 128 }),
+        ("RedHatAI/Meta-Llama-3.1-8B-Instruct-quantized.w8a8", WeightFormat::Int8),
+        ("nvidia/Llama-3.1-8B-Instruct-NVFP4", WeightFormat::Nvfp4),
+        ("nvidia/Mixtral-8x7B-Instruct-v0.1-FP8", WeightFormat::Fp8),
+    ] {
+        let model = found(name);
+        assert_eq!(first_formats(&model), (format, Some(format), plain), "{name}");
+        assert!(model.notes().iter().any(|n| n.contains(name)), "{name}: {:?}", model.notes());
+        if let Some(moe) = &model.layers()[0].moe {
+            assert_eq!(moe.router_weights, plain);
+        }
+    }
+}
+
+#[test]
+fn a_shipped_variant_is_preferred_and_needs_no_note() {
+    let model = found("qwen3-30b-a3b-fp8");
+    assert_eq!(model.name(), "qwen3-30b-a3b-fp8");
+    assert_eq!(first_formats(&model).0, WeightFormat::Fp8Block { rows: 128, columns: 128 });
+    assert!(model.notes().is_empty(), "{:?}", model.notes());
+    assert_eq!(found("llama-4-scout-fp8").name(), "llama-4-scout-fp8-dynamic");
+    assert_eq!(found("deepseek-ai/DeepSeek-V3-FP8").name(), "deepseek-v3");
+}
+
+#[test]
+fn bf16_undoes_the_quantisation_of_a_model_published_quantised() {
+    let plain = WeightFormat::Plain(ridgepoint::DType::Bfloat16);
+    let model = found("unsloth/gpt-oss-20b-BF16");
+    assert_eq!(first_formats(&model).1, Some(plain));
+    assert_eq!(found("llama-3.1-8b-bf16").name(), "llama-3.1-8b");
+}
+
+#[test]
+fn a_path_is_read_with_the_quantisation_file_beside_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = builtin_models().iter().find(|m| m.name() == "llama-3.1-8b").unwrap();
+    fs::write(dir.path().join("config.json"), config.json()).unwrap();
+    let path = dir.path().to_str().unwrap();
+    assert_eq!(first_formats(&found(path)).0, WeightFormat::Plain(ridgepoint::DType::Bfloat16));
+    let hf = r#"{"quantization": {"quant_algo": "FP8", "kv_cache_quant_algo": "FP8", "exclude_modules": ["lm_head"]}}"#;
+    fs::write(dir.path().join("hf_quant_config.json"), hf).unwrap();
+    for path in [dir.path().to_owned(), dir.path().join("config.json")] {
+        let model = Model::load(&path).unwrap();
+        assert_eq!(first_formats(&model).0, WeightFormat::Fp8);
+        assert_eq!(model.kv_cache_dtype(), Some(ridgepoint::DType::Fp8));
+        assert_eq!(model.name(), path.display().to_string());
+    }
+}
+
+#[test]
+fn a_data_directory_adds_models_and_wins() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::create_dir(dir.path().join("models")).unwrap();
+    let json = builtin_models().iter().find(|m| m.name() == "llama-3.1-8b").unwrap().json();
+    let own = json.replace("\"num_hidden_layers\": 32", "\"num_hidden_layers\": 3").replace("meta-llama/", "own/");
+    fs::write(dir.path().join("models/llama-3.1-8b.json"), &own).unwrap();
+    fs::write(dir.path().join("models/me--tiny.json"), &own).unwrap();
+    let find = |name: &str| Model::find_in(Some(dir.path()), name);
+    assert_eq!(find("llama-3.1-8b").unwrap().num_layers(), 3);
+    assert_eq!(find("me/tiny").unwrap().num_layers(), 3);
+    assert_eq!(find("llama-3.1-70b").unwrap().num_layers(), 80);
+    assert!(matches!(find("tinier").unwrap_err(), Error::UnknownModel { .. }));
+}
+
+#[test]
+fn a_missing_file_is_an_io_error_with_its_path() {
+    for path in ["./no/such/config.json", "nowhere.json"] {
+        let error = Model::find(path).unwrap_err();
+        assert!(matches!(error, Error::Io { .. }) && error.to_string().contains(path), "{error}");
+    }
+}

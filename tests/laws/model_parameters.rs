@@ -1,0 +1,176 @@
+//! Parameter counts derived from the built-in configurations against the published sizes.
+
+use ridgepoint::Model;
+use ridgepoint::model::builtin_names;
+
+/// Published sizes are rounded on model cards and exact in the index of a repository's safetensors files.
+const REL_PUBLISHED: f64 = 0.005;
+
+const INDEX: &str = "safetensors index of the Hugging Face repository";
+const CARD: &str = "model card";
+const UNQUANTISED: &str = "safetensors index of the unquantised model; scales are not counted";
+const SHOWN: &str = "size that the Hugging Face repository shows, rounded";
+
+/// Name, published size in total, what of it is not in the count, source.
+const PUBLISHED: [(&str, f64, f64, &str); 53] = [
+    ("llama-3-8b", 8_030_261_248.0, 0.0, INDEX),
+    ("llama-3-70b", 70_553_706_496.0, 0.0, INDEX),
+    ("llama-3.1-8b", 8_030_261_248.0, 0.0, INDEX),
+    ("llama-3.1-70b", 70_553_706_496.0, 0.0, INDEX),
+    ("llama-3.1-405b", 405_853_388_800.0, 0.0, INDEX),
+    ("llama-3.2-1b", 1_235_814_400.0, 0.0, INDEX),
+    ("llama-3.2-3b", 3_212_749_824.0, 0.0, INDEX),
+    ("llama-3.3-70b", 70_553_706_496.0, 0.0, INDEX),
+    ("llama-2-7b", 6_738_415_616.0, 0.0, INDEX),
+    ("llama-2-13b", 13_015_864_320.0, 0.0, INDEX),
+    ("llama-2-70b", 68_976_648_192.0, 0.0, INDEX),
+    ("codellama-34b", 33_743_970_304.0, 0.0, INDEX),
+    ("yi-34b", 34_388_917_248.0, 0.0, INDEX),
+    ("mistral-7b", 7_241_732_096.0, 0.0, INDEX),
+    ("mistral-7b-v0.2", 7_241_732_096.0, 0.0, INDEX),
+    ("mistral-7b-v0.3", 7_248_023_552.0, 0.0, INDEX),
+    ("mistral-nemo-12b", 12_247_782_400.0, 0.0, INDEX),
+    ("mistral-small-24b", 23_572_403_200.0, 0.0, INDEX),
+    ("mixtral-8x7b", 46_702_792_704.0, 0.0, INDEX),
+    ("mixtral-8x22b", 140_620_634_112.0, 0.0, INDEX),
+    ("qwen2.5-0.5b", 494_032_768.0, 0.0, INDEX),
+    ("qwen2.5-1.5b", 1_543_714_304.0, 0.0, INDEX),
+    ("qwen2.5-3b", 3_085_938_688.0, 0.0, INDEX),
+    ("qwen2.5-7b", 7_615_616_512.0, 0.0, INDEX),
+    ("qwen2.5-14b", 14_770_033_664.0, 0.0, INDEX),
+    ("qwen2.5-32b", 32_763_876_352.0, 0.0, INDEX),
+    ("qwen2.5-72b", 72_706_203_648.0, 0.0, INDEX),
+    ("qwen2-57b-a14b", 57.41e9, 0.0, CARD),
+    ("qwen3-4b", 4_022_468_096.0, 0.0, INDEX),
+    ("qwen3-8b", 8_190_735_360.0, 0.0, INDEX),
+    ("qwen3-14b", 14_768_307_200.0, 0.0, INDEX),
+    ("qwen3-32b", 32_762_123_264.0, 0.0, INDEX),
+    ("qwen3-32b-fp8", 32_762_123_264.0, 0.0, UNQUANTISED),
+    ("qwen3-30b-a3b", 30_532_122_624.0, 0.0, INDEX),
+    ("qwen3-30b-a3b-fp8", 30_532_122_624.0, 0.0, UNQUANTISED),
+    ("qwen3-235b-a22b", 235_093_634_560.0, 0.0, INDEX),
+    ("qwen3-235b-a22b-fp8", 235_093_634_560.0, 0.0, UNQUANTISED),
+    // The vision tower and its adapter, the same in both, are left out.
+    ("llama-4-scout", 108_641_793_536.0, 871_932_416.0, INDEX),
+    ("llama-4-scout-fp8-dynamic", 108_641_793_536.0, 871_932_416.0, UNQUANTISED),
+    ("llama-4-maverick", 401_583_781_376.0, 871_932_416.0, INDEX),
+    ("gpt-oss-20b", 20.91e9, 0.0, CARD),
+    ("gpt-oss-120b", 116.83e9, 0.0, CARD),
+    ("minimax-m2.5", 228.7e9, 0.0, SHOWN),
+    ("gemma-2-9b", 9_241_705_984.0, 0.0, INDEX),
+    ("gemma-2-27b", 27_227_128_320.0, 0.0, INDEX),
+    // Technical report, table 1: 1,416 M embedding, 25,600 M other, and 417 M of the vision tower, left out here.
+    ("gemma-3-27b", 27.433e9, 0.417e9, "technical report"),
+    // 25.2 B is the language model alone.
+    ("gemma-4-26b-a4b", 25.2e9, 0.0, CARD),
+    ("deepseek-v2-lite", 15_706_484_224.0, 0.0, INDEX),
+    ("deepseek-v2", 235_741_434_880.0, 0.0, INDEX),
+    // 671 B of the main model; the 14 B of multi-token prediction come on top.
+    ("deepseek-v3", 685e9, 14e9, CARD),
+    ("deepseek-r1", 685e9, 14e9, CARD),
+    ("kimi-k2", 1_026e9, 0.0, SHOWN),
+    ("phi-4", 14_659_507_200.0, 0.0, INDEX),
+];
+
+/// Configurations whose published size is too coarse, or not the language model's, to compare within the tolerance.
+const NOT_COMPARED: [&str; 5] = ["qwen3-0.6b", "qwen3-1.7b", "qwen3-vl-30b-a3b", "glm-4.5", "glm-4.5-air"];
+
+fn assert_rel(what: &str, got: f64, want: f64, tolerance: f64) {
+    assert!(((got - want) / want).abs() <= tolerance, "{what}: got {got}, want {want} within {tolerance}");
+}
+
+#[allow(clippy::cast_precision_loss)]
+fn total(name: &str) -> f64 {
+    Model::builtin(name).unwrap().parameters().total as f64
+}
+
+#[test]
+fn totals_match_the_published_sizes() {
+    for (name, published, left_out, source) in PUBLISHED {
+        assert_rel(&format!("{name} ({source})"), total(name), published - left_out, REL_PUBLISHED);
+    }
+}
+
+#[test]
+fn exact_published_counts_are_met_to_the_last_parameter() {
+    let exact: Vec<_> = PUBLISHED.iter().filter(|p| p.3 == INDEX).collect();
+    assert!(exact.len() >= 30, "{}", exact.len());
+    for (name, published, left_out, _) in exact {
+        assert_rel(name, total(name), published - left_out, 1e-12);
+    }
+    assert_eq!(Model::builtin("deepseek-v3").unwrap().parameters().total, 671_026_419_200);
+}
+
+#[test]
+fn every_built_in_model_parses_and_is_compared_or_listed() {
+    let names = builtin_names();
+    assert!(names.len() >= 28, "{}", names.len());
+    for name in names {
+        let known = PUBLISHED.iter().any(|p| p.0 == name) || NOT_COMPARED.contains(&name);
+        assert!(known, "{name} has no published size in this test");
+        assert!(Model::builtin(name).unwrap().weight_bytes() > 0.0);
+    }
+}
+
+#[test]
+fn tied_embeddings_count_once() {
+    // 0.6 B by the card; the index counts the tied head again: 596,049,920 + 151,936 x 1,024.
+    assert_eq!(Model::builtin("qwen3-0.6b").unwrap().parameters().total, 596_049_920);
+    assert_eq!(Model::builtin("qwen3-1.7b").unwrap().parameters().total, 1_720_574_976);
+}
+
+#[test]
+fn glm_with_its_prediction_layer_is_as_large_as_its_files() {
+    // The files hold one more layer of experts with its own embedding, head and 2h x h projection: 358 B and 110 B.
+    for (name, published, layer, vocab, hidden) in [
+        ("glm-4.5", 358e9, 352_797_829_024.0 / 92.0, 151_552.0, 5_120.0),
+        ("glm-4.5-air", 110e9, 106_852_251_264.0 / 46.0, 151_552.0, 4_096.0),
+    ] {
+        let with_prediction: f64 = total(name) + layer + 2.0 * vocab * hidden + 2.0 * hidden * hidden;
+        assert_rel(name, with_prediction, published, REL_PUBLISHED);
+    }
+}
+
+#[test]
+fn active_parameters_match_the_cards() {
+    // Cards round to one or two digits. gpt-oss's do not count the input embedding.
+    for (name, active, tolerance) in [
+        ("qwen3-30b-a3b", 3.3e9, 0.03),
+        ("qwen3-235b-a22b", 22e9, 0.03),
+        ("mixtral-8x7b", 12.9e9, 0.01),
+        ("mixtral-8x22b", 39e9, 0.01),
+        ("llama-4-scout", 17e9, 0.02),
+        ("llama-4-maverick", 17e9, 0.02),
+        ("deepseek-v3", 37e9, 0.02),
+        ("kimi-k2", 32e9, 0.03),
+        ("gemma-4-26b-a4b", 3.8e9, 0.02),
+    ] {
+        #[allow(clippy::cast_precision_loss)]
+        let got = Model::builtin(name).unwrap().parameters().active as f64;
+        assert_rel(name, got, active, tolerance);
+    }
+    for (name, active) in [("gpt-oss-120b", 5.13e9), ("gpt-oss-20b", 3.61e9)] {
+        let counts = Model::builtin(name).unwrap().parameters();
+        #[allow(clippy::cast_precision_loss)]
+        let got = (counts.active - counts.embedding) as f64;
+        assert_rel(name, got, active, 0.003);
+    }
+}
+
+#[test]
+fn dense_models_use_all_their_parameters() {
+    let counts = Model::builtin("llama-3.1-8b").unwrap().parameters();
+    assert_eq!(counts.active, counts.total);
+    assert_eq!(counts.embedding, 128_256 * 4_096);
+}
+
+#[test]
+fn weight_bytes_follow_the_formats() {
+    assert_rel("bf16", Model::builtin("llama-3.1-8b").unwrap().weight_bytes(), 2.0 * 8_030_261_248.0, 1e-12);
+    // Embedding, head and norms stay bfloat16: 2 x 151,936 x 5,120 and (64 x (2 x 5,120 + 256) + 5,120).
+    let plain = 2.0 * 151_936.0 * 5_120.0 + 64.0 * (2.0 * 5_120.0 + 256.0) + 5_120.0;
+    let blocks = (32_762_123_264.0 - plain) * (1.0 + 4.0 / 16_384.0);
+    assert_rel("fp8", Model::builtin("qwen3-32b-fp8").unwrap().weight_bytes(), 2.0 * plain + blocks, 1e-12);
+    // The repository of gpt-oss-120b holds 65.25 GB of weights.
+    assert_rel("mxfp4", Model::builtin("gpt-oss-120b").unwrap().weight_bytes(), 65.25e9, 0.002);
+}

@@ -1,0 +1,181 @@
+//! Where times come from: measured at a table's knots, interpolated between, held beyond, borrowed from another GPU that is
+//! named.
+
+use crate::compare;
+
+use compare::is_rel;
+use ridgepoint::WeightFormat;
+use ridgepoint::internals::efficiency::curve::{
+    AllReduceCurve, DecodeCurve, GemmCurve, Match, MoeCurve, PrefillCurve, Timed,
+};
+use ridgepoint::internals::efficiency::family::{AllReduceKind, Family, GemmKind, Key, MoeKind, Routing, chip};
+use ridgepoint::internals::efficiency::kernel_model::{
+    AllReduceModel, Chip, DecodeModel, GemmModel, GemmShape, MoeModel, PrefillModel,
+};
+use ridgepoint::internals::efficiency::table::Series;
+use ridgepoint::internals::efficiency::{Provenance, Tables};
+use ridgepoint::{Deployment, Hardware, Model, Request, StepEstimate, StepModel};
+
+/// Residuals are kept as `f32`.
+const REL_RESIDUAL_ROUNDING: f64 = 1e-6;
+const OWN_TABLES: [&str; 3] = ["h100_sxm", "h200_sxm", "a100_sxm"];
+
+fn on(gpu: &str, model: &str, tensor_parallel_size: u32) -> StepEstimate {
+    let model = Model::find(model).expect("built in");
+    let hardware = Hardware::find(gpu).expect("a GPU");
+    let deployment = Deployment::tensor_parallel(tensor_parallel_size);
+    let step_model = StepModel::new(&model, &hardware, &deployment).expect("own tables or borrowed ones");
+    let mut batch = vec![Request::decode(2048); 64];
+    batch.push(Request::prefill(512, 0));
+    step_model.step_time(&batch)
+}
+
+fn series<F: Family>(gpu: &str, is_wanted: impl Fn(&F::Key) -> bool) -> std::sync::Arc<Series<F>> {
+    let tables = Tables::new(&Hardware::find(gpu).expect("built in"), None);
+    let distance = |key: &F::Key| if is_wanted(key) { 0.0 } else { f64::INFINITY };
+    let (found, _) = tables.nearest::<F>(distance).expect("such a series");
+    assert!(!found.is_borrowed);
+    found.series
+}
+
+/// Checks what a series says at, between and beyond its measured cells; `time` makes a curve of the leading axes and looks up the rest.
+fn assert_provenance<F: Family>(gpu: &str, series: &Series<F>, time: impl Fn(&[f64]) -> Timed) {
+    let chip = chip(&Hardware::find(gpu).expect("built in"), F::compute_dtype(&series.key)).expect("has the unit");
+    let (grid, name) = (&series.grid, series.key.name());
+    let last = F::AXES.len() - 1;
+    let at =
+        |offset: usize| -> Vec<f64> { grid.axes().iter().zip(grid.index(offset)).map(|(axis, i)| axis[i]).collect() };
+    let (mut knots, mut between) = (0, 0);
+    for offset in (0..grid.len()).step_by(1 + grid.len() / 400) {
+        let Some(residual) = grid.measured(offset) else { continue };
+        let point = at(offset);
+        let shape = F::shape(&series.key, &point);
+        let expected =
+            (F::time_us(&series.coefficients, &shape, &chip) * residual.exp()).max(F::bound_us(&shape, &chip));
+        let (time_us, provenance) = time(&point);
+        assert_eq!(provenance, Provenance::Measured, "{gpu} {name} {point:?}");
+        assert!(is_rel(time_us, expected, REL_RESIDUAL_ROUNDING), "{gpu} {name} {point:?}: {time_us}, not {expected}");
+        knots += 1;
+        let mut further = point.clone();
+        further[last] = 3.0 * grid.axes()[last].last().expect("knots");
+        assert_eq!(time(&further).1, Provenance::Held, "{gpu} {name} {further:?}");
+        let Some(next) = grid.neighbour(offset, &grid.index(offset), last, 1) else { continue };
+        if grid.measured(next).is_some() && at(next)[last] > point[last] * 1.01 {
+            let mut middle = point.clone();
+            middle[last] = (point[last] * at(next)[last]).sqrt();
+            assert_eq!(time(&middle).1, Provenance::Interpolated, "{gpu} {name} {middle:?}");
+            between += 1;
+        }
+    }
+    assert!(knots > 0 && between > 0, "{gpu} {name}: {knots} knots, {between} between");
+}
+
+fn chip_of<F: Family>(gpu: &str, key: &F::Key) -> Chip {
+    chip(&Hardware::find(gpu).expect("built in"), F::compute_dtype(key)).expect("has the unit")
+}
+
+#[test]
+fn times_are_measured_at_knots_interpolated_between_and_held_beyond() {
+    for gpu in OWN_TABLES {
+        let gemm = series::<GemmModel>(gpu, |key| *key == GemmKind::Bfloat16);
+        assert_provenance(gpu, &gemm, |p| {
+            let shape = GemmModel::shape(&gemm.key, p);
+            GemmCurve::new(&gemm, shape, chip_of::<GemmModel>(gpu, &gemm.key), Match::Exact).time(p[2])
+        });
+        let decode = series::<DecodeModel>(gpu, |key| key.head_dim == 128 && key.window.is_none());
+        assert_provenance(gpu, &decode, |p| {
+            let shape = DecodeModel::shape(&decode.key, p);
+            DecodeCurve::new(&decode, p[0], p[1], chip_of::<DecodeModel>(gpu, &decode.key), Match::Exact).time(&shape)
+        });
+        let prefill = series::<PrefillModel>(gpu, |key| key.head_dim == 128 && key.window.is_none());
+        assert_provenance(gpu, &prefill, |p| {
+            let shape = PrefillModel::shape(&prefill.key, p);
+            PrefillCurve::new(&prefill, p[0], p[1], chip_of::<PrefillModel>(gpu, &prefill.key), Match::Exact)
+                .time(&shape)
+        });
+        let moe =
+            series::<MoeModel>(gpu, |key| key.kind == MoeKind::Bfloat16 && key.routing == Routing::PowerLaw(1.01));
+        assert_provenance(gpu, &moe, |p| {
+            let shape = MoeModel::shape(&moe.key, p);
+            let chip = chip_of::<MoeModel>(gpu, &moe.key);
+            MoeCurve::new(&[(&moe, 1.0, Match::Exact)], shape, p[0], p[1], chip).time(p[2])
+        });
+        let all_reduce = series::<AllReduceModel>(gpu, |key| *key == AllReduceKind::Graph);
+        assert_provenance(gpu, &all_reduce, |p| {
+            let chip = chip_of::<AllReduceModel>(gpu, &all_reduce.key);
+            AllReduceCurve::new(&all_reduce, p[0], chip, Match::Exact).time(p[1])
+        });
+    }
+}
+
+#[test]
+fn a_similar_or_foreign_series_never_claims_a_measurement() {
+    let gemm = series::<GemmModel>("h100", |key| *key == GemmKind::Bfloat16);
+    let cell = (0..gemm.grid.len()).find(|cell| gemm.grid.measured(*cell).is_some()).expect("a measured cell");
+    let point: Vec<f64> = gemm.grid.axes().iter().zip(gemm.grid.index(cell)).map(|(axis, i)| axis[i]).collect();
+    let shape = GemmModel::shape(&gemm.key, &point);
+    let chip = chip_of::<GemmModel>("h100", &gemm.key);
+    let as_if = |matched| GemmCurve::new(&gemm, shape, chip, matched).time(point[2]).1;
+    assert_eq!(as_if(Match::Exact), Provenance::Measured);
+    assert_eq!(as_if(Match::Similar), Provenance::Held);
+    assert_eq!(as_if(Match::OtherGpu), Provenance::Borrowed);
+    let quantised = GemmShape { weight_bytes: WeightFormat::Int4 { group_size: 128 }.bytes_per_weight(), ..shape };
+    assert!(GemmCurve::new(&gemm, quantised, chip, Match::Similar).time(point[2]).0 > 0.0);
+}
+
+/// A GPU that nobody sells.
+const CUSTOM: &str = r#"
+display_name = "Custom"
+architecture = "hopper"
+[datasheet]
+sm_count = 100
+l2_bytes = 50e6
+boost_clock_hz = 1.5e9
+hbm_bytes_per_s = 2e12
+hbm_capacity_bytes = 80e9
+peak_bf16_dense_flop_per_s = 500e12
+source = "made up"
+retrieved = "2026-11"
+[interconnect]
+kind = "nvlink"
+unidirectional_bytes_per_s = 300e9
+source = "made up"
+retrieved = "2026-11"
+"#;
+
+fn share(step: &StepEstimate, wanted: Provenance) -> f64 {
+    step.provenance.iter().filter(|(p, _)| *p == wanted).map(|(_, share)| share).sum()
+}
+
+#[test]
+fn another_gpu_borrows_and_names_the_lender() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let custom = dir.path().join("custom.toml");
+    std::fs::write(&custom, CUSTOM).expect("written");
+    let custom = custom.display().to_string();
+    for (gpu, lender) in
+        [("l40s", "a100_sxm"), ("b200", "h200_sxm"), ("h100_pcie", "h100_sxm"), (custom.as_str(), "h100_sxm")]
+    {
+        let step = on(gpu, "llama-3.1-8b", 2);
+        for operator in ["qkv_proj", "attention_prefill", "attention_decode", "all_reduce"] {
+            let names_lender = |w: &String| w.contains(operator) && w.contains("borrowed from") && w.contains(lender);
+            assert!(step.warnings.iter().any(names_lender), "{gpu}: {operator}: {:?}", step.warnings);
+            let found = step.operators.iter().find(|o| o.name == operator).expect("in every step");
+            assert_eq!(found.provenance, Provenance::Borrowed, "{gpu}: {operator}");
+        }
+        for own in [Provenance::Measured, Provenance::Interpolated, Provenance::Held] {
+            assert!(share(&step, own) == 0.0, "{gpu} has no tables: {:?}", step.provenance);
+        }
+        assert!(share(&step, Provenance::Borrowed) > 0.5, "{gpu}: {:?}", step.provenance);
+    }
+    let own = on("h100", "llama-3.1-8b", 2);
+    assert!(share(&own, Provenance::Borrowed) == 0.0);
+    assert!(!own.warnings.iter().any(|w| w.contains("borrowed")), "{:?}", own.warnings);
+}
+
+#[test]
+fn a_format_that_the_nearest_lender_lacks_is_borrowed_from_the_next() {
+    let step = on("l40s", "qwen3-32b-fp8", 1);
+    let from_hopper = |w: &String| w.contains("qkv_proj") && w.contains("borrowed from h100_sxm");
+    assert!(step.warnings.iter().any(from_hopper), "an A100 has no fp8: {:?}", step.warnings);
+}

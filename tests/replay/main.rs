@@ -1,0 +1,14 @@
+//! Replays: schedules worked out by hand, laws, vLLM's own scheduler, and the workloads they read.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+#[path = "../common/replay.rs"]
+mod common;
+#[path = "../common/mod.rs"]
+mod data_pack;
+
+mod closed_loop;
+mod laws;
+mod scenarios;
+mod serving_decode;
+mod vllm;
+mod workload_readers;
