@@ -12,5 +12,5 @@ pub fn csv_error(origin: &str, error: csv::Error) -> Error {
         csv::ErrorKind::Utf8 { pos, .. } => format!("line {} is not UTF-8 text", line_of(pos)),
         _ => error.to_string(),
     };
-    Error::Parse { origin: origin.to_owned(), message }
+    Error::parse(origin, message)
 }

@@ -75,7 +75,7 @@ impl Deployment {
     /// Checks what can be checked without a model; all problems are reported at once.
     ///
     /// # Errors
-    /// [`Error::Invalid`] where a size is zero or a share is outside (0, 1].
+    /// `ErrorKind::Invalid` where a size is zero or a share is outside (0, 1].
     pub fn validate(&self) -> Result<()> {
         let sizes = [
             ("tensor_parallel_size", self.tensor_parallel_size),
@@ -98,7 +98,7 @@ impl Deployment {
         if !(self.gpu_memory_utilization > 0.0 && self.gpu_memory_utilization <= 1.0) {
             problems.push(format!("gpu_memory_utilization = {} must be in (0, 1]", self.gpu_memory_utilization));
         }
-        if problems.is_empty() { Ok(()) } else { Err(Error::Invalid { origin: "deployment".into(), problems }) }
+        if problems.is_empty() { Ok(()) } else { Err(Error::invalid("deployment", problems)) }
     }
 }
 

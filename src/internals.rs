@@ -46,7 +46,7 @@ pub mod efficiency {
     }
 }
 pub mod error {
-    pub use crate::error::cut;
+    pub use crate::error::{Detail, cut};
 }
 #[cfg(feature = "replay")]
 pub mod export {

@@ -89,7 +89,7 @@ mod yaml;
 
 pub use deployment::{Deployment, GenerationConfig};
 pub use dtype::{DType, WeightFormat};
-pub use error::{Error, Result};
+pub use error::{Error, ErrorKind, Location, Result};
 pub use estimate::{GroupEstimate, OperatorEstimate, StepEstimate};
 pub use hardware::Hardware;
 pub use model::Model;

@@ -95,7 +95,7 @@ impl<'a> RequestColumns<'a> {
     /// Requests that all sample a token.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] for columns of unequal length.
+    /// `ErrorKind::InvalidArgument` for columns of unequal length.
     #[inline]
     pub fn new(num_computed_tokens: &'a [u32], num_scheduled_tokens: &'a [u32]) -> Result<Self> {
         equally_long("num_scheduled_tokens", num_scheduled_tokens.len(), num_computed_tokens.len())?;
@@ -105,7 +105,7 @@ impl<'a> RequestColumns<'a> {
     /// The same requests, of which those sample that say so.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] for a column of another length.
+    /// `ErrorKind::InvalidArgument` for a column of another length.
     #[inline]
     pub fn with_samples(self, samples: &'a [bool]) -> Result<Self> {
         self.with_sample_bytes(bytemuck::must_cast_slice(samples))
@@ -114,7 +114,7 @@ impl<'a> RequestColumns<'a> {
     /// [`RequestColumns::with_samples`] for flags of other languages: any byte but 0 is true.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] for a column of another length.
+    /// `ErrorKind::InvalidArgument` for a column of another length.
     #[inline]
     pub fn with_sample_bytes(self, samples: &'a [u8]) -> Result<Self> {
         equally_long("samples", samples.len(), self.len())?;
@@ -174,11 +174,11 @@ fn equally_long(what: &str, found: usize, expected: usize) -> Result<()> {
 
 #[cold]
 fn of_another_length(what: &str, found: usize, expected: usize) -> Error {
-    Error::InvalidArgument {
-        what: what.into(),
-        value: format!("of length {found}"),
-        reason: format!("must have one value for each of the {expected} values of num_computed_tokens"),
-    }
+    Error::invalid_argument(
+        what,
+        format!("of length {found}"),
+        format!("must have one value for each of the {expected} values of num_computed_tokens"),
+    )
 }
 
 #[cfg(test)]

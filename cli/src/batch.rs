@@ -1,5 +1,7 @@
 //! The batch of a step: a strict JSON file, or the shorthand flags. A fault names the request, the key and the place.
 
+use ridgepoint::ErrorKind;
+use ridgepoint::internals::error::Detail;
 use std::fmt::{self, Display};
 use std::io::Read;
 use std::path::Path;
@@ -38,7 +40,7 @@ impl Batch {
             bytes = std::fs::read(path).map_err(|error| Error::io(path, error))?;
             path.display().to_string()
         };
-        let requests = parse(&bytes).map_err(|message| Error::Parse { origin: origin.clone(), message })?;
+        let requests = parse(&bytes).map_err(|message| Error::parse(origin.clone(), message))?;
         Ok(Batch { requests, origin: Origin::File(origin) })
     }
 
@@ -51,7 +53,7 @@ impl Batch {
     /// Explains why the batch as a whole was refused: `single` says what is wrong with one request, so that every faulty
     /// one is named and not only the first.
     pub fn refused(&self, error: &Error, single: impl Fn(&Request) -> Result<()>) -> Failure {
-        if !matches!(error, Error::InvalidRequest { .. }) {
+        if error.kind() != ErrorKind::InvalidRequest {
             return Failure::input(match &self.origin {
                 Origin::File(origin) => format!("{origin}: {error}"),
                 Origin::Flags(_) => error.to_string(),
@@ -61,7 +63,8 @@ impl Batch {
         let mut last_flag = None;
         let mut more = 0;
         for (index, request) in self.requests.iter().enumerate() {
-            let Err(Error::InvalidRequest { field, value, reason, .. }) = single(request) else { continue };
+            let Err(error) = single(request) else { continue };
+            let Detail::InvalidRequest { field, value, reason, .. } = error.into_detail() else { continue };
             let place = match &self.origin {
                 Origin::File(origin) => format!("{origin}: request {index}"),
                 Origin::Flags(flags) => {

@@ -1,6 +1,7 @@
 //! `ridgepoint calibrate`: builds the efficiency tables of a GPU from measurements, or scores the ones at hand.
 //! Files are written once everything is built, under a temporary name first.
 
+use ridgepoint::internals::error::Detail;
 use std::path::{Path, PathBuf};
 
 use super::whole_file::write_whole;
@@ -170,9 +171,9 @@ impl Work<'_> {
                 let more = self.rows.left_out_of(operator);
                 self.keep(operator, outcome, more);
             }
-            Err(error) if error.is_missing_measurement() => {
+            Err(error) if error.kind() == ridgepoint::ErrorKind::MissingTable => {
                 self.notes.push(format!("{operator} rows were not checked: {error}"));
-                if let Error::MissingTable { operator: table, .. } = error
+                if let Detail::MissingTable { operator: table, .. } = error.into_detail()
                     && !self.without_table.contains(&table)
                 {
                     self.without_table.push(table);

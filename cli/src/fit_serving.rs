@@ -3,6 +3,7 @@
 
 use indicatif::ProgressBar;
 use ridgepoint::Error;
+use ridgepoint::ErrorKind;
 use ridgepoint::internals::correction::{Correction, Level};
 use ridgepoint_lab::evaluate::case::Case;
 use ridgepoint_lab::evaluate::experiment::{Experiment, serving_cases};
@@ -62,7 +63,7 @@ pub fn fitted(job: &FitJob<'_>, bar: &ProgressBar) -> Result<Fitted, Failure> {
             let own = scatter(&folds);
             correction.scatter = job.prior.as_ref().map_or(own, |prior| shrunk(own, folds.len(), prior.scatter));
         }
-        Err(Error::InvalidArgument { .. }) => {
+        Err(error) if error.kind() == ErrorKind::InvalidArgument => {
             correction.scatter = job.prior.as_ref().map_or_else(Default::default, |prior| prior.scatter);
             notes.push("one group of runs: the scatter is that of the prior, not measured".to_owned());
         }

@@ -185,13 +185,13 @@ impl<'a> Refit<'a> {
             RefitLevel::Model => Level::Model { model: fold.judged.model.clone() },
         };
         if runs.is_empty() {
-            return Err(ridgepoint::Error::Invalid {
-                origin: format!("--refit for {}", fold.judged.name),
-                problems: vec![format!(
+            return Err(ridgepoint::Error::invalid(
+                format!("--refit for {}", fold.judged.name),
+                vec![format!(
                     "the split leaves no rows of {} to learn from; --split temporal has them",
                     if self.level == RefitLevel::Model { fold.judged.model.as_str() } else { "any run" }
                 )],
-            });
+            ));
         }
         let (learned, _) = fit_with_scatter("training rows", &runs, &self.prior, &level)?;
         let name = match self.level {

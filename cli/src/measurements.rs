@@ -1,8 +1,9 @@
 //! The folders that `calibrate` reads: whether they are measurements at all, and of the GPU that was named.
 
+use ridgepoint::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use ridgepoint::{Error, Hardware};
+use ridgepoint::Hardware;
 use ridgepoint_lab::calibrate::rows::Rows;
 use ridgepoint_lab::measurements::Measurements;
 
@@ -64,7 +65,7 @@ fn load_one(
                     measured.name()
                 ));
             }
-            Err(Error::UnknownHardware { .. }) => {
+            Err(error) if error.kind() == ErrorKind::UnknownHardware => {
                 notes.push(format!(
                     "{}: measured on '{device}', which no hardware file lists; taken for {}",
                     dir.display(),

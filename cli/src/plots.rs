@@ -21,7 +21,7 @@ impl Plot {
     /// Makes the folder, so that one that can't be made is known before anything is computed.
     ///
     /// # Errors
-    /// [`Error::Io`].
+    /// `ErrorKind::Io`.
     pub fn prepare(&self) -> Result<(), Failure> {
         match &self.plot {
             Some(folder) => std::fs::create_dir_all(folder).map_err(|error| Error::io(folder, error).into()),
@@ -32,7 +32,7 @@ impl Plot {
     /// Writes the plots that `figures` draws, if any are asked for; remarks say what was written and what could not be drawn.
     ///
     /// # Errors
-    /// [`Error::Io`].
+    /// `ErrorKind::Io`.
     pub fn write(&self, figures: impl FnOnce() -> (Vec<Figure>, Vec<String>)) -> Result<Option<Plotted>, Failure> {
         let Some(folder) = &self.plot else { return Ok(None) };
         let (figures, problems) = figures();

@@ -17,7 +17,7 @@ impl WholeFile {
     /// Opens the file under its temporary name; where the path is a link to a file, beside that file.
     ///
     /// # Errors
-    /// [`Error::Io`] with the file's own path where the folder is not there or can't be written to.
+    /// `ErrorKind::Io` with the file's own path where the folder is not there or can't be written to.
     pub fn create(path: &Path) -> Result<(Self, File)> {
         let failed = |error| Error::io(path, error);
         let there = std::fs::metadata(path).ok();
@@ -40,7 +40,7 @@ impl WholeFile {
     /// What writing came to; an error is that of the file.
     ///
     /// # Errors
-    /// [`Error::Io`] with the file's own path.
+    /// `ErrorKind::Io` with the file's own path.
     pub fn written<T>(&self, result: std::io::Result<T>) -> Result<T> {
         result.map_err(|error| Error::io(&self.path, error))
     }
@@ -48,7 +48,7 @@ impl WholeFile {
     /// Gives the file its name.
     ///
     /// # Errors
-    /// [`Error::Io`] with the file's own path.
+    /// `ErrorKind::Io` with the file's own path.
     pub fn keep(mut self) -> Result<()> {
         match &self.renamed {
             Some((temporary, last)) => self.written(std::fs::rename(temporary, last))?,
@@ -70,7 +70,7 @@ impl Drop for WholeFile {
 /// Writes a whole text.
 ///
 /// # Errors
-/// [`Error::Io`].
+/// `ErrorKind::Io`.
 pub fn write_whole(path: &Path, text: &str) -> Result<()> {
     let (file, mut out) = WholeFile::create(path)?;
     file.written(std::io::Write::write_all(&mut out, text.as_bytes()))?;

@@ -36,7 +36,7 @@ impl Correction {
     /// Reads a file.
     ///
     /// # Errors
-    /// [`Error::Io`]; [`Error::Parse`] for text that is not TOML or has other keys; [`Error::Invalid`] with everything that
+    /// `ErrorKind::Io`; `ErrorKind::Parse` for text that is not TOML or has other keys; `ErrorKind::Invalid` with everything that
     /// can't be: unknown or missing coefficients, values outside their bounds, correlations outside [-1, 1].
     pub fn load(path: impl AsRef<Path>) -> Result<Correction> {
         let path = path.as_ref();
@@ -49,10 +49,8 @@ impl Correction {
     /// # Errors
     /// As [`Correction::load`].
     pub fn from_toml_str(origin: &str, text: &str) -> Result<Correction> {
-        let file: File = toml::from_str(text).map_err(|error| Error::Parse {
-            origin: origin.to_owned(),
-            message: error.to_string().trim().to_owned(),
-        })?;
+        let file: File =
+            toml::from_str(text).map_err(|error| Error::parse(origin, error.to_string().trim().to_owned()))?;
         let mut problems = Vec::new();
         let level = match (file.level.as_str(), file.model) {
             ("global", None) => Level::Global,
@@ -96,7 +94,7 @@ impl Correction {
             }
         }
         if !problems.is_empty() {
-            return Err(Error::Invalid { origin: origin.to_owned(), problems });
+            return Err(Error::invalid(origin, problems));
         }
         Ok(Correction {
             name: origin.to_owned(),
@@ -113,7 +111,7 @@ impl Correction {
     /// The text of the file: the same correction gives the same bytes.
     ///
     /// # Errors
-    /// [`Error::Parse`] where a value has no place in TOML.
+    /// `ErrorKind::Parse` where a value has no place in TOML.
     pub fn to_toml_string(&self) -> Result<String> {
         let sd = |index: usize| self.covariance[index][index].max(0.0).sqrt();
         let correlation = |row: usize, column: usize| {
@@ -144,7 +142,7 @@ impl Correction {
             },
             coefficients: Term::ALL.into_iter().enumerate().map(coefficient).collect(),
         };
-        toml::to_string(&file).map_err(|error| Error::Parse { origin: self.name.clone(), message: error.to_string() })
+        toml::to_string(&file).map_err(|error| Error::parse(self.name.clone(), error.to_string()))
     }
 }
 

@@ -69,7 +69,7 @@ fn the_neutral_correction_is_a_file_too() {
 
 fn problems(text: &str) -> Vec<String> {
     match Correction::from_toml_str("bad.toml", text) {
-        Err(Error::Invalid { origin, problems }) if origin == "bad.toml" => problems,
+        Err(error) if error.location().is_some_and(|place| place.path == "bad.toml") => error.problems().to_vec(),
         other => panic!("{other:?}"),
     }
 }
@@ -193,7 +193,7 @@ fn every_problem_is_listed_at_once() {
 #[test]
 fn other_keys_and_torn_files_are_refused_by_name() {
     let refused = |text: &str| match Correction::from_toml_str("bad.toml", text) {
-        Err(Error::Parse { origin, message }) if origin == "bad.toml" => message,
+        Err(error) if error.location().unwrap().path == "bad.toml" => error.to_string(),
         other => panic!("{other:?}"),
     };
     for section in ["host", "scatter", "source"] {

@@ -33,7 +33,7 @@ static BUILTIN: LazyLock<Result<Vec<Correction>>> = LazyLock::new(|| {
 pub fn builtin_corrections() -> Result<&'static [Correction]> {
     match &*BUILTIN {
         Ok(corrections) => Ok(corrections),
-        Err(error) => Err(Error::Parse { origin: "built-in corrections".to_owned(), message: error.to_string() }),
+        Err(error) => Err(Error::parse("built-in corrections", error.to_string())),
     }
 }
 
@@ -41,7 +41,7 @@ pub fn builtin_corrections() -> Result<&'static [Correction]> {
 /// one), or the path of a file.
 ///
 /// # Errors
-/// [`Error::InvalidArgument`] where `global` is not built in or no file is there; those of reading one; [`Error::Invalid`] for a file that
+/// `ErrorKind::InvalidArgument` where `global` is not built in or no file is there; those of reading one; `ErrorKind::Invalid` for a file that
 /// is meant for another model.
 pub fn find_correction(wanted: &str, model: &str) -> Result<Option<Correction>> {
     let built_in = |level: &Level| -> Result<Option<Correction>> {
@@ -54,23 +54,21 @@ pub fn find_correction(wanted: &str, model: &str) -> Result<Option<Correction>> 
             Some(correction) => Ok(Some(correction)),
             None => built_in(&Level::Global),
         },
-        "global" => built_in(&Level::Global)?.map(Some).ok_or_else(|| Error::InvalidArgument {
-            what: "correction".into(),
-            value: "global".into(),
-            reason: "is not built in; use none for the calibrated roofline".into(),
+        "global" => built_in(&Level::Global)?.map(Some).ok_or_else(|| {
+            Error::invalid_argument("correction", "global", "is not built in; use none for the calibrated roofline")
         }),
-        path if !Path::new(path).is_file() => Err(Error::InvalidArgument {
-            what: "correction".into(),
-            value: path.into(),
-            reason: "must be none, global, auto or the path of a file that `ridgepoint fit` wrote".into(),
-        }),
+        path if !Path::new(path).is_file() => Err(Error::invalid_argument(
+            "correction",
+            path,
+            "must be none, global, auto or the path of a file that `ridgepoint fit` wrote",
+        )),
         path => {
             let correction = Correction::load(path)?;
             match &correction.level {
-                Level::Model { model: other } if other != model => Err(Error::Invalid {
-                    origin: path.to_owned(),
-                    problems: vec![format!("is meant for {other} and not for {model}; --correction global would do")],
-                }),
+                Level::Model { model: other } if other != model => Err(Error::invalid(
+                    path,
+                    vec![format!("is meant for {other} and not for {model}; --correction global would do")],
+                )),
                 _ => Ok(Some(correction)),
             }
         }
@@ -134,10 +132,12 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         for wanted in [dir.path().join("mine.toml").display().to_string(), dir.path().display().to_string()] {
             match find_correction(&wanted, "llama-2-7b") {
-                Err(Error::InvalidArgument { value, reason, .. }) if value == wanted => {
-                    assert!(reason.contains("none, global, auto or the path of a file"), "{reason}");
+                Err(error) => {
+                    let message = error.to_string();
+                    assert!(message.contains(&wanted), "{message}");
+                    assert!(message.contains("none, global, auto or the path of a file"), "{message}");
                 }
-                other => panic!("{other:?}"),
+                Ok(found) => panic!("{found:?}"),
             }
         }
     }

@@ -70,8 +70,8 @@ pub(super) const UNIT: &str = "efficiency: percent of the roofline bound";
 /// Reads the header of a table file.
 ///
 /// # Errors
-/// [`Error::Parse`] where the header is not TOML, has unknown or missing keys, or belongs to another operator,
-/// [`Error::BadRow`] for a line of no series.
+/// `ErrorKind::Parse` where the header is not TOML, has unknown or missing keys, or belongs to another operator,
+/// `ErrorKind::BadRow` for a line of no series.
 pub fn parse_header<F: Family>(origin: &str, text: &str) -> Result<Header> {
     Ok(parse_table::<F>(origin, text)?.0)
 }
@@ -87,18 +87,18 @@ pub(super) fn parse_table<F: Family>(origin: &str, text: &str) -> Result<(Header
     let header: Header = toml::from_str(&commented).map_err(|e| {
         let before = e.span().and_then(|span| commented.get(..span.start)).unwrap_or("");
         let line = before.matches('\n').count() + 1;
-        Error::Parse { origin: origin.to_owned(), message: format!("table header, line {line}: {}", e.message()) }
+        Error::parse(origin, format!("table header, line {line}: {}", e.message()))
     })?;
     if header.operator != F::OPERATOR || header.unit != UNIT {
-        return Err(Error::Parse {
-            origin: origin.to_owned(),
-            message: format!(
+        return Err(Error::parse(
+            origin,
+            format!(
                 "table header: operator '{}' in '{}', expected '{}' in '{UNIT}'",
                 header.operator,
                 header.unit,
                 F::OPERATOR
             ),
-        });
+        ));
     }
     for (name, series) in &header.series {
         let ascending = series.knots.windows(2).all(|pair| pair[0] < pair[1]);
@@ -107,12 +107,12 @@ pub(super) fn parse_table<F: Family>(origin: &str, text: &str) -> Result<(Header
         // A name that is written otherwise when asked for would never be found.
         let is_known = F::Key::parse(name).is_some_and(|key| key.name() == *name);
         if !id_is_unique || !is_known || series.knots.is_empty() || !ascending || !positive {
-            return Err(Error::Parse {
-                origin: origin.to_owned(),
-                message: format!(
+            return Err(Error::parse(
+                origin,
+                format!(
                     "table header: series '{name}' needs a known name, an id of its own and ascending positive knots"
                 ),
-            });
+            ));
         }
     }
     for (group, coefficients) in &header.coefficients {
@@ -120,10 +120,10 @@ pub(super) fn parse_table<F: Family>(origin: &str, text: &str) -> Result<(Header
         if let Some(name) = coefficients.keys().find(is_unknown) {
             let known: Vec<&str> = F::COEFFICIENTS.iter().map(|(name, _)| *name).collect();
             let known = known.join(", ");
-            return Err(Error::Parse {
-                origin: origin.to_owned(),
-                message: format!("table header: unknown coefficients.\"{group}\".{name}; there are {known}"),
-            });
+            return Err(Error::parse(
+                origin,
+                format!("table header: unknown coefficients.\"{group}\".{name}; there are {known}"),
+            ));
         }
     }
     let lines = lines_by_series::<F>(origin, text, &header)?;

@@ -52,7 +52,7 @@ pub(super) fn lines_by_series<F: Family>(origin: &str, text: &str, header: &Head
     let (columns, found) = (columns::<F>(), text.get(above..).and_then(|below| below.lines().next()).unwrap_or(""));
     if found != columns {
         let message = format!("'{found}' stands below the table header, expected '{columns}'");
-        return Err(Error::Parse { origin: origin.to_owned(), message });
+        return Err(Error::parse(origin, message));
     }
     let known: Vec<(String, usize)> = header.series.values().map(|series| (series.id.to_string(), series.id)).collect();
     let mut runs: Vec<Run> = Vec::new();
@@ -77,25 +77,19 @@ pub(super) fn lines_by_series<F: Family>(origin: &str, text: &str, header: &Head
     }
     if is_cut {
         let message = "the last line has no end: the file is cut off, perhaps within a number; copy or write it again";
-        return Err(Error::Parse { origin: origin.to_owned(), message: message.to_owned() });
+        return Err(Error::parse(origin, message));
     }
     Ok(Lines { runs })
 }
 
 fn bad(origin: &str, row: usize, column: &str, found: &str, expected: &str) -> Error {
-    Error::BadRow {
-        origin: origin.to_owned(),
-        row,
-        column: column.to_owned(),
-        found: if found.is_empty() { "nothing" } else { found }.to_owned(),
-        expected: expected.to_owned(),
-    }
+    Error::bad_row(origin, row, column, if found.is_empty() { "nothing" } else { found }.to_owned(), expected)
 }
 
 /// Reads one series of a table file.
 ///
 /// # Errors
-/// [`Error::BadRow`] for a line that can't be, [`Error::Parse`] where lines or coefficients are missing.
+/// `ErrorKind::BadRow` for a line that can't be, `ErrorKind::Parse` where lines or coefficients are missing.
 pub fn parse_series<F: Family>(
     origin: &str,
     text: &str,
@@ -143,10 +137,10 @@ impl SeriesText<'_> {
         let mut axes: Vec<Vec<f64>> = (0..leading).map(|axis| sorted(lines.iter().map(|l| l.point[axis]))).collect();
         axes.push(about.knots.clone());
         if axes.iter().fold(1, |cells: usize, axis| cells.saturating_mul(axis.len())) > MOST_CELLS {
-            return Err(Error::Parse {
-                origin: self.origin.to_owned(),
-                message: format!("series '{name}' spans a grid of more than four million cells"),
-            });
+            return Err(Error::parse(
+                self.origin.to_owned(),
+                format!("series '{name}' spans a grid of more than four million cells"),
+            ));
         }
         let mut series = Series { key: key.clone(), coefficients, grid: Grid::empty(Vec::new()) };
         if let Some(near) = near {
@@ -167,7 +161,7 @@ impl SeriesText<'_> {
             let message = format!(
                 "series '{name}' has {found} lines, its header says {said}; as many must be there, and one at least"
             );
-            return Err(Error::Parse { origin: self.origin.to_owned(), message });
+            return Err(Error::parse(self.origin.to_owned(), message));
         }
         series.grid.hold_edges();
         Ok(Some(series))
@@ -237,9 +231,8 @@ pub fn coefficients_of<F: Family>(origin: &str, header: &Header, key: &F::Key) -
         .iter()
         .map(|(name, _)| {
             let value = header.coefficients.get(&group).and_then(|g| g.get(*name)).copied();
-            value.filter(|v| v.is_finite() && *v > 0.0).ok_or_else(|| Error::Parse {
-                origin: origin.to_owned(),
-                message: format!("table header: coefficients.\"{group}\".{name} must be a positive number"),
+            value.filter(|v| v.is_finite() && *v > 0.0).ok_or_else(|| {
+                Error::parse(origin, format!("table header: coefficients.\"{group}\".{name} must be a positive number"))
             })
         })
         .collect()

@@ -43,10 +43,8 @@ pub fn write_table<F: Family>(
         coefficients,
         series: headers,
     };
-    let toml = toml::to_string(&header).map_err(|e| Error::Parse {
-        origin: format!("{hardware}/{}.csv", F::OPERATOR),
-        message: format!("table header: {e}"),
-    })?;
+    let toml = toml::to_string(&header)
+        .map_err(|e| Error::parse(format!("{hardware}/{}.csv", F::OPERATOR), format!("table header: {e}")))?;
     let mut text = String::new();
     for line in toml.lines() {
         text.push_str(if line.is_empty() { "#" } else { "# " });

@@ -134,7 +134,7 @@ impl Tables {
     /// before any other's.
     ///
     /// # Errors
-    /// Those of reading a table file; [`Error::MissingTable`] where no GPU has a usable series.
+    /// Those of reading a table file; `ErrorKind::MissingTable` where no GPU has a usable series.
     pub fn nearest<F: Family>(&self, distance: impl Fn(&F::Key) -> f64) -> Result<(Found<F>, f64)> {
         Ok(self.nearest_few(distance, 1)?.remove(0))
     }
@@ -204,14 +204,14 @@ impl Tables {
                 return Ok(found);
             }
         }
-        Err(Error::MissingTable {
-            hardware: self.hardware.name().to_owned(),
-            operator: F::OPERATOR.to_owned(),
-            hint: format!(
+        Err(Error::missing_table(
+            self.hardware.name().to_owned(),
+            F::OPERATOR.to_owned(),
+            format!(
                 "looked in bench_data/ of {}; make one with `ridgepoint calibrate`, or use --efficiency ideal",
                 self.folders.join(", ")
             ),
-        })
+        ))
     }
 
     /// A series of a file, read when first asked for.
@@ -288,7 +288,7 @@ fn read<F: Family>(folder: &str, origin: String, text: Cow<'static, str>) -> Res
     let (header, lines) = parse_table::<F>(&origin, &text)?;
     if header.hardware != folder {
         let message = format!("table header: hardware '{}', expected '{folder}' as in its folder", header.hardware);
-        return Err(Error::Parse { origin, message });
+        return Err(Error::parse(origin, message));
     }
     Ok(Arc::new(File { origin, text, header, lines }))
 }

@@ -23,7 +23,7 @@ pub fn builtin_names() -> Vec<&'static str> {
 /// Further names under which [`Hardware::find`] knows the built-in GPU `name`, as its file lists them.
 ///
 /// # Errors
-/// [`Error::UnknownHardware`] where no built-in GPU is called so.
+/// `ErrorKind::UnknownHardware` where no built-in GPU is called so.
 pub fn builtin_aliases(name: &str) -> Result<Vec<String>> {
     Ok(builtin_entry(name)?.aliases)
 }
@@ -32,7 +32,7 @@ impl Hardware {
     /// The built-in GPU whose file has exactly this name, such as `h100_sxm`. [`Hardware::find`] is more lenient.
     ///
     /// # Errors
-    /// [`Error::UnknownHardware`] with near matches.
+    /// `ErrorKind::UnknownHardware` with near matches.
     pub fn builtin(name: &str) -> Result<Hardware> {
         Ok(builtin_entry(name)?.hardware)
     }
@@ -48,7 +48,7 @@ impl Hardware {
     /// ```
     ///
     /// # Errors
-    /// [`Error::UnknownHardware`] with near matches where no name or more than one fits, and those of
+    /// `ErrorKind::UnknownHardware` with near matches where no name or more than one fits, and those of
     /// [`Hardware::load`].
     pub fn find(name_or_path: &str) -> Result<Hardware> {
         Hardware::find_in(None, name_or_path)
@@ -81,7 +81,7 @@ impl Hardware {
                 [entry] => return Ok(entry.hardware.clone()),
                 several => {
                     let near = several.iter().map(|entry| entry.hardware.name.clone()).collect();
-                    return Err(Error::UnknownHardware { name: name_or_path.to_owned(), near });
+                    return Err(Error::unknown_hardware(name_or_path, near));
                 }
             }
         }
@@ -119,7 +119,7 @@ fn unknown<'a>(name: &str, entries: impl Iterator<Item = &'a Entry> + Clone) -> 
         }
     }
     near.truncate(MAX_SUGGESTIONS);
-    Error::UnknownHardware { name: name.to_owned(), near }
+    Error::unknown_hardware(name, near)
 }
 
 fn builtin_files() -> impl Iterator<Item = (&'static str, &'static str)> {

@@ -50,7 +50,7 @@ impl Hardware {
     /// is what errors call the text (its path).
     ///
     /// # Errors
-    /// [`Error::Parse`] with line and column where the text is not TOML; [`Error::Invalid`] listing every unknown,
+    /// `ErrorKind::Parse` with line and column where the text is not TOML; `ErrorKind::Invalid` listing every unknown,
     /// missing, non-positive or non-finite value, and an fp8 peak below the bf16 peak or above four times it.
     pub fn from_toml_str(name: &str, origin: &str, text: &str) -> Result<Hardware> {
         Ok(Entry::parse(name, origin, text)?.hardware)
@@ -59,7 +59,7 @@ impl Hardware {
     /// Reads a hardware TOML file; the GPU's name is the file's stem.
     ///
     /// # Errors
-    /// [`Error::Io`] where it can't be read, and those of [`Hardware::from_toml_str`].
+    /// `ErrorKind::Io` where it can't be read, and those of [`Hardware::from_toml_str`].
     pub fn load(path: impl AsRef<Path>) -> Result<Hardware> {
         Ok(Entry::load(path.as_ref())?.hardware)
     }
@@ -78,7 +78,7 @@ impl Entry {
         let entry = read_file(name, &table, &mut problems);
         match entry {
             Some(entry) if problems.is_empty() => Ok(entry),
-            _ => Err(Error::Invalid { origin: origin.to_owned(), problems }),
+            _ => Err(Error::invalid(origin, problems)),
         }
     }
 }
@@ -88,7 +88,7 @@ fn syntax_error(origin: &str, text: &str, error: &toml::de::Error) -> Error {
         let line_start = before.rfind('\n').map_or(0, |at| at + 1);
         format!("line {}, column {}: ", before.matches('\n').count() + 1, before[line_start..].chars().count() + 1)
     });
-    Error::Parse { origin: origin.to_owned(), message: format!("{place}{}", error.message()) }
+    Error::parse(origin, format!("{place}{}", error.message()))
 }
 
 /// `None` means that something required is missing or unusable; `problems` then says what.

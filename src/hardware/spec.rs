@@ -127,12 +127,11 @@ impl Hardware {
     /// no TF32 stands in for.
     ///
     /// # Errors
-    /// [`Error::MissingPeak`] where the chip has no unit for it; no other format's peak is scaled instead.
+    /// `ErrorKind::MissingPeak` where the chip has no unit for it; no other format's peak is scaled instead.
     pub fn peak_dense_flop_per_s(&self, dtype: DType) -> Result<f64> {
-        self.peaks_dense_flop_per_s.get(&dtype).copied().ok_or_else(|| Error::MissingPeak {
-            hardware: self.display_name.clone(),
-            dtype,
-            known: self.dtypes().collect(),
-        })
+        self.peaks_dense_flop_per_s
+            .get(&dtype)
+            .copied()
+            .ok_or_else(|| Error::missing_peak(self.display_name.clone(), dtype, self.dtypes().collect()))
     }
 }

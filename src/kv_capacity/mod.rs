@@ -122,7 +122,7 @@ impl KvCapacity {
     /// The KV room of a deployment, without weights on the host.
     ///
     /// # Errors
-    /// [`Error::Invalid`] where the deployment does not fit the model, where the weights do not fit the GPU, or where the
+    /// `ErrorKind::Invalid` where the deployment does not fit the model, where the weights do not fit the GPU, or where the
     /// KV cache has room for less than one request of `max_model_len`; the latter two say by how many GiB and what would do.
     pub fn new(model: &Model, hardware: &Hardware, deployment: &Deployment) -> Result<Self> {
         Self::with_options(model, hardware, deployment, MemoryOptions::default())
@@ -131,7 +131,7 @@ impl KvCapacity {
     /// [`KvCapacity::new`] with the arguments that only memory depends on.
     ///
     /// # Errors
-    /// As [`KvCapacity::new`], and [`Error::InvalidArgument`] where `cpu_offload_gb` is negative or not finite.
+    /// As [`KvCapacity::new`], and `ErrorKind::InvalidArgument` where `cpu_offload_gb` is negative or not finite.
     pub fn with_options(
         model: &Model,
         hardware: &Hardware,
@@ -146,7 +146,7 @@ impl KvCapacity {
     /// The equation alone: what does not fit has a negative KV cache and no blocks.
     ///
     /// # Errors
-    /// [`Error::Invalid`] where the deployment does not fit the model, [`Error::InvalidArgument`] where `cpu_offload_gb`
+    /// `ErrorKind::Invalid` where the deployment does not fit the model, `ErrorKind::InvalidArgument` where `cpu_offload_gb`
     /// is negative or not finite.
     pub fn estimate(
         model: &Model,
@@ -155,11 +155,11 @@ impl KvCapacity {
         options: MemoryOptions,
     ) -> Result<Self> {
         if !(options.cpu_offload_gb.is_finite() && options.cpu_offload_gb >= 0.0) {
-            return Err(Error::InvalidArgument {
-                what: "cpu_offload_gb".into(),
-                value: options.cpu_offload_gb.to_string(),
-                reason: "must be a number of GiB, at least 0".into(),
-            });
+            return Err(Error::invalid_argument(
+                "cpu_offload_gb",
+                options.cpu_offload_gb.to_string(),
+                "must be a number of GiB, at least 0",
+            ));
         }
         let memory = Memory::new(model, deployment)?;
         let split = layers_per_stage(model.num_layers(), u64::from(deployment.pipeline_parallel_size));
@@ -181,10 +181,7 @@ impl KvCapacity {
                 fewest = Some(capacity);
             }
         }
-        fewest.ok_or_else(|| Error::Invalid {
-            origin: model.name().to_owned(),
-            problems: vec!["has no layers, so no KV cache".into()],
-        })
+        fewest.ok_or_else(|| Error::invalid(model.name().to_owned(), vec!["has no layers, so no KV cache".into()]))
     }
 
     /// Tokens that the blocks hold; one block is the engine's own.

@@ -34,7 +34,7 @@ pub(super) fn check(
     problems.extend(smaller_steps(capacity, model, hardware, deployment, options));
     problems.extend(smaller_blocks(model, hardware, deployment, options));
     problems.push(more_gpus(model, hardware, deployment, options));
-    Err(Error::Invalid { origin: format!("{} on {}", model.name(), hardware.name()), problems })
+    Err(Error::invalid(format!("{} on {}", model.name(), hardware.name()), problems))
 }
 
 fn has_room(capacity: &KvCapacity) -> bool {

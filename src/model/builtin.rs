@@ -86,7 +86,7 @@ impl Model {
     /// (`-FP8`, `-AWQ`, `w4a16`) choose the built-in variant or, with a note, a plain scheme on the base model.
     ///
     /// # Errors
-    /// [`Error::UnknownModel`] with near matches where no built-in model has exactly this name.
+    /// `ErrorKind::UnknownModel` with near matches where no built-in model has exactly this name.
     ///
     /// ```
     /// let model = ridgepoint::Model::builtin("meta-llama/Llama-3.1-70B-Instruct")?;
@@ -100,7 +100,7 @@ impl Model {
     /// Reads a `config.json`, or the one in a directory, with `hf_quant_config.json` and `generation_config.json` beside it.
     ///
     /// # Errors
-    /// [`Error::Io`] where there is no such file, else as [`Model::from_config_str`] and [`Model::with_generation_config`].
+    /// `ErrorKind::Io` where there is no such file, else as [`Model::from_config_str`] and [`Model::with_generation_config`].
     pub fn load(path: impl AsRef<Path>) -> Result<Model> {
         let given = path.as_ref();
         let file = if given.is_dir() { given.join("config.json") } else { given.to_owned() };
@@ -127,7 +127,7 @@ impl Model {
     /// [`Model::find`] that also knows the configurations in `data_dir/models/*.json`; they win over built-in ones.
     ///
     /// # Errors
-    /// As [`Model::find`], and [`Error::Io`] where `data_dir/models` can't be read.
+    /// As [`Model::find`], and `ErrorKind::Io` where `data_dir/models` can't be read.
     pub fn find_in(data_dir: Option<&Path>, name_or_path: &str) -> Result<Model> {
         let path = Path::new(name_or_path);
         let looks_like_path = path.extension().is_some_and(|e| e.eq_ignore_ascii_case("json"))
@@ -164,7 +164,7 @@ fn read_dir(dir: &Path) -> Result<Vec<BuiltinModel>> {
 fn unknown(name: &str) -> Error {
     let bare = name.rsplit('/').next().unwrap_or(name);
     let near = catalog::near_matches(bare, BUILTIN.iter().map(|model| model.name.as_str()));
-    Error::UnknownModel { name: name.to_owned(), near }
+    Error::unknown_model(name, near)
 }
 
 /// In order: the very name; a shipped variant with the same base and scheme; the base with a plain scheme.

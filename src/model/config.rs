@@ -24,8 +24,8 @@ impl Model {
     /// errors start with; `hf_quant_config` is the text of the file of that name beside it, if there is one.
     ///
     /// # Errors
-    /// [`Error::Parse`] with line and column for malformed JSON, [`Error::UnsupportedModel`] naming the key for layers
-    /// whose physics is not known, [`Error::Invalid`] with all problems for missing, wrong or contradictory values.
+    /// `ErrorKind::Parse` with line and column for malformed JSON, `ErrorKind::UnsupportedModel` naming the key for layers
+    /// whose physics is not known, `ErrorKind::Invalid` with all problems for missing, wrong or contradictory values.
     ///
     /// ```
     /// let json = r#"{"model_type": "llama", "hidden_size": 4096, "intermediate_size": 11008, "num_hidden_layers": 32,
@@ -47,10 +47,10 @@ pub(super) fn parse(origin: &str, json: &str) -> Result<Value> {
     serde_json::from_str(json).map_err(|error| {
         let text = error.to_string();
         let cause = text.split(" at line ").next().unwrap_or(&text);
-        Error::Parse {
-            origin: format!("{origin}: line {} column {}", error.line(), error.column()),
-            message: format!("not well-formed JSON: {cause}"),
-        }
+        Error::parse(
+            format!("{origin}: line {} column {}", error.line(), error.column()),
+            format!("not well-formed JSON: {cause}"),
+        )
     })
 }
 
@@ -60,12 +60,12 @@ pub(super) fn from_value(name: &str, origin: &str, config: &Value, hf: Option<&V
     let model = read(name, origin, config, hf, &log)?;
     let (mut problems, notes) = log.into_parts();
     let Some(mut model) = model.filter(|_| problems.is_empty()) else {
-        return Err(Error::Invalid { origin: origin.to_owned(), problems });
+        return Err(Error::invalid(origin, problems));
     };
     let total = parameters::total(&model);
     if total >= parameters::MAX_EXACT {
         problems.push(format!("the sizes multiply to {total:.3e} parameters; at most 2^53 are accepted"));
-        return Err(Error::Invalid { origin: origin.to_owned(), problems });
+        return Err(Error::invalid(origin, problems));
     }
     model.notes = notes;
     Ok(model)
@@ -73,7 +73,7 @@ pub(super) fn from_value(name: &str, origin: &str, config: &Value, hf: Option<&V
 
 /// Reads everything, leaving faults in `log`; `None` only after a fault.
 fn read(name: &str, origin: &str, config: &Value, hf: Option<&Value>, log: &Log) -> Result<Option<Model>> {
-    let malformed = |message: &str| Error::Parse { origin: origin.to_owned(), message: message.to_owned() };
+    let malformed = |message: &str| Error::parse(origin, message);
     let map = config.as_object().ok_or_else(|| malformed("a config.json must be a JSON object"))?;
     let outer = Section::new("", map, log);
     let nested = TEXT_SECTIONS.into_iter().find_map(|key| outer.section(key));

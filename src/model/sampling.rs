@@ -108,7 +108,7 @@ impl Model {
     /// The file's other keys (token ids, lengths) are passed over.
     ///
     /// # Errors
-    /// [`Error::Parse`] for what is no JSON object, [`Error::Invalid`] with all values that can't be, or where the
+    /// `ErrorKind::Parse` for what is no JSON object, `ErrorKind::Invalid` with all values that can't be, or where the
     /// configuration itself has other parameters under `ridgepoint.generation_config`.
     ///
     /// ```
@@ -125,7 +125,7 @@ impl Model {
         let value = config::parse(origin, json)?;
         let Some(map) = value.as_object() else {
             let message = format!("a generation_config.json must be a JSON object, not {}", shown(&value));
-            return Err(Error::Parse { origin: origin.to_owned(), message });
+            return Err(Error::parse(origin, message));
         };
         let log = Log::default();
         let sampling = SamplingDefaults::read(&Section::new("", map, &log));
@@ -138,7 +138,7 @@ impl Model {
             ));
         }
         if !problems.is_empty() {
-            return Err(Error::Invalid { origin: origin.to_owned(), problems });
+            return Err(Error::invalid(origin, problems));
         }
         self.sampling = Some(sampling);
         Ok(self)

@@ -44,7 +44,7 @@ const KEYS: [(&str, &str); 24] = [
 /// The family of a `model_type`.
 ///
 /// # Errors
-/// [`Error::UnsupportedModel`] where it is not known, or where a key says that the layers are not.
+/// `ErrorKind::UnsupportedModel` where it is not known, or where a key says that the layers are not.
 pub(super) fn family_of(
     origin: &str,
     model_type: &str,
@@ -52,12 +52,7 @@ pub(super) fn family_of(
     outer: &Section<'_>,
 ) -> Result<&'static Family> {
     let error = |text: &Section<'_>, key: &str, reason: String| {
-        Err(Error::UnsupportedModel {
-            origin: origin.to_owned(),
-            model_type: model_type.to_owned(),
-            key: text.path_of(key),
-            reason,
-        })
+        Err(Error::unsupported_model(origin, model_type, text.path_of(key), reason))
     };
     if let Some(Value::Array(types)) = text.get("layer_types") {
         let unknown = types.iter().filter_map(Value::as_str).find(|t| !KNOWN_LAYER_TYPES.contains(t));

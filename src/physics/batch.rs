@@ -75,11 +75,11 @@ impl BatchShape {
     /// ```
     ///
     /// # Errors
-    /// [`Error::EmptyStep`] without requests; [`Error::InvalidRequest`] for the first request that schedules nothing or
-    /// outgrows `max_model_len`; [`Error::Invalid`] for more than [`MAX_WINDOWS`] windows.
+    /// `ErrorKind::EmptyStep` without requests; `ErrorKind::InvalidRequest` for the first request that schedules nothing or
+    /// outgrows `max_model_len`; `ErrorKind::Invalid` for more than [`MAX_WINDOWS`] windows.
     pub fn new(requests: &[Request], windows: &[Window], max_model_len: u64) -> Result<Self> {
         if requests.is_empty() {
-            return Err(Error::EmptyStep);
+            return Err(Error::empty_step());
         }
         if windows.len() > MAX_WINDOWS {
             return Err(too_many_windows(windows.len()));
@@ -212,29 +212,29 @@ impl BatchShape {
 
 #[cold]
 fn too_many_windows(found: usize) -> Error {
-    Error::Invalid {
-        origin: "model".into(),
-        problems: vec![format!("{found} kinds of attention window in one model; at most {MAX_WINDOWS} are supported")],
-    }
+    Error::invalid(
+        "model",
+        vec![format!("{found} kinds of attention window in one model; at most {MAX_WINDOWS} are supported")],
+    )
 }
 
 #[cold]
 fn invalid_request(index: usize, request: &Request, max_model_len: u64) -> Error {
     let (computed, scheduled) = (request.num_computed_tokens, request.num_scheduled_tokens);
     if scheduled == 0 {
-        return Error::InvalidRequest {
+        return Error::invalid_request(
             index,
-            field: "num_scheduled_tokens",
-            value: "0".into(),
-            reason: "must be at least 1; leave requests that are not scheduled out of the batch".into(),
-        };
+            "num_scheduled_tokens",
+            "0",
+            "must be at least 1; leave requests that are not scheduled out of the batch",
+        );
     }
-    Error::InvalidRequest {
+    Error::invalid_request(
         index,
-        field: "num_computed_tokens + num_scheduled_tokens",
-        value: format!("{computed} + {scheduled} = {}", u64::from(computed) + u64::from(scheduled)),
-        reason: format!("is longer than max_model_len = {max_model_len}; shorten the request or raise max_model_len"),
-    }
+        "num_computed_tokens + num_scheduled_tokens",
+        format!("{computed} + {scheduled} = {}", u64::from(computed) + u64::from(scheduled)),
+        format!("is longer than max_model_len = {max_model_len}; shorten the request or raise max_model_len"),
+    )
 }
 
 #[cfg(test)]
@@ -270,7 +270,9 @@ mod tests {
 
     #[test]
     fn an_empty_step_is_an_error() {
-        assert!(matches!(BatchShape::new(&[], &BOTH, 10), Err(Error::EmptyStep)));
+        assert!(
+            matches!(BatchShape::new(&[], &BOTH, 10), Err(error) if error.kind() == crate::error::ErrorKind::EmptyStep)
+        );
     }
 
     #[test]

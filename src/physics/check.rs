@@ -3,6 +3,7 @@
 
 use crate::deployment::Deployment;
 use crate::dtype::WeightFormat;
+use crate::error::ErrorKind;
 use crate::error::{Error, Result};
 use crate::model::{Attention, Model};
 
@@ -19,10 +20,10 @@ const LARGEST_SUGGESTED_TP: u64 = 64;
 /// Returns remarks on what is unusual but possible.
 ///
 /// # Errors
-/// [`Error::Invalid`] with every relation that does not hold.
+/// `ErrorKind::Invalid` with every relation that does not hold.
 pub(super) fn check(model: &Model, deployment: &Deployment) -> Result<Vec<String>> {
     let mut problems = match deployment.validate() {
-        Err(Error::Invalid { problems, .. }) => problems,
+        Err(error) if error.kind() == ErrorKind::Invalid => error.problems().to_vec(),
         other => other.map(|()| Vec::new())?,
     };
     let ranks = Ranks::new(deployment);
@@ -52,7 +53,7 @@ pub(super) fn check(model: &Model, deployment: &Deployment) -> Result<Vec<String
     if problems.is_empty() {
         Ok(remarks(model, deployment, ranks))
     } else {
-        Err(Error::Invalid { origin: format!("{} as deployed", model.name()), problems })
+        Err(Error::invalid(format!("{} as deployed", model.name()), problems))
     }
 }
 

@@ -48,7 +48,7 @@ impl Memory {
     /// model's dtype; the embedding on the first stage, the LM head on the last (once if tied and on the same stage).
     ///
     /// # Errors
-    /// [`Error::Invalid`](crate::Error::Invalid) where the deployment does not fit the model.
+    /// `ErrorKind::Invalid`(crate::Error::Invalid) where the deployment does not fit the model.
     pub fn new(model: &Model, deployment: &Deployment) -> Result<Self> {
         check(model, deployment)?;
         let context = Context::new(model, deployment);

@@ -53,7 +53,7 @@ impl StepPlan {
     /// Lays out `model` on `deployment`.
     ///
     /// # Errors
-    /// [`Error::Invalid`] with every problem of the deployment by itself and every size of the model that its ranks
+    /// `ErrorKind::Invalid` with every problem of the deployment by itself and every size of the model that its ranks
     /// can't share, with the tensor-parallel sizes that would do.
     pub fn new(model: &Model, deployment: &Deployment) -> Result<Self> {
         let mut notes = model.notes().to_vec();
@@ -92,14 +92,14 @@ impl StepPlan {
     /// The same plan with uneven routing: `skew` is the share of a layer's experts that no token visits (default 0).
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] outside [0, 1).
+    /// `ErrorKind::InvalidArgument` outside [0, 1).
     pub fn with_expert_skew(mut self, skew: f64) -> Result<Self> {
         if !(0.0..1.0).contains(&skew) {
-            return Err(Error::InvalidArgument {
-                what: "expert skew".into(),
-                value: skew.to_string(),
-                reason: "must be at least 0 (uniform routing) and below 1".into(),
-            });
+            return Err(Error::invalid_argument(
+                "expert skew",
+                skew.to_string(),
+                "must be at least 0 (uniform routing) and below 1",
+            ));
         }
         self.expert_skew = skew;
         Ok(self)

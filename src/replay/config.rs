@@ -74,7 +74,7 @@ impl EngineConfig {
     /// Checks the configuration; all problems are reported at once.
     ///
     /// # Errors
-    /// [`Error::Invalid`] where a size is zero, where a prompt of `max_model_len` could never be scheduled without chunks, for more than [`MAX_GPU_BLOCKS`], or
+    /// `ErrorKind::Invalid` where a size is zero, where a prompt of `max_model_len` could never be scheduled without chunks, for more than [`MAX_GPU_BLOCKS`], or
     /// where the blocks hold less than one request of `max_model_len`.
     pub fn validate(&self) -> Result<()> {
         let sizes = [
@@ -113,7 +113,7 @@ impl EngineConfig {
                 ));
             }
         }
-        if problems.is_empty() { Ok(()) } else { Err(Error::Invalid { origin: "engine".into(), problems }) }
+        if problems.is_empty() { Ok(()) } else { Err(Error::invalid("engine", problems)) }
     }
 }
 

@@ -51,8 +51,8 @@ use crate::workload::Workload;
 /// ```
 ///
 /// # Errors
-/// [`Error::Invalid`](crate::Error::Invalid) for a configuration that [`EngineConfig::validate`] refuses;
-/// [`Error::InvalidRequest`](crate::Error::InvalidRequest) for a request without prompt or output, sent before the one before
+/// `ErrorKind::Invalid`(crate::Error::Invalid) for a configuration that [`EngineConfig::validate`] refuses;
+/// `ErrorKind::InvalidRequest`(crate::Error::InvalidRequest) for a request without prompt or output, sent before the one before
 /// it, or of a stage beyond [`MAX_STAGES`](super::MAX_STAGES).
 pub fn replay<L, W, O>(latency: &L, config: &EngineConfig, workload: &mut W, observer: &mut O) -> Result<Replay>
 where

@@ -43,7 +43,7 @@ impl FrontEnd {
     /// Checks the workload's `index`-th request, announced for `announced_ns`.
     pub(super) fn check(&mut self, request: &WorkloadRequest, index: usize, announced_ns: u64) -> Result<()> {
         let not_before_ns = self.last_arrival_ns.max(announced_ns);
-        let refused = |field, value: String, reason: String| Err(Error::InvalidRequest { index, field, value, reason });
+        let refused = |field, value: String, reason: String| Err(Error::invalid_request(index, field, value, reason));
         if request.num_prompt_tokens == 0 {
             return refused("num_prompt_tokens", "0".into(), "must be at least 1".into());
         }
@@ -69,12 +69,7 @@ impl FrontEnd {
 /// A workload that announced its `index`-th request and has none.
 #[cold]
 pub(super) fn broken_workload(index: usize) -> Error {
-    Error::InvalidRequest {
-        index,
-        field: "arrival_ns",
-        value: "none".into(),
-        reason: "the workload announced a request and has none".into(),
-    }
+    Error::invalid_request(index, "arrival_ns", "none", "the workload announced a request and has none")
 }
 
 impl PartialEq for Pending {

@@ -41,8 +41,7 @@ pub(super) fn record_gaps(gaps: &mut [Histogram<u64>], stage: u32, gap_ns: u64, 
 
 /// An empty histogram of gaps in ns.
 pub(super) fn new_histogram() -> Result<Histogram<u64>> {
-    Histogram::new(GAP_DIGITS).map_err(|error| Error::Invalid {
-        origin: "replay".into(),
-        problems: vec![format!("no room for a histogram of the gaps between tokens: {error}")],
+    Histogram::new(GAP_DIGITS).map_err(|error| {
+        Error::invalid("replay", vec![format!("no room for a histogram of the gaps between tokens: {error}")])
     })
 }

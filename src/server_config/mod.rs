@@ -15,7 +15,7 @@ use std::path::Path;
 use serde_json::{Map, Value};
 
 use crate::deployment::Deployment;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::hardware::Hardware;
 use crate::kv_capacity::{KvCapacity, MemoryOptions};
 use crate::model::Model;
@@ -109,7 +109,7 @@ impl ServerConfig {
     /// Reads a file.
     ///
     /// # Errors
-    /// [`Error::Io`] where it can't be read, [`Error::Parse`] where it is no text or longer than 16 MiB, else as
+    /// `ErrorKind::Io` where it can't be read, `ErrorKind::Parse` where it is no text or longer than 16 MiB, else as
     /// [`ServerConfig::parse`].
     pub fn read(path: &Path) -> Result<Self> {
         Self::read_for(path, None, None)
@@ -126,7 +126,7 @@ impl ServerConfig {
     /// Reads the text of a file, YAML or JSON, that errors call `origin`.
     ///
     /// # Errors
-    /// [`Error::Parse`] where the text is neither; [`Error::Invalid`] with all problems: unknown keys with near matches,
+    /// `ErrorKind::Parse` where the text is neither; `ErrorKind::Invalid` with all problems: unknown keys with near matches,
     /// values out of range, two names of one argument with different values, `model` or `hardware` missing.
     pub fn parse(origin: &str, text: &str) -> Result<Self> {
         read::parse(origin, text, None, None)
@@ -135,7 +135,7 @@ impl ServerConfig {
     /// A server whose keys and values come from elsewhere than a file of its own: those of [`ServerConfig::parse`].
     ///
     /// # Errors
-    /// [`Error::Invalid`] as [`ServerConfig::parse`].
+    /// `ErrorKind::Invalid` as [`ServerConfig::parse`].
     pub fn from_values(origin: &str, values: &Map<String, Value>) -> Result<Self> {
         read::from_map(origin, values, None, None)
     }
@@ -146,7 +146,7 @@ impl ServerConfig {
     /// quantises while loading; a wider one can only be that of the activations.
     ///
     /// # Errors
-    /// Those of [`Model::find_in`], and [`Error::Invalid`] where no such variant can be: a `config.json` of one's own, or
+    /// Those of [`Model::find_in`], and `ErrorKind::Invalid` where no such variant can be: a `config.json` of one's own, or
     /// weights quantised in another way.
     pub fn find_model(&self, data_dir: Option<&Path>) -> Result<(Model, Vec<String>)> {
         precision::find(self, data_dir)
@@ -164,7 +164,7 @@ impl ServerConfig {
     /// that are given or else those of the memory equation.
     ///
     /// # Errors
-    /// [`Error::Invalid`] where the deployment does not fit the model, where memory has no room for the blocks (as
+    /// `ErrorKind::Invalid` where the deployment does not fit the model, where memory has no room for the blocks (as
     /// [`KvCapacity::new`]), and where scheduler or cache can't be (as [`EngineConfig::validate`]).
     pub fn engine_config(&self, model: &Model, hardware: &Hardware) -> Result<Engine> {
         let options = MemoryOptions { cpu_offload_gb: self.cpu_offload_gb };
@@ -200,10 +200,7 @@ impl ServerConfig {
             scheduling_policy: scheduler.scheduling_policy.unwrap_or(defaults.scheduling_policy),
             ..defaults
         };
-        config.validate().map_err(|error| match error {
-            Error::Invalid { problems, .. } => Error::Invalid { origin: self.origin.clone(), problems },
-            other => other,
-        })?;
+        config.validate().map_err(|error| error.of(&self.origin))?;
         Ok(Engine { config, capacity, blocks_are_given: self.num_gpu_blocks_override.is_some(), notes })
     }
 }

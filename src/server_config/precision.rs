@@ -96,9 +96,11 @@ pub(super) fn find(server: &ServerConfig, data_dir: Option<&Path>) -> Result<(Mo
         );
         return Ok((model, vec![note]));
     }
-    let refused = |reason: String| Error::Invalid {
-        origin: server.origin.clone(),
-        problems: vec![format!("precision = {asked}, but {} stores its weights as {format}: {reason}", model.name())],
+    let refused = |reason: String| {
+        Error::invalid(
+            server.origin.clone(),
+            vec![format!("precision = {asked}, but {} stores its weights as {format}: {reason}", model.name())],
+        )
     };
     if own != Some(Precision::Bits16) {
         return Err(refused("name the checkpoint that was served, or leave precision out".to_owned()));

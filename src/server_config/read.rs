@@ -1,5 +1,6 @@
 //! From the text of a file to a checked [`ServerConfig`]; all problems are reported at once. Uses `keys`, `precision`, `yaml`.
 
+use crate::error::ErrorKind;
 use serde_json::{Map, Value};
 
 use super::keys::Fields;
@@ -12,7 +13,7 @@ use crate::replay::SchedulingPolicy;
 use crate::yaml;
 
 pub(super) fn parse(origin: &str, text: &str, model: Option<&str>, hardware: Option<&str>) -> Result<ServerConfig> {
-    let fault = |message: String| Error::Parse { origin: origin.to_owned(), message };
+    let fault = |message: String| Error::parse(origin, message);
     let value = yaml::parse(origin, text)?;
     let map = match &value {
         Value::Object(map) => map,
@@ -40,7 +41,7 @@ pub(super) fn from_map(
     let cpu_offload_gb = cpu_offload(&mut fields, &mut notes);
     match deployment.validate() {
         // What the values by themselves have wrong is said already; this adds their relations.
-        Err(Error::Invalid { problems, .. }) => fields.problems.extend(problems),
+        Err(error) if error.kind() == ErrorKind::Invalid => fields.problems.extend_from_slice(error.problems()),
         other => other?,
     }
     match (model, hardware) {
@@ -55,7 +56,7 @@ pub(super) fn from_map(
             cpu_offload_gb,
             notes,
         }),
-        _ => Err(Error::Invalid { origin: origin.to_owned(), problems: fields.into_problems() }),
+        _ => Err(Error::invalid(origin, fields.into_problems())),
     }
 }
 

@@ -109,12 +109,11 @@ impl StepModel {
         options: &Options,
     ) -> Result<Self> {
         if options.correction.is_some() && options.efficiency == EfficiencyMode::Ideal {
-            return Err(Error::InvalidArgument {
-                what: "correction".into(),
-                value: "with ideal efficiency".into(),
-                reason: "is learned on top of calibrated tables; take either --correction none or --efficiency tables"
-                    .into(),
-            });
+            return Err(Error::invalid_argument(
+                "correction",
+                "with ideal efficiency",
+                "is learned on top of calibrated tables; take either --correction none or --efficiency tables",
+            ));
         }
         let plan = StepPlan::new(model, deployment)?;
         let tables = Tables::new(hardware, options.data_dir.as_deref());

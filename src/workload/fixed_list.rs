@@ -18,7 +18,7 @@ impl FixedList {
     /// A load of these requests.
     ///
     /// # Errors
-    /// [`Error::Invalid`](crate::Error::Invalid) with all problems where there are no requests, where arrivals decrease or
+    /// `ErrorKind::Invalid`(crate::Error::Invalid) with all problems where there are no requests, where arrivals decrease or
     /// lie beyond 10⁹ s, a length is not from 1 to 10 million, a stage is not below 1,000, or what others share of a prompt
     /// is longer than the prompt.
     pub fn new(requests: Vec<WorkloadRequest>) -> Result<Self> {

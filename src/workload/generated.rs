@@ -66,7 +66,7 @@ impl OpenLoop {
     /// `num_requests` requests at `rate_per_s` requests per second, their gaps drawn from `seed`.
     ///
     /// # Errors
-    /// [`Error::Invalid`](crate::Error::Invalid) with all problems: a rate that is not above 0 and at most 10⁶, a number of
+    /// `ErrorKind::Invalid`(crate::Error::Invalid) with all problems: a rate that is not above 0 and at most 10⁶, a number of
     /// requests that is not from 1 to 10⁸, more than 10⁸ s of load, a burstiness that is not from 0.001 to 1,000, lengths
     /// out of range.
     pub fn new(
@@ -139,7 +139,7 @@ impl ClosedLoop {
     /// `num_requests` requests, `concurrency` of them in flight.
     ///
     /// # Errors
-    /// [`Error::Invalid`](crate::Error::Invalid) with all problems: a concurrency of 0, a number of requests that is not from
+    /// `ErrorKind::Invalid`(crate::Error::Invalid) with all problems: a concurrency of 0, a number of requests that is not from
     /// 1 to 10⁸, lengths out of range.
     pub fn new(concurrency: u32, num_requests: u64, shape: RequestShape) -> Result<Self> {
         let mut problems = Vec::new();

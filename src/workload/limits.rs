@@ -29,7 +29,7 @@ pub(super) fn check(origin: &str, mut problems: Vec<String>) -> Result<()> {
         problems.truncate(MAX_PROBLEMS);
         problems.push(format!("and {more} more"));
     }
-    Err(Error::Invalid { origin: origin.to_owned(), problems })
+    Err(Error::invalid(origin, problems))
 }
 
 /// Records a length that is zero or too long.

@@ -1,5 +1,6 @@
 //! Files of requests: which format a file has, and its requests as a load. Uses every reader.
 
+use crate::error::ErrorKind;
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -54,10 +55,8 @@ impl FromStr for Format {
     type Err = Error;
 
     fn from_str(name: &str) -> Result<Self> {
-        Format::ALL.into_iter().find(|format| format.name() == name).ok_or_else(|| Error::InvalidArgument {
-            what: "format of a request file".to_owned(),
-            value: name.to_owned(),
-            reason: format!("is not one of {}", Format::names()),
+        Format::ALL.into_iter().find(|format| format.name() == name).ok_or_else(|| {
+            Error::invalid_argument("format of a request file", name, format!("is not one of {}", Format::names()))
         })
     }
 }
@@ -78,8 +77,8 @@ impl RequestFile {
     /// Reads a file line by line; its format comes from its first line where none is given.
     ///
     /// # Errors
-    /// [`Error::Io`] where the file can't be read, [`Error::Parse`] where the format is unknown or a line is not of it,
-    /// [`Error::Invalid`] with all problems of a header or where there are no requests, [`Error::BadRow`] with row and column.
+    /// `ErrorKind::Io` where the file can't be read, `ErrorKind::Parse` where the format is unknown or a line is not of it,
+    /// `ErrorKind::Invalid` with all problems of a header or where there are no requests, `ErrorKind::BadRow` with row and column.
     pub fn read(path: &Path, format: Option<Format>) -> Result<Self> {
         let file = File::open(path).map_err(|error| Error::io(path, error))?;
         Self::from_reader(&path.display().to_string(), BufReader::with_capacity(1 << 16, file), format)
@@ -120,19 +119,16 @@ impl RequestFile {
         if rows.requests.is_empty() {
             let mut problems = vec![format!("there are no requests in this {} file", format.name())];
             problems.extend(rows.notes);
-            return Err(Error::Invalid { origin: origin.to_owned(), problems });
+            return Err(Error::invalid(origin, problems));
         }
-        let list = FixedList::new(rows.requests).map_err(|error| match error {
-            Error::Invalid { problems, .. } => Error::Invalid { origin: origin.to_owned(), problems },
-            other => other,
-        })?;
+        let list = FixedList::new(rows.requests).map_err(|error| error.of(origin))?;
         Ok(RequestFile { origin: origin.to_owned(), format, notes: rows.notes, list })
     }
 }
 
 /// The format of a file that begins with `start`: its columns or keys say it.
 fn detect(origin: &str, start: &[u8]) -> Result<Format> {
-    let failed = |message: String| Err(Error::Parse { origin: origin.to_owned(), message });
+    let failed = |message: String| Err(Error::parse(origin, message));
     let text = start.strip_prefix(b"\xef\xbb\xbf").unwrap_or(start).trim_ascii_start();
     if text.is_empty() {
         return failed(format!("is empty; requests come as one of {}", Format::names()));
@@ -281,7 +277,7 @@ mod tests {
         load.next_request();
         assert_eq!((load.next_arrival_ns(), file.workload().next_arrival_ns()), (Some(500_000_000), Some(0)));
         let error = RequestFile::read(&folder.path().join("none.csv"), None).unwrap_err();
-        assert!(matches!(error, Error::Io { .. }), "{error}");
+        assert!(error.kind() == ErrorKind::Io, "{error}");
     }
 
     #[test]

@@ -39,13 +39,13 @@ pub(super) struct Row<'a> {
 impl Row<'_> {
     /// The error of a cell.
     pub(super) fn bad(&self, column: &str, found: &str, expected: impl Into<String>) -> Error {
-        Error::BadRow {
-            origin: self.origin.to_owned(),
-            row: self.number,
-            column: column.to_owned(),
-            found: if found.is_empty() { "nothing".to_owned() } else { cut(found) },
-            expected: expected.into(),
-        }
+        Error::bad_row(
+            self.origin.to_owned(),
+            self.number,
+            column,
+            if found.is_empty() { "nothing".to_owned() } else { cut(found) },
+            expected.into(),
+        )
     }
 
     /// A number of tokens, at least `min`.
@@ -91,10 +91,10 @@ impl Row<'_> {
         if unknown.is_empty() {
             return Ok(());
         }
-        Err(Error::Parse {
-            origin: format!("{}: row {}", self.origin, self.number),
-            message: format!("unknown key '{}': the format has {}", cut(&unknown.join("', '")), known.join(", ")),
-        })
+        Err(Error::parse(
+            format!("{}: row {}", self.origin, self.number),
+            format!("unknown key '{}': the format has {}", cut(&unknown.join("', '")), known.join(", ")),
+        ))
     }
 }
 
@@ -120,9 +120,11 @@ pub(super) fn each_json_line(
         if text.is_empty() {
             continue;
         }
-        let line: Line = serde_json::from_slice(text).map_err(|error| Error::Parse {
-            origin: format!("{origin}: row {number}"),
-            message: format!("is not a JSON object on a line of its own: {error}"),
+        let line: Line = serde_json::from_slice(text).map_err(|error| {
+            Error::parse(
+                format!("{origin}: row {number}"),
+                format!("is not a JSON object on a line of its own: {error}"),
+            )
         })?;
         if let Some(key) = line.twice {
             return Err(row.bad(&cut(&key), "two values", "one: the key stands there twice"));

@@ -28,10 +28,8 @@ struct Detailed {
 
 /// Reads a result; times count from the first request, failed requests are left out and counted.
 pub(super) fn read(origin: &str, reader: impl BufRead) -> Result<Rows> {
-    let detailed: Detailed = serde_json::from_reader(reader).map_err(|error| Error::Parse {
-        origin: origin.to_owned(),
-        message: format!("is not the JSON of one benchmark: {error}"),
-    })?;
+    let detailed: Detailed = serde_json::from_reader(reader)
+        .map_err(|error| Error::parse(origin, format!("is not the JSON of one benchmark: {error}")))?;
     let lists = (detailed.input_lens, detailed.output_lens, detailed.start_times);
     let (Some(inputs), Some(outputs), Some(starts)) = &lists else {
         let missing =
@@ -39,7 +37,7 @@ pub(super) fn read(origin: &str, reader: impl BufRead) -> Result<Rows> {
         let missing = missing.iter().filter(|(_, absent)| *absent).map(|(key, _)| {
             format!("{key} is missing: run `vllm bench serve` with --save-detailed, of a version that writes {key}")
         });
-        return Err(Error::Invalid { origin: origin.to_owned(), problems: missing.collect() });
+        return Err(Error::invalid(origin, missing.collect()));
     };
     let errors = detailed.errors.unwrap_or_else(|| vec![None; inputs.len()]);
     let lengths = [("output_lens", outputs.len()), ("start_times", starts.len()), ("errors", errors.len())];

@@ -2,6 +2,8 @@
 
 use crate::batches;
 use crate::compare;
+use ridgepoint::ErrorKind;
+use ridgepoint::internals::error::Detail;
 
 use std::sync::LazyLock;
 
@@ -83,7 +85,7 @@ impl Case {
         };
         let tables = match with(EfficiencyMode::Tables) {
             Ok(tables) => tables,
-            Err(Error::Invalid { .. }) => return None,
+            Err(error) if error.kind() == ErrorKind::Invalid => return None,
             Err(other) => panic!("{} on {gpu} with {deployment:?}: {other}", model.name()),
         };
         let ideal = with(EfficiencyMode::Ideal).expect("needs less than tables do");
@@ -263,9 +265,9 @@ proptest! {
         } else {
             prop_assert!(step.step_time_us > 0.0, "{}: {:?}", case.name, step);
         }
-        match (case.tables.try_step_time(&batch), batch.is_empty(), idle.into_iter().chain(too_long).min()) {
-            (Err(Error::EmptyStep), true, None) => {}
-            (Err(Error::InvalidRequest { index, .. }), false, Some(first)) => prop_assert_eq!(index, first),
+        match (case.tables.try_step_time(&batch).map_err(Error::into_detail), batch.is_empty(), idle.into_iter().chain(too_long).min()) {
+            (Err(Detail::EmptyStep), true, None) => {}
+            (Err(Detail::InvalidRequest { index, .. }), false, Some(first)) => prop_assert_eq!(index, first),
             (Ok(tried), false, None) => prop_assert_eq!(tried, step),
             (tried, ..) => prop_assert!(false, "{}: {batch:?}: {tried:?}", case.name),
         }
@@ -333,7 +335,10 @@ fn a_million_of_the_longest_requests_are_predicted() {
             let step = case.tables.step_time(batch);
             assert_sound(&step, &case.name, &batch[0]);
             assert!(step.step_time_us > 0.0 && step.warnings.iter().any(|w| w.contains("the engine would split it")));
-            assert!(matches!(case.tables.try_step_time(batch), Err(Error::InvalidRequest { index: 0, .. })));
+            assert!(matches!(
+                case.tables.try_step_time(batch).unwrap_err().detail(),
+                Detail::InvalidRequest { index: 0, .. }
+            ));
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Table files as editors, spreadsheets and broken copies leave them: read as they were written, or refused with the place.
 
+use ridgepoint::internals::error::Detail;
 use std::path::Path;
 
 use proptest::prelude::*;
@@ -136,8 +137,8 @@ fn fields_as_spreadsheets_write_them_are_refused_with_row_and_column() {
         (&|line| first(line, ','), "num_gpus", "nothing"),
         (&|line| line.rsplit_once(',').unwrap().0.to_owned() + ",", "efficiency_pct", "0 values"),
     ] {
-        match fault("allreduce", &edited("allreduce", edit)) {
-            Error::BadRow { column: at, found: text, row, .. } => {
+        match fault("allreduce", &edited("allreduce", edit)).into_detail() {
+            Detail::BadRow { column: at, found: text, row, .. } => {
                 assert!(
                     at == column && text.contains(found) && row > 0,
                     "row {row}, {at}: {text} for {column} {found}"

@@ -2,6 +2,8 @@
 //! built-in ones.
 
 use crate::compare;
+use ridgepoint::ErrorKind;
+use ridgepoint::internals::error::Detail;
 
 use std::path::{Path, PathBuf};
 
@@ -49,7 +51,7 @@ impl DataDir {
         let error = self.model(4).expect_err("the table is damaged");
         let message = error.to_string();
         assert!(message.contains(&self.file.display().to_string()), "names the file: {message}");
-        assert!(!error.is_missing_measurement(), "a fault is nothing to fall back from: {message}");
+        assert!(error.kind() != ErrorKind::MissingTable, "a fault is nothing to fall back from: {message}");
         error
     }
 }
@@ -98,8 +100,8 @@ fn replaced(from: &str, to: &str) -> String {
 }
 
 fn assert_bad_row(text: &str, column_wanted: &str, row_wanted: usize, found_wanted: &str) {
-    match DataDir::new("allreduce", text.as_bytes()).fault() {
-        Error::BadRow { row, column, found, expected, .. } => {
+    match DataDir::new("allreduce", text.as_bytes()).fault().into_detail() {
+        Detail::BadRow { row, column, found, expected, .. } => {
             assert_eq!((row, column.as_str()), (row_wanted, column_wanted), "{found}, expected {expected}");
             assert!(found.contains(found_wanted), "{found}");
         }
@@ -108,8 +110,8 @@ fn assert_bad_row(text: &str, column_wanted: &str, row_wanted: usize, found_want
 }
 
 fn assert_parse(text: &str, names: &[&str]) {
-    match DataDir::new("allreduce", text.as_bytes()).fault() {
-        Error::Parse { message, .. } => {
+    match DataDir::new("allreduce", text.as_bytes()).fault().into_detail() {
+        Detail::Parse { message, .. } => {
             assert!(names.iter().all(|name| message.contains(name)), "{names:?}: {message}")
         }
         other => panic!("expected a parse error with {names:?}, got {other:?}"),
@@ -262,8 +264,8 @@ fn a_file_cut_off_within_its_header_is_refused_wherever_the_cut_is() {
     let text = shipped("h100_sxm", "allreduce");
     let header: usize = text.lines().take_while(|line| line.starts_with('#')).map(|line| line.len() + 1).sum();
     for end in (0..header).step_by(3).chain([header]) {
-        match DataDir::new("allreduce", &text.as_bytes()[..end]).fault() {
-            Error::Parse { message, .. } => assert!(message.contains("table header"), "cut at {end}: {message}"),
+        match DataDir::new("allreduce", &text.as_bytes()[..end]).fault().into_detail() {
+            Detail::Parse { message, .. } => assert!(message.contains("table header"), "cut at {end}: {message}"),
             other => panic!("cut at {end}: {other:?}"),
         }
     }
@@ -275,11 +277,11 @@ fn a_file_that_can_not_be_read_as_text_is_an_io_error() {
     bytes[200] = 0xff;
     let binary = DataDir::new("allreduce", &bytes);
     assert!(
-        matches!(binary.fault(), Error::Io { path, source } if path == binary.file && source.kind() == std::io::ErrorKind::InvalidData)
+        matches!(binary.fault().into_detail(), Detail::Io { path, source } if path == binary.file && source.kind() == std::io::ErrorKind::InvalidData)
     );
     let folder = DataDir::without_file("allreduce");
     std::fs::create_dir(&folder.file).expect("a folder");
-    assert!(matches!(folder.fault(), Error::Io { path, .. } if path == folder.file));
+    assert!(matches!(folder.fault().into_detail(), Detail::Io { path, .. } if path == folder.file));
 }
 
 #[test]
@@ -307,7 +309,7 @@ fn a_damaged_table_of_any_operator_is_refused() {
         let hardware = Hardware::find("h100").expect("built in");
         let error = StepModel::with_options(&model, &hardware, &Deployment::default(), &options).expect_err("NaN");
         assert!(
-            matches!(&error, Error::BadRow { origin, column, .. } if column == "efficiency_pct" && *origin == data.file.display().to_string()),
+            matches!(error.detail(), Detail::BadRow { origin, column, .. } if column == "efficiency_pct" && *origin == data.file.display().to_string()),
             "{error}"
         );
     }
@@ -360,10 +362,12 @@ fn a_table_of_the_data_directory_replaces_the_built_in_one() {
 fn only_a_table_that_is_not_there_is_a_missing_measurement() {
     let tables = Tables::new(&Hardware::find("h100").expect("built in"), None);
     let Err(missing) = tables.nearest::<GemmModel>(|_| f64::INFINITY) else { panic!("no series is at hand") };
-    assert!(missing.is_missing_measurement());
+    assert!(missing.kind() == ErrorKind::MissingTable);
     assert!(missing.to_string().contains("gemm") && missing.to_string().contains("h100_sxm"), "{missing}");
     let peak = Hardware::find("a100").expect("built in").peak_dense_flop_per_s(DType::Fp8);
-    assert!(!peak.expect_err("an A100 has no fp8").is_missing_measurement());
-    assert!(!Model::find("no-such-model").expect_err("no such model").is_missing_measurement());
-    assert!(!on("h100", 1, None).expect("built in").try_step_time(&[]).expect_err("empty").is_missing_measurement());
+    assert!(peak.expect_err("an A100 has no fp8").kind() != ErrorKind::MissingTable);
+    assert!(Model::find("no-such-model").expect_err("no such model").kind() != ErrorKind::MissingTable);
+    assert!(
+        on("h100", 1, None).expect("built in").try_step_time(&[]).expect_err("empty").kind() != ErrorKind::MissingTable
+    );
 }

@@ -1,5 +1,6 @@
 //! How calls end: a status, an error text, and no panic. Uses `text`.
 
+use ridgepoint::ErrorKind;
 use std::any::Any;
 use std::ffi::{c_char, c_int};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -95,10 +96,10 @@ impl Failure {
 impl From<Error> for Failure {
     #[cold]
     fn from(error: Error) -> Self {
-        let status = match &error {
-            Error::Io { .. } => RidgepointStatus::Io,
-            Error::UnknownModel { .. } | Error::UnknownHardware { .. } => RidgepointStatus::UnknownName,
-            Error::EmptyStep | Error::InvalidRequest { .. } | Error::InvalidArgument { .. } => {
+        let status = match error.kind() {
+            ErrorKind::Io => RidgepointStatus::Io,
+            ErrorKind::UnknownModel | ErrorKind::UnknownHardware => RidgepointStatus::UnknownName,
+            ErrorKind::EmptyStep | ErrorKind::InvalidRequest | ErrorKind::InvalidArgument => {
                 RidgepointStatus::InvalidArgument
             }
             _ => RidgepointStatus::InvalidInput,

@@ -284,7 +284,7 @@ fn checked_deployment(json: &str) -> PyResult<Deployment> {
     if problems.is_empty() {
         return from_json("deployment", json);
     }
-    Err(raised(Error::Invalid { origin: "deployment".to_owned(), problems }))
+    Err(raised(Error::invalid("deployment", problems)))
 }
 
 /// Nothing is learned on top of the textbook roofline: with it `auto` is `none`.

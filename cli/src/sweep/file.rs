@@ -29,7 +29,7 @@ impl Target {
     /// The format that the file's name asks for.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] for any other ending, and for parquet where this build has none.
+    /// `ErrorKind::InvalidArgument` for any other ending, and for parquet where this build has none.
     pub fn of(path: &Path) -> Result<Self> {
         let ending = path.extension().map(|ending| ending.to_string_lossy().to_lowercase());
         let kind = match ending.as_deref() {
@@ -55,7 +55,7 @@ impl Target {
     /// Refuses before anything is run what could not be written after it.
     ///
     /// # Errors
-    /// [`Error::Io`] where the path is a folder or its folder is not there.
+    /// `ErrorKind::Io` where the path is a folder or its folder is not there.
     pub fn check(&self) -> Result<()> {
         let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty());
         let message = match folder {
@@ -76,7 +76,7 @@ impl Target {
     /// Writes the rows.
     ///
     /// # Errors
-    /// [`Error::Io`].
+    /// `ErrorKind::Io`.
     pub fn write(&self, rows: &[Row]) -> Result<()> {
         let (file, out) = WholeFile::create(&self.path)?;
         let written = self.rows(BufWriter::new(out), rows);
@@ -96,7 +96,7 @@ impl Target {
 }
 
 fn wrong(path: &Path, reason: &str) -> Error {
-    Error::InvalidArgument { what: "--out".into(), value: path.display().to_string(), reason: reason.into() }
+    Error::invalid_argument("--out", path.display().to_string(), reason)
 }
 
 #[cfg(test)]

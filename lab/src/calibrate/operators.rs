@@ -169,10 +169,12 @@ fn fold_report<F: Calibrated>(comparison: &Comparison) -> Option<OperatorReport>
 
 /// Header of the GPU's own table.
 pub(super) fn own_header<'a, F: Family>(hardware: &Hardware, tables: &'a Tables) -> Result<&'a Header> {
-    tables.own_header::<F>()?.ok_or_else(|| Error::MissingTable {
-        hardware: hardware.name().to_owned(),
-        operator: F::OPERATOR.to_owned(),
-        hint: "the check needs tables of this very GPU; build them with `ridgepoint calibrate`".to_owned(),
+    tables.own_header::<F>()?.ok_or_else(|| {
+        Error::missing_table(
+            hardware.name().to_owned(),
+            F::OPERATOR.to_owned(),
+            "the check needs tables of this very GPU; build them with `ridgepoint calibrate`",
+        )
     })
 }
 
@@ -190,7 +192,7 @@ pub(super) fn own_series<F: Family>(key: &F::Key, tables: &Tables) -> Result<Arc
 /// rows are left out with that reason. `tick` is called once a fold.
 ///
 /// # Errors
-/// Those of reading tables; [`Error::MissingTable`] where the GPU has none of this operator.
+/// Those of reading tables; `ErrorKind::MissingTable` where the GPU has none of this operator.
 pub fn check_operator<F: Calibrated>(
     rows: &[Row<F>],
     hardware: &Hardware,

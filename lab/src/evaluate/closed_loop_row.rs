@@ -71,7 +71,7 @@ pub struct ClosedLoopRow {
 /// Reads closed-loop files one after the other.
 ///
 /// # Errors
-/// [`Error::Io`], [`Error::Parse`] for columns that are missing or not known and for a file without rows, [`Error::BadRow`] for
+/// `ErrorKind::Io`, `ErrorKind::Parse` for columns that are missing or not known and for a file without rows, `ErrorKind::BadRow` for
 /// a cell that is no number of its kind, and for an id that was there before.
 pub fn read_closed_loop(paths: &[impl AsRef<Path>]) -> Result<Vec<ClosedLoopRow>> {
     let mut rows = Vec::new();
@@ -89,7 +89,7 @@ pub fn read_closed_loop(paths: &[impl AsRef<Path>]) -> Result<Vec<ClosedLoopRow>
         }
         if rows.len() == before {
             let message = "has no rows below its header".to_owned();
-            return Err(Error::Parse { origin: file.origin().to_owned(), message });
+            return Err(Error::parse(file.origin().to_owned(), message));
         }
     }
     Ok(rows)

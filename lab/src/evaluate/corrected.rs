@@ -1,5 +1,6 @@
 //! Corrections put on cases: each model's once, cases that share a deployment sharing its prediction. Uses `case`, `correction`.
 
+use ridgepoint::ErrorKind;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -11,18 +12,20 @@ use ridgepoint::{Error, Result};
 /// Predicts every case with the correction that `wanted` (`none`, `global`, `auto`, a file) asks for of its model.
 ///
 /// # Errors
-/// As [`find_correction`]; [`Error::Invalid`] with every model that a file is not meant for.
+/// As [`find_correction`]; `ErrorKind::Invalid` with every model that a file is not meant for.
 pub fn correct(cases: &mut [Case], wanted: &str) -> Result<()> {
     let mut known: BTreeMap<String, Option<Arc<Correction>>> = BTreeMap::new();
-    let mut problems = Vec::new();
+    let mut problems: Vec<String> = Vec::new();
     for case in cases.iter() {
         if known.contains_key(&case.model) {
             continue;
         }
         let found = match find_correction(wanted, &case.model) {
             Ok(found) => found.map(Arc::new),
-            Err(Error::Invalid { problems: of_model, .. }) => {
-                problems.extend(of_model.into_iter().filter(|problem| !problems.contains(problem)).collect::<Vec<_>>());
+            Err(error) if error.kind() == ErrorKind::Invalid => {
+                let new: Vec<_> =
+                    error.problems().iter().filter(|problem| !problems.contains(problem)).cloned().collect();
+                problems.extend(new);
                 None
             }
             Err(error) => return Err(error),
@@ -30,7 +33,7 @@ pub fn correct(cases: &mut [Case], wanted: &str) -> Result<()> {
         known.insert(case.model.clone(), found);
     }
     if !problems.is_empty() {
-        return Err(Error::Invalid { origin: wanted.to_owned(), problems });
+        return Err(Error::invalid(wanted, problems));
     }
     correct_with(cases, |case| known.get(&case.model).cloned().flatten());
     Ok(())

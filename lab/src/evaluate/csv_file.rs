@@ -24,8 +24,7 @@ impl CsvFile {
         let failed = |error: csv::Error| csv_error(&origin, error);
         let mut reader = csv::ReaderBuilder::new().trim(csv::Trim::All).from_reader(bytes.as_slice());
         let header = reader.headers().map_err(failed)?.clone();
-        let positions =
-            positions(&header, columns).map_err(|message| Error::Parse { origin: origin.clone(), message })?;
+        let positions = positions(&header, columns).map_err(|message| Error::parse(origin.clone(), message))?;
         let rows = reader.records().collect::<std::result::Result<_, _>>().map_err(failed)?;
         Ok(CsvFile { origin, columns, positions, rows })
     }
@@ -87,13 +86,13 @@ impl CsvRow<'_> {
     /// What is wrong with the cell of a column.
     pub(super) fn bad(&self, column: &str, expected: &str) -> Error {
         let text = self.text(column);
-        Error::BadRow {
-            origin: self.file.origin.clone(),
-            row: self.number,
-            column: column.to_owned(),
-            found: if text.is_empty() { "nothing".to_owned() } else { text.to_owned() },
-            expected: expected.to_owned(),
-        }
+        Error::bad_row(
+            self.file.origin.clone(),
+            self.number,
+            column,
+            if text.is_empty() { "nothing".to_owned() } else { text.to_owned() },
+            expected,
+        )
     }
 
     /// The cell as a value of another type.

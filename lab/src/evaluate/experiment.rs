@@ -34,13 +34,13 @@ impl Experiment {
     /// Reads a folder.
     ///
     /// # Errors
-    /// [`Error::Invalid`] naming the files that are missing, or a measured stage that the load has not; else those of the three
+    /// `ErrorKind::Invalid` naming the files that are missing, or a measured stage that the load has not; else those of the three
     /// files' readers.
     pub fn read(dir: &Path) -> Result<Self> {
         let missing: Vec<&str> = FILES.into_iter().filter(|name| !dir.join(name).is_file()).collect();
         if !missing.is_empty() {
             let problems = vec![format!("{} missing; an experiment has {}", missing.join(", "), FILES.join(", "))];
-            return Err(Error::Invalid { origin: dir.display().to_string(), problems });
+            return Err(Error::invalid(dir.display().to_string(), problems));
         }
         let [profile, server, measured] = FILES.map(|name| dir.join(name));
         let experiment = Experiment {
@@ -54,7 +54,7 @@ impl Experiment {
         match experiment.measured.last_stage() {
             Some(last) if last as usize >= stages => {
                 let problems = vec![format!("stage {last} is measured, but profile.yaml has {stages}, counted from 0")];
-                Err(Error::Invalid { origin: measured.display().to_string(), problems })
+                Err(Error::invalid(measured.display().to_string(), problems))
             }
             _ => Ok(experiment),
         }
@@ -161,7 +161,7 @@ fn folders(path: &Path) -> Result<Vec<PathBuf>> {
     if dirs.is_empty() {
         let listed = FILES.join(", ");
         let problems = vec![format!("no experiment: neither it nor a folder in it has {listed}")];
-        return Err(Error::Invalid { origin: path.display().to_string(), problems });
+        return Err(Error::invalid(path.display().to_string(), problems));
     }
     dirs.sort();
     Ok(dirs)

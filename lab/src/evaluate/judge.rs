@@ -19,7 +19,7 @@ const OUTPUT_TOLERANCE: f64 = 0.02;
 /// Replays every case and compares; `done` is called after each replay, [`replays`] times.
 ///
 /// # Errors
-/// Never for a case that can't be replayed: it is listed as skipped. [`Error::Invalid`] where no case is left.
+/// Never for a case that can't be replayed: it is listed as skipped. `ErrorKind::Invalid` where no case is left.
 pub fn judge(cases: &[Case], mut skipped: Vec<Skipped>, seed: u64, done: &(dyn Fn() + Sync)) -> Result<Evaluation> {
     let judged: Vec<Result<Judged>> = cases.par_iter().map(|case| Judged::new(case, seed, done)).collect();
     let mut kept = Vec::new();
@@ -30,7 +30,7 @@ pub fn judge(cases: &[Case], mut skipped: Vec<Skipped>, seed: u64, done: &(dyn F
         }
     }
     if kept.is_empty() {
-        return Err(Error::Invalid { origin: "nothing could be run".into(), problems: reasons(&skipped) });
+        return Err(Error::invalid("nothing could be run", reasons(&skipped)));
     }
     let seen: Vec<Observation> = kept.iter().flat_map(|judged| judged.observations.iter().cloned()).collect();
     kept.par_iter_mut().try_for_each(|judged| judged.add_black_box(&seen, seed).inspect(|()| done()))?;
@@ -145,7 +145,7 @@ fn rows(case: &Case, metrics: &Metrics) -> Result<Vec<MetricRow>> {
         return Ok(rows);
     }
     problems.extend(refused(&metrics.run, case.engine.max_model_len));
-    Err(Error::Invalid { origin: case.name.clone(), problems })
+    Err(Error::invalid(case.name.clone(), problems))
 }
 
 fn refused(run: &StageMetrics, max_model_len: u32) -> Option<String> {

@@ -27,8 +27,8 @@ impl Measured {
     /// Reads a csv file with the columns `stage`, `metric` and `value_ms`. Rows that say the same again are passed over.
     ///
     /// # Errors
-    /// [`Error::Io`], [`Error::Parse`] for columns that are missing or not known and for a file without rows,
-    /// [`Error::BadRow`] for a stage below -1, an unknown metric, a value that is not a positive number, and for a row that
+    /// `ErrorKind::Io`, `ErrorKind::Parse` for columns that are missing or not known and for a file without rows,
+    /// `ErrorKind::BadRow` for a stage below -1, an unknown metric, a value that is not a positive number, and for a row that
     /// contradicts another.
     pub fn read(path: impl AsRef<Path>) -> Result<Self> {
         let file = CsvFile::read(path.as_ref(), &COLUMNS)?;
@@ -60,7 +60,7 @@ impl Measured {
         }
         if rows.is_empty() {
             let message = "has no rows: measured are stage, metric and value_ms, a line each".to_owned();
-            return Err(Error::Parse { origin: file.origin().to_owned(), message });
+            return Err(Error::parse(file.origin().to_owned(), message));
         }
         Ok(Measured { values_ms: rows.into_iter().map(|(key, (value_ms, _))| (key, value_ms)).collect() })
     }

@@ -38,7 +38,7 @@ pub struct Simplex {
 /// not finite counts as very large.
 ///
 /// # Errors
-/// [`Error::InvalidArgument`] for lengths that differ, a start, scale or bound that can't be, or too few evaluations to build
+/// `ErrorKind::InvalidArgument` for lengths that differ, a start, scale or bound that can't be, or too few evaluations to build
 /// a simplex; otherwise the first error of `f`.
 pub fn minimise_by_simplex(
     f: impl FnMut(&[f64]) -> Result<f64>,
@@ -102,14 +102,12 @@ fn ended<F>(watch: Watch<F>, reason: Option<&TerminationReason>, start: Vec<f64>
 }
 
 fn unusable(error: &ArgminError) -> Error {
-    Error::Invalid { origin: "simplex".to_owned(), problems: vec![error.to_string()] }
+    Error::invalid("simplex", vec![error.to_string()])
 }
 
 fn check(start: &[f64], scale: &[f64], lower: &[f64], upper: &[f64], max_evaluations: u64) -> Result<()> {
     let count = start.len();
-    let bad = |what: &str, value: String, reason: String| {
-        Err(Error::InvalidArgument { what: what.to_owned(), value, reason })
-    };
+    let bad = |what: &str, value: String, reason: String| Err(Error::invalid_argument(what, value, reason));
     for (what, values) in [("scale", scale), ("lower", lower), ("upper", upper)] {
         if values.len() != count || count == 0 {
             let reason = format!("values: must be as many as the start has, {count}, and at least 1");
@@ -292,10 +290,10 @@ mod tests {
             let mut calls = 0;
             let failing = |x: &[f64]| {
                 calls += 1;
-                if calls < at { Ok(bowl(x)) } else { Err(Error::EmptyStep) }
+                if calls < at { Ok(bowl(x)) } else { Err(Error::empty_step()) }
             };
             let found = minimise_by_simplex(failing, &[0.0; 2], &[1.0; 2], &WIDE, &HIGH, 100, &|| ());
-            assert!(matches!(found, Err(Error::EmptyStep)), "{found:?}");
+            assert_eq!(found.unwrap_err().kind(), ridgepoint::ErrorKind::EmptyStep);
             assert_eq!(calls, at);
         }
     }

@@ -44,7 +44,7 @@ struct Residual {
 /// Fits as often as there are groups, each time without one of them, starting from `start`.
 ///
 /// # Errors
-/// [`Error::InvalidArgument`] where there are fewer than two groups; else as [`fit_serving`].
+/// `ErrorKind::InvalidArgument` where there are fewer than two groups; else as [`fit_serving`].
 pub fn leave_out(
     cases: &[&Case],
     by: LeaveOut,
@@ -62,11 +62,11 @@ pub fn leave_out(
     groups.sort();
     groups.dedup();
     if groups.len() < 2 {
-        return Err(Error::InvalidArgument {
-            what: "runs to leave out".into(),
-            value: groups.join(", "),
-            reason: "is all there is: leaving it out leaves nothing to fit on".into(),
-        });
+        return Err(Error::invalid_argument(
+            "runs to leave out",
+            groups.join(", "),
+            "is all there is: leaving it out leaves nothing to fit on",
+        ));
     }
     let fold = |left_out: String| {
         let is_out = |index: &usize| cases.get(*index).is_some_and(|case| group(case) == left_out);

@@ -43,16 +43,16 @@ pub struct Posterior {
 /// Σ weight less the parameters that the rows determine.
 ///
 /// # Errors
-/// [`Error::InvalidArgument`] where `values` has another length than there are parameters or a number that is not finite;
-/// [`Error::Invalid`] where the curvature overflows.
+/// `ErrorKind::InvalidArgument` where `values` has another length than there are parameters or a number that is not finite;
+/// `ErrorKind::Invalid` where the curvature overflows.
 pub fn posterior(problem: &Problem, values: &[f64], inflation: Inflation) -> Result<Posterior> {
     let parameters = problem.parameters();
     if values.len() != parameters.len() || !values.iter().all(|value| value.is_finite()) {
-        return Err(Error::InvalidArgument {
-            what: "values of the posterior".to_owned(),
-            value: ridgepoint::internals::error::cut(&format!("{values:?}")),
-            reason: format!("must be {} finite numbers, one per parameter", parameters.len()),
-        });
+        return Err(Error::invalid_argument(
+            "values of the posterior",
+            ridgepoint::internals::error::cut(&format!("{values:?}")),
+            format!("must be {} finite numbers, one per parameter", parameters.len()),
+        ));
     }
     let scales = DVector::from_iterator(parameters.len(), parameters.iter().map(Parameter::scale));
     let data = problem.data_curvature(values);
@@ -92,9 +92,11 @@ pub fn posterior(problem: &Problem, values: &[f64], inflation: Inflation) -> Res
 fn inverted(scaled: &DMatrix<f64>, overdispersion: f64) -> Result<(DMatrix<f64>, f64)> {
     let size = scaled.nrows();
     let matrix = DMatrix::identity(size, size) + scaled / overdispersion;
-    let inverse = matrix.cholesky().map(|cholesky| cholesky.inverse()).ok_or_else(|| Error::Invalid {
-        origin: "posterior".to_owned(),
-        problems: vec!["the curvature of the rows overflows: their columns are too large for their sd".to_owned()],
+    let inverse = matrix.cholesky().map(|cholesky| cholesky.inverse()).ok_or_else(|| {
+        Error::invalid(
+            "posterior",
+            vec!["the curvature of the rows overflows: their columns are too large for their sd".to_owned()],
+        )
     })?;
     let kept: f64 = (0..size).map(|i| inverse[(i, i)]).sum();
     Ok((inverse, size as f64 - kept))

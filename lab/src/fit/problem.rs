@@ -81,7 +81,7 @@ impl Problem {
     /// Checks `parameters` and the `rows` of `origin`, the data's name in errors.
     ///
     /// # Errors
-    /// [`Error::Invalid`](ridgepoint::Error::Invalid) with everything that can't be fitted, rows being counted from 1: fewer than
+    /// `ErrorKind::Invalid`(ridgepoint::Error::Invalid) with everything that can't be fitted, rows being counted from 1: fewer than
     /// two rows, a number that is NaN or infinite, a measured value or standard deviation of 0 or less, a negative weight, a row
     /// with another number of columns than there are parameters, bounds without a value between them, a prior outside them.
     pub fn new(origin: &str, parameters: Vec<Parameter>, rows: Vec<Row>) -> Result<Problem> {

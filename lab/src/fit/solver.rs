@@ -41,15 +41,15 @@ pub struct Solution {
 /// A parameter that no row has ends at its prior.
 ///
 /// # Errors
-/// [`Error::InvalidArgument`] where `start` has another length than there are parameters or a number that is not finite.
+/// `ErrorKind::InvalidArgument` where `start` has another length than there are parameters or a number that is not finite.
 pub fn minimise(problem: &Problem, start: &[f64]) -> Result<Solution> {
     let parameters = problem.parameters();
     if start.len() != parameters.len() || !start.iter().all(|value| value.is_finite()) {
-        return Err(Error::InvalidArgument {
-            what: "start of the fit".to_owned(),
-            value: ridgepoint::internals::error::cut(&format!("{start:?}")),
-            reason: format!("must be {} finite numbers, one per parameter", parameters.len()),
-        });
+        return Err(Error::invalid_argument(
+            "start of the fit",
+            ridgepoint::internals::error::cut(&format!("{start:?}")),
+            format!("must be {} finite numbers, one per parameter", parameters.len()),
+        ));
     }
     let start: Vec<f64> = start.iter().zip(parameters).map(|(value, of)| clamp(of, *value)).collect();
     let cost_start = problem.cost(&start);
@@ -58,7 +58,7 @@ pub fn minimise(problem: &Problem, start: &[f64]) -> Result<Solution> {
         .configure(|state| state.param(start.clone()).max_iters(MAX_ITERATIONS))
         .ctrlc(false)
         .run()
-        .map_err(|error| Error::Invalid { origin: "fit".to_owned(), problems: vec![error.to_string()] })?;
+        .map_err(|error| Error::invalid("fit", vec![error.to_string()]))?;
     let state = ran.state();
     let reason = state.get_termination_reason();
     let values = state.get_best_param().cloned().unwrap_or(start);

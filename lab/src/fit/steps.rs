@@ -242,7 +242,7 @@ pub(super) fn median(mut values: Vec<f64>) -> f64 {
 /// Fits a correction to rows of runs, from the mean of the prior.
 ///
 /// # Errors
-/// [`Error::Invalid`] where there are fewer than two rows, or all have the same time; as [`learn`].
+/// `ErrorKind::Invalid` where there are fewer than two rows, or all have the same time; as [`learn`].
 pub fn fit_steps(origin: &str, runs: &[(&RunTerms<'_>, Range<usize>)], prior: &Prior) -> Result<Learned> {
     let spans = || runs.iter().flat_map(|(run, range)| run.case.rows.get(range.clone()).unwrap_or_default());
     let period_us = |row: &StepRow| row.span_us / row.steps as f64;
@@ -254,7 +254,7 @@ pub fn fit_steps(origin: &str, runs: &[(&RunTerms<'_>, Range<usize>)], prior: &P
         let rows = spans().count();
         let problem =
             format!("all {rows} rows have the same time, {first_us} µs: nothing shows what a step's time depends on");
-        return Err(Error::Invalid { origin: origin.to_owned(), problems: vec![problem] });
+        return Err(Error::invalid(origin, vec![problem]));
     }
     let mut by = prior.means().clone();
     let (mut turn, mut iterations) = (1, 0);

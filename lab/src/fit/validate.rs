@@ -35,7 +35,7 @@ pub(super) fn check(origin: &str, parameters: &[Parameter], rows: &[Row]) -> Res
         problems.truncate(MAX_LISTED);
         problems.push(format!("and {more} more"));
     }
-    Err(Error::Invalid { origin: origin.to_owned(), problems })
+    Err(Error::invalid(origin, problems))
 }
 
 fn check_parameter(parameter: &Parameter, problems: &mut Vec<String>) {

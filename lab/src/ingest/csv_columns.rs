@@ -67,14 +67,14 @@ fn failed(path: &Path, origin: &str, error: csv::Error) -> Error {
     }
     match error.into_kind() {
         csv::ErrorKind::Io(source) => Error::io(path, source),
-        kind => Error::Parse { origin: origin.to_owned(), message: format!("{kind:?}") },
+        kind => Error::parse(origin, format!("{kind:?}")),
     }
 }
 
 fn positions(origin: &str, header: &csv::StringRecord, known: &Known) -> Result<BTreeMap<&'static str, usize>> {
     if header.iter().all(|name| name.trim().is_empty()) {
         let message = format!("is empty: the first line must name the columns {}", known.required.join(", "));
-        return Err(Error::Parse { origin: origin.to_owned(), message });
+        return Err(Error::parse(origin, message));
     }
     let mut positions = BTreeMap::new();
     let mut problems = Vec::new();
@@ -98,7 +98,7 @@ fn positions(origin: &str, header: &csv::StringRecord, known: &Known) -> Result<
         listed.push_str(&format!(" and, where known, {}", known.optional.join(", ")));
     }
     problems.push(listed);
-    Err(Error::Invalid { origin: origin.to_owned(), problems })
+    Err(Error::invalid(origin, problems))
 }
 
 /// A row of a file.
@@ -119,13 +119,7 @@ impl<'r> Row<'r> {
     /// What is wrong with the cell of a column.
     pub(super) fn bad(&self, column: &str, expected: impl Into<String>) -> Error {
         let found = self.text(column).map_or_else(|| "nothing".to_owned(), |text| format!("'{}'", cut(text)));
-        Error::BadRow {
-            origin: self.origin.to_owned(),
-            row: self.number,
-            column: column.to_owned(),
-            found,
-            expected: expected.into(),
-        }
+        Error::bad_row(self.origin.to_owned(), self.number, column, found, expected.into())
     }
 
     /// A whole number; `16.0` is one.

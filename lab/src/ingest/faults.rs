@@ -48,7 +48,7 @@ impl Faults {
         let first = first.to_string();
         let first = first.strip_prefix(&prefix).unwrap_or(&first).to_owned();
         let share = format!("{} of {rows} rows can't be used, more than {MAX_BAD_PCT} %", self.count);
-        Err(Error::Invalid { origin: origin.to_owned(), problems: vec![share, format!("the first is {first}")] })
+        Err(Error::invalid(origin, vec![share, format!("the first is {first}")]))
     }
 }
 
@@ -60,7 +60,7 @@ mod tests {
         let mut faults = Faults::default();
         for row in 0..bad {
             let message = format!("row {row} is odd");
-            let _: Option<()> = faults.sound(Err(Error::Parse { origin: "a.csv".into(), message }));
+            let _: Option<()> = faults.sound(Err(Error::parse("a.csv", message)));
         }
         let mut dropped = Dropped::default();
         faults.settle("a.csv", rows, &mut dropped).map(|()| dropped)

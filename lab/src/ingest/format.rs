@@ -72,7 +72,7 @@ pub fn detect(path: &Path) -> Result<Format> {
     of_head(&String::from_utf8_lossy(&head)).map_err(|found| {
         let known = Format::ALL.map(Format::name).join(", ");
         let message = format!("{found}, which is none of the known formats ({known})");
-        Error::Parse { origin: path.display().to_string(), message }
+        Error::parse(path.display().to_string(), message)
     })
 }
 

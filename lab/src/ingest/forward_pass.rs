@@ -106,7 +106,7 @@ pub fn read(path: &Path) -> Result<Ingested> {
     }
     if found.steps_read == 0 {
         let message = "has no line; it needs a JSON record per step".to_owned();
-        return Err(Error::Parse { origin, message });
+        return Err(Error::parse(origin, message));
     }
     faults.settle(&origin, found.steps_read, &mut found.dropped_steps)?;
     let stem = path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
@@ -134,8 +134,7 @@ impl std::fmt::Display for WorkerId {
 
 /// The record of a line. The outer error is that of a file that is not of this kind, the inner one that of a broken record.
 fn record(origin: &str, number: u64, line: &[u8]) -> Result<Result<Record>> {
-    let wrong =
-        |message: String| Error::Parse { origin: origin.to_owned(), message: format!("line {number}: {message}") };
+    let wrong = |message: String| Error::parse(origin, format!("line {number}: {message}"));
     let described = |error: serde_json::Error| {
         let text = error.to_string();
         let text = text.rsplit_once(" at line ").map_or(text.as_str(), |(text, _)| text);
@@ -167,8 +166,7 @@ fn record(origin: &str, number: u64, line: &[u8]) -> Result<Result<Record>> {
 /// The step of a record; `None` for one that schedules nothing.
 fn step(origin: &str, number: u64, record: &Record) -> Result<Option<StepRecord>> {
     let scheduled = &record.scheduled_requests;
-    let wrong =
-        |message: String| Err(Error::Parse { origin: origin.to_owned(), message: format!("line {number}: {message}") });
+    let wrong = |message: String| Err(Error::parse(origin, format!("line {number}: {message}")));
     if scheduled.num_prefill_requests == 0 && scheduled.num_decode_requests == 0 {
         return Ok(None);
     }
@@ -203,7 +201,7 @@ fn check_unit(origin: &str, trace: &StepTrace) -> Result<()> {
             let median_s = median_us / US_PER_S;
             let problem =
                 format!("`wall_time` is {median_s} in the median, longer than any forward pass; are these seconds?");
-            Err(Error::Invalid { origin: origin.to_owned(), problems: vec![problem] })
+            Err(Error::invalid(origin, vec![problem]))
         }
         _ => Ok(()),
     }

@@ -110,7 +110,7 @@ pub fn read(path: &Path) -> Result<Ingested> {
     }
     if runs.is_empty() {
         let message = "has a header and no rows; it needs a row per request".to_owned();
-        return Err(Error::Parse { origin: rows.origin().to_owned(), message });
+        return Err(Error::parse(rows.origin().to_owned(), message));
     }
     let requests = runs.into_iter().map(|(trace, _)| trace).collect();
     Ok(Ingested { requests, requests_read, ..Ingested::default() })

@@ -74,7 +74,7 @@ pub fn read(path: &Path) -> Result<Ingested> {
         }
     }
     if found.steps_read == 0 {
-        return Err(Error::Parse { origin, message: "has a header and no rows; it needs a row per step".to_owned() });
+        return Err(Error::parse(origin, "has a header and no rows; it needs a row per step"));
     }
     faults.settle(&origin, found.steps_read, &mut found.dropped_steps)?;
     for trace in &mut found.steps {
@@ -170,5 +170,5 @@ fn check_unit(origin: &str, trace: &StepTrace) -> Result<()> {
          nanoseconds?",
         trace.run.experiment
     );
-    Err(Error::Invalid { origin: origin.to_owned(), problems: vec![problem] })
+    Err(Error::invalid(origin, vec![problem]))
 }

@@ -149,7 +149,7 @@ pub fn read_runs(path: &Path) -> Result<Vec<TableRun>> {
     }
     if runs.is_empty() {
         let message = "has a header and no rows; it needs a row per step".to_owned();
-        return Err(Error::Parse { origin: rows.origin().to_owned(), message });
+        return Err(Error::parse(rows.origin().to_owned(), message));
     }
     Ok(runs)
 }

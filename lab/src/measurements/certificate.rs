@@ -92,8 +92,8 @@ impl Certificate {
     /// Reads `meta.toml` of a folder; `None` where there is none. `stems` are the csv files that sections may be about.
     ///
     /// # Errors
-    /// [`Error::Io`] where the file can't be read; [`Error::Parse`] where it is not TOML or has an unknown key or a value of
-    /// the wrong type; [`Error::Invalid`] where it says that this is no measurement, or has a section on an unknown table.
+    /// `ErrorKind::Io` where the file can't be read; `ErrorKind::Parse` where it is not TOML or has an unknown key or a value of
+    /// the wrong type; `ErrorKind::Invalid` where it says that this is no measurement, or has a section on an unknown table.
     pub(super) fn read(dir: &Path, stems: &[&str]) -> Result<Option<Self>> {
         let path = dir.join(CERTIFICATE_FILE);
         let text = match std::fs::read_to_string(&path) {
@@ -102,10 +102,10 @@ impl Certificate {
             Err(error) => return Err(Error::io(path, error)),
         };
         let origin = path.display().to_string();
-        let certificate: Certificate = toml::from_str(&text)
-            .map_err(|error| Error::Parse { origin: origin.clone(), message: error.to_string().trim_end().into() })?;
+        let certificate: Certificate =
+            toml::from_str(&text).map_err(|error| Error::parse(origin.clone(), error.to_string().trim_end()))?;
         let problems = certificate.problems(stems);
-        if problems.is_empty() { Ok(Some(certificate)) } else { Err(Error::Invalid { origin, problems }) }
+        if problems.is_empty() { Ok(Some(certificate)) } else { Err(Error::invalid(origin, problems)) }
     }
 
     fn problems(&self, stems: &[&str]) -> Vec<String> {

@@ -16,7 +16,7 @@ pub(super) fn read(path: &Path) -> Result<Table> {
     let mut reader = csv::ReaderBuilder::new().comment(Some(b'#')).trim(csv::Trim::All).from_reader(bytes.as_slice());
     let header = reader.headers().map_err(failed)?.clone();
     if header.is_empty() {
-        return Err(Error::Parse { origin, message: "is empty: the first line must name the columns".into() });
+        return Err(Error::parse(origin, "is empty: the first line must name the columns"));
     }
     let mut columns: Vec<TextColumn> = header.iter().map(|_| TextColumn::default()).collect();
     let mut lines = Vec::new();

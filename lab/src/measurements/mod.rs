@@ -103,9 +103,9 @@ impl Measurements {
     /// Reads every known file of a folder, not of the folders in it.
     ///
     /// # Errors
-    /// [`Error::Io`] where the folder or a file can't be read; [`Error::Parse`] where the folder holds no known file, a
+    /// `ErrorKind::Io` where the folder or a file can't be read; `ErrorKind::Parse` where the folder holds no known file, a
     /// file is malformed, empty, or has a missing or unknown column or key, or the crate was built without what reads it;
-    /// [`Error::Invalid`] where the certificate says that the folder holds no measurements; [`Error::BadRow`] at the first
+    /// `ErrorKind::Invalid` where the certificate says that the folder holds no measurements; `ErrorKind::BadRow` at the first
     /// unusable row of a file.
     pub fn load(dir: &Path) -> Result<Self> {
         let names = file_names(dir)?;
@@ -125,10 +125,10 @@ impl Measurements {
         }
         if num_files == 0 {
             let known: Vec<&str> = FILES.iter().map(|(file, ..)| *file).collect();
-            return Err(Error::Parse {
-                origin: dir.display().to_string(),
-                message: format!("holds no measurements; looked for {}", known.join(", ")),
-            });
+            return Err(Error::parse(
+                dir.display().to_string(),
+                format!("holds no measurements; looked for {}", known.join(", ")),
+            ));
         }
         for name in names.iter().filter(|name| name.ends_with(".csv") || name.ends_with(".parquet")) {
             if name != SPREAD_FILE && !FILES.iter().any(|(file, ..)| file == name) {
@@ -153,14 +153,14 @@ impl Measurements {
     /// Adds the rows of another folder, with their sources and notes.
     ///
     /// # Errors
-    /// [`Error::Invalid`] where both have more sources than an index can tell apart; nothing is added then.
+    /// `ErrorKind::Invalid` where both have more sources than an index can tell apart; nothing is added then.
     pub fn append(&mut self, mut other: Measurements) -> Result<()> {
         let sources = self.sources.len() + other.sources.len();
         let Some(offset) = u16::try_from(self.sources.len()).ok().filter(|_| sources <= usize::from(u16::MAX)) else {
-            return Err(Error::Invalid {
-                origin: "measurements".into(),
-                problems: vec![format!("{sources} sources together, at most {} can be told apart", u16::MAX)],
-            });
+            return Err(Error::invalid(
+                "measurements",
+                vec![format!("{sources} sources together, at most {} can be told apart", u16::MAX)],
+            ));
         };
         macro_rules! append_rows {
             ($($rows:ident),*) => {$(
@@ -237,10 +237,10 @@ fn read_table(
             },
         )),
         #[cfg(not(feature = "parquet"))]
-        SourceFormat::Parquet => Err(Error::Parse {
-            origin: path.display().to_string(),
-            message: "can't be read by this build; build with the feature 'parquet' or remove the file".into(),
-        }),
+        SourceFormat::Parquet => Err(Error::parse(
+            path.display().to_string(),
+            "can't be read by this build; build with the feature 'parquet' or remove the file",
+        )),
     }
 }
 

@@ -22,9 +22,8 @@ pub(super) fn read(path: &Path) -> Result<Table> {
     let file = std::fs::File::open(path).map_err(|error| Error::io(path, error))?;
     let file_bytes = file.metadata().map_err(|error| Error::io(path, error))?.len();
     let origin = path.display().to_string();
-    let failed = |error: ParquetError| Error::Parse {
-        origin: origin.clone(),
-        message: format!("is damaged or not a parquet file of snappy or plain pages: {error}"),
+    let failed = |error: ParquetError| {
+        Error::parse(origin.clone(), format!("is damaged or not a parquet file of snappy or plain pages: {error}"))
     };
     let reader = SerializedFileReader::new(file).map_err(failed)?;
     let schema = reader.metadata().file_metadata().schema_descr_ptr();
@@ -37,9 +36,11 @@ pub(super) fn read(path: &Path) -> Result<Table> {
     };
     for (index, descriptor) in schema.columns().iter().enumerate() {
         let name = descriptor.path().string();
-        let unreadable = |what: String| Error::Parse {
-            origin: origin.clone(),
-            message: format!("column '{name}' {what}; expected a flat column of text, whole numbers or floats"),
+        let unreadable = |what: String| {
+            Error::parse(
+                origin.clone(),
+                format!("column '{name}' {what}; expected a flat column of text, whole numbers or floats"),
+            )
         };
         if descriptor.max_rep_level() > 0 || descriptor.path().parts().len() != 1 {
             return Err(unreadable("is nested".into()));
@@ -64,7 +65,7 @@ pub(super) fn read(path: &Path) -> Result<Table> {
             table.num_rows = cells.len();
         } else if cells.len() != table.num_rows {
             let message = format!("column '{name}' has {} rows, the first column {}", cells.len(), table.num_rows);
-            return Err(Error::Parse { origin, message });
+            return Err(Error::parse(origin, message));
         }
         table.columns.push((name, cells));
     }

@@ -101,13 +101,13 @@ impl Table {
         }
         if !problems.is_empty() {
             problems.push(format!("the columns are {}", required.join(", ")));
-            return Err(Error::Parse { origin: self.origin.clone(), message: problems.join("; ") });
+            return Err(Error::parse(self.origin.clone(), problems.join("; ")));
         }
         if self.num_rows == 0 {
-            return Err(Error::Parse {
-                origin: self.origin.clone(),
-                message: "has columns but no rows; remove the file or add a measurement".into(),
-            });
+            return Err(Error::parse(
+                self.origin.clone(),
+                "has columns but no rows; remove the file or add a measurement",
+            ));
         }
         Ok(())
     }
@@ -119,8 +119,7 @@ impl Table {
 
     /// The column of that name, an error where the file lacks it.
     pub(super) fn required(&self, name: &str) -> Result<Column<'_>> {
-        self.column(name)
-            .ok_or_else(|| Error::Parse { origin: self.origin.clone(), message: format!("column '{name}' is missing") })
+        self.column(name).ok_or_else(|| Error::parse(self.origin.clone(), format!("column '{name}' is missing")))
     }
 
     /// Builds every row; the error names the first bad cell and says in how many other rows there is one.
@@ -149,13 +148,7 @@ impl Table {
     /// The error for a bad cell, with the file and the line.
     pub(super) fn bad_row(&self, bad: BadCell) -> Error {
         let line = self.lines.get(bad.row).map_or(String::new(), |line| format!(" on line {line}"));
-        Error::BadRow {
-            origin: self.origin.clone(),
-            row: bad.row + 1,
-            column: bad.column,
-            found: format!("{}{line}", bad.found),
-            expected: bad.expected,
-        }
+        Error::bad_row(self.origin.clone(), bad.row + 1, bad.column, format!("{}{line}", bad.found), bad.expected)
     }
 }
 

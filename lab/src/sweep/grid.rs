@@ -1,6 +1,7 @@
 //! A grid, read from TOML and checked as a whole: its servers, its loads, its limits, and their product. Uses `section`,
 //! `load_keys`, `slo`, `server_config`.
 
+use ridgepoint::ErrorKind;
 use std::path::Path;
 
 use serde_json::{Map, Number, Value as Json};
@@ -64,13 +65,13 @@ impl Grid {
     /// Reads a file.
     ///
     /// # Errors
-    /// [`Error::Io`] where it can't be read, [`Error::Parse`] where it is longer than 1 MiB, else as [`Grid::parse`].
+    /// `ErrorKind::Io` where it can't be read, `ErrorKind::Parse` where it is longer than 1 MiB, else as [`Grid::parse`].
     pub fn read(path: &Path) -> Result<Self> {
         let failed = |error| Error::io(path, error);
         let origin = path.display().to_string();
         if std::fs::metadata(path).map_err(failed)?.len() > MAX_BYTES {
             let message = format!("is longer than {} MiB: is it the right file?", MAX_BYTES >> 20);
-            return Err(Error::Parse { origin, message });
+            return Err(Error::parse(origin, message));
         }
         Self::parse(&origin, &std::fs::read_to_string(path).map_err(failed)?)
     }
@@ -78,13 +79,12 @@ impl Grid {
     /// Reads the text of a file that is called `origin` in messages. Paths in it are those of the current folder.
     ///
     /// # Errors
-    /// [`Error::Parse`] where the text is no TOML; [`Error::Invalid`] with all problems: unknown keys with near matches, values out
+    /// `ErrorKind::Parse` where the text is no TOML; `ErrorKind::Invalid` with all problems: unknown keys with near matches, values out
     /// of range or listed twice, values of a key that make the same server, loads and limits that do not go together, files
     /// of requests that can't be read, more than [`MAX_CONFIGURATIONS`].
     pub fn parse(origin: &str, text: &str) -> Result<Self> {
-        let table: Table = text.parse().map_err(|error: toml::de::Error| Error::Parse {
-            origin: origin.to_owned(),
-            message: format!("can't be read as TOML: {}", error.to_string().trim_end()),
+        let table: Table = text.parse().map_err(|error: toml::de::Error| {
+            Error::parse(origin, format!("can't be read as TOML: {}", error.to_string().trim_end()))
         })?;
         let mut problems = Vec::new();
         for (key, value) in &table {
@@ -125,7 +125,7 @@ impl Grid {
             problems.push(format!("and {more} more"));
         }
         if !problems.is_empty() {
-            return Err(Error::Invalid { origin: origin.to_owned(), problems });
+            return Err(Error::invalid(origin, problems));
         }
         let varied = load_keys::varied(&loads.points);
         let configurations = servers
@@ -203,8 +203,8 @@ fn servers(table: &Table, problems: &mut Vec<String>) -> Vec<Server> {
                     axis.key
                 )),
                 Ok(config) => known.push(config),
-                Err(Error::Invalid { problems: found, .. }) => {
-                    for problem in found.into_iter().map(|problem| format!("[server] {problem}")) {
+                Err(error) if error.kind() == ErrorKind::Invalid => {
+                    for problem in error.problems().iter().map(|problem| format!("[server] {problem}")) {
                         if !problems.contains(&problem) {
                             problems.push(problem);
                         }

@@ -12,7 +12,7 @@ fn grid(server: &str) -> Result<Grid> {
 
 fn problems(text: &str) -> Vec<String> {
     match Grid::parse("grid.toml", text) {
-        Err(Error::Invalid { origin, problems }) if origin == "grid.toml" => problems,
+        Err(error) if error.location().is_some_and(|place| place.path == "grid.toml") => error.problems().to_vec(),
         other => panic!("{other:?}"),
     }
 }

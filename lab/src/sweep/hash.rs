@@ -25,7 +25,7 @@ pub(super) fn sha256<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> String {
 /// The hash of a file's bytes.
 ///
 /// # Errors
-/// [`Error::Io`].
+/// `ErrorKind::Io`.
 pub(super) fn of_file(path: &Path) -> Result<String> {
     let bytes = std::fs::read(path).map_err(|error| Error::io(path, error))?;
     Ok(sha256([bytes.as_slice()]))
@@ -34,7 +34,7 @@ pub(super) fn of_file(path: &Path) -> Result<String> {
 /// The hash of all files below a folder, with their places in it; of nothing where it is not there.
 ///
 /// # Errors
-/// [`Error::Io`].
+/// `ErrorKind::Io`.
 pub(super) fn of_folder(folder: &Path) -> Result<String> {
     let mut found = Vec::new();
     let mut open = vec![folder.to_owned()];

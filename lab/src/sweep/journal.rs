@@ -40,11 +40,11 @@ impl Journal {
     /// this version are passed over, a half-written last one is cut off. With `is_fresh` it is emptied instead.
     ///
     /// # Errors
-    /// [`Error::Io`] where the file can't be read or written; [`Error::Parse`] where another process has it open, and where it
+    /// `ErrorKind::Io` where the file can't be read or written; `ErrorKind::Parse` where another process has it open, and where it
     /// has text in it but no line of a journal: it is left as it is then.
     pub fn open(path: &Path, is_fresh: bool) -> Result<(Self, HashMap<String, Row>)> {
         let failed = |error| Error::io(path, error);
-        let fault = |message: &str| Error::Parse { origin: path.display().to_string(), message: message.to_owned() };
+        let fault = |message: &str| Error::parse(path.display().to_string(), message);
         let mut file =
             File::options().read(true).write(true).create(true).truncate(false).open(path).map_err(failed)?;
         match file.try_lock() {
@@ -69,7 +69,7 @@ impl Journal {
     /// The rows of a journal, which is left as it is.
     ///
     /// # Errors
-    /// [`Error::Io`] where it can't be read; [`Error::Parse`] where it is no journal.
+    /// `ErrorKind::Io` where it can't be read; `ErrorKind::Parse` where it is no journal.
     pub fn read(path: &Path) -> Result<HashMap<String, Row>> {
         let bytes = std::fs::read(path).map_err(|error| Error::io(path, error))?;
         Ok(rows(path, &bytes)?.0)
@@ -78,7 +78,7 @@ impl Journal {
     /// Appends a row.
     ///
     /// # Errors
-    /// [`Error::Io`] where it can't be written.
+    /// `ErrorKind::Io` where it can't be written.
     pub fn append(&self, key: &str, row: &Row) -> Result<()> {
         let failed = |error| Error::io(&self.path, error);
         let mut line = serde_json::to_vec(&NewEntry { key, row }).map_err(|error| failed(error.into()))?;
@@ -92,7 +92,7 @@ fn rows(path: &Path, bytes: &[u8]) -> Result<(HashMap<String, Row>, usize)> {
     let is_ours = |line: &[u8]| line.starts_with(START) || START.starts_with(line);
     if !bytes.split(|byte| *byte == b'\n').all(is_ours) {
         let message = "is no journal of a sweep: move it away, or write to another file".to_owned();
-        return Err(Error::Parse { origin: path.display().to_string(), message });
+        return Err(Error::parse(path.display().to_string(), message));
     }
     let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
     let lines = bytes.get(..whole).unwrap_or_default().split(|byte| *byte == b'\n');

@@ -1,6 +1,7 @@
 //! One configuration: its row, from one replay at a given load, or from those of a search for the highest rate. Uses
 //! `capacity`, `steps`, `replay`.
 
+use ridgepoint::ErrorKind;
 use std::cell::Cell;
 
 use super::capacity::{Capacity, highest_holding};
@@ -255,10 +256,7 @@ impl Point<'_> {
 
 /// Why a configuration can't run: the row says whose.
 pub(super) fn reason(error: Error) -> String {
-    match error {
-        Error::Invalid { problems, .. } => problems.join("; "),
-        other => other.to_string(),
-    }
+    if error.kind() == ErrorKind::Invalid { error.problems().join("; ") } else { error.to_string() }
 }
 
 fn too_long(run: &StageMetrics, config: &EngineConfig) -> String {

@@ -70,7 +70,7 @@ impl Sweep {
     /// Finds everything that the grid names.
     ///
     /// # Errors
-    /// [`Error::Invalid`] with all problems: unknown models and GPUs, files of them that can't be read, corrections that are not
+    /// `ErrorKind::Invalid` with all problems: unknown models and GPUs, files of them that can't be read, corrections that are not
     /// there or meant for another model or go with no textbook roofline, several names of one model or GPU. What can't be served is no error but a row that
     /// says so.
     pub fn new(grid: Grid, options: Options) -> Result<Self> {
@@ -104,7 +104,7 @@ impl Sweep {
             problems.push(format!("and {more} more"));
         }
         if !problems.is_empty() {
-            return Err(Error::Invalid { origin: grid.origin().to_owned(), problems });
+            return Err(Error::invalid(grid.origin().to_owned(), problems));
         }
         let (models, hardware, num_step_models) = (models.values, hardware.values, deployments.values.len());
         let mut sweep = Sweep { grid, options, models, hardware, places, num_step_models, keys: Vec::new() };
@@ -127,7 +127,7 @@ impl Sweep {
     /// is told key and row as soon as it is there, from any thread. `threads` of 0 is one per core.
     ///
     /// # Errors
-    /// Those of `finished`, after which nothing more is begun; [`Error::Io`] where threads can't be started.
+    /// Those of `finished`, after which nothing more is begun; `ErrorKind::Io` where threads can't be started.
     pub fn run(
         &self,
         threads: usize,

@@ -44,7 +44,7 @@ impl Profile {
     /// Reads a profile.
     ///
     /// # Errors
-    /// [`Error::Io`] where the file can't be read, [`Error::Parse`] where it is no text or longer than 16 MiB, else as
+    /// `ErrorKind::Io` where the file can't be read, `ErrorKind::Parse` where it is no text or longer than 16 MiB, else as
     /// [`parse`](Self::parse).
     pub fn read(path: &Path) -> Result<Self> {
         Self::parse(&path.display().to_string(), &yaml::read(path)?)
@@ -53,13 +53,13 @@ impl Profile {
     /// Reads the text of a profile, YAML or JSON, that is called `origin` in messages.
     ///
     /// # Errors
-    /// [`Error::Parse`] where the text is neither, [`Error::Invalid`] with all problems: unknown keys, keys that would change
+    /// `ErrorKind::Parse` where the text is neither, `ErrorKind::Invalid` with all problems: unknown keys, keys that would change
     /// the load in a way that is not replayed, rates, durations, lengths and counts out of range.
     pub fn parse(origin: &str, text: &str) -> Result<Self> {
         let parsed = yaml::parse(origin, text)?;
         if parsed.is_null() {
             let message = "is empty: a profile has `load` and `data`".to_owned();
-            return Err(Error::Parse { origin: origin.to_owned(), message });
+            return Err(Error::parse(origin, message));
         }
         let log = Log::default();
         let found = read(&parsed, &log);
@@ -68,7 +68,7 @@ impl Profile {
         let (load, prompts) = found;
         let Some(prompts) = prompts else {
             let problems = vec!["data does not say what requests ask".to_owned()];
-            return Err(Error::Invalid { origin: origin.to_owned(), problems });
+            return Err(Error::invalid(origin, problems));
         };
         Ok(Profile {
             origin: origin.to_owned(),

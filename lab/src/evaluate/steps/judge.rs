@@ -47,7 +47,7 @@ struct Estimate {
 /// Judges cases; `done` is called with the number of rows whenever some were predicted.
 ///
 /// # Errors
-/// Those of the split and of the fitter; [`Error::InvalidArgument`] for windows of no row; [`Error::Invalid`] where no run has a row to judge.
+/// Those of the split and of the fitter; `ErrorKind::InvalidArgument` for windows of no row; `ErrorKind::Invalid` where no run has a row to judge.
 pub fn judge_steps(
     cases: &[StepCase],
     mut skipped: Vec<Skipped>,
@@ -55,11 +55,7 @@ pub fn judge_steps(
     done: &(dyn Fn(u64) + Sync),
 ) -> Result<StepEvaluation> {
     if options.window == 0 {
-        return Err(Error::InvalidArgument {
-            what: "--window".into(),
-            value: "0".into(),
-            reason: "must be at least 1, a row for itself".into(),
-        });
+        return Err(Error::invalid_argument("--window", "0", "must be at least 1, a row for itself"));
     }
     if cases.is_empty() {
         return Err(nothing(&skipped));
@@ -90,7 +86,7 @@ pub fn judge_steps(
 
 fn nothing(skipped: &[Skipped]) -> Error {
     let problems = skipped.iter().map(|one| format!("{}: {}", one.id, one.reason)).collect();
-    Error::Invalid { origin: "nothing could be judged".into(), problems }
+    Error::invalid("nothing could be judged", problems)
 }
 
 fn notes(options: &JudgeOptions<'_>, experiments: &[StepExperiment]) -> Vec<String> {

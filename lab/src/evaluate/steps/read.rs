@@ -47,18 +47,18 @@ pub fn read_runs(
         };
         if found.is_empty() {
             let message = "holds no steps; `ridgepoint evaluate steps` needs a trace of an engine's steps".to_owned();
-            errors.push(Error::Parse { origin: origin.clone(), message });
+            errors.push(Error::parse(origin.clone(), message));
         }
         for mut read in found {
             label(&mut read.run.trace.run);
             match runs.iter().find(|known| known.run.trace.run == read.run.trace.run) {
-                Some(known) => errors.push(Error::Invalid {
-                    origin: format!("{} and {origin}", known.file),
-                    problems: vec![format!(
+                Some(known) => errors.push(Error::invalid(
+                    format!("{} and {origin}", known.file),
+                    vec![format!(
                         "both hold a run '{}' with the same labels, whose steps would mix; judge them one at a time",
                         read.run.trace.run.experiment
                     )],
-                }),
+                )),
                 None => runs.push(read),
             }
         }

@@ -134,8 +134,8 @@ impl<'a> Fold<'a> {
 /// A fold per run, in the order of runs. A run may be left without rows to judge by a temporal split.
 ///
 /// # Errors
-/// [`Error::InvalidArgument`] for a share outside (0, 1), and where there is one model or workload alone, so that leaving it out leaves
-/// nothing; [`Error::Invalid`] with the runs that don't say their workload where that is what is left out.
+/// `ErrorKind::InvalidArgument` for a share outside (0, 1), and where there is one model or workload alone, so that leaving it out leaves
+/// nothing; `ErrorKind::Invalid` with the runs that don't say their workload where that is what is left out.
 pub fn folds(cases: &[StepCase], split: StepSplit) -> Result<Vec<Fold<'_>>> {
     match split {
         StepSplit::All => {
@@ -153,7 +153,7 @@ pub fn folds(cases: &[StepCase], split: StepSplit) -> Result<Vec<Fold<'_>>> {
                 .map(|case| format!("{} does not say its workload: add --workload NAME", case.name))
                 .collect();
             if !silent.is_empty() {
-                return Err(Error::Invalid { origin: format!("--split {split}"), problems: silent });
+                return Err(Error::invalid(format!("--split {split}"), silent));
             }
             let workloads: Vec<&str> = cases.iter().map(|case| case.workload.as_deref().unwrap_or_default()).collect();
             leave_one_out(cases, &workloads, split, "workloads")
@@ -163,11 +163,11 @@ pub fn folds(cases: &[StepCase], split: StepSplit) -> Result<Vec<Fold<'_>>> {
 
 fn temporal(cases: &[StepCase], judge_from: f64) -> Result<Vec<Fold<'_>>> {
     if !(judge_from > 0.0 && judge_from < 1.0) {
-        return Err(Error::InvalidArgument {
-            what: "--judge-from".into(),
-            value: judge_from.to_string(),
-            reason: "must be above 0 and below 1, the share of a run's time from which rows are judged".into(),
-        });
+        return Err(Error::invalid_argument(
+            "--judge-from",
+            judge_from.to_string(),
+            "must be above 0 and below 1, the share of a run's time from which rows are judged",
+        ));
     }
     let training: Vec<Training<'_>> = cases.iter().map(|case| parts(case, judge_from)).collect();
     let fold = |own: &Training<'_>| own.tune.end..own.case.rows.len();
@@ -183,11 +183,11 @@ fn leave_one_out<'a>(cases: &'a [StepCase], groups: &[&str], split: StepSplit, w
     names.sort_unstable();
     names.dedup();
     if names.len() < 2 {
-        return Err(Error::InvalidArgument {
-            what: "--split".into(),
-            value: split.name().into(),
-            reason: format!("needs runs of at least two {what}, all are of '{}'", names.join("")),
-        });
+        return Err(Error::invalid_argument(
+            "--split",
+            split.name(),
+            format!("needs runs of at least two {what}, all are of '{}'", names.join("")),
+        ));
     }
     let fold = |(judged, group): (&'a StepCase, &&str)| {
         let others = cases.iter().zip(groups).filter(|(_, other)| *other != group);

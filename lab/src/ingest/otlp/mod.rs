@@ -46,8 +46,8 @@ const MIN_STRANGE_SPANS: u64 = 3;
 /// Reads a trace.
 ///
 /// # Errors
-/// [`Error::Io`]; [`Error::Parse`] with line and byte where the file is not OTLP JSON, is cut short, or holds neither steps nor
-/// requests; [`Error::Invalid`] where `ts.monotonic` is in no known unit.
+/// `ErrorKind::Io`; `ErrorKind::Parse` with line and byte where the file is not OTLP JSON, is cut short, or holds neither steps nor
+/// requests; `ErrorKind::Invalid` where `ts.monotonic` is in no known unit.
 ///
 /// # Source
 /// OpenTelemetry protocol 1.x, its JSON encoding; names of spans, events and attributes from vLLM's journey and step tracing.
@@ -63,10 +63,10 @@ pub(crate) fn read_from(origin: &str, name: &str, reader: impl BufRead) -> Resul
     let io = |error| Error::io(origin, error);
     let begin = reader.peek().map_err(io)?;
     if let Some(what) = packed(begin) {
-        return Err(Error::Parse {
-            origin: origin.to_owned(),
-            message: format!("is {what}: unpack it first, or export with `format: json` and no compression"),
-        });
+        return Err(Error::parse(
+            origin,
+            format!("is {what}: unpack it first, or export with `format: json` and no compression"),
+        ));
     }
     if begin.starts_with(b"\xef\xbb\xbf") {
         reader.skip(3);
@@ -84,15 +84,15 @@ pub(crate) fn read_from(origin: &str, name: &str, reader: impl BufRead) -> Resul
         ingested.notes.push(format!("{other_signals} exports of metrics or logs: left aside"));
     }
     if ingested.steps_read == 0 && ingested.requests_read == 0 {
-        return Err(Error::Parse {
-            origin: origin.to_owned(),
-            message: format!(
+        return Err(Error::parse(
+            origin,
+            format!(
                 "no step.BATCH_SUMMARY event and no llm_request or llm_core span in {} bytes: start vLLM with \
                  --otlp-traces-endpoint and step or journey tracing{}",
                 position.bytes(),
                 ingested.notes.first().map(|note| format!(" ({note})")).unwrap_or_default()
             ),
-        });
+        ));
     }
     Ok(ingested)
 }
@@ -120,7 +120,7 @@ fn fault(origin: &str, position: &Position, error: &serde_json::Error) -> Error 
         document::bare(error)
     };
     let origin = format!("{origin}: line {}, byte {}", position.line(), position.bytes());
-    Error::Parse { origin, message: format!("is not OTLP JSON: {cause}") }
+    Error::parse(origin, format!("is not OTLP JSON: {cause}"))
 }
 
 /// Sources by who speaks.
@@ -165,5 +165,5 @@ fn check_clocks(origin: &str, sources: &[(Identity, Source)]) -> Result<()> {
         )
     };
     let problems: Vec<String> = strange.map(problem).collect();
-    if problems.is_empty() { Ok(()) } else { Err(Error::Invalid { origin: origin.to_owned(), problems }) }
+    if problems.is_empty() { Ok(()) } else { Err(Error::invalid(origin, problems)) }
 }

@@ -19,7 +19,7 @@ const VERSION: f64 = 2.0;
 /// Reads a report, one run per benchmark in it.
 ///
 /// # Errors
-/// [`Error::Io`](ridgepoint::Error::Io); [`Error::Parse`](ridgepoint::Error::Parse) where the file is cut short, is no such report, or has no
+/// `ErrorKind::Io`(ridgepoint::Error::Io); `ErrorKind::Parse`(ridgepoint::Error::Parse) where the file is cut short, is no such report, or has no
 /// requests.
 pub fn read(path: &Path) -> Result<Ingested> {
     let origin = path.display().to_string();

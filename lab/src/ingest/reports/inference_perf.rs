@@ -21,7 +21,7 @@ const SUMMARY: &str = "this is a summary, which has no requests: set report.requ
 /// Reads a report. Its token times count each streamed event, so the number of output tokens is taken from its own field.
 ///
 /// # Errors
-/// [`Error::Io`](ridgepoint::Error::Io); [`Error::Parse`](ridgepoint::Error::Parse) where the file is cut short, is one of inference-perf's
+/// `ErrorKind::Io`(ridgepoint::Error::Io); `ErrorKind::Parse`(ridgepoint::Error::Parse) where the file is cut short, is one of inference-perf's
 /// summaries, or has no requests.
 pub fn read(path: &Path) -> Result<Ingested> {
     let origin = path.display().to_string();

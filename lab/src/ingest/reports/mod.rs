@@ -35,7 +35,7 @@ fn fault(origin: &str, error: &serde_json::Error) -> Error {
     } else {
         format!("is not the JSON of such a report (times that are NaN or infinite are none): {error}")
     };
-    Error::Parse { origin: origin.to_owned(), message: cause }
+    Error::parse(origin, cause)
 }
 
 /// A time or a number of tokens; a text or list in its place is a value that can't be, not an unreadable file.
@@ -114,5 +114,5 @@ fn checked(row: RequestRow) -> std::result::Result<RequestRow, Reason> {
 }
 
 fn no_rows(origin: &str, what: &str) -> Error {
-    Error::Parse { origin: origin.to_owned(), message: format!("has no requests: {what}") }
+    Error::parse(origin, format!("has no requests: {what}"))
 }

@@ -15,7 +15,7 @@ use ridgepoint::{Error, Result};
 /// Reads a result.
 ///
 /// # Errors
-/// [`Error::Io`]; [`Error::Parse`] where the file is cut short, is no such result, or has no requests; [`Error::Invalid`] where
+/// `ErrorKind::Io`; `ErrorKind::Parse` where the file is cut short, is no such result, or has no requests; `ErrorKind::Invalid` where
 /// lists are missing or of unequal length.
 pub fn read(path: &Path) -> Result<Ingested> {
     let origin = path.display().to_string();
@@ -31,7 +31,7 @@ pub fn read(path: &Path) -> Result<Ingested> {
     ];
     let problems = problems(&lists);
     if !problems.is_empty() {
-        return Err(Error::Invalid { origin, problems });
+        return Err(Error::invalid(origin, problems));
     }
     let requests = input_lens.unwrap_or_default().into_iter().zip(output_lens.unwrap_or_default());
     let times = start_times.unwrap_or_default().into_iter().zip(ttfts.unwrap_or_default());
