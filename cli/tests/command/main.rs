@@ -12,6 +12,7 @@ mod ingest_support;
 
 mod accuracy;
 mod calibrate;
+mod catalogue;
 mod correction;
 mod evaluate;
 mod evaluate_steps;
@@ -19,7 +20,6 @@ mod export;
 mod fit;
 mod fit_steps;
 mod ingest;
-mod model_sampling;
 mod predict_step;
 mod simulate;
 mod simulate_faults;

@@ -1,4 +1,4 @@
-//! When steps are scheduled, run and end, and when clients have their tokens.
+//! Times at which steps are scheduled, run and end, and at which clients receive their tokens.
 
 use ridgepoint::latency::FixedLatency;
 use ridgepoint::replay::{EngineConfig, Outcome};
@@ -32,7 +32,8 @@ fn one_request_without_asynchronous_scheduling() {
     assert_eq!(run.tokens_ns(0), [16000, 28000, 40000]);
 }
 
-/// is processed; then step 2 is scheduled from 60 to 90, and step 1 (60..70) is processed at 90.
+/// Scheduling takes 30, a step 10. Step 0 is scheduled from 0 to 30 and step 1 from 30 to 60, when step 0 (30..40) is processed.
+/// Step 2 is scheduled from 60 to 90, and step 1 (60..70) is processed at 90.
 #[test]
 fn a_host_slower_than_the_steps_sets_the_pace() {
     let latency = FixedLatency { scheduling_us: 30.0, ..steps_only() };
@@ -79,7 +80,7 @@ fn an_arrival_at_the_end_of_a_step_is_in_the_schedule_of_that_moment() {
     assert_eq!(missed.timeline()[2..], ["25000..35000 A@6+1", "35000..45000 A@7+1 B@0+6"]);
 }
 
-/// Nothing for a long time: the engine waits for the arrival, no step is counted.
+/// The engine waits for a late arrival, and no step is counted meanwhile.
 #[test]
 fn an_idle_engine_waits_for_the_next_arrival() {
     let run = run(&all_delays(), &engine(), vec![request(0, 5, 1), request(1_000_000, 4, 1)]);
@@ -87,7 +88,7 @@ fn an_idle_engine_waits_for_the_next_arrival() {
     assert_eq!((run.replay.counters.busy_ns, run.replay.counters.end_ns), (20_000, 1_000_016_000));
 }
 
-/// The first token is the last: finished when it is there, and no second step is scheduled behind the first.
+/// The first token is the last one: the request finishes with it, and no second step is scheduled.
 #[test]
 fn a_single_token_needs_a_single_step() {
     for config in [engine(), synchronous()] {
@@ -127,7 +128,9 @@ fn a_closed_loop_sends_the_next_when_a_client_has_its_last_token() {
     assert_eq!(run.replay.records[2].arrival_ns, 24_000);
 }
 
-/// 43 B's token is processed, its client has it at 44, and D is visible at 47: scheduled at 53.
+/// C is sent at 24, when A's client has its last token, and is visible at 27, while B's steps (23..33 and 33..43) are in flight: it
+/// starts at 43. At 43 B's last token is processed, its client has it at 44, and D is visible at 47, while C's two steps are in
+/// flight: it starts at 63.
 #[test]
 fn a_closed_loop_of_unequal_requests_interleaves() {
     let latency = FixedLatency { queueing_us: 3.0, output_token_us: 1.0, ..steps_only() };
@@ -148,7 +151,7 @@ fn a_closed_loop_of_unequal_requests_interleaves() {
     assert_eq!(run.scheduled_ns(), [3000, 3000, 13000, 23000, 33000, 43000, 53000, 63000]);
 }
 
-/// A refused request is over for its client too: the loop goes on at 3 with the next.
+/// A rejected request has ended for its client too: the loop sends the next request at 3.
 #[test]
 fn a_closed_loop_goes_on_after_a_refusal() {
     let latency = FixedLatency { queueing_us: 3.0, ..steps_only() };
@@ -157,7 +160,8 @@ fn a_closed_loop_goes_on_after_a_refusal() {
     assert_eq!(run.replay.records[1].arrival_ns, 3000);
 }
 
-/// request whose token is in flight is not scheduled.
+/// Two stages of 5 each: a step starts every 5 and two are in flight. A budget of 4 holds one prompt, and a request whose token is
+/// in flight is not scheduled.
 #[test]
 fn a_pipeline_has_a_step_per_stage_in_flight() {
     let config = EngineConfig {
@@ -183,7 +187,7 @@ fn chunks_of_one_prompt_follow_each_other_through_a_pipeline() {
     assert_eq!(run.timeline(), steps);
 }
 
-/// No requests at all: nothing happens, nothing divides by zero.
+/// A workload without requests runs no step and divides nothing by zero.
 #[test]
 fn an_empty_workload_is_an_empty_replay() {
     let Run { replay, seen } = run_workload(&all_delays(), &engine(), &mut Listed::new(Vec::new()));
@@ -216,7 +220,7 @@ fn each_request_of_a_closed_loop_is_sent_when_one_is_over() {
     assert_eq!(arrivals, [0, 0, 31_000, 41_000]);
 }
 
-/// The clock stops at its end, 585 years; no time wraps around, and delays that are no numbers count as none.
+/// The clock saturates after 585 years instead of wrapping around. A delay that is not a number counts as zero.
 #[test]
 fn the_clock_ends_without_overflow() {
     let late = |arrival_ns| WorkloadRequest { arrival_ns, ..request(0, 5, 3) };

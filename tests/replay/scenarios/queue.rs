@@ -1,4 +1,4 @@
-//! Who is in a step: budgets, chunks, slots, order and refusals.
+//! Which requests a step holds: budgets, chunks, slots, order and rejections.
 
 use ridgepoint::latency::BlackBox;
 use ridgepoint::replay::{EngineConfig, Outcome, SchedulingPolicy};
@@ -14,7 +14,8 @@ fn a_slot_that_is_free_at_the_moment_of_an_arrival_is_given_away() {
     assert_eq!(run.timeline(), ["0..10000 A@0+4", "10000..20000 B@0+4"]);
 }
 
-/// last token comes alone: on top of a cache it is a decode to the kernels. 100 µs a step, 10 a prompt token, 5 a decode.
+/// A budget of 8: A's decode takes one token of it, and the chunk of B gets the other 7. B's prompt of 20 is cut into 5, 7, 7 and 1;
+/// its last token comes alone, and on top of a cache that is a decode to the kernels. A step costs 100 µs, a prompt token 10, a decode 5.
 #[test]
 fn decodes_take_their_share_of_the_budget_before_chunks() {
     let latency = BlackBox { beta0_us: 100.0, beta1_us: 10.0, beta2_us: 5.0, ..BlackBox::default() };
@@ -43,7 +44,8 @@ fn a_long_prompt_is_cut_at_the_threshold() {
     assert_eq!(run.finish_ns(), [40_000, 20_000]);
 }
 
-/// second step A's only token is in flight, B's rest and C share.
+/// A budget of 10: A's 6 tokens leave 4 of B's 8 and nothing for C. In the second step A's only token is in flight, and the rest of B
+/// shares the budget with C.
 #[test]
 fn requests_of_the_same_moment_share_the_budget_in_their_order() {
     let config = EngineConfig { max_num_batched_tokens: 10, ..engine() };
@@ -52,7 +54,8 @@ fn requests_of_the_same_moment_share_the_budget_in_their_order() {
     assert_eq!(run.finish_ns(), [10_000, 20_000, 20_000]);
 }
 
-/// nothing can be scheduled at 12, and step 2 starts only after another 2 µs of the host: the GPUs idle from 22 to 24.
+/// One slot, and scheduling takes 2. A keeps its slot until its last token is processed at 22, though both of its steps are scheduled
+/// by 4: nothing can be scheduled at 12, and step 2 starts only after another 2 µs of the host. The GPUs idle from 22 to 24.
 #[test]
 fn a_slot_is_free_when_the_last_token_is_processed() {
     let config = EngineConfig { max_num_seqs: 1, ..engine() };
@@ -74,7 +77,7 @@ fn priorities_order_the_queue() {
     assert_eq!(run.timeline(), steps);
 }
 
-/// 64 tokens are the longest context: 60 + 4 is served, 60 + 5 refused when the server reads it, 3 µs after it was sent.
+/// The longest context is 64 tokens: 60 + 4 is served, 60 + 5 rejected when the server reads it, 3 µs after it was sent.
 #[test]
 fn a_request_that_is_too_long_is_refused_and_disturbs_nobody() {
     let run = run(&all_delays(), &engine(), vec![request(0, 60, 4), request(0, 60, 5), request(0, 1, 1)]);

@@ -1,7 +1,5 @@
-//! The sampling parameters of a model: read from beside its configuration, refused where they can't be, and what a server
-//! makes of them.
+//! Sampling parameters of a model: how `generation_config.json` is read, what is refused, and the sampler's work that follows.
 
-use crate::cli_support;
 use ridgepoint::ErrorKind;
 
 use ridgepoint::model::{builtin_models, builtin_names};
@@ -11,6 +9,18 @@ use ridgepoint::{Deployment, GenerationConfig, Model};
 const CONFIG: &str = r#"{"model_type": "llama", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2,
     "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 1000, "max_position_embeddings": 512,
     "torch_dtype": "bfloat16"}"#;
+
+/// Built-in models whose published `generation_config.json` is not known.
+const UNKNOWN_SAMPLING: [&str; 8] = [
+    "deepseek-v2",
+    "deepseek-v2-lite",
+    "gemma-4-26b-a4b",
+    "glm-4.5",
+    "glm-4.5-air",
+    "mistral-small-24b",
+    "qwen2-57b-a14b",
+    "qwen3-vl-30b-a3b",
+];
 
 /// A folder with a configuration and, where given, the text of its `generation_config.json`.
 fn folder(generation_config: Option<&str>) -> tempfile::TempDir {
@@ -174,17 +184,7 @@ fn built_in_keys_are_all_sampling_keys() {
     }
     let unknown: Vec<_> =
         builtin_names().into_iter().filter(|name| Model::builtin(name).unwrap().sampling().is_none()).collect();
-    let expected = [
-        "deepseek-v2",
-        "deepseek-v2-lite",
-        "gemma-4-26b-a4b",
-        "glm-4.5",
-        "glm-4.5-air",
-        "mistral-small-24b",
-        "qwen2-57b-a14b",
-        "qwen3-vl-30b-a3b",
-    ];
-    assert_eq!(unknown, expected);
+    assert_eq!(unknown, UNKNOWN_SAMPLING);
 }
 
 #[test]
@@ -204,38 +204,4 @@ fn the_server_of_an_experiment_takes_vllms_key() {
     assert_eq!(parse("generation-config: vllm\n").unwrap().deployment.generation_config, GenerationConfig::Vllm);
     let refused = parse("generation_config: /models/mine\n").unwrap_err().to_string();
     assert!(refused.contains(r#"generation_config = "/models/mine" must be auto or vllm"#), "{refused}");
-}
-
-fn predicted(model: &std::path::Path, more: &str) -> serde_json::Value {
-    let line = format!("--model {} --hardware h100 --decode 4x100 --format json {more}", model.display());
-    cli_support::predict(&line).json()
-}
-
-#[test]
-fn the_flag_changes_the_remark_but_no_time() {
-    let dir = folder(None);
-    let (auto, vllm) = (predicted(dir.path(), ""), predicted(dir.path(), "--generation-config vllm"));
-    let warns = |json: &serde_json::Value| json["warnings"].to_string().contains("generation_config.json is not known");
-    assert_eq!((warns(&auto), warns(&vllm)), (true, false));
-    assert_eq!(
-        (&auto["deployment"]["generation_config"], &vllm["deployment"]["generation_config"]),
-        (&"auto".into(), &"vllm".into())
-    );
-    assert_eq!(auto["step_time_us"], vllm["step_time_us"]);
-    let known = folder(Some(r#"{"top_p": 0.9}"#));
-    assert!(!warns(&predicted(known.path(), "")));
-    cli_support::predict("--model llama-3.1-8b --hardware h100 --decode 1x5 --generation-config mine")
-        .fails(2, &["mine", "auto", "vllm"]);
-}
-
-#[test]
-fn models_name_shows_the_parameters() {
-    let shown = |name: &str| cli_support::run(&["models", name]).stdout;
-    assert!(shown("qwen2.5-7b").contains("temperature 0.7, top_p 0.8, top_k 20, repetition_penalty 1.05"));
-    assert!(shown("gpt-oss-20b").contains("sampling    neutral"));
-    assert!(shown("glm-4.5").contains("sampling    unknown"));
-    let json = |name: &str| cli_support::run(&["models", name, "--format", "json"]).json();
-    let llama = json("llama-3.1-8b");
-    assert_eq!((&llama["sampling"]["top_p"], &llama["sampling"]["top_k"]), (&0.9.into(), &serde_json::Value::Null));
-    assert_eq!(json("glm-4.5")["sampling"], serde_json::Value::Null);
 }

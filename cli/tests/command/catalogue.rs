@@ -1,0 +1,109 @@
+//! `ridgepoint models` and `ridgepoint hardware`, and what a data directory adds to them.
+
+use crate::cli_support;
+
+use cli_support::{predict, run};
+
+const CONFIG: &str = r#"{"model_type": "llama", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2,
+    "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 1000, "max_position_embeddings": 512,
+    "torch_dtype": "bfloat16"}"#;
+
+#[test]
+fn every_built_in_model_is_listed_with_its_size() {
+    let json = run(&["models", "--format", "json"]).json();
+    let models = json["models"].as_array().unwrap();
+    assert_eq!(models.len(), ridgepoint::model::builtin_names().len());
+    let llama = models.iter().find(|model| model["name"] == "llama-3.1-8b").unwrap();
+    assert_eq!(llama["parameters"]["total"].as_u64(), Some(8_030_261_248));
+    assert_eq!(llama["num_layers"].as_u64(), Some(32));
+    assert_eq!(llama["hf_ids"][0], "meta-llama/Meta-Llama-3.1-8B");
+    let own = ridgepoint::internals::correction::builtin_corrections().unwrap();
+    for model in models {
+        let has_own = own.iter().any(|correction| model["name"] == correction.name.as_str());
+        assert_eq!(model["correction"]["level"], if has_own { "model" } else { "global" }, "{model}");
+    }
+    let table = run(&["models"]);
+    assert!(table.stdout.contains("llama-3.1-8b") && table.stdout.contains("8.030 B"), "{}", table.stdout);
+}
+
+#[test]
+fn one_model_says_what_a_gpu_holds_of_it() {
+    let bytes = |tp: &str| {
+        let json = run(&["models", "meta-llama/Llama-3.1-8B-Instruct", "--tp", tp, "--format", "json"]).json();
+        json["weight_bytes_per_rank"].as_f64().unwrap()
+    };
+    // 8,030,261,248 parameters of two bytes; norms (65 of 4,096 elements) are on every rank.
+    assert!((bytes("1") - 2.0 * 8_030_261_248.0).abs() < 1.0);
+    assert!((bytes("2") - (8_030_261_248.0 + 65.0 * 4096.0)).abs() < 1.0);
+    run(&["models", "llama-3.1-8b", "--tp", "3"]).fails(1, &["tensor_parallel_size = 3 does not divide"]);
+    run(&["models", "llama-3.1-9b"]).fails(1, &["unknown model 'llama-3.1-9b'"]);
+}
+
+#[test]
+fn every_built_in_gpu_is_listed_with_peaks_tables_and_sources() {
+    let json = run(&["hardware", "--format", "json"]).json();
+    let gpus = json["hardware"].as_array().unwrap();
+    assert_eq!(gpus.len(), ridgepoint::hardware::builtin_names().len());
+    for gpu in gpus {
+        assert!(gpu["tables"].is_array() && gpu["corrections"].is_array(), "{gpu}");
+        assert_eq!(gpu["correction"], gpu["corrections"] != serde_json::json!([]), "{gpu}");
+        assert!(!gpu["sources"].as_array().unwrap().is_empty(), "{gpu}");
+    }
+    let one = run(&["hardware", "NVIDIA H100 80GB HBM3", "--format", "json"]).json();
+    assert_eq!(one["name"], "h100_sxm");
+    assert_eq!(one["peaks_dense_flop_per_s"]["bfloat16"].as_f64(), Some(989.4e12));
+    assert!(one["table_headers"].is_object());
+    run(&["hardware", "h10_sxm"]).fails(1, &["unknown hardware 'h10_sxm'", "h100_sxm"]);
+}
+
+#[test]
+fn files_of_a_data_directory_are_listed_and_found() {
+    let dir = tempfile::tempdir().unwrap();
+    let data_dir = dir.path().to_str().unwrap();
+    for folder in ["models", "hardware"] {
+        std::fs::create_dir(dir.path().join(folder)).unwrap();
+    }
+    let config = include_str!("../../../models/llama-3.1-8b.json");
+    std::fs::write(dir.path().join("models/my-llama.json"), config).unwrap();
+    let gpu = include_str!("../../../hardware/l40s.toml").replace("aliases", "aliases = []\n# aliases");
+    std::fs::write(dir.path().join("hardware/my_gpu.toml"), gpu).unwrap();
+    assert!(run(&["models", "--data-dir", data_dir]).stdout.contains("my-llama"));
+    assert!(run(&["hardware", "--data-dir", data_dir]).stdout.contains("my_gpu"));
+    let step = predict(&format!("--data-dir {data_dir} --model my-llama --hardware my_gpu --decode 1x5 --format json"));
+    assert_eq!(step.json()["hardware"], "my_gpu");
+}
+
+fn predicted(model: &std::path::Path, more: &str) -> serde_json::Value {
+    let line = format!("--model {} --hardware h100 --decode 4x100 --format json {more}", model.display());
+    predict(&line).json()
+}
+
+#[test]
+fn the_flag_changes_the_remark_but_no_time() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("config.json"), CONFIG).unwrap();
+    let (auto, vllm) = (predicted(dir.path(), ""), predicted(dir.path(), "--generation-config vllm"));
+    let warns = |json: &serde_json::Value| json["warnings"].to_string().contains("generation_config.json is not known");
+    assert_eq!((warns(&auto), warns(&vllm)), (true, false));
+    assert_eq!(
+        (&auto["deployment"]["generation_config"], &vllm["deployment"]["generation_config"]),
+        (&"auto".into(), &"vllm".into())
+    );
+    assert_eq!(auto["step_time_us"], vllm["step_time_us"]);
+    std::fs::write(dir.path().join("generation_config.json"), r#"{"top_p": 0.9}"#).unwrap();
+    assert!(!warns(&predicted(dir.path(), "")));
+    predict("--model llama-3.1-8b --hardware h100 --decode 1x5 --generation-config mine")
+        .fails(2, &["mine", "auto", "vllm"]);
+}
+
+#[test]
+fn models_name_shows_the_parameters() {
+    let shown = |name: &str| run(&["models", name]).stdout;
+    assert!(shown("qwen2.5-7b").contains("temperature 0.7, top_p 0.8, top_k 20, repetition_penalty 1.05"));
+    assert!(shown("gpt-oss-20b").contains("sampling    neutral"));
+    assert!(shown("glm-4.5").contains("sampling    unknown"));
+    let json = |name: &str| run(&["models", name, "--format", "json"]).json();
+    let llama = json("llama-3.1-8b");
+    assert_eq!((&llama["sampling"]["top_p"], &llama["sampling"]["top_k"]), (&0.9.into(), &serde_json::Value::Null));
+    assert_eq!(json("glm-4.5")["sampling"], serde_json::Value::Null);
+}

@@ -1,0 +1,129 @@
+//! The built-in GPUs' figures against those of their datasheets, and against each other.
+
+use ridgepoint::hardware::{Architecture, InterconnectKind, builtin_names};
+use ridgepoint::{DType, ErrorKind, Hardware};
+
+/// Products written out with the figures that datasheets round to three digits.
+const REL_DATASHEET_ROUNDING: f64 = 0.01;
+/// The L40S datasheet states 362.05 TFLOP/s of bf16 beside 733 of fp8; the clock of its fp32 figure gives 366.4.
+const REL_L40S_BF16: f64 = 0.015;
+const REL_SAME_FIGURE: f64 = 1e-12;
+
+fn assert_rel(got: f64, want: f64, tolerance: f64, what: &str) {
+    assert!(got.is_finite() && ((got - want) / want).abs() <= tolerance, "{what}: got {got:e}, want {want:e}");
+}
+
+fn peak(name: &str, dtype: DType) -> f64 {
+    Hardware::builtin(name).unwrap().peak_dense_flop_per_s(dtype).unwrap()
+}
+
+/// The figures of a datasheet that a built-in GPU must have.
+struct Datasheet {
+    name: &'static str,
+    architecture: Architecture,
+    sm_count: u32,
+    memory_gib: f64,
+    memory_gb_per_s: f64,
+    link: InterconnectKind,
+    link_gb_per_s: f64,
+    /// bf16 FLOP per SM and clock with 32-bit accumulation.
+    flop_per_clock: f64,
+    /// Clock of the datasheet's matrix peaks.
+    clock_ghz: f64,
+    /// Dense peaks of fp8, int8 and fp4 over that of bf16.
+    ratios: [Option<f64>; 3],
+}
+
+/// One row per built-in GPU.
+#[rustfmt::skip]
+const GPUS: [Datasheet; 12] = {
+    use Architecture::{Ada, Ampere, Blackwell, BlackwellConsumer, Hopper};
+    use InterconnectKind::{Nvlink, Pcie};
+    #[allow(clippy::too_many_arguments)]
+    const fn gpu(
+        name: &'static str, architecture: Architecture, sm_count: u32, memory_gib: f64, memory_gb_per_s: f64,
+        link: InterconnectKind, link_gb_per_s: f64, flop_per_clock: f64, clock_ghz: f64, ratios: [Option<f64>; 3],
+    ) -> Datasheet {
+        Datasheet {
+            name, architecture, sm_count, memory_gib, memory_gb_per_s, link, link_gb_per_s, flop_per_clock, clock_ghz, ratios,
+        }
+    }
+    const HOPPER: [Option<f64>; 3] = [Some(2.0), Some(2.0), None];
+    const AMPERE: [Option<f64>; 3] = [None, Some(2.0), None];
+    const L40S: [Option<f64>; 3] = [Some(733.0 / 362.05), Some(733.0 / 362.05), None];
+    const BLACKWELL: [Option<f64>; 3] = [Some(2.0), Some(2.0), Some(4.0)];
+    [
+        // name, architecture, SMs, GiB, GB/s, link, GB/s one way, bf16 FLOP per SM and clock, GHz, fp8 int8 fp4 ratios
+        gpu("h100_sxm", Hopper, 132, 80.0, 3350.0, Nvlink, 450.0, 4096.0, 1.83, HOPPER),
+        gpu("h100_pcie", Hopper, 114, 80.0, 2039.0, Pcie, 64.0, 4096.0, 1.62, HOPPER),
+        gpu("h100_nvl", Hopper, 132, 94.0, 3938.0, Nvlink, 300.0, 4096.0, 1.545, HOPPER),
+        gpu("h200_sxm", Hopper, 132, 141.0, 4800.0, Nvlink, 450.0, 4096.0, 1.83, HOPPER),
+        gpu("a100_sxm", Ampere, 108, 80.0, 2039.0, Nvlink, 300.0, 2048.0, 1.41, AMPERE),
+        gpu("a100_sxm_40gb", Ampere, 108, 40.0, 1555.0, Nvlink, 300.0, 2048.0, 1.41, AMPERE),
+        gpu("a10", Ampere, 72, 24.0, 600.0, Pcie, 32.0, 1024.0, 1.695, AMPERE),
+        gpu("l40s", Ada, 142, 48.0, 864.0, Pcie, 32.0, 1024.0, 2.52, L40S),
+        gpu("l4", Ada, 58, 24.0, 300.0, Pcie, 32.0, 1024.0, 2.04, [Some(2.0), Some(2.0), None]),
+        gpu("rtx_4090", Ada, 128, 24.0, 1008.0, Pcie, 32.0, 512.0, 2.52, [Some(2.0), Some(4.0), None]),
+        gpu("rtx_pro_6000", BlackwellConsumer, 188, 96.0, 1792.0, Pcie, 64.0, 1024.0, 2.617, BLACKWELL),
+        gpu("b200_sxm", Blackwell, 148, 180.0, 8000.0, Nvlink, 900.0, 8192.0, 1.856, BLACKWELL),
+    ]
+};
+
+#[test]
+fn every_built_in_gpu_has_a_row_here() {
+    let mut names = GPUS.map(|gpu| gpu.name);
+    names.sort_unstable();
+    assert_eq!(builtin_names(), names, "add the missing rows to GPUS");
+}
+
+#[test]
+fn sizes_and_rates_are_those_of_the_datasheets() {
+    for want in GPUS {
+        let (gpu, name) = (Hardware::builtin(want.name).unwrap(), want.name);
+        assert_eq!((gpu.name(), gpu.architecture(), gpu.sm_count()), (name, want.architecture, want.sm_count));
+        assert_rel(gpu.hbm_capacity_bytes(), want.memory_gib * 1_073_741_824.0, REL_SAME_FIGURE, name);
+        assert_rel(gpu.hbm_bytes_per_s(), want.memory_gb_per_s * 1e9, REL_SAME_FIGURE, name);
+        assert_eq!(gpu.interconnect().kind, want.link, "{name}");
+        assert_rel(gpu.interconnect().unidirectional_bytes_per_s, want.link_gb_per_s * 1e9, REL_SAME_FIGURE, name);
+        assert_eq!(gpu.sources().len(), 2, "{name}");
+    }
+}
+
+#[test]
+fn matrix_peaks_are_units_times_rate_times_clock() {
+    for want in GPUS {
+        let tolerance = if want.name == "l40s" { REL_L40S_BF16 } else { REL_DATASHEET_ROUNDING };
+        let flop_per_s = f64::from(want.sm_count) * want.flop_per_clock * want.clock_ghz * 1e9;
+        assert_rel(peak(want.name, DType::Bfloat16), flop_per_s, tolerance, want.name);
+        assert_rel(peak(want.name, DType::Float16), peak(want.name, DType::Bfloat16), REL_SAME_FIGURE, want.name);
+    }
+}
+
+#[test]
+fn vector_peaks_are_lanes_times_two_times_boost_clock() {
+    for name in builtin_names() {
+        let gpu = Hardware::builtin(name).unwrap();
+        let lanes = if name.starts_with("a100") { 64.0 } else { 128.0 };
+        let want = f64::from(gpu.sm_count()) * lanes * 2.0 * gpu.boost_clock_hz();
+        assert_rel(peak(name, DType::Float32), want, REL_DATASHEET_ROUNDING, name);
+    }
+}
+
+#[test]
+fn narrower_formats_have_their_published_ratio_to_bf16() {
+    for want in GPUS {
+        let gpu = Hardware::builtin(want.name).unwrap();
+        for (dtype, ratio) in [DType::Fp8, DType::Int8, DType::Fp4].into_iter().zip(want.ratios) {
+            match (gpu.peak_dense_flop_per_s(dtype), ratio) {
+                (Ok(peak_flop_per_s), Some(ratio)) => {
+                    let bf16 = peak(want.name, DType::Bfloat16);
+                    assert_rel(peak_flop_per_s / bf16, ratio, 0.005, &format!("{} {dtype}", want.name));
+                }
+                (Err(error), None) => assert_eq!(error.kind(), ErrorKind::MissingPeak, "{error}"),
+                (got, ratio) => panic!("{} {dtype}: got {got:?}, want ratio {ratio:?}", want.name),
+            }
+        }
+    }
+    assert_rel(peak("h100_sxm", DType::Fp8), 1978.9e12, REL_SAME_FIGURE, "h100_sxm fp8");
+    assert_rel(peak("rtx_4090", DType::Fp8), 330.3e12, REL_SAME_FIGURE, "rtx_4090 fp8");
+}
