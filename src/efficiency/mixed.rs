@@ -106,7 +106,7 @@ mod tests {
     use crate::dtype::DType;
     use crate::efficiency::{Bound, Provenance};
     use crate::model::Window;
-    use crate::physics::OperatorGroup;
+    use crate::physics::{OperatorGroup, OperatorId, OperatorKind};
 
     fn heads() -> AttentionHeads {
         AttentionHeads {
@@ -122,6 +122,7 @@ mod tests {
 
     fn operator(kernel: Kernel) -> Operator {
         Operator {
+            id: OperatorId::first(OperatorKind::AttentionDecode),
             name: "attention",
             group: OperatorGroup::AttentionDecode,
             count: 1,

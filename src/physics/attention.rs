@@ -1,37 +1,121 @@
-//! Attention over an explicit KV cache: multi-head, grouped-query and multi-query, prompt chunks and decodes.
-//! Uses `model`, `dtype`, `operator`. FLOPs of the softmax are left out.
+//! Attention over an explicit KV cache: multi-head, grouped-query and multi-query, prefill chunks and decodes. FLOPs of the
+//! softmax are left out.
 
 use crate::dtype::DType;
 use crate::model::GqaAttention;
 
-use super::operator::{AttentionHeads, OperatorGroup};
+use super::operator::AttentionHeads;
 use super::projection::kv_heads_per_rank;
 use super::ranks::Ranks;
-use super::template::{Template, Work};
+use super::work::{Shape, Work};
 
-pub use super::window::{causal_pairs, chunked_pairs, sliding_pairs};
+/// Heads of one rank, with sizes that need not be whole.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct HeadShape {
+    /// KV heads.
+    pub kv_heads: f64,
+    /// Query heads per KV head.
+    pub group: f64,
+    /// Width of a query and key head.
+    pub head_dim: f64,
+    /// Width of a value head.
+    pub v_head_dim: f64,
+    /// Bytes of a cached value.
+    pub kv_bytes: f64,
+    /// Bytes of a value of the queries and outputs.
+    pub activation_bytes: f64,
+    /// The cache holds values inside keys, as latents do.
+    pub shares_kv: bool,
+}
 
-/// FLOPs of attention over `pairs` visible (query, key) pairs per head.
-///
-/// # Formula
-/// `2·pairs·h·(e + e_v)`: scores `Q·Kᵀ` and the weighted sum of values.
-///
-/// # Source
-/// Dao et al., FlashAttention-2 (2023), section 4.1, with exact causal pairs in place of half the square.
-///
-/// ```
-/// use ridgepoint::DType;
-/// use ridgepoint::model::Window;
-/// use ridgepoint::physics::AttentionHeads;
-/// use ridgepoint::physics::attention::attention_flops;
-/// let heads = AttentionHeads {
-///     num_heads: 4, num_kv_heads: 2, head_dim: 8, v_head_dim: 8,
-///     kv_dtype: DType::Bfloat16, window: Window::Full, is_mla: false,
-/// };
-/// assert_eq!(attention_flops(&heads, 10.0), 4.0 * 10.0 * 4.0 * 8.0);
-/// ```
-pub fn attention_flops(heads: &AttentionHeads, pairs: f64) -> f64 {
-    2.0 * pairs * heads.num_heads as f64 * (heads.head_dim + heads.v_head_dim) as f64
+impl HeadShape {
+    /// The heads of an operator, with queries and outputs in the `activation` format.
+    pub fn new(heads: &AttentionHeads, activation: DType) -> Self {
+        HeadShape {
+            kv_heads: heads.num_kv_heads as f64,
+            group: heads.num_heads as f64 / heads.num_kv_heads as f64,
+            head_dim: heads.head_dim as f64,
+            v_head_dim: heads.v_head_dim as f64,
+            kv_bytes: heads.kv_dtype.bytes(),
+            activation_bytes: activation.bytes(),
+            shares_kv: heads.is_mla,
+        }
+    }
+
+    /// FLOPs of attention over `pairs` visible (query, key) pairs per head.
+    ///
+    /// # Formula
+    /// `2·pairs·h·(e + e_v)`: scores `Q·Kᵀ` and the weighted sum of values.
+    ///
+    /// # Source
+    /// Dao et al., FlashAttention-2 (2023), section 4.1, with exact causal pairs in place of half the square.
+    ///
+    /// ```
+    /// use ridgepoint::DType;
+    /// use ridgepoint::model::Window;
+    /// use ridgepoint::physics::AttentionHeads;
+    /// use ridgepoint::physics::attention::HeadShape;
+    /// let heads = AttentionHeads {
+    ///     num_heads: 4, num_kv_heads: 2, head_dim: 8, v_head_dim: 8,
+    ///     kv_dtype: DType::Bfloat16, window: Window::Full, is_mla: false,
+    /// };
+    /// assert_eq!(HeadShape::new(&heads, DType::Bfloat16).flops(10.0), 4.0 * 10.0 * 4.0 * 8.0);
+    /// ```
+    pub fn flops(&self, pairs: f64) -> f64 {
+        2.0 * pairs * self.kv_heads * self.group * (self.head_dim + self.v_head_dim)
+    }
+
+    /// Bytes that attention of `requests` equal requests moves at least: `keys` visible keys and values of each read once,
+    /// `query` new queries of each in and outputs out.
+    ///
+    /// # Formula
+    /// `requests·(keys·g·(e + e_v)·b_kv + query·h·(e + e_v)·b_activation)`; a latent holds its values inside its keys, so
+    /// `e·b_kv` a key.
+    ///
+    /// # Source
+    /// Compulsory traffic: a request's heads and queries share each read of its cache.
+    ///
+    /// ```
+    /// use ridgepoint::DType;
+    /// use ridgepoint::model::Window;
+    /// use ridgepoint::physics::AttentionHeads;
+    /// use ridgepoint::physics::attention::HeadShape;
+    /// let heads = AttentionHeads {
+    ///     num_heads: 4, num_kv_heads: 2, head_dim: 8, v_head_dim: 8,
+    ///     kv_dtype: DType::Fp8, window: Window::Full, is_mla: false,
+    /// };
+    /// // 100 cached tokens of 2·16 bytes; 3 queries and outputs of 4·8 bf16 values each.
+    /// assert_eq!(HeadShape::new(&heads, DType::Bfloat16).bytes(1.0, 3.0, 100.0), 3200.0 + 384.0);
+    /// ```
+    pub fn bytes(&self, requests: f64, query: f64, keys: f64) -> f64 {
+        let width = self.head_dim + self.v_head_dim;
+        let per_head = keys * self.kv_bytes + self.activation_bytes * query * self.group;
+        let apart = requests * self.kv_heads * width * per_head;
+        if self.shares_kv { apart - requests * self.kv_heads * self.v_head_dim * keys * self.kv_bytes } else { apart }
+    }
+}
+
+/// Attention of `batch` equal requests, `query` new tokens each, `visible` keys per query on average.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct AttentionShape {
+    /// Requests.
+    pub batch: f64,
+    /// New tokens per request.
+    pub query: f64,
+    /// Visible keys per new token, on average.
+    pub visible: f64,
+    /// Keys read per request.
+    pub keys: f64,
+    /// Heads of the rank.
+    pub heads: HeadShape,
+}
+
+impl Shape for AttentionShape {
+    /// See [`HeadShape::flops`] and [`HeadShape::bytes`].
+    fn work(&self) -> Work {
+        let AttentionShape { batch, query, visible, keys, heads } = self;
+        Work { flops: heads.flops(batch * query * visible), bytes: heads.bytes(*batch, *query, *keys) }
+    }
 }
 
 /// Bytes that one cached token costs a rank in one layer, written once and read by every step that sees it.
@@ -54,55 +138,10 @@ pub fn attention_flops(heads: &AttentionHeads, pairs: f64) -> f64 {
 /// assert_eq!(kv_bytes_per_token(&latent), 1152.0);
 /// ```
 pub fn kv_bytes_per_token(heads: &AttentionHeads) -> f64 {
-    let values = if heads.is_mla { 0 } else { heads.v_head_dim };
-    (heads.num_kv_heads * (heads.head_dim + values)) as f64 * heads.kv_dtype.bytes()
+    HeadShape::new(heads, heads.kv_dtype).bytes(1.0, 0.0, 1.0)
 }
 
-/// Bytes that attention moves at least: visible keys and values read once per request, queries in, outputs out.
-///
-/// # Formula
-/// `kv_tokens·g·(e + e_v)·b_kv + query_tokens·h·(e + e_v)·b_activation`
-///
-/// # Source
-/// Compulsory traffic: a request's heads and queries share each read of its cache.
-///
-/// ```
-/// use ridgepoint::DType;
-/// use ridgepoint::model::Window;
-/// use ridgepoint::physics::AttentionHeads;
-/// use ridgepoint::physics::attention::attention_bytes;
-/// let heads = AttentionHeads {
-///     num_heads: 4, num_kv_heads: 2, head_dim: 8, v_head_dim: 8,
-///     kv_dtype: DType::Fp8, window: Window::Full, is_mla: false,
-/// };
-/// // 100 cached tokens of 2·16 bytes; 3 queries and outputs of 4·8 bf16 values each.
-/// assert_eq!(attention_bytes(&heads, 3, 100, DType::Bfloat16), 3200.0 + 384.0);
-/// ```
-pub fn attention_bytes(heads: &AttentionHeads, query_tokens: u64, kv_tokens: u64, activation: DType) -> f64 {
-    kv_tokens as f64 * kv_bytes_per_token(heads) + query_tokens as f64 * query_bytes_per_token(heads, activation)
-}
-
-/// Bytes that a new token costs a rank in one layer's attention beside its cache: its query read and its output written.
-///
-/// # Formula
-/// `h·(e + e_v)·b_activation`
-///
-/// ```
-/// use ridgepoint::DType;
-/// use ridgepoint::model::Window;
-/// use ridgepoint::physics::AttentionHeads;
-/// use ridgepoint::physics::attention::query_bytes_per_token;
-/// let heads = AttentionHeads {
-///     num_heads: 4, num_kv_heads: 2, head_dim: 8, v_head_dim: 8,
-///     kv_dtype: DType::Fp8, window: Window::Full, is_mla: false,
-/// };
-/// assert_eq!(query_bytes_per_token(&heads, DType::Bfloat16), 128.0);
-/// ```
-pub fn query_bytes_per_token(heads: &AttentionHeads, activation: DType) -> f64 {
-    (heads.num_heads * (heads.head_dim + heads.v_head_dim)) as f64 * activation.bytes()
-}
-
-/// What one rank holds of a layer's heads.
+/// The heads of a layer that one rank holds.
 pub(super) fn gqa_heads(attention: &GqaAttention, kv_dtype: DType, ranks: Ranks) -> AttentionHeads {
     AttentionHeads {
         num_heads: attention.num_heads / ranks.tensor,
@@ -113,14 +152,4 @@ pub(super) fn gqa_heads(attention: &GqaAttention, kv_dtype: DType, ranks: Ranks)
         window: attention.window,
         is_mla: false,
     }
-}
-
-pub(super) fn prefill(heads: AttentionHeads, window_index: usize) -> Template {
-    let work = Work::AttentionPrefill { heads, window_index };
-    Template { name: "attention_prefill", group: OperatorGroup::AttentionPrefill, work, calls: 1 }
-}
-
-pub(super) fn decode(heads: AttentionHeads, window_index: usize) -> Template {
-    let work = Work::AttentionDecode { heads, window_index };
-    Template { name: "attention_decode", group: OperatorGroup::AttentionDecode, work, calls: 1 }
 }

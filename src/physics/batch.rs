@@ -1,5 +1,5 @@
-//! A batch reduced to the few sums that the operators depend on, in one pass and without allocation.
-//! Uses `request`, `model::Window`, `error` and the closed forms in `window`.
+//! A batch reduced to the few sums that operators depend on. [`BatchSums`] are integers, so that requests can be added and
+//! removed in any order with the same result; a [`BatchShape`] is a batch as operators see it.
 
 use serde::Serialize;
 
@@ -7,13 +7,145 @@ use crate::error::{Error, Result};
 use crate::model::Window;
 use crate::request::Request;
 
-use super::sums::BatchSums;
 use super::window::{visible_pairs, visible_tokens};
 
 /// Most kinds of window that one model may mix; known models mix two.
 pub const MAX_WINDOWS: usize = 4;
 
-/// What attention under one kind of window has to do for a batch.
+/// Sums over the requests of a batch. Up to 2³⁰ requests of 2³³ tokens fit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct BatchSums {
+    /// Scheduled tokens: T.
+    pub num_tokens: u64,
+    /// Requests that sample a token: S.
+    pub num_sampled: u64,
+    /// Requests with one scheduled token on top of a cache.
+    pub num_decodes: u64,
+    /// All others: prefill chunks.
+    pub num_prefills: u64,
+    /// Scheduled tokens of the chunks.
+    pub prefill_tokens: u64,
+    /// Tokens in the cache before the step, of the chunks.
+    pub prefill_context_tokens: u64,
+    /// Squares of the chunks' scheduled tokens.
+    pub prefill_squared_tokens: u128,
+    /// Sums per kind of window, in the order of the plan's.
+    pub windows: [WindowSums; MAX_WINDOWS],
+}
+
+/// Sums that attention under one kind of window depends on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct WindowSums {
+    /// Keys that decodes see, their own included.
+    pub decode_kv_tokens: u64,
+    /// Keys that chunks read at least once.
+    pub prefill_kv_tokens: u64,
+    /// Visible (query, key) pairs per head of chunks.
+    pub prefill_pairs: u128,
+}
+
+impl BatchSums {
+    /// The sums of one request; all 0 where it schedules nothing.
+    pub fn of(request: &Request, windows: &[Window]) -> Self {
+        let mut sums = BatchSums::default();
+        sums.add_request(request, windows);
+        sums
+    }
+
+    /// Adds a request; nothing where it schedules nothing.
+    pub fn add_request(&mut self, request: &Request, windows: &[Window]) {
+        let (query, computed) = (request.num_scheduled_tokens, request.num_computed_tokens);
+        if query == 0 {
+            return;
+        }
+        self.num_tokens += u64::from(query);
+        self.num_sampled += u64::from(request.samples);
+        let is_decode = request.is_decode();
+        if is_decode {
+            self.num_decodes += 1;
+        } else {
+            self.num_prefills += 1;
+            self.prefill_tokens += u64::from(query);
+            self.prefill_context_tokens += u64::from(computed);
+            self.prefill_squared_tokens += u128::from(query) * u128::from(query);
+        }
+        for (sum, window) in self.windows.iter_mut().zip(windows) {
+            let seen = visible_tokens(*window, query, computed);
+            if is_decode {
+                sum.decode_kv_tokens += seen;
+            } else {
+                sum.prefill_kv_tokens += seen;
+                sum.prefill_pairs += visible_pairs(*window, query, computed);
+            }
+        }
+    }
+
+    /// The chunk, where the sums are of one chunk alone.
+    pub(crate) fn only_chunk(&self) -> Request {
+        let narrow = |tokens: u64| u32::try_from(tokens).unwrap_or(u32::MAX);
+        Request::new(narrow(self.prefill_context_tokens), narrow(self.prefill_tokens), self.num_sampled > 0)
+    }
+
+    /// Adds other requests.
+    pub fn add(&mut self, other: &BatchSums) {
+        self.each(other, u64::wrapping_add, u128::wrapping_add);
+    }
+
+    /// Removes requests that were added before.
+    pub fn remove(&mut self, other: &BatchSums) {
+        self.each(other, u64::wrapping_sub, u128::wrapping_sub);
+    }
+
+    fn each(&mut self, other: &BatchSums, narrow: fn(u64, u64) -> u64, wide: fn(u128, u128) -> u128) {
+        let pairs = [
+            (&mut self.num_tokens, other.num_tokens),
+            (&mut self.num_sampled, other.num_sampled),
+            (&mut self.num_decodes, other.num_decodes),
+            (&mut self.num_prefills, other.num_prefills),
+            (&mut self.prefill_tokens, other.prefill_tokens),
+            (&mut self.prefill_context_tokens, other.prefill_context_tokens),
+        ];
+        for (mine, theirs) in pairs {
+            *mine = narrow(*mine, theirs);
+        }
+        self.prefill_squared_tokens = wide(self.prefill_squared_tokens, other.prefill_squared_tokens);
+        for (mine, theirs) in self.windows.iter_mut().zip(&other.windows) {
+            mine.decode_kv_tokens = narrow(mine.decode_kv_tokens, theirs.decode_kv_tokens);
+            mine.prefill_kv_tokens = narrow(mine.prefill_kv_tokens, theirs.prefill_kv_tokens);
+            mine.prefill_pairs = wide(mine.prefill_pairs, theirs.prefill_pairs);
+        }
+    }
+
+    /// Returns the batch as operators see it. Sums do not tell the longest request, and no operator's time depends on it:
+    /// the mean length takes its place.
+    pub fn shape(&self, windows: &[Window]) -> BatchShape {
+        let mean = |sum: u64, count: u64| sum.div_ceil(count.max(1));
+        let mut shape = BatchShape {
+            num_tokens: self.num_tokens,
+            num_sampled: self.num_sampled,
+            num_decodes: self.num_decodes,
+            num_prefills: self.num_prefills,
+            prefill_tokens: self.prefill_tokens,
+            max_prefill_tokens: mean(self.prefill_tokens, self.num_prefills),
+            prefill_squared_tokens: self.prefill_squared_tokens as f64,
+            prefill_context_tokens: self.prefill_context_tokens,
+            windows: [WindowShape::empty(Window::Full); MAX_WINDOWS],
+            num_windows: windows.len().min(MAX_WINDOWS),
+        };
+        for ((slot, window), sum) in shape.windows.iter_mut().zip(windows).zip(&self.windows) {
+            *slot = WindowShape {
+                window: *window,
+                decode_kv_tokens: sum.decode_kv_tokens,
+                max_decode_kv_tokens: mean(sum.decode_kv_tokens, self.num_decodes),
+                prefill_pairs: sum.prefill_pairs as f64,
+                prefill_kv_tokens: sum.prefill_kv_tokens,
+            };
+        }
+        shape
+    }
+}
+
+/// The work of attention under one kind of window for a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct WindowShape {
@@ -23,7 +155,7 @@ pub struct WindowShape {
     pub decode_kv_tokens: u64,
     /// Keys that the longest decode sees.
     pub max_decode_kv_tokens: u64,
-    /// Visible (query, key) pairs per head, summed over prompt chunks; exact below 2⁵³.
+    /// Visible (query, key) pairs per head, summed over prefill chunks; exact below 2⁵³.
     pub prefill_pairs: f64,
     /// Keys that chunks read at least once, their own included, summed over chunks.
     pub prefill_kv_tokens: u64,
@@ -45,15 +177,15 @@ pub struct BatchShape {
     pub num_sampled: u64,
     /// Requests with one scheduled token on top of a cache ([`Request::is_decode`]).
     pub num_decodes: u64,
-    /// All other requests: prompt chunks.
+    /// All other requests: prefill chunks.
     pub num_prefills: u64,
-    /// Scheduled tokens of the prompt chunks.
+    /// Scheduled tokens of the prefill chunks.
     pub prefill_tokens: u64,
-    /// Scheduled tokens of the longest prompt chunk.
+    /// Scheduled tokens of the longest prefill chunk.
     pub max_prefill_tokens: u64,
     /// Squares of the chunks' scheduled tokens, summed; exact below 2⁵³.
     pub prefill_squared_tokens: f64,
-    /// Tokens in the cache before this step, summed over prompt chunks.
+    /// Tokens in the cache before this step, summed over prefill chunks.
     pub prefill_context_tokens: u64,
     windows: [WindowShape; MAX_WINDOWS],
     num_windows: usize,
@@ -75,8 +207,8 @@ impl BatchShape {
     /// ```
     ///
     /// # Errors
-    /// `ErrorKind::EmptyStep` without requests; `ErrorKind::InvalidRequest` for the first request that schedules nothing or
-    /// outgrows `max_model_len`; `ErrorKind::Invalid` for more than [`MAX_WINDOWS`] windows.
+    /// [`ErrorKind::EmptyStep`](crate::ErrorKind) without requests; [`ErrorKind::InvalidRequest`](crate::ErrorKind) for the first request that schedules nothing or
+    /// outgrows `max_model_len`; [`ErrorKind::Invalid`](crate::ErrorKind) for more than [`MAX_WINDOWS`] windows.
     pub fn new(requests: &[Request], windows: &[Window], max_model_len: u64) -> Result<Self> {
         if requests.is_empty() {
             return Err(Error::empty_step());
@@ -84,55 +216,31 @@ impl BatchShape {
         if windows.len() > MAX_WINDOWS {
             return Err(too_many_windows(windows.len()));
         }
-        let mut shape = BatchShape {
-            num_tokens: 0,
-            num_sampled: 0,
-            num_decodes: 0,
-            num_prefills: 0,
-            prefill_tokens: 0,
-            max_prefill_tokens: 0,
-            prefill_squared_tokens: 0.0,
-            prefill_context_tokens: 0,
-            windows: [WindowShape::empty(Window::Full); MAX_WINDOWS],
-            num_windows: windows.len(),
-        };
-        for (slot, window) in shape.windows.iter_mut().zip(windows) {
-            slot.window = *window;
+        let mut sums = BatchSums::default();
+        let (mut longest_chunk, mut longest_decodes) = (0, [0; MAX_WINDOWS]);
+        for (index, request) in requests.iter().enumerate() {
+            let (query, computed) = (request.num_scheduled_tokens, request.num_computed_tokens);
+            if query == 0 || u64::from(query) + u64::from(computed) > max_model_len {
+                return Err(invalid_request(index, request, max_model_len));
+            }
+            sums.add_request(request, windows);
+            if !request.is_decode() {
+                longest_chunk = longest_chunk.max(u64::from(query));
+                continue;
+            }
+            for (longest, window) in longest_decodes.iter_mut().zip(windows) {
+                *longest = visible_tokens(*window, 1, computed).max(*longest);
+            }
         }
-        match windows {
-            [Window::Full] => shape.sum::<true>(requests, max_model_len)?,
-            _ => shape.sum::<false>(requests, max_model_len)?,
+        let mut shape = sums.shape(windows);
+        shape.max_prefill_tokens = longest_chunk;
+        for (slot, longest) in shape.windows.iter_mut().zip(longest_decodes) {
+            slot.max_decode_kv_tokens = longest;
         }
         Ok(shape)
     }
 
-    pub(super) fn from_sums(sums: &BatchSums, windows: &[Window]) -> Self {
-        let mean = |sum: u64, count: u64| sum.div_ceil(count.max(1));
-        let mut shape = BatchShape {
-            num_tokens: sums.num_tokens,
-            num_sampled: sums.num_sampled,
-            num_decodes: sums.num_decodes,
-            num_prefills: sums.num_prefills,
-            prefill_tokens: sums.prefill_tokens,
-            max_prefill_tokens: mean(sums.prefill_tokens, sums.num_prefills),
-            prefill_squared_tokens: sums.prefill_squared_tokens as f64,
-            prefill_context_tokens: sums.prefill_context_tokens,
-            windows: [WindowShape::empty(Window::Full); MAX_WINDOWS],
-            num_windows: windows.len().min(MAX_WINDOWS),
-        };
-        for ((slot, window), sum) in shape.windows.iter_mut().zip(windows).zip(&sums.windows) {
-            *slot = WindowShape {
-                window: *window,
-                decode_kv_tokens: sum.decode_kv_tokens,
-                max_decode_kv_tokens: mean(sum.decode_kv_tokens, sums.num_decodes),
-                prefill_pairs: sum.prefill_pairs as f64,
-                prefill_kv_tokens: sum.prefill_kv_tokens,
-            };
-        }
-        shape
-    }
-
-    /// Sums per kind of window, in the order in which they were asked for.
+    /// Sums per kind of window, in the order of the windows given.
     pub fn windows(&self) -> &[WindowShape] {
         &self.windows[..self.num_windows]
     }
@@ -146,88 +254,20 @@ impl BatchShape {
     pub fn is_decode_only(&self) -> bool {
         self.num_prefills == 0
     }
-
-    /// `ONLY_FULL` keeps the common case, one full window, free of the loop over windows.
-    fn sum<const ONLY_FULL: bool>(&mut self, requests: &[Request], max_model_len: u64) -> Result<()> {
-        // Sums of up to 2³⁰ requests of 2³³ tokens fit; pairs are summed as integers so that order can't matter.
-        let mut pairs = [0u128; MAX_WINDOWS];
-        let mut squares = 0u128;
-        let (mut tokens, mut sampled, mut decodes) = (0u64, 0u64, 0u64);
-        let (mut decode_kv, mut longest_decode) = (0u64, 0u64);
-        for (index, request) in requests.iter().enumerate() {
-            let query = u64::from(request.num_scheduled_tokens);
-            let computed = u64::from(request.num_computed_tokens);
-            if query == 0 || query + computed > max_model_len {
-                return Err(invalid_request(index, request, max_model_len));
-            }
-            tokens += query;
-            sampled += u64::from(request.samples);
-            if request.is_decode() {
-                decodes += 1;
-                if ONLY_FULL {
-                    decode_kv += computed + 1;
-                    longest_decode = longest_decode.max(computed + 1);
-                } else {
-                    self.add_decode(request);
-                }
-            } else {
-                squares += u128::from(query) * u128::from(query);
-                self.add_prefill(request, &mut pairs);
-            }
-        }
-        self.num_tokens = tokens;
-        self.num_sampled = sampled;
-        self.num_decodes = decodes;
-        self.prefill_squared_tokens = squares as f64;
-        if ONLY_FULL {
-            self.windows[0].decode_kv_tokens = decode_kv;
-            self.windows[0].max_decode_kv_tokens = longest_decode;
-        }
-        for (slot, pairs) in self.windows.iter_mut().zip(pairs) {
-            slot.prefill_pairs = pairs as f64;
-        }
-        Ok(())
-    }
-
-    fn add_decode(&mut self, request: &Request) {
-        for slot in self.windows.iter_mut().take(self.num_windows) {
-            let visible = visible_tokens(slot.window, 1, request.num_computed_tokens);
-            slot.decode_kv_tokens += visible;
-            slot.max_decode_kv_tokens = slot.max_decode_kv_tokens.max(visible);
-        }
-    }
-
-    fn add_prefill(&mut self, request: &Request, pairs: &mut [u128; MAX_WINDOWS]) {
-        let (query, computed) = (request.num_scheduled_tokens, request.num_computed_tokens);
-        self.num_prefills += 1;
-        self.prefill_tokens += u64::from(query);
-        self.prefill_context_tokens += u64::from(computed);
-        self.max_prefill_tokens = self.max_prefill_tokens.max(u64::from(query));
-        for (slot, pairs) in self.windows.iter_mut().zip(pairs).take(self.num_windows) {
-            *pairs += visible_pairs(slot.window, query, computed);
-            slot.prefill_kv_tokens += visible_tokens(slot.window, query, computed);
-        }
-    }
 }
 
 #[cold]
 fn too_many_windows(found: usize) -> Error {
-    Error::invalid(
-        "model",
-        vec![format!("{found} kinds of attention window in one model; at most {MAX_WINDOWS} are supported")],
-    )
+    let problem = format!("{found} kinds of attention window in one model; at most {MAX_WINDOWS} are supported");
+    Error::invalid("model", vec![problem])
 }
 
 #[cold]
 fn invalid_request(index: usize, request: &Request, max_model_len: u64) -> Error {
     let (computed, scheduled) = (request.num_computed_tokens, request.num_scheduled_tokens);
     if scheduled == 0 {
-        return Error::invalid_request(
-            index,
-            "num_scheduled_tokens",
-            "0",
-            "must be at least 1; leave requests that are not scheduled out of the batch",
-        );
+        let reason = "must be at least 1; leave requests that are not scheduled out of the batch";
+        return Error::invalid_request(index, "num_scheduled_tokens", "0", reason);
     }
     Error::invalid_request(
         index,
@@ -239,6 +279,8 @@ fn invalid_request(index: usize, request: &Request, max_model_len: u64) -> Error
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     const BOTH: [Window; 2] = [Window::Sliding(4), Window::Full];
@@ -261,18 +303,9 @@ mod tests {
     }
 
     #[test]
-    fn the_fast_path_for_full_windows_gives_the_same_sums() {
-        let batch = [Request::decode(9), Request::prefill(30, 5), Request::decode(70)];
-        let one = BatchShape::new(&batch, &[Window::Full], 100).unwrap();
-        let two = BatchShape::new(&batch, &BOTH, 100).unwrap();
-        assert_eq!(one.windows()[0], two.windows()[1]);
-    }
-
-    #[test]
     fn an_empty_step_is_an_error() {
-        assert!(
-            matches!(BatchShape::new(&[], &BOTH, 10), Err(error) if error.kind() == crate::error::ErrorKind::EmptyStep)
-        );
+        let error = BatchShape::new(&[], &BOTH, 10).unwrap_err();
+        assert_eq!(error.kind(), crate::ErrorKind::EmptyStep);
     }
 
     #[test]
@@ -294,5 +327,57 @@ mod tests {
         assert_eq!(shape.num_tokens, 1_000_000 * u64::from(u32::MAX));
         let n = f64::from(u32::MAX);
         assert!((shape.windows()[0].prefill_pairs / (1e6 * 1.5 * n * n) - 1.0).abs() < 1e-9);
+    }
+
+    const WINDOWS: [Window; 3] = [Window::Full, Window::Sliding(100), Window::Chunked(64)];
+
+    fn requests() -> impl Strategy<Value = Vec<Request>> {
+        let request = (0u32..3000, 1u32..600, any::<bool>(), any::<bool>())
+            .prop_map(|(computed, chunk, samples, one)| Request::new(computed, if one { 1 } else { chunk }, samples));
+        proptest::collection::vec(request, 1..40)
+    }
+
+    fn sums(requests: &[Request]) -> BatchSums {
+        let mut sums = BatchSums::default();
+        requests.iter().for_each(|request| sums.add(&BatchSums::of(request, &WINDOWS)));
+        sums
+    }
+
+    proptest! {
+        #[test]
+        fn sums_are_those_of_the_batch(requests in requests()) {
+            let shape = BatchShape::new(&requests, &WINDOWS, u64::MAX).unwrap();
+            let summed = sums(&requests).shape(&WINDOWS);
+            prop_assert_eq!(
+                (summed.num_tokens, summed.num_sampled, summed.num_decodes, summed.num_prefills),
+                (shape.num_tokens, shape.num_sampled, shape.num_decodes, shape.num_prefills)
+            );
+            prop_assert_eq!(
+                (summed.prefill_tokens, summed.prefill_context_tokens),
+                (shape.prefill_tokens, shape.prefill_context_tokens)
+            );
+            prop_assert_eq!(summed.prefill_squared_tokens.to_bits(), shape.prefill_squared_tokens.to_bits());
+            for (ours, theirs) in summed.windows().iter().zip(shape.windows()) {
+                prop_assert_eq!(ours.window, theirs.window);
+                prop_assert_eq!(ours.decode_kv_tokens, theirs.decode_kv_tokens);
+                prop_assert_eq!(ours.prefill_kv_tokens, theirs.prefill_kv_tokens);
+                prop_assert_eq!(ours.prefill_pairs.to_bits(), theirs.prefill_pairs.to_bits());
+            }
+        }
+
+        #[test]
+        fn what_was_added_can_be_taken_away(kept in requests(), gone in requests()) {
+            let mut both = sums(&kept);
+            both.add(&sums(&gone));
+            for request in &gone {
+                both.remove(&BatchSums::of(request, &WINDOWS));
+            }
+            prop_assert_eq!(both, sums(&kept));
+        }
+    }
+
+    #[test]
+    fn a_request_that_schedules_nothing_adds_nothing() {
+        assert_eq!(BatchSums::of(&Request::new(70, 0, true), &WINDOWS), BatchSums::default());
     }
 }

@@ -1,10 +1,8 @@
 //! Whether a deployment fits a model: divisible heads and widths, enough layers and experts.
-//! Uses `model`, `deployment`, `error`.
 
 use crate::deployment::Deployment;
 use crate::dtype::WeightFormat;
-use crate::error::ErrorKind;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::model::{Attention, Model};
 
 use super::MAX_WINDOWS;
@@ -20,7 +18,7 @@ const LARGEST_SUGGESTED_TP: u64 = 64;
 /// Returns remarks on what is unusual but possible.
 ///
 /// # Errors
-/// `ErrorKind::Invalid` with every relation that does not hold.
+/// [`ErrorKind::Invalid`](crate::ErrorKind) with every relation that does not hold.
 pub(super) fn check(model: &Model, deployment: &Deployment) -> Result<Vec<String>> {
     let mut problems = match deployment.validate() {
         Err(error) if error.kind() == ErrorKind::Invalid => error.problems().to_vec(),

@@ -1,23 +1,16 @@
-//! One layer of a group as a list of templates in order of execution, put together from the operator families.
-//! Uses those and `model`, `dtype`, `ranks`.
+//! One layer of a model as a list of templates in order of execution, put together from the operator families.
 
-use crate::dtype::DType;
+use crate::dtype::{DType, WeightFormat};
 use crate::model::{Attention, LayerGroup, Window};
 
-use super::moe::Experts;
+use super::communication::{all_gather_sent_bytes, hand_over_bytes_per_token};
+use super::names::OperatorKind::{self, *};
 use super::operator::AttentionHeads;
-use super::ranks::Ranks;
-use super::template::{Matrix, Rows, Template};
-use super::{attention, communication, mla, moe, projection, small};
-
-/// What the layers of a model have in common.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Context {
-    pub hidden: u64,
-    pub activation: DType,
-    pub kv_dtype: DType,
-    pub ranks: Ranks,
-}
+use super::ranks::{Context, Ranks};
+use super::rows::Rows;
+use super::template::{KernelTemplate, Template};
+use super::weights::{Experts, Matrix, attention_matrices, feed_forward_matrices, lm_head_matrix};
+use super::{attention, mla, small};
 
 /// The window of a layer's attention.
 pub(super) fn window(group: &LayerGroup) -> Window {
@@ -27,7 +20,7 @@ pub(super) fn window(group: &LayerGroup) -> Window {
     }
 }
 
-/// What one rank caches per token of a layer.
+/// The heads that one rank caches for each token of a layer.
 pub(super) fn cache_heads(group: &LayerGroup, context: Context) -> AttentionHeads {
     match &group.attention {
         Attention::Gqa(gqa) => attention::gqa_heads(gqa, context.kv_dtype, context.ranks),
@@ -35,115 +28,125 @@ pub(super) fn cache_heads(group: &LayerGroup, context: Context) -> AttentionHead
     }
 }
 
-/// Weight matrices of the attention of one layer on one rank.
-pub(super) fn attention_matrices(group: &LayerGroup, context: Context) -> Vec<Matrix> {
-    match &group.attention {
-        Attention::Gqa(gqa) => projection::gqa_matrices(context.hidden, gqa, context.ranks).to_vec(),
-        Attention::Mla(latent) => mla::matrices(context.hidden, latent, context.activation, context.ranks),
-    }
-}
-
-/// Weight matrices of the feed-forward part that every token meets: dense block, router, shared experts.
-pub(super) fn feed_forward_matrices(group: &LayerGroup, context: Context) -> Vec<Matrix> {
-    let mut matrices = Vec::new();
-    if let Some(dense) = &group.dense {
-        matrices.extend(projection::ffn_matrices(context.hidden, dense, context.ranks, false));
-    }
-    if let Some(moe) = &group.moe {
-        matrices.extend(moe::dense_matrices(context.hidden, moe, context.ranks));
-    }
-    matrices
-}
-
 /// All operators of one layer.
 pub(super) fn templates(group: &LayerGroup, window_index: usize, context: Context) -> Vec<Template> {
     let Context { hidden, activation, ranks, .. } = context;
-    let attention_matrices = attention_matrices(group, context);
+    let matrices = attention_matrices(group, context);
     let feed_forward = feed_forward_matrices(group, context);
     let mut list = vec![small::norms(group.norm_params, hidden, activation)];
-    let all: Vec<Matrix> = attention_matrices.iter().chain(&feed_forward).copied().collect();
+    let all: Vec<Matrix> = matrices.iter().chain(&feed_forward).copied().collect();
     list.extend(small::quantisation(&all, activation));
+    let heads = cache_heads(group, context);
+    let prefill = |heads| Template::new(AttentionPrefill, KernelTemplate::AttentionPrefill { heads, window_index });
+    let decode = Template::new(AttentionDecode, KernelTemplate::AttentionDecode { heads, window_index });
     match &group.attention {
         Attention::Gqa(gqa) => {
-            let heads = cache_heads(group, context);
-            list.extend(gemms(&attention_matrices, &["qkv_proj"]));
+            list.extend(gemms(&matrices, &[QkvProj]));
             list.extend(small::before_gqa(gqa, &heads, activation));
             list.push(small::kv_cache_write(&heads, activation));
-            list.push(attention::prefill(heads, window_index));
-            list.push(attention::decode(heads, window_index));
+            list.extend([prefill(heads), decode]);
             if gqa.output_gate {
                 list.push(small::attention_gate(&heads, activation));
             }
         }
         Attention::Mla(latent) => {
-            let heads = cache_heads(group, context);
-            list.extend(gemms(&attention_matrices, &["qkv_a_proj", "q_b_proj", "q_proj", "kv_a_proj"]));
+            list.extend(gemms(&matrices, &[QkvAProj, QBProj, QProj, KvAProj]));
             list.extend(small::before_mla(latent, activation, ranks));
             list.push(small::kv_cache_write(&heads, activation));
-            list.extend(gemms(&attention_matrices, &["kv_b_proj", "kv_b_proj_context"]));
+            list.extend(gemms(&matrices, &[KvBProj, KvBProjContext]));
             list.extend(mla::prefill_small(latent, context.kv_dtype, activation, ranks));
-            list.push(attention::prefill(mla::prefill_heads(latent, activation, ranks), window_index));
-            list.extend(gemms(&attention_matrices, &["q_absorb"]));
-            list.push(attention::decode(heads, window_index));
-            list.extend(gemms(&attention_matrices, &["v_up"]));
+            list.push(prefill(mla::prefill_heads(latent, activation, ranks)));
+            list.extend(gemms(&matrices, &[QAbsorb]));
+            list.push(decode);
+            list.extend(gemms(&matrices, &[VUp]));
         }
     }
-    list.extend(gemms(&attention_matrices, &["o_proj"]));
+    list.extend(gemms(&matrices, &[OProj]));
     // One sum after the attention, and one after each feed-forward part: Gemma 4 norms its two before adding them.
     let sums = 1 + u64::from(group.dense.is_some()) + u64::from(group.moe.is_some());
-    list.extend(communication::all_reduce("all_reduce", hidden, activation.bytes(), ranks, sums));
+    list.extend(all_reduce(AllReduce, context, sums));
     if let Some(dense) = &group.dense {
-        let function = small::activation_function(dense, activation, ranks, false);
-        list.extend(feed_forward_templates(&feed_forward, ["gate_up_proj", "up_proj"], function, "down_proj"));
+        list.extend(gemms(&feed_forward, &[GateUpProj, UpProj]));
+        list.push(small::activation_function(dense, activation, ranks, false));
+        list.extend(gemms(&feed_forward, &[DownProj]));
     }
     if let Some(moe) = &group.moe {
         let experts = Experts::new(hidden, moe, ranks);
         let (before, after) = small::around_experts(moe, &experts, activation);
-        list.extend(gemms(&feed_forward, &["router"]));
+        list.extend(gemms(&feed_forward, &[Router]));
         if let Some(shared) = &moe.shared {
-            let function = small::activation_function(shared, activation, ranks, true);
-            let up = ["shared_gate_up_proj", "shared_up_proj"];
-            list.extend(feed_forward_templates(&feed_forward, up, function, "shared_down_proj"));
-            list.extend(gemms(&feed_forward, &["shared_gate"]));
+            list.extend(gemms(&feed_forward, &[SharedGateUpProj, SharedUpProj]));
+            list.push(small::activation_function(shared, activation, ranks, true));
+            list.extend(gemms(&feed_forward, &[SharedDownProj, SharedGate]));
         }
-        list.extend(communication::expert_exchange("moe_dispatch", hidden, activation.bytes(), ranks));
+        list.extend(expert_exchange(MoeDispatch, context));
         list.extend(before);
-        list.push(experts.template());
+        list.push(Template::new(OperatorKind::Experts, KernelTemplate::Experts(experts)));
         list.extend(after);
-        list.extend(communication::expert_exchange("moe_combine", hidden, activation.bytes(), ranks));
+        list.extend(expert_exchange(MoeCombine, context));
     }
     list
 }
 
 /// Operators outside the layers: those before the first, those after the last.
-pub(super) fn ends(
-    vocab: u64,
-    lm_head: crate::dtype::WeightFormat,
-    context: Context,
-) -> (Vec<Template>, Vec<Template>) {
+pub(super) fn ends(vocab: u64, lm_head: WeightFormat, context: Context) -> (Vec<Template>, Vec<Template>) {
     let Context { hidden, activation, ranks, .. } = context;
-    let bytes = activation.bytes();
     let mut before = vec![small::embedding(hidden, activation)];
-    before.extend(communication::all_reduce("embedding_all_reduce", hidden, bytes, ranks, 1));
-    let head = projection::lm_head_matrix(hidden, vocab, lm_head, ranks);
-    let mut after = communication::stage_hand_over(hidden, bytes, ranks);
+    before.extend(all_reduce(EmbeddingAllReduce, context, 1));
+    let head = lm_head_matrix(vocab, lm_head, context);
+    let mut after = stage_hand_over(context);
     after.push(small::final_norm(hidden, activation));
     if let Some(quantised) = small::quantisation_bytes(hidden, lm_head, activation) {
-        after.push(Template::elementwise("lm_head_quant", Rows::Sampled, quantised, 1));
+        after.push(Template::elementwise(LmHeadQuant, Rows::Sampled, quantised, 1));
     }
     after.push(Template::gemm(head));
-    after.extend(communication::logits_all_gather(head.outputs, bytes, ranks));
+    after.extend(logits_all_gather(head.outputs, activation, ranks));
     after.push(small::sampling(hidden, vocab, activation));
     (before, after)
 }
 
-fn feed_forward_templates(matrices: &[Matrix], up: [&str; 2], function: Template, down: &str) -> Vec<Template> {
-    let mut list: Vec<Template> = gemms(matrices, &up).collect();
-    list.push(function);
-    list.extend(gemms(matrices, &[down]));
-    list
+fn gemms<'a>(matrices: &'a [Matrix], kinds: &'a [OperatorKind]) -> impl Iterator<Item = Template> + 'a {
+    matrices.iter().filter(move |m| kinds.contains(&m.kind)).map(|m| Template::gemm(*m))
 }
 
-fn gemms<'a>(matrices: &'a [Matrix], names: &'a [&'a str]) -> impl Iterator<Item = Template> + 'a {
-    matrices.iter().filter(move |m| names.contains(&m.name)).map(|m| Template::gemm(*m))
+/// `calls` sums of the residual stream over the tensor-parallel group.
+fn all_reduce(kind: OperatorKind, context: Context, calls: u64) -> Option<Template> {
+    let Context { hidden, activation, ranks, .. } = context;
+    let bytes_per_row = hidden as f64 * activation.bytes();
+    let kernel = KernelTemplate::AllReduce { bytes_per_row, num_gpus: ranks.tensor };
+    (ranks.tensor > 1).then_some(Template { kind, kernel, calls })
+}
+
+/// The exchange before (`moe_dispatch`) or after (`moe_combine`) the experts of a data-parallel group.
+///
+/// vLLM's default back end, `allgather_reducescatter`: every replica's tokens go to all, whichever experts they visit.
+fn expert_exchange(kind: OperatorKind, Context { hidden, activation, ranks, .. }: Context) -> Option<Template> {
+    let sent_bytes_per_row = all_gather_sent_bytes(hidden as f64 * activation.bytes(), ranks.data);
+    let kernel = KernelTemplate::Exchange { rows: Rows::Padded, sent_bytes_per_row, num_gpus: ranks.data };
+    (ranks.data > 1).then(|| Template::new(kind, kernel))
+}
+
+/// Every rank gathers the logits of all vocabulary shards.
+fn logits_all_gather(vocab_rows: u64, activation: DType, ranks: Ranks) -> Option<Template> {
+    let sent_bytes_per_row = all_gather_sent_bytes(vocab_rows as f64 * activation.bytes(), ranks.tensor);
+    let kernel = KernelTemplate::Exchange { rows: Rows::Sampled, sent_bytes_per_row, num_gpus: ranks.tensor };
+    (ranks.tensor > 1).then(|| Template::new(LogitsAllGather, kernel))
+}
+
+/// Hand-over to the next stage, and the gather of its shares there, once per stage boundary.
+fn stage_hand_over(Context { hidden, activation, ranks, .. }: Context) -> Vec<Template> {
+    let calls = ranks.pipeline - 1;
+    if calls == 0 {
+        return Vec::new();
+    }
+    let exchange = |kind, sent_bytes_per_row, num_gpus| {
+        let kernel = KernelTemplate::Exchange { rows: Rows::Padded, sent_bytes_per_row, num_gpus };
+        Template { kind, kernel, calls }
+    };
+    let share = hand_over_bytes_per_token(hidden, activation.bytes(), ranks.tensor);
+    let mut templates = vec![exchange(StageHandOver, share, 2)];
+    if ranks.tensor > 1 {
+        templates.push(exchange(StageAllGather, all_gather_sent_bytes(share, ranks.tensor), ranks.tensor));
+    }
+    templates
 }

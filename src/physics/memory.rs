@@ -1,5 +1,5 @@
-//! What a rank keeps in device memory: its weights, and its KV cache per token. The matrices and cache widths are the
-//! ones that the step reads, from the same functions. Uses `model`, `deployment`, `layer`, `pipeline`.
+//! The device memory of a rank: its weights, and its KV cache per token. The matrices and cache widths come from the same
+//! functions as those that a step reads.
 
 use serde::Serialize;
 
@@ -9,12 +9,11 @@ use crate::model::{Attention, DenseFfn, LayerGroup, Model, Window};
 
 use super::attention::kv_bytes_per_token;
 use super::check::check;
-use super::layer::{self, Context};
-use super::moe::Experts;
+use super::layer;
 use super::pipeline::layers_per_stage;
 use super::projection::{kv_heads_per_rank, vocab_rows_per_rank};
-use super::ranks::Ranks;
-use super::template::Matrix;
+use super::ranks::Context;
+use super::weights::{Experts, Matrix, attention_matrices, feed_forward_matrices};
 
 /// Cache cost of the layers with one kind of window, on one rank of the stage with most layers.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -48,7 +47,7 @@ impl Memory {
     /// model's dtype; the embedding on the first stage, the LM head on the last (once if tied and on the same stage).
     ///
     /// # Errors
-    /// `ErrorKind::Invalid`(crate::Error::Invalid) where the deployment does not fit the model.
+    /// [`ErrorKind::Invalid`](crate::ErrorKind) where the deployment does not fit the model.
     pub fn new(model: &Model, deployment: &Deployment) -> Result<Self> {
         check(model, deployment)?;
         let context = Context::new(model, deployment);
@@ -76,17 +75,6 @@ impl Memory {
     }
 }
 
-impl Context {
-    pub(super) fn new(model: &Model, deployment: &Deployment) -> Self {
-        Context {
-            hidden: model.hidden_size(),
-            activation: model.dtype(),
-            kv_dtype: deployment.kv_cache_dtype.or(model.kv_cache_dtype()).unwrap_or(model.dtype()),
-            ranks: Ranks::new(deployment),
-        }
-    }
-}
-
 fn kv_cache(model: &Model, context: Context, share_of_layers: f64) -> Vec<KvCacheBytes> {
     let mut kinds: Vec<KvCacheBytes> = Vec::new();
     for group in model.layers() {
@@ -105,12 +93,12 @@ fn kv_cache(model: &Model, context: Context, share_of_layers: f64) -> Vec<KvCach
 }
 
 fn matrix_bytes(matrices: &[Matrix]) -> f64 {
-    matrices.iter().filter(|m| m.stored).map(|m| m.elements() as f64 * m.weights.bytes_per_weight()).sum()
+    matrices.iter().map(Matrix::stored_bytes).sum()
 }
 
 fn layer_weight_bytes(group: &LayerGroup, context: Context) -> f64 {
-    let matrices = matrix_bytes(&layer::attention_matrices(group, context))
-        + matrix_bytes(&layer::feed_forward_matrices(group, context));
+    let matrices =
+        matrix_bytes(&attention_matrices(group, context)) + matrix_bytes(&feed_forward_matrices(group, context));
     let experts = group.moe.as_ref().map_or(0.0, |moe| Experts::new(context.hidden, moe, context.ranks).stored_bytes());
     matrices + experts + other_elements(group, context) as f64 * context.activation.bytes()
 }

@@ -1,5 +1,5 @@
-//! Multi-head latent attention (DeepSeek V2/V3, Kimi-K2): projections through latents, absorbed decodes, prompt chunks
-//! with keys and values projected up. Uses `model`, `dtype`, `projection`, `attention`.
+//! Multi-head latent attention (DeepSeek V2/V3, Kimi-K2): projections through latents, absorbed decodes, prefill chunks
+//! with keys and values projected up.
 //!
 //! As vLLM runs it: decodes attend in the latent space, with the key's up-projection absorbed into the query and the
 //! value's applied to the output, both as batched matrix multiplications with one small matrix per head; chunks
@@ -8,12 +8,14 @@
 //! A batched multiplication appears as [`Kernel::Gemm`](super::Kernel) with the heads folded into `n`; its FLOPs and
 //! bytes are those of the separate multiplications.
 
-use crate::dtype::{DType, WeightFormat};
+use crate::dtype::DType;
 use crate::model::{MlaAttention, Window};
 
+use super::names::OperatorKind::{KeyJoin, KvContextGather};
 use super::operator::AttentionHeads;
 use super::ranks::Ranks;
-use super::template::{Matrix, Rows, Template};
+use super::rows::Rows;
+use super::template::Template;
 
 /// Width of what the cache holds per token: the latent and the shared rotary key.
 ///
@@ -24,7 +26,7 @@ pub fn latent_width(kv_lora_rank: u64, qk_rope_head_dim: u64) -> u64 {
     kv_lora_rank + qk_rope_head_dim
 }
 
-/// Bytes per key that a prompt chunk moves to join the per-head and the rotary part of the keys.
+/// Bytes per key that a prefill chunk moves to join the per-head and the rotary part of the keys.
 ///
 /// # Formula
 /// `(h·e_nope + e_rope + h·(e_nope + e_rope))·b_activation`: both parts read, the whole written.
@@ -36,35 +38,6 @@ pub fn key_join_bytes(num_heads: u64, qk_nope_head_dim: u64, qk_rope_head_dim: u
     let read = num_heads * qk_nope_head_dim + qk_rope_head_dim;
     let written = num_heads * (qk_nope_head_dim + qk_rope_head_dim);
     (read + written) as f64 * activation_bytes
-}
-
-/// All weight matrices of a layer's attention on one rank, in order of execution.
-pub(super) fn matrices(hidden: u64, mla: &MlaAttention, activation: DType, ranks: Ranks) -> Vec<Matrix> {
-    let heads = mla.num_heads / ranks.tensor;
-    let latent = latent_width(mla.kv_lora_rank, mla.qk_rope_head_dim);
-    let query = heads * (mla.qk_nope_head_dim + mla.qk_rope_head_dim);
-    let up = heads * (mla.qk_nope_head_dim + mla.v_head_dim);
-    // vLLM keeps dequantised copies of the up-projection for the batched multiplications.
-    let copy = WeightFormat::Plain(activation);
-    let plain = |name, outputs, inputs| Matrix::new(name, outputs, inputs, mla.weights);
-    let per_head = |name, outputs, inputs| Matrix {
-        rows: Rows::Decodes,
-        copies: heads,
-        ..Matrix::new(name, outputs, inputs, copy)
-    };
-    let mut matrices = match mla.q_lora_rank {
-        // The down-projections are replicated on every rank.
-        Some(rank) => vec![plain("qkv_a_proj", rank + latent, hidden), plain("q_b_proj", query, rank)],
-        None => vec![plain("q_proj", query, hidden), plain("kv_a_proj", latent, hidden)],
-    };
-    matrices.extend([
-        Matrix { rows: Rows::Prefill, ..plain("kv_b_proj", up, mla.kv_lora_rank) },
-        Matrix { rows: Rows::PrefillContext, stored: false, ..plain("kv_b_proj_context", up, mla.kv_lora_rank) },
-        per_head("q_absorb", mla.kv_lora_rank, mla.qk_nope_head_dim),
-        per_head("v_up", mla.v_head_dim, mla.kv_lora_rank),
-        plain("o_proj", hidden, heads * mla.v_head_dim),
-    ]);
-    matrices
 }
 
 /// Heads of the absorbed decode.
@@ -80,7 +53,7 @@ pub(super) fn decode_heads(mla: &MlaAttention, kv_dtype: DType, ranks: Ranks) ->
     }
 }
 
-/// Heads of prompt chunks, whose keys and values are projected up and so in the activations' format.
+/// Heads of prefill chunks, whose keys and values are projected up and so in the activations' format.
 pub(super) fn prefill_heads(mla: &MlaAttention, activation: DType, ranks: Ranks) -> AttentionHeads {
     let heads = mla.num_heads / ranks.tensor;
     AttentionHeads {
@@ -101,7 +74,7 @@ pub(super) fn prefill_small(mla: &MlaAttention, kv_dtype: DType, activation: DTy
     let heads = mla.num_heads / ranks.tensor;
     let join = key_join_bytes(heads, mla.qk_nope_head_dim, mla.qk_rope_head_dim, activation.bytes());
     [
-        Template::elementwise("kv_context_gather", Rows::PrefillContext, gather, 1),
-        Template::elementwise("key_join", Rows::PrefillKv, join, 1),
+        Template::elementwise(KvContextGather, Rows::PrefillContext, gather, 1),
+        Template::elementwise(KeyJoin, Rows::PrefillKv, join, 1),
     ]
 }

@@ -24,9 +24,11 @@ mod names;
 mod operator;
 mod plan;
 mod ranks;
+mod rows;
 mod sampler;
-mod sums;
 mod template;
+mod weights;
+mod work;
 
 #[cfg(test)]
 mod fixtures;
@@ -35,11 +37,12 @@ mod laws;
 #[cfg(test)]
 mod plan_tests;
 
-pub use batch::{BatchShape, MAX_WINDOWS, WindowShape};
+pub use batch::{BatchShape, BatchSums, MAX_WINDOWS, WindowShape, WindowSums};
 pub use cuda_graph::{CudaGraphs, GraphMode};
 pub use memory::{KvCacheBytes, Memory};
-pub use operator::{AttentionHeads, Kernel, Operator, OperatorGroup};
+pub use names::{OperatorGroup, OperatorId, OperatorKind};
+pub use operator::{AttentionHeads, Kernel, Operator};
 pub(crate) use plan::Entry;
 pub use plan::{StepPlan, StepTotals};
 pub use sampler::SamplerWork;
-pub use sums::{BatchSums, WindowSums};
+pub use work::{Shape, Work};

@@ -1,17 +1,10 @@
-//! Mixture of experts: router, routed experts and shared experts, sliced or spread over ranks.
-//! Uses `model`, `dtype`, `projection`.
+//! Mixture of experts: visited experts, and the FLOPs and bytes of the routed ones.
 //!
 //! Without expert parallelism every expert is sliced over all tensor- and data-parallel ranks; with it each rank holds
 //! whole experts. Either way, with data parallelism the experts see the tokens of all replicas: a step's requests are
 //! those of one replica, and the others are assumed to run the same batch.
 
-use crate::dtype::{DType, WeightFormat};
-use crate::model::Moe;
-
-use super::operator::{Kernel, OperatorGroup};
-use super::projection::{compute_dtype, ffn_matrices};
-use super::ranks::Ranks;
-use super::template::{Matrix, Template, Work};
+use super::work::{Shape, Work};
 
 /// Experts that at least one of `num_tokens` tokens visits, in expectation.
 ///
@@ -24,14 +17,13 @@ use super::template::{Matrix, Template, Work};
 ///
 /// ```
 /// use ridgepoint::physics::moe::expected_active_experts;
-/// assert_eq!(expected_active_experts(8, 2, 1, 0.0), 2.0);
-/// assert_eq!(expected_active_experts(8, 2, 2, 0.0), 3.5);
-/// assert_eq!(expected_active_experts(8, 2, 2, 0.5), 3.0);
+/// assert_eq!(expected_active_experts(8.0, 2.0, 1.0, 0.0), 2.0);
+/// assert_eq!(expected_active_experts(8.0, 2.0, 2.0, 0.0), 3.5);
+/// assert_eq!(expected_active_experts(8.0, 2.0, 2.0, 0.5), 3.0);
 /// ```
-pub fn expected_active_experts(num_experts: u64, top_k: u64, num_tokens: u64, skew: f64) -> f64 {
-    let k = top_k as f64;
-    let reachable = (num_experts as f64 * (1.0 - skew)).max(k);
-    reachable * (1.0 - (1.0 - k / reachable).powf(num_tokens as f64))
+pub fn expected_active_experts(num_experts: f64, top_k: f64, num_tokens: f64, skew: f64) -> f64 {
+    let reachable = (num_experts * (1.0 - skew)).max(top_k);
+    reachable * (1.0 - (1.0 - top_k / reachable).powf(num_tokens))
 }
 
 /// Experts on the fullest rank when `num_experts` are spread over `ranks`.
@@ -58,10 +50,10 @@ pub fn local_experts(num_experts: u64, ranks: u64) -> u64 {
 /// SwiGLU experts, as in Mixtral (Jiang et al., 2024).
 ///
 /// ```
-/// assert_eq!(ridgepoint::physics::moe::experts_flops(10.0, 4, 8), 1920.0);
+/// assert_eq!(ridgepoint::physics::moe::experts_flops(10.0, 4.0, 8.0), 1920.0);
 /// ```
-pub fn experts_flops(pairs: f64, hidden_size: u64, intermediate_size: u64) -> f64 {
-    6.0 * pairs * hidden_size as f64 * intermediate_size as f64
+pub fn experts_flops(pairs: f64, hidden: f64, intermediate: f64) -> f64 {
+    6.0 * pairs * hidden * intermediate
 }
 
 /// Bytes of the weights of `experts` gated experts.
@@ -70,116 +62,75 @@ pub fn experts_flops(pairs: f64, hidden_size: u64, intermediate_size: u64) -> f6
 /// `experts·3·d·f·b_weight`.
 ///
 /// ```
-/// use ridgepoint::WeightFormat;
-/// use ridgepoint::physics::moe::expert_weight_bytes;
-/// assert_eq!(expert_weight_bytes(2.0, 4, 8, WeightFormat::Fp8), 192.0);
+/// assert_eq!(ridgepoint::physics::moe::expert_weight_bytes(2.0, 4.0, 8.0, 1.0), 192.0);
 /// ```
-pub fn expert_weight_bytes(experts: f64, hidden_size: u64, intermediate_size: u64, weights: WeightFormat) -> f64 {
-    3.0 * experts * hidden_size as f64 * intermediate_size as f64 * weights.bytes_per_weight()
+pub fn expert_weight_bytes(experts: f64, hidden: f64, intermediate: f64, weight_bytes: f64) -> f64 {
+    3.0 * experts * hidden * intermediate * weight_bytes
 }
 
-/// Bytes of activations that the two grouped matrix multiplications and the activation between them move.
+/// Bytes of activations that the fused kernel moves: two grouped matrix multiplications with the activation function as
+/// a kernel between them.
 ///
 /// # Formula
-/// Per pair: `d·b_in` read, `2f` written and read, `f` written, `f·b_in` read, `d` written, in the activations' format
-/// where not given; `b_in` is the size of the matrix unit's operand.
+/// Per pair: `d·b_in` read, `2f` written and read, `f` written, `f·b_in` read, `d` written, in `b_out` where not given;
+/// `b_in` is the size of the matrix unit's operand.
+///
+/// # Source
+/// vLLM, `fused_experts_impl` (`fused_moe/fused_moe.py`): its two intermediate caches go through device memory.
 ///
 /// ```
-/// use ridgepoint::{DType, WeightFormat};
 /// use ridgepoint::physics::moe::expert_activation_bytes;
-/// let bf16 = DType::Bfloat16;
-/// assert_eq!(expert_activation_bytes(1.0, 4, 8, WeightFormat::Plain(bf16), bf16), 2.0 * (4.0 + 48.0 + 4.0));
+/// assert_eq!(expert_activation_bytes(1.0, 4.0, 8.0, 2.0, 2.0), 2.0 * (4.0 + 48.0 + 4.0));
 /// ```
-pub fn expert_activation_bytes(
-    pairs: f64,
-    hidden_size: u64,
-    intermediate_size: u64,
-    weights: WeightFormat,
-    activation: DType,
-) -> f64 {
-    let (hidden, width) = (hidden_size as f64, intermediate_size as f64);
-    let (input, output) = (compute_dtype(weights, activation).bytes(), activation.bytes());
-    pairs * ((hidden + width) * input + (5.0 * width + hidden) * output)
+pub fn expert_activation_bytes(pairs: f64, hidden: f64, intermediate: f64, input_bytes: f64, output_bytes: f64) -> f64 {
+    pairs * ((hidden + intermediate) * input_bytes + (5.0 * intermediate + hidden) * output_bytes)
 }
 
 /// Routed experts of one layer on one rank.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Experts {
-    pub hidden_size: u64,
+pub struct MoeShape {
+    /// Tokens before routing.
+    pub tokens: f64,
+    /// Width of the residual stream.
+    pub hidden: f64,
     /// Width of an expert on this rank.
-    pub intermediate_size: u64,
-    pub top_k: u64,
-    pub num_experts: u64,
-    pub local_experts: u64,
-    /// Replicas whose tokens come to this rank.
-    pub token_replicas: u64,
-    pub weights: WeightFormat,
+    pub intermediate: f64,
+    /// Experts per token.
+    pub top_k: f64,
+    /// Experts of the layer.
+    pub experts: f64,
+    /// Experts on this rank.
+    pub local_experts: f64,
+    /// Share of the layer's experts that no token visits; 0 is uniform routing.
+    pub skew: f64,
+    /// Bytes of a weight.
+    pub weight_bytes: f64,
+    /// Bytes of an activation as the matrix unit reads it.
+    pub input_bytes: f64,
+    /// Bytes of an activation as kernels write it.
+    pub output_bytes: f64,
 }
 
-impl Experts {
-    pub fn new(hidden_size: u64, moe: &Moe, ranks: Ranks) -> Self {
-        Experts {
-            hidden_size,
-            intermediate_size: moe.intermediate_size / ranks.expert_slices(),
-            top_k: moe.top_k,
-            num_experts: moe.num_experts,
-            local_experts: ranks.local_experts(moe.num_experts),
-            token_replicas: ranks.data,
-            weights: moe.weights,
-        }
+impl MoeShape {
+    /// Token-expert pairs that come to this rank, on average.
+    pub fn pairs(&self) -> f64 {
+        self.tokens * self.top_k * self.local_experts / self.experts
     }
 
-    /// Token-expert pairs that come to this rank for each of its replica's tokens.
-    pub fn pairs_per_token(&self) -> f64 {
-        self.pairs(self.token_replicas)
-    }
-
-    fn pairs(&self, num_tokens: u64) -> f64 {
-        num_tokens as f64 * self.top_k as f64 * self.local_share()
-    }
-
-    fn local_share(&self) -> f64 {
-        self.local_experts as f64 / self.num_experts as f64
-    }
-
-    /// Bytes of the experts that this rank stores.
-    pub fn stored_bytes(&self) -> f64 {
-        expert_weight_bytes(self.local_experts as f64, self.hidden_size, self.intermediate_size, self.weights)
-    }
-
-    /// FLOPs and bytes for the tokens of all replicas, `active` of the layer's experts being visited.
-    pub fn work(&self, num_tokens: u64, active: f64, activation: DType) -> (f64, f64) {
-        let (hidden, width, pairs) = (self.hidden_size, self.intermediate_size, self.pairs(num_tokens));
-        let read = expert_weight_bytes(active * self.local_share(), hidden, width, self.weights);
-        let moved = expert_activation_bytes(pairs, hidden, width, self.weights, activation);
-        (experts_flops(pairs, hidden, width), read + moved)
-    }
-
-    pub fn kernel(&self, num_tokens: u64) -> Kernel {
-        Kernel::Moe {
-            num_tokens,
-            hidden_size: self.hidden_size,
-            intermediate_size: self.intermediate_size,
-            top_k: self.top_k,
-            num_experts: self.num_experts,
-            local_experts: self.local_experts,
-            weights: self.weights,
-        }
-    }
-
-    pub fn template(self) -> Template {
-        Template { name: "experts", group: OperatorGroup::Experts, work: Work::Experts(self), calls: 1 }
+    /// Expected number of this rank's experts that receive at least one token.
+    pub fn active_experts(&self) -> f64 {
+        let active = expected_active_experts(self.experts, self.top_k, self.tokens, self.skew);
+        active * self.local_experts / self.experts
     }
 }
 
-/// The matrices of a mixture that every token meets: router (replicated), shared gate (replicated), shared experts.
-pub(super) fn dense_matrices(hidden: u64, moe: &Moe, ranks: Ranks) -> Vec<Matrix> {
-    let mut matrices = vec![Matrix::new("router", moe.num_experts, hidden, moe.router_weights)];
-    if let Some(shared) = &moe.shared {
-        matrices.extend(ffn_matrices(hidden, shared, ranks, true));
-        if moe.shared_gate {
-            matrices.push(Matrix::new("shared_gate", 1, hidden, moe.router_weights));
-        }
+impl Shape for MoeShape {
+    /// See [`experts_flops`], [`expert_weight_bytes`] of the visited experts and [`expert_activation_bytes`].
+    fn work(&self) -> Work {
+        let MoeShape { hidden, intermediate, weight_bytes, input_bytes, output_bytes, .. } = *self;
+        let pairs = self.pairs();
+        let read = expert_weight_bytes(self.active_experts(), hidden, intermediate, weight_bytes);
+        let moved = expert_activation_bytes(pairs, hidden, intermediate, input_bytes, output_bytes);
+        Work { flops: experts_flops(pairs, hidden, intermediate), bytes: read + moved }
     }
-    matrices
 }

@@ -1,16 +1,137 @@
-//! Operator names that live as long as the program: variants of a name are made once and kept.
-//! Uses `model::Window`.
+//! The kinds of operator that a step can have, their names and groups, and the identity of an operator within a plan.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
 
+use serde::Serialize;
+
 use crate::model::Window;
 
-static KNOWN: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
+/// Operator groups, as the correction and the reports sum them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OperatorGroup {
+    /// QKV, output, MLP, router and LM head projections.
+    Projections,
+    /// Attention of prefill chunks.
+    AttentionPrefill,
+    /// Attention of decodes.
+    AttentionDecode,
+    /// Routed experts.
+    Experts,
+    /// All-reduce, all-gather, all-to-all, stage hand-over.
+    Communication,
+    /// Norms, rotary embedding, activation, residual, KV write, embedding.
+    SmallKernels,
+}
 
-/// The one copy of `name`. Memory grows with the number of distinct names only, and those come from layer kinds.
+macro_rules! operator_kinds {
+    ($($kind:ident $name:literal $group:ident)*) => {
+        /// What an operator does.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        #[non_exhaustive]
+        pub enum OperatorKind {
+            $(#[doc = concat!("`", $name, "`")] $kind,)*
+        }
+
+        impl OperatorKind {
+            /// Name in reports and JSON; an operator's own name adds what tells it from others of its kind.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(OperatorKind::$kind => $name,)*
+                }
+            }
+
+            /// Group that its time is summed in.
+            pub const fn group(self) -> OperatorGroup {
+                match self {
+                    $(OperatorKind::$kind => OperatorGroup::$group,)*
+                }
+            }
+        }
+    };
+}
+
+operator_kinds! {
+    Embedding "embedding" SmallKernels
+    EmbeddingAllReduce "embedding_all_reduce" Communication
+    Norms "norms" SmallKernels
+    ActivationQuant "activation_quant" SmallKernels
+    QkvProj "qkv_proj" Projections
+    QkvAProj "qkv_a_proj" Projections
+    QBProj "q_b_proj" Projections
+    QProj "q_proj" Projections
+    KvAProj "kv_a_proj" Projections
+    QkNorm "qk_norm" SmallKernels
+    LatentNorms "latent_norms" SmallKernels
+    Rotary "rotary" SmallKernels
+    KvCacheWrite "kv_cache_write" SmallKernels
+    KvBProj "kv_b_proj" Projections
+    KvBProjContext "kv_b_proj_context" Projections
+    KvContextGather "kv_context_gather" SmallKernels
+    KeyJoin "key_join" SmallKernels
+    AttentionPrefill "attention_prefill" AttentionPrefill
+    QAbsorb "q_absorb" Projections
+    AttentionDecode "attention_decode" AttentionDecode
+    VUp "v_up" Projections
+    AttentionGate "attention_gate" SmallKernels
+    OProj "o_proj" Projections
+    AllReduce "all_reduce" Communication
+    GateUpProj "gate_up_proj" Projections
+    UpProj "up_proj" Projections
+    Activation "activation" SmallKernels
+    DownProj "down_proj" Projections
+    Router "router" Projections
+    SharedGateUpProj "shared_gate_up_proj" Projections
+    SharedUpProj "shared_up_proj" Projections
+    SharedActivation "shared_activation" SmallKernels
+    SharedDownProj "shared_down_proj" Projections
+    SharedGate "shared_gate" Projections
+    MoeDispatch "moe_dispatch" Communication
+    MoeTopk "moe_topk" SmallKernels
+    MoeAlign "moe_align" SmallKernels
+    ExpertQuant "expert_quant" SmallKernels
+    Experts "experts" Experts
+    MoeSum "moe_sum" SmallKernels
+    SharedAdd "shared_add" SmallKernels
+    MoeCombine "moe_combine" Communication
+    StageHandOver "stage_hand_over" Communication
+    StageAllGather "stage_all_gather" Communication
+    FinalNorm "final_norm" SmallKernels
+    LmHeadQuant "lm_head_quant" SmallKernels
+    LmHead "lm_head" Projections
+    LogitsAllGather "logits_all_gather" Communication
+    Sampling "sampling" SmallKernels
+}
+
+impl OperatorKind {
+    pub(super) const fn is_attention(self) -> bool {
+        matches!(self, OperatorKind::AttentionPrefill | OperatorKind::AttentionDecode)
+    }
+}
+
+/// Identifies an operator within its plan.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct OperatorId {
+    /// What it does.
+    pub kind: OperatorKind,
+    /// Number among those of its kind: 0 for the first shape.
+    pub variant: u16,
+}
+
+impl OperatorId {
+    /// The first operator of a kind.
+    pub const fn first(kind: OperatorKind) -> Self {
+        OperatorId { kind, variant: 0 }
+    }
+}
+
+static KNOWN_NAMES: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
+
+/// Returns a copy of `name` that lives as long as the program. Each distinct name is kept once, and layer kinds bound
+/// how many there are.
 pub(super) fn intern(name: &str) -> &'static str {
-    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut known = KNOWN_NAMES.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(found) = known.get(name) {
         return found;
     }
@@ -19,22 +140,11 @@ pub(super) fn intern(name: &str) -> &'static str {
     kept
 }
 
-/// What distinguishes operators of layers with this window; nothing for full attention.
+/// Suffix of operators in layers with this window; empty for full attention.
 pub(super) fn window_suffix(window: Window) -> &'static str {
     match window {
         Window::Full => "",
         Window::Sliding(_) => "_sliding",
         Window::Chunked(_) => "_chunked",
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_name_is_kept_once() {
-        let first = intern("names_test_operator");
-        assert!(std::ptr::eq(first, intern(&String::from("names_test_operator"))));
     }
 }

@@ -1,27 +1,11 @@
-//! The unit in which layers talk: one kind of kernel call of one rank, with its exact work and how often it runs.
+//! An operator: one kind of kernel call of one rank, with its exact work and how often it runs.
 
 use serde::Serialize;
 
 use crate::dtype::{DType, WeightFormat};
 use crate::model::Window;
 
-/// Operator groups, as the correction and the reports sum them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum OperatorGroup {
-    /// QKV, output, MLP, router and LM head projections.
-    Projections,
-    /// Attention of prompt chunks.
-    AttentionPrefill,
-    /// Attention of decodes.
-    AttentionDecode,
-    /// Routed experts.
-    Experts,
-    /// All-reduce, all-gather, all-to-all, stage hand-over.
-    Communication,
-    /// Norms, rotary embedding, activation, residual, KV write, embedding.
-    SmallKernels,
-}
+use super::names::{OperatorGroup, OperatorId};
 
 /// Heads and formats of an attention call on one rank.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -57,7 +41,7 @@ pub enum Kernel {
         /// Storage of W.
         weights: WeightFormat,
     },
-    /// Causal attention of prompt chunks, each after its own cached tokens.
+    /// Causal attention of prefill chunks, each after its own cached tokens.
     AttentionPrefill {
         /// Heads and formats.
         heads: AttentionHeads,
@@ -126,6 +110,9 @@ pub enum Kernel {
 /// One kind of kernel call of one rank.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Operator {
+    /// Identity within its plan.
+    #[serde(skip)]
+    pub id: OperatorId,
     /// Name, as printed and as in the JSON.
     pub name: &'static str,
     /// Group it is summed in.

@@ -1,5 +1,4 @@
 //! A model on a deployment, checked and laid out once; then each batch becomes operators with a few multiplications.
-//! Uses every file of the physics, `model`, `deployment`, `request`, `error`.
 
 use serde::Serialize;
 
@@ -12,13 +11,15 @@ use crate::request::Request;
 use super::batch::BatchShape;
 use super::check::{check, distinct_windows};
 use super::cuda_graph::{CudaGraphs, GraphMode};
-use super::layer::{self, Context};
+use super::layer;
 use super::memory::Memory;
-use super::names::{intern, window_suffix};
-use super::operator::{Operator, OperatorGroup};
+use super::names::{OperatorGroup, OperatorId, intern, window_suffix};
+use super::operator::Operator;
 use super::pipeline::{bubble_fraction, layers_per_stage};
+use super::ranks::Context;
+use super::rows::Step;
 use super::sampler::{self, SamplerWork};
-use super::template::{Step, Template, Work};
+use super::template::Template;
 
 /// Everything about a step but the batch: which operators run, on which shapes, how often.
 ///
@@ -43,6 +44,7 @@ pub struct StepPlan {
 /// An operator of the plan before the batch is known, its repetitions over layers counted.
 #[derive(Debug, Clone)]
 pub(crate) struct Entry {
+    id: OperatorId,
     name: &'static str,
     window: Window,
     template: Template,
@@ -53,7 +55,7 @@ impl StepPlan {
     /// Lays out `model` on `deployment`.
     ///
     /// # Errors
-    /// `ErrorKind::Invalid` with every problem of the deployment by itself and every size of the model that its ranks
+    /// [`ErrorKind::Invalid`](crate::ErrorKind) with every problem of the deployment by itself and every size of the model that its ranks
     /// can't share, with the tensor-parallel sizes that would do.
     pub fn new(model: &Model, deployment: &Deployment) -> Result<Self> {
         let mut notes = model.notes().to_vec();
@@ -92,14 +94,11 @@ impl StepPlan {
     /// The same plan with uneven routing: `skew` is the share of a layer's experts that no token visits (default 0).
     ///
     /// # Errors
-    /// `ErrorKind::InvalidArgument` outside [0, 1).
+    /// [`ErrorKind::InvalidArgument`](crate::ErrorKind) outside [0, 1).
     pub fn with_expert_skew(mut self, skew: f64) -> Result<Self> {
         if !(0.0..1.0).contains(&skew) {
-            return Err(Error::invalid_argument(
-                "expert skew",
-                skew.to_string(),
-                "must be at least 0 (uniform routing) and below 1",
-            ));
+            let reason = "must be at least 0 (uniform routing) and below 1";
+            return Err(Error::invalid_argument("expert skew", skew.to_string(), reason));
         }
         self.expert_skew = skew;
         Ok(self)
@@ -113,7 +112,7 @@ impl StepPlan {
         BatchShape::new(requests, &self.windows, self.max_model_len)
     }
 
-    /// Fills `operators` with those of a step, in order of execution; what it held before is dropped.
+    /// Fills `operators` with those of a step, in order of execution; its former content is dropped.
     ///
     /// Allocates nothing once `operators` has grown to its size. `batch` must come from [`Self::batch_shape`].
     pub fn operators(&self, batch: &BatchShape, operators: &mut Vec<Operator>) {
@@ -122,10 +121,10 @@ impl StepPlan {
         operators.extend(self.entries.iter().filter_map(|entry| entry.operator(&step)));
     }
 
-    /// The entries that may bring an operator of these names, in order of execution: for callers that need few of a step's
-    /// operators, for many steps.
-    pub(crate) fn entries_where(&self, wanted: impl Fn(&'static str) -> bool) -> impl Iterator<Item = &Entry> {
-        self.entries.iter().filter(move |entry| wanted(entry.name))
+    /// The operators before the batch is known, in order of execution: for callers that need few of a step's operators, for
+    /// many steps.
+    pub(crate) fn entries(&self) -> &[Entry] {
+        &self.entries
     }
 
     /// A batch as entries see it.
@@ -148,7 +147,7 @@ impl StepPlan {
         self.graphs.padded_tokens(batch.num_tokens).unwrap_or(batch.num_tokens)
     }
 
-    /// What of a batch the engine would not schedule in one step; its time is predicted all the same.
+    /// Limits of the scheduler that a batch exceeds; its time is predicted all the same.
     pub fn warnings(&self, batch: &BatchShape) -> Vec<String> {
         let limits = [
             ("tokens", batch.num_tokens, "max_num_batched_tokens", self.max_num_batched_tokens),
@@ -162,7 +161,7 @@ impl StepPlan {
             .collect()
     }
 
-    /// What the model and the deployment assume or ignore, in plain words.
+    /// Assumptions about the model and the deployment, and settings of them that have no effect.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
@@ -197,7 +196,7 @@ impl StepPlan {
         &self.memory
     }
 
-    /// What the sampler does with the logits of each sampled token. No operator's time depends on it.
+    /// The sampler's work on the logits of each sampled token. No operator's time depends on it.
     ///
     /// ```
     /// use ridgepoint::physics::StepPlan;
@@ -231,21 +230,18 @@ impl StepPlan {
 
 impl Entry {
     fn new(template: Template, window: Window, layers: u64) -> Self {
-        Entry { name: template.name, window, template, count: layers * template.calls }
+        let kind = template.kind;
+        Entry { id: OperatorId::first(kind), name: kind.name(), window, template, count: layers * template.calls }
     }
 
-    /// Interned name of the operator.
-    pub(crate) fn name(&self) -> &'static str {
-        self.name
+    /// Identity of the operator within the plan.
+    pub(crate) fn id(&self) -> OperatorId {
+        self.id
     }
 
     /// The operator for this step; `None` where the step has no rows for it.
     pub(crate) fn operator(&self, step: &Step<'_>) -> Option<Operator> {
-        self.template.work.operator(step, self.name, self.template.group, self.count)
-    }
-
-    fn is_attention(&self) -> bool {
-        matches!(self.template.work, Work::AttentionPrefill { .. } | Work::AttentionDecode { .. })
+        self.template.kernel.operator(step, self.id, self.name, self.count)
     }
 }
 
@@ -253,7 +249,8 @@ impl Entry {
 fn merge(entries: &mut Vec<Entry>, templates: Vec<Template>, window: Window, layers: u64) {
     let mut next = 0;
     for template in templates {
-        let equal = entries.iter().position(|e| e.name == template.name && e.template.work == template.work);
+        let is_equal = |e: &Entry| e.id.kind == template.kind && e.template.kernel == template.kernel;
+        let equal = entries.iter().position(is_equal);
         let at = equal.unwrap_or(next.min(entries.len()));
         let entry = Entry::new(template, window, layers);
         match equal.and_then(|at| entries.get_mut(at)) {
@@ -264,23 +261,23 @@ fn merge(entries: &mut Vec<Entry>, templates: Vec<Template>, window: Window, lay
     }
 }
 
-/// Makes names unique: attention is named after its window, other operators too where they come in several shapes,
-/// and what is still alike is numbered.
+/// Numbers the operators of each kind and makes their names unique: attention is named after its window, other operators
+/// too where they come in several shapes. Names that are still alike are numbered.
 fn name_variants(entries: &mut [Entry]) {
-    let names: Vec<&'static str> = entries.iter().map(|e| e.name).collect();
-    let mut taken: Vec<String> = Vec::with_capacity(entries.len());
-    for entry in entries {
-        let has_variants = names.iter().filter(|name| **name == entry.name).count() > 1;
-        let suffix = if has_variants || entry.is_attention() { window_suffix(entry.window) } else { "" };
-        let base = format!("{}{suffix}", entry.name);
-        let mut name = base.clone();
-        let mut variant = 2;
-        while taken.contains(&name) {
-            name = format!("{base}_{variant}");
-            variant += 1;
+    let mut taken: Vec<&'static str> = Vec::with_capacity(entries.len());
+    for index in 0..entries.len() {
+        let Entry { id: OperatorId { kind, .. }, window, .. } = entries[index];
+        let same_kind = |others: &[Entry]| others.iter().filter(|other| other.id.kind == kind).count();
+        let suffix = if kind.is_attention() || same_kind(entries) > 1 { window_suffix(window) } else { "" };
+        let base = format!("{}{suffix}", kind.name());
+        let numbered = (2..).map(|number| format!("{base}_{number}"));
+        let mut names = std::iter::once(base.clone()).chain(numbered);
+        let variant = same_kind(&entries[..index]) as u16;
+        if let Some(name) = names.find(|name| !taken.contains(&name.as_str())) {
+            entries[index].id.variant = variant;
+            entries[index].name = intern(&name);
+            taken.push(entries[index].name);
         }
-        entry.name = intern(&name);
-        taken.push(name);
     }
 }
 

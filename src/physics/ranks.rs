@@ -1,7 +1,10 @@
-//! How a deployment splits a model: the sizes of its parallel groups, and what of a layer one rank holds.
-//! Uses `deployment`.
+//! How a deployment splits a model: the sizes of its parallel groups, and the share of a layer that one rank holds.
 
 use crate::deployment::Deployment;
+use crate::dtype::DType;
+use crate::model::Model;
+
+use super::moe::local_experts;
 
 /// Sizes of the parallel groups, at least 1 each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,6 +44,26 @@ impl Ranks {
 
     /// Experts of `num_experts` on the fullest rank.
     pub fn local_experts(self, num_experts: u64) -> u64 {
-        if self.expert_parallel { super::moe::local_experts(num_experts, self.expert_ranks()) } else { num_experts }
+        if self.expert_parallel { local_experts(num_experts, self.expert_ranks()) } else { num_experts }
+    }
+}
+
+/// What the layers of a deployed model have in common.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Context {
+    pub hidden: u64,
+    pub activation: DType,
+    pub kv_dtype: DType,
+    pub ranks: Ranks,
+}
+
+impl Context {
+    pub fn new(model: &Model, deployment: &Deployment) -> Self {
+        Context {
+            hidden: model.hidden_size(),
+            activation: model.dtype(),
+            kv_dtype: deployment.kv_cache_dtype.or(model.kv_cache_dtype()).unwrap_or(model.dtype()),
+            ranks: Ranks::new(deployment),
+        }
     }
 }

@@ -1,14 +1,17 @@
 //! Kernels that only move bytes: norms, rotary embedding, activation, cache write, quantisation, routing, sampling.
-//! Bytes per token and launches per layer, fused as vLLM fuses them. Uses `model`, `dtype`, `template`.
+//! Bytes per token and launches per layer, fused as vLLM fuses them.
 
 use crate::dtype::{DType, WeightFormat};
 use crate::model::{DenseFfn, GqaAttention, MlaAttention, Moe};
 
-use super::moe::Experts;
+use super::attention::kv_bytes_per_token;
+use super::names::OperatorKind::*;
 use super::operator::AttentionHeads;
 use super::projection::compute_dtype;
 use super::ranks::Ranks;
-use super::template::{Matrix, Rows, Template};
+use super::rows::Rows;
+use super::template::Template;
+use super::weights::{Experts, Matrix};
 
 /// Bytes per token of a layer's norms over the residual stream.
 ///
@@ -136,7 +139,7 @@ pub fn expert_sum_bytes(pairs: f64, tokens: f64, hidden_size: u64, activation_by
 /// The layer's norms. Their number is told by their weights; where those are not counted there are two.
 pub(super) fn norms(norm_params: u64, hidden: u64, activation: DType) -> Template {
     let num_norms = if norm_params == 0 { 2 } else { norm_params.div_ceil(hidden) };
-    Template::elementwise("norms", Rows::Padded, norm_bytes(num_norms, hidden, activation.bytes()), num_norms)
+    Template::elementwise(Norms, Rows::Padded, norm_bytes(num_norms, hidden, activation.bytes()), num_norms)
 }
 
 /// Kernels around grouped-query attention but the cache write: query and key norms, rotary embedding.
@@ -145,9 +148,9 @@ pub(super) fn before_gqa(attention: &GqaAttention, heads: &AttentionHeads, activ
     let bytes = in_place_bytes(width, activation.bytes());
     let mut templates = Vec::new();
     if attention.qk_norm {
-        templates.push(Template::elementwise("qk_norm", Rows::Padded, bytes, 2));
+        templates.push(Template::elementwise(QkNorm, Rows::Padded, bytes, 2));
     }
-    templates.push(Template::elementwise("rotary", Rows::Padded, bytes, 1));
+    templates.push(Template::elementwise(Rotary, Rows::Padded, bytes, 1));
     templates
 }
 
@@ -157,28 +160,28 @@ pub(super) fn before_mla(mla: &MlaAttention, activation: DType, ranks: Ranks) ->
     let norms = 1 + u64::from(mla.q_lora_rank.is_some());
     let rotary = (mla.num_heads / ranks.tensor + 1) * mla.qk_rope_head_dim;
     [
-        Template::elementwise("latent_norms", Rows::Padded, in_place_bytes(latents, activation.bytes()), norms),
-        Template::elementwise("rotary", Rows::Padded, in_place_bytes(rotary, activation.bytes()), 1),
+        Template::elementwise(LatentNorms, Rows::Padded, in_place_bytes(latents, activation.bytes()), norms),
+        Template::elementwise(Rotary, Rows::Padded, in_place_bytes(rotary, activation.bytes()), 1),
     ]
 }
 
 /// New keys and values into the cache, real tokens only: padding has no slot.
 pub(super) fn kv_cache_write(cache: &AttentionHeads, activation: DType) -> Template {
-    let written = super::attention::kv_bytes_per_token(cache);
+    let written = kv_bytes_per_token(cache);
     let read = written / cache.kv_dtype.bytes() * activation.bytes();
-    Template::elementwise("kv_cache_write", Rows::Scheduled, read + written, 1)
+    Template::elementwise(KvCacheWrite, Rows::Scheduled, read + written, 1)
 }
 
 /// The gate on the attention's output: output and gate read, product written.
 pub(super) fn attention_gate(heads: &AttentionHeads, activation: DType) -> Template {
     let bytes = (3 * heads.num_heads * heads.v_head_dim) as f64 * activation.bytes();
-    Template::elementwise("attention_gate", Rows::Padded, bytes, 1)
+    Template::elementwise(AttentionGate, Rows::Padded, bytes, 1)
 }
 
 pub(super) fn activation_function(ffn: &DenseFfn, activation: DType, ranks: Ranks, shared: bool) -> Template {
     let width = ffn.intermediate_size / ranks.tensor;
     let bytes = activation_bytes_per_token(width, ffn.gated, activation.bytes());
-    Template::elementwise(if shared { "shared_activation" } else { "activation" }, Rows::Padded, bytes, 1)
+    Template::elementwise(if shared { SharedActivation } else { Activation }, Rows::Padded, bytes, 1)
 }
 
 /// Quantisation of the inputs of all of a layer's matrices that ask for it, one launch each.
@@ -186,7 +189,7 @@ pub(super) fn quantisation(matrices: &[Matrix], activation: DType) -> Option<Tem
     let padded = matrices.iter().filter(|m| m.rows == Rows::Padded);
     let bytes: Vec<f64> = padded.filter_map(|m| quantisation_bytes(m.inputs, m.weights, activation)).collect();
     let launches = bytes.len() as u64;
-    (launches > 0).then(|| Template::elementwise("activation_quant", Rows::Padded, bytes.iter().sum(), launches))
+    (launches > 0).then(|| Template::elementwise(ActivationQuant, Rows::Padded, bytes.iter().sum(), launches))
 }
 
 /// Routing before the experts, and after them the sum over each token's experts with the shared expert added.
@@ -196,8 +199,8 @@ pub(super) fn around_experts(moe: &Moe, experts: &Experts, activation: DType) ->
     let routing = replicas * routing_bytes(moe.num_experts, moe.top_k);
     let align = replicas * align_bytes(moe.top_k);
     let mut before = vec![
-        Template::elementwise("moe_topk", Rows::Padded, routing, 1),
-        Template::elementwise("moe_align", Rows::Padded, align, ALIGN_LAUNCHES),
+        Template::elementwise(MoeTopk, Rows::Padded, routing, 1),
+        Template::elementwise(MoeAlign, Rows::Padded, align, ALIGN_LAUNCHES),
     ];
     let quantised = [
         quantisation_bytes(hidden, moe.weights, activation).map(|b| b * replicas),
@@ -206,29 +209,29 @@ pub(super) fn around_experts(moe: &Moe, experts: &Experts, activation: DType) ->
     let quantised: Vec<f64> = quantised.into_iter().flatten().collect();
     if !quantised.is_empty() {
         let launches = quantised.len() as u64;
-        before.push(Template::elementwise("expert_quant", Rows::Padded, quantised.iter().sum(), launches));
+        before.push(Template::elementwise(ExpertQuant, Rows::Padded, quantised.iter().sum(), launches));
     }
     // Adding the shared expert reads both sums and writes one; its gate reads and writes the shared one.
     let shared = u64::from(moe.shared.is_some());
     let gate = shared * u64::from(moe.shared_gate);
     let sum = expert_sum_bytes(pairs, replicas, hidden, bytes);
-    let mut after = vec![Template::elementwise("moe_sum", Rows::Padded, sum, 1)];
+    let mut after = vec![Template::elementwise(MoeSum, Rows::Padded, sum, 1)];
     if shared > 0 {
         let extra = (3 * shared + 2 * gate) as f64 * hidden as f64 * bytes;
-        after.push(Template::elementwise("shared_add", Rows::Padded, extra, shared + gate));
+        after.push(Template::elementwise(SharedAdd, Rows::Padded, extra, shared + gate));
     }
     (before, after)
 }
 
 pub(super) fn embedding(hidden: u64, activation: DType) -> Template {
-    Template::elementwise("embedding", Rows::Padded, in_place_bytes(hidden, activation.bytes()), 1)
+    Template::elementwise(Embedding, Rows::Padded, in_place_bytes(hidden, activation.bytes()), 1)
 }
 
 pub(super) fn final_norm(hidden: u64, activation: DType) -> Template {
-    Template::elementwise("final_norm", Rows::Padded, norm_bytes(1, hidden, activation.bytes()), 1)
+    Template::elementwise(FinalNorm, Rows::Padded, norm_bytes(1, hidden, activation.bytes()), 1)
 }
 
 pub(super) fn sampling(hidden: u64, vocab: u64, activation: DType) -> Template {
     let bytes = sampling_bytes(hidden, vocab, activation.bytes());
-    Template::elementwise("sampling", Rows::Sampled, bytes, SAMPLING_LAUNCHES)
+    Template::elementwise(Sampling, Rows::Sampled, bytes, SAMPLING_LAUNCHES)
 }

@@ -1,5 +1,5 @@
 //! How many tokens a query sees under each kind of window, in closed form: one or two divisions per request whatever
-//! its length. Uses `model::Window` only.
+//! its length.
 
 use crate::model::Window;
 
@@ -78,7 +78,7 @@ pub fn visible_pairs(window: Window, query_tokens: u32, computed_tokens: u32) ->
     }
 }
 
-/// Keys that at least one query of a chunk sees, its own tokens included: what the kernel reads once.
+/// Keys that at least one query of a chunk sees, its own tokens included: the kernel reads each once.
 ///
 /// # Formula
 /// `q + c` (full), `q + min(c, w − 1)` (sliding), `q + c mod w` (chunked).
@@ -101,6 +101,26 @@ pub fn visible_tokens(window: Window, query_tokens: u32, computed_tokens: u32) -
         Window::Chunked(tokens) => computed % tokens.max(1),
     };
     u64::from(query_tokens) + earlier
+}
+
+/// Mean visible keys per query, and keys read, of a chunk under a sliding window (infinite for full attention). Lengths need
+/// not be whole: measured batches have mean lengths.
+///
+/// # Formula
+/// [`sliding_pairs`] over `q`, with `f = clamp(w − c, 0, q)` queries that the window does not limit:
+/// `(f·c + f(f+1)/2 + (q − f)·w) / q`; and [`visible_tokens`].
+///
+/// ```
+/// use ridgepoint::physics::window::mean_visible;
+/// // Four queries from an empty cache under a window of three see 1, 2, 3 and 3.
+/// assert_eq!(mean_visible(4.0, 0.0, 3.0), (9.0 / 4.0, 4.0));
+/// assert_eq!(mean_visible(1.0, 99.5, f64::INFINITY), (100.5, 100.5));
+/// ```
+pub fn mean_visible(query_tokens: f64, computed_tokens: f64, window_tokens: f64) -> (f64, f64) {
+    let (q, c, window) = (query_tokens, computed_tokens, window_tokens);
+    let free = (window - c).clamp(0.0, q);
+    let pairs = free * c + free * (free + 1.0) / 2.0 + (q - free) * window.min(c + q);
+    (pairs / q, (c + q).min(window + q - 1.0))
 }
 
 #[cfg(test)]
@@ -131,6 +151,14 @@ mod tests {
             let read = (0..u64::from(c + q)).filter(|k| queries.clone().any(|p| sees(window, p, *k))).count();
             prop_assert_eq!(visible_pairs(window, q, c), pairs as u128);
             prop_assert_eq!(visible_tokens(window, q, c), read as u64);
+        }
+
+        #[test]
+        fn means_are_those_of_the_closed_forms(window in prop_oneof![Just(Window::Full), (1u64..40).prop_map(Window::Sliding)], q in 1u32..70, c in 0u32..90) {
+            let tokens = if let Window::Sliding(tokens) = window { tokens as f64 } else { f64::INFINITY };
+            let (visible, keys) = mean_visible(f64::from(q), f64::from(c), tokens);
+            prop_assert_eq!(visible.to_bits(), (visible_pairs(window, q, c) as f64 / f64::from(q)).to_bits());
+            prop_assert_eq!(keys as u64, visible_tokens(window, q, c));
         }
     }
 

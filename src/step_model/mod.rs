@@ -125,7 +125,7 @@ impl StepModel {
             let shape = BatchShape::new(&batch, plan.windows(), u64::MAX)?;
             plan.operators(&shape, &mut operators);
             for operator in operators.drain(..) {
-                if timers.iter().any(|(known, _)| std::ptr::eq(known.name, operator.name)) {
+                if timers.iter().any(|(known, _)| known.id == operator.id) {
                     continue;
                 }
                 let timer = match timers.iter().find(|(known, _)| same_kernel(known, &operator)) {
@@ -231,7 +231,7 @@ impl StepModel {
     }
 
     fn timer(&self, operator: &Operator) -> Option<&Timer> {
-        let known = self.timers.iter().find(|(known, _)| std::ptr::eq(known.name, operator.name));
+        let known = self.timers.iter().find(|(known, _)| known.id == operator.id);
         known.map(|(_, timer)| timer)
     }
 
@@ -257,7 +257,7 @@ impl StepModel {
     }
 
     fn is_timed_within_another(&self, operator: &Operator) -> bool {
-        self.mode == EfficiencyMode::Tables && is_within_another(operator)
+        self.mode == EfficiencyMode::Tables && is_within_another(operator.id.kind)
     }
 
     /// [`StepModel::timed`] by the operator's own timer.

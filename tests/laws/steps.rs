@@ -185,7 +185,7 @@ proptest! {
         let mut planned = Vec::new();
         let plan = case.tables.plan();
         plan.operators(&BatchShape::new(&batch, plan.windows(), u64::MAX).expect("a possible batch"), &mut planned);
-        let parts = planned.iter().filter(|o| is_within_another(o)).filter_map(|part| {
+        let parts = planned.iter().filter(|o| is_within_another(o.id.kind)).filter_map(|part| {
             step.operators.iter().find(|o| o.name == part.name).map(|o| o.time_us)
         });
         let (whole, bound) = (step.step_time_us - parts.sum::<f64>(), case.tables.step_time(&batch).bound_us);
@@ -201,7 +201,7 @@ proptest! {
         let names = |step: &StepEstimate| step.operators.iter().map(|o| o.name).collect::<Vec<_>>();
         let all: Vec<&str> = planned.iter().map(|o| o.name).collect();
         prop_assert_eq!(names(&case.ideal.step_time(&batch)), all, "{}", &case.name);
-        let timed: Vec<&str> = planned.iter().filter(|o| !is_within_another(o)).map(|o| o.name).collect();
+        let timed: Vec<&str> = planned.iter().filter(|o| !is_within_another(o.id.kind)).map(|o| o.name).collect();
         prop_assert_eq!(names(&case.tables.step_time(&batch)), timed, "{}", &case.name);
     }
 

@@ -18,7 +18,7 @@ use ridgepoint::internals::efficiency::table::Series;
 use ridgepoint::internals::efficiency::{EfficiencyMode, Tables, Timer};
 use ridgepoint::model::Window;
 use ridgepoint::physics::window::{visible_pairs, visible_tokens};
-use ridgepoint::physics::{AttentionHeads, Kernel, Operator, OperatorGroup, small};
+use ridgepoint::physics::{AttentionHeads, Kernel, Operator, OperatorGroup, OperatorId, OperatorKind, small};
 
 /// Report name of prompt chunks on top of cached tokens.
 pub const PREFILL_PRIOR_KV: &str = "attention_prefill_prior_kv";
@@ -228,6 +228,7 @@ impl Beyond {
     /// [`ridgepoint::Error::MissingPeak`] where the chip's 16-bit peak is not known.
     pub fn check_small_kernels(&self, hardware: &Hardware, tables: &Tables) -> Result<Outcome<OperatorReport>> {
         let operator = |call: &SmallCall| Operator {
+            id: OperatorId::first(OperatorKind::Norms),
             name: SMALL_KERNELS,
             group: OperatorGroup::SmallKernels,
             count: 1,

@@ -5,7 +5,7 @@
 use super::super::decode_times::DecodeTimes;
 use super::super::fast_prefill::FastPrefill;
 use super::{Curve, Timer};
-use crate::physics::attention::{attention_flops, kv_bytes_per_token, query_bytes_per_token};
+use crate::physics::attention::HeadShape;
 use crate::physics::{AttentionHeads, Kernel, Operator};
 use crate::units::{larger, time_us};
 
@@ -36,10 +36,11 @@ pub fn heads_of(operator: &Operator) -> Option<AttentionHeads> {
 impl Timer {
     /// The roofline bound of an attention operator of these `heads`, for any batch.
     pub fn attention_bound(&self, operator: &Operator, heads: &AttentionHeads) -> AttentionBound {
+        let heads = HeadShape::new(heads, operator.compute_dtype);
         AttentionBound {
-            us_per_pair: time_us(attention_flops(heads, 1.0), self.peak_flop_per_s),
-            us_per_kv_token: time_us(kv_bytes_per_token(heads), self.bytes_per_s),
-            us_per_query_token: time_us(query_bytes_per_token(heads, operator.compute_dtype), self.bytes_per_s),
+            us_per_pair: time_us(heads.flops(1.0), self.peak_flop_per_s),
+            us_per_kv_token: time_us(heads.bytes(1.0, 0.0, 1.0), self.bytes_per_s),
+            us_per_query_token: time_us(heads.bytes(1.0, 1.0, 0.0), self.bytes_per_s),
         }
     }
 

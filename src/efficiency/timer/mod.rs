@@ -11,7 +11,7 @@ use super::provenance::{Bound, OperatorTime, Provenance};
 use super::tables::Tables;
 use crate::error::Result;
 use crate::hardware::Hardware;
-use crate::physics::{Kernel, Operator, OperatorGroup};
+use crate::physics::{Kernel, Operator, OperatorGroup, OperatorKind};
 use crate::units::time_us;
 use choice::{curve_of, usable_dtype};
 
@@ -22,13 +22,11 @@ const KERNEL_FLOOR_US: f64 = 2.45;
 /// Share of the datasheet bandwidth that kernels reach which only move bytes (as large copies and norms do; assumed).
 const STREAMING_EFFICIENCY: f64 = 0.85;
 
-/// Operators whose time is part of a measured kernel: fp8 projections were timed with the quantisation of their inputs, fused
-/// experts with the sort of tokens, the quantisation and the sum over a token's experts.
-const MEASURED_WITHIN_OTHERS: [&str; 5] = ["activation_quant", "lm_head_quant", "expert_quant", "moe_align", "moe_sum"];
-
-/// Whether tables hold the time of `operator` as a part of another's.
-pub fn is_within_another(operator: &Operator) -> bool {
-    MEASURED_WITHIN_OTHERS.iter().any(|name| operator.name.starts_with(name))
+/// Whether the tables hold the time of these operators within another's: fp8 projections were timed with the quantisation
+/// of their inputs, fused experts with the sort of tokens, the quantisation and the sum over a token's experts.
+pub fn is_within_another(kind: OperatorKind) -> bool {
+    use OperatorKind::{ActivationQuant, ExpertQuant, LmHeadQuant, MoeAlign, MoeSum};
+    matches!(kind, ActivationQuant | LmHeadQuant | ExpertQuant | MoeAlign | MoeSum)
 }
 
 /// How efficient kernels are taken to be.

@@ -11,7 +11,9 @@ use crate::efficiency::surface::CountAxis;
 use crate::efficiency::timer::heads_of;
 use crate::efficiency::{EfficiencyMode, OperatorTime, Timer};
 use crate::model::Window;
-use crate::physics::{AttentionHeads, BatchShape, BatchSums, Entry, GraphMode, Kernel, MAX_WINDOWS, Operator};
+use crate::physics::{
+    AttentionHeads, BatchShape, BatchSums, Entry, GraphMode, Kernel, MAX_WINDOWS, Operator, OperatorId,
+};
 use crate::request::Request;
 use crate::step_model::{HOST_LAUNCH_US, StepModel};
 
@@ -99,37 +101,33 @@ fn with(mut batch: BatchShape, set: Set, count: u64) -> BatchShape {
     batch
 }
 
-/// Operators but attention, by their interned names.
+/// Operators but attention.
 #[derive(Clone)]
-struct Names(Vec<&'static str>);
+struct Names(Vec<OperatorId>);
 
 impl Names {
     /// Those that a batch needs.
     fn of(steps: &StepModel, batch: &BatchShape) -> Self {
         let mut work = Vec::new();
         steps.plan().operators(batch, &mut work);
-        Names(work.iter().filter(|operator| heads_of(operator).is_none()).map(|operator| operator.name).collect())
-    }
-
-    fn has(&self, name: &'static str) -> bool {
-        self.0.iter().any(|known| std::ptr::eq(*known, name))
+        Names(work.iter().filter(|operator| heads_of(operator).is_none()).map(|operator| operator.id).collect())
     }
 
     fn without(mut self, others: &Names) -> Self {
-        self.0.retain(|name| !others.has(name));
+        self.0.retain(|id| !others.0.contains(id));
         self
     }
 
     fn within(mut self, others: &Names) -> Self {
-        self.0.retain(|name| others.has(name));
+        self.0.retain(|id| others.0.contains(id));
         self
     }
 
     /// Their entries in the plan with their timers; those that another's time holds are left out.
     fn timed<'a>(&self, steps: &'a StepModel) -> Vec<TimedEntry<'a>> {
-        let entries = steps.plan().entries_where(|name| self.has(name));
+        let entries = steps.plan().entries().iter().filter(|entry| self.0.contains(&entry.id()));
         let timed = entries.filter_map(|entry| {
-            let (operator, timer) = steps.timers.iter().find(|(known, _)| std::ptr::eq(known.name, entry.name()))?;
+            let (operator, timer) = steps.timers.iter().find(|(known, _)| known.id == entry.id())?;
             let is_own = !steps.is_timed_within_another(operator);
             is_own.then_some(TimedEntry { entry, timer, last: None })
         });

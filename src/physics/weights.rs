@@ -1,0 +1,167 @@
+//! The weights of a layer that one rank holds: its matrices with the rows that they multiply, and its routed experts.
+
+use crate::dtype::WeightFormat;
+use crate::model::{Attention, DenseFfn, GqaAttention, LayerGroup, MlaAttention, Moe};
+
+use super::mla::latent_width;
+use super::moe::expert_weight_bytes;
+use super::names::OperatorKind::{self, *};
+use super::projection::{kv_heads_per_rank, vocab_rows_per_rank};
+use super::ranks::{Context, Ranks};
+use super::rows::Rows;
+
+/// A weight matrix of one rank and the rows that are multiplied with it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Matrix {
+    pub kind: OperatorKind,
+    pub rows: Rows,
+    pub outputs: u64,
+    pub inputs: u64,
+    /// Matrices of this shape, each with inputs of its own (heads of a batched GEMM).
+    pub copies: u64,
+    pub weights: WeightFormat,
+    /// False where another entry multiplies with the same weights, so that memory counts them once.
+    pub stored: bool,
+}
+
+impl Matrix {
+    fn new(kind: OperatorKind, outputs: u64, inputs: u64, weights: WeightFormat) -> Self {
+        Matrix { kind, rows: Rows::Padded, outputs, inputs, copies: 1, weights, stored: true }
+    }
+
+    pub fn stored_bytes(&self) -> f64 {
+        if self.stored {
+            (self.copies * self.outputs * self.inputs) as f64 * self.weights.bytes_per_weight()
+        } else {
+            0.0
+        }
+    }
+}
+
+/// Matrices of the attention of one layer, in order of execution.
+pub(super) fn attention_matrices(group: &LayerGroup, context: Context) -> Vec<Matrix> {
+    match &group.attention {
+        Attention::Gqa(gqa) => gqa_matrices(gqa, context),
+        Attention::Mla(mla) => mla_matrices(mla, context),
+    }
+}
+
+/// Matrices of the feed-forward part that every token meets: dense block, router, shared experts.
+pub(super) fn feed_forward_matrices(group: &LayerGroup, context: Context) -> Vec<Matrix> {
+    let dense = group.dense.iter().flat_map(|dense| ffn_matrices(dense, context, false));
+    let moe = group.moe.iter().flat_map(|moe| moe_matrices(moe, context));
+    dense.chain(moe).collect()
+}
+
+/// The LM head, applied to sampled tokens only.
+pub(super) fn lm_head_matrix(vocab_size: u64, weights: WeightFormat, context: Context) -> Matrix {
+    let rows = vocab_rows_per_rank(vocab_size, context.ranks.tensor);
+    Matrix { rows: Rows::Sampled, ..Matrix::new(LmHead, rows, context.hidden, weights) }
+}
+
+/// Query, key and value in one matrix, and the output projection.
+fn gqa_matrices(attention: &GqaAttention, Context { hidden, ranks, .. }: Context) -> Vec<Matrix> {
+    let heads = attention.num_heads / ranks.tensor;
+    let kv_heads = kv_heads_per_rank(attention.num_kv_heads, ranks.tensor);
+    let query = heads * attention.head_dim * if attention.output_gate { 2 } else { 1 };
+    let value = if attention.k_eq_v { 0 } else { kv_heads * attention.v_head_dim };
+    let outputs = query + kv_heads * attention.head_dim + value;
+    vec![
+        Matrix::new(QkvProj, outputs, hidden, attention.qkv_weights),
+        Matrix::new(OProj, hidden, heads * attention.v_head_dim, attention.o_weights),
+    ]
+}
+
+fn mla_matrices(mla: &MlaAttention, Context { hidden, activation, ranks, .. }: Context) -> Vec<Matrix> {
+    let heads = mla.num_heads / ranks.tensor;
+    let latent = latent_width(mla.kv_lora_rank, mla.qk_rope_head_dim);
+    let query = heads * (mla.qk_nope_head_dim + mla.qk_rope_head_dim);
+    let up = heads * (mla.qk_nope_head_dim + mla.v_head_dim);
+    let plain = |kind, outputs, inputs| Matrix::new(kind, outputs, inputs, mla.weights);
+    // vLLM keeps dequantised copies of the up-projection for the batched multiplications.
+    let per_head = |kind, outputs, inputs| Matrix {
+        rows: Rows::Decodes,
+        copies: heads,
+        ..Matrix::new(kind, outputs, inputs, WeightFormat::Plain(activation))
+    };
+    let mut matrices = match mla.q_lora_rank {
+        // The down-projections are replicated on every rank.
+        Some(rank) => vec![plain(QkvAProj, rank + latent, hidden), plain(QBProj, query, rank)],
+        None => vec![plain(QProj, query, hidden), plain(KvAProj, latent, hidden)],
+    };
+    matrices.extend([
+        Matrix { rows: Rows::Prefill, ..plain(KvBProj, up, mla.kv_lora_rank) },
+        Matrix { rows: Rows::PrefillContext, stored: false, ..plain(KvBProjContext, up, mla.kv_lora_rank) },
+        per_head(QAbsorb, mla.kv_lora_rank, mla.qk_nope_head_dim),
+        per_head(VUp, mla.v_head_dim, mla.kv_lora_rank),
+        plain(OProj, hidden, heads * mla.v_head_dim),
+    ]);
+    matrices
+}
+
+/// The two matrices of a feed-forward block, gate and up projection in one.
+fn ffn_matrices(ffn: &DenseFfn, Context { hidden, ranks, .. }: Context, shared: bool) -> [Matrix; 2] {
+    let width = ffn.intermediate_size / ranks.tensor;
+    let up = match (shared, ffn.gated) {
+        (false, true) => GateUpProj,
+        (false, false) => UpProj,
+        (true, true) => SharedGateUpProj,
+        (true, false) => SharedUpProj,
+    };
+    let down = if shared { SharedDownProj } else { DownProj };
+    [
+        Matrix::new(up, width * if ffn.gated { 2 } else { 1 }, hidden, ffn.weights),
+        Matrix::new(down, hidden, width, ffn.weights),
+    ]
+}
+
+/// Router (replicated), shared experts, shared gate (replicated).
+fn moe_matrices(moe: &Moe, context: Context) -> Vec<Matrix> {
+    let mut matrices = vec![Matrix::new(Router, moe.num_experts, context.hidden, moe.router_weights)];
+    if let Some(shared) = &moe.shared {
+        matrices.extend(ffn_matrices(shared, context, true));
+        if moe.shared_gate {
+            matrices.push(Matrix::new(SharedGate, 1, context.hidden, moe.router_weights));
+        }
+    }
+    matrices
+}
+
+/// Routed experts of one layer on one rank.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Experts {
+    pub hidden_size: u64,
+    /// Width of an expert on this rank.
+    pub intermediate_size: u64,
+    pub top_k: u64,
+    pub num_experts: u64,
+    pub local_experts: u64,
+    /// Replicas whose tokens come to this rank.
+    pub token_replicas: u64,
+    pub weights: WeightFormat,
+}
+
+impl Experts {
+    pub fn new(hidden_size: u64, moe: &Moe, ranks: Ranks) -> Self {
+        Experts {
+            hidden_size,
+            intermediate_size: moe.intermediate_size / ranks.expert_slices(),
+            top_k: moe.top_k,
+            num_experts: moe.num_experts,
+            local_experts: ranks.local_experts(moe.num_experts),
+            token_replicas: ranks.data,
+            weights: moe.weights,
+        }
+    }
+
+    /// Token-expert pairs that come to this rank for each token of its replica.
+    pub fn pairs_per_token(&self) -> f64 {
+        let local_share = self.local_experts as f64 / self.num_experts as f64;
+        self.token_replicas as f64 * self.top_k as f64 * local_share
+    }
+
+    pub fn stored_bytes(&self) -> f64 {
+        let (experts, hidden, width) = (self.local_experts, self.hidden_size, self.intermediate_size);
+        expert_weight_bytes(experts as f64, hidden as f64, width as f64, self.weights.bytes_per_weight())
+    }
+}
