@@ -175,7 +175,7 @@ fn ridge_tokens(operator: &Operator, weight_bytes: f64, hardware: &Hardware) -> 
 mod tests {
     use super::*;
     use ridgepoint::WeightFormat;
-    use ridgepoint::physics::OperatorGroup;
+    use ridgepoint::physics::{OperatorGroup, OperatorId, OperatorKind};
 
     #[test]
     fn every_learned_time_has_a_sentence() {
@@ -206,6 +206,7 @@ mod tests {
     fn the_ridge_is_where_compute_meets_memory() {
         let (m, n, k) = (64.0, 4096.0, 4096.0);
         let operator = Operator {
+            id: OperatorId::first(OperatorKind::OProj),
             name: "o_proj",
             group: OperatorGroup::Projections,
             count: 1,
