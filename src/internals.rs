@@ -1,18 +1,11 @@
 //! The parts of the core that the laboratory, the command and the bindings use beyond the public face. They may change in any
 //! release.
 
-pub mod catalog {
-    pub use crate::catalog::near_matches;
-}
 pub mod correction {
     pub use crate::correction::{
         Basis, Correction, HostTimes, Kind, Level, NUM_TERMS, SDS_OF_90_PCT, Scatter, Source, Term, Used,
         builtin_corrections, find_correction, interval_factor,
     };
-}
-#[cfg(feature = "replay")]
-pub mod csv_error {
-    pub use crate::csv_error::csv_error;
 }
 pub mod efficiency {
     pub use crate::efficiency::{Bound, EfficiencyMode, Provenance, Tables, Timer};
@@ -51,6 +44,9 @@ pub mod error {
 #[cfg(feature = "replay")]
 pub mod export {
     pub use crate::export::{export, to_go};
+}
+pub mod input {
+    pub use crate::input::*;
 }
 pub mod step_model {
     pub use crate::step_model::Options;

@@ -69,10 +69,7 @@ pub mod workload;
 #[doc(hidden)]
 pub mod internals;
 
-mod catalog;
 mod correction;
-#[cfg(feature = "replay")]
-mod csv_error;
 mod deployment;
 mod dtype;
 mod efficiency;
@@ -80,12 +77,11 @@ mod error;
 mod estimate;
 #[cfg(feature = "replay")]
 mod export;
+mod input;
 mod request;
 mod step_model;
 mod step_report;
 mod units;
-#[cfg(feature = "replay")]
-mod yaml;
 
 pub use deployment::{Deployment, GenerationConfig};
 pub use dtype::{DType, WeightFormat};

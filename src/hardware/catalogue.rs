@@ -7,8 +7,8 @@ use include_dir::{Dir, include_dir};
 
 use super::parse::Entry;
 use super::spec::Hardware;
-use crate::catalog;
 use crate::error::{Error, Result};
+use crate::input;
 
 static BUILTIN: Dir<'static> = include_dir!("$CARGO_MANIFEST_DIR/hardware");
 const MAX_SUGGESTIONS: usize = 3;
@@ -89,9 +89,9 @@ impl Hardware {
     }
 }
 
-/// What names are compared by: [`catalog::normalise`], less the maker that drivers put in front.
+/// What names are compared by: [`input::normalise`], less the maker that drivers put in front.
 pub(super) fn lookup_key(name: &str) -> String {
-    let key = catalog::normalise(name);
+    let key = input::normalise(name);
     key.strip_prefix("nvidia").map(str::to_owned).unwrap_or(key)
 }
 
@@ -109,8 +109,8 @@ fn unknown<'a>(name: &str, entries: impl Iterator<Item = &'a Entry> + Clone) -> 
     let wanted = lookup_key(name);
     let names = entries.clone().map(|e| e.hardware.name.as_str());
     let aliases = entries.clone().flat_map(|e| e.aliases.iter().map(String::as_str));
-    let closest = catalog::near_matches(&wanted, names.clone().chain(aliases));
-    let closest_names = catalog::near_matches(&wanted, names);
+    let closest = input::near_matches(&wanted, names.clone().chain(aliases));
+    let closest_names = input::near_matches(&wanted, names);
     let mut near: Vec<String> = Vec::new();
     for candidate in closest.iter().chain(&closest_names) {
         let owner = entries.clone().find(|e| e.hardware.name == *candidate || e.aliases.contains(candidate));

@@ -10,9 +10,9 @@ use serde::de::DeserializeOwned;
 use toml::{Table, Value};
 
 use super::spec::{Architecture, Hardware, Interconnect, InterconnectKind};
-use crate::catalog;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
+use crate::input;
 
 const FILE_KEYS: [&str; 5] = ["display_name", "aliases", "architecture", "datasheet", "interconnect"];
 const DATASHEET_KEYS: [&str; 8] = [
@@ -179,7 +179,7 @@ impl<'t> Section<'t, '_> {
 
     fn deny_unknown(&mut self, known: &[&str]) {
         for key in self.table.keys().filter(|key| !known.contains(&key.as_str())) {
-            let near = catalog::near_matches(key, known.iter().copied());
+            let near = input::near_matches(key, known.iter().copied());
             let hint = if near.is_empty() { known.join(", ") } else { near.join(", ") };
             self.problem(key, format_args!("is not a known key: did you mean one of {hint}?"));
         }

@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 use super::config;
 use super::names::{ParsedName, Scheme};
 use super::shape::Model;
-use crate::catalog;
 use crate::error::{Error, Result};
+use crate::input;
 
 static FILES: Dir<'static> = include_dir!("$CARGO_MANIFEST_DIR/models");
 
@@ -163,7 +163,7 @@ fn read_dir(dir: &Path) -> Result<Vec<BuiltinModel>> {
 
 fn unknown(name: &str) -> Error {
     let bare = name.rsplit('/').next().unwrap_or(name);
-    let near = catalog::near_matches(bare, BUILTIN.iter().map(|model| model.name.as_str()));
+    let near = input::near_matches(bare, BUILTIN.iter().map(|model| model.name.as_str()));
     Error::unknown_model(name, near)
 }
 

@@ -2,8 +2,8 @@
 
 use serde_json::{Map, Value};
 
-use crate::catalog;
 use crate::error::cut;
+use crate::input;
 
 /// Problems listed of one file; the rest is counted.
 const MAX_PROBLEMS: usize = 20;
@@ -119,7 +119,7 @@ impl Fields {
         }
         let names = || KEYS.iter().filter(|(name, _)| *name != "ignored").map(|(name, _)| *name);
         let all = || KEYS.iter().flat_map(|(name, others)| std::iter::once(name).chain(*others)).copied();
-        let near = catalog::near_matches(evened, all().filter(|name| *name != "ignored"));
+        let near = input::near_matches(evened, all().filter(|name| *name != "ignored"));
         let hint = if near.is_empty() {
             format!("known are {}", names().collect::<Vec<_>>().join(", "))
         } else {

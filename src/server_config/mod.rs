@@ -17,10 +17,10 @@ use serde_json::{Map, Value};
 use crate::deployment::Deployment;
 use crate::error::Result;
 use crate::hardware::Hardware;
+use crate::input;
 use crate::kv_capacity::{KvCapacity, MemoryOptions};
 use crate::model::Model;
 use crate::replay::{EngineConfig, SchedulingPolicy};
-use crate::yaml;
 
 /// Given blocks are remarked on from this many times those of the memory equation.
 const SURPRISING_BLOCKS: f64 = 1.1;
@@ -120,7 +120,7 @@ impl ServerConfig {
     /// # Errors
     /// As [`ServerConfig::read`].
     pub fn read_for(path: &Path, model: Option<&str>, hardware: Option<&str>) -> Result<Self> {
-        read::parse(&path.display().to_string(), &yaml::read(path)?, model, hardware)
+        read::parse(&path.display().to_string(), &input::read_text(path)?, model, hardware)
     }
 
     /// Reads the text of a file, YAML or JSON, that errors call `origin`.

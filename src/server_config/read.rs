@@ -9,12 +9,12 @@ use super::{SchedulerOptions, ServerConfig};
 use crate::deployment::{Deployment, GenerationConfig};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
+use crate::input;
 use crate::replay::SchedulingPolicy;
-use crate::yaml;
 
 pub(super) fn parse(origin: &str, text: &str, model: Option<&str>, hardware: Option<&str>) -> Result<ServerConfig> {
     let fault = |message: String| Error::parse(origin, message);
-    let value = yaml::parse(origin, text)?;
+    let value = input::parse_yaml(origin, text)?;
     let map = match &value {
         Value::Object(map) => map,
         Value::Null => return Err(fault("is empty: a server has at least `model` and `hardware`".to_owned())),

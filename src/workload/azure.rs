@@ -8,8 +8,8 @@ use std::io::Read;
 use super::WorkloadRequest;
 use super::limits::{self, MAX_TIME_NS};
 use super::rows::{Row, Rows, csv_reader, read_row};
-use crate::csv_error::csv_error;
 use crate::error::Result;
+use crate::input::csv_error;
 use crate::units::NS_PER_S;
 
 pub(super) const COLUMNS: [&str; 3] = ["TIMESTAMP", "ContextTokens", "GeneratedTokens"];

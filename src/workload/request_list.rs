@@ -9,9 +9,8 @@ use super::limits::MAX_STAGES;
 use super::request::Segment;
 use super::rows::{Row, Rows, cell, csv_reader, each_json_line, read_row};
 use super::seed::mixed;
-use crate::catalog;
-use crate::csv_error::csv_error;
 use crate::error::{Error, Result};
+use crate::input::{csv_error, near_matches};
 use crate::units::{NS_PER_MS, NS_PER_S, NS_PER_US};
 
 /// What a column says.
@@ -83,7 +82,7 @@ impl Columns {
         let mut named: Vec<(String, Field)> = Vec::new();
         for name in names {
             let Some(field) = field(name) else {
-                let near = catalog::near_matches(name, COLUMNS.iter().map(|(column, _)| *column));
+                let near = near_matches(name, COLUMNS.iter().map(|(column, _)| *column));
                 let hint = near.first().map_or(String::new(), |column| format!(" (did you mean '{column}'?)"));
                 problems.push(format!("unknown column '{}'{hint}", super::rows::cut(name)));
                 continue;

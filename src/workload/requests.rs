@@ -1,6 +1,5 @@
 //! Files of requests: which format a file has, and its requests as a load. Uses every reader.
 
-use crate::error::ErrorKind;
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -221,6 +220,7 @@ fn string_end(text: &[u8], start: usize) -> usize {
 mod tests {
     use super::super::Workload;
     use super::*;
+    use crate::error::ErrorKind;
 
     fn detected(text: &str) -> Format {
         detect("file", text.as_bytes()).unwrap()

@@ -11,9 +11,9 @@ use serde_json::{Map, Value};
 
 use super::WorkloadRequest;
 use super::limits::{MAX_TIME_NS, MAX_TOKENS};
-use crate::csv_error::csv_error;
 pub(super) use crate::error::cut;
 use crate::error::{Error, Result};
+use crate::input::csv_error;
 use crate::units::NS_PER_S;
 
 /// Longest line, bytes: ten million token ids fit.

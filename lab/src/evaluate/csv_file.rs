@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::str::FromStr;
 
-use ridgepoint::internals::csv_error::csv_error;
+use ridgepoint::internals::input::csv_error;
 use ridgepoint::{Error, Result};
 
 /// A file read whole.

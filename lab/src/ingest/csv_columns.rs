@@ -5,8 +5,8 @@ use std::fs::File;
 use std::path::Path;
 use std::str::FromStr;
 
-use ridgepoint::internals::csv_error::csv_error;
 use ridgepoint::internals::error::cut;
+use ridgepoint::internals::input::csv_error;
 use ridgepoint::{Error, Result};
 
 /// The columns of a kind of file.

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::row::SourceFormat;
 use super::table::{Cells, Table, TextColumn};
-use ridgepoint::internals::csv_error::csv_error;
+use ridgepoint::internals::input::csv_error;
 use ridgepoint::{Error, Result};
 
 /// Reads a csv file; lines that begin with `#` are skipped and cells are trimmed.

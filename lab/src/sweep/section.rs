@@ -2,8 +2,8 @@
 
 use toml::{Table, Value};
 
-use ridgepoint::internals::catalog;
 use ridgepoint::internals::error::cut;
+use ridgepoint::internals::input;
 
 /// One table of a grid. Keys that nobody asked for are unknown.
 pub(super) struct Section<'a> {
@@ -84,7 +84,7 @@ impl<'a> Section<'a> {
     pub(super) fn finish(self) {
         for (key, value) in self.table {
             if !self.asked.contains(&key.as_str()) {
-                let near = catalog::near_matches(key, self.asked.iter().copied());
+                let near = input::near_matches(key, self.asked.iter().copied());
                 let hint = match near.as_slice() {
                     [] => format!("known are {}", self.asked.join(", ")),
                     near => format!("did you mean {}?", near.join(", ")),

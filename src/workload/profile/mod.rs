@@ -15,7 +15,7 @@ use super::staged::{StageLoad, StagedLoad};
 use super::summary::Summary;
 use super::{Workload, limits};
 use crate::error::{Error, Result};
-use crate::yaml;
+use crate::input;
 use section::{Log, NumberRange, Section};
 
 /// A checked profile.
@@ -47,7 +47,7 @@ impl Profile {
     /// `ErrorKind::Io` where the file can't be read, `ErrorKind::Parse` where it is no text or longer than 16 MiB, else as
     /// [`parse`](Self::parse).
     pub fn read(path: &Path) -> Result<Self> {
-        Self::parse(&path.display().to_string(), &yaml::read(path)?)
+        Self::parse(&path.display().to_string(), &input::read_text(path)?)
     }
 
     /// Reads the text of a profile, YAML or JSON, that is called `origin` in messages.
@@ -56,7 +56,7 @@ impl Profile {
     /// `ErrorKind::Parse` where the text is neither, `ErrorKind::Invalid` with all problems: unknown keys, keys that would change
     /// the load in a way that is not replayed, rates, durations, lengths and counts out of range.
     pub fn parse(origin: &str, text: &str) -> Result<Self> {
-        let parsed = yaml::parse(origin, text)?;
+        let parsed = input::parse_yaml(origin, text)?;
         if parsed.is_null() {
             let message = "is empty: a profile has `load` and `data`".to_owned();
             return Err(Error::parse(origin, message));

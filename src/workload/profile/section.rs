@@ -5,7 +5,7 @@ use std::cell::RefCell;
 
 use serde_json::{Map, Value};
 
-use crate::catalog;
+use crate::input::near_matches;
 use crate::workload::rows::cut;
 
 /// What reading found: faults, and things that a user should know.
@@ -185,7 +185,7 @@ impl<'a> Section<'a> {
         let asked = self.asked.into_inner();
         for (key, value) in self.map.into_iter().flatten() {
             if !asked.contains(&key.as_str()) {
-                let near = catalog::near_matches(key, asked.iter().copied());
+                let near = near_matches(key, asked.iter().copied());
                 let hint = near.first().map_or(String::new(), |name| format!(" (did you mean {name}?)"));
                 let path = format!("{}{}", self.path, cut(key));
                 self.log.problem(format!("{path} = {} is an unknown key{hint}: remove it", shown(value)));

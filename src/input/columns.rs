@@ -1,0 +1,110 @@
+//! The columns that a kind of file may have, and where one file has them.
+
+use serde_json::{Map, Value};
+
+use super::keys::check;
+use super::names::did_you_mean;
+use crate::error::{Location, Result, cut};
+
+/// The columns of a kind of file.
+#[derive(Debug, Clone, Copy)]
+pub struct Columns {
+    /// Columns that every file has.
+    pub required: &'static [&'static str],
+    /// Columns that a file may have.
+    pub optional: &'static [&'static str],
+    /// Other names, as pairs of alias and column.
+    pub aliases: &'static [(&'static str, &'static str)],
+}
+
+impl Columns {
+    /// Columns that every file has, and no others.
+    pub const fn exactly(required: &'static [&'static str]) -> Self {
+        Columns { required, optional: &[], aliases: &[] }
+    }
+
+    /// Finds the columns among the names in a header.
+    ///
+    /// # Errors
+    /// All problems: names that are unknown or appear twice, required columns that are missing.
+    pub fn find<'n>(&self, at: impl Into<Location>, names: impl IntoIterator<Item = &'n str>) -> Result<Header> {
+        let mut header = Header { found: Vec::new() };
+        let mut problems = Vec::new();
+        for (position, name) in names.into_iter().map(str::trim).enumerate() {
+            let Some(column) = self.column(name) else {
+                let hint = did_you_mean(name, self.all()).map_or(String::new(), |hint| format!(": {hint}"));
+                problems.push(format!("column '{}' is not known{hint}", cut(name)));
+                continue;
+            };
+            match header.name(column) {
+                Some(earlier) if earlier == name => problems.push(format!("column '{name}' appears twice: keep one")),
+                Some(earlier) => problems.push(format!("columns '{earlier}' and '{name}' mean the same: keep one")),
+                None => header.found.push(Found { column, name: name.to_owned(), position }),
+            }
+        }
+        for column in self.required.iter().filter(|column| header.name(column).is_none()) {
+            problems.push(format!("column '{column}' is missing{}", self.other_names(column)));
+        }
+        if !problems.is_empty() {
+            problems.push(self.listed());
+        }
+        check(at, problems)?;
+        Ok(header)
+    }
+
+    fn all(&self) -> impl Iterator<Item = &'static str> {
+        self.required.iter().chain(self.optional).copied().chain(self.aliases.iter().map(|(alias, _)| *alias))
+    }
+
+    fn column(&self, name: &str) -> Option<&'static str> {
+        let own = self.required.iter().chain(self.optional).copied().find(|column| *column == name);
+        own.or_else(|| self.aliases.iter().find(|(alias, _)| *alias == name).map(|(_, column)| *column))
+    }
+
+    fn other_names(&self, column: &str) -> String {
+        let names: Vec<&str> = self.aliases.iter().filter(|(_, of)| *of == column).map(|(alias, _)| *alias).collect();
+        if names.is_empty() { String::new() } else { format!(" (other names: {})", names.join(", ")) }
+    }
+
+    fn listed(&self) -> String {
+        let required = self.required.join(", ");
+        if self.optional.is_empty() {
+            return format!("the columns are {required}");
+        }
+        format!("the columns are {required} and, optionally, {}", self.optional.join(", "))
+    }
+}
+
+/// The columns that a file has.
+#[derive(Debug, Clone, Default)]
+pub struct Header {
+    found: Vec<Found>,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Found {
+    column: &'static str,
+    pub(super) name: String,
+    pub(super) position: usize,
+}
+
+impl Header {
+    /// Returns the position of a column, from 0.
+    pub fn position(&self, column: &str) -> Option<usize> {
+        self.find(column).map(|found| found.position)
+    }
+
+    /// Returns the name that the file has for a column.
+    pub fn name(&self, column: &str) -> Option<&str> {
+        self.find(column).map(|found| found.name.as_str())
+    }
+
+    pub(super) fn find(&self, column: &str) -> Option<&Found> {
+        self.found.iter().find(|found| found.column == column)
+    }
+
+    /// Returns whether an object has exactly these columns as keys.
+    pub(super) fn has_keys_of(&self, object: &Map<String, Value>) -> bool {
+        object.len() == self.found.len() && self.found.iter().all(|found| object.contains_key(&found.name))
+    }
+}

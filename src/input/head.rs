@@ -1,0 +1,115 @@
+//! Looks at the beginning of a file to tell its format: the first keys of JSON, or the columns of a csv header.
+
+use std::fmt;
+
+use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+
+/// What a file begins with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Head {
+    /// Nothing but white space.
+    Empty,
+    /// JSON.
+    Json {
+        /// The outermost value is a list.
+        is_list: bool,
+        /// Keys of the outermost object, or of the objects in the outermost list, each once.
+        keys: Vec<String>,
+    },
+    /// Anything else, read as a csv header.
+    Csv {
+        /// Names of the columns.
+        columns: Vec<String>,
+    },
+}
+
+impl Head {
+    /// The keys or columns.
+    pub fn names(&self) -> &[String] {
+        match self {
+            Head::Empty => &[],
+            Head::Json { keys: names, .. } | Head::Csv { columns: names } => names,
+        }
+    }
+
+    /// Whether `name` is among the keys or columns.
+    pub fn has(&self, name: &str) -> bool {
+        self.names().iter().any(|known| known == name)
+    }
+}
+
+/// Looks at the beginning of a file, which may end anywhere. Lines that start with `#` are no csv header.
+pub fn head(bytes: &[u8]) -> Head {
+    let text = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes).trim_ascii_start();
+    match text.first() {
+        None => Head::Empty,
+        Some(first @ (b'{' | b'[')) => {
+            let mut keys = Vec::new();
+            // The text is cut off, so it ends in an error; the keys before that count.
+            let _ = serde_json::Deserializer::from_slice(text).deserialize_any(FirstKeys(&mut keys));
+            Head::Json { is_list: *first == b'[', keys }
+        }
+        Some(_) => {
+            let text = String::from_utf8_lossy(text);
+            let header = text.lines().find(|line| !line.starts_with('#')).unwrap_or_default();
+            Head::Csv { columns: header.split(',').map(|name| name.trim().trim_matches('"').to_owned()).collect() }
+        }
+    }
+}
+
+/// Collects keys of an object, or of each object in a list.
+struct FirstKeys<'k>(&'k mut Vec<String>);
+
+impl<'de> DeserializeSeed<'de> for FirstKeys<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for FirstKeys<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object or a list of objects")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        while let Some(key) = map.next_key::<String>()? {
+            if !self.0.contains(&key) {
+                self.0.push(key);
+            }
+            map.next_value::<IgnoredAny>()?;
+        }
+        Ok(())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<(), A::Error> {
+        while list.next_element_seed(FirstKeys(self.0))?.is_some() {}
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(text: &str) -> Vec<String> {
+        head(text.as_bytes()).names().to_vec()
+    }
+
+    #[test]
+    fn keys_in_strings_and_inner_objects_do_not_count() {
+        assert_eq!(names(r#"{"a\"b": {"x": [1, {"y": 2}]}, "c" : ["d:", "e"], "f": tru"#), ["a\"b", "c", "f"]);
+        assert_eq!(names("\u{feff}\n[{\"a\": 1}, {\"a\": 2, \"b\": \"{\\\"c\\\": 1}\"}"), ["a", "b"]);
+        assert!(names("{\"a\\").is_empty());
+        assert!(matches!(head(b"[1, 2]"), Head::Json { is_list: true, .. }));
+    }
+
+    #[test]
+    fn a_header_comes_after_comments() {
+        assert_eq!(names("# made by hand\narrival, \"input_len\"\n1,2"), ["arrival", "input_len"]);
+        assert_eq!(head(b"\xef\xbb\xbf \n"), Head::Empty);
+    }
+}

@@ -1,0 +1,408 @@
+//! Reads the keys of one object into typed values. A [`Log`] collects the faults, so that a user sees all of them.
+
+use std::cell::RefCell;
+use std::fmt::{self, Display};
+use std::ops::RangeInclusive;
+
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+
+use super::names::did_you_mean;
+use crate::error::{Error, Location, Result, cut};
+
+/// Problems listed of one input; the rest is counted.
+const MAX_PROBLEMS: usize = 20;
+
+/// Fails with all problems of an input, if there are any.
+///
+/// # Errors
+/// The problems; of more than 20, the first 20 and the number of the others.
+pub fn check(at: impl Into<Location>, mut problems: Vec<String>) -> Result<()> {
+    if problems.is_empty() {
+        return Ok(());
+    }
+    let more = problems.len().saturating_sub(MAX_PROBLEMS);
+    if more > 0 {
+        problems.truncate(MAX_PROBLEMS);
+        problems.push(format!("and {more} more"));
+    }
+    Err(Error::invalid(at, problems))
+}
+
+/// Problems and notes about one input, each kept once and in order.
+#[derive(Debug, Default)]
+pub struct Log {
+    problems: RefCell<Vec<String>>,
+    /// Key of the first problem that has one.
+    key: RefCell<Option<String>>,
+    notes: RefCell<Vec<String>>,
+}
+
+impl Log {
+    /// Records a fault.
+    pub fn problem(&self, text: impl Into<String>) {
+        push_once(&self.problems, text.into());
+    }
+
+    fn problem_of(&self, key: String, reason: impl Display) {
+        self.problem(format!("{key} {reason}"));
+        self.key.borrow_mut().get_or_insert(key);
+    }
+
+    /// Records something that a user should know, such as an assumption.
+    pub fn note(&self, text: impl Into<String>) {
+        push_once(&self.notes, text.into());
+    }
+
+    /// Returns what was read and the notes.
+    ///
+    /// # Errors
+    /// All problems of `origin`, if there are any, or if `found` is `None`.
+    pub fn finish<T>(self, origin: &str, found: Option<T>) -> Result<(T, Vec<String>)> {
+        let place = Location { key: self.key.into_inner(), ..Location::of(origin) };
+        check(place, self.problems.into_inner())?;
+        match found {
+            Some(found) => Ok((found, self.notes.into_inner())),
+            None => Err(Error::invalid(origin, vec!["lacks required keys".to_owned()])),
+        }
+    }
+}
+
+fn push_once(list: &RefCell<Vec<String>>, text: String) {
+    let mut list = list.borrow_mut();
+    if !list.contains(&text) {
+        list.push(text);
+    }
+}
+
+/// One object that is being read. A key whose value is null counts as absent.
+///
+/// Getters return `None` for an absent key and for a wrong value; the latter is recorded as a problem. They accept every
+/// alias of a key, and names that contradict each other are a problem.
+#[derive(Clone)]
+pub struct Keys<'a> {
+    path: String,
+    map: Option<&'a Map<String, Value>>,
+    aliases: &'static [(&'static str, &'static str)],
+    asked: RefCell<Vec<String>>,
+    /// Where problems and notes go.
+    pub log: &'a Log,
+}
+
+impl<'a> Keys<'a> {
+    /// Reads `value`, which must be an object. Messages put `path` before its keys; the outermost object has an empty one.
+    pub fn new(path: &str, value: &'a Value, log: &'a Log) -> Self {
+        if !value.is_object() && !value.is_null() {
+            let name = if path.is_empty() { String::new() } else { format!("{path} = ") };
+            log.problem(format!("{name}{} must be an object of keys and values", shown(value)));
+        }
+        Keys { map: value.as_object(), ..Keys::empty(path, log) }
+    }
+
+    /// Reads the object `map`.
+    pub fn of_map(path: &str, map: &'a Map<String, Value>, log: &'a Log) -> Self {
+        Keys { map: Some(map), ..Keys::empty(path, log) }
+    }
+
+    fn empty(path: &str, log: &'a Log) -> Self {
+        let path = if path.is_empty() { String::new() } else { format!("{path}.") };
+        Keys { path, map: None, aliases: &[], asked: RefCell::default(), log }
+    }
+
+    /// Accepts other names of keys, given as pairs of alias and key.
+    #[must_use]
+    pub fn with_aliases(mut self, aliases: &'static [(&'static str, &'static str)]) -> Self {
+        self.aliases = aliases;
+        self
+    }
+
+    /// Returns the full name of a key, as messages have it.
+    pub fn path_of(&self, key: &str) -> String {
+        format!("{}{key}", self.path)
+    }
+
+    /// Returns all entries, whatever was asked for.
+    pub fn entries(&self) -> impl Iterator<Item = (&'a String, &'a Value)> + use<'a> {
+        self.map.into_iter().flatten()
+    }
+
+    /// Returns whether a key is present.
+    pub fn has(&self, key: &str) -> bool {
+        self.find(key).is_some()
+    }
+
+    /// Returns the value of a key.
+    pub fn get(&self, key: &str) -> Option<&'a Value> {
+        self.find(key).map(|(_, value)| value)
+    }
+
+    /// Returns the name under which the object has a key, and the value.
+    fn find(&self, key: &str) -> Option<(&'a str, &'a Value)> {
+        let mut asked = self.asked.borrow_mut();
+        if !asked.iter().any(|known| known == key) {
+            asked.push(key.to_owned());
+        }
+        let map = self.map?;
+        let others = self.names_of(key);
+        let names = std::iter::once(key).chain(others);
+        let mut given = names.filter_map(|name| map.get_key_value(name)).filter(|(_, value)| !value.is_null());
+        let (first, value) = given.next()?;
+        for (other, another) in given.filter(|(_, another)| !is_same(value, another)) {
+            let (first, other) = (self.path_of(first), self.path_of(other));
+            self.log.problem(format!(
+                "{first} = {} and {other} = {} are names of one setting: keep one",
+                shown(value),
+                shown(another)
+            ));
+        }
+        Some((first, value))
+    }
+
+    /// Other names of a key.
+    fn names_of(&self, key: &str) -> Vec<&'static str> {
+        self.aliases.iter().filter(|(_, of)| *of == key).map(|(alias, _)| *alias).collect()
+    }
+
+    /// Records a problem of a key; the message has its value, if it is present.
+    pub fn problem(&self, key: &str, reason: impl Display) {
+        match self.find(key) {
+            Some((name, value)) => self.log.problem_of(self.path_of(name), format_args!("= {} {reason}", shown(value))),
+            None => self.log.problem_of(self.path_of(key), reason),
+        }
+    }
+
+    /// Records each of `keys` that is absent.
+    pub fn require(&self, keys: &[&str]) {
+        for key in keys.iter().filter(|key| !self.has(key)) {
+            let names = self.names_of(key);
+            let others = if names.is_empty() { String::new() } else { format!(" (other names: {})", names.join(", ")) };
+            self.problem(key, format!("is missing{others}"));
+        }
+    }
+
+    /// Returns `found`, or a default of `whose` with a note if the key is absent.
+    pub fn or_default<T: Display>(&self, key: &str, found: Option<T>, default: T, whose: &str) -> T {
+        if !self.has(key) {
+            self.log.note(format!("{} is not given: {whose} default, {default}, is used", self.path_of(key)));
+        }
+        found.unwrap_or(default)
+    }
+
+    /// Converts the value of a key; `expected` completes the sentence "it must be …".
+    pub fn read<T>(
+        &self,
+        key: &str,
+        expected: impl Display,
+        convert: impl FnOnce(&'a Value) -> Option<T>,
+    ) -> Option<T> {
+        let found = convert(self.get(key)?);
+        if found.is_none() {
+            self.problem(key, format_args!("must be {expected}"));
+        }
+        found
+    }
+
+    /// Reads a whole number; `16.0` is one.
+    pub fn whole<T: TryFrom<u64> + PartialOrd + Display>(&self, key: &str, range: RangeInclusive<T>) -> Option<T> {
+        let expected = format!("a whole number from {} to {}", range.start(), range.end());
+        self.read(key, expected, |value| T::try_from(whole(value)?).ok().filter(|number| range.contains(number)))
+    }
+
+    /// Reads a number.
+    pub fn number(&self, key: &str, range: NumberRange) -> Option<f64> {
+        self.read(key, range, |value| value.as_f64().filter(|number| range.contains(*number)))
+    }
+
+    /// Reads a switch.
+    pub fn flag(&self, key: &str) -> Option<bool> {
+        self.read(key, "true or false", Value::as_bool)
+    }
+
+    /// Reads a text, without white space around it.
+    pub fn text(&self, key: &str) -> Option<&'a str> {
+        self.read(key, "a text that is not empty", |value| {
+            value.as_str().map(str::trim).filter(|text| !text.is_empty())
+        })
+    }
+
+    /// Reads a list of texts.
+    pub fn texts(&self, key: &str) -> Option<Vec<&'a str>> {
+        self.read(key, "a list of texts", |value| value.as_array()?.iter().map(Value::as_str).collect())
+    }
+
+    /// Reads a list of whole numbers.
+    pub fn wholes(&self, key: &str) -> Option<Vec<u64>> {
+        self.read(key, "a list of whole numbers", |value| value.as_array()?.iter().map(whole).collect())
+    }
+
+    /// Reads one of the names of an enum, as its `Deserialize` has them.
+    pub fn variant<T: DeserializeOwned>(&self, key: &str) -> Option<T> {
+        let read = T::deserialize(self.get(key)?);
+        read.map_err(|error| self.problem(key, format_args!("is wrong: {error}"))).ok()
+    }
+
+    /// Returns the object in a key; `None` if the key is absent or holds something else.
+    pub fn section(&self, key: &str) -> Option<Keys<'a>> {
+        let value = self.get(key)?;
+        let section = Keys::new(&self.path_of(key), value, self.log);
+        section.map.is_some().then_some(section)
+    }
+
+    /// Returns the object in a key; an empty one if there is none.
+    pub fn section_or_empty(&self, key: &str) -> Keys<'a> {
+        self.section(key).unwrap_or_else(|| Keys::empty(&self.path_of(key), self.log))
+    }
+
+    /// Accepts keys that have no influence, whatever they hold.
+    pub fn ignore(&self, keys: &[&str]) {
+        self.asked.borrow_mut().extend(keys.iter().map(|key| (*key).to_owned()));
+    }
+
+    /// Records a key that is set to anything but false or an empty list or object; `reason` says why it can't be.
+    pub fn refuse(&self, key: &str, reason: impl Display) {
+        let is_set = |value: &Value| match value {
+            Value::Bool(on) => *on,
+            Value::Array(list) => !list.is_empty(),
+            Value::Object(map) => !map.is_empty(),
+            _ => true,
+        };
+        if self.get(key).is_some_and(is_set) {
+            self.problem(key, reason);
+        }
+    }
+
+    /// Records every key that nothing asked for.
+    pub fn finish(self) {
+        let asked = self.asked.take();
+        let is_known = |name: &str| {
+            asked.iter().any(|key| key == name)
+                || self.aliases.iter().any(|(alias, key)| *alias == name && asked.iter().any(|a| a == key))
+        };
+        let known = || asked.iter().map(String::as_str);
+        for (name, _) in self.entries().filter(|(name, _)| !is_known(name)) {
+            let hint = did_you_mean(name, known())
+                .unwrap_or_else(|| format!("known are {}", known().collect::<Vec<_>>().join(", ")));
+            self.problem(&cut(name), format_args!("is not a known key: {hint}"));
+        }
+    }
+}
+
+/// Numbers that a key or cell may have.
+#[derive(Debug, Clone, Copy)]
+pub struct NumberRange {
+    min: f64,
+    /// The number must be above `min`.
+    is_open: bool,
+    max: f64,
+    unit: &'static str,
+}
+
+impl NumberRange {
+    /// Finite numbers above 0.
+    pub const POSITIVE: NumberRange = NumberRange::above_zero(f64::MAX, "");
+
+    /// Numbers above 0 and at most `max`.
+    pub const fn above_zero(max: f64, unit: &'static str) -> Self {
+        NumberRange { min: 0.0, is_open: true, max, unit }
+    }
+
+    /// Numbers from 0 to `max`.
+    pub const fn from_zero(max: f64, unit: &'static str) -> Self {
+        NumberRange { min: 0.0, is_open: false, max, unit }
+    }
+
+    /// Returns whether a number is in the range.
+    pub fn contains(&self, number: f64) -> bool {
+        let is_enough = if self.is_open { number > self.min } else { number >= self.min };
+        is_enough && number <= self.max
+    }
+}
+
+impl Display for NumberRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let least = if self.is_open { "above" } else { "of at least" };
+        write!(f, "a number {least} {}", self.min)?;
+        if self.max < f64::MAX {
+            write!(f, " and at most {}", self.max)?;
+        }
+        if self.unit.is_empty() { Ok(()) } else { write!(f, " {}", self.unit) }
+    }
+}
+
+/// Returns a value as JSON, cut to a readable length.
+pub fn shown(value: &Value) -> String {
+    cut(&value.to_string())
+}
+
+fn is_same(one: &Value, other: &Value) -> bool {
+    one == other || (one.is_number() && one.as_f64() == other.as_f64())
+}
+
+/// A whole number, which may be written as `16.0`.
+fn whole(value: &Value) -> Option<u64> {
+    value.as_u64().or_else(|| whole_float(value.as_f64()?))
+}
+
+/// Converts a float that is a whole number; larger ones than 2⁵³ are not exact and give `None`.
+pub(super) fn whole_float(number: f64) -> Option<u64> {
+    const MAX_EXACT: f64 = 9_007_199_254_740_992.0;
+    (number.fract().abs() <= 0.0 && (0.0..=MAX_EXACT).contains(&number)).then_some(number as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn problems(value: &Value, read: impl Fn(&Keys<'_>)) -> Vec<String> {
+        let log = Log::default();
+        let keys = Keys::new("load", value, &log).with_aliases(&[("tp", "tensor_parallel_size")]);
+        read(&keys);
+        keys.finish();
+        log.problems.into_inner()
+    }
+
+    #[test]
+    fn every_fault_has_its_key_and_value() {
+        let value = json!({"seed": -1, "share": "x", "on": 1, "name": " ", "sede": 1, "zzz": true, "null": null});
+        let found = problems(&value, |keys| {
+            keys.whole("seed", 0..=9_u32);
+            keys.number("share", NumberRange::from_zero(1.0, ""));
+            keys.flag("on");
+            keys.text("name");
+            keys.section("seed");
+            keys.require(&["null", "tensor_parallel_size"]);
+        });
+        assert_eq!(
+            found,
+            [
+                "load.seed = -1 must be a whole number from 0 to 9",
+                "load.share = \"x\" must be a number of at least 0 and at most 1",
+                "load.on = 1 must be true or false",
+                "load.name = \" \" must be a text that is not empty",
+                "load.seed = -1 must be an object of keys and values",
+                "load.null is missing",
+                "load.tensor_parallel_size is missing (other names: tp)",
+                "load.sede = 1 is not a known key: did you mean seed?",
+                "load.zzz = true is not a known key: known are seed, share, on, name, null, tensor_parallel_size",
+            ]
+        );
+    }
+
+    #[test]
+    fn names_of_one_setting_must_agree() {
+        let read = |keys: &Keys<'_>| assert_eq!(keys.whole("tensor_parallel_size", 1..=u32::MAX), Some(2));
+        assert!(problems(&json!({"tp": 2.0, "tensor_parallel_size": 2}), read).is_empty());
+        let found = problems(&json!({"tp": 4, "tensor_parallel_size": 2}), read);
+        assert_eq!(found, ["load.tensor_parallel_size = 2 and load.tp = 4 are names of one setting: keep one"]);
+    }
+
+    #[test]
+    fn many_problems_are_counted() {
+        let problems: Vec<String> = (0..25).map(|i| i.to_string()).collect();
+        let message = check("file", problems).unwrap_err().to_string();
+        assert!(message.ends_with("19; and 5 more"), "{message}");
+        assert!(check("file", Vec::new()).is_ok());
+    }
+}

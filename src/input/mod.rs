@@ -1,0 +1,22 @@
+//! Turns text into data: JSON, TOML, YAML, csv and jsonl, typed and checked. Every fault names its place and value, and
+//! all faults of one object are reported together. Uses `error`.
+
+#[cfg(feature = "replay")]
+mod columns;
+mod head;
+mod keys;
+mod names;
+#[cfg(feature = "replay")]
+mod rows;
+mod text;
+
+#[cfg(feature = "replay")]
+pub use columns::{Columns, Header};
+pub use head::{Head, head};
+pub use keys::{Keys, Log, NumberRange, check, shown};
+pub use names::{did_you_mean, near_matches, normalise};
+#[cfg(feature = "replay")]
+pub use rows::{Row, RowReader, csv_error};
+#[cfg(feature = "replay")]
+pub use text::parse_yaml;
+pub use text::{json_error, parse_json, parse_toml, read_text};

@@ -1,0 +1,389 @@
+//! Reads csv and jsonl files row by row. Columns are known by name; errors name the file, the row and the column.
+
+use std::borrow::Cow;
+use std::cell::Cell;
+use std::fmt::{self, Display};
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
+use std::ops::RangeInclusive;
+use std::path::Path;
+
+use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
+use serde_json::{Map, Value};
+
+use super::columns::{Columns, Header};
+use super::keys::{NumberRange, whole_float};
+use crate::error::{Error, Location, Result, cut};
+
+/// Longest line of jsonl, bytes: ten million token ids fit.
+const MAX_LINE_BYTES: u64 = 128 << 20;
+/// Longest row of csv, bytes: an unclosed quote makes one row of the rest of a file.
+const MAX_ROW_BYTES: usize = 1 << 20;
+
+/// Reads the rows of a file.
+pub struct RowReader<R> {
+    origin: String,
+    columns: Columns,
+    header: Header,
+    number: usize,
+    source: Source<R>,
+}
+
+enum Source<R> {
+    Csv { reader: csv::Reader<RowLimit<R>>, record: csv::StringRecord },
+    Jsonl { reader: R, buffer: Vec<u8>, object: Map<String, Value> },
+}
+
+impl RowReader<BufReader<File>> {
+    /// Opens a csv file.
+    ///
+    /// # Errors
+    /// A file that can't be read, and those of [`Columns::find`].
+    pub fn open_csv(path: &Path, columns: Columns) -> Result<Self> {
+        let file = File::open(path).map_err(|error| Error::io(path, error))?;
+        Self::csv(&path.display().to_string(), BufReader::with_capacity(1 << 16, file), columns)
+    }
+}
+
+impl<R: BufRead> RowReader<R> {
+    /// Reads csv. Lines that begin with `#` are comments, and white space around cells does not count.
+    ///
+    /// # Errors
+    /// A file that can't be read or is empty, and those of [`Columns::find`].
+    pub fn csv(origin: &str, reader: R, columns: Columns) -> Result<Self> {
+        let mut options = csv::ReaderBuilder::new();
+        options.comment(Some(b'#')).trim(csv::Trim::All);
+        Self::with_options(origin, reader, columns, &options)
+    }
+
+    /// Reads csv whose cells count as they are: `#` and white space belong to them.
+    ///
+    /// # Errors
+    /// Those of [`RowReader::csv`].
+    pub fn verbatim_csv(origin: &str, reader: R, columns: Columns) -> Result<Self> {
+        Self::with_options(origin, reader, columns, &csv::ReaderBuilder::new())
+    }
+
+    fn with_options(origin: &str, reader: R, columns: Columns, options: &csv::ReaderBuilder) -> Result<Self> {
+        let mut reader = options.from_reader(RowLimit { reader, row_bytes: Cell::new(0) });
+        let names = reader.headers().map_err(|error| csv_error(origin, error))?;
+        if names.iter().all(|name| name.trim().is_empty()) {
+            let message = format!("is empty: the first line must name the columns {}", columns.required.join(", "));
+            return Err(Error::parse(origin, message));
+        }
+        let header = columns.find(origin, names)?;
+        let source = Source::Csv { reader, record: csv::StringRecord::new() };
+        Ok(RowReader { origin: origin.to_owned(), columns, header, number: 0, source })
+    }
+
+    /// Reads jsonl: an object per line, whose keys are the columns. Blank lines are passed over.
+    pub fn jsonl(origin: &str, reader: R, columns: Columns) -> Self {
+        let source = Source::Jsonl { reader, buffer: Vec::new(), object: Map::new() };
+        RowReader { origin: origin.to_owned(), columns, header: Header::default(), number: 0, source }
+    }
+
+    /// Returns what errors call the file.
+    pub fn origin(&self) -> &str {
+        &self.origin
+    }
+
+    /// Returns the columns of the file; of jsonl, those of the last row.
+    pub fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// Reads the next row; `None` at the end of the file.
+    ///
+    /// # Errors
+    /// A file that can't be read, a row with more or fewer cells than the header, and a line that is not a JSON object or
+    /// has other keys than the columns.
+    pub fn next_row(&mut self) -> Result<Option<Row<'_>>> {
+        let origin = &self.origin;
+        let cells = match &mut self.source {
+            Source::Csv { reader, record } => {
+                reader.get_ref().row_bytes.set(0);
+                if !reader.read_record(record).map_err(|error| csv_error(origin, error))? {
+                    return Ok(None);
+                }
+                self.number += 1;
+                Cells::Csv(record)
+            }
+            Source::Jsonl { reader, buffer, object } => {
+                loop {
+                    if !read_line(origin, reader, buffer)? {
+                        return Ok(None);
+                    }
+                    self.number += 1;
+                    if !buffer.trim_ascii().is_empty() {
+                        break;
+                    }
+                }
+                *object = parse_line(origin, self.number, buffer)?;
+                if !self.header.has_keys_of(object) {
+                    let line = Location::of(origin).line(self.number);
+                    self.header = self.columns.find(line, object.keys().map(String::as_str))?;
+                }
+                Cells::Jsonl(object)
+            }
+        };
+        Ok(Some(Row { origin, number: self.number, header: &self.header, cells }))
+    }
+}
+
+/// Reads a line into `buffer`; false at the end of the file.
+fn read_line(origin: &str, reader: &mut impl BufRead, buffer: &mut Vec<u8>) -> Result<bool> {
+    buffer.clear();
+    let length =
+        reader.by_ref().take(MAX_LINE_BYTES).read_until(b'\n', buffer).map_err(|error| Error::io(origin, error))?;
+    if length as u64 >= MAX_LINE_BYTES && !buffer.ends_with(b"\n") {
+        return Err(Error::parse(origin, "has a line of more than 128 MiB: write one object per line"));
+    }
+    Ok(length > 0)
+}
+
+fn parse_line(origin: &str, number: usize, line: &[u8]) -> Result<Map<String, Value>> {
+    let text = line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line).trim_ascii();
+    let Line(object) = serde_json::from_slice(text).map_err(|error| {
+        let message = error.to_string();
+        let cause = message.split(" at line ").next().unwrap_or(&message);
+        let place = Location::of(origin).line(number).column(error.column());
+        Error::parse(place, format!("is not a JSON object on a line of its own: {cause}"))
+    })?;
+    Ok(object)
+}
+
+/// An object without a key that appears twice.
+struct Line(Map<String, Value>);
+
+impl<'de> Deserialize<'de> for Line {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
+        struct Entries;
+        impl<'de> Visitor<'de> for Entries {
+            type Value = Line;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> std::result::Result<Line, A::Error> {
+                let mut object = Map::new();
+                while let Some((key, value)) = map.next_entry::<String, Value>()? {
+                    if object.contains_key(&key) {
+                        return Err(serde::de::Error::custom(format_args!("key '{}' appears twice", cut(&key))));
+                    }
+                    object.insert(key, value);
+                }
+                Ok(Line(object))
+            }
+        }
+        deserializer.deserialize_map(Entries)
+    }
+}
+
+/// A row of a file.
+#[derive(Clone, Copy)]
+pub struct Row<'r> {
+    origin: &'r str,
+    number: usize,
+    header: &'r Header,
+    cells: Cells<'r>,
+}
+
+#[derive(Clone, Copy)]
+enum Cells<'r> {
+    Csv(&'r csv::StringRecord),
+    Jsonl(&'r Map<String, Value>),
+}
+
+impl<'r> Row<'r> {
+    /// Returns the number of the row: from 1, without the header of a csv file.
+    pub fn row_number(&self) -> usize {
+        self.number
+    }
+
+    /// Returns the name that the file has for a column.
+    pub fn name(&self, column: &'r str) -> &'r str {
+        self.header.name(column).unwrap_or(column)
+    }
+
+    /// Returns the text of a cell; `None` if it is empty or null, or the file lacks the column.
+    pub fn text(&self, column: &str) -> Option<Cow<'r, str>> {
+        let found = self.header.find(column)?;
+        let text = match self.cells {
+            Cells::Csv(record) => Cow::Borrowed(record.get(found.position)?),
+            Cells::Jsonl(object) => match object.get(&found.name)? {
+                Value::Null => return None,
+                Value::String(text) => Cow::Borrowed(text.trim()),
+                other => Cow::Owned(other.to_string()),
+            },
+        };
+        (!text.is_empty()).then_some(text)
+    }
+
+    /// Returns the error of a cell.
+    pub fn bad(&self, column: &str, expected: impl Into<String>) -> Error {
+        let found = self.text(column).map_or_else(|| "nothing".to_owned(), |text| cut(&text));
+        let name = self.header.name(column).unwrap_or(column);
+        Error::bad_row(self.origin, self.number, name, found, expected)
+    }
+
+    /// Converts the text of a cell, which must not be empty; `expected` says what it must be.
+    ///
+    /// # Errors
+    /// An empty cell, and a text that `convert` returns `None` for.
+    pub fn read<T>(&self, column: &str, expected: impl Display, convert: impl FnOnce(&str) -> Option<T>) -> Result<T> {
+        let found = self.text(column).and_then(|text| convert(text.trim()));
+        found.ok_or_else(|| self.bad(column, expected.to_string()))
+    }
+
+    /// Reads a whole number, which may be written as `16.0`.
+    ///
+    /// # Errors
+    /// An empty cell, or anything but a number of the range.
+    pub fn whole<T: TryFrom<u64> + PartialOrd + Display>(&self, column: &str, range: RangeInclusive<T>) -> Result<T> {
+        let expected = format!("a whole number from {} to {}", range.start(), range.end());
+        self.read(column, expected, |text| {
+            let number = text.parse().ok().or_else(|| whole_float(text.parse().ok()?))?;
+            T::try_from(number).ok().filter(|number| range.contains(number))
+        })
+    }
+
+    /// Reads a number.
+    ///
+    /// # Errors
+    /// An empty cell, or anything but a number of the range.
+    pub fn number(&self, column: &str, range: NumberRange) -> Result<f64> {
+        self.read(column, range, |text| text.parse().ok().filter(|number| range.contains(*number)))
+    }
+
+    /// Reads a cell with `read`; `None` if it is empty.
+    ///
+    /// # Errors
+    /// Those of `read`.
+    pub fn optional<T>(&self, column: &str, read: impl FnOnce(&Self, &str) -> Result<T>) -> Result<Option<T>> {
+        self.text(column).is_some().then(|| read(self, column)).transpose()
+    }
+
+    /// Reads a list of whole numbers, which only jsonl has.
+    ///
+    /// # Errors
+    /// An empty cell, or anything else.
+    pub fn wholes(&self, column: &str) -> Result<Vec<u64>> {
+        self.read(column, "a list of whole numbers", |text| serde_json::from_str(text).ok())
+    }
+}
+
+/// A reader that fails if a row asks for more bytes than a row may have.
+struct RowLimit<R> {
+    reader: R,
+    /// Bytes since the row began.
+    row_bytes: Cell<usize>,
+}
+
+impl<R: Read> Read for RowLimit<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.reader.read(buffer)?;
+        self.row_bytes.set(self.row_bytes.get().saturating_add(read));
+        if self.row_bytes.get() > MAX_ROW_BYTES {
+            return Err(io::Error::other("a row of more than 1 MiB: is a quote not closed, or is the file no csv?"));
+        }
+        Ok(read)
+    }
+}
+
+/// Turns an error of the csv reader into one that names the line.
+pub fn csv_error(origin: &str, error: csv::Error) -> Error {
+    let place = error.position().map_or(Location::of(origin), |position| Location::of(origin).line(position.line()));
+    match error.into_kind() {
+        csv::ErrorKind::Io(source) => Error::io(origin, source),
+        csv::ErrorKind::UnequalLengths { expected_len, len, .. } => {
+            Error::parse(place, format!("has {len} cells, the header has {expected_len}"))
+        }
+        csv::ErrorKind::Utf8 { .. } => Error::parse(place, "is not UTF-8 text"),
+        kind => Error::parse(place, format!("can't be read as csv: {kind:?}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const COLUMNS: Columns = Columns {
+        required: &["arrival", "input_len"],
+        optional: &["stage"],
+        aliases: &[("arrival_ms", "arrival"), ("prompt_len", "input_len")],
+    };
+
+    fn csv(text: &str) -> Result<Vec<(String, u32)>> {
+        rows(RowReader::csv("r.csv", text.as_bytes(), COLUMNS)?)
+    }
+
+    fn jsonl(text: &str) -> Result<Vec<(String, u32)>> {
+        rows(RowReader::jsonl("r.jsonl", text.as_bytes(), COLUMNS))
+    }
+
+    fn rows(mut reader: RowReader<&[u8]>) -> Result<Vec<(String, u32)>> {
+        let mut found = Vec::new();
+        while let Some(row) = reader.next_row()? {
+            found.push((row.text("arrival").unwrap_or_default().into_owned(), row.whole("input_len", 1..=100)?));
+        }
+        Ok(found)
+    }
+
+    #[test]
+    fn csv_and_jsonl_hold_the_same_rows() {
+        let from_csv = csv("# made by hand\narrival,prompt_len,stage\n0, 100 ,\n1.5,16.0,1\n").unwrap();
+        let from_jsonl = jsonl(
+            "\u{feff}{\"arrival\": 0, \"input_len\": 100, \"stage\": null}\r\n\n{\"arrival_ms\": \"1.5\", \"input_len\": 16}\n",
+        );
+        assert_eq!(from_csv, [("0".to_owned(), 100), ("1.5".to_owned(), 16)]);
+        assert_eq!(from_jsonl.unwrap(), from_csv);
+    }
+
+    #[test]
+    fn headers_list_all_their_problems() {
+        let error = csv("arival,arrival,arrival,arrival_ms,colour\n").unwrap_err().to_string();
+        for part in [
+            "column 'arival' is not known: did you mean arrival, arrival_ms?",
+            "column 'arrival' appears twice: keep one",
+            "columns 'arrival' and 'arrival_ms' mean the same: keep one",
+            "column 'colour' is not known;",
+            "column 'input_len' is missing (other names: prompt_len)",
+            "the columns are arrival, input_len and, optionally, stage",
+        ] {
+            assert!(error.contains(part), "{part}: {error}");
+        }
+        assert!(csv(" \n").unwrap_err().to_string().contains("is empty: the first line must name the columns arrival"));
+        let error = jsonl("{\"arrival\":0,\"input_len\":1}\n{\"arrival\":0}").unwrap_err().to_string();
+        assert!(error.starts_with("r.jsonl: line 2: column 'input_len' is missing"), "{error}");
+    }
+
+    #[test]
+    fn cells_and_lines_name_their_place() {
+        let error = csv("arrival,prompt_len\n0,1\n1,0\n").unwrap_err();
+        let message = "r.csv: row 2: column 'prompt_len': found 0, expected a whole number from 1 to 100";
+        assert_eq!(error.to_string(), message);
+        assert_eq!(error.location().and_then(|place| place.key.clone()).as_deref(), Some("prompt_len"));
+        assert!(csv("arrival,prompt_len\n0,\n").unwrap_err().to_string().contains("found nothing"));
+        assert_eq!(
+            csv("arrival,prompt_len\n0\n").unwrap_err().to_string(),
+            "r.csv: line 2: has 1 cells, the header has 2"
+        );
+        for text in ["\n\n[1]\n", "\n\n\u{fe}\n", "\n\n{\"a\":1} {\"a\":2}\n"] {
+            let error = rows(RowReader::jsonl("r.jsonl", text.as_bytes(), COLUMNS)).unwrap_err().to_string();
+            assert!(error.starts_with("r.jsonl: line 3 column "), "{error}");
+        }
+        let error = jsonl("{\"arrival\":1,\"arrival\":1}\n").unwrap_err().to_string();
+        assert!(error.contains("key 'arrival' appears twice"), "{error}");
+    }
+
+    #[test]
+    fn a_row_does_not_grow_without_end() {
+        let endless = BufReader::new(b"arrival,input_len\n1,\"".as_slice().chain(io::repeat(b'x')));
+        let mut reader = RowReader::csv("r.csv", endless, COLUMNS).unwrap();
+        let error = reader.next_row().map(|_| ()).unwrap_err().to_string();
+        assert!(error.starts_with("r.csv: a row of more than 1 MiB"), "{error}");
+        // Many short rows are no long row.
+        assert_eq!(csv(&format!("arrival,input_len\n{}", "1,2\n".repeat(1 << 19))).unwrap().len(), 1 << 19);
+    }
+}

@@ -1,0 +1,165 @@
+//! Reads files that people write and parses JSON, TOML and YAML into JSON values.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+use serde_json::{Number, Value};
+
+use crate::error::{Error, Location, Result};
+
+/// Longest file that is read whole, bytes.
+const MAX_BYTES: u64 = 16 << 20;
+
+/// Reads a file of at most 16 MiB.
+///
+/// # Errors
+/// A file that can't be read, is longer, or is not UTF-8 text.
+pub fn read_text(path: &Path) -> Result<String> {
+    let failed = |error| Error::io(path, error);
+    let fault = |message: String| Error::parse(path.display().to_string(), message);
+    let mut bytes = Vec::new();
+    File::open(path).map_err(failed)?.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(failed)?;
+    if bytes.len() as u64 > MAX_BYTES {
+        return Err(fault(format!("is longer than {} MiB: is it the right file?", MAX_BYTES >> 20)));
+    }
+    String::from_utf8(bytes).map_err(|error| fault(format!("is not UTF-8 text: {}", error.utf8_error())))
+}
+
+/// Parses JSON. Errors call it `origin` and carry line and column.
+///
+/// # Errors
+/// A text that is not JSON.
+pub fn parse_json(origin: &str, text: &str) -> Result<Value> {
+    serde_json::from_str(text).map_err(|error| json_error(origin, &error))
+}
+
+/// Turns an error of `serde_json` into one with line and column.
+pub fn json_error(origin: &str, error: &serde_json::Error) -> Error {
+    let message = error.to_string();
+    let cause = message.split(" at line ").next().unwrap_or(&message);
+    let place = Location::of(origin).line(error.line()).column(error.column());
+    Error::parse(place, format!("is not well-formed JSON: {cause}"))
+}
+
+/// Parses TOML. Numbers that JSON does not have, and dates, become texts.
+///
+/// # Errors
+/// A text that is not TOML, with line and column.
+pub fn parse_toml(origin: &str, text: &str) -> Result<Value> {
+    let table: toml::Table = text.parse().map_err(|error: toml::de::Error| {
+        let mut place = Location::of(origin);
+        if let Some(before) = error.span().and_then(|span| text.get(..span.start)) {
+            let line_start = before.rfind('\n').map_or(0, |at| at + 1);
+            place = place.line(before.matches('\n').count() + 1).column(before[line_start..].chars().count() + 1);
+        }
+        Error::parse(place, format!("is not well-formed TOML: {}", error.message()))
+    })?;
+    Ok(from_toml(toml::Value::Table(table)))
+}
+
+fn from_toml(value: toml::Value) -> Value {
+    match value {
+        toml::Value::String(text) => Value::String(text),
+        toml::Value::Integer(whole) => Value::from(whole),
+        toml::Value::Float(number) => Number::from_f64(number).map_or_else(|| number.to_string().into(), Value::Number),
+        toml::Value::Boolean(switch) => Value::Bool(switch),
+        toml::Value::Datetime(time) => Value::String(time.to_string()),
+        toml::Value::Array(list) => list.into_iter().map(from_toml).collect(),
+        toml::Value::Table(table) => {
+            Value::Object(table.into_iter().map(|(key, value)| (key, from_toml(value))).collect())
+        }
+    }
+}
+
+/// Parses YAML or JSON. Texts that YAML dialects read as different numbers, such as `010` and `.inf`, stay texts.
+///
+/// # Errors
+/// A text that is neither, has a key twice, or expands to more than a person writes.
+#[cfg(feature = "replay")]
+pub fn parse_yaml(origin: &str, text: &str) -> Result<Value> {
+    use serde_saphyr::UserMessageFormatter;
+    use serde_saphyr::options::NonFiniteFloatPolicy;
+
+    let options = serde_saphyr::options! {
+        non_finite_float_policy: NonFiniteFloatPolicy::AsString,
+        leading_zero_numbers_as_strings: true,
+        with_snippet: false,
+    };
+    serde_saphyr::from_str_with_options(text, options).map_err(|error| {
+        let message = error.render_with_formatter(&UserMessageFormatter);
+        Error::parse(origin, format!("can't be read as YAML or JSON: {message}"))
+    })
+}
+#[cfg(all(test, feature = "replay"))]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::error::ErrorKind;
+
+    fn fault(text: &str) -> String {
+        parse_yaml("file.yaml", text).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn windows_files_and_json_with_tabs_are_read() {
+        let expected = json!({"a": [1, 2.5], "b": {"c": true}});
+        for text in [
+            "a: [1, 2.5]\r\nb:\r\n  c: true\r\n",
+            "\u{feff}a: [1, 2.5]\nb: {c: yes}\n",
+            "{\n\t\"a\": [1, 2.5],\n\t\"b\": {\"c\": true}\n}\n",
+            "---\na: &x [1, 2.5]\nb: {c: true}\n...\n",
+        ] {
+            assert_eq!(parse_yaml("file.yaml", text).unwrap(), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn numbers_that_dialects_read_differently_are_texts() {
+        // PyYAML reads these as 8, 90 and infinity.
+        assert_eq!(parse_yaml("f", "[010, 1:30, .inf, -010]").unwrap(), json!(["010", "1:30", ".inf", "-010"]));
+        assert_eq!(parse_yaml("f", "[0.10, 0, 1e3, 0x10]").unwrap(), json!([0.1, 0, 1000.0, 16]));
+    }
+
+    #[test]
+    fn faults_are_in_plain_words_with_their_place() {
+        let twice = fault("a: 1\nb: 2\na: 3\n");
+        assert!(twice.contains("duplicate mapping key `a`") && twice.contains("line 3"), "{twice}");
+        for text in ["a: [", "a: &x [*x]\n", "\0", "a: 1\n---\na: 2\n"] {
+            assert!(fault(text).starts_with("file.yaml: can't be read as YAML or JSON: "), "{text}");
+        }
+    }
+
+    #[test]
+    fn bombs_are_refused() {
+        let nested = format!("{}1{}", "[".repeat(100_000), "]".repeat(100_000));
+        let laughs = (1..12).fold("a0: &a0 [x, x, x, x, x, x, x, x, x]\n".to_owned(), |text, level| {
+            let before = vec![format!("*a{}", level - 1); 9].join(", ");
+            format!("{text}a{level}: &a{level} [{before}]\n")
+        });
+        let many = "- {rate: 1, duration: 1}\n".repeat(100_000);
+        for text in [nested, laughs, many] {
+            assert!(fault(&text).contains("can't be read"), "{:.50}", text);
+        }
+    }
+
+    #[test]
+    fn files_that_are_no_text_or_too_long_say_so() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file.yaml");
+        std::fs::write(&path, b"a: \xff").unwrap();
+        assert!(read_text(&path).unwrap_err().to_string().contains("file.yaml: is not UTF-8 text"));
+        File::create(&path).unwrap().set_len(1 << 40).unwrap();
+        assert!(read_text(&path).unwrap_err().to_string().contains("is longer than 16 MiB"));
+        assert!(matches!(read_text(folder.path()), Err(error) if error.kind() == ErrorKind::Io));
+    }
+
+    #[test]
+    fn syntax_errors_have_line_and_column() {
+        let place = |error: Error| error.location().map(|place| (place.line, place.column));
+        assert_eq!(parse_json("f.json", "{\n \"a\": }").map_err(place), Err(Some((Some(2), Some(7)))));
+        assert_eq!(parse_toml("f.toml", "a = 1\nb = ?\n").map_err(place), Err(Some((Some(2), Some(5)))));
+        assert_eq!(parse_toml("f", "a = [inf, 2]\n[t]\nb = 1.5").unwrap(), json!({"a": ["inf", 2], "t": {"b": 1.5}}));
+    }
+}
