@@ -4,7 +4,7 @@
 pub mod correction {
     pub use crate::correction::{
         Basis, Correction, HostTimes, Kind, Level, NUM_TERMS, SDS_OF_90_PCT, Scatter, Source, Term, Used,
-        builtin_corrections, find_correction, interval_factor,
+        builtin_corrections, interval_factor,
     };
 }
 pub mod efficiency {

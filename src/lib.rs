@@ -85,12 +85,13 @@ mod units;
 
 pub use deployment::{Deployment, GenerationConfig};
 pub use dtype::{DType, WeightFormat};
+pub use efficiency::EfficiencyMode;
 pub use error::{Error, ErrorKind, Location, Result};
 pub use estimate::{GroupEstimate, OperatorEstimate, StepEstimate};
 pub use hardware::Hardware;
 pub use model::Model;
 pub use request::{Request, RequestColumns};
-pub use step_model::{Options, StepModel, StepState};
+pub use step_model::{CorrectionChoice, Options, StepModel, StepState};
 
 /// Compiles and runs the README's Rust examples with the tests.
 #[cfg(doctest)]

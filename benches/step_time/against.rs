@@ -59,7 +59,7 @@ impl Against {
         let deployment = Deployment { max_num_seqs: 4096, ..Deployment::tensor_parallel(gpus) };
         let (model, hardware) = (Model::find(model).unwrap(), Hardware::find("h100").unwrap());
         Against {
-            steps: StepModel::corrected(&model, &hardware, &deployment).unwrap(),
+            steps: StepModel::new(&model, &hardware, &deployment).unwrap(),
             line: BlackBox { beta0_us: 6000.0, beta1_us: 20.0, beta2_us: 60.0, ..BlackBox::default() },
             peer: PeerShaped { betas_us: [6000.0, 20.0, 60.0, 1e-5, 2e-2, 3e-2, 1e-4, 3.0, 40.0, 0.5, 2e-6] },
         }

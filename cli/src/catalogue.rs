@@ -5,14 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use ridgepoint::hardware::{builtin_aliases, builtin_names};
-use ridgepoint::internals::correction::{Used, builtin_corrections, find_correction};
+use ridgepoint::internals::correction::{Used, builtin_corrections};
 use ridgepoint::internals::efficiency::Tables;
 use ridgepoint::internals::efficiency::family::Family;
 use ridgepoint::internals::efficiency::kernel_model::{AllReduceModel, DecodeModel, GemmModel, MoeModel, PrefillModel};
 use ridgepoint::internals::efficiency::table::Header;
 use ridgepoint::model::{Attention, ParameterCounts, builtin_models};
 use ridgepoint::physics::Memory;
-use ridgepoint::{Error, Hardware, Model};
+use ridgepoint::{CorrectionChoice, EfficiencyMode, Error, Hardware, Model};
 use serde::Serialize;
 
 use super::args::{Common, Format, HardwareArgs, Models};
@@ -72,7 +72,7 @@ impl ModelEntry {
             weight_bytes: model.weight_bytes(),
             max_position_embeddings: model.max_position_embeddings(),
             hf_ids: hf_ids.to_vec(),
-            correction: Used::of(find_correction("auto", model.name())?.as_ref()),
+            correction: Used::of(CorrectionChoice::Auto.resolve(model.name(), EfficiencyMode::Tables)?.as_deref()),
         })
     }
 }

@@ -2,8 +2,8 @@
 //! `evaluate::steps`.
 
 use clap::error::ErrorKind;
-use ridgepoint::Error;
-use ridgepoint::internals::correction::{Correction, find_correction};
+use ridgepoint::internals::correction::Correction;
+use ridgepoint::{CorrectionChoice, EfficiencyMode, Error};
 use ridgepoint_lab::evaluate::steps::case::{CaseOptions, step_cases};
 use ridgepoint_lab::evaluate::steps::judge::{JudgeOptions, judge_steps};
 use ridgepoint_lab::evaluate::steps::read::read_runs;
@@ -36,10 +36,10 @@ pub fn run(args: &Steps, common: &Common) -> Result<Output, Failure> {
         progress::bar(cases.iter().map(|case| case.rows.len() as u64).sum(), "steps [{bar:30}] {pos}/{len}, {elapsed}");
     let window = usize::try_from(args.window).unwrap_or(usize::MAX);
     let global = match args.refit {
-        Some(RefitLevel::Model) => find_correction("global", "any model")?,
+        Some(RefitLevel::Model) => CorrectionChoice::Global.resolve("any model", EfficiencyMode::Tables)?,
         _ => None,
     };
-    let refit = args.refit.map(|level| Refit::new(&cases, level, global.as_ref()));
+    let refit = args.refit.map(|level| Refit::new(&cases, level, global.as_deref()));
     let fit = |fold: &Fold<'_>| match &refit {
         Some(refit) => refit.fit(fold),
         None => Ok(Correction::neutral()),

@@ -1,13 +1,14 @@
 //! `ridgepoint fit`: fits a correction and writes its file, or exports one. The file is written whole or not at all.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use clap::error::ErrorKind;
 use indicatif::ProgressBar;
 use ridgepoint::Options;
-use ridgepoint::internals::correction::{Correction, Level, find_correction};
+use ridgepoint::internals::correction::{Correction, Level};
 use ridgepoint::internals::export::to_go;
-use ridgepoint::{Hardware, Model, StepModel};
+use ridgepoint::{CorrectionChoice, EfficiencyMode, Hardware, Model, StepModel};
 use serde_json::Value;
 
 use super::args::{Common, Format};
@@ -113,7 +114,7 @@ fn export(args: &Fit, format: ExportFormat, common: &Common) -> Result<Output, F
         Model::find_in(data_dir, model.unwrap_or_default()),
         Hardware::find_in(data_dir, hardware.unwrap_or_default()),
     )?;
-    let correction = find_correction(&args.correction, model.name())?;
+    let correction = args.correction.as_str().into();
     let options = Options { data_dir: common.data_dir.clone(), correction, ..Options::default() };
     let deployment = args.deployment.deployment();
     let steps = StepModel::with_options(&model, &hardware, &deployment, &options)?;
@@ -182,7 +183,10 @@ fn prior(wanted: Option<&str>, level: &Level) -> Result<Option<Correction>, Fail
         "auto" => {
             Err(Failure::input("--prior auto: must be none, global or the path of a file that `ridgepoint fit` wrote"))
         }
-        wanted => Ok(find_correction(wanted, model)?),
+        wanted => {
+            let prior = CorrectionChoice::from(wanted).resolve(model, EfficiencyMode::Tables)?;
+            Ok(prior.map(Arc::unwrap_or_clone))
+        }
     }
 }
 

@@ -9,7 +9,6 @@ mod batch;
 mod calibrate;
 mod catalogue;
 mod completions;
-mod correction;
 mod deployment;
 mod evaluate;
 mod evaluate_steps;

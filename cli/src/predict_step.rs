@@ -9,7 +9,6 @@ use ridgepoint::{Hardware, Model, StepModel};
 
 use super::args::{Common, Efficiency, Format, PredictStep};
 use super::batch::Batch;
-use super::correction;
 use super::output::{Failure, Output, both};
 use crate::report::{explain, step_table};
 
@@ -47,14 +46,17 @@ pub fn run(args: &PredictStep, common: &Common) -> Result<Output, Failure> {
     }
     let data_dir = common.data_dir.as_deref();
     let (model, hardware) = both(Model::find_in(data_dir, &args.model), Hardware::find_in(data_dir, &args.hardware))?;
-    let correction = correction::find(&args.correction, args.efficiency, model.name())?;
     let deployment = args.deployment.deployment();
     let efficiency = match args.efficiency {
         Efficiency::Tables => EfficiencyMode::Tables,
         Efficiency::Ideal => EfficiencyMode::Ideal,
     };
-    let options =
-        Options { efficiency, data_dir: common.data_dir.clone(), correction: correction.clone(), operators_only: true };
+    let options = Options {
+        efficiency,
+        data_dir: common.data_dir.clone(),
+        correction: args.correction.as_str().into(),
+        operators_only: true,
+    };
     let step_model = StepModel::with_options(&model, &hardware, &deployment, &options)?;
 
     let batch = match &args.batch {
@@ -67,6 +69,7 @@ pub fn run(args: &PredictStep, common: &Common) -> Result<Output, Failure> {
         .map_err(|error| batch.refused(&error, |request| plan.batch_shape(&[*request]).map(|_| ())))?;
     let shape = plan.batch_shape(&batch.requests)?;
     let explanation = if args.explain { explain::longest(&step, plan, &shape, &hardware) } else { Vec::new() };
+    let correction = step_model.correction().cloned();
     let prediction =
         Prediction { model, hardware, deployment, batch: shape, step, efficiency, correction, explanation };
     match common.format {

@@ -12,6 +12,6 @@ mod used;
 pub use basis::Basis;
 pub use fitted::{Correction, Level, SDS_OF_90_PCT, Scatter, Source, interval_factor};
 pub use host::HostTimes;
-pub use library::{builtin_corrections, find_correction};
+pub use library::builtin_corrections;
 pub use term::{Kind, NUM_TERMS, Term};
 pub use used::Used;

@@ -126,6 +126,7 @@ mod tests {
     use crate::hardware::Hardware;
     use crate::model::Model;
     use crate::request::Request;
+    use crate::step_model::Options;
 
     #[test]
     fn intervals_hold_the_prediction_and_widen_with_the_scatter() {
@@ -141,7 +142,8 @@ mod tests {
     #[test]
     fn a_constant_batch_has_the_spread_of_its_step() {
         let (model, gpu) = (Model::find("llama-2-7b").expect("built in"), Hardware::find("h100").expect("built in"));
-        let steps = StepModel::new(&model, &gpu, &Deployment::default()).expect("possible");
+        let steps =
+            StepModel::with_options(&model, &gpu, &Deployment::default(), &Options::uncorrected()).expect("possible");
         let batch = [Request::decode(500); 4];
         let mut sampler = SpreadSampler::new(&steps);
         for index in 0..200 {

@@ -96,11 +96,13 @@ mod tests {
     use crate::deployment::{Deployment, GenerationConfig};
     use crate::hardware::Hardware;
     use crate::model::Model;
+    use crate::step_model::Options;
 
     fn steps(model: &str, generation_config: GenerationConfig) -> StepModel {
         let (model, gpu) = (Model::find(model).expect("built in"), Hardware::find("h100").expect("built in"));
         let deployment = Deployment { generation_config, ..Deployment::default() };
-        StepModel::new(&model, &gpu, &deployment).expect("possible")
+        let options = Options::uncorrected();
+        StepModel::with_options(&model, &gpu, &deployment, &options).expect("possible")
     }
 
     /// Three decodes, a chunk that ends its prompt, and one that does not: four tokens are sampled.

@@ -5,17 +5,17 @@
 mod compiled;
 mod corrected;
 mod estimated;
+mod options;
 mod summed;
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::correction::{Correction, find_correction};
+use crate::correction::Correction;
 use crate::deployment::Deployment;
 use crate::efficiency::mixed::{Alone, added_by_prefill_us};
 use crate::efficiency::timer::{is_within_another, same_kernel};
 use crate::efficiency::{EfficiencyMode, OperatorTime, Provenance, Tables, Timer};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::estimate::StepEstimate;
 use crate::hardware::Hardware;
 use crate::kv_capacity::device_memory_bytes;
@@ -26,24 +26,11 @@ use crate::units::GIB;
 
 use compiled::Compiled;
 pub use compiled::StepState;
+pub use options::{CorrectionChoice, Options};
 
 /// What one host launch costs when no graph replays it, µs: a kernel shorter than this waits for the next launch (assumed,
 /// of the order that profilers show for eager PyTorch).
 const HOST_LAUNCH_US: f64 = 5.0;
-
-/// Choices that are not the deployment's.
-#[derive(Debug, Clone, Default)]
-pub struct Options {
-    /// Calibrated tables, or the textbook roofline.
-    pub efficiency: EfficiencyMode,
-    /// Folder whose `bench_data/` and `hardware/` come before the built-in ones.
-    pub data_dir: Option<PathBuf>,
-    /// What real engines taught, on top of the tables; [`find_correction`] finds the best there is.
-    pub correction: Option<Correction>,
-    /// Leave out the dense tables, some 10 ms of work, for who asks for few steps or only for [`StepModel::step_time`]:
-    /// [`StepModel::step_time_us`] is then [`StepModel::step_time_us_by_operator`].
-    pub operators_only: bool,
-}
 
 /// Predicts steps of one model on one GPU type in one deployment.
 ///
@@ -80,7 +67,8 @@ pub struct StepModel {
 }
 
 impl StepModel {
-    /// Checks the deployment against the model, and finds the tables that answer for its operators.
+    /// Checks the deployment against the model, finds the efficiency tables of its operators and the recommended correction, and
+    /// builds the lookup tables.
     ///
     /// # Errors
     /// [`crate::Error::Invalid`] for a deployment that the model can't be split by; [`crate::Error::MissingTable`],
@@ -89,32 +77,17 @@ impl StepModel {
         Self::with_options(model, hardware, deployment, &Options::default())
     }
 
-    /// [`StepModel::new`] with the best correction there is: the model's own, else the global one.
+    /// [`StepModel::new`] with another correction or none, the textbook roofline, or tables from a folder.
     ///
     /// # Errors
-    /// As [`StepModel::new`].
-    pub fn corrected(model: &Model, hardware: &Hardware, deployment: &Deployment) -> Result<Self> {
-        let correction = find_correction("auto", model.name())?;
-        Self::with_options(model, hardware, deployment, &Options { correction, ..Options::default() })
-    }
-
-    /// [`StepModel::new`] with other tables, or none, or a correction.
-    ///
-    /// # Errors
-    /// As [`StepModel::new`]; [`crate::Error::InvalidArgument`] for a correction of the textbook roofline: it is learned on top of tables.
+    /// As [`StepModel::new`] and [`CorrectionChoice::resolve`].
     pub fn with_options(
         model: &Model,
         hardware: &Hardware,
         deployment: &Deployment,
         options: &Options,
     ) -> Result<Self> {
-        if options.correction.is_some() && options.efficiency == EfficiencyMode::Ideal {
-            return Err(Error::invalid_argument(
-                "correction",
-                "with ideal efficiency",
-                "is learned on top of calibrated tables; take either --correction none or --efficiency tables",
-            ));
-        }
+        let correction = options.correction.resolve(model.name(), options.efficiency)?;
         let plan = StepPlan::new(model, deployment)?;
         let tables = Tables::new(hardware, options.data_dir.as_deref());
         let mut timers: Vec<(Operator, Timer)> = Vec::new();
@@ -155,7 +128,7 @@ impl StepModel {
         let mut steps = StepModel {
             compiled: None,
             cpu: pulp::Arch::new(),
-            correction: None,
+            correction,
             hardware: hardware.name().to_owned(),
             plan,
             timers,
@@ -165,7 +138,6 @@ impl StepModel {
             sm_count: f64::from(hardware.sm_count()),
             notes,
         };
-        steps.correction = options.correction.clone().map(Arc::new);
         if !options.operators_only {
             steps.compiled = compiled::Tables::new(&steps)
                 .and_then(|tables| Compiled::new(Arc::new(tables), steps.correction.as_deref()));

@@ -30,7 +30,7 @@ static STEPS: LazyLock<Vec<[StepModel; 2]>> = LazyLock::new(|| {
         for (operators_only, efficiency) in
             [(false, EfficiencyMode::Tables), (true, EfficiencyMode::Tables), (false, EfficiencyMode::Ideal)]
         {
-            let options = Options { operators_only, efficiency, ..Options::default() };
+            let options = Options { operators_only, efficiency, ..Options::uncorrected() };
             let deployment = Deployment::tensor_parallel(gpus);
             let steps = StepModel::with_options(&model, &hardware, &deployment, &options).unwrap();
             let one_lane = StepModel { cpu: Arch::Scalar, ..steps.clone() };

@@ -13,7 +13,7 @@ const MODELS: [(&str, u32); 5] =
 
 fn step_model(model: &str, gpus: u32) -> StepModel {
     let (model, hardware) = (Model::find(model).unwrap(), Hardware::find("h100").unwrap());
-    StepModel::corrected(&model, &hardware, &Deployment::tensor_parallel(gpus)).unwrap()
+    StepModel::new(&model, &hardware, &Deployment::tensor_parallel(gpus)).unwrap()
 }
 
 fn decodes(count: u32) -> Vec<Request> {

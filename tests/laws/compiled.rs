@@ -2,7 +2,6 @@
 //! the requests are handed over.
 
 use proptest::prelude::*;
-use ridgepoint::internals::correction::find_correction;
 use ridgepoint::{Deployment, Hardware, Model, Options, Request, StepModel};
 
 /// Largest relative difference that compiling may make.
@@ -22,8 +21,7 @@ const MODELS: [(&str, u32); 8] = [
 
 fn step_model(model: &str, deployment: &Deployment, correction: &str) -> StepModel {
     let model = Model::find(model).unwrap();
-    let correction = find_correction(correction, model.name()).unwrap();
-    let options = Options { correction, ..Options::default() };
+    let options = Options { correction: correction.into(), ..Options::default() };
     StepModel::with_options(&model, &Hardware::find("h100").unwrap(), deployment, &options).unwrap()
 }
 

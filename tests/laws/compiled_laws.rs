@@ -48,7 +48,7 @@ static DEPLOYED: LazyLock<Vec<Named>> = LazyLock::new(|| {
         ("deepseek-v3", Deployment { data_parallel_size: 2, enforce_eager: true, ..experts(4) }),
     ]
     .iter()
-    .map(|(model, deployment)| named(model, "h100", deployment, &Options::default()))
+    .map(|(model, deployment)| named(model, "h100", deployment, &Options::uncorrected()))
     .collect()
 });
 
@@ -56,11 +56,11 @@ static DEPLOYED: LazyLock<Vec<Named>> = LazyLock::new(|| {
 static BORROWED: LazyLock<Vec<Named>> = LazyLock::new(|| {
     let ideal = Options { efficiency: EfficiencyMode::Ideal, ..Options::default() };
     [
-        ("llama-3.1-8b", "l40s", 1, &Options::default()),
-        ("gemma-3-27b", "l40s", 2, &Options::default()),
-        ("gpt-oss-120b", "b200", 1, &Options::default()),
-        ("deepseek-v3", "b200", 8, &Options::default()),
-        ("llama-3.1-70b", "a100", 4, &Options::default()),
+        ("llama-3.1-8b", "l40s", 1, &Options::uncorrected()),
+        ("gemma-3-27b", "l40s", 2, &Options::uncorrected()),
+        ("gpt-oss-120b", "b200", 1, &Options::uncorrected()),
+        ("deepseek-v3", "b200", 8, &Options::uncorrected()),
+        ("llama-3.1-70b", "a100", 4, &Options::uncorrected()),
         ("llama-3.1-70b", "h100", 4, &ideal),
         ("gemma-3-27b", "h100", 2, &ideal),
         ("deepseek-v3", "h200", 8, &ideal),
@@ -74,7 +74,7 @@ static BORROWED: LazyLock<Vec<Named>> = LazyLock::new(|| {
 static KINDS: LazyLock<Vec<Named>> = LazyLock::new(|| {
     [("llama-3.1-8b", 1), ("gemma-3-27b", 2), ("gpt-oss-120b", 2), ("llama-4-scout", 8), ("deepseek-v3", 8)]
         .iter()
-        .map(|(model, gpus)| named(model, "h100", &Deployment::tensor_parallel(*gpus), &Options::default()))
+        .map(|(model, gpus)| named(model, "h100", &Deployment::tensor_parallel(*gpus), &Options::uncorrected()))
         .collect()
 });
 
@@ -238,7 +238,7 @@ fn single_chunks_of_any_length_and_context_agree_with_their_operators() {
     let models =
         [("llama-3.1-8b", 1), ("llama-3.1-70b", 4), ("qwen3-32b-fp8", 2), ("qwen3-30b-a3b", 1), ("mixtral-8x7b", 2)];
     for (model, gpus) in models {
-        let (name, steps) = named(model, "h100", &Deployment::tensor_parallel(gpus), &Options::default());
+        let (name, steps) = named(model, "h100", &Deployment::tensor_parallel(gpus), &Options::uncorrected());
         let mut worst = (0.0, String::new());
         for chunk in (2..80).chain([100, 127, 128, 129, 200, 300, 512, 1000, 2048, 8000]) {
             for (context, num_decodes) in contexts.iter().flat_map(|context| [0, 1, 64].map(|count| (*context, count)))

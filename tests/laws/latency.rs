@@ -5,14 +5,20 @@ use std::sync::LazyLock;
 
 use proptest::prelude::*;
 use ridgepoint::latency::{BlackBox, CalibratedRoofline, FixedLatency, HostTimes, LatencyModel};
-use ridgepoint::{Deployment, Hardware, Model, Request, StepModel};
+use ridgepoint::{Deployment, Hardware, Model, Options, Request, StepModel};
 
 /// How much faster a step with another request may be: measured kernels have steps of a few percent at tile boundaries.
 const DIP: f64 = 0.06;
 
 fn roofline(model: &str, gpu: &str, tensor_parallel_size: u32) -> CalibratedRoofline {
     let deployment = Deployment::tensor_parallel(tensor_parallel_size);
-    let steps = StepModel::new(&Model::find(model).unwrap(), &Hardware::find(gpu).unwrap(), &deployment).unwrap();
+    let steps = StepModel::with_options(
+        &Model::find(model).unwrap(),
+        &Hardware::find(gpu).unwrap(),
+        &deployment,
+        &Options::uncorrected(),
+    )
+    .unwrap();
     CalibratedRoofline::new(steps)
 }
 

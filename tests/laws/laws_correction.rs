@@ -10,7 +10,7 @@ use compare::is_rel;
 use proptest::prelude::*;
 use proptest::sample::Index;
 use ridgepoint::internals::correction::{Correction, Kind, NUM_TERMS, Scatter, Term};
-use ridgepoint::{Deployment, Hardware, Model, Request, StepModel};
+use ridgepoint::{Deployment, Hardware, Model, Options, Request, StepModel};
 
 /// A sum of a few dozen products in another order.
 const REL_BASIS: f64 = 1e-9;
@@ -41,7 +41,7 @@ static STEPS: LazyLock<Vec<Compiled>> = LazyLock::new(|| {
     let compiled = |(model, gpu, tensor_parallel_size, enforce_eager): (&str, &str, u32, bool)| {
         let deployment = Deployment { enforce_eager, ..Deployment::tensor_parallel(tensor_parallel_size) };
         let (model, hardware) = (Model::find(model).expect("built in"), Hardware::find(gpu).expect("built in"));
-        let steps = StepModel::new(&model, &hardware, &deployment).expect("possible");
+        let steps = StepModel::with_options(&model, &hardware, &deployment, &Options::uncorrected()).expect("possible");
         Compiled { name: format!("{} on {gpu}", model.name()), steps }
     };
     CASES.into_iter().map(compiled).collect()

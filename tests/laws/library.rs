@@ -51,7 +51,9 @@ impl Prediction {
         let model = Model::find(&self.model).expect("built in");
         let hardware = Hardware::find(&self.hardware).expect("built in");
         let deployment = Deployment::tensor_parallel(self.tensor_parallel_size);
-        let step_model = StepModel::new(&model, &hardware, &deployment).expect("a possible deployment");
+        let options = Options::uncorrected();
+        let step_model =
+            StepModel::with_options(&model, &hardware, &deployment, &options).expect("a possible deployment");
         let requests = |g: &Group| vec![Request::prefill(g.num_scheduled_tokens, g.num_computed_tokens); g.requests];
         let batch: Vec<Request> = self.batch.iter().flat_map(requests).collect();
         step_model.try_step_time(&batch).expect("a possible batch").step_time_us

@@ -81,7 +81,7 @@ impl Case {
         let model = Model::find(model).expect("a built-in model");
         let hardware = Hardware::find(gpu).expect("a built-in GPU");
         let with = |efficiency| {
-            StepModel::with_options(&model, &hardware, &deployment, &Options { efficiency, ..Options::default() })
+            StepModel::with_options(&model, &hardware, &deployment, &Options { efficiency, ..Options::uncorrected() })
         };
         let tables = match with(EfficiencyMode::Tables) {
             Ok(tables) => tables,

@@ -14,7 +14,7 @@ use ridgepoint::internals::efficiency::kernel_model::{
 };
 use ridgepoint::internals::efficiency::table::Series;
 use ridgepoint::internals::efficiency::{Provenance, Tables};
-use ridgepoint::{Deployment, Hardware, Model, Request, StepEstimate, StepModel};
+use ridgepoint::{Deployment, Hardware, Model, Options, Request, StepEstimate, StepModel};
 
 /// Residuals are kept as `f32`.
 const REL_RESIDUAL_ROUNDING: f64 = 1e-6;
@@ -24,7 +24,8 @@ fn on(gpu: &str, model: &str, tensor_parallel_size: u32) -> StepEstimate {
     let model = Model::find(model).expect("built in");
     let hardware = Hardware::find(gpu).expect("a GPU");
     let deployment = Deployment::tensor_parallel(tensor_parallel_size);
-    let step_model = StepModel::new(&model, &hardware, &deployment).expect("own tables or borrowed ones");
+    let step_model = StepModel::with_options(&model, &hardware, &deployment, &Options::uncorrected())
+        .expect("own tables or borrowed ones");
     let mut batch = vec![Request::decode(2048); 64];
     batch.push(Request::prefill(512, 0));
     step_model.step_time(&batch)

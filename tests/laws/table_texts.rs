@@ -25,7 +25,7 @@ fn put(dir: &TempDir, gpu: &str, operator: &str, text: &str) {
 }
 
 fn steps(model: &str, gpu: &str, gpus: u32, data_dir: Option<&Path>) -> Result<StepModel, Error> {
-    let options = Options { data_dir: data_dir.map(Path::to_path_buf), ..Options::default() };
+    let options = Options { data_dir: data_dir.map(Path::to_path_buf), ..Options::uncorrected() };
     let (model, hardware) = (Model::find(model).unwrap(), Hardware::find(gpu).unwrap());
     StepModel::with_options(&model, &hardware, &Deployment::tensor_parallel(gpus), &options)
 }

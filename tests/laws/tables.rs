@@ -59,7 +59,7 @@ impl DataDir {
 fn on(gpu: &str, tensor_parallel_size: u32, data_dir: Option<&Path>) -> Result<StepModel, Error> {
     let model = Model::find("llama-3.1-8b").expect("built in");
     let hardware = Hardware::find(gpu).expect("built in");
-    let options = Options { data_dir: data_dir.map(Path::to_path_buf), ..Options::default() };
+    let options = Options { data_dir: data_dir.map(Path::to_path_buf), ..Options::uncorrected() };
     StepModel::with_options(&model, &hardware, &Deployment::tensor_parallel(tensor_parallel_size), &options)
 }
 

@@ -5,7 +5,7 @@ use crate::data_pack as common;
 
 use std::path::Path;
 
-use ridgepoint::{Deployment, Hardware, Model, Request, StepModel};
+use ridgepoint::{Deployment, Hardware, Model, Options, Request, StepModel};
 use serde_json::Value;
 
 /// Largest error of a run, percent.
@@ -46,7 +46,8 @@ fn run(dir: &Path) -> Run {
     };
     let model = Model::find(&server_key(&server, "model")).expect("a known model");
     let hardware = Hardware::find(&server_key(&server, "hardware")).expect("a known GPU");
-    let steps = StepModel::new(&model, &hardware, &deployment).expect("a possible deployment");
+    let steps = StepModel::with_options(&model, &hardware, &deployment, &Options::uncorrected())
+        .expect("a possible deployment");
 
     let prefix = &profile["data"]["shared_prefix"];
     let tokens = |key: &str| prefix[key].as_f64().expect("a length");

@@ -3,10 +3,9 @@
 use std::ffi::c_char;
 use std::path::Path;
 
-use ridgepoint::internals::correction::find_correction;
 use ridgepoint::internals::efficiency::EfficiencyMode;
 use ridgepoint::latency::CalibratedRoofline;
-use ridgepoint::{Deployment, Hardware, Model, Options, StepModel};
+use ridgepoint::{CorrectionChoice, Deployment, Hardware, Model, Options, StepModel};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
@@ -65,12 +64,7 @@ fn load(model: &str, hardware: &str, choices: &Choices<'_>) -> Result<Loaded, Fa
             return Err(Failure::argument(format!("options.efficiency: '{other}' must be tables or ideal")));
         }
     };
-    // Nothing is learned on top of the textbook roofline.
-    let wanted = match (choices.correction, efficiency) {
-        (None | Some("auto"), EfficiencyMode::Ideal) => "none",
-        (wanted, _) => wanted.unwrap_or("auto"),
-    };
-    let correction = find_correction(wanted, model.name())?;
+    let correction = choices.correction.map_or(CorrectionChoice::Auto, CorrectionChoice::from);
     let options = Options { efficiency, data_dir: data_dir.map(Path::to_owned), correction, ..Options::default() };
     let steps = StepModel::with_options(&model, &hardware, &deployment, &options)?;
     Ok(Loaded {

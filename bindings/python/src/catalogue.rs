@@ -2,9 +2,9 @@
 
 use pyo3::prelude::*;
 use ridgepoint::hardware::{builtin_aliases, builtin_names};
-use ridgepoint::internals::correction::{Used, find_correction};
+use ridgepoint::internals::correction::Used;
 use ridgepoint::model::{ParameterCounts, builtin_models};
-use ridgepoint::{Hardware, Model};
+use ridgepoint::{CorrectionChoice, EfficiencyMode, Hardware, Model};
 use serde::Serialize;
 
 use crate::fault::{detached, raised, to_json};
@@ -43,7 +43,9 @@ pub fn models(py: Python<'_>) -> PyResult<String> {
                 parameters: model.parameters(),
                 weight_bytes: model.weight_bytes(),
                 max_position_embeddings: model.max_position_embeddings(),
-                correction: Used::of(find_correction("auto", model.name()).map_err(raised)?.as_ref()),
+                correction: Used::of(
+                    CorrectionChoice::Auto.resolve(model.name(), EfficiencyMode::Tables).map_err(raised)?.as_deref(),
+                ),
             });
         }
         to_json(&models)

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use numpy::{IntoPyArray, PyArray1};
 use pyo3::prelude::*;
-use ridgepoint::internals::correction::{Correction, Used, find_correction};
+use ridgepoint::internals::correction::Used;
 use ridgepoint::internals::efficiency::EfficiencyMode;
 use ridgepoint::kv_capacity::{KvCapacity, MemoryOptions};
 use ridgepoint::latency::{CalibratedRoofline, LatencyModel};
@@ -98,8 +98,8 @@ impl StepModel {
             }
             let (model, precision_notes) = found(model, model_config, precision, data_dir.as_deref())?;
             let hardware = Hardware::find_in(data_dir.as_deref(), hardware).map_err(raised)?;
-            let (efficiency, correction) = wanted(efficiency, correction, model.name())?;
-            let options = Options { efficiency, data_dir, correction, ..Options::default() };
+            let efficiency = efficiency_mode(efficiency)?;
+            let options = Options { efficiency, data_dir, correction: correction.into(), ..Options::default() };
             let steps =
                 ridgepoint::StepModel::with_options(&model, &hardware, &deployment, &options).map_err(raised)?;
             Ok(StepModel { latency: CalibratedRoofline::new(steps), model, hardware, deployment, precision_notes })
@@ -287,15 +287,11 @@ fn checked_deployment(json: &str) -> PyResult<Deployment> {
     Err(raised(Error::invalid("deployment", problems)))
 }
 
-/// Nothing is learned on top of the textbook roofline: with it `auto` is `none`.
-fn wanted(efficiency: &str, correction: &str, model: &str) -> PyResult<(EfficiencyMode, Option<Correction>)> {
-    match (efficiency, correction) {
-        ("tables", wanted) => Ok((EfficiencyMode::Tables, find_correction(wanted, model).map_err(raised)?)),
-        ("ideal", "none" | "auto") => Ok((EfficiencyMode::Ideal, None)),
-        ("ideal", wanted) => Err(RidgepointError::new_err(format!(
-            "correction = '{wanted}': corrections are learned on top of calibrated tables and say nothing of efficiency = 'ideal'; leave one of them out"
-        ))),
-        (other, _) => Err(RidgepointError::new_err(format!("efficiency = '{other}' must be 'tables' or 'ideal'"))),
+fn efficiency_mode(name: &str) -> PyResult<EfficiencyMode> {
+    match name {
+        "tables" => Ok(EfficiencyMode::Tables),
+        "ideal" => Ok(EfficiencyMode::Ideal),
+        other => Err(RidgepointError::new_err(format!("efficiency = '{other}' must be 'tables' or 'ideal'"))),
     }
 }
 

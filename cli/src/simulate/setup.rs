@@ -13,7 +13,6 @@ use ridgepoint::{Deployment, Hardware, Model, StepModel};
 
 use super::args::{Blocks, Policy, RequestsFormat, Simulate};
 use crate::args::{Common, Efficiency};
-use crate::correction;
 use crate::output::{Failure, both};
 
 /// Requests of a closed loop whose number is not given, per request in flight.
@@ -94,7 +93,7 @@ pub fn setup(args: &Simulate, common: &Common) -> Result<Setup, Failure> {
         Efficiency::Tables => (EfficiencyMode::Tables, "tables"),
         Efficiency::Ideal => (EfficiencyMode::Ideal, "ideal"),
     };
-    let correction = correction::find(&args.correction, args.efficiency, model.name())?;
+    let correction = args.correction.as_str().into();
     let options = Options { efficiency: mode, data_dir: common.data_dir.clone(), correction, ..Options::default() };
     let engine = server.engine_config(&model, &hardware)?;
     let steps = StepModel::with_options(&model, &hardware, &server.deployment, &options)?;

@@ -5,8 +5,8 @@ use crate::cli_support;
 use std::process::Command;
 
 use cli_support::{Folder, run};
-use ridgepoint::Options;
 use ridgepoint::internals::correction::{Correction, HostTimes, Term};
+use ridgepoint::{CorrectionChoice, Options};
 use ridgepoint::{Deployment, Hardware, Model, Request, StepModel};
 use serde_json::Value;
 
@@ -125,7 +125,7 @@ fn the_documented_rule_keeps_the_stated_error() {
         let flag = if eager { "--enforce-eager" } else { "" };
         let json = export(&format!("json --model llama-3.1-8b --hardware h100 --correction {path} {flag}")).json();
         let deployment = Deployment { enforce_eager: eager, ..Deployment::default() };
-        let options = Options { correction: Some(correction.clone()), ..Options::default() };
+        let options = Options { correction: CorrectionChoice::Given(correction.clone().into()), ..Options::default() };
         let steps = StepModel::with_options(&model, &gpu, &deployment, &options).unwrap();
         let library = ridgepoint::internals::export::export(&steps, model.name(), gpu.name(), &deployment);
         for batch in batches() {
@@ -184,7 +184,7 @@ fn the_example_in_the_docs_prints_what_they_say() {
     let mut mixed = vec![Request::decode(1500); 40];
     mixed.extend([Request::prefill(512, 0), Request::partial_prefill(300, 1000)]);
     let (model, gpu) = (Model::find("llama-3.1-8b").unwrap(), Hardware::find("h100").unwrap());
-    let steps = StepModel::new(&model, &gpu, &Deployment::default()).unwrap();
+    let steps = StepModel::with_options(&model, &gpu, &Deployment::default(), &Options::uncorrected()).unwrap();
     let printed = format!("{:.0} {:.0}", step_us(&json, &decodes), step_us(&json, &mixed));
     let said = format!(
         "It prints `{printed}`; the step model says {:.0} and {:.0} µs.",

@@ -61,7 +61,7 @@ impl Rooflines {
     /// As [`StepModel::new`].
     pub fn new(model: &Model, hardware: &Hardware, deployment: &Deployment, data_dir: Option<&Path>) -> Result<Self> {
         let steps = |efficiency| {
-            let options = Options { efficiency, data_dir: data_dir.map(Path::to_owned), ..Options::default() };
+            let options = Options { efficiency, data_dir: data_dir.map(Path::to_owned), ..Options::uncorrected() };
             StepModel::with_options(model, hardware, deployment, &options).map(CalibratedRoofline::new)
         };
         let calibrated = Arc::new(steps(EfficiencyMode::Tables)?);

@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::case::{Case, Rooflines};
-use ridgepoint::internals::correction::{Correction, find_correction};
+use ridgepoint::internals::correction::Correction;
 use ridgepoint::latency::CalibratedRoofline;
-use ridgepoint::{Error, Result};
+use ridgepoint::{CorrectionChoice, EfficiencyMode, Error, Result};
 
 /// Predicts every case with the correction that `wanted` (`none`, `global`, `auto`, a file) asks for of its model.
 ///
 /// # Errors
-/// As [`find_correction`]; `ErrorKind::Invalid` with every model that a file is not meant for.
+/// As [`CorrectionChoice::resolve`]; `ErrorKind::Invalid` with every model that a file is not meant for.
 pub fn correct(cases: &mut [Case], wanted: &str) -> Result<()> {
     let mut known: BTreeMap<String, Option<Arc<Correction>>> = BTreeMap::new();
     let mut problems: Vec<String> = Vec::new();
@@ -20,8 +20,8 @@ pub fn correct(cases: &mut [Case], wanted: &str) -> Result<()> {
         if known.contains_key(&case.model) {
             continue;
         }
-        let found = match find_correction(wanted, &case.model) {
-            Ok(found) => found.map(Arc::new),
+        let found = match CorrectionChoice::from(wanted).resolve(&case.model, EfficiencyMode::Tables) {
+            Ok(found) => found,
             Err(error) if error.kind() == ErrorKind::Invalid => {
                 let new: Vec<_> =
                     error.problems().iter().filter(|problem| !problems.contains(problem)).cloned().collect();

@@ -65,6 +65,7 @@ mod tests {
     use ridgepoint::Deployment;
     use ridgepoint::Hardware;
     use ridgepoint::Model;
+    use ridgepoint::Options;
     use ridgepoint::internals::correction::Term;
 
     fn steps_with(ends: &[(u64, u64, f64)]) -> Vec<Entry> {
@@ -81,7 +82,8 @@ mod tests {
     #[test]
     fn a_span_has_its_share_of_the_steps_at_its_ends() {
         let (model, gpu) = (Model::find("llama-2-7b").expect("built in"), Hardware::find("h100").expect("built in"));
-        let steps = StepModel::new(&model, &gpu, &Deployment::default()).expect("possible");
+        let steps =
+            StepModel::with_options(&model, &gpu, &Deployment::default(), &Options::uncorrected()).expect("possible");
         let ledger =
             Ledger { steps: &steps, entries: steps_with(&[(100, 200, 10.0), (200, 400, 40.0), (500, 600, 7.0)]) };
         let tokens = |from, to| ledger.between(from, to).get(Term::Tokens);

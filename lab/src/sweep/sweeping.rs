@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::fmt::Debug;
 use std::hash::Hash;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use rayon::prelude::*;
 
@@ -15,11 +16,11 @@ use super::row::Row;
 use super::steps::SharedSteps;
 use ridgepoint::Hardware;
 use ridgepoint::Model;
-use ridgepoint::internals::correction::{Correction, find_correction};
+use ridgepoint::internals::correction::Correction;
 use ridgepoint::internals::efficiency::EfficiencyMode;
 use ridgepoint::internals::step_model;
 use ridgepoint::server_config::ServerConfig;
-use ridgepoint::{Error, Result};
+use ridgepoint::{CorrectionChoice, Error, Result};
 
 /// First line of the text that is hashed: another layout or meaning of rows gets another number.
 const LAYOUT: &str = "ridgepoint sweep 1";
@@ -50,7 +51,7 @@ pub(super) struct FoundModel {
     /// The model and what there is to say of it, or why there is none in this precision.
     pub(super) model: std::result::Result<(Model, Vec<String>), String>,
     /// What its steps are corrected with.
-    pub(super) correction: Option<Correction>,
+    pub(super) correction: Option<Arc<Correction>>,
 }
 
 /// A grid that is ready to run.
@@ -205,15 +206,8 @@ fn found_model(server: &ServerConfig, options: &Options) -> std::result::Result<
     let named = Model::find_in(data_dir, &server.model).map_err(|error| error.to_string())?;
     let model = server.find_model(data_dir).map_err(reason);
     let name = model.as_ref().map_or(named.name(), |(model, _)| model.name());
-    let correction = match (options.efficiency, options.correction.as_str()) {
-        (EfficiencyMode::Ideal, "auto" | "none") => None,
-        (EfficiencyMode::Ideal, wanted) => {
-            return Err(format!(
-                "correction {wanted}: corrections are learned on top of calibrated tables and say nothing of the ideal efficiency; leave one of them out"
-            ));
-        }
-        (EfficiencyMode::Tables, wanted) => find_correction(wanted, name).map_err(|error| error.to_string())?,
-    };
+    let correction = CorrectionChoice::from(options.correction.as_str());
+    let correction = correction.resolve(name, options.efficiency).map_err(|error| error.to_string())?;
     Ok(FoundModel { model, correction })
 }
 
@@ -222,7 +216,7 @@ pub(super) fn step_options(options: &Options, found: &FoundModel) -> step_model:
     step_model::Options {
         efficiency: options.efficiency,
         data_dir: options.data_dir.clone(),
-        correction: found.correction.clone(),
+        correction: found.correction.clone().map_or(CorrectionChoice::None, CorrectionChoice::Given),
         ..step_model::Options::default()
     }
 }

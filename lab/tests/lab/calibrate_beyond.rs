@@ -9,7 +9,7 @@ use ridgepoint::internals::efficiency::family::{AttentionKey, Key, chip};
 use ridgepoint::internals::efficiency::grid::{Grid, Origin};
 use ridgepoint::internals::efficiency::kernel_model::{AttentionShape, DecodeModel, KernelModel, PrefillModel};
 use ridgepoint::internals::efficiency::table::{Series, SeriesDraft, SeriesHeader, write_table};
-use ridgepoint::{DType, Deployment, Hardware, Model, Request, StepModel};
+use ridgepoint::{DType, Deployment, Hardware, Model, Options, Request, StepModel};
 use ridgepoint_lab::calibrate::beyond::SMALL_KERNELS;
 use ridgepoint_lab::calibrate::operators::{OperatorReport, Outcome};
 use ridgepoint_lab::calibrate::rows::Rows;
@@ -54,7 +54,9 @@ fn h100() -> Hardware {
 /// µs of one call of an operator in the predicted step of Llama-3.1-8B (32 query and 8 KV heads of 128 on one GPU).
 fn predicted_us(batch: &[Request], operator: &str) -> f64 {
     let model = Model::find("llama-3.1-8b").unwrap();
-    let step = StepModel::new(&model, &h100(), &Deployment::default()).unwrap().step_time(batch);
+    let step = StepModel::with_options(&model, &h100(), &Deployment::default(), &Options::uncorrected())
+        .unwrap()
+        .step_time(batch);
     let found = step.operators.iter().find(|o| o.name == operator).unwrap();
     found.time_us / found.count as f64
 }

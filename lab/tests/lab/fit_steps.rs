@@ -5,7 +5,8 @@ use crate::common;
 use rand::{RngExt, SeedableRng};
 use rand_distr::{Distribution, Normal};
 use rand_pcg::Pcg64;
-use ridgepoint::internals::correction::{Correction, Level, Term, find_correction};
+use ridgepoint::internals::correction::{Correction, Level, Term};
+use ridgepoint::{CorrectionChoice, EfficiencyMode};
 use ridgepoint_lab::evaluate::steps::case::{CaseOptions, StepCase, StepRow, step_cases};
 use ridgepoint_lab::evaluate::steps::read::{ReadRun, read_runs};
 use ridgepoint_lab::evaluate::steps::split::{StepSplit, folds};
@@ -125,7 +126,7 @@ fn later_steps_of_the_data_pack_are_met_by_the_global_correction() {
     let Some(cases) = pack_cases("later_steps_of_the_data_pack_are_met_by_the_global_correction", "none") else {
         return;
     };
-    let global = find_correction("global", "any model").unwrap().unwrap();
+    let global = CorrectionChoice::Global.resolve("any model", EfficiencyMode::Tables).unwrap().unwrap();
     for fold in folds(&cases, StepSplit::Temporal { judge_from: 0.6 }).unwrap() {
         let (terms, fitted) = (RunTerms::of(fold.judged), 0..fold.rows.start);
         let later = StepRunReport::of(&StepRun { terms, fitted, held_out: fold.rows }, &global).held_out.unwrap();

@@ -14,7 +14,7 @@ const SAMPLES: [u8; 6] = [1, 255, 0, 1, 1, 1];
 
 fn in_rust() -> CalibratedRoofline {
     let (model, hardware) = (Model::find("llama-3.1-8b").unwrap(), Hardware::find("h100").unwrap());
-    CalibratedRoofline::new(StepModel::corrected(&model, &hardware, &Deployment::default()).unwrap())
+    CalibratedRoofline::new(StepModel::new(&model, &hardware, &Deployment::default()).unwrap())
 }
 
 fn requests(samples: &[u8]) -> Vec<Request> {

@@ -14,9 +14,9 @@ use ridgepoint::Error;
 use ridgepoint::Hardware;
 use ridgepoint::Model;
 use ridgepoint::Request;
-use ridgepoint::internals::correction::{Basis, Correction, Level, find_correction};
+use ridgepoint::internals::correction::{Basis, Correction, Level};
 use ridgepoint::internals::efficiency::EfficiencyMode;
-use ridgepoint::{Options, StepModel};
+use ridgepoint::{CorrectionChoice, Options, StepModel};
 
 /// A sampled step, and the time from it to the next one.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -67,7 +67,7 @@ pub struct StepCase {
 pub struct CaseOptions {
     /// Folder whose files come before the built-in ones.
     pub data_dir: Option<PathBuf>,
-    /// `none`, `global`, `auto` or a path, as [`find_correction`] takes it.
+    /// `none`, `global`, `auto` or a path, as [`CorrectionChoice`] takes it.
     pub correction: String,
 }
 
@@ -97,10 +97,11 @@ impl StepCase {
         let said = |error: Error| error.to_string();
         let (deployment, assumed) = deployment(&trace.run, tensor_parallel_size);
         notes.extend(assumed);
-        let correction = find_correction(&options.correction, model.name()).map_err(said)?;
+        let correction = CorrectionChoice::from(options.correction.as_str());
+        let correction = correction.resolve(model.name(), EfficiencyMode::Tables).map_err(said)?;
         notes.extend(correction.as_ref().map(|correction| fitted_on(correction, model.name())));
         let compiled = |efficiency| {
-            let options = Options { efficiency, data_dir: options.data_dir.clone(), ..Options::default() };
+            let options = Options { efficiency, data_dir: options.data_dir.clone(), ..Options::uncorrected() };
             StepModel::with_options(&model, &hardware, &deployment, &options).map_err(said)
         };
         let calibrated = compiled(EfficiencyMode::Tables)?;
@@ -118,7 +119,7 @@ impl StepCase {
             notes,
             ideal: compiled(EfficiencyMode::Ideal)?,
             calibrated,
-            correction: correction.map(Arc::new),
+            correction,
             steps: trace.steps,
             block_size: deployment.block_size,
         };
