@@ -23,6 +23,21 @@ pub const NS_PER_MS: u64 = 1_000_000;
 /// Nanoseconds in a microsecond.
 pub const NS_PER_US: u64 = 1_000;
 
+/// Nanoseconds of a replay's clock in microseconds.
+pub fn ns_to_us(ns: u64) -> f64 {
+    ns as f64 / NS_PER_US as f64
+}
+
+/// Nanoseconds of a replay's clock in milliseconds.
+pub fn ns_to_ms(ns: u64) -> f64 {
+    ns as f64 / NS_PER_MS as f64
+}
+
+/// Nanoseconds of a replay's clock in seconds.
+pub fn ns_to_s(ns: u64) -> f64 {
+    ns as f64 / NS_PER_S as f64
+}
+
 /// Time in microseconds to do `work` at `rate_per_s`, both in the same unit (FLOP and FLOP/s, or bytes and bytes/s).
 ///
 /// ```

@@ -1,19 +1,19 @@
-//! A step between its scheduling and its end. Uses `request`.
+//! A scheduled step that has not ended yet.
 
 use crate::request::Request;
 
-/// A step: the steady decodes by number, every other request by itself.
+/// A step: steady decodes as counts, every other request by itself.
 #[derive(Debug, Default)]
 pub(super) struct Batch {
-    /// Requests other than steady decodes, in order behind those, as the latency model sees them.
+    /// Requests other than steady decodes. In the step they follow the steady ones.
     pub(super) requests: Vec<Request>,
     pub(super) slots: Vec<u32>,
     pub(super) records: Vec<u32>,
-    /// Records of the requests that had to go.
+    /// Records of the preempted requests.
     pub(super) preempted: Vec<u32>,
-    /// Steady decodes by stage.
+    /// Number of steady decodes of each stage.
     pub(super) steady: Vec<(u32, u32)>,
-    /// Slots of those of them that have their last token from this step, in order.
+    /// Slots of the steady decodes that get their last token from this step, in order.
     pub(super) leaving: Vec<u32>,
     pub(super) end_ns: u64,
 }

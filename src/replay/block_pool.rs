@@ -1,34 +1,34 @@
-//! KV blocks: which are in use, which are free in the order in which they will be taken, and which prompts' beginnings they
-//! still hold. Everything is indices into flat arrays; nothing is allocated after the start but entries of the hash map.
+//! The pool of KV blocks: blocks in use, the free queue, and the cached prefixes that free blocks still hold. Blocks are
+//! indices into flat arrays; only the hash map of cached prefixes allocates after the start.
 //!
 //! Mirrors vLLM's `BlockPool` and `FreeKVCacheBlockQueue` (`vllm/v1/core/block_pool.py`, `kv_cache_utils.py`).
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// No block.
+/// Marks the absence of a block.
 const NONE: u32 = u32::MAX;
 
-/// Hash of a block's tokens and of all before it; 0 is "not cached".
+/// Hash of a block's tokens and of all tokens before it. 0 means that the block is not cached.
 pub(super) type BlockHash = u64;
 
 #[derive(Debug, Clone, Copy)]
 struct Block {
     references: u32,
     hash: BlockHash,
-    /// Neighbours in the free queue, while free.
+    /// Neighbours in the free queue, if the block is free.
     previous_free: u32,
     next_free: u32,
-    /// Neighbours among the blocks with the same hash, the first one known to the map.
+    /// Neighbours in the list of blocks with the same hash. The map knows the first one.
     previous_equal: u32,
     next_equal: u32,
 }
 
-/// All KV blocks that requests can have.
+/// All KV blocks that requests can use.
 #[derive(Debug)]
 pub(super) struct BlockPool {
     blocks: Vec<Block>,
-    /// First and last of the free queue: taken at the head, returned at the tail.
+    /// Ends of the free queue. Blocks are taken at the head and returned at the tail.
     head: u32,
     tail: u32,
     num_free: u32,
@@ -69,17 +69,17 @@ impl BlockPool {
         self.blocks.len() as u32 - self.num_free
     }
 
-    /// The block that holds these tokens, if one still does.
+    /// The cached block with this hash.
     pub(super) fn find(&self, hash: BlockHash) -> Option<u32> {
         self.cached.get(&hash).map(|equal| equal.first)
     }
 
-    /// Whether nobody uses the block: then a hit takes it out of the free queue.
+    /// Whether no request uses the block, so that a hit takes it out of the free queue.
     pub(super) fn is_free(&self, block: u32) -> bool {
         self.blocks[block as usize].references == 0
     }
 
-    /// One more user of a cached block.
+    /// Adds a reference to a cached block.
     pub(super) fn touch(&mut self, block: u32) {
         if self.is_free(block) {
             self.unlink_free(block);
@@ -87,7 +87,7 @@ impl BlockPool {
         self.blocks[block as usize].references += 1;
     }
 
-    /// Takes the block that has been free for longest; what it held is forgotten.
+    /// Takes the block that has been free for longest and evicts its content from the cache.
     pub(super) fn take(&mut self) -> Option<u32> {
         let block = self.head;
         if block == NONE {
@@ -99,7 +99,7 @@ impl BlockPool {
         Some(block)
     }
 
-    /// Remembers what a block in use holds.
+    /// Adds a block in use to the cache.
     pub(super) fn cache(&mut self, block: u32, hash: BlockHash) {
         if self.blocks[block as usize].hash != 0 {
             return;
@@ -113,7 +113,7 @@ impl BlockPool {
         }
     }
 
-    /// One user less; a block without users joins the end of the free queue and keeps what it holds.
+    /// Drops a reference. A block without references joins the end of the free queue and stays cached.
     pub(super) fn release(&mut self, block: u32) {
         let tail = self.tail;
         let entry = &mut self.blocks[block as usize];
@@ -165,7 +165,7 @@ impl BlockPool {
     }
 }
 
-/// Keys are hashes already.
+/// Passes keys through, as they are hashes already.
 #[derive(Debug, Default)]
 struct AlreadyHashed(u64);
 

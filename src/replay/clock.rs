@@ -1,15 +1,16 @@
-//! The replay's clock: how far the engine's thread has got, and the GPUs. Uses `latency`.
+//! The clock of a replay: the time of the engine's host thread and of the GPUs.
 
 use crate::latency::LatencyModel;
+use crate::units::NS_PER_US;
 
-/// Integer nanoseconds, and the delays of a latency model that are the same for every step.
+/// The clock in integer nanoseconds, with those delays of the latency model that are equal for all steps.
 #[derive(Debug)]
 pub(super) struct Clock {
-    /// The engine thread has got this far.
+    /// Time of the engine's host thread.
     host_ns: u64,
-    /// The GPUs can begin another step from here on.
+    /// Time from which the GPUs can begin another step.
     gpu_free_ns: u64,
-    /// The last step ends here.
+    /// End of the last step.
     gpu_end_ns: u64,
     stages: u64,
     output_ns: u64,
@@ -18,16 +19,16 @@ pub(super) struct Clock {
     preemption_us: f64,
 }
 
-/// When a step ran.
+/// The timing of a step.
 pub(super) struct Ran {
     pub(super) start_ns: u64,
     pub(super) end_ns: u64,
-    /// Time for which the GPUs could begin no other.
+    /// Time for which the GPUs could begin no other step.
     pub(super) busy_ns: u64,
 }
 
 impl Clock {
-    /// At 0, for GPUs that are a pipeline of `stages`.
+    /// Starts at 0, for a pipeline of `stages` GPUs.
     pub(super) fn new<L: LatencyModel + ?Sized>(latency: &L, stages: u32) -> Self {
         let scheduling_us = latency.scheduling_processing_time();
         Clock {
@@ -42,22 +43,22 @@ impl Clock {
         }
     }
 
-    /// Where the engine's thread is.
+    /// Time of the engine's host thread.
     pub(super) fn now_ns(&self) -> u64 {
         self.host_ns
     }
 
-    /// The engine's thread waits, if that is still to come.
+    /// Lets the host thread wait until `then_ns`, if that is in the future.
     pub(super) fn wait_until(&mut self, then_ns: u64) {
         self.host_ns = self.host_ns.max(then_ns);
     }
 
-    /// An iteration that preempted so many requests and found nothing to run.
-    pub(super) fn pass_in_vain(&mut self, num_preempted: usize) {
+    /// Runs an iteration that preempted requests and scheduled no step.
+    pub(super) fn idle_iteration(&mut self, num_preempted: usize) {
         self.host_ns = self.host_ns.saturating_add(ns(self.preemption_us * num_preempted as f64));
     }
 
-    /// An iteration that preempted so many requests and hands a step of `step_us` to the GPUs.
+    /// Runs an iteration that preempted `num_preempted` requests and hands a step of `step_us` to the GPUs.
     pub(super) fn run(&mut self, num_preempted: usize, step_us: f64) -> Ran {
         let host_ns = match num_preempted {
             0 => self.scheduling_ns,
@@ -67,23 +68,23 @@ impl Clock {
         let step_ns = ns(step_us);
         let start_ns = self.host_ns.max(self.gpu_free_ns);
         let end_ns = start_ns.saturating_add(step_ns).max(self.gpu_end_ns);
-        // Division takes longer than all the rest.
+        // An integer division would take longer than the rest of this function.
         let share_ns = if self.stages == 1 { step_ns } else { step_ns / self.stages };
         self.gpu_free_ns = start_ns.saturating_add(share_ns);
         self.gpu_end_ns = end_ns;
         Ran { start_ns, end_ns, busy_ns: self.gpu_free_ns - start_ns }
     }
 
-    /// When clients have the tokens of a step.
+    /// Time at which clients have the tokens of a step.
     pub(super) fn at_client_ns(&self, end_ns: u64) -> u64 {
         end_ns.saturating_add(self.output_ns)
     }
 }
 
-/// A time of the latency model on the clock: to the nearest, halves up; 0 for what is negative or no number.
+/// Converts microseconds to whole nanoseconds, rounding halves up. Negative values and NaN become 0.
 pub(super) fn ns(us: f64) -> u64 {
-    // `f64::round` would be a call into a library on most CPUs. A cast saturates, and makes 0 of what is not a number.
-    let exact_ns = us * 1e3;
+    // `f64::round` would be a library call on most CPUs. The cast saturates and maps NaN to 0.
+    let exact_ns = us * NS_PER_US as f64;
     let whole_ns = exact_ns as u64;
     whole_ns.saturating_add(u64::from(exact_ns - whole_ns as f64 >= 0.5))
 }
@@ -115,7 +116,7 @@ mod tests {
         assert_eq!(run(2, 1.0), (7_000, 12_000, 500));
         // By 5 + 2 = 7 µs; the first stage is free at 7.5.
         assert_eq!(run(0, 4.0), (7_500, 12_000, 2_000));
-        clock.pass_in_vain(3);
+        clock.idle_iteration(3);
         assert_eq!(clock.now_ns(), 8_500);
         clock.wait_until(8_000);
         assert_eq!((clock.now_ns(), clock.at_client_ns(u64::MAX)), (8_500, u64::MAX));

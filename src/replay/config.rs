@@ -1,21 +1,21 @@
-//! What the scheduler and the KV cache are allowed: vLLM's flags that matter for scheduling. Uses `deployment`, `error`.
+//! Configuration of the scheduler and the KV cache: vLLM's flags that affect scheduling.
 
 use serde::{Deserialize, Serialize};
 
 use crate::deployment::Deployment;
 use crate::error::{Error, Result};
 
-/// Most KV blocks: 16 million of them hold more tokens than any GPU.
+/// Maximum number of KV blocks. 16 million blocks hold more tokens than any GPU.
 pub const MAX_GPU_BLOCKS: u32 = 1 << 24;
 
-/// Which waiting request is next, and which running one is preempted.
+/// Order of waiting requests, and choice of the request to preempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SchedulingPolicy {
-    /// First come, first served; the latest to be scheduled is preempted.
+    /// First come, first served. The request that was scheduled last is preempted.
     #[default]
     Fcfs,
-    /// Lowest [`priority`](crate::workload::WorkloadRequest::priority) first, ties by arrival; the highest is preempted.
+    /// Lowest [`priority`](crate::workload::WorkloadRequest::priority) value first, ties by arrival. The highest is preempted.
     Priority,
 }
 
@@ -23,33 +23,33 @@ pub enum SchedulingPolicy {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EngineConfig {
-    /// Most requests in a step.
+    /// Maximum number of requests in a step.
     pub max_num_seqs: u32,
-    /// Most tokens in a step.
+    /// Maximum number of tokens in a step.
     pub max_num_batched_tokens: u32,
-    /// Longest context; a request whose prompt and output are longer is refused.
+    /// Longest context. A request whose prompt and output together are longer is rejected.
     pub max_model_len: u32,
     /// Tokens of a KV block.
     pub block_size: u32,
-    /// KV blocks, the one included that the engine keeps for itself.
+    /// Number of KV blocks, including the one that the engine reserves.
     pub num_gpu_blocks: u32,
-    /// Reuse of equal blocks at the beginning of prompts.
+    /// Whether prompts reuse cached blocks of equal prefixes.
     pub enable_prefix_caching: bool,
-    /// Whether a prompt may be split over steps; where not, one that exceeds what is left of a step waits for the next.
+    /// Whether a prompt may be split into prefill chunks. If not, a prompt that exceeds the remaining token budget waits.
     pub enable_chunked_prefill: bool,
-    /// Most tokens of a prompt in one step; 0 for no limit of its own.
+    /// Maximum number of prompt tokens of one request in a step. 0 means no limit.
     pub long_prefill_token_threshold: u32,
     /// Order of waiting requests.
     pub scheduling_policy: SchedulingPolicy,
-    /// One step is scheduled while another runs.
+    /// Whether a step is scheduled while the previous one runs.
     pub async_scheduling: bool,
-    /// Stages of the pipeline: so many steps are in flight.
+    /// Number of pipeline stages, which is also the number of steps in flight.
     pub pipeline_parallel_size: u32,
 }
 
 impl EngineConfig {
-    /// vLLM's defaults for what `deployment` does not say: prefix caching, chunked prefill and asynchronous scheduling on, first
-    /// come first served.
+    /// Takes sizes from `deployment` and vLLM's defaults for the rest: prefix caching, chunked prefill and asynchronous
+    /// scheduling on, first come first served.
     pub fn new(deployment: &Deployment, max_model_len: u32, num_gpu_blocks: u32) -> Self {
         EngineConfig {
             max_num_seqs: deployment.max_num_seqs,
@@ -66,16 +66,16 @@ impl EngineConfig {
         }
     }
 
-    /// Blocks that requests can have: all but the engine's own.
+    /// Number of blocks that requests can use: all but the reserved one.
     pub fn usable_blocks(&self) -> u32 {
         self.num_gpu_blocks.saturating_sub(1)
     }
 
-    /// Checks the configuration; all problems are reported at once.
+    /// Checks the configuration and reports all problems at once.
     ///
     /// # Errors
-    /// `ErrorKind::Invalid` where a size is zero, where a prompt of `max_model_len` could never be scheduled without chunks, for more than [`MAX_GPU_BLOCKS`], or
-    /// where the blocks hold less than one request of `max_model_len`.
+    /// `ErrorKind::Invalid` if a size is zero, if a prompt of `max_model_len` could never be scheduled without chunks, if there
+    /// are more than [`MAX_GPU_BLOCKS`], or if the blocks hold less than one request of `max_model_len`.
     pub fn validate(&self) -> Result<()> {
         let sizes = [
             ("max_num_seqs", self.max_num_seqs),

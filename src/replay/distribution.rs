@@ -1,35 +1,35 @@
-//! Mean, percentiles, extremes and spread of a set of values. Uses nothing of the crate; buckets are `hdrhistogram`'s.
+//! Mean, percentiles, extremes and standard deviation of a set of values or of histograms.
 
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
-const NS_PER_MS: f64 = 1e6;
+use crate::units::ns_to_ms;
 
-/// What is said of a set of values, in their unit. Percentiles lie between ranks in proportion, as numpy's default has them.
+/// Summary of a set of values, in their unit. Percentiles interpolate linearly between ranks, as numpy does by default.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Distribution {
     /// Number of values.
     pub count: u64,
-    /// Their mean.
+    /// Mean.
     pub mean: f64,
-    /// Half of them are at most this.
+    /// Median.
     pub p50: f64,
-    /// Nine in ten are at most this.
+    /// 90th percentile.
     pub p90: f64,
-    /// 95 in a hundred are at most this.
+    /// 95th percentile.
     pub p95: f64,
-    /// 99 in a hundred are at most this.
+    /// 99th percentile.
     pub p99: f64,
-    /// The least.
+    /// Minimum.
     pub min: f64,
-    /// The greatest.
+    /// Maximum.
     pub max: f64,
     /// Standard deviation of the population (numpy's default: the divisor is the count).
     pub std: f64,
 }
 
 impl Distribution {
-    /// The distribution of `values`, whatever their order; `None` where there are none, or where one is not finite.
+    /// Summarises `values`, in any order. Returns `None` if there are none or if one is not finite.
     ///
     /// ```
     /// use ridgepoint::replay::Distribution;
@@ -46,7 +46,7 @@ impl Distribution {
         values.sort_unstable_by(f64::total_cmp);
         let (min, max) = (*values.first()?, *values.last()?);
         let count = values.len() as u64;
-        // Rounding may carry the mean of equal values past them.
+        // Rounding may carry the mean of equal values past the extremes.
         let mean = (values.iter().sum::<f64>() / count as f64).max(min).min(max);
         let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
         let at = |quantile| between_ranks(count, quantile, |rank| value_at(&values, rank));
@@ -63,9 +63,9 @@ impl Distribution {
         })
     }
 
-    /// The distribution in ms of the ns in `histograms`, taken together, around a mean that is known exactly; `None` where they
-    /// are empty. Percentiles are between the middles of buckets; `min` and `max` are the outer edges of the outer buckets,
-    /// so that no value lies beyond.
+    /// Summarises histograms of nanoseconds in milliseconds, with a mean that is known exactly. Returns `None` if they are
+    /// empty. Percentiles interpolate between the middles of buckets. `min` and `max` are the outer edges of the outer
+    /// buckets, so that no value lies beyond them.
     pub(super) fn of_ns_histograms<'a>(
         histograms: impl IntoIterator<Item = &'a Histogram<u64>>,
         mean_ms: f64,
@@ -83,18 +83,18 @@ impl Distribution {
         }
         buckets.sort_unstable();
         let mut count = 0;
-        // The middle of each bucket, ms, and how many values lie in it or below.
+        // The middle of each bucket in ms, and the number of values in it or below.
         let ranks: Vec<(f64, u64)> = buckets
             .iter()
             .map(|(middle_ns, values)| {
                 count += values;
-                (*middle_ns as f64 / NS_PER_MS, count)
+                (ns_to_ms(*middle_ns), count)
             })
             .collect();
         if count == 0 {
             return None;
         }
-        // Spread is taken around the buckets' own mean: equal values have none, wherever in their bucket they lie.
+        // The deviation is taken around the buckets' own mean, so that equal values have none wherever they lie in a bucket.
         let weighted = |value: &dyn Fn(f64) -> f64| {
             let mut below = 0;
             let mut sum = 0.0;
@@ -118,8 +118,8 @@ impl Distribution {
             p90: at(0.9),
             p95: at(0.95),
             p99: at(0.99),
-            min: min as f64 / NS_PER_MS,
-            max: max as f64 / NS_PER_MS,
+            min: ns_to_ms(min),
+            max: ns_to_ms(max),
             std: weighted(&|middle| (middle - centre).powi(2)).sqrt(),
         })
     }
@@ -129,14 +129,14 @@ fn value_at(sorted: &[f64], rank: u64) -> f64 {
     usize::try_from(rank).ok().and_then(|rank| sorted.get(rank)).copied().unwrap_or(0.0)
 }
 
-/// The value at `quantile` of `count` ascending values, at least one, between its two ranks in proportion.
+/// The `quantile` of `count` ascending values, interpolated between its two ranks. `count` is at least 1.
 fn between_ranks(count: u64, quantile: f64, at: impl Fn(u64) -> f64) -> f64 {
     let last = count.saturating_sub(1);
     let position = last as f64 * quantile;
     let rank = (position.floor() as u64).min(last);
     let (lower, upper) = (at(rank), at((rank + 1).min(last)));
     let share = position - rank as f64;
-    // From the nearer rank, as numpy does: both ends are met exactly.
+    // Interpolates from the nearer rank, as numpy does, so that both ends are exact.
     let step = upper - lower;
     let value = if share < 0.5 { lower + step * share } else { upper - step * (1.0 - share) };
     value.max(lower).min(upper)

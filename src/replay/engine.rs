@@ -1,4 +1,4 @@
-//! The engine's loop: requests arrive, steps are scheduled one ahead and end, tokens reach their clients.
+//! The engine's loop: requests arrive, steps are scheduled ahead and end, and tokens reach their clients.
 //!
 //! Mirrors `EngineCore.step` and `step_with_batch_queue` (`vllm/v1/engine/core.py`). At equal times a step ends before requests
 //! arrive, and requests arrive before the next step is scheduled; requests that arrive together keep their order.
@@ -20,9 +20,9 @@ use crate::latency::LatencyModel;
 use crate::request::Request;
 use crate::workload::Workload;
 
-/// Replays `workload` on an engine until every request is over.
+/// Replays `workload` on an engine until every request has ended.
 ///
-/// Memory is that of the records, of the requests in the engine and of the KV blocks' table; a step costs as much as it has requests.
+/// It keeps one record per request sent, the state of the requests in the engine, and the table of KV blocks.
 ///
 /// ```
 /// use ridgepoint::latency::FixedLatency;
@@ -51,29 +51,21 @@ use crate::workload::Workload;
 /// ```
 ///
 /// # Errors
-/// `ErrorKind::Invalid`(crate::Error::Invalid) for a configuration that [`EngineConfig::validate`] refuses;
-/// `ErrorKind::InvalidRequest`(crate::Error::InvalidRequest) for a request without prompt or output, sent before the one before
-/// it, or of a stage beyond [`MAX_STAGES`](super::MAX_STAGES).
+/// `ErrorKind::Invalid` for a configuration that [`EngineConfig::validate`] refuses. `ErrorKind::InvalidRequest` for a
+/// request without prompt or output, with an arrival before its predecessor's, or of a stage beyond
+/// [`MAX_STAGES`](crate::workload::MAX_STAGES).
 pub fn replay<L, W, O>(latency: &L, config: &EngineConfig, workload: &mut W, observer: &mut O) -> Result<Replay>
 where
     L: LatencyModel + ?Sized,
     W: Workload + ?Sized,
     O: Observer + ?Sized,
 {
-    replay_at(Pace::SkipsAhead, latency, config, workload, observer)
+    replay_at(true, latency, config, workload, observer)
 }
 
-/// Whether a replay looks at each request in each step. It comes to the same.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Pace {
-    SkipsAhead,
-    #[cfg(test)]
-    StepByStep,
-}
-
-/// [`replay`] at either pace.
+/// [`replay`] with or without fast-forwarding through decodes. Both settings give identical results.
 pub(super) fn replay_at<L, W, O>(
-    pace: Pace,
+    fast_forward: bool,
     latency: &L,
     config: &EngineConfig,
     workload: &mut W,
@@ -91,7 +83,7 @@ where
         config,
         tells_every_token: observer.wants_every_token(),
         observer,
-        scheduler: Scheduler::new(config, pace == Pace::SkipsAhead),
+        scheduler: Scheduler::new(config, fast_forward),
         front: FrontEnd::default(),
         records: Vec::new(),
         gaps: Vec::new(),
@@ -106,10 +98,10 @@ where
     Ok(Replay { records: engine.records, inter_token_ns: engine.gaps, counters: engine.scheduler.counters })
 }
 
-/// What an iteration of the scheduler came to.
+/// The outcome of a scheduler iteration.
 enum Scheduled {
     Step,
-    /// No step: the request that needed blocks was itself the one to give way.
+    /// No step: the request that needed blocks was itself preempted.
     OnlyPreempted,
     Nothing,
 }
@@ -124,7 +116,7 @@ struct Engine<'a, L: ?Sized, W: ?Sized, O: ?Sized> {
     records: Vec<RequestRecord>,
     gaps: Vec<Histogram<u64>>,
     in_flight: VecDeque<Box<Batch>>,
-    /// Boxes, as those go to and fro between here and there.
+    /// Boxes to reuse for the batches in flight.
     #[allow(clippy::vec_box)]
     spare: Vec<Box<Batch>>,
     clock: Clock,
@@ -147,7 +139,7 @@ where
             if self.in_flight.len() < depth && !self.scheduler.is_idle() {
                 let room = match self.schedule() {
                     Scheduled::Step => depth,
-                    // Who gave way may have made room for those behind it: with nothing to wait for, the engine tries again.
+                    // A preemption may have freed enough blocks for the next request, so schedule again immediately.
                     Scheduled::OnlyPreempted => 1,
                     Scheduled::Nothing => 0,
                 };
@@ -169,7 +161,7 @@ where
         Ok(())
     }
 
-    /// Takes every request that has reached the engine by now.
+    /// Admits every request that has reached the engine by now.
     fn admit(&mut self) -> Result<()> {
         self.send_until(self.clock.now_ns())?;
         while let Some(pending) = self.front.pop_visible(self.clock.now_ns()) {
@@ -177,7 +169,7 @@ where
             let total = u64::from(request.num_prompt_tokens) + u64::from(request.num_output_tokens);
             if total > u64::from(self.config.max_model_len) {
                 self.end(pending.record, Outcome::Rejected, pending.visible_ns)?;
-                // The client may send its next at once.
+                // The client may send its next request at once.
                 self.send_until(self.clock.now_ns())?;
             } else {
                 self.scheduler.add(pending.record, request);
@@ -186,7 +178,7 @@ where
         Ok(())
     }
 
-    /// Clients send what is due by then.
+    /// Sends all requests that are due by `now_ns`.
     fn send_until(&mut self, now_ns: u64) -> Result<()> {
         while let Some(arrival_ns) = self.workload.next_arrival_ns().filter(|t| *t <= now_ns) {
             self.send(arrival_ns)?;
@@ -194,7 +186,7 @@ where
         Ok(())
     }
 
-    /// A client sends the workload's next request.
+    /// Sends the workload's next request.
     fn send(&mut self, arrival_ns: u64) -> Result<()> {
         let index = self.records.len();
         let Some(request) = self.workload.next_request() else { return Err(broken_workload(index)) };
@@ -220,12 +212,12 @@ where
         Ok(())
     }
 
-    /// When the next request reaches the engine, at the earliest.
+    /// Earliest time at which another request reaches the engine.
     fn next_visible_ns(&self) -> Option<u64> {
         [self.front.next_visible_ns(), self.workload.next_arrival_ns()].into_iter().flatten().min()
     }
 
-    /// Schedules a step, where there is something to schedule.
+    /// Schedules a step if there is work for one.
     fn schedule(&mut self) -> Scheduled {
         let mut batch = self.spare.pop().unwrap_or_default();
         let (scheduled_ns, records) = (self.clock.now_ns(), &mut self.records);
@@ -241,7 +233,7 @@ where
         }
         let num_preempted = batch.preempted.len();
         if !is_step {
-            self.clock.pass_in_vain(num_preempted);
+            self.clock.idle_iteration(num_preempted);
             self.spare.push(batch);
             return if num_preempted > 0 { Scheduled::OnlyPreempted } else { Scheduled::Nothing };
         }
@@ -267,7 +259,7 @@ where
         Scheduled::Step
     }
 
-    /// A step has ended: its tokens go to their clients, finished requests leave.
+    /// Ends a step: delivers its tokens and removes finished requests.
     fn update(&mut self, step: &Batch) -> Result<()> {
         let client_ns = self.clock.at_client_ns(step.end_ns);
         let gap_ns = self.scheduler.end_step(step.end_ns);
@@ -312,7 +304,7 @@ where
     }
 
     fn end(&mut self, record: u32, outcome: Outcome, finish_ns: u64) -> Result<()> {
-        // A workload sends nothing before a finish that it knows of, so what it would send earlier is taken first.
+        // Requests that are due before this finish are sent first, as the workload may react to the finish.
         self.send_until(finish_ns)?;
         let entry = &mut self.records[record as usize];
         (entry.outcome, entry.finish_ns) = (outcome, finish_ns);

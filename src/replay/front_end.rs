@@ -1,22 +1,19 @@
-//! Requests on their way from their clients to the engine, by the time at which they get there. Uses `workload`, `error`.
+//! Requests that were sent but have not reached the engine, ordered by the time at which they do.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use crate::error::{Error, Result};
-use crate::workload::WorkloadRequest;
+use crate::workload::{MAX_STAGES, WorkloadRequest};
 
-/// Most stages of a workload: each keeps the gaps between its tokens.
-pub const MAX_STAGES: u32 = 1000;
-
-/// Sent requests that the engine cannot see yet.
+/// Requests that the engine cannot see yet.
 #[derive(Debug, Default)]
 pub(super) struct FrontEnd {
     pending: BinaryHeap<Reverse<Pending>>,
     last_arrival_ns: u64,
 }
 
-/// A request on its way.
+/// A request on its way to the engine.
 #[derive(Debug)]
 pub(super) struct Pending {
     pub(super) visible_ns: u64,
@@ -25,12 +22,12 @@ pub(super) struct Pending {
 }
 
 impl FrontEnd {
-    /// When the first of them reaches the engine.
+    /// Time at which the first one reaches the engine.
     pub(super) fn next_visible_ns(&self) -> Option<u64> {
         self.pending.peek().map(|Reverse(first)| first.visible_ns)
     }
 
-    /// The first of them, if it has reached the engine by `now_ns`.
+    /// Takes the first one that has reached the engine by `now_ns`.
     pub(super) fn pop_visible(&mut self, now_ns: u64) -> Option<Pending> {
         self.next_visible_ns().filter(|visible_ns| *visible_ns <= now_ns)?;
         self.pending.pop().map(|Reverse(pending)| pending)
@@ -40,7 +37,7 @@ impl FrontEnd {
         self.pending.push(Reverse(pending));
     }
 
-    /// Checks the workload's `index`-th request, announced for `announced_ns`.
+    /// Checks the workload's `index`-th request, which it announced for `announced_ns`.
     pub(super) fn check(&mut self, request: &WorkloadRequest, index: usize, announced_ns: u64) -> Result<()> {
         let not_before_ns = self.last_arrival_ns.max(announced_ns);
         let refused = |field, value: String, reason: String| Err(Error::invalid_request(index, field, value, reason));
@@ -66,7 +63,7 @@ impl FrontEnd {
     }
 }
 
-/// A workload that announced its `index`-th request and has none.
+/// The error of a workload that announced its `index`-th request and has none.
 #[cold]
 pub(super) fn broken_workload(index: usize) -> Error {
     Error::invalid_request(index, "arrival_ns", "none", "the workload announced a request and has none")

@@ -1,13 +1,13 @@
-//! Gaps between tokens on their way into a stage's histogram. Uses `error`; buckets are `hdrhistogram`'s.
+//! Histograms of the gaps between tokens, one per stage.
 
 use hdrhistogram::Histogram;
 
 use crate::error::{Error, Result};
 
-/// Significant digits of the gaps between tokens.
+/// Significant digits of a gap in the histogram.
 const GAP_DIGITS: u8 = 3;
 
-/// Gaps that follow each other and are equal, as those of one step's decodes are: one entry in the histogram.
+/// Merges equal consecutive gaps, such as those of one step's decodes, into one histogram entry.
 #[derive(Debug, Default)]
 pub(super) struct EqualGaps {
     stage: u32,
@@ -31,15 +31,15 @@ impl EqualGaps {
     }
 }
 
-/// `count` equal gaps of a stage.
+/// Records `count` equal gaps of a stage.
 pub(super) fn record_gaps(gaps: &mut [Histogram<u64>], stage: u32, gap_ns: u64, count: u64) {
     if let Some(histogram) = gaps.get_mut(stage as usize) {
-        // It grows by itself, so that no gap is out of its range.
+        // The histogram resizes itself, so that no gap is out of its range.
         let _ = histogram.record_n(gap_ns, count);
     }
 }
 
-/// An empty histogram of gaps in ns.
+/// Creates an empty histogram of gaps in ns.
 pub(super) fn new_histogram() -> Result<Histogram<u64>> {
     Histogram::new(GAP_DIGITS).map_err(|error| {
         Error::invalid("replay", vec![format!("no room for a histogram of the gaps between tokens: {error}")])

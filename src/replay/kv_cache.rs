@@ -1,7 +1,7 @@
-//! The KV blocks of requests: found in the prefix cache, taken as a request grows, known to others, given back.
+//! The KV blocks of requests: looked up in the prefix cache, allocated as a request grows, cached, and freed.
 //!
-//! Mirrors `KVCacheManager` (`vllm/v1/core/kv_cache_manager.py`). Uses `block_pool`, `prefix`, `slot`; who gets blocks, and at
-//! whose cost, is the scheduler's.
+//! Mirrors `KVCacheManager` (`vllm/v1/core/kv_cache_manager.py`). The scheduler decides which request
+//! gets blocks and which one is preempted for them.
 
 use super::block_pool::BlockPool;
 use super::config::EngineConfig;
@@ -9,13 +9,13 @@ use super::prefix::{hash_content, hash_own};
 use super::slot::Slot;
 use crate::workload::WorkloadRequest;
 
-/// All blocks, and what of them is reused.
+/// The block pool and the prefix cache on top of it.
 #[derive(Debug)]
 pub(super) struct KvCache {
     pool: BlockPool,
     block_size: u32,
     is_caching: bool,
-    /// What was found last.
+    /// Blocks found by the last look-up.
     found: Vec<u32>,
 }
 
@@ -37,20 +37,19 @@ impl KvCache {
         self.pool.num_in_use()
     }
 
-    /// Blocks that a request lacks for `num_tokens`.
+    /// Number of further blocks that a request needs to hold `num_tokens`.
     pub(super) fn missing(&self, state: &Slot, num_tokens: u32) -> u32 {
         num_tokens.div_ceil(self.block_size) - state.blocks.len() as u32
     }
 
-    /// Hashes what others may have of a new request's prompt.
+    /// Hashes the blocks of a new prompt that other prompts may share.
     pub(super) fn hash_prompt(&self, state: &mut Slot, request: &WorkloadRequest) {
         if let (true, Some(content)) = (self.is_caching, &request.content) {
             hash_content(content, request.num_prompt_tokens, self.block_size, &mut state.hashes);
         }
     }
 
-    /// Finds the blocks at the beginning of a waiting request's tokens that the cache holds. Returns their number, and how many
-    /// of them are free.
+    /// Looks up the cached prefix of a waiting request. Returns the number of blocks found, and how many of them are free.
     pub(super) fn find_cached(&mut self, state: &Slot) -> (u32, u32) {
         self.found.clear();
         if !self.is_caching || (state.hashes.is_empty() && !state.was_preempted) {
@@ -66,7 +65,7 @@ impl KvCache {
         (self.found.len() as u32, free)
     }
 
-    /// Gives a request the blocks that were found last.
+    /// Assigns the blocks of the last look-up to a request.
     pub(super) fn use_found(&mut self, state: &mut Slot) {
         for block in &self.found {
             self.pool.touch(*block);
@@ -75,7 +74,7 @@ impl KvCache {
         state.cacheable = self.found.len() as u32 * self.block_size;
     }
 
-    /// Takes blocks until a request has room for `num_tokens`, and remembers what its full shared ones hold.
+    /// Allocates blocks until a request has room for `num_tokens`, and caches its full blocks that others may share.
     pub(super) fn grow(&mut self, state: &mut Slot, num_tokens: u32) {
         let needed = num_tokens.div_ceil(self.block_size) as usize;
         while state.blocks.len() < needed && self.take(state) {}
@@ -89,15 +88,15 @@ impl KvCache {
         }
     }
 
-    /// One more block for a request; false where none is free.
+    /// Allocates one block for a request. Returns false if none is free.
     pub(super) fn take(&mut self, state: &mut Slot) -> bool {
         let block = self.pool.take();
         state.blocks.extend(block);
         block.is_some()
     }
 
-    /// Remembers a request's full blocks beyond those that others may have, before it is preempted: nobody else can have
-    /// them, so they need to be known from here on only.
+    /// Caches the full blocks that only this request can reuse, before it is preempted. They need not be cached earlier, as
+    /// no other request can hit them.
     pub(super) fn remember_own(&mut self, state: &Slot) {
         if !self.is_caching {
             return;
@@ -112,7 +111,7 @@ impl KvCache {
         }
     }
 
-    /// Takes all blocks of a request back, its last one first.
+    /// Frees all blocks of a request, the last one first.
     pub(super) fn release(&mut self, state: &mut Slot) {
         while let Some(block) = state.blocks.pop() {
             self.pool.release(block);
@@ -120,7 +119,7 @@ impl KvCache {
     }
 }
 
-/// Hashes of the blocks of a preempted request that nobody else can have.
+/// Hashes of the blocks of a preempted request that no other request can share.
 fn own_hashes(state: &Slot) -> impl Iterator<Item = u64> + use<'_> {
     state.was_preempted.then_some(state.hashes.len()).into_iter().flat_map(|shared| {
         let first = (shared, hash_own(state.rank.record, shared, state.hashes.last().copied()));

@@ -1,5 +1,4 @@
-//! What clients saw of a replay, for the whole run and by stage, as serving benchmarks define it. Uses `distribution` and
-//! `record`.
+//! Latency and throughput that clients see, for the whole run and by stage, as serving benchmarks define them.
 
 use std::collections::BTreeMap;
 
@@ -8,64 +7,61 @@ use serde::{Serialize, Serializer};
 
 use super::distribution::Distribution;
 use super::record::{Outcome, Replay, RequestRecord};
+use crate::units::{NS_PER_MS, ns_to_ms, ns_to_s};
 
-const NS_PER_S: f64 = 1e9;
-const NS_PER_MS: f64 = 1e6;
-
-/// What clients saw of a replay.
+/// Latency and throughput of a replay, as its clients see them.
 ///
-/// Definitions are those of vLLM 0.16.0's `vllm bench serve` (`vllm/benchmarks/serve.py`) unless a field says otherwise.
-/// The order of the records makes no difference, to the last bit.
+/// The definitions are those of vLLM 0.16.0's `vllm bench serve` (`vllm/benchmarks/serve.py`) unless a field says otherwise.
+/// The order of the records does not matter, to the last bit.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Metrics {
-    /// Everything.
+    /// The whole run.
     pub run: StageMetrics,
-    /// Each stage that has a request, ascending.
+    /// Each stage that has a request, in ascending order.
     pub stages: Vec<StageMetrics>,
 }
 
-/// What clients saw of one stage, or of the whole run. All but the counts of requests is of finished requests, and is
-/// `None` where there is nothing to say.
+/// Latency and throughput of one stage or of the whole run. All fields but the request counts describe finished requests,
+/// and are `None` if there are none.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct StageMetrics {
-    /// The stage, `None` for the whole run; written as −1.
+    /// The stage; `None` for the whole run, which is serialised as −1.
     #[serde(serialize_with = "stage_number")]
     pub stage: Option<u32>,
     /// Requests that were sent.
     pub requests: u64,
-    /// Those of them whose client has every token.
+    /// Requests whose client has every token.
     pub finished: u64,
-    /// Those of them that were refused.
+    /// Requests that were rejected.
     pub rejected: u64,
-    /// Those of them that waited or ran when the replay was stopped.
+    /// Requests that were waiting or running when the replay stopped.
     pub unfinished: u64,
     /// Prompt tokens.
     pub input_tokens: u64,
     /// Generated tokens.
     pub output_tokens: u64,
-    /// From the first arrival to the last finish, s.
+    /// Time from the first arrival to the last finish, s.
     pub duration_s: Option<f64>,
-    /// Requests over that duration.
+    /// Finished requests per second.
     pub requests_per_s: Option<f64>,
-    /// Generated tokens over that duration.
+    /// Generated tokens per second.
     pub output_tokens_per_s: Option<f64>,
-    /// Prompt and generated tokens over that duration.
+    /// Prompt and generated tokens per second.
     pub total_tokens_per_s: Option<f64>,
-    /// Time to first token: from sending to the first token, ms.
+    /// Time to first token (TTFT): from sending to the first token, ms.
     pub ttft_ms: Option<Distribution>,
-    /// Time per output token, a value per request of more than one token: (E2E − TTFT) / (output tokens − 1), ms.
+    /// Time per output token (TPOT), ms: (E2E − TTFT) / (output tokens − 1), one value per request with more than one token.
     pub tpot_ms: Option<Distribution>,
-    /// Inter-token latency, a value per gap between two tokens of a request, ms. Its mean is exact: all the time between first
-    /// and last tokens over the number of gaps, which is also (mean E2E − mean TTFT) / (mean output tokens − 1). The rest
-    /// comes from the replay's histograms: three significant digits, and gaps of unfinished requests are in it.
+    /// Inter-token latency (ITL), ms: one value per gap between two tokens of a request. The mean is exact: the time between
+    /// first and last tokens over the number of gaps, which equals (mean E2E − mean TTFT) / (mean output tokens − 1). The
+    /// other figures come from histograms with three significant digits and include gaps of unfinished requests.
     pub itl_ms: Option<Distribution>,
-    /// A value per request: (E2E − TTFT) / output tokens, ms. Unlike [`tpot_ms`](Self::tpot_ms) the first token counts in the
-    /// divisor and requests of one token are in it, with 0; unlike [`itl_ms`](Self::itl_ms) short and long requests weigh
-    /// the same.
+    /// (E2E − TTFT) / output tokens, ms: one value per request. Unlike [`tpot_ms`](Self::tpot_ms), it counts the first token
+    /// in the divisor and includes requests of one token as 0. Unlike [`itl_ms`](Self::itl_ms), all requests weigh the same.
     pub itl_per_output_token_ms: Option<Distribution>,
-    /// End to end: from sending to the last token, ms.
+    /// End-to-end latency (E2E): from sending to the last token, ms.
     pub e2e_ms: Option<Distribution>,
-    /// From sending until the engine first scheduled the request, ms.
+    /// Time from sending until the engine first scheduled the request, ms.
     pub queued_ms: Option<Distribution>,
 }
 
@@ -105,7 +101,7 @@ impl StageMetrics {
         let sum = |value: fn(&RequestRecord) -> u64| finished.iter().map(|record| value(record)).sum::<u64>();
         let input_tokens = sum(|record| u64::from(record.num_prompt_tokens));
         let output_tokens = sum(|record| u64::from(record.num_output_tokens));
-        let duration_s = duration_ns(&finished).map(|ns| ns as f64 / NS_PER_S);
+        let duration_s = duration_ns(&finished).map(ns_to_s);
         let per_s = |number: u64| duration_s.filter(|s| *s > 0.0).map(|s| number as f64 / s);
         StageMetrics {
             stage,
@@ -124,15 +120,15 @@ impl StageMetrics {
             itl_ms: mean_gap_ms(&finished).and_then(|mean| Distribution::of_ns_histograms(gaps, mean)),
             itl_per_output_token_ms: values(&|record| {
                 let tokens = f64::from(record.num_output_tokens);
-                (tokens > 0.0).then(|| decoding_ns(record) as f64 / NS_PER_MS / tokens)
+                (tokens > 0.0).then(|| ns_to_ms(decoding_ns(record)) / tokens)
             }),
             e2e_ms: values(&|record| Some(record.e2e_ms())),
-            queued_ms: values(&|record| Some(record.scheduled_ns.saturating_sub(record.arrival_ns) as f64 / NS_PER_MS)),
+            queued_ms: values(&|record| Some(ns_to_ms(record.scheduled_ns.saturating_sub(record.arrival_ns)))),
         }
     }
 }
 
-/// From the first token to the last.
+/// Time from the first token to the last.
 fn decoding_ns(record: &RequestRecord) -> u64 {
     record.finish_ns.saturating_sub(record.first_token_ns)
 }
@@ -143,12 +139,12 @@ fn duration_ns(finished: &[&RequestRecord]) -> Option<u64> {
     Some(last.saturating_sub(first))
 }
 
-/// All the time between first and last tokens over the number of gaps in it.
+/// Time between first and last tokens of all requests, over the number of gaps in it.
 fn mean_gap_ms(finished: &[&RequestRecord]) -> Option<f64> {
     let several = || finished.iter().filter(|record| record.num_output_tokens > 1);
     let total_ns: u128 = several().map(|record| u128::from(decoding_ns(record))).sum();
     let gaps: u64 = several().map(|record| u64::from(record.num_output_tokens) - 1).sum();
-    (gaps > 0).then(|| total_ns as f64 / NS_PER_MS / gaps as f64)
+    (gaps > 0).then(|| total_ns as f64 / NS_PER_MS as f64 / gaps as f64)
 }
 
 fn stage_number<S: Serializer>(stage: &Option<u32>, serializer: S) -> Result<S::Ok, S::Error> {

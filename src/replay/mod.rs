@@ -1,6 +1,6 @@
-//! A replay of vLLM's V1 engine: what clients would see of a workload, given how long steps take. Integer nanoseconds, a
-//! total order of events, no randomness. Uses `latency`, `workload`, `deployment`; the step predictor stays behind
-//! [`LatencyModel`](crate::latency::LatencyModel), but for `spread`, which asks it how sure it is.
+//! A replay of vLLM's V1 engine: it turns step times and a workload into the latencies that clients see. Times are integer
+//! nanoseconds, events have a total order, and nothing is random. Step times come from a
+//! [`LatencyModel`](crate::latency::LatencyModel); only `spread` asks the step model for its uncertainty.
 
 mod batch;
 mod block_pool;
@@ -9,6 +9,9 @@ mod config;
 mod distribution;
 mod engine;
 pub mod export;
+mod fast_forward;
+#[cfg(test)]
+mod fast_forward_tests;
 mod front_end;
 mod gaps;
 mod kv_cache;
@@ -19,15 +22,11 @@ mod record;
 mod scheduler;
 mod slot;
 mod spread;
-mod steady;
-#[cfg(test)]
-mod steady_tests;
 mod waiting;
 
 pub use config::{EngineConfig, MAX_GPU_BLOCKS, SchedulingPolicy};
 pub use distribution::Distribution;
 pub use engine::replay;
-pub use front_end::MAX_STAGES;
 pub use metrics::{Metrics, StageMetrics};
 pub use observe::{Observer, StepEvent};
 pub use record::{EngineCounters, Outcome, Replay, RequestRecord};

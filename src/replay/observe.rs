@@ -1,4 +1,4 @@
-//! What a replay tells while it runs, for whoever wants more than its records.
+//! Events of a replay while it runs, for callers that need more than its records.
 
 use crate::request::Request;
 
@@ -7,15 +7,15 @@ use crate::request::Request;
 pub struct StepEvent<'a> {
     /// Number of the step, from 0.
     pub index: u64,
-    /// When the host began to schedule it, ns.
+    /// Time at which the host began to schedule it, ns.
     pub scheduled_ns: u64,
-    /// When the GPUs began, ns.
+    /// Time at which the GPUs began, ns.
     pub start_ns: u64,
-    /// When the GPUs were done, ns.
+    /// Time at which the GPUs were done, ns.
     pub end_ns: u64,
-    /// What was in it.
+    /// Requests of the step.
     pub batch: &'a [Request],
-    /// Which requests those are: positions in [`Replay::records`](super::Replay::records), in the order of `batch`.
+    /// Positions of these requests in [`Replay::records`](super::Replay::records), in the order of `batch`.
     pub records: &'a [u32],
     /// Requests in the running queue.
     pub num_running: u32,
@@ -27,22 +27,22 @@ pub struct StepEvent<'a> {
     pub num_preempted: u32,
 }
 
-/// Called by a replay as things happen; all methods do nothing unless written.
+/// Callbacks of a replay. Every method has an empty default.
 pub trait Observer {
-    /// A step was scheduled.
+    /// Called when a step was scheduled.
     fn step(&mut self, _: &StepEvent<'_>) {}
 
-    /// The client of request `record` has its `token`-th token (from 0) at `now_ns`.
+    /// Called when the client of request `record` has its `token`-th token (from 0) at `now_ns`.
     fn token(&mut self, _record: u32, _token: u32, _now_ns: u64) {}
 
-    /// Whether [`token`](Self::token) is to be called for every token. Where not, it is called for each request's first token
-    /// and may or may not be for later ones, which makes a replay faster. Asked once, before the replay.
+    /// Whether [`token`](Self::token) is called for every token. If false, it is called for each request's first token and
+    /// may skip later ones, which makes the replay faster. Asked once, before the replay.
     fn wants_every_token(&self) -> bool {
         true
     }
 }
 
-/// Nobody watches.
+/// An observer that does nothing.
 impl Observer for () {
     fn wants_every_token(&self) -> bool {
         false

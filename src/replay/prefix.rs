@@ -1,5 +1,5 @@
-//! Hashes of a prompt's full blocks, each over its own tokens and all before them, as vLLM chains them
-//! (`hash_block_tokens` in `vllm/v1/core/kv_cache_utils.py`). Tokens are known by segment and offset.
+//! Hashes of a prompt's full blocks, each over its own tokens and all tokens before them, chained as in vLLM
+//! (`hash_block_tokens` in `vllm/v1/core/kv_cache_utils.py`). A token is identified by its segment and offset.
 
 use super::block_pool::BlockHash;
 use crate::workload::Segment;
@@ -25,14 +25,14 @@ pub(super) fn hash_content(content: &[Segment], num_tokens: u32, block_size: u32
     }
 }
 
-/// Hash of a block that only one request can have: its `index`-th, behind `parent`.
+/// Hash of the `index`-th block of a request, if no other request can share it. `parent` is the hash before it.
 pub(super) fn hash_own(request: u32, index: usize, parent: Option<BlockHash>) -> BlockHash {
     not_zero(mix(mix(parent.unwrap_or(SEED) ^ (1 << 63 | u64::from(request))) ^ index as u64))
 }
 
 const SEED: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// Finaliser of SplitMix64: a bijection, so that chains only meet by chance.
+/// Finaliser of SplitMix64. It is a bijection, so that different chains collide only by chance.
 ///
 /// # Source
 /// Steele, Lea and Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014.

@@ -1,5 +1,5 @@
-//! One iteration of vLLM's V1 scheduler: which requests get how many tokens, which are preempted, and what becomes of them when
-//! a step's tokens are back. Knows no time.
+//! One iteration of vLLM's V1 scheduler: it assigns tokens to requests, preempts, and updates requests when a step's tokens
+//! are back. It does not know the time.
 //!
 //! Mirrors `Scheduler.schedule` and `update_from_output` (`vllm/v1/core/sched/scheduler.py`, `async_scheduler.py`) and
 //! `KVCacheManager.allocate_slots` (`vllm/v1/core/kv_cache_manager.py`) for text models without speculation.
@@ -8,10 +8,10 @@ use std::collections::VecDeque;
 
 use super::batch::Batch;
 use super::config::{EngineConfig, SchedulingPolicy};
+use super::fast_forward::Steady;
 use super::kv_cache::KvCache;
 use super::record::EngineCounters;
 use super::slot::Slot;
-use super::steady::Steady;
 use super::waiting::{Rank, Waiting};
 use crate::request::Request;
 use crate::workload::WorkloadRequest;
@@ -20,7 +20,7 @@ use crate::workload::WorkloadRequest;
 #[derive(Debug)]
 pub(super) struct Scheduler<'a> {
     config: &'a EngineConfig,
-    /// Whether a request may be scheduled again before its last token is back.
+    /// Whether a request may be scheduled again before the engine has its last token.
     runs_ahead: bool,
     cache: KvCache,
     slots: Vec<Slot>,
@@ -32,8 +32,8 @@ pub(super) struct Scheduler<'a> {
 }
 
 impl<'a> Scheduler<'a> {
-    /// `skips_ahead` where it need not look at each request in each step: the schedules are the same.
-    pub(super) fn new(config: &'a EngineConfig, skips_ahead: bool) -> Self {
+    /// With `fast_forward`, decodes that run in every step are not visited one by one. The schedules are the same.
+    pub(super) fn new(config: &'a EngineConfig, fast_forward: bool) -> Self {
         Scheduler {
             config,
             runs_ahead: config.async_scheduling && config.pipeline_parallel_size == 1,
@@ -41,7 +41,7 @@ impl<'a> Scheduler<'a> {
             slots: Vec::new(),
             unused_slots: Vec::new(),
             running: Vec::new(),
-            steady: Steady::new(config, skips_ahead),
+            steady: Steady::new(config, fast_forward),
             waiting: Waiting::new(config.scheduling_policy),
             counters: EngineCounters::default(),
         }
@@ -67,7 +67,7 @@ impl<'a> Scheduler<'a> {
         &self.slots[slot as usize]
     }
 
-    /// A request has reached the engine.
+    /// Adds a request to the waiting queue.
     pub(super) fn add(&mut self, record: u32, request: &WorkloadRequest) {
         let slot = self.unused_slots.pop().unwrap_or_else(|| {
             self.slots.push(Slot::empty());
@@ -81,9 +81,9 @@ impl<'a> Scheduler<'a> {
         self.counters.max_waiting = self.counters.max_waiting.max(self.waiting.len() as u32);
     }
 
-    /// Fills `batch` with the next step, behind those `in_flight`; false where nothing can be scheduled. `found_cached` gets
-    /// each record that is scheduled for the first time, with its cached tokens, and each that finds more of them after a
-    /// preemption.
+    /// Fills `batch` with the next step after those `in_flight`. Returns false if nothing can be scheduled. `found_cached`
+    /// receives each record that is scheduled for the first time, with its cached tokens, and each record that finds
+    /// more of them after a preemption.
     pub(super) fn schedule(
         &mut self,
         batch: &mut Batch,
@@ -132,12 +132,12 @@ impl<'a> Scheduler<'a> {
         self.steady.step(batch)
     }
 
-    /// The step that has just been scheduled is on its way.
+    /// Moves on after the step that has just been scheduled.
     pub(super) fn advance(&mut self, batch: &mut Batch) {
         self.steady.advance(&self.running, &mut self.slots, batch);
     }
 
-    /// Whether all running requests get what they want, with nobody preempted.
+    /// Whether all running requests get their tokens and blocks without a preemption.
     fn has_room(&self, mut budget: u32) -> bool {
         let mut blocks = self.steady.num_blocks_needed();
         if self.steady.len() > budget {
@@ -155,12 +155,12 @@ impl<'a> Scheduler<'a> {
         blocks <= self.cache.num_free()
     }
 
-    /// Output tokens of a running request that are in its next input or before.
+    /// Number of output tokens that a running request can use as input of its next step.
     fn known(&self, state: &Slot) -> u32 {
         if self.runs_ahead { state.sampled } else { state.delivered }
     }
 
-    /// Tokens that a running request would have in the next step.
+    /// Number of tokens that a running request wants in the next step.
     fn wanted(&self, state: &Slot, known: u32) -> u32 {
         if state.sampled >= state.num_output_tokens {
             return 0;
@@ -193,7 +193,7 @@ impl<'a> Scheduler<'a> {
             let Some(slot) = self.waiting.first() else { break };
             let state = &self.slots[slot as usize];
             if state.delivered != state.sampled {
-                // Preempted with a token still on its way through the pipeline.
+                // It was preempted while one of its tokens was still in the pipeline.
                 break;
             }
             let (hits, free_hits) = self.cache.find_cached(state);
@@ -240,8 +240,8 @@ impl<'a> Scheduler<'a> {
         batch.requests.push(Request::new(state.computed, num_tokens, samples));
     }
 
-    /// Gets blocks for `num_tokens` more of a running request, at the cost of others where need be. False where the request
-    /// itself had to go.
+    /// Allocates blocks for `num_tokens` more of a running request, preempting others if needed. Returns false if the
+    /// request itself was preempted.
     fn make_room(
         &mut self,
         slot: u32,
@@ -266,7 +266,7 @@ impl<'a> Scheduler<'a> {
         }
     }
 
-    /// Removes the request to be preempted from the running ones, and from the step if it is in it already.
+    /// Removes the request to preempt from the running queue, and from the step if it is in it.
     fn take_victim(&mut self, batch: &mut Batch, budget: &mut u32, index: &mut usize) -> Option<u32> {
         if self.config.scheduling_policy == SchedulingPolicy::Fcfs {
             return self.running.pop();
@@ -298,17 +298,17 @@ impl<'a> Scheduler<'a> {
         self.waiting.put_back(slot, state.rank);
     }
 
-    /// The oldest step in flight has ended. Returns the time since the one before it did, which is the gap of its steady decodes.
+    /// Ends the oldest step in flight. Returns the time since the step before it ended, which is its decodes' token gap.
     pub(super) fn end_step(&mut self, end_ns: u64) -> u64 {
         self.steady.end_step(end_ns)
     }
 
-    /// Records of the steady decodes of the step that has just ended, with the number, from 0, of the token that each has from it.
+    /// Records of the steady decodes of the step that has just ended, each with the index of its new token, from 0.
     pub(super) fn last_tokens(&self) -> impl Iterator<Item = (u32, u32)> {
         self.steady.last_tokens(&self.running, &self.slots)
     }
 
-    /// The engine has a token of `slot` back at `now_ns`. Returns how many it has now, and the time since the one before.
+    /// Delivers a token of `slot` at `now_ns`. Returns its number of tokens, and the time since the token before.
     pub(super) fn deliver(&mut self, slot: u32, now_ns: u64) -> (u32, u64) {
         let state = &mut self.slots[slot as usize];
         state.delivered += 1;
@@ -317,7 +317,7 @@ impl<'a> Scheduler<'a> {
         (state.delivered, gap_ns)
     }
 
-    /// The last token of `slot` is back: its blocks are free again.
+    /// Frees the blocks of `slot` after its last token.
     pub(super) fn finish(&mut self, slot: u32) {
         let state = &mut self.slots[slot as usize];
         self.cache.release(state);
@@ -328,7 +328,7 @@ impl<'a> Scheduler<'a> {
         self.unused_slots.push(slot);
     }
 
-    /// Drops finished requests from the running ones, whose order stays.
+    /// Drops finished requests from the running queue and keeps its order.
     pub(super) fn drop_finished(&mut self) {
         let slots = &self.slots;
         let is_over = |slot: &u32| !slots[*slot as usize].is_running;

@@ -1,36 +1,36 @@
-//! A request while the engine has it. Slots are reused, so that their vectors need not grow again.
+//! The state of a request inside the engine. Slots are reused, so that their vectors keep their capacity.
 
 use super::block_pool::BlockHash;
 use super::waiting::Rank;
 
-/// One request's state. Token counts follow vLLM's `Request`: `computed` counts tokens of steps in flight as well.
+/// State of one request. Token counts follow vLLM's `Request`: `computed` includes tokens of steps in flight.
 #[derive(Debug)]
 pub(super) struct Slot {
     pub(super) rank: Rank,
     pub(super) stage: u32,
     pub(super) num_prompt_tokens: u32,
     pub(super) num_output_tokens: u32,
-    /// Tokens in the KV cache once all scheduled steps are done.
+    /// Tokens in the KV cache after all scheduled steps.
     pub(super) computed: u32,
-    /// Output tokens that scheduled steps sample, those in flight included.
+    /// Output tokens that scheduled steps sample, including those in flight.
     pub(super) sampled: u32,
-    /// Output tokens that the engine has back.
+    /// Output tokens that have come back to the engine.
     pub(super) delivered: u32,
     /// Tokens whose full blocks are in the prefix cache.
     pub(super) cacheable: u32,
-    /// Tokens that were computed before a preemption took them away.
+    /// Tokens that were computed and then lost in a preemption.
     pub(super) lost: u32,
     pub(super) is_running: bool,
     pub(super) was_preempted: bool,
     /// Position in the step that is being scheduled.
     pub(super) scheduled_at: Option<u32>,
     pub(super) last_token_ns: u64,
-    /// Numbers of the steps that hold the request as a steady decode, which the counts above do not know of yet: from the
-    /// first up to, not including, the second. See `steady`.
+    /// Range of steps that hold the request as a steady decode (the end excluded). The counts above do not include them
+    /// until [`Steady::unsettle`](super::fast_forward::Steady::unsettle).
     pub(super) steady_from: u64,
     pub(super) steady_until: u64,
     pub(super) blocks: Vec<u32>,
-    /// Hashes of the prompt's blocks that other prompts may have, too.
+    /// Hashes of the prompt's blocks that other prompts may share.
     pub(super) hashes: Vec<BlockHash>,
 }
 
@@ -57,7 +57,7 @@ impl Slot {
         }
     }
 
-    /// Makes the slot that of a new request; its vectors keep their room.
+    /// Resets the slot for a new request. Its vectors keep their capacity.
     pub(super) fn reset(&mut self, rank: Rank, stage: u32, num_prompt_tokens: u32, num_output_tokens: u32) {
         let (mut blocks, mut hashes) = (std::mem::take(&mut self.blocks), std::mem::take(&mut self.hashes));
         blocks.clear();
@@ -65,12 +65,12 @@ impl Slot {
         *self = Slot { rank, stage, num_prompt_tokens, num_output_tokens, blocks, hashes, ..Slot::empty() };
     }
 
-    /// Whether the numbered step has the request as a steady decode.
+    /// Whether the request is a steady decode in this step.
     pub(super) fn is_steady_in(&self, step: u64) -> bool {
         (self.steady_from..self.steady_until).contains(&step)
     }
 
-    /// Tokens that are known: the prompt and what the engine has back.
+    /// Number of known tokens: the prompt and the delivered output.
     pub(super) fn num_tokens(&self) -> u32 {
         self.num_prompt_tokens + self.delivered
     }

@@ -1,5 +1,4 @@
-//! How far a replay's figures may be off: the relative standard deviations of its steps, sampled while it runs. Uses `step_model`,
-//! `correction`.
+//! Uncertainty of a replay's figures: relative standard deviations of its steps, sampled while it runs.
 
 use serde::Serialize;
 
@@ -7,10 +6,10 @@ use super::observe::{Observer, StepEvent};
 use crate::correction::{SDS_OF_90_PCT, Scatter, interval_factor};
 use crate::step_model::StepModel;
 
-/// One step in so many is estimated in full.
+/// One in this many steps is estimated with its uncertainty.
 const SAMPLED: u64 = 64;
 
-/// Relative standard deviations of a replay's steps, steps with many requests counting more.
+/// Collects the relative standard deviations of a replay's steps, weighted by their number of requests.
 #[derive(Debug)]
 pub struct SpreadSampler<'a> {
     steps: &'a StepModel,
@@ -19,24 +18,24 @@ pub struct SpreadSampler<'a> {
     tables_sd: f64,
 }
 
-/// Relative standard deviations of what a replay predicts.
+/// Relative standard deviations of a replay's figures.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Spread {
-    /// Of not knowing the coefficients.
+    /// From the uncertainty of the correction's coefficients.
     pub coefficients_sd: f64,
-    /// Of tables that the measured engines do not vouch for.
+    /// From efficiency tables that no measured engine has confirmed.
     pub tables_sd: f64,
-    /// Of what no coefficient explains.
+    /// From variation that no coefficient explains.
     pub scatter: Option<Scatter>,
 }
 
 impl<'a> SpreadSampler<'a> {
-    /// Of steps that this model predicts.
+    /// Samples steps that `steps` predicts.
     pub fn new(steps: &'a StepModel) -> Self {
         SpreadSampler { steps, weight: 0.0, coefficients_sd: 0.0, tables_sd: 0.0 }
     }
 
-    /// What was sampled.
+    /// The spread of the steps sampled so far.
     pub fn spread(&self) -> Spread {
         let mean = |sum: f64| if self.weight > 0.0 { sum / self.weight } else { 0.0 };
         Spread {
@@ -64,7 +63,7 @@ impl Observer for SpreadSampler<'_> {
 }
 
 impl Spread {
-    /// The 90 % interval of a figure that is made of many steps: ITL, TPOT, E2E.
+    /// The 90 % interval of a figure that sums many steps: ITL, TPOT, E2E.
     pub fn of_steps(&self, predicted: f64) -> (f64, f64) {
         self.interval(predicted, |scatter| scatter.step)
     }
@@ -74,7 +73,7 @@ impl Spread {
         self.interval(predicted, |scatter| scatter.ttft)
     }
 
-    /// Without a correction the interval is the assumed one of the tables, symmetric.
+    /// Without a correction, returns the assumed symmetric interval of the tables.
     fn interval(&self, predicted: f64, scatter: fn(&Scatter) -> f64) -> (f64, f64) {
         match &self.scatter {
             Some(of) => {
@@ -89,25 +88,25 @@ impl Spread {
     }
 }
 
-/// Ends of a 90 % interval, as factors on the figure.
+/// Bounds of a 90 % interval, as factors of the figure.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Factors {
-    /// Lower end over the figure.
+    /// Lower bound over the figure.
     pub lower_factor: f64,
-    /// Upper end over the figure.
+    /// Upper bound over the figure.
     pub upper_factor: f64,
 }
 
 /// 90 % intervals of the figures of a replay.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Intervals {
-    /// Of times to first tokens.
+    /// Time to first token.
     pub ttft: Factors,
-    /// Of gaps between tokens.
+    /// Inter-token latency.
     pub itl: Factors,
-    /// Of times per output token.
+    /// Time per output token.
     pub tpot: Factors,
-    /// Of whole requests.
+    /// End-to-end latency.
     pub e2e: Factors,
 }
 

@@ -1,12 +1,12 @@
-//! The waiting queue under either policy. Preempted requests go first where it is first come, first served, and by their
-//! priority where it is not (vLLM, `vllm/v1/core/sched/request_queue.py`).
+//! The waiting queue. Under first come, first served, preempted requests go to the front; under priorities they are sorted
+//! like new ones (vLLM, `vllm/v1/core/sched/request_queue.py`).
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
 use super::config::SchedulingPolicy;
 
-/// What the order of requests by priority depends on: lower first. The record's number makes it total.
+/// Sort key of requests, lower first. The record's index makes the order total.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Rank {
     pub(super) priority: i32,
@@ -50,7 +50,7 @@ impl Waiting {
         }
     }
 
-    /// A new request.
+    /// Adds a new request.
     pub(super) fn push(&mut self, slot: u32, rank: Rank) {
         match self {
             Waiting::Fcfs(queue) => queue.push_back(slot),
@@ -58,7 +58,7 @@ impl Waiting {
         }
     }
 
-    /// A preempted request.
+    /// Adds a preempted request.
     pub(super) fn put_back(&mut self, slot: u32, rank: Rank) {
         match self {
             Waiting::Fcfs(queue) => queue.push_front(slot),
@@ -66,7 +66,7 @@ impl Waiting {
         }
     }
 
-    /// Takes out a request that got its last token after it was preempted.
+    /// Removes a request that got its last token after it was preempted.
     pub(super) fn remove(&mut self, slot: u32) {
         match self {
             Waiting::Fcfs(queue) => queue.retain(|waiting| *waiting != slot),

@@ -13,8 +13,8 @@ pub(super) const MAX_DURATION_S: f64 = 1e8;
 pub const MAX_RATE_PER_S: f64 = 1e6;
 /// Most requests of a load: a replay keeps some 100 bytes of each, and 300 while it waits, so that these take 10 to 30 GB.
 pub const MAX_REQUESTS: u64 = 100_000_000;
-/// Most stages: statistics are kept for each.
-pub(super) const MAX_STAGES: u32 = 1_000;
+/// Maximum number of stages. A replay keeps statistics for each.
+pub const MAX_STAGES: u32 = 1_000;
 
 /// Problems listed of one input; the rest is counted.
 const MAX_PROBLEMS: usize = 20;

@@ -1,6 +1,5 @@
-//! Files that a replay leaves for other programs: `vllm bench serve`'s JSON, csv by request, a trace for Perfetto. Everything
-//! goes to an [`io::Write`](std::io::Write) of the caller and holds nothing but the replay: the same replay gives the same
-//! bytes. Uses `metrics`, `record`, `observe`.
+//! Files of a replay for other programs: `vllm bench serve`'s JSON, a csv row per request, a trace for Perfetto. Each writer
+//! takes an [`io::Write`](std::io::Write), and equal replays give equal bytes.
 
 mod perfetto;
 mod requests_csv;
@@ -15,11 +14,11 @@ pub use vllm_bench::{BenchRun, write_vllm_bench};
 
 use super::record::{Outcome, RequestRecord};
 
-/// The times of a record that came, ns.
+/// The times that a request reached, ns.
 struct Reached {
     scheduled_ns: Option<u64>,
     first_token_ns: Option<u64>,
-    /// When it was over for its client, refused or with every token.
+    /// End for its client: the last token or the rejection.
     over_ns: Option<u64>,
 }
 
@@ -42,7 +41,7 @@ impl Reached {
     }
 }
 
-/// How an outcome is written: as in JSON.
+/// Name of an outcome, as in JSON.
 fn outcome_name(outcome: Outcome) -> &'static str {
     match outcome {
         Outcome::Finished => "finished",
@@ -57,8 +56,8 @@ mod fixtures {
     use crate::replay::{EngineCounters, Replay};
     use hdrhistogram::Histogram;
 
-    /// Three requests: 100 prompt tokens (64 cached) and 3 generated at 1.05, 1.07 and 1.1 s, sent at 1 s and preempted once;
-    /// one refused; one that has not begun to run.
+    /// Three requests. The first has 100 prompt tokens (64 cached), is sent at 1 s, is preempted once and gets tokens at 1.05,
+    /// 1.07 and 1.1 s. The second is rejected. The third has not begun to run.
     pub fn three() -> Replay {
         let first = RequestRecord {
             stage: 0,
@@ -95,7 +94,7 @@ mod fixtures {
         }
     }
 
-    /// A disk that is full after `room` bytes.
+    /// A writer that fails after `room` bytes.
     pub struct Full {
         pub room: usize,
     }

@@ -1,5 +1,4 @@
-//! A trace of steps and requests in Chrome's trace-event JSON, which ui.perfetto.dev and chrome://tracing open. Uses `observe`,
-//! `record`; the events themselves are in `trace_event`.
+//! A trace of steps and requests in Chrome's trace-event JSON, which ui.perfetto.dev and chrome://tracing open.
 
 use std::io::{self, BufWriter, Write};
 
@@ -9,34 +8,34 @@ use super::trace_event::{Blocks, Event, Queues, RequestArgs, StepArgs, process_n
 use super::{Reached, outcome_name};
 use crate::replay::{Observer, Outcome, RequestRecord, StepEvent};
 
-/// What a trace leaves out.
+/// Limits of a trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct TraceOptions {
-    /// Only the first so many steps, and only the requests sent by the end of the last of them; `None` for all.
+    /// Maximum number of steps. Requests sent after the last of them are left out. `None` keeps all.
     pub max_steps: Option<u64>,
 }
 
-/// What a trace has in it.
+/// Counts of a trace's contents.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct TraceSummary {
     /// Steps written.
     pub steps: u64,
-    /// Steps after [`TraceOptions::max_steps`].
+    /// Steps left out because of [`TraceOptions::max_steps`].
     pub steps_left_out: u64,
     /// Requests written.
     pub requests: u64,
-    /// Requests sent after the last step written.
+    /// Requests left out because they were sent after the last step written.
     pub requests_left_out: u64,
-    /// What deserves saying of it, a sentence each.
+    /// Returns a sentence for each limit that left something out.
     pub notes: Vec<String>,
 }
 
-/// Writes a trace while a replay runs, holding nothing but a buffer and two counters: steps with the tokens in them, the
-/// queues and the KV blocks as counters; [`finish`](Self::finish) adds the requests with their phases queued, prefill and decode.
-/// Times are µs from the start of the workload.
+/// Writes a trace while a replay runs, in constant memory: the steps with their tokens, and counters of the queues and KV
+/// blocks. [`finish`](Self::finish) adds the requests with their phases queued, prefill and decode, and completes the
+/// JSON. Times are µs from the start of the workload.
 ///
-/// Steps that overlap, as those of a pipeline do, are on tracks of their own. An error of the writer is kept, stops the writing,
-/// and is returned by `finish`, without which the file is no JSON.
+/// Overlapping steps of a pipeline are on separate tracks. An error of the writer stops the trace and is returned by
+/// `finish`.
 #[derive(Debug)]
 pub struct PerfettoTrace<W: Write> {
     out: BufWriter<W>,
@@ -44,7 +43,7 @@ pub struct PerfettoTrace<W: Write> {
     options: TraceOptions,
     summary: TraceSummary,
     any: bool,
-    /// When each track of steps is free again, ns.
+    /// Time at which each track of steps is free again, ns.
     tracks: Vec<u64>,
     last_end_ns: u64,
     queues: Option<Queues>,
@@ -53,11 +52,11 @@ pub struct PerfettoTrace<W: Write> {
 
 const ENGINE: u32 = 1;
 const REQUESTS: u32 = 2;
-/// The track of counters, which belong to the engine as a whole.
+/// The track of the engine's counters.
 const COUNTERS: u32 = 0;
 
 impl<W: Write> PerfettoTrace<W> {
-    /// A trace into `out`, which is buffered here.
+    /// Starts a trace in `out`, which is buffered.
     pub fn new(out: W, options: TraceOptions) -> Self {
         let mut trace = PerfettoTrace {
             out: BufWriter::new(out),
@@ -76,10 +75,10 @@ impl<W: Write> PerfettoTrace<W> {
         trace
     }
 
-    /// Writes the requests and the file's end, and says what is in it.
+    /// Writes the requests and the end of the file. Returns counts of its contents.
     ///
     /// # Errors
-    /// The first that the writer reported, at any time.
+    /// The first error of the writer.
     pub fn finish(mut self, records: &[RequestRecord]) -> io::Result<TraceSummary> {
         let is_cut = self.summary.steps_left_out > 0;
         let known_ns = records.iter().flat_map(|record| [record.scheduled_ns, record.first_token_ns, record.finish_ns]);
@@ -139,7 +138,7 @@ impl<W: Write> PerfettoTrace<W> {
         track
     }
 
-    /// Asynchronous events: requests overlap, and those of one name are packed onto as few rows as they need.
+    /// Writes a request as asynchronous events, which viewers pack onto as few rows as needed.
     fn request(&mut self, index: usize, record: &RequestRecord, end_ns: u64) {
         let reached = Reached::of(record);
         let over_ns = reached.over_ns.unwrap_or(end_ns).max(record.arrival_ns);

@@ -1,9 +1,10 @@
-//! One csv row per request. Uses `record`; the csv crate writes.
+//! A csv file with one row per request.
 
 use std::io::{self, Write};
 
 use super::{Reached, outcome_name};
 use crate::replay::{Outcome, RequestRecord};
+use crate::units::{NS_PER_MS, NS_PER_S};
 
 const COLUMNS: [&str; 15] = [
     "request",
@@ -23,20 +24,20 @@ const COLUMNS: [&str; 15] = [
     "e2e_ms",
 ];
 
-/// Writes one row per request, in the records' order. Seconds count from the start of the workload and, as milliseconds do,
-/// go to the nanosecond; a cell is empty where a request did not get that far.
+/// Writes one row per request, in the order of the records. Seconds count from the start of the workload. All times are
+/// exact to the nanosecond. A cell is empty if the request did not get that far.
 ///
 /// | column | meaning |
 /// |---|---|
 /// | `request` | position in [`Replay::records`](crate::replay::Replay::records), from 0 |
 /// | `stage`, `outcome` | stage of the load; `finished`, `rejected` or `unfinished` |
-/// | `prompt_tokens`, `output_tokens` | as asked for |
-/// | `cached_tokens`, `preemptions` | prompt tokens found in the cache at first; times that it was preempted |
-/// | `arrival_s`, `scheduled_s`, `first_token_s`, `finish_s` | sent; first scheduled; first token; last token, or refused |
+/// | `prompt_tokens`, `output_tokens` | as requested |
+/// | `cached_tokens`, `preemptions` | prompt tokens found in the prefix cache; number of preemptions |
+/// | `arrival_s`, `scheduled_s`, `first_token_s`, `finish_s` | sent; first scheduled; first token; last token or rejection |
 /// | `queued_ms`, `ttft_ms`, `tpot_ms`, `e2e_ms` | as in [`StageMetrics`](crate::replay::StageMetrics); the last two of finished requests |
 ///
 /// # Errors
-/// What `out` says.
+/// Errors of `out`.
 pub fn write_requests_csv(out: impl Write, records: &[RequestRecord]) -> io::Result<()> {
     let mut rows = csv::Writer::from_writer(out);
     rows.write_record(COLUMNS)?;
@@ -70,11 +71,11 @@ fn row(index: usize, record: &RequestRecord) -> [String; 15] {
 }
 
 fn seconds(ns: Option<u64>) -> String {
-    ns.map_or_else(String::new, |ns| format!("{}.{:09}", ns / 1_000_000_000, ns % 1_000_000_000))
+    ns.map_or_else(String::new, |ns| format!("{}.{:09}", ns / NS_PER_S, ns % NS_PER_S))
 }
 
 fn milliseconds(ns: Option<u64>) -> String {
-    ns.map_or_else(String::new, |ns| format!("{}.{:06}", ns / 1_000_000, ns % 1_000_000))
+    ns.map_or_else(String::new, |ns| format!("{}.{:06}", ns / NS_PER_MS, ns % NS_PER_MS))
 }
 
 #[cfg(test)]

@@ -1,20 +1,20 @@
-//! When each token reached its client, for who wants all of them. Uses `observe`.
+//! The time at which each token reached its client.
 
 use crate::replay::Observer;
 
-/// Keeps the time of every token: 8 bytes each, so ask for it only where a file needs them.
+/// An observer that keeps the time of every token, 8 bytes each.
 #[derive(Debug, Clone, Default)]
 pub struct TokenTimes {
     by_record: Vec<Vec<u64>>,
 }
 
 impl TokenTimes {
-    /// Nothing seen yet.
+    /// Creates an empty collection.
     pub fn new() -> Self {
         TokenTimes::default()
     }
 
-    /// When the tokens of a record reached its client, ns; empty where none did.
+    /// Times at which the tokens of a record reached its client, ns.
     pub fn of_record(&self, record: usize) -> &[u64] {
         self.by_record.get(record).map_or(&[], Vec::as_slice)
     }

@@ -1,4 +1,4 @@
-//! Trace events as Chrome's JSON has them. Uses `observe`.
+//! Events of Chrome's trace-event JSON.
 //!
 //! # Source
 //! "Trace Event Format", the Chromium project: phases `X` complete, `C` counter, `b` and `e` nestable asynchronous, `M` metadata;
@@ -7,10 +7,9 @@
 use serde::Serialize;
 
 use crate::replay::StepEvent;
+use crate::units::ns_to_us;
 
-const NS_PER_US: f64 = 1e3;
-
-/// One event; what is `None` is left out.
+/// One event. Fields that are `None` are omitted.
 #[derive(Debug, Serialize)]
 pub struct Event<A: Serialize> {
     name: &'static str,
@@ -30,58 +29,58 @@ pub struct Event<A: Serialize> {
 }
 
 impl Event<()> {
-    /// An event of phase `ph` at `ns`, without arguments.
+    /// Creates an event of phase `ph` at `ns`.
     pub fn new(name: &'static str, ph: &'static str, ns: u64, pid: u32, tid: u32) -> Self {
-        Event { name, cat: None, ph, id: None, ts: Some(ns as f64 / NS_PER_US), dur: None, pid, tid, args: None }
+        Event { name, cat: None, ph, id: None, ts: Some(ns_to_us(ns)), dur: None, pid, tid, args: None }
     }
 
-    /// The same with arguments.
+    /// Adds arguments.
     pub fn with<A: Serialize>(self, args: A) -> Event<A> {
         let Event { name, cat, ph, id, ts, dur, pid, tid, .. } = self;
         Event { name, cat, ph, id, ts, dur, pid, tid, args: Some(args) }
     }
 
-    /// The same with a category and an id, by which asynchronous events belong together.
+    /// Adds the category and the id that join asynchronous events.
     pub fn identified(self, cat: &'static str, id: usize) -> Self {
         Event { cat: Some(cat), id: Some(id), ..self }
     }
 
-    /// The same with a duration.
+    /// Adds a duration.
     pub fn lasting_to(self, start_ns: u64, end_ns: u64) -> Self {
-        Event { dur: Some(end_ns.saturating_sub(start_ns) as f64 / NS_PER_US), ..self }
+        Event { dur: Some(ns_to_us(end_ns.saturating_sub(start_ns))), ..self }
     }
 }
 
-/// What metadata events say.
+/// Arguments of metadata events.
 #[derive(Debug, Serialize)]
 pub struct Named {
     name: String,
 }
 
-/// How a process is shown.
+/// Names a process.
 pub fn process_name(pid: u32, name: &str) -> Event<Named> {
     Event { ts: None, ..Event::new("process_name", "M", 0, pid, 0).with(Named { name: name.to_owned() }) }
 }
 
-/// How a track of a process is shown.
+/// Names a track of a process.
 pub fn thread_name(pid: u32, tid: u32, name: String) -> Event<Named> {
     Event { ts: None, ..Event::new("thread_name", "M", 0, pid, tid).with(Named { name }) }
 }
 
-/// Requests in the queues.
+/// Lengths of the queues.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Queues {
     pub running: u32,
     pub waiting: u32,
 }
 
-/// KV blocks that requests hold.
+/// KV blocks in use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Blocks {
     pub in_use: u32,
 }
 
-/// What was in a step.
+/// Contents of a step.
 #[derive(Debug, Serialize)]
 pub struct StepArgs {
     pub step: u64,
@@ -93,7 +92,7 @@ pub struct StepArgs {
     pub waiting: u32,
     pub blocks_in_use: u32,
     pub preempted: u32,
-    /// From the scheduling of the step to its start on the GPUs.
+    /// Time from the scheduling of the step to its start on the GPUs.
     pub ahead_us: f64,
 }
 
@@ -111,12 +110,12 @@ impl StepArgs {
             waiting: step.num_waiting,
             blocks_in_use: step.blocks_in_use,
             preempted: step.num_preempted,
-            ahead_us: step.start_ns.saturating_sub(step.scheduled_ns) as f64 / NS_PER_US,
+            ahead_us: ns_to_us(step.start_ns.saturating_sub(step.scheduled_ns)),
         }
     }
 }
 
-/// What a request asked for and got.
+/// Counts of a request.
 #[derive(Debug, Serialize)]
 pub struct RequestArgs {
     pub request: usize,

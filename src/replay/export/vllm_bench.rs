@@ -1,4 +1,4 @@
-//! The JSON that `vllm bench serve --save-result` writes. Uses `metrics`, `record`.
+//! The result JSON of `vllm bench serve --save-result`.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::{self, BufWriter, Write};
@@ -7,8 +7,7 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use super::TokenTimes;
 use crate::replay::{Distribution, Metrics, Outcome, Replay, RequestRecord};
-
-const NS_PER_S: u64 = 1_000_000_000;
+use crate::units::{NS_PER_S, ns_to_s};
 
 type Statistic = (&'static str, fn(&Distribution) -> f64);
 const STATISTICS: [Statistic; 6] = [
@@ -20,31 +19,31 @@ const STATISTICS: [Statistic; 6] = [
     ("p99", |of| of.p99),
 ];
 
-/// What the benchmark's arguments say, for the file's first keys.
+/// Arguments of the benchmark, for the first keys of the file.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct BenchRun<'a> {
-    /// `date` as the caller likes it; `None` leaves the key out, so that equal replays give equal bytes.
+    /// The `date` key. `None` omits it, so that equal replays give equal bytes.
     pub date: Option<&'a str>,
-    /// `model_id`, and `tokenizer_id` as well.
+    /// The `model_id` and `tokenizer_id` keys.
     pub model_id: &'a str,
-    /// Requests per second that were asked for; `None` is written as `"inf"`, as vLLM does for all at once.
+    /// Requested requests per second. `None` is written as `"inf"`, as vLLM does if all requests are sent at once.
     pub request_rate: Option<f64>,
-    /// Shape of the gamma distribution of gaps, 1 for Poisson arrivals; `None` is written as null.
+    /// Shape of the gamma distribution of arrival gaps; 1 is Poisson. `None` is written as null.
     pub burstiness: Option<f64>,
-    /// Most requests in flight; `None` is written as null.
+    /// Maximum number of requests in flight. `None` is written as null.
     pub max_concurrency: Option<u32>,
 }
 
-/// Writes the whole run under `vllm bench serve`'s field names. With `tokens` the lists of `--save-detailed` are there as well, a
-/// value per request: `input_lens`, `output_lens` (0 where a request failed), `ttfts` (s), `itls` (s), `start_times` (s from the start
-/// of the workload) and `errors` (empty where there was none).
+/// Writes the whole run under `vllm bench serve`'s field names. `tokens` adds the lists of `--save-detailed`, one value per
+/// request: `input_lens`, `output_lens` (0 for a failed request), `ttfts` (s), `itls` (s), `start_times` (s from the start of
+/// the workload) and `errors` (empty if there was none).
 ///
-/// What differs from vLLM: `backend` is `ridgepoint`; what is said of nothing is null where vLLM writes 0;
-/// `generated_texts` is never there, and `max_output_tokens_per_s` is null without `tokens`. Refused and unfinished
-/// requests are `failed`.
+/// The file differs from vLLM's in a few keys. `backend` is `ridgepoint`. Statistics of no values are null, where vLLM
+/// writes 0. `generated_texts` is absent. `max_output_tokens_per_s` is null without `tokens`. Rejected and unfinished
+/// requests count as `failed`.
 ///
 /// # Errors
-/// What `out` says.
+/// Errors of `out`.
 ///
 /// # Source
 /// vLLM 0.16.0, `vllm/benchmarks/serve.py`.
@@ -109,7 +108,7 @@ impl Serialize for Document<'_> {
     }
 }
 
-/// A list written value by value, never held.
+/// A list that is serialised value by value, without a buffer.
 struct List<F>(F);
 
 impl<T: Serialize, I: Iterator<Item = T>, F: Fn() -> I> Serialize for List<F> {
@@ -138,7 +137,7 @@ fn details<M: SerializeMap>(map: &mut M, records: &[RequestRecord], tokens: &Tok
 }
 
 fn seconds(ns: u64) -> f64 {
-    ns as f64 / NS_PER_S as f64
+    ns_to_s(ns)
 }
 
 fn fault(outcome: Outcome) -> &'static str {
@@ -153,7 +152,7 @@ fn finished(records: &[RequestRecord]) -> impl Iterator<Item = (usize, &RequestR
     records.iter().enumerate().filter(|(_, record)| record.outcome == Outcome::Finished)
 }
 
-/// Most tokens of finished requests in a second, counted from the first of them to be sent.
+/// Maximum number of tokens of finished requests in a second, counted from the first arrival.
 fn max_output_tokens_per_s(records: &[RequestRecord], tokens: &TokenTimes) -> Option<f64> {
     let start = finished(records).map(|(_, record)| record.arrival_ns).min()?;
     let mut by_second: HashMap<u64, u64> = HashMap::new();
@@ -165,7 +164,7 @@ fn max_output_tokens_per_s(records: &[RequestRecord], tokens: &TokenTimes) -> Op
     by_second.into_values().max().map(|most| most as f64)
 }
 
-/// Most finished requests that were under way at some time in the same second.
+/// Maximum number of finished requests that were in flight within the same second.
 fn max_concurrent_requests(records: &[RequestRecord]) -> u64 {
     let Some(start) = finished(records).map(|(_, record)| record.arrival_ns).min() else { return 0 };
     let second = |ns: u64| ns.saturating_sub(start) / NS_PER_S;

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use proptest::prelude::*;
 
 use super::config::{EngineConfig, SchedulingPolicy};
-use super::engine::{Pace, replay_at};
+use super::engine::replay_at;
 use super::observe::{Observer, StepEvent};
 use super::record::Replay;
 use crate::latency::{FixedLatency, LatencyModel};
@@ -103,10 +103,10 @@ struct Case {
 }
 
 impl Case {
-    fn run<O: Observer>(&self, pace: Pace, observer: &mut O) -> Replay {
+    fn run<O: Observer>(&self, fast_forward: bool, observer: &mut O) -> Replay {
         let due_ns = self.concurrency.map(|clients| std::iter::repeat_n(0, clients).collect());
         let mut load = Load { requests: self.requests.clone().into(), due_ns, last_ns: 0 };
-        replay_at(pace, &self.latency, &self.config, &mut load, observer).unwrap()
+        replay_at(fast_forward, &self.latency, &self.config, &mut load, observer).unwrap()
     }
 }
 
@@ -193,13 +193,13 @@ proptest! {
     #[test]
     fn skipping_ahead_comes_to_the_same(case in case()) {
         let (mut slowly, mut told) = (Told::<true>::default(), Told::<true>::default());
-        let step_by_step = case.run(Pace::StepByStep, &mut slowly);
-        same(&step_by_step, &case.run(Pace::SkipsAhead, &mut told))?;
+        let step_by_step = case.run(false, &mut slowly);
+        same(&step_by_step, &case.run(true, &mut told))?;
         prop_assert_eq!(&slowly.0, &told.0);
 
-        same(&step_by_step, &case.run(Pace::SkipsAhead, &mut ()))?;
+        same(&step_by_step, &case.run(true, &mut ()))?;
         let mut less = Told::<false>::default();
-        same(&step_by_step, &case.run(Pace::SkipsAhead, &mut less))?;
+        same(&step_by_step, &case.run(true, &mut less))?;
         // Those who do not want every token lack no other event.
         let is_later_token = |event: &Event| matches!(event, Event::Token { token: 1.., .. });
         let without = |events: &[Event]| events.iter().filter(|event| !is_later_token(event)).cloned().collect::<Vec<_>>();
@@ -217,21 +217,21 @@ fn alone(num_output_tokens: u32) -> Case {
 /// Two requests with 50 tokens each: the step of their prompts delivers the first two, and nobody looks at the other 98.
 #[test]
 fn steady_decodes_are_not_looked_at() {
-    let tokens = |pace| {
+    let tokens = |fast_forward| {
         let mut told = Told::<false>::default();
-        let replay = alone(50).run(pace, &mut told);
+        let replay = alone(50).run(fast_forward, &mut told);
         assert_eq!(replay.counters.steps, 50);
         // 40 + 50 − 1 tokens are in ⌈89 / 16⌉ = 6 blocks in the end, 9 + 50 − 1 in ⌈58 / 16⌉ = 4.
         assert_eq!((replay.counters.max_blocks_in_use, replay.inter_token_ns[0].len()), (10, 98));
         told.0.iter().filter(|event| matches!(event, Event::Token { .. })).count()
     };
-    assert_eq!((tokens(Pace::SkipsAhead), tokens(Pace::StepByStep)), (2, 100));
+    assert_eq!((tokens(true), tokens(false)), (2, 100));
 }
 
 /// One output token: the prompt's step is the last one, and nothing is ever steady.
 #[test]
 fn single_tokens_never_settle() {
     let mut told = Told::<false>::default();
-    let replay = alone(1).run(Pace::SkipsAhead, &mut told);
+    let replay = alone(1).run(true, &mut told);
     assert_eq!((replay.counters.steps, replay.counters.scheduled_tokens, replay.inter_token_ns[0].len()), (1, 49, 0));
 }

@@ -1,11 +1,11 @@
-//! Decodes that are in every step, kept as arrays: a step costs one pass over them, and no request is looked at by itself
-//! until something happens to it. Uses `slot`, `batch`, `kv_cache`.
+//! Fast-forwarding through decodes: decodes that run in every step are kept as arrays, so that a step costs one pass over
+//! them and no request is visited until its state changes.
 //!
-//! A request is steady from the step after the one that sampled a token for it until its last token is sampled. Its counts
-//! then follow from the number of steps, its blocks come when their turn on a wheel comes, and the gap between two of its
-//! tokens is that between the ends of two steps. The first requests of the running queue are *settled*: steady, or done and
-//! waiting for their last token. Whoever comes behind one that is neither is scheduled by itself, and so is everybody where
-//! blocks run short: [`Steady::unsettle`] writes into the slots what the steps so far came to.
+//! A request is *steady* from the step after its first sampled token until its last token is sampled. Its counts follow from
+//! the number of steps. A timing wheel holds the step at which it needs its next block. Its token gap is the time between
+//! the ends of two steps. The leading requests of the running queue are *settled*: each is steady, or waits for its last
+//! token. Requests behind the first unsettled one are scheduled one by one. When blocks run short, [`Steady::unsettle`]
+//! writes the counts back into the slots, and all requests are scheduled one by one.
 
 use std::collections::VecDeque;
 
@@ -15,39 +15,39 @@ use super::kv_cache::KvCache;
 use super::slot::Slot;
 use crate::request::Request;
 
-/// Largest block for which a wheel, an entry for each of its tokens, is worth its memory. Engines' have 16 to some thousand.
+/// Maximum block size: the wheel has an entry per token of a block. Engines use 16 to a few thousand.
 const MOST_TURNS: u32 = 1 << 16;
 
-/// Steady decodes in the order of the running queue; position by position, what the next step has of them.
+/// Steady decodes in the order of the running queue, as parallel arrays.
 #[derive(Debug)]
 pub(super) struct Steady {
     is_on: bool,
     num_settled: usize,
-    /// Others of the step being scheduled may lie behind.
+    /// The next step's requests. Other requests of the step being scheduled may follow the steady ones.
     requests: Vec<Request>,
     records: Vec<u32>,
     slots: Vec<u32>,
-    /// Numbers of the first step without each of them, and the least of these.
+    /// The first step without each of them, and the minimum of these.
     until: Vec<u64>,
     first_until: u64,
-    /// Those who need a block in step `s`, at `s` modulo the block size; and where that is for the next step.
+    /// Slots that need a block in step `s`, at index `s` modulo the block size; `turn` is the index of the next step.
     wheel: Vec<Vec<u32>>,
     turn: usize,
-    /// How many are of which stage.
+    /// Number of steady decodes of each stage.
     stages: Vec<(u32, u32)>,
-    /// Number of the next step to be scheduled.
+    /// Index of the next step to be scheduled.
     next_step: u64,
-    /// Steps that have ended, and when the last one did.
+    /// Number of steps that have ended, and the end of the last one.
     num_ended: u64,
     last_end_ns: u64,
-    /// Steps that had not ended when the last one was scheduled.
+    /// Number of steps in flight when the last one was scheduled.
     in_flight: u32,
 }
 
 impl Steady {
-    pub(super) fn new(config: &EngineConfig, skips_ahead: bool) -> Self {
-        // In a pipeline a request is not in every step.
-        let is_on = skips_ahead && config.pipeline_parallel_size == 1 && config.block_size <= MOST_TURNS;
+    pub(super) fn new(config: &EngineConfig, fast_forward: bool) -> Self {
+        // In a pipeline, a request does not run in every step.
+        let is_on = fast_forward && config.pipeline_parallel_size == 1 && config.block_size <= MOST_TURNS;
         Steady {
             is_on,
             num_settled: 0,
@@ -70,17 +70,17 @@ impl Steady {
         self.slots.len() as u32
     }
 
-    /// How many of the first running requests need not be looked at.
+    /// Number of leading running requests that need not be visited.
     pub(super) fn num_settled(&self) -> usize {
         self.num_settled
     }
 
-    /// Settled requests among those that have just left the running queue.
+    /// Forgets `count` settled requests that have left the running queue.
     pub(super) fn drop_settled(&mut self, count: usize) {
         self.num_settled -= count;
     }
 
-    /// Blocks that the next step takes for them.
+    /// Number of blocks that the next step allocates for them.
     pub(super) fn num_blocks_needed(&self) -> u32 {
         self.wheel[self.turn].len() as u32
     }
@@ -91,7 +91,7 @@ impl Steady {
         }
     }
 
-    /// Completes a step: `batch` has all others of it.
+    /// Completes a step, whose other requests are in `batch`.
     pub(super) fn begin_step(&mut self, batch: &mut Batch, in_flight: u32) {
         self.in_flight = in_flight;
         batch.steady.extend_from_slice(&self.stages);
@@ -101,13 +101,13 @@ impl Steady {
         }
     }
 
-    /// Everything in the step that has begun.
+    /// All requests and records of the step that has begun.
     pub(super) fn step<'a>(&'a self, batch: &'a Batch) -> (&'a [Request], &'a [u32]) {
         if self.slots.is_empty() { (&batch.requests, &batch.records) } else { (&self.requests, &self.records) }
     }
 
-    /// Goes on to the next step: who has sampled the last token leaves, and who sampled in this one settles, up to the first
-    /// running request that did not.
+    /// Moves on to the next step. Requests that sampled their last token leave; requests that sampled in this step settle, up
+    /// to the first running request that did not sample.
     pub(super) fn advance(&mut self, running: &[u32], slots: &mut [Slot], batch: &mut Batch) {
         self.requests.truncate(self.slots.len());
         self.records.truncate(self.slots.len());
@@ -181,31 +181,30 @@ impl Steady {
         }
     }
 
-    /// When on the wheel a request needs its next block that has `computed` tokens before the next step.
+    /// Index in the wheel at which a request with `computed` tokens needs its next block.
     fn turn_of(&self, computed: u32) -> usize {
         let turns = self.wheel.len();
         (self.turn + turns - computed as usize % turns) % turns
     }
 
-    /// Writes into a slot what the steps that were scheduled with it came to.
+    /// Writes the counts of the steps scheduled so far into a slot.
     fn write_scheduled(&self, state: &mut Slot, computed: u32) {
         let steps = self.next_step.min(state.steady_until) - state.steady_from;
         if steps > 0 {
             state.computed = computed;
             state.sampled += steps as u32;
-            // Known when the last of them was scheduled were all tokens but those of steps in flight.
+            // When the last of them was scheduled, all tokens but those of steps in flight were known.
             state.cacheable = state.cacheable.max(computed - self.in_flight);
         }
     }
 
-    /// The next step has ended. Returns the time since the one before it did.
+    /// Ends the next step. Returns the time since the step before it ended.
     pub(super) fn end_step(&mut self, end_ns: u64) -> u64 {
         self.num_ended += 1;
         end_ns - std::mem::replace(&mut self.last_end_ns, end_ns)
     }
 
-    /// Slots of the steady decodes that were in the step that ended last, with the number, from 0, of the token that each has
-    /// from it.
+    /// Records of the steady decodes of the step that ended last, each with the index of its new token, from 0.
     pub(super) fn last_tokens<'a>(
         &self,
         running: &'a [u32],
@@ -218,8 +217,7 @@ impl Steady {
             .map(move |state| (state.rank.record, state.delivered + (step - state.steady_from) as u32))
     }
 
-    /// Nobody is settled any more: what the steps so far came to is written into the slots, and steps in flight name their
-    /// requests one by one.
+    /// Unsettles all requests: writes their counts into the slots, and lists them one by one in the steps in flight.
     pub(super) fn unsettle(&mut self, running: &[u32], slots: &mut [Slot], in_flight: &mut VecDeque<Box<Batch>>) {
         for (slot, request) in self.slots.iter().zip(&self.requests) {
             self.write_scheduled(&mut slots[*slot as usize], request.num_computed_tokens);
