@@ -1,6 +1,6 @@
-# Recipes for https://just.systems; each is one line that can be typed without it.
+# Recipes for https://just.systems; each can be typed without it.
 
-# The public kernel timings and serving runs, where they are at hand.
+# The public kernel timings and serving runs (docs/accuracy.md, "Data").
 data := env("RIDGEPOINT_DATA", "../shared/data")
 
 _default:
@@ -10,18 +10,18 @@ _default:
 build:
     cargo build --release
 
-# Run the tests; those that need measurements run where RIDGEPOINT_DATA is set
+# Run the tests; those that need measurements run if RIDGEPOINT_DATA is set
 test *ARGS:
     cargo test {{ARGS}}
 
 # Formatting and lints
 lint:
     cargo fmt --check
-    cargo clippy --all-targets --all-features -- -D warnings
+    cargo clippy --workspace --all-targets -- -D warnings
 
 # The library's documentation, warnings denied
 doc *ARGS:
-    RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --all-features {{ARGS}}
+    RUSTDOCFLAGS="-D warnings" cargo doc --no-deps {{ARGS}}
 
 # Every check of the project
 ci:
@@ -29,15 +29,15 @@ ci:
 
 # How long a prediction takes
 bench *ARGS:
-    cargo bench --bench step_time --no-default-features {{ARGS}}
+    cargo bench -p ridgepoint --bench step_time --no-default-features {{ARGS}}
 
 # Instructions of a prediction, counted by valgrind
 bench-instructions:
-    cargo bench --bench instructions --no-default-features
+    cargo bench -p ridgepoint --bench instructions --no-default-features
 
 # How long replays take
 bench-replay *ARGS:
-    cargo bench --bench replay --no-default-features --features replay {{ARGS}}
+    cargo bench -p ridgepoint --bench replay {{ARGS}}
 
 # Rebuild the tables of one GPU from the public kernel timings
 calibrate GPU DATA=data:
@@ -50,10 +50,6 @@ calibrate GPU DATA=data:
     done
     cargo run --release -- calibrate --measurements "${folders[@]}" --hardware {{GPU}} --out bench_data
 
-# The accuracy figures of the README
-accuracy DATA=data:
-    RIDGEPOINT_DATA={{DATA}} cargo test --test accuracy --test serving_decode --test serving_replay --test kv_capacity -- --nocapture
-
-# The tables of docs/accuracy.md that come from serving runs, sampled steps and closed loops
-study DATA=data:
-    docs/study.sh {{DATA}}
+# Compare the figures in README and docs with what the commands print; --write renews them
+figures *ARGS:
+    RIDGEPOINT_DATA={{data}} docs/figures.py {{ARGS}}

@@ -39,7 +39,11 @@ pub fn binary() -> Command {
 }
 
 pub fn run<S: AsRef<std::ffi::OsStr>>(args: &[S]) -> Run {
-    let output = binary().args(args).output().unwrap();
+    run_command(binary().args(args))
+}
+
+pub fn run_command(command: &mut Command) -> Run {
+    let output = command.output().unwrap();
     Run {
         code: output.status.code().unwrap_or(-1),
         stdout: String::from_utf8(output.stdout).unwrap(),

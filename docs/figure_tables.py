@@ -1,14 +1,6 @@
-"""Writes the tables of docs/accuracy.md from the JSON that docs/study.sh collected. Standard library only.
-
-usage: study.py OUT_DIR CLOSED_LOOP_CSV ACCURACY_MD
-"""
+"""The tables and numbers of README.md and docs/ that docs/figures.py checks, each made from the JSON of ridgepoint commands."""
 
 import csv
-import json
-import os
-import re
-import sys
-from pathlib import Path
 from statistics import median
 
 # Models of the closed loops with routed experts; a model in neither set stops the script.
@@ -16,45 +8,14 @@ MOE = {"gpt-oss-120b", "minimax-m2.5"}
 DENSE = {"qwen3-32b", "llama-3.1-70b-fp8", "qwen3-32b-fp8"}
 WHOLE_RUN = -1
 LAYERS = ["ideal_roofline", "calibrated_roofline"]
-
-
-def main(out_dir, closed_loop_csv, accuracy_md):
-    def read(name):
-        return json.loads((Path(out_dir) / f"{name}.json").read_text())
-
-    with open(closed_loop_csv, newline="") as file:
-        rows = {row["id"]: row for row in csv.DictReader(file)}
-    left_out = read("leave-one-out")
-    loops = {name: read(f"closed-loop-{name}") for name in ("none", "global")}
-    of_steps = {name: read(f"steps-{name}") for name in ("none", "global")}
-    blocks = {
-        "bars": bars(left_out, of_steps["global"], loops["global"]),
-        "layers": layers(left_out),
-        "runs": runs(left_out),
-        "workloads": workloads(left_out),
-        "tails": tails(left_out),
-        "attribution": attribution(read("attribution-none"), read("attribution-global")),
-        "steps": steps(of_steps["none"], of_steps["global"], read("steps-refit")),
-        "steps-unseen": steps_unseen(read("steps-unseen")),
-        "closed-loop-models": closed_loops(loops, lambda one: one["model"], classes=True),
-        "closed-loop-versions": closed_loops(loops, lambda one: version(one, rows)),
-        "closed-loop-parallel": closed_loops(
-            loops, lambda one: parallel(rows[one["name"]]), of=lambda one: one["model"] == "minimax-m2.5"
-        ),
-        "closed-loop-others": closed_loops({"global": read("closed-loop-others")}, lambda one: version(one, rows)),
-        "sampler": sampler(loops, rows),
-        "coefficients": coefficients(read("fit")),
-    }
-    path = Path(accuracy_md)
-    text = path.read_text()
-    for name, lines in blocks.items():
-        block = f"<!-- study: {name} -->\n" + "\n".join(lines) + "\n<!-- /study -->"
-        text, found = re.subn(f"<!-- study: {name} -->\n.*?<!-- /study -->", lambda _: block, text, flags=re.DOTALL)
-        if found != 1:
-            sys.exit(f"{path}: {found} blocks `<!-- study: {name} -->`, must be 1")
-    new = path.with_suffix(".md.new")
-    new.write_text(text)
-    os.replace(new, path)
+EXAMPLE = "predict-step --model llama-3.1-70b --hardware h100 --tensor-parallel-size 4 --batch examples/mixed_batch.json"
+KERNELS = [
+    ("vllm-0.14.0", ["gemm", "attention_prefill", "attention_decode", "moe", "allreduce"]),
+    ("vllm-0.19.0", ["gemm"]),
+    ("sglang-0.5.14", ["gemm"]),
+    ("vllm-0.24.0", ["attention_prefill", "attention_decode"]),
+]
+GPUS = ["h100_sxm", "h200_sxm", "a100_sxm"]
 
 
 def pct(value, signed=False):
@@ -66,9 +27,58 @@ def pct(value, signed=False):
 
 
 def table(head, rows):
-    """Lines of a Markdown table; every column but the first is to the right."""
+    """Lines of a Markdown table; every column but the first is aligned right."""
     ruler = "|" + "|".join(["---"] + ["---:"] * (len(head) - 1)) + "|"
     return ["| " + " | ".join(head) + " |", ruler] + ["| " + " | ".join(row) + " |" for row in rows]
+
+
+# Reports. Each reads the JSON of one command, which runs once.
+
+
+def example(reports):
+    return reports.read(*EXAMPLE.split())
+
+
+def left_out(reports):
+    return reports.read(
+        "evaluate", "serving", reports.path("serving"), "--leave-one-out", "model", "--max-median-e2e-pct", "4"
+    )
+
+
+def attributed(reports, correction):
+    return reports.read("evaluate", "serving", reports.path("serving"), "--attribute", "--correction", correction)
+
+
+def sampled_steps(reports, *arguments):
+    files = sorted(reports.path("steps").glob("*.csv"))
+    return reports.read("evaluate", "steps", *files, "--hardware", "h100", "--correction", "global", *arguments)
+
+
+def closed_loop(reports, correction, *backends):
+    path = reports.path("closed_loop", "h100_sxm.csv")
+    return reports.read("evaluate", "closed-loop", path, "--backend", *backends, "--correction", correction)
+
+
+def both_closed_loops(reports):
+    return {name: closed_loop(reports, name, "vllm") for name in ("none", "global")}
+
+
+def closed_loop_rows(reports):
+    with open(reports.path("closed_loop", "h100_sxm.csv"), newline="") as file:
+        return {row["id"]: row for row in csv.DictReader(file)}
+
+
+def fitted(reports):
+    out = reports.out / "global.toml"
+    return reports.read("fit", "--serving", reports.path("serving"), "--engine-version", "0.15.1", "--out", out, "--force")
+
+
+def checked(reports, gpu, folder):
+    path = reports.path("kernels", gpu, folder)
+    return reports.read("calibrate", "--check", path, "--hardware", gpu) if path.is_dir() else {}
+
+
+# Parts of reports.
 
 
 def metric(one, name, stage=WHOLE_RUN):
@@ -86,10 +96,32 @@ def is_covered(row):
     return row["lower_ms"] <= row["measured_ms"] <= row["upper_ms"]
 
 
-def bars(left_out, of_steps, of_loops):
+# Tables.
+
+
+def serving(reports):
+    """The README's table: medians of whole runs, beside other predictors of the same runs and published figures of others."""
+    report = left_out(reports)
+
+    def row(label, summaries):
+        cells = [label]
+        for name in ("e2e_mean", "itl_mean", "ttft_mean"):
+            cells += [pct(summaries[name]["median_ape_pct"]), pct(summaries[name]["max_ape_pct"])]
+        return cells
+
+    rows = [row("**ridgepoint**, correction fitted on other models", report["summary"])]
+    rows.append(row("ridgepoint, kernel tables alone", report["baselines"]["calibrated_roofline"]))
+    rows.append(row("textbook roofline", report["baselines"]["ideal_roofline"]))
+    rows.append(row("linear model fitted on the other runs", report["baselines"]["black_box"]))
+    head = ["absolute error, %", "E2E: median", "max", "ITL: median", "max", "TTFT: median", "max"]
+    return table(head, rows)
+
+
+def bars(reports):
     """What was aimed at beside what is, and whether it holds."""
-    summary = left_out["summary"]
-    runs_of = left_out["experiments"]
+    report, of_loops = left_out(reports), closed_loop(reports, "global", "vllm")
+    of_steps = sampled_steps(reports, "--judge-from", "0.6")
+    summary, runs_of = report["summary"], report["experiments"]
 
     def covered(name, members):
         held = sum(is_covered(metric(one, name)) for one in members)
@@ -123,7 +155,8 @@ def bars(left_out, of_steps, of_loops):
     return table(["figure, %", "aim", "is", "holds"], rows)
 
 
-def layers(report):
+def layers(reports):
+    report = left_out(reports)
     head = ["figure of a whole run", "ideal: median", "largest", "tables: median", "largest"]
     head += ["+ correction: median", "mean", "largest", "bias", "covered"]
 
@@ -139,7 +172,7 @@ def layers(report):
     return table(head, [row(name) for name in report["summary"]])
 
 
-def runs(report):
+def runs(reports):
     head = ["run"] + [cell for name in ("E2E", "TTFT", "ITL") for cell in (f"{name}: ideal", "tables", "+ correction")]
 
     def row(one):
@@ -151,12 +184,12 @@ def runs(report):
             cells.append(f"**{pct(of_run['error_pct'], signed=True)}**{mark}")
         return cells
 
-    return table(head, [row(one) for one in report["experiments"]])
+    return table(head, [row(one) for one in left_out(reports)["experiments"]])
 
 
-def workloads(report):
+def workloads(reports):
     groups = {}
-    for one in report["experiments"]:
+    for one in left_out(reports)["experiments"]:
         groups.setdefault(one["workload"], []).append(one)
 
     def row(name, members):
@@ -169,10 +202,10 @@ def workloads(report):
     return table(head, [row(*group) for group in sorted(groups.items(), key=lambda group: len(group[1]), reverse=True)])
 
 
-def tails(report):
+def tails(reports):
     head = ["run", "stage", "TTFT p99: measured ms", "predicted ms", "error %", "E2E p99: error %", "TTFT mean: error %"]
     rows = []
-    for one in report["experiments"]:
+    for one in left_out(reports)["experiments"]:
         for stage in sorted({row["stage"] for row in one["metrics"]} - {WHOLE_RUN}):
             tail = metric(one, "ttft_p99", stage)
             others = [metric(one, name, stage)["error_pct"] for name in ("e2e_p99", "ttft_mean")]
@@ -181,7 +214,7 @@ def tails(report):
     return table(head, rows)
 
 
-def attribution(none, corrected):
+def attribution(reports):
     figures = [("E2E", "e2e_mean"), ("TTFT", "ttft_mean"), ("ITL", "itl_mean")]
     head = ["replaced by"]
     head += [cell for name, _ in figures for cell in (f"{name}: tables", "explained", "+ correction", "explained")]
@@ -190,11 +223,11 @@ def attribution(none, corrected):
         explained = of["median_explained_points"][figure] if with_explained else None
         return [pct(of["median_ape_pct"][figure]), pct(explained, signed=True) if with_explained else ""]
 
-    attributions = [report["attribution"] for report in (none, corrected)]
+    attributions = [attributed(reports, correction)["attribution"] for correction in ("none", "global")]
     rows = [["(nothing)"] + [c for _, figure in figures for a in attributions for c in cells(a, figure, False)]]
     for parts in zip(*(a["components"] for a in attributions), strict=True):
         if len({part["component"] for part in parts}) != 1:
-            sys.exit("attribution: the two runs have other components")
+            raise ValueError("attribution: the two runs have other components")
         rows.append([parts[0]["replacement"]] + [c for _, figure in figures for p in parts for c in cells(p, figure, True)])
     return table(head, rows)
 
@@ -204,36 +237,36 @@ def step_cells(metrics):
         return ["–"] * 5
     cells = [pct(metrics["median_ape_pct"]), pct(metrics["mape_pct"]), pct(metrics["bias_pct"], signed=True)]
     r = metrics["pearson_r"]
-    return cells + ["–" if r is None else f"{r:.3f}", pct(metrics["coverage_pct"])]
+    return cells + ["–" if r is None else f"{r:.3f}", pct(metrics.get("coverage_pct"))]
 
 
-STEP_HEAD = ["predictor", "median %", "mean %", "bias %", "r", "covered %"]
-NAMES = {"ideal_roofline": "ideal roofline", "black_box": "black box", "ridge": "ridge regression"}
+STEP_COLUMNS = ["median %", "mean %", "bias %", "r", "covered %"]
 
 
-def step_rows(report, judged):
-    rows = [[label] + step_cells(metrics) for label, metrics in judged]
-    rows += [[NAMES[key]] + step_cells(report["baselines"].get(key)) for key in NAMES]
-    return rows
+def steps(reports):
+    corrected = sampled_steps(reports, "--judge-from", "0.6")
+    refitted = sampled_steps(reports, "--judge-from", "0.6", "--refit", "model")
+    rows = []
+    for one, own in zip(corrected["experiments"], refitted["experiments"], strict=True):
+        baselines = one["baselines"]
+        predictors = [
+            ("calibrated tables", baselines["calibrated_roofline"]),
+            ("**+ global correction**", one["metrics"]),
+            ("+ correction of its own", own["metrics"]),
+            ("ideal roofline", baselines["ideal_roofline"]),
+            ("black box", baselines.get("black_box")),
+        ]
+        title = f"{one['model']}, TP {one['tensor_parallel_size']}, {one['windows']} windows"
+        rows += [[f"{title}: {label}"] + step_cells(metrics) for label, metrics in predictors]
+    return table(["run: predictor"] + STEP_COLUMNS, rows)
 
 
-def steps(none, corrected, refitted):
-    lines = []
-    for plain, one, own in zip(none["experiments"], corrected["experiments"], refitted["experiments"], strict=True):
-        title = f"{one['model']}, TP {one['tensor_parallel_size']}: {one['rows']:,} sampled steps in {one['windows']} windows"
-        judged = [("calibrated tables", plain["metrics"]), ("**+ global correction**", one["metrics"])]
-        judged.append(("+ correction of its own (`--refit model`)", own["metrics"]))
-        lines += ["", f"*{title}*", ""] + table(STEP_HEAD, step_rows(one, judged))
-    return lines[1:]
-
-
-def steps_unseen(report):
-    return table(["model left out"] + STEP_HEAD[1:], [
-        [f"{one['model']}: {label}"] + step_cells(metrics)
-        for one in report["experiments"]
-        for label, metrics in [("**+ global correction**", one["metrics"])]
-        + [(NAMES[key], one["baselines"].get(key)) for key in ("black_box", "ridge")]
-    ])
+def steps_unseen(reports):
+    rows = []
+    for one in sampled_steps(reports, "--split", "leave-one-model-out")["experiments"]:
+        for label, metrics in [("**+ global correction**", one["metrics"]), ("black box", one["baselines"].get("black_box"))]:
+            rows.append([f"{one['model']}: {label}"] + step_cells(metrics))
+    return table(["model left out: predictor"] + STEP_COLUMNS, rows)
 
 
 def version(one, rows):
@@ -246,15 +279,15 @@ def parallel(row):
     return f"TP {float(row['tp_size']):.0f}: experts in {', '.join(whole)}"
 
 
-def closed_loops(reports, group, classes=False, of=lambda one: True):
-    """Errors of TTFT and TPOT by group, beside each other for each report."""
+def closed_loop_table(reports, group, classes=False, of=lambda one: True):
+    """Errors of TPOT and TTFT by group, beside each other for each report."""
     groups = {}
     for name, report in reports.items():
         for one in filter(of, report["experiments"]):
             keys = [group(one)]
             if classes:
                 if one["model"] not in MOE | DENSE:
-                    sys.exit(f"{one['model']}: neither in MOE nor in DENSE")
+                    raise ValueError(f"{one['model']}: neither in MOE nor in DENSE")
                 keys += ["**all dense**" if one["model"] in DENSE else "**all with experts**", "**all**"]
             for key in keys:
                 groups.setdefault(key, {}).setdefault(name, []).append(one)
@@ -277,11 +310,33 @@ def closed_loops(reports, group, classes=False, of=lambda one: True):
     return table(head, lines)
 
 
-def sampler(reports, rows):
+def closed_loop_models(reports):
+    return closed_loop_table(both_closed_loops(reports), lambda one: one["model"], classes=True)
+
+
+def closed_loop_versions(reports):
+    rows = closed_loop_rows(reports)
+    return closed_loop_table(both_closed_loops(reports), lambda one: version(one, rows))
+
+
+def closed_loop_parallel(reports):
+    rows = closed_loop_rows(reports)
+    of = lambda one: one["model"] == "minimax-m2.5"  # noqa: E731
+    return closed_loop_table(both_closed_loops(reports), lambda one: parallel(rows[one["name"]]), of=of)
+
+
+def closed_loop_others(reports):
+    rows = closed_loop_rows(reports)
+    report = closed_loop(reports, "global", "trtllm", "sglang")
+    return closed_loop_table({"global": report}, lambda one: version(one, rows))
+
+
+def sampler(reports):
     """What steps of Qwen3-32B lack per request in flight, by tensor parallel size, where prompts are a small part of the work."""
+    rows = closed_loop_rows(reports)
     head = ["1,024 tokens in, 512 or 1,024 out", "rows", "tables lack, µs per request", "with the correction"]
     by_size = {}
-    for name, report in reports.items():
+    for name, report in both_closed_loops(reports).items():
         for one in report["experiments"]:
             of = rows[one["name"]]
             if one["model"] == "qwen3-32b" and of["isl"] == "1024" and of["osl"] in ("512", "1024"):
@@ -302,22 +357,94 @@ def median_slope(lines):
     return median((b[1] - a[1]) / (b[0] - a[0]) for a, b in pairs)
 
 
-def coefficients(report):
-    head = ["coefficient", "unit", "prior", "fitted", "90 % interval", "the data tell"]
+def coefficients(reports):
+    head = ["coefficient", "unit", "prior", "fitted", "90 % interval", "identified"]
 
     def number(value):
         return f"{value:.3g}" if abs(value) < 100 else f"{value:,.0f}"
 
     def row(one):
         prior = f"{number(one['prior'])} ± {number(one['prior_sd'])}"
-        tell = "yes" if one["identified"] else "no"
         interval = f"{number(one['lower'])} to {number(one['upper'])}"
-        return [f"`{one['name']}`", one["unit"], prior, number(one["value"]), interval, tell]
+        identified = "yes" if one["identified"] else "no"
+        return [f"`{one['name']}`", one["unit"], prior, number(one["value"]), interval, identified]
 
-    return table(head, [row(one) for one in report["parameters"]])
+    return table(head, [row(one) for one in fitted(reports)["parameters"]])
 
 
-if __name__ == "__main__":
-    if len(sys.argv) != 4:
-        sys.exit(__doc__.strip())
-    main(*sys.argv[1:])
+def kernels(reports):
+    head = ["folder, operator, format"] + [cell for gpu in GPUS for cell in (f"{gpu}: rows", "median %", "mean %", "p90 %")]
+    lines = []
+    for folder, operators in KERNELS:
+        by_gpu = [checked(reports, gpu, folder) for gpu in GPUS]
+        for operator in operators:
+            formats = sorted({name for report in by_gpu for name in report.get(operator, {}).get("by_dtype", {})})
+            for name in formats:
+                cells = [f"{folder}, {operator}, {name}"]
+                for report in by_gpu:
+                    score = report.get(operator, {}).get("by_dtype", {}).get(name)
+                    keys = ("median_ape_pct", "mape_pct", "p90_ape_pct")
+                    cells += [f"{score['rows']:,}"] + [f"{score[key]:.2f}" for key in keys] if score else ["–"] * 4
+                lines.append(cells)
+    return table(head, lines)
+
+
+def simpler(reports):
+    """Simpler methods on the rows of vLLM 0.14.0, in the same folds."""
+    head = ["GPU, operator", "tables", "kernel model alone", "nearest neighbour", "one constant MFU"]
+    lines = []
+    for gpu in GPUS:
+        for operator, score in checked(reports, gpu, "vllm-0.14.0").items():
+            if compared := score.get("compared"):
+                methods = [compared.get(name) for name in ("kernel_model", "nearest_neighbour", "constant_mfu")]
+                medians = [one and one["median_ape_pct"] for one in methods]
+                cells = [f"{value:.2f}" if value is not None else "–" for value in [score["median_ape_pct"], *medians]]
+                lines.append([f"{gpu}, {operator}", *cells])
+    return table(head, lines)
+
+
+TABLES = {
+    "serving": serving,
+    "bars": bars,
+    "layers": layers,
+    "runs": runs,
+    "workloads": workloads,
+    "tails": tails,
+    "attribution": attribution,
+    "steps": steps,
+    "steps-unseen": steps_unseen,
+    "closed-loop-models": closed_loop_models,
+    "closed-loop-versions": closed_loop_versions,
+    "closed-loop-parallel": closed_loop_parallel,
+    "closed-loop-others": closed_loop_others,
+    "sampler": sampler,
+    "coefficients": coefficients,
+    "kernels": kernels,
+    "simpler": simpler,
+}
+
+
+def example_ms(key):
+    return lambda reports: f"{example(reports)[key] / 1e3:.0f}"
+
+
+def serving_pct(name, key):
+    return lambda reports: pct(left_out(reports)["summary"][name][key])
+
+
+def black_box_pct(name, key):
+    return lambda reports: pct(left_out(reports)["baselines"]["black_box"][name][key])
+
+
+NUMBERS = {
+    "example-ms": example_ms("step_time_us"),
+    "example-lower-ms": example_ms("lower_us"),
+    "example-upper-ms": example_ms("upper_us"),
+    "example-bound-ms": example_ms("bound_us"),
+    "e2e-median": serving_pct("e2e_mean", "median_ape_pct"),
+    "e2e-max": serving_pct("e2e_mean", "max_ape_pct"),
+    "itl-median": serving_pct("itl_mean", "median_ape_pct"),
+    "ttft-median": serving_pct("ttft_mean", "median_ape_pct"),
+    "black-box-e2e-median": black_box_pct("e2e_mean", "median_ape_pct"),
+    "black-box-e2e-mean": black_box_pct("e2e_mean", "mean_ape_pct"),
+}
