@@ -4,6 +4,9 @@
 pub mod calibrate;
 pub mod evaluate;
 pub mod fit;
+pub mod huber;
 pub mod ingest;
 pub mod measurements;
+pub mod solver;
+pub mod stats;
 pub mod sweep;

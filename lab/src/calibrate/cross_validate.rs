@@ -7,7 +7,8 @@ use rayon::prelude::*;
 
 use super::build::{Row, build, by_series};
 use super::family::Calibrated;
-use super::score::{Labelled, Pair, quantile};
+use super::score::{Labelled, Pair};
+use crate::stats::median;
 use ridgepoint::Hardware;
 use ridgepoint::Result;
 use ridgepoint::internals::efficiency::family::{Family, Key, chip};
@@ -135,13 +136,7 @@ fn constant_efficiencies<F: Calibrated>(rows: &[&Row<F>], hardware: &Hardware) -
         let chip = chip(hardware, F::compute_dtype(&row.key))?;
         efficiencies.entry(F::label(&row.key)).or_default().push(F::bound_us(&row.shape(), &chip) / row.time_us);
     }
-    Ok(efficiencies
-        .into_iter()
-        .map(|(label, mut values)| {
-            values.sort_by(f64::total_cmp);
-            (label, quantile(&values, 0.5))
-        })
-        .collect())
+    Ok(efficiencies.into_iter().filter_map(|(label, values)| Some((label, median(values)?))).collect())
 }
 
 fn nearest<'a, F: Family>(rows: &[&'a Row<F>], point: &[f64]) -> Option<&'a Row<F>> {

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use super::build::Row;
-use super::score::quantile;
+use crate::stats::median;
 use ridgepoint::internals::efficiency::family::{Family, Key};
 
 /// Why a row is no longer there once its shape was merged.
@@ -24,14 +24,11 @@ pub fn merge_repeated<F: Family>(rows: &[Row<F>]) -> (Vec<Row<F>>, usize) {
         }
     }
     let left_out = rows.len() - merged.len();
-    let kept = merged.into_iter().map(|(row, mut times_us)| {
-        times_us.sort_by(f64::total_cmp);
-        Row {
-            key: row.key.clone(),
-            point: row.point.clone(),
-            time_us: quantile(&times_us, 0.5),
-            source: row.source.clone(),
-        }
+    let kept = merged.into_iter().map(|(row, times_us)| Row {
+        key: row.key.clone(),
+        point: row.point.clone(),
+        time_us: median(times_us).unwrap_or(row.time_us),
+        source: row.source.clone(),
     });
     (kept.collect(), left_out)
 }

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use crate::stats::{ErrorSummary, error_pct};
+
 /// A predicted and a measured time.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Pair {
@@ -11,13 +13,6 @@ pub struct Pair {
     pub predicted_us: f64,
     /// Measured, µs.
     pub measured_us: f64,
-}
-
-impl Pair {
-    /// Signed relative error `(predicted − measured) / measured`.
-    pub fn error(&self) -> f64 {
-        (self.predicted_us - self.measured_us) / self.measured_us
-    }
 }
 
 /// Summary of absolute percentage errors.
@@ -38,30 +33,16 @@ pub struct Score {
 impl Score {
     /// Summarises pairs; `None` where there are none.
     pub fn of(pairs: &[Pair]) -> Option<Score> {
-        if pairs.is_empty() {
-            return None;
-        }
-        let mut signed: Vec<f64> = pairs.iter().map(|p| 100.0 * p.error()).collect();
-        let mut absolute: Vec<f64> = signed.iter().map(|e| e.abs()).collect();
-        signed.sort_by(f64::total_cmp);
-        absolute.sort_by(f64::total_cmp);
+        let errors = pairs.iter().map(|pair| error_pct(pair.measured_us, pair.predicted_us)).collect();
+        let summary = ErrorSummary::of(errors)?;
         Some(Score {
-            rows: pairs.len(),
-            mape_pct: absolute.iter().sum::<f64>() / absolute.len() as f64,
-            median_ape_pct: quantile(&absolute, 0.5),
-            p90_ape_pct: quantile(&absolute, 0.9),
-            bias_pct: quantile(&signed, 0.5),
+            rows: summary.count,
+            mape_pct: summary.mean_abs_pct,
+            median_ape_pct: summary.median_abs_pct,
+            p90_ape_pct: summary.p90_abs_pct,
+            bias_pct: summary.bias_pct,
         })
     }
-}
-
-/// Linear-interpolated quantile of ascending values.
-pub fn quantile(ascending: &[f64], q: f64) -> f64 {
-    let Some(last) = ascending.len().checked_sub(1) else { return f64::NAN };
-    let at = q * last as f64;
-    let low = at.floor() as usize;
-    let high = (low + 1).min(last);
-    ascending[low] + (ascending[high] - ascending[low]) * (at - low as f64)
 }
 
 /// Pairs under a label each, summed up together and by label.
@@ -96,22 +77,5 @@ impl Labelled {
     /// One summary per label.
     pub fn scores(&self) -> BTreeMap<String, Score> {
         self.by_label.iter().filter_map(|(label, pairs)| Score::of(pairs).map(|s| (label.clone(), s))).collect()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn errors_are_relative_to_the_measurement() {
-        let pairs: Vec<Pair> =
-            [90.0, 100.0, 130.0].into_iter().map(|predicted_us| Pair { predicted_us, measured_us: 100.0 }).collect();
-        let score = Score::of(&pairs).expect("three pairs");
-        assert!((score.mape_pct - 40.0 / 3.0).abs() < 1e-9);
-        assert!((score.median_ape_pct - 10.0).abs() < 1e-9);
-        assert!((score.bias_pct - 0.0).abs() < 1e-9);
-        assert!((score.p90_ape_pct - 26.0).abs() < 1e-9);
-        assert!(Score::of(&[]).is_none());
     }
 }

@@ -1,7 +1,9 @@
 //! Gradient-boosted regression trees (Friedman 2001) on histograms: which tile a library picks, and when, is a matter of
 //! thresholds in a few known quantities (waves, padding, bytes), and that is what trees learn. They are used while a table is
 //! built, to fill its holes; no tree is shipped. Splits are chosen on clipped residuals and leaves take the median, so
-//! that glitches of a measurement do not pull. Uses nothing else of the crate.
+//! that glitches of a measurement do not pull.
+
+use crate::stats::observed_quantile;
 
 /// How many trees, how large, how careful.
 #[derive(Debug, Clone, Copy)]
@@ -41,7 +43,7 @@ enum Node {
 impl Forest {
     /// Learns `targets` from `features` (one slice per row, all of the same length).
     pub fn fit(features: &[Vec<f64>], targets: &[f64], settings: Settings) -> Forest {
-        let start = median(&mut targets.to_vec());
+        let start = observed_quantile(&mut targets.to_vec(), 0.5).unwrap_or(0.0);
         let mut residuals: Vec<f64> = targets.iter().map(|t| t - start).collect();
         let width = features.first().map_or(0, Vec::len);
         let columns: Vec<Column> = (0..width).map(|f| Column::new(features, f)).collect();
@@ -120,7 +122,9 @@ struct Candidate {
 }
 
 fn grow(columns: &[Column], residuals: &mut [f64], settings: Settings) -> Vec<Node> {
-    let clip = clip_of(residuals);
+    // Residuals beyond the 90th percentile pull no harder than it does.
+    let mut sizes: Vec<f64> = residuals.iter().map(|residual| residual.abs()).collect();
+    let clip = observed_quantile(&mut sizes, 0.9).unwrap_or(0.0);
     let pulls: Vec<f64> = residuals.iter().map(|r| r.clamp(-clip, clip)).collect();
     let all: Vec<u32> = (0..residuals.len() as u32).collect();
     let histogram = histogram_of(columns, &all, &pulls);
@@ -156,23 +160,13 @@ fn grow(columns: &[Column], residuals: &mut [f64], settings: Settings) -> Vec<No
     }
     for leaf in leaves {
         let mut values: Vec<f64> = leaf.rows.iter().map(|row| residuals[*row as usize]).collect();
-        let step = settings.learning_rate * median(&mut values);
+        let step = settings.learning_rate * observed_quantile(&mut values, 0.5).unwrap_or(0.0);
         nodes[leaf.node] = Node::Leaf(step);
         for row in leaf.rows {
             residuals[row as usize] -= step;
         }
     }
     nodes
-}
-
-/// Residuals beyond the 90th percentile pull no harder than it.
-fn clip_of(residuals: &[f64]) -> f64 {
-    let mut sizes: Vec<f64> = residuals.iter().map(|r| r.abs()).collect();
-    if sizes.is_empty() {
-        return 0.0;
-    }
-    let at = sizes.len() * 9 / 10;
-    *sizes.select_nth_unstable_by(at, f64::total_cmp).1
 }
 
 fn histogram_of(columns: &[Column], rows: &[u32], pulls: &[f64]) -> Histogram {
@@ -213,14 +207,6 @@ fn best_split(columns: &[Column], histogram: &Histogram, min_rows: usize) -> Opt
         }
     }
     best
-}
-
-fn median(values: &mut [f64]) -> f64 {
-    if values.is_empty() {
-        return 0.0;
-    }
-    let middle = values.len() / 2;
-    *values.select_nth_unstable_by(middle, f64::total_cmp).1
 }
 
 #[cfg(test)]

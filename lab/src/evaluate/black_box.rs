@@ -5,9 +5,7 @@
 //! at a stage follow from Little's law: at λ requests per second, a step of s seconds takes up λ·s requests' new prompt
 //! tokens, and λ · (E2E − TTFT) requests are decoding. Its target is the step period (E2E − TTFT) / (output tokens − 1).
 
-use nalgebra::{DMatrix, DVector};
-
-use super::metric::median;
+use crate::stats::{median, non_negative_least_squares};
 use ridgepoint::latency::BlackBox;
 
 /// Steps until the first token with one step in flight: the rest of a step (half of one on average), the step that is
@@ -125,51 +123,12 @@ fn fit_lines(seen: &[&Observation]) -> Option<BlackBox> {
     // Divided by the target, so that fast and slow models count alike.
     let rows: Vec<[f64; 3]> =
         seen.iter().map(|o| [1.0 / o.step_us, o.decodes / o.step_us, o.prompt_tokens_per_step / o.step_us]).collect();
-    let [beta0_us, beta2_us, beta1_us] = non_negative_least_squares(&rows, &vec![1.0; rows.len()])?;
+    let [beta0_us, beta2_us, beta1_us] =
+        non_negative_least_squares(&rows, &vec![1.0; rows.len()], &vec![1.0; rows.len()])?;
     let before_the_engine =
         |o: &&Observation| o.ttft_us - STEPS_TO_FIRST_TOKEN * o.step_us - beta1_us * o.prompt_tokens_per_request;
     let alpha0_us = median(seen.iter().map(before_the_engine).collect())?.max(0.0);
     Some(BlackBox { beta0_us, beta1_us, beta2_us, alpha0_us, alpha1_us: 0.0, alpha2_us: 0.0 })
-}
-
-/// Coefficients of at least 0 with the least squared residual; `None` without rows.
-///
-/// # Formula
-/// At the optimum the positive coefficients solve the unconstrained problem on their own columns (Karush, Kuhn, Tucker), so
-/// with three columns the eight sets of columns are tried one by one. Among equals the fewest and first columns win.
-pub(super) fn non_negative_least_squares(rows: &[[f64; 3]], targets: &[f64]) -> Option<[f64; 3]> {
-    const SETS: [&[usize]; 7] = [&[0], &[1], &[2], &[0, 1], &[0, 2], &[1, 2], &[0, 1, 2]];
-    if rows.is_empty() {
-        return None;
-    }
-    let column = |index: usize| rows.iter().map(move |row| row.get(index).copied().unwrap_or(0.0));
-    let scale = |index: usize| column(index).map(|x| x * x).sum::<f64>().sqrt();
-    let mut best = ([0.0; 3], targets.iter().map(|t| t * t).sum::<f64>());
-    for set in SETS {
-        if set.len() > rows.len() || set.iter().any(|index| scale(*index) <= 0.0) {
-            continue;
-        }
-        // Columns of length 1, as theirs differ by orders of magnitude.
-        let values = set.iter().flat_map(|index| column(*index).map(|x| x / scale(*index)));
-        let matrix = DMatrix::from_iterator(rows.len(), set.len(), values);
-        let Ok(solution) = matrix.clone().svd(true, true).solve(&DVector::from_column_slice(targets), 1e-9) else {
-            continue;
-        };
-        if solution.iter().any(|value| *value < 0.0 || !value.is_finite()) {
-            continue;
-        }
-        let residual = (matrix * &solution - DVector::from_column_slice(targets)).norm_squared();
-        if residual < best.1 - 1e-12 {
-            let mut coefficients = [0.0; 3];
-            for (index, value) in set.iter().zip(solution.iter()) {
-                if let Some(coefficient) = coefficients.get_mut(*index) {
-                    *coefficient = value / scale(*index);
-                }
-            }
-            best = (coefficients, residual);
-        }
-    }
-    Some(best.0)
 }
 
 #[cfg(test)]
@@ -226,18 +185,6 @@ mod tests {
         assert_eq!((fitted.stages, fitted.same_model), (1, true));
         assert!((fitted.black_box.beta0_us - 1000.0).abs() < 1e-6 && fitted.black_box.beta2_us <= 0.0, "{fitted:?}");
         assert!(!fit("own", "x", 2, "h100_sxm", &seen).expect("others").same_model, "TP differs");
-    }
-
-    #[test]
-    fn coefficients_are_never_negative() {
-        // The unconstrained line through these falls: y = 3 − x. The best without a negative slope is the mean.
-        let rows = [[1.0, 0.0, 0.0], [1.0, 1.0, 0.0], [1.0, 2.0, 0.0]];
-        let found = non_negative_least_squares(&rows, &[3.0, 2.0, 1.0]).expect("rows");
-        assert!((found[0] - 2.0).abs() < 1e-9 && found[1] <= 0.0 && found[2] <= 0.0, "{found:?}");
-        // Where everything would be negative, nothing is left.
-        let found = non_negative_least_squares(&rows, &[-1.0, -1.0, -1.0]).expect("rows");
-        assert!(found.iter().all(|coefficient| coefficient.abs() <= 0.0), "{found:?}");
-        assert_eq!(non_negative_least_squares(&[], &[]), None);
     }
 
     #[test]

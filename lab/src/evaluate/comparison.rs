@@ -6,8 +6,10 @@ use serde::Serialize;
 
 use super::measured::WHOLE_RUN;
 use super::metric::{Latency, Metric};
+use crate::stats::ErrorSummary;
+pub use crate::stats::error_pct;
 use ridgepoint::internals::correction::Used;
-use ridgepoint::replay::{Distribution, Spread};
+use ridgepoint::replay::Spread;
 
 /// A simpler way to predict, judged beside the prediction on the same rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -83,15 +85,6 @@ impl MetricRow {
     }
 }
 
-/// Signed error of a prediction, percent of the measured value.
-///
-/// ```
-/// assert_eq!(crate::evaluate::comparison::error_pct(80.0, 100.0), 25.0);
-/// ```
-pub fn error_pct(measured_ms: f64, predicted_ms: f64) -> f64 {
-    100.0 * (predicted_ms - measured_ms) / measured_ms
-}
-
 /// One experiment, judged.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ExperimentReport {
@@ -146,13 +139,13 @@ pub struct MetricSummary {
 impl MetricSummary {
     /// Of signed errors in percent; `None` where there are none.
     pub fn of(errors_pct: &[f64]) -> Option<Self> {
-        let absolute = Distribution::of(errors_pct.iter().map(|error| error.abs()).collect())?;
+        let summary = ErrorSummary::of(errors_pct.to_vec())?;
         Some(MetricSummary {
-            rows: errors_pct.len(),
-            median_ape_pct: absolute.p50,
-            mean_ape_pct: absolute.mean,
-            max_ape_pct: absolute.max,
-            bias_pct: Distribution::of(errors_pct.to_vec())?.p50,
+            rows: summary.count,
+            median_ape_pct: summary.median_abs_pct,
+            mean_ape_pct: summary.mean_abs_pct,
+            max_ape_pct: summary.max_abs_pct,
+            bias_pct: summary.bias_pct,
             coverage_pct: None,
         })
     }

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use serde::{Serialize, Serializer};
 
-use ridgepoint::replay::{Distribution, Metrics};
+use ridgepoint::replay::Metrics;
 
 /// What is timed, for one request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -99,11 +99,6 @@ pub fn predicted_ms(metrics: &Metrics, stage: Option<u32>, metric: Metric) -> Op
         Statistic::P90 => distribution.p90,
         Statistic::P99 => distribution.p99,
     })
-}
-
-/// Median; `None` of nothing.
-pub(super) fn median(values: Vec<f64>) -> Option<f64> {
-    Distribution::of(values).map(|distribution| distribution.p50)
 }
 
 #[cfg(test)]

@@ -3,8 +3,8 @@
 
 use super::posterior::IDENTIFIED_SD_SHARE;
 use super::report::ParameterReport;
-use super::steps::{median, robust_sd};
 use crate::ingest::HostDelays;
+use crate::stats::{median, robust_sd};
 use ridgepoint::internals::correction::{HostTimes, SDS_OF_90_PCT};
 
 /// Requests that it takes to say anything.
@@ -60,7 +60,7 @@ pub fn fit_host(delays: &HostDelays, prior: &HostTimes) -> HostFit {
             let slope = times.queueing_us_per_token;
             let rest: Vec<f64> = line.iter().map(|(tokens, us)| us - slope * *tokens as f64).collect();
             fixed = Some(sd_of_median(&rest));
-            times.queueing_us = median(rest).max(0.0);
+            times.queueing_us = median(rest).unwrap_or(0.0).max(0.0);
             notes.push(
                 "queueing_us_per_token: not identified, prompts are too much alike in length; it stays at its prior"
                     .to_owned(),
@@ -69,7 +69,7 @@ pub fn fit_host(delays: &HostDelays, prior: &HostTimes) -> HostFit {
     }
     let client = &delays.token_to_client_us;
     if client.len() >= LEAST_REQUESTS {
-        times.output_token_us = median(client.clone()).max(0.0);
+        times.output_token_us = median(client.clone()).unwrap_or(0.0).max(0.0);
         output = Some(sd_of_median(client));
     }
     for (what, count) in [("queueing_us, queueing_us_per_token", line.len()), ("output_token_us", client.len())] {

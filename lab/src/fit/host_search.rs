@@ -6,13 +6,13 @@ use std::sync::Arc;
 use rayon::prelude::*;
 
 use super::derivative_free::minimise_by_simplex;
-use super::huber;
 use super::learn::QUEUEING_PRIOR_SD_US;
 use super::observation::Target;
 use super::report::ParameterReport;
 use crate::evaluate::case::Case;
 use crate::evaluate::measured::WHOLE_RUN;
 use crate::evaluate::metric::{Metric, predicted_ms};
+use crate::huber;
 use ridgepoint::Result;
 use ridgepoint::internals::correction::{Correction, HostTimes, SDS_OF_90_PCT};
 use ridgepoint::replay::Metrics;

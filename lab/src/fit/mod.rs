@@ -6,7 +6,6 @@ pub mod derivative_free;
 pub mod hash;
 pub mod host;
 pub mod host_search;
-mod huber;
 pub mod learn;
 pub mod leave_out;
 mod ledger;
@@ -21,9 +20,9 @@ pub mod steps;
 pub mod steps_report;
 mod validate;
 
+pub use crate::huber::HUBER_DELTA;
 pub use derivative_free::{Simplex, minimise_by_simplex};
 pub use hash::rows_sha256;
-pub use huber::HUBER_DELTA;
 pub use posterior::{Inflation, Posterior, posterior};
 pub use problem::{Parameter, Problem, Row};
 pub use report::{FitReport, ParameterReport};

@@ -4,7 +4,8 @@
 use argmin::core::{CostFunction, Gradient, Hessian};
 use nalgebra::DMatrix;
 
-use super::{huber, validate};
+use super::validate;
+use crate::huber;
 use ridgepoint::Result;
 
 /// Share of the measured value below which the logarithm of a prediction is continued by its tangent, so that the cost of a

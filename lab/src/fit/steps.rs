@@ -15,6 +15,7 @@ use rayon::prelude::*;
 use super::learn::{Learned, Prior, learn};
 use super::observation::{Observation, Target};
 use crate::evaluate::steps::case::{StepCase, StepRow};
+use crate::stats::{median, robust_sd};
 use ridgepoint::internals::correction::{Basis, Correction};
 use ridgepoint::{Error, Result};
 
@@ -189,7 +190,7 @@ pub fn align(runs: &mut [&mut RunTerms<'_>]) {
 
 /// Least squares of the first value by the others, far values of it drawn in; `None` where the others don't vary.
 fn two_slopes(rows: &[[f64; 3]]) -> Option<(f64, f64)> {
-    let middle = median(rows.iter().map(|[time, ..]| *time).collect());
+    let middle = median(rows.iter().map(|[time, ..]| *time).collect()).unwrap_or(0.0);
     // Where most times are the same the robust one is nothing.
     let mean_off = rows.iter().map(|[time, ..]| (time - middle).abs()).sum::<f64>() / rows.len() as f64;
     let far = FAR_SDS * robust_sd(rows.iter().map(|[time, ..]| *time).collect()).max(mean_off);
@@ -223,20 +224,6 @@ fn means_around(sampled: &[Basis]) -> Vec<Basis> {
         sum.scaled(1.0 / around.len().max(1) as f64)
     };
     (0..sampled.len()).map(mean).collect()
-}
-
-/// 1.4826 times the median distance from the median: the standard deviation of normal values, and no more where a few are far off. 0
-/// without values; those that are not finite are left out.
-pub fn robust_sd(values: Vec<f64>) -> f64 {
-    let centre = median(values.clone());
-    let far = values.into_iter().filter(|value| value.is_finite()).map(|value| (value - centre).abs()).collect();
-    1.4826 * median(far)
-}
-
-/// The median of finite values, 0 without any.
-pub(super) fn median(mut values: Vec<f64>) -> f64 {
-    values.retain(|value| value.is_finite());
-    crate::ingest::join::median(values).unwrap_or(0.0)
 }
 
 /// Fits a correction to rows of runs, from the mean of the prior.

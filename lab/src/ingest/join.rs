@@ -4,6 +4,7 @@
 use super::ingested::RequestTrace;
 use super::request::RequestRow;
 use super::step::{StepRecord, StepTrace};
+use crate::stats::median;
 use ridgepoint::internals::units::{NS_PER_MS, NS_PER_US};
 
 /// The scheduler notes its times one after the other; within this they are the same moment.
@@ -76,14 +77,6 @@ impl HostDelays {
         self.token_to_client_us.extend(token);
         self.finish_to_client_us.extend(finish);
     }
-}
-
-/// The median, the mean of the middle two of an even number; `None` of nothing.
-pub(crate) fn median(mut values: Vec<f64>) -> Option<f64> {
-    values.sort_by(f64::total_cmp);
-    let upper = *values.get(values.len() / 2)?;
-    let lower = *values.get(values.len().saturating_sub(1) / 2)?;
-    Some((lower + upper) / 2.0)
 }
 
 /// One run's requests held against its steps.
@@ -211,11 +204,5 @@ mod tests {
         // Arrived after it was queued: both pairs that begin before the queue.
         assert_eq!(joined.delays.negative, 2);
         assert_eq!(joined.delays.arrival_to_queued_us.len(), 4);
-    }
-
-    #[test]
-    fn the_median_of_an_even_number_is_between_the_two_in_the_middle() {
-        assert_eq!(median(vec![4.0, 1.0, 2.0, 8.0]), Some(3.0));
-        assert_eq!(median(Vec::new()), None);
     }
 }

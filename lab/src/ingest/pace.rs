@@ -4,6 +4,7 @@
 use super::dropped::Reason;
 use super::periods::Interval;
 use super::step::StepRecord;
+use crate::stats::{median, observed_quantile};
 
 /// Intervals that the pace at a place is the median of.
 const NEIGHBOURS: usize = 51;
@@ -35,7 +36,8 @@ impl<'a> Pace<'a> {
             running_medians(&sure, intervals)
         } else {
             // Idling only adds: the faster intervals are those without it.
-            let quartile = quantile(intervals.iter().map(Interval::period_us).collect(), 0.25);
+            let mut periods_us: Vec<f64> = intervals.iter().map(Interval::period_us).collect();
+            let quartile = observed_quantile(&mut periods_us, 0.25);
             vec![quartile.unwrap_or(0.0); intervals.len()]
         };
         Pace { steps, reference_us, dry }
@@ -113,16 +115,4 @@ fn running_medians(sure: &[Interval], all: &[Interval]) -> Vec<f64> {
         medians.push(median_us);
     }
     medians
-}
-
-/// The middle one of some values; `None` for none.
-pub(super) fn median(values: Vec<f64>) -> Option<f64> {
-    quantile(values, 0.5)
-}
-
-/// The value that a share of the others lies below, the lower of two; `None` for none.
-fn quantile(mut values: Vec<f64>, share: f64) -> Option<f64> {
-    let index = (values.len().checked_sub(1)? as f64 * share) as usize;
-    let (_, value, _) = values.select_nth_unstable_by(index, f64::total_cmp);
-    Some(*value)
 }

@@ -4,8 +4,9 @@
 use serde::Serialize;
 
 use super::dropped::{Dropped, Reason};
-use super::pace::{Pace, median};
+use super::pace::Pace;
 use super::step::{StepRecord, StepTrace};
+use crate::stats::median;
 use ridgepoint::internals::units::NS_PER_US;
 
 /// Which steps are left out.

@@ -8,6 +8,7 @@ use super::row::{
     AllReduceBackend, AllReduceRow, DecodeRow, Distribution, GemmRow, MoeRow, PrefillRow, SmallKernelRow, SourceFormat,
 };
 use super::table::{BadCell, Table};
+use crate::stats::median;
 use ridgepoint::DType;
 use ridgepoint::Result;
 use ridgepoint::model::Window;
@@ -48,11 +49,13 @@ pub(super) fn merge<R: Keyed>(table: &Table, rows: Vec<R>) -> Result<(Vec<R>, Op
         return Ok((kept, None));
     }
     let (num_shapes, mut num_rows, mut largest_spread) = (repeated.len(), 0, 1.0_f64);
-    for (index, mut times) in repeated {
-        times.sort_by(f64::total_cmp);
-        num_rows += times.len();
-        largest_spread = largest_spread.max(times[times.len() - 1] / times[0]);
-        *kept[index].latency_us() = median_of_sorted(&times);
+    for (index, times_us) in repeated {
+        num_rows += times_us.len();
+        let slowest = times_us.iter().copied().fold(0.0, f64::max);
+        let fastest = times_us.iter().copied().fold(f64::INFINITY, f64::min);
+        largest_spread = largest_spread.max(slowest / fastest);
+        let first_us = kept[index].latency_us();
+        *first_us = median(times_us).unwrap_or(*first_us);
     }
     let note = format!(
         "{}: {num_shapes} shapes were measured more than once ({num_rows} rows, slowest over fastest up to \
@@ -60,12 +63,6 @@ pub(super) fn merge<R: Keyed>(table: &Table, rows: Vec<R>) -> Result<(Vec<R>, Op
         table.origin
     );
     Ok((kept, Some(note)))
-}
-
-/// The middle value, or the mean of the two middle ones.
-fn median_of_sorted(values: &[f64]) -> f64 {
-    let middle = values.len() / 2;
-    if values.len() % 2 == 1 { values[middle] } else { (values[middle - 1] + values[middle]) / 2.0 }
 }
 
 impl Keyed for GemmRow {

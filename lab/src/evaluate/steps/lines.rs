@@ -10,7 +10,7 @@ use super::case::StepCase;
 use super::features::{DECODE_REQUESTS, Features, NUM_FEATURES, PREFILL_TOKENS, mean_features};
 use super::split::Training;
 use super::window::windows;
-use crate::evaluate::black_box::non_negative_least_squares;
+use crate::stats::non_negative_least_squares;
 
 /// Penalties that are tried, relative to standardised features' variance of 1.
 const PENALTIES: [f64; 8] = [1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0];
@@ -87,7 +87,8 @@ impl Line {
             [1.0 / of.measured_us, prefill_tokens / of.measured_us, decodes / of.measured_us]
         };
         let rows: Vec<[f64; 3]> = seen.all().into_iter().map(row).collect();
-        let [step_us, prefill_token_us, decode_us] = non_negative_least_squares(&rows, &vec![1.0; rows.len()])?;
+        let [step_us, prefill_token_us, decode_us] =
+            non_negative_least_squares(&rows, &vec![1.0; rows.len()], &vec![1.0; rows.len()])?;
         Some(Line { step_us, prefill_token_us, decode_us })
     }
 

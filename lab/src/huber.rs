@@ -5,21 +5,21 @@
 pub const HUBER_DELTA: f64 = 1.5;
 
 /// Mean of [`weight`]`(r)·r²` for a standard normal `r`: 2Φ(δ) − 1.
-pub(super) const MEAN_WEIGHTED_SQUARE: f64 = 0.866_385_597_462_283_9;
+pub const MEAN_WEIGHTED_SQUARE: f64 = 0.866_385_597_462_283_9;
 
 /// `r²/2` up to δ, `δ·(|r| − δ/2)` beyond.
-pub(super) fn loss(r: f64) -> f64 {
+pub fn loss(r: f64) -> f64 {
     let size = r.abs();
     if size <= HUBER_DELTA { 0.5 * r * r } else { HUBER_DELTA * (size - 0.5 * HUBER_DELTA) }
 }
 
 /// Derivative of [`loss`].
-pub(super) fn slope(r: f64) -> f64 {
+pub fn slope(r: f64) -> f64 {
     r.clamp(-HUBER_DELTA, HUBER_DELTA)
 }
 
 /// Weight of the row in the least squares that have the same slope: [`slope`]`(r) / r`.
-pub(super) fn weight(r: f64) -> f64 {
+pub fn weight(r: f64) -> f64 {
     let size = r.abs();
     if size <= HUBER_DELTA { 1.0 } else { HUBER_DELTA / size }
 }
