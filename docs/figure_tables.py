@@ -1,6 +1,7 @@
 """The tables and numbers of README.md and docs/ that docs/figures.py checks, each made from the JSON of ridgepoint commands."""
 
 import csv
+import re
 from statistics import median
 
 # Models of the closed loops with routed experts; a model in neither set stops the script.
@@ -14,6 +15,12 @@ KERNELS = [
     ("vllm-0.19.0", ["gemm"]),
     ("sglang-0.5.14", ["gemm"]),
     ("vllm-0.24.0", ["attention_prefill", "attention_decode"]),
+]
+# Published serving runs replayed by other simulators: medians of E2E, ITL and TTFT. No command of this project prints them.
+PEERS = [
+    ("BLIS, trained physics (38 runs) ¹", "6.8", "6.5", "18.4"),
+    ("AISimulate 0.13 core (38 runs) ¹", "8.2", "8.5", "29.7"),
+    ("AIConfigurator (18 runs) ¹", "21.5", "13.2", "662"),
 ]
 GPUS = ["h100_sxm", "h200_sxm", "a100_sxm"]
 
@@ -69,7 +76,7 @@ def closed_loop_rows(reports):
 
 
 def fitted(reports):
-    out = reports.out / "global.toml"
+    out = "target/figures/global.toml"
     return reports.read("fit", "--serving", reports.path("serving"), "--engine-version", "0.15.1", "--out", out, "--force")
 
 
@@ -113,6 +120,7 @@ def serving(reports):
     rows.append(row("ridgepoint, kernel tables alone", report["baselines"]["calibrated_roofline"]))
     rows.append(row("textbook roofline", report["baselines"]["ideal_roofline"]))
     rows.append(row("linear model fitted on the other runs", report["baselines"]["black_box"]))
+    rows += [[name, e2e, "", itl, "", ttft, ""] for name, e2e, itl, ttft in PEERS]
     head = ["absolute error, %", "E2E: median", "max", "ITL: median", "max", "TTFT: median", "max"]
     return table(head, rows)
 
@@ -403,6 +411,11 @@ def simpler(reports):
     return table(head, lines)
 
 
+def unseen_experts(reports):
+    lines = re.findall(r"^(\S+) (\S+): (\d+) rows, median error ([\d.]+) %$", reports.tested("laws", "unseen_experts"), re.MULTILINE)
+    return table(["GPU, format", "rows", "median %"], [[f"{gpu}, {name}", rows, error] for gpu, name, rows, error in lines])
+
+
 TABLES = {
     "serving": serving,
     "bars": bars,
@@ -421,6 +434,7 @@ TABLES = {
     "coefficients": coefficients,
     "kernels": kernels,
     "simpler": simpler,
+    "unseen-experts": unseen_experts,
 }
 
 
@@ -436,7 +450,20 @@ def black_box_pct(name, key):
     return lambda reports: pct(left_out(reports)["baselines"]["black_box"][name][key])
 
 
+def kv_error_pct(of_scout):
+    """The largest error of the KV blocks of servers, Llama-4 Scout's or those of all others."""
+
+    def largest(reports):
+        reports.path()
+        lines = re.findall(r"^(\S+) +\d+ +\d+ +([-+][\d.]+) ?%", reports.tested("laws", "kv_capacity"), re.MULTILINE)
+        return f"{max(abs(float(error)) for name, error in lines if ('scout' in name) == of_scout):.1f}"
+
+    return largest
+
+
 NUMBERS = {
+    "num-models": lambda reports: str(len(reports.read("models")["models"])),
+    "num-gpus": lambda reports: str(len(reports.read("hardware")["hardware"])),
     "example-ms": example_ms("step_time_us"),
     "example-lower-ms": example_ms("lower_us"),
     "example-upper-ms": example_ms("upper_us"),
@@ -446,5 +473,7 @@ NUMBERS = {
     "itl-median": serving_pct("itl_mean", "median_ape_pct"),
     "ttft-median": serving_pct("ttft_mean", "median_ape_pct"),
     "black-box-e2e-median": black_box_pct("e2e_mean", "median_ape_pct"),
+    "kv-dense": kv_error_pct(of_scout=False),
+    "kv-scout": kv_error_pct(of_scout=True),
     "black-box-e2e-mean": black_box_pct("e2e_mean", "mean_ape_pct"),
 }

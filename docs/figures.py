@@ -84,6 +84,17 @@ class Reports:
         kept.write_text(done.stdout)
         return json.loads(done.stdout)
 
+    def tested(self, binary, name):
+        """What the tests of this name print."""
+        line = f"cargo test --locked -p ridgepoint --test {binary} {name} -- --nocapture"
+        if line not in self.known:
+            print(line, file=sys.stderr, flush=True)
+            done = subprocess.run(line.split(), cwd=ROOT, capture_output=True, text=True)
+            if done.returncode != 0:
+                sys.exit(f"exit code {done.returncode}: {done.stdout}{done.stderr}")
+            self.known[line] = done.stdout
+        return self.known[line]
+
     def shown(self, line):
         """What a command line of the documents prints on stdout."""
         line = line.strip()

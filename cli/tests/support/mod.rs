@@ -33,7 +33,7 @@ impl Run {
 }
 
 pub fn binary() -> Command {
-    let mut command = Command::new(assert_cmd::cargo::cargo_bin!("ridgepoint"));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ridgepoint"));
     command.stdin(Stdio::null()).current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
     command
 }
