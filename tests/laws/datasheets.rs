@@ -36,7 +36,7 @@ struct Datasheet {
 
 /// One row per built-in GPU.
 #[rustfmt::skip]
-const GPUS: [Datasheet; 12] = {
+const GPUS: &[Datasheet] = {
     use Architecture::{Ada, Ampere, Blackwell, BlackwellConsumer, Hopper};
     use InterconnectKind::{Nvlink, Pcie};
     #[allow(clippy::too_many_arguments)]
@@ -52,7 +52,7 @@ const GPUS: [Datasheet; 12] = {
     const AMPERE: [Option<f64>; 3] = [None, Some(2.0), None];
     const L40S: [Option<f64>; 3] = [Some(733.0 / 362.05), Some(733.0 / 362.05), None];
     const BLACKWELL: [Option<f64>; 3] = [Some(2.0), Some(2.0), Some(4.0)];
-    [
+    &[
         // name, architecture, SMs, GiB, GB/s, link, GB/s one way, bf16 FLOP per SM and clock, GHz, fp8 int8 fp4 ratios
         gpu("h100_sxm", Hopper, 132, 80.0, 3350.0, Nvlink, 450.0, 4096.0, 1.83, HOPPER),
         gpu("h100_pcie", Hopper, 114, 80.0, 2039.0, Pcie, 64.0, 4096.0, 1.62, HOPPER),
@@ -71,7 +71,7 @@ const GPUS: [Datasheet; 12] = {
 
 #[test]
 fn every_built_in_gpu_has_a_row_here() {
-    let mut names = GPUS.map(|gpu| gpu.name);
+    let mut names: Vec<_> = GPUS.iter().map(|gpu| gpu.name).collect();
     names.sort_unstable();
     assert_eq!(builtin_names(), names, "add the missing rows to GPUS");
 }

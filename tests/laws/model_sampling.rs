@@ -11,7 +11,7 @@ const CONFIG: &str = r#"{"model_type": "llama", "hidden_size": 64, "intermediate
     "torch_dtype": "bfloat16"}"#;
 
 /// Built-in models whose published `generation_config.json` is not known.
-const UNKNOWN_SAMPLING: [&str; 8] = [
+const UNKNOWN_SAMPLING: &[&str] = &[
     "deepseek-v2",
     "deepseek-v2-lite",
     "gemma-4-26b-a4b",
