@@ -1,4 +1,4 @@
-//! What integration tests share.
+//! Helpers of several test binaries.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! What tests of replays share: requests with given times or in a closed loop, and an observer that keeps everything it is told.
+//! Workloads and an observer for tests of replays.
 
 use std::collections::VecDeque;
 

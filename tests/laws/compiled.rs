@@ -1,5 +1,4 @@
-//! The compiled step against its operators one by one: within 0.1 % whatever the batch, and the same bits whichever way
-//! the requests are handed over.
+//! A compiled step is within 0.1 % of its operators one by one, and gives the same bits for every form of the batch.
 
 use proptest::prelude::*;
 use ridgepoint::{Deployment, Hardware, Model, Options, Request, StepModel};

@@ -1,5 +1,5 @@
-//! Laws of compiled steps: other deployments, borrowed tables and batches beyond the tables agree with their operators, no
-//! step is faster than its roofline bound, and the same requests give the same bits in any order, form and thread.
+//! Laws of compiled steps: they agree with their operators for other deployments, borrowed tables and batches beyond the tables, are
+//! never below the roofline bound, and give the same bits in any order, form and thread.
 
 use crate::batches;
 

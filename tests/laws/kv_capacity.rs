@@ -1,5 +1,5 @@
-//! The memory equation against the block counts that real servers report. Runs where `RIDGEPOINT_DATA` points at the data
-//! pack: servers in `serving/*/exp-config.yaml`, step traces in `steps/*.csv`.
+//! The memory equation against the block counts that real servers report. Needs `RIDGEPOINT_DATA`: servers in
+//! `serving/*/exp-config.yaml`, step traces in `steps/*.csv`.
 
 use crate::common;
 

@@ -1,5 +1,5 @@
-//! The promises of `LatencyModel`, for every implementation: pure, independent of order, finite and never negative, monotone in
-//! work, the same from any thread.
+//! The promises of `LatencyModel` for every implementation: pure, independent of order, finite, never negative, monotone in work, the
+//! same from any thread.
 
 use std::sync::LazyLock;
 

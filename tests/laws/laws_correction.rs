@@ -1,4 +1,4 @@
-//! Laws of corrected predictions: what must hold for any coefficients that a file may have, any model and any batch.
+//! Laws of corrected predictions, for any valid coefficients, model and batch.
 
 use crate::batches;
 use crate::compare;

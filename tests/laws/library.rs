@@ -1,6 +1,5 @@
-//! The library as its users call it: the interface, hand-worked numbers through it, and predictions that must not move
-//! unnoticed. `RIDGEPOINT_REGENERATE=1 cargo test --no-default-features --test library` writes the latter anew; a
-//! change of them belongs in the changelog.
+//! The library as a program calls it: its interface, hand-worked numbers, and predictions that must not move unnoticed.
+//! `RIDGEPOINT_REGENERATE=1 cargo test --test laws library` writes the latter again; a change of them belongs in the changelog.
 
 use crate::compare;
 

@@ -1,4 +1,4 @@
-//! What is refused, and how the message reads; and that nothing at all makes the parser panic.
+//! Configurations that are refused, the wording of those errors, and a parser that never panics.
 
 use proptest::prelude::*;
 use ridgepoint::ErrorKind;

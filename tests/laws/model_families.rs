@@ -1,4 +1,4 @@
-//! The traps of each family's configuration, hand-checked against built-in models and small configurations.
+//! Peculiarities of each family's configuration, checked by hand on built-in models and small configurations.
 
 use ridgepoint::model::{Attention, GqaAttention, LayerGroup, MlaAttention, Window};
 use ridgepoint::{DType, Model};

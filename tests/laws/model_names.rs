@@ -1,4 +1,4 @@
-//! Finding models by the names people use, and never finding another one.
+//! Models are found by the names people use, and never by those of other models.
 
 use ridgepoint::ErrorKind;
 use ridgepoint::internals::error::Detail;

@@ -1,4 +1,4 @@
-//! Parameter counts derived from the built-in configurations against the published sizes.
+//! Parameter counts of the built-in configurations against the published sizes.
 
 use ridgepoint::Model;
 use ridgepoint::model::builtin_names;

@@ -1,4 +1,4 @@
-//! What `quantization_config` and `hf_quant_config.json` leave in which format, module by module.
+//! The format that `quantization_config` and `hf_quant_config.json` give each module.
 
 use ridgepoint::model::{Attention, LayerGroup, builtin_models};
 use ridgepoint::{DType, Model, WeightFormat};

@@ -1,4 +1,4 @@
-//! Laws of predictions: what must hold for every model, GPU, deployment and batch, whatever the tables say.
+//! Laws of predictions, for every model, GPU, deployment, batch and table.
 
 use crate::batches;
 use crate::compare;

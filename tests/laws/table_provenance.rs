@@ -1,5 +1,4 @@
-//! Where times come from: measured at a table's knots, interpolated between, held beyond, borrowed from another GPU that is
-//! named.
+//! Sources of times: measured at a table's knots, interpolated between them, clamped beyond, borrowed from another GPU.
 
 use crate::compare;
 

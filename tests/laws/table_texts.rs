@@ -1,4 +1,4 @@
-//! Table files as editors, spreadsheets and broken copies leave them: read as they were written, or refused with the place.
+//! Table files as editors, spreadsheets and broken copies leave them: read as written, or refused with the place.
 
 use ridgepoint::internals::error::Detail;
 use std::path::Path;

@@ -1,5 +1,4 @@
-//! Efficiency tables as files: damaged ones are refused with the place named, those of a data directory come before the
-//! built-in ones.
+//! Damaged table files are refused with the place, and those of a data directory take precedence over the built-in ones.
 
 use crate::compare;
 use ridgepoint::ErrorKind;

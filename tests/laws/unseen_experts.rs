@@ -1,5 +1,5 @@
-//! Expert layers that no table was measured for: each measured layer of the shipped tables is predicted from the others, as
-//! an unmeasured model would be. Only the kernel model's coefficients have seen it.
+//! Unmeasured expert layers: each measured layer of the shipped tables is predicted from the others. Only the kernel model's
+//! coefficients have seen it.
 
 use ridgepoint::internals::efficiency::Tables;
 use ridgepoint::internals::efficiency::curve::{Match, MoeCurve, expert_layer_distance, stand_in_weight};

@@ -1,4 +1,4 @@
-//! Closed loops in the replay: a finished request is replaced at once, whatever finishes next.
+//! Closed loops: a finished request is replaced at once, whatever finishes next.
 
 use ridgepoint::Deployment;
 use ridgepoint::latency::FixedLatency;

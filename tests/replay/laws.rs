@@ -1,5 +1,4 @@
-//! Laws of replays: what must hold for every engine, workload and latency. Engines are small, so that blocks, slots and budgets
-//! run out all the time.
+//! Laws of replays, for every engine, workload and latency. Engines are small, so blocks, slots and budgets run out all the time.
 
 use crate::common;
 

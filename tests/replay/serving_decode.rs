@@ -1,5 +1,5 @@
-//! Predicted decode steps against measured serving runs, with no fitted coefficient: at the batch that Little's law gives,
-//! the step must explain the measured time per output token. Runs where `RIDGEPOINT_DATA` points at the data pack.
+//! Predicted decode steps against measured serving runs, without a correction: at the batch of Little's law, the step must explain the
+//! measured time per output token. Needs `RIDGEPOINT_DATA`.
 
 use crate::data_pack as common;
 

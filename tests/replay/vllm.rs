@@ -1,5 +1,5 @@
-//! The replay against vLLM 0.16.0's own scheduler: `tests/fixtures/vllm_schedules/` holds random workloads on small engines, every
-//! step that vLLM's classes made of them, and the script that wrote it.
+//! The replay against vLLM 0.16.0's own scheduler. `tests/fixtures/vllm_schedules/` holds random workloads on small engines, the steps
+//! that vLLM's classes made of them, and the script that wrote them.
 
 #[allow(dead_code)]
 use crate::common;

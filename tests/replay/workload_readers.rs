@@ -1,4 +1,4 @@
-//! Laws of loads: no file makes a reader panic, what is read keeps its promises, and generated loads send what they say.
+//! Laws of workloads: no file makes a reader panic, and generated loads send what they promise.
 
 use crate::data_pack as common;
 

@@ -1,4 +1,4 @@
-//! `--correction` of `predict-step` and `simulate`: which one is taken, what it changes, and what is refused.
+//! `--correction` of `predict-step` and `simulate`: its choice, its effect, and what is refused.
 
 use crate::cli_support;
 

@@ -1,4 +1,4 @@
-//! `ridgepoint evaluate`: made-up runs judged, tables and JSON, and what is refused.
+//! `ridgepoint evaluate serving` and `closed-loop` on made-up runs: tables, JSON, and what is refused.
 
 use crate::cli_support;
 use crate::evaluate_support;

@@ -1,4 +1,4 @@
-//! `ridgepoint evaluate steps`: traces made by hand are judged, what can't be judged is refused, plots are whole.
+//! `ridgepoint evaluate steps` on handmade traces: scores, plots, and what is refused.
 
 use crate::cli_support;
 use crate::common;

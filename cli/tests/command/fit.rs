@@ -1,4 +1,4 @@
-//! `ridgepoint fit`: which arguments go together, and what is refused before anything is read.
+//! `ridgepoint fit`: arguments that go together, and what is refused before anything is read.
 
 use crate::cli_support;
 

@@ -1,4 +1,4 @@
-//! `ridgepoint fit --steps` through the binary: from traces to a correction, and what is refused with nothing written.
+//! `ridgepoint fit --steps`: from traces to a correction, and what is refused with nothing written.
 
 use crate::cli_support;
 #[allow(dead_code)]

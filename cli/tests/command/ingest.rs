@@ -1,4 +1,4 @@
-//! `ridgepoint ingest`: files made by hand become tables; what can't be used is refused and nothing is written.
+//! `ridgepoint ingest`: handmade files become tables; unusable ones are refused and nothing is written.
 
 use crate::cli_support;
 #[allow(dead_code)]

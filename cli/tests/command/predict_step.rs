@@ -1,4 +1,4 @@
-//! `ridgepoint predict-step`: the keys of its JSON, its flags, and what it says of bad batches.
+//! `ridgepoint predict-step`: the keys of its JSON, its flags, and its messages about bad batches.
 
 use crate::cli_support;
 

@@ -1,5 +1,5 @@
-//! `ridgepoint simulate`: every kind of load, the keys of its JSON, the files that it writes, and arguments at their limits.
-//! What it says of bad input is in `cli_simulate_faults`.
+//! `ridgepoint simulate`: every kind of load, the keys of its JSON, its output files, and arguments at their limits. Messages about
+//! bad input are in `simulate_faults`.
 
 use crate::cli_support;
 

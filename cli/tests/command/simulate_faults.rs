@@ -1,5 +1,5 @@
-//! What `ridgepoint simulate` says of bad input: exit code 1, the file, key or row, the value and the way out on stderr, nothing
-//! on stdout, and no file that was there before is lost.
+//! Bad input of `ridgepoint simulate`: exit code 1, and file, key or row, value and remedy on stderr. Stdout stays empty, and existing
+//! files survive.
 
 use crate::cli_support;
 

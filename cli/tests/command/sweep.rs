@@ -1,4 +1,4 @@
-//! `ridgepoint sweep`: its rows, the search for capacity, going on after a stop, threads, and what it says of bad input.
+//! `ridgepoint sweep`: its rows, the search for capacity, resuming, threads, and its messages about bad input.
 
 use crate::cli_support;
 

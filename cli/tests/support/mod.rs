@@ -1,4 +1,4 @@
-//! Runs the `ridgepoint` binary for the tests of the command line, and makes the files that it reads.
+//! Runs the `ridgepoint` binary for tests, and makes the files that it reads.
 #![allow(dead_code)]
 
 use std::fmt::Write as _;
@@ -39,11 +39,7 @@ pub fn binary() -> Command {
 }
 
 pub fn run<S: AsRef<std::ffi::OsStr>>(args: &[S]) -> Run {
-    run_command(binary().args(args))
-}
-
-pub fn run_command(command: &mut Command) -> Run {
-    let output = command.output().unwrap();
+    let output = binary().args(args).output().unwrap();
     Run {
         code: output.status.code().unwrap_or(-1),
         stdout: String::from_utf8(output.stdout).unwrap(),

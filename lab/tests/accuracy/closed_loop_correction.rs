@@ -1,5 +1,4 @@
-//! The global correction on servers at a fixed concurrency, none of which it was fitted on. Runs where `RIDGEPOINT_DATA` points at
-//! the data pack.
+//! The global correction on servers at a fixed concurrency, none of which it was fitted on. Needs `RIDGEPOINT_DATA`.
 
 use crate::common;
 

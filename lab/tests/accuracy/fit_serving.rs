@@ -1,5 +1,5 @@
-//! Corrections fitted to serving runs: a known one is found again in made-up runs, and on measured runs (where `RIDGEPOINT_DATA`
-//! points at the data pack) each model is predicted with a correction that has not seen it.
+//! Corrections fitted to serving runs: a known one is recovered from made-up runs, and with `RIDGEPOINT_DATA` each measured model is
+//! predicted with a correction that has not seen it.
 
 use crate::common;
 use crate::evaluate_support;

@@ -1,4 +1,4 @@
-//! Accuracy on the measurements that RIDGEPOINT_DATA points at.
+//! Accuracy on the measurements in `RIDGEPOINT_DATA`.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 #[path = "../../../tests/common/mod.rs"]

@@ -1,5 +1,4 @@
-//! Replays against measured serving runs, with no fitted coefficient: what clients see of 13 open-loop runs, and of servers at a
-//! fixed concurrency. Runs where `RIDGEPOINT_DATA` points at the data pack.
+//! Replays without a correction against 13 measured open-loop runs and servers at a fixed concurrency. Needs `RIDGEPOINT_DATA`.
 
 use crate::common;
 

@@ -1,5 +1,4 @@
-//! Rows that no table holds are scored through the look-up of predictions: what a prediction says has no error, and
-//! hand-worked shapes against a made-up table have the error that they must have.
+//! Rows that no table holds are scored through the lookup of predictions, on hand-worked shapes and a made-up table.
 
 use ridgepoint::ErrorKind;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Serving experiments as the library reads and judges them, on made-up measurements.
+//! Serving experiments read and judged by the library, on made-up measurements.
 
 use crate::evaluate_support;
 

@@ -1,4 +1,4 @@
-//! Corrections fitted to steps: made-up ones, whose correction is known, and those of the data pack where `RIDGEPOINT_DATA` points at it.
+//! Corrections fitted to steps: made-up steps with a known correction, and with `RIDGEPOINT_DATA` two real traces.
 
 use crate::common;
 

@@ -1,4 +1,4 @@
-//! OpenTelemetry traces, read as real collectors write them and as broken ones do.
+//! OpenTelemetry traces as collectors write them, and broken ones.
 
 use crate::ingest_support;
 

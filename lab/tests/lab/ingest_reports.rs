@@ -1,4 +1,4 @@
-//! Reports of load generators and the request table; which format a file has.
+//! Reports of load generators, the request table, and the detection of formats.
 
 use std::path::Path;
 

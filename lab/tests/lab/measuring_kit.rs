@@ -1,5 +1,5 @@
-//! What the measuring kit (bench_data/measure) writes is what the reader takes. The folder under tests/fixtures is made
-//! up: `python3 bench_data/measure/synthetic.py --out tests/fixtures/measuring_kit` writes it, through the kit's writer.
+//! The reader accepts what the measuring kit (bench_data/measure) writes. The kit's writer made the fixture from made-up times:
+//! `python3 bench_data/measure/synthetic.py --out lab/tests/fixtures/measuring_kit`.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

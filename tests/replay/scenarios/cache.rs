@@ -1,4 +1,4 @@
-//! What prompts find in the prefix cache, and which blocks are given away first. Blocks have 4 tokens.
+//! Hits in the prefix cache and the order in which blocks are reused. Blocks have 4 tokens.
 
 use ridgepoint::replay::EngineConfig;
 use ridgepoint::workload::{Segment, WorkloadRequest};

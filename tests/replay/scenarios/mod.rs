@@ -1,5 +1,5 @@
-//! Schedules worked out on paper from vLLM 0.16's scheduler and engine loop. Each timeline has every step with its nanoseconds
-//! and what was scheduled of each request; the comment above it is the derivation.
+//! Schedules worked out by hand from vLLM 0.16's scheduler and engine loop. A timeline lists every step with its nanoseconds and the
+//! tokens scheduled of each request; the comment above it is the derivation.
 
 mod cache;
 mod clock;

@@ -1,4 +1,4 @@
-//! What happens when the KV blocks run out. Blocks have 4 tokens; a context fills all of them at most.
+//! Preemption when KV blocks run out. Blocks have 4 tokens; a context fills at most all of them.
 
 use ridgepoint::latency::FixedLatency;
 use ridgepoint::replay::{EngineConfig, SchedulingPolicy};

@@ -1,4 +1,4 @@
-//! Small engines, small requests, and the lines in which a schedule is written down.
+//! Small engines, small requests, and the text form of a schedule.
 
 use std::fmt::Write as _;
 
