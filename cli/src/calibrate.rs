@@ -9,13 +9,12 @@ use clap::error::ErrorKind;
 use indicatif::ProgressBar;
 use ridgepoint::internals::efficiency::Tables;
 use ridgepoint::{Error, Hardware};
-use ridgepoint_lab::calibrate::beyond::{DECODE_UNEVEN, PREFILL_PRIOR_KV, SMALL_KERNELS};
 use ridgepoint_lab::calibrate::build::Row;
 use ridgepoint_lab::calibrate::cross_validate::FOLDS;
 use ridgepoint_lab::calibrate::family::Calibrated;
-use ridgepoint_lab::calibrate::operators::{
-    CalibratedTable, LeftOut, OperatorReport, Outcome, calibrate_operator, check_operator,
-};
+use ridgepoint_lab::calibrate::off_table::{DECODE_UNEVEN, PREFILL_PRIOR_KV, SMALL_KERNELS};
+use ridgepoint_lab::calibrate::operators::{CalibratedTable, calibrate_operator, check_operator};
+use ridgepoint_lab::calibrate::report::{LeftOut, OperatorReport, Outcome};
 use ridgepoint_lab::calibrate::rows::Rows;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
@@ -129,7 +128,7 @@ impl Work<'_> {
             }
             Outcome::Nothing(left_out) => Outcome::Nothing(left_out),
         };
-        let more = sum(self.rows.left_out_of(operator), self.rows.beyond.left_out_of(operator));
+        let more = sum(self.rows.left_out_of(operator), self.rows.off_table.left_out_of(operator));
         self.keep(operator, outcome, more);
     }
 
@@ -138,12 +137,12 @@ impl Work<'_> {
         let (rows, hardware) = (self.rows, self.hardware);
         self.check_one(&rows.gemm, &tables)?;
         self.check_one(&rows.attention_prefill, &tables)?;
-        self.checked(PREFILL_PRIOR_KV, rows.beyond.check_prefill_prior_kv(hardware, &tables))?;
+        self.checked(PREFILL_PRIOR_KV, rows.off_table.check_prefill_prior_kv(hardware, &tables))?;
         self.check_one(&rows.attention_decode, &tables)?;
-        self.checked(DECODE_UNEVEN, rows.beyond.check_decode_uneven(hardware, &tables))?;
+        self.checked(DECODE_UNEVEN, rows.off_table.check_decode_uneven(hardware, &tables))?;
         self.check_one(&rows.moe, &tables)?;
         self.check_one(&rows.allreduce, &tables)?;
-        self.checked(SMALL_KERNELS, rows.beyond.check_small_kernels(hardware, &tables))?;
+        self.checked(SMALL_KERNELS, rows.off_table.check_small_kernels(hardware, &tables))?;
         self.bar.finish_and_clear();
         if self.reports.0.is_empty() && !self.without_table.is_empty() {
             return Err(Failure::input(format!(

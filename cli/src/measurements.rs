@@ -29,9 +29,7 @@ pub fn load(dirs: &[PathBuf], hardware: &Hardware, data_dir: Option<&Path>) -> R
         match load_one(dir, hardware, data_dir, &mut notes) {
             Ok(measurements) => {
                 notes.extend(measurements.notes.iter().cloned());
-                if let Err(error) = all.append(measurements) {
-                    problems.push(error.to_string());
-                }
+                all.append(measurements);
             }
             Err(problem) => problems.push(problem),
         }

@@ -1,7 +1,7 @@
 //! The table of `calibrate`: the errors of each operator, by number format, beside those of simpler methods.
 
 use ridgepoint::Hardware;
-use ridgepoint_lab::calibrate::score::Score;
+use ridgepoint_lab::calibrate::report::Score;
 
 use super::text::{count, rendered, table, width, wrap};
 use crate::Reports;

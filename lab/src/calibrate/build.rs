@@ -39,6 +39,11 @@ impl<F: Family> Row<F> {
     pub fn shape(&self) -> F::Shape {
         F::shape(&self.key, &self.point)
     }
+
+    /// Roofline bound over measured time.
+    pub(super) fn efficiency(&self, chip: &Chip) -> f64 {
+        F::bound_us(&self.shape(), chip) / self.time_us
+    }
 }
 
 /// Rows of one series, with its name.
@@ -117,7 +122,7 @@ fn coefficients_by_group<F: Family>(rows: &[&Row<F>], hardware: &Hardware) -> Re
         .into_iter()
         .map(|(name, (key, observations))| {
             let chip = chip(hardware, F::compute_dtype(&key))?;
-            Ok((name, fit_coefficients::<F>(&observations, &chip)))
+            Ok((name, fit_coefficients::<F>(&observations, &chip)?))
         })
         .collect()
 }

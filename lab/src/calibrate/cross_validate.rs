@@ -1,66 +1,35 @@
-//! How good tables are on rows they did not see: they are built again and again, each time without a tenth of the rows. Nearest neighbour, one constant MFU and the bare kernel model stand beside them.
-//! Uses `build`, `fill`, `score`, `efficiency`.
+//! Cross-validation: every row is predicted by tables that were built without a tenth of the rows, among them the row
+//! itself. Simpler methods predict the same rows from the same training rows.
 
 use std::collections::BTreeMap;
 
 use rayon::prelude::*;
 
-use super::build::{Row, build, by_series};
-use super::family::Calibrated;
-use super::score::{Labelled, Pair};
-use crate::stats::median;
-use ridgepoint::Hardware;
-use ridgepoint::Result;
 use ridgepoint::internals::efficiency::family::{Family, Key, chip};
 use ridgepoint::internals::efficiency::kernel_model::Chip;
 use ridgepoint::internals::efficiency::table::Series;
+use ridgepoint::{Hardware, Result};
+
+use super::build::{Row, build, by_series};
+use super::family::Calibrated;
+use super::report::Prediction;
+use crate::stats::median;
 
 /// Folds of a cross-validation; each leaves out a tenth of the rows, by a hash of the row's series and point.
 pub const FOLDS: u64 = 10;
 
-/// What is left out together.
+/// Rows that are left out together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unit {
-    /// Single rows: shapes like these, with neighbours on every side.
+    /// Single rows: shapes with measured neighbours on every side.
     Row,
     /// Whole lines along the last axis (all token counts of one n and k, all batches of one length): shapes of a model
-    /// that nobody measured.
+    /// that was not measured.
     Line,
 }
 
-/// Predictions of left-out rows by several methods.
-#[derive(Debug, Default, Clone)]
-pub struct Comparison {
-    /// Tables with the kernel model.
-    pub tables: Labelled,
-    /// The kernel model alone, fitted on the same rows.
-    pub kernel_model: Labelled,
-    /// The efficiency of the nearest row of the series in log coordinates.
-    pub nearest_neighbour: Labelled,
-    /// One efficiency for the whole operator and number format: the median.
-    pub constant_mfu: Labelled,
-    /// Tables again, by series name.
-    pub by_series: Labelled,
-}
-
-impl Comparison {
-    /// Adds the predictions of another comparison.
-    pub fn merge(&mut self, other: Comparison) {
-        for (mine, theirs) in [
-            (&mut self.tables, other.tables),
-            (&mut self.kernel_model, other.kernel_model),
-            (&mut self.nearest_neighbour, other.nearest_neighbour),
-            (&mut self.constant_mfu, other.constant_mfu),
-            (&mut self.by_series, other.by_series),
-        ] {
-            for (label, pairs) in theirs.by_label {
-                mine.by_label.entry(label).or_default().extend(pairs);
-            }
-        }
-    }
-}
-
-/// Predicts every row from tables built without its fold. `tick` is called once a fold.
+/// Predicts every row from tables built without its fold. Rows without another row of their series are missing from the
+/// result. `tick` is called once a fold.
 ///
 /// # Errors
 /// Those of [`build`].
@@ -69,72 +38,68 @@ pub fn cross_validate<F: Calibrated>(
     hardware: &Hardware,
     unit: Unit,
     tick: impl Fn() + Sync,
-) -> Result<Comparison> {
+) -> Result<Vec<Prediction>> {
     let folds: Vec<u64> = rows.iter().map(|row| fold_of(row, unit)).collect();
-    let parts: Result<Vec<Comparison>> = (0..FOLDS)
+    let parts: Result<Vec<Vec<Prediction>>> = (0..FOLDS)
         .into_par_iter()
         .map(|fold| {
             let of = |is_test: bool| -> Vec<&Row<F>> {
                 let chosen = rows.iter().zip(&folds).filter(|(_, f)| (**f == fold) == is_test);
                 chosen.map(|(row, _)| *row).collect()
             };
-            let part = compare(&of(false), &of(true), hardware);
+            let part = predict_all(&of(false), &of(true), hardware);
             tick();
             part
         })
         .collect();
-    let mut all = Comparison::default();
-    for part in parts? {
-        all.merge(part);
-    }
-    Ok(all)
+    Ok(parts?.concat())
 }
 
-fn compare<F: Calibrated>(train: &[&Row<F>], test: &[&Row<F>], hardware: &Hardware) -> Result<Comparison> {
-    let built = build::<F>(train, hardware)?;
+/// Predicts the `test` rows from tables and simpler methods that know the `train` rows.
+fn predict_all<F: Calibrated>(train: &[&Row<F>], test: &[&Row<F>], hardware: &Hardware) -> Result<Vec<Prediction>> {
     let train_by_series = by_series(train.iter().copied());
     let test_by_series = by_series(test.iter().copied());
-    let constants = constant_efficiencies(train, hardware)?;
-    let mut out = Comparison::default();
-    for mut series in built {
+    let constants = median_efficiencies(train, hardware)?;
+    let mut predictions = Vec::with_capacity(test.len());
+    for mut series in build::<F>(train, hardware)? {
         series.grid.hold_edges();
         let name = series.key.name();
         let chip = chip(hardware, F::compute_dtype(&series.key))?;
         let neighbours = train_by_series.get(&name).map_or(&[][..], Vec::as_slice);
         for row in test_by_series.get(&name).map_or(&[][..], Vec::as_slice) {
             let label = F::label(&row.key);
-            let measured_us = row.time_us;
             let shape = row.shape();
-            let bound_us = F::bound_us(&shape, &chip);
-            let pair = |predicted_us: f64| Pair { predicted_us, measured_us };
-            let predicted = pair(predict(&series, &row.point, &chip));
-            out.tables.push(&label, predicted);
-            out.by_series.push(&name, predicted);
-            out.kernel_model.push(&label, pair(F::time_us(&series.coefficients, &shape, &chip)));
-            if let Some(near) = nearest(neighbours, &row.point) {
-                let efficiency = F::bound_us(&near.shape(), &chip) / near.time_us;
-                out.nearest_neighbour.push(&label, pair(bound_us / efficiency));
-            }
-            if let Some(efficiency) = constants.get(&label) {
-                out.constant_mfu.push(&label, pair(bound_us / efficiency));
-            }
+            let at_efficiency = |efficiency: f64| F::bound_us(&shape, &chip) / efficiency;
+            let near = nearest(neighbours, &row.point);
+            predictions.push(Prediction {
+                measured_us: row.time_us,
+                predicted_us: predict(&series, &row.point, &chip),
+                simpler_us: [
+                    Some(F::time_us(&series.coefficients, &shape, &chip)),
+                    near.map(|near| at_efficiency(near.efficiency(&chip))),
+                    constants.get(&label).map(|efficiency| at_efficiency(*efficiency)),
+                ],
+                series: name.clone(),
+                label,
+            });
         }
     }
-    Ok(out)
+    Ok(predictions)
 }
 
-/// The time a series gives at a point, with its holes held.
+/// The time a series gives at a point; its holes must have been filled.
 pub fn predict<F: Family>(series: &Series<F>, point: &[f64], chip: &Chip) -> f64 {
     let (residual, _) = series.grid.lookup(point);
     let shape = F::shape(&series.key, point);
     (F::time_us(&series.coefficients, &shape, chip) * residual.exp()).max(F::bound_us(&shape, chip))
 }
 
-fn constant_efficiencies<F: Calibrated>(rows: &[&Row<F>], hardware: &Hardware) -> Result<BTreeMap<String, f64>> {
+/// The median efficiency of each label's rows.
+fn median_efficiencies<F: Calibrated>(rows: &[&Row<F>], hardware: &Hardware) -> Result<BTreeMap<String, f64>> {
     let mut efficiencies: BTreeMap<String, Vec<f64>> = BTreeMap::new();
     for row in rows {
         let chip = chip(hardware, F::compute_dtype(&row.key))?;
-        efficiencies.entry(F::label(&row.key)).or_default().push(F::bound_us(&row.shape(), &chip) / row.time_us);
+        efficiencies.entry(F::label(&row.key)).or_default().push(row.efficiency(&chip));
     }
     Ok(efficiencies.into_iter().filter_map(|(label, values)| Some((label, median(values)?))).collect())
 }

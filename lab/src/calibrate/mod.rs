@@ -1,15 +1,14 @@
-//! Building efficiency tables from kernel measurements, and scoring them on measurements.
-//! Uses `measurements`, `efficiency`, `hardware`; predicting needs none of it.
+//! Builds efficiency tables from kernel measurements and scores tables on measurements.
 
-pub mod beyond;
 pub mod build;
 pub mod cross_validate;
 pub mod family;
 pub mod features;
 pub mod fill;
 pub mod fit;
+pub mod off_table;
 pub mod operators;
 pub mod repeated;
+pub mod report;
 pub mod rows;
-pub mod score;
 pub mod trees;

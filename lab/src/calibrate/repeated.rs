@@ -1,18 +1,26 @@
-//! Shapes that were measured more than once, by several sources or folders: one median each, so that neither the last
-//! one read nor the one measured most often wins. Uses `build`, `score`.
+//! Merges rows of the same shape from several sources: the median of their times counts once.
 
 use std::collections::HashMap;
 
-use super::build::Row;
-use crate::stats::median;
 use ridgepoint::internals::efficiency::family::{Family, Key};
 
-/// Why a row is no longer there once its shape was merged.
+use super::build::Row;
+use crate::stats::median;
+
+/// Why a row is not kept once its shape was merged.
 pub const REPEATED: &str = "repeated shape: median kept";
 
-/// Each (series, point) once with the median of its times, in the order of first appearance, and how many rows that
-/// leaves out. A merged row keeps the source of its first.
-pub fn merge_repeated<F: Family>(rows: &[Row<F>]) -> (Vec<Row<F>>, usize) {
+/// Rows of distinct shapes.
+#[derive(Debug)]
+pub struct Merged<F: Family> {
+    /// One row per series and point, with the median time and the source of the first, in the order of first appearance.
+    pub kept: Vec<Row<F>>,
+    /// Rows beyond the first of their shape.
+    pub left_out: usize,
+}
+
+/// Merges the rows of each series and point.
+pub fn merge_repeated<F: Family>(rows: &[Row<F>]) -> Merged<F> {
     let mut position: HashMap<(String, Vec<u64>), usize> = HashMap::with_capacity(rows.len());
     let mut merged: Vec<(&Row<F>, Vec<f64>)> = Vec::with_capacity(rows.len());
     for row in rows {
@@ -30,7 +38,7 @@ pub fn merge_repeated<F: Family>(rows: &[Row<F>]) -> (Vec<Row<F>>, usize) {
         time_us: median(times_us).unwrap_or(row.time_us),
         source: row.source.clone(),
     });
-    (kept.collect(), left_out)
+    Merged { kept: kept.collect(), left_out }
 }
 
 #[cfg(test)]
@@ -52,7 +60,7 @@ mod tests {
             row(GemmKind::Bfloat16, 16.0, 100.0, "b"),
             row(GemmKind::Fp8, 16.0, 6.0, "c"),
         ];
-        let (kept, left_out) = merge_repeated(&rows);
+        let Merged { kept, left_out } = merge_repeated(&rows);
         assert_eq!(left_out, 2);
         let times: Vec<f64> = kept.iter().map(|row| row.time_us).collect();
         assert_eq!(times, [6.0, 5.0, 100.0]);
@@ -63,7 +71,7 @@ mod tests {
     fn of_two_times_the_mean_is_kept_whatever_their_order() {
         let pair = [row(GemmKind::Fp8, 16.0, 4.0, "a"), row(GemmKind::Fp8, 16.0, 6.0, "b")];
         let turned = [row(GemmKind::Fp8, 16.0, 6.0, "b"), row(GemmKind::Fp8, 16.0, 4.0, "a")];
-        assert_eq!(merge_repeated(&pair).0[0].time_us.to_bits(), 5f64.to_bits());
-        assert_eq!(merge_repeated(&turned).0[0].time_us.to_bits(), 5f64.to_bits());
+        assert_eq!(merge_repeated(&pair).kept[0].time_us.to_bits(), 5f64.to_bits());
+        assert_eq!(merge_repeated(&turned).kept[0].time_us.to_bits(), 5f64.to_bits());
     }
 }

@@ -1,22 +1,26 @@
-//! From measurements as read to rows on the tables' grids, and to calls that no table holds but a prediction has; what
-//! has neither is left out with a named reason. Uses `measurements`, `efficiency::family`, `build`, `beyond`.
+//! Places measurements on the tables' grids, or among the calls that no table holds. Every other row is left out with a
+//! named reason.
 
 use std::collections::BTreeMap;
 
-use super::beyond::{AttentionCall, Beyond, SMALL_KERNELS, SmallCall, is_uneven};
-use super::build::Row;
-use crate::measurements::{AllReduceBackend, Distribution, GemmDtype, Measurements, SourceFile, SourceFormat};
 use ridgepoint::DType;
 use ridgepoint::internals::efficiency::family::{AllReduceKind, AttentionKey, GemmKind, MoeKey, MoeKind, Routing};
 use ridgepoint::internals::efficiency::kernel_model::{AllReduceModel, DecodeModel, GemmModel, MoeModel, PrefillModel};
 use ridgepoint::model::Window;
+
+use super::build::Row;
+use super::off_table::{AttentionCall, OffTable, SMALL_KERNELS, SmallCall, is_uneven};
+use super::report::LeftOut;
+use crate::measurements::{
+    AllReduceBackend, EngineVersion, GemmCall, Heads, MatmulFormat, Measurements, MoeCall, SourceFile, SourceFormat,
+};
 
 /// Rows of every operator, and how many were left out for which reason.
 #[derive(Debug, Default)]
 pub struct Rows {
     /// Projections.
     pub gemm: Vec<Row<GemmModel>>,
-    /// Attention of prompt chunks.
+    /// Attention of prefill chunks.
     pub attention_prefill: Vec<Row<PrefillModel>>,
     /// Attention of decodes.
     pub attention_decode: Vec<Row<DecodeModel>>,
@@ -24,10 +28,10 @@ pub struct Rows {
     pub moe: Vec<Row<MoeModel>>,
     /// All-reduces.
     pub allreduce: Vec<Row<AllReduceModel>>,
-    /// What tables don't hold and a check scores nonetheless.
-    pub beyond: Beyond,
-    /// Rows left out whatever is done with the others, by operator and reason.
-    pub left_out: BTreeMap<(&'static str, String), usize>,
+    /// Calls that no table holds and a check scores.
+    pub off_table: OffTable,
+    /// Rows that neither a table nor a check takes, by operator and reason.
+    left_out: BTreeMap<(&'static str, String), usize>,
 }
 
 const FLOOR: &str = "timed outside a CUDA graph: a launch floor hides the kernel";
@@ -36,119 +40,80 @@ const NO_MODEL: &str = "no kernel model for this number format";
 impl Rows {
     /// Places every measurement.
     pub fn from_measurements(measurements: &Measurements) -> Self {
+        let sources: Vec<Source> = measurements.sources.iter().map(Source::new).collect();
         let mut rows = Rows::default();
-        let source_of = |source: u16| &measurements.sources[usize::from(source)];
-        for r in &measurements.gemm {
-            let source = source_of(r.source);
-            let kind = match r.dtype {
-                GemmDtype::Bfloat16 | GemmDtype::Float16 => GemmKind::Bfloat16,
-                GemmDtype::Fp8 => GemmKind::Fp8,
-                GemmDtype::Fp8Block => GemmKind::Fp8Block,
-                _ => {
-                    rows.leave_out("gemm", NO_MODEL);
-                    continue;
+        for row in &measurements.gemm {
+            let (call, source) = (&row.call, &sources[row.source]);
+            match gemm_kind(call, source) {
+                Ok(key) => {
+                    let point = vec![call.n as f64, call.k as f64, call.m as f64];
+                    rows.gemm.push(Row { key, point, time_us: row.latency_us, source: source.name.clone() });
                 }
-            };
-            if kind != GemmKind::Bfloat16 && engine(source) == "vllm-0.14" {
-                rows.leave_out("gemm", FLOOR);
-                continue;
+                Err(reason) => rows.leave_out("gemm", reason),
             }
-            let point = vec![r.n as f64, r.k as f64, r.m as f64];
-            rows.gemm.push(Row { key: kind, point, time_us: r.latency_us, source: describe(source) });
         }
-        for r in &measurements.attention_prefill {
-            let source = source_of(r.source);
-            let Some(key) = attention_key(source, r.kv_dtype, r.head_dim, r.window) else {
+        for row in &measurements.attention_prefill {
+            let (call, source) = (&row.call, &sources[row.source]);
+            let Some(key) = attention_key(&call.heads, source) else {
                 rows.leave_out("attention_prefill", NO_MODEL);
                 continue;
             };
-            if r.num_computed_tokens > 0 {
-                match AttentionCall::prefill(key, r) {
-                    Ok(call) => rows.beyond.prefill_prior_kv.push(call),
+            if call.num_computed_tokens > 0 {
+                match AttentionCall::prefill(key, call, row.latency_us) {
+                    Ok(call) => rows.off_table.prefill_prior_kv.push(call),
                     Err(reason) => rows.leave_out("attention_prefill", reason),
                 }
                 continue;
             }
-            let group = r.num_heads as f64 / r.num_kv_heads as f64;
-            let point = vec![r.num_kv_heads as f64, group, r.num_scheduled_tokens as f64, r.batch_size as f64];
-            rows.attention_prefill.push(Row { key, point, time_us: r.latency_us, source: describe(source) });
+            let point = attention_point(&call.heads, call.num_scheduled_tokens as f64, call.batch_size);
+            rows.attention_prefill.push(Row { key, point, time_us: row.latency_us, source: source.name.clone() });
         }
-        for r in &measurements.attention_decode {
-            let source = source_of(r.source);
-            let Some(key) = attention_key(source, r.kv_dtype, r.head_dim, r.window) else {
+        for row in &measurements.attention_decode {
+            let (call, source) = (&row.call, &sources[row.source]);
+            let Some(key) = attention_key(&call.heads, source) else {
                 rows.leave_out("attention_decode", NO_MODEL);
                 continue;
             };
-            if is_uneven(r) {
-                match AttentionCall::decode(key, r) {
-                    Ok(call) => rows.beyond.decode_uneven.push(call),
+            if is_uneven(call) {
+                match AttentionCall::decode(key, call, row.latency_us) {
+                    Ok(call) => rows.off_table.decode_uneven.push(call),
                     Err(reason) => rows.leave_out("attention_decode", reason),
                 }
                 continue;
             }
-            let group = r.num_heads as f64 / r.num_kv_heads as f64;
-            let point = vec![r.num_kv_heads as f64, group, r.kv_tokens_mean, r.batch_size as f64];
-            rows.attention_decode.push(Row { key, point, time_us: r.latency_us, source: describe(source) });
+            let point = attention_point(&call.heads, call.kv_tokens_mean(), call.batch_size);
+            rows.attention_decode.push(Row { key, point, time_us: row.latency_us, source: source.name.clone() });
         }
-        for r in &measurements.moe {
-            let kind = match r.dtype {
-                GemmDtype::Bfloat16 | GemmDtype::Float16 => MoeKind::Bfloat16,
-                GemmDtype::Fp8 => MoeKind::Fp8,
-                GemmDtype::Fp8Block => MoeKind::Fp8Block,
-                GemmDtype::Int4WeightOnly => MoeKind::Int4WeightOnly,
-                _ => {
-                    rows.leave_out("moe", NO_MODEL);
-                    continue;
-                }
+        for row in &measurements.moe {
+            let call = &row.call;
+            let Some(key) = moe_key(call) else {
+                rows.leave_out("moe", NO_MODEL);
+                continue;
             };
-            let key = MoeKey {
-                kind,
-                routing: match r.distribution {
-                    Distribution::Balanced => Routing::Balanced,
-                    Distribution::PowerLaw(exponent) => Routing::PowerLaw(exponent),
-                },
-                hidden_size: r.hidden_size,
-                intermediate_size: r.intermediate_size,
-                top_k: r.top_k,
-                num_experts: r.num_experts,
-            };
-            let point = vec![r.moe_tp_size as f64, r.moe_ep_size as f64, r.num_tokens as f64];
-            let source = describe(source_of(r.source));
-            rows.moe.push(Row { key, point, time_us: r.latency_us, source });
+            let point = vec![call.moe_tp_size as f64, call.moe_ep_size as f64, call.num_tokens as f64];
+            let source = sources[row.source].name.clone();
+            rows.moe.push(Row { key, point, time_us: row.latency_us, source });
         }
-        for r in &measurements.allreduce {
-            let key = match r.backend {
+        for row in &measurements.allreduce {
+            let key = match row.call.backend {
                 AllReduceBackend::Graph => AllReduceKind::Graph,
                 AllReduceBackend::Eager => AllReduceKind::Eager,
             };
-            let point = vec![r.num_gpus as f64, r.message_bytes];
-            let source = describe(source_of(r.source));
-            rows.allreduce.push(Row { key, point, time_us: r.latency_us, source });
+            let point = vec![row.call.num_gpus as f64, row.call.message_bytes as f64];
+            let source = sources[row.source].name.clone();
+            rows.allreduce.push(Row { key, point, time_us: row.latency_us, source });
         }
-        for r in &measurements.small_kernels {
-            match SmallCall::new(r) {
-                Ok(call) => rows.beyond.small_kernels.push(call),
+        for row in &measurements.small_kernels {
+            match SmallCall::new(&row.call, row.latency_us) {
+                Ok(call) => rows.off_table.small_kernels.push(call),
                 Err(reason) => rows.leave_out(SMALL_KERNELS, &reason),
             }
         }
         rows
     }
 
-    /// Adds the rows of another folder.
-    pub fn extend(&mut self, other: Rows) {
-        self.gemm.extend(other.gemm);
-        self.attention_prefill.extend(other.attention_prefill);
-        self.attention_decode.extend(other.attention_decode);
-        self.moe.extend(other.moe);
-        self.allreduce.extend(other.allreduce);
-        self.beyond.extend(other.beyond);
-        for (reason, count) in other.left_out {
-            *self.left_out.entry(reason).or_default() += count;
-        }
-    }
-
     /// Rows of one operator that were left out before anything was built or predicted.
-    pub fn left_out_of(&self, operator: &str) -> BTreeMap<String, usize> {
+    pub fn left_out_of(&self, operator: &str) -> LeftOut {
         let of_operator = self.left_out.iter().filter(|((o, _), _)| *o == operator);
         of_operator.map(|((_, reason), count)| (reason.clone(), *count)).collect()
     }
@@ -158,29 +123,73 @@ impl Rows {
     }
 }
 
-/// Engine and minor version, as `vllm-0.14`: patch releases and development builds share their kernels.
-fn engine(source: &SourceFile) -> String {
-    let framework = source.framework.as_deref().unwrap_or("unknown").to_lowercase();
-    let version: Vec<&str> = source.version.as_deref().unwrap_or("0.0").split('.').take(2).collect();
-    let clean = |c: char| c.is_alphanumeric() || c == '.' || c == '-';
-    format!("{framework}-{}", version.join(".")).chars().filter(|c| clean(*c)).collect()
+/// A source as rows need it.
+struct Source {
+    engine: EngineVersion,
+    /// Name in the header of a table.
+    name: String,
+    /// Whether quantised GEMMs were timed outside CUDA graphs.
+    has_eager_fp8_gemms: bool,
+}
+
+impl Source {
+    fn new(source: &SourceFile) -> Self {
+        let engine = source.engine();
+        // The public tables of this version timed their quantised GEMMs eagerly. Later versions use graphs throughout.
+        let has_eager_fp8_gemms = engine == EngineVersion { engine: "vllm".into(), minor: "0.14".into() };
+        Source { engine, name: describe(source), has_eager_fp8_gemms }
+    }
+}
+
+/// The kernel of a projection; an error is the reason why no table takes the row.
+fn gemm_kind(call: &GemmCall, source: &Source) -> std::result::Result<GemmKind, &'static str> {
+    match call.dtype {
+        MatmulFormat::Bfloat16 | MatmulFormat::Float16 => Ok(GemmKind::Bfloat16),
+        MatmulFormat::Fp8 | MatmulFormat::Fp8Block if source.has_eager_fp8_gemms => Err(FLOOR),
+        MatmulFormat::Fp8 => Ok(GemmKind::Fp8),
+        MatmulFormat::Fp8Block => Ok(GemmKind::Fp8Block),
+        _ => Err(NO_MODEL),
+    }
+}
+
+/// `None` for a number format that no table has.
+fn moe_key(call: &MoeCall) -> Option<MoeKey> {
+    Some(MoeKey {
+        kind: match call.dtype {
+            MatmulFormat::Bfloat16 | MatmulFormat::Float16 => MoeKind::Bfloat16,
+            MatmulFormat::Fp8 => MoeKind::Fp8,
+            MatmulFormat::Fp8Block => MoeKind::Fp8Block,
+            MatmulFormat::Int4WeightOnly => MoeKind::Int4WeightOnly,
+            _ => return None,
+        },
+        routing: Routing::parse(&call.distribution)?,
+        hidden_size: call.hidden_size,
+        intermediate_size: call.intermediate_size,
+        top_k: call.top_k,
+        num_experts: call.num_experts,
+    })
 }
 
 /// `None` for a KV format that no table has.
-fn attention_key(source: &SourceFile, kv_dtype: DType, head_dim: u64, window: Window) -> Option<AttentionKey> {
+fn attention_key(heads: &Heads, source: &Source) -> Option<AttentionKey> {
     Some(AttentionKey {
-        engine: engine(source),
-        kv_dtype: match kv_dtype {
+        engine: source.engine.to_string(),
+        kv_dtype: match heads.kv_dtype {
             DType::Bfloat16 | DType::Float16 => DType::Bfloat16,
             DType::Fp8 => DType::Fp8,
             _ => return None,
         },
-        head_dim,
-        window: match window {
+        head_dim: heads.head_dim,
+        window: match heads.window {
             Window::Full => None,
             Window::Sliding(n) | Window::Chunked(n) => Some(n),
         },
     })
+}
+
+fn attention_point(heads: &Heads, tokens: f64, batch_size: u64) -> Vec<f64> {
+    let group = heads.num_heads as f64 / heads.num_kv_heads as f64;
+    vec![heads.num_kv_heads as f64, group, tokens, batch_size as f64]
 }
 
 /// The public kernel tables all come from one project; one's own measurements name themselves in `meta.toml`.

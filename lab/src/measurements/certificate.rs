@@ -6,7 +6,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Deserializer};
 
-use super::row::{SourceFile, SourceFormat};
+use super::source::{SourceFile, SourceFormat};
 use ridgepoint::{Error, Result};
 
 /// Name of the file.

@@ -1,12 +1,11 @@
 //! Kernel timings that efficiency tables are calibrated on: read, checked and typed, nothing filtered or fitted.
-//! Uses `dtype`, `error`, `model::Window`, `units`.
 //!
 //! [`Measurements::load`] reads one folder. It takes two kinds of files:
 //!
 //! - the public kernel tables (feature `parquet`), under the names that they are published with:
 //!   `gemm_perf.parquet`, `context_attention_perf.parquet`, `generation_attention_perf.parquet`, `moe_perf.parquet`,
 //!   `custom_allreduce_perf.parquet`. Their `latency` is in milliseconds and their `message_size` counts elements;
-//!   both are converted here. A shape that such a table holds more than once keeps the median of its times, and
+//!   both are converted. A shape that such a table holds more than once keeps the median of its times, and
 //!   [`Measurements::notes`] says so;
 //! - one's own measurements as csv, with an optional `meta.toml` beside them:
 //!
@@ -19,228 +18,288 @@
 //! | `allreduce.csv` | `num_gpus,message_bytes,backend,latency_us` |
 //! | `small_kernels.csv` | `kernel,num_tokens,width,launches,latency_us` |
 //!
-//! What each column means is told by the row types and, for those who measure, in `docs/measurements.md`. `window_size`
-//! is 0 for full attention. Lines that begin with `#` are comments. A missing or unknown column, an impossible value
-//! and a repeated shape are errors. What `meta.toml` may say, [`Certificate`] lists; a folder whose `kind` is not
-//! `measurement` is refused. `spread.csv`, which the measuring kit writes for people, is not read.
+//! The fields of the call types say what each column means; `docs/measurements.md` explains them to those who measure.
+//! `window_size` is 0 for full attention. Lines that begin with `#` are comments. A missing or unknown column, an
+//! impossible value and a repeated shape are errors. [`Certificate`] lists the keys of `meta.toml`; a folder whose `kind`
+//! is not `measurement` is refused. `spread.csv`, which the measuring kit writes for people, is not read.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
+use std::io::BufRead;
 use std::path::Path;
 
+use ridgepoint::internals::error::Detail;
+use ridgepoint::internals::input::RowReader;
 use ridgepoint::{Error, Result};
 
-mod build;
+mod calls;
 mod certificate;
-mod csv_reader;
-mod duplicates;
 #[cfg(feature = "parquet")]
-mod parquet_pages;
-#[cfg(feature = "parquet")]
-mod parquet_reader;
-mod row;
-mod sources;
-mod table;
+mod public_table;
+mod source;
+mod tables;
 #[cfg(test)]
 mod tests;
 
-pub use certificate::{CERTIFICATE_FILE, Certificate, TableCounts};
-pub use row::{
-    AllReduceBackend, AllReduceRow, DecodeRow, Distribution, GemmDtype, GemmRow, MoeDtype, MoeRow, PrefillRow,
-    SmallKernelRow, SourceFile, SourceFormat,
+pub use calls::{
+    AllReduceBackend, AllReduceCall, DecodeCall, GemmCall, Heads, MatmulFormat, MoeCall, PrefillCall, SmallKernelCall,
+    Timed,
 };
-use sources::RowSources;
-use table::Table;
+pub use certificate::{CERTIFICATE_FILE, Certificate, TableCounts};
+pub use source::{EngineVersion, SourceFile, SourceFormat};
 
-/// All measurements of a folder, each row pointing at its source.
+use crate::stats::median;
+use source::RowSources;
+use tables::{Call, PublicTable, check_constants, latency_us};
+
+/// All measurements of a folder, each row with its source.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Measurements {
     /// Projections.
-    pub gemm: Vec<GemmRow>,
-    /// Attention of prompt chunks.
-    pub attention_prefill: Vec<PrefillRow>,
+    pub gemm: Vec<Timed<GemmCall>>,
+    /// Attention of prefill chunks.
+    pub attention_prefill: Vec<Timed<PrefillCall>>,
     /// Attention of decodes.
-    pub attention_decode: Vec<DecodeRow>,
+    pub attention_decode: Vec<Timed<DecodeCall>>,
     /// Routed experts.
-    pub moe: Vec<MoeRow>,
+    pub moe: Vec<Timed<MoeCall>>,
     /// All-reduces.
-    pub allreduce: Vec<AllReduceRow>,
+    pub allreduce: Vec<Timed<AllReduceCall>>,
     /// Kernels that only move bytes.
-    pub small_kernels: Vec<SmallKernelRow>,
-    /// Where rows come from: one entry per file, engine, version, device and kernel.
+    pub small_kernels: Vec<Timed<SmallKernelCall>>,
+    /// Sources of the rows: one entry per file, engine, version, device and kernel.
     pub sources: Vec<SourceFile>,
-    /// What reading did beyond copying: merged duplicates, files that were not read.
+    /// Remarks on the reading: merged duplicates, files that were not read.
     pub notes: Vec<String>,
 }
 
-#[derive(Debug, Clone, Copy)]
-enum Kind {
-    Gemm,
-    AttentionPrefill,
-    AttentionDecode,
-    Moe,
-    AllReduce,
-    SmallKernels,
-}
-
-const FILES: [(&str, SourceFormat, Kind); 11] = [
-    ("gemm.csv", SourceFormat::Csv, Kind::Gemm),
-    ("attention_prefill.csv", SourceFormat::Csv, Kind::AttentionPrefill),
-    ("attention_decode.csv", SourceFormat::Csv, Kind::AttentionDecode),
-    ("moe.csv", SourceFormat::Csv, Kind::Moe),
-    ("allreduce.csv", SourceFormat::Csv, Kind::AllReduce),
-    ("small_kernels.csv", SourceFormat::Csv, Kind::SmallKernels),
-    ("gemm_perf.parquet", SourceFormat::Parquet, Kind::Gemm),
-    ("context_attention_perf.parquet", SourceFormat::Parquet, Kind::AttentionPrefill),
-    ("generation_attention_perf.parquet", SourceFormat::Parquet, Kind::AttentionDecode),
-    ("moe_perf.parquet", SourceFormat::Parquet, Kind::Moe),
-    ("custom_allreduce_perf.parquet", SourceFormat::Parquet, Kind::AllReduce),
-];
-
-/// A file of the measuring kit with the quantiles of each row's samples: for people, and no measurements of its own.
+/// A file of the measuring kit with the quantiles of each row's samples, for people.
 const SPREAD_FILE: &str = "spread.csv";
 
 impl Measurements {
     /// Reads every known file of a folder, not of the folders in it.
     ///
     /// # Errors
-    /// `ErrorKind::Io` where the folder or a file can't be read; `ErrorKind::Parse` where the folder holds no known file, a
-    /// file is malformed, empty, or has a missing or unknown column or key, or the crate was built without what reads it;
-    /// `ErrorKind::Invalid` where the certificate says that the folder holds no measurements; `ErrorKind::BadRow` at the first
-    /// unusable row of a file.
+    /// `ErrorKind::Io` if the folder or a file cannot be read; `ErrorKind::Parse` or `ErrorKind::Invalid` if the folder
+    /// holds no known file, a file is malformed, empty, or has a missing or unknown column or key, the certificate says
+    /// that the folder holds no measurements, or the crate was built without the reader of a file; at the first unusable
+    /// row of a file, an error that names it.
     pub fn load(dir: &Path) -> Result<Self> {
         let names = file_names(dir)?;
-        let certificate = Certificate::read(dir, &stems())?;
-        let mut measurements = Measurements::default();
-        let mut num_files = 0;
-        for (file, format, kind) in FILES {
-            let mut rows = 0;
-            if names.contains(file) {
-                num_files += 1;
-                rows = measurements.read(dir, file, format, kind, certificate.as_ref())?;
-            }
-            if let (Some(certificate), Some(stem)) = (&certificate, file.strip_suffix(".csv")) {
-                let remarks = certificate.remarks(stem, rows).into_iter();
-                measurements.notes.extend(remarks.map(|remark| format!("{}: {remark}", dir.display())));
-            }
-        }
-        if num_files == 0 {
-            let known: Vec<&str> = FILES.iter().map(|(file, ..)| *file).collect();
-            return Err(Error::parse(
-                dir.display().to_string(),
-                format!("holds no measurements; looked for {}", known.join(", ")),
-            ));
-        }
-        for name in names.iter().filter(|name| name.ends_with(".csv") || name.ends_with(".parquet")) {
-            if name != SPREAD_FILE && !FILES.iter().any(|(file, ..)| file == name) {
-                measurements.notes.push(format!("{}: not a known name, not read", dir.join(name).display()));
-            }
-        }
-        if certificate.is_some() && !measurements.sources.iter().any(|source| source.format == SourceFormat::Csv) {
-            let path = dir.join(CERTIFICATE_FILE);
-            let why = "is about csv files, of which there are none: the parquet tables name their own sources";
-            measurements.notes.push(format!("{}: {why}", path.display()));
-        }
+        let mut folder = Folder {
+            dir,
+            certificate: Certificate::read(dir, &stems())?,
+            known: BTreeSet::new(),
+            num_files: 0,
+            names,
+            sources: Vec::new(),
+            notes: Vec::new(),
+        };
+        let mut measurements = Measurements {
+            gemm: folder.read()?,
+            attention_prefill: folder.read()?,
+            attention_decode: folder.read()?,
+            moe: folder.read()?,
+            allreduce: folder.read()?,
+            small_kernels: folder.read()?,
+            ..Measurements::default()
+        };
+        folder.finish()?;
+        (measurements.sources, measurements.notes) = (folder.sources, folder.notes);
         Ok(measurements)
     }
 
-    /// The GPUs that the measurements were taken on, as their sources name them, without repetition. Empty where no
-    /// source names one.
+    /// The GPUs that the measurements were taken on, as their sources name them, without repetition. Empty if no source
+    /// names one.
     pub fn devices(&self) -> Vec<&str> {
         let devices: BTreeSet<&str> = self.sources.iter().filter_map(|source| source.device.as_deref()).collect();
         devices.into_iter().collect()
     }
 
     /// Adds the rows of another folder, with their sources and notes.
-    ///
-    /// # Errors
-    /// `ErrorKind::Invalid` where both have more sources than an index can tell apart; nothing is added then.
-    pub fn append(&mut self, mut other: Measurements) -> Result<()> {
-        let sources = self.sources.len() + other.sources.len();
-        let Some(offset) = u16::try_from(self.sources.len()).ok().filter(|_| sources <= usize::from(u16::MAX)) else {
-            return Err(Error::invalid(
-                "measurements",
-                vec![format!("{sources} sources together, at most {} can be told apart", u16::MAX)],
-            ));
-        };
-        macro_rules! append_rows {
-            ($($rows:ident),*) => {$(
-                other.$rows.iter_mut().for_each(|row| row.source += offset);
-                self.$rows.append(&mut other.$rows);
-            )*};
-        }
-        append_rows!(gemm, attention_prefill, attention_decode, moe, allreduce, small_kernels);
+    pub fn append(&mut self, mut other: Measurements) {
+        let offset = self.sources.len();
+        append_rows(&mut self.gemm, other.gemm, offset);
+        append_rows(&mut self.attention_prefill, other.attention_prefill, offset);
+        append_rows(&mut self.attention_decode, other.attention_decode, offset);
+        append_rows(&mut self.moe, other.moe, offset);
+        append_rows(&mut self.allreduce, other.allreduce, offset);
+        append_rows(&mut self.small_kernels, other.small_kernels, offset);
         self.sources.append(&mut other.sources);
         self.notes.append(&mut other.notes);
+    }
+}
+
+fn append_rows<C>(rows: &mut Vec<Timed<C>>, more: Vec<Timed<C>>, offset: usize) {
+    rows.extend(more.into_iter().map(|row| Timed { source: row.source + offset, ..row }));
+}
+
+/// The csv files that sections of a certificate can be about, without their ending.
+fn stems() -> [&'static str; 6] {
+    [GemmCall::STEM, PrefillCall::STEM, DecodeCall::STEM, MoeCall::STEM, AllReduceCall::STEM, SmallKernelCall::STEM]
+}
+
+/// A folder that is being read.
+struct Folder<'a> {
+    dir: &'a Path,
+    certificate: Option<Certificate>,
+    /// Files in the folder.
+    names: BTreeSet<String>,
+    /// Files that were looked for.
+    known: BTreeSet<String>,
+    /// Files that were read.
+    num_files: usize,
+    sources: Vec<SourceFile>,
+    notes: Vec<String>,
+}
+
+impl Folder<'_> {
+    /// Reads the calls of one operator.
+    fn read<C: Call>(&mut self) -> Result<Vec<Timed<C>>> {
+        let csv_file = format!("{}.csv", C::STEM);
+        let mut rows = Vec::new();
+        if self.looks_for(&csv_file) {
+            let path = self.dir.join(&csv_file);
+            let reader = RowReader::open_csv(&path, C::CSV)?;
+            let template = self.certificate.clone().unwrap_or_default().source(&csv_file);
+            rows = self.read_rows(reader, template)?;
+        }
+        if let Some(certificate) = &self.certificate {
+            let remarks = certificate.remarks(C::STEM, rows.len()).into_iter();
+            self.notes.extend(remarks.map(|remark| format!("{}: {remark}", self.dir.display())));
+        }
+        if let Some(public) = C::PUBLIC.filter(|public| self.looks_for(public.file)) {
+            rows.extend(self.read_public(&public)?);
+        }
+        Ok(rows)
+    }
+
+    /// Whether the folder has a file, which from then on is a known one.
+    fn looks_for(&mut self, file: &str) -> bool {
+        self.known.insert(file.to_owned());
+        let is_there = self.names.contains(file);
+        self.num_files += usize::from(is_there);
+        is_there
+    }
+
+    #[cfg(feature = "parquet")]
+    fn read_public<C: Call>(&mut self, public: &PublicTable) -> Result<Vec<Timed<C>>> {
+        let path = self.dir.join(public.file);
+        let jsonl = public_table::to_jsonl(&path)?;
+        let reader = RowReader::jsonl(&path.display().to_string(), jsonl.as_slice(), public.columns);
+        self.read_rows(reader, SourceFile::unknown(public.file, SourceFormat::Parquet))
+    }
+
+    #[cfg(not(feature = "parquet"))]
+    fn read_public<C: Call>(&mut self, public: &PublicTable) -> Result<Vec<Timed<C>>> {
+        let message = "can't be read by this build; build with the feature 'parquet' or remove the file";
+        Err(Error::parse(self.dir.join(public.file).as_path(), message))
+    }
+
+    /// Reads the rows of a file, each shape once.
+    fn read_rows<C: Call, R: BufRead>(
+        &mut self,
+        mut reader: RowReader<R>,
+        template: SourceFile,
+    ) -> Result<Vec<Timed<C>>> {
+        let (origin, format) = (reader.origin().to_owned(), template.format);
+        let mut sources = RowSources::new(template, &mut self.sources);
+        let mut shapes: HashMap<(usize, C), Shape> = HashMap::new();
+        let (mut first_error, mut further) = (None, 0_usize);
+        while let Some(row) = reader.next_row()? {
+            let read = || -> Result<(C, f64)> {
+                if let Some(public) = C::PUBLIC.filter(|_| format == SourceFormat::Parquet) {
+                    check_constants(&public, &row)?;
+                }
+                Ok((C::read(&row, format)?, latency_us(&row, format)?))
+            };
+            match read() {
+                Ok((call, latency_us)) => {
+                    let position = shapes.len();
+                    let shape = shapes.entry((sources.of(&row), call)).or_insert_with(|| Shape {
+                        position,
+                        row_number: row.row_number(),
+                        times_us: Vec::new(),
+                    });
+                    if format == SourceFormat::Csv && !shape.times_us.is_empty() {
+                        let expected = "each shape once: keep the median of repeated measurements";
+                        let found = format!("the shape of row {}", shape.row_number);
+                        return Err(Error::bad_row(origin, row.row_number(), "all but latency_us", found, expected));
+                    }
+                    shape.times_us.push(latency_us);
+                }
+                Err(error) if first_error.is_none() => first_error = Some(error),
+                Err(_) => further += 1,
+            }
+        }
+        if let Some(error) = first_error {
+            return Err(with_count(error, further));
+        }
+        if shapes.is_empty() {
+            return Err(Error::parse(origin, "has no rows; remove the file or add a measurement"));
+        }
+        self.notes.extend(merge_note(&origin, &shapes));
+        let mut shapes: Vec<((usize, C), Shape)> = shapes.into_iter().collect();
+        shapes.sort_unstable_by_key(|(_, shape)| shape.position);
+        let timed = |((source, call), shape): ((usize, C), Shape)| {
+            Some(Timed { call, latency_us: median(shape.times_us)?, source })
+        };
+        Ok(shapes.into_iter().filter_map(timed).collect())
+    }
+
+    /// Refuses a folder without known files, and notes what was not read.
+    fn finish(&mut self) -> Result<()> {
+        if self.num_files == 0 {
+            let known: Vec<&str> = self.known.iter().map(String::as_str).collect();
+            return Err(Error::parse(self.dir, format!("holds no measurements; looked for {}", known.join(", "))));
+        }
+        for name in self.names.iter().filter(|name| name.ends_with(".csv") || name.ends_with(".parquet")) {
+            if name != SPREAD_FILE && !self.known.contains(name) {
+                self.notes.push(format!("{}: not a known name, not read", self.dir.join(name).display()));
+            }
+        }
+        if self.certificate.is_some() && !self.sources.iter().any(|source| source.format == SourceFormat::Csv) {
+            let path = self.dir.join(CERTIFICATE_FILE);
+            let why = "is about csv files, of which there are none: the parquet tables name their own sources";
+            self.notes.push(format!("{}: {why}", path.display()));
+        }
         Ok(())
     }
-
-    /// Adds the rows of a file and counts them.
-    fn read(
-        &mut self,
-        dir: &Path,
-        file: &str,
-        format: SourceFormat,
-        kind: Kind,
-        certificate: Option<&Certificate>,
-    ) -> Result<usize> {
-        let (table, template) = read_table(dir, file, format, certificate)?;
-        let sources = &mut RowSources::new(&table, template, &mut self.sources);
-        macro_rules! read_rows {
-            ($rows:ident) => {{
-                let (rows, note) = duplicates::merge(&table, build::$rows(&table, sources)?)?;
-                self.$rows.extend(rows);
-                self.notes.extend(note);
-            }};
-        }
-        match kind {
-            Kind::Gemm => read_rows!(gemm),
-            Kind::AttentionPrefill => read_rows!(attention_prefill),
-            Kind::AttentionDecode => read_rows!(attention_decode),
-            Kind::Moe => read_rows!(moe),
-            Kind::AllReduce => read_rows!(allreduce),
-            Kind::SmallKernels => read_rows!(small_kernels),
-        }
-        Ok(table.num_rows)
-    }
 }
 
-/// What the sections of a certificate can be about: the csv files without their ending.
-fn stems() -> Vec<&'static str> {
-    FILES.iter().filter_map(|(file, ..)| file.strip_suffix(".csv")).collect()
+/// The measured times of one shape in a file.
+struct Shape {
+    /// Position among the shapes of the file.
+    position: usize,
+    row_number: usize,
+    times_us: Vec<f64>,
 }
 
-fn read_table(
-    dir: &Path,
-    file: &str,
-    format: SourceFormat,
-    certificate: Option<&Certificate>,
-) -> Result<(Table, SourceFile)> {
-    let path = dir.join(file);
-    match format {
-        SourceFormat::Csv => {
-            let source = certificate.map_or_else(|| Certificate::default().source(file), |c| c.source(file));
-            Ok((csv_reader::read(&path)?, source))
+/// Describes the shapes that were measured more than once; `None` without one.
+fn merge_note<K>(origin: &str, shapes: &HashMap<K, Shape>) -> Option<String> {
+    let repeated: Vec<&Shape> = shapes.values().filter(|shape| shape.times_us.len() > 1).collect();
+    let num_rows: usize = repeated.iter().map(|shape| shape.times_us.len()).sum();
+    let spread = |shape: &&Shape| {
+        let slowest = shape.times_us.iter().copied().fold(0.0, f64::max);
+        slowest / shape.times_us.iter().copied().fold(f64::INFINITY, f64::min)
+    };
+    let largest_spread = repeated.iter().map(spread).fold(1.0, f64::max);
+    (!repeated.is_empty()).then(|| {
+        format!(
+            "{origin}: {} shapes were measured more than once ({num_rows} rows, slowest over fastest up to \
+             {largest_spread:.2}); the median of each was kept",
+            repeated.len()
+        )
+    })
+}
+
+/// The same error, which also says how many further rows are bad.
+fn with_count(error: Error, further: usize) -> Error {
+    match error.detail() {
+        Detail::BadRow { origin, row, column, found, expected } if further > 0 => {
+            let expected = format!("{expected} ({further} further rows of the file are bad too)");
+            Error::bad_row(origin, *row, column, found, expected)
         }
-        #[cfg(feature = "parquet")]
-        SourceFormat::Parquet => Ok((
-            parquet_reader::read(&path)?,
-            SourceFile {
-                file: file.into(),
-                format,
-                framework: None,
-                version: None,
-                device: None,
-                kernel_source: None,
-                driver: None,
-                date: None,
-                command: None,
-            },
-        )),
-        #[cfg(not(feature = "parquet"))]
-        SourceFormat::Parquet => Err(Error::parse(
-            path.display().to_string(),
-            "can't be read by this build; build with the feature 'parquet' or remove the file",
-        )),
+        _ => error,
     }
 }
 

@@ -8,7 +8,7 @@ mod evaluate_support;
 #[path = "../ingest_support/mod.rs"]
 mod ingest_support;
 
-mod calibrate_beyond;
+mod calibrate_off_table;
 mod evaluate;
 mod fit_steps;
 mod ingest_otlp;

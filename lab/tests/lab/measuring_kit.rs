@@ -50,7 +50,9 @@ fn times_of_the_kit_are_read_in_microseconds() {
     let measurements = Measurements::load(as_if_measured().path()).unwrap();
     let of = |computed: u64, scheduled: u64| {
         let mut rows = measurements.attention_prefill.iter();
-        rows.find(|r| (r.num_computed_tokens, r.num_scheduled_tokens) == (computed, scheduled)).unwrap().latency_us
+        rows.find(|r| (r.call.num_computed_tokens, r.call.num_scheduled_tokens) == (computed, scheduled))
+            .unwrap()
+            .latency_us
     };
     // 512 queries on 2,048 cached tokens: 512·2048 + 512·513/2 = 1,179,904 pairs, 4·32·128 FLOP each, at 400 TFLOP/s;
     // and 4 µs.
@@ -62,10 +64,13 @@ fn times_of_the_kit_are_read_in_microseconds() {
 #[test]
 fn every_row_of_the_kit_has_a_place() {
     let rows = Rows::from_measurements(&Measurements::load(as_if_measured().path()).unwrap());
-    assert!(rows.left_out.is_empty(), "{:?}", rows.left_out);
-    assert_eq!((rows.attention_prefill.len(), rows.beyond.prefill_prior_kv.len()), (2, 2));
-    assert_eq!((rows.attention_decode.len(), rows.beyond.decode_uneven.len()), (4, 8));
-    assert_eq!((rows.gemm.len(), rows.moe.len(), rows.beyond.small_kernels.len()), (4, 4, 17));
+    for operator in ["gemm", "attention_prefill", "attention_decode", "moe", "allreduce", "small_kernels"] {
+        let left_out = rows.left_out_of(operator);
+        assert!(left_out.is_empty(), "{operator}: {left_out:?}");
+    }
+    assert_eq!((rows.attention_prefill.len(), rows.off_table.prefill_prior_kv.len()), (2, 2));
+    assert_eq!((rows.attention_decode.len(), rows.off_table.decode_uneven.len()), (4, 8));
+    assert_eq!((rows.gemm.len(), rows.moe.len(), rows.off_table.small_kernels.len()), (4, 4, 17));
 }
 
 #[test]
@@ -83,7 +88,7 @@ fn the_documentation_lists_every_key_and_kernel_of_the_kit() {
     let mut names: Vec<&str> = meta.keys().map(String::as_str).filter(|key| *key != "tables").collect();
     names.extend(meta["tables"]["gemm"].as_table().unwrap().keys().map(String::as_str));
     let measurements = Measurements::load(as_if_measured().path()).unwrap();
-    names.extend(measurements.small_kernels.iter().map(|row| row.kernel.as_str()));
+    names.extend(measurements.small_kernels.iter().map(|row| row.call.kernel.as_str()));
     for name in names {
         let listed = [format!("`{name}`"), format!("`[{name}]`")].iter().any(|text| docs.contains(text));
         assert!(listed, "docs/measurements.md does not list `{name}`");

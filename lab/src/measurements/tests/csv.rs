@@ -33,39 +33,26 @@ fn every_kind_of_file_is_read_in_its_units() {
         ("small_kernels.csv", "kernel,num_tokens,width,launches,latency_us\nrms_norm,16,4096,1,2.5\n"),
     ])
     .unwrap();
-    assert_eq!(
-        measurements.gemm,
-        [GemmRow { dtype: GemmDtype::Fp8Block, m: 1, n: 2, k: 3, latency_us: 4.5, source: 0 }]
-    );
-    let prefill = PrefillRow {
-        num_heads: 32,
-        num_kv_heads: 8,
-        head_dim: 128,
-        kv_dtype: DType::Fp8,
-        window: Window::Full,
+    let heads = |kv_dtype, window| Heads { num_heads: 32, num_kv_heads: 8, head_dim: 128, kv_dtype, window };
+    let gemm = GemmCall { dtype: MatmulFormat::Fp8Block, m: 1, n: 2, k: 3 };
+    assert_eq!(measurements.gemm, [Timed { call: gemm, latency_us: 4.5, source: 0 }]);
+    let prefill = PrefillCall {
+        heads: heads(DType::Fp8, Window::Full),
         batch_size: 2,
         num_scheduled_tokens: 512,
         num_computed_tokens: 1024,
-        latency_us: 77.0,
-        source: 1,
     };
-    assert_eq!(measurements.attention_prefill, [prefill]);
-    let decode = DecodeRow {
-        num_heads: 32,
-        num_kv_heads: 8,
-        head_dim: 128,
-        kv_dtype: DType::Bfloat16,
-        window: Window::Sliding(128),
+    assert_eq!(measurements.attention_prefill, [Timed { call: prefill, latency_us: 77.0, source: 1 }]);
+    let decode = DecodeCall {
+        heads: heads(DType::Bfloat16, Window::Sliding(128)),
         batch_size: 4,
-        kv_tokens_mean: 250.0,
+        kv_tokens_total: 1000,
         kv_tokens_max: 700,
-        latency_us: 9.25,
-        source: 2,
     };
-    assert_eq!(measurements.attention_decode, [decode]);
-    let moe = MoeRow {
-        dtype: MoeDtype::Int4WeightOnly,
-        kernel_source: None,
+    assert_eq!(decode.kv_tokens_mean(), 250.0);
+    assert_eq!(measurements.attention_decode, [Timed { call: decode, latency_us: 9.25, source: 2 }]);
+    let moe = MoeCall {
+        dtype: MatmulFormat::Int4WeightOnly,
         num_tokens: 64,
         hidden_size: 7168,
         intermediate_size: 2048,
@@ -73,41 +60,26 @@ fn every_kind_of_file_is_read_in_its_units() {
         num_experts: 384,
         moe_tp_size: 1,
         moe_ep_size: 8,
-        distribution: Distribution::PowerLaw(1.2),
-        latency_us: 300.0,
-        source: 3,
+        distribution: "power_law_1.2".into(),
     };
-    assert_eq!(measurements.moe, [moe]);
-    let allreduce = AllReduceRow {
-        num_gpus: 8,
-        message_bytes: 1_048_576.0,
-        backend: AllReduceBackend::Graph,
-        latency_us: 21.0,
-        source: 4,
-    };
-    assert_eq!(measurements.allreduce, [allreduce]);
-    let norm = SmallKernelRow {
-        kernel: "rms_norm".into(),
-        num_tokens: 16,
-        width: 4096,
-        launches: 1,
-        latency_us: 2.5,
-        source: 5,
-    };
-    assert_eq!(measurements.small_kernels, [norm]);
+    assert_eq!(measurements.moe, [Timed { call: moe, latency_us: 300.0, source: 3 }]);
+    let allreduce = AllReduceCall { num_gpus: 8, message_bytes: 1_048_576, backend: AllReduceBackend::Graph };
+    assert_eq!(measurements.allreduce, [Timed { call: allreduce, latency_us: 21.0, source: 4 }]);
+    let norm = SmallKernelCall { kernel: "rms_norm".into(), num_tokens: 16, width: 4096, launches: 1 };
+    assert_eq!(measurements.small_kernels, [Timed { call: norm, latency_us: 2.5, source: 5 }]);
     assert_eq!(measurements.sources.len(), 6);
     assert!(measurements.notes.is_empty());
 }
 
 #[test]
-fn times_that_are_no_times_are_refused_with_row_line_and_column() {
+fn times_that_are_no_times_are_refused_with_row_and_column() {
     for time in ["NaN", "inf", "0", "-1", "", "4 us", "1e-400"] {
         let error = load(&[("gemm.csv", &format!("# note\n{GEMM}bfloat16,1,2,3,4.5\nfp8,1,2,3,{time}\n"))]);
         match error.unwrap_err().into_detail() {
             Detail::BadRow { origin, row, column, found, .. } => {
                 assert!(origin.ends_with("gemm.csv"), "{origin}");
                 assert_eq!((row, column.as_str()), (2, "latency_us"));
-                assert_eq!(found, format!("'{time}' on line 4"));
+                assert_eq!(found, if time.is_empty() { "nothing" } else { time });
             }
             other => panic!("{time}: {other}"),
         }
@@ -116,7 +88,7 @@ fn times_that_are_no_times_are_refused_with_row_line_and_column() {
 
 #[test]
 fn sizes_that_are_no_sizes_are_refused() {
-    for size in ["0", "-4", "1.5", "1e3", "18446744073709551616", "9007199254740993", ""] {
+    for size in ["0", "-4", "1.5", "18446744073709551616", "9007199254740993", ""] {
         let error = bad_gemm(&format!("fp8,1,{size},3,4"));
         assert!(matches!(error.detail(), Detail::BadRow { row: 2, column, .. } if column == "n"), "{size}: {error}");
     }
@@ -125,15 +97,15 @@ fn sizes_that_are_no_sizes_are_refused() {
 #[test]
 fn an_unknown_dtype_lists_the_known_ones() {
     let message = bad_gemm("fp9,1,2,3,4").to_string();
-    assert!(message.contains("'fp9'") && message.contains("fp8_block"), "{message}");
+    assert!(message.contains("fp9") && message.contains("fp8_block"), "{message}");
 }
 
 #[test]
 fn the_documented_dtypes_are_the_accepted_ones() {
-    for dtype in GemmDtype::ALL {
-        assert_eq!(GemmDtype::from_name(dtype.name()), Some(dtype));
-        assert_eq!(serde_json::to_string(&dtype).unwrap(), format!("\"{}\"", dtype.name()));
-        assert!(build::DTYPES.contains(dtype.name()), "{dtype:?} is missing in the error message");
+    let message = bad_gemm("none,1,2,3,4").to_string();
+    for (name, dtype) in MatmulFormat::NAMES {
+        assert_eq!(MatmulFormat::from_name(name), Some(dtype));
+        assert!(message.contains(name), "{name}: {message}");
     }
 }
 
@@ -160,10 +132,10 @@ fn shapes_that_differ_in_one_column_are_not_repetitions() {
 #[test]
 fn all_wrong_columns_are_named_in_one_error() {
     let message = refused(&[("gemm.csv", "dtype,m,n,kk,latency,m\nfp8,1,2,3,4,5\n")]);
-    for part in ["'k' is missing", "'latency_us' is missing", "unknown column 'kk'", "'m' stands there twice"] {
+    for part in ["'k' is missing", "'latency_us' is missing", "column 'kk' is not known", "'m' appears twice"] {
         assert!(message.contains(part), "{part}: {message}");
     }
-    assert!(message.contains("did you mean 'latency_us'?"), "{message}");
+    assert!(message.contains("did you mean latency_us?"), "{message}");
 }
 
 #[test]
@@ -178,7 +150,7 @@ fn empty_files_are_refused() {
 #[test]
 fn a_row_of_the_wrong_length_names_its_line() {
     let message = refused_rows("gemm.csv", GEMM, "fp8,1,2,3,4\nfp8,1,2,3\n");
-    assert!(message.contains("line 3 has 4 cells, the header has 5"), "{message}");
+    assert!(message.contains("line 3: has 4 cells, the header has 5"), "{message}");
 }
 
 #[test]
@@ -186,7 +158,7 @@ fn a_file_that_is_not_text_is_refused() {
     let dir = folder(&[]);
     std::fs::write(dir.path().join("gemm.csv"), b"dtype,m,n,k,latency_us\n\xff\xfe,1,2,3,4\n").unwrap();
     let message = Measurements::load(dir.path()).unwrap_err().to_string();
-    assert!(message.contains("line 2 is not UTF-8"), "{message}");
+    assert!(message.contains("line 2: is not UTF-8"), "{message}");
 }
 
 #[test]

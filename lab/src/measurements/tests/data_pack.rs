@@ -32,33 +32,36 @@ fn the_best_public_h100_kernels_come_close_to_their_bound_and_none_beats_it() {
     let measurements = Measurements::load(&kernels.join("h100_sxm/vllm-0.14.0")).unwrap();
     assert_eq!(measurements.devices(), ["NVIDIA H100 80GB HBM3"]);
 
-    let bf16 = measurements.gemm.iter().filter(|row| row.dtype == GemmDtype::Bfloat16);
-    let mfu = best(bf16.map(|r| 2e6 * (r.m * r.n * r.k) as f64 / r.latency_us / H100_BF16_FLOP_PER_S));
+    let bf16 = measurements.gemm.iter().filter(|row| row.call.dtype == MatmulFormat::Bfloat16);
+    let mfu = best(bf16.map(|r| 2e6 * (r.call.m * r.call.n * r.call.k) as f64 / r.latency_us / H100_BF16_FLOP_PER_S));
     assert!((0.85..1.0).contains(&mfu), "GEMM: {mfu}");
 
     let mfu = best(measurements.attention_prefill.iter().map(|r| {
-        let pairs = r.batch_size * r.num_scheduled_tokens * (r.num_scheduled_tokens + 1) / 2;
-        4e6 * (r.num_heads * r.head_dim * pairs) as f64 / r.latency_us / H100_BF16_FLOP_PER_S
+        let call = &r.call;
+        let pairs = call.batch_size * call.num_scheduled_tokens * (call.num_scheduled_tokens + 1) / 2;
+        4e6 * (call.heads.num_heads * call.heads.head_dim * pairs) as f64 / r.latency_us / H100_BF16_FLOP_PER_S
     }));
     assert!((0.5..0.8).contains(&mfu), "prefill attention: {mfu}");
 
     // Smaller caches partly stay in the second-level cache.
     let mbu = best(measurements.attention_decode.iter().filter_map(|r| {
-        let tokens = r.batch_size as f64 * r.kv_tokens_mean;
-        let bytes = 2.0 * tokens * (r.num_kv_heads * r.head_dim) as f64 * r.kv_dtype.bytes();
+        let heads = &r.call.heads;
+        let width = (heads.num_kv_heads * heads.head_dim) as f64;
+        let bytes = 2.0 * r.call.kv_tokens_total as f64 * width * heads.kv_dtype.bytes();
         (bytes > 5e8).then_some(bytes * 1e6 / r.latency_us / H100_HBM_BYTES_PER_S)
     }));
     assert!((0.85..1.0).contains(&mbu), "decode attention: {mbu}");
 
     // Two GPUs: each sends the message once.
-    let pairs = measurements.allreduce.iter().filter(|r| r.num_gpus == 2 && r.message_bytes > 1e8);
-    let share = best(pairs.map(|r| r.message_bytes * 1e6 / r.latency_us / H100_NVLINK_BYTES_PER_S));
+    let pairs = measurements.allreduce.iter().filter(|r| r.call.num_gpus == 2 && r.call.message_bytes > 100_000_000);
+    let share = best(pairs.map(|r| r.call.message_bytes as f64 * 1e6 / r.latency_us / H100_NVLINK_BYTES_PER_S));
     assert!((0.6..0.9).contains(&share), "all-reduce: {share}");
 
     // Two grouped GEMMs of a gated block: three matrices per expert, divided over the GPUs.
-    let mfu = best(measurements.moe.iter().filter(|r| r.dtype == MoeDtype::Bfloat16 && r.moe_ep_size == 1).map(|r| {
-        let weights = 3 * r.hidden_size * r.intermediate_size / r.moe_tp_size;
-        2e6 * (r.num_tokens * r.top_k * weights) as f64 / r.latency_us / H100_BF16_FLOP_PER_S
+    let whole = measurements.moe.iter().filter(|r| r.call.dtype == MatmulFormat::Bfloat16 && r.call.moe_ep_size == 1);
+    let mfu = best(whole.map(|r| {
+        let weights = 3 * r.call.hidden_size * r.call.intermediate_size / r.call.moe_tp_size;
+        2e6 * (r.call.num_tokens * r.call.top_k * weights) as f64 / r.latency_us / H100_BF16_FLOP_PER_S
     }));
     assert!((0.4..1.0).contains(&mfu), "experts: {mfu}");
 }
@@ -71,7 +74,8 @@ fn public_repetitions_are_merged_and_noted() {
         assert!(measurements.notes.iter().any(|note| note.contains(file)), "{file}: {:?}", measurements.notes);
     }
     assert_eq!(measurements.notes.len(), 2, "{:?}", measurements.notes);
-    let kernels: std::collections::BTreeSet<_> = measurements.moe.iter().map(|row| row.kernel_source.clone()).collect();
+    let kernels: std::collections::BTreeSet<_> =
+        measurements.moe.iter().map(|row| &measurements.sources[row.source].kernel_source).collect();
     assert_eq!(kernels.len(), 2);
 }
 
@@ -105,13 +109,16 @@ fn newer_public_attention_has_windows_heads_and_both_cache_formats() {
     let Some(kernels) = kernels() else { return };
     let measurements = Measurements::load(&kernels.join("h100_sxm/vllm-0.24.0")).unwrap();
     let decode = &measurements.attention_decode;
-    assert!(decode.iter().any(|row| row.window == Window::Sliding(128)));
-    assert!(decode.iter().any(|row| row.window == Window::Full));
-    assert!(decode.iter().all(|row| row.kv_tokens_max >= 2), "every row has at least one cached token");
-    assert!(measurements.attention_prefill.iter().all(|row| row.num_computed_tokens == 0));
+    assert!(decode.iter().any(|row| row.call.heads.window == Window::Sliding(128)));
+    assert!(decode.iter().any(|row| row.call.heads.window == Window::Full));
+    assert!(decode.iter().all(|row| row.call.kv_tokens_max >= 2), "every row has at least one cached token");
+    assert!(measurements.attention_prefill.iter().all(|row| row.call.num_computed_tokens == 0));
     for head_dim in [64, 128, 256] {
         for kv_dtype in [DType::Bfloat16, DType::Fp8] {
-            assert!(decode.iter().any(|row| (row.head_dim, row.kv_dtype) == (head_dim, kv_dtype)), "{head_dim}");
+            assert!(
+                decode.iter().any(|row| (row.call.heads.head_dim, row.call.heads.kv_dtype) == (head_dim, kv_dtype)),
+                "{head_dim}"
+            );
         }
     }
 }

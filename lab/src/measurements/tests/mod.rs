@@ -67,9 +67,9 @@ fn appended_rows_keep_pointing_at_their_sources() {
     let rows = "dtype,m,n,k,latency_us\nfp8,1,2,3,4\n";
     let mut first = load(&[("gemm.csv", rows), ("meta.toml", "device = \"one\"")]).unwrap();
     let second = load(&[("gemm.csv", rows), ("meta.toml", "device = \"two\"")]).unwrap();
-    first.append(second).unwrap();
+    first.append(second);
     let devices: Vec<&str> =
-        first.gemm.iter().map(|row| first.sources[usize::from(row.source)].device.as_deref().unwrap()).collect();
+        first.gemm.iter().map(|row| first.sources[row.source].device.as_deref().unwrap()).collect();
     assert_eq!(devices, ["one", "two"]);
     assert_eq!(first.devices(), ["one", "two"]);
 }

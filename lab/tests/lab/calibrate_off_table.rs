@@ -9,8 +9,8 @@ use ridgepoint::internals::efficiency::grid::{Grid, Origin};
 use ridgepoint::internals::efficiency::kernel_model::{AttentionShape, DecodeModel, KernelModel, PrefillModel};
 use ridgepoint::internals::efficiency::table::{Series, SeriesDraft, SeriesHeader, write_table};
 use ridgepoint::{DType, Deployment, Hardware, Model, Options, Request, StepModel};
-use ridgepoint_lab::calibrate::beyond::SMALL_KERNELS;
-use ridgepoint_lab::calibrate::operators::{OperatorReport, Outcome};
+use ridgepoint_lab::calibrate::off_table::SMALL_KERNELS;
+use ridgepoint_lab::calibrate::report::{OperatorReport, Outcome};
 use ridgepoint_lab::calibrate::rows::Rows;
 use ridgepoint_lab::measurements::Measurements;
 
@@ -75,7 +75,7 @@ fn chunks_on_prior_kv_that_take_as_long_as_predicted_have_no_error() {
     let rows = rows_of(&[("attention_prefill.csv", prefill_csv(&rows))]);
     assert!(rows.attention_prefill.is_empty());
     let tables = Tables::new(&h100(), None);
-    assert_no_error(&made(rows.beyond.check_prefill_prior_kv(&h100(), &tables)), 3);
+    assert_no_error(&made(rows.off_table.check_prefill_prior_kv(&h100(), &tables)), 3);
 }
 
 #[test]
@@ -86,7 +86,7 @@ fn uneven_decodes_that_take_as_long_as_predicted_have_no_error() {
     let rows = decode_csv(&format!("32,8,128,bfloat16,0,4,2404,2000,{time_us}\n"));
     let rows = rows_of(&[("attention_decode.csv", rows)]);
     assert!(rows.attention_decode.is_empty());
-    let report = made(rows.beyond.check_decode_uneven(&h100(), &Tables::new(&h100(), None)));
+    let report = made(rows.off_table.check_decode_uneven(&h100(), &Tables::new(&h100(), None)));
     assert_no_error(&report, 1);
     assert_eq!(report.by_dtype["bfloat16"].rows, 1);
     assert_eq!(report.by_series["vllm-0.14/bfloat16/d128/full"].rows, 1);
@@ -110,7 +110,7 @@ fn small_kernels_that_take_as_long_as_predicted_have_no_error() {
         })
         .collect();
     let rows = rows_of(&[("small_kernels.csv", format!("{SMALL}{text}"))]);
-    let report = made(rows.beyond.check_small_kernels(&h100(), &Tables::new(&h100(), None)));
+    let report = made(rows.off_table.check_small_kernels(&h100(), &Tables::new(&h100(), None)));
     assert_no_error(&report, 5);
     assert_eq!(report.by_dtype.len(), 5);
 }
@@ -120,11 +120,11 @@ fn errors_are_those_of_the_times() {
     let time_us = predicted_us(&[Request::prefill(512, 2048)], "attention_prefill");
     let row = |heads: u64, factor: f64| format!("{heads},8,128,bfloat16,0,1,512,2048,{}\n", factor * time_us);
     let rows = rows_of(&[("attention_prefill.csv", prefill_csv(&row(32, 2.0)))]);
-    let report = made(rows.beyond.check_prefill_prior_kv(&h100(), &Tables::new(&h100(), None)));
+    let report = made(rows.off_table.check_prefill_prior_kv(&h100(), &Tables::new(&h100(), None)));
     assert!((report.total.bias_pct + 50.0).abs() < 1e-6, "{:?}", report.total);
     // A row of twice the heads is another shape.
     let rows = rows_of(&[("attention_prefill.csv", prefill_csv(&row(64, 1.0)))]);
-    let report = made(rows.beyond.check_prefill_prior_kv(&h100(), &Tables::new(&h100(), None)));
+    let report = made(rows.off_table.check_prefill_prior_kv(&h100(), &Tables::new(&h100(), None)));
     assert!(report.total.median_ape_pct > 10.0, "{:?}", report.total);
 }
 
@@ -196,7 +196,7 @@ fn a_chunk_is_looked_up_where_a_prompt_sees_as_much() {
     for (computed, time_us) in [(2048, long), (64, short)] {
         let rows = prefill_csv(&format!("32,8,128,bfloat16,0,2,512,{computed},{time_us}\n"));
         let rows = rows_of(&[("attention_prefill.csv", rows)]);
-        let report = made(rows.beyond.check_prefill_prior_kv(&h100(), &tables));
+        let report = made(rows.off_table.check_prefill_prior_kv(&h100(), &tables));
         assert!(report.total.mape_pct < 100.0 * REL_TABLE_ROUNDING, "{computed}: {:?}", report.total);
     }
 }
@@ -210,7 +210,7 @@ fn uneven_decodes_are_looked_up_at_their_mean() {
     // Eight requests of 1,000 tokens in the mean; the longest is where the table has the factor of two.
     let rows =
         rows_of(&[("attention_decode.csv", decode_csv(&format!("32,8,128,bfloat16,0,8,8000,7000,{time_us}\n")))]);
-    let report = made(rows.beyond.check_decode_uneven(&h100(), &Tables::new(&h100(), Some(dir.path()))));
+    let report = made(rows.off_table.check_decode_uneven(&h100(), &Tables::new(&h100(), Some(dir.path()))));
     assert!(report.total.mape_pct < 100.0 * REL_TABLE_ROUNDING, "{:?}", report.total);
 }
 
@@ -228,9 +228,9 @@ fn what_can_not_be_looked_up_is_left_out_with_its_reason() {
     assert_eq!(of("attention_prefill")["one new token on prior KV: a prediction takes it for a decode"], 1);
     let reason = "uneven KV lengths under a window: what each request sees does not follow from the mean";
     assert_eq!(of("attention_decode")[reason], 1);
-    assert_eq!(rows.beyond.decode_uneven.len(), 1);
+    assert_eq!(rows.off_table.decode_uneven.len(), 1);
     assert_eq!(of(SMALL_KERNELS)["no byte count is known for a small kernel named 'sort'"], 2);
-    assert_eq!(rows.beyond.small_kernels.len(), 1);
+    assert_eq!(rows.off_table.small_kernels.len(), 1);
 }
 
 #[test]
@@ -238,12 +238,12 @@ fn a_kernel_without_a_series_is_left_out_and_a_gpu_without_a_table_is_an_error()
     let rows = rows_of(&[("attention_prefill.csv", prefill_csv("32,8,96,bfloat16,0,1,512,100,9\n"))]);
     let dir = tempfile::tempdir().unwrap();
     made_up_tables(dir.path());
-    match rows.beyond.check_prefill_prior_kv(&h100(), &Tables::new(&h100(), Some(dir.path()))).unwrap() {
+    match rows.off_table.check_prefill_prior_kv(&h100(), &Tables::new(&h100(), Some(dir.path()))).unwrap() {
         Outcome::Nothing(left_out) => assert_eq!(left_out["no table series for this kernel"], 1),
         Outcome::Made(report) => panic!("{report:?}"),
     }
     let a10 = Hardware::find("a10").unwrap();
-    let error = rows.beyond.check_prefill_prior_kv(&a10, &Tables::new(&a10, None)).unwrap_err();
+    let error = rows.off_table.check_prefill_prior_kv(&a10, &Tables::new(&a10, None)).unwrap_err();
     assert!(error.kind() == ErrorKind::MissingTable, "{error}");
 }
 
@@ -251,5 +251,5 @@ fn a_kernel_without_a_series_is_left_out_and_a_gpu_without_a_table_is_an_error()
 fn small_kernels_need_no_table() {
     let a10 = Hardware::find("a10").unwrap();
     let rows = rows_of(&[("small_kernels.csv", format!("{SMALL}rms_norm,8,4096,1,9\n"))]);
-    assert_eq!(made(rows.beyond.check_small_kernels(&a10, &Tables::new(&a10, None))).total.rows, 1);
+    assert_eq!(made(rows.off_table.check_small_kernels(&a10, &Tables::new(&a10, None))).total.rows, 1);
 }

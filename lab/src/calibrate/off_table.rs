@@ -1,13 +1,12 @@
-//! Measured calls that no table holds: chunks on prior KV, decodes of uneven lengths, small kernels. No table is built
-//! from them; a check looks them up as a prediction does and reports the error under names of their own.
-//! Uses `measurements`, `efficiency`, `physics`, `operators`, `score`.
+//! Measured calls that no table holds: prefill chunks on prior KV, decodes of uneven lengths, small kernels. No table is
+//! built from them. A check predicts them as a step's prediction does and reports the error under names of their own.
 
 use std::collections::BTreeMap;
 
 use super::family::Calibrated;
-use super::operators::{LeftOut, NO_SERIES, OperatorReport, Outcome, own_header, own_series};
-use super::score::{Labelled, Pair};
-use crate::measurements::{DecodeRow, PrefillRow, SmallKernelRow};
+use super::operators::{NO_SERIES, own_header, own_series};
+use super::report::{LeftOut, OperatorReport, Outcome, Prediction, leave_out};
+use crate::measurements::{DecodeCall, Heads, PrefillCall, SmallKernelCall};
 use ridgepoint::DType;
 use ridgepoint::Hardware;
 use ridgepoint::Result;
@@ -16,11 +15,10 @@ use ridgepoint::internals::efficiency::family::{AttentionKey, Key, chip};
 use ridgepoint::internals::efficiency::kernel_model::{AttentionShape, Chip, DecodeModel, PrefillModel};
 use ridgepoint::internals::efficiency::table::Series;
 use ridgepoint::internals::efficiency::{EfficiencyMode, Tables, Timer};
-use ridgepoint::model::Window;
 use ridgepoint::physics::window::{visible_pairs, visible_tokens};
 use ridgepoint::physics::{AttentionHeads, Kernel, Operator, OperatorGroup, OperatorId, OperatorKind, small};
 
-/// Report name of prompt chunks on top of cached tokens.
+/// Report name of prefill chunks on prior KV.
 pub const PREFILL_PRIOR_KV: &str = "attention_prefill_prior_kv";
 /// Report name of decodes whose contexts differ in length.
 pub const DECODE_UNEVEN: &str = "attention_decode_uneven";
@@ -34,7 +32,7 @@ const TOO_LONG: &str = "more tokens in a request than a prediction takes";
 const ONE_TOKEN: &str = "one new token on prior KV: a prediction takes it for a decode";
 const UNEVEN_WINDOW: &str = "uneven KV lengths under a window: what each request sees does not follow from the mean";
 
-const METHOD: &str = "looked up as a prediction looks it up, no table holds such rows";
+const METHOD: &str = "looked up as in a prediction, no table holds such rows";
 
 /// Contexts count as even where the longest is at most this much longer than the mean.
 const EVEN_RATIO: f64 = 1.001;
@@ -42,77 +40,76 @@ const EVEN_RATIO: f64 = 1.001;
 /// Activations of the timed small kernels are 16-bit.
 const ACTIVATION: DType = DType::Bfloat16;
 
-/// Whether a call's contexts differ, so that it is no row of a table.
-pub(super) fn is_uneven(row: &DecodeRow) -> bool {
-    row.kv_tokens_max as f64 > row.kv_tokens_mean * EVEN_RATIO
+/// Whether the contexts of a call differ, so that no table holds it.
+pub(super) fn is_uneven(call: &DecodeCall) -> bool {
+    call.kv_tokens_max as f64 > call.kv_tokens_mean() * EVEN_RATIO
 }
 
-/// A measured attention call, as a prediction sees it.
+/// A measured attention call.
 #[derive(Debug, Clone)]
 pub struct AttentionCall {
-    /// Series that answers for it.
+    /// Series that predicts it.
     pub key: AttentionKey,
     /// Query heads of the rank.
     pub num_heads: u64,
     /// KV heads of the rank.
     pub num_kv_heads: u64,
-    /// What its requests are in the mean.
+    /// Shape of the mean request.
     pub shape: AttentionShape,
     /// Measured time, µs.
     pub time_us: f64,
 }
 
 impl AttentionCall {
-    /// A chunk on prior KV; an error is the reason why it can't be looked up.
-    pub(super) fn prefill(key: AttentionKey, row: &PrefillRow) -> std::result::Result<Self, &'static str> {
+    /// A prefill chunk on prior KV; an error is the reason why it cannot be looked up.
+    pub(super) fn prefill(
+        key: AttentionKey,
+        call: &PrefillCall,
+        time_us: f64,
+    ) -> std::result::Result<Self, &'static str> {
         let (Ok(query), Ok(computed)) =
-            (u32::try_from(row.num_scheduled_tokens), u32::try_from(row.num_computed_tokens))
+            (u32::try_from(call.num_scheduled_tokens), u32::try_from(call.num_computed_tokens))
         else {
             return Err(TOO_LONG);
         };
         if query == 1 {
             return Err(ONE_TOKEN);
         }
-        let requests = row.batch_size as f64;
-        let heads = heads_of(&key, row.num_heads, row.num_kv_heads, row.head_dim, row.window);
-        let pairs = requests * visible_pairs(row.window, query, computed) as f64;
-        let keys = requests * visible_tokens(row.window, query, computed) as f64;
-        let shape = mean_attention(requests, requests * f64::from(query), pairs, keys, &heads);
-        Ok(AttentionCall {
-            key,
-            num_heads: row.num_heads,
-            num_kv_heads: row.num_kv_heads,
-            shape,
-            time_us: row.latency_us,
-        })
+        let requests = call.batch_size as f64;
+        let pairs = requests * visible_pairs(call.heads.window, query, computed) as f64;
+        let keys = requests * visible_tokens(call.heads.window, query, computed) as f64;
+        let shape = mean_attention(requests, requests * f64::from(query), pairs, keys, &heads_of(&key, &call.heads));
+        Ok(AttentionCall::new(key, &call.heads, shape, time_us))
     }
 
-    /// A decode of even or uneven contexts; an error is the reason why it can't be looked up.
-    pub(super) fn decode(key: AttentionKey, row: &DecodeRow) -> std::result::Result<Self, &'static str> {
-        if key.window.is_some_and(|window| row.kv_tokens_max > window) {
+    /// A decode of even or uneven contexts; an error is the reason why it cannot be looked up.
+    pub(super) fn decode(
+        key: AttentionKey,
+        call: &DecodeCall,
+        time_us: f64,
+    ) -> std::result::Result<Self, &'static str> {
+        if key.window.is_some_and(|window| call.kv_tokens_max > window) {
             return Err(UNEVEN_WINDOW);
         }
-        let requests = row.batch_size as f64;
-        let keys = requests * row.kv_tokens_mean;
-        let heads = heads_of(&key, row.num_heads, row.num_kv_heads, row.head_dim, row.window);
-        Ok(AttentionCall {
-            key,
-            num_heads: row.num_heads,
-            num_kv_heads: row.num_kv_heads,
-            shape: mean_attention(requests, requests, keys, keys, &heads),
-            time_us: row.latency_us,
-        })
+        let requests = call.batch_size as f64;
+        let keys = requests * call.kv_tokens_mean();
+        let shape = mean_attention(requests, requests, keys, keys, &heads_of(&key, &call.heads));
+        Ok(AttentionCall::new(key, &call.heads, shape, time_us))
+    }
+
+    fn new(key: AttentionKey, heads: &Heads, shape: AttentionShape, time_us: f64) -> Self {
+        AttentionCall { key, num_heads: heads.num_heads, num_kv_heads: heads.num_kv_heads, shape, time_us }
     }
 }
 
-fn heads_of(key: &AttentionKey, num_heads: u64, num_kv_heads: u64, head_dim: u64, window: Window) -> AttentionHeads {
+fn heads_of(key: &AttentionKey, heads: &Heads) -> AttentionHeads {
     AttentionHeads {
-        num_heads,
-        num_kv_heads,
-        head_dim,
-        v_head_dim: head_dim,
+        num_heads: heads.num_heads,
+        num_kv_heads: heads.num_kv_heads,
+        head_dim: heads.head_dim,
+        v_head_dim: heads.head_dim,
         kv_dtype: key.kv_dtype,
-        window,
+        window: heads.window,
         is_mla: false,
     }
 }
@@ -131,17 +128,13 @@ pub struct SmallCall {
 }
 
 impl SmallCall {
-    /// The call of a row; an error is the reason why it can't be predicted.
-    pub(super) fn new(row: &SmallKernelRow) -> std::result::Result<Self, String> {
-        let Some(bytes_per_token) = bytes_per_token(&row.kernel, row.width) else {
-            return Err(format!("no byte count is known for a small kernel named '{}'", row.kernel));
+    /// The call of a row; an error is the reason why it cannot be predicted.
+    pub(super) fn new(call: &SmallKernelCall, time_us: f64) -> std::result::Result<Self, String> {
+        let Some(bytes_per_token) = bytes_per_token(&call.kernel, call.width) else {
+            return Err(format!("no byte count is known for a small kernel named '{}'", call.kernel));
         };
-        Ok(SmallCall {
-            kernel: row.kernel.clone(),
-            bytes: bytes_per_token * row.num_tokens as f64,
-            launches: row.launches,
-            time_us: row.latency_us,
-        })
+        let bytes = bytes_per_token * call.num_tokens as f64;
+        Ok(SmallCall { kernel: call.kernel.clone(), bytes, launches: call.launches, time_us })
     }
 }
 
@@ -149,7 +142,7 @@ impl SmallCall {
 /// a name that is not listed there. Activations and cache are 16-bit; a norm's weights are read once and not counted.
 ///
 /// ```
-/// use crate::calibrate::beyond::bytes_per_token;
+/// use crate::calibrate::off_table::bytes_per_token;
 /// assert_eq!(bytes_per_token("fused_add_rms_norm", 100), Some(800.0));
 /// assert_eq!(bytes_per_token("quantise_fp8", 100), Some(300.0));
 /// assert_eq!(bytes_per_token("sort", 100), None);
@@ -170,10 +163,10 @@ pub fn bytes_per_token(kernel: &str, width: u64) -> Option<f64> {
     }
 }
 
-/// The rows of all three kinds.
+/// The calls that no table holds.
 #[derive(Debug, Default)]
-pub struct Beyond {
-    /// Prompt chunks on top of cached tokens.
+pub struct OffTable {
+    /// Prefill chunks on prior KV.
     pub prefill_prior_kv: Vec<AttentionCall>,
     /// Decodes whose contexts differ in length.
     pub decode_uneven: Vec<AttentionCall>,
@@ -181,8 +174,8 @@ pub struct Beyond {
     pub small_kernels: Vec<SmallCall>,
 }
 
-impl Beyond {
-    /// The rows that building the tables of `operator` leaves out, with the reason.
+impl OffTable {
+    /// The number of calls that building the tables of `operator` leaves out, with the reason.
     pub fn left_out_of(&self, operator: &str) -> LeftOut {
         let (reason, rows) = match operator {
             "attention_prefill" => (PRIOR_KV, self.prefill_prior_kv.len()),
@@ -190,20 +183,15 @@ impl Beyond {
             SMALL_KERNELS => (NO_TABLE, self.small_kernels.len()),
             _ => return LeftOut::new(),
         };
-        if rows == 0 { LeftOut::new() } else { LeftOut::from([(reason.to_owned(), rows)]) }
+        let mut left_out = LeftOut::new();
+        leave_out(&mut left_out, reason, rows);
+        left_out
     }
 
-    /// Adds the rows of another folder.
-    pub fn extend(&mut self, other: Beyond) {
-        self.prefill_prior_kv.extend(other.prefill_prior_kv);
-        self.decode_uneven.extend(other.decode_uneven);
-        self.small_kernels.extend(other.small_kernels);
-    }
-
-    /// Scores chunks on prior KV against the table of whole prompts, through [`PrefillCurve`].
+    /// Scores prefill chunks on prior KV against the table of whole prompts.
     ///
     /// # Errors
-    /// Those of reading tables; [`ridgepoint::Error::MissingTable`] where the GPU has none of prefill attention.
+    /// Those of reading tables; `ErrorKind::MissingTable` if the GPU has none of prefill attention.
     pub fn check_prefill_prior_kv(&self, hardware: &Hardware, tables: &Tables) -> Result<Outcome<OperatorReport>> {
         let curve = |series: &Series<PrefillModel>, kv_heads, group, chip| {
             PrefillCurve::new(series, kv_heads, group, chip, Match::Exact)
@@ -211,10 +199,10 @@ impl Beyond {
         check_attention(&self.prefill_prior_kv, hardware, tables, curve, PrefillCurve::time)
     }
 
-    /// Scores decodes of uneven contexts against the table of even ones, through [`DecodeCurve`].
+    /// Scores decodes of uneven contexts against the table of even ones.
     ///
     /// # Errors
-    /// Those of reading tables; [`ridgepoint::Error::MissingTable`] where the GPU has none of decode attention.
+    /// Those of reading tables; `ErrorKind::MissingTable` if the GPU has none of decode attention.
     pub fn check_decode_uneven(&self, hardware: &Hardware, tables: &Tables) -> Result<Outcome<OperatorReport>> {
         let curve = |series: &Series<DecodeModel>, kv_heads, group, chip| {
             DecodeCurve::new(series, kv_heads, group, chip, Match::Exact)
@@ -222,10 +210,10 @@ impl Beyond {
         check_attention(&self.decode_uneven, hardware, tables, curve, DecodeCurve::time)
     }
 
-    /// Scores small kernels, which every GPU predicts from its datasheet; the labels are the kernels' names.
+    /// Scores small kernels, which are predicted from the datasheet. Their names are the labels.
     ///
     /// # Errors
-    /// [`ridgepoint::Error::MissingPeak`] where the chip's 16-bit peak is not known.
+    /// `ErrorKind::MissingPeak` if the chip's 16-bit peak is not known.
     pub fn check_small_kernels(&self, hardware: &Hardware, tables: &Tables) -> Result<Outcome<OperatorReport>> {
         let operator = |call: &SmallCall| Operator {
             id: OperatorId::first(OperatorKind::Norms),
@@ -239,15 +227,19 @@ impl Beyond {
         };
         let Some(first) = self.small_kernels.first() else { return Ok(Outcome::Nothing(LeftOut::new())) };
         let timer = Timer::new(&operator(first), hardware, tables, EfficiencyMode::Tables)?;
-        let mut scored = Labelled::default();
-        for call in &self.small_kernels {
-            let predicted_us = timer.time(&operator(call)).time_us;
-            scored.push(&call.kernel, Pair { predicted_us, measured_us: call.time_us });
-        }
-        Ok(reported(&scored, &Labelled::default(), LeftOut::new()))
+        let prediction = |call: &SmallCall| Prediction {
+            series: String::new(),
+            label: call.kernel.clone(),
+            measured_us: call.time_us,
+            predicted_us: timer.time(&operator(call)).time_us,
+            simpler_us: [None; 3],
+        };
+        let predictions: Vec<Prediction> = self.small_kernels.iter().map(prediction).collect();
+        Ok(OperatorReport::new(&predictions, |_| true, METHOD, LeftOut::new()))
     }
 }
 
+/// Predicts each call through a `C`, which `curve_of` makes for a pair of head counts.
 fn check_attention<F, C>(
     calls: &[AttentionCall],
     hardware: &Hardware,
@@ -266,11 +258,11 @@ where
     for call in calls {
         by_series.entry(call.key.name()).or_default().push(call);
     }
-    let (mut scored, mut scored_by_series) = (Labelled::default(), Labelled::default());
+    let mut predictions = Vec::with_capacity(calls.len());
     let mut left_out = LeftOut::new();
-    for (name, members) in by_series {
-        if !header.series.contains_key(&name) {
-            *left_out.entry(NO_SERIES.to_owned()).or_default() += members.len();
+    for (series_name, members) in by_series {
+        if !header.series.contains_key(&series_name) {
+            leave_out(&mut left_out, NO_SERIES, members.len());
             continue;
         }
         let key = &members[0].key;
@@ -282,25 +274,14 @@ where
                 let group = call.num_heads as f64 / call.num_kv_heads as f64;
                 curve_of(&series, call.num_kv_heads as f64, group, chip)
             });
-            let (predicted_us, _) = time(curve, &call.shape);
-            let pair = Pair { predicted_us, measured_us: call.time_us };
-            scored.push(&F::label(key), pair);
-            scored_by_series.push(&name, pair);
+            predictions.push(Prediction {
+                series: series_name.clone(),
+                label: F::label(key),
+                measured_us: call.time_us,
+                predicted_us: time(curve, &call.shape).0,
+                simpler_us: [None; 3],
+            });
         }
     }
-    Ok(reported(&scored, &scored_by_series, left_out))
-}
-
-fn reported(scored: &Labelled, by_series: &Labelled, left_out: LeftOut) -> Outcome<OperatorReport> {
-    let Some(total) = scored.total() else { return Outcome::Nothing(left_out) };
-    Outcome::Made(OperatorReport {
-        total,
-        by_dtype: scored.scores(),
-        method: METHOD.to_owned(),
-        rows_unseen: total.rows,
-        compared: BTreeMap::new(),
-        whole_lines_left_out: None,
-        by_series: by_series.scores(),
-        left_out,
-    })
+    Ok(OperatorReport::new(&predictions, |_| true, METHOD, left_out))
 }

@@ -1,0 +1,179 @@
+//! The measured calls, one type per operator. Sizes are those of one rank.
+
+use ridgepoint::DType;
+use ridgepoint::model::Window;
+
+/// A call and its measured time.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Timed<C> {
+    /// The call.
+    pub call: C,
+    /// Time of the call, µs, finite and above 0.
+    pub latency_us: f64,
+    /// Index into [`Measurements::sources`](super::Measurements::sources).
+    pub source: usize,
+}
+
+/// How the weights (and operands) of a measured projection or expert are stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum MatmulFormat {
+    /// bfloat16 weights and activations.
+    Bfloat16,
+    /// float16 weights and activations.
+    Float16,
+    /// 8-bit float, one scale per tensor or per token and channel.
+    Fp8,
+    /// 8-bit float with a scale per 128 × 128 block of weights.
+    Fp8Block,
+    /// 8-bit integer weights and activations.
+    Int8,
+    /// 8-bit integer weights, 16-bit activations.
+    Int8WeightOnly,
+    /// 4-bit integer weights, 16-bit activations.
+    Int4WeightOnly,
+    /// NVIDIA fp4.
+    Nvfp4,
+    /// OCP microscaling fp4 weights.
+    Mxfp4,
+}
+
+impl MatmulFormat {
+    /// Every format with its name in files.
+    pub const NAMES: [(&'static str, MatmulFormat); 9] = [
+        ("bfloat16", MatmulFormat::Bfloat16),
+        ("float16", MatmulFormat::Float16),
+        ("fp8", MatmulFormat::Fp8),
+        ("fp8_block", MatmulFormat::Fp8Block),
+        ("int8", MatmulFormat::Int8),
+        ("int8_wo", MatmulFormat::Int8WeightOnly),
+        ("int4_wo", MatmulFormat::Int4WeightOnly),
+        ("nvfp4", MatmulFormat::Nvfp4),
+        ("mxfp4", MatmulFormat::Mxfp4),
+    ];
+
+    /// The format of that name in a file; `None` for other names.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::NAMES.into_iter().find(|(known, _)| *known == name).map(|(_, format)| format)
+    }
+}
+
+/// A projection: `y[m,n] = x[m,k] · W[k,n]`.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct GemmCall {
+    /// Storage of W.
+    pub dtype: MatmulFormat,
+    /// Rows of the activations: tokens.
+    pub m: u64,
+    /// Outputs.
+    pub n: u64,
+    /// Inputs.
+    pub k: u64,
+}
+
+/// The heads that an attention call works on.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Heads {
+    /// Query heads of the rank.
+    pub num_heads: u64,
+    /// KV heads of the rank; divides `num_heads`.
+    pub num_kv_heads: u64,
+    /// Width of a head.
+    pub head_dim: u64,
+    /// Format of the KV cache.
+    pub kv_dtype: DType,
+    /// Visible earlier tokens: [`Window::Full`] if a file has 0, else [`Window::Sliding`].
+    pub window: Window,
+}
+
+/// Causal attention over equal prefill chunks.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct PrefillCall {
+    /// Heads.
+    pub heads: Heads,
+    /// Requests in the call.
+    pub batch_size: u64,
+    /// New tokens of each request (`isl` in the public data).
+    pub num_scheduled_tokens: u64,
+    /// Tokens of each request that were in the cache before (`step` in the public data, where it is 0).
+    pub num_computed_tokens: u64,
+}
+
+/// Attention with one new token per request.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct DecodeCall {
+    /// Heads.
+    pub heads: Heads,
+    /// Requests in the call.
+    pub batch_size: u64,
+    /// Contexts of all requests: cached tokens and the new ones, **not** cut to the window. In the public data every
+    /// request has `step` tokens in the cache, so this is `batch_size · (step + 1)`.
+    pub kv_tokens_total: u64,
+    /// Context of the longest request, counted alike.
+    pub kv_tokens_max: u64,
+}
+
+impl DecodeCall {
+    /// Mean context of a request.
+    pub fn kv_tokens_mean(&self) -> f64 {
+        self.kv_tokens_total as f64 / self.batch_size as f64
+    }
+}
+
+/// The routed experts' fused kernel on one GPU, without router and shared experts.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct MoeCall {
+    /// Storage of the experts.
+    pub dtype: MatmulFormat,
+    /// Tokens that are routed, over all GPUs that share the experts: in the public data the time of a large call falls
+    /// with `moe_ep_size` at the same count.
+    pub num_tokens: u64,
+    /// Width of the residual stream.
+    pub hidden_size: u64,
+    /// Width of one expert of the whole model; the GPU holds `intermediate_size / moe_tp_size` of it.
+    pub intermediate_size: u64,
+    /// Experts per token.
+    pub top_k: u64,
+    /// Experts of the whole layer; the GPU holds `num_experts / moe_ep_size` of them.
+    pub num_experts: u64,
+    /// GPUs that share every expert; divides `intermediate_size`.
+    pub moe_tp_size: u64,
+    /// GPUs that the experts are spread over; divides `num_experts`.
+    pub moe_ep_size: u64,
+    /// How tokens were spread over the experts: `balanced`, or `power_law_<alpha>` if the experts' loads were drawn from
+    /// a density that falls as load^−alpha.
+    pub distribution: String,
+}
+
+/// How a collective was launched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum AllReduceBackend {
+    /// Inside a CUDA graph.
+    Graph,
+    /// Launched from the host.
+    Eager,
+}
+
+/// An all-reduce.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct AllReduceCall {
+    /// Ranks, at least 2.
+    pub num_gpus: u64,
+    /// Bytes of the message on each rank.
+    pub message_bytes: u64,
+    /// How it was launched.
+    pub backend: AllReduceBackend,
+}
+
+/// A kernel that only moves bytes: a norm, rotary embedding, activation, residual add or KV write.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct SmallKernelCall {
+    /// Name of the kernel.
+    pub kernel: String,
+    /// Tokens it works on.
+    pub num_tokens: u64,
+    /// Elements per token.
+    pub width: u64,
+    /// Kernel launches in the timed call.
+    pub launches: u64,
+}

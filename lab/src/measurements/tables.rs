@@ -1,0 +1,352 @@
+//! The files of each operator: their columns, the public names of those, and the checks of a row.
+
+use std::hash::Hash;
+
+use serde::Deserialize;
+use serde::de::IntoDeserializer;
+use serde::de::value::{Error as ValueError, StrDeserializer};
+
+use ridgepoint::internals::efficiency::family::Routing;
+use ridgepoint::internals::input::{Columns, NumberRange, Row};
+use ridgepoint::internals::units::US_PER_MS;
+use ridgepoint::model::Window;
+use ridgepoint::{DType, Result};
+
+use super::calls::{
+    AllReduceBackend, AllReduceCall, DecodeCall, GemmCall, Heads, MatmulFormat, MoeCall, PrefillCall, SmallKernelCall,
+};
+use super::source::SourceFormat;
+
+/// Larger counts are not exact as `f64`.
+const MAX_COUNT: u64 = 1 << 53;
+const KV_DTYPES: &str = "bfloat16, float16, fp8 or another number format";
+const DISTRIBUTIONS: &str = "balanced, or power_law_<alpha> with alpha above 0";
+
+/// A public kernel table of an operator.
+pub(super) struct PublicTable {
+    /// File name.
+    pub(super) file: &'static str,
+    /// Columns, under the names of one's own files where both have them.
+    pub(super) columns: Columns,
+    /// Columns that hold one value throughout; another value would be another kernel.
+    constants: &'static [(&'static str, &'static str)],
+}
+
+/// A call that files hold.
+pub(super) trait Call: Sized + Eq + Hash {
+    /// Stem of the csv file and of its sections in `meta.toml`.
+    const STEM: &'static str;
+    /// Columns of the csv file.
+    const CSV: Columns;
+    /// The public table.
+    const PUBLIC: Option<PublicTable>;
+
+    /// Reads the call of a row.
+    fn read(row: &Row<'_>, format: SourceFormat) -> Result<Self>;
+}
+
+/// Checks that a row of a public table is of the operator's kernel.
+pub(super) fn check_constants(table: &PublicTable, row: &Row<'_>) -> Result<()> {
+    table
+        .constants
+        .iter()
+        .try_for_each(|(column, value)| row.read(column, value, |text| (text == *value).then_some(())))
+}
+
+/// Reads the time of a row, µs. Public tables have milliseconds.
+pub(super) fn latency_us(row: &Row<'_>, format: SourceFormat) -> Result<f64> {
+    let scale = if format == SourceFormat::Parquet { US_PER_MS } else { 1.0 };
+    Ok(scale * row.number("latency_us", NumberRange::above_zero(f64::MAX / US_PER_MS, ""))?)
+}
+
+fn size(row: &Row<'_>, column: &str) -> Result<u64> {
+    row.whole(column, 1..=MAX_COUNT)
+}
+
+fn matmul_format(row: &Row<'_>) -> Result<MatmulFormat> {
+    row.read("dtype", MatmulFormat::NAMES.map(|(name, _)| name).join(", "), MatmulFormat::from_name)
+}
+
+fn dtype(name: &str) -> Option<DType> {
+    let deserializer: StrDeserializer<'_, ValueError> = name.into_deserializer();
+    DType::deserialize(deserializer).ok()
+}
+
+impl Call for GemmCall {
+    const STEM: &'static str = "gemm";
+    const CSV: Columns = Columns::exactly(&["dtype", "m", "n", "k", "latency_us"]);
+    const PUBLIC: Option<PublicTable> = Some(PublicTable {
+        file: "gemm_perf.parquet",
+        columns: Columns {
+            required: &[
+                "framework",
+                "version",
+                "device",
+                "op_name",
+                "kernel_source",
+                "dtype",
+                "m",
+                "n",
+                "k",
+                "latency_us",
+            ],
+            optional: &["power", "power_limit"],
+            aliases: &[("gemm_dtype", "dtype"), ("latency", "latency_us")],
+        },
+        constants: &[("op_name", "gemm")],
+    });
+
+    fn read(row: &Row<'_>, _: SourceFormat) -> Result<Self> {
+        Ok(GemmCall { dtype: matmul_format(row)?, m: size(row, "m")?, n: size(row, "n")?, k: size(row, "k")? })
+    }
+}
+
+const PUBLIC_ATTENTION: Columns = Columns {
+    required: &[
+        "framework",
+        "version",
+        "device",
+        "op_name",
+        "kernel_source",
+        "num_heads",
+        "num_kv_heads",
+        "head_dim",
+        "kv_cache_dtype",
+        "batch_size",
+        "isl",
+        "step",
+        "attn_dtype",
+        "beam_width",
+        "latency_us",
+    ],
+    optional: &["window_size", "power", "power_limit"],
+    aliases: &[("num_key_value_heads", "num_kv_heads"), ("latency", "latency_us")],
+};
+
+fn heads(row: &Row<'_>) -> Result<Heads> {
+    let (num_heads, num_kv_heads) = (size(row, "num_heads")?, size(row, "num_kv_heads")?);
+    if !num_heads.is_multiple_of(num_kv_heads) {
+        return Err(row.bad("num_kv_heads", format!("a divisor of num_heads = {num_heads}")));
+    }
+    let window: Option<u64> = row.optional("window_size", |row, column| row.whole(column, 0..=MAX_COUNT))?;
+    Ok(Heads {
+        num_heads,
+        num_kv_heads,
+        head_dim: size(row, "head_dim")?,
+        kv_dtype: row.read("kv_cache_dtype", KV_DTYPES, dtype)?,
+        window: window.filter(|tokens| *tokens > 0).map_or(Window::Full, Window::Sliding),
+    })
+}
+
+impl Call for PrefillCall {
+    const STEM: &'static str = "attention_prefill";
+    const CSV: Columns = Columns::exactly(&[
+        "num_heads",
+        "num_kv_heads",
+        "head_dim",
+        "kv_cache_dtype",
+        "window_size",
+        "batch_size",
+        "num_scheduled_tokens",
+        "num_computed_tokens",
+        "latency_us",
+    ]);
+    const PUBLIC: Option<PublicTable> = Some(PublicTable {
+        file: "context_attention_perf.parquet",
+        columns: PUBLIC_ATTENTION,
+        constants: &[("op_name", "context_attention"), ("attn_dtype", "bfloat16"), ("beam_width", "1")],
+    });
+
+    fn read(row: &Row<'_>, format: SourceFormat) -> Result<Self> {
+        let (scheduled, computed) = match format {
+            SourceFormat::Csv => ("num_scheduled_tokens", "num_computed_tokens"),
+            SourceFormat::Parquet => ("isl", "step"),
+        };
+        Ok(PrefillCall {
+            heads: heads(row)?,
+            batch_size: size(row, "batch_size")?,
+            num_scheduled_tokens: size(row, scheduled)?,
+            num_computed_tokens: row.whole(computed, 0..=MAX_COUNT)?,
+        })
+    }
+}
+
+impl Call for DecodeCall {
+    const STEM: &'static str = "attention_decode";
+    const CSV: Columns = Columns::exactly(&[
+        "num_heads",
+        "num_kv_heads",
+        "head_dim",
+        "kv_cache_dtype",
+        "window_size",
+        "batch_size",
+        "kv_tokens_total",
+        "kv_tokens_max",
+        "latency_us",
+    ]);
+    const PUBLIC: Option<PublicTable> = Some(PublicTable {
+        file: "generation_attention_perf.parquet",
+        columns: PUBLIC_ATTENTION,
+        constants: &[
+            ("op_name", "generation_attention"),
+            ("attn_dtype", "bfloat16"),
+            ("beam_width", "1"),
+            ("isl", "1"),
+        ],
+    });
+
+    fn read(row: &Row<'_>, format: SourceFormat) -> Result<Self> {
+        let (heads, batch_size) = (heads(row)?, size(row, "batch_size")?);
+        if format == SourceFormat::Parquet {
+            let kv_tokens_max = row.whole("step", 0..=MAX_COUNT)? + 1;
+            let kv_tokens_total = batch_size.saturating_mul(kv_tokens_max);
+            return Ok(DecodeCall { heads, batch_size, kv_tokens_total, kv_tokens_max });
+        }
+        let (kv_tokens_total, kv_tokens_max) = (size(row, "kv_tokens_total")?, size(row, "kv_tokens_max")?);
+        // Each request reads its new token at least and the longest one `kv_tokens_max`; none reads more.
+        let others = u128::from(batch_size - 1);
+        let (least, most) = (u128::from(kv_tokens_max) + others, u128::from(kv_tokens_max) * (others + 1));
+        if !(least..=most).contains(&u128::from(kv_tokens_total)) {
+            let expected = format!(
+                "{least} to {most}: {batch_size} requests, the longest of {kv_tokens_max} tokens and each of at least 1"
+            );
+            return Err(row.bad("kv_tokens_total", expected));
+        }
+        Ok(DecodeCall { heads, batch_size, kv_tokens_total, kv_tokens_max })
+    }
+}
+
+impl Call for MoeCall {
+    const STEM: &'static str = "moe";
+    const CSV: Columns = Columns::exactly(&[
+        "dtype",
+        "num_tokens",
+        "hidden_size",
+        "intermediate_size",
+        "top_k",
+        "num_experts",
+        "moe_tp_size",
+        "moe_ep_size",
+        "distribution",
+        "latency_us",
+    ]);
+    const PUBLIC: Option<PublicTable> = Some(PublicTable {
+        file: "moe_perf.parquet",
+        columns: Columns {
+            required: &[
+                "framework",
+                "version",
+                "device",
+                "op_name",
+                "kernel_source",
+                "dtype",
+                "num_tokens",
+                "hidden_size",
+                "intermediate_size",
+                "top_k",
+                "num_experts",
+                "moe_tp_size",
+                "moe_ep_size",
+                "distribution",
+                "latency_us",
+            ],
+            optional: &["power", "power_limit"],
+            aliases: &[
+                ("moe_dtype", "dtype"),
+                ("inter_size", "intermediate_size"),
+                ("topk", "top_k"),
+                ("latency", "latency_us"),
+            ],
+        },
+        constants: &[("op_name", "moe")],
+    });
+
+    fn read(row: &Row<'_>, _: SourceFormat) -> Result<Self> {
+        let is_possible = |routing: Routing| match routing {
+            Routing::Balanced => true,
+            Routing::PowerLaw(alpha) => alpha.is_finite() && alpha > 0.0,
+        };
+        let distribution = |name: &str| Routing::parse(name).filter(|of| is_possible(*of)).map(|_| name.to_owned());
+        let call = MoeCall {
+            dtype: matmul_format(row)?,
+            num_tokens: size(row, "num_tokens")?,
+            hidden_size: size(row, "hidden_size")?,
+            intermediate_size: size(row, "intermediate_size")?,
+            top_k: size(row, "top_k")?,
+            num_experts: size(row, "num_experts")?,
+            moe_tp_size: size(row, "moe_tp_size")?,
+            moe_ep_size: size(row, "moe_ep_size")?,
+            distribution: row.read("distribution", DISTRIBUTIONS, distribution)?,
+        };
+        if call.top_k > call.num_experts {
+            return Err(row.bad("top_k", format!("at most num_experts = {}", call.num_experts)));
+        }
+        if !call.num_experts.is_multiple_of(call.moe_ep_size) {
+            return Err(row.bad("moe_ep_size", format!("a divisor of num_experts = {}", call.num_experts)));
+        }
+        if !call.intermediate_size.is_multiple_of(call.moe_tp_size) {
+            return Err(row.bad("moe_tp_size", format!("a divisor of the experts' width {}", call.intermediate_size)));
+        }
+        Ok(call)
+    }
+}
+
+impl Call for AllReduceCall {
+    const STEM: &'static str = "allreduce";
+    const CSV: Columns = Columns::exactly(&["num_gpus", "message_bytes", "backend", "latency_us"]);
+    const PUBLIC: Option<PublicTable> = Some(PublicTable {
+        file: "custom_allreduce_perf.parquet",
+        columns: Columns {
+            required: &[
+                "framework",
+                "version",
+                "device",
+                "op_name",
+                "kernel_source",
+                "num_gpus",
+                "message_size",
+                "allreduce_dtype",
+                "backend",
+                "latency_us",
+            ],
+            optional: &["power", "power_limit"],
+            aliases: &[("latency", "latency_us")],
+        },
+        constants: &[("op_name", "all_reduce")],
+    });
+
+    fn read(row: &Row<'_>, format: SourceFormat) -> Result<Self> {
+        let num_gpus = size(row, "num_gpus")?;
+        if num_gpus < 2 {
+            return Err(row.bad("num_gpus", "at least 2: one GPU has nothing to reduce"));
+        }
+        let message_bytes = match format {
+            SourceFormat::Csv => size(row, "message_bytes")?,
+            SourceFormat::Parquet => {
+                let element_bytes = row.read("allreduce_dtype", KV_DTYPES, dtype)?.bytes();
+                (size(row, "message_size")? as f64 * element_bytes).ceil() as u64
+            }
+        };
+        let backend = |name: &str| match name.strip_prefix("vllm_").unwrap_or(name) {
+            "graph" => Some(AllReduceBackend::Graph),
+            "eager" => Some(AllReduceBackend::Eager),
+            _ => None,
+        };
+        Ok(AllReduceCall { num_gpus, message_bytes, backend: row.read("backend", "graph or eager", backend)? })
+    }
+}
+
+impl Call for SmallKernelCall {
+    const STEM: &'static str = "small_kernels";
+    const CSV: Columns = Columns::exactly(&["kernel", "num_tokens", "width", "launches", "latency_us"]);
+    const PUBLIC: Option<PublicTable> = None;
+
+    fn read(row: &Row<'_>, _: SourceFormat) -> Result<Self> {
+        Ok(SmallKernelCall {
+            kernel: row.read("kernel", "the name of the kernel", |name| Some(name.to_owned()))?,
+            num_tokens: size(row, "num_tokens")?,
+            width: size(row, "width")?,
+            launches: size(row, "launches")?,
+        })
+    }
+}
