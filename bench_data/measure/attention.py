@@ -39,7 +39,7 @@ class Problem:
 
 
 def visible(torch, q_len, kv_len, window, device):
-    """Boolean (q_len, kv_len) mask of what each query may see."""
+    """Boolean (q_len, kv_len) mask of the keys that each query may see."""
     last = torch.arange(q_len, device=device).unsqueeze(1) + (kv_len - q_len)
     keys = torch.arange(kv_len, device=device).unsqueeze(0)
     mask = keys <= last

@@ -19,7 +19,7 @@ class Arena:
         self._used = {}
 
     def begin_case(self):
-        """Forget what earlier cases took: their views are no longer in use."""
+        """Forget the views of earlier cases, which are no longer in use."""
         self._used = {}
 
     def clear(self):

@@ -1,6 +1,6 @@
-"""Which implementation of each kernel is timed: the fastest of those that agree with a plain reference.
+"""Chooses the implementation of each kernel: the fastest of those that agree with a plain reference.
 
-A choice holds for the whole run, so that a table never mixes kernels, and is named in meta.toml.
+A choice holds for the whole run, so that a table never mixes kernels. meta.toml names it.
 """
 
 import math
@@ -20,7 +20,7 @@ REL_FP8_MOE = 8e-2
 
 
 def _try(check):
-    """(error, None) of a check, or (None, reason) where it raised."""
+    """(error, None) of a check, or (None, reason) if it raised."""
     try:
         return check(), None
     except Exception as error:  # noqa: BLE001: whatever a private operator raises, it is not to be timed
@@ -58,7 +58,7 @@ def _probe_case(phase, window):
 
 
 def choose_attention(env, timer, phase, window=False):
-    """Check every backend of the device; where several pass, keep the fastest on one typical shape."""
+    """Check every backend of the device; if several pass, keep the fastest on one typical shape."""
     what = (phase, "window") if window else (phase,)
     on_gpu = env.device == "cuda"
     problems = attention.check_problems(phase, *((128, 64) if on_gpu else (16, 8)))
@@ -113,7 +113,7 @@ def moe_check_case(env, dtype):
 
 
 def choose_moe(env, dtypes):
-    """The grouped GEMM where torch has it and it agrees, else a loop of matmul over experts."""
+    """The grouped GEMM if torch has it and it agrees, else a loop of matmul over experts."""
     for dtype in dtypes:
         if dtype == "fp8_block":
             continue
@@ -126,7 +126,7 @@ def choose_moe(env, dtypes):
 
 
 def choose_small(env):
-    """One Triton launch where it compiles and agrees with torch, else torch's own operators."""
+    """One Triton launch if it compiles and agrees with torch, else torch's own operators."""
     for kernel in SMALL_KERNELS:
         what = ("small_kernels", kernel)
         env.chosen[what] = "torch"
@@ -174,7 +174,7 @@ _SOURCES = {
 
 
 def kernel_sources(env, tables):
-    """One line per table that names what was timed."""
+    """One line per table that names the timed kernel."""
     sources = {}
     for table in tables:
         parts = {}
@@ -184,7 +184,7 @@ def kernel_sources(env, tables):
             qualifier = " ".join(what[1:])
             text = _SOURCES.get(f"{table} {qualifier}") or _SOURCES.get(name) or name
             parts.setdefault(text, []).append(qualifier)
-        # Without a qualifier it is the table's kernel throughout, whatever else takes it as well.
+        # Without a qualifier, the kernel serves the whole table.
         named = (text if "" in who else f"{', '.join(who)}: {text}" for text, who in parts.items())
         sources[table] = "; ".join(named) or "none"
     return sources

@@ -1,4 +1,4 @@
-"""What the machine says of itself, for the birth certificate. Reads only: no clock or power setting is changed."""
+"""The description of the machine for the birth certificate. It only reads: no clock or power setting is changed."""
 
 import os
 import subprocess
@@ -18,7 +18,7 @@ def nvidia_smi(fields):
 
 
 def parse_row(fields, text):
-    """The first line of nvidia-smi's csv as a dict without the values it does not know ('[N/A]')."""
+    """The first line of nvidia-smi's csv as a dict without the unknown values ('[N/A]')."""
     lines = text.strip().splitlines()
     if not lines:
         return {}
@@ -35,7 +35,7 @@ def clocks_mhz():
 
 
 def _number(text, kind):
-    """The number in a text of nvidia-smi; None where it is absent or none."""
+    """The number in a text of nvidia-smi; None if it is absent or not a number."""
     try:
         return kind(text) if text is not None else None
     except ValueError:
@@ -43,7 +43,7 @@ def _number(text, kind):
 
 
 def certificate(torch, device):
-    """The part of meta.toml that describes software and card; None for what is not known."""
+    """The part of meta.toml that describes software and card; None stands for an unknown value."""
     if device == "cpu":
         return {"framework": "torch", "version": torch.__version__, "device": "cpu"}
     properties = torch.cuda.get_device_properties(0)

@@ -1,6 +1,6 @@
-"""How KV lengths differ inside a batch and how tokens spread over experts: pure, deterministic arithmetic.
+"""KV lengths inside a batch and tokens per expert: pure, deterministic arithmetic.
 
-No torch here, so that what is measured can be checked by hand.
+No torch here, so that the measured shapes can be checked by hand.
 """
 
 import random
@@ -12,7 +12,7 @@ def uneven_lengths(batch_size, mean_tokens, max_over_mean, seed=0):
     Lengths follow x^(r-1) with r = `max_over_mean`: r = 1 is even, 2 a straight ramp, larger r a few long
     requests among many short ones. The mean stays fixed while r varies, so the difference between two rows
     is the cost of unevenness alone. The order is shuffled (fixed seed): a real batch is not sorted.
-    Raises ValueError where no such lengths of at least 1 exist.
+    Raises ValueError if no such lengths of at least 1 exist.
     """
     total = batch_size * mean_tokens
     longest = round(max_over_mean * mean_tokens)

@@ -1,4 +1,4 @@
-"""What a case must compute and move: FLOP, bytes streamed from device memory, bytes held. Pure arithmetic.
+"""The work of a case: FLOP, bytes streamed from device memory, bytes held. Pure arithmetic.
 
 Used to size graphs and buffer rotation, to skip cases that cannot fit, and by `--dry-run`. None of it ends
 up in a result.
@@ -19,7 +19,7 @@ NOMINAL_FLOOR_US = 4.0
 
 @dataclass(frozen=True)
 class Work:
-    """Work of one call: `rotating_bytes` is what must not sit in the L2 cache from one call to the next."""
+    """Work of one call. `rotating_bytes` must not stay in the L2 cache from one call to the next."""
 
     flop: float
     rotating_bytes: int

@@ -1,6 +1,6 @@
-"""What is measured: the cases of every table, per tier (`tiny`, `quick`, `default`, `full`). No torch here.
+"""The cases of every table, per tier (`tiny`, `quick`, `default`, `full`). No torch here.
 
-Cases carry a priority: 0 is what published kernel tables lack (prefill chunks with prior KV, uneven decode
+Cases carry a priority: 0 is for shapes that published kernel tables lack (prefill chunks with prior KV, uneven decode
 lengths, many KV heads, small kernels), 1 the rest. Inside a priority the order is shuffled with a fixed seed,
 so that a run stopped by its time budget still covers the whole range of shapes instead of one corner.
 """
@@ -207,7 +207,7 @@ def attention_decode(tier, _dtypes):
 
 
 def small_kernels(tier, _dtypes):
-    """What runs between the large kernels, by tokens and width."""
+    """The small kernels between the large ones, by tokens and width."""
     grid = _SMALL[tier]
     fixed = _TINY_WIDTHS if tier == "tiny" else _SMALL_WIDTHS
     yield Case("small_kernels", 0, {"kernel": "empty_launch", "num_tokens": 1, "width": 1})

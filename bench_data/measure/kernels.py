@@ -5,48 +5,17 @@ candidate against a plain reference on the device, so that nothing wrong is ever
 """
 
 import math
-from dataclasses import dataclass, field
 
 import attention
 import small
 from distributions import expert_counts, local_counts, token_of_pair, uneven_lengths
-
-
-class Unsupported(Exception):
-    """This torch or this device cannot run the case; the message says what is missing."""
-
-
-@dataclass
-class Built:
-    """Calls to time, one per buffer copy, and how many kernels one call launches (None: not counted)."""
-
-    calls: list
-    launches: int = None
-
-
-@dataclass
-class Env:
-    """What builders need: torch, the device, the arena, and the implementation chosen per table and dtype."""
-
-    torch: object
-    device: str
-    arena: object
-    chosen: dict = field(default_factory=dict)
-    refused: dict = field(default_factory=dict)
+from environment import Built, Env, Unsupported, implementation  # noqa: F401: callers take them from here
 
 
 def build(case, env, copies):
-    """`Built` of a case; raises `Unsupported` where no implementation passed its check."""
+    """`Built` of a case; raises `Unsupported` if no implementation passed its check."""
     env.arena.begin_case()
     return _BUILDERS[case.table](case, env, copies)
-
-
-def implementation(env, *what):
-    name = env.chosen.get(what)
-    if name is None:
-        reasons = "; ".join(env.refused.get(what, ())) or "no implementation"
-        raise Unsupported(f"{' '.join(what)}: {reasons}")
-    return name
 
 
 # GEMM: weights lie as (n, k), as in a linear layer, so the right operand is column-major.

@@ -1,4 +1,4 @@
-"""Measures the cases of a table one after the other within a time budget, and keeps count of what was skipped."""
+"""Measures the cases of a table one after the other within a time budget, and counts the skipped ones."""
 
 import gc
 import time
@@ -17,12 +17,12 @@ _FLUSH_EVERY_CASES = 100
 
 
 class DeviceLost(Exception):
-    """The GPU answers no more (a kernel faulted): what was measured before stands, the run cannot go on."""
+    """The GPU no longer answers because a kernel faulted. Earlier rows stay valid; the run cannot go on."""
 
 
 @dataclass
 class Outcome:
-    """Rows of a table, their spreads, and counts of cases by what became of them."""
+    """Rows of a table, their spreads, and counts of cases by result."""
 
     rows: list = field(default_factory=list)
     spreads: list = field(default_factory=list)
@@ -57,7 +57,7 @@ def is_out_of_memory(error):
 
 
 def release_memory(env):
-    """Give back what a failed case holds."""
+    """Free the memory that a failed case holds."""
     env.arena.clear()
     gc.collect()
     if env.device == "cuda":
@@ -65,7 +65,7 @@ def release_memory(env):
 
 
 def deadlines(tables, start, budget_s):
-    """Function from table to its deadline, given when it starts: its share of what is left."""
+    """Function from a table to its deadline, called when the table starts: its share of the remaining time."""
     def deadline(table, now):
         left = tables[tables.index(table):]
         share = BUDGET_SHARES[table] / sum(BUDGET_SHARES[name] for name in left)
@@ -82,7 +82,7 @@ def device_bytes(env):
 
 
 def trim_cache(env):
-    """Return what freed graphs left cached once it grows to half the device, before it turns into a failure."""
+    """Return the memory that freed graphs left cached once it grows to half the device, before an allocation fails."""
     if env.device == "cuda" and env.torch.cuda.memory_reserved() > 0.5 * device_bytes(env):
         env.torch.cuda.empty_cache()
 
@@ -111,7 +111,7 @@ def measure_case(case, env, timer):
 
 
 def run_table(cases, env, timer, deadline_s, flush):
-    """Measure `cases` in order until done or past the deadline; `flush(outcome)` saves what there is so far."""
+    """Measure `cases` in order until done or past the deadline; `flush(outcome)` saves the rows so far."""
     outcome = Outcome(planned=len(cases))
     try:
         for index, case in enumerate(cases):

@@ -1,9 +1,10 @@
-"""What runs between the large kernels: norms, rotary embedding, activation, KV write, quantisation, embedding.
+"""The small kernels between the large ones: norms, rotary embedding, activation, KV write, quantisation, embedding.
 
 Two implementations each: one launch in Triton (`fused.py`), as engines have them, and plain torch operators,
 which take several. The row's `launches` says how many the timed one needs.
 """
 
+from environment import Built, implementation
 from fused import FUSED
 
 EPSILON = 1e-6
@@ -110,9 +111,7 @@ def operands(kernel, env, tokens, width):
 
 
 def build(case, env, _copies):
-    """One call over operands that stay where they are: in an engine the kernel before has just written them."""
-    from kernels import Built, implementation
-
+    """One call over operands that stay in the cache: in an engine, the kernel before has just written them."""
     kernel = case.key["kernel"]
     name = implementation(env, "small_kernels", kernel)
     function = (FUSED if name == "fused" else PLAIN)[kernel]
@@ -151,7 +150,7 @@ def _flat(torch, result):
 
 
 def compare(kernel, env, tokens, width):
-    """Relative difference of the fused and the plain kernel on equal operands; raises what the fused one raises."""
+    """Relative difference of the fused and the plain kernel on equal operands; raises any error of the fused one."""
     env.arena.begin_case()
     values = operands(kernel, env, tokens, width)
     copies = [value.clone() for value in values]

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes a folder as a run on a GPU writes it, with a handful of made-up rows: what the reader's tests read.
+"""Writes a folder as a run on a GPU writes it, with a handful of made-up rows, for the reader's tests.
 
 Times are not measured. Each is the nominal time of `estimates.py`: 4 us and the larger of FLOP at 400 TFLOP/s and
 bytes at 2.5 TB/s. The card is made up, too, and the certificate says `kind = "not a measurement"`. Everything
@@ -41,7 +41,7 @@ CHOSEN = {
 
 
 def made_up_card():
-    """What `device.certificate` asks of torch, for a card that does not exist."""
+    """The part of torch that `device.certificate` reads, for a card that does not exist."""
     properties = types.SimpleNamespace(multi_processor_count=100, total_memory=80 * 2**30, L2_cache_size=L2_BYTES)
     cuda = types.SimpleNamespace(
         get_device_properties=lambda _: properties, get_device_name=lambda _: "made-up GPU",

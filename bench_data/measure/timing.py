@@ -1,4 +1,4 @@
-"""How a call is timed: graph plan, CUDA-graph replays with events, and the statistic. Importable without torch.
+"""Times a call: graph plan, CUDA-graph replays with events, and the statistic. Importable without torch.
 
 A sample is the time of one graph replay over the calls in it; the result is the median of the samples.
 """
@@ -17,7 +17,7 @@ ROTATED_L2_SIZES = 3
 
 @dataclass(frozen=True)
 class Plan:
-    """How many calls one graph holds and among how many copies of the streamed operands they rotate."""
+    """Calls in one graph, and copies of the streamed operands among which they rotate."""
 
     calls: int
     copies: int

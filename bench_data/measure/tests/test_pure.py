@@ -278,7 +278,7 @@ class Files(unittest.TestCase):
         self.assertEqual(device.parse_row(fields, ""), {})
 
 
-FIXTURE = os.path.join(os.path.dirname(__file__), "..", "..", "..", "tests", "fixtures", "measuring_kit")
+FIXTURE = os.path.join(os.path.dirname(__file__), "..", "..", "..", "lab", "tests", "fixtures", "measuring_kit")
 
 
 class Fixture(unittest.TestCase):
