@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
-use clap::builder::NonEmptyStringValueParser as NotEmpty;
-use clap::{Args, ValueEnum};
-use ridgepoint_lab::ingest::format::Format;
+use clap::Args;
+use clap::builder::{NonEmptyStringValueParser as NotEmpty, PossibleValue, PossibleValuesParser};
+use ridgepoint_lab::ingest::format::{FORMATS, Format};
 use ridgepoint_lab::ingest::{Cleaning, Run};
 
 #[derive(Debug, Args)]
@@ -16,8 +16,8 @@ pub struct Ingest {
     #[arg(long, value_name = "DIR")]
     pub out: PathBuf,
     /// What the files are, all of them
-    #[arg(long, value_enum, default_value_t = InputFormat::Auto, value_name = "FORMAT")]
-    pub input_format: InputFormat,
+    #[arg(long, default_value = AUTO, value_parser = formats(), value_name = "FORMAT")]
+    pub input_format: String,
     #[command(flatten)]
     pub labels: Labels,
     /// Leave out steps of a number below N, in which the engine still warms up [default: 100]
@@ -28,6 +28,7 @@ pub struct Ingest {
     pub keep_preemptions: bool,
 }
 
+const AUTO: &str = "auto";
 const LABELS: &str = "Labels (for all rows, in place of what the files say)";
 const CLEANING: &str = "Cleaning";
 
@@ -82,6 +83,11 @@ impl Labels {
 }
 
 impl Ingest {
+    /// The format of the files; `None` where each file decides.
+    pub fn asked_format(&self) -> Option<Format> {
+        Format::named(&self.input_format)
+    }
+
     /// Which steps are left out.
     pub fn cleaning(&self) -> Cleaning {
         let usual = Cleaning::default();
@@ -97,42 +103,9 @@ fn at_least_one(text: &str) -> Result<u32, String> {
     text.parse::<u32>().ok().filter(|value| *value > 0).ok_or_else(|| format!("must be from 1 to {}", u32::MAX))
 }
 
-/// What can be read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum InputFormat {
-    /// What each file looks like
-    Auto,
-    /// OpenTelemetry's JSON, as the collector's file exporter writes it
-    Otlp,
-    /// Scheduler steps, a column per attribute of step.BATCH_SUMMARY
-    StepCsv,
-    /// vLLM's forward-pass metrics, a JSON record per line
-    ForwardPass,
-    /// inference-perf's report of every request
-    InferencePerf,
-    /// guidellm's JSON report
-    Guidellm,
-    /// The result of vllm bench serve --save-detailed
-    VllmBench,
-    /// A step table of this command
-    StepTable,
-    /// A request table of this command
-    RequestTable,
-}
-
-impl InputFormat {
-    /// The library's name for it; `None` where the file decides.
-    pub fn asked(self) -> Option<Format> {
-        match self {
-            InputFormat::Auto => None,
-            InputFormat::Otlp => Some(Format::Otlp),
-            InputFormat::StepCsv => Some(Format::StepCsv),
-            InputFormat::ForwardPass => Some(Format::ForwardPass),
-            InputFormat::InferencePerf => Some(Format::InferencePerf),
-            InputFormat::Guidellm => Some(Format::Guidellm),
-            InputFormat::VllmBench => Some(Format::VllmBench),
-            InputFormat::StepTable => Some(Format::StepTable),
-            InputFormat::RequestTable => Some(Format::RequestTable),
-        }
-    }
+/// The names of the formats for `--input-format`, and `auto`.
+fn formats() -> PossibleValuesParser {
+    let auto = PossibleValue::new(AUTO).help("What each file looks like");
+    let named = FORMATS.map(|format| PossibleValue::new(format.name).help(format.about));
+    PossibleValuesParser::new(std::iter::once(auto).chain(named))
 }

@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 
 use ridgepoint::{Error, Hardware, Model};
 use ridgepoint_lab::evaluate::steps::read::{ReadRun, read_runs};
-use ridgepoint_lab::ingest::format;
 use ridgepoint_lab::ingest::format::Format;
 use ridgepoint_lab::ingest::{RequestTrace, Run};
 
@@ -59,7 +58,7 @@ pub fn read(job: &FitJob<'_>) -> Result<StepData, Failure> {
     problems.extend(contradictions.into_inner());
     let mut requests = Vec::new();
     for file in &of_requests {
-        match format::read(file, None) {
+        match Format::detect(file).and_then(|kind| kind.read(file)) {
             Ok(found) => requests.extend(found.requests),
             Err(error) => problems.push(error.to_string()),
         }
@@ -76,11 +75,11 @@ pub fn read(job: &FitJob<'_>) -> Result<StepData, Failure> {
 }
 
 fn has_steps(kind: Format) -> bool {
-    matches!(kind, Format::Otlp | Format::StepCsv | Format::ForwardPass | Format::StepTable)
+    kind.holds_steps
 }
 
 fn one(file: &Path) -> Result<(PathBuf, Format), String> {
-    format::detect(file).map(|kind| (file.to_owned(), kind)).map_err(|error| error.to_string())
+    Format::detect(file).map(|kind| (file.to_owned(), kind)).map_err(|error| error.to_string())
 }
 
 /// The csv files of a folder that are tables of steps or requests, by name; a note says which are not.
@@ -96,7 +95,7 @@ fn in_folder(folder: &Path, notes: &mut Vec<String>) -> Result<Vec<(PathBuf, For
     files.sort();
     let mut found = Vec::new();
     for file in &files {
-        match format::detect(file) {
+        match Format::detect(file) {
             Ok(kind) => found.push((file.clone(), kind)),
             Err(error) => notes.push(format!("{error}: left out")),
         }

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use indicatif::ProgressBar;
 use ridgepoint::{Error, Hardware, Model};
-use ridgepoint_lab::ingest::format;
 use ridgepoint_lab::ingest::format::Format as Kind;
 use ridgepoint_lab::ingest::step_table::TableRun;
 use ridgepoint_lab::ingest::{
@@ -33,8 +32,8 @@ pub fn run(args: &Ingest, common: &Common) -> Result<Output, Failure> {
     let mut problems = Vec::new();
     for file in &args.files {
         bar.starts(file);
-        let kind = args.input_format.asked().map_or_else(|| format::detect(file), Ok);
-        match kind.and_then(|kind| Ok((kind, format::read(file, Some(kind))?))) {
+        let kind = args.asked_format().map_or_else(|| Kind::detect(file), Ok);
+        match kind.and_then(|kind| Ok((kind, kind.read(file)?))) {
             Ok((kind, found)) => work.take(file, kind, found, args),
             Err(error) => problems.push(error.to_string()),
         }
@@ -73,7 +72,7 @@ impl Work {
         let name = file.display().to_string();
         let mut report = FileReport {
             file: name.clone(),
-            format: kind.name(),
+            format: kind.name,
             steps: Records { read: found.steps_read, kept: 0, dropped: found.dropped_steps },
             requests: Records { read: found.requests_read, kept: 0, dropped: found.dropped_requests },
             notes: found.notes,

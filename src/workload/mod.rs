@@ -34,6 +34,7 @@ mod request_list;
 pub mod requests;
 mod rows;
 mod seed;
+mod share;
 mod staged;
 mod summary;
 mod vllm_bench;
@@ -46,6 +47,7 @@ pub use limits::{MAX_RATE_PER_S, MAX_TOKENS};
 pub use limits::{MAX_REQUESTS, MAX_STAGES};
 pub use prompts::{NormalLengths, Prompts};
 pub use request::{Content, Segment, WorkloadRequest};
+pub use share::ReplicaShare;
 pub use staged::{StageLoad, StagedLoad};
 pub use summary::Summary;
 

@@ -13,7 +13,7 @@ use ridgepoint::replay::export::BenchRun;
 use ridgepoint::replay::{Metrics, Observer, SpreadSampler, replay};
 use ridgepoint::workload::profile::Profile;
 use ridgepoint::workload::requests::RequestFile;
-use ridgepoint::workload::{ArrivalPattern, ClosedLoop, OpenLoop, RequestShape, Summary, Workload};
+use ridgepoint::workload::{ArrivalPattern, ClosedLoop, OpenLoop, ReplicaShare, RequestShape, Summary, Workload};
 
 pub use args::Simulate;
 use files::Files;
@@ -36,15 +36,10 @@ pub fn run(args: &Simulate, common: &Common) -> Result<Output, Failure> {
     files::check(args)?;
     let Setup { model, hardware, deployment, steps, efficiency, engine, capacity, blocks_are_given, load, notes } =
         setup(args, common)?;
-    let mut source = Source::open(&load, args.seed)?;
+    let share = ReplicaShare::new(deployment.data_parallel_size);
+    let mut source = Source::open(&load, args.seed, share)?;
     let mut warnings = notes;
     warnings.append(&mut source.notes);
-    if deployment.data_parallel_size > 1 {
-        warnings.push(format!(
-            "data_parallel_size = {}: one replica is replayed, and the load is all its own",
-            deployment.data_parallel_size
-        ));
-    }
     let latency = CalibratedRoofline::new(steps);
     let files = Files::create(args)?;
     let sampler = SpreadSampler::new(latency.steps());
@@ -61,6 +56,7 @@ pub fn run(args: &Simulate, common: &Common) -> Result<Output, Failure> {
         )));
     }
     let metrics = Metrics::of(&replayed);
+    warnings.extend(replayed.overload().map(|overload| overload.to_string()));
     warnings.extend(files.write(&bench_run(&load, model.name()), &replayed, &metrics)?);
 
     let kv_blocks_from = if blocks_are_given { "given" } else { "the memory equation" };
@@ -108,7 +104,8 @@ struct Source {
 }
 
 impl Source {
-    fn open(load: &Load, seed: u64) -> ridgepoint::Result<Self> {
+    /// Opens what one replica gets of a load.
+    fn open(load: &Load, seed: u64, share: ReplicaShare) -> ridgepoint::Result<Self> {
         let generated =
             |name: String, workload: Box<dyn Workload>, summary| Source { name, workload, summary, notes: Vec::new() };
         Ok(match load {
@@ -118,19 +115,35 @@ impl Source {
                     name: path.display().to_string(),
                     workload: profile.workload(seed),
                     summary: profile.summary(seed),
-                    notes: profile.notes.clone(),
+                    notes: profile
+                        .notes
+                        .iter()
+                        .cloned()
+                        .chain(share.note(None).map(|_| {
+                            "a profile cannot be shared out to replicas: one of them is replayed, with all of the load"
+                                .to_owned()
+                        }))
+                        .collect(),
                 }
             }
             Load::Requests(path, format) => {
                 let file = RequestFile::read(path, format.map(args::RequestsFormat::format))?;
-                let (workload, summary) = (Box::new(file.workload()), file.summary());
-                Source { name: path.display().to_string(), workload, summary, notes: file.notes }
+                let list = share.list(file.workload())?;
+                let summary = list.summary();
+                let notes = file.notes.into_iter().chain(share.note(None)).collect();
+                Source { name: path.display().to_string(), workload: Box::new(list), summary, notes }
             }
             Load::Closed { concurrency, num_requests, lengths } => {
                 let shape = RequestShape::new(lengths.input, lengths.output);
-                let closed = ClosedLoop::new(*concurrency, u64::from(*num_requests), shape)?;
+                let own = share.concurrency(*concurrency);
+                let closed = ClosedLoop::new(own, share.requests(u64::from(*num_requests)), shape)?;
                 let summary = closed.summary();
-                let mut source = generated(format!("{concurrency} in flight"), Box::new(closed), summary);
+                let name = match own == *concurrency {
+                    true => format!("{concurrency} in flight"),
+                    false => format!("{own} of {concurrency} in flight"),
+                };
+                let mut source = generated(name, Box::new(closed), summary);
+                source.notes.extend(share.note(None));
                 source.notes.push(LOCKSTEP.to_owned());
                 source
             }
@@ -140,9 +153,18 @@ impl Source {
                     burstiness => ArrivalPattern::Gamma { burstiness },
                 };
                 let shape = RequestShape::new(lengths.input, lengths.output);
-                let open = OpenLoop::new(pattern, *requests_per_s, u64::from(*num_requests), shape, seed)?;
+                let own = share.rate_per_s(*requests_per_s);
+                let num_requests = share.requests(u64::from(*num_requests));
+                let open = OpenLoop::new(pattern, own, num_requests, shape, seed)?;
                 let summary = open.summary();
-                generated(format!("{requests_per_s} requests/s"), Box::new(open), summary)
+                let note = share.note(Some(*requests_per_s));
+                let name = match note {
+                    None => format!("{requests_per_s} requests/s"),
+                    Some(_) => format!("{own} of {requests_per_s} requests/s per replica"),
+                };
+                let mut source = generated(name, Box::new(open), summary);
+                source.notes.extend(note);
+                source
             }
         })
     }

@@ -1,178 +1,107 @@
-//! Which kind of file it is, and its reader. Uses the readers.
+//! The list of file formats, and which of them a file has.
 
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-use super::ingested::Ingested;
-use super::{forward_pass, otlp, reports, request_table, step_csv, step_table};
 use ridgepoint::internals::error::cut;
+use ridgepoint::internals::input::{Head, head};
 use ridgepoint::{Error, Result};
 
-/// As much of a file is looked at, bytes.
+use super::ingested::Ingested;
+use super::reports::{guidellm, inference_perf, vllm_bench};
+use super::{forward_pass, otlp, request_table, step_csv, step_table};
+
+/// Every format. A new one is a file with its `FORMAT` and a line here.
+pub const FORMATS: [Format; 8] = [
+    otlp::FORMAT,
+    step_csv::FORMAT,
+    forward_pass::FORMAT,
+    inference_perf::FORMAT,
+    guidellm::FORMAT,
+    vllm_bench::FORMAT,
+    step_table::FORMAT,
+    request_table::FORMAT,
+];
+
+/// Bytes of a file that its format is detected from.
 const HEAD_BYTES: u64 = 256 << 10;
 
-/// Kinds of files that can be read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Format {
-    /// OpenTelemetry's JSON.
-    Otlp,
-    /// Scheduler steps as csv.
-    StepCsv,
-    /// vLLM's forward-pass metrics as JSON lines.
-    ForwardPass,
-    /// inference-perf's report of every request.
-    InferencePerf,
-    /// guidellm's report.
-    Guidellm,
-    /// The result of `vllm bench serve --save-detailed`.
-    VllmBench,
-    /// A step table.
-    StepTable,
-    /// A request table.
-    RequestTable,
+/// A kind of file that can be read. Two are equal if they have the same name.
+#[derive(Debug, Clone, Copy)]
+pub struct Format {
+    /// Its name, as in `step-csv`.
+    pub name: &'static str,
+    /// What it is, in a few words.
+    pub about: &'static str,
+    /// Whether such files hold steps of an engine; others hold requests alone.
+    pub holds_steps: bool,
+    /// Whether the beginning of a file is of this format.
+    pub(super) is_it: fn(&Head) -> bool,
+    /// Reads a file.
+    pub(super) read: fn(&Path) -> Result<Ingested>,
+}
+
+impl PartialEq for Format {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
 }
 
 impl Format {
-    /// Every format.
-    pub const ALL: [Format; 8] = [
-        Format::Otlp,
-        Format::StepCsv,
-        Format::ForwardPass,
-        Format::InferencePerf,
-        Format::Guidellm,
-        Format::VllmBench,
-        Format::StepTable,
-        Format::RequestTable,
-    ];
+    /// The format of a name.
+    pub fn named(name: &str) -> Option<Self> {
+        FORMATS.into_iter().find(|format| format.name == name)
+    }
 
-    /// Its name on the command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            Format::Otlp => "otlp",
-            Format::StepCsv => "step-csv",
-            Format::ForwardPass => "forward-pass",
-            Format::InferencePerf => "inference-perf",
-            Format::Guidellm => "guidellm",
-            Format::VllmBench => "vllm-bench",
-            Format::StepTable => "step-table",
-            Format::RequestTable => "request-table",
-        }
+    /// Detects the format of a file from its first 256 KiB.
+    ///
+    /// # Errors
+    /// A file that cannot be read, is compressed, or is of no known format.
+    pub fn detect(path: &Path) -> Result<Self> {
+        detected(&begin(path)?).map_err(|found| {
+            let known = FORMATS.map(|format| format.name).join(", ");
+            Error::parse(path, format!("{found}, which is none of the known formats ({known})"))
+        })
+    }
+
+    /// Reads a file of this format.
+    ///
+    /// # Errors
+    /// A file that cannot be read, is compressed, or is not of this format.
+    pub fn read(&self, path: &Path) -> Result<Ingested> {
+        begin(path)?;
+        (self.read)(path)
     }
 }
 
-/// The format of a file, by its first 256 KiB.
-///
-/// # Errors
-/// A file that can't be read or is of no known kind.
-pub fn detect(path: &Path) -> Result<Format> {
-    let file = File::open(path).map_err(|error| Error::io(path, error))?;
+/// The first bytes of a file that is not compressed.
+fn begin(path: &Path) -> Result<Vec<u8>> {
+    let io = |error| Error::io(path, error);
     let mut head = Vec::new();
-    file.take(HEAD_BYTES).read_to_end(&mut head).map_err(|error| Error::io(path, error))?;
-    of_head(&String::from_utf8_lossy(&head)).map_err(|found| {
-        let known = Format::ALL.map(Format::name).join(", ");
-        let message = format!("{found}, which is none of the known formats ({known})");
-        Error::parse(path.display().to_string(), message)
+    File::open(path).map_err(io)?.take(HEAD_BYTES).read_to_end(&mut head).map_err(io)?;
+    let zstd = b"\x28\xb5\x2f\xfd";
+    let found = if head.starts_with(b"\x1f\x8b") {
+        "is compressed by gzip: unpack it first"
+    } else if head.starts_with(zstd) || head.get(4..8) == Some(zstd) {
+        "is compressed by zstd: unpack it first"
+    } else if head.starts_with(b"\xff\xfe") || head.starts_with(b"\xfe\xff") {
+        "is UTF-16: convert it to UTF-8 first"
+    } else {
+        return Ok(head);
+    };
+    Err(Error::parse(path, found))
+}
+
+fn detected(bytes: &[u8]) -> std::result::Result<Format, String> {
+    let head = head(bytes);
+    let known = FORMATS.into_iter().find(|format| (format.is_it)(&head));
+    known.ok_or_else(|| match &head {
+        Head::Empty => "is empty".to_owned(),
+        Head::Json { keys, .. } if keys.is_empty() => "is JSON without keys".to_owned(),
+        Head::Json { keys, .. } => format!("is JSON that begins with the keys {}", cut(&keys.join(", "))),
+        Head::Csv { columns } => format!("begins with '{}'", cut(&columns.join(","))),
     })
-}
-
-/// Reads a file of a format, or of the one that it looks like.
-///
-/// # Errors
-/// Those of the format's reader.
-pub fn read(path: &Path, format: Option<Format>) -> Result<Ingested> {
-    match format.map_or_else(|| detect(path), Ok)? {
-        Format::Otlp => otlp::read(path),
-        Format::StepCsv => step_csv::read(path),
-        Format::ForwardPass => forward_pass::read(path),
-        Format::InferencePerf => reports::inference_perf::read(path),
-        Format::Guidellm => reports::guidellm::read(path),
-        Format::VllmBench => reports::vllm_bench::read(path),
-        Format::StepTable => step_table::read(path),
-        Format::RequestTable => request_table::read(path),
-    }
-}
-
-fn of_head(head: &str) -> std::result::Result<Format, String> {
-    let head = head.trim_start_matches('\u{feff}').trim_start();
-    if head.is_empty() {
-        return Err("is empty".to_owned());
-    }
-    if head.starts_with(['{', '[']) {
-        let keys = first_keys(head);
-        return of_keys(&keys, head.starts_with('[')).ok_or_else(|| {
-            if keys.is_empty() {
-                "is JSON without keys".to_owned()
-            } else {
-                format!("is JSON that begins with the keys {}", cut(&keys.join(", ")))
-            }
-        });
-    }
-    let header = head.lines().find(|line| !line.starts_with('#')).unwrap_or_default();
-    let columns: Vec<&str> = header.split(',').map(|cell| cell.trim().trim_matches('"')).collect();
-    let has = |column: &str| columns.contains(&column);
-    if has("steps_to_next") {
-        Ok(Format::StepTable)
-    } else if has("arrived_ns") && has("request_id") {
-        Ok(Format::RequestTable)
-    } else if columns.iter().any(|column| column.starts_with("step.") || column.starts_with("batch.")) {
-        Ok(Format::StepCsv)
-    } else {
-        Err(format!("begins with '{}'", cut(header)))
-    }
-}
-
-fn of_keys(keys: &[String], is_list: bool) -> Option<Format> {
-    let has = |key: &str| keys.iter().any(|known| known == key);
-    if ["resourceSpans", "resourceMetrics", "resourceLogs"].into_iter().any(has) {
-        Some(Format::Otlp)
-    } else if has("timing_scope") || (has("scheduled_requests") && has("wall_time")) {
-        Some(Format::ForwardPass)
-    } else if has("benchmarks") || has("metadata") && has("args") {
-        Some(Format::Guidellm)
-    } else if has("input_lens") || (has("num_prompts") && has("backend")) {
-        Some(Format::VllmBench)
-    } else if has("load_summary")
-        || (is_list && has("start_time") && (has("info") || has("request") || has("end_time")))
-    {
-        Some(Format::InferencePerf)
-    } else {
-        None
-    }
-}
-
-/// The keys of the outermost object, or of those in the outermost list, as far as the text goes.
-fn first_keys(text: &str) -> Vec<String> {
-    const MOST: usize = 100;
-    let wanted_depth = if text.starts_with('[') { 2 } else { 1 };
-    let mut keys: Vec<String> = Vec::new();
-    let (mut depth, mut string, mut last) = (0usize, None::<String>, None::<String>);
-    let mut is_escaped = false;
-    for letter in text.chars() {
-        if let Some(open) = string.as_mut() {
-            match letter {
-                _ if is_escaped => is_escaped = false,
-                '\\' => is_escaped = true,
-                '"' => last = string.take(),
-                _ if depth == wanted_depth => open.push(letter),
-                _ => {}
-            }
-            continue;
-        }
-        match letter {
-            '"' => string = Some(String::new()),
-            '{' | '[' => depth += 1,
-            '}' | ']' => depth = depth.saturating_sub(1),
-            ':' if depth == wanted_depth => {
-                keys.extend(last.take().filter(|key| !keys.contains(key)));
-                if keys.len() >= MOST {
-                    break;
-                }
-            }
-            _ => {}
-        }
-    }
-    keys
 }
 
 #[cfg(test)]
@@ -182,19 +111,19 @@ mod tests {
     #[test]
     fn each_format_is_known_by_its_head() {
         for (head, format) in [
-            ("{\"resourceSpans\":[{\"resource\":{\"load_summary\":1", Format::Otlp),
-            ("\u{feff}\n[ {\"resourceSpans\": []}]", Format::Otlp),
-            ("{\"version\": 1, \"worker_id\": \"a\", \"timing_scope\": \"execute_model_cuda\"}", Format::ForwardPass),
-            ("[{\"start_time\": 1.5, \"request\": \"{\\\"benchmarks\\\": 1}\", \"respon", Format::InferencePerf),
-            ("{\"load_summary\": {\"count\": 9}}", Format::InferencePerf),
-            ("{\"metadata\": {}, \"args\": {\"model\": \"benchmarks\"}", Format::Guidellm),
-            ("{\"date\": \"x\", \"backend\": \"vllm\", \"num_prompts\": 5}", Format::VllmBench),
-            ("step.id,step.ts_start_ns\n1,2", Format::StepCsv),
-            ("batch.decode_tokens,step.id\n1,2", Format::StepCsv),
-            ("experiment,step_id,steps_to_next\n", Format::StepTable),
-            ("# of a run\nexperiment,request_id,arrived_ns\n", Format::RequestTable),
+            ("{\"resourceSpans\":[{\"resource\":{\"load_summary\":1", otlp::FORMAT),
+            ("\u{feff}\n[ {\"resourceSpans\": []}]", otlp::FORMAT),
+            ("{\"version\": 1, \"worker_id\": \"a\", \"timing_scope\": \"execute_model_cuda\"}", forward_pass::FORMAT),
+            ("[{\"start_time\": 1.5, \"request\": \"{\\\"benchmarks\\\": 1}\", \"respon", inference_perf::FORMAT),
+            ("{\"load_summary\": {\"count\": 9}}", inference_perf::FORMAT),
+            ("{\"metadata\": {}, \"args\": {\"model\": \"benchmarks\"}", guidellm::FORMAT),
+            ("{\"date\": \"x\", \"backend\": \"vllm\", \"num_prompts\": 5}", vllm_bench::FORMAT),
+            ("step.id,step.ts_start_ns\n1,2", step_csv::FORMAT),
+            ("batch.decode_tokens,step.id\n1,2", step_csv::FORMAT),
+            ("experiment,step_id,steps_to_next\n", step_table::FORMAT),
+            ("# of a run\nexperiment,request_id,arrived_ns\n", request_table::FORMAT),
         ] {
-            assert_eq!(of_head(head), Ok(format), "{head}");
+            assert_eq!(detected(head.as_bytes()), Ok(format), "{head}");
         }
     }
 
@@ -207,7 +136,7 @@ mod tests {
             ("{\"a\": \"resourceSpans\"", "is JSON that begins with the keys a"),
             ("a,b\n1,2", "begins with 'a,b'"),
         ] {
-            assert_eq!(of_head(head), Err(found.to_owned()), "{head}");
+            assert_eq!(detected(head.as_bytes()), Err(found.to_owned()), "{head}");
         }
     }
 }

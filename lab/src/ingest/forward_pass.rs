@@ -1,5 +1,5 @@
 //! vLLM's forward-pass metrics (`vllm/v1/metrics/forward_pass_metrics.py`, version 1), exported as JSON, a record per line. They
-//! time the GPU's work, not the engine's loop. Uses `step`, `ingested`, `dropped`, `faults`, `order`, `error`.
+//! time the GPU's work, not the engine's loop.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -11,8 +11,9 @@ use serde_json::Value;
 
 use super::dropped::Reason;
 use super::faults::Faults;
+use super::file_name;
+use super::format::Format;
 use super::ingested::Ingested;
-use super::order::put_in_order;
 use super::step::{Run, StepRecord, StepTrace};
 use crate::stats::median;
 use ridgepoint::internals::error::cut;
@@ -21,10 +22,19 @@ use ridgepoint::{Error, Result};
 
 const VERSION: u64 = 1;
 const TIMING_SCOPE: &str = "execute_model_cuda";
-/// A record has some 500 bytes; what is longer is another kind of file.
+/// Longest line. A record has about 500 bytes.
 const MAX_LINE_BYTES: u64 = 1 << 20;
-/// No engine's forward passes take this long in the median; milliseconds read as seconds do.
+/// Median forward passes of engines are shorter; milliseconds that are read as seconds are longer.
 const MAX_MEDIAN_US: f64 = 1e6;
+
+/// vLLM's forward-pass metrics.
+pub(super) const FORMAT: Format = Format {
+    name: "forward-pass",
+    about: "vLLM's forward-pass metrics, a JSON record per line",
+    holds_steps: true,
+    is_it: |head| head.has("timing_scope") || (head.has("scheduled_requests") && head.has("wall_time")),
+    read,
+};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -63,7 +73,7 @@ struct Scheduled {
     _var_decode_kv_tokens: f64,
 }
 
-/// What waits; lengths of it say nothing of the step.
+/// The waiting requests. Their lengths are not used.
 #[derive(Deserialize)]
 struct Queued {
     #[serde(default)]
@@ -72,13 +82,12 @@ struct Queued {
     num_decode_requests: u32,
 }
 
-/// Reads a file. `wall_time` becomes [`StepRecord::gpu_time_us`]; records have no time stamps, so that every `start_ns` is 0.
-/// Every worker and data-parallel rank is a run of its own. Records without scheduled requests, which an idle engine sends, are
-/// dropped as empty.
+/// Reads a file. `wall_time` becomes [`StepRecord::gpu_time_us`]. The records have no timestamps, so every `start_ns` is 0. Each
+/// worker and data-parallel rank is a run. Records without scheduled requests, which an idle engine sends, are dropped as empty.
 ///
 /// # Errors
-/// A file that can't be read or has no record; a line that is no JSON or cut short; a version or `timing_scope` other than the one
-/// that is known; more than one in a hundred records with unknown keys or values that can't be; times that are not in seconds.
+/// A file that cannot be read or has no records; a line that is not JSON; an unknown version or `timing_scope`; more than one record
+/// in a hundred with unknown keys or impossible values; times that are not in seconds.
 pub fn read(path: &Path) -> Result<Ingested> {
     let file = File::open(path).map_err(|error| Error::io(path, error))?;
     let origin = path.display().to_string();
@@ -105,20 +114,16 @@ pub fn read(path: &Path) -> Result<Ingested> {
         }
     }
     if found.steps_read == 0 {
-        let message = "has no line; it needs a JSON record per step".to_owned();
+        let message = "has no lines; it needs a JSON record per step";
         return Err(Error::parse(origin, message));
     }
     faults.settle(&origin, found.steps_read, &mut found.dropped_steps)?;
-    let stem = path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
+    let name = file_name(path);
     let is_one = runs.len() == 1;
     for ((worker, rank), steps) in runs {
-        let experiment = if is_one { stem.clone() } else { format!("{stem} worker {worker} rank {rank}") };
-        let mut trace = StepTrace { run: Run { experiment, ..Run::default() }, steps };
-        let order = put_in_order(&mut trace);
-        found.dropped_steps.add_many(Reason::Duplicate, order.duplicates);
-        found.notes.extend(order.notes);
-        check_unit(&origin, &trace)?;
-        found.steps.push(trace);
+        let experiment = if is_one { name.clone() } else { format!("{name} worker {worker} rank {rank}") };
+        let run = Run { experiment, ..Run::default() };
+        check_unit(&origin, found.add_steps(StepTrace { run, steps }))?;
     }
     Ok(found)
 }
@@ -132,7 +137,7 @@ impl std::fmt::Display for WorkerId {
     }
 }
 
-/// The record of a line. The outer error is that of a file that is not of this kind, the inner one that of a broken record.
+/// Parses a line. The outer error refuses the file, the inner one the record.
 fn record(origin: &str, number: u64, line: &[u8]) -> Result<Result<Record>> {
     let wrong = |message: String| Error::parse(origin, format!("line {number}: {message}"));
     let described = |error: serde_json::Error| {
@@ -141,29 +146,29 @@ fn record(origin: &str, number: u64, line: &[u8]) -> Result<Result<Record>> {
         wrong(format!("column {}: {}", error.column(), text))
     };
     if line.len() as u64 == MAX_LINE_BYTES {
-        return Err(wrong(format!("is longer than {MAX_LINE_BYTES} bytes; a line holds one record")));
+        return Err(wrong(format!("is longer than {MAX_LINE_BYTES} bytes: write one record per line")));
     }
     let value: Value = serde_json::from_slice(line).map_err(described)?;
-    let Value::Object(keys) = &value else { return Err(wrong("is no JSON object".to_owned())) };
+    let Value::Object(keys) = &value else { return Err(wrong("is not a JSON object".to_owned())) };
     let shown = |key: &str| {
         keys.get(key).map_or_else(|| "is missing".to_owned(), |value| format!("is {}", cut(&value.to_string())))
     };
     if keys.get("version").and_then(Value::as_u64) != Some(VERSION) {
         return Err(wrong(format!(
-            "`version` {}; version {VERSION} of the forward-pass metrics is known",
+            "`version` {}; forward-pass metrics of version {VERSION} are supported",
             shown("version")
         )));
     }
     if keys.get("timing_scope").and_then(Value::as_str) != Some(TIMING_SCOPE) {
         let shown = shown("timing_scope");
         return Err(wrong(format!(
-            "`timing_scope` {shown}; \"{TIMING_SCOPE}\" is known, wall_time of which is the GPU's time"
+            "`timing_scope` {shown}; \"{TIMING_SCOPE}\" is supported, whose wall_time is the GPU's time"
         )));
     }
     Ok(serde_json::from_value(value).map_err(|error| wrong(error.to_string())))
 }
 
-/// The step of a record; `None` for one that schedules nothing.
+/// The step of a record; `None` if it schedules nothing.
 fn step(origin: &str, number: u64, record: &Record) -> Result<Option<StepRecord>> {
     let scheduled = &record.scheduled_requests;
     let wrong = |message: String| Err(Error::parse(origin, format!("line {number}: {message}")));
@@ -175,7 +180,7 @@ fn step(origin: &str, number: u64, record: &Record) -> Result<Option<StepRecord>
     }
     if scheduled.sum_prefill_tokens < u64::from(scheduled.num_prefill_requests) {
         let (tokens, requests) = (scheduled.sum_prefill_tokens, scheduled.num_prefill_requests);
-        return wrong(format!("`sum_prefill_tokens` is {tokens}, must be one at least for each of {requests} chunks"));
+        return wrong(format!("`sum_prefill_tokens` is {tokens}, must be at least one for each of {requests} chunks"));
     }
     Ok(Some(StepRecord {
         step_id: record.counter_id,
@@ -200,7 +205,7 @@ fn check_unit(origin: &str, trace: &StepTrace) -> Result<()> {
         Some(median_us) if median_us > MAX_MEDIAN_US => {
             let median_s = median_us / US_PER_S;
             let problem =
-                format!("`wall_time` is {median_s} in the median, longer than any forward pass; are these seconds?");
+                format!("the median `wall_time` is {median_s}, longer than any forward pass; is it in seconds?");
             Err(Error::invalid(origin, vec![problem]))
         }
         _ => Ok(()),

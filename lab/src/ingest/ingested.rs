@@ -1,8 +1,9 @@
-//! What a reader hands over. Uses `step`, `request`, `dropped`.
+//! The result of a reader.
 
-use super::dropped::Dropped;
+use super::dropped::{Dropped, Reason};
+use super::order::put_in_order;
 use super::request::RequestRow;
-use super::step::{Run, StepTrace};
+use super::step::{OfRun, Run, StepTrace};
 
 /// A run's requests, in order of arrival where that is known.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -13,7 +14,17 @@ pub struct RequestTrace {
     pub requests: Vec<RequestRow>,
 }
 
-/// Steps and requests out of one file, and the count of what is not among them.
+impl OfRun for RequestTrace {
+    fn new(run: Run) -> Self {
+        RequestTrace { run, requests: Vec::new() }
+    }
+
+    fn run(&self) -> &Run {
+        &self.run
+    }
+}
+
+/// Steps and requests of one file, and the counts of its dropped records.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Ingested {
     /// Steps, run by run.
@@ -28,6 +39,18 @@ pub struct Ingested {
     pub dropped_steps: Dropped,
     /// Request records left out.
     pub dropped_requests: Dropped,
-    /// What to know of the file, in plain words.
+    /// Remarks for people.
     pub notes: Vec<String>,
+}
+
+impl Ingested {
+    /// Adds the steps of a run, sorted by number and each once.
+    pub(super) fn add_steps(&mut self, mut trace: StepTrace) -> &mut StepTrace {
+        let order = put_in_order(&mut trace);
+        self.dropped_steps.add_many(Reason::Duplicate, order.duplicates);
+        self.notes.extend(order.notes);
+        self.steps.push(trace);
+        let last = self.steps.len() - 1;
+        &mut self.steps[last]
+    }
 }

@@ -1,12 +1,13 @@
-//! Real engines' traces and load generators' reports, read into two kinds of record: steps and requests. Each format has a
-//! reader; what is unusable is counted by reason, never silently gone. Uses `request` and `error`; knows no model.
+//! Reads traces of real engines and reports of load generators into two kinds of record: steps and requests. Each format has a
+//! reader; unusable records are counted by reason.
 
-mod csv_columns;
+mod batch_summary;
 mod dropped;
 mod faults;
 pub mod format;
 pub mod forward_pass;
 mod ingested;
+mod interval;
 pub(crate) mod join;
 mod order;
 pub mod otlp;
@@ -26,17 +27,18 @@ mod step_table_tests;
 
 pub use dropped::{Dropped, Reason};
 pub use ingested::{Ingested, RequestTrace};
+pub use interval::{Interval, LeftOut, Periods};
 pub use join::{HostDelays, JoinedRun, Wait, join};
-pub use periods::{Cleaning, Interval, LeftOut, Periods, periods};
+pub use periods::{Cleaning, periods};
 pub use request::RequestRow;
 pub use step::{Run, StepRecord, StepTrace};
 
-/// The name of a file without its extension: what a run is called where nothing else names it.
+/// The name of a file without its extension, which names a run that has no other name.
 fn file_name(path: &std::path::Path) -> String {
     path.file_stem().map_or_else(|| "run".to_owned(), |name| name.to_string_lossy().into_owned())
 }
 
-/// Nanoseconds of a number of seconds from 0; whole seconds and the rest apart, so that unix times keep all their digits.
+/// Converts seconds from 0 to nanoseconds. Whole seconds and the rest are converted apart, so that unix times keep their digits.
 fn seconds_to_ns(seconds: f64) -> u64 {
     let ns_per_s = ridgepoint::internals::units::NS_PER_S;
     (seconds.trunc() as u64).saturating_mul(ns_per_s).saturating_add((seconds.fract() * ns_per_s as f64).round() as u64)

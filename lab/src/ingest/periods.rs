@@ -1,21 +1,19 @@
-//! From step records to times: how long the engine took from one sampled step to the next, and which of these times say
-//! nothing about the steps. Uses `step`, `dropped`, `pace`.
+//! Turns step records into times: how long the engine took from one sampled step to the next, and which of these times do not
+//! measure the steps.
 
-use serde::Serialize;
-
-use super::dropped::{Dropped, Reason};
+use super::dropped::Reason;
+use super::interval::{Interval, LeftOut, Periods};
 use super::pace::Pace;
 use super::step::{StepRecord, StepTrace};
-use crate::stats::median;
 use ridgepoint::internals::units::NS_PER_US;
 
 /// Which steps are left out.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Cleaning {
-    /// Steps of a lower number than this are left out: the engine compiles and captures CUDA graphs in its first ones.
-    /// Numbers count from the engine's start, so a trace taken later loses nothing.
+    /// Steps with a lower number are left out: in its first steps the engine compiles and captures CUDA graphs. Numbers count from
+    /// the engine's start, so a trace taken later loses nothing.
     pub warm_up_steps: u64,
-    /// A time beyond this many times what steps around it and its prompt tokens lead one to expect is a gap; above 1.
+    /// A time of more than this many times the expected one is a gap; above 1. See `docs/ingest.md` for the expected time.
     pub max_period_ratio: f64,
     /// Whether steps that preempt a request are left out.
     pub drop_preemptions: bool,
@@ -27,64 +25,14 @@ impl Default for Cleaning {
     }
 }
 
-/// The time from the start of a sampled step to the start of the next sampled one.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Interval {
-    /// Index of the first step among the trace's steps; the rest of the interval was not sampled.
-    pub first: usize,
-    /// Steps that the interval spans: the difference of the two steps' numbers, at least 1.
-    pub steps: u64,
-    /// How long they took together, µs. For a step whose forward pass the engine timed, that time.
-    pub span_us: f64,
-}
-
-impl Interval {
-    /// Mean time of a step in the interval, µs.
-    pub fn period_us(&self) -> f64 {
-        self.span_us / self.steps as f64
-    }
-}
-
-/// A step that no interval begins with.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct LeftOut {
-    /// Index among the trace's steps.
-    pub step: usize,
-    /// Why.
-    pub reason: Reason,
-}
-
-/// What became of each step of a trace: every one is either in `intervals` or in `left_out`, both in the trace's order.
-#[derive(Debug, Clone, PartialEq, Default, Serialize)]
-pub struct Periods {
-    /// Times that can be used.
-    pub intervals: Vec<Interval>,
-    /// Steps without one.
-    pub left_out: Vec<LeftOut>,
-}
-
-impl Periods {
-    /// Steps left out, by reason.
-    pub fn dropped(&self) -> Dropped {
-        let mut dropped = Dropped::default();
-        self.left_out.iter().for_each(|left_out| dropped.add(left_out.reason));
-        dropped
-    }
-
-    /// Median of the intervals' periods, µs; `None` without intervals.
-    pub fn median_period_us(&self) -> Option<f64> {
-        median(self.intervals.iter().map(Interval::period_us).collect())
-    }
-}
-
-/// The intervals of a trace, each step judged once: the first of these that applies leaves it out.
+/// Finds the intervals of a trace. The first of these rules that applies to a step leaves it out.
 ///
-/// 1. Warm-up, a step without tokens, a preemption, as `cleaning` says.
-/// 2. A timed forward pass that is no positive number; such a trace needs no clock and none of the rest applies to it.
-/// 3. No step after it; a number or a clock that does not go up.
-/// 4. Against the pace of the steps around it (`docs/ingest.md`): less than a twentieth is a jump of the clock, more than
-///    `max_period_ratio` times what pace and prompt tokens explain is a gap. Where all requests may have ended in between,
-///    half as much again is enough: then the engine idled.
+/// 1. Warm-up, no tokens, or a preemption, as `cleaning` says.
+/// 2. The engine timed the forward pass, and the time is not a positive number. The other rules do not apply to timed passes.
+/// 3. No step follows, or the step number or clock does not increase.
+/// 4. Compared with the pace of the steps around it (`docs/ingest.md`), a period of less than a twentieth is a clock jump, and one of
+///    more than `max_period_ratio` times the expected time is a gap. If all requests may have finished in between, more than 1.5
+///    times the expected time is a gap: the engine idled.
 ///
 /// ```
 /// use crate::ingest::{Cleaning, StepRecord, StepTrace, periods};
@@ -126,7 +74,7 @@ pub fn periods(trace: &StepTrace, cleaning: &Cleaning) -> Periods {
     periods
 }
 
-/// The interval that a step alone, and the one after it, make.
+/// The interval from a step to the next one, or why there is none.
 fn interval(
     first: usize,
     step: &StepRecord,

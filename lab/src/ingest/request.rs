@@ -1,7 +1,7 @@
-//! Requests of a real engine or load generator as records, whatever trace or report they come from. Uses nothing else.
+//! Requests of a real engine or load generator as records, whatever trace or report they come from.
 
-/// One request. Times are ns on one clock per run (the engine's monotonic clock in traces, the client's in reports); absent
-/// is absent.
+/// One request. Times are ns on one clock per run: the engine's monotonic clock in traces, the client's in reports. `None`
+/// means that the trace or report does not say.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct RequestRow {
     /// Id of the request, unique in its run.
@@ -34,8 +34,81 @@ pub struct RequestRow {
     pub num_cached_tokens: Option<u64>,
     /// Tokens generated.
     pub num_output_tokens: Option<u64>,
-    /// Times it was preempted.
-    pub num_preemptions: Option<u32>,
-    /// `stopped`, `length`, `aborted`, `ignored`, `error`.
+    /// Number of times that it was preempted.
+    pub num_preemptions: Option<u64>,
+    /// `stopped`, `length`, `aborted`, `ignored` or `error`.
     pub finish_status: Option<String>,
+}
+
+/// The numbers of a request by name, in the order of the request table's columns.
+pub(super) const NUMBERS: [(&str, fn(&mut RequestRow) -> &mut Option<u64>); 15] = [
+    ("arrived_ns", |row| &mut row.arrived_ns),
+    ("handed_over_ns", |row| &mut row.handed_over_ns),
+    ("queued_ns", |row| &mut row.queued_ns),
+    ("scheduled_ns", |row| &mut row.scheduled_ns),
+    ("first_token_ns", |row| &mut row.first_token_ns),
+    ("finished_ns", |row| &mut row.finished_ns),
+    ("first_response_ns", |row| &mut row.first_response_ns),
+    ("departed_ns", |row| &mut row.departed_ns),
+    ("scheduled_step", |row| &mut row.scheduled_step),
+    ("first_token_step", |row| &mut row.first_token_step),
+    ("finished_step", |row| &mut row.finished_step),
+    ("num_prompt_tokens", |row| &mut row.num_prompt_tokens),
+    ("num_cached_tokens", |row| &mut row.num_cached_tokens),
+    ("num_output_tokens", |row| &mut row.num_output_tokens),
+    ("num_preemptions", |row| &mut row.num_preemptions),
+];
+
+/// A time of a request by name.
+type Time = (&'static str, fn(&RequestRow) -> Option<u64>);
+
+/// Times of the engine, in the order in which they must be.
+pub(super) const ENGINE_TIMES: [Time; 4] = [
+    ("queued_ns", |row| row.queued_ns),
+    ("scheduled_ns", |row| row.scheduled_ns),
+    ("first_token_ns", |row| row.first_token_ns),
+    ("finished_ns", |row| row.finished_ns),
+];
+/// Times of the server or client, in the order in which they must be.
+pub(super) const SERVER_TIMES: [Time; 3] = [
+    ("arrived_ns", |row| row.arrived_ns),
+    ("first_response_ns", |row| row.first_response_ns),
+    ("departed_ns", |row| row.departed_ns),
+];
+/// Times of the server's handover, in the order in which they must be.
+pub(super) const HANDOVER_TIMES: [Time; 2] =
+    [("arrived_ns", |row| row.arrived_ns), ("handed_over_ns", |row| row.handed_over_ns)];
+
+impl RequestRow {
+    /// The first two known times of a sequence of which the later one is before the earlier one, by name.
+    pub(super) fn out_of_order(&self, sequence: &[Time]) -> Option<((&'static str, u64), (&'static str, u64))> {
+        let known: Vec<_> = sequence.iter().filter_map(|(name, time)| Some((*name, time(self)?))).collect();
+        known.iter().copied().zip(known.iter().copied().skip(1)).find(|(earlier, later)| later.1 < earlier.1)
+    }
+
+    /// Fills in what another record of the same request knows. Returns false, and changes nothing, where that one adds nothing or
+    /// contradicts.
+    pub(super) fn complete(&mut self, mut other: RequestRow) -> bool {
+        let mut filled = self.clone();
+        let mut adds = false;
+        for (name, number) in NUMBERS {
+            let (into, from) = (number(&mut filled), *number(&mut other));
+            match (*into, from) {
+                _ if name == "num_preemptions" => *into = (*into).max(from),
+                (_, None) => {}
+                (None, _) => (*into, adds) = (from, true),
+                (one, other) if one != other => return false,
+                _ => {}
+            }
+        }
+        match (&filled.finish_status, other.finish_status) {
+            (None, Some(status)) => (filled.finish_status, adds) = (Some(status), true),
+            (Some(one), Some(other)) if *one != other => return false,
+            _ => {}
+        }
+        if adds {
+            *self = filled;
+        }
+        adds
+    }
 }

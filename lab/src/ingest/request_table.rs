@@ -1,18 +1,31 @@
-//! The request table: requests of any trace or report as csv, a row per request; `docs/ingest.md` has the columns. Written and read
-//! back it is the same. Uses `request`, `ingested`, `csv_columns`, `step_table` (the labels of a run), `error`.
+//! The request table: requests of any trace or report as csv, a row per request; `docs/ingest.md` has the columns. A table that is
+//! written and read back is the same.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 use std::io::Write;
 use std::path::Path;
 
-use super::csv_columns::{CsvRows, Known, Row};
-use super::ingested::{Ingested, RequestTrace};
-use super::request::RequestRow;
-use super::step::Run;
-use super::step_table::{label_cells, labels, or_nothing};
+use ridgepoint::internals::input::Row;
 use ridgepoint::{Error, Result};
 
-/// The columns in the order in which they are written; a table that is read has them all, in any order.
+use super::batch_summary::Counts;
+use super::format::Format;
+use super::ingested::{Ingested, RequestTrace};
+use super::request::{ENGINE_TIMES, NUMBERS, RequestRow, SERVER_TIMES};
+use super::step::{Run, run_index};
+use super::step_table::{label_cells, labels, open, or_nothing};
+
+/// A request table.
+pub(super) const FORMAT: Format = Format {
+    name: "request-table",
+    about: "A request table of this command",
+    holds_steps: false,
+    is_it: |head| head.has("arrived_ns") && head.has("request_id"),
+    read,
+};
+
+/// The columns in the order in which they are written. A table has them all, in any order.
 pub const COLUMNS: [&str; 25] = [
     "experiment",
     "model",
@@ -41,12 +54,10 @@ pub const COLUMNS: [&str; 25] = [
     "finish_status",
 ];
 
-const KNOWN: Known = Known { required: &COLUMNS, optional: &[] };
-
 /// Writes the requests of runs, one run after the other.
 ///
 /// # Errors
-/// What `out` says.
+/// Those of `out`.
 pub fn write(out: impl Write, runs: &[RequestTrace]) -> std::io::Result<()> {
     let mut writer = csv::Writer::from_writer(out);
     writer.write_record(COLUMNS)?;
@@ -59,105 +70,52 @@ pub fn write(out: impl Write, runs: &[RequestTrace]) -> std::io::Result<()> {
 }
 
 fn cells(run: &Run, request: &RequestRow) -> impl Iterator<Item = String> {
-    let own = [
-        request.request_id.clone(),
-        or_nothing(request.arrived_ns),
-        or_nothing(request.handed_over_ns),
-        or_nothing(request.queued_ns),
-        or_nothing(request.scheduled_ns),
-        or_nothing(request.first_token_ns),
-        or_nothing(request.finished_ns),
-        or_nothing(request.first_response_ns),
-        or_nothing(request.departed_ns),
-        or_nothing(request.scheduled_step),
-        or_nothing(request.first_token_step),
-        or_nothing(request.finished_step),
-        or_nothing(request.num_prompt_tokens),
-        or_nothing(request.num_cached_tokens),
-        or_nothing(request.num_output_tokens),
-        or_nothing(request.num_preemptions),
-        request.finish_status.clone().unwrap_or_default(),
-    ];
+    let mut request = request.clone();
+    let mut own = vec![request.request_id.clone()];
+    own.extend(NUMBERS.iter().map(|(_, number)| or_nothing(*number(&mut request))));
+    own.push(request.finish_status.unwrap_or_default());
     label_cells(run).into_iter().chain(own)
 }
 
 /// Reads a table.
 ///
 /// # Errors
-/// A file that can't be read or has no row; a missing or unknown column; the first row that is not as documented, a request that
-/// is in its run twice included: none is left out.
+/// A file that cannot be read or has no rows; a missing or unknown column; the first row that is not as documented, such as a
+/// request that is in its run twice.
 pub fn read(path: &Path) -> Result<Ingested> {
-    let mut rows = CsvRows::open(path, &KNOWN)?;
-    let mut runs: Vec<(RequestTrace, HashSet<String>)> = Vec::new();
-    let mut record = csv::StringRecord::new();
+    let mut rows = open(path, &COLUMNS)?;
+    let mut requests: Vec<RequestTrace> = Vec::new();
+    let mut known: HashSet<(usize, String)> = HashSet::new();
     let mut requests_read = 0;
-    let mut current = 0;
-    while let Some(row) = rows.next(&mut record)? {
+    while let Some(row) = rows.next_row()? {
         requests_read += 1;
-        let run = labels(&row)?;
-        if runs.get(current).is_none_or(|(trace, _)| trace.run != run) {
-            current = runs.iter().position(|(trace, _)| trace.run == run).unwrap_or_else(|| {
-                runs.push((RequestTrace { run, requests: Vec::new() }, HashSet::new()));
-                runs.len() - 1
-            });
-        }
-        let Some((trace, ids)) = runs.get_mut(current) else { continue };
+        let at = run_index(&mut requests, labels(&row)?);
         let request = request(&row)?;
-        if !ids.insert(request.request_id.clone()) {
-            return Err(row.bad("request_id", format!("an id that '{}' has once", trace.run.experiment)));
+        if !known.insert((at, request.request_id.clone())) {
+            let run = &requests[at].run.experiment;
+            return Err(row.bad("request_id", format!("an id that appears once in the run '{run}'")));
         }
-        trace.requests.push(request);
+        requests[at].requests.push(request);
     }
-    if runs.is_empty() {
-        let message = "has a header and no rows; it needs a row per request".to_owned();
-        return Err(Error::parse(rows.origin().to_owned(), message));
+    if requests.is_empty() {
+        return Err(Error::parse(rows.origin(), "has a header and no rows; it needs a row per request"));
     }
-    let requests = runs.into_iter().map(|(trace, _)| trace).collect();
     Ok(Ingested { requests, requests_read, ..Ingested::default() })
 }
 
 fn request(row: &Row<'_>) -> Result<RequestRow> {
     let id = row.text("request_id").ok_or_else(|| row.bad("request_id", "the id of the request"))?;
-    let request = RequestRow {
-        request_id: id.to_owned(),
-        arrived_ns: row.whole("arrived_ns")?,
-        handed_over_ns: row.whole("handed_over_ns")?,
-        queued_ns: row.whole("queued_ns")?,
-        scheduled_ns: row.whole("scheduled_ns")?,
-        first_token_ns: row.whole("first_token_ns")?,
-        finished_ns: row.whole("finished_ns")?,
-        first_response_ns: row.whole("first_response_ns")?,
-        departed_ns: row.whole("departed_ns")?,
-        scheduled_step: row.whole("scheduled_step")?,
-        first_token_step: row.whole("first_token_step")?,
-        finished_step: row.whole("finished_step")?,
-        num_prompt_tokens: row.whole("num_prompt_tokens")?,
-        num_cached_tokens: row.whole("num_cached_tokens")?,
-        num_output_tokens: row.whole("num_output_tokens")?,
-        num_preemptions: row.whole("num_preemptions")?,
-        finish_status: row.text("finish_status").map(str::to_owned),
+    let mut request = RequestRow {
+        request_id: id.into_owned(),
+        finish_status: row.text("finish_status").map(Cow::into_owned),
+        ..RequestRow::default()
     };
-    let sequences: [&[(&str, Option<u64>)]; 2] = [
-        &[
-            ("queued_ns", request.queued_ns),
-            ("scheduled_ns", request.scheduled_ns),
-            ("first_token_ns", request.first_token_ns),
-            ("finished_ns", request.finished_ns),
-        ],
-        &[
-            ("arrived_ns", request.arrived_ns),
-            ("first_response_ns", request.first_response_ns),
-            ("departed_ns", request.departed_ns),
-        ],
-    ];
-    for sequence in sequences {
-        let mut latest: Option<(&str, u64)> = None;
-        for (column, at) in sequence {
-            let Some(at) = *at else { continue };
-            if let Some((before, ns)) = latest.filter(|(_, ns)| at < *ns) {
-                return Err(row.bad(column, format!("at least {before}, {ns}")));
-            }
-            latest = Some((column, at));
+    for (column, number) in NUMBERS {
+        *number(&mut request) = Counts::optional(row, column)?;
+    }
+    for sequence in [&ENGINE_TIMES[..], &SERVER_TIMES] {
+        if let Some((earlier, later)) = request.out_of_order(sequence) {
+            return Err(row.bad(later.0, format!("at least {}, {}", earlier.0, earlier.1)));
         }
     }
     Ok(request)

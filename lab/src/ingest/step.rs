@@ -1,8 +1,8 @@
-//! Steps of a real engine as records, whatever trace they come from. Uses `request`.
+//! Steps of a real engine as records, whatever trace they come from, and the run that they belong to.
 
 use ridgepoint::Request;
 
-/// What all rows of one run share. Absent is absent: nothing is guessed from names.
+/// The labels of one run. `None` means that the trace does not say; nothing is guessed from names.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Run {
     /// Name of the run.
@@ -17,7 +17,7 @@ pub struct Run {
     pub workload: Option<String>,
     /// Version of the serving engine.
     pub engine_version: Option<String>,
-    /// vLLM's flag; decides which CUDA graphs are captured.
+    /// vLLM's flag, which decides the captured CUDA graphs.
     pub max_num_seqs: Option<u32>,
     /// vLLM's flag.
     pub max_num_batched_tokens: Option<u32>,
@@ -28,43 +28,70 @@ pub struct Run {
 pub struct StepRecord {
     /// Number of the step in its engine's life; consecutive steps have consecutive numbers.
     pub step_id: u64,
-    /// Start on the engine's monotonic clock, ns; 0 throughout a trace without a clock, whose steps have `gpu_time_us`.
+    /// Start on the engine's monotonic clock, ns. It is 0 throughout a trace without a clock, whose steps have `gpu_time_us`.
     pub start_ns: u64,
-    /// Requests with a prompt chunk in the step.
+    /// Requests with a prefill chunk in the step.
     pub num_prefill_requests: u32,
     /// Requests that decode in the step.
     pub num_decode_requests: u32,
-    /// Tokens of prompt chunks.
+    /// Tokens of prefill chunks.
     pub prefill_tokens: u64,
     /// Tokens of decodes.
     pub decode_tokens: u64,
-    /// Tokens in the cache under the prompt chunks before the step, where known.
+    /// Cached tokens of the prefilling requests before the step.
     pub prefill_kv_tokens: Option<u64>,
-    /// Tokens in the cache under the decodes before the step, where known.
+    /// Cached tokens of the decoding requests before the step.
     pub decode_kv_tokens: Option<u64>,
-    /// Requests being processed.
+    /// Running requests.
     pub num_running: Option<u32>,
-    /// Requests that wait.
+    /// Waiting requests.
     pub num_waiting: Option<u32>,
-    /// Requests that ended with the step.
+    /// Requests that finished in the step.
     pub num_finished: Option<u32>,
     /// Requests preempted in the step.
     pub num_preempted: Option<u32>,
     /// KV blocks of a GPU.
     pub kv_blocks_total: Option<u64>,
-    /// KV blocks of a GPU that are free. Cached blocks that no running request uses count as free.
+    /// Free KV blocks of a GPU. Cached blocks that no running request uses count as free.
     pub kv_blocks_free: Option<u64>,
-    /// Time of the forward pass on the GPU, where the engine measured it (forward-pass metrics), µs.
+    /// Time of the forward pass on the GPU, µs, where the engine measured it (forward-pass metrics).
     pub gpu_time_us: Option<f64>,
     /// Every request of the step, where the trace has snapshots of them.
     pub requests: Option<Vec<Request>>,
 }
 
-/// A run's steps in the order of their numbers, none twice.
+/// A run's steps, sorted by number, none twice.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct StepTrace {
     /// The run.
     pub run: Run,
     /// Its steps.
     pub steps: Vec<StepRecord>,
+}
+
+/// Records of one run.
+pub(super) trait OfRun {
+    /// An empty run.
+    fn new(run: Run) -> Self;
+    /// Its labels.
+    fn run(&self) -> &Run;
+}
+
+impl OfRun for StepTrace {
+    fn new(run: Run) -> Self {
+        StepTrace { run, steps: Vec::new() }
+    }
+
+    fn run(&self) -> &Run {
+        &self.run
+    }
+}
+
+/// The position in a list of the run with these labels, which is added if it is not there.
+pub(super) fn run_index<T: OfRun>(list: &mut Vec<T>, run: Run) -> usize {
+    // Rows of a run follow each other: it is usually the last one.
+    list.iter().rposition(|known| *known.run() == run).unwrap_or_else(|| {
+        list.push(T::new(run));
+        list.len() - 1
+    })
 }

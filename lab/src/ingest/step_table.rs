@@ -1,20 +1,33 @@
-//! The step table: steps of any trace as csv, a row per step, with what is known of it and the time it took; `docs/ingest.md`
-//! has the columns. Written and read back it is the same. Uses `step`, `periods`, `dropped`, `ingested`, `csv_columns`,
-//! `request_cell`, `error`.
+//! The step table: steps of any trace as csv, a row per step with its time; `docs/ingest.md` has the columns. A table that is written
+//! and read back is the same.
 
-use std::io::Write;
+use std::borrow::Cow;
+use std::fs::File;
+use std::io::{BufReader, Write};
 use std::path::Path;
 
-use super::csv_columns::{CsvRows, Known, Row};
-use super::dropped::Reason;
-use super::ingested::Ingested;
-use super::periods::{Interval, LeftOut, Periods};
-use super::request_cell::{read_cell, write_cell};
-use super::step::{Run, StepRecord, StepTrace};
+use ridgepoint::internals::input::{Columns, NumberRange, Row, RowReader};
 use ridgepoint::internals::units::NS_PER_US;
 use ridgepoint::{Error, Result};
 
-/// The columns in the order in which they are written; a table that is read has them all, in any order.
+use super::batch_summary::Counts;
+use super::dropped::Reason;
+use super::format::Format;
+use super::ingested::Ingested;
+use super::interval::{Interval, LeftOut, Periods};
+use super::request_cell::{read_cell, write_cell};
+use super::step::{OfRun, Run, StepRecord, StepTrace, run_index};
+
+/// A step table.
+pub const FORMAT: Format = Format {
+    name: "step-table",
+    about: "A step table of this command",
+    holds_steps: true,
+    is_it: |head| head.has("steps_to_next"),
+    read,
+};
+
+/// The columns in the order in which they are written. A table has them all, in any order.
 pub const COLUMNS: [&str; 27] = [
     "experiment",
     "model",
@@ -45,21 +58,19 @@ pub const COLUMNS: [&str; 27] = [
     "requests",
 ];
 
-const KNOWN: Known = Known { required: &COLUMNS, optional: &[] };
-
 /// A run in a step table.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct TableRun {
     /// The run and its steps.
     pub trace: StepTrace,
-    /// What became of each of its steps.
+    /// The time of each step, or why it has none.
     pub periods: Periods,
 }
 
 /// Writes runs, one after the other.
 ///
 /// # Errors
-/// What `out` says.
+/// Those of `out`.
 pub fn write(out: impl Write, runs: &[TableRun]) -> std::io::Result<()> {
     let mut writer = csv::Writer::from_writer(out);
     writer.write_record(COLUMNS)?;
@@ -75,12 +86,12 @@ pub fn write(out: impl Write, runs: &[TableRun]) -> std::io::Result<()> {
     writer.flush()
 }
 
-/// A cell that may be empty.
+/// A cell, empty for `None`.
 pub(super) fn or_nothing<T: ToString>(value: Option<T>) -> String {
     value.map(|value| value.to_string()).unwrap_or_default()
 }
 
-/// The cells that each row of a run begins with, as [`labels`] reads them.
+/// The first cells of each row of a run; [`labels`] reads them.
 pub(super) fn label_cells(run: &Run) -> [String; 8] {
     [
         run.experiment.clone(),
@@ -124,32 +135,29 @@ fn cells(
     label_cells(run).into_iter().chain(own)
 }
 
+impl OfRun for TableRun {
+    fn new(run: Run) -> Self {
+        TableRun { trace: StepTrace::new(run), periods: Periods::default() }
+    }
+
+    fn run(&self) -> &Run {
+        &self.trace.run
+    }
+}
+
 /// Reads a table with the times that it holds.
 ///
 /// # Errors
-/// A file that can't be read or has no row; a missing or unknown column; the first row that is not as documented: none is left
-/// out.
+/// A file that cannot be read or has no rows; a missing or unknown column; the first row that is not as documented.
 pub fn read_runs(path: &Path) -> Result<Vec<TableRun>> {
-    let mut rows = CsvRows::open(path, &KNOWN)?;
+    let mut rows = open(path, &COLUMNS)?;
     let mut runs: Vec<TableRun> = Vec::new();
-    let mut record = csv::StringRecord::new();
-    let mut current = 0;
-    while let Some(row) = rows.next(&mut record)? {
-        let labels = labels(&row)?;
-        if runs.get(current).is_none_or(|run| run.trace.run != labels) {
-            current = runs.iter().position(|run| run.trace.run == labels).unwrap_or_else(|| {
-                let trace = StepTrace { run: labels, steps: Vec::new() };
-                runs.push(TableRun { trace, periods: Periods::default() });
-                runs.len() - 1
-            });
-        }
-        if let Some(run) = runs.get_mut(current) {
-            append(run, &row)?;
-        }
+    while let Some(row) = rows.next_row()? {
+        let at = run_index(&mut runs, labels(&row)?);
+        append(&mut runs[at], &row)?;
     }
     if runs.is_empty() {
-        let message = "has a header and no rows; it needs a row per step".to_owned();
-        return Err(Error::parse(rows.origin().to_owned(), message));
+        return Err(Error::parse(rows.origin(), "has a header and no rows; it needs a row per step"));
     }
     Ok(runs)
 }
@@ -172,9 +180,9 @@ fn append(run: &mut TableRun, row: &Row<'_>) -> Result<()> {
         );
     }
     let first = run.trace.steps.len();
-    let period_us = row.positive("period_us")?;
-    let steps = row.whole::<u64>("steps_to_next")?;
-    match (row.text("left_out"), period_us, steps) {
+    let period_us = positive(row, "period_us")?;
+    let steps = Counts::optional::<u64>(row, "steps_to_next")?;
+    match (row.text("left_out").as_deref(), period_us, steps) {
         (None, Some(period_us), Some(steps)) if steps > 0 => {
             run.periods.intervals.push(Interval { first, steps, span_us: span_us(period_us, steps) });
         }
@@ -201,9 +209,20 @@ fn span_us(period_us: f64, steps: u64) -> f64 {
     (period_us * steps as f64 * ns_per_us).round() / ns_per_us
 }
 
+/// Opens a table that has exactly these columns. Its cells are read as they are.
+pub(super) fn open(path: &Path, columns: &'static [&'static str]) -> Result<RowReader<BufReader<File>>> {
+    let file = File::open(path).map_err(|error| Error::io(path, error))?;
+    let reader = BufReader::with_capacity(1 << 16, file);
+    RowReader::verbatim_csv(&path.display().to_string(), reader, Columns::exactly(columns))
+}
+
+fn positive(row: &Row<'_>, column: &str) -> Result<Option<f64>> {
+    row.optional(column, |row, column| row.number(column, NumberRange::POSITIVE))
+}
+
 pub(super) fn labels(row: &Row<'_>) -> Result<Run> {
-    let text = |column: &str| row.text(column).map(str::to_owned);
-    let count = |column: &str| match row.whole::<u32>(column)? {
+    let text = |column: &str| row.text(column).map(Cow::into_owned);
+    let count = |column: &str| match Counts::optional::<u32>(row, column)? {
         Some(0) => Err(row.bad(column, "a whole number from 1, or nothing")),
         value => Ok(value),
     };
@@ -221,27 +240,27 @@ pub(super) fn labels(row: &Row<'_>) -> Result<Run> {
 
 fn step(row: &Row<'_>) -> Result<StepRecord> {
     let mut step = StepRecord {
-        step_id: row.required("step_id")?,
-        start_ns: row.required("start_ns")?,
-        num_prefill_requests: row.required("num_prefill_requests")?,
-        num_decode_requests: row.required("num_decode_requests")?,
-        prefill_tokens: row.required("prefill_tokens")?,
-        decode_tokens: row.required("decode_tokens")?,
-        prefill_kv_tokens: row.whole("prefill_kv_tokens")?,
-        decode_kv_tokens: row.whole("decode_kv_tokens")?,
-        num_running: row.whole("num_running")?,
-        num_waiting: row.whole("num_waiting")?,
-        num_finished: row.whole("num_finished")?,
-        num_preempted: row.whole("num_preempted")?,
-        kv_blocks_total: row.whole("kv_blocks_total")?,
-        kv_blocks_free: row.whole("kv_blocks_free")?,
-        gpu_time_us: row.positive("gpu_time_us")?,
+        step_id: Counts::required(row, "step_id")?,
+        start_ns: Counts::required(row, "start_ns")?,
+        num_prefill_requests: Counts::required(row, "num_prefill_requests")?,
+        num_decode_requests: Counts::required(row, "num_decode_requests")?,
+        prefill_tokens: Counts::required(row, "prefill_tokens")?,
+        decode_tokens: Counts::required(row, "decode_tokens")?,
+        prefill_kv_tokens: Counts::optional(row, "prefill_kv_tokens")?,
+        decode_kv_tokens: Counts::optional(row, "decode_kv_tokens")?,
+        num_running: Counts::optional(row, "num_running")?,
+        num_waiting: Counts::optional(row, "num_waiting")?,
+        num_finished: Counts::optional(row, "num_finished")?,
+        num_preempted: Counts::optional(row, "num_preempted")?,
+        kv_blocks_total: Counts::optional(row, "kv_blocks_total")?,
+        kv_blocks_free: Counts::optional(row, "kv_blocks_free")?,
+        gpu_time_us: positive(row, "gpu_time_us")?,
         requests: None,
     };
     if let Some(text) = row.text("requests") {
         let count = u64::from(step.num_prefill_requests) + u64::from(step.num_decode_requests);
         let tokens = step.prefill_tokens.saturating_add(step.decode_tokens);
-        let requests = read_cell(text, count, tokens).map_err(|expected| row.bad("requests", expected))?;
+        let requests = read_cell(&text, count, tokens).map_err(|expected| row.bad("requests", expected))?;
         step.requests = Some(requests);
     }
     Ok(step)

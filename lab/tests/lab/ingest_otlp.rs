@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 
 use proptest::prelude::*;
 use ridgepoint::{Request, Result};
+use ridgepoint_lab::ingest::format::Format;
 use ridgepoint_lab::ingest::{Ingested, Reason, otlp};
 use serde_json::{Value, json};
 
@@ -295,7 +296,7 @@ fn bad_records_are_counted_by_reason_and_the_rest_is_kept() {
     assert_eq!(read.requests_read, 6);
     let count = |reason| read.dropped_requests.count(reason);
     assert_eq!((count(Reason::Duplicate), count(Reason::BadValue), count(Reason::Incomplete)), (1, 2, 2));
-    assert!(read.notes.iter().any(|note| note.starts_with("1 spans are neither")), "{:?}", read.notes);
+    assert!(read.notes.iter().any(|note| note.starts_with("1 spans left out: they are neither")), "{:?}", read.notes);
 }
 
 #[test]
@@ -344,19 +345,22 @@ fn files_that_are_no_trace_say_where_and_why() {
     let whole = export(&service(), ENGINE, vec![core_span("r", 7_000_000)]).to_string();
     let cut = format!("{whole}\n{}", &whole[..whole.len() / 2]);
     let text = message(&cut);
-    assert!(text.contains(&format!("line 2, byte {}", cut.len())) && text.contains("is it cut short?"), "{text}");
+    assert!(
+        text.contains(&format!("line 2 column {}", whole.len() / 2)) && text.contains("is it cut short?"),
+        "{text}"
+    );
     for (text, parts) in [
-        ("", vec!["no step.BATCH_SUMMARY event", "0 bytes", "--otlp-traces-endpoint"]),
+        ("", vec!["no step.BATCH_SUMMARY event", "--otlp-traces-endpoint"]),
         ("{\"resourceSpans\": []}", vec!["no llm_request", "step or journey tracing"].split_off(1)),
-        ("{\"resourceSpans\": [{}]} {", vec!["line 1, byte 25", "is it cut short?"]),
+        ("{\"resourceSpans\": [{}]} {", vec!["line 1 column 25", "is it cut short?"]),
         ("{\"resource_spans\": []}", vec!["unknown key 'resource_spans'", "resourceSpans", "format: json"]),
         ("{\"data\": [{\"traceID\": 1}]}", vec!["unknown key 'data'"]),
         ("[[]]", vec!["invalid type: sequence, expected an object of OTLP JSON"]),
-        ("17", vec!["expected an object with `resourceSpans`, or a list of such"]),
+        ("17", vec!["expected an object with `resourceSpans`, or a list of such objects"]),
         ("{\"resourceSpans\": 5}", vec!["expected a list of OTLP JSON"]),
         ("{\"resourceSpans\": [{\"instrumentationLibrarySpans\": []}]}", vec!["before 0.15"]),
-        ("step.id,step.ts_start_ns\n1,2\n", vec!["line 1, byte 1", "is not OTLP JSON"]),
-        ("{\"resourceMetrics\": [{\"a\": [1, 2]}]}", vec!["no step.BATCH_SUMMARY", "1 exports of metrics or logs"]),
+        ("step.id,step.ts_start_ns\n1,2\n", vec!["line 1 column 1", "is not OTLP JSON"]),
+        ("{\"resourceMetrics\": [{\"a\": [1, 2]}]}", vec!["no step.BATCH_SUMMARY", "1 exports of metrics, logs"]),
     ] {
         let message = message(text);
         assert!(parts.iter().all(|part| message.contains(part)), "{text}: {message}");
@@ -365,7 +369,7 @@ fn files_that_are_no_trace_say_where_and_why() {
     let path = folder.path().join("t.json");
     for (bytes, what) in [(&b"\x1f\x8b\x08\x00"[..], "gzip"), (b"\x00\x00\x01\x00\x28\xb5\x2f\xfd", "zstd")] {
         std::fs::write(&path, bytes).unwrap();
-        assert!(otlp::read(&path).unwrap_err().to_string().contains(what));
+        assert!(Format::named("otlp").unwrap().read(&path).unwrap_err().to_string().contains(what));
     }
     assert!(otlp::read(&folder.path().join("absent.json")).unwrap_err().to_string().contains("absent.json"));
 }

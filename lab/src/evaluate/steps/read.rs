@@ -2,7 +2,6 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::ingest::format;
 use crate::ingest::format::Format;
 use crate::ingest::step_table;
 use crate::ingest::step_table::TableRun;
@@ -24,7 +23,7 @@ pub struct ReadRun {
     pub notes: Vec<String>,
 }
 
-/// Reads files of any format that [`format::read`] knows. `label` puts in place what a file does not say of a run. Times of a
+/// Reads files of any format that [`Format::detect`] knows. `label` puts in place what a file does not say of a run. Times of a
 /// step table are taken from it as they are, unless `cleaning` says how to find them anew; other files are cleaned as usual.
 ///
 /// # Errors
@@ -68,13 +67,13 @@ pub fn read_runs(
 
 fn read_file(file: &Path, cleaning: Option<Cleaning>) -> Result<Vec<ReadRun>> {
     let name = file.display().to_string();
-    let kind = format::detect(file)?;
-    if kind == Format::StepTable && cleaning.is_none() {
+    let kind = Format::detect(file)?;
+    if kind == step_table::FORMAT && cleaning.is_none() {
         let as_read =
             |run| ReadRun { run, requests: None, file: name.clone(), dropped: Dropped::default(), notes: Vec::new() };
         return Ok(step_table::read_runs(file)?.into_iter().map(as_read).collect());
     }
-    let found = format::read(file, Some(kind))?;
+    let found = kind.read(file)?;
     let is_alone = found.steps.len() == 1;
     let mut notes = found.notes;
     if !is_alone && found.dropped_steps.total() > 0 {

@@ -1,41 +1,35 @@
-//! Attributes of resources, spans and events as what they must be: counts, names, times. Uses OpenTelemetry's types, `dropped`.
+//! Attributes of resources, spans and events as counts, names and times.
 
 use opentelemetry_proto::tonic::common::v1::KeyValue;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
-
-use crate::ingest::{Reason, seconds_to_ns};
 use ridgepoint::internals::error::cut;
 
-/// A floating-point `ts.monotonic` counts seconds; from here on, 31 years after the machine started, it can't.
-const MAX_MONOTONIC_S: f64 = 1e9;
-/// Largest whole number up to which an `f64` holds each.
+use crate::ingest::batch_summary::Counts;
+use crate::ingest::{Reason, seconds_to_ns};
+
+/// Attributes that name the model, on resources and on spans.
+const MODEL_KEYS: [&str; 3] = ["gen_ai.response.model", "gen_ai.request.model", "model_name"];
+/// Floating-point times count seconds. From here on, 31 years after the machine started, they cannot.
+const MAX_SECONDS: f64 = 1e9;
+/// Every whole number up to this one is exact as `f64`.
 const MAX_EXACT: f64 = 9_007_199_254_740_992.0;
 
-/// What is wrong with a record.
+/// Why a record is dropped.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Fault {
-    /// An attribute or id that is needed is not there.
-    Missing(String),
-    /// A value that can't be.
-    Bad(String),
+pub(super) struct Fault {
+    pub(super) reason: Reason,
+    pub(super) text: String,
 }
 
 impl Fault {
-    pub(super) fn reason(&self) -> Reason {
-        match self {
-            Fault::Missing(_) => Reason::Incomplete,
-            Fault::Bad(_) => Reason::BadValue,
-        }
+    /// A value that cannot be.
+    pub(super) fn bad(text: impl Into<String>) -> Self {
+        Fault { reason: Reason::BadValue, text: text.into() }
     }
 
-    pub(super) fn text(&self) -> &str {
-        match self {
-            Fault::Missing(text) | Fault::Bad(text) => text,
-        }
-    }
-
-    fn bad(key: &str, value: &Value, expected: &str) -> Self {
-        Fault::Bad(format!("{key} is {}, expected {expected}", shown(value)))
+    /// An attribute or id that is needed and not there.
+    pub(super) fn missing(text: impl Into<String>) -> Self {
+        Fault { reason: Reason::Incomplete, text: text.into() }
     }
 }
 
@@ -49,37 +43,6 @@ impl<'a> Attributes<'a> {
         attribute.value.as_ref()?.value.as_ref()
     }
 
-    /// A count; whole numbers in other clothes (`"12"`, `12.0`) are counts too.
-    pub(super) fn count(&self, key: &str) -> Result<Option<u64>, Fault> {
-        let Some(value) = self.get(key) else { return Ok(None) };
-        let count = match value {
-            Value::IntValue(count) => u64::try_from(*count).ok(),
-            Value::DoubleValue(count) if *count >= 0.0 && *count <= MAX_EXACT && count.fract() < f64::EPSILON => {
-                Some(*count as u64)
-            }
-            Value::StringValue(digits) => digits.parse().ok(),
-            _ => None,
-        };
-        count.map(Some).ok_or_else(|| Fault::bad(key, value, "a whole number from 0"))
-    }
-
-    /// A count that fits 32 bits.
-    pub(super) fn small_count(&self, key: &str) -> Result<Option<u32>, Fault> {
-        let Some(count) = self.count(key)? else { return Ok(None) };
-        let small = u32::try_from(count).map_err(|_| Fault::Bad(format!("{key} is {count}, more than {}", u32::MAX)));
-        small.map(Some)
-    }
-
-    /// A count that must be there.
-    pub(super) fn needed(&self, key: &str) -> Result<u64, Fault> {
-        self.count(key)?.ok_or_else(|| Fault::Missing(format!("{key} is missing")))
-    }
-
-    /// A count that must be there and fit 32 bits.
-    pub(super) fn small_needed(&self, key: &str) -> Result<u32, Fault> {
-        self.small_count(key)?.ok_or_else(|| Fault::Missing(format!("{key} is missing")))
-    }
-
     /// A duration in seconds, as ns.
     pub(super) fn seconds_as_ns(&self, key: &str) -> Result<Option<u64>, Fault> {
         let Some(value) = self.get(key) else { return Ok(None) };
@@ -88,10 +51,10 @@ impl<'a> Attributes<'a> {
             Value::IntValue(seconds) => *seconds as f64,
             _ => f64::NAN,
         };
-        if (0.0..MAX_MONOTONIC_S).contains(&seconds) {
+        if (0.0..MAX_SECONDS).contains(&seconds) {
             Ok(Some(seconds_to_ns(seconds)))
         } else {
-            Err(Fault::bad(key, value, "a number of seconds from 0"))
+            Err(self.contradiction(key, "a number of seconds from 0".to_owned()))
         }
     }
 
@@ -99,9 +62,8 @@ impl<'a> Attributes<'a> {
     pub(super) fn monotonic_ns(&self) -> Result<Option<u64>, Fault> {
         const KEY: &str = "ts.monotonic";
         match self.get(KEY) {
-            None => Ok(None),
             Some(Value::DoubleValue(_)) => self.seconds_as_ns(KEY),
-            Some(_) => self.count(KEY),
+            _ => self.optional(KEY),
         }
     }
 
@@ -113,7 +75,7 @@ impl<'a> Attributes<'a> {
         }
     }
 
-    /// A text or number as text, where not empty.
+    /// A text or an integer as text, where not empty.
     pub(super) fn name(&self, key: &str) -> Option<String> {
         match self.get(key)? {
             Value::IntValue(number) => Some(number.to_string()),
@@ -122,18 +84,48 @@ impl<'a> Attributes<'a> {
     }
 
     /// The first of some keys that has a text.
-    pub(super) fn first_text(&self, keys: &[&str]) -> Option<&'a str> {
-        keys.iter().find_map(|key| self.text(key))
+    pub(super) fn first_text(&self, keys: &[&str]) -> Option<String> {
+        keys.iter().find_map(|key| self.text(key)).map(str::to_owned)
+    }
+
+    /// The model that the attributes name.
+    pub(super) fn model(&self) -> Option<String> {
+        self.first_text(&MODEL_KEYS)
     }
 }
 
-fn shown(value: &Value) -> String {
-    match value {
-        Value::StringValue(text) => format!("'{}'", cut(text)),
-        Value::BoolValue(value) => value.to_string(),
-        Value::IntValue(value) => value.to_string(),
-        Value::DoubleValue(value) => format!("{value:?}"),
-        _ => "a list or object".to_owned(),
+impl Counts for Attributes<'_> {
+    type Fault = Fault;
+
+    /// A count; texts and floating-point numbers of a whole number (`"12"`, `12.0`) are counts too.
+    fn optional<T: TryFrom<u64>>(&self, name: &str) -> Result<Option<T>, Fault> {
+        let Some(value) = self.get(name) else { return Ok(None) };
+        let count = match value {
+            Value::IntValue(count) => u64::try_from(*count).ok(),
+            Value::DoubleValue(count) if *count >= 0.0 && *count <= MAX_EXACT && count.fract() < f64::EPSILON => {
+                Some(*count as u64)
+            }
+            Value::StringValue(digits) => digits.parse().ok(),
+            _ => None,
+        };
+        let count = count.and_then(|count| T::try_from(count).ok());
+        let max = if size_of::<T>() <= 4 { u64::from(u32::MAX) } else { u64::MAX };
+        count.map(Some).ok_or_else(|| self.contradiction(name, format!("a whole number from 0 to {max}")))
+    }
+
+    fn required<T: TryFrom<u64>>(&self, name: &str) -> Result<T, Fault> {
+        self.optional(name)?.ok_or_else(|| Fault::missing(format!("{name} is missing")))
+    }
+
+    fn contradiction(&self, name: &str, expected: String) -> Fault {
+        let shown = match self.get(name) {
+            Some(Value::StringValue(text)) => format!("'{}'", cut(text)),
+            Some(Value::BoolValue(value)) => value.to_string(),
+            Some(Value::IntValue(value)) => value.to_string(),
+            Some(Value::DoubleValue(value)) => format!("{value:?}"),
+            _ => "a list or object".to_owned(),
+        };
+        Fault::bad(format!("{name} is {shown}, expected {expected}"))
     }
 }
 
@@ -147,9 +139,9 @@ mod tests {
     }
 
     #[test]
-    fn counts_come_in_three_clothes_and_nothing_else() {
+    fn counts_have_three_types_and_no_others() {
         for value in [Value::IntValue(12), Value::DoubleValue(12.0), Value::StringValue("12".to_owned())] {
-            assert_eq!(Attributes(&one("n", value)).count("n"), Ok(Some(12)));
+            assert_eq!(Attributes(&one("n", value)).optional::<u64>("n"), Ok(Some(12)));
         }
         for value in [
             Value::IntValue(-1),
@@ -159,15 +151,13 @@ mod tests {
             Value::StringValue("many".to_owned()),
             Value::BoolValue(true),
         ] {
-            let fault = Attributes(&one("n", value)).count("n").unwrap_err();
-            assert_eq!(fault.reason(), Reason::BadValue);
-            assert!(fault.text().starts_with("n is "), "{}", fault.text());
+            let fault = Attributes(&one("n", value)).optional::<u64>("n").unwrap_err();
+            assert_eq!(fault.reason, Reason::BadValue);
+            assert!(fault.text.starts_with("n is "), "{}", fault.text);
         }
-        assert_eq!(
-            Attributes(&one("n", Value::IntValue(1 << 33))).small_count("n").unwrap_err().reason(),
-            Reason::BadValue
-        );
-        assert_eq!(Attributes(&[]).needed("n").unwrap_err(), Fault::Missing("n is missing".to_owned()));
+        let large = one("n", Value::IntValue(1 << 33));
+        assert_eq!(Attributes(&large).optional::<u32>("n").unwrap_err().reason, Reason::BadValue);
+        assert_eq!(Attributes(&[]).required::<u64>("n").unwrap_err(), Fault::missing("n is missing"));
     }
 
     #[test]
@@ -176,7 +166,7 @@ mod tests {
         assert_eq!(ns(Value::IntValue(20_020_938_183_118)), Ok(Some(20_020_938_183_118)));
         assert_eq!(ns(Value::StringValue("20020938183118".to_owned())), Ok(Some(20_020_938_183_118)));
         assert_eq!(ns(Value::DoubleValue(20_020.5)), Ok(Some(20_020_500_000_000)));
-        // A unix time in seconds, or nanoseconds as a float: which one can't be told.
+        // A unix time in seconds, or nanoseconds as a float: the two cannot be told apart.
         for value in [1_700_000_000.0, 2.0e13, -1.0, f64::NAN, f64::INFINITY] {
             assert!(ns(Value::DoubleValue(value)).is_err(), "{value}");
         }

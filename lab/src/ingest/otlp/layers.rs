@@ -1,112 +1,101 @@
-//! What server and engine say of the same requests, joined. Uses `journey`, `request`.
+//! Joins the server's and the engine's spans of the same requests.
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::journey::{Journey, Layer};
+use super::attributes::Fault;
+use super::request_span::RequestSpan;
 use super::source::Faults;
 use crate::ingest::{Reason, RequestRow};
 
-/// A request's row, the model it was for and the source that its row belongs to.
-pub(super) struct Whole {
+/// A request from all spans that report it.
+pub(super) struct JoinedRequest {
+    /// Index of the source that its row belongs to.
     pub(super) source: usize,
     pub(super) model: Option<String>,
     pub(super) row: RequestRow,
-    /// Whether the engine itself was heard.
+    /// Whether the engine reports it.
     pub(super) has_core: bool,
 }
 
-/// What was found while joining.
+/// Numbers of requests by who reports them.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct LayerCounts {
-    /// Requests that both layers speak of.
+    /// Requests that server and engine report.
     pub(super) both: u64,
-    /// Requests that only the engine speaks of.
     pub(super) core_only: u64,
-    /// Requests that only the server speaks of.
     pub(super) api_only: u64,
-    /// Engine requests that share one request of the server's (several prompts in it).
+    /// Engine requests that share one request of the server (several prompts in it).
     pub(super) shared: u64,
-    /// Requests on another clock than the others.
+    /// Spans on another clock than the others.
     pub(super) other_clock: u64,
 }
 
-/// Joins the journeys of one service, each with the index of its source.
-pub(super) fn join(journeys: Vec<(usize, Journey)>, faults: &mut Faults) -> (Vec<Whole>, LayerCounts) {
+/// Joins the request spans of one service, each with the index of its source.
+pub(super) fn join(spans: Vec<(usize, RequestSpan)>, faults: &mut Faults) -> (Vec<JoinedRequest>, LayerCounts) {
     let mut counts = LayerCounts::default();
-    let is_monotonic = journeys.iter().any(|(_, journey)| journey.is_monotonic);
-    let mut of_layer: [BTreeMap<String, (usize, Journey)>; 2] = Default::default();
-    for (source, journey) in journeys {
-        if journey.is_monotonic != is_monotonic {
+    let is_monotonic = spans.iter().any(|(_, span)| span.is_monotonic);
+    let (mut api, mut core) = (BTreeMap::new(), BTreeMap::new());
+    for (source, span) in spans {
+        let id = span.row.request_id.clone();
+        if span.is_monotonic != is_monotonic {
             counts.other_clock += 1;
-            faults.add(
-                Reason::Incomplete,
-                format!("request {} has no ts.monotonic, others have", journey.row.request_id),
-            );
+            faults.add(Fault::missing(format!("request {id} has no ts.monotonic, others have")));
             continue;
         }
-        let layer = &mut of_layer[usize::from(journey.layer == Layer::Core)];
-        match layer.get_mut(&journey.row.request_id) {
+        let layer: &mut BTreeMap<String, (usize, RequestSpan)> = if span.is_core { &mut core } else { &mut api };
+        match layer.get_mut(&id) {
             None => {
-                layer.insert(journey.row.request_id.clone(), (source, journey));
+                layer.insert(id, (source, span));
             }
             Some((_, first)) => {
-                if !complete(&mut first.row, &journey.row) {
-                    faults.add(Reason::Duplicate, format!("request {} is there twice", journey.row.request_id));
+                if !first.row.complete(span.row) {
+                    faults.add(Fault { reason: Reason::Duplicate, text: format!("request {id} is there twice") });
                 }
             }
         }
     }
-    let [mut api, core] = of_layer;
-    let by_span: HashMap<u64, String> = api
-        .values()
-        .filter(|(_, journey)| journey.span_id != 0)
-        .map(|(_, j)| (j.span_id, j.row.request_id.clone()))
-        .collect();
-    let api_of: Vec<Option<String>> = core.values().map(|(_, journey)| server_id(journey, &api, &by_span)).collect();
-    let mut children: HashMap<&str, u64> = HashMap::new();
-    for id in api_of.iter().flatten() {
-        *children.entry(id).or_default() += 1;
+    let with_id = api.iter().filter(|(_, (_, span))| span.span_id != 0);
+    let by_span: HashMap<u64, &str> = with_id.map(|(id, (_, span))| (span.span_id, id.as_str())).collect();
+    let api_ids: Vec<Option<String>> = core.values().map(|(_, span)| server_id(span, &api, &by_span)).collect();
+    let mut siblings: HashMap<&str, u64> = HashMap::new();
+    for id in api_ids.iter().flatten() {
+        *siblings.entry(id).or_default() += 1;
     }
-    let mut wholes = Vec::with_capacity(core.len().max(api.len()));
-    let mut used = Vec::new();
-    for ((source, journey), api_id) in core.into_values().zip(&api_of) {
-        let mut whole = Whole { source, model: journey.model, row: journey.row, has_core: true };
-        match api_id.as_ref().and_then(|id| Some((id, api.get(id)?))) {
+    let mut joined = Vec::with_capacity(core.len().max(api.len()));
+    for ((source, span), api_id) in core.into_values().zip(&api_ids) {
+        let mut request = JoinedRequest { source, model: span.model, row: span.row, has_core: true };
+        match api_id.as_ref().and_then(|id| Some((id.as_str(), api.get(id)?))) {
             None => counts.core_only += 1,
             Some((id, (_, server))) => {
-                let siblings = children.get(id.as_str()).copied().unwrap_or(1);
-                attach(&mut whole, server, siblings > 1);
+                let is_shared = siblings.get(id).is_some_and(|count| *count > 1);
+                attach(&mut request, server, is_shared);
                 counts.both += 1;
-                counts.shared += u64::from(siblings > 1);
-                used.push(id.clone());
+                counts.shared += u64::from(is_shared);
             }
         }
-        wholes.push(whole);
+        joined.push(request);
     }
-    for id in used {
-        api.remove(&id);
-    }
+    api.retain(|id, _| !siblings.contains_key(id.as_str()));
     counts.api_only = api.len() as u64;
-    let left = api.into_values();
-    wholes.extend(left.map(|(source, journey)| Whole {
+    joined.extend(api.into_values().map(|(source, span)| JoinedRequest {
         source,
-        model: journey.model,
-        row: journey.row,
+        model: span.model,
+        row: span.row,
         has_core: false,
     }));
-    wholes.sort_by(|one, other| order(&one.row).cmp(&order(&other.row)));
-    (wholes, counts)
+    joined.sort_by(|one, other| order(&one.row).cmp(&order(&other.row)));
+    (joined, counts)
 }
 
-/// The server's id of an engine's request: the same, the same with `-0` or `-0-1a2b3c4d` appended for each of its prompts, or that
-/// of the span which is its parent.
+/// The server's id of an engine request: the same id, the id without the `-0` or `-0-1a2b3c4d` appended for each prompt, or
+/// that of the parent span.
 fn server_id(
-    journey: &Journey,
-    api: &BTreeMap<String, (usize, Journey)>,
-    by_span: &HashMap<u64, String>,
+    span: &RequestSpan,
+    api: &BTreeMap<String, (usize, RequestSpan)>,
+    by_span: &HashMap<u64, &str>,
 ) -> Option<String> {
     const MOST_APPENDED: usize = 2;
-    let mut id = journey.row.request_id.as_str();
+    let mut id = span.row.request_id.as_str();
     for _ in 0..=MOST_APPENDED {
         if api.contains_key(id) {
             return Some(id.to_owned());
@@ -114,68 +103,25 @@ fn server_id(
         let Some((shorter, _)) = id.rsplit_once('-') else { break };
         id = shorter;
     }
-    by_span.get(&journey.parent_span_id).cloned()
+    by_span.get(&span.parent_span_id).map(|id| (*id).to_owned())
 }
 
-fn attach(whole: &mut Whole, server: &Journey, is_shared: bool) {
-    let (row, from) = (&mut whole.row, &server.row);
+fn attach(request: &mut JoinedRequest, server: &RequestSpan, is_shared: bool) {
+    let (row, from) = (&mut request.row, &server.row);
     row.arrived_ns = from.arrived_ns;
     row.handed_over_ns = from.handed_over_ns;
     if !is_shared {
-        // With several prompts in a request its first response may be any prompt's.
+        // With several prompts in a request, its first response may be any prompt's.
         row.first_response_ns = from.first_response_ns;
         row.departed_ns = from.departed_ns;
         row.num_prompt_tokens = row.num_prompt_tokens.or(from.num_prompt_tokens);
         row.num_output_tokens = row.num_output_tokens.or(from.num_output_tokens);
         row.finish_status = row.finish_status.take().or(from.finish_status.clone());
     }
-    whole.model = whole.model.take().or(server.model.clone());
+    request.model = request.model.take().or(server.model.clone());
 }
 
-/// Fills what is absent in a row from another of the same request and layer. False, and nothing done, where that one adds nothing
-/// or contradicts.
-fn complete(row: &mut RequestRow, other: &RequestRow) -> bool {
-    fn fill<T: PartialEq + Clone>(into: &mut Option<T>, from: &Option<T>, state: &mut (bool, bool)) {
-        match (into.as_ref(), from) {
-            (Some(one), Some(other)) => state.1 |= one != other,
-            (None, Some(_)) => {
-                into.clone_from(from);
-                state.0 = true;
-            }
-            (_, None) => {}
-        }
-    }
-    let mut filled = row.clone();
-    let mut state = (false, false);
-    macro_rules! fill_all {
-        ($($field:ident),*) => { $(fill(&mut filled.$field, &other.$field, &mut state);)* };
-    }
-    fill_all!(
-        arrived_ns,
-        handed_over_ns,
-        queued_ns,
-        scheduled_ns,
-        first_token_ns,
-        finished_ns,
-        first_response_ns,
-        departed_ns,
-        scheduled_step,
-        first_token_step,
-        finished_step,
-        num_prompt_tokens,
-        num_cached_tokens,
-        num_output_tokens,
-        finish_status
-    );
-    filled.num_preemptions = filled.num_preemptions.max(other.num_preemptions);
-    let (added, contradicts) = state;
-    if added && !contradicts {
-        *row = filled;
-    }
-    added && !contradicts
-}
-
-/// By arrival, or by the first thing known; then by id.
+/// Sorts by arrival or the first known time, then by id.
 fn order(row: &RequestRow) -> (bool, Option<u64>, &str) {
     let first = row.arrived_ns.or(row.handed_over_ns).or(row.queued_ns).or(row.scheduled_ns).or(row.first_token_ns);
     (first.is_none(), first, &row.request_id)

@@ -1,123 +1,92 @@
-//! Sources made into runs: steps in order with their requests, journeys joined, notes. Uses `layers`, `snapshots`, `source`.
+//! Turns the processes of a trace into runs: steps in order with their requests, request spans joined, and notes.
 
 use std::collections::BTreeMap;
 
-use super::layers::{self, LayerCounts, Whole};
-use super::snapshots;
-use super::source::{Faults, Identity, Source};
-use crate::ingest::order::put_in_order;
-use crate::ingest::{Dropped, Ingested, Reason, RequestTrace, Run, StepTrace};
+use ridgepoint::internals::error::cut;
 
-/// Makes runs of what the sources said; `name` is that of the file.
-pub(super) fn runs(name: &str, sources: Vec<(Identity, Source)>) -> Ingested {
+use super::layers::{self, JoinedRequest, LayerCounts};
+use super::snapshots;
+use super::source::{Identity, Source, Trace};
+use crate::ingest::order::put_in_order;
+use crate::ingest::{Ingested, Reason, RequestTrace, Run, StepTrace};
+
+struct Process {
+    name: String,
+    identity: Identity,
+    source: Source,
+}
+
+/// Makes runs of a trace; `file` is the name of its file.
+pub(super) fn runs(file: &str, mut trace: Trace) -> Ingested {
     let mut ingested = Ingested::default();
-    let names = names(name, &sources);
-    let mut services: BTreeMap<(String, Option<String>), Vec<usize>> = BTreeMap::new();
-    for (index, (identity, _)) in sources.iter().enumerate() {
-        services.entry((identity.service.clone(), identity.model.clone())).or_default().push(index);
+    let sources = std::mem::take(&mut trace.sources);
+    let names = names(file, &sources);
+    let mut services: BTreeMap<(String, Option<String>), Vec<Process>> = BTreeMap::new();
+    for (name, (identity, source)) in names.into_iter().zip(sources) {
+        let service = (identity.service.clone(), identity.model.clone());
+        services.entry(service).or_default().push(Process { name, identity, source });
     }
-    let (identities, mut sources): (Vec<Identity>, Vec<Source>) = sources.into_iter().unzip();
-    let mut faults = AllFaults::default();
-    for members in services.values() {
-        service(members, &identities, &names, &mut sources, &mut ingested, &mut faults);
+    for processes in services.into_values() {
+        service(processes, &mut ingested, &mut trace);
     }
-    for source in &sources {
-        faults.merge(source);
-    }
-    finish(&mut ingested, faults, &sources);
+    finish(&mut ingested, trace);
     ingested
 }
 
-/// One name per source: the file's where there is one alone, with service and instance where there are more.
-fn names(name: &str, sources: &[(Identity, Source)]) -> Vec<String> {
-    let speaking = sources.iter().filter(|(_, source)| source.is_engine() || !source.journeys.is_empty()).count();
+/// One name per process: the file's where there is one process, with service and instance where there are more.
+fn names(file: &str, sources: &[(Identity, Source)]) -> Vec<String> {
+    let speaking = sources.iter().filter(|(_, source)| source.is_engine() || !source.requests.is_empty()).count();
     let engines = sources.iter().filter(|(_, source)| source.is_engine()).count();
-    let full = |identity: &Identity, index: usize| {
-        let parts = [identity.service.as_str(), identity.instance.as_str()];
-        let parts: Vec<&str> = parts.into_iter().filter(|part| !part.is_empty()).collect();
-        if parts.is_empty() { format!("{name}/{index}") } else { format!("{name}/{}", parts.join("/")) }
-    };
     let mut names: Vec<String> = Vec::with_capacity(sources.len());
     for (index, (identity, source)) in sources.iter().enumerate() {
-        let alone = speaking <= 1 || (engines == 1 && source.is_engine());
-        let wanted = if alone { name.to_owned() } else { full(identity, index) };
-        let taken = !alone && names.contains(&wanted);
-        names.push(if taken { format!("{wanted}/{index}") } else { wanted });
+        if speaking <= 1 || (engines == 1 && source.is_engine()) {
+            names.push(file.to_owned());
+            continue;
+        }
+        let parts = [file, &identity.service, &identity.instance];
+        let mut name = parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("/");
+        if name == file || names.contains(&name) {
+            name = format!("{name}/{index}");
+        }
+        names.push(name);
     }
     names
 }
 
-#[derive(Default)]
-struct AllFaults {
-    steps: Faults,
-    snapshots: Dropped,
-    first_snapshot: Option<String>,
-    requests: Faults,
-}
-
-impl AllFaults {
-    fn merge(&mut self, source: &Source) {
-        for (into, from) in [(&mut self.steps, &source.step_faults), (&mut self.requests, &source.request_faults)] {
-            into.dropped.merge(&from.dropped);
-            into.first = into.first.take().or(from.first.clone());
-        }
-        self.snapshots.merge(&source.snapshot_faults.dropped);
-        self.first_snapshot = self.first_snapshot.take().or(source.snapshot_faults.first.clone());
-    }
-}
-
-fn service(
-    members: &[usize],
-    identities: &[Identity],
-    names: &[String],
-    sources: &mut [Source],
-    ingested: &mut Ingested,
-    faults: &mut AllFaults,
-) {
-    let mut journeys = Vec::new();
+/// Makes the runs of one service's processes.
+fn service(processes: Vec<Process>, ingested: &mut Ingested, trace: &mut Trace) {
+    let mut processes = processes;
+    let mut spans = Vec::new();
     let mut engines = Vec::new();
-    for &index in members {
-        let Some(source) = sources.get_mut(index) else { continue };
-        if source.is_engine() {
+    for (index, process) in processes.iter_mut().enumerate() {
+        if process.source.is_engine() {
             engines.push(index);
         }
-        journeys.extend(std::mem::take(&mut source.journeys).into_iter().map(|journey| (index, journey)));
+        spans.extend(std::mem::take(&mut process.source.requests).into_iter().map(|span| (index, span)));
     }
-    let (mut wholes, counts) = layers::join(journeys, &mut faults.requests);
+    let (mut requests, counts) = layers::join(spans, &mut trace.request_faults);
     layer_notes(&counts, &mut ingested.notes);
     if let [engine] = engines[..] {
-        wholes.iter_mut().filter(|whole| !whole.has_core).for_each(|whole| whole.source = engine);
+        requests.iter_mut().filter(|request| !request.has_core).for_each(|request| request.source = engine);
     }
-    for &index in members {
-        let (Some(source), Some(identity), Some(name)) =
-            (sources.get_mut(index), identities.get(index), names.get(index))
-        else {
-            continue;
-        };
-        let (own, rest) = wholes.into_iter().partition(|whole: &Whole| whole.source == index);
-        wholes = rest;
-        run(source, identity, name, own, ingested, faults);
+    for (index, process) in processes.into_iter().enumerate() {
+        let own = requests.extract_if(.., |request| request.source == index).collect();
+        run(process, own, ingested, trace);
     }
 }
 
-/// One engine's run, or several where its requests name several models.
-fn run(
-    source: &mut Source,
-    identity: &Identity,
-    name: &str,
-    wholes: Vec<Whole>,
-    ingested: &mut Ingested,
-    faults: &mut AllFaults,
-) {
+/// Makes one process' run, or several where its requests name several models.
+fn run(process: Process, requests: Vec<JoinedRequest>, ingested: &mut Ingested, trace: &mut Trace) {
+    let Process { name, identity, mut source } = process;
     let label = Run {
-        experiment: name.to_owned(),
+        experiment: name.clone(),
         model: identity.model.clone(),
-        engine_version: identity.version.clone().or(source.scope_version.clone()),
+        engine_version: identity.version.or(source.scope_version.take()),
         ..Run::default()
     };
-    let mut by_model: BTreeMap<Option<String>, Vec<Whole>> = BTreeMap::new();
-    for whole in wholes {
-        by_model.entry(whole.model.clone().or(identity.model.clone())).or_default().push(whole);
+    let mut by_model: BTreeMap<Option<String>, Vec<JoinedRequest>> = BTreeMap::new();
+    for request in requests {
+        by_model.entry(request.model.clone().or(identity.model.clone())).or_default().push(request);
     }
     let named: Vec<String> = by_model.keys().flatten().cloned().collect();
     let only = if let [model] = &named[..] { Some(model.clone()) } else { None };
@@ -128,43 +97,41 @@ fn run(
     }
     if named.len() > 1 {
         ingested.notes.push(format!(
-            "requests of {name} name {} models ({}): one run each, and its steps have none",
+            "the requests of {name} name {} models ({}): each becomes a run, and the steps have no model",
             named.len(),
-            ridgepoint::internals::error::cut(&named.join(", "))
+            cut(&named.join(", "))
         ));
     }
-    let model = label.model.clone().or(only);
-    let trace = steps(source, Run { model, ..label.clone() }, ingested, faults);
-    if !trace.steps.is_empty() {
-        ingested.steps.push(trace);
+    let cache_hits = std::mem::take(&mut source.cache_hits);
+    let steps = steps(source, Run { model: label.model.clone().or(only), ..label.clone() }, ingested, trace);
+    if !steps.steps.is_empty() {
+        ingested.steps.push(steps);
     }
-    for (model, wholes) in by_model {
+    for (model, requests) in by_model {
         let experiment = match &model {
             Some(model) if named.len() > 1 => format!("{name}/{model}"),
-            _ => name.to_owned(),
+            _ => name.clone(),
         };
-        let mut requests: Vec<_> = wholes.into_iter().map(|whole| whole.row).collect();
-        for row in &mut requests {
-            row.num_cached_tokens = row.num_cached_tokens.or_else(|| source.cache_hits.get(&row.request_id).copied());
+        let mut rows: Vec<_> = requests.into_iter().map(|request| request.row).collect();
+        for row in &mut rows {
+            row.num_cached_tokens = row.num_cached_tokens.or_else(|| cache_hits.get(&row.request_id).copied());
         }
-        ingested.requests.push(RequestTrace { run: Run { experiment, model, ..label.clone() }, requests });
+        ingested.requests.push(RequestTrace { run: Run { experiment, model, ..label.clone() }, requests: rows });
     }
 }
 
-/// The source's steps by number, none twice, with their requests.
-fn steps(source: &mut Source, run: Run, ingested: &mut Ingested, faults: &mut AllFaults) -> StepTrace {
-    let mut trace = StepTrace { run, steps: std::mem::take(&mut source.steps) };
-    let order = put_in_order(&mut trace);
-    faults.steps.dropped.add_many(Reason::Duplicate, order.duplicates);
+/// The steps of a process by number, none twice, with their requests.
+fn steps(source: Source, run: Run, ingested: &mut Ingested, trace: &mut Trace) -> StepTrace {
+    let mut steps = StepTrace { run, steps: source.steps };
+    let order = put_in_order(&mut steps);
+    trace.step_faults.dropped.add_many(Reason::Duplicate, order.duplicates);
     ingested.notes.extend(order.notes);
-    let snapshots = std::mem::take(&mut source.snapshots);
-    if snapshots.is_empty() {
-        return trace;
+    if source.snapshots.is_empty() {
+        return steps;
     }
-    let StepTrace { run: Run { experiment: name, .. }, steps } = &mut trace;
-    let joined = snapshots::join(steps, snapshots);
-    let notes = &mut ingested.notes;
-    notes.push(format!("{} of {} steps of {name} have a snapshot of each request", joined.steps, steps.len()));
+    let joined = snapshots::join(&mut steps.steps, source.snapshots);
+    let (name, notes) = (&steps.run.experiment, &mut ingested.notes);
+    notes.push(format!("{} of {} steps of {name} have a snapshot of each request", joined.steps, steps.steps.len()));
     if joined.contradicting > 0 {
         notes.push(format!(
             "{} snapshots left out: their sums contradict the summaries of {} steps, which are kept",
@@ -175,15 +142,17 @@ fn steps(source: &mut Source, run: Run, ingested: &mut Ingested, faults: &mut Al
         notes.push(format!("{} snapshots left out: their steps are not in the file", joined.orphans));
     }
     if joined.counted_after {
-        notes.push(format!("snapshots of {name} count computed tokens after the step: taken back to before it"));
+        notes.push(format!(
+            "the snapshots of {name} count computed tokens after the step: converted to the count before it"
+        ));
     }
-    trace
+    steps
 }
 
 fn layer_notes(counts: &LayerCounts, notes: &mut Vec<String>) {
     if counts.both > 0 {
         notes.push(format!(
-            "{} requests known from server and engine, {} from the engine alone, {} from the server alone",
+            "{} requests are reported by server and engine, {} by the engine alone, {} by the server alone",
             counts.both, counts.core_only, counts.api_only
         ));
     }
@@ -194,37 +163,39 @@ fn layer_notes(counts: &LayerCounts, notes: &mut Vec<String>) {
         ));
     }
     if counts.other_clock > 0 {
-        notes.push(format!("{} request spans have no ts.monotonic while others have: left out", counts.other_clock));
+        notes.push(format!(
+            "{} request spans left out: they have no ts.monotonic, while others have",
+            counts.other_clock
+        ));
     }
 }
 
-/// Counts and notes over all runs.
-fn finish(ingested: &mut Ingested, faults: AllFaults, sources: &[Source]) {
-    for (what, first) in
-        [("step", &faults.steps.first), ("snapshot", &faults.first_snapshot), ("request", &faults.requests.first)]
+/// Adds the counts and notes of the whole trace.
+fn finish(ingested: &mut Ingested, trace: Trace) {
+    let notes = &mut ingested.notes;
+    for (what, faults) in
+        [("step", &trace.step_faults), ("snapshot", &trace.snapshot_faults), ("request", &trace.request_faults)]
     {
-        if let Some(first) = first {
-            ingested.notes.push(format!("first {what} at fault: {first}"));
+        notes.extend(faults.first.as_ref().map(|first| format!("first {what} with a fault: {first}")));
+    }
+    let snapshots = trace.snapshot_faults.dropped.total();
+    for (count, text) in [
+        (snapshots, "snapshots left out: a value is missing or impossible"),
+        (
+            trace.events_without_clock,
+            "events have no ts.monotonic, while others of their request have: their times are left empty",
+        ),
+        (trace.other_spans, "spans left out: they are neither of requests nor of steps"),
+        (trace.other_signals, "exports of metrics, logs or profiles left out"),
+    ] {
+        if count > 0 {
+            notes.push(format!("{count} {text}"));
         }
     }
-    let snapshots = faults.snapshots.total();
-    if snapshots > 0 {
-        ingested.notes.push(format!("{snapshots} snapshots left out: a value is missing or can't be"));
-    }
-    let without_clock: u64 = sources.iter().map(|source| source.events_without_clock).sum();
-    if without_clock > 0 {
-        ingested.notes.push(format!(
-            "{without_clock} events have no ts.monotonic while others of their request have: their times are left empty"
-        ));
-    }
-    let other: u64 = sources.iter().map(|source| source.other_spans).sum();
-    if other > 0 {
-        ingested.notes.push(format!("{other} spans are neither of requests nor of steps: left aside"));
-    }
     let kept: usize = ingested.steps.iter().map(|trace| trace.steps.len()).sum();
-    ingested.steps_read = kept as u64 + faults.steps.dropped.total();
-    ingested.dropped_steps = faults.steps.dropped;
+    ingested.steps_read = kept as u64 + trace.step_faults.dropped.total();
+    ingested.dropped_steps = trace.step_faults.dropped;
     let kept: usize = ingested.requests.iter().map(|trace| trace.requests.len()).sum();
-    ingested.requests_read = kept as u64 + faults.requests.dropped.total();
-    ingested.dropped_requests = faults.requests.dropped;
+    ingested.requests_read = kept as u64 + trace.request_faults.dropped.total();
+    ingested.dropped_requests = trace.request_faults.dropped;
 }

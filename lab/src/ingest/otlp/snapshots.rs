@@ -1,6 +1,6 @@
 //! Snapshots of requests put into their steps. Uses `step_event`, `step`.
 
-use super::step_event::Snapshot;
+use super::step_events::Snapshot;
 use crate::ingest::StepRecord;
 use ridgepoint::Request;
 

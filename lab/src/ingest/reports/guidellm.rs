@@ -10,8 +10,18 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 
 use super::{Number, Rows, no_rows, open, parse};
+use crate::ingest::format::Format;
 use crate::ingest::{Ingested, Reason, RequestRow, Run, file_name};
 use ridgepoint::Result;
+
+/// guidellm's report.
+pub(in crate::ingest) const FORMAT: Format = Format {
+    name: "guidellm",
+    about: "guidellm's JSON report",
+    holds_steps: false,
+    is_it: |head| head.has("benchmarks") || (head.has("metadata") && head.has("args")),
+    read,
+};
 
 /// Version of the report whose names are read.
 const VERSION: f64 = 2.0;

@@ -11,9 +11,24 @@ use std::path::Path;
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
+use ridgepoint::internals::input::Head;
+
 use super::{Number, Rows, fault, no_rows, open};
+use crate::ingest::format::Format;
 use crate::ingest::{Ingested, Reason, RequestRow, Run, file_name};
 use ridgepoint::Result;
+
+/// inference-perf's report of every request.
+pub(in crate::ingest) const FORMAT: Format = Format {
+    name: "inference-perf",
+    about: "inference-perf's report of every request",
+    holds_steps: false,
+    is_it: |head| {
+        let has_times = head.has("start_time") && ["info", "request", "end_time"].into_iter().any(|key| head.has(key));
+        head.has("load_summary") || (matches!(head, Head::Json { is_list: true, .. }) && has_times)
+    },
+    read,
+};
 
 const SUMMARY: &str = "this is a summary, which has no requests: set report.request_lifecycle.per_request in \
      inference-perf's configuration and give its per_request_lifecycle_metrics.json";

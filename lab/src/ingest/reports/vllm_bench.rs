@@ -9,8 +9,18 @@ use std::path::Path;
 use serde::Deserialize;
 
 use super::{Number, Rows, no_rows, open, parse};
+use crate::ingest::format::Format;
 use crate::ingest::{Ingested, Reason, RequestRow, Run, file_name};
 use ridgepoint::{Error, Result};
+
+/// The result of `vllm bench serve --save-detailed`.
+pub(in crate::ingest) const FORMAT: Format = Format {
+    name: "vllm-bench",
+    about: "The result of vllm bench serve --save-detailed",
+    holds_steps: false,
+    is_it: |head| head.has("input_lens") || (head.has("num_prompts") && head.has("backend")),
+    read,
+};
 
 /// Reads a result.
 ///

@@ -1,0 +1,61 @@
+//! One replica's share of a load. Uses `fixed_list`.
+
+use super::{FixedList, WorkloadRequest};
+use crate::error::Result;
+
+/// The even share that one of several data-parallel replicas gets of a load.
+///
+/// ```
+/// use ridgepoint::workload::ReplicaShare;
+///
+/// let share = ReplicaShare::new(2);
+/// assert_eq!((share.rate_per_s(20.0), share.requests(1001), share.concurrency(5)), (10.0, 501, 3));
+/// assert_eq!(share.note(Some(20.0)).as_deref(), Some("one of 2 replicas is replayed, with 10 of 20 requests/s"));
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ReplicaShare {
+    replicas: u32,
+}
+
+impl ReplicaShare {
+    /// The share of one of `replicas` replicas; 0 counts as 1.
+    pub fn new(replicas: u32) -> Self {
+        ReplicaShare { replicas: replicas.max(1) }
+    }
+
+    /// The replica's requests per second.
+    pub fn rate_per_s(self, total_per_s: f64) -> f64 {
+        total_per_s / f64::from(self.replicas)
+    }
+
+    /// The replica's number of requests, rounded up.
+    pub fn requests(self, total: u64) -> u64 {
+        total.div_ceil(u64::from(self.replicas))
+    }
+
+    /// The replica's requests in flight, rounded up.
+    pub fn concurrency(self, total: u32) -> u32 {
+        total.div_ceil(self.replicas)
+    }
+
+    /// The replica's part of a list: every n-th request of n replicas.
+    ///
+    /// # Errors
+    /// Those of [`FixedList::new`].
+    pub fn list(self, list: FixedList) -> Result<FixedList> {
+        if self.replicas == 1 {
+            return Ok(list);
+        }
+        let requests: Vec<WorkloadRequest> = list.requests().iter().step_by(self.replicas as usize).cloned().collect();
+        FixedList::new(requests)
+    }
+
+    /// A note that one replica of several is replayed, with its rate if there is one.
+    pub fn note(self, total_per_s: Option<f64>) -> Option<String> {
+        let share = match total_per_s {
+            Some(total) => format!("{} of {total} requests/s", self.rate_per_s(total)),
+            None => "an even share of the load".to_owned(),
+        };
+        (self.replicas > 1).then(|| format!("one of {} replicas is replayed, with {share}", self.replicas))
+    }
+}
