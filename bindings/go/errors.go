@@ -40,8 +40,8 @@ func (e *Error) Is(target error) bool {
 // Errors to compare with by errors.Is.
 var (
 	ErrUnknownName     = &Error{UnknownName, "no model or GPU has this name"}
-	ErrInvalidInput    = &Error{InvalidInput, "a configuration or a file is at fault"}
-	ErrInvalidArgument = &Error{InvalidArgument, "a value is out of range or lengths do not fit together"}
+	ErrInvalidInput    = &Error{InvalidInput, "a configuration or a file is malformed or inconsistent"}
+	ErrInvalidArgument = &Error{InvalidArgument, "a value is out of range or lengths do not match"}
 	ErrClosed          = &Error{InvalidHandle, "the model is closed"}
 )
 

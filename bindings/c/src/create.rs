@@ -1,4 +1,4 @@
-//! From names and texts to a model. Uses `options`, `handle`, `status`, `text`.
+//! Creates a model from names and texts.
 
 use std::ffi::c_char;
 use std::path::Path;
@@ -14,15 +14,15 @@ use crate::options::{Choices, RidgepointOptions};
 use crate::status::{Failure, RidgepointStatus, guarded};
 use crate::text::{emptied, required};
 
-/// Makes a model: `model` on `hardware`.
+/// Creates a model: `model` on `hardware`.
 ///
-/// `model` is a built-in name ("llama-3.1-8b"), a Hugging Face id, or the path of a config.json or of its folder; `hardware` a
-/// built-in name ("h100") or the path of a TOML file. `options` may be NULL.
+/// `model` is a built-in name ("llama-3.1-8b"), a Hugging Face id, or the path of a config.json or of its folder. `hardware` is
+/// a built-in name ("h100") or the path of a TOML file. `options` may be NULL.
 ///
-/// On success *out_model is the model, to be freed with ridgepoint_model_free. On failure it is NULL, and *error says why.
+/// On success, *out_model is the model; free it with ridgepoint_model_free. On failure, it is NULL and *error says why.
 ///
-/// Error texts, here and in all functions: `error` may be NULL. Else *error is NULL after a success, and after a failure a text
-/// that is the caller's, to be freed with ridgepoint_string_free. What it pointed at before is not looked at.
+/// Error texts, here and in all functions: `error` may be NULL. Otherwise *error is set to NULL on success, and on failure to a
+/// text that the caller frees with ridgepoint_string_free. Its previous value is ignored.
 ///
 /// # Safety
 /// Texts are NULL or end with a zero byte; `out_model` and `error` are NULL or may be written to.

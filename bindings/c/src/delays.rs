@@ -1,4 +1,4 @@
-//! The four delays of a serving engine beside its steps. Uses `handle`, `status`.
+//! The four delays of a serving engine beside its step time.
 
 use std::ffi::c_char;
 
@@ -8,7 +8,7 @@ use ridgepoint::latency::{CalibratedRoofline, LatencyModel};
 use crate::handle::{RidgepointModel, loaded};
 use crate::status::{Failure, RidgepointStatus, guarded};
 
-/// Time from a request's sending until the engine can schedule it, µs: network, HTTP, tokenisation of its num_prompt_tokens.
+/// Time from sending a request until the engine can schedule it, µs: network, HTTP, tokenisation of num_prompt_tokens.
 ///
 /// # Safety
 /// `out_us` and `error` are NULL or may be written to.
@@ -38,7 +38,7 @@ pub unsafe extern "C" fn ridgepoint_output_token_processing_time_us(
     unsafe { answer(model, out_us, error, LatencyModel::output_token_processing_time) }
 }
 
-/// Time of the engine's own thread per step, µs. Hidden behind the step before where scheduling is asynchronous.
+/// Time of the engine's host thread per step, µs. Asynchronous scheduling hides it behind the previous step.
 ///
 /// # Safety
 /// `out_us` and `error` are NULL or may be written to.
@@ -52,7 +52,7 @@ pub unsafe extern "C" fn ridgepoint_scheduling_processing_time_us(
     unsafe { answer(model, out_us, error, LatencyModel::scheduling_processing_time) }
 }
 
-/// Time of the engine's own thread per request that is preempted, µs. What is lost by computing again is in the steps.
+/// Time of the engine's host thread per preempted request, µs. The recomputed tokens are part of later steps.
 ///
 /// # Safety
 /// `out_us` and `error` are NULL or may be written to.

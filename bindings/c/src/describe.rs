@@ -1,4 +1,4 @@
-//! What is to say about a step, a model and the library, as JSON. Uses `handle`, `steps`, `status`, `text`.
+//! Descriptions of a step, a model and the library as JSON.
 
 use std::ffi::c_char;
 
@@ -12,13 +12,13 @@ use crate::status::{Failure, RidgepointStatus, guarded};
 use crate::steps::columns;
 use crate::text::{emptied, give};
 
-/// A step's breakdown as a JSON object: step_time_us with its 90 % interval from lower_us to upper_us, the roofline's bound_us,
-/// total_flops, total_bytes, mfu, mbu, operators, groups, provenance, warnings. The keys are those of
-/// `ridgepoint predict-step --format json`: they are added to, never renamed or dropped.
+/// Returns a step's breakdown as a JSON object: step_time_us with its 90 % interval from lower_us to upper_us, the roofline's
+/// bound_us, total_flops, total_bytes, mfu, mbu, operators, groups, provenance, warnings. The keys are those of
+/// `ridgepoint predict-step --format json`. New keys may be added; keys are never renamed or removed.
 ///
-/// Takes the columns of ridgepoint_step_time_us. A step without requests, a request that schedules nothing and one beyond
-/// max_model_len are errors here; a step that the engine would split has a warning. *out_json is the caller's, to be freed with
-/// ridgepoint_string_free, and NULL after a failure.
+/// Takes the columns of ridgepoint_step_time_us. A step without requests, a request that schedules nothing and a request beyond
+/// max_model_len are errors. A step that the engine would split has a warning. The caller frees *out_json with
+/// ridgepoint_string_free; it is NULL after a failure.
 ///
 /// # Safety
 /// Columns have num_requests values; `out_json` and `error` are NULL or may be written to.
@@ -55,9 +55,9 @@ pub unsafe extern "C" fn ridgepoint_step_json(
     unsafe { guarded(error, describe) }
 }
 
-/// What a model is made of as a JSON object: model, hardware, deployment, correction, host (the delays beside the steps), notes
-/// (what the model, the deployment and the tables assume). *out_json is the caller's, to be freed with ridgepoint_string_free,
-/// and NULL after a failure.
+/// Describes a model as a JSON object: model, hardware, deployment, correction, host (delays of the host), notes (assumptions
+/// about the model, the deployment and the tables). The caller frees *out_json with ridgepoint_string_free; it is NULL after a
+/// failure.
 ///
 /// # Safety
 /// `out_json` and `error` are NULL or may be written to.
@@ -78,8 +78,8 @@ pub unsafe extern "C" fn ridgepoint_model_json(
     unsafe { guarded(error, describe) }
 }
 
-/// Names of what is built in as a JSON object: models and hardware, each a list. *out_json is the caller's, to be freed with
-/// ridgepoint_string_free, and NULL after a failure.
+/// Lists the built-in names as a JSON object with the lists models and hardware. The caller frees *out_json with
+/// ridgepoint_string_free; it is NULL after a failure.
 ///
 /// # Safety
 /// `out_json` and `error` are NULL or may be written to.

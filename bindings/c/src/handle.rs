@@ -1,7 +1,7 @@
-//! The model that callers hold. Uses `status`.
+//! The handle of a model.
 //!
-//! The handle itself, a few words, is never given back to the allocator: a call on a freed model finds it marked as such and
-//! fails, instead of reading memory that belongs to somebody else by then.
+//! The handle itself, a few words, is never deallocated. A call on a freed model therefore finds its mark and fails, instead
+//! of reading memory that has been reused.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
@@ -16,16 +16,16 @@ use crate::status::{Failure, RidgepointStatus};
 const ALIVE: u64 = 0x7269_6467_6570_6f69;
 const FREED: u64 = 0x6672_6565_645f_5f5f;
 
-/// A model on a GPU in a deployment, compiled. It never changes, so any number of threads may ask it at once; calls on it take no
-/// lock and step times allocate nothing.
+/// A model on a GPU in a deployment. It is immutable, so any number of threads may use it at once. Calls take no lock, and step
+/// times allocate nothing.
 ///
-/// Made by ridgepoint_model_create, freed by ridgepoint_model_free.
+/// Created by ridgepoint_model_create, freed by ridgepoint_model_free.
 pub struct RidgepointModel {
     state: AtomicU64,
     loaded: AtomicPtr<Loaded>,
 }
 
-/// What is behind a handle.
+/// The data behind a handle.
 pub(crate) struct Loaded {
     pub(crate) latency: CalibratedRoofline,
     pub(crate) model: String,
@@ -44,7 +44,7 @@ impl Loaded {
     }
 }
 
-/// Handles of freed models, so that leak checkers see that they are meant to stay.
+/// Handles of freed models. They stay reachable, so that leak checkers do not report them.
 static FREED_HANDLES: Mutex<Vec<&'static RidgepointModel>> = Mutex::new(Vec::new());
 
 impl RidgepointModel {
@@ -54,7 +54,7 @@ impl RidgepointModel {
     }
 }
 
-/// The handle behind the caller's pointer.
+/// Returns the handle behind the caller's pointer.
 ///
 /// # Safety
 /// `model` is NULL or came from [`RidgepointModel::new`].
@@ -73,10 +73,10 @@ unsafe fn handle(model: *const RidgepointModel) -> Result<&'static RidgepointMod
 #[cold]
 #[inline(never)]
 fn invalid() -> Failure {
-    Failure::new(RidgepointStatus::InvalidHandle, "model: is freed already, or never was a model")
+    Failure::new(RidgepointStatus::InvalidHandle, "model: is already freed, or was never a model")
 }
 
-/// What is behind the caller's pointer.
+/// Returns the data behind the caller's pointer.
 ///
 /// # Safety
 /// `model` is NULL or came from [`RidgepointModel::new`], and nobody frees it during `'a`.
@@ -91,11 +91,11 @@ pub(crate) unsafe fn loaded<'a>(model: *const RidgepointModel) -> Result<&'a Loa
     unsafe { handle.loaded.load(Ordering::Acquire).as_ref() }.ok_or_else(invalid)
 }
 
-/// Frees a model; NULL is fine.
+/// Frees a model. NULL is allowed.
 ///
-/// A model that is freed already is left alone, and RIDGEPOINT_STATUS_INVALID_HANDLE says so; so do all other functions. This is
-/// checked with the few words of the handle, which stay allocated. To free a model while another thread is in a call on it is
-/// undefined, as is a pointer that never was a model.
+/// A call on a model that is already freed, here and in all functions, returns RIDGEPOINT_STATUS_INVALID_HANDLE. The few words
+/// of the handle stay allocated for this check. Freeing a model while another thread uses it is undefined behaviour, as is
+/// passing a pointer that was never a model.
 ///
 /// # Safety
 /// `model` is NULL or came from ridgepoint_model_create, and no thread is in a call on it.

@@ -1,7 +1,7 @@
-//! ridgepoint behind a C interface: the header is `include/ridgepoint.h`, made by cbindgen from the items here.
+//! The C interface of ridgepoint. cbindgen makes the header `include/ridgepoint.h` from the items here.
 //!
-//! Every function that can fail returns a [`RidgepointStatus`] and takes where to put an error text; no panic leaves it. What a
-//! caller may pass and who owns what is said on each function, in words that read well in the header.
+//! Every function that can fail returns a [`RidgepointStatus`] and fills an optional error text. No panic crosses the
+//! boundary. The comments on functions end up in the header, so they are written for C programmers.
 
 mod create;
 mod delays;

@@ -1,4 +1,4 @@
-//! What a caller may choose beside model and GPU. Uses `text`, `status`.
+//! Options beside model and GPU.
 
 use std::ffi::c_char;
 use std::mem::size_of;
@@ -6,37 +6,36 @@ use std::mem::size_of;
 use crate::status::Failure;
 use crate::text::optional;
 
-/// Choices beside model and GPU. Set struct_size to sizeof(RidgepointOptions) and everything else to NULL (`= {0}` does), then
-/// set what should differ. All texts are UTF-8, end with a zero byte, stay the caller's, and are needed during the call alone.
+/// Options beside model and GPU. Set struct_size to sizeof(RidgepointOptions) and all other fields to NULL (`= {0}` does), then
+/// set the fields that should differ. All texts are UTF-8, end with a zero byte, and are only read during the call.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct RidgepointOptions {
-    /// sizeof(RidgepointOptions), so that options can be added without breaking callers who know fewer.
+    /// sizeof(RidgepointOptions), so that options can be added without breaking callers compiled against fewer.
     pub struct_size: usize,
-    /// A JSON object with vLLM's engine arguments, as {"tensor_parallel_size": 4, "max_num_seqs": 128}; those left out, or
-    /// all with NULL, are vLLM's defaults. Keys: tensor_parallel_size, pipeline_parallel_size, data_parallel_size,
+    /// A JSON object with vLLM's engine arguments, such as {"tensor_parallel_size": 4, "max_num_seqs": 128}. Arguments left
+    /// out have vLLM's defaults, all of them with NULL. Keys: tensor_parallel_size, pipeline_parallel_size, data_parallel_size,
     /// enable_expert_parallel, max_num_seqs, max_num_batched_tokens, max_model_len, gpu_memory_utilization,
     /// kv_cache_dtype, block_size, enforce_eager, generation_config. Any other key is an error.
     pub deployment_json: *const c_char,
-    /// What real engines taught, on top of the tables: "none", "global", "auto" (the model's own correction if there is one, else
+    /// Correction fitted to measured engine runs: "none", "global", "auto" (the model's own correction if there is one, else
     /// the global one) or the path of a file that `ridgepoint fit` wrote. NULL: "auto", or "none" with ideal efficiency.
     pub correction: *const c_char,
     /// "tables" for calibrated efficiency, "ideal" for the textbook roofline. NULL: "tables".
     pub efficiency: *const c_char,
-    /// Folder whose models/, hardware/ and bench_data/ come before what is built in. NULL: none.
+    /// Folder whose models/, hardware/ and bench_data/ take precedence over the built-in ones. NULL: none.
     pub data_dir: *const c_char,
-    /// The text of a Hugging Face config.json, in which case the name of the model is only what it is called. NULL: the model is
-    /// looked for.
+    /// The text of a Hugging Face config.json; the name of the model then is only its label. NULL: the model is looked up.
     pub model_config_json: *const c_char,
     /// The text of the hf_quant_config.json that belongs to model_config_json, or NULL.
     pub model_quant_config_json: *const c_char,
     /// The text of the generation_config.json that belongs to model_config_json, or NULL.
     pub model_generation_config_json: *const c_char,
-    /// The text of a GPU's TOML file, in which case the name of the GPU is only what it is called. NULL: the GPU is looked for.
+    /// The text of a GPU's TOML file; the name of the GPU then is only its label. NULL: the GPU is looked up.
     pub hardware_toml: *const c_char,
 }
 
-/// The caller's options, read.
+/// The parsed options.
 #[derive(Debug, Default)]
 pub(crate) struct Choices<'a> {
     pub(crate) deployment: Option<&'a str>,

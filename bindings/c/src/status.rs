@@ -1,4 +1,4 @@
-//! How calls end: a status, an error text, and no panic. Uses `text`.
+//! The outcome of a call: a status and an error text. Panics become errors.
 
 use ridgepoint::ErrorKind;
 use std::any::Any;
@@ -9,27 +9,27 @@ use ridgepoint::Error;
 
 use crate::text::give;
 
-/// How a call ended.
+/// The outcome of a call.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RidgepointStatus {
-    /// Done.
+    /// Success.
     Ok = 0,
-    /// A pointer that must not be NULL is.
+    /// A pointer is NULL that must not be.
     NullPointer = 1,
     /// A text is not UTF-8.
     InvalidUtf8 = 2,
-    /// A value is out of its range, or lengths don't fit together.
+    /// A value is out of range, or lengths do not match.
     InvalidArgument = 3,
     /// No model or GPU has this name.
     UnknownName = 4,
-    /// A configuration or a file is not well-formed or can't be; the error text lists its problems.
+    /// A configuration or a file is malformed or inconsistent; the error text lists its problems.
     InvalidInput = 5,
-    /// A file can't be read.
+    /// A file cannot be read.
     Io = 6,
-    /// The model is freed already, or never was one.
+    /// The model is already freed, or was never a model.
     InvalidHandle = 7,
-    /// A fault of the library; please report it with the error text.
+    /// A defect of the library; please report it with the error text.
     Internal = 8,
 }
 
@@ -49,26 +49,26 @@ impl RidgepointStatus {
     fn text(self) -> &'static std::ffi::CStr {
         match self {
             RidgepointStatus::Ok => c"ok",
-            RidgepointStatus::NullPointer => c"a pointer that must not be NULL is",
+            RidgepointStatus::NullPointer => c"a pointer is NULL that must not be",
             RidgepointStatus::InvalidUtf8 => c"a text is not UTF-8",
-            RidgepointStatus::InvalidArgument => c"a value is out of range or lengths do not fit together",
+            RidgepointStatus::InvalidArgument => c"a value is out of range or lengths do not match",
             RidgepointStatus::UnknownName => c"no model or GPU has this name",
-            RidgepointStatus::InvalidInput => c"a configuration or a file is at fault",
-            RidgepointStatus::Io => c"a file can't be read",
-            RidgepointStatus::InvalidHandle => c"the model is freed already, or never was one",
-            RidgepointStatus::Internal => c"a fault of the library",
+            RidgepointStatus::InvalidInput => c"a configuration or a file is malformed or inconsistent",
+            RidgepointStatus::Io => c"a file cannot be read",
+            RidgepointStatus::InvalidHandle => c"the model is already freed, or was never a model",
+            RidgepointStatus::Internal => c"a defect of the library",
         }
     }
 }
 
-/// A few words on a status, for callers who passed no place for an error text. The text is static: never free it.
+/// Describes a status in a few words, for callers that passed no error text. The text is static and must not be freed.
 #[unsafe(no_mangle)]
 pub extern "C" fn ridgepoint_status_text(status: c_int) -> *const c_char {
     let known = RidgepointStatus::ALL.into_iter().find(|known| *known as c_int == status);
     known.map_or(c"no status of this library", RidgepointStatus::text).as_ptr()
 }
 
-/// Why a call did not go through.
+/// The error of a call.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) status: RidgepointStatus,

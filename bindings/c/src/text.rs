@@ -1,10 +1,10 @@
-//! Texts across the boundary: read from the caller, or given away to be freed by [`ridgepoint_string_free`]. Uses `status`.
+//! Texts across the boundary: read from the caller, or given to the caller, who frees them with [`ridgepoint_string_free`].
 
 use std::ffi::{CStr, CString, c_char};
 
 use crate::status::{Failure, RidgepointStatus};
 
-/// The library's version, such as "0.1.0". The text is static: never free it.
+/// Returns the library's version, such as "0.1.0". The text is static and must not be freed.
 #[unsafe(no_mangle)]
 pub extern "C" fn ridgepoint_version() -> *const c_char {
     const VERSION: &CStr = match CStr::from_bytes_with_nul(concat!(env!("CARGO_PKG_VERSION"), "\0").as_bytes()) {
@@ -14,7 +14,7 @@ pub extern "C" fn ridgepoint_version() -> *const c_char {
     VERSION.as_ptr()
 }
 
-/// Frees a text that this library gave: an error text or JSON. NULL is fine.
+/// Frees a text of this library: an error text or JSON. NULL is allowed.
 ///
 /// # Safety
 /// `text` is NULL or came from this library and was not freed before.
@@ -26,14 +26,14 @@ pub unsafe extern "C" fn ridgepoint_string_free(text: *mut c_char) {
     }
 }
 
-/// A text that the caller owns from now on.
+/// Hands a text over to the caller.
 pub(crate) fn give(text: String) -> *mut c_char {
     // A zero byte would end the text early for C.
     let text = if text.contains('\0') { text.replace('\0', "\u{fffd}") } else { text };
     CString::new(text).unwrap_or_default().into_raw()
 }
 
-/// The caller's text `what`, or `None` for NULL.
+/// Reads the caller's text `what`. Returns `None` for NULL.
 ///
 /// # Safety
 /// `text` is NULL or ends with a zero byte, and lives for `'a`.
@@ -52,7 +52,7 @@ pub(crate) unsafe fn optional<'a>(what: &str, text: *const c_char) -> Result<Opt
     }
 }
 
-/// The caller's text `what`.
+/// Reads the caller's text `what`, which must not be NULL.
 ///
 /// # Safety
 /// As [`optional`].
@@ -65,7 +65,7 @@ fn cut(text: &str) -> String {
     text.chars().take(60).collect()
 }
 
-/// A place for a result: `what`, emptied.
+/// Sets the output `what` to NULL.
 ///
 /// # Safety
 /// `out` is NULL or may be written to.
