@@ -1,13 +1,20 @@
-//! `ridgepoint completions`: a script that completes subcommands, flags and their values. Uses `args`.
+//! `ridgepoint completions`: a script that completes subcommands, flags and their values.
 
-use clap::CommandFactory;
+use clap::{Args, Command};
 
-use super::args::{Cli, Completions};
-use super::output::Output;
+use crate::outcome::Output;
+
+/// The arguments of `completions`.
+#[derive(Debug, Args)]
+pub struct Completions {
+    /// Shell to complete in
+    #[arg(value_enum)]
+    shell: clap_complete::Shell,
+}
 
 /// Writes the script for a shell.
-pub fn run(args: &Completions) -> Output {
+pub fn run(args: &Completions, command: &mut Command) -> Output {
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut Cli::command(), "ridgepoint", &mut script);
+    clap_complete::generate(args.shell, command, "ridgepoint", &mut script);
     Output::of(String::from_utf8_lossy(&script).into_owned())
 }

@@ -1,74 +1,134 @@
-//! The command line: one file per subcommand, which turns arguments into library calls and hands the result to `report`.
-//! Only `output` writes to stdout and stderr. Uses the library's public API and `report`.
+//! The command `ridgepoint`: one file or folder per subcommand, with its arguments, its run and its table. Exit codes: 0 done, 1
+//! bad input or a missed tolerance, 2 wrong usage.
 
-mod args;
-mod args_evaluate;
-mod args_fit;
-mod args_ingest;
-mod batch;
 mod calibrate;
-mod catalogue;
+mod common;
 mod completions;
 mod deployment;
 mod evaluate;
-mod evaluate_steps;
 mod examples;
 mod fit;
-mod fit_files;
-mod fit_serving;
-mod fit_steps;
+mod hardware;
+mod hint;
 mod ingest;
-mod ingest_report;
-mod measurements;
-mod output;
+mod models;
+mod outcome;
 mod plots;
 mod predict_step;
 mod progress;
-mod shorthand;
 mod simulate;
 mod sweep;
+mod text;
 mod whole_file;
-
-mod report;
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
-use args::{Cli, Command};
-pub use calibrate::Reports;
-pub use catalogue::{GpuEntry, GpuTable, ModelEntry};
-pub use evaluate::Evaluated;
-pub use ingest_report::{Ingestion, JoinReport, Records};
-use output::{Failure, Output};
-pub use predict_step::Prediction;
-pub use sweep::Listed;
+use common::Common;
+use outcome::{Failure, Output};
 
-/// Parses the command line and runs it. Exit codes: 0 done, 1 bad input or a missed tolerance, 2 wrong usage.
-pub fn run() -> ExitCode {
-    let cli = match Cli::try_parse() {
-        Ok(cli) => cli,
-        Err(error) => return output::usage(&error),
-    };
-    output::finish(dispatch(&cli))
+/// Predict how long one step of an LLM serving engine takes
+#[derive(Debug, Parser)]
+#[command(
+    name = "ridgepoint",
+    version,
+    about = "Predict how long one step of an LLM serving engine takes.",
+    long_about = "Predict how long one step of an LLM serving engine takes.\n\nA step is one iteration of the engine: a batch \
+        of prefill chunks and decodes. Its operators follow from the model's config.json. Their times follow from the \
+        GPU's roofline and from efficiency tables calibrated on measured kernels.",
+    after_help = examples::TOP,
+    subcommand_required = true,
+    arg_required_else_help = true
+)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+    #[command(flatten)]
+    common: Common,
 }
 
-fn dispatch(cli: &Cli) -> Result<Output, Failure> {
-    cli.common.check()?;
-    match &cli.command {
-        Command::PredictStep(args) => predict_step::run(args, &cli.common),
-        Command::Simulate(args) => simulate::run(args, &cli.common),
-        Command::Sweep(args) => sweep::run(args, &cli.common),
-        Command::Calibrate(args) => calibrate::run(args, &cli.common),
-        Command::Evaluate(args) => evaluate::run(args, &cli.common),
-        Command::Ingest(args) => ingest::run(args, &cli.common),
-        Command::Fit(args) => fit::run(args, &cli.common),
-        Command::Models(args) => catalogue::models(args, &cli.common),
-        Command::Hardware(args) => catalogue::hardware(args, &cli.common),
-        Command::Completions(args) => Ok(completions::run(args)),
-    }
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Predict the time of one step, operator by operator
+    #[command(after_help = examples::PREDICT_STEP)]
+    PredictStep(Box<predict_step::PredictStep>),
+    /// Replay a load on a server: TTFT, ITL and E2E as its clients see them
+    #[command(after_help = examples::SIMULATE)]
+    Simulate(Box<simulate::Simulate>),
+    /// Replay a grid of servers and loads, or find the highest rate of each server that meets latency limits
+    #[command(after_help = examples::SWEEP)]
+    Sweep(sweep::Sweep),
+    /// Build efficiency tables from kernel measurements, or score tables on measurements
+    #[command(after_help = examples::CALIBRATE)]
+    Calibrate(calibrate::Calibrate),
+    /// Convert traces of engines and reports of load generators into a step table and a request table
+    #[command(after_help = examples::INGEST)]
+    Ingest(Box<ingest::Ingest>),
+    /// Compare predictions with measured serving runs
+    #[command(after_help = examples::EVALUATE)]
+    Evaluate(evaluate::Evaluate),
+    /// Fit a correction to measured steps or serving runs
+    #[command(after_help = examples::FIT)]
+    Fit(Box<fit::Fit>),
+    /// List the built-in models, or show one
+    #[command(after_help = examples::MODELS)]
+    Models(models::Models),
+    /// List the built-in GPUs, or show one
+    #[command(after_help = examples::HARDWARE)]
+    Hardware(hardware::HardwareArgs),
+    /// Print a completion script for a shell
+    #[command(after_help = examples::COMPLETIONS)]
+    Completions(completions::Completions),
 }
 
 fn main() -> ExitCode {
-    run()
+    let parsed = Cli::command().try_get_matches();
+    let parsed = parsed.and_then(|found| Ok((Cli::from_arg_matches(&found)?, found)));
+    let (cli, found) = match parsed {
+        Ok(parsed) => parsed,
+        Err(error) => return outcome::usage(&error),
+    };
+    match dispatch(&cli) {
+        Ok(output) => outcome::print(output),
+        Err(Failure::Input(problems)) => outcome::fail(&problems),
+        Err(Failure::Usage(kind, message)) => {
+            let mut command = Cli::command();
+            command.build();
+            let name = found.subcommand_name().unwrap_or_default();
+            let error = match command.find_subcommand_mut(name) {
+                Some(found) => found.error(kind, message),
+                None => command.error(kind, message),
+            };
+            outcome::usage(&error)
+        }
+    }
+}
+
+fn dispatch(cli: &Cli) -> Result<Output, Failure> {
+    let common = &cli.common;
+    common.check()?;
+    let format = common.format;
+    match &cli.command {
+        Command::PredictStep(args) => predict_step::run(args, common)?.output(format),
+        Command::Simulate(args) => simulate::run(args, common)?.output(format),
+        Command::Sweep(args) => sweep::run(args, common),
+        Command::Calibrate(args) => calibrate::run(args, common),
+        Command::Evaluate(args) => evaluate::run(args, common),
+        Command::Ingest(args) => ingest::run(args, common),
+        Command::Fit(args) => fit::run(args, common),
+        Command::Models(args) => models::run(args, common),
+        Command::Hardware(args) => hardware::run(args, common),
+        Command::Completions(args) => Ok(completions::run(args, &mut Cli::command())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_argument_definitions_are_consistent() {
+        Cli::command().debug_assert();
+    }
 }

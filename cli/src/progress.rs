@@ -1,13 +1,13 @@
-//! Progress on stderr, drawn only where that is a terminal.
+//! Progress bars on stderr, drawn only if that is a terminal.
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// A bar over `length` that looks as indicatif's `template` says.
+/// A bar over `length` in indicatif's `template`.
 pub fn bar(length: u64, template: &str) -> ProgressBar {
     styled(ProgressBar::new(length), template)
 }
 
-/// A count without a known end.
+/// A spinner for a count without a known end.
 pub fn spinner(template: &str) -> ProgressBar {
     styled(ProgressBar::new_spinner(), template)
 }

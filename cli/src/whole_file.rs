@@ -1,46 +1,49 @@
-//! Files that a reader sees whole or not at all: written under another name in the same folder, then renamed. Devices and pipes
-//! are written to as they are.
+//! Output files that a reader sees complete or not at all: written under a temporary name in the same folder, then renamed.
+//! Devices and pipes are written in place.
 
 use std::fs::File;
+use std::io::{Error as IoError, Write};
 use std::path::{Path, PathBuf};
 
 use ridgepoint::{Error, Result};
+use tempfile::NamedTempFile;
 
-/// A file that is not there yet. Dropped before [`WholeFile::keep`], it leaves nothing behind.
+/// A file that does not have its name yet. Dropping it before [`WholeFile::keep`] leaves nothing behind.
 pub struct WholeFile {
     path: PathBuf,
-    /// Its name until it is kept, and the one that it gets; `None` for what can't be renamed to.
-    renamed: Option<(PathBuf, PathBuf)>,
+    /// The temporary file and its final path; `None` for a device or a pipe.
+    renamed: Option<(NamedTempFile, PathBuf)>,
 }
 
 impl WholeFile {
-    /// Opens the file under its temporary name; where the path is a link to a file, beside that file.
+    /// Opens a temporary file beside `path`. If `path` is a link, the file behind it will be replaced, not the link.
     ///
     /// # Errors
-    /// `ErrorKind::Io` with the file's own path where the folder is not there or can't be written to.
+    /// An error of kind io with `path`, if its folder is missing or cannot be written to, or if `path` is a folder.
     pub fn create(path: &Path) -> Result<(Self, File)> {
         let failed = |error| Error::io(path, error);
-        let there = std::fs::metadata(path).ok();
-        let is_folder = path.as_os_str().to_string_lossy().ends_with(std::path::is_separator);
-        let Some(name) = path.file_name().filter(|_| !is_folder && !there.as_ref().is_some_and(|of| of.is_dir()))
-        else {
-            return Err(failed(std::io::Error::other("is a folder; give the path of a file")));
-        };
-        if there.as_ref().is_some_and(|of| !of.is_file()) {
+        let known = std::fs::metadata(path).ok();
+        let is_folder = path.as_os_str().to_string_lossy().ends_with(std::path::is_separator)
+            || known.as_ref().is_some_and(|known| known.is_dir());
+        if is_folder || path.file_name().is_none() {
+            return Err(failed(IoError::other("is a folder; give the path of a file")));
+        }
+        if known.is_some_and(|known| !known.is_file()) {
             let file = File::options().write(true).open(path).map_err(failed)?;
             return Ok((WholeFile { path: path.to_owned(), renamed: None }, file));
         }
-        let last = if path.is_symlink() { path.canonicalize().ok() } else { None }.unwrap_or_else(|| path.to_owned());
-        let name = last.file_name().unwrap_or(name).to_string_lossy();
-        let temporary = last.with_file_name(format!(".{name}.{}.tmp", std::process::id()));
-        let file = File::create(&temporary).map_err(failed)?;
-        Ok((WholeFile { path: path.to_owned(), renamed: Some((temporary, last)) }, file))
+        let target = if path.is_symlink() { path.canonicalize().ok() } else { None };
+        let target = target.unwrap_or_else(|| path.to_owned());
+        let folder = target.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let temporary = temporary_in(folder).map_err(failed)?;
+        let file = temporary.reopen().map_err(failed)?;
+        Ok((WholeFile { path: path.to_owned(), renamed: Some((temporary, target)) }, file))
     }
 
-    /// What writing came to; an error is that of the file.
+    /// Turns an error of writing into one that names the file.
     ///
     /// # Errors
-    /// `ErrorKind::Io` with the file's own path.
+    /// An error of kind io with the file's path.
     pub fn written<T>(&self, result: std::io::Result<T>) -> Result<T> {
         result.map_err(|error| Error::io(&self.path, error))
     }
@@ -48,35 +51,30 @@ impl WholeFile {
     /// Gives the file its name.
     ///
     /// # Errors
-    /// `ErrorKind::Io` with the file's own path.
-    pub fn keep(mut self) -> Result<()> {
-        match &self.renamed {
-            Some((temporary, last)) => self.written(std::fs::rename(temporary, last))?,
-            None => return Ok(()),
-        }
-        self.renamed = None;
-        Ok(())
+    /// An error of kind io with the file's path.
+    pub fn keep(self) -> Result<()> {
+        let Some((temporary, target)) = self.renamed else { return Ok(()) };
+        temporary.persist(target).map(drop).map_err(|error| Error::io(&self.path, error.error))
     }
 }
 
-impl Drop for WholeFile {
-    fn drop(&mut self) {
-        if let Some((temporary, _)) = &self.renamed {
-            let _ = std::fs::remove_file(temporary);
-        }
-    }
+/// Unlike other temporary files, this one will stay: it gets the permissions of any new file.
+fn temporary_in(folder: &Path) -> std::io::Result<NamedTempFile> {
+    let mut builder = tempfile::Builder::new();
+    #[cfg(unix)]
+    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
+    builder.tempfile_in(folder)
 }
 
-/// Writes a whole text.
+/// Writes a text as a whole file.
 ///
 /// # Errors
-/// `ErrorKind::Io`.
+/// An error of kind io with `path`.
 pub fn write_whole(path: &Path, text: &str) -> Result<()> {
     let (file, mut out) = WholeFile::create(path)?;
-    file.written(std::io::Write::write_all(&mut out, text.as_bytes()))?;
+    file.written(out.write_all(text.as_bytes()))?;
     file.keep()
 }
-
 #[cfg(test)]
 mod tests {
     use super::*;

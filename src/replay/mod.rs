@@ -16,6 +16,7 @@ mod front_end;
 mod gaps;
 mod kv_cache;
 mod metrics;
+mod notes;
 mod observe;
 mod overload;
 mod prefix;

@@ -11,8 +11,9 @@ use super::summary::Summary;
 use super::{azure, llmservingsim, mooncake, request_list, vllm_bench};
 use crate::error::{Error, Result};
 
-/// How a file of requests is written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+/// The format of a file of requests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Format {
     /// A request list as csv: columns by name, Vidur's among them.
     Csv,
@@ -25,6 +26,7 @@ pub enum Format {
     /// The result of `vllm bench serve --save-detailed`.
     VllmBench,
     /// LLMServingSim's requests: jsonl with `input_toks`.
+    #[serde(rename = "llmservingsim")]
     LlmServingSim,
 }
 

@@ -10,12 +10,12 @@ use ridgepoint::replay::{
     replay,
 };
 use ridgepoint::server_config::ServerConfig;
-use ridgepoint::workload::Summary;
+use ridgepoint::workload::{OpenedLoad, Summary};
 use serde::Serialize;
 
 use crate::columns::{times_ns, tokens};
 use crate::fault::{RidgepointError, detached, from_json, raised, to_json};
-use crate::load::{Load, Source};
+use crate::load::{Load, source};
 use crate::server::Scheduler;
 use crate::steps::StepModel;
 
@@ -60,14 +60,15 @@ pub fn simulate<'py>(
         }
     }
     let steps = steps.get();
-    let (report, replayed) = detached(py, || replayed(steps, &scheduler, Source::open(&load, arrays, seed)))?;
+    let (report, replayed) =
+        detached(py, || replayed(steps, &scheduler, source(&load, arrays, seed, steps.deployment.data_parallel_size)))?;
     Ok((report, requests(py, &replayed.records)?))
 }
 
 fn replayed(
     steps: &StepModel,
     scheduler: &Scheduler,
-    source: ridgepoint::Result<Source>,
+    source: ridgepoint::Result<OpenedLoad>,
 ) -> PyResult<(String, Replay)> {
     let mut source = source.map_err(raised)?;
     let server = ServerConfig {
@@ -82,28 +83,11 @@ fn replayed(
     let mut warnings = steps.notes();
     warnings.extend(engine.notes);
     warnings.append(&mut source.notes);
-    if steps.deployment.data_parallel_size > 1 {
-        warnings.push(format!(
-            "data_parallel_size = {}: one replica is replayed, and the load is all its own",
-            steps.deployment.data_parallel_size
-        ));
-    }
     let mut sampler = SpreadSampler::new(predictor);
     let replayed = replay(&steps.latency, &engine.config, &mut *source.workload, &mut sampler).map_err(raised)?;
-    if replayed.counters.end_ns == u64::MAX {
-        return Err(RidgepointError::new_err(format!(
-            "the replay takes longer than its clock counts: do {} and {} fit each other?",
-            steps.hardware.name(),
-            steps.model.name()
-        )));
-    }
+    replayed.check_clock().map_err(raised)?;
     let metrics = Metrics::of(&replayed);
-    if metrics.run.rejected > 0 {
-        warnings.push(format!(
-            "{} of {} requests refused: prompt and output are longer than max_model_len = {}; no figure but the counts has them",
-            metrics.run.rejected, metrics.run.requests, engine.config.max_model_len
-        ));
-    }
+    warnings.extend(replayed.notes(&engine.config));
     let report = Report {
         model: steps.model.name(),
         hardware: steps.hardware.name(),

@@ -1,44 +1,69 @@
-//! The files that `simulate` writes beside its report, opened before the replay so that a path that can't be written is known at
-//! once. Uses `whole_file` and the library's exports.
+//! The files that `simulate` writes beside its report. They are opened before the replay, so that a path that cannot be
+//! written is known at once.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use clap::error::ErrorKind;
+use clap::Args;
 use ridgepoint::Result;
 use ridgepoint::replay::export::{
     BenchRun, PerfettoTrace, TokenTimes, TraceOptions, write_requests_csv, write_vllm_bench,
 };
 use ridgepoint::replay::{Metrics, Observer, Replay, StepEvent};
 
-use super::args::Simulate;
-use crate::output::Failure;
+use crate::outcome::Failure;
 use crate::whole_file::WholeFile;
 
-/// Refuses outputs that would end in one file, or in a file that is read.
-///
-/// # Errors
-/// [`Failure::Usage`] for the first two flags with one file, and for `-`.
-pub fn check(args: &Simulate) -> std::result::Result<(), Failure> {
-    let usage = |message: String| Err(Failure::usage(ErrorKind::ArgumentConflict, "simulate", &message));
-    let inputs = [("--profile", &args.profile), ("--requests", &args.requests), ("--config", &args.config)];
-    let outputs = [("--output-json", &args.output_json), ("--output-csv", &args.output_csv), ("--trace", &args.trace)];
-    let mut known: Vec<(&str, PathBuf)> =
-        inputs.iter().filter_map(|(flag, path)| Some((*flag, place(path.as_deref()?)?))).collect();
-    for (flag, path) in outputs.iter().filter_map(|(flag, path)| Some((*flag, path.as_deref()?))) {
-        if path == Path::new("-") {
-            return usage(format!("{flag} - is no file: give a path; --format json prints the result on stdout"));
-        }
-        let Some(place) = place(path) else { continue };
-        if let Some((other, _)) = known.iter().find(|(_, known)| *known == place) {
-            return usage(format!("{other} and {flag} are the same file, {}: give another one", path.display()));
-        }
-        known.push((flag, place));
-    }
-    Ok(())
+const OUTPUT: &str = "Output";
+
+/// What is written, and where.
+#[derive(Debug, Args)]
+pub struct OutputArgs {
+    /// Print how GPU memory is divided: weights, activations, KV blocks
+    #[arg(long, help_heading = OUTPUT)]
+    pub print_kv_capacity: bool,
+    /// Write the result as JSON with the field names of vLLM's benchmark
+    #[arg(long, value_name = "FILE", help_heading = OUTPUT)]
+    output_json: Option<PathBuf>,
+    /// Add every request's lengths and times to --output-json
+    #[arg(long, requires = "output_json", help_heading = OUTPUT)]
+    save_detailed: bool,
+    /// Write one csv row per request
+    #[arg(long, value_name = "FILE", help_heading = OUTPUT)]
+    output_csv: Option<PathBuf>,
+    /// Write a trace of steps and requests for Perfetto or chrome://tracing
+    #[arg(long, value_name = "FILE", help_heading = OUTPUT)]
+    trace: Option<PathBuf>,
 }
 
-/// Where a path ends, however it is written; `None` for devices and pipes, which may be used more than once.
+impl OutputArgs {
+    /// Refuses outputs that would share a file with one another or with one of the `inputs`.
+    ///
+    /// # Errors
+    /// The first two flags that name the same file; `-` in place of a file.
+    pub fn check(&self, inputs: &[(&'static str, &Option<PathBuf>)]) -> std::result::Result<(), Failure> {
+        let mut known: Vec<(&str, PathBuf)> =
+            inputs.iter().filter_map(|(flag, path)| Some((*flag, place(path.as_deref()?)?))).collect();
+        let outputs =
+            [("--output-json", &self.output_json), ("--output-csv", &self.output_csv), ("--trace", &self.trace)];
+        for (flag, path) in outputs {
+            let Some(path) = path else { continue };
+            if path == Path::new("-") {
+                let message = format!("{flag} - is no file: give a path; --format json prints the result on stdout");
+                return Err(Failure::conflict(message));
+            }
+            let Some(place) = place(path) else { continue };
+            if let Some((other, _)) = known.iter().find(|(_, known)| *known == place) {
+                let message = format!("{other} and {flag} are the same file, {}: give another one", path.display());
+                return Err(Failure::conflict(message));
+            }
+            known.push((flag, place));
+        }
+        Ok(())
+    }
+}
+
+/// The file that a path leads to; `None` for devices and pipes, which may be used more than once.
 fn place(path: &Path) -> Option<PathBuf> {
     if let Ok(found) = path.canonicalize() {
         return found.is_file().then_some(found);
@@ -47,7 +72,7 @@ fn place(path: &Path) -> Option<PathBuf> {
     Some(parent.canonicalize().ok()?.join(path.file_name()?))
 }
 
-/// Opened files, and what has to watch the replay for them.
+/// Opened files. As an observer of the replay they collect what they will hold.
 pub struct Files {
     json: Option<(WholeFile, File)>,
     csv: Option<(WholeFile, File)>,
@@ -56,12 +81,12 @@ pub struct Files {
 }
 
 impl Files {
-    /// Opens what the arguments ask for.
+    /// Opens the files that the arguments ask for.
     ///
     /// # Errors
-    /// [`ridgepoint::Error::Io`] for the first that can't be.
-    pub fn create(args: &Simulate) -> Result<Self> {
-        let open = |path: &Option<std::path::PathBuf>| path.as_deref().map(WholeFile::create).transpose();
+    /// The first that cannot be opened.
+    pub fn create(args: &OutputArgs) -> Result<Self> {
+        let open = |path: &Option<PathBuf>| path.as_deref().map(WholeFile::create).transpose();
         let trace = open(&args.trace)?.map(|(file, out)| (file, PerfettoTrace::new(out, TraceOptions::default())));
         Ok(Files {
             json: open(&args.output_json)?,
@@ -71,10 +96,10 @@ impl Files {
         })
     }
 
-    /// Writes them and, once all are written, gives them their names; returns what deserves saying of them.
+    /// Writes all files, then gives them their names; returns remarks.
     ///
     /// # Errors
-    /// [`ridgepoint::Error::Io`] for the first that could not be written.
+    /// The first that cannot be written.
     pub fn write(self, run: &BenchRun<'_>, replay: &Replay, metrics: &Metrics) -> Result<Vec<String>> {
         let (mut done, mut notes) = (Vec::new(), Vec::new());
         if let Some((file, out)) = self.json {

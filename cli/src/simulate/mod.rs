@@ -1,198 +1,183 @@
-//! `ridgepoint simulate`: a load replayed on a server. `args` and `setup` say what is replayed, `files` writes beside the report.
+//! `ridgepoint simulate`: replays a load on a server. `load` and `server` turn arguments into a replay, `files` writes beside
+//! the report, `table` lays it out.
 
-mod args;
 mod files;
-mod setup;
+mod load;
+mod server;
+mod table;
 
 use std::time::Duration;
 
+use clap::Args;
 use indicatif::ProgressBar;
 use ridgepoint::internals::correction::Used;
 use ridgepoint::latency::CalibratedRoofline;
-use ridgepoint::replay::export::BenchRun;
-use ridgepoint::replay::{Metrics, Observer, SpreadSampler, replay};
-use ridgepoint::workload::profile::Profile;
-use ridgepoint::workload::requests::RequestFile;
-use ridgepoint::workload::{ArrivalPattern, ClosedLoop, OpenLoop, ReplicaShare, RequestShape, Summary, Workload};
+use ridgepoint::replay::{
+    EngineConfig, EngineCounters, Intervals, Metrics, Observer, Spread, SpreadSampler, StageMetrics, replay,
+};
+use ridgepoint::{Deployment, EfficiencyMode};
+use serde::Serialize;
 
-pub use args::Simulate;
-use files::Files;
-use setup::{Load, Setup, setup};
+use crate::common::{Common, Format, PredictionArgs};
+use crate::deployment::served;
+use crate::outcome::{Failure, Outcome};
+use crate::progress;
+use files::{Files, OutputArgs};
+use load::LoadArgs;
+use server::{Server, ServerArgs};
 
-use super::args::{Common, Format};
-use super::output::{Failure, Output};
-use super::progress;
-use crate::report::replay::SimulationReport;
-use crate::report::replay_json::SimulationJson;
-use crate::report::replay_table;
+/// The arguments of `simulate`.
+#[derive(Debug, Args)]
+pub struct Simulate {
+    #[command(flatten)]
+    load: LoadArgs,
+    #[command(flatten)]
+    server: ServerArgs,
+    #[command(flatten)]
+    prediction: PredictionArgs,
+    #[command(flatten)]
+    output: OutputArgs,
+}
 
-const NS_PER_YEAR: u64 = 365 * 24 * 3600 * 1_000_000_000;
+/// A replayed load. Its JSON keys are stable: keys are added, never renamed or dropped.
+#[derive(Debug, Serialize)]
+pub struct Simulation {
+    #[serde(skip)]
+    title: String,
+    #[serde(skip)]
+    memory: Option<String>,
+    model: String,
+    hardware: String,
+    deployment: Deployment,
+    engine: EngineConfig,
+    kv_blocks_from: &'static str,
+    load: String,
+    latency_model: String,
+    correction: Used,
+    intervals: Intervals,
+    #[serde(skip)]
+    spread: Spread,
+    /// The whole run, then its stages.
+    stages: Vec<StageMetrics>,
+    counters: Counters,
+    notes: Vec<String>,
+    warnings: Vec<String>,
+}
+
+/// The engine's counts and what follows from them.
+#[derive(Debug, Serialize)]
+struct Counters {
+    #[serde(flatten)]
+    counted: EngineCounters,
+    #[serde(flatten)]
+    shares: EngineShares,
+}
+
+/// Shares and means of the engine's work; `None` where there is nothing to divide by.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+struct EngineShares {
+    /// Tokens per step.
+    mean_step_tokens: Option<f64>,
+    /// Share of the scheduled tokens that belong to prompts or are computed again.
+    prefill_token_share: Option<f64>,
+    /// Share of the prompt tokens that the prefix cache had; `None` with the cache off.
+    cache_hit_share: Option<f64>,
+    /// Share of the time until the last request ended in which the GPUs worked.
+    gpu_busy_share: Option<f64>,
+    /// Most KV blocks in use over those that requests can have.
+    peak_kv_share: Option<f64>,
+}
+
+impl EngineShares {
+    fn new(counters: &EngineCounters, engine: &EngineConfig) -> Self {
+        let of = |part: u64, whole: u64| (whole > 0).then(|| part as f64 / whole as f64);
+        let looked_up = counters.cached_tokens.saturating_add(counters.prefill_tokens);
+        EngineShares {
+            mean_step_tokens: of(counters.scheduled_tokens, counters.steps),
+            prefill_token_share: of(counters.prefill_tokens, counters.scheduled_tokens),
+            cache_hit_share: of(counters.cached_tokens, looked_up).filter(|_| engine.enable_prefix_caching),
+            gpu_busy_share: of(counters.busy_ns, counters.end_ns),
+            peak_kv_share: of(u64::from(counters.max_blocks_in_use), u64::from(engine.usable_blocks())),
+        }
+    }
+}
 
 /// Replays a load.
 ///
 /// # Errors
-/// Input that can't be read or can't be, files that can't be written.
-pub fn run(args: &Simulate, common: &Common) -> Result<Output, Failure> {
-    files::check(args)?;
-    let Setup { model, hardware, deployment, steps, efficiency, engine, capacity, blocks_are_given, load, notes } =
-        setup(args, common)?;
-    let share = ReplicaShare::new(deployment.data_parallel_size);
-    let mut source = Source::open(&load, args.seed, share)?;
-    let mut warnings = notes;
-    warnings.append(&mut source.notes);
+/// Input that cannot be read or is at fault; files that cannot be written.
+pub fn run(args: &Simulate, common: &Common) -> Result<Outcome<Simulation>, Failure> {
+    let (load, server) = (&args.load, &args.server);
+    let inputs = [("--profile", &load.profile), ("--requests", &load.requests), ("--config", &server.config)];
+    args.output.check(&inputs)?;
+    let Server { model, hardware, deployment, engine, steps, notes: mut warnings } =
+        server.open(&args.prediction, common)?;
+    let mut load = args.load.load()?.open(args.load.seed, deployment.data_parallel_size)?;
+    warnings.append(&mut load.notes);
     let latency = CalibratedRoofline::new(steps);
-    let files = Files::create(args)?;
-    let sampler = SpreadSampler::new(latency.steps());
-    let mut watched = (files, (Progress::new(source.summary.requests), sampler));
-    let replayed = replay(&latency, &engine, &mut *source.workload, &mut watched)?;
-    let (files, (progress, sampler)) = watched;
+    let mut observers =
+        (Files::create(&args.output)?, (Progress::new(load.summary.requests), SpreadSampler::new(latency.steps())));
+    let replayed = replay(&latency, &engine.config, &mut *load.workload, &mut observers)?;
+    let (files, (progress, sampler)) = observers;
     progress.bar.finish_and_clear();
-    if replayed.counters.end_ns == u64::MAX {
-        return Err(Failure::input(format!(
-            "the replay takes longer than its clock counts, {} years: do {} and {} fit each other?",
-            u64::MAX / NS_PER_YEAR,
-            hardware.name(),
-            model.name()
-        )));
-    }
+    replayed.check_clock()?;
     let metrics = Metrics::of(&replayed);
-    warnings.extend(replayed.overload().map(|overload| overload.to_string()));
-    warnings.extend(files.write(&bench_run(&load, model.name()), &replayed, &metrics)?);
+    warnings.extend(files.write(
+        &args.load.bench_run(model.name(), deployment.data_parallel_size),
+        &replayed,
+        &metrics,
+    )?);
+    warnings.extend(replayed.notes(&engine.config));
 
-    let kv_blocks_from = if blocks_are_given { "given" } else { "the memory equation" };
     let correction = Used::of(latency.steps().correction());
-    let latency_model = match (efficiency, &correction.name) {
-        ("ideal", _) => "ideal roofline, with the default host times".to_owned(),
-        (_, None) => "calibrated roofline without a correction, with the default host times".to_owned(),
-        _ => format!("calibrated roofline with the correction {correction}, host times included"),
+    let latency_model = match (args.prediction.efficiency, &correction.name) {
+        (EfficiencyMode::Ideal, _) => "ideal roofline, with the default host overheads".to_owned(),
+        (_, None) => "calibrated roofline without a correction, with the default host overheads".to_owned(),
+        _ => format!("calibrated roofline with the correction {correction}, host overheads included"),
     };
-    let report = SimulationReport {
-        model: &model,
-        hardware: &hardware,
-        deployment: &deployment,
-        engine: &engine,
-        kv_blocks_from,
-        load: &format!("{}: {}", source.name, source.summary),
-        latency_model: &latency_model,
+    let spread = sampler.spread();
+    let mut outcome = Outcome::of(Simulation {
+        title: served(&model, &hardware, &deployment),
+        memory: None,
+        model: model.name().to_owned(),
+        hardware: hardware.name().to_owned(),
+        deployment,
+        kv_blocks_from: if engine.blocks_are_given { "given" } else { "the memory equation" },
+        load: format!("{}: {}", load.name, load.summary),
+        latency_model,
         correction,
-        metrics: &metrics,
-        spread: sampler.spread(),
-        counters: &replayed.counters,
-        notes: &[],
-        warnings: &warnings,
-    };
-    let mut output = match common.format {
-        Format::Table => Output::of(replay_table::render(&report)),
-        Format::Json => Output::json(&SimulationJson::new(&report))?,
-    };
-    if args.print_kv_capacity {
-        let text = setup::capacity_text(&capacity, &engine, blocks_are_given);
+        intervals: Intervals::from(&spread),
+        spread,
+        stages: metrics.run_and_stages().cloned().collect(),
+        counters: Counters {
+            shares: EngineShares::new(&replayed.counters, &engine.config),
+            counted: replayed.counters,
+        },
+        engine: engine.config,
+        notes: Vec::new(),
+        warnings,
+    });
+    if args.output.print_kv_capacity {
+        let mut memory = engine.capacity.to_string();
+        if engine.blocks_are_given {
+            memory
+                .push_str(&format!("\nnot used: num_gpu_blocks = {} was given", outcome.result.engine.num_gpu_blocks));
+        }
         match common.format {
-            Format::Table => output.stdout = format!("{text}\n{}", output.stdout),
-            Format::Json => output.notes.push(text.trim_end().replace('\n', "; ")),
+            Format::Table => outcome.result.memory = Some(memory),
+            Format::Json => outcome.notes.push(memory.replace('\n', "; ")),
         }
     }
-    Ok(output)
+    Ok(outcome)
 }
 
-/// A load opened.
-struct Source {
-    name: String,
-    workload: Box<dyn Workload>,
-    summary: Summary,
-    notes: Vec<String>,
-}
-
-impl Source {
-    /// Opens what one replica gets of a load.
-    fn open(load: &Load, seed: u64, share: ReplicaShare) -> ridgepoint::Result<Self> {
-        let generated =
-            |name: String, workload: Box<dyn Workload>, summary| Source { name, workload, summary, notes: Vec::new() };
-        Ok(match load {
-            Load::Profile(path) => {
-                let profile = Profile::read(path)?;
-                Source {
-                    name: path.display().to_string(),
-                    workload: profile.workload(seed),
-                    summary: profile.summary(seed),
-                    notes: profile
-                        .notes
-                        .iter()
-                        .cloned()
-                        .chain(share.note(None).map(|_| {
-                            "a profile cannot be shared out to replicas: one of them is replayed, with all of the load"
-                                .to_owned()
-                        }))
-                        .collect(),
-                }
-            }
-            Load::Requests(path, format) => {
-                let file = RequestFile::read(path, format.map(args::RequestsFormat::format))?;
-                let list = share.list(file.workload())?;
-                let summary = list.summary();
-                let notes = file.notes.into_iter().chain(share.note(None)).collect();
-                Source { name: path.display().to_string(), workload: Box::new(list), summary, notes }
-            }
-            Load::Closed { concurrency, num_requests, lengths } => {
-                let shape = RequestShape::new(lengths.input, lengths.output);
-                let own = share.concurrency(*concurrency);
-                let closed = ClosedLoop::new(own, share.requests(u64::from(*num_requests)), shape)?;
-                let summary = closed.summary();
-                let name = match own == *concurrency {
-                    true => format!("{concurrency} in flight"),
-                    false => format!("{own} of {concurrency} in flight"),
-                };
-                let mut source = generated(name, Box::new(closed), summary);
-                source.notes.extend(share.note(None));
-                source.notes.push(LOCKSTEP.to_owned());
-                source
-            }
-            Load::Open { requests_per_s, burstiness, num_requests, lengths } => {
-                let pattern = match *burstiness {
-                    1.0 => ArrivalPattern::Poisson,
-                    burstiness => ArrivalPattern::Gamma { burstiness },
-                };
-                let shape = RequestShape::new(lengths.input, lengths.output);
-                let own = share.rate_per_s(*requests_per_s);
-                let num_requests = share.requests(u64::from(*num_requests));
-                let open = OpenLoop::new(pattern, own, num_requests, shape, seed)?;
-                let summary = open.summary();
-                let note = share.note(Some(*requests_per_s));
-                let name = match note {
-                    None => format!("{requests_per_s} requests/s"),
-                    Some(_) => format!("{own} of {requests_per_s} requests/s per replica"),
-                };
-                let mut source = generated(name, Box::new(open), summary);
-                source.notes.extend(note);
-                source
-            }
-        })
-    }
-}
-
-/// What equal requests in a closed loop do.
-const LOCKSTEP: &str = "all requests are equally long: those that are prefilled together finish together, round after round, and queue behind \
-                        each other more than the requests of real clients do";
-
-fn bench_run<'a>(load: &Load, model: &'a str) -> BenchRun<'a> {
-    let mut run = BenchRun { model_id: model, ..BenchRun::default() };
-    match load {
-        Load::Closed { concurrency, .. } => run.max_concurrency = Some(*concurrency),
-        Load::Open { requests_per_s, burstiness, .. } => {
-            (run.request_rate, run.burstiness) = (Some(*requests_per_s), Some(*burstiness));
-        }
-        Load::Profile(_) | Load::Requests(..) => {}
-    }
-    run
-}
-
-/// A bar over the requests that have their first token; drawn to stderr, and only where that is a terminal.
+/// A progress bar over the requests that have their first token.
 struct Progress {
     bar: ProgressBar,
     started: u64,
 }
 
-/// Requests between two looks at the clock.
+/// Requests between two updates of the bar.
 const STRIDE: u64 = 256;
 
 impl Progress {
@@ -215,5 +200,36 @@ impl Observer for Progress {
 
     fn wants_every_token(&self) -> bool {
         false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_follow_from_the_counts() {
+        let mut engine = EngineConfig::new(&Deployment::default(), 4096, 1001);
+        let counters = EngineCounters {
+            steps: 22,
+            scheduled_tokens: 770,
+            prefill_tokens: 750,
+            cached_tokens: 250,
+            max_blocks_in_use: 64,
+            busy_ns: 310,
+            end_ns: 1240,
+            ..EngineCounters::default()
+        };
+        let shares = EngineShares::new(&counters, &engine);
+        assert_eq!((shares.mean_step_tokens, shares.prefill_token_share), (Some(35.0), Some(750.0 / 770.0)));
+        // 250 of 1,000 prompt tokens; 64 of 1,000 usable blocks; 310 of 1,240 ns.
+        assert_eq!(
+            (shares.cache_hit_share, shares.peak_kv_share, shares.gpu_busy_share),
+            (Some(0.25), Some(0.064), Some(0.25))
+        );
+        engine.enable_prefix_caching = false;
+        assert_eq!(EngineShares::new(&counters, &engine).cache_hit_share, None);
+        let none = EngineShares::new(&EngineCounters::default(), &engine);
+        assert_eq!((none.mean_step_tokens, none.gpu_busy_share), (None, None));
     }
 }

@@ -4,10 +4,9 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use crate::args::Efficiency;
+use crate::common::PredictionArgs;
 
 const OUTPUT: &str = "Output";
-const PREDICTION: &str = "Prediction";
 
 #[derive(Debug, Args)]
 pub struct Sweep {
@@ -27,10 +26,6 @@ pub struct Sweep {
     #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true, help_heading = OUTPUT)]
     #[arg(value_parser = clap::value_parser!(u16).range(..=1024))]
     pub threads: u16,
-    /// Kernel efficiencies as measured, or the textbook roofline
-    #[arg(long, value_enum, default_value_t = Efficiency::Tables, value_name = "KIND", help_heading = PREDICTION)]
-    pub efficiency: Efficiency,
-    /// Correction learned from real steps, host times included: none, global, auto (the best there is) or a file
-    #[arg(long, value_name = "none|global|auto|FILE", default_value = "auto", help_heading = PREDICTION)]
-    pub correction: String,
+    #[command(flatten)]
+    pub prediction: PredictionArgs,
 }

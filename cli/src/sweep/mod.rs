@@ -3,37 +3,21 @@
 
 mod args;
 mod file;
+mod json;
+mod table;
 
 use std::time::Duration;
 
 use indicatif::ProgressBar;
-use ridgepoint::internals::efficiency::EfficiencyMode;
 use ridgepoint_lab::sweep::{Grid, Journal, Options, Row};
-use serde::Serialize;
 
 pub use args::Sweep;
 use file::Target;
+use json::{Listed, SweepJson};
 
-use super::args::{Common, Efficiency, Format};
-use super::output::{Failure, Output};
-use super::progress;
-use crate::report::sweep_json::SweepJson;
-use crate::report::sweep_table;
-
-/// A configuration as a dry run lists it.
-#[derive(Debug, Serialize)]
-pub struct Listed {
-    /// Position in the grid, from 0.
-    pub configuration: usize,
-    /// Model, as the grid calls it.
-    pub model: String,
-    /// GPU, as the grid calls it.
-    pub hardware: String,
-    /// The keys that tell it from others, with its values.
-    pub varied: String,
-    /// Its row is in the journal.
-    pub is_known: bool,
-}
+use crate::common::{Common, Format};
+use crate::outcome::{Failure, Output};
+use crate::progress;
 
 /// Runs a grid.
 ///
@@ -43,12 +27,9 @@ pub fn run(args: &Sweep, common: &Common) -> Result<Output, Failure> {
     let target = args.out.as_deref().map(Target::of).transpose()?;
     let grid = Grid::read(&args.grid)?;
     let options = Options {
-        efficiency: match args.efficiency {
-            Efficiency::Tables => EfficiencyMode::Tables,
-            Efficiency::Ideal => EfficiencyMode::Ideal,
-        },
-        correction: args.correction.clone(),
-        data_dir: common.data_dir.clone(),
+        efficiency: args.prediction.efficiency,
+        correction: args.prediction.correction.correction.clone(),
+        data_dir: common.data_dir().map(std::path::Path::to_owned),
     };
     let sweep = ridgepoint_lab::sweep::Sweep::new(grid, options)?;
     let Some(target) = target.filter(|_| !args.dry_run) else {
@@ -79,7 +60,7 @@ fn report(rows: &[Row], reused: usize, target: &Target, format: Format) -> Resul
     let (out, journal) = (target.shown(), target.journal().display().to_string());
     let json = SweepJson::new(rows, reused, &out, &journal);
     let mut output = match format {
-        Format::Table => Output::of(sweep_table::render(&json)),
+        Format::Table => Output::of(table::render(&json)),
         Format::Json => Output::json(&json)?,
     };
     if json.ran_none() {
@@ -105,7 +86,7 @@ fn dry_run(args: &Sweep, sweep: &ridgepoint_lab::sweep::Sweep, format: Format) -
         })
         .collect();
     match format {
-        Format::Table => Ok(Output::of(sweep_table::listed(&listed))),
+        Format::Table => Ok(Output::of(table::listed(&listed))),
         Format::Json => Output::json(&serde_json::json!({ "number": listed.len(), "configurations": listed })),
     }
 }

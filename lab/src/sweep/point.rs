@@ -193,9 +193,7 @@ impl Point<'_> {
         let mut workload =
             self.source.workload(&self.configuration.load, rate_per_s, self.replicas()).map_err(reason)?;
         let replayed = replay(latency, config, &mut *workload, &mut ()).map_err(reason)?;
-        if replayed.counters.end_ns == u64::MAX {
-            return Err("the replay takes longer than its clock counts, 584 years".to_owned());
-        }
+        replayed.check_clock().map_err(reason)?;
         let run = Metrics::of(&replayed).run;
         let broken = self.slo.map(|slo| slo.broken(&run)).unwrap_or_default();
         Ok(Seen { run, counters: replayed.counters, broken })

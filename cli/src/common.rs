@@ -1,0 +1,152 @@
+//! What all subcommands share: the global flags and the parsers of argument values.
+
+use std::path::{Path, PathBuf};
+
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use clap::{Args, ValueEnum};
+use ridgepoint::{EfficiencyMode, Error, Options};
+
+use crate::outcome::Failure;
+
+/// Flags of every subcommand.
+#[derive(Debug, Args)]
+pub struct Common {
+    /// Print a table, or JSON with stable keys; JSON is alone on stdout
+    #[arg(long, global = true, value_enum, default_value_t = Format::Table, value_name = "FORMAT")]
+    pub format: Format,
+    /// Folder whose hardware/, models/ and bench_data/ take precedence over the built-in ones
+    #[arg(long, global = true, value_name = "DIR")]
+    pub data_dir: Option<PathBuf>,
+}
+
+/// How a result is printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// A table
+    Table,
+    /// JSON
+    Json,
+}
+
+impl Common {
+    /// The folder of user data, where one was given.
+    pub fn data_dir(&self) -> Option<&Path> {
+        self.data_dir.as_deref()
+    }
+
+    /// Refuses a data folder that does not exist: every look-up in it would silently find nothing.
+    ///
+    /// # Errors
+    /// A folder that is not there.
+    pub fn check(&self) -> Result<(), Failure> {
+        match &self.data_dir {
+            Some(dir) if !dir.is_dir() => Err(Failure::input(format!(
+                "--data-dir {}: no such folder; give one that holds hardware/, models/ or bench_data/",
+                dir.display()
+            ))),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// What a prediction is made with.
+#[derive(Debug, Args)]
+pub struct PredictionArgs {
+    /// Kernel efficiencies: measured tables, or the ideal roofline
+    #[arg(long, value_parser = efficiency(), default_value = "tables", value_name = "KIND", help_heading = PREDICTION)]
+    pub efficiency: EfficiencyMode,
+    #[command(flatten)]
+    pub correction: CorrectionArg,
+}
+
+impl PredictionArgs {
+    /// The options of a step model with these settings.
+    pub fn options(&self, common: &Common) -> Options {
+        Options {
+            efficiency: self.efficiency,
+            data_dir: common.data_dir.clone(),
+            correction: self.correction.correction.as_str().into(),
+            ..Options::default()
+        }
+    }
+}
+
+/// Heading of the flags that say what a prediction is made with.
+pub const PREDICTION: &str = "Prediction";
+
+/// Which correction a prediction takes.
+#[derive(Debug, Args)]
+pub struct CorrectionArg {
+    /// Correction fitted to engine runs: none, global, auto (the recommended one) or a file of `ridgepoint fit`
+    #[arg(long, value_name = "none|global|auto|FILE", default_value = "auto", help_heading = PREDICTION)]
+    pub correction: String,
+}
+
+/// A parser of one of several values; each has a name and a line of help.
+pub fn one_of<T, const N: usize>(
+    choices: [(&'static str, &'static str, T); N],
+) -> impl TypedValueParser<Value = T> + use<T, N>
+where
+    T: Clone + Send + Sync + 'static,
+{
+    let values = choices.each_ref().map(|(name, help, _)| {
+        let value = PossibleValue::new(*name);
+        if help.is_empty() { value } else { value.help(*help) }
+    });
+    PossibleValuesParser::new(values).try_map(move |given| {
+        let found = choices.iter().find(|(name, ..)| *name == given);
+        found.map(|(.., value)| value.clone()).ok_or("is not one of the values")
+    })
+}
+
+fn efficiency() -> impl TypedValueParser<Value = EfficiencyMode> {
+    one_of([
+        ("tables", "Efficiency tables calibrated on measured kernels", EfficiencyMode::Tables),
+        ("ideal", "The textbook roofline", EfficiencyMode::Ideal),
+    ])
+}
+
+/// Parses a whole number from 1.
+///
+/// # Errors
+/// The allowed range.
+pub fn at_least_one(text: &str) -> Result<u32, String> {
+    let value = text.parse::<u32>().ok().filter(|value| *value > 0);
+    value.ok_or_else(|| format!("must be a whole number from 1 to {}", u32::MAX))
+}
+
+/// Parses a percentage.
+///
+/// # Errors
+/// The allowed range.
+pub fn percent(text: &str) -> Result<f64, String> {
+    let value = text.parse::<f64>().ok().filter(|value| value.is_finite() && *value >= 0.0);
+    value.ok_or_else(|| "must be a percentage of at least 0".to_owned())
+}
+
+/// Parses a positive number.
+///
+/// # Errors
+/// The allowed range.
+pub fn above_zero(text: &str) -> Result<f64, String> {
+    let value = text.parse::<f64>().ok().filter(|value| value.is_finite() && *value > 0.0);
+    value.ok_or_else(|| "must be a finite number above zero".to_owned())
+}
+
+/// The files of one kind in a subfolder of the data folder, sorted.
+///
+/// # Errors
+/// A folder that cannot be read.
+pub fn files_in(data_dir: Option<&Path>, folder: &str, extension: &str) -> ridgepoint::Result<Vec<PathBuf>> {
+    let Some(dir) = data_dir.map(|dir| dir.join(folder)).filter(|dir| dir.is_dir()) else { return Ok(Vec::new()) };
+    let entries = std::fs::read_dir(&dir).map_err(|error| Error::io(&dir, error))?;
+    let mut paths = Vec::new();
+    for entry in entries {
+        let path = entry.map_err(|error| Error::io(&dir, error))?.path();
+        if path.extension().is_some_and(|e| e == extension) {
+            paths.push(path);
+        }
+    }
+    paths.sort();
+    Ok(paths)
+}

@@ -1,0 +1,166 @@
+//! The arguments of `evaluate`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueEnum};
+use ridgepoint_lab::evaluate::split::SplitKey;
+use ridgepoint_lab::evaluate::steps::split::{StepSplit, USUAL_JUDGE_FROM};
+use ridgepoint_lab::evaluate::steps::window::USUAL_ROWS;
+use ridgepoint_lab::ingest::Cleaning;
+
+use crate::common::{CorrectionArg, percent};
+use crate::examples;
+use crate::fit::RefitLevel;
+use crate::ingest::Labels;
+use crate::plots::Plot;
+
+/// What measured runs are judged.
+#[derive(Debug, Args)]
+#[command(subcommand_required = true, arg_required_else_help = true)]
+pub struct Evaluate {
+    #[command(subcommand)]
+    pub of: Of,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Of {
+    /// Serving runs under a load generator: folders of profile.yaml, exp-config.yaml and measured.csv
+    #[command(after_help = examples::EVALUATE_SERVING)]
+    Serving(Serving),
+    /// Servers with a fixed number of requests in flight: rows of a csv file
+    #[command(after_help = examples::EVALUATE_CLOSED_LOOP)]
+    ClosedLoop(ClosedLoop),
+    /// Steps of real engines: traces, or tables of `ridgepoint ingest`
+    #[command(after_help = examples::EVALUATE_STEPS)]
+    Steps(Steps),
+}
+
+#[derive(Debug, Args)]
+pub struct Serving {
+    /// Experiments, or folders of experiments
+    #[arg(value_name = "PATH", required = true)]
+    pub paths: Vec<PathBuf>,
+    /// Judge corrections on what they have not seen: for each model (workload, experiment) one is fitted on all the others
+    #[arg(long, value_enum, value_name = "GROUP", conflicts_with = "correction")]
+    pub leave_one_out: Option<LeaveOneOut>,
+    /// Where the error comes from: replace one component of the prediction at a time
+    #[arg(long)]
+    pub attribute: bool,
+    /// Tolerance: exit with 1 where the median absolute error of E2E is above X percent
+    #[arg(long, value_name = "X", value_parser = percent, allow_negative_numbers = true)]
+    pub max_median_e2e_pct: Option<f64>,
+    #[command(flatten)]
+    pub view: View,
+}
+
+/// What is left out together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum LeaveOneOut {
+    /// All runs of a model
+    Model,
+    /// All runs with these lengths of prompts and outputs
+    Workload,
+    /// Single runs
+    Experiment,
+}
+
+#[derive(Debug, Args)]
+pub struct ClosedLoop {
+    /// csv files; the columns are in the examples below
+    #[arg(value_name = "FILE", required = true)]
+    pub files: Vec<PathBuf>,
+    /// Run the rows of these serving engines alone [default: all, each with vLLM's scheduler and kernels]
+    #[arg(long, value_name = "NAME", num_args = 1.., value_delimiter = ',')]
+    pub backend: Vec<String>,
+    #[command(flatten)]
+    pub view: View,
+}
+
+#[derive(Debug, Args)]
+pub struct View {
+    /// Sum up by group too
+    #[arg(long, value_name = "model|workload|hardware|backend-version", value_parser = str::parse::<SplitKey>)]
+    pub split: Option<SplitKey>,
+    /// Seed of arrival times and lengths that are random
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub seed: u64,
+    #[command(flatten)]
+    pub correction: CorrectionArg,
+    #[command(flatten)]
+    pub plot: Plot,
+}
+
+#[derive(Debug, Args)]
+pub struct Steps {
+    /// Traces of engines' steps, or step tables of `ridgepoint ingest`
+    #[arg(value_name = "FILE", required = true)]
+    pub files: Vec<PathBuf>,
+    #[command(flatten)]
+    pub correction: CorrectionArg,
+    /// Rows to hold back, which black box and ridge need to learn from the others [default: all rows are judged]
+    #[arg(long, value_enum, value_name = "SPLIT")]
+    pub split: Option<Held>,
+    /// Share of each run's time from which rows are judged [default: 0.8 with --split temporal, which this implies]
+    #[arg(long, value_name = "X", value_parser = share)]
+    pub judge_from: Option<f64>,
+    /// Judge a correction fitted on the rows that the split leaves to learn from, beside the given one
+    #[arg(long, value_enum, value_name = "LEVEL")]
+    pub refit: Option<RefitLevel>,
+    /// Sampled steps that are judged together; 1 judges every interval for itself
+    #[arg(long, value_name = "N", default_value_t = USUAL_ROWS as u64, value_parser = clap::value_parser!(u64).range(1..))]
+    pub window: u64,
+    /// Tolerance: exit with 1 where the median absolute error over all windows is above X percent
+    #[arg(long, value_name = "X", value_parser = percent, allow_negative_numbers = true)]
+    pub max_median_ape_pct: Option<f64>,
+    #[command(flatten)]
+    pub plot: Plot,
+    #[command(flatten)]
+    pub labels: Labels,
+    /// Leave out steps of a number below N, in which the engine still warms up [default: 100, or what a step table says]
+    #[arg(long, value_name = "N", help_heading = "Cleaning")]
+    pub warm_up_steps: Option<u64>,
+    /// Keep steps that preempt a request
+    #[arg(long, help_heading = "Cleaning")]
+    pub keep_preemptions: bool,
+}
+
+impl Steps {
+    /// Which rows are judged; a message where flags contradict each other.
+    pub fn split(&self) -> Result<StepSplit, String> {
+        match (self.split, self.judge_from) {
+            (None, None) => Ok(StepSplit::All),
+            (None | Some(Held::Temporal), judge_from) => {
+                Ok(StepSplit::Temporal { judge_from: judge_from.unwrap_or(USUAL_JUDGE_FROM) })
+            }
+            (Some(Held::LeaveOneModelOut), None) => Ok(StepSplit::LeaveOneModelOut),
+            (Some(Held::LeaveOneWorkloadOut), None) => Ok(StepSplit::LeaveOneWorkloadOut),
+            (Some(_), Some(_)) => Err("--judge-from splits by time; leave it out, or take --split temporal".to_owned()),
+        }
+    }
+
+    /// How times are found, where anything is asked for.
+    pub fn cleaning(&self) -> Option<Cleaning> {
+        let usual = Cleaning::default();
+        (self.warm_up_steps.is_some() || self.keep_preemptions).then(|| Cleaning {
+            warm_up_steps: self.warm_up_steps.unwrap_or(usual.warm_up_steps),
+            drop_preemptions: !self.keep_preemptions,
+            ..usual
+        })
+    }
+}
+
+/// Which rows are held back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Held {
+    /// The later part of each run, by time
+    Temporal,
+    /// All runs of a model, one model after the other
+    LeaveOneModelOut,
+    /// All runs of a workload, one workload after the other
+    LeaveOneWorkloadOut,
+}
+
+fn share(text: &str) -> Result<f64, String> {
+    let value = text.parse::<f64>().ok().filter(|x| *x > 0.0 && *x < 1.0);
+    value.ok_or_else(|| "must be above 0 and below 1, as in 0.6 for the later 40 %".to_owned())
+}

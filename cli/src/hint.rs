@@ -1,0 +1,58 @@
+//! The way out of a library error in terms of the command: the library names settings, the command adds flags and lists.
+
+use std::path::Path;
+
+use ridgepoint::{Error, ErrorKind};
+
+/// Folders of the measurements that RIDGEPOINT_DATA points at.
+const DATA: [&str; 5] = ["kernels", "serving", "steps", "closed_loop", "models"];
+
+/// The error's text with its hint.
+pub fn explained(error: &Error) -> String {
+    let hint = hint(error).map_or_else(String::new, |hint| format!("; {hint}"));
+    format!("{error}{hint}")
+}
+
+fn hint(error: &Error) -> Option<String> {
+    let place = error.location();
+    match error.kind() {
+        ErrorKind::UnknownModel => {
+            Some("`ridgepoint models` lists the built-in ones, a path to a config.json works too".to_owned())
+        }
+        ErrorKind::UnknownHardware => {
+            Some("`ridgepoint hardware` lists the built-in ones, a path to a TOML file works too".to_owned())
+        }
+        ErrorKind::InvalidArgument => {
+            let key = place?.key.as_ref()?;
+            let is_setting = key.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+            is_setting.then(|| format!("see --{}", key.replace('_', "-")))
+        }
+        // `$RIDGEPOINT_DATA/serving` with the variable unset.
+        ErrorKind::Io if is_data(&place?.path) => {
+            Some("set RIDGEPOINT_DATA to the folder of the measurements (docs/accuracy.md)".to_owned())
+        }
+        _ => None,
+    }
+}
+
+fn is_data(path: &str) -> bool {
+    let top = path.strip_prefix('/').and_then(|path| path.split('/').next());
+    top.is_some_and(|top| DATA.contains(&top)) && !Path::new(path).exists()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hint_names_the_flag_or_the_list() {
+        let unknown = Error::unknown_model("no-such", Vec::new());
+        assert!(explained(&unknown).contains("unknown model 'no-such'; `ridgepoint models` lists"));
+        let argument = Error::invalid_argument("cpu_offload_gb", "-1", "must be at least 0");
+        assert!(explained(&argument).ends_with("; see --cpu-offload-gb"));
+        let missing = Error::io("/serving/x", std::io::Error::from(std::io::ErrorKind::NotFound));
+        assert!(explained(&missing).contains("set RIDGEPOINT_DATA"));
+        let other = Error::io("serving/x", std::io::Error::from(std::io::ErrorKind::NotFound));
+        assert!(!explained(&other).contains("RIDGEPOINT_DATA"));
+    }
+}

@@ -1,0 +1,168 @@
+//! The shorthand of `--prefill` and `--decode`: `[Nx]Q[@C][:partial]`, and `NxC` or `N@C`.
+
+use ridgepoint::Request;
+
+/// Most requests that the flags may stand for; a typing error must not fill the memory.
+const MAX_REQUESTS: u64 = 10_000_000;
+
+/// Some equal requests, and the flag that asked for them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Item {
+    count: u32,
+    request: Request,
+    /// The flag as it was written.
+    pub flag: String,
+}
+
+impl Item {
+    /// Parses prefill chunks, `[Nx]Q[@C][:partial]`.
+    ///
+    /// # Errors
+    /// What is wrong and how to write it.
+    pub fn prefill(text: &str) -> Result<Self, String> {
+        let text = text.trim();
+        let (body, samples) = match text.split_once(':') {
+            None => (text, true),
+            Some((body, "partial")) => (body, false),
+            Some((_, suffix)) => {
+                return Err(format!("unknown suffix ':{suffix}'; the only one is ':partial', as in 512@1024:partial"));
+            }
+        };
+        let (count, chunk) = body.split_once('x').unwrap_or(("1", body));
+        let (scheduled, computed) = chunk.split_once('@').unwrap_or((chunk, "0"));
+        let count = number("the number of chunks", count, 1)?;
+        let scheduled = number("the chunk", scheduled, 1)?;
+        let computed = number("the computed tokens", computed, 0)?;
+        let request = Request::new(computed, scheduled, samples);
+        Ok(Item { count, request, flag: format!("--prefill {text}") })
+    }
+
+    /// Parses decodes, `NxC` or `N@C`.
+    ///
+    /// # Errors
+    /// What is wrong and how to write it.
+    pub fn decode(text: &str) -> Result<Self, String> {
+        let text = text.trim();
+        let Some((count, computed)) = text.split_once(['x', '@']) else {
+            return Err(format!(
+                "ambiguous: write 1x{text} for one decode with {text} computed tokens, or {text}x2048 for {text} decodes with \
+                 2048 computed tokens each"
+            ));
+        };
+        let count = number("the number of decodes", count, 1)?;
+        let computed = number("the computed tokens", computed, 0)?;
+        if computed == 0 {
+            return Err(format!(
+                "a decode has at least 1 computed token; a request without any is a prompt: --prefill {count}x1"
+            ));
+        }
+        Ok(Item { count, request: Request::decode(computed), flag: format!("--decode {text}") })
+    }
+}
+
+fn number(what: &str, text: &str, least: u32) -> Result<u32, String> {
+    let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    match text.parse::<u32>() {
+        Err(_) if is_number => Err(format!("{what} '{text}' is more than {}", u32::MAX)),
+        Ok(value) if is_number && value >= least => Ok(value),
+        _ => Err(format!("{what} '{text}' must be a whole number from {least} to {}, in digits only", u32::MAX)),
+    }
+}
+
+/// The requests that the items stand for, and for each item the index behind its last request.
+///
+/// # Errors
+/// More requests than [`MAX_REQUESTS`].
+pub fn expand(items: &[&Item]) -> Result<(Vec<Request>, Vec<usize>), String> {
+    let total: u64 = items.iter().map(|item| u64::from(item.count)).sum();
+    if total > MAX_REQUESTS {
+        return Err(format!("--prefill and --decode ask for {total} requests, more than {MAX_REQUESTS}"));
+    }
+    let mut requests = Vec::new();
+    let ends = items.iter().map(|item| {
+        requests.extend(std::iter::repeat_n(item.request, item.count as usize));
+        requests.len()
+    });
+    let ends = ends.collect();
+    Ok((requests, ends))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn prefill(text: &str) -> (u32, Request) {
+        let item = Item::prefill(text).unwrap();
+        (item.count, item.request)
+    }
+
+    fn chunk(num_scheduled_tokens: u32, num_computed_tokens: u32) -> Request {
+        Request::prefill(num_scheduled_tokens, num_computed_tokens)
+    }
+
+    #[test]
+    fn every_part_of_a_chunk_is_read() {
+        assert_eq!(prefill("512"), (1, chunk(512, 0)));
+        assert_eq!(prefill("512@1024"), (1, chunk(512, 1024)));
+        assert_eq!(prefill("4x512@1024"), (4, chunk(512, 1024)));
+        assert_eq!(prefill("4x512:partial"), (4, Request::partial_prefill(512, 0)));
+    }
+
+    #[test]
+    fn both_signs_of_a_decode_mean_the_same() {
+        for text in ["64x2048", "64@2048", " 64x2048"] {
+            let item = Item::decode(text).unwrap();
+            assert_eq!((item.count, item.request), (64, Request::decode(2048)), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_lone_number_of_decodes_is_refused_with_the_way_to_write_it() {
+        let message = Item::decode("2048").unwrap_err();
+        assert!(message.contains("1x2048") && message.contains("2048x2048"), "{message}");
+    }
+
+    #[test]
+    fn what_is_no_count_is_refused() {
+        for text in ["", "0", "-5", "2k", "1.5", "4294967296", "0x512", "512@", "@5", "x", "512@-1", "512@1:last"] {
+            assert!(Item::prefill(text).is_err(), "{text}");
+        }
+        for text in ["", "64", "0x5", "5x0", "5x", "x5", "1x2x3", "1@2@3", "5x4294967296", "5x5:partial"] {
+            assert!(Item::decode(text).is_err(), "{text}");
+        }
+        assert!(Item::decode("5x4294967296").unwrap_err().contains("is more than 4294967295"));
+    }
+
+    #[test]
+    fn more_requests_than_memory_holds_are_refused() {
+        let decode = [Item::decode("4000000000x2048").unwrap()];
+        assert!(expand(&[&decode[0]]).unwrap_err().contains("4000000000 requests"));
+    }
+
+    #[test]
+    fn each_request_knows_its_flag() {
+        let prefill = [Item::prefill("2x7").unwrap()];
+        let decode = [Item::decode("3x9").unwrap()];
+        let (requests, ends) = expand(&[&prefill[0], &decode[0]]).unwrap();
+        assert_eq!(requests, [chunk(7, 0), chunk(7, 0), Request::decode(9), Request::decode(9), Request::decode(9)]);
+        assert_eq!(
+            (ends, prefill[0].flag.as_str(), decode[0].flag.as_str()),
+            (vec![2, 5], "--prefill 2x7", "--decode 3x9")
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_makes_the_parsers_panic(text in "[0-9x@:,. -]{0,24}|\\PC{0,24}|[0-9]{1,12}[x@][0-9]{1,12}(:partial)?") {
+            let _ = (Item::prefill(&text), Item::decode(&text));
+        }
+
+        #[test]
+        fn every_chunk_reads_back(count in 1u32.., scheduled in 1u32.., computed: u32, samples: bool) {
+            let suffix = if samples { "" } else { ":partial" };
+            let read = prefill(&format!("{count}x{scheduled}@{computed}{suffix}"));
+            prop_assert_eq!(read, (count, Request::new(computed, scheduled, samples)));
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! The table of `predict-step`: the prediction beside its bound, operators, groups, provenance and warnings.
+
+use ridgepoint::StepEstimate;
+use ridgepoint::internals::correction::Used;
+use ridgepoint::internals::efficiency::{EfficiencyMode, Provenance};
+use ridgepoint::internals::units::{duration, si};
+use ridgepoint::physics::{BatchShape, GraphMode, OperatorGroup};
+
+use super::Prediction;
+use crate::deployment::served;
+use crate::outcome::Report;
+use crate::text::{Page, count, percent, plural, quantity, table};
+
+impl Report for Prediction {
+    fn table(&self) -> String {
+        let step = &self.step;
+        let is_ideal = self.efficiency == EfficiencyMode::Ideal;
+        let mut page = Page::new();
+        let mut title = served(&self.model, &self.hardware, &self.deployment);
+        if is_ideal {
+            title.push_str("; textbook roofline, no measured efficiency");
+        }
+        page.paragraph("", &title);
+        page.paragraph("batch      ", &batch(&self.batch));
+        page.paragraph("launch     ", &launch(step));
+        if !is_ideal {
+            page.paragraph("correction ", &self.correction_line());
+        }
+        page.blank();
+        let interval = if is_ideal {
+            String::new()
+        } else {
+            format!("  (90 % interval {} to {})", duration(step.lower_us), duration(step.upper_us))
+        };
+        page.line(&format!("step time  {}{interval}", duration(step.step_time_us)));
+        let share = percent(step.bound_us / step.step_time_us);
+        page.line(&format!("roofline   {}, {share} of the step time", duration(step.bound_us)));
+        page.line(&format!(
+            "work       {} and {} per GPU; MFU {}, MBU {}",
+            quantity(step.total_flops, "FLOP"),
+            quantity(step.total_bytes, "B"),
+            percent(step.mfu),
+            percent(step.mbu)
+        ));
+        page.blank();
+        operators(step, &mut page);
+        page.blank();
+        groups(step, &mut page);
+        page.blank();
+        let provenance = step.provenance.iter().map(|(kind, share)| format!("{} {}", percent(*share), kind.name()));
+        page.paragraph("times: ", &provenance.collect::<Vec<_>>().join(", "));
+        for sentence in &self.explanation {
+            page.blank();
+            page.paragraph("- ", sentence);
+        }
+        let warnings = merged(&step.warnings, |name| step.operators.iter().any(|operator| operator.name == name));
+        if !warnings.is_empty() {
+            page.blank();
+        }
+        for warning in &warnings {
+            page.paragraph("warning: ", warning);
+        }
+        page.text()
+    }
+}
+
+/// Joins warnings that report the same of several operators.
+fn merged(warnings: &[String], is_operator: impl Fn(&str) -> bool) -> Vec<String> {
+    let mut merged: Vec<(Vec<&str>, &str)> = Vec::new();
+    for warning in warnings {
+        let (names, text) = match warning.split_once(": ") {
+            Some((name, text)) if is_operator(name) => (vec![name], text),
+            _ => (Vec::new(), warning.as_str()),
+        };
+        let same = |(known, other): &&mut (Vec<&str>, &str)| !known.is_empty() && !names.is_empty() && *other == text;
+        match merged.iter_mut().find(same) {
+            Some((known, _)) => known.extend(names),
+            None => merged.push((names, text)),
+        }
+    }
+    let joined = |(names, text): (Vec<&str>, &str)| match names.as_slice() {
+        [] => text.to_owned(),
+        names => format!("{}: {text}", names.join(", ")),
+    };
+    merged.into_iter().map(joined).collect()
+}
+
+fn batch(shape: &BatchShape) -> String {
+    let mut parts = Vec::new();
+    if shape.num_decodes > 0 {
+        let visible = shape.windows().iter().map(|window| window.decode_kv_tokens).max().unwrap_or(0);
+        parts.push(format!("{} ({} visible KV tokens)", plural(shape.num_decodes, "decode"), count(visible)));
+    }
+    if shape.num_prefills > 0 {
+        let context = match shape.prefill_context_tokens {
+            0 => String::new(),
+            tokens => format!(" after {} computed ones", count(tokens)),
+        };
+        let chunks = plural(shape.num_prefills, "prefill chunk");
+        parts.push(format!("{chunks} ({}{context})", plural(shape.prefill_tokens, "token")));
+    }
+    let scheduled = plural(shape.num_tokens, "token");
+    format!("{}; {scheduled} scheduled, {} sampled", parts.join(" and "), count(shape.num_sampled))
+}
+
+fn launch(step: &StepEstimate) -> String {
+    let padded = count(step.padded_tokens);
+    match step.graph_mode {
+        GraphMode::Full => format!("one CUDA graph, padded to {padded} tokens"),
+        GraphMode::Piecewise => format!("piecewise CUDA graphs, padded to {padded} tokens"),
+        GraphMode::None => {
+            "compiled kernels without CUDA graphs: more tokens than the largest captured size".to_owned()
+        }
+        GraphMode::Eager => "every kernel from the host (enforce_eager)".to_owned(),
+    }
+}
+
+impl Prediction {
+    fn correction_line(&self) -> String {
+        let used = Used::of(self.correction.as_ref());
+        let Some(correction) = &self.correction else { return format!("{used}: operators alone") };
+        let source = &correction.source;
+        let models = plural(source.models.len() as u64, "model");
+        format!("{used}, fitted on {} of {models} on {}", plural(source.rows, "row"), source.hardware.join(", "))
+    }
+}
+
+fn operators(step: &StepEstimate, page: &mut Page) {
+    let mut rows = table(&[
+        "operator",
+        ">count",
+        ">FLOPs",
+        ">bytes",
+        "bound by",
+        ">roofline",
+        ">time",
+        ">efficiency",
+        ">share",
+        "from",
+    ]);
+    for operator in &step.operators {
+        let is_learned = operator.provenance == Provenance::Learned;
+        let physical = |text: String| if is_learned { "-".to_owned() } else { text };
+        rows.add_row([
+            operator.name.to_owned(),
+            count(operator.count),
+            physical(si(operator.flops)),
+            physical(si(operator.bytes)),
+            physical(operator.bound.name().to_owned()),
+            physical(duration(operator.bound_us)),
+            duration(operator.time_us),
+            physical(percent(operator.efficiency)),
+            percent(operator.share),
+            operator.provenance.name().to_owned(),
+        ]);
+    }
+    page.table(rows, &["FLOPs", "bytes", "from", "count"]);
+}
+
+fn groups(step: &StepEstimate, page: &mut Page) {
+    let mut rows = table(&["group", ">roofline", ">time", ">share"]);
+    for group in step.groups() {
+        let name = match group.group {
+            Some(OperatorGroup::Projections) => "projections",
+            Some(OperatorGroup::AttentionPrefill) => "attention of prefill chunks",
+            Some(OperatorGroup::AttentionDecode) => "attention of decodes",
+            Some(OperatorGroup::Experts) => "experts",
+            Some(OperatorGroup::Communication) => "communication",
+            Some(OperatorGroup::SmallKernels) => "small kernels",
+            None => "learned beside operators",
+        };
+        rows.add_row([name.to_owned(), duration(group.bound_us), duration(group.time_us), percent(group.share)]);
+    }
+    rows.add_row(["whole step".to_owned(), duration(step.bound_us), duration(step.step_time_us), percent(1.0)]);
+    page.table(rows, &[]);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_warnings_of_several_operators_are_joined() {
+        let warnings = ["a: borrowed", "note: borrowed", "b: borrowed", "a: other", "plain", "plain"];
+        let warnings: Vec<String> = warnings.into_iter().map(str::to_owned).collect();
+        let merged = merged(&warnings, |name| name == "a" || name == "b");
+        assert_eq!(merged, ["a, b: borrowed", "note: borrowed", "a: other", "plain", "plain"]);
+    }
+}

@@ -1,0 +1,142 @@
+//! The table of `simulate`: the server, client metrics by stage, the engine's work, and warnings.
+
+use ridgepoint::replay::{Distribution, StageMetrics};
+
+use super::Simulation;
+use crate::outcome::Report;
+use crate::text::{Page, count, number, percent, plural, shown, table};
+
+impl Report for Simulation {
+    fn table(&self) -> String {
+        let mut page = Page::new();
+        if let Some(memory) = &self.memory {
+            page.line(memory);
+            page.blank();
+        }
+        page.paragraph("", &self.title);
+        page.paragraph("KV blocks  ", &self.kv_blocks());
+        page.paragraph("load       ", &self.load);
+        page.paragraph("times      ", &self.latency_model);
+        page.blank();
+        self.latencies(&mut page);
+        page.blank();
+        self.throughput(&mut page);
+        page.blank();
+        self.engine_lines(&mut page);
+        if !self.warnings.is_empty() {
+            page.blank();
+        }
+        for warning in &self.warnings {
+            page.paragraph("warning: ", warning);
+        }
+        page.text()
+    }
+}
+
+impl Simulation {
+    fn kv_blocks(&self) -> String {
+        let block_size = u64::from(self.engine.block_size);
+        format!(
+            "{} of {}, room for {} of requests ({})",
+            count(self.engine.num_gpu_blocks),
+            plural(block_size, "token"),
+            plural(u64::from(self.engine.usable_blocks()) * block_size, "token"),
+            self.kv_blocks_from
+        )
+    }
+
+    /// The whole run, and its stages if there are several.
+    fn rows(&self) -> impl Iterator<Item = (String, &StageMetrics)> {
+        let shown = if self.stages.len() > 2 { self.stages.len() } else { 1 };
+        self.stages
+            .iter()
+            .take(shown)
+            .map(|of| (of.stage.map_or_else(|| "all".to_owned(), |stage| stage.to_string()), of))
+    }
+
+    fn latencies(&self, page: &mut Page) {
+        let mut rows = table(&["stage", "ms", ">mean", ">p50", ">p90", ">p99", ">90 % interval of the mean"]);
+        for (name, of) in self.rows() {
+            let metrics = [("TTFT", of.ttft_ms), ("TPOT", of.tpot_ms), ("ITL", of.itl_ms), ("E2E", of.e2e_ms)];
+            for (index, (metric, distribution)) in metrics.into_iter().enumerate() {
+                let of = |value: fn(&Distribution) -> f64| number(distribution.as_ref().map(value));
+                rows.add_row([
+                    if index == 0 { name.clone() } else { String::new() },
+                    metric.to_owned(),
+                    of(|of| of.mean),
+                    of(|of| of.p50),
+                    of(|of| of.p90),
+                    of(|of| of.p99),
+                    shown(distribution, |of| self.interval(metric, of.mean)),
+                ]);
+            }
+        }
+        page.table(rows, &["p50"]);
+    }
+
+    fn interval(&self, metric: &str, mean_ms: f64) -> String {
+        let spread = &self.spread;
+        let (lower, upper) = if metric == "TTFT" { spread.of_ttft(mean_ms) } else { spread.of_steps(mean_ms) };
+        format!("{lower:.2} to {upper:.2}")
+    }
+
+    fn throughput(&self, page: &mut Page) {
+        let mut rows = table(&[
+            "stage",
+            ">sent",
+            ">finished",
+            ">refused",
+            ">stopped",
+            ">seconds",
+            ">requests/s",
+            ">output tokens/s",
+            ">all tokens/s",
+        ]);
+        for (name, of) in self.rows() {
+            rows.add_row([
+                name,
+                count(of.requests),
+                count(of.finished),
+                count(of.rejected),
+                count(of.unfinished),
+                number(of.duration_s),
+                number(of.requests_per_s),
+                number(of.output_tokens_per_s),
+                number(of.total_tokens_per_s),
+            ]);
+        }
+        page.table(rows, &["all tokens/s", "stopped", "refused", "seconds"]);
+    }
+
+    fn engine_lines(&self, page: &mut Page) {
+        let (counters, shares) = (&self.counters.counted, &self.counters.shares);
+        let share = |share: Option<f64>| shown(share, percent);
+        let cache = match shares.cache_hit_share {
+            _ if !self.engine.enable_prefix_caching => "off".to_owned(),
+            None => "never looked up".to_owned(),
+            Some(hits) => format!("{} of the prompt tokens found", percent(hits)),
+        };
+        page.paragraph(
+            "steps      ",
+            &format!(
+                "{}, {} tokens each on average; {} of the tokens are of prompts; GPUs busy {} of the time",
+                count(counters.steps),
+                number(shares.mean_step_tokens),
+                share(shares.prefill_token_share),
+                share(shares.gpu_busy_share)
+            ),
+        );
+        page.paragraph(
+            "queues     ",
+            &format!(
+                "at most {} running and {} waiting; {}, {} recomputed",
+                count(counters.max_running),
+                count(counters.max_waiting),
+                plural(counters.preemptions, "preemption"),
+                plural(counters.recomputed_tokens, "token")
+            ),
+        );
+        let peak = share(shares.peak_kv_share);
+        page.paragraph("KV cache   ", &format!("at most {peak} in use; prefix cache: {cache}"));
+    }
+}

@@ -1,0 +1,212 @@
+//! Text layout: tables without boxes, wrapped paragraphs, numbers as people read them.
+
+use comfy_table::{
+    CellAlignment, ColumnConstraint, ContentArrangement, ContentLineStyle, LineStyle, Table, TableStyle,
+};
+use ridgepoint::internals::units::si;
+
+/// Width of paragraphs if stdout is no terminal.
+const DEFAULT_WIDTH: usize = 100;
+
+const STYLE: TableStyle = TableStyle::new()
+    .header_lines(ContentLineStyle::none().junction(' '))
+    .header_separator(LineStyle::none().fill('─').junction('─'))
+    .content_lines(ContentLineStyle::none().junction(' '));
+
+/// A text for people that grows from top to bottom.
+pub struct Page {
+    text: String,
+    width: usize,
+}
+
+impl Page {
+    /// An empty page as wide as the terminal.
+    pub fn new() -> Self {
+        Page { text: String::new(), width: width() }
+    }
+
+    /// Adds a line as it is.
+    pub fn line(&mut self, line: &str) {
+        self.text.push_str(line);
+        self.text.push('\n');
+    }
+
+    /// Adds a paragraph behind `label`, its further lines indented by the width of the label.
+    pub fn paragraph(&mut self, label: &str, text: &str) {
+        self.text.push_str(&wrap(label, text, self.width));
+    }
+
+    /// Adds a table. In a terminal that is too narrow the columns titled as in `spare` are left out, the first first, until the
+    /// table fits, and a line says so: a missing cell is easier to read than a broken one.
+    pub fn table(&mut self, table: Table, spare: &[&str]) {
+        self.text.push_str(&rendered(table, spare));
+    }
+
+    /// Adds an empty line.
+    pub fn blank(&mut self) {
+        self.text.push('\n');
+    }
+
+    /// The whole text.
+    pub fn text(self) -> String {
+        self.text
+    }
+}
+
+/// The width of paragraphs: that of the terminal, within reason.
+pub fn width() -> usize {
+    Table::new().width().map_or(DEFAULT_WIDTH, usize::from).clamp(40, 160)
+}
+
+/// A table as text. In a narrow terminal it loses the `spare` columns.
+pub fn rendered(table: Table, spare: &[&str]) -> String {
+    let width = table.width().map(usize::from);
+    fitted(table, spare, width)
+}
+
+/// A table with these column titles; a `>` in front of a title aligns its column to the right.
+pub fn table<S: AsRef<str>>(titles: &[S]) -> Table {
+    let mut table = Table::new();
+    table.load_style(STYLE).set_content_arrangement(ContentArrangement::Disabled);
+    table.set_header(titles.iter().map(|title| title.as_ref().trim_start_matches('>')).collect::<Vec<_>>());
+    for (index, title) in titles.iter().enumerate() {
+        if let Some(column) = table.column_mut(index) {
+            column.set_padding((0, 1));
+            if title.as_ref().starts_with('>') {
+                column.set_cell_alignment(CellAlignment::Right);
+            }
+        }
+    }
+    table
+}
+
+fn fitted(mut table: Table, spare: &[&str], width: Option<usize>) -> String {
+    let lines = |table: &Table| table.lines().map(|line| line.trim_end().to_owned()).collect::<Vec<String>>();
+    let too_wide = |table: &Table| {
+        let widest = lines(table).iter().map(|line| line.chars().count()).max().unwrap_or(0);
+        width.is_some_and(|width| widest > width)
+    };
+    let titles: Vec<String> =
+        table.header().iter().flat_map(|row| row.cell_iter()).map(|cell| cell.content()).collect();
+    let mut left_out = Vec::new();
+    for title in spare.iter().filter(|title| titles.iter().any(|known| known == *title)) {
+        if !too_wide(&table) {
+            break;
+        }
+        for index in (0..titles.len()).filter(|index| titles.get(*index).is_some_and(|known| known == title)) {
+            if let Some(column) = table.column_mut(index) {
+                column.set_constraint(ColumnConstraint::Hidden);
+            }
+        }
+        left_out.push(*title);
+    }
+    let mut text = lines(&table).join("\n") + "\n";
+    if !left_out.is_empty() {
+        text.push_str(&format!("(a wider terminal shows {} too)\n", left_out.join(", ")));
+    }
+    text
+}
+
+/// Breaks `text` at blanks into lines of at most `width` characters. The first begins with `label`, the others with as many
+/// blanks.
+pub fn wrap(label: &str, text: &str, width: usize) -> String {
+    let indent = label.chars().count();
+    let mut out = label.to_owned();
+    let mut column = indent;
+    for (index, word) in text.split_ascii_whitespace().enumerate() {
+        let length = word.chars().count();
+        if index > 0 && column + 1 + length > width.max(indent + 20) {
+            out.push('\n');
+            out.push_str(&" ".repeat(indent));
+            column = indent;
+        } else if index > 0 {
+            out.push(' ');
+            column += 1;
+        }
+        out.push_str(word);
+        column += length;
+    }
+    out.push('\n');
+    out
+}
+
+/// A count with its digits in groups of three: `1,234,567`.
+pub fn count(n: impl TryInto<u64>) -> String {
+    let digits = n.try_into().unwrap_or(u64::MAX).to_string();
+    let mut out = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// `1 decode`, `2 decodes`.
+pub fn plural(n: u64, noun: &str) -> String {
+    format!("{} {noun}{}", count(n), if n == 1 { "" } else { "s" })
+}
+
+/// A share as a percentage with one decimal.
+pub fn percent(share: f64) -> String {
+    format!("{:.1} %", 100.0 * share)
+}
+
+/// Number and unit with an SI prefix: `235.1 MB`.
+pub fn quantity(value: f64, unit: &str) -> String {
+    let text = si(value);
+    if text.contains(' ') { format!("{text}{unit}") } else { format!("{text} {unit}") }
+}
+
+/// A number with two decimals, or a dash where there is none.
+pub fn number(value: Option<f64>) -> String {
+    shown(value, |value| format!("{value:.2}"))
+}
+
+/// A value as text, or a dash where there is none.
+pub fn shown<T>(value: Option<T>, text: impl FnOnce(T) -> String) -> String {
+    value.map_or_else(|| "-".to_owned(), text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn digits_are_grouped_from_the_right() {
+        assert_eq!([0u64, 999, 1000, 1_234_567].map(count), ["0", "999", "1,000", "1,234,567"]);
+    }
+
+    #[test]
+    fn narrow_terminals_lose_the_spare_columns_only() {
+        let make = || {
+            let mut made = table(&["name", ">bytes", ">time"]);
+            made.add_row(["gate_up_proj", "22.71 G", "24.694 ms"]);
+            made
+        };
+        let full = fitted(make(), &["bytes"], None);
+        assert!(full.contains("22.71 G"), "{full}");
+        assert_eq!(fitted(make(), &["bytes"], Some(80)), full);
+        let narrow = fitted(make(), &["none", "bytes"], Some(24));
+        assert!(!narrow.contains("22.71 G") && narrow.contains("gate_up_proj  24.694 ms"), "{narrow}");
+        assert!(narrow.ends_with("(a wider terminal shows bytes too)\n"), "{narrow}");
+        assert!(fitted(make(), &[], Some(5)).contains("gate_up_proj"));
+        let mut twice = table(&["name", ">error", ">ms", ">error"]);
+        twice.add_row(["a", "1 %", "5", "2 %"]);
+        let narrow = fitted(twice, &["error"], Some(8));
+        assert!(!narrow.contains('%') && narrow.ends_with("(a wider terminal shows error too)\n"), "{narrow}");
+    }
+
+    #[test]
+    fn paragraphs_are_indented_by_their_label() {
+        let text = wrap("! ", "aaaa bbbb cccc dddd eeee ffff", 24);
+        assert_eq!(text, "! aaaa bbbb cccc dddd\n  eeee ffff\n");
+    }
+
+    #[test]
+    fn quantities_have_one_blank_before_the_unit() {
+        assert_eq!(quantity(235_100_000.0, "B"), "235.1 MB");
+        assert_eq!(quantity(12.0, "B"), "12 B");
+    }
+}

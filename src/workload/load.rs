@@ -1,0 +1,133 @@
+//! The loads of a replay: a file, or requests generated from a few numbers, shared out over replicas.
+
+use std::path::PathBuf;
+
+use serde::Deserialize;
+
+use super::profile::Profile;
+use super::requests::{Format, RequestFile};
+use super::{ArrivalPattern, ClosedLoop, OpenLoop, ReplicaShare, RequestShape, Summary, Workload};
+use crate::error::Result;
+
+/// A load by its source. [`Load::open`] reads or generates it.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+#[non_exhaustive]
+pub enum Load {
+    /// A profile of the load generator inference-perf.
+    Profile {
+        /// Path of the file.
+        path: PathBuf,
+    },
+    /// A list of requests.
+    RequestFile {
+        /// Path of the file.
+        path: PathBuf,
+        /// Format of the file; `None` detects it from the content.
+        format: Option<Format>,
+    },
+    /// A closed loop: a fixed number of requests in flight.
+    ClosedLoop {
+        /// Requests in flight.
+        concurrency: u32,
+        /// Prompt tokens of each request.
+        input_len: u32,
+        /// Generated tokens of each request.
+        output_len: u32,
+        /// Number of requests.
+        num_requests: u64,
+    },
+    /// An open loop: requests at random times.
+    OpenLoop {
+        /// Mean rate.
+        requests_per_s: f64,
+        /// Prompt tokens of each request.
+        input_len: u32,
+        /// Generated tokens of each request.
+        output_len: u32,
+        /// Number of requests.
+        num_requests: u64,
+        /// Shape of the gamma distribution of arrival gaps; 1 is Poisson.
+        burstiness: f64,
+    },
+}
+
+/// A load that is ready to be replayed.
+pub struct OpenedLoad {
+    /// The requests.
+    pub workload: Box<dyn Workload + Send>,
+    /// Name of the load: its file, or its rate or concurrency.
+    pub name: String,
+    /// Summary of the requests.
+    pub summary: Summary,
+    /// Remarks of the file, and on the replayed share.
+    pub notes: Vec<String>,
+}
+
+/// Requests of equal length in a closed loop run in lockstep, unlike those of real clients.
+const LOCKSTEP: &str = "all requests are equally long: those that are prefilled together finish together, round after \
+                        round, and queue behind each other more than the requests of real clients do";
+
+impl Load {
+    /// Reads or generates the load, and takes the share of one of `replicas` data-parallel replicas. A profile cannot be
+    /// shared out; its notes say so.
+    ///
+    /// # Errors
+    /// Those of [`Profile::read`], [`RequestFile::read`], [`ClosedLoop::new`] and [`OpenLoop::new`].
+    pub fn open(&self, seed: u64, replicas: u32) -> Result<OpenedLoad> {
+        let share = ReplicaShare::new(replicas);
+        Ok(match self {
+            Load::Profile { path } => {
+                let profile = Profile::read(path)?;
+                let unshared =
+                    "a profile cannot be shared out to replicas: one of them is replayed, with all of the load";
+                let mut opened = opened(path.display().to_string(), profile.workload(seed), profile.summary(seed));
+                opened.notes.extend(profile.notes.iter().cloned());
+                opened.notes.extend((replicas > 1).then(|| unshared.to_owned()));
+                opened
+            }
+            Load::RequestFile { path, format } => {
+                let file = RequestFile::read(path, *format)?;
+                let list = share.list(file.workload())?;
+                let summary = list.summary();
+                let mut opened = opened(path.display().to_string(), Box::new(list), summary);
+                opened.notes.extend(file.notes);
+                opened.notes.extend(share.note(None));
+                opened
+            }
+            Load::ClosedLoop { concurrency, input_len, output_len, num_requests } => {
+                let own = share.concurrency(*concurrency);
+                let shape = RequestShape::new(*input_len, *output_len);
+                let closed = ClosedLoop::new(own, share.requests(*num_requests), shape)?;
+                let summary = closed.summary();
+                let of = if own == *concurrency { String::new() } else { format!(" of {concurrency}") };
+                let mut opened = opened(format!("{own}{of} in flight"), Box::new(closed), summary);
+                opened.notes.extend(share.note(None));
+                opened.notes.push(LOCKSTEP.to_owned());
+                opened
+            }
+            Load::OpenLoop { requests_per_s, input_len, output_len, num_requests, burstiness } => {
+                let pattern = match *burstiness {
+                    1.0 => ArrivalPattern::Poisson,
+                    burstiness => ArrivalPattern::Gamma { burstiness },
+                };
+                let own = share.rate_per_s(*requests_per_s);
+                let shape = RequestShape::new(*input_len, *output_len);
+                let open = OpenLoop::new(pattern, own, share.requests(*num_requests), shape, seed)?;
+                let summary = open.summary();
+                let note = share.note(Some(*requests_per_s));
+                let name = match note {
+                    None => format!("{requests_per_s} requests/s"),
+                    Some(_) => format!("{own} of {requests_per_s} requests/s per replica"),
+                };
+                let mut opened = opened(name, Box::new(open), summary);
+                opened.notes.extend(note);
+                opened
+            }
+        })
+    }
+}
+
+fn opened(name: String, workload: Box<dyn Workload + Send>, summary: Summary) -> OpenedLoad {
+    OpenedLoad { workload, name, summary, notes: Vec::new() }
+}
