@@ -16,26 +16,26 @@ pub mod efficiency {
         };
     }
     pub mod family {
-        pub use crate::efficiency::family::{
-            AllReduceKind, AttentionKey, Family, GemmKind, Key, MoeKey, MoeKind, Routing, chip,
-        };
+        pub use crate::efficiency::family::Family;
+        pub use crate::efficiency::keys::{AllReduceKind, AttentionKey, GemmKind, Key, MoeKey, MoeKind, Routing};
     }
     pub mod grid {
         pub use crate::efficiency::grid::{Grid, MAX_AXES, Origin};
     }
     pub mod kernel_model {
+        pub use crate::efficiency::chip::Chip;
+        pub use crate::efficiency::gemm_model::{GEMM_TILES, GemmModel};
         pub use crate::efficiency::kernel_model::{
-            AllReduceModel, AllReduceShape, AttentionShape, Chip, DecodeModel, GEMM_TILES, GemmModel, GemmShape,
-            KernelModel, MoeModel, MoeShape, PrefillModel,
+            AllReduceModel, DecodeModel, KernelModel, MoeModel, PrefillModel, QUERY_TILE,
         };
     }
     pub mod table {
-        pub use crate::efficiency::table::{
-            Header, Series, SeriesDraft, SeriesHeader, parse_header, parse_series, write_table,
-        };
+        pub use crate::efficiency::series::{Header, Series, SeriesHeader};
+        pub use crate::efficiency::table::Table;
+        pub use crate::efficiency::table_text::{SeriesDraft, write_table};
     }
-    pub mod timer {
-        pub use crate::efficiency::timer::is_within_another;
+    pub mod kernel_time {
+        pub use crate::efficiency::kernel_time::is_within_another;
     }
 }
 pub mod error {

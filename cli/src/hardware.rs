@@ -115,7 +115,7 @@ fn gpu(hardware: Hardware, data_dir: Option<&Path>) -> Result<(GpuEntry, GpuTabl
 
 fn add_table<F: Family>(tables: &Tables, found: &mut GpuTables) -> ridgepoint::Result<()> {
     if let Some(header) = tables.own_header::<F>()? {
-        found.insert(F::OPERATOR, GpuTable::new(header));
+        found.insert(F::OPERATOR, GpuTable::new(&header));
     }
     Ok(())
 }

@@ -1,19 +1,25 @@
-//! A series reduced to one model on one rank: the grid sliced at what does not change from step to step (n and k, heads,
-//! experts), so that a step looks up one or two coordinates. Uses `family`, `grid`, `kernel_model`, `provenance`.
+//! A series reduced to one model on one rank: the grid sliced at the coordinates that stay the same from step to step (n and
+//! k, heads, experts), so that a step looks up one or two coordinates.
 
-use super::family::{AttentionKey, Family, MoeKey};
-use super::grid::{Grid, Reach};
-use super::kernel_model::{
-    AllReduceModel, AllReduceShape, AttentionShape, Chip, DecodeModel, GemmModel, GemmRows, GemmShape, KernelModel,
-    MoeModel, MoeShape, PrefillModel, QUERY_TILE,
-};
+use crate::physics::AttentionHeads;
+use crate::physics::attention::{AttentionShape, HeadShape};
+use crate::physics::communication::AllReduceShape;
+use crate::physics::moe::MoeShape;
+use crate::physics::projection::GemmShape;
+
+use super::chip::Chip;
+use super::family::{Family, OUTPUT_BYTES};
+use super::gemm_model::{GemmModel, GemmRows};
+use super::grid::Grid;
+use super::kernel_model::{AllReduceModel, DecodeModel, KernelModel, MoeModel, PrefillModel};
+use super::keys::{AttentionKey, MoeKey};
 use super::provenance::Provenance;
-use super::table::Series;
+use super::series::Series;
 
-/// What looking a shape up gives: a time and how it came about.
+/// A time and how it came about.
 pub type Timed = (f64, Provenance);
 
-/// How a series relates to what is asked of it.
+/// How a series relates to the kernel that it answers for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Match {
     /// It was measured for this very kernel on this GPU.
@@ -36,12 +42,11 @@ pub struct Curve {
 impl Curve {
     /// Slices `series` at `leading` coordinates of its first axes.
     pub fn new<F: Family>(series: &Series<F>, leading: &[f64], chip: Chip, matched: Match) -> Self {
-        let (residuals, reach) = series.grid.slice(leading);
-        let best = match (matched, reach) {
-            (Match::OtherGpu, _) => Provenance::Borrowed,
-            (Match::Similar, _) | (Match::Exact, Reach::Held) => Provenance::Held,
-            (Match::Exact, Reach::Between) => Provenance::Interpolated,
-            (Match::Exact, Reach::Knot) => Provenance::Measured,
+        let (residuals, lookup) = series.grid.slice(leading);
+        let best = match matched {
+            Match::OtherGpu => Provenance::Borrowed,
+            Match::Similar => Provenance::Held,
+            Match::Exact => Provenance::from(lookup),
         };
         Curve { coefficients: series.coefficients.clone(), chip, residuals, best }
     }
@@ -56,20 +61,10 @@ impl Curve {
         self.timed_as(modelled_us, M::bound_us(shape, &self.chip), point)
     }
 
-    /// A modelled time with its residual, held to the roofline bound.
+    /// A modelled time with its residual, never below the roofline bound.
     fn timed_as(&self, modelled_us: f64, bound_us: f64, point: &[f64]) -> Timed {
-        let (residual, reach) = self.residuals.lookup(point);
-        let looked_up = match reach {
-            Reach::Knot => Provenance::Measured,
-            Reach::Between => Provenance::Interpolated,
-            Reach::Held => Provenance::Held,
-        };
-        ((modelled_us * residual.exp()).max(bound_us), self.best.max(looked_up))
-    }
-
-    fn knots(&self, axis: usize) -> (f64, f64) {
-        let knots = &self.residuals.axes()[axis];
-        (knots[0], knots[knots.len() - 1])
+        let (residual, lookup) = self.residuals.lookup(point);
+        ((modelled_us * residual.exp()).max(bound_us), self.best.max(lookup.into()))
     }
 }
 
@@ -97,7 +92,8 @@ impl GemmCurve {
 #[derive(Debug, Clone)]
 pub struct DecodeCurve {
     curve: Curve,
-    /// KV heads per one KV head that the table holds at most: (request, KV head) pairs are what the kernel spreads.
+    /// KV heads over the most KV heads of the table: the kernel spreads (request, KV head) pairs, so that more heads act like
+    /// more requests.
     batch_factor: f64,
 }
 
@@ -138,9 +134,6 @@ pub struct PrefillCurve {
 }
 
 impl PrefillCurve {
-    /// Query rows of a tile of the kernel model.
-    pub(super) const QUERY_TILE: f64 = QUERY_TILE;
-
     /// Coefficients of the kernel model, chip, residuals by prompt length and number, and whether the series is windowed.
     pub(super) fn parts(&self) -> (&[f64], &Chip, &Grid, bool) {
         (&self.curve.coefficients, &self.curve.chip, &self.curve.residuals, self.windowed)
@@ -163,7 +156,7 @@ impl PrefillCurve {
     pub fn time(&self, shape: &AttentionShape) -> Timed {
         let prompt = if self.windowed { shape.query } else { (2.0 * shape.visible - 1.0).max(shape.query) };
         let batch = shape.batch * shape.query / prompt;
-        let (fewest, _) = self.curve.knots(1);
+        let fewest = self.curve.residuals.axes()[1][0];
         let (time_us, provenance) = self.curve.timed::<PrefillModel>(shape, &[prompt, batch.max(fewest)]);
         let exact = prompt <= shape.query * (1.0 + 1e-9);
         (time_us, if exact { provenance } else { provenance.max(Provenance::Interpolated) })
@@ -228,28 +221,26 @@ impl AllReduceCurve {
     }
 }
 
-/// The attention shape of a call over unequal requests: what they are in the mean.
+/// The attention shape of a call over unequal requests: their means.
 pub fn mean_attention(
     requests: f64,
     query_tokens: f64,
     pairs: f64,
     keys: f64,
-    heads: &crate::physics::AttentionHeads,
+    heads: &AttentionHeads,
 ) -> AttentionShape {
+    // Grouped-query kernels stand in for latent attention, and those keep keys and values apart.
+    let heads = HeadShape { activation_bytes: OUTPUT_BYTES, shares_kv: false, ..HeadShape::new(heads, heads.kv_dtype) };
     AttentionShape {
         batch: requests,
         query: query_tokens / requests,
         visible: pairs / query_tokens,
         keys: keys / requests,
-        kv_heads: heads.num_kv_heads as f64,
-        group: heads.num_heads as f64 / heads.num_kv_heads as f64,
-        head_dim: heads.head_dim as f64,
-        v_head_dim: heads.v_head_dim as f64,
-        kv_bytes: heads.kv_dtype.bytes(),
+        heads,
     }
 }
 
-/// How far an attention series is from what is asked; smaller is nearer, 0 is the very kernel.
+/// Distance of an attention series from a kernel; smaller is nearer, 0 is the very kernel.
 pub fn attention_distance(key: &AttentionKey, wanted: &AttentionKey) -> f64 {
     let head = (key.head_dim as f64 / wanted.head_dim as f64).ln().abs();
     let format = if key.kv_dtype == wanted.kv_dtype { 0.0 } else { 10.0 };
@@ -262,7 +253,7 @@ pub fn attention_distance(key: &AttentionKey, wanted: &AttentionKey) -> f64 {
     format + 2.0 * head + window + engine
 }
 
-/// How far a measured expert layer is from another one of `shape` per rank; smaller is nearer, 0 is the very layer.
+/// Distance of a measured expert layer from another one of `shape` per rank; smaller is nearer, 0 is the very layer.
 /// A layer is measured whole and split by its own tensor-parallel size: the split that comes nearest counts.
 pub fn expert_layer_distance(key: &MoeKey, shape: &MoeShape) -> f64 {
     let log_ratio = |a: u64, b: f64| (a as f64 / b).ln().abs();
@@ -272,7 +263,7 @@ pub fn expert_layer_distance(key: &MoeKey, shape: &MoeShape) -> f64 {
         + 0.5 * log_ratio(key.intermediate_size, shape.intermediate * nearest_split(key, shape))
 }
 
-/// Tensor-parallel size at which a measured layer's experts are about as wide as the ones asked for.
+/// Tensor-parallel size at which a measured layer's experts are about as wide as the wanted ones.
 pub fn nearest_split(key: &MoeKey, shape: &MoeShape) -> f64 {
     (key.intermediate_size as f64 / shape.intermediate).round().max(1.0)
 }

@@ -1,18 +1,19 @@
-//! Decode attention for callers that ask for every pair of some numbers of requests and some of keys per request.
-//! Uses `curve`, `grid`, `kernel_model`, `physics`.
+//! Decode attention at every pair of some numbers of requests and some of keys per request: fills the dense step-time
+//! tables.
 
 use std::cell::Cell;
 
 use super::curve::{DecodeCurve, mean_attention};
 use super::grid::Place;
-use super::kernel_model::{AttentionShape, DecodeModel};
+use super::kernel_model::DecodeModel;
 use crate::physics::AttentionHeads;
+use crate::physics::attention::AttentionShape;
 
 /// Keys per request that are remembered at a time: all that differ in their octave or in the first four bits behind it.
 const REMEMBERED: usize = 512;
 
-/// [`DecodeCurve::time`] for fixed heads, to fourteen digits and not held to the roofline bound. Remembers what depends on the
-/// requests alone, or on the keys alone.
+/// [`DecodeCurve::time`] for fixed heads, to fourteen digits and without the roofline bound. Remembers the parts that depend
+/// on the requests alone, or on the keys alone.
 #[derive(Debug)]
 pub struct DecodeTimes<'a> {
     curve: &'a DecodeCurve,

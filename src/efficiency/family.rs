@@ -1,88 +1,47 @@
-//! How each kernel family lays its shapes out on a table: which series exist, which axes a grid has, and the way from a
-//! grid point to the shape that the kernel model takes. Uses `kernel_model`, `hardware`, `dtype`.
+//! The layout of each kernel family's table: the axes of its grids, and the shape at a grid point.
 
-use super::kernel_model::{
-    AllReduceModel, AllReduceShape, AttentionShape, Chip, DecodeModel, GemmModel, GemmShape, KernelModel, MoeModel,
-    MoeShape, PrefillModel,
-};
 use crate::dtype::DType;
-use crate::error::Result;
-use crate::hardware::Hardware;
+use crate::physics::attention::{AttentionShape, HeadShape};
+use crate::physics::communication::AllReduceShape;
+use crate::physics::moe::MoeShape;
+use crate::physics::projection::GemmShape;
+use crate::physics::window::mean_visible;
+
+use super::chip::Chip;
+use super::gemm_model::{GemmModel, GemmRows};
+use super::kernel_model::{AllReduceModel, DecodeModel, KernelModel, MoeModel, PrefillModel};
+use super::keys::{AllReduceKind, AttentionKey, GemmKind, Key, MoeKey, MoeKind};
+use super::table_cache::{TableCache, TablesOf};
+
+/// Bytes of the 16-bit activations that measured kernels write.
+pub(super) const OUTPUT_BYTES: f64 = 2.0;
 
 /// A kernel family that has efficiency tables.
-pub trait Family: KernelModel + 'static {
+pub trait Family: KernelModel + Sized + 'static {
     /// Operator name: the stem of the table file and the key in reports.
     const OPERATOR: &'static str;
     /// Names of the grid's axes; a table line runs along the last.
     const AXES: &'static [&'static str];
-    /// What one series of the table is measured for.
+    /// Kernel that one series of the table is measured for.
     type Key: Key;
     /// The shape at a grid point of a series.
     fn shape(key: &Self::Key, point: &[f64]) -> Self::Shape;
+    /// Modelled times and roofline bounds along a line of the table, µs: at each of `knots` on the last axis, with `leading`
+    /// coordinates on the others.
+    fn line_us(c: &[f64], key: &Self::Key, leading: &[f64], knots: &[f64], chip: &Chip) -> Vec<(f64, f64)> {
+        let mut point = [leading, &[0.0]].concat();
+        let at = |knot: &f64| {
+            point[leading.len()] = *knot;
+            let shape = Self::shape(key, &point);
+            (Self::time_us(c, &shape, chip), Self::bound_us(&shape, chip))
+        };
+        knots.iter().map(at).collect()
+    }
+
     /// The unit whose peak the bound is taken against.
     fn compute_dtype(key: &Self::Key) -> DType;
-}
-
-/// Identity of a series: written in table files as `name`, read back with `parse`.
-pub trait Key: Clone + PartialEq + std::fmt::Debug + Send + Sync + 'static {
-    /// The series name, without commas or blanks.
-    fn name(&self) -> String;
-    /// The key of a series name; `None` where it is not one.
-    fn parse(name: &str) -> Option<Self>;
-    /// Series that share their kernel-model coefficients have the same group name.
-    fn group(&self) -> String {
-        self.name()
-    }
-}
-
-/// The chip as a kernel model sees it, with the peak of `dtype`.
-///
-/// # Errors
-/// [`crate::Error::MissingPeak`] where the chip has no such unit.
-pub fn chip(hardware: &Hardware, dtype: DType) -> Result<Chip> {
-    Ok(Chip {
-        peak_flop_per_s: hardware.peak_dense_flop_per_s(dtype)?,
-        hbm_bytes_per_s: hardware.hbm_bytes_per_s(),
-        link_bytes_per_s: hardware.interconnect().unidirectional_bytes_per_s,
-        sm_count: f64::from(hardware.sm_count()),
-    })
-}
-
-/// Kernels of dense GEMMs that have tables of their own.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum GemmKind {
-    /// 16-bit weights and activations.
-    Bfloat16,
-    /// 8-bit float, one scale per tensor or token, activations quantised on the way in.
-    Fp8,
-    /// 8-bit float with 128 × 128 scale blocks.
-    Fp8Block,
-}
-
-impl GemmKind {
-    /// The name in tables and measurement files.
-    pub fn name(self) -> &'static str {
-        match self {
-            GemmKind::Bfloat16 => "bfloat16",
-            GemmKind::Fp8 => "fp8",
-            GemmKind::Fp8Block => "fp8_block",
-        }
-    }
-
-    /// Bytes of a weight, and of an activation as the matrix unit reads it.
-    pub fn operand_bytes(self) -> f64 {
-        if self == GemmKind::Bfloat16 { 2.0 } else { 1.0 }
-    }
-}
-
-impl Key for GemmKind {
-    fn name(&self) -> String {
-        GemmKind::name(*self).to_owned()
-    }
-
-    fn parse(name: &str) -> Option<Self> {
-        [GemmKind::Bfloat16, GemmKind::Fp8, GemmKind::Fp8Block].into_iter().find(|k| GemmKind::name(*k) == name)
-    }
+    /// The tables of this family among those that were read.
+    fn tables(cache: &TableCache) -> &TablesOf<Self>;
 }
 
 impl Family for GemmModel {
@@ -91,74 +50,47 @@ impl Family for GemmModel {
     type Key = GemmKind;
 
     fn shape(key: &GemmKind, point: &[f64]) -> GemmShape {
-        let bytes = key.operand_bytes();
-        GemmShape { n: point[0], k: point[1], m: point[2], weight_bytes: bytes, activation_bytes: bytes }
+        let operand = key.operand_bytes();
+        GemmShape {
+            n: point[0],
+            k: point[1],
+            m: point[2],
+            input_bytes: operand,
+            weight_bytes: operand,
+            output_bytes: OUTPUT_BYTES,
+        }
+    }
+
+    /// The matrix is the same along a line, so its costs are computed once.
+    fn line_us(c: &[f64], key: &GemmKind, leading: &[f64], knots: &[f64], chip: &Chip) -> Vec<(f64, f64)> {
+        let rows = GemmRows::new(c, GemmModel::shape(key, &[leading, &[1.0]].concat()), *chip);
+        knots.iter().map(|m| (rows.time_us(*m), rows.bound_us(*m))).collect()
     }
 
     fn compute_dtype(key: &GemmKind) -> DType {
         if *key == GemmKind::Bfloat16 { DType::Bfloat16 } else { DType::Fp8 }
     }
-}
 
-/// Attention kernels of one engine version, KV format, head size and window.
-#[derive(Debug, Clone, PartialEq)]
-pub struct AttentionKey {
-    /// Engine and version, as `vllm-0.14.0`.
-    pub engine: String,
-    /// Format of the KV cache.
-    pub kv_dtype: DType,
-    /// Width of a head.
-    pub head_dim: u64,
-    /// Sliding window; `None` for full attention.
-    pub window: Option<u64>,
-}
-
-impl Key for AttentionKey {
-    fn name(&self) -> String {
-        let window = self.window.map_or_else(|| "full".to_owned(), |w| format!("w{w}"));
-        format!("{}/{}/d{}/{window}", self.engine, self.kv_dtype, self.head_dim)
-    }
-
-    fn parse(name: &str) -> Option<Self> {
-        let mut parts = name.split('/');
-        let engine = parts.next()?.to_owned();
-        let kv_dtype = match parts.next()? {
-            "bfloat16" => DType::Bfloat16,
-            "fp8" => DType::Fp8,
-            _ => return None,
-        };
-        let head_dim = parts.next()?.strip_prefix('d')?.parse().ok()?;
-        let window = match parts.next()? {
-            "full" => None,
-            w => Some(w.strip_prefix('w')?.parse().ok()?),
-        };
-        if parts.next().is_some() { None } else { Some(AttentionKey { engine, kv_dtype, head_dim, window }) }
+    fn tables(cache: &TableCache) -> &TablesOf<Self> {
+        &cache.gemm
     }
 }
 
 impl AttentionKey {
+    /// The shape of `batch` requests with `query` new tokens each after `past` cached ones.
     fn attention_shape(&self, kv_heads: f64, group: f64, query: f64, past: f64, batch: f64) -> AttentionShape {
-        let (visible, keys) = windowed(query, past, self.window.map_or(f64::INFINITY, |w| w as f64));
-        AttentionShape {
-            batch,
-            query,
-            visible,
-            keys,
+        let (visible, keys) = mean_visible(query, past, self.window.map_or(f64::INFINITY, |w| w as f64));
+        let heads = HeadShape {
             kv_heads,
             group,
             head_dim: self.head_dim as f64,
             v_head_dim: self.head_dim as f64,
             kv_bytes: self.kv_dtype.bytes(),
-        }
+            activation_bytes: OUTPUT_BYTES,
+            shares_kv: false,
+        };
+        AttentionShape { batch, query, visible, keys, heads }
     }
-}
-
-/// Mean visible keys per query, and keys read, of `query` new tokens after `past` cached ones under a window.
-fn windowed(query: f64, past: f64, window: f64) -> (f64, f64) {
-    let keys = (past + query).min(window + query - 1.0);
-    let free = (window - past).clamp(0.0, query);
-    let pairs = free * past + free * (free + 1.0) / 2.0 + (query - free) * window.min(past + query);
-    (pairs / query, keys)
 }
 
 impl Family for PrefillModel {
@@ -172,6 +104,10 @@ impl Family for PrefillModel {
 
     fn compute_dtype(_: &AttentionKey) -> DType {
         DType::Bfloat16
+    }
+
+    fn tables(cache: &TableCache) -> &TablesOf<Self> {
+        &cache.attention_prefill
     }
 }
 
@@ -187,121 +123,9 @@ impl Family for DecodeModel {
     fn compute_dtype(_: &AttentionKey) -> DType {
         DType::Bfloat16
     }
-}
 
-/// Kernels of routed experts that have tables of their own.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum MoeKind {
-    /// 16-bit weights and activations.
-    Bfloat16,
-    /// 8-bit float with per-tensor scales.
-    Fp8,
-    /// 8-bit float with 128 × 128 scale blocks.
-    Fp8Block,
-    /// 4-bit weights, 16-bit activations (Marlin).
-    Int4WeightOnly,
-}
-
-impl MoeKind {
-    const ALL: [MoeKind; 4] = [MoeKind::Bfloat16, MoeKind::Fp8, MoeKind::Fp8Block, MoeKind::Int4WeightOnly];
-
-    /// The name in tables and measurement files.
-    pub fn name(self) -> &'static str {
-        match self {
-            MoeKind::Bfloat16 => "bfloat16",
-            MoeKind::Fp8 => "fp8",
-            MoeKind::Fp8Block => "fp8_block",
-            MoeKind::Int4WeightOnly => "int4_wo",
-        }
-    }
-
-    /// Bytes of one weight with its share of scales.
-    pub fn weight_bytes(self) -> f64 {
-        match self {
-            MoeKind::Bfloat16 => 2.0,
-            MoeKind::Fp8 | MoeKind::Fp8Block => 1.0,
-            MoeKind::Int4WeightOnly => 0.5 + 2.0 / 128.0,
-        }
-    }
-
-    /// Bytes of an activation as the matrix unit reads it.
-    pub fn activation_bytes(self) -> f64 {
-        if matches!(self, MoeKind::Fp8 | MoeKind::Fp8Block) { 1.0 } else { 2.0 }
-    }
-}
-
-/// How tokens spread over experts in a measurement.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Routing {
-    /// Evenly.
-    Balanced,
-    /// By a power law of this exponent.
-    PowerLaw(f64),
-}
-
-impl Routing {
-    /// The name in tables and measurement files: `balanced`, `power_law_1.01`.
-    pub fn name(self) -> String {
-        match self {
-            Routing::Balanced => "balanced".to_owned(),
-            Routing::PowerLaw(exponent) => format!("power_law_{exponent}"),
-        }
-    }
-
-    /// Reads [`Routing::name`] back.
-    pub fn parse(name: &str) -> Option<Self> {
-        match name {
-            "balanced" => Some(Routing::Balanced),
-            _ => name.strip_prefix("power_law_")?.parse().ok().map(Routing::PowerLaw),
-        }
-    }
-}
-
-/// The expert layer of one model architecture under one routing.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct MoeKey {
-    /// Kernel.
-    pub kind: MoeKind,
-    /// Spread of tokens over experts.
-    pub routing: Routing,
-    /// Width of the residual stream.
-    pub hidden_size: u64,
-    /// Width of a whole expert.
-    pub intermediate_size: u64,
-    /// Experts per token.
-    pub top_k: u64,
-    /// Experts of the layer.
-    pub num_experts: u64,
-}
-
-impl Key for MoeKey {
-    fn name(&self) -> String {
-        format!(
-            "{}/{}/h{}/i{}/k{}/e{}",
-            self.kind.name(),
-            self.routing.name(),
-            self.hidden_size,
-            self.intermediate_size,
-            self.top_k,
-            self.num_experts
-        )
-    }
-
-    fn parse(name: &str) -> Option<Self> {
-        let parts: Vec<&str> = name.split('/').collect();
-        let [kind, routing, hidden, intermediate, top_k, experts] = parts[..] else { return None };
-        Some(MoeKey {
-            kind: MoeKind::ALL.into_iter().find(|k| k.name() == kind)?,
-            routing: Routing::parse(routing)?,
-            hidden_size: hidden.strip_prefix('h')?.parse().ok()?,
-            intermediate_size: intermediate.strip_prefix('i')?.parse().ok()?,
-            top_k: top_k.strip_prefix('k')?.parse().ok()?,
-            num_experts: experts.strip_prefix('e')?.parse().ok()?,
-        })
-    }
-
-    fn group(&self) -> String {
-        format!("{}/{}", self.kind.name(), self.routing.name())
+    fn tables(cache: &TableCache) -> &TablesOf<Self> {
+        &cache.attention_decode
     }
 }
 
@@ -318,8 +142,10 @@ impl Family for MoeModel {
             top_k: key.top_k as f64,
             experts: key.num_experts as f64,
             local_experts: key.num_experts as f64 / point[1],
+            skew: 0.0,
             weight_bytes: key.kind.weight_bytes(),
-            activation_bytes: key.kind.activation_bytes(),
+            input_bytes: key.kind.activation_bytes(),
+            output_bytes: OUTPUT_BYTES,
         }
     }
 
@@ -329,27 +155,9 @@ impl Family for MoeModel {
             MoeKind::Bfloat16 | MoeKind::Int4WeightOnly => DType::Bfloat16,
         }
     }
-}
 
-/// Whether the all-reduce ran inside a CUDA graph.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum AllReduceKind {
-    /// Inside a CUDA graph.
-    Graph,
-    /// Launched from the host.
-    Eager,
-}
-
-impl Key for AllReduceKind {
-    fn name(&self) -> String {
-        match self {
-            AllReduceKind::Graph => "graph".to_owned(),
-            AllReduceKind::Eager => "eager".to_owned(),
-        }
-    }
-
-    fn parse(name: &str) -> Option<Self> {
-        [AllReduceKind::Graph, AllReduceKind::Eager].into_iter().find(|k| k.name() == name)
+    fn tables(cache: &TableCache) -> &TablesOf<Self> {
+        &cache.moe
     }
 }
 
@@ -365,36 +173,8 @@ impl Family for AllReduceModel {
     fn compute_dtype(_: &AllReduceKind) -> DType {
         DType::Bfloat16
     }
-}
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn series_names_are_read_back() {
-        let attention =
-            AttentionKey { engine: "vllm-0.14.0".into(), kv_dtype: DType::Fp8, head_dim: 128, window: Some(1024) };
-        assert_eq!(AttentionKey::parse(&attention.name()), Some(attention));
-        let moe = MoeKey {
-            kind: MoeKind::Int4WeightOnly,
-            routing: Routing::PowerLaw(1.01),
-            hidden_size: 7168,
-            intermediate_size: 2048,
-            top_k: 8,
-            num_experts: 384,
-        };
-        assert_eq!(MoeKey::parse(&moe.name()), Some(moe));
-        assert_eq!(MoeKey::parse("bfloat16/balanced/h1"), None);
-    }
-
-    #[test]
-    fn windows_cap_what_a_query_sees() {
-        // 4 new tokens after 6 cached ones, window 3: each sees 3; keys read are 3 + 4 − 1.
-        assert_eq!(windowed(4.0, 6.0, 3.0), (3.0, 6.0));
-        // 4 new tokens, nothing cached, window 3: 1 + 2 + 3 + 3 = 9 pairs.
-        assert_eq!(windowed(4.0, 0.0, 3.0), (9.0 / 4.0, 4.0));
-        // No window: 4·6 + 10 = 34 pairs.
-        assert_eq!(windowed(4.0, 6.0, f64::INFINITY), (34.0 / 4.0, 10.0));
+    fn tables(cache: &TableCache) -> &TablesOf<Self> {
+        &cache.allreduce
     }
 }

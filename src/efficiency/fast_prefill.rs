@@ -1,11 +1,15 @@
-//! Prefill attention in a dozen multiplications: [`PrefillCurve`] with its powers and exponentials tabulated, for callers
-//! that ask millions of times. Uses `curve`, `grid`, `surface`, `physics`.
+//! Prefill attention in a dozen multiplications: [`PrefillCurve`] with its powers and exponentials tabulated, for millions of
+//! look-ups.
+
+use crate::physics::AttentionHeads;
+use crate::physics::attention::HeadShape;
+use crate::units::{US_PER_S, ceiling, larger};
 
 use super::curve::PrefillCurve;
+use super::family::OUTPUT_BYTES;
 use super::grid::Place;
+use super::kernel_model::QUERY_TILE;
 use super::surface::{OctaveAxis, Surface};
-use crate::physics::AttentionHeads;
-use crate::units::larger;
 
 /// Knots per octave of the tabulated residuals, as a power of two: measured prompts are 1, 1¼ or 1½ powers of two.
 const STEPS_LOG2: u32 = 3;
@@ -13,7 +17,7 @@ const STEPS_LOG2: u32 = 3;
 /// Intervals of the tabulated overlap.
 const OVERLAP_STEPS: usize = 512;
 
-/// What [`PrefillCurve::time`] gives, to about one in ten thousand.
+/// [`PrefillCurve::time`] to about one in ten thousand.
 #[derive(Debug, Clone)]
 pub struct FastPrefill {
     launch_us: f64,
@@ -63,17 +67,19 @@ impl FastPrefill {
             grid.at(&[row, columns[batches.position(batch).0]]).0.exp()
         });
         let width = (heads.head_dim + heads.v_head_dim) as f64;
+        let shape =
+            HeadShape { activation_bytes: OUTPUT_BYTES, shares_kv: false, ..HeadShape::new(heads, heads.kv_dtype) };
         let num_heads = heads.num_heads as f64;
-        let sm_flop_per_us = chip.peak_flop_per_s / 1e6 / chip.sm_count * coefficient(5);
-        let tile_us_per_key = 2.0 * PrefillCurve::QUERY_TILE * width / sm_flop_per_us;
+        let sm_flop_per_us = chip.peak_flop_per_s / US_PER_S / chip.sm_count * coefficient(5);
+        let tile_us_per_key = 2.0 * QUERY_TILE * width / sm_flop_per_us;
         FastPrefill {
             launch_us: coefficient(0),
             tile_us: tile_us_per_key * coefficient(6) + coefficient(1),
             tile_us_per_key,
             heads_per_sm: num_heads / chip.sm_count,
-            kv_bytes_per_token: heads.num_kv_heads as f64 * width * heads.kv_dtype.bytes(),
-            query_bytes_per_token: 2.0 * num_heads * width,
-            memory_us_per_byte: 1e6 / (chip.hbm_bytes_per_s * coefficient(2)),
+            kv_bytes_per_token: shape.bytes(1.0, 0.0, 1.0),
+            query_bytes_per_token: shape.bytes(1.0, 1.0, 0.0),
+            memory_us_per_byte: US_PER_S / (chip.hbm_bytes_per_s * coefficient(2)),
             ramp_bytes: coefficient(4),
             overlap: Overlap::new(1.0 + coefficient(3)),
             residuals,
@@ -83,7 +89,7 @@ impl FastPrefill {
         }
     }
 
-    /// Time of one call, µs; not held to the roofline bound.
+    /// Time of one call without the roofline bound, µs.
     pub fn time_us(&self, chunks: &Chunks) -> f64 {
         let Chunks { query_tokens, squared_tokens, pairs, .. } = *chunks;
         let query = squared_tokens / query_tokens;
@@ -101,21 +107,13 @@ impl FastPrefill {
         let keys = kv_tokens * query * per_token;
         let (row, weight) = self.prompts.position(prompt);
         let residual = self.residuals.at(row, weight, larger(prompts, self.fewest));
-        let tiles_per_sm = query_tokens / query * self.heads_per_sm * ceiling(query / PrefillCurve::QUERY_TILE);
+        let tiles_per_sm = query_tokens / query * self.heads_per_sm * ceiling(query / QUERY_TILE);
         let tile = |keys: f64| self.tile_us + self.tile_us_per_key * keys;
         let compute_us = larger(tiles_per_sm * tile(visible), tile(keys));
         let bytes = kv_tokens * self.kv_bytes_per_token + query_tokens * self.query_bytes_per_token;
         let memory_us = bytes * self.memory_us_per_byte * (1.0 + self.ramp_bytes / (bytes + 1e4)).sqrt();
         (self.launch_us + self.overlap.of(compute_us, memory_us)) * residual
     }
-}
-
-/// The least whole number that is not below a positive `value` that is not huge; without the library call of `f64::ceil`
-/// on processors that have no instruction for it.
-#[inline]
-fn ceiling(value: f64) -> f64 {
-    let whole = value as i64 as f64;
-    if whole < value { whole + 1.0 } else { whole }
 }
 
 /// `(1 + rᵖ)^(1/p)` for `r` from 0 to 1.
@@ -158,13 +156,6 @@ mod tests {
                     assert!((overlap.of(a, b) / exact - 1.0).abs() < 2e-5, "{p} {ratio}");
                 }
             }
-        }
-    }
-
-    #[test]
-    fn a_ceiling_is_a_ceiling() {
-        for value in [0.1, 1.0, 1.5, 2.0, 15.999, 16.0, 16.001, 1e9 + 0.5] {
-            assert!((ceiling(value) - f64::ceil(value)).abs() < f64::MIN_POSITIVE);
         }
     }
 }

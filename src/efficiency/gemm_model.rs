@@ -1,35 +1,11 @@
 //! The kernel model of dense GEMMs, and the same with all but the rows filled in for callers that ask for many.
-//! Uses `kernel_model`, `units`.
 
-use super::kernel_model::{Chip, KernelModel, overlapped, ramped_memory_us, rounded_up};
-use crate::units::time_us;
+use crate::physics::Shape;
+use crate::physics::projection::GemmShape;
+use crate::units::{ceiling, time_us};
 
-/// A dense GEMM `y[m,n] = x[m,k] · W[k,n]`.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct GemmShape {
-    /// Rows of the activations.
-    pub m: f64,
-    /// Outputs.
-    pub n: f64,
-    /// Inputs.
-    pub k: f64,
-    /// Bytes of one weight.
-    pub weight_bytes: f64,
-    /// Bytes of one activation as the matrix unit reads it.
-    pub activation_bytes: f64,
-}
-
-impl GemmShape {
-    /// FLOPs: `2·m·n·k`.
-    pub fn flops(&self) -> f64 {
-        2.0 * self.m * self.n * self.k
-    }
-
-    /// Bytes read and written once: activations, weights, 16-bit outputs.
-    pub fn bytes(&self) -> f64 {
-        self.activation_bytes * self.m * self.k + self.weight_bytes * self.n * self.k + 2.0 * self.m * self.n
-    }
-}
+use super::chip::{Chip, overlapped_us, ramped_us};
+use super::kernel_model::KernelModel;
 
 /// Dense GEMM: launch + overlap(memory, best tile). A tile shape needs `⌈⌈m/tm⌉·⌈n/tn⌉ / SMs⌉` waves, each of
 /// `2·tm·tn·k` FLOPs per SM at the tile's efficiency plus a fixed prologue; the library takes the fastest shape.
@@ -70,10 +46,6 @@ impl KernelModel for GemmModel {
     fn time_us(c: &[f64], shape: &GemmShape, chip: &Chip) -> f64 {
         GemmRows::new(c, *shape, *chip).time_us(shape.m)
     }
-
-    fn bound_us(shape: &GemmShape, chip: &Chip) -> f64 {
-        time_us(shape.flops(), chip.peak_flop_per_s).max(time_us(shape.bytes(), chip.hbm_bytes_per_s))
-    }
 }
 
 /// [`GemmModel`] over one matrix, for any number of rows.
@@ -106,7 +78,7 @@ impl GemmRows {
         for ((tile, (rows, columns)), efficiency) in tiles.iter_mut().zip(GEMM_TILES).zip(&c[5..]) {
             *tile = TileRows {
                 per_row: 1.0 / rows,
-                across: rounded_up(shape.n / columns),
+                across: ceiling(shape.n / columns),
                 wave_us: time_us(2.0 * rows * columns * shape.k, sm_flop_per_s * efficiency) + c[1],
             };
         }
@@ -123,15 +95,15 @@ impl GemmRows {
 
     /// Modelled time for `m` rows, µs.
     pub fn time_us(&self, m: f64) -> f64 {
-        let shape = self.of_rows(m);
-        let memory_us = ramped_memory_us(shape.bytes(), self.bandwidth_efficiency, self.ramp_bytes, &self.chip);
+        let bytes_per_s = self.chip.hbm_bytes_per_s * self.bandwidth_efficiency;
+        let memory_us = ramped_us(self.of_rows(m).work().bytes, bytes_per_s, self.ramp_bytes);
         let mut compute_us = f64::INFINITY;
         for tile in &self.tiles {
-            let tiles = rounded_up(m * tile.per_row) * tile.across;
-            let us = rounded_up(tiles / self.chip.sm_count) * tile.wave_us;
+            let tiles = ceiling(m * tile.per_row) * tile.across;
+            let us = ceiling(tiles / self.chip.sm_count) * tile.wave_us;
             compute_us = if us < compute_us { us } else { compute_us };
         }
-        self.launch_us + overlapped(compute_us, memory_us, self.overlap_sharpness)
+        self.launch_us + overlapped_us(compute_us, memory_us, self.overlap_sharpness)
     }
 
     /// Roofline bound for `m` rows, µs.

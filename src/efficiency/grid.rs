@@ -1,18 +1,16 @@
-//! A rectangular grid of residuals over logarithmic axes, with holes: interpolated inside, held at the edge.
-//! The residual is the natural log of measured over modelled time. Uses `held`.
+//! A rectangular grid of residuals over logarithmic axes: interpolated inside, clamped at the edge. A residual is the natural
+//! log of measured over modelled time. [`Grid::fill_gaps`] fills the cells that no measurement covers.
 
-use super::held::hold;
-
-/// How far a looked-up value is from what was measured.
+/// How a looked-up value relates to the measured ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub enum Reach {
+pub enum Lookup {
     /// A measured knot of the grid.
     #[default]
-    Knot,
+    Exact,
     /// Between measured knots.
-    Between,
-    /// Beyond the grid, or where it has no measurement: the nearest value is held.
-    Held,
+    Interpolated,
+    /// Beyond the grid, or where it has no measurement: the nearest value is taken.
+    Clamped,
 }
 
 /// Where the value of a cell comes from.
@@ -25,7 +23,7 @@ pub enum Origin {
     /// Interpolated from measurements around it.
     Filled,
     /// Spread from the nearest cells that have a value.
-    Held,
+    Clamped,
 }
 
 /// A coordinate on an axis: the knot below it, the weight of the next one, and how far it is from either.
@@ -33,7 +31,7 @@ pub enum Origin {
 pub struct Place {
     low: usize,
     weight: f64,
-    reach: Reach,
+    lookup: Lookup,
 }
 
 /// Most axes a grid has.
@@ -46,7 +44,7 @@ pub struct Grid {
     log_axes: Vec<Vec<f64>>,
     /// Cells from one knot to the next along each axis.
     strides: [usize; MAX_AXES],
-    values: Vec<f32>,
+    pub(super) values: Vec<f32>,
     origins: Vec<Origin>,
 }
 
@@ -145,29 +143,6 @@ impl Grid {
         self.axes[axis].iter().position(|k| (k - value).abs() <= 1e-9 * k.abs())
     }
 
-    /// Whether any cell has no value.
-    pub fn has_holes(&self) -> bool {
-        self.values.iter().any(|value| value.is_nan())
-    }
-
-    /// Fills every hole with the value of the cell nearest in index distance along an axis, spreading outwards until
-    /// none is left, and remembers which cells are held. A grid of holes only becomes all zero (the bare model).
-    pub fn hold_edges(&mut self) {
-        if self.values.iter().all(|v| v.is_nan()) {
-            self.values.fill(0.0);
-            self.origins.fill(Origin::Held);
-            return;
-        }
-        if !self.has_holes() {
-            return;
-        }
-        let lengths: Vec<usize> = self.axes.iter().map(Vec::len).collect();
-        hold(&lengths, &mut self.values);
-        for origin in self.origins.iter_mut().filter(|origin| **origin == Origin::Hole) {
-            *origin = Origin::Held;
-        }
-    }
-
     /// The cell `step` knots along `axis`, where the grid has one.
     pub fn neighbour(&self, offset: usize, index: &[usize; MAX_AXES], axis: usize, step: isize) -> Option<usize> {
         let at = index[axis].checked_add_signed(step)?;
@@ -177,17 +152,17 @@ impl Grid {
         offset.checked_add_signed(step * self.strides[axis] as isize)
     }
 
-    /// The grid of the remaining axes at `leading` coordinates of the first ones, interpolated or held there. A cell of it
-    /// is as good as the worst cell that it depends on. Holes must have been filled by [`Grid::hold_edges`].
-    pub fn slice(&self, leading: &[f64]) -> (Grid, Reach) {
+    /// The grid of the remaining axes at `leading` coordinates of the first ones, interpolated or clamped there. A cell of it
+    /// is as good as the worst cell that it depends on. Holes must have been filled by [`Grid::fill_gaps`].
+    pub fn slice(&self, leading: &[f64]) -> (Grid, Lookup) {
         let fixed = leading.len();
-        let mut reach = Reach::Knot;
+        let mut lookup = Lookup::Exact;
         let brackets: Vec<(usize, f64)> = leading
             .iter()
             .zip(&self.log_axes)
             .map(|(value, knots)| {
                 let (at, weight, r) = bracket(knots, value.ln());
-                reach = reach.max(r);
+                lookup = lookup.max(r);
                 (at, weight)
             })
             .collect();
@@ -211,34 +186,34 @@ impl Grid {
             }
             slice.set(cell, sum, origin);
         }
-        (slice, reach)
+        (slice, lookup)
     }
 
     /// The multilinear interpolation in log coordinates at `point`, one positive coordinate per axis; beyond the edge
-    /// the edge value holds. Holes must have been filled by [`Grid::hold_edges`].
-    pub fn lookup(&self, point: &[f64]) -> (f64, Reach) {
+    /// the edge value applies. Holes must have been filled by [`Grid::fill_gaps`].
+    pub fn lookup(&self, point: &[f64]) -> (f64, Lookup) {
         match *point {
             [x] => self.at(&[self.place(0, x)]),
             [x, y] => self.at(&[self.place(0, x), self.place(1, y)]),
             [x, y, z] => self.at(&[self.place(0, x), self.place(1, y), self.place(2, z)]),
             [x, y, z, w] => self.at(&[self.place(0, x), self.place(1, y), self.place(2, z), self.place(3, w)]),
-            _ => (0.0, Reach::Held),
+            _ => (0.0, Lookup::Clamped),
         }
     }
 
     /// Where a positive coordinate lies on an axis: for callers that look up many points which share it.
     pub fn place(&self, axis: usize, value: f64) -> Place {
-        let (low, weight, reach) = bracket(&self.log_axes[axis], value.ln());
-        Place { low, weight, reach }
+        let (low, weight, lookup) = bracket(&self.log_axes[axis], value.ln());
+        Place { low, weight, lookup }
     }
 
     /// [`Grid::lookup`] where the coordinates were placed before.
-    pub fn at<const AXES: usize>(&self, places: &[Place; AXES]) -> (f64, Reach) {
-        let mut reach = Reach::Knot;
+    pub fn at<const AXES: usize>(&self, places: &[Place; AXES]) -> (f64, Lookup) {
+        let mut lookup = Lookup::Exact;
         let mut base = 0;
         for (place, knots) in places.iter().zip(&self.axes) {
             base = base * knots.len() + place.low;
-            reach = reach.max(place.reach);
+            lookup = lookup.max(place.lookup);
         }
         let mut sum = 0.0;
         for corner in 0..(1usize << AXES) {
@@ -252,13 +227,13 @@ impl Grid {
             if share > 0.0 {
                 sum += share * f64::from(self.values[offset]);
                 match self.origins[offset] {
-                    Origin::Held | Origin::Hole if share > 0.25 => reach = Reach::Held,
-                    Origin::Filled => reach = reach.max(Reach::Between),
+                    Origin::Clamped | Origin::Hole if share > 0.25 => lookup = Lookup::Clamped,
+                    Origin::Filled => lookup = lookup.max(Lookup::Interpolated),
                     _ => {}
                 }
             }
         }
-        (sum, reach)
+        (sum, lookup)
     }
 }
 
@@ -266,29 +241,29 @@ fn worse(a: Origin, b: Origin) -> Origin {
     let rank = |o: Origin| match o {
         Origin::Measured => 0,
         Origin::Filled => 1,
-        Origin::Held | Origin::Hole => 2,
+        Origin::Clamped | Origin::Hole => 2,
     };
     if rank(a) >= rank(b) { a } else { b }
 }
 
 /// Lower knot, weight of the upper one, and whether `x` is a knot, between two, or beyond the ends.
-fn bracket(knots: &[f64], x: f64) -> (usize, f64, Reach) {
+fn bracket(knots: &[f64], x: f64) -> (usize, f64, Lookup) {
     const SAME: f64 = 1e-9;
     let last = knots.len() - 1;
     if x <= knots[0] {
-        return (0, 0.0, if knots[0] - x <= SAME { Reach::Knot } else { Reach::Held });
+        return (0, 0.0, if knots[0] - x <= SAME { Lookup::Exact } else { Lookup::Clamped });
     }
     if x >= knots[last] {
-        return (last, 0.0, if x - knots[last] <= SAME { Reach::Knot } else { Reach::Held });
+        return (last, 0.0, if x - knots[last] <= SAME { Lookup::Exact } else { Lookup::Clamped });
     }
     let at = knots.partition_point(|k| *k <= x) - 1;
     let weight = (x - knots[at]) / (knots[at + 1] - knots[at]);
     if weight <= SAME {
-        (at, 0.0, Reach::Knot)
+        (at, 0.0, Lookup::Exact)
     } else if weight >= 1.0 - SAME {
-        (at + 1, 0.0, Reach::Knot)
+        (at + 1, 0.0, Lookup::Exact)
     } else {
-        (at, weight, Reach::Between)
+        (at, weight, Lookup::Interpolated)
     }
 }
 
@@ -308,35 +283,35 @@ mod tests {
 
     #[test]
     fn a_plane_in_log_coordinates_is_reproduced_between_knots() {
-        let (value, reach) = plane().lookup(&[50.0, 3.0]);
+        let (value, lookup) = plane().lookup(&[50.0, 3.0]);
         assert!((value - (50f64.ln() + 2.0 * 3f64.ln())).abs() < 1e-6);
-        assert_eq!(reach, Reach::Between);
+        assert_eq!(lookup, Lookup::Interpolated);
     }
 
     #[test]
-    fn beyond_the_edge_the_edge_value_holds() {
-        let (value, reach) = plane().lookup(&[1e6, 8.0]);
+    fn beyond_the_edge_the_edge_value_applies() {
+        let (value, lookup) = plane().lookup(&[1e6, 8.0]);
         assert!((value - (100f64.ln() + 2.0 * 8f64.ln())).abs() < 1e-6);
-        assert_eq!(reach, Reach::Held);
-        assert_eq!(plane().lookup(&[10.0, 8.0]).1, Reach::Knot);
+        assert_eq!(lookup, Lookup::Clamped);
+        assert_eq!(plane().lookup(&[10.0, 8.0]).1, Lookup::Exact);
     }
 
     #[test]
     fn a_slice_agrees_with_the_whole() {
         let grid = plane();
-        let (slice, reach) = grid.slice(&[50.0]);
-        assert_eq!(reach, Reach::Between);
+        let (slice, lookup) = grid.slice(&[50.0]);
+        assert_eq!(lookup, Lookup::Interpolated);
         assert!((slice.lookup(&[3.0]).0 - grid.lookup(&[50.0, 3.0]).0).abs() < 1e-6);
-        assert_eq!(grid.slice(&[1e6]).1, Reach::Held);
+        assert_eq!(grid.slice(&[1e6]).1, Lookup::Clamped);
     }
 
     #[test]
-    fn holes_are_filled_from_their_neighbours_and_known_as_held() {
+    fn holes_are_filled_from_their_neighbours_and_known_as_clamped() {
         let mut grid = plane();
         let corner = grid.offset(&[2, 1]);
         grid.clear(corner);
-        grid.hold_edges();
-        assert_eq!(grid.lookup(&[100.0, 8.0]).1, Reach::Held);
-        assert_eq!(grid.lookup(&[10.0, 8.0]).1, Reach::Knot);
+        grid.fill_gaps();
+        assert_eq!(grid.lookup(&[100.0, 8.0]).1, Lookup::Clamped);
+        assert_eq!(grid.lookup(&[10.0, 8.0]).1, Lookup::Exact);
     }
 }

@@ -1,6 +1,9 @@
-//! Laws of the kernel models, with hand-worked numbers. Uses `kernel_model`.
+//! Laws of the kernel models, with hand-worked numbers.
 
+use super::super::gemm_model::GemmModel;
 use super::*;
+use crate::physics::attention::HeadShape;
+use crate::physics::projection::GemmShape;
 
 const CHIP: Chip = Chip { peak_flop_per_s: 1e15, hbm_bytes_per_s: 3e12, link_bytes_per_s: 450e9, sm_count: 132.0 };
 
@@ -10,7 +13,7 @@ fn defaults<M: KernelModel>() -> Vec<f64> {
 
 #[test]
 fn a_large_gemm_is_near_its_compute_bound() {
-    let shape = GemmShape { m: 8192.0, n: 8192.0, k: 8192.0, weight_bytes: 2.0, activation_bytes: 2.0 };
+    let shape = GemmShape { m: 8192.0, n: 8192.0, k: 8192.0, input_bytes: 2.0, weight_bytes: 2.0, output_bytes: 2.0 };
     // 2·8192³ FLOP at 1 PFLOP/s.
     assert!((GemmModel::bound_us(&shape, &CHIP) - 1_099.511_627_776).abs() < 1e-6);
     let time = GemmModel::time_us(&defaults::<GemmModel>(), &shape, &CHIP);
@@ -21,7 +24,7 @@ fn a_large_gemm_is_near_its_compute_bound() {
 fn one_row_past_a_tile_costs_another_wave() {
     let c = defaults::<GemmModel>();
     let at = |m| {
-        let shape = GemmShape { m, n: 16_896.0, k: 8192.0, weight_bytes: 2.0, activation_bytes: 2.0 };
+        let shape = GemmShape { m, n: 16_896.0, k: 8192.0, input_bytes: 2.0, weight_bytes: 2.0, output_bytes: 2.0 };
         GemmModel::time_us(&c, &shape, &CHIP)
     };
     assert!(at(129.0) > 1.02 * at(128.0));
@@ -36,8 +39,10 @@ fn active_experts_follow_the_occupancy_formula() {
         top_k: 2.0,
         experts: 8.0,
         local_experts: 8.0,
+        skew: 0.0,
         weight_bytes: 2.0,
-        activation_bytes: 2.0,
+        input_bytes: 2.0,
+        output_bytes: 2.0,
     };
     // One token touches exactly its two experts; two tokens 8·(1 − 0.75²) = 3.5.
     assert!((shape.active_experts() - 2.0).abs() < 1e-12);
@@ -48,30 +53,18 @@ fn active_experts_follow_the_occupancy_formula() {
 fn the_decode_model_has_a_term_per_request() {
     let c = defaults::<DecodeModel>();
     let at = |batch| {
-        let shape = AttentionShape {
-            batch,
-            query: 1.0,
-            visible: 2.0,
-            keys: 2.0,
+        let heads = HeadShape {
             kv_heads: 8.0,
             group: 4.0,
             head_dim: 128.0,
             v_head_dim: 128.0,
             kv_bytes: 2.0,
+            activation_bytes: 2.0,
+            shares_kv: false,
         };
+        let shape = AttentionShape { batch, query: 1.0, visible: 2.0, keys: 2.0, heads };
         DecodeModel::time_us(&c, &shape, &CHIP)
     };
     let per_request_us = (at(2048.0) - at(1024.0)) / 1024.0;
     assert!((0.15..0.3).contains(&per_request_us), "{per_request_us}");
-}
-
-#[test]
-fn overlap_by_logs_has_fourteen_digits() {
-    for sharpness in [0.000_335_46, 0.5, 0.888, 2.7] {
-        for ratio in [0.0, 1e-12, 1e-3, 0.3, 0.999, 1.0, 7.0] {
-            let (exact, by_logs) =
-                (overlapped(3.0, 3.0 * ratio, sharpness), overlapped_by_logs(3.0, 3.0 * ratio, sharpness));
-            assert!((by_logs / exact - 1.0).abs() < 1e-14, "{sharpness} {ratio}");
-        }
-    }
 }

@@ -1,12 +1,11 @@
-//! Attention of a step that holds prompt chunks and decodes: engines give both to one variable-length call, while the
-//! tables time each kind alone. Uses `physics`, `provenance`.
+//! Attention of a step that holds prefill chunks and decodes: engines give both to one variable-length call, while the
+//! tables time each kind alone.
 
-use super::provenance::OperatorTime;
 use crate::physics::{AttentionHeads, Kernel, Operator};
 use crate::units::{larger, real, smaller};
 
-/// Query rows of a prompt chunk that one block of threads works on.
-const QUERY_TILE: f64 = 128.0;
+use super::kernel_model::QUERY_TILE;
+use super::provenance::OperatorTime;
 
 /// One kind of attention in a step: its operator, its time alone, and the launch in it.
 #[derive(Debug, Clone, Copy)]
@@ -19,12 +18,12 @@ pub struct Alone<'a> {
     pub launch_us: f64,
 }
 
-/// What the prompt chunks add to the time of the decodes' attention when both are one call, µs; `None` where they are calls
+/// Time that prefill chunks add to the decodes' attention when both are one call, µs; `None` where they are calls
 /// of their own (other heads, or latent attention).
 ///
 /// # Formula
 /// With `s` a kind's time beyond its launch and `f` the share of the SMs that it fills, the call takes
-/// `launch + max(s_d, s_p, f_d·s_d + f_p·s_p)`: the launch is paid once, and what leaves SMs idle runs beside the other.
+/// `launch + max(s_d, s_p, f_d·s_d + f_p·s_p)`: the launch is paid once, and a kind that leaves SMs idle runs beside the other.
 ///
 /// # Source
 /// vLLM, `FlashAttentionImpl.forward` (`vllm/v1/attention/backends/flash_attn.py`): one `flash_attn_varlen_func` call for
@@ -40,7 +39,7 @@ pub fn added_by_prefill_us(decode: Alone<'_>, prefill: Alone<'_>, sm_count: f64)
     Some(added_us(&span(&decode, decode_blocks), &span(&prefill, prefill_blocks)))
 }
 
-/// Whether the attention of decodes and of prompt chunks with these heads is one call.
+/// Whether the attention of decodes and of prefill chunks with these heads is one call.
 pub fn share_a_call(decodes: &AttentionHeads, chunks: &AttentionHeads) -> bool {
     decodes == chunks && !decodes.is_mla
 }
@@ -83,7 +82,7 @@ impl Span {
     }
 }
 
-/// What `chunks` add to a call of `decodes`, µs: the formula of [`added_by_prefill_us`].
+/// Time that `chunks` add to a call of `decodes`, µs: the formula of [`added_by_prefill_us`].
 #[inline]
 pub fn added_us(decodes: &Span, chunks: &Span) -> f64 {
     let together = decodes.filled * decodes.us + chunks.filled * chunks.us;

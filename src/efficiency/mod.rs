@@ -1,34 +1,35 @@
 //! Layer 2: how close real kernels come to the roofline bound, and hence how long an operator takes.
 //!
-//! A kernel model (`kernel_model`) explains a kernel family with a dozen physical coefficients; a table (`table`, `grid`)
-//! holds what measurements leave over. A time is looked up like this, and says how it came about:
+//! A kernel model (`kernel_model`, `gemm_model`) explains a kernel family with a dozen physical coefficients; a table
+//! (`table`, `grid`) holds the residuals of the measurements. A time is looked up like this, and says how it came about:
 //!
 //! 1. the series measured for this kernel on this GPU: at a measured shape, interpolated between shapes in log
-//!    coordinates, or with the residual at the table's edge held beyond it;
+//!    coordinates, or with the residual clamped to the table's edge beyond it;
 //! 2. the nearest series of this GPU (another head size, window or expert layer), as held;
-//! 3. a series of the nearest architecture, against this GPU's own datasheet, as borrowed;
+//! 3. a series of a fallback GPU, against this GPU's own datasheet, as borrowed;
 //! 4. kernels that only move bytes: the datasheet bound and a launch floor;
 //! 5. otherwise an error. Nothing is ever below the roofline bound.
-//!
-//! Uses `physics`, `hardware`, `dtype`, `error`.
 
+pub mod chip;
 pub mod curve;
 pub mod decode_times;
 pub mod family;
 pub mod fast_prefill;
-mod gemm_model;
+mod fill_gaps;
+pub mod gemm_model;
 pub mod grid;
-mod held;
 pub mod kernel_model;
+pub mod kernel_time;
+pub mod keys;
 pub mod mixed;
 pub mod provenance;
+pub mod series;
 pub mod surface;
 pub mod table;
-mod table_lines;
-mod table_text;
+mod table_cache;
+pub mod table_text;
 pub mod tables;
-pub mod timer;
 
+pub use kernel_time::{EfficiencyMode, Timer};
 pub use provenance::{Bound, OperatorTime, Provenance};
 pub use tables::Tables;
-pub use timer::{EfficiencyMode, Timer};

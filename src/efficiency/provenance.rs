@@ -1,6 +1,8 @@
-//! Where an operator's time comes from, kept through every sum. Uses nothing else of the crate.
+//! Where an operator's time comes from, kept through every sum.
 
 use serde::Serialize;
+
+use super::grid::Lookup;
 
 /// Where an operator's time comes from, best first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -11,15 +13,15 @@ pub enum Provenance {
     Measured,
     /// Interpolated between measured shapes of this GPU.
     Interpolated,
-    /// Beyond the measured shapes of this GPU: the efficiency at the table's edge is held.
+    /// Beyond the measured shapes of this GPU: clamped to the efficiency at the table's edge.
     Held,
-    /// Measured on another GPU: its efficiency against this GPU's datasheet.
+    /// Measured on a fallback GPU: its efficiency against this GPU's datasheet.
     Borrowed,
     /// No measurement of this kind of kernel: the datasheet bound and a launch floor.
     Datasheet,
-    /// The textbook roofline was asked for.
+    /// The textbook roofline: ideal efficiency.
     Ideal,
-    /// No operator of the physics: time that a correction learned from real engines.
+    /// No operator of the physics: time that a correction adds, fitted to real engines.
     Learned,
 }
 
@@ -49,7 +51,17 @@ impl Provenance {
     }
 }
 
-/// What limits an operator.
+impl From<Lookup> for Provenance {
+    fn from(lookup: Lookup) -> Self {
+        match lookup {
+            Lookup::Exact => Provenance::Measured,
+            Lookup::Interpolated => Provenance::Interpolated,
+            Lookup::Clamped => Provenance::Held,
+        }
+    }
+}
+
+/// The resource that limits an operator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Bound {
@@ -82,7 +94,7 @@ pub struct OperatorTime {
     pub time_us: f64,
     /// The roofline bound: the larger of FLOPs over peak and bytes over bandwidth, µs.
     pub bound_us: f64,
-    /// What limits it.
+    /// The resource that limits it.
     pub bound: Bound,
     /// Where the time comes from.
     pub provenance: Provenance,

@@ -1,5 +1,5 @@
-//! Functions of one or two positive numbers as tables that are read without logarithms: knots are spaced evenly within each
-//! octave, so that a number's own bits say between which it lies. Uses nothing else of the crate.
+//! Lookup tables for functions of one or two positive variables. Knots are evenly spaced within each power of two, so the
+//! index comes from the float's exponent and mantissa instead of a logarithm.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ impl<const STEPS_LOG2: u32> OctaveAxis<STEPS_LOG2> {
         OctaveAxis { low, high, first: low.to_bits() >> (MANTISSA_BITS - STEPS_LOG2) }
     }
 
-    /// Knots, one more than the last octave needs: what is looked up there has a neighbour too.
+    /// Number of knots: one more than the last octave needs, so that every interval has an upper knot.
     pub fn num_knots(&self) -> usize {
         (((self.high.to_bits() >> (MANTISSA_BITS - STEPS_LOG2)) - self.first) + 2) as usize
     }
@@ -132,7 +132,7 @@ impl CountAxis {
         CountAxis { knots }
     }
 
-    /// The knots; the last is one beyond what is needed.
+    /// The knots; the last one only closes the last interval.
     pub fn knots(&self) -> &[u64] {
         &self.knots
     }

@@ -1,135 +1,258 @@
-//! The table file: one csv per GPU and operator, a header of commented TOML in front. Each line holds the efficiencies of
-//! one series along its last axis, in percent of the roofline bound, three digits each; `~` marks one interpolated
-//! from its neighbours, `-` one beyond what was measured (left out at a
-//! line's end). Reading is strict: unknown header keys, duplicate or missing lines and anything outside (0, 100] are errors.
-//! Here is the header; `table_lines` reads the lines. Uses `family`, `grid`, `error`.
+//! A table file: one csv per GPU and operator, below a header of commented TOML. Each line holds the efficiencies of one
+//! series along its last axis, in percent of the roofline bound, three digits each. `~` marks a value interpolated from its
+//! neighbours, `-` one beyond the measurements (left out at a line's end). Reading is strict: unknown header keys, duplicate
+//! or missing lines and anything outside (0, 100] are errors.
 
-use std::collections::BTreeMap;
+use std::borrow::Cow;
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use serde::{Deserialize, Serialize};
-
-use super::family::{Family, Key};
-use super::grid::Grid;
-use super::table_lines::{Lines, lines_by_series};
 use crate::error::{Error, Result};
 
-pub use super::table_lines::parse_series;
-pub use super::table_text::{SeriesDraft, write_table};
+use super::chip::Chip;
+use super::family::Family;
+use super::grid::{Grid, MAX_AXES, Origin};
+use super::keys::Key;
+use super::series::{Header, Series, SeriesHeader, UNIT, columns};
 
-/// What stands above the lines of a table file.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Header {
-    /// Operator, as in the file's name.
-    pub operator: String,
-    /// GPU, as in the folder's name.
-    pub hardware: String,
-    /// Unit of the values.
-    pub unit: String,
-    /// Command that wrote the file.
-    pub command: String,
-    /// Kernel-model coefficients by group of series.
-    pub coefficients: BTreeMap<String, BTreeMap<String, f64>>,
-    /// The series, by name.
-    pub series: BTreeMap<String, SeriesHeader>,
+/// Furthest that a measurement may be from the kernel model, as a log ratio (a factor of 22 000): beyond it the line or
+/// the coefficients are damaged, and times between and beyond the knots would overflow.
+const MAX_RESIDUAL: f64 = 10.0;
+
+/// More cells than any series spans: coordinates of damaged lines are all different.
+const MOST_CELLS: usize = 1 << 22;
+
+/// One operator's table of one GPU. The header is read at once, the lines of a series on first use.
+pub struct Table<F: Family> {
+    /// Header of the file.
+    pub header: Arc<Header>,
+    origin: String,
+    text: Cow<'static, str>,
+    lines: HashMap<usize, Vec<Line>>,
+    series: Mutex<HashMap<String, (Chip, Arc<Series<F>>)>>,
 }
 
-/// What the header says of one series.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct SeriesHeader {
-    /// Who measured, with which engine version and kernel.
-    pub source: String,
-    /// Measured rows used.
-    pub rows: usize,
-    /// What stands in front of its lines.
-    pub id: usize,
-    /// Lines of the series in this file.
-    pub lines: usize,
-    /// Median absolute error of rows left out, percent.
-    pub cross_validated_median_ape_pct: f64,
-    /// Mean absolute error of rows left out, percent.
-    pub cross_validated_mape_pct: f64,
-    /// Knots of the last axis, along the values of a line.
-    pub knots: Vec<f64>,
+/// A line of values.
+struct Line {
+    /// Number below the columns, from 1 on.
+    row: usize,
+    /// Place in the text, without the id of the series.
+    values: Range<usize>,
 }
 
-/// One series, ready to be looked up: the kernel model's coefficients and the residuals that measurements leave.
-#[derive(Debug, Clone)]
-pub struct Series<F: Family> {
-    /// What it was measured for.
-    pub key: F::Key,
-    /// Kernel-model coefficients, in the order of [`super::kernel_model::KernelModel::COEFFICIENTS`].
-    pub coefficients: Vec<f64>,
-    /// Log of measured over modelled time.
-    pub grid: Grid,
+impl<F: Family> Table<F> {
+    /// Reads the header of a table file and finds the lines of each series.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Parse`](crate::ErrorKind) where the header is not TOML, has unknown or missing keys, or belongs to another operator,
+    /// [`ErrorKind::Parse`](crate::ErrorKind) for a line of no series.
+    pub fn parse(origin: &str, text: impl Into<Cow<'static, str>>) -> Result<Self> {
+        let text = text.into();
+        let header = parse_header::<F>(origin, &text)?;
+        let lines = lines_by_series::<F>(origin, &text, &header)?;
+        Ok(Table { header: Arc::new(header), origin: origin.to_owned(), text, lines, series: Mutex::default() })
+    }
+
+    /// Path of the file, or where it is built in.
+    pub fn origin(&self) -> &str {
+        &self.origin
+    }
+
+    /// The series of `key`, measured on `chip`; `None` where the table has no such series.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Parse`](crate::ErrorKind) for a line that can't be, [`ErrorKind::Parse`](crate::ErrorKind) where lines or coefficients are missing.
+    pub fn series(&self, key: &F::Key, chip: &Chip) -> Result<Option<Arc<Series<F>>>> {
+        let name = key.name();
+        let Some(about) = self.header.series.get(&name) else { return Ok(None) };
+        let known = self.series.lock().unwrap_or_else(PoisonError::into_inner).get(&name).cloned();
+        if let Some((_, series)) = known.filter(|(known, _)| known == chip) {
+            return Ok(Some(series));
+        }
+        let series = Arc::new(self.read(key, about, chip)?);
+        let mut all = self.series.lock().unwrap_or_else(PoisonError::into_inner);
+        all.insert(name, (*chip, series.clone()));
+        Ok(Some(series))
+    }
+
+    fn read(&self, key: &F::Key, about: &SeriesHeader, chip: &Chip) -> Result<Series<F>> {
+        let name = key.name();
+        let coefficients = coefficients::<F>(&self.origin, &self.header, key)?;
+        let lines = self.lines.get(&about.id).map_or(&[][..], Vec::as_slice);
+        let points: Vec<(usize, [f64; MAX_AXES], &str)> =
+            lines.iter().map(|line| self.point(line)).collect::<Result<_>>()?;
+        let leading = F::AXES.len() - 1;
+        let mut axes: Vec<Vec<f64>> = (0..leading).map(|axis| sorted(points.iter().map(|p| p.1[axis]))).collect();
+        axes.push(about.knots.clone());
+        if axes.iter().fold(1, |cells: usize, axis| cells.saturating_mul(axis.len())) > MOST_CELLS {
+            return Err(self.parse_error(format!("series '{name}' spans a grid of more than four million cells")));
+        }
+        let mut series = Series { key: key.clone(), coefficients, grid: Grid::empty(axes) };
+        for (row, point, values) in &points {
+            self.fill_line(&mut series, *row, *point, values, chip)?;
+        }
+        let (found, expected) = (lines.len(), about.lines);
+        if found != expected || lines.is_empty() {
+            return Err(self.parse_error(format!(
+                "series '{name}' has {found} lines, its header says {expected}; as many must be there, and one at least"
+            )));
+        }
+        series.grid.fill_gaps();
+        Ok(series)
+    }
+
+    /// Row, coordinates on all axes but the last, and values of a line.
+    fn point(&self, line: &Line) -> Result<(usize, [f64; MAX_AXES], &str)> {
+        let mut point = [0.0; MAX_AXES];
+        let mut values = &self.text[line.values.clone()];
+        for (axis, coordinate) in F::AXES[..F::AXES.len() - 1].iter().zip(&mut point) {
+            let (field, rest) = values.split_once(',').unwrap_or((values, ""));
+            let value = field.parse().ok().filter(|v: &f64| v.is_finite() && *v > 0.0);
+            *coordinate = value.ok_or_else(|| bad_row(&self.origin, line.row, axis, field, "a positive number"))?;
+            values = rest;
+        }
+        Ok((line.row, point, values))
+    }
+
+    fn fill_line(
+        &self,
+        series: &mut Series<F>,
+        row: usize,
+        point: [f64; MAX_AXES],
+        values: &str,
+        chip: &Chip,
+    ) -> Result<()> {
+        let Series { key, coefficients, grid } = series;
+        let last = F::AXES.len() - 1;
+        let bad_value = |found: &str, expected: &str| bad_row(&self.origin, row, "efficiency_pct", found, expected);
+        let Some(first) = grid.row_at(&point[..last]) else { return Ok(()) };
+        let knots = grid.axes()[last].clone();
+        if (first..first + knots.len()).any(|cell| grid.get(cell).is_some()) {
+            let found = format!("{:?} again", &point[..last]);
+            return Err(bad_row(&self.origin, row, F::AXES[0], &found, "one line per point"));
+        }
+        let count = values.split_ascii_whitespace().count();
+        if count == 0 || count > knots.len() {
+            let expected = format!("1 to {}, as many as the series has knots", knots.len());
+            return Err(bad_value(&format!("{count} values"), &expected));
+        }
+        let line_us = F::line_us(coefficients, key, &point[..last], &knots[..count], chip);
+        for (cell, ((modelled_us, bound_us), field)) in
+            (first..).zip(line_us.into_iter().zip(values.split_ascii_whitespace()))
+        {
+            if field == "-" {
+                continue;
+            }
+            let (digits, origin) =
+                field.strip_prefix('~').map_or((field, Origin::Measured), |digits| (digits, Origin::Filled));
+            let percent = digits.parse().ok().filter(|v: &f64| *v > 0.0 && *v <= 100.0);
+            let percent = percent.ok_or_else(|| bad_value(field, "a number in (0, 100] or -"))?;
+            let residual = (bound_us / (percent / 100.0) / modelled_us).ln();
+            if !residual.is_finite() || residual.abs() > MAX_RESIDUAL {
+                let expected = "an efficiency within a factor of 20000 of what the header's coefficients give";
+                return Err(bad_value(field, expected));
+            }
+            grid.set(cell, residual, origin);
+        }
+        Ok(())
+    }
+
+    fn parse_error(&self, message: String) -> Error {
+        Error::parse(&self.origin, message)
+    }
 }
 
-pub(super) const UNIT: &str = "efficiency: percent of the roofline bound";
-
-/// Reads the header of a table file.
-///
-/// # Errors
-/// `ErrorKind::Parse` where the header is not TOML, has unknown or missing keys, or belongs to another operator,
-/// `ErrorKind::BadRow` for a line of no series.
-pub fn parse_header<F: Family>(origin: &str, text: &str) -> Result<Header> {
-    Ok(parse_table::<F>(origin, text)?.0)
-}
-
-/// Splits a table file into its header and the lines of each series; errors are those of [`parse_header`].
-pub(super) fn parse_table<F: Family>(origin: &str, text: &str) -> Result<(Header, Lines)> {
+fn parse_header<F: Family>(origin: &str, text: &str) -> Result<Header> {
+    let fail = |message: String| Error::parse(origin, format!("table header{message}"));
     let commented: String = text
         .lines()
         .take_while(|line| line.starts_with('#'))
-        .map(|line| line.trim_start_matches('#').trim_start())
-        .flat_map(|line| [line, "\n"])
+        .flat_map(|line| [line.trim_start_matches('#').trim_start(), "\n"])
         .collect();
     let header: Header = toml::from_str(&commented).map_err(|e| {
         let before = e.span().and_then(|span| commented.get(..span.start)).unwrap_or("");
-        let line = before.matches('\n').count() + 1;
-        Error::parse(origin, format!("table header, line {line}: {}", e.message()))
+        fail(format!(", line {}: {}", before.matches('\n').count() + 1, e.message()))
     })?;
     if header.operator != F::OPERATOR || header.unit != UNIT {
-        return Err(Error::parse(
-            origin,
-            format!(
-                "table header: operator '{}' in '{}', expected '{}' in '{UNIT}'",
-                header.operator,
-                header.unit,
-                F::OPERATOR
-            ),
-        ));
+        let (operator, unit, expected) = (&header.operator, &header.unit, F::OPERATOR);
+        return Err(fail(format!(": operator '{operator}' in '{unit}', expected '{expected}' in '{UNIT}'")));
     }
     for (name, series) in &header.series {
         let ascending = series.knots.windows(2).all(|pair| pair[0] < pair[1]);
         let positive = series.knots.iter().all(|k| k.is_finite() && *k > 0.0);
         let id_is_unique = header.series.values().filter(|other| other.id == series.id).count() == 1;
-        // A name that is written otherwise when asked for would never be found.
+        // Series are found by the name that their key writes.
         let is_known = F::Key::parse(name).is_some_and(|key| key.name() == *name);
         if !id_is_unique || !is_known || series.knots.is_empty() || !ascending || !positive {
-            return Err(Error::parse(
-                origin,
-                format!(
-                    "table header: series '{name}' needs a known name, an id of its own and ascending positive knots"
-                ),
-            ));
+            return Err(fail(format!(
+                ": series '{name}' needs a known name, an id of its own and ascending positive knots"
+            )));
         }
     }
     for (group, coefficients) in &header.coefficients {
         let is_unknown = |name: &&String| F::COEFFICIENTS.iter().all(|(known, _)| known != name);
         if let Some(name) = coefficients.keys().find(is_unknown) {
             let known: Vec<&str> = F::COEFFICIENTS.iter().map(|(name, _)| *name).collect();
-            let known = known.join(", ");
-            return Err(Error::parse(
-                origin,
-                format!("table header: unknown coefficients.\"{group}\".{name}; there are {known}"),
-            ));
+            return Err(fail(format!(": unknown coefficients.\"{group}\".{name}; there are {}", known.join(", "))));
         }
     }
-    let lines = lines_by_series::<F>(origin, text, &header)?;
-    Ok((header, lines))
+    Ok(header)
 }
 
-pub(super) fn columns<F: Family>() -> String {
-    format!("series,{},efficiency_pct", F::AXES[..F::AXES.len() - 1].join(","))
+/// The coefficients of a series' group, in the kernel model's order.
+fn coefficients<F: Family>(origin: &str, header: &Header, key: &F::Key) -> Result<Vec<f64>> {
+    let group = key.group();
+    let of_group = header.coefficients.get(&group);
+    let coefficient = |name: &str| {
+        let value = of_group.and_then(|g| g.get(name)).copied().filter(|v| v.is_finite() && *v > 0.0);
+        value.ok_or_else(|| {
+            Error::parse(origin, format!("table header: coefficients.\"{group}\".{name} must be a positive number"))
+        })
+    };
+    F::COEFFICIENTS.iter().map(|(name, _)| coefficient(name)).collect()
+}
+
+/// Every line belongs to a series of the header, and their columns are the operator's: a file cut off within its header
+/// has neither.
+fn lines_by_series<F: Family>(origin: &str, text: &str, header: &Header) -> Result<HashMap<usize, Vec<Line>>> {
+    let parse_error = |message: String| Error::parse(origin, message);
+    let ids: BTreeMap<String, usize> =
+        header.series.values().map(|series| (series.id.to_string(), series.id)).collect();
+    let (mut lines, mut end) = (HashMap::<usize, Vec<Line>>::new(), 0);
+    let mut below = text.split_inclusive('\n').map(|line| {
+        end += line.len();
+        let (content, start) = (line.trim_end_matches(['\n', '\r']), end - line.len());
+        (content, start..start + content.len())
+    });
+    let found = below.by_ref().find(|(line, _)| !line.starts_with('#')).map_or("", |(line, _)| line);
+    let columns = columns::<F>();
+    if found != columns {
+        return Err(parse_error(format!("'{found}' stands below the table header, expected '{columns}'")));
+    }
+    for (row, (line, place)) in (1..).zip(below) {
+        let id = line.split(',').next().unwrap_or("");
+        let Some(number) = ids.get(id) else {
+            let known: Vec<&str> = ids.keys().map(String::as_str).collect();
+            return Err(bad_row(origin, row, "series", id, &format!("an id of the header: {}", known.join(", "))));
+        };
+        let values = (place.start + id.len() + 1).min(place.end)..place.end;
+        lines.entry(*number).or_default().push(Line { row, values });
+    }
+    if !text.ends_with('\n') {
+        let message = "the last line has no end: the file is cut off, perhaps within a number; copy or write it again";
+        return Err(parse_error(message.to_owned()));
+    }
+    Ok(lines)
+}
+
+fn bad_row(origin: &str, row: usize, column: &str, found: &str, expected: &str) -> Error {
+    Error::bad_row(origin, row, column, if found.is_empty() { "nothing" } else { found }, expected)
+}
+
+fn sorted(values: impl Iterator<Item = f64>) -> Vec<f64> {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    values.dedup_by(|a, b| (*a - *b).abs() <= 1e-9 * b.abs());
+    values
 }

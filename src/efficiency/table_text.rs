@@ -1,14 +1,16 @@
-//! Writing a table file: the counterpart of `table`, and three digits for each value. Uses `table`, `family`, `grid`, `error`.
+//! Writing a table file: the counterpart of `table`, with three digits for each value.
 
 use std::collections::BTreeMap;
 
-use super::family::{Family, Key};
-use super::grid::Origin;
-use super::kernel_model::Chip;
-use super::table::{Header, Series, SeriesHeader, UNIT, columns};
 use crate::error::{Error, Result};
 
-/// A series about to be written: grid of residuals with holes, and what the header says of it.
+use super::chip::Chip;
+use super::family::Family;
+use super::grid::Origin;
+use super::keys::Key;
+use super::series::{Header, Series, SeriesHeader, UNIT, columns};
+
+/// A series to be written: its grid of residuals with holes, and its header entry.
 pub struct SeriesDraft<F: Family> {
     /// Identity, coefficients and residuals.
     pub series: Series<F>,

@@ -15,7 +15,7 @@ const LARGEST_SUGGESTED_TP: u64 = 64;
 
 /// Checks all relations between the two.
 ///
-/// Returns remarks on what is unusual but possible.
+/// Returns remarks on unusual but possible settings.
 ///
 /// # Errors
 /// [`ErrorKind::Invalid`](crate::ErrorKind) with every relation that does not hold.
@@ -66,7 +66,7 @@ pub(super) fn distinct_windows(model: &Model) -> Vec<crate::model::Window> {
     windows
 }
 
-/// What can't be split evenly over the ranks, each problem once.
+/// Sizes that the ranks can't share evenly, each problem once.
 fn splits(model: &Model, ranks: Ranks) -> Vec<String> {
     let mut problems: Vec<String> = Vec::new();
     let tensor = ranks.tensor;

@@ -1,4 +1,4 @@
-//! Which CUDA graph a step replays and to how many tokens that pads it. Uses `deployment`.
+//! The CUDA graph that a step replays, and the number of tokens that it is padded to.
 
 use serde::Serialize;
 

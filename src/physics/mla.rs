@@ -17,7 +17,7 @@ use super::ranks::Ranks;
 use super::rows::Rows;
 use super::template::Template;
 
-/// Width of what the cache holds per token: the latent and the shared rotary key.
+/// Width of the cache per token: the latent and the shared rotary key.
 ///
 /// ```
 /// assert_eq!(ridgepoint::physics::mla::latent_width(512, 64), 576);

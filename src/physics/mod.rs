@@ -1,8 +1,9 @@
-//! Layer 1: what one rank of one deployment does in a step, operator by operator: FLOPs, bytes, messages.
-//! Exact arithmetic from the model's shape, no fitted number. Uses `model`, `deployment`, `request`, `dtype`, `error`.
+//! Layer 1: the work of one rank of one deployment in a step, operator by operator: FLOPs, bytes, messages. Exact
+//! arithmetic from the model's shape, no fitted number.
 //!
 //! [`StepPlan`] is the way in: it checks a model against a deployment once, sums a batch into a [`BatchShape`] and
-//! turns that into operators. Every formula is one public function on plain numbers in the file of its family.
+//! turns that into operators. Every FLOP and byte is counted in one formula: a [`Shape`]'s work, or a public function on
+//! plain numbers, in the file of its family. Kernel models and roofline bounds use the same formulas.
 //! Left out everywhere, being under one part in a thousand of a step: FLOPs of biases, norms, rotary embedding,
 //! softmax and activation functions, the norms' own weights, scales of quantised activations, block tables.
 

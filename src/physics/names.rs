@@ -27,7 +27,7 @@ pub enum OperatorGroup {
 
 macro_rules! operator_kinds {
     ($($kind:ident $name:literal $group:ident)*) => {
-        /// What an operator does.
+        /// Kind of an operator.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
         #[non_exhaustive]
         pub enum OperatorKind {
@@ -35,7 +35,7 @@ macro_rules! operator_kinds {
         }
 
         impl OperatorKind {
-            /// Name in reports and JSON; an operator's own name adds what tells it from others of its kind.
+            /// Name in reports and JSON; an operator's own name adds its window or a number where a model has several.
             pub const fn name(self) -> &'static str {
                 match self {
                     $(OperatorKind::$kind => $name,)*
@@ -113,7 +113,7 @@ impl OperatorKind {
 /// Identifies an operator within its plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct OperatorId {
-    /// What it does.
+    /// Its kind.
     pub kind: OperatorKind,
     /// Number among those of its kind: 0 for the first shape.
     pub variant: u16,

@@ -26,7 +26,7 @@ pub struct AttentionHeads {
     pub is_mla: bool,
 }
 
-/// What a kernel is given, as its efficiency depends on it.
+/// Shape of a kernel call, as its efficiency depends on it.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Kernel {

@@ -48,7 +48,7 @@ impl Ranks {
     }
 }
 
-/// What the layers of a deployed model have in common.
+/// Sizes and formats that the layers of a deployed model share.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Context {
     pub hidden: u64,

@@ -15,7 +15,7 @@ pub(crate) struct Step<'a> {
     pub expert_skew: f64,
 }
 
-/// What an operator's work is proportional to.
+/// The quantity that an operator's work is proportional to.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Rows {
     /// Tokens that run through the layers, padding included.

@@ -1,5 +1,5 @@
-//! What the sampler has to do with the logits of each sampled token beside scaling them and drawing. A fact of model and
-//! server; no operator's bytes depend on it. Uses `model`, `deployment`.
+//! The sampler's work on the logits of each sampled token beside scaling them and drawing. It follows from model and server;
+//! no operator's bytes depend on it.
 
 use serde::Serialize;
 
@@ -30,7 +30,7 @@ impl SamplerWork {
     }
 }
 
-/// What there is to say where the server would read a file that is not at hand.
+/// A remark where the server would read a file that is not at hand.
 pub(super) fn remark(model: &Model, deployment: &Deployment) -> Option<String> {
     (deployment.generation_config == GenerationConfig::Auto && model.sampling().is_none()).then(|| {
         "generation_config.json is not known: tokens are taken to be sampled without top-p, top-k and penalties; have it \

@@ -136,7 +136,7 @@ pub fn expert_sum_bytes(pairs: f64, tokens: f64, hidden_size: u64, activation_by
     (pairs + tokens) * hidden_size as f64 * activation_bytes
 }
 
-/// The layer's norms. Their number is told by their weights; where those are not counted there are two.
+/// The layer's norms. Their weights give their number; two where the weights are not counted.
 pub(super) fn norms(norm_params: u64, hidden: u64, activation: DType) -> Template {
     let num_norms = if norm_params == 0 { 2 } else { norm_params.div_ceil(hidden) };
     Template::elementwise(Norms, Rows::Padded, norm_bytes(num_norms, hidden, activation.bytes()), num_norms)

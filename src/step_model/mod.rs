@@ -12,8 +12,8 @@ use std::sync::Arc;
 
 use crate::correction::Correction;
 use crate::deployment::Deployment;
+use crate::efficiency::kernel_time::{is_within_another, same_kernel};
 use crate::efficiency::mixed::{Alone, added_by_prefill_us};
-use crate::efficiency::timer::{is_within_another, same_kernel};
 use crate::efficiency::{EfficiencyMode, OperatorTime, Provenance, Tables, Timer};
 use crate::error::Result;
 use crate::estimate::StepEstimate;

@@ -11,7 +11,7 @@ use batches::{absurd_batch, any_batch, any_request};
 use compare::is_rel;
 use proptest::prelude::*;
 use proptest::sample::Index;
-use ridgepoint::internals::efficiency::timer::is_within_another;
+use ridgepoint::internals::efficiency::kernel_time::is_within_another;
 use ridgepoint::internals::efficiency::{EfficiencyMode, Provenance};
 use ridgepoint::model::Attention;
 use ridgepoint::physics::{BatchShape, OperatorGroup};

@@ -7,12 +7,13 @@ use ridgepoint::WeightFormat;
 use ridgepoint::internals::efficiency::curve::{
     AllReduceCurve, DecodeCurve, GemmCurve, Match, MoeCurve, PrefillCurve, Timed,
 };
-use ridgepoint::internals::efficiency::family::{AllReduceKind, Family, GemmKind, Key, MoeKind, Routing, chip};
+use ridgepoint::internals::efficiency::family::{AllReduceKind, Family, GemmKind, Key, MoeKind, Routing};
 use ridgepoint::internals::efficiency::kernel_model::{
-    AllReduceModel, Chip, DecodeModel, GemmModel, GemmShape, MoeModel, PrefillModel,
+    AllReduceModel, Chip, DecodeModel, GemmModel, MoeModel, PrefillModel,
 };
 use ridgepoint::internals::efficiency::table::Series;
 use ridgepoint::internals::efficiency::{Provenance, Tables};
+use ridgepoint::physics::projection::GemmShape;
 use ridgepoint::{Deployment, Hardware, Model, Options, Request, StepEstimate, StepModel};
 
 /// Residuals are kept as `f32`.
@@ -33,14 +34,14 @@ fn on(gpu: &str, model: &str, tensor_parallel_size: u32) -> StepEstimate {
 fn series<F: Family>(gpu: &str, is_wanted: impl Fn(&F::Key) -> bool) -> std::sync::Arc<Series<F>> {
     let tables = Tables::new(&Hardware::find(gpu).expect("built in"), None);
     let distance = |key: &F::Key| if is_wanted(key) { 0.0 } else { f64::INFINITY };
-    let (found, _) = tables.nearest::<F>(distance).expect("such a series");
-    assert!(!found.is_borrowed);
+    let (found, _) = tables.nearest::<F>(distance, 1).expect("such a series").remove(0);
+    assert!(!found.is_fallback);
     found.series
 }
 
 /// Checks what a series says at, between and beyond its measured cells; `time` makes a curve of the leading axes and looks up the rest.
 fn assert_provenance<F: Family>(gpu: &str, series: &Series<F>, time: impl Fn(&[f64]) -> Timed) {
-    let chip = chip(&Hardware::find(gpu).expect("built in"), F::compute_dtype(&series.key)).expect("has the unit");
+    let chip = Chip::new(&Hardware::find(gpu).expect("built in"), F::compute_dtype(&series.key)).expect("has the unit");
     let (grid, name) = (&series.grid, series.key.name());
     let last = F::AXES.len() - 1;
     let at =
@@ -71,7 +72,7 @@ fn assert_provenance<F: Family>(gpu: &str, series: &Series<F>, time: impl Fn(&[f
 }
 
 fn chip_of<F: Family>(gpu: &str, key: &F::Key) -> Chip {
-    chip(&Hardware::find(gpu).expect("built in"), F::compute_dtype(key)).expect("has the unit")
+    Chip::new(&Hardware::find(gpu).expect("built in"), F::compute_dtype(key)).expect("has the unit")
 }
 
 #[test]

@@ -6,9 +6,10 @@ use std::path::Path;
 use proptest::prelude::*;
 use proptest::sample::Index;
 use ridgepoint::internals::efficiency::curve::{AllReduceCurve, Match};
-use ridgepoint::internals::efficiency::family::{AllReduceKind, chip};
+use ridgepoint::internals::efficiency::family::AllReduceKind;
 use ridgepoint::internals::efficiency::kernel_model::AllReduceModel;
-use ridgepoint::internals::efficiency::table::{parse_header, parse_series};
+use ridgepoint::internals::efficiency::kernel_model::Chip;
+use ridgepoint::internals::efficiency::table::Table;
 use ridgepoint::{DType, Deployment, Error, Hardware, Model, Options, Request, StepModel};
 use tempfile::TempDir;
 
@@ -244,10 +245,10 @@ proptest! {
     ) {
         let text = damaged(shipped("h100_sxm", "allreduce").into_bytes(), &edits);
         let h100 = Hardware::find("h100").expect("built in");
-        let chip = chip(&h100, DType::Bfloat16).expect("has the unit");
-        let Ok(header) = parse_header::<AllReduceModel>("damaged", &text) else { return Ok(()) };
+        let chip = Chip::new(&h100, DType::Bfloat16).expect("has the unit");
+        let Ok(table) = Table::<AllReduceModel>::parse("damaged", text) else { return Ok(()) };
         for kind in [AllReduceKind::Graph, AllReduceKind::Eager] {
-            let Ok(Some(series)) = parse_series::<AllReduceModel>("damaged", &text, &header, &kind, &chip) else { continue };
+            let Ok(Some(series)) = table.series(&kind, &chip) else { continue };
             for gpus in [2.0, 3.0, 4.0, 64.0] {
                 let curve = AllReduceCurve::new(&series, gpus, chip, Match::Exact);
                 for message_bytes in [2.0, 8192.0, 1e6, 1e9, 1e15] {

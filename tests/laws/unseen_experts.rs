@@ -3,8 +3,8 @@
 
 use ridgepoint::internals::efficiency::Tables;
 use ridgepoint::internals::efficiency::curve::{Match, MoeCurve, expert_layer_distance, stand_in_weight};
-use ridgepoint::internals::efficiency::family::{Family, MoeKind, Routing, chip};
-use ridgepoint::internals::efficiency::kernel_model::{KernelModel, MoeModel};
+use ridgepoint::internals::efficiency::family::{Family, MoeKind, Routing};
+use ridgepoint::internals::efficiency::kernel_model::{Chip, KernelModel, MoeModel};
 use ridgepoint::{DType, Hardware};
 
 /// Layers that stand in for an unmeasured one, as in a prediction.
@@ -23,10 +23,10 @@ fn a_layer_is_predicted_from_others_within_a_few_percent() {
         ("a100_sxm", MoeKind::Bfloat16, DType::Bfloat16),
     ] {
         let hardware = Hardware::find(gpu).expect("built in");
-        let chip = chip(&hardware, dtype).expect("has the unit");
+        let chip = Chip::new(&hardware, dtype).expect("has the unit");
         let tables = Tables::new(&hardware, None);
         let of_kind = |k: &_| if is_wanted(k, kind) { 0.0 } else { f64::INFINITY };
-        let all = tables.nearest_few::<MoeModel>(of_kind, usize::MAX).expect("measured layers");
+        let all = tables.nearest::<MoeModel>(of_kind, usize::MAX).expect("measured layers");
         assert!(all.len() >= 8, "{gpu}: {} layers", all.len());
         let mut errors = Vec::new();
         for (own, _) in &all {

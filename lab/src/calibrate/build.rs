@@ -9,7 +9,7 @@ use super::fit::{Observation, fit_coefficients};
 use super::trees::{Forest, Settings};
 use ridgepoint::Hardware;
 use ridgepoint::Result;
-use ridgepoint::internals::efficiency::family::{Family, Key, chip};
+use ridgepoint::internals::efficiency::family::{Family, Key};
 use ridgepoint::internals::efficiency::grid::{Grid, Origin};
 use ridgepoint::internals::efficiency::kernel_model::{Chip, KernelModel};
 use ridgepoint::internals::efficiency::table::Series;
@@ -67,7 +67,7 @@ pub fn build<F: Calibrated>(rows: &[&Row<F>], hardware: &Hardware) -> Result<Vec
     let coefficients = coefficients_by_group::<F>(rows, hardware)?;
     let mut placed: BTreeMap<String, Vec<Placed>> = BTreeMap::new();
     for row in rows {
-        let chip = chip(hardware, F::compute_dtype(&row.key))?;
+        let chip = Chip::new(hardware, F::compute_dtype(&row.key))?;
         let fitted = coefficients.get(&row.key.group()).map_or(&[][..], Vec::as_slice);
         let shape = row.shape();
         placed.entry(F::forest(&row.key)).or_default().push(Placed {
@@ -87,7 +87,7 @@ pub fn build<F: Calibrated>(rows: &[&Row<F>], hardware: &Hardware) -> Result<Vec
     let mut built = Vec::new();
     for members in by_series(rows.iter().copied()).into_values() {
         let key = members[0].key.clone();
-        let chip = chip(hardware, F::compute_dtype(&key))?;
+        let chip = Chip::new(hardware, F::compute_dtype(&key))?;
         let fitted = coefficients.get(&key.group()).cloned().unwrap_or_default();
         let Some(forest) = forests.get(&F::forest(&key)) else { continue };
         let mut series = Series { grid: empty_grid::<F>(&key, &members), key, coefficients: fitted };
@@ -121,7 +121,7 @@ fn coefficients_by_group<F: Family>(rows: &[&Row<F>], hardware: &Hardware) -> Re
     groups
         .into_iter()
         .map(|(name, (key, observations))| {
-            let chip = chip(hardware, F::compute_dtype(&key))?;
+            let chip = Chip::new(hardware, F::compute_dtype(&key))?;
             Ok((name, fit_coefficients::<F>(&observations, &chip)?))
         })
         .collect()

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use rayon::prelude::*;
 
-use ridgepoint::internals::efficiency::family::{Family, Key, chip};
+use ridgepoint::internals::efficiency::family::{Family, Key};
 use ridgepoint::internals::efficiency::kernel_model::Chip;
 use ridgepoint::internals::efficiency::table::Series;
 use ridgepoint::{Hardware, Result};
@@ -62,9 +62,9 @@ fn predict_all<F: Calibrated>(train: &[&Row<F>], test: &[&Row<F>], hardware: &Ha
     let constants = median_efficiencies(train, hardware)?;
     let mut predictions = Vec::with_capacity(test.len());
     for mut series in build::<F>(train, hardware)? {
-        series.grid.hold_edges();
+        series.grid.fill_gaps();
         let name = series.key.name();
-        let chip = chip(hardware, F::compute_dtype(&series.key))?;
+        let chip = Chip::new(hardware, F::compute_dtype(&series.key))?;
         let neighbours = train_by_series.get(&name).map_or(&[][..], Vec::as_slice);
         for row in test_by_series.get(&name).map_or(&[][..], Vec::as_slice) {
             let label = F::label(&row.key);
@@ -98,7 +98,7 @@ pub fn predict<F: Family>(series: &Series<F>, point: &[f64], chip: &Chip) -> f64
 fn median_efficiencies<F: Calibrated>(rows: &[&Row<F>], hardware: &Hardware) -> Result<BTreeMap<String, f64>> {
     let mut efficiencies: BTreeMap<String, Vec<f64>> = BTreeMap::new();
     for row in rows {
-        let chip = chip(hardware, F::compute_dtype(&row.key))?;
+        let chip = Chip::new(hardware, F::compute_dtype(&row.key))?;
         efficiencies.entry(F::label(&row.key)).or_default().push(row.efficiency(&chip));
     }
     Ok(efficiencies.into_iter().filter_map(|(label, values)| Some((label, median(values)?))).collect())

@@ -2,9 +2,12 @@
 //! threshold means a ratio. Uses `efficiency`.
 
 use ridgepoint::internals::efficiency::family::{AllReduceKind, AttentionKey, GemmKind, MoeKey, Routing};
-use ridgepoint::internals::efficiency::kernel_model::{
-    AllReduceShape, AttentionShape, Chip, GEMM_TILES, GemmShape, MoeShape,
-};
+use ridgepoint::internals::efficiency::kernel_model::{Chip, GEMM_TILES, QUERY_TILE};
+use ridgepoint::physics::Shape;
+use ridgepoint::physics::attention::{AttentionShape, HeadShape};
+use ridgepoint::physics::communication::AllReduceShape;
+use ridgepoint::physics::moe::MoeShape;
+use ridgepoint::physics::projection::GemmShape;
 
 fn logs<const N: usize>(values: [f64; N]) -> Vec<f64> {
     values.into_iter().map(|v| v.max(1e-9).ln()).collect()
@@ -13,8 +16,8 @@ fn logs<const N: usize>(values: [f64; N]) -> Vec<f64> {
 /// Features of a projection.
 pub fn gemm(_: &GemmKind, shape: &GemmShape, chip: &Chip) -> Vec<f64> {
     let GemmShape { m, n, k, .. } = *shape;
-    let mut features =
-        logs([m, n, k, n * k, m * n, m * k, shape.flops(), shape.bytes(), shape.flops() / shape.bytes()]);
+    let work = shape.work();
+    let mut features = logs([m, n, k, n * k, m * n, m * k, work.flops, work.bytes, work.flops / work.bytes]);
     for (rows, columns) in GEMM_TILES {
         let tiles = (m / rows).ceil() * (n / columns).ceil();
         features.push(tiles.ln());
@@ -28,11 +31,13 @@ pub fn gemm(_: &GemmKind, shape: &GemmShape, chip: &Chip) -> Vec<f64> {
 
 /// Features of an attention call, prompt or decode.
 pub fn attention(key: &AttentionKey, shape: &AttentionShape, chip: &Chip) -> Vec<f64> {
-    let AttentionShape { batch, query, visible, keys, kv_heads, group, head_dim, kv_bytes, .. } = *shape;
+    let AttentionShape { batch, query, visible, keys, heads } = *shape;
+    let HeadShape { kv_heads, group, head_dim, kv_bytes, .. } = heads;
+    let work = shape.work();
     let heads = kv_heads * group;
     let units = batch * kv_heads;
-    let tiles = batch * heads * (query / 128.0).ceil();
-    let packed = batch * kv_heads * (query * group / 128.0).ceil();
+    let tiles = batch * heads * (query / QUERY_TILE).ceil();
+    let packed = batch * kv_heads * (query * group / QUERY_TILE).ceil();
     let window = key.window.map_or(1e9, |w| w as f64);
     let mut features = logs([
         batch,
@@ -49,9 +54,9 @@ pub fn attention(key: &AttentionKey, shape: &AttentionShape, chip: &Chip) -> Vec
         units * keys,
         tiles,
         packed,
-        shape.flops(),
-        shape.bytes(),
-        shape.flops() / shape.bytes(),
+        work.flops,
+        work.bytes,
+        work.flops / work.bytes,
     ]);
     for work in [units, tiles, packed] {
         features.push((work / chip.sm_count).ceil() * chip.sm_count / work);
@@ -67,6 +72,7 @@ pub fn moe(key: &MoeKey, shape: &MoeShape, _: &Chip) -> Vec<f64> {
         Routing::PowerLaw(exponent) => exponent,
     };
     let active = shape.active_experts().max(1e-6);
+    let work = shape.work();
     logs([
         skew,
         shape.tokens,
@@ -81,9 +87,9 @@ pub fn moe(key: &MoeKey, shape: &MoeShape, _: &Chip) -> Vec<f64> {
         shape.tokens * shape.top_k,
         shape.tokens * shape.top_k / shape.experts,
         shape.hidden * shape.intermediate,
-        shape.flops(),
-        shape.bytes(),
-        shape.flops() / shape.bytes(),
+        work.flops,
+        work.bytes,
+        work.flops / work.bytes,
         shape.experts / shape.local_experts,
         key.intermediate_size as f64 / shape.intermediate,
     ])
@@ -91,7 +97,7 @@ pub fn moe(key: &MoeKey, shape: &MoeShape, _: &Chip) -> Vec<f64> {
 
 /// Features of an all-reduce.
 pub fn all_reduce(key: &AllReduceKind, shape: &AllReduceShape, _: &Chip) -> Vec<f64> {
-    let mut features = logs([shape.message_bytes, shape.gpus, shape.sent_bytes()]);
+    let mut features = logs([shape.message_bytes, shape.gpus, shape.work().bytes]);
     features.push(if *key == AllReduceKind::Graph { 0.0 } else { 1.0 });
     features
 }

@@ -52,7 +52,8 @@ pub fn fit_coefficients<M: KernelModel>(observations: &[Observation<M::Shape>], 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ridgepoint::internals::efficiency::kernel_model::{AllReduceModel, AllReduceShape};
+    use ridgepoint::internals::efficiency::kernel_model::AllReduceModel;
+    use ridgepoint::physics::communication::AllReduceShape;
 
     #[test]
     fn known_coefficients_are_recovered_despite_an_outlier() {

@@ -11,10 +11,11 @@ use ridgepoint::DType;
 use ridgepoint::Hardware;
 use ridgepoint::Result;
 use ridgepoint::internals::efficiency::curve::{DecodeCurve, Match, PrefillCurve, Timed, mean_attention};
-use ridgepoint::internals::efficiency::family::{AttentionKey, Key, chip};
-use ridgepoint::internals::efficiency::kernel_model::{AttentionShape, Chip, DecodeModel, PrefillModel};
+use ridgepoint::internals::efficiency::family::{AttentionKey, Key};
+use ridgepoint::internals::efficiency::kernel_model::{Chip, DecodeModel, PrefillModel};
 use ridgepoint::internals::efficiency::table::Series;
 use ridgepoint::internals::efficiency::{EfficiencyMode, Tables, Timer};
+use ridgepoint::physics::attention::AttentionShape;
 use ridgepoint::physics::window::{visible_pairs, visible_tokens};
 use ridgepoint::physics::{AttentionHeads, Kernel, Operator, OperatorGroup, OperatorId, OperatorKind, small};
 
@@ -267,7 +268,7 @@ where
         }
         let key = &members[0].key;
         let series = own_series::<F>(key, tables)?;
-        let chip = chip(hardware, F::compute_dtype(key))?;
+        let chip = Chip::new(hardware, F::compute_dtype(key))?;
         let mut curves: BTreeMap<(u64, u64), C> = BTreeMap::new();
         for call in members {
             let curve = curves.entry((call.num_heads, call.num_kv_heads)).or_insert_with(|| {

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ridgepoint::internals::efficiency::Tables;
-use ridgepoint::internals::efficiency::family::{Family, Key, chip};
+use ridgepoint::internals::efficiency::family::{Family, Key};
+use ridgepoint::internals::efficiency::kernel_model::Chip;
 use ridgepoint::internals::efficiency::table::{Header, Series, SeriesDraft, SeriesHeader, write_table};
 use ridgepoint::{Error, Hardware, Result};
 
@@ -78,7 +79,7 @@ pub fn calibrate_operator<F: Calibrated>(
         SeriesDraft { series, header }
     };
     let drafts: Vec<SeriesDraft<F>> = build::<F>(&all, hardware)?.into_iter().map(draft).collect();
-    let text = write_table(hardware.name(), command, &drafts, |key| chip(hardware, F::compute_dtype(key)))?;
+    let text = write_table(hardware.name(), command, &drafts, |key| Chip::new(hardware, F::compute_dtype(key)))?;
     Ok(Outcome::Made(CalibratedTable { text, report }))
 }
 
@@ -95,7 +96,7 @@ fn sources_by_series<F: Family>(rows: &[Row<F>]) -> BTreeMap<String, Vec<&str>> 
 }
 
 /// Header of the GPU's own table.
-pub(super) fn own_header<'a, F: Family>(hardware: &Hardware, tables: &'a Tables) -> Result<&'a Header> {
+pub(super) fn own_header<F: Family>(hardware: &Hardware, tables: &Tables) -> Result<Arc<Header>> {
     let hint = "the check needs tables of this very GPU; calibrate them first";
     tables.own_header::<F>()?.ok_or_else(|| Error::missing_table(hardware.name(), F::OPERATOR, hint))
 }
@@ -138,7 +139,7 @@ pub fn check_operator<F: Calibrated>(
         };
         let key = &members[0].key;
         let series = own_series::<F>(key, tables)?;
-        let chip = chip(hardware, F::compute_dtype(key))?;
+        let chip = Chip::new(hardware, F::compute_dtype(key))?;
         let was_used =
             |row: &Row<F>| series.grid.cell_at(&row.point).is_some_and(|offset| series.grid.measured(offset).is_some());
         let (seen, unseen): (Vec<&Row<F>>, Vec<&Row<F>>) = members.into_iter().partition(|row| was_used(row));

@@ -4,10 +4,11 @@ use ridgepoint::ErrorKind;
 use std::path::Path;
 
 use ridgepoint::internals::efficiency::Tables;
-use ridgepoint::internals::efficiency::family::{AttentionKey, Key, chip};
+use ridgepoint::internals::efficiency::family::{AttentionKey, Key};
 use ridgepoint::internals::efficiency::grid::{Grid, Origin};
-use ridgepoint::internals::efficiency::kernel_model::{AttentionShape, DecodeModel, KernelModel, PrefillModel};
+use ridgepoint::internals::efficiency::kernel_model::{Chip, DecodeModel, KernelModel, PrefillModel};
 use ridgepoint::internals::efficiency::table::{Series, SeriesDraft, SeriesHeader, write_table};
+use ridgepoint::physics::attention::{AttentionShape, HeadShape};
 use ridgepoint::{DType, Deployment, Hardware, Model, Options, Request, StepModel};
 use ridgepoint_lab::calibrate::off_table::SMALL_KERNELS;
 use ridgepoint_lab::calibrate::report::{OperatorReport, Outcome};
@@ -151,7 +152,7 @@ fn made_up_tables(dir: &Path) {
         cross_validated_mape_pct: 0.0,
         knots: vec![1.0, 8.0],
     };
-    let chip_of = |_: &AttentionKey| chip(&h100(), DType::Bfloat16);
+    let chip_of = |_: &AttentionKey| Chip::new(&h100(), DType::Bfloat16);
     let (grid_of_prefill, grid_of_decode) = (grid(), grid());
     let series = Series::<PrefillModel> { key: key(), coefficients: PREFILL.to_vec(), grid: grid_of_prefill };
     let text = write_table("h100_sxm", "none", &[SeriesDraft { series, header: header.clone() }], chip_of).unwrap();
@@ -174,11 +175,15 @@ fn shape(batch: f64, query: f64, visible: f64, keys: f64) -> AttentionShape {
         query,
         visible,
         keys,
-        kv_heads: 8.0,
-        group: 4.0,
-        head_dim: 128.0,
-        v_head_dim: 128.0,
-        kv_bytes: 2.0,
+        heads: HeadShape {
+            kv_heads: 8.0,
+            group: 4.0,
+            head_dim: 128.0,
+            v_head_dim: 128.0,
+            kv_bytes: 2.0,
+            activation_bytes: 2.0,
+            shares_kv: false,
+        },
     }
 }
 
@@ -186,7 +191,7 @@ fn shape(batch: f64, query: f64, visible: f64, keys: f64) -> AttentionShape {
 fn a_chunk_is_looked_up_where_a_prompt_sees_as_much() {
     let dir = tempfile::tempdir().unwrap();
     made_up_tables(dir.path());
-    let chip = chip(&h100(), DType::Bfloat16).unwrap();
+    let chip = Chip::new(&h100(), DType::Bfloat16).unwrap();
     // 512 queries on 2,048 cached tokens see 2048 + 256.5 keys each, as a prompt of 4,608 tokens does: residual ln 2,
     // where a prompt of 512 has none.
     let long = 2.0 * PrefillModel::time_us(&PREFILL, &shape(2.0, 512.0, 2304.5, 2560.0), &chip);
@@ -205,7 +210,7 @@ fn a_chunk_is_looked_up_where_a_prompt_sees_as_much() {
 fn uneven_decodes_are_looked_up_at_their_mean() {
     let dir = tempfile::tempdir().unwrap();
     made_up_tables(dir.path());
-    let chip = chip(&h100(), DType::Bfloat16).unwrap();
+    let chip = Chip::new(&h100(), DType::Bfloat16).unwrap();
     let time_us = DecodeModel::time_us(&DECODE, &shape(8.0, 1.0, 1000.0, 1000.0), &chip);
     // Eight requests of 1,000 tokens in the mean; the longest is where the table has the factor of two.
     let rows =

@@ -2,9 +2,9 @@
 //! multiplications, and the two of them in one call. Uses `efficiency`, `physics`.
 
 use crate::efficiency::fast_prefill::{Chunks, FastPrefill};
+use crate::efficiency::kernel_time::AttentionBound;
 use crate::efficiency::mixed::{Span, added_us, query_tiles};
 use crate::efficiency::surface::{CountAxis, OctaveAxis, Surface};
-use crate::efficiency::timer::AttentionBound;
 use crate::physics::AttentionHeads;
 use crate::units::{larger, real};
 

@@ -6,9 +6,9 @@ use super::one_chunk::OneChunk;
 use super::rows::{GroupTable, GroupTimes};
 use crate::correction::Term;
 use crate::efficiency::fast_prefill::Chunks;
+use crate::efficiency::kernel_time::heads_of;
 use crate::efficiency::mixed::share_a_call;
 use crate::efficiency::surface::CountAxis;
-use crate::efficiency::timer::heads_of;
 use crate::efficiency::{EfficiencyMode, OperatorTime, Timer};
 use crate::model::Window;
 use crate::physics::{

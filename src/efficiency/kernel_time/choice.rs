@@ -1,23 +1,26 @@
-//! Which series answers for an operator, and what is to be said about that. Uses `tables`, `curve`, `physics`, `hardware`.
+//! Chooses the series that answers for an operator, and notes fallbacks and stand-ins.
 
+use super::super::chip::Chip;
 use super::super::curve::{
     AllReduceCurve, DecodeCurve, GemmCurve, Match, MoeCurve, PrefillCurve, attention_distance, expert_layer_distance,
     nearest_split, stand_in_weight,
 };
-use super::super::family::{AllReduceKind, AttentionKey, Family, GemmKind, MoeKey, MoeKind, Routing, chip};
-use super::super::kernel_model::{
-    AllReduceModel, Chip, DecodeModel, GemmModel, GemmShape, MoeModel, MoeShape, PrefillModel,
-};
+use super::super::family::{Family, OUTPUT_BYTES};
+use super::super::gemm_model::GemmModel;
+use super::super::kernel_model::{AllReduceModel, DecodeModel, MoeModel, PrefillModel};
+use super::super::keys::{AllReduceKind, AttentionKey, GemmKind, MoeKey, MoeKind, Routing};
 use super::super::tables::{Found, Tables};
 use super::Curve;
 use crate::dtype::{DType, WeightFormat};
 use crate::error::Result;
 use crate::hardware::Hardware;
 use crate::model::Window;
+use crate::physics::moe::MoeShape;
+use crate::physics::projection::GemmShape;
 use crate::physics::{AttentionHeads, Kernel, Operator};
 
-/// Engine whose attention kernels are taken where several were measured: the nearest to vLLM 0.15.1, on which serving
-/// predictions are judged.
+/// Engine whose attention kernels are taken where several were measured: the nearest to vLLM 0.15.1, the version that
+/// serving predictions are judged on.
 const PREFERRED_ENGINE: &str = "vllm-0.14";
 
 /// Spread of tokens over experts that is assumed of a trained router.
@@ -38,14 +41,14 @@ pub(super) fn usable_dtype(dtype: DType, hardware: &Hardware) -> (DType, bool) {
     }
 }
 
-/// The curve of `operator` on this GPU, and what is unusual about it, in plain words.
+/// The curve of `operator` on this GPU, and notes on fallbacks and stand-ins.
 pub(super) fn curve_of(
     operator: &Operator,
     hardware: &Hardware,
     tables: &Tables,
     dtype: DType,
 ) -> Result<(Curve, Vec<String>)> {
-    let chip = chip(hardware, dtype)?;
+    let chip = Chip::new(hardware, dtype)?;
     match operator.kernel {
         Kernel::Gemm { n, k, weights, .. } => gemm_curve(operator, (n, k, weights), chip, dtype, tables),
         Kernel::AttentionPrefill { heads, .. } => {
@@ -62,7 +65,7 @@ pub(super) fn curve_of(
         Kernel::AllReduce { num_gpus, .. } => {
             let found = tables.of_key::<AllReduceModel>(&AllReduceKind::Graph)?;
             let matched = found.matched(true);
-            let notes = borrowed_note(operator, &found).into_iter().collect();
+            let notes = fallback_note(operator, &found).into_iter().collect();
             Ok((Curve::AllReduce(AllReduceCurve::new(&found.series, num_gpus as f64, chip, matched)), notes))
         }
         Kernel::Exchange { .. } => {
@@ -81,10 +84,10 @@ fn kv_and_group(heads: &AttentionHeads) -> (f64, f64) {
     (heads.num_kv_heads as f64, heads.num_heads as f64 / heads.num_kv_heads as f64)
 }
 
-fn borrowed_note<F: Family>(operator: &Operator, found: &Found<F>) -> Option<String> {
-    found.is_borrowed.then(|| {
+fn fallback_note<F: Family>(operator: &Operator, found: &Found<F>) -> Option<String> {
+    found.is_fallback.then(|| {
         let what = operator.name;
-        format!("{what}: efficiency borrowed from {} against this GPU's datasheet", found.folder)
+        format!("{what}: efficiency borrowed from {} against this GPU's datasheet", found.gpu)
     })
 }
 
@@ -100,13 +103,13 @@ fn gemm_curve(
         (_, DType::Fp8 | DType::Int8 | DType::Fp4) => GemmKind::Fp8,
         _ => GemmKind::Bfloat16,
     };
-    let found = tables.of_key_near::<GemmModel>(&wanted, &[n as f64, k as f64])?;
+    let found = tables.of_key::<GemmModel>(&wanted)?;
     let measured_format = match wanted {
         GemmKind::Bfloat16 => matches!(weights, WeightFormat::Plain(_)),
         GemmKind::Fp8 => weights == WeightFormat::Fp8,
         GemmKind::Fp8Block => true,
     };
-    let mut notes: Vec<String> = borrowed_note(operator, &found).into_iter().collect();
+    let mut notes: Vec<String> = fallback_note(operator, &found).into_iter().collect();
     if !measured_format {
         notes.push(format!("{}: no {weights} kernels were measured, {} ones stand in", operator.name, wanted.name()));
     }
@@ -115,8 +118,9 @@ fn gemm_curve(
         m: 1.0,
         n: n as f64,
         k: k as f64,
+        input_bytes: wanted.operand_bytes(),
         weight_bytes: weights.bytes_per_weight(),
-        activation_bytes: wanted.operand_bytes(),
+        output_bytes: OUTPUT_BYTES,
     };
     Ok((Curve::Gemm(Box::new(GemmCurve::new(&found.series, shape, chip, matched))), notes))
 }
@@ -138,9 +142,9 @@ where
             Window::Sliding(n) | Window::Chunked(n) => Some(n),
         },
     };
-    let (found, _) = tables.nearest::<F>(|key| attention_distance(key, &wanted))?;
+    let (found, _) = tables.nearest::<F>(|key| attention_distance(key, &wanted), 1)?.remove(0);
     let key = &found.series.key;
-    let mut notes: Vec<String> = borrowed_note(operator, &found).into_iter().collect();
+    let mut notes: Vec<String> = fallback_note(operator, &found).into_iter().collect();
     let alike = AttentionKey { engine: key.engine.clone(), ..wanted };
     if heads.is_mla {
         notes.push(format!(
@@ -185,18 +189,20 @@ fn moe_curve(operator: &Operator, chip: Chip, dtype: DType, tables: &Tables) -> 
         top_k: top_k as f64,
         experts: num_experts as f64,
         local_experts: local_experts as f64,
+        skew: 0.0,
         weight_bytes: weights.bytes_per_weight(),
-        activation_bytes: kind.activation_bytes(),
+        input_bytes: kind.activation_bytes(),
+        output_bytes: OUTPUT_BYTES,
     };
     let distance = |key: &MoeKey| {
         if key.kind == kind && key.routing == ROUTING { expert_layer_distance(key, &shape) } else { f64::INFINITY }
     };
-    let mut found = tables.nearest_few::<MoeModel>(distance, MOE_NEIGHBOURS)?;
+    let mut found = tables.nearest::<MoeModel>(distance, MOE_NEIGHBOURS)?;
     let is_exact = found[0].1 < 1e-9;
     if is_exact {
         found.truncate(1);
     }
-    let mut notes: Vec<String> = borrowed_note(operator, &found[0].0).into_iter().collect();
+    let mut notes: Vec<String> = fallback_note(operator, &found[0].0).into_iter().collect();
     if !is_exact {
         notes.push(format!(
             "{}: {num_experts} experts of {hidden_size} × {intermediate_size}, top {top_k}, were not measured; the nearest layers ({}) stand in",

@@ -1,5 +1,5 @@
-//! From an operator to its time: which series answers for it, chosen once per model and rank (`choice`), and the look-up of
-//! each step. Uses `tables`, `curve`, `physics`, `hardware`.
+//! From an operator to its time: the series that answers for it is chosen once per model and rank (`choice`), and looked up
+//! in each step.
 
 mod attention;
 mod choice;
@@ -46,7 +46,7 @@ pub struct Timer {
     peak_flop_per_s: f64,
     bytes_per_s: f64,
     is_network: bool,
-    /// What is unusual about where its times come from, in plain words.
+    /// Fallbacks and stand-ins that its times come from, in plain words.
     pub note: Option<String>,
 }
 

@@ -1,6 +1,5 @@
-//! Attention at means that need not be whole numbers, and its roofline bound as a few factors: what dense tables of a
-//! step's time are made from. Uses the timer, `decode_times`,
-//! `fast_prefill`, `physics`.
+//! Attention time for a fractional mean context length, and its roofline bound as a few factors. Used to fill the dense
+//! step-time tables.
 
 use super::super::decode_times::DecodeTimes;
 use super::super::fast_prefill::FastPrefill;
@@ -9,7 +8,7 @@ use crate::physics::attention::HeadShape;
 use crate::physics::{AttentionHeads, Kernel, Operator};
 use crate::units::{larger, time_us};
 
-/// The roofline bound of attention: linear in what is computed and in what is moved.
+/// The roofline bound of attention: linear in FLOPs and in bytes.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct AttentionBound {
     us_per_pair: f64,
@@ -44,7 +43,7 @@ impl Timer {
         }
     }
 
-    /// Decode attention of `heads` between whole numbers of tokens too, not held to the roofline bound; `None` where its time
+    /// Decode attention of `heads` between whole numbers of tokens too, without the roofline bound; `None` where its time
     /// is that bound.
     pub fn decode_times(&self, heads: &AttentionHeads) -> Option<DecodeTimes<'_>> {
         match &self.curve {

@@ -1,0 +1,69 @@
+//! The rates of a chip, and the times that follow from them and from a kernel's coefficients.
+
+use crate::dtype::DType;
+use crate::error::Result;
+use crate::hardware::Hardware;
+use crate::units::time_us;
+
+/// Rates of a chip, with the peak of one number format.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Chip {
+    /// Dense peak of the unit that does the work, FLOP/s.
+    pub peak_flop_per_s: f64,
+    /// Device memory bandwidth, bytes/s.
+    pub hbm_bytes_per_s: f64,
+    /// Link of one GPU, one direction, bytes/s.
+    pub link_bytes_per_s: f64,
+    /// Streaming multiprocessors.
+    pub sm_count: f64,
+}
+
+impl Chip {
+    /// The chip of `hardware` with the peak of `dtype`.
+    ///
+    /// # Errors
+    /// [`ErrorKind::MissingPeak`](crate::ErrorKind) where the chip has no such unit.
+    pub fn new(hardware: &Hardware, dtype: DType) -> Result<Self> {
+        Ok(Chip {
+            peak_flop_per_s: hardware.peak_dense_flop_per_s(dtype)?,
+            hbm_bytes_per_s: hardware.hbm_bytes_per_s(),
+            link_bytes_per_s: hardware.interconnect().unidirectional_bytes_per_s,
+            sm_count: f64::from(hardware.sm_count()),
+        })
+    }
+}
+
+/// Smooth maximum of two times that overlap imperfectly: `(aᵖ + bᵖ)^(1/p)` with `p = 1 + sharpness`.
+pub(super) fn overlapped_us(a: f64, b: f64, sharpness: f64) -> f64 {
+    let p = 1.0 + sharpness;
+    let (large, small) = if a > b { (a, b) } else { (b, a) };
+    if large <= 0.0 { 0.0 } else { large * (1.0 + (small / large).powf(p)).powf(1.0 / p) }
+}
+
+/// [`overlapped_us`] by logarithms: fourteen of its digits in half of its time, for tables of many thousand times.
+pub(super) fn overlapped_by_logs_us(a: f64, b: f64, sharpness: f64) -> f64 {
+    let p = 1.0 + sharpness;
+    let (large, small) = if a > b { (a, b) } else { (b, a) };
+    if large <= 0.0 { 0.0 } else { large * ((1.0 + ((small / large).ln() * p).exp()).ln() / p).exp() }
+}
+
+/// Time to move `bytes` where the rate rises with the bytes of the call: `bytes / rate · √(1 + ramp / bytes)`.
+pub(super) fn ramped_us(bytes: f64, bytes_per_s: f64, ramp_bytes: f64) -> f64 {
+    time_us(bytes, bytes_per_s) * (1.0 + ramp_bytes / (bytes + 1e4)).sqrt()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn overlap_by_logs_has_fourteen_digits() {
+        for sharpness in [0.000_335_46, 0.5, 0.888, 2.7] {
+            for ratio in [0.0, 1e-12, 1e-3, 0.3, 0.999, 1.0, 7.0] {
+                let (exact, by_logs) =
+                    (overlapped_us(3.0, 3.0 * ratio, sharpness), overlapped_by_logs_us(3.0, 3.0 * ratio, sharpness));
+                assert!((by_logs / exact - 1.0).abs() < 1e-14, "{sharpness} {ratio}");
+            }
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! The series of a table, and the header of the file that holds it.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::family::Family;
+use super::grid::Grid;
+
+/// Header of a table file.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Header {
+    /// Operator, as in the file's name.
+    pub operator: String,
+    /// GPU, as in the folder's name.
+    pub hardware: String,
+    /// Unit of the values.
+    pub unit: String,
+    /// Command that wrote the file.
+    pub command: String,
+    /// Kernel-model coefficients by group of series.
+    pub coefficients: BTreeMap<String, BTreeMap<String, f64>>,
+    /// The series, by name.
+    pub series: BTreeMap<String, SeriesHeader>,
+}
+
+/// Header entry of one series.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SeriesHeader {
+    /// Publisher, engine version and kernel of the measurements.
+    pub source: String,
+    /// Measured rows used.
+    pub rows: usize,
+    /// Number at the beginning of its lines.
+    pub id: usize,
+    /// Lines of the series in this file.
+    pub lines: usize,
+    /// Median absolute error of rows left out, percent.
+    pub cross_validated_median_ape_pct: f64,
+    /// Mean absolute error of rows left out, percent.
+    pub cross_validated_mape_pct: f64,
+    /// Knots of the last axis, along the values of a line.
+    pub knots: Vec<f64>,
+}
+
+/// One series, ready to be looked up: the kernel model's coefficients and the residuals that measurements leave.
+#[derive(Debug, Clone)]
+pub struct Series<F: Family> {
+    /// Kernel that it was measured for.
+    pub key: F::Key,
+    /// Kernel-model coefficients, in the order of [`super::KernelModel::COEFFICIENTS`].
+    pub coefficients: Vec<f64>,
+    /// Log of measured over modelled time.
+    pub grid: Grid,
+}
+
+/// Unit of the values in a table file.
+pub(super) const UNIT: &str = "efficiency: percent of the roofline bound";
+
+/// The line between the header and the values.
+pub(super) fn columns<F: Family>() -> String {
+    format!("series,{},efficiency_pct", F::AXES[..F::AXES.len() - 1].join(","))
+}
