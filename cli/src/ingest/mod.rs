@@ -2,7 +2,6 @@
 //! read and checked before anything is written. Uses `whole_file`, `report` and the library's `ingest`.
 
 mod args;
-mod report;
 mod table;
 
 use std::collections::BTreeMap;
@@ -14,12 +13,12 @@ use ridgepoint::{Error, Hardware, Model};
 use ridgepoint_lab::ingest::format::Format as Kind;
 use ridgepoint_lab::ingest::step_table::TableRun;
 use ridgepoint_lab::ingest::{
-    Ingested, Periods, RequestTrace, Run, StepTrace, join, periods, request_table, step_table,
+    FileReport, Ingested, Ingestion, JoinReport, Periods, Records, RequestTrace, Run, RunReport, StepTrace, join, periods,
+    request_table, step_table,
 };
 
 use crate::common::{Common, Format};
 pub use args::{Ingest, Labels};
-use report::{FileReport, Ingestion, JoinReport, Records, RunReport};
 
 use crate::outcome::{Failure, Output};
 use crate::progress;

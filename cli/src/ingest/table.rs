@@ -1,9 +1,8 @@
 //! The report of `ingest`: what each file held, what was left out of it and why, and what the runs are.
 
 use ridgepoint::internals::units::duration;
-use ridgepoint_lab::ingest::Dropped;
+use ridgepoint_lab::ingest::{Dropped, Ingestion, JoinReport, Records};
 
-use super::report::{Ingestion, JoinReport, Records};
 use crate::text::{count, plural, rendered, table, width, wrap};
 
 /// The whole report.

@@ -13,10 +13,10 @@ pub struct Sweep {
     /// Grid of servers and loads, TOML; docs/sweep.md has its keys
     #[arg(value_name = "GRID.toml")]
     pub grid: PathBuf,
-    /// File of results, a row per configuration: .csv, .json, .jsonl or .parquet
+    /// File of results, a row per configuration: .csv, .json or .jsonl
     #[arg(long, value_name = "FILE", required_unless_present = "dry_run", help_heading = OUTPUT)]
     pub out: Option<PathBuf>,
-    /// Run everything anew; without it, configurations in FILE.journal are taken from there
+    /// Run everything anew; without it, rows of an earlier run of this grid in FILE are kept
     #[arg(long, help_heading = OUTPUT)]
     pub fresh: bool,
     /// List the configurations and run none

@@ -1,4 +1,4 @@
-//! The file of results: its format by its name, its journal beside it, and its writing as a whole.
+//! The file of results: its format by its ending, written as a whole.
 
 use std::fs::File;
 use std::io::BufWriter;
@@ -14,8 +14,6 @@ enum Kind {
     Csv,
     Json,
     Jsonl,
-    #[cfg(feature = "parquet")]
-    Parquet,
 }
 
 /// Where the results go.
@@ -29,20 +27,14 @@ impl Target {
     /// The format that the file's name asks for.
     ///
     /// # Errors
-    /// `ErrorKind::InvalidArgument` for any other ending, and for parquet where this build has none.
+    /// `ErrorKind::InvalidArgument` for any other ending.
     pub fn of(path: &Path) -> Result<Self> {
         let ending = path.extension().map(|ending| ending.to_string_lossy().to_lowercase());
         let kind = match ending.as_deref() {
             Some("csv") => Kind::Csv,
             Some("json") => Kind::Json,
             Some("jsonl") => Kind::Jsonl,
-            #[cfg(feature = "parquet")]
-            Some("parquet") => Kind::Parquet,
-            #[cfg(not(feature = "parquet"))]
-            Some("parquet") => {
-                return Err(wrong(path, "needs a build with the feature parquet; .csv, .json and .jsonl do not"));
-            }
-            _ => return Err(wrong(path, "must end in .csv, .json, .jsonl or .parquet")),
+            _ => return Err(wrong(path, "must end in .csv, .json or .jsonl")),
         };
         Ok(Target { path: path.to_owned(), kind })
     }
@@ -66,11 +58,9 @@ impl Target {
         Err(Error::io(&self.path, std::io::Error::other(message)))
     }
 
-    /// The journal of its rows: `results.csv.journal` of `results.csv`.
-    pub fn journal(&self) -> PathBuf {
-        let mut name = self.path.as_os_str().to_owned();
-        name.push(".journal");
-        PathBuf::from(name)
+    /// The path.
+    pub fn path(&self) -> &Path {
+        &self.path
     }
 
     /// Writes the rows.
@@ -89,8 +79,6 @@ impl Target {
             Kind::Csv => write_csv(out, rows),
             Kind::Json => write_json(out, rows),
             Kind::Jsonl => write_jsonl(out, rows),
-            #[cfg(feature = "parquet")]
-            Kind::Parquet => ridgepoint_lab::sweep::write_parquet(out, rows),
         }
     }
 }
@@ -107,7 +95,7 @@ mod tests {
     fn the_name_says_the_format() {
         for (name, kind) in [("a.csv", Kind::Csv), ("x/b.JSON", Kind::Json), ("c.x.jsonl", Kind::Jsonl)] {
             let target = Target::of(Path::new(name)).unwrap();
-            assert_eq!((target.kind, target.journal()), (kind, PathBuf::from(format!("{name}.journal"))));
+            assert_eq!((target.kind, target.path()), (kind, Path::new(name)));
         }
         for name in ["results", "results.xlsx", ".csv", "results."] {
             let error = Target::of(Path::new(name)).unwrap_err().to_string();

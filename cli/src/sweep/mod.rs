@@ -3,17 +3,15 @@
 
 mod args;
 mod file;
-mod json;
 mod table;
 
 use std::time::Duration;
 
 use indicatif::ProgressBar;
-use ridgepoint_lab::sweep::{Grid, Journal, Options, Row};
+use ridgepoint_lab::sweep::{Grid, Listed, Options, PartialRows, Row, SweepSummary};
 
 pub use args::Sweep;
 use file::Target;
-use json::{Listed, SweepJson};
 
 use crate::common::{Common, Format};
 use crate::outcome::{Failure, Output};
@@ -32,22 +30,26 @@ pub fn run(args: &Sweep, common: &Common) -> Result<Output, Failure> {
         data_dir: common.data_dir().map(std::path::Path::to_owned),
     };
     let sweep = ridgepoint_lab::sweep::Sweep::new(grid, options)?;
+    let known = match &target {
+        Some(target) if !args.fresh => sweep.known(target.path())?,
+        _ => Vec::new(),
+    };
     let Some(target) = target.filter(|_| !args.dry_run) else {
-        return dry_run(args, &sweep, common.format);
+        return dry_run(&sweep, &known, common.format);
     };
     target.check()?;
-    let (journal, known) = Journal::open(&target.journal(), args.fresh)?;
-    let all = sweep.keys().len();
-    let reused = sweep.keys().iter().filter(|key| known.contains_key(*key)).count();
-    let bar = progress_bar((all - reused) as u64);
-    let rows = sweep.run(usize::from(args.threads), &known, &|key, row| {
-        journal.append(key, row)?;
+    let partial = PartialRows::create(target.path(), &known)?;
+    let reused = known.iter().flatten().count();
+    let bar = progress_bar((sweep.grid().len() - reused) as u64);
+    let rows = sweep.run(usize::from(args.threads), &known, &|row| {
+        partial.append(row)?;
         bar.inc(1);
         Ok(())
     })?;
     bar.finish_and_clear();
     target.write(&rows)?;
-    report(&rows, reused, &target, common.format)
+    partial.remove()?;
+    report(&SweepSummary::new(&rows, reused, &target.shown()), common.format)
 }
 
 fn progress_bar(configurations: u64) -> ProgressBar {
@@ -56,35 +58,20 @@ fn progress_bar(configurations: u64) -> ProgressBar {
     bar
 }
 
-fn report(rows: &[Row], reused: usize, target: &Target, format: Format) -> Result<Output, Failure> {
-    let (out, journal) = (target.shown(), target.journal().display().to_string());
-    let json = SweepJson::new(rows, reused, &out, &journal);
+fn report(summary: &SweepSummary<'_>, format: Format) -> Result<Output, Failure> {
     let mut output = match format {
-        Format::Table => Output::of(table::render(&json)),
-        Format::Json => Output::json(&json)?,
+        Format::Table => Output::of(table::render(summary)),
+        Format::Json => Output::json(summary)?,
     };
-    if json.ran_none() {
-        output.notes.push(format!("no configuration could run; {out} says why of each"));
+    if summary.ran_none() {
+        output.notes.push(format!("no configuration could run; {} says why", summary.out));
     }
     Ok(output)
 }
 
-/// What would be run.
-fn dry_run(args: &Sweep, sweep: &ridgepoint_lab::sweep::Sweep, format: Format) -> Result<Output, Failure> {
-    let known = match args.out.as_deref().map(Target::of).transpose()?.map(|target| target.journal()) {
-        Some(path) if path.exists() && !args.fresh => Journal::read(&path)?,
-        _ => Default::default(),
-    };
-    let configurations = sweep.grid().configurations().iter().zip(sweep.keys()).enumerate();
-    let listed: Vec<Listed> = configurations
-        .map(|(index, (of, key))| Listed {
-            configuration: index,
-            model: of.server.model.clone(),
-            hardware: of.server.hardware.clone(),
-            varied: of.varied.clone(),
-            is_known: known.contains_key(key),
-        })
-        .collect();
+/// Lists what would be run.
+fn dry_run(sweep: &ridgepoint_lab::sweep::Sweep, known: &[Option<Row>], format: Format) -> Result<Output, Failure> {
+    let listed = Listed::all(sweep, known);
     match format {
         Format::Table => Ok(Output::of(table::listed(&listed))),
         Format::Json => Output::json(&serde_json::json!({ "number": listed.len(), "configurations": listed })),

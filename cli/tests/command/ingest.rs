@@ -112,7 +112,7 @@ fn what_a_prediction_needs_and_the_files_lack_is_said() {
     let folder = with_steps(&steps("chat", 1000, 12, 20).replace("llama-2-70b,general,4", ",,"));
     let run = ingest(&folder, &["chat.csv"], &[]);
     assert_eq!(run.code, 0, "{}", run.stderr);
-    assert!(run.stderr.contains("add --model, --hardware, --tensor-parallel-size"), "{}", run.stderr);
+    assert!(run.stderr.contains("pass --model, --hardware, --tensor-parallel-size"), "{}", run.stderr);
 }
 
 #[test]

@@ -1,5 +1,4 @@
-//! Journeys of requests held against the steps of the same run, and the delays of the host that they show. Uses `request`, `step`,
-//! `ingested`.
+//! Compares requests with the steps of the same run, and collects the host delays.
 
 use super::ingested::RequestTrace;
 use super::request::RequestRow;
@@ -7,37 +6,26 @@ use super::step::{StepRecord, StepTrace};
 use crate::stats::median;
 use ridgepoint::internals::units::{NS_PER_MS, NS_PER_US};
 
-/// The scheduler notes its times one after the other; within this they are the same moment.
+/// The scheduler records its times one after the other. Times within this are the same moment.
 const SAME_MOMENT_NS: u64 = NS_PER_MS;
 
-/// How long a request waited for its first step.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Wait {
-    /// Position of the request in its run.
-    pub request: usize,
-    /// From `queued_ns` to `scheduled_ns`, µs.
-    pub wait_us: f64,
-    /// Start of the step that scheduled it, ns, where that step is in the trace.
-    pub step_start_ns: Option<u64>,
-}
-
-/// Times between two points of a request's way, µs, of those requests that have both; for queueing and token delays to be
-/// fitted to. Where the later point is before the earlier one the pair is left out and counted.
+/// Host delays, µs, of the requests that have both times: queueing and token delays are fitted to them. A pair whose later time is
+/// before the earlier one is left out and counted.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct HostDelays {
-    /// From arrival at the server to the scheduler's queue, with the prompt's tokens: reading, tokenising and handing over.
+    /// From arrival at the server to the scheduler's queue, with the prompt's tokens: reading, tokenising and handover.
     pub arrival_to_queued_us: Vec<(u64, f64)>,
-    /// From arrival to being handed to the engine, with the prompt's tokens.
+    /// From arrival to the handover to the engine, with the prompt's tokens.
     pub arrival_to_handed_over_us: Vec<(u64, f64)>,
-    /// From the server's hands into the scheduler's queue.
+    /// From the handover to the scheduler's queue.
     pub handed_over_to_queued_us: Vec<f64>,
-    /// From the queue into a step.
+    /// From the queue to the first step.
     pub queued_to_scheduled_us: Vec<f64>,
-    /// From the first token in the engine to the first response: the processing of output tokens.
+    /// From the engine's first token to the first response: the processing of output tokens.
     pub token_to_client_us: Vec<f64>,
-    /// From the last token in the engine to the end of the response.
+    /// From the engine's last token to the end of the response.
     pub finish_to_client_us: Vec<f64>,
-    /// Pairs in the wrong order: clocks of different machines, or events noted late.
+    /// Pairs in the wrong order: clocks of different machines, or events recorded late.
     pub negative: u64,
 }
 
@@ -79,29 +67,27 @@ impl HostDelays {
     }
 }
 
-/// One run's requests held against its steps.
+/// One run's requests compared with its steps.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct JoinedRun {
     /// Name of the run.
     pub experiment: String,
     /// Requests of the run.
     pub requests: u64,
-    /// Requests that are not said to have been scheduled in a certain step.
+    /// Requests that do not name the step in which they were first scheduled.
     pub without_step: u64,
     /// Requests whose first step is in the trace.
     pub step_found: u64,
     /// Requests whose first step is not in the trace, because steps are sampled.
     pub step_not_sampled: u64,
     /// Requests that were scheduled more than 1 ms before their step began or after the next step in the trace did, or whose
-    /// first token or end is in a step before it: journeys and steps are not of one engine or clock.
+    /// first token or end is in a step before it: requests and steps are not of one engine or clock.
     pub mismatched: u64,
-    /// Waiting times of the requests that have both ends.
-    pub waits: Vec<Wait>,
-    /// Delays of the host.
+    /// Host delays.
     pub delays: HostDelays,
 }
 
-/// Holds the requests of each run against the steps of the run of the same name, if there is one.
+/// Compares the requests of each run with the steps of the run of the same name, if there is one.
 ///
 /// # Source
 /// vLLM's journey tracing: `scheduler.step` of a journey's event is the `step.id` of the step trace.
@@ -115,17 +101,16 @@ pub fn join(steps: &[StepTrace], requests: &[RequestTrace]) -> Vec<JoinedRun> {
 
 fn join_run(steps: &[StepRecord], trace: &RequestTrace) -> JoinedRun {
     let mut joined = JoinedRun { experiment: trace.run.experiment.clone(), ..JoinedRun::default() };
-    for (index, row) in trace.requests.iter().enumerate() {
+    for row in &trace.requests {
         joined.requests += 1;
         joined.delays.add(row);
-        let mut step_start_ns = None;
         let mut mismatched = out_of_order(&[row.scheduled_step, row.first_token_step, row.finished_step]);
         match row.scheduled_step.map(|id| steps.binary_search_by_key(&id, |step| step.step_id)) {
             None => joined.without_step += 1,
             Some(Err(_)) => joined.step_not_sampled += 1,
             Some(Ok(at)) => {
                 joined.step_found += 1;
-                step_start_ns = steps.get(at).map(|step| step.start_ns);
+                let step_start_ns = steps.get(at).map(|step| step.start_ns);
                 let next_ns = steps.get(at + 1).map(|step| step.start_ns);
                 mismatched |= row.scheduled_ns.is_some_and(|scheduled_ns| {
                     let too_early = step_start_ns.is_some_and(|ns| scheduled_ns.saturating_add(SAME_MOMENT_NS) < ns);
@@ -134,11 +119,6 @@ fn join_run(steps: &[StepRecord], trace: &RequestTrace) -> JoinedRun {
             }
         }
         joined.mismatched += u64::from(mismatched);
-        if let (Some(queued_ns), Some(scheduled_ns)) = (row.queued_ns, row.scheduled_ns)
-            && let Some(wait_ns) = scheduled_ns.checked_sub(queued_ns)
-        {
-            joined.waits.push(Wait { request: index, wait_us: wait_ns as f64 / NS_PER_US as f64, step_start_ns });
-        }
     }
     joined
 }
@@ -182,8 +162,7 @@ mod tests {
         ]);
         assert_eq!((joined.requests, joined.step_found, joined.step_not_sampled, joined.without_step), (3, 1, 1, 1));
         assert_eq!(joined.mismatched, 0);
-        assert_eq!(joined.waits[0], Wait { request: 0, wait_us: 7_250.0, step_start_ns: Some(100_000_000) });
-        assert_eq!(joined.waits[1], Wait { request: 1, wait_us: 36_000.0, step_start_ns: None });
+        assert_eq!(joined.delays.queued_to_scheduled_us, [7_250.0, 36_000.0, 7_000.0]);
         assert_eq!(joined.delays.arrival_to_queued_us, [(575, 3_000.0), (575, 4_000.0), (575, 3_000.0)]);
         let medians = joined.delays.medians();
         assert_eq!(medians[0], ("arrival_to_queued_us", 3, Some(3_000.0)));

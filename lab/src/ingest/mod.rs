@@ -15,6 +15,7 @@ mod pace;
 mod periods;
 #[cfg(test)]
 mod periods_tests;
+mod report;
 pub mod reports;
 mod request;
 mod request_cell;
@@ -28,8 +29,9 @@ mod step_table_tests;
 pub use dropped::{Dropped, Reason};
 pub use ingested::{Ingested, RequestTrace};
 pub use interval::{Interval, LeftOut, Periods};
-pub use join::{HostDelays, JoinedRun, Wait, join};
+pub use join::{HostDelays, JoinedRun, join};
 pub use periods::{Cleaning, periods};
+pub use report::{Delay, FileReport, Ingestion, JoinReport, Records, RunReport};
 pub use request::RequestRow;
 pub use step::{Run, StepRecord, StepTrace};
 

@@ -1,8 +1,11 @@
-//! The best configuration of each model on each GPU. Uses `row`.
+//! The best configuration of each model on each GPU.
 
 use serde::Serialize;
 
 use super::row::Row;
+
+/// Scores within this share of each other are the same.
+const SAME_SCORE: f64 = 1e-9;
 
 /// The best row of a model on a GPU.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -10,27 +13,38 @@ pub struct Best<'a> {
     /// The row.
     #[serde(flatten)]
     pub row: &'a Row,
-    /// Rows of this model on this GPU that ran.
+    /// Number of candidates: rows of this model on this GPU that ran and keep up with their load.
     pub of: usize,
+    /// The smallest and largest `max_num_seqs` of the rows that are otherwise configured alike and score the same.
+    pub same_max_num_seqs: (u64, u64),
 }
 
-/// The best configuration of each model on each GPU, in the order of the rows: of capacities the one that holds the highest rate
-/// per GPU, of given loads the one with the most output tokens per second and GPU. Equally good ones are told by their place:
-/// the first counts. Models of which none ran have none.
+/// The best configuration of each model on each GPU, in the order of the rows: with limits, the one with the highest rate per GPU;
+/// else the one with the most output tokens per second and GPU. Of equally good ones the first counts. A row that does not keep up
+/// with its rate is no candidate, and a model without candidates has no best.
 pub fn best(rows: &[Row]) -> Vec<Best<'_>> {
     let mut best: Vec<Best<'_>> = Vec::new();
-    for row in rows.iter().filter(|row| matches!(row.status.as_str(), "ok" | "highest_rate_holds")) {
-        match best.iter_mut().find(|known| (&known.row.model, &known.row.hardware) == (&row.model, &row.hardware)) {
-            None => best.push(Best { row, of: 1 }),
-            Some(known) => {
-                known.of += 1;
-                if score(row) > score(known.row) {
-                    known.row = row;
-                }
-            }
+    for row in rows.iter().filter(|row| is_candidate(row)) {
+        let known = best.iter_mut().find(|best| (&best.row.model, &best.row.hardware) == (&row.model, &row.hardware));
+        let alone = (row.max_num_seqs, row.max_num_seqs);
+        let Some(known) = known else {
+            best.push(Best { row, of: 1, same_max_num_seqs: alone });
+            continue;
+        };
+        known.of += 1;
+        let (score, highest) = (score(row), score(known.row));
+        if (score - highest).abs() <= SAME_SCORE * highest.abs() && is_alike(row, known.row) {
+            let (least, most) = known.same_max_num_seqs;
+            known.same_max_num_seqs = (least.min(row.max_num_seqs), most.max(row.max_num_seqs));
+        } else if score > highest {
+            (known.row, known.same_max_num_seqs) = (row, alone);
         }
     }
     best
+}
+
+fn is_candidate(row: &Row) -> bool {
+    matches!(row.status.as_str(), "ok" | "highest_rate_holds") && (row.slo.is_some() || row.keeps_up != Some(false))
 }
 
 fn score(row: &Row) -> f64 {
@@ -38,21 +52,42 @@ fn score(row: &Row) -> f64 {
     score.unwrap_or(0.0)
 }
 
+/// Whether two rows differ in `max_num_seqs` alone, as far as the columns of their configuration say.
+fn is_alike(one: &Row, other: &Row) -> bool {
+    let key = |row: &Row| {
+        (
+            (row.tensor_parallel_size, row.pipeline_parallel_size, row.data_parallel_size, row.enable_expert_parallel),
+            (row.precision.clone(), row.kv_cache_dtype.clone(), row.max_num_batched_tokens, row.block_size),
+            (row.enforce_eager, row.enable_prefix_caching, row.enable_chunked_prefill, row.async_scheduling),
+            (row.concurrency, row.num_requests, row.seed, row.max_model_len),
+        )
+    };
+    key(one) == key(other)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn the_best_of_a_model_on_a_gpu_is_the_first_of_the_highest() {
-        let row = |configuration, model: &str, status: &str, per_gpu| Row {
+    fn row(configuration: u64, model: &str, status: &str, per_gpu: f64) -> Row {
+        Row {
             configuration,
             model: model.to_owned(),
             status: status.to_owned(),
             slo: Some("ttft_p99_ms = 1".to_owned()),
             request_rate_per_s_per_gpu: Some(per_gpu),
             output_tokens_per_s_per_gpu: Some(10.0 - per_gpu),
+            max_num_seqs: 8 << configuration,
             ..Row::default()
-        };
+        }
+    }
+
+    fn found(rows: &[Row]) -> Vec<(u64, usize)> {
+        best(rows).iter().map(|best| (best.row.configuration, best.of)).collect()
+    }
+
+    #[test]
+    fn the_best_of_a_model_on_a_gpu_is_the_first_of_the_highest() {
         let mut rows = [
             row(0, "a", "ok", 2.0),
             row(1, "a", "highest_rate_holds", 3.0),
@@ -61,9 +96,13 @@ mod tests {
             row(4, "c", "ok", 1.0),
             row(5, "a", "lowest_rate_fails", 9.0),
         ];
-        let told = |rows: &[Row]| best(rows).iter().map(|best| (best.row.configuration, best.of)).collect::<Vec<_>>();
-        assert_eq!(told(&rows), [(1, 3), (4, 1)]);
+        assert_eq!(found(&rows), [(1, 3), (4, 1)]);
+        assert_eq!(best(&rows)[0].same_max_num_seqs, (16, 64));
+        assert_eq!(best(&rows)[1].same_max_num_seqs, (128, 128));
         rows.iter_mut().for_each(|row| row.slo = None);
-        assert_eq!(told(&rows), [(0, 3), (4, 1)]);
+        assert_eq!(found(&rows), [(0, 3), (4, 1)]);
+        // The one with the most tokens does not keep up with its rate.
+        rows[0].keeps_up = Some(false);
+        assert_eq!(found(&rows), [(1, 2), (4, 1)]);
     }
 }

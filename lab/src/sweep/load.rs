@@ -1,4 +1,4 @@
-//! The loads of a grid, and what one replica of a server gets of them. Uses `workload`.
+//! The loads of a grid, and the share of them that one replica of a server gets.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -7,19 +7,20 @@ use ridgepoint::Result;
 use ridgepoint::workload::profile::Profile;
 use ridgepoint::workload::requests::RequestFile;
 use ridgepoint::workload::{
-    ArrivalPattern, ClosedLoop, DrawnLengths, FixedList, Lengths, OpenLoop, RequestShape, Workload, WorkloadRequest,
+    ArrivalPattern, ClosedLoop, DrawnLengths, FixedList, Lengths, OpenLoop, ReplicaShare, RequestShape, Workload,
+    WorkloadRequest,
 };
 
 /// How often requests are sent.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Level {
-    /// So many per second over the whole server, whatever happens to them.
+    /// At this rate over the whole server, requests/s.
     Rate(f64),
-    /// The rate is looked for.
+    /// At the highest rate that holds the limits.
     Capacity,
-    /// So many in flight over the whole server.
+    /// With this many in flight over the whole server.
     Concurrency(u32),
-    /// When their file says.
+    /// At the times in their file.
     AsRecorded,
 }
 
@@ -30,18 +31,18 @@ pub struct LoadPoint {
     pub level: Level,
     /// Shape of the gamma distribution of gaps; 1 is Poisson.
     pub burstiness: f64,
-    /// Prompt and output, where no file has them.
+    /// Lengths of prompt and output; `None` for the requests of a file.
     pub lengths: Option<(Lengths, Lengths)>,
-    /// Requests in all, where no file has them.
+    /// Number of requests; `None` for the requests of a file.
     pub num_requests: Option<u64>,
-    /// Of arrival times and lengths.
+    /// Seed of arrival times and lengths.
     pub seed: u64,
 }
 
 /// Where the requests of all loads of a grid come from.
 #[derive(Debug, Clone)]
 pub enum Source {
-    /// Made as each load says.
+    /// Generated as each load says.
     Generated,
     /// A list of requests.
     Requests(PathBuf, Arc<RequestFile>),
@@ -50,7 +51,7 @@ pub enum Source {
 }
 
 impl Source {
-    /// The file, where there is one.
+    /// The path of the file, if there is one.
     pub fn path(&self) -> Option<&PathBuf> {
         match self {
             Source::Generated => None,
@@ -58,7 +59,7 @@ impl Source {
         }
     }
 
-    /// What a user should know of the file.
+    /// Remarks on the file.
     pub fn notes(&self) -> &[String] {
         match self {
             Source::Generated => &[],
@@ -67,29 +68,32 @@ impl Source {
         }
     }
 
-    /// What one of `replicas` replicas gets of a load that is shared out evenly. `rate_per_s` is that of the whole server, where
-    /// there is one; the same seed sends the same requests at any rate, only closer together.
+    /// One replica's share of a load. `rate_per_s` is that of the whole server, if there is one. The same seed sends the same requests
+    /// at any rate, only closer together.
     ///
     /// # Errors
-    /// Those of the workloads, for loads that last too long.
-    pub fn workload(&self, load: &LoadPoint, rate_per_s: Option<f64>, replicas: u32) -> Result<Box<dyn Workload>> {
-        let replicas = replicas.max(1);
+    /// Loads that last too long.
+    pub fn workload(
+        &self,
+        load: &LoadPoint,
+        rate_per_s: Option<f64>,
+        share: ReplicaShare,
+    ) -> Result<Box<dyn Workload>> {
         match self {
-            Source::Generated => generated(load, rate_per_s, replicas),
+            Source::Generated => generated(load, rate_per_s, share),
             Source::Requests(_, file) => {
                 let list = file.workload();
-                if rate_per_s.is_none() && replicas == 1 {
-                    return Ok(Box::new(list));
-                }
                 let stretch = rate_per_s.zip(mean_rate_per_s(&list)).map(|(rate, own)| own / rate);
-                let requests = list.requests().iter().step_by(replicas as usize);
-                Ok(Box::new(FixedList::new(requests.map(|request| retimed(request, stretch)).collect())?))
+                let list = share.list(list)?;
+                let Some(stretch) = stretch else { return Ok(Box::new(list)) };
+                let requests = list.requests().iter().map(|request| retimed(request, stretch)).collect();
+                Ok(Box::new(FixedList::new(requests)?))
             }
             Source::Profile(_, profile) => Ok(profile.workload(load.seed)),
         }
     }
 
-    /// Mean prompt, mean output and requests of a load.
+    /// Mean prompt tokens, mean output tokens and number of requests of a load.
     pub fn shape(&self, load: &LoadPoint) -> (f64, f64, u64) {
         let summary = match self {
             Source::Generated => {
@@ -104,13 +108,13 @@ impl Source {
     }
 }
 
-fn generated(load: &LoadPoint, rate_per_s: Option<f64>, replicas: u32) -> Result<Box<dyn Workload>> {
+fn generated(load: &LoadPoint, rate_per_s: Option<f64>, share: ReplicaShare) -> Result<Box<dyn Workload>> {
     let (input, output) = load.lengths.unwrap_or((Lengths::Fixed(1), Lengths::Fixed(1)));
     let shape = RequestShape::new(input.max_tokens(), output.max_tokens());
-    let num_requests = load.num_requests.unwrap_or(1).div_ceil(u64::from(replicas));
+    let num_requests = share.requests(load.num_requests.unwrap_or(1));
     let is_fixed = matches!((input, output), (Lengths::Fixed(_), Lengths::Fixed(_)));
     if let Level::Concurrency(concurrency) = load.level {
-        let closed = ClosedLoop::new(concurrency.div_ceil(replicas), num_requests, shape)?;
+        let closed = ClosedLoop::new(share.concurrency(concurrency), num_requests, shape)?;
         return Ok(if is_fixed {
             Box::new(closed)
         } else {
@@ -121,22 +125,19 @@ fn generated(load: &LoadPoint, rate_per_s: Option<f64>, replicas: u32) -> Result
         1.0 => ArrivalPattern::Poisson,
         burstiness => ArrivalPattern::Gamma { burstiness },
     };
-    let rate_per_s = rate_per_s.unwrap_or(1.0) / f64::from(replicas);
+    let rate_per_s = share.rate_per_s(rate_per_s.unwrap_or(1.0));
     let open = OpenLoop::new(pattern, rate_per_s, num_requests, shape, load.seed)?;
     Ok(if is_fixed { Box::new(open) } else { Box::new(DrawnLengths::new(open, input, output, load.seed)) })
 }
 
-/// Requests over the time between the first and the last; `None` where all are sent at once.
+/// Requests over the time between the first and the last; `None` if all are sent at once.
 pub(super) fn mean_rate_per_s(list: &FixedList) -> Option<f64> {
     let requests = list.requests();
     let span_ns = requests.last()?.arrival_ns.saturating_sub(requests.first()?.arrival_ns);
     (span_ns > 0).then(|| (requests.len() - 1) as f64 / (span_ns as f64 / 1e9))
 }
 
-fn retimed(request: &WorkloadRequest, stretch: Option<f64>) -> WorkloadRequest {
-    let arrival_ns = match stretch {
-        Some(stretch) => (request.arrival_ns as f64 * stretch).round() as u64,
-        None => request.arrival_ns,
-    };
+fn retimed(request: &WorkloadRequest, stretch: f64) -> WorkloadRequest {
+    let arrival_ns = (request.arrival_ns as f64 * stretch).round() as u64;
     WorkloadRequest { arrival_ns, ..request.clone() }
 }

@@ -1,12 +1,24 @@
 //! Tests of loads: their product, which keys go together, and what a replica gets of them.
 
+use ridgepoint::internals::input::{Log, parse_toml};
+use ridgepoint::workload::ReplicaShare;
+
 use super::*;
 
+struct Loads {
+    source: Source,
+    points: Vec<LoadPoint>,
+    varied: Vec<String>,
+}
+
 fn read_as(text: &str, is_capacity: bool) -> (Loads, Vec<String>) {
-    let table = text.parse().unwrap();
-    let mut problems = Vec::new();
-    let loads = read(Section::new("load", &table, &mut problems), is_capacity);
-    (loads, problems)
+    let value = parse_toml("grid.toml", text).unwrap();
+    let log = Log::default();
+    let (source, settings) = read(Keys::new("load", &value, &log), is_capacity);
+    let problems = log.finish("grid.toml", Some(())).err().map(|error| error.problems().to_vec());
+    let varied = settings.iter().map(|of| of.varied.clone()).collect();
+    let points = settings.into_iter().map(|of| of.value).collect();
+    (Loads { source, points, varied }, problems.unwrap_or_default())
 }
 
 fn loads(text: &str) -> Loads {
@@ -22,7 +34,7 @@ fn problems(text: &str) -> Vec<String> {
 const LENGTHS: &str = "input_len_tokens = 100\noutput_len_tokens = 10\n";
 
 fn sent(source: &Source, load: &LoadPoint, rate_per_s: Option<f64>, replicas: u32) -> Vec<(u64, u32)> {
-    let mut workload = source.workload(load, rate_per_s, replicas).unwrap();
+    let mut workload = source.workload(load, rate_per_s, ReplicaShare::new(replicas)).unwrap();
     std::iter::from_fn(|| workload.next_request())
         .map(|request| (request.arrival_ns, request.num_prompt_tokens))
         .collect()
@@ -40,7 +52,7 @@ fn file() -> (tempfile::TempDir, String) {
 #[test]
 fn every_combination_is_a_load_and_the_seed_changes_fastest() {
     let text = "request_rate_per_s = [1, 2.5]\ninput_len_tokens = [10, 20, 30]\nburstiness = [0.5, 1]\nseed = [7, 8]\noutput_len_tokens = 5\nnum_requests = 50";
-    let found = loads(text).points;
+    let Loads { points: found, varied, .. } = loads(text);
     // 3 inputs × 1 output × 2 shapes × 2 rates × 2 seeds.
     assert_eq!(found.len(), 24);
     let of = |at: usize| (found[at].lengths.unwrap().0, found[at].burstiness, found[at].level, found[at].seed);
@@ -49,9 +61,8 @@ fn every_combination_is_a_load_and_the_seed_changes_fastest() {
     assert_eq!(of(2), (Lengths::Fixed(10), 0.5, Level::Rate(2.5), 7));
     assert_eq!(of(4), (Lengths::Fixed(10), 1.0, Level::Rate(1.0), 7));
     assert_eq!(of(23), (Lengths::Fixed(30), 1.0, Level::Rate(2.5), 8));
-    let varied = varied(&found);
     assert_eq!(varied[2], "input_len_tokens 10, burstiness 0.5, request_rate_per_s 2.5, seed 7");
-    assert_eq!(super::varied(&found[..1]), [""]);
+    assert_eq!(loads(&format!("concurrency = 1\n{LENGTHS}")).varied, [""]);
 }
 
 #[test]
@@ -86,7 +97,7 @@ fn lengths_can_be_drawn() {
     let drawn = sent(&found.source, &found.points[1], Some(1.0), 1);
     assert!(drawn.iter().all(|(_, tokens)| (10..=90).contains(tokens)) && drawn[0].1 != drawn[1].1, "{drawn:?}");
     assert_eq!(found.source.shape(&found.points[1]), (50.0, 3.0, 300));
-    assert_eq!(varied(&found.points)[1], "input_len_tokens 50±10 (10 to 90)");
+    assert_eq!(found.varied[1], "input_len_tokens 50±10 (10 to 90)");
 }
 
 #[test]
@@ -124,7 +135,7 @@ fn keys_that_do_not_go_together_are_told() {
         (
             "concurrency = 1\noutput_len_tokens = 1\ninput_len_tokens = { min = 1, max = 5, mean = 6, std_dev = 1 }"
                 .to_owned(),
-            "load.input_len_tokens = { ",
+            "load.input_len_tokens = {",
         ),
         (format!("concurrency = 1\n{LENGTHS}rate = 5"), "load.rate = 5 is not a known key"),
     ] {

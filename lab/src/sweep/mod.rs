@@ -1,9 +1,8 @@
-//! A grid of servers and loads, replayed configuration by configuration: what clients would see of each, and the highest
-//! rate that holds limits on latency. Uses `server_config`, `replay`, `workload`, `latency`, `step_model`, `correction`;
-//! prints nothing and writes no file but the journal.
+//! A grid of servers and loads, replayed configuration by configuration: the metrics of each, and the highest rate that holds limits
+//! on latency. It prints nothing.
 //!
 //! ```
-//! use crate::sweep::{Grid, Options, Sweep};
+//! use ridgepoint_lab::sweep::{Grid, Options, Sweep};
 //!
 //! let grid = Grid::parse("grid.toml", r#"
 //!     [server]
@@ -16,7 +15,7 @@
 //!     output_len_tokens = 20
 //!     num_requests = 100
 //! "#)?;
-//! let rows = Sweep::new(grid, Options::default())?.run(1, &Default::default(), &|_, _| Ok(()))?;
+//! let rows = Sweep::new(grid, Options::default())?.run(1, &[], &|_| Ok(()))?;
 //! let ttft_ms = |row: usize| rows[row].ttft_p99_ms.unwrap();
 //! assert_eq!((rows.len(), rows[0].status.as_str()), (2, "ok"));
 //! assert!(ttft_ms(0) > ttft_ms(1), "with 8 requests in a step, others wait");
@@ -26,28 +25,22 @@
 mod best;
 mod capacity;
 mod grid;
-mod hash;
-mod journal;
+mod keys;
 mod load;
 mod load_keys;
-#[cfg(feature = "parquet")]
-mod parquet_file;
 mod point;
+mod resume;
 mod row;
-mod section;
 mod slo;
-mod steps;
+mod summary;
 mod sweeping;
 mod write;
 
 pub use best::{Best, best};
-pub use capacity::{Capacity, highest_holding};
 pub use grid::{Configuration, Grid, MAX_CONFIGURATIONS};
-pub use journal::Journal;
-pub use load::{Level, LoadPoint, Source};
-#[cfg(feature = "parquet")]
-pub use parquet_file::write_parquet;
-pub use row::{Cell, Row};
-pub use slo::{Limit, Metric, Slo, Statistic};
+pub use load::{Level, LoadPoint};
+pub use resume::PartialRows;
+pub use row::Row;
+pub use summary::{Listed, Reason, SweepSummary};
 pub use sweeping::{Options, Sweep};
 pub use write::{write_csv, write_json, write_jsonl};

@@ -1,55 +1,52 @@
-//! One configuration: its row, from one replay at a given load, or from those of a search for the highest rate. Uses
-//! `capacity`, `steps`, `replay`.
+//! Runs one configuration: one replay of a given load, or a search for the highest rate.
 
-use ridgepoint::ErrorKind;
 use std::cell::Cell;
+use std::sync::OnceLock;
+
+use ridgepoint::internals::correction::Used;
+use ridgepoint::internals::efficiency::EfficiencyMode;
+use ridgepoint::latency::CalibratedRoofline;
+use ridgepoint::replay::{EngineConfig, EngineCounters, Metrics, SchedulingPolicy, StageMetrics, replay};
+use ridgepoint::workload::{Lengths, ReplicaShare};
+use ridgepoint::{Error, ErrorKind, Hardware, StepModel};
 
 use super::capacity::{Capacity, highest_holding};
 use super::grid::Configuration;
 use super::load::{Level, Source, mean_rate_per_s};
 use super::row::Row;
 use super::slo::Slo;
-use super::steps::SharedSteps;
-use super::sweeping::{FoundModel, Options, step_options};
-use ridgepoint::Error;
-use ridgepoint::Hardware;
-use ridgepoint::StepModel;
-use ridgepoint::internals::correction::Used;
-use ridgepoint::internals::efficiency::EfficiencyMode;
-use ridgepoint::latency::CalibratedRoofline;
-use ridgepoint::replay::{EngineConfig, EngineCounters, Metrics, SchedulingPolicy, StageMetrics, replay};
-use ridgepoint::workload::Lengths;
+use super::sweeping::{FoundModel, Options};
 
-/// The bracket of a search begins at this share of what the server gets done under more load than it can take.
+/// The bracket of a search begins at this share of the rate that the server does under more load than it can take.
 const FIRST_GUESS: f64 = 0.7;
 
-/// Fewer requests done per second than this share of those sent, beyond what the last ones need to drain, is a growing queue.
-const KEPT_UP: f64 = 0.9;
+/// The latency model of a server, built by the first of its loads that needs it; or why there is none.
+pub(super) type SharedLatency = OnceLock<Result<CalibratedRoofline, String>>;
 
 /// A configuration and what it runs on.
 pub(super) struct Point<'a> {
-    pub(super) configuration: &'a Configuration,
+    pub(super) configuration: Configuration<'a>,
     pub(super) source: &'a Source,
     pub(super) slo: Option<&'a Slo>,
     pub(super) model: &'a FoundModel,
     pub(super) hardware: &'a Hardware,
-    pub(super) steps: &'a SharedSteps,
     pub(super) options: &'a Options,
 }
 
-/// What one replay showed.
-struct Seen {
+/// The result of one replay.
+struct Replayed {
     run: StageMetrics,
     counters: EngineCounters,
     broken: Vec<String>,
+    overload: Option<String>,
 }
 
 impl Point<'_> {
-    /// The row; `cannot_run` and why where there is no such server, or no such load.
-    pub(super) fn row(&self, index: usize) -> Row {
+    /// Runs the configuration. The row of one that cannot run says why.
+    pub(super) fn row(&self, index: usize, latency: &SharedLatency) -> Row {
         let mut row = self.described(index);
         let mut warnings: Vec<String> = Vec::new();
-        if let Err(reason) = self.run(&mut row, &mut warnings) {
+        if let Err(reason) = self.run(&mut row, &mut warnings, latency) {
             (row.status, row.reason) = ("cannot_run".to_owned(), Some(reason));
         }
         row.warnings = (!warnings.is_empty()).then(|| warnings.join("; "));
@@ -57,12 +54,16 @@ impl Point<'_> {
     }
 
     fn replicas(&self) -> u32 {
-        self.configuration.server.deployment.data_parallel_size
+        self.configuration.server().deployment.data_parallel_size
     }
 
-    /// What is known of the row before anything is run.
-    fn described(&self, index: usize) -> Row {
-        let Configuration { server, load, .. } = self.configuration;
+    fn share(&self) -> ReplicaShare {
+        ReplicaShare::new(self.replicas())
+    }
+
+    /// The columns that are known before anything runs.
+    pub(super) fn described(&self, index: usize) -> Row {
+        let (server, load) = (self.configuration.server(), self.configuration.load());
         let deployment = &server.deployment;
         let (tensor, pipeline, data) =
             (deployment.tensor_parallel_size, deployment.pipeline_parallel_size, deployment.data_parallel_size);
@@ -99,7 +100,9 @@ impl Point<'_> {
             input_len_tokens,
             output_len_tokens,
             seed: load.seed,
-            slo: self.slo.map(|slo| slo.limits.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")),
+            slo: self.slo.map(Slo::text),
+            settings: self.configuration.settings(self.slo),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
             ..Row::default()
         };
         match (load.level, self.source) {
@@ -115,9 +118,9 @@ impl Point<'_> {
         row
     }
 
-    /// Fills the row, or says why it can't be.
-    fn run(&self, row: &mut Row, warnings: &mut Vec<String>) -> Result<(), String> {
-        let Configuration { server, load, .. } = self.configuration;
+    /// Fills in the row, or says why the configuration cannot run.
+    fn run(&self, row: &mut Row, warnings: &mut Vec<String>, latency: &SharedLatency) -> Result<(), String> {
+        let (server, load) = (self.configuration.server(), self.configuration.load());
         let (model, precision_notes) = self.model.model.as_ref().map_err(Clone::clone)?;
         let engine = server.engine_config(model, self.hardware).map_err(reason)?;
         let config = &engine.config;
@@ -131,28 +134,29 @@ impl Point<'_> {
             SchedulingPolicy::Fcfs => "fcfs".to_owned(),
             SchedulingPolicy::Priority => "priority".to_owned(),
         });
-        let latency = self.steps.get(|| {
-            let options = step_options(self.options, self.model);
+        let latency = latency.get_or_init(|| {
+            let options = self.options.of_step_model(self.model);
             let steps = StepModel::with_options(model, self.hardware, &server.deployment, &options).map_err(reason)?;
             Ok(CalibratedRoofline::new(steps))
-        })?;
+        });
+        let latency = latency.as_ref().map_err(Clone::clone)?;
         let steps = latency.steps();
         warnings.extend(server.notes.iter().chain(precision_notes).chain(steps.notes()).cloned());
         warnings.extend(steps.carried_over());
         warnings.extend(engine.notes.iter().chain(self.source.notes()).cloned());
-        warnings.extend(self.of_the_load());
+        warnings.extend(self.load_notes());
         match (load.level, self.slo) {
-            (Level::Capacity, Some(slo)) => self.capacity(slo, &latency, config, row, warnings),
+            (Level::Capacity, Some(slo)) => self.capacity(slo, latency, config, row, warnings),
             (level, _) => {
                 let rate_per_s = if let Level::Rate(rate) = level { Some(rate) } else { None };
-                let seen = self.replayed(&latency, config, rate_per_s)?;
+                let replayed = self.replayed(latency, config, rate_per_s)?;
                 row.replays = 1;
-                row.fill(&seen.run, &seen.counters);
-                if seen.run.finished == 0 {
-                    return Err(format!("no request finished: {}", too_long(&seen.run, config)));
+                replayed.fill(row, warnings);
+                if replayed.run.finished == 0 {
+                    return Err(format!("no request finished: {}", too_long(&replayed.run, config)));
                 }
-                if seen.run.rejected > 0 {
-                    warnings.push(too_long(&seen.run, config));
+                if replayed.run.rejected > 0 {
+                    warnings.push(too_long(&replayed.run, config));
                 }
                 row.status = "ok".to_owned();
                 Ok(())
@@ -161,27 +165,27 @@ impl Point<'_> {
     }
 
     /// Remarks on how the load is shared out and sent.
-    fn of_the_load(&self) -> Vec<String> {
-        let (load, replicas) = (&self.configuration.load, self.replicas());
-        let mut remarks = Vec::new();
-        if replicas > 1 {
-            remarks.push(format!("one of {replicas} replicas is replayed, with an even share of the load"));
-        }
+    fn load_notes(&self) -> Vec<String> {
+        let load = self.configuration.load();
+        let rate_per_s = if let Level::Rate(rate) = load.level { Some(rate) } else { None };
+        let mut notes: Vec<String> = self.share().note(rate_per_s).into_iter().collect();
         if let Level::Concurrency(concurrency) = load.level {
+            let replicas = self.replicas();
             if concurrency % replicas.max(1) != 0 {
-                remarks.push(format!(
-                    "{concurrency} requests in flight can't be shared evenly by {replicas} replicas: each has {}",
-                    concurrency.div_ceil(replicas.max(1))
+                notes.push(format!(
+                    "{concurrency} requests in flight cannot be shared evenly by {replicas} replicas: each has {}",
+                    self.share().concurrency(concurrency)
                 ));
             }
             if let Some((Lengths::Fixed(_), Lengths::Fixed(_))) = load.lengths {
-                remarks.push(
-                    "all requests of the closed loop are equally long: they finish together and queue behind each other more than those of real clients do"
+                notes.push(
+                    "all requests of the closed loop are equally long: they finish together and queue behind each other more than those \
+                     of real clients do"
                         .to_owned(),
                 );
             }
         }
-        remarks
+        notes
     }
 
     fn replayed(
@@ -189,17 +193,18 @@ impl Point<'_> {
         latency: &CalibratedRoofline,
         config: &EngineConfig,
         rate_per_s: Option<f64>,
-    ) -> Result<Seen, String> {
-        let mut workload =
-            self.source.workload(&self.configuration.load, rate_per_s, self.replicas()).map_err(reason)?;
+    ) -> Result<Replayed, String> {
+        let mut workload = self.source.workload(self.configuration.load(), rate_per_s, self.share()).map_err(reason)?;
         let replayed = replay(latency, config, &mut *workload, &mut ()).map_err(reason)?;
         replayed.check_clock().map_err(reason)?;
         let run = Metrics::of(&replayed).run;
         let broken = self.slo.map(|slo| slo.broken(&run)).unwrap_or_default();
-        Ok(Seen { run, counters: replayed.counters, broken })
+        let per_replica = if self.replicas() > 1 { " (per replica)" } else { "" };
+        let overload = replayed.overload().map(|overload| format!("{overload}{per_replica}"));
+        Ok(Replayed { run, counters: replayed.counters, broken, overload })
     }
 
-    /// The highest rate that holds the limits.
+    /// Searches the highest rate that holds the limits.
     fn capacity(
         &self,
         slo: &Slo,
@@ -211,66 +216,67 @@ impl Point<'_> {
         let replays = Cell::new(0);
         let probe = |rate_per_s| {
             replays.set(replays.get() + 1);
-            let seen = self.replayed(latency, config, Some(rate_per_s))?;
-            // Refusals do not depend on the rate, and leave nothing to hold limits against.
-            if seen.run.rejected > 0 {
-                return Err(too_long(&seen.run, config));
+            let replayed = self.replayed(latency, config, Some(rate_per_s))?;
+            // Rejections do not depend on the rate, and leave nothing to compare with the limits.
+            if replayed.run.rejected > 0 {
+                return Err(too_long(&replayed.run, config));
             }
-            Ok((seen.broken.is_empty(), seen))
+            Ok((replayed.broken.is_empty(), replayed))
         };
-        let guess = |seen: &Seen| {
-            seen.run.requests_per_s.map(|rate_per_s| FIRST_GUESS * rate_per_s * f64::from(self.replicas()))
+        let guess = |replayed: &Replayed| {
+            replayed.run.requests_per_s.map(|rate_per_s| FIRST_GUESS * rate_per_s * f64::from(self.replicas()))
         };
         let (lowest, highest) = (slo.lowest_rate_per_s, slo.highest_rate_per_s);
         let found = highest_holding(lowest, highest, slo.precision, guess, probe);
         row.replays = replays.get();
-        let (status, holds, fails) = match found? {
-            Capacity::Found { holds, fails } => ("ok", Some(holds), Some(fails)),
-            Capacity::HighestHolds(holds) => ("highest_rate_holds", Some(holds), None),
-            Capacity::LowestFails(fails) => ("lowest_rate_fails", None, Some(fails)),
+        let (status, reason, holds, fails) = match found? {
+            Capacity::Found { holds, fails } => ("ok", None, Some(holds), Some(fails)),
+            Capacity::HighestHolds(holds) => {
+                let reason = format!(
+                    "the limits hold at highest_rate_per_s = {highest}: limits on gaps between tokens alone may do so at any rate, one on \
+                     ttft or e2e would not"
+                );
+                ("highest_rate_holds", Some(reason), Some(holds), None)
+            }
+            Capacity::LowestFails(fails) => {
+                let reason = format!("a limit breaks at lowest_rate_per_s = {lowest}");
+                ("lowest_rate_fails", Some(reason), None, Some(fails))
+            }
         };
-        row.status = status.to_owned();
-        row.reason = match status {
-            "highest_rate_holds" => Some(format!(
-                "the limits hold at highest_rate_per_s = {highest}: limits on gaps between tokens alone may do so at any rate, one on ttft or e2e would not"
-            )),
-            "lowest_rate_fails" => Some(format!("a limit breaks at lowest_rate_per_s = {lowest}")),
-            _ => None,
-        };
-        if let Some((rate_per_s, seen)) = &fails {
+        (row.status, row.reason) = (status.to_owned(), reason);
+        if let Some((rate_per_s, replayed)) = &fails {
             row.fails_at_rate_per_s = Some(*rate_per_s);
-            row.limits_broken = Some(seen.broken.join(", "));
+            row.limits_broken = Some(replayed.broken.join(", "));
         }
-        if let Some((rate_per_s, seen)) = &holds {
+        if let Some((rate_per_s, _)) = &holds {
             row.set_rate(*rate_per_s);
-            warnings.extend(behind(rate_per_s / f64::from(self.replicas()), &seen.run));
         }
-        if let Some((_, seen)) = holds.or(fails) {
-            row.fill(&seen.run, &seen.counters);
+        if let Some((_, replayed)) = holds.or(fails) {
+            replayed.fill(row, warnings);
         }
         Ok(())
     }
 }
 
-/// Why a configuration can't run: the row says whose.
+impl Replayed {
+    fn fill(&self, row: &mut Row, warnings: &mut Vec<String>) {
+        row.fill(&self.run, &self.counters);
+        row.keeps_up = Some(self.overload.is_none());
+        warnings.extend(self.overload.clone());
+    }
+}
+
+/// The text of an error without the name of the configuration, which the row has.
 pub(super) fn reason(error: Error) -> String {
-    if error.kind() == ErrorKind::Invalid { error.problems().join("; ") } else { error.to_string() }
+    match error.kind() {
+        ErrorKind::Invalid => error.problems().join("; "),
+        _ => error.to_string(),
+    }
 }
 
 fn too_long(run: &StageMetrics, config: &EngineConfig) -> String {
     format!(
-        "{} of {} requests are longer than max_model_len = {} and refused; no figure but the counts has them",
+        "{} of {} requests are longer than max_model_len = {} and rejected; only the counts include them",
         run.rejected, run.requests, config.max_model_len
     )
-}
-
-/// A remark where the server did not keep up with the rate: then it holds the limits only for as long as the load lasts.
-fn behind(rate_per_s: f64, run: &StageMetrics) -> Option<String> {
-    let drain_s = run.e2e_ms?.p50 / 1e3;
-    let done_per_s = run.finished as f64 / (run.duration_s? - drain_s).max(f64::MIN_POSITIVE);
-    (done_per_s < KEPT_UP * rate_per_s).then(|| {
-        format!(
-            "the server does {done_per_s:.3} of {rate_per_s} requests per second: its queue grows, and more requests or a limit on ttft or e2e would find a lower rate"
-        )
-    })
 }

@@ -1,15 +1,13 @@
-//! Limits on what clients see, and between which rates the highest that holds them is looked for. Uses `section`, and
-//! the replay's metrics.
+//! Limits on what clients see, and the range of rates in which the highest that holds them is searched.
 
 use std::fmt;
 
-use serde::Serialize;
-
-use super::section::{Section, number};
+use ridgepoint::internals::input::{Keys, NumberRange};
 use ridgepoint::replay::{Distribution, StageMetrics};
 use ridgepoint::workload::MAX_RATE_PER_S;
+use serde::Serialize;
 
-/// What is limited.
+/// A latency that can be limited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Metric {
@@ -23,61 +21,41 @@ pub enum Metric {
     E2e,
 }
 
-/// Of what over all requests.
+/// A statistic over all requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Statistic {
     /// The mean.
     Mean,
-    /// Half of the values are at most this.
+    /// The median.
     P50,
-    /// Nine in ten.
+    /// The 90th percentile.
     P90,
-    /// 99 in a hundred.
+    /// The 99th percentile.
     P99,
 }
 
-/// Every key of a limit.
-const KEYS: [(&str, Metric, Statistic); 16] = [
-    ("ttft_mean_ms", Metric::Ttft, Statistic::Mean),
-    ("ttft_p50_ms", Metric::Ttft, Statistic::P50),
-    ("ttft_p90_ms", Metric::Ttft, Statistic::P90),
-    ("ttft_p99_ms", Metric::Ttft, Statistic::P99),
-    ("tpot_mean_ms", Metric::Tpot, Statistic::Mean),
-    ("tpot_p50_ms", Metric::Tpot, Statistic::P50),
-    ("tpot_p90_ms", Metric::Tpot, Statistic::P90),
-    ("tpot_p99_ms", Metric::Tpot, Statistic::P99),
-    ("itl_mean_ms", Metric::Itl, Statistic::Mean),
-    ("itl_p50_ms", Metric::Itl, Statistic::P50),
-    ("itl_p90_ms", Metric::Itl, Statistic::P90),
-    ("itl_p99_ms", Metric::Itl, Statistic::P99),
-    ("e2e_mean_ms", Metric::E2e, Statistic::Mean),
-    ("e2e_p50_ms", Metric::E2e, Statistic::P50),
-    ("e2e_p90_ms", Metric::E2e, Statistic::P90),
-    ("e2e_p99_ms", Metric::E2e, Statistic::P99),
-];
+const METRICS: [(Metric, &str); 4] =
+    [(Metric::Ttft, "ttft"), (Metric::Tpot, "tpot"), (Metric::Itl, "itl"), (Metric::E2e, "e2e")];
+const STATISTICS: [(Statistic, &str); 4] =
+    [(Statistic::Mean, "mean"), (Statistic::P50, "p50"), (Statistic::P90, "p90"), (Statistic::P99, "p99")];
 
 /// A limit on one figure.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Limit {
-    /// What is limited.
+    /// Its key in a grid, as in `ttft_p99_ms`.
+    #[serde(skip)]
+    pub key: String,
+    /// The latency.
     pub metric: Metric,
-    /// Of what over all requests.
+    /// The statistic over all requests.
     pub statistic: Statistic,
-    /// At most this, ms.
+    /// The largest value allowed, ms.
     pub limit_ms: f64,
 }
 
 impl Limit {
-    /// The key of this limit in a grid, as in `ttft_p99_ms`.
-    pub fn key(&self) -> &'static str {
-        let is_this = |(_, metric, statistic): &&(&str, Metric, Statistic)| {
-            (*metric, *statistic) == (self.metric, self.statistic)
-        };
-        KEYS.iter().find(is_this).map_or("", |(key, ..)| key)
-    }
-
-    /// The figure that is limited, ms; `None` where no request has one.
+    /// The figure that is limited, ms; `None` if no request has one.
     pub fn value_ms(&self, of: &StageMetrics) -> Option<f64> {
         let distribution: Option<Distribution> = match self.metric {
             Metric::Ttft => of.ttft_ms,
@@ -96,66 +74,81 @@ impl Limit {
 
 impl fmt::Display for Limit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} = {}", self.key(), self.limit_ms)
+        write!(f, "{} = {}", self.key, self.limit_ms)
     }
 }
 
-/// Limits that must hold together, and how their highest rate is looked for.
+/// Limits that must hold together, and how their highest rate is searched.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Slo {
     /// The limits, at least one.
     pub limits: Vec<Limit>,
     /// The rate that is found and the lowest one found to break a limit differ by at most this share.
     pub precision: f64,
-    /// Where even this rate breaks a limit, nothing slower is tried, requests/s.
+    /// The lowest rate that is tried, requests/s.
     pub lowest_rate_per_s: f64,
-    /// Where this rate holds, nothing faster is tried, requests/s.
+    /// The highest rate that is tried, requests/s.
     pub highest_rate_per_s: f64,
 }
 
 const PRECISION: f64 = 0.02;
 const LOWEST_RATE_PER_S: f64 = 0.01;
-/// All requests at once, as far as any server can tell.
+/// At this rate all requests are there at once, as far as a server can tell.
 const HIGHEST_RATE_PER_S: f64 = 10_000.0;
 
 impl Slo {
-    /// The limits that `of` breaks, with what it has: `ttft_p99_ms 812.345 > 500`.
+    /// The limits that `of` breaks, with its values: `ttft_p99_ms 812.345 > 500`.
     pub fn broken(&self, of: &StageMetrics) -> Vec<String> {
         let broken = |limit: &Limit| {
             let value_ms = limit.value_ms(of).filter(|value_ms| *value_ms > limit.limit_ms)?;
-            Some(format!("{} {value_ms:.3} > {}", limit.key(), limit.limit_ms))
+            Some(format!("{} {value_ms:.3} > {}", limit.key, limit.limit_ms))
         };
         self.limits.iter().filter_map(broken).collect()
     }
 
-    pub(super) fn read(mut section: Section<'_>) -> Self {
-        let limits: Vec<Limit> = KEYS
-            .iter()
-            .filter_map(|(key, metric, statistic)| {
-                let limit_ms = section.one(key, "a number of ms above 0", |value| number(value).filter(|ms| *ms > 0.0));
-                limit_ms.map(|limit_ms| Limit { metric: *metric, statistic: *statistic, limit_ms })
-            })
-            .collect();
-        if !KEYS.iter().any(|(key, ..)| section.has(key)) {
-            section.problem("has no limit: give some, as in ttft_p99_ms = 500 and itl_p99_ms = 50 (any of ttft, tpot, itl, e2e with mean, p50, p90, p99)");
+    /// The limits as a text: `ttft_p99_ms = 500, itl_p99_ms = 50`.
+    pub(super) fn text(&self) -> String {
+        self.limits.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+    }
+
+    /// The limits and the range of the search as a text.
+    pub(super) fn settings(&self) -> String {
+        let Slo { precision, lowest_rate_per_s, highest_rate_per_s, .. } = self;
+        format!("{}, precision {precision}, rates {lowest_rate_per_s} to {highest_rate_per_s}", self.text())
+    }
+
+    pub(super) fn read(keys: Keys<'_>) -> Self {
+        let mut limits = Vec::new();
+        let mut has_limit = false;
+        for (metric, metric_name) in METRICS {
+            for (statistic, statistic_name) in STATISTICS {
+                let key = format!("{metric_name}_{statistic_name}_ms");
+                has_limit |= keys.has(&key);
+                if let Some(limit_ms) = keys.number(&key, NumberRange::above_zero(f64::MAX, "ms")) {
+                    limits.push(Limit { key, metric, statistic, limit_ms });
+                }
+            }
         }
-        let precision = section.one("precision", "a share from 0.001 to 1", |value| {
-            number(value).filter(|share| (0.001..=1.0).contains(share))
+        if !has_limit {
+            keys.log.problem(
+                "[slo] has no limit: give some, as in ttft_p99_ms = 500 and itl_p99_ms = 50 (any of ttft, tpot, itl, e2e with mean, p50, \
+                 p90, p99)",
+            );
+        }
+        let precision = keys.read("precision", "a share from 0.001 to 1", |value| {
+            value.as_f64().filter(|share| (0.001..=1.0).contains(share))
         });
-        let mut rate = |key| {
-            let expected = format!("a rate above 0 and at most {MAX_RATE_PER_S} requests per second");
-            section.one(key, &expected, |value| number(value).filter(|rate| *rate > 0.0 && *rate <= MAX_RATE_PER_S))
-        };
+        let rate = |key| keys.number(key, NumberRange::above_zero(MAX_RATE_PER_S, "requests per second"));
         let (lowest, highest) = (rate("lowest_rate_per_s"), rate("highest_rate_per_s"));
         let lowest_rate_per_s =
             lowest.unwrap_or(highest.map_or(LOWEST_RATE_PER_S, |of| LOWEST_RATE_PER_S.min(of / 2.0)));
         let highest_rate_per_s = highest.unwrap_or(HIGHEST_RATE_PER_S.max(2.0 * lowest_rate_per_s).min(MAX_RATE_PER_S));
         if lowest_rate_per_s >= highest_rate_per_s {
-            section.problem(&format!(
-                "lowest_rate_per_s = {lowest_rate_per_s} must be below highest_rate_per_s = {highest_rate_per_s}"
+            keys.log.problem(format!(
+                "[slo] lowest_rate_per_s = {lowest_rate_per_s} must be below highest_rate_per_s = {highest_rate_per_s}"
             ));
         }
-        section.finish();
+        keys.finish();
         Slo { limits, precision: precision.unwrap_or(PRECISION), lowest_rate_per_s, highest_rate_per_s }
     }
 }
@@ -163,13 +156,14 @@ impl Slo {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ridgepoint::internals::input::{Log, parse_toml};
     use ridgepoint::replay::{Metrics, Outcome, Replay, RequestRecord};
 
     fn read(text: &str) -> (Slo, Vec<String>) {
-        let table = text.parse().unwrap();
-        let mut problems = Vec::new();
-        let slo = Slo::read(Section::new("slo", &table, &mut problems));
-        (slo, problems)
+        let value = parse_toml("grid.toml", text).unwrap();
+        let log = Log::default();
+        let slo = Slo::read(Keys::new("slo", &value, &log));
+        (slo, log.finish("grid.toml", Some(())).err().map(|error| error.problems().to_vec()).unwrap_or_default())
     }
 
     /// Two requests: TTFT 20 and 40 ms, E2E 120 and 240 ms, 11 tokens each, so TPOT 10 and 20 ms.
@@ -201,13 +195,6 @@ mod tests {
     }
 
     #[test]
-    fn every_key_names_its_limit() {
-        for (key, metric, statistic) in KEYS {
-            assert_eq!(Limit { metric, statistic, limit_ms: 1.0 }.key(), key);
-        }
-    }
-
-    #[test]
     fn what_can_not_be_is_told() {
         let (_, problems) = read("ttft_p95_ms = 5\nprecision = 0\nlowest_rate_per_s = 3\nhighest_rate_per_s = 2");
         assert_eq!(problems.len(), 4, "{problems:?}");
@@ -215,6 +202,6 @@ mod tests {
         assert_eq!(problems[1], "slo.precision = 0 must be a share from 0.001 to 1");
         assert_eq!(problems[2], "[slo] lowest_rate_per_s = 3 must be below highest_rate_per_s = 2");
         assert!(problems[3].starts_with("slo.ttft_p95_ms = 5 is not a known key: did you mean"), "{problems:?}");
-        assert_eq!(read("e2e_p99_ms = -1").1, ["slo.e2e_p99_ms = -1 must be a number of ms above 0"]);
+        assert_eq!(read("e2e_p99_ms = -1").1, ["slo.e2e_p99_ms = -1 must be a number above 0 ms"]);
     }
 }

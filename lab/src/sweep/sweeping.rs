@@ -1,41 +1,30 @@
-//! A grid with its models, GPUs and corrections found, and its configurations run in parallel. Rows are those of one
-//! configuration alone, so that neither threads nor order change them. Uses `point` for a configuration, `hash`, `steps`.
+//! A grid with its models, GPUs and corrections found, and its configurations run in parallel. A row depends on its configuration
+//! alone, so neither threads nor order change it.
 
 use std::collections::HashMap;
-use std::fmt::Debug;
-use std::hash::Hash;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rayon::prelude::*;
-
-use super::grid::{Configuration, Grid};
-use super::hash;
-use super::point::{Point, reason};
-use super::row::Row;
-use super::steps::SharedSteps;
-use ridgepoint::Hardware;
-use ridgepoint::Model;
 use ridgepoint::internals::correction::Correction;
 use ridgepoint::internals::efficiency::EfficiencyMode;
+use ridgepoint::internals::input::check;
 use ridgepoint::internals::step_model;
-use ridgepoint::server_config::ServerConfig;
-use ridgepoint::{CorrectionChoice, Error, Result};
+use ridgepoint::server_config::{Precision, ServerConfig};
+use ridgepoint::{CorrectionChoice, Error, Hardware, Model, Result};
 
-/// First line of the text that is hashed: another layout or meaning of rows gets another number.
-const LAYOUT: &str = "ridgepoint sweep 1";
-
-/// Problems listed of one sweep; the rest is counted.
-const MAX_PROBLEMS: usize = 20;
+use super::grid::{Configuration, Grid};
+use super::point::{Point, SharedLatency, reason};
+use super::row::Row;
 
 /// Choices that are not the grid's.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// Calibrated tables, or the textbook roofline.
     pub efficiency: EfficiencyMode,
-    /// `none`, `global`, `auto` (the best there is of each model, and none for the textbook roofline) or the path of a file.
+    /// `none`, `global`, `auto` (the best for each model, and none for the textbook roofline) or the path of a file.
     pub correction: String,
-    /// Folder whose `hardware/`, `models/` and `bench_data/` come before the built-in ones.
+    /// Folder whose `hardware/`, `models/` and `bench_data/` take precedence over the built-in ones.
     pub data_dir: Option<PathBuf>,
 }
 
@@ -45,160 +34,156 @@ impl Default for Options {
     }
 }
 
-/// A model as a server asks for it.
+impl Options {
+    pub(super) fn of_step_model(&self, found: &FoundModel) -> step_model::Options {
+        step_model::Options {
+            efficiency: self.efficiency,
+            data_dir: self.data_dir.clone(),
+            correction: found.correction.clone().map_or(CorrectionChoice::None, CorrectionChoice::Given),
+            ..step_model::Options::default()
+        }
+    }
+}
+
+/// A model in the precision that servers ask for.
 #[derive(Debug)]
 pub(super) struct FoundModel {
-    /// The model and what there is to say of it, or why there is none in this precision.
+    /// The model and remarks on it, or why it does not exist in this precision.
     pub(super) model: std::result::Result<(Model, Vec<String>), String>,
-    /// What its steps are corrected with.
+    /// The correction of its step times.
     pub(super) correction: Option<Arc<Correction>>,
 }
+
+/// A model by name and precision.
+type ModelKey = (String, Option<Precision>);
 
 /// A grid that is ready to run.
 #[derive(Debug)]
 pub struct Sweep {
     grid: Grid,
     options: Options,
-    models: Vec<FoundModel>,
-    hardware: Vec<Hardware>,
-    /// Of each configuration: its model, its GPU, and its latency model.
-    places: Vec<(usize, usize, usize)>,
-    num_step_models: usize,
-    keys: Vec<String>,
+    models: HashMap<ModelKey, FoundModel>,
+    hardware: HashMap<String, Hardware>,
 }
 
 impl Sweep {
     /// Finds everything that the grid names.
     ///
     /// # Errors
-    /// `ErrorKind::Invalid` with all problems: unknown models and GPUs, files of them that can't be read, corrections that are not
-    /// there or meant for another model or go with no textbook roofline, several names of one model or GPU. What can't be served is no error but a row that
-    /// says so.
+    /// All problems: unknown models and GPUs, files that cannot be read, corrections that do not exist, are for another model or do not
+    /// go with the textbook roofline, two names of one model or GPU. A server that cannot run is no error: its row says so.
     pub fn new(grid: Grid, options: Options) -> Result<Self> {
         let mut problems = Vec::new();
-        let mut models: Index<(String, String), FoundModel> = Index::default();
-        let mut hardware: Index<String, Hardware> = Index::default();
-        let mut deployments: Index<String, ()> = Index::default();
-        let mut places = Vec::with_capacity(grid.configurations().len());
-        for Configuration { server, .. } in grid.configurations() {
-            let model = models.place((format!("{:?}", server.precision), server.model.clone()), || {
-                found_model(server, &options).map_err(|problem| problems.push(problem)).ok()
-            });
-            let gpu = hardware.place(server.hardware.clone(), || {
-                let found = Hardware::find_in(options.data_dir.as_deref(), &server.hardware);
-                found.map_err(|error| problems.push(error.to_string())).ok()
-            });
-            let steps = deployments.place(format!("{model:?} {gpu:?} {:?}", server.deployment), || Some(()));
-            if let (Some(model), Some(gpu), Some(steps)) = (model, gpu, steps) {
-                places.push((model, gpu, steps));
+        let mut models: Vec<(ModelKey, FoundModel)> = Vec::new();
+        let mut hardware: Vec<(String, Hardware)> = Vec::new();
+        let mut refused: Vec<ModelKey> = Vec::new();
+        for server in grid.servers.iter().map(|server| &server.value) {
+            let key = model_key(server);
+            if !refused.contains(&key) && !models.iter().any(|(known, _)| *known == key) {
+                match found_model(server, &options) {
+                    Ok(found) => models.push((key, found)),
+                    Err(problem) => {
+                        problems.push(problem);
+                        refused.push(key);
+                    }
+                }
+            }
+            if !hardware.iter().any(|(known, _)| *known == server.hardware) {
+                match Hardware::find_in(options.data_dir.as_deref(), &server.hardware) {
+                    Ok(found) => hardware.push((server.hardware.clone(), found)),
+                    Err(error) => problems.push(error.to_string()),
+                }
             }
         }
+        problems.extend(two_names(
+            "model",
+            models.iter().filter_map(|((name, precision), found)| {
+                Some((name.as_str(), (*precision, found.model.as_ref().ok()?)))
+            }),
+        ));
+        problems.extend(two_names("hardware", hardware.iter().map(|(name, found)| (name.as_str(), found))));
+        problems.sort();
         problems.dedup();
-        let named_models = models.names.iter().map(|(precision, name)| (precision.as_str(), name.as_str()));
-        let found_models = models.values.iter().map(|found| found.model.as_ref().ok());
-        problems.extend(twice("model", named_models.zip(found_models)));
-        let named_hardware = hardware.names.iter().map(|name| ("", name.as_str()));
-        problems.extend(twice("hardware", named_hardware.zip(hardware.values.iter().map(Some))));
-        if problems.len() > MAX_PROBLEMS {
-            let more = problems.len() - MAX_PROBLEMS;
-            problems.truncate(MAX_PROBLEMS);
-            problems.push(format!("and {more} more"));
-        }
-        if !problems.is_empty() {
-            return Err(Error::invalid(grid.origin().to_owned(), problems));
-        }
-        let (models, hardware, num_step_models) = (models.values, hardware.values, deployments.values.len());
-        let mut sweep = Sweep { grid, options, models, hardware, places, num_step_models, keys: Vec::new() };
-        sweep.keys = sweep.hashes()?;
-        Ok(sweep)
+        check(grid.origin.as_str(), problems)?;
+        let (models, hardware) = (models.into_iter().collect(), hardware.into_iter().collect());
+        Ok(Sweep { grid, options, models, hardware })
     }
 
-    /// What is run.
+    /// The grid.
     pub fn grid(&self) -> &Grid {
         &self.grid
     }
 
-    /// Of each configuration the hash of all that its row depends on: this version, server, load and limits, the model, the GPU, the
-    /// correction, the file of requests, and the tables of the data directory.
-    pub fn keys(&self) -> &[String] {
-        &self.keys
+    /// The columns of each configuration that are known before anything runs.
+    pub(super) fn described(&self) -> Vec<Row> {
+        let points = self.grid.configurations().map(|configuration| self.point(configuration));
+        points.enumerate().filter_map(|(index, point)| Some(point?.described(index))).collect()
     }
 
-    /// The rows of all configurations, in their order. Those in `known` by their key are taken from there; for any other `finished`
-    /// is told key and row as soon as it is there, from any thread. `threads` of 0 is one per core.
+    /// The files and folders whose content the rows depend on.
+    pub(super) fn inputs(&self) -> Vec<&Path> {
+        let named = self.grid.servers.iter().flat_map(|server| [&server.value.model, &server.value.hardware]);
+        let named = named.chain([&self.options.correction]).map(Path::new).filter(|path| path.is_file());
+        let mut inputs: Vec<&Path> = named.collect();
+        inputs.extend(self.grid.source.path().map(PathBuf::as_path));
+        inputs.extend(self.options.data_dir.as_deref());
+        inputs.sort_unstable();
+        inputs.dedup();
+        inputs
+    }
+
+    /// Runs all configurations and returns their rows, in order. Those in `known`, by configuration, are not run again. Each new row
+    /// goes to `finished` as soon as it is there, from any thread. `threads` of 0 is one per core.
     ///
     /// # Errors
-    /// Those of `finished`, after which nothing more is begun; `ErrorKind::Io` where threads can't be started.
+    /// Those of `finished`, after which nothing new begins; threads that cannot be started.
     pub fn run(
         &self,
         threads: usize,
-        known: &HashMap<String, Row>,
-        finished: &(dyn Fn(&str, &Row) -> Result<()> + Sync),
+        known: &[Option<Row>],
+        finished: &(dyn Fn(&Row) -> Result<()> + Sync),
     ) -> Result<Vec<Row>> {
-        let mut users = vec![0; self.num_step_models];
-        for (key, (_, _, steps)) in self.keys.iter().zip(&self.places) {
-            if let Some(users) = users.get_mut(*steps).filter(|_| !known.contains_key(key)) {
-                *users += 1;
-            }
-        }
-        let steps: Vec<SharedSteps> = users.into_iter().map(SharedSteps::new).collect();
         let pool = rayon::ThreadPoolBuilder::new()
             .num_threads(threads)
             .build()
             .map_err(|error| Error::io("threads of the sweep", std::io::Error::other(error)))?;
-        let of = |index: usize, key: &String| -> Result<Row> {
-            if let Some(row) = known.get(key) {
-                return Ok(Row { configuration: index as u64, ..row.clone() });
-            }
-            let point = self.point(index, &steps);
-            let row = point.as_ref().map_or_else(Row::default, |point| point.row(index));
-            finished(key, &row)?;
-            if let Some(point) = point {
-                point.steps.leave();
-            }
-            Ok(row)
+        let num_loads = self.grid.loads.len();
+        // The loads of a server share its latency model, which is dropped after the last of them.
+        let of_server = |at: usize| -> Result<Vec<Row>> {
+            let latency = SharedLatency::new();
+            let row = |load: usize| {
+                let index = at * num_loads + load;
+                if let Some(Some(row)) = known.get(index) {
+                    return Ok(row.clone());
+                }
+                let configuration = Configuration { server: &self.grid.servers[at], load: &self.grid.loads[load] };
+                let row = self.point(configuration).map_or_else(Row::default, |point| point.row(index, &latency));
+                finished(&row)?;
+                Ok(row)
+            };
+            (0..num_loads).into_par_iter().with_max_len(1).map(row).collect()
         };
-        pool.install(|| self.keys.par_iter().enumerate().with_max_len(1).map(|(index, key)| of(index, key)).collect())
+        let servers = 0..self.grid.servers.len();
+        let rows: Result<Vec<Vec<Row>>> =
+            pool.install(|| servers.into_par_iter().with_max_len(1).map(of_server).collect());
+        Ok(rows?.into_iter().flatten().collect())
     }
 
-    fn point<'a>(&'a self, index: usize, steps: &'a [SharedSteps]) -> Option<Point<'a>> {
-        let (model, hardware, shared) = *self.places.get(index)?;
+    fn point<'a>(&'a self, configuration: Configuration<'a>) -> Option<Point<'a>> {
+        let server = configuration.server();
         Some(Point {
-            configuration: self.grid.configurations().get(index)?,
-            source: self.grid.source(),
-            slo: self.grid.slo(),
-            model: self.models.get(model)?,
-            hardware: self.hardware.get(hardware)?,
-            steps: steps.get(shared)?,
+            configuration,
+            source: &self.grid.source,
+            slo: self.grid.slo.as_ref(),
+            model: self.models.get(&model_key(server))?,
+            hardware: self.hardware.get(&server.hardware)?,
             options: &self.options,
         })
     }
+}
 
-    fn hashes(&self) -> Result<Vec<String>> {
-        let text = |value: &dyn std::fmt::Debug| format!("{value:?}");
-        let models: Vec<String> = self.models.iter().map(|found| text(found)).collect();
-        let hardware: Vec<String> = self.hardware.iter().map(|found| text(found)).collect();
-        let common = [
-            LAYOUT.to_owned(),
-            env!("CARGO_PKG_VERSION").to_owned(),
-            text(&self.options.efficiency),
-            text(&self.grid.slo()),
-            text(&self.grid.source().path()),
-            self.grid.source().path().map_or_else(|| Ok(String::new()), |path| hash::of_file(path))?,
-            match &self.options.data_dir {
-                Some(folder) => hash::of_folder(&folder.join("bench_data"))?,
-                None => String::new(),
-            },
-        ];
-        let common = hash::sha256(common.iter().map(String::as_bytes));
-        let one = |(configuration, (model, gpu, _)): (&Configuration, &(usize, usize, usize))| {
-            let of = |texts: &[String], at: usize| texts.get(at).cloned().unwrap_or_default();
-            let (server, load) = (text(&configuration.server), text(&configuration.load));
-            let parts = [common.clone(), server, load, of(&models, *model), of(&hardware, *gpu)];
-            hash::sha256(parts.iter().map(String::as_bytes))
-        };
-        Ok(self.grid.configurations().par_iter().zip(&self.places).map(one).collect())
-    }
+fn model_key(server: &ServerConfig) -> ModelKey {
+    (server.model.clone(), server.precision)
 }
 
 fn found_model(server: &ServerConfig, options: &Options) -> std::result::Result<FoundModel, String> {
@@ -211,58 +196,17 @@ fn found_model(server: &ServerConfig, options: &Options) -> std::result::Result<
     Ok(FoundModel { model, correction })
 }
 
-/// The options that a step model of `found` is built with.
-pub(super) fn step_options(options: &Options, found: &FoundModel) -> step_model::Options {
-    step_model::Options {
-        efficiency: options.efficiency,
-        data_dir: options.data_dir.clone(),
-        correction: found.correction.clone().map_or(CorrectionChoice::None, CorrectionChoice::Given),
-        ..step_model::Options::default()
-    }
-}
-
-/// A problem for each name that means what one before it in the same scope does: all its rows would be there twice.
-fn twice<'a, T: Debug + 'a>(
-    key: &str,
-    found: impl Iterator<Item = ((&'a str, &'a str), Option<&'a T>)>,
-) -> Vec<String> {
-    let mut known: HashMap<(&str, String), &str> = HashMap::new();
+/// A problem for each name that means the same as one before it: all its rows would be there twice.
+fn two_names<'a, T: PartialEq>(key: &str, found: impl Iterator<Item = (&'a str, T)>) -> Vec<String> {
+    let mut known: Vec<(&str, T)> = Vec::new();
     let mut problems = Vec::new();
-    for ((scope, name), value) in found {
-        let Some(value) = value else { continue };
-        let first = *known.entry((scope, format!("{value:?}"))).or_insert(name);
-        if first != name {
-            problems.push(format!("server.{key} = \"{name}\" is the same as \"{first}\": leave one of them out"));
+    for (name, value) in found {
+        match known.iter().find(|(_, other)| *other == value) {
+            Some((first, _)) => {
+                problems.push(format!("server.{key} = \"{name}\" is the same as \"{first}\": leave one of them out"));
+            }
+            None => known.push((name, value)),
         }
     }
     problems
-}
-
-/// Values in the order in which their names were first asked for.
-struct Index<K, T> {
-    places: HashMap<K, Option<usize>>,
-    names: Vec<K>,
-    values: Vec<T>,
-}
-
-impl<K, T> Default for Index<K, T> {
-    fn default() -> Self {
-        Index { places: HashMap::new(), names: Vec::new(), values: Vec::new() }
-    }
-}
-
-impl<K: Clone + Eq + Hash, T> Index<K, T> {
-    /// Where the value of this name is, from `find` the first time; `None` where that finds none.
-    fn place(&mut self, name: K, find: impl FnOnce() -> Option<T>) -> Option<usize> {
-        if let Some(place) = self.places.get(&name) {
-            return *place;
-        }
-        let place = find().map(|value| {
-            self.names.push(name.clone());
-            self.values.push(value);
-            self.values.len() - 1
-        });
-        self.places.insert(name, place);
-        place
-    }
 }

@@ -1,18 +1,20 @@
-//! What `ingest` says of files and runs; the JSON of its report. Its keys are stable: keys are added, never renamed or dropped.
+//! The report on files and runs that were read. Keys of its JSON are stable: keys are added, never renamed or dropped.
 
 use std::collections::BTreeMap;
 
-use ridgepoint_lab::ingest::{Dropped, JoinedRun};
 use serde::Serialize;
 
-/// What became of the records of one kind in a file.
+use super::dropped::Dropped;
+use super::join::JoinedRun;
+
+/// Counts of the records of one kind in a file.
 #[derive(Debug, Default, Serialize)]
 pub struct Records {
-    /// In the file.
+    /// Records in the file.
     pub read: u64,
-    /// Steps with a time that can be used; requests.
+    /// Steps with a usable time, or requests.
     pub kept: u64,
-    /// The rest, by reason.
+    /// The other records, by reason.
     pub dropped: Dropped,
 }
 
@@ -21,13 +23,13 @@ pub struct Records {
 pub struct FileReport {
     /// Its path, as given.
     pub file: String,
-    /// What it was read as.
+    /// Its format.
     pub format: &'static str,
     /// Its steps.
     pub steps: Records,
     /// Its requests.
     pub requests: Records,
-    /// What to know of it.
+    /// Remarks.
     pub notes: Vec<String>,
 }
 
@@ -42,17 +44,17 @@ pub struct RunReport {
     pub hardware: Option<String>,
     /// GPUs that share every layer.
     pub tensor_parallel_size: Option<u32>,
-    /// Steps with a time that can be used.
+    /// Steps with a usable time.
     pub steps: u64,
-    /// `period` between starts of steps, or `forward_pass` on the GPU; `None` without steps.
+    /// What the times measure: `period` between starts of steps, or `forward_pass` on the GPU; `None` without steps.
     pub timed: Option<&'static str>,
-    /// Median of these times, µs.
+    /// Median time, µs.
     pub median_time_us: Option<f64>,
     /// Requests.
     pub requests: u64,
 }
 
-/// A run's requests held against its steps.
+/// The comparison of a run's requests with its steps.
 #[derive(Debug, Serialize)]
 pub struct JoinReport {
     /// Its name.
@@ -63,27 +65,27 @@ pub struct JoinReport {
     pub step_found: u64,
     /// Requests whose first step was not sampled.
     pub step_not_sampled: u64,
-    /// Requests that don't say in which step they were scheduled first.
+    /// Requests that do not name the step in which they were first scheduled.
     pub without_step: u64,
-    /// Requests that contradict the steps: not of one engine or clock.
+    /// Requests that contradict the steps: they are not of one engine or clock.
     pub mismatched: u64,
     /// Pairs of times in the wrong order.
     pub negative_delays: u64,
-    /// Delays of the host that both times of are known, by name.
+    /// Host delays by name, where both of their times are known.
     pub delays: BTreeMap<&'static str, Delay>,
 }
 
-/// A delay of the host over a run's requests.
+/// A host delay over a run's requests.
 #[derive(Debug, Serialize)]
 pub struct Delay {
-    /// Requests that have both ends of it.
+    /// Requests with both times of it.
     pub count: usize,
     /// Its median, µs.
     pub median_us: f64,
 }
 
 impl JoinReport {
-    /// What a join came to; `None` for requests that have nothing to do with an engine's steps, as in clients' reports.
+    /// The report on a join; `None` for requests that have no relation to an engine's steps, such as those of load generators.
     pub fn of(joined: &JoinedRun) -> Option<Self> {
         let known = joined.delays.medians().into_iter();
         let delays: BTreeMap<&'static str, Delay> =
@@ -102,14 +104,14 @@ impl JoinReport {
     }
 }
 
-/// All that was read and written.
+/// The files read and the tables written.
 #[derive(Debug, Default, Serialize)]
 pub struct Ingestion {
-    /// Files in the order of the command line.
+    /// Files, in the order in which they were given.
     pub files: Vec<FileReport>,
     /// Runs.
     pub runs: Vec<RunReport>,
-    /// Requests held against steps, run by run.
+    /// Comparisons of requests with steps, run by run.
     pub joins: Vec<JoinReport>,
     /// Paths of the tables.
     pub written: Vec<String>,
