@@ -139,11 +139,11 @@ fn nothing_to_use_is_an_error_and_nothing_is_written() {
         (one, "nothing in it can be used: 1 steps, left out: 1 last step"),
         (constant, "1 preemption, 7 clock jump, 1 last step"),
         (warm, "9 steps, left out: 9 warm up"),
-        (truncated[..truncated.len() - 20].to_owned(), "line 10 has"),
+        (truncated[..truncated.len() - 20].to_owned(), "line 10: has"),
         (steps("chat", 1000, 9, 20).replace(",64,0,64,", ",64,NaN,64,"), "9 of 9 rows can't be used"),
-        (steps("chat", 1000, 9, 20).replace(",0,64,0,64,", ",0,-64,0,64,"), "found '-64'"),
+        (steps("chat", 1000, 9, 20).replace(",0,64,0,64,", ",0,-64,0,64,"), "found -64"),
         (unit, "'step.ts_start_ms' is not known"),
-        (steps("chat", 1000, 9, 20).replace("000000,", ","), "are these nanoseconds?"),
+        (steps("chat", 1000, 9, 20).replace("000000,", ","), "is it in nanoseconds?"),
     ] {
         let folder = with_steps(&text);
         ingest(&folder, &["chat.csv"], &[]).fails(1, &[said]);

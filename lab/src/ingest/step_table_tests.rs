@@ -128,8 +128,7 @@ fn cells_that_are_not_as_documented_name_row_and_column() {
 fn headers_are_checked_and_all_faults_are_named() {
     let text = with_cell("workload", "").replace("start_ns", "start_us").replace("requests\n", "model\n");
     let message = read_text(&text).unwrap_err().to_string();
-    for said in ["'start_us' is not known", "'start_ns' is missing", "'requests' is missing", "'model' is there twice"]
-    {
+    for said in ["'start_us' is not known", "'start_ns' is missing", "'requests' is missing", "'model' appears twice"] {
         assert!(message.contains(said), "{said}: {message}");
     }
     assert!(read_text("").unwrap_err().to_string().contains("is empty"));

@@ -70,7 +70,7 @@ fn every_problem_is_told_once() {
         "[server] max_num_sequences is not a known key: did you mean max_num_seqs",
         "[server] block_size = \"NaN\" must be a whole number",
         "load.seed = -1 must be a whole number from 0",
-        "[load] input_len_tokens is missing",
+        "load.input_len_tokens is missing",
     ] {
         let told = found.iter().filter(|problem| problem.contains(said)).count();
         assert_eq!(told, 1, "'{said}' in {found:#?}");

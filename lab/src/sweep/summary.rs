@@ -19,7 +19,7 @@ pub struct SweepSummary<'a> {
     pub reused: usize,
     /// Number of configurations by status.
     pub statuses: BTreeMap<&'a str, usize>,
-    /// Number of configurations that do not keep up with their load.
+    /// Number of configurations that do not keep up with their given load.
     pub overloaded: usize,
     /// Number of replays for all rows.
     pub replays: u64,
@@ -72,7 +72,7 @@ impl<'a> SweepSummary<'a> {
             configurations: rows.len(),
             reused,
             statuses,
-            overloaded: rows.iter().filter(|row| row.keeps_up == Some(false)).count(),
+            overloaded: rows.iter().filter(|row| row.slo.is_none() && row.keeps_up == Some(false)).count(),
             replays: rows.iter().map(|row| row.replays).sum(),
             out,
             reasons,

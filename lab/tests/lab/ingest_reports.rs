@@ -198,10 +198,10 @@ fn a_request_table_with_a_fault_names_row_and_column() {
     let sound = String::from_utf8(out).unwrap();
     assert_eq!(read_text(by_format, &sound).unwrap().requests[0].requests, [row("r"), row("s")]);
     for (from, to, parts) in [
-        ("s,5,", "r,5,", vec!["row 2", "request_id", "an id that 'a' has once"]),
+        ("s,5,", "r,5,", vec!["row 2", "request_id", "an id that appears once in the run 'a'"]),
         ("s,5,", ",5,", vec!["row 2", "request_id"]),
-        ("s,5,", "s,NaN,", vec!["row 2", "arrived_ns", "'NaN'"]),
-        ("s,5,", "s,-5,", vec!["row 2", "arrived_ns", "'-5'"]),
+        ("s,5,", "s,NaN,", vec!["row 2", "arrived_ns", "NaN"]),
+        ("s,5,", "s,-5,", vec!["row 2", "arrived_ns", "-5"]),
         ("s,5,,,,,,,,", "s,5,,,,,,,4,", vec!["row 2", "departed_ns", "at least arrived_ns, 5"]),
         ("num_cached_tokens", "cached", vec!["column 'cached' is not known", "column 'num_cached_tokens' is missing"]),
         ("a,,,,,,,,s", "a", vec!["line 3"]),

@@ -80,7 +80,7 @@ fn headers_name_every_fault() {
     for said in [
         "'step.ts_start_us' is not known",
         "'batch.colour' is not known",
-        "'step.id' is there twice",
+        "'step.id' appears twice",
         "'step.ts_start_ns' is missing",
         "'batch.decode_tokens' is missing",
         "the columns are step.id, step.ts_start_ns",
@@ -90,7 +90,7 @@ fn headers_name_every_fault() {
     assert!(fault("").contains("chat.csv: is empty"));
     assert!(fault(&format!("{HEADER}\n")).contains("no rows"));
     let cut_short = table([(1, 0), (2, 20)]);
-    assert!(fault(&cut_short[..cut_short.len() - 12]).contains("line 3 has 8 cells, the header has 10"));
+    assert!(fault(&cut_short[..cut_short.len() - 12]).contains("line 3: has 8 cells, the header has 10"));
 }
 
 #[test]
@@ -119,9 +119,9 @@ fn a_file_of_broken_rows_names_the_first() {
     );
     let message = fault(&text);
     assert!(message.contains("3 of 202 rows can't be used, more than 1 %"), "{message}");
-    assert!(message.contains("row 51: column 'batch.decode_tokens': found '-8'"), "{message}");
+    assert!(message.contains("row 51: column 'batch.decode_tokens': found -8"), "{message}");
     assert!(
-        fault(&table([(1, 0)]).replace(",40,", ",nan,")).contains("row 1: column 'batch.prefill_tokens': found 'nan'")
+        fault(&table([(1, 0)]).replace(",40,", ",nan,")).contains("row 1: column 'batch.prefill_tokens': found nan")
     );
 }
 
@@ -129,9 +129,9 @@ fn a_file_of_broken_rows_names_the_first() {
 fn contradicting_sums_and_blocks_are_broken_rows() {
     let header = format!("{HEADER},batch.scheduled_tokens,kv.blocks_total_gpu,kv.blocks_free_gpu\n");
     let message = fault(&(header.clone() + &row(1, 0).replace('\n', ",49,,\n")));
-    assert!(message.contains("expected 40 prompt and 8 decode tokens together"), "{message}");
+    assert!(message.contains("expected the sum of 40 prefill and 8 decode tokens"), "{message}");
     let message = fault(&(header.clone() + &row(1, 0).replace('\n', ",48,10,11\n")));
-    assert!(message.contains("at most the 10 blocks"), "{message}");
+    assert!(message.contains("at most 10, the number of blocks"), "{message}");
     assert_eq!(
         csv(&(header + &row(1, 0).replace('\n', ",48,10,10\n"))).unwrap().steps[0].steps[0].kv_blocks_free,
         Some(10)
@@ -155,7 +155,7 @@ fn microseconds_in_a_column_of_nanoseconds_are_told() {
         text + &format!("{},{},0,8,0,8,chat,llama-2-70b,general,4\n", 1000 + id, 18_500 * id)
     });
     let message = fault(&rows);
-    assert!(message.contains("18500 ns apart") && message.contains("are these nanoseconds?"), "{message}");
+    assert!(message.contains("is 18500 ns") && message.contains("is it in nanoseconds?"), "{message}");
 }
 
 #[test]
@@ -221,21 +221,21 @@ fn idle_heartbeats_are_empty_and_repeats_are_duplicates() {
 fn unknown_versions_scopes_units_and_keys_are_errors() {
     let good = record(500, "0.01");
     for (text, said) in [
-        (good.replace("\"version\": 1", "\"version\": 2"), "line 1: `version` is 2; version 1"),
+        (good.replace("\"version\": 1", "\"version\": 2"), "line 1: `version` is 2; forward-pass metrics of version 1"),
         (
             good.replace("execute_model_cuda", "host"),
-            "line 1: `timing_scope` is \"host\"; \"execute_model_cuda\" is known",
+            "line 1: `timing_scope` is \"host\"; \"execute_model_cuda\" is supported",
         ),
         (good.replace("\"timing_scope\": \"execute_model_cuda\", ", ""), "`timing_scope` is missing"),
         (good.replace("wall_time", "wall_time_ms"), "unknown field `wall_time_ms`"),
-        (record(500, "18.5"), "are these seconds?"),
+        (record(500, "18.5"), "is it in seconds?"),
         (record(500, "-0.1"), "`wall_time` is -0.1"),
         (record(500, "NaN"), "line 1: column"),
         (record(500, "null"), "line 1"),
         (good.replace("\"num_decode_requests\": 9", "\"num_decode_requests\": -9"), "-9"),
         (good[..200].to_owned(), "EOF while parsing"),
-        (format!("{good}[1]\n"), "line 2: is no JSON object"),
-        (String::new(), "has no line"),
+        (format!("{good}[1]\n"), "line 2: is not a JSON object"),
+        (String::new(), "has no lines"),
     ] {
         let message = metrics(&text).unwrap_err().to_string();
         assert!(message.contains(said) && message.contains("fpm.jsonl"), "{said}: {message}");
