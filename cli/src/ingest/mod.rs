@@ -13,8 +13,8 @@ use ridgepoint::{Error, Hardware, Model};
 use ridgepoint_lab::ingest::format::Format as Kind;
 use ridgepoint_lab::ingest::step_table::TableRun;
 use ridgepoint_lab::ingest::{
-    FileReport, Ingested, Ingestion, JoinReport, Periods, Records, RequestTrace, Run, RunReport, StepTrace, join, periods,
-    request_table, step_table,
+    FileReport, Ingested, Ingestion, JoinReport, Periods, Records, RequestTrace, Run, RunReport, StepTrace, join,
+    periods, request_table, step_table,
 };
 
 use crate::common::{Common, Format};
@@ -167,7 +167,7 @@ impl Work {
         }
         if !missing.is_empty() {
             let flags = missing.join(", ");
-            self.notes.push(format!("some runs don't say all that a prediction needs: add {flags}"));
+            self.notes.push(format!("some runs lack metadata needed for prediction; pass {flags}"));
         }
     }
 
