@@ -1,5 +1,5 @@
-//! From measured rows to the series of a table: coefficients per group, residuals per series, glitches out, holes that
-//! measurements enclose filled. Uses `fit`, `trees`, `fill`, `efficiency`.
+//! Builds the series of a table from measured rows: fits coefficients per group, computes residuals per series, replaces
+//! glitches and fills holes that measurements enclose.
 
 use std::collections::BTreeMap;
 
@@ -14,11 +14,11 @@ use ridgepoint::internals::efficiency::grid::{Grid, Origin};
 use ridgepoint::internals::efficiency::kernel_model::{Chip, KernelModel};
 use ridgepoint::internals::efficiency::table::Series;
 
-/// A measured cell further than this from what its neighbours say (log ratio; a factor of 1.5) is a glitch of the
-/// measurement: the estimate stands instead.
+/// A measured cell whose log ratio to the estimate from its neighbours is larger than this (a factor of 1.5) is a glitch of
+/// the measurement. The estimate replaces it.
 const GLITCH_LOG_RATIO: f64 = 0.405;
 
-/// How much of what the cells around a hole say beyond the trees is believed: they are noisy, too.
+/// Share of the neighbours' mean difference from the trees that moves an estimate; the neighbours are noisy, too.
 const NEIGHBOUR_SHARE: f64 = 0.5;
 
 /// One measured call, placed on the grid of its series.
@@ -30,7 +30,7 @@ pub struct Row<F: Family> {
     pub point: Vec<f64>,
     /// Measured time, µs.
     pub time_us: f64,
-    /// Who measured it.
+    /// Source of the measurement.
     pub source: String,
 }
 
@@ -46,7 +46,7 @@ impl<F: Family> Row<F> {
     }
 }
 
-/// Rows of one series, with its name.
+/// Groups rows by the name of their series.
 pub fn by_series<'a, F: Family + 'a>(rows: impl Iterator<Item = &'a Row<F>>) -> BTreeMap<String, Vec<&'a Row<F>>> {
     let mut series: BTreeMap<String, Vec<&Row<F>>> = BTreeMap::new();
     for row in rows {
@@ -55,14 +55,14 @@ pub fn by_series<'a, F: Family + 'a>(rows: impl Iterator<Item = &'a Row<F>>) -> 
     series
 }
 
-/// Fits and lays out all series of an operator. Each (series, point) must be there once, as
-/// [`merge_repeated`](super::repeated::merge_repeated) leaves it: of several the last would stand in the table.
+/// Builds all series of an operator. Each series and point must appear once, as
+/// [`merge_repeated`](super::repeated::merge_repeated) leaves them.
 ///
-/// Each group of series gets its kernel-model coefficients; trees learn what the models leave over; a hole of a grid next
-/// to measured cells gets what the trees say, moved by half of what the cells around it say beyond the trees.
+/// Each group of series gets its kernel-model coefficients, and trees learn the residuals. A hole next to measured cells
+/// gets the trees' estimate, moved by half of the difference between the cells around it and their own estimates.
 ///
 /// # Errors
-/// [`ridgepoint::Error::MissingPeak`] where the chip has no unit for a row's number format.
+/// `ErrorKind::MissingPeak` if the chip has no unit for a row's number format.
 pub fn build<F: Calibrated>(rows: &[&Row<F>], hardware: &Hardware) -> Result<Vec<Series<F>>> {
     let coefficients = coefficients_by_group::<F>(rows, hardware)?;
     let mut placed: BTreeMap<String, Vec<Placed>> = BTreeMap::new();
@@ -103,7 +103,7 @@ pub fn build<F: Calibrated>(rows: &[&Row<F>], hardware: &Hardware) -> Result<Vec
     Ok(built)
 }
 
-/// A group's key and its rows as the fit takes them.
+/// A group's key and observations.
 type Group<F> = (<F as Family>::Key, Vec<Observation<<F as KernelModel>::Shape>>);
 
 struct Placed {
@@ -153,25 +153,25 @@ fn fill_holes<F: Calibrated>(series: &mut Series<F>, forest: &Forest, chip: &Chi
             forest.predict(&F::features(&series.key, &F::shape(&series.key, &point), chip))
         })
         .collect();
-    let mut beyond = series.grid.clone();
+    let mut differences = series.grid.clone();
     for (offset, learnt) in learnt.iter().enumerate() {
         if let Some(measured) = series.grid.measured(offset) {
-            beyond.set(offset, measured - learnt, Origin::Measured);
+            differences.set(offset, measured - learnt, Origin::Measured);
         }
     }
     for (offset, learnt) in learnt.iter().enumerate() {
-        let Some((around, is_enclosed)) = estimate(&beyond, offset) else { continue };
+        let Some((around, is_enclosed)) = estimate(&differences, offset) else { continue };
         let filled = learnt + NEIGHBOUR_SHARE * around;
         match series.grid.measured(offset) {
             Some(own) if (own - filled).abs() <= GLITCH_LOG_RATIO => {}
             Some(_) if !is_enclosed => {}
-            None if !is_enclosed && !touches_measured(&beyond, offset) => {}
+            None if !is_enclosed && !touches_measured(&differences, offset) => {}
             _ => series.grid.set(offset, filled, Origin::Filled),
         }
     }
 }
 
-/// Whether measured cells are next to a hole along at least two axes.
+/// Returns whether measured cells are next to a hole along at least two axes.
 fn touches_measured(grid: &Grid, offset: usize) -> bool {
     let index = grid.index(offset);
     let next_along = |axis: &usize| {

@@ -1,5 +1,5 @@
-//! What the calibration of a kernel family needs beyond its tables: features for the trees, labels for the report, columns
-//! of the table. Uses `features`, `efficiency`.
+//! The properties of a kernel family that only calibration needs: features of the trees, labels of the report, columns of
+//! the table.
 
 #![allow(clippy::float_cmp)] // table coordinates are whole numbers
 
@@ -11,21 +11,21 @@ use ridgepoint::internals::efficiency::kernel_model::{
 
 /// A kernel family that can be calibrated.
 pub trait Calibrated: Family + Send + Sync {
-    /// What errors are summed by: the number format, the launch mode.
+    /// Label that errors are grouped by: the number format, or the launch mode.
     fn label(key: &Self::Key) -> String;
 
-    /// What trees see of a call.
+    /// Features of a call for the trees.
     fn features(key: &Self::Key, shape: &Self::Shape, chip: &Chip) -> Vec<f64>;
 
-    /// Series that are learnt together.
+    /// Name of the forest; series with the same name are learnt together.
     fn forest(key: &Self::Key) -> String;
 
-    /// Whether a value of the last axis gets a column in the table.
+    /// Returns whether a value of the last axis gets a column in the table.
     fn keep_knot(_: &Self::Key, _: f64) -> bool {
         true
     }
 
-    /// Whether a label counts in the operator's total.
+    /// Returns whether a label counts in the operator's total.
     fn in_total(_: &str) -> bool {
         true
     }
@@ -44,8 +44,8 @@ impl Calibrated for GemmModel {
         key.name().to_owned()
     }
 
-    /// Few tokens cost the same, and far past the first waves one more row matters little: such columns are left out, but
-    /// where timings are so noisy that every one counts.
+    /// Leaves out columns that repeat their neighbours: few tokens cost the same, and past the first waves one more row
+    /// matters little. The noisy block format keeps all.
     fn keep_knot(key: &GemmKind, m: f64) -> bool {
         let flat = m < 16.0 && m.log2().fract() != 0.0;
         let one_row_more = m > 1200.0 && m % 256.0 == 1.0 && m != 2049.0;
@@ -108,7 +108,7 @@ impl Calibrated for AllReduceModel {
         "all".to_owned()
     }
 
-    /// Steps run inside graphs; eager rows are reported beside.
+    /// Steps run inside graphs, so eager rows do not count.
     fn in_total(label: &str) -> bool {
         label == "graph"
     }

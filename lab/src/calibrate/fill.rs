@@ -1,16 +1,15 @@
-//! Estimates a grid cell from its neighbours: every pair of measured cells on opposite sides of it along an axis gives an
-//! interpolation, and the weighted median over pairs and axes is taken. One kernel choice or glitch along one axis does not spoil it.
-//! Uses `efficiency::grid`.
+//! Estimates a grid cell from its neighbours. Every pair of measured cells on opposite sides of it along an axis gives an
+//! interpolation; the estimate is their weighted median, which one glitch along one axis does not spoil.
 
 use ridgepoint::internals::efficiency::grid::{Grid, MAX_AXES};
 
-/// Measured cells looked for on each side of a cell, per axis.
+/// Measured cells used on each side of a cell, per axis.
 const DEPTH: usize = 2;
 /// Weight of a one-sided neighbour relative to an interpolating pair.
 const ONE_SIDED: f64 = 0.3;
 
-/// The estimate of the cell at `offset` from other cells; `None` where no measured cell shares a line with it.
-/// The second value is true where at least one pair encloses the cell.
+/// Returns the estimate of the cell at `offset` from other cells, and whether at least one pair encloses it; `None` if no
+/// measured cell shares a line with it.
 pub fn estimate(grid: &Grid, offset: usize) -> Option<(f64, bool)> {
     let index = grid.index(offset);
     let mut candidates: Vec<(f64, f64)> = Vec::with_capacity(32);

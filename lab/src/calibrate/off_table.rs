@@ -139,8 +139,8 @@ impl SmallCall {
     }
 }
 
-/// Bytes that a small kernel moves per token of `width`, as `docs/measurements.md` defines it for each name; `None` for
-/// a name that is not listed there. Activations and cache are 16-bit; a norm's weights are read once and not counted.
+/// Returns the bytes that a small kernel moves per token of `width`, as `docs/measurements.md` defines them; `None` for a
+/// name that is not listed there. Activations and cache are 16-bit. A norm's weights are read once and not counted.
 ///
 /// ```
 /// use crate::calibrate::off_table::bytes_per_token;

@@ -1,11 +1,10 @@
-//! Gradient-boosted regression trees (Friedman 2001) on histograms: which tile a library picks, and when, is a matter of
-//! thresholds in a few known quantities (waves, padding, bytes), and that is what trees learn. They are used while a table is
-//! built, to fill its holes; no tree is shipped. Splits are chosen on clipped residuals and leaves take the median, so
-//! that glitches of a measurement do not pull.
+//! Gradient-boosted regression trees (Friedman 2001) on histograms. Kernel libraries choose tiles by thresholds in a few
+//! quantities (waves, padding, bytes), and trees learn thresholds. They fill the holes of a table while it is built; no tree
+//! is shipped. Splits are chosen on clipped residuals and leaves take the median, so that outliers do not pull.
 
 use crate::stats::observed_quantile;
 
-/// How many trees, how large, how careful.
+/// Size of the forest and learning rate.
 #[derive(Debug, Clone, Copy)]
 pub struct Settings {
     /// Boosting rounds.
@@ -14,7 +13,7 @@ pub struct Settings {
     pub max_leaves: usize,
     /// Share of a leaf's median that a round adds.
     pub learning_rate: f64,
-    /// Rows that a leaf must keep.
+    /// Rows of a leaf, at least.
     pub min_leaf_rows: usize,
 }
 
@@ -27,7 +26,7 @@ impl Default for Settings {
 /// Distinct thresholds per feature, at most.
 const MAX_BINS: usize = 160;
 
-/// Boosted trees: the sum of a constant and of what every tree says.
+/// Boosted trees: a constant plus the sum of every tree's value.
 #[derive(Debug, Clone)]
 pub struct Forest {
     start: f64,
@@ -41,7 +40,7 @@ enum Node {
 }
 
 impl Forest {
-    /// Learns `targets` from `features` (one slice per row, all of the same length).
+    /// Fits `targets` to `features` (one slice per row, all of the same length).
     pub fn fit(features: &[Vec<f64>], targets: &[f64], settings: Settings) -> Forest {
         let start = observed_quantile(&mut targets.to_vec(), 0.5).unwrap_or(0.0);
         let mut residuals: Vec<f64> = targets.iter().map(|t| t - start).collect();
@@ -58,7 +57,7 @@ impl Forest {
         Forest { start, trees }
     }
 
-    /// The prediction for one row of features.
+    /// Returns the prediction for one row of features.
     pub fn predict(&self, features: &[f64]) -> f64 {
         self.start + self.trees.iter().map(|tree| descend(tree, features)).sum::<f64>()
     }
@@ -76,7 +75,7 @@ fn descend(tree: &[Node], features: &[f64]) -> f64 {
     }
 }
 
-/// One feature of all rows as bin numbers; `edges[b]` is the largest value of bin `b`.
+/// The bin numbers of one feature in all rows; `edges[b]` is the largest value of bin `b`.
 struct Column {
     bins: Vec<u8>,
     edges: Vec<f64>,
