@@ -9,7 +9,7 @@ use crate::huber::HUBER_DELTA;
 use crate::solver::{NumericFit, Options, Prior, Range, minimise};
 
 /// Log errors beyond this are outliers, whose pull no longer grows.
-const OUTLIER_LOG_ERROR: f64 = 0.1;
+const OUTLIER_LOG_ERROR: f64 = 0.07;
 /// Rows used at most; more do not move a dozen coefficients.
 const MAX_ROWS: usize = 6000;
 /// Standard deviation of a coefficient's logarithm around the starting value.

@@ -1,6 +1,7 @@
 //! Gradient-boosted regression trees (Friedman 2001) on histograms. Kernel libraries choose tiles by thresholds in a few
 //! quantities (waves, padding, bytes), and trees learn thresholds. They fill the holes of a table while it is built; no tree
-//! is shipped. Splits are chosen on clipped residuals and leaves take the median, so that outliers do not pull.
+//! is shipped. Without them the errors of the A100's tables on unseen rows are 1.4 (GEMM) to 2.2 times (attention) as large.
+//! Splits are chosen on clipped residuals and leaves take the median, so that outliers do not pull.
 
 use crate::stats::observed_quantile;
 
