@@ -40,13 +40,13 @@ fn step_time(criterion: &mut Criterion) {
             bencher.iter(|| against.steps.step_time_us(black_box(requests)));
         });
         group.bench_function("compiled, columns", |bencher| {
-            bencher.iter(|| against.steps.step_time_us_of(black_box(&columns)));
+            bencher.iter(|| against.steps.step_time_us(black_box(&columns)));
         });
         group.bench_function("compiled, state", |bencher| {
-            bencher.iter(|| against.steps.step_time_us_of_state(black_box(&state)));
+            bencher.iter(|| against.steps.step_time_us(black_box(&state)));
         });
         group.bench_function("operators", |bencher| {
-            bencher.iter(|| against.steps.step_time_us_by_operator(black_box(requests)));
+            bencher.iter(|| against.steps.estimate_unchecked(black_box(requests)).step_time_us);
         });
         group.bench_function("black box", |bencher| bencher.iter(|| against.line.step_time(black_box(requests))));
         group.bench_function("peer-shaped, not the peer", |bencher| {

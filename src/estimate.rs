@@ -1,18 +1,18 @@
-//! What a prediction of a step says: totals, bounds, an interval and the operators it is the sum of.
+//! The estimate of a step: totals, bounds, an interval and its operators.
 //! Uses `efficiency::provenance`, `physics::OperatorGroup`, `correction`.
 
 use serde::Serialize;
 
 use crate::correction::SDS_OF_90_PCT;
 use crate::efficiency::{Bound, Provenance};
-use crate::physics::{GraphMode, OperatorGroup};
+use crate::physics::{BatchShape, GraphMode, OperatorGroup};
 
 /// One operator's part of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct OperatorEstimate {
     /// Name.
     pub name: &'static str,
-    /// Group it belongs to; `None` for what a correction adds to the operators.
+    /// Its group; `None` for an overhead that a correction adds.
     pub group: Option<OperatorGroup>,
     /// Calls in the step.
     pub count: u64,
@@ -37,7 +37,7 @@ pub struct OperatorEstimate {
 /// The operators of a group together.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct GroupEstimate {
-    /// The group; `None` for what a correction adds to the operators.
+    /// The group; `None` for the overheads that a correction adds.
     pub group: Option<OperatorGroup>,
     /// Predicted time, µs.
     pub time_us: f64,
@@ -67,10 +67,9 @@ pub struct StepEstimate {
     pub lower_us: f64,
     /// Upper end of the 90 % interval, µs.
     pub upper_us: f64,
-    /// Relative standard deviation that comes from not knowing the correction's coefficients; 0 without a correction.
+    /// Relative standard deviation from the uncertainty of the correction's coefficients; 0 without a correction.
     pub coefficients_sd: f64,
-    /// Relative standard deviation that comes from tables which are held at their edge or borrowed; without a correction that of all
-    /// tables, as assumed.
+    /// Relative standard deviation from clamped and fallback tables; without a correction the assumed one of all tables.
     pub tables_sd: f64,
     /// The roofline bound: every operator at its ideal, µs.
     pub bound_us: f64,
@@ -90,11 +89,36 @@ pub struct StepEstimate {
     pub operators: Vec<OperatorEstimate>,
     /// Share of the step's time by where it comes from.
     pub provenance: Vec<(Provenance, f64)>,
-    /// What deserves a second look, in plain words.
+    /// Warnings and assumptions, in plain words.
     pub warnings: Vec<String>,
+    /// The sums over the batch that the estimate was made from.
+    #[serde(skip)]
+    pub batch: BatchShape,
 }
 
 impl StepEstimate {
+    /// A step without requests.
+    pub(crate) fn nothing(batch: BatchShape) -> Self {
+        StepEstimate {
+            step_time_us: 0.0,
+            lower_us: 0.0,
+            upper_us: 0.0,
+            coefficients_sd: 0.0,
+            tables_sd: 0.0,
+            bound_us: 0.0,
+            total_flops: 0.0,
+            total_bytes: 0.0,
+            mfu: 0.0,
+            mbu: 0.0,
+            padded_tokens: 0,
+            graph_mode: GraphMode::Eager,
+            operators: Vec::new(),
+            provenance: Vec::new(),
+            warnings: vec!["nothing to do: the step takes no time".to_owned()],
+            batch,
+        }
+    }
+
     /// Time of the operators of a group, µs.
     pub fn group_us(&self, group: OperatorGroup) -> f64 {
         self.operators.iter().filter(|o| o.group == Some(group)).map(|o| o.time_us).sum()
@@ -119,8 +143,8 @@ impl StepEstimate {
 }
 
 impl OperatorEstimate {
-    /// Time that a correction adds for what is no operator of the physics.
-    pub(crate) fn learned(name: &'static str, time_us: f64) -> Self {
+    /// An overhead that a correction adds to the operators.
+    pub(crate) fn overhead(name: &'static str, time_us: f64) -> Self {
         OperatorEstimate {
             name,
             group: None,
@@ -137,8 +161,8 @@ impl OperatorEstimate {
     }
 }
 
-/// Half the 90 % interval of a step that no correction judges, µs: times of the same provenance err together, those of
-/// different ones do not.
+/// Half-width of the 90 % interval when no correction is loaded, µs. Errors of the same provenance add up; those of different
+/// ones are independent.
 pub(crate) fn assumed_half_interval_us(operators: &[OperatorEstimate]) -> f64 {
     let together = |p: Provenance| {
         let time_us: f64 = operators.iter().filter(|o| o.provenance == p).map(|o| o.time_us).sum();
@@ -147,8 +171,8 @@ pub(crate) fn assumed_half_interval_us(operators: &[OperatorEstimate]) -> f64 {
     Provenance::ALL.into_iter().map(|p| together(p).powi(2)).sum::<f64>().sqrt()
 }
 
-/// Relative standard deviation of a step's time that comes with what the measured engines do not vouch for: tables held at their
-/// edge or borrowed from another GPU, and coefficients carried over to a GPU that was not fitted (assumed: 10 %).
+/// Relative standard deviation of a step's time from sources that the measured engines do not cover: clamped and fallback tables,
+/// and coefficients that are carried over to a GPU that was not fitted (assumed: 10 %).
 pub(crate) fn unseen_tables_sd(operators: &[OperatorEstimate], time_us: f64, is_fitted_gpu: bool) -> f64 {
     let of = |p: Provenance| {
         let part_us: f64 = operators.iter().filter(|o| o.provenance == p).map(|o| o.time_us).sum();

@@ -12,7 +12,7 @@
 //! let steps = StepModel::new(&model, &hardware, &Deployment::tensor_parallel(4))?;
 //!
 //! // 63 decodes on top of 1,024 cached tokens each: padded to 64, the next captured CUDA graph.
-//! let step = steps.step_time(&[Request::decode(1024); 63]);
+//! let step = steps.estimate(&[Request::decode(1024); 63])?;
 //! assert_eq!(step.padded_tokens, 64);
 //!
 //! // A GPU's quarter of the weights but the embedding, 34.75 billion of them in 2 bytes each, can't be read in less than
@@ -91,7 +91,7 @@ pub use estimate::{GroupEstimate, OperatorEstimate, StepEstimate};
 pub use hardware::Hardware;
 pub use model::Model;
 pub use request::{Request, RequestColumns};
-pub use step_model::{CorrectionChoice, Options, StepModel, StepState};
+pub use step_model::{CorrectionChoice, Options, StepModel, StepRequests, StepState};
 
 /// Compiles and runs the README's Rust examples with the tests.
 #[cfg(doctest)]

@@ -9,7 +9,7 @@ use crate::correction::{Correction, Used};
 use crate::deployment::Deployment;
 use crate::efficiency::EfficiencyMode;
 use crate::estimate::{GroupEstimate, OperatorEstimate, StepEstimate};
-use crate::physics::{BatchShape, GraphMode};
+use crate::physics::GraphMode;
 
 /// What a prediction was made from.
 #[derive(Debug, Clone, Copy)]
@@ -20,9 +20,9 @@ pub struct Subject<'a> {
     pub hardware: &'a str,
     /// How the model is served.
     pub deployment: &'a Deployment,
-    /// How efficient kernels are taken to be.
+    /// Measured or ideal kernel efficiency.
     pub efficiency: EfficiencyMode,
-    /// What real engines taught, on top of the tables.
+    /// The correction fitted to measured engine runs.
     pub correction: Option<&'a Correction>,
 }
 
@@ -35,7 +35,7 @@ pub struct Subject<'a> {
 /// let (model, hardware, deployment) = (Model::find("llama-3.1-8b")?, Hardware::find("h100")?, Deployment::default());
 /// let steps = StepModel::new(&model, &hardware, &deployment)?;
 /// let batch = [Request::decode(1000); 4];
-/// let (shape, step) = (steps.plan().batch_shape(&batch)?, steps.try_step_time(&batch)?);
+/// let step = steps.estimate(&batch)?;
 /// let subject = Subject {
 ///     model: model.name(),
 ///     hardware: hardware.name(),
@@ -43,7 +43,7 @@ pub struct Subject<'a> {
 ///     efficiency: Default::default(),
 ///     correction: None,
 /// };
-/// let json = serde_json::to_value(StepReport::new(subject, &shape, &step)).unwrap();
+/// let json = serde_json::to_value(StepReport::new(subject, &step)).unwrap();
 /// assert_eq!(json["model"], "llama-3.1-8b");
 /// assert_eq!(json["batch"]["num_decodes"], 4);
 /// assert_eq!(json["step_time_us"], step.step_time_us);
@@ -90,8 +90,9 @@ struct Sums {
 }
 
 impl<'a> StepReport<'a> {
-    /// The prediction `step` for the sums `batch`, laid out.
-    pub fn new(subject: Subject<'a>, batch: &BatchShape, step: &'a StepEstimate) -> Self {
+    /// The estimate `step` of `subject`.
+    pub fn new(subject: Subject<'a>, step: &'a StepEstimate) -> Self {
+        let batch = &step.batch;
         StepReport {
             model: subject.model,
             hardware: subject.hardware,

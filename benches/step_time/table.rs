@@ -70,9 +70,9 @@ fn hot(against: &Against) {
         let requests = &batch.requests[..];
         let mut loops = [
             repeated(|| against.steps.step_time_us(black_box(requests))),
-            repeated(|| against.steps.step_time_us_of(black_box(&columns))),
-            repeated(|| against.steps.step_time_us_of_state(black_box(&state))),
-            repeated(|| against.steps.step_time_us_by_operator(black_box(requests))),
+            repeated(|| against.steps.step_time_us(black_box(&columns))),
+            repeated(|| against.steps.step_time_us(black_box(&state))),
+            repeated(|| against.steps.estimate_unchecked(black_box(requests)).step_time_us),
             repeated(|| against.line.step_time(black_box(requests))),
             repeated(|| against.peer.step_time_us(black_box(requests))),
         ];
@@ -173,8 +173,8 @@ fn cold(against: &Against) {
         let (requests, state) = (&batch.requests, against.state(&batch.requests));
         let calls: [Call<'_>; 5] = [
             Box::new(|| against.steps.step_time_us(black_box(requests))),
-            Box::new(|| against.steps.step_time_us_of_state(black_box(&state))),
-            Box::new(|| against.steps.step_time_us_by_operator(black_box(requests))),
+            Box::new(|| against.steps.step_time_us(black_box(&state))),
+            Box::new(|| against.steps.estimate_unchecked(black_box(requests)).step_time_us),
             Box::new(|| against.line.step_time(black_box(requests))),
             Box::new(|| against.peer.step_time_us(black_box(requests))),
         ];

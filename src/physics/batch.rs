@@ -80,12 +80,6 @@ impl BatchSums {
         }
     }
 
-    /// The chunk, where the sums are of one chunk alone.
-    pub(crate) fn only_chunk(&self) -> Request {
-        let narrow = |tokens: u64| u32::try_from(tokens).unwrap_or(u32::MAX);
-        Request::new(narrow(self.prefill_context_tokens), narrow(self.prefill_tokens), self.num_sampled > 0)
-    }
-
     /// Adds other requests.
     pub fn add(&mut self, other: &BatchSums) {
         self.each(other, u64::wrapping_add, u128::wrapping_add);

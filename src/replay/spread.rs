@@ -49,7 +49,7 @@ impl<'a> SpreadSampler<'a> {
 impl Observer for SpreadSampler<'_> {
     fn step(&mut self, event: &StepEvent<'_>) {
         if event.index.is_multiple_of(SAMPLED) && !event.batch.is_empty() {
-            let step = self.steps.step_time(event.batch);
+            let step = self.steps.estimate_unchecked(event.batch);
             let weight = event.batch.len() as f64;
             self.weight += weight;
             self.coefficients_sd += weight * step.coefficients_sd;
@@ -159,7 +159,7 @@ mod tests {
                 num_preempted: 0,
             });
         }
-        let (spread, step) = (sampler.spread(), steps.step_time(&batch));
+        let (spread, step) = (sampler.spread(), steps.estimate_unchecked(&batch));
         assert!((spread.tables_sd - step.tables_sd).abs() < 1e-12 && spread.scatter.is_none());
     }
 }

@@ -55,7 +55,7 @@ fn allocations<T>(mut call: impl FnMut() -> T) -> u64 {
 fn allocations_are_counted() {
     assert_eq!(allocations(|| vec![1u8; 100]), 10);
     let steps = step_model("llama-3.1-8b", 1);
-    assert!(allocations(|| steps.step_time(&decodes(8))) >= 20, "an estimate holds lists");
+    assert!(allocations(|| steps.estimate_unchecked(&decodes(8))) >= 20, "an estimate holds lists");
 }
 
 #[test]
@@ -79,7 +79,7 @@ fn steps_of_columns_allocate_nothing() {
             let count = allocations(|| {
                 let all = RequestColumns::new(black_box(&computed), &scheduled).unwrap();
                 let some = all.with_samples(&samples).unwrap();
-                (steps.step_time_us_of(&all), steps.step_time_us_of(&some))
+                (steps.step_time_us(&all), steps.step_time_us(&some))
             });
             assert_eq!(count, 0, "{name}: {batch_name}");
         }
@@ -94,14 +94,14 @@ fn steps_kept_as_sums_allocate_nothing() {
             let count = allocations(|| {
                 let mut state = steps.state();
                 batch.iter().for_each(|request| state.add(request));
-                let first_us = steps.step_time_us_of_state(&state);
+                let first_us = steps.step_time_us(&state);
                 batch.iter_mut().for_each(|request| state.advance(request));
-                let second_us = steps.step_time_us_of_state(&state);
+                let second_us = steps.step_time_us(&state);
                 if let [first, .., last] = &batch[..] {
                     state.replace(first, &Request::prefill(500, 0));
                     state.remove(last);
                 }
-                (first_us, second_us, steps.step_time_us_of_state(&state), state.num_requests(), state.num_tokens())
+                (first_us, second_us, steps.step_time_us(&state), state.num_requests(), state.num_tokens())
             });
             assert_eq!(count, 0, "{name}: {batch_name}");
         }

@@ -92,7 +92,7 @@ fn step() -> impl Strategy<Value = Vec<Request>> {
 }
 
 fn agree((name, steps): &Named, batch: &[Request]) -> TestCaseResult {
-    let (compiled, by_operator) = (steps.step_time_us(batch), steps.step_time_us_by_operator(batch));
+    let (compiled, by_operator) = (steps.step_time_us(batch), steps.estimate_unchecked(batch).step_time_us);
     prop_assert!(
         (compiled - by_operator).abs() <= TOLERANCE * by_operator,
         "{name}: {compiled} for {by_operator} µs: {:+.3} %",
@@ -109,7 +109,7 @@ fn three_ways(steps: &StepModel, batch: &[Request]) -> [u64; 3] {
     let columns = RequestColumns::new(&computed, &scheduled).unwrap().with_samples(&samples).unwrap();
     let mut state = steps.state();
     batch.iter().for_each(|request| state.add(request));
-    [steps.step_time_us(batch), steps.step_time_us_of(&columns), steps.step_time_us_of_state(&state)].map(f64::to_bits)
+    [steps.step_time_us(batch), steps.step_time_us(&columns), steps.step_time_us(&state)].map(f64::to_bits)
 }
 
 proptest! {
@@ -129,7 +129,7 @@ proptest! {
     fn no_step_is_faster_than_its_bound(batch in prop_oneof![step(), any_batch()], which in any::<Index>()) {
         let models = [&DEPLOYED[..], &BORROWED[..], &KINDS[..]];
         let (name, steps) = one_of(models[batch.len() % 3], which);
-        let (time_us, bound_us) = (steps.step_time_us(&batch), steps.step_time(&batch).bound_us);
+        let (time_us, bound_us) = (steps.step_time_us(&batch), steps.estimate_unchecked(&batch).bound_us);
         prop_assert!(time_us >= bound_us * (1.0 - REL_SUMMATION_ORDER), "{name}: {time_us} under {bound_us} µs");
     }
 }
@@ -206,7 +206,7 @@ proptest! {
         prop_assert_eq!(state, fresh, "{}", name);
         prop_assert_eq!(state.num_requests(), batch.len() as u64);
         let expected = steps.step_time_us(&batch).to_bits();
-        prop_assert_eq!(steps.step_time_us_of_state(&state).to_bits(), expected, "{}", name);
+        prop_assert_eq!(steps.step_time_us(&state).to_bits(), expected, "{}", name);
     }
 
     #[test]
@@ -226,7 +226,7 @@ fn nothing_to_do_takes_no_time() {
         let mut state = steps.state();
         state.add(&Request::decode(100));
         state.remove(&Request::decode(100));
-        assert_eq!(steps.step_time_us_of_state(&state).to_bits(), 0.0f64.to_bits(), "{name}");
+        assert_eq!(steps.step_time_us(&state).to_bits(), 0.0f64.to_bits(), "{name}");
     }
 }
 
@@ -245,7 +245,7 @@ fn single_chunks_of_any_length_and_context_agree_with_their_operators() {
             {
                 let mut batch = vec![Request::decode(1000); num_decodes];
                 batch.push(Request::prefill(chunk, context));
-                let difference = steps.step_time_us(&batch) / steps.step_time_us_by_operator(&batch) - 1.0;
+                let difference = steps.step_time_us(&batch) / steps.estimate_unchecked(&batch).step_time_us - 1.0;
                 if difference.abs() > worst.0 {
                     worst = (difference.abs(), format!("{chunk} tokens after {context} beside {num_decodes} decodes"));
                 }
@@ -295,8 +295,8 @@ fn batches_beyond_the_tables_are_those_of_the_operators() {
     ];
     for (name, steps) in KINDS.iter() {
         for (what, batch) in &beyond {
-            let (time_us, bound_us) = (steps.step_time_us(batch), steps.step_time(batch).bound_us);
-            let by_operator_us = steps.step_time_us_by_operator(batch);
+            let (time_us, bound_us) = (steps.step_time_us(batch), steps.estimate_unchecked(batch).bound_us);
+            let by_operator_us = steps.estimate_unchecked(batch).step_time_us;
             assert!(time_us.is_finite() && time_us > 0.0, "{name}, {what}: {time_us} µs");
             assert!(
                 (time_us / by_operator_us - 1.0).abs() <= TOLERANCE,

@@ -55,7 +55,7 @@ impl Prediction {
             StepModel::with_options(&model, &hardware, &deployment, &options).expect("a possible deployment");
         let requests = |g: &Group| vec![Request::prefill(g.num_scheduled_tokens, g.num_computed_tokens); g.requests];
         let batch: Vec<Request> = self.batch.iter().flat_map(requests).collect();
-        step_model.try_step_time(&batch).expect("a possible batch").step_time_us
+        step_model.estimate(&batch).expect("a possible batch").step_time_us
     }
 
     fn holds(&self) -> bool {
@@ -109,13 +109,13 @@ fn a_golden_number_that_is_off_is_noticed() {
 #[test]
 fn the_interface_is_the_documented_one() {
     let new: fn(&Model, &Hardware, &Deployment) -> Result<StepModel, Error> = StepModel::new;
-    let step_time: fn(&StepModel, &[Request]) -> StepEstimate = StepModel::step_time;
+    let estimate: fn(&StepModel, &[Request]) -> Result<StepEstimate, Error> = StepModel::estimate;
     let model = Model::find("meta-llama/Llama-3.1-8B-Instruct").expect("built in");
     let step_model = new(&model, &Hardware::find("H100").expect("built in"), &Deployment::default()).expect("fits");
     let mut batch = vec![Request::decode(2048); 64];
-    let decodes = step_time(&step_model, &batch);
+    let decodes = estimate(&step_model, &batch).expect("a possible batch");
     batch.push(Request::prefill(512, 0));
-    let mixed = step_time(&step_model, &batch);
+    let mixed = estimate(&step_model, &batch).expect("a possible batch");
     assert!(decodes.bound_us < decodes.step_time_us && decodes.step_time_us < mixed.step_time_us);
     assert_eq!((decodes.graph_mode, decodes.padded_tokens), (GraphMode::Full, 64));
     // 64 + 512 tokens are more than the largest captured graph.
@@ -134,7 +134,7 @@ fn the_bound_is_the_hand_worked_one() {
     let hardware = Hardware::find("h100").expect("built in");
     let options = Options { efficiency: EfficiencyMode::Ideal, ..Options::default() };
     let ideal = StepModel::with_options(&model, &hardware, &Deployment::default(), &options).expect("fits");
-    let step = ideal.step_time(&[Request::decode(2048); 64]);
+    let step = ideal.estimate_unchecked(&[Request::decode(2048); 64]);
     let operator = |name: &str| *step.operators.iter().find(|o| o.name == name).expect("in every step");
 
     // 64 · 2049 keys and values of 8 heads of 128, and 64 queries and outputs of 32 heads, 2 bytes each, in 32 layers.
@@ -150,7 +150,7 @@ fn the_bound_is_the_hand_worked_one() {
     assert!(is_rel(gate_up.flops, 32.0 * 2.0 * 64.0 * 4096.0 * 28_672.0, REL_SAME_FORMULA), "{gate_up:?}");
 
     // A prompt's gate and up is bound by the matrix units: 2·8192·4096·28672 FLOP a layer at 989.4 TFLOP/s.
-    let prompt = ideal.step_time(&[Request::prefill(8192, 0)]);
+    let prompt = ideal.estimate_unchecked(&[Request::prefill(8192, 0)]);
     let gate_up = *prompt.operators.iter().find(|o| o.name == "gate_up_proj").expect("in every step");
     let expected_us = 32.0 * 2.0 * 8192.0 * 4096.0 * 28_672.0 / 989.4e12 * 1e6;
     assert!(is_rel(gate_up.time_us, expected_us, REL_SAME_FORMULA), "{gate_up:?}");
@@ -162,7 +162,7 @@ fn weights_beyond_the_memory_are_warned_of() {
         let model = Model::find("llama-3.1-70b").unwrap();
         let deployment = Deployment::tensor_parallel(tensor_parallel_size);
         let steps = StepModel::new(&model, &Hardware::find("h100").unwrap(), &deployment).unwrap();
-        steps.step_time(&[Request::decode(100)]).warnings.join("\n")
+        steps.estimate_unchecked(&[Request::decode(100)]).warnings.join("\n")
     };
     // 70.55 billion weights of two bytes are 131.4 GiB; of 80 GiB the driver keeps a hundredth, and 0.9 of 79.2 are 71.3.
     assert!(warnings(1).contains("the weights take 131.4 GiB of each GPU, 60.1 GiB more"), "{}", warnings(1));

@@ -28,7 +28,7 @@ fn on(gpu: &str, model: &str, tensor_parallel_size: u32) -> StepEstimate {
         .expect("own tables or borrowed ones");
     let mut batch = vec![Request::decode(2048); 64];
     batch.push(Request::prefill(512, 0));
-    step_model.step_time(&batch)
+    step_model.estimate_unchecked(&batch)
 }
 
 fn series<F: Family>(gpu: &str, is_wanted: impl Fn(&F::Key) -> bool) -> std::sync::Arc<Series<F>> {

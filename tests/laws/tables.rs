@@ -323,13 +323,13 @@ fn a_fault_in_a_table_that_is_not_needed_does_no_harm() {
 
 #[test]
 fn a_data_directory_without_tables_leaves_the_built_in_ones() {
-    let built_in = on("h100", 4, None).expect("built in").step_time(&batch());
+    let built_in = on("h100", 4, None).expect("built in").estimate_unchecked(&batch());
     let empty = tempfile::tempdir().expect("a folder");
-    assert_eq!(on("h100", 4, Some(empty.path())).expect("built in").step_time(&batch()), built_in);
+    assert_eq!(on("h100", 4, Some(empty.path())).expect("built in").estimate_unchecked(&batch()), built_in);
     let another_gpu = DataDir::new("allreduce", shipped("h100_sxm", "allreduce").as_bytes());
-    let h200 = on("h200", 4, None).expect("built in").step_time(&batch());
-    assert_eq!(on("h200", 4, Some(another_gpu.dir.path())).expect("built in").step_time(&batch()), h200);
-    assert_eq!(another_gpu.model(4).expect("the same table").step_time(&batch()), built_in);
+    let h200 = on("h200", 4, None).expect("built in").estimate_unchecked(&batch());
+    assert_eq!(on("h200", 4, Some(another_gpu.dir.path())).expect("built in").estimate_unchecked(&batch()), h200);
+    assert_eq!(another_gpu.model(4).expect("the same table").estimate_unchecked(&batch()), built_in);
 }
 
 #[test]
@@ -349,7 +349,7 @@ fn a_table_of_the_data_directory_replaces_the_built_in_one() {
         .collect();
     let data = DataDir::new("allreduce", halved.as_bytes());
     let all_reduce = |model: StepModel| {
-        let step = model.step_time(&batch());
+        let step = model.estimate_unchecked(&batch());
         step.operators.iter().find(|o| o.name == "all_reduce").expect("four ranks").time_us
     };
     let (built_in, slower) =
@@ -366,7 +366,5 @@ fn only_a_table_that_is_not_there_is_a_missing_measurement() {
     let peak = Hardware::find("a100").expect("built in").peak_dense_flop_per_s(DType::Fp8);
     assert!(peak.expect_err("an A100 has no fp8").kind() != ErrorKind::MissingTable);
     assert!(Model::find("no-such-model").expect_err("no such model").kind() != ErrorKind::MissingTable);
-    assert!(
-        on("h100", 1, None).expect("built in").try_step_time(&[]).expect_err("empty").kind() != ErrorKind::MissingTable
-    );
+    assert!(on("h100", 1, None).expect("built in").estimate(&[]).expect_err("empty").kind() != ErrorKind::MissingTable);
 }

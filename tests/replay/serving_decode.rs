@@ -61,7 +61,7 @@ fn run(dir: &Path) -> Run {
         let decoding_ms = ms("e2e_mean") - ms("ttft_mean");
         let in_flight = (rate * decoding_ms / 1e3).max(1.0);
         // Between two whole batches, as the batch varies over time.
-        let at = |n: f64| steps.step_time(&vec![Request::decode(kv_tokens as u32); n as usize]);
+        let at = |n: f64| steps.estimate_unchecked(&vec![Request::decode(kv_tokens as u32); n as usize]);
         let (low, high) = (at(in_flight.floor()), at(in_flight.ceil()));
         let share = in_flight.fract();
         // The load generator asks for exactly this many tokens (`ignore_eos`). Its own count of what came back is lower

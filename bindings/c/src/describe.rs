@@ -39,8 +39,7 @@ pub unsafe extern "C" fn ridgepoint_step_json(
             (loaded(model)?, columns(num_computed_tokens, num_scheduled_tokens, samples, num_requests)?)
         };
         let requests: Vec<Request> = requests.iter().collect();
-        let shape = loaded.steps().plan().batch_shape(&requests)?;
-        let step = loaded.steps().try_step_time(&requests)?;
+        let step = loaded.steps().estimate(&requests)?;
         let subject = Subject {
             model: &loaded.model,
             hardware: &loaded.hardware,
@@ -49,7 +48,7 @@ pub unsafe extern "C" fn ridgepoint_step_json(
             correction: loaded.correction(),
         };
         // SAFETY: not NULL, as `emptied` saw.
-        unsafe { write(out_json, &StepReport::new(subject, &shape, &step)) }
+        unsafe { write(out_json, &StepReport::new(subject, &step)) }
     };
     // SAFETY: as the caller promises.
     unsafe { guarded(error, describe) }

@@ -39,7 +39,7 @@ pub unsafe extern "C" fn ridgepoint_step_time_us(
         if out_step_time_us.is_null() {
             return Err(Failure::null("out_step_time_us"));
         }
-        let step_time_us = loaded.steps().step_time_us_of(&requests);
+        let step_time_us = loaded.steps().step_time_us(&requests);
         // SAFETY: as the caller promises.
         unsafe { out_step_time_us.write(step_time_us) };
         Ok(())
@@ -97,7 +97,7 @@ pub unsafe extern "C" fn ridgepoint_step_times_us(
                     (std::ptr::null(), std::ptr::null())
                 };
                 let requests = columns(computed, scheduled, flags, past - first)?;
-                out_step_times_us.add(step).write(loaded.steps().step_time_us_of(&requests));
+                out_step_times_us.add(step).write(loaded.steps().step_time_us(&requests));
             }
         }
         Ok(())

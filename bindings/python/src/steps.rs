@@ -126,7 +126,7 @@ impl StepModel {
         let requests = Requests::new(num_computed_tokens, num_scheduled_tokens, samples)?;
         let (computed, scheduled, samples) = requests.slices();
         let columns = columns(computed, scheduled, samples)?;
-        caught(|| Ok(self.latency.steps().step_time_us_of(&columns)))
+        caught(|| Ok(self.latency.steps().step_time_us(&columns)))
     }
 
     /// Times of many steps, µs: an array of one less than there are offsets. Other threads run meanwhile.
@@ -163,7 +163,7 @@ impl StepModel {
                     return Err(RidgepointError::new_err(format!("offsets: no requests from {start} to {end}")));
                 };
                 let samples = samples.and_then(|samples| samples.get(of_step));
-                times_us.push(steps.step_time_us_of(&columns(computed, scheduled, samples)?));
+                times_us.push(steps.step_time_us(&columns(computed, scheduled, samples)?));
             }
             Ok(times_us)
         })?;
@@ -187,7 +187,7 @@ impl StepModel {
                 model: self.model.name(),
                 hardware: self.hardware.name(),
                 correction: Used::of(steps.correction()),
-                step: steps.try_step_time(&requests).map_err(raised)?,
+                step: steps.estimate(&requests).map_err(raised)?,
             };
             to_json(&predicted)
         })

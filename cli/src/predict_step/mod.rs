@@ -84,13 +84,12 @@ pub fn run(args: &PredictStep, common: &Common) -> Result<Outcome<Prediction>, F
     };
     let plan = steps.plan();
     let step = steps
-        .try_step_time(&batch.requests)
+        .estimate(&batch.requests)
         .map_err(|error| batch.refused(&error, |request| plan.batch_shape(&[*request]).map(drop)))?;
-    let shape = plan.batch_shape(&batch.requests)?;
-    let explanation = if args.explain { explain::longest(&step, plan, &shape, &hardware) } else { Vec::new() };
+    let explanation = if args.explain { explain::longest(&step, plan, &step.batch, &hardware) } else { Vec::new() };
     let (efficiency, correction) = (args.prediction.efficiency, steps.correction().cloned());
     let prediction =
-        Prediction { model, hardware, deployment, batch: shape, step, efficiency, correction, explanation };
+        Prediction { model, hardware, deployment, batch: step.batch, step, efficiency, correction, explanation };
     Ok(Outcome::of(prediction))
 }
 
@@ -103,6 +102,6 @@ impl Serialize for Prediction {
             efficiency: self.efficiency,
             correction: self.correction.as_ref(),
         };
-        StepReport::new(subject, &self.batch, &self.step).explained(&self.explanation).serialize(serializer)
+        StepReport::new(subject, &self.step).explained(&self.explanation).serialize(serializer)
     }
 }

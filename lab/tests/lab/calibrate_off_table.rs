@@ -56,7 +56,7 @@ fn predicted_us(batch: &[Request], operator: &str) -> f64 {
     let model = Model::find("llama-3.1-8b").unwrap();
     let step = StepModel::with_options(&model, &h100(), &Deployment::default(), &Options::uncorrected())
         .unwrap()
-        .step_time(batch);
+        .estimate_unchecked(batch);
     let found = step.operators.iter().find(|o| o.name == operator).unwrap();
     found.time_us / found.count as f64
 }

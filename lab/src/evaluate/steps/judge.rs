@@ -191,7 +191,7 @@ fn predict(
     let given = case.correction.as_ref().filter(|_| fitted_anew);
     let given = given.map(|given| case.calibrated.clone().with_correction(Arc::clone(given)));
     let estimate = |steps: &StepModel, requests: &[_]| {
-        let step = steps.step_time(requests);
+        let step = steps.estimate_unchecked(requests);
         Estimate { time_us: step.step_time_us, interval_us: (step.lower_us, step.upper_us) }
     };
     let predict = |row: &StepRow| {

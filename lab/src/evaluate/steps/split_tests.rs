@@ -59,7 +59,7 @@ fn judge(cases: &[StepCase], split: StepSplit, window: usize) -> StepEvaluation 
 /// What the calibrated tables say of a step of `decodes`, ns as the clock would show it.
 fn predicted_us(decodes: u32) -> f64 {
     let case = cases(vec![run("probe", "llama-3.1-8b", &[(decodes, 20_000, 1)])]).remove(0);
-    case.calibrated.step_time(&case.requests(&case.rows[0])).step_time_us
+    case.calibrated.estimate_unchecked(&case.requests(&case.rows[0])).step_time_us
 }
 
 const TEMPORAL: StepSplit = StepSplit::Temporal { judge_from: 0.8 };

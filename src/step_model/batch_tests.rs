@@ -6,12 +6,12 @@ use std::sync::LazyLock;
 use proptest::prelude::*;
 use pulp::Arch;
 
-use super::super::Options;
-use super::*;
 use crate::deployment::Deployment;
 use crate::efficiency::EfficiencyMode;
 use crate::hardware::Hardware;
 use crate::model::Model;
+use crate::request::{Request, RequestColumns};
+use crate::step_model::{Options, StepModel};
 
 /// Models of each kind (dense, windows of both kinds, experts, latent attention), with and without dense tables and measured
 /// kernels; each as this CPU sums and by one lane.
@@ -49,12 +49,12 @@ fn bits(steps: &StepModel, batch: &[Request]) -> [u64; 3] {
     let columns = RequestColumns::new(&computed, &scheduled).unwrap().with_sample_bytes(&flags).unwrap();
     let mut state = steps.state();
     batch.iter().for_each(|request| state.add(request));
-    let of_columns = steps.step_time_us_of(&columns);
+    let of_columns = steps.step_time_us(&columns);
     if batch.iter().all(|request| request.samples) {
         let without_flags = RequestColumns::new(&computed, &scheduled).unwrap();
-        assert_eq!(steps.step_time_us_of(&without_flags).to_bits(), of_columns.to_bits());
+        assert_eq!(steps.step_time_us(&without_flags).to_bits(), of_columns.to_bits());
     }
-    [steps.step_time_us(batch), of_columns, steps.step_time_us_of_state(&state)].map(f64::to_bits)
+    [steps.step_time_us(batch), of_columns, steps.step_time_us(&state)].map(f64::to_bits)
 }
 
 fn agree(batch: &[Request], shuffled: &[Request]) -> std::result::Result<(), TestCaseError> {
@@ -65,8 +65,8 @@ fn agree(batch: &[Request], shuffled: &[Request]) -> std::result::Result<(), Tes
             prop_assert_eq!(bits(steps, batch), expected);
             prop_assert_eq!(bits(steps, shuffled), expected);
         }
-        if both[0].compiled.is_none() {
-            prop_assert_eq!(both[0].step_time_us_by_operator(batch).to_bits(), expected[0]);
+        if both[0].tables.is_none() {
+            prop_assert_eq!(both[0].estimate_unchecked(batch).step_time_us.to_bits(), expected[0]);
         }
     }
     Ok(())

@@ -1,26 +1,26 @@
-//! Times that depend on one number of rows (tokens, requests): dense where each row counts, in steps of whole tiles beyond.
-//! Uses nothing else of the crate.
+//! Times by a number of rows (tokens, requests): a cell per row for few rows, a cell per kernel tile for more. Uses `correction`,
+//! `physics`.
 
 use crate::correction::Term;
 use crate::physics::OperatorGroup;
-use crate::units::real;
+use crate::units::{larger, real};
 
-/// Up to here every number of rows has its own cell: padding to captured graphs makes steps of any width.
+/// Up to here every number of rows has its own cell, as padding to captured graphs makes steps of any width.
 const DENSE_ROWS: u64 = 512;
 
-/// Between these and the dense ones, kernels' times jump at multiples of their narrowest tile only.
+/// Up to here a cell has the rows of the narrowest tile: times jump at its multiples only.
 const TILED_ROWS: u64 = 16_384;
 
-/// Rows of the narrowest tile that kernels are modelled with.
+/// Rows of the narrowest tile of the kernel models.
 const TILE_ROWS: u64 = 16;
 
-/// Rows of a cell beyond the tiled ones, where tiles of fewer are never the fastest.
+/// Rows of a cell beyond, where narrower tiles are never the fastest.
 const WIDE_ROWS: u64 = 64;
 
-/// Operator groups that times are kept apart for, and the bound behind them.
+/// Operator groups that corrections weigh.
 const GROUPS: usize = 6;
 
-/// Times of the operator groups, µs, and the roofline bound of all of them.
+/// Times by operator group and their common roofline bound, µs.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct GroupTimes {
     groups_us: [f64; GROUPS],
@@ -56,11 +56,7 @@ impl GroupTable {
         GroupTable { cells: cells.collect() }
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.cells.is_empty()
-    }
-
-    /// One time for each number of rows: groups by their factors, and what else a row costs.
+    /// The groups' times weighed by `factors` and summed, plus `extra_us(rows)`.
     pub(super) fn folded(&self, factors: &[f64; GROUPS], extra_us: impl Fn(u64) -> f64) -> RowTable {
         let mut cells = vec![Cell::default()];
         cells.extend(self.cells.iter().enumerate().map(|(index, [at_first, at_last])| {
@@ -85,6 +81,20 @@ pub(super) struct Timed {
     pub(super) bound_us: f64,
 }
 
+impl Timed {
+    #[inline(always)]
+    pub(super) fn add(&mut self, other: Timed) {
+        self.us += other.us;
+        self.bound_us += other.bound_us;
+    }
+
+    /// The time, or the bound if that is longer.
+    #[inline(always)]
+    pub(super) fn held(&self) -> f64 {
+        larger(self.us, self.bound_us)
+    }
+}
+
 #[derive(Debug, Clone, Copy, Default)]
 struct Cell {
     us: f64,
@@ -100,7 +110,7 @@ pub(super) struct RowTable {
 }
 
 impl RowTable {
-    /// Whether straight lines between its times mean anything.
+    /// Whether all times and slopes are finite.
     pub(super) fn is_finite(&self) -> bool {
         let sum = |cell: &Cell| cell.us + cell.us_per_row + cell.bound_us + cell.bound_us_per_row;
         self.cells.iter().all(|cell| sum(cell).is_finite())
@@ -112,7 +122,7 @@ impl RowTable {
         self.cells.len() < 2
     }
 
-    /// Time for `rows`: 0 for none, `None` beyond the table.
+    /// Time for `rows`: 0 for no rows. Returns `None` beyond the table.
     #[inline]
     pub(super) fn at(&self, rows: u64) -> Option<Timed> {
         let (cell, beyond) = position(rows);

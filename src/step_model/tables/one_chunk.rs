@@ -1,5 +1,5 @@
-//! Attention of a single prompt chunk as a dense table over its tokens and those cached before it: what nearly all steps
-//! with a chunk have. Uses `efficiency`.
+//! Attention of a single prefill chunk as a table over its tokens and its context. Nearly all steps with a chunk have one. Uses
+//! `efficiency`, `physics`.
 
 use crate::efficiency::surface::{OctaveAxis, Surface};
 use crate::units::real;
@@ -7,11 +7,10 @@ use crate::units::real;
 /// Longest chunk of the table.
 pub(super) const MOST_TOKENS: u32 = 4096;
 
-/// Query rows of a tile: a chunk's time jumps where one more is needed.
+/// Query rows of a tile: a chunk's time jumps where it needs one more tile.
 const TILE_TOKENS: u32 = 128;
 
-/// Knots per octave of the prompt without cached tokens that has as many visible keys per token, as a power of two. Measured
-/// times are looked up by it, so that their kinks are knots.
+/// Knots per octave of the prompt length, as a power of two. Measured times are looked up by it, so that their kinks are knots.
 const PROMPT_STEPS_LOG2: u32 = 4;
 
 /// The shortest such prompt.
@@ -33,8 +32,8 @@ fn prompt_tokens(tokens: u64, context: u64) -> f64 {
 }
 
 impl OneChunk {
-    /// Tabulates `call_us(tokens, prompt)` for chunks on up to `most_context` cached tokens, `prompt` being the length of the
-    /// prompt without any whose tokens see as many keys.
+    /// Tabulates `call_us(tokens, prompt)` for chunks after up to `most_context` cached tokens; `prompt` is their
+    /// [`prompt_tokens`].
     pub(super) fn new(most_context: u32, call_us: impl Fn(u32, f64) -> f64) -> Self {
         let lengths = lengths();
         let mut rows = vec![(0, 0.0)];
@@ -55,7 +54,7 @@ impl OneChunk {
         self.call_us.is_finite()
     }
 
-    /// Time of a call, µs; `None` for a chunk beyond the table.
+    /// Time of a call, µs. Returns `None` for a chunk beyond the table.
     #[inline]
     pub(super) fn call_us(&self, tokens: u64, context: u64) -> Option<f64> {
         let (row, weight) = *self.rows.get(tokens as usize)?;

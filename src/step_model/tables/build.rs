@@ -1,6 +1,6 @@
-//! The dense tables of a step model, filled by asking its operators one by one. Uses `efficiency`, `physics`, the step model.
+//! Fills the lookup tables from a step model's operators. Uses `efficiency`, `physics`, the step model.
 
-use super::Tables;
+use super::OperatorTables;
 use super::attention::{ChunkAttention, DecodeAttention};
 use super::one_chunk::OneChunk;
 use super::rows::{GroupTable, GroupTimes};
@@ -15,20 +15,21 @@ use crate::physics::{
     AttentionHeads, BatchShape, BatchSums, Entry, GraphMode, Kernel, MAX_WINDOWS, Operator, OperatorId,
 };
 use crate::request::Request;
-use crate::step_model::{HOST_LAUNCH_US, StepModel};
+use crate::step_model::StepModel;
+use crate::step_model::operators::HOST_LAUNCH_US;
 
-/// Most tokens, and most cached tokens of chunks, that tables are made for.
+/// Most tokens, and most cached tokens of chunks, in the tables.
 const MOST_TOKENS: u64 = 131_072;
 
-/// Most decodes that tables are made for.
+/// Most decodes in the tables.
 const MOST_DECODES: u64 = 8192;
 
-/// Fewest decodes and tokens that tables are made for, whatever the scheduler's limits.
+/// Tables hold at least so many decodes and tokens, whatever the scheduler's limits.
 const FEWEST: u64 = 1024;
 
-impl Tables {
-    /// Fills the tables of `steps`; `None` for a model with more kinds of attention than they have room for, and where times are
-    /// beyond all numbers.
+impl OperatorTables {
+    /// Fills the tables of `steps`. Returns `None` for a model with more kinds of attention than they have room for, and if a time
+    /// overflows.
     pub(in crate::step_model) fn new(steps: &StepModel) -> Option<Self> {
         let plan = steps.plan();
         let most_decodes = plan.max_num_seqs().clamp(FEWEST, MOST_DECODES);
@@ -36,16 +37,16 @@ impl Tables {
         let most_context = (plan.max_model_len() * 2).clamp(most_tokens, MOST_TOKENS);
 
         let nothing = BatchSums::default().shape(plan.windows());
-        // One token of a step with a prompt chunk, and nothing else: what brings the operators that depend on tokens alone.
+        // One token of a step with a prefill chunk, and nothing else: the operators that depend on tokens alone.
         let one = BatchSums { num_tokens: 1, num_prefills: 1, ..BatchSums::default() }.shape(plan.windows());
-        let by_tokens = Names::of(steps, &one);
-        let beyond_tokens = |set: Set| Names::of(steps, &with(one, set, 1)).without(&by_tokens);
+        let by_tokens = Ids::of(steps, &one);
+        let beyond_tokens = |set: Set| Ids::of(steps, &with(one, set, 1)).without(&by_tokens);
         let by_chunk = beyond_tokens(CHUNK);
         let by_context = beyond_tokens(CONTEXT);
         let by_both = by_chunk.clone().within(&by_context);
-        let alone = Names::of(steps, &with(nothing, DECODES_ALONE, 1));
+        let alone = Ids::of(steps, &with(nothing, DECODES_ALONE, 1));
 
-        let table = |names: &Names, limit: u64, mut batch: BatchShape, set: Set| {
+        let table = |names: &Ids, limit: u64, mut batch: BatchShape, set: Set| {
             if names.0.is_empty() {
                 return GroupTable::default();
             }
@@ -64,7 +65,7 @@ impl Tables {
         let decode_attention = decode_attention(steps, &requests)?;
         let chunk_attention = chunk_attention(steps, &decode_attention)?;
         let is_piecewise = |tokens| counted(&with(one, TOKENS, tokens), Term::PiecewiseLayers) > 0.0;
-        Some(Tables {
+        Some(OperatorTables {
             decodes: table(&alone, most_decodes, nothing, DECODES_ALONE),
             tokens: table(&by_tokens, most_tokens, one, TOKENS),
             decodes_beside: table(&beyond_tokens(DECODES), most_decodes, one, DECODES),
@@ -101,29 +102,29 @@ fn with(mut batch: BatchShape, set: Set, count: u64) -> BatchShape {
     batch
 }
 
-/// Operators but attention.
+/// Ids of operators other than attention.
 #[derive(Clone)]
-struct Names(Vec<OperatorId>);
+struct Ids(Vec<OperatorId>);
 
-impl Names {
+impl Ids {
     /// Those that a batch needs.
     fn of(steps: &StepModel, batch: &BatchShape) -> Self {
         let mut work = Vec::new();
         steps.plan().operators(batch, &mut work);
-        Names(work.iter().filter(|operator| heads_of(operator).is_none()).map(|operator| operator.id).collect())
+        Ids(work.iter().filter(|operator| heads_of(operator).is_none()).map(|operator| operator.id).collect())
     }
 
-    fn without(mut self, others: &Names) -> Self {
+    fn without(mut self, others: &Ids) -> Self {
         self.0.retain(|id| !others.0.contains(id));
         self
     }
 
-    fn within(mut self, others: &Names) -> Self {
+    fn within(mut self, others: &Ids) -> Self {
         self.0.retain(|id| others.0.contains(id));
         self
     }
 
-    /// Their entries in the plan with their timers; those that another's time holds are left out.
+    /// Their entries in the plan with their timers, without those that were measured as a part of another.
     fn timed<'a>(&self, steps: &'a StepModel) -> Vec<TimedEntry<'a>> {
         let entries = steps.plan().entries().iter().filter(|entry| self.0.contains(&entry.id()));
         let timed = entries.filter_map(|entry| {
@@ -135,7 +136,7 @@ impl Names {
     }
 }
 
-/// An operator of the plan with its timer, and the last one that was timed: padding makes the same of several rows.
+/// An operator of the plan with its timer and its last time: padding gives neighbouring rows the same operator.
 struct TimedEntry<'a> {
     entry: &'a Entry,
     timer: &'a Timer,
@@ -151,7 +152,7 @@ fn group_times(steps: &StepModel, batch: &BatchShape, timed: &mut [TimedEntry<'_
         let Some(operator) = entry.operator(&step) else { continue };
         let time = match last {
             Some((known, time)) if *known == operator => *time,
-            _ => last.insert((operator, steps.timed_by(timer, &operator, graph_mode, &[]))).1,
+            _ => last.insert((operator, steps.time_of_call(timer, &operator, graph_mode, &[]))).1,
         };
         let count = operator.count as f64;
         times.add(operator.group, count * time.time_us, count * time.bound_us);
@@ -170,7 +171,7 @@ fn one_chunk(tokens: u32, prompt: f64) -> Chunks {
     }
 }
 
-/// Attention operators of a batch with both kinds of request.
+/// Attention operators of a batch with a decode and a prefill chunk.
 fn attention_operators(steps: &StepModel) -> Vec<(Operator, AttentionHeads, usize)> {
     let mut sums = BatchSums::default();
     let windows = steps.plan().windows();
@@ -186,7 +187,7 @@ fn attention_operators(steps: &StepModel) -> Vec<(Operator, AttentionHeads, usiz
     placed.collect()
 }
 
-/// What launching a kernel from the host takes at least.
+/// Least time of a kernel that the host launches, µs.
 fn least_us(steps: &StepModel) -> f64 {
     let one = with(BatchSums::default().shape(steps.plan().windows()), DECODES_ALONE, 1);
     let is_eager = steps.mode == EfficiencyMode::Tables && steps.plan().graph_mode(&one) == GraphMode::Eager;
@@ -210,6 +211,7 @@ fn decode_attention(steps: &StepModel, requests: &CountAxis) -> Option<Vec<Decod
             window_index,
             heads,
             calls: operator.count as f64,
+            weight: operator.count as f64,
             launch_us: timer.attention_launch_us(),
             blocks_per_sm: heads.num_kv_heads as f64 / steps.sm_count,
             call_us: DecodeAttention::surface(requests, longest + 1, |requests, kv_tokens| {
@@ -231,8 +233,8 @@ fn chunk_attention(steps: &StepModel, decodes: &[DecodeAttention]) -> Option<Vec
         let is_measured = steps.mode == EfficiencyMode::Tables;
         let mut attention = ChunkAttention {
             window_index,
-            heads,
             calls: operator.count as f64,
+            weight: operator.count as f64,
             launch_us: timer.attention_launch_us(),
             blocks_per_sm: heads.num_heads as f64 / steps.sm_count,
             fast: timer.fast_prefill(&heads),
@@ -243,7 +245,7 @@ fn chunk_attention(steps: &StepModel, decodes: &[DecodeAttention]) -> Option<Vec
         };
         if let (Window::Full, Some(fast)) = (heads.window, &attention.fast) {
             let longest = u32::try_from(steps.plan().max_model_len()).unwrap_or(u32::MAX / 2);
-            // Beyond the diagonal, where context would be negative, the function goes on as smoothly as before it.
+            // The function is smooth beyond the diagonal too, where the context would be negative.
             let call_us = |tokens: u32, prompt: f64| {
                 fast.like_prompts_us(&one_chunk(tokens, prompt), prompt, (f64::from(tokens) / prompt).min(1.0))
             };

@@ -1,0 +1,293 @@
+//! A step operator by operator: the one place where a step's time is summed. The lookup tables cache this sum. Uses `physics`,
+//! `efficiency`, `correction`, `estimate`.
+
+use super::StepModel;
+use crate::correction::{Basis, SDS_OF_90_PCT, Term, interval_factor};
+use crate::efficiency::kernel_time::is_within_another;
+use crate::efficiency::mixed::{Alone, added_by_prefill_us};
+use crate::efficiency::{EfficiencyMode, OperatorTime, Provenance, Timer};
+use crate::error::Result;
+use crate::estimate::{OperatorEstimate, StepEstimate, assumed_half_interval_us, unseen_tables_sd};
+use crate::physics::{BatchShape, BatchSums, GraphMode, Kernel, Operator, OperatorGroup};
+use crate::request::Request;
+
+/// Time of a kernel launch from the host where no CUDA graph replays it, µs: a shorter kernel waits for the next launch. Assumed, of
+/// the order that profilers show for eager PyTorch.
+pub(super) const HOST_LAUNCH_US: f64 = 5.0;
+
+impl StepModel {
+    /// Predicts the step of `requests` with its breakdown by operator. Independent of the order of the requests.
+    ///
+    /// A batch that the engine would split, being beyond `max_num_seqs` or `max_num_batched_tokens`, is predicted as one step with a
+    /// warning.
+    ///
+    /// # Errors
+    /// [`ErrorKind::EmptyStep`](crate::ErrorKind) without requests; [`ErrorKind::InvalidRequest`](crate::ErrorKind) for a request that
+    /// schedules nothing or outgrows `max_model_len`.
+    pub fn estimate(&self, requests: &[Request]) -> Result<StepEstimate> {
+        Ok(self.estimate_shape(self.plan.batch_shape(requests)?))
+    }
+
+    /// [`StepModel::estimate`] of requests that no scheduler would put into a step: those that schedule nothing are ignored, and those
+    /// beyond `max_model_len` are predicted all the same. A step without requests takes no time.
+    #[doc(hidden)]
+    pub fn estimate_unchecked(&self, requests: &[Request]) -> StepEstimate {
+        self.estimate_shape(self.unchecked_shape(requests))
+    }
+
+    /// The terms that a correction weighs in a step of `requests`: times of operator groups by the tables, and counts. Requests that
+    /// schedule nothing are ignored; all terms are 0 if nothing is scheduled.
+    #[doc(hidden)]
+    pub fn basis(&self, requests: &[Request]) -> Basis {
+        let shape = self.unchecked_shape(requests);
+        if shape.num_requests() == 0 { Basis::default() } else { self.basis_of(&shape) }
+    }
+
+    fn unchecked_shape(&self, requests: &[Request]) -> BatchShape {
+        let mut sums = BatchSums::default();
+        requests.iter().for_each(|request| sums.add_request(request, self.plan.windows()));
+        sums.shape(self.plan.windows())
+    }
+
+    fn estimate_shape(&self, batch: BatchShape) -> StepEstimate {
+        if batch.num_requests() == 0 {
+            return StepEstimate::nothing(batch);
+        }
+        let mut operators: Vec<OperatorEstimate> = self.operators(&batch).collect();
+        let sum = |part: fn(&OperatorEstimate) -> f64| operators.iter().fold(0.0, |sum, operator| sum + part(operator));
+        let bound_us = sum(|operator| operator.bound_us);
+        let time_us = sum(|operator| operator.time_us).max(bound_us);
+        let total_flops = sum(|operator| operator.flops);
+        let total_bytes = sum(|operator| match operator.group {
+            Some(OperatorGroup::Communication) => 0.0,
+            _ => operator.bytes,
+        });
+        operators.iter_mut().for_each(|operator| operator.share = operator.time_us / time_us);
+        let share = |of: Provenance| operators.iter().filter(|o| o.provenance == of).map(|o| o.share).sum::<f64>();
+        let provenance =
+            Provenance::ALL.into_iter().map(|of| (of, share(of))).filter(|(_, share)| *share > 0.0).collect();
+        let (lower_us, upper_us, coefficients_sd, tables_sd) = match &self.correction {
+            None => {
+                let half_us = assumed_half_interval_us(&operators);
+                (time_us - half_us, time_us + half_us, 0.0, half_us / SDS_OF_90_PCT / time_us)
+            }
+            Some(correction) => {
+                let coefficients_sd = correction.coefficients_sd(&self.basis_of(&batch));
+                let tables_sd = unseen_tables_sd(&operators, time_us, self.is_fitted_gpu());
+                let factor = interval_factor(&[coefficients_sd, tables_sd, correction.scatter.step]);
+                (time_us / factor, time_us * factor, coefficients_sd, tables_sd)
+            }
+        };
+        let mut warnings = self.plan.warnings(&batch);
+        warnings.extend(self.notes.iter().cloned());
+        warnings.extend(self.carried_over());
+        StepEstimate {
+            step_time_us: time_us,
+            lower_us: lower_us.max(bound_us).min(time_us),
+            upper_us: upper_us.max(time_us),
+            coefficients_sd,
+            tables_sd,
+            bound_us,
+            total_flops,
+            total_bytes,
+            mfu: total_flops / (time_us / 1e6 * self.peak_flop_per_s),
+            mbu: total_bytes / (time_us / 1e6 * self.hbm_bytes_per_s),
+            padded_tokens: self.plan.padded_tokens(&batch),
+            graph_mode: self.plan.graph_mode(&batch),
+            batch,
+            operators,
+            provenance,
+            warnings,
+        }
+    }
+
+    /// Time of a step, µs: the sum that the lookup tables cache.
+    #[cold]
+    pub(super) fn time_us_by_operator(&self, batch: &BatchShape) -> f64 {
+        if batch.num_requests() == 0 {
+            return 0.0;
+        }
+        let (time_us, bound_us) = self.operators(batch).fold((0.0, 0.0), |(time_us, bound_us), operator| {
+            (time_us + operator.time_us, bound_us + operator.bound_us)
+        });
+        f64::max(time_us, bound_us)
+    }
+
+    /// The operators of a step in order of execution with their corrected times, then the overheads that the correction adds.
+    fn operators(&self, batch: &BatchShape) -> impl Iterator<Item = OperatorEstimate> {
+        let corrected = self.timed(batch).map(|(operator, call)| {
+            let count = operator.count as f64;
+            let time_us = count * call.time_us * self.factor(operator.group);
+            let bound_us = count * call.bound_us;
+            OperatorEstimate {
+                name: operator.name,
+                group: Some(operator.group),
+                count: operator.count,
+                flops: count * operator.flops,
+                bytes: count * operator.bytes,
+                bound: call.bound,
+                time_us,
+                bound_us,
+                efficiency: if time_us > 0.0 { bound_us / time_us } else { 0.0 },
+                share: 0.0,
+                provenance: call.provenance,
+            }
+        });
+        let correction = self.correction.as_deref();
+        let overheads =
+            correction.map(|of| self.counts(batch).map(|(term, count)| (term, of.coefficient(term) * count)));
+        let overheads = overheads.into_iter().flatten().filter(|(_, time_us)| *time_us > 0.0);
+        corrected.chain(overheads.map(|(term, time_us)| OperatorEstimate::overhead(term.operator_name(), time_us)))
+    }
+
+    /// The operators of a step and the time of one call of each by the tables. Operators that were measured as a part of another are
+    /// left out.
+    fn timed(&self, batch: &BatchShape) -> impl Iterator<Item = (Operator, OperatorTime)> {
+        let mut work = Vec::with_capacity(self.timers.len());
+        self.plan.operators(batch, &mut work);
+        let graph_mode = self.plan.graph_mode(batch);
+        (0..work.len()).filter_map(move |index| {
+            let operator = *work.get(index)?;
+            if self.is_timed_within_another(&operator) {
+                return None;
+            }
+            Some((operator, self.time_of_call(self.timer(&operator)?, &operator, graph_mode, &work)))
+        })
+    }
+
+    /// Time of one call of `operator`, which `timer` is for. `work` has the step's other operators.
+    pub(super) fn time_of_call(
+        &self,
+        timer: &Timer,
+        operator: &Operator,
+        graph_mode: GraphMode,
+        work: &[Operator],
+    ) -> OperatorTime {
+        let mut call = timer.time(operator);
+        if self.mode == EfficiencyMode::Ideal {
+            return call;
+        }
+        if let Some(added_us) = self.added_to_decodes_us(operator, call, work) {
+            call.time_us = added_us.max(call.bound_us);
+            call.provenance = call.provenance.max(Provenance::Interpolated);
+        }
+        if graph_mode == GraphMode::Eager {
+            call.time_us = call.time_us.max(HOST_LAUNCH_US * operator.launches() as f64);
+        }
+        call
+    }
+
+    /// Time that prefill attention adds to the decode attention of the step where one call runs both, µs.
+    fn added_to_decodes_us(&self, prefill: &Operator, time: OperatorTime, work: &[Operator]) -> Option<f64> {
+        let Kernel::AttentionPrefill { heads, .. } = prefill.kernel else { return None };
+        let same_heads =
+            |o: &&Operator| matches!(o.kernel, Kernel::AttentionDecode { heads: other, .. } if other == heads);
+        let decode = work.iter().find(same_heads)?;
+        let (timer, decode_timer) = (self.timer(prefill)?, self.timer(decode)?);
+        let decode_alone =
+            Alone { operator: decode, time: decode_timer.time(decode), launch_us: decode_timer.attention_launch_us() };
+        let alone = Alone { operator: prefill, time, launch_us: timer.attention_launch_us() };
+        added_by_prefill_us(decode_alone, alone, self.sm_count)
+    }
+
+    pub(super) fn timer(&self, operator: &Operator) -> Option<&Timer> {
+        let known = self.timers.iter().find(|(known, _)| known.id == operator.id);
+        known.map(|(_, timer)| timer)
+    }
+
+    pub(super) fn is_timed_within_another(&self, operator: &Operator) -> bool {
+        self.mode == EfficiencyMode::Tables && is_within_another(operator.id.kind)
+    }
+
+    fn basis_of(&self, batch: &BatchShape) -> Basis {
+        let mut basis = Basis::default();
+        for (operator, call) in self.timed(batch) {
+            basis.add(Term::of_group(operator.group), operator.count as f64 * call.time_us);
+        }
+        for (term, count) in self.counts(batch) {
+            basis.add(term, count);
+        }
+        basis
+    }
+
+    /// Counts that a correction has prices for.
+    pub(super) fn counts(&self, batch: &BatchShape) -> [(Term, f64); 8] {
+        let layers: f64 = self.plan.pipeline_stages().iter().map(|layers| *layers as f64).sum();
+        let graph_mode = self.plan.graph_mode(batch);
+        let layers_in = |mode| if graph_mode == mode { layers } else { 0.0 };
+        let sampler = self.plan.sampler();
+        let sampled = batch.num_sampled as f64;
+        [
+            (Term::Steps, 1.0),
+            (Term::Layers, layers),
+            (Term::Requests, batch.num_requests() as f64),
+            (Term::Tokens, batch.num_tokens as f64),
+            (Term::PrefillRequests, batch.num_prefills as f64),
+            (Term::PiecewiseLayers, layers_in(GraphMode::Piecewise)),
+            (Term::SortedMegalogits, if sampler.truncates { sampled * sampler.vocab_size as f64 / 1e6 } else { 0.0 }),
+            (Term::PenalisedRequests, if sampler.penalises { sampled } else { 0.0 }),
+        ]
+    }
+
+    fn factor(&self, group: OperatorGroup) -> f64 {
+        self.correction.as_ref().map_or(1.0, |correction| correction.coefficient(Term::of_group(group)))
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::float_cmp)]
+mod tests {
+    use super::*;
+    use crate::deployment::{Deployment, GenerationConfig};
+    use crate::hardware::Hardware;
+    use crate::model::Model;
+    use crate::step_model::Options;
+
+    fn steps(model: &str, generation_config: GenerationConfig) -> StepModel {
+        let (model, gpu) = (Model::find(model).expect("built in"), Hardware::find("h100").expect("built in"));
+        let deployment = Deployment { generation_config, ..Deployment::default() };
+        let options = Options::uncorrected();
+        StepModel::with_options(&model, &gpu, &deployment, &options).expect("possible")
+    }
+
+    /// Three decodes, a chunk that ends its prompt, and one that does not: four tokens are sampled.
+    fn batch() -> [Request; 5] {
+        let goes_on = Request::partial_prefill(64, 0);
+        [Request::decode(100), Request::decode(7), Request::decode(900), Request::prefill(32, 0), goes_on]
+    }
+
+    fn sampler_terms(model: &str, generation_config: GenerationConfig) -> (f64, f64) {
+        let basis = steps(model, generation_config).basis(&batch());
+        (basis.get(Term::SortedMegalogits), basis.get(Term::PenalisedRequests))
+    }
+
+    #[test]
+    fn sorted_logits_and_penalties_are_those_of_the_models_own_defaults() {
+        let auto = GenerationConfig::Auto;
+        // top_p and repetition_penalty: 4 · 152,064 logits.
+        let (megalogits, penalised) = sampler_terms("qwen2.5-7b", auto);
+        assert!((megalogits - 0.608_256).abs() < 1e-12 && penalised == 4.0, "{megalogits} {penalised}");
+        // top_p alone: 4 · 128,256.
+        let (megalogits, penalised) = sampler_terms("llama-3.1-8b", auto);
+        assert!((megalogits - 0.513_024).abs() < 1e-12 && penalised == 0.0, "{megalogits} {penalised}");
+        assert_eq!(sampler_terms("mixtral-8x7b", auto), (0.0, 0.0));
+        assert_eq!(sampler_terms("qwen2.5-7b", GenerationConfig::Vllm), (0.0, 0.0));
+    }
+
+    #[test]
+    fn a_basis_counts_what_is_scheduled() {
+        let steps = steps("llama-3.1-8b", GenerationConfig::Auto);
+        let basis = steps.basis(&batch());
+        let counts =
+            [Term::Steps, Term::Layers, Term::Requests, Term::Tokens, Term::PrefillRequests, Term::PiecewiseLayers]
+                .map(|term| basis.get(term));
+        // 99 tokens are within the captured sizes, and two chunks keep the attention out of the graph.
+        assert_eq!(counts, [1.0, 32.0, 5.0, 99.0, 2.0, 32.0]);
+        assert_eq!(steps.basis(&[Request::decode(5); 3]).get(Term::PiecewiseLayers), 0.0);
+        let idle = Request::new(50, 0, true);
+        let mut with_idle = batch().to_vec();
+        with_idle.insert(2, idle);
+        assert_eq!(steps.basis(&with_idle), basis);
+        assert_eq!((steps.basis(&[]), steps.basis(&[idle])), (Basis::default(), Basis::default()));
+    }
+}

@@ -1,0 +1,254 @@
+//! Lookup tables that cache the sum over a step's operators. Uses `efficiency`, `physics`, `correction`.
+//!
+//! Every operator but attention depends on one count: tokens (padded to a captured graph), sampled tokens, and for latent attention
+//! decodes, prefill tokens or cached tokens of prefill chunks. Times are summed by operator group into tables over that count;
+//! attention has tables of its own. A correction's coefficients are multiplied in last, so that changing the correction is cheap.
+//! A batch beyond the tables is left to the operators.
+
+mod attention;
+mod build;
+mod one_chunk;
+mod rows;
+
+use std::sync::Arc;
+
+use crate::correction::{Correction, Term};
+use crate::efficiency::fast_prefill::Chunks;
+use crate::efficiency::surface::CountAxis;
+use crate::physics::{BatchSums, MAX_WINDOWS};
+use crate::units::{real, real_wide};
+
+use attention::{ChunkAttention, DecodeAttention, Placed};
+use rows::{GroupTable, RowTable, Timed};
+
+/// Tables of operator times by group, before any correction.
+#[derive(Debug)]
+pub(super) struct OperatorTables {
+    /// Operators of a step of decodes alone, by their number.
+    decodes: GroupTable,
+    /// Operators of a step with prefill chunks, by its tokens.
+    tokens: GroupTable,
+    /// What decodes need beside prefill chunks, by their number.
+    decodes_beside: GroupTable,
+    /// By sampled tokens.
+    sampled: GroupTable,
+    /// By prefill tokens, by their cached tokens, by both together.
+    chunks: [GroupTable; 3],
+    decode_attention: Vec<DecodeAttention>,
+    chunk_attention: Vec<ChunkAttention>,
+    requests: CountAxis,
+    most_decodes: u64,
+    layers: f64,
+    /// Whether a step with prefill chunks and so many tokens is launched as piecewise graphs.
+    piecewise_tokens: Vec<bool>,
+    sorted_megalogits: f64,
+    penalised: f64,
+}
+
+/// [`OperatorTables`] with a correction's coefficients multiplied in.
+#[derive(Debug, Clone)]
+pub(super) struct StepTables {
+    operators: Arc<OperatorTables>,
+    /// Steps in which all requests are decodes that sample, by their number, from 1 on.
+    decodes_that_sample: Vec<DecodeStep>,
+    decodes: RowTable,
+    tokens: RowTable,
+    decodes_beside: RowTable,
+    sampled: RowTable,
+    chunks: [RowTable; 3],
+    request_us: f64,
+    chunk_us: f64,
+    decode_attention: Vec<DecodeAttention>,
+    chunk_attention: Vec<ChunkAttention>,
+}
+
+/// A step of decodes that sample, but for its attention, and where to look its attention up.
+#[derive(Debug, Clone, Copy)]
+struct DecodeStep {
+    time: Timed,
+    placed: Placed,
+}
+
+/// Sums over the decodes of a step.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct DecodeBatch {
+    pub(super) num_requests: u64,
+    pub(super) num_sampled: u64,
+    /// Keys that they see under each kind of window, their own included.
+    pub(super) kv_tokens: [u64; MAX_WINDOWS],
+}
+
+impl DecodeBatch {
+    fn of(sums: &BatchSums) -> Self {
+        DecodeBatch {
+            num_requests: sums.num_decodes,
+            num_sampled: sums.num_sampled,
+            kv_tokens: sums.windows.map(|window| window.decode_kv_tokens),
+        }
+    }
+
+    pub(super) fn add_to(&self, sums: &mut BatchSums) {
+        sums.num_tokens += self.num_requests;
+        sums.num_decodes += self.num_requests;
+        sums.num_sampled += self.num_sampled;
+        for (window, kv_tokens) in sums.windows.iter_mut().zip(self.kv_tokens) {
+            window.decode_kv_tokens += kv_tokens;
+        }
+    }
+}
+
+impl StepTables {
+    /// Multiplies a correction into the tables. Returns `None` if a time overflows.
+    pub(super) fn new(operators: Arc<OperatorTables>, correction: Option<&Correction>) -> Option<Self> {
+        let neutral = Correction::neutral();
+        let coefficient = |term: Term| correction.unwrap_or(&neutral).coefficient(term);
+        let factors = [
+            Term::Projections,
+            Term::AttentionPrefill,
+            Term::AttentionDecode,
+            Term::Experts,
+            Term::Communication,
+            Term::SmallKernels,
+        ]
+        .map(coefficient);
+        let step_us = coefficient(Term::Steps) + coefficient(Term::Layers) * operators.layers;
+        let token_us = coefficient(Term::Tokens);
+        let piecewise_us = coefficient(Term::PiecewiseLayers) * operators.layers;
+        let sampled_us = coefficient(Term::SortedMegalogits) * operators.sorted_megalogits
+            + coefficient(Term::PenalisedRequests) * operators.penalised;
+        let request_us = coefficient(Term::Requests);
+        let is_piecewise = |tokens: u64| operators.piecewise_tokens.get(tokens as usize).copied().unwrap_or(false);
+        let decodes = operators.decodes.folded(&factors, |decodes| step_us + token_us * decodes as f64);
+        let tokens = operators.tokens.folded(&factors, |tokens| {
+            step_us + token_us * tokens as f64 + if is_piecewise(tokens) { piecewise_us } else { 0.0 }
+        });
+        let sampled = operators.sampled.folded(&factors, |sampled| sampled_us * sampled as f64);
+        let decodes_that_sample = (1..=operators.most_decodes).map(|count| {
+            let (mut time, sampled) = (decodes.at(count).unwrap_or_default(), sampled.at(count).unwrap_or_default());
+            time.us = time.us + sampled.us + request_us * count as f64;
+            time.bound_us += sampled.bound_us;
+            let (row, row_weight) = operators.requests.position(count);
+            DecodeStep { time, placed: Placed { row, row_weight, per_request: 1.0 / count as f64 } }
+        });
+        let tables = StepTables {
+            decodes_that_sample: decodes_that_sample.collect(),
+            decodes,
+            tokens,
+            decodes_beside: operators.decodes_beside.folded(&factors, |_| 0.0),
+            sampled,
+            chunks: operators.chunks.each_ref().map(|table| table.folded(&factors, |_| 0.0)),
+            request_us,
+            chunk_us: coefficient(Term::PrefillRequests),
+            decode_attention: operators
+                .decode_attention
+                .iter()
+                .map(|of| of.scaled(coefficient(Term::AttentionDecode)))
+                .collect(),
+            chunk_attention: operators
+                .chunk_attention
+                .iter()
+                .map(|of| of.scaled(coefficient(Term::AttentionPrefill)))
+                .collect(),
+            operators,
+        };
+        let rows = [&tables.decodes, &tables.tokens, &tables.decodes_beside, &tables.sampled];
+        let is_finite = rows.into_iter().chain(&tables.chunks).all(RowTable::is_finite);
+        is_finite.then_some(tables)
+    }
+
+    /// The same tables under another correction.
+    pub(super) fn corrected(&self, correction: Option<&Correction>) -> Option<Self> {
+        StepTables::new(Arc::clone(&self.operators), correction)
+    }
+
+    /// Time of a step, µs. Returns `None` for a batch beyond the tables.
+    #[inline]
+    pub(super) fn time_us(&self, sums: &BatchSums) -> Option<f64> {
+        match (sums.num_decodes, sums.num_prefills) {
+            (0, 0) => Some(0.0),
+            (_, 0) => self.decodes_us(&DecodeBatch::of(sums)),
+            _ => self.mixed_us(sums),
+        }
+    }
+
+    /// Returns `None` for no decodes as for more than the tables hold.
+    #[inline(always)]
+    fn decode_step(&self, num_decodes: u64) -> Option<&DecodeStep> {
+        self.decodes_that_sample.get((num_decodes as usize).wrapping_sub(1))
+    }
+
+    /// Time of a step of decodes alone, µs. Returns `None` beyond the tables.
+    #[inline(always)]
+    pub(super) fn decodes_us(&self, decodes: &DecodeBatch) -> Option<f64> {
+        let step = self.decode_step(decodes.num_requests)?;
+        let mut total = step.time;
+        if decodes.num_sampled != decodes.num_requests {
+            total = self.decodes.at(decodes.num_requests)?;
+            let sampled = self.sampled.at(decodes.num_sampled)?;
+            total.us += sampled.us + self.request_us * real(decodes.num_requests);
+            total.bound_us += sampled.bound_us;
+        }
+        for attention in &self.decode_attention {
+            let kv_tokens = *decodes.kv_tokens.get(attention.window_index)?;
+            let call = attention.call(&step.placed, real(decodes.num_requests), kv_tokens)?;
+            total.add(attention.all_calls(call));
+        }
+        Some(total.held())
+    }
+
+    /// Time of a step with prefill chunks, µs. Returns `None` beyond the tables.
+    fn mixed_us(&self, sums: &BatchSums) -> Option<f64> {
+        let (num_decodes, num_chunks) = (sums.num_decodes, sums.num_prefills);
+        let mut total = self.tokens.at(sums.num_tokens)?;
+        total.add(self.sampled.at(sums.num_sampled)?);
+        if !self.decodes_beside.is_empty() {
+            total.add(self.decodes_beside.at(num_decodes)?);
+        }
+        let counts =
+            [sums.prefill_tokens, sums.prefill_context_tokens, sums.prefill_tokens + sums.prefill_context_tokens];
+        for (table, count) in self.chunks.iter().zip(counts) {
+            if !table.is_empty() {
+                total.add(table.at(count)?);
+            }
+        }
+        let (requests_us, chunks_us) =
+            (self.request_us * real(num_decodes + num_chunks), self.chunk_us * real(num_chunks));
+        total.us = match (&self.chunk_attention[..], num_chunks) {
+            // One chunk under one full window is by far the most frequent case; its sum keeps its order of additions.
+            ([attention], 1) if attention.has_one(sums.prefill_tokens, sums.prefill_context_tokens) => {
+                total.us + requests_us + chunks_us
+            }
+            _ => total.us + (requests_us + chunks_us),
+        };
+        let mut spans = [None; MAX_WINDOWS];
+        if num_decodes > 0 {
+            let placed = &self.decode_step(num_decodes)?.placed;
+            for (attention, span) in self.decode_attention.iter().zip(&mut spans) {
+                let kv_tokens = sums.windows.get(attention.window_index)?.decode_kv_tokens;
+                let call = attention.call(placed, real(num_decodes), kv_tokens)?;
+                *span = Some(attention.span(call, real(num_decodes)));
+                total.add(attention.all_calls(call));
+            }
+        }
+        let query_tokens = real(sums.prefill_tokens);
+        for attention in &self.chunk_attention {
+            let window = sums.windows.get(attention.window_index)?;
+            let chunks = Chunks {
+                query_tokens,
+                squared_tokens: real_wide(sums.prefill_squared_tokens),
+                pairs: real_wide(window.prefill_pairs),
+                kv_tokens: real(window.prefill_kv_tokens),
+            };
+            let alone = match num_chunks {
+                1 => attention.one_call(sums.prefill_tokens, sums.prefill_context_tokens, &chunks),
+                _ => None,
+            };
+            let mut call = alone.unwrap_or_else(|| attention.call(&chunks));
+            if let Some(Some(decodes)) = attention.beside.and_then(|index| spans.get(index)) {
+                call.us = attention.added(call, num_chunks, query_tokens, decodes);
+            }
+            total.add(attention.all_calls(call));
+        }
+        Some(total.held())
+    }
+}
