@@ -1,5 +1,5 @@
-//! What the trees see of a call: sizes, work, and how unevenly it falls on tiles and SMs. Logs throughout, so that a
-//! threshold means a ratio. Uses `efficiency`.
+//! Features of a call for the trees: sizes, work, and the padding of tiles and waves. Sizes and work are logarithms, so that a
+//! threshold is a ratio.
 
 use ridgepoint::internals::efficiency::family::{AllReduceKind, AttentionKey, GemmKind, MoeKey, Routing};
 use ridgepoint::internals::efficiency::kernel_model::{Chip, GEMM_TILES, QUERY_TILE};
@@ -29,7 +29,7 @@ pub fn gemm(_: &GemmKind, shape: &GemmShape, chip: &Chip) -> Vec<f64> {
     features
 }
 
-/// Features of an attention call, prompt or decode.
+/// Features of an attention call, prefill or decode.
 pub fn attention(key: &AttentionKey, shape: &AttentionShape, chip: &Chip) -> Vec<f64> {
     let AttentionShape { batch, query, visible, keys, heads } = *shape;
     let HeadShape { kv_heads, group, head_dim, kv_bytes, .. } = heads;

@@ -1,5 +1,4 @@
 //! The birth certificate of one's own measurements: `meta.toml` beside the csv files, as the measuring kit writes it.
-//! Its fields are the keys that the file may have; any other is an error. Uses `error`, `row`.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -15,13 +14,14 @@ pub const CERTIFICATE_FILE: &str = "meta.toml";
 /// The only kind of folder that can be calibrated on.
 const MEASUREMENT: &str = "measurement";
 
-/// What `meta.toml` says of the csv files beside it. Every key is optional; sections are keyed by the stem of a csv file.
+/// The contents of `meta.toml`, about the csv files beside it. Every key is optional, any other is an error. Sections are
+/// keyed by the stem of a csv file.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Certificate {
-    /// `measurement`; any other kind (the kit's CPU mode says `not a measurement`) is refused.
+    /// `measurement`; any other kind is refused, such as the `not a measurement` of the kit's CPU mode.
     pub kind: Option<String>,
-    /// Who called the kernels: a serving engine, or `torch`.
+    /// Program that called the kernels: a serving engine, or `torch`.
     pub framework: Option<String>,
     /// Its version.
     pub version: Option<String>,
@@ -54,19 +54,19 @@ pub struct Certificate {
     pub command: Option<String>,
     /// Samples per row.
     pub repeats: Option<u64>,
-    /// What was taken of a row's samples.
+    /// Statistic of a row's samples.
     pub statistic: Option<String>,
     /// Duration of the whole run, seconds.
     pub duration_s: Option<f64>,
-    /// Remarks of the run, for people: nothing is made of them.
+    /// Remarks of the run, for people.
     pub notes: Vec<String>,
     /// The kernel that was timed, by table.
     pub kernel_source: BTreeMap<String, String>,
-    /// What became of the planned shapes, by table.
+    /// Counts of planned, measured and skipped shapes, by table.
     pub tables: BTreeMap<String, TableCounts>,
 }
 
-/// What became of the shapes that a run of the kit meant to measure.
+/// Counts of the shapes that a run of the kit planned to measure.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TableCounts {
@@ -74,26 +74,26 @@ pub struct TableCounts {
     pub planned: u64,
     /// Rows in the csv file.
     pub measured: u64,
-    /// Shapes beyond the device's memory, not tried.
+    /// Shapes larger than the device's memory, not tried.
     pub skipped_too_large: u64,
     /// Shapes that ran out of memory.
     pub skipped_out_of_memory: u64,
-    /// Shapes that no implementation takes.
+    /// Shapes without an implementation.
     pub skipped_unsupported: u64,
     /// Shapes not reached within the time budget.
     pub skipped_out_of_time: u64,
-    /// Median over rows of the samples' interquartile range, percent of their median; absent where no row was measured.
+    /// Median over rows of the samples' interquartile range, percent of their median; absent without rows.
     pub median_spread_pct: Option<f64>,
     /// 90th percentile of the same.
     pub p90_spread_pct: Option<f64>,
 }
 
 impl Certificate {
-    /// Reads `meta.toml` of a folder; `None` where there is none. `stems` are the csv files that sections may be about.
+    /// Reads `meta.toml` of a folder; `None` if there is none. `stems` are the csv files that sections may be about.
     ///
     /// # Errors
-    /// `ErrorKind::Io` where the file can't be read; `ErrorKind::Parse` where it is not TOML or has an unknown key or a value of
-    /// the wrong type; `ErrorKind::Invalid` where it says that this is no measurement, or has a section on an unknown table.
+    /// `ErrorKind::Io` if the file cannot be read; `ErrorKind::Parse` if it is not TOML or has an unknown key or a value of the
+    /// wrong type; `ErrorKind::Invalid` if its kind is not `measurement`, or a section is about an unknown table.
     pub(super) fn read(dir: &Path, stems: &[&str]) -> Result<Option<Self>> {
         let path = dir.join(CERTIFICATE_FILE);
         let text = match std::fs::read_to_string(&path) {
@@ -141,7 +141,7 @@ impl Certificate {
         }
     }
 
-    /// What the counts say of a table of which `rows` were read: shapes that were skipped, rows that are not there.
+    /// Remarks on a table with `rows` rows: skipped shapes, missing rows.
     pub(super) fn remarks(&self, stem: &str, rows: usize) -> Vec<String> {
         let Some(counts) = self.tables.get(stem) else { return Vec::new() };
         let mut remarks = Vec::new();
