@@ -1,6 +1,7 @@
 //! Attention of a single prefill chunk as a table over its tokens and its context. Nearly all steps with a chunk have one. Uses
 //! `efficiency`, `physics`.
 
+use crate::efficiency::kernel_model::QUERY_TILE;
 use crate::efficiency::surface::{OctaveAxis, Surface};
 use crate::units::real;
 
@@ -8,7 +9,7 @@ use crate::units::real;
 pub(super) const MOST_TOKENS: u32 = 4096;
 
 /// Query rows of a tile: a chunk's time jumps where it needs one more tile.
-const TILE_TOKENS: u32 = 128;
+const TILE_TOKENS: u32 = QUERY_TILE as u32;
 
 /// Knots per octave of the prompt length, as a power of two. Measured times are looked up by it, so that their kinks are knots.
 const PROMPT_STEPS_LOG2: u32 = 4;
