@@ -30,8 +30,11 @@ pub struct Table<F: Family> {
     origin: String,
     text: Cow<'static, str>,
     lines: HashMap<usize, Vec<Line>>,
-    series: Mutex<HashMap<String, (Chip, Arc<Series<F>>)>>,
+    series: Mutex<SeriesByName<F>>,
 }
+
+/// The series that were read, with the chip that their residuals hold for.
+type SeriesByName<F> = HashMap<String, (Chip, Arc<Series<F>>)>;
 
 /// A line of values.
 struct Line {
