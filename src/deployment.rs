@@ -1,28 +1,30 @@
-//! How a model is served: vLLM's flags that change what a rank does in a step.
-//! Uses `dtype` and `error`; the relations to a model (divisible heads, experts) are checked where both are known.
+//! How a model is served: those of vLLM's engine arguments that change what a rank does in a step. Relations to a model
+//! (divisible heads, experts) are checked where both are known. Uses `dtype`, `error`, `input`.
 
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 use crate::dtype::DType;
-use crate::error::{Error, Result};
+use crate::error::{Error, Location, Result};
+use crate::input::{Keys, Log, parse_json};
 
 /// vLLM's engine arguments, under their own names and with their own defaults.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(try_from = "Map<String, Value>")]
 pub struct Deployment {
     /// Ranks that share every layer's matrices.
     pub tensor_parallel_size: u32,
     /// Stages that share the layers.
     pub pipeline_parallel_size: u32,
-    /// Replicas of the attention part; with experts in parallel the experts are spread over all of them.
+    /// Replicas of the attention. With expert parallelism, the experts are spread over all of them.
     pub data_parallel_size: u32,
-    /// Whole experts per rank instead of slices of each.
+    /// Each rank holds whole experts instead of a slice of each.
     pub enable_expert_parallel: bool,
     /// Most requests in a step.
     pub max_num_seqs: u32,
     /// Most tokens in a step.
     pub max_num_batched_tokens: u32,
-    /// Longest context; `None` takes the model's own limit.
+    /// Longest context; `None` is the model's own limit.
     pub max_model_len: Option<u32>,
     /// Share of device memory that the engine may use.
     pub gpu_memory_utilization: f64,
@@ -30,20 +32,20 @@ pub struct Deployment {
     pub kv_cache_dtype: Option<DType>,
     /// Tokens of a KV block.
     pub block_size: u32,
-    /// No CUDA graphs: every kernel is launched from the host.
+    /// Launch every kernel from the host, without CUDA graphs.
     pub enforce_eager: bool,
-    /// Sampling parameters of requests that bring none.
+    /// Source of the sampling parameters of requests that set none.
     pub generation_config: GenerationConfig,
 }
 
-/// Where the server's default sampling parameters come from; vLLM's third choice, a folder, is not read.
+/// Source of the server's default sampling parameters. vLLM's third choice, a folder, is not supported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GenerationConfig {
     /// The model's `generation_config.json`.
     #[default]
     Auto,
-    /// vLLM's own, which are neutral: no truncation, no penalties.
+    /// vLLM's neutral defaults: no truncation, no penalties.
     Vllm,
 }
 
@@ -66,17 +68,99 @@ impl Default for Deployment {
     }
 }
 
+impl TryFrom<Map<String, Value>> for Deployment {
+    type Error = Error;
+
+    fn try_from(map: Map<String, Value>) -> Result<Self> {
+        Deployment::from_map("deployment", &map)
+    }
+}
+
 impl Deployment {
-    /// A deployment on `tensor_parallel_size` GPUs, everything else as vLLM has it by default.
+    /// Returns vLLM's defaults on `tensor_parallel_size` GPUs.
     pub fn tensor_parallel(tensor_parallel_size: u32) -> Self {
         Deployment { tensor_parallel_size, ..Deployment::default() }
     }
 
-    /// Checks what can be checked without a model; all problems are reported at once.
+    /// Parses a JSON object whose keys are the fields of this type; absent keys have vLLM's defaults.
     ///
     /// # Errors
-    /// `ErrorKind::Invalid` where a size is zero or a share is outside (0, 1].
+    /// `ErrorKind::Parse` for text that is not a JSON object. `ErrorKind::Invalid` with all problems: unknown keys, values
+    /// of the wrong type, and those of [`Deployment::validate`].
+    ///
+    /// ```
+    /// use ridgepoint::Deployment;
+    /// let deployment = Deployment::from_json("deployment", r#"{"tensor_parallel_size": 2, "kv_cache_dtype": "auto"}"#)?;
+    /// assert_eq!(deployment, Deployment::tensor_parallel(2));
+    /// let error = Deployment::from_json("deployment", r#"{"block_size": 0, "max_num_seqs": "many"}"#).unwrap_err();
+    /// assert_eq!(error.problems().len(), 2);
+    /// # Ok::<(), ridgepoint::Error>(())
+    /// ```
+    pub fn from_json(origin: &str, json: &str) -> Result<Self> {
+        match parse_json(origin, json)? {
+            Value::Object(map) => Deployment::from_map(origin, &map),
+            _ => Err(Error::parse(origin, "must be a JSON object of engine arguments")),
+        }
+    }
+
+    fn from_map(origin: &str, map: &Map<String, Value>) -> Result<Self> {
+        let log = Log::default();
+        let keys = Keys::of_map("", map, &log);
+        let deployment = Deployment::read(&keys);
+        keys.finish();
+        Ok(log.finish(origin, Some(deployment))?.0)
+    }
+
+    /// Reads the fields of this type and records all problems; wrong values count as absent.
+    pub(crate) fn read(keys: &Keys<'_>) -> Self {
+        let defaults = Deployment::default();
+        let count = |key: &str, default: u32| keys.whole(key, 1..=u32::MAX).unwrap_or(default);
+        let share = "a share of the memory, above 0 and at most 1";
+        let utilization = keys.read("gpu_memory_utilization", share, |value| {
+            value.as_f64().filter(|share| *share > 0.0 && *share <= 1.0)
+        });
+        let kv_cache_dtype = keys.read("kv_cache_dtype", "auto, fp8, bfloat16 or another number format", |value| {
+            match value.as_str()? {
+                "auto" => Some(None),
+                name => DType::parse(name).map(Some),
+            }
+        });
+        let deployment = Deployment {
+            tensor_parallel_size: count("tensor_parallel_size", defaults.tensor_parallel_size),
+            pipeline_parallel_size: count("pipeline_parallel_size", defaults.pipeline_parallel_size),
+            data_parallel_size: count("data_parallel_size", defaults.data_parallel_size),
+            enable_expert_parallel: keys.flag("enable_expert_parallel").unwrap_or(defaults.enable_expert_parallel),
+            max_num_seqs: count("max_num_seqs", defaults.max_num_seqs),
+            max_num_batched_tokens: count("max_num_batched_tokens", defaults.max_num_batched_tokens),
+            max_model_len: keys.whole("max_model_len", 1..=u32::MAX),
+            gpu_memory_utilization: utilization.unwrap_or(defaults.gpu_memory_utilization),
+            kv_cache_dtype: kv_cache_dtype.flatten(),
+            block_size: count("block_size", defaults.block_size),
+            enforce_eager: keys.flag("enforce_eager").unwrap_or(defaults.enforce_eager),
+            generation_config: keys
+                .read("generation_config", "auto or vllm: the file of another folder is not read", |value| {
+                    GenerationConfig::deserialize(value).ok()
+                })
+                .unwrap_or_default(),
+        };
+        deployment.problems().into_iter().for_each(|problem| keys.log.problem(problem));
+        deployment
+    }
+
+    /// Checks everything that does not depend on a model.
+    ///
+    /// # Errors
+    /// `ErrorKind::Invalid` with all problems: a size of zero, more than 65,536 GPUs, or a share outside (0, 1].
     pub fn validate(&self) -> Result<()> {
+        let problems = self.problems();
+        let key = problems.first().and_then(|problem| problem.split(' ').next());
+        match key {
+            None => Ok(()),
+            Some(key) => Err(Error::invalid(Location::of("deployment").key(key), problems)),
+        }
+    }
+
+    fn problems(&self) -> Vec<String> {
         let sizes = [
             ("tensor_parallel_size", self.tensor_parallel_size),
             ("pipeline_parallel_size", self.pipeline_parallel_size),
@@ -86,11 +170,8 @@ impl Deployment {
             ("block_size", self.block_size),
             ("max_model_len", self.max_model_len.unwrap_or(1)),
         ];
-        let mut problems: Vec<String> = sizes
-            .iter()
-            .filter(|(_, value)| *value == 0)
-            .map(|(key, _)| format!("{key} = 0 must be at least 1"))
-            .collect();
+        let zeros = sizes.iter().filter(|(_, value)| *value == 0);
+        let mut problems: Vec<String> = zeros.map(|(key, _)| format!("{key} = 0 must be at least 1")).collect();
         let parallel = sizes[..3].iter().fold(1, |product: u64, (_, size)| product.saturating_mul(u64::from(*size)));
         if parallel > 65_536 {
             problems.push(format!("tensor × pipeline × data parallel = {parallel} GPUs is more than 65536"));
@@ -98,7 +179,7 @@ impl Deployment {
         if !(self.gpu_memory_utilization > 0.0 && self.gpu_memory_utilization <= 1.0) {
             problems.push(format!("gpu_memory_utilization = {} must be in (0, 1]", self.gpu_memory_utilization));
         }
-        if problems.is_empty() { Ok(()) } else { Err(Error::invalid("deployment", problems)) }
+        problems
     }
 }
 
@@ -117,5 +198,30 @@ mod tests {
         };
         let error = sizes.validate().unwrap_err().to_string();
         assert!(error.contains("18446744073709551615 GPUs is more than 65536"), "{error}");
+    }
+
+    #[test]
+    fn every_fault_of_a_json_object_is_reported() {
+        let json = r#"{"tensor_parallel_size": -1, "kv_cache_dtype": "fp7", "enforce_eger": true, "block_size": 16.5}"#;
+        let error = Deployment::from_json("options", json).unwrap_err();
+        assert_eq!(
+            error.location().map(|place| (place.path.as_str(), place.key.as_deref())),
+            Some(("options", Some("kv_cache_dtype")))
+        );
+        let problems = error.problems();
+        for start in [
+            "tensor_parallel_size = -1 must be a whole number from 1",
+            "kv_cache_dtype = \"fp7\" must be auto",
+            "enforce_eger is not a known key: did you mean enforce_eager",
+            "block_size = 16.5",
+        ] {
+            assert!(problems.iter().any(|problem| problem.starts_with(start)), "{start}: {problems:?}");
+        }
+        let words = ["auto", "fp8_e4m3", "float16", "bf16", "int8"];
+        for word in words {
+            let json = format!("{{\"kv_cache_dtype\": \"{word}\"}}");
+            assert!(Deployment::from_json("options", &json).is_ok(), "{word}");
+            assert!(serde_json::from_str::<Deployment>(&json).is_ok(), "{word}");
+        }
     }
 }

@@ -1,9 +1,10 @@
-//! Number formats: what weights are stored in, what the KV cache holds, and which peak a matrix unit reaches.
-//! Uses nothing else of the crate.
+//! Number formats of activations, of the KV cache and of stored weights. Uses nothing else of the crate.
 
+use serde::de::DeserializeOwned;
+use serde::de::value::{Error as NameError, StrDeserializer};
 use serde::{Deserialize, Serialize};
 
-/// A number format of activations, of the KV cache or of a matrix unit's operands.
+/// Number format of activations, of the KV cache or of a matrix unit's operands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
@@ -37,6 +38,11 @@ impl DType {
         }
     }
 
+    /// Returns the format of a name such as `bfloat16` or `bf16`.
+    pub fn parse(name: &str) -> Option<Self> {
+        named(name)
+    }
+
     /// The name used in files and on the command line.
     pub fn name(self) -> &'static str {
         match self {
@@ -56,7 +62,101 @@ impl std::fmt::Display for DType {
     }
 }
 
-/// How a weight matrix is stored, from `quantization_config` or `hf_quant_config.json`.
+/// Returns the variant of an enum whose `Deserialize` accepts `name`.
+fn named<T: DeserializeOwned>(name: &str) -> Option<T> {
+    T::deserialize(StrDeserializer::<NameError>::new(name)).ok()
+}
+
+/// Number format of a matrix multiplication: how weights are stored, and the precision of the activations they meet.
+/// Coarser than [`WeightFormat`]: kernels are measured per format, whatever the size of scale groups.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum MatmulFormat {
+    /// bfloat16 weights and activations.
+    #[serde(alias = "bf16")]
+    Bfloat16,
+    /// float16 weights and activations.
+    #[serde(alias = "fp16", alias = "half")]
+    Float16,
+    /// 8-bit float, one scale per tensor, or per token and channel.
+    #[serde(alias = "fp8_static")]
+    Fp8,
+    /// 8-bit float with a scale per 128 × 128 block of weights.
+    Fp8Block,
+    /// 8-bit integer weights and activations.
+    #[serde(alias = "w8a8")]
+    Int8,
+    /// 8-bit integer weights, 16-bit activations.
+    #[serde(rename = "int8_wo", alias = "w8a16")]
+    Int8WeightOnly,
+    /// 4-bit integer weights, 16-bit activations.
+    #[serde(rename = "int4_wo", alias = "int4", alias = "w4a16", alias = "awq", alias = "gptq")]
+    Int4WeightOnly,
+    /// NVIDIA fp4.
+    #[serde(alias = "fp4")]
+    Nvfp4,
+    /// OCP microscaling fp4 weights.
+    #[serde(alias = "w4a16_mxfp4")]
+    Mxfp4,
+}
+
+impl MatmulFormat {
+    /// Every format.
+    pub const ALL: [MatmulFormat; 9] = [
+        MatmulFormat::Bfloat16,
+        MatmulFormat::Float16,
+        MatmulFormat::Fp8,
+        MatmulFormat::Fp8Block,
+        MatmulFormat::Int8,
+        MatmulFormat::Int8WeightOnly,
+        MatmulFormat::Int4WeightOnly,
+        MatmulFormat::Nvfp4,
+        MatmulFormat::Mxfp4,
+    ];
+    /// The names that people use for precisions, for messages.
+    pub(crate) const NAMES: &str = "bf16 (bfloat16, fp16, float16, half), fp8 (fp8_block), int8 (w8a8), int8_wo (w8a16), \
+                                    int4 (int4_wo, w4a16, awq, gptq), fp4 (nvfp4) or mxfp4";
+
+    /// Returns the format of a name such as `fp8` or `w4a16`, in any case.
+    pub fn parse(name: &str) -> Option<Self> {
+        named(&name.to_lowercase())
+    }
+
+    /// The name used in files.
+    pub fn name(self) -> &'static str {
+        match self {
+            MatmulFormat::Bfloat16 => "bfloat16",
+            MatmulFormat::Float16 => "float16",
+            MatmulFormat::Fp8 => "fp8",
+            MatmulFormat::Fp8Block => "fp8_block",
+            MatmulFormat::Int8 => "int8",
+            MatmulFormat::Int8WeightOnly => "int8_wo",
+            MatmulFormat::Int4WeightOnly => "int4_wo",
+            MatmulFormat::Nvfp4 => "nvfp4",
+            MatmulFormat::Mxfp4 => "mxfp4",
+        }
+    }
+
+    /// Bits of a weight, and whether it is a float. People say `fp8` of block scales too, and `fp4` of both fp4 formats.
+    pub fn bits(self) -> (u32, bool) {
+        match self {
+            MatmulFormat::Bfloat16 | MatmulFormat::Float16 => (16, true),
+            MatmulFormat::Fp8 | MatmulFormat::Fp8Block => (8, true),
+            MatmulFormat::Int8 | MatmulFormat::Int8WeightOnly => (8, false),
+            MatmulFormat::Int4WeightOnly => (4, false),
+            MatmulFormat::Nvfp4 | MatmulFormat::Mxfp4 => (4, true),
+        }
+    }
+}
+
+impl std::fmt::Display for MatmulFormat {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Storage of a weight matrix, from `quantization_config` or `hf_quant_config.json`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -108,6 +208,23 @@ impl WeightFormat {
             WeightFormat::Int8WeightOnly { group_size } => 1.0 + 2.0 / f64::from(group_size),
             WeightFormat::Mxfp4 => 0.5 + 1.0 / 32.0,
             WeightFormat::Nvfp4 => 0.5 + 1.0 / 16.0,
+        }
+    }
+}
+
+impl From<WeightFormat> for MatmulFormat {
+    /// 32-bit floats are served as bfloat16.
+    fn from(format: WeightFormat) -> Self {
+        match format {
+            WeightFormat::Plain(DType::Float16) => MatmulFormat::Float16,
+            WeightFormat::Plain(_) => MatmulFormat::Bfloat16,
+            WeightFormat::Fp8 => MatmulFormat::Fp8,
+            WeightFormat::Fp8Block { .. } => MatmulFormat::Fp8Block,
+            WeightFormat::Int8 => MatmulFormat::Int8,
+            WeightFormat::Int8WeightOnly { .. } => MatmulFormat::Int8WeightOnly,
+            WeightFormat::Int4 { .. } => MatmulFormat::Int4WeightOnly,
+            WeightFormat::Mxfp4 => MatmulFormat::Mxfp4,
+            WeightFormat::Nvfp4 => MatmulFormat::Nvfp4,
         }
     }
 }

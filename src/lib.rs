@@ -84,7 +84,7 @@ mod step_report;
 mod units;
 
 pub use deployment::{Deployment, GenerationConfig};
-pub use dtype::{DType, WeightFormat};
+pub use dtype::{DType, MatmulFormat, WeightFormat};
 pub use efficiency::EfficiencyMode;
 pub use error::{Error, ErrorKind, Location, Result};
 pub use estimate::{GroupEstimate, OperatorEstimate, StepEstimate};

@@ -1,35 +1,35 @@
-//! Which GPUs there are and how a name finds one: a file of the user's, then the user's data directory, then what is
-//! built in; within each the file's name first, then the aliases in the files. Uses `catalog` and `error`.
+//! Finds a GPU by name: first a file of the user, then the user's data directory, then the built-in GPUs. Within each, file
+//! names come before aliases.
 
 use std::path::{Path, PathBuf};
 
 use include_dir::{Dir, include_dir};
 
-use super::parse::Entry;
+use super::parse::{Entry, lookup_key};
 use super::spec::Hardware;
 use crate::error::{Error, Result};
-use crate::input;
+use crate::input::near_matches;
 
 static BUILTIN: Dir<'static> = include_dir!("$CARGO_MANIFEST_DIR/hardware");
 const MAX_SUGGESTIONS: usize = 3;
 
-/// Names of the built-in GPUs, sorted.
+/// Returns the names of the built-in GPUs, sorted.
 pub fn builtin_names() -> Vec<&'static str> {
     let mut names: Vec<&str> = builtin_files().map(|(name, _)| name).collect();
     names.sort_unstable();
     names
 }
 
-/// Further names under which [`Hardware::find`] knows the built-in GPU `name`, as its file lists them.
+/// Returns the other names of the built-in GPU `name`, as its file lists them.
 ///
 /// # Errors
-/// `ErrorKind::UnknownHardware` where no built-in GPU is called so.
+/// `ErrorKind::UnknownHardware` if no built-in GPU has this name.
 pub fn builtin_aliases(name: &str) -> Result<Vec<String>> {
     Ok(builtin_entry(name)?.aliases)
 }
 
 impl Hardware {
-    /// The built-in GPU whose file has exactly this name, such as `h100_sxm`. [`Hardware::find`] is more lenient.
+    /// Returns the built-in GPU with exactly this name, such as `h100_sxm`. [`Hardware::find`] also accepts other spellings.
     ///
     /// # Errors
     /// `ErrorKind::UnknownHardware` with near matches.
@@ -37,9 +37,8 @@ impl Hardware {
         Ok(builtin_entry(name)?.hardware)
     }
 
-    /// The GPU that people call `name_or_path`. A file that exists, or any path that ends in `.toml`, is read;
-    /// else a built-in GPU is looked for by name and alias, in which case, separators and a leading `NVIDIA` do not
-    /// matter.
+    /// Finds a GPU by path, name or alias. An existing file, or any path that ends in `.toml`, is read. Names and aliases
+    /// ignore case, separators and a leading `NVIDIA`.
     ///
     /// ```
     /// use ridgepoint::Hardware;
@@ -48,19 +47,16 @@ impl Hardware {
     /// ```
     ///
     /// # Errors
-    /// `ErrorKind::UnknownHardware` with near matches where no name or more than one fits, and those of
-    /// [`Hardware::load`].
+    /// `ErrorKind::UnknownHardware` with near matches if no name or more than one fits, and those of [`Hardware::load`].
     pub fn find(name_or_path: &str) -> Result<Hardware> {
         Hardware::find_in(None, name_or_path)
     }
 
-    /// As [`Hardware::find`], with the files `<data_dir>/hardware/*.toml` asked before the built-in ones. A file there
-    /// replaces the built-in one of the same name, under that one's aliases too, and its own aliases win over built-in
-    /// ones.
+    /// Finds a GPU like [`Hardware::find`], but looks at the files `<data_dir>/hardware/*.toml` before the built-in ones. A
+    /// file replaces the built-in GPU of the same name, also under its aliases. Its own aliases win over built-in ones.
     ///
     /// # Errors
-    /// Those of [`Hardware::find`]; also where `data_dir` can't be read or a file in it is at fault, as that file might
-    /// be the one that is meant.
+    /// Those of [`Hardware::find`]. Also any fault of a file in `data_dir`, because that file may be the requested one.
     pub fn find_in(data_dir: Option<&Path>, name_or_path: &str) -> Result<Hardware> {
         let path = Path::new(name_or_path);
         if path.extension().is_some_and(|e| e.eq_ignore_ascii_case("toml")) || path.is_file() {
@@ -74,9 +70,9 @@ impl Hardware {
             }
         }
 
-        let wanted = lookup_key(name_or_path);
+        let key = lookup_key(name_or_path);
         for layer in [&own, &builtin] {
-            match matches(layer, &wanted).as_slice() {
+            match matches(layer, &key).as_slice() {
                 [] => {}
                 [entry] => return Ok(entry.hardware.clone()),
                 several => {
@@ -89,28 +85,23 @@ impl Hardware {
     }
 }
 
-/// What names are compared by: [`input::normalise`], less the maker that drivers put in front.
-pub(super) fn lookup_key(name: &str) -> String {
-    let key = input::normalise(name);
-    key.strip_prefix("nvidia").map(str::to_owned).unwrap_or(key)
-}
-
-/// Entries that have this name; only if there is none, those that have it as an alias.
-fn matches<'a>(entries: &'a [Entry], wanted: &str) -> Vec<&'a Entry> {
-    let named: Vec<&Entry> = entries.iter().filter(|e| lookup_key(&e.hardware.name) == wanted).collect();
+/// Returns the entries with this name or, without any, those with this alias.
+fn matches<'a>(entries: &'a [Entry], key: &str) -> Vec<&'a Entry> {
+    let named: Vec<&Entry> = entries.iter().filter(|e| lookup_key(&e.hardware.name) == key).collect();
     if !named.is_empty() {
         return named;
     }
-    entries.iter().filter(|e| e.aliases.iter().any(|alias| lookup_key(alias) == wanted)).collect()
+    entries.iter().filter(|e| e.aliases.iter().any(|alias| lookup_key(alias) == key)).collect()
 }
 
-/// The owners of the closest names and aliases, then, as those may all be one GPU's, of the closest names alone.
+/// Suggests the owners of the closest names and aliases, then those of the closest names alone: the former may all belong
+/// to one GPU.
 fn unknown<'a>(name: &str, entries: impl Iterator<Item = &'a Entry> + Clone) -> Error {
-    let wanted = lookup_key(name);
+    let key = lookup_key(name);
     let names = entries.clone().map(|e| e.hardware.name.as_str());
     let aliases = entries.clone().flat_map(|e| e.aliases.iter().map(String::as_str));
-    let closest = input::near_matches(&wanted, names.clone().chain(aliases));
-    let closest_names = input::near_matches(&wanted, names);
+    let closest = near_matches(&key, names.clone().chain(aliases));
+    let closest_names = near_matches(&key, names);
     let mut near: Vec<String> = Vec::new();
     for candidate in closest.iter().chain(&closest_names) {
         let owner = entries.clone().find(|e| e.hardware.name == *candidate || e.aliases.contains(candidate));
@@ -144,7 +135,7 @@ fn parse_builtin(name: &str, text: &str) -> Result<Entry> {
     Entry::parse(name, &format!("hardware/{name}.toml (built in)"), text)
 }
 
-/// The files of `data_dir/hardware`, sorted by name; none where the directory has no such folder.
+/// Reads the files of `data_dir/hardware`, sorted by name; without such a folder there are none.
 fn entries_in(data_dir: &Path) -> Result<Vec<Entry>> {
     std::fs::metadata(data_dir).map_err(|e| Error::io(data_dir, e))?;
     let folder = data_dir.join("hardware");

@@ -1,12 +1,15 @@
-//! GPUs: datasheet peaks and sizes, read from `hardware/*.toml` (embedded) or a file of the user's, and found by the
-//! names people use. An absent key means that the chip lacks it, never zero. Uses `dtype`, `error`, `catalog`.
+//! GPUs: datasheet peaks and sizes from `hardware/*.toml` (built in) or a user's file, found by the names that people use.
+//! An absent key means that the chip lacks the feature; zero is never a value. Uses `dtype`, `error`, `input`.
 //!
-//! Conventions of the TOML files: peaks are dense (datasheets quote structured sparsity: halve those) with 32-bit
-//! accumulation; `peak_fp32_…` is that of the vector units, as no TF32 stands in for it; memory and cache sizes are the
-//! datasheet's figure in binary units (80 GB is 80 · 2³⁰ bytes), of which the driver and, on GDDR cards, ECC keep some;
-//! `boost_clock_hz` is the highest SM clock, and some chips' matrix peaks are quoted below it; a link's rate is one
-//! direction of one GPU (datasheets quote both together). `retrieved` is the month in which figures were entered; they
-//! were not read off the named documents anew then, but tests check them against each other (units × rate × clock).
+//! Conventions of the TOML files:
+//! - Peaks are dense, with 32-bit accumulation. Datasheets often quote structured sparsity: halve those.
+//! - `peak_fp32_…` is the peak of the vector units; TF32 does not count.
+//! - Memory and cache sizes are the datasheet's figure in binary units (80 GB is 80 · 2³⁰ bytes). The driver keeps a part
+//!   and, on GDDR cards, so does error correction.
+//! - `boost_clock_hz` is the highest SM clock. Some chips quote their matrix peaks at a lower one.
+//! - The rate of a link is one direction of one GPU; datasheets quote both directions together.
+//! - `retrieved` is the month in which a person entered the figures. Tests check them against each other (units × rate ×
+//!   clock).
 //!
 //! ```
 //! use ridgepoint::{DType, Hardware};

@@ -1,31 +1,13 @@
-//! Reading a GPU's TOML file: every key known, every number finite and above zero, all problems in one error.
-//! Uses `dtype`, `error`, and `catalog` for suggestions.
+//! Reads a GPU's TOML file: every key is known, every number is finite and above zero, and one error lists all problems.
 
 use std::collections::BTreeMap;
-use std::fmt::Display;
 use std::path::Path;
 
-use serde::Deserialize;
-use serde::de::DeserializeOwned;
-use toml::{Table, Value};
-
-use super::spec::{Architecture, Hardware, Interconnect, InterconnectKind};
+use super::spec::{Hardware, Interconnect};
 use crate::dtype::DType;
-use crate::error::{Error, Result};
-use crate::input;
+use crate::error::Result;
+use crate::input::{Keys, Log, NumberRange, normalise, parse_toml, read_text};
 
-const FILE_KEYS: [&str; 5] = ["display_name", "aliases", "architecture", "datasheet", "interconnect"];
-const DATASHEET_KEYS: [&str; 8] = [
-    "sm_count",
-    "l2_bytes",
-    "boost_clock_hz",
-    "hbm_bytes_per_s",
-    "hbm_capacity_bytes",
-    "ecc_bytes",
-    "source",
-    "retrieved",
-];
-const INTERCONNECT_KEYS: [&str; 4] = ["kind", "unidirectional_bytes_per_s", "source", "retrieved"];
 const PEAK_KEYS: [(&str, DType); 6] = [
     ("peak_fp32_dense_flop_per_s", DType::Float32),
     ("peak_fp16_dense_flop_per_s", DType::Float16),
@@ -34,11 +16,11 @@ const PEAK_KEYS: [(&str, DType); 6] = [
     ("peak_int8_dense_flop_per_s", DType::Int8),
     ("peak_fp4_dense_flop_per_s", DType::Fp4),
 ];
-/// Halving the operand width doubles the rate, and GPUs that halve the rate of 32-bit accumulation for 16-bit operands
-/// only reach four times; more than that is a peak with sparsity.
+/// Most times that an fp8 peak is the bf16 peak. Half the operand width doubles the rate, and GPUs that halve the rate of
+/// 32-bit accumulation for 16-bit operands alone reach four times. A larger ratio means a peak with sparsity.
 const MAX_FP8_TO_BF16: f64 = 4.0;
 
-/// A GPU and the further names it goes by.
+/// A GPU and its other names.
 #[derive(Debug, Clone)]
 pub(super) struct Entry {
     pub(super) hardware: Hardware,
@@ -46,20 +28,19 @@ pub(super) struct Entry {
 }
 
 impl Hardware {
-    /// Reads the text of a hardware TOML file. `name` is what the GPU is called from then on (a file's stem), `origin`
-    /// is what errors call the text (its path).
+    /// Parses the text of a hardware TOML file. `name` becomes the name of the GPU; errors call the text `origin`.
     ///
     /// # Errors
-    /// `ErrorKind::Parse` with line and column where the text is not TOML; `ErrorKind::Invalid` listing every unknown,
-    /// missing, non-positive or non-finite value, and an fp8 peak below the bf16 peak or above four times it.
+    /// `ErrorKind::Parse` with line and column for text that is not TOML. `ErrorKind::Invalid` with every unknown,
+    /// missing, non-positive or non-finite value, and with an fp8 peak below the bf16 peak or above four times it.
     pub fn from_toml_str(name: &str, origin: &str, text: &str) -> Result<Hardware> {
         Ok(Entry::parse(name, origin, text)?.hardware)
     }
 
-    /// Reads a hardware TOML file; the GPU's name is the file's stem.
+    /// Reads a hardware TOML file. The GPU gets the file's stem as its name.
     ///
     /// # Errors
-    /// `ErrorKind::Io` where it can't be read, and those of [`Hardware::from_toml_str`].
+    /// `ErrorKind::Io` for a file that can't be read, and those of [`Hardware::from_toml_str`].
     pub fn load(path: impl AsRef<Path>) -> Result<Hardware> {
         Ok(Entry::load(path.as_ref())?.hardware)
     }
@@ -67,249 +48,118 @@ impl Hardware {
 
 impl Entry {
     pub(super) fn load(path: &Path) -> Result<Entry> {
-        let text = std::fs::read_to_string(path).map_err(|e| Error::io(path, e))?;
         let name = path.file_stem().map(|s| s.to_string_lossy().into_owned()).unwrap_or_default();
-        Entry::parse(&name, &path.display().to_string(), &text)
+        Entry::parse(&name, &path.display().to_string(), &read_text(path)?)
     }
 
     pub(super) fn parse(name: &str, origin: &str, text: &str) -> Result<Entry> {
-        let table: Table = text.parse().map_err(|e| syntax_error(origin, text, &e))?;
-        let mut problems = Vec::new();
-        let entry = read_file(name, &table, &mut problems);
-        match entry {
-            Some(entry) if problems.is_empty() => Ok(entry),
-            _ => Err(Error::invalid(origin, problems)),
-        }
+        let value = parse_toml(origin, text)?;
+        let log = Log::default();
+        let entry = read_file(name, Keys::new("", &value, &log));
+        Ok(log.finish(origin, entry)?.0)
     }
 }
 
-fn syntax_error(origin: &str, text: &str, error: &toml::de::Error) -> Error {
-    let place = error.span().and_then(|span| text.get(..span.start)).map_or(String::new(), |before| {
-        let line_start = before.rfind('\n').map_or(0, |at| at + 1);
-        format!("line {}, column {}: ", before.matches('\n').count() + 1, before[line_start..].chars().count() + 1)
-    });
-    Error::parse(origin, format!("{place}{}", error.message()))
+/// Reduces a GPU's name to what comparisons use: [`normalise`] without the maker that drivers put in front.
+pub(super) fn lookup_key(name: &str) -> String {
+    let key = normalise(name);
+    key.strip_prefix("nvidia").map(str::to_owned).unwrap_or(key)
 }
 
-/// `None` means that something required is missing or unusable; `problems` then says what.
-fn read_file(name: &str, table: &Table, problems: &mut Vec<String>) -> Option<Entry> {
-    let mut file = Section { prefix: "", table, problems };
-    file.deny_unknown(&FILE_KEYS);
+/// Reads the whole file; `None` only after a problem.
+fn read_file(name: &str, file: Keys<'_>) -> Option<Entry> {
+    file.require(&["display_name", "architecture", "datasheet", "interconnect"]);
+    let aliases = aliases(&file);
     let display_name = file.text("display_name");
-    let aliases = file.aliases();
-    let architecture = file.variant::<Architecture>("architecture");
-    let datasheet = file.table("datasheet");
-    let link = file.table("interconnect");
+    let architecture = file.variant("architecture");
+    let datasheet = file.section_or_empty("datasheet");
+    let link = file.section_or_empty("interconnect");
+    file.finish();
+    let interconnect_source = source(&link);
+    let datasheet_source = source(&datasheet);
+    let interconnect = interconnect(link);
 
-    let datasheet = datasheet.and_then(|table| read_datasheet(table, problems));
-    let link = link.and_then(|table| read_interconnect(table, problems));
-    let (datasheet, (interconnect, link_source)) = (datasheet?, link?);
+    datasheet.require(&["sm_count", "l2_bytes", "boost_clock_hz", "hbm_bytes_per_s", "hbm_capacity_bytes"]);
+    let number = |key: &str| datasheet.number(key, NumberRange::POSITIVE);
+    let hbm_capacity_bytes = number("hbm_capacity_bytes");
+    let sm_count = datasheet.whole("sm_count", 1..=u32::MAX);
+    let sizes = (number("l2_bytes"), number("boost_clock_hz"), number("hbm_bytes_per_s"));
+    let ecc_bytes = ecc_bytes(&datasheet, hbm_capacity_bytes);
+    let peaks_dense_flop_per_s = peaks(&datasheet);
+    datasheet.finish();
     let hardware = Hardware {
         name: name.to_owned(),
-        display_name: display_name?,
+        display_name: display_name?.to_owned(),
         architecture: architecture?,
-        sm_count: datasheet.sm_count,
-        l2_bytes: datasheet.l2_bytes,
-        boost_clock_hz: datasheet.boost_clock_hz,
-        hbm_bytes_per_s: datasheet.hbm_bytes_per_s,
-        hbm_capacity_bytes: datasheet.hbm_capacity_bytes,
-        ecc_bytes: datasheet.ecc_bytes,
-        peaks_dense_flop_per_s: datasheet.peaks_dense_flop_per_s,
-        interconnect,
-        sources: vec![datasheet.source, link_source],
+        sm_count: sm_count?,
+        l2_bytes: sizes.0?,
+        boost_clock_hz: sizes.1?,
+        hbm_bytes_per_s: sizes.2?,
+        hbm_capacity_bytes: hbm_capacity_bytes?,
+        ecc_bytes,
+        peaks_dense_flop_per_s,
+        interconnect: interconnect?,
+        sources: vec![datasheet_source?, interconnect_source?],
     };
     Some(Entry { hardware, aliases })
 }
 
-struct Datasheet {
-    sm_count: u32,
-    l2_bytes: f64,
-    boost_clock_hz: f64,
-    hbm_bytes_per_s: f64,
-    hbm_capacity_bytes: f64,
-    ecc_bytes: Option<f64>,
-    peaks_dense_flop_per_s: BTreeMap<DType, f64>,
-    source: String,
+fn interconnect(link: Keys<'_>) -> Option<Interconnect> {
+    link.require(&["kind", "unidirectional_bytes_per_s"]);
+    let kind = link.variant("kind");
+    let rate = link.number("unidirectional_bytes_per_s", NumberRange::POSITIVE);
+    link.finish();
+    Some(Interconnect { kind: kind?, unidirectional_bytes_per_s: rate? })
 }
 
-fn read_datasheet(table: &Table, problems: &mut Vec<String>) -> Option<Datasheet> {
-    let mut section = Section { prefix: "datasheet.", table, problems };
-    let known: Vec<&str> = DATASHEET_KEYS.into_iter().chain(PEAK_KEYS.map(|(key, _)| key)).collect();
-    section.deny_unknown(&known);
-    let sm_count = section.count("sm_count");
-    let l2_bytes = section.number("l2_bytes");
-    let boost_clock_hz = section.number("boost_clock_hz");
-    let hbm_bytes_per_s = section.number("hbm_bytes_per_s");
-    let hbm_capacity_bytes = section.number("hbm_capacity_bytes");
-    let ecc_bytes = section.ecc_bytes(hbm_capacity_bytes);
-    let source = section.source();
-    let peaks = section.peaks();
-    Some(Datasheet {
-        sm_count: sm_count?,
-        l2_bytes: l2_bytes?,
-        boost_clock_hz: boost_clock_hz?,
-        hbm_bytes_per_s: hbm_bytes_per_s?,
-        hbm_capacity_bytes: hbm_capacity_bytes?,
-        ecc_bytes,
-        peaks_dense_flop_per_s: peaks,
-        source: source?,
-    })
+fn ecc_bytes(datasheet: &Keys<'_>, capacity_bytes: Option<f64>) -> Option<f64> {
+    let expected = "a number above 0; leave the key out if error correction costs no memory";
+    let bytes = datasheet.read("ecc_bytes", expected, |value| value.as_f64().filter(|bytes| *bytes > 0.0))?;
+    if capacity_bytes.is_some_and(|capacity| bytes >= capacity) {
+        datasheet.problem("ecc_bytes", "must be less than hbm_capacity_bytes");
+    }
+    Some(bytes)
 }
 
-fn read_interconnect(table: &Table, problems: &mut Vec<String>) -> Option<(Interconnect, String)> {
-    let mut section = Section { prefix: "interconnect.", table, problems };
-    section.deny_unknown(&INTERCONNECT_KEYS);
-    let kind = section.variant::<InterconnectKind>("kind");
-    let rate = section.number("unidirectional_bytes_per_s");
-    let source = section.source();
-    Some((Interconnect { kind: kind?, unidirectional_bytes_per_s: rate? }, source?))
+fn peaks(datasheet: &Keys<'_>) -> BTreeMap<DType, f64> {
+    let expected = "a number above 0; leave the key out if the chip has no such unit";
+    let peaks: BTreeMap<DType, f64> = PEAK_KEYS
+        .into_iter()
+        .filter_map(|(key, dtype)| {
+            let peak = datasheet.read(key, expected, |value| value.as_f64().filter(|peak| *peak > 0.0))?;
+            Some((dtype, peak))
+        })
+        .collect();
+    let (bf16, fp16) = ("peak_bf16_dense_flop_per_s", "peak_fp16_dense_flop_per_s");
+    if !datasheet.has(bf16) && !datasheet.has(fp16) {
+        datasheet.problem(bf16, format!("and {fp16} are missing: give at least one"));
+    }
+    if let (Some(fp8), Some(bf16)) = (peaks.get(&DType::Fp8), peaks.get(&DType::Bfloat16))
+        && (fp8 < bf16 || *fp8 > MAX_FP8_TO_BF16 * bf16)
+    {
+        let reason = format!(
+            "must be one to {MAX_FP8_TO_BF16} times peak_bf16_dense_flop_per_s = {bf16:e}: are both dense peaks?"
+        );
+        datasheet.problem("peak_fp8_dense_flop_per_s", reason);
+    }
+    peaks
 }
 
-/// One table of the file; what is wrong with it goes to `problems`.
-struct Section<'t, 'p> {
-    prefix: &'static str,
-    table: &'t Table,
-    problems: &'p mut Vec<String>,
+fn source(section: &Keys<'_>) -> Option<String> {
+    section.require(&["source", "retrieved"]);
+    let source = section.text("source");
+    let retrieved = section.read("retrieved", "a year and a month, as in \"2026-11\"", |value| {
+        value.as_str().filter(|text| is_year_and_month(text))
+    });
+    Some(format!("{} (as of {})", source?, retrieved?))
 }
 
-impl<'t> Section<'t, '_> {
-    fn problem(&mut self, key: &str, what: impl Display) {
-        self.problems.push(format!("{}{key} {what}", self.prefix));
+fn aliases(file: &Keys<'_>) -> Vec<String> {
+    let aliases = file.texts("aliases").unwrap_or_default();
+    for alias in aliases.iter().filter(|alias| lookup_key(alias).is_empty()) {
+        file.problem("aliases", format!("has '{alias}', which names no GPU"));
     }
-
-    fn deny_unknown(&mut self, known: &[&str]) {
-        for key in self.table.keys().filter(|key| !known.contains(&key.as_str())) {
-            let near = input::near_matches(key, known.iter().copied());
-            let hint = if near.is_empty() { known.join(", ") } else { near.join(", ") };
-            self.problem(key, format_args!("is not a known key: did you mean one of {hint}?"));
-        }
-    }
-
-    fn required(&mut self, key: &str) -> Option<&'t Value> {
-        let value = self.table.get(key);
-        if value.is_none() {
-            self.problem(key, "is missing");
-        }
-        value
-    }
-
-    fn text(&mut self, key: &str) -> Option<String> {
-        let value = self.required(key)?;
-        match value.as_str().map(str::trim) {
-            Some(text) if !text.is_empty() => Some(text.to_owned()),
-            _ => {
-                self.problem(key, format_args!("= {value} must be a text that is not empty"));
-                None
-            }
-        }
-    }
-
-    fn table(&mut self, key: &str) -> Option<&'t Table> {
-        let value = self.required(key)?;
-        if value.as_table().is_none() {
-            self.problem(key, format_args!("= {value} must be a table, [{key}]"));
-        }
-        value.as_table()
-    }
-
-    fn variant<T: DeserializeOwned>(&mut self, key: &str) -> Option<T> {
-        let value = self.required(key)?;
-        match T::deserialize(value.clone()) {
-            Ok(variant) => Some(variant),
-            Err(error) => {
-                self.problem(key, format_args!("= {value}: {}", error.message()));
-                None
-            }
-        }
-    }
-
-    fn count(&mut self, key: &str) -> Option<u32> {
-        let value = self.required(key)?;
-        match value.as_integer().and_then(|n| u32::try_from(n).ok()) {
-            Some(count) if count > 0 => Some(count),
-            _ => {
-                self.problem(key, format_args!("= {value} must be a whole number of at least 1"));
-                None
-            }
-        }
-    }
-
-    fn number(&mut self, key: &str) -> Option<f64> {
-        let value = self.required(key)?;
-        self.positive(key, value, "must be a finite number above zero")
-    }
-
-    fn positive(&mut self, key: &str, value: &Value, expected: &str) -> Option<f64> {
-        #[expect(clippy::cast_precision_loss, reason = "sizes and rates lie far below 2^53")]
-        let number = value.as_float().or_else(|| value.as_integer().map(|n| n as f64));
-        match number {
-            Some(number) if number.is_finite() && number > 0.0 => Some(number),
-            _ => {
-                self.problem(key, format_args!("= {value} {expected}"));
-                None
-            }
-        }
-    }
-
-    fn ecc_bytes(&mut self, capacity_bytes: Option<f64>) -> Option<f64> {
-        let value = self.table.get("ecc_bytes")?;
-        let expected = "must be a finite number above zero; leave the key out where error correction costs no memory";
-        let bytes = self.positive("ecc_bytes", value, expected)?;
-        if capacity_bytes.is_some_and(|capacity| bytes >= capacity) {
-            self.problem("ecc_bytes", format_args!("= {value} must be less than hbm_capacity_bytes"));
-        }
-        Some(bytes)
-    }
-
-    fn peaks(&mut self) -> BTreeMap<DType, f64> {
-        let mut peaks = BTreeMap::new();
-        let mut given = false;
-        for (key, dtype) in PEAK_KEYS {
-            let Some(value) = self.table.get(key) else { continue };
-            given |= matches!(dtype, DType::Bfloat16 | DType::Float16);
-            let expected = "must be a finite number above zero; leave the key out where the chip has no such unit";
-            if let Some(peak) = self.positive(key, value, expected) {
-                peaks.insert(dtype, peak);
-            }
-        }
-        if !given {
-            self.problem("peak_bf16_dense_flop_per_s", "and peak_fp16_dense_flop_per_s are missing: give at least one");
-        }
-        if let (Some(fp8), Some(bf16)) = (peaks.get(&DType::Fp8), peaks.get(&DType::Bfloat16))
-            && (fp8 < bf16 || *fp8 > MAX_FP8_TO_BF16 * bf16)
-        {
-            self.problem(
-                "peak_fp8_dense_flop_per_s",
-                format_args!(
-                    "= {fp8:e} must be one to {MAX_FP8_TO_BF16} times peak_bf16_dense_flop_per_s = {bf16:e}: \
-                     are both dense peaks?"
-                ),
-            );
-        }
-        peaks
-    }
-
-    fn source(&mut self) -> Option<String> {
-        let (source, retrieved) = (self.text("source"), self.text("retrieved"));
-        let retrieved = retrieved?;
-        if !is_year_and_month(&retrieved) {
-            self.problem("retrieved", format_args!("= \"{retrieved}\" must be a year and a month, as in \"2026-11\""));
-            return None;
-        }
-        Some(format!("{} (as of {retrieved})", source?))
-    }
-
-    fn aliases(&mut self) -> Vec<String> {
-        let Some(value) = self.table.get("aliases") else { return Vec::new() };
-        let aliases = Vec::<String>::deserialize(value.clone()).unwrap_or_default();
-        if aliases.is_empty() && value.as_array().is_none_or(|array| !array.is_empty()) {
-            self.problem("aliases", format_args!("= {value} must be a list of names"));
-        }
-        for alias in aliases.iter().filter(|alias| super::catalogue::lookup_key(alias).is_empty()) {
-            self.problem("aliases", format_args!("has '{alias}', which names no GPU"));
-        }
-        aliases
-    }
+    aliases.into_iter().map(str::to_owned).collect()
 }
 
 fn is_year_and_month(text: &str) -> bool {

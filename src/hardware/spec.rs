@@ -1,4 +1,4 @@
-//! What the physics needs to know of a GPU.
+//! The figures of a GPU that the physics uses.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 
-/// GPU generation: which kernels run on it, and whose efficiency tables are the nearest.
+/// GPU generation. It decides which kernels run and which GPU's efficiency tables serve as a fallback.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -24,7 +24,7 @@ pub enum Architecture {
     BlackwellConsumer,
 }
 
-/// What connects the GPUs of a node.
+/// Kind of link between the GPUs of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum InterconnectKind {
@@ -39,11 +39,11 @@ pub enum InterconnectKind {
 pub struct Interconnect {
     /// NVLink or PCIe.
     pub kind: InterconnectKind,
-    /// Bytes per second that one GPU can send, one direction (datasheets quote both directions together).
+    /// Bytes per second that one GPU sends, in one direction. Datasheets quote both directions together.
     pub unidirectional_bytes_per_s: f64,
 }
 
-/// One GPU: dense peaks, memory, interconnect. All figures come from its TOML file, whose `source` keys say where from.
+/// One GPU: dense peaks, memory, interconnect. Its TOML file names the source of every figure.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Hardware {
     pub(crate) name: String,
@@ -77,7 +77,7 @@ impl Hardware {
         self.architecture
     }
 
-    /// Streaming multiprocessors that are enabled on this product.
+    /// Enabled streaming multiprocessors.
     pub fn sm_count(&self) -> u32 {
         self.sm_count
     }
@@ -97,13 +97,13 @@ impl Hardware {
         self.hbm_bytes_per_s
     }
 
-    /// Device memory, bytes: the datasheet's figure in binary units (80 GB is 80 · 2³⁰). What the driver lets an engine
-    /// use is a little less: [`crate::kv_capacity::device_memory_bytes`].
+    /// Device memory, bytes: the datasheet's figure in binary units (80 GB is 80 · 2³⁰). An engine can use a little less:
+    /// [`crate::kv_capacity::device_memory_bytes`].
     pub fn hbm_capacity_bytes(&self) -> f64 {
         self.hbm_capacity_bytes
     }
 
-    /// Device memory that error correction takes, bytes, where its codes lie in the same memory (GDDR6: a sixteenth).
+    /// Device memory that error correction takes, bytes; `None` if its codes do not lie in this memory (GDDR6: a sixteenth).
     pub fn ecc_bytes(&self) -> Option<f64> {
         self.ecc_bytes
     }
@@ -113,7 +113,7 @@ impl Hardware {
         self.interconnect
     }
 
-    /// Where the figures come from.
+    /// Sources of the figures.
     pub fn sources(&self) -> &[String] {
         &self.sources
     }
@@ -123,11 +123,10 @@ impl Hardware {
         self.peaks_dense_flop_per_s.keys().copied()
     }
 
-    /// Dense peak of the matrix units for operands of `dtype`, FLOP per second; of the vector units for `float32`, which
-    /// no TF32 stands in for.
+    /// Dense peak of the matrix units for operands of `dtype`, FLOP per second. For `float32` it is that of the vector units.
     ///
     /// # Errors
-    /// `ErrorKind::MissingPeak` where the chip has no unit for it; no other format's peak is scaled instead.
+    /// `ErrorKind::MissingPeak` if the chip has no such unit. The peak of another format is never scaled instead.
     pub fn peak_dense_flop_per_s(&self, dtype: DType) -> Result<f64> {
         self.peaks_dense_flop_per_s
             .get(&dtype)

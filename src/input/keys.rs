@@ -171,8 +171,11 @@ impl<'a> Keys<'a> {
         }
     }
 
-    /// Records each of `keys` that is absent.
+    /// Records each of `keys` that is absent. An object that is itself absent lacks nothing.
     pub fn require(&self, keys: &[&str]) {
+        if self.map.is_none() {
+            return;
+        }
         for key in keys.iter().filter(|key| !self.has(key)) {
             let names = self.names_of(key);
             let others = if names.is_empty() { String::new() } else { format!(" (other names: {})", names.join(", ")) };
@@ -282,7 +285,7 @@ impl<'a> Keys<'a> {
         for (name, _) in self.entries().filter(|(name, _)| !is_known(name)) {
             let hint = did_you_mean(name, known())
                 .unwrap_or_else(|| format!("known are {}", known().collect::<Vec<_>>().join(", ")));
-            self.problem(&cut(name), format_args!("is not a known key: {hint}"));
+            self.log.problem_of(self.path_of(&cut(name)), format_args!("is not a known key: {hint}"));
         }
     }
 }
@@ -384,8 +387,8 @@ mod tests {
                 "load.seed = -1 must be an object of keys and values",
                 "load.null is missing",
                 "load.tensor_parallel_size is missing (other names: tp)",
-                "load.sede = 1 is not a known key: did you mean seed?",
-                "load.zzz = true is not a known key: known are seed, share, on, name, null, tensor_parallel_size",
+                "load.sede is not a known key: did you mean seed?",
+                "load.zzz is not a known key: known are seed, share, on, name, null, tensor_parallel_size",
             ]
         );
     }

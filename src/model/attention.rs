@@ -1,14 +1,15 @@
-//! The attention of every layer from the configuration's keys. Uses this module's `fields`, `family`, `window`, `shape`.
+//! Reads the attention of every layer.
 
 use super::family::{AttentionRule, BiasRule, Family, QkNormRule};
-use super::fields::Section;
 use super::shape::{Attention, GqaAttention, MlaAttention, Window};
+use super::sizes::{optional_size, size};
 use super::window;
 use crate::dtype::WeightFormat;
+use crate::input::Keys;
 
-/// The attention of every layer, in order, with weights stored as `plain`; `None` after a fault.
+/// Returns the attention of every layer, in order, with weights stored as `plain`; `None` after a problem.
 pub(super) fn layers(
-    text: &Section<'_>,
+    text: &Keys<'_>,
     family: &Family,
     hidden_size: Option<u64>,
     num_layers: Option<u64>,
@@ -26,7 +27,7 @@ pub(super) fn layers(
     };
     let biases = biases(text, family.bias);
     let norm = qk_norm(text, family.qk_norm);
-    let output_gate = text.flag("attn_output_gate", false);
+    let output_gate = text.flag("attn_output_gate").unwrap_or(false);
     let windows = num_layers.and_then(|n| window::layers(text, family.windows, n));
     let (local, global) = (local?, global?);
     let build = |window: Window| {
@@ -68,14 +69,14 @@ struct Geometry {
 }
 
 impl Geometry {
-    fn read(text: &Section<'_>, family: &Family, hidden_size: Option<u64>) -> Option<Geometry> {
-        let heads = text.size("num_attention_heads");
+    fn read(text: &Keys<'_>, family: &Family, hidden_size: Option<u64>) -> Option<Geometry> {
+        let heads = size(text, "num_attention_heads");
         let kv_heads = if family.kv_heads_default_to_heads && text.get("num_key_value_heads").is_none() {
             heads
         } else {
-            text.size("num_key_value_heads")
+            size(text, "num_key_value_heads")
         };
-        let explicit = text.optional_size("head_dim");
+        let explicit = optional_size(text, "head_dim");
         let head_dim = match (explicit, text.get("head_dim"), hidden_size, heads) {
             (Some(dim), ..) => Some(dim),
             (None, None, Some(hidden), Some(heads)) => divided(text, hidden, heads),
@@ -87,40 +88,40 @@ impl Geometry {
     }
 
     /// Gemma 4's global layers: `global_head_dim` wide, and with `attention_k_eq_v` fewer KV heads and no values.
-    fn global(self, text: &Section<'_>) -> Option<Geometry> {
-        let k_eq_v = text.flag("attention_k_eq_v", false);
-        let head_dim = text.optional_size("global_head_dim").unwrap_or(self.head_dim);
-        let global_kv_heads = text.optional_size("num_global_key_value_heads");
+    fn global(self, text: &Keys<'_>) -> Option<Geometry> {
+        let k_eq_v = text.flag("attention_k_eq_v").unwrap_or(false);
+        let head_dim = optional_size(text, "global_head_dim").unwrap_or(self.head_dim);
+        let global_kv_heads = optional_size(text, "num_global_key_value_heads");
         let kv_heads = if k_eq_v { global_kv_heads.unwrap_or(self.kv_heads) } else { self.kv_heads };
         check_divides(text, "num_global_key_value_heads", self.heads, kv_heads);
         Some(Geometry { kv_heads, head_dim, k_eq_v, ..self })
     }
 }
 
-fn divided(text: &Section<'_>, hidden: u64, heads: u64) -> Option<u64> {
+fn divided(text: &Keys<'_>, hidden: u64, heads: u64) -> Option<u64> {
     if hidden.is_multiple_of(heads) {
         return Some(hidden / heads);
     }
     text.problem(
         "head_dim",
-        &format!("is missing and hidden_size = {hidden} does not divide by num_attention_heads = {heads}"),
+        format!("is missing and hidden_size = {hidden} does not divide by num_attention_heads = {heads}"),
     );
     None
 }
 
-fn check_divides(text: &Section<'_>, key: &str, heads: u64, kv_heads: u64) {
+fn check_divides(text: &Keys<'_>, key: &str, heads: u64, kv_heads: u64) {
     if !heads.is_multiple_of(kv_heads) {
-        text.problem(key, &format!("= {kv_heads} must divide num_attention_heads = {heads}"));
+        text.problem(key, format!("must divide num_attention_heads = {heads}"));
     }
 }
 
-fn biases(text: &Section<'_>, rule: BiasRule) -> (bool, bool) {
-    let key = text.flag("attention_bias", false);
+fn biases(text: &Keys<'_>, rule: BiasRule) -> (bool, bool) {
+    let key = text.flag("attention_bias").unwrap_or(false);
     match rule {
         BiasRule::Never => (false, false),
         BiasRule::Key => (key, key),
         BiasRule::KeyWithoutOutput => (key, false),
-        BiasRule::AlwaysQkv => (text.flag("qkv_bias", true), false),
+        BiasRule::AlwaysQkv => (text.flag("qkv_bias").unwrap_or(true), false),
     }
 }
 
@@ -132,8 +133,8 @@ enum QkNorm {
     FullWidth,
 }
 
-fn qk_norm(text: &Section<'_>, rule: QkNormRule) -> QkNorm {
-    let used = text.flag("use_qk_norm", false);
+fn qk_norm(text: &Keys<'_>, rule: QkNormRule) -> QkNorm {
+    let used = text.flag("use_qk_norm").unwrap_or(false);
     match rule {
         QkNormRule::Never => QkNorm::None,
         QkNormRule::PerHead => QkNorm::PerHead,
@@ -141,8 +142,8 @@ fn qk_norm(text: &Section<'_>, rule: QkNormRule) -> QkNorm {
         QkNormRule::FullWidthIfUsed if used => match text.text("qk_norm_type") {
             None | Some("per_layer") => QkNorm::FullWidth,
             Some("per_head") => QkNorm::PerHead,
-            Some(other) => {
-                text.problem("qk_norm_type", &format!("= '{other}' is not known; known are per_layer, per_head"));
+            Some(_) => {
+                text.problem("qk_norm_type", "must be per_layer or per_head");
                 QkNorm::None
             }
         },
@@ -151,16 +152,16 @@ fn qk_norm(text: &Section<'_>, rule: QkNormRule) -> QkNorm {
     }
 }
 
-/// `num_key_value_heads` and `head_dim` say nothing about a latent and are not read.
-fn latent(text: &Section<'_>, plain: WeightFormat) -> Option<MlaAttention> {
-    let num_heads = text.size("num_attention_heads");
-    let q_lora_rank = text.optional_size("q_lora_rank");
-    let kv_lora_rank = text.size("kv_lora_rank");
-    let qk_nope_head_dim = text.size("qk_nope_head_dim");
-    let qk_rope_head_dim = text.size("qk_rope_head_dim");
-    let v_head_dim = text.size("v_head_dim");
-    if text.flag("attention_bias", false) {
-        text.problem("attention_bias", "= true is not known beside a latent (kv_lora_rank)");
+/// Reads a latent attention, which does not use `num_key_value_heads` and `head_dim`.
+fn latent(text: &Keys<'_>, plain: WeightFormat) -> Option<MlaAttention> {
+    let num_heads = size(text, "num_attention_heads");
+    let q_lora_rank = optional_size(text, "q_lora_rank");
+    let kv_lora_rank = size(text, "kv_lora_rank");
+    let qk_nope_head_dim = size(text, "qk_nope_head_dim");
+    let qk_rope_head_dim = size(text, "qk_rope_head_dim");
+    let v_head_dim = size(text, "v_head_dim");
+    if text.flag("attention_bias").unwrap_or(false) {
+        text.problem("attention_bias", "is not supported with a latent (kv_lora_rank)");
     }
     Some(MlaAttention {
         num_heads: num_heads?,

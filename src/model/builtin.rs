@@ -1,5 +1,4 @@
-//! The built-in models (`models/*.json`) and finding a model by name or path. Uses `catalog`, `error` and this
-//! module's `names` and `config`.
+//! The built-in models (`models/*.json`), and how a name or path finds a model.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -12,7 +11,7 @@ use super::config;
 use super::names::{ParsedName, Scheme};
 use super::shape::Model;
 use crate::error::{Error, Result};
-use crate::input;
+use crate::input::{near_matches, parse_json, read_text};
 
 static FILES: Dir<'static> = include_dir!("$CARGO_MANIFEST_DIR/models");
 
@@ -29,7 +28,7 @@ static BUILTIN: LazyLock<Vec<BuiltinModel>> = LazyLock::new(|| {
     models
 });
 
-/// A model whose configuration is at hand under a short name.
+/// A model configuration with a short name.
 #[derive(Debug, Clone)]
 pub struct BuiltinModel {
     name: String,
@@ -51,7 +50,7 @@ impl BuiltinModel {
         &self.name
     }
 
-    /// Hugging Face ids whose architecture this is; the first is where the configuration's facts were published.
+    /// Hugging Face ids with this architecture; the first one published the configuration.
     pub fn hf_ids(&self) -> &[String] {
         &self.hf_ids
     }
@@ -70,23 +69,23 @@ impl BuiltinModel {
     }
 }
 
-/// All built-in models, by name.
+/// Returns all built-in models, sorted by name.
 pub fn builtin_models() -> &'static [BuiltinModel] {
     &BUILTIN
 }
 
-/// Short names of all built-in models, in order.
+/// Returns the short names of all built-in models, sorted.
 pub fn builtin_names() -> Vec<&'static str> {
     BUILTIN.iter().map(|model| model.name.as_str()).collect()
 }
 
 impl Model {
-    /// A built-in model by short name or Hugging Face id, in any case, with or without organisation. Suffixes that
-    /// leave the architecture alone (`-Instruct`, `-hf`, `-v0.1`, `-2407`) are passed over; those of quantised variants
+    /// Returns a built-in model by short name or Hugging Face id, in any case, with or without organisation. Suffixes that do
+    /// not change the architecture (`-Instruct`, `-hf`, `-v0.1`, `-2407`) are ignored. Suffixes of quantised variants
     /// (`-FP8`, `-AWQ`, `w4a16`) choose the built-in variant or, with a note, a plain scheme on the base model.
     ///
     /// # Errors
-    /// `ErrorKind::UnknownModel` with near matches where no built-in model has exactly this name.
+    /// `ErrorKind::UnknownModel` with near matches if no built-in model has exactly this name.
     ///
     /// ```
     /// let model = ridgepoint::Model::builtin("meta-llama/Llama-3.1-70B-Instruct")?;
@@ -97,37 +96,38 @@ impl Model {
         find_among(&BUILTIN, name)?.ok_or_else(|| unknown(name))
     }
 
-    /// Reads a `config.json`, or the one in a directory, with `hf_quant_config.json` and `generation_config.json` beside it.
+    /// Reads a `config.json`, or the one in a directory, with the `hf_quant_config.json` and `generation_config.json` next to
+    /// it.
     ///
     /// # Errors
-    /// `ErrorKind::Io` where there is no such file, else as [`Model::from_config_str`] and [`Model::with_generation_config`].
+    /// `ErrorKind::Io` if there is no such file, and those of [`Model::from_config_str`] and [`Model::with_generation_config`].
     pub fn load(path: impl AsRef<Path>) -> Result<Model> {
         let given = path.as_ref();
         let file = if given.is_dir() { given.join("config.json") } else { given.to_owned() };
-        let read = |file: &Path| std::fs::read_to_string(file).map_err(|source| Error::io(file, source));
-        let json = read(&file)?;
+        let json = read_text(&file)?;
         let beside = |name: &str| Some(file.with_file_name(name)).filter(|beside| beside.is_file() && *beside != file);
-        let hf = beside("hf_quant_config.json").map(|file| read(&file)).transpose()?;
+        let hf = beside("hf_quant_config.json").map(|file| read_text(&file)).transpose()?;
         let model =
             Model::from_config_str(&given.display().to_string(), &file.display().to_string(), &json, hf.as_deref())?;
         match beside("generation_config.json") {
-            Some(file) => model.with_generation_config(&file.display().to_string(), &read(&file)?),
+            Some(file) => model.with_generation_config(&file.display().to_string(), &read_text(&file)?),
             None => Ok(model),
         }
     }
 
-    /// A model by path (a file, or a directory with a `config.json`) or else by built-in name.
+    /// Finds a model by path (a file, or a directory with a `config.json`) or by built-in name.
     ///
     /// # Errors
-    /// As [`Model::load`] for a path and [`Model::builtin`] for a name.
+    /// Those of [`Model::load`] for a path and of [`Model::builtin`] for a name.
     pub fn find(name_or_path: &str) -> Result<Model> {
         Model::find_in(None, name_or_path)
     }
 
-    /// [`Model::find`] that also knows the configurations in `data_dir/models/*.json`; they win over built-in ones.
+    /// Finds a model like [`Model::find`], but looks at the configurations in `data_dir/models/*.json` before the built-in
+    /// ones.
     ///
     /// # Errors
-    /// As [`Model::find`], and `ErrorKind::Io` where `data_dir/models` can't be read.
+    /// Those of [`Model::find`], and `ErrorKind::Io` if `data_dir/models` can't be read.
     pub fn find_in(data_dir: Option<&Path>, name_or_path: &str) -> Result<Model> {
         let path = Path::new(name_or_path);
         let looks_like_path = path.extension().is_some_and(|e| e.eq_ignore_ascii_case("json"))
@@ -153,7 +153,7 @@ fn read_dir(dir: &Path) -> Result<Vec<BuiltinModel>> {
             && let Some(name) = path.file_stem().and_then(|stem| stem.to_str())
         {
             // Files of this kind are often named `organisation--model.json`.
-            let json = std::fs::read_to_string(&path).map_err(|source| Error::io(&path, source))?;
+            let json = read_text(&path)?;
             models.push(BuiltinModel::new(&name.replace("--", "/"), json.into()));
         }
     }
@@ -163,15 +163,15 @@ fn read_dir(dir: &Path) -> Result<Vec<BuiltinModel>> {
 
 fn unknown(name: &str) -> Error {
     let bare = name.rsplit('/').next().unwrap_or(name);
-    let near = input::near_matches(bare, BUILTIN.iter().map(|model| model.name.as_str()));
+    let near = near_matches(bare, BUILTIN.iter().map(|model| model.name.as_str()));
     Error::unknown_model(name, near)
 }
 
-/// In order: the very name; a shipped variant with the same base and scheme; the base with a plain scheme.
+/// Finds, in this order, the exact name, a variant with the same base and scheme, or the base with a plain scheme.
 fn find_among(models: &[BuiltinModel], name: &str) -> Result<Option<Model>> {
     let wanted = ParsedName::new(name);
     let publisher_known = |model: &BuiltinModel| {
-        // Quantised builds of one base differ between publishers, so another's is not taken for theirs.
+        // Quantised builds of one base differ between publishers, so another publisher's build is a different model.
         wanted.scheme.is_none()
             || wanted.organisation.is_none()
             || model.names().any(|n| n.organisation.is_some() && n.organisation == wanted.organisation)
@@ -200,10 +200,10 @@ fn find_among(models: &[BuiltinModel], name: &str) -> Result<Option<Model>> {
     }
 }
 
-/// The base model with the plain form of a scheme in place of its own.
+/// Returns the base model with the plain form of a scheme instead of its own.
 fn assumed(base: &BuiltinModel, scheme: Scheme, name: &str) -> Result<Model> {
     let origin = format!("models/{}.json", base.name);
-    let mut value = config::parse(&origin, &base.json)?;
+    let mut value = parse_json(&origin, &base.json)?;
     let own = value.get("quantization_config").and_then(|q| q.get("quant_method")).and_then(Value::as_str);
     if (own == Some("fp8") && scheme.is_fp8()) || (own.is_none() && scheme == Scheme::Bfloat16) {
         return base.load();

@@ -1,31 +1,45 @@
-//! From the text of a `config.json` to a checked [`Model`]. Uses `dtype`, `error` and all of this module.
+//! Reads a `config.json` into a checked [`Model`]. Uses the other files of this module.
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::family::{AttentionRule, Family, FfnRule};
-use super::fields::{Log, Section};
 use super::quantisation::Quantisation;
 use super::sampling::SamplingDefaults;
 use super::shape::{LayerGroup, Model};
+use super::sizes::size;
 use super::storage::Storage;
+use super::unsupported::is_set;
 use super::{attention, family, ffn, parameters, unsupported};
 use crate::dtype::{DType, WeightFormat};
 use crate::error::{Error, Result};
+use crate::input::{Keys, Log, parse_json, shown};
 
 /// Keys under which multimodal models keep the configuration of their language model.
 const TEXT_SECTIONS: [&str; 3] = ["text_config", "language_config", "llm_config"];
 /// More layers than any model has; bounds the work of reading a file.
 const MAX_LAYERS: u64 = 10_000;
-/// Marks in a name that promise quantised weights.
+/// Parts of a name that promise quantised weights.
 const QUANTISED_NAMES: [&str; 7] = ["fp8", "awq", "gptq", "nvfp4", "w4a16", "w8a8", "int4"];
+/// Other names of keys, as pairs of alias and key.
+const ALIASES: &[(&str, &str)] = &[
+    ("num_local_experts", "num_experts"),
+    ("n_routed_experts", "num_experts"),
+    ("moe_num_experts", "num_experts"),
+    ("num_experts_per_token", "num_experts_per_tok"),
+    ("experts_per_token", "num_experts_per_tok"),
+    ("top_k_experts", "num_experts_per_tok"),
+    ("moe_topk", "num_experts_per_tok"),
+    ("_sliding_window_pattern", "sliding_window_pattern"),
+];
+const QUANTISATION_ALIASES: &[(&str, &str)] = &[("w_bit", "bits"), ("q_group_size", "group_size")];
 
 impl Model {
-    /// Parses and checks a configuration. `name` is what the model is called in output, `origin` (a path, usually) what
-    /// errors start with; `hf_quant_config` is the text of the file of that name beside it, if there is one.
+    /// Parses and checks a configuration. `name` becomes the name of the model, and errors call the text `origin`, usually a
+    /// path. `hf_quant_config` is the text of the file of that name next to it, if there is one.
     ///
     /// # Errors
-    /// `ErrorKind::Parse` with line and column for malformed JSON, `ErrorKind::UnsupportedModel` naming the key for layers
-    /// whose physics is not known, `ErrorKind::Invalid` with all problems for missing, wrong or contradictory values.
+    /// `ErrorKind::Parse` with line and column for malformed JSON. `ErrorKind::UnsupportedModel` with the key for layers
+    /// whose physics is not known. `ErrorKind::Invalid` with all missing, wrong or contradictory values.
     ///
     /// ```
     /// let json = r#"{"model_type": "llama", "hidden_size": 4096, "intermediate_size": 11008, "num_hidden_layers": 32,
@@ -36,92 +50,125 @@ impl Model {
     /// # Ok::<(), ridgepoint::Error>(())
     /// ```
     pub fn from_config_str(name: &str, origin: &str, json: &str, hf_quant_config: Option<&str>) -> Result<Model> {
-        let config = parse(origin, json)?;
-        let hf = hf_quant_config.map(|json| parse(&format!("{origin}: hf_quant_config.json"), json)).transpose()?;
+        let config = parse_json(origin, json)?;
+        let hf =
+            hf_quant_config.map(|json| parse_json(&format!("{origin}: hf_quant_config.json"), json)).transpose()?;
         from_value(name, origin, &config, hf.as_ref())
+    }
+
+    /// Returns the same model with the sampling parameters of a `generation_config.json`, whose text errors call `origin`.
+    /// Other keys of the file (token ids, lengths) are ignored.
+    ///
+    /// # Errors
+    /// `ErrorKind::Parse` for text that is not a JSON object. `ErrorKind::Invalid` with all wrong values, or if the
+    /// configuration itself has other parameters under `ridgepoint.generation_config`.
+    ///
+    /// ```
+    /// let json = r#"{"model_type": "llama", "hidden_size": 4096, "intermediate_size": 11008, "num_hidden_layers": 32,
+    ///     "num_attention_heads": 32, "num_key_value_heads": 32, "vocab_size": 32000,
+    ///     "max_position_embeddings": 4096, "torch_dtype": "float16"}"#;
+    /// let model = ridgepoint::Model::from_config_str("mine", "config.json", json, None)?;
+    /// assert!(model.sampling().is_none());
+    /// let model = model.with_generation_config("generation_config.json", r#"{"eos_token_id": 2, "top_p": 0.9}"#)?;
+    /// assert!(model.sampling().is_some_and(|sampling| sampling.truncates()));
+    /// # Ok::<(), ridgepoint::Error>(())
+    /// ```
+    pub fn with_generation_config(mut self, origin: &str, json: &str) -> Result<Self> {
+        let value = parse_json(origin, json)?;
+        let map = object(origin, &value)?;
+        let log = Log::default();
+        let sampling = SamplingDefaults::read(&Keys::of_map("", map, &log));
+        if self.sampling.is_some_and(|own| own != sampling) {
+            log.problem(format!(
+                "its sampling parameters differ from ridgepoint.generation_config in the configuration of {}: remove one",
+                self.name
+            ));
+        }
+        self.sampling = Some(log.finish(origin, Some(sampling))?.0);
+        Ok(self)
     }
 }
 
-/// JSON text to a value; faults carry line and column.
-pub(super) fn parse(origin: &str, json: &str) -> Result<Value> {
-    serde_json::from_str(json).map_err(|error| {
-        let text = error.to_string();
-        let cause = text.split(" at line ").next().unwrap_or(&text);
-        Error::parse(
-            format!("{origin}: line {} column {}", error.line(), error.column()),
-            format!("not well-formed JSON: {cause}"),
-        )
-    })
-}
-
-/// [`Model::from_config_str`] on parsed JSON.
+/// Reads and checks a parsed configuration.
 pub(super) fn from_value(name: &str, origin: &str, config: &Value, hf: Option<&Value>) -> Result<Model> {
     let log = Log::default();
     let model = read(name, origin, config, hf, &log)?;
-    let (mut problems, notes) = log.into_parts();
-    let Some(mut model) = model.filter(|_| problems.is_empty()) else {
-        return Err(Error::invalid(origin, problems));
-    };
+    let (mut model, notes) = log.finish(origin, model)?;
     let total = parameters::total(&model);
     if total >= parameters::MAX_EXACT {
-        problems.push(format!("the sizes multiply to {total:.3e} parameters; at most 2^53 are accepted"));
-        return Err(Error::invalid(origin, problems));
+        let problem = format!("the sizes multiply to {total:.3e} parameters; at most 2^53 are accepted");
+        return Err(Error::invalid(origin, vec![problem]));
     }
     model.notes = notes;
     Ok(model)
 }
 
-/// Reads everything, leaving faults in `log`; `None` only after a fault.
+fn object<'a>(origin: &str, value: &'a Value) -> Result<&'a Map<String, Value>> {
+    value.as_object().ok_or_else(|| Error::parse(origin, format!("must be a JSON object, not {}", shown(value))))
+}
+
+/// Reads everything and leaves problems in `log`; `None` only after a problem.
 fn read(name: &str, origin: &str, config: &Value, hf: Option<&Value>, log: &Log) -> Result<Option<Model>> {
-    let malformed = |message: &str| Error::parse(origin, message);
-    let map = config.as_object().ok_or_else(|| malformed("a config.json must be a JSON object"))?;
-    let outer = Section::new("", map, log);
-    let nested = TEXT_SECTIONS.into_iter().find_map(|key| outer.section(key));
+    let map = object(origin, config)?;
+    let outer = Keys::of_map("", map, log).with_aliases(ALIASES);
+    let nested = TEXT_SECTIONS.into_iter().find_map(|key| Some((key, outer.section(key)?)));
     let is_nested = nested.is_some();
-    let text = nested.unwrap_or_else(|| outer.clone());
+    let (path, text) = nested.unwrap_or_else(|| ("", outer.clone()));
     let Some(model_type) = text.text("model_type").or_else(|| outer.text("model_type")) else {
         let known = family::known_model_types();
         log.problem(format!("model_type is missing; it says which keys mean what, and known are {known}"));
         return Ok(None);
     };
     let family = unsupported::family_of(origin, model_type, &text, &outer)?;
-    let text = text.with_defaults(family.defaults);
+    let with_defaults = with_defaults(&text, family);
+    let text = Keys::of_map(path, &with_defaults, log).with_aliases(ALIASES);
     let hf = match hf {
         None => None,
         Some(hf) => {
-            let map = hf.as_object().ok_or_else(|| malformed("hf_quant_config.json must be a JSON object"))?;
-            let whole = Section::new("hf_quant_config", map, log);
+            let map = object(&format!("{origin}: hf_quant_config.json"), hf)?;
+            let whole = Keys::of_map("hf_quant_config", map, log);
             Some(whole.section("quantization").unwrap_or(whole))
         }
     };
     Ok(Reading { name, model_type, family, outer, text, is_nested }.model(hf.as_ref()))
 }
 
-/// A configuration of a supported family being read.
+/// The keys of the language model, with the sizes that the family's configuration class supplies for absent ones.
+fn with_defaults(text: &Keys<'_>, family: &Family) -> Map<String, Value> {
+    let mut map: Map<String, Value> = text.entries().map(|(key, value)| (key.clone(), value.clone())).collect();
+    for (key, default) in family.defaults.iter().filter(|(key, _)| !text.has(key)) {
+        text.log.note(format!("{} is absent; the family's default {default} is used", text.path_of(key)));
+        map.insert((*key).to_owned(), Value::from(*default));
+    }
+    map
+}
+
+/// A configuration of a supported family, while it is read.
 struct Reading<'a> {
     name: &'a str,
     model_type: &'a str,
     family: &'static Family,
-    outer: Section<'a>,
-    text: Section<'a>,
+    outer: Keys<'a>,
+    text: Keys<'a>,
     is_nested: bool,
 }
 
 impl Reading<'_> {
-    fn model(&self, hf: Option<&Section<'_>>) -> Option<Model> {
+    fn model(&self, hf: Option<&Keys<'_>>) -> Option<Model> {
         let text = &self.text;
         let dtype = self.dtype();
         let plain = WeightFormat::Plain(dtype);
-        let hidden_size = text.size("hidden_size");
-        let num_layers = text.size_up_to("num_hidden_layers", MAX_LAYERS);
-        let vocab_size = text.size("vocab_size");
-        let max_position_embeddings = text.size("max_position_embeddings");
+        let hidden_size = size(text, "hidden_size");
+        text.require(&["num_hidden_layers"]);
+        let num_layers = text.whole("num_hidden_layers", 1..=MAX_LAYERS);
+        let vocab_size = size(text, "vocab_size");
+        let max_position_embeddings = size(text, "max_position_embeddings");
         let attentions = attention::layers(text, self.family, hidden_size, num_layers, plain);
         let blocks = ffn::layers(text, self.family, hidden_size, num_layers, plain);
         let tie_word_embeddings = self.tie_word_embeddings();
         let config = self.quantization_config();
         let quantisation = Quantisation::read(config.as_ref(), hf, hidden_size);
-        self.note_what_is_left_out(&quantisation, config.is_some() || hf.is_some());
+        self.note_omissions(&quantisation, config.is_some() || hf.is_some());
         let sampling = self.sampling();
 
         let hidden_size = hidden_size?;
@@ -148,7 +195,7 @@ impl Reading<'_> {
         })
     }
 
-    /// Norms of `hidden_size` weights per layer. Gemma 4 norms the dense block and the experts apart: three more.
+    /// Number of norms of `hidden_size` weights per layer. Gemma 4 has three more, around the dense block and the experts.
     fn norms(&self, blocks: &[ffn::Block]) -> u64 {
         let beside = self.family.ffn == FfnRule::DenseBesideExperts && blocks.iter().any(|(_, moe)| moe.is_some());
         self.family.norms + if beside { 3 } else { 0 }
@@ -159,7 +206,7 @@ impl Reading<'_> {
             ["torch_dtype", "dtype"].into_iter().find_map(|key| section.text(key).map(|name| (section, key, name)))
         });
         let Some((section, key, name)) = found else {
-            self.text.log.note("no torch_dtype: bfloat16 is assumed".to_owned());
+            self.text.log.note("no torch_dtype: bfloat16 is assumed");
             return DType::Bfloat16;
         };
         match name.strip_prefix("torch.").unwrap_or(name) {
@@ -170,55 +217,57 @@ impl Reading<'_> {
                 DType::Bfloat16
             }
             _ => {
-                section.problem(key, &format!("= '{name}' is not supported; supported are bfloat16, float16, float32"));
+                section.problem(key, "is not supported: bfloat16, float16 and float32 are");
                 DType::Bfloat16
             }
         }
     }
 
-    /// The outer level decides where both speak: it is the one that builds the whole model.
+    /// The outer level decides if both have the key, because it builds the whole model.
     fn tie_word_embeddings(&self) -> bool {
-        let inner = self.text.flag("tie_word_embeddings", self.family.tied_by_default);
-        if self.is_nested { self.outer.flag("tie_word_embeddings", inner) } else { inner }
+        let outer = self.outer.flag("tie_word_embeddings");
+        outer.or_else(|| self.text.flag("tie_word_embeddings")).unwrap_or(self.family.tied_by_default)
     }
 
-    fn quantization_config(&self) -> Option<Section<'_>> {
+    fn quantization_config(&self) -> Option<Keys<'_>> {
         let keys = ["quantization_config", "compression_config"];
-        [&self.outer, &self.text].into_iter().find_map(|section| keys.iter().find_map(|key| section.section(key)))
+        let found =
+            [&self.outer, &self.text].into_iter().find_map(|section| keys.iter().find_map(|key| section.section(key)));
+        found.map(|section| section.with_aliases(QUANTISATION_ALIASES))
     }
 
-    /// The publisher's `generation_config.json`, which built-in configurations have among this project's own keys.
+    /// The publisher's sampling parameters, which built-in configurations have among this project's own keys.
     fn sampling(&self) -> Option<SamplingDefaults> {
         let own = self.outer.section("ridgepoint")?.section("generation_config")?;
         Some(SamplingDefaults::read(&own))
     }
 
-    fn note_what_is_left_out(&self, quantisation: &Quantisation, says_quantisation: bool) {
+    fn note_omissions(&self, quantisation: &Quantisation, has_quantisation: bool) {
         let log = self.text.log;
         if self.is_nested {
             let whole = self.outer.text("model_type").unwrap_or("the model");
-            log.note(format!("only the language part of {whole} is in the step; a vision or audio tower is not"));
+            log.note(format!("only the language part of {whole} is predicted, without a vision or audio tower"));
         }
         for key in ["num_nextn_predict_layers", "num_mtp_modules", "mtp_num_hidden_layers"] {
-            if self.text.is_set(key) {
-                log.note(format!("the layers for multi-token prediction ({key}) are not in the step"));
+            if self.text.get(key).is_some_and(is_set) {
+                log.note(format!("the layers for multi-token prediction ({key}) are not predicted"));
             }
         }
         let name = self.name.to_lowercase();
-        if quantisation.is_empty() && !says_quantisation && QUANTISED_NAMES.iter().any(|mark| name.contains(mark)) {
+        if quantisation.is_empty() && !has_quantisation && QUANTISED_NAMES.iter().any(|mark| name.contains(mark)) {
             log.note(format!(
-                "'{}' sounds quantised, but there is no quantization_config and no hf_quant_config.json beside it: \
+                "'{}' sounds quantised, but there is no quantization_config and no hf_quant_config.json next to it: \
                  taken as unquantised",
                 self.name
             ));
         }
-        if self.family.attention == AttentionRule::Mla && self.text.get("head_dim").is_some() {
-            log.note("head_dim is not used: the latent has its own head sizes".to_owned());
+        if self.family.attention == AttentionRule::Mla && self.text.has("head_dim") {
+            log.note("head_dim is not used: the latent has its own head sizes");
         }
     }
 }
 
-/// Alike layers together, in order of first appearance.
+/// Groups equal layers, in order of first appearance.
 fn grouped(layers: impl Iterator<Item = LayerGroup>) -> Vec<LayerGroup> {
     let mut groups: Vec<LayerGroup> = Vec::new();
     for layer in layers {

@@ -1,26 +1,26 @@
-//! What sets the supported model families apart, as one table. Uses nothing else of the crate.
+//! The supported model families and their differences, as one table.
 
-/// Which attention the layers have.
+/// Attention of the layers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum AttentionRule {
     /// Explicit keys and values.
     Gqa,
-    /// The same with another geometry on the global layers (Gemma 4).
+    /// Explicit keys and values, with another geometry on the global layers (Gemma 4).
     GqaTwoGeometries,
     /// A latent.
     Mla,
 }
 
-/// Where the attention projections have biases.
+/// Attention projections with a bias.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum BiasRule {
-    /// Nowhere.
+    /// None.
     Never,
-    /// On all four where `attention_bias` is true.
+    /// All four, if `attention_bias` is true.
     Key,
-    /// On queries, keys and values where `attention_bias` is true.
+    /// Queries, keys and values, if `attention_bias` is true.
     KeyWithoutOutput,
-    /// On queries, keys and values unless `qkv_bias` is false (Qwen2).
+    /// Queries, keys and values, unless `qkv_bias` is false (Qwen2).
     AlwaysQkv,
 }
 
@@ -31,33 +31,33 @@ pub(super) enum QkNormRule {
     Never,
     /// One vector of `head_dim` for queries, one for keys.
     PerHead,
-    /// The same where `use_qk_norm` is true.
+    /// The same, if `use_qk_norm` is true.
     PerHeadIfUsed,
-    /// Without weights, on the layers with rotary embedding only, where `use_qk_norm` is true (Llama-4; vLLM,
+    /// Norms without weights on the layers with rotary embedding, if `use_qk_norm` is true (Llama-4; vLLM,
     /// `Llama4Attention`).
     WeightlessOnLocalIfUsed,
-    /// Over the full width of queries and of keys where `use_qk_norm` is true (MiniMax-M2).
+    /// Norms over the full width of queries and of keys, if `use_qk_norm` is true (MiniMax-M2).
     FullWidthIfUsed,
 }
 
-/// Which layers see only near tokens when the file has no `layer_types`.
+/// Layers with a window, if the file has no `layer_types`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum WindowRule {
-    /// None does.
+    /// None.
     Full,
-    /// All, where `sliding_window` is set (Mistral, Phi-3).
+    /// All, if `sliding_window` is set (Mistral, Phi-3).
     All,
-    /// From `max_window_layers` on, where `use_sliding_window` is true (Qwen).
+    /// Those from `max_window_layers` on, if `use_sliding_window` is true (Qwen).
     FromMaxWindowLayers,
     /// All but every `n`th; `sliding_window_pattern` overrides `n`.
     AllButEvery(u64),
-    /// The same, and the last layer is global too (Gemma 4).
+    /// The same, with a global last layer (Gemma 4).
     AllButEveryAndLast(u64),
-    /// Chunks on all layers with rotary embedding, which by default is all but every fourth (Llama-4).
+    /// Chunks on all layers with rotary embedding; by default all but every fourth (Llama-4).
     ChunkedWhereRotary,
 }
 
-/// How feed-forward blocks and experts are laid out.
+/// Layout of feed-forward blocks and experts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum FfnRule {
     /// One gated block per layer.
@@ -86,9 +86,9 @@ pub(super) struct Family {
     pub(super) ffn: FfnRule,
     /// Norms of `hidden_size` weights per layer.
     pub(super) norms: u64,
-    /// `tie_word_embeddings` where the file does not say.
+    /// Default of `tie_word_embeddings`.
     pub(super) tied_by_default: bool,
-    /// `num_key_value_heads` may be absent and then equals the query heads.
+    /// `num_key_value_heads` may be absent, and then equals the query heads.
     pub(super) kv_heads_default_to_heads: bool,
     /// Experts and router have biases (gpt-oss).
     pub(super) expert_bias: bool,
@@ -230,12 +230,12 @@ static FAMILIES: [Family; 18] = [
     Family { model_types: &["kimi_k2"], attention: AttentionRule::Mla, ffn: FfnRule::FirstDense, ..BASE },
 ];
 
-/// The family of a `model_type`.
+/// Returns the family of a `model_type`.
 pub(super) fn find(model_type: &str) -> Option<&'static Family> {
     FAMILIES.iter().find(|f| f.model_types.contains(&model_type))
 }
 
-/// Every `model_type` that is supported, as text for messages.
+/// Lists every supported `model_type`, for messages.
 pub(super) fn known_model_types() -> String {
     let all: Vec<&str> = FAMILIES.iter().flat_map(|f| f.model_types.iter().copied()).collect();
     all.join(", ")

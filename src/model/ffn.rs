@@ -1,21 +1,19 @@
-//! Dense feed-forward blocks and experts of every layer. Uses this module's `fields`, `family`, `window`, `shape`.
+//! Reads the dense feed-forward block and the experts of every layer.
+
+use serde_json::Value;
 
 use super::family::{Family, FfnRule};
-use super::fields::Section;
 use super::shape::{DenseFfn, Moe};
-use super::window::has_length;
+use super::sizes::{has_length, optional_count, optional_size, size};
 use crate::dtype::WeightFormat;
+use crate::input::Keys;
 
-const EXPERTS: [&str; 4] = ["num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts"];
-const TOP_K: [&str; 5] =
-    ["num_experts_per_tok", "num_experts_per_token", "experts_per_token", "top_k_experts", "moe_topk"];
-
-/// What follows the attention of one layer.
+/// The part of a layer after its attention.
 pub(super) type Block = (Option<DenseFfn>, Option<Moe>);
 
-/// The blocks of every layer, in order, with weights stored as `plain`; `None` after a fault.
+/// Returns the blocks of every layer, in order, with weights stored as `plain`; `None` after a problem.
 pub(super) fn layers(
-    text: &Section<'_>,
+    text: &Keys<'_>,
     family: &Family,
     hidden_size: Option<u64>,
     num_layers: Option<u64>,
@@ -26,11 +24,11 @@ pub(super) fn layers(
         FfnRule::Dense => each((Some(dense(text, "intermediate_size", plain)?), None)),
         FfnRule::AllExperts => {
             let mut moe = routed(text, "intermediate_size", plain);
-            let shared = text.optional_count("shared_intermediate_size").filter(|width| *width > 0);
+            let shared = optional_count(text, "shared_intermediate_size").filter(|width| *width > 0);
             if let Some(moe) = &mut moe {
                 moe.bias = family.expert_bias;
                 moe.shared = shared.map(|width| gated(width, plain));
-                moe.extra_params = if text.flag("use_routing_bias", false) { moe.num_experts } else { 0 };
+                moe.extra_params = if text.flag("use_routing_bias").unwrap_or(false) { moe.num_experts } else { 0 };
             }
             each((None, Some(moe?)))
         }
@@ -39,7 +37,7 @@ pub(super) fn layers(
         FfnRule::FirstDense => deepseek(text, family, num_layers, plain),
         FfnRule::DenseBesideExperts => {
             let dense = dense(text, "intermediate_size", plain);
-            if !text.flag("enable_moe_block", false) {
+            if !text.flag("enable_moe_block").unwrap_or(false) {
                 return each((Some(dense?), None));
             }
             let mut moe = routed(text, "moe_intermediate_size", plain)?;
@@ -54,19 +52,18 @@ fn gated(intermediate_size: u64, weights: WeightFormat) -> DenseFfn {
     DenseFfn { intermediate_size, gated: true, bias: false, weights }
 }
 
-fn dense(text: &Section<'_>, key: &str, plain: WeightFormat) -> Option<DenseFfn> {
-    let bias = text.flag("mlp_bias", false);
-    text.size(key).map(|width| DenseFfn { bias, ..gated(width, plain) })
+fn dense(text: &Keys<'_>, key: &str, plain: WeightFormat) -> Option<DenseFfn> {
+    let bias = text.flag("mlp_bias").unwrap_or(false);
+    size(text, key).map(|width| DenseFfn { bias, ..gated(width, plain) })
 }
 
-fn routed(text: &Section<'_>, width_key: &str, plain: WeightFormat) -> Option<Moe> {
-    let num_experts = text.aliased_size(&EXPERTS);
-    let top_k = text.aliased_size(&TOP_K);
-    let width = text.size(width_key);
+fn routed(text: &Keys<'_>, width_key: &str, plain: WeightFormat) -> Option<Moe> {
+    let num_experts = size(text, "num_experts");
+    let top_k = size(text, "num_experts_per_tok");
+    let width = size(text, width_key);
     let (num_experts, top_k) = (num_experts?, top_k?);
     if top_k > num_experts {
-        let key = TOP_K.into_iter().find(|k| text.get(k).is_some()).unwrap_or(TOP_K[0]);
-        text.problem(key, &format!("= {top_k} must not exceed the {num_experts} experts"));
+        text.problem("num_experts_per_tok", format!("must not exceed the {num_experts} experts"));
     }
     Some(Moe {
         num_experts,
@@ -83,7 +80,7 @@ fn routed(text: &Section<'_>, width_key: &str, plain: WeightFormat) -> Option<Mo
 
 /// One block per layer: experts where `is_sparse`, else the dense one, whose width is only needed if a layer has it.
 fn mixed(
-    text: &Section<'_>,
+    text: &Keys<'_>,
     num_layers: u64,
     dense_key: &str,
     plain: WeightFormat,
@@ -100,15 +97,15 @@ fn mixed(
     Some(sparse.into_iter().map(|s| if s { (None, Some(moe.clone())) } else { (dense.clone(), None) }).collect())
 }
 
-fn qwen(text: &Section<'_>, num_layers: Option<u64>, plain: WeightFormat) -> Option<Vec<Block>> {
+fn qwen(text: &Keys<'_>, num_layers: Option<u64>, plain: WeightFormat) -> Option<Vec<Block>> {
     let mut moe = routed(text, "moe_intermediate_size", plain);
-    let shared = text.optional_count("shared_expert_intermediate_size").filter(|width| *width > 0);
+    let shared = optional_count(text, "shared_expert_intermediate_size").filter(|width| *width > 0);
     if let Some(moe) = &mut moe {
         moe.shared_gate = shared.is_some();
         moe.shared = shared.map(|width| gated(width, plain));
     }
-    let step = text.optional_size("decoder_sparse_step").unwrap_or(1);
-    let dense_layers = text.counts("mlp_only_layers").unwrap_or_default();
+    let step = optional_size(text, "decoder_sparse_step").unwrap_or(1);
+    let dense_layers = text.wholes("mlp_only_layers").unwrap_or_default();
     let num_layers = num_layers?;
     check_indices(text, "mlp_only_layers", &dense_layers, num_layers);
     mixed(text, num_layers, "intermediate_size", plain, moe, |layer| {
@@ -116,13 +113,13 @@ fn qwen(text: &Section<'_>, num_layers: Option<u64>, plain: WeightFormat) -> Opt
     })
 }
 
-fn llama4(text: &Section<'_>, num_layers: Option<u64>, plain: WeightFormat) -> Option<Vec<Block>> {
+fn llama4(text: &Keys<'_>, num_layers: Option<u64>, plain: WeightFormat) -> Option<Vec<Block>> {
     let mut moe = routed(text, "intermediate_size", plain);
     if let Some(moe) = &mut moe {
         moe.shared = Some(gated(moe.intermediate_size, plain));
     }
-    let listed = text.counts("moe_layers");
-    let step = if listed.is_some() { Some(1) } else { text.size("interleave_moe_layer_step") };
+    let listed = text.wholes("moe_layers").filter(|layers| !layers.is_empty());
+    let step = if listed.is_some() { Some(1) } else { size(text, "interleave_moe_layer_step") };
     let (num_layers, step) = (num_layers?, step?);
     check_indices(text, "moe_layers", listed.as_deref().unwrap_or_default(), num_layers);
     mixed(text, num_layers, "intermediate_size_mlp", plain, moe, |layer| match &listed {
@@ -131,9 +128,9 @@ fn llama4(text: &Section<'_>, num_layers: Option<u64>, plain: WeightFormat) -> O
     })
 }
 
-fn deepseek(text: &Section<'_>, family: &Family, num_layers: Option<u64>, plain: WeightFormat) -> Option<Vec<Block>> {
+fn deepseek(text: &Keys<'_>, family: &Family, num_layers: Option<u64>, plain: WeightFormat) -> Option<Vec<Block>> {
     let mut moe = routed(text, "moe_intermediate_size", plain);
-    let shared = text.optional_count("n_shared_experts").unwrap_or(0);
+    let shared = optional_count(text, "n_shared_experts").unwrap_or(0);
     let corrected = match text.text("topk_method") {
         Some(method) => method == "noaux_tc",
         None => !family.model_types.contains(&"deepseek_v2"),
@@ -143,22 +140,20 @@ fn deepseek(text: &Section<'_>, family: &Family, num_layers: Option<u64>, plain:
             Some(0) => None,
             Some(width) => Some(gated(width, plain)),
             None => {
-                text.problem("n_shared_experts", &format!("= {shared} times moe_intermediate_size is too large"));
+                text.problem("n_shared_experts", "times moe_intermediate_size is too large");
                 None
             }
         };
         moe.extra_params = if corrected { moe.num_experts } else { 0 };
     }
-    let first = text.optional_count("first_k_dense_replace").unwrap_or(0);
-    let listed = if text.get("moe_layer_freq").is_some_and(serde_json::Value::is_array) {
-        Some(text.counts("moe_layer_freq")?)
-    } else {
-        None
+    let first = optional_count(text, "first_k_dense_replace").unwrap_or(0);
+    let (listed, every) = match text.get("moe_layer_freq") {
+        Some(Value::Array(_)) => (Some(text.wholes("moe_layer_freq")?), 1),
+        _ => (None, optional_size(text, "moe_layer_freq").unwrap_or(1)),
     };
-    let every = if listed.is_some() { 1 } else { text.optional_size("moe_layer_freq").unwrap_or(1) };
     let num_layers = num_layers?;
     if first > num_layers {
-        text.problem("first_k_dense_replace", &format!("= {first} exceeds num_hidden_layers = {num_layers}"));
+        text.problem("first_k_dense_replace", format!("exceeds num_hidden_layers = {num_layers}"));
     }
     if let Some(list) = &listed
         && !has_length(text, "moe_layer_freq", list.len(), num_layers)
@@ -171,8 +166,8 @@ fn deepseek(text: &Section<'_>, family: &Family, num_layers: Option<u64>, plain:
     })
 }
 
-fn check_indices(text: &Section<'_>, key: &str, layers: &[u64], num_layers: u64) {
+fn check_indices(text: &Keys<'_>, key: &str, layers: &[u64], num_layers: u64) {
     if let Some(layer) = layers.iter().find(|layer| **layer >= num_layers) {
-        text.problem(key, &format!("names layer {layer} but the last of num_hidden_layers is {}", num_layers - 1));
+        text.problem(key, format!("names layer {layer}, but the last layer is {}", num_layers - 1));
     }
 }

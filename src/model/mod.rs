@@ -1,20 +1,21 @@
-//! Models: a Hugging Face `config.json` (built in, or a file) parsed, checked once and turned into a [`Model`], the
-//! shape that the physics works on. Uses `dtype`, `error`, `catalog`.
+//! Models: a Hugging Face `config.json`, built in or from a file, becomes a checked [`Model`], the shape that the physics
+//! works on. Uses `dtype`, `error`, `input`.
 
 mod attention;
 mod builtin;
 mod config;
 mod family;
 mod ffn;
-mod fields;
 mod names;
 mod parameters;
 mod pattern;
 mod quantisation;
 mod sampling;
 mod shape;
+mod sizes;
 mod storage;
 mod unsupported;
+mod weight_variant;
 mod window;
 
 pub use builtin::{BuiltinModel, builtin_models, builtin_names};

@@ -1,5 +1,5 @@
-//! What a model's name means: organisation, canonical base and quantised variant. Two names are the same model only
-//! if they are equal after known suffixes are taken off; nothing is matched by likeness. Uses nothing else of the crate.
+//! Takes a model's name apart: organisation, base and quantised variant. Two names are the same model only if they are equal
+//! after known suffixes are removed; similar names never match.
 
 /// Storage that a suffix of a name promises.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -115,8 +115,8 @@ fn is_release(token: &str) -> bool {
         && (((23..=29).contains(&first) && (1..=12).contains(&second)) || ((1..=12).contains(&first) && second <= 31))
 }
 
-/// Tokens joined, with a break between a letter and a digit, so that `qwen3-8b` and `qwen-3-8b` are one name but
-/// `qwen3-4b` and `qwen-34b` are two.
+/// Joins tokens with a dash, and puts one for a dot and between a letter and a digit. So `qwen3-8b` and `qwen-3-8b` are one
+/// name, as are `llama-3.1-8b` and `llama-3-1-8b`, but `qwen3-4b` and `qwen-34b` are two.
 fn evened(tokens: &[&str]) -> String {
     let mut name = String::new();
     for token in tokens {
@@ -129,7 +129,7 @@ fn evened(tokens: &[&str]) -> String {
                 name.push('-');
             }
             after_letter = c.is_alphabetic();
-            name.push(c);
+            name.push(if c == '.' { '-' } else { c });
         }
     }
     name
@@ -146,10 +146,10 @@ mod tests {
 
     #[test]
     fn stages_releases_and_schemes_come_off() {
-        assert_eq!(base("meta-llama/Llama-3.1-70B-Instruct").0, "llama-3.1-70b");
+        assert_eq!(base("meta-llama/Llama-3.1-70B-Instruct").0, "llama-3-1-70b");
         assert_eq!(base("mistralai/Mistral-Nemo-Instruct-2407").0, "mistral-nemo");
         assert_eq!(base("deepseek-ai/DeepSeek-R1-0528").0, "deepseek-r-1");
-        assert_eq!(base("x/Qwen2.5-7B-Instruct-GPTQ-Int4"), ("qwen-2.5-7b".to_owned(), Some(Scheme::Int4)));
+        assert_eq!(base("x/Qwen2.5-7B-Instruct-GPTQ-Int4"), ("qwen-2-5-7b".to_owned(), Some(Scheme::Int4)));
         assert_eq!(base("Meta-Llama-3.1-8B-Instruct-quantized.w8a8").1, Some(Scheme::Int8));
         assert_eq!(base("Llama-3.1-8B-FP8-dynamic").1, Some(Scheme::Fp8Dynamic));
     }
@@ -159,7 +159,8 @@ mod tests {
         assert_ne!(base("qwen3-4b").0, base("qwen-34b").0);
         assert_ne!(base("llama-3.1-8b").0, base("llama-3.1-80b").0);
         assert_ne!(base("llama-3.1-8b").0, base("llama-31-8b").0);
-        assert_eq!(base("deepseek-v3.2").0, "deepseek-v-3.2");
+        assert_eq!(base("deepseek-v3.2").0, "deepseek-v-3-2");
+        assert_eq!(base("llama-3-1-8b").0, base("llama-3.1-8b").0);
         assert_eq!(base("some-model-4096").0, "some-model-4096");
     }
 

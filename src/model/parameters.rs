@@ -1,4 +1,4 @@
-//! Parameter counts and weight bytes of a model: one formula per kind of layer, used by both. Uses `dtype` and `shape`.
+//! Parameter counts and weight bytes of a model, with one formula per kind of layer.
 
 use serde::Serialize;
 
@@ -8,24 +8,24 @@ use crate::dtype::WeightFormat;
 /// Sums of whole numbers below this are exact in an `f64`: 2⁵³.
 pub(super) const MAX_EXACT: f64 = 9_007_199_254_740_992.0;
 
-/// Parameters of a model, whole numbers.
+/// Number of parameters of a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct ParameterCounts {
-    /// All of them; tied embeddings once. Vision towers and multi-token prediction are not in it.
+    /// All parameters; tied embeddings count once. Vision towers and multi-token prediction do not count.
     pub total: u64,
-    /// Those that one token meets: all but the experts it does not visit. The embedding counts whole, as on most
+    /// Parameters that one token uses: all but the experts it does not visit. The embedding counts whole, as on most
     /// model cards.
     pub active: u64,
-    /// Those of the input embedding.
+    /// Parameters of the input embedding.
     pub embedding: u64,
 }
 
-/// Some weights of a layer that are stored alike.
+/// Weights that share a storage format.
 #[derive(Debug, Clone, Copy)]
 struct Part {
     /// Elements.
     total: f64,
-    /// Elements that one token meets.
+    /// Elements that one token uses.
     active: f64,
     format: WeightFormat,
 }
@@ -42,18 +42,18 @@ impl Model {
         }
     }
 
-    /// Bytes of all weights as stored, scales included.
+    /// Returns the bytes of all stored weights, with their scales.
     pub fn weight_bytes(&self) -> f64 {
         parts(self).iter().map(|(count, part)| count * part.total * part.format.bytes_per_weight()).sum()
     }
 }
 
-/// All parameters; inexact above [`MAX_EXACT`], which checking refuses.
+/// Returns the number of parameters, which is inexact above [`MAX_EXACT`].
 pub(super) fn total(model: &Model) -> f64 {
     parts(model).iter().map(|(count, part)| count * part.total).sum()
 }
 
-/// Every part with the number of layers that have it.
+/// Returns every part with the number of layers that have it.
 fn parts(model: &Model) -> Vec<(f64, Part)> {
     let hidden = size(model.hidden_size);
     let plain = WeightFormat::Plain(model.dtype);
@@ -135,7 +135,7 @@ fn experts(moe: &Moe, hidden: f64, plain: WeightFormat) -> Vec<Part> {
     parts
 }
 
-/// Elements of a feed-forward block's matrices and of its biases.
+/// Returns the elements of a feed-forward block's matrices and of its biases.
 fn block(width: f64, gated: bool, hidden: f64) -> (f64, f64) {
     let inputs = if gated { 2.0 } else { 1.0 };
     ((inputs + 1.0) * width * hidden, inputs * width + hidden)

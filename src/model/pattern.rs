@@ -1,16 +1,16 @@
-//! Module names and the patterns that checkpoints use to leave modules out of quantisation: literal names or parts of
-//! them, globs with `*`, and `re:` regular expressions. Uses this module's `fields`.
+//! Module names, and the patterns by which checkpoints leave modules out of quantisation: literal names or parts of them,
+//! globs with `*`, and `re:` regular expressions.
 
 use std::collections::HashSet;
 
 use regex_lite::Regex;
 
-use super::fields::Section;
+use crate::input::Keys;
 
 /// Components in front of `layers` that name the language model and nothing else.
 const LANGUAGE_PREFIXES: [&str; 3] = ["model", "language_model", "text_model"];
 
-/// A module of the language model under every full name that checkpoints give it.
+/// A module of the language model, under every full name that checkpoints use for it.
 #[derive(Debug)]
 pub(super) struct ModuleName {
     canonical: String,
@@ -34,8 +34,8 @@ pub(super) struct Matcher {
 }
 
 impl Matcher {
-    /// All patterns of a list; those that can't be understood are recorded as faults of `section.key`.
-    pub(super) fn of(section: &Section<'_>, key: &str, patterns: &[&str]) -> Self {
+    /// Compiles all patterns of a list and records bad ones as problems of `key`.
+    pub(super) fn of(section: &Keys<'_>, key: &str, patterns: &[&str]) -> Self {
         let mut matcher = Matcher::default();
         for pattern in patterns {
             matcher.add(section, key, pattern);
@@ -44,16 +44,13 @@ impl Matcher {
     }
 
     /// Adds one pattern.
-    pub(super) fn add(&mut self, section: &Section<'_>, key: &str, pattern: &str) {
+    pub(super) fn add(&mut self, section: &Keys<'_>, key: &str, pattern: &str) {
         if let Some(expression) = pattern.strip_prefix("re:") {
             match Regex::new(&format!("^(?:{expression})")) {
                 Ok(regex) => self.regexes.push(regex),
-                Err(error) => section.problem(
-                    key,
-                    &format!(
-                        "has the pattern '{pattern}', which is not understood ({error}); list the modules by name"
-                    ),
-                ),
+                Err(error) => {
+                    section.problem(key, format!("has a bad pattern, '{pattern}' ({error}): list the modules by name"));
+                }
             }
         } else if pattern.contains('*') {
             self.globs.push(pattern.to_owned());
@@ -131,14 +128,14 @@ fn glob_matches(glob: &[u8], name: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::fields::Log;
     use super::*;
+    use crate::input::Log;
 
     fn matches(pattern: &str, module: &str) -> bool {
         let log = Log::default();
-        let map = serde_json::Map::new();
-        let matcher = Matcher::of(&Section::new("q", &map, &log), "ignore", &[pattern]);
-        assert!(log.into_parts().0.is_empty(), "{pattern}");
+        let config = serde_json::json!({});
+        let matcher = Matcher::of(&Keys::new("q", &config, &log), "ignore", &[pattern]);
+        assert!(log.finish("config.json", Some(())).is_ok(), "{pattern}");
         matcher.matches(&ModuleName::new(module))
     }
 
@@ -177,8 +174,8 @@ mod tests {
     #[test]
     fn an_expression_that_is_not_understood_is_reported() {
         let log = Log::default();
-        let map = serde_json::Map::new();
-        let _ = Matcher::of(&Section::new("q", &map, &log), "ignore", &["re:(?!x)y"]);
-        assert!(log.into_parts().0.join("").contains("re:(?!x)y"));
+        let config = serde_json::json!({});
+        let _ = Matcher::of(&Keys::new("q", &config, &log), "ignore", &["re:(?!x)y"]);
+        assert!(log.finish("config.json", Some(())).is_err_and(|error| error.to_string().contains("re:(?!x)y")));
     }
 }

@@ -1,11 +1,12 @@
-//! How a checkpoint stores each module's weights: `quantization_config` of `config.json` and `hf_quant_config.json`
-//! become one [`Quantisation`] that is asked module by module. Uses `dtype` and this module's `fields`, `pattern`.
+//! Reads how a checkpoint stores its weights: `quantization_config` of `config.json` and `hf_quant_config.json` become one
+//! [`Quantisation`], which knows the format of each module.
 
 use serde_json::Value;
 
-use super::fields::{Section, shown};
 use super::pattern::{Matcher, ModuleName};
+use super::sizes::{optional_size, size};
 use crate::dtype::{DType, WeightFormat};
+use crate::input::Keys;
 
 const METHODS: &str = "fp8, fbgemm_fp8, compressed-tensors, mxfp4, gptq, awq, modelopt";
 const ALGORITHMS: &str = "FP8, FP8_PER_CHANNEL_PER_TOKEN, FP8_PB_WO, NVFP4, W4A16_AWQ, W8A16, W8A8_SQ_PER_CHANNEL, \
@@ -14,7 +15,7 @@ const ALGORITHMS: &str = "FP8, FP8_PER_CHANNEL_PER_TOKEN, FP8_PB_WO, NVFP4, W4A1
 /// Scale blocks of modelopt's block-wise fp8, rows and columns.
 const MODELOPT_FP8_BLOCK: u32 = 128;
 
-/// What a rule of the checkpoint covers by kind of module rather than by name.
+/// Modules that a rule covers by kind rather than by name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Reach {
     /// Every linear layer of the decoder, experts included, but not the LM head.
@@ -33,9 +34,9 @@ pub(super) struct Quantisation {
 }
 
 impl Quantisation {
-    /// Reads `quantization_config` (or its older name), then `hf_quant_config.json`, which wins where both speak of
-    /// weights: exporters write it last. `hidden_size` is the group of a scale per output channel.
-    pub(super) fn read(config: Option<&Section<'_>>, hf: Option<&Section<'_>>, hidden_size: Option<u64>) -> Self {
+    /// Reads `quantization_config` (or its older name) and `hf_quant_config.json`. The latter decides about weights if both
+    /// do, because exporters write it last. A scale per output channel has a group of `hidden_size`.
+    pub(super) fn read(config: Option<&Keys<'_>>, hf: Option<&Keys<'_>>, hidden_size: Option<u64>) -> Self {
         let channel = hidden_size.and_then(|h| u32::try_from(h).ok()).unwrap_or(u32::MAX);
         let from_config = config.map(|section| Reading { section, channel }.method());
         let Some(hf) = hf else { return from_config.unwrap_or_default() };
@@ -44,7 +45,7 @@ impl Quantisation {
             let method = config.text("quant_method").unwrap_or("?");
             if !method.starts_with("modelopt") {
                 config.log.note(format!(
-                    "quantization_config says {method}, hf_quant_config.json says {}; the latter is used",
+                    "quantization_config says {method}, hf_quant_config.json says {}: the latter is used",
                     hf.text("quant_algo").unwrap_or("?")
                 ));
             }
@@ -87,7 +88,7 @@ impl Quantisation {
 
 /// One section being read.
 struct Reading<'a> {
-    section: &'a Section<'a>,
+    section: &'a Keys<'a>,
     channel: u32,
 }
 
@@ -98,12 +99,12 @@ impl Reading<'_> {
             "fbgemm_fp8" => self.general(Reach::Linear, Some(WeightFormat::Fp8)),
             "mxfp4" => self.general(Reach::Experts, Some(WeightFormat::Mxfp4)),
             "gptq" => self.gptq(),
-            "awq" => self.general(Reach::Linear, self.integer_weights(&["bits", "w_bit"])),
+            "awq" => self.general(Reach::Linear, self.integer_weights()),
             "compressed-tensors" => self.compressed_tensors(),
             method if method.starts_with("modelopt") => self.modelopt(),
             _ => {
-                let found = self.section.get("quant_method").map_or("absent".to_owned(), shown);
-                self.section.problem("quant_method", &format!("= {found} is not supported; supported are {METHODS}"));
+                let what = if self.section.has("quant_method") { "is not supported" } else { "is missing" };
+                self.section.problem("quant_method", format!("{what}: supported are {METHODS}"));
                 Quantisation::default()
             }
         }
@@ -112,48 +113,30 @@ impl Reading<'_> {
     fn general(&self, reach: Reach, format: Option<WeightFormat>) -> Quantisation {
         let mut skipped = Matcher::default();
         for key in ["modules_to_not_convert", "ignored_layers", "ignore", "exclude_modules"] {
-            skipped.extend(Matcher::of(self.section, key, &self.section.texts(key)));
+            skipped.extend(Matcher::of(self.section, key, &self.section.texts(key).unwrap_or_default()));
         }
         let general = format.map(|format| (reach, format));
         Quantisation { skipped, general, kv_cache: self.kv_cache(), ..Quantisation::default() }
     }
 
     fn fp8(&self) -> Quantisation {
-        let format = match self.section.counts("weight_block_size") {
-            None => Some(WeightFormat::Fp8),
-            Some(sides) => self.block("weight_block_size", &sides),
-        };
+        let key = "weight_block_size";
+        let is_in_blocks = self.section.wholes(key).is_some_and(|sides| !sides.is_empty());
+        let format = if is_in_blocks { block(self.section, key) } else { Some(WeightFormat::Fp8) };
         self.general(Reach::Linear, format)
     }
 
-    fn block(&self, key: &str, sides: &[u64]) -> Option<WeightFormat> {
-        let side = |n: &u64| u32::try_from(*n).ok().filter(|n| *n > 0);
-        match sides {
-            [rows, columns] => side(rows)
-                .zip(side(columns))
-                .map(|(rows, columns)| WeightFormat::Fp8Block { rows, columns })
-                .or_else(|| {
-                    self.section.problem(key, &format!("= {sides:?} must be two positive sizes"));
-                    None
-                }),
-            _ => {
-                self.section.problem(key, &format!("= {sides:?} must be two positive sizes, such as [128, 128]"));
-                None
-            }
-        }
-    }
-
     fn gptq(&self) -> Quantisation {
-        let format = self.integer_weights(&["bits"]);
+        let format = self.integer_weights();
         let mut quantisation = self.general(Reach::Linear, format);
-        if let (true, Some(format)) = (self.section.flag("lm_head", false), format) {
+        if let (true, Some(format)) = (self.section.flag("lm_head") == Some(true), format) {
             quantisation.named.push((Matcher::of(self.section, "lm_head", &["lm_head"]), format));
         }
         if let Some(dynamic) = self.section.section("dynamic") {
             for (pattern, _) in dynamic.entries() {
                 match pattern.strip_prefix("-:") {
                     Some(rest) => quantisation.skipped.add(self.section, "dynamic", &format!("re:{rest}")),
-                    None => self.section.problem("dynamic", &format!("has '{pattern}'; only '-:' rules are supported")),
+                    None => self.section.problem("dynamic", format!("has '{pattern}': only '-:' rules are supported")),
                 }
             }
         }
@@ -161,24 +144,21 @@ impl Reading<'_> {
     }
 
     /// Integer weights with 16-bit activations, as GPTQ and AWQ have them.
-    fn integer_weights(&self, bit_keys: &[&str]) -> Option<WeightFormat> {
-        let bits = self.section.aliased_size(bit_keys)?;
-        let key = if self.section.get("q_group_size").is_some() { "q_group_size" } else { "group_size" };
-        self.integer_format(self.section, key, bits)
+    fn integer_weights(&self) -> Option<WeightFormat> {
+        self.integer_format(self.section, size(self.section, "bits")?)
     }
 
-    fn integer_format(&self, section: &Section<'_>, group_key: &str, bits: u64) -> Option<WeightFormat> {
-        // -1 is these formats' way of saying one scale per output channel.
-        let group_size = match section.get(group_key) {
-            None => Some(self.channel),
-            Some(value) if value.as_i64() == Some(-1) => Some(self.channel),
-            Some(_) => section.size_up_to(group_key, u64::from(u32::MAX)).and_then(|n| u32::try_from(n).ok()),
-        }?;
+    fn integer_format(&self, section: &Keys<'_>, bits: u64) -> Option<WeightFormat> {
+        // These formats say -1 for one scale per output channel.
+        let group_size = match section.get("group_size").map(Value::as_i64) {
+            None | Some(Some(-1)) => self.channel,
+            Some(_) => section.whole("group_size", 1..=u32::MAX)?,
+        };
         match bits {
             4 => Some(WeightFormat::Int4 { group_size }),
             8 => Some(WeightFormat::Int8WeightOnly { group_size }),
             _ => {
-                section.log.problem(format!("{} bit integer weights are not supported; 4 and 8 are", bits));
+                section.log.problem(format!("{bits} bit integer weights are not supported: 4 and 8 are"));
                 None
             }
         }
@@ -187,14 +167,14 @@ impl Reading<'_> {
     fn compressed_tensors(&self) -> Quantisation {
         let mut quantisation = self.general(Reach::Linear, None);
         let Some(groups) = self.section.section("config_groups") else {
-            self.section.problem("config_groups", "is missing; compressed-tensors lists its schemes there");
+            self.section.problem("config_groups", "is missing: compressed-tensors lists its schemes there");
             return quantisation;
         };
         for (name, _) in groups.entries() {
             let Some(group) = groups.section(name) else { continue };
             let Some(format) = self.group_format(&group) else { continue };
             let mut named = Matcher::default();
-            for target in group.texts("targets") {
+            for target in group.texts("targets").unwrap_or_default() {
                 match target {
                     "Linear" => quantisation.general = quantisation.general.or(Some((Reach::Linear, format))),
                     _ => named.add(&group, "targets", target),
@@ -203,23 +183,23 @@ impl Reading<'_> {
             quantisation.named.push((named, format));
         }
         if self.section.section("sparsity_config").is_some_and(|s| s.text("format").is_some_and(|f| f != "dense")) {
-            self.section.log.note("sparsity_config is ignored: the model is taken as dense".to_owned());
+            self.section.log.note("sparsity_config is ignored: the model is taken as dense");
         }
         quantisation
     }
 
-    fn group_format(&self, group: &Section<'_>) -> Option<WeightFormat> {
+    fn group_format(&self, group: &Keys<'_>) -> Option<WeightFormat> {
         let weights = group.section("weights")?;
-        let bits = weights.size("num_bits")?;
+        let bits = size(&weights, "num_bits")?;
         let strategy = weights.text("strategy").unwrap_or("tensor");
-        let activation_bits = group.section("input_activations").and_then(|a| a.size("num_bits"));
+        let activation_bits = group.section("input_activations").and_then(|a| size(&a, "num_bits"));
         match (weights.text("type").unwrap_or("int"), bits, strategy) {
             ("float", 8, "block") => {
-                let sides = weights.counts("block_structure").unwrap_or_default();
-                self.block("config_groups.weights.block_structure", &sides)
+                weights.require(&["block_structure"]);
+                block(&weights, "block_structure")
             }
             ("float", 8, "tensor" | "channel") => Some(WeightFormat::Fp8),
-            ("float", 4, _) => match weights.optional_size("group_size") {
+            ("float", 4, _) => match optional_size(&weights, "group_size") {
                 Some(16) => Some(WeightFormat::Nvfp4),
                 Some(32) => Some(WeightFormat::Mxfp4),
                 _ => {
@@ -228,9 +208,7 @@ impl Reading<'_> {
                 }
             },
             ("int", 8, _) if activation_bits == Some(8) => Some(WeightFormat::Int8),
-            ("int", 4 | 8, _) if activation_bits.is_none_or(|bits| bits >= 16) => {
-                self.integer_format(&weights, "group_size", bits)
-            }
+            ("int", 4 | 8, _) if activation_bits.is_none_or(|bits| bits >= 16) => self.integer_format(&weights, bits),
             (kind, bits, strategy) => {
                 let activations = activation_bits.map_or("16 bit".to_owned(), |b| format!("{b} bit"));
                 weights.log.problem(format!(
@@ -256,15 +234,13 @@ impl Reading<'_> {
     fn mixed_precision(&self) -> Quantisation {
         let mut quantisation = self.general(Reach::Linear, None);
         let Some(modules) = self.section.section("quantized_layers") else {
-            self.section.problem("quantized_layers", "is missing; MIXED_PRECISION lists its modules there");
+            self.section.problem("quantized_layers", "is missing: MIXED_PRECISION lists its modules there");
             return quantisation;
         };
         for (name, _) in modules.entries() {
             let Some(module) = modules.section(name) else { continue };
-            let Some(algorithm) = module.text("quant_algo") else {
-                module.problem("quant_algo", "is missing");
-                continue;
-            };
+            module.require(&["quant_algo"]);
+            let Some(algorithm) = module.text("quant_algo") else { continue };
             let Some(format) = self.algorithm(&module, algorithm) else { continue };
             match quantisation.named.iter_mut().find(|(_, known)| *known == format) {
                 Some((matcher, _)) => matcher.add(self.section, "quantized_layers", name),
@@ -277,50 +253,43 @@ impl Reading<'_> {
         quantisation
     }
 
-    fn algorithm(&self, section: &Section<'_>, algorithm: &str) -> Option<WeightFormat> {
+    fn algorithm(&self, section: &Keys<'_>, algorithm: &str) -> Option<WeightFormat> {
         match algorithm.to_ascii_uppercase().as_str() {
             "FP8" | "FP8_PER_CHANNEL_PER_TOKEN" => Some(WeightFormat::Fp8),
             "FP8_PB_WO" | "FP8_BLOCK_SCALES" => {
                 Some(WeightFormat::Fp8Block { rows: MODELOPT_FP8_BLOCK, columns: MODELOPT_FP8_BLOCK })
             }
             "NVFP4" | "NVFP4_AWQ" | "W4A16_NVFP4" => Some(WeightFormat::Nvfp4),
-            "W4A16_AWQ" | "W4A16" => self.integer_format(section, "group_size", 4),
-            "W8A16" => self.integer_format(section, "group_size", 8),
+            "W4A16_AWQ" | "W4A16" => self.integer_format(section, 4),
+            "W8A16" => self.integer_format(section, 8),
             "W8A8_SQ_PER_CHANNEL" | "INT8_SQ" => Some(WeightFormat::Int8),
             _ => {
-                section.problem("quant_algo", &format!("= '{algorithm}' is not supported; supported are {ALGORITHMS}"));
+                section.problem("quant_algo", format!("is not supported: supported are {ALGORITHMS}"));
                 None
             }
         }
     }
 
     fn kv_cache(&self) -> Option<DType> {
-        let by_name = match self.section.text("kv_cache_quant_algo") {
-            None => None,
-            Some(name) => match name.to_ascii_uppercase().as_str() {
+        let by_name = self.section.read("kv_cache_quant_algo", "FP8, INT8 or NVFP4", |value| {
+            match value.as_str()?.to_ascii_uppercase().as_str() {
                 "FP8" => Some(DType::Fp8),
                 "INT8" => Some(DType::Int8),
                 "NVFP4" => Some(DType::Fp4),
-                _ => {
-                    self.section.problem(
-                        "kv_cache_quant_algo",
-                        &format!("= '{name}' is not supported; supported are FP8, INT8, NVFP4"),
-                    );
-                    None
-                }
-            },
-        };
+                _ => None,
+            }
+        });
         by_name.or_else(|| {
             let scheme = match self.section.get("kv_cache_scheme") {
                 Some(Value::String(name)) if name.eq_ignore_ascii_case("FP8") => return Some(DType::Fp8),
                 _ => self.section.section("kv_cache_scheme")?,
             };
-            match (scheme.text("type").unwrap_or("float"), scheme.size("num_bits")?) {
+            match (scheme.text("type").unwrap_or("float"), size(&scheme, "num_bits")?) {
                 ("float", 8) => Some(DType::Fp8),
                 ("int", 8) => Some(DType::Int8),
                 ("float", 4) => Some(DType::Fp4),
-                (kind, bits) => {
-                    self.section.problem("kv_cache_scheme", &format!("= {bits} bit {kind} is not supported"));
+                _ => {
+                    self.section.problem("kv_cache_scheme", "is not supported: 8 bit float or int and 4 bit float are");
                     None
                 }
             }
@@ -328,7 +297,16 @@ impl Reading<'_> {
     }
 }
 
-/// The formats of a module's projections; the first one's, and whether another differs from it.
+/// Reads the two sides of a scale block.
+fn block(section: &Keys<'_>, key: &str) -> Option<WeightFormat> {
+    section.read(key, "two positive sizes, such as [128, 128]", |value| {
+        let side = |at: usize| u32::try_from(value.get(at)?.as_u64()?).ok().filter(|side| *side > 0);
+        let is_pair = value.as_array().is_some_and(|sides| sides.len() == 2);
+        is_pair.then_some(WeightFormat::Fp8Block { rows: side(0)?, columns: side(1)? })
+    })
+}
+
+/// Returns the format of the first projection of a module, and whether another projection has a different one.
 pub(super) fn agreed(formats: impl IntoIterator<Item = Option<WeightFormat>>) -> (Option<WeightFormat>, bool) {
     let mut formats = formats.into_iter();
     let first = formats.next().flatten();

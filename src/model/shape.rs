@@ -1,12 +1,12 @@
-//! The checked shape of a model: what its layers are, how wide, and how their weights are stored.
-//! Nothing here is optional in the sense of "maybe read": parsing has decided everything.
+//! The shape of a model: its layers, their sizes, and how their weights are stored. This file holds data alone; `config`
+//! constructs it.
 
 use serde::Serialize;
 
 use super::sampling::SamplingDefaults;
 use crate::dtype::{DType, WeightFormat};
 
-/// Which earlier tokens a query sees.
+/// The earlier tokens that a query sees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Window {
@@ -31,13 +31,13 @@ pub struct GqaAttention {
     pub v_head_dim: u64,
     /// Visible earlier tokens.
     pub window: Window,
-    /// Values are the keys, so no value projection exists (Gemma 4's global layers); the cache still holds both.
+    /// The values are the keys, so there is no value projection (Gemma 4's global layers). The cache still holds both.
     pub k_eq_v: bool,
-    /// The query projection also yields an output gate of the same width.
+    /// The query projection also computes an output gate of the same width.
     pub output_gate: bool,
-    /// Queries and keys are normed before the scores.
+    /// Queries and keys are normalised before the scores.
     pub qk_norm: bool,
-    /// Weights of those norms: elements in total (0 where they have none, as in Llama-4).
+    /// Weights of those norms, elements in total; 0 for norms without weights, as in Llama-4.
     pub qk_norm_params: u64,
     /// Biases on the query, key and value projections.
     pub qkv_bias: bool,
@@ -57,7 +57,7 @@ pub struct GqaAttention {
 pub struct MlaAttention {
     /// Query heads of the whole model.
     pub num_heads: u64,
-    /// Rank of the query's down-projection; `None` where queries are projected at once (V2-Lite).
+    /// Rank of the query's down-projection; `None` if queries have a single projection (V2-Lite).
     pub q_lora_rank: Option<u64>,
     /// Rank of the latent.
     pub kv_lora_rank: u64,
@@ -117,10 +117,10 @@ pub struct Moe {
     pub shared_gate: bool,
 }
 
-/// Layers that are alike.
+/// Equal layers.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct LayerGroup {
-    /// How many layers there are of this kind.
+    /// Number of these layers.
     pub count: u64,
     /// Their attention.
     pub attention: Attention,
@@ -132,7 +132,7 @@ pub struct LayerGroup {
     pub norm_params: u64,
 }
 
-/// A decoder-only language model, checked: every size is positive and every relation between sizes holds.
+/// A decoder-only language model. Every size is positive, and every relation between sizes holds.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Model {
     pub(crate) name: String,
@@ -150,7 +150,7 @@ pub struct Model {
 }
 
 impl Model {
-    /// Short name, or the path it was read from.
+    /// Short name, or the path of its configuration.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -170,7 +170,7 @@ impl Model {
         self.vocab_size
     }
 
-    /// Longest context the configuration allows.
+    /// Longest context that the configuration allows.
     pub fn max_position_embeddings(&self) -> u64 {
         self.max_position_embeddings
     }
@@ -190,22 +190,27 @@ impl Model {
         self.lm_head_weights
     }
 
-    /// Number format of the KV cache where the checkpoint asks for one (`kv_cache_scheme`, `kv_cache_quant_algo`).
+    /// Number format of the KV cache that the checkpoint asks for (`kv_cache_scheme`, `kv_cache_quant_algo`).
     pub fn kv_cache_dtype(&self) -> Option<DType> {
         self.kv_cache_dtype
     }
 
-    /// The layers, alike ones together.
+    /// The layers, in groups of equal ones.
     pub fn layers(&self) -> &[LayerGroup] {
         &self.layers
     }
 
-    /// All layers.
+    /// Number of all layers.
     pub fn num_layers(&self) -> u64 {
         self.layers.iter().map(|g| g.count).sum()
     }
 
-    /// What parsing had to assume, in plain words; shown to the user as warnings.
+    /// The sampling parameters that the publisher recommends; `None` if no `generation_config.json` is known.
+    pub fn sampling(&self) -> Option<&SamplingDefaults> {
+        self.sampling.as_ref()
+    }
+
+    /// Assumptions of the parser, which users see as warnings.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }

@@ -1,12 +1,11 @@
-//! Puts the checkpoint's storage formats into the layers: asks the quantisation for representative modules of every
-//! layer. Uses this module's `quantisation`, `pattern`, `family`, `shape`.
+//! Sets the storage formats of the layers, from the checkpoint's rules for representative modules of each layer.
 
 use super::family::Family;
-use super::fields::Log;
 use super::pattern::ModuleName;
 use super::quantisation::{Quantisation, agreed};
 use super::shape::{Attention, LayerGroup};
 use crate::dtype::WeightFormat;
+use crate::input::Log;
 
 /// Storage of one layer's modules.
 pub(super) struct Storage<'a> {

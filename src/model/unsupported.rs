@@ -1,12 +1,12 @@
-//! Keys that give away layers whose physics is not known. Uses `error` and this module's `fields` and `family`.
+//! Recognises layers whose physics is not known by their keys.
 
 use serde_json::Value;
 
 use super::family::{self, Family};
-use super::fields::Section;
 use crate::error::{Error, Result};
+use crate::input::Keys;
 
-/// Kinds of attention in `layer_types` that are known.
+/// Supported kinds of attention in `layer_types`.
 pub(super) const KNOWN_LAYER_TYPES: [&str; 3] = ["full_attention", "sliding_attention", "chunked_attention"];
 
 const LINEAR: &str = "means linear attention layers, which keep a state instead of a KV cache";
@@ -41,17 +41,12 @@ const KEYS: [(&str, &str); 24] = [
     ("num_zero_experts", "means experts without weights"),
 ];
 
-/// The family of a `model_type`.
+/// Returns the family of a `model_type`.
 ///
 /// # Errors
-/// `ErrorKind::UnsupportedModel` where it is not known, or where a key says that the layers are not.
-pub(super) fn family_of(
-    origin: &str,
-    model_type: &str,
-    text: &Section<'_>,
-    outer: &Section<'_>,
-) -> Result<&'static Family> {
-    let error = |text: &Section<'_>, key: &str, reason: String| {
+/// `ErrorKind::UnsupportedModel` if it is not known, or if a key means layers that are not supported.
+pub(super) fn family_of(origin: &str, model_type: &str, text: &Keys<'_>, outer: &Keys<'_>) -> Result<&'static Family> {
+    let error = |text: &Keys<'_>, key: &str, reason: String| {
         Err(Error::unsupported_model(origin, model_type, text.path_of(key), reason))
     };
     if let Some(Value::Array(types)) = text.get("layer_types") {
@@ -62,12 +57,24 @@ pub(super) fn family_of(
         }
     }
     for section in [text, outer] {
-        if let Some((key, reason)) = KEYS.iter().find(|(key, _)| section.is_set(key)) {
+        if let Some((key, reason)) = KEYS.iter().find(|(key, _)| section.get(key).is_some_and(is_set)) {
             return error(section, key, (*reason).to_owned());
         }
     }
     match family::find(model_type) {
         Some(family) => Ok(family),
         None => error(text, "model_type", format!("is none of the known ones: {}", family::known_model_types())),
+    }
+}
+
+/// Returns whether a value switches a feature on: it is not null, false, zero or empty.
+pub(super) fn is_set(value: &Value) -> bool {
+    match value {
+        Value::Null => false,
+        Value::Bool(on) => *on,
+        Value::Number(n) => n.as_f64().is_none_or(|n| n.abs() > 0.0),
+        Value::String(s) => !s.is_empty(),
+        Value::Array(list) => !list.is_empty(),
+        Value::Object(map) => !map.is_empty(),
     }
 }

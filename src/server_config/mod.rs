@@ -1,51 +1,48 @@
-//! The server of an experiment: which model on which GPU, with which of vLLM's engine arguments, read from a flat YAML or
-//! JSON file. Turns them into what a replay needs. Uses `model`, `hardware`, `deployment`, `kv_capacity`, `replay`'s
-//! configuration.
+//! The server of an experiment: a model, a GPU and vLLM's engine arguments, read from a flat YAML or JSON file, and the
+//! engine configuration that a replay needs. Uses `input`, `model`, `hardware`, `deployment`, `kv_capacity`, and the
+//! configuration of `replay`.
 
-mod keys;
-mod precision;
 mod read;
 #[cfg(test)]
 mod tests;
-
-pub use precision::Precision;
 
 use std::path::Path;
 
 use serde_json::{Map, Value};
 
 use crate::deployment::Deployment;
+use crate::dtype::MatmulFormat;
 use crate::error::Result;
 use crate::hardware::Hardware;
-use crate::input;
+use crate::input::read_text;
 use crate::kv_capacity::{KvCapacity, MemoryOptions};
 use crate::model::Model;
 use crate::replay::{EngineConfig, SchedulingPolicy};
 
-/// Given blocks are remarked on from this many times those of the memory equation.
+/// A note says that the given blocks are unusual if they are more than this many times those of the memory equation.
 const SURPRISING_BLOCKS: f64 = 1.1;
 
-/// The scheduler's arguments; `None` is vLLM's default.
+/// Arguments of the scheduler; `None` is vLLM's default.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SchedulerOptions {
-    /// Reuse of equal blocks at the beginning of prompts; on by default.
+    /// Reuse the KV blocks of equal prompt beginnings. Defaults to true.
     pub enable_prefix_caching: Option<bool>,
-    /// Prompts may be split over steps; on by default.
+    /// Split prompts into prefill chunks. Defaults to true.
     pub enable_chunked_prefill: Option<bool>,
-    /// One step is scheduled while another runs; on by default.
+    /// Schedule a step while another one runs. Defaults to true.
     pub async_scheduling: Option<bool>,
-    /// Most tokens of a prompt in one step; 0, the default, is no limit of its own.
+    /// Most tokens of a prefill chunk. Defaults to 0, which is no limit.
     pub long_prefill_token_threshold: Option<u32>,
-    /// Order of waiting requests; first come, first served by default.
+    /// Order of waiting requests. Defaults to first come, first served.
     pub scheduling_policy: Option<SchedulingPolicy>,
 }
 
-/// A server as its file describes it.
+/// A server, as its file describes it.
 ///
 /// # Keys
 /// vLLM's engine arguments under their own names, with dashes or underscores, and those of published experiments: `model`,
 /// `hardware`, `tensor_parallelism` (`tensor_parallel_size`), `total_kv_blocks` (`num_gpu_blocks_override`), `precision`,
-/// `cpu_offload` (`cpu_offload_gb`). A key without a value is as good as left out.
+/// `cpu_offload` (`cpu_offload_gb`). A key without a value counts as absent.
 ///
 /// ```
 /// use ridgepoint::server_config::ServerConfig;
@@ -57,7 +54,7 @@ pub struct SchedulerOptions {
 /// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct ServerConfig {
-    /// What errors call it: a path, or where else it came from.
+    /// Name of the server in errors: a path, usually.
     pub origin: String,
     /// Name, Hugging Face id or path of the model.
     pub model: String,
@@ -65,33 +62,33 @@ pub struct ServerConfig {
     pub hardware: String,
     /// The engine arguments that a step depends on.
     pub deployment: Deployment,
-    /// How weights are stored, where it is said.
-    pub precision: Option<Precision>,
-    /// The scheduler's arguments.
+    /// Number format of the weights; `None` is that of the checkpoint.
+    pub precision: Option<MatmulFormat>,
+    /// Arguments of the scheduler.
     pub scheduler: SchedulerOptions,
-    /// KV blocks, where given; else the memory equation has them.
+    /// KV blocks; `None` takes those of the memory equation.
     pub num_gpu_blocks_override: Option<u32>,
-    /// GiB of each GPU's weights that stay in the host's memory.
+    /// GiB of each GPU's weights that stay in host memory.
     pub cpu_offload_gb: f64,
-    /// What was read but changes nothing, in plain words.
+    /// Notes for users about keys that have no effect.
     pub notes: Vec<String>,
 }
 
-/// What a replay runs on.
+/// The engine that a replay runs on.
 #[derive(Debug, Clone)]
 pub struct Engine {
     /// Scheduler and cache.
     pub config: EngineConfig,
-    /// The memory equation; it may have no blocks where they are given.
+    /// The memory equation. It may find no blocks if the file gives their number.
     pub capacity: KvCapacity,
-    /// The configuration's blocks are not those of the equation but given.
+    /// The file gives the number of blocks.
     pub blocks_are_given: bool,
-    /// What is unusual, in plain words.
+    /// Notes for users about unusual settings.
     pub notes: Vec<String>,
 }
 
 impl ServerConfig {
-    /// A server with vLLM's defaults.
+    /// Returns a server with vLLM's defaults.
     pub fn new(origin: &str, model: &str, hardware: &str) -> Self {
         ServerConfig {
             origin: origin.to_owned(),
@@ -109,50 +106,63 @@ impl ServerConfig {
     /// Reads a file.
     ///
     /// # Errors
-    /// `ErrorKind::Io` where it can't be read, `ErrorKind::Parse` where it is no text or longer than 16 MiB, else as
-    /// [`ServerConfig::parse`].
+    /// `ErrorKind::Io` for a file that can't be read, `ErrorKind::Parse` for one that is not text or longer than 16 MiB, and
+    /// those of [`ServerConfig::parse`].
     pub fn read(path: &Path) -> Result<Self> {
         Self::read_for(path, None, None)
     }
 
-    /// [`ServerConfig::read`] for another `model` or `hardware` than the file's, which then need not name it.
+    /// Reads a file, but takes `model` or `hardware` instead of the file's, which may then be absent.
     ///
     /// # Errors
-    /// As [`ServerConfig::read`].
+    /// Those of [`ServerConfig::read`].
     pub fn read_for(path: &Path, model: Option<&str>, hardware: Option<&str>) -> Result<Self> {
-        read::parse(&path.display().to_string(), &input::read_text(path)?, model, hardware)
+        read::parse(&path.display().to_string(), &read_text(path)?, model, hardware)
     }
 
-    /// Reads the text of a file, YAML or JSON, that errors call `origin`.
+    /// Parses the text of a file, YAML or JSON, that errors call `origin`.
     ///
     /// # Errors
-    /// `ErrorKind::Parse` where the text is neither; `ErrorKind::Invalid` with all problems: unknown keys with near matches,
-    /// values out of range, two names of one argument with different values, `model` or `hardware` missing.
+    /// `ErrorKind::Parse` for other text. `ErrorKind::Invalid` with all problems: unknown keys, values out of range, two names
+    /// of one argument with different values, and a missing `model` or `hardware`.
     pub fn parse(origin: &str, text: &str) -> Result<Self> {
         read::parse(origin, text, None, None)
     }
 
-    /// A server whose keys and values come from elsewhere than a file of its own: those of [`ServerConfig::parse`].
+    /// Reads a server from keys and values, which are those of [`ServerConfig::parse`].
     ///
     /// # Errors
-    /// `ErrorKind::Invalid` as [`ServerConfig::parse`].
+    /// The `ErrorKind::Invalid` of [`ServerConfig::parse`].
     pub fn from_values(origin: &str, values: &Map<String, Value>) -> Result<Self> {
         read::from_map(origin, values, None, None)
     }
 
-    /// The model in the precision that is asked for, and what there is to say about that.
+    /// Finds the model in the requested precision, and notes about the choice.
     ///
-    /// A narrower precision than the checkpoint's takes the checkpoint of that kind, or the plain scheme, as an engine does that
-    /// quantises while loading; a wider one can only be that of the activations.
+    /// For a narrower precision than the checkpoint's, this is the quantised variant of the checkpoint, or the plain scheme of
+    /// an engine that quantises while loading. 16 bits on a quantised checkpoint can only mean its activations.
     ///
     /// # Errors
-    /// Those of [`Model::find_in`], and `ErrorKind::Invalid` where no such variant can be: a `config.json` of one's own, or
-    /// weights quantised in another way.
+    /// Those of [`Model::find_in`], and `ErrorKind::Invalid` if there is no such variant: for a `config.json` of one's own, or
+    /// a checkpoint with other quantised weights.
     pub fn find_model(&self, data_dir: Option<&Path>) -> Result<(Model, Vec<String>)> {
-        precision::find(self, data_dir)
+        let Some(precision) = self.precision else { return Ok((Model::find_in(data_dir, &self.model)?, Vec::new())) };
+        if precision.bits().0 == 16 {
+            let model = Model::find_in(data_dir, &self.model)?;
+            let stored = model.main_weight_format().filter(|_| !model.stores(precision));
+            let note = stored.map(|format| {
+                let name = model.name();
+                format!(
+                    "precision = {precision}: {name} stores its weights as {format}, which is predicted; 16 bits can only mean its activations"
+                )
+            });
+            return Ok((model, note.into_iter().collect()));
+        }
+        let variant = Model::find_variant(data_dir, &self.model, precision).map_err(|error| error.of(&self.origin))?;
+        Ok((variant.0, variant.1.into_iter().map(|note| format!("precision: {note}")).collect()))
     }
 
-    /// The GPU.
+    /// Finds the GPU.
     ///
     /// # Errors
     /// Those of [`Hardware::find_in`].
@@ -160,12 +170,12 @@ impl ServerConfig {
         Hardware::find_in(data_dir, &self.hardware)
     }
 
-    /// Scheduler and cache of this server: `max_model_len` is the model's own limit where none is given, the blocks are those
-    /// that are given or else those of the memory equation.
+    /// Returns the scheduler and cache of this server. `max_model_len` defaults to the model's own limit, and the blocks to
+    /// those of the memory equation.
     ///
     /// # Errors
-    /// `ErrorKind::Invalid` where the deployment does not fit the model, where memory has no room for the blocks (as
-    /// [`KvCapacity::new`]), and where scheduler or cache can't be (as [`EngineConfig::validate`]).
+    /// `ErrorKind::Invalid` if the deployment does not fit the model, and those of [`KvCapacity::new`] and
+    /// [`EngineConfig::validate`].
     pub fn engine_config(&self, model: &Model, hardware: &Hardware) -> Result<Engine> {
         let options = MemoryOptions { cpu_offload_gb: self.cpu_offload_gb };
         let mut notes = Vec::new();

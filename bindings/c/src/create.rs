@@ -6,8 +6,6 @@ use std::path::Path;
 use ridgepoint::internals::efficiency::EfficiencyMode;
 use ridgepoint::latency::CalibratedRoofline;
 use ridgepoint::{CorrectionChoice, Deployment, Hardware, Model, Options, StepModel};
-use serde::Deserialize;
-use serde_json::{Map, Value};
 
 use crate::handle::{Loaded, RidgepointModel};
 use crate::options::{Choices, RidgepointOptions};
@@ -56,7 +54,10 @@ fn load(model: &str, hardware: &str, choices: &Choices<'_>) -> Result<Loaded, Fa
         Some(text) => Hardware::from_toml_str(hardware, "options.hardware_toml", text)?,
         None => Hardware::find_in(data_dir, hardware)?,
     };
-    let deployment = deployment(choices.deployment)?;
+    let deployment = match choices.deployment {
+        Some(json) => Deployment::from_json("options.deployment_json", json)?,
+        None => Deployment::default(),
+    };
     let efficiency = match choices.efficiency {
         None | Some("tables") => EfficiencyMode::Tables,
         Some("ideal") => EfficiencyMode::Ideal,
@@ -94,23 +95,4 @@ fn find_model(name: &str, choices: &Choices<'_>) -> Result<Model, Failure> {
         Some(text) => model.with_generation_config("options.model_generation_config_json", text)?,
         None => model,
     })
-}
-
-fn deployment(json: Option<&str>) -> Result<Deployment, Failure> {
-    let Some(json) = json else { return Ok(Deployment::default()) };
-    let refused =
-        |said: String| Failure::new(RidgepointStatus::InvalidInput, format!("options.deployment_json: {said}"));
-    serde_json::from_str(json).map_err(|error| refused(faults(json).unwrap_or_else(|| error.to_string())))
-}
-
-/// What is wrong with each key of an object, as the whole's own error knows a place in the text and the first fault alone.
-fn faults(json: &str) -> Option<String> {
-    let object: Map<String, Value> = serde_json::from_str(json).ok()?;
-    let fault = |(key, value): (String, Value)| {
-        let alone = Value::Object(Map::from_iter([(key.clone(), value.clone())]));
-        let error = Deployment::deserialize(alone).err()?.to_string();
-        Some(if error.starts_with("unknown field") { error } else { format!("{key} = {value}: {error}") })
-    };
-    let told: Vec<String> = object.into_iter().filter_map(fault).collect();
-    (!told.is_empty()).then(|| told.join("; "))
 }

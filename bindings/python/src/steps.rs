@@ -1,6 +1,5 @@
 //! `StepModel`: a model on a GPU in a deployment, compiled once; its times for arrays of requests. Uses `columns`, `fault`.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use numpy::{IntoPyArray, PyArray1};
@@ -9,13 +8,12 @@ use ridgepoint::internals::correction::Used;
 use ridgepoint::internals::efficiency::EfficiencyMode;
 use ridgepoint::kv_capacity::{KvCapacity, MemoryOptions};
 use ridgepoint::latency::{CalibratedRoofline, LatencyModel};
-use ridgepoint::server_config::{Precision, ServerConfig};
-use ridgepoint::{Deployment, Error, Hardware, Model, Options, Request, RequestColumns, StepEstimate};
+use ridgepoint::server_config::ServerConfig;
+use ridgepoint::{Deployment, Hardware, MatmulFormat, Model, Options, Request, RequestColumns, StepEstimate};
 use serde::Serialize;
-use serde_json::Value;
 
 use crate::columns::{Column, flags, positions, tokens};
-use crate::fault::{RidgepointError, caught, detached, from_json, raised, to_json};
+use crate::fault::{RidgepointError, caught, detached, raised, to_json};
 
 /// What Python's `StepModel` inherits: everything that is called often.
 #[pyclass(module = "ridgepoint._native", subclass, frozen)]
@@ -88,7 +86,7 @@ impl StepModel {
         efficiency: &str,
         data_dir: Option<PathBuf>,
     ) -> PyResult<Self> {
-        let deployment = checked_deployment(deployment)?;
+        let deployment = Deployment::from_json("deployment", deployment).map_err(raised)?;
         detached(py, || {
             if let Some(dir) = data_dir.as_deref().filter(|dir| !dir.is_dir()) {
                 return Err(RidgepointError::new_err(format!(
@@ -256,7 +254,7 @@ fn found(
     data_dir: Option<&Path>,
 ) -> PyResult<(Model, Vec<String>)> {
     let precision = precision.map(|asked| {
-        Precision::parse(asked).filter(|_| config.is_none()).ok_or_else(|| {
+        MatmulFormat::parse(asked).filter(|_| config.is_none()).ok_or_else(|| {
             RidgepointError::new_err(match config {
                 Some(_) => format!("precision = '{asked}': a configuration says itself how its weights are stored"),
                 None => format!("precision = '{asked}' must be bf16, fp8, int8, int4 or fp4"),
@@ -270,21 +268,6 @@ fn found(
             server.find_model(data_dir).map_err(raised)
         }
     }
-}
-
-/// A deployment whose problems all name their keys.
-fn checked_deployment(json: &str) -> PyResult<Deployment> {
-    let arguments: BTreeMap<String, Value> = from_json("deployment", json)?;
-    let problem = |(key, value): (&String, &Value)| {
-        let alone = Value::from_iter([(key.clone(), value.clone())]);
-        let error = serde_json::from_value::<Deployment>(alone).err()?;
-        Some(format!("{key} = {value}: {error}"))
-    };
-    let problems: Vec<String> = arguments.iter().filter_map(problem).collect();
-    if problems.is_empty() {
-        return from_json("deployment", json);
-    }
-    Err(raised(Error::invalid("deployment", problems)))
 }
 
 fn efficiency_mode(name: &str) -> PyResult<EfficiencyMode> {

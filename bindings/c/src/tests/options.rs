@@ -52,9 +52,9 @@ fn deployments_that_are_none_are_refused() {
     with("{\"tensor_parallel\": 2}", &["deployment_json", "tensor_parallel"]);
     with("{\"gpu_memory_utilization\": NaN}", &["deployment_json"]);
     with("{\"gpu_memory_utilization\": 1e999}", &["deployment_json"]);
-    with("{\"tensor_parallel_size\": -1}", &["deployment_json: tensor_parallel_size = -1: invalid value"]);
+    with("{\"tensor_parallel_size\": -1}", &["deployment_json: tensor_parallel_size = -1 must be a whole number"]);
     let several = "{\"tensor_parallel_size\": 2, \"block_size\": \"16\", \"max_num_seqs\": 1.5, \"speed\": 1}";
-    with(several, &["block_size = \"16\": invalid type", "max_num_seqs = 1.5: invalid type", "unknown field `speed`"]);
+    with(several, &["block_size = \"16\" must be", "max_num_seqs = 1.5 must be", "speed is not a known key"]);
     with("{\"block_size\": 16, \"block_size\": 32}", &["duplicate field `block_size`"]);
     with("", &["deployment_json"]);
     with("[]]", &["deployment_json"]);

@@ -1,0 +1,75 @@
+//! Finds the checkpoint of a model in a requested number format: the model itself, or its quantised variant.
+
+use std::path::Path;
+
+use super::shape::Model;
+use crate::dtype::{MatmulFormat, WeightFormat};
+use crate::error::{Error, Result};
+
+impl Model {
+    /// Returns the format of most weights: of the experts in the most frequent kind of layer, or of its dense block.
+    pub fn main_weight_format(&self) -> Option<WeightFormat> {
+        let group = self.layers.iter().max_by_key(|group| group.count)?;
+        let experts = group.moe.as_ref().map(|moe| moe.weights);
+        experts.or(group.dense.as_ref().map(|dense| dense.weights))
+    }
+
+    /// Returns whether most weights have the bits of `format`. `fp8` covers scales of every kind, and fp4 both fp4 formats.
+    pub fn stores(&self, format: MatmulFormat) -> bool {
+        self.main_weight_format().is_some_and(|stored| MatmulFormat::from(stored).bits() == format.bits())
+    }
+
+    /// Finds a model whose weights are stored in `format`, and a note if that is not the checkpoint of this name.
+    ///
+    /// For an unquantised checkpoint this is its quantised variant, or the plain scheme of an engine that quantises while
+    /// loading.
+    ///
+    /// # Errors
+    /// Those of [`Model::find_in`], and `ErrorKind::Invalid` if there is no such variant: for a path, or a checkpoint with
+    /// other quantised weights.
+    pub fn find_variant(
+        data_dir: Option<&Path>,
+        name_or_path: &str,
+        format: MatmulFormat,
+    ) -> Result<(Model, Option<String>)> {
+        let model = Model::find_in(data_dir, name_or_path)?;
+        let Some(stored) = model.main_weight_format().filter(|_| !model.stores(format)) else {
+            return Ok((model, None));
+        };
+        let refused = |way_out: &str| {
+            let problem =
+                format!("{format} is requested, but {} stores its weights as {stored}: {way_out}", model.name());
+            Error::invalid(name_or_path, vec![problem])
+        };
+        let Some(suffix) = suffix(format).filter(|_| matches!(stored, WeightFormat::Plain(_))) else {
+            return Err(refused("name the served checkpoint, or request no format"));
+        };
+        let is_path = Path::new(name_or_path).exists();
+        let variant = Model::find_in(data_dir, &format!("{name_or_path}-{suffix}"));
+        match variant {
+            Ok(variant) if !is_path && variant.stores(format) => {
+                let note = format!(
+                    "{format} is requested: {} stores its weights as {stored}, so {} ({}) is used instead",
+                    model.name(),
+                    variant.name(),
+                    variant.main_weight_format().unwrap_or(stored)
+                );
+                Ok((variant, Some(note)))
+            }
+            _ => Err(refused("give the config.json of the quantised checkpoint, or request no format")),
+        }
+    }
+}
+
+/// The suffix in the names of checkpoints that are quantised to a format.
+fn suffix(format: MatmulFormat) -> Option<&'static str> {
+    match format {
+        MatmulFormat::Bfloat16 | MatmulFormat::Float16 | MatmulFormat::Mxfp4 => None,
+        MatmulFormat::Fp8 => Some("FP8"),
+        MatmulFormat::Fp8Block => Some("FP8-block"),
+        MatmulFormat::Int8 => Some("quantized.w8a8"),
+        MatmulFormat::Int8WeightOnly => Some("w8a16"),
+        MatmulFormat::Int4WeightOnly => Some("quantized.w4a16"),
+        MatmulFormat::Nvfp4 => Some("NVFP4"),
+    }
+}
