@@ -72,6 +72,7 @@ fn read_file(name: &str, file: Keys<'_>) -> Option<Entry> {
     let aliases = aliases(&file);
     let display_name = file.text("display_name");
     let architecture = file.variant("architecture");
+    let has_datasheet = file.has("datasheet");
     let datasheet = file.section_or_empty("datasheet");
     let link = file.section_or_empty("interconnect");
     file.finish();
@@ -85,7 +86,7 @@ fn read_file(name: &str, file: Keys<'_>) -> Option<Entry> {
     let sm_count = datasheet.whole("sm_count", 1..=u32::MAX);
     let sizes = (number("l2_bytes"), number("boost_clock_hz"), number("hbm_bytes_per_s"));
     let ecc_bytes = ecc_bytes(&datasheet, hbm_capacity_bytes);
-    let peaks_dense_flop_per_s = peaks(&datasheet);
+    let peaks_dense_flop_per_s = if has_datasheet { peaks(&datasheet) } else { BTreeMap::new() };
     datasheet.finish();
     let hardware = Hardware {
         name: name.to_owned(),

@@ -149,11 +149,7 @@ impl<'a> Keys<'a> {
         let (first, value) = given.next()?;
         for (other, another) in given.filter(|(_, another)| !is_same(value, another)) {
             let (first, other) = (self.path_of(first), self.path_of(other));
-            self.log.problem(format!(
-                "{first} = {} and {other} = {} are names of one setting: keep one",
-                shown(value),
-                shown(another)
-            ));
+            self.log.problem(contradiction((&first, value), (&other, another)));
         }
         Some((first, value))
     }
@@ -207,7 +203,7 @@ impl<'a> Keys<'a> {
 
     /// Reads a whole number; `16.0` is one.
     pub fn whole<T: TryFrom<u64> + PartialOrd + Display>(&self, key: &str, range: RangeInclusive<T>) -> Option<T> {
-        let expected = format!("a whole number from {} to {}", range.start(), range.end());
+        let expected = format_args!("a whole number from {} to {}", range.start(), range.end());
         self.read(key, expected, |value| T::try_from(whole(value)?).ok().filter(|number| range.contains(number)))
     }
 
@@ -330,6 +326,11 @@ impl Display for NumberRange {
         }
         if self.unit.is_empty() { Ok(()) } else { write!(f, " {}", self.unit) }
     }
+}
+
+/// Returns the message about two names of one setting with different values.
+pub fn contradiction((one, value): (&str, &Value), (other, another): (&str, &Value)) -> String {
+    format!("{one} = {} and {other} = {} are names of one setting: keep one", shown(value), shown(another))
 }
 
 /// Returns a value as JSON, cut to a readable length.

@@ -13,7 +13,7 @@ mod text;
 #[cfg(feature = "replay")]
 pub use columns::{Columns, Header};
 pub use head::{Head, head};
-pub use keys::{Keys, Log, NumberRange, check, shown};
+pub use keys::{Keys, Log, NumberRange, check, contradiction, shown};
 pub use names::{did_you_mean, near_matches, normalise};
 #[cfg(feature = "replay")]
 pub use rows::{Row, RowReader, csv_error};

@@ -202,20 +202,16 @@ impl<'r> Row<'r> {
     }
 
     /// Returns the name that the file has for a column.
-    pub fn name(&self, column: &'r str) -> &'r str {
+    pub fn name<'a>(&'a self, column: &'a str) -> &'a str {
         self.header.name(column).unwrap_or(column)
     }
 
     /// Returns the text of a cell; `None` if it is empty or null, or the file lacks the column.
     pub fn text(&self, column: &str) -> Option<Cow<'r, str>> {
-        let found = self.header.find(column)?;
-        let text = match self.cells {
-            Cells::Csv(record) => Cow::Borrowed(record.get(found.position)?),
-            Cells::Jsonl(object) => match object.get(&found.name)? {
-                Value::Null => return None,
-                Value::String(text) => Cow::Borrowed(text.trim()),
-                other => Cow::Owned(other.to_string()),
-            },
+        let text = match (self.cells, self.value(column)) {
+            (Cells::Csv(record), _) => Cow::Borrowed(record.get(self.header.position(column)?)?),
+            (_, Some(Value::String(text))) => Cow::Borrowed(text.trim()),
+            (_, value) => Cow::Owned(value?.to_string()),
         };
         (!text.is_empty()).then_some(text)
     }
@@ -241,7 +237,7 @@ impl<'r> Row<'r> {
     /// # Errors
     /// An empty cell, or anything but a number of the range.
     pub fn whole<T: TryFrom<u64> + PartialOrd + Display>(&self, column: &str, range: RangeInclusive<T>) -> Result<T> {
-        let expected = format!("a whole number from {} to {}", range.start(), range.end());
+        let expected = format_args!("a whole number from {} to {}", range.start(), range.end());
         self.read(column, expected, |text| {
             let number = text.parse().ok().or_else(|| whole_float(text.parse().ok()?))?;
             T::try_from(number).ok().filter(|number| range.contains(number))
@@ -261,7 +257,11 @@ impl<'r> Row<'r> {
     /// # Errors
     /// Those of `read`.
     pub fn optional<T>(&self, column: &str, read: impl FnOnce(&Self, &str) -> Result<T>) -> Result<Option<T>> {
-        self.text(column).is_some().then(|| read(self, column)).transpose()
+        let is_empty = match self.value(column) {
+            Some(value) => value.as_str().is_some_and(|text| text.trim().is_empty()),
+            None => self.text(column).is_none(),
+        };
+        (!is_empty).then(|| read(self, column)).transpose()
     }
 
     /// Reads a list of whole numbers, which only jsonl has.
@@ -269,7 +269,16 @@ impl<'r> Row<'r> {
     /// # Errors
     /// An empty cell, or anything else.
     pub fn wholes(&self, column: &str) -> Result<Vec<u64>> {
-        self.read(column, "a list of whole numbers", |text| serde_json::from_str(text).ok())
+        let list = self.value(column).and_then(|value| value.as_array()?.iter().map(Value::as_u64).collect());
+        list.ok_or_else(|| self.bad(column, "a list of whole numbers"))
+    }
+
+    /// Returns the value of a column in jsonl; `None` for null.
+    fn value(&self, column: &str) -> Option<&'r Value> {
+        match self.cells {
+            Cells::Csv(_) => None,
+            Cells::Jsonl(object) => object.get(&self.header.find(column)?.name).filter(|value| !value.is_null()),
+        }
     }
 }
 

@@ -62,7 +62,7 @@ fn from_toml(value: toml::Value) -> Value {
     match value {
         toml::Value::String(text) => Value::String(text),
         toml::Value::Integer(whole) => Value::from(whole),
-        toml::Value::Float(number) => Number::from_f64(number).map_or_else(|| number.to_string().into(), Value::Number),
+        toml::Value::Float(number) => Number::from_f64(number).map_or_else(|| value.to_string().into(), Value::Number),
         toml::Value::Boolean(switch) => Value::Bool(switch),
         toml::Value::Datetime(time) => Value::String(time.to_string()),
         toml::Value::Array(list) => list.into_iter().map(from_toml).collect(),

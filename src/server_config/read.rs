@@ -1,5 +1,7 @@
 //! Reads the text of a server's file into a checked [`ServerConfig`]; one error lists all problems.
 
+use std::collections::BTreeMap;
+
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
@@ -7,7 +9,7 @@ use super::{SchedulerOptions, ServerConfig};
 use crate::deployment::Deployment;
 use crate::dtype::MatmulFormat;
 use crate::error::{Error, Result};
-use crate::input::{Keys, Log, parse_yaml, shown};
+use crate::input::{Keys, Log, contradiction, parse_yaml, shown};
 use crate::replay::SchedulingPolicy;
 
 /// Other names of arguments in published experiments, as pairs of alias and argument.
@@ -68,23 +70,22 @@ pub(super) fn from_map(
 /// `enforce_eager: false`. Arguments without influence are left out.
 fn with_plain_names(map: &Map<String, Value>, log: &Log) -> Map<String, Value> {
     let mut plain: Map<String, Value> = Map::new();
-    for (key, value) in map.iter().filter(|(_, value)| !value.is_null()) {
+    let mut spelled: BTreeMap<String, (&str, &Value)> = BTreeMap::new();
+    for (key, original) in map.iter().filter(|(_, value)| !value.is_null()) {
         let name = key.trim().trim_start_matches("--").replace('-', "_").to_lowercase();
         let switch = name.strip_prefix("no_").filter(|name| SWITCHES.contains(name));
-        let (name, value) = match (switch, value) {
+        let (name, value) = match (switch, original) {
             (Some(switch), Value::Bool(on)) => (switch.to_owned(), Value::Bool(!on)),
             (Some(_), _) => {
-                log.problem(format!("{key} = {} must be true or false", shown(value)));
+                log.problem(format!("{key} = {} must be true or false", shown(original)));
                 continue;
             }
             (None, _) if IGNORED.contains(&name.as_str()) => continue,
-            (None, _) => (name, value.clone()),
+            (None, _) => (name, original.clone()),
         };
-        match plain.get(&name) {
-            Some(other) if *other != value => {
-                log.problem(format!("{name} = {} and {key} contradict each other: keep one", shown(other)));
-            }
-            _ => drop(plain.insert(name, value)),
+        let (first, given) = *spelled.entry(name.clone()).or_insert((key, original));
+        if plain.insert(name, value.clone()).is_some_and(|other| other != value) {
+            log.problem(contradiction((first, given), (key, original)));
         }
     }
     plain

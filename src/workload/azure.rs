@@ -1,68 +1,40 @@
-//! Azure's traces of LLM inference: csv with a date and two lengths. Uses `rows`, `units`.
+//! Azure's traces of LLM inference: csv with a date and two lengths.
 //!
 //! # Source
 //! Patel et al., "Splitwise", ISCA 2024, and Stojkovic et al., "DynamoLLM", HPCA 2025: the AzurePublicDataset files.
 
-use std::io::Read;
+use std::io::BufRead;
 
 use super::WorkloadRequest;
-use super::limits::{self, MAX_TIME_NS};
-use super::rows::{Row, Rows, csv_reader, read_row};
+use super::limits::MAX_TIME_NS;
+use super::rows::{Rows, tokens};
 use crate::error::Result;
-use crate::input::csv_error;
+use crate::input::{Columns, RowReader};
 use crate::units::NS_PER_S;
 
-pub(super) const COLUMNS: [&str; 3] = ["TIMESTAMP", "ContextTokens", "GeneratedTokens"];
+pub(super) const COLUMNS: Columns = Columns::exactly(&["TIMESTAMP", "ContextTokens", "GeneratedTokens"]);
 
 const DATE: &str = "a date and time as in 2023-11-20 09:30:10.1234500, with an offset from UTC or none";
 
-/// Reads a trace; times count from its first row.
-pub(super) fn read(origin: &str, reader: impl Read) -> Result<Rows> {
-    let mut reader = csv_reader(reader);
-    let failed = |error| csv_error(origin, error);
-    let header = reader.headers().map_err(failed)?.clone();
-    let mut problems: Vec<String> = Vec::new();
-    for name in header.iter().filter(|name| !COLUMNS.contains(name)) {
-        problems.push(format!("unknown column '{}': the format has {}", super::rows::cut(name), COLUMNS.join(", ")));
-    }
-    let mut position = |name: &str| {
-        let found = header.iter().position(|column| column == name);
-        if found.is_none() || header.iter().filter(|column| *column == name).count() > 1 {
-            problems.push(format!("column '{name}' must stand there once"));
-        }
-        found.unwrap_or(0)
-    };
-    let [time, input, output] = COLUMNS.map(&mut position);
-    limits::check(origin, problems)?;
-
+/// Reads a trace. Times count from the first row.
+pub(super) fn read(origin: &str, reader: impl BufRead) -> Result<Rows> {
+    let mut reader = RowReader::csv(origin, reader, COLUMNS)?;
     let mut rows = Rows::default();
     let mut first = None;
-    let mut record = csv::StringRecord::new();
-    for number in 1.. {
-        if !read_row(origin, &mut reader, &mut record)? {
-            break;
-        }
-        let row = Row { origin, number };
-        let cell = |position: usize| record.get(position).unwrap_or_default();
-        let instant_ns = instant_ns(cell(time)).ok_or_else(|| row.bad("TIMESTAMP", cell(time), DATE))?;
+    while let Some(row) = reader.next_row()? {
+        let instant_ns = row.read("TIMESTAMP", DATE, instant_ns)?;
         let since_first_ns = instant_ns - *first.get_or_insert(instant_ns);
-        let arrival_ns =
-            u64::try_from(since_first_ns).ok().filter(|time_ns| *time_ns <= MAX_TIME_NS).ok_or_else(|| {
-                row.bad(
-                    "TIMESTAMP",
-                    cell(time),
-                    "a time from that of the first row to 31 years after it: sort the rows",
-                )
-            })?;
-        row.in_order("TIMESTAMP", cell(time), arrival_ns, &rows)?;
-        let num_prompt_tokens = row.tokens("ContextTokens", cell(input), 1)?;
-        let num_output_tokens = row.tokens("GeneratedTokens", cell(output), 1)?;
-        rows.requests.push(WorkloadRequest::new(arrival_ns, num_prompt_tokens, num_output_tokens));
+        let arrival_ns = u64::try_from(since_first_ns).ok().filter(|time_ns| *time_ns <= MAX_TIME_NS);
+        let arrival_ns = arrival_ns.ok_or_else(|| {
+            row.bad("TIMESTAMP", "a time from that of the first row to 31 years after it: sort the rows")
+        })?;
+        let (input, output) = (tokens(&row, "ContextTokens")?, tokens(&row, "GeneratedTokens")?);
+        rows.push(&row, "TIMESTAMP", WorkloadRequest::new(arrival_ns, input, output))?;
     }
     Ok(rows)
 }
 
-/// Nanoseconds since the beginning of 1970 in UTC.
+/// Parses a date and time into nanoseconds since the beginning of 1970 in UTC.
 fn instant_ns(text: &str) -> Option<i128> {
     let (date, time) = text.split_once([' ', 'T'])?;
     let mut parts = date.split('-');
@@ -86,13 +58,13 @@ fn instant_ns(text: &str) -> Option<i128> {
     Some(i128::from(seconds) * i128::from(NS_PER_S) + i128::from(fraction_ns))
 }
 
-/// A number of exactly so many digits.
+/// Parses a number of exactly `count` digits.
 fn digits(text: &str, count: usize) -> Option<i64> {
     let all = text.len() == count && text.bytes().all(|byte| byte.is_ascii_digit());
     all.then(|| text.parse().ok()).flatten()
 }
 
-/// Seconds east of Greenwich of `Z`, `+00:00` or `-0800`.
+/// Parses an offset such as `Z`, `+00:00` or `-0800` into seconds east of Greenwich.
 fn offset_s(text: &str) -> Option<i64> {
     if text == "Z" {
         return Some(0);
@@ -113,7 +85,7 @@ fn days_in(year: i64, month: i64) -> Option<i64> {
     }
 }
 
-/// Days from 1 January 1970 in the Gregorian calendar, with years that begin in March so that leap days come last.
+/// Days from 1 January 1970 in the Gregorian calendar. Years begin in March here, so that leap days come last.
 fn days_since_1970(year: i64, month: i64, day: i64) -> i64 {
     let years = if month <= 2 { year - 1 } else { year };
     let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
@@ -179,6 +151,9 @@ mod tests {
         }
         let error =
             read("azure.csv", "TIMESTAMP,ContextTokens,Model\n".as_bytes()).map(|_| ()).unwrap_err().to_string();
-        assert!(error.contains("unknown column 'Model'") && error.contains("'GeneratedTokens' must stand"), "{error}");
+        assert!(
+            error.contains("column 'Model' is not known") && error.contains("'GeneratedTokens' is missing"),
+            "{error}"
+        );
     }
 }

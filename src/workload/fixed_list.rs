@@ -6,6 +6,7 @@ use super::limits::{self, MAX_STAGES, MAX_TIME_NS};
 use super::summary::Summary;
 use super::{Workload, WorkloadRequest};
 use crate::error::Result;
+use crate::input::check;
 
 /// A list of requests, each sent at its time whatever happens to the others. Clones share the list.
 #[derive(Debug, Clone)]
@@ -56,7 +57,7 @@ impl FixedList {
                 ));
             }
         }
-        limits::check("request list", problems)?;
+        check("request list", problems)?;
         Ok(FixedList { requests: requests.into(), next: 0 })
     }
 

@@ -10,6 +10,7 @@ use super::seed::{Stream, generator};
 use super::summary::Summary;
 use super::{Workload, WorkloadRequest};
 use crate::error::Result;
+use crate::input::check;
 
 /// What every request of a generated load looks like.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -90,7 +91,7 @@ impl OpenLoop {
             problems.push(format!("burstiness = {burstiness:?} must be from 0.001 to 1000"));
         }
         shape.check(&mut problems);
-        limits::check("generated load", problems)?;
+        check("generated load", problems)?;
         let rng = generator(seed, Stream::Arrivals, 0);
         let mut times = ArrivalTimes::pattern(pattern, rng, num_requests, rate_per_s);
         Ok(OpenLoop { shape, content: shape.content(), num_requests, next_ns: times.next(), times })
@@ -148,7 +149,7 @@ impl ClosedLoop {
         }
         limits::check_requests(&mut problems, "number of requests", num_requests);
         shape.check(&mut problems);
-        limits::check("closed loop", problems)?;
+        check("closed loop", problems)?;
         let (fresh, due_ns) = (u64::from(concurrency), VecDeque::new());
         Ok(ClosedLoop { shape, content: shape.content(), num_requests, sent: 0, fresh, due_ns, last_ns: 0 })
     }

@@ -1,6 +1,5 @@
-//! What a load may hold at most, and how its problems are told. Uses `error`, `units`.
+//! The limits of a load.
 
-use crate::error::{Error, Result};
 use crate::units::NS_PER_S;
 
 /// Longest prompt or output, tokens: far beyond any model's context, and sums of two fit 32 bits.
@@ -15,22 +14,6 @@ pub const MAX_RATE_PER_S: f64 = 1e6;
 pub const MAX_REQUESTS: u64 = 100_000_000;
 /// Maximum number of stages. A replay keeps statistics for each.
 pub const MAX_STAGES: u32 = 1_000;
-
-/// Problems listed of one input; the rest is counted.
-const MAX_PROBLEMS: usize = 20;
-
-/// Fails with all problems, if there are any.
-pub(super) fn check(origin: &str, mut problems: Vec<String>) -> Result<()> {
-    if problems.is_empty() {
-        return Ok(());
-    }
-    let more = problems.len().saturating_sub(MAX_PROBLEMS);
-    if more > 0 {
-        problems.truncate(MAX_PROBLEMS);
-        problems.push(format!("and {more} more"));
-    }
-    Err(Error::invalid(origin, problems))
-}
 
 /// Records a length that is zero or too long.
 pub(super) fn check_tokens(problems: &mut Vec<String>, name: &str, tokens: u32) {

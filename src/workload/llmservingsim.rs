@@ -1,62 +1,46 @@
-//! LLMServingSim's request files: jsonl with lengths, times in ns and, where wanted, the tokens themselves. Uses `rows`,
-//! `seed`.
+//! LLMServingSim's request files: jsonl with lengths, times in ns and, optionally, the tokens themselves.
 //!
 //! # Source
 //! Cho et al., "LLMServingSim", IISWC 2024, and the files published with its code.
 
 use std::io::BufRead;
 
-use serde_json::Value;
-
 use super::WorkloadRequest;
 use super::request::{Content, Segment};
-use super::rows::{Row, Rows, cell, cut, each_json_line};
+use super::rows::{Rows, time_ns, tokens};
 use super::seed::mixed;
 use crate::error::Result;
+use crate::input::{Columns, Row, RowReader};
 
 /// Tokens that are compared as a piece: vLLM's default block.
 const PIECE_TOKENS: usize = 16;
 
-pub(super) const KEYS: [&str; 5] = ["input_toks", "output_toks", "arrival_time_ns", "input_tok_ids", "output_tok_ids"];
-/// Marks requests that an agent makes one after the other.
+pub(super) const COLUMNS: Columns = Columns {
+    optional: &["input_tok_ids", "output_tok_ids"],
+    ..Columns::exactly(&["input_toks", "output_toks", "arrival_time_ns"])
+};
+/// The key of requests that an agent makes one after the other.
 pub(super) const SUB_REQUESTS: &str = "sub_requests";
 
 /// Reads a request file.
 pub(super) fn read(origin: &str, reader: impl BufRead) -> Result<Rows> {
+    let mut reader = RowReader::jsonl(origin, reader, COLUMNS);
     let mut rows = Rows::default();
-    each_json_line(origin, reader, |row, line| {
-        if let Some(requests) = line.get(SUB_REQUESTS) {
-            let expected = "requests that do not wait for each other: agentic sessions are not supported; write each \
-                            request on a line of its own with the time at which it is sent";
-            return Err(row.bad(SUB_REQUESTS, &cut(&requests.to_string()), expected));
-        }
-        row.check_keys(line, &KEYS)?;
-        let text = |key| cell(line, key).unwrap_or_default();
-        let arrival = text("arrival_time_ns");
-        let arrival_ns = row.time_ns("arrival_time_ns", &arrival, 1)?;
-        row.in_order("arrival_time_ns", &arrival, arrival_ns, &rows)?;
-        let num_prompt_tokens = row.tokens("input_toks", &text("input_toks"), 1)?;
-        let num_output_tokens = row.tokens("output_toks", &text("output_toks"), 1)?;
-        let content = match line.get("input_tok_ids") {
-            None | Some(Value::Null) => None,
-            Some(ids) => Some(pieces(row, ids, num_prompt_tokens)?),
-        };
-        let request = WorkloadRequest::new(arrival_ns, num_prompt_tokens, num_output_tokens);
-        rows.requests.push(WorkloadRequest { content, ..request });
-        Ok(())
-    })?;
+    while let Some(row) = reader.next_row()? {
+        let arrival_ns = time_ns(&row, "arrival_time_ns", 1)?;
+        let (input, output) = (tokens(&row, "input_toks")?, tokens(&row, "output_toks")?);
+        let content = row.optional("input_tok_ids", |row, column| pieces(row, column, input))?;
+        let request = WorkloadRequest { content, ..WorkloadRequest::new(arrival_ns, input, output) };
+        rows.push(&row, "arrival_time_ns", request)?;
+    }
     Ok(rows)
 }
 
-/// Prompts that have their first tokens in common have their first pieces in common.
-fn pieces(row: Row<'_>, ids: &Value, num_prompt_tokens: u32) -> Result<Content> {
-    let listed: Option<Vec<u64>> = ids.as_array().and_then(|ids| ids.iter().map(Value::as_u64).collect());
-    let Some(ids) = listed else {
-        return Err(row.bad("input_tok_ids", &cut(&ids.to_string()), "a list of whole numbers"));
-    };
+/// Prompts whose first tokens are equal have equal first pieces.
+fn pieces(row: &Row<'_>, column: &str, num_prompt_tokens: u32) -> Result<Content> {
+    let ids = row.wholes(column)?;
     if ids.len() != num_prompt_tokens as usize {
-        let expected = format!("{num_prompt_tokens}, as input_toks says");
-        return Err(row.bad("input_tok_ids", &format!("{} ids", ids.len()), expected));
+        return Err(row.bad(column, format!("{num_prompt_tokens} ids, the value of input_toks")));
     }
     let piece = |ids: &[u64]| Segment {
         id: ids.iter().fold(mixed(ids.len() as u64), |id, token| mixed(id ^ token)),
@@ -101,17 +85,16 @@ mod tests {
     }
 
     #[test]
-    fn agentic_sessions_and_bad_rows_are_errors() {
+    fn bad_rows_are_errors() {
         for (text, expected) in [
-            ("{\"session_id\":1,\"sub_requests\":[{}]}".to_owned(), "agentic sessions are not supported"),
             (line(5, &[1]) + &line(4, &[1]), "row 2: column 'arrival_time_ns': found 4"),
-            (line(0, &[1]).replace("[1]", "[1,2]"), "column 'input_tok_ids': found 2 ids, expected 1"),
+            (line(0, &[1]).replace("[1]", "[1,2]"), "column 'input_tok_ids': found [1,2], expected 1 ids"),
             (line(0, &[1]).replace("[1]", "[\"a\"]"), "column 'input_tok_ids'"),
             (line(0, &[]), "column 'input_toks': found 0"),
-            (line(0, &[1]).replace("output_toks", "out"), "unknown key 'out'"),
+            (line(0, &[1]).replace("output_toks", "out"), "column 'out' is not known"),
         ] {
             let error = load(&text).map(|_| ()).unwrap_err().to_string();
-            assert!(error.starts_with("requests.jsonl: row") && error.contains(expected), "{error}");
+            assert!(error.starts_with("requests.jsonl: ") && error.contains(expected), "{error}");
         }
     }
 }

@@ -1,231 +1,87 @@
-//! Request lists: one request a row, csv or jsonl, columns by name; Vidur's csv is one of them. Uses `rows`, `seed`,
-//! `units`.
+//! Request lists in csv or jsonl: one request per row, columns by name. Vidur's csv is a request list.
 
-use std::io::{BufRead, Read};
+use std::io::BufRead;
 use std::sync::Arc;
 
 use super::WorkloadRequest;
-use super::limits::MAX_STAGES;
+use super::limits::{MAX_STAGES, MAX_TOKENS};
 use super::request::Segment;
-use super::rows::{Row, Rows, cell, csv_reader, each_json_line, read_row};
+use super::rows::{Rows, time_ns, tokens};
 use super::seed::mixed;
-use crate::error::{Error, Result};
-use crate::input::{csv_error, near_matches};
+use crate::error::Result;
+use crate::input::{Columns, Head, Row, RowReader};
 use crate::units::{NS_PER_MS, NS_PER_S, NS_PER_US};
 
-/// What a column says.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Field {
-    Arrival {
-        ns_per_unit: u64,
-    },
-    InputLen,
-    OutputLen,
-    PrefixGroup,
-    PrefixLen,
-    Priority,
-    Stage,
-    /// Known, and without influence on the load.
-    NotRead,
+/// The columns. The ids, and the sums and ratios in Vidur's files, have no influence on the load.
+pub(super) const COLUMNS: Columns = Columns {
+    required: &["arrival", "input_len", "output_len"],
+    optional: &["prefix_group", "prefix_len", "priority", "stage", "id", "request_id", "num_total_tokens", "pd_ratio"],
+    aliases: &[
+        ("arrival_s", "arrival"),
+        ("arrival_time", "arrival"),
+        ("arrived_at", "arrival"),
+        ("arrival_ms", "arrival"),
+        ("arrival_us", "arrival"),
+        ("arrival_ns", "arrival"),
+        ("input_tokens", "input_len"),
+        ("prompt_len", "input_len"),
+        ("prompt_tokens", "input_len"),
+        ("num_prefill_tokens", "input_len"),
+        ("output_tokens", "output_len"),
+        ("num_decode_tokens", "output_len"),
+    ],
+};
+
+/// Returns whether a file begins with the columns of a request list: one of them is the arrival.
+pub(super) fn is_list(head: &Head) -> bool {
+    head.has("arrival") || COLUMNS.aliases.iter().any(|(alias, column)| *column == "arrival" && head.has(alias))
 }
 
-/// Every name of a column.
-const COLUMNS: [(&str, Field); 23] = [
-    ("arrival", Field::Arrival { ns_per_unit: NS_PER_S }),
-    ("arrival_s", Field::Arrival { ns_per_unit: NS_PER_S }),
-    ("arrival_time", Field::Arrival { ns_per_unit: NS_PER_S }),
-    ("arrived_at", Field::Arrival { ns_per_unit: NS_PER_S }),
-    ("arrival_ms", Field::Arrival { ns_per_unit: NS_PER_MS }),
-    ("arrival_us", Field::Arrival { ns_per_unit: NS_PER_US }),
-    ("arrival_ns", Field::Arrival { ns_per_unit: 1 }),
-    ("input_len", Field::InputLen),
-    ("input_tokens", Field::InputLen),
-    ("prompt_len", Field::InputLen),
-    ("prompt_tokens", Field::InputLen),
-    ("num_prefill_tokens", Field::InputLen),
-    ("output_len", Field::OutputLen),
-    ("output_tokens", Field::OutputLen),
-    ("num_decode_tokens", Field::OutputLen),
-    ("prefix_group", Field::PrefixGroup),
-    ("prefix_len", Field::PrefixLen),
-    ("priority", Field::Priority),
-    ("stage", Field::Stage),
-    ("id", Field::NotRead),
-    ("request_id", Field::NotRead),
-    // Sums and ratios of the lengths in Vidur's files.
-    ("num_total_tokens", Field::NotRead),
-    ("pd_ratio", Field::NotRead),
-];
-
-const ARRIVALS: &str = "arrival (or arrival_s, arrival_time, arrived_at, arrival_ms, arrival_us, arrival_ns)";
-const INPUTS: &str = "input_len (or input_tokens, prompt_len, prompt_tokens, num_prefill_tokens)";
-const OUTPUTS: &str = "output_len (or output_tokens, num_decode_tokens)";
-
-/// True for the name of an arrival column: the mark of a request list.
-pub(super) fn is_arrival(name: &str) -> bool {
-    matches!(field(name), Some(Field::Arrival { .. }))
-}
-
-fn field(name: &str) -> Option<Field> {
-    COLUMNS.iter().find(|(column, _)| *column == name).map(|(_, field)| *field)
-}
-
-/// Columns of a file, checked: each field at most once.
-struct Columns {
-    /// Name and meaning, in the order of the file.
-    named: Vec<(String, Field)>,
-}
-
-impl Columns {
-    fn new<'a>(origin: &str, names: impl Iterator<Item = &'a str>) -> Result<Self> {
-        let mut problems = Vec::new();
-        let mut named: Vec<(String, Field)> = Vec::new();
-        for name in names {
-            let Some(field) = field(name) else {
-                let near = near_matches(name, COLUMNS.iter().map(|(column, _)| *column));
-                let hint = near.first().map_or(String::new(), |column| format!(" (did you mean '{column}'?)"));
-                problems.push(format!("unknown column '{}'{hint}", super::rows::cut(name)));
-                continue;
-            };
-            let same = |other: Field| std::mem::discriminant(&other) == std::mem::discriminant(&field);
-            if field != Field::NotRead
-                && let Some((earlier, _)) = named.iter().find(|(_, other)| same(*other))
-            {
-                problems.push(format!("columns '{earlier}' and '{name}' say the same: keep one"));
-            }
-            named.push((name.to_owned(), field));
-        }
-        let has = |wanted: fn(&Field) -> bool| named.iter().any(|(_, field)| wanted(field));
-        for (present, names) in [
-            (has(|f| matches!(f, Field::Arrival { .. })), ARRIVALS),
-            (has(|f| *f == Field::InputLen), INPUTS),
-            (has(|f| *f == Field::OutputLen), OUTPUTS),
-        ] {
-            if !present {
-                problems.push(format!("column {names} is missing"));
-            }
-        }
-        if has(|f| *f == Field::PrefixLen) && !has(|f| *f == Field::PrefixGroup) {
-            problems.push("column 'prefix_len' needs 'prefix_group': which requests share it?".to_owned());
-        }
-        super::limits::check(origin, problems)?;
-        Ok(Columns { named })
-    }
-}
-
-/// A row as far as it has been read.
-#[derive(Default)]
-struct Cells {
-    arrival_ns: u64,
-    input_len: u32,
-    output_len: u32,
-    group: Option<u64>,
-    prefix_len: Option<u32>,
-    priority: i32,
-    stage: u32,
-}
-
-impl Cells {
-    fn set(&mut self, row: Row<'_>, name: &str, field: Field, text: &str, rows: &Rows) -> Result<()> {
-        match field {
-            Field::Arrival { ns_per_unit } => {
-                self.arrival_ns = row.time_ns(name, text, ns_per_unit)?;
-                row.in_order(name, text, self.arrival_ns, rows)?;
-            }
-            Field::InputLen => self.input_len = row.tokens(name, text, 1)?,
-            Field::OutputLen => self.output_len = row.tokens(name, text, 1)?,
-            Field::PrefixGroup if text.is_empty() => {}
-            Field::PrefixGroup => self.group = Some(id_of(text)),
-            Field::PrefixLen if text.is_empty() => {}
-            Field::PrefixLen => self.prefix_len = Some(row.tokens(name, text, 0)?),
-            Field::Priority if text.is_empty() => {}
-            Field::Priority => {
-                self.priority = text.parse().map_err(|_| {
-                    let expected = format!("a whole number from {} to {}, lower ones first", i32::MIN, i32::MAX);
-                    row.bad(name, text, expected)
-                })?;
-            }
-            Field::Stage if text.is_empty() => {}
-            Field::Stage => {
-                let stage = text.parse().ok().filter(|stage| *stage < MAX_STAGES);
-                self.stage =
-                    stage.ok_or_else(|| row.bad(name, text, format!("a stage from 0 to {}", MAX_STAGES - 1)))?;
-            }
-            Field::NotRead => {}
-        }
-        Ok(())
-    }
-
-    fn finish(self, row: Row<'_>) -> Result<WorkloadRequest> {
-        let shared = match (self.group, self.prefix_len) {
-            (None, None) => None,
-            (None, Some(length)) => {
-                let expected = "no length, or a prefix_group beside it that says which requests share it";
-                return Err(row.bad("prefix_len", &length.to_string(), expected));
-            }
-            (Some(id), None) => Some(Segment { id, num_tokens: self.input_len }),
-            (Some(_), Some(length)) if length > self.input_len => {
-                let expected = format!("at most the length of the prompt, {}", self.input_len);
-                return Err(row.bad("prefix_len", &length.to_string(), expected));
-            }
-            (Some(id), Some(num_tokens)) => Some(Segment { id, num_tokens }).filter(|s| s.num_tokens > 0),
+/// Reads all requests.
+pub(super) fn read(mut reader: RowReader<impl BufRead>) -> Result<Rows> {
+    let mut rows = Rows::default();
+    while let Some(row) = reader.next_row()? {
+        let ns_per_unit = match row.name("arrival") {
+            "arrival_ms" => NS_PER_MS,
+            "arrival_us" => NS_PER_US,
+            "arrival_ns" => 1,
+            _ => NS_PER_S,
         };
-        Ok(WorkloadRequest {
-            arrival_ns: self.arrival_ns,
-            num_prompt_tokens: self.input_len,
-            num_output_tokens: self.output_len,
-            priority: self.priority,
-            stage: self.stage,
-            content: shared.map(|segment| Arc::from([segment])),
-        })
+        let num_prompt_tokens = tokens(&row, "input_len")?;
+        let priority = format_args!("a whole number from {} to {}, lower ones first", i32::MIN, i32::MAX);
+        let request = WorkloadRequest {
+            arrival_ns: time_ns(&row, "arrival", ns_per_unit)?,
+            num_prompt_tokens,
+            num_output_tokens: tokens(&row, "output_len")?,
+            priority: row
+                .optional("priority", |row, column| row.read(column, priority, |cell| cell.parse().ok()))?
+                .unwrap_or(0),
+            stage: row.optional("stage", |row, column| row.whole(column, 0..=MAX_STAGES - 1))?.unwrap_or(0),
+            content: shared_prefix(&row, num_prompt_tokens)?.map(|segment| Arc::from([segment])),
+        };
+        rows.push(&row, "arrival", request)?;
+    }
+    Ok(rows)
+}
+
+/// Reads the prefix that a request shares with its group: `prefix_len` tokens, or the whole prompt without a length.
+fn shared_prefix(row: &Row<'_>, num_prompt_tokens: u32) -> Result<Option<Segment>> {
+    let length = row.optional("prefix_len", |row, column| row.whole(column, 0..=MAX_TOKENS))?;
+    let num_tokens = length.unwrap_or(num_prompt_tokens);
+    match row.text("prefix_group") {
+        None if length.is_some() => {
+            Err(row.bad("prefix_len", "nothing, or a prefix_group: which requests share the prefix?"))
+        }
+        Some(_) if num_tokens > num_prompt_tokens => {
+            Err(row.bad("prefix_len", format!("at most the length of the prompt, {num_prompt_tokens}")))
+        }
+        group => Ok(group.map(|group| Segment { id: id_of(&group), num_tokens }).filter(|_| num_tokens > 0)),
     }
 }
 
-/// A group's id from its name.
+/// Hashes the name of a group.
 fn id_of(name: &str) -> u64 {
     name.bytes().fold(mixed(name.len() as u64), |id, byte| mixed(id ^ u64::from(byte)))
-}
-
-/// Reads a csv file whose first line names the columns.
-pub(super) fn read_csv(origin: &str, reader: impl Read) -> Result<Rows> {
-    let mut reader = csv_reader(reader);
-    let failed = |error| csv_error(origin, error);
-    let columns = Columns::new(origin, reader.headers().map_err(failed)?.iter())?;
-    let mut rows = Rows::default();
-    let mut record = csv::StringRecord::new();
-    for number in 1.. {
-        if !read_row(origin, &mut reader, &mut record)? {
-            break;
-        }
-        let row = Row { origin, number };
-        let mut cells = Cells::default();
-        for ((name, field), text) in columns.named.iter().zip(&record) {
-            cells.set(row, name, *field, text, &rows)?;
-        }
-        rows.requests.push(cells.finish(row)?);
-    }
-    Ok(rows)
-}
-
-/// Reads a jsonl file: an object of the same names in each line; what may be left empty in csv may be null or absent.
-pub(super) fn read_jsonl(origin: &str, reader: impl BufRead) -> Result<Rows> {
-    let mut rows = Rows::default();
-    let mut columns = Columns { named: Vec::new() };
-    each_json_line(origin, reader, |row, line| {
-        let same_keys =
-            line.len() == columns.named.len() && columns.named.iter().all(|(name, _)| line.contains_key(name));
-        if !same_keys {
-            let origin = format!("{origin}: row {}", row.number);
-            columns = Columns::new(&origin, line.keys().map(String::as_str))?;
-        }
-        let mut cells = Cells::default();
-        for (name, field) in &columns.named {
-            cells.set(row, name, *field, &cell(line, name).unwrap_or_default(), &rows)?;
-        }
-        rows.requests.push(cells.finish(row)?);
-        Ok::<(), Error>(())
-    })?;
-    Ok(rows)
 }
 
 #[cfg(test)]
@@ -233,11 +89,11 @@ mod tests {
     use super::*;
 
     fn csv(text: &str) -> Result<Rows> {
-        read_csv("requests.csv", text.as_bytes())
+        read(RowReader::csv("requests.csv", text.as_bytes(), COLUMNS)?)
     }
 
     fn jsonl(text: &str) -> Result<Rows> {
-        read_jsonl("requests.jsonl", text.as_bytes())
+        read(RowReader::jsonl("requests.jsonl", text.as_bytes(), COLUMNS))
     }
 
     fn figures(rows: &Rows) -> Vec<(u64, u32, u32)> {
@@ -292,22 +148,6 @@ mod tests {
     }
 
     #[test]
-    fn headers_list_all_their_problems() {
-        let error = csv("arival,arrival,arrival_ms,input_len,colour,prefix_len\n").unwrap_err().to_string();
-        for part in [
-            "unknown column 'arival' (did you mean 'arrival'?)",
-            "columns 'arrival' and 'arrival_ms' say the same",
-            "unknown column 'colour'",
-            "column output_len (or output_tokens, num_decode_tokens) is missing",
-            "'prefix_len' needs 'prefix_group'",
-        ] {
-            assert!(error.contains(part), "{part}: {error}");
-        }
-        let error = jsonl("{\"arrival\":0,\"input_len\":1,\"output_len\":1}\n{\"arrival\":0}").unwrap_err().to_string();
-        assert!(error.starts_with("requests.jsonl: row 2: column input_len"), "{error}");
-    }
-
-    #[test]
     fn bad_rows_name_row_column_value_and_what_is_allowed() {
         let header = "arrival,input_len,output_len,stage,priority,prefix_group,prefix_len\n";
         for (rows, expected) in [
@@ -318,13 +158,13 @@ mod tests {
             ("-1,1,1,,,,\n", "row 1: column 'arrival': found -1, expected a number from 0"),
             ("nan,1,1,,,,\n", "row 1: column 'arrival': found nan"),
             (",1,1,,,,\n", "row 1: column 'arrival': found nothing"),
-            ("0,0,1,,,,\n", "row 1: column 'input_len': found 0, expected a whole number of tokens from 1 to 10000000"),
+            ("0,0,1,,,,\n", "row 1: column 'input_len': found 0, expected a whole number from 1 to 10000000"),
             ("0,1,1.5,,,,\n", "row 1: column 'output_len': found 1.5"),
-            ("0,1,1,1000,,,\n", "row 1: column 'stage': found 1000, expected a stage from 0 to 999"),
+            ("0,1,1,1000,,,\n", "row 1: column 'stage': found 1000, expected a whole number from 0 to 999"),
             ("0,1,1,,high,,\n", "row 1: column 'priority': found high"),
             ("0,5,1,,,g,6\n", "row 1: column 'prefix_len': found 6, expected at most the length of the prompt, 5"),
-            ("0,5,1,,,,5\n", "row 1: column 'prefix_len': found 5, expected no length, or a prefix_group"),
-            ("0,5,1\n", "line 2 has 3 cells, the header has 7"),
+            ("0,5,1,,,,5\n", "row 1: column 'prefix_len': found 5, expected nothing, or a prefix_group"),
+            ("0,5,1\n", "line 2: has 3 cells, the header has 7"),
         ] {
             let error = csv(&format!("{header}{rows}")).unwrap_err().to_string();
             assert!(error.starts_with("requests.csv: ") && error.contains(expected), "{error}");

@@ -1,4 +1,4 @@
-//! Files of requests: which format a file has, and its requests as a load. Uses every reader.
+//! Files of requests: their formats, and their requests as a load.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -6,10 +6,10 @@ use std::path::Path;
 use std::str::FromStr;
 
 use super::fixed_list::FixedList;
-use super::rows::csv_reader;
 use super::summary::Summary;
 use super::{azure, llmservingsim, mooncake, request_list, vllm_bench};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, cut};
+use crate::input::{Head, RowReader, head};
 
 /// The format of a file of requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Deserialize)]
@@ -35,7 +35,7 @@ impl Format {
     pub const ALL: [Format; 6] =
         [Format::Csv, Format::Jsonl, Format::Mooncake, Format::Azure, Format::VllmBench, Format::LlmServingSim];
 
-    /// The name that [`from_str`](FromStr::from_str) understands.
+    /// The name that [`from_str`](FromStr::from_str) accepts.
     pub fn name(self) -> &'static str {
         match self {
             Format::Csv => "csv",
@@ -67,38 +67,38 @@ impl FromStr for Format {
 pub struct RequestFile {
     /// Path or name of the file.
     pub origin: String,
-    /// How it is written.
+    /// Its format.
     pub format: Format,
-    /// What a reader should know: requests left out.
+    /// Notes for users, such as the number of requests left out.
     pub notes: Vec<String>,
     list: FixedList,
 }
 
 impl RequestFile {
-    /// Reads a file line by line; its format comes from its first line where none is given.
+    /// Reads a file line by line. Without a `format`, its first line decides.
     ///
     /// # Errors
-    /// `ErrorKind::Io` where the file can't be read, `ErrorKind::Parse` where the format is unknown or a line is not of it,
-    /// `ErrorKind::Invalid` with all problems of a header or where there are no requests, `ErrorKind::BadRow` with row and column.
+    /// `ErrorKind::Io` for a file that can't be read. `ErrorKind::Parse` for an unknown format, and for a line that does not
+    /// have it, with row and column. `ErrorKind::Invalid` with all problems of a header, or without requests.
     pub fn read(path: &Path, format: Option<Format>) -> Result<Self> {
         let file = File::open(path).map_err(|error| Error::io(path, error))?;
         Self::from_reader(&path.display().to_string(), BufReader::with_capacity(1 << 16, file), format)
     }
 
-    /// Reads the text of a file that is called `origin` in messages.
+    /// Parses the text of a file that errors call `origin`.
     ///
     /// # Errors
-    /// As [`read`](Self::read).
+    /// Those of [`read`](Self::read).
     pub fn parse(origin: &str, text: &[u8], format: Option<Format>) -> Result<Self> {
         Self::from_reader(origin, text, format)
     }
 
-    /// The requests as a load; every call begins anew and shares the list.
+    /// Returns the requests as a load. Loads share the list, and each begins at its first request.
     pub fn workload(&self) -> FixedList {
         self.list.clone()
     }
 
-    /// What the requests come to.
+    /// Returns the summary of the requests.
     pub fn summary(&self) -> Summary {
         self.list.summary()
     }
@@ -110,8 +110,8 @@ impl RequestFile {
             None => detect(origin, start)?,
         };
         let rows = match format {
-            Format::Csv => request_list::read_csv(origin, reader),
-            Format::Jsonl => request_list::read_jsonl(origin, reader),
+            Format::Csv => request_list::read(RowReader::csv(origin, reader, request_list::COLUMNS)?),
+            Format::Jsonl => request_list::read(RowReader::jsonl(origin, reader, request_list::COLUMNS)),
             Format::Mooncake => mooncake::read(origin, reader),
             Format::Azure => azure::read(origin, reader),
             Format::VllmBench => vllm_bench::read(origin, reader),
@@ -127,95 +127,50 @@ impl RequestFile {
     }
 }
 
-/// The format of a file that begins with `start`: its columns or keys say it.
+/// Returns the format of a file that begins with `start`, by its columns or keys.
 fn detect(origin: &str, start: &[u8]) -> Result<Format> {
     let failed = |message: String| Err(Error::parse(origin, message));
-    let text = start.strip_prefix(b"\xef\xbb\xbf").unwrap_or(start).trim_ascii_start();
-    if text.is_empty() {
-        return failed(format!("is empty; requests come as one of {}", Format::names()));
-    }
-    if text.starts_with(b"[") {
-        return failed("is one JSON array: write its objects one per line (jsonl)".to_owned());
-    }
-    let is_json = text.starts_with(b"{");
-    let names = if is_json {
-        first_keys(text)
-    } else {
-        let header = csv_reader(text).headers().cloned().unwrap_or_default();
-        header.iter().map(str::to_owned).collect()
-    };
-    let has = |name: &str| names.iter().any(|n| n == name);
-    let candidates: &[(Format, bool)] = if is_json {
-        &[
-            (Format::Jsonl, names.iter().any(|name| request_list::is_arrival(name))),
-            (Format::Mooncake, has("timestamp") || has("hash_ids")),
-            (Format::VllmBench, has(vllm_bench::MARK)),
-            (Format::LlmServingSim, has("input_toks") || has(llmservingsim::SUB_REQUESTS)),
-        ]
-    } else {
-        &[
-            (Format::Csv, names.iter().any(|name| request_list::is_arrival(name))),
-            (Format::Azure, azure::COLUMNS.iter().any(|name| has(name))),
-        ]
+    let head = head(start);
+    let has_any = |names: &[&str]| names.iter().any(|name| head.has(name));
+    let is_list = request_list::is_list(&head);
+    let (kind, candidates): (&str, &[(Format, bool)]) = match &head {
+        Head::Empty => return failed(format!("is empty; requests come as one of {}", Format::names())),
+        Head::Json { is_list: true, .. } => {
+            return failed("is one JSON array: write its objects one per line (jsonl)".to_owned());
+        }
+        Head::Json { .. } if head.has(llmservingsim::SUB_REQUESTS) => {
+            let message = "agentic sessions (sub_requests) are not supported: write each request on a line of its own with \
+                           the time at which it is sent";
+            return failed(message.to_owned());
+        }
+        Head::Json { .. } => (
+            "keys",
+            &[
+                (Format::Jsonl, is_list),
+                (Format::Mooncake, has_any(&["timestamp", "hash_ids"])),
+                (Format::VllmBench, has_any(&[vllm_bench::MARK])),
+                (Format::LlmServingSim, has_any(&["input_toks"])),
+            ],
+        ),
+        Head::Csv { .. } => ("columns", &[(Format::Csv, is_list), (Format::Azure, has_any(azure::COLUMNS.required))]),
     };
     let fitting: Vec<Format> = candidates.iter().filter(|(_, fits)| *fits).map(|(format, _)| *format).collect();
     match fitting.as_slice() {
         [format] => Ok(*format),
-        // The lists of a benchmark's result may lie anywhere behind its settings and means.
-        [] if is_json && has("request_throughput") => Ok(Format::VllmBench),
+        // The lists of a benchmark's result may come after its settings and means.
+        [] if kind == "keys" && head.has("request_throughput") => Ok(Format::VllmBench),
         [] => {
-            let found = super::rows::cut(&names.join(", "));
-            let kind = if is_json { "keys" } else { "columns" };
-            let profile = if has("load") || [".yaml", ".yml"].iter().any(|end| origin.ends_with(end)) {
-                "; a load profile is no file of requests: give it as the profile"
-            } else {
-                ""
-            };
-            failed(format!(
-                "its {kind} ({found}) are those of no known format; say which it is meant to be: {}{profile}",
-                Format::names()
-            ))
+            let found = cut(&head.names().join(", "));
+            let is_profile = head.has("load") || [".yaml", ".yml"].iter().any(|end| origin.ends_with(end));
+            let hint = if is_profile { ". A load profile is no file of requests: give it as the profile" } else { "" };
+            let names = Format::names();
+            failed(format!("its {kind} ({found}) are those of no known format; name its format, one of {names}{hint}"))
         }
         several => {
             let several: Vec<&str> = several.iter().map(|format| format.name()).collect();
-            failed(format!("could be any of {}: say which of {} it is", several.join(", "), Format::names()))
+            failed(format!("could be any of {}: name its format, one of {}", several.join(", "), Format::names()))
         }
     }
-}
-
-/// Keys of the first JSON object of a text that may end anywhere, without those of objects in it.
-fn first_keys(text: &[u8]) -> Vec<String> {
-    let mut keys = Vec::new();
-    let (mut depth, mut position, mut last) = (0u32, 0, None);
-    while let Some(byte) = text.get(position) {
-        match byte {
-            b'"' => {
-                let end = string_end(text, position + 1);
-                last = text.get(position + 1..end).map(|name| String::from_utf8_lossy(name).into_owned());
-                position = end;
-            }
-            b':' if depth == 1 => keys.extend(last.take()),
-            b'{' | b'[' => depth += 1,
-            b'}' | b']' if depth <= 1 => break,
-            b'}' | b']' => depth -= 1,
-            _ => {}
-        }
-        position += 1;
-    }
-    keys
-}
-
-/// Where a string's closing quote stands, or the end of the text.
-fn string_end(text: &[u8], start: usize) -> usize {
-    let mut position = start;
-    while let Some(byte) = text.get(position) {
-        match byte {
-            b'"' => return position,
-            b'\\' => position += 2,
-            _ => position += 1,
-        }
-    }
-    text.len()
 }
 
 #[cfg(test)]
@@ -236,16 +191,8 @@ mod tests {
         assert_eq!(detected("{\"arrival_ms\": 1, \"input_len\": 3}"), Format::Jsonl);
         assert_eq!(detected("{\"timestamp\": 0, \"input_length\": 7000, \"output_length\": 50"), Format::Mooncake);
         assert_eq!(detected("\n {\"input_toks\": 1,"), Format::LlmServingSim);
-        assert_eq!(detected("{\"sub_requests\": [{\"arrival\": 1}]}"), Format::LlmServingSim);
         assert_eq!(detected("{\n \"date\": \"x\",\n \"input_lens\": [1, 2,"), Format::VllmBench);
         assert_eq!(detected("{\"date\": \"x\", \"request_throughput\": 2.5, \"mean"), Format::VllmBench);
-    }
-
-    #[test]
-    fn keys_within_strings_and_objects_do_not_count() {
-        let keys = first_keys(br#"{"a\"b": {"arrival": [1, {"x": 2}]}, "c" : ["d:", "e"], "f"#);
-        assert_eq!(keys, ["a\\\"b", "c"]);
-        assert!(first_keys(b"{\"a\\").is_empty());
     }
 
     #[test]
@@ -253,14 +200,15 @@ mod tests {
         for (text, expected) in [
             (
                 "{\"arrival\": 0, \"input_toks\": 3}",
-                "could be any of jsonl, llmservingsim: say which of csv, jsonl, mooncake",
+                "could be any of jsonl, llmservingsim: name its format, one of csv, jsonl, mooncake",
             ),
             ("{\"prompt\": \"hi\"}", "its keys (prompt) are those of no known format"),
             ("when,how long\n", "its columns (when, how long) are those of no known format"),
             ("", "is empty"),
             (" \n\n", "is empty"),
             ("[{\"arrival\": 0}]", "is one JSON array: write its objects one per line"),
-            ("{\"data\": {}, \"load\": {}}", "a load profile is no file of requests"),
+            ("{\"data\": {}, \"load\": {}}", "A load profile is no file of requests"),
+            ("{\"sub_requests\": [{\"arrival\": 1}]}", "agentic sessions (sub_requests) are not supported"),
         ] {
             let error = detect("file", text.as_bytes()).unwrap_err().to_string();
             assert!(error.contains(expected), "{error}");

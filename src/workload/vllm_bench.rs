@@ -1,5 +1,4 @@
-//! Results of `vllm bench serve --save-detailed`: the requests of a benchmark as they were sent. Uses `rows`, `limits`,
-//! `units`.
+//! Results of `vllm bench serve --save-detailed`: the requests of a benchmark as they were sent.
 //!
 //! # Source
 //! vLLM, `vllm/benchmarks/serve.py`: the detailed lists of a result.
@@ -9,15 +8,16 @@ use std::io::BufRead;
 use serde::Deserialize;
 
 use super::WorkloadRequest;
-use super::limits;
-use super::rows::{Row, Rows};
+use super::limits::{MAX_TIME_NS, MAX_TOKENS};
+use super::rows::Rows;
 use crate::error::{Error, Result};
+use crate::input::{check, json_error};
 use crate::units::NS_PER_S;
 
-/// The list that gives the format away.
+/// The list by which the format is recognised.
 pub(super) const MARK: &str = "input_lens";
 
-/// What is read of a result; it holds its settings and what was measured besides.
+/// The lists of a result that matter here; it also has its settings and measurements.
 #[derive(Deserialize)]
 struct Detailed {
     input_lens: Option<Vec<i64>>,
@@ -26,10 +26,9 @@ struct Detailed {
     errors: Option<Vec<Option<String>>>,
 }
 
-/// Reads a result; times count from the first request, failed requests are left out and counted.
+/// Reads a result. Times count from the first request. Failed requests are left out and counted.
 pub(super) fn read(origin: &str, reader: impl BufRead) -> Result<Rows> {
-    let detailed: Detailed = serde_json::from_reader(reader)
-        .map_err(|error| Error::parse(origin, format!("is not the JSON of one benchmark: {error}")))?;
+    let detailed: Detailed = serde_json::from_reader(reader).map_err(|error| json_error(origin, &error))?;
     let lists = (detailed.input_lens, detailed.output_lens, detailed.start_times);
     let (Some(inputs), Some(outputs), Some(starts)) = &lists else {
         let missing =
@@ -44,8 +43,15 @@ pub(super) fn read(origin: &str, reader: impl BufRead) -> Result<Rows> {
     let unequal = lengths.iter().filter(|(_, length)| *length != inputs.len());
     let unequal =
         unequal.map(|(key, length)| format!("{key} has {length} entries, input_lens has {}", inputs.len())).collect();
-    limits::check(origin, unequal)?;
+    check(origin, unequal)?;
 
+    let bad = |index: usize, column: &str, found: String, expected: String| {
+        Error::bad_row(origin, index + 1, column, found, expected)
+    };
+    let tokens = |index: usize, column: &str, count: i64| {
+        let tokens = u32::try_from(count).ok().filter(|tokens| (1..=MAX_TOKENS).contains(tokens));
+        tokens.ok_or_else(|| bad(index, column, count.to_string(), format!("a whole number from 1 to {MAX_TOKENS}")))
+    };
     let mut failed = 0usize;
     let mut sent: Vec<(f64, usize, WorkloadRequest)> = Vec::with_capacity(inputs.len());
     for (index, (((input, output), start), error)) in inputs.iter().zip(outputs).zip(starts).zip(&errors).enumerate() {
@@ -53,25 +59,19 @@ pub(super) fn read(origin: &str, reader: impl BufRead) -> Result<Rows> {
             failed += 1;
             continue;
         }
-        let row = Row { origin, number: index + 1 };
-        let num_prompt_tokens = row.tokens("input_lens", &input.to_string(), 1)?;
-        let num_output_tokens = row.tokens("output_lens", &output.to_string(), 1)?;
-        if !start.is_finite() {
-            return Err(row.bad("start_times", &start.to_string(), "a number of seconds"));
-        }
-        sent.push((*start, row.number, WorkloadRequest::new(0, num_prompt_tokens, num_output_tokens)));
+        let (input, output) = (tokens(index, "input_lens", *input)?, tokens(index, "output_lens", *output)?);
+        sent.push((*start, index, WorkloadRequest::new(0, input, output)));
     }
     sent.sort_by(|one, other| one.0.total_cmp(&other.0));
     let first = sent.first().map_or(0.0, |(start, ..)| *start);
     let mut rows = Rows::default();
-    for (start, number, request) in sent {
-        let row = Row { origin, number };
-        let since_first = format!("{:?}", start - first);
-        let arrival_ns = row.time_ns("start_times", &since_first, NS_PER_S).map_err(|_| {
+    for (start, index, request) in sent {
+        let arrival_ns = ((start - first) * NS_PER_S as f64).round();
+        if !(arrival_ns <= MAX_TIME_NS as f64) {
             let expected = format!("at most 1000000000 s after the first, {first:?}");
-            row.bad("start_times", &format!("{start:?}"), expected)
-        })?;
-        rows.requests.push(WorkloadRequest { arrival_ns, ..request });
+            return Err(bad(index, "start_times", format!("{start:?}"), expected));
+        }
+        rows.requests.push(WorkloadRequest { arrival_ns: arrival_ns as u64, ..request });
     }
     if failed > 0 {
         rows.notes.push(format!("{failed} of {} requests failed in the benchmark and are left out", inputs.len()));
@@ -119,15 +119,9 @@ mod tests {
                 "{\"input_lens\": [5,5], \"output_lens\": [1,1], \"start_times\": [1e300,1.5]}",
                 vec!["row 1: column 'start_times': found 1e300, expected at most 1000000000 s after the first, 1.5"],
             ),
-            (
-                "{\"input_lens\": [5], \"output_lens\": [1], \"start_times\": [NaN]}",
-                vec!["is not the JSON of one benchmark"],
-            ),
+            ("{\"input_lens\": [5], \"output_lens\": [1], \"start_times\": [NaN]}", vec!["is not well-formed JSON"]),
             ("{\"input_lens\": [], \"input_lens\": []}", vec!["duplicate field `input_lens`"]),
-            (
-                "{\"input_lens\": []} {\"input_lens\": []}",
-                vec!["is not the JSON of one benchmark: trailing characters"],
-            ),
+            ("{\"input_lens\": []} {\"input_lens\": []}", vec!["is not well-formed JSON: trailing characters"]),
         ] {
             let error = load(text).map(|_| ()).unwrap_err().to_string();
             assert!(error.starts_with("result.json: ") && parts.iter().all(|part| error.contains(part)), "{error}");

@@ -1,14 +1,13 @@
-//! `data` of a profile: prompts and lengths. Uses `section`, `limits`, `prompts`.
+//! `data` of a profile: prompts and lengths.
 
-use serde_json::Value;
-
-use super::section::{NumberRange, Section};
+use super::INFERENCE_PERF;
+use crate::input::{Keys, NumberRange};
 use crate::workload::limits::MAX_TOKENS;
 use crate::workload::prompts::{NormalLengths, Prompts};
 
 /// Most distinct prompts of a shared prefix.
-const MAX_PROMPTS: u64 = 10_000_000;
-/// Words of the text from which synthetic prompts are cut; a tokeniser makes at least a token of each.
+const MAX_PROMPTS: u32 = 10_000_000;
+/// Words of the text from which synthetic prompts are cut. Each word has at least one token.
 ///
 /// # Source
 /// inference-perf 0.3.0, `datagen/synthetic_datagen.py`.
@@ -16,30 +15,30 @@ const SYNTHETIC_WORDS: u32 = 4174;
 
 const SECTIONS: [&str; 3] = ["shared_prefix", "input_distribution", "output_distribution"];
 
-/// Reads `data`; problems go to its log, and then there may be no prompts. `most_requests` is the size of the largest
-/// stage.
-pub(super) fn read(data: Section<'_>, most_requests: u64) -> Option<Prompts> {
-    let kind = data.text_or("type", "mock");
+/// Reads `data`; no prompts mean a problem. `most_requests` is the size of the largest stage.
+pub(super) fn read(data: Keys<'_>, most_requests: u64) -> Option<Prompts> {
+    let kind = data.or_default("type", data.text("type"), "mock", INFERENCE_PERF);
     data.ignore(&["path"]);
     data.refuse("trace", "is not supported: give the trace itself as a file of requests");
     let (used, prompts): (&[&str], _) = match kind {
         "shared_prefix" => (&SECTIONS[..1], shared_prefix(&data)),
         "random" | "synthetic" => (&SECTIONS[1..], lengths(&data, kind, most_requests)),
         "mock" => {
-            data.log.note(
-                "data.type mock: prompts count as 3 tokens and outputs as inference-perf's default, 30 tokens".into(),
-            );
+            data.log
+                .note("data.type mock: prompts count as 3 tokens and outputs as inference-perf's default, 30 tokens");
             (&[], Some(Prompts::Mock))
         }
-        other => {
-            let reason = "is not supported, as its lengths come from texts: use shared_prefix, random, synthetic or mock, \
-                          or give the requests as a list (csv or jsonl)";
-            data.problem("type", &Value::from(other), reason);
+        _ => {
+            data.problem(
+                "type",
+                "is not supported, because its lengths come from texts: use shared_prefix, random, synthetic or mock, or give \
+                 the requests as a list (csv or jsonl)",
+            );
             (&SECTIONS, None)
         }
     };
     for key in SECTIONS.iter().filter(|key| !used.contains(key)) {
-        data.refuse(key, &format!("is not used by data.type {kind}: remove it"));
+        data.refuse(key, format!("is not used by data.type {kind}: remove it"));
     }
     if prompts.is_none() {
         data.ignore(&SECTIONS);
@@ -48,35 +47,33 @@ pub(super) fn read(data: Section<'_>, most_requests: u64) -> Option<Prompts> {
     prompts
 }
 
-fn shared_prefix(data: &Section<'_>) -> Option<Prompts> {
-    if data.get("shared_prefix").is_none() {
-        data.missing(
-            "shared_prefix",
-            "an object with num_groups, num_prompts_per_group, system_prompt_len, question_len and output_len",
+/// Older names of keys, as pairs of alias and key.
+const ALIASES: &[(&str, &str)] =
+    &[("num_unique_system_prompts", "num_groups"), ("num_users_per_system_prompt", "num_prompts_per_group")];
+
+fn shared_prefix(data: &Keys<'_>) -> Option<Prompts> {
+    data.require(&["shared_prefix"]);
+    let prefix = data.section("shared_prefix")?.with_aliases(ALIASES);
+    let count = |key: &str, range, default: u32| {
+        u64::from(prefix.or_default(key, prefix.whole(key, range), default, INFERENCE_PERF))
+    };
+    let groups = count("num_groups", 1..=MAX_PROMPTS, 10);
+    let users = count("num_prompts_per_group", 1..=MAX_PROMPTS, 10);
+    let system_prompt_len = count("system_prompt_len", 0..=MAX_TOKENS, 100);
+    let question_len = count("question_len", 0..=MAX_TOKENS, 50);
+    let output_len = count("output_len", 1..=MAX_TOKENS, 50);
+    prefix.flag("enable_multi_turn_chat");
+    if groups * users > u64::from(MAX_PROMPTS) {
+        prefix.problem(
+            "num_groups",
+            format!("and num_prompts_per_group make {} prompts, at most {MAX_PROMPTS} are possible", groups * users),
         );
-        return None;
     }
-    let prefix = data.section("shared_prefix");
-    let max = u64::from(MAX_TOKENS);
-    let groups = prefix.count_or(["num_groups", "num_unique_system_prompts"], 1, MAX_PROMPTS, 10);
-    let users = prefix.count_or(["num_prompts_per_group", "num_users_per_system_prompt"], 1, MAX_PROMPTS, 10);
-    let system_prompt_len = prefix.count_or(["system_prompt_len"; 2], 0, max, 100);
-    let question_len = prefix.count_or(["question_len"; 2], 0, max, 50);
-    let output_len = prefix.count_or(["output_len"; 2], 1, max, 50);
-    prefix.flag("enable_multi_turn_chat", false);
-    if groups * users > MAX_PROMPTS {
-        prefix.log.problem(format!(
-            "{} and num_prompts_per_group make {} prompts, at most {MAX_PROMPTS} are possible",
-            prefix.path_of("num_groups"),
-            groups * users
-        ));
-    }
-    if !(1..=max).contains(&(system_prompt_len + question_len)) {
-        prefix.log.problem(format!(
-            "{} and question_len make prompts of {} tokens, from 1 to {max} are possible",
-            prefix.path_of("system_prompt_len"),
-            system_prompt_len + question_len
-        ));
+    let prompt_len = system_prompt_len + question_len;
+    if !(1..=u64::from(MAX_TOKENS)).contains(&prompt_len) {
+        let reason =
+            format!("and question_len make prompts of {prompt_len} tokens, from 1 to {MAX_TOKENS} are possible");
+        prefix.problem("system_prompt_len", reason);
     }
     prefix.finish();
     Some(Prompts::SharedPrefix {
@@ -88,14 +85,9 @@ fn shared_prefix(data: &Section<'_>) -> Option<Prompts> {
     })
 }
 
-fn lengths(data: &Section<'_>, kind: &str, most_requests: u64) -> Option<Prompts> {
-    let read = |key| {
-        if data.get(key).is_none() {
-            data.missing(key, "an object with min, max, mean and std_dev in tokens");
-            return None;
-        }
-        distribution(data.section(key), most_requests)
-    };
+fn lengths(data: &Keys<'_>, kind: &str, most_requests: u64) -> Option<Prompts> {
+    data.require(&["input_distribution", "output_distribution"]);
+    let read = |key| distribution(data.section(key)?, most_requests);
     let (input, output) = (read("input_distribution"), read("output_distribution"));
     let (input, output) = (input?, output?);
     if kind == "random" {
@@ -111,25 +103,23 @@ fn lengths(data: &Section<'_>, kind: &str, most_requests: u64) -> Option<Prompts
     Some(Prompts::Synthetic { input, output })
 }
 
-fn distribution(section: Section<'_>, most_requests: u64) -> Option<NormalLengths> {
-    let tokens = u64::from(MAX_TOKENS);
-    let min = section.count_or(["min"; 2], 1, tokens, 10);
-    let max = section.count_or(["max"; 2], 1, tokens, 1024);
-    let range = NumberRange::from_zero(f64::from(MAX_TOKENS), "tokens");
-    let mean = section.number_or("mean", range, 512.0);
-    let std_dev = section.number_or("std_dev", range, 200.0);
-    if min as f64 > mean || mean > max as f64 {
+fn distribution(section: Keys<'_>, most_requests: u64) -> Option<NormalLengths> {
+    let count =
+        |key: &str, default: u32| section.or_default(key, section.whole(key, 1..=MAX_TOKENS), default, INFERENCE_PERF);
+    let number = |key: &str, default: f64| {
+        let range = NumberRange::from_zero(f64::from(MAX_TOKENS), "tokens");
+        section.or_default(key, section.number(key, range), default, INFERENCE_PERF)
+    };
+    let (min, max) = (count("min", 10), count("max", 1024));
+    let (mean, std_dev) = (number("mean", 512.0), number("std_dev", 200.0));
+    if f64::from(min) > mean || mean > f64::from(max) {
         let path = section.path_of("mean");
         section.log.problem(format!("{path} = {mean} must lie from min = {min} to max = {max}"));
     }
-    if let Some(total) = section.count("total_count", 1, u64::MAX)
-        && total < most_requests
-    {
-        let path = section.path_of("total_count");
-        section.log.problem(format!(
-            "{path} = {total} is less than the {most_requests} requests of the largest stage: raise or remove it"
-        ));
+    if section.whole("total_count", 1..=u64::MAX).is_some_and(|total| total < most_requests) {
+        let reason = format!("is less than the {most_requests} requests of the largest stage: raise or remove it");
+        section.problem("total_count", reason);
     }
     section.finish();
-    Some(NormalLengths { min: u32::try_from(min).ok()?, max: u32::try_from(max).ok()?, mean, std_dev })
+    Some(NormalLengths { min, max, mean, std_dev })
 }

@@ -1,18 +1,19 @@
-//! `load` of a profile: stages and how many requests may be in flight. Uses `section`, `limits`, `staged`.
+//! `load` of a profile: the stages, and the limit on requests in flight.
 
 use serde_json::Value;
 
-use super::section::{NumberRange, Section, shown};
+use super::INFERENCE_PERF;
+use crate::input::{Keys, NumberRange, shown};
 use crate::units::NS_PER_S;
 use crate::workload::limits::{MAX_DURATION_S, MAX_RATE_PER_S, MAX_REQUESTS, MAX_STAGES, MAX_TIME_NS};
 use crate::workload::staged::StageLoad;
 
-/// Requests that one worker of inference-perf has in flight at most, where the profile does not say.
+/// Default limit on the requests in flight of one worker of inference-perf.
 ///
 /// # Source
 /// inference-perf 0.3.0, `config.py`, `LoadConfig`.
 const WORKER_MAX_CONCURRENCY: u64 = 100;
-/// Connections that one worker opens at most, where the profile does not say; the same source.
+/// Default limit on the connections of one worker; the same source.
 const WORKER_MAX_CONNECTIONS: u64 = 2500;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,7 +23,7 @@ enum LoadType {
     Concurrent,
 }
 
-/// What `load` says.
+/// The contents of `load`.
 #[derive(Debug)]
 pub(super) struct Load {
     pub(super) stages: Vec<StageLoad>,
@@ -31,22 +32,22 @@ pub(super) struct Load {
 }
 
 /// Reads `load`; problems go to its log. `scrape_interval_s` is the least pause that metrics ask for.
-pub(super) fn read(load: Section<'_>, scrape_interval_s: Option<f64>) -> Load {
-    let kind = match load.text_or("type", "constant") {
+pub(super) fn read(load: Keys<'_>, scrape_interval_s: Option<f64>) -> Load {
+    let kind = load.or_default("type", load.text("type"), "constant", INFERENCE_PERF);
+    let kind = match kind {
         "constant" => Some(LoadType::Constant),
         "poisson" => Some(LoadType::Poisson),
         "concurrent" => Some(LoadType::Concurrent),
         other => {
             let way_out = if other == "trace_replay" { "; give the trace itself as a file of requests" } else { "" };
-            let reason = format!("is not supported: use constant, poisson or concurrent{way_out}");
-            load.problem("type", &Value::from(other), &reason);
+            load.problem("type", format!("is not supported: use constant, poisson or concurrent{way_out}"));
             None
         }
     };
-    load.refuse("sweep", "is not supported, as its stages depend on the server measured: write the stages out");
+    load.refuse("sweep", "is not supported, because its stages depend on the measured server: write the stages out");
     load.refuse("trace", "is not supported: give the trace itself as a file of requests");
-    load.refuse("circuit_breakers", "is not supported, as it ends stages early: remove it");
-    load.refuse("request_timeout", "is not supported, as it cancels requests: remove it");
+    load.refuse("circuit_breakers", "is not supported, because it ends stages early: remove it");
+    load.refuse("request_timeout", "is not supported, because it cancels requests: remove it");
 
     let interval_s = load.number("interval", NumberRange::from_zero(MAX_DURATION_S, "s")).unwrap_or(1.0);
     let interval_s = scrape_interval_s.map_or(interval_s, |scrape_s| scrape_s.max(interval_s));
@@ -57,12 +58,12 @@ pub(super) fn read(load: Section<'_>, scrape_interval_s: Option<f64>) -> Load {
     Load { stages, interval_ns: (interval_s * NS_PER_S as f64).round() as u64, max_in_flight }
 }
 
-/// Requests that all workers together have in flight at most. Without `num_workers` there are as many as the client's
-/// machine has cores, which a profile does not say.
-fn max_in_flight(load: &Section<'_>, kind: Option<LoadType>) -> Option<u64> {
-    let workers = load.count("num_workers", 1, 1 << 20);
-    let each = load.count("worker_max_concurrency", 1, 1 << 20);
-    let connections = load.count("worker_max_tcp_connections", 1, 1 << 20).unwrap_or(WORKER_MAX_CONNECTIONS);
+/// Returns the limit on the requests in flight of all workers together. The default of `num_workers` is the number of cores of
+/// the client's machine, which a profile does not contain.
+fn max_in_flight(load: &Keys<'_>, kind: Option<LoadType>) -> Option<u64> {
+    let workers = load.whole("num_workers", 1..=1_u64 << 20);
+    let each = load.whole("worker_max_concurrency", 1..=1_u64 << 20);
+    let connections = load.whole("worker_max_tcp_connections", 1..=1_u64 << 20).unwrap_or(WORKER_MAX_CONNECTIONS);
     if kind == Some(LoadType::Concurrent) {
         return None;
     }
@@ -83,21 +84,14 @@ fn max_in_flight(load: &Section<'_>, kind: Option<LoadType>) -> Option<u64> {
     workers.map(|workers| workers * each.unwrap_or(WORKER_MAX_CONCURRENCY))
 }
 
-fn stages(load: &Section<'_>, kind: Option<LoadType>) -> Vec<StageLoad> {
-    let list = match load.get("stages") {
-        Some(Value::Array(list)) if !list.is_empty() && list.len() <= MAX_STAGES as usize => list,
-        Some(other) => {
-            load.problem("stages", other, &format!("must be a list of 1 to {MAX_STAGES} stages"));
-            return Vec::new();
-        }
-        None => {
-            load.missing("stages", "a list of stages, as in [{rate: 5, duration: 60}]");
-            return Vec::new();
-        }
-    };
+fn stages(load: &Keys<'_>, kind: Option<LoadType>) -> Vec<StageLoad> {
+    load.require(&["stages"]);
+    let list = load.read("stages", format_args!("a list of 1 to {MAX_STAGES} stages"), |value| {
+        value.as_array().filter(|list| (1..=MAX_STAGES as usize).contains(&list.len()))
+    });
     let mut stages = Vec::new();
-    for (index, value) in list.iter().enumerate() {
-        let stage = Section::new(&load.path_of(&format!("stages[{index}]")), Some(value), load.log);
+    for (index, value) in list.into_iter().flatten().enumerate() {
+        let stage = Keys::new(&load.path_of(&format!("stages[{index}]")), value, load.log);
         match kind {
             _ if !value.is_object() => {}
             Some(LoadType::Concurrent) => stages.extend(concurrent_stage(&stage)),
@@ -114,8 +108,8 @@ fn stages(load: &Section<'_>, kind: Option<LoadType>) -> Vec<StageLoad> {
     stages
 }
 
-/// Keeps the clock of a replay, 64 bits of ns, from its end.
-fn check_total_time(load: &Section<'_>, stages: &[StageLoad], interval_s: f64) {
+/// Checks that the load ends before the clock of a replay, 64 bits of ns, overflows.
+fn check_total_time(load: &Keys<'_>, stages: &[StageLoad], interval_s: f64) {
     let duration_s = |stage: &StageLoad| match stage {
         StageLoad::Constant { duration_s, .. } | StageLoad::Poisson { duration_s, .. } => *duration_s,
         StageLoad::Concurrent { .. } => 0.0,
@@ -131,14 +125,10 @@ fn check_total_time(load: &Section<'_>, stages: &[StageLoad], interval_s: f64) {
     }
 }
 
-fn rate_stage(stage: &Section<'_>, kind: LoadType, value: &Value) -> Option<StageLoad> {
-    let rate = stage.number("rate", NumberRange::positive(MAX_RATE_PER_S, "requests per second"));
-    let duration = stage.number("duration", NumberRange::positive(MAX_DURATION_S, "s"));
-    for (key, absent) in [("rate", stage.get("rate").is_none()), ("duration", stage.get("duration").is_none())] {
-        if absent {
-            stage.missing(key, "a constant or poisson load has it in every stage");
-        }
-    }
+fn rate_stage(stage: &Keys<'_>, kind: LoadType, value: &Value) -> Option<StageLoad> {
+    let rate = stage.number("rate", NumberRange::above_zero(MAX_RATE_PER_S, "requests per second"));
+    let duration = stage.number("duration", NumberRange::above_zero(MAX_DURATION_S, "s"));
+    stage.require(&["rate", "duration"]);
     for key in ["num_requests", "concurrency_level"] {
         stage.refuse(key, "belongs to load.type concurrent: remove it, or change the type");
     }
@@ -155,16 +145,12 @@ fn rate_stage(stage: &Section<'_>, kind: LoadType, value: &Value) -> Option<Stag
     Some(load)
 }
 
-fn concurrent_stage(stage: &Section<'_>) -> Option<StageLoad> {
-    let num_requests = stage.count("num_requests", 1, MAX_REQUESTS);
-    let level = stage.count("concurrency_level", 1, u64::from(u32::MAX));
-    for key in ["num_requests", "concurrency_level"] {
-        if stage.get(key).is_none() {
-            stage.missing(key, "a concurrent load has it in every stage");
-        }
-    }
+fn concurrent_stage(stage: &Keys<'_>) -> Option<StageLoad> {
+    let num_requests = stage.whole("num_requests", 1..=MAX_REQUESTS);
+    let level = stage.whole("concurrency_level", 1..=u32::MAX);
+    stage.require(&["num_requests", "concurrency_level"]);
     for key in ["rate", "duration"] {
         stage.refuse(key, "belongs to load.type constant or poisson: remove it, or change the type");
     }
-    Some(StageLoad::Concurrent { concurrency_level: u32::try_from(level?).ok()?, num_requests: num_requests? })
+    Some(StageLoad::Concurrent { concurrency_level: level?, num_requests: num_requests? })
 }
