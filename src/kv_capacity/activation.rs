@@ -1,5 +1,4 @@
 //! The peak of the engine's profiling run: a forward pass of the largest step, then sampling for the most requests.
-//! Uses `model`, `deployment` and the physics' shares of a rank.
 
 use crate::deployment::Deployment;
 use crate::model::{Attention, DenseFfn, LayerGroup, Model};
@@ -15,18 +14,18 @@ use crate::physics::projection::kv_heads_per_rank;
 /// `aten/src/ATen/native/cuda/Sort.cu`; CUB, `DeviceSegmentedRadixSort`.
 pub const SAMPLING_BYTES_PER_LOGIT: f64 = 38.0;
 
-/// Most tokens that the fused experts take at once (vLLM's `VLLM_FUSED_MOE_CHUNK_SIZE`).
+/// Most tokens that the fused experts process at once (vLLM's `VLLM_FUSED_MOE_CHUNK_SIZE`).
 const EXPERT_CHUNK_TOKENS: u64 = 16_384;
 /// Most tokens of context that a latent attention projects up at once (vLLM, `MLACommonMetadataBuilder`).
 const LATENT_CONTEXT_TOKENS: u64 = 65_536;
 
-/// Most bytes that a forward pass of `max_num_batched_tokens` needs at once on a rank.
+/// Returns the peak bytes of a forward pass of `max_num_batched_tokens` on a rank.
 ///
 /// # Formula
-/// `T·(2d + w)·b`: the residual stream, its normed copy, and the widest pair of neighbouring intermediate results of any layer:
-/// query, key and value with the attention's output, or both halves of a gated feed-forward block with its activation
-/// (`3f/t`), or those of the experts (`k·(max(2f, d) + f)` per token, `f` being an expert's width on the rank). A latent attention also
-/// keeps `C` tokens of context, as they are and projected up.
+/// `T·(2d + w)·b`: the residual stream, its normalised copy, and `w`, the widest pair of neighbouring intermediate results of
+/// any layer. These are query, key and value with the attention's output; both halves of a gated feed-forward block with its
+/// activation (`3f/t`); or those of the experts (`k·(max(2f, d) + f)` per token, for an expert's width `f` on the rank). A latent
+/// attention also keeps `C` tokens of context, as latents and projected up.
 ///
 /// ```
 /// use ridgepoint::{Deployment, Model};
@@ -46,10 +45,10 @@ pub fn forward_bytes(model: &Model, deployment: &Deployment, max_model_len: u64)
     (stream + layer + context) * model.dtype().bytes()
 }
 
-/// Most bytes that sampling needs at once on a rank, every one of which has the logits of the whole vocabulary.
+/// Returns the peak bytes of sampling on a rank. Every rank has the logits of the whole vocabulary.
 ///
 /// # Formula
-/// `min(S, T)·V·`[`SAMPLING_BYTES_PER_LOGIT`]` + 2·T·d·b`: the forward pass's hidden states and residual stream are still held.
+/// `min(S, T)·V·`[`SAMPLING_BYTES_PER_LOGIT`]` + 2·T·d·b`: the forward pass's hidden states and residual stream are still in memory.
 ///
 /// ```
 /// use ridgepoint::{Deployment, Model};
@@ -66,7 +65,7 @@ pub fn sampling_bytes(model: &Model, deployment: &Deployment) -> f64 {
         + 2.0 * tokens * model.hidden_size() as f64 * model.dtype().bytes()
 }
 
-/// The deployment as an intermediate result sees it.
+/// The sizes of a deployment that intermediate results depend on.
 struct Rank {
     tensor: u64,
     expert_slices: u64,
@@ -91,7 +90,7 @@ impl Rank {
         }
     }
 
-    /// Elements of query, key, value and output.
+    /// Returns the elements of query, key, value and output.
     fn attention(&self, group: &LayerGroup) -> f64 {
         let width = match &group.attention {
             Attention::Gqa(gqa) => {
@@ -110,7 +109,7 @@ impl Rank {
         self.tokens * width as f64
     }
 
-    /// Elements of the feed-forward part; a dense block and experts beside each other run in turn.
+    /// Returns the elements of the feed-forward part. A dense block and experts in one layer run in turn.
     fn feed_forward(&self, group: &LayerGroup, hidden: u64) -> f64 {
         let dense = group.dense.as_ref().map_or(0.0, |dense| self.dense(dense));
         let experts = group.moe.as_ref().map_or(0.0, |moe| {
@@ -127,7 +126,8 @@ impl Rank {
         self.tokens * (width * if ffn.gated { 3 } else { 2 }) as f64
     }
 
-    /// Elements of the context that a latent attention gathers for a chunk, as latents and as keys and values.
+    /// Returns the elements of the context that a latent attention gathers for a prefill chunk, as latents and as keys and
+    /// values.
     fn latent_context(&self, group: &LayerGroup, max_model_len: u64) -> f64 {
         let Attention::Mla(mla) = &group.attention else { return 0.0 };
         let tokens = max_model_len.saturating_mul(8).max(self.context_tokens_by_seqs).min(LATENT_CONTEXT_TOKENS);

@@ -1,5 +1,5 @@
-//! How many KV blocks a server has: vLLM's memory equation, every term in bytes. Uses `physics`, `model`, `hardware`,
-//! `deployment`; nothing fitted but the two assumed constants below.
+//! The number of KV blocks of a server: vLLM's memory equation, with every term in bytes. Two constants are assumed; nothing
+//! else is fitted. Uses `physics`, `model`, `hardware`, `deployment`.
 
 mod activation;
 mod remedy;
@@ -24,12 +24,12 @@ use crate::units::GIB;
 /// A100 of 80, 139.8 on an H200 of 141, 178.4 on a B200 of 180: 0.9 to 1.1 %.
 pub const DRIVER_SHARE: f64 = 0.01;
 
-/// What a rank holds besides weights, activations and KV cache, bytes (assumed): loaded kernels and their stacks, workspaces of
+/// Memory of a rank besides weights, activations and KV cache, bytes (assumed): loaded kernels and their stacks, workspaces of
 /// cuBLAS, buffers of the sampler, rounding of the allocator. Eleven servers on H100 that report their block counts leave
-/// 0.25 to 0.83 GiB for it; NCCL's buffers and CUDA graphs are outside `gpu_memory_utilization` and not in it.
+/// 0.25 to 0.83 GiB for it. NCCL's buffers and CUDA graphs are outside `gpu_memory_utilization` and do not count.
 pub const OVERHEAD_BYTES: f64 = 0.6 * GIB;
 
-/// Device memory as CUDA reports it, bytes: the datasheet's, less what error correction takes, less the driver's share.
+/// Returns the device memory that CUDA reports, bytes: the datasheet's figure without error correction and driver.
 ///
 /// # Formula
 /// `(capacity − ecc)·(1 − DRIVER_SHARE)`.
@@ -46,17 +46,17 @@ pub fn device_memory_bytes(hardware: &Hardware) -> f64 {
     (hardware.hbm_capacity_bytes() - hardware.ecc_bytes().unwrap_or(0.0)) * (1.0 - DRIVER_SHARE)
 }
 
-/// Engine arguments that only memory depends on.
+/// Engine arguments that affect only memory.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct MemoryOptions {
-    /// vLLM's `cpu_offload_gb`: GiB of each GPU's weights that stay in the host's memory.
+    /// vLLM's `cpu_offload_gb`: GiB of each GPU's weights that stay in host memory.
     pub cpu_offload_gb: f64,
 }
 
 /// The memory of one rank, term by term, and the KV blocks that it leaves.
 ///
-/// With pipeline stages the figures are those of the stage that has the fewest blocks, as the engine takes the least of
-/// all ranks.
+/// With pipeline stages, the figures are those of the stage with the fewest blocks: the engine uses the minimum over all
+/// ranks.
 ///
 /// # Formula
 /// `device·utilization − weights − tables − activations − overhead − windows = KV`, `⌊KV / (block_size·bytes per token)⌋` blocks.
@@ -65,11 +65,11 @@ pub struct MemoryOptions {
 /// vLLM 0.15, `determine_available_memory` (`v1/worker/gpu_worker.py`) and `get_kv_cache_configs` (`v1/core/kv_cache_utils.py`).
 ///
 /// # Approximations
-/// - Layers with a sliding window share one pool of blocks with the others in vLLM. Here they are charged the lesser of two
-///   upper bounds: up front for `max_num_seqs` requests whose windows are full ([`window_bytes`](Self::window_bytes)), or for every
-///   token of a block like any other layer. Blocks are then those of the layers that see everything.
-/// - Layers with chunked attention are charged for every token, as vLLM does unless it is told otherwise.
-/// - A vision or audio tower and its share of the profiling run are not counted: multimodal models have fewer blocks.
+/// - In vLLM, layers with a sliding window share one pool of blocks with the others. Here they cost the smaller of two upper
+///   bounds: `max_num_seqs` full windows up front ([`window_bytes`](Self::window_bytes)), or every token of a block like any
+///   other layer. With the former, blocks are those of the layers with full attention.
+/// - Layers with chunked attention cost every token, as in vLLM by default.
+/// - A vision or audio tower and its share of the profiling run do not count: multimodal models have fewer blocks.
 ///
 /// ```
 /// use ridgepoint::{Deployment, Hardware, Model};
@@ -84,54 +84,55 @@ pub struct MemoryOptions {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct KvCapacity {
-    /// Pipeline stage that the figures are of, from 0.
+    /// Pipeline stage of the figures, from 0.
     pub stage: usize,
-    /// Device memory as CUDA reports it.
+    /// Device memory that CUDA reports.
     pub device_memory_bytes: f64,
     /// Share of it that the engine may use.
     pub gpu_memory_utilization: f64,
     /// Weights on the GPU.
     pub weight_bytes: f64,
-    /// Weights that `cpu_offload_gb` keeps on the host; not on the GPU.
+    /// Weights that `cpu_offload_gb` keeps on the host.
     pub offloaded_bytes: f64,
-    /// Sines and cosines of the rotary embedding: `max_position_embeddings` rows, whatever `max_model_len` is.
+    /// Sines and cosines of the rotary embedding: `max_position_embeddings` rows for any `max_model_len`.
     pub position_table_bytes: f64,
-    /// Most that a forward pass of `max_num_batched_tokens` needs at once.
+    /// Peak of a forward pass of `max_num_batched_tokens`.
     pub forward_bytes: f64,
-    /// Most that sampling for `max_num_seqs` requests needs at once; 0 where the stage is not the last.
+    /// Peak of sampling for `max_num_seqs` requests; 0 unless the stage is the last.
     pub sampling_bytes: f64,
-    /// Peak of the profiling run: the larger of the two, as one follows the other.
+    /// Peak of the profiling run: the larger of the two, because one follows the other.
     pub activation_bytes: f64,
     /// [`OVERHEAD_BYTES`].
     pub overhead_bytes: f64,
-    /// Windows of layers that see only a part of the context, where charged up front.
+    /// Up-front cost of sliding windows.
     pub window_bytes: f64,
-    /// What is left for KV blocks; negative only from [`KvCapacity::estimate`].
+    /// Memory left for KV blocks; negative only from [`KvCapacity::estimate`].
     pub kv_cache_bytes: f64,
-    /// KV bytes of a token in the layers that blocks are charged for.
+    /// KV bytes of a token in the layers that blocks pay for.
     pub kv_bytes_per_token: f64,
     /// Tokens of a block.
     pub block_size: u32,
     /// Blocks, rounded down.
     pub num_gpu_blocks: u32,
-    /// Longest context that is served.
+    /// Longest context of a request.
     pub max_model_len: u64,
 }
 
 impl KvCapacity {
-    /// The KV room of a deployment, without weights on the host.
+    /// Returns the KV capacity of a deployment, without weights on the host.
     ///
     /// # Errors
-    /// `ErrorKind::Invalid` where the deployment does not fit the model, where the weights do not fit the GPU, or where the
-    /// KV cache has room for less than one request of `max_model_len`; the latter two say by how many GiB and what would do.
+    /// `ErrorKind::Invalid` if the deployment does not fit the model, if the weights do not fit the GPU, or if the KV cache has
+    /// no room for one request of `max_model_len`. The latter two report the shortfall and single-argument changes that fix
+    /// it.
     pub fn new(model: &Model, hardware: &Hardware, deployment: &Deployment) -> Result<Self> {
         Self::with_options(model, hardware, deployment, MemoryOptions::default())
     }
 
-    /// [`KvCapacity::new`] with the arguments that only memory depends on.
+    /// Returns the KV capacity of a deployment with `options`.
     ///
     /// # Errors
-    /// As [`KvCapacity::new`], and `ErrorKind::InvalidArgument` where `cpu_offload_gb` is negative or not finite.
+    /// Those of [`KvCapacity::new`], and `ErrorKind::InvalidArgument` if `cpu_offload_gb` is negative or not finite.
     pub fn with_options(
         model: &Model,
         hardware: &Hardware,
@@ -139,15 +140,15 @@ impl KvCapacity {
         options: MemoryOptions,
     ) -> Result<Self> {
         let capacity = Self::estimate(model, hardware, deployment, options)?;
-        remedy::check(&capacity, model, hardware, deployment, options)?;
+        remedy::Remedy { model, hardware, deployment, options }.check(&capacity)?;
         Ok(capacity)
     }
 
-    /// The equation alone: what does not fit has a negative KV cache and no blocks.
+    /// Evaluates the equation alone. A deployment that does not fit has a negative KV cache and no blocks.
     ///
     /// # Errors
-    /// `ErrorKind::Invalid` where the deployment does not fit the model, `ErrorKind::InvalidArgument` where `cpu_offload_gb`
-    /// is negative or not finite.
+    /// `ErrorKind::Invalid` if the deployment does not fit the model, `ErrorKind::InvalidArgument` if `cpu_offload_gb` is
+    /// negative or not finite.
     pub fn estimate(
         model: &Model,
         hardware: &Hardware,
@@ -184,17 +185,17 @@ impl KvCapacity {
         fewest.ok_or_else(|| Error::invalid(model.name().to_owned(), vec!["has no layers, so no KV cache".into()]))
     }
 
-    /// Tokens that the blocks hold; one block is the engine's own.
+    /// Returns the tokens that the blocks hold, without the block that the engine keeps for itself.
     pub fn usable_tokens(&self) -> u64 {
         u64::from(self.num_gpu_blocks.saturating_sub(1)) * u64::from(self.block_size)
     }
 
-    /// Bytes of one block.
+    /// Returns the bytes of one block.
     pub fn block_bytes(&self) -> f64 {
         f64::from(self.block_size) * self.kv_bytes_per_token
     }
 
-    /// The terms, each with its sign; their sum is [`kv_cache_bytes`](Self::kv_cache_bytes).
+    /// Returns the terms with their signs. Their sum is [`kv_cache_bytes`](Self::kv_cache_bytes).
     pub fn equation(&self) -> Vec<(&'static str, f64)> {
         let withheld = self.device_memory_bytes * (1.0 - self.gpu_memory_utilization);
         vec![
@@ -208,7 +209,7 @@ impl KvCapacity {
         ]
     }
 
-    /// Sorts ranks by room: no blocks at all differ by what is missing.
+    /// Orders ranks by room; ranks without blocks by their shortfall.
     fn order(&self) -> (u32, f64) {
         (self.num_gpu_blocks, self.kv_cache_bytes)
     }
@@ -234,7 +235,7 @@ impl fmt::Display for KvCapacity {
     }
 }
 
-/// What is known of one pipeline stage's rank.
+/// A rank of one pipeline stage.
 struct Rank {
     stage: usize,
     is_last: bool,
@@ -284,7 +285,7 @@ impl Rank {
         }
     }
 
-    /// The way to charge for windows that leaves more blocks.
+    /// Returns the way to pay for windows that leaves more blocks.
     fn cache(&self, available_bytes: f64, deployment: &Deployment, max_model_len: u64) -> Cache {
         let every_token =
             Cache { window_bytes: 0.0, bytes_per_token: self.kinds.iter().map(|kind| kind.bytes_per_token).sum() };
@@ -317,14 +318,14 @@ struct Cache {
 
 impl Cache {
     fn num_blocks(&self, available_bytes: f64, block_size: u32) -> u32 {
-        // A float beyond the range of u32, or below zero, becomes the nearest value that is in it.
+        // The conversion saturates below zero and above u32::MAX.
         ((available_bytes - self.window_bytes) / (self.bytes_per_token * f64::from(block_size))).floor() as u32
     }
 }
 
-/// Tokens that the sliding windows of all running requests hold at most.
+/// Returns the most tokens that the sliding windows of all running requests hold.
 ///
-/// A window of `w` tokens touches `⌈(w − 1)/b⌉ + 1` blocks; a step's new tokens need theirs before old ones go.
+/// A window of `w` tokens touches `⌈(w − 1)/b⌉ + 1` blocks. A step's new tokens need blocks before old ones are freed.
 fn window_tokens(window: u64, deployment: &Deployment, max_model_len: u64) -> u64 {
     let block_size = u64::from(deployment.block_size.max(1));
     let blocks = window.saturating_sub(1).div_ceil(block_size).saturating_add(1);
@@ -332,7 +333,7 @@ fn window_tokens(window: u64, deployment: &Deployment, max_model_len: u64) -> u6
     held.saturating_mul(u64::from(deployment.max_num_seqs)).saturating_add(u64::from(deployment.max_num_batched_tokens))
 }
 
-/// One table of sines and cosines per rotary width, in the model's dtype, on every rank.
+/// Returns the bytes of one table of sines and cosines per rotary width, in the model's dtype. Every rank has them.
 fn position_table_bytes(model: &Model) -> f64 {
     let mut widths: Vec<u64> = model
         .layers()
