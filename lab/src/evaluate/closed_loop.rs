@@ -1,5 +1,5 @@
 //! From the rows of a closed-loop file to cases, or to the reasons why there are none. Uses `case`, `closed_loop_row`,
-//! `weights_asked`, `kv_capacity`.
+//! `weight_variant`, `kv_capacity`.
 //!
 //! What a row does not say is vLLM's default for a server on a GPU of 70 GiB or more: `max_num_seqs` 1024,
 //! `max_num_batched_tokens` 8192. `max_model_len` has room for the longest request. A run has [`REQUESTS_PER_SLOT`] requests for
@@ -14,7 +14,7 @@ use super::closed_loop_row::ClosedLoopRow;
 use super::comparison::Skipped;
 use super::measured::{Measured, WHOLE_RUN};
 use super::metric::Metric;
-use super::weights_asked::{has_experts, model_of};
+use super::weight_variant::{has_experts, model_of};
 use ridgepoint::Deployment;
 use ridgepoint::Error;
 use ridgepoint::Hardware;

@@ -1,12 +1,12 @@
-//! A closed-loop file: one row per measured server, with a fixed number of requests in flight. Uses `csv_file`.
+//! A closed-loop file: one row per measured server, with a fixed number of requests in flight.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use super::csv_file::{CsvFile, CsvRow};
+use ridgepoint::internals::input::{Columns, NumberRange, Row, RowReader};
 use ridgepoint::{Error, Result};
 
-const COLUMNS: [&str; 18] = [
+const COLUMNS: Columns = Columns::exactly(&[
     "id",
     "backend",
     "backend_version",
@@ -25,7 +25,7 @@ const COLUMNS: [&str; 18] = [
     "moe_ep_size",
     "ttft_ms",
     "tpot_ms",
-];
+]);
 
 /// A server at a fixed concurrency, and what its clients saw.
 #[derive(Debug, Clone, PartialEq)]
@@ -77,51 +77,54 @@ pub fn read_closed_loop(paths: &[impl AsRef<Path>]) -> Result<Vec<ClosedLoopRow>
     let mut rows = Vec::new();
     let mut known: BTreeMap<String, String> = BTreeMap::new();
     for path in paths {
-        let file = CsvFile::read(path.as_ref(), &COLUMNS)?;
+        let mut reader = RowReader::open_csv(path.as_ref(), COLUMNS)?;
+        let origin = reader.origin().to_owned();
         let before = rows.len();
-        for row in file.rows() {
+        while let Some(row) = reader.next_row()? {
             let read = ClosedLoopRow::read(&row)?;
-            let place = format!("row {} of {}", row.number(), file.origin());
+            let place = format!("row {} of {origin}", row.row_number());
             if let Some(earlier) = known.insert(read.id.clone(), place) {
-                return Err(row.bad("id", &format!("an id that no other row has; {earlier} has it too")));
+                return Err(row.bad("id", format!("an id that no other row has; {earlier} has it too")));
             }
             rows.push(read);
         }
         if rows.len() == before {
             let message = "has no rows below its header".to_owned();
-            return Err(Error::parse(file.origin().to_owned(), message));
+            return Err(Error::parse(origin, message));
         }
     }
     Ok(rows)
 }
 
 impl ClosedLoopRow {
-    fn read(row: &CsvRow<'_>) -> Result<Self> {
-        let filled = |column: &str, expected: &str| match row.text(column) {
-            "" => Err(row.bad(column, expected)),
-            text => Ok(text.to_owned()),
+    fn read(row: &Row<'_>) -> Result<Self> {
+        let filled = |column: &str, expected: &str| row.read(column, expected, |text| Some(text.to_owned()));
+        let text = |column: &str| row.text(column).unwrap_or_default().into_owned();
+        let count = |column: &str| row.whole(column, 1..=u32::MAX);
+        let optional = |column: &str| {
+            let ranks = row.optional(column, |row, column| row.whole(column, 0..=u32::MAX))?;
+            Ok::<_, Error>(ranks.filter(|ranks| *ranks > 0))
         };
-        let optional = |column: &str| Ok::<_, Error>(row.whole(column)?.filter(|ranks| *ranks > 0));
-        let version = row.text("backend_version");
+        let time_ms = |column: &str| row.number(column, NumberRange::above_zero(f64::MAX, "ms"));
         Ok(ClosedLoopRow {
             id: filled("id", "a name of the row")?,
             backend: filled("backend", "a serving engine, as vllm")?,
-            backend_version: (!version.is_empty()).then(|| version.to_owned()),
+            backend_version: row.text("backend_version").map(|version| version.into_owned()),
             model_path: filled("model_path", "a model, as meta-llama/Llama-3.1-70B")?,
             system: filled("system", "a GPU, as h100_sxm")?,
-            precision: row.text("precision").to_owned(),
-            isl: row.count("isl")?,
-            osl: row.count("osl")?,
-            gemm_quant_mode: row.text("gemm_quant_mode").to_owned(),
-            moe_quant_mode: row.text("moe_quant_mode").to_owned(),
-            concurrency: row.count("concurrency")?,
-            tp_size: row.count("tp_size")?,
-            pp_size: row.count("pp_size")?,
+            precision: text("precision"),
+            isl: count("isl")?,
+            osl: count("osl")?,
+            gemm_quant_mode: text("gemm_quant_mode"),
+            moe_quant_mode: text("moe_quant_mode"),
+            concurrency: count("concurrency")?,
+            tp_size: count("tp_size")?,
+            pp_size: count("pp_size")?,
             attention_dp_size: optional("attention_dp_size")?.unwrap_or(1),
             moe_tp_size: optional("moe_tp_size")?,
             moe_ep_size: optional("moe_ep_size")?,
-            ttft_ms: row.positive("ttft_ms", "a time in ms above 0")?,
-            tpot_ms: row.positive("tpot_ms", "a time in ms above 0")?,
+            ttft_ms: time_ms("ttft_ms")?,
+            tpot_ms: time_ms("tpot_ms")?,
         })
     }
 }
@@ -170,7 +173,7 @@ pub(super) mod tests {
         refused(&with("h100_sxm", ""), &["row 2", "'system'", "found nothing"]);
         refused(&with(",1024,", ",-1,"), &["row 2", "'isl'", "found -1"]);
         refused(&with("b,vllm", "a,vllm"), &["row 2", "'id'", "found a", "row 1 of"]);
-        refused(&with("b,vllm", "b,vllm,x"), &["line 3 has 19 cells, the header has 18"]);
+        refused(&with("b,vllm", "b,vllm,x"), &["line 3: has 19 cells, the header has 18"]);
     }
 
     #[test]

@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use super::csv_file::CsvFile;
 use super::metric::Metric;
+use ridgepoint::internals::input::{Columns, NumberRange, RowReader};
 use ridgepoint::{Error, Result};
 
 /// The stage that stands for the whole run.
 pub const WHOLE_RUN: i32 = -1;
 
-const COLUMNS: [&str; 3] = ["stage", "metric", "value_ms"];
+const COLUMNS: Columns = Columns::exactly(&["stage", "metric", "value_ms"]);
 
 /// Measured figures in ms by stage and metric; stage -1 is the whole run.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -31,36 +31,33 @@ impl Measured {
     /// `ErrorKind::BadRow` for a stage below -1, an unknown metric, a value that is not a positive number, and for a row that
     /// contradicts another.
     pub fn read(path: impl AsRef<Path>) -> Result<Self> {
-        let file = CsvFile::read(path.as_ref(), &COLUMNS)?;
+        let mut reader = RowReader::open_csv(path.as_ref(), COLUMNS)?;
+        let origin = reader.origin().to_owned();
         let mut rows: BTreeMap<(i32, Metric), (f64, usize)> = BTreeMap::new();
-        for row in file.rows() {
-            let stage = row.parse::<i32>("stage", "-1 for the whole run, or the number of a stage from 0")?;
-            if stage < WHOLE_RUN {
-                return Err(row.bad("stage", "-1 for the whole run, or the number of a stage from 0"));
-            }
-            let name = row.text("metric");
-            let known = "e2e, ttft or itl with _mean, _p50, _p90 or _p99";
-            let metric: Metric = name.parse().map_err(|()| row.bad("metric", known))?;
-            if metric.latency == super::metric::Latency::Tpot {
-                return Err(row.bad("metric", known));
-            }
-            let value_ms = row.positive("value_ms", "a time in ms above 0")?;
+        while let Some(row) = reader.next_row()? {
+            let expected = "-1 for the whole run, or the number of a stage from 0";
+            let stage = row.read("stage", expected, |text| text.parse().ok().filter(|stage| *stage >= WHOLE_RUN))?;
+            let expected = "e2e, ttft or itl with _mean, _p50, _p90 or _p99";
+            let metric = row.read("metric", expected, |text| {
+                text.parse().ok().filter(|metric: &Metric| metric.latency != super::metric::Latency::Tpot)
+            })?;
+            let value_ms = row.number("value_ms", NumberRange::above_zero(f64::MAX, "ms"))?;
             match rows.get(&(stage, metric)) {
                 None => {
-                    rows.insert((stage, metric), (value_ms, row.number()));
+                    rows.insert((stage, metric), (value_ms, row.row_number()));
                 }
                 Some((earlier, _)) if earlier.to_bits() == value_ms.to_bits() => {}
                 Some((earlier, number)) => {
                     return Err(row.bad(
                         "value_ms",
-                        &format!("{earlier} as in row {number}, which has the same stage and metric"),
+                        format!("{earlier} as in row {number}, which has the same stage and metric"),
                     ));
                 }
             }
         }
         if rows.is_empty() {
             let message = "has no rows: measured are stage, metric and value_ms, a line each".to_owned();
-            return Err(Error::parse(file.origin().to_owned(), message));
+            return Err(Error::parse(origin, message));
         }
         Ok(Measured { values_ms: rows.into_iter().map(|(key, (value_ms, _))| (key, value_ms)).collect() })
     }
