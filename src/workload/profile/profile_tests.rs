@@ -145,8 +145,11 @@ fn keys_that_would_change_the_load_are_refused() {
     for (keys, expected) in [
         ("sweep: {type: linear}", "load.sweep = {\"type\":\"linear\"} is not supported"),
         ("trace: {file: a.csv}", "load.trace = {\"file\":\"a.csv\"} is not supported: give the trace itself"),
-        ("circuit_breakers: [slow]", "load.circuit_breakers = [\"slow\"] is not supported, as it ends stages early"),
-        ("request_timeout: 30", "load.request_timeout = 30 is not supported, as it cancels requests: remove it"),
+        (
+            "circuit_breakers: [slow]",
+            "load.circuit_breakers = [\"slow\"] is not supported, because it ends stages early",
+        ),
+        ("request_timeout: 30", "load.request_timeout = 30 is not supported, because it cancels requests: remove it"),
         (
             "type: trace_replay",
             "load.type = \"trace_replay\" is not supported: use constant, poisson or concurrent; give",
@@ -164,7 +167,10 @@ fn keys_that_would_change_the_load_are_refused() {
         assert!(error.contains(expected), "{error}");
     }
     for (data, expected) in [
-        ("type: shareGPT, path: x.json", "data.type = \"shareGPT\" is not supported, as its lengths come from texts"),
+        (
+            "type: shareGPT, path: x.json",
+            "data.type = \"shareGPT\" is not supported, because its lengths come from texts",
+        ),
         ("type: random, trace: {file: x}", "data.trace = {\"file\":\"x\"} is not supported"),
         ("type: random", "data.input_distribution is missing"),
         ("type: shared_prefix", "data.shared_prefix is missing"),
