@@ -10,8 +10,8 @@ use ridgepoint::internals::correction::Correction;
 use ridgepoint::internals::efficiency::EfficiencyMode;
 use ridgepoint::internals::input::check;
 use ridgepoint::internals::step_model;
-use ridgepoint::server_config::{Precision, ServerConfig};
-use ridgepoint::{CorrectionChoice, Error, Hardware, Model, Result};
+use ridgepoint::server_config::ServerConfig;
+use ridgepoint::{CorrectionChoice, Error, Hardware, MatmulFormat, Model, Result};
 
 use super::grid::{Configuration, Grid};
 use super::point::{Point, SharedLatency, reason};
@@ -55,7 +55,7 @@ pub(super) struct FoundModel {
 }
 
 /// A model by name and precision.
-type ModelKey = (String, Option<Precision>);
+type ModelKey = (String, Option<MatmulFormat>);
 
 /// A grid that is ready to run.
 #[derive(Debug)]
