@@ -101,9 +101,9 @@ class Reports:
         print(line, file=sys.stderr, flush=True)
         if "$RIDGEPOINT_DATA" in line and self.data is None:
             raise NoData
-        # A sweep would resume from the journal of an earlier run, and say so.
+        # A sweep would resume from the rows of an earlier run, and say so.
         for path in re.findall(r"--out (\S+)", line):
-            for old in (ROOT / path, ROOT / f"{path}.journal"):
+            for old in (ROOT / path, ROOT / f"{path}.partial"):
                 old.unlink(missing_ok=True)
         line = re.sub(rf"^({re.escape(CARGO_RUN)}|ridgepoint\b)", self.command, line, flags=re.MULTILINE)
         done = subprocess.run(["bash", "-euc", line], cwd=ROOT, capture_output=True, text=True)
