@@ -24,4 +24,5 @@ mod predict_step;
 mod simulate;
 mod simulate_faults;
 mod sweep;
+mod sweep_resume;
 mod usage;

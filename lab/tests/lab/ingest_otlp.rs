@@ -1,25 +1,23 @@
-//! OpenTelemetry traces as collectors write them, and broken ones.
+//! OpenTelemetry traces as collectors write them. Broken ones are in `ingest_otlp_faults`.
 
 use crate::ingest_support;
 
 use std::fmt::Write as _;
 
-use proptest::prelude::*;
 use ridgepoint::{Request, Result};
-use ridgepoint_lab::ingest::format::Format;
 use ridgepoint_lab::ingest::{Ingested, Reason, otlp};
 use serde_json::{Value, json};
 
-use ingest_support::{api_span, at, attributes, core_span, event, export, snapshot, span, summary};
+use ingest_support::{api_span, core_span, event, export, snapshot, span, summary};
 
-fn read_text(text: &str) -> Result<Ingested> {
+pub fn read_text(text: &str) -> Result<Ingested> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run-7.json");
     std::fs::write(&path, text).unwrap();
     otlp::read(&path)
 }
 
-fn read_lines(exports: &[Value]) -> Ingested {
+pub fn read_lines(exports: &[Value]) -> Ingested {
     let text = exports.iter().fold(String::new(), |mut text, export| {
         writeln!(text, "{export}").unwrap();
         text
@@ -27,20 +25,20 @@ fn read_lines(exports: &[Value]) -> Ingested {
     read_text(&text).unwrap()
 }
 
-fn message(text: &str) -> String {
+pub fn message(text: &str) -> String {
     let message = read_text(text).map(|_| ()).unwrap_err().to_string();
     assert!(message.contains("run-7.json"), "{message}");
     message
 }
 
-const ENGINE: &str = "vllm.scheduler";
-const STEPS: &str = "vllm.scheduler.step";
+pub const ENGINE: &str = "vllm.scheduler";
+pub const STEPS: &str = "vllm.scheduler.step";
 
-fn service() -> Vec<(&'static str, Value)> {
+pub fn service() -> Vec<(&'static str, Value)> {
     vec![("service.name", json!("vllm-server")), ("service.version", json!("0.15.1+steps"))]
 }
 
-fn whole_run() -> Vec<Value> {
+pub fn whole_run() -> Vec<Value> {
     vec![
         export(&service(), "vllm.api", vec![api_span("cmpl-a1-b2", 50_000_000_000)]),
         export(
@@ -61,7 +59,7 @@ fn whole_run() -> Vec<Value> {
     ]
 }
 
-fn check_whole_run(read: &Ingested) {
+pub fn check_whole_run(read: &Ingested) {
     assert_eq!((read.steps.len(), read.requests.len()), (1, 1));
     assert_eq!((read.steps_read, read.requests_read), (2, 1));
     assert_eq!(read.dropped_steps.total() + read.dropped_requests.total(), 0);
@@ -230,219 +228,5 @@ fn prompts_that_share_a_request_have_its_arrival_and_not_its_responses() {
     assert_eq!(rows.len(), 2);
     for row in rows {
         assert_eq!((row.arrived_ns, row.first_response_ns), (Some(49_997_000_000), None));
-    }
-}
-
-#[test]
-fn bad_records_are_counted_by_reason_and_the_rest_is_kept() {
-    let with = |key: &str, value: Value| {
-        let mut bad = summary(3, 1_000, (0, 0), 1);
-        let list = bad["attributes"].as_array_mut().unwrap();
-        list.retain(|one| one["key"] != key);
-        list.extend(attributes(&[(key, value)]).as_array().unwrap().clone());
-        bad
-    };
-    let mut incomplete = summary(3, 1_000, (0, 0), 1);
-    incomplete["attributes"].as_array_mut().unwrap().retain(|one| one["key"] != "step.ts_start_ns");
-    let read = read_lines(&[export(
-        &service(),
-        STEPS,
-        vec![span(
-            "s",
-            &[],
-            vec![
-                summary(9, 180_000_000, (0, 0), 1),
-                summary(8, 160_000_000, (0, 0), 1),
-                summary(9, 180_000_000, (0, 0), 1),
-                with("step.ts_start_ns", json!(-5)),
-                with("batch.decode_tokens", json!(7)),
-                with("kv.usage_gpu_ratio", json!({ "doubleValue": "NaN" })),
-                with("step.ts_end_ns", json!(10)),
-                with("batch.num_decode_reqs", json!({ "stringValue": "several" })),
-                incomplete,
-                event("step.SOMETHING_NEW", &[]),
-            ],
-        )],
-    )]);
-    assert_eq!(read.steps[0].steps.iter().map(|step| step.step_id).collect::<Vec<_>>(), [8, 9]);
-    assert_eq!(read.steps_read, 9);
-    let count = |reason| read.dropped_steps.count(reason);
-    assert_eq!((count(Reason::Duplicate), count(Reason::BadValue), count(Reason::Incomplete)), (1, 5, 1));
-    assert!(read.notes.iter().any(|note| note.contains("sorted")), "{:?}", read.notes);
-
-    let backwards = span(
-        "llm_core",
-        &[("gen_ai.request.id", json!("r1"))],
-        vec![at("journey.SCHEDULED", 5_000, &[]), at("journey.QUEUED", 6_000, &[])],
-    );
-    let strange = span(
-        "llm_core",
-        &[("gen_ai.request.id", json!("r2"))],
-        vec![event("journey.QUEUED", &[("ts.monotonic", json!(1.7e18))])],
-    );
-    let unnamed = span("llm_core", &[], vec![at("journey.QUEUED", 6_000, &[])]);
-    let wall = {
-        let mut queued = at("journey.QUEUED", 6_000, &[]);
-        queued["attributes"] = json!([]);
-        span("llm_core", &[("gen_ai.request.id", json!("r3"))], vec![queued])
-    };
-    let twice = core_span("r4", 7_000_000);
-    let read = read_lines(&[export(
-        &service(),
-        ENGINE,
-        vec![backwards, strange, unnamed, wall, twice.clone(), twice, span("GET /health", &[], vec![])],
-    )]);
-    assert_eq!(read.requests[0].requests.len(), 1);
-    assert_eq!(read.requests_read, 6);
-    let count = |reason| read.dropped_requests.count(reason);
-    assert_eq!((count(Reason::Duplicate), count(Reason::BadValue), count(Reason::Incomplete)), (1, 2, 2));
-    assert!(read.notes.iter().any(|note| note.starts_with("1 spans left out: they are neither")), "{:?}", read.notes);
-}
-
-#[test]
-fn snapshots_that_contradict_are_left_out_and_the_summary_kept() {
-    let read = read_lines(&[export(
-        &service(),
-        STEPS,
-        vec![span(
-            "s",
-            &[],
-            vec![
-                summary(1, 1_000, (0, 0), 2),
-                snapshot(1, "a", "DECODE", (70, 1, 65, 5)),
-                summary(2, 2_000, (0, 0), 1),
-                snapshot(2, "a", "DECODE", (71, 1, 65, 6)),
-            ],
-        )],
-    )]);
-    let steps = &read.steps[0].steps;
-    assert_eq!((steps[0].requests.is_none(), steps[1].requests.is_some()), (true, true));
-    assert!(
-        read.notes.iter().any(|note| note.starts_with("1 snapshots left out: their sums contradict")),
-        "{:?}",
-        read.notes
-    );
-}
-
-#[test]
-fn a_clock_in_another_unit_is_an_error() {
-    // Milliseconds as integers, while the time of day passes a million times as many ns.
-    let mut spans = Vec::new();
-    for id in 0..3u64 {
-        let mut one = core_span(&format!("r{id}"), 50_000_000_000);
-        for event in one["events"].as_array_mut().unwrap() {
-            let ns: u64 = event["timeUnixNano"].as_str().unwrap().parse().unwrap();
-            event["attributes"][0]["value"] = json!({ "intValue": (ns % 1_000_000_000_000) / 1_000_000 });
-        }
-        spans.push(one);
-    }
-    let message = message(&export(&service(), ENGINE, spans).to_string());
-    assert!(message.contains("ts.monotonic of service 'vllm-server' advances 1.000e-6 times"), "{message}");
-}
-
-#[test]
-fn files_that_are_no_trace_say_where_and_why() {
-    let whole = export(&service(), ENGINE, vec![core_span("r", 7_000_000)]).to_string();
-    let cut = format!("{whole}\n{}", &whole[..whole.len() / 2]);
-    let text = message(&cut);
-    assert!(
-        text.contains(&format!("line 2 column {}", whole.len() / 2)) && text.contains("is it cut short?"),
-        "{text}"
-    );
-    for (text, parts) in [
-        ("", vec!["no step.BATCH_SUMMARY event", "--otlp-traces-endpoint"]),
-        ("{\"resourceSpans\": []}", vec!["no llm_request", "step or journey tracing"].split_off(1)),
-        ("{\"resourceSpans\": [{}]} {", vec!["line 1 column 25", "is it cut short?"]),
-        ("{\"resource_spans\": []}", vec!["unknown key 'resource_spans'", "resourceSpans", "format: json"]),
-        ("{\"data\": [{\"traceID\": 1}]}", vec!["unknown key 'data'"]),
-        ("[[]]", vec!["invalid type: sequence, expected an object of OTLP JSON"]),
-        ("17", vec!["expected an object with `resourceSpans`, or a list of such objects"]),
-        ("{\"resourceSpans\": 5}", vec!["expected a list of OTLP JSON"]),
-        ("{\"resourceSpans\": [{\"instrumentationLibrarySpans\": []}]}", vec!["before 0.15"]),
-        ("step.id,step.ts_start_ns\n1,2\n", vec!["line 1 column 1", "is not OTLP JSON"]),
-        ("{\"resourceMetrics\": [{\"a\": [1, 2]}]}", vec!["no step.BATCH_SUMMARY", "1 exports of metrics, logs"]),
-    ] {
-        let message = message(text);
-        assert!(parts.iter().all(|part| message.contains(part)), "{text}: {message}");
-    }
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("t.json");
-    for (bytes, what) in [(&b"\x1f\x8b\x08\x00"[..], "gzip"), (b"\x00\x00\x01\x00\x28\xb5\x2f\xfd", "zstd")] {
-        std::fs::write(&path, bytes).unwrap();
-        assert!(Format::named("otlp").unwrap().read(&path).unwrap_err().to_string().contains(what));
-    }
-    assert!(otlp::read(&folder.path().join("absent.json")).unwrap_err().to_string().contains("absent.json"));
-}
-
-#[test]
-fn an_event_without_end_is_refused_before_it_fills_the_memory() {
-    let mut text = String::from("{\"resourceSpans\":[{\"scopeSpans\":[{\"spans\":[{\"events\":[{\"name\":\"");
-    text.push_str(&"x".repeat(17 << 20));
-    let message = message(&text);
-    assert!(message.contains("more than 16 MiB"), "{message}");
-}
-
-fn json_values() -> impl Strategy<Value = Value> {
-    let leaf = prop_oneof![
-        Just(Value::Null),
-        any::<bool>().prop_map(Value::from),
-        any::<i64>().prop_map(Value::from),
-        any::<f64>().prop_map(Value::from),
-        "[a-zA-Z0-9._-]{0,12}".prop_map(Value::from),
-        Just(json!("llm_core")),
-        Just(json!("BATCH_SUMMARY")),
-    ];
-    const KEYS: [&str; 14] = [
-        "resourceSpans",
-        "scopeSpans",
-        "spans",
-        "events",
-        "attributes",
-        "name",
-        "resource",
-        "scope",
-        "key",
-        "value",
-        "intValue",
-        "timeUnixNano",
-        "spanId",
-        "doubleValue",
-    ];
-    leaf.prop_recursive(8, 64, 5, |inner| {
-        prop_oneof![
-            prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
-            prop::collection::vec((prop::sample::select(&KEYS[..]), inner), 0..5).prop_map(|pairs| Value::Object(
-                pairs.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
-            )),
-        ]
-    })
-}
-
-proptest! {
-    #[test]
-    fn no_bytes_make_the_reader_panic(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
-        let file = tempfile::NamedTempFile::new().unwrap();
-        std::fs::write(file.path(), bytes).unwrap();
-        let _ = otlp::read(file.path());
-    }
-
-    #[test]
-    fn no_json_makes_the_reader_panic(value in json_values()) {
-        let _ = read_text(&json!({ "resourceSpans": value.clone() }).to_string());
-        let spans = json!([{ "scopeSpans": [{ "spans": [{ "name": "llm_core", "events": value.clone() }, value.clone()] }] }]);
-        let _ = read_text(&json!({ "resourceSpans": spans }).to_string());
-    }
-
-    #[test]
-    fn no_attribute_makes_the_reader_panic(value in json_values(), index in 0usize..16, cut in 0usize..2000) {
-        let mut event = summary(1, 1_000, (1, 5), 2);
-        event["attributes"][index]["value"] = value.clone();
-        let mut core = core_span("r", 5_000_000);
-        core["events"][index % 6]["attributes"][0]["value"] = value;
-        let text = export(&[], STEPS, vec![span("s", &[], vec![event]), core]).to_string();
-        let read = read_text(&text).unwrap();
-        prop_assert_eq!((read.steps_read, read.requests_read), (1, 1));
-        let end = text.char_indices().map(|(at, _)| at).nth(cut).unwrap_or(0);
-        prop_assert!(read_text(&text[..end]).is_err());
     }
 }

@@ -12,6 +12,7 @@ mod calibrate_off_table;
 mod evaluate;
 mod fit_steps;
 mod ingest_otlp;
+mod ingest_otlp_faults;
 mod ingest_reports;
 mod ingest_steps;
 mod measuring_kit;
