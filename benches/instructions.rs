@@ -44,7 +44,7 @@ fn make_calls(kind: &str, requests: &[Request], calls: u64) -> f64 {
             "columns" => steps.step_time_us(black_box(&columns)),
             "state" => steps.step_time_us(black_box(&state)),
             "operators" => steps.estimate_unchecked(black_box(requests)).step_time_us,
-            "black-box" => line.step_time(black_box(requests)),
+            "black-box" => line.step_time_us(black_box(requests)),
             _ => black_box(requests).len() as f64,
         };
     }

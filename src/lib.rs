@@ -29,17 +29,15 @@
 //!
 //! | module | what lives there |
 //! |---|---|
-//! | [`server_config`], [`kv_capacity`] | the server of an experiment; how many KV blocks it has |
-//! | [`replay`], [`workload`] | vLLM's scheduler replayed; what its clients send |
-//! | `export` | a compiled step model as tables for simulators in other languages |
+//! | [`replay`], [`workload`], [`server_config`] | vLLM's scheduler, the load of its clients, the server of an experiment |
 //! | [`latency`] | the five delays that a serving simulator asks for |
-//! | `step_model`, `estimate`, `step_report` | the prediction: a model on a GPU in a deployment, compiled once; what it says of a step, and as JSON |
-//! | `efficiency` | how close kernels come to the roofline: kernel models, tables, where a time comes from |
-//! | [`kv_capacity`] | how many KV blocks a server has: the memory equation |
-//! | [`physics`] | what one rank does in a step: FLOPs, bytes and messages of each operator, exact |
-//! | [`model`], [`hardware`] | a checked `config.json`; a GPU's datasheet |
-//! | `deployment`, `request` | vLLM's engine arguments; what the scheduler put into a step |
-//! | `dtype`, `error`, `units` | number formats; the one error type; factors and formatting |
+//! | `step_model` | [`StepModel`]: a model on a GPU in a deployment; the sum over a step's operators and its lookup tables |
+//! | `estimate`, `step_report` | [`StepEstimate`]: the time of a step with its breakdown, and its JSON |
+//! | `correction` | overheads and biases of real engines, as coefficients with physical units |
+//! | `efficiency` | how close kernels come to the roofline: kernel models, tables, the source of each time |
+//! | [`kv_capacity`] | the KV blocks of a server: the memory equation |
+//! | [`physics`] | the operators of one rank in a step: FLOPs, bytes and messages, exact |
+//! | [`model`], [`hardware`], `deployment`, `request` | a checked `config.json`, a GPU's datasheet, engine arguments, a batch |
 //!
 //! Times are `f64` microseconds (`_us`), work is FLOP, data is bytes, rates are per second, counts are integers.
 //!
@@ -83,9 +81,10 @@ mod step_model;
 mod step_report;
 mod units;
 
+pub use correction::Correction;
 pub use deployment::{Deployment, GenerationConfig};
 pub use dtype::{DType, MatmulFormat, WeightFormat};
-pub use efficiency::EfficiencyMode;
+pub use efficiency::{Bound, EfficiencyMode, Provenance};
 pub use error::{Error, ErrorKind, Location, Result};
 pub use estimate::{GroupEstimate, OperatorEstimate, StepEstimate};
 pub use hardware::Hardware;

@@ -15,7 +15,7 @@ use crate::request::Request;
 /// use ridgepoint::Request;
 /// use ridgepoint::latency::{BlackBox, LatencyModel};
 /// let line = BlackBox { beta0_us: 5000.0, beta1_us: 10.0, beta2_us: 20.0, ..BlackBox::default() };
-/// assert_eq!(line.step_time(&[Request::prefill(100, 0), Request::decode(9), Request::decode(900)]), 6040.0);
+/// assert_eq!(line.step_time_us(&[Request::prefill(100, 0), Request::decode(9), Request::decode(900)]), 6040.0);
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -35,7 +35,7 @@ pub struct BlackBox {
 }
 
 impl LatencyModel for BlackBox {
-    fn step_time(&self, requests: &[Request]) -> f64 {
+    fn step_time_us(&self, requests: &[Request]) -> f64 {
         if requests.is_empty() {
             return 0.0;
         }
@@ -51,16 +51,16 @@ impl LatencyModel for BlackBox {
             + non_negative(self.beta1_us) * prefill_tokens as f64
             + non_negative(self.beta2_us) * decodes as f64
     }
-    fn queueing_time(&self, request: &Request) -> f64 {
+    fn queueing_time_us(&self, request: &Request) -> f64 {
         non_negative(self.alpha0_us) + non_negative(self.alpha1_us) * f64::from(request.num_scheduled_tokens)
     }
-    fn output_token_processing_time(&self) -> f64 {
+    fn output_token_processing_time_us(&self) -> f64 {
         non_negative(self.alpha2_us)
     }
-    fn scheduling_processing_time(&self) -> f64 {
+    fn scheduling_processing_time_us(&self) -> f64 {
         0.0
     }
-    fn preemption_processing_time(&self) -> f64 {
+    fn preemption_processing_time_us(&self) -> f64 {
         0.0
     }
 }

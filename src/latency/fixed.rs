@@ -8,13 +8,13 @@ use crate::request::Request;
 pub struct FixedLatency {
     /// Time of a step with at least one request.
     pub step_us: f64,
-    /// [`LatencyModel::queueing_time`].
+    /// [`LatencyModel::queueing_time_us`].
     pub queueing_us: f64,
-    /// [`LatencyModel::output_token_processing_time`].
+    /// [`LatencyModel::output_token_processing_time_us`].
     pub output_token_us: f64,
-    /// [`LatencyModel::scheduling_processing_time`].
+    /// [`LatencyModel::scheduling_processing_time_us`].
     pub scheduling_us: f64,
-    /// [`LatencyModel::preemption_processing_time`].
+    /// [`LatencyModel::preemption_processing_time_us`].
     pub preemption_us: f64,
 }
 
@@ -23,19 +23,19 @@ pub(super) fn non_negative(us: f64) -> f64 {
 }
 
 impl LatencyModel for FixedLatency {
-    fn step_time(&self, requests: &[Request]) -> f64 {
+    fn step_time_us(&self, requests: &[Request]) -> f64 {
         if requests.is_empty() { 0.0 } else { non_negative(self.step_us) }
     }
-    fn queueing_time(&self, _: &Request) -> f64 {
+    fn queueing_time_us(&self, _: &Request) -> f64 {
         non_negative(self.queueing_us)
     }
-    fn output_token_processing_time(&self) -> f64 {
+    fn output_token_processing_time_us(&self) -> f64 {
         non_negative(self.output_token_us)
     }
-    fn scheduling_processing_time(&self) -> f64 {
+    fn scheduling_processing_time_us(&self) -> f64 {
         non_negative(self.scheduling_us)
     }
-    fn preemption_processing_time(&self) -> f64 {
+    fn preemption_processing_time_us(&self) -> f64 {
         non_negative(self.preemption_us)
     }
 }

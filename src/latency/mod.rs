@@ -22,11 +22,11 @@ use crate::request::Request;
 /// - **monotone in work**: more tokens to compute, or more requests, never take less time, but where measured kernels do
 ///   (a batch that fills its CUDA graph or its tiles can be faster than a smaller one that does not).
 ///
-/// How they make up a request's life: it reaches the engine [`queueing_time`](Self::queueing_time) after it was sent; an engine
-/// iteration costs the host [`scheduling_processing_time`](Self::scheduling_processing_time), plus
-/// [`preemption_processing_time`](Self::preemption_processing_time) per request that it evicts, and the GPUs
-/// [`step_time`](Self::step_time); a sampled token reaches the client
-/// [`output_token_processing_time`](Self::output_token_processing_time) after the end of its step.
+/// How they make up a request's life: it reaches the engine [`queueing_time_us`](Self::queueing_time_us) after it was sent; an engine
+/// iteration costs the host [`scheduling_processing_time_us`](Self::scheduling_processing_time_us), plus
+/// [`preemption_processing_time_us`](Self::preemption_processing_time_us) per request that it evicts, and the GPUs
+/// [`step_time_us`](Self::step_time_us); a sampled token reaches the client
+/// [`output_token_processing_time_us`](Self::output_token_processing_time_us) after the end of its step.
 ///
 /// ```
 /// use ridgepoint::{Deployment, Hardware, Model, Request, StepModel};
@@ -35,43 +35,43 @@ use crate::request::Request;
 /// let steps = StepModel::new(&Model::find("llama-3.1-8b")?, &Hardware::find("h100")?, &Deployment::default())?;
 /// let latency = CalibratedRoofline::new(steps);
 /// let batch = [Request::decode(1000), Request::prefill(256, 0)];
-/// assert_eq!(latency.step_time(&batch), latency.step_time(&[batch[1], batch[0]]));
+/// assert_eq!(latency.step_time_us(&batch), latency.step_time_us(&[batch[1], batch[0]]));
 /// # Ok::<(), ridgepoint::Error>(())
 /// ```
 pub trait LatencyModel: Send + Sync {
     /// Time of one engine iteration on the GPUs, for the requests scheduled in it; 0 for none.
-    fn step_time(&self, requests: &[Request]) -> f64;
+    fn step_time_us(&self, requests: &[Request]) -> f64;
 
     /// Time from a request's sending until the engine can schedule it: network, HTTP, tokenisation, hand-over.
     /// `request` is the prompt as it arrives: nothing computed, all of it to schedule.
-    fn queueing_time(&self, request: &Request) -> f64;
+    fn queueing_time_us(&self, request: &Request) -> f64;
 
     /// Time from the end of the step that sampled a token until the client has it: detokenisation, streaming. It delays
     /// the token, not the engine.
-    fn output_token_processing_time(&self) -> f64;
+    fn output_token_processing_time_us(&self) -> f64;
 
     /// Time of the engine's own thread per iteration: scheduling, preparing inputs, handling outputs. Hidden behind the
     /// previous step where scheduling is asynchronous, added to the step where it is not.
-    fn scheduling_processing_time(&self) -> f64;
+    fn scheduling_processing_time_us(&self) -> f64;
 
     /// Time of the engine's own thread per request that is preempted. What is lost by computing again is in the steps.
-    fn preemption_processing_time(&self) -> f64;
+    fn preemption_processing_time_us(&self) -> f64;
 }
 
 impl<L: LatencyModel + ?Sized> LatencyModel for &L {
-    fn step_time(&self, requests: &[Request]) -> f64 {
-        (**self).step_time(requests)
+    fn step_time_us(&self, requests: &[Request]) -> f64 {
+        (**self).step_time_us(requests)
     }
-    fn queueing_time(&self, request: &Request) -> f64 {
-        (**self).queueing_time(request)
+    fn queueing_time_us(&self, request: &Request) -> f64 {
+        (**self).queueing_time_us(request)
     }
-    fn output_token_processing_time(&self) -> f64 {
-        (**self).output_token_processing_time()
+    fn output_token_processing_time_us(&self) -> f64 {
+        (**self).output_token_processing_time_us()
     }
-    fn scheduling_processing_time(&self) -> f64 {
-        (**self).scheduling_processing_time()
+    fn scheduling_processing_time_us(&self) -> f64 {
+        (**self).scheduling_processing_time_us()
     }
-    fn preemption_processing_time(&self) -> f64 {
-        (**self).preemption_processing_time()
+    fn preemption_processing_time_us(&self) -> f64 {
+        (**self).preemption_processing_time_us()
     }
 }

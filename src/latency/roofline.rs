@@ -39,20 +39,20 @@ impl CalibratedRoofline {
 }
 
 impl LatencyModel for CalibratedRoofline {
-    fn step_time(&self, requests: &[Request]) -> f64 {
+    fn step_time_us(&self, requests: &[Request]) -> f64 {
         self.steps.step_time_us(requests)
     }
-    fn queueing_time(&self, request: &Request) -> f64 {
+    fn queueing_time_us(&self, request: &Request) -> f64 {
         let per_token = non_negative(self.host.queueing_us_per_token);
         non_negative(self.host.queueing_us) + per_token * f64::from(request.num_scheduled_tokens)
     }
-    fn output_token_processing_time(&self) -> f64 {
+    fn output_token_processing_time_us(&self) -> f64 {
         non_negative(self.host.output_token_us)
     }
-    fn scheduling_processing_time(&self) -> f64 {
+    fn scheduling_processing_time_us(&self) -> f64 {
         non_negative(self.host.scheduling_us)
     }
-    fn preemption_processing_time(&self) -> f64 {
+    fn preemption_processing_time_us(&self) -> f64 {
         non_negative(self.host.preemption_us)
     }
 }

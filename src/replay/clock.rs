@@ -30,16 +30,16 @@ pub(super) struct Ran {
 impl Clock {
     /// Starts at 0, for a pipeline of `stages` GPUs.
     pub(super) fn new<L: LatencyModel + ?Sized>(latency: &L, stages: u32) -> Self {
-        let scheduling_us = latency.scheduling_processing_time();
+        let scheduling_us = latency.scheduling_processing_time_us();
         Clock {
             host_ns: 0,
             gpu_free_ns: 0,
             gpu_end_ns: 0,
             stages: u64::from(stages),
-            output_ns: ns(latency.output_token_processing_time()),
+            output_ns: ns(latency.output_token_processing_time_us()),
             scheduling_us,
             scheduling_ns: ns(scheduling_us),
-            preemption_us: latency.preemption_processing_time(),
+            preemption_us: latency.preemption_processing_time_us(),
         }
     }
 

@@ -207,7 +207,7 @@ where
             self.gaps.push(new_histogram()?);
         }
         let prompt = Request::new(0, request.num_prompt_tokens, true);
-        let visible_ns = request.arrival_ns.saturating_add(ns(self.latency.queueing_time(&prompt)));
+        let visible_ns = request.arrival_ns.saturating_add(ns(self.latency.queueing_time_us(&prompt)));
         self.front.push(Pending { visible_ns, record: index as u32, request });
         Ok(())
     }
@@ -238,7 +238,7 @@ where
             return if num_preempted > 0 { Scheduled::OnlyPreempted } else { Scheduled::Nothing };
         }
         let (requests, records) = self.scheduler.step(&batch);
-        let Ran { start_ns, end_ns, busy_ns } = self.clock.run(num_preempted, self.latency.step_time(requests));
+        let Ran { start_ns, end_ns, busy_ns } = self.clock.run(num_preempted, self.latency.step_time_us(requests));
         self.observer.step(&StepEvent {
             index: self.scheduler.counters.steps - 1,
             scheduled_ns,

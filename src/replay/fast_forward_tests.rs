@@ -21,24 +21,24 @@ use crate::workload::{Segment, Workload, WorkloadRequest};
 struct TellTale(FixedLatency);
 
 impl LatencyModel for TellTale {
-    fn step_time(&self, requests: &[Request]) -> f64 {
+    fn step_time_us(&self, requests: &[Request]) -> f64 {
         let hash = requests.iter().fold(17u64, |hash, request| {
             let words = [request.num_computed_tokens, request.num_scheduled_tokens, u32::from(request.samples)];
             words.iter().fold(hash, |hash, word| (hash ^ u64::from(*word)).wrapping_mul(0x0000_0100_0000_01b3))
         });
         self.0.step_us + (hash >> 54) as f64 / 1000.0
     }
-    fn queueing_time(&self, request: &Request) -> f64 {
-        self.0.queueing_time(request)
+    fn queueing_time_us(&self, request: &Request) -> f64 {
+        self.0.queueing_time_us(request)
     }
-    fn output_token_processing_time(&self) -> f64 {
-        self.0.output_token_processing_time()
+    fn output_token_processing_time_us(&self) -> f64 {
+        self.0.output_token_processing_time_us()
     }
-    fn scheduling_processing_time(&self) -> f64 {
-        self.0.scheduling_processing_time()
+    fn scheduling_processing_time_us(&self) -> f64 {
+        self.0.scheduling_processing_time_us()
     }
-    fn preemption_processing_time(&self) -> f64 {
-        self.0.preemption_processing_time()
+    fn preemption_processing_time_us(&self) -> f64 {
+        self.0.preemption_processing_time_us()
     }
 }
 

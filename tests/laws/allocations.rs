@@ -116,11 +116,11 @@ fn the_five_delays_allocate_nothing() {
         for (batch_name, batch) in batches() {
             let prompt = Request::prefill(700, 0);
             let count = allocations(|| {
-                latency.step_time(black_box(&batch))
-                    + latency.queueing_time(black_box(&prompt))
-                    + latency.output_token_processing_time()
-                    + latency.scheduling_processing_time()
-                    + latency.preemption_processing_time()
+                latency.step_time_us(black_box(&batch))
+                    + latency.queueing_time_us(black_box(&prompt))
+                    + latency.output_token_processing_time_us()
+                    + latency.scheduling_processing_time_us()
+                    + latency.preemption_processing_time_us()
             });
             assert_eq!(count, 0, "{name}: {batch_name}");
         }

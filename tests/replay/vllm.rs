@@ -39,20 +39,20 @@ struct Latency {
 }
 
 impl LatencyModel for Latency {
-    fn step_time(&self, requests: &[Request]) -> f64 {
+    fn step_time_us(&self, requests: &[Request]) -> f64 {
         let Latency { beta0_us, beta1_us, beta2_us, .. } = *self;
-        BlackBox { beta0_us, beta1_us, beta2_us, ..BlackBox::default() }.step_time(requests)
+        BlackBox { beta0_us, beta1_us, beta2_us, ..BlackBox::default() }.step_time_us(requests)
     }
-    fn queueing_time(&self, _: &Request) -> f64 {
+    fn queueing_time_us(&self, _: &Request) -> f64 {
         self.queueing_us
     }
-    fn output_token_processing_time(&self) -> f64 {
+    fn output_token_processing_time_us(&self) -> f64 {
         self.output_token_us
     }
-    fn scheduling_processing_time(&self) -> f64 {
+    fn scheduling_processing_time_us(&self) -> f64 {
         self.scheduling_us
     }
-    fn preemption_processing_time(&self) -> f64 {
+    fn preemption_processing_time_us(&self) -> f64 {
         self.preemption_us
     }
 }

@@ -193,22 +193,22 @@ impl StepModel {
 
     /// From a request's sending until the engine can schedule it, µs.
     fn queueing_time_us(&self, prompt_tokens: u32) -> f64 {
-        self.latency.queueing_time(&Request::prefill(prompt_tokens, 0))
+        self.latency.queueing_time_us(&Request::prefill(prompt_tokens, 0))
     }
 
     /// From the end of a step until the client has its token, µs.
     fn output_token_processing_time_us(&self) -> f64 {
-        self.latency.output_token_processing_time()
+        self.latency.output_token_processing_time_us()
     }
 
     /// Time of the engine's own thread per iteration, µs.
     fn scheduling_processing_time_us(&self) -> f64 {
-        self.latency.scheduling_processing_time()
+        self.latency.scheduling_processing_time_us()
     }
 
     /// Time of the engine's own thread per preempted request, µs.
     fn preemption_processing_time_us(&self) -> f64 {
-        self.latency.preemption_processing_time()
+        self.latency.preemption_processing_time_us()
     }
 
     /// The memory equation, as JSON.

@@ -240,20 +240,20 @@ struct Scaled<'a> {
 }
 
 impl LatencyModel for Scaled<'_> {
-    fn step_time(&self, requests: &[Request]) -> f64 {
-        self.factor * self.inner.step_time(requests)
+    fn step_time_us(&self, requests: &[Request]) -> f64 {
+        self.factor * self.inner.step_time_us(requests)
     }
-    fn queueing_time(&self, request: &Request) -> f64 {
-        self.inner.queueing_time(request)
+    fn queueing_time_us(&self, request: &Request) -> f64 {
+        self.inner.queueing_time_us(request)
     }
-    fn output_token_processing_time(&self) -> f64 {
-        self.inner.output_token_processing_time()
+    fn output_token_processing_time_us(&self) -> f64 {
+        self.inner.output_token_processing_time_us()
     }
-    fn scheduling_processing_time(&self) -> f64 {
-        self.inner.scheduling_processing_time()
+    fn scheduling_processing_time_us(&self) -> f64 {
+        self.inner.scheduling_processing_time_us()
     }
-    fn preemption_processing_time(&self) -> f64 {
-        self.inner.preemption_processing_time()
+    fn preemption_processing_time_us(&self) -> f64 {
+        self.inner.preemption_processing_time_us()
     }
 }
 

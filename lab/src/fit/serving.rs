@@ -56,7 +56,7 @@ fn observed(
         (None, None) => return Vec::new(),
     };
     let mut decoding = empty(case, Target::Decoding, decoding_us);
-    let output_ns = (roofline.output_token_processing_time() * 1e3) as u64;
+    let output_ns = (roofline.output_token_processing_time_us() * 1e3) as u64;
     for record in records {
         let first_ns = record.first_token_ns.saturating_sub(output_ns);
         let last_ns = record.finish_ns.saturating_sub(output_ns);
@@ -67,7 +67,7 @@ fn observed(
     ttft.queueing = 1.0;
     for record in records {
         let prompt = Request::prefill(record.num_prompt_tokens, 0);
-        let arrived_ns = record.arrival_ns + (roofline.queueing_time(&prompt) * 1e3) as u64;
+        let arrived_ns = record.arrival_ns + (roofline.queueing_time_us(&prompt) * 1e3) as u64;
         let first_ns = record.first_token_ns.saturating_sub(output_ns);
         ttft.basis.add_scaled(&ledger.between(arrived_ns.min(first_ns), first_ns), 1.0 / count);
         ttft.predicted_us += (record.first_token_ns - record.arrival_ns) as f64 / 1e3 / count;

@@ -179,20 +179,20 @@ fn models_that_cannot_be_run_are_listed_with_their_reason() {
 struct Slower<'a>(&'a dyn LatencyModel, f64);
 
 impl LatencyModel for Slower<'_> {
-    fn step_time(&self, requests: &[Request]) -> f64 {
-        self.1 * self.0.step_time(requests)
+    fn step_time_us(&self, requests: &[Request]) -> f64 {
+        self.1 * self.0.step_time_us(requests)
     }
-    fn queueing_time(&self, request: &Request) -> f64 {
-        self.0.queueing_time(request)
+    fn queueing_time_us(&self, request: &Request) -> f64 {
+        self.0.queueing_time_us(request)
     }
-    fn output_token_processing_time(&self) -> f64 {
-        self.0.output_token_processing_time()
+    fn output_token_processing_time_us(&self) -> f64 {
+        self.0.output_token_processing_time_us()
     }
-    fn scheduling_processing_time(&self) -> f64 {
-        self.0.scheduling_processing_time()
+    fn scheduling_processing_time_us(&self) -> f64 {
+        self.0.scheduling_processing_time_us()
     }
-    fn preemption_processing_time(&self) -> f64 {
-        self.0.preemption_processing_time()
+    fn preemption_processing_time_us(&self) -> f64 {
+        self.0.preemption_processing_time_us()
     }
 }
 
