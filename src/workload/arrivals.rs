@@ -1,20 +1,20 @@
-//! When requests are sent: times drawn from a seed, in ns from the start of a stage, one after the other and in constant
-//! memory. Uses `seed`, `units`; the callers have checked rates and counts.
+//! Send times of requests: drawn from a seed, in ns from the start of a stage, in constant memory. Callers check rates and
+//! counts.
 
 use rand_distr::{Distribution, Exp1, Gamma, Poisson};
 use rand_pcg::Pcg64;
 
 use crate::units::NS_PER_S;
 
-/// How the gaps between requests of a generated load are spread; their mean is 1/rate.
+/// Distribution of the gaps between requests of a generated load; their mean is 1/rate.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum ArrivalPattern {
     /// A Poisson process: exponential gaps.
     Poisson,
     /// Request k (from 0) is sent at k / rate.
     Deterministic,
-    /// Gamma gaps of this shape, scaled so that the last of n requests is sent at n / rate: 1 is exponential, less is
-    /// burstier, more is smoother.
+    /// Gamma gaps of this shape, scaled so that the last of n requests is sent at n / rate. A shape of 1 is exponential, a
+    /// smaller one burstier, a larger one smoother.
     ///
     /// # Source
     /// vLLM, `vllm/benchmarks/serve.py`, `--burstiness`.
@@ -24,7 +24,7 @@ pub enum ArrivalPattern {
     },
 }
 
-/// Times of one stage, ns from its start; never decreasing.
+/// Times of one stage, ns from its start, that never decrease.
 #[derive(Debug, Clone)]
 pub(super) enum ArrivalTimes {
     Filled(FilledSpan),
@@ -115,7 +115,7 @@ impl Gap {
     }
 }
 
-/// Gaps scaled to fill a span to the nanosecond. They are drawn twice, once for their sum, so that none is stored.
+/// Gaps that are scaled to fill a span to the nanosecond. A first pass draws them for their sum, so that none is stored.
 #[derive(Debug, Clone)]
 pub(super) struct FilledSpan {
     rng: Pcg64,

@@ -1,4 +1,4 @@
-//! Lengths of requests that differ: a generated load whose lengths are drawn one by one. Uses `prompts`, `seed`.
+//! A generated load whose lengths are drawn from a distribution.
 
 use rand_pcg::Pcg64;
 
@@ -9,14 +9,14 @@ use super::{Workload, WorkloadRequest};
 /// Tokens of each prompt, or of each output.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Lengths {
-    /// The same for every request.
+    /// Equal lengths.
     Fixed(u32),
-    /// Drawn one by one.
+    /// Lengths drawn for each request.
     Normal(NormalLengths),
 }
 
 impl Lengths {
-    /// The mean, before a normal distribution is clipped, tokens.
+    /// Returns the mean in tokens; that of a normal distribution before clipping.
     pub fn mean_tokens(&self) -> f64 {
         match self {
             Lengths::Fixed(tokens) => f64::from(*tokens),
@@ -24,7 +24,7 @@ impl Lengths {
         }
     }
 
-    /// The most that can come, tokens.
+    /// Returns the largest possible length, tokens.
     pub fn max_tokens(&self) -> u32 {
         match self {
             Lengths::Fixed(tokens) => *tokens,
@@ -40,8 +40,7 @@ impl Lengths {
     }
 }
 
-/// A load whose requests are sent when `times` says and are as long as `input` and `output` say: request k has the same
-/// lengths whatever the rate.
+/// A load with the send times of another one and lengths of its own. Request k has the same lengths at every rate.
 #[derive(Debug, Clone)]
 pub struct DrawnLengths<W> {
     times: W,
@@ -50,7 +49,8 @@ pub struct DrawnLengths<W> {
 }
 
 impl<W: Workload> DrawnLengths<W> {
-    /// Lengths drawn from `seed` in place of those of `times`; what prompts of `times` share is kept, so they should share nothing.
+    /// Returns the load `times` with lengths drawn from `seed`. Shared prefixes of `times` stay, so its prompts should share
+    /// nothing.
     pub fn new(times: W, input: Lengths, output: Lengths, seed: u64) -> Self {
         DrawnLengths {
             times,

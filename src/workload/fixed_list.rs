@@ -1,4 +1,4 @@
-//! Requests whose times are known beforehand. Uses `limits`, `summary`.
+//! A load of requests with known send times.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use super::{Workload, WorkloadRequest};
 use crate::error::Result;
 use crate::input::check;
 
-/// A list of requests, each sent at its time whatever happens to the others. Clones share the list.
+/// A list of requests that are sent at their times, whether others are finished or not. Clones share the list.
 #[derive(Debug, Clone)]
 pub struct FixedList {
     requests: Arc<[WorkloadRequest]>,
@@ -16,10 +16,10 @@ pub struct FixedList {
 }
 
 impl FixedList {
-    /// A load of these requests.
+    /// Returns a load of these requests.
     ///
     /// # Errors
-    /// `ErrorKind::Invalid`(crate::Error::Invalid) with all problems where there are no requests, where arrivals decrease or
+    /// `ErrorKind::Invalid`(crate::Error::Invalid) with all problems: no requests, arrivals that decrease or
     /// lie beyond 10⁹ s, a length is not from 1 to 10 million, a stage is not below 1,000, or what others share of a prompt
     /// is longer than the prompt.
     pub fn new(requests: Vec<WorkloadRequest>) -> Result<Self> {
@@ -61,12 +61,12 @@ impl FixedList {
         Ok(FixedList { requests: requests.into(), next: 0 })
     }
 
-    /// All requests, in order of arrival.
+    /// Returns all requests, in order of arrival.
     pub fn requests(&self) -> &[WorkloadRequest] {
         &self.requests
     }
 
-    /// What the list comes to.
+    /// Returns the summary of the list.
     pub fn summary(&self) -> Summary {
         Summary::of(self.requests.iter().map(|r| (r.stage, r.num_prompt_tokens, r.num_output_tokens)))
     }

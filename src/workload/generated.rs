@@ -1,4 +1,4 @@
-//! Loads without a file: a rate of equal requests, or a number of them in flight. Uses `arrivals`, `limits`, `summary`.
+//! Loads without a file: equal requests at a rate (open loop), or a fixed number of them in flight (closed loop).
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -12,19 +12,19 @@ use super::{Workload, WorkloadRequest};
 use crate::error::Result;
 use crate::input::check;
 
-/// What every request of a generated load looks like.
+/// Lengths of every request of a generated load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RequestShape {
     /// Tokens of the prompt, from 1 to 10 million.
     pub input_len: u32,
-    /// Tokens that it generates, from 1 to 10 million.
+    /// Generated tokens, from 1 to 10 million.
     pub output_len: u32,
-    /// Tokens at the beginning that all prompts have in common, at most `input_len`; the rest of each is its own.
+    /// Tokens of the prefix that all prompts share, at most `input_len`.
     pub shared_prefix_len: u32,
 }
 
 impl RequestShape {
-    /// Prompts that share nothing.
+    /// Returns a shape without a shared prefix.
     pub fn new(input_len: u32, output_len: u32) -> Self {
         RequestShape { input_len, output_len, shared_prefix_len: 0 }
     }
@@ -53,7 +53,7 @@ impl RequestShape {
     }
 }
 
-/// Equal requests at a rate, whatever happens to them. Memory does not grow with their number.
+/// Equal requests at a rate, whether others are finished or not. Memory does not grow with their number.
 #[derive(Debug, Clone)]
 pub struct OpenLoop {
     shape: RequestShape,
@@ -64,7 +64,7 @@ pub struct OpenLoop {
 }
 
 impl OpenLoop {
-    /// `num_requests` requests at `rate_per_s` requests per second, their gaps drawn from `seed`.
+    /// Returns `num_requests` requests at `rate_per_s` requests per second, with gaps drawn from `seed`.
     ///
     /// # Errors
     /// `ErrorKind::Invalid`(crate::Error::Invalid) with all problems: a rate that is not above 0 and at most 10⁶, a number of
@@ -97,7 +97,7 @@ impl OpenLoop {
         Ok(OpenLoop { shape, content: shape.content(), num_requests, next_ns: times.next(), times })
     }
 
-    /// What the load comes to.
+    /// Returns the summary of the load.
     pub fn summary(&self) -> Summary {
         Summary::uniform(self.num_requests, self.shape.input_len, self.shape.output_len)
     }
@@ -121,23 +121,23 @@ impl Workload for OpenLoop {
     }
 }
 
-/// Equal requests of which a fixed number is in flight: all of those at once in the beginning, then one for each that is
-/// over, in the same nanosecond.
+/// A fixed number of equal requests in flight: all of them at the start, then one for each finished request, in the same
+/// nanosecond.
 #[derive(Debug, Clone)]
 pub struct ClosedLoop {
     shape: RequestShape,
     content: Option<Content>,
     num_requests: u64,
     sent: u64,
-    /// Clients that have not sent anything yet.
+    /// Clients without a request so far.
     fresh: u64,
-    /// When each of the others whose request is over sends its next, in order.
+    /// Send times of the next requests of clients whose last one finished, in order.
     due_ns: VecDeque<u64>,
     last_ns: u64,
 }
 
 impl ClosedLoop {
-    /// `num_requests` requests, `concurrency` of them in flight.
+    /// Returns `num_requests` requests, `concurrency` of them in flight.
     ///
     /// # Errors
     /// `ErrorKind::Invalid`(crate::Error::Invalid) with all problems: a concurrency of 0, a number of requests that is not from
@@ -154,7 +154,7 @@ impl ClosedLoop {
         Ok(ClosedLoop { shape, content: shape.content(), num_requests, sent: 0, fresh, due_ns, last_ns: 0 })
     }
 
-    /// What the load comes to.
+    /// Returns the summary of the load.
     pub fn summary(&self) -> Summary {
         Summary::uniform(self.num_requests, self.shape.input_len, self.shape.output_len)
     }

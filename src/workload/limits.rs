@@ -2,15 +2,15 @@
 
 use crate::units::NS_PER_S;
 
-/// Longest prompt or output, tokens: far beyond any model's context, and sums of two fit 32 bits.
+/// Longest prompt or output, tokens. It exceeds the context of any model, and the sum of two fits 32 bits.
 pub const MAX_TOKENS: u32 = 10_000_000;
-/// Latest arrival, ns: 10⁹ s, some 31 years, so that clocks in 64 bits never overflow.
+/// Latest arrival, ns: 10⁹ s, some 31 years. Clocks of 64 bits never overflow.
 pub(super) const MAX_TIME_NS: u64 = 1_000_000_000 * NS_PER_S;
 /// Longest stage, pause or generated load, s.
 pub(super) const MAX_DURATION_S: f64 = 1e8;
-/// Highest rate, requests per second: a thousand per millisecond is more than any front end takes.
+/// Highest rate, requests per second. No front end takes a thousand per millisecond.
 pub const MAX_RATE_PER_S: f64 = 1e6;
-/// Most requests of a load: a replay keeps some 100 bytes of each, and 300 while it waits, so that these take 10 to 30 GB.
+/// Most requests of a load. A replay keeps some 100 bytes of each, and 300 while it waits: 10 to 30 GB in total.
 pub const MAX_REQUESTS: u64 = 100_000_000;
 /// Maximum number of stages. A replay keeps statistics for each.
 pub const MAX_STAGES: u32 = 1_000;

@@ -1,8 +1,8 @@
-//! What clients send: requests with their times, lengths and shared prefixes, read from load profiles, request lists and traces,
-//! or kept in flight by a closed loop. Uses `error`, `units`; knows nothing of engines.
+//! Workloads: requests with their times, lengths and shared prefixes. They come from load profiles, request lists and traces, or
+//! from a closed loop. Uses `error`, `input`, `units`; knows nothing of engines.
 //!
-//! A load is a [`profile::Profile`], a [`requests::RequestFile`], a [`FixedList`], an [`OpenLoop`] or a [`ClosedLoop`]; each says
-//! what it comes to in a [`Summary`]. Everything random is drawn from a seed: the same one gives the same requests.
+//! A load is a [`profile::Profile`], a [`requests::RequestFile`], a [`FixedList`], an [`OpenLoop`] or a [`ClosedLoop`], and each
+//! has a [`Summary`]. Everything random is drawn from a seed: equal seeds give equal requests.
 //!
 //! ```
 //! use ridgepoint::workload::Workload;
@@ -53,22 +53,22 @@ pub use share::ReplicaShare;
 pub use staged::{StageLoad, StagedLoad};
 pub use summary::Summary;
 
-/// Where the requests of a replay come from. The replay asks for the next request that does not depend on anything
-/// still in flight, and says when a request is over, so that a closed loop can send its next.
+/// Source of the requests of a replay. The replay asks for the next request that does not depend on requests in flight, and
+/// reports each finished request, so that a closed loop can send its next one.
 ///
-/// Promise: times never decrease, neither from request to request nor below a time that was passed to `finished`; the
-/// same source gives the same requests again.
+/// Implementations promise that times never decrease, neither from request to request nor below a time that was passed to
+/// `finished`, and that the same source gives the same requests again.
 pub trait Workload {
-    /// When the next request is sent, ns from the start; `None` where none is due before something in flight is over.
+    /// Returns when the next request is sent, ns from the start; `None` if none is due before a request in flight finishes.
     fn next_arrival_ns(&self) -> Option<u64>;
 
-    /// The next request; `None` exactly where [`next_arrival_ns`](Self::next_arrival_ns) is.
+    /// Returns the next request; `None` exactly if [`next_arrival_ns`](Self::next_arrival_ns) does.
     fn next_request(&mut self) -> Option<WorkloadRequest>;
 
-    /// A request of `stage` is over for its client at `now_ns`: it has its last token, or was refused.
+    /// Reports that a request of `stage` finished for its client at `now_ns`: it has its last token, or was refused.
     fn finished(&mut self, now_ns: u64, stage: u32);
 
-    /// Requests that will have been sent at the end, where known: for progress bars and reserved memory.
+    /// Returns the total number of requests, if known, for progress bars and reserved memory.
     fn expected_requests(&self) -> Option<usize> {
         None
     }

@@ -1,5 +1,4 @@
-//! What inference-perf's data generators put into requests: lengths and shared beginnings, one request after the other,
-//! from the start in every stage. Uses `request`, `seed`.
+//! Prompts of inference-perf's data generators: lengths and shared beginnings. Every stage starts with the first prompt.
 
 use std::sync::Arc;
 
@@ -34,7 +33,7 @@ impl NormalLengths {
     }
 }
 
-/// `data` of an inference-perf profile: what the prompts are.
+/// `data` of an inference-perf profile.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Prompts {
     /// `shared_prefix`: `num_groups × num_prompts_per_group` distinct prompts in a shuffled order; request i of a stage
@@ -48,28 +47,28 @@ pub enum Prompts {
         system_prompt_len: u32,
         /// Tokens of a question.
         question_len: u32,
-        /// Tokens that each request generates.
+        /// Generated tokens of each request.
         output_len: u32,
     },
     /// `random`: every prompt is new.
     Random {
         /// Tokens of a prompt.
         input: NormalLengths,
-        /// Tokens that a request generates.
+        /// Generated tokens of a request.
         output: NormalLengths,
     },
     /// `synthetic`: every prompt is the beginning of the same text.
     Synthetic {
         /// Tokens of a prompt.
         input: NormalLengths,
-        /// Tokens that a request generates.
+        /// Generated tokens of a request.
         output: NormalLengths,
     },
     /// `mock`: a word and a number, answered with inference-perf's default output length.
     Mock,
 }
 
-/// Tokens of `text1`, `text2` and so on, with the token that begins a prompt: about 3 with usual tokenisers.
+/// Tokens of `text1`, `text2` and so on, with the token that begins a prompt: about 3 with common tokenisers.
 const MOCK_PROMPT_TOKENS: u32 = 3;
 /// `max_completion_tokens` of inference-perf 0.3.0, `client/modelserver/openai_client.py`.
 const MOCK_OUTPUT_TOKENS: u32 = 30;
@@ -133,7 +132,7 @@ impl PromptStream {
         PromptStream { kind, sent: 0 }
     }
 
-    /// Begins again, as inference-perf does in each stage.
+    /// Starts again with the first prompt, as inference-perf does in each stage.
     pub(super) fn restart(&mut self) {
         self.sent = 0;
         if let Kind::Drawn { rngs, fresh, .. } = &mut self.kind {

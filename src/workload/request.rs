@@ -1,38 +1,38 @@
-//! One request of a workload. What its prompt says matters only as far as others say the same.
+//! One request of a workload. The contents of its prompt matter only as far as other prompts begin alike.
 
 use std::sync::Arc;
 
-/// A piece of a prompt that other prompts may start with as well.
+/// A piece of a prompt that other prompts may share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Segment {
-    /// Equal ids are equal tokens, offset by offset.
+    /// Identity of the tokens: segments with equal ids have equal tokens at equal offsets.
     pub id: u64,
     /// Its length in tokens.
     pub num_tokens: u32,
 }
 
-/// The beginning of a prompt, piece by piece, shared between requests that have the same one.
+/// The beginning of a prompt, piece by piece. Requests with the same beginning share it.
 pub type Content = Arc<[Segment]>;
 
-/// A request as a client sends it.
+/// A request of a client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WorkloadRequest {
-    /// When it is sent, ns from the start of the workload.
+    /// Send time, ns from the start of the workload.
     pub arrival_ns: u64,
     /// Tokens of the prompt, at least 1.
     pub num_prompt_tokens: u32,
-    /// Tokens that it generates, at least 1.
+    /// Generated tokens, at least 1.
     pub num_output_tokens: u32,
-    /// vLLM's priority: lower ones first where the policy is `priority`.
+    /// vLLM's priority: with the policy `priority`, lower ones come first.
     pub priority: i32,
     /// Stage of the load, from 0.
     pub stage: u32,
-    /// What the prompt begins with, where others may begin alike; tokens beyond it are the request's own.
+    /// The beginning of the prompt that other prompts may share; tokens beyond it belong to this request alone.
     pub content: Option<Content>,
 }
 
 impl WorkloadRequest {
-    /// A request whose prompt nobody shares, at priority 0 in stage 0.
+    /// Returns a request of priority 0 in stage 0 whose prompt shares nothing.
     pub fn new(arrival_ns: u64, num_prompt_tokens: u32, num_output_tokens: u32) -> Self {
         WorkloadRequest { arrival_ns, num_prompt_tokens, num_output_tokens, priority: 0, stage: 0, content: None }
     }

@@ -1,10 +1,9 @@
-//! Random streams of a load: each use has its own, so that one more draw here changes nothing there. Uses nothing else
-//! of the crate.
+//! Random streams of a load. Each use has its own stream, so that an additional draw in one does not change another.
 
 use rand::SeedableRng;
 use rand_pcg::Pcg64;
 
-/// What a stream of random numbers is for.
+/// Use of a stream of random numbers.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Stream {
     Arrivals,
@@ -13,7 +12,7 @@ pub(super) enum Stream {
     OutputLengths,
 }
 
-/// The stream `index` of a kind, fixed by the seed.
+/// Returns the generator of stream number `index` of a kind.
 pub(super) fn generator(seed: u64, stream: Stream, index: u32) -> Pcg64 {
     let name = ((stream as u64) << 32) | u64::from(index);
     Pcg64::seed_from_u64(mixed(seed ^ mixed(name)))

@@ -1,5 +1,4 @@
-//! inference-perf's stages: one after the other, the next when every request of the last is finished. Uses `arrivals`,
-//! `prompts`, `seed`, `units`; what it runs has been checked by `profile`.
+//! inference-perf's stages: each begins when every request of the one before is finished. `profile` has checked them.
 
 use std::sync::Arc;
 
@@ -9,13 +8,13 @@ use super::seed::{Stream, generator};
 use super::{Workload, WorkloadRequest};
 use crate::units::NS_PER_S;
 
-/// inference-perf looks once a second whether all requests of a stage are finished, and its workers wait up to half a
-/// second for a request before they see the end of a stage: about a second until the stage is closed.
+/// Time until a stage is closed. inference-perf checks once a second whether all requests of a stage are finished, and its
+/// workers wait up to half a second for a request before they notice the end of a stage.
 ///
 /// # Source
 /// inference-perf 0.3.0, `loadgen/load_generator.py`: `run_stage`, `Worker.loop`.
 const CLOSE_NS: u64 = NS_PER_S;
-/// A stage's clock starts a second after the stage does, so that the first requests are queued in time.
+/// Delay between the start of a stage and that of its clock, so that the first requests are queued in time.
 ///
 /// # Source
 /// inference-perf 0.3.0, `loadgen/load_generator.py`, `run_stage`.
@@ -43,7 +42,7 @@ pub enum StageLoad {
         /// Length of the stage, s, up to what chance adds.
         duration_s: f64,
     },
-    /// Requests of which at most so many are in flight; each finished one is replaced at once.
+    /// A fixed number of requests in flight; each finished request is replaced at once.
     Concurrent {
         /// Most requests in flight.
         concurrency_level: u32,
@@ -53,7 +52,7 @@ pub enum StageLoad {
 }
 
 impl StageLoad {
-    /// Requests that the stage sends; rate · duration is cut, in 64-bit floating point, as inference-perf does.
+    /// Returns the number of requests of the stage. Like inference-perf, it truncates rate · duration in 64-bit floats.
     pub fn num_requests(&self) -> u64 {
         match self {
             StageLoad::Constant { rate_per_s, duration_s } | StageLoad::Poisson { rate_per_s, duration_s } => {
@@ -83,8 +82,8 @@ impl StageLoad {
     }
 }
 
-/// A load in stages, as [`Profile::workload`](super::profile::Profile::workload) makes it. Memory does not grow with the
-/// number of requests.
+/// A load in stages, from [`Profile::workload`](super::profile::Profile::workload). Memory does not grow with the number of
+/// requests.
 #[derive(Debug, Clone)]
 pub struct StagedLoad {
     stages: Arc<[StageLoad]>,
@@ -95,19 +94,19 @@ pub struct StagedLoad {
     current: Current,
 }
 
-/// The stage that is being sent.
+/// The current stage.
 #[derive(Debug, Clone)]
 struct Current {
     stage: u32,
     start_ns: u64,
     times: ArrivalTimes,
-    /// When the next request is meant to be sent; `None` where all are.
+    /// Planned time of the next request; `None` if all are sent.
     next_ns: Option<u64>,
     max_in_flight: Option<u64>,
     num_requests: u64,
     sent: u64,
     finished: u64,
-    /// When a request could be sent again after as many as allowed were in flight.
+    /// Time at which the limit on requests in flight last allowed another one.
     free_since_ns: u64,
     last_finish_ns: u64,
 }

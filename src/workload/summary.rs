@@ -1,26 +1,26 @@
-//! A load in five figures, for reports. Uses `units` for formatting.
+//! A load in five figures, for reports.
 
 use std::fmt;
 
 use serde::Serialize;
 
-/// What a load comes to when all of it is sent.
+/// Totals and means of a whole load.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Summary {
-    /// Requests.
+    /// Number of requests.
     pub requests: usize,
-    /// Stages.
+    /// Number of stages.
     pub stages: usize,
-    /// Tokens of a prompt, on average.
+    /// Mean tokens of a prompt.
     pub mean_input_tokens: f64,
-    /// Tokens that a request generates, on average.
+    /// Mean generated tokens of a request.
     pub mean_output_tokens: f64,
-    /// Prompt and output of the longest request together.
+    /// Tokens of prompt and output of the longest request.
     pub max_total_tokens: u32,
 }
 
 impl Summary {
-    /// The summary of requests given by stage, prompt and output length.
+    /// Returns the summary of requests given by stage, prompt length and output length.
     pub(super) fn of(requests: impl Iterator<Item = (u32, u32, u32)>) -> Self {
         let (mut count, mut stages, mut input, mut output, mut longest) = (0usize, 0, 0u64, 0u64, 0);
         for (stage, num_prompt_tokens, num_output_tokens) in requests {
@@ -40,7 +40,7 @@ impl Summary {
         }
     }
 
-    /// The summary of `requests` equal ones in one stage.
+    /// Returns the summary of `requests` equal requests in one stage.
     pub(super) fn uniform(requests: u64, num_prompt_tokens: u32, num_output_tokens: u32) -> Self {
         Summary {
             requests: requests as usize,
