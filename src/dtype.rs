@@ -114,9 +114,6 @@ impl MatmulFormat {
         MatmulFormat::Nvfp4,
         MatmulFormat::Mxfp4,
     ];
-    /// The names that people use for precisions, for messages.
-    pub(crate) const NAMES: &str = "bf16 (bfloat16, fp16, float16, half), fp8 (fp8_block), int8 (w8a8), int8_wo (w8a16), \
-                                    int4 (int4_wo, w4a16, awq, gptq), fp4 (nvfp4) or mxfp4";
 
     /// Returns the format of a name such as `fp8` or `w4a16`, in any case.
     pub fn parse(name: &str) -> Option<Self> {

@@ -91,7 +91,8 @@ pub fn parse_yaml(origin: &str, text: &str) -> Result<Value> {
         Error::parse(origin, format!("can't be read as YAML or JSON: {message}"))
     })
 }
-#[cfg(all(test, feature = "replay"))]
+#[cfg(test)]
+#[cfg(feature = "replay")]
 mod tests {
     use serde_json::json;
 

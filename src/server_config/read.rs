@@ -38,6 +38,10 @@ const IGNORED: [&str; 14] = [
     "enable_log_requests",
 ];
 
+/// Names of the number formats of `precision`, for messages.
+const PRECISIONS: &str = "bf16 (bfloat16, fp16, float16, half), fp8 (fp8_block), int8 (w8a8), int8_wo (w8a16), \
+                          int4 (int4_wo, w4a16, awq, gptq), fp4 (nvfp4) or mxfp4";
+
 /// Arguments with a `no_` form.
 const SWITCHES: [&str; 5] =
     ["enable_expert_parallel", "enforce_eager", "enable_prefix_caching", "enable_chunked_prefill", "async_scheduling"];
@@ -114,7 +118,7 @@ fn read(origin: &str, keys: &Keys<'_>, model: Option<&str>, hardware: Option<&st
     keys.read("dtype", "auto, half, float16 or bfloat16: others are not predicted", |value| {
         matches!(value.as_str()?, "auto" | "half" | "float16" | "bfloat16").then_some(())
     });
-    let precision = keys.read("precision", MatmulFormat::NAMES, |value| MatmulFormat::parse(value.as_str()?));
+    let precision = keys.read("precision", PRECISIONS, |value| MatmulFormat::parse(value.as_str()?));
     let num_gpu_blocks_override = keys.whole("num_gpu_blocks_override", 1..=u32::MAX);
     let cpu_offload_gb = cpu_offload_gb(keys);
     Some(ServerConfig {

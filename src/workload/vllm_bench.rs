@@ -67,7 +67,7 @@ pub(super) fn read(origin: &str, reader: impl BufRead) -> Result<Rows> {
     let mut rows = Rows::default();
     for (start, index, request) in sent {
         let arrival_ns = ((start - first) * NS_PER_S as f64).round();
-        if !(arrival_ns <= MAX_TIME_NS as f64) {
+        if arrival_ns > MAX_TIME_NS as f64 {
             let expected = format!("at most 1000000000 s after the first, {first:?}");
             return Err(bad(index, "start_times", format!("{start:?}"), expected));
         }
