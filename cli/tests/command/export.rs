@@ -1,4 +1,4 @@
-//! Exports for other simulators: the JSON evaluated by the rule that docs/correction.md states, the example there, the Go file.
+//! Exports for other simulators: the JSON evaluated by the rule that docs/export.md states, the example there, the Go file.
 
 use crate::cli_support;
 
@@ -10,7 +10,7 @@ use ridgepoint::{CorrectionChoice, Options};
 use ridgepoint::{Deployment, Hardware, Model, Request, StepModel};
 use serde_json::Value;
 
-const DOCS: &str = include_str!("../../../docs/correction.md");
+const DOCS: &str = include_str!("../../../docs/export.md");
 
 fn export(line: &str) -> cli_support::Run {
     run(&[&["fit", "--export"][..], &line.split_ascii_whitespace().collect::<Vec<_>>()].concat())
@@ -191,7 +191,7 @@ fn the_example_in_the_docs_prints_what_they_say() {
         steps.step_time_us(&decodes),
         steps.step_time_us(&mixed)
     );
-    assert!(DOCS.contains(&said), "docs/correction.md must say: {said}");
+    assert!(DOCS.contains(&said), "docs/export.md must say: {said}");
 
     let (_, after) = DOCS.split_once("```python\n").unwrap();
     let script = folder.write("example.py", after.split_once("```").unwrap().0);
