@@ -135,7 +135,7 @@ fn headers_are_checked_and_all_faults_are_named() {
     assert!(read_text(&format!("{}\n", COLUMNS.join(","))).unwrap_err().to_string().contains("no rows"));
     let cut_short = written(&[example()]);
     let message = read_text(&cut_short[..cut_short.len() - 30]).unwrap_err().to_string();
-    assert!(message.contains("line 4 has"), "{message}");
+    assert!(message.contains("line 4: has"), "{message}");
 }
 
 #[test]
