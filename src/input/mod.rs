@@ -6,6 +6,7 @@ mod columns;
 mod head;
 mod keys;
 mod names;
+mod number_range;
 #[cfg(feature = "replay")]
 mod rows;
 mod text;
@@ -13,8 +14,9 @@ mod text;
 #[cfg(feature = "replay")]
 pub use columns::{Columns, Header};
 pub use head::{Head, head};
-pub use keys::{Keys, Log, NumberRange, check, contradiction, shown};
+pub use keys::{Keys, Log, check, contradiction, shown};
 pub use names::{did_you_mean, near_matches, normalise};
+pub use number_range::NumberRange;
 #[cfg(feature = "replay")]
 pub use rows::{Row, RowReader, csv_error};
 #[cfg(feature = "replay")]

@@ -12,7 +12,8 @@ use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::{Map, Value};
 
 use super::columns::{Columns, Header};
-use super::keys::{NumberRange, whole_float};
+use super::keys::whole_float;
+use super::number_range::NumberRange;
 use crate::error::{Error, Location, Result, cut};
 
 /// Longest line of jsonl, bytes: ten million token ids fit.
