@@ -219,7 +219,7 @@ func (s *sums) add(computed, scheduled uint32, samples bool) {
 	s.pairs += q*c + q*q/2
 }
 
-// us is the rule: docs/correction.md, "Exports".
+// us is the rule: docs/export.md.
 func (e *file) us(s *sums) float64 {
 	if s.tokens == 0 {
 		return 0

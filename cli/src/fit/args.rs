@@ -109,7 +109,7 @@ pub enum FitLevel {
 /// What an export looks like.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum ExportFormat {
-    /// Tables and coefficients; docs/correction.md has the rule to evaluate them
+    /// Tables and coefficients; docs/export.md has the rule to evaluate them
     Json,
     /// A Go file with the tables and the functions
     Go,
