@@ -143,7 +143,7 @@ fn operators(step: &StepEstimate, page: &mut Page) {
         let physical = |text: String| if is_learned { "-".to_owned() } else { text };
         rows.add_row([
             operator.name.to_owned(),
-            count(operator.count),
+            physical(count(operator.count)),
             physical(si(operator.flops)),
             physical(si(operator.bytes)),
             physical(operator.bound.name().to_owned()),
