@@ -442,10 +442,6 @@ def example_ms(key):
     return lambda reports: f"{example(reports)[key] / 1e3:.0f}"
 
 
-def serving_pct(name, key):
-    return lambda reports: pct(left_out(reports)["summary"][name][key])
-
-
 def black_box_pct(name, key):
     return lambda reports: pct(left_out(reports)["baselines"]["black_box"][name][key])
 
@@ -468,10 +464,6 @@ NUMBERS = {
     "example-lower-ms": example_ms("lower_us"),
     "example-upper-ms": example_ms("upper_us"),
     "example-bound-ms": example_ms("bound_us"),
-    "e2e-median": serving_pct("e2e_mean", "median_ape_pct"),
-    "e2e-max": serving_pct("e2e_mean", "max_ape_pct"),
-    "itl-median": serving_pct("itl_mean", "median_ape_pct"),
-    "ttft-median": serving_pct("ttft_mean", "median_ape_pct"),
     "black-box-e2e-median": black_box_pct("e2e_mean", "median_ape_pct"),
     "kv-dense": kv_error_pct(of_scout=False),
     "kv-scout": kv_error_pct(of_scout=True),

@@ -184,6 +184,7 @@ class Checker:
 
         def number(match):
             name = match[2]
+            self.used.add(name)
             if name not in figure_tables.NUMBERS:
                 sys.exit(f"{path}: no number is called '{name}'; there are {', '.join(figure_tables.NUMBERS)}")
             new = self.value(path, name, lambda: figure_tables.NUMBERS[name](self.reports))
@@ -211,8 +212,8 @@ def main():
         checker.document(path)
     if unknown := set(arguments.only) - set(checker.checked) - set(checker.skipped):
         sys.exit(f"no document has a marker called {', '.join(sorted(unknown))}")
-    if unused := set(figure_tables.TABLES) - checker.used:
-        sys.exit(f"no document shows the table {', '.join(sorted(unused))}: delete it from docs/figure_tables.py")
+    if unused := {*figure_tables.TABLES, *figure_tables.NUMBERS} - checker.used:
+        sys.exit(f"no document shows {', '.join(sorted(unused))}: delete it from docs/figure_tables.py")
     for line in checker.found:
         print(line)
     done = "rewritten" if arguments.write else "stale"
