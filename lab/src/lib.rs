@@ -7,6 +7,7 @@ pub mod fit;
 pub mod huber;
 pub mod ingest;
 pub mod measurements;
+mod sha256;
 pub mod solver;
 pub mod stats;
 pub mod sweep;

@@ -22,9 +22,7 @@ use ridgepoint_lab::evaluate::experiment::{Experiment, serving_cases};
 use ridgepoint_lab::evaluate::judge::{judge, replays};
 use ridgepoint_lab::evaluate::metric::Metric;
 use ridgepoint_lab::evaluate::split::Split;
-use ridgepoint_lab::fit::learn::Prior;
-use ridgepoint_lab::fit::leave_out::{LeaveOut, leave_out};
-use ridgepoint_lab::fit::levels::fit_serving;
+use ridgepoint_lab::fit::{LeaveOut, Prior, fit_serving, leave_out};
 
 use crate::common::{Common, Format};
 pub use args::Evaluate;

@@ -7,12 +7,10 @@ use ridgepoint::ErrorKind;
 use ridgepoint::internals::correction::{Correction, Level};
 use ridgepoint_lab::evaluate::case::Case;
 use ridgepoint_lab::evaluate::experiment::{Experiment, serving_cases};
-use ridgepoint_lab::fit::FitReport;
-use ridgepoint_lab::fit::host_search::{CURVATURE_EVALUATIONS, MAX_EVALUATIONS, fit_host};
-use ridgepoint_lab::fit::learn::{Learned, Prior};
-use ridgepoint_lab::fit::leave_out::{LeaveOut, leave_out, scatter, shrunk};
-use ridgepoint_lab::fit::levels::{MAX_ROUNDS, fit_serving};
-use ridgepoint_lab::fit::observation::Target;
+use ridgepoint_lab::fit::{
+    FitReport, FitResult, HOST_REPLAYS, LeaveOut, MAX_ROUNDS, Prior, fit_serving, host_from_replays, leave_out,
+    scatter, shrunk,
+};
 
 use super::job::{FitJob, FitSplit, Fitted};
 use super::table;
@@ -46,15 +44,15 @@ pub fn fitted(job: &FitJob<'_>, bar: &ProgressBar) -> Result<Fitted, Failure> {
     let prior = job.prior.as_ref().map_or_else(Prior::of_any_model, Prior::around);
 
     let replays = (MAX_ROUNDS * cases.len()) as u64;
-    bar.set_length(2 * replays + MAX_EVALUATIONS + CURVATURE_EVALUATIONS);
+    bar.set_length(2 * replays + HOST_REPLAYS);
     bar.set_message("replaying and fitting");
-    let (learned, is_still) = fit_serving("serving runs", &cases, &prior, prior.means(), job.seed, &|| bar.inc(1))?;
-    let Learned { mut correction, problem, solution, posterior } = learned;
+    let (fitted, is_still) = fit_serving("serving runs", &cases, &prior, prior.means(), job.seed, &|| bar.inc(1))?;
+    let FitResult { mut correction, problem, solution, posterior } = fitted;
     if !is_still {
         notes.push(format!("coefficients still moved after {MAX_ROUNDS} turns of replaying and fitting"));
     }
-    bar.set_message("searching host times");
-    let host = fit_host(&cases, &correction, job.seed, &|| bar.inc(1))?;
+    bar.set_message("searching host overheads");
+    let host = host_from_replays(&cases, &correction, job.seed, &|| bar.inc(1))?;
     correction.host = host.host;
     bar.set_message("leaving runs out");
     match leave_out(&cases, by, &prior, &correction, job.seed, &|| bar.inc(1)) {
@@ -69,7 +67,7 @@ pub fn fitted(job: &FitJob<'_>, bar: &ProgressBar) -> Result<Fitted, Failure> {
         Err(error) => return Err(error.into()),
     }
 
-    let mut report = FitReport::new(&problem, &solution, &posterior, target_name);
+    let mut report = FitReport::new(&problem, &solution, &posterior);
     report.parameters.retain(|parameter| host.parameters.iter().all(|of| of.name != parameter.name));
     report.parameters.extend(host.parameters);
     report.notes.extend(host.notes);
@@ -89,13 +87,6 @@ fn is_meant(case: &Case, level: &Level) -> bool {
         Level::Global => true,
         Level::Model { model } => case.model == *model,
     }
-}
-
-fn target_name(group: usize) -> String {
-    let targets = [Target::StepPeriod, Target::Decoding, Target::Ttft];
-    let of = targets.into_iter().find(|target| *target as usize == group);
-    let name = of.and_then(|target| serde_json::to_value(target).ok()?.as_str().map(str::to_owned));
-    name.unwrap_or_else(|| "other".to_owned())
 }
 
 fn finish(correction: &mut Correction, job: &FitJob<'_>, cases: &[&Case], is_still: bool) {

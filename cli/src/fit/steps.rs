@@ -8,11 +8,10 @@ use ridgepoint::internals::correction::{Correction, Level, NUM_TERMS, Source};
 use ridgepoint_lab::evaluate::comparison::Skipped;
 use ridgepoint_lab::evaluate::steps::case::{CaseOptions, StepCase, step_cases};
 use ridgepoint_lab::evaluate::steps::split::{StepSplit, folds};
-use ridgepoint_lab::fit::host::{HostFit, fit_host, pooled};
-use ridgepoint_lab::fit::learn::{Learned, Prior};
-use ridgepoint_lab::fit::steps::{RunTerms, align};
-use ridgepoint_lab::fit::steps_report::{StepRun, StepRunReport, fit_with_scatter};
-use ridgepoint_lab::fit::{FitReport, ParameterReport};
+use ridgepoint_lab::fit::{
+    FitReport, FitResult, HostFit, ParameterReport, Prior, RunTerms, StepRun, StepRunReport, align, fit_with_scatter,
+    host_from_traces, pooled,
+};
 use ridgepoint_lab::ingest::{HostDelays, RequestTrace, join};
 use serde::Serialize;
 
@@ -65,11 +64,11 @@ pub fn fitted(job: &FitJob<'_>, bar: &ProgressBar) -> Result<Fitted, Failure> {
         bar.inc(1);
     }
     align(&mut step_runs.iter_mut().map(|run| &mut run.terms).collect::<Vec<_>>());
-    let (mut learned, scatter) = fit_with_scatter(&files.join(", "), &step_runs, &prior, &job.level)?;
+    let (mut fit_result, scatter) = fit_with_scatter(&files.join(", "), &step_runs, &prior, &job.level)?;
     let delays: Vec<HostDelays> = join(&[], &traces).into_iter().map(|run| run.delays).collect();
-    let host = fit_host(&pooled(&delays), &prior.means().host);
-    learned.correction.host = host.times;
-    let source = &mut learned.correction.source;
+    let host = host_from_traces(&pooled(&delays), &prior.means().host);
+    fit_result.correction.host = host.times;
+    let source = &mut fit_result.correction.source;
     source.data = job.data.map_or_else(|| files.join(", "), str::to_owned);
     if source.engine_versions.is_empty() {
         source.engine_versions = job.engine_version.map(str::to_owned).into_iter().collect();
@@ -79,16 +78,16 @@ pub fn fitted(job: &FitJob<'_>, bar: &ProgressBar) -> Result<Fitted, Failure> {
         FitSplit::First60 => "first 60 % of each run".to_owned(),
     };
 
-    let runs: Vec<StepRunReport> = step_runs.iter().map(|run| StepRunReport::of(run, &learned.correction)).collect();
-    let report = report(&learned, host, scatter, &cases);
-    let source = &learned.correction.source;
+    let runs: Vec<StepRunReport> = step_runs.iter().map(|run| StepRunReport::of(run, &fit_result.correction)).collect();
+    let report = report(&fit_result, host, scatter, &cases);
+    let source = &fit_result.correction.source;
     let json = serde_json::to_value(Report { fit: &report, runs: &runs, source })
         .map_err(|error| Failure::input(format!("the result can't be written as JSON: {error}")))?;
     let table = steps_table::render(&runs) + &table::render(&report);
     if !report.converged {
         notes.push(format!("the fit has not converged: {}", report.why_stopped));
     }
-    Ok(Fitted { correction: learned.correction, table, json, notes })
+    Ok(Fitted { correction: fit_result.correction, table, json, notes })
 }
 
 fn check(cases: &[StepCase], skipped: &[Skipped], level: &Level) -> Result<(), Failure> {
@@ -112,9 +111,9 @@ fn check(cases: &[StepCase], skipped: &[Skipped], level: &Level) -> Result<(), F
 }
 
 /// The solver's report with the host's times, which are fitted apart, in place of what it was given for them.
-fn report(learned: &Learned, host: HostFit, scatter: String, cases: &[StepCase]) -> FitReport {
-    let Learned { problem, solution, posterior, .. } = learned;
-    let mut report = FitReport::new(problem, solution, posterior, |_| "step_period".to_owned());
+fn report(fit_result: &FitResult, host: HostFit, scatter: String, cases: &[StepCase]) -> FitReport {
+    let FitResult { problem, solution, posterior, .. } = fit_result;
+    let mut report = FitReport::new(problem, solution, posterior);
     report.parameters.truncate(NUM_TERMS);
     report.parameters.extend(host.parameters);
     let names = |report: &[ParameterReport]| report.iter().map(|of| of.name.clone()).collect::<Vec<String>>();
@@ -192,11 +191,11 @@ impl<'a> Refit<'a> {
                 )],
             ));
         }
-        let (learned, _) = fit_with_scatter("training rows", &runs, &self.prior, &level)?;
+        let (fit_result, _) = fit_with_scatter("training rows", &runs, &self.prior, &level)?;
         let name = match self.level {
             RefitLevel::Global => "refit on the training rows".to_owned(),
             RefitLevel::Model => format!("refit on the training rows of {}", fold.judged.model),
         };
-        Ok(Correction { name, ..learned.correction })
+        Ok(Correction { name, ..fit_result.correction })
     }
 }

@@ -1,6 +1,6 @@
 //! The table of the runs of `fit --steps`: how far the correction is off on windows that were fitted and that were not. Uses `text`.
 
-use ridgepoint_lab::fit::steps_report::{StepRunReport, WindowErrors};
+use ridgepoint_lab::fit::{StepRunReport, WindowErrors};
 
 use crate::text::{count, rendered, table, width, wrap};
 

@@ -74,6 +74,8 @@ fn number(value: f64) -> String {
 mod tests {
     use std::collections::BTreeMap;
 
+    use ridgepoint_lab::fit::Target;
+
     use super::*;
 
     fn parameter(name: &str, value: f64, identified: bool, at_bound: bool) -> ParameterReport {
@@ -95,7 +97,7 @@ mod tests {
     fn table_says_what_is_measured_and_what_is_believed() {
         let report = FitReport {
             rows: 12_345,
-            rows_by_target: BTreeMap::from([("itl".to_owned(), 12_000), ("ttft".to_owned(), 345)]),
+            rows_by_target: BTreeMap::from([(Target::Decoding, 12_000), (Target::Ttft, 345)]),
             converged: false,
             why_stopped: "300 iterations were not enough".to_owned(),
             iterations: 300,
@@ -111,7 +113,7 @@ mod tests {
             assert!(projections.contains(expected), "{expected}: {projections}");
         }
         assert!(line("experts").ends_with("prior, at its bound"), "{text}");
-        assert_eq!(line("rows"), "rows: 12,345 (12,000 itl, 345 ttft)");
+        assert_eq!(line("rows"), "rows: 12,345 (12,000 decoding, 345 ttft)");
         assert!(text.contains("NOT converged after 300 iterations") && text.contains("cost 1235 → 78.9"), "{text}");
         assert!(text.contains("! no row has 'experts'") && text.contains("prior: the data narrow"), "{text}");
     }

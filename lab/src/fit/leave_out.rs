@@ -1,14 +1,14 @@
-//! Fits that leave a group of runs out, to judge them on what they have not seen; and the scatter that is left there, which is what
-//! a prediction for a model that was never measured may be off by. Uses `levels`, `observation`, `evaluate::case`.
+//! Fits with a group of runs left out, and the scatter of the left-out runs: the error to expect for a model that was never
+//! measured. Uses `fit_serving`, `problem`, `evaluate::case`.
 
-use super::learn::Prior;
-use super::levels::{fit_serving, observe_all};
-use super::observation::{Observation, Target};
+use super::fit_rows::{Prior, distinct, parameters_of};
+use super::fit_serving::{fit_serving, replayed_rows};
+use super::problem::{Row, Target};
 use crate::evaluate::case::Case;
 use ridgepoint::internals::correction::{Correction, SDS_OF_90_PCT, Scatter};
 use ridgepoint::{Error, Result};
 
-/// What a group of runs is left out by.
+/// The property that the runs of a left-out group share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LeaveOut {
@@ -20,19 +20,19 @@ pub enum LeaveOut {
     Experiment,
 }
 
-/// A correction that has not seen a group of cases.
+/// A group of cases, and a correction fitted without them.
 #[derive(Debug, Clone)]
 pub struct Fold {
     /// The model, workload or experiment that was left out.
     pub left_out: String,
     /// Positions of its cases.
     pub cases: Vec<usize>,
-    /// The correction, fitted on all other cases. Its scatter is that of the other folds, so that it has not seen these cases either.
+    /// The correction fitted on all other cases. Its scatter is that of the other folds, so it has not seen these cases either.
     pub correction: Correction,
     residuals: Vec<Residual>,
 }
 
-/// How far a left-out figure was from its prediction.
+/// Error of a left-out figure.
 #[derive(Debug, Clone, Copy)]
 struct Residual {
     target: Target,
@@ -41,10 +41,10 @@ struct Residual {
     weight: f64,
 }
 
-/// Fits as often as there are groups, each time without one of them, starting from `start`.
+/// Fits once per group, each time without that group, starting from `start`.
 ///
 /// # Errors
-/// `ErrorKind::InvalidArgument` where there are fewer than two groups; else as [`fit_serving`].
+/// `ErrorKind::InvalidArgument` if there are fewer than two groups; otherwise as [`fit_serving`].
 pub fn leave_out(
     cases: &[&Case],
     by: LeaveOut,
@@ -58,9 +58,7 @@ pub fn leave_out(
         LeaveOut::Workload => case.workload.clone().unwrap_or_default(),
         LeaveOut::Experiment => case.name.clone(),
     };
-    let mut groups: Vec<String> = cases.iter().map(|case| group(case)).collect();
-    groups.sort();
-    groups.dedup();
+    let groups = distinct(cases.iter().map(|case| group(case)));
     if groups.len() < 2 {
         return Err(Error::invalid_argument(
             "runs to leave out",
@@ -74,10 +72,10 @@ pub fn leave_out(
         let of = |positions: &[usize]| -> Vec<&Case> {
             positions.iter().filter_map(|position| cases.get(*position).copied()).collect()
         };
-        let (learned, _) = fit_serving(&format!("all but {left_out}"), &of(&seen), prior, start, seed, done)?;
-        let observations = observe_all(&of(&out), &learned.correction, seed, done)?;
-        let residuals = observations.iter().map(|observation| residual(observation, &learned.correction)).collect();
-        Ok(Fold { left_out, cases: out, correction: learned.correction, residuals })
+        let (fitted, _) = fit_serving(&format!("all but {left_out}"), &of(&seen), prior, start, seed, done)?;
+        let rows = replayed_rows(&of(&out), &fitted.correction, seed, done)?;
+        let residuals = rows.iter().flatten().map(|row| residual(row, &fitted.correction)).collect();
+        Ok(Fold { left_out, cases: out, correction: fitted.correction, residuals })
     };
     let mut folds: Vec<Fold> = groups.into_iter().map(fold).collect::<Result<_>>()?;
     for index in 0..folds.len() {
@@ -90,27 +88,27 @@ pub fn leave_out(
     Ok(folds)
 }
 
-/// The scatter of left-out figures: what a model that was never measured is given.
+/// The scatter of left-out figures, which a model that was never measured gets.
 pub fn scatter(folds: &[Fold]) -> Scatter {
     scatter_of(folds.iter())
 }
 
-/// How many runs a prior's scatter counts as, beside those that were left out.
+/// Number of runs that the prior's scatter counts as.
 const PRIOR_RUNS: f64 = 2.0;
 
-/// The scatter of few runs, shrunk towards what is known of runs in general: `√((n·own² + 2·prior²) / (n + 2))`.
+/// The scatter of few runs, shrunk towards the prior's: `√((n·own² + 2·prior²) / (n + 2))`.
 pub fn shrunk(own: Scatter, runs: usize, prior: Scatter) -> Scatter {
     let runs = runs as f64;
     let both = |own: f64, prior: f64| ((runs * own * own + PRIOR_RUNS * prior * prior) / (runs + PRIOR_RUNS)).sqrt();
     Scatter { step: both(own.step, prior.step), ttft: both(own.ttft, prior.ttft) }
 }
 
-fn residual(observation: &Observation, correction: &Correction) -> Residual {
+fn residual(row: &Row, correction: &Correction) -> Residual {
     Residual {
-        target: observation.target,
-        log_error: (observation.predicted_us / observation.measured_us).ln(),
-        coefficients_sd: correction.coefficients_sd(&observation.basis),
-        weight: observation.weight,
+        target: row.target,
+        log_error: (row.predicted(&parameters_of(correction)) / row.measured).ln(),
+        coefficients_sd: correction.coefficients_sd(&row.basis()),
+        weight: row.weight,
     }
 }
 
@@ -124,14 +122,14 @@ fn scatter_of<'a>(folds: impl Iterator<Item = &'a Fold>) -> Scatter {
     }
 }
 
-/// The least scatter with which, on top of what the coefficients leave open, intervals hold nine tenths of the figures.
-/// At least 1 %.
+/// The least scatter with which intervals hold nine tenths of the figures, given the uncertainty of the coefficients. At
+/// least 1 %.
 fn covering(residuals: &[Residual]) -> Option<f64> {
     let total: f64 = residuals.iter().map(|r| r.weight).sum();
     if residuals.is_empty() || total <= 0.0 {
         return None;
     }
-    // What each figure needs: |error| = 1.645·√(coefficients² + scatter²).
+    // The scatter that each figure needs: |error| = 1.645·√(coefficients² + scatter²).
     let mut needed: Vec<(f64, f64)> = residuals
         .iter()
         .map(|r| {

@@ -1,29 +1,27 @@
-//! Least squares for corrections: a robust loss on log errors, a Gaussian prior and a box per parameter; the solver, the
-//! posterior around its minimum, and what is reported of both. Knows numbers and names, no model and no GPU; uses `error`
-//! and the width of intervals of `correction`.
+//! Fits corrections to measured steps and serving runs: rows, a robust loss, a Gaussian prior, and the posterior around the
+//! minimum.
 
-pub mod derivative_free;
-pub mod hash;
-pub mod host;
-pub mod host_search;
-pub mod learn;
-pub mod leave_out;
-mod ledger;
-pub mod levels;
-pub mod observation;
-pub mod posterior;
-pub mod problem;
-pub mod report;
-pub mod serving;
-pub mod solver;
-pub mod steps;
-pub mod steps_report;
-mod validate;
+mod fit_rows;
+mod fit_serving;
+mod fit_steps;
+mod host_from_replays;
+mod host_from_traces;
+mod leave_out;
+#[cfg(test)]
+mod minimise_tests;
+mod posterior;
+mod problem;
+mod report;
+mod step_scatter;
+mod step_terms;
 
-pub use crate::huber::HUBER_DELTA;
-pub use derivative_free::{Simplex, minimise_by_simplex};
-pub use hash::rows_sha256;
-pub use posterior::{Inflation, Posterior, posterior};
-pub use problem::{Parameter, Problem, Row};
+pub use fit_rows::{FitResult, Prior, fit_rows};
+pub use fit_serving::{MAX_ROUNDS, fit_serving};
+pub use fit_steps::{Alignment, RunTerms, align, fit_steps};
+pub use host_from_replays::{HOST_REPLAYS, HostSearch, host_from_replays};
+pub use host_from_traces::{HostFit, host_from_traces, pooled};
+pub use leave_out::{Fold, LeaveOut, leave_out, scatter, shrunk};
+pub use posterior::{Posterior, posterior};
+pub use problem::{Parameter, Problem, Row, Target};
 pub use report::{FitReport, ParameterReport};
-pub use solver::{Solution, minimise};
+pub use step_scatter::{StepRun, StepRunReport, WindowErrors, fit_with_scatter};

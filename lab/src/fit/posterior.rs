@@ -1,41 +1,31 @@
-//! What a fit leaves open: the Gaussian around its minimum (Laplace's approximation). Uses `problem`, `error`.
+//! Computes the posterior of a fit: the Gaussian around its minimum (Laplace's approximation). Uses `problem`.
 
 use nalgebra::{DMatrix, DVector};
 
 use super::problem::{Parameter, Problem};
 use ridgepoint::{Error, Result};
 
-/// The data identify a parameter where they make its standard deviation smaller than this share of the prior's.
+/// The data identify a parameter if they reduce its standard deviation below this share of the prior's.
 pub const IDENTIFIED_SD_SHARE: f64 = 2.0 / 3.0;
-
-/// Whether rows that scatter more than their own standard deviations say count less.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Inflation {
-    /// Rows scatter as their `sd` says.
-    None,
-    /// The curvature of the rows is divided by max(1, χ²/dof), the prior's is not.
-    #[default]
-    Overdispersion,
-}
 
 /// Covariance of the parameters given rows and prior.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Posterior {
-    /// Covariance, in the order of the parameters and in their units. A parameter at a bound stays in it as if the bound were
-    /// not there: what is not known of it makes others uncertain too. A fixed one has zeros.
+    /// Covariance, in the order of the parameters and in their units. A parameter at a bound is treated as if the bound did
+    /// not exist, as its uncertainty affects the others. A fixed parameter has zeros.
     pub covariance: Vec<Vec<f64>>,
     /// Square roots of the diagonal; at most the prior's.
     pub sd: Vec<f64>,
-    /// Whether the data tell each parameter from its prior: at least two rows have it, and its standard deviation is less than
-    /// [`IDENTIFIED_SD_SHARE`] of the prior's. At a bound this says that the data point there, not that they point no further.
+    /// Whether the data identify each parameter: at least two rows have it, and its standard deviation is less than
+    /// [`IDENTIFIED_SD_SHARE`] of the prior's.
     pub identified: Vec<bool>,
-    /// What the curvature of the rows was divided by, at least 1.
+    /// Divisor of the rows' curvature, at least 1: above 1 if rows scatter more than their own standard deviations.
     pub overdispersion: f64,
-    /// Parameters that the rows determine: the trace of posterior covariance × curvature of the rows.
+    /// Number of parameters that the rows determine: the trace of posterior covariance × curvature of the rows.
     pub effective_parameters: f64,
 }
 
-/// The posterior of `problem` around `values`, where [`minimise`](super::minimise) ended.
+/// The posterior of `problem` around `values`, its minimum.
 ///
 /// # Formula
 /// Covariance = (H/φ + P)⁻¹ with H the Gauss–Newton curvature of the rows, P = diag(1/prior_sd²) and φ the overdispersion.
@@ -43,9 +33,9 @@ pub struct Posterior {
 /// Σ weight less the parameters that the rows determine.
 ///
 /// # Errors
-/// `ErrorKind::InvalidArgument` where `values` has another length than there are parameters or a number that is not finite;
-/// `ErrorKind::Invalid` where the curvature overflows.
-pub fn posterior(problem: &Problem, values: &[f64], inflation: Inflation) -> Result<Posterior> {
+/// `ErrorKind::InvalidArgument` if `values` has another length than there are parameters or a number that is not finite;
+/// `ErrorKind::Invalid` if the curvature overflows.
+pub fn posterior(problem: &Problem, values: &[f64]) -> Result<Posterior> {
     let parameters = problem.parameters();
     if values.len() != parameters.len() || !values.iter().all(|value| value.is_finite()) {
         return Err(Error::invalid_argument(
@@ -61,14 +51,12 @@ pub fn posterior(problem: &Problem, values: &[f64], inflation: Inflation) -> Res
     });
     let (mut inverse, mut effective_parameters) = inverted(&scaled, 1.0)?;
     let mut overdispersion = 1.0;
-    if inflation == Inflation::Overdispersion {
-        let (chi_square, rows) = problem.chi_square(values);
-        let dof = rows - effective_parameters;
-        // Without a degree of freedom the rows say nothing of their own scatter.
-        if dof > 0.0 && chi_square > dof {
-            overdispersion = chi_square / dof;
-            (inverse, effective_parameters) = inverted(&scaled, overdispersion)?;
-        }
+    let (chi_square, rows) = problem.chi_square(values);
+    let dof = rows - effective_parameters;
+    // Without a degree of freedom the rows do not tell their own scatter.
+    if dof > 0.0 && chi_square > dof {
+        overdispersion = chi_square / dof;
+        (inverse, effective_parameters) = inverted(&scaled, overdispersion)?;
     }
     let covariance = |row: usize, column: usize| inverse[(row, column)] * scales[row] * scales[column];
     let sd: Vec<f64> = (0..parameters.len()).map(|i| covariance(i, i).max(0.0).sqrt()).collect();

@@ -4,8 +4,7 @@ use rand::SeedableRng;
 use rand_distr::{Distribution, Normal};
 use rand_pcg::Pcg64;
 
-use super::super::problem::Row;
-use super::super::solver::minimise;
+use super::super::problem::{Row, Target};
 use super::*;
 
 fn parameter(name: &str, prior_sd: f64, bounds: (f64, f64)) -> Parameter {
@@ -13,7 +12,7 @@ fn parameter(name: &str, prior_sd: f64, bounds: (f64, f64)) -> Parameter {
 }
 
 fn row(x: &[f64], measured: f64, sd: f64) -> Row {
-    Row { offset: 0.0, x: x.to_vec(), measured, sd, weight: 1.0, group: 0 }
+    Row { offset: 0.0, x: x.to_vec(), measured, sd, weight: 1.0, target: Target::Ttft }
 }
 
 const FREE: (f64, f64) = (0.3, 3.0);
@@ -22,7 +21,7 @@ const FREE: (f64, f64) = (0.3, 3.0);
 fn width_of_one_factor_is_worked_by_hand() {
     // 100 rows that are met exactly: data curvature 100 / 0.1² = 10⁴, the prior's 1 / 0.02² = 2500; sd = 1/√12500.
     let problem = Problem::new("hand", vec![parameter("a", 0.02, FREE)], vec![row(&[10.0], 10.0, 0.1); 100]).unwrap();
-    let found = posterior(&problem, &[1.0], Inflation::default()).unwrap();
+    let found = posterior(&problem, &[1.0]).unwrap();
     assert!((found.sd[0] - 12_500.0_f64.sqrt().recip()).abs() < 1e-12, "{found:?}");
     assert!((found.effective_parameters - 0.8).abs() < 1e-9 && found.identified[0], "{found:?}");
     assert_eq!(found.overdispersion.to_bits(), 1.0_f64.to_bits());
@@ -34,7 +33,7 @@ fn what_no_row_or_one_row_says_is_not_identified() {
     let mut rows = vec![row(&[10.0, 0.0, 0.0], 10.0, 0.1); 20];
     rows.push(row(&[0.0, 10.0, 0.0], 10.0, 0.01));
     let problem = Problem::new("some", parameters, rows).unwrap();
-    let found = posterior(&problem, &[1.0; 3], Inflation::None).unwrap();
+    let found = posterior(&problem, &[1.0; 3]).unwrap();
     assert_eq!(found.identified, [true, false, false]);
     assert!((found.sd[2] - 0.5).abs() < 1e-12 && found.covariance[2][0].abs() < 1e-12, "{found:?}");
 }
@@ -43,7 +42,7 @@ fn what_no_row_or_one_row_says_is_not_identified() {
 fn a_sum_is_known_where_its_parts_are_not() {
     let parameters = vec![parameter("a", 0.5, FREE), parameter("b", 0.5, FREE)];
     let problem = Problem::new("sum", parameters, vec![row(&[5.0, 5.0], 10.0, 0.01); 100]).unwrap();
-    let found = posterior(&problem, &[1.0, 1.0], Inflation::None).unwrap();
+    let found = posterior(&problem, &[1.0, 1.0]).unwrap();
     assert_eq!(found.identified, [false, false]);
     let of_sum = found.covariance[0][0] + 2.0 * found.covariance[0][1] + found.covariance[1][1];
     assert!(of_sum.sqrt() < 0.003 && found.sd[0] > 0.35, "{found:?}");
@@ -53,15 +52,16 @@ fn a_sum_is_known_where_its_parts_are_not() {
 fn rows_off_by_more_than_their_sd_say_widen_the_posterior() {
     let noise = |i: usize| if i.is_multiple_of(2) { 0.1_f64 } else { -0.1 };
     let rows: Vec<Row> = (0..200).map(|i| row(&[10.0], 10.0 * noise(i).exp(), 0.1)).collect();
-    let of = |rows: Vec<Row>, inflation| {
+    let of = |rows: Vec<Row>| {
         let problem = Problem::new("wide", vec![parameter("a", 5.0, FREE)], rows).unwrap();
-        posterior(&problem, &[1.0], inflation).unwrap()
+        posterior(&problem, &[1.0]).unwrap()
     };
     // Each residual is one sd: χ² = 200 / 0.866, dof = 199.
-    let plain = of(rows.clone(), Inflation::Overdispersion);
+    let plain = of(rows.clone());
     assert!((plain.overdispersion - 200.0 / 0.866_386 / 199.0).abs() < 1e-4, "{plain:?}");
+    let exact: Vec<Row> = rows.iter().map(|row| Row { sd: 0.05, measured: 10.0, ..row.clone() }).collect();
     let tight: Vec<Row> = rows.into_iter().map(|row| Row { sd: 0.05, ..row }).collect();
-    let (wide, narrow) = (of(tight.clone(), Inflation::Overdispersion), of(tight, Inflation::None));
+    let (wide, narrow) = (of(tight), of(exact));
     assert!(wide.overdispersion > 3.0 && wide.sd[0] > 1.7 * narrow.sd[0], "{wide:?} {narrow:?}");
 }
 
@@ -69,9 +69,9 @@ fn rows_off_by_more_than_their_sd_say_widen_the_posterior() {
 fn parameters_at_a_bound_stay_and_fixed_ones_do_not() {
     let parameters = vec![parameter("a", 0.5, (1.0, 3.0)), parameter("fixed", 0.5, (1.0, 1.0))];
     let problem = Problem::new("bound", parameters, vec![row(&[5.0, 5.0], 8.0, 0.05); 10]).unwrap();
-    let solution = minimise(&problem, &problem.priors()).unwrap();
+    let solution = problem.minimise(&problem.priors()).unwrap();
     assert_eq!(solution.at_bound, [true, true]);
-    let found = posterior(&problem, &solution.values, Inflation::None).unwrap();
+    let found = posterior(&problem, &solution.values).unwrap();
     assert!(found.sd[0] > 0.0 && found.sd[1].abs() < 1e-15 && !found.identified[1], "{found:?}");
 }
 
@@ -87,8 +87,8 @@ fn widths_match_the_scatter_of_repeated_experiments() {
         let rows: Vec<Row> = columns.iter().map(measured).zip(&columns).map(|(y, x)| row(x, y, 0.05)).collect();
         let parameters = vec![parameter("a", 50.0, FREE), parameter("b", 50.0, FREE)];
         let problem = Problem::new("again", parameters, rows).unwrap();
-        let solution = minimise(&problem, &problem.priors()).unwrap();
-        let found = posterior(&problem, &solution.values, Inflation::None).unwrap();
+        let solution = problem.minimise(&problem.priors()).unwrap();
+        let found = posterior(&problem, &solution.values).unwrap();
         for i in 0..2 {
             squares[i] += (solution.values[i] - truth[i]).powi(2) / f64::from(repeats);
             sd[i] += found.sd[i] / f64::from(repeats);
@@ -104,6 +104,6 @@ fn widths_match_the_scatter_of_repeated_experiments() {
 #[test]
 fn values_of_another_length_are_refused() {
     let problem = Problem::new("one", vec![parameter("a", 0.5, FREE)], vec![row(&[1.0], 1.0, 0.1); 2]).unwrap();
-    assert!(posterior(&problem, &[], Inflation::None).is_err());
-    assert!(posterior(&problem, &[f64::NAN], Inflation::None).is_err());
+    assert!(posterior(&problem, &[]).is_err());
+    assert!(posterior(&problem, &[f64::NAN]).is_err());
 }

@@ -1,18 +1,28 @@
-//! What is minimised: rows that are linear in the parameters, judged by a robust loss of their log error, and a Gaussian
-//! prior. Cost, gradient and Gauss–Newton curvature, for argmin's solvers too. Uses `huber`, `validate`.
+//! Owns the least-squares problem of a fit: rows that are linear in the parameters, a robust loss of their log error, and a
+//! Gaussian prior. Uses `huber` and `solver`.
 
-use argmin::core::{CostFunction, Gradient, Hessian};
+use std::collections::BTreeMap;
+use std::fmt;
+
 use nalgebra::DMatrix;
+use ridgepoint::internals::correction::{Basis, NUM_TERMS};
+use ridgepoint::{Error, Result};
 
-use super::validate;
 use crate::huber;
-use ridgepoint::Result;
+use crate::sha256::sha256_hex;
+use crate::solver::{self, LeastSquares, Range, Slopes, Solution};
 
-/// Share of the measured value below which the logarithm of a prediction is continued by its tangent, so that the cost of a
-/// prediction of zero or less is finite and still says which way is up.
+/// Share of the measured value below which the logarithm of a prediction is continued by its tangent. The cost of a
+/// prediction of zero or less is therefore finite and still has a slope.
 const LOG_FLOOR: f64 = 1e-3;
+/// Problems that a message lists; the rest are counted.
+const MAX_LISTED: usize = 20;
+/// First line of the text that is hashed. A change of the layout changes the number.
+const HASHED_LAYOUT: &str = "ridgepoint rows 1\n";
+/// When a fit stops; it takes some ten iterations.
+const OPTIONS: solver::Options = solver::Options { max_iterations: 300, tolerance: 1e-12 };
 
-/// What is fitted: a number with its unit, what is believed of it before, and the least and greatest value allowed.
+/// A fitted number: its unit, its Gaussian prior and its bounds.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Parameter {
     /// Name in reports and errors.
@@ -23,40 +33,94 @@ pub struct Parameter {
     pub prior: f64,
     /// Standard deviation of the prior, above 0.
     pub prior_sd: f64,
-    /// Least value allowed; may be −∞. Where it equals `upper` the parameter is fixed.
+    /// Least value; may be −∞. If it equals `upper` the parameter is fixed.
     pub lower: f64,
-    /// Greatest value allowed; may be ∞.
+    /// Greatest value; may be ∞.
     pub upper: f64,
 }
 
 impl Parameter {
-    /// Size of a typical change: the prior's standard deviation, 0 where the parameter is fixed.
+    /// Size of a typical change: the prior's standard deviation, 0 for a fixed parameter.
     pub(super) fn scale(&self) -> f64 {
         if self.lower < self.upper { self.prior_sd } else { 0.0 }
     }
+
+    fn check(&self, problems: &mut Vec<String>) {
+        let Parameter { name, prior, prior_sd, lower, upper, .. } = self;
+        if !(prior_sd.is_finite() && *prior_sd > 0.0) {
+            problems.push(format!("parameter '{name}': prior_sd = {prior_sd} must be above 0 and finite"));
+        }
+        if !(lower <= upper && *lower < f64::INFINITY && *upper > f64::NEG_INFINITY) {
+            problems.push(format!("parameter '{name}': lower = {lower} must be at most upper = {upper}"));
+        } else if !(prior.is_finite() && lower <= prior && prior <= upper) {
+            problems.push(format!("parameter '{name}': prior = {prior} must be a number from {lower} to {upper}"));
+        }
+    }
 }
 
-/// A measurement and what predicts it: `predicted = offset + x·θ`.
+/// The kind of a measured figure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Target {
+    /// Mean time from one step's start to the next's.
+    StepPeriod,
+    /// Mean time from a request's first token to its last.
+    Decoding,
+    /// Mean time to first token.
+    Ttft,
+}
+
+impl Target {
+    /// Standard deviation of ln(measured / predicted) that is expected of a good prediction. It decides how much a figure of
+    /// one kind counts against one of another. Assumed: 3 % for a mean over steps, and 8 % for a mean TTFT, which also has the
+    /// noise of a front end.
+    pub fn expected_sd(self) -> f64 {
+        match self {
+            Target::StepPeriod | Target::Decoding => 0.03,
+            Target::Ttft => 0.08,
+        }
+    }
+}
+
+/// The name that JSON has too.
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Target::StepPeriod => "step_period",
+            Target::Decoding => "decoding",
+            Target::Ttft => "ttft",
+        })
+    }
+}
+
+/// A measured figure and its prediction, which is linear in the parameters θ: `predicted = offset + x·θ`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Row {
+    /// The kind of figure. Not used in the cost.
+    pub target: Target,
     /// Part of the prediction that no parameter changes, in the unit of `measured`.
     pub offset: f64,
-    /// What each parameter is multiplied by.
+    /// Factor of each parameter.
     pub x: Vec<f64>,
-    /// What was measured, above 0.
+    /// Measured value, above 0.
     pub measured: f64,
-    /// Standard deviation of ln(measured / predicted) that is expected, above 0.
+    /// Expected standard deviation of ln(measured / predicted), above 0.
     pub sd: f64,
-    /// How many independent rows it counts as, at least 0.
+    /// Number of independent rows that it counts as, at least 0.
     pub weight: f64,
-    /// Which rows belong together: a run, a target. Not used in the cost.
-    pub group: usize,
 }
 
 impl Row {
     /// `offset + x·θ`.
     pub fn predicted(&self, values: &[f64]) -> f64 {
         self.offset + self.x.iter().zip(values).map(|(x, value)| x * value).sum::<f64>()
+    }
+
+    /// The terms among the factors.
+    pub(super) fn basis(&self) -> Basis {
+        let mut values = [0.0; NUM_TERMS];
+        values.iter_mut().zip(&self.x).for_each(|(value, x)| *value = *x);
+        Basis::from(values)
     }
 
     /// ln(predicted / measured) / sd, and its derivative by `predicted`.
@@ -68,6 +132,36 @@ impl Row {
             ((LOG_FLOOR.ln() + (predicted - floor) / floor) / self.sd, 1.0 / (floor * self.sd))
         }
     }
+
+    fn check(&self, number: usize, parameters: &[Parameter], problems: &mut Vec<String>) {
+        let mut check = |is_good: bool, column: &str, found: f64, allowed: &str| {
+            if !is_good {
+                problems.push(format!("row {number}: column '{column}': found {found}, must be {allowed}"));
+            }
+        };
+        check(self.offset.is_finite(), "offset", self.offset, "a finite number");
+        for (column, value) in [("measured", self.measured), ("sd", self.sd)] {
+            check(value.is_finite() && value > 0.0, column, value, "above 0 and finite");
+        }
+        check(self.weight.is_finite() && self.weight >= 0.0, "weight", self.weight, "at least 0 and finite");
+        for (x, parameter) in self.x.iter().zip(parameters) {
+            check(x.is_finite(), &parameter.name, *x, "a finite number");
+        }
+        let (found, expected) = (self.x.len(), parameters.len());
+        if found != expected {
+            problems
+                .push(format!("row {number}: column 'x': found {found} values, must be {expected}, one per parameter"));
+        }
+    }
+
+    /// The row's line in the hashed text.
+    fn hashed_line(&self) -> String {
+        // Adding 0 turns −0 into 0.
+        let number = |value: f64| format!("{:e}", value + 0.0);
+        let columns: Vec<String> = self.x.iter().map(|x| number(*x)).collect();
+        let [offset, measured, sd, weight] = [self.offset, self.measured, self.sd, self.weight].map(number);
+        format!("{offset};{};{measured};{sd};{weight}\n", columns.join(","))
+    }
 }
 
 /// A checked set of parameters and rows.
@@ -75,20 +169,36 @@ impl Row {
 pub struct Problem {
     parameters: Vec<Parameter>,
     rows: Vec<Row>,
-    notes: Vec<String>,
 }
 
 impl Problem {
-    /// Checks `parameters` and the `rows` of `origin`, the data's name in errors.
+    /// Checks `parameters` and `rows`; `origin` names the data in errors.
     ///
     /// # Errors
-    /// `ErrorKind::Invalid`(ridgepoint::Error::Invalid) with everything that can't be fitted, rows being counted from 1: fewer than
-    /// two rows, a number that is NaN or infinite, a measured value or standard deviation of 0 or less, a negative weight, a row
-    /// with another number of columns than there are parameters, bounds without a value between them, a prior outside them.
+    /// `ErrorKind::Invalid` with every problem, rows being counted from 1: fewer than two rows, a number that is NaN or
+    /// infinite, a measured value or standard deviation of 0 or less, a negative weight, a row with another number of columns
+    /// than there are parameters, bounds without a value between them, a prior outside its bounds.
     pub fn new(origin: &str, parameters: Vec<Parameter>, rows: Vec<Row>) -> Result<Problem> {
-        validate::check(origin, &parameters, &rows)?;
-        let notes = validate::notes(&parameters, &rows);
-        Ok(Problem { parameters, rows, notes })
+        let mut problems: Vec<String> = Vec::new();
+        if rows.len() < 2 {
+            let count = if rows.is_empty() { "are no rows" } else { "is one row" };
+            problems.push(format!("there {count}: a fit needs at least two"));
+        } else if rows.iter().all(|row| row.weight <= 0.0) {
+            problems.push("every row's weight is 0: at least one must count".to_owned());
+        }
+        parameters.iter().for_each(|parameter| parameter.check(&mut problems));
+        for (index, row) in rows.iter().enumerate() {
+            row.check(index + 1, &parameters, &mut problems);
+        }
+        if problems.is_empty() {
+            return Ok(Problem { parameters, rows });
+        }
+        let more = problems.len().saturating_sub(MAX_LISTED);
+        if more > 0 {
+            problems.truncate(MAX_LISTED);
+            problems.push(format!("and {more} more"));
+        }
+        Err(Error::invalid(origin, problems))
     }
 
     /// The parameters.
@@ -101,30 +211,68 @@ impl Problem {
         &self.rows
     }
 
-    /// What a reader of the fit should know of its rows: that all are the same, that no row has some parameter.
-    pub fn notes(&self) -> &[String] {
-        &self.notes
+    /// Number of rows of each kind.
+    pub fn rows_by_target(&self) -> BTreeMap<Target, u64> {
+        let mut counts = BTreeMap::new();
+        for row in &self.rows {
+            *counts.entry(row.target).or_default() += 1;
+        }
+        counts
     }
 
-    /// The priors' means: where a fit starts.
+    /// Remarks on the rows: all are equal, or a parameter occurs in none.
+    pub fn notes(&self) -> Vec<String> {
+        let mut notes = Vec::new();
+        let same = |a: f64, b: f64| a.total_cmp(&b).is_eq();
+        let all = |pairs: &dyn Fn(&Row, &Row) -> bool| self.rows.windows(2).all(|pair| pairs(&pair[0], &pair[1]));
+        if all(&|a, b| a.x == b.x && same(a.offset, b.offset)) {
+            notes.push(
+                "all rows have the same columns: they determine one combination of the parameters, the priors share it"
+                    .to_owned(),
+            );
+        }
+        if all(&|a, b| same(a.measured, b.measured)) {
+            notes.push(
+                "all rows have the same measured value: nothing shows what makes it larger or smaller".to_owned(),
+            );
+        }
+        for (index, parameter) in self.parameters.iter().enumerate() {
+            if !self.rows.iter().any(|row| row.weight > 0.0 && row.x[index] != 0.0) {
+                notes.push(format!("no row has '{}': it stays at its prior", parameter.name));
+            }
+        }
+        notes
+    }
+
+    /// The priors' means, at which a fit starts.
     pub fn priors(&self) -> Vec<f64> {
         self.parameters.iter().map(|parameter| parameter.prior).collect()
     }
 
-    /// `Σ weight·huber(ln(predicted / measured) / sd) + ½·Σ ((θ − prior) / prior_sd)²`, finite for any values; values that are
-    /// missing count as absent terms.
+    /// Finds the parameters of least cost within their bounds, from `start`. A parameter that no row has ends at its prior.
+    ///
+    /// # Errors
+    /// `ErrorKind::InvalidArgument` if `start` has another length than there are parameters or a number that is not finite.
+    pub fn minimise(&self, start: &[f64]) -> Result<Solution> {
+        let range = |of: &Parameter| Range { lower: of.lower, upper: of.upper, scale: of.prior_sd };
+        let ranges: Vec<Range> = self.parameters.iter().map(range).collect();
+        solver::minimise(self, start, &ranges, OPTIONS)
+    }
+
+    /// `Σ weight·huber(ln(predicted / measured) / sd) + ½·Σ ((θ − prior) / prior_sd)²`, finite for any values.
     ///
     /// # Formula
-    /// Huber's loss with [`HUBER_DELTA`](super::HUBER_DELTA); below a thousandth of `measured` the logarithm is continued by its
-    /// tangent.
+    /// Huber's loss with [`HUBER_DELTA`](crate::huber::HUBER_DELTA); below a thousandth of `measured` the logarithm is
+    /// continued by its tangent.
     ///
     /// ```
-    /// use crate::fit::{Parameter, Problem, Row};
+    /// use ridgepoint_lab::fit::{Parameter, Problem, Row, Target};
     ///
     /// let factor = Parameter {
     ///     name: "factor".to_owned(), unit: "1".to_owned(), prior: 1.0, prior_sd: 0.5, lower: 0.3, upper: 3.0,
     /// };
-    /// let row = |measured| Row { offset: 0.0, x: vec![100.0], measured, sd: 0.1, weight: 1.0, group: 0 };
+    /// let row =
+    ///     |measured| Row { target: Target::Ttft, offset: 0.0, x: vec![100.0], measured, sd: 0.1, weight: 1.0 };
     /// let problem = Problem::new("example", vec![factor], vec![row(150.0), row(150.0)])?;
     /// // At 1.5 the rows are met and the prior costs (0.5 / 0.5)² / 2; at 1 each row is off by ln(1.5) / 0.1 = 4.05.
     /// assert_eq!(problem.cost(&[1.5]), 0.5);
@@ -153,7 +301,7 @@ impl Problem {
         gradient
     }
 
-    /// Gauss–Newton approximation of the second derivatives of the rows' part of [`Problem::cost`]; a row beyond Huber's δ
+    /// Gauss–Newton approximation of the second derivatives of the rows' part of [`Problem::cost`]. A row beyond Huber's δ
     /// counts as little as its pull does (iteratively reweighted least squares).
     pub fn data_curvature(&self, values: &[f64]) -> DMatrix<f64> {
         let count = self.parameters.len();
@@ -181,8 +329,8 @@ impl Problem {
         curvature
     }
 
-    /// Robust χ² of the rows and how many rows they count as: Σ weight·w·r² over what it is for normal noise of the rows' own
-    /// standard deviations, and Σ weight.
+    /// Robust χ² of the rows and the number of rows that they count as: Σ weight·w·r² over its value for normal noise of the
+    /// rows' own standard deviations, and Σ weight.
     pub(super) fn chi_square(&self, values: &[f64]) -> (f64, f64) {
         let square = |row: &Row| {
             let residual = row.residual(values).0;
@@ -191,36 +339,31 @@ impl Problem {
         let sum: f64 = self.rows.iter().map(square).sum();
         (sum / huber::MEAN_WEIGHTED_SQUARE, self.rows.iter().map(|row| row.weight).sum())
     }
+
+    /// SHA-256 in hexadecimal digits of the rows' offsets, columns, measured values, standard deviations and weights. The
+    /// order of rows does not matter; the order of columns does.
+    ///
+    /// # Formula
+    /// One line per row, `offset;x₁,x₂,…;measured;sd;weight`, each number as the shortest text that reads back as it; lines in
+    /// the order of their bytes.
+    pub fn rows_sha256(&self) -> String {
+        let mut lines: Vec<String> = self.rows.iter().map(Row::hashed_line).collect();
+        lines.sort_unstable();
+        sha256_hex([HASHED_LAYOUT.to_owned(), lines.concat()])
+    }
 }
 
 fn off_prior(parameter: &Parameter, value: f64) -> f64 {
     (value - parameter.prior) / parameter.prior_sd
 }
 
-impl CostFunction for &Problem {
-    type Param = Vec<f64>;
-    type Output = f64;
-
-    fn cost(&self, values: &Vec<f64>) -> std::result::Result<f64, argmin::core::Error> {
+impl LeastSquares for Problem {
+    fn cost(&self, values: &[f64]) -> Result<f64> {
         Ok(Problem::cost(self, values))
     }
-}
 
-impl Gradient for &Problem {
-    type Param = Vec<f64>;
-    type Gradient = Vec<f64>;
-
-    fn gradient(&self, values: &Vec<f64>) -> std::result::Result<Vec<f64>, argmin::core::Error> {
-        Ok(Problem::gradient(self, values))
-    }
-}
-
-impl Hessian for &Problem {
-    type Param = Vec<f64>;
-    type Hessian = DMatrix<f64>;
-
-    fn hessian(&self, values: &Vec<f64>) -> std::result::Result<DMatrix<f64>, argmin::core::Error> {
-        Ok(Problem::curvature(self, values))
+    fn slopes(&self, values: &[f64]) -> Result<Slopes> {
+        Ok(Slopes { gradient: self.gradient(values), curvature: self.curvature(values) })
     }
 }
 

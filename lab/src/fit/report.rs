@@ -1,21 +1,21 @@
-//! What a fit says of itself, for people and programs. Uses `problem`, `solver`, `posterior`.
+//! Reports a fit, for people and programs. Uses `problem`, `posterior`.
 
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::posterior::Posterior;
-use super::problem::{Parameter, Problem};
-use super::solver::Solution;
+use super::posterior::{IDENTIFIED_SD_SHARE, Posterior};
+use super::problem::{Parameter, Problem, Target};
+use crate::solver::Solution;
 use ridgepoint::internals::correction::SDS_OF_90_PCT;
 
-/// A fit: what it was given, how it ended, what it found. Serialised keys are stable.
+/// Report of a fit: its input, how it ended and its result. Serialised keys are stable.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct FitReport {
-    /// Rows that the fit was given.
+    /// Rows.
     pub rows: u64,
-    /// Of those, by what was measured.
-    pub rows_by_target: BTreeMap<String, u64>,
+    /// Rows by kind of figure.
+    pub rows_by_target: BTreeMap<Target, u64>,
     /// Whether the solver converged.
     pub converged: bool,
     /// Why it stopped, in words.
@@ -28,7 +28,7 @@ pub struct FitReport {
     pub cost_after: f64,
     /// The parameters, in the order of the problem's.
     pub parameters: Vec<ParameterReport>,
-    /// What a reader should know.
+    /// Remarks.
     pub notes: Vec<String>,
 }
 
@@ -43,7 +43,7 @@ pub struct ParameterReport {
     pub prior: f64,
     /// Standard deviation of its prior.
     pub prior_sd: f64,
-    /// What the fit says.
+    /// Fitted value.
     pub value: f64,
     /// Standard deviation of its posterior.
     pub sd: f64,
@@ -51,28 +51,15 @@ pub struct ParameterReport {
     pub lower: f64,
     /// Upper end of the 90 % interval, not above the greatest value allowed.
     pub upper: f64,
-    /// Whether the data tell it from its prior.
+    /// Whether the data identify it.
     pub identified: bool,
     /// Whether it lies on the least or greatest value allowed.
     pub at_bound: bool,
 }
 
 impl FitReport {
-    /// The report of `problem`, solved and with its posterior. `target_of` names what the rows of a group measure.
-    pub fn new(
-        problem: &Problem,
-        solution: &Solution,
-        posterior: &Posterior,
-        target_of: impl Fn(usize) -> String,
-    ) -> FitReport {
-        let mut rows_by_group: BTreeMap<usize, u64> = BTreeMap::new();
-        for row in problem.rows() {
-            *rows_by_group.entry(row.group).or_default() += 1;
-        }
-        let mut rows_by_target = BTreeMap::new();
-        for (group, rows) in rows_by_group {
-            *rows_by_target.entry(target_of(group)).or_default() += rows;
-        }
+    /// The report of a solved problem with its posterior.
+    pub fn new(problem: &Problem, solution: &Solution, posterior: &Posterior) -> FitReport {
         let found = solution.values.iter().zip(&solution.at_bound).zip(posterior.sd.iter().zip(&posterior.identified));
         let parameters = problem.parameters().iter().zip(found).map(|(of, ((value, at_bound), (sd, identified)))| {
             let Parameter { name, unit, prior, prior_sd, lower, upper } = of.clone();
@@ -81,7 +68,7 @@ impl FitReport {
             let (lower, upper) = ((value - reach).max(lower), (value + reach).min(upper));
             ParameterReport { name, unit, prior, prior_sd, value, sd, lower, upper, identified, at_bound }
         });
-        let mut notes = problem.notes().to_vec();
+        let mut notes = problem.notes();
         if posterior.overdispersion > 1.0 {
             notes.push(format!(
                 "rows scatter {:.2} times as far as their own standard deviations say; intervals are widened for it",
@@ -90,7 +77,7 @@ impl FitReport {
         }
         FitReport {
             rows: problem.rows().len() as u64,
-            rows_by_target,
+            rows_by_target: problem.rows_by_target(),
             converged: solution.converged,
             why_stopped: solution.why_stopped.clone(),
             iterations: solution.iterations,
@@ -102,11 +89,31 @@ impl FitReport {
     }
 }
 
+impl ParameterReport {
+    /// The report of a host overhead, which is never negative. Its prior is the default with a standard deviation of
+    /// `prior_sd`; `sd` is `None` if nothing was measured.
+    pub(super) fn of_host(name: &str, unit: &str, (prior, prior_sd): (f64, f64), value: f64, sd: Option<f64>) -> Self {
+        let identified = sd.is_some_and(|sd| sd < IDENTIFIED_SD_SHARE * prior_sd);
+        let sd = sd.unwrap_or(prior_sd);
+        ParameterReport {
+            name: name.to_owned(),
+            unit: unit.to_owned(),
+            prior,
+            prior_sd,
+            value,
+            sd,
+            lower: (value - SDS_OF_90_PCT * sd).max(0.0),
+            upper: value + SDS_OF_90_PCT * sd,
+            identified,
+            at_bound: value <= 0.0,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::super::posterior::{Inflation, posterior};
+    use super::super::posterior::posterior;
     use super::super::problem::Row;
-    use super::super::solver::minimise;
     use super::*;
 
     fn reported() -> FitReport {
@@ -121,13 +128,20 @@ mod tests {
         // The second term is a price that would have to be negative.
         let row = |i: usize| {
             let x = 100.0 + 10.0 * i as f64;
-            Row { offset: 0.0, x: vec![x, 1.0], measured: 1.2 * x - 1.0, sd: 0.05, weight: 1.0, group: i % 3 }
+            Row {
+                offset: 0.0,
+                x: vec![x, 1.0],
+                measured: 1.2 * x - 1.0,
+                sd: 0.05,
+                weight: 1.0,
+                target: [Target::StepPeriod, Target::Decoding, Target::Ttft][i % 3],
+            }
         };
         let parameters = vec![parameter("projections", 1.0, 0.5, 0.3), parameter("step_us", 0.0, 0.01, 0.0)];
         let problem = Problem::new("rows", parameters, (0..10).map(row).collect()).unwrap();
-        let solution = minimise(&problem, &problem.priors()).unwrap();
-        let posterior = posterior(&problem, &solution.values, Inflation::default()).unwrap();
-        FitReport::new(&problem, &solution, &posterior, |group| if group == 2 { "ttft" } else { "itl" }.to_owned())
+        let solution = problem.minimise(&problem.priors()).unwrap();
+        let posterior = posterior(&problem, &solution.values).unwrap();
+        FitReport::new(&problem, &solution, &posterior)
     }
 
     #[test]
@@ -146,7 +160,7 @@ mod tests {
         found.sort();
         expected.sort_unstable();
         assert_eq!(found, expected);
-        assert_eq!(json["rows_by_target"], serde_json::json!({"itl": 7, "ttft": 3}));
+        assert_eq!(json["rows_by_target"], serde_json::json!({"step_period": 4, "decoding": 3, "ttft": 3}));
     }
 
     #[test]

@@ -16,9 +16,7 @@ use ridgepoint_lab::evaluate::experiment::{Experiment, serving_cases};
 use ridgepoint_lab::evaluate::judge::judge;
 use ridgepoint_lab::evaluate::measured::{Measured, WHOLE_RUN};
 use ridgepoint_lab::evaluate::metric::{Metric, predicted_ms};
-use ridgepoint_lab::fit::learn::Prior;
-use ridgepoint_lab::fit::leave_out::{LeaveOut, leave_out, scatter};
-use ridgepoint_lab::fit::levels::fit_serving;
+use ridgepoint_lab::fit::{LeaveOut, Prior, fit_serving, leave_out, scatter};
 
 const SEED: u64 = 42;
 /// Models whose own defaults sort and penalise (Qwen), sort (Llama), and do neither (Nemo).

@@ -10,9 +10,7 @@ use ridgepoint::{CorrectionChoice, EfficiencyMode};
 use ridgepoint_lab::evaluate::steps::case::{CaseOptions, StepCase, StepRow, step_cases};
 use ridgepoint_lab::evaluate::steps::read::{ReadRun, read_runs};
 use ridgepoint_lab::evaluate::steps::split::{StepSplit, folds};
-use ridgepoint_lab::fit::learn::Prior;
-use ridgepoint_lab::fit::steps::{Alignment, RunTerms, align};
-use ridgepoint_lab::fit::steps_report::{StepRun, StepRunReport, fit_with_scatter};
+use ridgepoint_lab::fit::{Alignment, Prior, RunTerms, StepRun, StepRunReport, align, fit_with_scatter};
 use ridgepoint_lab::ingest::step_table::TableRun;
 use ridgepoint_lab::ingest::{Cleaning, Dropped, Run, StepRecord, StepTrace, periods};
 

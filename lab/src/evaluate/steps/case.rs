@@ -31,6 +31,13 @@ pub struct StepRow {
     pub span_us: f64,
 }
 
+impl StepRow {
+    /// Mean time of a step, µs.
+    pub fn period_us(&self) -> f64 {
+        self.span_us / self.steps as f64
+    }
+}
+
 /// A run that can be judged.
 #[derive(Debug, Clone)]
 pub struct StepCase {

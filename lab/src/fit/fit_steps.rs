@@ -1,46 +1,43 @@
-//! Sampled steps of real engines as observations, and a correction fitted to them. Uses `evaluate::steps`, `learn`, `observation`;
-//! terms are computed in parallel.
+//! Fits a correction to sampled steps of real engines. Uses `evaluate::steps`, `fit_rows`.
 //!
 //! A row is the time from a sampled step to the next sampled one: n steps, of which one or two are described. The terms of the
-//! others are taken to be the mean of the samples around, as sampling is random:
+//! other steps are taken as the mean of the samples around, because sampling is random:
 //!
-//! `terms of the mean step = (Σ described + (n − described) · x̄) / n`, held against `span / n`.
+//! `terms of the mean step = (Σ described + (n − described) · x̄) / n`, compared with `span / n`.
 //!
-//! Which steps the time from start to start holds is a matter of the engine ([`Alignment`]).
+//! Which steps an interval between two starts holds depends on the engine ([`Alignment`]).
 
 use std::ops::Range;
 
 use rayon::prelude::*;
 
-use super::learn::{Learned, Prior, learn};
-use super::observation::{Observation, Target};
+use super::fit_rows::{FitResult, Prior, distinct, factors, fit_rows};
+use super::problem::{Row, Target};
 use crate::evaluate::steps::case::{StepCase, StepRow};
 use crate::stats::{median, robust_sd};
 use ridgepoint::internals::correction::{Basis, Correction};
 use ridgepoint::{Error, Result};
 
-/// Rows of a run that are independent of each other, at most. Errors of a run's rows have common causes, so thousands of them do
-/// not say a hundred times as much as a few dozen (assumed).
+/// Number of independent rows that a run counts as, at most. Errors of a run's rows have common causes, so thousands of rows do
+/// not tell a hundred times as much as a few dozen (assumed).
 pub const ROWS_OF_A_RUN: f64 = 50.0;
 
-/// Least standard deviation of ln(measured / predicted) of a row, as [`Target::expected_sd`].
-const LEAST_SD: f64 = 0.03;
-/// Samples on either side that stand for steps that were not sampled.
+/// Samples on either side whose mean stands for steps that were not sampled.
 const AROUND: usize = 25;
-/// Rows of a single step that it takes to tell alignments apart.
+/// Least number of single-step rows for choosing an alignment.
 const ROWS_TO_ALIGN: usize = 30;
-/// Robust standard deviations beyond which a time is drawn in when alignments are compared.
+/// Robust standard deviations beyond which a time is clamped when alignments are compared.
 const FAR_SDS: f64 = 4.0;
-/// Turns of fitting and estimating the rows' noise from what is left.
-const TURNS: usize = 2;
+/// Rounds of fitting; each takes the rows' noise from the residuals of the one before.
+const ROUNDS: usize = 2;
 
-/// Which step's work fills the time from a step's start to the next step's.
+/// Which step's execution the interval between two consecutive step starts measures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Alignment {
-    /// Its own.
+    /// The first step's own.
     Own,
-    /// That of the step before. With asynchronous scheduling a step is scheduled when the one before it starts on the GPU, so
+    /// That of the step before it. With asynchronous scheduling a step is scheduled when the one before it starts on the GPU, so
     /// that its start is the end of the step two before.
     Before,
 }
@@ -62,7 +59,7 @@ pub struct RunTerms<'a> {
     pub case: &'a StepCase,
     /// Terms of each row's sampled step, in the order of [`StepCase::rows`].
     pub sampled: Vec<Basis>,
-    /// Which step's work a time holds.
+    /// Which step's execution a time measures.
     pub alignment: Alignment,
     /// By how much of what is predicted times of a single step rise with the step itself and with the one before; `None` where
     /// the run has too few such rows to tell, and for timed forward passes. [`RunTerms::compare`] has the formula.
@@ -70,7 +67,7 @@ pub struct RunTerms<'a> {
 }
 
 impl<'a> RunTerms<'a> {
-    /// Of a run; times are taken to be the steps' own until [`RunTerms::compare`].
+    /// Computes the terms of a run. The alignment is [`Alignment::Own`] until [`RunTerms::compare`].
     pub fn of(case: &'a StepCase) -> Self {
         let sampled: Vec<Basis> = case.rows.par_iter().map(|row| case.basis(row)).collect();
         RunTerms { case, sampled, alignment: Alignment::Own, slopes: None }
@@ -117,7 +114,7 @@ impl<'a> RunTerms<'a> {
         (id(before)?.checked_add(1) == id(at)).then_some(before)
     }
 
-    /// Terms of the mean step of each row of a range, in which samples outside it have no part.
+    /// Terms of the mean step of each row of a range. Samples outside the range are not used.
     pub fn rows(&self, range: Range<usize>) -> Vec<Basis> {
         let (Some(rows), Some(sampled)) = (self.case.rows.get(range.clone()), self.sampled.get(range)) else {
             return Vec::new();
@@ -142,30 +139,23 @@ impl<'a> RunTerms<'a> {
         rows.iter().zip(&around).enumerate().map(terms).collect()
     }
 
-    /// The rows of a range as observations, predicted with `by`; each counts as a share of the run's [`ROWS_OF_A_RUN`]. Their noise is
-    /// what is scattered around the median error, at least 3 %.
-    pub fn observe(&self, range: Range<usize>, by: &Correction) -> Vec<Observation> {
+    /// The rows of a range for a fit; each counts as a share of the run's [`ROWS_OF_A_RUN`]. Their standard deviation is the
+    /// scatter around the median error of `by`'s predictions, at least 3 %.
+    pub fn fit_rows(&self, range: Range<usize>, by: &Correction) -> Vec<Row> {
         let rows = self.case.rows.get(range.clone()).unwrap_or_default();
         let weight = (ROWS_OF_A_RUN / rows.len().max(1) as f64).min(1.0);
-        let mut observations: Vec<Observation> = rows
-            .iter()
-            .zip(self.rows(range))
-            .map(|(row, basis)| Observation {
-                experiment: self.case.name.clone(),
-                model: self.case.model.clone(),
-                target: Target::StepPeriod,
-                measured_us: row.span_us / row.steps as f64,
-                predicted_us: by.time_us(&basis),
-                basis,
-                queueing: 0.0,
-                sd: LEAST_SD,
-                weight,
-            })
-            .collect();
-        let off = observations.iter().map(|of| (of.measured_us / of.predicted_us).ln()).collect();
-        let sd = robust_sd(off).max(LEAST_SD);
-        observations.iter_mut().for_each(|of| of.sd = sd);
-        observations
+        let bases = self.rows(range);
+        let off = rows.iter().zip(&bases).map(|(row, basis)| (row.period_us() / by.time_us(basis)).ln()).collect();
+        let sd = robust_sd(off).max(Target::StepPeriod.expected_sd());
+        let row = |(row, basis): (&StepRow, &Basis)| Row {
+            target: Target::StepPeriod,
+            offset: 0.0,
+            x: factors(basis, 0.0),
+            measured: row.period_us(),
+            sd,
+            weight,
+        };
+        rows.iter().zip(&bases).map(row).collect()
     }
 }
 
@@ -188,34 +178,31 @@ pub fn align(runs: &mut [&mut RunTerms<'_>]) {
     }
 }
 
-/// Least squares of the first value by the others, far values of it drawn in; `None` where the others don't vary.
+/// Least squares of the first value by the other two, after far values of the first are clamped; `None` if the others do not
+/// vary.
 fn two_slopes(rows: &[[f64; 3]]) -> Option<(f64, f64)> {
-    let middle = median(rows.iter().map(|[time, ..]| *time).collect()).unwrap_or(0.0);
-    // Where most times are the same the robust one is nothing.
-    let mean_off = rows.iter().map(|[time, ..]| (time - middle).abs()).sum::<f64>() / rows.len() as f64;
-    let far = FAR_SDS * robust_sd(rows.iter().map(|[time, ..]| *time).collect()).max(mean_off);
-    let times: Vec<f64> = rows.iter().map(|[time, ..]| time.clamp(middle - far, middle + far)).collect();
-    let count = rows.len() as f64;
-    let mean = |of: &dyn Fn(usize) -> f64| (0..rows.len()).map(of).sum::<f64>() / count;
-    let column = |column: usize| move |at: usize| rows.get(at).and_then(|row| row.get(column)).copied().unwrap_or(0.0);
-    let time = |at: usize| times.get(at).copied().unwrap_or(0.0);
-    let (own, before) = (column(1), column(2));
-    let (mean_time, mean_own, mean_before) = (mean(&time), mean(&own), mean(&before));
-    let (t, o, b) =
-        (|at: usize| time(at) - mean_time, |at: usize| own(at) - mean_own, |at: usize| before(at) - mean_before);
-    let (oo, bb, ob) = (mean(&|at| o(at) * o(at)), mean(&|at| b(at) * b(at)), mean(&|at| o(at) * b(at)));
-    let (to, tb) = (mean(&|at| t(at) * o(at)), mean(&|at| t(at) * b(at)));
+    let times: Vec<f64> = rows.iter().map(|[time, ..]| *time).collect();
+    let middle = median(times.clone())?;
+    // The robust standard deviation is 0 if most times are equal.
+    let mean_off = times.iter().map(|time| (time - middle).abs()).sum::<f64>() / rows.len() as f64;
+    let far = FAR_SDS * robust_sd(times).max(mean_off);
+    let clamped: Vec<[f64; 3]> =
+        rows.iter().map(|[time, own, before]| [time.clamp(middle - far, middle + far), *own, *before]).collect();
+    let mean = |of: &dyn Fn(&[f64; 3]) -> f64| clamped.iter().map(of).sum::<f64>() / rows.len() as f64;
+    let centre = [mean(&|row| row[0]), mean(&|row| row[1]), mean(&|row| row[2])];
+    let product = |a: usize, b: usize| mean(&|row| (row[a] - centre[a]) * (row[b] - centre[b]));
+    let (oo, bb, ob, to, tb) = (product(1, 1), product(2, 2), product(1, 2), product(0, 1), product(0, 2));
     let determinant = oo * bb - ob * ob;
     let varies = determinant > 1e-6 * oo * bb && determinant > 0.0;
     varies.then(|| ((to * bb - tb * ob) / determinant, (tb * oo - to * ob) / determinant))
 }
 
-/// What stands around a position, itself included.
+/// The values around a position, itself included.
 fn near<T>(all: &[T], at: usize) -> &[T] {
     all.get(at.saturating_sub(AROUND)..(at + AROUND + 1).min(all.len())).unwrap_or_default()
 }
 
-/// For each sample the mean of those around it.
+/// The mean around each sample.
 fn means_around(sampled: &[Basis]) -> Vec<Basis> {
     let mean = |at: usize| {
         let around = near(sampled, at);
@@ -229,49 +216,42 @@ fn means_around(sampled: &[Basis]) -> Vec<Basis> {
 /// Fits a correction to rows of runs, from the mean of the prior.
 ///
 /// # Errors
-/// `ErrorKind::Invalid` where there are fewer than two rows, or all have the same time; as [`learn`].
-pub fn fit_steps(origin: &str, runs: &[(&RunTerms<'_>, Range<usize>)], prior: &Prior) -> Result<Learned> {
-    let spans = || runs.iter().flat_map(|(run, range)| run.case.rows.get(range.clone()).unwrap_or_default());
-    let period_us = |row: &StepRow| row.span_us / row.steps as f64;
-    let mut periods = spans().map(period_us);
-    if let Some(first_us) = periods.next()
-        && periods.all(|us| (us - first_us).abs() <= 1e-9 * first_us)
-        && spans().count() > 1
+/// `ErrorKind::Invalid` if there are fewer than two rows, or all have the same time; as [`fit_rows`].
+pub fn fit_steps(origin: &str, runs: &[(&RunTerms<'_>, Range<usize>)], prior: &Prior) -> Result<FitResult> {
+    let periods_us: Vec<f64> = runs
+        .iter()
+        .flat_map(|(run, range)| run.case.rows.get(range.clone()).unwrap_or_default())
+        .map(StepRow::period_us)
+        .collect();
+    if let [first_us, _, ..] = periods_us.as_slice()
+        && periods_us.iter().all(|us| (us - first_us).abs() <= 1e-9 * first_us)
     {
-        let rows = spans().count();
+        let rows = periods_us.len();
         let problem =
             format!("all {rows} rows have the same time, {first_us} µs: nothing shows what a step's time depends on");
         return Err(Error::invalid(origin, vec![problem]));
     }
     let mut by = prior.means().clone();
-    let (mut turn, mut iterations) = (1, 0);
-    loop {
-        let observations: Vec<Observation> =
-            runs.iter().flat_map(|(run, range)| run.observe(range.clone(), &by)).collect();
-        let mut learned = learn(origin, &observations, &by, prior)?;
-        learned.solution.cost_start = learned.problem.cost(&learned.problem.priors());
-        iterations += learned.solution.iterations;
-        if turn >= TURNS {
-            learned.solution.iterations = iterations;
-            label(&mut learned.correction, runs);
-            return Ok(learned);
+    let mut iterations = 0;
+    for turn in 1.. {
+        let rows: Vec<Row> = runs.iter().flat_map(|(run, range)| run.fit_rows(range.clone(), &by)).collect();
+        let mut fitted = fit_rows(origin, rows, &by, prior)?;
+        iterations += fitted.solution.iterations;
+        if turn >= ROUNDS {
+            fitted.solution.cost_start = fitted.problem.cost(&fitted.problem.priors());
+            fitted.solution.iterations = iterations;
+            let source = &mut fitted.correction.source;
+            let fitted_runs = runs.iter().filter(|(_, range)| !range.is_empty());
+            source.models = distinct(fitted_runs.map(|(run, _)| run.case.model.clone()));
+            source.hardware = distinct(runs.iter().map(|(run, _)| run.case.hardware.clone()));
+            source.engine_versions = distinct(runs.iter().filter_map(|(run, _)| run.case.engine_version.clone()));
+            return Ok(fitted);
         }
-        by = learned.correction;
-        turn += 1;
+        by = fitted.correction;
     }
-}
-
-fn label(correction: &mut Correction, runs: &[(&RunTerms<'_>, Range<usize>)]) {
-    let sorted = |mut names: Vec<String>| {
-        names.sort();
-        names.dedup();
-        names
-    };
-    correction.source.hardware = sorted(runs.iter().map(|(run, _)| run.case.hardware.clone()).collect());
-    correction.source.engine_versions =
-        sorted(runs.iter().filter_map(|(run, _)| run.case.engine_version.clone()).collect());
+    Err(Error::invalid(origin, vec!["no fit was made".to_owned()]))
 }
 
 #[cfg(test)]
-#[path = "steps_tests.rs"]
+#[path = "fit_steps_tests.rs"]
 mod tests;

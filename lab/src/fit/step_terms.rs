@@ -1,14 +1,13 @@
-//! What a replay's latencies are made of: the terms of every step, spread over the time that it took, so that any span of
-//! time has its terms. At a given schedule a latency is linear in the coefficients, and these are its slopes.
-//! Uses `replay::Observer`, `step_model`, `correction`.
+//! Records the terms of every replayed step, spread over the step's time, so that any span of time has its terms. At a given
+//! schedule a latency is linear in the coefficients, and these terms are its slopes.
 
 use ridgepoint::StepModel;
 use ridgepoint::internals::correction::Basis;
 use ridgepoint::replay::{Observer, StepEvent};
 
-/// Terms of a replay's steps, summed from its beginning.
+/// Terms of a replay's steps, summed from its start.
 #[derive(Debug)]
-pub struct Ledger<'a> {
+pub struct StepTerms<'a> {
     steps: &'a StepModel,
     entries: Vec<Entry>,
 }
@@ -17,17 +16,17 @@ pub struct Ledger<'a> {
 struct Entry {
     start_ns: u64,
     end_ns: u64,
-    /// With this step's own.
+    /// Includes this step's terms.
     sum: Basis,
 }
 
-impl<'a> Ledger<'a> {
-    /// Of steps that this model predicts.
+impl<'a> StepTerms<'a> {
+    /// For steps that `steps` predicts.
     pub fn new(steps: &'a StepModel) -> Self {
-        Ledger { steps, entries: Vec::new() }
+        StepTerms { steps, entries: Vec::new() }
     }
 
-    /// Terms of the steps between two times, those at the ends in proportion.
+    /// Terms of the steps between two times; a step that is partly inside counts in proportion.
     pub fn between(&self, from_ns: u64, to_ns: u64) -> Basis {
         let mut basis = self.until(to_ns);
         basis.add_scaled(&self.until(from_ns), -1.0);
@@ -46,7 +45,7 @@ impl<'a> Ledger<'a> {
     }
 }
 
-impl Observer for Ledger<'_> {
+impl Observer for StepTerms<'_> {
     fn step(&mut self, event: &StepEvent<'_>) {
         let mut sum = self.entries.last().map_or(Basis::default(), |entry| entry.sum);
         sum.add_scaled(&self.steps.basis(event.batch), 1.0);
@@ -84,15 +83,15 @@ mod tests {
         let (model, gpu) = (Model::find("llama-2-7b").expect("built in"), Hardware::find("h100").expect("built in"));
         let steps =
             StepModel::with_options(&model, &gpu, &Deployment::default(), &Options::uncorrected()).expect("possible");
-        let ledger =
-            Ledger { steps: &steps, entries: steps_with(&[(100, 200, 10.0), (200, 400, 40.0), (500, 600, 7.0)]) };
-        let tokens = |from, to| ledger.between(from, to).get(Term::Tokens);
+        let terms =
+            StepTerms { steps: &steps, entries: steps_with(&[(100, 200, 10.0), (200, 400, 40.0), (500, 600, 7.0)]) };
+        let tokens = |from, to| terms.between(from, to).get(Term::Tokens);
         assert_eq!(tokens(0, 99), 0.0);
         assert_eq!(tokens(0, 200), 10.0);
         // Half of the first step, a quarter of the second.
         assert_eq!(tokens(150, 250), 5.0 + 10.0);
         // The engine idles from 400 to 500.
         assert_eq!(tokens(400, 500), 0.0);
-        assert_eq!((tokens(300, 550), ledger.between(0, 1000).get(Term::Steps)), (20.0 + 3.5, 3.0));
+        assert_eq!((tokens(300, 550), terms.between(0, 1000).get(Term::Steps)), (20.0 + 3.5, 3.0));
     }
 }

@@ -1,27 +1,25 @@
-//! What the host does around the steps, fitted to requests' times: from arrival to the engine's queue, and from a token to its
-//! client. Uses `ingest::HostDelays`, `correction::HostTimes`, `report`.
+//! Fits host overheads to traces of requests: the delay from arrival to the engine's queue, and from a token to its client. Uses `ingest::HostDelays`, `correction::HostTimes`, `report`.
 
 use super::posterior::IDENTIFIED_SD_SHARE;
 use super::report::ParameterReport;
+use crate::huber;
 use crate::ingest::HostDelays;
 use crate::stats::{median, robust_sd};
-use ridgepoint::internals::correction::{HostTimes, SDS_OF_90_PCT};
+use ridgepoint::internals::correction::HostTimes;
 
-/// Requests that it takes to say anything.
+/// Least number of requests that a delay is fitted to.
 const LEAST_REQUESTS: usize = 20;
-/// Standard deviations beyond which a request's pull no longer grows.
-const HUBER_DELTA: f64 = super::HUBER_DELTA;
-/// Turns of weighing and solving.
+/// Rounds of weighting and solving.
 const TURNS: usize = 50;
 
-/// Host times with how far the data know them.
+/// Fitted host overheads and their uncertainty.
 #[derive(Debug, Clone, PartialEq)]
 pub struct HostFit {
-    /// The times; the prior's where nothing was measured.
+    /// The overheads; the prior's if nothing was measured.
     pub times: HostTimes,
     /// Each of them.
     pub parameters: Vec<ParameterReport>,
-    /// What is not identified and why.
+    /// Overheads that are not identified, and why.
     pub notes: Vec<String>,
 }
 
@@ -36,16 +34,16 @@ pub fn pooled<'a>(runs: impl IntoIterator<Item = &'a HostDelays>) -> HostDelays 
     all
 }
 
-/// Host times from delays: `queueing_us + queueing_us_per_token · prompt tokens` is a robust line through the times from arrival to queue,
+/// Returns the host overheads of request delays: `queueing_us + queueing_us_per_token · prompt tokens` is a robust line through the times from arrival to queue,
 /// no coefficient below 0; `output_token_us` is the median time from the first token in the engine to the first response.
-/// Scheduling and preemption leave no time of their own in a trace.
+/// Scheduling and preemption keep their prior, as a trace has no time of them.
 ///
 /// # Formula
 /// Huber's loss of residuals over their robust standard deviation, by iteratively reweighted least squares; the standard deviation of a
-/// median is √(π/2)·s/√n. Where all prompts are alike the time per token is the prior's and the rest follows.
-pub fn fit_host(delays: &HostDelays, prior: &HostTimes) -> HostFit {
+/// median is √(π/2)·s/√n. If all prompts have the same length, the time per token is the prior's.
+pub fn host_from_traces(delays: &HostDelays, prior: &HostTimes) -> HostFit {
     let mut times = *prior;
-    // What is believed of a host's time before: its usual size, give or take as much.
+    // The prior's standard deviation of an overhead is its default.
     let usual = HostTimes::default();
     let (mut fixed, mut per_token, mut output) = (None, None, None);
     let mut notes = Vec::new();
@@ -87,52 +85,17 @@ pub fn fit_host(delays: &HostDelays, prior: &HostTimes) -> HostFit {
     if delays.negative > 0 {
         notes.push(format!("{} pairs of requests' times in the wrong order were left out", delays.negative));
     }
+    let report = |name: &str, unit: &str, get: fn(&HostTimes) -> f64, sd: Option<f64>| {
+        ParameterReport::of_host(name, unit, (get(prior), get(&usual)), get(&times), sd)
+    };
     let parameters = vec![
-        report("queueing_us", "µs per request", prior.queueing_us, usual.queueing_us, times.queueing_us, fixed),
-        report(
-            "queueing_us_per_token",
-            "µs per prompt token",
-            prior.queueing_us_per_token,
-            usual.queueing_us_per_token,
-            times.queueing_us_per_token,
-            per_token,
-        ),
-        report(
-            "output_token_us",
-            "µs per token",
-            prior.output_token_us,
-            usual.output_token_us,
-            times.output_token_us,
-            output,
-        ),
-        report("scheduling_us", "µs per step", prior.scheduling_us, usual.scheduling_us, times.scheduling_us, None),
-        report(
-            "preemption_us",
-            "µs per preemption",
-            prior.preemption_us,
-            usual.preemption_us,
-            times.preemption_us,
-            None,
-        ),
+        report("queueing_us", "µs per request", |of| of.queueing_us, fixed),
+        report("queueing_us_per_token", "µs per prompt token", |of| of.queueing_us_per_token, per_token),
+        report("output_token_us", "µs per token", |of| of.output_token_us, output),
+        report("scheduling_us", "µs per step", |of| of.scheduling_us, None),
+        report("preemption_us", "µs per preemption", |of| of.preemption_us, None),
     ];
     HostFit { times, parameters, notes }
-}
-
-fn report(name: &str, unit: &str, prior: f64, prior_sd: f64, value: f64, sd: Option<f64>) -> ParameterReport {
-    let identified = sd.is_some_and(|sd| sd < IDENTIFIED_SD_SHARE * prior_sd);
-    let sd = sd.unwrap_or(prior_sd);
-    ParameterReport {
-        name: name.to_owned(),
-        unit: unit.to_owned(),
-        prior,
-        prior_sd,
-        value,
-        sd,
-        lower: (value - SDS_OF_90_PCT * sd).max(0.0),
-        upper: value + SDS_OF_90_PCT * sd,
-        identified,
-        at_bound: value <= 0.0,
-    }
 }
 
 fn sd_of_median(values: &[f64]) -> f64 {
@@ -174,7 +137,7 @@ fn robust_line(pairs: &[(u64, f64)]) -> Option<Line> {
             let start_sd = scale * (1.0 / all + mean_x * mean_x / squares).sqrt();
             return Some(Line { start, slope, start_sd, slope_sd });
         }
-        weights = off.iter().map(|off| (HUBER_DELTA * scale / off.abs()).min(1.0)).collect();
+        weights = off.iter().map(|off| huber::weight(off / scale)).collect();
     }
     Some(Line { start, slope, start_sd: f64::INFINITY, slope_sd: f64::INFINITY })
 }
@@ -201,7 +164,7 @@ mod tests {
 
     #[test]
     fn a_line_is_found_behind_stragglers() {
-        let fit = fit_host(&delays(), &HostTimes::default());
+        let fit = host_from_traces(&delays(), &HostTimes::default());
         assert!((fit.times.queueing_us - 4000.0).abs() < 25.0, "{fit:?}");
         assert!((fit.times.queueing_us_per_token - 3.0).abs() < 0.03, "{fit:?}");
         assert!((fit.times.output_token_us - 1200.0).abs() < 1e-9, "{fit:?}");
@@ -221,7 +184,7 @@ mod tests {
     #[test]
     fn prompts_of_one_length_say_nothing_of_a_token() {
         let same = HostDelays { arrival_to_queued_us: vec![(500, 5000.0); 30], ..HostDelays::default() };
-        let fit = fit_host(&same, &HostTimes::default());
+        let fit = host_from_traces(&same, &HostTimes::default());
         // 5000 − 500 · 2.
         assert!((fit.times.queueing_us - 4000.0).abs() < 1e-9, "{fit:?}");
         assert!(fit.parameters[0].identified && !fit.parameters[1].identified && !fit.parameters[2].identified);
@@ -242,7 +205,7 @@ mod tests {
     #[test]
     fn a_few_requests_say_nothing() {
         let few = HostDelays { token_to_client_us: vec![1.0; 19], ..HostDelays::default() };
-        let fit = fit_host(&few, &HostTimes::default());
+        let fit = host_from_traces(&few, &HostTimes::default());
         assert_eq!(fit.times, HostTimes::default());
         assert!(fit.notes.iter().any(|note| note.contains("19 requests")), "{:?}", fit.notes);
     }

@@ -6,8 +6,8 @@ use std::ops::Range;
 
 use serde::Serialize;
 
-use super::learn::{Learned, Prior};
-use super::steps::{Alignment, RunTerms, fit_steps};
+use super::fit_rows::{FitResult, Prior};
+use super::fit_steps::{Alignment, RunTerms, fit_steps};
 use crate::evaluate::steps::score::Scores;
 use crate::evaluate::steps::window::{Point, USUAL_ROWS, windows};
 use crate::ingest::Dropped;
@@ -131,14 +131,19 @@ fn mean_square(points: &[Point]) -> Option<f64> {
 ///
 /// # Errors
 /// As [`fit_steps`].
-pub fn fit_with_scatter(origin: &str, runs: &[StepRun<'_>], prior: &Prior, level: &Level) -> Result<(Learned, String)> {
+pub fn fit_with_scatter(
+    origin: &str,
+    runs: &[StepRun<'_>],
+    prior: &Prior,
+    level: &Level,
+) -> Result<(FitResult, String)> {
     let chosen: Vec<(&RunTerms<'_>, Range<usize>)> = runs.iter().map(|run| (&run.terms, run.fitted.clone())).collect();
-    let mut learned = fit_steps(origin, &chosen, prior)?;
-    let (step, from) = scatter(origin, runs, prior, level, &learned.correction)?;
-    learned.correction.level = level.clone();
-    learned.correction.scatter = Scatter { step, ttft: prior.means().scatter.ttft };
+    let mut fitted = fit_steps(origin, &chosen, prior)?;
+    let (step, from) = scatter(origin, runs, prior, level, &fitted.correction)?;
+    fitted.correction.level = level.clone();
+    fitted.correction.scatter = Scatter { step, ttft: prior.means().scatter.ttft };
     let said = format!("scatter of a step's time: {:.1} %, {from}; that of TTFT is not in steps", 100.0 * step);
-    Ok((learned, said))
+    Ok((fitted, said))
 }
 
 fn scatter(

@@ -1,0 +1,154 @@
+//! Fits a correction to serving runs with the replay in the loop. Schedules follow from step times, so cases are replayed and
+//! fitted in turns until the coefficients settle. Uses `fit_rows`, `step_terms`, `evaluate::case`.
+
+use std::sync::Arc;
+
+use rayon::prelude::*;
+use ridgepoint::internals::correction::{Basis, Correction, Term};
+use ridgepoint::latency::{CalibratedRoofline, LatencyModel};
+use ridgepoint::replay::{Outcome, RequestRecord, replay};
+use ridgepoint::{Request, Result};
+
+use super::fit_rows::{FitResult, Prior, QUEUEING_PRIOR_SD_US, distinct, factors, fit_rows};
+use super::problem::{Row, Target};
+use super::step_terms::StepTerms;
+use crate::evaluate::case::Case;
+use crate::evaluate::measured::WHOLE_RUN;
+use crate::evaluate::metric::Metric;
+
+/// Rounds of replaying and fitting at most.
+pub const MAX_ROUNDS: usize = 8;
+
+/// The coefficients have settled if none moves by more than this share of its prior's standard deviation.
+const SETTLED: f64 = 0.03;
+
+/// Replays and fits in turns, from `start`, until the coefficients settle or after [`MAX_ROUNDS`]. The second value tells
+/// whether they have settled; `done` is called after each replay.
+///
+/// # Errors
+/// As [`Case::replay`] and [`fit_rows`].
+pub fn fit_serving(
+    origin: &str,
+    cases: &[&Case],
+    prior: &Prior,
+    start: &Correction,
+    seed: u64,
+    done: &(dyn Fn() + Sync),
+) -> Result<(FitResult, bool)> {
+    let mut anchor = start.clone();
+    let (mut rounds, mut cost_at_start) = (0, None);
+    loop {
+        rounds += 1;
+        let rows = replayed_rows(cases, &anchor, seed, done)?;
+        let measured = || cases.iter().zip(&rows).filter(|(_, rows)| !rows.is_empty()).map(|(case, _)| case);
+        let (models, hardware) =
+            (measured().map(|case| case.model.clone()), cases.iter().map(|case| case.hardware.clone()));
+        let (models, hardware) = (distinct(models), distinct(hardware));
+        let mut fitted = fit_rows(origin, rows.into_iter().flatten().collect(), &anchor, prior)?;
+        (fitted.correction.source.models, fitted.correction.source.hardware) = (models, hardware);
+        fitted.solution.cost_start = *cost_at_start.get_or_insert(fitted.solution.cost_start);
+        let has_settled = moved(&anchor, &fitted.correction) <= SETTLED;
+        if has_settled || rounds == MAX_ROUNDS {
+            return Ok((fitted, has_settled));
+        }
+        anchor = fitted.correction;
+    }
+}
+
+fn moved(from: &Correction, to: &Correction) -> f64 {
+    let by = |term: Term| (to.coefficient(term) - from.coefficient(term)).abs() / term.prior_sd();
+    let host = (to.host.queueing_us - from.host.queueing_us).abs() / QUEUEING_PRIOR_SD_US;
+    Term::ALL.into_iter().map(by).fold(host, f64::max)
+}
+
+/// Replays every case with a correction and returns its rows, in the order of the cases.
+///
+/// # Errors
+/// As [`Case::replay`].
+pub(super) fn replayed_rows(
+    cases: &[&Case],
+    correction: &Correction,
+    seed: u64,
+    done: &(dyn Fn() + Sync),
+) -> Result<Vec<Vec<Row>>> {
+    let correction = Arc::new(correction.clone());
+    cases.par_iter().map(|case| rows_of(case, &correction, seed).inspect(|_| done())).collect()
+}
+
+/// The rows of each stage that was measured, or of the whole run if stages were not. There are none if no figure of the run
+/// can be compared. The rows of one kind count as one together.
+fn rows_of(case: &Case, correction: &Arc<Correction>, seed: u64) -> Result<Vec<Row>> {
+    let roofline = case.rooflines.corrected(correction);
+    let mut terms = StepTerms::new(roofline.steps());
+    let replayed = replay(&roofline, &case.engine, case.load.workload(seed).as_mut(), &mut terms)?;
+    let finished: Vec<&RequestRecord> =
+        replayed.records.iter().filter(|record| record.outcome == Outcome::Finished).collect();
+    let run = Replayed { case, correction, roofline: &roofline, terms: &terms };
+    let stages = case.measured.last_stage().map_or(0, |last| last + 1);
+    let by_stage = (0..stages).filter_map(|stage| i32::try_from(stage).ok().zip(Some(stage)));
+    let of_stage = |(stage, number): (i32, u32)| {
+        let records: Vec<&RequestRecord> = finished.iter().copied().filter(|of| of.stage == number).collect();
+        run.rows(stage, &records)
+    };
+    let mut rows: Vec<Row> = by_stage.flat_map(of_stage).collect();
+    if rows.is_empty() {
+        rows = run.rows(WHOLE_RUN, &finished);
+    }
+    for target in [Target::Decoding, Target::Ttft] {
+        let count = rows.iter().filter(|row| row.target == target).count();
+        rows.iter_mut().filter(|row| row.target == target).for_each(|row| row.weight = 1.0 / count as f64);
+    }
+    Ok(rows)
+}
+
+/// A case replayed with a correction.
+struct Replayed<'a> {
+    case: &'a Case,
+    correction: &'a Correction,
+    roofline: &'a CalibratedRoofline,
+    terms: &'a StepTerms<'a>,
+}
+
+impl Replayed<'_> {
+    /// The measured means of a stage beside those of its replayed requests.
+    fn rows(&self, stage: i32, records: &[&RequestRecord]) -> Vec<Row> {
+        let measured = |metric| self.case.measured.get(stage, metric).map(|ms| ms * 1e3);
+        let Some(ttft_us) = measured(Metric::TTFT_MEAN) else { return Vec::new() };
+        let count = records.len() as f64;
+        let gaps = records.iter().map(|record| f64::from(record.num_output_tokens) - 1.0).sum::<f64>() / count;
+        let decoding_us = match (measured(Metric::E2E_MEAN), measured(Metric::TPOT_MEAN)) {
+            (Some(e2e_us), _) => e2e_us - ttft_us,
+            (None, Some(tpot_us)) => tpot_us * gaps,
+            (None, None) => return Vec::new(),
+        };
+        let output_ns = (self.roofline.output_token_processing_time_us() * 1e3) as u64;
+        let (mut decoding, mut ttft) = (Basis::default(), Basis::default());
+        let (mut predicted_decoding_us, mut predicted_ttft_us) = (0.0, 0.0);
+        for record in records {
+            let first_ns = record.first_token_ns.saturating_sub(output_ns);
+            let last_ns = record.finish_ns.saturating_sub(output_ns);
+            decoding.add_scaled(&self.terms.between(first_ns, last_ns), 1.0 / count);
+            predicted_decoding_us += (record.finish_ns - record.first_token_ns) as f64 / 1e3 / count;
+            let prompt = Request::prefill(record.num_prompt_tokens, 0);
+            let queued_ns = record.arrival_ns + (self.roofline.queueing_time_us(&prompt) * 1e3) as u64;
+            ttft.add_scaled(&self.terms.between(queued_ns.min(first_ns), first_ns), 1.0 / count);
+            predicted_ttft_us += (record.first_token_ns - record.arrival_ns) as f64 / 1e3 / count;
+        }
+        let decoding = self.row(Target::Decoding, decoding_us, predicted_decoding_us, &decoding, 0.0);
+        let ttft = self.row(Target::Ttft, ttft_us, predicted_ttft_us, &ttft, 1.0);
+        decoding.into_iter().chain(ttft).collect()
+    }
+
+    fn row(&self, target: Target, measured: f64, predicted_us: f64, basis: &Basis, queueings: f64) -> Option<Row> {
+        let is_usable = measured > 0.0 && predicted_us > 0.0 && predicted_us.is_finite();
+        let linear_us = self.correction.time_us(basis) + queueings * self.correction.host.queueing_us;
+        is_usable.then(|| Row {
+            target,
+            offset: predicted_us - linear_us,
+            x: factors(basis, queueings),
+            measured,
+            sd: target.expected_sd(),
+            weight: 0.0,
+        })
+    }
+}
