@@ -1,5 +1,5 @@
 //! Laws and hand-worked numbers of models, hardware, tables and steps.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
 
 #[path = "../common/batches.rs"]
 mod batches;

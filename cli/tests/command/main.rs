@@ -1,5 +1,5 @@
 //! The `ridgepoint` binary as a user types it.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
 
 #[path = "../support/mod.rs"]
 mod cli_support;

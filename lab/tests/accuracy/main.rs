@@ -1,5 +1,5 @@
 //! Accuracy on the measurements in `RIDGEPOINT_DATA`.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
 
 #[path = "../../../tests/common/mod.rs"]
 mod common;

@@ -1,5 +1,5 @@
 //! The laboratory: measurements, calibration, traces, judging and fitting on made-up data.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
 
 #[path = "../../../tests/common/mod.rs"]
 mod common;
