@@ -40,8 +40,11 @@ pub struct RequestRow {
     pub finish_status: Option<String>,
 }
 
-/// The numbers of a request by name, in the order of the request table's columns.
-pub(super) const NUMBERS: [(&str, fn(&mut RequestRow) -> &mut Option<u64>); 15] = [
+/// A number of a request: its name and its field.
+pub(super) type Number = (&'static str, fn(&mut RequestRow) -> &mut Option<u64>);
+
+/// The numbers of a request, in the order of the request table's columns.
+pub(super) const NUMBERS: [Number; 15] = [
     ("arrived_ns", |row| &mut row.arrived_ns),
     ("handed_over_ns", |row| &mut row.handed_over_ns),
     ("queued_ns", |row| &mut row.queued_ns),
@@ -81,9 +84,9 @@ pub(super) const HANDOVER_TIMES: [Time; 2] =
 
 impl RequestRow {
     /// The first two known times of a sequence of which the later one is before the earlier one, by name.
-    pub(super) fn out_of_order(&self, sequence: &[Time]) -> Option<((&'static str, u64), (&'static str, u64))> {
+    pub(super) fn out_of_order(&self, sequence: &[Time]) -> Option<[(&'static str, u64); 2]> {
         let known: Vec<_> = sequence.iter().filter_map(|(name, time)| Some((*name, time(self)?))).collect();
-        known.iter().copied().zip(known.iter().copied().skip(1)).find(|(earlier, later)| later.1 < earlier.1)
+        known.windows(2).find_map(|pair| <[_; 2]>::try_from(pair).ok().filter(|[earlier, later]| later.1 < earlier.1))
     }
 
     /// Fills in what another record of the same request knows. Returns false, and changes nothing, where that one adds nothing or

@@ -114,7 +114,7 @@ fn request(row: &Row<'_>) -> Result<RequestRow> {
         *number(&mut request) = Counts::optional(row, column)?;
     }
     for sequence in [&ENGINE_TIMES[..], &SERVER_TIMES] {
-        if let Some((earlier, later)) = request.out_of_order(sequence) {
+        if let Some([earlier, later]) = request.out_of_order(sequence) {
             return Err(row.bad(later.0, format!("at least {}, {}", earlier.0, earlier.1)));
         }
     }

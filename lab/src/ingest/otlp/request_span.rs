@@ -155,7 +155,7 @@ pub(super) fn request_span(span: &Span, mut events: RequestTimestamps) -> Result
     row.num_prompt_tokens = row.num_prompt_tokens.or(attributes.optional("gen_ai.usage.prompt_tokens")?);
     row.num_output_tokens = row.num_output_tokens.or(attributes.optional("gen_ai.usage.completion_tokens")?);
     for sequence in [&ENGINE_TIMES[..], &SERVER_TIMES, &HANDOVER_TIMES] {
-        if let Some((earlier, later)) = row.out_of_order(sequence) {
+        if let Some([earlier, later]) = row.out_of_order(sequence) {
             return Err(Fault::bad(format!("{} is {} ns before {}", later.0, earlier.1 - later.1, earlier.0)));
         }
     }
