@@ -17,7 +17,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 /// ```
 /// use ridgepoint::{ErrorKind, Model};
 ///
-/// let error = Model::from_config_str("my.json", "my.json", "{\n  \"hidden_size\": }").unwrap_err();
+/// let error = Model::from_config_str("my.json", "my.json", "{\n  \"hidden_size\": }", None).unwrap_err();
 /// assert_eq!(error.kind(), ErrorKind::Parse);
 /// let place = error.location().unwrap();
 /// assert_eq!((place.path.as_str(), place.line), ("my.json", Some(2)));

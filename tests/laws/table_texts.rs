@@ -119,6 +119,10 @@ fn fault(operator: &str, text: &str) -> Error {
 
 #[test]
 fn fields_as_spreadsheets_write_them_are_refused_with_row_and_column() {
+    let first_value = |line: &str, value: &str| {
+        let (head, values) = line.rsplit_once(',').unwrap();
+        format!("{head},{value} {}", values.split_once(' ').unwrap().1)
+    };
     let first = |line: &str, separator: char| line.split(separator).next().unwrap().to_owned();
     for (edit, column, found) in [
         (&(|line: &str| format!("\"{}", line.replace(',', "\",\""))) as &dyn Fn(&str) -> String, "series", "\"1\""),
@@ -130,11 +134,11 @@ fn fields_as_spreadsheets_write_them_are_refused_with_row_and_column() {
         (&|line| line.replacen(',', ",1_00", 1), "num_gpus", "1_002"),
         (&|line| line.replace(' ', ","), "efficiency_pct", ","),
         (&|line| format!("{line},"), "efficiency_pct", ","),
-        (&|line| line.replacen(' ', " 1_0 ", 1), "efficiency_pct", "1_0"),
-        (&|line| line.replacen(' ', " 0x1 ", 1), "efficiency_pct", "0x1"),
-        (&|line| line.replacen(' ', " 1e400 ", 1), "efficiency_pct", "1e400"),
-        (&|line| line.replacen(' ', " infinity ", 1), "efficiency_pct", "infinity"),
-        (&|line| line.replacen(' ', " +nan ", 1), "efficiency_pct", "+nan"),
+        (&|line| first_value(line, "1_0"), "efficiency_pct", "1_0"),
+        (&|line| first_value(line, "0x1"), "efficiency_pct", "0x1"),
+        (&|line| first_value(line, "1e400"), "efficiency_pct", "1e400"),
+        (&|line| first_value(line, "infinity"), "efficiency_pct", "infinity"),
+        (&|line| first_value(line, "+nan"), "efficiency_pct", "+nan"),
         (&|line| first(line, ','), "num_gpus", "nothing"),
         (&|line| line.rsplit_once(',').unwrap().0.to_owned() + ",", "efficiency_pct", "0 values"),
     ] {

@@ -41,12 +41,18 @@ struct File {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Entry {
-    #[serde(alias = "progress_index")]
+    #[serde(alias = "progress_index", deserialize_with = "tokens")]
     num_computed_tokens: u32,
-    #[serde(alias = "num_new_tokens")]
+    #[serde(alias = "num_new_tokens", deserialize_with = "tokens")]
     num_scheduled_tokens: u32,
     #[serde(default = "samples_by_default")]
     samples: bool,
+}
+
+fn tokens<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
+    let number = serde_json::Number::deserialize(deserializer)?;
+    let tokens = number.as_u64().and_then(|tokens| u32::try_from(tokens).ok());
+    tokens.ok_or_else(|| serde::de::Error::custom(format!("{number} must be a whole number from 0 to {}", u32::MAX)))
 }
 
 fn samples_by_default() -> bool {

@@ -207,7 +207,7 @@ mod tests {
         assert!(json.ran_none());
         assert_eq!(
             render(&json),
-            "1 configuration: 1 cannot_run. Rows in out.csv.\ncannot run: 1 row (0) of  TP 0: why\n"
+            "1 configuration: 1 cannot_run. Rows in out.csv.\ncannot run: 1 row (0) of TP 0: why\n"
         );
     }
 }

@@ -140,7 +140,8 @@ fn a_file_of_another_model_is_refused() {
     let path = file(&folder, "mine.toml", |correction| {
         correction.level = Level::Model { model: "qwen3-32b".to_owned() };
     });
-    let said = ["mine.toml", "is meant for qwen3-32b and not for llama-3.1-8b", "--correction global"];
+    let said =
+        ["mine.toml", "is meant for qwen3-32b and not for llama-3.1-8b", "the global correction is for any model"];
     command("predict-step", &format!("{LLAMA} --decode 1x5 --correction {path}")).fails(1, &said);
     let load = "--concurrency 2 --input-len 10 --output-len 5";
     command("simulate", &format!("{LLAMA} {load} --correction {path}")).fails(1, &said);
@@ -154,7 +155,7 @@ fn nothing_is_learned_on_top_of_the_textbook_roofline() {
     let none = json!({"name": null, "level": "none"});
     assert_eq!(step(&ideal)["correction"], none);
     assert_eq!(step(&format!("{ideal} --correction none"))["correction"], none);
-    let said = ["--correction global", "--efficiency ideal"];
+    let said = ["correction: 'global' requires calibrated tables", "see --correction"];
     command("predict-step", &format!("{ideal} --correction global")).fails(1, &said);
     let load = "--concurrency 2 --input-len 10 --output-len 5 --efficiency ideal";
     command("simulate", &format!("{LLAMA} {load} --correction global")).fails(1, &said);
@@ -183,7 +184,7 @@ fn a_simulation_takes_steps_and_host_times_of_its_correction() {
     assert_eq!(corrected["correction"], json!({"name": slow, "level": "global"}));
     assert_eq!(plain["correction"], json!({"name": null, "level": "none"}));
     let table = command("simulate", &format!("{LLAMA} {load} --correction global"));
-    assert!(table.stdout.contains("with the correction global, host times included"), "{}", table.stdout);
+    assert!(table.stdout.contains("with the correction global, host overheads included"), "{}", table.stdout);
 }
 
 #[test]

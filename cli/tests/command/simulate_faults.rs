@@ -104,7 +104,7 @@ fn a_bad_row_names_row_column_value_and_what_is_allowed() {
         ("{\"arrival\": 0, \"input_len\": 5, \"output_len\": 5, \"arrival\": 9}", "key 'arrival' appears twice"),
         (
             "{\"arrival\": 0, \"input_len\": 5, \"output_len\": 5}\n{\"arrival\": 0",
-            "line 2 column 14: is not a JSON object",
+            "line 2 column 13: is not a JSON object",
         ),
         (
             "{\"timestamp\": 0, \"input_length\": 513, \"output_length\": 1, \"hash_ids\": [1]}",
@@ -238,7 +238,7 @@ fn a_clock_that_runs_out_is_no_result() {
     let path = folder.write("slow.toml", gpu.replace("hbm_bytes_per_s = 3.35e12", "hbm_bytes_per_s = 1e-300"));
     let out = folder.path("out.json");
     let run = simulate(&format!("--model llama-3.1-8b --hardware {path} {LOOP} --output-json {out}"));
-    run.fails(1, &["longer than its clock counts, 584 years", "slow"]);
+    run.fails(1, &["longer than its clock counts, 584 years"]);
     assert_eq!(folder.names(), ["slow.toml"]);
 }
 

@@ -143,7 +143,7 @@ impl SmallCall {
 /// name that is not listed there. Activations and cache are 16-bit. A norm's weights are read once and not counted.
 ///
 /// ```
-/// use crate::calibrate::off_table::bytes_per_token;
+/// use ridgepoint_lab::calibrate::off_table::bytes_per_token;
 /// assert_eq!(bytes_per_token("fused_add_rms_norm", 100), Some(800.0));
 /// assert_eq!(bytes_per_token("quantise_fp8", 100), Some(300.0));
 /// assert_eq!(bytes_per_token("sort", 100), None);

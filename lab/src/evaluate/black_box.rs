@@ -54,7 +54,7 @@ impl Observation {
     /// By Little's law; `None` where outputs have a single token or the means are no positive numbers.
     ///
     /// ```
-    /// use crate::evaluate::black_box::{Observation, StageMeans};
+    /// use ridgepoint_lab::evaluate::black_box::{Observation, StageMeans};
     /// let means = StageMeans {
     ///     requests_per_s: 5.0, new_prompt_tokens: 8.0, output_tokens: 201.0, ttft_ms: 30.0, decoding_ms: 2000.0,
     /// };

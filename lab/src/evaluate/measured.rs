@@ -128,7 +128,7 @@ mod tests {
         refused(&with("0,tpot_mean,20"), &["row 2", "'metric'", "found tpot_mean"]);
         for value in ["NaN", "-3", "0", "inf", "", "1,5"] {
             let text = with(&format!("0,ttft_mean,\"{value}\""));
-            refused(&text, &["row 2", "'value_ms'", "a time in ms above 0"]);
+            refused(&text, &["row 2", "'value_ms'", "a number above 0 ms"]);
         }
         refused(&with("-2,ttft_mean,1"), &["row 2", "'stage'", "found -2", "-1 for the whole run"]);
         refused(&with("all,ttft_mean,1"), &["row 2", "'stage'", "found all"]);

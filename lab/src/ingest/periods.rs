@@ -35,7 +35,7 @@ impl Default for Cleaning {
 ///    times the expected time is a gap: the engine idled.
 ///
 /// ```
-/// use crate::ingest::{Cleaning, StepRecord, StepTrace, periods};
+/// use ridgepoint_lab::ingest::{Cleaning, StepRecord, StepTrace, periods};
 ///
 /// let step = |step_id, start_ns| StepRecord { step_id, start_ns, num_decode_requests: 8, decode_tokens: 8, ..Default::default() };
 /// let steps = vec![step(200, 1_000_000), step(202, 41_000_000), step(203, 61_500_000)];

@@ -62,13 +62,13 @@ fn every_problem_is_told_once() {
     let text = "speed = 3\nslo = true\n[server]\nmodel = [\"llama-2-7b\", \"qwen3-8b\"]\nhardware = []\nmax_num_seqs = [8, 0, 8]\nmax_num_sequences = 4\nblock_size = nan\nkv_cache_dtype = [\"fp8\", \"fp8_e4m3\"]\n[load]\nseed = -1\n[hardware]\nname = \"h100\"\n";
     let found = problems(text);
     for said in [
-        "speed = 3 is not a known key: known are server, slo, load",
+        "speed is not a known key: known are server, slo, load",
         "slo = true must be an object of keys and values",
-        "hardware = {\"name\":\"h100\"} is not a known key",
+        "hardware is not a known key",
         "server.hardware = [] has no value",
         "[server] max_num_seqs = 0 must be a whole number from 1 to 4294967295",
         "[server] max_num_sequences is not a known key: did you mean max_num_seqs",
-        "[server] block_size = \"NaN\" must be a whole number",
+        "[server] block_size = \"nan\" must be a whole number",
         "load.seed = -1 must be a whole number from 0",
         "load.input_len_tokens is missing",
     ] {

@@ -161,7 +161,7 @@ fn keys_that_would_change_the_load_are_refused() {
     }
     for (section, expected) in [
         ("circuit_breakers: [{name: slow}]", "circuit_breakers = [{\"name\":\"slow\"}] is not supported"),
-        ("server: {ignore_eos: false}", "server.ignore_eos = false leaves it to the model how long outputs are"),
+        ("server: {ignore_eos: false}", "server.ignore_eos = false leaves the length of outputs to the model"),
     ] {
         let error = error(&format!("{LOAD}{DATA}{section}\n"));
         assert!(error.contains(expected), "{error}");

@@ -32,8 +32,8 @@ const MAX_REQUESTS: u64 = 1 << 16;
 ///
 /// ```
 /// use ridgepoint::Request;
-/// use crate::evaluate::steps::reconstruct::{Origin, requests};
-/// use crate::ingest::StepRecord;
+/// use ridgepoint_lab::evaluate::steps::reconstruct::{Origin, requests};
+/// use ridgepoint_lab::ingest::StepRecord;
 ///
 /// // 60 of 100 blocks of 16 tokens are in use by 3 requests: 320 tokens each, and a chunk of 20 tokens ends a prompt.
 /// let step = StepRecord {

@@ -23,7 +23,7 @@ pub struct Point {
 /// is short but a lone one.
 ///
 /// ```
-/// use crate::evaluate::steps::window::windows;
+/// use ridgepoint_lab::evaluate::steps::window::windows;
 /// assert_eq!(windows(7, 3), [0..3, 3..7]);
 /// assert_eq!(windows(2, 3), [0..2]);
 /// assert!(windows(0, 3).is_empty());
