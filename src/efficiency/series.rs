@@ -50,7 +50,7 @@ pub struct SeriesHeader {
 pub struct Series<F: Family> {
     /// Kernel that it was measured for.
     pub key: F::Key,
-    /// Kernel-model coefficients, in the order of [`super::KernelModel::COEFFICIENTS`].
+    /// Kernel-model coefficients, in the order of the coefficients of the kernel model.
     pub coefficients: Vec<f64>,
     /// Log of measured over modelled time.
     pub grid: Grid,

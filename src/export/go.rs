@@ -8,7 +8,7 @@ use super::tables::Export;
 /// The functions; tables and constants stand before them.
 const FUNCTIONS: &str = include_str!("functions.go.txt");
 
-/// The text of a Go file of package `ridgepoint`: tables, `StepTimeUs` by the rule of [`Export::step_time_us`], and the four other
+/// The text of a Go file of package `ridgepoint`: tables, `StepTimeUs` by the rule of `Export::step_time_us`, and the four other
 /// delays of a serving engine.
 pub fn to_go(export: &Export) -> String {
     let correction = &export.correction;

@@ -153,7 +153,7 @@ fn plots_are_whole_files_under_stable_names() {
         let svg = folder.read(&format!("plots/here/{name}.svg"));
         assert!(svg.starts_with("<svg") && svg.trim_end().ends_with("</svg>") && svg.contains("<text"), "{name}");
     }
-    assert_eq!(std::fs::read_dir(&plots).unwrap().count(), 5);
+    assert_eq!(std::fs::read_dir(&plots).unwrap().count(), 3);
     let taken = folder.path("chat.csv");
     evaluate(&folder, &text, &[&NONE[..], &["--plot", &taken]].concat()).fails(1, &["chat.csv"]);
 }

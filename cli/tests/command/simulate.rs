@@ -274,7 +274,7 @@ fn requests_that_are_too_long_are_counted_and_the_others_run() {
         assert_eq!((&json["stages"][0]["rejected"], &json["stages"][0]["ttft_ms"]), (&json!(50), &Value::Null));
         let warnings = json["warnings"].to_string();
         assert!(
-            warnings.contains("50 of 50 requests refused") && warnings.contains("nothing to measure"),
+            warnings.contains("50 of 50 requests rejected") && warnings.contains("nothing to measure"),
             "{warnings}"
         );
         let table = simulate(&format!("{SERVER} {load} --input-len 4096 --output-len 1"));

@@ -139,7 +139,7 @@ impl<'a> RunTerms<'a> {
         rows.iter().zip(&around).enumerate().map(terms).collect()
     }
 
-    /// The rows of a range for a fit; each counts as a share of the run's [`ROWS_OF_A_RUN`]. Their standard deviation is the
+    /// The rows of a range for a fit; each counts as a share of the run's `ROWS_OF_A_RUN`. Their standard deviation is the
     /// scatter around the median error of `by`'s predictions, at least 3 %.
     pub fn fit_rows(&self, range: Range<usize>, by: &Correction) -> Vec<Row> {
         let rows = self.case.rows.get(range.clone()).unwrap_or_default();

@@ -17,7 +17,7 @@ pub struct Posterior {
     /// Square roots of the diagonal; at most the prior's.
     pub sd: Vec<f64>,
     /// Whether the data identify each parameter: at least two rows have it, and its standard deviation is less than
-    /// [`IDENTIFIED_SD_SHARE`] of the prior's.
+    /// `IDENTIFIED_SD_SHARE` of the prior's.
     pub identified: Vec<bool>,
     /// Divisor of the rows' curvature, at least 1: above 1 if rows scatter more than their own standard deviations.
     pub overdispersion: f64,
