@@ -1,10 +1,13 @@
 //! Reads files that people write and parses JSON, TOML and YAML into JSON values.
 
+use std::fmt;
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-use serde_json::{Number, Value};
+use serde::de::{MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+use serde_json::{Map, Number, Value};
 
 use crate::error::{Error, Location, Result};
 
@@ -29,9 +32,73 @@ pub fn read_text(path: &Path) -> Result<String> {
 /// Parses JSON. Errors call it `origin` and carry line and column.
 ///
 /// # Errors
-/// A text that is not JSON.
+/// A text that is not JSON, or has a key twice.
 pub fn parse_json(origin: &str, text: &str) -> Result<Value> {
-    serde_json::from_str(text).map_err(|error| json_error(origin, &error))
+    let parsed: std::result::Result<Distinct, _> = serde_json::from_str(text);
+    parsed.map(|Distinct(value)| value).map_err(|error| json_error(origin, &error))
+}
+
+/// A JSON value whose objects have distinct keys. `Value` alone would keep the last of equal keys.
+struct Distinct(Value);
+
+struct DistinctVisitor;
+
+impl<'de> Deserialize<'de> for Distinct {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
+        deserializer.deserialize_any(DistinctVisitor).map(Distinct)
+    }
+}
+
+impl<'de> Visitor<'de> for DistinctVisitor {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON value")
+    }
+
+    fn visit_unit<E>(self) -> std::result::Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_bool<E>(self, value: bool) -> std::result::Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_i64<E>(self, value: i64) -> std::result::Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_u64<E>(self, value: u64) -> std::result::Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_f64<E>(self, value: f64) -> std::result::Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_str<E>(self, value: &str) -> std::result::Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> std::result::Result<Value, A::Error> {
+        let mut values = Vec::new();
+        while let Some(Distinct(value)) = seq.next_element()? {
+            values.push(value);
+        }
+        Ok(Value::Array(values))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> std::result::Result<Value, A::Error> {
+        let mut values = Map::new();
+        while let Some(key) = map.next_key::<String>()? {
+            if values.contains_key(&key) {
+                return Err(serde::de::Error::custom(format!("duplicate field `{key}`")));
+            }
+            let Distinct(value) = map.next_value()?;
+            values.insert(key, value);
+        }
+        Ok(Value::Object(values))
+    }
 }
 
 /// Turns an error of `serde_json` into one with line and column.

@@ -59,7 +59,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "cache": (
         lambda: StepModel("llama-2-7b", "h100", Deployment(kv_cache_dtype="fp9")),
         RidgepointError,
-        'kv_cache_dtype = "fp9": unknown variant.*fp8',
+        'kv_cache_dtype = "fp9" must be auto.*fp8',
     ),
     "correction": (
         lambda: StepModel("llama-2-7b", "h100", correction="best"),
@@ -69,7 +69,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "ideal": (
         lambda: StepModel("llama-2-7b", "h100", correction="global", efficiency="ideal"),
         RidgepointError,
-        "leave one of them out",
+        "requires calibrated tables",
     ),
     "efficiency": (
         lambda: StepModel("llama-2-7b", "h100", efficiency="measured"),  # type: ignore[arg-type]

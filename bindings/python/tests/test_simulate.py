@@ -91,7 +91,7 @@ def test_what_is_too_long_is_refused_and_counted() -> None:
     result = simulate(steps, RequestArrays([0.0, 0.0], [990, 100], [20, 20]))
     assert result.requests["outcome"].tolist() == ["rejected", "finished"]
     assert (result.run.rejected, result.run.finished) == (1, 1) and np.isnan(result.requests["ttft_ms"][0])
-    assert any("1 of 2 requests refused" in warning for warning in result.warnings)
+    assert any("1 of 2 requests rejected" in warning for warning in result.warnings)
 
 
 def test_the_scheduler_is_heeded(steps: StepModel) -> None:
