@@ -4,7 +4,7 @@
 //! or missing lines and anything outside (0, 100] are errors.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -29,12 +29,12 @@ pub struct Table<F: Family> {
     pub header: Arc<Header>,
     origin: String,
     text: Cow<'static, str>,
-    lines: HashMap<usize, Vec<Line>>,
+    lines: BTreeMap<usize, Vec<Line>>,
     series: Mutex<SeriesByName<F>>,
 }
 
 /// The series that were read, with the chip that their residuals hold for.
-type SeriesByName<F> = HashMap<String, (Chip, Arc<Series<F>>)>;
+type SeriesByName<F> = BTreeMap<String, (Chip, Arc<Series<F>>)>;
 
 /// A line of values.
 struct Line {
@@ -218,11 +218,11 @@ fn coefficients<F: Family>(origin: &str, header: &Header, key: &F::Key) -> Resul
 
 /// Every line belongs to a series of the header, and their columns are the operator's: a file cut off within its header
 /// has neither.
-fn lines_by_series<F: Family>(origin: &str, text: &str, header: &Header) -> Result<HashMap<usize, Vec<Line>>> {
+fn lines_by_series<F: Family>(origin: &str, text: &str, header: &Header) -> Result<BTreeMap<usize, Vec<Line>>> {
     let parse_error = |message: String| Error::parse(origin, message);
     let ids: BTreeMap<String, usize> =
         header.series.values().map(|series| (series.id.to_string(), series.id)).collect();
-    let (mut lines, mut end) = (HashMap::<usize, Vec<Line>>::new(), 0);
+    let (mut lines, mut end) = (BTreeMap::<usize, Vec<Line>>::new(), 0);
     let mut below = text.split_inclusive('\n').map(|line| {
         end += line.len();
         let (content, start) = (line.trim_end_matches(['\n', '\r']), end - line.len());

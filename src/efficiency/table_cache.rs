@@ -1,6 +1,6 @@
 //! The tables that were read, by GPU and operator.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use crate::error::Result;
@@ -11,7 +11,7 @@ use super::kernel_model::{AllReduceModel, DecodeModel, MoeModel, PrefillModel};
 use super::table::Table;
 
 /// Tables of one operator by GPU; `None` for a GPU that has none.
-pub type TablesOf<F> = Mutex<HashMap<String, Option<Arc<Table<F>>>>>;
+pub type TablesOf<F> = Mutex<BTreeMap<String, Option<Arc<Table<F>>>>>;
 
 /// The tables that were read of one source, by operator.
 #[derive(Default)]
