@@ -1,12 +1,14 @@
 //! Loads from Python: a description as JSON, or columns of requests.
 
+use pyo3::PyResult;
 use ridgepoint::Result;
 use ridgepoint::workload::{self, FixedList, OpenedLoad, ReplicaShare, WorkloadRequest};
 use serde::Deserialize;
 
+use crate::fault::from_json;
+
 /// A load as described by the classes of `ridgepoint.loads`.
-#[derive(Debug, Deserialize)]
-#[serde(untagged)]
+#[derive(Debug)]
 pub enum Load {
     /// Requests as columns, passed beside the description.
     Columns(Columns),
@@ -20,6 +22,19 @@ pub enum Load {
 pub enum Columns {
     /// The only kind.
     RequestArrays,
+}
+
+impl Load {
+    /// Reads a description.
+    ///
+    /// # Errors
+    /// `RidgepointError` for unknown kinds, keys and values.
+    pub fn parse(json: &str) -> PyResult<Self> {
+        match from_json("load", json) {
+            Ok(columns) => Ok(Load::Columns(columns)),
+            Err(_) => from_json("load", json).map(Load::Described),
+        }
+    }
 }
 
 /// Columns of requests: arrival, prompt tokens, output tokens.

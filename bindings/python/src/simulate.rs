@@ -49,7 +49,7 @@ pub fn simulate<'py>(
     input_len: &Bound<'py, PyAny>,
     output_len: &Bound<'py, PyAny>,
 ) -> PyResult<(String, Bound<'py, PyDict>)> {
-    let (load, scheduler): (Load, Scheduler) = (from_json("load", load)?, from_json("scheduler", scheduler)?);
+    let (load, scheduler): (Load, Scheduler) = (Load::parse(load)?, from_json("scheduler", scheduler)?);
     let (arrivals_ns, inputs, outputs) =
         (times_ns("arrival_ns", arrival_ns)?, tokens("input_len", input_len)?, tokens("output_len", output_len)?);
     let arrays = (arrivals_ns.values(), inputs.values(), outputs.values());

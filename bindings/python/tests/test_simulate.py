@@ -136,7 +136,7 @@ REFUSED: dict[str, tuple[Callable[[StepModel], Any], type[Exception], str]] = {
     "load": (lambda s: simulate(s, "profile.yaml"), TypeError, "'profile.yaml' must be a Profile"),  # type: ignore[arg-type]
     "steps": (lambda s: simulate("llama", ClosedLoop(1, 1, 1)), TypeError, "'llama' must be"),  # type: ignore[arg-type]
     "file": (lambda s: simulate(s, Profile("/no/such.yaml")), RidgepointError, "/no/such.yaml"),
-    "format": (lambda s: simulate(s, RequestFile("x.csv", "excel")), RidgepointError, "excel.*is not one of csv"),
+    "format": (lambda s: simulate(s, RequestFile("x.csv", "excel")), RidgepointError, "excel.*expected one of.*csv"),
     "arrivals": (
         lambda s: simulate(s, RequestArrays([0.0, float("nan")], [1, 1], [1, 1])),
         RidgepointError,

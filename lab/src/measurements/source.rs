@@ -53,6 +53,7 @@ impl std::fmt::Display for EngineVersion {
 
 impl SourceFile {
     /// A source of which only the file is known.
+    #[cfg_attr(not(feature = "parquet"), allow(dead_code))]
     pub(super) fn unknown(file: &str, format: SourceFormat) -> Self {
         SourceFile {
             file: file.to_owned(),

@@ -27,6 +27,7 @@ pub(super) struct PublicTable {
     /// File name.
     pub(super) file: &'static str,
     /// Columns, under the names of one's own files where both have them.
+    #[cfg_attr(not(feature = "parquet"), allow(dead_code))]
     pub(super) columns: Columns,
     /// Columns that hold one value throughout; another value would be another kernel.
     constants: &'static [(&'static str, &'static str)],
