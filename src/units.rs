@@ -21,16 +21,19 @@ pub const NS_PER_MS: u64 = 1_000_000;
 pub const NS_PER_US: u64 = 1_000;
 
 /// Nanoseconds of a replay's clock in microseconds.
+#[cfg(feature = "replay")]
 pub fn ns_to_us(ns: u64) -> f64 {
     ns as f64 / NS_PER_US as f64
 }
 
 /// Nanoseconds of a replay's clock in milliseconds.
+#[cfg(feature = "replay")]
 pub fn ns_to_ms(ns: u64) -> f64 {
     ns as f64 / NS_PER_MS as f64
 }
 
 /// Nanoseconds of a replay's clock in seconds.
+#[cfg(feature = "replay")]
 pub fn ns_to_s(ns: u64) -> f64 {
     ns as f64 / NS_PER_S as f64
 }
