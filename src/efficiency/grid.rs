@@ -246,6 +246,13 @@ fn worse(a: Origin, b: Origin) -> Origin {
     if rank(a) >= rank(b) { a } else { b }
 }
 
+/// First and last knot of an ascending axis that an interpolation at `value` reads.
+pub(super) fn knots_around(axis: &[f64], value: f64) -> [usize; 2] {
+    let log_axis: Vec<f64> = axis.iter().map(|knot| knot.ln()).collect();
+    let (low, weight, _) = bracket(&log_axis, value.ln());
+    if weight > 0.0 { [low, low + 1] } else { [low, low] }
+}
+
 /// Lower knot, weight of the upper one, and whether `x` is a knot, between two, or beyond the ends.
 fn bracket(knots: &[f64], x: f64) -> (usize, f64, Lookup) {
     const SAME: f64 = 1e-9;

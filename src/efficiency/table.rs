@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 
 use super::chip::Chip;
 use super::family::Family;
-use super::grid::{Grid, MAX_AXES, Origin};
+use super::grid::{Grid, MAX_AXES, Origin, knots_around};
 use super::keys::Key;
 use super::series::{Header, Series, SeriesHeader, UNIT, columns};
 
@@ -30,11 +30,11 @@ pub struct Table<F: Family> {
     origin: String,
     text: Cow<'static, str>,
     lines: BTreeMap<usize, Vec<Line>>,
-    series: Mutex<SeriesByName<F>>,
+    series: Mutex<KnownSeries<F>>,
 }
 
-/// The series that were read, with the chip that their residuals hold for.
-type SeriesByName<F> = BTreeMap<String, (Chip, Arc<Series<F>>)>;
+/// The series that were read, by name and the knots that were asked for, with the chip that their residuals hold for.
+type KnownSeries<F> = BTreeMap<(String, Vec<[usize; 2]>), (Chip, Arc<Series<F>>)>;
 
 /// A line of values.
 struct Line {
@@ -42,6 +42,15 @@ struct Line {
     row: usize,
     /// Place in the text, without the id of the series.
     values: Range<usize>,
+}
+
+/// A line whose coordinates were read.
+struct Point<'a> {
+    row: usize,
+    /// Coordinates on all axes but the last.
+    at: [f64; MAX_AXES],
+    /// Efficiencies along the last axis.
+    values: &'a str,
 }
 
 impl<F: Family> Table<F> {
@@ -62,70 +71,79 @@ impl<F: Family> Table<F> {
         &self.origin
     }
 
-    /// The series of `key`, measured on `chip`; `None` where the table has no such series.
+    /// The series of `key`, measured on `chip`; `None` where the table has no such series. A built-in table is read only at the
+    /// knots around the coordinates `around` of its first axes, if no measurement is missing there.
     ///
     /// # Errors
     /// [`ErrorKind::Parse`](crate::ErrorKind) for a line that can't be, [`ErrorKind::Parse`](crate::ErrorKind) where lines or coefficients are missing.
-    pub fn series(&self, key: &F::Key, chip: &Chip) -> Result<Option<Arc<Series<F>>>> {
+    pub fn series(&self, key: &F::Key, chip: &Chip, around: &[f64]) -> Result<Option<Arc<Series<F>>>> {
         let name = key.name();
         let Some(about) = self.header.series.get(&name) else { return Ok(None) };
-        let known = self.series.lock().unwrap_or_else(PoisonError::into_inner).get(&name).cloned();
+        let mut points = self.points(&name, about)?;
+        let leading = F::AXES.len() - 1;
+        let mut axes: Vec<Vec<f64>> = (0..leading).map(|axis| sorted(points.iter().map(|p| p.at[axis]))).collect();
+        let around = if self.is_built_in() { around } else { &[] };
+        let knots: Vec<[usize; 2]> = axes.iter().zip(around).map(|(axis, x)| knots_around(axis, *x)).collect();
+        let place = (name, knots);
+        let known = self.series.lock().unwrap_or_else(PoisonError::into_inner).get(&place).cloned();
         if let Some((_, series)) = known.filter(|(known, _)| known == chip) {
             return Ok(Some(series));
         }
-        let series = Arc::new(self.read(key, about, chip)?);
+        if !around.is_empty() {
+            keep_complete_part(&mut axes, &mut points, &place.1, about.knots.len());
+        }
+        axes.push(about.knots.clone());
+        let series = Arc::new(self.read(key, &points, axes, chip)?);
         let mut all = self.series.lock().unwrap_or_else(PoisonError::into_inner);
-        all.insert(name, (*chip, series.clone()));
+        all.insert(place, (*chip, series.clone()));
         Ok(Some(series))
     }
 
-    fn read(&self, key: &F::Key, about: &SeriesHeader, chip: &Chip) -> Result<Series<F>> {
-        let name = key.name();
+    /// Tests have read all of a built-in table, so that parts of it may be left unread.
+    fn is_built_in(&self) -> bool {
+        matches!(self.text, Cow::Borrowed(_))
+    }
+
+    fn read(&self, key: &F::Key, points: &[Point], axes: Vec<Vec<f64>>, chip: &Chip) -> Result<Series<F>> {
         let coefficients = coefficients::<F>(&self.origin, &self.header, key)?;
-        let lines = self.lines.get(&about.id).map_or(&[][..], Vec::as_slice);
-        let points: Vec<(usize, [f64; MAX_AXES], &str)> =
-            lines.iter().map(|line| self.point(line)).collect::<Result<_>>()?;
-        let leading = F::AXES.len() - 1;
-        let mut axes: Vec<Vec<f64>> = (0..leading).map(|axis| sorted(points.iter().map(|p| p.1[axis]))).collect();
-        axes.push(about.knots.clone());
         if axes.iter().fold(1, |cells: usize, axis| cells.saturating_mul(axis.len())) > MOST_CELLS {
+            let name = key.name();
             return Err(self.parse_error(format!("series '{name}' spans a grid of more than four million cells")));
         }
         let mut series = Series { key: key.clone(), coefficients, grid: Grid::empty(axes) };
-        for (row, point, values) in &points {
-            self.fill_line(&mut series, *row, *point, values, chip)?;
+        for point in points {
+            self.fill_line(&mut series, point, chip)?;
         }
+        series.grid.fill_gaps();
+        Ok(series)
+    }
+
+    /// The lines of a series with their coordinates.
+    fn points(&self, name: &str, about: &SeriesHeader) -> Result<Vec<Point<'_>>> {
+        let lines = self.lines.get(&about.id).map_or(&[][..], Vec::as_slice);
         let (found, expected) = (lines.len(), about.lines);
         if found != expected || lines.is_empty() {
             return Err(self.parse_error(format!(
                 "series '{name}' has {found} lines, its header says {expected}; as many must be there, and one at least"
             )));
         }
-        series.grid.fill_gaps();
-        Ok(series)
+        lines.iter().map(|line| self.point(line)).collect()
     }
 
-    /// Row, coordinates on all axes but the last, and values of a line.
-    fn point(&self, line: &Line) -> Result<(usize, [f64; MAX_AXES], &str)> {
-        let mut point = [0.0; MAX_AXES];
+    fn point(&self, line: &Line) -> Result<Point<'_>> {
+        let mut at = [0.0; MAX_AXES];
         let mut values = &self.text[line.values.clone()];
-        for (axis, coordinate) in F::AXES[..F::AXES.len() - 1].iter().zip(&mut point) {
+        for (axis, coordinate) in F::AXES[..F::AXES.len() - 1].iter().zip(&mut at) {
             let (field, rest) = values.split_once(',').unwrap_or((values, ""));
             let value = field.parse().ok().filter(|v: &f64| v.is_finite() && *v > 0.0);
             *coordinate = value.ok_or_else(|| bad_row(&self.origin, line.row, axis, field, "a positive number"))?;
             values = rest;
         }
-        Ok((line.row, point, values))
+        Ok(Point { row: line.row, at, values })
     }
 
-    fn fill_line(
-        &self,
-        series: &mut Series<F>,
-        row: usize,
-        point: [f64; MAX_AXES],
-        values: &str,
-        chip: &Chip,
-    ) -> Result<()> {
+    fn fill_line(&self, series: &mut Series<F>, point: &Point, chip: &Chip) -> Result<()> {
+        let Point { row, at: point, values } = *point;
         let Series { key, coefficients, grid } = series;
         let last = F::AXES.len() - 1;
         let bad_value = |found: &str, expected: &str| bad_row(&self.origin, row, "efficiency_pct", found, expected);
@@ -220,33 +238,56 @@ fn coefficients<F: Family>(origin: &str, header: &Header, key: &F::Key) -> Resul
 /// has neither.
 fn lines_by_series<F: Family>(origin: &str, text: &str, header: &Header) -> Result<BTreeMap<usize, Vec<Line>>> {
     let parse_error = |message: String| Error::parse(origin, message);
-    let ids: BTreeMap<String, usize> =
-        header.series.values().map(|series| (series.id.to_string(), series.id)).collect();
-    let (mut lines, mut end) = (BTreeMap::<usize, Vec<Line>>::new(), 0);
+    let mut lines: BTreeMap<String, (usize, Vec<Line>)> =
+        header.series.values().map(|series| (series.id.to_string(), (series.id, Vec::new()))).collect();
+    let known = lines.keys().cloned().collect::<Vec<_>>().join(", ");
+    let mut end = 0;
     let mut below = text.split_inclusive('\n').map(|line| {
         end += line.len();
-        let (content, start) = (line.trim_end_matches(['\n', '\r']), end - line.len());
-        (content, start..start + content.len())
+        let content = line.strip_suffix('\n').unwrap_or(line);
+        (content.strip_suffix('\r').unwrap_or(content), end - line.len())
     });
     let found = below.by_ref().find(|(line, _)| !line.starts_with('#')).map_or("", |(line, _)| line);
     let columns = columns::<F>();
     if found != columns {
         return Err(parse_error(format!("'{found}' stands below the table header, expected '{columns}'")));
     }
-    for (row, (line, place)) in (1..).zip(below) {
+    let mut below = (1..).zip(below).peekable();
+    while let Some((row, (line, _))) = below.peek() {
         let id = line.split(',').next().unwrap_or("");
-        let Some(number) = ids.get(id) else {
-            let known: Vec<&str> = ids.keys().map(String::as_str).collect();
-            return Err(bad_row(origin, row, "series", id, &format!("an id of the header: {}", known.join(", "))));
+        let Some((_, of_series)) = lines.get_mut(id) else {
+            return Err(bad_row(origin, *row, "series", id, &format!("an id of the header: {known}")));
         };
-        let values = (place.start + id.len() + 1).min(place.end)..place.end;
-        lines.entry(*number).or_default().push(Line { row, values });
+        let is_same = |line: &str| line.strip_prefix(id).is_some_and(|rest| rest.is_empty() || rest.starts_with(','));
+        while let Some((row, (line, start))) = below.next_if(|(_, (line, _))| is_same(line)) {
+            let values = (start + id.len() + 1).min(start + line.len())..start + line.len();
+            of_series.push(Line { row, values });
+        }
     }
     if !text.ends_with('\n') {
         let message = "the last line has no end: the file is cut off, perhaps within a number; copy or write it again";
         return Err(parse_error(message.to_owned()));
     }
-    Ok(lines)
+    Ok(lines.into_values().filter(|(_, lines)| !lines.is_empty()).collect())
+}
+
+/// Reduces a series to the first to last of `knots` on its first axes, unless a line or a value is missing there.
+fn keep_complete_part(axes: &mut [Vec<f64>], points: &mut Vec<Point>, knots: &[[usize; 2]], width: usize) {
+    let part: Vec<Vec<f64>> = axes
+        .iter()
+        .enumerate()
+        .map(|(axis, all)| knots.get(axis).map_or_else(|| all.clone(), |[first, last]| all[*first..=*last].to_vec()))
+        .collect();
+    let is_inside = |point: &Point| part.iter().zip(point.at).all(|(axis, at)| axis.contains(&at));
+    let is_complete = |point: &Point| {
+        let values = point.values.split_ascii_whitespace();
+        values.clone().count() == width && values.clone().all(|value| value != "-")
+    };
+    let complete = points.iter().filter(|point| is_inside(point) && is_complete(point)).count();
+    if complete == part.iter().map(Vec::len).product::<usize>() {
+        points.retain(is_inside);
+        axes.clone_from_slice(&part);
+    }
 }
 
 fn bad_row(origin: &str, row: usize, column: &str, found: &str, expected: &str) -> Error {

@@ -81,8 +81,16 @@ impl Tables {
     /// # Errors
     /// As [`Tables::nearest`].
     pub fn of_key<F: Family>(&self, key: &F::Key) -> Result<Found<F>> {
+        self.of_key_around(key, &[])
+    }
+
+    /// The series of exactly this key, which need not answer away from the coordinates `around` of its first axes.
+    ///
+    /// # Errors
+    /// As [`Tables::nearest`].
+    pub fn of_key_around<F: Family>(&self, key: &F::Key, around: &[f64]) -> Result<Found<F>> {
         let is_key = |candidate: &F::Key| if candidate == key { 0.0 } else { f64::INFINITY };
-        Ok(self.nearest::<F>(is_key, 1)?.remove(0).0)
+        Ok(self.nearest_around::<F>(is_key, 1, around)?.remove(0).0)
     }
 
     /// The series nearest to a kernel by `distance` (smaller is nearer, infinite is unusable) with their distances: up to
@@ -91,6 +99,15 @@ impl Tables {
     /// # Errors
     /// Those of reading a table file; [`ErrorKind::MissingTable`](crate::ErrorKind) where no GPU has a usable series.
     pub fn nearest<F: Family>(&self, distance: impl Fn(&F::Key) -> f64, count: usize) -> Result<Vec<(Found<F>, f64)>> {
+        self.nearest_around(distance, count, &[])
+    }
+
+    fn nearest_around<F: Family>(
+        &self,
+        distance: impl Fn(&F::Key) -> f64,
+        count: usize,
+        around: &[f64],
+    ) -> Result<Vec<(Found<F>, f64)>> {
         for gpu in &self.gpus {
             let Some(table) = self.table::<F>(gpu)? else { continue };
             let is_fallback = gpu != self.hardware.name();
@@ -106,7 +123,7 @@ impl Tables {
                 } else {
                     Chip::new(&self.hardware, dtype)?
                 };
-                if let Some(series) = table.series(&key, &chip)? {
+                if let Some(series) = table.series(&key, &chip, around)? {
                     found.push((Found { series, gpu: gpu.clone(), is_fallback }, distance));
                 }
             }

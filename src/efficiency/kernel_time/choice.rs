@@ -103,7 +103,7 @@ fn gemm_curve(
         (_, DType::Fp8 | DType::Int8 | DType::Fp4) => GemmKind::Fp8,
         _ => GemmKind::Bfloat16,
     };
-    let found = tables.of_key::<GemmModel>(&wanted)?;
+    let found = tables.of_key_around::<GemmModel>(&wanted, &[n as f64, k as f64])?;
     let measured_format = match wanted {
         GemmKind::Bfloat16 => matches!(weights, WeightFormat::Plain(_)),
         GemmKind::Fp8 => weights == WeightFormat::Fp8,
