@@ -179,6 +179,7 @@ fn of_gpu<F: Family>(gpu: &str, table: Table<F>) -> Result<Table<F>> {
 mod tests {
     use super::super::gemm_model::GemmModel;
     use super::super::kernel_model::{AllReduceModel, DecodeModel, MoeModel, PrefillModel};
+    use super::super::keys::GemmKind;
     use super::*;
 
     #[test]
@@ -197,5 +198,23 @@ mod tests {
         read_all::<DecodeModel>();
         read_all::<MoeModel>();
         read_all::<AllReduceModel>();
+    }
+
+    #[test]
+    fn a_part_of_a_series_answers_as_the_whole_does_around_its_matrix() {
+        for folder in ["a100_sxm", "h100_sxm", "h200_sxm"] {
+            let tables = Tables::new(&Hardware::find(folder).unwrap(), None);
+            for key in [GemmKind::Bfloat16, GemmKind::Fp8, GemmKind::Fp8Block] {
+                let whole = tables.of_key::<GemmModel>(&key).unwrap().series.grid.clone();
+                let mut smallest = whole.len();
+                for matrix in [[4096.0, 4096.0], [6144.0, 4096.0], [3.0, 1e6], [1e6, 100.0], [129_280.0, 7168.0]] {
+                    let part = tables.of_key_around::<GemmModel>(&key, &matrix).unwrap().series.grid.clone();
+                    smallest = smallest.min(part.len());
+                    let ((of_whole, exact), (of_part, same)) = (whole.slice(&matrix), part.slice(&matrix));
+                    assert_eq!((of_whole.values, exact), (of_part.values, same), "{folder} {key:?} {matrix:?}");
+                }
+                assert!(smallest <= 4 * whole.axes()[2].len(), "{folder} {key:?}: {smallest} cells");
+            }
+        }
     }
 }

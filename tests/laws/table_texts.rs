@@ -252,7 +252,7 @@ proptest! {
         let chip = Chip::new(&h100, DType::Bfloat16).expect("has the unit");
         let Ok(table) = Table::<AllReduceModel>::parse("damaged", text) else { return Ok(()) };
         for kind in [AllReduceKind::Graph, AllReduceKind::Eager] {
-            let Ok(Some(series)) = table.series(&kind, &chip) else { continue };
+            let Ok(Some(series)) = table.series(&kind, &chip, &[]) else { continue };
             for gpus in [2.0, 3.0, 4.0, 64.0] {
                 let curve = AllReduceCurve::new(&series, gpus, chip, Match::Exact);
                 for message_bytes in [2.0, 8192.0, 1e6, 1e9, 1e15] {
