@@ -136,8 +136,8 @@ pub fn interval_factor(relative_sds: &[f64]) -> f64 {
     (SDS_OF_90_PCT * relative_sds.iter().map(|sd| sd * sd).sum::<f64>().sqrt()).exp()
 }
 
-#[cfg(test)]
 #[allow(clippy::float_cmp)]
+#[cfg(test)]
 mod tests {
     use super::super::term::Term;
     use super::*;

@@ -66,8 +66,8 @@ impl Sheet {
     }
 }
 
-#[cfg(test)]
 #[allow(clippy::float_cmp)]
+#[cfg(test)]
 mod tests {
     use super::*;
 

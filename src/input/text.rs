@@ -158,8 +158,8 @@ pub fn parse_yaml(origin: &str, text: &str) -> Result<Value> {
         Error::parse(origin, format!("can't be read as YAML or JSON: {message}"))
     })
 }
-#[cfg(test)]
 #[cfg(feature = "replay")]
+#[cfg(test)]
 mod tests {
     use serde_json::json;
 

@@ -57,21 +57,3 @@ pub trait LatencyModel: Send + Sync {
     /// Time of the engine's own thread per request that is preempted. What is lost by computing again is in the steps.
     fn preemption_processing_time_us(&self) -> f64;
 }
-
-impl<L: LatencyModel + ?Sized> LatencyModel for &L {
-    fn step_time_us(&self, requests: &[Request]) -> f64 {
-        (**self).step_time_us(requests)
-    }
-    fn queueing_time_us(&self, request: &Request) -> f64 {
-        (**self).queueing_time_us(request)
-    }
-    fn output_token_processing_time_us(&self) -> f64 {
-        (**self).output_token_processing_time_us()
-    }
-    fn scheduling_processing_time_us(&self) -> f64 {
-        (**self).scheduling_processing_time_us()
-    }
-    fn preemption_processing_time_us(&self) -> f64 {
-        (**self).preemption_processing_time_us()
-    }
-}

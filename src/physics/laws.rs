@@ -9,7 +9,7 @@ use crate::model::{Attention, Model, Window};
 use crate::request::Request;
 
 use super::fixtures::{self, all};
-use super::{Operator, OperatorGroup, StepPlan, StepTotals};
+use super::{Operator, OperatorGroup, StepPlan};
 
 /// Sums in another order may differ in the last digits.
 const REL_SUMMATION_ORDER: f64 = 1e-12;
@@ -22,6 +22,28 @@ fn run(plan: &StepPlan, batch: &[Request]) -> Vec<Operator> {
     let mut operators = Vec::new();
     plan.operators(&plan.batch_shape(batch).unwrap(), &mut operators);
     operators
+}
+
+/// Totals of a step.
+#[derive(Debug, Clone, Copy, Default)]
+struct StepTotals {
+    flops: f64,
+    memory_bytes: f64,
+    sent_bytes: f64,
+}
+
+impl StepTotals {
+    fn of(operators: &[Operator]) -> Self {
+        operators.iter().fold(StepTotals::default(), |mut totals, operator| {
+            let count = operator.count as f64;
+            totals.flops += count * operator.flops;
+            match operator.group {
+                OperatorGroup::Communication => totals.sent_bytes += count * operator.bytes,
+                _ => totals.memory_bytes += count * operator.bytes,
+            }
+            totals
+        })
+    }
 }
 
 fn totals(plan: &StepPlan, batch: &[Request]) -> StepTotals {

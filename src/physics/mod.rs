@@ -44,6 +44,6 @@ pub use memory::{KvCacheBytes, Memory};
 pub use names::{OperatorGroup, OperatorId, OperatorKind};
 pub use operator::{AttentionHeads, Kernel, Operator};
 pub(crate) use plan::Entry;
-pub use plan::{StepPlan, StepTotals};
+pub use plan::StepPlan;
 pub use sampler::SamplerWork;
 pub use work::{Shape, Work};

@@ -31,7 +31,6 @@ pub struct StepPlan {
     windows: Vec<Window>,
     graphs: CudaGraphs,
     activation: DType,
-    expert_skew: f64,
     max_model_len: u64,
     max_num_seqs: u64,
     max_num_batched_tokens: u64,
@@ -80,7 +79,6 @@ impl StepPlan {
             windows,
             graphs: CudaGraphs::new(deployment),
             activation: context.activation,
-            expert_skew: 0.0,
             max_model_len: deployment.max_model_len.map_or(model.max_position_embeddings(), u64::from),
             max_num_seqs: u64::from(deployment.max_num_seqs),
             max_num_batched_tokens: u64::from(deployment.max_num_batched_tokens),
@@ -89,19 +87,6 @@ impl StepPlan {
             sampler: SamplerWork::new(model, deployment),
             notes,
         })
-    }
-
-    /// The same plan with uneven routing: `skew` is the share of a layer's experts that no token visits (default 0).
-    ///
-    /// # Errors
-    /// [`ErrorKind::InvalidArgument`](crate::ErrorKind) outside [0, 1).
-    pub fn with_expert_skew(mut self, skew: f64) -> Result<Self> {
-        if !(0.0..1.0).contains(&skew) {
-            let reason = "must be at least 0 (uniform routing) and below 1";
-            return Err(Error::invalid_argument("expert skew", skew.to_string(), reason));
-        }
-        self.expert_skew = skew;
-        Ok(self)
     }
 
     /// Sums a batch for this plan.
@@ -134,7 +119,7 @@ impl StepPlan {
             GraphMode::Full => padded_tokens,
             GraphMode::Piecewise | GraphMode::None | GraphMode::Eager => batch.num_decodes,
         };
-        Step { batch, padded_tokens, decode_rows, activation: self.activation, expert_skew: self.expert_skew }
+        Step { batch, padded_tokens, decode_rows, activation: self.activation }
     }
 
     /// How the step is launched.
@@ -278,32 +263,5 @@ fn name_variants(entries: &mut [Entry]) {
             entries[index].name = intern(&name);
             taken.push(entries[index].name);
         }
-    }
-}
-
-/// Sums over the operators of a step, their counts included.
-#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
-#[non_exhaustive]
-pub struct StepTotals {
-    /// FLOPs of one rank.
-    pub flops: f64,
-    /// Bytes to and from device memory of one rank.
-    pub memory_bytes: f64,
-    /// Bytes that one rank sends to others.
-    pub sent_bytes: f64,
-}
-
-impl StepTotals {
-    /// Sums `operators`.
-    pub fn of(operators: &[Operator]) -> Self {
-        operators.iter().fold(StepTotals::default(), |mut totals, operator| {
-            let count = operator.count as f64;
-            totals.flops += count * operator.flops;
-            match operator.group {
-                OperatorGroup::Communication => totals.sent_bytes += count * operator.bytes,
-                _ => totals.memory_bytes += count * operator.bytes,
-            }
-            totals
-        })
     }
 }

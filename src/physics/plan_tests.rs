@@ -179,17 +179,6 @@ fn experts_are_sliced_or_spread_over_tensor_and_data_parallel_ranks() {
 }
 
 #[test]
-fn skewed_routing_reads_fewer_experts() {
-    let uniform = plan(&fixtures::mixtral_8x7b(), &Deployment::default());
-    let skewed = uniform.clone().with_expert_skew(0.5).unwrap();
-    let batch = [Request::decode(5), Request::decode(5)];
-    let bytes = |plan: &StepPlan| named(&run(plan, &batch), "experts").bytes;
-    let expert = 3.0 * 4096.0 * 14_336.0 * 2.0;
-    assert!(((bytes(&uniform) - bytes(&skewed)) / expert - 0.5).abs() < 1e-9);
-    assert!(uniform.with_expert_skew(1.0).is_err());
-}
-
-#[test]
 fn fp8_layers_multiply_in_fp8_and_quantise_their_inputs() {
     let operators = run(&plan(&fixtures::llama_31_70b_fp8(), &Deployment::default()), &[Request::prefill(600, 0)]);
     let qkv = named(&operators, "qkv_proj");

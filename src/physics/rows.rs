@@ -12,7 +12,6 @@ pub(crate) struct Step<'a> {
     /// Rows of projections that only decodes need: padded where the whole step is one graph.
     pub decode_rows: u64,
     pub activation: DType,
-    pub expert_skew: f64,
 }
 
 /// The quantity that an operator's work is proportional to.

@@ -94,7 +94,7 @@ impl KernelTemplate {
                     top_k: experts.top_k as f64,
                     experts: experts.num_experts as f64,
                     local_experts: experts.local_experts as f64,
-                    skew: step.expert_skew,
+                    skew: 0.0,
                     weight_bytes: experts.weights.bytes_per_weight(),
                     input_bytes: compute_dtype.bytes(),
                     output_bytes: step.activation.bytes(),

@@ -29,7 +29,7 @@ pub(super) struct Ran {
 
 impl Clock {
     /// Starts at 0, for a pipeline of `stages` GPUs.
-    pub(super) fn new<L: LatencyModel + ?Sized>(latency: &L, stages: u32) -> Self {
+    pub(super) fn new(latency: &dyn LatencyModel, stages: u32) -> Self {
         let scheduling_us = latency.scheduling_processing_time_us();
         Clock {
             host_ns: 0,

@@ -45,22 +45,9 @@ impl Distribution {
         }
         values.sort_unstable_by(f64::total_cmp);
         let (min, max) = (*values.first()?, *values.last()?);
-        let count = values.len() as u64;
         // Rounding may carry the mean of equal values past the extremes.
-        let mean = (values.iter().sum::<f64>() / count as f64).max(min).min(max);
-        let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
-        let at = |quantile| between_ranks(count, quantile, |rank| value_at(&values, rank));
-        Some(Distribution {
-            count,
-            mean,
-            p50: at(0.5),
-            p90: at(0.9),
-            p95: at(0.95),
-            p99: at(0.99),
-            min,
-            max,
-            std: (squares / count as f64).sqrt(),
-        })
+        let mean = (values.iter().sum::<f64>() / values.len() as f64).max(min).min(max);
+        Some(Distribution::of_ranks(&values.into_iter().zip(1..).collect::<Vec<_>>(), mean, mean, min, max))
     }
 
     /// Summarises histograms of nanoseconds in milliseconds, with a mean that is known exactly. Returns `None` if they are
@@ -95,38 +82,34 @@ impl Distribution {
             return None;
         }
         // The deviation is taken around the buckets' own mean, so that equal values have none wherever they lie in a bucket.
-        let weighted = |value: &dyn Fn(f64) -> f64| {
-            let mut below = 0;
-            let mut sum = 0.0;
-            for (middle, up_to) in &ranks {
-                sum += value(*middle) * (up_to - below) as f64;
-                below = *up_to;
-            }
-            sum / count as f64
-        };
-        let centre = weighted(&|middle| middle);
+        let centre = weighted_mean(&ranks, |middle| middle);
+        Some(Distribution::of_ranks(&ranks, mean_ms, centre, ns_to_ms(min), ns_to_ms(max)))
+    }
+
+    /// Summarises ascending values, each with the number of values up to and including it. The deviation is taken around
+    /// `centre`.
+    fn of_ranks(ranks: &[(f64, u64)], mean: f64, centre: f64, min: f64, max: f64) -> Self {
+        let count = ranks.last().map_or(0, |(_, count)| *count);
         let at = |quantile| {
             between_ranks(count, quantile, |rank| {
-                let bucket = ranks.partition_point(|(_, up_to)| *up_to <= rank);
-                ranks.get(bucket).map_or(0.0, |(middle, _)| *middle)
+                let position = ranks.partition_point(|(_, up_to)| *up_to <= rank);
+                ranks.get(position).map_or(0.0, |(value, _)| *value)
             })
         };
-        Some(Distribution {
-            count,
-            mean: mean_ms,
-            p50: at(0.5),
-            p90: at(0.9),
-            p95: at(0.95),
-            p99: at(0.99),
-            min: ns_to_ms(min),
-            max: ns_to_ms(max),
-            std: weighted(&|middle| (middle - centre).powi(2)).sqrt(),
-        })
+        let variance = weighted_mean(ranks, |value| (value - centre).powi(2));
+        let (p50, p90, p95, p99) = (at(0.5), at(0.9), at(0.95), at(0.99));
+        Distribution { count, mean, p50, p90, p95, p99, min, max, std: variance.sqrt() }
     }
 }
 
-fn value_at(sorted: &[f64], rank: u64) -> f64 {
-    usize::try_from(rank).ok().and_then(|rank| sorted.get(rank)).copied().unwrap_or(0.0)
+/// The mean of a function of the values. `ranks` are not empty.
+fn weighted_mean(ranks: &[(f64, u64)], of: impl Fn(f64) -> f64) -> f64 {
+    let (mut below, mut sum) = (0, 0.0);
+    for (value, up_to) in ranks {
+        sum += of(*value) * (up_to - below) as f64;
+        below = *up_to;
+    }
+    sum / below as f64
 }
 
 /// The `quantile` of `count` ascending values, interpolated between its two ranks. `count` is at least 1.

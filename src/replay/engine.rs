@@ -54,28 +54,23 @@ use crate::workload::Workload;
 /// `ErrorKind::Invalid` for a configuration that [`EngineConfig::validate`] refuses. `ErrorKind::InvalidRequest` for a
 /// request without prompt or output, with an arrival before its predecessor's, or of a stage beyond
 /// [`MAX_STAGES`](crate::workload::MAX_STAGES).
-pub fn replay<L, W, O>(latency: &L, config: &EngineConfig, workload: &mut W, observer: &mut O) -> Result<Replay>
-where
-    L: LatencyModel + ?Sized,
-    W: Workload + ?Sized,
-    O: Observer + ?Sized,
-{
+pub fn replay(
+    latency: &dyn LatencyModel,
+    config: &EngineConfig,
+    workload: &mut dyn Workload,
+    observer: &mut dyn Observer,
+) -> Result<Replay> {
     replay_at(true, latency, config, workload, observer)
 }
 
 /// [`replay`] with or without fast-forwarding through decodes. Both settings give identical results.
-pub(super) fn replay_at<L, W, O>(
+pub(super) fn replay_at(
     fast_forward: bool,
-    latency: &L,
+    latency: &dyn LatencyModel,
     config: &EngineConfig,
-    workload: &mut W,
-    observer: &mut O,
-) -> Result<Replay>
-where
-    L: LatencyModel + ?Sized,
-    W: Workload + ?Sized,
-    O: Observer + ?Sized,
-{
+    workload: &mut dyn Workload,
+    observer: &mut dyn Observer,
+) -> Result<Replay> {
     config.validate()?;
     let mut engine = Engine {
         latency,
@@ -106,10 +101,10 @@ enum Scheduled {
     Nothing,
 }
 
-struct Engine<'a, L: ?Sized, W: ?Sized, O: ?Sized> {
-    latency: &'a L,
-    workload: &'a mut W,
-    observer: &'a mut O,
+struct Engine<'a> {
+    latency: &'a dyn LatencyModel,
+    workload: &'a mut dyn Workload,
+    observer: &'a mut dyn Observer,
     config: &'a EngineConfig,
     scheduler: Scheduler<'a>,
     front: FrontEnd,
@@ -123,12 +118,7 @@ struct Engine<'a, L: ?Sized, W: ?Sized, O: ?Sized> {
     tells_every_token: bool,
 }
 
-impl<L, W, O> Engine<'_, L, W, O>
-where
-    L: LatencyModel + ?Sized,
-    W: Workload + ?Sized,
-    O: Observer + ?Sized,
-{
+impl Engine<'_> {
     fn run(&mut self) -> Result<()> {
         let depth = match (self.config.pipeline_parallel_size, self.config.async_scheduling) {
             (1, true) => 2,

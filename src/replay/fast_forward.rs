@@ -19,7 +19,7 @@ use crate::request::Request;
 const MOST_TURNS: u32 = 1 << 16;
 
 /// Steady decodes in the order of the running queue, as parallel arrays.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Steady {
     is_on: bool,
     num_settled: usize,
@@ -48,22 +48,8 @@ impl Steady {
     pub(super) fn new(config: &EngineConfig, fast_forward: bool) -> Self {
         // In a pipeline, a request does not run in every step.
         let is_on = fast_forward && config.pipeline_parallel_size == 1 && config.block_size <= MOST_TURNS;
-        Steady {
-            is_on,
-            num_settled: 0,
-            requests: Vec::new(),
-            records: Vec::new(),
-            slots: Vec::new(),
-            until: Vec::new(),
-            first_until: u64::MAX,
-            wheel: vec![Vec::new(); if is_on { config.block_size as usize } else { 1 }],
-            turn: 0,
-            stages: Vec::new(),
-            next_step: 0,
-            num_ended: 0,
-            last_end_ns: 0,
-            in_flight: 0,
-        }
+        let turns = if is_on { config.block_size as usize } else { 1 };
+        Steady { is_on, first_until: u64::MAX, wheel: vec![Vec::new(); turns], ..Steady::default() }
     }
 
     pub(super) fn len(&self) -> u32 {

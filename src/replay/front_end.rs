@@ -13,8 +13,8 @@ pub(super) struct FrontEnd {
     last_arrival_ns: u64,
 }
 
-/// A request on its way to the engine.
-#[derive(Debug)]
+/// A request on its way to the engine, in the order in which they reach it; of two at once, the one sent first.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Pending {
     pub(super) visible_ns: u64,
     pub(super) record: u32,
@@ -67,24 +67,4 @@ impl FrontEnd {
 #[cold]
 pub(super) fn broken_workload(index: usize) -> Error {
     Error::invalid_request(index, "arrival_ns", "none", "the workload announced a request and has none")
-}
-
-impl PartialEq for Pending {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other).is_eq()
-    }
-}
-
-impl Eq for Pending {}
-
-impl PartialOrd for Pending {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Pending {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        (self.visible_ns, self.record).cmp(&(other.visible_ns, other.record))
-    }
 }

@@ -62,31 +62,3 @@ impl<A: Observer, B: Observer> Observer for (A, B) {
         self.0.wants_every_token() || self.1.wants_every_token()
     }
 }
-
-impl<O: Observer> Observer for &mut O {
-    fn step(&mut self, event: &StepEvent<'_>) {
-        (**self).step(event);
-    }
-    fn token(&mut self, record: u32, token: u32, now_ns: u64) {
-        (**self).token(record, token, now_ns);
-    }
-    fn wants_every_token(&self) -> bool {
-        (**self).wants_every_token()
-    }
-}
-
-impl<O: Observer> Observer for Option<O> {
-    fn step(&mut self, event: &StepEvent<'_>) {
-        if let Some(observer) = self {
-            observer.step(event);
-        }
-    }
-    fn token(&mut self, record: u32, token: u32, now_ns: u64) {
-        if let Some(observer) = self {
-            observer.token(record, token, now_ns);
-        }
-    }
-    fn wants_every_token(&self) -> bool {
-        self.as_ref().is_some_and(Observer::wants_every_token)
-    }
-}

@@ -70,7 +70,7 @@ impl<'a> Scheduler<'a> {
     /// Adds a request to the waiting queue.
     pub(super) fn add(&mut self, record: u32, request: &WorkloadRequest) {
         let slot = self.unused_slots.pop().unwrap_or_else(|| {
-            self.slots.push(Slot::empty());
+            self.slots.push(Slot::default());
             self.slots.len() as u32 - 1
         });
         let rank = Rank { priority: request.priority, arrival_ns: request.arrival_ns, record };

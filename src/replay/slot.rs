@@ -4,7 +4,7 @@ use super::block_pool::BlockHash;
 use super::waiting::Rank;
 
 /// State of one request. Token counts follow vLLM's `Request`: `computed` includes tokens of steps in flight.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Slot {
     pub(super) rank: Rank,
     pub(super) stage: u32,
@@ -35,34 +35,12 @@ pub(super) struct Slot {
 }
 
 impl Slot {
-    pub(super) fn empty() -> Self {
-        Slot {
-            rank: Rank { priority: 0, arrival_ns: 0, record: 0 },
-            stage: 0,
-            num_prompt_tokens: 0,
-            num_output_tokens: 0,
-            computed: 0,
-            sampled: 0,
-            delivered: 0,
-            cacheable: 0,
-            lost: 0,
-            is_running: false,
-            was_preempted: false,
-            scheduled_at: None,
-            last_token_ns: 0,
-            steady_from: 0,
-            steady_until: 0,
-            blocks: Vec::new(),
-            hashes: Vec::new(),
-        }
-    }
-
     /// Resets the slot for a new request. Its vectors keep their capacity.
     pub(super) fn reset(&mut self, rank: Rank, stage: u32, num_prompt_tokens: u32, num_output_tokens: u32) {
         let (mut blocks, mut hashes) = (std::mem::take(&mut self.blocks), std::mem::take(&mut self.hashes));
         blocks.clear();
         hashes.clear();
-        *self = Slot { rank, stage, num_prompt_tokens, num_output_tokens, blocks, hashes, ..Slot::empty() };
+        *self = Slot { rank, stage, num_prompt_tokens, num_output_tokens, blocks, hashes, ..Slot::default() };
     }
 
     /// Whether the request is a steady decode in this step.

@@ -7,7 +7,7 @@ use std::collections::{BinaryHeap, VecDeque};
 use super::config::SchedulingPolicy;
 
 /// Sort key of requests, lower first. The record's index makes the order total.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub(super) struct Rank {
     pub(super) priority: i32,
     pub(super) arrival_ns: u64,

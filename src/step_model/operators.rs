@@ -234,8 +234,8 @@ impl StepModel {
     }
 }
 
-#[cfg(test)]
 #[allow(clippy::float_cmp)]
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::deployment::{Deployment, GenerationConfig};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 /// A piece of a prompt that other prompts may share.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Segment {
     /// Identity of the tokens: segments with equal ids have equal tokens at equal offsets.
     pub id: u64,
@@ -15,7 +15,7 @@ pub struct Segment {
 pub type Content = Arc<[Segment]>;
 
 /// A request of a client.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct WorkloadRequest {
     /// Send time, ns from the start of the workload.
     pub arrival_ns: u64,

@@ -6,9 +6,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use ridgepoint::Result;
-use ridgepoint::replay::export::{
-    BenchRun, PerfettoTrace, TokenTimes, TraceOptions, write_requests_csv, write_vllm_bench,
-};
+use ridgepoint::replay::export::{BenchRun, PerfettoTrace, TokenTimes, write_requests_csv, write_vllm_bench};
 use ridgepoint::replay::{Metrics, Observer, Replay, StepEvent};
 
 use crate::outcome::Failure;
@@ -87,7 +85,7 @@ impl Files {
     /// The first that cannot be opened.
     pub fn create(args: &OutputArgs) -> Result<Self> {
         let open = |path: &Option<PathBuf>| path.as_deref().map(WholeFile::create).transpose();
-        let trace = open(&args.trace)?.map(|(file, out)| (file, PerfettoTrace::new(out, TraceOptions::default())));
+        let trace = open(&args.trace)?.map(|(file, out)| (file, PerfettoTrace::new(out)));
         Ok(Files {
             json: open(&args.output_json)?,
             csv: open(&args.output_csv)?,
@@ -96,12 +94,12 @@ impl Files {
         })
     }
 
-    /// Writes all files, then gives them their names; returns remarks.
+    /// Writes all files, then gives them their names.
     ///
     /// # Errors
     /// The first that cannot be written.
-    pub fn write(self, run: &BenchRun<'_>, replay: &Replay, metrics: &Metrics) -> Result<Vec<String>> {
-        let (mut done, mut notes) = (Vec::new(), Vec::new());
+    pub fn write(self, run: &BenchRun<'_>, replay: &Replay, metrics: &Metrics) -> Result<()> {
+        let mut done = Vec::new();
         if let Some((file, out)) = self.json {
             file.written(write_vllm_bench(out, run, replay, metrics, self.tokens.as_ref()))?;
             done.push(file);
@@ -111,11 +109,10 @@ impl Files {
             done.push(file);
         }
         if let Some((file, trace)) = self.trace {
-            notes = file.written(trace.finish(&replay.records))?.notes;
+            file.written(trace.finish(&replay.records))?;
             done.push(file);
         }
-        done.into_iter().try_for_each(WholeFile::keep)?;
-        Ok(notes)
+        done.into_iter().try_for_each(WholeFile::keep)
     }
 }
 

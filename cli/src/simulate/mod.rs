@@ -122,11 +122,7 @@ pub fn run(args: &Simulate, common: &Common) -> Result<Outcome<Simulation>, Fail
     progress.bar.finish_and_clear();
     replayed.check_clock()?;
     let metrics = Metrics::of(&replayed);
-    warnings.extend(files.write(
-        &args.load.bench_run(model.name(), deployment.data_parallel_size),
-        &replayed,
-        &metrics,
-    )?);
+    files.write(&args.load.bench_run(model.name(), deployment.data_parallel_size), &replayed, &metrics)?;
     warnings.extend(replayed.notes(&engine.config));
 
     let correction = Used::of(latency.steps().correction());

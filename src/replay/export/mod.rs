@@ -4,10 +4,9 @@
 mod perfetto;
 mod requests_csv;
 mod token_times;
-mod trace_event;
 mod vllm_bench;
 
-pub use perfetto::{PerfettoTrace, TraceOptions, TraceSummary};
+pub use perfetto::PerfettoTrace;
 pub use requests_csv::write_requests_csv;
 pub use token_times::TokenTimes;
 pub use vllm_bench::{BenchRun, write_vllm_bench};
@@ -24,29 +23,13 @@ struct Reached {
 
 impl Reached {
     fn of(record: &RequestRecord) -> Self {
-        let came = |ns: u64| Some(ns).filter(|ns| *ns > 0);
-        match record.outcome {
-            Outcome::Finished => Reached {
-                scheduled_ns: Some(record.scheduled_ns),
-                first_token_ns: Some(record.first_token_ns),
-                over_ns: Some(record.finish_ns),
-            },
-            Outcome::Rejected => Reached { scheduled_ns: None, first_token_ns: None, over_ns: Some(record.finish_ns) },
-            Outcome::Unfinished => Reached {
-                scheduled_ns: came(record.scheduled_ns),
-                first_token_ns: came(record.first_token_ns),
-                over_ns: None,
-            },
+        let is_over = record.outcome != Outcome::Unfinished;
+        let ran = |ns: u64| Some(ns).filter(|ns| record.outcome != Outcome::Rejected && (is_over || *ns > 0));
+        Reached {
+            scheduled_ns: ran(record.scheduled_ns),
+            first_token_ns: ran(record.first_token_ns),
+            over_ns: is_over.then_some(record.finish_ns),
         }
-    }
-}
-
-/// Name of an outcome, as in JSON.
-fn outcome_name(outcome: Outcome) -> &'static str {
-    match outcome {
-        Outcome::Finished => "finished",
-        Outcome::Rejected => "rejected",
-        Outcome::Unfinished => "unfinished",
     }
 }
 

@@ -1,34 +1,16 @@
 //! A trace of steps and requests in Chrome's trace-event JSON, which ui.perfetto.dev and chrome://tracing open.
+//!
+//! # Source
+//! "Trace Event Format", the Chromium project: phases `X` complete, `C` counter, `b` and `e` nestable asynchronous, `M` metadata;
+//! `ts` and `dur` are µs.
 
 use std::io::{self, BufWriter, Write};
 
-use serde::Serialize;
+use serde_json::{Value, json};
 
-use super::trace_event::{Blocks, Event, Queues, RequestArgs, StepArgs, process_name, thread_name};
-use super::{Reached, outcome_name};
+use super::Reached;
 use crate::replay::{Observer, Outcome, RequestRecord, StepEvent};
-
-/// Limits of a trace.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct TraceOptions {
-    /// Maximum number of steps. Requests sent after the last of them are left out. `None` keeps all.
-    pub max_steps: Option<u64>,
-}
-
-/// Counts of a trace's contents.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
-pub struct TraceSummary {
-    /// Steps written.
-    pub steps: u64,
-    /// Steps left out because of [`TraceOptions::max_steps`].
-    pub steps_left_out: u64,
-    /// Requests written.
-    pub requests: u64,
-    /// Requests left out because they were sent after the last step written.
-    pub requests_left_out: u64,
-    /// Returns a sentence for each limit that left something out.
-    pub notes: Vec<String>,
-}
+use crate::units::ns_to_us;
 
 /// Writes a trace while a replay runs, in constant memory: the steps with their tokens, and counters of the queues and KV
 /// blocks. [`finish`](Self::finish) adds the requests with their phases queued, prefill and decode, and completes the
@@ -39,15 +21,14 @@ pub struct TraceSummary {
 #[derive(Debug)]
 pub struct PerfettoTrace<W: Write> {
     out: BufWriter<W>,
-    error: Option<io::Error>,
-    options: TraceOptions,
-    summary: TraceSummary,
-    any: bool,
+    written: io::Result<()>,
+    steps: u64,
     /// Time at which each track of steps is free again, ns.
     tracks: Vec<u64>,
     last_end_ns: u64,
-    queues: Option<Queues>,
-    blocks: Option<Blocks>,
+    /// The last values of the counters.
+    queues: Option<(u32, u32)>,
+    blocks_in_use: Option<u32>,
 }
 
 const ENGINE: u32 = 1;
@@ -57,105 +38,93 @@ const COUNTERS: u32 = 0;
 
 impl<W: Write> PerfettoTrace<W> {
     /// Starts a trace in `out`, which is buffered.
-    pub fn new(out: W, options: TraceOptions) -> Self {
+    pub fn new(out: W) -> Self {
         let mut trace = PerfettoTrace {
             out: BufWriter::new(out),
-            error: None,
-            options,
-            summary: TraceSummary::default(),
-            any: false,
+            written: Ok(()),
+            steps: 0,
             tracks: Vec::new(),
             last_end_ns: 0,
             queues: None,
-            blocks: None,
+            blocks_in_use: None,
         };
-        trace.attempt(|out| out.write_all(b"{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n"));
-        trace.event(&process_name(ENGINE, "engine"));
-        trace.event(&process_name(REQUESTS, "requests"));
+        let engine = name("process_name", ENGINE, 0, "engine");
+        trace.write(&format!("{{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n{engine}"));
+        trace.event(&name("process_name", REQUESTS, 0, "requests"));
         trace
     }
 
-    /// Writes the requests and the end of the file. Returns counts of its contents.
+    /// Writes the requests and the end of the file.
     ///
     /// # Errors
     /// The first error of the writer.
-    pub fn finish(mut self, records: &[RequestRecord]) -> io::Result<TraceSummary> {
-        let is_cut = self.summary.steps_left_out > 0;
+    pub fn finish(mut self, records: &[RequestRecord]) -> io::Result<()> {
         let known_ns = records.iter().flat_map(|record| [record.scheduled_ns, record.first_token_ns, record.finish_ns]);
-        let end_ns = if is_cut { self.last_end_ns } else { known_ns.fold(self.last_end_ns, u64::max) };
+        let end_ns = known_ns.fold(self.last_end_ns, u64::max);
         for (index, record) in records.iter().enumerate() {
-            if is_cut && record.arrival_ns > self.last_end_ns {
-                self.summary.requests_left_out += 1;
-            } else {
-                self.summary.requests += 1;
-                self.request(index, record, end_ns);
-            }
+            self.request(index, record, end_ns);
         }
-        if is_cut {
-            let TraceSummary { steps, steps_left_out, requests_left_out, .. } = self.summary;
-            self.summary.notes.push(format!(
-                "steps after the first {steps} are left out (max_steps): {steps_left_out} of them, and {requests_left_out} requests sent after those"
-            ));
-        }
-        let summary = std::mem::take(&mut self.summary);
-        self.attempt(|out| {
-            out.write_all(b"\n],\"otherData\":")?;
-            serde_json::to_writer(&mut *out, &summary)?;
-            out.write_all(b"}\n")?;
-            out.flush()
-        });
-        self.error.map_or(Ok(summary), Err)
+        let counts = json!({"steps": self.steps, "requests": records.len()});
+        self.write(&format!("\n],\"otherData\":{counts}}}\n"));
+        self.written?;
+        self.out.flush()
     }
 
-    fn attempt(&mut self, write: impl FnOnce(&mut BufWriter<W>) -> io::Result<()>) {
-        if self.error.is_none() {
-            self.error = write(&mut self.out).err();
+    fn write(&mut self, text: &str) {
+        if self.written.is_ok() {
+            self.written = self.out.write_all(text.as_bytes());
         }
     }
 
-    fn event(&mut self, event: &impl Serialize) {
-        let separator: &[u8] = if std::mem::replace(&mut self.any, true) { b",\n" } else { b"" };
-        self.attempt(|out| {
-            out.write_all(separator)?;
-            Ok(serde_json::to_writer(out, event)?)
-        });
+    fn event(&mut self, event: &Value) {
+        self.write(&format!(",\n{event}"));
     }
 
     /// The first track that is free at `start_ns`, from 1.
-    fn track(&mut self, start_ns: u64, end_ns: u64) -> u32 {
+    fn track(&mut self, start_ns: u64, end_ns: u64) -> usize {
         let free = self.tracks.iter().position(|free_ns| *free_ns <= start_ns);
         let index = free.unwrap_or(self.tracks.len());
-        let track = u32::try_from(index + 1).unwrap_or(u32::MAX);
+        let track = index + 1;
         match self.tracks.get_mut(index) {
             Some(free_ns) => *free_ns = end_ns,
             None => {
                 self.tracks.push(end_ns);
-                let name =
+                let label =
                     if track == 1 { "engine steps".to_owned() } else { format!("engine steps in flight, {track}") };
-                self.event(&thread_name(ENGINE, track, name));
+                self.event(&name("thread_name", ENGINE, track, &label));
             }
         }
         track
+    }
+
+    fn counter(&mut self, name: &str, ns: u64, values: Value) {
+        let ts = ns_to_us(ns);
+        self.event(&json!({"name": name, "ph": "C", "ts": ts, "pid": ENGINE, "tid": COUNTERS, "args": values}));
     }
 
     /// Writes a request as asynchronous events, which viewers pack onto as few rows as needed.
     fn request(&mut self, index: usize, record: &RequestRecord, end_ns: u64) {
         let reached = Reached::of(record);
         let over_ns = reached.over_ns.unwrap_or(end_ns).max(record.arrival_ns);
-        let has_latency = record.outcome == Outcome::Finished;
-        let args = RequestArgs {
-            request: index,
-            stage: record.stage,
-            outcome: outcome_name(record.outcome),
-            prompt_tokens: record.num_prompt_tokens,
-            output_tokens: record.num_output_tokens,
-            cached_tokens: record.num_cached_tokens,
-            preemptions: record.num_preemptions,
-            ttft_ms: has_latency.then(|| record.ttft_ms()),
-            e2e_ms: has_latency.then(|| record.e2e_ms()),
+        let event = |name: &str, phase: &str, ns: u64| {
+            let ts = ns_to_us(ns);
+            json!({"name": name, "cat": "request", "ph": phase, "id": index, "ts": ts, "pid": REQUESTS, "tid": 1})
         };
-        let spot = |name, phase, ns| Event::new(name, phase, ns, REQUESTS, 1).identified("request", index);
-        self.event(&spot("request", "b", record.arrival_ns).with(args));
+        let mut begin = event("request", "b", record.arrival_ns);
+        begin["args"] = json!({
+            "request": index,
+            "stage": record.stage,
+            "outcome": record.outcome,
+            "prompt_tokens": record.num_prompt_tokens,
+            "output_tokens": record.num_output_tokens,
+            "cached_tokens": record.num_cached_tokens,
+            "preemptions": record.num_preemptions,
+        });
+        if record.outcome == Outcome::Finished {
+            begin["args"]["ttft_ms"] = record.ttft_ms().into();
+            begin["args"]["e2e_ms"] = record.e2e_ms().into();
+        }
+        self.event(&begin);
         if record.outcome != Outcome::Rejected {
             let ends = [Some(record.arrival_ns), reached.scheduled_ns, reached.first_token_ns, Some(over_ns)];
             let mut from = record.arrival_ns;
@@ -163,41 +132,55 @@ impl<W: Write> PerfettoTrace<W> {
                 let [Some(_), to] = pair else { break };
                 let to = to.unwrap_or(over_ns).max(from);
                 if to > from {
-                    self.event(&spot(phase, "b", from));
-                    self.event(&spot(phase, "e", to));
+                    self.event(&event(phase, "b", from));
+                    self.event(&event(phase, "e", to));
                 }
                 from = to;
             }
         }
-        self.event(&spot("request", "e", over_ns));
+        self.event(&event("request", "e", over_ns));
     }
+}
+
+/// An event that names a process or a thread.
+fn name(of: &str, pid: u32, tid: usize, name: &str) -> Value {
+    json!({"name": of, "ph": "M", "pid": pid, "tid": tid, "args": {"name": name}})
 }
 
 impl<W: Write> Observer for PerfettoTrace<W> {
     fn step(&mut self, step: &StepEvent<'_>) {
-        if self.options.max_steps.is_some_and(|most| self.summary.steps >= most) {
-            self.summary.steps_left_out += 1;
-            return;
-        }
-        self.summary.steps += 1;
+        self.steps += 1;
         self.last_end_ns = self.last_end_ns.max(step.end_ns);
-        let args = StepArgs::of(step);
-        let name = match (args.decodes, args.prefills) {
-            (0, _) => "prefill",
-            (_, 0) => "decode",
-            _ => "mixed",
-        };
+        let tokens: u64 = step.batch.iter().map(|request| u64::from(request.num_scheduled_tokens)).sum();
+        let decodes = step.batch.iter().filter(|request| request.is_decode()).count() as u64;
+        let prefills = step.batch.len() as u64 - decodes;
         let track = self.track(step.start_ns, step.end_ns);
-        self.event(
-            &Event::new(name, "X", step.start_ns, ENGINE, track).lasting_to(step.start_ns, step.end_ns).with(args),
-        );
-        let queues = Queues { running: step.num_running, waiting: step.num_waiting };
+        self.event(&json!({
+            "name": if decodes == 0 { "prefill" } else if prefills == 0 { "decode" } else { "mixed" },
+            "ph": "X",
+            "ts": ns_to_us(step.start_ns),
+            "dur": ns_to_us(step.end_ns.saturating_sub(step.start_ns)),
+            "pid": ENGINE,
+            "tid": track,
+            "args": {
+                "step": step.index,
+                "tokens": tokens,
+                "decodes": decodes,
+                "prefills": prefills,
+                "prefill_tokens": tokens - decodes,
+                "running": step.num_running,
+                "waiting": step.num_waiting,
+                "blocks_in_use": step.blocks_in_use,
+                "preempted": step.num_preempted,
+                "ahead_us": ns_to_us(step.start_ns.saturating_sub(step.scheduled_ns)),
+            },
+        }));
+        let queues = (step.num_running, step.num_waiting);
         if self.queues.replace(queues) != Some(queues) {
-            self.event(&Event::new("queues", "C", step.scheduled_ns, ENGINE, COUNTERS).with(queues));
+            self.counter("queues", step.scheduled_ns, json!({"running": queues.0, "waiting": queues.1}));
         }
-        let blocks = Blocks { in_use: step.blocks_in_use };
-        if self.blocks.replace(blocks) != Some(blocks) {
-            self.event(&Event::new("KV blocks", "C", step.scheduled_ns, ENGINE, COUNTERS).with(blocks));
+        if self.blocks_in_use.replace(step.blocks_in_use) != Some(step.blocks_in_use) {
+            self.counter("KV blocks", step.scheduled_ns, json!({"in_use": step.blocks_in_use}));
         }
     }
 }

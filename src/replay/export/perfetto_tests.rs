@@ -22,12 +22,12 @@ fn step(index: u64, start_us: u64, end_us: u64, batch: &[Request]) -> StepEvent<
     }
 }
 
-fn traced(options: TraceOptions, steps: &[StepEvent<'_>], records: &[RequestRecord]) -> (Value, TraceSummary) {
+fn traced(steps: &[StepEvent<'_>], records: &[RequestRecord]) -> Value {
     let mut out = Vec::new();
-    let mut trace = PerfettoTrace::new(&mut out, options);
+    let mut trace = PerfettoTrace::new(&mut out);
     steps.iter().for_each(|step| trace.step(step));
-    let summary = trace.finish(records).unwrap();
-    (serde_json::from_slice(&out).unwrap(), summary)
+    trace.finish(records).unwrap();
+    serde_json::from_slice(&out).unwrap()
 }
 
 fn events<'a>(trace: &'a Value, ph: &str) -> Vec<&'a Value> {
@@ -37,7 +37,7 @@ fn events<'a>(trace: &'a Value, ph: &str) -> Vec<&'a Value> {
 #[test]
 fn steps_are_complete_events_with_what_was_in_them() {
     let steps = [step(0, 1000, 2000, &BATCH), step(1, 2001, 3000, &BATCH[..1]), step(2, 3001, 4000, &BATCH[1..2])];
-    let (trace, summary) = traced(TraceOptions::default(), &steps, &[]);
+    let trace = traced(&steps, &[]);
     let complete = events(&trace, "X");
     assert_eq!(
         *complete[0],
@@ -52,13 +52,13 @@ fn steps_are_complete_events_with_what_was_in_them() {
     let names: Vec<&Value> = complete.iter().map(|event| &event["name"]).collect();
     assert_eq!(names, ["mixed", "decode", "prefill"]);
     assert!(complete.iter().all(|event| event["tid"] == 1), "one after the other on one track");
-    assert_eq!((summary.steps, summary.steps_left_out, summary.notes.len()), (3, 0, 0));
+    assert_eq!(trace["otherData"], json!({"steps": 3, "requests": 0}));
 }
 
 #[test]
 fn steps_in_flight_at_once_are_on_tracks_of_their_own() {
     let steps = [step(0, 1000, 2000, &BATCH), step(1, 1500, 2500, &BATCH), step(2, 2001, 3000, &BATCH)];
-    let (trace, _) = traced(TraceOptions::default(), &steps, &[]);
+    let trace = traced(&steps, &[]);
     let tracks: Vec<&Value> = events(&trace, "X").into_iter().map(|event| &event["tid"]).collect();
     assert_eq!(tracks, [1, 2, 1]);
     let names: Vec<&Value> = events(&trace, "M").into_iter().map(|event| &event["args"]["name"]).collect();
@@ -72,7 +72,7 @@ fn counters_are_written_where_they_change() {
         step(1, 2001, 3000, &BATCH),
         StepEvent { blocks_in_use: 12, ..step(2, 3001, 4000, &BATCH) },
     ];
-    let (trace, _) = traced(TraceOptions::default(), &steps, &[]);
+    let trace = traced(&steps, &[]);
     let counters: Vec<(&Value, &Value, &Value)> =
         events(&trace, "C").into_iter().map(|event| (&event["name"], &event["ts"], &event["args"])).collect();
     let expected = [
@@ -86,7 +86,7 @@ fn counters_are_written_where_they_change() {
 #[test]
 fn requests_have_their_phases_inside() {
     let replay = three();
-    let (trace, summary) = traced(TraceOptions::default(), &[step(0, 1_210_000, 1_300_000, &BATCH)], &replay.records);
+    let trace = traced(&[step(0, 1_210_000, 1_300_000, &BATCH)], &replay.records);
     let of = |id: u64| -> Vec<(String, String, f64)> {
         let all = trace["traceEvents"].as_array().unwrap().iter().filter(|event| event["id"] == id);
         all.map(|event| {
@@ -129,30 +129,18 @@ fn requests_have_their_phases_inside() {
         (&json!("finished"), &json!(50.0), &json!(64))
     );
     assert!(begun.iter().all(|event| event["cat"] == "request" && event["pid"] == 2), "{begun:?}");
-    assert_eq!((summary.requests, summary.requests_left_out), (3, 0));
-    assert_eq!(trace["otherData"], serde_json::to_value(&summary).unwrap());
-}
-
-#[test]
-fn a_cut_trace_says_what_is_missing() {
-    let steps = [step(0, 1000, 1_100_000, &BATCH), step(1, 1_100_001, 1_300_000, &BATCH)];
-    let (trace, summary) = traced(TraceOptions { max_steps: Some(1) }, &steps, &three().records);
-    assert_eq!(events(&trace, "X").len(), 1);
-    let counts = (summary.steps, summary.steps_left_out, summary.requests, summary.requests_left_out);
-    assert_eq!(counts, (1, 1, 1, 2));
-    let note = trace["otherData"]["notes"][0].as_str().unwrap();
-    assert!(note.contains("after the first 1 are") && note.contains("1 of them, and 2 requests"), "{note}");
+    assert_eq!(trace["otherData"], json!({"steps": 1, "requests": 3}));
 }
 
 #[test]
 fn an_empty_trace_is_json_as_well() {
-    let (trace, summary) = traced(TraceOptions::default(), &[], &[]);
-    assert_eq!((trace["traceEvents"].as_array().unwrap().len(), summary), (2, TraceSummary::default()));
+    let trace = traced(&[], &[]);
+    assert_eq!(trace["traceEvents"].as_array().unwrap().len(), 2);
 }
 
 #[test]
 fn the_first_error_of_the_writer_comes_back_at_the_end() {
-    let mut trace = PerfettoTrace::new(Full { room: 20_000 }, TraceOptions::default());
+    let mut trace = PerfettoTrace::new(Full { room: 20_000 });
     for index in 0..10_000 {
         trace.step(&step(index, 1000 * (index + 1), 1000 * (index + 2) - 1, &BATCH));
     }

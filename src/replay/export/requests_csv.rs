@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use super::{Reached, outcome_name};
+use super::Reached;
 use crate::replay::{Outcome, RequestRecord};
 use crate::units::{NS_PER_MS, NS_PER_S};
 
@@ -42,40 +42,36 @@ pub fn write_requests_csv(out: impl Write, records: &[RequestRecord]) -> io::Res
     let mut rows = csv::Writer::from_writer(out);
     rows.write_record(COLUMNS)?;
     for (index, record) in records.iter().enumerate() {
-        rows.write_record(row(index, record))?;
+        let reached = Reached::of(record);
+        let since = |ns: Option<u64>| milliseconds(ns.map(|ns| ns.saturating_sub(record.arrival_ns)));
+        let finished = Some(record).filter(|record| record.outcome == Outcome::Finished);
+        rows.serialize((
+            index,
+            record.stage,
+            record.outcome,
+            record.num_prompt_tokens,
+            record.num_output_tokens,
+            record.num_cached_tokens,
+            record.num_preemptions,
+            seconds(Some(record.arrival_ns)),
+            seconds(reached.scheduled_ns),
+            seconds(reached.first_token_ns),
+            seconds(reached.over_ns),
+            since(reached.scheduled_ns),
+            since(reached.first_token_ns),
+            finished.and_then(RequestRecord::tpot_ms).map(|ms| format!("{ms:.6}")),
+            since(finished.map(|record| record.finish_ns)),
+        ))?;
     }
     rows.flush()
 }
 
-fn row(index: usize, record: &RequestRecord) -> [String; 15] {
-    let reached = Reached::of(record);
-    let since = |ns: Option<u64>| ns.map(|ns| ns.saturating_sub(record.arrival_ns));
-    let finished = Some(record).filter(|record| record.outcome == Outcome::Finished);
-    [
-        index.to_string(),
-        record.stage.to_string(),
-        outcome_name(record.outcome).to_owned(),
-        record.num_prompt_tokens.to_string(),
-        record.num_output_tokens.to_string(),
-        record.num_cached_tokens.to_string(),
-        record.num_preemptions.to_string(),
-        seconds(Some(record.arrival_ns)),
-        seconds(reached.scheduled_ns),
-        seconds(reached.first_token_ns),
-        seconds(reached.over_ns),
-        milliseconds(since(reached.scheduled_ns)),
-        milliseconds(since(reached.first_token_ns)),
-        finished.and_then(RequestRecord::tpot_ms).map_or_else(String::new, |ms| format!("{ms:.6}")),
-        milliseconds(since(finished.map(|record| record.finish_ns))),
-    ]
+fn seconds(ns: Option<u64>) -> Option<String> {
+    ns.map(|ns| format!("{}.{:09}", ns / NS_PER_S, ns % NS_PER_S))
 }
 
-fn seconds(ns: Option<u64>) -> String {
-    ns.map_or_else(String::new, |ns| format!("{}.{:09}", ns / NS_PER_S, ns % NS_PER_S))
-}
-
-fn milliseconds(ns: Option<u64>) -> String {
-    ns.map_or_else(String::new, |ns| format!("{}.{:06}", ns / NS_PER_MS, ns % NS_PER_MS))
+fn milliseconds(ns: Option<u64>) -> Option<String> {
+    ns.map(|ns| format!("{}.{:06}", ns / NS_PER_MS, ns % NS_PER_MS))
 }
 
 #[cfg(test)]

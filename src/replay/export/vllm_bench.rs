@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, HashMap};
 use std::io::{self, BufWriter, Write};
 
-use serde::ser::{Serialize, SerializeMap, Serializer};
+use serde::Serialize;
+use serde_json::{Value, json};
 
 use super::TokenTimes;
 use crate::replay::{Distribution, Metrics, Outcome, Replay, RequestRecord};
@@ -55,89 +56,83 @@ pub fn write_vllm_bench(
     tokens: Option<&TokenTimes>,
 ) -> io::Result<()> {
     let mut out = BufWriter::new(out);
-    serde_json::to_writer(&mut out, &Document { run, records: &replay.records, metrics, tokens })?;
+    let records = &replay.records;
+    let details = tokens.map(|tokens| Details::new(records, tokens));
+    serde_json::to_writer(&mut out, &Document { summary: summary(run, records, metrics, tokens), details })?;
     out.write_all(b"\n")?;
     out.flush()
 }
 
-struct Document<'a> {
-    run: &'a BenchRun<'a>,
-    records: &'a [RequestRecord],
-    metrics: &'a Metrics,
-    tokens: Option<&'a TokenTimes>,
+#[derive(Serialize)]
+struct Document {
+    #[serde(flatten)]
+    summary: Value,
+    #[serde(flatten)]
+    details: Option<Details>,
 }
 
-impl Serialize for Document<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let all = &self.metrics.run;
-        let mut map = serializer.serialize_map(None)?;
-        if let Some(date) = self.run.date {
-            map.serialize_entry("date", date)?;
-        }
-        map.serialize_entry("backend", "ridgepoint")?;
-        map.serialize_entry("model_id", self.run.model_id)?;
-        map.serialize_entry("tokenizer_id", self.run.model_id)?;
-        map.serialize_entry("num_prompts", &self.records.len())?;
-        match self.run.request_rate.filter(|rate| rate.is_finite()) {
-            Some(rate) => map.serialize_entry("request_rate", &rate)?,
-            None => map.serialize_entry("request_rate", "inf")?,
-        }
-        map.serialize_entry("burstiness", &self.run.burstiness)?;
-        map.serialize_entry("max_concurrency", &self.run.max_concurrency)?;
-        map.serialize_entry("duration", &all.duration_s)?;
-        map.serialize_entry("completed", &all.finished)?;
-        map.serialize_entry("failed", &(all.rejected + all.unfinished))?;
-        map.serialize_entry("total_input_tokens", &all.input_tokens)?;
-        map.serialize_entry("total_output_tokens", &all.output_tokens)?;
-        map.serialize_entry("request_throughput", &all.requests_per_s)?;
-        map.serialize_entry("request_goodput", &None::<f64>)?;
-        map.serialize_entry("output_throughput", &all.output_tokens_per_s)?;
-        map.serialize_entry("total_token_throughput", &all.total_tokens_per_s)?;
-        if let Some(tokens) = self.tokens {
-            details(&mut map, self.records, tokens)?;
-        }
-        let peak = self.tokens.and_then(|tokens| max_output_tokens_per_s(self.records, tokens));
-        map.serialize_entry("max_output_tokens_per_s", &peak)?;
-        map.serialize_entry("max_concurrent_requests", &max_concurrent_requests(self.records))?;
-        for (name, of) in [("ttft", all.ttft_ms), ("tpot", all.tpot_ms), ("itl", all.itl_ms), ("e2el", all.e2e_ms)] {
-            for (statistic, value) in STATISTICS {
-                map.serialize_entry(&format!("{statistic}_{name}_ms"), &of.as_ref().map(value))?;
-            }
-        }
-        map.end()
+fn summary(run: &BenchRun<'_>, records: &[RequestRecord], metrics: &Metrics, tokens: Option<&TokenTimes>) -> Value {
+    let all = &metrics.run;
+    let rate = run.request_rate.filter(|rate| rate.is_finite());
+    let mut summary = json!({
+        "backend": "ridgepoint",
+        "model_id": run.model_id,
+        "tokenizer_id": run.model_id,
+        "num_prompts": records.len(),
+        "request_rate": rate.map_or_else(|| json!("inf"), Value::from),
+        "burstiness": run.burstiness,
+        "max_concurrency": run.max_concurrency,
+        "duration": all.duration_s,
+        "completed": all.finished,
+        "failed": all.rejected + all.unfinished,
+        "total_input_tokens": all.input_tokens,
+        "total_output_tokens": all.output_tokens,
+        "request_throughput": all.requests_per_s,
+        "request_goodput": null,
+        "output_throughput": all.output_tokens_per_s,
+        "total_token_throughput": all.total_tokens_per_s,
+        "max_output_tokens_per_s": tokens.and_then(|tokens| max_output_tokens_per_s(records, tokens)),
+        "max_concurrent_requests": max_concurrent_requests(records),
+    });
+    if let Some(date) = run.date {
+        summary["date"] = date.into();
     }
-}
-
-/// A list that is serialised value by value, without a buffer.
-struct List<F>(F);
-
-impl<T: Serialize, I: Iterator<Item = T>, F: Fn() -> I> Serialize for List<F> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq((self.0)())
+    for (name, of) in [("ttft", all.ttft_ms), ("tpot", all.tpot_ms), ("itl", all.itl_ms), ("e2el", all.e2e_ms)] {
+        for (statistic, value) in STATISTICS {
+            summary[format!("{statistic}_{name}_ms")] = of.as_ref().map(value).into();
+        }
     }
+    summary
 }
 
-fn details<M: SerializeMap>(map: &mut M, records: &[RequestRecord], tokens: &TokenTimes) -> Result<(), M::Error> {
-    let done = |record: &RequestRecord| record.outcome == Outcome::Finished;
-    let output = |record: &RequestRecord| if done(record) { record.num_output_tokens } else { 0 };
-    let ttft_s = |record: &RequestRecord| {
-        let ns = if done(record) { record.first_token_ns.saturating_sub(record.arrival_ns) } else { 0 };
-        seconds(ns)
-    };
-    map.serialize_entry("input_lens", &List(|| records.iter().map(|record| record.num_prompt_tokens)))?;
-    map.serialize_entry("output_lens", &List(|| records.iter().map(output)))?;
-    map.serialize_entry("ttfts", &List(|| records.iter().map(ttft_s)))?;
-    let gaps = |index: usize, record: &RequestRecord| {
-        let all = if done(record) { usize::MAX } else { 0 };
-        List(move || tokens.gaps_ns(index).take(all).map(seconds))
-    };
-    map.serialize_entry("itls", &List(|| records.iter().enumerate().map(|(index, record)| gaps(index, record))))?;
-    map.serialize_entry("start_times", &List(|| records.iter().map(|record| seconds(record.arrival_ns))))?;
-    map.serialize_entry("errors", &List(|| records.iter().map(|record| fault(record.outcome))))
+/// The lists of `--save-detailed`, a value per request. Times are in seconds.
+#[derive(Serialize)]
+struct Details {
+    input_lens: Vec<u32>,
+    output_lens: Vec<u32>,
+    ttfts: Vec<f64>,
+    itls: Vec<Vec<f64>>,
+    start_times: Vec<f64>,
+    errors: Vec<&'static str>,
 }
 
-fn seconds(ns: u64) -> f64 {
-    ns_to_s(ns)
+impl Details {
+    fn new(records: &[RequestRecord], tokens: &TokenTimes) -> Self {
+        let done = |record: &RequestRecord| record.outcome == Outcome::Finished;
+        let output = |record: &RequestRecord| if done(record) { record.num_output_tokens } else { 0 };
+        let ttft_ns = |of: &RequestRecord| if done(of) { of.first_token_ns.saturating_sub(of.arrival_ns) } else { 0 };
+        let gaps = |(index, record): (usize, &RequestRecord)| {
+            tokens.gaps_ns(index).take_while(|_| done(record)).map(ns_to_s).collect()
+        };
+        Details {
+            input_lens: records.iter().map(|record| record.num_prompt_tokens).collect(),
+            output_lens: records.iter().map(output).collect(),
+            ttfts: records.iter().map(|record| ns_to_s(ttft_ns(record))).collect(),
+            itls: records.iter().enumerate().map(gaps).collect(),
+            start_times: records.iter().map(|record| ns_to_s(record.arrival_ns)).collect(),
+            errors: records.iter().map(|record| fault(record.outcome)).collect(),
+        }
+    }
 }
 
 fn fault(outcome: Outcome) -> &'static str {
