@@ -41,10 +41,6 @@ pub mod efficiency {
 pub mod error {
     pub use crate::error::{Detail, cut};
 }
-#[cfg(feature = "replay")]
-pub mod export {
-    pub use crate::export::{export, to_go};
-}
 pub mod input {
     pub use crate::input::*;
 }

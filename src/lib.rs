@@ -73,8 +73,6 @@ mod dtype;
 mod efficiency;
 mod error;
 mod estimate;
-#[cfg(feature = "replay")]
-mod export;
 mod input;
 mod request;
 mod step_model;

@@ -54,7 +54,7 @@ pub struct StepReport<'a> {
     model: &'a str,
     hardware: &'a str,
     deployment: &'a Deployment,
-    efficiency: &'static str,
+    efficiency: EfficiencyMode,
     correction: Used,
     batch: Sums,
     step_time_us: f64,
@@ -97,10 +97,7 @@ impl<'a> StepReport<'a> {
             model: subject.model,
             hardware: subject.hardware,
             deployment: subject.deployment,
-            efficiency: match subject.efficiency {
-                EfficiencyMode::Tables => "tables",
-                EfficiencyMode::Ideal => "ideal",
-            },
+            efficiency: subject.efficiency,
             correction: Used::of(subject.correction),
             batch: Sums {
                 num_requests: batch.num_requests(),

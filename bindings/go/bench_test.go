@@ -2,9 +2,11 @@ package ridgepoint
 
 import (
 	"fmt"
+	"path/filepath"
 	"testing"
 
 	"ridgepoint/latency"
+	"ridgepoint/tables"
 )
 
 var sizes = []int{8, 128, 1024}
@@ -60,6 +62,32 @@ func BenchmarkStepTimesUsPerStepOf128(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
+}
+
+// Exported tables, in pure Go.
+func BenchmarkTables(b *testing.B) {
+	out := filepath.Join(b.TempDir(), "tables.json")
+	command(b, "", "export", "--model", "llama-3.1-8b", "--hardware", "h100", "--out", out)
+	m, err := tables.Load(out)
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, n := range sizes {
+		computed, scheduled, samples := columns(decodes(n))
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			b.ReportAllocs()
+			for i := 0; i < b.N; i++ {
+				m.StepTimeColumns(computed, scheduled, samples)
+			}
+		})
+	}
+	b.Run("load", func(b *testing.B) {
+		for i := 0; i < b.N; i++ {
+			if _, err := tables.Load(out); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
 }
 
 // What cgo alone costs: a call that does nothing but look whether there is a model.

@@ -3,7 +3,7 @@
 //
 // [Model] satisfies [latency.Model], the five-method interface of a serving simulator; [latency.Adapt] makes it take a simulator's
 // own requests. A model never changes, so any number of goroutines may ask one at once; step times take no lock and allocate
-// nothing. Package tables does the same from exported tables, without C and less exactly.
+// nothing. Package tables has the same methods, in pure Go, from exported tables.
 package ridgepoint
 
 /*

@@ -212,12 +212,16 @@ Examples:
         --hardware h100 --split first60 --data 'our cluster, week 47' --out llama.toml
     ridgepoint evaluate serving runs/ --correction llama.toml
 
-  For a simulator in another language: a Go file, or JSON for any other:
-    ridgepoint fit --export go --model llama-3.1-70b --hardware h100 --tp 4 --out ridgepoint.go
-    ridgepoint fit --export json --correction mine.toml --model qwen3-32b --hardware h200
-
 A correction is a TOML file: coefficients with their uncertainty, the host's times and what \
 they were fitted on. Nothing is written where the data can't be fitted.";
+
+pub const EXPORT: &str = "\
+Examples:
+  ridgepoint export --model llama-3.1-70b --hardware h100 --tp 4 --out tables.json
+  ridgepoint export --model qwen3-32b --hardware h200 --correction mine.toml --out tables.json
+
+A file holds for one model, GPU, deployment and correction. bindings/go/tables reads it without C; \
+docs/export.md describes it for other languages.";
 
 pub const MODELS: &str = "\
 Examples:

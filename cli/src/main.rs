@@ -7,6 +7,7 @@ mod completions;
 mod deployment;
 mod evaluate;
 mod examples;
+mod export;
 mod fit;
 mod hardware;
 mod hint;
@@ -71,6 +72,9 @@ enum Command {
     /// Fit a correction to measured steps or serving runs
     #[command(after_help = examples::FIT)]
     Fit(Box<fit::Fit>),
+    /// Write a step model's lookup tables as JSON, for simulators in other languages
+    #[command(after_help = examples::EXPORT)]
+    Export(Box<export::Export>),
     /// List the built-in models, or show one
     #[command(after_help = examples::MODELS)]
     Models(models::Models),
@@ -117,6 +121,7 @@ fn dispatch(cli: &Cli) -> Result<Output, Failure> {
         Command::Evaluate(args) => evaluate::run(args, common),
         Command::Ingest(args) => ingest::run(args, common),
         Command::Fit(args) => fit::run(args, common),
+        Command::Export(args) => export::run(args, common)?.output(format),
         Command::Models(args) => models::run(args, common),
         Command::Hardware(args) => hardware::run(args, common),
         Command::Completions(args) => Ok(completions::run(args, &mut Cli::command())),

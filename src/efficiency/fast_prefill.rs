@@ -1,6 +1,8 @@
 //! Prefill attention in a dozen multiplications: [`PrefillCurve`] with its powers and exponentials tabulated, for millions of
 //! look-ups.
 
+use serde::Serialize;
+
 use crate::physics::AttentionHeads;
 use crate::physics::attention::HeadShape;
 use crate::units::{US_PER_S, ceiling, larger};
@@ -18,7 +20,7 @@ const STEPS_LOG2: u32 = 3;
 const OVERLAP_STEPS: usize = 512;
 
 /// [`PrefillCurve::time`] to about one in ten thousand.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize)]
 pub struct FastPrefill {
     launch_us: f64,
     /// Time of a query tile over no keys, and per key.
@@ -33,6 +35,7 @@ pub struct FastPrefill {
     /// Measured over modelled time by the prompts' length and their number.
     residuals: Surface<STEPS_LOG2>,
     prompts: OctaveAxis<STEPS_LOG2>,
+    #[serde(rename = "fewest_prompts")]
     fewest: f64,
     windowed: bool,
 }
@@ -117,7 +120,8 @@ impl FastPrefill {
 }
 
 /// `(1 + rᵖ)^(1/p)` for `r` from 0 to 1.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize)]
+#[serde(transparent)]
 struct Overlap {
     values: Vec<f64>,
 }

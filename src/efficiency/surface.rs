@@ -3,6 +3,9 @@
 
 use std::sync::Arc;
 
+use serde::ser::SerializeStruct;
+use serde::{Serialize, Serializer};
+
 const MANTISSA_BITS: u32 = f64::MANTISSA_DIGITS - 1;
 const MANTISSA: u64 = (1 << MANTISSA_BITS) - 1;
 const ONE: u64 = 1f64.to_bits();
@@ -48,6 +51,16 @@ impl<const STEPS_LOG2: u32> OctaveAxis<STEPS_LOG2> {
         let index = (bits >> (MANTISSA_BITS - STEPS_LOG2)) - self.first;
         let rest = f64::from_bits(((bits << STEPS_LOG2) & MANTISSA) | ONE) - 1.0;
         (index as usize, rest)
+    }
+}
+
+impl<const STEPS_LOG2: u32> Serialize for OctaveAxis<STEPS_LOG2> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut axis = serializer.serialize_struct("OctaveAxis", 3)?;
+        axis.serialize_field("low", &self.low)?;
+        axis.serialize_field("high", &self.high)?;
+        axis.serialize_field("knots_per_octave", &(1u32 << STEPS_LOG2))?;
+        axis.end()
     }
 }
 
@@ -115,8 +128,22 @@ impl<const STEPS_LOG2: u32> Surface<STEPS_LOG2> {
     }
 }
 
+/// The axis, and for each row the values at the axis' knots, to seven digits.
+impl<const STEPS_LOG2: u32> Serialize for Surface<STEPS_LOG2> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let rows = self.patches.chunks(self.width);
+        // The last two knots of the axis are the same.
+        let values = rows.map(|row| row.iter().take(self.width - 1).map(|patch| patch.value as f32).collect());
+        let mut surface = serializer.serialize_struct("Surface", 2)?;
+        surface.serialize_field("axis", &self.axis)?;
+        surface.serialize_field("values", &values.collect::<Vec<Vec<f32>>>())?;
+        surface.end()
+    }
+}
+
 /// Whole numbers with every one of the first few as a knot, and 16 of them in each octave beyond.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize)]
+#[serde(transparent)]
 pub struct CountAxis {
     knots: Vec<u64>,
 }

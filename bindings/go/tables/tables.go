@@ -1,181 +1,42 @@
-// Package tables predicts step times from the tables that `ridgepoint fit --export json` writes, in pure Go: for simulators that
-// can't link C. A file holds for one model on one GPU in one deployment, and says how far it is from the model that it was
-// exported from; package ridgepoint is that model itself.
+// Package tables predicts step times in pure Go, for simulators that cannot link C. It reads the lookup tables that
+// `ridgepoint export` writes for one model on one GPU in one deployment, and gives the library's times within 0.1 %.
+// Package ridgepoint is the library itself.
 package tables
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"math"
-	"os"
-	"reflect"
 
 	"ridgepoint/latency"
 )
 
-// Model is an export, read. It never changes but for the first error that it keeps, so any number of goroutines may ask one.
+// Model has the tables of a file. It never changes, except that it keeps the first error, so any number of goroutines may use it.
 type Model struct {
-	export file
+	file file
+	// By the number of decodes, up to MaxDecodes.
+	placed []placed
 	faults latency.Faults
 }
 
 var _ latency.ColumnModel = (*Model)(nil)
 
-// version is the layout and the rule that this package knows.
-const version = 1
-
-type file struct {
-	Version    int             `json:"version"`
-	Model      string          `json:"model"`
-	Hardware   string          `json:"hardware"`
-	Deployment json.RawMessage `json:"deployment"`
-	Correction json.RawMessage `json:"correction"`
-	// What the correction is made of: told, not needed.
-	Coefficients          json.RawMessage `json:"coefficients"`
-	Host                  host            `json:"host"`
-	DecodeOnly            line            `json:"decode_only"`
-	WithChunks            line            `json:"with_chunks"`
-	Sampled               line            `json:"sampled"`
-	DecodeAttention       sheet           `json:"decode_attention"`
-	ChunkAttention        sheet           `json:"chunk_attention"`
-	FurtherChunkAttention sheet           `json:"further_chunk_attention"`
-	SavedBesideDecodesUs  float64         `json:"saved_beside_decodes_us"`
-	Prices                prices          `json:"prices"`
-	Error                 ExportError     `json:"error"`
-}
-
-type host struct {
-	QueueingUs         float64 `json:"queueing_us"`
-	QueueingUsPerToken float64 `json:"queueing_us_per_token"`
-	OutputTokenUs      float64 `json:"output_token_us"`
-	SchedulingUs       float64 `json:"scheduling_us"`
-	PreemptionUs       float64 `json:"preemption_us"`
-}
-
-type prices struct {
-	StepUs           float64 `json:"step_us"`
-	StepWithChunksUs float64 `json:"step_with_chunks_us"`
-	RequestUs        float64 `json:"request_us"`
-	TokenUs          float64 `json:"token_us"`
-	ChunkUs          float64 `json:"chunk_us"`
-	SampledUs        float64 `json:"sampled_us"`
-}
-
-// ExportError is how far the tables are from the model that they were exported from, on random batches.
-type ExportError struct {
-	DecodeOnly Errors `json:"decode_only"` // decodes alone
-	WithChunks Errors `json:"with_chunks"` // prompt chunks, most of them beside decodes
-}
-
-// Errors are absolute errors, percent of the model's time.
-type Errors struct {
-	Batches      int     `json:"batches"`
-	MedianApePct float64 `json:"median_ape_pct"`
-	P90ApePct    float64 `json:"p90_ape_pct"`
-	MaxApePct    float64 `json:"max_ape_pct"`
-}
-
-// Load reads a file.
-func Load(path string) (*Model, error) {
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return nil, err
-	}
-	return Parse(path, text)
-}
-
-// Parse reads the text of a file; origin is what errors call it. All problems of the tables are reported at once.
-func Parse(origin string, text []byte) (*Model, error) {
-	m := new(Model)
-	decoder := json.NewDecoder(bytes.NewReader(text))
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&m.export); err != nil {
-		return nil, fmt.Errorf("%s: %w", origin, err)
-	}
-	if _, err := decoder.Token(); err != io.EOF {
-		return nil, fmt.Errorf("%s: something follows the object", origin)
-	}
-	e := &m.export
-	if e.Version != version {
-		return nil, fmt.Errorf("%s: version = %d: this package knows %d; write it anew by `ridgepoint fit --export json`",
-			origin, e.Version, version)
-	}
-	problems := missing("", text, reflect.TypeOf(*e))
-	if len(problems) == 0 {
-		problems = e.problems()
-	}
-	if len(problems) > 0 {
-		return nil, fmt.Errorf("%s: %w", origin, errors.Join(problems...))
-	}
-	return m, nil
-}
-
-func (e *file) problems() []error {
-	var found []error
-	for _, table := range []struct {
-		name  string
-		table interface{ problems(string) []error }
-	}{
-		{"decode_only", &e.DecodeOnly}, {"with_chunks", &e.WithChunks}, {"sampled", &e.Sampled},
-		{"decode_attention", &e.DecodeAttention}, {"chunk_attention", &e.ChunkAttention},
-		{"further_chunk_attention", &e.FurtherChunkAttention},
-	} {
-		found = append(found, table.table.problems(table.name)...)
-	}
-	for _, price := range []struct {
-		name string
-		us   float64
-	}{
-		{"host.queueing_us", e.Host.QueueingUs}, {"host.queueing_us_per_token", e.Host.QueueingUsPerToken},
-		{"host.output_token_us", e.Host.OutputTokenUs}, {"host.scheduling_us", e.Host.SchedulingUs},
-		{"host.preemption_us", e.Host.PreemptionUs}, {"saved_beside_decodes_us", e.SavedBesideDecodesUs},
-		{"prices.step_us", e.Prices.StepUs}, {"prices.step_with_chunks_us", e.Prices.StepWithChunksUs},
-		{"prices.request_us", e.Prices.RequestUs}, {"prices.token_us", e.Prices.TokenUs}, {"prices.chunk_us", e.Prices.ChunkUs},
-		{"prices.sampled_us", e.Prices.SampledUs},
-	} {
-		if price.us < 0 {
-			found = append(found, fmt.Errorf("%s = %v must be at least 0", price.name, price.us))
-		}
-	}
-	return found
-}
-
-// missing are the keys of a type that an object lacks, those of objects within it included: a time that is not there is not 0.
-func missing(prefix string, object json.RawMessage, of reflect.Type) []error {
-	var keys map[string]json.RawMessage
-	if err := json.Unmarshal(object, &keys); err != nil {
-		return []error{fmt.Errorf("%s: %w", prefix, err)}
-	}
-	var found []error
-	for i := 0; i < of.NumField(); i++ {
-		key, kind := of.Field(i).Tag.Get("json"), of.Field(i).Type
-		value, there := keys[key]
-		switch {
-		case !there || string(value) == "null":
-			found = append(found, fmt.Errorf("%s%s is missing", prefix, key))
-		case kind.Kind() == reflect.Struct:
-			found = append(found, missing(prefix+key+".", value, kind)...)
-		}
-	}
-	return found
-}
-
-// ModelName and HardwareName say what the tables are of.
-func (m *Model) ModelName() string { return m.export.Model }
-
-// HardwareName is the GPU's short name.
-func (m *Model) HardwareName() string { return m.export.Hardware }
-
-// ExportError is how far the tables are from the model that they were exported from.
-func (m *Model) ExportError() ExportError { return m.export.Error }
-
-// ErrEmpty is the error of a model that has no tables: nil, or not made by [Load] or [Parse].
+// ErrEmpty is the error of a model without tables: nil, or not made by [Load] or [Parse].
 var ErrEmpty = errors.New("the model has no tables: get it by tables.Load or tables.Parse")
 
-// Err is the first error of a method that can't return one and answered [latency.NoAnswer] instead.
+// ErrBeyond is the error of a step that the tables do not hold. Package ridgepoint evaluates such a step operator by operator.
+var ErrBeyond = errors.New("the step is beyond the exported tables: it has more requests, more tokens or longer contexts than they hold; " +
+	"export with larger max_num_seqs, max_num_batched_tokens or max_model_len, or use package ridgepoint")
+
+// ModelName is the model's short name.
+func (m *Model) ModelName() string { return m.file.Model }
+
+// HardwareName is the GPU's short name.
+func (m *Model) HardwareName() string { return m.file.Hardware }
+
+// RidgepointVersion is the version of the command that wrote the file.
+func (m *Model) RidgepointVersion() string { return m.file.RidgepointVersion }
+
+// Err is the first error of a method that answered [latency.NoAnswer].
 func (m *Model) Err() error {
 	if m == nil {
 		return ErrEmpty
@@ -183,7 +44,7 @@ func (m *Model) Err() error {
 	return m.faults.Err()
 }
 
-func (m *Model) isEmpty() bool { return m == nil || m.export.Version != version }
+func (m *Model) isEmpty() bool { return m == nil || m.placed == nil }
 
 // note keeps the error if it is the first, and gives [latency.NoAnswer].
 func (m *Model) note(err error) int64 {
@@ -193,59 +54,142 @@ func (m *Model) note(err error) int64 {
 	return m.faults.Note(err)
 }
 
-// sums are what of a batch the rule needs.
+// prepare looks up once what every step needs.
+func (m *Model) prepare() {
+	knots := m.file.DecodeKnots
+	m.placed = make([]placed, m.file.MaxDecodes+1)
+	row := 0
+	for n := int64(1); n <= m.file.MaxDecodes; n++ {
+		if knots[row+1] <= n {
+			row++
+		}
+		m.placed[n] = placed{row, float64(n-knots[row]) / float64(knots[row+1]-knots[row])}
+	}
+	for i := range m.file.ChunkAttention {
+		if fast := m.file.ChunkAttention[i].Fast; fast != nil {
+			fast.queryTileTokens = m.file.QueryTileTokens
+		}
+	}
+}
+
+// maxWindows is the most kinds of window that the library knows in one model.
+const maxWindows = 4
+
+// sums are the sums over a batch that its time depends on.
 type sums struct {
-	decodes, computed         float64 // decodes and their computed tokens
-	chunks, chunkTokens       float64 // prompt chunks and their scheduled tokens
-	pairs, tokens, sampledOut float64 // pairs of a query and a key in chunks; scheduled and sampled tokens of all
+	tokens, sampled, decodes, chunks int64
+	chunkTokens, context             int64
+	squaredTokens                    float64
+	decodeKv, chunkKv                [maxWindows]uint64
+	pairs                            [maxWindows]float64
 }
 
-func (s *sums) add(computed, scheduled uint32, samples bool) {
-	if scheduled == 0 {
-		return
+// sum adds up the requests. Nearly all of them are decodes, whose keys under a full window need no look at the window.
+func (f *file) sum(computed, scheduled []uint32, samples []bool) sums {
+	var s sums
+	var cached uint64
+	scheduled = scheduled[:len(computed)]
+	for i, c := range computed {
+		if q := scheduled[i]; q == 1 && c > 0 {
+			s.decodes++
+			cached += uint64(c)
+		} else if q > 0 {
+			f.addChunk(&s, uint64(c), uint64(q))
+		} else if samples == nil || samples[i] {
+			s.sampled--
+		}
 	}
-	q, c := float64(scheduled), float64(computed)
-	s.tokens += q
-	if samples {
-		s.sampledOut++
+	for i := range f.Windows {
+		w := &f.Windows[i]
+		s.decodeKv[i] = uint64(s.decodes) + cached
+		if w.isFull() {
+			continue
+		}
+		s.decodeKv[i] = uint64(s.decodes)
+		for j, c := range computed {
+			if scheduled[j] == 1 && c > 0 {
+				s.decodeKv[i] += w.cachedKeys(uint64(c))
+			}
+		}
 	}
-	if scheduled == 1 && computed > 0 {
-		s.decodes++
-		s.computed += c
-		return
+	s.tokens = s.decodes + s.chunkTokens
+	s.sampled += int64(len(computed))
+	for _, samples := range samples {
+		if !samples {
+			s.sampled--
+		}
 	}
+	return s
+}
+
+func (f *file) addChunk(s *sums, computed, scheduled uint64) {
 	s.chunks++
-	s.chunkTokens += q
-	s.pairs += q*c + q*q/2
+	s.chunkTokens += int64(scheduled)
+	s.context += int64(computed)
+	s.squaredTokens += float64(scheduled) * float64(scheduled)
+	for i := range f.Windows {
+		s.chunkKv[i] += scheduled + f.Windows[i].cachedKeys(computed)
+		s.pairs[i] += f.Windows[i].pairs(scheduled, computed)
+	}
 }
 
-// us is the rule: docs/export.md.
-func (e *file) us(s *sums) float64 {
+// us is the time of a step; false beyond the tables.
+func (m *Model) us(s *sums) (float64, bool) {
+	f := &m.file
 	if s.tokens == 0 {
-		return 0
+		return 0, true
 	}
-	p := &e.Prices
-	us := p.StepUs + p.RequestUs*(s.decodes+s.chunks) + p.TokenUs*s.tokens + p.ChunkUs*s.chunks + p.SampledUs*s.sampledOut
-	if s.decodes > 0 {
-		us += e.DecodeAttention.us(s.decodes, s.computed/s.decodes)
+	if s.decodes > f.MaxDecodes {
+		return 0, false
+	}
+	hasAll := true
+	var total timed
+	look := func(table rowTable, count int64) {
+		found, has := table.at(&f.RowCells, count)
+		hasAll = hasAll && has
+		total.add(found)
 	}
 	if s.chunks == 0 {
-		return us + e.DecodeOnly.us(s.decodes)
+		look(f.ByDecodes, s.decodes)
+	} else {
+		look(f.ByTokens, s.tokens)
+		look(f.ByDecodesBesideChunks, s.decodes)
+		look(f.ByChunkTokens, s.chunkTokens)
+		look(f.ByChunkContextTokens, s.context)
+		look(f.ByChunkKvTokens, s.chunkTokens+s.context)
 	}
-	q := s.chunkTokens / s.chunks
-	c := s.pairs/s.chunkTokens - q/2
-	attentionUs := e.ChunkAttention.us(q, c) + (s.chunks-1)*e.FurtherChunkAttention.us(q, c)
+	look(f.BySampled, s.sampled)
+	total.us += f.RequestUs*float64(s.decodes+s.chunks) + f.ChunkUs*float64(s.chunks)
+
+	var spans [maxWindows]span
 	if s.decodes > 0 {
-		attentionUs -= e.SavedBesideDecodesUs
+		at, decodes := m.placed[s.decodes], float64(s.decodes)
+		for i := range f.DecodeAttention {
+			a := &f.DecodeAttention[i]
+			call, has := a.call(at, decodes, float64(s.decodeKv[a.WindowIndex]))
+			hasAll = hasAll && has
+			spans[i] = spanOf(call.us, a.LaunchUs, decodes*a.BlocksPerSm)
+			total.add(timed{a.Weight * call.us, a.Calls * call.boundUs})
+		}
 	}
-	if s.sampledOut > 0 {
-		us += e.Sampled.us(s.sampledOut)
+	if s.chunks > 0 {
+		for i := range f.ChunkAttention {
+			a := &f.ChunkAttention[i]
+			of := chunks{s.chunks, s.chunkTokens, s.context, s.squaredTokens, s.pairs[a.WindowIndex], float64(s.chunkKv[a.WindowIndex])}
+			call := a.call(&of)
+			if a.Beside != nil && s.decodes > 0 {
+				tiles := max(float64(of.tokens)/f.QueryTileTokens, float64(of.num))
+				call.us = max(addedUs(spans[*a.Beside], spanOf(call.us, a.LaunchUs, tiles*a.BlocksPerSm)), call.boundUs)
+			}
+			total.add(timed{a.Weight * max(call.us, a.LeastUs), a.Calls * call.boundUs})
+		}
 	}
-	return us + p.StepWithChunksUs + e.WithChunks.us(s.tokens) + math.Max(attentionUs, 0)
+	return max(total.us, total.boundUs), hasAll
 }
 
-// StepTimeUs is the time of one engine step on the GPUs, in microseconds; 0 for nothing to do. Request i is the i-th value of each
-// column; samples may be nil where all requests sample a token. Requests that schedule nothing are left out.
+// StepTimeUs is the time of one engine step on the GPUs in microseconds; 0 for nothing to do. Request i is the i-th value of each
+// column. Samples may be nil if all requests sample a token. Requests that schedule nothing are ignored. A step beyond the tables
+// is [ErrBeyond].
 func (m *Model) StepTimeUs(numComputedTokens, numScheduledTokens []uint32, samples []bool) (float64, error) {
 	if m.isEmpty() {
 		return 0, ErrEmpty
@@ -255,11 +199,12 @@ func (m *Model) StepTimeUs(numComputedTokens, numScheduledTokens []uint32, sampl
 		return 0, fmt.Errorf("columns of unequal length: %d values of numComputedTokens, %d of numScheduledTokens, %d of samples (nil for all)",
 			n, len(numScheduledTokens), len(samples))
 	}
-	var s sums
-	for i, computed := range numComputedTokens {
-		s.add(computed, numScheduledTokens[i], samples == nil || samples[i])
+	s := m.file.sum(numComputedTokens, numScheduledTokens, samples)
+	us, has := m.us(&s)
+	if !has {
+		return 0, ErrBeyond
 	}
-	return m.export.us(&s), nil
+	return us, nil
 }
 
 // StepTimeColumns is [Model.StepTimeUs] in whole microseconds.
@@ -317,5 +262,5 @@ func (m *Model) delay(of func(host) float64) int64 {
 	if m.isEmpty() {
 		return m.note(ErrEmpty)
 	}
-	return latency.Micros(of(m.export.Host))
+	return latency.Micros(of(m.file.Host))
 }

@@ -9,20 +9,38 @@ import (
 	"ridgepoint/latency"
 )
 
-// An export with round numbers: decodes alone take 100 µs up to 2 and 200 up to 4, then 50 each; tokens with chunks 1 µs each.
+// A file with round numbers. Steps of decodes take 100 µs for 1 or 2 of them, 200 for 3 or 4; tokens beside chunks take 1 µs each,
+// sampled ones 2. A decode attention takes 10 µs per key for 1 decode and 20 for 3, a chunk attention 100 per prompt token for 1
+// token and 200 for 3. Both have two calls, and a correction doubles them.
 const export = `{
-  "version": 1, "model": "m", "hardware": "h", "deployment": {}, "correction": {"name": null, "level": "none"}, "coefficients": {},
+  "version": 2, "ridgepoint_version": "0.1.0", "model": "m", "hardware": "h", "deployment": {}, "efficiency": "tables",
+  "correction": {"name": null, "level": "none"},
   "host": {"queueing_us": 3000, "queueing_us_per_token": 2, "output_token_us": 2500.4, "scheduling_us": 1000, "preemption_us": 99.5},
-  "decode_only": {"at": [2, 4, 8], "time_us": [100, 200, 400], "padded_up_to": 4},
-  "with_chunks": {"at": [1, 1000], "time_us": [1, 1000], "padded_up_to": 0},
-  "sampled": {"at": [1], "time_us": [7], "padded_up_to": 0},
-  "decode_attention": {"rows": [1, 3], "columns": [0, 100], "time_us": [[10, 20], [30, 80]]},
-  "chunk_attention": {"rows": [100], "columns": [0, 200], "time_us": [[40, 60]]},
-  "further_chunk_attention": {"rows": [100], "columns": [0], "time_us": [[5]]},
-  "saved_beside_decodes_us": 15,
-  "prices": {"step_us": 1000, "step_with_chunks_us": 500, "request_us": 3, "token_us": 0.5, "chunk_us": 11, "sampled_us": 2},
-  "error": {"decode_only": {"batches": 1, "median_ape_pct": 0.1, "p90_ape_pct": 0.2, "max_ape_pct": 0.3},
-            "with_chunks": {"batches": 1, "median_ape_pct": 1, "p90_ape_pct": 2, "max_ape_pct": 3}}
+  "windows": ["full"], "max_decodes": 8, "request_us": 3, "chunk_us": 11, "query_tile_tokens": 128,
+  "row_cells": {"dense_rows": 4, "tiled_rows": 8, "rows_per_tile": 2, "rows_per_wide_cell": 1000},
+  "by_decodes": [
+    {"us": 0, "us_per_row": 0, "bound_us": 0, "bound_us_per_row": 0}, {"us": 100, "us_per_row": 0, "bound_us": 0, "bound_us_per_row": 0},
+    {"us": 100, "us_per_row": 0, "bound_us": 0, "bound_us_per_row": 0}, {"us": 200, "us_per_row": 0, "bound_us": 0, "bound_us_per_row": 0},
+    {"us": 200, "us_per_row": 0, "bound_us": 5000, "bound_us_per_row": 0}, {"us": 300, "us_per_row": 10, "bound_us": 0, "bound_us_per_row": 0}],
+  "by_tokens": [
+    {"us": 0, "us_per_row": 0, "bound_us": 0, "bound_us_per_row": 0}, {"us": 1, "us_per_row": 0, "bound_us": 0, "bound_us_per_row": 0},
+    {"us": 2, "us_per_row": 0, "bound_us": 0, "bound_us_per_row": 0}, {"us": 3, "us_per_row": 0, "bound_us": 0, "bound_us_per_row": 0},
+    {"us": 4, "us_per_row": 0, "bound_us": 0, "bound_us_per_row": 0}, {"us": 5, "us_per_row": 1, "bound_us": 0, "bound_us_per_row": 0},
+    {"us": 7, "us_per_row": 1, "bound_us": 0, "bound_us_per_row": 0}, {"us": 9, "us_per_row": 1, "bound_us": 0, "bound_us_per_row": 0}],
+  "by_decodes_beside_chunks": [], "by_chunk_tokens": [], "by_chunk_context_tokens": [], "by_chunk_kv_tokens": [],
+  "by_sampled": [
+    {"us": 0, "us_per_row": 0, "bound_us": 0, "bound_us_per_row": 0}, {"us": 2, "us_per_row": 0, "bound_us": 0, "bound_us_per_row": 0},
+    {"us": 4, "us_per_row": 0, "bound_us": 0, "bound_us_per_row": 0}, {"us": 6, "us_per_row": 0, "bound_us": 0, "bound_us_per_row": 0},
+    {"us": 8, "us_per_row": 0, "bound_us": 0, "bound_us_per_row": 0}, {"us": 10, "us_per_row": 2, "bound_us": 0, "bound_us_per_row": 0}],
+  "decode_knots": [1, 3, 9],
+  "decode_attention": [{"window_index": 0, "calls": 2, "weight": 4, "launch_us": 10, "blocks_per_sm": 0.25,
+    "call_us": {"axis": {"low": 1, "high": 4, "knots_per_octave": 2},
+      "values": [[10, 15, 20, 30, 40], [20, 30, 40, 60, 80], [20, 30, 40, 60, 80]]},
+    "bound": {"us_per_pair": 0, "us_per_kv_token": 1, "us_per_query_token": 0}}],
+  "chunk_attention": [{"window_index": 0, "calls": 2, "weight": 4, "launch_us": 10, "blocks_per_sm": 0.5, "fast": null,
+    "one": {"rows": [[0, 0], [0, 0], [0, 0.5], [1, 0]], "most_context_tokens": 10,
+      "call_us": {"axis": {"low": 1, "high": 4, "knots_per_octave": 2}, "values": [[100, 150, 200, 300, 400], [200, 300, 400, 600, 800]]}},
+    "bound": {"us_per_pair": 0, "us_per_kv_token": 1, "us_per_query_token": 0}, "beside": 0, "least_us": 45}]
 }`
 
 func parsed(t *testing.T) *Model {
@@ -34,7 +52,7 @@ func parsed(t *testing.T) *Model {
 	return m
 }
 
-func TestStepsByHand(t *testing.T) {
+func TestTimesByHand(t *testing.T) {
 	m := parsed(t)
 	for _, test := range []struct {
 		name                string
@@ -44,32 +62,71 @@ func TestStepsByHand(t *testing.T) {
 	}{
 		{"nothing", nil, nil, nil, 0},
 		{"nothing is scheduled", []uint32{5}, []uint32{0}, nil, 0},
-		// Price 1000 + 2·3 + 2·0.5 + 2·2; attention between rows 1 and 3 and columns 0 and 100 is (15 + 55)/2; graph of 2.
-		{"two decodes of 50", []uint32{20, 80}, []uint32{1, 1}, nil, 1011 + 35 + 100},
-		// Padded to 4. Attention of row 3 at column 100.
-		{"three decodes and one idle", []uint32{100, 100, 9, 100}, []uint32{1, 1, 0, 1}, nil, 1016.5 + 80 + 200},
-		// 50 each beyond 4; attention goes on: rows by 15 a step at column 0, by 30 at 100.
-		{"six decodes of 100", []uint32{100, 100, 100, 100, 100, 100}, []uint32{1, 1, 1, 1, 1, 1}, nil, 1033 + 170 + 300},
-		// Price 1000 + 500 + 3 + 50 + 11; pairs 100·100 + 5000, so c = 150 - 50 = 100: 50; 100 tokens.
-		{"a chunk that samples nothing", []uint32{100}, []uint32{100}, []bool{false}, 1564 + 50 + 100},
-		// As above with the sampled token's 2 + 7, and a decode: 3 + 0.5 + 2 + attention 10 + 1 token; 15 are saved.
-		{"a chunk beside a decode", []uint32{100, 1}, []uint32{100, 1}, nil, 1564 + 50 - 15 + 101 + 2 + 7 + 3 + 0.5 + 2 + 10.1},
-		// Two chunks of 100 at 0: 40 + 5; 200 tokens, both sampled.
-		{"two chunks", []uint32{0, 0}, []uint32{100, 100}, nil, 1000 + 500 + 6 + 100 + 22 + 4 + 45 + 200 + 7},
+		// 5 keys, 2.5 each: halfway between 25 for 1 decode and 50 for 3; 2 sampled, 2 requests.
+		{"two decodes", []uint32{1, 2}, []uint32{1, 1}, nil, 100 + 4 + 6 + 4*37.5},
+		{"one of them samples nothing", []uint32{1, 2}, []uint32{1, 1}, []bool{true, false}, 100 + 2 + 6 + 4*37.5},
+		{"three decodes and one idle", []uint32{1, 1, 9, 1}, []uint32{1, 1, 0, 1}, nil, 200 + 6 + 9 + 4*40},
+		// 16 µs of attention's bound beside 5000.
+		{"four decodes at the roofline", []uint32{1, 1, 1, 1}, []uint32{1, 1, 1, 1}, nil, 5016},
+		{"six decodes share a cell with five", []uint32{1, 1, 1, 1, 1, 1}, []uint32{1, 1, 1, 1, 1, 1}, nil, 310 + 12 + 18 + 4*40},
+		// Halfway between 200 for a prompt of 2 tokens in row 0 and 400 in row 1.
+		{"a chunk", []uint32{0}, []uint32{2}, nil, 2 + 2 + 3 + 11 + 4*300},
+		{"a chunk that samples nothing", []uint32{0}, []uint32{2}, []bool{false}, 2 + 3 + 11 + 4*300},
+		// Beyond their launches the decode takes 10 µs and the chunk 290: it adds 280.
+		{"a chunk beside a decode", []uint32{0, 1}, []uint32{2, 1}, nil, 3 + 4 + 6 + 11 + 4*20 + 4*280},
+		// 6 keys read: less than the host takes to launch a call.
+		{"two chunks", []uint32{0, 1}, []uint32{2, 3}, nil, 5 + 4 + 6 + 22 + 4*45},
 	} {
 		us, err := m.StepTimeUs(test.computed, test.scheduled, test.samples)
 		if err != nil || math.Abs(us-test.us) > 1e-9 {
 			t.Errorf("%s: %v us, expected %v; %v", test.name, us, test.us, err)
 		}
 	}
+	for name, batch := range map[string][2][]uint32{
+		"a long context":   {{9}, {1}},
+		"nine decodes":     {{1, 1, 1, 1, 1, 1, 1, 1, 1}, {1, 1, 1, 1, 1, 1, 1, 1, 1}},
+		"a thousand token": {{0}, {1009}},
+	} {
+		if us, err := m.StepTimeUs(batch[0], batch[1], nil); !errors.Is(err, ErrBeyond) {
+			t.Errorf("%s: %v us, %v", name, us, err)
+		}
+	}
+}
+
+func TestWindowsByHand(t *testing.T) {
+	for _, test := range []struct {
+		window    string
+		keys      uint64
+		pairs     float64
+		isRefused bool
+		earlier   uint64
+	}{
+		{`"full"`, 13, 13 + 12 + 11 + 10, false, 9},
+		// Four queries after nine tokens see three each, and the first sees two earlier ones.
+		{`{"sliding": 3}`, 6, 4 * 3, false, 2},
+		// Positions 9 to 12 in chunks of four see 2, 3, 4 and 1.
+		{`{"chunked": 4}`, 5, 2 + 3 + 4 + 1, false, 1},
+		{`"half"`, 0, 0, true, 0}, {`{"sliding": 0}`, 0, 0, true, 0}, {`{"sliding": -1}`, 0, 0, true, 0}, {`null`, 0, 0, true, 0},
+	} {
+		var w window
+		if err := w.UnmarshalJSON([]byte(test.window)); (err != nil) != test.isRefused {
+			t.Errorf("%s: %v", test.window, err)
+		}
+		if test.isRefused {
+			continue
+		}
+		if keys, pairs := 4+w.cachedKeys(9), w.pairs(4, 9); keys != test.keys || pairs != test.pairs || w.cachedKeys(9) != test.earlier {
+			t.Errorf("%s: %d keys, %v pairs", test.window, keys, pairs)
+		}
+	}
 }
 
 func TestTheFiveMethods(t *testing.T) {
 	m := parsed(t)
-	batch := []*latency.Request{{NumComputedTokens: 20, NumScheduledTokens: 1}, {NumComputedTokens: 80, NumScheduledTokens: 1}}
+	batch := []*latency.Request{{NumComputedTokens: 1, NumScheduledTokens: 1}, {NumComputedTokens: 2, NumScheduledTokens: 1}}
 	got := []int64{m.StepTime(batch), m.QueueingTime(&latency.Request{NumScheduledTokens: 10}), m.OutputTokenProcessingTime(),
 		m.SchedulingProcessingTime(), m.PreemptionProcessingTime()}
-	for i, expected := range []int64{1146, 3020, 2500, 1000, 100} {
+	for i, expected := range []int64{260, 3020, 2500, 1000, 100} {
 		if got[i] != expected {
 			t.Errorf("method %d: %d, expected %d", i, got[i], expected)
 		}
@@ -77,8 +134,8 @@ func TestTheFiveMethods(t *testing.T) {
 	if n := testing.AllocsPerRun(100, func() { m.StepTime(batch) }); n != 0 {
 		t.Errorf("%v allocations a step", n)
 	}
-	if m.Err() != nil || m.ExportError().WithChunks.MaxApePct != 3 || m.ModelName()+m.HardwareName() != "mh" {
-		t.Errorf("%v %+v", m.Err(), m.ExportError())
+	if m.Err() != nil || m.ModelName()+m.HardwareName()+m.RidgepointVersion() != "mh0.1.0" {
+		t.Errorf("%v %s", m.Err(), m.ModelName())
 	}
 	if us := m.StepTime([]*latency.Request{{NumScheduledTokens: -1}}); us != latency.NoAnswer || m.Err() == nil {
 		t.Errorf("%d, %v", us, m.Err())
@@ -88,22 +145,33 @@ func TestTheFiveMethods(t *testing.T) {
 	}
 }
 
-func TestFilesThatAreNoneAreRefused(t *testing.T) {
+func TestBadFilesAreRefused(t *testing.T) {
 	for _, test := range []struct{ from, to, words string }{
-		{`"version": 1`, `"version": 2`, "version = 2"},
-		{`"version": 1`, `"vision": 1`, "vision"},
-		{`"step_us": 1000, `, ``, "prices.step_us is missing"},
+		{`"version": 2`, `"version": 1`, "version = 1: this package reads version 2; write the file again with `ridgepoint export`"},
+		{`"version": 2`, `"version": 3, "more": []`, "version = 3"},
+		{`"version": 2`, `"vision": 2`, "version = 0"},
+		{`"model": "m"`, `"model": "m", "modle": "m"`, "modle"},
+		{`"request_us": 3, `, ``, "request_us is missing"},
 		{`"host": {"queueing_us": 3000, `, `"host": {`, "host.queueing_us is missing"},
-		{`"step_us": 1000`, `"step_us": -1`, "prices.step_us = -1"},
-		{`"step_us": 1000`, `"step_us": NaN`, "export"},
-		{`"step_us": 1000`, `"step_us": 1e999`, "export"},
-		{`"at": [2, 4, 8]`, `"at": [2, 2, 8]`, "decode_only.at[1] = 2 must be greater than 2"},
-		{`"time_us": [100, 200, 400]`, `"time_us": [100, 200]`, "decode_only.time_us has 2 values"},
-		{`"time_us": [7]`, `"time_us": [-7]`, "sampled.time_us[0] = -7"},
-		{`"rows": [1, 3]`, `"rows": []`, "decode_attention.rows is empty"},
-		{`[[10, 20], [30, 80]]`, `[[10, 20], [30]]`, "decode_attention.time_us[1] has 1 values"},
-		{`"max_ape_pct": 3}}`, `"max_ape_pct": 3}`, "export"},
-		{`"max_ape_pct": 3}}` + "\n}", `"max_ape_pct": 3}}` + "\n} {}", "something follows"},
+		{`"us": 100, "us_per_row": 0, `, `"us": 100, `, "by_decodes[1].us_per_row is missing"},
+		{`"bound": {"us_per_pair": 0, `, `"bound": {`, "decode_attention[0].bound.us_per_pair is missing"},
+		{`"request_us": 3`, `"request_us": null`, "request_us is missing"},
+		{`"request_us": 3`, `"request_us": NaN`, "invalid character"},
+		{`"request_us": 3`, `"request_us": 1e999`, "request_us"},
+		{`[[10, 15,`, `[[1e99, 15,`, "values"},
+		{`[[10, 15,`, `[[null, 15,`, "decode_attention[0].call_us.values has a null"},
+		{`"decode_knots": [1, 3, 9]`, `"decode_knots": [1, 1, 9]`, "decode_knots[1] = 1 must be greater than 1"},
+		{`"max_decodes": 8`, `"max_decodes": 9`, "decode_knots must go from 1 to above max_decodes = 9"},
+		{`"decode_knots": [1, 3, 9]`, `"decode_knots": [1, 9]`, "decode_attention[0].call_us.values has 3 rows: it must have 2"},
+		{`[20, 30, 40, 60, 80]]`, `[20, 30]]`, "decode_attention[0].call_us.values[2] has 2 values: it must have one for each of the 5 knots"},
+		{`"high": 4`, `"high": 3`, "decode_attention[0].call_us.axis"},
+		{`"rows": [[0, 0], [0, 0]`, `"rows": [[0, 0], [2, 0]`, "chunk_attention[0].one.rows[1] = [2 0] must be one of 2 rows"},
+		{`"window_index": 0`, `"window_index": 1`, "decode_attention[0].window_index = 1 must be one of the 1 windows"},
+		{`"beside": 0`, `"beside": 1`, "chunk_attention[0].beside = 1"},
+		{`"rows_per_tile": 2`, `"rows_per_tile": 0`, "row_cells"},
+		{`"windows": ["full"]`, `"windows": ["half"]`, "windows"},
+		{`"least_us": 45}]` + "\n}", `"least_us": 45}]`, "export"},
+		{`"least_us": 45}]` + "\n}", `"least_us": 45}]` + "\n} {}", "after top-level value"},
 	} {
 		text := strings.Replace(export, test.from, test.to, 1)
 		if text == export {

@@ -9,65 +9,55 @@ use super::job::{FitSplit, RunLabels};
 use crate::deployment::DeploymentArgs;
 use crate::outcome::Failure;
 
-/// What a correction is fitted on and where it goes, or which one is exported.
+/// What a correction is fitted on, and where it goes.
 #[derive(Debug, Args)]
 #[command(arg_required_else_help = true)]
 pub struct Fit {
     /// Sampled steps: traces, tables of `ridgepoint ingest`, or folders of tables; tables of requests beside them
-    #[arg(long, value_name = "FILE|DIR", num_args = 1.., required_unless_present_any = ["serving", "export"])]
-    #[arg(conflicts_with_all = ["serving", "export"], help_heading = FITTING)]
+    #[arg(long, value_name = "FILE|DIR", num_args = 1.., required_unless_present = "serving")]
+    #[arg(conflicts_with = "serving", help_heading = FITTING)]
     pub steps: Vec<PathBuf>,
     /// Serving runs: experiments as `ridgepoint evaluate serving` takes them, or folders of them
-    #[arg(long, value_name = "DIR", num_args = 1.., conflicts_with = "export", help_heading = FITTING)]
+    #[arg(long, value_name = "DIR", num_args = 1.., help_heading = FITTING)]
     pub serving: Vec<PathBuf>,
     /// For any model, or for one
-    #[arg(long, value_enum, default_value_t = FitLevel::Global, value_name = "LEVEL", conflicts_with = "export")]
+    #[arg(long, value_enum, default_value_t = FitLevel::Global, value_name = "LEVEL")]
     #[arg(help_heading = FITTING)]
     pub level: FitLevel,
     /// What to shrink towards: none is the operators alone [default: none; global with --level model]
-    #[arg(long, value_name = "none|global|FILE", conflicts_with = "export", help_heading = FITTING)]
+    #[arg(long, value_name = "none|global|FILE", help_heading = FITTING)]
     pub prior: Option<String>,
     /// Which part of the data is fitted, so that the rest can judge
-    #[arg(long, value_enum, default_value_t = FitSplit::All, value_name = "PART", conflicts_with = "export")]
+    #[arg(long, value_enum, default_value_t = FitSplit::All, value_name = "PART")]
     #[arg(help_heading = FITTING)]
     pub split: FitSplit,
     /// The measurements in words, with who took them, for the file [default: the names of what was read]
-    #[arg(long, value_name = "WORDS", conflicts_with = "export", help_heading = FITTING)]
+    #[arg(long, value_name = "WORDS", help_heading = FITTING)]
     pub data: Option<String>,
     /// Version of the serving engine that was measured, where the runs don't say
-    #[arg(long, value_name = "NAME", conflicts_with = "export", help_heading = FITTING)]
+    #[arg(long, value_name = "NAME", help_heading = FITTING)]
     pub engine_version: Option<String>,
     /// Seed of arrival times and lengths that are random
-    #[arg(long, value_name = "N", default_value_t = 0, conflicts_with = "export", help_heading = FITTING)]
+    #[arg(long, value_name = "N", default_value_t = 0, help_heading = FITTING)]
     pub seed: u64,
 
-    /// File to write; an export goes to standard output where it is left out
-    #[arg(long, value_name = "FILE", required_unless_present = "export")]
-    pub out: Option<PathBuf>,
+    /// File to write
+    #[arg(long, value_name = "FILE")]
+    pub out: PathBuf,
     /// Replace the file if it is there
-    #[arg(long, requires = "out")]
+    #[arg(long)]
     pub force: bool,
-    /// The one model that the correction is for (--level model), or is exported for (--export), or that steps are of whose file does not say
-    #[arg(long, value_name = "NAME|PATH", required_if_eq("level", "model"), required_unless_present_any = ["steps", "serving"])]
+    /// Model that the correction is for; required with --level model, and for step files that do not name their model
+    #[arg(long, value_name = "NAME|PATH", required_if_eq("level", "model"))]
     pub model: Option<String>,
-
-    /// Write what another simulator needs to evaluate the correction without this program
-    #[arg(long, value_enum, value_name = "FORMAT", help_heading = EXPORTING)]
-    pub export: Option<ExportFormat>,
-    /// Correction to export: global, auto (the best there is), a file, or none
-    #[arg(long, value_name = "none|global|auto|FILE", default_value = "auto", help_heading = EXPORTING)]
-    #[arg(conflicts_with_all = ["steps", "serving"])]
-    pub correction: String,
-    /// GPU that it is exported for, or that steps were taken on whose file does not say: built-in name or path of a TOML file
-    #[arg(long, value_name = "NAME|PATH", required_unless_present_any = ["steps", "serving"], help_heading = EXPORTING)]
-    #[arg(conflicts_with = "serving")]
+    /// GPU of step files that do not name theirs: built-in name or path of a TOML file
+    #[arg(long, value_name = "NAME|PATH", conflicts_with = "serving")]
     pub hardware: Option<String>,
     #[command(flatten)]
     pub deployment: DeploymentArgs,
 }
 
 const FITTING: &str = "Fitting";
-const EXPORTING: &str = "Exporting";
 
 impl Fit {
     /// What runs of steps are of.
@@ -104,13 +94,4 @@ pub enum FitLevel {
     Global,
     /// The model that --model names
     Model,
-}
-
-/// What an export looks like.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum ExportFormat {
-    /// Tables and coefficients; docs/export.md has the rule to evaluate them
-    Json,
-    /// A Go file with the tables and the functions
-    Go,
 }

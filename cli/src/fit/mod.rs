@@ -1,4 +1,4 @@
-//! `ridgepoint fit`: fits a correction and writes its file, or exports one.
+//! `ridgepoint fit`: fits a correction and writes its file.
 
 mod args;
 mod files;
@@ -12,38 +12,30 @@ use std::path::Path;
 use std::sync::Arc;
 
 use indicatif::ProgressBar;
-use ridgepoint::Options;
 use ridgepoint::internals::correction::{Correction, Level};
-use ridgepoint::internals::export::to_go;
-use ridgepoint::{CorrectionChoice, EfficiencyMode, Hardware, Model, StepModel};
+use ridgepoint::{CorrectionChoice, EfficiencyMode, Model};
 
 use crate::common::{Common, Format};
 pub use args::Fit;
-use args::{ExportFormat, FitLevel};
+use args::FitLevel;
 use job::{FitJob, Fitted};
 pub use steps::{Refit, RefitLevel};
 
-use crate::outcome::{Failure, Output, both};
+use crate::outcome::{Failure, Output};
 use crate::progress;
 use crate::whole_file::write_whole;
 
-/// Fits or exports.
+/// Fits.
 ///
 /// # Errors
 /// Input that is missing or at fault, a file that is there already or can't be written.
 pub fn run(args: &Fit, common: &Common) -> Result<Output, Failure> {
-    if let Some(format) = args.export {
-        return export(args, format, common);
-    }
-    let Some(out) = args.out.as_deref() else {
-        return Err(Failure::missing("no --out FILE to write the correction to"));
-    };
-    refuse_to_replace(out, args.force)?;
+    refuse_to_replace(&args.out, args.force)?;
     let job = job(args, common)?;
     let bar = progress::bar(0, "{msg} [{bar:30}] {pos}/{len}, {elapsed}");
     let fitted = fitted(&job, &bar)?;
     bar.finish_and_clear();
-    write_whole(out, &fitted.correction.to_toml_string()?)?;
+    write_whole(&args.out, &fitted.correction.to_toml_string()?)?;
     let mut output = match common.format {
         Format::Table => Output::of(fitted.table),
         Format::Json => Output::json(&fitted.json)?,
@@ -58,46 +50,6 @@ pub fn run(args: &Fit, common: &Common) -> Result<Output, Failure> {
 /// Data that is missing or at fault, or that nothing can be fitted on.
 fn fitted(job: &FitJob<'_>, bar: &ProgressBar) -> Result<Fitted, Failure> {
     if job.steps.is_empty() { serving::fitted(job, bar) } else { steps::fitted(job, bar) }
-}
-
-/// Writes an export to its file, with its error as the result; without a file the export itself is the result.
-fn export(args: &Fit, format: ExportFormat, common: &Common) -> Result<Output, Failure> {
-    let data_dir = common.data_dir();
-    let (model, hardware) = (args.model.as_deref(), args.hardware.as_deref());
-    let (model, hardware) = both(
-        Model::find_in(data_dir, model.unwrap_or_default()),
-        Hardware::find_in(data_dir, hardware.unwrap_or_default()),
-    )?;
-    let correction = args.correction.as_str().into();
-    let options = Options { data_dir: common.data_dir.clone(), correction, ..Options::default() };
-    let deployment = args.deployment.deployment();
-    let steps = StepModel::with_options(&model, &hardware, &deployment, &options)?;
-    if let Some(out) = args.out.as_deref() {
-        refuse_to_replace(out, args.force)?;
-    }
-    let export = ridgepoint::internals::export::export(&steps, model.name(), hardware.name(), &deployment);
-    let text = match format {
-        ExportFormat::Json => Output::json(&export)?.stdout,
-        ExportFormat::Go => to_go(&export),
-    };
-    let notes = steps.notes().iter().cloned().chain(steps.carried_over()).collect();
-    let Some(out) = args.out.as_deref() else { return Ok(Output { notes, ..Output::of(text) }) };
-    write_whole(out, &text)?;
-    let error = &export.error;
-    let mut output = match common.format {
-        Format::Json => Output::json(&serde_json::json!({"correction": export.correction, "error": error}))?,
-        Format::Table => Output::of(format!(
-            "{}: {} on {}, correction {}\nagainst the step model, random batches of\n  decodes alone  {}\n  with chunks    {}\n",
-            out.display(),
-            export.model,
-            export.hardware,
-            export.correction,
-            error.decode_only,
-            error.with_chunks
-        )),
-    };
-    output.notes = notes;
-    Ok(output)
 }
 
 fn job<'a>(args: &'a Fit, common: &'a Common) -> Result<FitJob<'a>, Failure> {

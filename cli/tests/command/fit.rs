@@ -10,19 +10,14 @@ fn fit(line: &str) -> Run {
 }
 
 #[test]
-fn a_line_fits_or_exports() {
+fn arguments_that_do_not_go_together_are_refused() {
     fit("--serving runs").fails(2, &["--out"]);
     fit("--out mine.toml").fails(2, &["--steps"]);
     fit("--steps a.csv --serving runs --out mine.toml").fails(2, &["--steps", "--serving"]);
-    fit("--steps a.csv --export go --out mine.go").fails(2, &["--export"]);
     fit("--steps a.csv --level model --out mine.toml").fails(2, &["--model"]);
     fit("--serving runs --model llama-2-7b --out mine.toml").fails(2, &["--level model"]);
     fit("--serving runs --hardware h100 --out mine.toml").fails(2, &["--hardware"]);
     fit("--steps a.csv --enforce-eager --out mine.toml").fails(2, &["--tensor-parallel-size", "go with --steps"]);
-    fit("--export go --model llama-2-7b").fails(2, &["--hardware"]);
-    fit("--export json --hardware h100").fails(2, &["--model"]);
-    fit("--export json --hardware h100 --model llama-2-7b --seed 4").fails(2, &["--seed"]);
-    fit("--export xml --hardware h100 --model llama-2-7b").fails(2, &["json, go"]);
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! Attention time for a fractional mean context length, and its roofline bound as a few factors. Used to fill the dense
 //! step-time tables.
 
+use serde::Serialize;
+
 use super::super::decode_times::DecodeTimes;
 use super::super::fast_prefill::FastPrefill;
 use super::{Curve, Timer};
@@ -9,7 +11,7 @@ use crate::physics::{AttentionHeads, Kernel, Operator};
 use crate::units::{larger, time_us};
 
 /// The roofline bound of attention: linear in FLOPs and in bytes.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct AttentionBound {
     us_per_pair: f64,
     us_per_kv_token: f64,

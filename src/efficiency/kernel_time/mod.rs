@@ -6,6 +6,8 @@ mod choice;
 
 pub use attention::{AttentionBound, heads_of};
 
+use serde::Serialize;
+
 use super::curve::{AllReduceCurve, DecodeCurve, GemmCurve, MoeCurve, PrefillCurve, Timed, mean_attention};
 use super::provenance::{Bound, OperatorTime, Provenance};
 use super::tables::Tables;
@@ -30,7 +32,8 @@ pub fn is_within_another(kind: OperatorKind) -> bool {
 }
 
 /// How efficient kernels are taken to be.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum EfficiencyMode {
     /// As measured.
     #[default]

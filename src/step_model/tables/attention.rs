@@ -1,6 +1,8 @@
 //! Attention by lookup: decodes from a table over requests and keys per request, prefill chunks from a dozen multiplications, and
 //! both in one call. Uses `efficiency`, `physics`.
 
+use serde::Serialize;
+
 use crate::efficiency::fast_prefill::{Chunks, FastPrefill};
 use crate::efficiency::kernel_time::AttentionBound;
 use crate::efficiency::mixed::{Span, added_us, query_tiles};
@@ -15,9 +17,10 @@ use super::rows::Timed;
 pub(super) const KEY_STEPS_LOG2: u32 = 4;
 
 /// Attention of decodes under one kind of window.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize)]
 pub(super) struct DecodeAttention {
     pub(super) window_index: usize,
+    #[serde(skip)]
     pub(super) heads: AttentionHeads,
     pub(super) calls: f64,
     /// Calls times the correction's factor.
@@ -80,7 +83,7 @@ impl DecodeAttention {
 }
 
 /// Attention of prefill chunks under one kind of window.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize)]
 pub(super) struct ChunkAttention {
     pub(super) window_index: usize,
     pub(super) calls: f64,

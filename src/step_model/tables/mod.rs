@@ -7,6 +7,7 @@
 
 mod attention;
 mod build;
+mod export;
 mod one_chunk;
 mod rows;
 

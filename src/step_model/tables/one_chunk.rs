@@ -1,6 +1,8 @@
 //! Attention of a single prefill chunk as a table over its tokens and its context. Nearly all steps with a chunk have one. Uses
 //! `efficiency`, `physics`.
 
+use serde::Serialize;
+
 use crate::efficiency::kernel_model::QUERY_TILE;
 use crate::efficiency::surface::{OctaveAxis, Surface};
 use crate::units::real;
@@ -18,11 +20,12 @@ const PROMPT_STEPS_LOG2: u32 = 4;
 const FEWEST_TOKENS: u32 = 1;
 
 /// Time of one call for one chunk.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize)]
 pub(super) struct OneChunk {
     call_us: Surface<PROMPT_STEPS_LOG2>,
     /// Row of a chunk's tokens and weight of the next one.
     rows: Vec<(u32, f32)>,
+    #[serde(rename = "most_context_tokens")]
     most_context: u64,
 }
 

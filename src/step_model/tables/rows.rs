@@ -1,6 +1,8 @@
 //! Times by a number of rows (tokens, requests): a cell per row for few rows, a cell per kernel tile for more. Uses `correction`,
 //! `physics`.
 
+use serde::Serialize;
+
 use crate::correction::Term;
 use crate::physics::OperatorGroup;
 use crate::units::{larger, real};
@@ -16,6 +18,22 @@ const TILE_ROWS: u64 = 16;
 
 /// Rows of a cell beyond, where narrower tiles are never the fastest.
 const WIDE_ROWS: u64 = 64;
+
+/// The widths of cells, for readers of exported tables.
+#[derive(Debug, Serialize)]
+pub(super) struct RowCells {
+    dense_rows: u64,
+    tiled_rows: u64,
+    rows_per_tile: u64,
+    rows_per_wide_cell: u64,
+}
+
+pub(super) const ROW_CELLS: RowCells = RowCells {
+    dense_rows: DENSE_ROWS,
+    tiled_rows: TILED_ROWS,
+    rows_per_tile: TILE_ROWS,
+    rows_per_wide_cell: WIDE_ROWS,
+};
 
 /// Operator groups that corrections weigh.
 const GROUPS: usize = 6;
@@ -95,7 +113,7 @@ impl Timed {
     }
 }
 
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default, Serialize)]
 struct Cell {
     us: f64,
     us_per_row: f64,
@@ -104,7 +122,8 @@ struct Cell {
 }
 
 /// Times by number of rows.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize)]
+#[serde(transparent)]
 pub(super) struct RowTable {
     cells: Vec<Cell>,
 }

@@ -1,0 +1,196 @@
+package tables
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"reflect"
+)
+
+// version is the layout of the files that this package reads.
+const version = 2
+
+// file is what `ridgepoint export` writes; docs/export.md describes it.
+type file struct {
+	Version           int             `json:"version"`
+	RidgepointVersion string          `json:"ridgepoint_version"`
+	Model             string          `json:"model"`
+	Hardware          string          `json:"hardware"`
+	Deployment        json.RawMessage `json:"deployment"`
+	Efficiency        string          `json:"efficiency"`
+	Correction        json.RawMessage `json:"correction"`
+	Host              host            `json:"host"`
+	Windows           []window        `json:"windows"`
+	MaxDecodes        int64           `json:"max_decodes"`
+	RequestUs         float64         `json:"request_us"`
+	ChunkUs           float64         `json:"chunk_us"`
+	QueryTileTokens   float64         `json:"query_tile_tokens"`
+	RowCells          rowCells        `json:"row_cells"`
+
+	// Operators other than attention, by the count that each depends on.
+	ByDecodes             rowTable `json:"by_decodes"` // steps of decodes alone
+	ByTokens              rowTable `json:"by_tokens"`  // steps with prefill chunks
+	ByDecodesBesideChunks rowTable `json:"by_decodes_beside_chunks"`
+	BySampled             rowTable `json:"by_sampled"`
+	ByChunkTokens         rowTable `json:"by_chunk_tokens"`
+	ByChunkContextTokens  rowTable `json:"by_chunk_context_tokens"`
+	ByChunkKvTokens       rowTable `json:"by_chunk_kv_tokens"` // chunk tokens and their context together
+
+	DecodeKnots     []int64           `json:"decode_knots"`
+	DecodeAttention []decodeAttention `json:"decode_attention"`
+	ChunkAttention  []chunkAttention  `json:"chunk_attention"`
+}
+
+type host struct {
+	QueueingUs         float64 `json:"queueing_us"`
+	QueueingUsPerToken float64 `json:"queueing_us_per_token"`
+	OutputTokenUs      float64 `json:"output_token_us"`
+	SchedulingUs       float64 `json:"scheduling_us"`
+	PreemptionUs       float64 `json:"preemption_us"`
+}
+
+// Load reads a file.
+func Load(path string) (*Model, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	return Parse(path, text)
+}
+
+// Parse reads the text of a file. Errors call it origin and list all of its problems.
+func Parse(origin string, text []byte) (*Model, error) {
+	var known struct {
+		Version int `json:"version"`
+	}
+	if err := json.Unmarshal(text, &known); err != nil {
+		return nil, fmt.Errorf("%s: %w", origin, err)
+	}
+	if known.Version != version {
+		return nil, fmt.Errorf("%s: version = %d: this package reads version %d; write the file again with `ridgepoint export`",
+			origin, known.Version, version)
+	}
+	m := new(Model)
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&m.file); err != nil {
+		return nil, fmt.Errorf("%s: %w", origin, err)
+	}
+	problems := missing("", text, reflect.TypeOf(m.file))
+	if len(problems) == 0 {
+		problems = m.file.problems()
+	}
+	if len(problems) > 0 {
+		return nil, fmt.Errorf("%s: %w", origin, errors.Join(problems...))
+	}
+	m.prepare()
+	return m, nil
+}
+
+// missing lists the keys of a type that an object lacks, and nulls in place of numbers: Go would read both as 0.
+func missing(prefix string, object json.RawMessage, of reflect.Type) []error {
+	var keys map[string]json.RawMessage
+	if err := json.Unmarshal(object, &keys); err != nil {
+		return []error{fmt.Errorf("%s: %w", prefix, err)}
+	}
+	var found []error
+	for i := 0; i < of.NumField(); i++ {
+		key, kind := of.Field(i).Tag.Get("json"), of.Field(i).Type
+		if key == "" {
+			continue
+		}
+		value, has := keys[key]
+		isNull := has && string(value) == "null"
+		if kind.Kind() == reflect.Pointer {
+			if isNull {
+				continue
+			}
+			kind = kind.Elem()
+		}
+		switch {
+		case !has || isNull:
+			found = append(found, fmt.Errorf("%s%s is missing", prefix, key))
+		case kind == reflect.TypeOf(json.RawMessage{}):
+		case kind.Kind() == reflect.Struct:
+			found = append(found, missing(prefix+key+".", value, kind)...)
+		case kind.Kind() == reflect.Slice && isObject(kind.Elem()):
+			var items []json.RawMessage
+			if err := json.Unmarshal(value, &items); err != nil {
+				found = append(found, fmt.Errorf("%s%s: %w", prefix, key, err))
+			}
+			for j, item := range items {
+				found = append(found, missing(fmt.Sprintf("%s%s[%d].", prefix, key, j), item, kind.Elem())...)
+			}
+		case kind.Kind() == reflect.Slice && bytes.Contains(value, []byte("null")):
+			found = append(found, fmt.Errorf("%s%s has a null: every value must be a finite number", prefix, key))
+		}
+	}
+	return found
+}
+
+// isObject tells objects with the keys of a struct from types that read themselves.
+func isObject(kind reflect.Type) bool {
+	return kind.Kind() == reflect.Struct && kind != reflect.TypeOf(window{})
+}
+
+// problems lists the values that do not fit together, so that no look-up leaves its table.
+func (f *file) problems() []error {
+	var found []error
+	wrong := func(format string, values ...any) { found = append(found, fmt.Errorf(format, values...)) }
+	if c := f.RowCells; c.DenseRows < 0 || c.TiledRows < c.DenseRows || c.RowsPerTile < 1 || c.RowsPerWideCell < 1 {
+		wrong("row_cells = %+v must be positive and in order", c)
+	}
+	if len(f.ByDecodes) < 2 || len(f.ByTokens) < 2 || len(f.BySampled) < 2 {
+		wrong("by_decodes, by_tokens and by_sampled must have at least 2 cells")
+	}
+	if !(f.QueryTileTokens > 0) {
+		wrong("query_tile_tokens = %v must be above 0", f.QueryTileTokens)
+	}
+	if len(f.Windows) > maxWindows || len(f.DecodeAttention) > maxWindows {
+		wrong("windows and decode_attention must have at most %d entries", maxWindows)
+	}
+	knots := f.DecodeKnots
+	for i := range knots {
+		if i > 0 && knots[i] <= knots[i-1] {
+			wrong("decode_knots[%d] = %d must be greater than %d before it", i, knots[i], knots[i-1])
+		}
+	}
+	if len(knots) < 2 || knots[0] != 1 || f.MaxDecodes < 1 || f.MaxDecodes >= knots[len(knots)-1] || f.MaxDecodes > 1<<24 {
+		wrong("decode_knots must go from 1 to above max_decodes = %d", f.MaxDecodes)
+	}
+	hasWindow := func(name string, index int) {
+		if index < 0 || index >= len(f.Windows) {
+			wrong("%s.window_index = %d must be one of the %d windows", name, index, len(f.Windows))
+		}
+	}
+	for i := range f.DecodeAttention {
+		a, name := &f.DecodeAttention[i], fmt.Sprintf("decode_attention[%d]", i)
+		hasWindow(name, a.WindowIndex)
+		found = append(found, a.CallUs.problems(name+".call_us", len(knots))...)
+	}
+	for i := range f.ChunkAttention {
+		a, name := &f.ChunkAttention[i], fmt.Sprintf("chunk_attention[%d]", i)
+		hasWindow(name, a.WindowIndex)
+		if a.Beside != nil && (*a.Beside < 0 || *a.Beside >= len(f.DecodeAttention)) {
+			wrong("%s.beside = %d must be one of the %d decode attentions", name, *a.Beside, len(f.DecodeAttention))
+		}
+		if one := a.One; one != nil {
+			found = append(found, one.CallUs.problems(name+".one.call_us", len(one.CallUs.Values))...)
+			for tokens, row := range one.Rows {
+				if !(row[0] >= 0 && row[0] < float64(len(one.CallUs.Values)) && row[1] >= 0 && row[1] <= 1) {
+					wrong("%s.one.rows[%d] = %v must be one of %d rows and a weight from 0 to 1", name, tokens, row, len(one.CallUs.Values))
+				}
+			}
+		}
+		if fast := a.Fast; fast != nil {
+			found = append(found, fast.Prompts.problems(name+".fast.prompts")...)
+			found = append(found, fast.Residuals.problems(name+".fast.residuals", fast.Prompts.numKnots()+1)...)
+			if len(fast.Overlap) < 3 {
+				wrong("%s.fast.overlap has %d values: it must have at least 3", name, len(fast.Overlap))
+			}
+		}
+	}
+	return found
+}
