@@ -42,23 +42,11 @@ impl DType {
     pub fn parse(name: &str) -> Option<Self> {
         named(name)
     }
-
-    /// The name used in files and on the command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            DType::Float32 => "float32",
-            DType::Float16 => "float16",
-            DType::Bfloat16 => "bfloat16",
-            DType::Fp8 => "fp8",
-            DType::Int8 => "int8",
-            DType::Fp4 => "fp4",
-        }
-    }
 }
 
 impl std::fmt::Display for DType {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.name())
+        self.serialize(f)
     }
 }
 
@@ -102,37 +90,9 @@ pub enum MatmulFormat {
 }
 
 impl MatmulFormat {
-    /// Every format.
-    pub const ALL: [MatmulFormat; 9] = [
-        MatmulFormat::Bfloat16,
-        MatmulFormat::Float16,
-        MatmulFormat::Fp8,
-        MatmulFormat::Fp8Block,
-        MatmulFormat::Int8,
-        MatmulFormat::Int8WeightOnly,
-        MatmulFormat::Int4WeightOnly,
-        MatmulFormat::Nvfp4,
-        MatmulFormat::Mxfp4,
-    ];
-
     /// Returns the format of a name such as `fp8` or `w4a16`, in any case.
     pub fn parse(name: &str) -> Option<Self> {
         named(&name.to_lowercase())
-    }
-
-    /// The name used in files.
-    pub fn name(self) -> &'static str {
-        match self {
-            MatmulFormat::Bfloat16 => "bfloat16",
-            MatmulFormat::Float16 => "float16",
-            MatmulFormat::Fp8 => "fp8",
-            MatmulFormat::Fp8Block => "fp8_block",
-            MatmulFormat::Int8 => "int8",
-            MatmulFormat::Int8WeightOnly => "int8_wo",
-            MatmulFormat::Int4WeightOnly => "int4_wo",
-            MatmulFormat::Nvfp4 => "nvfp4",
-            MatmulFormat::Mxfp4 => "mxfp4",
-        }
     }
 
     /// Bits of a weight, and whether it is a float. People say `fp8` of block scales too, and `fp4` of both fp4 formats.
@@ -149,7 +109,7 @@ impl MatmulFormat {
 
 impl std::fmt::Display for MatmulFormat {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.name())
+        self.serialize(f)
     }
 }
 

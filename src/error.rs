@@ -121,15 +121,15 @@ impl From<String> for Location {
     }
 }
 
-impl From<&str> for Location {
-    fn from(path: &str) -> Self {
-        Location::of(path)
-    }
-}
-
 impl From<&String> for Location {
     fn from(path: &String) -> Self {
         Location::of(path.as_str())
+    }
+}
+
+impl From<&str> for Location {
+    fn from(path: &str) -> Self {
+        Location::of(path)
     }
 }
 
@@ -155,8 +155,8 @@ pub enum Detail {
     Invalid { origin: String, problems: Vec<String> },
     #[error("{origin}: model_type '{model_type}' is not supported: `{key}` {reason}")]
     UnsupportedModel { origin: String, model_type: String, key: String, reason: String },
-    #[error("{hardware} has no {dtype} peak: its datasheet lists {}", listed(known))]
-    MissingPeak { hardware: String, dtype: DType, known: Vec<DType> },
+    #[error("{hardware} has no {dtype} peak: its datasheet lists {known}")]
+    MissingPeak { hardware: String, dtype: DType, known: String },
     #[error("the batch has no requests: a step needs at least one request with num_scheduled_tokens >= 1")]
     EmptyStep,
     #[error("request {index}: {field} = {value} {reason}")]
@@ -170,7 +170,7 @@ pub enum Detail {
 }
 
 impl Error {
-    fn new(detail: Detail, location: Option<Location>) -> Self {
+    pub(crate) fn new(detail: Detail, location: Option<Location>) -> Self {
         Error { inner: Box::new(Inner { detail, location }) }
     }
 
@@ -201,24 +201,6 @@ impl Error {
     /// No built-in GPU has this name; `near` are names that are close to it.
     pub fn unknown_hardware(name: impl Into<String>, near: Vec<String>) -> Self {
         Error::new(Detail::UnknownHardware { name: name.into(), near }, None)
-    }
-
-    /// The configuration has a layer whose physics is not known; `key` gives it away.
-    pub fn unsupported_model(
-        origin: impl Into<String>,
-        model_type: impl Into<String>,
-        key: impl Into<String>,
-        reason: impl Into<String>,
-    ) -> Self {
-        let (origin, key) = (origin.into(), key.into());
-        let location = Location::of(origin.as_str()).key(key.as_str());
-        let (model_type, reason) = (model_type.into(), reason.into());
-        Error::new(Detail::UnsupportedModel { origin, model_type, key, reason }, Some(location))
-    }
-
-    /// The GPU has no peak for a number format; `known` are the formats of its datasheet.
-    pub fn missing_peak(hardware: impl Into<String>, dtype: DType, known: Vec<DType>) -> Self {
-        Error::new(Detail::MissingPeak { hardware: hardware.into(), dtype, known }, None)
     }
 
     /// A batch has no requests.
@@ -338,9 +320,4 @@ pub fn cut(text: &str) -> String {
 
 fn near_matches(near: &[String]) -> String {
     if near.is_empty() { String::new() } else { format!(" (did you mean {}?)", near.join(", ")) }
-}
-
-fn listed(known: &[DType]) -> String {
-    let names: Vec<&str> = known.iter().map(|d| d.name()).collect();
-    names.join(", ")
 }

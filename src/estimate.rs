@@ -1,7 +1,7 @@
 //! The estimate of a step: totals, bounds, an interval and its operators.
 //! Uses `efficiency::provenance`, `physics::OperatorGroup`, `correction`.
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use crate::correction::SDS_OF_90_PCT;
 use crate::efficiency::{Bound, Provenance};
@@ -59,7 +59,7 @@ const GROUPS: [Option<OperatorGroup>; 7] = [
 ];
 
 /// A predicted step.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct StepEstimate {
     /// Predicted time of the step, µs.
     pub step_time_us: f64,
@@ -68,8 +68,10 @@ pub struct StepEstimate {
     /// Upper end of the 90 % interval, µs.
     pub upper_us: f64,
     /// Relative standard deviation from the uncertainty of the correction's coefficients; 0 without a correction.
+    #[serde(skip)]
     pub coefficients_sd: f64,
     /// Relative standard deviation from clamped and fallback tables; without a correction the assumed one of all tables.
+    #[serde(skip)]
     pub tables_sd: f64,
     /// The roofline bound: every operator at its ideal, µs.
     pub bound_us: f64,
@@ -88,6 +90,7 @@ pub struct StepEstimate {
     /// The operators, in order of execution.
     pub operators: Vec<OperatorEstimate>,
     /// Share of the step's time by where it comes from.
+    #[serde(serialize_with = "by_name")]
     pub provenance: Vec<(Provenance, f64)>,
     /// Warnings and assumptions, in plain words.
     pub warnings: Vec<String>,
@@ -96,27 +99,15 @@ pub struct StepEstimate {
     pub batch: BatchShape,
 }
 
+fn by_name<S: Serializer>(shares: &[(Provenance, f64)], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(shares.iter().map(|(provenance, share)| (provenance, share)))
+}
+
 impl StepEstimate {
     /// A step without requests.
     pub(crate) fn nothing(batch: BatchShape) -> Self {
-        StepEstimate {
-            step_time_us: 0.0,
-            lower_us: 0.0,
-            upper_us: 0.0,
-            coefficients_sd: 0.0,
-            tables_sd: 0.0,
-            bound_us: 0.0,
-            total_flops: 0.0,
-            total_bytes: 0.0,
-            mfu: 0.0,
-            mbu: 0.0,
-            padded_tokens: 0,
-            graph_mode: GraphMode::Eager,
-            operators: Vec::new(),
-            provenance: Vec::new(),
-            warnings: vec!["nothing to do: the step takes no time".to_owned()],
-            batch,
-        }
+        let warnings = vec!["nothing to do: the step takes no time".to_owned()];
+        StepEstimate { batch, warnings, ..StepEstimate::default() }
     }
 
     /// Time of the operators of a group, µs.

@@ -1,18 +1,16 @@
 //! A predicted step laid out as `predict-step --format json` and the bindings give it. Its keys are stable: keys are added,
 //! never renamed or dropped. Uses `estimate`, `physics`, `correction`, `deployment`, `efficiency`.
 
-use std::collections::BTreeMap;
-
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use crate::correction::{Correction, Used};
 use crate::deployment::Deployment;
 use crate::efficiency::EfficiencyMode;
-use crate::estimate::{GroupEstimate, OperatorEstimate, StepEstimate};
-use crate::physics::GraphMode;
+use crate::estimate::{GroupEstimate, StepEstimate};
+use crate::physics::BatchShape;
 
 /// What a prediction was made from.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Serialize)]
 pub struct Subject<'a> {
     /// The model's short name.
     pub model: &'a str,
@@ -23,7 +21,12 @@ pub struct Subject<'a> {
     /// Measured or ideal kernel efficiency.
     pub efficiency: EfficiencyMode,
     /// The correction fitted to measured engine runs.
+    #[serde(serialize_with = "used")]
     pub correction: Option<&'a Correction>,
+}
+
+fn used<S: Serializer>(correction: &Option<&Correction>, serializer: S) -> Result<S::Ok, S::Error> {
+    Used::of(*correction).serialize(serializer)
 }
 
 /// A predicted step with what it was made from, to be written as JSON. Times in µs.
@@ -43,7 +46,7 @@ pub struct Subject<'a> {
 ///     efficiency: Default::default(),
 ///     correction: None,
 /// };
-/// let json = serde_json::to_value(StepReport::new(subject, &step)).unwrap();
+/// let json = serde_json::to_value(StepReport::new(subject, &step, &[])).unwrap();
 /// assert_eq!(json["model"], "llama-3.1-8b");
 /// assert_eq!(json["batch"]["num_decodes"], 4);
 /// assert_eq!(json["step_time_us"], step.step_time_us);
@@ -51,85 +54,35 @@ pub struct Subject<'a> {
 /// ```
 #[derive(Debug, Serialize)]
 pub struct StepReport<'a> {
-    model: &'a str,
-    hardware: &'a str,
-    deployment: &'a Deployment,
-    efficiency: EfficiencyMode,
-    correction: Used,
-    batch: Sums,
-    step_time_us: f64,
-    lower_us: f64,
-    upper_us: f64,
-    bound_us: f64,
+    #[serde(flatten)]
+    subject: Subject<'a>,
+    batch: Batch<'a>,
+    #[serde(flatten)]
+    step: &'a StepEstimate,
     /// Bound over predicted time.
     roofline_share: f64,
-    total_flops: f64,
-    total_bytes: f64,
-    mfu: f64,
-    mbu: f64,
-    padded_tokens: u64,
-    graph_mode: GraphMode,
-    operators: &'a [OperatorEstimate],
     groups: Vec<GroupEstimate>,
-    /// Share of the step's time by where it comes from.
-    provenance: BTreeMap<&'static str, f64>,
     #[serde(skip_serializing_if = "<[String]>::is_empty")]
     explanation: &'a [String],
-    warnings: &'a [String],
 }
 
 #[derive(Debug, Serialize)]
-struct Sums {
+struct Batch<'a> {
     num_requests: u64,
-    num_tokens: u64,
-    num_sampled: u64,
-    num_decodes: u64,
-    num_prefills: u64,
-    prefill_tokens: u64,
-    prefill_context_tokens: u64,
+    #[serde(flatten)]
+    sums: &'a BatchShape,
 }
 
 impl<'a> StepReport<'a> {
-    /// The estimate `step` of `subject`.
-    pub fn new(subject: Subject<'a>, step: &'a StepEstimate) -> Self {
-        let batch = &step.batch;
+    /// The estimate `step` of `subject`, with sentences on the longest operators.
+    pub fn new(subject: Subject<'a>, step: &'a StepEstimate, explanation: &'a [String]) -> Self {
         StepReport {
-            model: subject.model,
-            hardware: subject.hardware,
-            deployment: subject.deployment,
-            efficiency: subject.efficiency,
-            correction: Used::of(subject.correction),
-            batch: Sums {
-                num_requests: batch.num_requests(),
-                num_tokens: batch.num_tokens,
-                num_sampled: batch.num_sampled,
-                num_decodes: batch.num_decodes,
-                num_prefills: batch.num_prefills,
-                prefill_tokens: batch.prefill_tokens,
-                prefill_context_tokens: batch.prefill_context_tokens,
-            },
-            step_time_us: step.step_time_us,
-            lower_us: step.lower_us,
-            upper_us: step.upper_us,
-            bound_us: step.bound_us,
+            subject,
+            batch: Batch { num_requests: step.batch.num_requests(), sums: &step.batch },
+            step,
             roofline_share: step.bound_us / step.step_time_us,
-            total_flops: step.total_flops,
-            total_bytes: step.total_bytes,
-            mfu: step.mfu,
-            mbu: step.mbu,
-            padded_tokens: step.padded_tokens,
-            graph_mode: step.graph_mode,
-            operators: &step.operators,
             groups: step.groups(),
-            provenance: step.provenance.iter().map(|(p, share)| (p.name(), *share)).collect(),
-            explanation: &[],
-            warnings: &step.warnings,
+            explanation,
         }
-    }
-
-    /// With sentences on the longest operators.
-    #[must_use]
-    pub fn explained(self, explanation: &'a [String]) -> Self {
-        StepReport { explanation, ..self }
     }
 }

@@ -1,9 +1,8 @@
 //! Reads a GPU's TOML file: every key is known, every number is finite and above zero, and one error lists all problems.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 
-use super::spec::{Hardware, Interconnect};
+use super::spec::{Architecture, Hardware, Interconnect, InterconnectKind};
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::input::{Keys, Log, NumberRange, normalise, parse_toml, read_text};
@@ -56,7 +55,7 @@ impl Entry {
         let value = parse_toml(origin, text)?;
         let log = Log::default();
         let entry = read_file(name, Keys::new("", &value, &log));
-        Ok(log.finish(origin, entry)?.0)
+        Ok(log.finish(origin, Some(entry))?.0)
     }
 }
 
@@ -66,75 +65,65 @@ pub(super) fn lookup_key(name: &str) -> String {
     key.strip_prefix("nvidia").map(str::to_owned).unwrap_or(key)
 }
 
-/// Reads the whole file; `None` only after a problem.
-fn read_file(name: &str, file: Keys<'_>) -> Option<Entry> {
+/// Reads the whole file. After a problem, which is in the log, something stands in for what is missing.
+fn read_file(name: &str, file: Keys<'_>) -> Entry {
     file.require(&["display_name", "architecture", "datasheet", "interconnect"]);
     let aliases = aliases(&file);
-    let display_name = file.text("display_name");
-    let architecture = file.variant("architecture");
+    let display_name = file.text("display_name").unwrap_or_default().to_owned();
+    let architecture = file.variant("architecture").unwrap_or(Architecture::Ampere);
     let has_datasheet = file.has("datasheet");
     let datasheet = file.section_or_empty("datasheet");
     let link = file.section_or_empty("interconnect");
     file.finish();
-    let interconnect_source = source(&link);
-    let datasheet_source = source(&datasheet);
-    let interconnect = interconnect(link);
 
-    datasheet.require(&["sm_count", "l2_bytes", "boost_clock_hz", "hbm_bytes_per_s", "hbm_capacity_bytes"]);
-    let number = |key: &str| datasheet.number(key, NumberRange::POSITIVE);
-    let hbm_capacity_bytes = number("hbm_capacity_bytes");
-    let sm_count = datasheet.whole("sm_count", 1..=u32::MAX);
-    let sizes = (number("l2_bytes"), number("boost_clock_hz"), number("hbm_bytes_per_s"));
-    let ecc_bytes = ecc_bytes(&datasheet, hbm_capacity_bytes);
-    let peaks_dense_flop_per_s = if has_datasheet { peaks(&datasheet) } else { BTreeMap::new() };
-    datasheet.finish();
+    link.require(&["kind"]);
+    let interconnect = Interconnect {
+        kind: link.variant("kind").unwrap_or(InterconnectKind::Pcie),
+        unidirectional_bytes_per_s: positive(&link, "unidirectional_bytes_per_s"),
+    };
+    let sources = vec![source(&datasheet), source(&link)];
+    link.finish();
+
+    datasheet.require(&["sm_count"]);
+    let expected =
+        "a number above 0; leave the key out if the chip has no such unit or error correction costs no memory";
+    let optional = |key: &str| datasheet.read(key, expected, |value| value.as_f64().filter(|number| *number > 0.0));
     let hardware = Hardware {
         name: name.to_owned(),
-        display_name: display_name?.to_owned(),
-        architecture: architecture?,
-        sm_count: sm_count?,
-        l2_bytes: sizes.0?,
-        boost_clock_hz: sizes.1?,
-        hbm_bytes_per_s: sizes.2?,
-        hbm_capacity_bytes: hbm_capacity_bytes?,
-        ecc_bytes,
-        peaks_dense_flop_per_s,
-        interconnect: interconnect?,
-        sources: vec![datasheet_source?, interconnect_source?],
+        display_name,
+        architecture,
+        sm_count: datasheet.whole("sm_count", 1..=u32::MAX).unwrap_or(1),
+        l2_bytes: positive(&datasheet, "l2_bytes"),
+        boost_clock_hz: positive(&datasheet, "boost_clock_hz"),
+        hbm_bytes_per_s: positive(&datasheet, "hbm_bytes_per_s"),
+        hbm_capacity_bytes: positive(&datasheet, "hbm_capacity_bytes"),
+        ecc_bytes: optional("ecc_bytes"),
+        peaks_dense_flop_per_s: PEAK_KEYS.iter().filter_map(|(key, dtype)| Some((*dtype, optional(key)?))).collect(),
+        interconnect,
+        sources,
     };
-    Some(Entry { hardware, aliases })
+    if has_datasheet {
+        check(&hardware, &datasheet);
+    }
+    datasheet.finish();
+    Entry { hardware, aliases }
 }
 
-fn interconnect(link: Keys<'_>) -> Option<Interconnect> {
-    link.require(&["kind", "unidirectional_bytes_per_s"]);
-    let kind = link.variant("kind");
-    let rate = link.number("unidirectional_bytes_per_s", NumberRange::POSITIVE);
-    link.finish();
-    Some(Interconnect { kind: kind?, unidirectional_bytes_per_s: rate? })
+fn positive(section: &Keys<'_>, key: &str) -> f64 {
+    section.require(&[key]);
+    section.number(key, NumberRange::POSITIVE).unwrap_or(1.0)
 }
 
-fn ecc_bytes(datasheet: &Keys<'_>, capacity_bytes: Option<f64>) -> Option<f64> {
-    let expected = "a number above 0; leave the key out if error correction costs no memory";
-    let bytes = datasheet.read("ecc_bytes", expected, |value| value.as_f64().filter(|bytes| *bytes > 0.0))?;
-    if capacity_bytes.is_some_and(|capacity| bytes >= capacity) {
+/// Checks the figures of a datasheet against each other.
+fn check(hardware: &Hardware, datasheet: &Keys<'_>) {
+    if hardware.ecc_bytes.is_some_and(|bytes| bytes >= hardware.hbm_capacity_bytes) {
         datasheet.problem("ecc_bytes", "must be less than hbm_capacity_bytes");
     }
-    Some(bytes)
-}
-
-fn peaks(datasheet: &Keys<'_>) -> BTreeMap<DType, f64> {
-    let expected = "a number above 0; leave the key out if the chip has no such unit";
-    let peaks: BTreeMap<DType, f64> = PEAK_KEYS
-        .into_iter()
-        .filter_map(|(key, dtype)| {
-            let peak = datasheet.read(key, expected, |value| value.as_f64().filter(|peak| *peak > 0.0))?;
-            Some((dtype, peak))
-        })
-        .collect();
     let (bf16, fp16) = ("peak_bf16_dense_flop_per_s", "peak_fp16_dense_flop_per_s");
     if !datasheet.has(bf16) && !datasheet.has(fp16) {
         datasheet.problem(bf16, format!("and {fp16} are missing: give at least one"));
     }
+    let peaks = &hardware.peaks_dense_flop_per_s;
     if let (Some(fp8), Some(bf16)) = (peaks.get(&DType::Fp8), peaks.get(&DType::Bfloat16))
         && (fp8 < bf16 || *fp8 > MAX_FP8_TO_BF16 * bf16)
     {
@@ -143,16 +132,15 @@ fn peaks(datasheet: &Keys<'_>) -> BTreeMap<DType, f64> {
         );
         datasheet.problem("peak_fp8_dense_flop_per_s", reason);
     }
-    peaks
 }
 
-fn source(section: &Keys<'_>) -> Option<String> {
+fn source(section: &Keys<'_>) -> String {
     section.require(&["source", "retrieved"]);
-    let source = section.text("source");
+    let source = section.text("source").unwrap_or_default();
     let retrieved = section.read("retrieved", "a year and a month, as in \"2026-11\"", |value| {
         value.as_str().filter(|text| is_year_and_month(text))
     });
-    Some(format!("{} (as of {})", source?, retrieved?))
+    format!("{source} (as of {})", retrieved.unwrap_or_default())
 }
 
 fn aliases(file: &Keys<'_>) -> Vec<String> {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::dtype::DType;
-use crate::error::{Error, Result};
+use crate::error::{Detail, Error, Result};
 
 /// GPU generation. It decides which kernels run and which GPU's efficiency tables serve as a fallback.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -128,9 +128,10 @@ impl Hardware {
     /// # Errors
     /// `ErrorKind::MissingPeak` if the chip has no such unit. The peak of another format is never scaled instead.
     pub fn peak_dense_flop_per_s(&self, dtype: DType) -> Result<f64> {
-        self.peaks_dense_flop_per_s
-            .get(&dtype)
-            .copied()
-            .ok_or_else(|| Error::missing_peak(self.display_name.clone(), dtype, self.dtypes().collect()))
+        self.peaks_dense_flop_per_s.get(&dtype).copied().ok_or_else(|| {
+            let known: Vec<String> = self.dtypes().map(|known| known.to_string()).collect();
+            let hardware = self.display_name.clone();
+            Error::new(Detail::MissingPeak { hardware, dtype, known: known.join(", ") }, None)
+        })
     }
 }

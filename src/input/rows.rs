@@ -2,18 +2,18 @@
 
 use std::borrow::Cow;
 use std::cell::Cell;
-use std::fmt::{self, Display};
+use std::fmt::Display;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::ops::RangeInclusive;
 use std::path::Path;
 
-use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::{Map, Value};
 
 use super::columns::{Columns, Header};
-use super::keys::whole_float;
+use super::keys::{shown, whole_float};
 use super::number_range::NumberRange;
+use super::text::{distinct_json, json_cause};
 use crate::error::{Error, Location, Result, cut};
 
 /// Longest line of jsonl, bytes: ten million token ids fit.
@@ -144,40 +144,14 @@ fn read_line(origin: &str, reader: &mut impl BufRead, buffer: &mut Vec<u8>) -> R
 
 fn parse_line(origin: &str, number: usize, line: &[u8]) -> Result<Map<String, Value>> {
     let text = line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line).trim_ascii();
-    let Line(object) = serde_json::from_slice(text).map_err(|error| {
-        let message = error.to_string();
-        let cause = message.split(" at line ").next().unwrap_or(&message);
-        let place = Location::of(origin).line(number).column(error.column());
+    let fault = |column: usize, cause: &str| {
+        let place = Location::of(origin).line(number).column(column);
         Error::parse(place, format!("is not a JSON object on a line of its own: {cause}"))
-    })?;
-    Ok(object)
-}
-
-/// An object without a key that appears twice.
-struct Line(Map<String, Value>);
-
-impl<'de> Deserialize<'de> for Line {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
-        struct Entries;
-        impl<'de> Visitor<'de> for Entries {
-            type Value = Line;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an object")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> std::result::Result<Line, A::Error> {
-                let mut object = Map::new();
-                while let Some((key, value)) = map.next_entry::<String, Value>()? {
-                    if object.contains_key(&key) {
-                        return Err(serde::de::Error::custom(format_args!("key '{}' appears twice", cut(&key))));
-                    }
-                    object.insert(key, value);
-                }
-                Ok(Line(object))
-            }
-        }
-        deserializer.deserialize_map(Entries)
+    };
+    match distinct_json(text) {
+        Ok(Value::Object(object)) => Ok(object),
+        Ok(other) => Err(fault(1, &format!("found {}", shown(&other)))),
+        Err(error) => Err(fault(error.column(), &json_cause(&error))),
     }
 }
 

@@ -9,7 +9,7 @@ use serde::de::{MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Number, Value};
 
-use crate::error::{Error, Location, Result};
+use crate::error::{Error, Location, Result, cut};
 
 /// Longest file that is read whole, bytes.
 const MAX_BYTES: u64 = 16 << 20;
@@ -34,8 +34,12 @@ pub fn read_text(path: &Path) -> Result<String> {
 /// # Errors
 /// A text that is not JSON, or has a key twice.
 pub fn parse_json(origin: &str, text: &str) -> Result<Value> {
-    let parsed: std::result::Result<Distinct, _> = serde_json::from_str(text);
-    parsed.map(|Distinct(value)| value).map_err(|error| json_error(origin, &error))
+    distinct_json(text.as_bytes()).map_err(|error| json_error(origin, &error))
+}
+
+/// Parses JSON whose objects have distinct keys.
+pub(super) fn distinct_json(text: &[u8]) -> serde_json::Result<Value> {
+    serde_json::from_slice(text).map(|Distinct(value)| value)
 }
 
 /// A JSON value whose objects have distinct keys. `Value` alone would keep the last of equal keys.
@@ -92,7 +96,7 @@ impl<'de> Visitor<'de> for DistinctVisitor {
         let mut values = Map::new();
         while let Some(key) = map.next_key::<String>()? {
             if values.contains_key(&key) {
-                return Err(serde::de::Error::custom(format!("duplicate field `{key}`")));
+                return Err(serde::de::Error::custom(format!("key '{}' appears twice", cut(&key))));
             }
             let Distinct(value) = map.next_value()?;
             values.insert(key, value);
@@ -103,10 +107,14 @@ impl<'de> Visitor<'de> for DistinctVisitor {
 
 /// Turns an error of `serde_json` into one with line and column.
 pub fn json_error(origin: &str, error: &serde_json::Error) -> Error {
-    let message = error.to_string();
-    let cause = message.split(" at line ").next().unwrap_or(&message);
     let place = Location::of(origin).line(error.line()).column(error.column());
-    Error::parse(place, format!("is not well-formed JSON: {cause}"))
+    Error::parse(place, format!("is not well-formed JSON: {}", json_cause(error)))
+}
+
+/// The text of an error of `serde_json` without its place.
+pub(super) fn json_cause(error: &serde_json::Error) -> String {
+    let message = error.to_string();
+    message.split(" at line ").next().unwrap_or(&message).to_owned()
 }
 
 /// Parses TOML. Numbers that JSON does not have, and dates, become texts.

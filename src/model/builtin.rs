@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use super::config;
 use super::names::{ParsedName, Scheme};
 use super::shape::Model;
+use crate::dtype::MatmulFormat;
 use crate::error::{Error, Result};
 use crate::input::{near_matches, parse_json, read_text};
 
@@ -188,7 +189,7 @@ fn find_among(models: &[BuiltinModel], name: &str) -> Result<Option<Model>> {
         return model.load().map(Some);
     }
     let Some(scheme) = wanted.scheme else { return Ok(None) };
-    if scheme == Scheme::Fp8
+    if (scheme.format, scheme.scales) == (MatmulFormat::Fp8, "")
         && let Some(model) = choose(&|n| n.base == wanted.base && n.scheme.is_some_and(Scheme::is_fp8))
     {
         return model.load().map(Some);
@@ -205,7 +206,7 @@ fn assumed(base: &BuiltinModel, scheme: Scheme, name: &str) -> Result<Model> {
     let origin = format!("models/{}.json", base.name);
     let mut value = parse_json(&origin, &base.json)?;
     let own = value.get("quantization_config").and_then(|q| q.get("quant_method")).and_then(Value::as_str);
-    if (own == Some("fp8") && scheme.is_fp8()) || (own.is_none() && scheme == Scheme::Bfloat16) {
+    if (own == Some("fp8") && scheme.is_fp8()) || (own.is_none() && scheme.format == MatmulFormat::Bfloat16) {
         return base.load();
     }
     let channelwise = |bits: u32| {
@@ -213,23 +214,21 @@ fn assumed(base: &BuiltinModel, scheme: Scheme, name: &str) -> Result<Model> {
         json!({"quant_method": "compressed-tensors", "config_groups": {"group_0": {
             "targets": ["Linear"], "weights": part("channel"), "input_activations": part("token")}}})
     };
-    let (label, what, quantisation) = match scheme {
-        Scheme::Fp8 | Scheme::Fp8Dynamic | Scheme::Fp8Static => {
-            ("fp8", "fp8 with one scale per tensor or channel", json!({"quant_method": "fp8"}))
-        }
-        Scheme::Fp8Block => {
+    let (label, what, quantisation) = match scheme.format {
+        MatmulFormat::Fp8 => ("fp8", "fp8 with one scale per tensor or channel", json!({"quant_method": "fp8"})),
+        MatmulFormat::Fp8Block => {
             let block = json!({"quant_method": "fp8", "weight_block_size": [128, 128]});
             ("fp8-block", "fp8 in blocks of 128 x 128", block)
         }
-        Scheme::Int4 => {
+        MatmulFormat::Int4WeightOnly => {
             ("int4", "int4 in groups of 128", json!({"quant_method": "gptq", "bits": 4, "group_size": 128}))
         }
-        Scheme::Int8WeightOnly => {
+        MatmulFormat::Int8WeightOnly => {
             ("w8a16", "int8 weights in groups of 128", json!({"quant_method": "gptq", "bits": 8, "group_size": 128}))
         }
-        Scheme::Int8 => ("w8a8", "int8 with one scale per channel", channelwise(8)),
-        Scheme::Nvfp4 => ("nvfp4", "NVFP4", json!({"quant_method": "modelopt", "quant_algo": "NVFP4"})),
-        Scheme::Bfloat16 => ("bf16", "bfloat16", Value::Null),
+        MatmulFormat::Int8 => ("w8a8", "int8 with one scale per channel", channelwise(8)),
+        MatmulFormat::Nvfp4 => ("nvfp4", "NVFP4", json!({"quant_method": "modelopt", "quant_algo": "NVFP4"})),
+        _ => ("bf16", "bfloat16", Value::Null),
     };
     if let Some(map) = value.as_object_mut() {
         map.insert("quantization_config".to_owned(), quantisation);

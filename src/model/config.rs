@@ -93,7 +93,7 @@ impl Model {
 pub(super) fn from_value(name: &str, origin: &str, config: &Value, hf: Option<&Value>) -> Result<Model> {
     let log = Log::default();
     let model = read(name, origin, config, hf, &log)?;
-    let (mut model, notes) = log.finish(origin, model)?;
+    let (mut model, notes) = log.finish(origin, Some(model))?;
     let total = parameters::total(&model);
     if total >= parameters::MAX_EXACT {
         let problem = format!("the sizes multiply to {total:.3e} parameters; at most 2^53 are accepted");
@@ -107,8 +107,8 @@ fn object<'a>(origin: &str, value: &'a Value) -> Result<&'a Map<String, Value>> 
     value.as_object().ok_or_else(|| Error::parse(origin, format!("must be a JSON object, not {}", shown(value))))
 }
 
-/// Reads everything and leaves problems in `log`; `None` only after a problem.
-fn read(name: &str, origin: &str, config: &Value, hf: Option<&Value>, log: &Log) -> Result<Option<Model>> {
+/// Reads everything and leaves problems in `log`.
+fn read(name: &str, origin: &str, config: &Value, hf: Option<&Value>, log: &Log) -> Result<Model> {
     let map = object(origin, config)?;
     let outer = Keys::of_map("", map, log).with_aliases(ALIASES);
     let nested = TEXT_SECTIONS.into_iter().find_map(|key| Some((key, outer.section(key)?)));
@@ -116,8 +116,8 @@ fn read(name: &str, origin: &str, config: &Value, hf: Option<&Value>, log: &Log)
     let (path, text) = nested.unwrap_or_else(|| ("", outer.clone()));
     let Some(model_type) = text.text("model_type").or_else(|| outer.text("model_type")) else {
         let known = family::known_model_types();
-        log.problem(format!("model_type is missing; it says which keys mean what, and known are {known}"));
-        return Ok(None);
+        let problem = format!("model_type is missing; it says which keys mean what, and known are {known}");
+        return Err(Error::invalid(origin, vec![problem]));
     };
     let family = unsupported::family_of(origin, model_type, &text, &outer)?;
     let with_defaults = with_defaults(&text, family);
@@ -154,45 +154,40 @@ struct Reading<'a> {
 }
 
 impl Reading<'_> {
-    fn model(&self, hf: Option<&Keys<'_>>) -> Option<Model> {
+    fn model(&self, hf: Option<&Keys<'_>>) -> Model {
         let text = &self.text;
         let dtype = self.dtype();
         let plain = WeightFormat::Plain(dtype);
         let hidden_size = size(text, "hidden_size");
         text.require(&["num_hidden_layers"]);
-        let num_layers = text.whole("num_hidden_layers", 1..=MAX_LAYERS);
-        let vocab_size = size(text, "vocab_size");
-        let max_position_embeddings = size(text, "max_position_embeddings");
+        let num_layers = text.whole("num_hidden_layers", 1..=MAX_LAYERS).unwrap_or(1);
         let attentions = attention::layers(text, self.family, hidden_size, num_layers, plain);
         let blocks = ffn::layers(text, self.family, hidden_size, num_layers, plain);
-        let tie_word_embeddings = self.tie_word_embeddings();
         let config = self.quantization_config();
         let quantisation = Quantisation::read(config.as_ref(), hf, hidden_size);
         self.note_omissions(&quantisation, config.is_some() || hf.is_some());
-        let sampling = self.sampling();
 
-        let hidden_size = hidden_size?;
-        let norm_params = hidden_size.saturating_mul(self.norms(blocks.as_deref()?));
+        let norm_params = hidden_size.saturating_mul(self.norms(&blocks));
         let storage = Storage { quantisation: &quantisation, family: self.family, plain, log: text.log };
-        let layers = attentions?.into_iter().zip(blocks?).enumerate().map(|(index, (attention, (dense, moe)))| {
+        let layers = attentions.into_iter().zip(blocks).enumerate().map(|(index, (attention, (dense, moe)))| {
             let mut layer = LayerGroup { count: 1, attention, dense, moe, norm_params };
             storage.apply(index, &mut layer);
             layer
         });
-        Some(Model {
+        Model {
             name: self.name.to_owned(),
             model_type: self.model_type.to_owned(),
             hidden_size,
-            vocab_size: vocab_size?,
-            max_position_embeddings: max_position_embeddings?,
-            tie_word_embeddings,
+            vocab_size: size(text, "vocab_size"),
+            max_position_embeddings: size(text, "max_position_embeddings"),
+            tie_word_embeddings: self.tie_word_embeddings(),
             dtype,
             lm_head_weights: storage.lm_head(),
             kv_cache_dtype: quantisation.kv_cache(),
             layers: grouped(layers),
-            sampling,
+            sampling: self.sampling(),
             notes: Vec::new(),
-        })
+        }
     }
 
     /// Number of norms of `hidden_size` weights per layer. Gemma 4 has three more, around the dense block and the experts.

@@ -24,20 +24,16 @@ pub(super) enum BiasRule {
     AlwaysQkv,
 }
 
-/// Norms with weights on queries and keys.
+/// Norms on queries and keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum QkNormRule {
-    /// None.
-    Never,
+pub(super) enum QkNorm {
+    None,
     /// One vector of `head_dim` for queries, one for keys.
     PerHead,
-    /// The same, if `use_qk_norm` is true.
-    PerHeadIfUsed,
-    /// Norms without weights on the layers with rotary embedding, if `use_qk_norm` is true (Llama-4; vLLM,
-    /// `Llama4Attention`).
-    WeightlessOnLocalIfUsed,
-    /// Norms over the full width of queries and of keys, if `use_qk_norm` is true (MiniMax-M2).
-    FullWidthIfUsed,
+    /// Over the full width of queries and of keys (MiniMax-M2).
+    FullWidth,
+    /// Norms without weights on the layers with rotary embedding (Llama-4; vLLM, `Llama4Attention`).
+    WeightlessOnLocal,
 }
 
 /// Layers with a window, if the file has no `layer_types`.
@@ -49,10 +45,8 @@ pub(super) enum WindowRule {
     All,
     /// Those from `max_window_layers` on, if `use_sliding_window` is true (Qwen).
     FromMaxWindowLayers,
-    /// All but every `n`th; `sliding_window_pattern` overrides `n`.
-    AllButEvery(u64),
-    /// The same, with a global last layer (Gemma 4).
-    AllButEveryAndLast(u64),
+    /// All but every `n`th and, if it is said, the last; `sliding_window_pattern` overrides `n`.
+    AllButEvery { n: u64, and_last: bool },
     /// Chunks on all layers with rotary embedding; by default all but every fourth (Llama-4).
     ChunkedWhereRotary,
 }
@@ -81,7 +75,9 @@ pub(super) struct Family {
     pub(super) model_types: &'static [&'static str],
     pub(super) attention: AttentionRule,
     pub(super) bias: BiasRule,
-    pub(super) qk_norm: QkNormRule,
+    pub(super) qk_norm: QkNorm,
+    /// Only if `use_qk_norm` is true.
+    pub(super) qk_norm_is_optional: bool,
     pub(super) windows: WindowRule,
     pub(super) ffn: FfnRule,
     /// Norms of `hidden_size` weights per layer.
@@ -108,7 +104,8 @@ const LLAMA: Family = Family {
     model_types: &["llama"],
     attention: AttentionRule::Gqa,
     bias: BiasRule::Key,
-    qk_norm: QkNormRule::Never,
+    qk_norm: QkNorm::None,
+    qk_norm_is_optional: false,
     windows: WindowRule::Full,
     ffn: FfnRule::Dense,
     norms: 2,
@@ -148,7 +145,7 @@ static FAMILIES: [Family; 18] = [
     Family {
         model_types: &["qwen3", "qwen3_vl_text", "qwen3_vl"],
         bias: BiasRule::Key,
-        qk_norm: QkNormRule::PerHead,
+        qk_norm: QkNorm::PerHead,
         windows: WindowRule::FromMaxWindowLayers,
         defaults: &[("head_dim", 128)],
         ..BASE
@@ -156,7 +153,7 @@ static FAMILIES: [Family; 18] = [
     Family {
         model_types: &["qwen3_moe", "qwen3_vl_moe_text", "qwen3_vl_moe"],
         bias: BiasRule::Key,
-        qk_norm: QkNormRule::PerHead,
+        qk_norm: QkNorm::PerHead,
         windows: WindowRule::FromMaxWindowLayers,
         ffn: FfnRule::QwenSparse,
         ..BASE
@@ -164,7 +161,8 @@ static FAMILIES: [Family; 18] = [
     Family {
         model_types: &["llama4_text", "llama4"],
         bias: BiasRule::Key,
-        qk_norm: QkNormRule::WeightlessOnLocalIfUsed,
+        qk_norm: QkNorm::WeightlessOnLocal,
+        qk_norm_is_optional: true,
         windows: WindowRule::ChunkedWhereRotary,
         ffn: FfnRule::Interleaved,
         dense_module: "feed_forward",
@@ -174,7 +172,7 @@ static FAMILIES: [Family; 18] = [
     Family {
         model_types: &["gpt_oss"],
         bias: BiasRule::Key,
-        windows: WindowRule::AllButEvery(2),
+        windows: WindowRule::AllButEvery { n: 2, and_last: false },
         ffn: FfnRule::AllExperts,
         expert_bias: true,
         sinks: true,
@@ -183,16 +181,17 @@ static FAMILIES: [Family; 18] = [
     },
     Family {
         model_types: &["minimax_m2"],
-        qk_norm: QkNormRule::FullWidthIfUsed,
+        qk_norm: QkNorm::FullWidth,
+        qk_norm_is_optional: true,
         ffn: FfnRule::AllExperts,
         moe_module: "block_sparse_moe",
         ..BASE
     },
-    Family { model_types: &["gemma2"], windows: WindowRule::AllButEvery(2), ..GEMMA },
+    Family { model_types: &["gemma2"], windows: WindowRule::AllButEvery { n: 2, and_last: false }, ..GEMMA },
     Family {
         model_types: &["gemma3_text", "gemma3"],
-        qk_norm: QkNormRule::PerHead,
-        windows: WindowRule::AllButEvery(6),
+        qk_norm: QkNorm::PerHead,
+        windows: WindowRule::AllButEvery { n: 6, and_last: false },
         defaults: &[
             ("head_dim", 256),
             ("num_attention_heads", 8),
@@ -205,8 +204,8 @@ static FAMILIES: [Family; 18] = [
     Family {
         model_types: &["gemma4_text", "gemma4"],
         attention: AttentionRule::GqaTwoGeometries,
-        qk_norm: QkNormRule::PerHead,
-        windows: WindowRule::AllButEveryAndLast(6),
+        qk_norm: QkNorm::PerHead,
+        windows: WindowRule::AllButEvery { n: 6, and_last: true },
         ffn: FfnRule::DenseBesideExperts,
         moe_module: "moe",
         ..GEMMA
@@ -221,7 +220,8 @@ static FAMILIES: [Family; 18] = [
     Family {
         model_types: &["glm4_moe"],
         bias: BiasRule::KeyWithoutOutput,
-        qk_norm: QkNormRule::PerHeadIfUsed,
+        qk_norm: QkNorm::PerHead,
+        qk_norm_is_optional: true,
         ffn: FfnRule::FirstDense,
         ..BASE
     },

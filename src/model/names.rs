@@ -1,33 +1,19 @@
 //! Takes a model's name apart: organisation, base and quantised variant. Two names are the same model only if they are equal
 //! after known suffixes are removed; similar names never match.
 
-/// Storage that a suffix of a name promises.
+use crate::dtype::MatmulFormat;
+
+/// The number format that a suffix of a name promises, and for fp8 how its scales are made: `dynamic`, `static` or unsaid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Scheme {
-    /// `-FP8` alone.
-    Fp8,
-    /// `-FP8-dynamic`.
-    Fp8Dynamic,
-    /// `-FP8-Static`, `-FP8-KV`.
-    Fp8Static,
-    /// `-FP8-block`.
-    Fp8Block,
-    /// `-AWQ`, `-GPTQ-Int4`, `w4a16`.
-    Int4,
-    /// `-GPTQ-Int8`, `w8a16`.
-    Int8WeightOnly,
-    /// `w8a8`.
-    Int8,
-    /// `-NVFP4`, `-FP4`.
-    Nvfp4,
-    /// `-BF16`: unquantised though the original is not.
-    Bfloat16,
+pub(super) struct Scheme {
+    pub(super) format: MatmulFormat,
+    pub(super) scales: &'static str,
 }
 
 impl Scheme {
     /// Any of the 8-bit float variants.
     pub(super) fn is_fp8(self) -> bool {
-        matches!(self, Scheme::Fp8 | Scheme::Fp8Dynamic | Scheme::Fp8Static | Scheme::Fp8Block)
+        matches!(self.format, MatmulFormat::Fp8 | MatmulFormat::Fp8Block)
     }
 }
 
@@ -48,28 +34,28 @@ pub(super) struct ParsedName {
 const STAGES: [&str; 9] = ["instruct", "hf", "base", "chat", "it", "pt", "thinking", "reasoning", "python"];
 
 /// Suffixes of quantised variants, the longest first.
-const SCHEMES: [(&[&str], Scheme); 21] = [
-    (&["quantized.w4a16"], Scheme::Int4),
-    (&["quantized.w8a8"], Scheme::Int8),
-    (&["quantized.w8a16"], Scheme::Int8WeightOnly),
-    (&["gptq", "int4"], Scheme::Int4),
-    (&["gptq", "int8"], Scheme::Int8WeightOnly),
-    (&["gptq", "w4a16"], Scheme::Int4),
-    (&["awq", "int4"], Scheme::Int4),
-    (&["fp8", "dynamic"], Scheme::Fp8Dynamic),
-    (&["fp8", "static"], Scheme::Fp8Static),
-    (&["fp8", "kv"], Scheme::Fp8Static),
-    (&["fp8", "block"], Scheme::Fp8Block),
-    (&["fp8"], Scheme::Fp8),
-    (&["awq"], Scheme::Int4),
-    (&["gptq"], Scheme::Int4),
-    (&["int4"], Scheme::Int4),
-    (&["w4a16"], Scheme::Int4),
-    (&["w8a16"], Scheme::Int8WeightOnly),
-    (&["w8a8"], Scheme::Int8),
-    (&["nvfp4"], Scheme::Nvfp4),
-    (&["fp4"], Scheme::Nvfp4),
-    (&["bf16"], Scheme::Bfloat16),
+const SCHEMES: [(&[&str], MatmulFormat, &str); 21] = [
+    (&["quantized.w4a16"], MatmulFormat::Int4WeightOnly, ""),
+    (&["quantized.w8a8"], MatmulFormat::Int8, ""),
+    (&["quantized.w8a16"], MatmulFormat::Int8WeightOnly, ""),
+    (&["gptq", "int4"], MatmulFormat::Int4WeightOnly, ""),
+    (&["gptq", "int8"], MatmulFormat::Int8WeightOnly, ""),
+    (&["gptq", "w4a16"], MatmulFormat::Int4WeightOnly, ""),
+    (&["awq", "int4"], MatmulFormat::Int4WeightOnly, ""),
+    (&["fp8", "dynamic"], MatmulFormat::Fp8, "dynamic"),
+    (&["fp8", "static"], MatmulFormat::Fp8, "static"),
+    (&["fp8", "kv"], MatmulFormat::Fp8, "static"),
+    (&["fp8", "block"], MatmulFormat::Fp8Block, ""),
+    (&["fp8"], MatmulFormat::Fp8, ""),
+    (&["awq"], MatmulFormat::Int4WeightOnly, ""),
+    (&["gptq"], MatmulFormat::Int4WeightOnly, ""),
+    (&["int4"], MatmulFormat::Int4WeightOnly, ""),
+    (&["w4a16"], MatmulFormat::Int4WeightOnly, ""),
+    (&["w8a16"], MatmulFormat::Int8WeightOnly, ""),
+    (&["w8a8"], MatmulFormat::Int8, ""),
+    (&["nvfp4"], MatmulFormat::Nvfp4, ""),
+    (&["fp4"], MatmulFormat::Nvfp4, ""),
+    (&["bf16"], MatmulFormat::Bfloat16, ""),
 ];
 
 impl ParsedName {
@@ -87,10 +73,10 @@ impl ParsedName {
         while let [_, rest @ ..] = tokens
             && let [.., last] = rest
         {
-            let quantised = SCHEMES.iter().find(|(suffix, _)| rest.ends_with(suffix));
+            let quantised = SCHEMES.iter().find(|(suffix, ..)| rest.ends_with(suffix));
             match quantised {
-                Some((suffix, found)) if scheme.is_none() => {
-                    scheme = Some(*found);
+                Some((suffix, format, scales)) if scheme.is_none() => {
+                    scheme = Some(Scheme { format: *format, scales });
                     tokens = tokens.get(..tokens.len() - suffix.len()).unwrap_or_default();
                 }
                 None if STAGES.contains(last) || is_release(last) => {
@@ -139,9 +125,9 @@ fn evened(tokens: &[&str]) -> String {
 mod tests {
     use super::*;
 
-    fn base(name: &str) -> (String, Option<Scheme>) {
+    fn base(name: &str) -> (String, Option<(MatmulFormat, &'static str)>) {
         let parsed = ParsedName::new(name);
-        (parsed.base, parsed.scheme)
+        (parsed.base, parsed.scheme.map(|scheme| (scheme.format, scheme.scales)))
     }
 
     #[test]
@@ -149,9 +135,12 @@ mod tests {
         assert_eq!(base("meta-llama/Llama-3.1-70B-Instruct").0, "llama-3-1-70b");
         assert_eq!(base("mistralai/Mistral-Nemo-Instruct-2407").0, "mistral-nemo");
         assert_eq!(base("deepseek-ai/DeepSeek-R1-0528").0, "deepseek-r-1");
-        assert_eq!(base("x/Qwen2.5-7B-Instruct-GPTQ-Int4"), ("qwen-2-5-7b".to_owned(), Some(Scheme::Int4)));
-        assert_eq!(base("Meta-Llama-3.1-8B-Instruct-quantized.w8a8").1, Some(Scheme::Int8));
-        assert_eq!(base("Llama-3.1-8B-FP8-dynamic").1, Some(Scheme::Fp8Dynamic));
+        assert_eq!(
+            base("x/Qwen2.5-7B-Instruct-GPTQ-Int4"),
+            ("qwen-2-5-7b".to_owned(), Some((MatmulFormat::Int4WeightOnly, "")))
+        );
+        assert_eq!(base("Meta-Llama-3.1-8B-Instruct-quantized.w8a8").1, Some((MatmulFormat::Int8, "")));
+        assert_eq!(base("Llama-3.1-8B-FP8-dynamic").1, Some((MatmulFormat::Fp8, "dynamic")));
     }
 
     #[test]

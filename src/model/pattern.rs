@@ -29,7 +29,6 @@ impl ModuleName {
 #[derive(Debug, Default)]
 pub(super) struct Matcher {
     literals: HashSet<String>,
-    globs: Vec<String>,
     regexes: Vec<Regex>,
 }
 
@@ -45,32 +44,35 @@ impl Matcher {
 
     /// Adds one pattern.
     pub(super) fn add(&mut self, section: &Keys<'_>, key: &str, pattern: &str) {
-        if let Some(expression) = pattern.strip_prefix("re:") {
-            match Regex::new(&format!("^(?:{expression})")) {
-                Ok(regex) => self.regexes.push(regex),
-                Err(error) => {
-                    section.problem(key, format!("has a bad pattern, '{pattern}' ({error}): list the modules by name"));
-                }
+        let expression = match pattern.strip_prefix("re:") {
+            Some(expression) => format!("^(?:{expression})"),
+            // A glob matches the whole name or the name of a module around it.
+            None if pattern.contains('*') => {
+                let parts: Vec<String> = pattern.split('*').map(regex_lite::escape).collect();
+                format!(r"^{}(?:\.|$)", parts.join(".*"))
             }
-        } else if pattern.contains('*') {
-            self.globs.push(pattern.to_owned());
-        } else if !pattern.is_empty() {
-            self.literals.insert(canonical(pattern));
+            None => {
+                self.literals.insert(canonical(pattern));
+                return;
+            }
+        };
+        match Regex::new(&expression) {
+            Ok(regex) => self.regexes.push(regex),
+            Err(error) => {
+                section.problem(key, format!("has a bad pattern, '{pattern}' ({error}): list the modules by name"));
+            }
         }
     }
 
     /// Adds all patterns of another set.
     pub(super) fn extend(&mut self, other: Matcher) {
         self.literals.extend(other.literals);
-        self.globs.extend(other.globs);
         self.regexes.extend(other.regexes);
     }
 
     /// True where a pattern names the module, a module around it or one of its components.
     pub(super) fn matches(&self, module: &ModuleName) -> bool {
-        self.has_literal(module)
-            || module.full.iter().any(|name| self.regexes.iter().any(|r| r.is_match(name)))
-            || module.full.iter().any(|name| self.globs.iter().any(|g| glob_covers(g, name)))
+        self.has_literal(module) || module.full.iter().any(|name| self.regexes.iter().any(|r| r.is_match(name)))
     }
 
     fn has_literal(&self, module: &ModuleName) -> bool {
@@ -93,37 +95,6 @@ fn canonical(name: &str) -> String {
         parts = rest;
     }
     parts.join(".")
-}
-
-/// The glob matches the whole name or the name of a module around it.
-fn glob_covers(glob: &str, name: &str) -> bool {
-    let around = name.match_indices('.').map(|(at, _)| name.get(..at).unwrap_or(name));
-    around.chain([name]).any(|name| glob_matches(glob.as_bytes(), name.as_bytes()))
-}
-
-fn glob_matches(glob: &[u8], name: &[u8]) -> bool {
-    let (mut g, mut n) = (0, 0);
-    let mut retry: Option<(usize, usize)> = None;
-    while n < name.len() {
-        match glob.get(g) {
-            Some(b'*') => {
-                retry = Some((g + 1, n));
-                g += 1;
-            }
-            Some(c) if name.get(n) == Some(c) => {
-                g += 1;
-                n += 1;
-            }
-            _ => match retry {
-                Some((after_star, from)) => {
-                    retry = Some((after_star, from + 1));
-                    (g, n) = (after_star, from + 1);
-                }
-                None => return false,
-            },
-        }
-    }
-    glob.iter().skip(g).all(|c| *c == b'*')
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 use serde_json::Value;
 
 use super::pattern::{Matcher, ModuleName};
-use super::sizes::{optional_size, size};
+use super::sizes::optional_size;
 use crate::dtype::{DType, WeightFormat};
 use crate::input::Keys;
 
@@ -36,8 +36,8 @@ pub(super) struct Quantisation {
 impl Quantisation {
     /// Reads `quantization_config` (or its older name) and `hf_quant_config.json`. The latter decides about weights if both
     /// do, because exporters write it last. A scale per output channel has a group of `hidden_size`.
-    pub(super) fn read(config: Option<&Keys<'_>>, hf: Option<&Keys<'_>>, hidden_size: Option<u64>) -> Self {
-        let channel = hidden_size.and_then(|h| u32::try_from(h).ok()).unwrap_or(u32::MAX);
+    pub(super) fn read(config: Option<&Keys<'_>>, hf: Option<&Keys<'_>>, hidden_size: u64) -> Self {
+        let channel = u32::try_from(hidden_size).unwrap_or(u32::MAX);
         let from_config = config.map(|section| Reading { section, channel }.method());
         let Some(hf) = hf else { return from_config.unwrap_or_default() };
         let mut quantisation = Reading { section: hf, channel }.modelopt();
@@ -145,7 +145,7 @@ impl Reading<'_> {
 
     /// Integer weights with 16-bit activations, as GPTQ and AWQ have them.
     fn integer_weights(&self) -> Option<WeightFormat> {
-        self.integer_format(self.section, size(self.section, "bits")?)
+        self.integer_format(self.section, num_bits(self.section, "bits")?)
     }
 
     fn integer_format(&self, section: &Keys<'_>, bits: u64) -> Option<WeightFormat> {
@@ -190,9 +190,9 @@ impl Reading<'_> {
 
     fn group_format(&self, group: &Keys<'_>) -> Option<WeightFormat> {
         let weights = group.section("weights")?;
-        let bits = size(&weights, "num_bits")?;
+        let bits = num_bits(&weights, "num_bits")?;
         let strategy = weights.text("strategy").unwrap_or("tensor");
-        let activation_bits = group.section("input_activations").and_then(|a| size(&a, "num_bits"));
+        let activation_bits = group.section("input_activations").and_then(|a| num_bits(&a, "num_bits"));
         match (weights.text("type").unwrap_or("int"), bits, strategy) {
             ("float", 8, "block") => {
                 weights.require(&["block_structure"]);
@@ -284,7 +284,7 @@ impl Reading<'_> {
                 Some(Value::String(name)) if name.eq_ignore_ascii_case("FP8") => return Some(DType::Fp8),
                 _ => self.section.section("kv_cache_scheme")?,
             };
-            match (scheme.text("type").unwrap_or("float"), size(&scheme, "num_bits")?) {
+            match (scheme.text("type").unwrap_or("float"), num_bits(&scheme, "num_bits")?) {
                 ("float", 8) => Some(DType::Fp8),
                 ("int", 8) => Some(DType::Int8),
                 ("float", 4) => Some(DType::Fp4),
@@ -306,9 +306,8 @@ fn block(section: &Keys<'_>, key: &str) -> Option<WeightFormat> {
     })
 }
 
-/// Returns the format of the first projection of a module, and whether another projection has a different one.
-pub(super) fn agreed(formats: impl IntoIterator<Item = Option<WeightFormat>>) -> (Option<WeightFormat>, bool) {
-    let mut formats = formats.into_iter();
-    let first = formats.next().flatten();
-    (first, formats.any(|format| format != first))
+/// Reads a required number of bits.
+fn num_bits(section: &Keys<'_>, key: &str) -> Option<u64> {
+    section.require(&[key]);
+    optional_size(section, key)
 }

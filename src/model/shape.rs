@@ -7,10 +7,11 @@ use super::sampling::SamplingDefaults;
 use crate::dtype::{DType, WeightFormat};
 
 /// The earlier tokens that a query sees.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Window {
     /// All of them.
+    #[default]
     Full,
     /// The last `n` tokens, its own included (gpt-oss, Gemma, Mistral v0.1).
     Sliding(u64),

@@ -5,10 +5,11 @@ use crate::input::Keys;
 /// No dimension of a model is larger, so products of two sizes can be checked.
 const MAX_SIZE: u64 = 1 << 40;
 
-/// Reads a required positive size.
-pub(super) fn size(keys: &Keys<'_>, key: &str) -> Option<u64> {
+/// Reads a required positive size. A missing or wrong one is a problem, and 1 stands in for it: reading goes on, so that all
+/// problems are found, and the log refuses the model at the end.
+pub(super) fn size(keys: &Keys<'_>, key: &str) -> u64 {
     keys.require(&[key]);
-    optional_size(keys, key)
+    optional_size(keys, key).unwrap_or(1)
 }
 
 /// Reads a positive size that may be absent.
@@ -21,11 +22,9 @@ pub(super) fn optional_count(keys: &Keys<'_>, key: &str) -> Option<u64> {
     keys.whole(key, 0..=MAX_SIZE)
 }
 
-/// Returns whether a list has an entry per layer; records a problem if it does not.
-pub(super) fn has_length(keys: &Keys<'_>, key: &str, length: usize, num_layers: u64) -> bool {
-    let fits = u64::try_from(length).is_ok_and(|length| length == num_layers);
-    if !fits {
+/// Records a problem if a list does not have an entry per layer.
+pub(super) fn check_length(keys: &Keys<'_>, key: &str, length: usize, num_layers: u64) {
+    if length as u64 != num_layers {
         keys.problem(key, format!("has {length} entries, but num_hidden_layers is {num_layers}"));
     }
-    fits
 }

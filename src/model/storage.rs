@@ -2,7 +2,7 @@
 
 use super::family::Family;
 use super::pattern::ModuleName;
-use super::quantisation::{Quantisation, agreed};
+use super::quantisation::Quantisation;
 use super::shape::{Attention, LayerGroup};
 use crate::dtype::WeightFormat;
 use crate::input::Log;
@@ -67,12 +67,13 @@ impl Storage<'_> {
     }
 
     fn format(&self, index: usize, modules: &[impl AsRef<str>], is_expert: bool) -> WeightFormat {
-        let names: Vec<ModuleName> =
-            modules.iter().map(|m| ModuleName::new(&format!("layers.{index}.{}", m.as_ref()))).collect();
-        let (format, differs) = agreed(names.iter().map(|name| self.quantisation.layer_format(name, is_expert)));
-        let format = format.unwrap_or(self.plain);
-        if differs && let Some(first) = modules.first() {
-            let first = first.as_ref();
+        let stored = |module: &str| {
+            let name = ModuleName::new(&format!("layers.{index}.{module}"));
+            self.quantisation.layer_format(&name, is_expert).unwrap_or(self.plain)
+        };
+        let Some((first, others)) = modules.split_first() else { return self.plain };
+        let (first, format) = (first.as_ref(), stored(first.as_ref()));
+        if others.iter().any(|module| stored(module.as_ref()) != format) {
             self.log.note(format!("{first} and its neighbours are stored differently; all are taken as {format}"));
         }
         format

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::family::{self, Family};
-use crate::error::{Error, Result};
+use crate::error::{Detail, Error, Location, Result};
 use crate::input::Keys;
 
 /// Supported kinds of attention in `layer_types`.
@@ -47,7 +47,9 @@ const KEYS: [(&str, &str); 24] = [
 /// `ErrorKind::UnsupportedModel` if it is not known, or if a key means layers that are not supported.
 pub(super) fn family_of(origin: &str, model_type: &str, text: &Keys<'_>, outer: &Keys<'_>) -> Result<&'static Family> {
     let error = |text: &Keys<'_>, key: &str, reason: String| {
-        Err(Error::unsupported_model(origin, model_type, text.path_of(key), reason))
+        let (origin, model_type, key) = (origin.to_owned(), model_type.to_owned(), text.path_of(key));
+        let location = Location::of(origin.as_str()).key(key.as_str());
+        Err(Error::new(Detail::UnsupportedModel { origin, model_type, key, reason }, Some(location)))
     };
     if let Some(Value::Array(types)) = text.get("layer_types") {
         let unknown = types.iter().filter_map(Value::as_str).find(|t| !KNOWN_LAYER_TYPES.contains(t));

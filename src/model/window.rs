@@ -2,71 +2,58 @@
 
 use super::family::WindowRule;
 use super::shape::Window;
-use super::sizes::{has_length, optional_count, optional_size, size};
+use super::sizes::{check_length, optional_count, optional_size, size};
 use crate::input::Keys;
 
 /// Rotary layers between two without rotary embedding in Llama-4 (`no_rope_layer_interval`, its class default).
 const LLAMA4_GLOBAL_INTERVAL: u64 = 4;
 
-/// Returns the window of every layer, in order; `None` after a problem.
-pub(super) fn layers(text: &Keys<'_>, rule: WindowRule, num_layers: u64) -> Option<Vec<Window>> {
+/// Returns the window of every layer, in order.
+pub(super) fn layers(text: &Keys<'_>, rule: WindowRule, num_layers: u64) -> Vec<Window> {
     if text.has("layer_types") {
         return listed(text, num_layers);
     }
-    let each = |window: &dyn Fn(u64) -> Window| (0..num_layers).map(window).collect::<Vec<_>>();
+    let each = |window: &dyn Fn(u64) -> Window| (0..num_layers).map(window).collect();
     match rule {
-        WindowRule::Full => Some(each(&|_| Window::Full)),
-        WindowRule::All => {
+        WindowRule::All if text.has("sliding_window") => {
             let window = sliding(text);
-            let is_wrong = text.has("sliding_window") && window.is_none();
-            (!is_wrong).then(|| each(&|_| window.unwrap_or(Window::Full)))
+            each(&|_| window)
         }
-        WindowRule::FromMaxWindowLayers => {
-            if !text.flag("use_sliding_window").unwrap_or(false) {
-                return Some(each(&|_| Window::Full));
-            }
+        WindowRule::FromMaxWindowLayers if text.flag("use_sliding_window").unwrap_or(false) => {
             let first = optional_count(text, "max_window_layers").unwrap_or(0);
-            let window = required_sliding(text)?;
-            Some(each(&|layer| if layer >= first { window } else { Window::Full }))
+            let window = sliding(text);
+            each(&|layer| if layer >= first { window } else { Window::Full })
         }
-        WindowRule::AllButEvery(every) => {
-            let every = optional_size(text, "sliding_window_pattern").unwrap_or(every);
-            let window = required_sliding(text)?;
-            Some(each(&|layer| if (layer + 1).is_multiple_of(every) { Window::Full } else { window }))
-        }
-        WindowRule::AllButEveryAndLast(every) => {
-            let every = optional_size(text, "sliding_window_pattern").unwrap_or(every);
-            let window = required_sliding(text)?;
-            let is_global = |layer: u64| (layer + 1).is_multiple_of(every) || layer + 1 == num_layers;
-            Some(each(&|layer| if is_global(layer) { Window::Full } else { window }))
+        WindowRule::Full | WindowRule::All | WindowRule::FromMaxWindowLayers => each(&|_| Window::Full),
+        WindowRule::AllButEvery { n, and_last } => {
+            let every = optional_size(text, "sliding_window_pattern").unwrap_or(n);
+            let window = sliding(text);
+            let is_global = |layer: u64| (layer + 1).is_multiple_of(every) || (and_last && layer + 1 == num_layers);
+            each(&|layer| if is_global(layer) { Window::Full } else { window })
         }
         WindowRule::ChunkedWhereRotary => chunked(text, num_layers),
     }
 }
 
-fn chunked(text: &Keys<'_>, num_layers: u64) -> Option<Vec<Window>> {
+fn chunked(text: &Keys<'_>, num_layers: u64) -> Vec<Window> {
     let chunk = optional_size(text, "attention_chunk_size").map_or(Window::Full, |n| clip(text, n, Window::Chunked(n)));
     let interval = optional_size(text, "no_rope_layer_interval").unwrap_or(LLAMA4_GLOBAL_INTERVAL);
-    let rotary = match text.wholes("no_rope_layers").filter(|layers| !layers.is_empty()) {
+    let rotary: Vec<bool> = match text.wholes("no_rope_layers").filter(|layers| !layers.is_empty()) {
         None => (0..num_layers).map(|layer| !(layer + 1).is_multiple_of(interval)).collect(),
         Some(list) => {
-            if !has_length(text, "no_rope_layers", list.len(), num_layers) {
-                return None;
-            }
-            list.into_iter().map(|uses_rope| uses_rope != 0).collect::<Vec<_>>()
+            check_length(text, "no_rope_layers", list.len(), num_layers);
+            list.into_iter().map(|uses_rope| uses_rope != 0).collect()
         }
     };
-    Some(rotary.into_iter().map(|rotary| if rotary { chunk } else { Window::Full }).collect())
+    rotary.into_iter().map(|rotary| if rotary { chunk } else { Window::Full }).collect()
 }
 
-fn listed(text: &Keys<'_>, num_layers: u64) -> Option<Vec<Window>> {
+fn listed(text: &Keys<'_>, num_layers: u64) -> Vec<Window> {
     let types = text.texts("layer_types").unwrap_or_default();
-    if !has_length(text, "layer_types", types.len(), num_layers) {
-        return None;
-    }
-    let slides = if types.contains(&"sliding_attention") { required_sliding(text)? } else { Window::Full };
+    check_length(text, "layer_types", types.len(), num_layers);
+    let slides = if types.contains(&"sliding_attention") { sliding(text) } else { Window::Full };
     let chunk = if types.contains(&"chunked_attention") {
-        let n = size(text, "attention_chunk_size")?;
+        let n = size(text, "attention_chunk_size");
         clip(text, n, Window::Chunked(n))
     } else {
         Window::Full
@@ -76,15 +63,12 @@ fn listed(text: &Keys<'_>, num_layers: u64) -> Option<Vec<Window>> {
         "chunked_attention" => chunk,
         _ => Window::Full,
     };
-    Some(types.into_iter().map(window).collect())
+    types.into_iter().map(window).collect()
 }
 
-fn sliding(text: &Keys<'_>) -> Option<Window> {
-    optional_size(text, "sliding_window").map(|n| clip(text, n, Window::Sliding(n)))
-}
-
-fn required_sliding(text: &Keys<'_>) -> Option<Window> {
-    size(text, "sliding_window").map(|n| clip(text, n, Window::Sliding(n)))
+fn sliding(text: &Keys<'_>) -> Window {
+    let n = size(text, "sliding_window");
+    clip(text, n, Window::Sliding(n))
 }
 
 /// A window as long as the longest context hides nothing.

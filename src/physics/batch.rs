@@ -123,8 +123,8 @@ impl BatchSums {
             max_prefill_tokens: mean(self.prefill_tokens, self.num_prefills),
             prefill_squared_tokens: self.prefill_squared_tokens as f64,
             prefill_context_tokens: self.prefill_context_tokens,
-            windows: [WindowShape::empty(Window::Full); MAX_WINDOWS],
             num_windows: windows.len().min(MAX_WINDOWS),
+            ..BatchShape::default()
         };
         for ((slot, window), sum) in shape.windows.iter_mut().zip(windows).zip(&self.windows) {
             *slot = WindowShape {
@@ -140,7 +140,7 @@ impl BatchSums {
 }
 
 /// The work of attention under one kind of window for a batch.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
 #[non_exhaustive]
 pub struct WindowShape {
     /// The window.
@@ -155,14 +155,8 @@ pub struct WindowShape {
     pub prefill_kv_tokens: u64,
 }
 
-impl WindowShape {
-    const fn empty(window: Window) -> Self {
-        WindowShape { window, decode_kv_tokens: 0, max_decode_kv_tokens: 0, prefill_pairs: 0.0, prefill_kv_tokens: 0 }
-    }
-}
-
 /// The sums over a batch that a step's work depends on. Independent of the order of its requests.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
 #[non_exhaustive]
 pub struct BatchShape {
     /// Scheduled tokens of all requests: T.
@@ -176,12 +170,16 @@ pub struct BatchShape {
     /// Scheduled tokens of the prefill chunks.
     pub prefill_tokens: u64,
     /// Scheduled tokens of the longest prefill chunk.
+    #[serde(skip)]
     pub max_prefill_tokens: u64,
     /// Squares of the chunks' scheduled tokens, summed; exact below 2⁵³.
+    #[serde(skip)]
     pub prefill_squared_tokens: f64,
     /// Tokens in the cache before this step, summed over prefill chunks.
     pub prefill_context_tokens: u64,
+    #[serde(skip)]
     windows: [WindowShape; MAX_WINDOWS],
+    #[serde(skip)]
     num_windows: usize,
 }
 

@@ -8,7 +8,7 @@ use crate::deployment::Deployment;
 const MAX_CAPTURE_TOKENS: u64 = 512;
 
 /// How a step's kernels are launched.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GraphMode {
     /// One graph holds the whole decode step, padded to the next captured size.
@@ -18,6 +18,7 @@ pub enum GraphMode {
     /// More tokens than the largest captured size: compiled kernels launched from the host, no padding.
     None,
     /// `enforce_eager`: every kernel is launched from the host, no padding.
+    #[default]
     Eager,
 }
 

@@ -1,10 +1,8 @@
 //! A model on a deployment, checked and laid out once; then each batch becomes operators with a few multiplications.
 
-use serde::Serialize;
-
 use crate::deployment::Deployment;
 use crate::dtype::DType;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::model::{Model, Window};
 use crate::request::Request;
 
@@ -13,7 +11,7 @@ use super::check::{check, distinct_windows};
 use super::cuda_graph::{CudaGraphs, GraphMode};
 use super::layer;
 use super::memory::Memory;
-use super::names::{OperatorGroup, OperatorId, intern, window_suffix};
+use super::names::{OperatorId, intern, window_suffix};
 use super::operator::Operator;
 use super::pipeline::{bubble_fraction, layers_per_stage};
 use super::ranks::Context;

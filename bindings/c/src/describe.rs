@@ -48,7 +48,7 @@ pub unsafe extern "C" fn ridgepoint_step_json(
             correction: loaded.correction(),
         };
         // SAFETY: not NULL, as `emptied` saw.
-        unsafe { write(out_json, &StepReport::new(subject, &step)) }
+        unsafe { write(out_json, &StepReport::new(subject, &step, &[])) }
     };
     // SAFETY: as the caller promises.
     unsafe { guarded(error, describe) }

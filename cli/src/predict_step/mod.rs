@@ -102,6 +102,6 @@ impl Serialize for Prediction {
             efficiency: self.efficiency,
             correction: self.correction.as_ref(),
         };
-        StepReport::new(subject, &self.step).explained(&self.explanation).serialize(serializer)
+        StepReport::new(subject, &self.step, &self.explanation).serialize(serializer)
     }
 }

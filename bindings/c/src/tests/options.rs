@@ -55,7 +55,7 @@ fn deployments_that_are_none_are_refused() {
     with("{\"tensor_parallel_size\": -1}", &["deployment_json: tensor_parallel_size = -1 must be a whole number"]);
     let several = "{\"tensor_parallel_size\": 2, \"block_size\": \"16\", \"max_num_seqs\": 1.5, \"speed\": 1}";
     with(several, &["block_size = \"16\" must be", "max_num_seqs = 1.5 must be", "speed is not a known key"]);
-    with("{\"block_size\": 16, \"block_size\": 32}", &["duplicate field `block_size`"]);
+    with("{\"block_size\": 16, \"block_size\": 32}", &["key 'block_size' appears twice"]);
     with("", &["deployment_json"]);
     with("[]]", &["deployment_json"]);
     with("{\"max_num_seqs\": 0, \"block_size\": 0}", &["max_num_seqs = 0", "block_size = 0"]);
