@@ -87,7 +87,9 @@ impl Correction {
             (coefficients[index], sd[index], identified[index]) = (of.value, of.sd, of.identified);
         }
         let covariance = covariance(&file.correlations, &sd, &mut problems);
-        problems.extend(bad_host(&file.host));
+        let mut host = file.host;
+        let bad = host.by_key().into_iter().filter(|(_, us)| !(us.is_finite() && **us >= 0.0));
+        problems.extend(bad.map(|(key, us)| format!("host.{key} = {us} must be at least 0")));
         for (key, value) in [("step", file.scatter.step), ("ttft", file.scatter.ttft)] {
             if !(0.0..=3.0).contains(&value) {
                 problems.push(format!("scatter.{key} = {value} must be from 0 to 3"));
@@ -123,6 +125,8 @@ impl Correction {
             let identified = self.identified[index];
             (term.name().to_owned(), Coefficient { value, sd: round(sd(index)), identified })
         };
+        let mut host = self.host;
+        host.by_key().into_iter().for_each(|(_, us)| *us = round(*us));
         let (level, model) = match &self.level {
             Level::Global => ("global".to_owned(), None),
             Level::Model { model } => ("model".to_owned(), Some(model.clone())),
@@ -133,13 +137,7 @@ impl Correction {
             correlations: (1..NUM_TERMS).map(|row| (0..row).map(|column| correlation(row, column)).collect()).collect(),
             source: self.source.clone(),
             scatter: Scatter { step: round(self.scatter.step), ttft: round(self.scatter.ttft) },
-            host: HostTimes {
-                queueing_us: round(self.host.queueing_us),
-                queueing_us_per_token: round(self.host.queueing_us_per_token),
-                output_token_us: round(self.host.output_token_us),
-                scheduling_us: round(self.host.scheduling_us),
-                preemption_us: round(self.host.preemption_us),
-            },
+            host,
             coefficients: Term::ALL.into_iter().enumerate().map(coefficient).collect(),
         };
         toml::to_string(&file).map_err(|error| Error::parse(self.name.clone(), error.to_string()))
@@ -173,18 +171,6 @@ fn covariance(rows: &[Vec<f64>], sd: &[f64; NUM_TERMS], problems: &mut Vec<Strin
         }
     }
     covariance
-}
-
-fn bad_host(host: &HostTimes) -> Vec<String> {
-    let fields = [
-        ("queueing_us", host.queueing_us),
-        ("queueing_us_per_token", host.queueing_us_per_token),
-        ("output_token_us", host.output_token_us),
-        ("scheduling_us", host.scheduling_us),
-        ("preemption_us", host.preemption_us),
-    ];
-    let bad = fields.into_iter().filter(|(_, us)| !(us.is_finite() && *us >= 0.0));
-    bad.map(|(key, us)| format!("host.{key} = {us} must be at least 0")).collect()
 }
 
 #[cfg(test)]

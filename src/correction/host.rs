@@ -43,4 +43,15 @@ impl HostTimes {
         scheduling_us: 0.0,
         preemption_us: 0.0,
     };
+
+    /// The delays by their keys.
+    pub(super) fn by_key(&mut self) -> [(&'static str, &mut f64); 5] {
+        [
+            ("queueing_us", &mut self.queueing_us),
+            ("queueing_us_per_token", &mut self.queueing_us_per_token),
+            ("output_token_us", &mut self.output_token_us),
+            ("scheduling_us", &mut self.scheduling_us),
+            ("preemption_us", &mut self.preemption_us),
+        ]
+    }
 }

@@ -11,8 +11,6 @@ use crate::error::{Error, Result};
 use crate::input::near_matches;
 
 static BUILTIN: Dir<'static> = include_dir!("$CARGO_MANIFEST_DIR/hardware");
-const MAX_SUGGESTIONS: usize = 3;
-
 /// Returns the names of the built-in GPUs, sorted.
 pub fn builtin_names() -> Vec<&'static str> {
     let mut names: Vec<&str> = builtin_files().map(|(name, _)| name).collect();
@@ -97,19 +95,12 @@ fn matches<'a>(entries: &'a [Entry], key: &str) -> Vec<&'a Entry> {
 /// Suggests the owners of the closest names and aliases, then those of the closest names alone: the former may all belong
 /// to one GPU.
 fn unknown<'a>(name: &str, entries: impl Iterator<Item = &'a Entry> + Clone) -> Error {
-    let key = lookup_key(name);
-    let names = entries.clone().map(|e| e.hardware.name.as_str());
-    let aliases = entries.clone().flat_map(|e| e.aliases.iter().map(String::as_str));
-    let closest = near_matches(&key, names.clone().chain(aliases));
-    let closest_names = near_matches(&key, names);
+    let names = entries.clone().flat_map(|e| e.aliases.iter().chain([&e.hardware.name])).map(String::as_str);
     let mut near: Vec<String> = Vec::new();
-    for candidate in closest.iter().chain(&closest_names) {
-        let owner = entries.clone().find(|e| e.hardware.name == *candidate || e.aliases.contains(candidate));
-        if let Some(owner) = owner.map(|e| &e.hardware.name).filter(|owner| !near.contains(owner)) {
-            near.push(owner.clone());
-        }
+    for close in near_matches(&lookup_key(name), names) {
+        let owner = entries.clone().find(|e| e.hardware.name == close || e.aliases.contains(&close));
+        near.extend(owner.map(|e| e.hardware.name.clone()).filter(|owner| !near.contains(owner)));
     }
-    near.truncate(MAX_SUGGESTIONS);
     Error::unknown_hardware(name, near)
 }
 
@@ -121,18 +112,12 @@ fn builtin_files() -> impl Iterator<Item = (&'static str, &'static str)> {
 }
 
 fn builtin_entry(name: &str) -> Result<Entry> {
-    match builtin_files().find(|(stem, _)| *stem == name) {
-        Some((stem, text)) => parse_builtin(stem, text),
-        None => Err(unknown(name, builtin_entries()?.iter())),
-    }
+    let entries = builtin_entries()?;
+    entries.iter().find(|e| e.hardware.name == name).cloned().ok_or_else(|| unknown(name, entries.iter()))
 }
 
 fn builtin_entries() -> Result<Vec<Entry>> {
-    builtin_files().map(|(name, text)| parse_builtin(name, text)).collect()
-}
-
-fn parse_builtin(name: &str, text: &str) -> Result<Entry> {
-    Entry::parse(name, &format!("hardware/{name}.toml (built in)"), text)
+    builtin_files().map(|(name, text)| Entry::parse(name, &format!("hardware/{name}.toml (built in)"), text)).collect()
 }
 
 /// Reads the files of `data_dir/hardware`, sorted by name; without such a folder there are none.

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::keys::check;
+use super::keys::{check, other_names};
 use super::names::did_you_mean;
 use crate::error::{Location, Result, cut};
 
@@ -43,7 +43,7 @@ impl Columns {
             }
         }
         for column in self.required.iter().filter(|column| header.name(column).is_none()) {
-            problems.push(format!("column '{column}' is missing{}", self.other_names(column)));
+            problems.push(format!("column '{column}' is missing{}", other_names(self.aliases, column)));
         }
         if !problems.is_empty() {
             problems.push(self.listed());
@@ -59,11 +59,6 @@ impl Columns {
     fn column(&self, name: &str) -> Option<&'static str> {
         let own = self.required.iter().chain(self.optional).copied().find(|column| *column == name);
         own.or_else(|| self.aliases.iter().find(|(alias, _)| *alias == name).map(|(_, column)| *column))
-    }
-
-    fn other_names(&self, column: &str) -> String {
-        let names: Vec<&str> = self.aliases.iter().filter(|(_, of)| *of == column).map(|(alias, _)| *alias).collect();
-        if names.is_empty() { String::new() } else { format!(" (other names: {})", names.join(", ")) }
     }
 
     fn listed(&self) -> String {

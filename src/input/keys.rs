@@ -144,8 +144,7 @@ impl<'a> Keys<'a> {
             asked.push(key.to_owned());
         }
         let map = self.map?;
-        let others = self.names_of(key);
-        let names = std::iter::once(key).chain(others);
+        let names = std::iter::once(key).chain(aliases_of(self.aliases, key));
         let mut given = names.filter_map(|name| map.get_key_value(name)).filter(|(_, value)| !value.is_null());
         let (first, value) = given.next()?;
         for (other, another) in given.filter(|(_, another)| !is_same(value, another)) {
@@ -153,11 +152,6 @@ impl<'a> Keys<'a> {
             self.log.problem(contradiction((&first, value), (&other, another)));
         }
         Some((first, value))
-    }
-
-    /// Other names of a key.
-    fn names_of(&self, key: &str) -> Vec<&'static str> {
-        self.aliases.iter().filter(|(_, of)| *of == key).map(|(alias, _)| *alias).collect()
     }
 
     /// Records a problem of a key; the message has its value, if it is present.
@@ -174,9 +168,7 @@ impl<'a> Keys<'a> {
             return;
         }
         for key in keys.iter().filter(|key| !self.has(key)) {
-            let names = self.names_of(key);
-            let others = if names.is_empty() { String::new() } else { format!(" (other names: {})", names.join(", ")) };
-            self.problem(key, format!("is missing{others}"));
+            self.problem(key, format!("is missing{}", other_names(self.aliases, key)));
         }
     }
 
@@ -285,6 +277,17 @@ impl<'a> Keys<'a> {
             self.log.problem_of(self.path_of(&cut(name)), format_args!("is not a known key: {hint}"));
         }
     }
+}
+
+/// The other names of a key, of pairs of alias and key.
+fn aliases_of<'k>(aliases: &'static [(&'static str, &'static str)], key: &'k str) -> impl Iterator<Item = &'k str> {
+    aliases.iter().filter(move |(_, of)| *of == key).map(|(alias, _)| *alias)
+}
+
+/// States the other names of a key, if it has any.
+pub(super) fn other_names(aliases: &'static [(&'static str, &'static str)], key: &str) -> String {
+    let names: Vec<&str> = aliases_of(aliases, key).collect();
+    if names.is_empty() { String::new() } else { format!(" (other names: {})", names.join(", ")) }
 }
 
 /// Returns the message about two names of one setting with different values.

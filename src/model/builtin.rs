@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::LazyLock;
 
 use include_dir::{Dir, include_dir};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::config;
 use super::names::{ParsedName, Scheme};
@@ -201,6 +201,37 @@ fn find_among(models: &[BuiltinModel], name: &str) -> Result<Option<Model>> {
     }
 }
 
+/// Schemes that names promise: the format, a label, what it is, and a `quantization_config` that says so.
+const ASSUMED: [(MatmulFormat, &str, &str, &str); 6] = [
+    (MatmulFormat::Fp8, "fp8", "fp8 with one scale per tensor or channel", r#"{"quant_method": "fp8"}"#),
+    (
+        MatmulFormat::Fp8Block,
+        "fp8-block",
+        "fp8 in blocks of 128 x 128",
+        r#"{"quant_method": "fp8", "weight_block_size": [128, 128]}"#,
+    ),
+    (
+        MatmulFormat::Int4WeightOnly,
+        "int4",
+        "int4 in groups of 128",
+        r#"{"quant_method": "gptq", "bits": 4, "group_size": 128}"#,
+    ),
+    (
+        MatmulFormat::Int8WeightOnly,
+        "w8a16",
+        "int8 weights in groups of 128",
+        r#"{"quant_method": "gptq", "bits": 8, "group_size": 128}"#,
+    ),
+    (
+        MatmulFormat::Int8,
+        "w8a8",
+        "int8 with one scale per channel",
+        r#"{"quant_method": "modelopt", "quant_algo": "INT8_SQ"}"#,
+    ),
+    (MatmulFormat::Nvfp4, "nvfp4", "NVFP4", r#"{"quant_method": "modelopt", "quant_algo": "NVFP4"}"#),
+];
+const PLAIN: (MatmulFormat, &str, &str, &str) = (MatmulFormat::Bfloat16, "bf16", "bfloat16", "null");
+
 /// Returns the base model with the plain form of a scheme instead of its own.
 fn assumed(base: &BuiltinModel, scheme: Scheme, name: &str) -> Result<Model> {
     let origin = format!("models/{}.json", base.name);
@@ -209,27 +240,8 @@ fn assumed(base: &BuiltinModel, scheme: Scheme, name: &str) -> Result<Model> {
     if (own == Some("fp8") && scheme.is_fp8()) || (own.is_none() && scheme.format == MatmulFormat::Bfloat16) {
         return base.load();
     }
-    let channelwise = |bits: u32| {
-        let part = |strategy: &str| json!({"num_bits": bits, "type": "int", "strategy": strategy});
-        json!({"quant_method": "compressed-tensors", "config_groups": {"group_0": {
-            "targets": ["Linear"], "weights": part("channel"), "input_activations": part("token")}}})
-    };
-    let (label, what, quantisation) = match scheme.format {
-        MatmulFormat::Fp8 => ("fp8", "fp8 with one scale per tensor or channel", json!({"quant_method": "fp8"})),
-        MatmulFormat::Fp8Block => {
-            let block = json!({"quant_method": "fp8", "weight_block_size": [128, 128]});
-            ("fp8-block", "fp8 in blocks of 128 x 128", block)
-        }
-        MatmulFormat::Int4WeightOnly => {
-            ("int4", "int4 in groups of 128", json!({"quant_method": "gptq", "bits": 4, "group_size": 128}))
-        }
-        MatmulFormat::Int8WeightOnly => {
-            ("w8a16", "int8 weights in groups of 128", json!({"quant_method": "gptq", "bits": 8, "group_size": 128}))
-        }
-        MatmulFormat::Int8 => ("w8a8", "int8 with one scale per channel", channelwise(8)),
-        MatmulFormat::Nvfp4 => ("nvfp4", "NVFP4", json!({"quant_method": "modelopt", "quant_algo": "NVFP4"})),
-        _ => ("bf16", "bfloat16", Value::Null),
-    };
+    let (_, label, what, json) = ASSUMED.iter().find(|(format, ..)| *format == scheme.format).unwrap_or(&PLAIN);
+    let quantisation = parse_json(label, json)?;
     if let Some(map) = value.as_object_mut() {
         map.insert("quantization_config".to_owned(), quantisation);
     }

@@ -4,7 +4,7 @@
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::input::Keys;
+use crate::input::{Keys, NumberRange};
 
 /// Below this temperature vLLM takes the most likely token (`_SAMPLING_EPS` in `vllm/sampling_params.py`).
 const GREEDY_BELOW: f64 = 1e-5;
@@ -71,17 +71,14 @@ impl SamplingDefaults {
 
     /// Reads the keys of a `generation_config.json`.
     pub(super) fn read(keys: &Keys<'_>) -> Self {
-        let number = |key: &str, expected: &str, is_allowed: fn(f64) -> bool| {
-            keys.read(key, expected, |value| value.as_f64().filter(|number| is_allowed(*number)))
-        };
         SamplingDefaults {
-            temperature: number("temperature", "a number of at least 0", |x| x >= 0.0),
-            top_p: number("top_p", "a number above 0 and at most 1", |x| x > 0.0 && x <= 1.0),
+            temperature: keys.number("temperature", NumberRange::from_zero(f64::MAX, "")),
+            top_p: keys.number("top_p", NumberRange::above_zero(1.0, "")),
             top_k: keys.read("top_k", "a whole number of at least 1, or 0 or -1 for no limit", |value| {
                 Value::as_i64(value).filter(|k| *k >= -1)
             }),
-            min_p: number("min_p", "a number from 0 to 1", |x| (0.0..=1.0).contains(&x)),
-            repetition_penalty: number("repetition_penalty", "a number above 0", |x| x > 0.0),
+            min_p: keys.number("min_p", NumberRange::from_zero(1.0, "")),
+            repetition_penalty: keys.number("repetition_penalty", NumberRange::POSITIVE),
         }
     }
 }

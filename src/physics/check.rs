@@ -7,6 +7,7 @@ use crate::model::{Attention, Model};
 
 use super::MAX_WINDOWS;
 use super::layer;
+use super::pipeline::{bubble_fraction, layers_per_stage};
 use super::projection::padded_vocab;
 use super::ranks::Ranks;
 
@@ -126,11 +127,14 @@ fn remarks(model: &Model, deployment: &Deployment, ranks: Ranks) -> Vec<String> 
         ));
     }
     if ranks.pipeline > 1 {
+        let stages = layers_per_stage(model.num_layers(), ranks.pipeline);
+        let slowest_share = stages.iter().copied().max().unwrap_or(0) as f64 / model.num_layers() as f64;
         remarks.push(format!(
-            "pipeline_parallel_size = {0}: a step's operators are those of all {0} stages in sequence; with a single \
-             batch in flight each stage idles {1:.0} % of the time",
+            "pipeline_parallel_size = {}: the time is one step's way through all stages; with one batch in flight each \
+             stage idles {:.0} % of it (the bubble), a full pipeline finishes a step every {:.0} % of it",
             ranks.pipeline,
-            100.0 * super::pipeline::bubble_fraction(ranks.pipeline)
+            100.0 * bubble_fraction(ranks.pipeline),
+            100.0 * slowest_share
         ));
     }
     for group in model.layers() {

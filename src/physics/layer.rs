@@ -91,17 +91,19 @@ pub(super) fn templates(group: &LayerGroup, window_index: usize, context: Contex
 /// Operators outside the layers: those before the first, those after the last.
 pub(super) fn ends(vocab: u64, lm_head: WeightFormat, context: Context) -> (Vec<Template>, Vec<Template>) {
     let Context { hidden, activation, ranks, .. } = context;
-    let mut before = vec![small::embedding(hidden, activation)];
+    let bytes = activation.bytes();
+    let mut before = vec![Template::elementwise(Embedding, Rows::Padded, small::in_place_bytes(hidden, bytes), 1)];
     before.extend(all_reduce(EmbeddingAllReduce, context, 1));
     let head = lm_head_matrix(vocab, lm_head, context);
     let mut after = stage_hand_over(context);
-    after.push(small::final_norm(hidden, activation));
+    after.push(Template::elementwise(FinalNorm, Rows::Padded, small::norm_bytes(1, hidden, bytes), 1));
     if let Some(quantised) = small::quantisation_bytes(hidden, lm_head, activation) {
         after.push(Template::elementwise(LmHeadQuant, Rows::Sampled, quantised, 1));
     }
     after.push(Template::gemm(head));
     after.extend(logits_all_gather(head.outputs, activation, ranks));
-    after.push(small::sampling(hidden, vocab, activation));
+    let sampled = small::sampling_bytes(hidden, vocab, bytes);
+    after.push(Template::elementwise(Sampling, Rows::Sampled, sampled, small::SAMPLING_LAUNCHES));
     (before, after)
 }
 

@@ -46,4 +46,5 @@ pub use operator::{AttentionHeads, Kernel, Operator};
 pub(crate) use plan::Entry;
 pub use plan::StepPlan;
 pub use sampler::SamplerWork;
+pub use weights::Experts;
 pub use work::{Shape, Work};

@@ -6,6 +6,7 @@ use crate::dtype::{DType, WeightFormat};
 use crate::model::Window;
 
 use super::names::{OperatorGroup, OperatorId};
+use super::weights::Experts;
 
 /// Heads and formats of an attention call on one rank.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -73,18 +74,9 @@ pub enum Kernel {
     Moe {
         /// Tokens whose experts may be on this rank (all of the data-parallel group with experts in parallel).
         num_tokens: u64,
-        /// Width of the residual stream.
-        hidden_size: u64,
-        /// Width of one expert on this rank (already divided by the tensor-parallel size where that applies).
-        intermediate_size: u64,
-        /// Experts per token.
-        top_k: u64,
-        /// Experts of the layer.
-        num_experts: u64,
-        /// Experts on this rank.
-        local_experts: u64,
-        /// Storage of the experts.
-        weights: WeightFormat,
+        /// The layer's experts and those of this rank.
+        #[serde(flatten)]
+        experts: Experts,
     },
     /// Sum over the ranks of a tensor-parallel group.
     AllReduce {

@@ -13,7 +13,7 @@ use super::layer;
 use super::memory::Memory;
 use super::names::{OperatorId, intern, window_suffix};
 use super::operator::Operator;
-use super::pipeline::{bubble_fraction, layers_per_stage};
+use super::pipeline::layers_per_stage;
 use super::ranks::Context;
 use super::rows::Step;
 use super::sampler::{self, SamplerWork};
@@ -196,18 +196,6 @@ impl StepPlan {
     /// Layers of each pipeline stage.
     pub fn pipeline_stages(&self) -> &[u64] {
         &self.stages
-    }
-
-    /// Share of its time that a stage idles while a single batch is in flight.
-    pub fn pipeline_bubble_fraction(&self) -> f64 {
-        bubble_fraction(self.stages.len() as u64)
-    }
-
-    /// Share of the layers that the longest stage has: a full pipeline finishes a batch in this share of a step's
-    /// latency (embedding and LM head taken as part of the layers).
-    pub fn slowest_stage_share(&self) -> f64 {
-        let (longest, all) = (self.stages.iter().max(), self.stages.iter().sum::<u64>());
-        longest.map_or(1.0, |longest| *longest as f64 / all.max(1) as f64)
     }
 }
 

@@ -199,9 +199,10 @@ fn pipeline_stages_run_in_sequence_with_a_hand_over_between_them() {
     let hand_over = named(&operators, "stage_hand_over");
     assert_eq!((hand_over.count, hand_over.bytes as u64), (2, 2 * 8192 * 2 / 2));
     assert_eq!(plan.pipeline_stages(), [27, 27, 26]);
-    assert!((plan.slowest_stage_share() - 27.0 / 80.0).abs() < 1e-12);
-    assert!((plan.pipeline_bubble_fraction() - 2.0 / 3.0).abs() < 1e-12);
-    assert!(plan.notes().iter().any(|note| note.contains("pipeline_parallel_size = 3")), "{:?}", plan.notes());
+    // Two of three stages wait; the longest has 27 of 80 layers.
+    for part in ["pipeline_parallel_size = 3", "idles 67 %", "every 34 %"] {
+        assert!(plan.notes().iter().any(|note| note.contains(part)), "{part}: {:?}", plan.notes());
+    }
 }
 
 #[test]

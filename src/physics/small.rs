@@ -92,7 +92,7 @@ pub fn sampling_bytes(hidden_size: u64, vocab_size: u64, activation_bytes: f64) 
 }
 
 /// Launches of [`sampling_bytes`]' kernels: gather, cast, softmax, argmax.
-const SAMPLING_LAUNCHES: u64 = 4;
+pub(super) const SAMPLING_LAUNCHES: u64 = 4;
 
 /// Bytes per token of choosing its experts.
 ///
@@ -221,17 +221,4 @@ pub(super) fn around_experts(moe: &Moe, experts: &Experts, activation: DType) ->
         after.push(Template::elementwise(SharedAdd, Rows::Padded, extra, shared + gate));
     }
     (before, after)
-}
-
-pub(super) fn embedding(hidden: u64, activation: DType) -> Template {
-    Template::elementwise(Embedding, Rows::Padded, in_place_bytes(hidden, activation.bytes()), 1)
-}
-
-pub(super) fn final_norm(hidden: u64, activation: DType) -> Template {
-    Template::elementwise(FinalNorm, Rows::Padded, norm_bytes(1, hidden, activation.bytes()), 1)
-}
-
-pub(super) fn sampling(hidden: u64, vocab: u64, activation: DType) -> Template {
-    let bytes = sampling_bytes(hidden, vocab, activation.bytes());
-    Template::elementwise(Sampling, Rows::Sampled, bytes, SAMPLING_LAUNCHES)
 }

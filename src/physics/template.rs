@@ -4,7 +4,6 @@
 use super::attention::HeadShape;
 use super::batch::WindowShape;
 use super::communication::AllReduceShape;
-use super::moe::MoeShape;
 use super::names::{OperatorId, OperatorKind};
 use super::operator::{AttentionHeads, Kernel, Operator};
 use super::projection::{self, GemmShape};
@@ -87,30 +86,8 @@ impl KernelTemplate {
             KernelTemplate::Experts(experts) => {
                 let num_tokens = Rows::Padded.of(step)? * experts.token_replicas;
                 compute_dtype = projection::compute_dtype(experts.weights, step.activation);
-                let shape = MoeShape {
-                    tokens: num_tokens as f64,
-                    hidden: experts.hidden_size as f64,
-                    intermediate: experts.intermediate_size as f64,
-                    top_k: experts.top_k as f64,
-                    experts: experts.num_experts as f64,
-                    local_experts: experts.local_experts as f64,
-                    skew: 0.0,
-                    weight_bytes: experts.weights.bytes_per_weight(),
-                    input_bytes: compute_dtype.bytes(),
-                    output_bytes: step.activation.bytes(),
-                };
-                let Experts { hidden_size, intermediate_size, top_k, num_experts, local_experts, weights, .. } =
-                    experts;
-                let kernel = Kernel::Moe {
-                    num_tokens,
-                    hidden_size,
-                    intermediate_size,
-                    top_k,
-                    num_experts,
-                    local_experts,
-                    weights,
-                };
-                (shape.work(), kernel)
+                let shape = experts.shape(num_tokens as f64, compute_dtype.bytes(), step.activation.bytes());
+                (shape.work(), Kernel::Moe { num_tokens, experts })
             }
             KernelTemplate::Elementwise { rows, bytes_per_row, launches } => {
                 (moved(rows.of(step)? as f64 * bytes_per_row), Kernel::Elementwise { launches })

@@ -1,10 +1,12 @@
 //! The weights of a layer that one rank holds: its matrices with the rows that they multiply, and its routed experts.
 
+use serde::Serialize;
+
 use crate::dtype::WeightFormat;
 use crate::model::{Attention, DenseFfn, GqaAttention, LayerGroup, MlaAttention, Moe};
 
 use super::mla::latent_width;
-use super::moe::expert_weight_bytes;
+use super::moe::{MoeShape, expert_weight_bytes};
 use super::names::OperatorKind::{self, *};
 use super::projection::{kv_heads_per_rank, vocab_rows_per_rank};
 use super::ranks::{Context, Ranks};
@@ -128,21 +130,27 @@ fn moe_matrices(moe: &Moe, context: Context) -> Vec<Matrix> {
 }
 
 /// Routed experts of one layer on one rank.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Experts {
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Experts {
+    /// Width of the residual stream.
     pub hidden_size: u64,
-    /// Width of an expert on this rank.
+    /// Width of one expert on this rank (already divided by the tensor-parallel size where that applies).
     pub intermediate_size: u64,
+    /// Experts per token.
     pub top_k: u64,
+    /// Experts of the layer.
     pub num_experts: u64,
+    /// Experts on this rank.
     pub local_experts: u64,
-    /// Replicas whose tokens come to this rank.
+    /// Data-parallel replicas whose tokens come to this rank.
+    #[serde(skip)]
     pub token_replicas: u64,
+    /// Storage of the experts.
     pub weights: WeightFormat,
 }
 
 impl Experts {
-    pub fn new(hidden_size: u64, moe: &Moe, ranks: Ranks) -> Self {
+    pub(super) fn new(hidden_size: u64, moe: &Moe, ranks: Ranks) -> Self {
         Experts {
             hidden_size,
             intermediate_size: moe.intermediate_size / ranks.expert_slices(),
@@ -154,13 +162,29 @@ impl Experts {
         }
     }
 
+    /// The fused kernel's shape for `tokens`, uniformly routed, with activations of these widths.
+    pub fn shape(&self, tokens: f64, input_bytes: f64, output_bytes: f64) -> MoeShape {
+        MoeShape {
+            tokens,
+            hidden: self.hidden_size as f64,
+            intermediate: self.intermediate_size as f64,
+            top_k: self.top_k as f64,
+            experts: self.num_experts as f64,
+            local_experts: self.local_experts as f64,
+            skew: 0.0,
+            weight_bytes: self.weights.bytes_per_weight(),
+            input_bytes,
+            output_bytes,
+        }
+    }
+
     /// Token-expert pairs that come to this rank for each token of its replica.
-    pub fn pairs_per_token(&self) -> f64 {
+    pub(super) fn pairs_per_token(&self) -> f64 {
         let local_share = self.local_experts as f64 / self.num_experts as f64;
         self.token_replicas as f64 * self.top_k as f64 * local_share
     }
 
-    pub fn stored_bytes(&self) -> f64 {
+    pub(super) fn stored_bytes(&self) -> f64 {
         let (experts, hidden, width) = (self.local_experts, self.hidden_size, self.intermediate_size);
         expert_weight_bytes(experts as f64, hidden as f64, width as f64, self.weights.bytes_per_weight())
     }

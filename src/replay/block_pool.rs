@@ -4,6 +4,7 @@
 //! Mirrors vLLM's `BlockPool` and `FreeKVCacheBlockQueue` (`vllm/v1/core/block_pool.py`, `kv_cache_utils.py`).
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::hash::{BuildHasherDefault, Hasher};
 
 /// Marks the absence of a block.
@@ -17,48 +18,71 @@ struct Block {
     references: u32,
     hash: BlockHash,
     /// Neighbours in the free queue, if the block is free.
-    previous_free: u32,
-    next_free: u32,
-    /// Neighbours in the list of blocks with the same hash. The map knows the first one.
-    previous_equal: u32,
-    next_equal: u32,
+    free: Links,
+    /// Neighbours in the list of blocks with the same hash, if the block is cached.
+    equal: Links,
+}
+
+/// The neighbours of a block in a list.
+#[derive(Debug, Clone, Copy)]
+struct Links {
+    previous: u32,
+    next: u32,
+}
+
+/// A list of blocks whose links are in the blocks: `of` gives those of this list.
+#[derive(Debug, Clone, Copy)]
+struct List {
+    first: u32,
+    last: u32,
+    of: fn(&mut Block) -> &mut Links,
+}
+
+impl List {
+    fn new(of: fn(&mut Block) -> &mut Links) -> Self {
+        List { first: NONE, last: NONE, of }
+    }
+
+    fn push(&mut self, blocks: &mut [Block], block: u32) {
+        *(self.of)(&mut blocks[block as usize]) = Links { previous: self.last, next: NONE };
+        match self.last {
+            NONE => self.first = block,
+            last => (self.of)(&mut blocks[last as usize]).next = block,
+        }
+        self.last = block;
+    }
+
+    fn unlink(&mut self, blocks: &mut [Block], block: u32) {
+        let Links { previous, next } = *(self.of)(&mut blocks[block as usize]);
+        match previous {
+            NONE => self.first = next,
+            _ => (self.of)(&mut blocks[previous as usize]).next = next,
+        }
+        match next {
+            NONE => self.last = previous,
+            _ => (self.of)(&mut blocks[next as usize]).previous = previous,
+        }
+    }
 }
 
 /// All KV blocks that requests can use.
 #[derive(Debug)]
 pub(super) struct BlockPool {
     blocks: Vec<Block>,
-    /// Ends of the free queue. Blocks are taken at the head and returned at the tail.
-    head: u32,
-    tail: u32,
+    /// Blocks are taken at the front and returned at the end.
+    free: List,
     num_free: u32,
-    cached: HashMap<BlockHash, Equal, BuildHasherDefault<AlreadyHashed>>,
-}
-
-/// Blocks with one hash, in the order in which they were cached.
-#[derive(Debug, Clone, Copy)]
-struct Equal {
-    first: u32,
-    last: u32,
+    /// Blocks with one hash, in the order in which they were cached.
+    cached: HashMap<BlockHash, List, BuildHasherDefault<AlreadyHashed>>,
 }
 
 impl BlockPool {
     pub(super) fn new(num_blocks: u32) -> Self {
-        let chained = |index: u32| Block {
-            references: 0,
-            hash: 0,
-            previous_free: index.checked_sub(1).unwrap_or(NONE),
-            next_free: if index + 1 < num_blocks { index + 1 } else { NONE },
-            previous_equal: NONE,
-            next_equal: NONE,
-        };
-        BlockPool {
-            blocks: (0..num_blocks).map(chained).collect(),
-            head: if num_blocks > 0 { 0 } else { NONE },
-            tail: num_blocks.checked_sub(1).unwrap_or(NONE),
-            num_free: num_blocks,
-            cached: HashMap::default(),
-        }
+        let alone = Links { previous: NONE, next: NONE };
+        let mut blocks = vec![Block { references: 0, hash: 0, free: alone, equal: alone }; num_blocks as usize];
+        let mut free = List::new(|block| &mut block.free);
+        (0..num_blocks).for_each(|block| free.push(&mut blocks, block));
+        BlockPool { blocks, free, num_free: num_blocks, cached: HashMap::default() }
     }
 
     pub(super) fn num_free(&self) -> u32 {
@@ -82,18 +106,20 @@ impl BlockPool {
     /// Adds a reference to a cached block.
     pub(super) fn touch(&mut self, block: u32) {
         if self.is_free(block) {
-            self.unlink_free(block);
+            self.free.unlink(&mut self.blocks, block);
+            self.num_free -= 1;
         }
         self.blocks[block as usize].references += 1;
     }
 
     /// Takes the block that has been free for longest and evicts its content from the cache.
     pub(super) fn take(&mut self) -> Option<u32> {
-        let block = self.head;
+        let block = self.free.first;
         if block == NONE {
             return None;
         }
-        self.unlink_free(block);
+        self.free.unlink(&mut self.blocks, block);
+        self.num_free -= 1;
         self.forget(block);
         self.blocks[block as usize].references = 1;
         Some(block)
@@ -105,63 +131,32 @@ impl BlockPool {
             return;
         }
         self.blocks[block as usize].hash = hash;
-        let equal = self.cached.entry(hash).or_insert(Equal { first: block, last: block });
-        if equal.last != block {
-            let last = std::mem::replace(&mut equal.last, block);
-            self.blocks[last as usize].next_equal = block;
-            self.blocks[block as usize].previous_equal = last;
-        }
+        let equal = self.cached.entry(hash).or_insert_with(|| List::new(|block| &mut block.equal));
+        equal.push(&mut self.blocks, block);
     }
 
     /// Drops a reference. A block without references joins the end of the free queue and stays cached.
     pub(super) fn release(&mut self, block: u32) {
-        let tail = self.tail;
-        let entry = &mut self.blocks[block as usize];
-        entry.references -= 1;
-        if entry.references > 0 {
-            return;
+        let references = &mut self.blocks[block as usize].references;
+        *references -= 1;
+        if *references == 0 {
+            self.free.push(&mut self.blocks, block);
+            self.num_free += 1;
         }
-        (entry.previous_free, entry.next_free) = (tail, NONE);
-        match tail {
-            NONE => self.head = block,
-            _ => self.blocks[tail as usize].next_free = block,
-        }
-        self.tail = block;
-        self.num_free += 1;
     }
 
-    fn unlink_free(&mut self, block: u32) {
-        let Block { previous_free, next_free, .. } = self.blocks[block as usize];
-        match previous_free {
-            NONE => self.head = next_free,
-            _ => self.blocks[previous_free as usize].next_free = next_free,
-        }
-        match next_free {
-            NONE => self.tail = previous_free,
-            _ => self.blocks[next_free as usize].previous_free = previous_free,
-        }
-        self.num_free -= 1;
-    }
-
+    /// Takes a block out of the cache.
     fn forget(&mut self, block: u32) {
-        let Block { hash, previous_equal, next_equal, .. } = self.blocks[block as usize];
+        let hash = std::mem::take(&mut self.blocks[block as usize].hash);
         if hash == 0 {
             return;
         }
-        if previous_equal == NONE && next_equal == NONE {
-            self.cached.remove(&hash);
-        } else if let Some(equal) = self.cached.get_mut(&hash) {
-            match previous_equal {
-                NONE => equal.first = next_equal,
-                _ => self.blocks[previous_equal as usize].next_equal = next_equal,
-            }
-            match next_equal {
-                NONE => equal.last = previous_equal,
-                _ => self.blocks[next_equal as usize].previous_equal = previous_equal,
+        if let Entry::Occupied(mut equal) = self.cached.entry(hash) {
+            equal.get_mut().unlink(&mut self.blocks, block);
+            if equal.get().first == NONE {
+                equal.remove();
             }
         }
-        let entry = &mut self.blocks[block as usize];
-        (entry.hash, entry.previous_equal, entry.next_equal) = (0, NONE, NONE);
     }
 }
 

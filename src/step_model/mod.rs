@@ -116,7 +116,6 @@ impl StepModel {
             }
         }
         notes.extend(weights_that_do_not_fit(&plan, hardware, deployment));
-        notes.extend(pipeline_note(&plan));
         let mut steps = StepModel {
             tables: None,
             cpu: pulp::Arch::new(),
@@ -191,18 +190,6 @@ fn weights_that_do_not_fit(plan: &StepPlan, hardware: &Hardware, deployment: &De
             (weights_bytes - usable_bytes) / GIB,
             deployment.gpu_memory_utilization,
             device_bytes / GIB
-        )
-    })
-}
-
-fn pipeline_note(plan: &StepPlan) -> Option<String> {
-    let stages = plan.pipeline_stages().len();
-    (stages > 1).then(|| {
-        format!(
-            "pipeline of {stages} stages: the time is one step's way through all of them; with one batch in flight each \
-             stage idles {:.0} % of it (the bubble), a full pipeline finishes a step every {:.0} % of it",
-            100.0 * plan.pipeline_bubble_fraction(),
-            100.0 * plan.slowest_stage_share()
         )
     })
 }

@@ -3,7 +3,7 @@
 use ridgepoint::internals::correction::{Kind, Term};
 use ridgepoint::internals::efficiency::Bound;
 use ridgepoint::internals::units::{duration, time_us};
-use ridgepoint::physics::{BatchShape, Kernel, Operator, StepPlan};
+use ridgepoint::physics::{BatchShape, Experts, Kernel, Operator, StepPlan};
 use ridgepoint::{DType, Hardware, OperatorEstimate, StepEstimate};
 
 use crate::text::{count, percent, plural, quantity};
@@ -85,7 +85,8 @@ fn shape(kernel: &Kernel) -> String {
         Kernel::AttentionDecode { num_requests, kv_tokens, .. } => {
             format!(", {} requests with {} KV tokens", count(*num_requests), count(*kv_tokens))
         }
-        Kernel::Moe { num_tokens, local_experts, weights, .. } => {
+        Kernel::Moe { num_tokens, experts } => {
+            let Experts { local_experts, weights, .. } = experts;
             format!(", {} tokens over {local_experts} local experts in {weights}", count(*num_tokens))
         }
         _ => String::new(),

@@ -15,9 +15,8 @@ use crate::dtype::{DType, WeightFormat};
 use crate::error::Result;
 use crate::hardware::Hardware;
 use crate::model::Window;
-use crate::physics::moe::MoeShape;
 use crate::physics::projection::GemmShape;
-use crate::physics::{AttentionHeads, Kernel, Operator};
+use crate::physics::{AttentionHeads, Experts, Kernel, Operator};
 
 /// Engine whose attention kernels are taken where several were measured: the nearest to vLLM 0.15.1, the version that
 /// serving predictions are judged on.
@@ -169,11 +168,8 @@ fn alike_name(key: &AttentionKey) -> String {
 }
 
 fn moe_curve(operator: &Operator, chip: Chip, dtype: DType, tables: &Tables) -> Result<(Curve, Vec<String>)> {
-    let Kernel::Moe { hidden_size, intermediate_size, top_k, num_experts, local_experts, weights, .. } =
-        operator.kernel
-    else {
-        return Ok((Curve::Ideal, Vec::new()));
-    };
+    let Kernel::Moe { experts, .. } = operator.kernel else { return Ok((Curve::Ideal, Vec::new())) };
+    let Experts { hidden_size, intermediate_size, top_k, num_experts, weights, .. } = experts;
     let kind = match (weights, dtype) {
         (WeightFormat::Plain(_), _) => MoeKind::Bfloat16,
         (WeightFormat::Fp8Block { .. }, DType::Fp8) => MoeKind::Fp8Block,
@@ -181,19 +177,8 @@ fn moe_curve(operator: &Operator, chip: Chip, dtype: DType, tables: &Tables) -> 
         (WeightFormat::Fp8 | WeightFormat::Fp8Block { .. } | WeightFormat::Int8, _) => MoeKind::Bfloat16,
         _ => MoeKind::Int4WeightOnly,
     };
-    let ep = num_experts as f64 / local_experts as f64;
-    let shape = MoeShape {
-        tokens: 1.0,
-        hidden: hidden_size as f64,
-        intermediate: intermediate_size as f64,
-        top_k: top_k as f64,
-        experts: num_experts as f64,
-        local_experts: local_experts as f64,
-        skew: 0.0,
-        weight_bytes: weights.bytes_per_weight(),
-        input_bytes: kind.activation_bytes(),
-        output_bytes: OUTPUT_BYTES,
-    };
+    let ep = num_experts as f64 / experts.local_experts as f64;
+    let shape = experts.shape(1.0, kind.activation_bytes(), OUTPUT_BYTES);
     let distance = |key: &MoeKey| {
         if key.kind == kind && key.routing == ROUTING { expert_layer_distance(key, &shape) } else { f64::INFINITY }
     };

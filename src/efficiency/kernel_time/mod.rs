@@ -175,18 +175,7 @@ pub fn same_kernel(a: &Operator, b: &Operator) -> bool {
         }
         (Kernel::AttentionPrefill { heads, .. }, Kernel::AttentionPrefill { heads: other, .. })
         | (Kernel::AttentionDecode { heads, .. }, Kernel::AttentionDecode { heads: other, .. }) => heads == other,
-        (
-            Kernel::Moe { hidden_size, intermediate_size, top_k, num_experts, local_experts, weights, .. },
-            Kernel::Moe {
-                hidden_size: h2,
-                intermediate_size: i2,
-                top_k: t2,
-                num_experts: e2,
-                local_experts: l2,
-                weights: w2,
-                ..
-            },
-        ) => (hidden_size, intermediate_size, top_k, num_experts, local_experts, weights) == (h2, i2, t2, e2, l2, w2),
+        (Kernel::Moe { experts, .. }, Kernel::Moe { experts: other, .. }) => experts == other,
         (Kernel::AllReduce { num_gpus, .. }, Kernel::AllReduce { num_gpus: other, .. })
         | (Kernel::Exchange { num_gpus, .. }, Kernel::Exchange { num_gpus: other, .. }) => num_gpus == other,
         (Kernel::Elementwise { .. }, Kernel::Elementwise { .. }) => true,
