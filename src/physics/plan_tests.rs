@@ -5,7 +5,7 @@ use crate::dtype::{DType, WeightFormat};
 use crate::request::Request;
 
 use super::fixtures::{self, PLAIN};
-use super::{GraphMode, Kernel, Memory, Operator, StepPlan};
+use super::{Experts, GraphMode, Kernel, Memory, Operator, StepPlan};
 
 fn plan(model: &crate::model::Model, deployment: &Deployment) -> StepPlan {
     StepPlan::new(model, deployment).unwrap()
@@ -167,7 +167,8 @@ fn experts_are_sliced_or_spread_over_tensor_and_data_parallel_ranks() {
     for (deployment, width, local) in [(sliced, 256, 256), (spread, 2048, 32)] {
         let operators = run(&plan(&fixtures::deepseek_v3(), &deployment), &[Request::prefill(100, 0)]);
         let experts = named(&operators, "experts");
-        let Kernel::Moe { num_tokens, intermediate_size, local_experts, .. } = experts.kernel else {
+        let Kernel::Moe { num_tokens, experts: Experts { intermediate_size, local_experts, .. } } = experts.kernel
+        else {
             panic!("{experts:?}")
         };
         assert_eq!((num_tokens, intermediate_size, local_experts), (400, width, local));
