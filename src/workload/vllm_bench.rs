@@ -120,7 +120,7 @@ mod tests {
                 vec!["row 1: column 'start_times': found 1e300, expected at most 1000000000 s after the first, 1.5"],
             ),
             ("{\"input_lens\": [5], \"output_lens\": [1], \"start_times\": [NaN]}", vec!["is not well-formed JSON"]),
-            ("{\"input_lens\": [], \"input_lens\": []}", vec!["key 'input_lens' appears twice"]),
+            ("{\"input_lens\": [], \"input_lens\": []}", vec!["duplicate field `input_lens`"]),
             ("{\"input_lens\": []} {\"input_lens\": []}", vec!["is not well-formed JSON: trailing characters"]),
         ] {
             let error = load(text).map(|_| ()).unwrap_err().to_string();
