@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::LazyLock;
 
 use include_dir::{Dir, include_dir};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::config;
 use super::names::{ParsedName, Scheme};
@@ -201,37 +201,6 @@ fn find_among(models: &[BuiltinModel], name: &str) -> Result<Option<Model>> {
     }
 }
 
-/// Schemes that names promise: the format, a label, what it is, and a `quantization_config` that says so.
-const ASSUMED: [(MatmulFormat, &str, &str, &str); 6] = [
-    (MatmulFormat::Fp8, "fp8", "fp8 with one scale per tensor or channel", r#"{"quant_method": "fp8"}"#),
-    (
-        MatmulFormat::Fp8Block,
-        "fp8-block",
-        "fp8 in blocks of 128 x 128",
-        r#"{"quant_method": "fp8", "weight_block_size": [128, 128]}"#,
-    ),
-    (
-        MatmulFormat::Int4WeightOnly,
-        "int4",
-        "int4 in groups of 128",
-        r#"{"quant_method": "gptq", "bits": 4, "group_size": 128}"#,
-    ),
-    (
-        MatmulFormat::Int8WeightOnly,
-        "w8a16",
-        "int8 weights in groups of 128",
-        r#"{"quant_method": "gptq", "bits": 8, "group_size": 128}"#,
-    ),
-    (
-        MatmulFormat::Int8,
-        "w8a8",
-        "int8 with one scale per channel",
-        r#"{"quant_method": "modelopt", "quant_algo": "INT8_SQ"}"#,
-    ),
-    (MatmulFormat::Nvfp4, "nvfp4", "NVFP4", r#"{"quant_method": "modelopt", "quant_algo": "NVFP4"}"#),
-];
-const PLAIN: (MatmulFormat, &str, &str, &str) = (MatmulFormat::Bfloat16, "bf16", "bfloat16", "null");
-
 /// Returns the base model with the plain form of a scheme instead of its own.
 fn assumed(base: &BuiltinModel, scheme: Scheme, name: &str) -> Result<Model> {
     let origin = format!("models/{}.json", base.name);
@@ -240,8 +209,19 @@ fn assumed(base: &BuiltinModel, scheme: Scheme, name: &str) -> Result<Model> {
     if (own == Some("fp8") && scheme.is_fp8()) || (own.is_none() && scheme.format == MatmulFormat::Bfloat16) {
         return base.load();
     }
-    let (_, label, what, json) = ASSUMED.iter().find(|(format, ..)| *format == scheme.format).unwrap_or(&PLAIN);
-    let quantisation = parse_json(label, json)?;
+    let (label, algorithm, what) = match scheme.format {
+        MatmulFormat::Fp8 => ("fp8", "FP8", "fp8 with one scale per tensor or channel"),
+        MatmulFormat::Fp8Block => ("fp8-block", "FP8_PB_WO", "fp8 in blocks of 128 x 128"),
+        MatmulFormat::Int4WeightOnly => ("int4", "W4A16", "int4 in groups of 128"),
+        MatmulFormat::Int8WeightOnly => ("w8a16", "W8A16", "int8 weights in groups of 128"),
+        MatmulFormat::Int8 => ("w8a8", "INT8_SQ", "int8 with one scale per channel"),
+        MatmulFormat::Nvfp4 => ("nvfp4", "NVFP4", "NVFP4"),
+        _ => ("bf16", "", "bfloat16"),
+    };
+    let quantisation = match algorithm {
+        "" => Value::Null,
+        _ => json!({"quant_method": "modelopt", "quant_algo": algorithm, "group_size": 128}),
+    };
     if let Some(map) = value.as_object_mut() {
         map.insert("quantization_config".to_owned(), quantisation);
     }

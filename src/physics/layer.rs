@@ -4,12 +4,13 @@ use crate::dtype::{DType, WeightFormat};
 use crate::model::{Attention, LayerGroup, Window};
 
 use super::communication::{all_gather_sent_bytes, hand_over_bytes_per_token};
+use super::experts::Experts;
 use super::names::OperatorKind::{self, *};
 use super::operator::AttentionHeads;
 use super::ranks::{Context, Ranks};
 use super::rows::Rows;
 use super::template::{KernelTemplate, Template};
-use super::weights::{Experts, Matrix, attention_matrices, feed_forward_matrices, lm_head_matrix};
+use super::weights::{Matrix, attention_matrices, feed_forward_matrices, lm_head_matrix};
 use super::{attention, mla, small};
 
 /// The window of a layer's attention.
@@ -54,7 +55,7 @@ pub(super) fn templates(group: &LayerGroup, window_index: usize, context: Contex
             list.extend(small::before_mla(latent, activation, ranks));
             list.push(small::kv_cache_write(&heads, activation));
             list.extend(gemms(&matrices, &[KvBProj, KvBProjContext]));
-            list.extend(mla::prefill_small(latent, context.kv_dtype, activation, ranks));
+            list.extend(small::prefill_mla(latent, context.kv_dtype, activation, ranks));
             list.push(prefill(mla::prefill_heads(latent, activation, ranks)));
             list.extend(gemms(&matrices, &[QAbsorb]));
             list.push(decode);

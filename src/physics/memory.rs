@@ -9,11 +9,12 @@ use crate::model::{Attention, DenseFfn, LayerGroup, Model, Window};
 
 use super::attention::kv_bytes_per_token;
 use super::check::check;
+use super::experts::Experts;
 use super::layer;
 use super::pipeline::layers_per_stage;
 use super::projection::{kv_heads_per_rank, vocab_rows_per_rank};
 use super::ranks::Context;
-use super::weights::{Experts, Matrix, attention_matrices, feed_forward_matrices};
+use super::weights::{Matrix, attention_matrices, feed_forward_matrices};
 
 /// Cache cost of the layers with one kind of window, on one rank of the stage with most layers.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]

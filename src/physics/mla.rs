@@ -11,11 +11,8 @@
 use crate::dtype::DType;
 use crate::model::{MlaAttention, Window};
 
-use super::names::OperatorKind::{KeyJoin, KvContextGather};
 use super::operator::AttentionHeads;
 use super::ranks::Ranks;
-use super::rows::Rows;
-use super::template::Template;
 
 /// Width of the cache per token: the latent and the shared rotary key.
 ///
@@ -65,16 +62,4 @@ pub(super) fn prefill_heads(mla: &MlaAttention, activation: DType, ranks: Ranks)
         window: Window::Full,
         is_mla: false,
     }
-}
-
-/// Earlier latents gathered from the cache, and keys joined from their two parts.
-pub(super) fn prefill_small(mla: &MlaAttention, kv_dtype: DType, activation: DType, ranks: Ranks) -> [Template; 2] {
-    let latent = latent_width(mla.kv_lora_rank, mla.qk_rope_head_dim) as f64;
-    let gather = latent * (kv_dtype.bytes() + activation.bytes());
-    let heads = mla.num_heads / ranks.tensor;
-    let join = key_join_bytes(heads, mla.qk_nope_head_dim, mla.qk_rope_head_dim, activation.bytes());
-    [
-        Template::elementwise(KvContextGather, Rows::PrefillContext, gather, 1),
-        Template::elementwise(KeyJoin, Rows::PrefillKv, join, 1),
-    ]
 }

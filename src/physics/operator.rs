@@ -5,8 +5,8 @@ use serde::Serialize;
 use crate::dtype::{DType, WeightFormat};
 use crate::model::Window;
 
+use super::experts::Experts;
 use super::names::{OperatorGroup, OperatorId};
-use super::weights::Experts;
 
 /// Heads and formats of an attention call on one rank.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]

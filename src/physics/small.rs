@@ -5,13 +5,15 @@ use crate::dtype::{DType, WeightFormat};
 use crate::model::{DenseFfn, GqaAttention, MlaAttention, Moe};
 
 use super::attention::kv_bytes_per_token;
+use super::experts::Experts;
+use super::mla::{key_join_bytes, latent_width};
 use super::names::OperatorKind::*;
 use super::operator::AttentionHeads;
 use super::projection::compute_dtype;
 use super::ranks::Ranks;
 use super::rows::Rows;
 use super::template::Template;
-use super::weights::{Experts, Matrix};
+use super::weights::Matrix;
 
 /// Bytes per token of a layer's norms over the residual stream.
 ///
@@ -162,6 +164,18 @@ pub(super) fn before_mla(mla: &MlaAttention, activation: DType, ranks: Ranks) ->
     [
         Template::elementwise(LatentNorms, Rows::Padded, in_place_bytes(latents, activation.bytes()), norms),
         Template::elementwise(Rotary, Rows::Padded, in_place_bytes(rotary, activation.bytes()), 1),
+    ]
+}
+
+/// Earlier latents gathered from the cache, and keys joined from their two parts.
+pub(super) fn prefill_mla(mla: &MlaAttention, kv_dtype: DType, activation: DType, ranks: Ranks) -> [Template; 2] {
+    let latent = latent_width(mla.kv_lora_rank, mla.qk_rope_head_dim) as f64;
+    let gather = latent * (kv_dtype.bytes() + activation.bytes());
+    let heads = mla.num_heads / ranks.tensor;
+    let join = key_join_bytes(heads, mla.qk_nope_head_dim, mla.qk_rope_head_dim, activation.bytes());
+    [
+        Template::elementwise(KvContextGather, Rows::PrefillContext, gather, 1),
+        Template::elementwise(KeyJoin, Rows::PrefillKv, join, 1),
     ]
 }
 

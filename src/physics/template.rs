@@ -4,11 +4,12 @@
 use super::attention::HeadShape;
 use super::batch::WindowShape;
 use super::communication::AllReduceShape;
+use super::experts::Experts;
 use super::names::{OperatorId, OperatorKind};
 use super::operator::{AttentionHeads, Kernel, Operator};
 use super::projection::{self, GemmShape};
 use super::rows::{Rows, Step};
-use super::weights::{Experts, Matrix};
+use super::weights::Matrix;
 use super::work::{Shape, Work};
 
 /// The kernel of an operator, without its rows.

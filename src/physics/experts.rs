@@ -1,0 +1,70 @@
+//! The routed experts of a layer that one rank holds.
+
+use serde::Serialize;
+
+use crate::dtype::WeightFormat;
+use crate::model::Moe;
+
+use super::moe::{MoeShape, expert_weight_bytes};
+use super::ranks::Ranks;
+
+/// Routed experts of one layer on one rank.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Experts {
+    /// Width of the residual stream.
+    pub hidden_size: u64,
+    /// Width of one expert on this rank (already divided by the tensor-parallel size where that applies).
+    pub intermediate_size: u64,
+    /// Experts per token.
+    pub top_k: u64,
+    /// Experts of the layer.
+    pub num_experts: u64,
+    /// Experts on this rank.
+    pub local_experts: u64,
+    /// Data-parallel replicas whose tokens come to this rank.
+    #[serde(skip)]
+    pub token_replicas: u64,
+    /// Storage of the experts.
+    pub weights: WeightFormat,
+}
+
+impl Experts {
+    pub(super) fn new(hidden_size: u64, moe: &Moe, ranks: Ranks) -> Self {
+        Experts {
+            hidden_size,
+            intermediate_size: moe.intermediate_size / ranks.expert_slices(),
+            top_k: moe.top_k,
+            num_experts: moe.num_experts,
+            local_experts: ranks.local_experts(moe.num_experts),
+            token_replicas: ranks.data,
+            weights: moe.weights,
+        }
+    }
+
+    /// The fused kernel's shape for `tokens`, uniformly routed, with activations of these widths.
+    pub fn shape(&self, tokens: f64, input_bytes: f64, output_bytes: f64) -> MoeShape {
+        MoeShape {
+            tokens,
+            hidden: self.hidden_size as f64,
+            intermediate: self.intermediate_size as f64,
+            top_k: self.top_k as f64,
+            experts: self.num_experts as f64,
+            local_experts: self.local_experts as f64,
+            skew: 0.0,
+            weight_bytes: self.weights.bytes_per_weight(),
+            input_bytes,
+            output_bytes,
+        }
+    }
+
+    /// Token-expert pairs that come to this rank for each token of its replica.
+    pub(super) fn pairs_per_token(&self) -> f64 {
+        let local_share = self.local_experts as f64 / self.num_experts as f64;
+        self.token_replicas as f64 * self.top_k as f64 * local_share
+    }
+
+    pub(super) fn stored_bytes(&self) -> f64 {
+        let (experts, hidden, width) = (self.local_experts, self.hidden_size, self.intermediate_size);
+        expert_weight_bytes(experts as f64, hidden as f64, width as f64, self.weights.bytes_per_weight())
+    }
+}
