@@ -183,7 +183,7 @@ impl Reading<'_> {
             tie_word_embeddings: self.tie_word_embeddings(),
             dtype,
             lm_head_weights: storage.lm_head(),
-            kv_cache_dtype: quantisation.kv_cache(),
+            kv_cache_dtype: quantisation.kv_cache,
             layers: grouped(layers),
             sampling: self.sampling(),
             notes: Vec::new(),

@@ -64,12 +64,6 @@ impl Matcher {
         }
     }
 
-    /// Adds all patterns of another set.
-    pub(super) fn extend(&mut self, other: Matcher) {
-        self.literals.extend(other.literals);
-        self.regexes.extend(other.regexes);
-    }
-
     /// True where a pattern names the module, a module around it or one of its components.
     pub(super) fn matches(&self, module: &ModuleName) -> bool {
         self.has_literal(module) || module.full.iter().any(|name| self.regexes.iter().any(|r| r.is_match(name)))

@@ -30,7 +30,8 @@ pub(super) struct Quantisation {
     skipped: Matcher,
     named: Vec<(Matcher, WeightFormat)>,
     general: Option<(Reach, WeightFormat)>,
-    kv_cache: Option<DType>,
+    /// Number format of the KV cache that the checkpoint asks for.
+    pub(super) kv_cache: Option<DType>,
 }
 
 impl Quantisation {
@@ -71,11 +72,6 @@ impl Quantisation {
         if self.skipped.matches(module) { None } else { self.named_format(module) }
     }
 
-    /// Number format of the KV cache that the checkpoint asks for.
-    pub(super) fn kv_cache(&self) -> Option<DType> {
-        self.kv_cache
-    }
-
     /// True where nothing is quantised.
     pub(super) fn is_empty(&self) -> bool {
         self.named.is_empty() && self.general.is_none()
@@ -113,7 +109,9 @@ impl Reading<'_> {
     fn general(&self, reach: Reach, format: Option<WeightFormat>) -> Quantisation {
         let mut skipped = Matcher::default();
         for key in ["modules_to_not_convert", "ignored_layers", "ignore", "exclude_modules"] {
-            skipped.extend(Matcher::of(self.section, key, &self.section.texts(key).unwrap_or_default()));
+            for pattern in self.section.texts(key).unwrap_or_default() {
+                skipped.add(self.section, key, pattern);
+            }
         }
         let general = format.map(|format| (reach, format));
         Quantisation { skipped, general, kv_cache: self.kv_cache(), ..Quantisation::default() }

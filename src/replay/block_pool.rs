@@ -71,7 +71,7 @@ pub(super) struct BlockPool {
     blocks: Vec<Block>,
     /// Blocks are taken at the front and returned at the end.
     free: List,
-    num_free: u32,
+    pub(super) num_free: u32,
     /// Blocks with one hash, in the order in which they were cached.
     cached: HashMap<BlockHash, List, BuildHasherDefault<AlreadyHashed>>,
 }
@@ -83,10 +83,6 @@ impl BlockPool {
         let mut free = List::new(|block| &mut block.free);
         (0..num_blocks).for_each(|block| free.push(&mut blocks, block));
         BlockPool { blocks, free, num_free: num_blocks, cached: HashMap::default() }
-    }
-
-    pub(super) fn num_free(&self) -> u32 {
-        self.num_free
     }
 
     pub(super) fn num_in_use(&self) -> u32 {
@@ -188,7 +184,7 @@ mod tests {
         assert_eq!((pool.take(), pool.take(), pool.take(), pool.take()), (Some(0), Some(1), Some(2), None));
         pool.release(1);
         pool.release(0);
-        assert_eq!((pool.take(), pool.take(), pool.num_free()), (Some(1), Some(0), 0));
+        assert_eq!((pool.take(), pool.take(), pool.num_free), (Some(1), Some(0), 0));
     }
 
     #[test]
@@ -210,11 +206,11 @@ mod tests {
         pool.release(block);
         pool.touch(block);
         pool.touch(block);
-        assert_eq!((pool.num_free(), pool.num_in_use()), (1, 1));
+        assert_eq!((pool.num_free, pool.num_in_use()), (1, 1));
         pool.release(block);
-        assert_eq!(pool.num_free(), 1);
+        assert_eq!(pool.num_free, 1);
         pool.release(block);
-        assert_eq!(pool.num_free(), 2);
+        assert_eq!(pool.num_free, 2);
     }
 
     #[test]

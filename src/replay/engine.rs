@@ -227,7 +227,7 @@ impl Engine<'_> {
             self.spare.push(batch);
             return if num_preempted > 0 { Scheduled::OnlyPreempted } else { Scheduled::Nothing };
         }
-        let (requests, records) = self.scheduler.step(&batch);
+        let (requests, records) = self.scheduler.steady.step(&batch);
         let Ran { start_ns, end_ns, busy_ns } = self.clock.run(num_preempted, self.latency.step_time_us(requests));
         self.observer.step(&StepEvent {
             index: self.scheduler.counters.steps - 1,
@@ -252,7 +252,7 @@ impl Engine<'_> {
     /// Ends a step: delivers its tokens and removes finished requests.
     fn update(&mut self, step: &Batch) -> Result<()> {
         let client_ns = self.clock.at_client_ns(step.end_ns);
-        let gap_ns = self.scheduler.end_step(step.end_ns);
+        let gap_ns = self.scheduler.steady.end_step(step.end_ns);
         for (stage, count) in &step.steady {
             record_gaps(&mut self.gaps, *stage, gap_ns, u64::from(*count));
         }

@@ -12,7 +12,7 @@ use crate::workload::WorkloadRequest;
 /// The block pool and the prefix cache on top of it.
 #[derive(Debug)]
 pub(super) struct KvCache {
-    pool: BlockPool,
+    pub(super) pool: BlockPool,
     block_size: u32,
     is_caching: bool,
     /// Blocks found by the last look-up.
@@ -27,14 +27,6 @@ impl KvCache {
             is_caching: config.enable_prefix_caching,
             found: Vec::new(),
         }
-    }
-
-    pub(super) fn num_free(&self) -> u32 {
-        self.pool.num_free()
-    }
-
-    pub(super) fn num_in_use(&self) -> u32 {
-        self.pool.num_in_use()
     }
 
     /// Number of further blocks that a request needs to hold `num_tokens`.

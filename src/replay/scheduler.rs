@@ -26,7 +26,7 @@ pub(super) struct Scheduler<'a> {
     slots: Vec<Slot>,
     unused_slots: Vec<u32>,
     running: Vec<u32>,
-    steady: Steady,
+    pub(super) steady: Steady,
     waiting: Waiting,
     pub(super) counters: EngineCounters,
 }
@@ -60,7 +60,7 @@ impl<'a> Scheduler<'a> {
     }
 
     pub(super) fn blocks_in_use(&self) -> u32 {
-        self.cache.num_in_use()
+        self.cache.pool.num_in_use()
     }
 
     pub(super) fn slot(&self, slot: u32) -> &Slot {
@@ -120,16 +120,11 @@ impl<'a> Scheduler<'a> {
         counters.preemptions += batch.preempted.len() as u64;
         counters.max_running = counters.max_running.max(self.running.len() as u32);
         counters.max_waiting = counters.max_waiting.max(self.waiting.len() as u32);
-        counters.max_blocks_in_use = counters.max_blocks_in_use.max(self.cache.num_in_use());
+        counters.max_blocks_in_use = counters.max_blocks_in_use.max(self.cache.pool.num_in_use());
         if is_step {
             self.steady.begin_step(batch, in_flight.len() as u32);
         }
         is_step
-    }
-
-    /// Requests and records of the step that has just been scheduled.
-    pub(super) fn step<'s>(&'s self, batch: &'s Batch) -> (&'s [Request], &'s [u32]) {
-        self.steady.step(batch)
     }
 
     /// Moves on after the step that has just been scheduled.
@@ -152,7 +147,7 @@ impl<'a> Scheduler<'a> {
                 budget -= num_tokens;
             }
         }
-        blocks <= self.cache.num_free()
+        blocks <= self.cache.pool.num_free
     }
 
     /// Number of output tokens that a running request can use as input of its next step.
@@ -204,7 +199,7 @@ impl<'a> Scheduler<'a> {
             }
             let num_tokens = wanted.min(*budget);
             let new_blocks = (cached + num_tokens).div_ceil(self.config.block_size) - hits;
-            if new_blocks + free_hits > self.cache.num_free() {
+            if new_blocks + free_hits > self.cache.pool.num_free {
                 break;
             }
             let known = state.delivered;
@@ -253,7 +248,7 @@ impl<'a> Scheduler<'a> {
         let end = self.slots[slot as usize].computed + num_tokens;
         loop {
             let state = &mut self.slots[slot as usize];
-            if self.cache.missing(state, end) <= self.cache.num_free() {
+            if self.cache.missing(state, end) <= self.cache.pool.num_free {
                 self.cache.grow(state, end);
                 return true;
             }
@@ -296,11 +291,6 @@ impl<'a> Scheduler<'a> {
         (state.is_running, state.was_preempted) = (false, true);
         self.cache.release(state);
         self.waiting.put_back(slot, state.rank);
-    }
-
-    /// Ends the oldest step in flight. Returns the time since the step before it ended, which is its decodes' token gap.
-    pub(super) fn end_step(&mut self, end_ns: u64) -> u64 {
-        self.steady.end_step(end_ns)
     }
 
     /// Records of the steady decodes of the step that has just ended, each with the index of its new token, from 0.

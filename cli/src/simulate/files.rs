@@ -90,7 +90,7 @@ impl Files {
             json: open(&args.output_json)?,
             csv: open(&args.output_csv)?,
             trace,
-            tokens: args.save_detailed.then(TokenTimes::new),
+            tokens: args.save_detailed.then(TokenTimes::default),
         })
     }
 

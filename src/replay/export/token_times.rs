@@ -9,11 +9,6 @@ pub struct TokenTimes {
 }
 
 impl TokenTimes {
-    /// Creates an empty collection.
-    pub fn new() -> Self {
-        TokenTimes::default()
-    }
-
     /// Times at which the tokens of a record reached its client, ns.
     pub fn of_record(&self, record: usize) -> &[u64] {
         self.by_record.get(record).map_or(&[], Vec::as_slice)
@@ -44,7 +39,7 @@ mod tests {
 
     #[test]
     fn gaps_are_by_record_whatever_comes_between() {
-        let mut times = TokenTimes::new();
+        let mut times = TokenTimes::default();
         for (record, token, now) in [(2, 0, 10), (0, 0, 11), (2, 1, 15), (0, 1, 31), (2, 2, 15)] {
             times.token(record, token, now);
         }

@@ -193,7 +193,7 @@ mod tests {
     }
 
     fn times() -> TokenTimes {
-        let mut times = TokenTimes::new();
+        let mut times = TokenTimes::default();
         for (record, token, now_ms) in [(0, 0, 1050), (0, 1, 1070), (0, 2, 1100)] {
             times.token(record, token, now_ms * 1_000_000);
         }
@@ -243,7 +243,7 @@ mod tests {
     fn nothing_is_null_and_not_zero() {
         let mut replay = three();
         replay.records.clear();
-        let (text, value) = written(&BenchRun::default(), &replay, Some(&TokenTimes::new()));
+        let (text, value) = written(&BenchRun::default(), &replay, Some(&TokenTimes::default()));
         for key in ["duration", "request_throughput", "mean_ttft_ms", "p99_itl_ms", "max_output_tokens_per_s"] {
             assert_eq!(value.get(key), Some(&Value::Null), "{key}");
         }
