@@ -114,7 +114,7 @@ fn all_wrong_values_are_named_together() {
             r#"temperature = "0.6" must be a number of at least 0"#,
             "top_p = 0 must be a number above 0 and at most 1",
             "top_k = 20.0 must be a whole number of at least 1, or 0 or -1 for no limit",
-            "min_p = 1.5 must be a number from 0 to 1",
+            "min_p = 1.5 must be a number of at least 0 and at most 1",
             "repetition_penalty = 0 must be a number above 0",
         ]
     );
