@@ -241,9 +241,7 @@ def attribution(reports):
 
 
 def step_cells(metrics):
-    if not metrics:
-        return ["–"] * 5
-    cells = [pct(metrics["median_ape_pct"]), pct(metrics["mape_pct"]), pct(metrics["bias_pct"], signed=True)]
+    cells = [pct(metrics["median_ape_pct"]), pct(metrics["mean_ape_pct"]), pct(metrics["bias_pct"], signed=True)]
     r = metrics["pearson_r"]
     return cells + ["–" if r is None else f"{r:.3f}", pct(metrics.get("coverage_pct"))]
 

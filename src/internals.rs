@@ -3,7 +3,7 @@
 
 pub mod correction {
     pub use crate::correction::{
-        Basis, Correction, HostTimes, Kind, Level, NUM_TERMS, SDS_OF_90_PCT, Scatter, Source, Term, Used,
+        Basis, Correction, CorrectionInfo, HostTimes, Kind, Level, NUM_TERMS, SDS_OF_90_PCT, Scatter, Source, Term,
         builtin_corrections, interval_factor,
     };
 }

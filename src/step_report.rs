@@ -3,7 +3,7 @@
 
 use serde::{Serialize, Serializer};
 
-use crate::correction::{Correction, Used};
+use crate::correction::{Correction, CorrectionInfo};
 use crate::deployment::Deployment;
 use crate::efficiency::EfficiencyMode;
 use crate::estimate::{GroupEstimate, StepEstimate};
@@ -26,7 +26,7 @@ pub struct Subject<'a> {
 }
 
 fn used<S: Serializer>(correction: &Option<&Correction>, serializer: S) -> Result<S::Ok, S::Error> {
-    Used::of(*correction).serialize(serializer)
+    CorrectionInfo::of(*correction).serialize(serializer)
 }
 
 /// A predicted step with what it was made from, to be written as JSON. Times in µs.

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use ridgepoint::internals::correction::Used;
+use ridgepoint::internals::correction::CorrectionInfo;
 use ridgepoint::{Hardware, Model, StepModel};
 use serde::Serialize;
 
@@ -35,7 +35,7 @@ pub struct Export {
 pub struct Exported<'a> {
     path: &'a Path,
     bytes: usize,
-    correction: Used,
+    correction: CorrectionInfo,
     #[serde(skip)]
     served: String,
 }
@@ -55,7 +55,7 @@ pub fn run<'a>(args: &'a Export, common: &Common) -> Result<Outcome<Exported<'a>
     let exported = Exported {
         path: &args.out,
         bytes: text.len(),
-        correction: Used::of(steps.correction()),
+        correction: CorrectionInfo::of(steps.correction()),
         served: served(&model, &hardware, &deployment),
     };
     let notes = steps.notes().iter().cloned().chain(steps.carried_over()).collect();

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use ridgepoint::{Error, ErrorKind};
+use ridgepoint_lab::evaluate::report::Skipped;
 
 /// Folders of the measurements that RIDGEPOINT_DATA points at.
 const DATA: [&str; 5] = ["kernels", "serving", "steps", "closed_loop", "models"];
@@ -11,6 +12,11 @@ const DATA: [&str; 5] = ["kernels", "serving", "steps", "closed_loop", "models"]
 pub fn explained(error: &Error) -> String {
     let hint = hint(error).map_or_else(String::new, |hint| format!("; {hint}"));
     format!("{error}{hint}")
+}
+
+/// Runs that cannot be used, with the reasons and their hints.
+pub fn skipped(refused: Vec<(String, Error)>) -> Vec<Skipped> {
+    refused.into_iter().map(|(id, error)| Skipped { id, reason: explained(&error) }).collect()
 }
 
 fn hint(error: &Error) -> Option<String> {
@@ -26,6 +32,11 @@ fn hint(error: &Error) -> Option<String> {
             let key = place?.key.as_ref()?;
             let is_setting = key.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
             is_setting.then(|| format!("see --{}", key.replace('_', "-")))
+        }
+        // A run without labels; the key has their names.
+        ErrorKind::Invalid if place?.path == "labels" => {
+            let flags = place?.key.as_ref()?.replace('_', "-").replace(", ", ", --");
+            Some(format!("add --{flags}"))
         }
         // `$RIDGEPOINT_DATA/serving` with the variable unset.
         ErrorKind::Io if is_data(&place?.path) => {

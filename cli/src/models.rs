@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use clap::Args;
-use ridgepoint::internals::correction::Used;
+use ridgepoint::internals::correction::CorrectionInfo;
 use ridgepoint::model::{Attention, LayerGroup, ParameterCounts, SamplingDefaults, Window, builtin_models};
 use ridgepoint::physics::Memory;
 use ridgepoint::{CorrectionChoice, Deployment, EfficiencyMode, Model};
@@ -46,7 +46,7 @@ struct ModelEntry {
     /// Hugging Face ids of this architecture; the facts were published under the first.
     hf_ids: Vec<String>,
     /// The built-in correction that predictions take: the model's own, the global one, or none.
-    correction: Used,
+    correction: CorrectionInfo,
 }
 
 impl ModelEntry {
@@ -77,7 +77,9 @@ impl ModelEntry {
             weight_bytes: model.weight_bytes(),
             max_position_embeddings: model.max_position_embeddings(),
             hf_ids: hf_ids.to_vec(),
-            correction: Used::of(CorrectionChoice::Auto.resolve(model.name(), EfficiencyMode::Tables)?.as_deref()),
+            correction: CorrectionInfo::of(
+                CorrectionChoice::Auto.resolve(model.name(), EfficiencyMode::Tables)?.as_deref(),
+            ),
         })
     }
 }

@@ -87,6 +87,27 @@ impl ErrorSummary {
     }
 }
 
+/// Returns Pearson's correlation of pairs; `None` if either value is constant.
+///
+/// # Formula
+/// `Σ (x − x̄)(y − ȳ) / √(Σ (x − x̄)² · Σ (y − ȳ)²)`.
+pub fn pearson(pairs: &[(f64, f64)]) -> Option<f64> {
+    let count = pairs.len() as f64;
+    let (sum_x, sum_y) = pairs.iter().fold((0.0, 0.0), |(x, y), pair| (x + pair.0, y + pair.1));
+    let (mean_x, mean_y) = (sum_x / count, sum_y / count);
+    let (mut both, mut squares_x, mut squares_y) = (0.0, 0.0, 0.0);
+    for (x, y) in pairs {
+        let (x, y) = (x - mean_x, y - mean_y);
+        both += x * y;
+        squares_x += x * x;
+        squares_y += y * y;
+    }
+    // Equal values differ from their mean by rounding alone.
+    let varies = |squares: f64, mean: f64| squares.sqrt() > 1e-12 * mean.abs() * count;
+    let r = both / (squares_x.sqrt() * squares_y.sqrt());
+    (varies(squares_x, mean_x) && varies(squares_y, mean_y)).then(|| r.clamp(-1.0, 1.0))
+}
+
 /// Returns the coefficients of `targets ≈ rows · coefficients` that minimise `Σ weight·residual²` and are not negative;
 /// `None` without rows.
 ///
@@ -186,6 +207,18 @@ mod tests {
         assert!(summary.bias_pct.abs() < 1e-9);
         assert_eq!(ErrorSummary::of(Vec::new()), None);
         assert_eq!(ErrorSummary::of(vec![1.0, f64::NAN]), None);
+    }
+
+    #[test]
+    fn correlations_by_hand() {
+        // Deviations of the first values: -1, 0, 1; of the second ones: -1, 1, 0. Σ = 1, Σ² = 2 and 2.
+        assert!((pearson(&[(1.0, 1.0), (2.0, 3.0), (3.0, 2.0)]).unwrap() - 0.5).abs() < 1e-9);
+        assert!((pearson(&[(1.0, 6.0), (2.0, 4.0), (3.0, 2.0)]).unwrap() + 1.0).abs() < 1e-9);
+        for pairs in
+            [&[][..], &[(0.1, 3.3)], &[(0.1, 1.0), (0.1, 2.0), (0.1, 3.0)], &[(1.0, 0.1), (2.0, 0.1), (3.0, 0.1)]]
+        {
+            assert_eq!(pearson(pairs), None, "{pairs:?}");
+        }
     }
 
     #[test]

@@ -5,13 +5,13 @@ mod basis;
 mod file;
 mod fitted;
 mod host;
+mod info;
 mod library;
 mod term;
-mod used;
 
 pub use basis::Basis;
 pub use fitted::{Correction, Level, SDS_OF_90_PCT, Scatter, Source, interval_factor};
 pub use host::HostTimes;
+pub use info::CorrectionInfo;
 pub use library::builtin_corrections;
 pub use term::{Kind, NUM_TERMS, Term};
-pub use used::Used;

@@ -2,7 +2,7 @@
 
 use std::ffi::c_char;
 
-use ridgepoint::internals::correction::{HostTimes, Used};
+use ridgepoint::internals::correction::{CorrectionInfo, HostTimes};
 use ridgepoint::internals::step_report::{StepReport, Subject};
 use ridgepoint::{Deployment, Request};
 use serde::Serialize;
@@ -104,7 +104,7 @@ struct Description<'a> {
     model: &'a str,
     hardware: &'a str,
     deployment: &'a Deployment,
-    correction: Used,
+    correction: CorrectionInfo,
     host: HostTimes,
     notes: Vec<String>,
 }
@@ -116,7 +116,7 @@ impl<'a> Description<'a> {
             model: &loaded.model,
             hardware: &loaded.hardware,
             deployment: &loaded.deployment,
-            correction: Used::of(loaded.correction()),
+            correction: CorrectionInfo::of(loaded.correction()),
             host: loaded.latency.host(),
             notes: steps.notes().iter().cloned().chain(steps.carried_over()).collect(),
         }

@@ -2,7 +2,7 @@
 
 use pyo3::prelude::*;
 use ridgepoint::hardware::{builtin_aliases, builtin_names};
-use ridgepoint::internals::correction::Used;
+use ridgepoint::internals::correction::CorrectionInfo;
 use ridgepoint::model::{ParameterCounts, builtin_models};
 use ridgepoint::{CorrectionChoice, EfficiencyMode, Hardware, Model};
 use serde::Serialize;
@@ -18,7 +18,7 @@ struct ModelInfo<'a> {
     parameters: ParameterCounts,
     weight_bytes: f64,
     max_position_embeddings: u64,
-    correction: Used,
+    correction: CorrectionInfo,
 }
 
 #[derive(Serialize)]
@@ -43,7 +43,7 @@ pub fn models(py: Python<'_>) -> PyResult<String> {
                 parameters: model.parameters(),
                 weight_bytes: model.weight_bytes(),
                 max_position_embeddings: model.max_position_embeddings(),
-                correction: Used::of(
+                correction: CorrectionInfo::of(
                     CorrectionChoice::Auto.resolve(model.name(), EfficiencyMode::Tables).map_err(raised)?.as_deref(),
                 ),
             });

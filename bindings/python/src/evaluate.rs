@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use pyo3::prelude::*;
-use ridgepoint_lab::evaluate::corrected::correct;
+use ridgepoint_lab::evaluate::case::correct;
 use ridgepoint_lab::evaluate::experiment::{Experiment, serving_cases};
 use ridgepoint_lab::evaluate::judge::judge;
 

@@ -3,7 +3,7 @@
 use numpy::{IntoPyArray, PyArray1};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use ridgepoint::internals::correction::Used;
+use ridgepoint::internals::correction::CorrectionInfo;
 use ridgepoint::kv_capacity::KvCapacity;
 use ridgepoint::replay::{
     EngineConfig, EngineCounters, Intervals, Metrics, Outcome, Replay, RequestRecord, SpreadSampler, StageMetrics,
@@ -26,7 +26,7 @@ struct Report<'a> {
     hardware: &'a str,
     engine: &'a EngineConfig,
     kv_capacity: &'a KvCapacity,
-    correction: Used,
+    correction: CorrectionInfo,
     load: Summary,
     intervals: Intervals,
     run: &'a StageMetrics,
@@ -93,7 +93,7 @@ fn replayed(
         hardware: steps.hardware.name(),
         engine: &engine.config,
         kv_capacity: &engine.capacity,
-        correction: Used::of(predictor.correction()),
+        correction: CorrectionInfo::of(predictor.correction()),
         load: source.summary,
         intervals: Intervals::from(&sampler.spread()),
         run: &metrics.run,

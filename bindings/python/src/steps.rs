@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use numpy::{IntoPyArray, PyArray1};
 use pyo3::prelude::*;
-use ridgepoint::internals::correction::Used;
+use ridgepoint::internals::correction::CorrectionInfo;
 use ridgepoint::internals::efficiency::EfficiencyMode;
 use ridgepoint::kv_capacity::{KvCapacity, MemoryOptions};
 use ridgepoint::latency::{CalibratedRoofline, LatencyModel};
@@ -65,7 +65,7 @@ fn columns<'a>(computed: &'a [u32], scheduled: &'a [u32], samples: Option<&'a [u
 struct Predicted<'a> {
     model: &'a str,
     hardware: &'a str,
-    correction: Used,
+    correction: CorrectionInfo,
     #[serde(flatten)]
     step: StepEstimate,
 }
@@ -184,7 +184,7 @@ impl StepModel {
             let predicted = Predicted {
                 model: self.model.name(),
                 hardware: self.hardware.name(),
-                correction: Used::of(steps.correction()),
+                correction: CorrectionInfo::of(steps.correction()),
                 step: steps.estimate(&requests).map_err(raised)?,
             };
             to_json(&predicted)

@@ -2,19 +2,20 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand, ValueEnum};
-use ridgepoint_lab::evaluate::split::SplitKey;
+use clap::builder::TypedValueParser;
+use clap::{Args, Subcommand};
+use ridgepoint_lab::evaluate::fold::GroupBy;
 use ridgepoint_lab::evaluate::steps::split::{StepSplit, USUAL_JUDGE_FROM};
 use ridgepoint_lab::evaluate::steps::window::USUAL_ROWS;
 use ridgepoint_lab::ingest::Cleaning;
 
-use crate::common::{CorrectionArg, percent};
+use crate::common::{CorrectionArg, one_of, percent};
 use crate::examples;
 use crate::fit::RefitLevel;
 use crate::ingest::Labels;
 use crate::plots::Plot;
 
-/// What measured runs are judged.
+/// The arguments of `evaluate`.
 #[derive(Debug, Args)]
 #[command(subcommand_required = true, arg_required_else_help = true)]
 pub struct Evaluate {
@@ -41,8 +42,8 @@ pub struct Serving {
     #[arg(value_name = "PATH", required = true)]
     pub paths: Vec<PathBuf>,
     /// Judge corrections on what they have not seen: for each model (workload, experiment) one is fitted on all the others
-    #[arg(long, value_enum, value_name = "GROUP", conflicts_with = "correction")]
-    pub leave_one_out: Option<LeaveOneOut>,
+    #[arg(long, value_parser = left_out(), value_name = "GROUP", conflicts_with = "correction")]
+    pub leave_one_out: Option<GroupBy>,
     /// Where the error comes from: replace one component of the prediction at a time
     #[arg(long)]
     pub attribute: bool,
@@ -51,17 +52,6 @@ pub struct Serving {
     pub max_median_e2e_pct: Option<f64>,
     #[command(flatten)]
     pub view: View,
-}
-
-/// What is left out together.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum LeaveOneOut {
-    /// All runs of a model
-    Model,
-    /// All runs with these lengths of prompts and outputs
-    Workload,
-    /// Single runs
-    Experiment,
 }
 
 #[derive(Debug, Args)]
@@ -79,8 +69,8 @@ pub struct ClosedLoop {
 #[derive(Debug, Args)]
 pub struct View {
     /// Sum up by group too
-    #[arg(long, value_name = "model|workload|hardware|backend-version", value_parser = str::parse::<SplitKey>)]
-    pub split: Option<SplitKey>,
+    #[arg(long, value_name = "GROUP", value_parser = grouped())]
+    pub split: Option<GroupBy>,
     /// Seed of arrival times and lengths that are random
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub seed: u64,
@@ -97,13 +87,13 @@ pub struct Steps {
     pub files: Vec<PathBuf>,
     #[command(flatten)]
     pub correction: CorrectionArg,
-    /// Rows to hold back, which black box and ridge need to learn from the others [default: all rows are judged]
-    #[arg(long, value_enum, value_name = "SPLIT")]
-    pub split: Option<Held>,
+    /// Rows to hold back; the black box is fitted to the others [default: all rows are judged]
+    #[arg(long, value_parser = held_back(), value_name = "SPLIT")]
+    pub split: Option<StepSplit>,
     /// Share of each run's time from which rows are judged [default: 0.8 with --split temporal, which this implies]
     #[arg(long, value_name = "X", value_parser = share)]
     pub judge_from: Option<f64>,
-    /// Judge a correction fitted on the rows that the split leaves to learn from, beside the given one
+    /// Judge a correction fitted to the rows that are not held back, beside the given one
     #[arg(long, value_enum, value_name = "LEVEL")]
     pub refit: Option<RefitLevel>,
     /// Sampled steps that are judged together; 1 judges every interval for itself
@@ -125,20 +115,16 @@ pub struct Steps {
 }
 
 impl Steps {
-    /// Which rows are judged; a message where flags contradict each other.
-    pub fn split(&self) -> Result<StepSplit, String> {
+    /// The judged rows, or a message about flags that contradict each other.
+    pub fn split(&self) -> Result<StepSplit, &'static str> {
         match (self.split, self.judge_from) {
-            (None, None) => Ok(StepSplit::All),
-            (None | Some(Held::Temporal), judge_from) => {
-                Ok(StepSplit::Temporal { judge_from: judge_from.unwrap_or(USUAL_JUDGE_FROM) })
-            }
-            (Some(Held::LeaveOneModelOut), None) => Ok(StepSplit::LeaveOneModelOut),
-            (Some(Held::LeaveOneWorkloadOut), None) => Ok(StepSplit::LeaveOneWorkloadOut),
-            (Some(_), Some(_)) => Err("--judge-from splits by time; leave it out, or take --split temporal".to_owned()),
+            (None | Some(StepSplit::Temporal { .. }), Some(judge_from)) => Ok(StepSplit::Temporal { judge_from }),
+            (Some(_), Some(_)) => Err("--judge-from splits by time; leave it out, or take --split temporal"),
+            (split, None) => Ok(split.unwrap_or(StepSplit::All)),
         }
     }
 
-    /// How times are found, where anything is asked for.
+    /// How times are found, if a flag says so.
     pub fn cleaning(&self) -> Option<Cleaning> {
         let usual = Cleaning::default();
         (self.warm_up_steps.is_some() || self.keep_preemptions).then(|| Cleaning {
@@ -149,15 +135,38 @@ impl Steps {
     }
 }
 
-/// Which rows are held back.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Held {
-    /// The later part of each run, by time
-    Temporal,
-    /// All runs of a model, one model after the other
-    LeaveOneModelOut,
-    /// All runs of a workload, one workload after the other
-    LeaveOneWorkloadOut,
+fn left_out() -> impl TypedValueParser<Value = GroupBy> {
+    one_of([
+        ("model", "All runs of a model", GroupBy::Model),
+        ("workload", "All runs with these lengths of prompts and outputs", GroupBy::Workload),
+        ("experiment", "Single runs", GroupBy::Experiment),
+    ])
+}
+
+fn grouped() -> impl TypedValueParser<Value = GroupBy> {
+    one_of([
+        ("model", "", GroupBy::Model),
+        ("workload", "Lengths of prompts and outputs", GroupBy::Workload),
+        ("hardware", "The GPU", GroupBy::Hardware),
+        ("backend-version", "Version of the serving engine", GroupBy::BackendVersion),
+    ])
+}
+
+fn held_back() -> impl TypedValueParser<Value = StepSplit> {
+    let temporal = StepSplit::Temporal { judge_from: USUAL_JUDGE_FROM };
+    one_of([
+        ("temporal", "The later part of each run, by time", temporal),
+        (
+            "leave-one-model-out",
+            "All runs of a model, one model after the other",
+            StepSplit::LeaveOneOut(GroupBy::Model),
+        ),
+        (
+            "leave-one-workload-out",
+            "All runs of a workload, one workload after the other",
+            StepSplit::LeaveOneOut(GroupBy::Workload),
+        ),
+    ])
 }
 
 fn share(text: &str) -> Result<f64, String> {

@@ -1,78 +1,75 @@
-//! `ridgepoint evaluate`: replays measured serving runs and compares them with the measurements; `steps` does so for traces of
-//! steps.
+//! `ridgepoint evaluate`: compares predictions with measured serving runs, closed loops and traces of steps.
 
 mod args;
-mod steps;
-mod steps_table;
 mod table;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use indicatif::ProgressBar;
-use ridgepoint::Error;
 use ridgepoint::internals::correction::Correction;
-use ridgepoint_lab::evaluate::attribution::{Attribution, Component, attribute};
-use ridgepoint_lab::evaluate::case::Case;
+use ridgepoint::{CorrectionChoice, EfficiencyMode};
+use ridgepoint_lab::evaluate::attribution::{Component, attribute};
+use ridgepoint_lab::evaluate::case::{Case, correct, correct_with};
 use ridgepoint_lab::evaluate::closed_loop::{ClosedLoopOptions, closed_loop_cases};
 use ridgepoint_lab::evaluate::closed_loop_row::read_closed_loop;
-use ridgepoint_lab::evaluate::comparison::{Evaluation, Skipped};
-use ridgepoint_lab::evaluate::corrected::{correct, correct_with};
 use ridgepoint_lab::evaluate::experiment::{Experiment, serving_cases};
+use ridgepoint_lab::evaluate::fold::GroupBy;
 use ridgepoint_lab::evaluate::judge::{judge, replays};
 use ridgepoint_lab::evaluate::metric::Metric;
-use ridgepoint_lab::evaluate::split::Split;
-use ridgepoint_lab::fit::{LeaveOut, Prior, fit_serving, leave_out};
+use ridgepoint_lab::evaluate::report::EvaluationReport;
+use ridgepoint_lab::evaluate::steps::case::{CaseOptions, step_cases};
+use ridgepoint_lab::evaluate::steps::judge::{JudgeOptions, judge_steps};
+use ridgepoint_lab::evaluate::steps::read::read_runs;
+use ridgepoint_lab::evaluate::steps::split::{Fitter, StepFold, StepSplit};
+use ridgepoint_lab::fit::{Fold, Prior, fit_serving, leave_out};
 
 use crate::common::{Common, Format};
-pub use args::Evaluate;
-use args::{ClosedLoop, LeaveOneOut, Of, Serving, View};
-use table::Evaluated;
-
-use crate::outcome::{Failure, Output};
-use crate::plots;
+use crate::fit::{Refit, RefitLevel};
+use crate::hint;
+use crate::outcome::{Failure, Outcome, Output};
+use crate::plots::Plot;
 use crate::progress;
+pub use args::Evaluate;
+use args::{ClosedLoop, Of, Serving, Steps};
 
 /// Judges predictions.
 ///
 /// # Errors
-/// Files that are missing or at fault; nothing that can be run.
+/// Files that are missing or at fault; nothing that can be judged.
 pub fn run(args: &Evaluate, common: &Common) -> Result<Output, Failure> {
     match &args.of {
         Of::Serving(args) => serving(args, common),
         Of::ClosedLoop(args) => closed_loop(args, common),
-        Of::Steps(args) => steps::run(args, common),
+        Of::Steps(args) => steps(args, common),
     }
 }
 
 fn serving(args: &Serving, common: &Common) -> Result<Output, Failure> {
     args.view.plot.prepare()?;
-    let all_problems = |errors: Vec<Error>| Failure::Input(errors.iter().map(Error::to_string).collect());
-    let experiments = Experiment::find(&args.paths).map_err(all_problems)?;
+    let seed = args.view.seed;
+    let experiments = Experiment::find(&args.paths)?;
     let (mut cases, skipped) = serving_cases(&experiments, common.data_dir());
     match args.leave_one_out {
-        Some(by) => leave_one_out(&mut cases, by, args.view.seed)?,
+        Some(by) => leave_one_out(&mut cases, by, seed)?,
         None => correct(&mut cases, &args.view.correction.correction)?,
     }
     let replaced = if args.attribute { Component::ALL.len() * cases.len() } else { 0 };
-    let bar = progress_bar(replays(&cases) + replaced as u64);
-    let evaluation = judge(&cases, skipped, args.view.seed, &|| bar.inc(1))?;
-    let attribution = if args.attribute { Some(attributed(&cases, &evaluation, args.view.seed, &bar)?) } else { None };
+    let bar = replay_bar(&cases, replaced);
+    let mut report = judge(&cases, skipped, seed, &|| bar.inc(1))?;
+    if args.attribute {
+        // Cases that could not be replayed are listed as skipped by now.
+        let is_judged = |case: &&Case| report.experiments.iter().any(|of| of.labels == case.labels);
+        let judged: Vec<&Case> = cases.iter().filter(is_judged).collect();
+        report.attribution = Some(attribute(&judged, seed, &|| bar.inc(1))?);
+    }
     bar.finish_and_clear();
-    let median_pct = evaluation.summary.get(&Metric::E2E_MEAN).map(|of| of.median_ape_pct);
-    let missed = args.max_median_e2e_pct.and_then(|limit| missed(median_pct, limit));
-    let mut output = output(evaluation, attribution, &args.view, common, "serving")?;
-    output.missed = missed;
-    Ok(output)
+    let missed = args.max_median_e2e_pct.and_then(|limit_pct| missed(&report, Metric::E2E_MEAN, limit_pct));
+    output(report.split_by(args.view.split), missed, "serving", &args.view.plot, common)
 }
 
 /// Corrects each case with a correction that was fitted without it.
-fn leave_one_out(cases: &mut [Case], by: LeaveOneOut, seed: u64) -> Result<(), Failure> {
-    let by = match by {
-        LeaveOneOut::Model => LeaveOut::Model,
-        LeaveOneOut::Workload => LeaveOut::Workload,
-        LeaveOneOut::Experiment => LeaveOut::Experiment,
-    };
+fn leave_one_out(cases: &mut [Case], by: GroupBy, seed: u64) -> Result<(), Failure> {
     let bar = progress::spinner("{spinner} fitting without each group: {pos} replays, {elapsed}");
     let folds = {
         let cases: Vec<&Case> = cases.iter().collect();
@@ -81,68 +78,87 @@ fn leave_one_out(cases: &mut [Case], by: LeaveOneOut, seed: u64) -> Result<(), F
         leave_out(&cases, by, &prior, &all.correction, seed, &|| bar.inc(1))?
     };
     bar.finish_and_clear();
-    let mut unseen: BTreeMap<String, Arc<Correction>> = BTreeMap::new();
-    for fold in folds {
-        let correction = Arc::new(Correction { name: format!("all but {}", fold.left_out), ..fold.correction });
-        let names = fold.cases.into_iter().filter_map(|case| cases.get(case)).map(|case| case.name.clone());
-        unseen.extend(names.map(|name| (name, Arc::clone(&correction))));
-    }
-    correct_with(cases, |case| unseen.get(&case.name).cloned());
+    let unseen = |fold: &Fold| {
+        let name = format!("all but {}", fold.left_out);
+        (fold.left_out.clone(), Arc::new(Correction { name, ..fold.correction.clone() }))
+    };
+    let unseen: BTreeMap<String, Arc<Correction>> = folds.iter().map(unseen).collect();
+    correct_with(cases, |case| unseen.get(case.labels.group(by)).cloned());
     Ok(())
-}
-
-/// Cases that could not be replayed are listed as skipped by then.
-fn attributed(cases: &[Case], evaluation: &Evaluation, seed: u64, bar: &ProgressBar) -> Result<Attribution, Failure> {
-    let is_judged = |case: &&Case| evaluation.experiments.iter().any(|judged| judged.name == case.name);
-    let judged: Vec<&Case> = cases.iter().filter(is_judged).collect();
-    Ok(attribute(&judged, seed, &|| bar.inc(1))?)
-}
-
-fn missed(median_pct: Option<f64>, limit_pct: f64) -> Option<String> {
-    match median_pct {
-        Some(median_pct) if median_pct <= limit_pct => None,
-        Some(median_pct) => {
-            Some(format!("median absolute error of E2E is {median_pct:.2} %, above the tolerance of {limit_pct} %"))
-        }
-        None => Some("no experiment has a measured e2e_mean of the whole run to hold against the tolerance".to_owned()),
-    }
 }
 
 fn closed_loop(args: &ClosedLoop, common: &Common) -> Result<Output, Failure> {
     args.view.plot.prepare()?;
     let rows = read_closed_loop(&args.files)?;
     let options = ClosedLoopOptions { data_dir: common.data_dir.clone(), backends: args.backend.clone() };
-    let (mut cases, skipped): (Vec<Case>, Vec<Skipped>) = closed_loop_cases(&rows, &options);
+    let (mut cases, skipped) = closed_loop_cases(&rows, &options);
     correct(&mut cases, &args.view.correction.correction)?;
-    let bar = progress_bar(replays(&cases));
-    let evaluation = judge(&cases, skipped, args.view.seed, &|| bar.inc(1))?;
+    let bar = replay_bar(&cases, 0);
+    let report = judge(&cases, skipped, args.view.seed, &|| bar.inc(1))?;
     bar.finish_and_clear();
-    output(evaluation, None, &args.view, common, "closed-loop")
+    output(report.split_by(args.view.split), None, "closed-loop", &args.view.plot, common)
+}
+
+fn steps(args: &Steps, common: &Common) -> Result<Output, Failure> {
+    let split = args.split().map_err(Failure::conflict)?;
+    if args.refit.is_some() && split == StepSplit::All {
+        let message = "--refit learns from rows that are not judged: add --split, or --judge-from X";
+        return Err(Failure::missing(message));
+    }
+    args.plot.prepare()?;
+    let correction = &args.correction.correction;
+    let runs = read_runs(&args.files, args.cleaning(), &|run| args.labels.put_over(run))?;
+    let options = CaseOptions { data_dir: common.data_dir.clone(), correction: correction.clone() };
+    let (cases, refused) = step_cases(runs, &options);
+    let rows = cases.iter().map(|case| case.rows.len() as u64).sum();
+    let bar = progress::bar(rows, "steps [{bar:30}] {pos}/{len}, {elapsed}");
+    let global = match args.refit {
+        Some(RefitLevel::Model) => CorrectionChoice::Global.resolve("any model", EfficiencyMode::Tables)?,
+        _ => None,
+    };
+    let refit = args.refit.map(|level| Refit::new(&cases, level, global.as_deref()));
+    let fit = |fold: &StepFold<'_>| refit.as_ref().map_or_else(|| Ok(Correction::neutral()), |refit| refit.fit(fold));
+    let fitter = refit.is_some().then_some(&fit as &Fitter<'_>);
+    let window = usize::try_from(args.window).unwrap_or(usize::MAX);
+    let options = JudgeOptions { split, window, fitter };
+    let report = judge_steps(&cases, hint::skipped(refused), &options, &|rows| bar.inc(rows))?;
+    bar.finish_and_clear();
+    let missed = args.max_median_ape_pct.and_then(|limit_pct| missed(&report, Metric::STEP_MEAN, limit_pct));
+    output(report, missed, "steps", &args.plot, common)
+}
+
+/// What a report lacks to a tolerance, if it misses it.
+fn missed(report: &EvaluationReport, metric: Metric, limit_pct: f64) -> Option<String> {
+    match report.summary.get(&metric).map(|of| of.median_ape_pct) {
+        Some(median_pct) if median_pct <= limit_pct => None,
+        Some(median_pct) => Some(format!(
+            "median absolute error of {metric} is {median_pct:.2} %, above the tolerance of {limit_pct} %"
+        )),
+        None => Some(format!("no run has a measured {metric} of the whole run to hold against the tolerance")),
+    }
 }
 
 fn output(
-    evaluation: Evaluation,
-    attribution: Option<Attribution>,
-    view: &View,
-    common: &Common,
+    report: EvaluationReport,
+    missed: Option<String>,
     kind: &str,
+    plot: &Plot,
+    common: &Common,
 ) -> Result<Output, Failure> {
-    let plotted = view.plot.write(|| plots::serving::figures(&evaluation, kind))?;
-    let split = view.split.map(|key| Split::new(&evaluation.experiments, key));
-    let evaluated = Evaluated { evaluation, split, attribution };
-    let mut output = match common.format {
-        Format::Table => Output::of(table::render(&evaluated)),
-        Format::Json => Output::json(&evaluated)?,
-    };
-    let skipped = evaluated.evaluation.skipped.len();
+    let mut notes = Vec::new();
+    let plots = plot.write(&report, kind, &mut notes)?;
+    let skipped = report.skipped.len();
     if skipped > 0 {
-        let all = skipped + evaluated.evaluation.experiments.len();
-        output.notes.push(format!("{skipped} of {all} experiments were not run; the result lists why"));
+        let all = skipped + report.experiments.len();
+        notes.push(format!("{skipped} of {all} runs could not be judged; the result lists the reasons"));
     }
-    output.add_plots(plotted, common.format);
+    let mut output = Outcome { result: report, notes, missed }.output(common.format)?;
+    if common.format == Format::Table {
+        output.stdout.push_str(&plots);
+    }
     Ok(output)
 }
 
-fn progress_bar(replays: u64) -> ProgressBar {
-    progress::bar(replays, "replays [{bar:30}] {pos}/{len}, {elapsed}")
+fn replay_bar(cases: &[Case], more: usize) -> ProgressBar {
+    progress::bar(replays(cases) + more as u64, "replays [{bar:30}] {pos}/{len}, {elapsed}")
 }

@@ -7,9 +7,9 @@ use ridgepoint::ErrorKind;
 use ridgepoint::internals::correction::{Correction, Level};
 use ridgepoint_lab::evaluate::case::Case;
 use ridgepoint_lab::evaluate::experiment::{Experiment, serving_cases};
+use ridgepoint_lab::evaluate::fold::GroupBy;
 use ridgepoint_lab::fit::{
-    FitReport, FitResult, HOST_REPLAYS, LeaveOut, MAX_ROUNDS, Prior, fit_serving, host_from_replays, leave_out,
-    scatter, shrunk,
+    FitReport, FitResult, HOST_REPLAYS, MAX_ROUNDS, Prior, fit_serving, host_from_replays, leave_out, scatter, shrunk,
 };
 
 use super::job::{FitJob, FitSplit, Fitted};
@@ -40,7 +40,7 @@ pub fn fitted(job: &FitJob<'_>, bar: &ProgressBar) -> Result<Fitted, Failure> {
         };
         return Err(Failure::Input([vec![format!("--serving: no experiment {of}")], notes].concat()));
     }
-    let by = if job.level == Level::Global { LeaveOut::Model } else { LeaveOut::Experiment };
+    let by = if job.level == Level::Global { GroupBy::Model } else { GroupBy::Experiment };
     let prior = job.prior.as_ref().map_or_else(Prior::of_any_model, Prior::around);
 
     let replays = (MAX_ROUNDS * cases.len()) as u64;
@@ -85,17 +85,17 @@ pub fn fitted(job: &FitJob<'_>, bar: &ProgressBar) -> Result<Fitted, Failure> {
 fn is_meant(case: &Case, level: &Level) -> bool {
     match level {
         Level::Global => true,
-        Level::Model { model } => case.model == *model,
+        Level::Model { model } => case.labels.model == *model,
     }
 }
 
 fn finish(correction: &mut Correction, job: &FitJob<'_>, cases: &[&Case], is_still: bool) {
     correction.level = job.level.clone();
-    let names: Vec<&str> = cases.iter().map(|case| case.name.as_str()).collect();
+    let names: Vec<&str> = cases.iter().map(|case| case.labels.name.as_str()).collect();
     let source = &mut correction.source;
     source.data = job.data.map_or_else(|| names.join(", "), str::to_owned);
     "all".clone_into(&mut source.split);
-    let said = cases.iter().filter_map(|case| case.backend_version.clone());
+    let said = cases.iter().filter_map(|case| case.labels.backend_version.clone());
     source.engine_versions = said.chain(job.engine_version.map(str::to_owned)).collect();
     source.engine_versions.sort();
     source.engine_versions.dedup();

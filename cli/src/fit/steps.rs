@@ -5,9 +5,9 @@ use std::path::PathBuf;
 
 use indicatif::ProgressBar;
 use ridgepoint::internals::correction::{Correction, Level, NUM_TERMS, Source};
-use ridgepoint_lab::evaluate::comparison::Skipped;
+use ridgepoint_lab::evaluate::report::Skipped;
 use ridgepoint_lab::evaluate::steps::case::{CaseOptions, StepCase, step_cases};
-use ridgepoint_lab::evaluate::steps::split::{StepSplit, folds};
+use ridgepoint_lab::evaluate::steps::split::{StepFold, StepSplit, folds};
 use ridgepoint_lab::fit::{
     FitReport, FitResult, HostFit, ParameterReport, Prior, RunTerms, StepRun, StepRunReport, align, fit_with_scatter,
     host_from_traces, pooled,
@@ -18,6 +18,7 @@ use serde::Serialize;
 use super::files::{StepData, read};
 use super::job::{FitJob, FitSplit, Fitted};
 use super::{steps_table, table};
+use crate::hint;
 use crate::outcome::Failure;
 
 /// Share of a run's time that `--split first60` fits.
@@ -40,9 +41,10 @@ pub fn fitted(job: &FitJob<'_>, bar: &ProgressBar) -> Result<Fitted, Failure> {
     let mut traces: Vec<RequestTrace> = runs.iter().filter_map(|read| read.requests.clone()).collect();
     traces.extend(requests);
     let options = CaseOptions { data_dir: job.data_dir.map(PathBuf::from), correction: "none".to_owned() };
-    let (cases, skipped) = step_cases(runs, &options);
+    let (cases, refused) = step_cases(runs, &options);
+    let skipped = hint::skipped(refused);
     check(&cases, &skipped, &job.level)?;
-    notes.extend(skipped.iter().map(|one| format!("{}: left out, as it {}", one.id, one.reason)));
+    notes.extend(skipped.iter().map(|one| format!("{}: left out: {}", one.id, one.reason)));
 
     let prior = job.prior.as_ref().map_or_else(Prior::of_any_model, Prior::around);
     bar.set_length(cases.len() as u64);
@@ -53,12 +55,12 @@ pub fn fitted(job: &FitJob<'_>, bar: &ProgressBar) -> Result<Fitted, Failure> {
     };
     let mut step_runs = Vec::with_capacity(cases.len());
     for fold in folds(&cases, held)? {
-        let (rows, all) = (fold.rows, fold.judged.rows.len());
+        let (rows, all) = (fold.judged.rows, fold.judged.case.rows.len());
         let (fitted, held_out) = match job.split {
             FitSplit::All => (rows, all..all),
             FitSplit::First60 => (0..rows.start, rows),
         };
-        let mut terms = RunTerms::of(fold.judged);
+        let mut terms = RunTerms::of(fold.judged.case);
         terms.compare(fitted.clone(), prior.means());
         step_runs.push(StepRun { terms, fitted, held_out });
         bar.inc(1);
@@ -92,12 +94,12 @@ pub fn fitted(job: &FitJob<'_>, bar: &ProgressBar) -> Result<Fitted, Failure> {
 
 fn check(cases: &[StepCase], skipped: &[Skipped], level: &Level) -> Result<(), Failure> {
     let of_others = |model: &str| -> Vec<String> {
-        let other = cases.iter().filter(|case| case.model != *model);
+        let other = cases.iter().filter(|case| case.labels.model != *model);
         other
             .map(|case| {
                 format!(
                     "{}: is of {}, and --level model fits {model} alone; leave it out, or take --level global",
-                    case.name, case.model
+                    case.labels.name, case.labels.model
                 )
             })
             .collect()
@@ -161,17 +163,17 @@ impl<'a> Refit<'a> {
     ///
     /// # Errors
     /// Where it has no rows to learn from; those of the fit.
-    pub fn fit(&self, fold: &ridgepoint_lab::evaluate::steps::split::Fold<'_>) -> ridgepoint::Result<Correction> {
-        let is_used = |of: &StepCase| self.level == RefitLevel::Global || of.model == fold.judged.model;
+    pub fn fit(&self, fold: &StepFold<'_>) -> ridgepoint::Result<Correction> {
+        let judged = &fold.judged.case.labels;
+        let is_used = |of: &StepCase| self.level == RefitLevel::Global || of.labels.model == judged.model;
         let mut runs: Vec<StepRun<'_>> = fold
             .training
             .iter()
             .filter(|training| is_used(training.case))
             .filter_map(|training| {
                 let mut terms = self.terms.iter().find(|terms| std::ptr::eq(terms.case, training.case))?.clone();
-                // What comes after is judged.
-                let end = training.tune.end;
-                let fitted = training.fit.start..end;
+                // The rows after it are judged.
+                let (fitted, end) = (training.rows.clone(), training.rows.end);
                 terms.compare(fitted.clone(), self.prior.means());
                 Some(StepRun { terms, fitted, held_out: end..end })
             })
@@ -180,21 +182,21 @@ impl<'a> Refit<'a> {
         align(&mut runs.iter_mut().map(|run| &mut run.terms).collect::<Vec<_>>());
         let level = match self.level {
             RefitLevel::Global => Level::Global,
-            RefitLevel::Model => Level::Model { model: fold.judged.model.clone() },
+            RefitLevel::Model => Level::Model { model: judged.model.clone() },
         };
         if runs.is_empty() {
             return Err(ridgepoint::Error::invalid(
-                format!("--refit for {}", fold.judged.name),
+                format!("--refit for {}", judged.name),
                 vec![format!(
                     "the split leaves no rows of {} to learn from; --split temporal has them",
-                    if self.level == RefitLevel::Model { fold.judged.model.as_str() } else { "any run" }
+                    if self.level == RefitLevel::Model { judged.model.as_str() } else { "any run" }
                 )],
             ));
         }
         let (fit_result, _) = fit_with_scatter("training rows", &runs, &self.prior, &level)?;
         let name = match self.level {
             RefitLevel::Global => "refit on the training rows".to_owned(),
-            RefitLevel::Model => format!("refit on the training rows of {}", fold.judged.model),
+            RefitLevel::Model => format!("refit on the training rows of {}", judged.model),
         };
         Ok(Correction { name, ..fit_result.correction })
     }

@@ -1,34 +1,132 @@
-//! Plots of evaluations as SVG files. SVG alone: text in pixels needs fonts that a server may not have.
+//! Plots of evaluations as SVG files. Pixel formats would need fonts that a server may not have.
 
-mod canvas;
-mod files;
-mod lines;
-mod scatter;
-pub mod serving;
-pub mod steps;
+mod axis;
+mod charts;
 
-pub use files::Plot;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
 
-/// A plot that is ready to be written.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Figure {
-    /// Name of its file.
-    pub file: String,
-    /// Its text.
-    pub svg: String,
+use clap::Args;
+use ridgepoint::Error;
+use ridgepoint_lab::evaluate::measured::WHOLE_RUN;
+use ridgepoint_lab::evaluate::report::{CaseResult, EvaluationReport, TraceResult};
+
+use crate::outcome::Failure;
+use crate::whole_file::write_whole;
+use charts::{Series, predicted_over_measured, quantiles, survival};
+
+/// Least number of single steps whose distribution is shown; with fewer it is that of windows.
+const MIN_SINGLE: usize = 20;
+/// Largest number of characters of a run's name in the name of a file.
+const MAX_FILE_NAME_CHARS: usize = 80;
+
+/// The text of a plot, or the reason why it cannot be drawn.
+type Drawn = Result<String, String>;
+
+/// The flag `--plot` of the subcommands of `evaluate`.
+#[derive(Debug, Args)]
+pub struct Plot {
+    /// Folder to write plots to, as SVG
+    #[arg(long, value_name = "DIR")]
+    pub plot: Option<PathBuf>,
 }
 
-/// The text of a plot, or why it cannot be drawn.
-pub type Drawn = Result<String, String>;
-
-/// Plots, and why others are missing.
-pub fn sorted_out(drawn: Vec<(String, Drawn)>) -> (Vec<Figure>, Vec<String>) {
-    let (mut figures, mut problems) = (Vec::new(), Vec::new());
-    for (file, drawn) in drawn {
-        match drawn {
-            Ok(svg) => figures.push(Figure { file, svg }),
-            Err(problem) => problems.push(format!("{file}: not drawn: {problem}")),
+impl Plot {
+    /// Makes the folder, so that its faults are known before anything is computed.
+    ///
+    /// # Errors
+    /// `ErrorKind::Io`.
+    pub fn prepare(&self) -> Result<(), Failure> {
+        match &self.plot {
+            Some(folder) => std::fs::create_dir_all(folder).map_err(|error| Error::io(folder, error).into()),
+            None => Ok(()),
         }
     }
-    (figures, problems)
+
+    /// Writes the plots of a report if `--plot` was given, under names that begin with `kind`. Returns a line for the table, and adds
+    /// a note for each plot that could not be drawn.
+    ///
+    /// # Errors
+    /// `ErrorKind::Io`.
+    pub fn write(&self, report: &EvaluationReport, kind: &str, notes: &mut Vec<String>) -> Result<String, Failure> {
+        let Some(folder) = &self.plot else { return Ok(String::new()) };
+        let mut written = 0;
+        for (file, drawn) in figures(report, kind) {
+            match drawn {
+                Ok(svg) => {
+                    write_whole(&folder.join(file), &svg)?;
+                    written += 1;
+                }
+                Err(reason) => notes.push(format!("{file}: not drawn: {reason}")),
+            }
+        }
+        Ok(format!("plots: {written} files in {}\n", folder.display()))
+    }
+}
+
+/// The names of files with their plots, in a stable order.
+fn figures(report: &EvaluationReport, kind: &str) -> Vec<(String, Drawn)> {
+    let mut series: BTreeMap<String, Vec<(f64, f64)>> = BTreeMap::new();
+    for of in &report.experiments {
+        for row in of.metrics.iter().filter(|row| row.stage == WHOLE_RUN) {
+            let name = if of.trace.is_some() { of.labels.name.clone() } else { row.metric.to_string() };
+            series.entry(name).or_default().push((row.measured_ms, row.predicted_ms));
+        }
+    }
+    let series = series.into_iter().map(|(name, points)| Series { name, points }).collect();
+    let scatter = predicted_over_measured("Predicted and measured time", "ms", series);
+    let mut figures = vec![(format!("{kind}-predicted-over-measured.svg"), scatter)];
+    let mut names: Vec<String> = Vec::new();
+    for (of, trace) in report.experiments.iter().filter_map(|of| Some((of, of.trace.as_ref()?))) {
+        let name = unique(file_name(&of.labels.name), &names);
+        let (subject, times_ms) = times_ms(of, trace);
+        let title = format!("{}: {subject}", of.labels.name);
+        let (measured_ms, predicted_ms): (Vec<f64>, Vec<f64>) = times_ms.into_iter().unzip();
+        figures.push((format!("{kind}-itl-survival-{name}.svg"), survival(&title, &measured_ms, &predicted_ms)));
+        figures.push((format!("{kind}-period-qq-{name}.svg"), quantiles(&title, &measured_ms, &predicted_ms)));
+        names.push(name);
+    }
+    figures
+}
+
+/// Measured and predicted times whose distributions are compared, and their description.
+fn times_ms(of: &CaseResult, trace: &TraceResult) -> (&'static str, Vec<(f64, f64)>) {
+    if trace.single_steps_ms.len() >= MIN_SINGLE {
+        return ("periods of single steps", trace.single_steps_ms.clone());
+    }
+    ("mean periods of windows", of.metrics.iter().map(|row| (row.measured_ms, row.predicted_ms)).collect())
+}
+
+/// A name that any file system takes.
+fn file_name(name: &str) -> String {
+    let safe = |character: char| match character {
+        '-' | '_' | '.' => character,
+        _ if character.is_ascii_alphanumeric() => character,
+        _ => '_',
+    };
+    let name: String = name.chars().map(safe).take(MAX_FILE_NAME_CHARS).collect();
+    if name.is_empty() { "run".to_owned() } else { name }
+}
+
+/// The name, with a number if it is taken; letters in upper and lower case are the same to some file systems.
+fn unique(name: String, taken: &[String]) -> String {
+    let is_free = |candidate: &String| !taken.iter().any(|other| other.eq_ignore_ascii_case(candidate));
+    let numbered = (2..).map(|number| format!("{name}-{number}"));
+    std::iter::once(name.clone()).chain(numbered).find(is_free).unwrap_or(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_files_are_safe_and_differ() {
+        assert_eq!(file_name("../a b/ç"), ".._a_b__");
+        assert_eq!(file_name(""), "run");
+        let mut names: Vec<String> = Vec::new();
+        for name in ["a", "A", "a", "a-2"] {
+            names.push(unique(name.to_owned(), &names));
+        }
+        assert_eq!(names, ["a", "A-2", "a-3", "a-2-2"]);
+    }
 }

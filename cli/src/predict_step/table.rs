@@ -1,7 +1,7 @@
 //! The table of `predict-step`: the prediction beside its bound, operators, groups, provenance and warnings.
 
 use ridgepoint::StepEstimate;
-use ridgepoint::internals::correction::Used;
+use ridgepoint::internals::correction::CorrectionInfo;
 use ridgepoint::internals::efficiency::{EfficiencyMode, Provenance};
 use ridgepoint::internals::units::{duration, si};
 use ridgepoint::physics::{BatchShape, GraphMode, OperatorGroup};
@@ -117,7 +117,7 @@ fn launch(step: &StepEstimate) -> String {
 
 impl Prediction {
     fn correction_line(&self) -> String {
-        let used = Used::of(self.correction.as_ref());
+        let used = CorrectionInfo::of(self.correction.as_ref());
         let Some(correction) = &self.correction else { return format!("{used}: operators alone") };
         let source = &correction.source;
         let models = plural(source.models.len() as u64, "model");

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use clap::Args;
 use indicatif::ProgressBar;
-use ridgepoint::internals::correction::Used;
+use ridgepoint::internals::correction::CorrectionInfo;
 use ridgepoint::latency::CalibratedRoofline;
 use ridgepoint::replay::{
     EngineConfig, EngineCounters, Intervals, Metrics, Observer, Spread, SpreadSampler, StageMetrics, replay,
@@ -53,7 +53,7 @@ pub struct Simulation {
     kv_blocks_from: &'static str,
     load: String,
     latency_model: String,
-    correction: Used,
+    correction: CorrectionInfo,
     intervals: Intervals,
     #[serde(skip)]
     spread: Spread,
@@ -125,7 +125,7 @@ pub fn run(args: &Simulate, common: &Common) -> Result<Outcome<Simulation>, Fail
     files.write(&args.load.bench_run(model.name(), deployment.data_parallel_size), &replayed, &metrics)?;
     warnings.extend(replayed.notes(&engine.config));
 
-    let correction = Used::of(latency.steps().correction());
+    let correction = CorrectionInfo::of(latency.steps().correction());
     let latency_model = match (args.prediction.efficiency, &correction.name) {
         (EfficiencyMode::Ideal, _) => "ideal roofline, with the default host overheads".to_owned(),
         (_, None) => "calibrated roofline without a correction, with the default host overheads".to_owned(),

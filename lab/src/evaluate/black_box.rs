@@ -1,41 +1,41 @@
-//! The black-box baseline: straight lines fitted on what clients saw of other experiments, never of the one they predict.
-//! Uses `latency` and nalgebra.
+//! The black-box baseline: a linear model of a step's time, fitted to what was measured of training runs. It knows no physics.
 //!
-//! A simulator that knows nothing of a model starts from `step = β0 + β1 · new prompt tokens + β2 · decodes`. Its features
-//! at a stage follow from Little's law: at λ requests per second, a step of s seconds takes up λ·s requests' new prompt
-//! tokens, and λ · (E2E − TTFT) requests are decoding. Its target is the step period (E2E − TTFT) / (output tokens − 1).
+//! `step = β0 + β1 · new prompt tokens + β2 · decodes`. A trace of steps has these features. For a serving run they follow from
+//! Little's law: at λ requests per second, a step of s seconds processes the new prompt tokens of λ·s requests, and λ·(E2E − TTFT)
+//! requests are decoding. The step time is (E2E − TTFT) / (output tokens − 1).
 
+use super::case::Case;
+use super::measured::WHOLE_RUN;
+use super::metric::Metric;
 use crate::stats::{median, non_negative_least_squares};
 use ridgepoint::latency::BlackBox;
+use ridgepoint::replay::RequestRecord;
 
 /// Steps until the first token with one step in flight: the rest of a step (half of one on average), the step that is
 /// already scheduled, and the request's own.
 const STEPS_TO_FIRST_TOKEN: f64 = 2.5;
 
-/// What clients saw of one stage of one experiment, as a step sees it.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Observation {
-    /// The experiment that it is from.
-    pub experiment: String,
-    /// The model, by its short name.
-    pub model: String,
-    /// GPUs that share every layer.
-    pub tensor_parallel_size: u32,
-    /// The GPU.
-    pub hardware: String,
+/// Means over steps.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct StepSample {
+    /// Time of a step, µs.
+    pub step_us: f64,
+    /// New prompt tokens of a step.
+    pub prompt_tokens: f64,
     /// Requests that decode in a step.
     pub decodes: f64,
-    /// New prompt tokens in a step.
-    pub prompt_tokens_per_step: f64,
-    /// New prompt tokens of a request: those not found in the prefix cache.
-    pub prompt_tokens_per_request: f64,
-    /// Step period, µs.
-    pub step_us: f64,
-    /// Mean time to first token, µs.
-    pub ttft_us: f64,
 }
 
-/// What an observation is made from: means over the requests of a stage.
+/// Fits a step's time by least squares of relative errors. No coefficient is below 0. `None` without samples.
+pub fn fit_steps(samples: &[StepSample]) -> Option<BlackBox> {
+    let row = |of: &StepSample| [1.0, of.prompt_tokens, of.decodes].map(|feature| feature / of.step_us);
+    let rows: Vec<[f64; 3]> = samples.iter().map(row).collect();
+    let ones = vec![1.0; rows.len()];
+    let [beta0_us, beta1_us, beta2_us] = non_negative_least_squares(&rows, &ones, &ones)?;
+    Some(BlackBox { beta0_us, beta1_us, beta2_us, ..BlackBox::default() })
+}
+
+/// Means over the requests of a stage.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct StageMeans {
     /// Requests per second.
@@ -50,154 +50,119 @@ pub struct StageMeans {
     pub decoding_ms: f64,
 }
 
-impl Observation {
-    /// By Little's law; `None` where outputs have a single token or the means are no positive numbers.
+impl StageMeans {
+    /// The means of a stage: latencies as measured, tokens and arrivals from a replay. `None` if the stage was not measured.
+    pub fn of(case: &Case, records: &[RequestRecord], stage: u32) -> Option<Self> {
+        let of_stage: Vec<&RequestRecord> = records.iter().filter(|record| record.stage == stage).collect();
+        let mean = |value: fn(&RequestRecord) -> u32| {
+            of_stage.iter().map(|record| f64::from(value(record))).sum::<f64>() / of_stage.len() as f64
+        };
+        let output_tokens = mean(|record| record.num_output_tokens);
+        let measured = |metric| {
+            let own = i32::try_from(stage).ok().and_then(|stage| case.measured.get(stage, metric));
+            own.or_else(|| case.measured.get(WHOLE_RUN, metric).filter(|_| case.concurrency.len() == 1))
+        };
+        let ttft_ms = measured(Metric::TTFT_MEAN)?;
+        let decoding_ms = match measured(Metric::E2E_MEAN) {
+            Some(e2e_ms) => e2e_ms - ttft_ms,
+            None => measured(Metric::TPOT_MEAN)? * (output_tokens - 1.0),
+        };
+        let requests_per_s = match case.concurrency.get(stage as usize) {
+            Some(Some(concurrency)) => f64::from(*concurrency) / ((ttft_ms + decoding_ms) / 1e3),
+            _ => arrivals_per_s(&of_stage)?,
+        };
+        let new_prompt_tokens = mean(|record| record.num_prompt_tokens.saturating_sub(record.num_cached_tokens));
+        Some(StageMeans { requests_per_s, new_prompt_tokens, output_tokens, ttft_ms, decoding_ms })
+    }
+
+    /// The mean step by Little's law; `None` if outputs have a single token or a mean is not a positive number.
     ///
     /// ```
-    /// use ridgepoint_lab::evaluate::black_box::{Observation, StageMeans};
+    /// use ridgepoint_lab::evaluate::black_box::StageMeans;
     /// let means = StageMeans {
     ///     requests_per_s: 5.0, new_prompt_tokens: 8.0, output_tokens: 201.0, ttft_ms: 30.0, decoding_ms: 2000.0,
     /// };
-    /// let seen = Observation::new("run", "llama-2-7b", 1, "h100_sxm", means).expect("positive means");
+    /// let step = means.step().expect("positive means");
     /// // Steps of 10 ms; 5 requests a second decode for 2 s each; in 10 ms a twentieth of a request arrives.
-    /// assert_eq!((seen.step_us, seen.decodes, seen.prompt_tokens_per_step), (10_000.0, 10.0, 0.4));
+    /// assert_eq!((step.step_us, step.decodes, step.prompt_tokens), (10_000.0, 10.0, 0.4));
     /// ```
-    pub fn new(
-        experiment: &str,
-        model: &str,
-        tensor_parallel_size: u32,
-        hardware: &str,
-        means: StageMeans,
-    ) -> Option<Self> {
-        let StageMeans { requests_per_s, new_prompt_tokens, output_tokens, ttft_ms, decoding_ms } = means;
-        let positive = [requests_per_s, output_tokens - 1.0, ttft_ms, decoding_ms];
-        if !positive.iter().all(|value| value.is_finite() && *value > 0.0) || !new_prompt_tokens.is_finite() {
+    pub fn step(&self) -> Option<StepSample> {
+        let positive = [self.requests_per_s, self.output_tokens - 1.0, self.ttft_ms, self.decoding_ms];
+        if !positive.iter().all(|value| value.is_finite() && *value > 0.0) || !self.new_prompt_tokens.is_finite() {
             return None;
         }
-        let step_us = decoding_ms * 1e3 / (output_tokens - 1.0);
-        Some(Observation {
-            experiment: experiment.to_owned(),
-            model: model.to_owned(),
-            tensor_parallel_size,
-            hardware: hardware.to_owned(),
-            decodes: requests_per_s * decoding_ms / 1e3,
-            prompt_tokens_per_step: requests_per_s * new_prompt_tokens * step_us / 1e6,
-            prompt_tokens_per_request: new_prompt_tokens,
+        let step_us = self.decoding_ms * 1e3 / (self.output_tokens - 1.0);
+        Some(StepSample {
             step_us,
-            ttft_us: ttft_ms * 1e3,
+            prompt_tokens: self.requests_per_s * self.new_prompt_tokens * step_us / 1e6,
+            decodes: self.requests_per_s * self.decoding_ms / 1e3,
         })
     }
 }
 
-/// A fitted black box, and on what.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Fitted {
-    /// The coefficients.
-    pub black_box: BlackBox,
-    /// Stages that it was fitted on.
-    pub stages: usize,
-    /// Whether those are of the same model and tensor parallelism; else they are all others on the same GPU.
-    pub same_model: bool,
+/// Requests per second: gaps between arrivals over the time that they span. `None` for fewer than two requests.
+fn arrivals_per_s(records: &[&RequestRecord]) -> Option<f64> {
+    let arrivals = || records.iter().map(|record| record.arrival_ns);
+    let span_ns = arrivals().max()?.checked_sub(arrivals().min()?).filter(|span| *span > 0)?;
+    Some((records.len() - 1) as f64 / (span_ns as f64 / 1e9))
 }
 
-/// Fits the black box for an experiment on the observations of others: those of its model and tensor parallelism, or else
-/// those on its GPU. `None` where there is no other.
-pub fn fit(
-    experiment: &str,
-    model: &str,
-    tensor_parallel_size: u32,
-    hardware: &str,
-    seen: &[Observation],
-) -> Option<Fitted> {
-    let others: Vec<&Observation> =
-        seen.iter().filter(|o| o.experiment != experiment && o.hardware == hardware).collect();
-    let alike: Vec<&Observation> =
-        others.iter().copied().filter(|o| o.model == model && o.tensor_parallel_size == tensor_parallel_size).collect();
-    let same_model = !alike.is_empty();
-    let chosen = if same_model { alike } else { others };
-    let black_box = fit_lines(&chosen)?;
-    Some(Fitted { black_box, stages: chosen.len(), same_model })
-}
-
-fn fit_lines(seen: &[&Observation]) -> Option<BlackBox> {
-    // Divided by the target, so that fast and slow models count alike.
-    let rows: Vec<[f64; 3]> =
-        seen.iter().map(|o| [1.0 / o.step_us, o.decodes / o.step_us, o.prompt_tokens_per_step / o.step_us]).collect();
-    let [beta0_us, beta2_us, beta1_us] =
-        non_negative_least_squares(&rows, &vec![1.0; rows.len()], &vec![1.0; rows.len()])?;
-    let before_the_engine =
-        |o: &&Observation| o.ttft_us - STEPS_TO_FIRST_TOKEN * o.step_us - beta1_us * o.prompt_tokens_per_request;
+/// Fits steps and the delay before the engine to stages of serving runs; stages without a mean step are left out. `None`
+/// without stages.
+pub fn fit_stages(stages: &[StageMeans]) -> Option<BlackBox> {
+    let seen: Vec<(&StageMeans, StepSample)> = stages.iter().filter_map(|of| Some((of, of.step()?))).collect();
+    let line = fit_steps(&seen.iter().map(|(_, step)| *step).collect::<Vec<_>>())?;
+    let before_the_engine = |(of, step): &(&StageMeans, StepSample)| {
+        of.ttft_ms * 1e3 - STEPS_TO_FIRST_TOKEN * step.step_us - line.beta1_us * of.new_prompt_tokens
+    };
     let alpha0_us = median(seen.iter().map(before_the_engine).collect())?.max(0.0);
-    Some(BlackBox { beta0_us, beta1_us, beta2_us, alpha0_us, alpha1_us: 0.0, alpha2_us: 0.0 })
+    Some(BlackBox { alpha0_us, ..line })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn observation(experiment: &str, model: &str, decodes: f64, prompt_tokens: f64, step_us: f64) -> Observation {
-        Observation {
-            experiment: experiment.to_owned(),
-            model: model.to_owned(),
-            tensor_parallel_size: 1,
-            hardware: "h100_sxm".to_owned(),
-            decodes,
-            prompt_tokens_per_step: prompt_tokens,
-            prompt_tokens_per_request: 100.0,
-            step_us,
-            ttft_us: 3.0 * step_us + 1000.0,
-        }
+    /// A stage whose mean step has so many decodes and prompt tokens and takes so long.
+    fn stage(decodes: f64, prompt_tokens: f64, step_us: f64) -> StageMeans {
+        let (new_prompt_tokens, output_tokens) = (100.0, 101.0);
+        let requests_per_s = decodes * 1e6 / (step_us * (output_tokens - 1.0));
+        let new_prompt_tokens =
+            if decodes > 0.0 { prompt_tokens * 1e6 / (requests_per_s * step_us) } else { new_prompt_tokens };
+        let (ttft_ms, decoding_ms) = ((3.0 * step_us + 1000.0) / 1e3, step_us * (output_tokens - 1.0) / 1e3);
+        StageMeans { requests_per_s, new_prompt_tokens, output_tokens, ttft_ms, decoding_ms }
+    }
+
+    fn close(found: f64, expected: f64) {
+        assert!((found - expected).abs() < 1e-6, "{found}, not {expected}");
     }
 
     #[test]
-    fn a_line_is_recovered_from_what_others_saw() {
+    fn a_linear_model_is_recovered() {
         // step = 5000 + 10 · prompt tokens + 20 · decodes
-        let line = |name: &str, decodes: f64, tokens: f64| {
-            observation(name, "m", decodes, tokens, 5000.0 + 10.0 * tokens + 20.0 * decodes)
-        };
-        let mut seen = vec![line("a", 10.0, 5.0), line("a", 100.0, 50.0), line("b", 40.0, 90.0), line("b", 80.0, 0.0)];
-        seen.push(observation("own", "m", 10.0, 10.0, 90_000.0));
-        let fitted = fit("own", "m", 1, "h100_sxm", &seen).expect("others");
-        assert!((fitted.black_box.beta0_us - 5000.0).abs() < 1e-6, "{fitted:?}");
-        assert!((fitted.black_box.beta1_us - 10.0).abs() < 1e-6, "{fitted:?}");
-        assert!((fitted.black_box.beta2_us - 20.0).abs() < 1e-6, "{fitted:?}");
-        // TTFT = 3 steps + 1000; less 2.5 steps and 100 tokens of 10 µs each is half a step. The steps are 5250, 7500, 6700
-        // and 6600: half of the median is 3325.
-        assert!((fitted.black_box.alpha0_us - 3325.0).abs() < 1e-6, "{fitted:?}");
-        assert_eq!((fitted.stages, fitted.same_model), (4, true));
+        let of = |(decodes, tokens): (f64, f64)| stage(decodes, tokens, 5000.0 + 10.0 * tokens + 20.0 * decodes);
+        let fitted = fit_stages(&[(10.0, 10.0), (100.0, 100.0), (40.0, 90.0), (80.0, 0.0)].map(of)).expect("stages");
+        close(fitted.beta0_us, 5000.0);
+        close(fitted.beta1_us, 10.0);
+        close(fitted.beta2_us, 20.0);
+        // TTFT = 3 steps + 1000; less 2.5 steps is 3650, 5000, 4350 and 4300. New prompt tokens of a request are 100 times those of a
+        // step over its decodes: 100, 100, 225 and 0, 10 µs each. That leaves 2650, 4000, 2100 and 4300.
+        close(fitted.alpha0_us, 3325.0);
     }
 
     #[test]
-    fn its_own_stages_and_other_gpus_are_never_used() {
-        let mut elsewhere = observation("b", "m", 1.0, 1.0, 1000.0);
-        elsewhere.hardware = "l40s".to_owned();
-        let seen = [observation("own", "m", 1.0, 1.0, 1000.0), elsewhere];
-        assert_eq!(fit("own", "m", 1, "h100_sxm", &seen), None);
+    fn a_single_stage_is_explained_by_a_constant() {
+        let fitted = fit_stages(&[stage(1.0, 1.0, 1000.0)]).expect("a stage");
+        close(fitted.beta0_us, 1000.0);
+        assert!(fitted.beta1_us <= 0.0 && fitted.beta2_us <= 0.0, "{fitted:?}");
+        assert_eq!((fit_stages(&[]), fit_steps(&[])), (None, None));
     }
 
     #[test]
-    fn other_models_are_used_where_no_other_run_has_this_one() {
-        let seen = [observation("a", "x", 1.0, 1.0, 1000.0), observation("b", "y", 2.0, 1.0, 3000.0)];
-        let fitted = fit("own", "m", 1, "h100_sxm", &seen).expect("others");
-        assert_eq!((fitted.stages, fitted.same_model), (2, false));
-        let fitted = fit("own", "x", 1, "h100_sxm", &seen).expect("others");
-        // A single stage is explained by a constant.
-        assert_eq!((fitted.stages, fitted.same_model), (1, true));
-        assert!((fitted.black_box.beta0_us - 1000.0).abs() < 1e-6 && fitted.black_box.beta2_us <= 0.0, "{fitted:?}");
-        assert!(!fit("own", "x", 2, "h100_sxm", &seen).expect("others").same_model, "TP differs");
-    }
-
-    #[test]
-    fn means_without_a_step_are_no_observation() {
-        let means = StageMeans {
-            requests_per_s: 5.0,
-            new_prompt_tokens: 8.0,
-            output_tokens: 1.0,
-            ttft_ms: 30.0,
-            decoding_ms: 2000.0,
-        };
-        assert_eq!(Observation::new("a", "m", 1, "h", means), None);
-        let means = StageMeans { output_tokens: 100.0, requests_per_s: f64::NAN, ..means };
-        assert_eq!(Observation::new("a", "m", 1, "h", means), None);
+    fn means_without_a_step_are_left_out() {
+        let good = stage(10.0, 10.0, 1000.0);
+        assert_eq!(StageMeans { output_tokens: 1.0, ..good }.step(), None);
+        assert_eq!(StageMeans { requests_per_s: f64::NAN, ..good }.step(), None);
+        assert_eq!(fit_stages(&[StageMeans { output_tokens: 1.0, ..good }]), None);
     }
 }

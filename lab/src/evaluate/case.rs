@@ -1,160 +1,163 @@
-//! An experiment made ready: what was measured, the engine, the latency models and the load. Uses `replay`, `latency`,
-//! `workload`; where cases come from is up to `experiment` and `closed_loop`.
+//! A serving run that can be replayed: its engine, its load, its latency models and what clients measured.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
+use super::fold::{Judged, Labels};
 use super::measured::Measured;
-use ridgepoint::Deployment;
-use ridgepoint::Hardware;
-use ridgepoint::Model;
-use ridgepoint::Result;
 use ridgepoint::internals::correction::Correction;
-use ridgepoint::internals::efficiency::EfficiencyMode;
 use ridgepoint::latency::{CalibratedRoofline, HostTimes, LatencyModel};
-use ridgepoint::replay::{EngineConfig, Replay, RequestRecord, replay};
+use ridgepoint::replay::{EngineConfig, Observer, Replay, replay};
 use ridgepoint::workload::Workload;
-use ridgepoint::{Options, StepModel};
+use ridgepoint::{
+    CorrectionChoice, Deployment, EfficiencyMode, Error, ErrorKind, Hardware, Model, Options, Result, StepModel,
+};
 
-/// The requests of an experiment, made anew for each replay.
-pub trait Load: Send + Sync {
-    /// The same seed gives the same requests.
-    fn workload(&self, seed: u64) -> Box<dyn Workload + Send>;
-}
+/// Makes the requests of a run anew. The same seed gives the same requests.
+pub type Load = Box<dyn Fn(u64) -> Box<dyn Workload + Send> + Send + Sync>;
 
-impl<F> Load for F
-where
-    F: Fn(u64) -> Box<dyn Workload + Send> + Send + Sync,
-{
-    fn workload(&self, seed: u64) -> Box<dyn Workload + Send> {
-        self(seed)
-    }
-}
-
-/// How many requests come in a second.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Rate {
-    /// As the load says, whatever the engine does.
-    OpenLoop,
-    /// As fast as the engine finishes them, so many being in flight.
-    ClosedLoop {
-        /// Requests in flight.
-        concurrency: u32,
-    },
-}
-
-/// The rooflines of a model in a deployment; cases of the same deployment share them.
+/// The rooflines of a model in a deployment. Cases of the same deployment share them.
 #[derive(Debug, Clone)]
 pub struct Rooflines {
-    /// With the correction that was asked for: the prediction. The calibrated one where none was.
+    /// The prediction: with the requested correction, or the calibrated roofline.
     pub predicted: Arc<CalibratedRoofline>,
-    /// With measured kernel efficiencies and the default host.
+    /// Measured kernel efficiencies and the default host overheads.
     pub calibrated: Arc<CalibratedRoofline>,
-    /// Datasheet peaks and no host: a baseline.
+    /// Datasheet peaks and a host without overhead.
     pub ideal: Arc<CalibratedRoofline>,
 }
 
 impl Rooflines {
-    /// Compiles both.
+    /// The rooflines without a correction.
     ///
     /// # Errors
     /// As [`StepModel::new`].
     pub fn new(model: &Model, hardware: &Hardware, deployment: &Deployment, data_dir: Option<&Path>) -> Result<Self> {
-        let steps = |efficiency| {
-            let options = Options { efficiency, data_dir: data_dir.map(Path::to_owned), ..Options::uncorrected() };
-            StepModel::with_options(model, hardware, deployment, &options).map(CalibratedRoofline::new)
-        };
-        let calibrated = Arc::new(steps(EfficiencyMode::Tables)?);
-        Ok(Rooflines {
-            predicted: Arc::clone(&calibrated),
-            calibrated,
-            ideal: Arc::new(steps(EfficiencyMode::Ideal)?.with_host(HostTimes::NONE)),
-        })
+        let [calibrated, ideal] = uncorrected(model, hardware, deployment, data_dir)?;
+        let calibrated = Arc::new(CalibratedRoofline::new(calibrated));
+        let ideal = Arc::new(CalibratedRoofline::new(ideal).with_host(HostTimes::NONE));
+        Ok(Rooflines { predicted: Arc::clone(&calibrated), calibrated, ideal })
     }
-}
 
-impl Rooflines {
-    /// The correction of the prediction, where there is one.
+    /// The correction of the prediction.
     pub fn correction(&self) -> Option<&Correction> {
         self.predicted.steps().correction()
     }
 
-    /// The calibrated one with a correction, host times included.
+    /// The calibrated roofline with a correction and its host overheads.
     pub fn corrected(&self, correction: &Arc<Correction>) -> CalibratedRoofline {
         CalibratedRoofline::new(self.calibrated.steps().clone().with_correction(Arc::clone(correction)))
     }
-
-    /// Predicts with a correction.
-    pub fn correct(&mut self, correction: &Arc<Correction>) {
-        self.predicted = Arc::new(self.corrected(correction));
-    }
 }
 
-/// An experiment that can be replayed.
+/// Step models without a correction: with calibrated tables, and with datasheet peaks.
+pub(super) fn uncorrected(
+    model: &Model,
+    hardware: &Hardware,
+    deployment: &Deployment,
+    data_dir: Option<&Path>,
+) -> Result<[StepModel; 2]> {
+    let steps = |efficiency| {
+        let options = Options { efficiency, data_dir: data_dir.map(Path::to_owned), ..Options::uncorrected() };
+        StepModel::with_options(model, hardware, deployment, &options)
+    };
+    Ok([steps(EfficiencyMode::Tables)?, steps(EfficiencyMode::Ideal)?])
+}
+
+/// A serving run that can be replayed.
 pub struct Case {
-    /// Its name in the output.
-    pub name: String,
-    /// The model, by its short name.
-    pub model: String,
-    /// The GPU, by its short name.
-    pub hardware: String,
-    /// GPUs that share every layer.
-    pub tensor_parallel_size: u32,
-    /// Lengths of prompts and outputs by name, where the requests' own means are not to name them.
-    pub workload: Option<String>,
-    /// Version of the serving engine that was measured, where known.
-    pub backend_version: Option<String>,
-    /// What clients saw.
+    /// What was run.
+    pub labels: Labels,
+    /// What clients measured.
     pub measured: Measured,
     /// The engine.
     pub engine: EngineConfig,
-    /// KV blocks by the memory equation, where `engine` has a count that the experiment reports instead.
-    pub computed_gpu_blocks: Option<u32>,
     /// Step times.
     pub rooflines: Rooflines,
     /// The requests.
-    pub load: Box<dyn Load>,
-    /// How often they come, by stage; open loops where nothing is said.
-    pub rates: Vec<Rate>,
-    /// What to know of the case.
+    pub load: Load,
+    /// By stage, the number of requests in flight in a closed loop; `None` in an open loop.
+    pub concurrency: Vec<Option<u32>>,
+    /// Remarks on the run.
     pub notes: Vec<String>,
 }
 
 impl Case {
-    /// How often the requests of a stage come.
-    pub fn rate(&self, stage: u32) -> Rate {
-        self.rates.get(stage as usize).copied().unwrap_or(Rate::OpenLoop)
-    }
-
-    /// Replays the load on the case's engine.
+    /// Replays the load on the run's engine.
     ///
     /// # Errors
     /// As [`replay`].
     pub fn replay(&self, latency: &dyn LatencyModel, seed: u64) -> Result<Replay> {
-        self.replay_on(latency, &self.engine, self.load.workload(seed).as_mut())
+        self.replay_observed(latency, seed, &mut ())
     }
 
-    /// Replays a workload on an engine.
+    /// Replays the load and shows each step to an observer.
     ///
     /// # Errors
     /// As [`replay`].
-    pub fn replay_on(
+    pub fn replay_observed(
         &self,
         latency: &dyn LatencyModel,
-        engine: &EngineConfig,
-        workload: &mut dyn Workload,
+        seed: u64,
+        observer: &mut impl Observer,
     ) -> Result<Replay> {
-        replay(latency, engine, workload, &mut ())
+        replay(latency, &self.engine, (self.load)(seed).as_mut(), observer)
     }
 }
 
-/// Requests per second of an open loop's stage: gaps over the time that they span. `None` for fewer than two requests.
-pub(super) fn arrivals_per_s(records: &[RequestRecord], stage: u32) -> Option<f64> {
-    let arrivals = records.iter().filter(|record| record.stage == stage).map(|record| record.arrival_ns);
-    let (mut count, mut first, mut last) = (0u64, u64::MAX, 0);
-    for arrival_ns in arrivals {
-        (count, first, last) = (count + 1, first.min(arrival_ns), last.max(arrival_ns));
+impl Judged for Case {
+    fn labels(&self) -> &Labels {
+        &self.labels
     }
-    let span_ns = last.checked_sub(first).filter(|span| *span > 0)?;
-    Some((count - 1) as f64 / (span_ns as f64 / 1e9))
+    fn rows(&self) -> usize {
+        self.concurrency.len()
+    }
+}
+
+/// Gives every case the correction that `requested` (`none`, `global`, `auto`, a path) means for its model.
+///
+/// # Errors
+/// As [`CorrectionChoice::resolve`]; `ErrorKind::Invalid` with every model that a file is not meant for.
+pub fn correct(cases: &mut [Case], requested: &str) -> Result<()> {
+    let choice = CorrectionChoice::from(requested);
+    let mut by_model: BTreeMap<String, Option<Arc<Correction>>> = BTreeMap::new();
+    let mut problems: Vec<String> = Vec::new();
+    for model in cases.iter().map(|case| &case.labels.model) {
+        if by_model.contains_key(model) {
+            continue;
+        }
+        let found = match choice.resolve(model, EfficiencyMode::Tables) {
+            Err(error) if error.kind() == ErrorKind::Invalid => {
+                problems.extend(error.problems().iter().cloned());
+                None
+            }
+            found => found?,
+        };
+        by_model.insert(model.clone(), found);
+    }
+    if !problems.is_empty() {
+        problems.dedup();
+        return Err(Error::invalid(requested, problems));
+    }
+    correct_with(cases, |case| by_model.get(&case.labels.model).cloned().flatten());
+    Ok(())
+}
+
+/// Gives every case a correction, or none.
+pub fn correct_with(cases: &mut [Case], correction_of: impl Fn(&Case) -> Option<Arc<Correction>>) {
+    type Key = (*const CalibratedRoofline, *const Correction);
+    let mut made: BTreeMap<Key, Arc<CalibratedRoofline>> = BTreeMap::new();
+    for case in cases {
+        let correction = correction_of(case);
+        let rooflines = &mut case.rooflines;
+        rooflines.predicted = match correction {
+            None => Arc::clone(&rooflines.calibrated),
+            Some(correction) => {
+                let key = (Arc::as_ptr(&rooflines.calibrated), Arc::as_ptr(&correction));
+                let predicted = made.entry(key).or_insert_with(|| Arc::new(rooflines.corrected(&correction)));
+                Arc::clone(predicted)
+            }
+        };
+    }
 }

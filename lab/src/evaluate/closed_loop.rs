@@ -1,27 +1,24 @@
-//! From the rows of a closed-loop file to cases, or to the reasons why there are none. Uses `case`, `closed_loop_row`,
-//! `weight_variant`, `kv_capacity`.
+//! Turns the rows of a closed-loop file into cases.
 //!
 //! What a row does not say is vLLM's default for a server on a GPU of 70 GiB or more: `max_num_seqs` 1024,
 //! `max_num_batched_tokens` 8192. `max_model_len` has room for the longest request. A run has [`REQUESTS_PER_SLOT`] requests for
 //! each in flight, all of which count, the burst at the start included, as benchmarks of this kind have it.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use super::case::{Case, Rate, Rooflines};
+use super::case::{Case, Rooflines};
 use super::closed_loop_load::{VaryingLoop, longest};
 use super::closed_loop_row::ClosedLoopRow;
-use super::comparison::Skipped;
+use super::fold::Labels;
 use super::measured::{Measured, WHOLE_RUN};
 use super::metric::Metric;
+use super::report::Skipped;
 use super::weight_variant::{has_experts, model_of};
-use ridgepoint::Deployment;
-use ridgepoint::Error;
-use ridgepoint::Hardware;
-use ridgepoint::Model;
 use ridgepoint::kv_capacity::KvCapacity;
 use ridgepoint::replay::EngineConfig;
 use ridgepoint::workload::{ClosedLoop, RequestShape, Workload};
+use ridgepoint::{Deployment, Error, Hardware, Model, Result};
 
 /// The serving engine whose scheduler is replayed.
 const REPLAYED_BACKEND: &str = "vllm";
@@ -44,89 +41,72 @@ pub struct ClosedLoopOptions {
     pub backends: Vec<String>,
 }
 
-/// Cases of the rows that can be run, and the others with their reasons; both in the order of the rows.
+/// The rows that can be run as cases, and the others with their reasons; both in order.
 pub fn closed_loop_cases(rows: &[ClosedLoopRow], options: &ClosedLoopOptions) -> (Vec<Case>, Vec<Skipped>) {
-    let mut made = Deployments::default();
+    let mut made = BTreeMap::new();
     let (mut cases, mut skipped) = (Vec::new(), Vec::new());
     for row in rows {
         match case(row, options, &mut made) {
             Ok(case) => cases.push(case),
-            Err(reason) => skipped.push(Skipped { id: row.id.clone(), reason }),
+            Err(error) => skipped.push(Skipped { id: row.id.clone(), reason: error.to_string() }),
         }
     }
     (cases, skipped)
 }
 
-/// Deployments that rows have in common are compiled once.
-#[derive(Default)]
-struct Deployments(BTreeMap<String, Rooflines>);
-
-impl Deployments {
-    fn rooflines(
-        &mut self,
-        model: &Model,
-        hardware: &Hardware,
-        deployment: &Deployment,
-        data_dir: Option<&Path>,
-    ) -> Result<Rooflines, Error> {
-        let key = format!("{} {} {deployment:?}", model.name(), hardware.name());
-        if let Some(known) = self.0.get(&key) {
-            return Ok(known.clone());
-        }
-        let made = Rooflines::new(model, hardware, deployment, data_dir)?;
-        self.0.insert(key, made.clone());
-        Ok(made)
-    }
-}
-
-fn case(row: &ClosedLoopRow, options: &ClosedLoopOptions, made: &mut Deployments) -> Result<Case, String> {
+/// The case of a row. Deployments that rows have in common are compiled once and kept in `made`.
+fn case(row: &ClosedLoopRow, options: &ClosedLoopOptions, made: &mut BTreeMap<String, Rooflines>) -> Result<Case> {
     if !options.backends.is_empty() && !options.backends.contains(&row.backend) {
-        return Err(format!("backend {}: only {} was asked for", row.backend, options.backends.join(", ")));
+        let reason = format!("is not among the requested {}", options.backends.join(", "));
+        return Err(Error::invalid_argument("backend", &row.backend, reason));
     }
     if row.osl < 2 {
-        return Err("osl = 1: a single token has no time per output token".to_owned());
+        return Err(Error::invalid_argument("osl", "1", "a single token has no time per output token"));
     }
-    let said = |error: Error| error.to_string();
     let data_dir = options.data_dir.as_deref();
     let (model, mut notes) = model_of(row, data_dir)?;
     if row.backend != REPLAYED_BACKEND {
         notes.push(format!("backend {}: replayed with {REPLAYED_BACKEND}'s scheduler and kernels", row.backend));
     }
-    let hardware = Hardware::find_in(data_dir, &row.system).map_err(said)?;
+    let hardware = Hardware::find_in(data_dir, &row.system)?;
     let deployment = deployment(row, &model)?;
-    let rooflines = made.rooflines(&model, &hardware, &deployment, data_dir).map_err(said)?;
+    let key = format!("{} {} {deployment:?}", model.name(), hardware.name());
+    let rooflines = match made.get(&key) {
+        Some(known) => known.clone(),
+        None => Rooflines::new(&model, &hardware, &deployment, data_dir)?,
+    };
+    made.entry(key).or_insert_with(|| rooflines.clone());
     notes.extend(rooflines.calibrated.steps().notes().iter().cloned());
 
     let max_model_len = longest(row.isl).saturating_add(longest(row.osl));
     let served = Deployment { max_model_len: Some(max_model_len), ..deployment };
-    let capacity = KvCapacity::new(&model, &hardware, &served).map_err(said)?;
+    let capacity = KvCapacity::new(&model, &hardware, &served)?;
     let mut engine = EngineConfig::new(&served, max_model_len, capacity.num_gpu_blocks);
     engine.async_scheduling = schedules_ahead(row);
     if !engine.async_scheduling {
         notes.push("asynchronous scheduling is off by default before vLLM 0.14".to_owned());
     }
-    engine.validate().map_err(said)?;
+    engine.validate()?;
 
-    let concurrency = row.concurrency;
-    let num_requests = REQUESTS_PER_SLOT * u64::from(concurrency);
-    let equal = ClosedLoop::new(concurrency, num_requests, RequestShape::new(row.isl, row.osl)).map_err(said)?;
-    let load = move |seed: u64| -> Box<dyn Workload + Send> { Box::new(VaryingLoop::new(equal.clone(), seed)) };
+    let num_requests = REQUESTS_PER_SLOT * u64::from(row.concurrency);
+    let equal = ClosedLoop::new(row.concurrency, num_requests, RequestShape::new(row.isl, row.osl))?;
     Ok(Case {
-        name: row.id.clone(),
-        model: model.name().to_owned(),
-        hardware: hardware.name().to_owned(),
-        tensor_parallel_size: row.tp_size,
-        workload: Some(format!("{} in, {} out", row.isl, row.osl)),
-        backend_version: version(row),
+        labels: Labels {
+            name: row.id.clone(),
+            model: model.name().to_owned(),
+            hardware: hardware.name().to_owned(),
+            tensor_parallel_size: row.tp_size,
+            workload: Some(format!("{} in, {} out", row.isl, row.osl)),
+            backend_version: version(row),
+        },
         measured: Measured::new([
             ((WHOLE_RUN, Metric::TTFT_MEAN), row.ttft_ms),
             ((WHOLE_RUN, Metric::TPOT_MEAN), row.tpot_ms),
         ]),
         engine,
-        computed_gpu_blocks: None,
         rooflines,
-        load: Box::new(load),
-        rates: vec![Rate::ClosedLoop { concurrency }],
+        load: Box::new(move |seed| -> Box<dyn Workload + Send> { Box::new(VaryingLoop::new(equal.clone(), seed)) }),
+        concurrency: vec![Some(row.concurrency)],
         notes,
     })
 }
@@ -152,16 +132,17 @@ fn schedules_ahead(row: &ClosedLoopRow) -> bool {
     }
 }
 
-fn deployment(row: &ClosedLoopRow, model: &Model) -> Result<Deployment, String> {
+fn deployment(row: &ClosedLoopRow, model: &Model) -> Result<Deployment> {
     let ranks = u64::from(row.tp_size) * u64::from(row.attention_dp_size);
     let expert_parallel = row.moe_ep_size.filter(|size| has_experts(model) && *size > 1);
     if let Some(size) = expert_parallel
         && (u64::from(size) != ranks || row.moe_tp_size.is_some_and(|shared| shared > 1))
     {
-        return Err(format!(
-            "moe_ep_size = {size} and moe_tp_size = {}: vLLM spreads whole experts over all tp_size × attention_dp_size = {ranks} ranks",
+        let reason = format!(
+            "with moe_tp_size = {}: vLLM spreads whole experts over all tp_size × attention_dp_size = {ranks} ranks",
             row.moe_tp_size.unwrap_or(1)
-        ));
+        );
+        return Err(Error::invalid_argument("moe_ep_size", size.to_string(), reason));
     }
     Ok(Deployment {
         tensor_parallel_size: row.tp_size,
@@ -206,11 +187,11 @@ mod tests {
         assert_eq!((engine.max_num_seqs, engine.max_num_batched_tokens), (1024, 8192));
         // 1.1 · 1024 is 1126.4, 1.1 · 128 is 140.8.
         assert_eq!(engine.max_model_len, 1127 + 141);
-        assert_eq!((cases[1].engine.max_num_seqs, cases[1].tensor_parallel_size), (2000, 2));
-        let mut load = cases[0].load.workload(0);
+        assert_eq!((cases[1].engine.max_num_seqs, cases[1].labels.tensor_parallel_size), (2000, 2));
+        let mut load = (cases[0].load)(0);
         assert_eq!(std::iter::from_fn(|| load.next_request()).count(), 16);
-        assert_eq!((load.expected_requests(), cases[0].rate(0)), (Some(160), Rate::ClosedLoop { concurrency: 16 }));
-        assert_eq!(cases[0].workload.as_deref(), Some("1024 in, 128 out"));
+        assert_eq!((load.expected_requests(), &cases[0].concurrency), (Some(160), &vec![Some(16)]));
+        assert_eq!(cases[0].labels.workload.as_deref(), Some("1024 in, 128 out"));
         assert_eq!(cases[0].measured.get(WHOLE_RUN, Metric::TPOT_MEAN), Some(16.25));
     }
 
@@ -218,11 +199,11 @@ mod tests {
     fn rows_of_other_engines_run_with_a_note_unless_others_are_asked_for() {
         let row = QWEN.replace("vllm,0.12.0", "trtllm,1.0");
         let (none, refused) = made_of(&[&row], &["vllm"]);
-        assert_eq!((none.len(), refused[0].reason.as_str()), (0, "backend trtllm: only vllm was asked for"));
+        assert_eq!((none.len(), refused[0].reason.as_str()), (0, "backend: 'trtllm' is not among the requested vllm"));
         let (cases, skipped) = made(&[&row]);
         assert!(skipped.is_empty());
         assert!(cases[0].notes.iter().any(|note| note == "backend trtllm: replayed with vllm's scheduler and kernels"));
-        assert_eq!(cases[0].backend_version.as_deref(), Some("trtllm 1.0"));
+        assert_eq!(cases[0].labels.backend_version.as_deref(), Some("trtllm 1.0"));
     }
 
     #[test]
@@ -235,7 +216,7 @@ mod tests {
 
     #[test]
     fn rows_that_cannot_be_run_say_why() {
-        assert!(reason(&QWEN.replace("1024,128", "1024,1")).contains("osl = 1"));
+        assert!(reason(&QWEN.replace("1024,128", "1024,1")).contains("osl: '1'"));
         assert!(reason(&QWEN.replace("h100_sxm", "h101")).contains("unknown hardware 'h101'"));
         assert!(reason(&QWEN.replace("Qwen3-8B", "Qwen3-9B")).contains("unknown model"));
         assert!(reason(&QWEN.replace(",16,1,1,", ",16,3,1,")).contains("tensor_parallel_size = 3"));
@@ -253,8 +234,8 @@ mod tests {
         let spread = deployment_of(moe).expect("a deployment");
         assert_eq!((spread.data_parallel_size, spread.enable_expert_parallel), (2, true));
         assert!(!deployment_of(&moe.replace(",2,1,8,", ",1,4,1,")).expect("a deployment").enable_expert_parallel);
-        let part = deployment_of(&moe.replace(",2,1,8,", ",2,2,4,")).expect_err("half of the ranks");
-        assert!(part.contains("moe_ep_size = 4 and moe_tp_size = 2") && part.contains("= 8 ranks"), "{part}");
+        let part = deployment_of(&moe.replace(",2,1,8,", ",2,2,4,")).expect_err("half of the ranks").to_string();
+        assert!(part.contains("moe_ep_size: '4' with moe_tp_size = 2") && part.contains("= 8 ranks"), "{part}");
         // A dense model has no experts to spread.
         assert!(!deployment_of(&QWEN.replace(",,1,1,84.5", ",,1,4,84.5")).expect("dense").enable_expert_parallel);
     }

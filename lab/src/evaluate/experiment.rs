@@ -1,24 +1,24 @@
-//! Serving experiments: folders with a load, a server and what clients saw, turned into cases. Uses `workload::profile`,
-//! `server_config`, `measured`, `case`.
+//! Serving runs on disk: folders with a load, a server and what clients measured. They become cases.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use super::case::{Case, Rate, Rooflines};
-use super::comparison::Skipped;
+use super::case::{Case, Rooflines};
+use super::fold::Labels;
 use super::measured::Measured;
+use super::report::Skipped;
 use ridgepoint::server_config::ServerConfig;
 use ridgepoint::workload::StageLoad;
 use ridgepoint::workload::profile::Profile;
 use ridgepoint::{Error, Result};
 
-/// The files of an experiment: the load, the server, what clients saw.
+/// The files of an experiment: the load, the server, what clients measured.
 pub const FILES: [&str; 3] = ["profile.yaml", "exp-config.yaml", "measured.csv"];
 
-/// An experiment as its folder describes it.
+/// A serving run as its folder describes it.
 #[derive(Debug, Clone)]
 pub struct Experiment {
-    /// Name of the folder; its path where another experiment has that name too.
+    /// Name of the folder, or its path if another experiment has the same name.
     pub name: String,
     /// The folder.
     pub dir: PathBuf,
@@ -26,7 +26,7 @@ pub struct Experiment {
     pub profile: Profile,
     /// The server.
     pub server: ServerConfig,
-    /// What clients saw.
+    /// What clients measured.
     pub measured: Measured,
 }
 
@@ -34,13 +34,13 @@ impl Experiment {
     /// Reads a folder.
     ///
     /// # Errors
-    /// `ErrorKind::Invalid` naming the files that are missing, or a measured stage that the load has not; else those of the three
-    /// files' readers.
+    /// `ErrorKind::Invalid` for missing files or a measured stage that the load does not have; otherwise as the readers of the
+    /// three files.
     pub fn read(dir: &Path) -> Result<Self> {
         let missing: Vec<&str> = FILES.into_iter().filter(|name| !dir.join(name).is_file()).collect();
         if !missing.is_empty() {
             let problems = vec![format!("{} missing; an experiment has {}", missing.join(", "), FILES.join(", "))];
-            return Err(Error::invalid(dir.display().to_string(), problems));
+            return Err(Error::invalid(dir, problems));
         }
         let [profile, server, measured] = FILES.map(|name| dir.join(name));
         let experiment = Experiment {
@@ -53,37 +53,32 @@ impl Experiment {
         let stages = experiment.profile.stages.len();
         match experiment.measured.last_stage() {
             Some(last) if last as usize >= stages => {
-                let problems = vec![format!("stage {last} is measured, but profile.yaml has {stages}, counted from 0")];
-                Err(Error::invalid(measured.display().to_string(), problems))
+                let problem = format!("stage {last} is measured, but profile.yaml has {stages}, counted from 0");
+                Err(Error::invalid(measured.as_path(), vec![problem]))
             }
             _ => Ok(experiment),
         }
     }
 
-    /// Reads experiments and folders of experiments; those of a folder are sorted by name, each is read once.
+    /// Reads experiments and folders of experiments. Those of a folder are sorted by name; each is read once.
     ///
     /// # Errors
-    /// Everything that is wrong: paths that are no folders or hold no experiment, and as [`Experiment::read`].
+    /// Every problem: paths that are no folders or hold no experiment, and as [`Experiment::read`].
     pub fn find(paths: &[PathBuf]) -> std::result::Result<Vec<Experiment>, Vec<Error>> {
-        let (mut found, mut errors) = (Vec::new(), Vec::new());
+        let (mut experiments, mut errors): (Vec<Experiment>, Vec<Error>) = (Vec::new(), Vec::new());
         let mut known = BTreeSet::new();
         for path in paths {
-            match folders(path) {
-                Ok(dirs) => {
-                    for dir in dirs {
-                        if known.insert(dir.canonicalize().unwrap_or_else(|_| dir.clone())) {
-                            found.push(Experiment::read(&dir));
-                        }
+            let dirs = folders(path).unwrap_or_else(|error| {
+                errors.push(error);
+                Vec::new()
+            });
+            for dir in dirs {
+                if known.insert(dir.canonicalize().unwrap_or_else(|_| dir.clone())) {
+                    match Experiment::read(&dir) {
+                        Ok(experiment) => experiments.push(experiment),
+                        Err(error) => errors.push(error),
                     }
                 }
-                Err(error) => errors.push(error),
-            }
-        }
-        let mut experiments: Vec<Experiment> = Vec::new();
-        for result in found {
-            match result {
-                Ok(experiment) => experiments.push(experiment),
-                Err(error) => errors.push(error),
             }
         }
         if !errors.is_empty() {
@@ -98,10 +93,10 @@ impl Experiment {
         Ok(experiments)
     }
 
-    /// The experiment made ready.
+    /// The experiment ready to be replayed.
     ///
     /// # Errors
-    /// Unknown models and GPUs, deployments that do not fit them.
+    /// Unknown models and GPUs, and deployments that do not fit them.
     pub fn case(&self, data_dir: Option<&Path>) -> Result<Case> {
         let (model, mut notes) = self.server.find_model(data_dir)?;
         let hardware = self.server.find_hardware(data_dir)?;
@@ -109,30 +104,31 @@ impl Experiment {
         let rooflines = Rooflines::new(&model, &hardware, &self.server.deployment, data_dir)?;
         notes.extend(rooflines.calibrated.steps().notes().iter().cloned());
         notes.extend([&self.profile.notes, &self.server.notes, &engine.notes].into_iter().flatten().cloned());
-        let rate = |stage: &StageLoad| match stage {
-            StageLoad::Concurrent { concurrency_level, .. } => Rate::ClosedLoop { concurrency: *concurrency_level },
-            StageLoad::Constant { .. } | StageLoad::Poisson { .. } => Rate::OpenLoop,
+        let concurrency = |stage: &StageLoad| match stage {
+            StageLoad::Concurrent { concurrency_level, .. } => Some(*concurrency_level),
+            StageLoad::Constant { .. } | StageLoad::Poisson { .. } => None,
         };
         let (profile, load) = (self.profile.clone(), self.profile.summary(0));
         Ok(Case {
-            name: self.name.clone(),
-            model: model.name().to_owned(),
-            hardware: hardware.name().to_owned(),
-            tensor_parallel_size: self.server.deployment.tensor_parallel_size,
-            workload: Some(format!("{:.0} in, {:.0} out", load.mean_input_tokens, load.mean_output_tokens)),
-            backend_version: None,
+            labels: Labels {
+                name: self.name.clone(),
+                model: model.name().to_owned(),
+                hardware: hardware.name().to_owned(),
+                tensor_parallel_size: self.server.deployment.tensor_parallel_size,
+                workload: Some(format!("{:.0} in, {:.0} out", load.mean_input_tokens, load.mean_output_tokens)),
+                backend_version: None,
+            },
             measured: self.measured.clone(),
-            computed_gpu_blocks: engine.blocks_are_given.then_some(engine.capacity.num_gpu_blocks),
             engine: engine.config,
             rooflines,
-            rates: self.profile.stages.iter().map(rate).collect(),
+            concurrency: self.profile.stages.iter().map(concurrency).collect(),
             load: Box::new(move |seed: u64| profile.workload(seed)),
             notes,
         })
     }
 }
 
-/// Cases of the experiments that can be run, and the others with their reasons; both in order.
+/// The experiments that can be run as cases, and the others with their reasons; both in order.
 pub fn serving_cases(experiments: &[Experiment], data_dir: Option<&Path>) -> (Vec<Case>, Vec<Skipped>) {
     let (mut cases, mut skipped) = (Vec::new(), Vec::new());
     for experiment in experiments {
@@ -144,7 +140,7 @@ pub fn serving_cases(experiments: &[Experiment], data_dir: Option<&Path>) -> (Ve
     (cases, skipped)
 }
 
-/// The path itself where it holds a file of an experiment, else those of its folders that do.
+/// The path itself if it holds a file of an experiment; otherwise its folders that do.
 fn folders(path: &Path) -> Result<Vec<PathBuf>> {
     let is_experiment = |dir: &Path| FILES.into_iter().any(|name| dir.join(name).is_file());
     let entries = std::fs::read_dir(path).map_err(|error| Error::io(path, error))?;
@@ -159,9 +155,8 @@ fn folders(path: &Path) -> Result<Vec<PathBuf>> {
         }
     }
     if dirs.is_empty() {
-        let listed = FILES.join(", ");
-        let problems = vec![format!("no experiment: neither it nor a folder in it has {listed}")];
-        return Err(Error::invalid(path.display().to_string(), problems));
+        let problems = vec![format!("no experiment: neither it nor a folder in it has {}", FILES.join(", "))];
+        return Err(Error::invalid(path, problems));
     }
     dirs.sort();
     Ok(dirs)

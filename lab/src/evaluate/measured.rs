@@ -1,9 +1,9 @@
-//! `measured.csv` of a serving experiment: what clients saw, by stage. Uses `metric` and `error`.
+//! `measured.csv` of a serving run: latencies that clients measured, by stage.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use super::metric::Metric;
+use super::metric::{Latency, Metric};
 use ridgepoint::internals::input::{Columns, NumberRange, RowReader};
 use ridgepoint::{Error, Result};
 
@@ -39,7 +39,7 @@ impl Measured {
             let stage = row.read("stage", expected, |text| text.parse().ok().filter(|stage| *stage >= WHOLE_RUN))?;
             let expected = "e2e, ttft or itl with _mean, _p50, _p90 or _p99";
             let metric = row.read("metric", expected, |text| {
-                text.parse().ok().filter(|metric: &Metric| metric.latency != super::metric::Latency::Tpot)
+                text.parse().ok().filter(|metric: &Metric| !matches!(metric.latency, Latency::Tpot | Latency::Step))
             })?;
             let value_ms = row.number("value_ms", NumberRange::above_zero(f64::MAX, "ms"))?;
             match rows.get(&(stage, metric)) {

@@ -1,4 +1,4 @@
-//! Names of measured figures, and the same figures of a replay. Uses `replay`'s metrics.
+//! The metrics that predictions are judged by, and their values in a replay.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,7 +7,7 @@ use serde::{Serialize, Serializer};
 
 use ridgepoint::replay::Metrics;
 
-/// What is timed, for one request.
+/// A time of one request, or of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Latency {
     /// From sending to the last token.
@@ -18,9 +18,11 @@ pub enum Latency {
     Itl,
     /// (E2E − TTFT) / (output tokens − 1), as vLLM's benchmark has it.
     Tpot,
+    /// One step of the engine.
+    Step,
 }
 
-/// Which figure of the distribution over requests.
+/// A statistic of the times of all requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Statistic {
     /// Arithmetic mean.
@@ -33,17 +35,22 @@ pub enum Statistic {
     P99,
 }
 
-/// A figure by its name in `measured.csv` and in the output, as `ttft_p90`.
+/// A metric. Its name in `measured.csv` and in the output is, for example, `ttft_p90`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Metric {
-    /// What is timed.
+    /// The time.
     pub latency: Latency,
-    /// Which figure of it.
+    /// The statistic.
     pub statistic: Statistic,
 }
 
-const LATENCIES: [(&str, Latency); 4] =
-    [("e2e", Latency::E2e), ("ttft", Latency::Ttft), ("itl", Latency::Itl), ("tpot", Latency::Tpot)];
+const LATENCIES: [(&str, Latency); 5] = [
+    ("e2e", Latency::E2e),
+    ("ttft", Latency::Ttft),
+    ("itl", Latency::Itl),
+    ("tpot", Latency::Tpot),
+    ("step", Latency::Step),
+];
 const STATISTICS: [(&str, Statistic); 4] =
     [("mean", Statistic::Mean), ("p50", Statistic::P50), ("p90", Statistic::P90), ("p99", Statistic::P99)];
 
@@ -56,6 +63,8 @@ impl Metric {
     pub const ITL_MEAN: Metric = Metric { latency: Latency::Itl, statistic: Statistic::Mean };
     /// Mean time per output token after the first.
     pub const TPOT_MEAN: Metric = Metric { latency: Latency::Tpot, statistic: Statistic::Mean };
+    /// Mean time of a step.
+    pub const STEP_MEAN: Metric = Metric { latency: Latency::Step, statistic: Statistic::Mean };
 }
 
 impl fmt::Display for Metric {
@@ -84,7 +93,7 @@ impl Serialize for Metric {
     }
 }
 
-/// A figure over the finished requests of a stage, or of the whole run, ms; `None` where no request has it.
+/// The value of a metric over the finished requests of a stage, or of the whole run, ms; `None` if no request has it.
 pub fn predicted_ms(metrics: &Metrics, stage: Option<u32>, metric: Metric) -> Option<f64> {
     let of = metrics.run_and_stages().find(|of| of.stage == stage)?;
     let distribution = match metric.latency {
@@ -92,6 +101,7 @@ pub fn predicted_ms(metrics: &Metrics, stage: Option<u32>, metric: Metric) -> Op
         Latency::Ttft => of.ttft_ms,
         Latency::Itl => of.itl_per_output_token_ms,
         Latency::Tpot => of.tpot_ms,
+        Latency::Step => None,
     }?;
     Some(match metric.statistic {
         Statistic::Mean => distribution.mean,

@@ -3,14 +3,13 @@
 use std::path::Path;
 
 use super::closed_loop_row::ClosedLoopRow;
-use ridgepoint::{MatmulFormat, Model};
+use ridgepoint::{Error, MatmulFormat, Model, Result};
 
 /// Returns the model of a row and notes about the choice, or the reason why there is none.
-pub(super) fn model_of(row: &ClosedLoopRow, data_dir: Option<&Path>) -> Result<(Model, Vec<String>), String> {
-    let model = Model::find_in(data_dir, &row.model_path).map_err(|error| error.to_string())?;
+pub(super) fn model_of(row: &ClosedLoopRow, data_dir: Option<&Path>) -> Result<(Model, Vec<String>)> {
+    let model = Model::find_in(data_dir, &row.model_path)?;
     let Some((word, format)) = requested(row, has_experts(&model))? else { return Ok((model, Vec::new())) };
-    let found = Model::find_variant(data_dir, &row.model_path, format).map_err(|error| error.to_string())?;
-    let (model, note) = found;
+    let (model, note) = Model::find_variant(data_dir, &row.model_path, format)?;
     let stored = model.main_weight_format().map_or_else(String::new, |format| format.to_string());
     // Such files call block scales fp8, and gpt-oss nvfp4, which is published in mxfp4 alone.
     let is_coarse = note.is_none() && format.bits().0 < 16 && !stored.starts_with(word.as_str());
@@ -19,7 +18,7 @@ pub(super) fn model_of(row: &ClosedLoopRow, data_dir: Option<&Path>) -> Result<(
 }
 
 /// Returns the number format that a row has for the model's matrices; `None` for the checkpoint's own.
-fn requested(row: &ClosedLoopRow, has_experts: bool) -> Result<Option<(String, MatmulFormat)>, String> {
+fn requested(row: &ClosedLoopRow, has_experts: bool) -> Result<Option<(String, MatmulFormat)>> {
     let mut words = vec![("gemm_quant_mode", row.gemm_quant_mode.as_str())];
     if has_experts {
         words.push(("moe_quant_mode", row.moe_quant_mode.as_str()));
@@ -27,13 +26,15 @@ fn requested(row: &ClosedLoopRow, has_experts: bool) -> Result<Option<(String, M
     words.push(("precision", row.precision.as_str()));
     let mut requested: Option<(&str, &str, MatmulFormat)> = None;
     for (column, word) in words.into_iter().filter(|(_, word)| !word.is_empty()) {
-        let format =
-            MatmulFormat::parse(word).ok_or_else(|| format!("{column} = {word} is not a known number format"))?;
+        let Some(format) = MatmulFormat::parse(word) else {
+            return Err(Error::invalid_argument(column, word, "is not a known number format"));
+        };
         match requested {
             None => requested = Some((column, word, format)),
             Some((_, _, earlier)) if earlier.bits() == format.bits() => {}
             Some((first, earlier, _)) => {
-                return Err(format!("{first} = {earlier} and {column} = {word}: mixed formats are not supported"));
+                let reason = format!("and {first} = {earlier} are mixed formats, which are not supported");
+                return Err(Error::invalid_argument(column, word, reason));
             }
         }
     }
@@ -61,7 +62,7 @@ mod tests {
     }
 
     fn refused(model_path: &str, precision: &str, gemm: &str, moe: &str) -> String {
-        model_of(&row(model_path, precision, gemm, moe), None).expect_err("refused")
+        model_of(&row(model_path, precision, gemm, moe), None).expect_err("refused").to_string()
     }
 
     #[test]
@@ -94,9 +95,9 @@ mod tests {
         let reason = refused("openai/gpt-oss-120b", "fp8", "fp8", "fp8");
         assert!(reason.contains("fp8 is requested, but gpt-oss-120b stores its weights as mxfp4"), "{reason}");
         assert!(refused("Qwen/Qwen3-32B-FP8", "bf16", "", "").contains("fp8_block128x128"));
-        assert!(refused("Qwen/Qwen3-32B", "fp3", "", "").contains("precision = fp3 is not a known"));
+        assert!(refused("Qwen/Qwen3-32B", "fp3", "", "").contains("precision: 'fp3' is not a known"));
         let mixed = refused("MiniMaxAI/MiniMax-M2.5", "fp8", "fp8", "nvfp4");
-        assert!(mixed.contains("gemm_quant_mode = fp8 and moe_quant_mode = nvfp4"), "{mixed}");
+        assert!(mixed.contains("moe_quant_mode: 'nvfp4' and gemm_quant_mode = fp8"), "{mixed}");
         assert!(refused("acme/unknown-7b", "", "", "").contains("unknown model"));
         // A dense model has no experts to speak of.
         assert_eq!(found("meta-llama/Llama-3.1-70B", "fp8", "fp8", "nvfp4").0, "llama-3.1-70b-fp8");

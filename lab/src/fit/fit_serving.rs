@@ -6,7 +6,7 @@ use std::sync::Arc;
 use rayon::prelude::*;
 use ridgepoint::internals::correction::{Basis, Correction, Term};
 use ridgepoint::latency::{CalibratedRoofline, LatencyModel};
-use ridgepoint::replay::{Outcome, RequestRecord, replay};
+use ridgepoint::replay::{Outcome, RequestRecord};
 use ridgepoint::{Request, Result};
 
 use super::fit_rows::{FitResult, Prior, QUEUEING_PRIOR_SD_US, distinct, factors, fit_rows};
@@ -42,7 +42,7 @@ pub fn fit_serving(
         let rows = replayed_rows(cases, &anchor, seed, done)?;
         let measured = || cases.iter().zip(&rows).filter(|(_, rows)| !rows.is_empty()).map(|(case, _)| case);
         let (models, hardware) =
-            (measured().map(|case| case.model.clone()), cases.iter().map(|case| case.hardware.clone()));
+            (measured().map(|case| case.labels.model.clone()), cases.iter().map(|case| case.labels.hardware.clone()));
         let (models, hardware) = (distinct(models), distinct(hardware));
         let mut fitted = fit_rows(origin, rows.into_iter().flatten().collect(), &anchor, prior)?;
         (fitted.correction.source.models, fitted.correction.source.hardware) = (models, hardware);
@@ -80,7 +80,7 @@ pub(super) fn replayed_rows(
 fn rows_of(case: &Case, correction: &Arc<Correction>, seed: u64) -> Result<Vec<Row>> {
     let roofline = case.rooflines.corrected(correction);
     let mut terms = StepTerms::new(roofline.steps());
-    let replayed = replay(&roofline, &case.engine, case.load.workload(seed).as_mut(), &mut terms)?;
+    let replayed = case.replay_observed(&roofline, seed, &mut terms)?;
     let finished: Vec<&RequestRecord> =
         replayed.records.iter().filter(|record| record.outcome == Outcome::Finished).collect();
     let run = Replayed { case, correction, roofline: &roofline, terms: &terms };

@@ -13,7 +13,8 @@ use rayon::prelude::*;
 
 use super::fit_rows::{FitResult, Prior, distinct, factors, fit_rows};
 use super::problem::{Row, Target};
-use crate::evaluate::steps::case::{StepCase, StepRow};
+use crate::evaluate::steps::case::StepCase;
+use crate::ingest::Interval;
 use crate::stats::{median, robust_sd};
 use ridgepoint::internals::correction::{Basis, Correction};
 use ridgepoint::{Error, Result};
@@ -82,7 +83,7 @@ impl<'a> RunTerms<'a> {
     pub fn compare(&mut self, range: Range<usize>, by: &Correction) {
         let rows = self.case.rows.get(range.clone()).unwrap_or_default();
         let sampled = self.sampled.get(range).unwrap_or_default();
-        let is_timed = |row: &StepRow| self.case.record(row).is_some_and(|step| step.gpu_time_us.is_some());
+        let is_timed = |row: &Interval| self.case.record(row).is_some_and(|step| step.gpu_time_us.is_some());
         if rows.iter().any(is_timed) {
             return;
         }
@@ -108,7 +109,7 @@ impl<'a> RunTerms<'a> {
     }
 
     /// The row of the step before, where that was sampled.
-    fn before(&self, rows: &[StepRow], at: usize) -> Option<usize> {
+    fn before(&self, rows: &[Interval], at: usize) -> Option<usize> {
         let id = |at: usize| rows.get(at).and_then(|row| self.case.record(row)).map(|step| step.step_id);
         let before = at.checked_sub(1)?;
         (id(before)?.checked_add(1) == id(at)).then_some(before)
@@ -120,7 +121,7 @@ impl<'a> RunTerms<'a> {
             return Vec::new();
         };
         let around = means_around(sampled);
-        let terms = |(at, (row, mean)): (usize, (&StepRow, &Basis))| {
+        let terms = |(at, (row, mean)): (usize, (&Interval, &Basis))| {
             // The step before is described where it was sampled too; the last step of the interval is not in it then.
             let (own, before) = match self.alignment {
                 Alignment::Own => (true, None),
@@ -147,7 +148,7 @@ impl<'a> RunTerms<'a> {
         let bases = self.rows(range);
         let off = rows.iter().zip(&bases).map(|(row, basis)| (row.period_us() / by.time_us(basis)).ln()).collect();
         let sd = robust_sd(off).max(Target::StepPeriod.expected_sd());
-        let row = |(row, basis): (&StepRow, &Basis)| Row {
+        let row = |(row, basis): (&Interval, &Basis)| Row {
             target: Target::StepPeriod,
             offset: 0.0,
             x: factors(basis, 0.0),
@@ -162,11 +163,11 @@ impl<'a> RunTerms<'a> {
 /// Gives runs of one version of an engine one alignment, by the mean of their slopes: whether scheduling is asynchronous is a matter of
 /// the engine, and one run alone may not tell.
 pub fn align(runs: &mut [&mut RunTerms<'_>]) {
-    let mut versions: Vec<Option<String>> = runs.iter().map(|run| run.case.engine_version.clone()).collect();
+    let mut versions: Vec<Option<String>> = runs.iter().map(|run| run.case.labels.backend_version.clone()).collect();
     versions.sort();
     versions.dedup();
     for version in &versions {
-        let is_of = |run: &&mut &mut RunTerms<'_>| run.case.engine_version == *version && run.slopes.is_some();
+        let is_of = |run: &&mut &mut RunTerms<'_>| run.case.labels.backend_version == *version && run.slopes.is_some();
         let mut lead = 0.0;
         for run in runs.iter_mut().filter(is_of) {
             let single = run.case.rows.iter().filter(|row| row.steps == 1).count();
@@ -221,7 +222,7 @@ pub fn fit_steps(origin: &str, runs: &[(&RunTerms<'_>, Range<usize>)], prior: &P
     let periods_us: Vec<f64> = runs
         .iter()
         .flat_map(|(run, range)| run.case.rows.get(range.clone()).unwrap_or_default())
-        .map(StepRow::period_us)
+        .map(Interval::period_us)
         .collect();
     if let [first_us, _, ..] = periods_us.as_slice()
         && periods_us.iter().all(|us| (us - first_us).abs() <= 1e-9 * first_us)
@@ -242,9 +243,10 @@ pub fn fit_steps(origin: &str, runs: &[(&RunTerms<'_>, Range<usize>)], prior: &P
             fitted.solution.iterations = iterations;
             let source = &mut fitted.correction.source;
             let fitted_runs = runs.iter().filter(|(_, range)| !range.is_empty());
-            source.models = distinct(fitted_runs.map(|(run, _)| run.case.model.clone()));
-            source.hardware = distinct(runs.iter().map(|(run, _)| run.case.hardware.clone()));
-            source.engine_versions = distinct(runs.iter().filter_map(|(run, _)| run.case.engine_version.clone()));
+            source.models = distinct(fitted_runs.map(|(run, _)| run.case.labels.model.clone()));
+            source.hardware = distinct(runs.iter().map(|(run, _)| run.case.labels.hardware.clone()));
+            source.engine_versions =
+                distinct(runs.iter().filter_map(|(run, _)| run.case.labels.backend_version.clone()));
             return Ok(fitted);
         }
         by = fitted.correction;

@@ -1,24 +1,13 @@
 //! Fits with a group of runs left out, and the scatter of the left-out runs: the error to expect for a model that was never
 //! measured. Uses `fit_serving`, `problem`, `evaluate::case`.
 
-use super::fit_rows::{Prior, distinct, parameters_of};
+use super::fit_rows::{Prior, parameters_of};
 use super::fit_serving::{fit_serving, replayed_rows};
 use super::problem::{Row, Target};
 use crate::evaluate::case::Case;
+use crate::evaluate::fold::{GroupBy, groups_to_leave_out};
+use ridgepoint::Result;
 use ridgepoint::internals::correction::{Correction, SDS_OF_90_PCT, Scatter};
-use ridgepoint::{Error, Result};
-
-/// The property that the runs of a left-out group share.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum LeaveOut {
-    /// All runs of a model.
-    Model,
-    /// All runs of a workload.
-    Workload,
-    /// One run.
-    Experiment,
-}
 
 /// A group of cases, and a correction fitted without them.
 #[derive(Debug, Clone)]
@@ -47,27 +36,15 @@ struct Residual {
 /// `ErrorKind::InvalidArgument` if there are fewer than two groups; otherwise as [`fit_serving`].
 pub fn leave_out(
     cases: &[&Case],
-    by: LeaveOut,
+    by: GroupBy,
     prior: &Prior,
     start: &Correction,
     seed: u64,
     done: &(dyn Fn() + Sync),
 ) -> Result<Vec<Fold>> {
-    let group = |case: &Case| match by {
-        LeaveOut::Model => case.model.clone(),
-        LeaveOut::Workload => case.workload.clone().unwrap_or_default(),
-        LeaveOut::Experiment => case.name.clone(),
-    };
-    let groups = distinct(cases.iter().map(|case| group(case)));
-    if groups.len() < 2 {
-        return Err(Error::invalid_argument(
-            "runs to leave out",
-            groups.join(", "),
-            "is all there is: leaving it out leaves nothing to fit on",
-        ));
-    }
+    let groups = groups_to_leave_out(cases.iter().map(|case| &case.labels), by)?;
     let fold = |left_out: String| {
-        let is_out = |index: &usize| cases.get(*index).is_some_and(|case| group(case) == left_out);
+        let is_out = |index: &usize| cases.get(*index).is_some_and(|case| case.labels.group(by) == left_out);
         let (out, seen): (Vec<usize>, Vec<usize>) = (0..cases.len()).partition(is_out);
         let of = |positions: &[usize]| -> Vec<&Case> {
             positions.iter().filter_map(|position| cases.get(*position).copied()).collect()

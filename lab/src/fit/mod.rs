@@ -20,7 +20,7 @@ pub use fit_serving::{MAX_ROUNDS, fit_serving};
 pub use fit_steps::{Alignment, RunTerms, align, fit_steps};
 pub use host_from_replays::{HOST_REPLAYS, HostSearch, host_from_replays};
 pub use host_from_traces::{HostFit, host_from_traces, pooled};
-pub use leave_out::{Fold, LeaveOut, leave_out, scatter, shrunk};
+pub use leave_out::{Fold, leave_out, scatter, shrunk};
 pub use posterior::{Posterior, posterior};
 pub use problem::{Parameter, Problem, Row, Target};
 pub use report::{FitReport, ParameterReport};

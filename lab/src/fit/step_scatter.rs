@@ -8,9 +8,9 @@ use serde::Serialize;
 
 use super::fit_rows::{FitResult, Prior};
 use super::fit_steps::{Alignment, RunTerms, fit_steps};
-use crate::evaluate::steps::score::Scores;
-use crate::evaluate::steps::window::{Point, USUAL_ROWS, windows};
+use crate::evaluate::steps::window::{USUAL_ROWS, mean_step_us, windows};
 use crate::ingest::Dropped;
+use crate::stats::{ErrorSummary, error_pct};
 use ridgepoint::Result;
 use ridgepoint::internals::correction::{Correction, Level, Scatter};
 
@@ -78,10 +78,10 @@ impl StepRunReport {
     pub fn of(run: &StepRun<'_>, correction: &Correction) -> Self {
         let case = run.terms.case;
         StepRunReport {
-            name: case.name.clone(),
-            model: case.model.clone(),
-            hardware: case.hardware.clone(),
-            tensor_parallel_size: case.tensor_parallel_size,
+            name: case.labels.name.clone(),
+            model: case.labels.model.clone(),
+            hardware: case.labels.hardware.clone(),
+            tensor_parallel_size: case.labels.tensor_parallel_size,
             dropped: case.dropped.clone(),
             alignment: run.terms.alignment,
             alignment_slopes: run.terms.slopes,
@@ -91,21 +91,16 @@ impl StepRunReport {
     }
 }
 
-/// Windows of a range: measured and predicted mean time of a step. As when steps are judged, the prediction is the mean over the sampled steps.
-fn points(run: &RunTerms<'_>, range: Range<usize>, correction: &Correction) -> Vec<Point> {
+/// Windows of a range: measured and predicted mean time of a step, µs. As when steps are judged, the prediction is the mean over the sampled steps.
+fn points(run: &RunTerms<'_>, range: Range<usize>, correction: &Correction) -> Vec<(f64, f64)> {
     let (Some(rows), Some(sampled)) = (run.case.rows.get(range.clone()), run.sampled.get(range)) else {
         return Vec::new();
     };
     let point = |window: Range<usize>| {
         let rows = rows.get(window.clone()).unwrap_or_default();
         let sampled = sampled.get(window).unwrap_or_default();
-        let (span_us, steps) = rows.iter().fold((0.0, 0u64), |(us, steps), row| (us + row.span_us, steps + row.steps));
         let predicted_us = sampled.iter().map(|basis| correction.time_us(basis)).sum::<f64>();
-        Point {
-            measured_us: span_us / steps.max(1) as f64,
-            predicted_us: predicted_us / sampled.len().max(1) as f64,
-            interval_us: None,
-        }
+        (mean_step_us(rows), predicted_us / sampled.len().max(1) as f64)
     };
     windows(rows.len(), USUAL_ROWS).into_iter().map(point).collect()
 }
@@ -113,13 +108,13 @@ fn points(run: &RunTerms<'_>, range: Range<usize>, correction: &Correction) -> V
 fn errors(run: &RunTerms<'_>, range: Range<usize>, correction: &Correction) -> Option<WindowErrors> {
     let rows = range.len();
     let points = points(run, range, correction);
-    let Scores { median_ape_pct, bias_pct, .. } = Scores::of(&points)?;
-    Some(WindowErrors { rows, windows: points.len(), median_ape_pct, bias_pct })
+    let of = ErrorSummary::of(points.iter().map(|(measured, predicted)| error_pct(*measured, *predicted)).collect())?;
+    Some(WindowErrors { rows, windows: of.count, median_ape_pct: of.median_abs_pct, bias_pct: of.bias_pct })
 }
 
 /// Mean square of ln(measured / predicted) over windows; `None` without any.
-fn mean_square(points: &[Point]) -> Option<f64> {
-    let squares: Vec<f64> = points.iter().map(|of| (of.measured_us / of.predicted_us).ln().powi(2)).collect();
+fn mean_square(points: &[(f64, f64)]) -> Option<f64> {
+    let squares: Vec<f64> = points.iter().map(|(measured, predicted)| (measured / predicted).ln().powi(2)).collect();
     let mean = squares.iter().sum::<f64>() / squares.len() as f64;
     mean.is_finite().then_some(mean)
 }
@@ -155,29 +150,29 @@ fn scatter(
 ) -> Result<(f64, &'static str)> {
     let mut by_model: BTreeMap<&str, Vec<&StepRun<'_>>> = BTreeMap::new();
     for run in runs {
-        by_model.entry(&run.terms.case.model).or_default().push(run);
+        by_model.entry(&run.terms.case.labels.model).or_default().push(run);
     }
     let expected = prior.means().scatter.step;
     if *level == Level::Global && by_model.len() > 1 {
         let mut squares = Vec::new();
         for (model, out) in &by_model {
-            let others = runs.iter().filter(|run| run.terms.case.model != *model);
+            let others = runs.iter().filter(|run| run.terms.case.labels.model != *model);
             let others: Vec<(&RunTerms<'_>, Range<usize>)> =
                 others.map(|run| (&run.terms, run.fitted.clone())).collect();
             let fitted = fit_steps(origin, &others, prior)?.correction;
             let of = |run: &&StepRun<'_>| points(&run.terms, run.seen(), &fitted);
-            squares.extend(mean_square(&out.iter().flat_map(of).collect::<Vec<Point>>()));
+            squares.extend(mean_square(&out.iter().flat_map(of).collect::<Vec<_>>()));
         }
         let mean = squares.iter().sum::<f64>() / squares.len().max(1) as f64;
         return Ok((mean.sqrt().max(LEAST_SCATTER), "from windows of each model with what the others say"));
     }
-    let held_out: Vec<Point> =
+    let held_out: Vec<(f64, f64)> =
         runs.iter().flat_map(|run| points(&run.terms, run.held_out.clone(), correction)).collect();
     let fitted = || runs.iter().flat_map(|run| points(&run.terms, run.fitted.clone(), correction));
     let (step, from) = match mean_square(&held_out) {
         Some(square) => (square.sqrt(), "from windows that were held out"),
         None => (
-            IN_SAMPLE_INFLATION * mean_square(&fitted().collect::<Vec<Point>>()).unwrap_or(0.0).sqrt(),
+            IN_SAMPLE_INFLATION * mean_square(&fitted().collect::<Vec<_>>()).unwrap_or(0.0).sqrt(),
             "one and a half times that of the windows fitted, as none was held out",
         ),
     };

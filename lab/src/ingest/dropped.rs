@@ -1,6 +1,7 @@
 //! What was read and what was left out of it, and why. Uses nothing else.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use serde::Serialize;
 
@@ -102,5 +103,13 @@ impl Dropped {
     /// Reasons with their counts.
     pub fn iter(&self) -> impl Iterator<Item = (Reason, u64)> + '_ {
         self.counts.iter().map(|(reason, count)| (*reason, *count))
+    }
+}
+
+/// `3 warm up, 1 last step`.
+impl fmt::Display for Dropped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let reasons = self.iter().map(|(reason, count)| format!("{count} {}", reason.name().replace('_', " ")));
+        f.write_str(&reasons.collect::<Vec<String>>().join(", "))
     }
 }

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::sync::OnceLock;
 
-use ridgepoint::internals::correction::Used;
+use ridgepoint::internals::correction::CorrectionInfo;
 use ridgepoint::internals::efficiency::EfficiencyMode;
 use ridgepoint::latency::CalibratedRoofline;
 use ridgepoint::replay::{EngineConfig, EngineCounters, Metrics, SchedulingPolicy, StageMetrics, replay};
@@ -82,7 +82,7 @@ impl Point<'_> {
                 EfficiencyMode::Tables => "tables".to_owned(),
                 EfficiencyMode::Ideal => "ideal".to_owned(),
             },
-            correction: Used::of(self.model.correction.as_deref()).name,
+            correction: CorrectionInfo::of(self.model.correction.as_deref()).name,
             enable_expert_parallel: deployment.enable_expert_parallel,
             precision: server.precision.map(|precision| precision.to_string()),
             kv_cache_dtype: deployment.kv_cache_dtype.map_or_else(|| "auto".to_owned(), |dtype| dtype.to_string()),

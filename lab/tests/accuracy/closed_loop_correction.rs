@@ -6,13 +6,12 @@ use std::collections::BTreeMap;
 
 use ridgepoint::Model;
 use ridgepoint::replay::Metrics;
-use ridgepoint_lab::evaluate::case::Case;
+use ridgepoint_lab::evaluate::case::{Case, correct};
 use ridgepoint_lab::evaluate::closed_loop::{ClosedLoopOptions, closed_loop_cases};
 use ridgepoint_lab::evaluate::closed_loop_row::read_closed_loop;
-use ridgepoint_lab::evaluate::comparison::{MetricSummary, error_pct};
-use ridgepoint_lab::evaluate::corrected::correct;
 use ridgepoint_lab::evaluate::measured::WHOLE_RUN;
 use ridgepoint_lab::evaluate::metric::{Metric, predicted_ms};
+use ridgepoint_lab::stats::{ErrorSummary, error_pct};
 
 const SEED: u64 = 42;
 /// Every so many rows are replayed here; the command replays all.
@@ -45,28 +44,28 @@ fn the_global_correction_carries_over_to_fixed_concurrency() {
     for case in &cases {
         let correction = case.rooflines.correction().expect("corrected");
         assert_eq!(correction.name, "global");
-        let has_experts = has_experts(&case.model);
+        let has_experts = has_experts(&case.labels.model);
         let error_pct = tpot_error_pct(case).expect("measured and finished");
         by_kind.entry(has_experts).or_default().push(error_pct);
-        let version = case.backend_version.clone().unwrap_or_default();
+        let version = case.labels.backend_version.clone().unwrap_or_default();
         by_version.entry((has_experts, version)).or_default().push(error_pct);
     }
     let named = |has_experts: bool| if has_experts { "experts" } else { "dense" };
     for ((has_experts, version), errors_pct) in &by_version {
-        let of = MetricSummary::of(errors_pct).expect("rows");
-        println!("{:8} {version:14} {} rows, TPOT bias {:+.1} %", named(*has_experts), of.rows, of.bias_pct);
+        let of = ErrorSummary::of(errors_pct.clone()).expect("rows");
+        println!("{:8} {version:14} {} rows, TPOT bias {:+.1} %", named(*has_experts), of.count, of.bias_pct);
     }
     for (has_experts, most_pct) in [(false, MAX_DENSE_PCT), (true, MAX_EXPERTS_PCT)] {
-        let of = MetricSummary::of(&by_kind[&has_experts]).expect("rows");
+        let of = ErrorSummary::of(by_kind[&has_experts].clone()).expect("rows");
         let said = format!(
             "{}: {} rows, TPOT median {:.1} %, max {:.1} %, bias {:+.1} %",
             named(has_experts),
-            of.rows,
-            of.median_ape_pct,
-            of.max_ape_pct,
+            of.count,
+            of.median_abs_pct,
+            of.max_abs_pct,
             of.bias_pct
         );
         println!("{said}");
-        assert!(of.rows >= 10 && of.median_ape_pct <= most_pct, "{said}, at most {most_pct} %");
+        assert!(of.count >= 10 && of.median_abs_pct <= most_pct, "{said}, at most {most_pct} %");
     }
 }

@@ -13,10 +13,11 @@ use ridgepoint::latency::CalibratedRoofline;
 use ridgepoint::replay::Metrics;
 use ridgepoint_lab::evaluate::case::Case;
 use ridgepoint_lab::evaluate::experiment::{Experiment, serving_cases};
+use ridgepoint_lab::evaluate::fold::GroupBy;
 use ridgepoint_lab::evaluate::judge::judge;
 use ridgepoint_lab::evaluate::measured::{Measured, WHOLE_RUN};
 use ridgepoint_lab::evaluate::metric::{Metric, predicted_ms};
-use ridgepoint_lab::fit::{LeaveOut, Prior, fit_serving, leave_out, scatter};
+use ridgepoint_lab::fit::{Prior, fit_serving, leave_out, scatter};
 
 const SEED: u64 = 42;
 /// Models whose own defaults sort and penalise (Qwen), sort (Llama), and do neither (Nemo).
@@ -108,7 +109,7 @@ fn a_known_correction_is_found_again() {
         for (stage, replayed) in STAGES {
             let measured_ms = case.measured.get(stage, Metric::E2E_MEAN).unwrap();
             let error_pct = 100.0 * (predicted_ms(&metrics, replayed, Metric::E2E_MEAN).unwrap() / measured_ms - 1.0);
-            assert!(error_pct.abs() <= 1.0, "{}: stage {stage}: {error_pct} %", case.name);
+            assert!(error_pct.abs() <= 1.0, "{}: stage {stage}: {error_pct} %", case.labels.name);
         }
     }
 }
@@ -128,14 +129,14 @@ fn a_fit_is_the_same_again_and_needs_two_groups_to_leave_one_out() {
     assert_eq!(once, fit());
 
     let folds = |by| leave_out(&cases, by, &prior, &once, SEED, &|| {});
-    match folds(LeaveOut::Model) {
+    match folds(GroupBy::Model) {
         Err(error) => {
             let message = error.to_string();
             assert!(message.contains(MODELS[0]) && message.contains("leaves nothing to fit on"), "{message}");
         }
         other => panic!("{other:?}"),
     }
-    let folds = folds(LeaveOut::Experiment).unwrap();
+    let folds = folds(GroupBy::Experiment).unwrap();
     let left_out: Vec<(&str, &[usize])> =
         folds.iter().map(|fold| (fold.left_out.as_str(), fold.cases.as_slice())).collect();
     assert_eq!(left_out, [("qwen2.5-7b-0", &[0][..]), ("qwen2.5-7b-1", &[1]), ("qwen2.5-7b-2", &[2])]);
@@ -157,19 +158,20 @@ fn models_that_a_correction_has_not_seen_are_met() {
         let cases: Vec<&Case> = cases.iter().collect();
         let prior = Prior::of_any_model();
         let (all, _) = fit_serving("all", &cases, &prior, prior.means(), SEED, &|| {}).expect("a fit");
-        leave_out(&cases, LeaveOut::Model, &prior, &all.correction, SEED, &|| {}).expect("folds")
+        leave_out(&cases, GroupBy::Model, &prior, &all.correction, SEED, &|| {}).expect("folds")
     };
     for fold in folds {
         assert!(!fold.correction.source.models.contains(&fold.left_out), "{}", fold.left_out);
         let correction = Arc::new(fold.correction);
         for index in fold.cases {
-            assert_eq!(cases[index].model, fold.left_out);
-            cases[index].rooflines.correct(&correction);
+            assert_eq!(cases[index].labels.model, fold.left_out);
+            let rooflines = &mut cases[index].rooflines;
+            rooflines.predicted = Arc::new(rooflines.corrected(&correction));
         }
     }
     let evaluation = judge(&cases, skipped, SEED, &|| {}).expect("replays");
     for experiment in &evaluation.experiments {
-        print!("{:85}", experiment.name);
+        print!("{:85}", experiment.labels.name);
         for metric in [Metric::E2E_MEAN, Metric::TTFT_MEAN] {
             let row =
                 experiment.metrics.iter().find(|row| row.stage == WHOLE_RUN && row.metric == metric).expect("a row");

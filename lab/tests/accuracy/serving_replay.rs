@@ -4,10 +4,10 @@ use crate::common;
 
 use ridgepoint_lab::evaluate::closed_loop::{ClosedLoopOptions, closed_loop_cases};
 use ridgepoint_lab::evaluate::closed_loop_row::read_closed_loop;
-use ridgepoint_lab::evaluate::comparison::{Baseline, Evaluation};
 use ridgepoint_lab::evaluate::experiment::{Experiment, serving_cases};
 use ridgepoint_lab::evaluate::judge::judge;
 use ridgepoint_lab::evaluate::metric::Metric;
+use ridgepoint_lab::evaluate::report::{Baseline, EvaluationReport};
 
 const SEED: u64 = 42;
 /// Largest median errors of the runs' means, percent.
@@ -18,12 +18,12 @@ const EVERY: usize = 8;
 /// Largest median error of the time per output token at fixed concurrency, percent.
 const MAX_MEDIAN_TPOT_PCT: f64 = 15.0;
 
-fn print(evaluation: &Evaluation, metrics: &[Metric]) {
+fn print(evaluation: &EvaluationReport, metrics: &[Metric]) {
     for experiment in &evaluation.experiments {
-        print!("{:85}", experiment.name);
+        print!("{:85}", experiment.labels.name);
         for metric in metrics {
             let row = experiment.metrics.iter().find(|row| row.stage == -1 && row.metric == *metric);
-            let row = row.unwrap_or_else(|| panic!("{} has no {metric}", experiment.name));
+            let row = row.unwrap_or_else(|| panic!("{} has no {metric}", experiment.labels.name));
             print!(" {metric} {:9.2} {:9.2} {:+7.1}%", row.measured_ms, row.predicted_ms, row.error_pct);
         }
         println!();

@@ -7,12 +7,12 @@ use rand_distr::{Distribution, Normal};
 use rand_pcg::Pcg64;
 use ridgepoint::internals::correction::{Correction, Level, Term};
 use ridgepoint::{CorrectionChoice, EfficiencyMode};
-use ridgepoint_lab::evaluate::steps::case::{CaseOptions, StepCase, StepRow, step_cases};
+use ridgepoint_lab::evaluate::steps::case::{CaseOptions, StepCase, step_cases};
 use ridgepoint_lab::evaluate::steps::read::{ReadRun, read_runs};
 use ridgepoint_lab::evaluate::steps::split::{StepSplit, folds};
 use ridgepoint_lab::fit::{Alignment, Prior, RunTerms, StepRun, StepRunReport, align, fit_with_scatter};
 use ridgepoint_lab::ingest::step_table::TableRun;
-use ridgepoint_lab::ingest::{Cleaning, Dropped, Run, StepRecord, StepTrace, periods};
+use ridgepoint_lab::ingest::{Cleaning, Dropped, Interval, Run, StepRecord, StepTrace, periods};
 
 const STEPS: usize = 30_000;
 
@@ -63,7 +63,7 @@ fn sampled(truth: &Correction, seed: u64) -> StepCase {
     let mut start_ns = 1_000_000_000.0;
     for (index, step) in steps.iter_mut().enumerate() {
         step.start_ns = start_ns as u64;
-        let row = StepRow { step: index, start_ns: 0, steps: 1, span_us: 1.0 };
+        let row = Interval { first: index, steps: 1, span_us: 1.0 };
         start_ns += 1e3 * truth.time_us(&whole.basis(&row)) * (1.0 + noise.sample(&mut random));
     }
     steps.retain(|_| random.random_bool(0.1));
@@ -126,13 +126,14 @@ fn later_steps_of_the_data_pack_are_met_by_the_global_correction() {
     };
     let global = CorrectionChoice::Global.resolve("any model", EfficiencyMode::Tables).unwrap().unwrap();
     for fold in folds(&cases, StepSplit::Temporal { judge_from: 0.6 }).unwrap() {
-        let (terms, fitted) = (RunTerms::of(fold.judged), 0..fold.rows.start);
-        let later = StepRunReport::of(&StepRun { terms, fitted, held_out: fold.rows }, &global).held_out.unwrap();
+        let (terms, fitted) = (RunTerms::of(fold.judged.case), 0..fold.judged.rows.start);
+        let later =
+            StepRunReport::of(&StepRun { terms, fitted, held_out: fold.judged.rows }, &global).held_out.unwrap();
         eprintln!(
             "{}: median {:.2} %, bias {:+.2} % of {} windows",
-            fold.judged.name, later.median_ape_pct, later.bias_pct, later.windows
+            fold.judged.labels.name, later.median_ape_pct, later.bias_pct, later.windows
         );
-        assert!(later.median_ape_pct < 5.0, "{}: {later:?}", fold.judged.name);
+        assert!(later.median_ape_pct < 5.0, "{}: {later:?}", fold.judged.labels.name);
     }
 }
 
@@ -145,16 +146,16 @@ fn corrections_of_the_first_part_of_the_data_pack_meet_the_later_one() {
         .unwrap()
         .into_iter()
         .map(|fold| {
-            let (mut terms, fitted) = (RunTerms::of(fold.judged), 0..fold.rows.start);
+            let (mut terms, fitted) = (RunTerms::of(fold.judged.case), 0..fold.judged.rows.start);
             terms.compare(fitted.clone(), &Correction::neutral());
-            StepRun { terms, fitted, held_out: fold.rows }
+            StepRun { terms, fitted, held_out: fold.judged.rows }
         })
         .collect();
     align(&mut runs.iter_mut().map(|run| &mut run.terms).collect::<Vec<_>>());
     for run in &runs {
         // vLLM 0.15.1 schedules asynchronously: the GPU's work is in the time after the step's own.
         let (own, before) = run.terms.slopes.unwrap();
-        eprintln!("{}: {own:.2} of the step itself, {before:.2} of the one before", run.terms.case.name);
+        eprintln!("{}: {own:.2} of the step itself, {before:.2} of the one before", run.terms.case.labels.name);
         assert!(before > 0.7 && own < 0.4 && run.terms.alignment == Alignment::Before, "{own} {before}");
     }
     let (learned, scatter) = fit_with_scatter("pack", &runs, &Prior::of_any_model(), &Level::Global).unwrap();
@@ -162,7 +163,7 @@ fn corrections_of_the_first_part_of_the_data_pack_meet_the_later_one() {
     assert!(learned.solution.converged && learned.problem.rows().len() > 8000);
     for run in &runs {
         let later = StepRunReport::of(run, &learned.correction).held_out.unwrap();
-        eprintln!("{}: median {:.2} %", run.terms.case.name, later.median_ape_pct);
+        eprintln!("{}: median {:.2} %", run.terms.case.labels.name, later.median_ape_pct);
         assert!(later.median_ape_pct < 2.0, "{later:?}");
     }
 }

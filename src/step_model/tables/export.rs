@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::attention::{ChunkAttention, DecodeAttention};
 use super::rows::{ROW_CELLS, RowCells, RowTable};
-use crate::correction::{HostTimes, Used};
+use crate::correction::{HostTimes, CorrectionInfo};
 use crate::deployment::Deployment;
 use crate::efficiency::EfficiencyMode;
 use crate::efficiency::kernel_model::QUERY_TILE;
@@ -27,7 +27,7 @@ pub struct ExportedTables<'a> {
     hardware: &'a str,
     deployment: &'a Deployment,
     efficiency: EfficiencyMode,
-    correction: Used,
+    correction: CorrectionInfo,
     host: HostTimes,
     windows: &'a [Window],
     max_decodes: u64,
@@ -71,7 +71,7 @@ impl StepModel {
             hardware: hardware.name(),
             deployment,
             efficiency: self.mode,
-            correction: Used::of(self.correction()),
+            correction: CorrectionInfo::of(self.correction()),
             host: self.correction().map_or_else(HostTimes::default, |correction| correction.host),
             windows: self.plan.windows(),
             max_decodes: tables.operators.most_decodes,

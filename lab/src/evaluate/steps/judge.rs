@@ -1,242 +1,203 @@
-//! Predicts the rows of every fold and sets windows of them beside what was measured, with the baselines. Uses `case`, `split`,
-//! `lines`, `report`; rows are predicted in parallel, results keep their order.
+//! Predicts the judged rows of every fold and compares windows of them with what was measured, beside the baselines. Rows are
+//! predicted in parallel; results keep their order.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use rayon::prelude::*;
 
-use super::case::{StepCase, StepRow};
-use super::lines::{Line, Ridge, Seen, samples};
-use super::report::{JudgedWindow, SplitReport, StepBaseline, StepEvaluation, StepExperiment, StepSummary};
-use super::score::Scores;
-use super::split::{Fitter, Fold, StepSplit, Whose, folds};
-use super::window::{Point, mean, windows};
-use crate::evaluate::comparison::Skipped;
-use ridgepoint::StepModel;
-use ridgepoint::internals::correction::Correction;
-use ridgepoint::{Error, Result};
+use super::case::StepCase;
+use super::split::{Fitter, StepFold, StepSplit, folds};
+use super::window::{mean_step_us, windows};
+use crate::evaluate::black_box::{StepSample, fit_steps};
+use crate::evaluate::fold::{GroupBy, Part};
+use crate::evaluate::measured::WHOLE_RUN;
+use crate::evaluate::metric::Metric;
+use crate::evaluate::report::{
+    Baseline, CaseResult, EvaluationReport, JudgedRows, MetricRow, Skipped, Split, TraceResult, in_sample, summarise,
+    summarise_baselines,
+};
+use crate::ingest::Interval;
+use ridgepoint::internals::correction::{Correction, CorrectionInfo};
+use ridgepoint::internals::units::US_PER_MS;
+use ridgepoint::latency::BlackBox;
+use ridgepoint::{Error, Result, StepModel};
+
+/// Rows that are predicted between two reports of progress.
+const ROWS_AT_ONCE: usize = 256;
 
 /// How rows are judged.
 #[derive(Clone, Copy)]
 pub struct JudgeOptions<'a> {
-    /// Which rows.
+    /// The judged rows.
     pub split: StepSplit,
     /// Rows of a window, at least 1; 1 judges every interval for itself.
     pub window: usize,
-    /// Fits the correction of each fold on its training rows, in place of the cases' own.
+    /// Fits the correction of each fold to its training rows, instead of the cases' own.
     pub fitter: Option<&'a Fitter<'a>>,
 }
 
-/// Predictions of a row, µs.
-#[derive(Debug, Clone, Copy)]
-struct Predicted {
-    prediction: Estimate,
-    given: Estimate,
-    calibrated: Estimate,
-    ideal_us: f64,
-    requests: f64,
-}
-
-#[derive(Debug, Clone, Copy)]
-struct Estimate {
-    time_us: f64,
-    interval_us: (f64, f64),
-}
-
-/// Judges cases; `done` is called with the number of rows whenever some were predicted.
+/// Judges traces. `done` is called with the number of rows whenever some were predicted.
 ///
 /// # Errors
-/// Those of the split and of the fitter; `ErrorKind::InvalidArgument` for windows of no row; `ErrorKind::Invalid` where no run has a row to judge.
+/// Those of the split and of the fitter; `ErrorKind::InvalidArgument` for windows of no row; `ErrorKind::Invalid` if no run has a
+/// row to judge.
 pub fn judge_steps(
     cases: &[StepCase],
     mut skipped: Vec<Skipped>,
     options: &JudgeOptions<'_>,
     done: &(dyn Fn(u64) + Sync),
-) -> Result<StepEvaluation> {
-    if options.window == 0 {
-        return Err(Error::invalid_argument("--window", "0", "must be at least 1, a row for itself"));
+) -> Result<EvaluationReport> {
+    let JudgeOptions { split, window, fitter } = *options;
+    if window == 0 {
+        return Err(Error::invalid_argument("window", "0", "must be at least 1, a row for itself"));
     }
-    if cases.is_empty() {
-        return Err(nothing(&skipped));
-    }
-    let mut experiments = Vec::new();
-    for fold in folds(cases, options.split)? {
-        match judge_fold(&fold, options, done)? {
-            Some(experiment) => experiments.push(experiment),
-            None => {
-                let reason = format!(
-                    "none of its {} rows falls into the part that is judged; {}",
-                    fold.judged.rows.len(),
-                    options.split.in_words()
-                );
-                skipped.push(Skipped { id: fold.judged.name.clone(), reason });
-            }
+    let mut results = Vec::new();
+    for fold in if cases.is_empty() { Vec::new() } else { folds(cases, split)? } {
+        if fold.judged.rows.is_empty() {
+            let rows = fold.judged.case.rows.len();
+            let reason = format!("none of its {rows} rows falls into the judged part; {}", split.in_words());
+            skipped.push(Skipped { id: fold.judged.case.labels.name.clone(), reason });
+        } else {
+            results.push(judge_fold(&fold, options, done)?);
         }
     }
-    let summary = StepSummary::of(&experiments).ok_or_else(|| nothing(&skipped))?;
-    Ok(StepEvaluation {
-        summary,
-        split: SplitReport::new(options.split, options.window),
-        notes: notes(options, &experiments),
-        experiments,
-        skipped,
-    })
+    let is_corrected = results.iter().any(|of| of.correction.name.is_some());
+    let mut report = EvaluationReport::new(results, skipped)?;
+    report.notes.extend(
+        match (split, fitter) {
+            (StepSplit::All, _) => Some("no black box: it needs rows to learn from, and all rows are judged"),
+            (_, Some(_)) => None,
+            _ if is_corrected => Some("the correction is given, not fitted to the training rows; the black box is"),
+            _ => Some("calibrated tables are given, not fitted to the training rows; the black box is"),
+        }
+        .map(str::to_owned),
+    );
+    let judged = split.in_words();
+    let (by, judge_from) = match split {
+        StepSplit::All => ("all", None),
+        StepSplit::Temporal { judge_from } => ("temporal", Some(judge_from)),
+        StepSplit::LeaveOneOut(GroupBy::Workload) => ("leave-one-workload-out", None),
+        StepSplit::LeaveOneOut(_) => ("leave-one-model-out", None),
+    };
+    report.split = Some(Split::Rows(JudgedRows { by, judge_from, window, judged }));
+    Ok(report)
 }
 
-fn nothing(skipped: &[Skipped]) -> Error {
-    let problems = skipped.iter().map(|one| format!("{}: {}", one.id, one.reason)).collect();
-    Error::invalid("nothing could be judged", problems)
+/// Predictions of a row's step, µs.
+struct RowPrediction {
+    time_us: f64,
+    lower_us: f64,
+    upper_us: f64,
+    baselines_us: Vec<f64>,
 }
 
-fn notes(options: &JudgeOptions<'_>, experiments: &[StepExperiment]) -> Vec<String> {
-    let mut notes = Vec::new();
-    if options.split == StepSplit::All {
-        notes.push(
-            "black box and ridge are fitted and need rows that are not judged: --split temporal has them".to_owned(),
-        );
-    }
-    if options.split != StepSplit::All && options.fitter.is_none() {
-        let corrected = experiments.iter().any(|of| of.correction.is_some());
-        let what = if corrected { "the correction is" } else { "calibrated tables are" };
-        notes.push(format!("{what} taken as given, not fitted on the training rows; black box and ridge are"));
-    }
-    notes
-}
-
-fn judge_fold(
-    fold: &Fold<'_>,
-    options: &JudgeOptions<'_>,
-    done: &(dyn Fn(u64) + Sync),
-) -> Result<Option<StepExperiment>> {
-    let case = fold.judged;
-    let rows = case.rows.get(fold.rows.clone()).unwrap_or_default();
-    if rows.is_empty() {
-        return Ok(None);
-    }
+fn judge_fold(fold: &StepFold<'_>, options: &JudgeOptions<'_>, done: &(dyn Fn(u64) + Sync)) -> Result<CaseResult> {
+    let case = fold.judged.case;
+    let rows = rows_of(&fold.judged);
     let mut notes = case.notes.clone();
     let correction = match options.fitter {
         Some(fit) => Some(Arc::new(fit(fold)?)),
         None => case.correction.clone(),
     };
-    let predicted = predict(case, rows, correction.as_ref(), done);
-    let has_given = options.fitter.is_some() && case.correction.is_some();
-    let cut = windows(rows.len(), options.window);
-    let points = |interval: bool, of: &dyn Fn(&Predicted) -> Estimate| -> Vec<Point> {
-        let point = |range: &std::ops::Range<usize>| {
-            let estimates = || predicted.get(range.clone()).unwrap_or_default().iter().map(of);
-            let ends = || (mean(estimates().map(|of| of.interval_us.0)), mean(estimates().map(|of| of.interval_us.1)));
-            Point {
-                measured_us: measured_us(rows.get(range.clone()).unwrap_or_default()),
-                predicted_us: mean(estimates().map(|of| of.time_us)),
-                interval_us: interval.then(ends),
-            }
-        };
-        cut.iter().map(point).collect()
-    };
-    let mut baseline_points = BTreeMap::from([
-        (StepBaseline::CalibratedRoofline, points(true, &|of| of.calibrated)),
-        (
-            StepBaseline::IdealRoofline,
-            points(false, &|of| Estimate { time_us: of.ideal_us, interval_us: (of.ideal_us, of.ideal_us) }),
-        ),
-    ]);
-    if has_given {
-        baseline_points.insert(StepBaseline::GivenCorrection, points(true, &|of| of.given));
+    let corrected = |correction: &Arc<Correction>| case.calibrated.clone().with_correction(Arc::clone(correction));
+    let predictor = correction.as_ref().map_or_else(|| case.calibrated.clone(), corrected);
+    let mut baselines = vec![(Baseline::IdealRoofline, case.ideal.clone())];
+    if correction.is_some() {
+        baselines.push((Baseline::CalibratedRoofline, case.calibrated.clone()));
     }
-    notes.extend(regressions(fold, options.window, &mut baseline_points));
-    let requests =
-        cut.iter().map(|range| mean(predicted.get(range.clone()).unwrap_or_default().iter().map(|of| of.requests)));
-    let judged: Vec<JudgedWindow> = points(true, &|of| of.prediction)
-        .into_iter()
-        .zip(requests)
-        .map(|(point, requests)| JudgedWindow { point, requests })
-        .collect();
-    let judged_points: Vec<Point> = judged.iter().map(|of| of.point).collect();
-    let Some(metrics) = Scores::of(&judged_points) else { return Ok(None) };
+    match &case.correction {
+        Some(given) if options.fitter.is_some() => baselines.push((Baseline::GivenCorrection, corrected(given))),
+        Some(given) => notes.extend(in_sample(given, &case.labels.model)),
+        None => {}
+    }
+    let black_box = black_box(fold, options.window);
+    notes.extend(black_box.as_ref().map(|(_, note)| note.clone()));
+    let predicted = predict(case, rows, &predictor, &baselines, done);
+    let window = |range: std::ops::Range<usize>| {
+        let (rows, predicted) = (&rows[range.clone()], &predicted[range]);
+        let mean_ms = |of: &dyn Fn(&RowPrediction) -> f64| {
+            predicted.iter().map(of).sum::<f64>() / predicted.len() as f64 / US_PER_MS
+        };
+        let measured_ms = mean_step_us(rows) / US_PER_MS;
+        let mut row = MetricRow::new(WHOLE_RUN, Metric::STEP_MEAN, measured_ms, mean_ms(&|of| of.time_us));
+        (row.lower_ms, row.upper_ms) = (mean_ms(&|of| of.lower_us), mean_ms(&|of| of.upper_us));
+        for (index, (baseline, _)) in baselines.iter().enumerate() {
+            row.baselines.insert(*baseline, mean_ms(&|of| of.baselines_us[index]));
+        }
+        if let Some((line, _)) = &black_box {
+            let StepSample { prompt_tokens, decodes, .. } = sample(case, rows);
+            let step_us = line.beta0_us + line.beta1_us * prompt_tokens + line.beta2_us * decodes;
+            row.baselines.insert(Baseline::BlackBox, step_us / US_PER_MS);
+        }
+        row
+    };
+    let metrics: Vec<MetricRow> = windows(rows.len(), options.window).into_iter().map(window).collect();
     let single = rows.iter().zip(&predicted).filter(|(row, _)| row.steps == 1);
-    Ok(Some(StepExperiment {
-        name: case.name.clone(),
-        model: case.model.clone(),
-        hardware: case.hardware.clone(),
-        tensor_parallel_size: case.tensor_parallel_size,
-        workload: case.workload.clone(),
-        correction: correction.map(|of| of.name.clone()),
-        windows: judged.len(),
-        rows: rows.len(),
-        dropped: case.dropped.clone(),
-        metrics,
-        baselines: baseline_points.iter().filter_map(|(of, points)| Some((*of, Scores::of(points)?))).collect(),
+    Ok(CaseResult {
+        labels: case.labels.clone(),
+        correction: CorrectionInfo::of(correction.as_deref()),
         notes,
-        single_us: single.map(|(row, of)| (row.span_us, of.prediction.time_us)).collect(),
-        judged,
-        baseline_points,
-    }))
-}
-
-fn measured_us(rows: &[StepRow]) -> f64 {
-    let (span_us, steps) = rows.iter().fold((0.0, 0u64), |(us, steps), row| (us + row.span_us, steps + row.steps));
-    span_us / steps.max(1) as f64
+        trace: Some(TraceResult {
+            rows: rows.len(),
+            windows: metrics.len(),
+            dropped: case.dropped.clone(),
+            summary: summarise(&metrics, None),
+            baselines: summarise_baselines(metrics.iter()),
+            single_steps_ms: single.map(|(row, of)| (row.span_us / US_PER_MS, of.time_us / US_PER_MS)).collect(),
+        }),
+        metrics,
+    })
 }
 
 fn predict(
     case: &StepCase,
-    rows: &[StepRow],
-    correction: Option<&Arc<Correction>>,
+    rows: &[Interval],
+    predictor: &StepModel,
+    baselines: &[(Baseline, StepModel)],
     done: &(dyn Fn(u64) + Sync),
-) -> Vec<Predicted> {
-    const ROWS_AT_ONCE: usize = 256;
-    let corrected = correction.map(|correction| case.calibrated.clone().with_correction(Arc::clone(correction)));
-    let fitted_anew = correction.zip(case.correction.as_ref()).is_some_and(|(new, given)| !Arc::ptr_eq(new, given));
-    let given = case.correction.as_ref().filter(|_| fitted_anew);
-    let given = given.map(|given| case.calibrated.clone().with_correction(Arc::clone(given)));
-    let estimate = |steps: &StepModel, requests: &[_]| {
-        let step = steps.estimate_unchecked(requests);
-        Estimate { time_us: step.step_time_us, interval_us: (step.lower_us, step.upper_us) }
-    };
-    let predict = |row: &StepRow| {
+) -> Vec<RowPrediction> {
+    let predict = |row: &Interval| {
         let requests = case.requests(row);
-        let calibrated = estimate(&case.calibrated, &requests);
-        Predicted {
-            prediction: corrected.as_ref().map_or(calibrated, |steps| estimate(steps, &requests)),
-            given: given.as_ref().map_or(calibrated, |steps| estimate(steps, &requests)),
-            calibrated,
-            ideal_us: case.ideal.step_time_us(&requests),
-            requests: requests.len() as f64,
+        let step = predictor.estimate_unchecked(&requests);
+        RowPrediction {
+            time_us: step.step_time_us,
+            lower_us: step.lower_us,
+            upper_us: step.upper_us,
+            baselines_us: baselines.iter().map(|(_, steps)| steps.step_time_us(&requests)).collect(),
         }
     };
-    let chunks: Vec<Vec<Predicted>> = rows
-        .par_chunks(ROWS_AT_ONCE)
-        .map(|rows| {
-            let predicted = rows.iter().map(predict).collect();
-            done(rows.len() as u64);
-            predicted
-        })
-        .collect();
-    chunks.into_iter().flatten().collect()
+    let chunk = |rows: &[Interval]| {
+        let predicted: Vec<RowPrediction> = rows.iter().map(predict).collect();
+        done(rows.len() as u64);
+        predicted
+    };
+    rows.par_chunks(ROWS_AT_ONCE).flat_map_iter(chunk).collect()
 }
 
-/// Adds the fitted baselines; a note says on what they were fitted.
-fn regressions(fold: &Fold<'_>, window: usize, points: &mut BTreeMap<StepBaseline, Vec<Point>>) -> Option<String> {
-    let case = fold.judged;
-    let (training, whose) = fold.alike()?;
-    let seen = Seen::of(&training, window);
-    let judged = samples(case, fold.rows.clone(), window);
-    let (line, ridge) = (Line::fit(&seen)?, Ridge::fit(&seen, &judged)?);
-    let of = |predict: &dyn Fn(&super::lines::Sample) -> f64| -> Vec<Point> {
-        let point = |sample: &super::lines::Sample| Point {
-            measured_us: sample.measured_us,
-            predicted_us: predict(sample),
-            interval_us: None,
-        };
-        judged.iter().map(point).collect()
-    };
-    points.insert(StepBaseline::BlackBox, of(&|sample| line.predict_us(sample)));
-    points.insert(StepBaseline::Ridge, of(&|sample| ridge.predict_us(sample)));
-    let whose = match whose {
-        Whose::Alike => format!("{} at tensor_parallel_size = {}", case.model, case.tensor_parallel_size),
-        Whose::SameHardware => format!("other models or sizes on {}", case.hardware),
-        Whose::All => "other models on other GPUs".to_owned(),
-    };
-    Some(format!("black box and ridge fitted on {} windows of {whose}", seen.count()))
+/// The rows of a part.
+fn rows_of<'a>(part: &Part<'a, StepCase>) -> &'a [Interval] {
+    part.case.rows.get(part.rows.clone()).unwrap_or_default()
+}
+
+/// A black box fitted to windows of the closest training runs, and a note about it; `None` without training rows.
+fn black_box(fold: &StepFold<'_>, window: usize) -> Option<(BlackBox, String)> {
+    let (training, scope) = fold.closest_training_runs()?;
+    let mut samples = Vec::new();
+    for part in training {
+        let rows = rows_of(part);
+        samples.extend(windows(rows.len(), window).into_iter().map(|range| sample(part.case, &rows[range])));
+    }
+    let note = format!("black box fitted on {} windows of {}", samples.len(), scope.in_words(&fold.judged.case.labels));
+    Some((fit_steps(&samples)?, note))
+}
+
+/// The mean step of a window.
+fn sample(case: &StepCase, rows: &[Interval]) -> StepSample {
+    let steps = || rows.iter().filter_map(|row| case.record(row));
+    let count = steps().count().max(1) as f64;
+    StepSample {
+        step_us: mean_step_us(rows),
+        prompt_tokens: steps().map(|step| step.prefill_tokens as f64).sum::<f64>() / count,
+        decodes: steps().map(|step| f64::from(step.num_decode_requests)).sum::<f64>() / count,
+    }
 }

@@ -1,15 +1,10 @@
-//! Step predictions judged against traces of real engines: runs made ready, targets, splits that hold rows back, errors, and
-//! simpler predictions beside. Uses `ingest`, `step_model`, `correction`, and `evaluate`'s `comparison`, `black_box`.
+//! Traces of engine steps as cases, the split into rows to judge and rows to learn from, and the comparison of windows of steps.
 
 pub mod case;
-pub mod features;
 pub mod judge;
-pub mod lines;
 pub mod read;
 pub mod reconstruct;
-pub mod report;
-pub mod score;
 pub mod split;
 #[cfg(test)]
-mod split_tests;
+mod tests;
 pub mod window;

@@ -1,26 +1,17 @@
-//! Targets: rows in a row, taken together until what was sampled stands for what was not. Uses `case`'s rows.
+//! Windows: consecutive sampled steps that are judged together.
 //!
-//! An interval between two sampled steps spans several, of which the first alone is described. As sampling is random, the mean
+//! An interval between two sampled steps spans several steps, and only the first is described. As sampling is random, the mean
 //! prediction of the sampled steps of a window is an unbiased estimate of the mean prediction of all its steps.
 
 use std::ops::Range;
 
-/// Rows of a window where nothing else is asked for.
+use crate::ingest::Interval;
+
+/// Usual number of sampled steps in a window.
 pub const USUAL_ROWS: usize = 50;
 
-/// Mean time of a step in a window, and what was predicted for it.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Point {
-    /// `Σ span / Σ steps`, µs.
-    pub measured_us: f64,
-    /// Mean prediction of the sampled steps, µs.
-    pub predicted_us: f64,
-    /// Mean lower and upper ends of the 90 % interval, µs, where the prediction has one.
-    pub interval_us: Option<(f64, f64)>,
-}
-
-/// Cuts `rows` rows into windows of `size`; what is left at the end joins the last one, so that no row is lost and no window
-/// is short but a lone one.
+/// Cuts `rows` rows into windows of `size`. The rows left at the end join the last window, so that no window is short but a lone
+/// one.
 ///
 /// ```
 /// use ridgepoint_lab::evaluate::steps::window::windows;
@@ -34,10 +25,10 @@ pub fn windows(rows: usize, size: usize) -> Vec<Range<usize>> {
     (0..count).map(|index| index * size..if index + 1 == count { rows } else { (index + 1) * size }).collect()
 }
 
-/// Mean of some values; 0 of none.
-pub(super) fn mean(values: impl Iterator<Item = f64>) -> f64 {
-    let (sum, count) = values.fold((0.0, 0u64), |(sum, count), value| (sum + value, count + 1));
-    if count > 0 { sum / count as f64 } else { 0.0 }
+/// Mean time of a step in consecutive intervals, µs.
+pub fn mean_step_us(rows: &[Interval]) -> f64 {
+    let (span_us, steps) = rows.iter().fold((0.0, 0u64), |(us, steps), row| (us + row.span_us, steps + row.steps));
+    span_us / steps.max(1) as f64
 }
 
 #[cfg(test)]

@@ -3,8 +3,10 @@
 use super::case::{CaseOptions, StepCase, step_cases};
 use super::judge::{JudgeOptions, judge_steps};
 use super::read::ReadRun;
-use super::report::{StepBaseline, StepEvaluation};
-use super::split::{StepSplit, Whose, folds};
+use super::split::{StepFold, StepSplit, folds};
+use crate::evaluate::fold::{GroupBy, TrainingScope};
+use crate::evaluate::metric::Metric;
+use crate::evaluate::report::{Baseline, CaseResult, EvaluationReport, MetricSummary};
 use crate::ingest::step_table::TableRun;
 use crate::ingest::{Cleaning, Dropped, Run, StepRecord, StepTrace, periods};
 use ridgepoint::Result;
@@ -47,12 +49,17 @@ fn run(name: &str, model: &str, steps: &[(u32, u64, u64)]) -> ReadRun {
 
 fn cases(runs: Vec<ReadRun>) -> Vec<StepCase> {
     let options = CaseOptions { data_dir: None, correction: "none".to_owned() };
-    let (cases, skipped) = step_cases(runs, &options);
-    assert_eq!(skipped, []);
+    let (cases, refused) = step_cases(runs, &options);
+    assert!(refused.is_empty(), "{refused:?}");
     cases
 }
 
-fn judge(cases: &[StepCase], split: StepSplit, window: usize) -> StepEvaluation {
+/// Errors of a run's windows.
+fn errors(of: &CaseResult) -> MetricSummary {
+    of.trace.as_ref().unwrap().summary[&Metric::STEP_MEAN]
+}
+
+fn judge(cases: &[StepCase], split: StepSplit, window: usize) -> EvaluationReport {
     judge_steps(cases, Vec::new(), &JudgeOptions { split, window, fitter: None }, &|_| ()).unwrap()
 }
 
@@ -73,20 +80,21 @@ fn a_trace_that_is_as_predicted_has_no_error() {
     let cases = cases(vec![run("exact", "llama-3.1-8b", &steps)]);
     for window in [1, 7, 50] {
         let found = judge(&cases, StepSplit::All, window);
-        let metrics = &found.experiments[0].metrics;
-        assert!(metrics.mape_pct < 0.02 && metrics.bias_pct.abs() < 0.02, "{window}: {metrics:?}");
-        assert_eq!(metrics.coverage_pct, Some(100.0));
-        assert_eq!(found.summary.rows, 40);
+        let errors = errors(&found.experiments[0]);
+        assert!(errors.mean_ape_pct < 0.02 && errors.bias_pct.abs() < 0.02, "{window}: {errors:?}");
+        assert_eq!(errors.coverage_pct, Some(100.0));
+        assert_eq!(found.experiments[0].trace.as_ref().unwrap().rows, 40);
     }
     let single = judge(&cases, StepSplit::All, 1);
-    assert!(single.experiments[0].metrics.pearson_r.is_some_and(|r| r > 0.999));
-    assert_eq!(single.experiments[0].single_us.len(), 40);
+    assert!(errors(&single.experiments[0]).pearson_r.is_some_and(|r| r > 0.999));
+    assert_eq!(single.experiments[0].trace.as_ref().unwrap().single_steps_ms.len(), 40);
     // Half as long as measured: every error is -50 %, wherever windows are cut.
     let halved: Vec<_> = steps.iter().map(|(decodes, period_us, _)| (*decodes, 2 * period_us, 1)).collect();
     let found = judge(&self::cases(vec![run("slow", "llama-3.1-8b", &halved)]), StepSplit::All, 10);
-    assert!((found.summary.metrics.bias_pct + 50.0).abs() < 0.02, "{:?}", found.summary.metrics);
-    assert!((found.summary.metrics.mape_pct - 50.0).abs() < 0.02);
-    assert_eq!(found.summary.metrics.coverage_pct, Some(0.0));
+    let errors = found.summary[&Metric::STEP_MEAN];
+    assert!((errors.bias_pct + 50.0).abs() < 0.02, "{errors:?}");
+    assert!((errors.mean_ape_pct - 50.0).abs() < 0.02);
+    assert_eq!(errors.coverage_pct, Some(0.0));
 }
 
 #[test]
@@ -94,9 +102,9 @@ fn unsampled_steps_count_in_the_measured_time() {
     // 10 ms a step over 1 + 9 steps and 14 ms over 2: 128 ms for 12 steps, not the mean of three periods.
     let steps = [(8, 10_000, 1), (8, 10_000, 9), (8, 14_000, 2)];
     let found = judge(&cases(vec![run("a", "llama-3.1-8b", &steps)]), StepSplit::All, 50);
-    let point = found.experiments[0].judged[0].point;
-    assert!((point.measured_us - 128_000.0 / 12.0).abs() < 1e-6, "{point:?}");
-    assert!((point.predicted_us - predicted_us(8)).abs() < 1e-6, "{point:?}");
+    let row = &found.experiments[0].metrics[0];
+    assert!((row.measured_ms - 128.0 / 12.0).abs() < 1e-9, "{row:?}");
+    assert!((row.predicted_ms - predicted_us(8) / 1e3).abs() < 1e-9, "{row:?}");
 }
 
 #[test]
@@ -107,70 +115,77 @@ fn a_temporal_split_cuts_by_time_and_nothing_is_on_both_sides() {
     let folds = folds(&cases, TEMPORAL).unwrap();
     assert_eq!(folds.len(), 2);
     for fold in &folds {
-        // 600 ms are six rows, 200 ms two more.
-        assert_eq!(fold.rows, 8..28);
-        for training in &fold.training {
-            assert_eq!((training.fit.clone(), training.tune.clone()), (0..6, 6..8));
-        }
-        let (alike, whose) = fold.alike().unwrap();
-        assert_eq!((alike.len(), whose), (1, Whose::Alike));
-        assert_eq!(alike[0].case.name, fold.judged.name);
+        // 800 ms are eight rows.
+        assert_eq!(fold.judged.rows, 8..28);
+        assert!(fold.training.iter().all(|training| training.rows == (0..8)));
+        let (closest, scope) = fold.closest_training_runs().unwrap();
+        assert_eq!((closest.len(), scope), (1, TrainingScope::SameDeployment));
+        assert_eq!(closest[0].case.labels.name, fold.judged.case.labels.name);
     }
     let later = super::split::folds(&cases, StepSplit::Temporal { judge_from: 0.4 }).unwrap();
-    assert_eq!((later[0].rows.clone(), later[0].training[0].fit.clone()), (4..28, 0..3));
+    assert_eq!((later[0].judged.rows.clone(), later[0].training[0].rows.clone()), (4..28, 0..4));
     assert!(super::split::folds(&cases, StepSplit::Temporal { judge_from: 1.0 }).is_err());
 }
 
 #[test]
-fn who_is_left_out_teaches_nothing() {
+fn a_group_that_is_left_out_is_not_learned_from() {
     let steps = [(8, 10_000, 1); 12];
     let cases =
         cases(vec![run("a", "llama-3.1-8b", &steps), run("b", "qwen3-8b", &steps), run("c", "llama-3.1-8b", &steps)]);
-    for fold in folds(&cases, StepSplit::LeaveOneModelOut).unwrap() {
-        assert_eq!(fold.rows, 0..12);
-        assert!(!fold.training.is_empty() && fold.training.iter().all(|of| of.case.model != fold.judged.model));
-        assert_eq!(fold.alike().map(|(_, whose)| whose), Some(Whose::SameHardware));
+    for fold in folds(&cases, StepSplit::LeaveOneOut(GroupBy::Model)).unwrap() {
+        assert_eq!(fold.judged.rows, 0..12);
+        let is_other = |of: &StepCase| of.labels.model != fold.judged.case.labels.model;
+        assert!(!fold.training.is_empty() && fold.training.iter().all(|of| is_other(of.case)));
+        assert_eq!(scope(&fold), TrainingScope::SameHardware);
     }
-    let by_workload = folds(&cases, StepSplit::LeaveOneWorkloadOut).unwrap();
+    let by_workload = folds(&cases, StepSplit::LeaveOneOut(GroupBy::Workload)).unwrap();
     assert_eq!(by_workload[0].training.len(), 2);
-    // The same model under another workload is more alike than another model.
-    let (alike, whose) = by_workload[0].alike().unwrap();
-    assert_eq!((alike.len(), alike[0].case.name.as_str(), whose), (1, "c", Whose::Alike));
-    assert_eq!(by_workload[1].alike().map(|(_, whose)| whose), Some(Whose::SameHardware));
+    // The same model under another workload is closer than another model.
+    let (closest, _) = by_workload[0].closest_training_runs().unwrap();
+    assert_eq!((closest.len(), closest[0].case.labels.name.as_str()), (1, "c"));
+    assert_eq!(scope(&by_workload[0]), TrainingScope::SameDeployment);
+    assert_eq!(scope(&by_workload[1]), TrainingScope::SameHardware);
 
-    let alone = folds(&cases[..1], StepSplit::LeaveOneModelOut).unwrap_err().to_string();
-    assert!(alone.contains("at least two models, all are of 'llama-3.1-8b'"), "{alone}");
+    let alone = folds(&cases[..1], StepSplit::LeaveOneOut(GroupBy::Model)).unwrap_err().to_string();
+    assert!(alone.contains("'llama-3.1-8b' is all there is"), "{alone}");
     let mut silent = cases.clone();
-    silent[1].workload = None;
-    let error = folds(&silent, StepSplit::LeaveOneWorkloadOut).unwrap_err().to_string();
-    assert!(error.contains("b does not say its workload: add --workload"), "{error}");
+    silent[1].labels.workload = None;
+    let error = folds(&silent, StepSplit::LeaveOneOut(GroupBy::Workload)).unwrap_err();
+    assert!(error.to_string().contains("b does not name its workload"), "{error}");
+    assert_eq!(error.location().and_then(|place| place.key.as_deref()), Some("workload"));
+}
+
+fn scope(fold: &StepFold<'_>) -> TrainingScope {
+    fold.closest_training_runs().unwrap().1
 }
 
 #[test]
 fn black_boxes_of_other_models_carry_their_times_over() {
     let cases =
         cases(vec![run("fast", "llama-3.1-8b", &[(8, 10_000, 1); 40]), run("slow", "qwen3-8b", &[(8, 20_000, 1); 40])]);
-    let left_out = judge(&cases, StepSplit::LeaveOneModelOut, 5);
-    let bias = |found: &StepEvaluation, run: usize| found.experiments[run].baselines[&StepBaseline::BlackBox].bias_pct;
+    let left_out = judge(&cases, StepSplit::LeaveOneOut(GroupBy::Model), 5);
+    let bias = |found: &EvaluationReport, run: usize| {
+        found.experiments[run].trace.as_ref().unwrap().baselines[&Baseline::BlackBox][&Metric::STEP_MEAN].bias_pct
+    };
     assert!((bias(&left_out, 0) - 100.0).abs() < 1e-6 && (bias(&left_out, 1) + 50.0).abs() < 1e-6);
-    let note = |found: &StepEvaluation, text: &str| found.experiments[0].notes.iter().any(|note| note.contains(text));
-    // 30 rows to fit and 10 to tune.
+    let note = |found: &EvaluationReport, text: &str| found.experiments[0].notes.iter().any(|note| note.contains(text));
+    // 40 rows in windows of 5.
     assert!(note(&left_out, "fitted on 8 windows of other models or sizes on h100_sxm"));
     let temporal = judge(&cases, TEMPORAL, 5);
     assert!(bias(&temporal, 0).abs() < 1e-6 && bias(&temporal, 1).abs() < 1e-6);
-    assert_eq!((temporal.experiments[0].rows, temporal.summary.rows), (8, 16));
+    assert_eq!(temporal.experiments[0].trace.as_ref().unwrap().rows, 8);
     let all = judge(&cases, StepSplit::All, 5);
-    assert!(!all.experiments[0].baselines.contains_key(&StepBaseline::Ridge));
-    assert!(all.notes.iter().any(|note| note.contains("--split temporal")));
+    assert!(!all.baselines.contains_key(&Baseline::BlackBox));
+    assert!(all.notes.iter().any(|note| note.contains("no black box")));
 }
 
 #[test]
 fn the_fitter_sees_training_rows_and_its_correction_is_judged() {
     let cases = cases(vec![run("a", "llama-3.1-8b", &[(8, 10_000, 1); 20])]);
     // A fit of one price: what the training rows took beyond the tables.
-    let fit = |fold: &super::split::Fold<'_>| -> Result<Correction> {
+    let fit = |fold: &StepFold<'_>| -> Result<Correction> {
         let training = &fold.training[0];
-        assert_eq!((training.fit.clone(), training.tune.clone(), fold.rows.clone()), (0..12, 12..16, 16..20));
+        assert_eq!((training.rows.clone(), fold.judged.rows.clone()), (0..16, 16..20));
         let row = &training.case.rows[0];
         let missing_us = row.span_us - training.case.basis(row).time_us(&Term::ALL.map(Term::neutral));
         let mut correction = neutral();
@@ -180,9 +195,9 @@ fn the_fitter_sees_training_rows_and_its_correction_is_judged() {
     let options = JudgeOptions { split: TEMPORAL, window: 2, fitter: Some(&fit) };
     let found = judge_steps(&cases, Vec::new(), &options, &|_| ()).unwrap();
     let of = &found.experiments[0];
-    assert!(of.metrics.mape_pct < 1e-6, "{:?}", of.metrics);
-    assert!(of.baselines[&StepBaseline::CalibratedRoofline].mape_pct > 5.0);
-    assert_eq!(of.correction.as_deref(), Some("made"));
+    assert!(errors(of).mean_ape_pct < 1e-6, "{:?}", errors(of));
+    assert!(found.baselines[&Baseline::CalibratedRoofline][&Metric::STEP_MEAN].mean_ape_pct > 5.0);
+    assert_eq!(of.correction.name.as_deref(), Some("made"));
 }
 
 /// A correction that changes nothing.
@@ -204,22 +219,23 @@ fn neutral() -> Correction {
 fn runs_without_rows_say_what_became_of_them() {
     let reason = |run: ReadRun| {
         let options = CaseOptions { data_dir: None, correction: "none".to_owned() };
-        let (cases, skipped) = step_cases(vec![run], &options);
+        let (cases, refused) = step_cases(vec![run], &options);
         assert!(cases.is_empty());
-        skipped[0].reason.clone()
+        refused[0].1.to_string()
     };
     let alone = reason(run("a", "llama-3.1-8b", &[]));
-    assert!(alone.contains("1 last_step; a time needs a step and one after it"), "{alone}");
+    assert!(alone.contains("(1 last step): a time needs a step and one after it"), "{alone}");
     let mut unknown = run("a", "llama-3.1-8b", &[(8, 10_000, 1)]);
     unknown.run.trace.steps.iter_mut().for_each(|step| step.decode_kv_tokens = None);
     assert!(reason(unknown).contains("1 incomplete"));
     let mut nameless = run("a", "llama-9", &[(8, 10_000, 1)]);
     nameless.run.trace.run.hardware = None;
-    let both = reason(nameless);
-    assert!(both.contains("unknown model 'llama-9'") && both.contains("add --hardware NAME"), "{both}");
+    assert!(reason(nameless.clone()).contains("the trace does not name its hardware"));
+    nameless.run.trace.run.hardware = Some("h100".to_owned());
+    assert!(reason(nameless).contains("unknown model 'llama-9'"));
     // Nothing left to judge after the split: one row begins at time 0.
     let cases = cases(vec![run("a", "llama-3.1-8b", &[(8, 10_000, 1)])]);
     let options = JudgeOptions { split: TEMPORAL, window: 50, fitter: None };
     let error = judge_steps(&cases, Vec::new(), &options, &|_| ()).unwrap_err().to_string();
-    assert!(error.contains("none of its 1 rows falls into the part that is judged"), "{error}");
+    assert!(error.contains("none of its 1 rows falls into the judged part"), "{error}");
 }

@@ -8,14 +8,14 @@ use super::fitted::{Correction, Level};
 
 /// Which correction a prediction was made with.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-pub struct Used {
+pub struct CorrectionInfo {
     /// `global`, a model's short name, or the path of a file; `None` for the roofline alone.
     pub name: Option<String>,
     /// `global`, `model` or `none`.
     pub level: &'static str,
 }
 
-impl Used {
+impl CorrectionInfo {
     /// The name of a correction, or of none.
     pub fn of(correction: Option<&Correction>) -> Self {
         let level = match correction.map(|correction| &correction.level) {
@@ -23,12 +23,12 @@ impl Used {
             Some(Level::Global) => "global",
             Some(Level::Model { .. }) => "model",
         };
-        Used { name: correction.map(|correction| correction.name.clone()), level }
+        CorrectionInfo { name: correction.map(|correction| correction.name.clone()), level }
     }
 }
 
 /// `none`, `global`, `llama-3.1-70b (this model's own)`, `mine.toml (for any model)`.
-impl fmt::Display for Used {
+impl fmt::Display for CorrectionInfo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.name.as_deref(), self.level) {
             (None, level) => f.write_str(level),
@@ -46,7 +46,7 @@ mod tests {
     #[test]
     fn a_correction_is_named_with_its_level() {
         let said = |correction: Option<&Correction>| {
-            let used = Used::of(correction);
+            let used = CorrectionInfo::of(correction);
             (serde_json::to_string(&used).expect("JSON"), used.to_string())
         };
         assert_eq!(said(None), (r#"{"name":null,"level":"none"}"#.to_owned(), "none".to_owned()));

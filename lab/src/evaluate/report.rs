@@ -1,0 +1,334 @@
+//! The result of an evaluation: measured values beside predicted ones, errors by metric, and the runs that could not be judged.
+//! Serving runs, closed loops and traces of steps share it.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::attribution::Attribution;
+use super::fold::{GroupBy, Labels};
+use super::measured::WHOLE_RUN;
+use super::metric::{Latency, Metric};
+use crate::ingest::Dropped;
+use crate::stats::{ErrorSummary, error_pct, pearson};
+use ridgepoint::internals::correction::{Correction, CorrectionInfo};
+use ridgepoint::replay::Spread;
+use ridgepoint::{Error, Result};
+
+/// A simpler predictor that is judged on the same rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Baseline {
+    /// The correction that was given, if the judged one is fitted anew.
+    GivenCorrection,
+    /// Calibrated tables and the default host overheads, if the prediction is corrected.
+    CalibratedRoofline,
+    /// The textbook roofline: datasheet peaks, and a host without overhead.
+    IdealRoofline,
+    /// A linear model of new prompt tokens and decodes, fitted on training runs ([`super::black_box`]).
+    BlackBox,
+}
+
+impl Baseline {
+    /// All baselines.
+    pub const ALL: [Baseline; 4] =
+        [Baseline::GivenCorrection, Baseline::CalibratedRoofline, Baseline::IdealRoofline, Baseline::BlackBox];
+}
+
+/// A measured value and its predictions.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct MetricRow {
+    /// Stage of the load. It is -1 for the whole run, and for windows of steps.
+    pub stage: i32,
+    /// The metric.
+    pub metric: Metric,
+    /// Measured value, ms.
+    pub measured_ms: f64,
+    /// Predicted value, ms.
+    pub predicted_ms: f64,
+    /// Lower end of the prediction's 90 % interval, ms.
+    pub lower_ms: f64,
+    /// Upper end of the prediction's 90 % interval, ms.
+    pub upper_ms: f64,
+    /// `|predicted − measured| / measured`, percent.
+    pub ape_pct: f64,
+    /// `(predicted − measured) / measured`, percent: positive if the prediction is too long.
+    pub error_pct: f64,
+    /// Predictions of the baselines, ms.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub baselines: BTreeMap<Baseline, f64>,
+}
+
+impl MetricRow {
+    /// A row with its errors and an empty interval; `measured_ms` must be above 0.
+    pub fn new(stage: i32, metric: Metric, measured_ms: f64, predicted_ms: f64) -> Self {
+        let error_pct = error_pct(measured_ms, predicted_ms);
+        MetricRow {
+            stage,
+            metric,
+            measured_ms,
+            predicted_ms,
+            lower_ms: predicted_ms,
+            upper_ms: predicted_ms,
+            ape_pct: error_pct.abs(),
+            error_pct,
+            baselines: BTreeMap::new(),
+        }
+    }
+
+    /// The row with the interval of a replay's spread. The tail of a latency has the interval of its mean.
+    #[must_use]
+    pub fn within(mut self, spread: &Spread) -> Self {
+        (self.lower_ms, self.upper_ms) = match self.metric.latency {
+            Latency::Ttft => spread.of_ttft(self.predicted_ms),
+            _ => spread.of_steps(self.predicted_ms),
+        };
+        self
+    }
+
+    /// Whether the interval contains the measured value.
+    pub fn is_covered(&self) -> bool {
+        self.lower_ms <= self.measured_ms && self.measured_ms <= self.upper_ms
+    }
+
+    /// The prediction, or that of a baseline, ms.
+    pub fn predicted_by(&self, baseline: Option<Baseline>) -> Option<f64> {
+        baseline.map_or(Some(self.predicted_ms), |baseline| self.baselines.get(&baseline).copied())
+    }
+}
+
+/// A judged run.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct CaseResult {
+    /// What was run.
+    #[serde(flatten)]
+    pub labels: Labels,
+    /// The correction of the prediction.
+    pub correction: CorrectionInfo,
+    /// A row per measured value.
+    pub metrics: Vec<MetricRow>,
+    /// Remarks on the rows.
+    pub notes: Vec<String>,
+    /// For a trace of steps: its rows and their errors.
+    #[serde(flatten)]
+    pub trace: Option<TraceResult>,
+}
+
+/// The judged part of a trace of steps.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct TraceResult {
+    /// Sampled steps that were judged.
+    pub rows: usize,
+    /// Windows of them: the rows of the result.
+    pub windows: usize,
+    /// Sampled steps without a time or requests, by reason.
+    pub dropped: Dropped,
+    /// Errors over the windows.
+    pub summary: Summary,
+    /// `summary` of the baselines.
+    pub baselines: BTreeMap<Baseline, Summary>,
+    /// Measured and predicted time of every judged step whose next step was sampled too, ms.
+    #[serde(skip)]
+    pub single_steps_ms: Vec<(f64, f64)>,
+}
+
+/// A run that could not be judged.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Skipped {
+    /// Name of the run.
+    pub id: String,
+    /// The reason.
+    pub reason: String,
+}
+
+/// Errors of rows of one metric.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct MetricSummary {
+    /// Number of rows.
+    pub rows: usize,
+    /// Median absolute error, percent.
+    pub median_ape_pct: f64,
+    /// Mean absolute error, percent.
+    pub mean_ape_pct: f64,
+    /// 90th percentile of the absolute error, percent.
+    pub p90_ape_pct: f64,
+    /// Largest absolute error, percent.
+    pub max_ape_pct: f64,
+    /// Median signed error, percent: positive if predictions are too long.
+    pub bias_pct: f64,
+    /// Pearson's correlation of predicted and measured values; `None` if either is constant.
+    pub pearson_r: Option<f64>,
+    /// Share of rows whose 90 % interval contains the measured value, percent. Baselines have no intervals.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub coverage_pct: Option<f64>,
+}
+
+impl MetricSummary {
+    /// Errors of the prediction or of a baseline; `None` without rows that it predicts, or if a value is not finite.
+    pub fn of<'a>(rows: impl IntoIterator<Item = &'a MetricRow>, baseline: Option<Baseline>) -> Option<Self> {
+        let (mut pairs, mut covered) = (Vec::new(), 0);
+        for row in rows {
+            if let Some(predicted_ms) = row.predicted_by(baseline) {
+                pairs.push((row.measured_ms, predicted_ms));
+                covered += usize::from(row.is_covered());
+            }
+        }
+        let errors =
+            ErrorSummary::of(pairs.iter().map(|(measured, predicted)| error_pct(*measured, *predicted)).collect())?;
+        Some(MetricSummary {
+            rows: errors.count,
+            median_ape_pct: errors.median_abs_pct,
+            mean_ape_pct: errors.mean_abs_pct,
+            p90_ape_pct: errors.p90_abs_pct,
+            max_ape_pct: errors.max_abs_pct,
+            bias_pct: errors.bias_pct,
+            pearson_r: pearson(&pairs),
+            coverage_pct: baseline.is_none().then(|| 100.0 * covered as f64 / errors.count as f64),
+        })
+    }
+}
+
+/// A summary per metric.
+pub type Summary = BTreeMap<Metric, MetricSummary>;
+
+/// Errors by metric over rows, of the prediction or of a baseline.
+pub fn summarise<'a>(rows: impl IntoIterator<Item = &'a MetricRow>, baseline: Option<Baseline>) -> Summary {
+    let mut by_metric: BTreeMap<Metric, Vec<&MetricRow>> = BTreeMap::new();
+    for row in rows {
+        by_metric.entry(row.metric).or_default().push(row);
+    }
+    let summary = |(metric, rows)| Some((metric, MetricSummary::of(Vec::into_iter(rows), baseline)?));
+    by_metric.into_iter().filter_map(summary).collect()
+}
+
+/// Summaries of the baselines that have predictions.
+pub fn summarise_baselines<'a>(rows: impl Iterator<Item = &'a MetricRow> + Clone) -> BTreeMap<Baseline, Summary> {
+    let summary = |baseline| (baseline, summarise(rows.clone(), Some(baseline)));
+    Baseline::ALL.into_iter().map(summary).filter(|(_, summary)| !summary.is_empty()).collect()
+}
+
+/// The summary of a group of runs.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Group {
+    /// Runs in it.
+    pub experiments: usize,
+    /// Errors by metric over the whole runs of the group.
+    pub summary: Summary,
+}
+
+/// How runs or their rows are divided.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(untagged)]
+pub enum Split {
+    /// Runs summed up group by group.
+    Groups {
+        /// The label that the runs of a group share.
+        by: GroupBy,
+        /// Groups by name.
+        groups: BTreeMap<String, Group>,
+    },
+    /// Rows of traces that are judged, and rows that are learned from.
+    Rows(JudgedRows),
+}
+
+/// The judged rows of traces.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct JudgedRows {
+    /// `all`, `temporal`, `leave-one-model-out` or `leave-one-workload-out`.
+    pub by: &'static str,
+    /// Share of a run's time from which rows are judged, in a temporal split.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub judge_from: Option<f64>,
+    /// Rows of a window.
+    pub window: usize,
+    /// The judged rows and those that are learned from, in words.
+    pub judged: String,
+}
+
+/// Everything that was judged together.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct EvaluationReport {
+    /// Runs in order.
+    pub experiments: Vec<CaseResult>,
+    /// Errors by metric over whole runs (stage -1).
+    pub summary: Summary,
+    /// Errors by metric over single stages.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub summary_by_stage: Summary,
+    /// `summary` of the baselines.
+    pub baselines: BTreeMap<Baseline, Summary>,
+    /// Summaries by group, if asked for; for traces, the judged rows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub split: Option<Split>,
+    /// Where the error comes from, if asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub attribution: Option<Attribution>,
+    /// Runs that could not be judged.
+    pub skipped: Vec<Skipped>,
+    /// Remarks on the whole evaluation.
+    pub notes: Vec<String>,
+}
+
+impl EvaluationReport {
+    /// Sums up.
+    ///
+    /// # Errors
+    /// `ErrorKind::Invalid` without a run, with the reasons.
+    pub fn new(experiments: Vec<CaseResult>, skipped: Vec<Skipped>) -> Result<Self> {
+        if experiments.is_empty() {
+            return Err(Error::invalid("nothing could be judged", reasons(&skipped)));
+        }
+        let rows = || experiments.iter().flat_map(|of| &of.metrics);
+        let whole = || rows().filter(|row| row.stage == WHOLE_RUN);
+        Ok(EvaluationReport {
+            summary: summarise(whole(), None),
+            summary_by_stage: summarise(rows().filter(|row| row.stage != WHOLE_RUN), None),
+            baselines: summarise_baselines(whole()),
+            split: None,
+            attribution: None,
+            notes: Vec::new(),
+            experiments,
+            skipped,
+        })
+    }
+
+    /// The report with summaries by group, if asked for.
+    #[must_use]
+    pub fn split_by(mut self, by: Option<GroupBy>) -> Self {
+        let Some(by) = by else { return self };
+        let mut members: BTreeMap<String, Vec<&CaseResult>> = BTreeMap::new();
+        for of in &self.experiments {
+            members.entry(of.labels.group(by).to_owned()).or_default().push(of);
+        }
+        let group = |members: Vec<&CaseResult>| {
+            let rows = members.iter().flat_map(|of| &of.metrics).filter(|row| row.stage == WHOLE_RUN);
+            Group { experiments: members.len(), summary: summarise(rows, None) }
+        };
+        let groups = members.into_iter().map(|(name, members)| (name, group(members))).collect();
+        self.split = Some(Split::Groups { by, groups });
+        self
+    }
+}
+
+/// The remark that a correction was fitted on the model that it is judged by.
+pub(super) fn in_sample(correction: &Correction, model: &str) -> Option<String> {
+    let part = match correction.source.split.as_str() {
+        "" | "all" => String::new(),
+        split => format!(" ({split})"),
+    };
+    let is_in_sample = correction.source.models.iter().any(|fitted| fitted == model);
+    is_in_sample.then(|| format!("correction {} was fitted on this model{part}: not a test of it", correction.name))
+}
+
+/// Each reason once, with the first run that it applies to.
+fn reasons(skipped: &[Skipped]) -> Vec<String> {
+    let mut runs: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for one in skipped {
+        runs.entry(&one.reason).or_default().push(&one.id);
+    }
+    let named = |(reason, runs): (&str, Vec<&str>)| match runs.as_slice() {
+        [first, _, ..] => format!("{first} and {} more: {reason}", runs.len() - 1),
+        _ => format!("{}: {reason}", runs.concat()),
+    };
+    runs.into_iter().map(named).collect()
+}
