@@ -56,9 +56,9 @@ def attributed(reports, correction):
     return reports.read("evaluate", "serving", reports.path("serving"), "--attribute", "--correction", correction)
 
 
-def sampled_steps(reports, *arguments):
+def sampled_steps(reports, *arguments, correction="global"):
     files = sorted(reports.path("steps").glob("*.csv"))
-    return reports.read("evaluate", "steps", *files, "--hardware", "h100", "--correction", "global", *arguments)
+    return reports.read("evaluate", "steps", *files, "--hardware", "h100", "--correction", correction, *arguments)
 
 
 def closed_loop(reports, correction, *backends):
@@ -142,7 +142,7 @@ def bars(reports):
         return median(metric(one, "tpot_mean")["ape_pct"] for one in of_loops["experiments"] if one["model"] in models)
 
     comparable = [one for one in runs_of if not any("itl_mean is not comparable" in note for note in one["notes"])]
-    worst_steps = max(one["metrics"]["median_ape_pct"] for one in of_steps["experiments"])
+    worst_steps = max(one["summary"]["step_mean"]["median_ape_pct"] for one in of_steps["experiments"])
     lines = [
         ("serving runs, E2E mean, median error", "≤ 4", at_most(summary["e2e_mean"]["median_ape_pct"], 4)),
         ("serving runs, E2E mean, worst error", "≤ 12", at_most(summary["e2e_mean"]["max_ape_pct"], 12)),
@@ -250,17 +250,18 @@ STEP_COLUMNS = ["median %", "mean %", "bias %", "r", "covered %"]
 
 
 def steps(reports):
+    tables = sampled_steps(reports, "--judge-from", "0.6", correction="none")
     corrected = sampled_steps(reports, "--judge-from", "0.6")
     refitted = sampled_steps(reports, "--judge-from", "0.6", "--refit", "model")
     rows = []
-    for one, own in zip(corrected["experiments"], refitted["experiments"], strict=True):
+    for plain, one, own in zip(*(report["experiments"] for report in (tables, corrected, refitted)), strict=True):
         baselines = one["baselines"]
         predictors = [
-            ("calibrated tables", baselines["calibrated_roofline"]),
-            ("**+ global correction**", one["metrics"]),
-            ("+ correction of its own", own["metrics"]),
-            ("ideal roofline", baselines["ideal_roofline"]),
-            ("black box", baselines.get("black_box")),
+            ("calibrated tables", plain["summary"]["step_mean"]),
+            ("**+ global correction**", one["summary"]["step_mean"]),
+            ("+ correction of its own", own["summary"]["step_mean"]),
+            ("ideal roofline", baselines["ideal_roofline"]["step_mean"]),
+            ("black box", baselines["black_box"]["step_mean"]),
         ]
         title = f"{one['model']}, TP {one['tensor_parallel_size']}, {one['windows']} windows"
         rows += [[f"{title}: {label}"] + step_cells(metrics) for label, metrics in predictors]
@@ -270,8 +271,8 @@ def steps(reports):
 def steps_unseen(reports):
     rows = []
     for one in sampled_steps(reports, "--split", "leave-one-model-out")["experiments"]:
-        for label, metrics in [("**+ global correction**", one["metrics"]), ("black box", one["baselines"].get("black_box"))]:
-            rows.append([f"{one['model']}: {label}"] + step_cells(metrics))
+        for label, of in [("**+ global correction**", one["summary"]), ("black box", one["baselines"]["black_box"])]:
+            rows.append([f"{one['model']}: {label}"] + step_cells(of["step_mean"]))
     return table(["model left out: predictor"] + STEP_COLUMNS, rows)
 
 

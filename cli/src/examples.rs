@@ -179,14 +179,14 @@ Examples:
   A run's own table, every row, with the calibrated roofline alone:
     ridgepoint evaluate steps my_run/steps.csv --correction none
 
-  Steps as csv that don't say their GPU; the last fifth of each run, beside regressions \
-on what comes before:
+  Steps as csv that don't say their GPU; the last fifth of each run, beside a black box \
+fitted to what comes before:
     ridgepoint evaluate steps chat.csv code.csv --hardware h100 --split temporal
 
   The later 40 % of each run:
     ridgepoint evaluate steps chat.csv --hardware h100 --judge-from 0.6
 
-  Models that regressions have not seen, for scripts, which fails above 8 percent:
+  Models that the black box has not seen, for scripts, which fails above 8 percent:
     ridgepoint evaluate steps llama.csv qwen.csv --hardware h100 \\
         --split leave-one-model-out --max-median-ape-pct 8 --format json
 
@@ -194,8 +194,7 @@ Engines sample their traces: the time from one sampled step to the next is that 
 between, of which one is described. So rows are judged in windows: the measured time is that \
 of all their steps over the number of steps, the predicted one the mean over their \
 sampled steps. Requests are those of snapshots, or reconstructed from aggregates; notes say which. \
-Black box and ridge are regressions on aggregates (tokens, requests, KV usage) without any \
-physics.";
+The black box is a linear model of prompt tokens and decodes, without any physics.";
 
 pub const FIT: &str = "\
 Examples:
