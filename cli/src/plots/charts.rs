@@ -230,7 +230,7 @@ mod tests {
         let text = svg.find(&format!("\n{name}\n")).unwrap();
         let row = svg[..text].rfind("<text").unwrap();
         let y: f64 = svg[row..].split("y=\"").nth(1).unwrap().split('"').next().unwrap().parse().unwrap();
-        let is_beside = |circle: &&str| {
+        let is_beside = |circle: &&&str| {
             let cy: f64 = circle.split("cy=\"").nth(1).unwrap().split('"').next().unwrap().parse().unwrap();
             circle.contains("r=\"4\"") && (cy - y).abs() < 12.0
         };

@@ -131,9 +131,9 @@ fn later_steps_of_the_data_pack_are_met_by_the_global_correction() {
             StepRunReport::of(&StepRun { terms, fitted, held_out: fold.judged.rows }, &global).held_out.unwrap();
         eprintln!(
             "{}: median {:.2} %, bias {:+.2} % of {} windows",
-            fold.judged.labels.name, later.median_ape_pct, later.bias_pct, later.windows
+            fold.judged.case.labels.name, later.median_ape_pct, later.bias_pct, later.windows
         );
-        assert!(later.median_ape_pct < 5.0, "{}: {later:?}", fold.judged.labels.name);
+        assert!(later.median_ape_pct < 5.0, "{}: {later:?}", fold.judged.case.labels.name);
     }
 }
 
