@@ -142,7 +142,7 @@ def bars(reports):
         return median(metric(one, "tpot_mean")["ape_pct"] for one in of_loops["experiments"] if one["model"] in models)
 
     comparable = [one for one in runs_of if not any("itl_mean is not comparable" in note for note in one["notes"])]
-    worst_steps = max(one["summary"]["step_mean"]["median_ape_pct"] for one in of_steps["experiments"])
+    worst_steps = max(of["summary"]["step_mean"]["median_ape_pct"] for of in of_steps["split"]["groups"].values())
     lines = [
         ("serving runs, E2E mean, median error", "≤ 4", at_most(summary["e2e_mean"]["median_ape_pct"], 4)),
         ("serving runs, E2E mean, worst error", "≤ 12", at_most(summary["e2e_mean"]["max_ape_pct"], 12)),
@@ -222,21 +222,31 @@ def tails(reports):
     return table(head, rows)
 
 
+REPLACED = [
+    ("step times scaled to the measured decoding time", "scaled_step_times"),
+    ("no limit on requests or tokens of a step", "no_limits"),
+    ("no prefix caching", "no_prefix_caching"),
+    ("no asynchronous scheduling", "no_async_scheduling"),
+    ("a host that takes no time", "no_host_overhead"),
+]
+
+
 def attribution(reports):
+    """Errors with one component replaced, and the median of the points by which the absolute error of a run falls."""
     figures = [("E2E", "e2e_mean"), ("TTFT", "ttft_mean"), ("ITL", "itl_mean")]
     head = ["replaced by"]
     head += [cell for name, _ in figures for cell in (f"{name}: tables", "explained", "+ correction", "explained")]
 
-    def cells(of, figure, with_explained):
-        explained = of["median_explained_points"][figure] if with_explained else None
-        return [pct(of["median_ape_pct"][figure]), pct(explained, signed=True) if with_explained else ""]
+    def cells(report, key, figure):
+        if key is None:
+            return [pct(report["summary"][figure]["median_ape_pct"]), ""]
+        rows = [metric(one, figure) for one in report["experiments"]]
+        explained = [abs(error_pct(row)) - abs(error_pct(row, key)) for row in rows if key in row["baselines"]]
+        return [pct(report["baselines"][key][figure]["median_ape_pct"]), pct(median(explained), signed=True)]
 
-    attributions = [attributed(reports, correction)["attribution"] for correction in ("none", "global")]
-    rows = [["(nothing)"] + [c for _, figure in figures for a in attributions for c in cells(a, figure, False)]]
-    for parts in zip(*(a["components"] for a in attributions), strict=True):
-        if len({part["component"] for part in parts}) != 1:
-            raise ValueError("attribution: the two runs have other components")
-        rows.append([parts[0]["replacement"]] + [c for _, figure in figures for p in parts for c in cells(p, figure, True)])
+    found = [attributed(reports, correction) for correction in ("none", "global")]
+    rows = [[title] + [c for _, figure in figures for report in found for c in cells(report, key, figure)]
+            for title, key in [("(nothing)", None), *REPLACED]]
     return table(head, rows)
 
 
@@ -254,24 +264,27 @@ def steps(reports):
     corrected = sampled_steps(reports, "--judge-from", "0.6")
     refitted = sampled_steps(reports, "--judge-from", "0.6", "--refit", "model")
     rows = []
-    for plain, one, own in zip(*(report["experiments"] for report in (tables, corrected, refitted)), strict=True):
-        baselines = one["baselines"]
+    for one in corrected["experiments"]:
+        plain, of, own = (report["split"]["groups"][one["name"]] for report in (tables, corrected, refitted))
+        baselines = of["baselines"]
         predictors = [
             ("calibrated tables", plain["summary"]["step_mean"]),
-            ("**+ global correction**", one["summary"]["step_mean"]),
+            ("**+ global correction**", of["summary"]["step_mean"]),
             ("+ correction of its own", own["summary"]["step_mean"]),
             ("ideal roofline", baselines["ideal_roofline"]["step_mean"]),
             ("black box", baselines["black_box"]["step_mean"]),
         ]
-        title = f"{one['model']}, TP {one['tensor_parallel_size']}, {one['windows']} windows"
+        title = f"{one['model']}, TP {one['tensor_parallel_size']}, {len(one['metrics'])} windows"
         rows += [[f"{title}: {label}"] + step_cells(metrics) for label, metrics in predictors]
     return table(["run: predictor"] + STEP_COLUMNS, rows)
 
 
 def steps_unseen(reports):
     rows = []
-    for one in sampled_steps(reports, "--split", "leave-one-model-out")["experiments"]:
-        for label, of in [("**+ global correction**", one["summary"]), ("black box", one["baselines"]["black_box"])]:
+    report = sampled_steps(reports, "--split", "leave-one-model-out")
+    for one in report["experiments"]:
+        group = report["split"]["groups"][one["name"]]
+        for label, of in [("**+ global correction**", group["summary"]), ("black box", group["baselines"]["black_box"])]:
             rows.append([f"{one['model']}: {label}"] + step_cells(of["step_mean"]))
     return table(["model left out: predictor"] + STEP_COLUMNS, rows)
 

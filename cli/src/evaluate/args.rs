@@ -41,10 +41,10 @@ pub struct Serving {
     /// Experiments, or folders of experiments
     #[arg(value_name = "PATH", required = true)]
     pub paths: Vec<PathBuf>,
-    /// Judge corrections on what they have not seen: for each model (workload, experiment) one is fitted on all the others
-    #[arg(long, value_parser = left_out(), value_name = "GROUP", conflicts_with = "correction")]
+    /// Judge corrections on what they have not seen: for each group one is fitted on all the others
+    #[arg(long, value_parser = group(), value_name = "GROUP", conflicts_with = "correction")]
     pub leave_one_out: Option<GroupBy>,
-    /// Where the error comes from: replace one component of the prediction at a time
+    /// Show where the error comes from: the same predictions with one component replaced at a time
     #[arg(long)]
     pub attribute: bool,
     /// Tolerance: exit with 1 where the median absolute error of E2E is above X percent
@@ -69,7 +69,7 @@ pub struct ClosedLoop {
 #[derive(Debug, Args)]
 pub struct View {
     /// Sum up by group too
-    #[arg(long, value_name = "GROUP", value_parser = grouped())]
+    #[arg(long, value_name = "GROUP", value_parser = group())]
     pub split: Option<GroupBy>,
     /// Seed of arrival times and lengths that are random
     #[arg(long, value_name = "N", default_value_t = 0)]
@@ -135,20 +135,13 @@ impl Steps {
     }
 }
 
-fn left_out() -> impl TypedValueParser<Value = GroupBy> {
+fn group() -> impl TypedValueParser<Value = GroupBy> {
     one_of([
-        ("model", "All runs of a model", GroupBy::Model),
-        ("workload", "All runs with these lengths of prompts and outputs", GroupBy::Workload),
+        ("model", "Runs of the same model", GroupBy::Model),
+        ("workload", "Runs with the same lengths of prompts and outputs", GroupBy::Workload),
+        ("hardware", "Runs on the same GPU", GroupBy::Hardware),
+        ("backend-version", "Runs of the same version of the serving engine", GroupBy::BackendVersion),
         ("experiment", "Single runs", GroupBy::Experiment),
-    ])
-}
-
-fn grouped() -> impl TypedValueParser<Value = GroupBy> {
-    one_of([
-        ("model", "", GroupBy::Model),
-        ("workload", "Lengths of prompts and outputs", GroupBy::Workload),
-        ("hardware", "The GPU", GroupBy::Hardware),
-        ("backend-version", "Version of the serving engine", GroupBy::BackendVersion),
     ])
 }
 

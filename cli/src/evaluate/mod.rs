@@ -9,7 +9,7 @@ use std::sync::Arc;
 use indicatif::ProgressBar;
 use ridgepoint::internals::correction::Correction;
 use ridgepoint::{CorrectionChoice, EfficiencyMode};
-use ridgepoint_lab::evaluate::attribution::{Component, attribute};
+use ridgepoint_lab::evaluate::attribution::attribute;
 use ridgepoint_lab::evaluate::case::{Case, correct, correct_with};
 use ridgepoint_lab::evaluate::closed_loop::{ClosedLoopOptions, closed_loop_cases};
 use ridgepoint_lab::evaluate::closed_loop_row::read_closed_loop;
@@ -17,7 +17,7 @@ use ridgepoint_lab::evaluate::experiment::{Experiment, serving_cases};
 use ridgepoint_lab::evaluate::fold::GroupBy;
 use ridgepoint_lab::evaluate::judge::{judge, replays};
 use ridgepoint_lab::evaluate::metric::Metric;
-use ridgepoint_lab::evaluate::report::EvaluationReport;
+use ridgepoint_lab::evaluate::report::{Baseline, EvaluationReport};
 use ridgepoint_lab::evaluate::steps::case::{CaseOptions, step_cases};
 use ridgepoint_lab::evaluate::steps::judge::{JudgeOptions, judge_steps};
 use ridgepoint_lab::evaluate::steps::read::read_runs;
@@ -54,14 +54,11 @@ fn serving(args: &Serving, common: &Common) -> Result<Output, Failure> {
         Some(by) => leave_one_out(&mut cases, by, seed)?,
         None => correct(&mut cases, &args.view.correction.correction)?,
     }
-    let replaced = if args.attribute { Component::ALL.len() * cases.len() } else { 0 };
+    let replaced = if args.attribute { Baseline::REPLACED.len() * cases.len() } else { 0 };
     let bar = replay_bar(&cases, replaced);
     let mut report = judge(&cases, skipped, seed, &|| bar.inc(1))?;
     if args.attribute {
-        // Cases that could not be replayed are listed as skipped by now.
-        let is_judged = |case: &&Case| report.experiments.iter().any(|of| of.labels == case.labels);
-        let judged: Vec<&Case> = cases.iter().filter(is_judged).collect();
-        report.attribution = Some(attribute(&judged, seed, &|| bar.inc(1))?);
+        report = attribute(&cases, report, seed, &|| bar.inc(1))?;
     }
     bar.finish_and_clear();
     let missed = args.max_median_e2e_pct.and_then(|limit_pct| missed(&report, Metric::E2E_MEAN, limit_pct));

@@ -76,15 +76,14 @@ fn figures(report: &EvaluationReport, kind: &str) -> Vec<(String, Drawn)> {
     let series = series.into_iter().map(|(name, points)| Series { name, points }).collect();
     let scatter = predicted_over_measured("Predicted and measured time", "ms", series);
     let mut figures = vec![(format!("{kind}-predicted-over-measured.svg"), scatter)];
-    let mut names: Vec<String> = Vec::new();
-    for (of, trace) in report.experiments.iter().filter_map(|of| Some((of, of.trace.as_ref()?))) {
-        let name = unique(file_name(&of.labels.name), &names);
+    let traces = report.experiments.iter().filter_map(|of| Some((of, of.trace.as_ref()?)));
+    for (number, (of, trace)) in (1..).zip(traces) {
+        let name = file_name(number, &of.labels.name);
         let (subject, times_ms) = times_ms(of, trace);
         let title = format!("{}: {subject}", of.labels.name);
         let (measured_ms, predicted_ms): (Vec<f64>, Vec<f64>) = times_ms.into_iter().unzip();
         figures.push((format!("{kind}-itl-survival-{name}.svg"), survival(&title, &measured_ms, &predicted_ms)));
         figures.push((format!("{kind}-period-qq-{name}.svg"), quantiles(&title, &measured_ms, &predicted_ms)));
-        names.push(name);
     }
     figures
 }
@@ -97,22 +96,14 @@ fn times_ms(of: &CaseResult, trace: &TraceResult) -> (&'static str, Vec<(f64, f6
     ("mean periods of windows", of.metrics.iter().map(|row| (row.measured_ms, row.predicted_ms)).collect())
 }
 
-/// A name that any file system takes.
-fn file_name(name: &str) -> String {
+/// The number and the name of a run in characters that any file system takes.
+fn file_name(number: usize, name: &str) -> String {
     let safe = |character: char| match character {
         '-' | '_' | '.' => character,
         _ if character.is_ascii_alphanumeric() => character,
         _ => '_',
     };
-    let name: String = name.chars().map(safe).take(MAX_FILE_NAME_CHARS).collect();
-    if name.is_empty() { "run".to_owned() } else { name }
-}
-
-/// The name, with a number if it is taken; letters in upper and lower case are the same to some file systems.
-fn unique(name: String, taken: &[String]) -> String {
-    let is_free = |candidate: &String| !taken.iter().any(|other| other.eq_ignore_ascii_case(candidate));
-    let numbered = (2..).map(|number| format!("{name}-{number}"));
-    std::iter::once(name.clone()).chain(numbered).find(is_free).unwrap_or(name)
+    format!("{number}-{}", name.chars().map(safe).take(MAX_FILE_NAME_CHARS).collect::<String>())
 }
 
 #[cfg(test)]
@@ -120,13 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_files_are_safe_and_differ() {
-        assert_eq!(file_name("../a b/ç"), ".._a_b__");
-        assert_eq!(file_name(""), "run");
-        let mut names: Vec<String> = Vec::new();
-        for name in ["a", "A", "a", "a-2"] {
-            names.push(unique(name.to_owned(), &names));
-        }
-        assert_eq!(names, ["a", "A-2", "a-3", "a-2-2"]);
+    fn names_of_files_are_safe() {
+        assert_eq!(file_name(3, "../a b/ç"), "3-.._a_b__");
     }
 }

@@ -10,9 +10,7 @@ use ridgepoint::internals::correction::Correction;
 use ridgepoint::latency::{CalibratedRoofline, HostTimes, LatencyModel};
 use ridgepoint::replay::{EngineConfig, Observer, Replay, replay};
 use ridgepoint::workload::Workload;
-use ridgepoint::{
-    CorrectionChoice, Deployment, EfficiencyMode, Error, ErrorKind, Hardware, Model, Options, Result, StepModel,
-};
+use ridgepoint::{CorrectionChoice, Deployment, EfficiencyMode, Hardware, Model, Options, Result, StepModel};
 
 /// Makes the requests of a run anew. The same seed gives the same requests.
 pub type Load = Box<dyn Fn(u64) -> Box<dyn Workload + Send> + Send + Sync>;
@@ -118,27 +116,14 @@ impl Judged for Case {
 /// Gives every case the correction that `requested` (`none`, `global`, `auto`, a path) means for its model.
 ///
 /// # Errors
-/// As [`CorrectionChoice::resolve`]; `ErrorKind::Invalid` with every model that a file is not meant for.
+/// As [`CorrectionChoice::resolve`].
 pub fn correct(cases: &mut [Case], requested: &str) -> Result<()> {
     let choice = CorrectionChoice::from(requested);
     let mut by_model: BTreeMap<String, Option<Arc<Correction>>> = BTreeMap::new();
-    let mut problems: Vec<String> = Vec::new();
     for model in cases.iter().map(|case| &case.labels.model) {
-        if by_model.contains_key(model) {
-            continue;
+        if !by_model.contains_key(model) {
+            by_model.insert(model.clone(), choice.resolve(model, EfficiencyMode::Tables)?);
         }
-        let found = match choice.resolve(model, EfficiencyMode::Tables) {
-            Err(error) if error.kind() == ErrorKind::Invalid => {
-                problems.extend(error.problems().iter().cloned());
-                None
-            }
-            found => found?,
-        };
-        by_model.insert(model.clone(), found);
-    }
-    if !problems.is_empty() {
-        problems.dedup();
-        return Err(Error::invalid(requested, problems));
     }
     correct_with(cases, |case| by_model.get(&case.labels.model).cloned().flatten());
     Ok(())

@@ -157,7 +157,7 @@ fn deployment(row: &ClosedLoopRow, model: &Model) -> Result<Deployment> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::closed_loop_row::tests::{HEADER, read_text};
+    use super::super::fixtures::{HEADER, read_text};
     use super::*;
 
     fn made(rows: &[&str]) -> (Vec<Case>, Vec<Skipped>) {

@@ -130,19 +130,11 @@ impl ClosedLoopRow {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+mod tests {
+    use super::super::fixtures::{HEADER, read_text};
     use super::*;
 
-    pub(in crate::evaluate) const HEADER: &str = "id,backend,backend_version,model_path,system,precision,isl,osl,\
-        gemm_quant_mode,moe_quant_mode,concurrency,tp_size,pp_size,attention_dp_size,moe_tp_size,moe_ep_size,ttft_ms,tpot_ms\n";
     const GOOD: &str = "a,vllm,0.12.0,Qwen/Qwen3-8B,h100_sxm,,1024,128,,,16.0,1.0,1.0,,1.0,0.0,84.5,16.25\n";
-
-    pub(in crate::evaluate) fn read_text(text: &str) -> Result<Vec<ClosedLoopRow>> {
-        let dir = tempfile::tempdir().expect("a folder");
-        let path = dir.path().join("loops.csv");
-        std::fs::write(&path, text).expect("written");
-        read_closed_loop(&[path])
-    }
 
     #[track_caller]
     fn refused(text: &str, said: &[&str]) {

@@ -34,14 +34,8 @@ impl Experiment {
     /// Reads a folder.
     ///
     /// # Errors
-    /// `ErrorKind::Invalid` for missing files or a measured stage that the load does not have; otherwise as the readers of the
-    /// three files.
+    /// `ErrorKind::Invalid` for a measured stage that the load does not have; otherwise as the readers of the three files.
     pub fn read(dir: &Path) -> Result<Self> {
-        let missing: Vec<&str> = FILES.into_iter().filter(|name| !dir.join(name).is_file()).collect();
-        if !missing.is_empty() {
-            let problems = vec![format!("{} missing; an experiment has {}", missing.join(", "), FILES.join(", "))];
-            return Err(Error::invalid(dir, problems));
-        }
         let [profile, server, measured] = FILES.map(|name| dir.join(name));
         let experiment = Experiment {
             name: folder_name(dir),
@@ -65,18 +59,15 @@ impl Experiment {
     /// # Errors
     /// Every problem: paths that are no folders or hold no experiment, and as [`Experiment::read`].
     pub fn find(paths: &[PathBuf]) -> std::result::Result<Vec<Experiment>, Vec<Error>> {
-        let (mut experiments, mut errors): (Vec<Experiment>, Vec<Error>) = (Vec::new(), Vec::new());
         let mut known = BTreeSet::new();
+        let (mut experiments, mut errors) = (Vec::new(), Vec::new());
         for path in paths {
-            let dirs = folders(path).unwrap_or_else(|error| {
-                errors.push(error);
-                Vec::new()
-            });
-            for dir in dirs {
-                if known.insert(dir.canonicalize().unwrap_or_else(|_| dir.clone())) {
-                    match Experiment::read(&dir) {
-                        Ok(experiment) => experiments.push(experiment),
-                        Err(error) => errors.push(error),
+            match folders(path) {
+                Err(error) => errors.push(error),
+                Ok(mut dirs) => {
+                    dirs.retain(|dir| known.insert(dir.canonicalize().unwrap_or_else(|_| dir.clone())));
+                    for read in dirs.iter().map(|dir| Experiment::read(dir)) {
+                        read.map_or_else(|error| errors.push(error), |experiment| experiments.push(experiment));
                     }
                 }
             }

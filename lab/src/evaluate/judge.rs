@@ -41,7 +41,7 @@ pub fn judge(
         let mut result = replayed.result;
         result.notes.push(note);
         if let Some(metrics) = metrics {
-            add_baseline(&mut result, Baseline::BlackBox, &metrics);
+            result.add_baseline(Baseline::BlackBox, &metrics);
         }
         result
     };
@@ -92,11 +92,11 @@ impl<'a> Replayed<'a> {
         result.notes.extend(output_counted_otherwise(case, &metrics.run));
         if correction.is_some() {
             let calibrated = case.replay(case.rooflines.calibrated.as_ref(), seed)?;
-            add_baseline(&mut result, Baseline::CalibratedRoofline, &Metrics::of(&calibrated));
+            result.add_baseline(Baseline::CalibratedRoofline, &Metrics::of(&calibrated));
             done();
         }
         let ideal = case.replay(case.rooflines.ideal.as_ref(), seed)?;
-        add_baseline(&mut result, Baseline::IdealRoofline, &Metrics::of(&ideal));
+        result.add_baseline(Baseline::IdealRoofline, &Metrics::of(&ideal));
         done();
         let stages = (0..case.rows() as u32).filter_map(|stage| StageMeans::of(case, &replay.records, stage));
         Ok(Replayed { case, result, stages: stages.filter(|of| of.step().is_some()).collect() })
@@ -134,13 +134,6 @@ fn rows(case: &Case, metrics: &Metrics) -> Result<Vec<MetricRow>> {
     }
     problems.extend(rejected(&metrics.run, case.engine.max_model_len));
     Err(Error::invalid(case.labels.name.clone(), problems))
-}
-
-fn add_baseline(result: &mut CaseResult, baseline: Baseline, metrics: &Metrics) {
-    for row in &mut result.metrics {
-        let predicted_ms = predicted_ms(metrics, u32::try_from(row.stage).ok(), row.metric);
-        row.baselines.extend(predicted_ms.map(|ms| (baseline, ms)));
-    }
 }
 
 fn rejected(run: &StageMetrics, max_model_len: u32) -> Option<String> {

@@ -33,7 +33,7 @@ impl Measured {
     pub fn read(path: impl AsRef<Path>) -> Result<Self> {
         let mut reader = RowReader::open_csv(path.as_ref(), COLUMNS)?;
         let origin = reader.origin().to_owned();
-        let mut rows: BTreeMap<(i32, Metric), (f64, usize)> = BTreeMap::new();
+        let mut values_ms: BTreeMap<(i32, Metric), f64> = BTreeMap::new();
         while let Some(row) = reader.next_row()? {
             let expected = "-1 for the whole run, or the number of a stage from 0";
             let stage = row.read("stage", expected, |text| text.parse().ok().filter(|stage| *stage >= WHOLE_RUN))?;
@@ -42,24 +42,18 @@ impl Measured {
                 text.parse().ok().filter(|metric: &Metric| !matches!(metric.latency, Latency::Tpot | Latency::Step))
             })?;
             let value_ms = row.number("value_ms", NumberRange::above_zero(f64::MAX, "ms"))?;
-            match rows.get(&(stage, metric)) {
-                None => {
-                    rows.insert((stage, metric), (value_ms, row.row_number()));
-                }
-                Some((earlier, _)) if earlier.to_bits() == value_ms.to_bits() => {}
-                Some((earlier, number)) => {
-                    return Err(row.bad(
-                        "value_ms",
-                        format!("{earlier} as in row {number}, which has the same stage and metric"),
-                    ));
-                }
+            let first_ms = *values_ms.entry((stage, metric)).or_insert(value_ms);
+            if first_ms.to_bits() != value_ms.to_bits() {
+                return Err(
+                    row.bad("value_ms", format!("{first_ms} as in an earlier row of the same stage and metric"))
+                );
             }
         }
-        if rows.is_empty() {
+        if values_ms.is_empty() {
             let message = "has no rows: measured are stage, metric and value_ms, a line each".to_owned();
             return Err(Error::parse(origin, message));
         }
-        Ok(Measured { values_ms: rows.into_iter().map(|(key, (value_ms, _))| (key, value_ms)).collect() })
+        Ok(Measured { values_ms })
     }
 
     /// A figure, ms.
@@ -118,7 +112,7 @@ mod tests {
     #[test]
     fn rows_that_contradict_each_other_are_refused() {
         let text = format!("{HEADER}0,e2e_mean,20\n1,e2e_mean,20\n0,e2e_mean,21\n");
-        refused(&text, &["measured.csv", "row 3", "value_ms", "found 21", "20 as in row 1"]);
+        refused(&text, &["measured.csv", "row 3", "value_ms", "found 21", "20 as in an earlier row"]);
     }
 
     #[test]

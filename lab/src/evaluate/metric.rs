@@ -3,12 +3,14 @@
 use std::fmt;
 use std::str::FromStr;
 
-use serde::{Serialize, Serializer};
+use serde::de::IntoDeserializer;
+use serde::{Deserialize, Serialize, Serializer};
 
 use ridgepoint::replay::Metrics;
 
 /// A time of one request, or of a step.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Latency {
     /// From sending to the last token.
     E2e,
@@ -23,7 +25,8 @@ pub enum Latency {
 }
 
 /// A statistic of the times of all requests.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Statistic {
     /// Arithmetic mean.
     Mean,
@@ -44,16 +47,6 @@ pub struct Metric {
     pub statistic: Statistic,
 }
 
-const LATENCIES: [(&str, Latency); 5] = [
-    ("e2e", Latency::E2e),
-    ("ttft", Latency::Ttft),
-    ("itl", Latency::Itl),
-    ("tpot", Latency::Tpot),
-    ("step", Latency::Step),
-];
-const STATISTICS: [(&str, Statistic); 4] =
-    [("mean", Statistic::Mean), ("p50", Statistic::P50), ("p90", Statistic::P90), ("p99", Statistic::P99)];
-
 impl Metric {
     /// Mean time from sending to the last token.
     pub const E2E_MEAN: Metric = Metric { latency: Latency::E2e, statistic: Statistic::Mean };
@@ -69,21 +62,21 @@ impl Metric {
 
 impl fmt::Display for Metric {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let latency = LATENCIES.iter().find(|(_, l)| *l == self.latency).map_or("", |(name, _)| name);
-        let statistic = STATISTICS.iter().find(|(_, s)| *s == self.statistic).map_or("", |(name, _)| name);
-        // `pad` keeps the width that a caller asks for.
-        f.pad(&format!("{latency}_{statistic}"))
+        self.latency.serialize(&mut *f)?;
+        f.write_str("_")?;
+        self.statistic.serialize(f)
     }
 }
 
 impl FromStr for Metric {
-    type Err = ();
+    type Err = serde::de::value::Error;
 
-    fn from_str(name: &str) -> Result<Self, ()> {
-        let (latency, statistic) = name.split_once('_').ok_or(())?;
-        let latency = LATENCIES.iter().find(|(known, _)| *known == latency).ok_or(())?.1;
-        let statistic = STATISTICS.iter().find(|(known, _)| *known == statistic).ok_or(())?.1;
-        Ok(Metric { latency, statistic })
+    fn from_str(name: &str) -> Result<Self, Self::Err> {
+        let (latency, statistic) = name.split_once('_').unwrap_or((name, ""));
+        Ok(Metric {
+            latency: Latency::deserialize(latency.into_deserializer())?,
+            statistic: Statistic::deserialize(statistic.into_deserializer())?,
+        })
     }
 }
 
@@ -140,8 +133,8 @@ mod tests {
 
     #[test]
     fn names_go_there_and_back() {
-        for (latency, _) in LATENCIES {
-            for (statistic, _) in STATISTICS {
+        for latency in ["e2e", "ttft", "itl", "tpot", "step"] {
+            for statistic in ["mean", "p50", "p90", "p99"] {
                 let name = format!("{latency}_{statistic}");
                 assert_eq!(of(&name).to_string(), name);
             }

@@ -8,6 +8,8 @@ pub mod closed_loop;
 mod closed_loop_load;
 pub mod closed_loop_row;
 pub mod experiment;
+#[cfg(test)]
+mod fixtures;
 pub mod fold;
 pub mod judge;
 pub mod measured;

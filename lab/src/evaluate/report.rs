@@ -1,18 +1,17 @@
 //! The result of an evaluation: measured values beside predicted ones, errors by metric, and the runs that could not be judged.
 //! Serving runs, closed loops and traces of steps share it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
-use super::attribution::Attribution;
 use super::fold::{GroupBy, Labels};
 use super::measured::WHOLE_RUN;
-use super::metric::{Latency, Metric};
+use super::metric::{Latency, Metric, predicted_ms};
 use crate::ingest::Dropped;
 use crate::stats::{ErrorSummary, error_pct, pearson};
 use ridgepoint::internals::correction::{Correction, CorrectionInfo};
-use ridgepoint::replay::Spread;
+use ridgepoint::replay::{Metrics, Spread};
 use ridgepoint::{Error, Result};
 
 /// A simpler predictor that is judged on the same rows.
@@ -27,12 +26,27 @@ pub enum Baseline {
     IdealRoofline,
     /// A linear model of new prompt tokens and decodes, fitted on training runs ([`super::black_box`]).
     BlackBox,
+    /// The prediction with all step times scaled by one factor, so that the mean time from first to last token is the measured one.
+    ScaledStepTimes,
+    /// The prediction without `max_num_seqs` and `max_num_batched_tokens`: no request waits for others.
+    NoLimits,
+    /// The prediction without prefix caching: every prompt is computed whole.
+    NoPrefixCaching,
+    /// The prediction without asynchronous scheduling: no step is scheduled while another runs.
+    NoAsyncScheduling,
+    /// The prediction with a host that takes no time.
+    NoHostOverhead,
 }
 
 impl Baseline {
-    /// All baselines.
-    pub const ALL: [Baseline; 4] =
-        [Baseline::GivenCorrection, Baseline::CalibratedRoofline, Baseline::IdealRoofline, Baseline::BlackBox];
+    /// The predictions with one component replaced.
+    pub const REPLACED: [Baseline; 5] = [
+        Baseline::ScaledStepTimes,
+        Baseline::NoLimits,
+        Baseline::NoPrefixCaching,
+        Baseline::NoAsyncScheduling,
+        Baseline::NoHostOverhead,
+    ];
 }
 
 /// A measured value and its predictions.
@@ -109,9 +123,19 @@ pub struct CaseResult {
     pub metrics: Vec<MetricRow>,
     /// Remarks on the rows.
     pub notes: Vec<String>,
-    /// For a trace of steps: its rows and their errors.
+    /// For a trace of steps: its rows.
     #[serde(flatten)]
     pub trace: Option<TraceResult>,
+}
+
+impl CaseResult {
+    /// Adds the values of a baseline's replay to the rows.
+    pub(super) fn add_baseline(&mut self, baseline: Baseline, metrics: &Metrics) {
+        for row in &mut self.metrics {
+            let predicted_ms = predicted_ms(metrics, u32::try_from(row.stage).ok(), row.metric);
+            row.baselines.extend(predicted_ms.map(|ms| (baseline, ms)));
+        }
+    }
 }
 
 /// The judged part of a trace of steps.
@@ -119,14 +143,8 @@ pub struct CaseResult {
 pub struct TraceResult {
     /// Sampled steps that were judged.
     pub rows: usize,
-    /// Windows of them: the rows of the result.
-    pub windows: usize,
     /// Sampled steps without a time or requests, by reason.
     pub dropped: Dropped,
-    /// Errors over the windows.
-    pub summary: Summary,
-    /// `summary` of the baselines.
-    pub baselines: BTreeMap<Baseline, Summary>,
     /// Measured and predicted time of every judged step whose next step was sampled too, ms.
     #[serde(skip)]
     pub single_steps_ms: Vec<(f64, f64)>,
@@ -164,15 +182,12 @@ pub struct MetricSummary {
 }
 
 impl MetricSummary {
-    /// Errors of the prediction or of a baseline; `None` without rows that it predicts, or if a value is not finite.
-    pub fn of<'a>(rows: impl IntoIterator<Item = &'a MetricRow>, baseline: Option<Baseline>) -> Option<Self> {
-        let (mut pairs, mut covered) = (Vec::new(), 0);
-        for row in rows {
-            if let Some(predicted_ms) = row.predicted_by(baseline) {
-                pairs.push((row.measured_ms, predicted_ms));
-                covered += usize::from(row.is_covered());
-            }
-        }
+    /// Errors of the prediction or of a baseline in a metric; `None` without rows that have it, or if a value is not finite.
+    pub fn of(rows: &[&MetricRow], metric: Metric, baseline: Option<Baseline>) -> Option<Self> {
+        let rows = || rows.iter().filter(|row| row.metric == metric);
+        let pair = |row: &&MetricRow| Some((row.measured_ms, row.predicted_by(baseline)?));
+        let pairs: Vec<(f64, f64)> = rows().filter_map(pair).collect();
+        let covered = rows().filter(|row| row.is_covered()).count();
         let errors =
             ErrorSummary::of(pairs.iter().map(|(measured, predicted)| error_pct(*measured, *predicted)).collect())?;
         Some(MetricSummary {
@@ -192,19 +207,15 @@ impl MetricSummary {
 pub type Summary = BTreeMap<Metric, MetricSummary>;
 
 /// Errors by metric over rows, of the prediction or of a baseline.
-pub fn summarise<'a>(rows: impl IntoIterator<Item = &'a MetricRow>, baseline: Option<Baseline>) -> Summary {
-    let mut by_metric: BTreeMap<Metric, Vec<&MetricRow>> = BTreeMap::new();
-    for row in rows {
-        by_metric.entry(row.metric).or_default().push(row);
-    }
-    let summary = |(metric, rows)| Some((metric, MetricSummary::of(Vec::into_iter(rows), baseline)?));
-    by_metric.into_iter().filter_map(summary).collect()
+fn summarise(rows: &[&MetricRow], baseline: Option<Baseline>) -> Summary {
+    let metrics: BTreeSet<Metric> = rows.iter().map(|row| row.metric).collect();
+    metrics.into_iter().filter_map(|metric| Some((metric, MetricSummary::of(rows, metric, baseline)?))).collect()
 }
 
-/// Summaries of the baselines that have predictions.
-pub fn summarise_baselines<'a>(rows: impl Iterator<Item = &'a MetricRow> + Clone) -> BTreeMap<Baseline, Summary> {
-    let summary = |baseline| (baseline, summarise(rows.clone(), Some(baseline)));
-    Baseline::ALL.into_iter().map(summary).filter(|(_, summary)| !summary.is_empty()).collect()
+/// Summaries of the baselines.
+fn summarise_baselines(rows: &[&MetricRow]) -> BTreeMap<Baseline, Summary> {
+    let baselines: BTreeSet<Baseline> = rows.iter().flat_map(|row| row.baselines.keys().copied()).collect();
+    baselines.into_iter().map(|of| (of, summarise(rows, Some(of)))).collect()
 }
 
 /// The summary of a group of runs.
@@ -214,35 +225,17 @@ pub struct Group {
     pub experiments: usize,
     /// Errors by metric over the whole runs of the group.
     pub summary: Summary,
+    /// `summary` of the baselines.
+    pub baselines: BTreeMap<Baseline, Summary>,
 }
 
-/// How runs or their rows are divided.
+/// Runs summed up group by group.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-#[serde(untagged)]
-pub enum Split {
-    /// Runs summed up group by group.
-    Groups {
-        /// The label that the runs of a group share.
-        by: GroupBy,
-        /// Groups by name.
-        groups: BTreeMap<String, Group>,
-    },
-    /// Rows of traces that are judged, and rows that are learned from.
-    Rows(JudgedRows),
-}
-
-/// The judged rows of traces.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct JudgedRows {
-    /// `all`, `temporal`, `leave-one-model-out` or `leave-one-workload-out`.
-    pub by: &'static str,
-    /// Share of a run's time from which rows are judged, in a temporal split.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub judge_from: Option<f64>,
-    /// Rows of a window.
-    pub window: usize,
-    /// The judged rows and those that are learned from, in words.
-    pub judged: String,
+pub struct Split {
+    /// The label that the runs of a group share.
+    pub by: GroupBy,
+    /// Groups by name.
+    pub groups: BTreeMap<String, Group>,
 }
 
 /// Everything that was judged together.
@@ -253,16 +246,12 @@ pub struct EvaluationReport {
     /// Errors by metric over whole runs (stage -1).
     pub summary: Summary,
     /// Errors by metric over single stages.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub summary_by_stage: Summary,
     /// `summary` of the baselines.
     pub baselines: BTreeMap<Baseline, Summary>,
-    /// Summaries by group, if asked for; for traces, the judged rows.
+    /// Summaries by group, if asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub split: Option<Split>,
-    /// Where the error comes from, if asked for.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub attribution: Option<Attribution>,
     /// Runs that could not be judged.
     pub skipped: Vec<Skipped>,
     /// Remarks on the whole evaluation.
@@ -276,16 +265,16 @@ impl EvaluationReport {
     /// `ErrorKind::Invalid` without a run, with the reasons.
     pub fn new(experiments: Vec<CaseResult>, skipped: Vec<Skipped>) -> Result<Self> {
         if experiments.is_empty() {
-            return Err(Error::invalid("nothing could be judged", reasons(&skipped)));
+            let reasons = skipped.iter().map(|one| format!("{}: {}", one.id, one.reason)).collect();
+            return Err(Error::invalid("nothing could be judged", reasons));
         }
-        let rows = || experiments.iter().flat_map(|of| &of.metrics);
-        let whole = || rows().filter(|row| row.stage == WHOLE_RUN);
+        let rows = experiments.iter().flat_map(|of| &of.metrics);
+        let (whole, by_stage): (Vec<&MetricRow>, Vec<&MetricRow>) = rows.partition(|row| row.stage == WHOLE_RUN);
         Ok(EvaluationReport {
-            summary: summarise(whole(), None),
-            summary_by_stage: summarise(rows().filter(|row| row.stage != WHOLE_RUN), None),
-            baselines: summarise_baselines(whole()),
+            summary: summarise(&whole, None),
+            summary_by_stage: summarise(&by_stage, None),
+            baselines: summarise_baselines(&whole),
             split: None,
-            attribution: None,
             notes: Vec::new(),
             experiments,
             skipped,
@@ -302,33 +291,17 @@ impl EvaluationReport {
         }
         let group = |members: Vec<&CaseResult>| {
             let rows = members.iter().flat_map(|of| &of.metrics).filter(|row| row.stage == WHOLE_RUN);
-            Group { experiments: members.len(), summary: summarise(rows, None) }
+            let rows: Vec<&MetricRow> = rows.collect();
+            Group { experiments: members.len(), summary: summarise(&rows, None), baselines: summarise_baselines(&rows) }
         };
         let groups = members.into_iter().map(|(name, members)| (name, group(members))).collect();
-        self.split = Some(Split::Groups { by, groups });
+        self.split = Some(Split { by, groups });
         self
     }
 }
 
 /// The remark that a correction was fitted on the model that it is judged by.
 pub(super) fn in_sample(correction: &Correction, model: &str) -> Option<String> {
-    let part = match correction.source.split.as_str() {
-        "" | "all" => String::new(),
-        split => format!(" ({split})"),
-    };
     let is_in_sample = correction.source.models.iter().any(|fitted| fitted == model);
-    is_in_sample.then(|| format!("correction {} was fitted on this model{part}: not a test of it", correction.name))
-}
-
-/// Each reason once, with the first run that it applies to.
-fn reasons(skipped: &[Skipped]) -> Vec<String> {
-    let mut runs: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-    for one in skipped {
-        runs.entry(&one.reason).or_default().push(&one.id);
-    }
-    let named = |(reason, runs): (&str, Vec<&str>)| match runs.as_slice() {
-        [first, _, ..] => format!("{first} and {} more: {reason}", runs.len() - 1),
-        _ => format!("{}: {reason}", runs.concat()),
-    };
-    runs.into_iter().map(named).collect()
+    is_in_sample.then(|| format!("correction {} was fitted on this model: not a test of it", correction.name))
 }

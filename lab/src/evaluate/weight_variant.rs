@@ -48,7 +48,7 @@ pub(super) fn has_experts(model: &Model) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::closed_loop_row::tests::{HEADER, read_text};
+    use super::super::fixtures::{HEADER, read_text};
     use super::*;
 
     fn row(model_path: &str, precision: &str, gemm: &str, moe: &str) -> ClosedLoopRow {

@@ -10,7 +10,7 @@ use ridgepoint::internals::correction::{Correction, HostTimes, Term};
 use ridgepoint::latency::LatencyModel;
 use ridgepoint::replay::Metrics;
 use ridgepoint::{Request, Result};
-use ridgepoint_lab::evaluate::attribution::{Component, attribute};
+use ridgepoint_lab::evaluate::attribution::attribute;
 use ridgepoint_lab::evaluate::case::{Case, correct, correct_with};
 use ridgepoint_lab::evaluate::experiment::{Experiment, serving_cases};
 use ridgepoint_lab::evaluate::judge::{judge, replays};
@@ -142,8 +142,8 @@ fn folders_without_an_experiment_name_what_is_missing() {
     std::fs::remove_file(a.join("profile.yaml")).unwrap();
     std::fs::remove_file(a.join("measured.csv")).unwrap();
     std::fs::write(b.join("measured.csv"), "stage,metric,value_ms\n0,e2e_mean,NaN\n").unwrap();
-    // All problems of a folder at once.
-    refused(dir.path(), &["profile.yaml, measured.csv missing", "row 1: column 'value_ms': found NaN"]);
+    // The problems of all experiments at once.
+    refused(dir.path(), &["a/profile.yaml", "row 1: column 'value_ms': found NaN"]);
     refused(&a.join("exp-config.yaml"), &["exp-config.yaml"]);
 }
 
@@ -204,23 +204,17 @@ fn an_error_of_the_step_times_is_attributed_to_them() {
     let of = |metric: Metric| ((-1, metric), predicted_ms(&seen, None, metric).unwrap());
     cases[0].measured = Measured::new([of(Metric::E2E_MEAN), of(Metric::TTFT_MEAN), of(Metric::ITL_MEAN)]);
 
-    let attribution = attribute(&cases.iter().collect::<Vec<_>>(), SEED, &|| {}).unwrap();
+    let report = attribute(&cases, judged(&cases).unwrap(), SEED, &|| {}).unwrap();
     // 1 / 1.25 - 1 is -20 %, a little less as the host's share is the same.
-    let before = attribution.median_ape_pct[&Metric::E2E_MEAN];
+    let before = report.summary[&Metric::E2E_MEAN].median_ape_pct;
     assert!((17.0..20.0).contains(&before), "{before}");
-    let components: Vec<Component> = attribution.components.iter().map(|of| of.component).collect();
-    assert_eq!(components, Component::ALL);
-    let steps = &attribution.components[0];
-    assert!(steps.median_ape_pct[&Metric::E2E_MEAN] < 0.5, "{steps:?}");
-    let explained = |of: Component| {
-        let found = attribution.components.iter().find(|errors| errors.component == of).unwrap();
-        found.median_explained_points[&Metric::E2E_MEAN]
-    };
-    assert!((explained(Component::StepTime) - before).abs() < 0.5, "{steps:?}");
+    let after = |baseline: Baseline| report.baselines[&baseline][&Metric::E2E_MEAN].median_ape_pct;
+    assert!(after(Baseline::ScaledStepTimes) < 0.5);
     // No request waits at this load.
-    assert!(explained(Component::Queueing).abs() < 0.01);
+    assert!((after(Baseline::NoLimits) - before).abs() < 0.01);
     // Without a cache every prompt is computed, which takes longer and hides a part of the error.
-    assert!(explained(Component::PrefixCaching) > 0.0);
+    assert!(after(Baseline::NoPrefixCaching) < before);
+    assert!(Baseline::REPLACED.iter().all(|baseline| report.baselines.contains_key(baseline)));
 }
 
 #[test]
@@ -228,9 +222,10 @@ fn components_that_do_not_apply_are_left_out() {
     let dir = tempdir().unwrap();
     let without = MEASURED.replace("-1,ttft_mean,20\n", "");
     let cases = cases(&[write(dir.path(), "a", PROFILE, SERVER, &without)]);
-    let attribution = attribute(&[&cases[0]], SEED, &|| {}).unwrap();
+    let report = attribute(&cases, judged(&cases).unwrap(), SEED, &|| {}).unwrap();
     // Without TTFT the time from the first token to the last is not known.
-    assert_eq!(attribution.components.iter().map(|of| of.experiments).collect::<Vec<_>>(), [0, 1, 1, 1, 1]);
+    let missing: Vec<_> = Baseline::REPLACED.iter().filter(|of| !report.baselines.contains_key(of)).collect();
+    assert_eq!(missing, [&Baseline::ScaledStepTimes]);
 }
 
 fn slower_by_us(step_us: f64, models: &[&str]) -> Arc<Correction> {
@@ -279,13 +274,12 @@ fn a_corrected_prediction_stands_beside_the_calibrated_roofline() {
 fn attribution_takes_the_corrected_prediction_apart() {
     let dir = tempdir().unwrap();
     let mut cases = cases(&[write_plain(dir.path(), "a")]);
-    let idle = Correction { host: HostTimes::NONE, ..Correction::neutral() };
-    let idle = Arc::new(idle);
+    let idle = Arc::new(Correction { host: HostTimes::NONE, ..Correction::neutral() });
     correct_with(&mut cases, |_| Some(Arc::clone(&idle)));
-    let refs: Vec<&Case> = cases.iter().collect();
-    let attribution = attribute(&refs, SEED, &|| {}).unwrap();
-    let host = attribution.components.iter().find(|c| c.component == Component::HostTimes).unwrap();
-    assert!(host.median_explained_points.values().all(|points| *points == 0.0), "the host takes no time already");
+    let report = attribute(&cases, judged(&cases).unwrap(), SEED, &|| {}).unwrap();
+    for row in &report.experiments[0].metrics {
+        assert_eq!(row.baselines[&Baseline::NoHostOverhead], row.predicted_ms, "the host takes no time already");
+    }
 }
 
 #[test]

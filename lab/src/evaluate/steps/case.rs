@@ -88,7 +88,10 @@ impl StepCase {
             found.is_some()
         });
         if rows.is_empty() {
-            return Err(no_rows(&trace.run.experiment, &trace.steps, &dropped));
+            let problem = format!(
+                "none of its steps can be judged ({dropped}): a step needs one after it, and requests, cached tokens or KV blocks in use"
+            );
+            return Err(Error::invalid(trace.run.experiment, vec![problem]));
         }
         notes.extend(origins.into_iter().filter_map(|(origin, count)| note_on(origin, count, rows.len())));
         if trace.steps.iter().any(|step| step.gpu_time_us.is_some()) {
@@ -177,20 +180,4 @@ fn note_on(origin: Origin, count: usize, all: usize) -> Option<String> {
         }
     };
     Some(format!("requests of {of} are reconstructed from aggregates: {cached}"))
-}
-
-fn no_rows(name: &str, steps: &[StepRecord], dropped: &Dropped) -> Error {
-    let problem = if steps.is_empty() {
-        "the trace has no steps".to_owned()
-    } else {
-        let needed = if dropped.count(Reason::WarmUp) > 0 {
-            "lower the number of warm-up steps to keep them"
-        } else if dropped.count(Reason::Incomplete) > 0 {
-            "a prediction needs requests, cached tokens or KV blocks in use"
-        } else {
-            "a time needs a step and one after it"
-        };
-        format!("no step has a time and requests ({dropped}): {needed}")
-    };
-    Error::invalid(name, vec![problem])
 }

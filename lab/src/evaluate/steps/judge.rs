@@ -12,10 +12,7 @@ use crate::evaluate::black_box::{StepSample, fit_steps};
 use crate::evaluate::fold::{GroupBy, Part};
 use crate::evaluate::measured::WHOLE_RUN;
 use crate::evaluate::metric::Metric;
-use crate::evaluate::report::{
-    Baseline, CaseResult, EvaluationReport, JudgedRows, MetricRow, Skipped, Split, TraceResult, in_sample, summarise,
-    summarise_baselines,
-};
+use crate::evaluate::report::{Baseline, CaseResult, EvaluationReport, MetricRow, Skipped, TraceResult, in_sample};
 use crate::ingest::Interval;
 use ridgepoint::internals::correction::{Correction, CorrectionInfo};
 use ridgepoint::internals::units::US_PER_MS;
@@ -47,7 +44,7 @@ pub fn judge_steps(
     options: &JudgeOptions<'_>,
     done: &(dyn Fn(u64) + Sync),
 ) -> Result<EvaluationReport> {
-    let JudgeOptions { split, window, fitter } = *options;
+    let JudgeOptions { split, window, .. } = *options;
     if window == 0 {
         return Err(Error::invalid_argument("window", "0", "must be at least 1, a row for itself"));
     }
@@ -61,26 +58,10 @@ pub fn judge_steps(
             results.push(judge_fold(&fold, options, done)?);
         }
     }
-    let is_corrected = results.iter().any(|of| of.correction.name.is_some());
     let mut report = EvaluationReport::new(results, skipped)?;
-    report.notes.extend(
-        match (split, fitter) {
-            (StepSplit::All, _) => Some("no black box: it needs rows to learn from, and all rows are judged"),
-            (_, Some(_)) => None,
-            _ if is_corrected => Some("the correction is given, not fitted to the training rows; the black box is"),
-            _ => Some("calibrated tables are given, not fitted to the training rows; the black box is"),
-        }
-        .map(str::to_owned),
-    );
-    let judged = split.in_words();
-    let (by, judge_from) = match split {
-        StepSplit::All => ("all", None),
-        StepSplit::Temporal { judge_from } => ("temporal", Some(judge_from)),
-        StepSplit::LeaveOneOut(GroupBy::Workload) => ("leave-one-workload-out", None),
-        StepSplit::LeaveOneOut(_) => ("leave-one-model-out", None),
-    };
-    report.split = Some(Split::Rows(JudgedRows { by, judge_from, window, judged }));
-    Ok(report)
+    let windows = if window == 1 { "each alone".to_owned() } else { format!("in windows of {window} or more") };
+    report.notes.push(format!("{}; sampled steps are judged {windows}", split.in_words()));
+    Ok(report.split_by(Some(GroupBy::Experiment)))
 }
 
 /// Predictions of a row's step, µs.
@@ -132,6 +113,8 @@ fn judge_fold(fold: &StepFold<'_>, options: &JudgeOptions<'_>, done: &(dyn Fn(u6
         row
     };
     let metrics: Vec<MetricRow> = windows(rows.len(), options.window).into_iter().map(window).collect();
+    let left_out = if case.dropped.total() > 0 { format!("; left out: {}", case.dropped) } else { String::new() };
+    notes.push(format!("{} rows in {} windows{left_out}", rows.len(), metrics.len()));
     let single = rows.iter().zip(&predicted).filter(|(row, _)| row.steps == 1);
     Ok(CaseResult {
         labels: case.labels.clone(),
@@ -139,10 +122,7 @@ fn judge_fold(fold: &StepFold<'_>, options: &JudgeOptions<'_>, done: &(dyn Fn(u6
         notes,
         trace: Some(TraceResult {
             rows: rows.len(),
-            windows: metrics.len(),
             dropped: case.dropped.clone(),
-            summary: summarise(&metrics, None),
-            baselines: summarise_baselines(metrics.iter()),
             single_steps_ms: single.map(|(row, of)| (row.span_us / US_PER_MS, of.time_us / US_PER_MS)).collect(),
         }),
         metrics,

@@ -25,20 +25,14 @@ pub enum StepSplit {
 impl StepSplit {
     /// The judged rows and those that are learned from, in words.
     pub fn in_words(self) -> String {
-        let percent = |share: f64| format!("{} %", (1000.0 * share).round() / 10.0);
         match self {
             StepSplit::All => "all rows are judged, none is learned from".to_owned(),
             StepSplit::Temporal { judge_from } => {
-                format!(
-                    "the last {} of each run's time is judged; what comes before is learned from",
-                    percent(1.0 - judge_from)
-                )
+                let percent = (1000.0 * (1.0 - judge_from)).round() / 10.0;
+                format!("the last {percent} % of each run's time is judged; what comes before is learned from")
             }
-            StepSplit::LeaveOneOut(GroupBy::Workload) => {
-                "all rows of a workload are judged; those of other workloads are learned from".to_owned()
-            }
-            StepSplit::LeaveOneOut(_) => {
-                "all rows of a model are judged; those of other models are learned from".to_owned()
+            StepSplit::LeaveOneOut(by) => {
+                format!("all rows of a {by} are judged; those of the others are learned from")
             }
         }
     }
