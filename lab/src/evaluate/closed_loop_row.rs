@@ -132,7 +132,6 @@ impl ClosedLoopRow {
 #[cfg(test)]
 mod tests {
     use super::super::fixtures::{HEADER, read_text};
-    use super::*;
 
     const GOOD: &str = "a,vllm,0.12.0,Qwen/Qwen3-8B,h100_sxm,,1024,128,,,16.0,1.0,1.0,,1.0,0.0,84.5,16.25\n";
 

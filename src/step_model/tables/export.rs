@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::attention::{ChunkAttention, DecodeAttention};
 use super::rows::{ROW_CELLS, RowCells, RowTable};
-use crate::correction::{HostTimes, CorrectionInfo};
+use crate::correction::{CorrectionInfo, HostTimes};
 use crate::deployment::Deployment;
 use crate::efficiency::EfficiencyMode;
 use crate::efficiency::kernel_model::QUERY_TILE;
