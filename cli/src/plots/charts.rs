@@ -1,8 +1,10 @@
 //! The charts: predicted over measured times, and the share of times that are longer than a time.
 
 use std::fmt::Display;
+use std::ops::Range;
 
 use plotters::coord::Shift;
+use plotters::coord::combinators::WithKeyPoints;
 use plotters::prelude::*;
 
 use super::Drawn;
@@ -33,6 +35,8 @@ const COLOURS: [RGBColor; 8] = [
 const GREY: RGBColor = RGBColor(140, 140, 140);
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+type Chart<'a, 'b> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<Axis, Axis>>;
+type Axis = WithKeyPoints<LogCoord<f64>>;
 
 /// Points under a name.
 #[derive(Debug, Clone, PartialEq)]
@@ -49,17 +53,12 @@ pub fn predicted_over_measured(title: &str, axis_title: &str, series: Vec<Series
     let axis =
         log_range(series.iter().flat_map(|of| &of.points).flat_map(|(x, y)| [*x, *y])).ok_or("no point to draw")?;
     drawn(|root| {
-        let log_axis = || axis.clone().log_scale().with_key_points(log_marks(&axis));
-        let mut chart = titled(root, title).build_cartesian_2d(log_axis(), log_axis()).map_err(message)?;
-        chart
-            .configure_mesh()
-            .light_line_style(WHITE)
-            .x_desc(format!("measured {axis_title}"))
-            .y_desc(format!("predicted {axis_title}"))
-            .x_label_formatter(&mark)
-            .y_label_formatter(&mark)
-            .draw()
-            .map_err(message)?;
+        let mut chart = chart(
+            root,
+            title,
+            [&axis, &axis],
+            [&format!("measured {axis_title}"), &format!("predicted {axis_title}")],
+        )?;
         for (factor, style) in [(1.0, GREY.stroke_width(2)), (0.9, GREY.stroke_width(1)), (1.1, GREY.stroke_width(1))] {
             // The ends are within both axes: points beyond would be moved to the corners.
             let ends = [axis.start.max(axis.start / factor), axis.end.min(axis.end / factor)].map(|x| (x, x * factor));
@@ -93,17 +92,9 @@ pub fn survival(title: &str, measured_ms: &[f64], predicted_ms: &[f64]) -> Drawn
     let x = log_range(measured.iter().chain(&predicted).copied()).ok_or("no time to draw")?;
     let least = 1.0 / measured.len().max(predicted.len()).max(2) as f64;
     drawn(|root| {
-        let x = x.clone().log_scale().with_key_points(log_marks(&x));
-        let mut chart = titled(root, title).build_cartesian_2d(x, (least..1.0).log_scale()).map_err(message)?;
-        chart
-            .configure_mesh()
-            .light_line_style(WHITE)
-            .x_desc("time between tokens t, ms")
-            .y_desc("share of steps that take longer than t")
-            .x_label_formatter(&mark)
-            .y_label_formatter(&mark)
-            .draw()
-            .map_err(message)?;
+        let titles = ["time between tokens t, ms", "share of steps that take longer than t"];
+        // The range ends above 1, so that 1 has a mark.
+        let mut chart = chart(root, title, [&x, &(least..1.05)], titles)?;
         for ((name, times), colour) in [("measured", &measured), ("predicted", &predicted)].into_iter().zip(COLOURS) {
             chart
                 .draw_series(LineSeries::new(survivors(times, least), colour.stroke_width(2)))
@@ -131,27 +122,31 @@ fn drawn(draw: impl FnOnce(&Area<'_>) -> Result<(), String>) -> Drawn {
     Ok(svg)
 }
 
-/// A chart under a title, with room for labels.
-fn titled<'a, 'b>(root: &'a Area<'b>, title: &str) -> ChartBuilder<'a, 'b, SVGBackend<'b>> {
-    let mut chart = ChartBuilder::on(root);
-    chart.caption(title, ("sans-serif", TITLE_PX)).margin(16).x_label_area_size(48).y_label_area_size(72);
-    chart
+/// Logarithmic axes under a title, each with its range and title.
+fn chart<'a, 'b>(
+    root: &'a Area<'b>,
+    title: &str,
+    [x, y]: [&Range<f64>; 2],
+    [x_title, y_title]: [&str; 2],
+) -> Result<Chart<'a, 'b>, String> {
+    let axis = |range: &Range<f64>| range.clone().log_scale().with_key_points(log_marks(range));
+    let mut chart = ChartBuilder::on(root)
+        .caption(title, ("sans-serif", TITLE_PX))
+        .margin(16)
+        .x_label_area_size(48)
+        .y_label_area_size(72)
+        .build_cartesian_2d(axis(x), axis(y))
+        .map_err(message)?;
+    let mut mesh = chart.configure_mesh();
+    mesh.light_line_style(WHITE).x_desc(x_title).y_desc(y_title).x_label_formatter(&mark).y_label_formatter(&mark);
+    mesh.draw().map_err(message)?;
+    Ok(chart)
 }
 
-/// The box that names the series.
-fn legend<'a, 'b, DB, CT>(chart: &mut ChartContext<'a, DB, CT>, position: SeriesLabelPosition) -> Result<(), String>
-where
-    DB: DrawingBackend + 'a,
-    CT: CoordTranslate,
-    'a: 'b,
-{
-    chart
-        .configure_series_labels()
-        .position(position)
-        .background_style(WHITE.mix(0.85))
-        .border_style(GREY)
-        .draw()
-        .map_err(message)
+/// Draws the box that names the series.
+fn legend(chart: &mut Chart<'_, '_>, position: SeriesLabelPosition) -> Result<(), String> {
+    let mut labels = chart.configure_series_labels();
+    labels.position(position).background_style(WHITE.mix(0.85)).border_style(GREY).draw().map_err(message)
 }
 
 /// The series with positive times, at most as many as there are colours; the others are joined into the last one.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::fold::{Judged, Labels};
+use super::fold::Labels;
 use super::measured::Measured;
 use ridgepoint::internals::correction::Correction;
 use ridgepoint::latency::{CalibratedRoofline, HostTimes, LatencyModel};
@@ -101,15 +101,6 @@ impl Case {
         observer: &mut impl Observer,
     ) -> Result<Replay> {
         replay(latency, &self.engine, (self.load)(seed).as_mut(), observer)
-    }
-}
-
-impl Judged for Case {
-    fn labels(&self) -> &Labels {
-        &self.labels
-    }
-    fn rows(&self) -> usize {
-        self.concurrency.len()
     }
 }
 

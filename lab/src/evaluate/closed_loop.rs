@@ -13,7 +13,7 @@ use super::closed_loop_row::ClosedLoopRow;
 use super::fold::Labels;
 use super::measured::{Measured, WHOLE_RUN};
 use super::metric::Metric;
-use super::report::Skipped;
+use super::report::{Skipped, sort_out};
 use super::weight_variant::{has_experts, model_of};
 use ridgepoint::kv_capacity::KvCapacity;
 use ridgepoint::replay::EngineConfig;
@@ -44,14 +44,8 @@ pub struct ClosedLoopOptions {
 /// The rows that can be run as cases, and the others with their reasons; both in order.
 pub fn closed_loop_cases(rows: &[ClosedLoopRow], options: &ClosedLoopOptions) -> (Vec<Case>, Vec<Skipped>) {
     let mut made = BTreeMap::new();
-    let (mut cases, mut skipped) = (Vec::new(), Vec::new());
-    for row in rows {
-        match case(row, options, &mut made) {
-            Ok(case) => cases.push(case),
-            Err(error) => skipped.push(Skipped { id: row.id.clone(), reason: error.to_string() }),
-        }
-    }
-    (cases, skipped)
+    let (cases, refused) = sort_out(rows.iter().map(|row| (row.id.clone(), case(row, options, &mut made))));
+    (cases, refused.into_iter().map(Skipped::from).collect())
 }
 
 /// The case of a row. Deployments that rows have in common are compiled once and kept in `made`.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::case::{Case, Rooflines};
 use super::fold::Labels;
 use super::measured::Measured;
-use super::report::Skipped;
+use super::report::{Skipped, sort_out};
 use ridgepoint::server_config::ServerConfig;
 use ridgepoint::workload::StageLoad;
 use ridgepoint::workload::profile::Profile;
@@ -121,14 +121,8 @@ impl Experiment {
 
 /// The experiments that can be run as cases, and the others with their reasons; both in order.
 pub fn serving_cases(experiments: &[Experiment], data_dir: Option<&Path>) -> (Vec<Case>, Vec<Skipped>) {
-    let (mut cases, mut skipped) = (Vec::new(), Vec::new());
-    for experiment in experiments {
-        match experiment.case(data_dir) {
-            Ok(case) => cases.push(case),
-            Err(error) => skipped.push(Skipped { id: experiment.name.clone(), reason: error.to_string() }),
-        }
-    }
-    (cases, skipped)
+    let (cases, refused) = sort_out(experiments.iter().map(|of| (of.name.clone(), of.case(data_dir))));
+    (cases, refused.into_iter().map(Skipped::from).collect())
 }
 
 /// The path itself if it holds a file of an experiment; otherwise its folders that do.

@@ -110,8 +110,8 @@ pub struct Fold<'a, C> {
     pub training: Vec<Part<'a, C>>,
 }
 
-/// How close the training runs of a fold are to the judged one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// How close training runs are to the judged one, the closest first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum TrainingScope {
     /// The same model, GPU and tensor parallelism.
     SameDeployment,
@@ -138,20 +138,19 @@ impl<'a, C: Judged> Fold<'a, C> {
     /// The training runs that are closest to the judged one; `None` without training rows.
     pub fn closest_training_runs(&self) -> Option<(Vec<&Part<'a, C>>, TrainingScope)> {
         let judged = self.judged.case.labels();
-        let is_close = |of: &Labels, scope| match scope {
-            TrainingScope::SameDeployment => {
-                of.hardware == judged.hardware
-                    && of.model == judged.model
-                    && of.tensor_parallel_size == judged.tensor_parallel_size
+        let scope_of = |part: &Part<'a, C>| {
+            let of = part.case.labels();
+            if of.hardware != judged.hardware {
+                TrainingScope::All
+            } else if of.model != judged.model || of.tensor_parallel_size != judged.tensor_parallel_size {
+                TrainingScope::SameHardware
+            } else {
+                TrainingScope::SameDeployment
             }
-            TrainingScope::SameHardware => of.hardware == judged.hardware,
-            TrainingScope::All => true,
         };
-        [TrainingScope::SameDeployment, TrainingScope::SameHardware, TrainingScope::All].into_iter().find_map(|scope| {
-            let is_chosen = |of: &&Part<'a, C>| !of.rows.is_empty() && is_close(of.case.labels(), scope);
-            let chosen: Vec<&Part<'a, C>> = self.training.iter().filter(is_chosen).collect();
-            (!chosen.is_empty()).then_some((chosen, scope))
-        })
+        let usable = || self.training.iter().filter(|part| !part.rows.is_empty());
+        let scope = usable().map(scope_of).min()?;
+        Some((usable().filter(|part| scope_of(part) == scope).collect(), scope))
     }
 }
 

@@ -8,7 +8,7 @@ use super::case::Case;
 use super::fold::{Fold, GroupBy, Judged, Labels, Part, others};
 use super::measured::WHOLE_RUN;
 use super::metric::{Metric, predicted_ms};
-use super::report::{Baseline, CaseResult, EvaluationReport, MetricRow, Skipped, in_sample};
+use super::report::{Baseline, CaseResult, EvaluationReport, MetricRow, Skipped, in_sample, sort_out};
 use ridgepoint::internals::correction::CorrectionInfo;
 use ridgepoint::latency::LatencyModel;
 use ridgepoint::replay::{Metrics, SpreadSampler, StageMetrics};
@@ -28,13 +28,9 @@ pub fn judge(
     done: &(dyn Fn() + Sync),
 ) -> Result<EvaluationReport> {
     let replayed: Vec<Result<Replayed>> = cases.par_iter().map(|case| Replayed::new(case, seed, done)).collect();
-    let mut kept = Vec::new();
-    for (case, result) in cases.iter().zip(replayed) {
-        match result {
-            Ok(replayed) => kept.push(replayed),
-            Err(error) => skipped.push(Skipped { id: case.labels.name.clone(), reason: error.to_string() }),
-        }
-    }
+    let names = cases.iter().map(|case| case.labels.name.clone());
+    let (kept, refused) = sort_out(names.zip(replayed));
+    skipped.extend(refused.into_iter().map(Skipped::from));
     let black_boxes: Vec<(Option<Metrics>, String)> =
         kept.par_iter().map(|of| of.black_box(&kept, seed).inspect(|_| done())).collect::<Result<_>>()?;
     let with_black_box = |(replayed, (metrics, note)): (Replayed, (Option<Metrics>, String))| {
@@ -98,7 +94,8 @@ impl<'a> Replayed<'a> {
         let ideal = case.replay(case.rooflines.ideal.as_ref(), seed)?;
         result.add_baseline(Baseline::IdealRoofline, &Metrics::of(&ideal));
         done();
-        let stages = (0..case.rows() as u32).filter_map(|stage| StageMeans::of(case, &replay.records, stage));
+        let stages =
+            (0..case.concurrency.len() as u32).filter_map(|stage| StageMeans::of(case, &replay.records, stage));
         Ok(Replayed { case, result, stages: stages.filter(|of| of.step().is_some()).collect() })
     }
 

@@ -159,6 +159,24 @@ pub struct Skipped {
     pub reason: String,
 }
 
+impl From<(String, Error)> for Skipped {
+    fn from((id, error): (String, Error)) -> Self {
+        Skipped { id, reason: error.to_string() }
+    }
+}
+
+/// The usable runs, and the names of the others with their errors; both in order.
+pub(super) fn sort_out<T>(runs: impl Iterator<Item = (String, Result<T>)>) -> (Vec<T>, Vec<(String, Error)>) {
+    let (mut usable, mut refused) = (Vec::new(), Vec::new());
+    for (name, run) in runs {
+        match run {
+            Ok(run) => usable.push(run),
+            Err(error) => refused.push((name, error)),
+        }
+    }
+    (usable, refused)
+}
+
 /// Errors of rows of one metric.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct MetricSummary {

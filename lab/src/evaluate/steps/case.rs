@@ -8,6 +8,7 @@ use super::read::ReadRun;
 use super::reconstruct::{Origin, requests};
 use crate::evaluate::case::uncorrected;
 use crate::evaluate::fold::{Judged, Labels};
+use crate::evaluate::report::sort_out;
 use crate::ingest::{Dropped, Interval, Reason, Run, StepRecord};
 use ridgepoint::internals::correction::{Basis, Correction};
 use ridgepoint::{
@@ -46,15 +47,8 @@ pub struct CaseOptions {
 
 /// The traces that can be judged as cases, and the others by name with the reason; both in order.
 pub fn step_cases(runs: Vec<ReadRun>, options: &CaseOptions) -> (Vec<StepCase>, Vec<(String, Error)>) {
-    let (mut cases, mut refused) = (Vec::new(), Vec::new());
-    for read in runs {
-        let name = read.run.trace.run.experiment.clone();
-        match StepCase::new(read, options) {
-            Ok(case) => cases.push(case),
-            Err(error) => refused.push((name, error)),
-        }
-    }
-    (cases, refused)
+    let case = |read: ReadRun| (read.run.trace.run.experiment.clone(), StepCase::new(read, options));
+    sort_out(runs.into_iter().map(case))
 }
 
 /// The error of a run without labels that are needed. Its location has them as key.

@@ -17,7 +17,7 @@ use crate::ingest::Interval;
 use ridgepoint::internals::correction::{Correction, CorrectionInfo};
 use ridgepoint::internals::units::US_PER_MS;
 use ridgepoint::latency::BlackBox;
-use ridgepoint::{Error, Result, StepModel};
+use ridgepoint::{Result, StepModel};
 
 /// Rows that are predicted between two reports of progress.
 const ROWS_AT_ONCE: usize = 256;
@@ -27,7 +27,7 @@ const ROWS_AT_ONCE: usize = 256;
 pub struct JudgeOptions<'a> {
     /// The judged rows.
     pub split: StepSplit,
-    /// Rows of a window, at least 1; 1 judges every interval for itself.
+    /// Rows of a window; 1 judges every interval for itself.
     pub window: usize,
     /// Fits the correction of each fold to its training rows, instead of the cases' own.
     pub fitter: Option<&'a Fitter<'a>>,
@@ -36,8 +36,7 @@ pub struct JudgeOptions<'a> {
 /// Judges traces. `done` is called with the number of rows whenever some were predicted.
 ///
 /// # Errors
-/// Those of the split and of the fitter; `ErrorKind::InvalidArgument` for windows of no row; `ErrorKind::Invalid` if no run has a
-/// row to judge.
+/// Those of the split and of the fitter; `ErrorKind::Invalid` if no run has a row to judge.
 pub fn judge_steps(
     cases: &[StepCase],
     mut skipped: Vec<Skipped>,
@@ -45,9 +44,6 @@ pub fn judge_steps(
     done: &(dyn Fn(u64) + Sync),
 ) -> Result<EvaluationReport> {
     let JudgeOptions { split, window, .. } = *options;
-    if window == 0 {
-        return Err(Error::invalid_argument("window", "0", "must be at least 1, a row for itself"));
-    }
     let mut results = Vec::new();
     for fold in if cases.is_empty() { Vec::new() } else { folds(cases, split)? } {
         if fold.judged.rows.is_empty() {

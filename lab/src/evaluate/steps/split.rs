@@ -2,8 +2,8 @@
 
 use super::case::{StepCase, missing_labels};
 use crate::evaluate::fold::{Fold, GroupBy, Part, leave_one_out};
+use ridgepoint::Result;
 use ridgepoint::internals::correction::Correction;
-use ridgepoint::{Error, Result};
 
 /// Usual share of a run's time from which rows are judged.
 pub const USUAL_JUDGE_FROM: f64 = 0.8;
@@ -47,21 +47,16 @@ pub type Fitter<'a> = dyn Fn(&StepFold<'_>) -> Result<Correction> + Sync + 'a;
 /// A fold per run, in the order of runs. A temporal split may leave a run without rows to judge.
 ///
 /// # Errors
-/// `ErrorKind::InvalidArgument` for a share outside (0, 1); `ErrorKind::Invalid` with the runs that do not name the workload that is
-/// left out; as [`leave_one_out`].
+/// `ErrorKind::Invalid` with the runs that do not name the workload that is left out; as [`leave_one_out`].
 pub fn folds(cases: &[StepCase], split: StepSplit) -> Result<Vec<StepFold<'_>>> {
     match split {
         StepSplit::All => {
             Ok(cases.iter().map(|case| Fold { judged: Part::whole(case), training: Vec::new() }).collect())
         }
-        StepSplit::Temporal { judge_from } if judge_from > 0.0 && judge_from < 1.0 => {
+        StepSplit::Temporal { judge_from } => {
             let training = || cases.iter().map(|case| Part { case, rows: 0..rows_before(case, judge_from) }).collect();
             let judged = |case| Part { case, rows: rows_before(case, judge_from)..case.rows.len() };
             Ok(cases.iter().map(|case| Fold { judged: judged(case), training: training() }).collect())
-        }
-        StepSplit::Temporal { judge_from } => {
-            let reason = "must be above 0 and below 1, the share of a run's time from which rows are judged";
-            Err(Error::invalid_argument("judge_from", judge_from.to_string(), reason))
         }
         StepSplit::LeaveOneOut(by) => {
             let silent = cases.iter().filter(|case| by == GroupBy::Workload && case.labels.workload.is_none());
