@@ -144,7 +144,7 @@ fn chart<'a, 'b>(
 }
 
 /// Draws the box that names the series.
-fn legend(chart: &mut Chart<'_, '_>, position: SeriesLabelPosition) -> Result<(), String> {
+fn legend<'a, 'b: 'a>(chart: &mut Chart<'a, 'b>, position: SeriesLabelPosition) -> Result<(), String> {
     let mut labels = chart.configure_series_labels();
     labels.position(position).background_style(WHITE.mix(0.85)).border_style(GREY).draw().map_err(message)
 }
