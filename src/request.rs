@@ -45,16 +45,19 @@ impl fmt::Debug for Request {
 
 impl Request {
     /// `num_scheduled_tokens` after `num_computed_tokens` in the cache.
+    #[inline]
     pub const fn new(num_computed_tokens: u32, num_scheduled_tokens: u32, samples: bool) -> Self {
         Request { num_computed_tokens, num_scheduled_tokens, samples, padding: [0; 3] }
     }
 
     /// A decode: one new token after `num_computed_tokens` in the cache.
+    #[inline]
     pub const fn decode(num_computed_tokens: u32) -> Self {
         Request::new(num_computed_tokens, 1, true)
     }
 
     /// The last (or only) prefill chunk of a prompt: `num_scheduled_tokens`, after `num_computed_tokens` in the cache.
+    #[inline]
     pub const fn prefill(num_scheduled_tokens: u32, num_computed_tokens: u32) -> Self {
         Request::new(num_computed_tokens, num_scheduled_tokens, true)
     }
@@ -65,11 +68,13 @@ impl Request {
     /// use ridgepoint::Request;
     /// assert!(!Request::partial_prefill(512, 1024).samples);
     /// ```
+    #[inline]
     pub const fn partial_prefill(num_scheduled_tokens: u32, num_computed_tokens: u32) -> Self {
         Request::new(num_computed_tokens, num_scheduled_tokens, false)
     }
 
     /// True for one scheduled token on top of a cache: what decode kernels run.
+    #[inline]
     pub const fn is_decode(&self) -> bool {
         self.num_scheduled_tokens == 1 && self.num_computed_tokens > 0
     }
@@ -123,21 +128,25 @@ impl<'a> RequestColumns<'a> {
     }
 
     /// Requests in the step.
+    #[inline]
     pub fn len(&self) -> usize {
         self.num_computed_tokens.len()
     }
 
     /// True for a step without requests.
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.num_computed_tokens.is_empty()
     }
 
     /// Computed tokens, scheduled tokens, and whether they sample, where not all do.
+    #[inline]
     pub(crate) fn parts(&self) -> (&'a [u32], &'a [u32], Option<&'a [u8]>) {
         (self.num_computed_tokens, self.num_scheduled_tokens, self.samples)
     }
 
     /// Request `index`, if there are so many.
+    #[inline]
     pub(crate) fn get(&self, index: usize) -> Option<Request> {
         let computed = *self.num_computed_tokens.get(index)?;
         let scheduled = *self.num_scheduled_tokens.get(index)?;
@@ -146,6 +155,7 @@ impl<'a> RequestColumns<'a> {
     }
 
     /// The requests of a range; none if it is beyond the columns.
+    #[inline]
     pub(crate) fn range(&self, range: Range<usize>) -> Self {
         let tokens = |column: &'a [u32]| column.get(range.clone()).unwrap_or_default();
         RequestColumns {

@@ -150,6 +150,7 @@ impl StepPlan {
     }
 
     /// Kinds of attention window in the model, in the order of [`BatchShape::windows`].
+    #[inline]
     pub fn windows(&self) -> &[Window] {
         &self.windows
     }

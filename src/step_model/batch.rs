@@ -1,6 +1,8 @@
 //! Step times without their breakdown: from a batch in any layout to its sums, and from sums to a time by the lookup tables or by
 //! the operators. Uses `plain_decodes`, `tables`, `operators`, `state`.
 
+use pulp::{Simd, WithSimd};
+
 use super::StepModel;
 use super::plain_decodes::Layout;
 use super::state::StepState;
@@ -61,25 +63,16 @@ impl StepModel {
         StepState::new(self.plan.windows())
     }
 
+    #[inline(always)]
     fn time_us_of<L: Layout>(&self, requests: L) -> f64 {
-        let is_decode = |index: usize| requests.get(index).is_some_and(|request| request.is_decode());
-        if let Some(tables) = &self.tables
-            && is_decode(0)
-            && is_decode(requests.len() - 1)
-            && let Some(tokens) = requests.plain_tokens(self.cpu)
-        {
-            let mut decodes = DecodeBatch::default();
-            self.add_plain(&mut decodes, requests, tokens);
-            if let Some(time_us) = tables.decodes_us(&decodes) {
-                return time_us;
-            }
-        }
-        self.time_us_of_mixed(requests)
+        self.cpu.dispatch(PlainStep { steps: self, requests })
     }
 
     #[inline(never)]
     fn time_us_of_mixed<L: Layout>(&self, requests: L) -> f64 {
-        self.time_us_of_sums(&self.sums(requests))
+        let mut sums = BatchSums::default();
+        self.cpu.dispatch(Summed { steps: self, requests, sums: &mut sums });
+        self.time_us_of_sums(&sums)
     }
 
     #[inline]
@@ -90,12 +83,66 @@ impl StepModel {
         }
     }
 
-    /// Sums a batch. Engines put prefill chunks behind the decodes and some simulators before them, so that the plain decodes between
-    /// form a run.
-    fn sums<L: Layout>(&self, requests: L) -> BatchSums {
-        let windows = self.plan.windows();
-        let (mut sums, mut decodes) = (BatchSums::default(), DecodeBatch::default());
-        let (mut start, mut end) = (0, requests.len());
+    /// Adds plain decodes with `tokens` computed tokens in all.
+    #[inline(always)]
+    fn add_plain<S: Simd, L: Layout>(&self, simd: S, decodes: &mut DecodeBatch, requests: L, tokens: u64) {
+        let count = requests.len() as u64;
+        decodes.num_requests += count;
+        decodes.num_sampled += count;
+        for (kv_tokens, window) in decodes.kv_tokens.iter_mut().zip(self.plan.windows()) {
+            *kv_tokens += count
+                + match window {
+                    Window::Full => tokens,
+                    other => requests.plain_cached_keys(simd, *other),
+                };
+        }
+    }
+}
+
+/// The time of a step, which is most likely one of plain decodes.
+struct PlainStep<'a, L> {
+    steps: &'a StepModel,
+    requests: L,
+}
+
+impl<L: Layout> WithSimd for PlainStep<'_, L> {
+    type Output = f64;
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) -> f64 {
+        let PlainStep { steps, requests } = self;
+        let is_decode = |index: usize| requests.get(index).is_some_and(|request| request.is_decode());
+        if let Some(tables) = &steps.tables
+            && is_decode(0)
+            && is_decode(requests.len() - 1)
+            && let Some(tokens) = requests.plain_tokens(simd)
+        {
+            let mut decodes = DecodeBatch::default();
+            steps.add_plain(simd, &mut decodes, requests, tokens);
+            if let Some(time_us) = tables.decodes_us(&decodes) {
+                return time_us;
+            }
+        }
+        steps.time_us_of_mixed(requests)
+    }
+}
+
+/// Adds a batch to `sums`. Engines put prefill chunks behind the decodes and some simulators before them, so that the plain decodes
+/// between form a run.
+struct Summed<'a, L> {
+    steps: &'a StepModel,
+    requests: L,
+    sums: &'a mut BatchSums,
+}
+
+impl<L: Layout> WithSimd for Summed<'_, L> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let Summed { steps, requests, sums } = self;
+        let windows = steps.plan.windows();
+        let (mut decodes, mut start, mut end) = (DecodeBatch::default(), 0, requests.len());
         while let Some(request) = requests.get(start).filter(|request| start < end && !request.is_decode()) {
             sums.add_request(&request, windows);
             start += 1;
@@ -108,31 +155,15 @@ impl StepModel {
         }
         while start < end {
             let block = requests.part(start..end.min(start + BLOCK));
-            match block.plain_tokens(self.cpu) {
-                Some(tokens) => self.add_plain(&mut decodes, block, tokens),
+            match block.plain_tokens(simd) {
+                Some(tokens) => steps.add_plain(simd, &mut decodes, block, tokens),
                 None => (0..block.len())
                     .filter_map(|index| block.get(index))
                     .for_each(|request| sums.add_request(&request, windows)),
             }
             start += block.len();
         }
-        decodes.add_to(&mut sums);
-        sums
-    }
-
-    /// Adds plain decodes with `tokens` computed tokens in all.
-    #[inline(always)]
-    fn add_plain<L: Layout>(&self, decodes: &mut DecodeBatch, requests: L, tokens: u64) {
-        let count = requests.len() as u64;
-        decodes.num_requests += count;
-        decodes.num_sampled += count;
-        for (kv_tokens, window) in decodes.kv_tokens.iter_mut().zip(self.plan.windows()) {
-            *kv_tokens += count
-                + match window {
-                    Window::Full => tokens,
-                    other => requests.plain_cached_keys(self.cpu, *other),
-                };
-        }
+        decodes.add_to(sums);
     }
 }
 

@@ -5,13 +5,13 @@
 
 use std::ops::Range;
 
-use pulp::{Arch, Simd, WithSimd};
+use pulp::{Simd, WithSimd};
 
 use crate::model::Window;
 use crate::physics::window::visible_tokens;
 use crate::request::{Request, RequestColumns};
 
-/// Requests per block: 32 bits hold the sum of a block's computed tokens less one each.
+/// Requests per block and lane: 32 bits hold the sum of their computed tokens less one each.
 const BLOCK: usize = 256;
 
 /// Bits that the computed tokens of a plain decode, less one, do not have.
@@ -44,10 +44,10 @@ pub(super) trait Layout: Copy {
     fn part(self, range: Range<usize>) -> Self;
 
     /// Computed tokens of plain decodes, summed; `None` if a request is not a plain decode.
-    fn plain_tokens(self, cpu: Arch) -> Option<u64>;
+    fn plain_tokens<S: Simd>(self, simd: S) -> Option<u64>;
 
     /// Cached keys that plain decodes see under `window`, summed.
-    fn plain_cached_keys(self, cpu: Arch, window: Window) -> u64;
+    fn plain_cached_keys<S: Simd>(self, simd: S, window: Window) -> u64;
 }
 
 impl Layout for &[Request] {
@@ -66,12 +66,19 @@ impl Layout for &[Request] {
     }
 
     #[inline(always)]
-    fn plain_tokens(self, cpu: Arch) -> Option<u64> {
-        cpu.dispatch(SliceTokens(self))
+    fn plain_tokens<S: Simd>(self, simd: S) -> Option<u64> {
+        if self.len() < S::U32_LANES {
+            return scalar_tokens(self);
+        }
+        let mut tokens = 0;
+        for block in self.chunks(BLOCK * S::U32_LANES) {
+            tokens += vector_tokens(simd, block)?;
+        }
+        Some(tokens)
     }
 
-    fn plain_cached_keys(self, cpu: Arch, window: Window) -> u64 {
-        cpu.dispatch(CachedKeys { window, computed: self.iter().map(|request| request.num_computed_tokens) })
+    fn plain_cached_keys<S: Simd>(self, simd: S, window: Window) -> u64 {
+        simd.vectorize(CachedKeys { window, computed: self.iter().map(|request| request.num_computed_tokens) })
     }
 }
 
@@ -90,29 +97,31 @@ impl Layout for RequestColumns<'_> {
         self.range(range)
     }
 
+    /// The loops over columns are plain ones: compilers turn them into vector instructions.
     #[inline(always)]
-    fn plain_tokens(self, cpu: Arch) -> Option<u64> {
-        cpu.dispatch(ColumnTokens(self))
-    }
-
-    fn plain_cached_keys(self, cpu: Arch, window: Window) -> u64 {
-        cpu.dispatch(CachedKeys { window, computed: self.parts().0.iter().copied() })
-    }
-}
-
-#[derive(Clone, Copy)]
-struct SliceTokens<'a>(&'a [Request]);
-
-impl WithSimd for SliceTokens<'_> {
-    type Output = Option<u64>;
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, simd: S) -> Option<u64> {
+    fn plain_tokens<S: Simd>(self, _: S) -> Option<u64> {
+        let (computed, scheduled, samples) = self.parts();
+        if samples.is_some_and(|samples| samples.iter().fold(u8::MAX, |least, flag| least.min(*flag)) == 0) {
+            return None;
+        }
         let mut tokens = 0;
-        for block in self.0.chunks(BLOCK) {
-            tokens += if S::U32_LANES == 1 { scalar_tokens(block) } else { vector_tokens(simd, block) }?;
+        for (computed, scheduled) in computed.chunks(BLOCK).zip(scheduled.chunks(BLOCK)) {
+            let (mut sum, mut odd) = (0u32, 0u32);
+            for (computed, scheduled) in computed.iter().zip(scheduled) {
+                let cached = computed.wrapping_sub(1);
+                sum = sum.wrapping_add(cached);
+                odd |= (cached & LONG) | scheduled.wrapping_sub(1);
+            }
+            if odd != 0 {
+                return None;
+            }
+            tokens += u64::from(sum) + computed.len() as u64;
         }
         Some(tokens)
+    }
+
+    fn plain_cached_keys<S: Simd>(self, simd: S, window: Window) -> u64 {
+        simd.vectorize(CachedKeys { window, computed: self.parts().0.iter().copied() })
     }
 }
 
@@ -146,7 +155,7 @@ fn vector_tokens<S: Simd>(simd: S, block: &[Request]) -> Option<u64> {
     for (seen, forbidden) in seen.iter().zip(S::as_simd_u32s(&FORBIDDEN).0) {
         odd = simd.or_u32s(odd, simd.and_u32s(*seen, *forbidden));
     }
-    if lanes::<S>(&odd).iter().any(|lane| *lane != 0) {
+    if lanes::<S>(&odd).iter().fold(0, |all, lane| all | lane) != 0 {
         return None;
     }
     let sum = simd.add_u32s(simd.add_u32s(sums[0], sums[1]), sums[2]);
@@ -158,36 +167,6 @@ fn vector_tokens<S: Simd>(simd: S, block: &[Request]) -> Option<u64> {
 #[inline(always)]
 fn lanes<S: Simd>(vector: &S::u32s) -> &[u32] {
     bytemuck::cast_slice(std::slice::from_ref(vector))
-}
-
-/// The loops over columns are plain ones: compilers turn them into vector instructions.
-#[derive(Clone, Copy)]
-struct ColumnTokens<'a>(RequestColumns<'a>);
-
-impl WithSimd for ColumnTokens<'_> {
-    type Output = Option<u64>;
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, _: S) -> Option<u64> {
-        let (computed, scheduled, samples) = self.0.parts();
-        if samples.is_some_and(|samples| samples.iter().fold(u8::MAX, |least, flag| least.min(*flag)) == 0) {
-            return None;
-        }
-        let mut tokens = 0;
-        for (computed, scheduled) in computed.chunks(BLOCK).zip(scheduled.chunks(BLOCK)) {
-            let (mut sum, mut odd) = (0u32, 0u32);
-            for (computed, scheduled) in computed.iter().zip(scheduled) {
-                let cached = computed.wrapping_sub(1);
-                sum = sum.wrapping_add(cached);
-                odd |= (cached & LONG) | scheduled.wrapping_sub(1);
-            }
-            if odd != 0 {
-                return None;
-            }
-            tokens += u64::from(sum) + computed.len() as u64;
-        }
-        Some(tokens)
-    }
 }
 
 /// Keys of cached tokens that a decode sees under `window`, summed over requests by their computed tokens.
@@ -219,7 +198,7 @@ impl<I: Iterator<Item = u32>> WithSimd for CachedKeys<I> {
 
 #[cfg(test)]
 mod tests {
-    use pulp::{Scalar, Scalar128b, Scalar256b, Scalar512b};
+    use pulp::{Arch, Scalar, Scalar128b, Scalar256b, Scalar512b};
 
     use super::*;
 
@@ -234,9 +213,31 @@ mod tests {
         ]
     }
 
+    #[derive(Clone, Copy)]
+    struct Tokens<L>(L);
+
+    impl<L: Layout> WithSimd for Tokens<L> {
+        type Output = Option<u64>;
+
+        fn with_simd<S: Simd>(self, simd: S) -> Option<u64> {
+            self.0.plain_tokens(simd)
+        }
+    }
+
+    #[derive(Clone, Copy)]
+    struct Keys<L>(L, Window);
+
+    impl<L: Layout> WithSimd for Keys<L> {
+        type Output = u64;
+
+        fn with_simd<S: Simd>(self, simd: S) -> u64 {
+            self.0.plain_cached_keys(simd, self.1)
+        }
+    }
+
     /// Lengths at which vectors or blocks are full, and one more or less.
     const LENGTHS: [usize; 24] =
-        [0, 1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 127, 128, 255, 256, 257, 1024, 1025];
+        [0, 1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 127, 255, 256, 257, 2048, 2049, 4100];
 
     #[test]
     fn all_lanes_and_layouts_sum_what_the_scalar_twin_does() {
@@ -252,8 +253,8 @@ mod tests {
                 let columns = RequestColumns::new(computed, scheduled).unwrap().with_sample_bytes(flags).unwrap();
                 let slice: Vec<Request> = columns.iter().collect();
                 assert_eq!(scalar_tokens(&slice), expected, "{length}");
-                assert_eq!(by_all_lanes(SliceTokens(&slice)), [expected; 5], "{length}");
-                assert_eq!(by_all_lanes(ColumnTokens(columns)), [expected; 5], "{length}");
+                assert_eq!(by_all_lanes(Tokens(&slice[..])), [expected; 5], "{length}");
+                assert_eq!(by_all_lanes(Tokens(columns)), [expected; 5], "{length}");
             };
             check(&computed, &scheduled, &flags, Some(tokens));
             for at in [0, 1, 7, length / 2, length.saturating_sub(8), length.saturating_sub(1)] {
@@ -277,8 +278,8 @@ mod tests {
             let columns = RequestColumns::new(&computed, &scheduled).unwrap();
             for window in sizes.into_iter().flat_map(|size| [Window::Sliding(size), Window::Chunked(size)]) {
                 let expected = computed.iter().map(|tokens| visible_tokens(window, 0, *tokens)).sum::<u64>();
-                assert_eq!(slice.plain_cached_keys(Arch::new(), window), expected, "{length} under {window:?}");
-                assert_eq!(columns.plain_cached_keys(Arch::new(), window), expected, "{length} under {window:?}");
+                assert_eq!(by_all_lanes(Keys(&slice[..], window)), [expected; 5], "{length} under {window:?}");
+                assert_eq!(by_all_lanes(Keys(columns, window)), [expected; 5], "{length} under {window:?}");
             }
         }
     }
