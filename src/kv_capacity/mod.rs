@@ -46,13 +46,6 @@ pub fn device_memory_bytes(hardware: &Hardware) -> f64 {
     (hardware.hbm_capacity_bytes() - hardware.ecc_bytes().unwrap_or(0.0)) * (1.0 - DRIVER_SHARE)
 }
 
-/// Engine arguments that affect only memory.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub struct MemoryOptions {
-    /// vLLM's `cpu_offload_gb`: GiB of each GPU's weights that stay in host memory.
-    pub cpu_offload_gb: f64,
-}
-
 /// The memory of one rank, term by term, and the KV blocks that it leaves.
 ///
 /// With pipeline stages, the figures are those of the stage with the fewest blocks: the engine uses the minimum over all
@@ -126,21 +119,25 @@ impl KvCapacity {
     /// no room for one request of `max_model_len`. The latter two report the shortfall and single-argument changes that fix
     /// it.
     pub fn new(model: &Model, hardware: &Hardware, deployment: &Deployment) -> Result<Self> {
-        Self::with_options(model, hardware, deployment, MemoryOptions::default())
+        Self::with_offload(model, hardware, deployment, 0.0)
     }
 
-    /// Returns the KV capacity of a deployment with `options`.
+    /// Returns the KV capacity of a deployment that keeps `cpu_offload_gb` GiB of each GPU's weights in host memory, as vLLM's
+    /// argument of that name does.
     ///
     /// # Errors
     /// Those of [`KvCapacity::new`], and `ErrorKind::InvalidArgument` if `cpu_offload_gb` is negative or not finite.
-    pub fn with_options(
+    pub fn with_offload(
         model: &Model,
         hardware: &Hardware,
         deployment: &Deployment,
-        options: MemoryOptions,
+        cpu_offload_gb: f64,
     ) -> Result<Self> {
-        let capacity = Self::estimate(model, hardware, deployment, options)?;
-        remedy::Remedy { model, hardware, deployment, options }.check(&capacity)?;
+        let capacity = Self::estimate(model, hardware, deployment, cpu_offload_gb)?;
+        let origin = format!("{} on {}", model.name(), hardware.name());
+        remedy::check(origin, deployment, &capacity, |changed| {
+            Self::estimate(model, hardware, changed, cpu_offload_gb)
+        })?;
         Ok(capacity)
     }
 
@@ -149,39 +146,58 @@ impl KvCapacity {
     /// # Errors
     /// `ErrorKind::Invalid` if the deployment does not fit the model, `ErrorKind::InvalidArgument` if `cpu_offload_gb` is
     /// negative or not finite.
-    pub fn estimate(
-        model: &Model,
-        hardware: &Hardware,
-        deployment: &Deployment,
-        options: MemoryOptions,
-    ) -> Result<Self> {
-        if !(options.cpu_offload_gb.is_finite() && options.cpu_offload_gb >= 0.0) {
-            return Err(Error::invalid_argument(
-                "cpu_offload_gb",
-                options.cpu_offload_gb.to_string(),
-                "must be a number of GiB, at least 0",
-            ));
+    pub fn estimate(model: &Model, hardware: &Hardware, deployment: &Deployment, cpu_offload_gb: f64) -> Result<Self> {
+        if !(cpu_offload_gb.is_finite() && cpu_offload_gb >= 0.0) {
+            let reason = "must be a number of GiB, at least 0";
+            return Err(Error::invalid_argument("cpu_offload_gb", cpu_offload_gb.to_string(), reason));
         }
         let memory = Memory::new(model, deployment)?;
         let split = layers_per_stage(model.num_layers(), u64::from(deployment.pipeline_parallel_size));
         let most_layers = split.iter().copied().max().unwrap_or(1).max(1) as f64;
-        let mut fewest: Option<KvCapacity> = None;
-        for (stage, (layers, weight_bytes)) in split.iter().zip(&memory.weight_bytes_per_stage).enumerate() {
-            let kinds: Vec<KvCacheBytes> = memory
-                .kv_cache
-                .iter()
-                .map(|kind| {
-                    let bytes_per_token = kind.bytes_per_token * *layers as f64 / most_layers;
-                    KvCacheBytes { bytes_per_token, ..*kind }
-                })
-                .collect();
-            let is_last = stage + 1 == split.len();
-            let rank = Rank { stage, is_last, weight_bytes: *weight_bytes, kinds };
-            let capacity = rank.capacity(model, hardware, deployment, options);
-            if fewest.as_ref().is_none_or(|known| capacity.order() < known.order()) {
-                fewest = Some(capacity);
+        let device_memory_bytes = device_memory_bytes(hardware);
+        let max_model_len = deployment.max_model_len.map_or(model.max_position_embeddings(), u64::from);
+        let position_table_bytes = position_table_bytes(model);
+        let forward_bytes = forward_bytes(model, deployment, max_model_len);
+        let of_stage = |(stage, (layers, stored_bytes)): (usize, (&u64, &f64))| {
+            let offloaded_bytes = stored_bytes.min(cpu_offload_gb * GIB);
+            let weight_bytes = stored_bytes - offloaded_bytes;
+            let sampling_bytes = if stage + 1 == split.len() { sampling_bytes(model, deployment) } else { 0.0 };
+            let activation_bytes = forward_bytes.max(sampling_bytes);
+            let without_windows = device_memory_bytes * deployment.gpu_memory_utilization
+                - weight_bytes
+                - position_table_bytes
+                - activation_bytes
+                - OVERHEAD_BYTES;
+            let kinds = memory.kv_cache.iter().map(|kind| {
+                let bytes_per_token = kind.bytes_per_token * *layers as f64 / most_layers;
+                KvCacheBytes { bytes_per_token, ..*kind }
+            });
+            let cache = Cache::of(&kinds.collect::<Vec<_>>(), without_windows, deployment, max_model_len);
+            KvCapacity {
+                stage,
+                device_memory_bytes,
+                gpu_memory_utilization: deployment.gpu_memory_utilization,
+                weight_bytes,
+                offloaded_bytes,
+                position_table_bytes,
+                forward_bytes,
+                sampling_bytes,
+                activation_bytes,
+                overhead_bytes: OVERHEAD_BYTES,
+                window_bytes: cache.window_bytes,
+                kv_cache_bytes: without_windows - cache.window_bytes,
+                kv_bytes_per_token: cache.bytes_per_token,
+                block_size: deployment.block_size,
+                num_gpu_blocks: cache.num_blocks(without_windows, deployment.block_size),
+                max_model_len,
             }
-        }
+        };
+        let capacities = split.iter().zip(&memory.weight_bytes_per_stage).enumerate().map(of_stage);
+        // Ranks without blocks are ordered by their shortfall.
+        let fewest = capacities.min_by(|one, other| {
+            let by_blocks = one.num_gpu_blocks.cmp(&other.num_gpu_blocks);
+            by_blocks.then(one.kv_cache_bytes.total_cmp(&other.kv_cache_bytes))
+        });
         fewest.ok_or_else(|| Error::invalid(model.name().to_owned(), vec!["has no layers, so no KV cache".into()]))
     }
 
@@ -208,11 +224,6 @@ impl KvCapacity {
             ("attention windows", -self.window_bytes),
         ]
     }
-
-    /// Orders ranks by room; ranks without blocks by their shortfall.
-    fn order(&self) -> (u32, f64) {
-        (self.num_gpu_blocks, self.kv_cache_bytes)
-    }
 }
 
 /// A line per term in GiB, then the division into blocks.
@@ -235,81 +246,7 @@ impl fmt::Display for KvCapacity {
     }
 }
 
-/// A rank of one pipeline stage.
-struct Rank {
-    stage: usize,
-    is_last: bool,
-    weight_bytes: f64,
-    kinds: Vec<KvCacheBytes>,
-}
-
-impl Rank {
-    fn capacity(
-        &self,
-        model: &Model,
-        hardware: &Hardware,
-        deployment: &Deployment,
-        options: MemoryOptions,
-    ) -> KvCapacity {
-        let device_memory_bytes = device_memory_bytes(hardware);
-        let max_model_len = deployment.max_model_len.map_or(model.max_position_embeddings(), u64::from);
-        let offloaded_bytes = self.weight_bytes.min(options.cpu_offload_gb * GIB);
-        let weight_bytes = self.weight_bytes - offloaded_bytes;
-        let position_table_bytes = position_table_bytes(model);
-        let forward_bytes = forward_bytes(model, deployment, max_model_len);
-        let sampling_bytes = if self.is_last { sampling_bytes(model, deployment) } else { 0.0 };
-        let activation_bytes = forward_bytes.max(sampling_bytes);
-        let without_windows = device_memory_bytes * deployment.gpu_memory_utilization
-            - weight_bytes
-            - position_table_bytes
-            - activation_bytes
-            - OVERHEAD_BYTES;
-        let cache = self.cache(without_windows, deployment, max_model_len);
-        KvCapacity {
-            stage: self.stage,
-            device_memory_bytes,
-            gpu_memory_utilization: deployment.gpu_memory_utilization,
-            weight_bytes,
-            offloaded_bytes,
-            position_table_bytes,
-            forward_bytes,
-            sampling_bytes,
-            activation_bytes,
-            overhead_bytes: OVERHEAD_BYTES,
-            window_bytes: cache.window_bytes,
-            kv_cache_bytes: without_windows - cache.window_bytes,
-            kv_bytes_per_token: cache.bytes_per_token,
-            block_size: deployment.block_size,
-            num_gpu_blocks: cache.num_blocks(without_windows, deployment.block_size),
-            max_model_len,
-        }
-    }
-
-    /// Returns the way to pay for windows that leaves more blocks.
-    fn cache(&self, available_bytes: f64, deployment: &Deployment, max_model_len: u64) -> Cache {
-        let every_token =
-            Cache { window_bytes: 0.0, bytes_per_token: self.kinds.iter().map(|kind| kind.bytes_per_token).sum() };
-        let is_sliding = |kind: &&KvCacheBytes| matches!(kind.window, Window::Sliding(_));
-        let up_front = Cache {
-            window_bytes: self
-                .kinds
-                .iter()
-                .map(|kind| match kind.window {
-                    Window::Sliding(window) => {
-                        kind.bytes_per_token * window_tokens(window, deployment, max_model_len) as f64
-                    }
-                    Window::Full | Window::Chunked(_) => 0.0,
-                })
-                .sum(),
-            bytes_per_token: self.kinds.iter().filter(|kind| !is_sliding(kind)).map(|k| k.bytes_per_token).sum(),
-        };
-        let block_size = deployment.block_size;
-        let is_better = up_front.bytes_per_token > 0.0
-            && up_front.num_blocks(available_bytes, block_size) > every_token.num_blocks(available_bytes, block_size);
-        if is_better { up_front } else { every_token }
-    }
-}
-
+/// What the KV cache of a rank costs.
 #[derive(Clone, Copy)]
 struct Cache {
     window_bytes: f64,
@@ -317,7 +254,26 @@ struct Cache {
 }
 
 impl Cache {
-    fn num_blocks(&self, available_bytes: f64, block_size: u32) -> u32 {
+    /// Returns the way to pay for windows that leaves more blocks.
+    fn of(kinds: &[KvCacheBytes], available_bytes: f64, deployment: &Deployment, max_model_len: u64) -> Self {
+        let every_token =
+            Cache { window_bytes: 0.0, bytes_per_token: kinds.iter().map(|kind| kind.bytes_per_token).sum() };
+        let mut up_front = Cache { window_bytes: 0.0, bytes_per_token: 0.0 };
+        for kind in kinds {
+            match kind.window {
+                Window::Sliding(window) => {
+                    let tokens = window_tokens(window, deployment, max_model_len) as f64;
+                    up_front.window_bytes += kind.bytes_per_token * tokens;
+                }
+                Window::Full | Window::Chunked(_) => up_front.bytes_per_token += kind.bytes_per_token,
+            }
+        }
+        let num_blocks = |cache: Cache| cache.num_blocks(available_bytes, deployment.block_size);
+        let is_better = up_front.bytes_per_token > 0.0 && num_blocks(up_front) > num_blocks(every_token);
+        if is_better { up_front } else { every_token }
+    }
+
+    fn num_blocks(self, available_bytes: f64, block_size: u32) -> u32 {
         // The conversion saturates below zero and above u32::MAX.
         ((available_bytes - self.window_bytes) / (self.bytes_per_token * f64::from(block_size))).floor() as u32
     }

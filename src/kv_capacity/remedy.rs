@@ -1,96 +1,76 @@
 //! Builds the error for a deployment that does not fit in GPU memory: the shortfall, and single-argument changes that fix it.
 
-use std::fmt::Display;
-
-use super::{KvCapacity, MemoryOptions};
+use super::KvCapacity;
 use crate::deployment::Deployment;
 use crate::error::{Error, Result};
-use crate::hardware::Hardware;
-use crate::model::Model;
 use crate::units::GIB;
 
-/// Sizes that are tried for tensor and pipeline parallelism.
-const PARALLEL_SIZES: [u32; 6] = [2, 4, 8, 16, 32, 64];
 /// Highest utilization that is proposed, %. Above it, engines run out of memory for CUDA graphs and others that they do not
 /// count.
 const MAX_UTILIZATION_PCT: u32 = 95;
 /// Fewest tokens of a step that are proposed.
 const MIN_STEP_TOKENS: u32 = 512;
 
-/// The deployment that is to be changed.
-pub(super) struct Remedy<'a> {
-    pub(super) model: &'a Model,
-    pub(super) hardware: &'a Hardware,
-    pub(super) deployment: &'a Deployment,
-    pub(super) options: MemoryOptions,
-}
-
-impl Remedy<'_> {
-    /// Refuses a capacity without room for one request of `max_model_len` beside the block that the engine keeps for itself.
-    pub(super) fn check(&self, capacity: &KvCapacity) -> Result<()> {
-        if has_room(capacity) {
-            return Ok(());
-        }
-        let now = self.deployment;
-        let mut problems = vec![shortfall(capacity)];
-        let tokens = capacity.usable_tokens();
-        if tokens > 0 {
-            problems.push(format!("max_model_len can be at most {tokens}"));
-        }
-        let first_pct = (capacity.gpu_memory_utilization * 100.0).floor() as u32 + 1;
-        let utilizations = (first_pct..=MAX_UTILIZATION_PCT).map(|pct| f64::from(pct) / 100.0);
-        let mut changes = vec![self.first("gpu_memory_utilization", utilizations, |deployment, share| {
-            deployment.gpu_memory_utilization = share;
-        })];
-        // Smaller steps help if the profiling run takes more than it leaves.
-        if capacity.activation_bytes > capacity.kv_cache_bytes {
-            let step_tokens = halves(now.max_num_batched_tokens).take_while(|tokens| *tokens >= MIN_STEP_TOKENS);
-            let fewer_tokens = self.first("max_num_batched_tokens", step_tokens, |deployment, tokens| {
-                deployment.max_num_batched_tokens = tokens;
-            });
-            changes.push(fewer_tokens.or_else(|| {
-                self.first("max_num_seqs", halves(now.max_num_seqs), |deployment, seqs| deployment.max_num_seqs = seqs)
-            }));
-        }
-        let default_block = Some(Deployment::default().block_size).filter(|size| *size < now.block_size);
-        changes.push(self.first("block_size", default_block, |deployment, size| deployment.block_size = size));
-        let larger = |now: u32| PARALLEL_SIZES.into_iter().filter(move |size| *size > now);
-        let more_ranks = self.first("tensor_parallel_size", larger(now.tensor_parallel_size), |deployment, size| {
-            deployment.tensor_parallel_size = size;
-        });
-        let more_stages = || {
-            self.first("pipeline_parallel_size", larger(now.pipeline_parallel_size), |deployment, stages| {
-                deployment.pipeline_parallel_size = stages;
-            })
-        };
-        changes.push(more_ranks.or_else(more_stages));
-        let changes: Vec<String> = changes.into_iter().flatten().collect();
-        if changes.is_empty() {
-            problems.push("no single argument would do: take a quantised checkpoint or a larger GPU".to_owned());
-        }
-        problems.extend(changes);
-        Err(Error::invalid(format!("{} on {}", self.model.name(), self.hardware.name()), problems))
+/// Refuses a capacity without room for one request of `max_model_len` beside the block that the engine keeps for itself.
+/// `estimate` evaluates a changed deployment.
+pub(super) fn check(
+    origin: String,
+    now: &Deployment,
+    capacity: &KvCapacity,
+    estimate: impl Fn(&Deployment) -> Result<KvCapacity>,
+) -> Result<()> {
+    if has_room(capacity) {
+        return Ok(());
     }
-
-    /// Returns the first of `values` with which the deployment fits.
-    fn first<T: Copy + Display>(
-        &self,
-        argument: &str,
-        values: impl IntoIterator<Item = T>,
-        change: impl Fn(&mut Deployment, T),
-    ) -> Option<String> {
-        let fits = |value: &T| {
-            let mut changed = self.deployment.clone();
+    let mut problems = vec![shortfall(capacity)];
+    let tokens = capacity.usable_tokens();
+    if tokens > 0 {
+        problems.push(format!("max_model_len can be at most {tokens}"));
+    }
+    let first_pct = (capacity.gpu_memory_utilization * 100.0).floor() as u32 + 1;
+    let shares = (first_pct..=MAX_UTILIZATION_PCT).map(|pct| f64::from(pct) / 100.0).collect();
+    // Smaller steps help if the profiling run takes more than it leaves.
+    let is_large_step = capacity.activation_bytes > capacity.kv_cache_bytes;
+    let step = |now: u32| if is_large_step { now } else { 0 };
+    let default_block = Some(Deployment::default().block_size).filter(|tokens| *tokens < now.block_size);
+    let changes: [(&str, Vec<f64>, fn(&mut Deployment, f64)); 6] = [
+        ("gpu_memory_utilization", shares, |deployment, share| deployment.gpu_memory_utilization = share),
+        ("max_num_batched_tokens", halves(step(now.max_num_batched_tokens), MIN_STEP_TOKENS), |deployment, tokens| {
+            deployment.max_num_batched_tokens = tokens as u32;
+        }),
+        ("max_num_seqs", halves(step(now.max_num_seqs), 1), |deployment, seqs| deployment.max_num_seqs = seqs as u32),
+        ("block_size", default_block.map(f64::from).into_iter().collect(), |deployment, tokens| {
+            deployment.block_size = tokens as u32;
+        }),
+        ("tensor_parallel_size", parallel_sizes(now.tensor_parallel_size), |deployment, ranks| {
+            deployment.tensor_parallel_size = ranks as u32;
+        }),
+        ("pipeline_parallel_size", parallel_sizes(now.pipeline_parallel_size), |deployment, stages| {
+            deployment.pipeline_parallel_size = stages as u32;
+        }),
+    ];
+    let known = problems.len();
+    for (argument, values, change) in changes {
+        let fits = |value: &f64| {
+            let mut changed = now.clone();
             change(&mut changed, *value);
-            KvCapacity::estimate(self.model, self.hardware, &changed, self.options).is_ok_and(|found| has_room(&found))
+            estimate(&changed).is_ok_and(|found| has_room(&found))
         };
-        values.into_iter().find(fits).map(|value| format!("{argument} = {value} would do"))
+        problems.extend(values.into_iter().find(fits).map(|value| format!("{argument} = {value} would do")));
     }
+    if problems.len() == known {
+        problems.push("no single argument would do: take a quantised checkpoint or a larger GPU".to_owned());
+    }
+    Err(Error::invalid(origin, problems))
 }
 
-/// The powers of two below `now`, the largest first.
-fn halves(now: u32) -> impl Iterator<Item = u32> {
-    (0..u32::BITS).rev().map(|power| 1 << power).filter(move |size| *size < now)
+/// The powers of two from `least` to below `now`, the largest first.
+fn halves(now: u32, least: u32) -> Vec<f64> {
+    (0..u32::BITS).rev().map(|power| 1 << power).filter(|size| (least..now).contains(size)).map(f64::from).collect()
+}
+
+fn parallel_sizes(now: u32) -> Vec<f64> {
+    [2, 4, 8, 16, 32, 64].into_iter().filter(|size| *size > now).map(f64::from).collect()
 }
 
 fn has_room(capacity: &KvCapacity) -> bool {
@@ -103,27 +83,22 @@ fn needed_blocks(capacity: &KvCapacity) -> u64 {
 }
 
 fn shortfall(capacity: &KvCapacity) -> String {
+    let gib = |bytes: f64| format!("{:.*} GiB", if bytes < 0.1 * GIB { 3 } else { 1 }, bytes / GIB);
     let usable = capacity.device_memory_bytes * capacity.gpu_memory_utilization;
-    let of = format!(
-        "gpu_memory_utilization = {:?} of {:.1} GiB",
-        capacity.gpu_memory_utilization,
-        capacity.device_memory_bytes / GIB
-    );
-    let weights = capacity.weight_bytes;
-    if weights > usable {
-        let excess = gib(weights - usable);
+    let (share, device) = (capacity.gpu_memory_utilization, gib(capacity.device_memory_bytes));
+    let weights = gib(capacity.weight_bytes);
+    if capacity.weight_bytes > usable {
+        let excess = gib(capacity.weight_bytes - usable);
         return format!(
-            "the weights do not fit: they take {} of each GPU, {excess} more than {of} leaves",
-            gib(weights)
+            "the weights do not fit: they take {weights} of each GPU, {excess} more than gpu_memory_utilization = {share:?} of {device} leaves"
         );
     }
     if capacity.kv_cache_bytes <= 0.0 {
         return format!(
-            "no room for a KV cache: weights ({}), position tables ({}), activations ({}) and kernels ({}) take {} more than {of} leaves",
-            gib(weights),
-            gib(capacity.position_table_bytes),
+            "no room for a KV cache: weights ({weights}), activations ({}) and the rest ({}) take {} more than \
+             gpu_memory_utilization = {share:?} of {device} leaves",
             gib(capacity.activation_bytes),
-            gib(capacity.overhead_bytes),
+            gib(capacity.position_table_bytes + capacity.overhead_bytes),
             gib(-capacity.kv_cache_bytes)
         );
     }
@@ -136,9 +111,4 @@ fn shortfall(capacity: &KvCapacity) -> String {
         gib(needed),
         gib(needed - capacity.kv_cache_bytes)
     )
-}
-
-fn gib(bytes: f64) -> String {
-    let gib = bytes / GIB;
-    if gib < 0.1 { format!("{gib:.3} GiB") } else { format!("{gib:.1} GiB") }
 }

@@ -72,8 +72,7 @@ fn a_table_of_ten_million_positions_takes_two_and_a_half_gib() {
 #[test]
 fn weights_on_the_host_leave_room_on_the_gpu() {
     let model = Model::find("llama-2-7b").unwrap();
-    let with =
-        |cpu_offload_gb| KvCapacity::with_options(&model, &h100(), &small_steps(1), MemoryOptions { cpu_offload_gb });
+    let with = |cpu_offload_gb| KvCapacity::with_offload(&model, &h100(), &small_steps(1), cpu_offload_gb);
     let (none, some, all) = (with(0.0).unwrap(), with(4.0).unwrap(), with(1000.0).unwrap());
     assert_eq!(some.offloaded_bytes, 4.0 * GIB);
     // 4 GiB are 512 blocks of 8 MiB.
@@ -130,7 +129,7 @@ fn weights_that_do_not_fit_say_by_how_much_and_on_how_many_gpus_they_would() {
     let found = problems("llama-3.1-70b", "h100", &small_steps(1));
     assert!(found[0].contains("weights do not fit") && found[0].contains("131.4 GiB"), "{found:?}");
     assert!(found[0].contains("60.1 GiB more than gpu_memory_utilization = 0.9 of 79.2 GiB"), "{found:?}");
-    assert_eq!(found[1..], ["tensor_parallel_size = 2 would do".to_owned()]);
+    assert_eq!(found[1..], ["tensor_parallel_size = 2 would do", "pipeline_parallel_size = 2 would do"]);
 }
 
 #[test]
@@ -139,8 +138,7 @@ fn a_context_that_does_not_fit_names_the_longest_that_does() {
     // them the engine's.
     let deployment = Deployment { max_model_len: Some(32_768), ..small_steps(2) };
     let found = problems("llama-3.1-70b", "h100", &deployment);
-    let estimate =
-        KvCapacity::estimate(&Model::find("llama-3.1-70b").unwrap(), &h100(), &deployment, MemoryOptions::default());
+    let estimate = KvCapacity::estimate(&Model::find("llama-3.1-70b").unwrap(), &h100(), &deployment, 0.0);
     let tokens = estimate.unwrap().usable_tokens();
     assert_eq!(tokens, 1758 * 16);
     assert!(found[0].contains(&format!("room for {tokens} tokens")), "{found:?}");
@@ -225,7 +223,7 @@ const MODELS: [&str; 8] = [
 ];
 
 fn estimate(model: &str, deployment: &Deployment) -> Option<KvCapacity> {
-    KvCapacity::estimate(&Model::find(model).unwrap(), &h100(), deployment, MemoryOptions::default()).ok()
+    KvCapacity::estimate(&Model::find(model).unwrap(), &h100(), deployment, 0.0).ok()
 }
 
 proptest! {

@@ -15,7 +15,7 @@ use crate::dtype::MatmulFormat;
 use crate::error::Result;
 use crate::hardware::Hardware;
 use crate::input::read_text;
-use crate::kv_capacity::{KvCapacity, MemoryOptions};
+use crate::kv_capacity::KvCapacity;
 use crate::model::Model;
 use crate::replay::{EngineConfig, SchedulingPolicy};
 
@@ -177,20 +177,19 @@ impl ServerConfig {
     /// `ErrorKind::Invalid` if the deployment does not fit the model, and those of [`KvCapacity::new`] and
     /// [`EngineConfig::validate`].
     pub fn engine_config(&self, model: &Model, hardware: &Hardware) -> Result<Engine> {
-        let options = MemoryOptions { cpu_offload_gb: self.cpu_offload_gb };
         let mut notes = Vec::new();
-        let (capacity, num_gpu_blocks) = match self.num_gpu_blocks_override {
-            Some(blocks) => {
-                let capacity = KvCapacity::estimate(model, hardware, &self.deployment, options)?;
-                notes.extend(surprise(blocks, &capacity));
-                (capacity, blocks)
-            }
-            None => {
-                let capacity = KvCapacity::with_options(model, hardware, &self.deployment, options)?;
-                let blocks = capacity.num_gpu_blocks;
-                (capacity, blocks)
-            }
+        let capacity = match self.num_gpu_blocks_override {
+            Some(_) => KvCapacity::estimate(model, hardware, &self.deployment, self.cpu_offload_gb)?,
+            None => KvCapacity::with_offload(model, hardware, &self.deployment, self.cpu_offload_gb)?,
         };
+        let num_gpu_blocks = self.num_gpu_blocks_override.unwrap_or(capacity.num_gpu_blocks);
+        if f64::from(num_gpu_blocks) > SURPRISING_BLOCKS * f64::from(capacity.num_gpu_blocks) {
+            notes.push(format!(
+                "num_gpu_blocks_override = {num_gpu_blocks}: the memory equation finds room for {} blocks, so such a server might \
+                 not start",
+                capacity.num_gpu_blocks
+            ));
+        }
         if capacity.offloaded_bytes > 0.0 {
             notes.push(format!(
                 "cpu_offload_gb = {}: the weights on the host cross the bus in every step, which the step time leaves out",
@@ -204,22 +203,11 @@ impl ServerConfig {
             enable_prefix_caching: scheduler.enable_prefix_caching.unwrap_or(defaults.enable_prefix_caching),
             enable_chunked_prefill: scheduler.enable_chunked_prefill.unwrap_or(defaults.enable_chunked_prefill),
             async_scheduling: scheduler.async_scheduling.unwrap_or(defaults.async_scheduling),
-            long_prefill_token_threshold: scheduler
-                .long_prefill_token_threshold
-                .unwrap_or(defaults.long_prefill_token_threshold),
-            scheduling_policy: scheduler.scheduling_policy.unwrap_or(defaults.scheduling_policy),
+            long_prefill_token_threshold: scheduler.long_prefill_token_threshold.unwrap_or_default(),
+            scheduling_policy: scheduler.scheduling_policy.unwrap_or_default(),
             ..defaults
         };
         config.validate().map_err(|error| error.of(&self.origin))?;
         Ok(Engine { config, capacity, blocks_are_given: self.num_gpu_blocks_override.is_some(), notes })
     }
-}
-
-fn surprise(blocks: u32, capacity: &KvCapacity) -> Option<String> {
-    let found = capacity.num_gpu_blocks;
-    (f64::from(blocks) > SURPRISING_BLOCKS * f64::from(found)).then(|| {
-        format!(
-            "num_gpu_blocks_override = {blocks}: the memory equation finds room for {found} blocks, so such a server might not start"
-        )
-    })
 }

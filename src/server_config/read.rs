@@ -139,22 +139,20 @@ fn read(origin: &str, keys: &Keys<'_>, model: Option<&str>, hardware: Option<&st
 fn cpu_offload_gb(keys: &Keys<'_>) -> f64 {
     let size = |value: &Value| value.as_f64().filter(|gb| *gb >= 0.0);
     let sized = keys.read("cpu_offload_gb", "a number of GiB, at least 0", size);
+    // A switch that is on has no size.
     let switched = keys.read("cpu_offload", "true, false or a number of GiB", |value| match value {
-        Value::Bool(on) => Some((*on, None)),
-        other => size(other).map(|gb| (gb > 0.0, Some(gb))),
+        Value::Bool(true) => Some(None),
+        Value::Bool(false) => Some(Some(0.0)),
+        other => size(other).map(Some),
     });
-    let contradicts = match (switched, sized) {
-        (Some((false, _)), Some(gb)) => gb > 0.0,
-        (Some((true, Some(one))), Some(other)) => one.total_cmp(&other).is_ne(),
-        _ => false,
-    };
-    if contradicts {
-        keys.problem("cpu_offload", "contradicts cpu_offload_gb: keep one");
-    }
-    if matches!((switched, sized), (Some((true, None)), None)) {
-        keys.log.note(
+    match (switched, sized) {
+        (Some(Some(one)), Some(other)) if one.total_cmp(&other).is_ne() => {
+            keys.problem("cpu_offload", "contradicts cpu_offload_gb: keep one");
+        }
+        (Some(None), None) => keys.log.note(
             "cpu_offload = true has no size: all weights and KV blocks are assumed on the GPU; give cpu_offload_gb for weights on the host",
-        );
+        ),
+        _ => {}
     }
-    sized.or(switched.and_then(|(_, gb)| gb)).unwrap_or(0.0)
+    sized.or(switched.flatten()).unwrap_or(0.0)
 }

@@ -6,52 +6,18 @@ use super::prompts::NormalLengths;
 use super::seed::{Stream, generator};
 use super::{Workload, WorkloadRequest};
 
-/// Tokens of each prompt, or of each output.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Lengths {
-    /// Equal lengths.
-    Fixed(u32),
-    /// Lengths drawn for each request.
-    Normal(NormalLengths),
-}
-
-impl Lengths {
-    /// Returns the mean in tokens; that of a normal distribution before clipping.
-    pub fn mean_tokens(&self) -> f64 {
-        match self {
-            Lengths::Fixed(tokens) => f64::from(*tokens),
-            Lengths::Normal(normal) => normal.mean,
-        }
-    }
-
-    /// Returns the largest possible length, tokens.
-    pub fn max_tokens(&self) -> u32 {
-        match self {
-            Lengths::Fixed(tokens) => *tokens,
-            Lengths::Normal(normal) => normal.max,
-        }
-    }
-
-    fn next(&self, rng: &mut Pcg64) -> u32 {
-        match self {
-            Lengths::Fixed(tokens) => *tokens,
-            Lengths::Normal(normal) => normal.sample(rng),
-        }
-    }
-}
-
 /// A load with the send times of another one and lengths of its own. Request k has the same lengths at every rate.
 #[derive(Debug, Clone)]
 pub struct DrawnLengths<W> {
     times: W,
-    input: (Lengths, Pcg64),
-    output: (Lengths, Pcg64),
+    input: (NormalLengths, Pcg64),
+    output: (NormalLengths, Pcg64),
 }
 
 impl<W: Workload> DrawnLengths<W> {
     /// Returns the load `times` with lengths drawn from `seed`. Shared prefixes of `times` stay, so its prompts should share
     /// nothing.
-    pub fn new(times: W, input: Lengths, output: Lengths, seed: u64) -> Self {
+    pub fn new(times: W, input: NormalLengths, output: NormalLengths, seed: u64) -> Self {
         DrawnLengths {
             times,
             input: (input, generator(seed, Stream::InputLengths, 0)),
@@ -70,8 +36,8 @@ impl<W: Workload> Workload for DrawnLengths<W> {
         let (input, input_rng) = &mut self.input;
         let (output, output_rng) = &mut self.output;
         Some(WorkloadRequest {
-            num_prompt_tokens: input.next(input_rng),
-            num_output_tokens: output.next(output_rng),
+            num_prompt_tokens: input.sample(input_rng),
+            num_output_tokens: output.sample(output_rng),
             ..request
         })
     }
@@ -94,7 +60,7 @@ mod tests {
         let times =
             OpenLoop::new(ArrivalPattern::Deterministic, rate_per_s, 500, RequestShape::new(1, 1), seed).unwrap();
         let normal = NormalLengths { min: 50, max: 150, mean: 100.0, std_dev: 10.0 };
-        let mut load = DrawnLengths::new(times, Lengths::Normal(normal), Lengths::Fixed(7), seed);
+        let mut load = DrawnLengths::new(times, normal, NormalLengths::fixed(7), seed);
         assert_eq!(load.expected_requests(), Some(500));
         std::iter::from_fn(|| load.next_request())
             .map(|request| (request.arrival_ns, request.num_prompt_tokens, request.num_output_tokens))

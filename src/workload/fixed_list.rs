@@ -36,16 +36,11 @@ impl FixedList {
                 ));
             }
             latest_ns = latest_ns.max(request.arrival_ns);
-            limits::check_tokens(
-                &mut problems,
-                &format!("request {index}: num_prompt_tokens"),
-                request.num_prompt_tokens,
-            );
-            limits::check_tokens(
-                &mut problems,
-                &format!("request {index}: num_output_tokens"),
-                request.num_output_tokens,
-            );
+            for (key, tokens) in
+                [("num_prompt_tokens", request.num_prompt_tokens), ("num_output_tokens", request.num_output_tokens)]
+            {
+                limits::check_tokens(&mut problems, &format!("request {index}: {key}"), tokens);
+            }
             if request.stage >= MAX_STAGES {
                 problems.push(format!("request {index}: stage = {} must be below {MAX_STAGES}", request.stage));
             }
@@ -68,7 +63,7 @@ impl FixedList {
 
     /// Returns the summary of the list.
     pub fn summary(&self) -> Summary {
-        Summary::of(self.requests.iter().map(|r| (r.stage, r.num_prompt_tokens, r.num_output_tokens)))
+        Summary::of(self.requests.iter())
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::arrivals::{ArrivalPattern, ArrivalTimes};
 use super::limits::{self, MAX_DURATION_S};
-use super::request::{Content, Segment};
+use super::request::Segment;
 use super::seed::{Stream, generator};
 use super::summary::Summary;
 use super::{Workload, WorkloadRequest};
@@ -40,15 +40,12 @@ impl RequestShape {
         }
     }
 
-    fn content(&self) -> Option<Content> {
+    /// A request of this shape at the start of the load.
+    fn request(&self) -> WorkloadRequest {
         let segment = Segment { id: 0, num_tokens: self.shared_prefix_len };
-        (self.shared_prefix_len > 0).then(|| Arc::from([segment]))
-    }
-
-    fn request(&self, arrival_ns: u64, content: &Option<Content>) -> WorkloadRequest {
         WorkloadRequest {
-            content: content.clone(),
-            ..WorkloadRequest::new(arrival_ns, self.input_len, self.output_len)
+            content: (self.shared_prefix_len > 0).then(|| Arc::from([segment])),
+            ..WorkloadRequest::new(0, self.input_len, self.output_len)
         }
     }
 }
@@ -56,8 +53,7 @@ impl RequestShape {
 /// Equal requests at a rate, whether others are finished or not. Memory does not grow with their number.
 #[derive(Debug, Clone)]
 pub struct OpenLoop {
-    shape: RequestShape,
-    content: Option<Content>,
+    request: WorkloadRequest,
     num_requests: u64,
     times: ArrivalTimes,
     next_ns: Option<u64>,
@@ -94,12 +90,12 @@ impl OpenLoop {
         check("generated load", problems)?;
         let rng = generator(seed, Stream::Arrivals, 0);
         let mut times = ArrivalTimes::pattern(pattern, rng, num_requests, rate_per_s);
-        Ok(OpenLoop { shape, content: shape.content(), num_requests, next_ns: times.next(), times })
+        Ok(OpenLoop { request: shape.request(), num_requests, next_ns: times.next(), times })
     }
 
     /// Returns the summary of the load.
     pub fn summary(&self) -> Summary {
-        Summary::uniform(self.num_requests, self.shape.input_len, self.shape.output_len)
+        Summary::uniform(self.num_requests, &self.request)
     }
 }
 
@@ -111,7 +107,7 @@ impl Workload for OpenLoop {
     fn next_request(&mut self) -> Option<WorkloadRequest> {
         let arrival_ns = self.next_ns?;
         self.next_ns = self.times.next();
-        Some(self.shape.request(arrival_ns, &self.content))
+        Some(WorkloadRequest { arrival_ns, ..self.request.clone() })
     }
 
     fn finished(&mut self, _now_ns: u64, _stage: u32) {}
@@ -125,8 +121,7 @@ impl Workload for OpenLoop {
 /// nanosecond.
 #[derive(Debug, Clone)]
 pub struct ClosedLoop {
-    shape: RequestShape,
-    content: Option<Content>,
+    request: WorkloadRequest,
     num_requests: u64,
     sent: u64,
     /// Clients without a request so far.
@@ -151,12 +146,12 @@ impl ClosedLoop {
         shape.check(&mut problems);
         check("closed loop", problems)?;
         let (fresh, due_ns) = (u64::from(concurrency), VecDeque::new());
-        Ok(ClosedLoop { shape, content: shape.content(), num_requests, sent: 0, fresh, due_ns, last_ns: 0 })
+        Ok(ClosedLoop { request: shape.request(), num_requests, sent: 0, fresh, due_ns, last_ns: 0 })
     }
 
     /// Returns the summary of the load.
     pub fn summary(&self) -> Summary {
-        Summary::uniform(self.num_requests, self.shape.input_len, self.shape.output_len)
+        Summary::uniform(self.num_requests, &self.request)
     }
 }
 
@@ -173,7 +168,7 @@ impl Workload for ClosedLoop {
             _ => self.fresh -= 1,
         }
         self.sent += 1;
-        Some(self.shape.request(arrival_ns, &self.content))
+        Some(WorkloadRequest { arrival_ns, ..self.request.clone() })
     }
 
     fn finished(&mut self, now_ns: u64, _stage: u32) {

@@ -7,7 +7,7 @@ use std::io::BufRead;
 
 use super::WorkloadRequest;
 use super::request::{Content, Segment};
-use super::rows::{Rows, time_ns, tokens};
+use super::rows::{Rows, read_all, time_ns, tokens};
 use super::seed::mixed;
 use crate::error::Result;
 use crate::input::{Columns, Row, RowReader};
@@ -24,16 +24,12 @@ pub(super) const SUB_REQUESTS: &str = "sub_requests";
 
 /// Reads a request file.
 pub(super) fn read(origin: &str, reader: impl BufRead) -> Result<Rows> {
-    let mut reader = RowReader::jsonl(origin, reader, COLUMNS);
-    let mut rows = Rows::default();
-    while let Some(row) = reader.next_row()? {
-        let arrival_ns = time_ns(&row, "arrival_time_ns", 1)?;
-        let (input, output) = (tokens(&row, "input_toks")?, tokens(&row, "output_toks")?);
+    read_all(RowReader::jsonl(origin, reader, COLUMNS), "arrival_time_ns", |row| {
+        let arrival_ns = time_ns(row, "arrival_time_ns", 1)?;
+        let (input, output) = (tokens(row, "input_toks")?, tokens(row, "output_toks")?);
         let content = row.optional("input_tok_ids", |row, column| pieces(row, column, input))?;
-        let request = WorkloadRequest { content, ..WorkloadRequest::new(arrival_ns, input, output) };
-        rows.push(&row, "arrival_time_ns", request)?;
-    }
-    Ok(rows)
+        Ok(WorkloadRequest { content, ..WorkloadRequest::new(arrival_ns, input, output) })
+    })
 }
 
 /// Prompts whose first tokens are equal have equal first pieces.

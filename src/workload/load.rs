@@ -76,24 +76,22 @@ impl Load {
     /// Those of [`Profile::read`], [`RequestFile::read`], [`ClosedLoop::new`] and [`OpenLoop::new`].
     pub fn open(&self, seed: u64, replicas: u32) -> Result<OpenedLoad> {
         let share = ReplicaShare::new(replicas);
-        Ok(match self {
+        let (name, workload, summary, notes): (String, Box<dyn Workload + Send>, Summary, Vec<String>) = match self {
             Load::Profile { path } => {
                 let profile = Profile::read(path)?;
                 let unshared =
                     "a profile cannot be shared out to replicas: one of them is replayed, with all of the load";
-                let mut opened = opened(path.display().to_string(), profile.workload(seed), profile.summary(seed));
-                opened.notes.extend(profile.notes.iter().cloned());
-                opened.notes.extend((replicas > 1).then(|| unshared.to_owned()));
-                opened
+                let (workload, summary) = (profile.workload(seed), profile.summary(seed));
+                let mut notes = profile.notes;
+                notes.extend((replicas > 1).then(|| unshared.to_owned()));
+                (path.display().to_string(), workload, summary, notes)
             }
             Load::RequestFile { path, format } => {
                 let file = RequestFile::read(path, *format)?;
                 let list = share.list(file.workload())?;
                 let summary = list.summary();
-                let mut opened = opened(path.display().to_string(), Box::new(list), summary);
-                opened.notes.extend(file.notes);
-                opened.notes.extend(share.note(None));
-                opened
+                let notes = file.notes.into_iter().chain(share.note(None)).collect();
+                (path.display().to_string(), Box::new(list), summary, notes)
             }
             Load::ClosedLoop { concurrency, input_len, output_len, num_requests } => {
                 let own = share.concurrency(*concurrency);
@@ -101,10 +99,8 @@ impl Load {
                 let closed = ClosedLoop::new(own, share.requests(*num_requests), shape)?;
                 let summary = closed.summary();
                 let of = if own == *concurrency { String::new() } else { format!(" of {concurrency}") };
-                let mut opened = opened(format!("{own}{of} in flight"), Box::new(closed), summary);
-                opened.notes.extend(share.note(None));
-                opened.notes.push(LOCKSTEP.to_owned());
-                opened
+                let notes = share.note(None).into_iter().chain([LOCKSTEP.to_owned()]).collect();
+                (format!("{own}{of} in flight"), Box::new(closed), summary, notes)
             }
             Load::OpenLoop { requests_per_s, input_len, output_len, num_requests, burstiness } => {
                 let pattern = match *burstiness {
@@ -120,14 +116,9 @@ impl Load {
                     None => format!("{requests_per_s} requests/s"),
                     Some(_) => format!("{own} of {requests_per_s} requests/s per replica"),
                 };
-                let mut opened = opened(name, Box::new(open), summary);
-                opened.notes.extend(note);
-                opened
+                (name, Box::new(open), summary, note.into_iter().collect())
             }
-        })
+        };
+        Ok(OpenedLoad { workload, name, summary, notes })
     }
-}
-
-fn opened(name: String, workload: Box<dyn Workload + Send>, summary: Summary) -> OpenedLoad {
-    OpenedLoad { workload, name, summary, notes: Vec::new() }
 }

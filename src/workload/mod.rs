@@ -41,7 +41,7 @@ mod summary;
 mod vllm_bench;
 
 pub use arrivals::ArrivalPattern;
-pub use drawn::{DrawnLengths, Lengths};
+pub use drawn::DrawnLengths;
 pub use fixed_list::FixedList;
 pub use generated::{ClosedLoop, OpenLoop, RequestShape};
 pub use limits::{MAX_RATE_PER_S, MAX_TOKENS};

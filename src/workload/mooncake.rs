@@ -7,7 +7,7 @@ use std::io::BufRead;
 
 use super::WorkloadRequest;
 use super::request::{Content, Segment};
-use super::rows::{Rows, time_ns, tokens};
+use super::rows::{Rows, read_all, time_ns, tokens};
 use crate::error::Result;
 use crate::input::{Columns, Row, RowReader};
 use crate::units::NS_PER_MS;
@@ -20,16 +20,12 @@ pub(super) const COLUMNS: Columns =
 
 /// Reads a trace; `timestamp` is in ms.
 pub(super) fn read(origin: &str, reader: impl BufRead) -> Result<Rows> {
-    let mut reader = RowReader::jsonl(origin, reader, COLUMNS);
-    let mut rows = Rows::default();
-    while let Some(row) = reader.next_row()? {
-        let arrival_ns = time_ns(&row, "timestamp", NS_PER_MS)?;
-        let (input, output) = (tokens(&row, "input_length")?, tokens(&row, "output_length")?);
+    read_all(RowReader::jsonl(origin, reader, COLUMNS), "timestamp", |row| {
+        let arrival_ns = time_ns(row, "timestamp", NS_PER_MS)?;
+        let (input, output) = (tokens(row, "input_length")?, tokens(row, "output_length")?);
         let content = row.optional("hash_ids", |row, column| blocks(row, column, input))?;
-        let request = WorkloadRequest { content, ..WorkloadRequest::new(arrival_ns, input, output) };
-        rows.push(&row, "timestamp", request)?;
-    }
-    Ok(rows)
+        Ok(WorkloadRequest { content, ..WorkloadRequest::new(arrival_ns, input, output) })
+    })
 }
 
 fn blocks(row: &Row<'_>, column: &str, num_prompt_tokens: u32) -> Result<Content> {

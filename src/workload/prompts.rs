@@ -6,7 +6,7 @@ use rand::seq::SliceRandom;
 use rand_distr::{Distribution, StandardNormal};
 use rand_pcg::Pcg64;
 
-use super::request::{Content, Segment};
+use super::request::{Content, Segment, WorkloadRequest};
 use super::seed::{Stream, generator};
 
 /// Lengths drawn from a normal distribution, clipped to a range and rounded.
@@ -26,6 +26,16 @@ pub struct NormalLengths {
 }
 
 impl NormalLengths {
+    /// Equal lengths.
+    pub const fn fixed(tokens: u32) -> Self {
+        NormalLengths { min: tokens, max: tokens, mean: tokens as f64, std_dev: 0.0 }
+    }
+
+    /// Whether all lengths are equal.
+    pub fn is_fixed(&self) -> bool {
+        self.min == self.max
+    }
+
     pub(super) fn sample(&self, rng: &mut Pcg64) -> u32 {
         let deviation: f64 = StandardNormal.sample(rng);
         let length = (self.mean + self.std_dev * deviation).round_ties_even();
@@ -72,14 +82,6 @@ pub enum Prompts {
 const MOCK_PROMPT_TOKENS: u32 = 3;
 /// `max_completion_tokens` of inference-perf 0.3.0, `client/modelserver/openai_client.py`.
 const MOCK_OUTPUT_TOKENS: u32 = 30;
-
-/// Prompt and output of one request.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Prompt {
-    pub(super) num_prompt_tokens: u32,
-    pub(super) num_output_tokens: u32,
-    pub(super) content: Option<Content>,
-}
 
 /// The prompts of a stage, one by one.
 #[derive(Debug, Clone)]
@@ -140,27 +142,21 @@ impl PromptStream {
         }
     }
 
-    pub(super) fn next(&mut self) -> Prompt {
+    /// The next prompt, as a request at the start of the load.
+    pub(super) fn next(&mut self) -> WorkloadRequest {
         let position = self.sent;
         self.sent = self.sent.wrapping_add(1);
         match &mut self.kind {
-            Kind::Repeated { prompts, num_prompt_tokens, num_output_tokens } => Prompt {
-                num_prompt_tokens: *num_prompt_tokens,
-                num_output_tokens: *num_output_tokens,
+            Kind::Repeated { prompts, num_prompt_tokens, num_output_tokens } => WorkloadRequest {
                 content: position.checked_rem(prompts.len()).and_then(|index| prompts.get(index)).cloned(),
+                ..WorkloadRequest::new(0, *num_prompt_tokens, *num_output_tokens)
             },
             Kind::Drawn { input, output, one_text, rngs: [input_rng, output_rng], .. } => {
-                let num_prompt_tokens = input.sample(input_rng);
-                let text = Segment { id: 0, num_tokens: num_prompt_tokens };
-                Prompt {
-                    num_prompt_tokens,
-                    num_output_tokens: output.sample(output_rng),
-                    content: one_text.then(|| Arc::from([text])),
-                }
+                let num_tokens = input.sample(input_rng);
+                let content = one_text.then(|| Arc::from([Segment { id: 0, num_tokens }]));
+                WorkloadRequest { content, ..WorkloadRequest::new(0, num_tokens, output.sample(output_rng)) }
             }
-            Kind::Mock => {
-                Prompt { num_prompt_tokens: MOCK_PROMPT_TOKENS, num_output_tokens: MOCK_OUTPUT_TOKENS, content: None }
-            }
+            Kind::Mock => WorkloadRequest::new(0, MOCK_PROMPT_TOKENS, MOCK_OUTPUT_TOKENS),
         }
     }
 }
@@ -180,7 +176,7 @@ mod tests {
         PromptStream::new(&prompts, seed)
     }
 
-    fn take(mut stream: PromptStream, count: usize) -> Vec<Prompt> {
+    fn take(mut stream: PromptStream, count: usize) -> Vec<WorkloadRequest> {
         (0..count).map(|_| stream.next()).collect()
     }
 
@@ -241,8 +237,7 @@ mod tests {
 
     #[test]
     fn synthetic_prompts_are_beginnings_of_one_text() {
-        let fixed = |length: u32| NormalLengths { min: length, max: length, mean: f64::from(length), std_dev: 0.0 };
-        let prompts = Prompts::Synthetic { input: fixed(40), output: fixed(7) };
+        let prompts = Prompts::Synthetic { input: NormalLengths::fixed(40), output: NormalLengths::fixed(7) };
         let prompt = PromptStream::new(&prompts, 0).next();
         assert_eq!(prompt.content.as_deref(), Some([Segment { id: 0, num_tokens: 40 }].as_slice()));
         assert_eq!(prompt.num_output_tokens, 7);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::WorkloadRequest;
 use super::limits::{MAX_STAGES, MAX_TOKENS};
 use super::request::Segment;
-use super::rows::{Rows, time_ns, tokens};
+use super::rows::{Rows, read_all, time_ns, tokens};
 use super::seed::mixed;
 use crate::error::Result;
 use crate::input::{Columns, Head, Row, RowReader};
@@ -38,30 +38,27 @@ pub(super) fn is_list(head: &Head) -> bool {
 }
 
 /// Reads all requests.
-pub(super) fn read(mut reader: RowReader<impl BufRead>) -> Result<Rows> {
-    let mut rows = Rows::default();
-    while let Some(row) = reader.next_row()? {
+pub(super) fn read(reader: RowReader<impl BufRead>) -> Result<Rows> {
+    let priority = format!("a whole number from {} to {}, lower ones first", i32::MIN, i32::MAX);
+    read_all(reader, "arrival", |row| {
         let ns_per_unit = match row.name("arrival") {
             "arrival_ms" => NS_PER_MS,
             "arrival_us" => NS_PER_US,
             "arrival_ns" => 1,
             _ => NS_PER_S,
         };
-        let num_prompt_tokens = tokens(&row, "input_len")?;
-        let priority = format_args!("a whole number from {} to {}, lower ones first", i32::MIN, i32::MAX);
-        let request = WorkloadRequest {
-            arrival_ns: time_ns(&row, "arrival", ns_per_unit)?,
-            num_prompt_tokens,
-            num_output_tokens: tokens(&row, "output_len")?,
+        let num_prompt_tokens = tokens(row, "input_len")?;
+        let arrival_ns = time_ns(row, "arrival", ns_per_unit)?;
+        let stage = row.optional("stage", |row, column| row.whole(column, 0..=MAX_STAGES - 1))?;
+        Ok(WorkloadRequest {
             priority: row
-                .optional("priority", |row, column| row.read(column, priority, |cell| cell.parse().ok()))?
+                .optional("priority", |row, of| row.read(of, &priority, |cell| cell.parse().ok()))?
                 .unwrap_or(0),
-            stage: row.optional("stage", |row, column| row.whole(column, 0..=MAX_STAGES - 1))?.unwrap_or(0),
-            content: shared_prefix(&row, num_prompt_tokens)?.map(|segment| Arc::from([segment])),
-        };
-        rows.push(&row, "arrival", request)?;
-    }
-    Ok(rows)
+            stage: stage.unwrap_or(0),
+            content: shared_prefix(row, num_prompt_tokens)?.map(|segment| Arc::from([segment])),
+            ..WorkloadRequest::new(arrival_ns, num_prompt_tokens, tokens(row, "output_len")?)
+        })
+    })
 }
 
 /// Reads the prefix that a request shares with its group: `prefix_len` tokens, or the whole prompt without a length.

@@ -1,9 +1,11 @@
-//! Cells of request files: lengths and times.
+//! Rows of request files: lengths and times.
+
+use std::io::BufRead;
 
 use super::WorkloadRequest;
 use super::limits::{MAX_TIME_NS, MAX_TOKENS};
 use crate::error::Result;
-use crate::input::Row;
+use crate::input::{Row, RowReader};
 use crate::units::NS_PER_S;
 
 /// The requests of a file in order of arrival, and notes about requests that were left out.
@@ -13,20 +15,23 @@ pub(super) struct Rows {
     pub(super) notes: Vec<String>,
 }
 
-impl Rows {
-    /// Adds the request of a row.
-    ///
-    /// # Errors
-    /// An arrival in `column` before that of the row above.
-    pub(super) fn push(&mut self, row: &Row<'_>, column: &str, request: WorkloadRequest) -> Result<()> {
-        if let Some(last) = self.requests.last().filter(|last| request.arrival_ns < last.arrival_ns) {
+/// Reads all rows with `request`; their times are in the column `arrival` and must not decrease.
+pub(super) fn read_all(
+    mut reader: RowReader<impl BufRead>,
+    arrival: &str,
+    mut request: impl FnMut(&Row<'_>) -> Result<WorkloadRequest>,
+) -> Result<Rows> {
+    let mut rows = Rows::default();
+    while let Some(row) = reader.next_row()? {
+        let request = request(&row)?;
+        if let Some(last) = rows.requests.last().filter(|last| request.arrival_ns < last.arrival_ns) {
             let last_s = last.arrival_ns as f64 / NS_PER_S as f64;
             let expected = format!("at least that of the row above, {last_s} s: sort the rows by arrival");
-            return Err(row.bad(column, expected));
+            return Err(row.bad(arrival, expected));
         }
-        self.requests.push(request);
-        Ok(())
+        rows.requests.push(request);
     }
+    Ok(rows)
 }
 
 /// Reads a number of tokens.

@@ -87,23 +87,25 @@ impl StageLoad {
 #[derive(Debug, Clone)]
 pub struct StagedLoad {
     stages: Arc<[StageLoad]>,
+    /// Most requests in flight of a stage that has no limit of its own.
     max_in_flight: Option<u64>,
     interval_ns: u64,
     seed: u64,
     prompts: PromptStream,
-    current: Current,
+    /// The current stage; `None` for a load without stages.
+    current: Option<Current>,
 }
 
 /// The current stage.
 #[derive(Debug, Clone)]
 struct Current {
+    load: StageLoad,
     stage: u32,
     start_ns: u64,
     times: ArrivalTimes,
     /// Planned time of the next request; `None` if all are sent.
     next_ns: Option<u64>,
     max_in_flight: Option<u64>,
-    num_requests: u64,
     sent: u64,
     finished: u64,
     /// Time at which the limit on requests in flight last allowed another one.
@@ -112,27 +114,13 @@ struct Current {
 }
 
 impl Current {
-    fn new(load: Option<&StageLoad>, stage: u32, start_ns: u64, seed: u64, max_in_flight: Option<u64>) -> Self {
-        let mut times = load.map_or_else(
-            || ArrivalTimes::constant(generator(seed, Stream::Arrivals, stage), 0, 0),
-            |load| load.times(seed, stage),
-        );
-        Current {
-            stage,
-            start_ns,
-            next_ns: times.next().map(|offset_ns| start_ns.saturating_add(offset_ns)),
-            times,
-            max_in_flight: load.and_then(StageLoad::max_in_flight).or(max_in_flight),
-            num_requests: load.map_or(0, StageLoad::num_requests),
-            sent: 0,
-            finished: 0,
-            free_since_ns: start_ns,
-            last_finish_ns: start_ns,
-        }
-    }
-
     fn is_full(&self) -> bool {
         self.max_in_flight.is_some_and(|limit| self.sent - self.finished >= limit)
+    }
+
+    /// Plans the next request.
+    fn advance(&mut self) {
+        self.next_ns = self.times.next().map(|offset_ns| self.start_ns.saturating_add(offset_ns));
     }
 }
 
@@ -144,42 +132,49 @@ impl StagedLoad {
         max_in_flight: Option<u64>,
         seed: u64,
     ) -> Self {
-        StagedLoad {
-            stages: stages.into(),
-            max_in_flight,
-            interval_ns,
-            seed,
-            prompts: PromptStream::new(prompts, seed),
-            current: Current::new(stages.first(), 0, 0, seed, max_in_flight),
-        }
+        let prompts = PromptStream::new(prompts, seed);
+        let mut load = StagedLoad { stages: stages.into(), max_in_flight, interval_ns, seed, prompts, current: None };
+        load.begin(0, 0);
+        load
+    }
+
+    /// Begins a stage, if there is one of this number.
+    fn begin(&mut self, stage: u32, start_ns: u64) {
+        let Some(load) = self.stages.get(stage as usize) else { return };
+        self.prompts.restart();
+        let mut current = Current {
+            load: *load,
+            stage,
+            start_ns,
+            times: load.times(self.seed, stage),
+            next_ns: None,
+            max_in_flight: load.max_in_flight().or(self.max_in_flight),
+            sent: 0,
+            finished: 0,
+            free_since_ns: start_ns,
+            last_finish_ns: start_ns,
+        };
+        current.advance();
+        self.current = Some(current);
     }
 }
 
 impl Workload for StagedLoad {
     fn next_arrival_ns(&self) -> Option<u64> {
-        let current = &self.current;
-        let planned_ns = current.next_ns?;
-        (!current.is_full()).then(|| planned_ns.max(current.free_since_ns))
+        let current = self.current.as_ref().filter(|current| !current.is_full())?;
+        Some(current.next_ns?.max(current.free_since_ns))
     }
 
     fn next_request(&mut self) -> Option<WorkloadRequest> {
         let arrival_ns = self.next_arrival_ns()?;
-        let prompt = self.prompts.next();
-        let current = &mut self.current;
+        let current = self.current.as_mut()?;
         current.sent += 1;
-        current.next_ns = current.times.next().map(|offset_ns| current.start_ns.saturating_add(offset_ns));
-        Some(WorkloadRequest {
-            arrival_ns,
-            num_prompt_tokens: prompt.num_prompt_tokens,
-            num_output_tokens: prompt.num_output_tokens,
-            priority: 0,
-            stage: current.stage,
-            content: prompt.content,
-        })
+        current.advance();
+        Some(WorkloadRequest { arrival_ns, stage: current.stage, ..self.prompts.next() })
     }
 
     fn finished(&mut self, now_ns: u64, stage: u32) {
-        let current = &mut self.current;
+        let Some(current) = &mut self.current else { return };
         if stage != current.stage || current.finished >= current.sent {
             return;
         }
@@ -188,15 +183,10 @@ impl Workload for StagedLoad {
         }
         current.finished += 1;
         current.last_finish_ns = current.last_finish_ns.max(now_ns);
-        if current.finished < current.num_requests {
-            return;
-        }
-        let next = stage.saturating_add(1);
-        if let Some(load) = self.stages.get(next as usize) {
+        if current.finished >= current.load.num_requests() {
             let pause_ns = self.interval_ns.saturating_add(CLOSE_NS + HEAD_START_NS);
             let start_ns = current.last_finish_ns.saturating_add(pause_ns);
-            self.prompts.restart();
-            self.current = Current::new(Some(load), next, start_ns, self.seed, self.max_in_flight);
+            self.begin(stage.saturating_add(1), start_ns);
         }
     }
 

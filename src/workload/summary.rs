@@ -1,8 +1,11 @@
 //! A load in five figures, for reports.
 
+use std::borrow::Borrow;
 use std::fmt;
 
 use serde::Serialize;
+
+use super::WorkloadRequest;
 
 /// Totals and means of a whole load.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -20,15 +23,16 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// Returns the summary of requests given by stage, prompt length and output length.
-    pub(super) fn of(requests: impl Iterator<Item = (u32, u32, u32)>) -> Self {
+    /// Returns the summary of requests.
+    pub(super) fn of(requests: impl Iterator<Item = impl Borrow<WorkloadRequest>>) -> Self {
         let (mut count, mut stages, mut input, mut output, mut longest) = (0usize, 0, 0u64, 0u64, 0);
-        for (stage, num_prompt_tokens, num_output_tokens) in requests {
+        for request in requests {
+            let request = request.borrow();
             count += 1;
-            stages = stages.max(stage as usize + 1);
-            input += u64::from(num_prompt_tokens);
-            output += u64::from(num_output_tokens);
-            longest = longest.max(num_prompt_tokens.saturating_add(num_output_tokens));
+            stages = stages.max(request.stage as usize + 1);
+            input += u64::from(request.num_prompt_tokens);
+            output += u64::from(request.num_output_tokens);
+            longest = longest.max(request.num_prompt_tokens.saturating_add(request.num_output_tokens));
         }
         let mean = |sum: u64| if count == 0 { 0.0 } else { sum as f64 / count as f64 };
         Summary {
@@ -40,15 +44,9 @@ impl Summary {
         }
     }
 
-    /// Returns the summary of `requests` equal requests in one stage.
-    pub(super) fn uniform(requests: u64, num_prompt_tokens: u32, num_output_tokens: u32) -> Self {
-        Summary {
-            requests: requests as usize,
-            stages: 1,
-            mean_input_tokens: f64::from(num_prompt_tokens),
-            mean_output_tokens: f64::from(num_output_tokens),
-            max_total_tokens: num_prompt_tokens.saturating_add(num_output_tokens),
-        }
+    /// Returns the summary of `requests` requests like this one.
+    pub(super) fn uniform(requests: u64, like: &WorkloadRequest) -> Self {
+        Summary { requests: requests as usize, ..Summary::of(std::iter::once(like)) }
     }
 }
 
@@ -75,7 +73,11 @@ mod tests {
 
     #[test]
     fn figures_of_three_requests() {
-        let summary = Summary::of([(0, 10, 1), (1, 20, 5), (1, 3, 30)].into_iter());
+        let summary = Summary::of(
+            [(0, 10, 1), (1, 20, 5), (1, 3, 30)]
+                .into_iter()
+                .map(|(stage, input, output)| WorkloadRequest { stage, ..WorkloadRequest::new(0, input, output) }),
+        );
         assert_eq!(
             summary.to_string(),
             "3 requests in 2 stages, 11.0 prompt and 12.0 output tokens on average, 33 together at most"
@@ -84,7 +86,7 @@ mod tests {
 
     #[test]
     fn nothing_sums_to_nothing() {
-        let summary = Summary::of(std::iter::empty());
+        let summary = Summary::of(std::iter::empty::<WorkloadRequest>());
         assert_eq!((summary.requests, summary.stages, summary.max_total_tokens), (0, 0, 0));
         assert!(summary.mean_input_tokens.abs() < f64::EPSILON);
     }

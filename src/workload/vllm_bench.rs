@@ -29,21 +29,27 @@ struct Detailed {
 /// Reads a result. Times count from the first request. Failed requests are left out and counted.
 pub(super) fn read(origin: &str, reader: impl BufRead) -> Result<Rows> {
     let detailed: Detailed = serde_json::from_reader(reader).map_err(|error| json_error(origin, &error))?;
-    let lists = (detailed.input_lens, detailed.output_lens, detailed.start_times);
-    let (Some(inputs), Some(outputs), Some(starts)) = &lists else {
-        let missing =
-            [("input_lens", lists.0.is_none()), ("output_lens", lists.1.is_none()), ("start_times", lists.2.is_none())];
-        let missing = missing.iter().filter(|(_, absent)| *absent).map(|(key, _)| {
-            format!("{key} is missing: run `vllm bench serve` with --save-detailed, of a version that writes {key}")
-        });
-        return Err(Error::invalid(origin, missing.collect()));
-    };
+    let num_requests = detailed.input_lens.as_ref().map(Vec::len);
+    let lengths = [
+        ("input_lens", num_requests),
+        ("output_lens", detailed.output_lens.as_ref().map(Vec::len)),
+        ("start_times", detailed.start_times.as_ref().map(Vec::len)),
+        ("errors", detailed.errors.as_ref().map(Vec::len).or(num_requests).or(Some(0))),
+    ];
+    let problems = lengths.into_iter().filter_map(|(key, length)| match (length, num_requests) {
+        (None, _) => Some(format!(
+            "{key} is missing: run `vllm bench serve` with --save-detailed, of a version that writes {key}"
+        )),
+        (Some(length), Some(expected)) if length != expected => {
+            Some(format!("{key} has {length} entries, input_lens has {expected}"))
+        }
+        _ => None,
+    });
+    check(origin, problems.collect())?;
+    let inputs = detailed.input_lens.unwrap_or_default();
+    let outputs = detailed.output_lens.unwrap_or_default();
+    let starts = detailed.start_times.unwrap_or_default();
     let errors = detailed.errors.unwrap_or_else(|| vec![None; inputs.len()]);
-    let lengths = [("output_lens", outputs.len()), ("start_times", starts.len()), ("errors", errors.len())];
-    let unequal = lengths.iter().filter(|(_, length)| *length != inputs.len());
-    let unequal =
-        unequal.map(|(key, length)| format!("{key} has {length} entries, input_lens has {}", inputs.len())).collect();
-    check(origin, unequal)?;
 
     let bad = |index: usize, column: &str, found: String, expected: String| {
         Error::bad_row(origin, index + 1, column, found, expected)
@@ -54,7 +60,8 @@ pub(super) fn read(origin: &str, reader: impl BufRead) -> Result<Rows> {
     };
     let mut failed = 0usize;
     let mut sent: Vec<(f64, usize, WorkloadRequest)> = Vec::with_capacity(inputs.len());
-    for (index, (((input, output), start), error)) in inputs.iter().zip(outputs).zip(starts).zip(&errors).enumerate() {
+    for (index, (((input, output), start), error)) in inputs.iter().zip(&outputs).zip(&starts).zip(&errors).enumerate()
+    {
         if error.as_deref().is_some_and(|error| !error.is_empty()) {
             failed += 1;
             continue;

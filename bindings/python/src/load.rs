@@ -4,24 +4,17 @@ use pyo3::PyResult;
 use ridgepoint::Result;
 use ridgepoint::workload::{self, FixedList, OpenedLoad, ReplicaShare, WorkloadRequest};
 use serde::Deserialize;
+use serde_json::Value;
 
-use crate::fault::from_json;
+use crate::fault::{RidgepointError, from_json};
 
 /// A load as described by the classes of `ridgepoint.loads`.
 #[derive(Debug)]
 pub enum Load {
     /// Requests as columns, passed beside the description.
-    Columns(Columns),
+    Columns,
     /// Any other load.
     Described(workload::Load),
-}
-
-/// The description of a load that is passed as columns.
-#[derive(Debug, Deserialize)]
-#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
-pub enum Columns {
-    /// The only kind.
-    RequestArrays,
 }
 
 impl Load {
@@ -30,10 +23,12 @@ impl Load {
     /// # Errors
     /// `RidgepointError` for unknown kinds, keys and values.
     pub fn parse(json: &str) -> PyResult<Self> {
-        match from_json("load", json) {
-            Ok(columns) => Ok(Load::Columns(columns)),
-            Err(_) => from_json("load", json).map(Load::Described),
+        let load: Value = from_json("load", json)?;
+        if load["kind"] == "request_arrays" {
+            return Ok(Load::Columns);
         }
+        let load = workload::Load::deserialize(load);
+        load.map(Load::Described).map_err(|error| RidgepointError::new_err(format!("load: {error}")))
     }
 }
 
@@ -47,7 +42,7 @@ pub type Arrays<'a> = (&'a [u64], &'a [u32], &'a [u32]);
 pub fn source(load: &Load, arrays: Arrays<'_>, seed: u64, replicas: u32) -> Result<OpenedLoad> {
     match load {
         Load::Described(load) => load.open(seed, replicas),
-        Load::Columns(Columns::RequestArrays) => {
+        Load::Columns => {
             let (arrivals_ns, inputs, outputs) = arrays;
             let requests = arrivals_ns
                 .iter()

@@ -6,7 +6,7 @@ use numpy::{IntoPyArray, PyArray1};
 use pyo3::prelude::*;
 use ridgepoint::internals::correction::CorrectionInfo;
 use ridgepoint::internals::efficiency::EfficiencyMode;
-use ridgepoint::kv_capacity::{KvCapacity, MemoryOptions};
+use ridgepoint::kv_capacity::KvCapacity;
 use ridgepoint::latency::{CalibratedRoofline, LatencyModel};
 use ridgepoint::server_config::ServerConfig;
 use ridgepoint::{Deployment, Hardware, MatmulFormat, Model, Options, Request, RequestColumns, StepEstimate};
@@ -214,8 +214,7 @@ impl StepModel {
     /// The memory equation, as JSON.
     fn _kv_capacity(&self, py: Python<'_>, cpu_offload_gb: f64) -> PyResult<String> {
         detached(py, || {
-            let options = MemoryOptions { cpu_offload_gb };
-            let capacity = KvCapacity::with_options(&self.model, &self.hardware, &self.deployment, options);
+            let capacity = KvCapacity::with_offload(&self.model, &self.hardware, &self.deployment, cpu_offload_gb);
             to_json(&capacity.map_err(raised)?)
         })
     }

@@ -7,7 +7,7 @@ use ridgepoint::Result;
 use ridgepoint::workload::profile::Profile;
 use ridgepoint::workload::requests::RequestFile;
 use ridgepoint::workload::{
-    ArrivalPattern, ClosedLoop, DrawnLengths, FixedList, Lengths, OpenLoop, ReplicaShare, RequestShape, Workload,
+    ArrivalPattern, ClosedLoop, DrawnLengths, FixedList, NormalLengths, OpenLoop, ReplicaShare, RequestShape, Workload,
     WorkloadRequest,
 };
 
@@ -32,7 +32,7 @@ pub struct LoadPoint {
     /// Shape of the gamma distribution of gaps; 1 is Poisson.
     pub burstiness: f64,
     /// Lengths of prompt and output; `None` for the requests of a file.
-    pub lengths: Option<(Lengths, Lengths)>,
+    pub lengths: Option<(NormalLengths, NormalLengths)>,
     /// Number of requests; `None` for the requests of a file.
     pub num_requests: Option<u64>,
     /// Seed of arrival times and lengths.
@@ -97,7 +97,7 @@ impl Source {
     pub fn shape(&self, load: &LoadPoint) -> (f64, f64, u64) {
         let summary = match self {
             Source::Generated => {
-                let mean = |of: Option<Lengths>| of.map_or(0.0, |of| of.mean_tokens());
+                let mean = |of: Option<NormalLengths>| of.map_or(0.0, |of| of.mean);
                 let (input, output) = load.lengths.unzip();
                 return (mean(input), mean(output), load.num_requests.unwrap_or(0));
             }
@@ -109,17 +109,12 @@ impl Source {
 }
 
 fn generated(load: &LoadPoint, rate_per_s: Option<f64>, share: ReplicaShare) -> Result<Box<dyn Workload>> {
-    let (input, output) = load.lengths.unwrap_or((Lengths::Fixed(1), Lengths::Fixed(1)));
-    let shape = RequestShape::new(input.max_tokens(), output.max_tokens());
+    let (input, output) = load.lengths.unwrap_or((NormalLengths::fixed(1), NormalLengths::fixed(1)));
+    let shape = RequestShape::new(input.max, output.max);
     let num_requests = share.requests(load.num_requests.unwrap_or(1));
-    let is_fixed = matches!((input, output), (Lengths::Fixed(_), Lengths::Fixed(_)));
     if let Level::Concurrency(concurrency) = load.level {
         let closed = ClosedLoop::new(share.concurrency(concurrency), num_requests, shape)?;
-        return Ok(if is_fixed {
-            Box::new(closed)
-        } else {
-            Box::new(DrawnLengths::new(closed, input, output, load.seed))
-        });
+        return Ok(Box::new(DrawnLengths::new(closed, input, output, load.seed)));
     }
     let pattern = match load.burstiness {
         1.0 => ArrivalPattern::Poisson,
@@ -127,7 +122,7 @@ fn generated(load: &LoadPoint, rate_per_s: Option<f64>, share: ReplicaShare) -> 
     };
     let rate_per_s = share.rate_per_s(rate_per_s.unwrap_or(1.0));
     let open = OpenLoop::new(pattern, rate_per_s, num_requests, shape, load.seed)?;
-    Ok(if is_fixed { Box::new(open) } else { Box::new(DrawnLengths::new(open, input, output, load.seed)) })
+    Ok(Box::new(DrawnLengths::new(open, input, output, load.seed)))
 }
 
 /// Requests over the time between the first and the last; `None` if all are sent at once.

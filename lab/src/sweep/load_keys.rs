@@ -7,7 +7,7 @@ use std::sync::Arc;
 use ridgepoint::internals::input::{Keys, NumberRange};
 use ridgepoint::workload::profile::Profile;
 use ridgepoint::workload::requests::{Format, RequestFile};
-use ridgepoint::workload::{Lengths, MAX_RATE_PER_S, MAX_REQUESTS, MAX_TOKENS, NormalLengths};
+use ridgepoint::workload::{MAX_RATE_PER_S, MAX_REQUESTS, MAX_TOKENS, NormalLengths};
 use serde_json::Value;
 
 use super::grid::Setting;
@@ -184,10 +184,10 @@ fn of_lengths(levels: Vec<Level>, keys: &Keys<'_>) -> Vec<LoadPoint> {
 fn settings(source: &Source, points: Vec<LoadPoint>) -> Vec<Setting<LoadPoint>> {
     let keys = |point: &LoadPoint| -> [String; 6] {
         let (input, output) = point.lengths.unzip();
-        let length = |key: &str, of: Option<Lengths>| match of {
+        let length = |key: &str, of: Option<NormalLengths>| match of {
             None => String::new(),
-            Some(Lengths::Fixed(tokens)) => format!("{key} {tokens}"),
-            Some(Lengths::Normal(of)) => format!("{key} {}±{} ({} to {})", of.mean, of.std_dev, of.min, of.max),
+            Some(of) if of.is_fixed() => format!("{key} {}", of.max),
+            Some(of) => format!("{key} {}±{} ({} to {})", of.mean, of.std_dev, of.min, of.max),
         };
         [
             length("input_len_tokens", input),
@@ -217,19 +217,15 @@ fn settings(source: &Source, points: Vec<LoadPoint>) -> Vec<Setting<LoadPoint>> 
     points.into_iter().zip(&all).map(of).collect()
 }
 
-fn read_lengths(value: &Value) -> Option<Lengths> {
+fn read_lengths(value: &Value) -> Option<NormalLengths> {
     let max_tokens = 1..=u64::from(MAX_TOKENS);
     let tokens = |value: &Value| whole(value, &max_tokens).and_then(|count| u32::try_from(count).ok());
-    let Value::Object(table) = value else { return tokens(value).map(Lengths::Fixed) };
+    let Value::Object(table) = value else { return tokens(value).map(NormalLengths::fixed) };
     let (min, max) = (tokens(table.get("min")?)?, tokens(table.get("max")?)?);
     let (mean, std_dev) = (number(table.get("mean")?)?, number(table.get("std_dev")?)?);
     let is_possible = table.len() == 4 && f64::from(min) <= mean && mean <= f64::from(max);
-    (is_possible && (0.0..=f64::from(MAX_TOKENS)).contains(&std_dev)).then_some(Lengths::Normal(NormalLengths {
-        min,
-        max,
-        mean,
-        std_dev,
-    }))
+    let lengths = NormalLengths { min, max, mean, std_dev };
+    (is_possible && (0.0..=f64::from(MAX_TOKENS)).contains(&std_dev)).then_some(lengths)
 }
 
 #[cfg(test)]

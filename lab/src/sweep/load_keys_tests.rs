@@ -56,11 +56,11 @@ fn every_combination_is_a_load_and_the_seed_changes_fastest() {
     // 3 inputs × 1 output × 2 shapes × 2 rates × 2 seeds.
     assert_eq!(found.len(), 24);
     let of = |at: usize| (found[at].lengths.unwrap().0, found[at].burstiness, found[at].level, found[at].seed);
-    assert_eq!(of(0), (Lengths::Fixed(10), 0.5, Level::Rate(1.0), 7));
-    assert_eq!(of(1), (Lengths::Fixed(10), 0.5, Level::Rate(1.0), 8));
-    assert_eq!(of(2), (Lengths::Fixed(10), 0.5, Level::Rate(2.5), 7));
-    assert_eq!(of(4), (Lengths::Fixed(10), 1.0, Level::Rate(1.0), 7));
-    assert_eq!(of(23), (Lengths::Fixed(30), 1.0, Level::Rate(2.5), 8));
+    assert_eq!(of(0), (NormalLengths::fixed(10), 0.5, Level::Rate(1.0), 7));
+    assert_eq!(of(1), (NormalLengths::fixed(10), 0.5, Level::Rate(1.0), 8));
+    assert_eq!(of(2), (NormalLengths::fixed(10), 0.5, Level::Rate(2.5), 7));
+    assert_eq!(of(4), (NormalLengths::fixed(10), 1.0, Level::Rate(1.0), 7));
+    assert_eq!(of(23), (NormalLengths::fixed(30), 1.0, Level::Rate(2.5), 8));
     assert_eq!(varied[2], "input_len_tokens 10, burstiness 0.5, request_rate_per_s 2.5, seed 7");
     assert_eq!(loads(&format!("concurrency = 1\n{LENGTHS}")).varied, [""]);
 }

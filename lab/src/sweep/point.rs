@@ -7,7 +7,7 @@ use ridgepoint::internals::correction::CorrectionInfo;
 use ridgepoint::internals::efficiency::EfficiencyMode;
 use ridgepoint::latency::CalibratedRoofline;
 use ridgepoint::replay::{EngineConfig, EngineCounters, Metrics, SchedulingPolicy, StageMetrics, replay};
-use ridgepoint::workload::{Lengths, ReplicaShare};
+use ridgepoint::workload::ReplicaShare;
 use ridgepoint::{Error, ErrorKind, Hardware, StepModel};
 
 use super::capacity::{Capacity, highest_holding};
@@ -177,7 +177,7 @@ impl Point<'_> {
                     self.share().concurrency(concurrency)
                 ));
             }
-            if let Some((Lengths::Fixed(_), Lengths::Fixed(_))) = load.lengths {
+            if load.lengths.is_some_and(|(input, output)| input.is_fixed() && output.is_fixed()) {
                 notes.push(
                     "all requests of the closed loop are equally long: they finish together and queue behind each other more than those \
                      of real clients do"

@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::prompts::{PromptStream, Prompts};
 use super::staged::{StageLoad, StagedLoad};
 use super::summary::Summary;
-use super::{Workload, limits};
+use super::{Workload, WorkloadRequest, limits};
 use crate::error::{Error, Result};
 use crate::input::{Keys, Log, NumberRange, parse_yaml, read_text};
 
@@ -86,13 +86,13 @@ impl Profile {
     /// Returns the summary of the load of this seed.
     pub fn summary(&self, seed: u64) -> Summary {
         let mut prompts = PromptStream::new(&self.prompts, seed);
-        let positions = |(stage, load): (usize, &StageLoad)| (0..load.num_requests()).map(move |i| (stage as u32, i));
-        Summary::of(self.stages.iter().enumerate().flat_map(positions).map(|(stage, position)| {
+        let positions =
+            |(stage, load): (u32, &StageLoad)| (0..load.num_requests()).map(move |position| (stage, position));
+        Summary::of((0..).zip(&self.stages).flat_map(positions).map(|(stage, position)| {
             if position == 0 {
                 prompts.restart();
             }
-            let prompt = prompts.next();
-            (stage, prompt.num_prompt_tokens, prompt.num_output_tokens)
+            WorkloadRequest { stage, ..prompts.next() }
         }))
     }
 }
