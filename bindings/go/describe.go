@@ -41,7 +41,7 @@ type Operator struct {
 	Provenance string
 }
 
-// Breakdown predicts a step with its operators. Unlike [Model.StepTimeUs] it refuses what no engine runs: a step without requests, a
+// Breakdown predicts a step with its operators. Unlike [Model.StepTimeUs] it refuses batches that no engine runs: a step without requests, a
 // request that schedules nothing or is longer than the model's limit.
 func (m *Model) Breakdown(numComputedTokens, numScheduledTokens []uint32, samples []bool) (*Step, error) {
 	text, err := m.BreakdownJSON(numComputedTokens, numScheduledTokens, samples)
@@ -55,7 +55,7 @@ func (m *Model) Breakdown(numComputedTokens, numScheduledTokens []uint32, sample
 	return step, nil
 }
 
-// BreakdownJSON is [Model.Breakdown] with all that is known, under the keys of `ridgepoint predict-step --format json`.
+// BreakdownJSON is the complete [Model.Breakdown], under the keys of `ridgepoint predict-step --format json`.
 func (m *Model) BreakdownJSON(numComputedTokens, numScheduledTokens []uint32, samples []bool) (json.RawMessage, error) {
 	h, err := m.open()
 	if err != nil {
@@ -72,7 +72,7 @@ func (m *Model) BreakdownJSON(numComputedTokens, numScheduledTokens []uint32, sa
 	return taken(out, failed(status, text))
 }
 
-// DescriptionJSON says what the model is made of: model, hardware, deployment, correction, host, notes.
+// DescriptionJSON returns the model's inputs: model, hardware, deployment, correction, host, notes.
 func (m *Model) DescriptionJSON() (json.RawMessage, error) {
 	h, err := m.open()
 	if err != nil {
@@ -84,7 +84,7 @@ func (m *Model) DescriptionJSON() (json.RawMessage, error) {
 	return taken(out, failed(status, text))
 }
 
-// Catalogue has the names of what is built in.
+// Catalogue has the names of the built-in models and GPUs.
 func Catalogue() (models, hardware []string, err error) {
 	var out, text *C.char
 	status := C.ridgepoint_catalogue_json(&out, &text)
@@ -99,7 +99,7 @@ func Catalogue() (models, hardware []string, err error) {
 	return names.Models, names.Hardware, nil
 }
 
-// taken copies a text of the library's and frees it.
+// taken copies a text of the library and frees it.
 func taken(text *C.char, err error) (json.RawMessage, error) {
 	if err != nil {
 		return nil, err

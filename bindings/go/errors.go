@@ -22,16 +22,16 @@ const (
 	Internal        = Status(C.RIDGEPOINT_STATUS_INTERNAL)
 )
 
-// Error is what goes wrong: its kind, and a text that names what is wrong and the way out.
+// Error has the kind of an error, and a message that names the fault and the way out.
 type Error struct {
 	Status  Status
 	Message string
 }
 
-// Error is the text.
+// Error returns the message.
 func (e *Error) Error() string { return "ridgepoint: " + e.Message }
 
-// Is tells errors by their kind: errors.Is(err, ridgepoint.ErrUnknownName).
+// Is compares errors by their kind: errors.Is(err, ridgepoint.ErrUnknownName).
 func (e *Error) Is(target error) bool {
 	kind, ok := target.(*Error)
 	return ok && kind.Status == e.Status
@@ -51,7 +51,7 @@ func argument(format string, values ...any) error {
 	return &Error{InvalidArgument, fmt.Sprintf(format, values...)}
 }
 
-// failed is the error of a status with its text, which it frees; nil for success.
+// failed returns the error of a status and frees its text; nil for success.
 func failed(status C.RidgepointStatus, text *C.char) error {
 	if status == C.RIDGEPOINT_STATUS_OK {
 		return nil

@@ -1,8 +1,8 @@
-// Package ridgepoint says how long one step of an LLM serving engine takes: a calibrated roofline for mixed batches of prompt chunks
-// and decodes, through the C library of the same name (cgo).
+// Package ridgepoint predicts the time of one step of an LLM serving engine: a calibrated roofline for mixed batches of prefill chunks
+// and decodes. It calls the C library of the same name (cgo).
 //
 // [Model] satisfies [latency.Model], the five-method interface of a serving simulator; [latency.Adapt] makes it take a simulator's
-// own requests. A model never changes, so any number of goroutines may ask one at once; step times take no lock and allocate
+// own requests. A model never changes, so any number of goroutines may use one at once. Step times take no lock and allocate
 // nothing. Package tables has the same methods, in pure Go, from exported tables.
 package ridgepoint
 
@@ -43,18 +43,18 @@ type Deployment struct {
 	GenerationConfig     string  `json:"generation_config,omitempty"` // "auto", "vllm"
 }
 
-// Options are choices beside model and GPU; the zero value is right for most.
+// Options are choices beside model and GPU. The zero value has the defaults.
 type Options struct {
 	Deployment Deployment
 	Correction string // "none", "global", "auto" or the path of a file that `ridgepoint fit` wrote; empty: auto
 	Efficiency string // "tables" or "ideal"; empty: tables
 	DataDir    string // folder whose models/, hardware/ and bench_data/ come before what is built in
-	// Texts in place of files: of a config.json, of the files beside it, of a GPU's TOML file. With them the names of the model and
-	// of the GPU are only what they are called.
+	// Texts in place of files: a config.json, the files beside it, a GPU's TOML file. The names of the model and of the GPU are then
+	// labels only.
 	ModelConfigJSON, ModelQuantConfigJSON, ModelGenerationConfigJSON, HardwareTOML string
 }
 
-// Model is a model on a GPU in a deployment, compiled.
+// Model predicts steps of one model on one GPU in one deployment.
 type Model struct {
 	handle atomic.Pointer[handle]
 	faults latency.Faults
@@ -62,19 +62,19 @@ type Model struct {
 
 var _ latency.ColumnModel = (*Model)(nil)
 
-// handle owns the C library's model. Calls hold on to it, so that it is freed when the last of them is done and not before.
+// handle owns the C library's model. Calls keep it alive, so it is freed when the last of them is done.
 type handle struct {
 	c       *C.RidgepointModel
 	address C.uintptr_t // of the same
-	// The same for all steps, so asked for once.
+	// These are the same for all steps.
 	outputTokenUs, schedulingUs, preemptionUs int64
 }
 
 // Version is the library's version.
 func Version() string { return C.GoString(C.ridgepoint_version()) }
 
-// New makes a model. The name of the model is a built-in one ("llama-3.1-8b"), a Hugging Face id or the path of a config.json; that
-// of the hardware a built-in one ("h100") or the path of a TOML file. options may be nil. Errors are of type [*Error].
+// New returns a model. The name of the model is a built-in one ("llama-3.1-8b"), a Hugging Face id or the path of a config.json. The
+// name of the hardware is a built-in one ("h100") or the path of a TOML file. options may be nil. Errors are of type [*Error].
 func New(model, hardware string, options *Options) (*Model, error) {
 	if options == nil {
 		options = &Options{}
@@ -137,8 +137,8 @@ func (h *handle) askDelays() error {
 	return nil
 }
 
-// Close lets go of the model; more than once is fine. Calls that other goroutines are in come to their end; later ones fail with
-// [ErrClosed]. The memory goes back when the garbage collector next runs; models that are not closed are freed by it too.
+// Close releases the model; it may be called again. Running calls of other goroutines finish; later ones fail with [ErrClosed]. The
+// garbage collector frees the memory, also of models that are not closed.
 func (m *Model) Close() error {
 	if m != nil {
 		m.handle.Store(nil)
@@ -146,8 +146,8 @@ func (m *Model) Close() error {
 	return nil
 }
 
-// Err is the first error of a method that can't return one and answered [latency.NoAnswer] instead; nil where there was none. A nil
-// model, as [New] gives with an error, has [ErrClosed].
+// Err returns the first error of a method that answered [latency.NoAnswer], or nil. A nil model, which [New] returns with an error,
+// has [ErrClosed].
 func (m *Model) Err() error {
 	if m == nil {
 		return closed
@@ -155,7 +155,7 @@ func (m *Model) Err() error {
 	return m.faults.Err()
 }
 
-// open is the handle, or nil and the error of a closed (or zero, or nil) model.
+// open returns the handle, or the error of a closed, zero or nil model.
 func (m *Model) open() (*handle, error) {
 	if m == nil {
 		return nil, closed
@@ -166,7 +166,7 @@ func (m *Model) open() (*handle, error) {
 	return nil, closed
 }
 
-// note keeps the error if it is the first, and gives [latency.NoAnswer].
+// note keeps the error if it is the first, and returns [latency.NoAnswer].
 func (m *Model) note(err error) int64 {
 	if m == nil {
 		return latency.NoAnswer
@@ -189,7 +189,7 @@ func (t *cTexts) required(what, text string) *C.char {
 	return c
 }
 
-// optional is NULL for an empty text.
+// optional returns NULL for an empty text.
 func (t *cTexts) optional(what, text string) *C.char {
 	if text == "" {
 		return nil

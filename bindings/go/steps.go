@@ -3,8 +3,8 @@ package ridgepoint
 /*
 #include "ridgepoint.h"
 
-// A time, or -1: so that the place for it need not be in Go's memory. The model is an address, as Go would look each time whether a
-// pointer to what it does not know is one into its own memory.
+// Returns the time, or -1, so that no output pointer into Go's memory is needed. The model is passed as an address, because cgo checks
+// every pointer that it is given.
 static double step_time_us(uintptr_t model, const uint32_t *num_computed_tokens, const uint32_t *num_scheduled_tokens,
                            const uint8_t *samples, size_t num_requests) {
   double us = -1;
@@ -23,8 +23,8 @@ import (
 )
 
 // StepTime is the time of one engine step on the GPUs, in whole microseconds ([latency.Micros]); 0 for nothing to do. Requests that
-// schedule nothing are left out. A nil request, a number of tokens that is negative or beyond 32 bits, and a closed model give
-// [latency.NoAnswer], and [Model.Err] says why.
+// schedule nothing are ignored. A nil request, a number of tokens that is negative or beyond 32 bits, and a closed model return
+// [latency.NoAnswer]; [Model.Err] has the reason.
 func (m *Model) StepTime(batch []*Request) int64 {
 	columns := latency.GetColumns(len(batch))
 	if err := columns.Fill(batch); err != nil {
@@ -39,7 +39,7 @@ func (m *Model) StepTime(batch []*Request) int64 {
 	return latency.Micros(us)
 }
 
-// StepTimeColumns is [Model.StepTime] of requests as columns: request i is the i-th value of each; samples may be nil where all
+// StepTimeColumns is [Model.StepTime] of requests as columns: request i is the i-th value of each; samples may be nil if all
 // requests sample a token.
 func (m *Model) StepTimeColumns(numComputedTokens, numScheduledTokens []uint32, samples []bool) (int64, error) {
 	us, err := m.StepTimeUs(numComputedTokens, numScheduledTokens, samples)
@@ -76,8 +76,8 @@ func (h *handle) stepTimeUsOrWhyNot(computed, scheduled *C.uint32_t, samples *C.
 }
 
 // StepTimesUs fills out with the times of many steps, in microseconds: step i has the requests from offsets[i] up to, but not
-// including, offsets[i+1]. There is one offset more than steps; the first is 0, the last the number of requests. After an error
-// out is as it was.
+// including, offsets[i+1]. There is one offset more than steps; the first is 0, the last the number of requests. An error
+// leaves out unchanged.
 func (m *Model) StepTimesUs(offsets []int, numComputedTokens, numScheduledTokens []uint32, samples []bool, out []float64) error {
 	h, err := m.open()
 	if err != nil {

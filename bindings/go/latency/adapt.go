@@ -2,7 +2,7 @@ package latency
 
 import "math"
 
-// Adapter answers a simulator that has a request type of its own.
+// Adapter is a model for simulators with a request type of their own.
 type Adapter[R any] struct {
 	model        ColumnModel
 	share        func(R) Request
@@ -10,8 +10,8 @@ type Adapter[R any] struct {
 	faults       Faults
 }
 
-// Adapt makes a model answer for requests of type R: share says what of a request is in the step, promptTokens how long its prompt
-// is. Both must be safe for the goroutines that call the adapter.
+// Adapt makes a model take requests of type R. share returns a request's part of the step, promptTokens the length of its prompt. Both
+// must be safe for the goroutines that call the adapter.
 func Adapt[R any](model ColumnModel, share func(R) Request, promptTokens func(R) int) *Adapter[R] {
 	return &Adapter[R]{model: model, share: share, promptTokens: promptTokens}
 }

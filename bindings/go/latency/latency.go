@@ -1,5 +1,5 @@
-// Package latency says what a simulator of an LLM serving engine asks for: the five delays, in whole microseconds, and what of a
-// request they depend on. It is pure Go; package ridgepoint (through C) and package tables (without) give the answers.
+// Package latency defines the five delays that a simulator of an LLM serving engine needs, in whole microseconds, and the requests
+// that they depend on. It is pure Go. Packages ridgepoint (through C) and tables (without) implement it.
 package latency
 
 import (
@@ -17,8 +17,8 @@ type Request struct {
 	Partial            bool // a chunk before its prompt's last, which samples no token
 }
 
-// Model is the five-method interface of a serving simulator. Times are whole microseconds, rounded by [Micros]; -1 says that there
-// is no answer, and the implementation's Err why.
+// Model is the five-method interface of a serving simulator. Times are whole microseconds, rounded by [Micros]. -1 is no
+// answer; the implementation's Err has the reason.
 type Model interface {
 	// StepTime is the time of one engine step on the GPUs, 0 for nothing to do.
 	StepTime(batch []*Request) int64
@@ -34,18 +34,17 @@ type Model interface {
 }
 
 // ColumnModel is a [Model] that also takes a step's requests as columns: request i is the i-th value of each, samples may be nil
-// where all requests sample.
+// if all requests sample.
 type ColumnModel interface {
 	Model
 	StepTimeColumns(numComputedTokens, numScheduledTokens []uint32, samples []bool) (int64, error)
 	Err() error
 }
 
-// NoAnswer is what methods without an error return: no duration is negative.
+// NoAnswer is returned in place of an error: no duration is negative.
 const NoAnswer int64 = -1
 
-// Micros rounds microseconds to whole ones, halves away from zero. Errors of rounding are at most half a microsecond a call: some
-// hundredths of a per mille of a step.
+// Micros rounds microseconds to whole ones, halves away from zero.
 func Micros(us float64) int64 {
 	if us >= math.MaxInt64 {
 		return math.MaxInt64
@@ -58,13 +57,13 @@ type Faults struct {
 	first atomic.Pointer[error]
 }
 
-// Note keeps the error if it is the first, and gives [NoAnswer].
+// Note keeps the error if it is the first, and returns [NoAnswer].
 func (f *Faults) Note(err error) int64 {
 	f.first.CompareAndSwap(nil, &err)
 	return NoAnswer
 }
 
-// Err is the first error, or nil.
+// Err returns the first error, or nil.
 func (f *Faults) Err() error {
 	if err := f.first.Load(); err != nil {
 		return *err
@@ -72,17 +71,17 @@ func (f *Faults) Err() error {
 	return nil
 }
 
-// Columns are a step's requests as columns. Get them by [GetColumns] and give them back by [Columns.Put]: then no call allocates.
+// Columns are a step's requests as columns. Get them by [GetColumns] and return them by [Columns.Put], so that no call allocates.
 type Columns struct {
 	NumComputedTokens  []uint32
 	NumScheduledTokens []uint32
-	Samples            []bool // nil where all requests sample, which is also the sooner answered
+	Samples            []bool // nil if all requests sample, which is faster
 	room               []bool // for Samples
 }
 
 var pool = sync.Pool{New: func() any { return new(Columns) }}
 
-// GetColumns gives columns of the length; what they hold is undefined.
+// GetColumns returns columns of the length; their contents are undefined.
 func GetColumns(length int) *Columns {
 	c := pool.Get().(*Columns)
 	if cap(c.NumComputedTokens) < length {
@@ -95,14 +94,14 @@ func GetColumns(length int) *Columns {
 	return c
 }
 
-// Put gives the columns back; nothing may use them afterwards.
+// Put returns the columns to the pool; they must not be used afterwards.
 func (c *Columns) Put() { pool.Put(c) }
 
 // Fill copies a batch into columns of its length.
 func (c *Columns) Fill(batch []*Request) error {
 	computed, scheduled := c.NumComputedTokens[:len(batch)], c.NumScheduledTokens[:len(batch)]
-	// All bits of any count, looked at once behind the loop. The time of the loop is that of its loads and stores: what samples is
-	// written only from the first request on that doesn't.
+	// The bits of all counts are checked once after the loop, which is bound by its loads and stores. The column of samples is
+	// written only from the first request on that samples nothing.
 	var bits uint64
 	for i, r := range batch {
 		if r == nil {
@@ -119,7 +118,7 @@ func (c *Columns) Fill(batch []*Request) error {
 	return within32(bits, batch)
 }
 
-// fillFrom goes on with the request first, before which all sample and had the bits in their counts.
+// fillFrom continues with the request first. All requests before it sample, and bits are those of their counts.
 func (c *Columns) fillFrom(first int, batch []*Request, bits uint64) error {
 	computed, scheduled, samples := c.NumComputedTokens[:len(batch)], c.NumScheduledTokens[:len(batch)], c.room[:len(batch)]
 	for i := 0; i < first; {
@@ -147,7 +146,7 @@ var allSample = func() (all [256]bool) {
 
 func isNil(index int) error { return fmt.Errorf("request %d is nil", index) }
 
-// within32 finds the first request with a count that is negative or has more than 32 bits, if the bits of all say that there is one.
+// within32 returns the error of the first request with a count that is negative or has more than 32 bits; bits are those of all counts.
 func within32(bits uint64, batch []*Request) error {
 	if bits <= math.MaxUint32 {
 		return nil

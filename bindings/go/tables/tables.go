@@ -36,7 +36,7 @@ func (m *Model) HardwareName() string { return m.file.Hardware }
 // RidgepointVersion is the version of the command that wrote the file.
 func (m *Model) RidgepointVersion() string { return m.file.RidgepointVersion }
 
-// Err is the first error of a method that answered [latency.NoAnswer].
+// Err returns the first error of a method that answered [latency.NoAnswer].
 func (m *Model) Err() error {
 	if m == nil {
 		return ErrEmpty
@@ -46,7 +46,7 @@ func (m *Model) Err() error {
 
 func (m *Model) isEmpty() bool { return m == nil || m.placed == nil }
 
-// note keeps the error if it is the first, and gives [latency.NoAnswer].
+// note keeps the error if it is the first, and returns [latency.NoAnswer].
 func (m *Model) note(err error) int64 {
 	if m == nil {
 		return latency.NoAnswer
@@ -217,7 +217,7 @@ func (m *Model) StepTimeColumns(numComputedTokens, numScheduledTokens []uint32, 
 }
 
 // StepTime is [Model.StepTimeUs] of a slice of requests, in whole microseconds. A nil request and a number of tokens that is
-// negative or beyond 32 bits give [latency.NoAnswer], and [Model.Err] says why.
+// negative or beyond 32 bits return [latency.NoAnswer]; [Model.Err] has the reason.
 func (m *Model) StepTime(batch []*latency.Request) int64 {
 	columns := latency.GetColumns(len(batch))
 	defer columns.Put()
