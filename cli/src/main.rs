@@ -119,7 +119,7 @@ fn dispatch(cli: &Cli) -> Result<Output, Failure> {
         Command::Sweep(args) => sweep::run(args, common),
         Command::Calibrate(args) => calibrate::run(args, common),
         Command::Evaluate(args) => evaluate::run(args, common),
-        Command::Ingest(args) => ingest::run(args, common),
+        Command::Ingest(args) => ingest::run(args, common)?.output(format),
         Command::Fit(args) => fit::run(args, common),
         Command::Export(args) => export::run(args, common)?.output(format),
         Command::Models(args) => models::run(args, common),

@@ -27,12 +27,7 @@ pub fn render(runs: &[StepRunReport]) -> String {
             ));
         }
         if run.dropped.total() > 0 {
-            let reasons: Vec<String> = run
-                .dropped
-                .iter()
-                .map(|(reason, rows)| format!("{} {}", count(rows), reason.name().replace('_', " ")))
-                .collect();
-            said.push_str(&format!("; left out: {}", reasons.join(", ")));
+            said.push_str(&format!("; left out: {}", run.dropped));
         }
         out.push_str(&wrap(&format!("{}: ", run.name), &said, width()));
     }

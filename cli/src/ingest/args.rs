@@ -64,21 +64,17 @@ pub struct Labels {
 impl Labels {
     /// Puts the labels that were given over those of a run.
     pub fn put_over(&self, run: &mut Run) {
-        fn over<T: Clone>(given: &Option<T>, known: &mut Option<T>) {
-            if given.is_some() {
-                known.clone_from(given);
-            }
-        }
-        if let Some(experiment) = &self.experiment {
-            run.experiment.clone_from(experiment);
-        }
-        over(&self.model, &mut run.model);
-        over(&self.hardware, &mut run.hardware);
-        over(&self.tensor_parallel_size, &mut run.tensor_parallel_size);
-        over(&self.workload, &mut run.workload);
-        over(&self.engine_version, &mut run.engine_version);
-        over(&self.max_num_seqs, &mut run.max_num_seqs);
-        over(&self.max_num_batched_tokens, &mut run.max_num_batched_tokens);
+        let known = std::mem::take(run);
+        *run = Run {
+            experiment: self.experiment.clone().unwrap_or(known.experiment),
+            model: self.model.clone().or(known.model),
+            hardware: self.hardware.clone().or(known.hardware),
+            tensor_parallel_size: self.tensor_parallel_size.or(known.tensor_parallel_size),
+            workload: self.workload.clone().or(known.workload),
+            engine_version: self.engine_version.clone().or(known.engine_version),
+            max_num_seqs: self.max_num_seqs.or(known.max_num_seqs),
+            max_num_batched_tokens: self.max_num_batched_tokens.or(known.max_num_batched_tokens),
+        };
     }
 }
 

@@ -1,58 +1,58 @@
 //! The report of `ingest`: what each file held, what was left out of it and why, and what the runs are.
 
 use ridgepoint::internals::units::duration;
-use ridgepoint_lab::ingest::{Dropped, Ingestion, JoinReport, Records};
+use ridgepoint_lab::ingest::{Dropped, FileReport, Ingestion, JoinedRun, Records};
 
-use crate::text::{count, plural, rendered, table, width, wrap};
+use crate::outcome::Report;
+use crate::text::{Page, count, plural, shown, table};
 
-/// The whole report.
-pub fn render(ingestion: &Ingestion) -> String {
-    let mut out = String::new();
-    let mut files = table(&["file", "as", "of", ">read", ">kept", ">left out"]);
-    for file in &ingestion.files {
-        for (what, records) in [("steps", &file.steps), ("requests", &file.requests)] {
-            if records.read > 0 {
-                files.add_row(line(&file.file, file.format, what, records));
-            }
+impl Report for Ingestion {
+    fn table(&self) -> String {
+        let mut page = Page::new();
+        let mut files = table(&["file", "as", "of", ">read", ">kept", ">left out"]);
+        let kinds = || self.files.iter().flat_map(kinds);
+        for (file, kind, records) in kinds().filter(|(_, _, records)| records.read > 0) {
+            let counts = [records.read, records.kept, records.dropped.total()].map(count);
+            files.add_row([&file.file, file.format, kind].map(str::to_owned).into_iter().chain(counts));
         }
-    }
-    out.push_str(&rendered(files, &["as"]));
-    out.push('\n');
-    for file in &ingestion.files {
-        for (what, records) in [("steps", &file.steps), ("requests", &file.requests)] {
-            if records.dropped.total() > 0 {
-                let text = format!("{} of {}: {}", what, file.file, reasons(&records.dropped));
-                out.push_str(&wrap("left out: ", &text, width()));
-            }
+        page.table(files, &["as"]);
+        page.blank();
+        for (file, kind, records) in kinds().filter(|(_, _, records)| records.dropped.total() > 0) {
+            page.paragraph("left out: ", &format!("{kind} of {}: {}", file.file, reasons(&records.dropped)));
         }
+        let mut runs = table(&["run", "model", "hardware", ">GPUs", ">steps", ">median time", "of", ">requests"]);
+        for report in &self.runs {
+            let run = report.run.clone();
+            runs.add_row([
+                run.experiment,
+                shown(run.model, |model| model),
+                shown(run.hardware, |hardware| hardware),
+                shown(run.tensor_parallel_size, |size| size.to_string()),
+                count(report.steps),
+                shown(report.median_time_us, duration),
+                report.timed.unwrap_or("-").replace('_', " "),
+                count(report.requests),
+            ]);
+        }
+        page.blank();
+        page.table(runs, &["hardware", "model"]);
+        page.blank();
+        for join in &self.joins {
+            page.paragraph("joined: ", &joined(join));
+        }
+        for path in &self.written {
+            page.line(&format!("written: {path}"));
+        }
+        page.text()
     }
-    let mut runs = table(&["run", "model", "hardware", ">GPUs", ">steps", ">median time", "of", ">requests"]);
-    for run in &ingestion.runs {
-        let or_dash = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
-        runs.add_row([
-            run.experiment.clone(),
-            or_dash(&run.model),
-            or_dash(&run.hardware),
-            run.tensor_parallel_size.map_or_else(|| "-".to_owned(), |size| size.to_string()),
-            count(run.steps),
-            run.median_time_us.map_or_else(|| "-".to_owned(), duration),
-            run.timed.unwrap_or("-").replace('_', " "),
-            count(run.requests),
-        ]);
-    }
-    out.push('\n');
-    out.push_str(&rendered(runs, &["hardware", "model"]));
-    out.push('\n');
-    for join in &ingestion.joins {
-        out.push_str(&wrap("joined: ", &joined(join), width()));
-    }
-    for path in &ingestion.written {
-        out.push_str(&format!("written: {path}\n"));
-    }
-    out
 }
 
-fn joined(join: &JoinReport) -> String {
+/// The two kinds of record of a file.
+fn kinds(file: &FileReport) -> [(&FileReport, &'static str, &Records); 2] {
+    [(file, "steps", &file.steps), (file, "requests", &file.requests)]
+}
+
+fn joined(join: &JoinedRun) -> String {
     let mut text = format!(
         "{} of '{}', first step in the trace {}, not sampled {}, not said {}",
         plural(join.requests, "request"),
@@ -64,34 +64,33 @@ fn joined(join: &JoinReport) -> String {
     if join.mismatched > 0 {
         text.push_str(&format!("; {} contradict the steps", count(join.mismatched)));
     }
-    if join.negative_delays > 0 {
-        text.push_str(&format!("; {} with times in the wrong order", plural(join.negative_delays, "pair")));
+    if join.delays.negative > 0 {
+        text.push_str(&format!("; {} with times in the wrong order", plural(join.delays.negative, "pair")));
     }
-    for (name, delay) in &join.delays {
+    for (name, delay) in join.delays.medians() {
         let name = name.trim_end_matches("_us").replace('_', " ");
-        text.push_str(&format!(
-            "; {name} {} in the median of {}",
-            duration(delay.median_us),
-            count(delay.count as u64)
-        ));
+        let (median, requests) = (duration(delay.median_us), count(delay.count as u64));
+        text.push_str(&format!("; {name} {median} in the median of {requests}"));
     }
     text
 }
 
-fn line(file: &str, format: &str, what: &str, records: &Records) -> [String; 6] {
-    [
-        file.to_owned(),
-        format.to_owned(),
-        what.to_owned(),
-        count(records.read),
-        count(records.kept),
-        count(records.dropped.total()),
-    ]
+/// Says why a file has nothing to offer.
+pub fn unusable(file: &FileReport) -> String {
+    let said: Vec<String> = kinds(file)
+        .into_iter()
+        .filter(|(_, _, records)| records.read > 0)
+        .map(|(_, kind, records)| format!("{} {kind}, left out: {}", records.read, reasons(&records.dropped)))
+        .collect();
+    let said = if said.is_empty() { "no steps and no requests".to_owned() } else { said.join("; ") };
+    format!("{}: nothing in it can be used: {said}", file.file)
 }
 
-/// Counts by reason: `13 warm-up, 1 gap`.
+/// Counts by reason: `13 warm up, 1 gap`.
 pub fn reasons(dropped: &Dropped) -> String {
-    let all: Vec<String> =
-        dropped.iter().map(|(reason, rows)| format!("{} {}", count(rows), reason.name().replace('_', " "))).collect();
-    if all.is_empty() { "nothing".to_owned() } else { all.join(", ") }
+    let said: Vec<String> = dropped
+        .iter()
+        .map(|(reason, rows)| format!("{} {}", count(rows), reason.to_string().replace('_', " ")))
+        .collect();
+    if said.is_empty() { "nothing".to_owned() } else { said.join(", ") }
 }

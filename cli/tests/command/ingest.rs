@@ -134,7 +134,7 @@ fn nothing_to_use_is_an_error_and_nothing_is_written() {
     let truncated = steps("chat", 1000, 9, 20);
     let unit = HEADER.replace("ts_start_ns", "ts_start_ms") + "1,2,0,1,0,1,0,a,,,\n";
     for (text, said) in [
-        (HEADER.to_owned(), "has a header and no rows"),
+        (HEADER.to_owned(), "has no rows"),
         (String::new(), "chat.csv"),
         (one, "nothing in it can be used: 1 steps, left out: 1 last step"),
         (constant, "1 preemption, 7 clock jump, 1 last step"),
@@ -157,10 +157,10 @@ fn every_file_at_fault_is_named() {
     folder.write("b.csv", HEADER);
     folder.write("good.csv", steps("chat", 1000, 9, 20));
     let run = ingest(&folder, &["chat.csv", "good.csv", "b.csv", "missing.csv"], &[]);
-    run.fails(1, &["chat.csv", "b.csv: has a header and no rows", "missing.csv: No such file"]);
+    run.fails(1, &["chat.csv", "b.csv: has no rows", "missing.csv: No such file"]);
     assert!(!run.stderr.contains("good.csv"), "{}", run.stderr);
     assert!(!folder.names().contains(&"out".to_owned()));
-    ingest(&folder, &["good.csv"], &["--input-format", "forward-pass"]).fails(1, &["good.csv: line 1: column 1"]);
+    ingest(&folder, &["good.csv"], &["--input-format", "forward-pass"]).fails(1, &["good.csv: line 1 column 1"]);
     ingest(&folder, &["good.csv"], &["--input-format", "parquet"]).fails(2, &["step-csv"]);
     run_without_files();
 }

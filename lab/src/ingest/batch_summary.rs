@@ -22,36 +22,35 @@ const BLOCKS_FREE: &str = "kv.blocks_free_gpu";
 
 /// The named counts of one record: a row of a csv file, or the attributes of an event.
 pub(super) trait Counts {
-    /// What is wrong with a record.
+    /// The error of a record.
     type Fault;
 
-    /// A count; `None` where the record does not have it.
-    fn optional<T: TryFrom<u64>>(&self, name: &str) -> Result<Option<T>, Self::Fault>;
+    /// Returns a number; `None` where the record does not have it.
+    fn unsigned(&self, name: &str) -> Result<Option<u64>, Self::Fault>;
 
-    /// A count that must be there.
-    fn required<T: TryFrom<u64>>(&self, name: &str) -> Result<T, Self::Fault>;
+    /// Returns the fault of a number that should be something else.
+    fn fault(&self, name: &str, expected: String) -> Self::Fault;
 
-    /// The fault of a count that contradicts others.
-    fn contradiction(&self, name: &str, expected: String) -> Self::Fault;
+    /// Returns a number of a type; `None` where the record does not have it.
+    fn count<T: TryFrom<u64>>(&self, name: &str) -> Result<Option<T>, Self::Fault> {
+        let Some(number) = self.unsigned(name)? else { return Ok(None) };
+        T::try_from(number).map(Some).map_err(|_| self.fault(name, format!("a whole number up to {}", u32::MAX)))
+    }
+
+    /// Returns a number that must be there.
+    fn required<T: TryFrom<u64>>(&self, name: &str) -> Result<T, Self::Fault> {
+        self.count(name)?.ok_or_else(|| self.fault(name, "a whole number".to_owned()))
+    }
 }
 
 impl Counts for Row<'_> {
     type Fault = Error;
 
-    fn optional<T: TryFrom<u64>>(&self, column: &str) -> Result<Option<T>, Error> {
-        let value = |row: &Self, column: &str| {
-            let max = if size_of::<T>() <= 4 { u64::from(u32::MAX) } else { u64::MAX };
-            let number = row.whole(column, 0..=max)?;
-            T::try_from(number).map_err(|_| row.bad(column, format!("a whole number from 0 to {max}")))
-        };
-        Row::optional(self, column, value)
+    fn unsigned(&self, column: &str) -> Result<Option<u64>, Error> {
+        self.optional(column, |row, column| row.whole(column, 0..=u64::MAX))
     }
 
-    fn required<T: TryFrom<u64>>(&self, column: &str) -> Result<T, Error> {
-        Counts::optional(self, column)?.ok_or_else(|| self.bad(column, "a whole number"))
-    }
-
-    fn contradiction(&self, column: &str, expected: String) -> Error {
+    fn fault(&self, column: &str, expected: String) -> Error {
         self.bad(column, expected)
     }
 }
@@ -68,31 +67,31 @@ pub(super) fn step_record<C: Counts>(counts: &C) -> Result<StepRecord, C::Fault>
         num_decode_requests: counts.required(DECODES)?,
         prefill_tokens: counts.required(PREFILL_TOKENS)?,
         decode_tokens: counts.required(DECODE_TOKENS)?,
-        num_running: counts.optional("queue.running_depth")?,
-        num_waiting: counts.optional("queue.waiting_depth")?,
-        num_finished: counts.optional("batch.num_finished")?,
-        num_preempted: counts.optional("batch.num_preempted")?,
-        kv_blocks_total: counts.optional(BLOCKS_TOTAL)?,
-        kv_blocks_free: counts.optional(BLOCKS_FREE)?,
+        num_running: counts.count("queue.running_depth")?,
+        num_waiting: counts.count("queue.waiting_depth")?,
+        num_finished: counts.count("batch.num_finished")?,
+        num_preempted: counts.count("batch.num_preempted")?,
+        kv_blocks_total: counts.count(BLOCKS_TOTAL)?,
+        kv_blocks_free: counts.count(BLOCKS_FREE)?,
         ..StepRecord::default()
     };
     for (name, tokens, requests) in [
         (PREFILL_TOKENS, step.prefill_tokens, step.num_prefill_requests),
         (DECODE_TOKENS, step.decode_tokens, step.num_decode_requests),
     ] {
-        if tokens < u64::from(requests) {
-            return Err(counts.contradiction(name, format!("at least one token for each of {requests} requests")));
+        if tokens < u64::from(requests) || (requests == 0 && tokens > 0) {
+            return Err(counts.fault(name, format!("at least one token for each of {requests} requests, else 0")));
         }
     }
     let sum = step.prefill_tokens.checked_add(step.decode_tokens);
-    if counts.optional::<u64>(SCHEDULED_TOKENS)?.is_some_and(|scheduled| Some(scheduled) != sum) {
+    if counts.count::<u64>(SCHEDULED_TOKENS)?.is_some_and(|scheduled| Some(scheduled) != sum) {
         let expected = format!("the sum of {} prefill and {} decode tokens", step.prefill_tokens, step.decode_tokens);
-        return Err(counts.contradiction(SCHEDULED_TOKENS, expected));
+        return Err(counts.fault(SCHEDULED_TOKENS, expected));
     }
     if let (Some(free), Some(total)) = (step.kv_blocks_free, step.kv_blocks_total)
         && free > total
     {
-        return Err(counts.contradiction(BLOCKS_FREE, format!("at most {total}, the number of blocks")));
+        return Err(counts.fault(BLOCKS_FREE, format!("at most {total}, the number of blocks")));
     }
     Ok(step)
 }

@@ -1,12 +1,12 @@
-//! What was read and what was left out of it, and why. Uses nothing else.
+//! Why records were left out, and how many.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
-/// Why rows were left out.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+/// Why a record was left out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reason {
     /// Before the engine was warm.
@@ -21,9 +21,9 @@ pub enum Reason {
     Duplicate,
     /// A step that schedules nothing.
     Empty,
-    /// A value that can't be: negative, not finite, a count that contradicts another.
+    /// An impossible value: negative, not finite, a count that contradicts another.
     BadValue,
-    /// What a row needs is not there.
+    /// A value is missing that the record needs.
     Incomplete,
     /// The last step of a run, which no period follows.
     LastStep,
@@ -31,39 +31,14 @@ pub enum Reason {
     Failed,
 }
 
-impl Reason {
-    /// Every reason.
-    pub const ALL: [Reason; 10] = [
-        Reason::WarmUp,
-        Reason::Preemption,
-        Reason::Gap,
-        Reason::ClockJump,
-        Reason::Duplicate,
-        Reason::Empty,
-        Reason::BadValue,
-        Reason::Incomplete,
-        Reason::LastStep,
-        Reason::Failed,
-    ];
-
-    /// Its name in tables and JSON.
-    pub fn name(self) -> &'static str {
-        match self {
-            Reason::WarmUp => "warm_up",
-            Reason::Preemption => "preemption",
-            Reason::Gap => "gap",
-            Reason::ClockJump => "clock_jump",
-            Reason::Duplicate => "duplicate",
-            Reason::Empty => "empty",
-            Reason::BadValue => "bad_value",
-            Reason::Incomplete => "incomplete",
-            Reason::LastStep => "last_step",
-            Reason::Failed => "failed",
-        }
+/// The name in tables and JSON, such as `warm_up`.
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.serialize(f)
     }
 }
 
-/// Counts of rows left out, by reason.
+/// Counts of records left out, by reason.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 #[serde(transparent)]
 pub struct Dropped {
@@ -71,36 +46,34 @@ pub struct Dropped {
 }
 
 impl Dropped {
-    /// One more.
+    /// Counts one more.
     pub fn add(&mut self, reason: Reason) {
         self.add_many(reason, 1);
     }
 
-    /// `count` more.
+    /// Counts `count` more.
     pub fn add_many(&mut self, reason: Reason, count: u64) {
         if count > 0 {
             *self.counts.entry(reason).or_default() += count;
         }
     }
 
-    /// Another's counts on top.
+    /// Adds another's counts.
     pub fn merge(&mut self, other: &Dropped) {
-        for (reason, count) in &other.counts {
-            self.add_many(*reason, *count);
-        }
+        other.iter().for_each(|(reason, count)| self.add_many(reason, count));
     }
 
-    /// Rows left out for a reason.
+    /// Returns the number of records left out for a reason.
     pub fn count(&self, reason: Reason) -> u64 {
         self.counts.get(&reason).copied().unwrap_or(0)
     }
 
-    /// Rows left out.
+    /// Returns the number of records left out.
     pub fn total(&self) -> u64 {
         self.counts.values().sum()
     }
 
-    /// Reasons with their counts.
+    /// Returns reasons with their counts.
     pub fn iter(&self) -> impl Iterator<Item = (Reason, u64)> + '_ {
         self.counts.iter().map(|(reason, count)| (*reason, *count))
     }
@@ -109,7 +82,7 @@ impl Dropped {
 /// `3 warm up, 1 last step`.
 impl fmt::Display for Dropped {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let reasons = self.iter().map(|(reason, count)| format!("{count} {}", reason.name().replace('_', " ")));
+        let reasons = self.iter().map(|(reason, count)| format!("{count} {}", reason.to_string().replace('_', " ")));
         f.write_str(&reasons.collect::<Vec<String>>().join(", "))
     }
 }

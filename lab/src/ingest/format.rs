@@ -8,7 +8,7 @@ use ridgepoint::internals::error::cut;
 use ridgepoint::internals::input::{Head, head};
 use ridgepoint::{Error, Result};
 
-use super::ingested::Ingested;
+use super::capture::Capture;
 use super::reports::{guidellm, inference_perf, vllm_bench};
 use super::{forward_pass, otlp, request_table, step_csv, step_table};
 
@@ -39,7 +39,7 @@ pub struct Format {
     /// Whether the beginning of a file is of this format.
     pub(super) is_it: fn(&Head) -> bool,
     /// Reads a file.
-    pub(super) read: fn(&Path) -> Result<Ingested>,
+    pub(super) read: fn(&Path) -> Result<Capture>,
 }
 
 impl PartialEq for Format {
@@ -49,7 +49,7 @@ impl PartialEq for Format {
 }
 
 impl Format {
-    /// The format of a name.
+    /// Returns the format of a name.
     pub fn named(name: &str) -> Option<Self> {
         FORMATS.into_iter().find(|format| format.name == name)
     }
@@ -57,9 +57,12 @@ impl Format {
     /// Detects the format of a file from its first 256 KiB.
     ///
     /// # Errors
-    /// A file that cannot be read, is compressed, or is of no known format.
+    /// A file that cannot be read or is of no known format, such as a compressed one.
     pub fn detect(path: &Path) -> Result<Self> {
-        detected(&begin(path)?).map_err(|found| {
+        let io = |error| Error::io(path, error);
+        let mut bytes = Vec::new();
+        File::open(path).map_err(io)?.take(HEAD_BYTES).read_to_end(&mut bytes).map_err(io)?;
+        detected(&bytes).map_err(|found| {
             let known = FORMATS.map(|format| format.name).join(", ");
             Error::parse(path, format!("{found}, which is none of the known formats ({known})"))
         })
@@ -68,35 +71,17 @@ impl Format {
     /// Reads a file of this format.
     ///
     /// # Errors
-    /// A file that cannot be read, is compressed, or is not of this format.
-    pub fn read(&self, path: &Path) -> Result<Ingested> {
-        begin(path)?;
+    /// A file that cannot be read or is not of this format.
+    pub fn read(&self, path: &Path) -> Result<Capture> {
         (self.read)(path)
     }
-}
-
-/// The first bytes of a file that is not compressed.
-fn begin(path: &Path) -> Result<Vec<u8>> {
-    let io = |error| Error::io(path, error);
-    let mut head = Vec::new();
-    File::open(path).map_err(io)?.take(HEAD_BYTES).read_to_end(&mut head).map_err(io)?;
-    let zstd = b"\x28\xb5\x2f\xfd";
-    let found = if head.starts_with(b"\x1f\x8b") {
-        "is compressed by gzip: unpack it first"
-    } else if head.starts_with(zstd) || head.get(4..8) == Some(zstd) {
-        "is compressed by zstd: unpack it first"
-    } else if head.starts_with(b"\xff\xfe") || head.starts_with(b"\xfe\xff") {
-        "is UTF-16: convert it to UTF-8 first"
-    } else {
-        return Ok(head);
-    };
-    Err(Error::parse(path, found))
 }
 
 fn detected(bytes: &[u8]) -> std::result::Result<Format, String> {
     let head = head(bytes);
     let known = FORMATS.into_iter().find(|format| (format.is_it)(&head));
     known.ok_or_else(|| match &head {
+        _ if bytes.starts_with(b"\x1f\x8b") => "is compressed: unpack it first".to_owned(),
         Head::Empty => "is empty".to_owned(),
         Head::Json { keys, .. } if keys.is_empty() => "is JSON without keys".to_owned(),
         Head::Json { keys, .. } => format!("is JSON that begins with the keys {}", cut(&keys.join(", "))),
@@ -131,6 +116,7 @@ mod tests {
     fn what_is_none_says_what_was_found() {
         for (head, found) in [
             ("", "is empty"),
+            ("\u{1f}\u{8b}", "begins with '\u{1f}\u{8b}'"),
             ("{}", "is JSON without keys"),
             ("{\"data\": [{\"resourceSpans\": 1}]}", "is JSON that begins with the keys data"),
             ("{\"a\": \"resourceSpans\"", "is JSON that begins with the keys a"),

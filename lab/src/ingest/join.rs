@@ -1,7 +1,10 @@
 //! Compares requests with the steps of the same run, and collects the host delays.
 
-use super::ingested::RequestTrace;
-use super::request::RequestRow;
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::request::{RequestRow, RequestTrace};
 use super::step::{StepRecord, StepTrace};
 use crate::stats::median;
 use ridgepoint::internals::units::{NS_PER_MS, NS_PER_US};
@@ -10,8 +13,9 @@ use ridgepoint::internals::units::{NS_PER_MS, NS_PER_US};
 const SAME_MOMENT_NS: u64 = NS_PER_MS;
 
 /// Host delays, µs, of the requests that have both times: queueing and token delays are fitted to them. A pair whose later time is
-/// before the earlier one is left out and counted.
-#[derive(Debug, Clone, PartialEq, Default)]
+/// before the earlier one is left out and counted. As JSON they are the numbers of pairs and their medians.
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+#[serde(into = "DelayMedians")]
 pub struct HostDelays {
     /// From arrival at the server to the scheduler's queue, with the prompt's tokens: reading, tokenising and handover.
     pub arrival_to_queued_us: Vec<(u64, f64)>,
@@ -29,19 +33,45 @@ pub struct HostDelays {
     pub negative: u64,
 }
 
+/// What reports say of host delays.
+#[derive(Debug, Serialize)]
+struct DelayMedians {
+    /// Pairs of times in the wrong order.
+    negative_delays: u64,
+    /// Host delays by name, where both of their times are known.
+    delays: BTreeMap<&'static str, Delay>,
+}
+
+/// A host delay over a run's requests.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Delay {
+    /// Requests with both times of it.
+    pub count: usize,
+    /// Its median, µs.
+    pub median_us: f64,
+}
+
+impl From<HostDelays> for DelayMedians {
+    fn from(delays: HostDelays) -> Self {
+        DelayMedians { negative_delays: delays.negative, delays: delays.medians() }
+    }
+}
+
 impl HostDelays {
-    /// Name, number of values and median in µs of each delay.
-    pub fn medians(&self) -> [(&'static str, usize, Option<f64>); 6] {
+    /// Returns the delays that have values, by name.
+    pub fn medians(&self) -> BTreeMap<&'static str, Delay> {
         let second = |pairs: &[(u64, f64)]| pairs.iter().map(|(_, us)| *us).collect::<Vec<f64>>();
-        [
+        let all = [
             ("arrival_to_queued_us", second(&self.arrival_to_queued_us)),
             ("arrival_to_handed_over_us", second(&self.arrival_to_handed_over_us)),
             ("handed_over_to_queued_us", self.handed_over_to_queued_us.clone()),
             ("queued_to_scheduled_us", self.queued_to_scheduled_us.clone()),
             ("token_to_client_us", self.token_to_client_us.clone()),
             ("finish_to_client_us", self.finish_to_client_us.clone()),
-        ]
-        .map(|(name, values)| (name, values.len(), median(values)))
+        ];
+        let delay =
+            |(name, values): (_, Vec<f64>)| Some((name, Delay { count: values.len(), median_us: median(values)? }));
+        all.into_iter().filter_map(delay).collect()
     }
 
     fn add(&mut self, row: &RequestRow) {
@@ -51,47 +81,49 @@ impl HostDelays {
             *negative += u64::from(to < from);
             to.checked_sub(from).map(|ns| ns as f64 / NS_PER_US as f64)
         };
-        let handed = delay(row.arrived_ns, row.handed_over_ns);
-        let handed_to_queued = delay(row.handed_over_ns, row.queued_ns);
-        let queued = delay(row.arrived_ns, row.queued_ns);
-        let scheduled = delay(row.queued_ns, row.scheduled_ns);
-        let token = delay(row.first_token_ns, row.first_response_ns);
-        let finish = delay(row.finished_ns, row.departed_ns);
         let with_prompt = |us: Option<f64>| Some((row.num_prompt_tokens?, us?));
-        self.arrival_to_queued_us.extend(with_prompt(queued));
-        self.arrival_to_handed_over_us.extend(with_prompt(handed));
-        self.handed_over_to_queued_us.extend(handed_to_queued);
-        self.queued_to_scheduled_us.extend(scheduled);
-        self.token_to_client_us.extend(token);
-        self.finish_to_client_us.extend(finish);
+        self.arrival_to_queued_us.extend(with_prompt(delay(row.arrived_ns, row.queued_ns)));
+        self.arrival_to_handed_over_us.extend(with_prompt(delay(row.arrived_ns, row.handed_over_ns)));
+        self.handed_over_to_queued_us.extend(delay(row.handed_over_ns, row.queued_ns));
+        self.queued_to_scheduled_us.extend(delay(row.queued_ns, row.scheduled_ns));
+        self.token_to_client_us.extend(delay(row.first_token_ns, row.first_response_ns));
+        self.finish_to_client_us.extend(delay(row.finished_ns, row.departed_ns));
     }
 }
 
 /// One run's requests compared with its steps.
-#[derive(Debug, Clone, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct JoinedRun {
     /// Name of the run.
     pub experiment: String,
     /// Requests of the run.
     pub requests: u64,
-    /// Requests that do not name the step in which they were first scheduled.
-    pub without_step: u64,
     /// Requests whose first step is in the trace.
     pub step_found: u64,
     /// Requests whose first step is not in the trace, because steps are sampled.
     pub step_not_sampled: u64,
+    /// Requests that do not name the step in which they were first scheduled.
+    pub without_step: u64,
     /// Requests that were scheduled more than 1 ms before their step began or after the next step in the trace did, or whose
     /// first token or end is in a step before it: requests and steps are not of one engine or clock.
     pub mismatched: u64,
     /// Host delays.
+    #[serde(flatten)]
     pub delays: HostDelays,
+}
+
+impl JoinedRun {
+    /// Returns whether the requests have a relation to an engine's steps; those of load generators have none.
+    pub fn has_engine(&self) -> bool {
+        self.without_step < self.requests || !self.delays.medians().is_empty()
+    }
 }
 
 /// Compares the requests of each run with the steps of the run of the same name, if there is one.
 ///
 /// # Source
 /// vLLM's journey tracing: `scheduler.step` of a journey's event is the `step.id` of the step trace.
-pub fn join(steps: &[StepTrace], requests: &[RequestTrace]) -> Vec<JoinedRun> {
+pub fn join(steps: &[&StepTrace], requests: &[RequestTrace]) -> Vec<JoinedRun> {
     let of = |trace: &RequestTrace| {
         let same = steps.iter().find(|steps| steps.run.experiment == trace.run.experiment);
         join_run(same.map_or(&[], |steps| &steps.steps), trace)
@@ -104,7 +136,8 @@ fn join_run(steps: &[StepRecord], trace: &RequestTrace) -> JoinedRun {
     for row in &trace.requests {
         joined.requests += 1;
         joined.delays.add(row);
-        let mut mismatched = out_of_order(&[row.scheduled_step, row.first_token_step, row.finished_step]);
+        let ids = [row.scheduled_step, row.first_token_step, row.finished_step];
+        let mut mismatched = !ids.iter().flatten().is_sorted();
         match row.scheduled_step.map(|id| steps.binary_search_by_key(&id, |step| step.step_id)) {
             None => joined.without_step += 1,
             Some(Err(_)) => joined.step_not_sampled += 1,
@@ -121,10 +154,6 @@ fn join_run(steps: &[StepRecord], trace: &RequestTrace) -> JoinedRun {
         joined.mismatched += u64::from(mismatched);
     }
     joined
-}
-
-fn out_of_order(steps: &[Option<u64>]) -> bool {
-    !steps.iter().flatten().is_sorted()
 }
 
 #[cfg(test)]
@@ -150,7 +179,7 @@ mod tests {
         let steps = vec![step(10, 100_000), step(11, 120_000), step(15, 200_000)];
         let other = StepTrace { run: Run { experiment: "b".to_owned(), ..Run::default() }, steps: vec![step(12, 0)] };
         let steps = StepTrace { run: run.clone(), steps };
-        join(&[other, steps], &[RequestTrace { run, requests: rows }]).remove(0)
+        join(&[&other, &steps], &[RequestTrace { run, requests: rows }]).remove(0)
     }
 
     #[test]
@@ -165,9 +194,9 @@ mod tests {
         assert_eq!(joined.delays.queued_to_scheduled_us, [7_250.0, 36_000.0, 7_000.0]);
         assert_eq!(joined.delays.arrival_to_queued_us, [(575, 3_000.0), (575, 4_000.0), (575, 3_000.0)]);
         let medians = joined.delays.medians();
-        assert_eq!(medians[0], ("arrival_to_queued_us", 3, Some(3_000.0)));
-        assert_eq!(medians[2], ("handed_over_to_queued_us", 3, Some(2_999.5)));
-        assert_eq!(medians[4], ("token_to_client_us", 0, None));
+        assert_eq!(medians["arrival_to_queued_us"], Delay { count: 3, median_us: 3_000.0 });
+        assert_eq!(medians["handed_over_to_queued_us"], Delay { count: 3, median_us: 2_999.5 });
+        assert!(!medians.contains_key("token_to_client_us"));
     }
 
     #[test]

@@ -1,15 +1,14 @@
-//! Reads traces of real engines and reports of load generators into two kinds of record: steps and requests. Each format has a
-//! reader; unusable records are counted by reason.
+//! Reads captures of real engines and load generators into two kinds of record: steps and requests. Each format has a reader;
+//! unusable records are counted by reason.
 
 mod batch_summary;
+mod capture;
 mod dropped;
 mod faults;
 pub mod format;
 pub mod forward_pass;
-mod ingested;
-mod interval;
 pub(crate) mod join;
-mod order;
+mod json_stream;
 pub mod otlp;
 mod pace;
 mod periods;
@@ -25,14 +24,14 @@ pub mod step_csv;
 pub mod step_table;
 #[cfg(test)]
 mod step_table_tests;
+mod table;
 
+pub use capture::Capture;
 pub use dropped::{Dropped, Reason};
-pub use ingested::{Ingested, RequestTrace};
-pub use interval::{Interval, LeftOut, Periods};
 pub use join::{HostDelays, JoinedRun, join};
-pub use periods::{Cleaning, periods};
-pub use report::{Delay, FileReport, Ingestion, JoinReport, Records, RunReport};
-pub use request::RequestRow;
+pub use periods::{Cleaning, Interval, Periods, periods};
+pub use report::{FileReport, Ingestion, Records, RunReport, Tables};
+pub use request::{RequestRow, RequestTrace};
 pub use step::{Run, StepRecord, StepTrace};
 
 /// The name of a file without its extension, which names a run that has no other name.

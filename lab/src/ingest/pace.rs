@@ -1,9 +1,9 @@
 //! The pace of an engine around each step. It tells a long step from an engine that idled.
 
 use super::dropped::Reason;
-use super::interval::Interval;
+use super::periods::Interval;
 use super::step::StepRecord;
-use crate::stats::{median, observed_quantile};
+use crate::stats::{mean, median, observed_quantile};
 
 /// Number of neighbouring intervals whose median is the pace.
 const NEIGHBOURS: usize = 51;
@@ -65,17 +65,13 @@ impl<'a> Pace<'a> {
     }
 }
 
-/// How fast requests finish.
-struct DrainRate {
-    /// Requests that finish per step, where the trace counts them.
-    finished_per_step: Option<f64>,
-}
+/// Requests that finish per step, where the trace counts them.
+struct DrainRate(Option<f64>);
 
 impl DrainRate {
     fn new(steps: &[StepRecord]) -> Self {
-        let counts: Vec<u32> = steps.iter().filter_map(|step| step.num_finished).collect();
-        let sum: f64 = counts.iter().map(|count| f64::from(*count)).sum();
-        DrainRate { finished_per_step: (!counts.is_empty()).then(|| sum / counts.len() as f64) }
+        let counts: Vec<f64> = steps.iter().filter_map(|step| step.num_finished.map(f64::from)).collect();
+        DrainRate(mean(&counts))
     }
 
     /// Whether all requests of an interval's first step may have finished within it, so that the engine may have idled. An engine
@@ -92,7 +88,7 @@ impl DrainRate {
             let ended = steps.get(interval.first + 1).and_then(|next| next.num_finished);
             return ended.is_some_and(|ended| ended >= running);
         }
-        match self.finished_per_step {
+        match self.0 {
             Some(finished) => f64::from(running) <= 3.0 * finished * interval.steps as f64 + 3.0,
             None => true,
         }

@@ -1,11 +1,55 @@
 //! Turns step records into times: how long the engine took from one sampled step to the next, and which of these times do not
 //! measure the steps.
 
-use super::dropped::Reason;
-use super::interval::{Interval, LeftOut, Periods};
+use super::dropped::{Dropped, Reason};
 use super::pace::Pace;
 use super::step::{StepRecord, StepTrace};
+use crate::stats::median;
 use ridgepoint::internals::units::NS_PER_US;
+
+/// The time from the start of a sampled step to the start of the next sampled one.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Interval {
+    /// Index of its first step in the trace. Its other steps were not sampled.
+    pub first: usize,
+    /// Number of steps in it: the difference of the two step numbers, at least 1.
+    pub steps: u64,
+    /// Duration, µs. For a step whose forward pass the engine timed, that time.
+    pub span_us: f64,
+}
+
+impl Interval {
+    /// Returns the mean time of a step in the interval, µs.
+    pub fn period_us(&self) -> f64 {
+        self.span_us / self.steps as f64
+    }
+}
+
+/// The times of a trace.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Periods {
+    /// The time of each step, or why it has none, in the order of the trace.
+    pub times: Vec<Result<Interval, Reason>>,
+}
+
+impl Periods {
+    /// Returns the usable times.
+    pub fn intervals(&self) -> impl Iterator<Item = &Interval> {
+        self.times.iter().flatten()
+    }
+
+    /// Returns counts of the steps without a time, by reason.
+    pub fn dropped(&self) -> Dropped {
+        let mut dropped = Dropped::default();
+        self.times.iter().filter_map(|time| time.err()).for_each(|reason| dropped.add(reason));
+        dropped
+    }
+
+    /// Returns the median of the intervals' periods, µs; `None` without intervals.
+    pub fn median_period_us(&self) -> Option<f64> {
+        median(self.intervals().map(Interval::period_us).collect())
+    }
+}
 
 /// Which steps are left out.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -41,37 +85,25 @@ impl Default for Cleaning {
 /// let steps = vec![step(200, 1_000_000), step(202, 41_000_000), step(203, 61_500_000)];
 /// let periods = periods(&StepTrace { steps, ..Default::default() }, &Cleaning::default());
 /// // 40 ms for two steps, 20.5 ms for one; nothing follows the last.
-/// let found: Vec<(u64, f64)> = periods.intervals.iter().map(|of| (of.steps, of.period_us())).collect();
+/// let found: Vec<(u64, f64)> = periods.intervals().map(|of| (of.steps, of.period_us())).collect();
 /// assert_eq!(found, [(2, 20_000.0), (1, 20_500.0)]);
-/// assert_eq!(periods.left_out.len(), 1);
+/// assert_eq!(periods.dropped().total(), 1);
 /// ```
 pub fn periods(trace: &StepTrace, cleaning: &Cleaning) -> Periods {
     let steps = trace.steps.as_slice();
-    let mut judged: Vec<Result<Interval, Reason>> = Vec::with_capacity(steps.len());
-    for (first, step) in steps.iter().enumerate() {
-        judged.push(interval(first, step, steps.get(first + 1), cleaning));
-    }
-    let by_clock: Vec<Interval> = judged
-        .iter()
-        .filter_map(|of| of.ok())
-        .filter(|of| steps.get(of.first).is_some_and(|step| step.gpu_time_us.is_none()))
-        .collect();
+    let time = |(first, step): (usize, &StepRecord)| interval(first, step, steps.get(first + 1), cleaning);
+    let mut times: Vec<Result<Interval, Reason>> = steps.iter().enumerate().map(time).collect();
+    let is_by_clock = |of: &&Interval| steps.get(of.first).is_some_and(|step| step.gpu_time_us.is_none());
+    let by_clock: Vec<Interval> = times.iter().flatten().filter(is_by_clock).copied().collect();
     let pace = Pace::new(steps, &by_clock);
     for (position, interval) in by_clock.iter().enumerate() {
         if let Some(reason) = pace.fault(position, interval, cleaning.max_period_ratio)
-            && let Some(of) = judged.get_mut(interval.first)
+            && let Some(time) = times.get_mut(interval.first)
         {
-            *of = Err(reason);
+            *time = Err(reason);
         }
     }
-    let mut periods = Periods::default();
-    for (step, of) in judged.into_iter().enumerate() {
-        match of {
-            Ok(interval) => periods.intervals.push(interval),
-            Err(reason) => periods.left_out.push(LeftOut { step, reason }),
-        }
-    }
-    periods
+    Periods { times }
 }
 
 /// The interval from a step to the next one, or why there is none.

@@ -1,11 +1,15 @@
-//! The report on files and runs that were read. Keys of its JSON are stable: keys are added, never renamed or dropped.
-
-use std::collections::BTreeMap;
+//! The tables of some files and the report on them. Keys of its JSON are stable: keys are added, never renamed or dropped.
 
 use serde::Serialize;
 
+use super::capture::Capture;
 use super::dropped::Dropped;
-use super::join::JoinedRun;
+use super::format::Format;
+use super::join::{JoinedRun, join};
+use super::periods::{Cleaning, periods};
+use super::request::RequestTrace;
+use super::step::{Run, StepTrace};
+use super::step_table::TableRun;
 
 /// Counts of the records of one kind in a file.
 #[derive(Debug, Default, Serialize)]
@@ -36,14 +40,9 @@ pub struct FileReport {
 /// A run in the tables.
 #[derive(Debug, Default, Serialize)]
 pub struct RunReport {
-    /// Its name.
-    pub experiment: String,
-    /// Its model.
-    pub model: Option<String>,
-    /// Its GPU.
-    pub hardware: Option<String>,
-    /// GPUs that share every layer.
-    pub tensor_parallel_size: Option<u32>,
+    /// Its labels.
+    #[serde(flatten)]
+    pub run: Run,
     /// Steps with a usable time.
     pub steps: u64,
     /// What the times measure: `period` between starts of steps, or `forward_pass` on the GPU; `None` without steps.
@@ -52,56 +51,9 @@ pub struct RunReport {
     pub median_time_us: Option<f64>,
     /// Requests.
     pub requests: u64,
-}
-
-/// The comparison of a run's requests with its steps.
-#[derive(Debug, Serialize)]
-pub struct JoinReport {
-    /// Its name.
-    pub experiment: String,
-    /// Its requests.
-    pub requests: u64,
-    /// Requests whose first step is in the trace.
-    pub step_found: u64,
-    /// Requests whose first step was not sampled.
-    pub step_not_sampled: u64,
-    /// Requests that do not name the step in which they were first scheduled.
-    pub without_step: u64,
-    /// Requests that contradict the steps: they are not of one engine or clock.
-    pub mismatched: u64,
-    /// Pairs of times in the wrong order.
-    pub negative_delays: u64,
-    /// Host delays by name, where both of their times are known.
-    pub delays: BTreeMap<&'static str, Delay>,
-}
-
-/// A host delay over a run's requests.
-#[derive(Debug, Serialize)]
-pub struct Delay {
-    /// Requests with both times of it.
-    pub count: usize,
-    /// Its median, µs.
-    pub median_us: f64,
-}
-
-impl JoinReport {
-    /// The report on a join; `None` for requests that have no relation to an engine's steps, such as those of load generators.
-    pub fn of(joined: &JoinedRun) -> Option<Self> {
-        let known = joined.delays.medians().into_iter();
-        let delays: BTreeMap<&'static str, Delay> =
-            known.filter_map(|(name, count, median_us)| Some((name, Delay { count, median_us: median_us? }))).collect();
-        let has_steps = joined.without_step < joined.requests;
-        (has_steps || !delays.is_empty()).then(|| JoinReport {
-            experiment: joined.experiment.clone(),
-            requests: joined.requests,
-            step_found: joined.step_found,
-            step_not_sampled: joined.step_not_sampled,
-            without_step: joined.without_step,
-            mismatched: joined.mismatched,
-            negative_delays: joined.delays.negative,
-            delays,
-        })
-    }
+    /// The files that hold its steps and its requests.
+    #[serde(skip)]
+    files: [Option<String>; 2],
 }
 
 /// The files read and the tables written.
@@ -112,7 +64,75 @@ pub struct Ingestion {
     /// Runs.
     pub runs: Vec<RunReport>,
     /// Comparisons of requests with steps, run by run.
-    pub joins: Vec<JoinReport>,
+    pub joins: Vec<JoinedRun>,
     /// Paths of the tables.
     pub written: Vec<String>,
+}
+
+/// Steps and requests of some files, by run, and the report on them.
+#[derive(Debug, Default)]
+pub struct Tables {
+    /// Runs of steps with their times.
+    pub steps: Vec<TableRun>,
+    /// Runs of requests.
+    pub requests: Vec<RequestTrace>,
+    /// The report.
+    pub report: Ingestion,
+    /// Runs that two files hold with the same labels; in a table they would be one.
+    pub twins: Vec<String>,
+}
+
+impl Tables {
+    /// Adds what a file holds. `label` changes the labels of its runs.
+    pub fn add(&mut self, file: &str, format: Format, capture: Capture, cleaning: &Cleaning, label: &dyn Fn(&mut Run)) {
+        let mut steps = Records { read: capture.steps_read(), kept: 0, dropped: capture.dropped_steps.clone() };
+        let mut requests =
+            Records { read: capture.requests_read(), kept: 0, dropped: capture.dropped_requests.clone() };
+        for mut trace in capture.steps.into_iter().filter(|trace| !trace.steps.is_empty()) {
+            label(&mut trace.run);
+            let periods = periods(&trace, cleaning);
+            let of_run = self.run(&trace.run, 0, file);
+            of_run.steps = periods.intervals().count() as u64;
+            of_run.median_time_us = periods.median_period_us();
+            let is_gpu_time = trace.steps.iter().any(|step| step.gpu_time_us.is_some());
+            of_run.timed = Some(if is_gpu_time { "forward_pass" } else { "period" });
+            steps.kept += of_run.steps;
+            steps.dropped.merge(&periods.dropped());
+            self.steps.push(TableRun { trace, periods });
+        }
+        for mut trace in capture.requests.into_iter().filter(|trace| !trace.requests.is_empty()) {
+            label(&mut trace.run);
+            let count = trace.requests.len() as u64;
+            self.run(&trace.run, 1, file).requests = count;
+            requests.kept += count;
+            self.requests.push(trace);
+        }
+        let (file, format, notes) = (file.to_owned(), format.name, capture.notes);
+        self.report.files.push(FileReport { file, format, steps, requests, notes });
+    }
+
+    /// The report on a run whose steps (`kind` 0) or requests (1) are in `file`.
+    fn run(&mut self, run: &Run, kind: usize, file: &str) -> &mut RunReport {
+        let runs = &mut self.report.runs;
+        let at = runs.iter().position(|known| known.run == *run).unwrap_or_else(|| {
+            runs.push(RunReport { run: run.clone(), ..RunReport::default() });
+            runs.len() - 1
+        });
+        let report = &mut runs[at];
+        if let Some(other) = report.files[kind].replace(file.to_owned()) {
+            self.twins.push(format!("{other} and {file}: both hold a run '{}' with the same labels", run.experiment));
+        }
+        report
+    }
+
+    /// Compares requests with steps. Steps are left out if none of them has a usable time.
+    pub fn compare(&mut self) {
+        if self.report.runs.iter().all(|run| run.steps == 0) {
+            self.steps.clear();
+            self.report.runs.retain(|run| run.requests > 0);
+            self.report.runs.iter_mut().for_each(|run| run.timed = None);
+        }
+        let steps: Vec<&StepTrace> = self.steps.iter().map(|run| &run.trace).collect();
+        self.report.joins = join(&steps, &self.requests).into_iter().filter(JoinedRun::has_engine).collect();
+    }
 }

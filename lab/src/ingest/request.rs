@@ -1,8 +1,21 @@
 //! Requests of a real engine or load generator as records, whatever trace or report they come from.
 
-/// One request. Times are ns on one clock per run: the engine's monotonic clock in traces, the client's in reports. `None`
-/// means that the trace or report does not say.
+use serde::Serialize;
+
+use super::step::Run;
+
+/// A run's requests, in order of arrival where that is known.
 #[derive(Debug, Clone, PartialEq, Default)]
+pub struct RequestTrace {
+    /// The run.
+    pub run: Run,
+    /// Its requests.
+    pub requests: Vec<RequestRow>,
+}
+
+/// One request, with its fields in the order of the request table's columns. Times are ns on one clock per run: the engine's
+/// monotonic clock in traces, the client's in reports. `None` means that the trace or report does not say.
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct RequestRow {
     /// Id of the request, unique in its run.
     pub request_id: String,
@@ -41,7 +54,7 @@ pub struct RequestRow {
 }
 
 /// A number of a request: its name and its field.
-pub(super) type Number = (&'static str, fn(&mut RequestRow) -> &mut Option<u64>);
+type Number = (&'static str, fn(&mut RequestRow) -> &mut Option<u64>);
 
 /// The numbers of a request, in the order of the request table's columns.
 pub(super) const NUMBERS: [Number; 15] = [
@@ -62,56 +75,24 @@ pub(super) const NUMBERS: [Number; 15] = [
     ("num_preemptions", |row| &mut row.num_preemptions),
 ];
 
-/// A time of a request by name.
-type Time = (&'static str, fn(&RequestRow) -> Option<u64>);
-
-/// Times of the engine, in the order in which they must be.
-pub(super) const ENGINE_TIMES: [Time; 4] = [
-    ("queued_ns", |row| row.queued_ns),
-    ("scheduled_ns", |row| row.scheduled_ns),
-    ("first_token_ns", |row| row.first_token_ns),
-    ("finished_ns", |row| row.finished_ns),
-];
-/// Times of the server or client, in the order in which they must be.
-pub(super) const SERVER_TIMES: [Time; 3] = [
-    ("arrived_ns", |row| row.arrived_ns),
-    ("first_response_ns", |row| row.first_response_ns),
-    ("departed_ns", |row| row.departed_ns),
-];
-/// Times of the server's handover, in the order in which they must be.
-pub(super) const HANDOVER_TIMES: [Time; 2] =
-    [("arrived_ns", |row| row.arrived_ns), ("handed_over_ns", |row| row.handed_over_ns)];
-
 impl RequestRow {
-    /// The first two known times of a sequence of which the later one is before the earlier one, by name.
-    pub(super) fn out_of_order(&self, sequence: &[Time]) -> Option<[(&'static str, u64); 2]> {
-        let known: Vec<_> = sequence.iter().filter_map(|(name, time)| Some((*name, time(self)?))).collect();
-        known.windows(2).find_map(|pair| <[_; 2]>::try_from(pair).ok().filter(|[earlier, later]| later.1 < earlier.1))
-    }
-
-    /// Fills in what another record of the same request knows. Returns false, and changes nothing, where that one adds nothing or
-    /// contradicts.
-    pub(super) fn complete(&mut self, mut other: RequestRow) -> bool {
-        let mut filled = self.clone();
-        let mut adds = false;
-        for (name, number) in NUMBERS {
-            let (into, from) = (number(&mut filled), *number(&mut other));
-            match (*into, from) {
-                _ if name == "num_preemptions" => *into = (*into).max(from),
-                (_, None) => {}
-                (None, _) => (*into, adds) = (from, true),
-                (one, other) if one != other => return false,
-                _ => {}
-            }
-        }
-        match (&filled.finish_status, other.finish_status) {
-            (None, Some(status)) => (filled.finish_status, adds) = (Some(status), true),
-            (Some(one), Some(other)) if *one != other => return false,
-            _ => {}
-        }
-        if adds {
-            *self = filled;
-        }
-        adds
+    /// Returns two times, earlier and later by name, of which the later one is before the earlier one. The engine's times must
+    /// be in order, and so must the server's; between the two, events may be recorded late.
+    pub(super) fn out_of_order(&self) -> Option<[(&'static str, u64); 2]> {
+        let arrived = ("arrived_ns", self.arrived_ns);
+        let engine = [
+            ("queued_ns", self.queued_ns),
+            ("scheduled_ns", self.scheduled_ns),
+            ("first_token_ns", self.first_token_ns),
+            ("finished_ns", self.finished_ns),
+        ];
+        let server = [arrived, ("first_response_ns", self.first_response_ns), ("departed_ns", self.departed_ns)];
+        let handover = [arrived, ("handed_over_ns", self.handed_over_ns)];
+        [&engine[..], &server, &handover].into_iter().find_map(|times| {
+            let known: Vec<_> = times.iter().filter_map(|(name, time)| Some((*name, (*time)?))).collect();
+            known
+                .windows(2)
+                .find_map(|pair| <[_; 2]>::try_from(pair).ok().filter(|[earlier, later]| later.1 < earlier.1))
+        })
     }
 }

@@ -1,5 +1,5 @@
 //! All requests of a step in one cell of a table: items `[Nx]Q@C[:partial]`, separated by blanks, as `predict-step` takes prompt
-//! chunks. Uses `request`.
+//! chunks.
 
 use std::fmt::Write as _;
 
@@ -31,31 +31,27 @@ pub(super) fn write_cell(requests: &[Request]) -> String {
     out
 }
 
-/// The requests of a cell, of which there must be `count` with `tokens` scheduled tokens together.
+/// Reads the requests of a cell: `count` of them with `tokens` scheduled tokens together.
 ///
 /// # Errors
 /// What is expected instead.
 pub(super) fn read_cell(text: &str, count: u64, tokens: u64) -> Result<Vec<Request>, String> {
+    let expected = || {
+        format!(
+            "the {count} requests with {tokens} tokens that the row counts, as items like 512@1024, 64x1@2048 or \
+             512@0:partial, each count at least 1, separated by blanks"
+        )
+    };
     let mut requests = Vec::new();
-    if text.trim() != NO_REQUESTS {
-        for item in text.split_ascii_whitespace() {
-            let Some((times, request)) = item_of(item) else {
-                return Err(format!(
-                    "items like 512@1024, 64x1@2048 or 512@0:partial, each count at least 1, separated by blanks; '{}' is none",
-                    ridgepoint::internals::error::cut(item)
-                ));
-            };
-            if times > count.saturating_sub(requests.len() as u64) {
-                return Err(format!("the {count} requests that the row counts"));
-            }
-            requests.extend(std::iter::repeat_n(request, usize::try_from(times).unwrap_or(0)));
+    for item in text.split_ascii_whitespace().filter(|item| *item != NO_REQUESTS) {
+        let (times, request) = item_of(item).ok_or_else(expected)?;
+        if times > count.saturating_sub(requests.len() as u64) {
+            return Err(expected());
         }
+        requests.extend(std::iter::repeat_n(request, usize::try_from(times).unwrap_or(0)));
     }
     let sum: u64 = requests.iter().map(|request| u64::from(request.num_scheduled_tokens)).sum();
-    if requests.len() as u64 != count || sum != tokens {
-        return Err(format!("the {count} requests with {tokens} tokens that the row counts"));
-    }
-    Ok(requests)
+    if requests.len() as u64 == count && sum == tokens { Ok(requests) } else { Err(expected()) }
 }
 
 fn item_of(item: &str) -> Option<(u64, Request)> {

@@ -5,16 +5,17 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 use std::io::Write;
 use std::path::Path;
+use std::sync::LazyLock;
 
+use ridgepoint::Result;
 use ridgepoint::internals::input::Row;
-use ridgepoint::{Error, Result};
 
 use super::batch_summary::Counts;
+use super::capture::Capture;
 use super::format::Format;
-use super::ingested::{Ingested, RequestTrace};
-use super::request::{ENGINE_TIMES, NUMBERS, RequestRow, SERVER_TIMES};
-use super::step::{Run, run_index};
-use super::step_table::{label_cells, labels, open, or_nothing};
+use super::request::{NUMBERS, RequestRow, RequestTrace};
+use super::step::Run;
+use super::table::{RUN_COLUMNS, read_rows};
 
 /// A request table.
 pub(super) const FORMAT: Format = Format {
@@ -26,55 +27,24 @@ pub(super) const FORMAT: Format = Format {
 };
 
 /// The columns in the order in which they are written. A table has them all, in any order.
-pub const COLUMNS: [&str; 25] = [
-    "experiment",
-    "model",
-    "hardware",
-    "tensor_parallel_size",
-    "workload",
-    "engine_version",
-    "max_num_seqs",
-    "max_num_batched_tokens",
-    "request_id",
-    "arrived_ns",
-    "handed_over_ns",
-    "queued_ns",
-    "scheduled_ns",
-    "first_token_ns",
-    "finished_ns",
-    "first_response_ns",
-    "departed_ns",
-    "scheduled_step",
-    "first_token_step",
-    "finished_step",
-    "num_prompt_tokens",
-    "num_cached_tokens",
-    "num_output_tokens",
-    "num_preemptions",
-    "finish_status",
-];
+pub static COLUMNS: LazyLock<Vec<&'static str>> = LazyLock::new(|| {
+    let numbers = NUMBERS.map(|(name, _)| name);
+    [&RUN_COLUMNS[..], &["request_id"], &numbers, &["finish_status"]].concat()
+});
 
 /// Writes the requests of runs, one run after the other.
 ///
 /// # Errors
 /// Those of `out`.
 pub fn write(out: impl Write, runs: &[RequestTrace]) -> std::io::Result<()> {
-    let mut writer = csv::Writer::from_writer(out);
-    writer.write_record(COLUMNS)?;
+    let mut writer = csv::WriterBuilder::new().has_headers(false).from_writer(out);
+    writer.write_record(COLUMNS.iter())?;
     for trace in runs {
         for request in &trace.requests {
-            writer.write_record(cells(&trace.run, request))?;
+            writer.serialize((&trace.run, request))?;
         }
     }
     writer.flush()
-}
-
-fn cells(run: &Run, request: &RequestRow) -> impl Iterator<Item = String> {
-    let mut request = request.clone();
-    let mut own = vec![request.request_id.clone()];
-    own.extend(NUMBERS.iter().map(|(_, number)| or_nothing(*number(&mut request))));
-    own.push(request.finish_status.unwrap_or_default());
-    label_cells(run).into_iter().chain(own)
 }
 
 /// Reads a table.
@@ -82,25 +52,17 @@ fn cells(run: &Run, request: &RequestRow) -> impl Iterator<Item = String> {
 /// # Errors
 /// A file that cannot be read or has no rows; a missing or unknown column; the first row that is not as documented, such as a
 /// request that is in its run twice.
-pub fn read(path: &Path) -> Result<Ingested> {
-    let mut rows = open(path, &COLUMNS)?;
-    let mut requests: Vec<RequestTrace> = Vec::new();
-    let mut known: HashSet<(usize, String)> = HashSet::new();
-    let mut requests_read = 0;
-    while let Some(row) = rows.next_row()? {
-        requests_read += 1;
-        let at = run_index(&mut requests, labels(&row)?);
-        let request = request(&row)?;
-        if !known.insert((at, request.request_id.clone())) {
-            let run = &requests[at].run.experiment;
-            return Err(row.bad("request_id", format!("an id that appears once in the run '{run}'")));
+pub fn read(path: &Path) -> Result<Capture> {
+    let mut known: HashSet<(Run, String)> = HashSet::new();
+    let runs = read_rows(path, &COLUMNS, |row, run, _| {
+        let request = request(row)?;
+        if !known.insert((run.clone(), request.request_id.clone())) {
+            return Err(row.bad("request_id", format!("an id that appears once in the run '{}'", run.experiment)));
         }
-        requests[at].requests.push(request);
-    }
-    if requests.is_empty() {
-        return Err(Error::parse(rows.origin(), "has a header and no rows; it needs a row per request"));
-    }
-    Ok(Ingested { requests, requests_read, ..Ingested::default() })
+        Ok(request)
+    })?;
+    let requests = runs.into_iter().map(|(run, requests)| RequestTrace { run, requests }).collect();
+    Ok(Capture { requests, ..Capture::default() })
 }
 
 fn request(row: &Row<'_>) -> Result<RequestRow> {
@@ -111,12 +73,10 @@ fn request(row: &Row<'_>) -> Result<RequestRow> {
         ..RequestRow::default()
     };
     for (column, number) in NUMBERS {
-        *number(&mut request) = Counts::optional(row, column)?;
+        *number(&mut request) = row.unsigned(column)?;
     }
-    for sequence in [&ENGINE_TIMES[..], &SERVER_TIMES] {
-        if let Some([earlier, later]) = request.out_of_order(sequence) {
-            return Err(row.bad(later.0, format!("at least {}, {}", earlier.0, earlier.1)));
-        }
+    match request.out_of_order() {
+        Some([earlier, later]) => Err(row.bad(later.0, format!("at least {}, {}", earlier.0, earlier.1))),
+        None => Ok(request),
     }
-    Ok(request)
 }

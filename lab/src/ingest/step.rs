@@ -1,9 +1,11 @@
 //! Steps of a real engine as records, whatever trace they come from, and the run that they belong to.
 
 use ridgepoint::Request;
+use serde::Serialize;
 
-/// The labels of one run. `None` means that the trace does not say; nothing is guessed from names.
-#[derive(Debug, Clone, PartialEq, Default)]
+/// The labels of one run, in the order of the tables' first columns. `None` means that the trace does not say; nothing is
+/// guessed from names.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize)]
 pub struct Run {
     /// Name of the run.
     pub experiment: String,
@@ -69,29 +71,11 @@ pub struct StepTrace {
     pub steps: Vec<StepRecord>,
 }
 
-/// Records of one run.
-pub(super) trait OfRun {
-    /// An empty run.
-    fn new(run: Run) -> Self;
-    /// Its labels.
-    fn run(&self) -> &Run;
-}
-
-impl OfRun for StepTrace {
-    fn new(run: Run) -> Self {
-        StepTrace { run, steps: Vec::new() }
-    }
-
-    fn run(&self) -> &Run {
-        &self.run
-    }
-}
-
-/// The position in a list of the run with these labels, which is added if it is not there.
-pub(super) fn run_index<T: OfRun>(list: &mut Vec<T>, run: Run) -> usize {
+/// Returns the position in a list of the run with these labels, which is added if it is not there.
+pub(super) fn run_index<T>(runs: &mut Vec<(Run, Vec<T>)>, run: Run) -> usize {
     // Rows of a run follow each other: it is usually the last one.
-    list.iter().rposition(|known| *known.run() == run).unwrap_or_else(|| {
-        list.push(T::new(run));
-        list.len() - 1
+    runs.iter().rposition(|(known, _)| *known == run).unwrap_or_else(|| {
+        runs.push((run, Vec::new()));
+        runs.len() - 1
     })
 }

@@ -5,8 +5,7 @@ use std::path::PathBuf;
 use proptest::prelude::*;
 
 use super::dropped::Reason;
-use super::interval::{Interval, LeftOut, Periods};
-use super::periods::{Cleaning, periods};
+use super::periods::{Cleaning, Interval, Periods, periods};
 use super::step::{Run, StepRecord, StepTrace};
 use super::step_table::{COLUMNS, TableRun, read, read_runs, write};
 use ridgepoint::Request;
@@ -71,7 +70,7 @@ fn steps_and_times_come_back() {
     assert_eq!(read_text(&text).unwrap(), [example()]);
     let (_dir, path) = file(&text);
     let found = read(&path).unwrap();
-    assert_eq!((found.steps_read, &found.steps[0]), (3, &example().trace));
+    assert_eq!((found.steps_read(), &found.steps[0]), (3, &example().trace));
 }
 
 /// The table with one row, the cell of a column replaced.
@@ -150,6 +149,10 @@ fn label() -> impl Strategy<Value = Option<String>> {
     proptest::option::of("[a-z ,\"/\n0-9é]{1,12}")
 }
 
+fn reason() -> impl Strategy<Value = Reason> {
+    prop_oneof![Just(Reason::WarmUp), Just(Reason::Gap), Just(Reason::ClockJump), Just(Reason::LastStep)]
+}
+
 fn request() -> impl Strategy<Value = Request> {
     (any::<u32>(), 1u32..9000, any::<bool>())
         .prop_map(|(computed, scheduled, samples)| Request::new(computed, scheduled, samples))
@@ -185,7 +188,7 @@ prop_compose! {
     fn run(experiment: &'static str)(
         labels in (label(), label(), label()),
         count in proptest::option::of(1u32..),
-        steps in proptest::collection::vec((record(), 1u64..50, proptest::option::of((1u64..99, 1u64..1_000_000_000_000)), 0usize..10), 1..9),
+        steps in proptest::collection::vec((record(), 1u64..50, proptest::option::of((1u64..99, 1u64..1_000_000_000_000)), reason()), 1..9),
     ) -> TableRun {
         let mut made = TableRun::default();
         made.trace.run = Run {
@@ -200,9 +203,9 @@ prop_compose! {
             match interval {
                 Some((steps, span_ns)) => {
                     let span_us = span_ns as f64 / 1e3;
-                    made.periods.intervals.push(Interval { first: index, steps, span_us });
+                    made.periods.times.push(Ok(Interval { first: index, steps, span_us }));
                 }
-                None => made.periods.left_out.push(LeftOut { step: index, reason: Reason::ALL[reason] }),
+                None => made.periods.times.push(Err(reason)),
             }
         }
         made

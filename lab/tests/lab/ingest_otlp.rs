@@ -5,19 +5,19 @@ use crate::ingest_support;
 use std::fmt::Write as _;
 
 use ridgepoint::{Request, Result};
-use ridgepoint_lab::ingest::{Ingested, Reason, otlp};
+use ridgepoint_lab::ingest::{Capture, Reason, otlp};
 use serde_json::{Value, json};
 
 use ingest_support::{api_span, core_span, event, export, snapshot, span, summary};
 
-pub fn read_text(text: &str) -> Result<Ingested> {
+pub fn read_text(text: &str) -> Result<Capture> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run-7.json");
     std::fs::write(&path, text).unwrap();
     otlp::read(&path)
 }
 
-pub fn read_lines(exports: &[Value]) -> Ingested {
+pub fn read_lines(exports: &[Value]) -> Capture {
     let text = exports.iter().fold(String::new(), |mut text, export| {
         writeln!(text, "{export}").unwrap();
         text
@@ -59,9 +59,9 @@ pub fn whole_run() -> Vec<Value> {
     ]
 }
 
-pub fn check_whole_run(read: &Ingested) {
+pub fn check_whole_run(read: &Capture) {
     assert_eq!((read.steps.len(), read.requests.len()), (1, 1));
-    assert_eq!((read.steps_read, read.requests_read), (2, 1));
+    assert_eq!((read.steps_read(), read.requests_read()), (2, 1));
     assert_eq!(read.dropped_steps.total() + read.dropped_requests.total(), 0);
     let (run, steps) = (&read.steps[0].run, &read.steps[0].steps);
     assert_eq!(run.experiment, "run-7");
@@ -177,7 +177,7 @@ fn stock_spans_become_requests_on_the_unix_clock() {
         [(json!(-1.5), Reason::BadValue), (json!({}), Reason::Incomplete), (json!(0.125), Reason::BadValue)]
     {
         let read = read_lines(&[export(&service(), "vllm.llm_engine", vec![latency(e2e)])]);
-        assert_eq!((read.requests_read, read.dropped_requests.count(reason)), (1, 1));
+        assert_eq!((read.requests_read(), read.dropped_requests.count(reason)), (1, 1));
     }
 }
 

@@ -71,7 +71,7 @@ impl StepCase {
         let [calibrated, ideal] = uncorrected(&model, &hardware, &deployment, options.data_dir.as_deref())?;
         notes.extend(calibrated.notes().iter().cloned());
         dropped.merge(&periods.dropped());
-        let mut rows = periods.intervals;
+        let mut rows: Vec<Interval> = periods.times.into_iter().flatten().collect();
         let mut origins: BTreeMap<Origin, usize> = BTreeMap::new();
         rows.retain(|row| {
             let found = trace.steps.get(row.first).and_then(|step| requests(step, deployment.block_size));

@@ -1,11 +1,10 @@
 //! Attributes of resources, spans and events as counts, names and times.
 
-use opentelemetry_proto::tonic::common::v1::KeyValue;
-use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use ridgepoint::internals::error::cut;
+use serde_json::Value;
 
 use crate::ingest::batch_summary::Counts;
-use crate::ingest::{Reason, seconds_to_ns};
+use crate::ingest::{Dropped, Reason, seconds_to_ns};
 
 /// Attributes that name the model, on resources and on spans.
 const MODEL_KEYS: [&str; 3] = ["gen_ai.response.model", "gen_ai.request.model", "model_name"];
@@ -15,46 +14,49 @@ const MAX_SECONDS: f64 = 1e9;
 const MAX_EXACT: f64 = 9_007_199_254_740_992.0;
 
 /// Why a record is dropped.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) struct Fault {
-    pub(super) reason: Reason,
-    pub(super) text: String,
+pub(super) type Fault = (Reason, String);
+
+/// Counts dropped records by reason, and keeps the text of the first fault.
+#[derive(Debug, Default)]
+pub(super) struct Faults {
+    pub(super) dropped: Dropped,
+    pub(super) first: Option<String>,
 }
 
-impl Fault {
-    /// A value that cannot be.
-    pub(super) fn bad(text: impl Into<String>) -> Self {
-        Fault { reason: Reason::BadValue, text: text.into() }
+impl Faults {
+    pub(super) fn add(&mut self, (reason, text): Fault) {
+        self.dropped.add(reason);
+        self.first.get_or_insert(text);
     }
 
-    /// An attribute or id that is needed and not there.
-    pub(super) fn missing(text: impl Into<String>) -> Self {
-        Fault { reason: Reason::Incomplete, text: text.into() }
+    /// Returns the value of a sound record; a broken one is counted.
+    pub(super) fn sound<T>(&mut self, record: Result<T, Fault>) -> Option<T> {
+        record.map_err(|fault| self.add(fault)).ok()
     }
 }
 
-/// A list of attributes.
+/// The attributes of a resource, span or event: a list of `{"key": "step.id", "value": {"intValue": "12"}}`.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Attributes<'a>(pub(super) &'a [KeyValue]);
+pub(super) struct Attributes<'a>(&'a Value);
 
 impl<'a> Attributes<'a> {
-    fn get(&self, key: &str) -> Option<&'a Value> {
-        let attribute = self.0.iter().find(|attribute| attribute.key == key)?;
-        attribute.value.as_ref()?.value.as_ref()
+    /// The attributes of an object.
+    pub(super) fn of(object: &'a Value) -> Self {
+        Attributes(&object["attributes"])
+    }
+
+    /// The type of an attribute's value, such as `intValue`, and the value.
+    fn get(&self, key: &str) -> Option<(&'a str, &'a Value)> {
+        let attribute = self.0.as_array()?.iter().find(|attribute| attribute["key"] == key)?;
+        attribute["value"].as_object()?.iter().next().map(|(kind, value)| (kind.as_str(), value))
     }
 
     /// A duration in seconds, as ns.
     pub(super) fn seconds_as_ns(&self, key: &str) -> Result<Option<u64>, Fault> {
-        let Some(value) = self.get(key) else { return Ok(None) };
-        let seconds = match value {
-            Value::DoubleValue(seconds) => *seconds,
-            Value::IntValue(seconds) => *seconds as f64,
-            _ => f64::NAN,
-        };
-        if (0.0..MAX_SECONDS).contains(&seconds) {
-            Ok(Some(seconds_to_ns(seconds)))
-        } else {
-            Err(self.contradiction(key, "a number of seconds from 0".to_owned()))
+        let Some((_, value)) = self.get(key) else { return Ok(None) };
+        match value.as_f64() {
+            Some(seconds) if (0.0..MAX_SECONDS).contains(&seconds) => Ok(Some(seconds_to_ns(seconds))),
+            _ => Err(self.fault(key, "a number of seconds from 0".to_owned())),
         }
     }
 
@@ -62,23 +64,21 @@ impl<'a> Attributes<'a> {
     pub(super) fn monotonic_ns(&self) -> Result<Option<u64>, Fault> {
         const KEY: &str = "ts.monotonic";
         match self.get(KEY) {
-            Some(Value::DoubleValue(_)) => self.seconds_as_ns(KEY),
-            _ => self.optional(KEY),
+            Some(("doubleValue", _)) => self.seconds_as_ns(KEY),
+            _ => self.unsigned(KEY),
         }
     }
 
     /// A text that is not empty.
     pub(super) fn text(&self, key: &str) -> Option<&'a str> {
-        match self.get(key)? {
-            Value::StringValue(text) if !text.is_empty() => Some(text),
-            _ => None,
-        }
+        let (kind, value) = self.get(key)?;
+        value.as_str().filter(|text| kind == "stringValue" && !text.is_empty())
     }
 
     /// A text or an integer as text, where not empty.
     pub(super) fn name(&self, key: &str) -> Option<String> {
         match self.get(key)? {
-            Value::IntValue(number) => Some(number.to_string()),
+            ("intValue", number) => Some(number.to_string().trim_matches('"').to_owned()),
             _ => self.text(key).map(str::to_owned),
         }
     }
@@ -97,79 +97,76 @@ impl<'a> Attributes<'a> {
 impl Counts for Attributes<'_> {
     type Fault = Fault;
 
-    /// A count; texts and floating-point numbers of a whole number (`"12"`, `12.0`) are counts too.
-    fn optional<T: TryFrom<u64>>(&self, name: &str) -> Result<Option<T>, Fault> {
-        let Some(value) = self.get(name) else { return Ok(None) };
-        let count = match value {
-            Value::IntValue(count) => u64::try_from(*count).ok(),
-            Value::DoubleValue(count) if *count >= 0.0 && *count <= MAX_EXACT && count.fract() < f64::EPSILON => {
-                Some(*count as u64)
+    /// Texts and floating-point numbers of a whole number (`"12"`, `12.0`) are numbers too.
+    fn unsigned(&self, name: &str) -> Result<Option<u64>, Fault> {
+        let Some((_, value)) = self.get(name) else { return Ok(None) };
+        let whole = |number: f64| {
+            ((0.0..=MAX_EXACT).contains(&number) && number.fract() < f64::EPSILON).then_some(number as u64)
+        };
+        let number = match value {
+            Value::String(digits) => digits.parse().ok(),
+            value => value.as_u64().or_else(|| whole(value.as_f64()?)),
+        };
+        number.map(Some).ok_or_else(|| self.fault(name, format!("a whole number up to {}", u64::MAX)))
+    }
+
+    fn fault(&self, name: &str, expected: String) -> Fault {
+        match self.get(name) {
+            Some((_, value)) => {
+                (Reason::BadValue, format!("{name} is {}, expected {expected}", cut(&value.to_string())))
             }
-            Value::StringValue(digits) => digits.parse().ok(),
-            _ => None,
-        };
-        let count = count.and_then(|count| T::try_from(count).ok());
-        let max = if size_of::<T>() <= 4 { u64::from(u32::MAX) } else { u64::MAX };
-        count.map(Some).ok_or_else(|| self.contradiction(name, format!("a whole number from 0 to {max}")))
-    }
-
-    fn required<T: TryFrom<u64>>(&self, name: &str) -> Result<T, Fault> {
-        self.optional(name)?.ok_or_else(|| Fault::missing(format!("{name} is missing")))
-    }
-
-    fn contradiction(&self, name: &str, expected: String) -> Fault {
-        let shown = match self.get(name) {
-            Some(Value::StringValue(text)) => format!("'{}'", cut(text)),
-            Some(Value::BoolValue(value)) => value.to_string(),
-            Some(Value::IntValue(value)) => value.to_string(),
-            Some(Value::DoubleValue(value)) => format!("{value:?}"),
-            _ => "a list or object".to_owned(),
-        };
-        Fault::bad(format!("{name} is {shown}, expected {expected}"))
+            None => (Reason::Incomplete, format!("{name} is missing")),
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use opentelemetry_proto::tonic::common::v1::AnyValue;
+    use serde_json::json;
 
-    fn one(key: &str, value: Value) -> Vec<KeyValue> {
-        vec![KeyValue { key: key.to_owned(), value: Some(AnyValue { value: Some(value) }), ..KeyValue::default() }]
+    fn one(key: &str, value: Value) -> Value {
+        json!({ "attributes": [{ "key": key, "value": value }] })
     }
 
     #[test]
     fn counts_have_three_types_and_no_others() {
-        for value in [Value::IntValue(12), Value::DoubleValue(12.0), Value::StringValue("12".to_owned())] {
-            assert_eq!(Attributes(&one("n", value)).optional::<u64>("n"), Ok(Some(12)));
+        for value in [json!({ "intValue": 12 }), json!({ "doubleValue": 12.0 }), json!({ "stringValue": "12" })] {
+            assert_eq!(Attributes::of(&one("n", value)).unsigned("n"), Ok(Some(12)));
         }
         for value in [
-            Value::IntValue(-1),
-            Value::DoubleValue(1.5),
-            Value::DoubleValue(f64::NAN),
-            Value::DoubleValue(1e300),
-            Value::StringValue("many".to_owned()),
-            Value::BoolValue(true),
+            json!({ "intValue": -1 }),
+            json!({ "intValue": "-1" }),
+            json!({ "doubleValue": 1.5 }),
+            json!({ "doubleValue": "NaN" }),
+            json!({ "doubleValue": 1e300 }),
+            json!({ "stringValue": "many" }),
+            json!({ "boolValue": true }),
+            json!({ "arrayValue": {} }),
         ] {
-            let fault = Attributes(&one("n", value)).optional::<u64>("n").unwrap_err();
-            assert_eq!(fault.reason, Reason::BadValue);
-            assert!(fault.text.starts_with("n is "), "{}", fault.text);
+            let fault = Attributes::of(&one("n", value)).unsigned("n").unwrap_err();
+            assert_eq!(fault.0, Reason::BadValue);
+            assert!(fault.1.starts_with("n is "), "{fault:?}");
         }
-        let large = one("n", Value::IntValue(1 << 33));
-        assert_eq!(Attributes(&large).optional::<u32>("n").unwrap_err().reason, Reason::BadValue);
-        assert_eq!(Attributes(&[]).required::<u64>("n").unwrap_err(), Fault::missing("n is missing"));
+        let large = one("n", json!({ "intValue": 1u64 << 33 }));
+        assert_eq!(Attributes::of(&large).count::<u32>("n").unwrap_err().0, Reason::BadValue);
+        assert_eq!(
+            Attributes::of(&json!({})).required::<u64>("n").unwrap_err(),
+            (Reason::Incomplete, "n is missing".to_owned())
+        );
     }
 
     #[test]
     fn integers_are_nanoseconds_and_floats_seconds() {
-        let ns = |value| Attributes(&one("ts.monotonic", value)).monotonic_ns();
-        assert_eq!(ns(Value::IntValue(20_020_938_183_118)), Ok(Some(20_020_938_183_118)));
-        assert_eq!(ns(Value::StringValue("20020938183118".to_owned())), Ok(Some(20_020_938_183_118)));
-        assert_eq!(ns(Value::DoubleValue(20_020.5)), Ok(Some(20_020_500_000_000)));
+        let ns = |value| Attributes::of(&one("ts.monotonic", value)).monotonic_ns();
+        assert_eq!(ns(json!({ "intValue": 20_020_938_183_118u64 })), Ok(Some(20_020_938_183_118)));
+        assert_eq!(ns(json!({ "intValue": "20020938183118" })), Ok(Some(20_020_938_183_118)));
+        assert_eq!(ns(json!({ "stringValue": "20020938183118" })), Ok(Some(20_020_938_183_118)));
+        assert_eq!(ns(json!({ "doubleValue": 20_020.5 })), Ok(Some(20_020_500_000_000)));
         // A unix time in seconds, or nanoseconds as a float: the two cannot be told apart.
-        for value in [1_700_000_000.0, 2.0e13, -1.0, f64::NAN, f64::INFINITY] {
-            assert!(ns(Value::DoubleValue(value)).is_err(), "{value}");
+        for value in [json!(1_700_000_000.0), json!(2.0e13), json!(-1.0), json!("NaN"), json!("Infinity")] {
+            assert!(ns(json!({ "doubleValue": value })).is_err(), "{value}");
         }
-        assert!(ns(Value::IntValue(-5)).is_err());
+        assert!(ns(json!({ "intValue": -5 })).is_err());
     }
 }

@@ -1,228 +1,160 @@
 //! The spans of requests (`llm_request`, `llm_core`) and their events as request rows.
 
-use opentelemetry_proto::tonic::trace::v1::Span;
-use opentelemetry_proto::tonic::trace::v1::span::Event;
+use serde_json::Value;
 
 use super::attributes::{Attributes, Fault};
+use crate::ingest::Reason;
 use crate::ingest::batch_summary::Counts;
-use crate::ingest::request::{ENGINE_TIMES, HANDOVER_TIMES, RequestRow, SERVER_TIMES};
+use crate::ingest::request::RequestRow;
 
 const ID_KEYS: [&str; 3] = ["gen_ai.request.id", "request.id", "request_id"];
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    Arrived,
-    HandedOver,
-    FirstResponse,
-    Departed,
-    Aborted,
-    Queued,
-    Scheduled,
-    FirstToken,
-    Preempted,
-    Finished,
+/// Events of a request at the server, and of its scheduler.
+const SERVER_EVENTS: [&str; 5] = ["ARRIVED", "HANDOFF_TO_CORE", "FIRST_RESPONSE", "DEPARTED", "ABORTED"];
+const CORE_EVENTS: [&str; 5] = ["QUEUED", "SCHEDULED", "FIRST_TOKEN", "PREEMPTED", "FINISHED"];
+
+/// Returns the kind of a request's event: its name without prefix. `None` for other events.
+pub(super) fn event_kind(name: &str) -> Option<&'static str> {
+    let bare = name.strip_prefix("api.").or_else(|| name.strip_prefix("journey.")).unwrap_or(name);
+    SERVER_EVENTS.into_iter().chain(CORE_EVENTS).find(|kind| *kind == bare)
 }
 
-impl Kind {
-    fn of(name: &str) -> Option<Self> {
-        let bare = name.strip_prefix("api.").or_else(|| name.strip_prefix("journey.")).unwrap_or(name);
-        Some(match bare {
-            "ARRIVED" => Kind::Arrived,
-            "HANDOFF_TO_CORE" => Kind::HandedOver,
-            "FIRST_RESPONSE" => Kind::FirstResponse,
-            "DEPARTED" => Kind::Departed,
-            "ABORTED" => Kind::Aborted,
-            "QUEUED" => Kind::Queued,
-            "SCHEDULED" => Kind::Scheduled,
-            "FIRST_TOKEN" => Kind::FirstToken,
-            "PREEMPTED" => Kind::Preempted,
-            "FINISHED" => Kind::Finished,
-            _ => return None,
-        })
+/// Checks that `ts.monotonic` advances as the time of day does from a span's first to its last event: if not, its unit is another
+/// one than ns (integers) or s (floating point).
+fn check_unit(events: &[Event<'_>]) -> Result<(), Fault> {
+    /// Far more than clocks differ, and far less than units do.
+    const MAX_RATIO: f64 = 10.0;
+    /// Shorter spans do not tell units apart.
+    const MIN_SPAN_NS: u64 = 10_000_000;
+    let both = || events.iter().filter_map(|event| Some((event.wall_ns?, event.monotonic_ns?)));
+    let wall_ns = length(both().map(|(wall, _)| wall));
+    let ratio = length(both().map(|(_, monotonic)| monotonic)) as f64 / wall_ns as f64;
+    if wall_ns < MIN_SPAN_NS || (1.0 / MAX_RATIO..=MAX_RATIO).contains(&ratio) {
+        return Ok(());
     }
-
-    /// Whether the scheduler emits it; the server emits the others.
-    fn is_core(self) -> bool {
-        use Kind::{Finished, FirstToken, Preempted, Queued, Scheduled};
-        matches!(self, Queued | Scheduled | FirstToken | Preempted | Finished)
-    }
+    Err((Reason::BadValue, format!("ts.monotonic advances {ratio:.3e} times as fast as timeUnixNano: is its unit ns?")))
 }
 
-#[derive(Debug)]
-struct Timestamp {
-    kind: Kind,
-    monotonic_ns: Option<u64>,
-    wall_ns: Option<u64>,
-    step: Option<u64>,
-    prompt_tokens: Option<u64>,
-    output_tokens: Option<u64>,
-    preemptions: Option<u64>,
-    is_resume: bool,
-    status: Option<String>,
-}
-
-impl Timestamp {
-    fn of(kind: Kind, event: &Event, attributes: Attributes<'_>) -> Result<Self, Fault> {
-        Ok(Timestamp {
-            kind,
-            monotonic_ns: attributes.monotonic_ns()?,
-            wall_ns: Some(event.time_unix_nano).filter(|ns| *ns > 0),
-            step: attributes.optional("scheduler.step")?,
-            prompt_tokens: attributes.optional("prefill_total_tokens")?,
-            output_tokens: attributes.optional("decode_done_tokens")?,
-            preemptions: attributes.optional("num_preemptions")?,
-            is_resume: attributes.text("schedule.kind") == Some("RESUME"),
-            status: attributes.text("finish.status").map(str::to_owned),
-        })
-    }
-}
-
-/// The events of one request's span, gathered until the span's own attributes are known.
-#[derive(Debug, Default)]
-pub(super) struct RequestTimestamps {
-    timestamps: Vec<Timestamp>,
-    request_id: Option<String>,
-    fault: Option<Fault>,
-    has_prefix: bool,
-}
-
-impl RequestTimestamps {
-    /// Takes an event of the span. Events of other kinds are ignored; a broken one makes the span unusable.
-    pub(super) fn take(&mut self, event: Result<Event, Fault>) {
-        let taken = event.and_then(|event| {
-            let Some(kind) = Kind::of(&event.name) else { return Ok(()) };
-            self.has_prefix |= event.name.contains('.');
-            let attributes = Attributes(&event.attributes);
-            if self.request_id.is_none() {
-                self.request_id = attributes.first_text(&ID_KEYS);
-            }
-            self.timestamps.push(Timestamp::of(kind, &event, attributes)?);
-            Ok(())
-        });
-        if let Err(fault) = taken {
-            self.fault.get_or_insert(fault);
-        }
-    }
-
-    /// Whether the events or the span's name say that the span is a request's.
-    pub(super) fn is_request(&self, span_name: &str) -> bool {
-        matches!(span_name, "llm_request" | "llm_core") || self.has_prefix
-    }
-
-    /// Time from the first to the last event by the time of day and by the monotonic clock, ns.
-    pub(super) fn durations_ns(&self) -> Option<(f64, f64)> {
-        let both = || self.timestamps.iter().filter_map(|of| Some((of.wall_ns?, of.monotonic_ns?)));
-        let wall = both().map(|(wall, _)| wall).max()? - both().map(|(wall, _)| wall).min()?;
-        let monotonic = both().map(|(_, monotonic)| monotonic).max()? - both().map(|(_, monotonic)| monotonic).min()?;
-        Some((wall as f64, monotonic as f64))
-    }
-
-    /// Number of events that lack the clock which others of the span have.
-    pub(super) fn without_clock(&self) -> u64 {
-        let without = self.timestamps.iter().filter(|of| of.monotonic_ns.is_none()).count();
-        if without < self.timestamps.len() { without as u64 } else { 0 }
-    }
+fn length(times: impl Iterator<Item = u64> + Clone) -> u64 {
+    times.clone().max().unwrap_or(0) - times.min().unwrap_or(0)
 }
 
 /// One request as either the server or the engine reports it.
 #[derive(Debug, Clone)]
 pub(super) struct RequestSpan {
+    /// Index of the process that its row belongs to.
+    pub(super) process: usize,
     /// Whether the engine's scheduler reports it; else the server in front of it does.
     pub(super) is_core: bool,
     /// Whether its times are on the monotonic clock; else they are unix times.
     pub(super) is_monotonic: bool,
-    pub(super) span_id: u64,
-    pub(super) parent_span_id: u64,
+    pub(super) span_id: Option<u64>,
+    pub(super) parent_span_id: Option<u64>,
     pub(super) model: Option<String>,
     pub(super) row: RequestRow,
 }
 
-/// Makes a row of a span and its events.
-pub(super) fn request_span(span: &Span, mut events: RequestTimestamps) -> Result<RequestSpan, Fault> {
-    if let Some(fault) = events.fault.take() {
-        return Err(fault);
+/// An event of a request's span.
+struct Event<'a> {
+    kind: &'static str,
+    attributes: Attributes<'a>,
+    monotonic_ns: Option<u64>,
+    wall_ns: Option<u64>,
+}
+
+/// Makes a row of a span and its events, which are pairs of kind and event.
+pub(super) fn request_span(span: &Value, events: &[(&'static str, Value)]) -> Result<RequestSpan, Fault> {
+    let attributes = Attributes::of(span);
+    let mut timed = Vec::with_capacity(events.len());
+    for (kind, event) in events {
+        let attributes = Attributes::of(event);
+        let (monotonic_ns, wall_ns) = (attributes.monotonic_ns()?, nanoseconds(&event["timeUnixNano"]));
+        timed.push(Event { kind, attributes, monotonic_ns, wall_ns });
     }
-    let attributes = Attributes(&span.attributes);
-    let request_id = attributes.first_text(&ID_KEYS).or(events.request_id.take());
-    let request_id = request_id.ok_or_else(|| Fault::missing(format!("{} is missing", ID_KEYS[0])))?;
+    check_unit(&timed)?;
+    let of_events = || timed.iter().find_map(|event| event.attributes.first_text(&ID_KEYS));
+    let request_id = attributes.first_text(&ID_KEYS).or_else(of_events);
+    let request_id = request_id.ok_or_else(|| (Reason::Incomplete, format!("{} is missing", ID_KEYS[0])))?;
     let mut row = RequestRow { request_id, ..RequestRow::default() };
-    let is_monotonic = events.timestamps.iter().any(|of| of.monotonic_ns.is_some());
-    if events.timestamps.is_empty() {
+    let is_monotonic = timed.iter().any(|event| event.monotonic_ns.is_some());
+    if timed.is_empty() {
         from_stock_span(span, attributes, &mut row)?;
     } else {
-        from_events(&mut row, &mut events.timestamps, is_monotonic);
+        from_events(&mut row, &mut timed, is_monotonic)?;
     }
-    row.num_prompt_tokens = row.num_prompt_tokens.or(attributes.optional("gen_ai.usage.prompt_tokens")?);
-    row.num_output_tokens = row.num_output_tokens.or(attributes.optional("gen_ai.usage.completion_tokens")?);
-    for sequence in [&ENGINE_TIMES[..], &SERVER_TIMES, &HANDOVER_TIMES] {
-        if let Some([earlier, later]) = row.out_of_order(sequence) {
-            return Err(Fault::bad(format!("{} is {} ns before {}", later.0, earlier.1 - later.1, earlier.0)));
-        }
+    row.num_prompt_tokens = row.num_prompt_tokens.or(attributes.count("gen_ai.usage.prompt_tokens")?);
+    row.num_output_tokens = row.num_output_tokens.or(attributes.count("gen_ai.usage.completion_tokens")?);
+    if let Some([earlier, later]) = row.out_of_order() {
+        let text = format!("{} is {} ns before {}", later.0, earlier.1 - later.1, earlier.0);
+        return Err((Reason::BadValue, text));
     }
+    let id = |key: &str| u64::from_str_radix(span[key].as_str()?, 16).ok();
     Ok(RequestSpan {
-        is_core: span.name == "llm_core" || events.timestamps.iter().any(|of| of.kind.is_core()),
+        process: 0,
+        is_core: span["name"] == "llm_core" || timed.iter().any(|event| CORE_EVENTS.contains(&event.kind)),
         is_monotonic,
-        span_id: number(&span.span_id),
-        parent_span_id: number(&span.parent_span_id),
+        span_id: id("spanId"),
+        parent_span_id: id("parentSpanId"),
         model: attributes.model(),
         row,
     })
 }
 
+/// A time of day in ns, which OTLP JSON writes as a text or a number; 0 stands for none.
+fn nanoseconds(value: &Value) -> Option<u64> {
+    let ns = value.as_u64().or_else(|| value.as_str()?.parse().ok());
+    ns.filter(|ns| *ns > 0)
+}
+
 /// Reads a span of unmodified vLLM: it has no events, starts when the request arrives and has durations as attributes.
-fn from_stock_span(span: &Span, attributes: Attributes<'_>, row: &mut RequestRow) -> Result<(), Fault> {
-    let start_ns = span.start_time_unix_nano;
-    if start_ns == 0 {
-        return Err(Fault::missing("neither events nor startTimeUnixNano are there"));
-    }
+fn from_stock_span(span: &Value, attributes: Attributes<'_>, row: &mut RequestRow) -> Result<(), Fault> {
+    let missing =
+        || (Reason::Incomplete, "neither events nor startTimeUnixNano and gen_ai.latency.e2e are there".to_owned());
+    let start_ns = nanoseconds(&span["startTimeUnixNano"]).ok_or_else(missing)?;
     let after = |duration_ns: Option<u64>| duration_ns.map(|ns| start_ns.saturating_add(ns));
     row.arrived_ns = Some(start_ns);
     row.first_response_ns = after(attributes.seconds_as_ns("gen_ai.latency.time_to_first_token")?);
     row.departed_ns = after(attributes.seconds_as_ns("gen_ai.latency.e2e")?);
-    if row.departed_ns.is_none() {
-        return Err(Fault::missing("neither events nor gen_ai.latency.e2e are there"));
-    }
-    Ok(())
+    row.departed_ns.map(drop).ok_or_else(missing)
 }
 
-fn from_events(row: &mut RequestRow, events: &mut [Timestamp], is_monotonic: bool) {
-    let time = |event: &Timestamp| if is_monotonic { event.monotonic_ns } else { event.wall_ns };
+fn from_events(row: &mut RequestRow, events: &mut [Event<'_>], is_monotonic: bool) -> Result<(), Fault> {
+    let time = |event: &Event<'_>| if is_monotonic { event.monotonic_ns } else { event.wall_ns };
     events.sort_by_key(|event| time(event).unwrap_or(u64::MAX));
     let mut preempted = 0;
     for event in events.iter() {
-        let at = time(event);
+        let (at, attributes) = (time(event), event.attributes);
+        let step = attributes.count("scheduler.step")?;
+        let is_resume = attributes.text("schedule.kind") == Some("RESUME");
         match event.kind {
-            Kind::Arrived => row.arrived_ns = row.arrived_ns.or(at),
-            Kind::HandedOver => row.handed_over_ns = row.handed_over_ns.or(at),
-            Kind::FirstResponse => row.first_response_ns = row.first_response_ns.or(at),
-            Kind::Departed => row.departed_ns = row.departed_ns.or(at),
-            Kind::Aborted => row.finish_status = row.finish_status.take().or(Some("aborted".to_owned())),
-            Kind::Queued => row.queued_ns = row.queued_ns.or(at),
-            Kind::Scheduled if !event.is_resume && row.scheduled_ns.is_none() && row.scheduled_step.is_none() => {
-                (row.scheduled_ns, row.scheduled_step) = (at, event.step);
+            "ARRIVED" => row.arrived_ns = row.arrived_ns.or(at),
+            "HANDOFF_TO_CORE" => row.handed_over_ns = row.handed_over_ns.or(at),
+            "FIRST_RESPONSE" => row.first_response_ns = row.first_response_ns.or(at),
+            "DEPARTED" => row.departed_ns = row.departed_ns.or(at),
+            "ABORTED" => row.finish_status = row.finish_status.take().or(Some("aborted".to_owned())),
+            "QUEUED" => row.queued_ns = row.queued_ns.or(at),
+            "SCHEDULED" if !is_resume && row.scheduled_ns.is_none() && row.scheduled_step.is_none() => {
+                (row.scheduled_ns, row.scheduled_step) = (at, step);
             }
-            Kind::FirstToken if row.first_token_ns.is_none() && row.first_token_step.is_none() => {
-                (row.first_token_ns, row.first_token_step) = (at, event.step);
+            "FIRST_TOKEN" if row.first_token_ns.is_none() && row.first_token_step.is_none() => {
+                (row.first_token_ns, row.first_token_step) = (at, step);
             }
-            Kind::Scheduled | Kind::FirstToken => {}
-            Kind::Preempted => preempted += 1,
-            Kind::Finished => {
-                (row.finished_ns, row.finished_step) = (at, event.step);
-                row.num_output_tokens = event.output_tokens.or(row.num_output_tokens);
-                row.finish_status = event.status.clone().or(row.finish_status.take());
+            "PREEMPTED" => preempted += 1,
+            "FINISHED" => {
+                (row.finished_ns, row.finished_step) = (at, step);
+                row.num_output_tokens = attributes.count("decode_done_tokens")?.or(row.num_output_tokens);
+                row.finish_status = attributes.text("finish.status").map(str::to_owned).or(row.finish_status.take());
             }
+            _ => {}
         }
-        if event.kind.is_core() {
+        if CORE_EVENTS.contains(&event.kind) {
             // After a preemption the prompt that is computed again includes the generated tokens.
-            if preempted == 0 && !event.is_resume {
-                row.num_prompt_tokens = row.num_prompt_tokens.or(event.prompt_tokens);
+            if preempted == 0 && !is_resume {
+                row.num_prompt_tokens = row.num_prompt_tokens.or(attributes.count("prefill_total_tokens")?);
             }
-            row.num_preemptions = row.num_preemptions.max(event.preemptions).max(Some(preempted));
+            let counted = attributes.count("num_preemptions")?;
+            row.num_preemptions = row.num_preemptions.max(counted).max(Some(preempted));
         }
     }
-}
-
-/// An id of eight bytes as a number.
-fn number(id: &[u8]) -> u64 {
-    id.iter().take(8).fold(0, |number, byte| number << 8 | u64::from(*byte))
+    Ok(())
 }

@@ -1,56 +1,105 @@
-//! Snapshots of requests put into their steps. Uses `step_event`, `step`.
+//! Snapshots of requests: read from `step.REQUEST_SNAPSHOT` events and put into their steps.
 
-use super::step_events::Snapshot;
-use crate::ingest::StepRecord;
+use super::attributes::{Attributes, Fault};
+use crate::ingest::batch_summary::Counts;
+use crate::ingest::{StepRecord, StepTrace};
 use ridgepoint::Request;
 
-/// What became of the snapshots.
-#[derive(Debug, Default, PartialEq)]
-pub(super) struct Joined {
-    /// Steps that have their requests.
-    pub(super) steps: u64,
-    /// Steps whose snapshots contradict the summary, and snapshots that were left out for it.
-    pub(super) contradicting_steps: u64,
-    pub(super) contradicting: u64,
-    /// Snapshots of steps that are not there.
-    pub(super) orphans: u64,
-    /// Whether the tokens computed were counted after the step.
-    pub(super) counted_after: bool,
+/// One request in one step, from a `step.REQUEST_SNAPSHOT` event.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Snapshot {
+    pub(super) step_id: u64,
+    pub(super) is_prefill: bool,
+    pub(super) num_computed_tokens: u32,
+    pub(super) num_scheduled_tokens: u32,
+    pub(super) num_prompt_tokens: u32,
+    pub(super) num_output_tokens: u32,
 }
 
-/// Puts snapshots into their steps (both in the order of step numbers) where they agree with the step's summary.
-pub(super) fn join(steps: &mut [StepRecord], mut snapshots: Vec<Snapshot>) -> Joined {
+impl Snapshot {
+    /// The tokens of prompt and output that exist so far.
+    fn known_tokens(&self) -> u64 {
+        u64::from(self.num_prompt_tokens) + u64::from(self.num_output_tokens)
+    }
+}
+
+/// A request's id and how many of its prompt tokens were found in the cache.
+pub(super) type CacheHit = (String, u64);
+
+/// Reads the attributes of `step.REQUEST_SNAPSHOT`.
+pub(super) fn snapshot(attributes: Attributes<'_>) -> Result<(Snapshot, Option<CacheHit>), Fault> {
+    let is_prefill = match attributes.text("request.phase") {
+        Some(phase) if phase.eq_ignore_ascii_case("PREFILL") => true,
+        Some(phase) if phase.eq_ignore_ascii_case("DECODE") => false,
+        _ => return Err(attributes.fault("request.phase", "PREFILL or DECODE".to_owned())),
+    };
+    let snapshot = Snapshot {
+        step_id: attributes.required("step.id")?,
+        is_prefill,
+        num_computed_tokens: attributes.required("request.num_computed_tokens")?,
+        num_scheduled_tokens: attributes.required("request.scheduled_tokens_this_step")?,
+        num_prompt_tokens: attributes.required("request.num_prompt_tokens")?,
+        num_output_tokens: attributes.count("request.num_output_tokens")?.unwrap_or(0),
+    };
+    const EFFECTIVE: &str = "request.effective_prompt_len";
+    let hit = match (attributes.text("request.id"), attributes.unsigned(EFFECTIVE)?) {
+        (Some(id), Some(effective)) => {
+            let prompt = u64::from(snapshot.num_prompt_tokens);
+            let cached = prompt.checked_sub(effective);
+            let fault = || attributes.fault(EFFECTIVE, format!("at most the {prompt} tokens of the prompt"));
+            Some((id.to_owned(), cached.ok_or_else(fault)?))
+        }
+        _ => None,
+    };
+    Ok((snapshot, hit))
+}
+
+/// Puts snapshots into the steps of a run, which are sorted by number, where they agree with the step's summary.
+pub(super) fn attach(trace: &mut StepTrace, mut snapshots: Vec<Snapshot>, notes: &mut Vec<String>) {
+    if snapshots.is_empty() {
+        return;
+    }
     snapshots.sort_by_key(|snapshot| snapshot.step_id);
-    let mut joined = Joined { counted_after: are_counted_after(&snapshots), ..Joined::default() };
-    let mut steps = steps.iter_mut().peekable();
+    let counted_after = are_counted_after(&snapshots);
+    let (mut complete, mut contradicting_steps, mut contradicting, mut orphans) = (0, 0, 0, 0);
+    let mut steps = trace.steps.iter_mut().peekable();
     for group in snapshots.chunk_by(|one, next| one.step_id == next.step_id) {
         let Some(step_id) = group.first().map(|snapshot| snapshot.step_id) else { continue };
         while steps.next_if(|step| step.step_id < step_id).is_some() {}
         let Some(step) = steps.next_if(|step| step.step_id == step_id) else {
-            joined.orphans += group.len() as u64;
+            orphans += group.len();
             continue;
         };
-        let requests: Option<Vec<Request>> =
-            group.iter().map(|snapshot| request(snapshot, joined.counted_after)).collect();
-        match requests.filter(|_| agrees(step, group)) {
-            Some(requests) => {
-                let cached = |is_prefill: bool| -> u64 {
-                    let of_phase =
-                        group.iter().zip(&requests).filter(|(snapshot, _)| snapshot.is_prefill == is_prefill);
-                    of_phase.map(|(_, request)| u64::from(request.num_computed_tokens)).sum()
-                };
-                step.prefill_kv_tokens = Some(cached(true));
-                step.decode_kv_tokens = Some(cached(false));
-                step.requests = Some(requests);
-                joined.steps += 1;
-            }
-            None => {
-                joined.contradicting_steps += 1;
-                joined.contradicting += group.len() as u64;
-            }
-        }
+        let requests: Option<Vec<Request>> = group.iter().map(|snapshot| request(snapshot, counted_after)).collect();
+        let Some(requests) = requests.filter(|_| agrees(step, group)) else {
+            contradicting_steps += 1;
+            contradicting += group.len();
+            continue;
+        };
+        let cached = |is_prefill: bool| -> u64 {
+            let of_phase = group.iter().zip(&requests).filter(|(snapshot, _)| snapshot.is_prefill == is_prefill);
+            of_phase.map(|(_, request)| u64::from(request.num_computed_tokens)).sum()
+        };
+        step.prefill_kv_tokens = Some(cached(true));
+        step.decode_kv_tokens = Some(cached(false));
+        step.requests = Some(requests);
+        complete += 1;
     }
-    joined
+    let name = &trace.run.experiment;
+    notes.push(format!("{complete} of {} steps of {name} have a snapshot of each request", trace.steps.len()));
+    if contradicting > 0 {
+        notes.push(format!(
+            "{contradicting} snapshots left out: their sums contradict the summaries of {contradicting_steps} steps, which are kept"
+        ));
+    }
+    if orphans > 0 {
+        notes.push(format!("{orphans} snapshots left out: their steps are not in the file"));
+    }
+    if counted_after {
+        notes.push(format!(
+            "the snapshots of {name} count computed tokens after the step: converted to the count before it"
+        ));
+    }
 }
 
 fn agrees(step: &StepRecord, group: &[Snapshot]) -> bool {
@@ -67,22 +116,20 @@ fn request(snapshot: &Snapshot, counted_after: bool) -> Option<Request> {
     let Snapshot { num_computed_tokens, num_scheduled_tokens, .. } = *snapshot;
     let before =
         if counted_after { num_computed_tokens.checked_sub(num_scheduled_tokens)? } else { num_computed_tokens };
-    let known = u64::from(snapshot.num_prompt_tokens) + u64::from(snapshot.num_output_tokens);
     let after = u64::from(before) + u64::from(num_scheduled_tokens);
-    let samples = !snapshot.is_prefill || after >= known;
+    let samples = !snapshot.is_prefill || after >= snapshot.known_tokens();
     (num_scheduled_tokens > 0).then_some(Request::new(before, num_scheduled_tokens, samples))
 }
 
-/// Schedulers advance their count of computed tokens at one point of the step, and traces tell it before or after that. Prompt
-/// chunks give it away: together with its chunk a count from before never exceeds the prompt, and a count from after is never
-/// less than the chunk.
+/// Schedulers advance their count of computed tokens at one point of the step, and snapshots are taken before or after that.
+/// Prefill chunks show which: a count from before the step never exceeds the prompt together with its chunk, and a count from
+/// after it is never less than the chunk.
 fn are_counted_after(snapshots: &[Snapshot]) -> bool {
-    let prompts = || snapshots.iter().filter(|snapshot| snapshot.is_prefill && snapshot.num_scheduled_tokens > 0);
-    let not_before = prompts().filter(|snapshot| {
-        let known = u64::from(snapshot.num_prompt_tokens) + u64::from(snapshot.num_output_tokens);
-        u64::from(snapshot.num_computed_tokens) + u64::from(snapshot.num_scheduled_tokens) > known
+    let chunks = || snapshots.iter().filter(|snapshot| snapshot.is_prefill && snapshot.num_scheduled_tokens > 0);
+    let not_before = chunks().filter(|snapshot| {
+        u64::from(snapshot.num_computed_tokens) + u64::from(snapshot.num_scheduled_tokens) > snapshot.known_tokens()
     });
-    let not_after = prompts().filter(|snapshot| snapshot.num_computed_tokens < snapshot.num_scheduled_tokens);
+    let not_after = chunks().filter(|snapshot| snapshot.num_computed_tokens < snapshot.num_scheduled_tokens);
     not_before.count() > not_after.count()
 }
 
@@ -112,9 +159,16 @@ mod tests {
         }
     }
 
+    fn attached(steps: &[StepRecord], snapshots: Vec<Snapshot>) -> (Vec<StepRecord>, Vec<String>) {
+        let mut trace = StepTrace { steps: steps.to_vec(), ..StepTrace::default() };
+        let mut notes = Vec::new();
+        attach(&mut trace, snapshots, &mut notes);
+        (trace.steps, notes)
+    }
+
     #[test]
     fn a_step_gets_its_requests_and_their_cache() {
-        let mut steps = [step(4, (1, 512), 2), step(9, (0, 0), 1)];
+        let steps = [step(4, (1, 512), 2), step(9, (0, 0), 1)];
         let snapshots = vec![
             snapshot(9, false, (30, 1), 28, 3),
             snapshot(4, true, (1000, 512), 2000, 0),
@@ -122,8 +176,9 @@ mod tests {
             snapshot(4, false, (200, 1), 150, 51),
             snapshot(5, false, (7, 1), 5, 2),
         ];
-        let joined = join(&mut steps, snapshots);
-        assert_eq!(joined, Joined { steps: 2, orphans: 1, ..Joined::default() });
+        let (steps, notes) = attached(&steps, snapshots);
+        assert_eq!(notes.len(), 2);
+        assert!(notes[0].starts_with("2 of 2 steps") && notes[1].starts_with("1 snapshots left out"), "{notes:?}");
         assert_eq!((steps[0].prefill_kv_tokens, steps[0].decode_kv_tokens), (Some(1000), Some(300)));
         // 1,512 of 2,000 prompt tokens: the chunk samples nothing.
         let chunk = Request::new(1000, 512, false);
@@ -133,24 +188,24 @@ mod tests {
 
     #[test]
     fn snapshots_that_contradict_the_summary_are_left_out() {
-        let mut steps = [step(1, (0, 0), 2), step(2, (1, 100), 0), step(3, (0, 0), 1)];
+        let steps = [step(1, (0, 0), 2), step(2, (1, 100), 0), step(3, (0, 0), 1)];
         let snapshots =
             vec![snapshot(1, false, (9, 1), 5, 5), snapshot(2, true, (0, 99), 99, 0), snapshot(3, false, (9, 1), 5, 5)];
-        let joined = join(&mut steps, snapshots);
-        assert_eq!((joined.steps, joined.contradicting_steps, joined.contradicting), (1, 2, 2));
+        let (steps, notes) = attached(&steps, snapshots);
+        assert!(notes[1].contains("contradict the summaries of 2 steps"), "{notes:?}");
         assert!(steps[0].requests.is_none() && steps[1].prefill_kv_tokens.is_none() && steps[2].requests.is_some());
     }
 
     #[test]
     fn counts_from_after_the_step_are_turned_back() {
-        let mut steps = [step(1, (1, 700), 1), step(2, (1, 300), 0)];
+        let steps = [step(1, (1, 700), 1), step(2, (1, 300), 0)];
         let snapshots = vec![
             snapshot(1, true, (700, 700), 1000, 0),
             snapshot(1, false, (51, 1), 40, 11),
             snapshot(2, true, (1000, 300), 1000, 0),
         ];
-        let joined = join(&mut steps, snapshots);
-        assert!(joined.counted_after);
+        let (steps, notes) = attached(&steps, snapshots);
+        assert!(notes[1].contains("count computed tokens after the step"), "{notes:?}");
         let first = Request::new(0, 700, false);
         assert_eq!(steps[0].requests, Some(vec![first, Request::decode(50)]));
         assert_eq!(steps[1].requests, Some(vec![Request::prefill(300, 700)]));

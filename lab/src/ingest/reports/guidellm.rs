@@ -1,4 +1,4 @@
-//! guidellm's report. Uses `reports`.
+//! guidellm's report.
 //!
 //! # Source
 //! guidellm, `src/guidellm/schemas` and `src/guidellm/benchmark/schemas`: `benchmarks[].requests.successful[]` with
@@ -6,12 +6,12 @@
 
 use std::path::Path;
 
-use serde::Deserialize;
-use serde::de::IgnoredAny;
+use serde_json::Value;
 
-use super::{Number, Rows, no_rows, open, parse};
+use super::{Row, Rows, time_ns, tokens, with_requests};
 use crate::ingest::format::Format;
-use crate::ingest::{Ingested, Reason, RequestRow, Run, file_name};
+use crate::ingest::json_stream::{JsonVisitor, visit_json};
+use crate::ingest::{Capture, Reason, RequestRow, Run, file_name};
 use ridgepoint::Result;
 
 /// guidellm's report.
@@ -29,103 +29,74 @@ const VERSION: f64 = 2.0;
 /// Reads a report, one run per benchmark in it.
 ///
 /// # Errors
-/// `ErrorKind::Io`(ridgepoint::Error::Io); `ErrorKind::Parse`(ridgepoint::Error::Parse) where the file is cut short, is no such report, or has no
-/// requests.
-pub fn read(path: &Path) -> Result<Ingested> {
-    let origin = path.display().to_string();
-    let report: Report = parse(&origin, open(path)?)?;
-    let mut ingested = Ingested::default();
-    if let Some(Number::Value(version)) = report.metadata.map(|metadata| metadata.version)
-        && (version - VERSION).abs() > 0.0
-    {
-        ingested
-            .notes
-            .push(format!("the report is of version {version}, its names are read as those of version {VERSION}"));
+/// A file that cannot be read, is not JSON or is cut short, or has no requests.
+pub fn read(path: &Path) -> Result<Capture> {
+    let mut report = Report::default();
+    visit_json(path, &mut report)?;
+    let mut capture = Capture::default();
+    if let Some(version) = report.version.filter(|version| (version - VERSION).abs() > 0.0) {
+        let note = format!("the report is of version {version}, its names are read as those of version {VERSION}");
+        capture.notes.push(note);
     }
     let several = report.benchmarks.len() > 1;
-    let model = report.args.and_then(|args| args.model);
-    for (index, benchmark) in report.benchmarks.into_iter().enumerate() {
-        let mut rows = Rows::default();
-        for (position, request) in benchmark.requests.successful.unwrap_or_default().into_iter().enumerate() {
-            rows.add(row(position, request));
-        }
-        rows.leave_out(Reason::Failed, benchmark.requests.errored.unwrap_or_default().len());
-        rows.leave_out(Reason::Incomplete, benchmark.requests.incomplete.unwrap_or_default().len());
-        let name = file_name(path);
-        let experiment = if several { format!("{name}/{index}") } else { name };
-        rows.finish(Run { experiment, model: model.clone(), ..Run::default() }, &mut ingested);
+    let name = file_name(path);
+    for (index, rows) in report.benchmarks.into_iter().enumerate() {
+        let experiment = if several { format!("{name}/{index}") } else { name.clone() };
+        rows.finish(Run { experiment, model: report.model.clone(), ..Run::default() }, &mut capture);
     }
-    if ingested.requests_read == 0 {
-        return Err(no_rows(&origin, "benchmarks[].requests is empty: let guidellm keep its samples in the report"));
-    }
-    Ok(ingested)
+    with_requests(path, capture, "benchmarks[].requests is empty; let guidellm keep its samples in the report")
 }
 
-#[derive(Deserialize)]
+/// What is read of a report; the requests of the benchmark in progress are in `rows`.
+#[derive(Default)]
 struct Report {
-    metadata: Option<Metadata>,
-    args: Option<Args>,
-    benchmarks: Vec<Benchmark>,
-}
-
-#[derive(Deserialize)]
-struct Metadata {
-    #[serde(default)]
-    version: Number,
-}
-
-#[derive(Deserialize)]
-struct Args {
+    version: Option<f64>,
     model: Option<String>,
+    benchmarks: Vec<Rows>,
+    rows: Rows,
+    position: usize,
 }
 
-#[derive(Deserialize)]
-struct Benchmark {
-    #[serde(default)]
-    requests: Requests,
+impl JsonVisitor for Report {
+    const PATHS: &'static [&'static str] = &[
+        "metadata.version",
+        "args.model",
+        "benchmarks.requests.successful[]",
+        "benchmarks.requests.errored[]",
+        "benchmarks.requests.incomplete[]",
+    ];
+
+    fn value(&mut self, path: &'static str, value: Value) {
+        match path {
+            "metadata.version" => self.version = value.as_f64(),
+            "args.model" => self.model = value.as_str().map(str::to_owned),
+            "benchmarks.requests.errored[]" => self.rows.add(Err(Reason::Failed)),
+            "benchmarks.requests.incomplete[]" => self.rows.add(Err(Reason::Incomplete)),
+            _ => {
+                self.rows.add(row(self.position, &value));
+                self.position += 1;
+            }
+        }
+    }
+
+    fn end(&mut self, path: &str) {
+        if path == "benchmarks" {
+            self.benchmarks.push(std::mem::take(&mut self.rows));
+            self.position = 0;
+        }
+    }
 }
 
-#[derive(Default, Deserialize)]
-struct Requests {
-    successful: Option<Vec<Entry>>,
-    errored: Option<Vec<IgnoredAny>>,
-    incomplete: Option<Vec<IgnoredAny>>,
-}
-
-#[derive(Deserialize)]
-struct Entry {
-    request_id: Option<String>,
-    #[serde(default)]
-    prompt_tokens: Number,
-    #[serde(default)]
-    output_tokens: Number,
-    info: Option<Info>,
-}
-
-#[derive(Deserialize)]
-struct Info {
-    timings: Option<Timings>,
-}
-
-#[derive(Deserialize)]
-struct Timings {
-    #[serde(default)]
-    request_start: Number,
-    #[serde(default)]
-    first_token_iteration: Number,
-    #[serde(default)]
-    request_end: Number,
-}
-
-fn row(position: usize, entry: Entry) -> std::result::Result<RequestRow, Reason> {
-    let timings = entry.info.and_then(|info| info.timings).ok_or(Reason::Incomplete)?;
+fn row(position: usize, request: &Value) -> Row {
+    let timings = &request["info"]["timings"];
+    let id = request["request_id"].as_str().map_or_else(|| position.to_string(), str::to_owned);
     Ok(RequestRow {
-        request_id: entry.request_id.unwrap_or_else(|| position.to_string()),
-        arrived_ns: timings.request_start.time_ns()?,
-        first_response_ns: timings.first_token_iteration.time_ns()?,
-        departed_ns: timings.request_end.time_ns()?,
-        num_prompt_tokens: entry.prompt_tokens.tokens()?,
-        num_output_tokens: entry.output_tokens.tokens()?,
+        request_id: id,
+        arrived_ns: time_ns(&timings["request_start"])?,
+        first_response_ns: time_ns(&timings["first_token_iteration"])?,
+        departed_ns: time_ns(&timings["request_end"])?,
+        num_prompt_tokens: tokens(&request["prompt_tokens"])?,
+        num_output_tokens: tokens(&request["output_tokens"])?,
         ..RequestRow::default()
     })
 }

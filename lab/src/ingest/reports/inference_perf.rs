@@ -1,21 +1,19 @@
-//! inference-perf's report of every request. Uses `reports`.
+//! inference-perf's report of every request.
 //!
 //! # Source
 //! inference-perf, `docs/reports.md`: `per_request_lifecycle_metrics.json`. Times are seconds on the client's monotonic clock.
 //! `info` holds `input_tokens`, `output_tokens` and `output_token_times`, in newer versions under `request_metrics.text` and
 //! `response_metrics`.
 
-use std::fmt;
 use std::path::Path;
 
-use serde::Deserialize;
-use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
-
 use ridgepoint::internals::input::Head;
+use serde_json::Value;
 
-use super::{Number, Rows, fault, no_rows, open};
+use super::{Row, Rows, time_ns, tokens, with_requests};
 use crate::ingest::format::Format;
-use crate::ingest::{Ingested, Reason, RequestRow, Run, file_name};
+use crate::ingest::json_stream::{JsonVisitor, visit_json};
+use crate::ingest::{Capture, Reason, RequestRow, Run, file_name};
 use ridgepoint::Result;
 
 /// inference-perf's report of every request.
@@ -30,119 +28,46 @@ pub(in crate::ingest) const FORMAT: Format = Format {
     read,
 };
 
-const SUMMARY: &str = "this is a summary, which has no requests: set report.request_lifecycle.per_request in \
-     inference-perf's configuration and give its per_request_lifecycle_metrics.json";
-
 /// Reads a report. Its token times count each streamed event, so the number of output tokens is taken from its own field.
 ///
 /// # Errors
-/// `ErrorKind::Io`(ridgepoint::Error::Io); `ErrorKind::Parse`(ridgepoint::Error::Parse) where the file is cut short, is one of inference-perf's
-/// summaries, or has no requests.
-pub fn read(path: &Path) -> Result<Ingested> {
-    let origin = path.display().to_string();
-    let mut rows = Rows::default();
-    let mut parser = serde_json::Deserializer::from_reader(open(path)?);
-    let read = Report(&mut rows).deserialize(&mut parser).and_then(|()| parser.end());
-    read.map_err(|error| fault(&origin, &error))?;
-    if rows.read == 0 {
-        return Err(no_rows(&origin, "the list is empty"));
-    }
-    let mut ingested = Ingested::default();
-    rows.finish(Run { experiment: file_name(path), ..Run::default() }, &mut ingested);
-    Ok(ingested)
+/// A file that cannot be read, is not JSON or is cut short, is one of inference-perf's summaries, or has no requests.
+pub fn read(path: &Path) -> Result<Capture> {
+    let mut requests = Requests(Rows::default());
+    visit_json(path, &mut requests)?;
+    let mut capture = Capture::default();
+    requests.0.finish(Run { experiment: file_name(path), ..Run::default() }, &mut capture);
+    let way_out = "set report.request_lifecycle.per_request in inference-perf's configuration and give its \
+                   per_request_lifecycle_metrics.json, as summaries have none";
+    with_requests(path, capture, way_out)
 }
 
 /// The list of requests, of which one is held at a time.
-struct Report<'a>(&'a mut Rows);
+struct Requests(Rows);
 
-impl<'de> DeserializeSeed<'de> for Report<'_> {
-    type Value = ();
+impl JsonVisitor for Requests {
+    const PATHS: &'static [&'static str] = &["[]"];
 
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> std::result::Result<(), D::Error> {
-        deserializer.deserialize_any(self)
+    fn value(&mut self, _: &'static str, request: Value) {
+        let index = self.0.read;
+        self.0.add(row(index, &request));
     }
 }
 
-impl<'de> Visitor<'de> for Report<'_> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("inference-perf's list of requests")
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> std::result::Result<(), A::Error> {
-        let mut index = 0u64;
-        while let Some(entry) = list.next_element::<Entry>()? {
-            self.0.add(row(index, entry));
-            index += 1;
-        }
-        Ok(())
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, _: A) -> std::result::Result<(), A::Error> {
-        Err(A::Error::custom(SUMMARY))
-    }
-}
-
-#[derive(Deserialize)]
-struct Entry {
-    #[serde(default)]
-    start_time: Number,
-    #[serde(default)]
-    end_time: Number,
-    info: Option<Info>,
-    error: Option<IgnoredAny>,
-}
-
-#[derive(Default, Deserialize)]
-struct Info {
-    #[serde(default)]
-    input_tokens: Number,
-    #[serde(default)]
-    output_tokens: Number,
-    output_token_times: Option<Vec<Number>>,
-    request_metrics: Option<RequestMetrics>,
-    response_metrics: Option<ResponseMetrics>,
-}
-
-#[derive(Deserialize)]
-struct RequestMetrics {
-    text: Option<TextMetrics>,
-}
-
-#[derive(Deserialize)]
-struct TextMetrics {
-    #[serde(default)]
-    input_tokens: Number,
-}
-
-#[derive(Deserialize)]
-struct ResponseMetrics {
-    #[serde(default)]
-    output_tokens: Number,
-    output_token_times: Option<Vec<Number>>,
-}
-
-fn row(index: u64, entry: Entry) -> std::result::Result<RequestRow, Reason> {
-    if entry.error.is_some() {
+fn row(index: usize, request: &Value) -> Row {
+    if !request["error"].is_null() {
         return Err(Reason::Failed);
     }
-    let info = entry.info.unwrap_or_default();
-    let text = info.request_metrics.and_then(|metrics| metrics.text);
-    let prompt = text.map_or(Ok(None), |text| text.input_tokens.tokens())?;
-    let (output, times) = match info.response_metrics {
-        Some(metrics) => (metrics.output_tokens.tokens()?, metrics.output_token_times),
-        None => (None, None),
-    };
-    let times = times.or(info.output_token_times).unwrap_or_default();
-    let first = times.first().map_or(Ok(None), |first| first.time_ns())?;
+    let (info, response) = (&request["info"], &request["info"]["response_metrics"]);
+    let either = |new: &Value, old: &str| Ok(tokens(new)?.or(tokens(&info[old])?));
+    let times = [&response["output_token_times"], &info["output_token_times"]].into_iter().find(|of| !of.is_null());
     Ok(RequestRow {
         request_id: index.to_string(),
-        arrived_ns: entry.start_time.time_ns()?,
-        first_response_ns: first,
-        departed_ns: entry.end_time.time_ns()?,
-        num_prompt_tokens: prompt.or(info.input_tokens.tokens()?),
-        num_output_tokens: output.or(info.output_tokens.tokens()?),
+        arrived_ns: time_ns(&request["start_time"])?,
+        first_response_ns: times.map_or(Ok(None), |times| time_ns(&times[0]))?,
+        departed_ns: time_ns(&request["end_time"])?,
+        num_prompt_tokens: either(&info["request_metrics"]["text"]["input_tokens"], "input_tokens")?,
+        num_output_tokens: either(&response["output_tokens"], "output_tokens")?,
         ..RequestRow::default()
     })
 }

@@ -1,17 +1,15 @@
-//! Reports of load generators: what clients saw of each request. Uses `error`, the records of `ingest`.
+//! Reports of load generators: what clients saw of each request.
 
 pub mod guidellm;
 pub mod inference_perf;
 pub mod vllm_bench;
 
 use std::collections::HashSet;
-use std::fs::File;
-use std::io::{BufReader, Read};
 use std::path::Path;
 
-use serde::Deserialize;
+use serde_json::Value;
 
-use super::{Dropped, Ingested, Reason, RequestRow, RequestTrace, Run, seconds_to_ns};
+use super::{Capture, Dropped, Reason, RequestRow, RequestTrace, Run, seconds_to_ns};
 use ridgepoint::{Error, Result};
 
 /// Latest time on a client's clock, s: unix times are well below.
@@ -19,54 +17,25 @@ const MAX_TIME_S: f64 = 1e10;
 /// Largest count of tokens of a request.
 const MAX_TOKENS: f64 = 1e9;
 
-fn open(path: &Path) -> Result<BufReader<File>> {
-    File::open(path).map(BufReader::new).map_err(|error| Error::io(path, error))
+/// A request, or why it is left out.
+type Row = std::result::Result<RequestRow, Reason>;
+
+/// Converts a time in seconds to ns; `None` for null.
+fn time_ns(value: &Value) -> std::result::Result<Option<u64>, Reason> {
+    within(value, MAX_TIME_S).map(|seconds| seconds.map(seconds_to_ns))
 }
 
-fn parse<T: for<'de> Deserialize<'de>>(origin: &str, reader: impl Read) -> Result<T> {
-    let mut parser = serde_json::Deserializer::from_reader(reader);
-    let value = T::deserialize(&mut parser).and_then(|value| parser.end().map(|()| value));
-    value.map_err(|error| fault(origin, &error))
-}
-
-fn fault(origin: &str, error: &serde_json::Error) -> Error {
-    let cause = if error.is_eof() {
-        format!("is cut short: {error}")
-    } else {
-        format!("is not the JSON of such a report (times that are NaN or infinite are none): {error}")
-    };
-    Error::parse(origin, cause)
-}
-
-/// A time or a number of tokens; a text or list in its place is a value that can't be, not an unreadable file.
-#[derive(Debug, Clone, Copy, Default, Deserialize)]
-#[serde(untagged)]
-enum Number {
-    Value(f64),
-    Other(serde::de::IgnoredAny),
-    #[default]
-    Nothing,
-}
-
-impl Number {
-    fn time_ns(self) -> std::result::Result<Option<u64>, Reason> {
-        self.within(MAX_TIME_S).map(|seconds| seconds.map(seconds_to_ns))
+/// Converts a number of tokens; `None` for null.
+fn tokens(value: &Value) -> std::result::Result<Option<u64>, Reason> {
+    match within(value, MAX_TOKENS)? {
+        Some(tokens) if tokens.fract().abs() > 0.0 => Err(Reason::BadValue),
+        tokens => Ok(tokens.map(|tokens| tokens as u64)),
     }
+}
 
-    fn tokens(self) -> std::result::Result<Option<u64>, Reason> {
-        match self.within(MAX_TOKENS)? {
-            Some(tokens) if tokens.fract().abs() > 0.0 => Err(Reason::BadValue),
-            tokens => Ok(tokens.map(|tokens| tokens as u64)),
-        }
-    }
-
-    fn within(self, max: f64) -> std::result::Result<Option<f64>, Reason> {
-        match self {
-            Number::Nothing => Ok(None),
-            Number::Value(value) if (0.0..=max).contains(&value) => Ok(Some(value)),
-            Number::Value(_) | Number::Other(_) => Err(Reason::BadValue),
-        }
-    }
+fn within(value: &Value, max: f64) -> std::result::Result<Option<f64>, Reason> {
+    let number = value.as_f64().filter(|number| (0.0..=max).contains(number));
+    if number.is_none() && !value.is_null() { Err(Reason::BadValue) } else { Ok(number) }
 }
 
 /// Requests of one run as they come in.
@@ -75,11 +44,11 @@ struct Rows {
     requests: Vec<RequestRow>,
     ids: HashSet<String>,
     dropped: Dropped,
-    read: u64,
+    read: usize,
 }
 
 impl Rows {
-    fn add(&mut self, row: std::result::Result<RequestRow, Reason>) {
+    fn add(&mut self, row: Row) {
         self.read += 1;
         match row.and_then(checked) {
             Err(reason) => self.dropped.add(reason),
@@ -88,24 +57,18 @@ impl Rows {
         }
     }
 
-    fn leave_out(&mut self, reason: Reason, count: usize) {
-        self.read += count as u64;
-        self.dropped.add_many(reason, count as u64);
-    }
-
     /// Puts the rows, by arrival, into what was read.
-    fn finish(mut self, run: Run, into: &mut Ingested) {
+    fn finish(mut self, run: Run, capture: &mut Capture) {
         self.requests.sort_by_key(|row| row.arrived_ns);
-        into.requests_read += self.read;
-        into.dropped_requests.merge(&self.dropped);
+        capture.dropped_requests.merge(&self.dropped);
         if !self.requests.is_empty() {
-            into.requests.push(RequestTrace { run, requests: self.requests });
+            capture.requests.push(RequestTrace { run, requests: self.requests });
         }
     }
 }
 
 /// A client's request has an arrival and an end, and its first response in between.
-fn checked(row: RequestRow) -> std::result::Result<RequestRow, Reason> {
+fn checked(row: RequestRow) -> Row {
     let (Some(arrived_ns), Some(departed_ns)) = (row.arrived_ns, row.departed_ns) else {
         return Err(Reason::Incomplete);
     };
@@ -113,6 +76,10 @@ fn checked(row: RequestRow) -> std::result::Result<RequestRow, Reason> {
     if (arrived_ns..=departed_ns).contains(&first_ns) { Ok(row) } else { Err(Reason::BadValue) }
 }
 
-fn no_rows(origin: &str, what: &str) -> Error {
-    Error::parse(origin, format!("has no requests: {what}"))
+/// Refuses a report without requests; `way_out` says how it gets some.
+fn with_requests(path: &Path, capture: Capture, way_out: &str) -> Result<Capture> {
+    if capture.requests_read() == 0 {
+        return Err(Error::parse(path, format!("has no requests: {way_out}")));
+    }
+    Ok(capture)
 }

@@ -1,4 +1,4 @@
-//! Results of `vllm bench serve --save-detailed`. Uses `reports`.
+//! Results of `vllm bench serve --save-detailed`.
 //!
 //! # Source
 //! vLLM, `vllm/benchmarks/serve.py`: `start_times`, `ttfts` and `itls` in seconds of the client's clock; the last gap of a request
@@ -6,11 +6,12 @@
 
 use std::path::Path;
 
-use serde::Deserialize;
+use serde_json::Value;
 
-use super::{Number, Rows, no_rows, open, parse};
+use super::{Row, Rows, time_ns, tokens, with_requests};
 use crate::ingest::format::Format;
-use crate::ingest::{Ingested, Reason, RequestRow, Run, file_name};
+use crate::ingest::json_stream::{JsonVisitor, visit_json};
+use crate::ingest::{Capture, Reason, RequestRow, Run, file_name};
 use ridgepoint::{Error, Result};
 
 /// The result of `vllm bench serve --save-detailed`.
@@ -25,80 +26,67 @@ pub(in crate::ingest) const FORMAT: Format = Format {
 /// Reads a result.
 ///
 /// # Errors
-/// `ErrorKind::Io`; `ErrorKind::Parse` where the file is cut short, is no such result, or has no requests; `ErrorKind::Invalid` where
-/// lists are missing or of unequal length.
-pub fn read(path: &Path) -> Result<Ingested> {
-    let origin = path.display().to_string();
-    let detailed: Detailed = parse(&origin, open(path)?)?;
-    let Detailed { model_id, input_lens, output_lens, start_times, ttfts, itls, errors } = detailed;
-    let lists = [
-        ("input_lens", input_lens.as_ref().map(Vec::len)),
-        ("output_lens", output_lens.as_ref().map(Vec::len)),
-        ("start_times", start_times.as_ref().map(Vec::len)),
-        ("ttfts", ttfts.as_ref().map(Vec::len)),
-        ("itls", itls.as_ref().map(Vec::len)),
-        ("errors", errors.as_ref().map(Vec::len)),
-    ];
-    let problems = problems(&lists);
-    if !problems.is_empty() {
-        return Err(Error::invalid(origin, problems));
-    }
-    let requests = input_lens.unwrap_or_default().into_iter().zip(output_lens.unwrap_or_default());
-    let times = start_times.unwrap_or_default().into_iter().zip(ttfts.unwrap_or_default());
-    let ends = itls.unwrap_or_default().into_iter().zip(errors.unwrap_or_default());
-    let mut rows = Rows::default();
-    for (index, (((input, output), (start, ttft)), (gaps, error))) in requests.zip(times).zip(ends).enumerate() {
-        let failed = error.as_deref().is_some_and(|error| !error.is_empty());
-        rows.add(if failed { Err(Reason::Failed) } else { row(index, [input, output, start, ttft], &gaps) });
-    }
-    if rows.read == 0 {
-        return Err(no_rows(&origin, "its lists are empty"));
-    }
-    let mut ingested = Ingested::default();
-    rows.finish(Run { experiment: file_name(path), model: model_id, ..Run::default() }, &mut ingested);
-    Ok(ingested)
-}
-
-/// What is read of a result; it holds its settings and summaries besides.
-#[derive(Deserialize)]
-struct Detailed {
-    model_id: Option<String>,
-    input_lens: Option<Vec<Number>>,
-    output_lens: Option<Vec<Number>>,
-    start_times: Option<Vec<Number>>,
-    ttfts: Option<Vec<Number>>,
-    itls: Option<Vec<Vec<Number>>>,
-    errors: Option<Vec<Option<String>>>,
-}
-
-fn problems(lists: &[(&str, Option<usize>)]) -> Vec<String> {
-    let length = lists.first().and_then(|(_, length)| *length);
-    let mut problems = Vec::new();
-    for (key, found) in lists {
-        match (found, length) {
-            (None, _) => problems.push(format!(
-                "{key} is missing: run `vllm bench serve` with --save-detailed, of a version that writes {key}"
+/// A file that cannot be read, is not JSON or is cut short, whose lists are missing, empty or of unequal length.
+pub fn read(path: &Path) -> Result<Capture> {
+    let mut result = Detailed::default();
+    visit_json(path, &mut result)?;
+    let lengths = result.lists.each_ref().map(Vec::len);
+    let problem = |(key, length): (&&str, usize)| {
+        let key = key.trim_end_matches("[]");
+        match length {
+            0 => Some(format!(
+                "{key} is missing or empty: run `vllm bench serve` with --save-detailed, of a version that writes {key}"
             )),
-            (Some(found), Some(length)) if *found != length => {
-                problems.push(format!("{key} has {found} entries, input_lens has {length}"));
+            length => {
+                (length != lengths[0]).then(|| format!("{key} has {length} entries, input_lens has {}", lengths[0]))
             }
-            _ => {}
+        }
+    };
+    let problems: Vec<String> = Detailed::PATHS.iter().zip(lengths).filter_map(problem).collect();
+    if !problems.is_empty() {
+        return Err(Error::invalid(path, problems));
+    }
+    let mut rows = Rows::default();
+    for index in 0..lengths[0] {
+        rows.add(row(index, result.lists.each_ref().map(|list| &list[index])));
+    }
+    let mut capture = Capture::default();
+    rows.finish(Run { experiment: file_name(path), model: result.model, ..Run::default() }, &mut capture);
+    with_requests(path, capture, "its lists are empty")
+}
+
+/// What is read of a result: a list per column of the requests, in the order of the paths.
+#[derive(Default)]
+struct Detailed {
+    lists: [Vec<Value>; 6],
+    model: Option<String>,
+}
+
+impl JsonVisitor for Detailed {
+    const PATHS: &'static [&'static str] =
+        &["input_lens[]", "output_lens[]", "start_times[]", "ttfts[]", "itls[]", "errors[]", "model_id"];
+
+    fn value(&mut self, path: &'static str, value: Value) {
+        match Self::PATHS.iter().position(|known| *known == path).and_then(|at| self.lists.get_mut(at)) {
+            Some(list) => list.push(value),
+            None => self.model = value.as_str().map(str::to_owned),
         }
     }
-    problems
 }
 
-fn row(index: usize, numbers: [Number; 4], gaps: &[Number]) -> std::result::Result<RequestRow, Reason> {
-    let [input, output, start, ttft] = numbers;
-    let (arrived_ns, ttft_ns) = (start.time_ns()?, ttft.time_ns()?);
-    let output = output.tokens()?;
-    if output == Some(0) {
+fn row(index: usize, [input, output, start, ttft, gaps, error]: [&Value; 6]) -> Row {
+    if error.as_str().is_some_and(|error| !error.is_empty()) {
+        return Err(Reason::Failed);
+    }
+    let num_output_tokens = tokens(output)?;
+    if num_output_tokens == Some(0) {
         return Err(Reason::BadValue);
     }
-    let first_response_ns = arrived_ns.zip(ttft_ns).map(|(arrived_ns, ttft_ns)| arrived_ns.saturating_add(ttft_ns));
+    let arrived_ns = time_ns(start)?;
+    let first_response_ns = arrived_ns.zip(time_ns(ttft)?).map(|(at, ttft_ns)| at.saturating_add(ttft_ns));
     let mut departed_ns = first_response_ns;
-    for gap in gaps {
-        let gap_ns = gap.time_ns()?.ok_or(Reason::BadValue)?;
+    for gap in gaps.as_array().ok_or(Reason::BadValue)? {
+        let gap_ns = time_ns(gap)?.ok_or(Reason::BadValue)?;
         departed_ns = departed_ns.map(|at| at.saturating_add(gap_ns));
     }
     Ok(RequestRow {
@@ -106,8 +94,8 @@ fn row(index: usize, numbers: [Number; 4], gaps: &[Number]) -> std::result::Resu
         arrived_ns,
         first_response_ns,
         departed_ns,
-        num_prompt_tokens: input.tokens()?,
-        num_output_tokens: output,
+        num_prompt_tokens: tokens(input)?,
+        num_output_tokens,
         ..RequestRow::default()
     })
 }

@@ -1,0 +1,69 @@
+//! What a reader makes of a file: steps and requests by run, and counts of the records that were left out.
+
+use super::dropped::{Dropped, Reason};
+use super::request::RequestTrace;
+use super::step::StepTrace;
+
+/// Steps and requests of one file, and the counts of its dropped records.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Capture {
+    /// Steps, run by run.
+    pub steps: Vec<StepTrace>,
+    /// Requests, run by run.
+    pub requests: Vec<RequestTrace>,
+    /// Step records left out.
+    pub dropped_steps: Dropped,
+    /// Request records left out.
+    pub dropped_requests: Dropped,
+    /// Remarks for people.
+    pub notes: Vec<String>,
+}
+
+impl Capture {
+    /// Returns the number of step records in the file.
+    pub fn steps_read(&self) -> u64 {
+        let kept: usize = self.steps.iter().map(|trace| trace.steps.len()).sum();
+        kept as u64 + self.dropped_steps.total()
+    }
+
+    /// Returns the number of request records in the file.
+    pub fn requests_read(&self) -> u64 {
+        let kept: usize = self.requests.iter().map(|trace| trace.requests.len()).sum();
+        kept as u64 + self.dropped_requests.total()
+    }
+
+    /// Adds the steps of a run, sorted by number; of those with the same number, the first one stays.
+    pub(super) fn add_steps(&mut self, mut trace: StepTrace) {
+        let name = &trace.run.experiment;
+        if !trace.steps.is_sorted_by_key(|step| step.step_id) {
+            self.notes.push(format!("steps of '{name}' were not in the order of their numbers and have been sorted"));
+            trace.steps.sort_by_key(|step| step.step_id);
+        }
+        let before = trace.steps.len();
+        trace.steps.dedup_by_key(|step| step.step_id);
+        self.dropped_steps.add_many(Reason::Duplicate, (before - trace.steps.len()) as u64);
+        self.steps.push(trace);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::step::StepRecord;
+    use super::*;
+
+    fn added(steps: &[(u64, u64)]) -> (Vec<(u64, u64)>, Capture) {
+        let record = |&(step_id, start_ns): &(u64, u64)| StepRecord { step_id, start_ns, ..StepRecord::default() };
+        let mut capture = Capture::default();
+        capture.add_steps(StepTrace { steps: steps.iter().map(record).collect(), ..StepTrace::default() });
+        (capture.steps[0].steps.iter().map(|step| (step.step_id, step.start_ns)).collect(), capture)
+    }
+
+    #[test]
+    fn the_first_of_a_number_stays_and_sorting_is_said() {
+        let (steps, capture) = added(&[(3, 30), (1, 10), (2, 20), (1, 11)]);
+        assert_eq!(steps, [(1, 10), (2, 20), (3, 30)]);
+        assert_eq!((capture.dropped_steps.count(Reason::Duplicate), capture.notes.len()), (1, 1));
+        assert_eq!(capture.steps_read(), 4);
+        assert!(added(&[(1, 10), (2, 20)]).1.notes.is_empty());
+    }
+}
