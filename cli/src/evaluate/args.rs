@@ -130,7 +130,6 @@ impl Steps {
         (self.warm_up_steps.is_some() || self.keep_preemptions).then(|| Cleaning {
             warm_up_steps: self.warm_up_steps.unwrap_or(usual.warm_up_steps),
             drop_preemptions: !self.keep_preemptions,
-            ..usual
         })
     }
 }

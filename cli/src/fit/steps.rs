@@ -67,7 +67,7 @@ pub fn fitted(job: &FitJob<'_>, bar: &ProgressBar) -> Result<Fitted, Failure> {
     }
     align(&mut step_runs.iter_mut().map(|run| &mut run.terms).collect::<Vec<_>>());
     let (mut fit_result, scatter) = fit_with_scatter(&files.join(", "), &step_runs, &prior, &job.level)?;
-    let delays: Vec<HostDelays> = join(&[], &traces).into_iter().map(|run| run.delays).collect();
+    let delays: Vec<HostDelays> = join(&[], &traces).into_iter().map(|run| run.host).collect();
     let host = host_from_traces(&pooled(&delays), &prior.means().host);
     fit_result.correction.host = host.times;
     let source = &mut fit_result.correction.source;

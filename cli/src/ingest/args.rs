@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use clap::Args;
 use clap::builder::{NonEmptyStringValueParser as NotEmpty, PossibleValue, PossibleValuesParser};
+use clap::{Args, value_parser};
 use ridgepoint_lab::ingest::format::{FORMATS, Format};
 use ridgepoint_lab::ingest::{Cleaning, Run};
 
@@ -45,7 +45,7 @@ pub struct Labels {
     #[arg(long, value_name = "NAME|PATH", value_parser = NotEmpty::new(), help_heading = LABELS)]
     pub hardware: Option<String>,
     /// GPUs that share every layer's matrices
-    #[arg(long, visible_alias = "tp", value_name = "N", value_parser = at_least_one, help_heading = LABELS)]
+    #[arg(long, visible_alias = "tp", value_name = "N", value_parser = value_parser!(u32).range(1..), help_heading = LABELS)]
     pub tensor_parallel_size: Option<u32>,
     /// Name of the workload
     #[arg(long, value_name = "NAME", value_parser = NotEmpty::new(), help_heading = LABELS)]
@@ -54,10 +54,10 @@ pub struct Labels {
     #[arg(long, value_name = "VERSION", value_parser = NotEmpty::new(), help_heading = LABELS)]
     pub engine_version: Option<String>,
     /// vLLM's flag of the server
-    #[arg(long, value_name = "N", value_parser = at_least_one, help_heading = LABELS)]
+    #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..), help_heading = LABELS)]
     pub max_num_seqs: Option<u32>,
     /// vLLM's flag of the server
-    #[arg(long, value_name = "N", value_parser = at_least_one, help_heading = LABELS)]
+    #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..), help_heading = LABELS)]
     pub max_num_batched_tokens: Option<u32>,
 }
 
@@ -86,17 +86,9 @@ impl Ingest {
 
     /// Which steps are left out.
     pub fn cleaning(&self) -> Cleaning {
-        let usual = Cleaning::default();
-        Cleaning {
-            warm_up_steps: self.warm_up_steps.unwrap_or(usual.warm_up_steps),
-            drop_preemptions: !self.keep_preemptions,
-            ..usual
-        }
+        let warm_up_steps = self.warm_up_steps.unwrap_or(Cleaning::default().warm_up_steps);
+        Cleaning { warm_up_steps, drop_preemptions: !self.keep_preemptions }
     }
-}
-
-fn at_least_one(text: &str) -> Result<u32, String> {
-    text.parse::<u32>().ok().filter(|value| *value > 0).ok_or_else(|| format!("must be from 1 to {}", u32::MAX))
 }
 
 /// The names of the formats for `--input-format`, and `auto`.

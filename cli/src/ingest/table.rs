@@ -64,10 +64,10 @@ fn joined(join: &JoinedRun) -> String {
     if join.mismatched > 0 {
         text.push_str(&format!("; {} contradict the steps", count(join.mismatched)));
     }
-    if join.delays.negative > 0 {
-        text.push_str(&format!("; {} with times in the wrong order", plural(join.delays.negative, "pair")));
+    if join.negative_delays > 0 {
+        text.push_str(&format!("; {} with times in the wrong order", plural(join.negative_delays, "pair")));
     }
-    for (name, delay) in join.delays.medians() {
+    for (name, delay) in &join.delays {
         let name = name.trim_end_matches("_us").replace('_', " ");
         let (median, requests) = (duration(delay.median_us), count(delay.count as u64));
         text.push_str(&format!("; {name} {median} in the median of {requests}"));

@@ -103,7 +103,7 @@ fn labels_take_the_place_of_what_the_file_says() {
     folder.write("other.csv", steps("chat", 1000, 12, 20).replace("llama-2-70b", "our-finetune"));
     let unknown = ingest(&folder, &["other.csv"], &["--hardware", "h1000"]);
     unknown.fails(1, &["unknown model 'our-finetune'", "--model puts another name", "unknown hardware 'h1000'"]);
-    ingest(&folder, &["chat.csv"], &["--tp", "0"]).fails(2, &["must be from 1"]);
+    ingest(&folder, &["chat.csv"], &["--tp", "0"]).fails(2, &["0 is not in 1.."]);
     ingest(&folder, &["chat.csv"], &["--model", ""]).fails(2, &["--model"]);
 }
 

@@ -13,9 +13,8 @@ use ridgepoint::internals::units::{NS_PER_MS, NS_PER_US};
 const SAME_MOMENT_NS: u64 = NS_PER_MS;
 
 /// Host delays, µs, of the requests that have both times: queueing and token delays are fitted to them. A pair whose later time is
-/// before the earlier one is left out and counted. As JSON they are the numbers of pairs and their medians.
-#[derive(Debug, Clone, PartialEq, Default, Serialize)]
-#[serde(into = "DelayMedians")]
+/// before the earlier one is left out and counted.
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct HostDelays {
     /// From arrival at the server to the scheduler's queue, with the prompt's tokens: reading, tokenising and handover.
     pub arrival_to_queued_us: Vec<(u64, f64)>,
@@ -33,15 +32,6 @@ pub struct HostDelays {
     pub negative: u64,
 }
 
-/// What reports say of host delays.
-#[derive(Debug, Serialize)]
-struct DelayMedians {
-    /// Pairs of times in the wrong order.
-    negative_delays: u64,
-    /// Host delays by name, where both of their times are known.
-    delays: BTreeMap<&'static str, Delay>,
-}
-
 /// A host delay over a run's requests.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Delay {
@@ -51,15 +41,9 @@ pub struct Delay {
     pub median_us: f64,
 }
 
-impl From<HostDelays> for DelayMedians {
-    fn from(delays: HostDelays) -> Self {
-        DelayMedians { negative_delays: delays.negative, delays: delays.medians() }
-    }
-}
-
 impl HostDelays {
-    /// Returns the delays that have values, by name.
-    pub fn medians(&self) -> BTreeMap<&'static str, Delay> {
+    /// The delays that have values, by name.
+    fn medians(&self) -> BTreeMap<&'static str, Delay> {
         let second = |pairs: &[(u64, f64)]| pairs.iter().map(|(_, us)| *us).collect::<Vec<f64>>();
         let all = [
             ("arrival_to_queued_us", second(&self.arrival_to_queued_us)),
@@ -107,15 +91,19 @@ pub struct JoinedRun {
     /// Requests that were scheduled more than 1 ms before their step began or after the next step in the trace did, or whose
     /// first token or end is in a step before it: requests and steps are not of one engine or clock.
     pub mismatched: u64,
-    /// Host delays.
-    #[serde(flatten)]
-    pub delays: HostDelays,
+    /// Pairs of times in the wrong order.
+    pub negative_delays: u64,
+    /// Host delays by name, where both of their times are known.
+    pub delays: BTreeMap<&'static str, Delay>,
+    /// The host delays of all requests.
+    #[serde(skip)]
+    pub host: HostDelays,
 }
 
 impl JoinedRun {
     /// Returns whether the requests have a relation to an engine's steps; those of load generators have none.
     pub fn has_engine(&self) -> bool {
-        self.without_step < self.requests || !self.delays.medians().is_empty()
+        self.without_step < self.requests || !self.delays.is_empty()
     }
 }
 
@@ -135,7 +123,7 @@ fn join_run(steps: &[StepRecord], trace: &RequestTrace) -> JoinedRun {
     let mut joined = JoinedRun { experiment: trace.run.experiment.clone(), ..JoinedRun::default() };
     for row in &trace.requests {
         joined.requests += 1;
-        joined.delays.add(row);
+        joined.host.add(row);
         let ids = [row.scheduled_step, row.first_token_step, row.finished_step];
         let mut mismatched = !ids.iter().flatten().is_sorted();
         match row.scheduled_step.map(|id| steps.binary_search_by_key(&id, |step| step.step_id)) {
@@ -153,6 +141,8 @@ fn join_run(steps: &[StepRecord], trace: &RequestTrace) -> JoinedRun {
         }
         joined.mismatched += u64::from(mismatched);
     }
+    joined.negative_delays = joined.host.negative;
+    joined.delays = joined.host.medians();
     joined
 }
 
@@ -191,12 +181,11 @@ mod tests {
         ]);
         assert_eq!((joined.requests, joined.step_found, joined.step_not_sampled, joined.without_step), (3, 1, 1, 1));
         assert_eq!(joined.mismatched, 0);
-        assert_eq!(joined.delays.queued_to_scheduled_us, [7_250.0, 36_000.0, 7_000.0]);
-        assert_eq!(joined.delays.arrival_to_queued_us, [(575, 3_000.0), (575, 4_000.0), (575, 3_000.0)]);
-        let medians = joined.delays.medians();
-        assert_eq!(medians["arrival_to_queued_us"], Delay { count: 3, median_us: 3_000.0 });
-        assert_eq!(medians["handed_over_to_queued_us"], Delay { count: 3, median_us: 2_999.5 });
-        assert!(!medians.contains_key("token_to_client_us"));
+        assert_eq!(joined.host.queued_to_scheduled_us, [7_250.0, 36_000.0, 7_000.0]);
+        assert_eq!(joined.host.arrival_to_queued_us, [(575, 3_000.0), (575, 4_000.0), (575, 3_000.0)]);
+        assert_eq!(joined.delays["arrival_to_queued_us"], Delay { count: 3, median_us: 3_000.0 });
+        assert_eq!(joined.delays["handed_over_to_queued_us"], Delay { count: 3, median_us: 2_999.5 });
+        assert!(!joined.delays.contains_key("token_to_client_us"));
     }
 
     #[test]
@@ -210,7 +199,7 @@ mod tests {
         ]);
         assert_eq!((joined.step_found, joined.mismatched), (5, 3));
         // Arrived after it was queued: both pairs that begin before the queue.
-        assert_eq!(joined.delays.negative, 2);
-        assert_eq!(joined.delays.arrival_to_queued_us.len(), 4);
+        assert_eq!(joined.negative_delays, 2);
+        assert_eq!(joined.host.arrival_to_queued_us.len(), 4);
     }
 }

@@ -11,6 +11,8 @@ const NEIGHBOURS: usize = 51;
 const MIN_SURE: usize = 5;
 /// An interval shorter than this share of the pace means that the clock jumped.
 const MIN_PERIOD_RATIO: f64 = 1.0 / 20.0;
+/// A time of more than this many times the expected one is a gap.
+const GAP_RATIO: f64 = 5.0;
 /// If the engine may have idled, a time of more than this many times the expected one means that it did.
 const IDLE_RATIO: f64 = 1.5;
 /// Number of prefill tokens that take about as long as a decode step: there the weights' FLOPs take as long as reading them.
@@ -22,14 +24,16 @@ pub(super) struct Pace<'a> {
     steps: &'a [StepRecord],
     /// Medians around each interval, µs.
     reference_us: Vec<f64>,
-    drain: DrainRate,
+    /// Requests that finish per step, where the trace counts them.
+    finished_per_step: Option<f64>,
 }
 
 impl<'a> Pace<'a> {
     /// Finds the pace of `intervals`, which are in the order of `steps`.
     pub(super) fn new(steps: &'a [StepRecord], intervals: &[Interval]) -> Self {
-        let drain = DrainRate::new(steps);
-        let is_sure = |of: &&Interval| !drain.may_run_dry(steps, of);
+        let finished: Vec<f64> = steps.iter().filter_map(|step| step.num_finished.map(f64::from)).collect();
+        let finished_per_step = mean(&finished);
+        let is_sure = |of: &&Interval| !may_run_dry(steps, finished_per_step, of);
         let sure: Vec<Interval> = intervals.iter().filter(is_sure).copied().collect();
         let reference_us = if sure.len() >= MIN_SURE {
             running_medians(&sure, intervals)
@@ -39,11 +43,11 @@ impl<'a> Pace<'a> {
             let quartile = observed_quantile(&mut periods_us, 0.25);
             vec![quartile.unwrap_or(0.0); intervals.len()]
         };
-        Pace { steps, reference_us, drain }
+        Pace { steps, reference_us, finished_per_step }
     }
 
     /// Returns why an interval is unusable; `position` is its index among the intervals of [`Pace::new`].
-    pub(super) fn fault(&self, position: usize, interval: &Interval, max_period_ratio: f64) -> Option<Reason> {
+    pub(super) fn fault(&self, position: usize, interval: &Interval) -> Option<Reason> {
         let reference_us = self.reference_us.get(position)?;
         if interval.period_us() < MIN_PERIOD_RATIO * reference_us {
             return Some(Reason::ClockJump);
@@ -52,8 +56,8 @@ impl<'a> Pace<'a> {
         let hidden_tokens = if interval.steps > 1 { self.most_prefill_tokens_near(interval.first) } else { 0 };
         let prompts = (own_tokens + hidden_tokens) as f64 / TOKENS_PER_STEP_TIME;
         let expected_us = reference_us * (interval.steps as f64 + prompts);
-        let may_idle = self.drain.may_run_dry(self.steps, interval);
-        let ratio = if may_idle { IDLE_RATIO.min(max_period_ratio) } else { max_period_ratio };
+        let may_idle = may_run_dry(self.steps, self.finished_per_step, interval);
+        let ratio = if may_idle { IDLE_RATIO } else { GAP_RATIO };
         (interval.span_us > ratio * expected_us).then_some(Reason::Gap)
     }
 
@@ -65,33 +69,23 @@ impl<'a> Pace<'a> {
     }
 }
 
-/// Requests that finish per step, where the trace counts them.
-struct DrainRate(Option<f64>);
-
-impl DrainRate {
-    fn new(steps: &[StepRecord]) -> Self {
-        let counts: Vec<f64> = steps.iter().filter_map(|step| step.num_finished.map(f64::from)).collect();
-        DrainRate(mean(&counts))
+/// Whether all requests of an interval's first step may have finished within it, so that the engine may have idled. An engine
+/// that runs dry schedules a step without tokens first. A single step with tokens therefore idles only if the next one reports
+/// that all requests finished. Over several steps, up to three times the usual number of requests, and three more, may finish.
+fn may_run_dry(steps: &[StepRecord], finished_per_step: Option<f64>, interval: &Interval) -> bool {
+    let Some(first) = steps.get(interval.first) else { return true };
+    if first.num_waiting.is_some_and(|count| count > 0) {
+        return false;
     }
-
-    /// Whether all requests of an interval's first step may have finished within it, so that the engine may have idled. An engine
-    /// that runs dry schedules a step without tokens first. A single step with tokens therefore idles only if the next one reports
-    /// that all requests finished. Over several steps, up to three times the usual number of requests, and three more, may finish.
-    fn may_run_dry(&self, steps: &[StepRecord], interval: &Interval) -> bool {
-        let Some(first) = steps.get(interval.first) else { return true };
-        if first.num_waiting.is_some_and(|count| count > 0) {
-            return false;
-        }
-        let batch = first.num_prefill_requests.saturating_add(first.num_decode_requests);
-        let running = first.num_running.unwrap_or(0).max(batch);
-        if interval.steps == 1 {
-            let ended = steps.get(interval.first + 1).and_then(|next| next.num_finished);
-            return ended.is_some_and(|ended| ended >= running);
-        }
-        match self.0 {
-            Some(finished) => f64::from(running) <= 3.0 * finished * interval.steps as f64 + 3.0,
-            None => true,
-        }
+    let batch = first.num_prefill_requests.saturating_add(first.num_decode_requests);
+    let running = first.num_running.unwrap_or(0).max(batch);
+    if interval.steps == 1 {
+        let ended = steps.get(interval.first + 1).and_then(|next| next.num_finished);
+        return ended.is_some_and(|ended| ended >= running);
+    }
+    match finished_per_step {
+        Some(finished) => f64::from(running) <= 3.0 * finished * interval.steps as f64 + 3.0,
+        None => true,
     }
 }
 

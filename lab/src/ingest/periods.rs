@@ -57,15 +57,13 @@ pub struct Cleaning {
     /// Steps with a lower number are left out: in its first steps the engine compiles and captures CUDA graphs. Numbers count from
     /// the engine's start, so a trace taken later loses nothing.
     pub warm_up_steps: u64,
-    /// A time of more than this many times the expected one is a gap; above 1. See `docs/ingest.md` for the expected time.
-    pub max_period_ratio: f64,
     /// Whether steps that preempt a request are left out.
     pub drop_preemptions: bool,
 }
 
 impl Default for Cleaning {
     fn default() -> Self {
-        Cleaning { warm_up_steps: 100, max_period_ratio: 5.0, drop_preemptions: true }
+        Cleaning { warm_up_steps: 100, drop_preemptions: true }
     }
 }
 
@@ -75,7 +73,7 @@ impl Default for Cleaning {
 /// 2. The engine timed the forward pass, and the time is not a positive number. The other rules do not apply to timed passes.
 /// 3. No step follows, or the step number or clock does not increase.
 /// 4. Compared with the pace of the steps around it (`docs/ingest.md`), a period of less than a twentieth is a clock jump, and one of
-///    more than `max_period_ratio` times the expected time is a gap. If all requests may have finished in between, more than 1.5
+///    more than five times the expected time is a gap. If all requests may have finished in between, more than 1.5
 ///    times the expected time is a gap: the engine idled.
 ///
 /// ```
@@ -97,7 +95,7 @@ pub fn periods(trace: &StepTrace, cleaning: &Cleaning) -> Periods {
     let by_clock: Vec<Interval> = times.iter().flatten().filter(is_by_clock).copied().collect();
     let pace = Pace::new(steps, &by_clock);
     for (position, interval) in by_clock.iter().enumerate() {
-        if let Some(reason) = pace.fault(position, interval, cleaning.max_period_ratio)
+        if let Some(reason) = pace.fault(position, interval)
             && let Some(time) = times.get_mut(interval.first)
         {
             *time = Err(reason);

@@ -72,23 +72,24 @@ pub fn read(path: &Path) -> Result<Capture> {
     for (run, steps) in runs {
         found.add_steps(StepTrace { run, steps });
     }
-    found.steps.iter().try_for_each(|trace| check_unit(&origin, trace))?;
+    for trace in &found.steps {
+        let median_ns = median(periods_ns(&trace.steps)).unwrap_or(f64::INFINITY);
+        if median_ns < MIN_PERIOD_NS {
+            let problem = format!(
+                "column '{START}': the median period of '{}' is {median_ns} ns, shorter than any engine's; is it in nanoseconds?",
+                trace.run.experiment
+            );
+            return Err(Error::invalid(origin, vec![problem]));
+        }
+    }
     Ok(found)
 }
 
-fn check_unit(origin: &str, trace: &StepTrace) -> Result<()> {
-    let pairs = trace.steps.iter().zip(trace.steps.iter().skip(1));
+/// The periods that are above 0.
+fn periods_ns(steps: &[StepRecord]) -> Vec<f64> {
+    let pairs = steps.iter().zip(steps.iter().skip(1));
     let period_ns = |(step, next): (&StepRecord, &StepRecord)| {
         next.start_ns.saturating_sub(step.start_ns) as f64 / (next.step_id - step.step_id) as f64
     };
-    match median(pairs.map(period_ns).filter(|period_ns| *period_ns > 0.0).collect()) {
-        Some(median_ns) if median_ns < MIN_PERIOD_NS => Err(Error::invalid(
-            origin,
-            vec![format!(
-                "column '{START}': the median period of '{}' is {median_ns} ns, shorter than any engine's; is it in nanoseconds?",
-                trace.run.experiment
-            )],
-        )),
-        _ => Ok(()),
-    }
+    pairs.map(period_ns).filter(|period_ns| *period_ns > 0.0).collect()
 }

@@ -132,7 +132,7 @@ fn files_that_are_no_trace_say_where_and_why() {
         ("{\"resource_spans\": []}", vec!["no step.BATCH_SUMMARY event", "format: json"]),
         ("[[]]", vec!["no step.BATCH_SUMMARY event"]),
         ("17", vec!["invalid type: integer `17`, expected an object or a list of objects"]),
-        ("{\"resourceSpans\": 5}", vec!["line 1 column 19", "expected an object or a list of objects"]),
+        ("{\"resourceSpans\": 5}", vec!["line 1 column 20", "expected an object or a list of objects"]),
         ("step.id,step.ts_start_ns\n1,2\n", vec!["line 1 column 1", "is not well-formed JSON"]),
         ("{\"resourceMetrics\": [{\"a\": [1, 2]}]}", vec!["no step.BATCH_SUMMARY"]),
     ] {

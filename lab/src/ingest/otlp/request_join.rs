@@ -48,12 +48,6 @@ pub(super) fn join(spans: Vec<RequestSpan>, faults: &mut Faults, notes: &mut Vec
             server.len()
         ));
     }
-    let shared: u64 = prompts.values().filter(|count| **count > 1).sum();
-    if shared > 0 {
-        notes.push(format!(
-            "{shared} engine requests share a server request of several prompts: they have its arrival, not its responses"
-        ));
-    }
     let mut joined: Vec<RequestSpan> = engine.into_values().chain(server.into_values()).collect();
     joined.sort_by(|one, other| order(&one.row).cmp(&order(&other.row)));
     joined

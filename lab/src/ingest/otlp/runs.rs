@@ -35,18 +35,17 @@ pub(super) fn capture(file: &str, mut trace: Trace) -> Capture {
             add_run(name, process, own, &mut capture);
         }
     }
-    for (what, faults) in
-        [("step", &trace.step_faults), ("snapshot", &trace.snapshot_faults), ("request", &trace.request_faults)]
+    for (records, faults) in
+        [("steps", &trace.step_faults), ("snapshots", &trace.snapshot_faults), ("requests", &trace.request_faults)]
     {
-        capture.notes.extend(faults.first.as_ref().map(|first| format!("first {what} with a fault: {first}")));
+        let count = faults.dropped.total();
+        capture
+            .notes
+            .extend(faults.first.as_ref().map(|first| format!("{count} {records} left out; the first: {first}")));
     }
-    for (count, text) in [
-        (trace.snapshot_faults.dropped.total(), "snapshots left out: a value is missing or impossible"),
-        (trace.other_spans, "spans left out: they are neither of requests nor of steps"),
-    ] {
-        if count > 0 {
-            capture.notes.push(format!("{count} {text}"));
-        }
+    if trace.other_spans > 0 {
+        let note = format!("{} spans left out: they are neither of requests nor of steps", trace.other_spans);
+        capture.notes.push(note);
     }
     capture.dropped_steps.merge(&trace.step_faults.dropped);
     capture.dropped_requests.merge(&trace.request_faults.dropped);

@@ -61,7 +61,7 @@ pub(super) fn attach(trace: &mut StepTrace, mut snapshots: Vec<Snapshot>, notes:
     }
     snapshots.sort_by_key(|snapshot| snapshot.step_id);
     let counted_after = are_counted_after(&snapshots);
-    let (mut complete, mut contradicting_steps, mut contradicting, mut orphans) = (0, 0, 0, 0);
+    let (mut complete, mut contradicting, mut orphans) = (0, 0, 0);
     let mut steps = trace.steps.iter_mut().peekable();
     for group in snapshots.chunk_by(|one, next| one.step_id == next.step_id) {
         let Some(step_id) = group.first().map(|snapshot| snapshot.step_id) else { continue };
@@ -72,7 +72,6 @@ pub(super) fn attach(trace: &mut StepTrace, mut snapshots: Vec<Snapshot>, notes:
         };
         let requests: Option<Vec<Request>> = group.iter().map(|snapshot| request(snapshot, counted_after)).collect();
         let Some(requests) = requests.filter(|_| agrees(step, group)) else {
-            contradicting_steps += 1;
             contradicting += group.len();
             continue;
         };
@@ -87,13 +86,13 @@ pub(super) fn attach(trace: &mut StepTrace, mut snapshots: Vec<Snapshot>, notes:
     }
     let name = &trace.run.experiment;
     notes.push(format!("{complete} of {} steps of {name} have a snapshot of each request", trace.steps.len()));
-    if contradicting > 0 {
-        notes.push(format!(
-            "{contradicting} snapshots left out: their sums contradict the summaries of {contradicting_steps} steps, which are kept"
-        ));
-    }
-    if orphans > 0 {
-        notes.push(format!("{orphans} snapshots left out: their steps are not in the file"));
+    for (count, reason) in [
+        (contradicting, "their sums contradict the summaries, which are kept"),
+        (orphans, "their steps are not in the file"),
+    ] {
+        if count > 0 {
+            notes.push(format!("{count} snapshots left out: {reason}"));
+        }
     }
     if counted_after {
         notes.push(format!(
@@ -192,7 +191,10 @@ mod tests {
         let snapshots =
             vec![snapshot(1, false, (9, 1), 5, 5), snapshot(2, true, (0, 99), 99, 0), snapshot(3, false, (9, 1), 5, 5)];
         let (steps, notes) = attached(&steps, snapshots);
-        assert!(notes[1].contains("contradict the summaries of 2 steps"), "{notes:?}");
+        assert!(
+            notes[0].starts_with("1 of 3") && notes[1].starts_with("2 snapshots left out: their sums"),
+            "{notes:?}"
+        );
         assert!(steps[0].requests.is_none() && steps[1].prefill_kv_tokens.is_none() && steps[2].requests.is_some());
     }
 

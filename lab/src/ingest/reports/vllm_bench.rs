@@ -8,7 +8,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use super::{Row, Rows, time_ns, tokens, with_requests};
+use super::{Row, Rows, time_ns, tokens};
 use crate::ingest::format::Format;
 use crate::ingest::json_stream::{JsonVisitor, visit_json};
 use crate::ingest::{Capture, Reason, RequestRow, Run, file_name};
@@ -33,14 +33,13 @@ pub fn read(path: &Path) -> Result<Capture> {
     let lengths = result.lists.each_ref().map(Vec::len);
     let problem = |(key, length): (&&str, usize)| {
         let key = key.trim_end_matches("[]");
-        match length {
-            0 => Some(format!(
-                "{key} is missing or empty: run `vllm bench serve` with --save-detailed, of a version that writes {key}"
-            )),
-            length => {
-                (length != lengths[0]).then(|| format!("{key} has {length} entries, input_lens has {}", lengths[0]))
-            }
-        }
+        (length == 0 || length != lengths[0]).then(|| {
+            format!(
+                "{key} has {length} entries, input_lens has {}: run `vllm bench serve` with --save-detailed, of a version that \
+                 writes {key}",
+                lengths[0]
+            )
+        })
     };
     let problems: Vec<String> = Detailed::PATHS.iter().zip(lengths).filter_map(problem).collect();
     if !problems.is_empty() {
@@ -52,7 +51,7 @@ pub fn read(path: &Path) -> Result<Capture> {
     }
     let mut capture = Capture::default();
     rows.finish(Run { experiment: file_name(path), model: result.model, ..Run::default() }, &mut capture);
-    with_requests(path, capture, "its lists are empty")
+    Ok(capture)
 }
 
 /// What is read of a result: a list per column of the requests, in the order of the paths.
