@@ -14,7 +14,6 @@ use ridgepoint_lab::ingest::format::Format;
 use ridgepoint_lab::ingest::{Ingestion, Run, RunReport, Tables, request_table, step_table};
 
 pub use args::{Ingest, Labels};
-pub use table::reasons;
 
 use crate::common::Common;
 use crate::outcome::{Failure, Outcome};

@@ -1,7 +1,7 @@
 //! The report of `ingest`: what each file held, what was left out of it and why, and what the runs are.
 
 use ridgepoint::internals::units::duration;
-use ridgepoint_lab::ingest::{Dropped, FileReport, Ingestion, JoinedRun, Records};
+use ridgepoint_lab::ingest::{FileReport, Ingestion, JoinedRun, Records};
 
 use crate::outcome::Report;
 use crate::text::{Page, count, plural, shown, table};
@@ -18,7 +18,7 @@ impl Report for Ingestion {
         page.table(files, &["as"]);
         page.blank();
         for (file, kind, records) in kinds().filter(|(_, _, records)| records.dropped.total() > 0) {
-            page.paragraph("left out: ", &format!("{kind} of {}: {}", file.file, reasons(&records.dropped)));
+            page.paragraph("left out: ", &format!("{kind} of {}: {}", file.file, records.dropped));
         }
         let mut runs = table(&["run", "model", "hardware", ">GPUs", ">steps", ">median time", "of", ">requests"]);
         for report in &self.runs {
@@ -80,17 +80,8 @@ pub fn unusable(file: &FileReport) -> String {
     let said: Vec<String> = kinds(file)
         .into_iter()
         .filter(|(_, _, records)| records.read > 0)
-        .map(|(_, kind, records)| format!("{} {kind}, left out: {}", records.read, reasons(&records.dropped)))
+        .map(|(_, kind, records)| format!("{} {kind}, left out: {}", records.read, records.dropped))
         .collect();
     let said = if said.is_empty() { "no steps and no requests".to_owned() } else { said.join("; ") };
     format!("{}: nothing in it can be used: {said}", file.file)
-}
-
-/// Counts by reason: `13 warm up, 1 gap`.
-pub fn reasons(dropped: &Dropped) -> String {
-    let said: Vec<String> = dropped
-        .iter()
-        .map(|(reason, rows)| format!("{} {}", count(rows), reason.to_string().replace('_', " ")))
-        .collect();
-    if said.is_empty() { "nothing".to_owned() } else { said.join(", ") }
 }
