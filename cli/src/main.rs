@@ -116,7 +116,7 @@ fn dispatch(cli: &Cli) -> Result<Output, Failure> {
     match &cli.command {
         Command::PredictStep(args) => predict_step::run(args, common)?.output(format),
         Command::Simulate(args) => simulate::run(args, common)?.output(format),
-        Command::Sweep(args) => sweep::run(args, common),
+        Command::Sweep(args) => sweep::run(args, common)?.output(format),
         Command::Calibrate(args) => calibrate::run(args, common),
         Command::Evaluate(args) => evaluate::run(args, common),
         Command::Ingest(args) => ingest::run(args, common)?.output(format),

@@ -42,6 +42,15 @@ impl Page {
         self.text.push_str(&rendered(table, spare));
     }
 
+    /// Adds a table with a line per row. Spare columns are left out as in [`Page::table`].
+    pub fn rows<T>(&mut self, rows: &Rows<'_, T>, spare: &[&str]) {
+        let mut made = table(&rows.titles);
+        for row in &rows.rows {
+            made.add_row(rows.cells.iter().map(|cell| cell(row)));
+        }
+        self.table(made, spare);
+    }
+
     /// Adds an empty line.
     pub fn blank(&mut self) {
         self.text.push('\n');
@@ -50,6 +59,33 @@ impl Page {
     /// The whole text.
     pub fn text(self) -> String {
         self.text
+    }
+}
+
+/// The rows of a table and its columns.
+pub struct Rows<'a, T> {
+    rows: Vec<T>,
+    /// A `>` in front aligns the column to the right.
+    titles: Vec<String>,
+    cells: Vec<Box<dyn Fn(&T) -> String + 'a>>,
+}
+
+impl<'a, T> Rows<'a, T> {
+    /// A table of these rows without columns.
+    pub fn of(rows: impl IntoIterator<Item = T>) -> Self {
+        Rows { rows: rows.into_iter().collect(), titles: Vec::new(), cells: Vec::new() }
+    }
+
+    /// Adds a column of texts.
+    pub fn left(mut self, title: &str, cell: impl Fn(&T) -> String + 'a) -> Self {
+        self.titles.push(title.to_owned());
+        self.cells.push(Box::new(cell));
+        self
+    }
+
+    /// Adds a column of numbers.
+    pub fn right(self, title: &str, cell: impl Fn(&T) -> String + 'a) -> Self {
+        self.left(&format!(">{title}"), cell)
     }
 }
 

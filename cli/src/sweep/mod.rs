@@ -1,79 +1,101 @@
-//! `ridgepoint sweep`: a grid of servers and loads replayed, its rows written whole, and the best of each model and GPU. `args`
-//! says what is run, `file` writes the rows.
+//! `ridgepoint sweep`: a grid of servers and loads replayed, its rows written whole, and the best of each model and GPU.
 
-mod args;
-mod file;
 mod table;
 
+use std::io::BufWriter;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use indicatif::ProgressBar;
-use ridgepoint_lab::sweep::{Grid, Listed, Options, PartialRows, Row, SweepSummary};
+use clap::Args;
+use ridgepoint::Error;
+use ridgepoint_lab::sweep::{Grid, PartialRows, RowFile, SweepList, SweepSummary};
+use serde::Serialize;
 
-pub use args::Sweep;
-use file::Target;
-
-use crate::common::{Common, Format};
-use crate::outcome::{Failure, Output};
+use crate::common::{Common, PredictionArgs};
+use crate::outcome::{Failure, Outcome};
 use crate::progress;
+use crate::whole_file::WholeFile;
+
+const OUTPUT: &str = "Output";
+
+/// The arguments of `sweep`.
+#[derive(Debug, Args)]
+pub struct Sweep {
+    /// Grid of servers and loads, TOML; docs/sweep.md has its keys
+    #[arg(value_name = "GRID.toml")]
+    grid: PathBuf,
+    /// File of results, a row per configuration: .csv, .json or .jsonl
+    #[arg(long, value_name = "FILE", required_unless_present = "dry_run", help_heading = OUTPUT)]
+    out: Option<PathBuf>,
+    /// Run everything anew; without it, rows of an earlier run of this grid in FILE are kept
+    #[arg(long, help_heading = OUTPUT)]
+    fresh: bool,
+    /// List the configurations and run none
+    #[arg(long, help_heading = OUTPUT)]
+    dry_run: bool,
+    /// Configurations that run at once; 0 is one per core
+    #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true, help_heading = OUTPUT)]
+    #[arg(value_parser = clap::value_parser!(u16).range(..=1024))]
+    threads: u16,
+    #[command(flatten)]
+    prediction: PredictionArgs,
+}
+
+/// The result of `sweep`.
+#[derive(Serialize)]
+#[serde(untagged)]
+pub enum Swept {
+    /// The rows in short.
+    Summary(SweepSummary),
+    /// What would be run.
+    List(SweepList),
+}
 
 /// Runs a grid.
 ///
 /// # Errors
-/// Grids and files that can't be read or can't be, files that can't be written.
-pub fn run(args: &Sweep, common: &Common) -> Result<Output, Failure> {
-    let target = args.out.as_deref().map(Target::of).transpose()?;
+/// Grids and files that cannot be read or are at fault; files that cannot be written.
+pub fn run(args: &Sweep, common: &Common) -> Result<Outcome<Swept>, Failure> {
+    let target = args.out.as_deref().map(RowFile::new).transpose()?;
     let grid = Grid::read(&args.grid)?;
-    let options = Options {
-        efficiency: args.prediction.efficiency,
-        correction: args.prediction.correction.correction.clone(),
-        data_dir: common.data_dir().map(std::path::Path::to_owned),
-    };
-    let sweep = ridgepoint_lab::sweep::Sweep::new(grid, options)?;
+    let sweep = ridgepoint_lab::sweep::Sweep::new(grid, args.prediction.options(common))?;
     let known = match &target {
-        Some(target) if !args.fresh => sweep.known(target.path())?,
+        Some(target) if !args.fresh => sweep.known(target)?,
         _ => Vec::new(),
     };
     let Some(target) = target.filter(|_| !args.dry_run) else {
-        return dry_run(&sweep, &known, common.format);
+        return Ok(Outcome::of(Swept::List(SweepList::new(&sweep, &known))));
     };
-    target.check()?;
-    let partial = PartialRows::create(target.path(), &known)?;
+    check_folder(&target.path)?;
+    let partial = PartialRows::create(&target, &known)?;
     let reused = known.iter().flatten().count();
-    let bar = progress_bar((sweep.grid().len() - reused) as u64);
+    let bar = progress::bar(
+        (sweep.grid().len() - reused) as u64,
+        "sweep [{bar:30}] {pos}/{len} configurations, {elapsed}, {eta} left",
+    );
+    bar.enable_steady_tick(Duration::from_millis(500));
     let rows = sweep.run(usize::from(args.threads), &known, &|row| {
         partial.append(row)?;
         bar.inc(1);
         Ok(())
     })?;
     bar.finish_and_clear();
-    target.write(&rows)?;
+    let (file, out) = WholeFile::create(&target.path)?;
+    file.written(target.write(BufWriter::new(out), &rows))?;
+    file.keep()?;
     partial.remove()?;
-    report(&SweepSummary::new(&rows, reused, &target.shown()), common.format)
+    let summary = SweepSummary::new(&rows, reused, &target.path.display().to_string());
+    let note = summary.ran_none().then(|| format!("no configuration could run; {} says why", summary.out));
+    Ok(Outcome { notes: note.into_iter().collect(), ..Outcome::of(Swept::Summary(summary)) })
 }
 
-fn progress_bar(configurations: u64) -> ProgressBar {
-    let bar = progress::bar(configurations, "sweep [{bar:30}] {pos}/{len} configurations, {elapsed}, {eta} left");
-    bar.enable_steady_tick(Duration::from_millis(500));
-    bar
-}
-
-fn report(summary: &SweepSummary<'_>, format: Format) -> Result<Output, Failure> {
-    let mut output = match format {
-        Format::Table => Output::of(table::render(summary)),
-        Format::Json => Output::json(summary)?,
+/// Refuses before anything is run a path that could not be written after it.
+fn check_folder(path: &Path) -> ridgepoint::Result<()> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let message = match folder {
+        Some(folder) if !folder.is_dir() => "its folder is not there: make it first",
+        _ if path.is_dir() => "is a folder; give the path of a file",
+        _ => return Ok(()),
     };
-    if summary.ran_none() {
-        output.notes.push(format!("no configuration could run; {} says why", summary.out));
-    }
-    Ok(output)
-}
-
-/// Lists what would be run.
-fn dry_run(sweep: &ridgepoint_lab::sweep::Sweep, known: &[Option<Row>], format: Format) -> Result<Output, Failure> {
-    let listed = Listed::all(sweep, known);
-    match format {
-        Format::Table => Ok(Output::of(table::listed(&listed))),
-        Format::Json => Output::json(&serde_json::json!({ "number": listed.len(), "configurations": listed })),
-    }
+    Err(Error::io(path, std::io::Error::other(message)))
 }

@@ -1,160 +1,118 @@
-//! The tables of `sweep`: the best configuration of each model on each GPU, and what a dry run would do.
+//! The tables of `sweep`: the best configuration of each model on each GPU, and the list of a dry run.
 
-use ridgepoint_lab::sweep::{Best, Listed, Reason, Row, SweepSummary};
+use ridgepoint_lab::sweep::{Best, Reason, Row, SweepList, SweepSummary};
 
-use crate::text::{count, plural, rendered, table, width, wrap};
+use super::Swept;
+use crate::outcome::Report;
+use crate::text::{Page, Rows, count, number, plural};
 
 /// Reasons that are shown; the file has all.
 const MAX_REASONS: usize = 5;
 
-/// The result of a sweep.
-pub fn render(of: &SweepSummary<'_>) -> String {
-    let width = width();
-    let mut out = best_table(&of.best);
+impl Report for Swept {
+    fn table(&self) -> String {
+        let mut page = Page::new();
+        match self {
+            Swept::Summary(summary) => summarise(summary, &mut page),
+            Swept::List(list) => listed(list, &mut page),
+        }
+        page.text()
+    }
+}
+
+fn summarise(of: &SweepSummary, page: &mut Page) {
+    best_table(&of.best, page);
     let statuses: Vec<String> =
-        of.statuses.iter().map(|(status, number)| format!("{} {status}", count(*number as u64))).collect();
+        of.statuses.iter().map(|(status, number)| format!("{} {status}", count(*number))).collect();
     let reused = match of.reused {
         0 => String::new(),
-        reused => format!("; {} kept of an earlier run", count(reused as u64)),
+        reused => format!("; {} kept of an earlier run", count(reused)),
     };
-    out.push_str(&wrap(
-        "",
-        &format!(
-            "{}: {}{reused}. Rows in {}.",
-            plural(of.configurations as u64, "configuration"),
-            statuses.join(", "),
-            of.out
-        ),
-        width,
-    ));
+    let configurations = plural(of.configurations as u64, "configuration");
+    page.paragraph("", &format!("{configurations}: {}{reused}. Rows in {}.", statuses.join(", "), of.out));
     if of.overloaded > 0 {
         let text = format!(
             "{} with more load than the server keeps up with (keeps_up is false): queues grow for as long as it lasts, and at a given rate \
              such a row is never the best",
             plural(of.overloaded as u64, "configuration")
         );
-        out.push_str(&wrap("overload: ", &text, width));
+        page.paragraph("overload: ", &text);
     }
-    for best in of.best.iter().filter(|best| best.same_max_num_seqs.0 != best.same_max_num_seqs.1) {
-        let (least, most) = best.same_max_num_seqs;
-        let text = format!(
-            "row {} ({} on {}): max_num_seqs {least} to {most} all the same",
-            best.row.configuration, best.row.model, best.row.hardware
-        );
-        out.push_str(&wrap("ties: ", &text, width));
+    for Best { row, same_max_num_seqs: (least, most), .. } in of.best.iter() {
+        if least != most {
+            let row = format!("row {} ({} on {})", row.configuration, row.model, row.hardware);
+            page.paragraph("ties: ", &format!("{row}: max_num_seqs {least} to {most} all the same"));
+        }
     }
     if of.statuses.contains_key("lowest_rate_fails") {
         let text =
             "a limit breaks at slo.lowest_rate_per_s already; the column limits_broken has the limit and its value";
-        out.push_str(&wrap("lowest_rate_fails: ", text, width));
+        page.paragraph("lowest_rate_fails: ", text);
     }
     for reason in of.reasons.iter().take(MAX_REASONS) {
-        out.push_str(&wrap("cannot run: ", &format!("{}: {}", whose(reason), reason.reason), width));
+        page.paragraph("cannot run: ", &format!("{}: {}", rows_of(reason), reason.reason));
     }
     if of.reasons.len() > MAX_REASONS {
-        out.push_str(&format!("({} more reasons in {})\n", of.reasons.len() - MAX_REASONS, of.out));
+        page.line(&format!("({} more reasons in {})", of.reasons.len() - MAX_REASONS, of.out));
     }
-    out
 }
 
 /// The rows of a reason with their models and parallel sizes: `2 rows (3, 7) of llama-3.1-70b TP 1`.
-fn whose(reason: &Reason<'_>) -> String {
+fn rows_of(reason: &Reason) -> String {
     const MOST: usize = 6;
     let listed = |texts: Vec<String>| {
         let more = if texts.len() > MOST { ", …" } else { "" };
         format!("{}{more}", texts.into_iter().take(MOST).collect::<Vec<_>>().join(", "))
     };
-    format!(
-        "{} ({}) of {}",
-        plural(reason.configurations as u64, "row"),
-        listed(reason.rows.iter().map(u64::to_string).collect()),
-        listed(reason.servers.clone())
-    )
+    let rows = listed(reason.rows.iter().map(u64::to_string).collect());
+    format!("{} ({rows}) of {}", plural(reason.configurations as u64, "row"), listed(reason.servers.clone()))
 }
 
-fn best_table(best: &[Best<'_>]) -> String {
-    if best.is_empty() {
-        return String::new();
-    }
-    let is_capacity = best.iter().any(|best| best.row.slo.is_some());
-    let rate = if is_capacity { ">requests/s held" } else { ">requests/s done" };
-    let mut made = table(&[
-        "model",
-        "GPU",
-        "best of",
-        "TP×PP×DP",
-        ">seqs",
-        ">tokens",
-        "KV",
-        rate,
-        ">per GPU",
-        ">output tokens/s/GPU",
-        ">TTFT p99 ms",
-        ">ITL p99 ms",
-        ">row",
-    ]);
-    for Best { row, of, .. } in best {
-        let (rate, per_gpu) = if is_capacity {
-            (row.request_rate_per_s, row.request_rate_per_s_per_gpu)
-        } else {
-            (row.requests_per_s, row.requests_per_s.map(|rate| rate / row.gpus as f64))
-        };
-        made.add_row([
-            row.model.clone(),
-            row.hardware.clone(),
-            of.to_string(),
-            spread(row),
-            row.max_num_seqs.to_string(),
-            row.max_num_batched_tokens.to_string(),
-            row.kv_cache_dtype.clone(),
-            at_least(row, number(rate)),
-            number(per_gpu),
-            number(row.output_tokens_per_s_per_gpu),
-            number(row.ttft_p99_ms),
-            number(row.itl_p99_ms),
-            row.configuration.to_string(),
-        ]);
-    }
-    let mut out = match best.first().and_then(|best| best.row.slo.as_deref()) {
-        Some(slo) => format!("Highest request rate per GPU that holds {slo}:\n\n"),
-        None => "Most output tokens per second and GPU:\n\n".to_owned(),
-    };
-    out.push_str(&rendered(
-        made,
-        &["best of", "KV", "GPU", "output tokens/s/GPU", "row", "per GPU", "tokens", "seqs", "ITL p99 ms"],
-    ));
-    out.push('\n');
-    out
+fn best_table(best: &[Best], page: &mut Page) {
+    let Some(first) = best.first() else { return };
+    let has_limits = first.row.slo.is_some();
+    page.line(&match &first.row.slo {
+        Some(slo) => format!("Highest request rate per GPU that holds {slo}:"),
+        None => "Most output tokens per second and GPU:".to_owned(),
+    });
+    page.blank();
+    let rate = move |row: &Row| if has_limits { row.request_rate_per_s } else { row.requests_per_s };
+    let spread =
+        |row: &Row| format!("{}×{}×{}", row.tensor_parallel_size, row.pipeline_parallel_size, row.data_parallel_size);
+    // Nothing faster was tried.
+    let is_lower_bound = |row: &Row| row.status == "highest_rate_holds";
+    let rows = Rows::of(best)
+        .left("model", |of| of.row.model.clone())
+        .left("GPU", |of| of.row.hardware.clone())
+        .left("best of", |of| of.of.to_string())
+        .left("TP×PP×DP", |of| spread(&of.row))
+        .right("seqs", |of| of.row.max_num_seqs.to_string())
+        .right("tokens", |of| of.row.max_num_batched_tokens.to_string())
+        .left("KV", |of| of.row.kv_cache_dtype.clone())
+        .right(if has_limits { "requests/s held" } else { "requests/s done" }, |of| {
+            format!("{}{}", if is_lower_bound(&of.row) { ">= " } else { "" }, number(rate(&of.row)))
+        })
+        .right("per GPU", |of| number(rate(&of.row).map(|rate| rate / of.row.gpus as f64)))
+        .right("output tokens/s/GPU", |of| number(of.row.output_tokens_per_s_per_gpu))
+        .right("TTFT p99 ms", |of| number(of.row.ttft_p99_ms))
+        .right("ITL p99 ms", |of| number(of.row.itl_p99_ms))
+        .right("row", |of| of.row.configuration.to_string());
+    let spare = ["best of", "KV", "GPU", "output tokens/s/GPU", "row", "per GPU", "tokens", "seqs", "ITL p99 ms"];
+    page.rows(&rows, &spare);
+    page.blank();
 }
 
-/// Marks a rate that is a lower bound because nothing faster was tried.
-fn at_least(row: &Row, rate: String) -> String {
-    if row.status == "highest_rate_holds" { format!(">= {rate}") } else { rate }
-}
-
-fn spread(row: &Row) -> String {
-    format!("{}×{}×{}", row.tensor_parallel_size, row.pipeline_parallel_size, row.data_parallel_size)
-}
-
-fn number(value: Option<f64>) -> String {
-    value.map_or_else(|| "-".to_owned(), |value| format!("{value:.2}"))
-}
-
-/// The list of a dry run.
-pub fn listed(listed: &[Listed]) -> String {
-    let mut made = table(&[">row", "model", "GPU", "varied"]);
-    for of in listed {
-        let varied = if of.is_known { format!("{} (known)", of.varied) } else { of.varied.clone() };
-        made.add_row([of.configuration.to_string(), of.model.clone(), of.hardware.clone(), varied]);
-    }
-    let known = listed.iter().filter(|of| of.is_known).count();
-    let mut out = rendered(made, &[]);
-    out.push_str(&format!(
-        "\n{}, {} of them known; nothing was run.\n",
-        plural(listed.len() as u64, "configuration"),
-        count(known as u64)
-    ));
-    out
+fn listed(list: &SweepList, page: &mut Page) {
+    let rows = Rows::of(&list.configurations)
+        .right("row", |of| of.configuration.to_string())
+        .left("model", |of| of.model.clone())
+        .left("GPU", |of| of.hardware.clone())
+        .left("varied", |of| if of.is_known { format!("{} (known)", of.varied) } else { of.varied.clone() });
+    page.rows(&rows, &[]);
+    page.blank();
+    let known = list.configurations.iter().filter(|of| of.is_known).count();
+    let configurations = plural(list.number as u64, "configuration");
+    page.line(&format!("{configurations}, {} of them known; nothing was run.", count(known)));
 }
 
 #[cfg(test)]
@@ -178,6 +136,10 @@ mod tests {
         }
     }
 
+    fn render(summary: SweepSummary) -> String {
+        Swept::Summary(summary).table()
+    }
+
     #[test]
     fn the_best_and_the_reasons_are_shown() {
         let mut refused = row("cannot_run", 0.0);
@@ -186,7 +148,7 @@ mod tests {
         let json = SweepSummary::new(&rows, 1, "out.csv");
         assert_eq!((json.replays, json.ran_none()), (36, false));
         // However wide the terminal is.
-        let text = render(&json).split_whitespace().collect::<Vec<_>>().join(" ");
+        let text = render(json).split_whitespace().collect::<Vec<_>>().join(" ");
         for said in [
             "Highest request rate per GPU that holds ttft_p99_ms = 500:",
             ">= 9.00",
@@ -206,7 +168,7 @@ mod tests {
         let json = SweepSummary::new(&rows, 0, "out.csv");
         assert!(json.ran_none());
         assert_eq!(
-            render(&json),
+            render(json),
             "1 configuration: 1 cannot_run. Rows in out.csv.\ncannot run: 1 row (0) of TP 0: why\n"
         );
     }

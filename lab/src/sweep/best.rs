@@ -8,11 +8,11 @@ use super::row::Row;
 const SAME_SCORE: f64 = 1e-9;
 
 /// The best row of a model on a GPU.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Best<'a> {
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Best {
     /// The row.
     #[serde(flatten)]
-    pub row: &'a Row,
+    pub row: Row,
     /// Number of candidates: rows of this model on this GPU that ran and keep up with their load.
     pub of: usize,
     /// The smallest and largest `max_num_seqs` of the rows that are otherwise configured alike and score the same.
@@ -22,22 +22,22 @@ pub struct Best<'a> {
 /// The best configuration of each model on each GPU, in the order of the rows: with limits, the one with the highest rate per GPU;
 /// else the one with the most output tokens per second and GPU. Of equally good ones the first counts. A row that does not keep up
 /// with its rate is no candidate, and a model without candidates has no best.
-pub fn best(rows: &[Row]) -> Vec<Best<'_>> {
-    let mut best: Vec<Best<'_>> = Vec::new();
+pub(super) fn best(rows: &[Row]) -> Vec<Best> {
+    let mut best: Vec<Best> = Vec::new();
     for row in rows.iter().filter(|row| is_candidate(row)) {
         let known = best.iter_mut().find(|best| (&best.row.model, &best.row.hardware) == (&row.model, &row.hardware));
         let alone = (row.max_num_seqs, row.max_num_seqs);
         let Some(known) = known else {
-            best.push(Best { row, of: 1, same_max_num_seqs: alone });
+            best.push(Best { row: row.clone(), of: 1, same_max_num_seqs: alone });
             continue;
         };
         known.of += 1;
-        let (score, highest) = (score(row), score(known.row));
-        if (score - highest).abs() <= SAME_SCORE * highest.abs() && is_alike(row, known.row) {
+        let (score, highest) = (score(row), score(&known.row));
+        if (score - highest).abs() <= SAME_SCORE * highest.abs() && is_alike(row, &known.row) {
             let (least, most) = known.same_max_num_seqs;
             known.same_max_num_seqs = (least.min(row.max_num_seqs), most.max(row.max_num_seqs));
         } else if score > highest {
-            (known.row, known.same_max_num_seqs) = (row, alone);
+            (known.row, known.same_max_num_seqs) = (row.clone(), alone);
         }
     }
     best
@@ -52,17 +52,13 @@ fn score(row: &Row) -> f64 {
     score.unwrap_or(0.0)
 }
 
-/// Whether two rows differ in `max_num_seqs` alone, as far as the columns of their configuration say.
+/// Whether two rows differ in `max_num_seqs` alone: their settings are the same but for that key.
 fn is_alike(one: &Row, other: &Row) -> bool {
-    let key = |row: &Row| {
-        (
-            (row.tensor_parallel_size, row.pipeline_parallel_size, row.data_parallel_size, row.enable_expert_parallel),
-            (row.precision.clone(), row.kv_cache_dtype.clone(), row.max_num_batched_tokens, row.block_size),
-            (row.enforce_eager, row.enable_prefix_caching, row.enable_chunked_prefill, row.async_scheduling),
-            (row.concurrency, row.num_requests, row.seed, row.max_model_len),
-        )
+    let settings = |row: &Row| {
+        let keys = row.settings.split([',', ';']).map(|key| key.trim().replace('-', "_"));
+        keys.filter(|key| !key.starts_with("max_num_seqs ")).collect::<Vec<_>>()
     };
-    key(one) == key(other)
+    settings(one) == settings(other)
 }
 
 #[cfg(test)]

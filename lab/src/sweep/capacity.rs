@@ -1,25 +1,18 @@
 //! The highest rate that holds, found by probing: a bracket that doubles or halves, then bisection. Uses nothing of the crate.
 
-/// What was found.
+/// Rates with what their probes said.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Capacity<T> {
-    /// `fails` is at most the asked-for share above `holds`.
-    Found {
-        /// The highest rate that was found to hold, and what its probe said.
-        holds: (f64, T),
-        /// The lowest rate that was found to fail.
-        fails: (f64, T),
-    },
-    /// Even the lowest rate fails.
-    LowestFails((f64, T)),
-    /// Even the highest rate holds.
-    HighestHolds((f64, T)),
+pub struct Capacity<T> {
+    /// The highest rate that was found to hold; `None` if even the lowest fails.
+    pub holds: Option<(f64, T)>,
+    /// The lowest rate that was found to fail; `None` if even the highest holds. It is at most the requested share above `holds`.
+    pub fails: Option<(f64, T)>,
 }
 
-/// Finds the highest rate from `lowest` to `highest` (0 < lowest < highest) that holds, to a relative `precision`. `probe` says
-/// whether a rate holds, and what else is to be known of it; rates below one that holds are taken to hold, and those above one
-/// that fails to fail. `guess` makes of what the highest rate's probe said the rate from which the bracket grows; it changes
-/// how many probes there are, about 4 + log₂(1 / precision) with a good one.
+/// Finds the highest rate from `lowest` to `highest` (0 < lowest < highest) that holds, to a relative `precision`. `probe` returns
+/// whether a rate holds, and other results. Rates below one that holds are taken to hold, and those above one that fails to fail.
+/// `guess` turns the result at the highest rate into the rate from which the bracket grows. With a good one there are about
+/// 4 + log₂(1 / precision) probes.
 ///
 /// # Errors
 /// Those of `probe`.
@@ -32,46 +25,37 @@ pub fn highest_holding<T, E>(
 ) -> Result<Capacity<T>, E> {
     let (highest_holds, seen) = probe(highest)?;
     if highest_holds {
-        return Ok(Capacity::HighestHolds((highest, seen)));
+        return Ok(Capacity { holds: Some((highest, seen)), fails: None });
     }
     let start = guess(&seen).filter(|rate| rate.is_finite()).unwrap_or(highest / 2.0);
-    let start = rounded(start).clamp(lowest, (highest / 2.0).max(lowest));
+    let mut rate = rounded(start).clamp(lowest, (highest / 2.0).max(lowest));
     let mut fails = (highest, seen);
-    let (mut holding, mut next) = (None, start);
-    let mut holds = loop {
-        let (holds, seen) = probe(next)?;
-        match holds {
-            true if 2.0 * next < fails.0 => {
-                holding = Some((next, seen));
-                next *= 2.0;
-            }
-            true => break (next, seen),
-            false => {
-                fails = (next, seen);
-                match holding {
-                    Some(holding) => break holding,
-                    None if next <= lowest => return Ok(Capacity::LowestFails(fails)),
-                    None => next = (next / 2.0).max(lowest),
-                }
-            }
-        }
-    };
-    while fails.0 > holds.0 * (1.0 + precision) {
-        let middle = rounded((holds.0 * fails.0).sqrt());
-        if !(middle > holds.0 && middle < fails.0) {
-            break;
-        }
-        let (does_hold, seen) = probe(middle)?;
+    let mut holds: Option<(f64, T)> = None;
+    loop {
+        let (does_hold, seen) = probe(rate)?;
         if does_hold {
-            holds = (middle, seen);
+            holds = Some((rate, seen));
         } else {
-            fails = (middle, seen);
+            fails = (rate, seen);
         }
+        rate = match &holds {
+            None if rate <= lowest => break,
+            None => (rate / 2.0).max(lowest),
+            Some((held, _)) if fails.0 >= highest && 2.0 * held < highest => 2.0 * held,
+            Some((held, _)) if fails.0 <= held * (1.0 + precision) => break,
+            Some((held, _)) => {
+                let middle = rounded((held * fails.0).sqrt());
+                if !(middle > *held && middle < fails.0) {
+                    break;
+                }
+                middle
+            }
+        };
     }
-    Ok(Capacity::Found { holds, fails })
+    Ok(Capacity { holds, fails: Some(fails) })
 }
 
-/// A rate of five significant digits, which is finer than any precision asked for.
+/// A rate of five significant digits, which is finer than any precision that can be requested.
 fn rounded(rate: f64) -> f64 {
     if rate <= 0.0 {
         return rate;
@@ -114,7 +98,7 @@ mod tests {
             for guess in [1e-9, 0.5, 7.3, 5_000.0, 1e12, f64::NAN] {
                 for precision in [0.001, 0.02, 0.3] {
                     let (found, probes) = search(0.01, 10_000.0, precision, guess, limit);
-                    let Capacity::Found { holds: (holds, ()), fails: (fails, ()) } = found else {
+                    let Capacity { holds: Some((holds, ())), fails: Some((fails, ())) } = found else {
                         panic!("{found:?} of {limit}")
                     };
                     assert!(holds <= limit && limit < fails, "{found:?} of {limit}");
@@ -130,18 +114,18 @@ mod tests {
 
     #[test]
     fn rates_at_the_ends_are_told_as_such() {
-        assert_eq!(search(0.5, 8.0, 0.02, 3.0, 8.0), (Capacity::HighestHolds((8.0, ())), 1));
-        assert_eq!(search(0.5, 8.0, 0.02, 3.0, 0.4).0, Capacity::LowestFails((0.5, ())));
+        assert_eq!(search(0.5, 8.0, 0.02, 3.0, 8.0), (Capacity { holds: Some((8.0, ())), fails: None }, 1));
+        assert_eq!(search(0.5, 8.0, 0.02, 3.0, 0.4).0, Capacity { holds: None, fails: Some((0.5, ())) });
         // 8, 3, 1.5, 0.75, 0.5.
         assert_eq!(search(0.5, 8.0, 0.02, 3.0, 0.4).1, 5);
         let (found, _) = search(0.5, 8.0, 0.02, 3.0, 0.5);
         assert!(
-            matches!(found, Capacity::Found { holds: (0.5, ()), fails: (fails, ()) } if fails <= 0.51),
+            matches!(found, Capacity { holds: Some((0.5, ())), fails: Some((fails, ())) } if fails <= 0.51),
             "{found:?}"
         );
         let (found, _) = search(7.0, 8.0, 0.02, 100.0, 7.5);
         assert!(
-            matches!(found, Capacity::Found { holds: (holds, ()), .. } if (7.35..=7.5).contains(&holds)),
+            matches!(found, Capacity { holds: Some((holds, ())), .. } if (7.35..=7.5).contains(&holds)),
             "{found:?}"
         );
     }
@@ -162,7 +146,7 @@ mod tests {
                 Ok::<_, ridgepoint::Error>((run.ttft_ms.is_some_and(|ttft| ttft.mean <= limit_ms), ()))
             },
         );
-        let Ok(Capacity::Found { holds: (holds, ()), .. }) = found else { panic!("{found:?}") };
+        let Ok(Capacity { holds: Some((holds, ())), .. }) = found else { panic!("{found:?}") };
         holds
     }
 

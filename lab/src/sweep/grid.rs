@@ -4,12 +4,11 @@ use std::path::Path;
 
 use ridgepoint::internals::input::{Keys, Log, parse_toml, read_text, shown};
 use ridgepoint::server_config::ServerConfig;
-use ridgepoint::{ErrorKind, Result};
+use ridgepoint::{Error, ErrorKind, Result};
 use serde_json::{Map, Value};
 
-use super::keys::values;
 use super::load::{LoadPoint, Source};
-use super::load_keys;
+use super::load_keys::Loads;
 use super::slo::Slo;
 
 /// Most configurations of a grid.
@@ -53,15 +52,6 @@ pub(super) struct Setting<T> {
     pub(super) varied: String,
 }
 
-impl<T> Setting<T> {
-    /// A setting of keys with values; the flag says whether a key differs within the grid.
-    pub(super) fn new(value: T, keys: &[(String, bool)]) -> Self {
-        let all: Vec<&str> = keys.iter().map(|(text, _)| text.as_str()).collect();
-        let varied: Vec<&str> = keys.iter().filter(|(_, varies)| *varies).map(|(text, _)| text.as_str()).collect();
-        Setting { value, all: all.join(", "), varied: varied.join(", ") }
-    }
-}
-
 /// One server under one load.
 #[derive(Debug, Clone, Copy)]
 pub struct Configuration<'a> {
@@ -70,12 +60,6 @@ pub struct Configuration<'a> {
 }
 
 impl Configuration<'_> {
-    /// All of its keys with their values, those of the limits included. It tells the configuration from any other, in any grid.
-    pub(super) fn settings(&self, slo: Option<&Slo>) -> String {
-        let limits = slo.map(|slo| format!("; {}", slo.settings())).unwrap_or_default();
-        format!("{}; {}{limits}", self.server.all, self.load.all)
-    }
-
     /// The server.
     pub fn server(&self) -> &ServerConfig {
         &self.server.value
@@ -88,8 +72,9 @@ impl Configuration<'_> {
 
     /// The keys that tell it from the other configurations of its grid, with their values.
     pub fn varied(&self) -> String {
-        let parts = [self.server.varied.as_str(), &self.load.varied];
-        parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(", ")
+        let mut varied = self.server.varied.clone();
+        append(&mut varied, &self.load.varied);
+        varied
     }
 }
 
@@ -105,33 +90,43 @@ impl Grid {
     /// Reads the text of a file that messages call `origin`. Paths in it are relative to the current folder.
     ///
     /// # Errors
-    /// A text that is not TOML; all problems: unknown keys, values out of range or listed twice, values of a key that make the same
-    /// server, loads and limits that do not go together, files of requests that cannot be read, more than
-    /// [`MAX_CONFIGURATIONS`].
+    /// A text that is not TOML; all problems: unknown keys, values out of range or listed twice, loads and limits that do not go
+    /// together, files of requests that cannot be read, more than [`MAX_CONFIGURATIONS`].
     pub fn parse(origin: &str, text: &str) -> Result<Self> {
         let toml = parse_toml(origin, text)?;
         let log = Log::default();
         let keys = Keys::new("", &toml, &log);
-        let servers = servers(&keys.section_or_empty("server"), &log);
+        let server = keys.section_or_empty("server");
         let slo = keys.section("slo").map(Slo::read);
-        let load = keys.section_or_empty("load");
-        let (source, loads) = load_keys::read(load, keys.has("slo"));
+        let loads = Loads::read(&keys.section_or_empty("load"), keys.has("slo"));
         keys.finish();
+        if server.entries().next().is_none() {
+            log.problem("[server] is missing or empty: give at least model and hardware");
+        }
+        let mut server_axes = axes("server", server.entries(), &log);
+        server_axes.sort_by_key(|axis| (axis.key != "model", axis.key != "hardware"));
+        let load_axes = axes("load", loads.keys.iter().map(|(key, value)| (key, value)), &log);
+        let total = server_axes
+            .iter()
+            .chain(&load_axes)
+            .fold(1_usize, |product, axis| product.saturating_mul(axis.values.len()));
+        if total > MAX_CONFIGURATIONS {
+            let problem = format!(
+                "makes {total} configurations, at most {MAX_CONFIGURATIONS} are possible: list fewer values, or split the grid"
+            );
+            return Err(Error::invalid(origin, vec![problem]));
+        }
+        let servers = combinations(&server_axes, |map| read_server(map, &log));
+        let load_points = combinations(&load_axes, |map| loads.point(Keys::of_map("load", map, &log)));
         let replicated = servers.iter().map(|server| server.value.deployment.data_parallel_size).find(|size| *size > 1);
-        if let (Source::Profile(path, _), Some(size)) = (&source, replicated) {
+        if let (Source::Profile(path, _), Some(size)) = (&loads.source, replicated) {
             log.problem(format!(
                 "server.data_parallel_size = {size} with load.profile = {}: a profile cannot be shared out to replicas; give \
                  requests or a rate, or leave data_parallel_size out",
                 path.display()
             ));
         }
-        let total = servers.len().saturating_mul(loads.len());
-        if total > MAX_CONFIGURATIONS {
-            log.problem(format!(
-                "makes {total} configurations, at most {MAX_CONFIGURATIONS} are possible: list fewer values, or split the grid"
-            ));
-        }
-        let grid = Grid { origin: origin.to_owned(), servers, loads, source, slo };
+        let grid = Grid { origin: origin.to_owned(), servers, loads: load_points, source: loads.source, slo };
         Ok(log.finish(origin, Some(grid))?.0)
     }
 
@@ -149,104 +144,79 @@ impl Grid {
     pub fn configurations(&self) -> impl Iterator<Item = Configuration<'_>> {
         self.servers.iter().flat_map(|server| self.loads.iter().map(move |load| Configuration { server, load }))
     }
+
+    /// All keys of a configuration with their values, those of the limits included. They tell it from any other, in any grid.
+    pub(super) fn settings(&self, of: Configuration<'_>) -> String {
+        let limits = self.slo.as_ref().map(|slo| format!("; {}", slo.settings())).unwrap_or_default();
+        format!("{}; {}{limits}", of.server.all, of.load.all)
+    }
 }
 
-/// One engine argument and its values.
+/// A key and its values.
 struct Axis<'a> {
     key: &'a str,
     values: &'a [Value],
 }
 
-/// Every combination of the arguments' values. Problems go to the log, and then there may be none.
-fn servers(keys: &Keys<'_>, log: &Log) -> Vec<Setting<ServerConfig>> {
-    let mut axes: Vec<Axis<'_>> = keys.entries().map(|(key, value)| Axis { key, values: values(value) }).collect();
-    axes.sort_by_key(|axis| (axis.key != "model", axis.key != "hardware"));
-    if axes.is_empty() {
-        log.problem("[server] is missing or empty: give at least model and hardware");
-        return Vec::new();
-    }
-    let mut is_sound = true;
-    for axis in axes.iter().filter(|axis| axis.values.is_empty()) {
-        log.problem(format!("server.{} = [] has no value: give one, or leave the key out", axis.key));
-        is_sound = false;
-    }
-    let total = axes.iter().fold(1_usize, |product, axis| product.saturating_mul(axis.values.len()));
-    if total > MAX_CONFIGURATIONS {
-        log.problem(format!("[server] makes {total} servers, at most {MAX_CONFIGURATIONS} are possible"));
-        is_sound = false;
-    }
-    // Each value beside the first ones of the other keys, so that a fault is reported once and not per combination.
-    for (place, axis) in axes.iter().enumerate() {
-        let mut known: Vec<ServerConfig> = Vec::new();
-        for (at, value) in axis.values.iter().enumerate() {
-            let chosen: Vec<usize> = (0..axes.len()).map(|other| if other == place { at } else { 0 }).collect();
-            match server(&axes, &chosen) {
-                Ok(config) if known.contains(&config) => {
-                    let value = shown(value);
-                    log.problem(format!(
-                        "server.{} = {value} makes the same server as another value: keep one",
-                        axis.key
-                    ));
-                    is_sound = false;
-                }
-                Ok(config) => known.push(config),
-                Err(error) => {
-                    match error.kind() {
-                        ErrorKind::Invalid => {
-                            error.problems().iter().for_each(|problem| log.problem(format!("[server] {problem}")));
-                        }
-                        _ => log.problem(error.to_string()),
-                    }
-                    is_sound = false;
-                }
+/// The keys of a section, each with one value or a list of them.
+fn axes<'a>(section: &str, entries: impl Iterator<Item = (&'a String, &'a Value)>, log: &Log) -> Vec<Axis<'a>> {
+    let axis = |(key, value): (&'a String, &'a Value)| {
+        let values = match value {
+            Value::Array(list) => list,
+            one => std::slice::from_ref(one),
+        };
+        if values.is_empty() {
+            log.problem(format!("{section}.{key} = [] has no value: give one, or leave the key out"));
+        }
+        for (at, value) in
+            values.iter().enumerate().filter(|(at, value)| values.iter().take(*at).any(|other| other == *value))
+        {
+            log.problem(format!("{section}.{key} = {} is listed twice, at place {}: keep one", shown(value), at + 1));
+        }
+        Axis { key, values }
+    };
+    entries.map(axis).collect()
+}
+
+/// Every combination of the axes' values; the last axis changes fastest. Those that cannot be read are left out.
+fn combinations<T>(axes: &[Axis<'_>], read: impl Fn(&Map<String, Value>) -> Option<T>) -> Vec<Setting<T>> {
+    let mut found = vec![Setting { value: Map::new(), all: String::new(), varied: String::new() }];
+    for axis in axes {
+        let with = |setting: &Setting<Map<String, Value>>, value: &Value| {
+            let mut setting = setting.clone();
+            let text = format!("{} {}", axis.key, value.as_str().map_or_else(|| value.to_string(), str::to_owned));
+            append(&mut setting.all, &text);
+            if axis.values.len() > 1 {
+                append(&mut setting.varied, &text);
             }
-        }
+            setting.value.insert(axis.key.to_owned(), value.clone());
+            setting
+        };
+        found = found.iter().flat_map(|setting| axis.values.iter().map(move |value| with(setting, value))).collect();
     }
-    if !is_sound {
-        return Vec::new();
-    }
-    let mut servers = Vec::with_capacity(total);
-    for number in 0..total {
-        let chosen = chosen(&axes, number);
-        let keys: Vec<(String, bool)> = picked(&axes, &chosen)
-            .map(|(axis, value)| {
-                let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-                (format!("{} {value}", axis.key), axis.values.len() > 1)
-            })
-            .collect();
-        match server(&axes, &chosen) {
-            Ok(config) => servers.push(Setting::new(config, &keys)),
-            Err(error) => log.problem(format!("{}: {error}", Setting::new((), &keys).varied)),
-        }
-    }
-    servers
+    let read = |Setting { value, all, varied }| Some(Setting { value: read(&value)?, all, varied });
+    found.into_iter().filter_map(read).collect()
 }
 
-/// The index of each argument's value in combination `number`; the last argument's changes fastest.
-fn chosen(axes: &[Axis<'_>], number: usize) -> Vec<usize> {
-    let mut rest = number;
-    let mut chosen: Vec<usize> = axes
-        .iter()
-        .rev()
-        .map(|axis| {
-            let length = axis.values.len().max(1);
-            let at = rest % length;
-            rest /= length;
-            at
-        })
-        .collect();
-    chosen.reverse();
-    chosen
+fn append(list: &mut String, item: &str) {
+    if !list.is_empty() && !item.is_empty() {
+        list.push_str(", ");
+    }
+    list.push_str(item);
 }
 
-fn picked<'a>(axes: &'a [Axis<'a>], chosen: &'a [usize]) -> impl Iterator<Item = (&'a Axis<'a>, &'a Value)> {
-    axes.iter().zip(chosen).filter_map(|(axis, at)| Some((axis, axis.values.get(*at)?)))
-}
-
-fn server(axes: &[Axis<'_>], chosen: &[usize]) -> Result<ServerConfig> {
-    let map: Map<String, Value> =
-        picked(axes, chosen).map(|(axis, value)| (axis.key.to_owned(), value.clone())).collect();
-    ServerConfig::from_values("[server]", &map)
+/// Reads a server. The log keeps equal problems of several servers once.
+fn read_server(map: &Map<String, Value>, log: &Log) -> Option<ServerConfig> {
+    let error = match ServerConfig::from_values("[server]", map) {
+        Ok(server) => return Some(server),
+        Err(error) => error,
+    };
+    if error.kind() == ErrorKind::Invalid {
+        error.problems().iter().for_each(|problem| log.problem(format!("[server] {problem}")));
+    } else {
+        log.problem(error.to_string());
+    }
+    None
 }
 
 #[cfg(test)]

@@ -1,34 +1,37 @@
 //! Tests of loads: their product, which keys go together, and what a replica gets of them.
 
-use ridgepoint::internals::input::{Log, parse_toml};
 use ridgepoint::workload::ReplicaShare;
 
 use super::*;
+use crate::sweep::Grid;
 
+/// The loads of a grid.
 struct Loads {
     source: Source,
     points: Vec<LoadPoint>,
     varied: Vec<String>,
 }
 
-fn read_as(text: &str, is_capacity: bool) -> (Loads, Vec<String>) {
-    let value = parse_toml("grid.toml", text).unwrap();
-    let log = Log::default();
-    let (source, settings) = read(Keys::new("load", &value, &log), is_capacity);
-    let problems = log.finish("grid.toml", Some(())).err().map(|error| error.problems().to_vec());
-    let varied = settings.iter().map(|of| of.varied.clone()).collect();
-    let points = settings.into_iter().map(|of| of.value).collect();
-    (Loads { source, points, varied }, problems.unwrap_or_default())
+const SERVER: &str = "[server]\nmodel = 'qwen3-8b'\nhardware = 'h100'\n";
+const SLO: &str = "\n[slo]\nttft_p99_ms = 500\n";
+
+fn read(load: &str, slo: &str) -> std::result::Result<Loads, Vec<String>> {
+    match Grid::parse("grid.toml", &format!("{SERVER}[load]\n{load}{slo}")) {
+        Ok(grid) => Ok(Loads {
+            varied: grid.loads.iter().map(|of| of.varied.clone()).collect(),
+            points: grid.loads.iter().map(|of| of.value).collect(),
+            source: grid.source,
+        }),
+        Err(error) => Err(error.problems().to_vec()),
+    }
 }
 
 fn loads(text: &str) -> Loads {
-    let (loads, problems) = read_as(text, false);
-    assert_eq!(problems, [""; 0]);
-    loads
+    read(text, "").unwrap_or_else(|problems| panic!("{problems:?}"))
 }
 
 fn problems(text: &str) -> Vec<String> {
-    read_as(text, false).1
+    read(text, "").err().unwrap()
 }
 
 const LENGTHS: &str = "input_len_tokens = 100\noutput_len_tokens = 10\n";
@@ -97,7 +100,7 @@ fn lengths_can_be_drawn() {
     let drawn = sent(&found.source, &found.points[1], Some(1.0), 1);
     assert!(drawn.iter().all(|(_, tokens)| (10..=90).contains(tokens)) && drawn[0].1 != drawn[1].1, "{drawn:?}");
     assert_eq!(found.source.shape(&found.points[1]), (50.0, 3.0, 300));
-    assert_eq!(found.varied[1], "input_len_tokens 50±10 (10 to 90)");
+    assert_eq!(found.varied[1], r#"input_len_tokens {"max":90,"mean":50,"min":10,"std_dev":10}"#);
 }
 
 #[test]
@@ -147,13 +150,13 @@ fn keys_that_do_not_go_together_are_told() {
 #[test]
 fn limits_bring_the_rate_themselves() {
     let (_folder, path) = file();
-    let (found, problems) = read_as(&format!("num_requests = 5\nseed = [1, 2]\n{LENGTHS}"), true);
-    assert_eq!((problems.len(), found.points.len(), found.points[0].level), (0, 2, Level::Capacity));
-    let (found, problems) = read_as(&format!("requests = '{path}'"), true);
-    assert_eq!((problems.len(), found.points[0].level), (0, Level::Capacity));
-    let (_, problems) = read_as(&format!("request_rate_per_s = 5\nnum_requests = 5\n{LENGTHS}"), true);
+    let found = read(&format!("num_requests = 5\nseed = [1, 2]\n{LENGTHS}"), SLO).ok().unwrap();
+    assert_eq!((found.points.len(), found.points[0].level), (2, Level::Capacity));
+    let found = read(&format!("requests = '{path}'"), SLO).ok().unwrap();
+    assert_eq!(found.points[0].level, Level::Capacity);
+    let problems = read(&format!("request_rate_per_s = 5\nnum_requests = 5\n{LENGTHS}"), SLO).err().unwrap();
     assert!(problems[0].contains("has rates of its own beside [slo]"), "{problems:?}");
     std::fs::write(&path, "arrival,input_len,output_len\n3,1,1\n3,2,1\n").unwrap();
-    let (_, problems) = read_as(&format!("requests = '{path}'"), true);
+    let problems = read(&format!("requests = '{path}'"), SLO).err().unwrap();
     assert!(problems[0].contains("sends everything at once"), "{problems:?}");
 }

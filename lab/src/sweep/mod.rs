@@ -2,7 +2,8 @@
 //! on latency. It prints nothing.
 //!
 //! ```
-//! use ridgepoint_lab::sweep::{Grid, Options, Sweep};
+//! use ridgepoint::Options;
+//! use ridgepoint_lab::sweep::{Grid, Sweep};
 //!
 //! let grid = Grid::parse("grid.toml", r#"
 //!     [server]
@@ -25,22 +26,21 @@
 mod best;
 mod capacity;
 mod grid;
-mod keys;
 mod load;
 mod load_keys;
 mod point;
 mod resume;
 mod row;
+mod row_file;
 mod slo;
 mod summary;
 mod sweeping;
-mod write;
 
-pub use best::{Best, best};
+pub use best::Best;
 pub use grid::{Configuration, Grid, MAX_CONFIGURATIONS};
 pub use load::{Level, LoadPoint};
 pub use resume::PartialRows;
 pub use row::Row;
-pub use summary::{Listed, Reason, SweepSummary};
-pub use sweeping::{Options, Sweep};
-pub use write::{write_csv, write_json, write_jsonl};
+pub use row_file::RowFile;
+pub use summary::{Listed, Reason, SweepList, SweepSummary};
+pub use sweeping::Sweep;

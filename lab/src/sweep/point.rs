@@ -3,19 +3,18 @@
 use std::cell::Cell;
 use std::sync::OnceLock;
 
-use ridgepoint::internals::correction::CorrectionInfo;
-use ridgepoint::internals::efficiency::EfficiencyMode;
+use ridgepoint::internals::correction::Used;
 use ridgepoint::latency::CalibratedRoofline;
-use ridgepoint::replay::{EngineConfig, EngineCounters, Metrics, SchedulingPolicy, StageMetrics, replay};
-use ridgepoint::workload::ReplicaShare;
-use ridgepoint::{Error, ErrorKind, Hardware, StepModel};
+use ridgepoint::replay::{EngineConfig, EngineCounters, Metrics, StageMetrics, replay};
+use ridgepoint::workload::{Lengths, ReplicaShare};
+use ridgepoint::{CorrectionChoice, EfficiencyMode, Error, ErrorKind, Hardware, Options, StepModel};
 
-use super::capacity::{Capacity, highest_holding};
-use super::grid::Configuration;
+use super::capacity::highest_holding;
+use super::grid::{Configuration, Grid};
 use super::load::{Level, Source, mean_rate_per_s};
-use super::row::Row;
+use super::row::{CANNOT_RUN, Row};
 use super::slo::Slo;
-use super::sweeping::{FoundModel, Options};
+use super::sweeping::FoundModel;
 
 /// The bracket of a search begins at this share of the rate that the server does under more load than it can take.
 const FIRST_GUESS: f64 = 0.7;
@@ -26,19 +25,26 @@ pub(super) type SharedLatency = OnceLock<Result<CalibratedRoofline, String>>;
 /// A configuration and what it runs on.
 pub(super) struct Point<'a> {
     pub(super) configuration: Configuration<'a>,
-    pub(super) source: &'a Source,
-    pub(super) slo: Option<&'a Slo>,
+    pub(super) grid: &'a Grid,
     pub(super) model: &'a FoundModel,
     pub(super) hardware: &'a Hardware,
     pub(super) options: &'a Options,
+}
+
+/// A server that is ready to replay loads.
+struct Server<'a> {
+    latency: &'a CalibratedRoofline,
+    config: EngineConfig,
 }
 
 /// The result of one replay.
 struct Replayed {
     run: StageMetrics,
     counters: EngineCounters,
+    /// The limits that it breaks.
     broken: Vec<String>,
-    overload: Option<String>,
+    keeps_up: bool,
+    notes: Vec<String>,
 }
 
 impl Point<'_> {
@@ -47,95 +53,80 @@ impl Point<'_> {
         let mut row = self.described(index);
         let mut warnings: Vec<String> = Vec::new();
         if let Err(reason) = self.run(&mut row, &mut warnings, latency) {
-            (row.status, row.reason) = ("cannot_run".to_owned(), Some(reason));
+            (row.status, row.reason) = (CANNOT_RUN.to_owned(), Some(reason));
         }
         row.warnings = (!warnings.is_empty()).then(|| warnings.join("; "));
         row
     }
 
-    fn replicas(&self) -> u32 {
-        self.configuration.server().deployment.data_parallel_size
-    }
-
     fn share(&self) -> ReplicaShare {
-        ReplicaShare::new(self.replicas())
+        ReplicaShare::new(self.configuration.server().deployment.data_parallel_size)
     }
 
     /// The columns that are known before anything runs.
     pub(super) fn described(&self, index: usize) -> Row {
-        let (server, load) = (self.configuration.server(), self.configuration.load());
+        let (server, load, source) = (self.configuration.server(), self.configuration.load(), &self.grid.source);
         let deployment = &server.deployment;
-        let (tensor, pipeline, data) =
-            (deployment.tensor_parallel_size, deployment.pipeline_parallel_size, deployment.data_parallel_size);
-        let (input_len_tokens, output_len_tokens, num_requests) = self.source.shape(load);
-        let name = self.model.model.as_ref().map_or(server.model.as_str(), |(model, _)| model.name());
-        let is_generated = matches!(self.source, Source::Generated);
+        let sizes = [deployment.tensor_parallel_size, deployment.pipeline_parallel_size, deployment.data_parallel_size];
+        let [tensor_parallel_size, pipeline_parallel_size, data_parallel_size] = sizes.map(u64::from);
+        let (input_len_tokens, output_len_tokens, num_requests) = source.shape(load);
+        let model = self.model.model.as_ref().map_or(server.model.as_str(), |(model, _)| model.name());
+        let (rate_per_s, concurrency) = match (load.level, source) {
+            (Level::Rate(rate_per_s), _) => (Some(rate_per_s), None),
+            (Level::Concurrency(concurrency), _) => (None, Some(u64::from(concurrency))),
+            (Level::AsRecorded, Source::Requests(_, file)) => (mean_rate_per_s(&file.workload()), None),
+            (Level::AsRecorded | Level::Capacity, _) => (None, None),
+        };
+        let is_open = matches!(source, Source::Generated) && concurrency.is_none();
         let mut row = Row {
             configuration: index as u64,
-            model: name.to_owned(),
+            model: model.to_owned(),
             hardware: self.hardware.name().to_owned(),
-            gpus: u64::from(tensor) * u64::from(pipeline) * u64::from(data),
-            tensor_parallel_size: u64::from(tensor),
-            pipeline_parallel_size: u64::from(pipeline),
-            data_parallel_size: u64::from(data),
+            gpus: tensor_parallel_size * pipeline_parallel_size * data_parallel_size,
+            tensor_parallel_size,
+            pipeline_parallel_size,
+            data_parallel_size,
             efficiency: match self.options.efficiency {
                 EfficiencyMode::Tables => "tables".to_owned(),
                 EfficiencyMode::Ideal => "ideal".to_owned(),
             },
             correction: CorrectionInfo::of(self.model.correction.as_deref()).name,
             enable_expert_parallel: deployment.enable_expert_parallel,
-            precision: server.precision.map(|precision| precision.to_string()),
+            precision: server.precision,
             kv_cache_dtype: deployment.kv_cache_dtype.map_or_else(|| "auto".to_owned(), |dtype| dtype.to_string()),
             max_num_seqs: u64::from(deployment.max_num_seqs),
             max_num_batched_tokens: u64::from(deployment.max_num_batched_tokens),
-            max_model_len: deployment.max_model_len.map(u64::from),
+            max_model_len: deployment.max_model_len,
             gpu_memory_utilization: deployment.gpu_memory_utilization,
             block_size: u64::from(deployment.block_size),
             enforce_eager: deployment.enforce_eager,
-            generation_config: format!("{:?}", deployment.generation_config).to_lowercase(),
+            generation_config: deployment.generation_config,
             cpu_offload_gb: server.cpu_offload_gb,
-            load: self.source.path().map_or_else(|| "generated".to_owned(), |path| path.display().to_string()),
-            burstiness: (is_generated && !matches!(load.level, Level::Concurrency(_))).then_some(load.burstiness),
+            load: source.path().map_or_else(|| "generated".to_owned(), |path| path.display().to_string()),
+            burstiness: is_open.then_some(load.burstiness),
+            concurrency,
             num_requests,
             input_len_tokens,
             output_len_tokens,
             seed: load.seed,
-            slo: self.slo.map(Slo::text),
-            settings: self.configuration.settings(self.slo),
+            slo: self.grid.slo.as_ref().map(Slo::text),
+            settings: self.grid.settings(self.configuration),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             ..Row::default()
         };
-        match (load.level, self.source) {
-            (Level::Rate(rate_per_s), _) => row.set_rate(rate_per_s),
-            (Level::Concurrency(concurrency), _) => row.concurrency = Some(u64::from(concurrency)),
-            (Level::AsRecorded, Source::Requests(_, file)) => {
-                if let Some(rate_per_s) = mean_rate_per_s(&file.workload()) {
-                    row.set_rate(rate_per_s);
-                }
-            }
-            (Level::AsRecorded | Level::Capacity, _) => {}
-        }
+        row.set_rate(rate_per_s);
         row
     }
 
-    /// Fills in the row, or says why the configuration cannot run.
+    /// Fills in the row, or returns why the configuration cannot run.
     fn run(&self, row: &mut Row, warnings: &mut Vec<String>, latency: &SharedLatency) -> Result<(), String> {
         let (server, load) = (self.configuration.server(), self.configuration.load());
         let (model, precision_notes) = self.model.model.as_ref().map_err(Clone::clone)?;
         let engine = server.engine_config(model, self.hardware).map_err(reason)?;
-        let config = &engine.config;
-        row.num_gpu_blocks = Some(u64::from(config.num_gpu_blocks));
-        row.max_model_len = Some(u64::from(config.max_model_len));
-        row.enable_prefix_caching = Some(config.enable_prefix_caching);
-        row.enable_chunked_prefill = Some(config.enable_chunked_prefill);
-        row.async_scheduling = Some(config.async_scheduling);
-        row.long_prefill_token_threshold = Some(u64::from(config.long_prefill_token_threshold));
-        row.scheduling_policy = Some(match config.scheduling_policy {
-            SchedulingPolicy::Fcfs => "fcfs".to_owned(),
-            SchedulingPolicy::Priority => "priority".to_owned(),
-        });
+        row.set_engine(&engine.config);
         let latency = latency.get_or_init(|| {
-            let options = self.options.of_step_model(self.model);
+            let correction = self.model.correction.clone().map_or(CorrectionChoice::None, CorrectionChoice::Given);
+            let options = Options { correction, ..self.options.clone() };
             let steps = StepModel::with_options(model, self.hardware, &server.deployment, &options).map_err(reason)?;
             Ok(CalibratedRoofline::new(steps))
         });
@@ -143,25 +134,22 @@ impl Point<'_> {
         let steps = latency.steps();
         warnings.extend(server.notes.iter().chain(precision_notes).chain(steps.notes()).cloned());
         warnings.extend(steps.carried_over());
-        warnings.extend(engine.notes.iter().chain(self.source.notes()).cloned());
+        warnings.extend(engine.notes.iter().chain(self.grid.source.notes()).cloned());
         warnings.extend(self.load_notes());
-        match (load.level, self.slo) {
-            (Level::Capacity, Some(slo)) => self.capacity(slo, latency, config, row, warnings),
-            (level, _) => {
-                let rate_per_s = if let Level::Rate(rate) = level { Some(rate) } else { None };
-                let replayed = self.replayed(latency, config, rate_per_s)?;
-                row.replays = 1;
-                replayed.fill(row, warnings);
-                if replayed.run.finished == 0 {
-                    return Err(format!("no request finished: {}", too_long(&replayed.run, config)));
-                }
-                if replayed.run.rejected > 0 {
-                    warnings.push(too_long(&replayed.run, config));
-                }
-                row.status = "ok".to_owned();
-                Ok(())
-            }
+        let server = Server { latency, config: engine.config };
+        if let (Level::Capacity, Some(slo)) = (load.level, &self.grid.slo) {
+            return self.capacity(slo, &server, row, warnings);
         }
+        let rate_per_s = if let Level::Rate(rate) = load.level { Some(rate) } else { None };
+        let replayed = self.replayed(&server, rate_per_s)?;
+        row.replays = 1;
+        row.fill(&replayed.run, &replayed.counters, replayed.keeps_up);
+        if replayed.run.finished == 0 {
+            return Err(replayed.notes.join("; "));
+        }
+        warnings.extend(replayed.notes);
+        row.status = "ok".to_owned();
+        Ok(())
     }
 
     /// Remarks on how the load is shared out and sent.
@@ -170,14 +158,14 @@ impl Point<'_> {
         let rate_per_s = if let Level::Rate(rate) = load.level { Some(rate) } else { None };
         let mut notes: Vec<String> = self.share().note(rate_per_s).into_iter().collect();
         if let Level::Concurrency(concurrency) = load.level {
-            let replicas = self.replicas();
-            if concurrency % replicas.max(1) != 0 {
+            let replicas = self.configuration.server().deployment.data_parallel_size;
+            let own = self.share().concurrency(concurrency);
+            if u64::from(own) * u64::from(replicas) != u64::from(concurrency) {
                 notes.push(format!(
-                    "{concurrency} requests in flight cannot be shared evenly by {replicas} replicas: each has {}",
-                    self.share().concurrency(concurrency)
+                    "{replicas} replicas do not share {concurrency} requests in flight evenly: each has {own}"
                 ));
             }
-            if load.lengths.is_some_and(|(input, output)| input.is_fixed() && output.is_fixed()) {
+            if matches!(load.lengths, Some((Lengths::Fixed(_), Lengths::Fixed(_)))) {
                 notes.push(
                     "all requests of the closed loop are equally long: they finish together and queue behind each other more than those \
                      of real clients do"
@@ -188,81 +176,66 @@ impl Point<'_> {
         notes
     }
 
-    fn replayed(
-        &self,
-        latency: &CalibratedRoofline,
-        config: &EngineConfig,
-        rate_per_s: Option<f64>,
-    ) -> Result<Replayed, String> {
-        let mut workload = self.source.workload(self.configuration.load(), rate_per_s, self.share()).map_err(reason)?;
-        let replayed = replay(latency, config, &mut *workload, &mut ()).map_err(reason)?;
+    fn replayed(&self, server: &Server<'_>, rate_per_s: Option<f64>) -> Result<Replayed, String> {
+        let load = self.configuration.load();
+        let mut workload = self.grid.source.workload(load, rate_per_s, self.share()).map_err(reason)?;
+        let replayed = replay(server.latency, &server.config, &mut *workload, &mut ()).map_err(reason)?;
         replayed.check_clock().map_err(reason)?;
         let run = Metrics::of(&replayed).run;
-        let broken = self.slo.map(|slo| slo.broken(&run)).unwrap_or_default();
-        let per_replica = if self.replicas() > 1 { " (per replica)" } else { "" };
-        let overload = replayed.overload().map(|overload| format!("{overload}{per_replica}"));
-        Ok(Replayed { run, counters: replayed.counters, broken, overload })
+        Ok(Replayed {
+            broken: self.grid.slo.as_ref().map(|slo| slo.broken(&run)).unwrap_or_default(),
+            keeps_up: replayed.overload().is_none(),
+            notes: replayed.notes(&server.config),
+            counters: replayed.counters,
+            run,
+        })
     }
 
     /// Searches the highest rate that holds the limits.
     fn capacity(
         &self,
         slo: &Slo,
-        latency: &CalibratedRoofline,
-        config: &EngineConfig,
+        server: &Server<'_>,
         row: &mut Row,
         warnings: &mut Vec<String>,
     ) -> Result<(), String> {
         let replays = Cell::new(0);
         let probe = |rate_per_s| {
             replays.set(replays.get() + 1);
-            let replayed = self.replayed(latency, config, Some(rate_per_s))?;
+            let replayed = self.replayed(server, Some(rate_per_s))?;
             // Rejections do not depend on the rate, and leave nothing to compare with the limits.
             if replayed.run.rejected > 0 {
-                return Err(too_long(&replayed.run, config));
+                return Err(replayed.notes.join("; "));
             }
             Ok((replayed.broken.is_empty(), replayed))
         };
-        let guess = |replayed: &Replayed| {
-            replayed.run.requests_per_s.map(|rate_per_s| FIRST_GUESS * rate_per_s * f64::from(self.replicas()))
-        };
+        let replicas = f64::from(self.configuration.server().deployment.data_parallel_size);
+        let guess = |replayed: &Replayed| Some(FIRST_GUESS * replayed.run.requests_per_s? * replicas);
         let (lowest, highest) = (slo.lowest_rate_per_s, slo.highest_rate_per_s);
-        let found = highest_holding(lowest, highest, slo.precision, guess, probe);
+        let found = highest_holding(lowest, highest, slo.precision, guess, probe)?;
         row.replays = replays.get();
-        let (status, reason, holds, fails) = match found? {
-            Capacity::Found { holds, fails } => ("ok", None, Some(holds), Some(fails)),
-            Capacity::HighestHolds(holds) => {
-                let reason = format!(
-                    "the limits hold at highest_rate_per_s = {highest}: limits on gaps between tokens alone may do so at any rate, one on \
-                     ttft or e2e would not"
-                );
-                ("highest_rate_holds", Some(reason), Some(holds), None)
-            }
-            Capacity::LowestFails(fails) => {
-                let reason = format!("a limit breaks at lowest_rate_per_s = {lowest}");
-                ("lowest_rate_fails", Some(reason), None, Some(fails))
-            }
+        let (status, reason) = match (&found.holds, &found.fails) {
+            (None, _) => ("lowest_rate_fails", Some(format!("a limit breaks at lowest_rate_per_s = {lowest}"))),
+            (_, None) => (
+                "highest_rate_holds",
+                Some(format!(
+                    "the limits hold at highest_rate_per_s = {highest}: limits on gaps between tokens alone may do so at any rate, \
+                     one on ttft or e2e would not"
+                )),
+            ),
+            _ => ("ok", None),
         };
         (row.status, row.reason) = (status.to_owned(), reason);
-        if let Some((rate_per_s, replayed)) = &fails {
+        row.set_rate(found.holds.as_ref().map(|(rate_per_s, _)| *rate_per_s));
+        if let Some((rate_per_s, replayed)) = &found.fails {
             row.fails_at_rate_per_s = Some(*rate_per_s);
             row.limits_broken = Some(replayed.broken.join(", "));
         }
-        if let Some((rate_per_s, _)) = &holds {
-            row.set_rate(*rate_per_s);
-        }
-        if let Some((_, replayed)) = holds.or(fails) {
-            replayed.fill(row, warnings);
+        if let Some((_, replayed)) = found.holds.or(found.fails) {
+            row.fill(&replayed.run, &replayed.counters, replayed.keeps_up);
+            warnings.extend(replayed.notes);
         }
         Ok(())
-    }
-}
-
-impl Replayed {
-    fn fill(&self, row: &mut Row, warnings: &mut Vec<String>) {
-        row.fill(&self.run, &self.counters);
-        row.keeps_up = Some(self.overload.is_none());
-        warnings.extend(self.overload.clone());
     }
 }
 
@@ -272,11 +245,4 @@ pub(super) fn reason(error: Error) -> String {
         ErrorKind::Invalid => error.problems().join("; "),
         _ => error.to_string(),
     }
-}
-
-fn too_long(run: &StageMetrics, config: &EngineConfig) -> String {
-    format!(
-        "{} of {} requests are longer than max_model_len = {} and rejected; only the counts include them",
-        run.rejected, run.requests, config.max_model_len
-    )
 }

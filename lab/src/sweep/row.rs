@@ -1,7 +1,11 @@
 //! One row of a sweep's result: a configuration and its metrics. Its columns are stable: columns are added, never renamed or dropped.
 
-use ridgepoint::replay::{Distribution, EngineCounters, StageMetrics};
+use ridgepoint::replay::{Distribution, EngineConfig, EngineCounters, SchedulingPolicy, StageMetrics};
+use ridgepoint::{GenerationConfig, MatmulFormat};
 use serde::{Deserialize, Serialize};
+
+/// Status of a configuration that cannot run.
+pub(super) const CANNOT_RUN: &str = "cannot_run";
 
 /// One configuration and its result; the columns are in the order of the fields. Latencies and rates are of finished requests, and
 /// those of a search are at the rate that was found. `None` is an empty cell.
@@ -33,7 +37,7 @@ pub struct Row {
     /// Whole experts per GPU.
     pub enable_expert_parallel: bool,
     /// Requested format of the weights; empty is that of the checkpoint.
-    pub precision: Option<String>,
+    pub precision: Option<MatmulFormat>,
     /// Format of the KV cache; `auto` is that of the checkpoint.
     pub kv_cache_dtype: String,
     /// Most requests in a step.
@@ -41,7 +45,7 @@ pub struct Row {
     /// Most tokens in a step.
     pub max_num_batched_tokens: u64,
     /// Longest context, tokens.
-    pub max_model_len: Option<u64>,
+    pub max_model_len: Option<u32>,
     /// Share of device memory that the engine may use.
     pub gpu_memory_utilization: f64,
     /// Tokens of a KV block.
@@ -49,7 +53,7 @@ pub struct Row {
     /// Without CUDA graphs.
     pub enforce_eager: bool,
     /// Source of the default sampling parameters.
-    pub generation_config: String,
+    pub generation_config: GenerationConfig,
     /// Whether equal beginnings of prompts are reused.
     pub enable_prefix_caching: Option<bool>,
     /// Whether prompts may be split over steps.
@@ -57,13 +61,13 @@ pub struct Row {
     /// Whether a step is scheduled while another one runs.
     pub async_scheduling: Option<bool>,
     /// Most tokens of a prompt in one step; 0 is no separate limit.
-    pub long_prefill_token_threshold: Option<u64>,
+    pub long_prefill_token_threshold: Option<u32>,
     /// `fcfs` or `priority`.
-    pub scheduling_policy: Option<String>,
+    pub scheduling_policy: Option<SchedulingPolicy>,
     /// GiB of each GPU's weights on the host.
     pub cpu_offload_gb: f64,
     /// KV blocks of a replica, given or from the memory equation.
-    pub num_gpu_blocks: Option<u64>,
+    pub num_gpu_blocks: Option<u32>,
     /// Where the requests come from: `generated`, or a path.
     pub load: String,
     /// Requests per second over all replicas: requested, or the highest one found to hold the limits.
@@ -151,8 +155,19 @@ pub struct Row {
 }
 
 impl Row {
-    /// Fills in the metrics of a replay of one replica.
-    pub(super) fn fill(&mut self, of: &StageMetrics, counters: &EngineCounters) {
+    /// Fills in the settings of the engine, defaults included.
+    pub(super) fn set_engine(&mut self, engine: &EngineConfig) {
+        self.num_gpu_blocks = Some(engine.num_gpu_blocks);
+        self.max_model_len = Some(engine.max_model_len);
+        self.enable_prefix_caching = Some(engine.enable_prefix_caching);
+        self.enable_chunked_prefill = Some(engine.enable_chunked_prefill);
+        self.async_scheduling = Some(engine.async_scheduling);
+        self.long_prefill_token_threshold = Some(engine.long_prefill_token_threshold);
+        self.scheduling_policy = Some(engine.scheduling_policy);
+    }
+
+    /// Fills in the result of a replay of one replica.
+    pub(super) fn fill(&mut self, of: &StageMetrics, counters: &EngineCounters, keeps_up: bool) {
         let replicas = self.data_parallel_size as f64;
         self.finished = Some(of.finished);
         self.rejected = Some(of.rejected);
@@ -167,12 +182,13 @@ impl Row {
         self.steps = Some(counters.steps);
         self.preemptions = Some(counters.preemptions);
         self.max_running = Some(u64::from(counters.max_running));
+        self.keeps_up = Some(keeps_up);
     }
 
     /// Sets the rate over all replicas.
-    pub(super) fn set_rate(&mut self, rate_per_s: f64) {
-        self.request_rate_per_s = Some(rate_per_s);
-        self.request_rate_per_s_per_gpu = Some(rate_per_s / self.gpus as f64);
+    pub(super) fn set_rate(&mut self, rate_per_s: Option<f64>) {
+        self.request_rate_per_s = rate_per_s;
+        self.request_rate_per_s_per_gpu = rate_per_s.map(|rate| rate / self.gpus as f64);
     }
 }
 

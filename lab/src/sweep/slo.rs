@@ -1,94 +1,40 @@
 //! Limits on what clients see, and the range of rates in which the highest that holds them is searched.
 
-use std::fmt;
-
 use ridgepoint::internals::input::{Keys, NumberRange};
 use ridgepoint::replay::{Distribution, StageMetrics};
 use ridgepoint::workload::MAX_RATE_PER_S;
-use serde::Serialize;
 
-/// A latency that can be limited.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Metric {
-    /// Time to first token.
-    Ttft,
-    /// Time per output token, of each request.
-    Tpot,
-    /// Inter-token latency, of each gap.
-    Itl,
-    /// End to end.
-    E2e,
-}
+/// A latency of clients: its name in keys and columns, and its distribution.
+type Latency = (&'static str, fn(&StageMetrics) -> Option<Distribution>);
+/// A statistic over all requests, likewise.
+type Statistic = (&'static str, fn(&Distribution) -> f64);
 
-/// A statistic over all requests.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Statistic {
-    /// The mean.
-    Mean,
-    /// The median.
-    P50,
-    /// The 90th percentile.
-    P90,
-    /// The 99th percentile.
-    P99,
-}
-
-const METRICS: [(Metric, &str); 4] =
-    [(Metric::Ttft, "ttft"), (Metric::Tpot, "tpot"), (Metric::Itl, "itl"), (Metric::E2e, "e2e")];
-const STATISTICS: [(Statistic, &str); 4] =
-    [(Statistic::Mean, "mean"), (Statistic::P50, "p50"), (Statistic::P90, "p90"), (Statistic::P99, "p99")];
+const LATENCIES: [Latency; 4] =
+    [("ttft", |of| of.ttft_ms), ("tpot", |of| of.tpot_ms), ("itl", |of| of.itl_ms), ("e2e", |of| of.e2e_ms)];
+const STATISTICS: [Statistic; 4] =
+    [("mean", |of| of.mean), ("p50", |of| of.p50), ("p90", |of| of.p90), ("p99", |of| of.p99)];
 
 /// A limit on one figure.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Limit {
+#[derive(Debug, Clone)]
+struct Limit {
     /// Its key in a grid, as in `ttft_p99_ms`.
-    #[serde(skip)]
-    pub key: String,
-    /// The latency.
-    pub metric: Metric,
-    /// The statistic over all requests.
-    pub statistic: Statistic,
+    key: String,
+    latency: Latency,
+    statistic: Statistic,
     /// The largest value allowed, ms.
-    pub limit_ms: f64,
-}
-
-impl Limit {
-    /// The figure that is limited, ms; `None` if no request has one.
-    pub fn value_ms(&self, of: &StageMetrics) -> Option<f64> {
-        let distribution: Option<Distribution> = match self.metric {
-            Metric::Ttft => of.ttft_ms,
-            Metric::Tpot => of.tpot_ms,
-            Metric::Itl => of.itl_ms,
-            Metric::E2e => of.e2e_ms,
-        };
-        distribution.map(|of| match self.statistic {
-            Statistic::Mean => of.mean,
-            Statistic::P50 => of.p50,
-            Statistic::P90 => of.p90,
-            Statistic::P99 => of.p99,
-        })
-    }
-}
-
-impl fmt::Display for Limit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} = {}", self.key, self.limit_ms)
-    }
+    limit_ms: f64,
 }
 
 /// Limits that must hold together, and how their highest rate is searched.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Slo {
-    /// The limits, at least one.
-    pub limits: Vec<Limit>,
+#[derive(Debug, Clone)]
+pub(super) struct Slo {
+    limits: Vec<Limit>,
     /// The rate that is found and the lowest one found to break a limit differ by at most this share.
-    pub precision: f64,
+    pub(super) precision: f64,
     /// The lowest rate that is tried, requests/s.
-    pub lowest_rate_per_s: f64,
+    pub(super) lowest_rate_per_s: f64,
     /// The highest rate that is tried, requests/s.
-    pub highest_rate_per_s: f64,
+    pub(super) highest_rate_per_s: f64,
 }
 
 const PRECISION: f64 = 0.02;
@@ -97,18 +43,20 @@ const LOWEST_RATE_PER_S: f64 = 0.01;
 const HIGHEST_RATE_PER_S: f64 = 10_000.0;
 
 impl Slo {
-    /// The limits that `of` breaks, with its values: `ttft_p99_ms 812.345 > 500`.
-    pub fn broken(&self, of: &StageMetrics) -> Vec<String> {
+    /// The limits that `of` breaks, with its values: `ttft_p99_ms 812.345 > 500`. A figure that no request has breaks none.
+    pub(super) fn broken(&self, of: &StageMetrics) -> Vec<String> {
         let broken = |limit: &Limit| {
-            let value_ms = limit.value_ms(of).filter(|value_ms| *value_ms > limit.limit_ms)?;
-            Some(format!("{} {value_ms:.3} > {}", limit.key, limit.limit_ms))
+            let value_ms = (limit.statistic.1)(&(limit.latency.1)(of)?);
+            (value_ms > limit.limit_ms).then(|| format!("{} {value_ms:.3} > {}", limit.key, limit.limit_ms))
         };
         self.limits.iter().filter_map(broken).collect()
     }
 
     /// The limits as a text: `ttft_p99_ms = 500, itl_p99_ms = 50`.
     pub(super) fn text(&self) -> String {
-        self.limits.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+        let texts: Vec<String> =
+            self.limits.iter().map(|limit| format!("{} = {}", limit.key, limit.limit_ms)).collect();
+        texts.join(", ")
     }
 
     /// The limits and the range of the search as a text.
@@ -120,12 +68,12 @@ impl Slo {
     pub(super) fn read(keys: Keys<'_>) -> Self {
         let mut limits = Vec::new();
         let mut has_limit = false;
-        for (metric, metric_name) in METRICS {
-            for (statistic, statistic_name) in STATISTICS {
-                let key = format!("{metric_name}_{statistic_name}_ms");
+        for latency in LATENCIES {
+            for statistic in STATISTICS {
+                let key = format!("{}_{}_ms", latency.0, statistic.0);
                 has_limit |= keys.has(&key);
                 if let Some(limit_ms) = keys.number(&key, NumberRange::above_zero(f64::MAX, "ms")) {
-                    limits.push(Limit { key, metric, statistic, limit_ms });
+                    limits.push(Limit { key, latency, statistic, limit_ms });
                 }
             }
         }

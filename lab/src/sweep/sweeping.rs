@@ -2,48 +2,19 @@
 //! alone, so neither threads nor order change it.
 
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use rayon::prelude::*;
 use ridgepoint::internals::correction::Correction;
-use ridgepoint::internals::efficiency::EfficiencyMode;
 use ridgepoint::internals::input::check;
-use ridgepoint::internals::step_model;
 use ridgepoint::server_config::ServerConfig;
-use ridgepoint::{CorrectionChoice, Error, Hardware, MatmulFormat, Model, Result};
+use ridgepoint::{CorrectionChoice, Error, Hardware, MatmulFormat, Model, Options, Result};
 
-use super::grid::{Configuration, Grid};
+use super::grid::{Configuration, Grid, Setting};
+use super::load::LoadPoint;
 use super::point::{Point, SharedLatency, reason};
 use super::row::Row;
-
-/// Choices that are not the grid's.
-#[derive(Debug, Clone)]
-pub struct Options {
-    /// Calibrated tables, or the textbook roofline.
-    pub efficiency: EfficiencyMode,
-    /// `none`, `global`, `auto` (the best for each model, and none for the textbook roofline) or the path of a file.
-    pub correction: String,
-    /// Folder whose `hardware/`, `models/` and `bench_data/` take precedence over the built-in ones.
-    pub data_dir: Option<PathBuf>,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Options { efficiency: EfficiencyMode::Tables, correction: "auto".to_owned(), data_dir: None }
-    }
-}
-
-impl Options {
-    pub(super) fn of_step_model(&self, found: &FoundModel) -> step_model::Options {
-        step_model::Options {
-            efficiency: self.efficiency,
-            data_dir: self.data_dir.clone(),
-            correction: found.correction.clone().map_or(CorrectionChoice::None, CorrectionChoice::Given),
-            ..step_model::Options::default()
-        }
-    }
-}
 
 /// A model in the precision that servers ask for.
 #[derive(Debug)]
@@ -54,58 +25,35 @@ pub(super) struct FoundModel {
     pub(super) correction: Option<Arc<Correction>>,
 }
 
-/// A model by name and precision.
-type ModelKey = (String, Option<MatmulFormat>);
-
 /// A grid that is ready to run.
 #[derive(Debug)]
 pub struct Sweep {
     grid: Grid,
     options: Options,
-    models: HashMap<ModelKey, FoundModel>,
+    models: HashMap<(String, Option<MatmulFormat>), FoundModel>,
     hardware: HashMap<String, Hardware>,
 }
 
 impl Sweep {
-    /// Finds everything that the grid names.
+    /// Finds everything that the grid names. `options` are those of all step models.
     ///
     /// # Errors
     /// All problems: unknown models and GPUs, files that cannot be read, corrections that do not exist, are for another model or do not
-    /// go with the textbook roofline, two names of one model or GPU. A server that cannot run is no error: its row says so.
+    /// go with the textbook roofline. A server that cannot run is no error: its row says so.
     pub fn new(grid: Grid, options: Options) -> Result<Self> {
-        let mut problems = Vec::new();
-        let mut models: Vec<(ModelKey, FoundModel)> = Vec::new();
-        let mut hardware: Vec<(String, Hardware)> = Vec::new();
-        let mut refused: Vec<ModelKey> = Vec::new();
+        let mut problems: Vec<String> = Vec::new();
+        let (mut models, mut hardware) = (HashMap::new(), HashMap::new());
         for server in grid.servers.iter().map(|server| &server.value) {
-            let key = model_key(server);
-            if !refused.contains(&key) && !models.iter().any(|(known, _)| *known == key) {
-                match found_model(server, &options) {
-                    Ok(found) => models.push((key, found)),
-                    Err(problem) => {
-                        problems.push(problem);
-                        refused.push(key);
-                    }
-                }
-            }
-            if !hardware.iter().any(|(known, _)| *known == server.hardware) {
-                match Hardware::find_in(options.data_dir.as_deref(), &server.hardware) {
-                    Ok(found) => hardware.push((server.hardware.clone(), found)),
-                    Err(error) => problems.push(error.to_string()),
-                }
-            }
+            models.entry(model_key(server)).or_insert_with(|| found_model(server, &options));
+            hardware
+                .entry(server.hardware.clone())
+                .or_insert_with(|| server.find_hardware(options.data_dir.as_deref()));
         }
-        problems.extend(two_names(
-            "model",
-            models.iter().filter_map(|((name, precision), found)| {
-                Some((name.as_str(), (*precision, found.model.as_ref().ok()?)))
-            }),
-        ));
-        problems.extend(two_names("hardware", hardware.iter().map(|(name, found)| (name.as_str(), found))));
+        let models = all_found(models, &mut problems);
+        let hardware = all_found(hardware, &mut problems);
         problems.sort();
         problems.dedup();
         check(grid.origin.as_str(), problems)?;
-        let (models, hardware) = (models.into_iter().collect(), hardware.into_iter().collect());
         Ok(Sweep { grid, options, models, hardware })
     }
 
@@ -121,15 +69,18 @@ impl Sweep {
     }
 
     /// The files and folders whose content the rows depend on.
-    pub(super) fn inputs(&self) -> Vec<&Path> {
-        let named = self.grid.servers.iter().flat_map(|server| [&server.value.model, &server.value.hardware]);
-        let named = named.chain([&self.options.correction]).map(Path::new).filter(|path| path.is_file());
-        let mut inputs: Vec<&Path> = named.collect();
-        inputs.extend(self.grid.source.path().map(PathBuf::as_path));
-        inputs.extend(self.options.data_dir.as_deref());
-        inputs.sort_unstable();
-        inputs.dedup();
-        inputs
+    pub(super) fn inputs(&self) -> impl Iterator<Item = &Path> {
+        let servers = self.grid.servers.iter().map(|server| &server.value);
+        let named = servers.flat_map(|server| [Path::new(&server.model), Path::new(&server.hardware)]);
+        let correction = match &self.options.correction {
+            CorrectionChoice::File(path) => Some(path.as_path()),
+            _ => None,
+        };
+        named
+            .filter(|path| path.is_file())
+            .chain(correction)
+            .chain(self.grid.source.path().map(AsRef::as_ref))
+            .chain(self.options.data_dir.as_deref())
     }
 
     /// Runs all configurations and returns their rows, in order. Those in `known`, by configuration, are not run again. Each new row
@@ -149,23 +100,22 @@ impl Sweep {
             .map_err(|error| Error::io("threads of the sweep", std::io::Error::other(error)))?;
         let num_loads = self.grid.loads.len();
         // The loads of a server share its latency model, which is dropped after the last of them.
-        let of_server = |at: usize| -> Result<Vec<Row>> {
+        let of_server = |(at, server): (usize, &Setting<ServerConfig>)| -> Result<Vec<Row>> {
             let latency = SharedLatency::new();
-            let row = |load: usize| {
-                let index = at * num_loads + load;
+            let row = |(load_at, load): (usize, &Setting<LoadPoint>)| -> Result<Row> {
+                let index = at * num_loads + load_at;
                 if let Some(Some(row)) = known.get(index) {
                     return Ok(row.clone());
                 }
-                let configuration = Configuration { server: &self.grid.servers[at], load: &self.grid.loads[load] };
-                let row = self.point(configuration).map_or_else(Row::default, |point| point.row(index, &latency));
+                let point = self.point(Configuration { server, load });
+                let row = point.map_or_else(Row::default, |point| point.row(index, &latency));
                 finished(&row)?;
                 Ok(row)
             };
-            (0..num_loads).into_par_iter().with_max_len(1).map(row).collect()
+            self.grid.loads.par_iter().enumerate().with_max_len(1).map(row).collect()
         };
-        let servers = 0..self.grid.servers.len();
-        let rows: Result<Vec<Vec<Row>>> =
-            pool.install(|| servers.into_par_iter().with_max_len(1).map(of_server).collect());
+        let servers = self.grid.servers.par_iter().enumerate().with_max_len(1);
+        let rows: Result<Vec<Vec<Row>>> = pool.install(|| servers.map(of_server).collect());
         Ok(rows?.into_iter().flatten().collect())
     }
 
@@ -173,8 +123,7 @@ impl Sweep {
         let server = configuration.server();
         Some(Point {
             configuration,
-            source: &self.grid.source,
-            slo: self.grid.slo.as_ref(),
+            grid: &self.grid,
             model: self.models.get(&model_key(server))?,
             hardware: self.hardware.get(&server.hardware)?,
             options: &self.options,
@@ -182,31 +131,27 @@ impl Sweep {
     }
 }
 
-fn model_key(server: &ServerConfig) -> ModelKey {
+fn model_key(server: &ServerConfig) -> (String, Option<MatmulFormat>) {
     (server.model.clone(), server.precision)
 }
 
-fn found_model(server: &ServerConfig, options: &Options) -> std::result::Result<FoundModel, String> {
+fn found_model(server: &ServerConfig, options: &Options) -> Result<FoundModel> {
     let data_dir = options.data_dir.as_deref();
-    let named = Model::find_in(data_dir, &server.model).map_err(|error| error.to_string())?;
+    let named = Model::find_in(data_dir, &server.model)?;
     let model = server.find_model(data_dir).map_err(reason);
     let name = model.as_ref().map_or(named.name(), |(model, _)| model.name());
-    let correction = CorrectionChoice::from(options.correction.as_str());
-    let correction = correction.resolve(name, options.efficiency).map_err(|error| error.to_string())?;
+    let correction = options.correction.resolve(name, options.efficiency)?;
     Ok(FoundModel { model, correction })
 }
 
-/// A problem for each name that means the same as one before it: all its rows would be there twice.
-fn two_names<'a, T: PartialEq>(key: &str, found: impl Iterator<Item = (&'a str, T)>) -> Vec<String> {
-    let mut known: Vec<(&str, T)> = Vec::new();
-    let mut problems = Vec::new();
-    for (name, value) in found {
-        match known.iter().find(|(_, other)| *other == value) {
-            Some((first, _)) => {
-                problems.push(format!("server.{key} = \"{name}\" is the same as \"{first}\": leave one of them out"));
-            }
-            None => known.push((name, value)),
+/// What was found; the other results are problems.
+fn all_found<K: Eq + std::hash::Hash, V>(found: HashMap<K, Result<V>>, problems: &mut Vec<String>) -> HashMap<K, V> {
+    let sorted = found.into_iter().filter_map(|(key, value)| match value {
+        Ok(value) => Some((key, value)),
+        Err(error) => {
+            problems.push(error.to_string());
+            None
         }
-    }
-    problems
+    });
+    sorted.collect()
 }
