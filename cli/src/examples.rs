@@ -3,45 +3,29 @@
 pub const TOP: &str = "\
 Examples:
   64 decodes with 2048 cached tokens each, and a chunk of 512 new prompt tokens:
-    ridgepoint predict-step --model llama-3.1-8b --hardware h100 \\
-        --decode 64x2048 --prefill 512
+    ridgepoint predict-step --model llama-3.1-8b --hardware h100 --decode 64x2048 --prefill 512
 
   What is built in:
     ridgepoint models
     ridgepoint hardware
 
-  `ridgepoint <command> --help` has more.
-
-Exit codes: 0 done, 1 bad input or a missed tolerance, 2 wrong usage.";
+`ridgepoint <command> --help` has more. Exit codes: 0 done, 1 bad input or a missed tolerance, 2 wrong usage.";
 
 pub const PREDICT_STEP: &str = "\
 Examples:
-  Two decode groups and two kinds of prompt chunks; both flags repeat and take commas:
+  Two decode groups, two kinds of prompt chunks, and a chunk that does not end its prompt:
     ridgepoint predict-step --model llama-3.1-8b --hardware h100 \\
-        --decode 64x2048,8x16000 --prefill 4x512@1024 --prefill 2048
-
-  A chunk in the middle of a long prompt, which samples no token yet:
-    ridgepoint predict-step --model qwen3-32b --hardware h200 --tp 2 \\
-        --prefill 2048@8192:partial
+        --decode 64x2048,8x16000 --prefill 4x512@1024 --prefill 2048@8192:partial
 
   Experts in parallel over eight GPUs, fp8 KV cache, with the reasons:
     ridgepoint predict-step --model deepseek-v3 --hardware h200 --tp 8 \\
         --enable-expert-parallel --kv-cache-dtype fp8 --decode 128x4096 --explain
 
-  A batch from a file or a pipe, as JSON:
-    ridgepoint predict-step --model ./config.json --hardware ./my_gpu.toml \\
-        --batch batch.json --format json
-    echo '{\"requests\": [
-            {\"num_computed_tokens\": 2048, \"num_scheduled_tokens\": 1},
-            {\"num_computed_tokens\": 0, \"num_scheduled_tokens\": 512, \"samples\": false}
-          ]}' | ridgepoint predict-step --model llama-3.1-8b --hardware h100 --batch -
+  A batch from a file (or a pipe: --batch -), as JSON:
+    ridgepoint predict-step --model ./config.json --hardware ./my_gpu.toml --batch batch.json --format json
 
-  The textbook roofline, without any measured efficiency:
-    ridgepoint predict-step --model llama-3.1-8b --hardware l40s --decode 32x1000 \\
-        --efficiency ideal
-
-In a batch file, progress_index and num_new_tokens are other names of \
-num_computed_tokens and num_scheduled_tokens; `samples` (true if left out) says \
+A batch file is {\"requests\": [{\"num_computed_tokens\": 2048, \"num_scheduled_tokens\": 1, \"samples\": true}, ...]}. \
+progress_index and num_new_tokens are other names of the first two keys; `samples` (true if left out) says \
 whether the step ends with a token for the request. Unknown keys are errors.";
 
 pub const SIMULATE: &str = "\
@@ -49,40 +33,28 @@ Examples:
   A published experiment: its load, its server, and what clients would see of it:
     ridgepoint simulate --profile profile.yaml --config exp-config.yaml
 
-  64 requests in flight, a server from the command line, and where its memory goes:
+  64 requests in flight, and where the server's memory goes:
     ridgepoint simulate --model llama-3.1-8b --hardware h100 \\
         --concurrency 64 --input-len 1024 --output-len 128 --print-kv-capacity
 
   5 requests per second at random times, written as vLLM's benchmark writes them:
-    ridgepoint simulate --model llama-3.1-70b --hardware h100 --tp 4 \\
-        --request-rate 5 --num-requests 1000 --input-len 2048 --output-len 256 \\
-        --output-json result.json --save-detailed
-
-  A trace on the experiment's server with more requests per step, to look at in Perfetto:
-    ridgepoint simulate --requests conversation_trace.jsonl --requests-format mooncake \\
-        --config exp-config.yaml --max-num-seqs 512 --trace steps.json
+    ridgepoint simulate --model llama-3.1-70b --hardware h100 --tp 4 --request-rate 5 \\
+        --num-requests 1000 --input-len 2048 --output-len 256 --output-json result.json
 
 A server's file is flat YAML or JSON with vLLM's engine arguments, dashes or underscores, \
 and `model` and `hardware`; unknown keys are errors. Flags override it.";
 
 pub const SWEEP: &str = "\
 Examples:
-  What a grid comes to, then its results:
+  What a grid comes to, then its results; the same line resumes after a stop, or with more values in the grid:
     ridgepoint sweep grid.toml --dry-run
     ridgepoint sweep grid.toml --out results.csv
-
-  The same again after it was stopped, or with more values in the grid: what is known is not run again:
-    ridgepoint sweep grid.toml --out results.csv
-
-  On two cores, as a table for data frames, with the summary for scripts:
-    ridgepoint sweep grid.toml --out results.parquet --threads 2 --format json
 
 A grid lists values; every combination of them is a configuration, and has a row in the file:
     [server]
     model = [\"llama-3.1-8b\", \"qwen3-32b\"]
-    hardware = [\"h100\", \"h200\"]
+    hardware = \"h100\"
     tensor_parallel_size = [1, 2, 4]
-    max_num_seqs = [128, 256]
 
     [load]
     input_len_tokens = 1024
@@ -90,31 +62,19 @@ A grid lists values; every combination of them is a configuration, and has a row
     num_requests = 2000
     request_rate_per_s = [1, 2, 4, 8]
 
-With limits in place of rates, the highest rate that holds them is found for each configuration:
-    [slo]
-    ttft_p99_ms = 500
-    itl_p99_ms = 50
-
-[server] takes vLLM's engine arguments. [load] takes request_rate_per_s, concurrency, requests = \"FILE\" or \
-profile = \"FILE\"; lengths are numbers or { min, max, mean, std_dev }. Configurations that can't run, as where a \
-model does not fit, have a row that says why. docs/sweep.md has every key and column.";
+With [slo] in place of rates, as in ttft_p99_ms = 500, the highest rate that holds the limits is found. A \
+configuration that cannot run has a row that says why. docs/sweep.md has every key and column.";
 
 pub const CALIBRATE: &str = "\
 Examples:
   Tables from one's own measurements, written to my_data/bench_data/<gpu>/<operator>.csv and then used:
     ridgepoint calibrate --measurements runs/2026-11-21 --hardware h200 --out my_data/bench_data
-    ridgepoint predict-step --data-dir my_data --model llama-3.1-8b --hardware h200 \\
-        --decode 64x2048
+    ridgepoint predict-step --data-dir my_data --model llama-3.1-8b --hardware h200 --decode 64x2048
 
-  How far the built-in tables are off on measurements, without writing anything:
-    ridgepoint calibrate --check runs/2026-11-21 --hardware h200
+  How far the built-in tables are off on measurements; a gate for scripts, which fails above 8 percent:
+    ridgepoint calibrate --check runs/2026-11-21 --hardware h200 --max-median-ape-pct 8 --format json
 
-  A gate for scripts, which fails above 8 percent:
-    ridgepoint calibrate --check runs/2026-11-21 --hardware h200 \\
-        --max-median-ape-pct 8 --format json
-
-Every error is of rows that the table did not see: rows that it was made from are \
-left out in folds.";
+Every error is of rows that the table did not see: rows that it was made from are left out in folds.";
 
 pub const INGEST: &str = "\
 Examples:
@@ -123,9 +83,6 @@ Examples:
 
   Steps as csv, and a load generator's report of the same run:
     ridgepoint ingest chat_steps.csv per_request_lifecycle_metrics.json --out my_run --hardware h100
-
-  Only what the report says, for scripts:
-    ridgepoint ingest steps.csv --out my_run --warm-up-steps 500 --format json
 
 my_run/steps.csv has a row per step with the time to the next one, my_run/requests.csv a \
 row per request; docs/ingest.md has their columns, and which rows are left out and why.";
@@ -140,79 +97,55 @@ Examples:
 
 pub const EVALUATE_SERVING: &str = "\
 Examples:
-  All experiments of a folder, with the calibrated roofline alone:
-    ridgepoint evaluate serving runs/ --correction none
-
-  Two experiments, and which component their errors come from:
-    ridgepoint evaluate serving runs/llama-chat runs/llama-code --attribute
+  All experiments of a folder, with the calibrated roofline alone, and which component their errors come from:
+    ridgepoint evaluate serving runs/ --correction none --attribute
 
   A gate for scripts, which fails above 8 percent:
     ridgepoint evaluate serving runs/ --max-median-e2e-pct 8 --split model --format json
 
 An experiment is a folder with three files. profile.yaml is the load as inference-perf \
-reads it. exp-config.yaml is the server: model, hardware and vLLM's arguments \
-(tensor_parallel_size, max_model_len, max_num_batched_tokens, max_num_seqs, ...). \
+reads it. exp-config.yaml is the server: model, hardware and vLLM's arguments. \
 measured.csv is what clients saw, with the columns stage (-1 is the whole run), \
 metric (e2e, ttft or itl with _mean, _p50, _p90 or _p99) and value_ms. itl is \
-(E2E - TTFT) / output tokens.
-
-The summary is over whole runs, each experiment once. The ideal roofline has no \
-measured efficiency and no host; the black box is a line in new prompt tokens and \
-decodes that is fitted on the other experiments.";
+(E2E - TTFT) / output tokens. The summary is over whole runs, each experiment once.";
 
 pub const EVALUATE_CLOSED_LOOP: &str = "\
 Examples:
   ridgepoint evaluate closed-loop h100.csv --correction none --split model
-  ridgepoint evaluate closed-loop h100.csv --backend vllm --split backend-version
-  ridgepoint evaluate closed-loop h100.csv h200.csv --split backend-version --format json
+  ridgepoint evaluate closed-loop h100.csv h200.csv --backend vllm --split backend-version --format json
 
 A file is csv with the columns id, backend, backend_version, model_path, system, \
 precision, isl, osl, gemm_quant_mode, moe_quant_mode, concurrency, tp_size, pp_size, \
 attention_dp_size, moe_tp_size, moe_ep_size, ttft_ms, tpot_ms. Concurrency is per \
-replica. What a row does not say is vLLM's default for a server: max_num_seqs 1024, \
-max_num_batched_tokens 8192. A run has ten requests for each in flight; lengths are drawn \
-from a tenth below to a tenth above isl and osl. Rows that can't be run are listed with \
-their reason.";
+replica. A run has ten requests for each in flight; lengths are drawn from a tenth \
+below to a tenth above isl and osl. Rows that cannot be run are listed with their reason.";
 
 pub const EVALUATE_STEPS: &str = "\
 Examples:
   A run's own table, every row, with the calibrated roofline alone:
     ridgepoint evaluate steps my_run/steps.csv --correction none
 
-  Steps as csv that don't say their GPU; the last fifth of each run, beside a black box \
-fitted to what comes before:
+  The last fifth of each run, beside regressions on what comes before:
     ridgepoint evaluate steps chat.csv code.csv --hardware h100 --split temporal
 
-  The later 40 % of each run:
-    ridgepoint evaluate steps chat.csv --hardware h100 --judge-from 0.6
-
-  Models that the black box has not seen, for scripts, which fails above 8 percent:
+  Models that regressions have not seen, for scripts, which fails above 8 percent:
     ridgepoint evaluate steps llama.csv qwen.csv --hardware h100 \\
         --split leave-one-model-out --max-median-ape-pct 8 --format json
 
-Engines sample their traces: the time from one sampled step to the next is that of all steps in \
-between, of which one is described. So rows are judged in windows: the measured time is that \
-of all their steps over the number of steps, the predicted one the mean over their \
-sampled steps. Requests are those of snapshots, or reconstructed from aggregates; notes say which. \
-The black box is a linear model of prompt tokens and decodes, without any physics.";
+Engines sample their traces, so rows are judged in windows: the measured time is that of \
+all steps of a window over their number, the predicted one the mean over the sampled steps.";
 
 pub const FIT: &str = "\
 Examples:
   A correction for any model from serving runs, then used:
     ridgepoint fit --serving runs/ --out mine.toml
-    ridgepoint predict-step --model llama-3.1-8b --hardware h100 --decode 64x2048 \\
-        --correction mine.toml
+    ridgepoint predict-step --model llama-3.1-8b --hardware h100 --decode 64x2048 --correction mine.toml
 
-  From a trace of one's own engine:
-    ridgepoint fit --steps trace.json --model llama-3.1-8b --hardware h100 --tp 1 --out mine.toml
-
-  One model's own from its sampled steps, shrunk towards the global one, the later 40 percent kept to judge it:
-    ridgepoint fit --steps steps.csv --level model --model llama-3.1-8b \\
-        --hardware h100 --split first60 --data 'our cluster, week 47' --out llama.toml
-    ridgepoint evaluate serving runs/ --correction llama.toml
+  One model's own from sampled steps, shrunk towards the global one, the later 40 percent kept to judge it:
+    ridgepoint fit --steps steps.csv --level model --model llama-3.1-8b --hardware h100 --split first60 --out llama.toml
 
 A correction is a TOML file: coefficients with their uncertainty, the host's times and what \
-they were fitted on. Nothing is written where the data can't be fitted.";
+they were fitted on. Nothing is written where the data cannot be fitted.";
 
 pub const EXPORT: &str = "\
 Examples:
@@ -225,19 +158,16 @@ docs/export.md describes it for other languages.";
 pub const MODELS: &str = "\
 Examples:
   ridgepoint models
-  ridgepoint models llama-3.1-70b --tensor-parallel-size 4
-  ridgepoint models meta-llama/Llama-3.1-8B-Instruct --format json
-  ridgepoint models ./checkpoint/config.json";
+  ridgepoint models meta-llama/Llama-3.1-70B-Instruct --tensor-parallel-size 4
+  ridgepoint models ./checkpoint/config.json --format json";
 
 pub const HARDWARE: &str = "\
 Examples:
   ridgepoint hardware
-  ridgepoint hardware h100
   ridgepoint hardware 'NVIDIA H100 80GB HBM3' --format json
   ridgepoint hardware ./my_gpu.toml";
 
 pub const COMPLETIONS: &str = "\
 Examples:
   ridgepoint completions bash > ~/.local/share/bash-completion/completions/ridgepoint
-  ridgepoint completions zsh > ~/.zfunc/_ridgepoint
-  ridgepoint completions fish > ~/.config/fish/completions/ridgepoint.fish";
+  ridgepoint completions zsh > ~/.zfunc/_ridgepoint";

@@ -1,6 +1,6 @@
 //! `ridgepoint models`: the list of models, and one model in detail.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use clap::Args;
 use ridgepoint::internals::correction::CorrectionInfo;
@@ -9,10 +9,10 @@ use ridgepoint::physics::Memory;
 use ridgepoint::{CorrectionChoice, Deployment, EfficiencyMode, Model};
 use serde::Serialize;
 
-use crate::common::{Common, Format, files_in};
+use crate::common::{Common, files_in};
 use crate::deployment::ParallelArgs;
-use crate::outcome::{Failure, Output};
-use crate::text::{count, quantity, rendered, table, width, wrap};
+use crate::outcome::{Failure, Outcome, Report};
+use crate::text::{Page, Rows, count, quantity};
 
 /// The arguments of `models`.
 #[derive(Debug, Args)]
@@ -24,62 +24,79 @@ pub struct Models {
     parallel: ParallelArgs,
 }
 
-/// A model as it is listed.
+/// The result of `models`.
 #[derive(Serialize)]
-struct ModelEntry {
-    /// Short name.
-    name: String,
-    /// `model_type` of the configuration.
-    model_type: String,
-    /// Parameters: all, those that one token meets, those of the embedding.
+#[serde(untagged)]
+pub enum ModelReport {
+    /// All models.
+    List {
+        /// Those of the data folder, then the built-in ones.
+        models: Vec<ModelEntry>,
+    },
+    /// One model, and what a GPU holds of it.
+    One(Box<ModelDetail>),
+}
+
+/// A model and what follows from its configuration.
+#[derive(Serialize)]
+pub struct ModelEntry {
+    #[serde(flatten)]
+    model: Model,
     parameters: ParameterCounts,
-    /// Layers.
     num_layers: u64,
     /// `gqa`, `mla` or both.
     attention: String,
     /// How weights are stored, the layers' formats in their order.
     weight_formats: Vec<String>,
-    /// All weights as stored, bytes.
+    /// All weights as stored.
     weight_bytes: f64,
-    /// Longest context.
-    max_position_embeddings: u64,
     /// Hugging Face ids of this architecture; the facts were published under the first.
-    hf_ids: Vec<String>,
+    hf_ids: &'static [String],
     /// The built-in correction that predictions take: the model's own, the global one, or none.
     correction: CorrectionInfo,
 }
 
+/// A model in a deployment.
+#[derive(Serialize)]
+pub struct ModelDetail {
+    #[serde(flatten)]
+    entry: ModelEntry,
+    deployment: Deployment,
+    /// Weights of the rank that holds most.
+    weight_bytes_per_rank: f64,
+    /// KV cache of one token on one rank.
+    kv_bytes_per_token_per_rank: f64,
+    memory: Memory,
+}
+
 impl ModelEntry {
-    fn new(model: &Model, hf_ids: &[String]) -> ridgepoint::Result<Self> {
+    fn new(model: Model) -> ridgepoint::Result<Self> {
         let mut attention = BTreeSet::new();
-        let mut formats: Vec<String> = Vec::new();
+        let mut weight_formats: Vec<String> = Vec::new();
         for group in model.layers() {
-            let (kind, storage) = match &group.attention {
+            let (kind, mut stored) = match &group.attention {
                 Attention::Gqa(gqa) => ("gqa", vec![gqa.qkv_weights, gqa.o_weights]),
                 Attention::Mla(mla) => ("mla", vec![mla.weights]),
             };
             attention.insert(kind);
-            let dense = group.dense.iter().map(|dense| dense.weights);
-            let experts = group.moe.iter().map(|moe| moe.weights);
-            for format in storage.into_iter().chain(dense).chain(experts).map(|format| format.to_string()) {
-                if !formats.contains(&format) {
-                    formats.push(format);
+            stored.extend(group.dense.iter().map(|dense| dense.weights));
+            stored.extend(group.moe.iter().map(|moe| moe.weights));
+            for format in stored.into_iter().map(|format| format.to_string()) {
+                if !weight_formats.contains(&format) {
+                    weight_formats.push(format);
                 }
             }
         }
+        let builtin = builtin_models().iter().find(|builtin| builtin.name() == model.name());
         Ok(ModelEntry {
-            name: model.name().to_owned(),
-            model_type: model.model_type().to_owned(),
             parameters: model.parameters(),
             num_layers: model.num_layers(),
             attention: attention.into_iter().collect::<Vec<_>>().join("+"),
-            weight_formats: formats,
+            weight_formats,
             weight_bytes: model.weight_bytes(),
-            max_position_embeddings: model.max_position_embeddings(),
-            hf_ids: hf_ids.to_vec(),
-            correction: CorrectionInfo::of(
-                CorrectionChoice::Auto.resolve(model.name(), EfficiencyMode::Tables)?.as_deref(),
-            ),
+            hf_ids: builtin.map_or(&[], |builtin| builtin.hf_ids()),
+            correction: Used::of(CorrectionChoice::Auto.resolve(model.name(), EfficiencyMode::Tables)?.as_deref()),
+            model,
         })
     }
 }
@@ -88,128 +105,78 @@ impl ModelEntry {
 ///
 /// # Errors
 /// A model that is unknown, unreadable or cannot be split as requested.
-pub fn run(args: &Models, common: &Common) -> Result<Output, Failure> {
+pub fn run(args: &Models, common: &Common) -> Result<Outcome<ModelReport>, Failure> {
     let data_dir = common.data_dir();
     let Some(name) = &args.name else {
-        let mut entries = Vec::new();
-        for path in files_in(data_dir, "models", "json")? {
-            entries.push(ModelEntry::new(&Model::load(&path)?, &[])?);
-        }
-        for builtin in builtin_models() {
-            entries.push(ModelEntry::new(&Model::builtin(builtin.name())?, builtin.hf_ids())?);
-        }
-        return match common.format {
-            Format::Table => Ok(Output::of(list(&entries))),
-            Format::Json => Output::json(&BTreeMap::from([("models", entries)])),
-        };
+        let own = files_in(data_dir, "models", "json")?;
+        let own = own.iter().map(|path| Model::load(path));
+        let models = own.chain(builtin_models().iter().map(|builtin| Model::builtin(builtin.name())));
+        let models = models.map(|model| ModelEntry::new(model?)).collect::<ridgepoint::Result<_>>()?;
+        return Ok(Outcome::of(ModelReport::List { models }));
     };
-    let model = Model::find_in(data_dir, name)?;
-    let ids = builtin_models().iter().find(|builtin| builtin.name() == model.name());
-    let entry = ModelEntry::new(&model, ids.map_or(&[], |builtin| builtin.hf_ids()))?;
+    let entry = ModelEntry::new(Model::find_in(data_dir, name)?)?;
     let deployment = args.parallel.deployment();
-    let memory = Memory::new(&model, &deployment)?;
-    match common.format {
-        Format::Table => Ok(Output::of(one(&entry, &model, &deployment, &memory))),
-        Format::Json => Output::json(&detail(&entry, &model, &deployment, &memory)),
+    let memory = Memory::new(&entry.model, &deployment)?;
+    Ok(Outcome::of(ModelReport::One(Box::new(ModelDetail {
+        entry,
+        deployment,
+        weight_bytes_per_rank: memory.max_weight_bytes(),
+        kv_bytes_per_token_per_rank: memory.kv_bytes_per_token(),
+        memory,
+    }))))
+}
+
+impl Report for ModelReport {
+    fn table(&self) -> String {
+        let mut page = Page::new();
+        match self {
+            ModelReport::List { models } => list(models, &mut page),
+            ModelReport::One(detail) => one(detail, &mut page),
+        }
+        page.text()
     }
 }
 
 /// One line per model.
-fn list(entries: &[ModelEntry]) -> String {
-    let mut rows = table(&[
-        "name",
-        "model_type",
-        ">parameters",
-        ">active",
-        ">layers",
-        "attention",
-        "weights",
-        ">bytes",
-        "correction",
-        "Hugging Face id",
-    ]);
-    for entry in entries {
-        let others = entry.hf_ids.len().saturating_sub(1);
-        let more = if others == 0 { String::new() } else { format!(" (+{others})") };
-        rows.add_row([
-            entry.name.clone(),
-            entry.model_type.clone(),
-            billions(entry.parameters.total),
-            billions(entry.parameters.active),
-            entry.num_layers.to_string(),
-            entry.attention.clone(),
-            entry.weight_formats.join(", "),
-            quantity(entry.weight_bytes, "B"),
-            if entry.correction.level == "model" { "own".to_owned() } else { entry.correction.to_string() },
-            entry.hf_ids.first().map_or_else(String::new, |id| format!("{id}{more}")),
-        ]);
-    }
-    let mut out = rendered(rows, &["Hugging Face id", "bytes", "model_type", "correction", "weights"]);
-    out.push('\n');
-    out.push_str(&wrap(
+fn list(entries: &[ModelEntry], page: &mut Page) {
+    let rows = Rows::of(entries)
+        .left("name", |of| of.model.name().to_owned())
+        .left("model_type", |of| of.model.model_type().to_owned())
+        .right("parameters", |of| billions(of.parameters.total))
+        .right("active", |of| billions(of.parameters.active))
+        .right("layers", |of| of.num_layers.to_string())
+        .left("attention", |of| of.attention.clone())
+        .left("weights", |of| of.weight_formats.join(", "))
+        .right("bytes", |of| quantity(of.weight_bytes, "B"))
+        .left("correction", |of| match of.correction.level {
+            "model" => "own".to_owned(),
+            _ => of.correction.to_string(),
+        })
+        .left("Hugging Face id", |of| match of.hf_ids {
+            [] => String::new(),
+            [id] => id.clone(),
+            [id, others @ ..] => format!("{id} (+{})", others.len()),
+        });
+    page.rows(&rows, &["Hugging Face id", "bytes", "model_type", "correction", "weights"]);
+    page.blank();
+    page.paragraph(
         "",
         "Names are found in any case, with or without organisation and suffixes such as -Instruct; a path of any other \
          config.json works too. `ridgepoint models NAME` shows one in detail.",
-        width(),
-    ));
-    out
+    );
 }
 
 fn billions(parameters: u64) -> String {
     quantity(parameters as f64, "").trim_end().replace('G', "B")
 }
 
-/// One model in detail, as JSON.
-#[derive(Serialize)]
-struct ModelDetail<'a> {
-    #[serde(flatten)]
-    entry: &'a ModelEntry,
-    hidden_size: u64,
-    vocab_size: u64,
-    tie_word_embeddings: bool,
-    dtype: ridgepoint::DType,
-    /// Sampling keys of `generation_config.json`; null where the file is not known.
-    sampling: Option<&'a SamplingDefaults>,
-    layers: &'a [LayerGroup],
-    deployment: &'a Deployment,
-    /// Weights of the rank that holds most.
-    weight_bytes_per_rank: f64,
-    /// KV cache of one token on one rank.
-    kv_bytes_per_token_per_rank: f64,
-    memory: &'a Memory,
-    notes: &'a [String],
-}
-
-/// One model with what a GPU holds of it.
-fn detail<'a>(
-    entry: &'a ModelEntry,
-    model: &'a Model,
-    deployment: &'a Deployment,
-    memory: &'a Memory,
-) -> ModelDetail<'a> {
-    ModelDetail {
-        entry,
-        hidden_size: model.hidden_size(),
-        vocab_size: model.vocab_size(),
-        tie_word_embeddings: model.tie_word_embeddings(),
-        dtype: model.dtype(),
-        sampling: model.sampling(),
-        layers: model.layers(),
-        deployment,
-        weight_bytes_per_rank: memory.max_weight_bytes(),
-        kv_bytes_per_token_per_rank: memory.kv_bytes_per_token(),
-        memory,
-        notes: model.notes(),
-    }
-}
-
 /// One model in detail, for people.
-fn one(entry: &ModelEntry, model: &Model, deployment: &Deployment, memory: &Memory) -> String {
-    let width = width();
-    let mut out = format!("{} ({})\n\n", entry.name, entry.model_type);
-    let mut line = |label: &str, value: &str| out.push_str(&wrap(&format!("{label:<12}"), value, width));
-    let counts = entry.parameters;
-    line(
+fn one(of: &ModelDetail, page: &mut Page) {
+    let ModelDetail { entry, deployment, .. } = of;
+    let (model, counts) = (&entry.model, entry.parameters);
+    page.line(&format!("{} ({})", model.name(), model.model_type()));
+    page.blank();
+    page.fact(
         "parameters",
         &format!(
             "{} ({}), {} active per token, {} of them in the embedding",
@@ -219,24 +186,31 @@ fn one(entry: &ModelEntry, model: &Model, deployment: &Deployment, memory: &Memo
             billions(counts.embedding)
         ),
     );
-    line("weights", &format!("{} in {}", quantity(entry.weight_bytes, "B"), entry.weight_formats.join(", ")));
-    line("hidden size", &count(model.hidden_size()));
+    page.fact("weights", &format!("{} in {}", quantity(entry.weight_bytes, "B"), entry.weight_formats.join(", ")));
+    page.fact("hidden size", &count(model.hidden_size()));
     let tied = if model.tie_word_embeddings() { ", shared with the LM head" } else { "" };
-    line("vocabulary", &format!("{}{tied}", count(model.vocab_size())));
-    line("context", &format!("up to {} tokens", count(model.max_position_embeddings())));
-    line("sampling", &sampling(model.sampling()));
-    line("correction", &entry.correction.to_string());
+    page.fact("vocabulary", &format!("{}{tied}", count(model.vocab_size())));
+    page.fact("context", &format!("up to {} tokens", count(model.max_position_embeddings())));
+    page.fact("sampling", &sampling(model.sampling()));
+    page.fact("correction", &entry.correction.to_string());
     for group in model.layers() {
-        line(&format!("{} layers", group.count), &layer(group));
+        page.fact(&format!("{} layers", group.count), &layer(group));
     }
-    line("per GPU", &per_rank(deployment, memory));
+    let per_gpu = format!(
+        "{} of weights and {} of KV cache per token, at tensor_parallel_size {}, pipeline_parallel_size {}, \
+         data_parallel_size {}{}",
+        quantity(of.weight_bytes_per_rank, "B"),
+        quantity(of.kv_bytes_per_token_per_rank, "B"),
+        deployment.tensor_parallel_size,
+        deployment.pipeline_parallel_size,
+        deployment.data_parallel_size,
+        if deployment.enable_expert_parallel { ", experts in parallel" } else { "" }
+    );
+    page.fact("per GPU", &per_gpu);
     if !entry.hf_ids.is_empty() {
-        line("known as", &entry.hf_ids.join(", "));
+        page.fact("known as", &entry.hf_ids.join(", "));
     }
-    for note in model.notes() {
-        line("note", note);
-    }
-    out
+    model.notes().iter().for_each(|note| page.fact("note", note));
 }
 
 fn sampling(defaults: Option<&SamplingDefaults>) -> String {
@@ -245,7 +219,7 @@ fn sampling(defaults: Option<&SamplingDefaults>) -> String {
     let set = [
         number("temperature", defaults.temperature),
         number("top_p", defaults.top_p),
-        defaults.top_k.map(|k| format!("top_k {k}")),
+        number("top_k", defaults.top_k.map(|k| k as f64)),
         number("min_p", defaults.min_p),
         number("repetition_penalty", defaults.repetition_penalty),
     ];
@@ -254,19 +228,6 @@ fn sampling(defaults: Option<&SamplingDefaults>) -> String {
         return "neutral: generation_config.json sets no sampling parameters".to_owned();
     }
     format!("{} (generation_config.json)", set.join(", "))
-}
-
-fn per_rank(deployment: &Deployment, memory: &Memory) -> String {
-    format!(
-        "{} of weights and {} of KV cache per token, at tensor_parallel_size {}, pipeline_parallel_size {}, \
-         data_parallel_size {}{}",
-        quantity(memory.max_weight_bytes(), "B"),
-        quantity(memory.kv_bytes_per_token(), "B"),
-        deployment.tensor_parallel_size,
-        deployment.pipeline_parallel_size,
-        deployment.data_parallel_size,
-        if deployment.enable_expert_parallel { ", experts in parallel" } else { "" }
-    )
 }
 
 fn layer(group: &LayerGroup) -> String {
@@ -288,17 +249,10 @@ fn layer(group: &LayerGroup) -> String {
         parts.push(format!("dense block of {} in {}", count(dense.intermediate_size), dense.weights));
     }
     if let Some(moe) = &group.moe {
-        let shared = moe
-            .shared
-            .as_ref()
-            .map_or_else(String::new, |shared| format!(" and a shared one of {}", count(shared.intermediate_size)));
-        parts.push(format!(
-            "{} of {} experts of {} in {}{shared}",
-            moe.top_k,
-            moe.num_experts,
-            count(moe.intermediate_size),
-            moe.weights
-        ));
+        let shared =
+            moe.shared.as_ref().map(|shared| format!(" and a shared one of {}", count(shared.intermediate_size)));
+        let (top_k, experts, width) = (moe.top_k, moe.num_experts, count(moe.intermediate_size));
+        parts.push(format!("{top_k} of {experts} experts of {width} in {}{}", moe.weights, shared.unwrap_or_default()));
     }
     parts.join("; ")
 }

@@ -1,5 +1,7 @@
 //! Progress bars on stderr, drawn only if that is a terminal.
 
+use std::time::Duration;
+
 use indicatif::{ProgressBar, ProgressStyle};
 
 /// A bar over `length` in indicatif's `template`.
@@ -13,6 +15,7 @@ pub fn spinner(template: &str) -> ProgressBar {
 }
 
 fn styled(bar: ProgressBar, template: &str) -> ProgressBar {
+    bar.enable_steady_tick(Duration::from_millis(500));
     match ProgressStyle::with_template(template) {
         Ok(style) => bar.with_style(style),
         Err(_) => bar,

@@ -36,6 +36,11 @@ impl Page {
         self.text.push_str(&wrap(label, text, self.width));
     }
 
+    /// Adds a paragraph behind a label, in a list of such paragraphs.
+    pub fn fact(&mut self, label: &str, text: &str) {
+        self.paragraph(&format!("{label:<12}"), text);
+    }
+
     /// Adds a table. In a terminal that is too narrow the columns titled as in `spare` are left out, the first first, until the
     /// table fits, and a line says so: a missing cell is easier to read than a broken one.
     pub fn table(&mut self, table: Table, spare: &[&str]) {

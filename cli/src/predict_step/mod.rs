@@ -10,8 +10,7 @@ use std::path::PathBuf;
 use clap::Args;
 use ridgepoint::internals::correction::Correction;
 use ridgepoint::internals::step_report::{StepReport, Subject};
-use ridgepoint::physics::BatchShape;
-use ridgepoint::{Deployment, EfficiencyMode, Hardware, Model, Options, StepEstimate, StepModel};
+use ridgepoint::{Deployment, EfficiencyMode, Hardware, Model, Options, Request, StepEstimate, StepModel};
 use serde::{Serialize, Serializer};
 
 use crate::common::{Common, PREDICTION, PredictionArgs};
@@ -57,7 +56,6 @@ pub struct Prediction {
     model: Model,
     hardware: Hardware,
     deployment: Deployment,
-    batch: BatchShape,
     step: StepEstimate,
     efficiency: EfficiencyMode,
     correction: Option<Correction>,
@@ -82,15 +80,11 @@ pub fn run(args: &PredictStep, common: &Common) -> Result<Outcome<Prediction>, F
         Some(path) => Batch::read(path)?,
         None => Batch::from_flags(&args.prefill, &args.decode)?,
     };
-    let plan = steps.plan();
-    let step = steps
-        .estimate(&batch.requests)
-        .map_err(|error| batch.refused(&error, |request| plan.batch_shape(&[*request]).map(drop)))?;
-    let explanation = if args.explain { explain::longest(&step, plan, &step.batch, &hardware) } else { Vec::new() };
+    let single = |request: &Request| steps.plan().batch_shape(&[*request]).map(drop);
+    let step = steps.estimate(&batch.requests()).map_err(|error| batch.refused(&error, single))?;
+    let explanation = if args.explain { explain::longest(&step) } else { Vec::new() };
     let (efficiency, correction) = (args.prediction.efficiency, steps.correction().cloned());
-    let prediction =
-        Prediction { model, hardware, deployment, batch: step.batch, step, efficiency, correction, explanation };
-    Ok(Outcome::of(prediction))
+    Ok(Outcome::of(Prediction { model, hardware, deployment, step, efficiency, correction, explanation }))
 }
 
 impl Serialize for Prediction {

@@ -2,14 +2,13 @@
 
 use ridgepoint::Request;
 
-/// Most requests that the flags may stand for; a typing error must not fill the memory.
-const MAX_REQUESTS: u64 = 10_000_000;
-
 /// Some equal requests, and the flag that asked for them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Item {
-    count: u32,
-    request: Request,
+    /// Their number.
+    pub count: u32,
+    /// One of them.
+    pub request: Request,
     /// The flag as it was written.
     pub flag: String,
 }
@@ -69,24 +68,6 @@ fn number(what: &str, text: &str, least: u32) -> Result<u32, String> {
     }
 }
 
-/// The requests that the items stand for, and for each item the index behind its last request.
-///
-/// # Errors
-/// More requests than [`MAX_REQUESTS`].
-pub fn expand(items: &[&Item]) -> Result<(Vec<Request>, Vec<usize>), String> {
-    let total: u64 = items.iter().map(|item| u64::from(item.count)).sum();
-    if total > MAX_REQUESTS {
-        return Err(format!("--prefill and --decode ask for {total} requests, more than {MAX_REQUESTS}"));
-    }
-    let mut requests = Vec::new();
-    let ends = items.iter().map(|item| {
-        requests.extend(std::iter::repeat_n(item.request, item.count as usize));
-        requests.len()
-    });
-    let ends = ends.collect();
-    Ok((requests, ends))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -132,24 +113,6 @@ mod tests {
             assert!(Item::decode(text).is_err(), "{text}");
         }
         assert!(Item::decode("5x4294967296").unwrap_err().contains("is more than 4294967295"));
-    }
-
-    #[test]
-    fn more_requests_than_memory_holds_are_refused() {
-        let decode = [Item::decode("4000000000x2048").unwrap()];
-        assert!(expand(&[&decode[0]]).unwrap_err().contains("4000000000 requests"));
-    }
-
-    #[test]
-    fn each_request_knows_its_flag() {
-        let prefill = [Item::prefill("2x7").unwrap()];
-        let decode = [Item::decode("3x9").unwrap()];
-        let (requests, ends) = expand(&[&prefill[0], &decode[0]]).unwrap();
-        assert_eq!(requests, [chunk(7, 0), chunk(7, 0), Request::decode(9), Request::decode(9), Request::decode(9)]);
-        assert_eq!(
-            (ends, prefill[0].flag.as_str(), decode[0].flag.as_str()),
-            (vec![2, 5], "--prefill 2x7", "--decode 3x9")
-        );
     }
 
     proptest! {

@@ -1,15 +1,15 @@
 //! The table of `predict-step`: the prediction beside its bound, operators, groups, provenance and warnings.
 
-use ridgepoint::StepEstimate;
-use ridgepoint::internals::correction::CorrectionInfo;
+use ridgepoint::internals::correction::Used;
 use ridgepoint::internals::efficiency::{EfficiencyMode, Provenance};
 use ridgepoint::internals::units::{duration, si};
 use ridgepoint::physics::{BatchShape, GraphMode, OperatorGroup};
+use ridgepoint::{OperatorEstimate, StepEstimate};
 
 use super::Prediction;
 use crate::deployment::served;
 use crate::outcome::Report;
-use crate::text::{Page, count, percent, plural, quantity, table};
+use crate::text::{Page, Rows, count, percent, plural, quantity};
 
 impl Report for Prediction {
     fn table(&self) -> String {
@@ -21,7 +21,7 @@ impl Report for Prediction {
             title.push_str("; textbook roofline, no measured efficiency");
         }
         page.paragraph("", &title);
-        page.paragraph("batch      ", &batch(&self.batch));
+        page.paragraph("batch      ", &batch(&step.batch));
         page.paragraph("launch     ", &launch(step));
         if !is_ideal {
             page.paragraph("correction ", &self.correction_line());
@@ -64,24 +64,20 @@ impl Report for Prediction {
     }
 }
 
-/// Joins warnings that report the same of several operators.
+/// Joins warnings that say the same of several operators.
 fn merged(warnings: &[String], is_operator: impl Fn(&str) -> bool) -> Vec<String> {
-    let mut merged: Vec<(Vec<&str>, &str)> = Vec::new();
+    let mut merged: Vec<(String, &str)> = Vec::new();
     for warning in warnings {
-        let (names, text) = match warning.split_once(": ") {
-            Some((name, text)) if is_operator(name) => (vec![name], text),
-            _ => (Vec::new(), warning.as_str()),
-        };
-        let same = |(known, other): &&mut (Vec<&str>, &str)| !known.is_empty() && !names.is_empty() && *other == text;
-        match merged.iter_mut().find(same) {
-            Some((known, _)) => known.extend(names),
-            None => merged.push((names, text)),
+        match warning.split_once(": ").filter(|(name, _)| is_operator(name)) {
+            None => merged.push((String::new(), warning)),
+            Some((name, text)) => match merged.iter_mut().find(|(names, other)| !names.is_empty() && *other == text) {
+                Some((names, _)) => *names = format!("{names}, {name}"),
+                None => merged.push((name.to_owned(), text)),
+            },
         }
     }
-    let joined = |(names, text): (Vec<&str>, &str)| match names.as_slice() {
-        [] => text.to_owned(),
-        names => format!("{}: {text}", names.join(", ")),
-    };
+    let joined =
+        |(names, text): (String, &str)| if names.is_empty() { text.to_owned() } else { format!("{names}: {text}") };
     merged.into_iter().map(joined).collect()
 }
 
@@ -126,53 +122,43 @@ impl Prediction {
 }
 
 fn operators(step: &StepEstimate, page: &mut Page) {
-    let mut rows = table(&[
-        "operator",
-        ">count",
-        ">FLOPs",
-        ">bytes",
-        "bound by",
-        ">roofline",
-        ">time",
-        ">efficiency",
-        ">share",
-        "from",
-    ]);
-    for operator in &step.operators {
-        let is_learned = operator.provenance == Provenance::Learned;
-        let physical = |text: String| if is_learned { "-".to_owned() } else { text };
-        rows.add_row([
-            operator.name.to_owned(),
-            physical(count(operator.count)),
-            physical(si(operator.flops)),
-            physical(si(operator.bytes)),
-            physical(operator.bound.name().to_owned()),
-            physical(duration(operator.bound_us)),
-            duration(operator.time_us),
-            physical(percent(operator.efficiency)),
-            percent(operator.share),
-            operator.provenance.name().to_owned(),
-        ]);
-    }
-    page.table(rows, &["FLOPs", "bytes", "from", "count"]);
+    // A learned overhead has no physics.
+    let physical = |of: &OperatorEstimate, text: String| match of.provenance {
+        Provenance::Learned => "-".to_owned(),
+        _ => text,
+    };
+    let rows = Rows::of(&step.operators)
+        .left("operator", |of| of.name.to_owned())
+        .right("count", |of| physical(of, count(of.count)))
+        .right("FLOPs", |of| physical(of, si(of.flops)))
+        .right("bytes", |of| physical(of, si(of.bytes)))
+        .left("bound by", |of| physical(of, of.bound.name().to_owned()))
+        .right("roofline", |of| physical(of, duration(of.bound_us)))
+        .right("time", |of| duration(of.time_us))
+        .right("efficiency", |of| physical(of, percent(of.efficiency)))
+        .right("share", |of| percent(of.share))
+        .left("from", |of| of.provenance.name().to_owned());
+    page.rows(&rows, &["FLOPs", "bytes", "from", "count"]);
 }
 
 fn groups(step: &StepEstimate, page: &mut Page) {
-    let mut rows = table(&["group", ">roofline", ">time", ">share"]);
-    for group in step.groups() {
-        let name = match group.group {
-            Some(OperatorGroup::Projections) => "projections",
-            Some(OperatorGroup::AttentionPrefill) => "attention of prefill chunks",
-            Some(OperatorGroup::AttentionDecode) => "attention of decodes",
-            Some(OperatorGroup::Experts) => "experts",
-            Some(OperatorGroup::Communication) => "communication",
-            Some(OperatorGroup::SmallKernels) => "small kernels",
-            None => "learned beside operators",
-        };
-        rows.add_row([name.to_owned(), duration(group.bound_us), duration(group.time_us), percent(group.share)]);
-    }
-    rows.add_row(["whole step".to_owned(), duration(step.bound_us), duration(step.step_time_us), percent(1.0)]);
-    page.table(rows, &[]);
+    let name = |group: Option<OperatorGroup>| match group {
+        Some(OperatorGroup::Projections) => "projections",
+        Some(OperatorGroup::AttentionPrefill) => "attention of prefill chunks",
+        Some(OperatorGroup::AttentionDecode) => "attention of decodes",
+        Some(OperatorGroup::Experts) => "experts",
+        Some(OperatorGroup::Communication) => "communication",
+        Some(OperatorGroup::SmallKernels) => "small kernels",
+        None => "learned beside operators",
+    };
+    let groups = step.groups().into_iter().map(|of| (name(of.group), of.bound_us, of.time_us, of.share));
+    let whole = ("whole step", step.bound_us, step.step_time_us, 1.0);
+    let rows = Rows::of(groups.chain([whole]))
+        .left("group", |(name, ..)| (*name).to_owned())
+        .right("roofline", |(_, bound_us, ..)| duration(*bound_us))
+        .right("time", |(_, _, time_us, _)| duration(*time_us))
+        .right("share", |(.., share)| percent(*share));
+    page.rows(&rows, &[]);
 }
 
 #[cfg(test)]

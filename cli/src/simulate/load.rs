@@ -6,13 +6,13 @@ use clap::builder::TypedValueParser;
 use clap::{ArgGroup, Args};
 use ridgepoint::replay::export::BenchRun;
 use ridgepoint::workload::requests::Format;
-use ridgepoint::workload::{Load, MAX_REQUESTS, ReplicaShare};
+use ridgepoint::workload::{Load, ReplicaShare};
 
 use crate::common::{above_zero, at_least_one, one_of};
 use crate::outcome::Failure;
 
 /// Rounds of a closed loop whose number of requests is not given.
-const ROUNDS: u32 = 10;
+const ROUNDS: u64 = 10;
 
 const LOAD: &str = "Load (one of --profile, --requests, --concurrency, --request-rate)";
 
@@ -83,7 +83,7 @@ impl LoadArgs {
     /// The load that the arguments ask for.
     ///
     /// # Errors
-    /// More requests than a load may have.
+    /// Flags that are missing.
     pub fn load(&self) -> Result<Load, Failure> {
         if let Some(path) = &self.profile {
             return Ok(Load::Profile { path: path.clone() });
@@ -96,7 +96,7 @@ impl LoadArgs {
             return Err(Failure::missing("give --input-len and --output-len"));
         };
         if let Some(concurrency) = self.concurrency {
-            let num_requests = self.closed_loop_requests(concurrency)?;
+            let num_requests = self.num_requests.map_or(ROUNDS * u64::from(concurrency), u64::from);
             return Ok(Load::ClosedLoop { concurrency, input_len, output_len, num_requests });
         }
         let (Some(requests_per_s), Some(num_requests)) = (self.request_rate, self.num_requests) else {
@@ -104,18 +104,6 @@ impl LoadArgs {
         };
         let (num_requests, burstiness) = (u64::from(num_requests), self.burstiness.unwrap_or(1.0));
         Ok(Load::OpenLoop { requests_per_s, input_len, output_len, num_requests, burstiness })
-    }
-
-    fn closed_loop_requests(&self, concurrency: u32) -> Result<u64, Failure> {
-        let rounds = u64::from(concurrency) * u64::from(ROUNDS);
-        match self.num_requests {
-            Some(num_requests) => Ok(u64::from(num_requests)),
-            None if rounds <= MAX_REQUESTS => Ok(rounds),
-            None => Err(Failure::input(format!(
-                "--concurrency {concurrency}: {ROUNDS} requests for each in flight are more than {MAX_REQUESTS}; give fewer with \
-                 --num-requests"
-            ))),
-        }
     }
 
     /// The benchmark's arguments in vLLM's result file, for one of `replicas` replicas.

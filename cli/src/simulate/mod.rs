@@ -6,14 +6,11 @@ mod load;
 mod server;
 mod table;
 
-use std::time::Duration;
-
 use clap::Args;
-use indicatif::ProgressBar;
-use ridgepoint::internals::correction::CorrectionInfo;
+use ridgepoint::internals::correction::Used;
 use ridgepoint::latency::CalibratedRoofline;
 use ridgepoint::replay::{
-    EngineConfig, EngineCounters, Intervals, Metrics, Observer, Spread, SpreadSampler, StageMetrics, replay,
+    EngineConfig, EngineCounters, Intervals, Metrics, Spread, SpreadSampler, StageMetrics, replay,
 };
 use ridgepoint::{Deployment, EfficiencyMode};
 use serde::Serialize;
@@ -64,18 +61,11 @@ pub struct Simulation {
     warnings: Vec<String>,
 }
 
-/// The engine's counts and what follows from them.
+/// The engine's counts with shares and means of its work; `None` where there is nothing to divide by.
 #[derive(Debug, Serialize)]
 struct Counters {
     #[serde(flatten)]
     counted: EngineCounters,
-    #[serde(flatten)]
-    shares: EngineShares,
-}
-
-/// Shares and means of the engine's work; `None` where there is nothing to divide by.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-struct EngineShares {
     /// Tokens per step.
     mean_step_tokens: Option<f64>,
     /// Share of the scheduled tokens that belong to prompts or are computed again.
@@ -88,16 +78,17 @@ struct EngineShares {
     peak_kv_share: Option<f64>,
 }
 
-impl EngineShares {
-    fn new(counters: &EngineCounters, engine: &EngineConfig) -> Self {
+impl Counters {
+    fn new(counted: EngineCounters, engine: &EngineConfig) -> Self {
         let of = |part: u64, whole: u64| (whole > 0).then(|| part as f64 / whole as f64);
-        let looked_up = counters.cached_tokens.saturating_add(counters.prefill_tokens);
-        EngineShares {
-            mean_step_tokens: of(counters.scheduled_tokens, counters.steps),
-            prefill_token_share: of(counters.prefill_tokens, counters.scheduled_tokens),
-            cache_hit_share: of(counters.cached_tokens, looked_up).filter(|_| engine.enable_prefix_caching),
-            gpu_busy_share: of(counters.busy_ns, counters.end_ns),
-            peak_kv_share: of(u64::from(counters.max_blocks_in_use), u64::from(engine.usable_blocks())),
+        let looked_up = counted.cached_tokens.saturating_add(counted.prefill_tokens);
+        Counters {
+            mean_step_tokens: of(counted.scheduled_tokens, counted.steps),
+            prefill_token_share: of(counted.prefill_tokens, counted.scheduled_tokens),
+            cache_hit_share: of(counted.cached_tokens, looked_up).filter(|_| engine.enable_prefix_caching),
+            gpu_busy_share: of(counted.busy_ns, counted.end_ns),
+            peak_kv_share: of(u64::from(counted.max_blocks_in_use), u64::from(engine.usable_blocks())),
+            counted,
         }
     }
 }
@@ -115,11 +106,11 @@ pub fn run(args: &Simulate, common: &Common) -> Result<Outcome<Simulation>, Fail
     let mut load = args.load.load()?.open(args.load.seed, deployment.data_parallel_size)?;
     warnings.append(&mut load.notes);
     let latency = CalibratedRoofline::new(steps);
-    let mut observers =
-        (Files::create(&args.output)?, (Progress::new(load.summary.requests), SpreadSampler::new(latency.steps())));
+    let mut observers = (Files::create(&args.output)?, SpreadSampler::new(latency.steps()));
+    let progress = progress::spinner("replay, {elapsed}");
     let replayed = replay(&latency, &engine.config, &mut *load.workload, &mut observers)?;
-    let (files, (progress, sampler)) = observers;
-    progress.bar.finish_and_clear();
+    progress.finish_and_clear();
+    let (files, sampler) = observers;
     replayed.check_clock()?;
     let metrics = Metrics::of(&replayed);
     files.write(&args.load.bench_run(model.name(), deployment.data_parallel_size), &replayed, &metrics)?;
@@ -145,10 +136,7 @@ pub fn run(args: &Simulate, common: &Common) -> Result<Outcome<Simulation>, Fail
         intervals: Intervals::from(&spread),
         spread,
         stages: metrics.run_and_stages().cloned().collect(),
-        counters: Counters {
-            shares: EngineShares::new(&replayed.counters, &engine.config),
-            counted: replayed.counters,
-        },
+        counters: Counters::new(replayed.counters, &engine.config),
         engine: engine.config,
         notes: Vec::new(),
         warnings,
@@ -165,38 +153,6 @@ pub fn run(args: &Simulate, common: &Common) -> Result<Outcome<Simulation>, Fail
         }
     }
     Ok(outcome)
-}
-
-/// A progress bar over the requests that have their first token.
-struct Progress {
-    bar: ProgressBar,
-    started: u64,
-}
-
-/// Requests between two updates of the bar.
-const STRIDE: u64 = 256;
-
-impl Progress {
-    fn new(requests: usize) -> Self {
-        let bar = progress::bar(requests as u64, "replay [{bar:30}] {pos}/{len} requests, {elapsed}");
-        bar.enable_steady_tick(Duration::from_millis(500));
-        Progress { bar, started: 0 }
-    }
-}
-
-impl Observer for Progress {
-    fn token(&mut self, _: u32, token: u32, _: u64) {
-        if token == 0 {
-            self.started += 1;
-            if self.started.is_multiple_of(STRIDE) {
-                self.bar.set_position(self.started);
-            }
-        }
-    }
-
-    fn wants_every_token(&self) -> bool {
-        false
-    }
 }
 
 #[cfg(test)]
@@ -216,7 +172,7 @@ mod tests {
             end_ns: 1240,
             ..EngineCounters::default()
         };
-        let shares = EngineShares::new(&counters, &engine);
+        let shares = Counters::new(counters.clone(), &engine);
         assert_eq!((shares.mean_step_tokens, shares.prefill_token_share), (Some(35.0), Some(750.0 / 770.0)));
         // 250 of 1,000 prompt tokens; 64 of 1,000 usable blocks; 310 of 1,240 ns.
         assert_eq!(
@@ -224,8 +180,8 @@ mod tests {
             (Some(0.25), Some(0.064), Some(0.25))
         );
         engine.enable_prefix_caching = false;
-        assert_eq!(EngineShares::new(&counters, &engine).cache_hit_share, None);
-        let none = EngineShares::new(&EngineCounters::default(), &engine);
+        assert_eq!(Counters::new(counters.clone(), &engine).cache_hit_share, None);
+        let none = Counters::new(EngineCounters::default(), &engine);
         assert_eq!((none.mean_step_tokens, none.gpu_busy_share), (None, None));
     }
 }

@@ -1,10 +1,10 @@
 //! The table of `simulate`: the server, client metrics by stage, the engine's work, and warnings.
 
-use ridgepoint::replay::{Distribution, StageMetrics};
+use ridgepoint::replay::StageMetrics;
 
 use super::Simulation;
 use crate::outcome::Report;
-use crate::text::{Page, count, number, percent, plural, shown, table};
+use crate::text::{Page, Rows, count, number, percent, plural, shown};
 
 impl Report for Simulation {
     fn table(&self) -> String {
@@ -55,23 +55,20 @@ impl Simulation {
     }
 
     fn latencies(&self, page: &mut Page) {
-        let mut rows = table(&["stage", "ms", ">mean", ">p50", ">p90", ">p99", ">90 % interval of the mean"]);
-        for (name, of) in self.rows() {
-            let metrics = [("TTFT", of.ttft_ms), ("TPOT", of.tpot_ms), ("ITL", of.itl_ms), ("E2E", of.e2e_ms)];
-            for (index, (metric, distribution)) in metrics.into_iter().enumerate() {
-                let of = |value: fn(&Distribution) -> f64| number(distribution.as_ref().map(value));
-                rows.add_row([
-                    if index == 0 { name.clone() } else { String::new() },
-                    metric.to_owned(),
-                    of(|of| of.mean),
-                    of(|of| of.p50),
-                    of(|of| of.p90),
-                    of(|of| of.p99),
-                    shown(distribution, |of| self.interval(metric, of.mean)),
-                ]);
-            }
-        }
-        page.table(rows, &["p50"]);
+        let metrics = self.rows().flat_map(|(stage, of)| {
+            let others = [("TPOT", of.tpot_ms), ("ITL", of.itl_ms), ("E2E", of.e2e_ms)];
+            let others = others.map(|(metric, distribution)| (String::new(), metric, distribution));
+            [(stage, "TTFT", of.ttft_ms)].into_iter().chain(others)
+        });
+        let rows = Rows::of(metrics)
+            .left("stage", |(stage, ..)| stage.clone())
+            .left("ms", |(_, metric, _)| (*metric).to_owned())
+            .right("mean", |(.., of)| number(of.map(|of| of.mean)))
+            .right("p50", |(.., of)| number(of.map(|of| of.p50)))
+            .right("p90", |(.., of)| number(of.map(|of| of.p90)))
+            .right("p99", |(.., of)| number(of.map(|of| of.p99)))
+            .right("90 % interval of the mean", |(_, metric, of)| shown(*of, |of| self.interval(metric, of.mean)));
+        page.rows(&rows, &["p50"]);
     }
 
     fn interval(&self, metric: &str, mean_ms: f64) -> String {
@@ -81,35 +78,21 @@ impl Simulation {
     }
 
     fn throughput(&self, page: &mut Page) {
-        let mut rows = table(&[
-            "stage",
-            ">sent",
-            ">finished",
-            ">refused",
-            ">stopped",
-            ">seconds",
-            ">requests/s",
-            ">output tokens/s",
-            ">all tokens/s",
-        ]);
-        for (name, of) in self.rows() {
-            rows.add_row([
-                name,
-                count(of.requests),
-                count(of.finished),
-                count(of.rejected),
-                count(of.unfinished),
-                number(of.duration_s),
-                number(of.requests_per_s),
-                number(of.output_tokens_per_s),
-                number(of.total_tokens_per_s),
-            ]);
-        }
-        page.table(rows, &["all tokens/s", "stopped", "refused", "seconds"]);
+        let rows = Rows::of(self.rows())
+            .left("stage", |(stage, _)| stage.clone())
+            .right("sent", |(_, of)| count(of.requests))
+            .right("finished", |(_, of)| count(of.finished))
+            .right("refused", |(_, of)| count(of.rejected))
+            .right("stopped", |(_, of)| count(of.unfinished))
+            .right("seconds", |(_, of)| number(of.duration_s))
+            .right("requests/s", |(_, of)| number(of.requests_per_s))
+            .right("output tokens/s", |(_, of)| number(of.output_tokens_per_s))
+            .right("all tokens/s", |(_, of)| number(of.total_tokens_per_s));
+        page.rows(&rows, &["all tokens/s", "stopped", "refused", "seconds"]);
     }
 
     fn engine_lines(&self, page: &mut Page) {
-        let (counters, shares) = (&self.counters.counted, &self.counters.shares);
+        let (counters, shares) = (&self.counters.counted, &self.counters);
         let share = |share: Option<f64>| shown(share, percent);
         let cache = match shares.cache_hit_share {
             _ if !self.engine.enable_prefix_caching => "off".to_owned(),

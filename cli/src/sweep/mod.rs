@@ -4,7 +4,6 @@ mod table;
 
 use std::io::BufWriter;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use clap::Args;
 use ridgepoint::Error;
@@ -73,7 +72,6 @@ pub fn run(args: &Sweep, common: &Common) -> Result<Outcome<Swept>, Failure> {
         (sweep.grid().len() - reused) as u64,
         "sweep [{bar:30}] {pos}/{len} configurations, {elapsed}, {eta} left",
     );
-    bar.enable_steady_tick(Duration::from_millis(500));
     let rows = sweep.run(usize::from(args.threads), &known, &|row| {
         partial.append(row)?;
         bar.inc(1);

@@ -156,25 +156,21 @@ fn unknown_names_come_with_near_ones_and_both_are_reported() {
 
 #[test]
 fn a_batch_that_is_no_json_names_file_line_and_column() {
-    predict_batch("{\"requests\": [\n{\"num_computed_tokens\": 1,,").fails(1, &["batch.json: requests[0]", "line 2"]);
-    predict_batch("{\"requests\": [\n{\"num_computed_tokens\": 1")
-        .fails(1, &["batch.json: requests[0]", "EOF", "line 2"]);
-    predict_batch("").fails(1, &["batch.json: is empty"]);
-    predict_batch("[]").fails(1, &["batch.json: invalid type: sequence", "\"requests\""]);
+    predict_batch("{\"requests\": [\n{\"num_computed_tokens\": 1,,").fails(1, &["batch.json: line 2 column"]);
+    predict_batch("{\"requests\": [\n{\"num_computed_tokens\": 1").fails(1, &["batch.json: line 2", "EOF"]);
+    predict_batch("[]").fails(1, &["batch.json: [] must be an object", "requests is missing"]);
 }
 
 #[test]
 fn a_request_at_fault_is_named_with_its_key() {
     let one = |text: &str| predict_batch(&format!("{{\"requests\": [{text}]}}"));
-    one(r#"{"num_computed_tokens": 1}"#).fails(1, &["requests[0]: missing field `num_scheduled_tokens`"]);
+    one(r#"{"num_computed_tokens": 1}"#).fails(1, &["batch.json: requests[0].num_scheduled_tokens is missing"]);
     one(r#"{"num_computed_tokens": 1, "num_scheduled_tokens": 1, "priority": 3}"#)
-        .fails(1, &["unknown field `priority`"]);
-    one(r#"{"num_computed_tokens": 99999999999, "num_scheduled_tokens": 1}"#).fails(
-        1,
-        &["requests[0].num_computed_tokens: 99999999999 must be a whole number from 0 to 4294967295", "line 1 column"],
-    );
-    one(r#"{"num_computed_tokens": -3, "num_scheduled_tokens": 1}"#).fails(1, &["-3 must be a whole number"]);
-    one(r#"{"num_computed_tokens": 0.5, "num_scheduled_tokens": 1}"#).fails(1, &["0.5 must be a whole number"]);
+        .fails(1, &["requests[0].priority is not a known key"]);
+    for number in ["99999999999", "-3", "0.5"] {
+        let wrong = format!("requests[0].num_computed_tokens = {number} must be a whole number from 0 to 4294967295");
+        one(&format!(r#"{{"num_computed_tokens": {number}, "num_scheduled_tokens": 1}}"#)).fails(1, &[&wrong]);
+    }
     one(r#"{"num_computed_tokens": 5, "num_scheduled_tokens": 0}"#)
         .fails(1, &["batch.json: request 0: num_scheduled_tokens = 0 must be at least 1"]);
 }

@@ -127,7 +127,7 @@ fn figures_of_a_load_without_a_file_have_limits() {
             "input length = 4294967295 must be from 1 to 10000000 tokens",
         ),
         ("--concurrency 4294967295 --input-len 1 --output-len 1", "--concurrency 4294967295: 10 requests for each"),
-        ("--concurrency 10000001 --input-len 1 --output-len 1", "give fewer with --num-requests"),
+        ("--concurrency 10000001 --input-len 1 --output-len 1", "must be from 1 to 100000000"),
         ("--concurrency 1 --num-requests 4294967295 --input-len 1 --output-len 1", "must be from 1 to 100000000"),
         (
             "--request-rate 1e308 --num-requests 1 --input-len 1 --output-len 1",

@@ -97,12 +97,12 @@ impl Grid {
         let log = Log::default();
         let keys = Keys::new("", &toml, &log);
         let server = keys.section_or_empty("server");
-        let slo = keys.section("slo").map(Slo::read);
-        let loads = Loads::read(&keys.section_or_empty("load"), keys.has("slo"));
-        keys.finish();
         if server.entries().next().is_none() {
             log.problem("[server] is missing or empty: give at least model and hardware");
         }
+        let slo = keys.section("slo").map(Slo::read);
+        let loads = Loads::read(&keys.section_or_empty("load"), keys.has("slo"));
+        keys.finish();
         let mut server_axes = axes("server", server.entries(), &log);
         server_axes.sort_by_key(|axis| (axis.key != "model", axis.key != "hardware"));
         let load_axes = axes("load", loads.keys.iter().map(|(key, value)| (key, value)), &log);
@@ -175,7 +175,7 @@ fn axes<'a>(section: &str, entries: impl Iterator<Item = (&'a String, &'a Value)
         }
         Axis { key, values }
     };
-    entries.map(axis).collect()
+    entries.map(axis).filter(|axis| !axis.values.is_empty()).collect()
 }
 
 /// Every combination of the axes' values; the last axis changes fastest. Those that cannot be read are left out.

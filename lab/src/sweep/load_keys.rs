@@ -124,8 +124,8 @@ impl Loads {
 
 /// Reads the file of requests, if there is one.
 fn source(keys: &Keys<'_>, needs_rate: bool) -> Source {
-    let format =
-        keys.read("requests_format", Format::ALL.map(Format::name).join(", "), |value| value.as_str()?.parse().ok());
+    let names = Format::ALL.map(Format::name).join(", ");
+    let format = keys.read("requests_format", format_args!("one of {names}"), |value| value.as_str()?.parse().ok());
     let path = |key| keys.text(key).map(PathBuf::from);
     let failed = |key: &str, error| keys.log.problem(format!("[load] {key}: {error}"));
     if let Some(path) = path("profile") {

@@ -157,21 +157,13 @@ impl Point<'_> {
         let load = self.configuration.load();
         let rate_per_s = if let Level::Rate(rate) = load.level { Some(rate) } else { None };
         let mut notes: Vec<String> = self.share().note(rate_per_s).into_iter().collect();
-        if let Level::Concurrency(concurrency) = load.level {
-            let replicas = self.configuration.server().deployment.data_parallel_size;
-            let own = self.share().concurrency(concurrency);
-            if u64::from(own) * u64::from(replicas) != u64::from(concurrency) {
-                notes.push(format!(
-                    "{replicas} replicas do not share {concurrency} requests in flight evenly: each has {own}"
-                ));
-            }
-            if matches!(load.lengths, Some((Lengths::Fixed(_), Lengths::Fixed(_)))) {
-                notes.push(
-                    "all requests of the closed loop are equally long: they finish together and queue behind each other more than those \
-                     of real clients do"
-                        .to_owned(),
-                );
-            }
+        let is_closed = matches!(load.level, Level::Concurrency(_));
+        if is_closed && matches!(load.lengths, Some((Lengths::Fixed(_), Lengths::Fixed(_)))) {
+            notes.push(
+                "all requests of the closed loop are equally long: they finish together and queue behind each other more than those \
+                 of real clients do"
+                    .to_owned(),
+            );
         }
         notes
     }

@@ -2,6 +2,7 @@
 //! alone, so neither threads nor order change it.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -44,13 +45,23 @@ impl Sweep {
         let mut problems: Vec<String> = Vec::new();
         let (mut models, mut hardware) = (HashMap::new(), HashMap::new());
         for server in grid.servers.iter().map(|server| &server.value) {
-            models.entry(model_key(server)).or_insert_with(|| found_model(server, &options));
-            hardware
-                .entry(server.hardware.clone())
-                .or_insert_with(|| server.find_hardware(options.data_dir.as_deref()));
+            if let Entry::Vacant(entry) = models.entry(model_key(server)) {
+                match found_model(server, &options) {
+                    Ok(found) => {
+                        entry.insert(found);
+                    }
+                    Err(error) => problems.push(error.to_string()),
+                }
+            }
+            if let Entry::Vacant(entry) = hardware.entry(server.hardware.clone()) {
+                match server.find_hardware(options.data_dir.as_deref()) {
+                    Ok(found) => {
+                        entry.insert(found);
+                    }
+                    Err(error) => problems.push(error.to_string()),
+                }
+            }
         }
-        let models = all_found(models, &mut problems);
-        let hardware = all_found(hardware, &mut problems);
         problems.sort();
         problems.dedup();
         check(grid.origin.as_str(), problems)?;
@@ -142,16 +153,4 @@ fn found_model(server: &ServerConfig, options: &Options) -> Result<FoundModel> {
     let name = model.as_ref().map_or(named.name(), |(model, _)| model.name());
     let correction = options.correction.resolve(name, options.efficiency)?;
     Ok(FoundModel { model, correction })
-}
-
-/// What was found; the other results are problems.
-fn all_found<K: Eq + std::hash::Hash, V>(found: HashMap<K, Result<V>>, problems: &mut Vec<String>) -> HashMap<K, V> {
-    let sorted = found.into_iter().filter_map(|(key, value)| match value {
-        Ok(value) => Some((key, value)),
-        Err(error) => {
-            problems.push(error.to_string());
-            None
-        }
-    });
-    sorted.collect()
 }
