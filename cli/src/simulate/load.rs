@@ -2,13 +2,13 @@
 
 use std::path::PathBuf;
 
-use clap::builder::TypedValueParser;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{ArgGroup, Args};
 use ridgepoint::replay::export::BenchRun;
 use ridgepoint::workload::requests::Format;
 use ridgepoint::workload::{Load, ReplicaShare};
 
-use crate::common::{above_zero, at_least_one, one_of};
+use crate::common::{above_zero, at_least_one};
 use crate::outcome::Failure;
 
 /// Rounds of a closed loop whose number of requests is not given.
@@ -69,14 +69,7 @@ fn shared_prefix(_: &str) -> Result<u32, String> {
 }
 
 fn requests_format() -> impl TypedValueParser<Value = Format> {
-    one_of([
-        ("csv", "Columns arrival, input and output length, optional prefix group", Format::Csv),
-        ("jsonl", "The same keys, one object per line", Format::Jsonl),
-        ("mooncake", "Traces of Mooncake; their hash_ids become shared prefixes", Format::Mooncake),
-        ("azure", "Public traces of Azure", Format::Azure),
-        ("vllm-bench", "Results of `vllm bench serve --save-detailed`", Format::VllmBench),
-        ("llmservingsim", "Requests of LLMServingSim, jsonl", Format::LlmServingSim),
-    ])
+    PossibleValuesParser::new(Format::ALL.map(Format::name)).try_map(|name| name.parse::<Format>())
 }
 
 impl LoadArgs {

@@ -96,8 +96,9 @@ fn policy() -> impl TypedValueParser<Value = SchedulingPolicy> {
     ])
 }
 
-fn switched(on: bool, off: bool) -> Option<bool> {
-    (on || off).then_some(on)
+/// A switch by its two flags, else as in the file.
+fn switch(on: bool, off: bool, in_file: Option<bool>) -> Option<bool> {
+    (on || off).then_some(on).or(in_file)
 }
 
 /// What a replay runs on.
@@ -148,12 +149,12 @@ impl ServerArgs {
         }
         server.deployment = self.deployment.over(server.deployment);
         let scheduler = &mut server.scheduler;
-        let prefix_caching = switched(self.enable_prefix_caching, self.no_enable_prefix_caching);
-        scheduler.enable_prefix_caching = prefix_caching.or(scheduler.enable_prefix_caching);
-        let chunked_prefill = switched(self.enable_chunked_prefill, self.no_enable_chunked_prefill);
-        scheduler.enable_chunked_prefill = chunked_prefill.or(scheduler.enable_chunked_prefill);
-        let async_scheduling = switched(self.async_scheduling, self.no_async_scheduling);
-        scheduler.async_scheduling = async_scheduling.or(scheduler.async_scheduling);
+        scheduler.enable_prefix_caching =
+            switch(self.enable_prefix_caching, self.no_enable_prefix_caching, scheduler.enable_prefix_caching);
+        scheduler.enable_chunked_prefill =
+            switch(self.enable_chunked_prefill, self.no_enable_chunked_prefill, scheduler.enable_chunked_prefill);
+        scheduler.async_scheduling =
+            switch(self.async_scheduling, self.no_async_scheduling, scheduler.async_scheduling);
         let threshold = self.long_prefill_token_threshold;
         scheduler.long_prefill_token_threshold = threshold.or(scheduler.long_prefill_token_threshold);
         scheduler.scheduling_policy = self.scheduling_policy.or(scheduler.scheduling_policy);

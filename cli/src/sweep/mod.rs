@@ -3,10 +3,9 @@
 mod table;
 
 use std::io::BufWriter;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
-use ridgepoint::Error;
 use ridgepoint_lab::sweep::{Grid, PartialRows, RowFile, SweepList, SweepSummary};
 use serde::Serialize;
 
@@ -65,7 +64,8 @@ pub fn run(args: &Sweep, common: &Common) -> Result<Outcome<Swept>, Failure> {
     let Some(target) = target.filter(|_| !args.dry_run) else {
         return Ok(Outcome::of(Swept::List(SweepList::new(&sweep, &known))));
     };
-    check_folder(&target.path)?;
+    // Opened and dropped: a path that cannot be written is known before anything is run.
+    drop(WholeFile::create(&target.path)?);
     let partial = PartialRows::create(&target, &known)?;
     let reused = known.iter().flatten().count();
     let bar = progress::bar(
@@ -85,15 +85,4 @@ pub fn run(args: &Sweep, common: &Common) -> Result<Outcome<Swept>, Failure> {
     let summary = SweepSummary::new(&rows, reused, &target.path.display().to_string());
     let note = summary.ran_none().then(|| format!("no configuration could run; {} says why", summary.out));
     Ok(Outcome { notes: note.into_iter().collect(), ..Outcome::of(Swept::Summary(summary)) })
-}
-
-/// Refuses before anything is run a path that could not be written after it.
-fn check_folder(path: &Path) -> ridgepoint::Result<()> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    let message = match folder {
-        Some(folder) if !folder.is_dir() => "its folder is not there: make it first",
-        _ if path.is_dir() => "is a folder; give the path of a file",
-        _ => return Ok(()),
-    };
-    Err(Error::io(path, std::io::Error::other(message)))
 }

@@ -126,7 +126,7 @@ fn figures_of_a_load_without_a_file_have_limits() {
             "--concurrency 1 --input-len 4294967295 --output-len 1",
             "input length = 4294967295 must be from 1 to 10000000 tokens",
         ),
-        ("--concurrency 4294967295 --input-len 1 --output-len 1", "--concurrency 4294967295: 10 requests for each"),
+        ("--concurrency 4294967295 --input-len 1 --output-len 1", "number of requests = 42949672950 must be"),
         ("--concurrency 10000001 --input-len 1 --output-len 1", "must be from 1 to 100000000"),
         ("--concurrency 1 --num-requests 4294967295 --input-len 1 --output-len 1", "must be from 1 to 100000000"),
         (

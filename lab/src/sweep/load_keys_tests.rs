@@ -132,7 +132,7 @@ fn keys_that_do_not_go_together_are_told() {
         (format!("requests = '{path}'\ninput_len_tokens = 3"), "load.input_len_tokens = 3 has no place beside a file"),
         (format!("requests = '{path}'\nrequests_format = 'xml'"), "load.requests_format = \"xml\" must be one of csv"),
         (format!("request_rate_per_s = 1\n{LENGTHS}"), "num_requests is missing"),
-        ("request_rate_per_s = 1\nnum_requests = 2".to_owned(), "input_len_tokens is missing: give a whole number"),
+        ("request_rate_per_s = 1\nnum_requests = 2".to_owned(), "load.input_len_tokens is missing"),
         ("requests = 'no/such.csv'".to_owned(), "[load] requests: no/such.csv"),
         ("profile = 'no/such.yaml'".to_owned(), "[load] profile: no/such.yaml"),
         (

@@ -1,11 +1,10 @@
 //! Runs one configuration: one replay of a given load, or a search for the highest rate.
 
-use std::cell::Cell;
 use std::sync::OnceLock;
 
 use ridgepoint::internals::correction::Used;
 use ridgepoint::latency::CalibratedRoofline;
-use ridgepoint::replay::{EngineConfig, EngineCounters, Metrics, StageMetrics, replay};
+use ridgepoint::replay::{EngineConfig, Metrics, replay};
 use ridgepoint::workload::{Lengths, ReplicaShare};
 use ridgepoint::{CorrectionChoice, EfficiencyMode, Error, ErrorKind, Hardware, Options, StepModel};
 
@@ -31,31 +30,13 @@ pub(super) struct Point<'a> {
     pub(super) options: &'a Options,
 }
 
-/// A server that is ready to replay loads.
-struct Server<'a> {
-    latency: &'a CalibratedRoofline,
-    config: EngineConfig,
-}
-
-/// The result of one replay.
-struct Replayed {
-    run: StageMetrics,
-    counters: EngineCounters,
-    /// The limits that it breaks.
-    broken: Vec<String>,
-    keeps_up: bool,
-    notes: Vec<String>,
-}
-
 impl Point<'_> {
     /// Runs the configuration. The row of one that cannot run says why.
     pub(super) fn row(&self, index: usize, latency: &SharedLatency) -> Row {
         let mut row = self.described(index);
-        let mut warnings: Vec<String> = Vec::new();
-        if let Err(reason) = self.run(&mut row, &mut warnings, latency) {
+        if let Err(reason) = self.run(&mut row, latency) {
             (row.status, row.reason) = (CANNOT_RUN.to_owned(), Some(reason));
         }
-        row.warnings = (!warnings.is_empty()).then(|| warnings.join("; "));
         row
     }
 
@@ -119,7 +100,7 @@ impl Point<'_> {
     }
 
     /// Fills in the row, or returns why the configuration cannot run.
-    fn run(&self, row: &mut Row, warnings: &mut Vec<String>, latency: &SharedLatency) -> Result<(), String> {
+    fn run(&self, row: &mut Row, latency: &SharedLatency) -> Result<(), String> {
         let (server, load) = (self.configuration.server(), self.configuration.load());
         let (model, precision_notes) = self.model.model.as_ref().map_err(Clone::clone)?;
         let engine = server.engine_config(model, self.hardware).map_err(reason)?;
@@ -132,23 +113,17 @@ impl Point<'_> {
         });
         let latency = latency.as_ref().map_err(Clone::clone)?;
         let steps = latency.steps();
-        warnings.extend(server.notes.iter().chain(precision_notes).chain(steps.notes()).cloned());
-        warnings.extend(steps.carried_over());
-        warnings.extend(engine.notes.iter().chain(self.grid.source.notes()).cloned());
-        warnings.extend(self.load_notes());
-        let server = Server { latency, config: engine.config };
-        if let (Level::Capacity, Some(slo)) = (load.level, &self.grid.slo) {
-            return self.capacity(slo, &server, row, warnings);
-        }
-        let rate_per_s = if let Level::Rate(rate) = load.level { Some(rate) } else { None };
-        let replayed = self.replayed(&server, rate_per_s)?;
-        row.replays = 1;
-        row.fill(&replayed.run, &replayed.counters, replayed.keeps_up);
-        if replayed.run.finished == 0 {
-            return Err(replayed.notes.join("; "));
-        }
-        warnings.extend(replayed.notes);
-        row.status = "ok".to_owned();
+        row.warn(server.notes.iter().chain(precision_notes).chain(steps.notes()).cloned());
+        row.warn(steps.carried_over());
+        row.warn(engine.notes.iter().chain(self.grid.source.notes()).cloned());
+        row.warn(self.load_notes());
+        *row = match (load.level, &self.grid.slo) {
+            (Level::Capacity, Some(slo)) => {
+                self.capacity(slo, |rate_per_s| self.replayed(row, latency, &engine.config, Some(rate_per_s)))?
+            }
+            (Level::Rate(rate_per_s), _) => self.replayed(row, latency, &engine.config, Some(rate_per_s))?,
+            _ => self.replayed(row, latency, &engine.config, None)?,
+        };
         Ok(())
     }
 
@@ -168,44 +143,42 @@ impl Point<'_> {
         notes
     }
 
-    fn replayed(&self, server: &Server<'_>, rate_per_s: Option<f64>) -> Result<Replayed, String> {
+    /// The row of one replay.
+    fn replayed(
+        &self,
+        row: &Row,
+        latency: &CalibratedRoofline,
+        config: &EngineConfig,
+        rate_per_s: Option<f64>,
+    ) -> Result<Row, String> {
         let load = self.configuration.load();
         let mut workload = self.grid.source.workload(load, rate_per_s, self.share()).map_err(reason)?;
-        let replayed = replay(server.latency, &server.config, &mut *workload, &mut ()).map_err(reason)?;
+        let replayed = replay(latency, config, &mut *workload, &mut ()).map_err(reason)?;
         replayed.check_clock().map_err(reason)?;
         let run = Metrics::of(&replayed).run;
-        Ok(Replayed {
-            broken: self.grid.slo.as_ref().map(|slo| slo.broken(&run)).unwrap_or_default(),
-            keeps_up: replayed.overload().is_none(),
-            notes: replayed.notes(&server.config),
-            counters: replayed.counters,
-            run,
-        })
+        let notes = replayed.notes(config);
+        // Rejections do not depend on the rate, and leave nothing to compare with limits.
+        if run.finished == 0 || (self.grid.slo.is_some() && run.rejected > 0) {
+            return Err(notes.join("; "));
+        }
+        let mut row = Row { status: "ok".to_owned(), replays: 1, ..row.clone() };
+        row.fill(&run, &replayed.counters, replayed.overload().is_none());
+        row.limits_broken = self.grid.slo.as_ref().and_then(|slo| slo.broken(&run));
+        row.warn(notes);
+        Ok(row)
     }
 
-    /// Searches the highest rate that holds the limits.
-    fn capacity(
-        &self,
-        slo: &Slo,
-        server: &Server<'_>,
-        row: &mut Row,
-        warnings: &mut Vec<String>,
-    ) -> Result<(), String> {
-        let replays = Cell::new(0);
+    /// The row of the highest rate that holds the limits; of the lowest rate if that breaks one.
+    fn capacity(&self, slo: &Slo, replayed: impl Fn(f64) -> Result<Row, String>) -> Result<Row, String> {
+        let mut replays = 0;
         let probe = |rate_per_s| {
-            replays.set(replays.get() + 1);
-            let replayed = self.replayed(server, Some(rate_per_s))?;
-            // Rejections do not depend on the rate, and leave nothing to compare with the limits.
-            if replayed.run.rejected > 0 {
-                return Err(replayed.notes.join("; "));
-            }
-            Ok((replayed.broken.is_empty(), replayed))
+            replays += 1;
+            let row = replayed(rate_per_s)?;
+            Ok((row.limits_broken.is_none(), row))
         };
-        let replicas = f64::from(self.configuration.server().deployment.data_parallel_size);
-        let guess = |replayed: &Replayed| Some(FIRST_GUESS * replayed.run.requests_per_s? * replicas);
+        let guess = |row: &Row| Some(FIRST_GUESS * row.requests_per_s?);
         let (lowest, highest) = (slo.lowest_rate_per_s, slo.highest_rate_per_s);
         let found = highest_holding(lowest, highest, slo.precision, guess, probe)?;
-        row.replays = replays.get();
         let (status, reason) = match (&found.holds, &found.fails) {
             (None, _) => ("lowest_rate_fails", Some(format!("a limit breaks at lowest_rate_per_s = {lowest}"))),
             (_, None) => (
@@ -217,17 +190,14 @@ impl Point<'_> {
             ),
             _ => ("ok", None),
         };
-        (row.status, row.reason) = (status.to_owned(), reason);
-        row.set_rate(found.holds.as_ref().map(|(rate_per_s, _)| *rate_per_s));
-        if let Some((rate_per_s, replayed)) = &found.fails {
-            row.fails_at_rate_per_s = Some(*rate_per_s);
-            row.limits_broken = Some(replayed.broken.join(", "));
-        }
-        if let Some((_, replayed)) = found.holds.or(found.fails) {
-            row.fill(&replayed.run, &replayed.counters, replayed.keeps_up);
-            warnings.extend(replayed.notes);
-        }
-        Ok(())
+        let rate_per_s = found.holds.as_ref().map(|(rate_per_s, _)| *rate_per_s);
+        let (fails_at_rate_per_s, limits_broken) =
+            found.fails.as_ref().map(|(rate_per_s, row)| (*rate_per_s, row.limits_broken.clone())).unzip();
+        let (_, row) = found.holds.or(found.fails).ok_or("no rate was tried")?;
+        let limits_broken = limits_broken.flatten();
+        let mut row = Row { status: status.to_owned(), reason, replays, fails_at_rate_per_s, limits_broken, ..row };
+        row.set_rate(rate_per_s);
+        Ok(row)
     }
 }
 

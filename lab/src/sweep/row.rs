@@ -185,6 +185,12 @@ impl Row {
         self.keeps_up = Some(keeps_up);
     }
 
+    /// Adds warnings.
+    pub(super) fn warn(&mut self, notes: impl IntoIterator<Item = String>) {
+        let all: Vec<String> = self.warnings.take().into_iter().chain(notes).collect();
+        self.warnings = (!all.is_empty()).then(|| all.join("; "));
+    }
+
     /// Sets the rate over all replicas.
     pub(super) fn set_rate(&mut self, rate_per_s: Option<f64>) {
         self.request_rate_per_s = rate_per_s;

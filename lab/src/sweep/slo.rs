@@ -43,13 +43,15 @@ const LOWEST_RATE_PER_S: f64 = 0.01;
 const HIGHEST_RATE_PER_S: f64 = 10_000.0;
 
 impl Slo {
-    /// The limits that `of` breaks, with its values: `ttft_p99_ms 812.345 > 500`. A figure that no request has breaks none.
-    pub(super) fn broken(&self, of: &StageMetrics) -> Vec<String> {
+    /// The limits that `of` breaks, with its values: `ttft_p99_ms 812.345 > 500`; `None` if all hold. A figure that no request has
+    /// breaks none.
+    pub(super) fn broken(&self, of: &StageMetrics) -> Option<String> {
         let broken = |limit: &Limit| {
             let value_ms = (limit.statistic.1)(&(limit.latency.1)(of)?);
             (value_ms > limit.limit_ms).then(|| format!("{} {value_ms:.3} > {}", limit.key, limit.limit_ms))
         };
-        self.limits.iter().filter_map(broken).collect()
+        let broken: Vec<String> = self.limits.iter().filter_map(broken).collect();
+        (!broken.is_empty()).then(|| broken.join(", "))
     }
 
     /// The limits as a text: `ttft_p99_ms = 500, itl_p99_ms = 50`.
@@ -138,7 +140,7 @@ mod tests {
             read("ttft_p99_ms = 39\nttft_mean_ms = 30\ntpot_p50_ms = 14.5\ne2e_p90_ms = 228\nitl_p99_ms = 1");
         assert_eq!(problems, [""; 0]);
         // The 99th percentile of 20 and 40 is 20 + 0.99 × 20, the 90th of 120 and 240 is 228; nothing is known of gaps.
-        assert_eq!(slo.broken(&two()), ["ttft_p99_ms 39.800 > 39", "tpot_p50_ms 15.000 > 14.5"]);
+        assert_eq!(slo.broken(&two()).unwrap(), "ttft_p99_ms 39.800 > 39, tpot_p50_ms 15.000 > 14.5");
         assert_eq!((slo.precision, slo.lowest_rate_per_s, slo.highest_rate_per_s), (0.02, 0.01, 10_000.0));
     }
 

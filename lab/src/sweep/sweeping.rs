@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::hash::Hash;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -45,22 +46,9 @@ impl Sweep {
         let mut problems: Vec<String> = Vec::new();
         let (mut models, mut hardware) = (HashMap::new(), HashMap::new());
         for server in grid.servers.iter().map(|server| &server.value) {
-            if let Entry::Vacant(entry) = models.entry(model_key(server)) {
-                match found_model(server, &options) {
-                    Ok(found) => {
-                        entry.insert(found);
-                    }
-                    Err(error) => problems.push(error.to_string()),
-                }
-            }
-            if let Entry::Vacant(entry) = hardware.entry(server.hardware.clone()) {
-                match server.find_hardware(options.data_dir.as_deref()) {
-                    Ok(found) => {
-                        entry.insert(found);
-                    }
-                    Err(error) => problems.push(error.to_string()),
-                }
-            }
+            find_once(&mut models, model_key(server), &mut problems, || found_model(server, &options));
+            let data_dir = options.data_dir.as_deref();
+            find_once(&mut hardware, server.hardware.clone(), &mut problems, || server.find_hardware(data_dir));
         }
         problems.sort();
         problems.dedup();
@@ -153,4 +141,19 @@ fn found_model(server: &ServerConfig, options: &Options) -> Result<FoundModel> {
     let name = model.as_ref().map_or(named.name(), |(model, _)| model.name());
     let correction = options.correction.resolve(name, options.efficiency)?;
     Ok(FoundModel { model, correction })
+}
+
+/// Finds what is not known yet; an error is a problem.
+fn find_once<K: Eq + Hash, V>(
+    known: &mut HashMap<K, V>,
+    key: K,
+    problems: &mut Vec<String>,
+    find: impl FnOnce() -> Result<V>,
+) {
+    if let Entry::Vacant(entry) = known.entry(key) {
+        match find() {
+            Ok(found) => drop(entry.insert_entry(found)),
+            Err(error) => problems.push(error.to_string()),
+        }
+    }
 }
