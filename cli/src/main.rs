@@ -122,8 +122,6 @@ fn dispatch(cli: &Cli) -> Result<Output, Failure> {
         Command::Ingest(args) => ingest::run(args, common)?.output(format),
         Command::Fit(args) => fit::run(args, common),
         Command::Export(args) => export::run(args, common)?.output(format),
-        Command::Models(args) => models::run(args, common),
-        Command::Hardware(args) => hardware::run(args, common),
         Command::Models(args) => models::run(args, common)?.output(format),
         Command::Hardware(args) => hardware::run(args, common)?.output(format),
         Command::Completions(args) => Ok(completions::run(args, &mut Cli::command())),

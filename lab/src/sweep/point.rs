@@ -174,7 +174,7 @@ impl Point<'_> {
         let probe = |rate_per_s| {
             replays += 1;
             let row = replayed(rate_per_s)?;
-            Ok((row.limits_broken.is_none(), row))
+            Ok::<_, String>((row.limits_broken.is_none(), row))
         };
         let guess = |row: &Row| Some(FIRST_GUESS * row.requests_per_s?);
         let (lowest, highest) = (slo.lowest_rate_per_s, slo.highest_rate_per_s);
