@@ -97,43 +97,37 @@ Examples:
 
 pub const EVALUATE_SERVING: &str = "\
 Examples:
-  All experiments of a folder, with the calibrated roofline alone, and which component their errors come from:
+  All experiments of a folder, and which component their errors come from:
     ridgepoint evaluate serving runs/ --correction none --attribute
 
   A gate for scripts, which fails above 8 percent:
     ridgepoint evaluate serving runs/ --max-median-e2e-pct 8 --split model --format json
 
-An experiment is a folder with three files. profile.yaml is the load as inference-perf \
-reads it. exp-config.yaml is the server: model, hardware and vLLM's arguments. \
-measured.csv is what clients saw, with the columns stage (-1 is the whole run), \
-metric (e2e, ttft or itl with _mean, _p50, _p90 or _p99) and value_ms. itl is \
-(E2E - TTFT) / output tokens. The summary is over whole runs, each experiment once.";
+An experiment is a folder: profile.yaml is the load as inference-perf reads it, exp-config.yaml the server \
+(model, hardware, vLLM's arguments), and measured.csv what clients saw: stage (-1 is the whole run), metric \
+(e2e, ttft or itl with _mean, _p50, _p90 or _p99) and value_ms. itl is (E2E - TTFT) / output tokens.";
 
 pub const EVALUATE_CLOSED_LOOP: &str = "\
 Examples:
   ridgepoint evaluate closed-loop h100.csv --correction none --split model
   ridgepoint evaluate closed-loop h100.csv h200.csv --backend vllm --split backend-version --format json
 
-A file is csv with the columns id, backend, backend_version, model_path, system, \
-precision, isl, osl, gemm_quant_mode, moe_quant_mode, concurrency, tp_size, pp_size, \
-attention_dp_size, moe_tp_size, moe_ep_size, ttft_ms, tpot_ms. Concurrency is per \
-replica. A run has ten requests for each in flight; lengths are drawn from a tenth \
-below to a tenth above isl and osl. Rows that cannot be run are listed with their reason.";
+A file is csv with the columns id, backend, backend_version, model_path, system, precision, isl, osl, \
+gemm_quant_mode, moe_quant_mode, concurrency (per replica), tp_size, pp_size, attention_dp_size, moe_tp_size, \
+moe_ep_size, ttft_ms, tpot_ms. A run has ten requests for each in flight, with lengths from a tenth below to a \
+tenth above isl and osl. Rows that cannot be run are listed with their reason.";
 
 pub const EVALUATE_STEPS: &str = "\
 Examples:
   A run's own table, every row, with the calibrated roofline alone:
     ridgepoint evaluate steps my_run/steps.csv --correction none
 
-  The last fifth of each run, beside regressions on what comes before:
-    ridgepoint evaluate steps chat.csv code.csv --hardware h100 --split temporal
-
   Models that regressions have not seen, for scripts, which fails above 8 percent:
     ridgepoint evaluate steps llama.csv qwen.csv --hardware h100 \\
         --split leave-one-model-out --max-median-ape-pct 8 --format json
 
-Engines sample their traces, so rows are judged in windows: the measured time is that of \
-all steps of a window over their number, the predicted one the mean over the sampled steps.";
+Engines sample their traces, so rows are judged in windows: the measured time is that of all steps of a window \
+over their number, the predicted one the mean over the sampled steps.";
 
 pub const FIT: &str = "\
 Examples:

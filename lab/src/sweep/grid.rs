@@ -119,11 +119,11 @@ impl Grid {
         let servers = combinations(&server_axes, |map| read_server(map, &log));
         let load_points = combinations(&load_axes, |map| loads.point(Keys::of_map("load", map, &log)));
         let replicated = servers.iter().map(|server| server.value.deployment.data_parallel_size).find(|size| *size > 1);
-        if let (Source::Profile(path, _), Some(size)) = (&loads.source, replicated) {
+        if let (Source::Profile(profile), Some(size)) = (&loads.source, replicated) {
             log.problem(format!(
                 "server.data_parallel_size = {size} with load.profile = {}: a profile cannot be shared out to replicas; give \
                  requests or a rate, or leave data_parallel_size out",
-                path.display()
+                profile.origin
             ));
         }
         let grid = Grid { origin: origin.to_owned(), servers, loads: load_points, source: loads.source, slo };

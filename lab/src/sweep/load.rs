@@ -1,6 +1,5 @@
 //! The loads of a grid, and the share of them that one replica of a server gets.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use ridgepoint::Result;
@@ -45,17 +44,18 @@ pub enum Source {
     /// Generated as each load says.
     Generated,
     /// A list of requests.
-    Requests(PathBuf, Arc<RequestFile>),
+    Requests(Arc<RequestFile>),
     /// A profile of inference-perf.
-    Profile(PathBuf, Arc<Profile>),
+    Profile(Arc<Profile>),
 }
 
 impl Source {
     /// The path of the file, if there is one.
-    pub fn path(&self) -> Option<&PathBuf> {
+    pub fn path(&self) -> Option<&str> {
         match self {
             Source::Generated => None,
-            Source::Requests(path, _) | Source::Profile(path, _) => Some(path),
+            Source::Requests(file) => Some(&file.origin),
+            Source::Profile(profile) => Some(&profile.origin),
         }
     }
 
@@ -63,8 +63,8 @@ impl Source {
     pub fn notes(&self) -> &[String] {
         match self {
             Source::Generated => &[],
-            Source::Requests(_, file) => &file.notes,
-            Source::Profile(_, profile) => &profile.notes,
+            Source::Requests(file) => &file.notes,
+            Source::Profile(profile) => &profile.notes,
         }
     }
 
@@ -81,7 +81,7 @@ impl Source {
     ) -> Result<Box<dyn Workload>> {
         match self {
             Source::Generated => generated(load, rate_per_s, share),
-            Source::Requests(_, file) => {
+            Source::Requests(file) => {
                 let list = file.workload();
                 let stretch = rate_per_s.zip(mean_rate_per_s(&list)).map(|(rate, own)| own / rate);
                 let list = share.list(list)?;
@@ -89,7 +89,7 @@ impl Source {
                 let requests = list.requests().iter().map(|request| retimed(request, stretch)).collect();
                 Ok(Box::new(FixedList::new(requests)?))
             }
-            Source::Profile(_, profile) => Ok(profile.workload(load.seed)),
+            Source::Profile(profile) => Ok(profile.workload(load.seed)),
         }
     }
 
@@ -101,8 +101,8 @@ impl Source {
                 let (input, output) = load.lengths.unzip();
                 return (mean(input), mean(output), load.num_requests.unwrap_or(0));
             }
-            Source::Requests(_, file) => file.summary(),
-            Source::Profile(_, profile) => profile.summary(load.seed),
+            Source::Requests(file) => file.summary(),
+            Source::Profile(profile) => profile.summary(load.seed),
         };
         (summary.mean_input_tokens, summary.mean_output_tokens, summary.requests as u64)
     }

@@ -1,6 +1,5 @@
 //! `[load]` of a grid: which keys go together, and the load that one value of each makes.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use ridgepoint::internals::input::{Keys, NumberRange};
@@ -126,20 +125,18 @@ impl Loads {
 fn source(keys: &Keys<'_>, needs_rate: bool) -> Source {
     let names = Format::ALL.map(Format::name).join(", ");
     let format = keys.read("requests_format", format_args!("one of {names}"), |value| value.as_str()?.parse().ok());
-    let path = |key| keys.text(key).map(PathBuf::from);
     let failed = |key: &str, error| keys.log.problem(format!("[load] {key}: {error}"));
-    if let Some(path) = path("profile") {
-        match Profile::read(&path) {
-            Ok(profile) => return Source::Profile(path, Arc::new(profile)),
+    if let Some(path) = keys.text("profile") {
+        match Profile::read(path.as_ref()) {
+            Ok(profile) => return Source::Profile(Arc::new(profile)),
             Err(error) => failed("profile", error),
         }
-    } else if let Some(path) = path("requests") {
-        match RequestFile::read(&path, format) {
+    } else if let Some(path) = keys.text("requests") {
+        match RequestFile::read(path.as_ref(), format) {
             Ok(file) if needs_rate && mean_rate_per_s(&file.workload()).is_none() => keys.log.problem(format!(
-                "[load] requests: {} sends everything at once, so its times cannot be scaled to a rate",
-                path.display()
+                "[load] requests: {path} sends everything at once, so its times cannot be scaled to a rate"
             )),
-            Ok(file) => return Source::Requests(path, Arc::new(file)),
+            Ok(file) => return Source::Requests(Arc::new(file)),
             Err(error) => failed("requests", error),
         }
     } else {

@@ -55,7 +55,7 @@ impl Point<'_> {
         let (rate_per_s, concurrency) = match (load.level, source) {
             (Level::Rate(rate_per_s), _) => (Some(rate_per_s), None),
             (Level::Concurrency(concurrency), _) => (None, Some(u64::from(concurrency))),
-            (Level::AsRecorded, Source::Requests(_, file)) => (mean_rate_per_s(&file.workload()), None),
+            (Level::AsRecorded, Source::Requests(file)) => (mean_rate_per_s(&file.workload()), None),
             (Level::AsRecorded | Level::Capacity, _) => (None, None),
         };
         let is_open = matches!(source, Source::Generated) && concurrency.is_none();
@@ -83,7 +83,7 @@ impl Point<'_> {
             enforce_eager: deployment.enforce_eager,
             generation_config: deployment.generation_config,
             cpu_offload_gb: server.cpu_offload_gb,
-            load: source.path().map_or_else(|| "generated".to_owned(), |path| path.display().to_string()),
+            load: source.path().unwrap_or("generated").to_owned(),
             burstiness: is_open.then_some(load.burstiness),
             concurrency,
             num_requests,

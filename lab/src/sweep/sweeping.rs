@@ -78,7 +78,7 @@ impl Sweep {
         named
             .filter(|path| path.is_file())
             .chain(correction)
-            .chain(self.grid.source.path().map(AsRef::as_ref))
+            .chain(self.grid.source.path().map(Path::new))
             .chain(self.options.data_dir.as_deref())
     }
 
@@ -152,7 +152,9 @@ fn find_once<K: Eq + Hash, V>(
 ) {
     if let Entry::Vacant(entry) = known.entry(key) {
         match find() {
-            Ok(found) => drop(entry.insert_entry(found)),
+            Ok(found) => {
+                entry.insert(found);
+            }
             Err(error) => problems.push(error.to_string()),
         }
     }
