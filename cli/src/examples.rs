@@ -122,7 +122,7 @@ Examples:
   A run's own table, every row, with the calibrated roofline alone:
     ridgepoint evaluate steps my_run/steps.csv --correction none
 
-  Models that regressions have not seen, for scripts, which fails above 8 percent:
+  Models that the black box has not seen, for scripts, which fails above 8 percent:
     ridgepoint evaluate steps llama.csv qwen.csv --hardware h100 \\
         --split leave-one-model-out --max-median-ape-pct 8 --format json
 

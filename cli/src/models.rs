@@ -95,7 +95,9 @@ impl ModelEntry {
             weight_formats,
             weight_bytes: model.weight_bytes(),
             hf_ids: builtin.map_or(&[], |builtin| builtin.hf_ids()),
-            correction: Used::of(CorrectionChoice::Auto.resolve(model.name(), EfficiencyMode::Tables)?.as_deref()),
+            correction: CorrectionInfo::of(
+                CorrectionChoice::Auto.resolve(model.name(), EfficiencyMode::Tables)?.as_deref(),
+            ),
             model,
         })
     }

@@ -1,6 +1,6 @@
 //! The table of `predict-step`: the prediction beside its bound, operators, groups, provenance and warnings.
 
-use ridgepoint::internals::correction::Used;
+use ridgepoint::internals::correction::CorrectionInfo;
 use ridgepoint::internals::efficiency::{EfficiencyMode, Provenance};
 use ridgepoint::internals::units::{duration, si};
 use ridgepoint::physics::{BatchShape, GraphMode, OperatorGroup};

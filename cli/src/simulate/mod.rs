@@ -7,7 +7,7 @@ mod server;
 mod table;
 
 use clap::Args;
-use ridgepoint::internals::correction::Used;
+use ridgepoint::internals::correction::CorrectionInfo;
 use ridgepoint::latency::CalibratedRoofline;
 use ridgepoint::replay::{
     EngineConfig, EngineCounters, Intervals, Metrics, Spread, SpreadSampler, StageMetrics, replay,

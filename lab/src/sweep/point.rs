@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use ridgepoint::internals::correction::Used;
+use ridgepoint::internals::correction::CorrectionInfo;
 use ridgepoint::latency::CalibratedRoofline;
 use ridgepoint::replay::{EngineConfig, Metrics, replay};
 use ridgepoint::workload::{Lengths, ReplicaShare};
