@@ -41,14 +41,19 @@ impl Page {
         self.paragraph(&format!("{label:<12}"), text);
     }
 
-    /// Adds a table with a line per row. In a terminal that is too narrow the columns titled as in `spare` are left out, the first
-    /// first, until the table fits, and a line says so: a missing cell is easier to read than a broken one.
+    /// Adds a table. In a terminal that is too narrow the columns titled as in `spare` are left out, the first first, until the
+    /// table fits, and a line says so: a missing cell is easier to read than a broken one.
+    pub fn table(&mut self, table: Table, spare: &[&str]) {
+        self.text.push_str(&rendered(table, spare));
+    }
+
+    /// Adds a table with a line per row. Spare columns are left out as in [`Page::table`].
     pub fn rows<T>(&mut self, rows: &Rows<'_, T>, spare: &[&str]) {
         let mut made = table(&rows.titles);
         for row in &rows.rows {
             made.add_row(rows.cells.iter().map(|cell| cell(row)));
         }
-        self.text.push_str(&rendered(made, spare));
+        self.table(made, spare);
     }
 
     /// Adds an empty line.
