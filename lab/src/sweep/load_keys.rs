@@ -145,14 +145,14 @@ fn source(keys: &Keys<'_>, needs_rate: bool) -> Source {
     Source::Generated
 }
 
-fn read_lengths(value: &Value) -> Option<Lengths> {
+fn read_lengths(value: &Value) -> Option<NormalLengths> {
     let tokens = |value: &Value| u32::try_from(value.as_u64()?).ok().filter(|count| (1..=MAX_TOKENS).contains(count));
-    let Value::Object(table) = value else { return tokens(value).map(Lengths::Fixed) };
+    let Value::Object(table) = value else { return tokens(value).map(NormalLengths::fixed) };
     let (min, max) = (tokens(table.get("min")?)?, tokens(table.get("max")?)?);
     let (mean, std_dev) = (table.get("mean")?.as_f64()?, table.get("std_dev")?.as_f64()?);
     let is_possible = table.len() == 4 && (f64::from(min)..=f64::from(max)).contains(&mean);
     let is_possible = is_possible && (0.0..=f64::from(MAX_TOKENS)).contains(&std_dev);
-    is_possible.then_some(Lengths::Normal(NormalLengths { min, max, mean, std_dev }))
+    is_possible.then_some(NormalLengths { min, max, mean, std_dev })
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use ridgepoint::internals::correction::CorrectionInfo;
 use ridgepoint::latency::CalibratedRoofline;
 use ridgepoint::replay::{EngineConfig, Metrics, replay};
-use ridgepoint::workload::{Lengths, ReplicaShare};
+use ridgepoint::workload::ReplicaShare;
 use ridgepoint::{CorrectionChoice, EfficiencyMode, Error, ErrorKind, Hardware, Options, StepModel};
 
 use super::capacity::highest_holding;
@@ -133,7 +133,7 @@ impl Point<'_> {
         let rate_per_s = if let Level::Rate(rate) = load.level { Some(rate) } else { None };
         let mut notes: Vec<String> = self.share().note(rate_per_s).into_iter().collect();
         let is_closed = matches!(load.level, Level::Concurrency(_));
-        if is_closed && matches!(load.lengths, Some((Lengths::Fixed(_), Lengths::Fixed(_)))) {
+        if is_closed && load.lengths.is_some_and(|(input, output)| input.is_fixed() && output.is_fixed()) {
             notes.push(
                 "all requests of the closed loop are equally long: they finish together and queue behind each other more than those \
                  of real clients do"
