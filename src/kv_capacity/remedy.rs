@@ -11,6 +11,9 @@ const MAX_UTILIZATION_PCT: u32 = 95;
 /// Fewest tokens of a step that are proposed.
 const MIN_STEP_TOKENS: u32 = 512;
 
+/// Sets one argument of a deployment.
+type Change = fn(&mut Deployment, f64);
+
 /// Refuses a capacity without room for one request of `max_model_len` beside the block that the engine keeps for itself.
 /// `estimate` evaluates a changed deployment.
 pub(super) fn check(
@@ -33,7 +36,7 @@ pub(super) fn check(
     let is_large_step = capacity.activation_bytes > capacity.kv_cache_bytes;
     let step = |now: u32| if is_large_step { now } else { 0 };
     let default_block = Some(Deployment::default().block_size).filter(|tokens| *tokens < now.block_size);
-    let changes: [(&str, Vec<f64>, fn(&mut Deployment, f64)); 6] = [
+    let changes: [(&str, Vec<f64>, Change); 6] = [
         ("gpu_memory_utilization", shares, |deployment, share| deployment.gpu_memory_utilization = share),
         ("max_num_batched_tokens", halves(step(now.max_num_batched_tokens), MIN_STEP_TOKENS), |deployment, tokens| {
             deployment.max_num_batched_tokens = tokens as u32;
