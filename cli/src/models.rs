@@ -111,7 +111,7 @@ pub fn run(args: &Models, common: &Common) -> Result<Outcome<ModelReport>, Failu
     let data_dir = common.data_dir();
     let Some(name) = &args.name else {
         let own = files_in(data_dir, "models", "json")?;
-        let own = own.iter().map(|path| Model::load(path));
+        let own = own.iter().map(Model::load);
         let models = own.chain(builtin_models().iter().map(|builtin| Model::builtin(builtin.name())));
         let models = models.map(|model| ModelEntry::new(model?)).collect::<ridgepoint::Result<_>>()?;
         return Ok(Outcome::of(ModelReport::List { models }));

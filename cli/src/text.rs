@@ -67,12 +67,15 @@ impl Page {
     }
 }
 
+/// The text of a row's cell.
+type Cell<'a, T> = Box<dyn Fn(&T) -> String + 'a>;
+
 /// The rows of a table and its columns.
 pub struct Rows<'a, T> {
     rows: Vec<T>,
     /// A `>` in front aligns the column to the right.
     titles: Vec<String>,
-    cells: Vec<Box<dyn Fn(&T) -> String + 'a>>,
+    cells: Vec<Cell<'a, T>>,
 }
 
 impl<'a, T> Rows<'a, T> {

@@ -172,7 +172,7 @@ mod tests {
             end_ns: 1240,
             ..EngineCounters::default()
         };
-        let shares = Counters::new(counters.clone(), &engine);
+        let shares = Counters::new(counters, &engine);
         assert_eq!((shares.mean_step_tokens, shares.prefill_token_share), (Some(35.0), Some(750.0 / 770.0)));
         // 250 of 1,000 prompt tokens; 64 of 1,000 usable blocks; 310 of 1,240 ns.
         assert_eq!(
@@ -180,7 +180,7 @@ mod tests {
             (Some(0.25), Some(0.064), Some(0.25))
         );
         engine.enable_prefix_caching = false;
-        assert_eq!(Counters::new(counters.clone(), &engine).cache_hit_share, None);
+        assert_eq!(Counters::new(counters, &engine).cache_hit_share, None);
         let none = Counters::new(EngineCounters::default(), &engine);
         assert_eq!((none.mean_step_tokens, none.gpu_busy_share), (None, None));
     }
