@@ -30,37 +30,38 @@ struct Links {
     next: u32,
 }
 
-/// A list of blocks whose links are in the blocks: `of` gives those of this list.
+/// A list of blocks whose links are in the blocks: the free queue, or blocks with the same hash.
 #[derive(Debug, Clone, Copy)]
-struct List {
+struct List<const IS_FREE: bool> {
     first: u32,
     last: u32,
-    of: fn(&mut Block) -> &mut Links,
 }
 
-impl List {
-    fn new(of: fn(&mut Block) -> &mut Links) -> Self {
-        List { first: NONE, last: NONE, of }
+impl<const IS_FREE: bool> List<IS_FREE> {
+    const EMPTY: Self = List { first: NONE, last: NONE };
+
+    fn links(block: &mut Block) -> &mut Links {
+        if IS_FREE { &mut block.free } else { &mut block.equal }
     }
 
     fn push(&mut self, blocks: &mut [Block], block: u32) {
-        *(self.of)(&mut blocks[block as usize]) = Links { previous: self.last, next: NONE };
+        *Self::links(&mut blocks[block as usize]) = Links { previous: self.last, next: NONE };
         match self.last {
             NONE => self.first = block,
-            last => (self.of)(&mut blocks[last as usize]).next = block,
+            last => Self::links(&mut blocks[last as usize]).next = block,
         }
         self.last = block;
     }
 
     fn unlink(&mut self, blocks: &mut [Block], block: u32) {
-        let Links { previous, next } = *(self.of)(&mut blocks[block as usize]);
+        let Links { previous, next } = *Self::links(&mut blocks[block as usize]);
         match previous {
             NONE => self.first = next,
-            _ => (self.of)(&mut blocks[previous as usize]).next = next,
+            _ => Self::links(&mut blocks[previous as usize]).next = next,
         }
         match next {
             NONE => self.last = previous,
-            _ => (self.of)(&mut blocks[next as usize]).previous = previous,
+            _ => Self::links(&mut blocks[next as usize]).previous = previous,
         }
     }
 }
@@ -70,17 +71,17 @@ impl List {
 pub(super) struct BlockPool {
     blocks: Vec<Block>,
     /// Blocks are taken at the front and returned at the end.
-    free: List,
+    free: List<true>,
     pub(super) num_free: u32,
     /// Blocks with one hash, in the order in which they were cached.
-    cached: HashMap<BlockHash, List, BuildHasherDefault<AlreadyHashed>>,
+    cached: HashMap<BlockHash, List<false>, BuildHasherDefault<AlreadyHashed>>,
 }
 
 impl BlockPool {
     pub(super) fn new(num_blocks: u32) -> Self {
         let alone = Links { previous: NONE, next: NONE };
         let mut blocks = vec![Block { references: 0, hash: 0, free: alone, equal: alone }; num_blocks as usize];
-        let mut free = List::new(|block| &mut block.free);
+        let mut free = List::EMPTY;
         (0..num_blocks).for_each(|block| free.push(&mut blocks, block));
         BlockPool { blocks, free, num_free: num_blocks, cached: HashMap::default() }
     }
@@ -127,7 +128,7 @@ impl BlockPool {
             return;
         }
         self.blocks[block as usize].hash = hash;
-        let equal = self.cached.entry(hash).or_insert_with(|| List::new(|block| &mut block.equal));
+        let equal = self.cached.entry(hash).or_insert(List::EMPTY);
         equal.push(&mut self.blocks, block);
     }
 
