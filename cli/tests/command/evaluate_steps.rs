@@ -129,7 +129,7 @@ fn a_lone_row_is_a_window_and_a_missed_tolerance_fails() {
     let text = steps("llama-2-70b", 2, 20);
     let json = judged(&text, &[&NONE[..], &["--format", "json"]].concat()).json();
     assert_eq!(
-        (json["experiments"][0]["rows"].as_u64(), json["experiments"][0]["windows"].as_u64()),
+        (json["experiments"][0]["rows"].as_u64(), json["summary"]["step_mean"]["rows"].as_u64()),
         (Some(1), Some(1))
     );
     assert_eq!(judged(&text, &[&NONE[..], &["--max-median-ape-pct", "99"]].concat()).code, 0);

@@ -193,7 +193,7 @@ fn folders_have_tables_of_steps_and_of_requests() {
 fn labels_fill_and_never_contradict() {
     let folder = Folder::new();
     folder.write("chat.csv", steps("chat", 100));
-    fit(&folder, &["chat.csv"], &[]).fails(1, &["chat", "does not say its GPU: add --hardware"]);
+    fit(&folder, &["chat.csv"], &[]).fails(1, &["chat", "does not name its hardware; add --hardware"]);
     let other = fit(&folder, &["chat.csv"], &[&LABELS[..], &["--model", "qwen3-32b", "--tp", "2"]].concat());
     other.fails(1, &["says --model llama-3.1-8b, and the command qwen3-32b", "says --tensor-parallel-size 1"]);
     let level = [&LABELS[..], &["--level", "model", "--model", "qwen3-32b"]].concat();
@@ -216,7 +216,7 @@ fn what_can_not_be_fitted_is_named_and_nothing_is_written() {
         ("none.csv", HEADER.to_owned(), "has a header and no rows"),
         ("empty.csv", String::new(), "is empty"),
         ("one.csv", rows(&[(1000, 1, 5), (1001, 10_000_001, 6)]), "there is one row"),
-        ("alone.csv", rows(&[(1000, 1, 5)]), "1 last_step"),
+        ("alone.csv", rows(&[(1000, 1, 5)]), "1 last step"),
         ("constant.csv", rows(&constant), "all 49 rows have the same time, 10000 µs"),
         ("nan.csv", rows(&[(1000, 1, 5), (1001, 10, 6)]).replace(",10,", ",NaN,"), "NaN"),
         ("negative.csv", rows(&[(1000, 1, 5), (1001, 10_000_001, -6)]), "-6"),
@@ -261,9 +261,9 @@ fn a_split_is_judged_with_what_is_fitted_on_its_other_rows() {
     for level in ["global", "model"] {
         let json = run(&[&base[..], &["--judge-from", "0.6", "--refit", level, "--format", "json"]].concat()).json();
         let of = &json["experiments"][0];
-        assert!(of["correction"].as_str().unwrap().starts_with("refit on the training rows"), "{of}");
-        let error = |of: &Value| of["median_ape_pct"].as_f64().unwrap();
-        assert!(error(&of["metrics"]) < 1.5, "{of}");
-        assert!(error(&of["metrics"]) < error(&of["baselines"]["given_correction"]), "{of}");
+        assert!(of["correction"]["name"].as_str().unwrap().starts_with("refit on the training rows"), "{of}");
+        let error = |of: &Value| of["step_mean"]["median_ape_pct"].as_f64().unwrap();
+        assert!(error(&json["summary"]) < 1.5, "{of}");
+        assert!(error(&json["summary"]) < error(&json["baselines"]["given_correction"]), "{of}");
     }
 }

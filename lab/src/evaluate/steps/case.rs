@@ -85,7 +85,7 @@ impl StepCase {
             let problem = format!(
                 "none of its steps can be judged ({dropped}): a step needs one after it, and requests, cached tokens or KV blocks in use"
             );
-            return Err(Error::invalid(trace.run.experiment, vec![problem]));
+            return Err(Error::invalid("trace", vec![problem]));
         }
         notes.extend(origins.into_iter().filter_map(|(origin, count)| note_on(origin, count, rows.len())));
         if trace.steps.iter().any(|step| step.gpu_time_us.is_some()) {
