@@ -28,10 +28,11 @@ pub struct StepSample {
 
 /// Fits a step's time by least squares of relative errors. No coefficient is below 0. `None` without samples.
 pub fn fit_steps(samples: &[StepSample]) -> Option<BlackBox> {
-    let row = |of: &StepSample| [1.0, of.prompt_tokens, of.decodes].map(|feature| feature / of.step_us);
+    // With fewer samples than coefficients, decodes come before prompt tokens.
+    let row = |of: &StepSample| [1.0, of.decodes, of.prompt_tokens].map(|feature| feature / of.step_us);
     let rows: Vec<[f64; 3]> = samples.iter().map(row).collect();
     let ones = vec![1.0; rows.len()];
-    let [beta0_us, beta1_us, beta2_us] = non_negative_least_squares(&rows, &ones, &ones)?;
+    let [beta0_us, beta2_us, beta1_us] = non_negative_least_squares(&rows, &ones, &ones)?;
     Some(BlackBox { beta0_us, beta1_us, beta2_us, ..BlackBox::default() })
 }
 
