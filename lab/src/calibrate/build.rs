@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use super::family::Calibrated;
 use super::fill::estimate;
 use super::fit::{Observation, fit_coefficients};
-use super::trees::{Forest, Settings};
+use super::trees::Forest;
 use ridgepoint::Hardware;
 use ridgepoint::Result;
 use ridgepoint::internals::efficiency::family::{Family, Key};
@@ -80,7 +80,7 @@ pub fn build<F: Calibrated>(rows: &[&Row<F>], hardware: &Hardware) -> Result<Vec
         .map(|(name, rows)| {
             let targets: Vec<f64> = rows.iter().map(|r| r.residual).collect();
             let features: Vec<Vec<f64>> = rows.into_iter().map(|r| r.features).collect();
-            (name, Forest::fit(&features, &targets, Settings::default()))
+            (name, Forest::fit(&features, &targets))
         })
         .collect();
 

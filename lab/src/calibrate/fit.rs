@@ -9,11 +9,11 @@ use crate::huber::HUBER_DELTA;
 use crate::solver::{NumericFit, Options, Prior, Range, minimise};
 
 /// Log errors beyond this are outliers, whose pull no longer grows.
-const OUTLIER_LOG_ERROR: f64 = 0.07;
+const OUTLIER_LOG_ERROR: f64 = 0.083;
 /// Rows used at most; more do not move a dozen coefficients.
 const MAX_ROWS: usize = 6000;
-/// Standard deviation of a coefficient's logarithm around the starting value.
-const LOG_SD: f64 = 3.0;
+/// Standard deviation of a coefficient's logarithm around the starting value: wide, so that a few dozen rows outweigh it.
+const LOG_SD: f64 = 5.0;
 /// Largest shift of a coefficient's logarithm: a factor of about 3000.
 const MAX_LOG_SHIFT: f64 = 8.0;
 const DIFFERENCE_STEP: f64 = 1e-4;
