@@ -204,7 +204,7 @@ impl Key for MoeKey {
 }
 
 /// Whether the all-reduce ran inside a CUDA graph.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum AllReduceKind {
     /// Inside a CUDA graph.
     Graph,

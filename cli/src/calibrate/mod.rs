@@ -4,25 +4,25 @@
 mod measurements;
 mod table;
 
-use ridgepoint::internals::error::Detail;
 use std::path::{Path, PathBuf};
 
-use crate::whole_file::write_whole;
 use clap::Args;
 use indicatif::ProgressBar;
 use ridgepoint::internals::efficiency::Tables;
-use ridgepoint::{Error, Hardware};
+use ridgepoint::internals::error::Detail;
+use ridgepoint::{Error, ErrorKind, Hardware};
 use ridgepoint_lab::calibrate::build::Row;
 use ridgepoint_lab::calibrate::cross_validate::FOLDS;
 use ridgepoint_lab::calibrate::family::Calibrated;
-use ridgepoint_lab::calibrate::off_table::{DECODE_UNEVEN, PREFILL_PRIOR_KV, SMALL_KERNELS};
-use ridgepoint_lab::calibrate::operators::{CalibratedTable, calibrate_operator, check_operator};
-use ridgepoint_lab::calibrate::report::{LeftOut, OperatorReport, Outcome};
+use ridgepoint_lab::calibrate::off_table::{DECODE_UNEVEN, OffTable, PREFILL_PRIOR_KV, SMALL_KERNELS};
+use ridgepoint_lab::calibrate::operators::{calibrate_operator, check_operator};
+use ridgepoint_lab::calibrate::report::OperatorReport;
 use ridgepoint_lab::calibrate::rows::Rows;
 
-use crate::common::{Common, Format, percent};
-use crate::outcome::{Failure, Output};
+use crate::common::{Common, percent};
+use crate::outcome::{Failure, Outcome};
 use crate::progress;
+use crate::whole_file::write_whole;
 use measurements::folder_name;
 use table::Reports;
 
@@ -50,7 +50,7 @@ pub struct Calibrate {
 ///
 /// # Errors
 /// Measurements, hardware or tables that are missing or at fault; files that can't be written.
-pub fn run(args: &Calibrate, common: &Common) -> Result<Output, Failure> {
+pub fn run(args: &Calibrate, common: &Common) -> Result<Outcome<Reports>, Failure> {
     let mut dirs: Vec<PathBuf> = args.measurements.clone();
     dirs.extend(args.check.iter().flatten().cloned());
     if dirs.is_empty() {
@@ -62,33 +62,44 @@ pub fn run(args: &Calibrate, common: &Common) -> Result<Output, Failure> {
     let mut work = Work {
         rows: &folders.rows,
         hardware: &hardware,
-        reports: Reports::default(),
-        texts: Vec::new(),
+        action: match &args.out {
+            Some(out) => Action::Build { command: command_line(&dirs, &hardware, out) },
+            None => Action::Check { tables: Tables::new(&hardware, data_dir) },
+        },
+        reports: Vec::new(),
         notes: folders.notes,
         without_table: Vec::new(),
         unreported: Vec::new(),
         bar: progress_bar(&folders.rows, if args.check.is_some() { 1 } else { 2 }),
     };
-    match &args.out {
-        Some(out) => work.build(&dirs, out)?,
-        None => work.check(data_dir)?,
+    work.all()?;
+    work.bar.finish_and_clear();
+    work.refuse_nothing()?;
+    if let Some(out) = &args.out {
+        let folder = out.join(hardware.name());
+        std::fs::create_dir_all(&folder).map_err(|error| Error::io(&folder, error))?;
+        for (operator, report) in &work.reports {
+            if let Some(table) = &report.table {
+                write_whole(&folder.join(format!("{operator}.csv")), table)?;
+            }
+        }
     }
     let missed = args.max_median_ape_pct.and_then(|limit| work.missed(limit));
-    let mut output = match common.format {
-        Format::Table => Output::of(table::render(&hardware, &work.reports)),
-        Format::Json => Output::json(&work.reports)?,
-    };
-    output.notes = work.notes;
-    output.notes.extend(work.unreported);
-    output.missed = missed;
-    Ok(output)
+    let title = format!("{} ({})", hardware.name(), hardware.display_name());
+    let notes = [work.notes, work.unreported].concat();
+    Ok(Outcome { result: Reports { title, operators: work.reports }, notes, missed })
+}
+
+enum Action {
+    Build { command: String },
+    Check { tables: Tables },
 }
 
 struct Work<'a> {
     rows: &'a Rows,
     hardware: &'a Hardware,
-    reports: Reports,
-    texts: Vec<(&'static str, String)>,
+    action: Action,
+    reports: Vec<(&'static str, OperatorReport)>,
     notes: Vec<String>,
     /// Operators whose tables the GPU lacks.
     without_table: Vec<String>,
@@ -98,113 +109,82 @@ struct Work<'a> {
 }
 
 impl Work<'_> {
-    fn build(&mut self, dirs: &[PathBuf], out: &Path) -> Result<(), Failure> {
-        let command = command_line(dirs, self.hardware, out);
+    fn all(&mut self) -> Result<(), Failure> {
         let rows = self.rows;
-        self.build_one(&rows.gemm, &command)?;
-        self.build_one(&rows.attention_prefill, &command)?;
-        self.build_one(&rows.attention_decode, &command)?;
-        self.build_one(&rows.moe, &command)?;
-        self.build_one(&rows.allreduce, &command)?;
-        self.left_out_in_building(SMALL_KERNELS, Outcome::Nothing(LeftOut::new()));
-        self.bar.finish_and_clear();
-        self.refuse_nothing()?;
-        let folder = out.join(self.hardware.name());
-        std::fs::create_dir_all(&folder).map_err(|error| Error::io(&folder, error))?;
-        for (operator, text) in &self.texts {
-            write_whole(&folder.join(format!("{operator}.csv")), text)?;
-        }
-        Ok(())
+        self.operator(&rows.gemm)?;
+        self.operator(&rows.attention_prefill)?;
+        self.off_table(PREFILL_PRIOR_KV, OffTable::check_prefill_prior_kv)?;
+        self.operator(&rows.attention_decode)?;
+        self.off_table(DECODE_UNEVEN, OffTable::check_decode_uneven)?;
+        self.operator(&rows.moe)?;
+        self.operator(&rows.allreduce)?;
+        self.off_table(SMALL_KERNELS, OffTable::check_small_kernels)
     }
 
-    fn build_one<F: Calibrated>(&mut self, rows: &[Row<F>], command: &str) -> Result<(), Failure> {
+    fn operator<F: Calibrated>(&mut self, rows: &[Row<F>]) -> Result<(), Failure> {
         self.bar.set_message(F::OPERATOR);
-        let outcome = calibrate_operator::<F>(rows, self.hardware, command, || self.bar.inc(1))?;
-        self.left_out_in_building(F::OPERATOR, outcome);
-        Ok(())
-    }
-
-    fn left_out_in_building(&mut self, operator: &'static str, outcome: Outcome<CalibratedTable>) {
-        let outcome = match outcome {
-            Outcome::Made(built) => {
-                self.texts.push((operator, built.text));
-                Outcome::Made(built.report)
-            }
-            Outcome::Nothing(left_out) => Outcome::Nothing(left_out),
+        let tick = || self.bar.inc(1);
+        let report = match &self.action {
+            Action::Build { command } => calibrate_operator::<F>(rows, self.hardware, command, tick),
+            Action::Check { tables } => check_operator::<F>(rows, self.hardware, tables, tick),
         };
-        let more = sum(self.rows.left_out_of(operator), self.rows.off_table.left_out_of(operator));
-        self.keep(operator, outcome, more);
+        self.keep(F::OPERATOR, report)
     }
 
-    fn check(&mut self, data_dir: Option<&Path>) -> Result<(), Failure> {
-        let tables = Tables::new(self.hardware, data_dir);
-        let (rows, hardware) = (self.rows, self.hardware);
-        self.check_one(&rows.gemm, &tables)?;
-        self.check_one(&rows.attention_prefill, &tables)?;
-        self.checked(PREFILL_PRIOR_KV, rows.off_table.check_prefill_prior_kv(hardware, &tables))?;
-        self.check_one(&rows.attention_decode, &tables)?;
-        self.checked(DECODE_UNEVEN, rows.off_table.check_decode_uneven(hardware, &tables))?;
-        self.check_one(&rows.moe, &tables)?;
-        self.check_one(&rows.allreduce, &tables)?;
-        self.checked(SMALL_KERNELS, rows.off_table.check_small_kernels(hardware, &tables))?;
-        self.bar.finish_and_clear();
-        if self.reports.0.is_empty() && !self.without_table.is_empty() {
-            return Err(Failure::input(format!(
-                "{} has no efficiency table of {} to check; build them with `ridgepoint calibrate --out DIR`",
-                self.hardware.name(),
-                self.without_table.join(", ")
-            )));
-        }
-        self.refuse_nothing()
-    }
-
-    fn check_one<F: Calibrated>(&mut self, rows: &[Row<F>], tables: &Tables) -> Result<(), Failure> {
-        self.bar.set_message(F::OPERATOR);
-        let outcome = check_operator::<F>(rows, self.hardware, tables, || self.bar.inc(1));
-        self.checked(F::OPERATOR, outcome)
-    }
-
-    fn checked(
+    fn off_table(
         &mut self,
         operator: &'static str,
-        outcome: Result<Outcome<OperatorReport>, Error>,
+        check: fn(&OffTable, &Hardware, &Tables) -> ridgepoint::Result<OperatorReport>,
     ) -> Result<(), Failure> {
-        match outcome {
-            Ok(outcome) => {
-                let more = self.rows.left_out_of(operator);
-                self.keep(operator, outcome, more);
-            }
-            Err(error) if error.kind() == ridgepoint::ErrorKind::MissingTable => {
+        let report = match &self.action {
+            Action::Build { .. } => Ok(OperatorReport::default()),
+            Action::Check { tables } => check(&self.rows.off_table, self.hardware, tables),
+        };
+        self.keep(operator, report)
+    }
+
+    /// Keeps a report with the rows that were left out before; without predictions only their reasons are kept.
+    fn keep(&mut self, operator: &'static str, report: ridgepoint::Result<OperatorReport>) -> Result<(), Failure> {
+        let mut report = match report {
+            Ok(report) => report,
+            Err(error) if error.kind() == ErrorKind::MissingTable => {
                 self.notes.push(format!("{operator} rows were not checked: {error}"));
                 if let Detail::MissingTable { operator: table, .. } = error.into_detail()
                     && !self.without_table.contains(&table)
                 {
                     self.without_table.push(table);
                 }
+                return Ok(());
             }
             Err(error) => return Err(error.into()),
+        };
+        let mut before = vec![self.rows.left_out_of(operator)];
+        if matches!(self.action, Action::Build { .. }) {
+            before.push(self.rows.off_table.left_out_of(operator));
+        }
+        for (reason, rows) in before.into_iter().flatten() {
+            *report.left_out.entry(reason).or_default() += rows;
+        }
+        if report.total.is_some() {
+            self.reports.push((operator, report));
+        } else {
+            let left_out = report.left_out.into_iter();
+            let remarks = left_out.map(|(reason, rows)| format!("{rows} rows of {operator} left out: {reason}"));
+            self.unreported.extend(remarks);
         }
         Ok(())
     }
 
-    /// Keeps a report together with `more` rows that were left out before; without a report the reasons are kept.
-    fn keep(&mut self, operator: &'static str, outcome: Outcome<OperatorReport>, more: LeftOut) {
-        match outcome {
-            Outcome::Made(mut report) => {
-                report.left_out = sum(report.left_out, more);
-                self.reports.0.push((operator, report));
-            }
-            Outcome::Nothing(left_out) => self.unreported.extend(
-                sum(left_out, more)
-                    .into_iter()
-                    .map(|(reason, rows)| format!("{rows} rows of {operator} left out: {reason}")),
-            ),
-        }
-    }
-
     fn refuse_nothing(&self) -> Result<(), Failure> {
-        if !self.reports.0.is_empty() {
+        if !self.reports.is_empty() {
             return Ok(());
+        }
+        if !self.without_table.is_empty() {
+            return Err(Failure::input(format!(
+                "{} has no efficiency table of {} to check; build them with `ridgepoint calibrate --out DIR`",
+                self.hardware.name(),
+                self.without_table.join(", ")
+            )));
         }
         let reasons: String = self.unreported.iter().map(|reason| format!("; {reason}")).collect();
         Err(Failure::input(format!("the measurements hold no row that an efficiency table can take{reasons}")))
@@ -212,22 +192,14 @@ impl Work<'_> {
 
     /// Which operators are above the tolerance; rows that no table could predict miss it too.
     fn missed(&self, limit_pct: f64) -> Option<String> {
-        let above = self.reports.0.iter().filter(|(_, report)| report.total.median_ape_pct > limit_pct);
-        let mut parts: Vec<String> =
-            above.map(|(operator, report)| format!("{operator} {:.2} %", report.total.median_ape_pct)).collect();
+        let medians =
+            self.reports.iter().filter_map(|(name, report)| Some((name, report.total.as_ref()?.median_ape_pct)));
+        let above = medians.filter(|(_, median_pct)| *median_pct > limit_pct);
+        let mut parts: Vec<String> = above.map(|(name, median_pct)| format!("{name} {median_pct:.2} %")).collect();
         parts.extend(self.without_table.iter().map(|operator| format!("{operator} has no table")));
-        if parts.is_empty() {
-            return None;
-        }
-        Some(format!("median absolute error above the tolerance of {limit_pct} %: {}", parts.join(", ")))
+        (!parts.is_empty())
+            .then(|| format!("median absolute error above the tolerance of {limit_pct} %: {}", parts.join(", ")))
     }
-}
-
-fn sum(mut left_out: LeftOut, more: LeftOut) -> LeftOut {
-    for (reason, rows) in more {
-        *left_out.entry(reason).or_default() += rows;
-    }
-    left_out
 }
 
 /// The command that makes the same tables again, folders by their own names.

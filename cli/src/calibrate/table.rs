@@ -1,22 +1,22 @@
 //! The table of `calibrate`: the errors of each operator, by number format, beside those of simpler methods.
 
-use ridgepoint::Hardware;
 use ridgepoint_lab::calibrate::report::{OperatorReport, Score};
 
+use crate::outcome::Report;
 use crate::text::{count, rendered, table, width, wrap};
-use serde::ser::{Serialize, SerializeMap, Serializer};
+use serde::{Serialize, Serializer};
 
 /// Errors by operator, in the order of the documentation.
-#[derive(Default)]
-pub struct Reports(pub Vec<(&'static str, OperatorReport)>);
+pub struct Reports {
+    /// The GPU.
+    pub title: String,
+    /// Names and errors.
+    pub operators: Vec<(&'static str, OperatorReport)>,
+}
 
 impl Serialize for Reports {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(Some(self.0.len()))?;
-        for (operator, report) in &self.0 {
-            map.serialize_entry(operator, report)?;
-        }
-        map.end()
+        serializer.collect_map(self.operators.iter().map(|(operator, report)| (operator, report)))
     }
 }
 
@@ -27,47 +27,44 @@ const SIMPLER: [(&str, &str); 3] = [
     ("constant_mfu", "one constant MFU"),
 ];
 
-/// The whole report.
-pub fn render(hardware: &Hardware, reports: &Reports) -> String {
-    let width = width();
-    let mut out = format!("{} ({})\n\n", hardware.name(), hardware.display_name());
-    let mut rows = table(&["operator", ">rows", ">median", ">mean", ">p90", ">bias"]);
-    for (operator, report) in &reports.0 {
-        rows.add_row(line((*operator).to_owned(), &report.total));
-        for (label, score) in &report.by_dtype {
-            rows.add_row(line(format!("  {label}"), score));
-        }
-        if let Some(score) = &report.whole_lines_left_out {
-            rows.add_row(line("  (whole lines left out)".to_owned(), score));
-        }
-        for (key, shown) in SIMPLER {
-            if let Some(score) = report.compared.get(key) {
-                rows.add_row(line(format!("  ({shown})"), score));
+impl Report for Reports {
+    fn table(&self) -> String {
+        let width = width();
+        let mut out = format!("{}\n\n", self.title);
+        let mut rows = table(&["operator", ">rows", ">median", ">mean", ">p90", ">bias"]);
+        for (operator, report) in &self.operators {
+            let labels = report.by_dtype.iter().map(|(label, score)| (format!("  {label}"), score));
+            let lines = report.whole_lines_left_out.iter().map(|score| ("  (whole lines left out)".to_owned(), score));
+            let simpler =
+                SIMPLER.iter().filter_map(|(key, shown)| Some((format!("  ({shown})"), report.compared.get(key)?)));
+            let total = report.total.iter().map(|score| ((*operator).to_owned(), score));
+            for (name, score) in total.chain(labels).chain(lines).chain(simpler) {
+                rows.add_row(line(name, score));
             }
         }
-    }
-    out.push_str(&rendered(rows, &["bias"]));
-    out.push('\n');
-    let mut methods: Vec<(&str, Vec<&str>)> = Vec::new();
-    for (operator, report) in &reports.0 {
-        match methods.iter_mut().find(|(method, _)| *method == report.method) {
-            Some((_, operators)) => operators.push(operator),
-            None => methods.push((&report.method, vec![operator])),
+        out.push_str(&rendered(rows, &["bias"]));
+        out.push('\n');
+        let mut methods: Vec<(&str, Vec<&str>)> = Vec::new();
+        for (operator, report) in &self.operators {
+            match methods.iter_mut().find(|(method, _)| *method == report.method) {
+                Some((_, operators)) => operators.push(operator),
+                None => methods.push((&report.method, vec![operator])),
+            }
         }
-    }
-    for (method, operators) in methods {
-        out.push_str(&wrap("", &format!("Absolute errors of {}: {method}.", operators.join(", ")), width));
-    }
-    for (operator, report) in &reports.0 {
-        for (reason, left_out) in &report.left_out {
-            out.push_str(&wrap(
-                "left out: ",
-                &format!("{} rows of {operator}: {reason}", count(*left_out as u64)),
-                width,
-            ));
+        for (method, operators) in methods {
+            out.push_str(&wrap("", &format!("Absolute errors of {}: {method}.", operators.join(", ")), width));
         }
+        for (operator, report) in &self.operators {
+            for (reason, left_out) in &report.left_out {
+                out.push_str(&wrap(
+                    "left out: ",
+                    &format!("{} rows of {operator}: {reason}", count(*left_out as u64)),
+                    width,
+                ));
+            }
+        }
+        out
     }
-    out
 }
 
 fn line(name: String, score: &Score) -> [String; 6] {

@@ -65,31 +65,25 @@ pub fn by_series<'a, F: Family + 'a>(rows: impl Iterator<Item = &'a Row<F>>) -> 
 /// `ErrorKind::MissingPeak` if the chip has no unit for a row's number format.
 pub fn build<F: Calibrated>(rows: &[&Row<F>], hardware: &Hardware) -> Result<Vec<Series<F>>> {
     let coefficients = coefficients_by_group::<F>(rows, hardware)?;
-    let mut placed: BTreeMap<String, Vec<Placed>> = BTreeMap::new();
+    let mut placed: BTreeMap<String, (Vec<Vec<f64>>, Vec<f64>)> = BTreeMap::new();
     for row in rows {
         let chip = Chip::new(hardware, F::compute_dtype(&row.key))?;
         let fitted = coefficients.get(&row.key.group()).map_or(&[][..], Vec::as_slice);
         let shape = row.shape();
-        placed.entry(F::forest(&row.key)).or_default().push(Placed {
-            features: F::features(&row.key, &shape, &chip),
-            residual: (row.time_us / F::time_us(fitted, &shape, &chip)).ln(),
-        });
+        let (features, residuals) = placed.entry(forest_name::<F>(&row.key)).or_default();
+        features.push(F::features(&row.key, &shape, &chip));
+        residuals.push((row.time_us / F::time_us(fitted, &shape, &chip)).ln());
     }
-    let forests: BTreeMap<String, Forest> = placed
-        .into_iter()
-        .map(|(name, rows)| {
-            let targets: Vec<f64> = rows.iter().map(|r| r.residual).collect();
-            let features: Vec<Vec<f64>> = rows.into_iter().map(|r| r.features).collect();
-            (name, Forest::fit(&features, &targets))
-        })
-        .collect();
+    let fit =
+        |(name, (features, residuals)): (String, (Vec<Vec<f64>>, Vec<f64>))| (name, Forest::fit(&features, &residuals));
+    let forests: BTreeMap<String, Forest> = placed.into_iter().map(fit).collect();
 
     let mut built = Vec::new();
     for members in by_series(rows.iter().copied()).into_values() {
         let key = members[0].key.clone();
         let chip = Chip::new(hardware, F::compute_dtype(&key))?;
         let fitted = coefficients.get(&key.group()).cloned().unwrap_or_default();
-        let Some(forest) = forests.get(&F::forest(&key)) else { continue };
+        let Some(forest) = forests.get(&forest_name::<F>(&key)) else { continue };
         let mut series = Series { grid: empty_grid::<F>(&key, &members), key, coefficients: fitted };
         for row in &members {
             if let Some(offset) = series.grid.cell_at(&row.point) {
@@ -103,13 +97,13 @@ pub fn build<F: Calibrated>(rows: &[&Row<F>], hardware: &Hardware) -> Result<Vec
     Ok(built)
 }
 
+/// Name of the forest that learns a series.
+fn forest_name<F: Calibrated>(key: &F::Key) -> String {
+    if F::SHARES_FOREST { String::new() } else { F::label(key) }
+}
+
 /// A group's key and observations.
 type Group<F> = (<F as Family>::Key, Vec<Observation<<F as KernelModel>::Shape>>);
-
-struct Placed {
-    features: Vec<f64>,
-    residual: f64,
-}
 
 fn coefficients_by_group<F: Family>(rows: &[&Row<F>], hardware: &Hardware) -> Result<BTreeMap<String, Vec<f64>>> {
     let mut groups: BTreeMap<String, Group<F>> = BTreeMap::new();

@@ -3,22 +3,25 @@
 
 #![allow(clippy::float_cmp)] // table coordinates are whole numbers
 
-use super::features;
-use ridgepoint::internals::efficiency::family::{AllReduceKind, AttentionKey, Family, GemmKind, MoeKey};
+use ridgepoint::internals::efficiency::family::{AllReduceKind, AttentionKey, Family, GemmKind, Key, MoeKey, Routing};
 use ridgepoint::internals::efficiency::kernel_model::{
-    AllReduceModel, Chip, DecodeModel, GemmModel, MoeModel, PrefillModel,
+    AllReduceModel, Chip, DecodeModel, GEMM_TILES, GemmModel, MoeModel, PrefillModel, QUERY_TILE,
 };
+use ridgepoint::physics::Shape;
+use ridgepoint::physics::attention::{AttentionShape, HeadShape};
+use ridgepoint::physics::projection::GemmShape;
 
 /// A kernel family that can be calibrated.
 pub trait Calibrated: Family + Send + Sync {
+    /// Whether all labels are learnt by one forest of trees, not each by its own.
+    const SHARES_FOREST: bool;
+
     /// Label that errors are grouped by: the number format, or the launch mode.
     fn label(key: &Self::Key) -> String;
 
-    /// Features of a call for the trees.
+    /// Features of a call for the trees: sizes, work, and the padding of tiles and waves. Sizes and work are logarithms, so that
+    /// a threshold is a ratio.
     fn features(key: &Self::Key, shape: &Self::Shape, chip: &Chip) -> Vec<f64>;
-
-    /// Name of the forest; series with the same name are learnt together.
-    fn forest(key: &Self::Key) -> String;
 
     /// Returns whether a value of the last axis gets a column in the table.
     fn keep_knot(_: &Self::Key, _: f64) -> bool {
@@ -31,17 +34,30 @@ pub trait Calibrated: Family + Send + Sync {
     }
 }
 
+fn logs<const N: usize>(values: [f64; N]) -> Vec<f64> {
+    values.into_iter().map(|v| v.max(1e-9).ln()).collect()
+}
+
 impl Calibrated for GemmModel {
+    const SHARES_FOREST: bool = false;
+
     fn label(key: &GemmKind) -> String {
         key.name().to_owned()
     }
 
-    fn features(key: &GemmKind, shape: &Self::Shape, chip: &Chip) -> Vec<f64> {
-        features::gemm(key, shape, chip)
-    }
-
-    fn forest(key: &GemmKind) -> String {
-        key.name().to_owned()
+    fn features(_: &GemmKind, shape: &Self::Shape, chip: &Chip) -> Vec<f64> {
+        let GemmShape { m, n, k, .. } = *shape;
+        let work = shape.work();
+        let mut features = logs([m, n, k, n * k, m * n, m * k, work.flops, work.bytes, work.flops / work.bytes]);
+        for (rows, columns) in GEMM_TILES {
+            let tiles = (m / rows).ceil() * (n / columns).ceil();
+            features.push(tiles.ln());
+            features.push((tiles / chip.sm_count).ceil() * chip.sm_count / tiles);
+        }
+        for rows in [16.0, 64.0, 128.0, 256.0] {
+            features.push((m / rows).ceil() * rows / m);
+        }
+        features
     }
 
     /// Leaves out columns that repeat their neighbours: few tokens cost the same, and past the first waves one more row
@@ -54,58 +70,112 @@ impl Calibrated for GemmModel {
 }
 
 impl Calibrated for PrefillModel {
+    const SHARES_FOREST: bool = true;
+
     fn label(key: &AttentionKey) -> String {
         key.kv_dtype.to_string()
     }
 
     fn features(key: &AttentionKey, shape: &Self::Shape, chip: &Chip) -> Vec<f64> {
-        features::attention(key, shape, chip)
-    }
-
-    fn forest(_: &AttentionKey) -> String {
-        "all".to_owned()
+        attention_features(key, shape, chip)
     }
 }
 
 impl Calibrated for DecodeModel {
+    const SHARES_FOREST: bool = true;
+
     fn label(key: &AttentionKey) -> String {
         key.kv_dtype.to_string()
     }
 
     fn features(key: &AttentionKey, shape: &Self::Shape, chip: &Chip) -> Vec<f64> {
-        features::attention(key, shape, chip)
-    }
-
-    fn forest(_: &AttentionKey) -> String {
-        "all".to_owned()
+        attention_features(key, shape, chip)
     }
 }
 
+fn attention_features(key: &AttentionKey, shape: &AttentionShape, chip: &Chip) -> Vec<f64> {
+    let AttentionShape { batch, query, visible, keys, heads } = *shape;
+    let HeadShape { kv_heads, group, head_dim, kv_bytes, .. } = heads;
+    let work = shape.work();
+    let heads = kv_heads * group;
+    let units = batch * kv_heads;
+    let tiles = batch * heads * (query / QUERY_TILE).ceil();
+    let packed = batch * kv_heads * (query * group / QUERY_TILE).ceil();
+    let window = key.window.map_or(1e9, |w| w as f64);
+    let mut features = logs([
+        batch,
+        query,
+        visible,
+        keys,
+        kv_heads,
+        group,
+        head_dim,
+        kv_bytes,
+        window,
+        heads,
+        units,
+        units * keys,
+        tiles,
+        packed,
+        work.flops,
+        work.bytes,
+        work.flops / work.bytes,
+    ]);
+    for work in [units, tiles, packed] {
+        features.push((work / chip.sm_count).ceil() * chip.sm_count / work);
+    }
+    features.push(key.engine.bytes().map(f64::from).sum());
+    features
+}
+
 impl Calibrated for MoeModel {
+    const SHARES_FOREST: bool = false;
+
     fn label(key: &MoeKey) -> String {
         key.kind.name().to_owned()
     }
 
-    fn features(key: &MoeKey, shape: &Self::Shape, chip: &Chip) -> Vec<f64> {
-        features::moe(key, shape, chip)
-    }
-
-    fn forest(key: &MoeKey) -> String {
-        key.kind.name().to_owned()
+    fn features(key: &MoeKey, shape: &Self::Shape, _: &Chip) -> Vec<f64> {
+        let skew = match key.routing {
+            Routing::Balanced => 0.5,
+            Routing::PowerLaw(exponent) => exponent,
+        };
+        let active = shape.active_experts().max(1e-6);
+        let work = shape.work();
+        logs([
+            skew,
+            shape.tokens,
+            shape.hidden,
+            shape.intermediate,
+            shape.top_k,
+            shape.experts,
+            shape.local_experts,
+            shape.pairs(),
+            active,
+            shape.pairs() / active,
+            shape.tokens * shape.top_k,
+            shape.tokens * shape.top_k / shape.experts,
+            shape.hidden * shape.intermediate,
+            work.flops,
+            work.bytes,
+            work.flops / work.bytes,
+            shape.experts / shape.local_experts,
+            key.intermediate_size as f64 / shape.intermediate,
+        ])
     }
 }
 
 impl Calibrated for AllReduceModel {
+    const SHARES_FOREST: bool = true;
+
     fn label(key: &AllReduceKind) -> String {
-        ridgepoint::internals::efficiency::family::Key::name(key)
+        Key::name(key)
     }
 
-    fn features(key: &AllReduceKind, shape: &Self::Shape, chip: &Chip) -> Vec<f64> {
-        features::all_reduce(key, shape, chip)
-    }
-
-    fn forest(_: &AllReduceKind) -> String {
-        "all".to_owned()
+    fn features(key: &AllReduceKind, shape: &Self::Shape, _: &Chip) -> Vec<f64> {
+        let mut features = logs([shape.message_bytes, shape.gpus, shape.work().bytes]);
+        features.push(if *key == AllReduceKind::Graph { 0.0 } else { 1.0 });
+        features
     }
 
     /// Steps run inside graphs, so eager rows do not count.

@@ -3,7 +3,6 @@
 pub mod build;
 pub mod cross_validate;
 pub mod family;
-pub mod features;
 pub mod fill;
 pub mod fit;
 pub mod off_table;

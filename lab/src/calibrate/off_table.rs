@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use super::family::Calibrated;
 use super::operators::{NO_SERIES, own_header, own_series};
-use super::report::{LeftOut, OperatorReport, Outcome, Prediction, leave_out};
+use super::report::{LeftOut, OperatorReport, Prediction, leave_out};
 use crate::measurements::{DecodeCall, Heads, PrefillCall, SmallKernelCall};
 use ridgepoint::DType;
 use ridgepoint::Hardware;
@@ -193,7 +193,7 @@ impl OffTable {
     ///
     /// # Errors
     /// Those of reading tables; `ErrorKind::MissingTable` if the GPU has none of prefill attention.
-    pub fn check_prefill_prior_kv(&self, hardware: &Hardware, tables: &Tables) -> Result<Outcome<OperatorReport>> {
+    pub fn check_prefill_prior_kv(&self, hardware: &Hardware, tables: &Tables) -> Result<OperatorReport> {
         let curve = |series: &Series<PrefillModel>, kv_heads, group, chip| {
             PrefillCurve::new(series, kv_heads, group, chip, Match::Exact)
         };
@@ -204,7 +204,7 @@ impl OffTable {
     ///
     /// # Errors
     /// Those of reading tables; `ErrorKind::MissingTable` if the GPU has none of decode attention.
-    pub fn check_decode_uneven(&self, hardware: &Hardware, tables: &Tables) -> Result<Outcome<OperatorReport>> {
+    pub fn check_decode_uneven(&self, hardware: &Hardware, tables: &Tables) -> Result<OperatorReport> {
         let curve = |series: &Series<DecodeModel>, kv_heads, group, chip| {
             DecodeCurve::new(series, kv_heads, group, chip, Match::Exact)
         };
@@ -215,7 +215,7 @@ impl OffTable {
     ///
     /// # Errors
     /// `ErrorKind::MissingPeak` if the chip's 16-bit peak is not known.
-    pub fn check_small_kernels(&self, hardware: &Hardware, tables: &Tables) -> Result<Outcome<OperatorReport>> {
+    pub fn check_small_kernels(&self, hardware: &Hardware, tables: &Tables) -> Result<OperatorReport> {
         let operator = |call: &SmallCall| Operator {
             id: OperatorId::first(OperatorKind::Norms),
             name: SMALL_KERNELS,
@@ -226,7 +226,7 @@ impl OffTable {
             compute_dtype: ACTIVATION,
             kernel: Kernel::Elementwise { launches: call.launches },
         };
-        let Some(first) = self.small_kernels.first() else { return Ok(Outcome::Nothing(LeftOut::new())) };
+        let Some(first) = self.small_kernels.first() else { return Ok(OperatorReport::default()) };
         let timer = Timer::new(&operator(first), hardware, tables, EfficiencyMode::Tables)?;
         let prediction = |call: &SmallCall| Prediction {
             series: String::new(),
@@ -247,12 +247,12 @@ fn check_attention<F, C>(
     tables: &Tables,
     curve_of: impl Fn(&Series<F>, f64, f64, Chip) -> C,
     time: impl Fn(&C, &AttentionShape) -> Timed,
-) -> Result<Outcome<OperatorReport>>
+) -> Result<OperatorReport>
 where
     F: Calibrated<Key = AttentionKey>,
 {
     if calls.is_empty() {
-        return Ok(Outcome::Nothing(LeftOut::new()));
+        return Ok(OperatorReport::default());
     }
     let header = own_header::<F>(hardware, tables)?;
     let mut by_series: BTreeMap<String, Vec<&AttentionCall>> = BTreeMap::new();

@@ -13,7 +13,7 @@ use super::build::{Row, build, by_series};
 use super::cross_validate::{Unit, cross_validate, predict};
 use super::family::Calibrated;
 use super::repeated::{REPEATED, merge_repeated};
-use super::report::{LeftOut, OperatorReport, Outcome, Prediction, leave_out};
+use super::report::{LeftOut, OperatorReport, Prediction, leave_out};
 
 /// Why a row is not scored if the tables have no series of its kernel.
 pub(super) const NO_SERIES: &str = "no table series for this kernel";
@@ -22,15 +22,6 @@ const TOO_FEW: &str = "too few rows for a table: none can be predicted from the 
 const TOO_FEW_USED: &str = "used to make the table, and too few to cross-validate it";
 const BY_FOLDS: &str = "10-fold cross-validation";
 const BY_CHECK: &str = "rows without a measured cell in the table are looked up as they are, all others predicted by 10-fold cross-validation";
-
-/// A built table file and its errors.
-#[derive(Debug)]
-pub struct CalibratedTable {
-    /// Text of the file.
-    pub text: String,
-    /// Errors by cross-validation.
-    pub report: OperatorReport,
-}
 
 /// Builds and cross-validates the table of one operator. A shape of several sources takes the median of their times. No
 /// table is made if no row can be predicted from the others. `tick` is called once a fold, twice
@@ -43,9 +34,9 @@ pub fn calibrate_operator<F: Calibrated>(
     hardware: &Hardware,
     command: &str,
     tick: impl Fn() + Sync,
-) -> Result<Outcome<CalibratedTable>> {
+) -> Result<OperatorReport> {
     if rows.is_empty() {
-        return Ok(Outcome::Nothing(LeftOut::new()));
+        return Ok(OperatorReport::default());
     }
     let sources = sources_by_series(rows);
     let mut left_out = LeftOut::new();
@@ -54,14 +45,12 @@ pub fn calibrate_operator<F: Calibrated>(
     let all: Vec<&Row<F>> = rows.kept.iter().collect();
     let predictions = cross_validate::<F>(&all, hardware, Unit::Row, &tick)?;
     leave_out(&mut left_out, if predictions.is_empty() { TOO_FEW } else { ALONE }, all.len() - predictions.len());
-    let mut report = match OperatorReport::new(&predictions, F::in_total, BY_FOLDS, left_out) {
-        Outcome::Made(report) => report,
-        Outcome::Nothing(left_out) => return Ok(Outcome::Nothing(left_out)),
-    };
-    let by_lines = cross_validate::<F>(&all, hardware, Unit::Line, &tick)?;
-    if let Outcome::Made(by_lines) = OperatorReport::new(&by_lines, F::in_total, BY_FOLDS, LeftOut::new()) {
-        report.whole_lines_left_out = Some(by_lines.total);
+    let mut report = OperatorReport::new(&predictions, F::in_total, BY_FOLDS, left_out);
+    if report.total.is_none() {
+        return Ok(report);
     }
+    let by_lines = cross_validate::<F>(&all, hardware, Unit::Line, &tick)?;
+    report.whole_lines_left_out = OperatorReport::new(&by_lines, F::in_total, BY_FOLDS, LeftOut::new()).total;
     let members = by_series(rows.kept.iter());
     let last = F::AXES.len() - 1;
     let draft = |series: Series<F>| {
@@ -80,7 +69,7 @@ pub fn calibrate_operator<F: Calibrated>(
     };
     let drafts: Vec<SeriesDraft<F>> = build::<F>(&all, hardware)?.into_iter().map(draft).collect();
     let text = write_table(hardware.name(), command, &drafts, |key| Chip::new(hardware, F::compute_dtype(key)))?;
-    Ok(Outcome::Made(CalibratedTable { text, report }))
+    Ok(OperatorReport { table: Some(text), ..report })
 }
 
 /// The sources of each series, in the order of first appearance.
@@ -121,9 +110,9 @@ pub fn check_operator<F: Calibrated>(
     hardware: &Hardware,
     tables: &Tables,
     tick: impl Fn() + Sync,
-) -> Result<Outcome<OperatorReport>> {
+) -> Result<OperatorReport> {
     if rows.is_empty() {
-        return Ok(Outcome::Nothing(LeftOut::new()));
+        return Ok(OperatorReport::default());
     }
     let header = own_header::<F>(hardware, tables)?;
     let mut predictions: Vec<Prediction> = Vec::new();
@@ -164,11 +153,8 @@ pub fn check_operator<F: Calibrated>(
         leave_out(&mut left_out, ALONE, used.len() - by_folds.len());
         predictions.extend(by_folds);
     }
-    let mut outcome = OperatorReport::new(&predictions, F::in_total, BY_CHECK, left_out);
-    if let Outcome::Made(report) = &mut outcome {
-        report.rows_unseen = rows_unseen;
-    }
-    Ok(outcome)
+    let report = OperatorReport::new(&predictions, F::in_total, BY_CHECK, left_out);
+    Ok(OperatorReport { rows_unseen, ..report })
 }
 
 fn two_decimals(value: f64) -> f64 {

@@ -16,15 +16,6 @@ pub(super) fn leave_out(left_out: &mut LeftOut, reason: &str, rows: usize) {
     }
 }
 
-/// Result of one operator's rows.
-#[derive(Debug)]
-pub enum Outcome<T> {
-    /// A result, which lists the rows that it leaves out.
-    Made(T),
-    /// No result, because every row was left out; empty if there was no row.
-    Nothing(LeftOut),
-}
-
 /// Summary of absolute percentage errors.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Score {
@@ -81,11 +72,11 @@ impl Prediction {
 }
 
 /// Errors of one operator, as printed and as in the JSON.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Default, Serialize)]
 pub struct OperatorReport {
-    /// All rows whose label counts in the total.
+    /// All rows whose label counts in the total; `None` if every row was left out.
     #[serde(flatten)]
-    pub total: Score,
+    pub total: Option<Score>,
     /// By number format (by launch mode for all-reduce).
     pub by_dtype: BTreeMap<String, Score>,
     /// How each row was predicted without being used.
@@ -104,6 +95,9 @@ pub struct OperatorReport {
     /// Rows left out, by reason.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub left_out: LeftOut,
+    /// Text of the table, if one was built.
+    #[serde(skip)]
+    pub table: Option<String>,
 }
 
 impl OperatorReport {
@@ -113,26 +107,25 @@ impl OperatorReport {
         in_total: impl Fn(&str) -> bool,
         method: &str,
         left_out: LeftOut,
-    ) -> Outcome<OperatorReport> {
+    ) -> OperatorReport {
         let mut counted: Vec<&Prediction> = predictions.iter().filter(|row| in_total(&row.label)).collect();
         if counted.is_empty() {
             counted = predictions.iter().collect();
         }
-        let Some(total) = Score::of(counted.iter().map(|row| row.pair())) else { return Outcome::Nothing(left_out) };
         let simpler = |(index, name): (usize, &&'static str)| {
             let pairs = counted.iter().filter_map(|row| Some((row.measured_us, row.simpler_us[index]?)));
             Some((*name, Score::of(pairs)?))
         };
-        Outcome::Made(OperatorReport {
-            total,
+        OperatorReport {
+            total: Score::of(counted.iter().map(|row| row.pair())),
             by_dtype: scores_by(predictions, |row| &row.label),
             method: method.to_owned(),
-            rows_unseen: total.rows,
+            rows_unseen: counted.len(),
             compared: SIMPLER.iter().enumerate().filter_map(simpler).collect(),
-            whole_lines_left_out: None,
             by_series: scores_by(predictions, |row| &row.series),
             left_out,
-        })
+            ..OperatorReport::default()
+        }
     }
 }
 

@@ -3,17 +3,15 @@
 
 use std::collections::BTreeMap;
 
-use ridgepoint::DType;
-use ridgepoint::internals::efficiency::family::{AllReduceKind, AttentionKey, GemmKind, MoeKey, MoeKind, Routing};
+use ridgepoint::internals::efficiency::family::{AttentionKey, GemmKind, MoeKey, MoeKind, Routing};
 use ridgepoint::internals::efficiency::kernel_model::{AllReduceModel, DecodeModel, GemmModel, MoeModel, PrefillModel};
 use ridgepoint::model::Window;
+use ridgepoint::{DType, MatmulFormat};
 
 use super::build::Row;
 use super::off_table::{AttentionCall, OffTable, SMALL_KERNELS, SmallCall, is_uneven};
 use super::report::LeftOut;
-use crate::measurements::{
-    AllReduceBackend, EngineVersion, GemmCall, Heads, MatmulFormat, Measurements, MoeCall, SourceFile, SourceFormat,
-};
+use crate::measurements::{EngineVersion, GemmCall, Heads, Measurements, MoeCall, SourceFile, SourceFormat};
 
 /// Rows of every operator, and how many were left out for which reason.
 #[derive(Debug, Default)]
@@ -95,13 +93,9 @@ impl Rows {
             rows.moe.push(Row { key, point, time_us: row.latency_us, source });
         }
         for row in &measurements.allreduce {
-            let key = match row.call.backend {
-                AllReduceBackend::Graph => AllReduceKind::Graph,
-                AllReduceBackend::Eager => AllReduceKind::Eager,
-            };
             let point = vec![row.call.num_gpus as f64, row.call.message_bytes as f64];
             let source = sources[row.source].name.clone();
-            rows.allreduce.push(Row { key, point, time_us: row.latency_us, source });
+            rows.allreduce.push(Row { key: row.call.backend, point, time_us: row.latency_us, source });
         }
         for row in &measurements.small_kernels {
             match SmallCall::new(&row.call, row.latency_us) {

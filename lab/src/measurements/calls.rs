@@ -1,7 +1,8 @@
 //! The measured calls, one type per operator. Sizes are those of one rank.
 
-use ridgepoint::DType;
+use ridgepoint::internals::efficiency::family::AllReduceKind;
 use ridgepoint::model::Window;
+use ridgepoint::{DType, MatmulFormat};
 
 /// A call and its measured time.
 #[derive(Debug, Clone, PartialEq)]
@@ -12,50 +13,6 @@ pub struct Timed<C> {
     pub latency_us: f64,
     /// Index into [`Measurements::sources`](super::Measurements::sources).
     pub source: usize,
-}
-
-/// How the weights (and operands) of a measured projection or expert are stored.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum MatmulFormat {
-    /// bfloat16 weights and activations.
-    Bfloat16,
-    /// float16 weights and activations.
-    Float16,
-    /// 8-bit float, one scale per tensor or per token and channel.
-    Fp8,
-    /// 8-bit float with a scale per 128 × 128 block of weights.
-    Fp8Block,
-    /// 8-bit integer weights and activations.
-    Int8,
-    /// 8-bit integer weights, 16-bit activations.
-    Int8WeightOnly,
-    /// 4-bit integer weights, 16-bit activations.
-    Int4WeightOnly,
-    /// NVIDIA fp4.
-    Nvfp4,
-    /// OCP microscaling fp4 weights.
-    Mxfp4,
-}
-
-impl MatmulFormat {
-    /// Every format with its name in files.
-    pub const NAMES: [(&'static str, MatmulFormat); 9] = [
-        ("bfloat16", MatmulFormat::Bfloat16),
-        ("float16", MatmulFormat::Float16),
-        ("fp8", MatmulFormat::Fp8),
-        ("fp8_block", MatmulFormat::Fp8Block),
-        ("int8", MatmulFormat::Int8),
-        ("int8_wo", MatmulFormat::Int8WeightOnly),
-        ("int4_wo", MatmulFormat::Int4WeightOnly),
-        ("nvfp4", MatmulFormat::Nvfp4),
-        ("mxfp4", MatmulFormat::Mxfp4),
-    ];
-
-    /// The format of that name in a file; `None` for other names.
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::NAMES.into_iter().find(|(known, _)| *known == name).map(|(_, format)| format)
-    }
 }
 
 /// A projection: `y[m,n] = x[m,k] · W[k,n]`.
@@ -145,15 +102,6 @@ pub struct MoeCall {
     pub distribution: String,
 }
 
-/// How a collective was launched.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum AllReduceBackend {
-    /// Inside a CUDA graph.
-    Graph,
-    /// Launched from the host.
-    Eager,
-}
-
 /// An all-reduce.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct AllReduceCall {
@@ -162,7 +110,7 @@ pub struct AllReduceCall {
     /// Bytes of the message on each rank.
     pub message_bytes: u64,
     /// How it was launched.
-    pub backend: AllReduceBackend,
+    pub backend: AllReduceKind,
 }
 
 /// A kernel that only moves bytes: a norm, rotary embedding, activation, residual add or KV write.

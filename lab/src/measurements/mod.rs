@@ -40,10 +40,7 @@ mod tables;
 #[cfg(test)]
 mod tests;
 
-pub use calls::{
-    AllReduceBackend, AllReduceCall, DecodeCall, GemmCall, Heads, MatmulFormat, MoeCall, PrefillCall, SmallKernelCall,
-    Timed,
-};
+pub use calls::{AllReduceCall, DecodeCall, GemmCall, Heads, MoeCall, PrefillCall, SmallKernelCall, Timed};
 pub use certificate::{CERTIFICATE_FILE, Certificate, TableCounts};
 pub use source::{EngineVersion, SourceFile, SourceFormat};
 
@@ -206,16 +203,16 @@ impl Folder<'_> {
         let mut shapes: HashMap<(usize, C), Shape> = HashMap::new();
         let (mut first_error, mut further) = (None, 0_usize);
         while let Some(row) = reader.next_row()? {
-            let read = || -> Result<(C, f64)> {
+            let mut read = || -> Result<(usize, C, f64)> {
                 if let Some(public) = C::PUBLIC.filter(|_| format == SourceFormat::Parquet) {
                     check_constants(&public, &row)?;
                 }
-                Ok((C::read(&row, format)?, latency_us(&row, format)?))
+                Ok((sources.of(&row)?, C::read(&row, format)?, latency_us(&row, format)?))
             };
             match read() {
-                Ok((call, latency_us)) => {
+                Ok((source, call, latency_us)) => {
                     let position = shapes.len();
-                    let shape = shapes.entry((sources.of(&row), call)).or_insert_with(|| Shape {
+                    let shape = shapes.entry((source, call)).or_insert_with(|| Shape {
                         position,
                         row_number: row.row_number(),
                         times_us: Vec::new(),

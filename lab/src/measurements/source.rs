@@ -1,20 +1,20 @@
 //! The sources of rows. Public tables name them in four columns of every row, one's own files in `meta.toml`.
 
-use std::collections::HashMap;
-
+use ridgepoint::Result;
 use ridgepoint::internals::input::Row;
 
 /// The format a measurement was read from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum SourceFormat {
     /// One of the public kernel tables.
     Parquet,
     /// One's own measurements.
+    #[default]
     Csv,
 }
 
 /// Where rows come from. `None` stands for what the file does not say.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SourceFile {
     /// File name, without its directory.
     pub file: String,
@@ -55,17 +55,7 @@ impl SourceFile {
     /// A source of which only the file is known.
     #[cfg_attr(not(feature = "parquet"), allow(dead_code))]
     pub(super) fn unknown(file: &str, format: SourceFormat) -> Self {
-        SourceFile {
-            file: file.to_owned(),
-            format,
-            framework: None,
-            version: None,
-            device: None,
-            kernel_source: None,
-            driver: None,
-            date: None,
-            command: None,
-        }
+        SourceFile { file: file.to_owned(), format, ..SourceFile::default() }
     }
 
     /// The engine and its minor version.
@@ -79,36 +69,34 @@ impl SourceFile {
     }
 }
 
-const COLUMNS: [&str; 4] = ["framework", "version", "device", "kernel_source"];
-
 /// Finds or adds the source of each row of a file.
 pub(super) struct RowSources<'a> {
     sources: &'a mut Vec<SourceFile>,
     template: SourceFile,
-    known: HashMap<[Option<String>; 4], usize>,
 }
 
 impl<'a> RowSources<'a> {
     /// `template` holds what is the same for all rows of the file; new sources are added to `sources`.
     pub(super) fn new(template: SourceFile, sources: &'a mut Vec<SourceFile>) -> Self {
-        RowSources { sources, template, known: HashMap::new() }
+        RowSources { sources, template }
     }
 
     /// The index of the row's source.
-    pub(super) fn of(&mut self, row: &Row<'_>) -> usize {
-        let texts = match self.template.format {
-            SourceFormat::Csv => Default::default(),
-            SourceFormat::Parquet => COLUMNS.map(|column| row.text(column).map(|text| text.into_owned())),
-        };
-        if let Some(source) = self.known.get(&texts) {
-            return *source;
-        }
+    ///
+    /// # Errors
+    /// A row of a public table that does not name its source.
+    pub(super) fn of(&mut self, row: &Row<'_>) -> Result<usize> {
         let mut source = self.template.clone();
         if self.template.format == SourceFormat::Parquet {
-            [source.framework, source.version, source.device, source.kernel_source] = texts.clone();
+            let text = |column| row.read(column, "a text", |text| Some(text.to_owned())).map(Some);
+            (source.framework, source.version) = (text("framework")?, text("version")?);
+            (source.device, source.kernel_source) = (text("device")?, text("kernel_source")?);
         }
-        self.sources.push(source);
-        self.known.insert(texts, self.sources.len() - 1);
-        self.sources.len() - 1
+        // A file has a handful of sources, and rows of one source follow each other.
+        let known = self.sources.iter().rposition(|known| *known == source);
+        Ok(known.unwrap_or_else(|| {
+            self.sources.push(source);
+            self.sources.len() - 1
+        }))
     }
 }

@@ -6,21 +6,22 @@ use serde::Deserialize;
 use serde::de::IntoDeserializer;
 use serde::de::value::{Error as ValueError, StrDeserializer};
 
-use ridgepoint::internals::efficiency::family::Routing;
+use ridgepoint::internals::efficiency::family::{AllReduceKind, Routing};
 use ridgepoint::internals::input::{Columns, NumberRange, Row};
 use ridgepoint::internals::units::US_PER_MS;
 use ridgepoint::model::Window;
-use ridgepoint::{DType, Result};
+use ridgepoint::{DType, MatmulFormat, Result};
 
-use super::calls::{
-    AllReduceBackend, AllReduceCall, DecodeCall, GemmCall, Heads, MatmulFormat, MoeCall, PrefillCall, SmallKernelCall,
-};
+use super::calls::{AllReduceCall, DecodeCall, GemmCall, Heads, MoeCall, PrefillCall, SmallKernelCall};
 use super::source::SourceFormat;
 
 /// Larger counts are not exact as `f64`.
 const MAX_COUNT: u64 = 1 << 53;
 const KV_DTYPES: &str = "bfloat16, float16, fp8 or another number format";
 const DISTRIBUTIONS: &str = "balanced, or power_law_<alpha> with alpha above 0";
+
+/// Columns of every public table besides the sizes. The reading of sources and constants requires all but the last two.
+const PUBLIC_EXTRAS: &[&str] = &["framework", "version", "device", "op_name", "kernel_source", "power", "power_limit"];
 
 /// A public kernel table of an operator.
 pub(super) struct PublicTable {
@@ -65,7 +66,7 @@ fn size(row: &Row<'_>, column: &str) -> Result<u64> {
 }
 
 fn matmul_format(row: &Row<'_>) -> Result<MatmulFormat> {
-    row.read("dtype", MatmulFormat::NAMES.map(|(name, _)| name).join(", "), MatmulFormat::from_name)
+    row.read("dtype", MatmulFormat::ALL.map(MatmulFormat::name).join(", "), MatmulFormat::parse)
 }
 
 fn dtype(name: &str) -> Option<DType> {
@@ -79,19 +80,8 @@ impl Call for GemmCall {
     const PUBLIC: Option<PublicTable> = Some(PublicTable {
         file: "gemm_perf.parquet",
         columns: Columns {
-            required: &[
-                "framework",
-                "version",
-                "device",
-                "op_name",
-                "kernel_source",
-                "dtype",
-                "m",
-                "n",
-                "k",
-                "latency_us",
-            ],
-            optional: &["power", "power_limit"],
+            required: Self::CSV.required,
+            optional: PUBLIC_EXTRAS,
             aliases: &[("gemm_dtype", "dtype"), ("latency", "latency_us")],
         },
         constants: &[("op_name", "gemm")],
@@ -104,11 +94,6 @@ impl Call for GemmCall {
 
 const PUBLIC_ATTENTION: Columns = Columns {
     required: &[
-        "framework",
-        "version",
-        "device",
-        "op_name",
-        "kernel_source",
         "num_heads",
         "num_kv_heads",
         "head_dim",
@@ -120,7 +105,7 @@ const PUBLIC_ATTENTION: Columns = Columns {
         "beam_width",
         "latency_us",
     ],
-    optional: &["window_size", "power", "power_limit"],
+    optional: &["window_size", "framework", "version", "device", "op_name", "kernel_source", "power", "power_limit"],
     aliases: &[("num_key_value_heads", "num_kv_heads"), ("latency", "latency_us")],
 };
 
@@ -234,24 +219,8 @@ impl Call for MoeCall {
     const PUBLIC: Option<PublicTable> = Some(PublicTable {
         file: "moe_perf.parquet",
         columns: Columns {
-            required: &[
-                "framework",
-                "version",
-                "device",
-                "op_name",
-                "kernel_source",
-                "dtype",
-                "num_tokens",
-                "hidden_size",
-                "intermediate_size",
-                "top_k",
-                "num_experts",
-                "moe_tp_size",
-                "moe_ep_size",
-                "distribution",
-                "latency_us",
-            ],
-            optional: &["power", "power_limit"],
+            required: Self::CSV.required,
+            optional: PUBLIC_EXTRAS,
             aliases: &[
                 ("moe_dtype", "dtype"),
                 ("inter_size", "intermediate_size"),
@@ -298,19 +267,8 @@ impl Call for AllReduceCall {
     const PUBLIC: Option<PublicTable> = Some(PublicTable {
         file: "custom_allreduce_perf.parquet",
         columns: Columns {
-            required: &[
-                "framework",
-                "version",
-                "device",
-                "op_name",
-                "kernel_source",
-                "num_gpus",
-                "message_size",
-                "allreduce_dtype",
-                "backend",
-                "latency_us",
-            ],
-            optional: &["power", "power_limit"],
+            required: &["num_gpus", "message_size", "allreduce_dtype", "backend", "latency_us"],
+            optional: PUBLIC_EXTRAS,
             aliases: &[("latency", "latency_us")],
         },
         constants: &[("op_name", "all_reduce")],
@@ -329,8 +287,8 @@ impl Call for AllReduceCall {
             }
         };
         let backend = |name: &str| match name.strip_prefix("vllm_").unwrap_or(name) {
-            "graph" => Some(AllReduceBackend::Graph),
-            "eager" => Some(AllReduceBackend::Eager),
+            "graph" => Some(AllReduceKind::Graph),
+            "eager" => Some(AllReduceKind::Eager),
             _ => None,
         };
         Ok(AllReduceCall { num_gpus, message_bytes, backend: row.read("backend", "graph or eager", backend)? })

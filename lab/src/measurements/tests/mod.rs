@@ -7,6 +7,8 @@ mod data_pack;
 mod parquet;
 
 use ridgepoint::ErrorKind;
+use ridgepoint::MatmulFormat;
+use ridgepoint::internals::efficiency::family::AllReduceKind;
 use std::path::Path;
 
 use tempfile::TempDir;

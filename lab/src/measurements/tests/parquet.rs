@@ -209,7 +209,7 @@ fn an_all_reduce_counts_elements_of_two_bytes() {
         ("backend", Text(vec!["vllm_eager"])),
     ]);
     let row = &load_columns("custom_allreduce_perf.parquet", &columns).unwrap().allreduce[0].call;
-    assert_eq!((row.message_bytes, row.backend), (256, AllReduceBackend::Eager));
+    assert_eq!((row.message_bytes, row.backend), (256, AllReduceKind::Eager));
 }
 
 #[test]
