@@ -3,11 +3,8 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use ridgepoint::Deployment;
 
-use super::job::{FitSplit, RunLabels};
-use crate::deployment::DeploymentArgs;
-use crate::outcome::Failure;
+use crate::common::at_least_one;
 
 /// What a correction is fitted on, and where it goes.
 #[derive(Debug, Args)]
@@ -53,39 +50,18 @@ pub struct Fit {
     /// GPU of step files that do not name theirs: built-in name or path of a TOML file
     #[arg(long, value_name = "NAME|PATH", conflicts_with = "serving")]
     pub hardware: Option<String>,
-    #[command(flatten)]
-    pub deployment: DeploymentArgs,
+    /// GPUs that share every layer's matrices, for step files that do not say
+    #[arg(long, visible_alias = "tp", value_name = "N", value_parser = at_least_one, conflicts_with = "serving")]
+    pub tensor_parallel_size: Option<u32>,
+    /// vLLM's flag of the server, for step files that do not say
+    #[arg(long, value_name = "N", value_parser = at_least_one, conflicts_with = "serving")]
+    pub max_num_seqs: Option<u32>,
+    /// vLLM's flag of the server, for step files that do not say
+    #[arg(long, value_name = "N", value_parser = at_least_one, conflicts_with = "serving")]
+    pub max_num_batched_tokens: Option<u32>,
 }
 
 const FITTING: &str = "Fitting";
-
-impl Fit {
-    /// What runs of steps are of.
-    ///
-    /// # Errors
-    /// Flags of a deployment that a fit does not know.
-    pub fn labels(&self) -> Result<RunLabels<'_>, Failure> {
-        let given = self.deployment.deployment();
-        let usual = Deployment {
-            tensor_parallel_size: given.tensor_parallel_size,
-            max_num_seqs: given.max_num_seqs,
-            max_num_batched_tokens: given.max_num_batched_tokens,
-            ..Deployment::default()
-        };
-        if !self.steps.is_empty() && given != usual {
-            let message = "of a deployment's flags, only --tensor-parallel-size, --max-num-seqs and \
-                           --max-num-batched-tokens go with --steps";
-            return Err(Failure::conflict(message));
-        }
-        Ok(RunLabels {
-            model: self.model.as_deref(),
-            hardware: self.hardware.as_deref(),
-            tensor_parallel_size: self.deployment.parallel.tensor_parallel_size,
-            max_num_seqs: self.deployment.max_num_seqs,
-            max_num_batched_tokens: self.deployment.max_num_batched_tokens,
-        })
-    }
-}
 
 /// For which models.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -94,4 +70,13 @@ pub enum FitLevel {
     Global,
     /// The model that --model names
     Model,
+}
+
+/// Which part of the data is fitted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum FitSplit {
+    /// All of it
+    All,
+    /// The first 60 % of each run
+    First60,
 }

@@ -2,10 +2,8 @@
 
 mod args;
 mod files;
-mod job;
 mod serving;
 mod steps;
-mod steps_table;
 mod table;
 
 use std::path::Path;
@@ -14,70 +12,71 @@ use std::sync::Arc;
 use indicatif::ProgressBar;
 use ridgepoint::internals::correction::{Correction, Level};
 use ridgepoint::{CorrectionChoice, EfficiencyMode, Model};
+use ridgepoint_lab::fit::{FitReport, StepFitReport};
+use serde::Serialize;
 
-use crate::common::{Common, Format};
+use crate::common::Common;
 pub use args::Fit;
 use args::FitLevel;
-use job::{FitJob, Fitted};
 pub use steps::{Refit, RefitLevel};
 
-use crate::outcome::{Failure, Output};
+use crate::outcome::{Failure, Outcome};
 use crate::progress;
 use crate::whole_file::write_whole;
+
+/// The report of a fit, by the kind of its data.
+#[derive(Serialize)]
+#[serde(untagged)]
+pub enum Fitted {
+    /// Of serving runs.
+    Serving(FitReport),
+    /// Of sampled steps.
+    Steps(StepFitReport),
+}
+
+/// A fit that is to be made.
+struct Job<'a> {
+    args: &'a Fit,
+    data_dir: Option<&'a Path>,
+    /// For which models.
+    level: Level,
+    /// The correction to shrink towards; `None` is the operators alone.
+    prior: Option<Correction>,
+    bar: ProgressBar,
+}
 
 /// Fits.
 ///
 /// # Errors
 /// Input that is missing or at fault, a file that is there already or can't be written.
-pub fn run(args: &Fit, common: &Common) -> Result<Output, Failure> {
-    refuse_to_replace(&args.out, args.force)?;
-    let job = job(args, common)?;
-    let bar = progress::bar(0, "{msg} [{bar:30}] {pos}/{len}, {elapsed}");
-    let fitted = fitted(&job, &bar)?;
-    bar.finish_and_clear();
-    write_whole(&args.out, &fitted.correction.to_toml_string()?)?;
-    let mut output = match common.format {
-        Format::Table => Output::of(fitted.table),
-        Format::Json => Output::json(&fitted.json)?,
-    };
-    output.notes = fitted.notes;
-    Ok(output)
-}
-
-/// The fit itself; `bar` counts the solver's work.
-///
-/// # Errors
-/// Data that is missing or at fault, or that nothing can be fitted on.
-fn fitted(job: &FitJob<'_>, bar: &ProgressBar) -> Result<Fitted, Failure> {
-    if job.steps.is_empty() { serving::fitted(job, bar) } else { steps::fitted(job, bar) }
-}
-
-fn job<'a>(args: &'a Fit, common: &'a Common) -> Result<FitJob<'a>, Failure> {
+pub fn run(args: &Fit, common: &Common) -> Result<Outcome<Fitted>, Failure> {
+    let out = &args.out;
+    if out.is_file() && !args.force {
+        return Err(Failure::input(format!("--out {}: is there already; --force replaces it", out.display())));
+    }
     let data_dir = common.data_dir();
-    let level = match (args.level, args.model.as_deref()) {
-        (FitLevel::Model, Some(model)) => Level::Model { model: Model::find_in(data_dir, model)?.name().to_owned() },
-        (FitLevel::Model, None) => {
-            return Err(Failure::missing("--level model needs --model NAME"));
+    let level = level(args, data_dir)?;
+    let prior = prior(args.prior.as_deref(), &level)?;
+    let bar = progress::bar(0, "{msg} [{bar:30}] {pos}/{len}, {elapsed}");
+    let job = Job { args, data_dir, level, prior, bar };
+    let (correction, outcome) = if args.steps.is_empty() { serving::fitted(&job)? } else { steps::fitted(&job)? };
+    job.bar.finish_and_clear();
+    write_whole(out, &correction.to_toml_string()?)?;
+    Ok(outcome)
+}
+
+fn level(args: &Fit, data_dir: Option<&Path>) -> Result<Level, Failure> {
+    match (args.level, args.model.as_deref()) {
+        (FitLevel::Model, Some(model)) => {
+            Ok(Level::Model { model: Model::find_in(data_dir, model)?.name().to_owned() })
         }
+        (FitLevel::Model, None) => Err(Failure::missing("--level model needs --model NAME")),
         (FitLevel::Global, Some(_)) if args.steps.is_empty() => {
             let message = "--model goes with --level model; a global correction is fitted on all models in the data";
-            return Err(Failure::conflict(message));
+            Err(Failure::conflict(message))
         }
-        (FitLevel::Global, _) => Level::Global,
-    };
-    let labels = args.labels()?;
-    Ok(FitJob {
-        steps: &args.steps,
-        serving: &args.serving,
-        prior: prior(args.prior.as_deref(), &level)?,
-        level,
-        split: args.split,
-        data: args.data.as_deref(),
-        engine_version: args.engine_version.as_deref(),
-        labels,
-        seed: args.seed,
-        data_dir,
-    })
+        (FitLevel::Global, _) => Ok(Level::Global),
+    }
 }
 
 fn prior(wanted: Option<&str>, level: &Level) -> Result<Option<Correction>, Failure> {
@@ -94,11 +93,4 @@ fn prior(wanted: Option<&str>, level: &Level) -> Result<Option<Correction>, Fail
             Ok(prior.map(Arc::unwrap_or_clone))
         }
     }
-}
-
-fn refuse_to_replace(out: &Path, force: bool) -> Result<(), Failure> {
-    if out.is_file() && !force {
-        return Err(Failure::input(format!("--out {}: is there already; --force replaces it", out.display())));
-    }
-    Ok(())
 }

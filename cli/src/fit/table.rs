@@ -1,11 +1,21 @@
 //! The table of `fit`: its parameters with what was believed of them before, and how the solver ended.
 
-use ridgepoint_lab::fit::{FitReport, ParameterReport};
+use ridgepoint_lab::fit::{FitReport, ParameterReport, StepRunReport, WindowErrors};
 
+use super::Fitted;
+use crate::outcome::Report;
 use crate::text::{count, rendered, table, width, wrap};
 
-/// The whole report.
-pub fn render(report: &FitReport) -> String {
+impl Report for Fitted {
+    fn table(&self) -> String {
+        match self {
+            Fitted::Serving(report) => render(report),
+            Fitted::Steps(report) => runs_table(&report.runs) + &render(&report.fit),
+        }
+    }
+}
+
+fn render(report: &FitReport) -> String {
     let width = width();
     let titles = ["coefficient", "unit", ">prior", ">value", ">90 % interval", ">sd", "data"];
     let mut rows = table(&titles);
@@ -40,6 +50,7 @@ pub fn render(report: &FitReport) -> String {
     out
 }
 
+/// A line of the table of parameters.
 fn line(parameter: &ParameterReport) -> [String; 7] {
     let ParameterReport { name, unit, prior, prior_sd, value, sd, lower, upper, identified, at_bound } = parameter;
     let data = match (identified, at_bound) {
@@ -68,6 +79,44 @@ fn number(value: f64) -> String {
     let digits = if size >= 1.0 { 3 - (size.log10().floor() as i32).min(3) } else { 4 };
     let text = format!("{value:.*}", digits.max(0) as usize);
     if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
+}
+
+/// The runs.
+fn runs_table(runs: &[StepRunReport]) -> String {
+    let mut rows = table(&["run", ">rows", ">median", ">bias", ">held-out rows", ">median", ">bias"]);
+    for run in runs {
+        let [fitted, held_out] = [&run.fitted, &run.held_out].map(cells);
+        rows.add_row([vec![run.name.clone()], fitted.to_vec(), held_out.to_vec()].concat());
+    }
+    let mut out = rendered(rows, &[]);
+    out.push_str("errors of means over windows of 50 sampled steps\n");
+    for run in runs {
+        let mut said = format!(
+            "{} on {}, tensor_parallel_size {}; a step's start to the next one's start is the time of {}",
+            run.model,
+            run.hardware,
+            run.tensor_parallel_size,
+            run.alignment.in_words()
+        );
+        if let Some((own, before)) = run.alignment_slopes {
+            said.push_str(&format!(
+                " (times of single steps rise by {own:.2} of what is predicted of the step and {before:.2} of that of the one before)"
+            ));
+        }
+        if run.dropped.total() > 0 {
+            said.push_str(&format!("; left out: {}", run.dropped));
+        }
+        out.push_str(&wrap(&format!("{}: ", run.name), &said, width()));
+    }
+    out.push('\n');
+    out
+}
+
+fn cells(errors: &Option<WindowErrors>) -> [String; 3] {
+    match errors {
+        Some(of) => [count(of.rows as u64), format!("{:.1} %", of.median_ape_pct), format!("{:+.1} %", of.bias_pct)],
+        None => ["-", "-", "-"].map(str::to_owned),
+    }
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ fn arguments_that_do_not_go_together_are_refused() {
     fit("--steps a.csv --level model --out mine.toml").fails(2, &["--model"]);
     fit("--serving runs --model llama-2-7b --out mine.toml").fails(2, &["--level model"]);
     fit("--serving runs --hardware h100 --out mine.toml").fails(2, &["--hardware"]);
-    fit("--steps a.csv --enforce-eager --out mine.toml").fails(2, &["--tensor-parallel-size", "go with --steps"]);
+    fit("--steps a.csv --enforce-eager --out mine.toml").fails(2, &["--enforce-eager"]);
 }
 
 #[test]

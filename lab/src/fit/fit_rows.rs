@@ -3,9 +3,9 @@
 use ridgepoint::Result;
 use ridgepoint::internals::correction::{Basis, Correction, NUM_TERMS, Source, Term};
 
-use super::posterior::{Posterior, posterior};
+use super::posterior::posterior;
 use super::problem::{Parameter, Problem, Row};
-use crate::solver::Solution;
+use super::report::FitReport;
 
 /// Standard deviation of the prior of `queueing_us`, µs.
 pub const QUEUEING_PRIOR_SD_US: f64 = 2000.0;
@@ -66,21 +66,17 @@ impl Prior {
 pub struct FitResult {
     /// The correction. Its scatter is the prior's, not measured.
     pub correction: Correction,
-    /// The minimised problem.
-    pub problem: Problem,
-    /// Where the solver ended.
-    pub solution: Solution,
-    /// Posterior of the parameters: the terms, then `queueing_us`.
-    pub posterior: Posterior,
+    /// How the fit went: the terms, then `queueing_us`.
+    pub report: FitReport,
 }
 
-/// Fits the coefficients and `queueing_us` to rows, starting from `start`.
+/// Fits the coefficients and `queueing_us` to rows, starting from the prior's mean.
 ///
 /// # Errors
 /// As [`Problem::new`], if there are too few rows or one has an impossible value.
-pub fn fit_rows(origin: &str, rows: Vec<Row>, start: &Correction, prior: &Prior) -> Result<FitResult> {
+pub(super) fn fit_rows(origin: &str, rows: Vec<Row>, prior: &Prior) -> Result<FitResult> {
     let problem = Problem::new(origin, prior.parameters(), rows)?;
-    let solution = problem.minimise(&parameters_of(start))?;
+    let solution = problem.minimise(&problem.priors())?;
     let posterior = posterior(&problem, &solution.values)?;
     let mut correction = Correction { name: origin.to_owned(), ..prior.means.clone() };
     for index in 0..NUM_TERMS {
@@ -95,7 +91,7 @@ pub fn fit_rows(origin: &str, rows: Vec<Row>, start: &Correction, prior: &Prior)
         converged: solution.converged,
         ..Source::default()
     };
-    Ok(FitResult { correction, problem, solution, posterior })
+    Ok(FitResult { correction, report: FitReport::new(&problem, &solution, &posterior) })
 }
 
 /// The parameters of a fit as a correction has them: its coefficients, then `queueing_us`.

@@ -36,19 +36,18 @@ pub fn fit_serving(
     done: &(dyn Fn() + Sync),
 ) -> Result<(FitResult, bool)> {
     let mut anchor = start.clone();
-    let (mut rounds, mut cost_at_start) = (0, None);
+    let mut round = 0;
     loop {
-        rounds += 1;
+        round += 1;
         let rows = replayed_rows(cases, &anchor, seed, done)?;
         let measured = || cases.iter().zip(&rows).filter(|(_, rows)| !rows.is_empty()).map(|(case, _)| case);
         let (models, hardware) =
             (measured().map(|case| case.labels.model.clone()), cases.iter().map(|case| case.labels.hardware.clone()));
         let (models, hardware) = (distinct(models), distinct(hardware));
-        let mut fitted = fit_rows(origin, rows.into_iter().flatten().collect(), &anchor, prior)?;
+        let mut fitted = fit_rows(origin, rows.into_iter().flatten().collect(), prior)?;
         (fitted.correction.source.models, fitted.correction.source.hardware) = (models, hardware);
-        fitted.solution.cost_start = *cost_at_start.get_or_insert(fitted.solution.cost_start);
         let has_settled = moved(&anchor, &fitted.correction) <= SETTLED;
-        if has_settled || rounds == MAX_ROUNDS {
+        if has_settled || round == MAX_ROUNDS {
             return Ok((fitted, has_settled));
         }
         anchor = fitted.correction;

@@ -29,8 +29,6 @@ const AROUND: usize = 25;
 const ROWS_TO_ALIGN: usize = 30;
 /// Robust standard deviations beyond which a time is clamped when alignments are compared.
 const FAR_SDS: f64 = 4.0;
-/// Rounds of fitting; each takes the rows' noise from the residuals of the one before.
-const ROUNDS: usize = 2;
 
 /// Which step's execution the interval between two consecutive step starts measures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
@@ -160,25 +158,6 @@ impl<'a> RunTerms<'a> {
     }
 }
 
-/// Gives runs of one version of an engine one alignment, by the mean of their slopes: whether scheduling is asynchronous is a matter of
-/// the engine, and one run alone may not tell.
-pub fn align(runs: &mut [&mut RunTerms<'_>]) {
-    let mut versions: Vec<Option<String>> = runs.iter().map(|run| run.case.labels.backend_version.clone()).collect();
-    versions.sort();
-    versions.dedup();
-    for version in &versions {
-        let is_of = |run: &&mut &mut RunTerms<'_>| run.case.labels.backend_version == *version && run.slopes.is_some();
-        let mut lead = 0.0;
-        for run in runs.iter_mut().filter(is_of) {
-            let single = run.case.rows.iter().filter(|row| row.steps == 1).count();
-            let (own, before) = run.slopes.unwrap_or_default();
-            lead += single as f64 * (before - own);
-        }
-        let alignment = if lead > 0.0 { Alignment::Before } else { Alignment::Own };
-        runs.iter_mut().filter(is_of).for_each(|run| run.alignment = alignment);
-    }
-}
-
 /// Least squares of the first value by the other two, after far values of the first are clamped; `None` if the others do not
 /// vary.
 fn two_slopes(rows: &[[f64; 3]]) -> Option<(f64, f64)> {
@@ -232,26 +211,19 @@ pub fn fit_steps(origin: &str, runs: &[(&RunTerms<'_>, Range<usize>)], prior: &P
             format!("all {rows} rows have the same time, {first_us} µs: nothing shows what a step's time depends on");
         return Err(Error::invalid(origin, vec![problem]));
     }
-    let mut by = prior.means().clone();
-    let mut iterations = 0;
-    for turn in 1.. {
-        let rows: Vec<Row> = runs.iter().flat_map(|(run, range)| run.fit_rows(range.clone(), &by)).collect();
-        let mut fitted = fit_rows(origin, rows, &by, prior)?;
-        iterations += fitted.solution.iterations;
-        if turn >= ROUNDS {
-            fitted.solution.cost_start = fitted.problem.cost(&fitted.problem.priors());
-            fitted.solution.iterations = iterations;
-            let source = &mut fitted.correction.source;
-            let fitted_runs = runs.iter().filter(|(_, range)| !range.is_empty());
-            source.models = distinct(fitted_runs.map(|(run, _)| run.case.labels.model.clone()));
-            source.hardware = distinct(runs.iter().map(|(run, _)| run.case.labels.hardware.clone()));
-            source.engine_versions =
-                distinct(runs.iter().filter_map(|(run, _)| run.case.labels.backend_version.clone()));
-            return Ok(fitted);
-        }
-        by = fitted.correction;
-    }
-    Err(Error::invalid(origin, vec!["no fit was made".to_owned()]))
+    let fit = |by: &Correction| {
+        let rows = runs.iter().flat_map(|(run, range)| run.fit_rows(range.clone(), by)).collect();
+        fit_rows(origin, rows, prior)
+    };
+    // The second fit takes the noise of each run's rows from the residuals of the first one.
+    let first = fit(prior.means())?;
+    let mut fitted = fit(&first.correction)?;
+    let source = &mut fitted.correction.source;
+    let used = || runs.iter().filter(|(_, range)| !range.is_empty()).map(|(run, _)| run.case);
+    source.models = distinct(used().map(|case| case.labels.model.clone()));
+    source.hardware = distinct(used().map(|case| case.labels.hardware.clone()));
+    source.engine_versions = distinct(used().filter_map(|case| case.labels.backend_version.clone()));
+    Ok(fitted)
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! Terms of intervals by hand.
 
+use super::super::step_scatter::{StepRun, align};
 use super::*;
 use crate::evaluate::steps::case::CaseOptions;
 use crate::evaluate::steps::read::ReadRun;
@@ -101,8 +102,11 @@ fn the_work_of_the_step_before_is_told_by_its_length() {
 #[test]
 fn runs_of_one_engine_have_one_alignment() {
     let case = case(&(0..40).map(|i| (200 + i, 10_000 * i, 10)).collect::<Vec<_>>());
-    let with = |slopes| RunTerms { slopes: Some(slopes), ..RunTerms::of(&case) };
-    let (mut a, mut b) = (with((0.5, 0.45)), with((0.3, 0.6)));
-    align(&mut [&mut a, &mut b]);
-    assert_eq!((a.alignment, b.alignment), (Alignment::Before, Alignment::Before));
+    let with = |slopes| {
+        let terms = RunTerms { slopes: Some(slopes), ..RunTerms::of(&case) };
+        StepRun { terms, fitted: 0..39, held_out: 39..39 }
+    };
+    let mut runs = [with((0.5, 0.45)), with((0.3, 0.6))];
+    align(&mut runs);
+    assert_eq!(runs.map(|run| run.terms.alignment), [Alignment::Before, Alignment::Before]);
 }

@@ -1,37 +1,22 @@
 //! Fits host overheads to traces of requests: the delay from arrival to the engine's queue, and from a token to its client. Uses `ingest::HostDelays`, `correction::HostTimes`, `report`.
 
 use super::posterior::IDENTIFIED_SD_SHARE;
-use super::report::ParameterReport;
+use super::report::{HostFit, ParameterReport};
 use crate::huber;
-use crate::ingest::HostDelays;
-use crate::stats::{median, robust_sd};
+use crate::ingest::{HostDelays, RequestTrace};
+use crate::stats::{median, non_negative_least_squares, robust_sd};
 use ridgepoint::internals::correction::HostTimes;
 
 /// Least number of requests that a delay is fitted to.
 const LEAST_REQUESTS: usize = 20;
 /// Rounds of weighting and solving.
-const TURNS: usize = 50;
+const TURNS: usize = 30;
 
-/// Fitted host overheads and their uncertainty.
-#[derive(Debug, Clone, PartialEq)]
-pub struct HostFit {
-    /// The overheads; the prior's if nothing was measured.
-    pub times: HostTimes,
-    /// Each of them.
-    pub parameters: Vec<ParameterReport>,
-    /// Overheads that are not identified, and why.
-    pub notes: Vec<String>,
-}
-
-/// The delays of several runs together.
-pub fn pooled<'a>(runs: impl IntoIterator<Item = &'a HostDelays>) -> HostDelays {
-    let mut all = HostDelays::default();
-    for run in runs {
-        all.arrival_to_queued_us.extend(&run.arrival_to_queued_us);
-        all.token_to_client_us.extend(&run.token_to_client_us);
-        all.negative += run.negative;
-    }
-    all
+/// Fits the host overheads to all requests of the traces, as [`host_from_delays`].
+pub fn host_from_traces(traces: &[RequestTrace], prior: &HostTimes) -> HostFit {
+    let mut delays = HostDelays::default();
+    traces.iter().flat_map(|trace| &trace.requests).for_each(|request| delays.add(request));
+    host_from_delays(&delays, prior)
 }
 
 /// Returns the host overheads of request delays: `queueing_us + queueing_us_per_token · prompt tokens` is a robust line through the times from arrival to queue,
@@ -41,7 +26,7 @@ pub fn pooled<'a>(runs: impl IntoIterator<Item = &'a HostDelays>) -> HostDelays 
 /// # Formula
 /// Huber's loss of residuals over their robust standard deviation, by iteratively reweighted least squares; the standard deviation of a
 /// median is √(π/2)·s/√n. If all prompts have the same length, the time per token is the prior's.
-pub fn host_from_traces(delays: &HostDelays, prior: &HostTimes) -> HostFit {
+fn host_from_delays(delays: &HostDelays, prior: &HostTimes) -> HostFit {
     let mut times = *prior;
     // The prior's standard deviation of an overhead is its default.
     let usual = HostTimes::default();
@@ -112,34 +97,28 @@ struct Line {
 
 /// `None` where all x are the same.
 fn robust_line(pairs: &[(u64, f64)]) -> Option<Line> {
-    let (mut start, mut slope) = (0.0, 0.0);
-    let mut weights = vec![1.0; pairs.len()];
-    for turn in 0..=TURNS {
-        let weighted = |of: &dyn Fn(f64, f64) -> f64| -> f64 {
-            pairs.iter().zip(&weights).map(|((x, y), weight)| weight * of(*x as f64, *y)).sum()
-        };
-        let (all, x, y) = (weighted(&|_, _| 1.0), weighted(&|x, _| x), weighted(&|_, y| y));
-        let (mean_x, mean_y) = (x / all, y / all);
-        let squares = weighted(&|x, _| (x - mean_x).powi(2));
-        if squares.partial_cmp(&(1e-9 * all * mean_x * mean_x)).is_none_or(std::cmp::Ordering::is_le) {
+    let (rows, times): (Vec<[f64; 2]>, Vec<f64>) = pairs.iter().map(|(x, y)| ([1.0, *x as f64], *y)).unzip();
+    let (mut line, mut weights) = (None, vec![1.0; pairs.len()]);
+    for _ in 0..TURNS {
+        let [start, slope] = non_negative_least_squares(&rows, &times, &weights)?;
+        let off: Vec<f64> = rows.iter().zip(&times).map(|([_, x], y)| y - start - slope * x).collect();
+        let scale = robust_sd(off.clone());
+        let weighted =
+            |of: &dyn Fn(f64) -> f64| -> f64 { rows.iter().zip(&weights).map(|(row, w)| w * of(row[1])).sum() };
+        let all = weighted(&|_| 1.0);
+        let mean_x = weighted(&|x| x) / all;
+        let squares = weighted(&|x| (x - mean_x).powi(2));
+        if squares <= 1e-9 * all * mean_x * mean_x {
             return None;
         }
-        slope = (weighted(&|x, y| (x - mean_x) * (y - mean_y)) / squares).max(0.0);
-        start = mean_y - slope * mean_x;
-        if start < 0.0 {
-            start = 0.0;
-            slope = (weighted(&|x, y| x * y) / weighted(&|x, _| x * x)).max(0.0);
-        }
-        let off: Vec<f64> = pairs.iter().map(|(x, y)| y - start - slope * *x as f64).collect();
-        let scale = robust_sd(off.clone());
-        if turn == TURNS || scale <= 0.0 {
-            let slope_sd = scale / squares.sqrt();
-            let start_sd = scale * (1.0 / all + mean_x * mean_x / squares).sqrt();
-            return Some(Line { start, slope, start_sd, slope_sd });
+        let start_sd = scale * (1.0 / all + mean_x * mean_x / squares).sqrt();
+        line = Some(Line { start, slope, start_sd, slope_sd: scale / squares.sqrt() });
+        if scale <= 0.0 {
+            break;
         }
         weights = off.iter().map(|off| huber::weight(off / scale)).collect();
     }
-    Some(Line { start, slope, start_sd: f64::INFINITY, slope_sd: f64::INFINITY })
+    line
 }
 
 #[cfg(test)]
@@ -164,7 +143,7 @@ mod tests {
 
     #[test]
     fn a_line_is_found_behind_stragglers() {
-        let fit = host_from_traces(&delays(), &HostTimes::default());
+        let fit = host_from_delays(&delays(), &HostTimes::default());
         assert!((fit.times.queueing_us - 4000.0).abs() < 25.0, "{fit:?}");
         assert!((fit.times.queueing_us_per_token - 3.0).abs() < 0.03, "{fit:?}");
         assert!((fit.times.output_token_us - 1200.0).abs() < 1e-9, "{fit:?}");
@@ -184,7 +163,7 @@ mod tests {
     #[test]
     fn prompts_of_one_length_say_nothing_of_a_token() {
         let same = HostDelays { arrival_to_queued_us: vec![(500, 5000.0); 30], ..HostDelays::default() };
-        let fit = host_from_traces(&same, &HostTimes::default());
+        let fit = host_from_delays(&same, &HostTimes::default());
         // 5000 − 500 · 2.
         assert!((fit.times.queueing_us - 4000.0).abs() < 1e-9, "{fit:?}");
         assert!(fit.parameters[0].identified && !fit.parameters[1].identified && !fit.parameters[2].identified);
@@ -205,7 +184,7 @@ mod tests {
     #[test]
     fn a_few_requests_say_nothing() {
         let few = HostDelays { token_to_client_us: vec![1.0; 19], ..HostDelays::default() };
-        let fit = host_from_traces(&few, &HostTimes::default());
+        let fit = host_from_delays(&few, &HostTimes::default());
         assert_eq!(fit.times, HostTimes::default());
         assert!(fit.notes.iter().any(|note| note.contains("19 requests")), "{:?}", fit.notes);
     }

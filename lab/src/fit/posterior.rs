@@ -33,17 +33,9 @@ pub struct Posterior {
 /// Σ weight less the parameters that the rows determine.
 ///
 /// # Errors
-/// `ErrorKind::InvalidArgument` if `values` has another length than there are parameters or a number that is not finite;
 /// `ErrorKind::Invalid` if the curvature overflows.
 pub fn posterior(problem: &Problem, values: &[f64]) -> Result<Posterior> {
     let parameters = problem.parameters();
-    if values.len() != parameters.len() || !values.iter().all(|value| value.is_finite()) {
-        return Err(Error::invalid_argument(
-            "values of the posterior",
-            ridgepoint::internals::error::cut(&format!("{values:?}")),
-            format!("must be {} finite numbers, one per parameter", parameters.len()),
-        ));
-    }
     let scales = DVector::from_iterator(parameters.len(), parameters.iter().map(Parameter::scale));
     let data = problem.data_curvature(values);
     let scaled = DMatrix::from_fn(parameters.len(), parameters.len(), |row, column| {

@@ -15,8 +15,6 @@ use crate::solver::{self, LeastSquares, Range, Slopes, Solution};
 /// Share of the measured value below which the logarithm of a prediction is continued by its tangent. The cost of a
 /// prediction of zero or less is therefore finite and still has a slope.
 const LOG_FLOOR: f64 = 1e-3;
-/// Problems that a message lists; the rest are counted.
-const MAX_LISTED: usize = 20;
 /// First line of the text that is hashed. A change of the layout changes the number.
 const HASHED_LAYOUT: &str = "ridgepoint rows 1\n";
 /// When a fit stops; it takes some ten iterations.
@@ -43,18 +41,6 @@ impl Parameter {
     /// Size of a typical change: the prior's standard deviation, 0 for a fixed parameter.
     pub(super) fn scale(&self) -> f64 {
         if self.lower < self.upper { self.prior_sd } else { 0.0 }
-    }
-
-    fn check(&self, problems: &mut Vec<String>) {
-        let Parameter { name, prior, prior_sd, lower, upper, .. } = self;
-        if !(prior_sd.is_finite() && *prior_sd > 0.0) {
-            problems.push(format!("parameter '{name}': prior_sd = {prior_sd} must be above 0 and finite"));
-        }
-        if !(lower <= upper && *lower < f64::INFINITY && *upper > f64::NEG_INFINITY) {
-            problems.push(format!("parameter '{name}': lower = {lower} must be at most upper = {upper}"));
-        } else if !(prior.is_finite() && lower <= prior && prior <= upper) {
-            problems.push(format!("parameter '{name}': prior = {prior} must be a number from {lower} to {upper}"));
-        }
     }
 }
 
@@ -133,25 +119,11 @@ impl Row {
         }
     }
 
-    fn check(&self, number: usize, parameters: &[Parameter], problems: &mut Vec<String>) {
-        let mut check = |is_good: bool, column: &str, found: f64, allowed: &str| {
-            if !is_good {
-                problems.push(format!("row {number}: column '{column}': found {found}, must be {allowed}"));
-            }
-        };
-        check(self.offset.is_finite(), "offset", self.offset, "a finite number");
-        for (column, value) in [("measured", self.measured), ("sd", self.sd)] {
-            check(value.is_finite() && value > 0.0, column, value, "above 0 and finite");
-        }
-        check(self.weight.is_finite() && self.weight >= 0.0, "weight", self.weight, "at least 0 and finite");
-        for (x, parameter) in self.x.iter().zip(parameters) {
-            check(x.is_finite(), &parameter.name, *x, "a finite number");
-        }
-        let (found, expected) = (self.x.len(), parameters.len());
-        if found != expected {
-            problems
-                .push(format!("row {number}: column 'x': found {found} values, must be {expected}, one per parameter"));
-        }
+    /// Whether the row can be fitted by so many parameters.
+    fn is_possible(&self, parameters: usize) -> bool {
+        let are_finite =
+            [self.offset, self.measured, self.sd, self.weight].iter().chain(&self.x).all(|x| x.is_finite());
+        are_finite && self.measured > 0.0 && self.sd > 0.0 && self.weight >= 0.0 && self.x.len() == parameters
     }
 
     /// The row's line in the hashed text.
@@ -172,12 +144,11 @@ pub struct Problem {
 }
 
 impl Problem {
-    /// Checks `parameters` and `rows`; `origin` names the data in errors.
+    /// Checks `rows`; `origin` names the data in errors.
     ///
     /// # Errors
-    /// `ErrorKind::Invalid` with every problem, rows being counted from 1: fewer than two rows, a number that is NaN or
-    /// infinite, a measured value or standard deviation of 0 or less, a negative weight, a row with another number of columns
-    /// than there are parameters, bounds without a value between them, a prior outside its bounds.
+    /// `ErrorKind::Invalid` for fewer than two rows, rows of which none counts, and a row with a number that is not finite, a
+    /// measured value or standard deviation of 0 or less, a negative weight, or another number of factors than parameters.
     pub fn new(origin: &str, parameters: Vec<Parameter>, rows: Vec<Row>) -> Result<Problem> {
         let mut problems: Vec<String> = Vec::new();
         if rows.len() < 2 {
@@ -186,19 +157,21 @@ impl Problem {
         } else if rows.iter().all(|row| row.weight <= 0.0) {
             problems.push("every row's weight is 0: at least one must count".to_owned());
         }
-        parameters.iter().for_each(|parameter| parameter.check(&mut problems));
-        for (index, row) in rows.iter().enumerate() {
-            row.check(index + 1, &parameters, &mut problems);
+        let mut bad = rows.iter().enumerate().filter(|(_, row)| !row.is_possible(parameters.len()));
+        if let Some((index, row)) = bad.next() {
+            problems.push(format!(
+                "row {}: measured {}, predicted {} + {:?} by parameter, sd {}, weight {}: all must be finite, measured and sd \
+                 above 0 ({} further rows are bad too)",
+                index + 1,
+                row.measured,
+                row.offset,
+                row.x,
+                row.sd,
+                row.weight,
+                bad.count()
+            ));
         }
-        if problems.is_empty() {
-            return Ok(Problem { parameters, rows });
-        }
-        let more = problems.len().saturating_sub(MAX_LISTED);
-        if more > 0 {
-            problems.truncate(MAX_LISTED);
-            problems.push(format!("and {more} more"));
-        }
-        Err(Error::invalid(origin, problems))
+        if problems.is_empty() { Ok(Problem { parameters, rows }) } else { Err(Error::invalid(origin, problems)) }
     }
 
     /// The parameters.
@@ -220,28 +193,11 @@ impl Problem {
         counts
     }
 
-    /// Remarks on the rows: all are equal, or a parameter occurs in none.
+    /// Remarks on the parameters that occur in no row.
     pub fn notes(&self) -> Vec<String> {
-        let mut notes = Vec::new();
-        let same = |a: f64, b: f64| a.total_cmp(&b).is_eq();
-        let all = |pairs: &dyn Fn(&Row, &Row) -> bool| self.rows.windows(2).all(|pair| pairs(&pair[0], &pair[1]));
-        if all(&|a, b| a.x == b.x && same(a.offset, b.offset)) {
-            notes.push(
-                "all rows have the same columns: they determine one combination of the parameters, the priors share it"
-                    .to_owned(),
-            );
-        }
-        if all(&|a, b| same(a.measured, b.measured)) {
-            notes.push(
-                "all rows have the same measured value: nothing shows what makes it larger or smaller".to_owned(),
-            );
-        }
-        for (index, parameter) in self.parameters.iter().enumerate() {
-            if !self.rows.iter().any(|row| row.weight > 0.0 && row.x[index] != 0.0) {
-                notes.push(format!("no row has '{}': it stays at its prior", parameter.name));
-            }
-        }
-        notes
+        let has = |index: usize| self.rows.iter().any(|row| row.weight > 0.0 && row.x[index] != 0.0);
+        let missing = self.parameters.iter().enumerate().filter(|(index, _)| !has(*index));
+        missing.map(|(_, of)| format!("no row has '{}': it stays at its prior", of.name)).collect()
     }
 
     /// The priors' means, at which a fit starts.
@@ -264,21 +220,6 @@ impl Problem {
     /// # Formula
     /// Huber's loss with [`HUBER_DELTA`](crate::huber::HUBER_DELTA); below a thousandth of `measured` the logarithm is
     /// continued by its tangent.
-    ///
-    /// ```
-    /// use ridgepoint_lab::fit::{Parameter, Problem, Row, Target};
-    ///
-    /// let factor = Parameter {
-    ///     name: "factor".to_owned(), unit: "1".to_owned(), prior: 1.0, prior_sd: 0.5, lower: 0.3, upper: 3.0,
-    /// };
-    /// let row =
-    ///     |measured| Row { target: Target::Ttft, offset: 0.0, x: vec![100.0], measured, sd: 0.1, weight: 1.0 };
-    /// let problem = Problem::new("example", vec![factor], vec![row(150.0), row(150.0)])?;
-    /// // At 1.5 the rows are met and the prior costs (0.5 / 0.5)² / 2; at 1 each row is off by ln(1.5) / 0.1 = 4.05.
-    /// assert_eq!(problem.cost(&[1.5]), 0.5);
-    /// assert!((problem.cost(&[1.0]) - 2.0 * 1.5 * (4.0547 - 0.75)).abs() < 1e-3);
-    /// # Ok::<(), ridgepoint::Error>(())
-    /// ```
     pub fn cost(&self, values: &[f64]) -> f64 {
         let rows: f64 = self.rows.iter().map(|row| row.weight * huber::loss(row.residual(values).0)).sum();
         let prior: f64 =

@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::posterior::{IDENTIFIED_SD_SHARE, Posterior};
 use super::problem::{Parameter, Problem, Target};
 use crate::solver::Solution;
-use ridgepoint::internals::correction::SDS_OF_90_PCT;
+use ridgepoint::internals::correction::{HostTimes, SDS_OF_90_PCT};
 
 /// Report of a fit: its input, how it ended and its result. Serialised keys are stable.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -57,9 +57,20 @@ pub struct ParameterReport {
     pub at_bound: bool,
 }
 
+/// Fitted host overheads and their uncertainty.
+#[derive(Debug, Clone, PartialEq)]
+pub struct HostFit {
+    /// The overheads; the prior's if nothing was measured.
+    pub times: HostTimes,
+    /// Each of them.
+    pub parameters: Vec<ParameterReport>,
+    /// Remarks, such as overheads that are not identified, and why.
+    pub notes: Vec<String>,
+}
+
 impl FitReport {
     /// The report of a solved problem with its posterior.
-    pub fn new(problem: &Problem, solution: &Solution, posterior: &Posterior) -> FitReport {
+    pub(super) fn new(problem: &Problem, solution: &Solution, posterior: &Posterior) -> FitReport {
         let found = solution.values.iter().zip(&solution.at_bound).zip(posterior.sd.iter().zip(&posterior.identified));
         let parameters = problem.parameters().iter().zip(found).map(|(of, ((value, at_bound), (sd, identified)))| {
             let Parameter { name, unit, prior, prior_sd, lower, upper } = of.clone();
@@ -86,6 +97,17 @@ impl FitReport {
             parameters: parameters.collect(),
             notes,
         }
+    }
+}
+
+impl FitReport {
+    /// Puts host overheads that were fitted apart in the place of those of the solver.
+    pub fn replace_host(&mut self, host: HostFit) {
+        let is_host = |name: &str| host.parameters.iter().any(|of| of.name == name);
+        self.parameters.retain(|parameter| !is_host(&parameter.name));
+        self.notes.retain(|note| !host.parameters.iter().any(|of| note.contains(&format!("'{}'", of.name))));
+        self.parameters.extend(host.parameters);
+        self.notes.extend(host.notes);
     }
 }
 

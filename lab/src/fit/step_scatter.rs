@@ -1,18 +1,19 @@
 //! How far a correction is off on windows of sampled steps, fitted ones and held-out ones, and the scatter that follows for its
 //! intervals. Uses `steps`, `learn`, `evaluate::steps`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use serde::Serialize;
 
 use super::fit_rows::{FitResult, Prior};
 use super::fit_steps::{Alignment, RunTerms, fit_steps};
+use super::report::FitReport;
 use crate::evaluate::steps::window::{USUAL_ROWS, mean_step_us, windows};
 use crate::ingest::Dropped;
 use crate::stats::{ErrorSummary, error_pct};
 use ridgepoint::Result;
-use ridgepoint::internals::correction::{Correction, Level, Scatter};
+use ridgepoint::internals::correction::{Correction, Level, Scatter, Source};
 
 /// What windows that were fitted leave is this much less than what others do (assumed).
 const IN_SAMPLE_INFLATION: f64 = 1.5;
@@ -30,11 +31,28 @@ pub struct StepRun<'a> {
     pub held_out: Range<usize>,
 }
 
-impl StepRun<'_> {
+impl<'a> StepRun<'a> {
+    /// A run whose alignment is chosen by the rows to fit.
+    pub fn new(mut terms: RunTerms<'a>, fitted: Range<usize>, held_out: Range<usize>, prior: &Prior) -> Self {
+        terms.compare(fitted.clone(), prior.means());
+        StepRun { terms, fitted, held_out }
+    }
+
     /// All rows that may be looked at.
     fn seen(&self) -> Range<usize> {
         self.fitted.start..self.held_out.end.max(self.fitted.end)
     }
+}
+
+/// Report of a fit to sampled steps. Serialised keys are stable.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct StepFitReport {
+    /// The fit.
+    pub fit: FitReport,
+    /// The runs.
+    pub runs: Vec<StepRunReport>,
+    /// Source of the correction.
+    pub source: Source,
 }
 
 /// Errors of means over windows of 50 sampled steps.
@@ -119,26 +137,44 @@ fn mean_square(points: &[(f64, f64)]) -> Option<f64> {
     mean.is_finite().then_some(mean)
 }
 
-/// A correction of `level` fitted on the runs' rows, its scatter from windows of 50 sampled steps, and where that is from, in words.
+/// Gives runs of one version of an engine one alignment, by the mean of their slopes: whether scheduling is asynchronous is a matter of
+/// the engine, and one run alone may not tell.
+pub(super) fn align(runs: &mut [StepRun<'_>]) {
+    let versions: BTreeSet<Option<String>> =
+        runs.iter().map(|run| run.terms.case.labels.backend_version.clone()).collect();
+    for version in &versions {
+        let of_version =
+            runs.iter_mut().map(|run| &mut run.terms).filter(|run| run.case.labels.backend_version == *version);
+        let mut aligned: Vec<&mut RunTerms<'_>> = of_version.filter(|run| run.slopes.is_some()).collect();
+        let mut lead = 0.0;
+        for run in &aligned {
+            let single = run.case.rows.iter().filter(|row| row.steps == 1).count();
+            let (own, before) = run.slopes.unwrap_or_default();
+            lead += single as f64 * (before - own);
+        }
+        let alignment = if lead > 0.0 { Alignment::Before } else { Alignment::Own };
+        aligned.iter_mut().for_each(|run| run.alignment = alignment);
+    }
+}
+
+/// A correction of `level` fitted on the runs' rows, its scatter from windows of 50 sampled steps. Runs of one version of an
+/// engine get one alignment.
 ///
 /// The scatter is that of models that a global correction has not seen, each left out in turn, where there are two; else
 /// that of rows that were held out; else one and a half times that of the fitted rows.
 ///
 /// # Errors
 /// As [`fit_steps`].
-pub fn fit_with_scatter(
-    origin: &str,
-    runs: &[StepRun<'_>],
-    prior: &Prior,
-    level: &Level,
-) -> Result<(FitResult, String)> {
+pub fn fit_with_scatter(origin: &str, runs: &mut [StepRun<'_>], prior: &Prior, level: &Level) -> Result<FitResult> {
+    align(runs);
     let chosen: Vec<(&RunTerms<'_>, Range<usize>)> = runs.iter().map(|run| (&run.terms, run.fitted.clone())).collect();
     let mut fitted = fit_steps(origin, &chosen, prior)?;
     let (step, from) = scatter(origin, runs, prior, level, &fitted.correction)?;
     fitted.correction.level = level.clone();
     fitted.correction.scatter = Scatter { step, ttft: prior.means().scatter.ttft };
-    let said = format!("scatter of a step's time: {:.1} %, {from}; that of TTFT is not in steps", 100.0 * step);
-    Ok((fitted, said))
+    let note = format!("scatter of a step's time: {:.1} %, {from}; that of TTFT is not in steps", 100.0 * step);
+    fitted.report.notes.push(note);
+    Ok(fitted)
 }
 
 fn scatter(

@@ -58,7 +58,7 @@ impl HostDelays {
         all.into_iter().filter_map(delay).collect()
     }
 
-    fn add(&mut self, row: &RequestRow) {
+    pub(crate) fn add(&mut self, row: &RequestRow) {
         let negative = &mut self.negative;
         let mut delay = |from: Option<u64>, to: Option<u64>| {
             let (from, to) = (from?, to?);

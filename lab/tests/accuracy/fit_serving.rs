@@ -83,8 +83,8 @@ fn a_known_correction_is_found_again() {
     let cases: Vec<&Case> = cases.iter().collect();
     let prior = Prior::of_any_model();
     let (learned, is_still) = fit_serving("made-up runs", &cases, &prior, prior.means(), SEED, &|| {}).unwrap();
-    assert!(is_still && learned.solution.converged, "{:?}", learned.solution);
-    assert!(learned.solution.cost < 0.05 * learned.solution.cost_start, "{:?}", learned.solution);
+    assert!(is_still && learned.report.converged, "{:?}", learned.report);
+    assert!(learned.report.cost_after < 0.05 * learned.report.cost_before, "{:?}", learned.report);
     let found = &learned.correction;
     // Two figures of each of two stages.
     assert_eq!((found.source.rows, found.source.models.len()), (4 * cases.len() as u64, MODELS.len()));

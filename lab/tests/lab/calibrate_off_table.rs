@@ -65,8 +65,8 @@ fn predicted_us(batch: &[Request], operator: &str) -> f64 {
 }
 
 fn assert_no_error(report: &OperatorReport, rows: usize) {
-    assert_eq!(total(&report).rows, rows);
-    assert!(total(&report).mape_pct < 100.0 * REL_SAME_FORMULA, "{:?}", report.total);
+    assert_eq!(total(report).rows, rows);
+    assert!(total(report).mape_pct < 100.0 * REL_SAME_FORMULA, "{:?}", report.total);
 }
 
 #[test]

@@ -10,7 +10,7 @@ use ridgepoint::{CorrectionChoice, EfficiencyMode};
 use ridgepoint_lab::evaluate::steps::case::{CaseOptions, StepCase, step_cases};
 use ridgepoint_lab::evaluate::steps::read::{ReadRun, read_runs};
 use ridgepoint_lab::evaluate::steps::split::{StepSplit, folds};
-use ridgepoint_lab::fit::{Alignment, Prior, RunTerms, StepRun, StepRunReport, align, fit_with_scatter};
+use ridgepoint_lab::fit::{Alignment, Prior, RunTerms, StepRun, StepRunReport, fit_with_scatter};
 use ridgepoint_lab::ingest::step_table::TableRun;
 use ridgepoint_lab::ingest::{Cleaning, Dropped, Interval, Run, StepRecord, StepTrace, periods};
 
@@ -88,8 +88,8 @@ fn a_known_correction_is_found_in_a_tenth_of_its_steps() {
     let mut terms = RunTerms::of(&case);
     terms.compare(0..half, &Correction::neutral());
     assert_eq!(terms.alignment, Alignment::Own, "{:?}", terms.slopes);
-    let runs = [StepRun { terms, fitted: 0..half, held_out: half..case.rows.len() }];
-    let (learned, scatter) = fit_with_scatter("made up", &runs, &Prior::of_any_model(), &Level::Global).unwrap();
+    let mut runs = [StepRun { terms, fitted: 0..half, held_out: half..case.rows.len() }];
+    let learned = fit_with_scatter("made up", &mut runs, &Prior::of_any_model(), &Level::Global).unwrap();
     let found = &learned.correction;
     for term in [Term::Projections, Term::AttentionDecode, Term::Steps, Term::Requests, Term::SortedMegalogits] {
         let sd = found.covariance[term.index()][term.index()].sqrt();
@@ -100,12 +100,14 @@ fn a_known_correction_is_found_in_a_tenth_of_its_steps() {
     let held_out = report.held_out.unwrap();
     assert!(held_out.median_ape_pct < 1.0 && held_out.windows > 25, "{held_out:?}");
     // Of one model alone no scatter below the expected one is believed.
-    assert!((found.scatter.step - 0.03).abs() < 1e-12 && scatter.contains("one alone"), "{scatter}");
+    let notes = learned.report.notes.join("; ");
+    assert!((found.scatter.step - 0.03).abs() < 1e-12 && notes.contains("one alone"), "{notes}");
     let off = StepRunReport::of(&runs[0], &Correction::neutral()).held_out.unwrap();
     assert!(off.median_ape_pct > 5.0, "the truth is no neutral correction: {off:?}");
     let own = Level::Model { model: "llama-3.1-8b".to_owned() };
-    let (own, scatter) = fit_with_scatter("made up", &runs, &Prior::around(found), &own).unwrap();
-    assert!(own.correction.scatter.step < 0.02 && scatter.contains("held out"), "{scatter}");
+    let own = fit_with_scatter("made up", &mut runs, &Prior::around(found), &own).unwrap();
+    let notes = own.report.notes.join("; ");
+    assert!(own.correction.scatter.step < 0.02 && notes.contains("held out"), "{notes}");
     assert_eq!(own.correction.source.hardware, ["h100_sxm"]);
 }
 
@@ -146,21 +148,19 @@ fn corrections_of_the_first_part_of_the_data_pack_meet_the_later_one() {
         .unwrap()
         .into_iter()
         .map(|fold| {
-            let (mut terms, fitted) = (RunTerms::of(fold.judged.case), 0..fold.judged.rows.start);
-            terms.compare(fitted.clone(), &Correction::neutral());
-            StepRun { terms, fitted, held_out: fold.judged.rows }
+            let fitted = 0..fold.judged.rows.start;
+            StepRun::new(RunTerms::of(fold.judged.case), fitted, fold.judged.rows, &Prior::of_any_model())
         })
         .collect();
-    align(&mut runs.iter_mut().map(|run| &mut run.terms).collect::<Vec<_>>());
+    let learned = fit_with_scatter("pack", &mut runs, &Prior::of_any_model(), &Level::Global).unwrap();
     for run in &runs {
         // vLLM 0.15.1 schedules asynchronously: the GPU's work is in the time after the step's own.
         let (own, before) = run.terms.slopes.unwrap();
         eprintln!("{}: {own:.2} of the step itself, {before:.2} of the one before", run.terms.case.labels.name);
         assert!(before > 0.7 && own < 0.4 && run.terms.alignment == Alignment::Before, "{own} {before}");
     }
-    let (learned, scatter) = fit_with_scatter("pack", &runs, &Prior::of_any_model(), &Level::Global).unwrap();
-    eprintln!("{scatter}");
-    assert!(learned.solution.converged && learned.problem.rows().len() > 8000);
+    eprintln!("{:?}", learned.report.notes);
+    assert!(learned.report.converged && learned.report.rows > 8000);
     for run in &runs {
         let later = StepRunReport::of(run, &learned.correction).held_out.unwrap();
         eprintln!("{}: median {:.2} %", run.terms.case.labels.name, later.median_ape_pct);
