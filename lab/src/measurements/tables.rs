@@ -17,6 +17,7 @@ use super::source::SourceFormat;
 
 /// Larger counts are not exact as `f64`.
 const MAX_COUNT: u64 = 1 << 53;
+pub(super) const MATMUL_FORMATS: &str = "bfloat16, float16, fp8, fp8_block, int8, int8_wo, int4_wo, nvfp4, mxfp4";
 const KV_DTYPES: &str = "bfloat16, float16, fp8 or another number format";
 const DISTRIBUTIONS: &str = "balanced, or power_law_<alpha> with alpha above 0";
 
@@ -66,7 +67,7 @@ fn size(row: &Row<'_>, column: &str) -> Result<u64> {
 }
 
 fn matmul_format(row: &Row<'_>) -> Result<MatmulFormat> {
-    row.read("dtype", MatmulFormat::ALL.map(MatmulFormat::name).join(", "), MatmulFormat::parse)
+    row.read("dtype", MATMUL_FORMATS, MatmulFormat::parse)
 }
 
 fn dtype(name: &str) -> Option<DType> {
