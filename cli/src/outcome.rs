@@ -70,14 +70,6 @@ impl Output {
     pub fn of(stdout: String) -> Self {
         Output { stdout, notes: Vec::new(), missed: None }
     }
-
-    /// A value as JSON without remarks.
-    ///
-    /// # Errors
-    /// A value that cannot be written as JSON.
-    pub fn json(value: &impl Serialize) -> Result<Self, Failure> {
-        json(value).map(Output::of)
-    }
 }
 
 /// Why a subcommand failed.

@@ -14,7 +14,7 @@ use super::chip::Chip;
 use super::family::Family;
 use super::grid::{Grid, MAX_AXES, Origin, knots_around};
 use super::keys::Key;
-use super::series::{Header, Series, SeriesHeader, UNIT, columns};
+use super::series::{Header, Series, UNIT, columns};
 
 /// Furthest that a measurement may be from the kernel model, as a log ratio (a factor of 22 000): beyond it the line or
 /// the coefficients are damaged, and times between and beyond the knots would overflow.
@@ -79,7 +79,17 @@ impl<F: Family> Table<F> {
     pub fn series(&self, key: &F::Key, chip: &Chip, around: &[f64]) -> Result<Option<Arc<Series<F>>>> {
         let name = key.name();
         let Some(about) = self.header.series.get(&name) else { return Ok(None) };
-        let mut points = self.points(&name, about)?;
+        let lines = self.lines.get(&about.id).map_or(&[][..], Vec::as_slice);
+        let miscounted = || {
+            let (name, found, expected) = (key.name(), lines.len(), about.lines);
+            self.parse_error(format!(
+                "series '{name}' has {found} lines, its header says {expected}; as many must be there, and one at least"
+            ))
+        };
+        if lines.is_empty() {
+            return Err(miscounted());
+        }
+        let mut points = lines.iter().map(|line| self.point(line)).collect::<Result<Vec<_>>>()?;
         let leading = F::AXES.len() - 1;
         let mut axes: Vec<Vec<f64>> = (0..leading).map(|axis| sorted(points.iter().map(|p| p.at[axis]))).collect();
         let around = if self.is_built_in() { around } else { &[] };
@@ -94,6 +104,9 @@ impl<F: Family> Table<F> {
         }
         axes.push(about.knots.clone());
         let series = Arc::new(self.read(key, &points, axes, chip)?);
+        if lines.len() != about.lines {
+            return Err(miscounted());
+        }
         let mut all = self.series.lock().unwrap_or_else(PoisonError::into_inner);
         all.insert(place, (*chip, series.clone()));
         Ok(Some(series))
@@ -116,18 +129,6 @@ impl<F: Family> Table<F> {
         }
         series.grid.fill_gaps();
         Ok(series)
-    }
-
-    /// The lines of a series with their coordinates.
-    fn points(&self, name: &str, about: &SeriesHeader) -> Result<Vec<Point<'_>>> {
-        let lines = self.lines.get(&about.id).map_or(&[][..], Vec::as_slice);
-        let (found, expected) = (lines.len(), about.lines);
-        if found != expected || lines.is_empty() {
-            return Err(self.parse_error(format!(
-                "series '{name}' has {found} lines, its header says {expected}; as many must be there, and one at least"
-            )));
-        }
-        lines.iter().map(|line| self.point(line)).collect()
     }
 
     fn point(&self, line: &Line) -> Result<Point<'_>> {

@@ -227,7 +227,7 @@ mod tests {
         let y: f64 = svg[row..].split("y=\"").nth(1).unwrap().split('"').next().unwrap().parse().unwrap();
         let is_beside = |circle: &&&str| {
             let cy: f64 = circle.split("cy=\"").nth(1).unwrap().split('"').next().unwrap().parse().unwrap();
-            circle.contains("r=\"4\"") && (cy - y).abs() < 12.0
+            circle.contains("r=\"4\"") && (cy - y - 5.0).abs() < 7.0
         };
         let circles: Vec<&str> = svg.split("<circle").skip(1).collect();
         let mark = circles.iter().find(is_beside).unwrap();

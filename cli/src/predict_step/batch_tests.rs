@@ -50,7 +50,7 @@ fn only_the_documented_shape_is_read() {
         ("[]", "[] must be an object of keys"),
         ("{}", "requests is missing; it is a list of requests"),
         (r#"{"requests": {}}"#, "requests = {} must be a list of requests"),
-        (r#"{"requests": [], "requests": []}"#, "duplicate field"),
+        (r#"{"requests": [], "requests": []}"#, "key 'requests' appears twice"),
         (r#"{"requests": [], "comment": 1}"#, "comment is not a known key"),
         (r#"{"requests": [{"num_computed_tokens": 1}]}"#, "requests[0].num_scheduled_tokens is missing"),
         (

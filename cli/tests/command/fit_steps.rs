@@ -213,7 +213,7 @@ fn what_can_not_be_fitted_is_named_and_nothing_is_written() {
     let constant: Vec<(u64, i64, i64)> = (0..50).map(|i| (1000 + i, 1 + 10_000_000 * i as i64, 5 + i as i64)).collect();
     let cut = trace(20);
     for (name, text, said) in [
-        ("none.csv", HEADER.to_owned(), "has a header and no rows"),
+        ("none.csv", HEADER.to_owned(), "has no rows"),
         ("empty.csv", String::new(), "is empty"),
         ("one.csv", rows(&[(1000, 1, 5), (1001, 10_000_001, 6)]), "there is one row"),
         ("alone.csv", rows(&[(1000, 1, 5)]), "1 last step"),

@@ -232,7 +232,7 @@ fn unknown_versions_scopes_units_and_keys_are_errors() {
         (record(500, "null"), "column 'wall_time': found nothing"),
         (good.replace("\"num_decode_requests\": 9", "\"num_decode_requests\": -9"), "column 'scheduled_requests'"),
         (good[..200].to_owned(), "EOF while parsing"),
-        (format!("{good}[1]\n"), "line 2 column 0: is not a JSON object"),
+        (format!("{good}[1]\n"), "line 2 column 1: is not a JSON object"),
         (String::new(), "has no rows"),
     ] {
         let message = metrics(&text).unwrap_err().to_string();
