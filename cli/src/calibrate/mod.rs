@@ -64,7 +64,7 @@ pub fn run(args: &Calibrate, common: &Common) -> Result<Outcome<Reports>, Failur
         hardware: &hardware,
         action: match &args.out {
             Some(out) => Action::Build { command: command_line(&dirs, &hardware, out) },
-            None => Action::Check { tables: Tables::new(&hardware, data_dir) },
+            None => Action::Check { tables: Box::new(Tables::new(&hardware, data_dir)) },
         },
         reports: Vec::new(),
         notes: folders.notes,
@@ -92,7 +92,7 @@ pub fn run(args: &Calibrate, common: &Common) -> Result<Outcome<Reports>, Failur
 
 enum Action {
     Build { command: String },
-    Check { tables: Tables },
+    Check { tables: Box<Tables> },
 }
 
 struct Work<'a> {

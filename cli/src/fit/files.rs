@@ -105,11 +105,10 @@ fn fill(run: &mut Run, args: &Fit, data_dir: Option<&Path>) -> Vec<String> {
     };
     let model = |name: &str| Model::find_in(data_dir, name).ok().map(|model| model.name().to_owned());
     let hardware = |name: &str| Hardware::find_in(data_dir, name).ok().map(|hardware| hardware.name().to_owned());
-    let texts: [(_, _, _, &dyn Fn(&str) -> Option<String>); 2] = [
-        ("--model", &args.model, &mut run.model, &model),
-        ("--hardware", &args.hardware, &mut run.hardware, &hardware),
-    ];
-    for (flag, given, known, short_name) in texts {
+    let model: &dyn Fn(&str) -> Option<String> = &model;
+    for (flag, given, known, short_name) in
+        [("--model", &args.model, &mut run.model, model), ("--hardware", &args.hardware, &mut run.hardware, &hardware)]
+    {
         let Some(given) = given else { continue };
         match known.as_deref().map(|known| (known, short_name(known))) {
             Some((known, Some(found))) => {
