@@ -221,7 +221,7 @@ fn what_can_not_be_fitted_is_named_and_nothing_is_written() {
         ("nan.csv", rows(&[(1000, 1, 5), (1001, 10, 6)]).replace(",10,", ",NaN,"), "NaN"),
         ("negative.csv", rows(&[(1000, 1, 5), (1001, 10_000_001, -6)]), "-6"),
         ("twice.csv", rows(&[(1000, 1, 5), (1000, 1, 5)]), "1 duplicate"),
-        ("backwards.csv", rows(&[(1000, 90_000_000, 5), (1001, 50_000_000, 6), (1002, 10_000_000, 7)]), "clock_jump"),
+        ("backwards.csv", rows(&[(1000, 90_000_000, 5), (1001, 50_000_000, 6), (1002, 10_000_000, 7)]), "clock jump"),
         ("unit.csv", rows(&constant).replace("ts_start_ns", "ts_start_ms"), "step.ts_start_ms"),
         ("seconds.csv", rows(&(0..50).map(|i| (1000 + i, 5 + i as i64, 5)).collect::<Vec<_>>()), "seconds.csv"),
         ("cut.json", cut[..cut.len() - 40].to_owned(), "cut.json"),
