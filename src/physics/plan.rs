@@ -21,8 +21,7 @@ use super::template::Template;
 
 /// Everything about a step but the batch: which operators run, on which shapes, how often.
 ///
-/// Operators are those of one rank of each pipeline stage in sequence, so their times sum to the latency of a step;
-/// [`slowest_stage_share`](Self::slowest_stage_share) gives the share that bounds the throughput of a full pipeline.
+/// Operators are those of one rank of each pipeline stage in sequence, so their times sum to the latency of a step.
 #[derive(Debug, Clone)]
 pub struct StepPlan {
     entries: Vec<Entry>,

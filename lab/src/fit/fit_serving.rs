@@ -26,7 +26,7 @@ const SETTLED: f64 = 0.03;
 /// whether they have settled; `done` is called after each replay.
 ///
 /// # Errors
-/// As [`Case::replay`] and [`fit_rows`].
+/// As [`Case::replay`] and `fit_rows`.
 pub fn fit_serving(
     origin: &str,
     cases: &[&Case],

@@ -12,7 +12,7 @@ const LEAST_REQUESTS: usize = 20;
 /// Rounds of weighting and solving.
 const TURNS: usize = 30;
 
-/// Fits the host overheads to all requests of the traces, as [`host_from_delays`].
+/// Fits the host overheads to all requests of the traces, as `host_from_delays`.
 pub fn host_from_traces(traces: &[RequestTrace], prior: &HostTimes) -> HostFit {
     let mut delays = HostDelays::default();
     traces.iter().flat_map(|trace| &trace.requests).for_each(|request| delays.add(request));

@@ -164,7 +164,7 @@ pub(super) fn align(runs: &mut [StepRun<'_>]) {
 /// that of rows that were held out; else one and a half times that of the fitted rows.
 ///
 /// # Errors
-/// As [`fit_steps`].
+/// As `fit_steps`.
 pub fn fit_with_scatter(origin: &str, runs: &mut [StepRun<'_>], prior: &Prior, level: &Level) -> Result<FitResult> {
     align(runs);
     let chosen: Vec<(&RunTerms<'_>, Range<usize>)> = runs.iter().map(|run| (&run.terms, run.fitted.clone())).collect();
