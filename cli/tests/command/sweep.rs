@@ -260,6 +260,10 @@ fn bad_input_names_file_key_value_and_the_way_out_and_writes_nothing() {
             GRID.replace("llama-3.1-8b", "lama-3.1-8b").replace("\"h200\"", "\"h20000\""),
             &["unknown model 'lama-3.1-8b' (did you mean llama-3.1-8b", "unknown hardware 'h20000'"],
         ),
+        (
+            GRID.replace("\"h200\"", "\"h100\", \"h100_sxm\""),
+            &["server.hardware = \"h100\" is listed twice, at place 2: keep one"],
+        ),
         (GRID.replace("max_num_seqs", "max_num_seq"), &["max_num_seq is not a known key: did you mean max_num_seqs"]),
         (GRID.replace("[2, 8, 64]", "[2, -8, 64]"), &["max_num_seqs = -8 must be a whole number from 1"]),
         (GRID.replace("[4, 16]", "[4, 0]"), &["load.request_rate_per_s = 0 must be a number above 0"]),
