@@ -40,8 +40,8 @@ fn used<S: Serializer>(correction: &Option<&Correction>, serializer: S) -> Resul
 /// let batch = [Request::decode(1000); 4];
 /// let step = steps.estimate(&batch)?;
 /// let subject = Subject {
-///     model: model.name(),
-///     hardware: hardware.name(),
+///     model: &model.name,
+///     hardware: &hardware.name,
 ///     deployment: &deployment,
 ///     efficiency: Default::default(),
 ///     correction: None,

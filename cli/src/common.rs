@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
-use ridgepoint::{EfficiencyMode, Error, Options};
+use ridgepoint::{EfficiencyMode, Options};
 
 use crate::outcome::Failure;
 
@@ -131,22 +131,4 @@ pub fn percent(text: &str) -> Result<f64, String> {
 pub fn above_zero(text: &str) -> Result<f64, String> {
     let value = text.parse::<f64>().ok().filter(|value| value.is_finite() && *value > 0.0);
     value.ok_or_else(|| "must be a finite number above zero".to_owned())
-}
-
-/// The files of one kind in a subfolder of the data folder, sorted.
-///
-/// # Errors
-/// A folder that cannot be read.
-pub fn files_in(data_dir: Option<&Path>, folder: &str, extension: &str) -> ridgepoint::Result<Vec<PathBuf>> {
-    let Some(dir) = data_dir.map(|dir| dir.join(folder)).filter(|dir| dir.is_dir()) else { return Ok(Vec::new()) };
-    let entries = std::fs::read_dir(&dir).map_err(|error| Error::io(&dir, error))?;
-    let mut paths = Vec::new();
-    for entry in entries {
-        let path = entry.map_err(|error| Error::io(&dir, error))?.path();
-        if path.extension().is_some_and(|e| e == extension) {
-            paths.push(path);
-        }
-    }
-    paths.sort();
-    Ok(paths)
 }

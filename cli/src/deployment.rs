@@ -125,7 +125,7 @@ pub fn served(model: &Model, hardware: &Hardware, deployment: &Deployment) -> St
     let gpus = [of.tensor_parallel_size, of.pipeline_parallel_size, of.data_parallel_size];
     let gpus: u64 = gpus.into_iter().map(u64::from).product();
     let number = if gpus == 1 { "one".to_owned() } else { count(gpus) };
-    let mut text = format!("{} on {number} {}", model.name(), hardware.display_name());
+    let mut text = format!("{} on {number} {}", model.name, hardware.display_name);
     for (key, value, usual) in [
         ("tensor_parallel_size", of.tensor_parallel_size, default.tensor_parallel_size),
         ("pipeline_parallel_size", of.pipeline_parallel_size, default.pipeline_parallel_size),
@@ -154,7 +154,7 @@ pub fn served(model: &Model, hardware: &Hardware, deployment: &Deployment) -> St
 
 /// `NVLink 450.0 GB/s`: the rate of one direction.
 pub fn link(hardware: &Hardware) -> String {
-    let link = hardware.interconnect();
+    let link = hardware.interconnect;
     let kind = match link.kind {
         InterconnectKind::Nvlink => "NVLink",
         InterconnectKind::Pcie => "PCIe",

@@ -5,16 +5,17 @@ use std::path::Path;
 use std::sync::Arc;
 
 use clap::Args;
-use ridgepoint::hardware::{builtin_aliases, builtin_names};
+use ridgepoint::hardware::builtin_names;
 use ridgepoint::internals::correction::builtin_corrections;
 use ridgepoint::internals::efficiency::Tables;
 use ridgepoint::internals::efficiency::kernel_model::{AllReduceModel, DecodeModel, GemmModel, MoeModel, PrefillModel};
 use ridgepoint::internals::efficiency::table::{Header, SeriesHeader};
+use ridgepoint::internals::input::files_in;
 use ridgepoint::internals::units::{GIB, si};
 use ridgepoint::{DType, Hardware};
 use serde::Serialize;
 
-use crate::common::{Common, files_in};
+use crate::common::Common;
 use crate::deployment::link;
 use crate::outcome::{Failure, Outcome, Report};
 use crate::text::{Page, Rows, count, quantity};
@@ -46,8 +47,6 @@ pub struct GpuEntry {
     /// Its figures and their sources.
     #[serde(flatten)]
     hardware: Hardware,
-    /// Other names it is found by.
-    aliases: Vec<String>,
     /// Operators that have an efficiency table of this very GPU.
     tables: Vec<String>,
     /// Whether a built-in correction was fitted on steps of this very GPU.
@@ -114,10 +113,9 @@ fn detail(name: &str, data_dir: Option<&Path>) -> ridgepoint::Result<GpuDetail> 
         (header.operator.clone(), table)
     };
     let table_headers: BTreeMap<String, GpuTable> = headers.into_iter().flatten().map(table).collect();
-    let fitted = builtin_corrections()?.iter().filter(|of| of.source.hardware.iter().any(|gpu| gpu == hardware.name()));
+    let fitted = builtin_corrections()?.iter().filter(|of| of.source.hardware.contains(&hardware.name));
     let corrections: Vec<String> = fitted.map(|correction| correction.name.clone()).collect();
     let entry = GpuEntry {
-        aliases: builtin_aliases(hardware.name()).unwrap_or_default(),
         tables: table_headers.keys().cloned().collect(),
         correction: !corrections.is_empty(),
         corrections,
@@ -138,7 +136,7 @@ impl Report for HardwareReport {
 }
 
 fn memory(hardware: &Hardware) -> String {
-    format!("{:.0} GiB at {}", hardware.hbm_capacity_bytes() / GIB, quantity(hardware.hbm_bytes_per_s(), "B/s"))
+    format!("{:.0} GiB at {}", hardware.hbm_capacity_bytes / GIB, quantity(hardware.hbm_bytes_per_s, "B/s"))
 }
 
 /// The names, or `instead` if there are none.
@@ -153,9 +151,9 @@ const OPERATORS: usize = 5;
 fn list(entries: &[GpuEntry], page: &mut Page) {
     let peak = |of: &GpuEntry, dtype| of.hardware.peak_dense_flop_per_s(dtype).map_or_else(|_| "-".to_owned(), si);
     let rows = Rows::of(entries)
-        .left("name", |of| of.hardware.name().to_owned())
-        .left("GPU", |of| of.hardware.display_name().trim_start_matches("NVIDIA ").to_owned())
-        .right("SMs", |of| of.hardware.sm_count().to_string())
+        .left("name", |of| of.hardware.name.to_owned())
+        .left("GPU", |of| of.hardware.display_name.trim_start_matches("NVIDIA ").to_owned())
+        .right("SMs", |of| of.hardware.sm_count.to_string())
         .right("bf16", |of| peak(of, DType::Bfloat16))
         .right("fp8", |of| peak(of, DType::Fp8))
         .right("int8", |of| peak(of, DType::Int8))
@@ -180,20 +178,20 @@ fn list(entries: &[GpuEntry], page: &mut Page) {
 /// One GPU in detail, for people.
 fn one(GpuDetail { entry, table_headers }: &GpuDetail, page: &mut Page) {
     let gpu = &entry.hardware;
-    page.line(&format!("{} ({})", gpu.name(), gpu.display_name()));
+    page.line(&format!("{} ({})", gpu.name, gpu.display_name));
     page.blank();
     let peak = |dtype| Some(format!("{dtype} {}", quantity(gpu.peak_dense_flop_per_s(dtype).ok()?, "")));
-    let peaks: Vec<String> = gpu.dtypes().filter_map(peak).collect();
+    let peaks: Vec<String> = gpu.peaks_dense_flop_per_s.keys().copied().filter_map(peak).collect();
     page.fact("dense peaks", &format!("{} FLOP/s", peaks.join(", ")));
     page.fact("memory", &memory(gpu));
-    page.fact("SMs", &format!("{} at up to {}", gpu.sm_count(), quantity(gpu.boost_clock_hz(), "Hz")));
-    page.fact("L2 cache", &quantity(gpu.l2_bytes(), "B"));
+    page.fact("SMs", &format!("{} at up to {}", gpu.sm_count, quantity(gpu.boost_clock_hz, "Hz")));
+    page.fact("L2 cache", &quantity(gpu.l2_bytes, "B"));
     page.fact("link", &format!("{}, one direction of one GPU", link(gpu)));
     page.fact("tables", &listed(&entry.tables, "borrowed"));
     page.fact("correction", &listed(&entry.corrections, "carried over"));
-    gpu.sources().iter().for_each(|source| page.fact("source", source));
-    if !entry.aliases.is_empty() {
-        page.fact("known as", &entry.aliases.join(", "));
+    gpu.sources.iter().for_each(|source| page.fact("source", source));
+    if !entry.hardware.aliases.is_empty() {
+        page.fact("known as", &entry.hardware.aliases.join(", "));
     }
     if table_headers.is_empty() {
         return;

@@ -4,12 +4,13 @@ use std::collections::BTreeSet;
 
 use clap::Args;
 use ridgepoint::internals::correction::CorrectionInfo;
+use ridgepoint::internals::input::files_in;
 use ridgepoint::model::{Attention, LayerGroup, ParameterCounts, SamplingDefaults, Window, builtin_models};
 use ridgepoint::physics::Memory;
 use ridgepoint::{CorrectionChoice, Deployment, EfficiencyMode, Model};
 use serde::Serialize;
 
-use crate::common::{Common, files_in};
+use crate::common::Common;
 use crate::deployment::ParallelArgs;
 use crate::outcome::{Failure, Outcome, Report};
 use crate::text::{Page, Rows, count, quantity};
@@ -73,7 +74,7 @@ impl ModelEntry {
     fn new(model: Model) -> ridgepoint::Result<Self> {
         let mut attention = BTreeSet::new();
         let mut weight_formats: Vec<String> = Vec::new();
-        for group in model.layers() {
+        for group in &model.layers {
             let (kind, mut stored) = match &group.attention {
                 Attention::Gqa(gqa) => ("gqa", vec![gqa.qkv_weights, gqa.o_weights]),
                 Attention::Mla(mla) => ("mla", vec![mla.weights]),
@@ -87,16 +88,16 @@ impl ModelEntry {
                 }
             }
         }
-        let builtin = builtin_models().iter().find(|builtin| builtin.name() == model.name());
+        let builtin = builtin_models().iter().find(|builtin| builtin.name == model.name);
         Ok(ModelEntry {
             parameters: model.parameters(),
             num_layers: model.num_layers(),
             attention: attention.into_iter().collect::<Vec<_>>().join("+"),
             weight_formats,
             weight_bytes: model.weight_bytes(),
-            hf_ids: builtin.map_or(&[], |builtin| builtin.hf_ids()),
+            hf_ids: builtin.map_or(&[], |builtin| &builtin.hf_ids),
             correction: CorrectionInfo::of(
-                CorrectionChoice::Auto.resolve(model.name(), EfficiencyMode::Tables)?.as_deref(),
+                CorrectionChoice::Auto.resolve(&model.name, EfficiencyMode::Tables)?.as_deref(),
             ),
             model,
         })
@@ -112,7 +113,7 @@ pub fn run(args: &Models, common: &Common) -> Result<Outcome<ModelReport>, Failu
     let Some(name) = &args.name else {
         let own = files_in(data_dir, "models", "json")?;
         let own = own.iter().map(Model::load);
-        let models = own.chain(builtin_models().iter().map(|builtin| Model::builtin(builtin.name())));
+        let models = own.chain(builtin_models().iter().map(|builtin| Model::builtin(&builtin.name)));
         let models = models.map(|model| ModelEntry::new(model?)).collect::<ridgepoint::Result<_>>()?;
         return Ok(Outcome::of(ModelReport::List { models }));
     };
@@ -142,8 +143,8 @@ impl Report for ModelReport {
 /// One line per model.
 fn list(entries: &[ModelEntry], page: &mut Page) {
     let rows = Rows::of(entries)
-        .left("name", |of| of.model.name().to_owned())
-        .left("model_type", |of| of.model.model_type().to_owned())
+        .left("name", |of| of.model.name.to_owned())
+        .left("model_type", |of| of.model.model_type.to_owned())
         .right("parameters", |of| billions(of.parameters.total))
         .right("active", |of| billions(of.parameters.active))
         .right("layers", |of| of.num_layers.to_string())
@@ -176,7 +177,7 @@ fn billions(parameters: u64) -> String {
 fn one(of: &ModelDetail, page: &mut Page) {
     let ModelDetail { entry, deployment, .. } = of;
     let (model, counts) = (&entry.model, entry.parameters);
-    page.line(&format!("{} ({})", model.name(), model.model_type()));
+    page.line(&format!("{} ({})", model.name, model.model_type));
     page.blank();
     page.fact(
         "parameters",
@@ -189,13 +190,13 @@ fn one(of: &ModelDetail, page: &mut Page) {
         ),
     );
     page.fact("weights", &format!("{} in {}", quantity(entry.weight_bytes, "B"), entry.weight_formats.join(", ")));
-    page.fact("hidden size", &count(model.hidden_size()));
-    let tied = if model.tie_word_embeddings() { ", shared with the LM head" } else { "" };
-    page.fact("vocabulary", &format!("{}{tied}", count(model.vocab_size())));
-    page.fact("context", &format!("up to {} tokens", count(model.max_position_embeddings())));
-    page.fact("sampling", &sampling(model.sampling()));
+    page.fact("hidden size", &count(model.hidden_size));
+    let tied = if model.tie_word_embeddings { ", shared with the LM head" } else { "" };
+    page.fact("vocabulary", &format!("{}{tied}", count(model.vocab_size)));
+    page.fact("context", &format!("up to {} tokens", count(model.max_position_embeddings)));
+    page.fact("sampling", &sampling(model.sampling.as_ref()));
     page.fact("correction", &entry.correction.to_string());
-    for group in model.layers() {
+    for group in &model.layers {
         page.fact(&format!("{} layers", group.count), &layer(group));
     }
     let per_gpu = format!(
@@ -212,7 +213,7 @@ fn one(of: &ModelDetail, page: &mut Page) {
     if !entry.hf_ids.is_empty() {
         page.fact("known as", &entry.hf_ids.join(", "));
     }
-    model.notes().iter().for_each(|note| page.fact("note", note));
+    model.notes.iter().for_each(|note| page.fact("note", note));
 }
 
 fn sampling(defaults: Option<&SamplingDefaults>) -> String {

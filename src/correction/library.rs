@@ -6,23 +6,16 @@ use include_dir::{Dir, include_dir};
 
 use super::fitted::Correction;
 use crate::error::{Error, Result};
+use crate::input::embedded;
 
 static FILES: Dir<'static> = include_dir!("$CARGO_MANIFEST_DIR/corrections");
 
 static BUILTIN: LazyLock<Result<Vec<Correction>>> = LazyLock::new(|| {
-    let mut corrections = Vec::new();
-    for file in FILES.files().filter(|file| file.path().extension().is_some_and(|e| e == "toml")) {
-        let (Some(name), Some(text)) = (file.path().file_stem().and_then(|name| name.to_str()), file.contents_utf8())
-        else {
-            continue;
-        };
-        corrections.push(Correction {
-            name: name.to_owned(),
-            ..Correction::from_toml_str(&format!("corrections/{name}.toml"), text)?
-        });
-    }
-    corrections.sort_by(|a, b| a.name.cmp(&b.name));
-    Ok(corrections)
+    let read = |(name, text): (&str, &str)| {
+        let correction = Correction::from_toml_str(&format!("corrections/{name}.toml"), text)?;
+        Ok(Correction { name: name.to_owned(), ..correction })
+    };
+    embedded(&FILES, "toml").into_iter().map(read).collect()
 });
 
 /// The corrections that are built in, by name: `global`, and models by their short names.

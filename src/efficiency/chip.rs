@@ -26,9 +26,9 @@ impl Chip {
     pub fn new(hardware: &Hardware, dtype: DType) -> Result<Self> {
         Ok(Chip {
             peak_flop_per_s: hardware.peak_dense_flop_per_s(dtype)?,
-            hbm_bytes_per_s: hardware.hbm_bytes_per_s(),
-            link_bytes_per_s: hardware.interconnect().unidirectional_bytes_per_s,
-            sm_count: f64::from(hardware.sm_count()),
+            hbm_bytes_per_s: hardware.hbm_bytes_per_s,
+            link_bytes_per_s: hardware.interconnect.unidirectional_bytes_per_s,
+            sm_count: f64::from(hardware.sm_count),
         })
     }
 }

@@ -61,8 +61,8 @@ impl Tables {
     /// The tables of `hardware`: files under `data_dir/bench_data/<gpu>/` where they exist, else the embedded ones.
     /// Nothing is read yet.
     pub fn new(hardware: &Hardware, data_dir: Option<&Path>) -> Self {
-        let mut gpus = vec![hardware.name().to_owned()];
-        let others = fallback_gpus(hardware.architecture()).iter().filter(|name| **name != hardware.name());
+        let mut gpus = vec![hardware.name.to_owned()];
+        let others = fallback_gpus(hardware.architecture).iter().filter(|name| **name != hardware.name);
         gpus.extend(others.map(|name| (*name).to_owned()));
         let data_dir = data_dir.map(Path::to_path_buf);
         Tables { hardware: hardware.clone(), data_dir, gpus, read: TableCache::default() }
@@ -73,7 +73,7 @@ impl Tables {
     /// # Errors
     /// Those of reading the file's header.
     pub fn own_header<F: Family>(&self) -> Result<Option<Arc<Header>>> {
-        Ok(self.table::<F>(self.hardware.name())?.map(|table| table.header.clone()))
+        Ok(self.table::<F>(&self.hardware.name)?.map(|table| table.header.clone()))
     }
 
     /// The series of exactly this key.
@@ -110,7 +110,7 @@ impl Tables {
     ) -> Result<Vec<(Found<F>, f64)>> {
         for gpu in &self.gpus {
             let Some(table) = self.table::<F>(gpu)? else { continue };
-            let is_fallback = gpu != self.hardware.name();
+            let is_fallback = *gpu != self.hardware.name;
             let keys = table.header.series.keys().filter_map(|name| F::Key::parse(name));
             let mut ranked: Vec<(f64, F::Key)> =
                 keys.map(|key| (distance(&key), key)).filter(|(distance, _)| distance.is_finite()).collect();
@@ -135,7 +135,7 @@ impl Tables {
             "looked in bench_data/ of {}; calibrate one from measurements, or use ideal efficiency",
             self.gpus.join(", ")
         );
-        Err(Error::missing_table(self.hardware.name(), F::OPERATOR, hint))
+        Err(Error::missing_table(&self.hardware.name, F::OPERATOR, hint))
     }
 
     fn table<F: Family>(&self, gpu: &str) -> Result<Option<Arc<Table<F>>>> {

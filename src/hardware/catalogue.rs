@@ -1,29 +1,20 @@
 //! Finds a GPU by name: first a file of the user, then the user's data directory, then the built-in GPUs. Within each, file
 //! names come before aliases.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use include_dir::{Dir, include_dir};
 
-use super::parse::{Entry, lookup_key};
+use super::parse::lookup_key;
 use super::spec::Hardware;
 use crate::error::{Error, Result};
-use crate::input::near_matches;
+use crate::input::{embedded, files_in, near_matches};
 
 static BUILTIN: Dir<'static> = include_dir!("$CARGO_MANIFEST_DIR/hardware");
+
 /// Returns the names of the built-in GPUs, sorted.
 pub fn builtin_names() -> Vec<&'static str> {
-    let mut names: Vec<&str> = builtin_files().map(|(name, _)| name).collect();
-    names.sort_unstable();
-    names
-}
-
-/// Returns the other names of the built-in GPU `name`, as its file lists them.
-///
-/// # Errors
-/// `ErrorKind::UnknownHardware` if no built-in GPU has this name.
-pub fn builtin_aliases(name: &str) -> Result<Vec<String>> {
-    Ok(builtin_entry(name)?.aliases)
+    embedded(&BUILTIN, "toml").into_iter().map(|(name, _)| name).collect()
 }
 
 impl Hardware {
@@ -32,7 +23,8 @@ impl Hardware {
     /// # Errors
     /// `ErrorKind::UnknownHardware` with near matches.
     pub fn builtin(name: &str) -> Result<Hardware> {
-        Ok(builtin_entry(name)?.hardware)
+        let builtin = builtin()?;
+        builtin.iter().find(|gpu| gpu.name == name).cloned().ok_or_else(|| unknown(name, builtin.iter()))
     }
 
     /// Finds a GPU by path, name or alias. An existing file, or any path that ends in `.toml`, is read. Names and aliases
@@ -40,7 +32,7 @@ impl Hardware {
     ///
     /// ```
     /// use ridgepoint::Hardware;
-    /// assert_eq!(Hardware::find("A100-40GB")?.name(), "a100_sxm_40gb");
+    /// assert_eq!(Hardware::find("A100-40GB")?.name, "a100_sxm_40gb");
     /// # Ok::<(), ridgepoint::Error>(())
     /// ```
     ///
@@ -60,21 +52,20 @@ impl Hardware {
         if path.extension().is_some_and(|e| e.eq_ignore_ascii_case("toml")) || path.is_file() {
             return Hardware::load(path);
         }
-        let own = data_dir.map_or_else(|| Ok(Vec::new()), entries_in)?;
-        let mut builtin = builtin_entries()?;
-        for entry in &mut builtin {
-            if let Some(replacement) = own.iter().find(|o| o.hardware.name == entry.hardware.name) {
-                entry.hardware = replacement.hardware.clone();
+        let own = data_dir.map_or_else(|| Ok(Vec::new()), own)?;
+        let mut builtin = builtin()?;
+        for gpu in &mut builtin {
+            if let Some(replacement) = own.iter().find(|own| own.name == gpu.name) {
+                *gpu = Hardware { aliases: std::mem::take(&mut gpu.aliases), ..replacement.clone() };
             }
         }
-
         let key = lookup_key(name_or_path);
         for layer in [&own, &builtin] {
             match matches(layer, &key).as_slice() {
                 [] => {}
-                [entry] => return Ok(entry.hardware.clone()),
+                [gpu] => return Ok((*gpu).clone()),
                 several => {
-                    let near = several.iter().map(|entry| entry.hardware.name.clone()).collect();
+                    let near = several.iter().map(|gpu| gpu.name.clone()).collect();
                     return Err(Error::unknown_hardware(name_or_path, near));
                 }
             }
@@ -83,54 +74,33 @@ impl Hardware {
     }
 }
 
-/// Returns the entries with this name or, without any, those with this alias.
-fn matches<'a>(entries: &'a [Entry], key: &str) -> Vec<&'a Entry> {
-    let named: Vec<&Entry> = entries.iter().filter(|e| lookup_key(&e.hardware.name) == key).collect();
+/// Returns the GPUs with this name or, without any, those with this alias.
+fn matches<'a>(gpus: &'a [Hardware], key: &str) -> Vec<&'a Hardware> {
+    let named: Vec<&Hardware> = gpus.iter().filter(|gpu| lookup_key(&gpu.name) == key).collect();
     if !named.is_empty() {
         return named;
     }
-    entries.iter().filter(|e| e.aliases.iter().any(|alias| lookup_key(alias) == key)).collect()
+    gpus.iter().filter(|gpu| gpu.aliases.iter().any(|alias| lookup_key(alias) == key)).collect()
 }
 
-/// Suggests the owners of the closest names and aliases, then those of the closest names alone: the former may all belong
-/// to one GPU.
-fn unknown<'a>(name: &str, entries: impl Iterator<Item = &'a Entry> + Clone) -> Error {
-    let names = entries.clone().flat_map(|e| e.aliases.iter().chain([&e.hardware.name])).map(String::as_str);
+/// Suggests the owners of the closest names and aliases.
+fn unknown<'a>(name: &str, gpus: impl Iterator<Item = &'a Hardware> + Clone) -> Error {
+    let names = gpus.clone().flat_map(|gpu| gpu.aliases.iter().chain([&gpu.name])).map(String::as_str);
     let mut near: Vec<String> = Vec::new();
     for close in near_matches(&lookup_key(name), names) {
-        let owner = entries.clone().find(|e| e.hardware.name == close || e.aliases.contains(&close));
-        near.extend(owner.map(|e| e.hardware.name.clone()).filter(|owner| !near.contains(owner)));
+        let owner = gpus.clone().find(|gpu| gpu.name == close || gpu.aliases.contains(&close));
+        near.extend(owner.map(|gpu| gpu.name.clone()).filter(|owner| !near.contains(owner)));
     }
     Error::unknown_hardware(name, near)
 }
 
-fn builtin_files() -> impl Iterator<Item = (&'static str, &'static str)> {
-    BUILTIN.files().filter_map(|file| {
-        let is_toml = file.path().extension().is_some_and(|e| e == "toml");
-        is_toml.then(|| Some((file.path().file_stem()?.to_str()?, file.contents_utf8()?))).flatten()
-    })
+fn builtin() -> Result<Vec<Hardware>> {
+    let files = embedded(&BUILTIN, "toml").into_iter();
+    files.map(|(name, text)| Hardware::from_toml_str(name, &format!("hardware/{name}.toml (built in)"), text)).collect()
 }
 
-fn builtin_entry(name: &str) -> Result<Entry> {
-    let entries = builtin_entries()?;
-    entries.iter().find(|e| e.hardware.name == name).cloned().ok_or_else(|| unknown(name, entries.iter()))
-}
-
-fn builtin_entries() -> Result<Vec<Entry>> {
-    builtin_files().map(|(name, text)| Entry::parse(name, &format!("hardware/{name}.toml (built in)"), text)).collect()
-}
-
-/// Reads the files of `data_dir/hardware`, sorted by name; without such a folder there are none.
-fn entries_in(data_dir: &Path) -> Result<Vec<Entry>> {
-    std::fs::metadata(data_dir).map_err(|e| Error::io(data_dir, e))?;
-    let folder = data_dir.join("hardware");
-    if !folder.is_dir() {
-        return Ok(Vec::new());
-    }
-    let mut paths: Vec<PathBuf> = std::fs::read_dir(&folder)
-        .and_then(|files| files.map(|file| Ok(file?.path())).collect())
-        .map_err(|e| Error::io(&folder, e))?;
-    paths.retain(|path| path.extension().is_some_and(|e| e.eq_ignore_ascii_case("toml")));
-    paths.sort();
-    paths.iter().map(|path| Entry::load(path)).collect()
+/// Reads the files of `data_dir/hardware`; without such a folder there are none.
+fn own(data_dir: &Path) -> Result<Vec<Hardware>> {
+    std::fs::metadata(data_dir).map_err(|error| Error::io(data_dir, error))?;
+    files_in(Some(data_dir), "hardware", "toml")?.iter().map(Hardware::load).collect()
 }

@@ -14,7 +14,7 @@
 //! ```
 //! use ridgepoint::{DType, Hardware};
 //! let gpu = Hardware::find("NVIDIA H100 80GB HBM3")?;
-//! assert_eq!(gpu.name(), "h100_sxm");
+//! assert_eq!(gpu.name, "h100_sxm");
 //! assert_eq!(gpu.peak_dense_flop_per_s(DType::Bfloat16)?, 989.4e12);
 //! # Ok::<(), ridgepoint::Error>(())
 //! ```
@@ -23,5 +23,5 @@ mod catalogue;
 mod parse;
 mod spec;
 
-pub use catalogue::{builtin_aliases, builtin_names};
+pub use catalogue::builtin_names;
 pub use spec::{Architecture, Hardware, Interconnect, InterconnectKind};

@@ -19,13 +19,6 @@ const PEAK_KEYS: [(&str, DType); 6] = [
 /// 32-bit accumulation for 16-bit operands alone reach four times. A larger ratio means a peak with sparsity.
 const MAX_FP8_TO_BF16: f64 = 4.0;
 
-/// A GPU and its other names.
-#[derive(Debug, Clone)]
-pub(super) struct Entry {
-    pub(super) hardware: Hardware,
-    pub(super) aliases: Vec<String>,
-}
-
 impl Hardware {
     /// Parses the text of a hardware TOML file. `name` becomes the name of the GPU; errors call the text `origin`.
     ///
@@ -33,7 +26,10 @@ impl Hardware {
     /// `ErrorKind::Parse` with line and column for text that is not TOML. `ErrorKind::Invalid` with every unknown,
     /// missing, non-positive or non-finite value, and with an fp8 peak below the bf16 peak or above four times it.
     pub fn from_toml_str(name: &str, origin: &str, text: &str) -> Result<Hardware> {
-        Ok(Entry::parse(name, origin, text)?.hardware)
+        let value = parse_toml(origin, text)?;
+        let log = Log::default();
+        let hardware = read_file(name, Keys::new("", &value, &log));
+        Ok(log.finish(origin, Some(hardware))?.0)
     }
 
     /// Reads a hardware TOML file. The GPU gets the file's stem as its name.
@@ -41,21 +37,9 @@ impl Hardware {
     /// # Errors
     /// `ErrorKind::Io` for a file that can't be read, and those of [`Hardware::from_toml_str`].
     pub fn load(path: impl AsRef<Path>) -> Result<Hardware> {
-        Ok(Entry::load(path.as_ref())?.hardware)
-    }
-}
-
-impl Entry {
-    pub(super) fn load(path: &Path) -> Result<Entry> {
+        let path = path.as_ref();
         let name = path.file_stem().map(|s| s.to_string_lossy().into_owned()).unwrap_or_default();
-        Entry::parse(&name, &path.display().to_string(), &read_text(path)?)
-    }
-
-    pub(super) fn parse(name: &str, origin: &str, text: &str) -> Result<Entry> {
-        let value = parse_toml(origin, text)?;
-        let log = Log::default();
-        let entry = read_file(name, Keys::new("", &value, &log));
-        Ok(log.finish(origin, Some(entry))?.0)
+        Hardware::from_toml_str(&name, &path.display().to_string(), &read_text(path)?)
     }
 }
 
@@ -66,7 +50,7 @@ pub(super) fn lookup_key(name: &str) -> String {
 }
 
 /// Reads the whole file. After a problem, which is in the log, something stands in for what is missing.
-fn read_file(name: &str, file: Keys<'_>) -> Entry {
+fn read_file(name: &str, file: Keys<'_>) -> Hardware {
     file.require(&["display_name", "architecture", "datasheet", "interconnect"]);
     let aliases = aliases(&file);
     let display_name = file.text("display_name").unwrap_or_default().to_owned();
@@ -90,6 +74,7 @@ fn read_file(name: &str, file: Keys<'_>) -> Entry {
     let optional = |key: &str| datasheet.read(key, expected, |value| value.as_f64().filter(|number| *number > 0.0));
     let hardware = Hardware {
         name: name.to_owned(),
+        aliases,
         display_name,
         architecture,
         sm_count: datasheet.whole("sm_count", 1..=u32::MAX).unwrap_or(1),
@@ -106,7 +91,7 @@ fn read_file(name: &str, file: Keys<'_>) -> Entry {
         check(&hardware, &datasheet);
     }
     datasheet.finish();
-    Entry { hardware, aliases }
+    hardware
 }
 
 fn positive(section: &Keys<'_>, key: &str) -> f64 {
@@ -166,7 +151,7 @@ mod tests {
     fn error_correction_takes_less_than_all_of_the_memory() {
         let text = include_str!("../../hardware/l4.toml");
         let parse = |text: &str| Hardware::from_toml_str("l4", "l4.toml", text);
-        assert_eq!(parse(text).ok().and_then(|gpu| gpu.ecc_bytes()), Some(1.5 * 1_073_741_824.0));
+        assert_eq!(parse(text).ok().and_then(|gpu| gpu.ecc_bytes), Some(1.5 * 1_073_741_824.0));
         let all = parse(&text.replace("ecc_bytes = 1_610_612_736", "ecc_bytes = 25_769_803_776"));
         assert!(all.is_err_and(|e| e.to_string().contains("ecc_bytes = 25769803776 must be less than hbm_capacity")));
         let none = parse(&text.replace("ecc_bytes = 1_610_612_736", "ecc_bytes = 0"));

@@ -43,93 +43,50 @@ pub struct Interconnect {
     pub unidirectional_bytes_per_s: f64,
 }
 
-/// One GPU: dense peaks, memory, interconnect. Its TOML file names the source of every figure.
+/// One GPU: dense peaks, memory, interconnect. Its TOML file names the source of every figure. All figures are finite and
+/// above zero.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct Hardware {
-    pub(crate) name: String,
-    pub(crate) display_name: String,
-    pub(crate) architecture: Architecture,
-    pub(crate) sm_count: u32,
-    pub(crate) l2_bytes: f64,
-    pub(crate) boost_clock_hz: f64,
-    pub(crate) hbm_bytes_per_s: f64,
-    pub(crate) hbm_capacity_bytes: f64,
+    /// Short name, as in `hardware/<name>.toml` and `bench_data/<name>/`.
+    pub name: String,
+    /// Other names that [`Hardware::find`] accepts.
+    pub aliases: Vec<String>,
+    /// Full name, as on the datasheet.
+    pub display_name: String,
+    /// GPU generation.
+    pub architecture: Architecture,
+    /// Enabled streaming multiprocessors.
+    pub sm_count: u32,
+    /// Second-level cache, bytes.
+    pub l2_bytes: f64,
+    /// Highest boost clock of the SMs, Hz. Hopper's matrix peaks are quoted at a lower one.
+    pub boost_clock_hz: f64,
+    /// Device memory bandwidth, bytes per second.
+    pub hbm_bytes_per_s: f64,
+    /// Device memory, bytes: the datasheet's figure in binary units (80 GB is 80 · 2³⁰). An engine can use a little less:
+    /// [`crate::kv_capacity::device_memory_bytes`].
+    pub hbm_capacity_bytes: f64,
+    /// Device memory that error correction takes, bytes; `None` if its codes do not lie in this memory (GDDR6: a sixteenth).
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) ecc_bytes: Option<f64>,
-    pub(crate) peaks_dense_flop_per_s: BTreeMap<DType, f64>,
-    pub(crate) interconnect: Interconnect,
-    pub(crate) sources: Vec<String>,
+    pub ecc_bytes: Option<f64>,
+    /// Dense peak of the matrix units by the format of the operands, FLOP per second. For `float32` it is that of the vector
+    /// units.
+    pub peaks_dense_flop_per_s: BTreeMap<DType, f64>,
+    /// The link to the other GPUs of the node.
+    pub interconnect: Interconnect,
+    /// Sources of the figures.
+    pub sources: Vec<String>,
 }
 
 impl Hardware {
-    /// Short name, as in `hardware/<name>.toml` and `bench_data/<name>/`.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// Full name, as on the datasheet.
-    pub fn display_name(&self) -> &str {
-        &self.display_name
-    }
-
-    /// GPU generation.
-    pub fn architecture(&self) -> Architecture {
-        self.architecture
-    }
-
-    /// Enabled streaming multiprocessors.
-    pub fn sm_count(&self) -> u32 {
-        self.sm_count
-    }
-
-    /// Second-level cache, bytes.
-    pub fn l2_bytes(&self) -> f64 {
-        self.l2_bytes
-    }
-
-    /// Highest boost clock of the SMs, Hz. Hopper's matrix peaks are quoted at a lower one.
-    pub fn boost_clock_hz(&self) -> f64 {
-        self.boost_clock_hz
-    }
-
-    /// Device memory bandwidth, bytes per second.
-    pub fn hbm_bytes_per_s(&self) -> f64 {
-        self.hbm_bytes_per_s
-    }
-
-    /// Device memory, bytes: the datasheet's figure in binary units (80 GB is 80 · 2³⁰). An engine can use a little less:
-    /// [`crate::kv_capacity::device_memory_bytes`].
-    pub fn hbm_capacity_bytes(&self) -> f64 {
-        self.hbm_capacity_bytes
-    }
-
-    /// Device memory that error correction takes, bytes; `None` if its codes do not lie in this memory (GDDR6: a sixteenth).
-    pub fn ecc_bytes(&self) -> Option<f64> {
-        self.ecc_bytes
-    }
-
-    /// The link to the other GPUs of the node.
-    pub fn interconnect(&self) -> Interconnect {
-        self.interconnect
-    }
-
-    /// Sources of the figures.
-    pub fn sources(&self) -> &[String] {
-        &self.sources
-    }
-
-    /// The number formats that have a peak.
-    pub fn dtypes(&self) -> impl Iterator<Item = DType> + '_ {
-        self.peaks_dense_flop_per_s.keys().copied()
-    }
-
-    /// Dense peak of the matrix units for operands of `dtype`, FLOP per second. For `float32` it is that of the vector units.
+    /// Returns the dense peak for operands of `dtype`, FLOP per second.
     ///
     /// # Errors
     /// `ErrorKind::MissingPeak` if the chip has no such unit. The peak of another format is never scaled instead.
     pub fn peak_dense_flop_per_s(&self, dtype: DType) -> Result<f64> {
         self.peaks_dense_flop_per_s.get(&dtype).copied().ok_or_else(|| {
-            let known: Vec<String> = self.dtypes().map(|known| known.to_string()).collect();
+            let known: Vec<String> = self.peaks_dense_flop_per_s.keys().map(DType::to_string).collect();
             let hardware = self.display_name.clone();
             Error::new(Detail::MissingPeak { hardware, dtype, known: known.join(", ") }, None)
         })

@@ -3,6 +3,7 @@
 
 #[cfg(feature = "replay")]
 mod columns;
+mod files;
 mod head;
 mod keys;
 mod names;
@@ -13,6 +14,8 @@ mod text;
 
 #[cfg(feature = "replay")]
 pub use columns::{Columns, Header};
+pub(crate) use files::embedded;
+pub use files::files_in;
 pub use head::{Head, head};
 pub use keys::{Keys, Log, check, contradiction, shown};
 pub use names::{did_you_mean, near_matches, normalise};

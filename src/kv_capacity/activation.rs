@@ -38,11 +38,11 @@ const LATENT_CONTEXT_TOKENS: u64 = 65_536;
 pub fn forward_bytes(model: &Model, deployment: &Deployment, max_model_len: u64) -> f64 {
     let rank = Rank::new(deployment);
     let tokens = f64::from(deployment.max_num_batched_tokens);
-    let stream = tokens * 2.0 * model.hidden_size() as f64;
-    let widest = |group: &LayerGroup| rank.attention(group).max(rank.feed_forward(group, model.hidden_size()));
-    let layer = model.layers().iter().map(widest).fold(0.0, f64::max);
-    let context = model.layers().iter().map(|group| rank.latent_context(group, max_model_len)).fold(0.0, f64::max);
-    (stream + layer + context) * model.dtype().bytes()
+    let stream = tokens * 2.0 * model.hidden_size as f64;
+    let widest = |group: &LayerGroup| rank.attention(group).max(rank.feed_forward(group, model.hidden_size));
+    let layer = model.layers.iter().map(widest).fold(0.0, f64::max);
+    let context = model.layers.iter().map(|group| rank.latent_context(group, max_model_len)).fold(0.0, f64::max);
+    (stream + layer + context) * model.dtype.bytes()
 }
 
 /// Returns the peak bytes of sampling on a rank. Every rank has the logits of the whole vocabulary.
@@ -61,8 +61,8 @@ pub fn forward_bytes(model: &Model, deployment: &Deployment, max_model_len: u64)
 pub fn sampling_bytes(model: &Model, deployment: &Deployment) -> f64 {
     let tokens = f64::from(deployment.max_num_batched_tokens);
     let sampled = f64::from(deployment.max_num_seqs.min(deployment.max_num_batched_tokens));
-    sampled * model.vocab_size() as f64 * SAMPLING_BYTES_PER_LOGIT
-        + 2.0 * tokens * model.hidden_size() as f64 * model.dtype().bytes()
+    sampled * model.vocab_size as f64 * SAMPLING_BYTES_PER_LOGIT
+        + 2.0 * tokens * model.hidden_size as f64 * model.dtype.bytes()
 }
 
 /// The sizes of a deployment that intermediate results depend on.

@@ -43,7 +43,7 @@ pub const OVERHEAD_BYTES: f64 = 0.6 * GIB;
 /// # Ok::<(), ridgepoint::Error>(())
 /// ```
 pub fn device_memory_bytes(hardware: &Hardware) -> f64 {
-    (hardware.hbm_capacity_bytes() - hardware.ecc_bytes().unwrap_or(0.0)) * (1.0 - DRIVER_SHARE)
+    (hardware.hbm_capacity_bytes - hardware.ecc_bytes.unwrap_or(0.0)) * (1.0 - DRIVER_SHARE)
 }
 
 /// The memory of one rank, term by term, and the KV blocks that it leaves.
@@ -134,7 +134,7 @@ impl KvCapacity {
         cpu_offload_gb: f64,
     ) -> Result<Self> {
         let capacity = Self::estimate(model, hardware, deployment, cpu_offload_gb)?;
-        let origin = format!("{} on {}", model.name(), hardware.name());
+        let origin = format!("{} on {}", model.name, hardware.name);
         remedy::check(origin, deployment, &capacity, |changed| {
             Self::estimate(model, hardware, changed, cpu_offload_gb)
         })?;
@@ -155,7 +155,7 @@ impl KvCapacity {
         let split = layers_per_stage(model.num_layers(), u64::from(deployment.pipeline_parallel_size));
         let most_layers = split.iter().copied().max().unwrap_or(1).max(1) as f64;
         let device_memory_bytes = device_memory_bytes(hardware);
-        let max_model_len = deployment.max_model_len.map_or(model.max_position_embeddings(), u64::from);
+        let max_model_len = deployment.max_model_len.map_or(model.max_position_embeddings, u64::from);
         let position_table_bytes = position_table_bytes(model);
         let forward_bytes = forward_bytes(model, deployment, max_model_len);
         let of_stage = |(stage, (layers, stored_bytes)): (usize, (&u64, &f64))| {
@@ -198,7 +198,7 @@ impl KvCapacity {
             let by_blocks = one.num_gpu_blocks.cmp(&other.num_gpu_blocks);
             by_blocks.then(one.kv_cache_bytes.total_cmp(&other.kv_cache_bytes))
         });
-        fewest.ok_or_else(|| Error::invalid(model.name().to_owned(), vec!["has no layers, so no KV cache".into()]))
+        fewest.ok_or_else(|| Error::invalid(model.name.to_owned(), vec!["has no layers, so no KV cache".into()]))
     }
 
     /// Returns the tokens that the blocks hold, without the block that the engine keeps for itself.
@@ -292,7 +292,7 @@ fn window_tokens(window: u64, deployment: &Deployment, max_model_len: u64) -> u6
 /// Returns the bytes of one table of sines and cosines per rotary width, in the model's dtype. Every rank has them.
 fn position_table_bytes(model: &Model) -> f64 {
     let mut widths: Vec<u64> = model
-        .layers()
+        .layers
         .iter()
         .map(|group| match &group.attention {
             Attention::Gqa(gqa) => gqa.head_dim,
@@ -301,7 +301,5 @@ fn position_table_bytes(model: &Model) -> f64 {
         .collect();
     widths.sort_unstable();
     widths.dedup();
-    widths.iter().map(|width| *width as f64).sum::<f64>()
-        * model.max_position_embeddings() as f64
-        * model.dtype().bytes()
+    widths.iter().map(|width| *width as f64).sum::<f64>() * model.max_position_embeddings as f64 * model.dtype.bytes()
 }

@@ -1,7 +1,7 @@
 //! The built-in models (`models/*.json`), and how a name or path finds a model.
 
 use std::borrow::Cow;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
 use include_dir::{Dir, include_dir};
@@ -12,29 +12,23 @@ use super::names::{ParsedName, Scheme};
 use super::shape::Model;
 use crate::dtype::MatmulFormat;
 use crate::error::{Error, Result};
-use crate::input::{near_matches, parse_json, read_text};
+use crate::input::{embedded, files_in, near_matches, parse_json, read_text};
 
 static FILES: Dir<'static> = include_dir!("$CARGO_MANIFEST_DIR/models");
 
 static BUILTIN: LazyLock<Vec<BuiltinModel>> = LazyLock::new(|| {
-    let mut models: Vec<BuiltinModel> = FILES
-        .files()
-        .filter(|file| file.path().extension().is_some_and(|e| e == "json"))
-        .filter_map(|file| {
-            let name = file.path().file_stem()?.to_str()?;
-            Some(BuiltinModel::new(name, file.contents_utf8()?.into()))
-        })
-        .collect();
-    models.sort_by(|a, b| a.name.cmp(&b.name));
-    models
+    embedded(&FILES, "json").into_iter().map(|(name, json)| BuiltinModel::new(name, json.into())).collect()
 });
 
 /// A model configuration with a short name.
 #[derive(Debug, Clone)]
 pub struct BuiltinModel {
-    name: String,
-    hf_ids: Vec<String>,
-    json: Cow<'static, str>,
+    /// Short name, as `llama-3.1-8b`.
+    pub name: String,
+    /// Hugging Face ids with this architecture; the first one published the configuration.
+    pub hf_ids: Vec<String>,
+    /// The configuration as text.
+    pub json: Cow<'static, str>,
 }
 
 impl BuiltinModel {
@@ -44,21 +38,6 @@ impl BuiltinModel {
             Some(ids.iter().filter_map(Value::as_str).map(str::to_owned).collect())
         });
         BuiltinModel { name: name.to_owned(), hf_ids: ids.unwrap_or_default(), json }
-    }
-
-    /// Short name, as `llama-3.1-8b`.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// Hugging Face ids with this architecture; the first one published the configuration.
-    pub fn hf_ids(&self) -> &[String] {
-        &self.hf_ids
-    }
-
-    /// The configuration as text.
-    pub fn json(&self) -> &str {
-        &self.json
     }
 
     fn names(&self) -> impl Iterator<Item = ParsedName> + '_ {
@@ -90,7 +69,7 @@ impl Model {
     ///
     /// ```
     /// let model = ridgepoint::Model::builtin("meta-llama/Llama-3.1-70B-Instruct")?;
-    /// assert_eq!((model.name(), model.num_layers()), ("llama-3.1-70b", 80));
+    /// assert_eq!((model.name.as_str(), model.num_layers()), ("llama-3.1-70b", 80));
     /// # Ok::<(), ridgepoint::Error>(())
     /// ```
     pub fn builtin(name: &str) -> Result<Model> {
@@ -137,29 +116,20 @@ impl Model {
         if looks_like_path || path.is_file() || path.join("config.json").is_file() {
             return Model::load(path);
         }
-        if let Some(dir) = data_dir.map(|dir| dir.join("models")).filter(|dir| dir.is_dir())
-            && let Some(model) = find_among(&read_dir(&dir)?, name_or_path)?
-        {
-            return Ok(model);
+        match find_among(&own(data_dir)?, name_or_path)? {
+            Some(model) => Ok(model),
+            None => Model::builtin(name_or_path),
         }
-        Model::builtin(name_or_path)
     }
 }
 
-fn read_dir(dir: &Path) -> Result<Vec<BuiltinModel>> {
-    let mut models = Vec::new();
-    for entry in std::fs::read_dir(dir).map_err(|source| Error::io(dir, source))? {
-        let path = entry.map_err(|source| Error::io(dir, source))?.path();
-        if path.extension().is_some_and(|e| e == "json")
-            && let Some(name) = path.file_stem().and_then(|stem| stem.to_str())
-        {
-            // Files of this kind are often named `organisation--model.json`.
-            let json = read_text(&path)?;
-            models.push(BuiltinModel::new(&name.replace("--", "/"), json.into()));
-        }
-    }
-    models.sort_by(|a, b| a.name.cmp(&b.name));
-    Ok(models)
+/// Reads the configurations of a data folder. Such files are often named `organisation--model.json`.
+fn own(data_dir: Option<&Path>) -> Result<Vec<BuiltinModel>> {
+    let read = |path: &PathBuf| {
+        let name = path.file_stem().unwrap_or_default().to_string_lossy().replace("--", "/");
+        Ok(BuiltinModel::new(&name, read_text(path)?.into()))
+    };
+    files_in(data_dir, "models", "json")?.iter().map(read).collect()
 }
 
 fn unknown(name: &str) -> Error {

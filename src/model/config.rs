@@ -68,9 +68,9 @@ impl Model {
     ///     "num_attention_heads": 32, "num_key_value_heads": 32, "vocab_size": 32000,
     ///     "max_position_embeddings": 4096, "torch_dtype": "float16"}"#;
     /// let model = ridgepoint::Model::from_config_str("mine", "config.json", json, None)?;
-    /// assert!(model.sampling().is_none());
+    /// assert!(model.sampling.is_none());
     /// let model = model.with_generation_config("generation_config.json", r#"{"eos_token_id": 2, "top_p": 0.9}"#)?;
-    /// assert!(model.sampling().is_some_and(|sampling| sampling.truncates()));
+    /// assert!(model.sampling.is_some_and(|sampling| sampling.truncates()));
     /// # Ok::<(), ridgepoint::Error>(())
     /// ```
     pub fn with_generation_config(mut self, origin: &str, json: &str) -> Result<Self> {

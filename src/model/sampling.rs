@@ -46,7 +46,7 @@ impl SamplingDefaults {
     ///
     /// ```
     /// let llama = ridgepoint::Model::builtin("llama-3.1-8b")?;
-    /// assert!(llama.sampling().is_some_and(|s| s.top_p == Some(0.9) && s.truncates() && !s.penalises()));
+    /// assert!(llama.sampling.is_some_and(|s| s.top_p == Some(0.9) && s.truncates() && !s.penalises()));
     /// # Ok::<(), ridgepoint::Error>(())
     /// ```
     pub fn truncates(&self) -> bool {

@@ -133,86 +133,39 @@ pub struct LayerGroup {
     pub norm_params: u64,
 }
 
-/// A decoder-only language model. Every size is positive, and every relation between sizes holds.
+/// A decoder-only language model. As it is read, every size is positive, and every relation between sizes holds.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct Model {
-    pub(crate) name: String,
-    pub(crate) model_type: String,
-    pub(crate) hidden_size: u64,
-    pub(crate) vocab_size: u64,
-    pub(crate) max_position_embeddings: u64,
-    pub(crate) tie_word_embeddings: bool,
-    pub(crate) dtype: DType,
-    pub(crate) lm_head_weights: WeightFormat,
-    pub(crate) kv_cache_dtype: Option<DType>,
-    pub(crate) layers: Vec<LayerGroup>,
-    pub(crate) sampling: Option<SamplingDefaults>,
-    pub(crate) notes: Vec<String>,
+    /// Short name, or the path of its configuration.
+    pub name: String,
+    /// `model_type` of the configuration (of its text part where it is nested).
+    pub model_type: String,
+    /// Width of the residual stream.
+    pub hidden_size: u64,
+    /// Rows of the embedding.
+    pub vocab_size: u64,
+    /// Longest context that the configuration allows.
+    pub max_position_embeddings: u64,
+    /// The LM head shares the embedding's weights.
+    pub tie_word_embeddings: bool,
+    /// Number format of activations (`torch_dtype`).
+    pub dtype: DType,
+    /// Storage of the LM head.
+    pub lm_head_weights: WeightFormat,
+    /// Number format of the KV cache that the checkpoint asks for (`kv_cache_scheme`, `kv_cache_quant_algo`).
+    pub kv_cache_dtype: Option<DType>,
+    /// The layers, in groups of equal ones.
+    pub layers: Vec<LayerGroup>,
+    /// The sampling parameters that the publisher recommends; `None` if no `generation_config.json` is known.
+    pub sampling: Option<SamplingDefaults>,
+    /// Assumptions of the parser, which users see as warnings.
+    pub notes: Vec<String>,
 }
 
 impl Model {
-    /// Short name, or the path of its configuration.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// `model_type` of the configuration (of its text part where it is nested).
-    pub fn model_type(&self) -> &str {
-        &self.model_type
-    }
-
-    /// Width of the residual stream.
-    pub fn hidden_size(&self) -> u64 {
-        self.hidden_size
-    }
-
-    /// Rows of the embedding.
-    pub fn vocab_size(&self) -> u64 {
-        self.vocab_size
-    }
-
-    /// Longest context that the configuration allows.
-    pub fn max_position_embeddings(&self) -> u64 {
-        self.max_position_embeddings
-    }
-
-    /// The LM head shares the embedding's weights.
-    pub fn tie_word_embeddings(&self) -> bool {
-        self.tie_word_embeddings
-    }
-
-    /// Number format of activations (`torch_dtype`).
-    pub fn dtype(&self) -> DType {
-        self.dtype
-    }
-
-    /// Storage of the LM head.
-    pub fn lm_head_weights(&self) -> WeightFormat {
-        self.lm_head_weights
-    }
-
-    /// Number format of the KV cache that the checkpoint asks for (`kv_cache_scheme`, `kv_cache_quant_algo`).
-    pub fn kv_cache_dtype(&self) -> Option<DType> {
-        self.kv_cache_dtype
-    }
-
-    /// The layers, in groups of equal ones.
-    pub fn layers(&self) -> &[LayerGroup] {
-        &self.layers
-    }
-
     /// Number of all layers.
     pub fn num_layers(&self) -> u64 {
         self.layers.iter().map(|g| g.count).sum()
-    }
-
-    /// The sampling parameters that the publisher recommends; `None` if no `generation_config.json` is known.
-    pub fn sampling(&self) -> Option<&SamplingDefaults> {
-        self.sampling.as_ref()
-    }
-
-    /// Assumptions of the parser, which users see as warnings.
-    pub fn notes(&self) -> &[String] {
-        &self.notes
     }
 }

@@ -38,7 +38,7 @@ impl Model {
         };
         let refused = |way_out: &str| {
             let problem =
-                format!("{format} is requested, but {} stores its weights as {stored}: {way_out}", model.name());
+                format!("{format} is requested, but {} stores its weights as {stored}: {way_out}", model.name);
             Error::invalid(name_or_path, vec![problem])
         };
         let Some(suffix) = suffix(format).filter(|_| matches!(stored, WeightFormat::Plain(_))) else {
@@ -50,8 +50,8 @@ impl Model {
             Ok(variant) if !is_path && variant.stores(format) => {
                 let note = format!(
                     "{format} is requested: {} stores its weights as {stored}, so {} ({}) is used instead",
-                    model.name(),
-                    variant.name(),
+                    &model.name,
+                    &variant.name,
                     variant.main_weight_format().unwrap_or(stored)
                 );
                 Ok((variant, Some(note)))

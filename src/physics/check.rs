@@ -52,14 +52,14 @@ pub(super) fn check(model: &Model, deployment: &Deployment) -> Result<Vec<String
     if problems.is_empty() {
         Ok(remarks(model, deployment, ranks))
     } else {
-        Err(Error::invalid(format!("{} as deployed", model.name()), problems))
+        Err(Error::invalid(format!("{} as deployed", model.name), problems))
     }
 }
 
 /// The kinds of window in a model, in order of first appearance.
 pub(super) fn distinct_windows(model: &Model) -> Vec<crate::model::Window> {
     let mut windows = Vec::new();
-    for window in model.layers().iter().map(layer::window) {
+    for window in model.layers.iter().map(layer::window) {
         if !windows.contains(&window) {
             windows.push(window);
         }
@@ -78,8 +78,8 @@ fn splits(model: &Model, ranks: Ranks) -> Vec<String> {
         }
     };
     let by_tensor = "tensor_parallel_size";
-    divides("the padded vocabulary", padded_vocab(model.vocab_size()), tensor, by_tensor);
-    for group in model.layers() {
+    divides("the padded vocabulary", padded_vocab(model.vocab_size), tensor, by_tensor);
+    for group in &model.layers {
         match &group.attention {
             Attention::Gqa(gqa) => {
                 divides("num_attention_heads", gqa.num_heads, tensor, by_tensor);
@@ -100,7 +100,7 @@ fn splits(model: &Model, ranks: Ranks) -> Vec<String> {
             divides("the experts' width", moe.intermediate_size, ranks.expert_slices(), by);
         }
     }
-    for moe in model.layers().iter().filter_map(|group| group.moe.as_ref()) {
+    for moe in model.layers.iter().filter_map(|group| group.moe.as_ref()) {
         let (experts, over) = (moe.num_experts, ranks.expert_ranks());
         let problem = format!("{experts} experts can't be spread over {over} ranks: some would hold none");
         if ranks.expert_parallel && over > experts && !problems.contains(&problem) {
@@ -112,11 +112,11 @@ fn splits(model: &Model, ranks: Ranks) -> Vec<String> {
 
 fn remarks(model: &Model, deployment: &Deployment, ranks: Ranks) -> Vec<String> {
     let mut remarks = Vec::new();
-    let limit = model.max_position_embeddings();
+    let limit = model.max_position_embeddings;
     if let Some(asked) = deployment.max_model_len.filter(|asked| u64::from(*asked) > limit) {
         remarks.push(format!("max_model_len = {asked} is beyond the model's max_position_embeddings = {limit}"));
     }
-    let has_experts = model.layers().iter().any(|group| group.moe.is_some());
+    let has_experts = model.layers.iter().any(|group| group.moe.is_some());
     if deployment.enable_expert_parallel && !has_experts {
         remarks.push("enable_expert_parallel has no effect: the model has no routed experts".into());
     }
@@ -137,7 +137,7 @@ fn remarks(model: &Model, deployment: &Deployment, ranks: Ranks) -> Vec<String> 
             100.0 * slowest_share
         ));
     }
-    for group in model.layers() {
+    for group in &model.layers {
         if let Some(moe) = &group.moe {
             let over = ranks.expert_ranks();
             if ranks.expert_parallel && !moe.num_experts.is_multiple_of(over) {

@@ -83,14 +83,14 @@ fn plans(keep: impl Fn(&Model, &Deployment) -> bool) -> Vec<(String, StepPlan)> 
     let mut plans = Vec::new();
     for model in all() {
         for deployment in deployments().into_iter().filter(|d| keep(&model, d)) {
-            plans.push((format!("{} {deployment:?}", model.name()), StepPlan::new(&model, &deployment).unwrap()));
+            plans.push((format!("{} {deployment:?}", model.name), StepPlan::new(&model, &deployment).unwrap()));
         }
     }
     plans
 }
 
 fn is_mla(model: &Model) -> bool {
-    model.layers().iter().any(|g| matches!(g.attention, Attention::Mla(_)))
+    model.layers.iter().any(|g| matches!(g.attention, Attention::Mla(_)))
 }
 
 proptest! {
@@ -112,7 +112,7 @@ proptest! {
         batch in any_batch(), which in any::<prop::sample::Index>(), more_q in 0u32..50, more_c in 0u32..50,
     ) {
         // MLA decodes and chunks are different algorithms; a chunked window forgets at block ends.
-        let comparable = |m: &Model, _: &Deployment| !is_mla(m) && m.name() != "llama-4-scout";
+        let comparable = |m: &Model, _: &Deployment| !is_mla(m) && m.name != "llama-4-scout";
         for (name, plan) in plans(comparable) {
             let before = totals(&plan, &batch);
             let mut longer = batch.clone();
@@ -163,8 +163,8 @@ proptest! {
 
 /// Weights that a token is multiplied with, embedding left out, from the model alone.
 fn active_params(model: &Model) -> u64 {
-    let hidden = model.hidden_size();
-    let layers = model.layers().iter().map(|group| {
+    let hidden = model.hidden_size;
+    let layers = model.layers.iter().map(|group| {
         let Attention::Gqa(a) = &group.attention else { panic!("for grouped-query models") };
         let attention = hidden * (2 * a.num_heads + 2 * a.num_kv_heads) * a.head_dim;
         let dense = group.dense.as_ref().map_or(0, |f| 3 * hidden * f.intermediate_size);
@@ -174,7 +174,7 @@ fn active_params(model: &Model) -> u64 {
         });
         group.count * (attention + dense + moe)
     });
-    layers.sum::<u64>() + hidden * model.vocab_size()
+    layers.sum::<u64>() + hidden * model.vocab_size
 }
 
 #[test]
@@ -194,7 +194,7 @@ fn flops_are_twice_active_parameters_times_tokens_plus_attention() {
         let pairs: u64 = contexts.into_iter().map(|c| u64::from(c) + 1).sum();
         let want = 2 * active_params(&model) * 4 + 4 * pairs * attention_width;
         let got = totals(&plan, &batch).flops;
-        assert_eq!(got as u64, want, "{}", model.name());
+        assert_eq!(got as u64, want, "{}", model.name);
     }
 }
 
@@ -213,7 +213,7 @@ fn tp1_has_no_communication() {
     for model in all() {
         let plan = StepPlan::new(&model, &Deployment::default()).unwrap();
         let operators = run(&plan, &[Request::decode(10), Request::prefill(20, 5)]);
-        assert!(operators.iter().all(|o| o.group != OperatorGroup::Communication), "{}", model.name());
+        assert!(operators.iter().all(|o| o.group != OperatorGroup::Communication), "{}", model.name);
     }
 }
 
@@ -248,8 +248,8 @@ fn longest_possible_requests_neither_panic_nor_lose_finiteness() {
         let deployment = Deployment { max_model_len: Some(u32::MAX), ..Deployment::default() };
         let plan = StepPlan::new(&model, &deployment).unwrap();
         let total = totals(&plan, &batch);
-        assert!(total.flops.is_finite() && total.memory_bytes.is_finite(), "{}", model.name());
-        assert!(!plan.notes().is_empty(), "{}: max_model_len is beyond the model's", model.name());
+        assert!(total.flops.is_finite() && total.memory_bytes.is_finite(), "{}", model.name);
+        assert!(!plan.notes().is_empty(), "{}: max_model_len is beyond the model's", model.name);
     }
 }
 

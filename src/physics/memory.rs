@@ -54,7 +54,7 @@ impl Memory {
         let context = Context::new(model, deployment);
         let split = layers_per_stage(model.num_layers(), context.ranks.pipeline);
         let num_layers = model.num_layers().max(1) as f64;
-        let all_layers: f64 = model.layers().iter().map(|g| g.count as f64 * layer_weight_bytes(g, context)).sum();
+        let all_layers: f64 = model.layers.iter().map(|g| g.count as f64 * layer_weight_bytes(g, context)).sum();
         let ends = |stage: usize| end_weight_bytes(model, context, stage == 0, stage + 1 == split.len());
         let weight_bytes_per_stage = split
             .iter()
@@ -78,7 +78,7 @@ impl Memory {
 
 fn kv_cache(model: &Model, context: Context, share_of_layers: f64) -> Vec<KvCacheBytes> {
     let mut kinds: Vec<KvCacheBytes> = Vec::new();
-    for group in model.layers() {
+    for group in &model.layers {
         let window = layer::window(group);
         let layers = group.count as f64 * share_of_layers;
         let bytes_per_token = layers * kv_bytes_per_token(&layer::cache_heads(group, context));
@@ -132,10 +132,10 @@ fn other_elements(group: &LayerGroup, context: Context) -> u64 {
 }
 
 fn end_weight_bytes(model: &Model, context: Context, is_first: bool, is_last: bool) -> f64 {
-    let elements = (vocab_rows_per_rank(model.vocab_size(), context.ranks.tensor) * context.hidden) as f64;
+    let elements = (vocab_rows_per_rank(model.vocab_size, context.ranks.tensor) * context.hidden) as f64;
     let norm = if is_last { context.hidden as f64 * context.activation.bytes() } else { 0.0 };
     let embedding = if is_first { elements * context.activation.bytes() } else { 0.0 };
-    let shared = is_first && model.tie_word_embeddings();
-    let head = if is_last && !shared { elements * model.lm_head_weights().bytes_per_weight() } else { 0.0 };
+    let shared = is_first && model.tie_word_embeddings;
+    let head = if is_last && !shared { elements * model.lm_head_weights.bytes_per_weight() } else { 0.0 };
     norm + embedding + head
 }

@@ -54,14 +54,14 @@ impl StepPlan {
     /// [`ErrorKind::Invalid`](crate::ErrorKind) with every problem of the deployment by itself and every size of the model that its ranks
     /// can't share, with the tensor-parallel sizes that would do.
     pub fn new(model: &Model, deployment: &Deployment) -> Result<Self> {
-        let mut notes = model.notes().to_vec();
+        let mut notes = model.notes.to_vec();
         notes.extend(check(model, deployment)?);
         notes.extend(sampler::remark(model, deployment));
         let context = Context::new(model, deployment);
         let windows = distinct_windows(model);
-        let (before, after) = layer::ends(model.vocab_size(), model.lm_head_weights(), context);
+        let (before, after) = layer::ends(model.vocab_size, model.lm_head_weights, context);
         let mut layers = Vec::new();
-        for group in model.layers() {
+        for group in &model.layers {
             let window = layer::window(group);
             let index = windows.iter().position(|w| *w == window).unwrap_or(0);
             merge(&mut layers, layer::templates(group, index, context), window, group.count);
@@ -76,7 +76,7 @@ impl StepPlan {
             windows,
             graphs: CudaGraphs::new(deployment),
             activation: context.activation,
-            max_model_len: deployment.max_model_len.map_or(model.max_position_embeddings(), u64::from),
+            max_model_len: deployment.max_model_len.map_or(model.max_position_embeddings, u64::from),
             max_num_seqs: u64::from(deployment.max_num_seqs),
             max_num_batched_tokens: u64::from(deployment.max_num_batched_tokens),
             stages: layers_per_stage(model.num_layers(), context.ranks.pipeline),

@@ -248,7 +248,7 @@ fn weight_bytes_are_those_of_the_published_parameter_counts() {
         (fixtures::mixtral_8x7b(), 46_702_792_704),
     ] {
         let memory = Memory::new(&model, &single).unwrap();
-        assert_eq!(memory.max_weight_bytes() as u64, 2 * parameters, "{}", model.name());
+        assert_eq!(memory.max_weight_bytes() as u64, 2 * parameters, "{}", model.name);
     }
 }
 

@@ -60,9 +60,9 @@ pub(super) struct Context {
 impl Context {
     pub fn new(model: &Model, deployment: &Deployment) -> Self {
         Context {
-            hidden: model.hidden_size(),
-            activation: model.dtype(),
-            kv_dtype: deployment.kv_cache_dtype.or(model.kv_cache_dtype()).unwrap_or(model.dtype()),
+            hidden: model.hidden_size,
+            activation: model.dtype,
+            kv_dtype: deployment.kv_cache_dtype.or(model.kv_cache_dtype).unwrap_or(model.dtype),
             ranks: Ranks::new(deployment),
         }
     }

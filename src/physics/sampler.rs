@@ -23,16 +23,16 @@ impl SamplerWork {
     /// model's own is not known.
     pub(super) fn new(model: &Model, deployment: &Deployment) -> Self {
         let defaults = match deployment.generation_config {
-            GenerationConfig::Auto => model.sampling().copied().unwrap_or_default(),
+            GenerationConfig::Auto => model.sampling.unwrap_or_default(),
             GenerationConfig::Vllm => Default::default(),
         };
-        SamplerWork { vocab_size: model.vocab_size(), truncates: defaults.truncates(), penalises: defaults.penalises() }
+        SamplerWork { vocab_size: model.vocab_size, truncates: defaults.truncates(), penalises: defaults.penalises() }
     }
 }
 
 /// A remark where the server would read a file that is not at hand.
 pub(super) fn remark(model: &Model, deployment: &Deployment) -> Option<String> {
-    (deployment.generation_config == GenerationConfig::Auto && model.sampling().is_none()).then(|| {
+    (deployment.generation_config == GenerationConfig::Auto && model.sampling.is_none()).then(|| {
         "generation_config.json is not known: tokens are taken to be sampled without top-p, top-k and penalties; have it \
          beside the config.json, or set generation_config to vllm where the server ignores it"
             .to_owned()

@@ -151,7 +151,7 @@ impl ServerConfig {
             let model = Model::find_in(data_dir, &self.model)?;
             let stored = model.main_weight_format().filter(|_| !model.stores(precision));
             let note = stored.map(|format| {
-                let name = model.name();
+                let name = &model.name;
                 format!(
                     "precision = {precision}: {name} stores its weights as {format}, which is predicted; 16 bits can only mean its activations"
                 )

@@ -86,7 +86,7 @@ impl StepModel {
         deployment: &Deployment,
         options: &Options,
     ) -> Result<Self> {
-        let correction = options.correction.resolve(model.name(), options.efficiency)?;
+        let correction = options.correction.resolve(&model.name, options.efficiency)?;
         let plan = StepPlan::new(model, deployment)?;
         let tables = Tables::new(hardware, options.data_dir.as_deref());
         let mut timers: Vec<(Operator, Timer)> = Vec::new();
@@ -120,13 +120,13 @@ impl StepModel {
             tables: None,
             cpu: pulp::Arch::new(),
             correction,
-            hardware: hardware.name().to_owned(),
+            hardware: hardware.name.to_owned(),
             plan,
             timers,
             mode: options.efficiency,
             peak_flop_per_s: peak_flop_per_s.max(1.0),
-            hbm_bytes_per_s: hardware.hbm_bytes_per_s(),
-            sm_count: f64::from(hardware.sm_count()),
+            hbm_bytes_per_s: hardware.hbm_bytes_per_s,
+            sm_count: f64::from(hardware.sm_count),
             notes,
         };
         if !options.operators_only {

@@ -68,7 +68,7 @@ fn predicted_blocks_are_those_that_servers_report() {
         let hardware = config.find_hardware(None).expect("a known GPU");
         let capacity = config.engine_config(&model, &hardware).expect("a server that started").capacity;
         // The tower of a multimodal model and its share of the profiling run are not in the equation.
-        let is_multimodal = model.model_type().contains("llama4");
+        let is_multimodal = model.model_type.contains("llama4");
         let error_pct = 100.0 * (f64::from(capacity.num_gpu_blocks) / f64::from(server.measured) - 1.0);
         let measured_bytes = f64::from(server.measured) * capacity.block_bytes();
         let rest = (capacity.kv_cache_bytes - measured_bytes + OVERHEAD_BYTES) / GIB;

@@ -42,7 +42,7 @@ static STEPS: LazyLock<Vec<Compiled>> = LazyLock::new(|| {
         let deployment = Deployment { enforce_eager, ..Deployment::tensor_parallel(tensor_parallel_size) };
         let (model, hardware) = (Model::find(model).expect("built in"), Hardware::find(gpu).expect("built in"));
         let steps = StepModel::with_options(&model, &hardware, &deployment, &Options::uncorrected()).expect("possible");
-        Compiled { name: format!("{} on {gpu}", model.name()), steps }
+        Compiled { name: format!("{} on {gpu}", model.name), steps }
     };
     CASES.into_iter().map(compiled).collect()
 });

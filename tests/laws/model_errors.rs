@@ -12,7 +12,7 @@ fn read(config: &Value) -> Result<Model, Error> {
 }
 
 fn builtin(name: &str) -> Value {
-    serde_json::from_str(builtin_models().iter().find(|m| m.name() == name).unwrap().json()).unwrap()
+    serde_json::from_str(&builtin_models().iter().find(|m| m.name == name).unwrap().json).unwrap()
 }
 
 fn problems(config: &Value) -> Vec<String> {
@@ -181,9 +181,9 @@ fn every_published_configuration_parses_or_is_refused_by_key() {
                 let own = Model::builtin(&id).unwrap_or_else(|e| panic!("{id}: {e}"));
                 assert_eq!(own.parameters(), model.parameters(), "{id}");
                 if id != "nvidia/Llama-3.1-70B-Instruct-FP8" {
-                    assert_eq!(own.layers(), model.layers(), "{id}");
-                    assert_eq!(own.lm_head_weights(), model.lm_head_weights(), "{id}");
-                    assert_eq!(own.max_position_embeddings(), model.max_position_embeddings(), "{id}");
+                    assert_eq!(own.layers, model.layers, "{id}");
+                    assert_eq!(own.lm_head_weights, model.lm_head_weights, "{id}");
+                    assert_eq!(own.max_position_embeddings, model.max_position_embeddings, "{id}");
                 }
             }
             Err(Detail::UnsupportedModel { key, .. }) => {
@@ -268,7 +268,7 @@ proptest! {
         which in any::<prop::sample::Index>(),
         places in prop::collection::vec((any::<prop::sample::Index>(), any_json()), 1..5),
     ) {
-        let mut config: Value = serde_json::from_str(which.get(builtin_models()).json()).unwrap();
+        let mut config: Value = serde_json::from_str(&which.get(builtin_models()).json).unwrap();
         for (place, value) in places {
             let mut found = Vec::new();
             pointers(&config, "", &mut found);
@@ -286,7 +286,7 @@ proptest! {
 
     #[test]
     fn no_truncation_panics(which in any::<prop::sample::Index>(), at in any::<prop::sample::Index>()) {
-        let json = which.get(builtin_models()).json().trim_end();
+        let json = which.get(builtin_models()).json.trim_end();
         let end = at.index(json.len());
         if let Some(cut) = json.get(..end) {
             prop_assert!(Model::from_config_str("x", "x", cut, None).is_err());

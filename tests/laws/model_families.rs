@@ -37,7 +37,7 @@ fn mla(layer: &LayerGroup) -> &MlaAttention {
 }
 
 fn windows(model: &Model) -> Vec<(u64, Window)> {
-    model.layers().iter().map(|l| (l.count, gqa(l).window)).collect()
+    model.layers.iter().map(|l| (l.count, gqa(l).window)).collect()
 }
 
 #[test]
@@ -45,7 +45,7 @@ fn explicit_head_dim_is_used() {
     for (name, head_dim) in
         [("mistral-nemo-12b", 128), ("qwen3-32b", 128), ("minimax-m2.5", 128), ("gpt-oss-20b", 64), ("llama-2-7b", 128)]
     {
-        assert_eq!(gqa(&Model::builtin(name).unwrap().layers()[0]).head_dim, head_dim, "{name}");
+        assert_eq!(gqa(&Model::builtin(name).unwrap().layers[0]).head_dim, head_dim, "{name}");
     }
 }
 
@@ -53,13 +53,13 @@ fn explicit_head_dim_is_used() {
 fn absent_kv_heads_mean_one_per_query_head_in_llama() {
     let mut config = dense("llama");
     config.as_object_mut().unwrap().remove("num_key_value_heads");
-    assert_eq!(gqa(&parse(&config).layers()[0]).num_kv_heads, 8);
+    assert_eq!(gqa(&parse(&config).layers[0]).num_kv_heads, 8);
 }
 
 #[test]
 fn llama_biases_follow_their_keys() {
     let model = parse(&with(&dense("llama"), json!({"attention_bias": true, "mlp_bias": true})));
-    let layer = &model.layers()[0];
+    let layer = &model.layers[0];
     assert!(gqa(layer).qkv_bias && gqa(layer).o_bias && layer.dense.as_ref().unwrap().bias);
     // 8x3 weights: q, o 64x64; k, v 64x16; MLP 3x64x256; biases 64+16+16+64 and 2x256+64; norms 2x64.
     let per_layer = 2 * 64 * 64 + 2 * 64 * 16 + 3 * 64 * 256 + 160 + 576 + 128;
@@ -76,7 +76,7 @@ fn mistral_v01_slides_and_later_ones_do_not() {
 fn qwen_ignores_a_window_that_is_switched_off() {
     let model = Model::builtin("qwen2.5-7b").unwrap();
     assert_eq!(windows(&model), [(28, Window::Full)]);
-    assert!(gqa(&model.layers()[0]).qkv_bias && !gqa(&model.layers()[0]).o_bias);
+    assert!(gqa(&model.layers[0]).qkv_bias && !gqa(&model.layers[0]).o_bias);
 }
 
 #[test]
@@ -88,17 +88,17 @@ fn qwen_slides_from_max_window_layers_on_when_switched_on() {
 #[test]
 fn qwen3_norms_queries_and_keys_per_head_and_small_ones_are_tied() {
     let model = Model::builtin("qwen3-0.6b").unwrap();
-    assert_eq!(gqa(&model.layers()[0]).qk_norm_params, 256);
-    assert!(!gqa(&model.layers()[0]).qkv_bias);
-    assert!(model.tie_word_embeddings() && !Model::builtin("qwen3-8b").unwrap().tie_word_embeddings());
+    assert_eq!(gqa(&model.layers[0]).qk_norm_params, 256);
+    assert!(!gqa(&model.layers[0]).qkv_bias);
+    assert!(model.tie_word_embeddings && !Model::builtin("qwen3-8b").unwrap().tie_word_embeddings);
 }
 
 #[test]
 fn qwen3_moe_experts_are_moe_intermediate_size_wide() {
     let model = Model::builtin("qwen3-30b-a3b").unwrap();
-    let moe = model.layers()[0].moe.as_ref().unwrap();
+    let moe = model.layers[0].moe.as_ref().unwrap();
     assert_eq!((moe.num_experts, moe.top_k, moe.intermediate_size), (128, 8, 768));
-    assert!(moe.shared.is_none() && model.layers()[0].dense.is_none());
+    assert!(moe.shared.is_none() && model.layers[0].dense.is_none());
 }
 
 #[test]
@@ -107,9 +107,9 @@ fn sparse_step_and_dense_layers_mix_blocks() {
         "decoder_sparse_step": 2, "mlp_only_layers": [3]});
     let model = parse(&with(&dense("qwen3_moe"), sparse));
     // Sparse: 1, 5, 7. Layer 3 is listed as dense.
-    let counts: Vec<(u64, bool)> = model.layers().iter().map(|l| (l.count, l.moe.is_some())).collect();
+    let counts: Vec<(u64, bool)> = model.layers.iter().map(|l| (l.count, l.moe.is_some())).collect();
     assert_eq!(counts, [(5, false), (3, true)]);
-    assert_eq!(model.layers()[0].dense.as_ref().unwrap().intermediate_size, 256);
+    assert_eq!(model.layers[0].dense.as_ref().unwrap().intermediate_size, 256);
 }
 
 #[test]
@@ -117,9 +117,9 @@ fn a_zero_wide_shared_expert_is_none() {
     let sparse = json!({"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32,
         "shared_expert_intermediate_size": 0});
     let none = parse(&with(&dense("qwen3_moe"), sparse.clone()));
-    assert!(none.layers()[0].moe.as_ref().unwrap().shared.is_none());
+    assert!(none.layers[0].moe.as_ref().unwrap().shared.is_none());
     let one = parse(&with(&dense("qwen2_moe"), with(&sparse, json!({"shared_expert_intermediate_size": 128}))));
-    let moe = one.layers()[0].moe.as_ref().unwrap();
+    let moe = one.layers[0].moe.as_ref().unwrap();
     assert_eq!(moe.shared.as_ref().unwrap().intermediate_size, 128);
     assert!(moe.shared_gate);
 }
@@ -127,7 +127,7 @@ fn a_zero_wide_shared_expert_is_none() {
 #[test]
 fn mixtral_experts_are_intermediate_size_wide() {
     let model = Model::builtin("mixtral-8x7b").unwrap();
-    let moe = model.layers()[0].moe.as_ref().unwrap();
+    let moe = model.layers[0].moe.as_ref().unwrap();
     assert_eq!((moe.num_experts, moe.top_k, moe.intermediate_size), (8, 2, 14336));
 }
 
@@ -135,32 +135,32 @@ fn mixtral_experts_are_intermediate_size_wide() {
 fn all_scout_layers_have_experts_and_every_fourth_is_global() {
     let model = Model::builtin("llama-4-scout").unwrap();
     assert_eq!(windows(&model), [(36, Window::Chunked(8192)), (12, Window::Full)]);
-    for layer in model.layers() {
+    for layer in &model.layers {
         let moe = layer.moe.as_ref().unwrap();
         assert_eq!((moe.num_experts, moe.top_k, moe.intermediate_size), (16, 1, 8192));
         assert_eq!(moe.shared.as_ref().unwrap().intermediate_size, 8192);
         assert!(layer.dense.is_none() && !moe.shared_gate);
         assert_eq!(gqa(layer).qk_norm_params, 0);
     }
-    assert!(!model.tie_word_embeddings());
+    assert!(!model.tie_word_embeddings);
 }
 
 #[test]
 fn maverick_alternates_wide_dense_blocks_and_experts() {
     let model = Model::builtin("llama-4-maverick").unwrap();
-    let sparse: u64 = model.layers().iter().filter(|l| l.moe.is_some()).map(|l| l.count).sum();
+    let sparse: u64 = model.layers.iter().filter(|l| l.moe.is_some()).map(|l| l.count).sum();
     assert_eq!(sparse, 24);
-    let wide = model.layers().iter().find_map(|l| l.dense.as_ref()).unwrap();
+    let wide = model.layers.iter().find_map(|l| l.dense.as_ref()).unwrap();
     assert_eq!(wide.intermediate_size, 16384);
     // Every fourth layer is global; layers 3, 7, 11 ... are odd, so they have experts.
-    let global = model.layers().iter().find(|l| gqa(l).window == Window::Full).unwrap();
+    let global = model.layers.iter().find(|l| gqa(l).window == Window::Full).unwrap();
     assert!(global.count == 12 && global.moe.is_some());
 }
 
 #[test]
 fn explicit_no_rope_layers_are_followed() {
     let mut config: Value = serde_json::from_str(
-        ridgepoint::model::builtin_models().iter().find(|m| m.name() == "llama-4-scout").unwrap().json(),
+        &ridgepoint::model::builtin_models().iter().find(|m| m.name == "llama-4-scout").unwrap().json,
     )
     .unwrap();
     config["text_config"]["num_hidden_layers"] = json!(4);
@@ -172,7 +172,7 @@ fn explicit_no_rope_layers_are_followed() {
 fn gpt_oss_alternates_windows_and_has_biases_and_sinks() {
     let model = Model::builtin("gpt-oss-120b").unwrap();
     assert_eq!(windows(&model), [(18, Window::Sliding(128)), (18, Window::Full)]);
-    let layer = &model.layers()[0];
+    let layer = &model.layers[0];
     assert!(gqa(layer).qkv_bias && gqa(layer).o_bias);
     assert_eq!(gqa(layer).extra_params, 64);
     let moe = layer.moe.as_ref().unwrap();
@@ -183,7 +183,7 @@ fn gpt_oss_alternates_windows_and_has_biases_and_sinks() {
 #[test]
 fn minimax_norms_the_full_query_and_key_width() {
     let model = Model::builtin("minimax-m2.5").unwrap();
-    let layer = &model.layers()[0];
+    let layer = &model.layers[0];
     assert_eq!(gqa(layer).qk_norm_params, 48 * 128 + 8 * 128);
     let moe = layer.moe.as_ref().unwrap();
     assert_eq!((moe.num_experts, moe.intermediate_size, moe.extra_params), (256, 1536, 256));
@@ -195,8 +195,8 @@ fn gemma2_slides_on_even_layers_without_layer_types() {
     let config = with(&dense("gemma2"), json!({"head_dim": 16, "sliding_window": 512}));
     let model = parse(&config);
     assert_eq!(windows(&model), [(4, Window::Sliding(512)), (4, Window::Full)]);
-    assert_eq!(model.layers()[0].norm_params, 4 * 64);
-    assert!(model.tie_word_embeddings());
+    assert_eq!(model.layers[0].norm_params, 4 * 64);
+    assert!(model.tie_word_embeddings);
 }
 
 #[test]
@@ -212,9 +212,9 @@ fn gemma3_files_that_leave_out_heads_get_the_class_defaults_and_notes() {
     let model = parse(&json!({"model_type": "gemma3", "text_config": {"model_type": "gemma3_text",
         "hidden_size": 2560, "intermediate_size": 10240, "num_hidden_layers": 34, "sliding_window": 1024},
         "torch_dtype": "bfloat16"}));
-    let attention = gqa(&model.layers()[0]);
+    let attention = gqa(&model.layers[0]);
     assert_eq!((attention.num_heads, attention.num_kv_heads, attention.head_dim), (8, 4, 256));
-    assert!(model.notes().iter().any(|n| n.contains("num_attention_heads")));
+    assert!(model.notes.iter().any(|n| n.contains("num_attention_heads")));
     // Gemma 3 4B: 3.88 B of language model.
     assert_eq!(model.parameters().total / 10_000_000, 388);
 }
@@ -223,10 +223,10 @@ fn gemma3_files_that_leave_out_heads_get_the_class_defaults_and_notes() {
 fn gemma4_has_a_dense_block_beside_experts_and_two_geometries() {
     let model = Model::builtin("gemma-4-26b-a4b").unwrap();
     assert_eq!(windows(&model), [(25, Window::Sliding(1024)), (5, Window::Full)]);
-    let (local, global) = (gqa(&model.layers()[0]), gqa(&model.layers()[1]));
+    let (local, global) = (gqa(&model.layers[0]), gqa(&model.layers[1]));
     assert_eq!((local.num_kv_heads, local.head_dim, local.k_eq_v), (8, 256, false));
     assert_eq!((global.num_kv_heads, global.head_dim, global.k_eq_v), (2, 512, true));
-    for layer in model.layers() {
+    for layer in &model.layers {
         assert_eq!(layer.dense.as_ref().unwrap().intermediate_size, 2112);
         let moe = layer.moe.as_ref().unwrap();
         assert_eq!((moe.num_experts, moe.top_k, moe.intermediate_size), (128, 8, 704));
@@ -243,7 +243,7 @@ fn phi3_slides_on_every_layer_unless_the_window_exceeds_the_context() {
 #[test]
 fn glm_has_biases_on_inputs_only_and_leading_dense_layers() {
     let model = Model::builtin("glm-4.5").unwrap();
-    let (first, rest) = (&model.layers()[0], &model.layers()[1]);
+    let (first, rest) = (&model.layers[0], &model.layers[1]);
     assert_eq!((first.count, first.dense.is_some(), rest.count, rest.moe.is_some()), (3, true, 89, true));
     assert!(gqa(first).qkv_bias && !gqa(first).o_bias);
     assert_eq!(gqa(first).qk_norm_params, 256);
@@ -252,7 +252,7 @@ fn glm_has_biases_on_inputs_only_and_leading_dense_layers() {
 #[test]
 fn deepseek_v3_has_a_latent_three_dense_layers_and_a_shared_expert() {
     let model = Model::builtin("deepseek-v3").unwrap();
-    let (first, rest) = (&model.layers()[0], &model.layers()[1]);
+    let (first, rest) = (&model.layers[0], &model.layers[1]);
     assert_eq!((first.count, rest.count), (3, 58));
     let latent = mla(rest);
     assert_eq!((latent.num_heads, latent.q_lora_rank, latent.kv_lora_rank), (128, Some(1536), 512));
@@ -261,26 +261,26 @@ fn deepseek_v3_has_a_latent_three_dense_layers_and_a_shared_expert() {
     let moe = rest.moe.as_ref().unwrap();
     assert_eq!((moe.num_experts, moe.top_k, moe.intermediate_size, moe.extra_params), (256, 8, 2048, 256));
     assert_eq!(moe.shared.as_ref().unwrap().intermediate_size, 2048);
-    assert!(model.notes().iter().any(|n| n.contains("num_nextn_predict_layers")));
+    assert!(model.notes.iter().any(|n| n.contains("num_nextn_predict_layers")));
 }
 
 #[test]
 fn deepseek_v2_lite_projects_queries_at_once_and_has_two_shared_experts() {
     let model = Model::builtin("deepseek-v2-lite").unwrap();
-    assert_eq!(mla(&model.layers()[1]).q_lora_rank, None);
-    let moe = model.layers()[1].moe.as_ref().unwrap();
+    assert_eq!(mla(&model.layers[1]).q_lora_rank, None);
+    let moe = model.layers[1].moe.as_ref().unwrap();
     assert_eq!(moe.shared.as_ref().unwrap().intermediate_size, 2 * 1408);
-    assert_eq!((model.layers()[0].count, moe.extra_params), (1, 0));
+    assert_eq!((model.layers[0].count, moe.extra_params), (1, 0));
 }
 
 #[test]
 fn moe_layer_freq_may_be_a_number_or_a_list() {
     let config: Value = serde_json::from_str(
-        ridgepoint::model::builtin_models().iter().find(|m| m.name() == "deepseek-v2-lite").unwrap().json(),
+        &ridgepoint::model::builtin_models().iter().find(|m| m.name == "deepseek-v2-lite").unwrap().json,
     )
     .unwrap();
     let sparse = |changes: Value| -> u64 {
-        parse(&with(&config, changes)).layers().iter().filter(|l| l.moe.is_some()).map(|l| l.count).sum()
+        parse(&with(&config, changes)).layers.iter().filter(|l| l.moe.is_some()).map(|l| l.count).sum()
     };
     // Of layers 1 to 5 the even ones.
     assert_eq!(sparse(json!({"num_hidden_layers": 6, "moe_layer_freq": 2})), 2);
@@ -293,9 +293,9 @@ fn the_outer_level_decides_about_tied_embeddings() {
     text["tie_word_embeddings"] = json!(false);
     let config = json!({"model_type": "qwen3_vl", "text_config": text, "tie_word_embeddings": true});
     let model = parse(&config);
-    assert!(model.tie_word_embeddings());
-    assert_eq!(model.model_type(), "qwen3_vl_text");
-    assert!(model.notes().iter().any(|n| n.contains("vision")));
+    assert!(model.tie_word_embeddings);
+    assert_eq!(model.model_type, "qwen3_vl_text");
+    assert!(model.notes.iter().any(|n| n.contains("vision")));
 }
 
 #[test]
@@ -306,7 +306,7 @@ fn language_and_llm_sections_are_read_too() {
         text.as_object_mut().unwrap().remove("torch_dtype");
         config[key] = text;
         let model = parse(&config);
-        assert_eq!((model.model_type(), model.dtype()), ("llama", DType::Float16));
+        assert_eq!((model.model_type.as_str(), model.dtype), ("llama", DType::Float16));
     }
 }
 
@@ -318,7 +318,7 @@ fn absent_or_wide_dtypes_are_served_as_bfloat16_with_a_note() {
     config.as_object_mut().unwrap().remove("torch_dtype");
     let absent = parse(&config);
     for model in [wide, absent] {
-        assert_eq!(model.dtype(), DType::Bfloat16);
-        assert_eq!(model.notes().len(), 1, "{:?}", model.notes());
+        assert_eq!(model.dtype, DType::Bfloat16);
+        assert_eq!(model.notes.len(), 1, "{:?}", model.notes);
     }
 }

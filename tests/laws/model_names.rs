@@ -12,13 +12,13 @@ fn found(name: &str) -> Model {
 }
 
 fn first_formats(model: &Model) -> (WeightFormat, Option<WeightFormat>, WeightFormat) {
-    let layer = &model.layers()[0];
+    let layer = &model.layers[0];
     let attention = match &layer.attention {
         Attention::Gqa(gqa) => gqa.qkv_weights,
         Attention::Mla(mla) => mla.weights,
     };
     let ffn = layer.dense.as_ref().map(|d| d.weights).or(layer.moe.as_ref().map(|m| m.weights));
-    (attention, ffn, model.lm_head_weights())
+    (attention, ffn, model.lm_head_weights)
 }
 
 #[test]
@@ -45,16 +45,16 @@ fn hugging_face_ids_are_found() {
         ("llama-4-scout-17b-16e", "llama-4-scout"),
         ("qwen-3-8b", "qwen3-8b"),
     ] {
-        assert_eq!(found(name).name(), short, "{name}");
+        assert_eq!(found(name).name, short, "{name}");
     }
 }
 
 #[test]
 fn every_listed_id_and_short_name_leads_to_its_own_model() {
     for model in builtin_models() {
-        assert!(!model.hf_ids().is_empty(), "{}", model.name());
-        for name in model.hf_ids().iter().map(String::as_str).chain([model.name()]) {
-            assert_eq!(found(name).name(), model.name(), "{name}");
+        assert!(!model.hf_ids.is_empty(), "{}", model.name);
+        for name in model.hf_ids.iter().map(String::as_str).chain([model.name.as_str()]) {
+            assert_eq!(found(name).name, model.name, "{name}");
         }
     }
 }
@@ -104,8 +104,8 @@ fn a_quantised_name_without_its_own_configuration_gets_the_plain_scheme_and_a_no
     ] {
         let model = found(name);
         assert_eq!(first_formats(&model), (format, Some(format), plain), "{name}");
-        assert!(model.notes().iter().any(|n| n.contains(name)), "{name}: {:?}", model.notes());
-        if let Some(moe) = &model.layers()[0].moe {
+        assert!(model.notes.iter().any(|n| n.contains(name)), "{name}: {:?}", model.notes);
+        if let Some(moe) = &model.layers[0].moe {
             assert_eq!(moe.router_weights, plain);
         }
     }
@@ -114,11 +114,11 @@ fn a_quantised_name_without_its_own_configuration_gets_the_plain_scheme_and_a_no
 #[test]
 fn a_shipped_variant_is_preferred_and_needs_no_note() {
     let model = found("qwen3-30b-a3b-fp8");
-    assert_eq!(model.name(), "qwen3-30b-a3b-fp8");
+    assert_eq!(model.name, "qwen3-30b-a3b-fp8");
     assert_eq!(first_formats(&model).0, WeightFormat::Fp8Block { rows: 128, columns: 128 });
-    assert!(model.notes().is_empty(), "{:?}", model.notes());
-    assert_eq!(found("llama-4-scout-fp8").name(), "llama-4-scout-fp8-dynamic");
-    assert_eq!(found("deepseek-ai/DeepSeek-V3-FP8").name(), "deepseek-v3");
+    assert!(model.notes.is_empty(), "{:?}", model.notes);
+    assert_eq!(&found("llama-4-scout-fp8").name, "llama-4-scout-fp8-dynamic");
+    assert_eq!(&found("deepseek-ai/DeepSeek-V3-FP8").name, "deepseek-v3");
 }
 
 #[test]
@@ -126,14 +126,14 @@ fn bf16_undoes_the_quantisation_of_a_model_published_quantised() {
     let plain = WeightFormat::Plain(ridgepoint::DType::Bfloat16);
     let model = found("unsloth/gpt-oss-20b-BF16");
     assert_eq!(first_formats(&model).1, Some(plain));
-    assert_eq!(found("llama-3.1-8b-bf16").name(), "llama-3.1-8b");
+    assert_eq!(&found("llama-3.1-8b-bf16").name, "llama-3.1-8b");
 }
 
 #[test]
 fn a_path_is_read_with_the_quantisation_file_beside_it() {
     let dir = tempfile::tempdir().unwrap();
-    let config = builtin_models().iter().find(|m| m.name() == "llama-3.1-8b").unwrap();
-    fs::write(dir.path().join("config.json"), config.json()).unwrap();
+    let config = builtin_models().iter().find(|m| m.name == "llama-3.1-8b").unwrap();
+    fs::write(dir.path().join("config.json"), &*config.json).unwrap();
     let path = dir.path().to_str().unwrap();
     assert_eq!(first_formats(&found(path)).0, WeightFormat::Plain(ridgepoint::DType::Bfloat16));
     let hf = r#"{"quantization": {"quant_algo": "FP8", "kv_cache_quant_algo": "FP8", "exclude_modules": ["lm_head"]}}"#;
@@ -141,8 +141,8 @@ fn a_path_is_read_with_the_quantisation_file_beside_it() {
     for path in [dir.path().to_owned(), dir.path().join("config.json")] {
         let model = Model::load(&path).unwrap();
         assert_eq!(first_formats(&model).0, WeightFormat::Fp8);
-        assert_eq!(model.kv_cache_dtype(), Some(ridgepoint::DType::Fp8));
-        assert_eq!(model.name(), path.display().to_string());
+        assert_eq!(model.kv_cache_dtype, Some(ridgepoint::DType::Fp8));
+        assert_eq!(model.name, path.display().to_string());
     }
 }
 
@@ -150,7 +150,7 @@ fn a_path_is_read_with_the_quantisation_file_beside_it() {
 fn a_data_directory_adds_models_and_wins() {
     let dir = tempfile::tempdir().unwrap();
     fs::create_dir(dir.path().join("models")).unwrap();
-    let json = builtin_models().iter().find(|m| m.name() == "llama-3.1-8b").unwrap().json();
+    let json = &builtin_models().iter().find(|m| m.name == "llama-3.1-8b").unwrap().json;
     let own = json.replace("\"num_hidden_layers\": 32", "\"num_hidden_layers\": 3").replace("meta-llama/", "own/");
     fs::write(dir.path().join("models/llama-3.1-8b.json"), &own).unwrap();
     fs::write(dir.path().join("models/me--tiny.json"), &own).unwrap();

@@ -9,7 +9,7 @@ const BLOCK: WeightFormat = WeightFormat::Fp8Block { rows: 128, columns: 128 };
 const INT4: WeightFormat = WeightFormat::Int4 { group_size: 128 };
 
 fn config(name: &str) -> Value {
-    serde_json::from_str(builtin_models().iter().find(|m| m.name() == name).unwrap().json()).unwrap()
+    serde_json::from_str(&builtin_models().iter().find(|m| m.name == name).unwrap().json).unwrap()
 }
 
 fn read(config: &Value, hf: Option<&Value>) -> Result<Model, ridgepoint::Error> {
@@ -45,7 +45,7 @@ fn formats(layer: &LayerGroup) -> Formats {
 }
 
 fn first(model: &Model) -> Formats {
-    formats(&model.layers()[0])
+    formats(&model.layers[0])
 }
 
 fn group(targets: &[&str], weights: Value, activations: Value) -> Value {
@@ -56,15 +56,15 @@ fn group(targets: &[&str], weights: Value, activations: Value) -> Value {
 fn fp8_without_blocks_is_per_tensor_and_spares_the_head() {
     let model = quantised("llama-3.1-8b", json!({"quant_method": "fp8"}));
     assert_eq!(first(&model), (WeightFormat::Fp8, WeightFormat::Fp8, Some(WeightFormat::Fp8), None, None));
-    assert_eq!(model.lm_head_weights(), BF16);
+    assert_eq!(model.lm_head_weights, BF16);
 }
 
 #[test]
 fn deepseek_blocks_cover_attention_experts_and_shared_experts() {
     let model = Model::builtin("deepseek-v3").unwrap();
     assert_eq!(first(&model), (BLOCK, BLOCK, Some(BLOCK), None, None));
-    assert_eq!(formats(&model.layers()[1]), (BLOCK, BLOCK, None, Some(BLOCK), Some(BLOCK)));
-    assert_eq!(model.lm_head_weights(), BF16);
+    assert_eq!(formats(&model.layers[1]), (BLOCK, BLOCK, None, Some(BLOCK), Some(BLOCK)));
+    assert_eq!(model.lm_head_weights, BF16);
 }
 
 #[test]
@@ -82,7 +82,7 @@ fn layers_that_are_left_out_form_their_own_group() {
     let mut skipped: Vec<String> = out.iter().map(ToString::to_string).collect();
     skipped.extend((0..32).map(|i| format!("model.layers.{i}.self_attn")));
     let model = quantised("llama-3.1-8b", json!({"quant_method": "fbgemm_fp8", "modules_to_not_convert": skipped}));
-    let groups: Vec<(u64, Formats)> = model.layers().iter().map(|l| (l.count, formats(l))).collect();
+    let groups: Vec<(u64, Formats)> = model.layers.iter().map(|l| (l.count, formats(l))).collect();
     assert_eq!(
         groups,
         [(1, (BF16, BF16, Some(BF16), None, None)), (31, (BF16, BF16, Some(WeightFormat::Fp8), None, None))]
@@ -92,10 +92,10 @@ fn layers_that_are_left_out_form_their_own_group() {
 #[test]
 fn scout_fp8_dynamic_keeps_attention_router_and_head_in_bfloat16() {
     let model = Model::builtin("llama-4-scout-fp8-dynamic").unwrap();
-    for layer in model.layers() {
+    for layer in &model.layers {
         assert_eq!(formats(layer), (BF16, BF16, None, Some(WeightFormat::Fp8), Some(WeightFormat::Fp8)));
     }
-    assert_eq!(model.lm_head_weights(), BF16);
+    assert_eq!(model.lm_head_weights, BF16);
     // Experts and shared experts: 48 x 17 x 3 x 5,120 x 8,192 at one byte, the rest at two.
     let fp8 = 48.0 * 17.0 * 3.0 * 5_120.0 * 8_192.0;
     let want = 2.0 * 107_769_861_120.0 - fp8;
@@ -114,12 +114,12 @@ fn mxfp4_covers_experts_alone() {
 fn gptq_and_awq_groups_are_read() {
     let model = quantised("qwen2.5-7b", json!({"quant_method": "gptq", "bits": 4, "group_size": 128}));
     assert_eq!(first(&model), (INT4, INT4, Some(INT4), None, None));
-    assert_eq!(model.lm_head_weights(), BF16);
+    assert_eq!(model.lm_head_weights, BF16);
     let model = quantised("qwen2.5-7b", json!({"quant_method": "awq", "w_bit": 4, "q_group_size": 64}));
     assert_eq!(first(&model).0, WeightFormat::Int4 { group_size: 64 });
     let model = quantised("qwen2.5-7b", json!({"quant_method": "gptq", "bits": 8, "group_size": -1, "lm_head": true}));
     let channel = WeightFormat::Int8WeightOnly { group_size: 3584 };
-    assert_eq!((first(&model).0, model.lm_head_weights()), (channel, channel));
+    assert_eq!((first(&model).0, model.lm_head_weights), (channel, channel));
     assert!(error("qwen2.5-7b", json!({"quant_method": "gptq", "bits": 3, "group_size": 128})).contains("3 bit"));
 }
 
@@ -170,7 +170,7 @@ fn named_targets_go_before_linear_and_may_name_the_head() {
         "group_1": group(&[r"re:.*mlp\.(gate|up|down)_proj", "lm_head"], int4, Value::Null)});
     let model = quantised("llama-3.1-8b", json!({"quant_method": "compressed-tensors", "config_groups": groups}));
     assert_eq!(first(&model), (WeightFormat::Fp8, WeightFormat::Fp8, Some(INT4), None, None));
-    assert_eq!(model.lm_head_weights(), INT4);
+    assert_eq!(model.lm_head_weights, INT4);
 }
 
 #[test]
@@ -185,7 +185,7 @@ fn targets_can_be_experts_alone_as_in_int4_kimi() {
     let model = read(&nested, None).unwrap();
     let int4 = WeightFormat::Int4 { group_size: 32 };
     assert_eq!(first(&model), (BF16, BF16, Some(BF16), None, None));
-    assert_eq!(formats(&model.layers()[1]), (BF16, BF16, None, Some(int4), Some(BF16)));
+    assert_eq!(formats(&model.layers[1]), (BF16, BF16, None, Some(int4), Some(BF16)));
 }
 
 #[test]
@@ -193,8 +193,8 @@ fn the_kv_cache_scheme_is_read() {
     let groups = json!({"g": group(&["Linear"], json!({"num_bits": 8, "type": "float"}), Value::Null)});
     let scheme = json!({"quant_method": "compressed-tensors", "config_groups": groups,
         "kv_cache_scheme": {"num_bits": 8, "type": "float"}});
-    assert_eq!(quantised("llama-3.1-8b", scheme).kv_cache_dtype(), Some(DType::Fp8));
-    assert_eq!(quantised("llama-3.1-8b", json!({"quant_method": "fp8"})).kv_cache_dtype(), None);
+    assert_eq!(quantised("llama-3.1-8b", scheme).kv_cache_dtype, Some(DType::Fp8));
+    assert_eq!(quantised("llama-3.1-8b", json!({"quant_method": "fp8"})).kv_cache_dtype, None);
 }
 
 #[test]
@@ -202,10 +202,10 @@ fn modelopt_excludes_by_glob() {
     let hf = json!({"producer": {"name": "modelopt"}, "quantization": {"quant_algo": "NVFP4", "group_size": 16,
         "kv_cache_quant_algo": "FP8", "exclude_modules": ["*self_attn*", "*.mlp.gate", "lm_head", "model.layers.0.*"]}});
     let model = read(&config("qwen3-30b-a3b"), Some(&hf)).unwrap();
-    let groups: Vec<(u64, Formats)> = model.layers().iter().map(|l| (l.count, formats(l))).collect();
+    let groups: Vec<(u64, Formats)> = model.layers.iter().map(|l| (l.count, formats(l))).collect();
     let nvfp4 = Some(WeightFormat::Nvfp4);
     assert_eq!(groups, [(1, (BF16, BF16, None, Some(BF16), None)), (47, (BF16, BF16, None, nvfp4, None))]);
-    assert_eq!(model.kv_cache_dtype(), Some(DType::Fp8));
+    assert_eq!(model.kv_cache_dtype, Some(DType::Fp8));
 }
 
 #[test]
@@ -213,7 +213,7 @@ fn modelopt_in_the_config_reads_the_same_keys() {
     let scheme = json!({"quant_method": "modelopt", "quant_algo": "FP8", "ignore": ["lm_head"],
         "kv_cache_scheme": {"num_bits": 8, "type": "float", "dynamic": false}});
     let model = quantised("llama-3.1-8b", scheme);
-    assert_eq!((first(&model).0, model.kv_cache_dtype()), (WeightFormat::Fp8, Some(DType::Fp8)));
+    assert_eq!((first(&model).0, model.kv_cache_dtype), (WeightFormat::Fp8, Some(DType::Fp8)));
     let awq = json!({"quantization": {"quant_algo": "W4A16_AWQ", "group_size": 128}});
     assert_eq!(first(&read(&config("llama-3.1-8b"), Some(&awq)).unwrap()).0, INT4);
 }
@@ -243,7 +243,7 @@ fn the_quantisation_file_wins_over_another_method_with_a_note() {
     let hf = json!({"quantization": {"quant_algo": "NVFP4", "exclude_modules": ["lm_head"]}});
     let model = read(&config("deepseek-v3"), Some(&hf)).unwrap();
     assert_eq!(first(&model).0, WeightFormat::Nvfp4);
-    assert!(model.notes().iter().any(|n| n.contains("hf_quant_config.json")), "{:?}", model.notes());
+    assert!(model.notes.iter().any(|n| n.contains("hf_quant_config.json")), "{:?}", model.notes);
 }
 
 #[test]
@@ -251,7 +251,7 @@ fn modules_stored_differently_are_noted() {
     let model =
         quantised("llama-3.1-8b", json!({"quant_method": "fp8", "ignored_layers": ["re:.*down_proj", "lm_head"]}));
     assert_eq!(first(&model).2, Some(WeightFormat::Fp8));
-    assert!(model.notes().iter().any(|n| n.contains("mlp.gate_proj")), "{:?}", model.notes());
+    assert!(model.notes.iter().any(|n| n.contains("mlp.gate_proj")), "{:?}", model.notes);
 }
 
 #[test]
@@ -267,5 +267,5 @@ fn unknown_methods_are_named_with_the_supported_ones() {
 fn a_name_that_promises_quantisation_without_any_is_noted() {
     let text = config("llama-3.1-70b").to_string();
     let model = Model::from_config_str("nvidia/Llama-3.1-70B-Instruct-FP8", "x", &text, None).unwrap();
-    assert!(model.notes().iter().any(|n| n.contains("hf_quant_config.json")), "{:?}", model.notes());
+    assert!(model.notes.iter().any(|n| n.contains("hf_quant_config.json")), "{:?}", model.notes);
 }

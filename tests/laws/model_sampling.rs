@@ -62,7 +62,7 @@ fn the_file_beside_the_configuration_is_read_by_folder_and_by_path() {
     let dir = folder(Some(text));
     for path in [dir.path().to_owned(), dir.path().join("config.json")] {
         let model = Model::load(&path).unwrap();
-        let found = *model.sampling().unwrap();
+        let found = model.sampling.unwrap();
         assert_eq!((found.temperature, found.top_p, found.repetition_penalty), (Some(0.6), Some(0.9), Some(1.1)));
         assert_eq!((found.top_k, found.min_p), (None, None));
         // do_sample is not among the keys that vLLM takes over.
@@ -75,12 +75,12 @@ fn the_file_beside_the_configuration_is_read_by_folder_and_by_path() {
 #[test]
 fn without_the_file_nothing_is_known_and_a_file_without_such_keys_is_neutral() {
     let unknown = Model::load(folder(None).path()).unwrap();
-    assert!(unknown.sampling().is_none());
+    assert!(unknown.sampling.is_none());
     assert_eq!(work(&unknown, GenerationConfig::Auto), (1000, false, false));
     assert_eq!((remarks(&unknown, GenerationConfig::Auto), remarks(&unknown, GenerationConfig::Vllm)), (1, 0));
 
     let neutral = Model::load(folder(Some(r#"{"eos_token_id": [1, 2]}"#)).path()).unwrap();
-    assert_eq!(neutral.sampling(), Some(&Default::default()));
+    assert_eq!(neutral.sampling, Some(Default::default()));
     assert_eq!(
         (work(&neutral, GenerationConfig::Auto), remarks(&neutral, GenerationConfig::Auto)),
         ((1000, false, false), 0)
@@ -138,7 +138,7 @@ fn files_that_are_no_objects_are_refused_with_their_path() {
 fn a_configuration_may_carry_the_keys_itself_but_not_two_kinds() {
     let own = CONFIG.replace("\"bfloat16\"", r#""bfloat16", "ridgepoint": {"generation_config": {"top_k": 40}}"#);
     let model = Model::from_config_str("test", "test.json", &own, None).unwrap();
-    assert_eq!(model.sampling().unwrap().top_k, Some(40));
+    assert_eq!(model.sampling.unwrap().top_k, Some(40));
     assert!(model.clone().with_generation_config("g.json", r#"{"top_k": 40}"#).is_ok());
     let error = model.with_generation_config("g.json", r#"{"top_k": 41}"#).unwrap_err().to_string();
     assert!(error.contains("g.json") && error.contains("ridgepoint.generation_config"), "{error}");
@@ -166,24 +166,24 @@ fn built_in_models_have_what_was_published() {
         let model = Model::builtin(name).unwrap();
         assert_eq!(work(&model, GenerationConfig::Auto), (vocab_size, truncates, penalises), "{name}");
     }
-    let penalty = |name| Model::builtin(name).unwrap().sampling().unwrap().repetition_penalty;
+    let penalty = |name| Model::builtin(name).unwrap().sampling.unwrap().repetition_penalty;
     assert_eq!((penalty("qwen2.5-1.5b"), penalty("qwen2.5-3b")), (Some(1.1), Some(1.05)));
     // A quantised build of a built-in model has the same file.
     let fp8 = Model::builtin("llama-3.1-8b-FP8").unwrap();
-    assert_eq!(fp8.sampling(), Model::builtin("llama-3.1-8b").unwrap().sampling());
+    assert_eq!(&fp8.sampling, &Model::builtin("llama-3.1-8b").unwrap().sampling);
 }
 
 #[test]
 fn built_in_keys_are_all_sampling_keys() {
     let known = ["temperature", "top_p", "top_k", "min_p", "repetition_penalty"];
     for model in builtin_models() {
-        let config: serde_json::Value = serde_json::from_str(model.json()).unwrap();
+        let config: serde_json::Value = serde_json::from_str(&model.json).unwrap();
         let own = config["ridgepoint"]["generation_config"].as_object();
         let odd: Vec<_> = own.into_iter().flatten().filter(|(key, _)| !known.contains(&key.as_str())).collect();
-        assert!(odd.is_empty(), "{}: {odd:?}", model.name());
+        assert!(odd.is_empty(), "{}: {odd:?}", model.name);
     }
     let unknown: Vec<_> =
-        builtin_names().into_iter().filter(|name| Model::builtin(name).unwrap().sampling().is_none()).collect();
+        builtin_names().into_iter().filter(|name| Model::builtin(name).unwrap().sampling.is_none()).collect();
     assert_eq!(unknown, UNKNOWN_SAMPLING);
 }
 

@@ -86,15 +86,15 @@ impl Case {
         let tables = match with(EfficiencyMode::Tables) {
             Ok(tables) => tables,
             Err(error) if error.kind() == ErrorKind::Invalid => return None,
-            Err(other) => panic!("{} on {gpu} with {deployment:?}: {other}", model.name()),
+            Err(other) => panic!("{} on {gpu} with {deployment:?}: {other}", model.name),
         };
         let ideal = with(EfficiencyMode::Ideal).expect("needs less than tables do");
-        let name = format!("{} on {gpu} with {deployment:?}", model.name());
+        let name = format!("{} on {gpu} with {deployment:?}", model.name);
         Some(Case { name, model, hardware, deployment, tables, ideal })
     }
 
     fn is_mla(&self) -> bool {
-        self.model.layers().iter().any(|g| matches!(g.attention, Attention::Mla(_)))
+        self.model.layers.iter().any(|g| matches!(g.attention, Attention::Mla(_)))
     }
 }
 
@@ -161,11 +161,11 @@ proptest! {
 
     #[test]
     fn no_bound_beats_the_datasheet(case in any_case(), batch in any_batch()) {
-        let fastest = case.hardware.dtypes().filter_map(|d| case.hardware.peak_dense_flop_per_s(d).ok()).fold(0.0, f64::max);
+        let fastest = case.hardware.peaks_dense_flop_per_s.keys().copied().filter_map(|d| case.hardware.peak_dense_flop_per_s(d).ok()).fold(0.0, f64::max);
         for o in case.tables.estimate_unchecked(&batch).operators {
             let bytes_per_s = match o.group {
-                Some(OperatorGroup::Communication) => case.hardware.interconnect().unidirectional_bytes_per_s,
-                _ => case.hardware.hbm_bytes_per_s(),
+                Some(OperatorGroup::Communication) => case.hardware.interconnect.unidirectional_bytes_per_s,
+                _ => case.hardware.hbm_bytes_per_s,
             };
             let least_us = 1e6 * (o.bytes / bytes_per_s).max(o.flops / fastest);
             prop_assert!(o.bound_us >= least_us * (1.0 - REL_SUMMATION_ORDER), "{}: {:?}", case.name, o);
@@ -200,9 +200,9 @@ proptest! {
         plan.operators(&shape, &mut planned);
         let names = |step: &StepEstimate| step.operators.iter().map(|o| o.name).collect::<Vec<_>>();
         let all: Vec<&str> = planned.iter().map(|o| o.name).collect();
-        prop_assert_eq!(names(&case.ideal.estimate_unchecked(&batch)), all, "{}", &case.name);
+        prop_assert_eq!(names(&case.ideal.estimate_unchecked(&batch)), all, "{}", case.name);
         let timed: Vec<&str> = planned.iter().filter(|o| !is_within_another(o.id.kind)).map(|o| o.name).collect();
-        prop_assert_eq!(names(&case.tables.estimate_unchecked(&batch)), timed, "{}", &case.name);
+        prop_assert_eq!(names(&case.tables.estimate_unchecked(&batch)), timed, "{}", case.name);
     }
 
     #[test]
@@ -232,7 +232,7 @@ proptest! {
         shuffled.rotate_left(by.index(batch.len()));
         shuffled.reverse();
         let (one, other) = (case.tables.estimate_unchecked(&batch), case.tables.estimate_unchecked(&shuffled));
-        prop_assert_eq!(times(&one).map(f64::to_bits), times(&other).map(f64::to_bits), "{}: {:?}", &case.name, &batch);
+        prop_assert_eq!(times(&one).map(f64::to_bits), times(&other).map(f64::to_bits), "{}: {:?}", case.name, &batch);
         prop_assert_eq!(one.operators, other.operators);
     }
 
@@ -306,7 +306,7 @@ proptest! {
     fn a_longer_request_never_needs_less_work(
         case in any_case(), batch in any_batch(), which in any::<Index>(), q in 0u32..600, c in 0u32..600,
     ) {
-        if !case.is_mla() && case.model.name() != "llama-4-scout" {
+        if !case.is_mla() && case.model.name != "llama-4-scout" {
             let mut longer = batch.clone();
             let request = &mut longer[which.index(batch.len())];
             request.num_scheduled_tokens += q;
@@ -368,7 +368,7 @@ fn threads_agree_to_the_last_bit() {
             threads.into_iter().map(|t| t.join().expect("no panic")).collect()
         });
         assert!(there.iter().all(|step| *step == here), "{}", case.name);
-        let anew = Case::new(case.model.name(), case.hardware.name(), case.deployment.clone()).expect("as before");
+        let anew = Case::new(&case.model.name, &case.hardware.name, case.deployment.clone()).expect("as before");
         assert_eq!(anew.tables.estimate_unchecked(&batch), here, "{}: a model built anew", case.name);
     }
 }

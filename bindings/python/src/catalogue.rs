@@ -1,7 +1,7 @@
 //! What is built in: models and GPUs, as JSON.
 
 use pyo3::prelude::*;
-use ridgepoint::hardware::{builtin_aliases, builtin_names};
+use ridgepoint::hardware::builtin_names;
 use ridgepoint::internals::correction::CorrectionInfo;
 use ridgepoint::model::{ParameterCounts, builtin_models};
 use ridgepoint::{CorrectionChoice, EfficiencyMode, Hardware, Model};
@@ -21,30 +21,23 @@ struct ModelInfo<'a> {
     correction: CorrectionInfo,
 }
 
-#[derive(Serialize)]
-struct HardwareInfo {
-    #[serde(flatten)]
-    hardware: Hardware,
-    aliases: Vec<String>,
-}
-
 /// The built-in models, by name.
 #[pyfunction]
 pub fn models(py: Python<'_>) -> PyResult<String> {
     detached(py, || {
         let mut models = Vec::new();
         for builtin in builtin_models() {
-            let model = Model::builtin(builtin.name()).map_err(raised)?;
+            let model = Model::builtin(&builtin.name).map_err(raised)?;
             models.push(ModelInfo {
-                name: builtin.name(),
-                hf_ids: builtin.hf_ids(),
-                model_type: model.model_type().to_owned(),
+                name: &builtin.name,
+                hf_ids: &builtin.hf_ids,
+                model_type: model.model_type.to_owned(),
                 num_layers: model.num_layers(),
                 parameters: model.parameters(),
                 weight_bytes: model.weight_bytes(),
-                max_position_embeddings: model.max_position_embeddings(),
+                max_position_embeddings: model.max_position_embeddings,
                 correction: CorrectionInfo::of(
-                    CorrectionChoice::Auto.resolve(model.name(), EfficiencyMode::Tables).map_err(raised)?.as_deref(),
+                    CorrectionChoice::Auto.resolve(&model.name, EfficiencyMode::Tables).map_err(raised)?.as_deref(),
                 ),
             });
         }
@@ -56,11 +49,8 @@ pub fn models(py: Python<'_>) -> PyResult<String> {
 #[pyfunction]
 pub fn hardware(py: Python<'_>) -> PyResult<String> {
     detached(py, || {
-        let mut gpus = Vec::new();
-        for name in builtin_names() {
-            let hardware = Hardware::builtin(name).map_err(raised)?;
-            gpus.push(HardwareInfo { hardware, aliases: builtin_aliases(name).map_err(raised)? });
-        }
+        let gpus: Vec<Hardware> =
+            builtin_names().into_iter().map(Hardware::builtin).collect::<ridgepoint::Result<_>>().map_err(raised)?;
         to_json(&gpus)
     })
 }

@@ -76,7 +76,7 @@ fn replayed(
         scheduler: scheduler.options(),
         num_gpu_blocks_override: scheduler.num_gpu_blocks_override,
         cpu_offload_gb: scheduler.cpu_offload_gb,
-        ..ServerConfig::new("engine", steps.model.name(), steps.hardware.name())
+        ..ServerConfig::new("engine", &steps.model.name, &steps.hardware.name)
     };
     let engine = server.engine_config(&steps.model, &steps.hardware).map_err(raised)?;
     let predictor = steps.latency.steps();
@@ -89,8 +89,8 @@ fn replayed(
     let metrics = Metrics::of(&replayed);
     warnings.extend(replayed.notes(&engine.config));
     let report = Report {
-        model: steps.model.name(),
-        hardware: steps.hardware.name(),
+        model: &steps.model.name,
+        hardware: &steps.hardware.name,
         engine: &engine.config,
         kv_capacity: &engine.capacity,
         correction: CorrectionInfo::of(predictor.correction()),

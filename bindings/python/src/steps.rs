@@ -182,8 +182,8 @@ impl StepModel {
         detached(py, || {
             let steps = self.latency.steps();
             let predicted = Predicted {
-                model: self.model.name(),
-                hardware: self.hardware.name(),
+                model: &self.model.name,
+                hardware: &self.hardware.name,
                 correction: CorrectionInfo::of(steps.correction()),
                 step: steps.estimate(&requests).map_err(raised)?,
             };
@@ -222,13 +222,13 @@ impl StepModel {
     /// Short name of the model.
     #[getter]
     fn model_name(&self) -> &str {
-        self.model.name()
+        &self.model.name
     }
 
     /// Short name of the GPU.
     #[getter]
     fn hardware_name(&self) -> &str {
-        self.hardware.name()
+        &self.hardware.name
     }
 
     /// Which correction the times are predicted with; `None` for the roofline alone.

@@ -49,25 +49,25 @@ fn load_one(
 ) -> Result<Measurements, String> {
     let measurements = Measurements::load(dir).map_err(|error| error.to_string())?;
     if measurements.devices().is_empty() {
-        notes.push(format!("{}: does not say which GPU was measured; taken for {}", dir.display(), hardware.name()));
+        notes.push(format!("{}: does not say which GPU was measured; taken for {}", dir.display(), hardware.name));
     }
     for device in measurements.devices() {
         match Hardware::find_in(data_dir, device) {
-            Ok(measured) if measured.name() == hardware.name() => {}
+            Ok(measured) if measured.name == hardware.name => {}
             Ok(measured) => {
                 return Err(format!(
                     "{}: measured on '{device}', which is {}, not {}; use --hardware {} or other measurements",
                     dir.display(),
-                    measured.name(),
-                    hardware.name(),
-                    measured.name()
+                    &measured.name,
+                    &hardware.name,
+                    &measured.name
                 ));
             }
             Err(error) if error.kind() == ErrorKind::UnknownHardware => {
                 notes.push(format!(
                     "{}: measured on '{device}', which no hardware file lists; taken for {}",
                     dir.display(),
-                    hardware.name()
+                    &hardware.name
                 ));
             }
             Err(error) => return Err(error.to_string()),

@@ -76,7 +76,7 @@ pub fn run(args: &Calibrate, common: &Common) -> Result<Outcome<Reports>, Failur
     work.bar.finish_and_clear();
     work.refuse_nothing()?;
     if let Some(out) = &args.out {
-        let folder = out.join(hardware.name());
+        let folder = out.join(&hardware.name);
         std::fs::create_dir_all(&folder).map_err(|error| Error::io(&folder, error))?;
         for (operator, report) in &work.reports {
             if let Some(table) = &report.table {
@@ -85,7 +85,7 @@ pub fn run(args: &Calibrate, common: &Common) -> Result<Outcome<Reports>, Failur
         }
     }
     let missed = args.max_median_ape_pct.and_then(|limit| work.missed(limit));
-    let title = format!("{} ({})", hardware.name(), hardware.display_name());
+    let title = format!("{} ({})", hardware.name, hardware.display_name);
     let notes = [work.notes, work.unreported].concat();
     Ok(Outcome { result: Reports { title, operators: work.reports }, notes, missed })
 }
@@ -182,7 +182,7 @@ impl Work<'_> {
         if !self.without_table.is_empty() {
             return Err(Failure::input(format!(
                 "{} has no efficiency table of {} to check; build them with `ridgepoint calibrate --out DIR`",
-                self.hardware.name(),
+                &self.hardware.name,
                 self.without_table.join(", ")
             )));
         }
@@ -208,7 +208,7 @@ fn command_line(dirs: &[PathBuf], hardware: &Hardware, out: &Path) -> String {
     format!(
         "ridgepoint calibrate --measurements {} --hardware {} --out {}",
         dirs.join(" "),
-        hardware.name(),
+        &hardware.name,
         folder_name(out)
     )
 }

@@ -11,8 +11,8 @@ use ridgepoint_lab::ingest::format::Format;
 use ridgepoint_lab::ingest::{RequestTrace, Run};
 
 use super::args::Fit;
-use crate::common::files_in;
 use crate::outcome::Failure;
+use ridgepoint::internals::input::files_in;
 
 /// What the files hold.
 pub struct StepData {
@@ -103,8 +103,8 @@ fn fill(run: &mut Run, args: &Fit, data_dir: Option<&Path>) -> Vec<String> {
              or let `ridgepoint ingest` put it in the place of what the file says"
         ));
     };
-    let model = |name: &str| Model::find_in(data_dir, name).ok().map(|model| model.name().to_owned());
-    let hardware = |name: &str| Hardware::find_in(data_dir, name).ok().map(|hardware| hardware.name().to_owned());
+    let model = |name: &str| Model::find_in(data_dir, name).ok().map(|model| model.name.to_owned());
+    let hardware = |name: &str| Hardware::find_in(data_dir, name).ok().map(|hardware| hardware.name.to_owned());
     let model: &dyn Fn(&str) -> Option<String> = &model;
     for (flag, given, known, short_name) in
         [("--model", &args.model, &mut run.model, model), ("--hardware", &args.hardware, &mut run.hardware, &hardware)]

@@ -67,9 +67,7 @@ pub fn run(args: &Fit, common: &Common) -> Result<Outcome<Fitted>, Failure> {
 
 fn level(args: &Fit, data_dir: Option<&Path>) -> Result<Level, Failure> {
     match (args.level, args.model.as_deref()) {
-        (FitLevel::Model, Some(model)) => {
-            Ok(Level::Model { model: Model::find_in(data_dir, model)?.name().to_owned() })
-        }
+        (FitLevel::Model, Some(model)) => Ok(Level::Model { model: Model::find_in(data_dir, model)?.name.to_owned() }),
         (FitLevel::Model, None) => Err(Failure::missing("--level model needs --model NAME")),
         (FitLevel::Global, Some(_)) if args.steps.is_empty() => {
             let message = "--model goes with --level model; a global correction is fitted on all models in the data";

@@ -90,8 +90,8 @@ pub fn run(args: &PredictStep, common: &Common) -> Result<Outcome<Prediction>, F
 impl Serialize for Prediction {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let subject = Subject {
-            model: self.model.name(),
-            hardware: self.hardware.name(),
+            model: &self.model.name,
+            hardware: &self.hardware.name,
             deployment: &self.deployment,
             efficiency: self.efficiency,
             correction: self.correction.as_ref(),

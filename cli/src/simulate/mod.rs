@@ -113,7 +113,7 @@ pub fn run(args: &Simulate, common: &Common) -> Result<Outcome<Simulation>, Fail
     let (files, sampler) = observers;
     replayed.check_clock()?;
     let metrics = Metrics::of(&replayed);
-    files.write(&args.load.bench_run(model.name(), deployment.data_parallel_size), &replayed, &metrics)?;
+    files.write(&args.load.bench_run(&model.name, deployment.data_parallel_size), &replayed, &metrics)?;
     warnings.extend(replayed.notes(&engine.config));
 
     let correction = CorrectionInfo::of(latency.steps().correction());
@@ -126,8 +126,8 @@ pub fn run(args: &Simulate, common: &Common) -> Result<Outcome<Simulation>, Fail
     let mut outcome = Outcome::of(Simulation {
         title: served(&model, &hardware, &deployment),
         memory: None,
-        model: model.name().to_owned(),
-        hardware: hardware.name().to_owned(),
+        model: model.name.to_owned(),
+        hardware: hardware.name.to_owned(),
         deployment,
         kv_blocks_from: if engine.blocks_are_given { "given" } else { "the memory equation" },
         load: format!("{}: {}", load.name, load.summary),

@@ -68,7 +68,7 @@ pub fn calibrate_operator<F: Calibrated>(
         SeriesDraft { series, header }
     };
     let drafts: Vec<SeriesDraft<F>> = build::<F>(&all, hardware)?.into_iter().map(draft).collect();
-    let text = write_table(hardware.name(), command, &drafts, |key| Chip::new(hardware, F::compute_dtype(key)))?;
+    let text = write_table(&hardware.name, command, &drafts, |key| Chip::new(hardware, F::compute_dtype(key)))?;
     Ok(OperatorReport { table: Some(text), ..report })
 }
 
@@ -87,7 +87,7 @@ fn sources_by_series<F: Family>(rows: &[Row<F>]) -> BTreeMap<String, Vec<&str>> 
 /// Header of the GPU's own table.
 pub(super) fn own_header<F: Family>(hardware: &Hardware, tables: &Tables) -> Result<Arc<Header>> {
     let hint = "the check needs tables of this very GPU; calibrate them first";
-    tables.own_header::<F>()?.ok_or_else(|| Error::missing_table(hardware.name(), F::OPERATOR, hint))
+    tables.own_header::<F>()?.ok_or_else(|| Error::missing_table(&hardware.name, F::OPERATOR, hint))
 }
 
 /// The series of exactly this key, which the GPU's own table must have.

@@ -64,7 +64,7 @@ fn case(row: &ClosedLoopRow, options: &ClosedLoopOptions, made: &mut BTreeMap<St
     }
     let hardware = Hardware::find_in(data_dir, &row.system)?;
     let deployment = deployment(row, &model)?;
-    let key = format!("{} {} {deployment:?}", model.name(), hardware.name());
+    let key = format!("{} {} {deployment:?}", model.name, hardware.name);
     let rooflines = match made.get(&key) {
         Some(known) => known.clone(),
         None => Rooflines::new(&model, &hardware, &deployment, data_dir)?,
@@ -87,8 +87,8 @@ fn case(row: &ClosedLoopRow, options: &ClosedLoopOptions, made: &mut BTreeMap<St
     Ok(Case {
         labels: Labels {
             name: row.id.clone(),
-            model: model.name().to_owned(),
-            hardware: hardware.name().to_owned(),
+            model: model.name.to_owned(),
+            hardware: hardware.name.to_owned(),
             tensor_parallel_size: row.tp_size,
             workload: Some(format!("{} in, {} out", row.isl, row.osl)),
             backend_version: version(row),

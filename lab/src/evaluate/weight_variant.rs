@@ -13,7 +13,7 @@ pub(super) fn model_of(row: &ClosedLoopRow, data_dir: Option<&Path>) -> Result<(
     let stored = model.main_weight_format().map_or_else(String::new, |format| format.to_string());
     // Such files call block scales fp8, and gpt-oss nvfp4, which is published in mxfp4 alone.
     let is_coarse = note.is_none() && format.bits().0 < 16 && !stored.starts_with(word.as_str());
-    let coarse = is_coarse.then(|| format!("'{word}' is taken as {stored}, the format of {}", model.name()));
+    let coarse = is_coarse.then(|| format!("'{word}' is taken as {stored}, the format of {}", model.name));
     Ok((model, note.or(coarse).into_iter().collect()))
 }
 
@@ -43,7 +43,7 @@ fn requested(row: &ClosedLoopRow, has_experts: bool) -> Result<Option<(String, M
 
 /// Returns whether any layer of the model has routed experts.
 pub(super) fn has_experts(model: &Model) -> bool {
-    model.layers().iter().any(|layer| layer.moe.is_some())
+    model.layers.iter().any(|layer| layer.moe.is_some())
 }
 
 #[cfg(test)]
@@ -58,7 +58,7 @@ mod tests {
 
     fn found(model_path: &str, precision: &str, gemm: &str, moe: &str) -> (String, Vec<String>) {
         let (model, notes) = model_of(&row(model_path, precision, gemm, moe), None).expect("a model");
-        (model.name().to_owned(), notes)
+        (model.name.to_owned(), notes)
     }
 
     fn refused(model_path: &str, precision: &str, gemm: &str, moe: &str) -> String {

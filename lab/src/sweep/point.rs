@@ -51,7 +51,7 @@ impl Point<'_> {
         let sizes = [deployment.tensor_parallel_size, deployment.pipeline_parallel_size, deployment.data_parallel_size];
         let [tensor_parallel_size, pipeline_parallel_size, data_parallel_size] = sizes.map(u64::from);
         let (input_len_tokens, output_len_tokens, num_requests) = source.shape(load);
-        let model = self.model.model.as_ref().map_or(server.model.as_str(), |(model, _)| model.name());
+        let model = self.model.model.as_ref().map_or(server.model.as_str(), |(model, _)| &model.name);
         let (rate_per_s, concurrency) = match (load.level, source) {
             (Level::Rate(rate_per_s), _) => (Some(rate_per_s), None),
             (Level::Concurrency(concurrency), _) => (None, Some(u64::from(concurrency))),
@@ -62,7 +62,7 @@ impl Point<'_> {
         let mut row = Row {
             configuration: index as u64,
             model: model.to_owned(),
-            hardware: self.hardware.name().to_owned(),
+            hardware: self.hardware.name.to_owned(),
             gpus: tensor_parallel_size * pipeline_parallel_size * data_parallel_size,
             tensor_parallel_size,
             pipeline_parallel_size,

@@ -138,7 +138,7 @@ fn found_model(server: &ServerConfig, options: &Options) -> Result<FoundModel> {
     let data_dir = options.data_dir.as_deref();
     let named = Model::find_in(data_dir, &server.model)?;
     let model = server.find_model(data_dir).map_err(reason);
-    let name = model.as_ref().map_or(named.name(), |(model, _)| model.name());
+    let name = model.as_ref().map_or(&named.name, |(model, _)| &model.name);
     let correction = options.correction.resolve(name, options.efficiency)?;
     Ok(FoundModel { model, correction })
 }

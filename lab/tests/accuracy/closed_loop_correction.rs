@@ -21,7 +21,7 @@ const MAX_DENSE_PCT: f64 = 8.0;
 const MAX_EXPERTS_PCT: f64 = 15.0;
 
 fn has_experts(model: &str) -> bool {
-    Model::find(model).expect("a model that ran").layers().iter().any(|group| group.moe.is_some())
+    Model::find(model).expect("a model that ran").layers.iter().any(|group| group.moe.is_some())
 }
 
 fn tpot_error_pct(case: &Case) -> Option<f64> {

@@ -82,9 +82,7 @@ impl Timer {
                 0,
                 format!(
                     "{} has no {} unit: {} runs weight-only at {peak_dtype} speed",
-                    hardware.display_name(),
-                    operator.compute_dtype,
-                    operator.name
+                    &hardware.display_name, operator.compute_dtype, operator.name
                 ),
             );
         }
@@ -92,9 +90,9 @@ impl Timer {
             curve,
             peak_flop_per_s: hardware.peak_dense_flop_per_s(peak_dtype)?,
             bytes_per_s: if is_network {
-                hardware.interconnect().unidirectional_bytes_per_s
+                hardware.interconnect.unidirectional_bytes_per_s
             } else {
-                hardware.hbm_bytes_per_s()
+                hardware.hbm_bytes_per_s
             },
             is_network,
             note: if notes.is_empty() { None } else { Some(notes.join("; ")) },

@@ -61,14 +61,14 @@ impl StepModel {
     ) -> Result<ExportedTables<'a>> {
         let Some(tables) = &self.tables else {
             let problem = "has no lookup tables: it mixes too many kinds of attention window, or a time overflows";
-            return Err(Error::invalid(model.name(), vec![problem.to_owned()]));
+            return Err(Error::invalid(&model.name, vec![problem.to_owned()]));
         };
         let [by_chunk_tokens, by_chunk_context_tokens, by_chunk_kv_tokens] = &tables.chunks;
         Ok(ExportedTables {
             version: VERSION,
             ridgepoint_version: env!("CARGO_PKG_VERSION"),
-            model: model.name(),
-            hardware: hardware.name(),
+            model: &model.name,
+            hardware: &hardware.name,
             deployment,
             efficiency: self.mode,
             correction: CorrectionInfo::of(self.correction()),

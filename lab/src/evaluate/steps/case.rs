@@ -67,7 +67,7 @@ impl StepCase {
         let (periods, trace) = (run.periods, run.trace);
         let (model, hardware, deployment) = deployment(&trace.run, options, &mut notes)?;
         let choice = CorrectionChoice::from(options.correction.as_str());
-        let correction = choice.resolve(model.name(), EfficiencyMode::Tables)?;
+        let correction = choice.resolve(&model.name, EfficiencyMode::Tables)?;
         let [calibrated, ideal] = uncorrected(&model, &hardware, &deployment, options.data_dir.as_deref())?;
         notes.extend(calibrated.notes().iter().cloned());
         dropped.merge(&periods.dropped());
@@ -94,8 +94,8 @@ impl StepCase {
         Ok(StepCase {
             labels: Labels {
                 name: trace.run.experiment,
-                model: model.name().to_owned(),
-                hardware: hardware.name().to_owned(),
+                model: model.name.to_owned(),
+                hardware: hardware.name.to_owned(),
                 tensor_parallel_size: deployment.tensor_parallel_size,
                 workload: trace.run.workload,
                 backend_version: trace.run.engine_version,
