@@ -1,4 +1,4 @@
-//! What is built in: models and GPUs, as JSON.
+//! Lists the built-in models and GPUs as JSON.
 
 use pyo3::prelude::*;
 use ridgepoint::hardware::builtin_names;
@@ -21,7 +21,7 @@ struct ModelInfo<'a> {
     correction: CorrectionInfo,
 }
 
-/// The built-in models, by name.
+/// Lists the built-in models by name.
 #[pyfunction]
 pub fn models(py: Python<'_>) -> PyResult<String> {
     detached(py, || {
@@ -45,7 +45,7 @@ pub fn models(py: Python<'_>) -> PyResult<String> {
     })
 }
 
-/// The built-in GPUs, by name.
+/// Lists the built-in GPUs by name.
 #[pyfunction]
 pub fn hardware(py: Python<'_>) -> PyResult<String> {
     detached(py, || {

@@ -1,5 +1,4 @@
-//! Columns of numbers from Python: numpy arrays as they lie in memory where their type is the right one, else copies in which
-//! every value was checked. Uses `numpy`, `fault`; knows nothing of steps.
+//! Columns of numbers from Python. A contiguous numpy array of the right type is borrowed; any other is copied and checked.
 
 use numpy::{PyArray1, PyArrayDescrMethods, PyArrayMethods, PyReadonlyArray1, PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::exceptions::PyTypeError;
@@ -8,34 +7,33 @@ use pyo3::prelude::*;
 
 use crate::fault::RidgepointError;
 
-/// A column of `T`, borrowed from numpy or made from other integers.
+/// A column of `T`.
 pub enum Column<'py, T: numpy::Element> {
-    /// As it lies in memory.
+    /// A borrowed numpy array.
     Borrowed(PyReadonlyArray1<'py, T>),
-    /// Converted.
+    /// A converted copy.
     Owned(Vec<T>),
 }
 
 impl<T: numpy::Element> Column<'_, T> {
-    /// The values.
     pub fn values(&self) -> &[T] {
         match self {
-            // Only arrays that lie in one piece are borrowed.
+            // Only contiguous arrays are borrowed.
             Column::Borrowed(array) => array.as_slice().unwrap_or(&[]),
             Column::Owned(values) => values,
         }
     }
 }
 
-/// Token counts: `uint32` in one piece as it is, other integers where they fit.
+/// Reads token counts. A contiguous `uint32` array is borrowed.
 ///
 /// # Errors
-/// `TypeError` for what are no integers, `RidgepointError` for a value that is negative or too large, or more than one dimension.
+/// `TypeError` if the values are not integers, `RidgepointError` if one is negative or too large, or for several dimensions.
 pub fn tokens<'py>(name: &str, given: &Bound<'py, PyAny>) -> PyResult<Column<'py, u32>> {
     borrowed(given).map_or_else(|| Ok(Column::Owned(converted(name, given)?)), Ok)
 }
 
-/// Integers of 64 bits, as [`tokens`].
+/// Reads 64-bit integers, like [`tokens`].
 ///
 /// # Errors
 /// As [`tokens`].
@@ -43,7 +41,7 @@ pub fn times_ns<'py>(name: &str, given: &Bound<'py, PyAny>) -> PyResult<Column<'
     borrowed(given).map_or_else(|| Ok(Column::Owned(converted(name, given)?)), Ok)
 }
 
-/// Positions in other columns.
+/// Reads indices into other columns.
 ///
 /// # Errors
 /// As [`tokens`].
@@ -51,10 +49,10 @@ pub fn positions(name: &str, given: &Bound<'_, PyAny>) -> PyResult<Vec<usize>> {
     converted(name, given)
 }
 
-/// Truth values, a byte each: `bool` in one piece as it is.
+/// Reads booleans as bytes. A contiguous `bool` array is borrowed.
 ///
 /// # Errors
-/// `TypeError` for what are no truth values, `RidgepointError` for more than one dimension.
+/// `TypeError` if the values are not booleans, `RidgepointError` for several dimensions.
 pub fn flags<'py>(name: &str, given: &Bound<'py, PyAny>) -> PyResult<Column<'py, u8>> {
     let array = as_array(name, given)?;
     let is_nothing = array.len() == 0 && !given.is_instance_of::<PyUntypedArray>();
@@ -66,7 +64,7 @@ pub fn flags<'py>(name: &str, given: &Bound<'py, PyAny>) -> PyResult<Column<'py,
     }
     let py = given.py();
     let whole = if array.is_c_contiguous() { array.into_any() } else { array.call_method0(intern!(py, "copy"))? };
-    // Seen as bytes, as a byte of a numpy bool may be any number.
+    // Read as bytes: a byte of a numpy bool can have any value.
     let bytes = whole.call_method1(intern!(py, "view"), (numpy::dtype::<u8>(py),))?;
     Ok(borrowed(&bytes).unwrap_or(Column::Owned(Vec::new())))
 }
@@ -82,7 +80,7 @@ where
 {
     let array = as_array(name, given)?;
     if array.len() == 0 && !given.is_instance_of::<PyUntypedArray>() {
-        // An empty list has the type of nothing in particular.
+        // numpy gives an empty list the type float64.
         return Ok(Vec::new());
     }
     let plain = |dtype: &str| array.call_method1("astype", (dtype, "C"));
@@ -116,7 +114,7 @@ fn most<T>() -> u64 {
     if size_of::<T>() == size_of::<u32>() { u64::from(u32::MAX) } else { u64::MAX }
 }
 
-/// A plain array of what there is; masks would be lost, and what they hide would count.
+/// Converts to a plain array. Refuses masked arrays, whose masked values would otherwise count.
 fn as_array<'py>(name: &str, given: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyUntypedArray>> {
     let array = match given.cast_exact::<PyUntypedArray>() {
         Ok(array) => array.clone(),

@@ -1,4 +1,4 @@
-//! `evaluate_serving`: measured serving runs against their replays. Uses the library's `evaluate`.
+//! `evaluate_serving`: compares replays with measured serving runs.
 
 use std::path::PathBuf;
 
@@ -9,7 +9,7 @@ use ridgepoint_lab::evaluate::judge::judge;
 
 use crate::fault::{all_raised, detached, raised, to_json};
 
-/// Replays experiments and sets what was predicted beside what was measured, as JSON.
+/// Replays experiments and returns measured and predicted metrics as JSON.
 #[pyfunction]
 #[pyo3(signature = (paths, correction, seed, data_dir, /))]
 pub fn evaluate_serving(

@@ -1,4 +1,4 @@
-//! What goes wrong, as Python says it: the library's errors, defects of the library, structures as JSON text.
+//! Errors and panics of the library as Python exceptions, and structures as JSON text.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -17,29 +17,29 @@ create_exception!(
      the place, the value and the way out."
 );
 
-/// The library's error, in its own words.
+/// Converts an error of the library.
 pub fn raised(error: ridgepoint::Error) -> PyErr {
     RidgepointError::new_err(error.to_string())
 }
 
-/// Several errors of one input, a line each.
+/// Joins several errors, one per line.
 pub fn all_raised(errors: &[ridgepoint::Error]) -> PyErr {
     let lines: Vec<String> = errors.iter().map(ToString::to_string).collect();
     RidgepointError::new_err(lines.join("\n"))
 }
 
-/// Runs `work` while other Python threads run too. A panic becomes a `RuntimeError`.
+/// Runs `work` without the GIL. A panic becomes a `RuntimeError`.
 ///
 /// # Errors
-/// Those of `work`, and defects of the library.
+/// Those of `work`, and `RuntimeError` after a panic.
 pub fn detached<T: Send>(py: Python<'_>, work: impl FnOnce() -> PyResult<T> + Send) -> PyResult<T> {
     py.detach(|| caught(work))
 }
 
-/// Runs `work`; a panic becomes a `RuntimeError`.
+/// Runs `work`. A panic becomes a `RuntimeError`.
 ///
 /// # Errors
-/// Those of `work`, and defects of the library.
+/// Those of `work`, and `RuntimeError` after a panic.
 pub fn caught<T>(work: impl FnOnce() -> PyResult<T>) -> PyResult<T> {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| Err(defect(&*panic)))
 }
@@ -53,7 +53,7 @@ fn defect(panic: &(dyn Any + Send)) -> PyErr {
     PyRuntimeError::new_err(format!("a defect of ridgepoint, please report it: {said}"))
 }
 
-/// What a defect of the library looks like in Python; the tests call it.
+/// Panics, for tests.
 #[pyfunction]
 #[pyo3(name = "_raise_defect")]
 #[allow(clippy::panic)]
@@ -61,7 +61,7 @@ pub fn raise_defect(py: Python<'_>) -> PyResult<()> {
     detached(py, || panic!("raised for a test"))
 }
 
-/// A structure as JSON text.
+/// Writes a structure as JSON.
 ///
 /// # Errors
 /// None that a caller can cause.
@@ -69,10 +69,10 @@ pub fn to_json(value: &impl Serialize) -> PyResult<String> {
     serde_json::to_string(value).map_err(|error| PyRuntimeError::new_err(error.to_string()))
 }
 
-/// A structure from the JSON text that the package's own Python half wrote, called `what` in messages.
+/// Reads a structure from JSON written by the package's Python half. Messages call it `what`.
 ///
 /// # Errors
-/// [`RidgepointError`] for keys and values that are not known.
+/// [`RidgepointError`] if a key or value is unknown.
 pub fn from_json<T: DeserializeOwned>(what: &str, text: &str) -> PyResult<T> {
     serde_json::from_str(text).map_err(|error| {
         let said = error.to_string();

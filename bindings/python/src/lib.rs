@@ -1,6 +1,5 @@
-//! The compiled half of the Python package: `ridgepoint._native`. It knows Python and numpy; what a caller sees (dataclasses,
-//! loads, docstrings) is written in Python around it, in `python/ridgepoint/`. Columns of numbers cross the border as numpy
-//! arrays, structures as JSON under the keys that the command prints. Uses the library's public API alone.
+//! `ridgepoint._native`, the compiled half of the Python package. Dataclasses, loads and docstrings are Python code in
+//! `python/ridgepoint/`. Columns of numbers are passed as numpy arrays, structures as JSON with the keys of the command.
 
 mod catalogue;
 mod columns;
@@ -13,7 +12,7 @@ mod steps;
 
 use pyo3::prelude::*;
 
-/// The module as Python loads it.
+/// The Python module.
 #[pymodule(gil_used = false)]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;

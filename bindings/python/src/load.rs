@@ -1,4 +1,4 @@
-//! Loads from Python: a description as JSON, or columns of requests.
+//! Loads from Python: a JSON description or columns of requests.
 
 use pyo3::PyResult;
 use ridgepoint::Result;
@@ -8,10 +8,10 @@ use serde_json::Value;
 
 use crate::fault::{RidgepointError, from_json};
 
-/// A load as described by the classes of `ridgepoint.loads`.
+/// A load as the classes of `_loads.py` describe it.
 #[derive(Debug)]
 pub enum Load {
-    /// Requests as columns, passed beside the description.
+    /// Requests in columns, passed beside the description.
     Columns,
     /// Any other load.
     Described(workload::Load),
@@ -21,7 +21,7 @@ impl Load {
     /// Reads a description.
     ///
     /// # Errors
-    /// `RidgepointError` for unknown kinds, keys and values.
+    /// `RidgepointError` if a kind, key or value is unknown.
     pub fn parse(json: &str) -> PyResult<Self> {
         let load: Value = from_json("load", json)?;
         if load["kind"] == "request_arrays" {
@@ -35,10 +35,10 @@ impl Load {
 /// Columns of requests: arrival, prompt tokens, output tokens.
 pub type Arrays<'a> = (&'a [u64], &'a [u32], &'a [u32]);
 
-/// Opens the share of a load that one of `replicas` replicas gets.
+/// Opens the share of the load that one of `replicas` replicas gets.
 ///
 /// # Errors
-/// Files that cannot be read or are malformed, numbers out of range.
+/// `RidgepointError` if a file cannot be read or is malformed, or if a number is out of range.
 pub fn source(load: &Load, arrays: Arrays<'_>, seed: u64, replicas: u32) -> Result<OpenedLoad> {
     match load {
         Load::Described(load) => load.open(seed, replicas),

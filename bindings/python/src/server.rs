@@ -1,5 +1,4 @@
-//! Servers: the engine arguments that only scheduler and cache depend on, and the file of an experiment that names a whole
-//! server. Uses the library's `server_config`.
+//! Engine arguments of the scheduler and the KV cache, and files that describe a server.
 
 use std::path::PathBuf;
 
@@ -11,13 +10,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::fault::{detached, raised, to_json};
 
-/// Engine arguments that only the scheduler and the KV cache depend on, as `ridgepoint.Scheduler` says them.
+/// The fields of `ridgepoint.Scheduler`.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Scheduler {
-    /// KV blocks; those of the memory equation where not given.
+    /// Number of KV blocks. Defaults to the memory equation's.
     pub num_gpu_blocks_override: Option<u32>,
-    /// GiB of each GPU's weights that stay in the host's memory.
+    /// GiB of each GPU's weights kept in host memory.
     pub cpu_offload_gb: f64,
     enable_prefix_caching: Option<bool>,
     enable_chunked_prefill: Option<bool>,
@@ -27,7 +26,6 @@ pub struct Scheduler {
 }
 
 impl Scheduler {
-    /// As the library says them.
     pub fn options(&self) -> SchedulerOptions {
         SchedulerOptions {
             enable_prefix_caching: self.enable_prefix_caching,
@@ -62,7 +60,7 @@ struct Server<'a> {
     notes: &'a [String],
 }
 
-/// The server that a file describes, as JSON.
+/// Reads a server file and returns it as JSON.
 #[pyfunction]
 #[pyo3(signature = (path, /))]
 pub fn read_server(py: Python<'_>, path: PathBuf) -> PyResult<String> {

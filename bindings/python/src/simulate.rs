@@ -1,4 +1,4 @@
-//! `simulate`: a load replayed on the server of a step model. Uses `load`, `steps` and the library's `replay`.
+//! `simulate`: replays a load on the server of a step model.
 
 use numpy::{IntoPyArray, PyArray1};
 use pyo3::prelude::*;
@@ -19,7 +19,7 @@ use crate::load::{Load, source};
 use crate::server::Scheduler;
 use crate::steps::StepModel;
 
-/// All of a replay but its requests.
+/// The results of a replay without the columns of its requests.
 #[derive(Serialize)]
 struct Report<'a> {
     model: &'a str,
@@ -35,7 +35,7 @@ struct Report<'a> {
     warnings: Vec<String>,
 }
 
-/// Replays a load: all figures as JSON, and a column per property of the requests.
+/// Replays a load. Returns its figures as JSON and a column for each property of the requests.
 #[pyfunction]
 #[pyo3(signature = (steps, load, scheduler, seed, arrival_ns, input_len, output_len, /))]
 #[allow(clippy::too_many_arguments)]
@@ -104,7 +104,7 @@ fn replayed(
     Ok((to_json(&report)?, replayed))
 }
 
-/// Positions in the names that Python gives the outcomes.
+/// Indices into `_OUTCOMES` of `_replay.py`.
 fn outcome_code(outcome: Outcome) -> u32 {
     match outcome {
         Outcome::Finished => 0,
@@ -113,7 +113,8 @@ fn outcome_code(outcome: Outcome) -> u32 {
     }
 }
 
-/// A column per property, a row per request in order of arrival. What an unfinished or refused request has not is NaN.
+/// Returns a column for each property, with a row per request in order of arrival. Times that an unfinished or rejected
+/// request lacks are NaN.
 fn requests<'py>(py: Python<'py>, records: &[RequestRecord]) -> PyResult<Bound<'py, PyDict>> {
     let columns = PyDict::new(py);
     let words = |value: fn(&RequestRecord) -> u32| -> Bound<'py, PyArray1<u32>> {

@@ -1,4 +1,4 @@
-//! `StepModel`: a model on a GPU in a deployment, compiled once; its times for arrays of requests. Uses `columns`, `fault`.
+//! `StepModel`: predicts step times from arrays of requests.
 
 use std::path::{Path, PathBuf};
 
@@ -15,22 +15,22 @@ use serde::Serialize;
 use crate::columns::{Column, flags, positions, tokens};
 use crate::fault::{RidgepointError, caught, detached, raised, to_json};
 
-/// What Python's `StepModel` inherits: everything that is called often.
+/// The base class of Python's `StepModel`. It has the methods that a simulator calls often.
 #[pyclass(module = "ridgepoint._native", subclass, frozen)]
 pub struct StepModel {
-    /// Step times with the host's around them.
+    /// Step times and host overheads.
     pub latency: CalibratedRoofline,
     /// The model.
     pub model: Model,
     /// The GPU.
     pub hardware: Hardware,
-    /// How it is served.
+    /// vLLM's engine arguments.
     pub deployment: Deployment,
-    /// What there is to say of the model's precision.
+    /// Notes on the model's precision.
     pub precision_notes: Vec<String>,
 }
 
-/// A step and the requests in it, checked.
+/// The checked columns of the requests of one or more steps.
 struct Requests<'py> {
     computed: Column<'py, u32>,
     scheduled: Column<'py, u32>,
@@ -60,7 +60,7 @@ fn columns<'a>(computed: &'a [u32], scheduled: &'a [u32], samples: Option<&'a [u
     samples.map_or(Ok(columns), |samples| columns.with_sample_bytes(samples).map_err(raised))
 }
 
-/// What a prediction says, and what it was made with.
+/// A step estimate with the names of its model, GPU and correction.
 #[derive(Serialize)]
 struct Predicted<'a> {
     model: &'a str,
@@ -104,16 +104,17 @@ impl StepModel {
         })
     }
 
-    /// Time of one step, µs; 0 for no requests. Requests that schedule nothing are left out.
+    /// Predicts the time of one step, µs. A step without requests takes 0 µs; a request that schedules nothing is ignored.
     ///
     /// Args:
-    ///     num_computed_tokens: tokens of each request that are in the KV cache already.
-    ///     num_scheduled_tokens: tokens of it that this step processes: 1 for a decode, the chunk for a prompt.
-    ///     samples: whether the step ends with a token of it; true where left out, false for all but a prompt's last chunk.
+    ///     num_computed_tokens: tokens of each request already in the KV cache.
+    ///     num_scheduled_tokens: tokens of each request processed in this step: 1 for a decode, the chunk for a prefill.
+    ///     samples: whether the step samples a token for the request: false for all prefill chunks of a prompt but the last.
+    ///         Defaults to true.
     ///
     /// Raises:
-    ///     RidgepointError: columns of unequal length, a value that is negative or beyond 32 bits.
-    ///     TypeError: columns that hold no integers, samples that are no truth values.
+    ///     RidgepointError: the columns have unequal lengths, or a value is negative or does not fit in 32 bits.
+    ///     TypeError: a column does not hold integers, or samples does not hold booleans.
     #[pyo3(signature = (num_computed_tokens, num_scheduled_tokens, samples=None))]
     fn step_time_us(
         &self,
@@ -127,15 +128,15 @@ impl StepModel {
         caught(|| Ok(self.latency.steps().step_time_us(&columns)))
     }
 
-    /// Times of many steps, µs: an array of one less than there are offsets. Other threads run meanwhile.
+    /// Predicts the times of many steps, µs, as an array of len(offsets) - 1 values. Releases the GIL.
     ///
     /// Args:
-    ///     offsets: the requests of step i are those from offsets[i] up to, but not including, offsets[i + 1]; the first offset is 0,
-    ///         the last the number of requests.
-    ///     num_computed_tokens, num_scheduled_tokens, samples: as in step_time_us, of all steps.
+    ///     offsets: step i has the requests from offsets[i] up to, but not including, offsets[i + 1]. The first offset is 0, the
+    ///         last one the number of requests.
+    ///     num_computed_tokens, num_scheduled_tokens, samples: the columns of step_time_us for all steps.
     ///
     /// Raises:
-    ///     RidgepointError, TypeError: as step_time_us; offsets that decrease or do not span the columns.
+    ///     RidgepointError, TypeError: as for step_time_us; also if offsets decrease or do not span the columns.
     #[pyo3(signature = (offsets, num_computed_tokens, num_scheduled_tokens, samples=None))]
     fn step_times_us<'py>(
         &self,
@@ -148,7 +149,7 @@ impl StepModel {
         let offsets = positions("offsets", offsets)?;
         let requests = Requests::new(num_computed_tokens, num_scheduled_tokens, samples)?;
         let (computed, scheduled, samples) = requests.slices();
-        // Equal lengths are checked once, for all steps.
+        // Check equal lengths once for all steps.
         columns(computed, scheduled, samples)?;
         check_offsets(&offsets, computed.len())?;
         let steps = self.latency.steps();
@@ -168,7 +169,7 @@ impl StepModel {
         Ok(times_us.into_pyarray(py))
     }
 
-    /// Everything there is to say of one step, as JSON.
+    /// Estimates one step and returns all its figures as JSON.
     fn _predict(
         &self,
         py: Python<'_>,
@@ -191,27 +192,27 @@ impl StepModel {
         })
     }
 
-    /// From a request's sending until the engine can schedule it, µs.
+    /// Time from sending a request until the engine can schedule it, µs.
     fn queueing_time_us(&self, prompt_tokens: u32) -> f64 {
         self.latency.queueing_time_us(&Request::prefill(prompt_tokens, 0))
     }
 
-    /// From the end of a step until the client has its token, µs.
+    /// Time from the end of a step until the client has its token, µs.
     fn output_token_processing_time_us(&self) -> f64 {
         self.latency.output_token_processing_time_us()
     }
 
-    /// Time of the engine's own thread per iteration, µs.
+    /// Time of the engine's host thread per step, µs.
     fn scheduling_processing_time_us(&self) -> f64 {
         self.latency.scheduling_processing_time_us()
     }
 
-    /// Time of the engine's own thread per preempted request, µs.
+    /// Time of the engine's host thread per preempted request, µs.
     fn preemption_processing_time_us(&self) -> f64 {
         self.latency.preemption_processing_time_us()
     }
 
-    /// The memory equation, as JSON.
+    /// Returns the memory equation as JSON.
     fn _kv_capacity(&self, py: Python<'_>, cpu_offload_gb: f64) -> PyResult<String> {
         detached(py, || {
             let capacity = KvCapacity::with_offload(&self.model, &self.hardware, &self.deployment, cpu_offload_gb);
@@ -231,13 +232,13 @@ impl StepModel {
         &self.hardware.name
     }
 
-    /// Which correction the times are predicted with; `None` for the roofline alone.
+    /// Name of the correction, or `None` without one.
     #[getter]
     fn correction_name(&self) -> Option<&str> {
         self.latency.steps().correction().map(|correction| correction.name.as_str())
     }
 
-    /// What model, deployment and tables assume, in plain words.
+    /// Assumptions about the model, the deployment and the tables.
     #[getter]
     pub fn notes(&self) -> Vec<String> {
         let steps = self.latency.steps();
@@ -245,7 +246,7 @@ impl StepModel {
     }
 }
 
-/// The model by name or path or from its configuration, and remarks on the precision that was asked for.
+/// Finds a model by name or path, or reads its configuration. Also returns notes on the requested precision.
 fn found(
     name: &str,
     config: Option<&str>,

@@ -1,8 +1,8 @@
-"""How long does one step of an LLM serving engine take, with no GPU at hand?
+"""Predicts how long one step of an LLM serving engine takes, without a GPU.
 
-A step is one iteration of an engine such as vLLM: a mixed batch of prompt chunks and decodes, each request with its own KV
-length. `StepModel` predicts its time from a model's ``config.json``, a GPU and vLLM's own engine arguments; `simulate` replays
-whole loads through a model of vLLM's scheduler; `evaluate_serving` sets replays beside measured runs.
+A step is one iteration of an engine such as vLLM: a mixed batch of prefill chunks and decodes, each request with its own KV
+length. `StepModel` predicts its time from a model's ``config.json``, a GPU and vLLM's own engine arguments. `simulate` replays
+whole loads through a model of vLLM's scheduler. `evaluate_serving` compares replays with measured runs.
 
 >>> import numpy as np
 >>> from ridgepoint import Deployment, StepModel
@@ -12,7 +12,7 @@ whole loads through a model of vLLM's scheduler; `evaluate_serving` sets replays
 >>> steps.step_time_us(computed, scheduled) > steps.predict(computed, scheduled).bound_us
 True
 
-Times are microseconds where a name ends in ``_us``, milliseconds in ``_ms``, nanoseconds in ``_ns``.
+Names that end in ``_us`` hold microseconds, in ``_ms`` milliseconds, in ``_ns`` nanoseconds.
 """
 
 from ._catalogue import HardwareInfo, ModelInfo, hardware, models

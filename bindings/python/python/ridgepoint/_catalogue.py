@@ -1,4 +1,4 @@
-"""What is built in: models and GPUs."""
+"""Built-in models and GPUs."""
 
 import json
 from dataclasses import dataclass
@@ -18,13 +18,13 @@ class ModelInfo:
     num_layers: int
     parameters: int
     active_parameters: int
-    """Those that one token meets: all but the experts it does not visit."""
+    """Parameters that one token uses: all but the experts that it is not routed to."""
     weight_bytes: float
-    """All weights as stored."""
+    """Size of all weights as stored."""
     max_position_embeddings: int
     """Longest context, tokens."""
     correction: str | None
-    """The correction that "auto" takes: the model's own or "global"."""
+    """Correction that "auto" chooses: the model's own or "global"."""
 
 
 @dataclass(frozen=True)
@@ -42,12 +42,12 @@ class HardwareInfo:
     """By number format, without structured sparsity."""
     interconnect_kind: str
     interconnect_bytes_per_s: float
-    """What one GPU can send, one direction."""
+    """Bandwidth of one GPU in one direction."""
     sources: list[str]
 
 
 def models() -> list[ModelInfo]:
-    """The built-in models, by name."""
+    """Lists the built-in models by name."""
     return [
         record(
             ModelInfo,
@@ -61,7 +61,7 @@ def models() -> list[ModelInfo]:
 
 
 def hardware() -> list[HardwareInfo]:
-    """The built-in GPUs, by name."""
+    """Lists the built-in GPUs by name."""
     return [
         record(
             HardwareInfo,

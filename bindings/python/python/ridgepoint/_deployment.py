@@ -9,39 +9,39 @@ from ._record import real_number, switch, whole_number
 
 @dataclass(frozen=True)
 class Deployment:
-    """How a model is served: vLLM's engine arguments under their own names and with their own defaults.
+    """vLLM's engine arguments, with vLLM's names and defaults.
 
-    What can only be checked against a model (heads that `tensor_parallel_size` divides, experts) is checked by `StepModel`.
+    `StepModel` checks them against the model: whether `tensor_parallel_size` divides the heads, for example.
 
     Raises:
-        TypeError: a size that is no whole number, a switch that is neither True nor False.
-        RidgepointError: a size that is negative or beyond 32 bits.
+        TypeError: a size is not a whole number, or a switch is neither True nor False.
+        RidgepointError: a size is negative or does not fit in 32 bits.
     """
 
     tensor_parallel_size: int = 1
-    """GPUs that share every layer's matrices."""
+    """Number of GPUs that split each layer's matrices."""
     pipeline_parallel_size: int = 1
-    """Stages that share the layers."""
+    """Number of pipeline stages."""
     data_parallel_size: int = 1
-    """Replicas of the attention part."""
+    """Number of data-parallel replicas of the attention layers."""
     enable_expert_parallel: bool = False
-    """Whole experts per GPU instead of slices of each."""
+    """Places whole experts on each GPU instead of slices of all."""
     max_num_seqs: int = 256
-    """Most requests in a step."""
+    """Maximum number of requests in a step."""
     max_num_batched_tokens: int = 8192
-    """Most tokens in a step."""
+    """Maximum number of tokens in a step."""
     max_model_len: int | None = None
-    """Longest context; None takes the model's own limit."""
+    """Maximum context length, tokens. Defaults to the model's."""
     gpu_memory_utilization: float = 0.9
     """Share of device memory that the engine may use."""
     kv_cache_dtype: str | None = None
     """"fp8", "bfloat16" and so on; None or "auto": the checkpoint's scheme, else the model's dtype."""
     block_size: int = 16
-    """Tokens of a KV block."""
+    """Tokens per KV block."""
     enforce_eager: bool = False
-    """No CUDA graphs."""
+    """Turns CUDA graphs off."""
     generation_config: str = "auto"
-    """Where sampling defaults come from: "auto" (the model's generation_config.json) or "vllm" (neutral ones)."""
+    """Source of sampling defaults: "auto" (the model's generation_config.json) or "vllm" (neutral ones)."""
 
     def __post_init__(self) -> None:
         for name in (

@@ -1,4 +1,4 @@
-"""Measured serving runs against their replays."""
+"""Comparison of replays with measured serving runs."""
 
 import json
 import os
@@ -13,7 +13,7 @@ from ._record import record, whole_number
 
 @dataclass(frozen=True)
 class MetricRow:
-    """A measured figure and what was predicted for it."""
+    """A measured metric and its prediction."""
 
     stage: int
     """-1 for the whole run."""
@@ -26,23 +26,23 @@ class MetricRow:
     upper_ms: float
     """Upper end of the prediction's 90 % interval."""
     ape_pct: float
-    """Absolute error, percent of what was measured."""
+    """Absolute error, percent of the measured value."""
     error_pct: float
-    """Signed error: above zero where the prediction is too long."""
+    """Signed error, percent. Positive if the prediction is too long."""
     baselines: dict[str, float] = field(default_factory=dict)
-    """What simpler ways predict, ms."""
+    """Predictions of simpler methods, ms."""
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """A measured run, judged."""
+    """A measured run with its predictions."""
 
     name: str
     model: str
     hardware: str
     tensor_parallel_size: int
     workload: str
-    """Mean lengths of prompts and outputs in tokens."""
+    """Mean prompt and output length, tokens."""
     correction: str | None
     metrics: list[MetricRow]
     notes: list[str]
@@ -50,7 +50,7 @@ class Experiment:
 
 @dataclass(frozen=True)
 class MetricSummary:
-    """Errors of several rows of one metric, percent."""
+    """Errors of one metric over several rows, percent."""
 
     rows: int
     median_ape_pct: float
@@ -59,7 +59,7 @@ class MetricSummary:
     bias_pct: float
     """Median signed error."""
     coverage_pct: float | None = None
-    """Share of rows whose interval holds what was measured."""
+    """Share of rows whose interval contains the measured value, percent."""
 
 
 @dataclass(frozen=True)
@@ -72,19 +72,19 @@ class Skipped:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Measured runs against their replays."""
+    """Measured runs and their replays."""
 
     experiments: list[Experiment]
     summary: dict[str, MetricSummary]
-    """By metric, over whole runs."""
+    """Errors by metric over whole runs."""
     summary_by_stage: dict[str, MetricSummary]
-    """By metric, over single stages."""
+    """Errors by metric over single stages."""
     baselines: dict[str, dict[str, MetricSummary]]
-    """``summary`` of simpler ways to predict."""
+    """``summary`` of simpler methods."""
     skipped: list[Skipped]
 
     def to_columns(self) -> dict[str, list[Any]]:
-        """A row per measured figure as equally long lists, for ``pandas.DataFrame`` or ``pyarrow.table``."""
+        """Returns a row per measured metric as lists of equal length, for ``pandas.DataFrame`` or ``pyarrow.table``."""
         rows = [(experiment, row) for experiment in self.experiments for row in experiment.metrics]
         of_experiment = ("name", "model", "hardware", "tensor_parallel_size", "workload", "correction")
         of_row = (
@@ -105,16 +105,16 @@ def evaluate_serving(
     seed: int = 0,
     data_dir: str | os.PathLike[str] | None = None,
 ) -> Evaluation:
-    """Replays measured runs on all cores and sets what was predicted beside what was measured. Other threads run meanwhile.
+    """Replays measured runs on all cores and compares predictions with measurements. Releases the GIL.
 
     Args:
         paths: experiments, or folders of them: ``profile.yaml``, ``exp-config.yaml`` and ``measured.csv`` each.
         correction: "none", "global", "auto" or the path of a file that ``ridgepoint fit`` wrote.
-        seed: of arrival times and lengths.
-        data_dir: folder whose ``models/``, ``hardware/`` and ``bench_data/`` come before the built-in ones.
+        seed: seed of arrival times and lengths.
+        data_dir: folder whose ``models/``, ``hardware/`` and ``bench_data/`` take precedence over the built-in ones.
 
     Raises:
-        RidgepointError: files that are missing or at fault; nothing that can be run.
+        RidgepointError: a file is missing or malformed, or no run can be replayed.
     """
     listed = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
     if not listed:

@@ -1,4 +1,4 @@
-"""What clients send."""
+"""Loads: the requests that clients send."""
 
 from __future__ import annotations
 
@@ -22,57 +22,57 @@ _MOST_S = 1e9
 
 @dataclass(frozen=True)
 class Profile:
-    """A load profile as the load generator inference-perf reads it (YAML or JSON)."""
+    """A load profile of the load generator inference-perf (YAML or JSON)."""
 
     path: str | os.PathLike[str]
 
 
 @dataclass(frozen=True)
 class RequestFile:
-    """Requests one by one: csv or jsonl with arrival, input and output length, or a published trace."""
+    """A list of requests: csv or jsonl with arrival, input and output length, or a published trace."""
 
     path: str | os.PathLike[str]
     format: str | None = None
-    """"csv", "jsonl", "mooncake", "azure", "vllm-bench" or "llmservingsim"; None leaves it to the file."""
+    """"csv", "jsonl", "mooncake", "azure", "vllm-bench" or "llmservingsim"; None detects it."""
 
 
 @dataclass(frozen=True)
 class ClosedLoop:
-    """Equal requests of which `concurrency` are in flight, each replaced as soon as it is done."""
+    """Equal requests, `concurrency` of them in flight. A finished request is replaced immediately."""
 
     concurrency: int
     input_len: int
-    """Tokens of each prompt."""
+    """Prompt length, tokens."""
     output_len: int
-    """Tokens that each generates."""
+    """Output length, tokens."""
     num_requests: int | None = None
-    """Requests in all; ten times as many as are in flight where left out."""
+    """Number of requests. Defaults to ten times `concurrency`."""
 
 
 @dataclass(frozen=True)
 class OpenLoop:
-    """Equal requests, `request_rate` of them per second on average, at random times."""
+    """Equal requests at random times, `request_rate` per second on average."""
 
     request_rate: float
     input_len: int
-    """Tokens of each prompt."""
+    """Prompt length, tokens."""
     output_len: int
-    """Tokens that each generates."""
+    """Output length, tokens."""
     num_requests: int
     burstiness: float = 1.0
-    """Shape of the gamma distribution of the times between requests: 1 is Poisson, less is burstier."""
+    """Shape of the gamma distribution of the gaps between requests. 1 is a Poisson process; smaller values are burstier."""
 
 
 @dataclass(frozen=True, eq=False)
 class RequestArrays:
-    """Requests as equally long columns, in order of arrival."""
+    """Requests as columns of equal length, in order of arrival."""
 
     arrival_s: npt.ArrayLike
-    """When each is sent, seconds from the start."""
+    """Sending time of each request, seconds from the start."""
     input_len: Integers
-    """Tokens of each prompt."""
+    """Prompt length, tokens."""
     output_len: Integers
-    """Tokens that each generates."""
+    """Output length, tokens."""
 
 
 Load = Profile | RequestFile | ClosedLoop | OpenLoop | RequestArrays
@@ -81,7 +81,7 @@ Described = tuple[str, "Integers", "Integers", "Integers"]
 
 
 def described(load: Load) -> Described:
-    """The load for the compiled half: JSON, and columns where it has some."""
+    """Returns the load as JSON, and its columns if it has any."""
     match load:
         case Profile(path):
             return _json("profile", path=os.fspath(path))

@@ -1,4 +1,4 @@
-"""Dataclasses from the JSON of the compiled half, and checks of figures that people type."""
+"""Dataclasses from JSON, and checks of arguments."""
 
 import dataclasses
 import operator
@@ -13,7 +13,7 @@ MOST_UINT32 = 2**32 - 1
 
 
 def record(kind: type[T], values: Mapping[str, Any], **made: Any) -> T:
-    """A dataclass of the keys that it has; ``made`` are those that are made of several or nested."""
+    """Makes a dataclass from the keys that it has. ``made`` holds fields that are nested or derived."""
     known = {}
     for field in dataclasses.fields(kind):  # type: ignore[arg-type]
         if field.name in made:
@@ -24,13 +24,13 @@ def record(kind: type[T], values: Mapping[str, Any], **made: Any) -> T:
 
 
 def columns(rows: Iterable[Any], kind: type[Any]) -> dict[str, list[Any]]:
-    """A list per field of a dataclass, as ``pandas.DataFrame`` and ``pyarrow.table`` take them."""
+    """Returns a list for each field of a dataclass, for ``pandas.DataFrame`` or ``pyarrow.table``."""
     listed = list(rows)
     return {field.name: [getattr(row, field.name) for row in listed] for field in dataclasses.fields(kind)}
 
 
 def whole_number(name: str, value: Any, least: int = 0, most: int = MOST_UINT32) -> int:
-    """A whole number within bounds, numpy's own integers among them; what is none is an error that says so."""
+    """Checks that `value` is a whole number within bounds. numpy integers are allowed."""
     if isinstance(value, bool):
         raise TypeError(f"{name} = {value} must be a whole number")
     try:
@@ -43,7 +43,7 @@ def whole_number(name: str, value: Any, least: int = 0, most: int = MOST_UINT32)
 
 
 def real_number(name: str, value: Any) -> float:
-    """A finite number."""
+    """Checks that `value` is a finite number."""
     if isinstance(value, (bool, str, bytes)):
         raise TypeError(f"{name} = {value!r} must be a number")
     try:
@@ -56,7 +56,7 @@ def real_number(name: str, value: Any) -> float:
 
 
 def switch(name: str, value: Any) -> bool:
-    """True or false, and nothing that is only taken for it."""
+    """Checks that `value` is a bool."""
     if isinstance(value, bool):
         return value
     raise TypeError(f"{name} = {value!r} must be True or False")

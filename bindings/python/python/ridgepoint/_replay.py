@@ -1,4 +1,4 @@
-"""Loads replayed through a model of vLLM's scheduler: TTFT, ITL and E2E as clients would see them."""
+"""Replays loads through a model of vLLM's scheduler: TTFT, ITL and E2E as clients would see them."""
 
 import json
 from dataclasses import asdict, dataclass, field
@@ -17,12 +17,12 @@ _OUTCOMES = np.array(["finished", "rejected", "unfinished"])
 
 @dataclass(frozen=True)
 class Scheduler:
-    """Engine arguments that only scheduler and KV cache depend on, under vLLM's names; None is vLLM's default."""
+    """vLLM's engine arguments for the scheduler and the KV cache. None is vLLM's default."""
 
     num_gpu_blocks_override: int | None = None
-    """KV blocks; None takes those of the memory equation."""
+    """Number of KV blocks. Defaults to the memory equation's."""
     cpu_offload_gb: float = 0.0
-    """GiB of each GPU's weights that stay in the host's memory."""
+    """GiB of each GPU's weights kept in host memory."""
     enable_prefix_caching: bool | None = None
     enable_chunked_prefill: bool | None = None
     async_scheduling: bool | None = None
@@ -32,7 +32,7 @@ class Scheduler:
 
 @dataclass(frozen=True)
 class Distribution:
-    """A set of values in few figures; percentiles lie between ranks in proportion, as numpy's default has them."""
+    """Summary of a set of values. Percentiles are interpolated linearly, as by numpy's default."""
 
     count: int
     mean: float
@@ -47,14 +47,14 @@ class Distribution:
 
 @dataclass(frozen=True)
 class StageSummary:
-    """What clients saw of a stage of the load, or of the whole run. Latencies are of finished requests, ms."""
+    """Latency and throughput of one stage of the load, or of the whole run. Latencies are of finished requests, ms."""
 
     stage: int
     """-1 for the whole run."""
     requests: int
     finished: int
     rejected: int
-    """Refused: prompt and output are longer than ``max_model_len``."""
+    """Requests longer than ``max_model_len``, prompt and output together."""
     unfinished: int
     input_tokens: int
     output_tokens: int
@@ -66,11 +66,11 @@ class StageSummary:
     ttft_ms: Distribution | None
     """Time to first token."""
     tpot_ms: Distribution | None
-    """Time per output token after the first, a value per request."""
+    """Time per output token after the first, one value per request."""
     itl_ms: Distribution | None
-    """Inter-token latency, a value per gap."""
+    """Inter-token latency, one value per gap."""
     itl_per_output_token_ms: Distribution | None
-    """(E2E − TTFT) / output tokens, a value per request."""
+    """(E2E − TTFT) / output tokens, one value per request."""
     e2e_ms: Distribution | None
     """From sending to the last token."""
     queued_ms: Distribution | None
@@ -85,7 +85,7 @@ class EngineCounters:
     scheduled_tokens: int
     prefill_tokens: int
     recomputed_tokens: int
-    """Computed before and lost in a preemption."""
+    """Tokens computed again after a preemption."""
     cached_tokens: int
     """Prompt tokens found in the prefix cache."""
     preemptions: int
@@ -93,14 +93,14 @@ class EngineCounters:
     max_waiting: int
     max_blocks_in_use: int
     busy_ns: int
-    """Time that the GPUs worked."""
+    """Time that the GPUs were busy."""
     end_ns: int
-    """When the last request was over for its client."""
+    """Time at which the last client had its last token."""
 
 
 @dataclass(frozen=True)
 class LoadSummary:
-    """What a load comes to when all of it is sent."""
+    """Totals of a load."""
 
     requests: int
     stages: int
@@ -111,7 +111,7 @@ class LoadSummary:
 
 @dataclass(frozen=True)
 class Interval:
-    """Ends of a 90 % interval, as factors on a figure."""
+    """A 90 % interval as factors on a value."""
 
     lower_factor: float
     upper_factor: float
@@ -127,30 +127,30 @@ class Simulation:
     load: LoadSummary
     kv_capacity: KvCapacity
     num_gpu_blocks: int
-    """KV blocks of the engine: the memory equation's, or those that were given."""
+    """Number of KV blocks: the memory equation's, or the given number."""
     run: StageSummary
     """The whole run."""
     stages: list[StageSummary]
     """Each stage of the load."""
     intervals: dict[str, Interval]
-    """How far "ttft", "itl", "tpot" and "e2e" may be off."""
+    """90 % intervals of "ttft", "itl", "tpot" and "e2e"."""
     counters: EngineCounters
     requests: dict[str, npt.NDArray[Any]] = field(repr=False)
-    """A row per request in order of arrival, a column per property: ``pandas.DataFrame(result.requests)``."""
+    """A row per request in order of arrival, a column per property, for ``pandas.DataFrame``."""
     warnings: list[str]
 
 
 def simulate(steps: StepModel, load: Load, scheduler: Scheduler | None = None, *, seed: int = 0) -> Simulation:
-    """Replays a load on the server that ``steps`` describes, request by request. Other threads run meanwhile.
+    """Replays a load on the server that ``steps`` describes, request by request. Releases the GIL.
 
     Args:
         steps: model, GPU and deployment.
         load: a `Profile`, `RequestFile`, `ClosedLoop`, `OpenLoop` or `RequestArrays`.
-        scheduler: what only scheduler and KV cache depend on; vLLM's defaults where left out.
-        seed: of arrival times and lengths; the same one gives the same result to the last bit.
+        scheduler: engine arguments for the scheduler and the KV cache. Defaults to vLLM's.
+        seed: seed of arrival times and lengths. The same seed gives the same result to the last bit.
 
     Raises:
-        RidgepointError: a load or a server that cannot be; the message says what would do.
+        RidgepointError: the load or the server is impossible. The message says what to change.
     """
     if not isinstance(steps, StepModel):
         raise TypeError(f"steps = {steps!r} must be a ridgepoint.StepModel")

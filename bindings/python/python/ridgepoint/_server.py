@@ -1,4 +1,4 @@
-"""Servers as their files describe them."""
+"""Server files."""
 
 import json
 import os
@@ -13,14 +13,14 @@ from ._steps import Efficiency, StepModel
 
 @dataclass(frozen=True)
 class Server:
-    """A server of an experiment."""
+    """A server read from a file."""
 
     steps: StepModel
     """Model, GPU and deployment."""
     scheduler: Scheduler
-    """What only scheduler and KV cache depend on."""
+    """Engine arguments for the scheduler and the KV cache."""
     notes: list[str]
-    """What was read but changes nothing."""
+    """Keys that were read but change nothing."""
 
 
 def read_server(
@@ -34,12 +34,10 @@ def read_server(
 
     Args:
         path: the file.
-        correction: as of `StepModel`.
-        efficiency: as of `StepModel`.
-        data_dir: as of `StepModel`.
+        correction, efficiency, data_dir: as for `StepModel`.
 
     Raises:
-        RidgepointError: keys that are not known, values out of range: all problems of the file at once.
+        RidgepointError: a key is unknown or a value out of range. The message lists all problems of the file.
     """
     values = json.loads(_native.read_server(path))
     steps = StepModel(

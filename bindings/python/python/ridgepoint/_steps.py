@@ -1,4 +1,4 @@
-"""Steps predicted: the model of them, and what it says of one."""
+"""Step predictions."""
 
 from __future__ import annotations
 
@@ -24,27 +24,27 @@ Path_ = str | os.PathLike[str]
 
 @dataclass(frozen=True)
 class OperatorEstimate:
-    """One operator's part of a step; all figures are of all its calls on one GPU."""
+    """One operator of a step. All figures are totals of its calls on one GPU."""
 
     name: str
     group: str | None
-    """None for what a correction adds to the operators."""
+    """None for a term that the correction adds."""
     count: int
     """Calls in the step."""
     flops: float
     bytes: float
-    """Moved in memory, or sent."""
+    """Bytes moved in memory, or sent."""
     bound: str
-    """What limits a call: "compute", "memory", "network" or "latency"."""
+    """Limit of a call: "compute", "memory", "network" or "latency"."""
     time_us: float
     bound_us: float
-    """At the roofline."""
+    """Time at the roofline."""
     efficiency: float
-    """Bound over time."""
+    """`bound_us` over `time_us`."""
     share: float
     """Share of the step's time."""
     provenance: str
-    """Where the time comes from: "measured", "interpolated", "held", "borrowed", "datasheet", "ideal" or "learned"."""
+    """Source of the time: "measured", "interpolated", "held", "borrowed", "datasheet", "ideal" or "learned"."""
 
 
 @dataclass(frozen=True)
@@ -57,38 +57,38 @@ class StepEstimate:
     upper_us: float
     """Upper end of the 90 % interval."""
     bound_us: float
-    """The roofline: every operator at its ideal."""
+    """Time at the roofline."""
     total_flops: float
     """FLOPs of one GPU."""
     total_bytes: float
     """Bytes moved in memory by one GPU."""
     mfu: float
-    """Share of the peak that the FLOPs reach over the step."""
+    """Model FLOPs utilization: share of the peak FLOP rate."""
     mbu: float
-    """Share of the memory bandwidth that the bytes reach over the step."""
+    """Memory bandwidth utilization."""
     padded_tokens: int
-    """Tokens that run through the layers, padding of a CUDA graph included."""
+    """Tokens processed by the layers, with the padding of a CUDA graph."""
     graph_mode: str
     """"full", "piecewise", "none" or "eager"."""
     model: str
     hardware: str
     correction: str | None
-    """Name of the correction that the time was predicted with."""
+    """Name of the correction."""
     provenance: dict[str, float]
-    """Share of the time by where it comes from."""
+    """Share of the time by source."""
     operators: list[OperatorEstimate]
     """In order of execution."""
     warnings: list[str]
-    """What deserves a second look."""
+    """Doubts about the prediction: extrapolation, borrowed tables, limits exceeded."""
 
     def to_columns(self) -> dict[str, list[Any]]:
-        """The operators as equally long lists by field, for ``pandas.DataFrame`` or ``pyarrow.table``."""
+        """Returns the operators as lists of equal length by field, for ``pandas.DataFrame`` or ``pyarrow.table``."""
         return columns(self.operators, OperatorEstimate)
 
 
 @dataclass(frozen=True)
 class KvCapacity:
-    """The memory equation of one GPU: what is left for KV blocks."""
+    """The memory equation of one GPU, which gives the number of KV blocks."""
 
     device_memory_bytes: float
     gpu_memory_utilization: float
@@ -103,18 +103,18 @@ class KvCapacity:
 
     @property
     def usable_tokens(self) -> int:
-        """Tokens that the blocks hold; one block is the engine's own."""
+        """Tokens that the blocks hold. The engine keeps one block for itself."""
         return max(self.num_gpu_blocks - 1, 0) * self.block_size
 
 
 class StepModel(_native.StepModel):
-    """Predicts steps of one model on one kind of GPU in one deployment. Compiled once; threads may share it.
+    """Predicts steps of one model on one type of GPU in one deployment. Threads may share it.
 
-    ``step_time_us(num_computed_tokens, num_scheduled_tokens, samples=None)`` gives the time of a step, µs: one value of each
-    column per request. ``step_times_us(offsets, …)`` gives those of many steps at once, as an array; the requests of step
-    ``i`` are those from ``offsets[i]`` to ``offsets[i + 1]``, and other threads run meanwhile. Arrays of ``uint32`` (``bool``
-    for `samples`) in one piece are read where they lie, so leave them alone until the call is done; other integers are copied
-    and checked. Neither fails for an odd batch: a request that schedules nothing is left out, and no requests take 0 µs.
+    ``step_time_us(num_computed_tokens, num_scheduled_tokens, samples=None)`` returns the time of a step, µs. Each column has
+    one value per request. ``step_times_us(offsets, …)`` returns the times of many steps as an array and releases the GIL. Step
+    ``i`` has the requests from ``offsets[i]`` to ``offsets[i + 1]``. Contiguous arrays of ``uint32`` (``bool`` for `samples`)
+    are not copied, so do not change them during the call. Other integers are copied and checked. Both ignore a request that
+    schedules nothing, and a step without requests takes 0 µs.
 
     The delays around a step are ``queueing_time_us(prompt_tokens)``, ``output_token_processing_time_us()``,
     ``scheduling_processing_time_us()`` and ``preemption_processing_time_us()``.
@@ -122,18 +122,18 @@ class StepModel(_native.StepModel):
     Args:
         model: built-in name, Hugging Face id, path of a ``config.json`` or its folder, or the contents of one as a dict.
         hardware: built-in name or path of a TOML file.
-        deployment: vLLM's engine arguments; its defaults where left out.
-        correction: "none", "global", "auto" (the best there is) or the path of a file that ``ridgepoint fit`` wrote.
-        efficiency: "tables" (kernels as measured) or "ideal" (the textbook roofline).
-        data_dir: folder whose ``models/``, ``hardware/`` and ``bench_data/`` come before the built-in ones.
-        precision: "bf16", "fp8", "int8", "int4" or "fp4" where the engine stores weights otherwise than the checkpoint.
+        deployment: vLLM's engine arguments. Defaults to vLLM's defaults.
+        correction: "none", "global", "auto" (the model's own, else the global one) or the path of a file that ``ridgepoint fit`` wrote.
+        efficiency: "tables" (measured kernels) or "ideal" (the textbook roofline).
+        data_dir: folder whose ``models/``, ``hardware/`` and ``bench_data/`` take precedence over the built-in ones.
+        precision: "bf16", "fp8", "int8", "int4" or "fp4", if the engine stores weights in another format than the checkpoint.
 
     Raises:
-        RidgepointError: an unknown name, a file at fault, a deployment that the model cannot be split by.
+        RidgepointError: a name is unknown, a file is malformed, or the deployment cannot split the model.
     """
 
     deployment: Deployment
-    """How the model is served."""
+    """vLLM's engine arguments."""
     _arguments: tuple[Any, ...]
 
     def __new__(
@@ -162,7 +162,7 @@ class StepModel(_native.StepModel):
             cls, name, config, precision, hardware, deployment._json(), correction, efficiency, data_dir
         )
         self.deployment = deployment
-        # A copy may be made elsewhere, so that paths are kept whole.
+        # Absolute paths, because a copy may be unpickled in another folder.
         self._arguments = (
             model if config is not None else _whole_model(name),
             _whole(hardware),
@@ -186,15 +186,16 @@ class StepModel(_native.StepModel):
     def predict(
         self, num_computed_tokens: Integers, num_scheduled_tokens: Integers, samples: Flags | None = None
     ) -> StepEstimate:
-        """Everything there is to say of one step: its time with an interval, and its operators.
+        """Estimates one step: its time with an interval, its operators and their sources.
 
         Args:
-            num_computed_tokens: tokens of each request that are in the KV cache already.
-            num_scheduled_tokens: tokens of it that this step processes: 1 for a decode, the chunk for a prompt.
-            samples: whether the step ends with a token of it; true where left out, false for all but a prompt's last chunk.
+            num_computed_tokens: tokens of each request already in the KV cache.
+            num_scheduled_tokens: tokens of each request processed in this step: 1 for a decode, the chunk for a prefill.
+            samples: whether the step samples a token for the request: false for all prefill chunks of a prompt but the last.
+                Defaults to true.
 
         Raises:
-            RidgepointError: no requests, one that schedules nothing or is longer than ``max_model_len``.
+            RidgepointError: there are no requests, or one schedules nothing or is longer than ``max_model_len``.
         """
         values = json.loads(self._predict(num_computed_tokens, num_scheduled_tokens, samples))
         return record(
