@@ -3,19 +3,20 @@
 //! Mirrors `EngineCore.step` and `step_with_batch_queue` (`vllm/v1/engine/core.py`). At equal times a step ends before requests
 //! arrive, and requests arrive before the next step is scheduled; requests that arrive together keep their order.
 
-use std::collections::VecDeque;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
 
 use hdrhistogram::Histogram;
 
 use super::batch::Batch;
 use super::clock::{Clock, Ran, ns};
 use super::config::EngineConfig;
-use super::front_end::{FrontEnd, Pending, broken_workload};
+use super::front_end::{Pending, check};
 use super::gaps::{EqualGaps, new_histogram, record_gaps};
 use super::observe::{Observer, StepEvent};
 use super::record::{Outcome, Replay, RequestRecord};
 use super::scheduler::Scheduler;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::latency::LatencyModel;
 use crate::request::Request;
 use crate::workload::Workload;
@@ -79,7 +80,7 @@ pub(super) fn replay_at(
         tells_every_token: observer.wants_every_token(),
         observer,
         scheduler: Scheduler::new(config, fast_forward),
-        front: FrontEnd::default(),
+        pending: BinaryHeap::new(),
         records: Vec::new(),
         gaps: Vec::new(),
         in_flight: VecDeque::new(),
@@ -107,7 +108,8 @@ struct Engine<'a> {
     observer: &'a mut dyn Observer,
     config: &'a EngineConfig,
     scheduler: Scheduler<'a>,
-    front: FrontEnd,
+    /// Requests that the engine cannot see yet.
+    pending: BinaryHeap<Reverse<Pending>>,
     records: Vec<RequestRecord>,
     gaps: Vec<Histogram<u64>>,
     in_flight: VecDeque<Box<Batch>>,
@@ -154,7 +156,10 @@ impl Engine<'_> {
     /// Admits every request that has reached the engine by now.
     fn admit(&mut self) -> Result<()> {
         self.send_until(self.clock.now_ns())?;
-        while let Some(pending) = self.front.pop_visible(self.clock.now_ns()) {
+        let now_ns = self.clock.now_ns();
+        while self.next_pending_ns().is_some_and(|visible_ns| visible_ns <= now_ns)
+            && let Some(Reverse(pending)) = self.pending.pop()
+        {
             let request = &pending.request;
             let total = u64::from(request.num_prompt_tokens) + u64::from(request.num_output_tokens);
             if total > u64::from(self.config.max_model_len) {
@@ -179,8 +184,12 @@ impl Engine<'_> {
     /// Sends the workload's next request.
     fn send(&mut self, arrival_ns: u64) -> Result<()> {
         let index = self.records.len();
-        let Some(request) = self.workload.next_request() else { return Err(broken_workload(index)) };
-        self.front.check(&request, index, arrival_ns)?;
+        let Some(request) = self.workload.next_request() else {
+            let reason = "the workload announced a request and has none";
+            return Err(Error::invalid_request(index, "arrival_ns", "none", reason));
+        };
+        let last_arrival_ns = self.records.last().map_or(0, |record| record.arrival_ns);
+        check(&request, index, last_arrival_ns.max(arrival_ns))?;
         self.records.push(RequestRecord {
             stage: request.stage,
             outcome: Outcome::Unfinished,
@@ -198,13 +207,18 @@ impl Engine<'_> {
         }
         let prompt = Request::new(0, request.num_prompt_tokens, true);
         let visible_ns = request.arrival_ns.saturating_add(ns(self.latency.queueing_time_us(&prompt)));
-        self.front.push(Pending { visible_ns, record: index as u32, request });
+        self.pending.push(Reverse(Pending { visible_ns, record: index as u32, request }));
         Ok(())
     }
 
     /// Earliest time at which another request reaches the engine.
     fn next_visible_ns(&self) -> Option<u64> {
-        [self.front.next_visible_ns(), self.workload.next_arrival_ns()].into_iter().flatten().min()
+        [self.next_pending_ns(), self.workload.next_arrival_ns()].into_iter().flatten().min()
+    }
+
+    /// Earliest time at which a request that was sent reaches the engine.
+    fn next_pending_ns(&self) -> Option<u64> {
+        self.pending.peek().map(|Reverse(first)| first.visible_ns)
     }
 
     /// Schedules a step if there is work for one.
@@ -236,9 +250,9 @@ impl Engine<'_> {
             end_ns,
             batch: requests,
             records,
-            num_running: self.scheduler.num_running(),
-            num_waiting: self.scheduler.num_waiting(),
-            blocks_in_use: self.scheduler.blocks_in_use(),
+            num_running: self.scheduler.running.len() as u32,
+            num_waiting: self.scheduler.waiting.queue.len() as u32,
+            blocks_in_use: self.scheduler.cache.pool.num_in_use(),
             num_preempted: num_preempted as u32,
         });
         let counters = &mut self.scheduler.counters;
@@ -263,7 +277,7 @@ impl Engine<'_> {
         }
         let mut any_finished = false;
         for slot in &step.leaving {
-            let record = self.scheduler.slot(*slot).rank.record;
+            let record = self.scheduler.slots[*slot as usize].rank.record;
             self.scheduler.finish(*slot);
             self.end(record, Outcome::Finished, client_ns)?;
             any_finished = true;
@@ -278,9 +292,9 @@ impl Engine<'_> {
             if tokens == 1 {
                 self.records[*record as usize].first_token_ns = client_ns;
             } else {
-                equal_gaps.add(self.scheduler.slot(*slot).stage, gap_ns, &mut self.gaps);
+                equal_gaps.add(self.scheduler.slots[*slot as usize].stage, gap_ns, &mut self.gaps);
             }
-            if tokens == self.scheduler.slot(*slot).num_output_tokens {
+            if tokens == self.scheduler.slots[*slot as usize].num_output_tokens {
                 self.scheduler.finish(*slot);
                 self.end(*record, Outcome::Finished, client_ns)?;
                 any_finished = true;

@@ -22,7 +22,8 @@ const MOST_TURNS: u32 = 1 << 16;
 #[derive(Debug, Default)]
 pub(super) struct Steady {
     is_on: bool,
-    num_settled: usize,
+    /// Number of leading running requests that need not be visited.
+    pub(super) num_settled: usize,
     /// The next step's requests. Other requests of the step being scheduled may follow the steady ones.
     requests: Vec<Request>,
     records: Vec<u32>,
@@ -54,16 +55,6 @@ impl Steady {
 
     pub(super) fn len(&self) -> u32 {
         self.slots.len() as u32
-    }
-
-    /// Number of leading running requests that need not be visited.
-    pub(super) fn num_settled(&self) -> usize {
-        self.num_settled
-    }
-
-    /// Forgets `count` settled requests that have left the running queue.
-    pub(super) fn drop_settled(&mut self, count: usize) {
-        self.num_settled -= count;
     }
 
     /// Number of blocks that the next step allocates for them.

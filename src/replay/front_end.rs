@@ -1,17 +1,7 @@
-//! Requests that were sent but have not reached the engine, ordered by the time at which they do.
-
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+//! Requests that were sent but have not reached the engine.
 
 use crate::error::{Error, Result};
 use crate::workload::{MAX_STAGES, WorkloadRequest};
-
-/// Requests that the engine cannot see yet.
-#[derive(Debug, Default)]
-pub(super) struct FrontEnd {
-    pending: BinaryHeap<Reverse<Pending>>,
-    last_arrival_ns: u64,
-}
 
 /// A request on its way to the engine, in the order in which they reach it; of two at once, the one sent first.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -21,50 +11,26 @@ pub(super) struct Pending {
     pub(super) request: WorkloadRequest,
 }
 
-impl FrontEnd {
-    /// Time at which the first one reaches the engine.
-    pub(super) fn next_visible_ns(&self) -> Option<u64> {
-        self.pending.peek().map(|Reverse(first)| first.visible_ns)
+/// Checks the workload's `index`-th request, which must not arrive before `not_before_ns`: its announced time, and the arrival
+/// before it.
+pub(super) fn check(request: &WorkloadRequest, index: usize, not_before_ns: u64) -> Result<()> {
+    let refused =
+        |field, value: u64, reason: String| Err(Error::invalid_request(index, field, value.to_string(), reason));
+    if request.num_prompt_tokens == 0 {
+        return refused("num_prompt_tokens", 0, "must be at least 1".to_owned());
     }
-
-    /// Takes the first one that has reached the engine by `now_ns`.
-    pub(super) fn pop_visible(&mut self, now_ns: u64) -> Option<Pending> {
-        self.next_visible_ns().filter(|visible_ns| *visible_ns <= now_ns)?;
-        self.pending.pop().map(|Reverse(pending)| pending)
+    if request.num_output_tokens == 0 {
+        return refused("num_output_tokens", 0, "must be at least 1: a prompt alone samples one token".to_owned());
     }
-
-    pub(super) fn push(&mut self, pending: Pending) {
-        self.pending.push(Reverse(pending));
+    if request.stage >= MAX_STAGES {
+        return refused("stage", request.stage.into(), format!("must be below {MAX_STAGES}"));
     }
-
-    /// Checks the workload's `index`-th request, which it announced for `announced_ns`.
-    pub(super) fn check(&mut self, request: &WorkloadRequest, index: usize, announced_ns: u64) -> Result<()> {
-        let not_before_ns = self.last_arrival_ns.max(announced_ns);
-        let refused = |field, value: String, reason: String| Err(Error::invalid_request(index, field, value, reason));
-        if request.num_prompt_tokens == 0 {
-            return refused("num_prompt_tokens", "0".into(), "must be at least 1".into());
-        }
-        if request.num_output_tokens == 0 {
-            let reason = "must be at least 1: a prompt alone samples one token";
-            return refused("num_output_tokens", "0".into(), reason.into());
-        }
-        if request.stage >= MAX_STAGES {
-            return refused("stage", request.stage.to_string(), format!("must be below {MAX_STAGES}"));
-        }
-        if request.arrival_ns < not_before_ns {
-            let reason = format!("is before the request sent before it ({not_before_ns}); sort requests by arrival");
-            return refused("arrival_ns", request.arrival_ns.to_string(), reason);
-        }
-        if index >= u32::MAX as usize {
-            return refused("number of requests", index.to_string(), format!("must be below {}", u32::MAX));
-        }
-        self.last_arrival_ns = request.arrival_ns;
-        Ok(())
+    if request.arrival_ns < not_before_ns {
+        let reason = format!("is before the request sent before it ({not_before_ns}); sort requests by arrival");
+        return refused("arrival_ns", request.arrival_ns, reason);
     }
-}
-
-/// The error of a workload that announced its `index`-th request and has none.
-#[cold]
-pub(super) fn broken_workload(index: usize) -> Error {
-    Error::invalid_request(index, "arrival_ns", "none", "the workload announced a request and has none")
+    if index >= u32::MAX as usize {
+        return refused("number of requests", index as u64, format!("must be below {}", u32::MAX));
+    }
+    Ok(())
 }

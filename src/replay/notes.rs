@@ -27,7 +27,7 @@ impl Replay {
     pub fn notes(&self, config: &EngineConfig) -> Vec<String> {
         let count = |outcome| self.records.iter().filter(|record| record.outcome == outcome).count();
         let (sent, rejected, unfinished) = (self.records.len(), count(Outcome::Rejected), count(Outcome::Unfinished));
-        let mut notes: Vec<String> = self.overload().map(|overload| overload.to_string()).into_iter().collect();
+        let mut notes: Vec<String> = self.overload().iter().map(ToString::to_string).collect();
         if rejected > 0 {
             notes.push(format!(
                 "{rejected} of {sent} requests rejected: prompt and output are longer than max_model_len = {}; only the \

@@ -14,7 +14,7 @@ const MIN_DEVIATIONS: f64 = 2.0;
 pub struct Overload {
     /// Requests that arrive per second in the second half of the load.
     pub asked_per_s: f64,
-    /// Requests of which the server gets done per second meanwhile.
+    /// Requests that the server completes per second in that time.
     pub done_per_s: f64,
 }
 

@@ -22,12 +22,12 @@ pub(super) struct Scheduler<'a> {
     config: &'a EngineConfig,
     /// Whether a request may be scheduled again before the engine has its last token.
     runs_ahead: bool,
-    cache: KvCache,
-    slots: Vec<Slot>,
+    pub(super) cache: KvCache,
+    pub(super) slots: Vec<Slot>,
     unused_slots: Vec<u32>,
-    running: Vec<u32>,
+    pub(super) running: Vec<u32>,
     pub(super) steady: Steady,
-    waiting: Waiting,
+    pub(super) waiting: Waiting,
     pub(super) counters: EngineCounters,
 }
 
@@ -48,23 +48,7 @@ impl<'a> Scheduler<'a> {
     }
 
     pub(super) fn is_idle(&self) -> bool {
-        self.running.is_empty() && self.waiting.len() == 0
-    }
-
-    pub(super) fn num_running(&self) -> u32 {
-        self.running.len() as u32
-    }
-
-    pub(super) fn num_waiting(&self) -> u32 {
-        self.waiting.len() as u32
-    }
-
-    pub(super) fn blocks_in_use(&self) -> u32 {
-        self.cache.pool.num_in_use()
-    }
-
-    pub(super) fn slot(&self, slot: u32) -> &Slot {
-        &self.slots[slot as usize]
+        self.running.is_empty() && self.waiting.queue.is_empty()
     }
 
     /// Adds a request to the waiting queue.
@@ -78,7 +62,7 @@ impl<'a> Scheduler<'a> {
         state.reset(rank, request.stage, request.num_prompt_tokens, request.num_output_tokens);
         self.cache.hash_prompt(state, request);
         self.waiting.push(slot, rank);
-        self.counters.max_waiting = self.counters.max_waiting.max(self.waiting.len() as u32);
+        self.counters.max_waiting = self.counters.max_waiting.max(self.waiting.queue.len() as u32);
     }
 
     /// Fills `batch` with the next step after those `in_flight`. Returns false if nothing can be scheduled. `found_cached`
@@ -92,7 +76,7 @@ impl<'a> Scheduler<'a> {
     ) -> bool {
         batch.clear();
         let mut budget = self.config.max_num_batched_tokens;
-        if self.steady.num_settled() > 0 && !self.has_room(budget) {
+        if self.steady.num_settled > 0 && !self.has_room(budget) {
             self.steady.unsettle(&self.running, &mut self.slots, in_flight);
         }
         self.steady.take_blocks(&mut self.slots, &mut self.cache);
@@ -119,7 +103,7 @@ impl<'a> Scheduler<'a> {
         counters.steps += u64::from(is_step);
         counters.preemptions += batch.preempted.len() as u64;
         counters.max_running = counters.max_running.max(self.running.len() as u32);
-        counters.max_waiting = counters.max_waiting.max(self.waiting.len() as u32);
+        counters.max_waiting = counters.max_waiting.max(self.waiting.queue.len() as u32);
         counters.max_blocks_in_use = counters.max_blocks_in_use.max(self.cache.pool.num_in_use());
         if is_step {
             self.steady.begin_step(batch, in_flight.len() as u32);
@@ -139,7 +123,7 @@ impl<'a> Scheduler<'a> {
             return false;
         }
         budget -= self.steady.len();
-        for slot in &self.running[self.steady.num_settled()..] {
+        for slot in &self.running[self.steady.num_settled..] {
             let state = &self.slots[*slot as usize];
             let num_tokens = self.wanted(state, self.known(state)).min(budget);
             if num_tokens > 0 {
@@ -164,7 +148,7 @@ impl<'a> Scheduler<'a> {
     }
 
     fn schedule_running(&mut self, batch: &mut Batch, budget: &mut u32) {
-        let mut index = self.steady.num_settled();
+        let mut index = self.steady.num_settled;
         while index < self.running.len() && *budget > 0 {
             let slot = self.running[index];
             let state = &self.slots[slot as usize];
@@ -322,8 +306,8 @@ impl<'a> Scheduler<'a> {
     pub(super) fn drop_finished(&mut self) {
         let slots = &self.slots;
         let is_over = |slot: &u32| !slots[*slot as usize].is_running;
-        let settled = self.running[..self.steady.num_settled()].iter().filter(|slot| is_over(slot)).count();
-        self.steady.drop_settled(settled);
+        let settled = self.running[..self.steady.num_settled].iter().filter(|slot| is_over(slot)).count();
+        self.steady.num_settled -= settled;
         self.running.retain(|slot| !is_over(slot));
     }
 }

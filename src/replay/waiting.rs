@@ -1,8 +1,7 @@
 //! The waiting queue. Under first come, first served, preempted requests go to the front; under priorities they are sorted
 //! like new ones (vLLM, `vllm/v1/core/sched/request_queue.py`).
 
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::BTreeMap;
 
 use super::config::SchedulingPolicy;
 
@@ -14,63 +13,42 @@ pub(super) struct Rank {
     pub(super) record: u32,
 }
 
-/// Slots of waiting requests.
+/// Slots of waiting requests by their turn, then by rank. Under priorities all have the same turn.
 #[derive(Debug)]
-pub(super) enum Waiting {
-    Fcfs(VecDeque<u32>),
-    Priority(BinaryHeap<Reverse<(Rank, u32)>>),
+pub(super) struct Waiting {
+    policy: SchedulingPolicy,
+    pub(super) queue: BTreeMap<(i64, Rank), u32>,
+    first_turn: i64,
+    last_turn: i64,
 }
 
 impl Waiting {
     pub(super) fn new(policy: SchedulingPolicy) -> Self {
-        match policy {
-            SchedulingPolicy::Fcfs => Waiting::Fcfs(VecDeque::new()),
-            SchedulingPolicy::Priority => Waiting::Priority(BinaryHeap::new()),
-        }
-    }
-
-    pub(super) fn len(&self) -> usize {
-        match self {
-            Waiting::Fcfs(queue) => queue.len(),
-            Waiting::Priority(heap) => heap.len(),
-        }
+        Waiting { policy, queue: BTreeMap::new(), first_turn: 0, last_turn: 0 }
     }
 
     pub(super) fn first(&self) -> Option<u32> {
-        match self {
-            Waiting::Fcfs(queue) => queue.front().copied(),
-            Waiting::Priority(heap) => heap.peek().map(|Reverse((_, slot))| *slot),
-        }
+        self.queue.first_key_value().map(|(_, slot)| *slot)
     }
 
     pub(super) fn pop(&mut self) -> Option<u32> {
-        match self {
-            Waiting::Fcfs(queue) => queue.pop_front(),
-            Waiting::Priority(heap) => heap.pop().map(|Reverse((_, slot))| slot),
-        }
+        self.queue.pop_first().map(|(_, slot)| slot)
     }
 
     /// Adds a new request.
     pub(super) fn push(&mut self, slot: u32, rank: Rank) {
-        match self {
-            Waiting::Fcfs(queue) => queue.push_back(slot),
-            Waiting::Priority(heap) => heap.push(Reverse((rank, slot))),
-        }
+        self.last_turn += i64::from(self.policy == SchedulingPolicy::Fcfs);
+        self.queue.insert((self.last_turn, rank), slot);
     }
 
     /// Adds a preempted request.
     pub(super) fn put_back(&mut self, slot: u32, rank: Rank) {
-        match self {
-            Waiting::Fcfs(queue) => queue.push_front(slot),
-            Waiting::Priority(heap) => heap.push(Reverse((rank, slot))),
-        }
+        self.first_turn -= i64::from(self.policy == SchedulingPolicy::Fcfs);
+        self.queue.insert((self.first_turn, rank), slot);
     }
 
     /// Removes a request that got its last token after it was preempted.
     pub(super) fn remove(&mut self, slot: u32) {
-        match self {
-            Waiting::Fcfs(queue) => queue.retain(|waiting| *waiting != slot),
-            Waiting::Priority(heap) => heap.retain(|Reverse((_, waiting))| *waiting != slot),
-        }
+        self.queue.retain(|_, waiting| *waiting != slot);
     }
 }

@@ -4,6 +4,7 @@
 //! "Trace Event Format", the Chromium project: phases `X` complete, `C` counter, `b` and `e` nestable asynchronous, `M` metadata;
 //! `ts` and `dur` are µs.
 
+use std::collections::HashMap;
 use std::io::{self, BufWriter, Write};
 
 use serde_json::{Value, json};
@@ -27,8 +28,7 @@ pub struct PerfettoTrace<W: Write> {
     tracks: Vec<u64>,
     last_end_ns: u64,
     /// The last values of the counters.
-    queues: Option<(u32, u32)>,
-    blocks_in_use: Option<u32>,
+    counters: HashMap<&'static str, Value>,
 }
 
 const ENGINE: u32 = 1;
@@ -45,8 +45,7 @@ impl<W: Write> PerfettoTrace<W> {
             steps: 0,
             tracks: Vec::new(),
             last_end_ns: 0,
-            queues: None,
-            blocks_in_use: None,
+            counters: HashMap::new(),
         };
         let engine = name("process_name", ENGINE, 0, "engine");
         trace.write(&format!("{{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n{engine}"));
@@ -97,9 +96,13 @@ impl<W: Write> PerfettoTrace<W> {
         track
     }
 
-    fn counter(&mut self, name: &str, ns: u64, values: Value) {
+    fn counter(&mut self, name: &'static str, ns: u64, values: Value) {
+        if self.counters.get(name) == Some(&values) {
+            return;
+        }
         let ts = ns_to_us(ns);
         self.event(&json!({"name": name, "ph": "C", "ts": ts, "pid": ENGINE, "tid": COUNTERS, "args": values}));
+        self.counters.insert(name, values);
     }
 
     /// Writes a request as asynchronous events, which viewers pack onto as few rows as needed.
@@ -175,13 +178,9 @@ impl<W: Write> Observer for PerfettoTrace<W> {
                 "ahead_us": ns_to_us(step.start_ns.saturating_sub(step.scheduled_ns)),
             },
         }));
-        let queues = (step.num_running, step.num_waiting);
-        if self.queues.replace(queues) != Some(queues) {
-            self.counter("queues", step.scheduled_ns, json!({"running": queues.0, "waiting": queues.1}));
-        }
-        if self.blocks_in_use.replace(step.blocks_in_use) != Some(step.blocks_in_use) {
-            self.counter("KV blocks", step.scheduled_ns, json!({"in_use": step.blocks_in_use}));
-        }
+        let queues = json!({"running": step.num_running, "waiting": step.num_waiting});
+        self.counter("queues", step.scheduled_ns, queues);
+        self.counter("KV blocks", step.scheduled_ns, json!({"in_use": step.blocks_in_use}));
     }
 }
 

@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, HashMap};
 use std::io::{self, BufWriter, Write};
 
-use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::TokenTimes;
@@ -57,18 +56,13 @@ pub fn write_vllm_bench(
 ) -> io::Result<()> {
     let mut out = BufWriter::new(out);
     let records = &replay.records;
-    let details = tokens.map(|tokens| Details::new(records, tokens));
-    serde_json::to_writer(&mut out, &Document { summary: summary(run, records, metrics, tokens), details })?;
+    let mut document = summary(run, records, metrics, tokens);
+    if let Some(tokens) = tokens {
+        add_details(&mut document, records, tokens);
+    }
+    serde_json::to_writer(&mut out, &document)?;
     out.write_all(b"\n")?;
     out.flush()
-}
-
-#[derive(Serialize)]
-struct Document {
-    #[serde(flatten)]
-    summary: Value,
-    #[serde(flatten)]
-    details: Option<Details>,
 }
 
 fn summary(run: &BenchRun<'_>, records: &[RequestRecord], metrics: &Metrics, tokens: Option<&TokenTimes>) -> Value {
@@ -105,42 +99,25 @@ fn summary(run: &BenchRun<'_>, records: &[RequestRecord], metrics: &Metrics, tok
     summary
 }
 
-/// The lists of `--save-detailed`, a value per request. Times are in seconds.
-#[derive(Serialize)]
-struct Details {
-    input_lens: Vec<u32>,
-    output_lens: Vec<u32>,
-    ttfts: Vec<f64>,
-    itls: Vec<Vec<f64>>,
-    start_times: Vec<f64>,
-    errors: Vec<&'static str>,
-}
-
-impl Details {
-    fn new(records: &[RequestRecord], tokens: &TokenTimes) -> Self {
-        let done = |record: &RequestRecord| record.outcome == Outcome::Finished;
-        let output = |record: &RequestRecord| if done(record) { record.num_output_tokens } else { 0 };
-        let ttft_ns = |of: &RequestRecord| if done(of) { of.first_token_ns.saturating_sub(of.arrival_ns) } else { 0 };
-        let gaps = |(index, record): (usize, &RequestRecord)| {
-            tokens.gaps_ns(index).take_while(|_| done(record)).map(ns_to_s).collect()
-        };
-        Details {
-            input_lens: records.iter().map(|record| record.num_prompt_tokens).collect(),
-            output_lens: records.iter().map(output).collect(),
-            ttfts: records.iter().map(|record| ns_to_s(ttft_ns(record))).collect(),
-            itls: records.iter().enumerate().map(gaps).collect(),
-            start_times: records.iter().map(|record| ns_to_s(record.arrival_ns)).collect(),
-            errors: records.iter().map(|record| fault(record.outcome)).collect(),
-        }
-    }
-}
-
-fn fault(outcome: Outcome) -> &'static str {
-    match outcome {
+/// Adds the lists of `--save-detailed`, a value per request. Times are in seconds.
+fn add_details(document: &mut Value, records: &[RequestRecord], tokens: &TokenTimes) {
+    let done = |record: &RequestRecord| record.outcome == Outcome::Finished;
+    let output = |record: &RequestRecord| if done(record) { record.num_output_tokens } else { 0 };
+    let ttft_ns = |of: &RequestRecord| if done(of) { of.first_token_ns.saturating_sub(of.arrival_ns) } else { 0 };
+    let gaps = |(index, record): (usize, &RequestRecord)| -> Value {
+        tokens.gaps_ns(index).take_while(|_| done(record)).map(ns_to_s).collect()
+    };
+    let fault = |record: &RequestRecord| match record.outcome {
         Outcome::Finished => "",
         Outcome::Rejected => "rejected: prompt and output are longer than max_model_len",
         Outcome::Unfinished => "unfinished when the replay was stopped",
-    }
+    };
+    document["input_lens"] = records.iter().map(|record| record.num_prompt_tokens).collect();
+    document["output_lens"] = records.iter().map(output).collect();
+    document["ttfts"] = records.iter().map(|record| ns_to_s(ttft_ns(record))).collect();
+    document["itls"] = records.iter().enumerate().map(gaps).collect();
+    document["start_times"] = records.iter().map(|record| ns_to_s(record.arrival_ns)).collect();
+    document["errors"] = records.iter().map(fault).collect();
 }
 
 fn finished(records: &[RequestRecord]) -> impl Iterator<Item = (usize, &RequestRecord)> {
