@@ -1,6 +1,8 @@
 //! The estimate of a step: totals, bounds, an interval and its operators.
 //! Uses `efficiency::provenance`, `physics::OperatorGroup`, `correction`.
 
+use std::collections::BTreeMap;
+
 use serde::{Serialize, Serializer};
 
 use crate::correction::SDS_OF_90_PCT;
@@ -155,11 +157,11 @@ impl OperatorEstimate {
 /// Half-width of the 90 % interval when no correction is loaded, µs. Errors of the same provenance add up; those of different
 /// ones are independent.
 pub(crate) fn assumed_half_interval_us(operators: &[OperatorEstimate]) -> f64 {
-    let together = |p: Provenance| {
-        let time_us: f64 = operators.iter().filter(|o| o.provenance == p).map(|o| o.time_us).sum();
-        half_width(p) * time_us
-    };
-    Provenance::ALL.into_iter().map(|p| together(p).powi(2)).sum::<f64>().sqrt()
+    let mut times_us: BTreeMap<Provenance, f64> = BTreeMap::new();
+    for operator in operators {
+        *times_us.entry(operator.provenance).or_default() += operator.time_us;
+    }
+    times_us.iter().map(|(provenance, time_us)| (half_width(*provenance) * time_us).powi(2)).sum::<f64>().sqrt()
 }
 
 /// Relative standard deviation of a step's time from sources that the measured engines do not cover: clamped and fallback tables,

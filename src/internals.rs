@@ -11,23 +11,21 @@ pub mod efficiency {
     pub use crate::efficiency::{Bound, EfficiencyMode, Provenance, Tables, Timer};
     pub mod curve {
         pub use crate::efficiency::curve::{
-            AllReduceCurve, DecodeCurve, GemmCurve, Match, MoeCurve, PrefillCurve, Timed, expert_layer_distance,
+            AllReduceCurve, DecodeCurve, GemmCurve, MoeCurve, PrefillCurve, Timed, expert_layer_distance,
             mean_attention, stand_in_weight,
         };
     }
     pub mod family {
         pub use crate::efficiency::family::Family;
-        pub use crate::efficiency::keys::{AllReduceKind, AttentionKey, GemmKind, Key, MoeKey, MoeKind, Routing};
+        pub use crate::efficiency::keys::{AllReduceKind, AttentionKey, Key, MoeKey, Routing};
     }
     pub mod grid {
-        pub use crate::efficiency::grid::{Grid, MAX_AXES, Origin};
+        pub use crate::efficiency::grid::{Grid, MAX_AXES};
     }
     pub mod kernel_model {
         pub use crate::efficiency::chip::Chip;
         pub use crate::efficiency::gemm_model::{GEMM_TILES, GemmModel};
-        pub use crate::efficiency::kernel_model::{
-            AllReduceModel, DecodeModel, KernelModel, MoeModel, PrefillModel, QUERY_TILE,
-        };
+        pub use crate::efficiency::kernel_model::{AllReduceModel, DecodeModel, MoeModel, PrefillModel, QUERY_TILE};
     }
     pub mod table {
         pub use crate::efficiency::series::{Header, Series, SeriesHeader};

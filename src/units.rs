@@ -63,7 +63,9 @@ pub(crate) fn smaller(a: f64, b: f64) -> f64 {
 /// Converts `u128` to `f64`, with a fast path for values that fit in an `i64`.
 #[inline]
 pub(crate) fn real_wide(sum: u128) -> f64 {
+    // Inlined, the compiler would merge both conversions into the slow one.
     #[cold]
+    #[inline(never)]
     fn huge(sum: u128) -> f64 {
         sum as f64
     }

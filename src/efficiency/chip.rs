@@ -22,7 +22,7 @@ impl Chip {
     /// The chip of `hardware` with the peak of `dtype`.
     ///
     /// # Errors
-    /// [`ErrorKind::MissingPeak`](crate::ErrorKind) where the chip has no such unit.
+    /// [`ErrorKind::MissingPeak`](crate::ErrorKind) if the chip has no such unit.
     pub fn new(hardware: &Hardware, dtype: DType) -> Result<Self> {
         Ok(Chip {
             peak_flop_per_s: hardware.peak_dense_flop_per_s(dtype)?,
@@ -47,7 +47,7 @@ pub(super) fn overlapped_by_logs_us(a: f64, b: f64, sharpness: f64) -> f64 {
     if large <= 0.0 { 0.0 } else { large * ((1.0 + ((small / large).ln() * p).exp()).ln() / p).exp() }
 }
 
-/// Time to move `bytes` where the rate rises with the bytes of the call: `bytes / rate · √(1 + ramp / bytes)`.
+/// Time to move `bytes` at a rate that rises with the bytes of the call: `bytes / rate · √(1 + ramp / bytes)`.
 pub(super) fn ramped_us(bytes: f64, bytes_per_s: f64, ramp_bytes: f64) -> f64 {
     time_us(bytes, bytes_per_s) * (1.0 + ramp_bytes / (bytes + 1e4)).sqrt()
 }

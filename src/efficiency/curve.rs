@@ -1,70 +1,54 @@
 //! A series reduced to one model on one rank: the grid sliced at the coordinates that stay the same from step to step (n and
 //! k, heads, experts), so that a step looks up one or two coordinates.
 
+use super::chip::Chip;
+use super::family::{Family, OUTPUT_BYTES};
+use super::gemm_model::{GemmModel, GemmRows};
+use super::grid::Grid;
+use super::kernel_model::{AllReduceModel, DecodeModel, MoeModel, PrefillModel};
+use super::keys::{AttentionKey, MoeKey};
+use super::provenance::Provenance;
+use super::series::Series;
 use crate::physics::AttentionHeads;
 use crate::physics::attention::{AttentionShape, HeadShape};
 use crate::physics::communication::AllReduceShape;
 use crate::physics::moe::MoeShape;
 use crate::physics::projection::GemmShape;
 
-use super::chip::Chip;
-use super::family::{Family, OUTPUT_BYTES};
-use super::gemm_model::{GemmModel, GemmRows};
-use super::grid::Grid;
-use super::kernel_model::{AllReduceModel, DecodeModel, KernelModel, MoeModel, PrefillModel};
-use super::keys::{AttentionKey, MoeKey};
-use super::provenance::Provenance;
-use super::series::Series;
-
-/// A time and how it came about.
+/// A time and its provenance.
 pub type Timed = (f64, Provenance);
-
-/// How a series relates to the kernel that it answers for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Match {
-    /// It was measured for this very kernel on this GPU.
-    Exact,
-    /// It was measured on this GPU for a similar kernel (another head size, window or expert layer).
-    Similar,
-    /// It was measured on another GPU.
-    OtherGpu,
-}
 
 /// Kernel-model coefficients and the residuals that are left to look up.
 #[derive(Debug, Clone)]
-pub struct Curve {
-    coefficients: Vec<f64>,
-    chip: Chip,
-    residuals: Grid,
-    best: Provenance,
+pub(super) struct Curve {
+    pub(super) coefficients: Vec<f64>,
+    pub(super) chip: Chip,
+    pub(super) residuals: Grid,
+    at_best: Provenance,
 }
 
 impl Curve {
-    /// Slices `series` at `leading` coordinates of its first axes.
-    pub fn new<F: Family>(series: &Series<F>, leading: &[f64], chip: Chip, matched: Match) -> Self {
-        let (residuals, lookup) = series.grid.slice(leading);
-        let best = match matched {
-            Match::OtherGpu => Provenance::Borrowed,
-            Match::Similar => Provenance::Held,
-            Match::Exact => Provenance::from(lookup),
-        };
-        Curve { coefficients: series.coefficients.clone(), chip, residuals, best }
+    /// Slices `series` at `leading` coordinates of its first axes. Its times are `at_best` measured, held or borrowed: a series
+    /// of a similar kernel is held, one of another GPU borrowed.
+    fn new<F: Family>(series: &Series<F>, leading: &[f64], chip: Chip, at_best: Provenance) -> Self {
+        let (residuals, provenance) = series.grid.slice(leading);
+        Curve { coefficients: series.coefficients.clone(), chip, residuals, at_best: at_best.max(provenance) }
     }
 
     /// Launch and set-up in every time of the curve, µs: the first coefficient of every kernel model.
-    fn launch_us(&self) -> f64 {
+    pub(super) fn launch_us(&self) -> f64 {
         self.coefficients.first().copied().unwrap_or(0.0)
     }
 
-    fn timed<M: KernelModel>(&self, shape: &M::Shape, point: &[f64]) -> Timed {
+    fn timed<M: Family>(&self, shape: &M::Shape, point: &[f64]) -> Timed {
         let modelled_us = M::time_us(&self.coefficients, shape, &self.chip);
         self.timed_as(modelled_us, M::bound_us(shape, &self.chip), point)
     }
 
     /// A modelled time with its residual, never below the roofline bound.
     fn timed_as(&self, modelled_us: f64, bound_us: f64, point: &[f64]) -> Timed {
-        let (residual, lookup) = self.residuals.lookup(point);
-        ((modelled_us * residual.exp()).max(bound_us), self.best.max(lookup.into()))
+        let (residual, provenance) = self.residuals.lookup(point);
+        ((modelled_us * residual.exp()).max(bound_us), self.at_best.max(provenance))
     }
 }
 
@@ -77,9 +61,9 @@ pub struct GemmCurve {
 
 impl GemmCurve {
     /// `shape.m` is ignored; everything else is fixed from here on.
-    pub fn new(series: &Series<GemmModel>, shape: GemmShape, chip: Chip, matched: Match) -> Self {
+    pub fn new(series: &Series<GemmModel>, shape: GemmShape, chip: Chip, at_best: Provenance) -> Self {
         let rows = GemmRows::new(&series.coefficients, shape, chip);
-        GemmCurve { curve: Curve::new(series, &[shape.n, shape.k], chip, matched), rows }
+        GemmCurve { curve: Curve::new(series, &[shape.n, shape.k], chip, at_best), rows }
     }
 
     /// Time for `m` rows.
@@ -91,63 +75,38 @@ impl GemmCurve {
 /// Decode attention of fixed heads.
 #[derive(Debug, Clone)]
 pub struct DecodeCurve {
-    curve: Curve,
+    pub(super) curve: Curve,
     /// KV heads over the most KV heads of the table: the kernel spreads (request, KV head) pairs, so that more heads act like
     /// more requests.
-    batch_factor: f64,
+    pub(super) batch_factor: f64,
 }
 
 impl DecodeCurve {
-    /// Launch and set-up in every time, µs.
-    pub fn launch_us(&self) -> f64 {
-        self.curve.launch_us()
-    }
-
     /// Heads beyond the table's are looked up as more requests of the most heads it has.
-    pub fn new(series: &Series<DecodeModel>, kv_heads: f64, group: f64, chip: Chip, matched: Match) -> Self {
-        let most = series.grid.axes()[0].last().copied().unwrap_or(kv_heads);
+    pub fn new(series: &Series<DecodeModel>, kv_heads: f64, group: f64, chip: Chip, at_best: Provenance) -> Self {
+        let most = series.grid.axes[0].last().copied().unwrap_or(kv_heads);
         let held = kv_heads.min(most);
-        DecodeCurve { curve: Curve::new(series, &[held, group], chip, matched), batch_factor: kv_heads / held }
+        DecodeCurve { curve: Curve::new(series, &[held, group], chip, at_best), batch_factor: kv_heads / held }
     }
 
     /// Time for requests alike in the mean.
     pub fn time(&self, shape: &AttentionShape) -> Timed {
-        self.curve.timed::<DecodeModel>(shape, &self.point(shape))
-    }
-
-    /// Coefficients of the kernel model, chip, and residuals by keys per request and number of requests.
-    pub(super) fn parts(&self) -> (&[f64], &Chip, &Grid) {
-        (&self.curve.coefficients, &self.curve.chip, &self.curve.residuals)
-    }
-
-    /// Where the residual of a shape is looked up.
-    pub(super) fn point(&self, shape: &AttentionShape) -> [f64; 2] {
-        [shape.keys.max(1.0), shape.batch * self.batch_factor]
+        self.curve.timed::<DecodeModel>(shape, &[shape.keys.max(1.0), shape.batch * self.batch_factor])
     }
 }
 
 /// Prefill attention of fixed heads.
 #[derive(Debug, Clone)]
 pub struct PrefillCurve {
-    curve: Curve,
-    windowed: bool,
+    pub(super) curve: Curve,
+    pub(super) windowed: bool,
 }
 
 impl PrefillCurve {
-    /// Coefficients of the kernel model, chip, residuals by prompt length and number, and whether the series is windowed.
-    pub(super) fn parts(&self) -> (&[f64], &Chip, &Grid, bool) {
-        (&self.curve.coefficients, &self.curve.chip, &self.curve.residuals, self.windowed)
-    }
-
-    /// Launch and set-up in every time, µs.
-    pub fn launch_us(&self) -> f64 {
-        self.curve.launch_us()
-    }
-
     /// Slices at the heads of the rank.
-    pub fn new(series: &Series<PrefillModel>, kv_heads: f64, group: f64, chip: Chip, matched: Match) -> Self {
+    pub fn new(series: &Series<PrefillModel>, kv_heads: f64, group: f64, chip: Chip, at_best: Provenance) -> Self {
         let windowed = series.key.window.is_some();
-        PrefillCurve { curve: Curve::new(series, &[kv_heads, group], chip, matched), windowed }
+        PrefillCurve { curve: Curve::new(series, &[kv_heads, group], chip, at_best), windowed }
     }
 
     /// Time for chunks alike in the mean. Measured prompts have no prior KV, so a chunk with some is looked up where a
@@ -156,7 +115,7 @@ impl PrefillCurve {
     pub fn time(&self, shape: &AttentionShape) -> Timed {
         let prompt = if self.windowed { shape.query } else { (2.0 * shape.visible - 1.0).max(shape.query) };
         let batch = shape.batch * shape.query / prompt;
-        let fewest = self.curve.residuals.axes()[1][0];
+        let fewest = self.curve.residuals.axes[1][0];
         let (time_us, provenance) = self.curve.timed::<PrefillModel>(shape, &[prompt, batch.max(fewest)]);
         let exact = prompt <= shape.query * (1.0 + 1e-9);
         (time_us, if exact { provenance } else { provenance.max(Provenance::Interpolated) })
@@ -172,14 +131,14 @@ pub struct MoeCurve {
 }
 
 impl MoeCurve {
-    /// Residuals of several series are averaged by weight, each where its experts get as many tokens as the ones here.
-    pub fn new(series: &[(&Series<MoeModel>, f64, Match)], shape: MoeShape, tp: f64, ep: f64, chip: Chip) -> Self {
+    /// Residuals of several series are averaged by weight. Each is looked up at the load that gives its experts as many tokens.
+    pub fn new(series: &[(&Series<MoeModel>, f64, Provenance)], shape: MoeShape, tp: f64, ep: f64, chip: Chip) -> Self {
         let load = shape.top_k / shape.experts;
         let curves = series
             .iter()
-            .map(|(s, weight, matched)| {
+            .map(|(s, weight, at_best)| {
                 let tokens = load * s.key.num_experts as f64 / s.key.top_k as f64;
-                (Curve::new(s, &[tp, ep], chip, *matched), *weight, tokens)
+                (Curve::new(s, &[tp, ep], chip, *at_best), *weight, tokens)
             })
             .collect();
         MoeCurve { curves, shape }
@@ -210,8 +169,8 @@ pub struct AllReduceCurve {
 
 impl AllReduceCurve {
     /// Slices at the number of ranks.
-    pub fn new(series: &Series<AllReduceModel>, gpus: f64, chip: Chip, matched: Match) -> Self {
-        AllReduceCurve { curve: Curve::new(series, &[gpus], chip, matched), gpus }
+    pub fn new(series: &Series<AllReduceModel>, gpus: f64, chip: Chip, at_best: Provenance) -> Self {
+        AllReduceCurve { curve: Curve::new(series, &[gpus], chip, at_best), gpus }
     }
 
     /// Time for a message of that size on each rank.
@@ -229,7 +188,7 @@ pub fn mean_attention(
     keys: f64,
     heads: &AttentionHeads,
 ) -> AttentionShape {
-    // Grouped-query kernels stand in for latent attention, and those keep keys and values apart.
+    // Grouped-query kernels stand in for latent attention, and those kernels store keys and values separately.
     let heads = HeadShape { activation_bytes: OUTPUT_BYTES, shares_kv: false, ..HeadShape::new(heads, heads.kv_dtype) };
     AttentionShape {
         batch: requests,
@@ -240,7 +199,7 @@ pub fn mean_attention(
     }
 }
 
-/// Distance of an attention series from a kernel; smaller is nearer, 0 is the very kernel.
+/// Distance of an attention series from a kernel; 0 for the same kernel.
 pub fn attention_distance(key: &AttentionKey, wanted: &AttentionKey) -> f64 {
     let head = (key.head_dim as f64 / wanted.head_dim as f64).ln().abs();
     let format = if key.kv_dtype == wanted.kv_dtype { 0.0 } else { 10.0 };
@@ -253,7 +212,7 @@ pub fn attention_distance(key: &AttentionKey, wanted: &AttentionKey) -> f64 {
     format + 2.0 * head + window + engine
 }
 
-/// Distance of a measured expert layer from another one of `shape` per rank; smaller is nearer, 0 is the very layer.
+/// Distance of a measured expert layer from another one of `shape` per rank; 0 for the same layer.
 /// A layer is measured whole and split by its own tensor-parallel size: the split that comes nearest counts.
 pub fn expert_layer_distance(key: &MoeKey, shape: &MoeShape) -> f64 {
     let log_ratio = |a: u64, b: f64| (a as f64 / b).ln().abs();
@@ -268,7 +227,7 @@ pub fn nearest_split(key: &MoeKey, shape: &MoeShape) -> f64 {
     (key.intermediate_size as f64 / shape.intermediate).round().max(1.0)
 }
 
-/// Weight of a series at that distance where several stand in for an unmeasured one.
+/// Weight of a series at that distance in the average that replaces an unmeasured one.
 pub fn stand_in_weight(distance: f64) -> f64 {
     1.0 / (0.1 + distance).powi(2)
 }

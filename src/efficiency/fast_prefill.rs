@@ -7,7 +7,7 @@ use crate::physics::AttentionHeads;
 use crate::physics::attention::HeadShape;
 use crate::units::{US_PER_S, ceiling, larger};
 
-use super::curve::PrefillCurve;
+use super::curve::{Curve, PrefillCurve};
 use super::family::OUTPUT_BYTES;
 use super::grid::Place;
 use super::kernel_model::QUERY_TILE;
@@ -56,9 +56,9 @@ pub struct Chunks {
 impl FastPrefill {
     /// Tabulates `curve` for `heads`.
     pub fn new(curve: &PrefillCurve, heads: &AttentionHeads) -> Self {
-        let (c, chip, grid, windowed) = curve.parts();
+        let PrefillCurve { curve: Curve { coefficients: c, chip, residuals: grid, .. }, windowed } = curve;
         let coefficient = |index: usize| c.get(index).copied().unwrap_or(0.0);
-        let ends = |axis: usize| (grid.axes()[axis][0], grid.axes()[axis][grid.axes()[axis].len() - 1]);
+        let ends = |axis: usize| (grid.axes[axis][0], grid.axes[axis][grid.axes[axis].len() - 1]);
         let ((shortest, longest), (fewest, most)) = (ends(0), ends(1));
         let prompts = OctaveAxis::covering(shortest, longest);
         let batches = OctaveAxis::covering(fewest, most);
@@ -66,9 +66,8 @@ impl FastPrefill {
             (0..knots.num_knots()).map(|index| grid.place(axis, knots.knot(index))).collect()
         };
         let columns = placed(1, &batches);
-        let residuals = Surface::new(&placed(0, &prompts), batches, |row, batch| {
-            grid.at(&[row, columns[batches.position(batch).0]]).0.exp()
-        });
+        let residuals =
+            Surface::new(&placed(0, &prompts), batches, |row, index| grid.at(&[row, columns[index]]).0.exp());
         let width = (heads.head_dim + heads.v_head_dim) as f64;
         let shape =
             HeadShape { activation_bytes: OUTPUT_BYTES, shares_kv: false, ..HeadShape::new(heads, heads.kv_dtype) };
@@ -88,7 +87,7 @@ impl FastPrefill {
             residuals,
             prompts,
             fewest,
-            windowed,
+            windowed: *windowed,
         }
     }
 
@@ -101,7 +100,7 @@ impl FastPrefill {
         self.like_prompts_us(chunks, prompt, query_tokens / prompt)
     }
 
-    /// [`FastPrefill::time_us`] with the residuals of so many `prompts` of `prompt` tokens each.
+    /// [`FastPrefill::time_us`] with the residuals of `prompts` prompts of `prompt` tokens each.
     pub fn like_prompts_us(&self, chunks: &Chunks, prompt: f64, prompts: f64) -> f64 {
         let Chunks { query_tokens, squared_tokens, pairs, kv_tokens } = *chunks;
         let per_token = 1.0 / query_tokens;

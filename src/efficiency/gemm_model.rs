@@ -1,11 +1,12 @@
 //! The kernel model of dense GEMMs, and the same with all but the rows filled in for callers that ask for many.
 
+use super::chip::{Chip, overlapped_us, ramped_us};
+use super::family::{Family, OUTPUT_BYTES};
+use super::keys::operand_dtype;
+use crate::dtype::{DType, MatmulFormat};
 use crate::physics::Shape;
 use crate::physics::projection::GemmShape;
 use crate::units::{ceiling, time_us};
-
-use super::chip::{Chip, overlapped_us, ramped_us};
-use super::kernel_model::KernelModel;
 
 /// Dense GEMM: launch + overlap(memory, best tile). A tile shape needs `⌈⌈m/tm⌉·⌈n/tn⌉ / SMs⌉` waves, each of
 /// `2·tm·tn·k` FLOPs per SM at the tile's efficiency plus a fixed prologue; the library takes the fastest shape.
@@ -24,9 +25,12 @@ pub const GEMM_TILES: [(f64, f64); 8] = [
     (32.0, 64.0),
 ];
 
-impl KernelModel for GemmModel {
+impl Family for GemmModel {
     type Shape = GemmShape;
+    type Key = MatmulFormat;
 
+    const OPERATOR: &'static str = "gemm";
+    const AXES: &'static [&'static str] = &["n", "k", "m"];
     const COEFFICIENTS: &'static [(&'static str, f64)] = &[
         ("launch_us", 2.5),
         ("wave_us", 0.5),
@@ -46,6 +50,22 @@ impl KernelModel for GemmModel {
     fn time_us(c: &[f64], shape: &GemmShape, chip: &Chip) -> f64 {
         GemmRows::new(c, *shape, *chip).time_us(shape.m)
     }
+
+    fn shape(format: &MatmulFormat, point: &[f64]) -> GemmShape {
+        let operand_bytes = operand_dtype(*format).bytes();
+        GemmShape {
+            n: point[0],
+            k: point[1],
+            m: point[2],
+            input_bytes: operand_bytes,
+            weight_bytes: operand_bytes,
+            output_bytes: OUTPUT_BYTES,
+        }
+    }
+
+    fn compute_dtype(format: &MatmulFormat) -> DType {
+        operand_dtype(*format)
+    }
 }
 
 /// [`GemmModel`] over one matrix, for any number of rows.
@@ -53,10 +73,8 @@ impl KernelModel for GemmModel {
 pub struct GemmRows {
     shape: GemmShape,
     chip: Chip,
-    launch_us: f64,
-    bandwidth_efficiency: f64,
-    overlap_sharpness: f64,
-    ramp_bytes: f64,
+    /// Launch, wave, bandwidth, overlap and ramp: the coefficients before the tiles'.
+    c: [f64; 5],
     tiles: [TileRows; GEMM_TILES.len()],
 }
 
@@ -82,28 +100,20 @@ impl GemmRows {
                 wave_us: time_us(2.0 * rows * columns * shape.k, sm_flop_per_s * efficiency) + c[1],
             };
         }
-        GemmRows {
-            shape,
-            chip,
-            launch_us: c[0],
-            bandwidth_efficiency: c[2],
-            overlap_sharpness: c[3],
-            ramp_bytes: c[4],
-            tiles,
-        }
+        GemmRows { shape, chip, c: [c[0], c[1], c[2], c[3], c[4]], tiles }
     }
 
     /// Modelled time for `m` rows, µs.
     pub fn time_us(&self, m: f64) -> f64 {
-        let bytes_per_s = self.chip.hbm_bytes_per_s * self.bandwidth_efficiency;
-        let memory_us = ramped_us(self.of_rows(m).work().bytes, bytes_per_s, self.ramp_bytes);
+        let bytes_per_s = self.chip.hbm_bytes_per_s * self.c[2];
+        let memory_us = ramped_us(self.of_rows(m).work().bytes, bytes_per_s, self.c[4]);
         let mut compute_us = f64::INFINITY;
         for tile in &self.tiles {
             let tiles = ceiling(m * tile.per_row) * tile.across;
             let us = ceiling(tiles / self.chip.sm_count) * tile.wave_us;
             compute_us = if us < compute_us { us } else { compute_us };
         }
-        self.launch_us + overlapped_us(compute_us, memory_us, self.overlap_sharpness)
+        self.c[0] + overlapped_us(compute_us, memory_us, self.c[3])
     }
 
     /// Roofline bound for `m` rows, µs.

@@ -2,42 +2,28 @@
 //! and wave quantisation, bandwidth that rises with the bytes of a call). Coefficients are fitted once per GPU and number
 //! format; tables store the residuals, so that shapes between and beyond the measured ones stay physical.
 
-use crate::physics::attention::AttentionShape;
+use super::chip::{Chip, overlapped_by_logs_us, overlapped_us, ramped_us};
+use super::family::{Family, OUTPUT_BYTES};
+use super::keys::{AllReduceKind, AttentionKey, MoeKey, operand_dtype};
+use crate::dtype::{DType, MatmulFormat};
+use crate::physics::attention::{AttentionShape, HeadShape};
 use crate::physics::communication::AllReduceShape;
 use crate::physics::moe::{MoeShape, experts_flops};
+use crate::physics::window::mean_visible;
 use crate::physics::{Shape, Work};
 use crate::units::time_us;
-
-use super::chip::{Chip, overlapped_by_logs_us, overlapped_us, ramped_us};
-
-/// A kernel family's model: named positive coefficients and the time they give for a shape.
-pub trait KernelModel {
-    /// Shape of a call.
-    type Shape: Shape;
-    /// Coefficients: name and starting value of the fit. The first is the launch, µs.
-    const COEFFICIENTS: &'static [(&'static str, f64)];
-    /// Modelled time, µs.
-    fn time_us(coefficients: &[f64], shape: &Self::Shape, chip: &Chip) -> f64;
-
-    /// Rate at which the call's bytes move at best, bytes/s.
-    fn bytes_per_s(chip: &Chip) -> f64 {
-        chip.hbm_bytes_per_s
-    }
-
-    /// Roofline bound, µs.
-    fn bound_us(shape: &Self::Shape, chip: &Chip) -> f64 {
-        shape.work().bound_us(chip.peak_flop_per_s, Self::bytes_per_s(chip))
-    }
-}
 
 /// Decode attention: launch + overlap(waves, memory, compute). The (request, KV head) pairs are spread over the SMs. Each
 /// wave of them costs a fixed time however short the cache is: the per-request term of decode kernels.
 #[derive(Debug, Clone, Copy)]
 pub struct DecodeModel;
 
-impl KernelModel for DecodeModel {
+impl Family for DecodeModel {
     type Shape = AttentionShape;
+    type Key = AttentionKey;
 
+    const OPERATOR: &'static str = "attention_decode";
+    const AXES: &'static [&'static str] = &["num_kv_heads", "group_size", "kv_tokens", "batch_size"];
     const COEFFICIENTS: &'static [(&'static str, f64)] = &[
         ("launch_us", 9.0),
         ("unit_wave_us", 3.5),
@@ -51,6 +37,10 @@ impl KernelModel for DecodeModel {
         let (waves_us, memory_us) = DecodeModel::parts_us(c, shape, chip);
         c[0] + DecodeModel::split_us(c, shape.keys) + overlapped_us(waves_us, memory_us, c[3])
     }
+
+    fn shape(key: &AttentionKey, point: &[f64]) -> AttentionShape {
+        attention_shape(key, point, 1.0, point[2] - 1.0)
+    }
 }
 
 impl DecodeModel {
@@ -59,7 +49,7 @@ impl DecodeModel {
         c[5] * (1.0 + keys / 256.0).ln()
     }
 
-    /// Modelled time where [`DecodeModel::split_us`] is at hand, to fourteen digits, µs.
+    /// Modelled time to fourteen digits, µs. `split_us` is [`DecodeModel::split_us`] of its keys.
     pub(super) fn tabulated_us(c: &[f64], shape: &AttentionShape, chip: &Chip, split_us: f64) -> f64 {
         let (waves_us, memory_us) = DecodeModel::parts_us(c, shape, chip);
         c[0] + split_us + overlapped_by_logs_us(waves_us, memory_us, c[3])
@@ -74,6 +64,22 @@ impl DecodeModel {
     }
 }
 
+/// The shape at a point of an attention table: KV heads, query heads per KV head, tokens, requests with `query` new tokens each
+/// after `past` cached ones.
+fn attention_shape(key: &AttentionKey, point: &[f64], query: f64, past: f64) -> AttentionShape {
+    let (visible, keys) = mean_visible(query, past, key.window.map_or(f64::INFINITY, |w| w as f64));
+    let heads = HeadShape {
+        kv_heads: point[0],
+        group: point[1],
+        head_dim: key.head_dim as f64,
+        v_head_dim: key.head_dim as f64,
+        kv_bytes: key.kv_dtype.bytes(),
+        activation_bytes: OUTPUT_BYTES,
+        shares_kv: false,
+    };
+    AttentionShape { batch: point[3], query, visible, keys, heads }
+}
+
 /// Prefill attention: launch + overlap(compute, memory). Query tiles of 128 rows per head walk over their visible keys;
 /// the chip is busy for the larger of the mean load per SM and the longest tile.
 #[derive(Debug, Clone, Copy)]
@@ -82,9 +88,12 @@ pub struct PrefillModel;
 /// Query rows of a prefill tile (FlashAttention-2 and -3 at head size 128).
 pub const QUERY_TILE: f64 = 128.0;
 
-impl KernelModel for PrefillModel {
+impl Family for PrefillModel {
     type Shape = AttentionShape;
+    type Key = AttentionKey;
 
+    const OPERATOR: &'static str = "attention_prefill";
+    const AXES: &'static [&'static str] = &["num_kv_heads", "group_size", "num_scheduled_tokens", "batch_size"];
     const COEFFICIENTS: &'static [(&'static str, f64)] = &[
         ("launch_us", 10.0),
         ("tile_us", 1.0),
@@ -106,6 +115,10 @@ impl KernelModel for PrefillModel {
         let memory_us = ramped_us(shape.work().bytes, chip.hbm_bytes_per_s * c[2], c[4]);
         c[0] + overlapped_us(compute_us, memory_us, c[3])
     }
+
+    fn shape(key: &AttentionKey, point: &[f64]) -> AttentionShape {
+        attention_shape(key, point, point[2], 0.0)
+    }
 }
 
 /// Grouped expert GEMM: launch + per active expert + overlap(memory, padded compute). Each active expert's tokens are padded
@@ -113,9 +126,12 @@ impl KernelModel for PrefillModel {
 #[derive(Debug, Clone, Copy)]
 pub struct MoeModel;
 
-impl KernelModel for MoeModel {
+impl Family for MoeModel {
     type Shape = MoeShape;
+    type Key = MoeKey;
 
+    const OPERATOR: &'static str = "moe";
+    const AXES: &'static [&'static str] = &["moe_tp_size", "moe_ep_size", "num_tokens"];
     const COEFFICIENTS: &'static [(&'static str, f64)] = &[
         ("launch_us", 20.0),
         ("expert_us", 0.05),
@@ -136,21 +152,50 @@ impl KernelModel for MoeModel {
         let compute_us = time_us(flops, chip.peak_flop_per_s * c[5]);
         c[0] + c[1] * active + c[7] * shape.pairs() + overlapped_us(memory_us, compute_us, c[3])
     }
+
+    fn shape(key: &MoeKey, point: &[f64]) -> MoeShape {
+        let input_bytes = operand_dtype(key.format).bytes();
+        // Int4 weights have a 16-bit scale per 128.
+        let weight_bytes = if key.format == MatmulFormat::Int4WeightOnly { 0.5 + 2.0 / 128.0 } else { input_bytes };
+        MoeShape {
+            tokens: point[2],
+            hidden: key.hidden_size as f64,
+            intermediate: key.intermediate_size as f64 / point[0],
+            top_k: key.top_k as f64,
+            experts: key.num_experts as f64,
+            local_experts: key.num_experts as f64 / point[1],
+            skew: 0.0,
+            weight_bytes,
+            input_bytes,
+            output_bytes: OUTPUT_BYTES,
+        }
+    }
+
+    fn compute_dtype(key: &MoeKey) -> DType {
+        operand_dtype(key.format)
+    }
 }
 
 /// All-reduce: launch + per rank + the bytes that each rank sends over its link.
 #[derive(Debug, Clone, Copy)]
 pub struct AllReduceModel;
 
-impl KernelModel for AllReduceModel {
+impl Family for AllReduceModel {
     type Shape = AllReduceShape;
+    type Key = AllReduceKind;
 
+    const OPERATOR: &'static str = "allreduce";
+    const AXES: &'static [&'static str] = &["num_gpus", "message_bytes"];
     const COEFFICIENTS: &'static [(&'static str, f64)] =
         &[("launch_us", 4.0), ("bandwidth_efficiency", 0.7), ("ramp_bytes", 1e6), ("rank_us", 0.1)];
 
     fn time_us(c: &[f64], shape: &AllReduceShape, chip: &Chip) -> f64 {
         let wire_us = ramped_us(shape.work().bytes, chip.link_bytes_per_s * c[1], c[2]);
         c[0] + c[3] * shape.gpus + wire_us
+    }
+
+    fn shape(_: &AllReduceKind, point: &[f64]) -> AllReduceShape {
+        AllReduceShape { gpus: point[0], message_bytes: point[1] }
     }
 
     fn bytes_per_s(chip: &Chip) -> f64 {

@@ -2,12 +2,11 @@
 
 use super::super::gemm_model::GemmModel;
 use super::*;
-use crate::physics::attention::HeadShape;
 use crate::physics::projection::GemmShape;
 
 const CHIP: Chip = Chip { peak_flop_per_s: 1e15, hbm_bytes_per_s: 3e12, link_bytes_per_s: 450e9, sm_count: 132.0 };
 
-fn defaults<M: KernelModel>() -> Vec<f64> {
+fn defaults<M: Family>() -> Vec<f64> {
     M::COEFFICIENTS.iter().map(|(_, start)| *start).collect()
 }
 

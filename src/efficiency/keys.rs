@@ -1,53 +1,32 @@
 //! The identities of a table's series: the kernel that each was measured for.
 
-use crate::dtype::DType;
+use std::fmt::{Debug, Display, Formatter, Result};
 
-/// Identity of a series: written in table files as `name`, read back with `parse`.
-pub trait Key: Clone + PartialEq + std::fmt::Debug + Send + Sync + 'static {
-    /// The series name, without commas or blanks.
-    fn name(&self) -> String;
-    /// The key of a series name; `None` where it is not one.
+use crate::dtype::{DType, MatmulFormat};
+
+/// Identity of a series. Its `Display` is the series' name in table files, without commas or blanks.
+pub trait Key: Clone + PartialEq + Debug + Display + Send + Sync + 'static {
+    /// The key of a series name; `None` for any other text.
     fn parse(name: &str) -> Option<Self>;
     /// Series that share their kernel-model coefficients have the same group name.
     fn group(&self) -> String {
-        self.name()
+        self.to_string()
     }
 }
 
-/// Kernels of dense GEMMs that have tables of their own.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum GemmKind {
-    /// 16-bit weights and activations.
-    Bfloat16,
-    /// 8-bit float, one scale per tensor or token, activations quantised on the way in.
-    Fp8,
-    /// 8-bit float with 128 × 128 scale blocks.
-    Fp8Block,
-}
-
-impl GemmKind {
-    /// The name in tables and measurement files.
-    pub fn name(self) -> &'static str {
-        match self {
-            GemmKind::Bfloat16 => "bfloat16",
-            GemmKind::Fp8 => "fp8",
-            GemmKind::Fp8Block => "fp8_block",
-        }
-    }
-
-    /// Bytes of a weight, and of an activation as the matrix unit reads it.
-    pub fn operand_bytes(self) -> f64 {
-        if self == GemmKind::Bfloat16 { 2.0 } else { 1.0 }
-    }
-}
-
-impl Key for GemmKind {
-    fn name(&self) -> String {
-        GemmKind::name(*self).to_owned()
-    }
-
+impl Key for MatmulFormat {
     fn parse(name: &str) -> Option<Self> {
-        [GemmKind::Bfloat16, GemmKind::Fp8, GemmKind::Fp8Block].into_iter().find(|k| GemmKind::name(*k) == name)
+        let tabulated =
+            [MatmulFormat::Bfloat16, MatmulFormat::Fp8, MatmulFormat::Fp8Block, MatmulFormat::Int4WeightOnly];
+        tabulated.into_iter().find(|format| format.to_string() == name)
+    }
+}
+
+/// Format of the operands as the matrix unit reads them.
+pub fn operand_dtype(format: MatmulFormat) -> DType {
+    match format {
+        MatmulFormat::Fp8 | MatmulFormat::Fp8Block => DType::Fp8,
+        _ => DType::Bfloat16,
     }
 }
 
@@ -64,67 +43,26 @@ pub struct AttentionKey {
     pub window: Option<u64>,
 }
 
-impl Key for AttentionKey {
-    fn name(&self) -> String {
+impl Display for AttentionKey {
+    fn fmt(&self, f: &mut Formatter<'_>) -> Result {
         let window = self.window.map_or_else(|| "full".to_owned(), |w| format!("w{w}"));
-        format!("{}/{}/d{}/{window}", self.engine, self.kv_dtype, self.head_dim)
+        write!(f, "{}/{}/d{}/{window}", self.engine, self.kv_dtype, self.head_dim)
     }
+}
 
+impl Key for AttentionKey {
     fn parse(name: &str) -> Option<Self> {
-        let mut parts = name.split('/');
-        let engine = parts.next()?.to_owned();
-        let kv_dtype = match parts.next()? {
-            "bfloat16" => DType::Bfloat16,
-            "fp8" => DType::Fp8,
-            _ => return None,
-        };
-        let head_dim = parts.next()?.strip_prefix('d')?.parse().ok()?;
-        let window = match parts.next()? {
-            "full" => None,
-            w => Some(w.strip_prefix('w')?.parse().ok()?),
-        };
-        if parts.next().is_some() { None } else { Some(AttentionKey { engine, kv_dtype, head_dim, window }) }
-    }
-}
-
-/// Kernels of routed experts that have tables of their own.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum MoeKind {
-    /// 16-bit weights and activations.
-    Bfloat16,
-    /// 8-bit float with per-tensor scales.
-    Fp8,
-    /// 8-bit float with 128 × 128 scale blocks.
-    Fp8Block,
-    /// 4-bit weights, 16-bit activations (Marlin).
-    Int4WeightOnly,
-}
-
-impl MoeKind {
-    const ALL: [MoeKind; 4] = [MoeKind::Bfloat16, MoeKind::Fp8, MoeKind::Fp8Block, MoeKind::Int4WeightOnly];
-
-    /// The name in tables and measurement files.
-    pub fn name(self) -> &'static str {
-        match self {
-            MoeKind::Bfloat16 => "bfloat16",
-            MoeKind::Fp8 => "fp8",
-            MoeKind::Fp8Block => "fp8_block",
-            MoeKind::Int4WeightOnly => "int4_wo",
-        }
-    }
-
-    /// Bytes of one weight with its share of scales.
-    pub fn weight_bytes(self) -> f64 {
-        match self {
-            MoeKind::Bfloat16 => 2.0,
-            MoeKind::Fp8 | MoeKind::Fp8Block => 1.0,
-            MoeKind::Int4WeightOnly => 0.5 + 2.0 / 128.0,
-        }
-    }
-
-    /// Bytes of an activation as the matrix unit reads it.
-    pub fn activation_bytes(self) -> f64 {
-        if matches!(self, MoeKind::Fp8 | MoeKind::Fp8Block) { 1.0 } else { 2.0 }
+        let parts: Vec<&str> = name.split('/').collect();
+        let [engine, kv_dtype, head_dim, window] = parts[..] else { return None };
+        Some(AttentionKey {
+            engine: engine.to_owned(),
+            kv_dtype: [DType::Bfloat16, DType::Fp8].into_iter().find(|dtype| dtype.to_string() == kv_dtype)?,
+            head_dim: head_dim.strip_prefix('d')?.parse().ok()?,
+            window: match window {
+                "full" => None,
+                tokens => Some(tokens.strip_prefix('w')?.parse().ok()?),
+            },
+        })
     }
 }
 
@@ -137,16 +75,18 @@ pub enum Routing {
     PowerLaw(f64),
 }
 
-impl Routing {
+impl Display for Routing {
     /// The name in tables and measurement files: `balanced`, `power_law_1.01`.
-    pub fn name(self) -> String {
+    fn fmt(&self, f: &mut Formatter<'_>) -> Result {
         match self {
-            Routing::Balanced => "balanced".to_owned(),
-            Routing::PowerLaw(exponent) => format!("power_law_{exponent}"),
+            Routing::Balanced => f.write_str("balanced"),
+            Routing::PowerLaw(exponent) => write!(f, "power_law_{exponent}"),
         }
     }
+}
 
-    /// Reads [`Routing::name`] back.
+impl Routing {
+    /// The routing of a name in tables and measurement files.
     pub fn parse(name: &str) -> Option<Self> {
         match name {
             "balanced" => Some(Routing::Balanced),
@@ -158,8 +98,8 @@ impl Routing {
 /// The expert layer of one model architecture under one routing.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct MoeKey {
-    /// Kernel.
-    pub kind: MoeKind,
+    /// Number format of weights and activations.
+    pub format: MatmulFormat,
     /// Spread of tokens over experts.
     pub routing: Routing,
     /// Width of the residual stream.
@@ -172,24 +112,19 @@ pub struct MoeKey {
     pub num_experts: u64,
 }
 
-impl Key for MoeKey {
-    fn name(&self) -> String {
-        format!(
-            "{}/{}/h{}/i{}/k{}/e{}",
-            self.kind.name(),
-            self.routing.name(),
-            self.hidden_size,
-            self.intermediate_size,
-            self.top_k,
-            self.num_experts
-        )
+impl Display for MoeKey {
+    fn fmt(&self, f: &mut Formatter<'_>) -> Result {
+        let MoeKey { format, routing, hidden_size, intermediate_size, top_k, num_experts } = self;
+        write!(f, "{format}/{routing}/h{hidden_size}/i{intermediate_size}/k{top_k}/e{num_experts}")
     }
+}
 
+impl Key for MoeKey {
     fn parse(name: &str) -> Option<Self> {
         let parts: Vec<&str> = name.split('/').collect();
-        let [kind, routing, hidden, intermediate, top_k, experts] = parts[..] else { return None };
+        let [format, routing, hidden, intermediate, top_k, experts] = parts[..] else { return None };
         Some(MoeKey {
-            kind: MoeKind::ALL.into_iter().find(|k| k.name() == kind)?,
+            format: Key::parse(format)?,
             routing: Routing::parse(routing)?,
             hidden_size: hidden.strip_prefix('h')?.parse().ok()?,
             intermediate_size: intermediate.strip_prefix('i')?.parse().ok()?,
@@ -199,7 +134,7 @@ impl Key for MoeKey {
     }
 
     fn group(&self) -> String {
-        format!("{}/{}", self.kind.name(), self.routing.name())
+        format!("{}/{}", self.format, self.routing)
     }
 }
 
@@ -212,16 +147,15 @@ pub enum AllReduceKind {
     Eager,
 }
 
-impl Key for AllReduceKind {
-    fn name(&self) -> String {
-        match self {
-            AllReduceKind::Graph => "graph".to_owned(),
-            AllReduceKind::Eager => "eager".to_owned(),
-        }
+impl Display for AllReduceKind {
+    fn fmt(&self, f: &mut Formatter<'_>) -> Result {
+        f.write_str(if *self == AllReduceKind::Graph { "graph" } else { "eager" })
     }
+}
 
+impl Key for AllReduceKind {
     fn parse(name: &str) -> Option<Self> {
-        [AllReduceKind::Graph, AllReduceKind::Eager].into_iter().find(|k| k.name() == name)
+        [AllReduceKind::Graph, AllReduceKind::Eager].into_iter().find(|kind| kind.to_string() == name)
     }
 }
 
@@ -233,16 +167,16 @@ mod tests {
     fn series_names_are_read_back() {
         let attention =
             AttentionKey { engine: "vllm-0.14".into(), kv_dtype: DType::Fp8, head_dim: 128, window: Some(1024) };
-        assert_eq!(AttentionKey::parse(&attention.name()), Some(attention));
+        assert_eq!(AttentionKey::parse(&attention.to_string()), Some(attention));
         let moe = MoeKey {
-            kind: MoeKind::Int4WeightOnly,
+            format: MatmulFormat::Int4WeightOnly,
             routing: Routing::PowerLaw(1.01),
             hidden_size: 7168,
             intermediate_size: 2048,
             top_k: 8,
             num_experts: 384,
         };
-        assert_eq!(MoeKey::parse(&moe.name()), Some(moe));
+        assert_eq!(MoeKey::parse(&moe.to_string()), Some(moe));
         assert_eq!(MoeKey::parse("bfloat16/balanced/h1"), None);
     }
 }

@@ -1,7 +1,7 @@
 //! Layer 2: how close real kernels come to the roofline bound, and hence how long an operator takes.
 //!
 //! A kernel model (`kernel_model`, `gemm_model`) explains a kernel family with a dozen physical coefficients; a table
-//! (`table`, `grid`) holds the residuals of the measurements. A time is looked up like this, and says how it came about:
+//! (`table`, `grid`) holds the residuals of the measurements. A time is looked up in this order, and keeps its provenance:
 //!
 //! 1. the series measured for this kernel on this GPU: at a measured shape, interpolated between shapes in log
 //!    coordinates, or with the residual clamped to the table's edge beyond it;
@@ -12,7 +12,6 @@
 
 pub mod chip;
 pub mod curve;
-pub mod decode_times;
 pub mod family;
 pub mod fast_prefill;
 mod fill_gaps;
@@ -26,7 +25,6 @@ pub mod provenance;
 pub mod series;
 pub mod surface;
 pub mod table;
-mod table_cache;
 pub mod table_text;
 pub mod tables;
 

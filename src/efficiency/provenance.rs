@@ -1,8 +1,8 @@
 //! Where an operator's time comes from, kept through every sum.
 
-use serde::Serialize;
+use std::fmt::{Display, Formatter, Result};
 
-use super::grid::Lookup;
+use serde::Serialize;
 
 /// Where an operator's time comes from, best first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -25,39 +25,9 @@ pub enum Provenance {
     Learned,
 }
 
-impl Provenance {
-    /// Every kind, best first.
-    pub const ALL: [Provenance; 7] = [
-        Provenance::Measured,
-        Provenance::Interpolated,
-        Provenance::Held,
-        Provenance::Borrowed,
-        Provenance::Datasheet,
-        Provenance::Ideal,
-        Provenance::Learned,
-    ];
-
-    /// The name used in tables and JSON.
-    pub fn name(self) -> &'static str {
-        match self {
-            Provenance::Measured => "measured",
-            Provenance::Interpolated => "interpolated",
-            Provenance::Held => "held",
-            Provenance::Borrowed => "borrowed",
-            Provenance::Datasheet => "datasheet",
-            Provenance::Ideal => "ideal",
-            Provenance::Learned => "learned",
-        }
-    }
-}
-
-impl From<Lookup> for Provenance {
-    fn from(lookup: Lookup) -> Self {
-        match lookup {
-            Lookup::Exact => Provenance::Measured,
-            Lookup::Interpolated => Provenance::Interpolated,
-            Lookup::Clamped => Provenance::Held,
-        }
+impl Display for Provenance {
+    fn fmt(&self, f: &mut Formatter<'_>) -> Result {
+        self.serialize(f)
     }
 }
 
@@ -75,15 +45,9 @@ pub enum Bound {
     Latency,
 }
 
-impl Bound {
-    /// The name used in tables and JSON.
-    pub fn name(self) -> &'static str {
-        match self {
-            Bound::Compute => "compute",
-            Bound::Memory => "memory",
-            Bound::Network => "network",
-            Bound::Latency => "latency",
-        }
+impl Display for Bound {
+    fn fmt(&self, f: &mut Formatter<'_>) -> Result {
+        self.serialize(f)
     }
 }
 
@@ -98,11 +62,4 @@ pub struct OperatorTime {
     pub bound: Bound,
     /// Where the time comes from.
     pub provenance: Provenance,
-}
-
-impl OperatorTime {
-    /// Bound over time: 1 on the roofline; 0 where nothing is moved or computed.
-    pub fn efficiency(&self) -> f64 {
-        if self.time_us > 0.0 { self.bound_us / self.time_us } else { 0.0 }
-    }
 }

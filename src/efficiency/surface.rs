@@ -11,10 +11,13 @@ const MANTISSA: u64 = (1 << MANTISSA_BITS) - 1;
 const ONE: u64 = 1f64.to_bits();
 
 /// Knots from one power of two to another, `2^STEPS_LOG2` of them in each octave.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Serialize)]
 pub struct OctaveAxis<const STEPS_LOG2: u32> {
     low: f64,
-    high: f64,
+    /// The last knot.
+    pub high: f64,
+    knots_per_octave: u32,
+    #[serde(skip)]
     first: u64,
 }
 
@@ -23,7 +26,8 @@ impl<const STEPS_LOG2: u32> OctaveAxis<STEPS_LOG2> {
     pub fn covering(low: f64, high: f64) -> Self {
         let low = 2f64.powi(low.max(f64::MIN_POSITIVE).log2().floor() as i32);
         let high = 2f64.powi(high.log2().ceil() as i32).max(2.0 * low);
-        OctaveAxis { low, high, first: low.to_bits() >> (MANTISSA_BITS - STEPS_LOG2) }
+        let first = low.to_bits() >> (MANTISSA_BITS - STEPS_LOG2);
+        OctaveAxis { low, high, knots_per_octave: 1 << STEPS_LOG2, first }
     }
 
     /// Number of knots: one more than the last octave needs, so that every interval has an upper knot.
@@ -34,11 +38,6 @@ impl<const STEPS_LOG2: u32> OctaveAxis<STEPS_LOG2> {
     /// Value of a knot; the last two are the same.
     pub fn knot(&self, index: usize) -> f64 {
         f64::from_bits((self.first + index as u64) << (MANTISSA_BITS - STEPS_LOG2)).min(self.high)
-    }
-
-    /// The largest value between two knots.
-    pub fn high(&self) -> f64 {
-        self.high
     }
 
     /// Knot at or below `value` and the weight of the next one; beyond the ends, the end.
@@ -54,20 +53,11 @@ impl<const STEPS_LOG2: u32> OctaveAxis<STEPS_LOG2> {
     }
 }
 
-impl<const STEPS_LOG2: u32> Serialize for OctaveAxis<STEPS_LOG2> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut axis = serializer.serialize_struct("OctaveAxis", 3)?;
-        axis.serialize_field("low", &self.low)?;
-        axis.serialize_field("high", &self.high)?;
-        axis.serialize_field("knots_per_octave", &(1u32 << STEPS_LOG2))?;
-        axis.end()
-    }
-}
-
 /// Rows of values over an [`OctaveAxis`], as patches between four knots.
 #[derive(Debug, Clone)]
 pub struct Surface<const STEPS_LOG2: u32> {
-    axis: OctaveAxis<STEPS_LOG2>,
+    /// The axis.
+    pub axis: OctaveAxis<STEPS_LOG2>,
     width: usize,
     patches: Arc<[Patch]>,
 }
@@ -82,12 +72,12 @@ struct Patch {
 }
 
 impl<const STEPS_LOG2: u32> Surface<STEPS_LOG2> {
-    /// `value(row, knot)` for each row of `rows` and each knot of the axis.
-    pub fn new<R: Copy>(rows: &[R], axis: OctaveAxis<STEPS_LOG2>, mut value: impl FnMut(R, f64) -> f64) -> Self {
+    /// `value(row, index)` for each row of `rows` and each knot of the axis, by its index.
+    pub fn new<R: Copy>(rows: &[R], axis: OctaveAxis<STEPS_LOG2>, mut value: impl FnMut(R, usize) -> f64) -> Self {
         let width = axis.num_knots();
         let mut values: Vec<f64> = Vec::with_capacity(rows.len() * width);
         for row in rows {
-            values.extend((0..width - 1).map(|index| value(*row, axis.knot(index))));
+            values.extend((0..width - 1).map(|index| value(*row, index)));
             values.push(values[values.len() - 1]);
         }
         let mut last = width - 1;
@@ -104,7 +94,7 @@ impl<const STEPS_LOG2: u32> Surface<STEPS_LOG2> {
                 both: values[at + across + along] - values[at + across] - step,
             }
         });
-        // Of known length, so that they are made where they stay.
+        // The iterator knows its length, so that `collect` allocates once and copies nothing.
         let patches: Arc<[Patch]> = patches.collect();
         Surface { axis, width, patches }
     }
@@ -112,11 +102,6 @@ impl<const STEPS_LOG2: u32> Surface<STEPS_LOG2> {
     /// Whether all of its values are numbers.
     pub fn is_finite(&self) -> bool {
         self.patches.iter().all(|patch| (patch.value + patch.along + patch.across + patch.both).is_finite())
-    }
-
-    /// The axis.
-    pub fn axis(&self) -> &OctaveAxis<STEPS_LOG2> {
-        &self.axis
     }
 
     /// The value `row_weight` of the way from `row` to the next one, interpolated at `value`; 0 outside the rows.
@@ -145,7 +130,8 @@ impl<const STEPS_LOG2: u32> Serialize for Surface<STEPS_LOG2> {
 #[derive(Debug, Clone, Serialize)]
 #[serde(transparent)]
 pub struct CountAxis {
-    knots: Vec<u64>,
+    /// The knots; the last one only closes the last interval.
+    pub knots: Vec<u64>,
 }
 
 impl CountAxis {
@@ -157,11 +143,6 @@ impl CountAxis {
         }
         knots.push(knots.last().map_or(1, |last| last + 1));
         CountAxis { knots }
-    }
-
-    /// The knots; the last one only closes the last interval.
-    pub fn knots(&self) -> &[u64] {
-        &self.knots
     }
 
     /// Knot at or below `count` and the weight of the next one.
@@ -192,7 +173,8 @@ mod tests {
     #[test]
     fn a_bilinear_function_is_reproduced_and_held_at_the_ends() {
         let plane = |row: f64, x: f64| 3.0 + 2.0 * row + 5.0 * x + row * x;
-        let surface = Surface::new(&[1.0, 2.0, 4.0], OctaveAxis::<3>::covering(1.0, 64.0), plane);
+        let axis = OctaveAxis::<3>::covering(1.0, 64.0);
+        let surface = Surface::new(&[1.0, 2.0, 4.0], axis, |row, index| plane(row, axis.knot(index)));
         assert_relative_eq!(surface.at(1, 0.25, 33.3), plane(2.5, 33.3), max_relative = 1e-12);
         assert_relative_eq!(surface.at(2, 0.0, 1e6), plane(4.0, 64.0), max_relative = 1e-12);
         assert!(surface.at(9, 0.0, 3.0).abs() < f64::MIN_POSITIVE);
@@ -201,9 +183,9 @@ mod tests {
     #[test]
     fn small_counts_are_knots_and_large_ones_lie_between() {
         let axis = CountAxis::up_to(1000);
-        assert_eq!(axis.knots()[..32], (1..=32).collect::<Vec<u64>>());
-        assert_eq!(axis.knots()[32..36], [34, 36, 38, 40]);
+        assert_eq!(axis.knots[..32], (1..=32).collect::<Vec<u64>>());
+        assert_eq!(axis.knots[32..36], [34, 36, 38, 40]);
         assert_eq!((axis.position(1), axis.position(32), axis.position(35)), ((0, 0.0), (31, 0.0), (32, 0.5)));
-        assert!(axis.knots().len() < 32 + 5 * 16 + 2, "{}", axis.knots().len());
+        assert!(axis.knots.len() < 32 + 5 * 16 + 2, "{}", axis.knots.len());
     }
 }

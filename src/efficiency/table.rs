@@ -12,8 +12,9 @@ use crate::error::{Error, Result};
 
 use super::chip::Chip;
 use super::family::Family;
-use super::grid::{Grid, MAX_AXES, Origin, knots_around};
+use super::grid::{Grid, MAX_AXES, knots_around};
 use super::keys::Key;
+use super::provenance::Provenance;
 use super::series::{Header, Series, UNIT, columns};
 
 /// Furthest that a measurement may be from the kernel model, as a log ratio (a factor of 22 000): beyond it the line or
@@ -27,6 +28,7 @@ const MOST_CELLS: usize = 1 << 22;
 pub struct Table<F: Family> {
     /// Header of the file.
     pub header: Arc<Header>,
+    /// Path of the file; a built-in one has a name of its own.
     origin: String,
     text: Cow<'static, str>,
     lines: BTreeMap<usize, Vec<Line>>,
@@ -54,36 +56,35 @@ struct Point<'a> {
 }
 
 impl<F: Family> Table<F> {
-    /// Reads the header of a table file and finds the lines of each series.
+    /// Reads the header of a table file of `gpu` and finds the lines of each series.
     ///
     /// # Errors
-    /// [`ErrorKind::Parse`](crate::ErrorKind) where the header is not TOML, has unknown or missing keys, or belongs to another operator,
-    /// [`ErrorKind::Parse`](crate::ErrorKind) for a line of no series.
-    pub fn parse(origin: &str, text: impl Into<Cow<'static, str>>) -> Result<Self> {
+    /// [`ErrorKind::Parse`](crate::ErrorKind) if the header is not TOML, has unknown or missing keys, or belongs to another
+    /// operator or GPU, and for a line of no series.
+    pub fn parse(gpu: &str, origin: &str, text: impl Into<Cow<'static, str>>) -> Result<Self> {
         let text = text.into();
         let header = parse_header::<F>(origin, &text)?;
+        if header.hardware != gpu {
+            let message = format!("table header: hardware '{}', expected '{gpu}' as in its folder", header.hardware);
+            return Err(Error::parse(origin, message));
+        }
         let lines = lines_by_series::<F>(origin, &text, &header)?;
         Ok(Table { header: Arc::new(header), origin: origin.to_owned(), text, lines, series: Mutex::default() })
     }
 
-    /// Path of the file, or where it is built in.
-    pub fn origin(&self) -> &str {
-        &self.origin
-    }
-
-    /// The series of `key`, measured on `chip`; `None` where the table has no such series. A built-in table is read only at the
+    /// The series of `key`, measured on `chip`; `None` if the table has no such series. A built-in table is read only at the
     /// knots around the coordinates `around` of its first axes, if no measurement is missing there.
     ///
     /// # Errors
-    /// [`ErrorKind::Parse`](crate::ErrorKind) for a line that can't be, [`ErrorKind::Parse`](crate::ErrorKind) where lines or coefficients are missing.
+    /// [`ErrorKind::Parse`](crate::ErrorKind) for a line that can't be read, and if lines or coefficients are missing.
     pub fn series(&self, key: &F::Key, chip: &Chip, around: &[f64]) -> Result<Option<Arc<Series<F>>>> {
-        let name = key.name();
+        let name = key.to_string();
         let Some(about) = self.header.series.get(&name) else { return Ok(None) };
         let lines = self.lines.get(&about.id).map_or(&[][..], Vec::as_slice);
         let miscounted = || {
-            let (name, found, expected) = (key.name(), lines.len(), about.lines);
+            let (found, expected) = (lines.len(), about.lines);
             self.parse_error(format!(
-                "series '{name}' has {found} lines, its header says {expected}; as many must be there, and one at least"
+                "series '{key}' has {found} lines, its header says {expected}; as many must be there, and one at least"
             ))
         };
         if lines.is_empty() {
@@ -120,8 +121,7 @@ impl<F: Family> Table<F> {
     fn read(&self, key: &F::Key, points: &[Point], axes: Vec<Vec<f64>>, chip: &Chip) -> Result<Series<F>> {
         let coefficients = coefficients::<F>(&self.origin, &self.header, key)?;
         if axes.iter().fold(1, |cells: usize, axis| cells.saturating_mul(axis.len())) > MOST_CELLS {
-            let name = key.name();
-            return Err(self.parse_error(format!("series '{name}' spans a grid of more than four million cells")));
+            return Err(self.parse_error(format!("series '{key}' spans a grid of more than four million cells")));
         }
         let mut series = Series { key: key.clone(), coefficients, grid: Grid::empty(axes) };
         for point in points {
@@ -144,12 +144,13 @@ impl<F: Family> Table<F> {
     }
 
     fn fill_line(&self, series: &mut Series<F>, point: &Point, chip: &Chip) -> Result<()> {
-        let Point { row, at: point, values } = *point;
+        let Point { row, at: mut point, values } = *point;
         let Series { key, coefficients, grid } = series;
         let last = F::AXES.len() - 1;
         let bad_value = |found: &str, expected: &str| bad_row(&self.origin, row, "efficiency_pct", found, expected);
-        let Some(first) = grid.row_at(&point[..last]) else { return Ok(()) };
-        let knots = grid.axes()[last].clone();
+        let knots = grid.axes[last].clone();
+        point[last] = knots[0];
+        let Some(first) = grid.cell_at(&point[..=last]) else { return Ok(()) };
         if (first..first + knots.len()).any(|cell| grid.get(cell).is_some()) {
             let found = format!("{:?} again", &point[..last]);
             return Err(bad_row(&self.origin, row, F::AXES[0], &found, "one line per point"));
@@ -159,18 +160,20 @@ impl<F: Family> Table<F> {
             let expected = format!("1 to {}, as many as the series has knots", knots.len());
             return Err(bad_value(&format!("{count} values"), &expected));
         }
-        let line_us = F::line_us(coefficients, key, &point[..last], &knots[..count], chip);
-        for (cell, ((modelled_us, bound_us), field)) in
-            (first..).zip(line_us.into_iter().zip(values.split_ascii_whitespace()))
-        {
+        for (cell, (knot, field)) in (first..).zip(knots.into_iter().zip(values.split_ascii_whitespace())) {
             if field == "-" {
                 continue;
             }
-            let (digits, origin) =
-                field.strip_prefix('~').map_or((field, Origin::Measured), |digits| (digits, Origin::Filled));
+            let (digits, origin) = match field.strip_prefix('~') {
+                Some(digits) => (digits, Provenance::Interpolated),
+                None => (field, Provenance::Measured),
+            };
             let percent = digits.parse().ok().filter(|v: &f64| *v > 0.0 && *v <= 100.0);
             let percent = percent.ok_or_else(|| bad_value(field, "a number in (0, 100] or -"))?;
-            let residual = (bound_us / (percent / 100.0) / modelled_us).ln();
+            point[last] = knot;
+            let shape = F::shape(key, &point);
+            let measured_us = F::bound_us(&shape, chip) / (percent / 100.0);
+            let residual = (measured_us / F::time_us(coefficients, &shape, chip)).ln();
             if !residual.is_finite() || residual.abs() > MAX_RESIDUAL {
                 let expected = "an efficiency within a factor of 20000 of what the header's coefficients give";
                 return Err(bad_value(field, expected));
@@ -205,7 +208,7 @@ fn parse_header<F: Family>(origin: &str, text: &str) -> Result<Header> {
         let positive = series.knots.iter().all(|k| k.is_finite() && *k > 0.0);
         let id_is_unique = header.series.values().filter(|other| other.id == series.id).count() == 1;
         // Series are found by the name that their key writes.
-        let is_known = F::Key::parse(name).is_some_and(|key| key.name() == *name);
+        let is_known = F::Key::parse(name).is_some_and(|key| key.to_string() == *name);
         if !id_is_unique || !is_known || series.knots.is_empty() || !ascending || !positive {
             return Err(fail(format!(
                 ": series '{name}' needs a known name, an id of its own and ascending positive knots"
@@ -253,17 +256,13 @@ fn lines_by_series<F: Family>(origin: &str, text: &str, header: &Header) -> Resu
     if found != columns {
         return Err(parse_error(format!("'{found}' stands below the table header, expected '{columns}'")));
     }
-    let mut below = (1..).zip(below).peekable();
-    while let Some((row, (line, _))) = below.peek() {
-        let id = line.split(',').next().unwrap_or("");
+    for (row, (line, start)) in (1..).zip(below) {
+        let (id, values) = line.split_once(',').unwrap_or((line, ""));
         let Some((_, of_series)) = lines.get_mut(id) else {
-            return Err(bad_row(origin, *row, "series", id, &format!("an id of the header: {known}")));
+            return Err(bad_row(origin, row, "series", id, &format!("an id of the header: {known}")));
         };
-        let is_same = |line: &str| line.strip_prefix(id).is_some_and(|rest| rest.is_empty() || rest.starts_with(','));
-        while let Some((row, (line, start))) = below.next_if(|(_, (line, _))| is_same(line)) {
-            let values = (start + id.len() + 1).min(start + line.len())..start + line.len();
-            of_series.push(Line { row, values });
-        }
+        let end = start + line.len();
+        of_series.push(Line { row, values: end - values.len()..end });
     }
     if !text.ends_with('\n') {
         let message = "the last line has no end: the file is cut off, perhaps within a number; copy or write it again";

@@ -6,8 +6,8 @@ use crate::error::{Error, Result};
 
 use super::chip::Chip;
 use super::family::Family;
-use super::grid::Origin;
 use super::keys::Key;
+use super::provenance::Provenance;
 use super::series::{Header, Series, SeriesHeader, UNIT, columns};
 
 /// A series to be written: its grid of residuals with holes, and its header entry.
@@ -35,7 +35,10 @@ pub fn write_table<F: Family>(
         let before = lines.lines().count();
         let id = headers.len() + 1;
         write_lines(&draft.series, id, &chip_of(key)?, &mut lines);
-        headers.insert(key.name(), SeriesHeader { id, lines: lines.lines().count() - before, ..draft.header.clone() });
+        headers.insert(
+            key.to_string(),
+            SeriesHeader { id, lines: lines.lines().count() - before, ..draft.header.clone() },
+        );
     }
     let header = Header {
         operator: F::OPERATOR.to_owned(),
@@ -62,36 +65,19 @@ pub fn write_table<F: Family>(
 fn write_lines<F: Family>(series: &Series<F>, id: usize, chip: &Chip, out: &mut String) {
     let grid = &series.grid;
     let last = F::AXES.len() - 1;
-    let width = grid.axes()[last].len();
-    for first in (0..grid.len()).step_by(width) {
-        if (0..width).all(|i| grid.get(first + i).is_none()) {
-            continue;
-        }
-        let index = grid.index(first);
-        let mut point: Vec<f64> = (0..=last).map(|axis| grid.axes()[axis][index[axis]]).collect();
-        out.push_str(&id.to_string());
-        for value in &point[..last] {
-            out.push_str(&format!(",{value}"));
-        }
-        out.push(',');
-        let used = (0..width).rev().find(|i| grid.get(first + i).is_some()).map_or(0, |i| i + 1);
-        for i in 0..used {
-            if i > 0 {
-                out.push(' ');
-            }
-            let Some(residual) = grid.get(first + i) else {
-                out.push('-');
-                continue;
-            };
-            point[last] = grid.axes()[last][i];
-            if grid.origin(first + i) == Origin::Filled {
-                out.push('~');
-            }
-            let shape = F::shape(&series.key, &point);
-            let time_us = F::time_us(&series.coefficients, &shape, chip) * residual.exp();
-            out.push_str(&three_digits((100.0 * F::bound_us(&shape, chip) / time_us).min(100.0)));
-        }
-        out.push('\n');
+    let width = grid.axes[last].len();
+    let efficiency = |cell: usize| {
+        let Some((residual, origin)) = grid.get(cell) else { return "-".to_owned() };
+        let shape = F::shape(&series.key, &grid.point(cell));
+        let time_us = F::time_us(&series.coefficients, &shape, chip) * residual.exp();
+        let percent = three_digits((100.0 * F::bound_us(&shape, chip) / time_us).min(100.0));
+        if origin == Provenance::Interpolated { format!("~{percent}") } else { percent }
+    };
+    for first in (0..grid.num_cells()).step_by(width) {
+        let Some(used) = (first..first + width).rev().find(|cell| grid.get(*cell).is_some()) else { continue };
+        let coordinates: String = grid.point(first)[..last].iter().map(|value| format!(",{value}")).collect();
+        let values: Vec<String> = (first..=used).map(efficiency).collect();
+        out.push_str(&format!("{id}{coordinates},{}\n", values.join(" ")));
     }
 }
 

@@ -1,7 +1,9 @@
 //! The tables that answer for a GPU: built-in ones or those of a data directory, its own before those of other GPUs.
 
+use std::any::Any;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use include_dir::{Dir, include_dir};
 
@@ -9,16 +11,15 @@ use crate::error::{Error, Result};
 use crate::hardware::{Architecture, Hardware};
 
 use super::chip::Chip;
-use super::curve::Match;
 use super::family::Family;
 use super::keys::Key;
+use super::provenance::Provenance;
 use super::series::{Header, Series};
 use super::table::Table;
-use super::table_cache::{BUILT_IN, TableCache};
 
 static EMBEDDED: Dir<'static> = include_dir!("$CARGO_MANIFEST_DIR/bench_data");
 
-/// GPUs whose tables stand in for those that a chip lacks, nearest first.
+/// GPUs whose tables replace those that a chip lacks, nearest first.
 fn fallback_gpus(architecture: Architecture) -> &'static [&'static str] {
     match architecture {
         Architecture::Ampere | Architecture::Ada => &["a100_sxm", "h100_sxm", "h200_sxm"],
@@ -27,13 +28,19 @@ fn fallback_gpus(architecture: Architecture) -> &'static [&'static str] {
     }
 }
 
+/// The tables that were read, by GPU and operator, each a [`Table`] of the operator's family; `None` for a GPU that has none.
+type Cache = Mutex<BTreeMap<(String, &'static str), Option<Arc<dyn Any + Send + Sync>>>>;
+
+/// The built-in tables, which never change, are read once per process: a sweep makes thousands of step models.
+static BUILT_IN: Cache = Mutex::new(BTreeMap::new());
+
 /// The tables that one GPU can draw on: its own, then those of its fallback GPUs.
 pub struct Tables {
     hardware: Hardware,
     data_dir: Option<PathBuf>,
     gpus: Vec<String>,
     /// Tables of the data directory.
-    read: TableCache,
+    read: Cache,
 }
 
 /// A series found in some GPU's table.
@@ -44,15 +51,17 @@ pub struct Found<F: Family> {
     pub gpu: String,
     /// That GPU is another one.
     pub is_fallback: bool,
+    /// Distance of the series from the kernel that was looked for.
+    pub distance: f64,
 }
 
 impl<F: Family> Found<F> {
-    /// How the series relates to the kernel; `is_exact` says that it was measured for this very kernel.
-    pub fn matched(&self, is_exact: bool) -> Match {
+    /// Provenance of the series' times at its knots; `is_exact` if it was measured for this kernel and no similar one.
+    pub fn at_best(&self, is_exact: bool) -> Provenance {
         match (self.is_fallback, is_exact) {
-            (true, _) => Match::OtherGpu,
-            (false, true) => Match::Exact,
-            (false, false) => Match::Similar,
+            (true, _) => Provenance::Borrowed,
+            (false, true) => Provenance::Measured,
+            (false, false) => Provenance::Held,
         }
     }
 }
@@ -65,7 +74,7 @@ impl Tables {
         let others = fallback_gpus(hardware.architecture).iter().filter(|name| **name != hardware.name);
         gpus.extend(others.map(|name| (*name).to_owned()));
         let data_dir = data_dir.map(Path::to_path_buf);
-        Tables { hardware: hardware.clone(), data_dir, gpus, read: TableCache::default() }
+        Tables { hardware: hardware.clone(), data_dir, gpus, read: Cache::default() }
     }
 
     /// Header of the GPU's own table of this operator.
@@ -76,38 +85,27 @@ impl Tables {
         Ok(self.table::<F>(&self.hardware.name)?.map(|table| table.header.clone()))
     }
 
-    /// The series of exactly this key.
-    ///
-    /// # Errors
-    /// As [`Tables::nearest`].
-    pub fn of_key<F: Family>(&self, key: &F::Key) -> Result<Found<F>> {
-        self.of_key_around(key, &[])
-    }
-
     /// The series of exactly this key, which need not answer away from the coordinates `around` of its first axes.
     ///
     /// # Errors
     /// As [`Tables::nearest`].
-    pub fn of_key_around<F: Family>(&self, key: &F::Key, around: &[f64]) -> Result<Found<F>> {
+    pub fn of_key<F: Family>(&self, key: &F::Key, around: &[f64]) -> Result<Found<F>> {
         let is_key = |candidate: &F::Key| if candidate == key { 0.0 } else { f64::INFINITY };
-        Ok(self.nearest_around::<F>(is_key, 1, around)?.remove(0).0)
+        Ok(self.nearest::<F>(is_key, 1, around)?.remove(0))
     }
 
-    /// The series nearest to a kernel by `distance` (smaller is nearer, infinite is unusable) with their distances: up to
-    /// `count` of one GPU, at least one, nearest first. A GPU's own series come before any other's.
+    /// The series nearest to a kernel by `distance` (smaller is nearer, infinite is unusable): up to
+    /// `count` of one GPU, at least one, nearest first. A GPU's own series come before any other's. They need not answer away
+    /// from the coordinates `around` of their first axes.
     ///
     /// # Errors
     /// Those of reading a table file; [`ErrorKind::MissingTable`](crate::ErrorKind) where no GPU has a usable series.
-    pub fn nearest<F: Family>(&self, distance: impl Fn(&F::Key) -> f64, count: usize) -> Result<Vec<(Found<F>, f64)>> {
-        self.nearest_around(distance, count, &[])
-    }
-
-    fn nearest_around<F: Family>(
+    pub fn nearest<F: Family>(
         &self,
         distance: impl Fn(&F::Key) -> f64,
         count: usize,
         around: &[f64],
-    ) -> Result<Vec<(Found<F>, f64)>> {
+    ) -> Result<Vec<Found<F>>> {
         for gpu in &self.gpus {
             let Some(table) = self.table::<F>(gpu)? else { continue };
             let is_fallback = *gpu != self.hardware.name;
@@ -124,7 +122,7 @@ impl Tables {
                     Chip::new(&self.hardware, dtype)?
                 };
                 if let Some(series) = table.series(&key, &chip, around)? {
-                    found.push((Found { series, gpu: gpu.clone(), is_fallback }, distance));
+                    found.push(Found { series, gpu: gpu.clone(), is_fallback, distance });
                 }
             }
             if !found.is_empty() {
@@ -141,21 +139,41 @@ impl Tables {
     fn table<F: Family>(&self, gpu: &str) -> Result<Option<Arc<Table<F>>>> {
         let relative = format!("{gpu}/{}.csv", F::OPERATOR);
         let own = match &self.data_dir {
-            Some(dir) => self.read.get(gpu, || read_file(gpu, &dir.join("bench_data").join(&relative)))?,
+            Some(dir) => cached(&self.read, gpu, || read_file(gpu, &dir.join("bench_data").join(&relative)))?,
             None => None,
         };
         if own.is_some() {
             return Ok(own);
         }
-        BUILT_IN.get(gpu, || {
+        cached(&BUILT_IN, gpu, || {
             let embedded = EMBEDDED.get_file(&relative).and_then(|file| file.contents_utf8());
             let origin = format!("built-in bench_data/{relative}");
-            embedded.map(|text| of_gpu(gpu, Table::parse(&origin, text)?)).transpose()
+            embedded.map(|text| Table::parse(gpu, &origin, text)).transpose()
         })
     }
 }
 
-/// The table of a data directory; `None` where it has none.
+/// The table of `gpu`, which `read` reads on first use.
+fn cached<F: Family>(
+    cache: &Cache,
+    gpu: &str,
+    read: impl FnOnce() -> Result<Option<Table<F>>>,
+) -> Result<Option<Arc<Table<F>>>> {
+    let lock = || cache.lock().unwrap_or_else(PoisonError::into_inner);
+    let place = (gpu.to_owned(), F::OPERATOR);
+    let known = lock().get(&place).cloned();
+    let table = match known {
+        Some(table) => table,
+        None => {
+            let table = read()?.map(|table| Arc::new(table) as Arc<dyn Any + Send + Sync>);
+            lock().insert(place, table.clone());
+            table
+        }
+    };
+    Ok(table.and_then(|table| table.downcast().ok()))
+}
+
+/// The table of a data directory; `None` if it has none.
 fn read_file<F: Family>(gpu: &str, path: &Path) -> Result<Option<Table<F>>> {
     if !path.try_exists().map_err(|e| Error::io(path, e))? {
         return Ok(None);
@@ -163,24 +181,15 @@ fn read_file<F: Family>(gpu: &str, path: &Path) -> Result<Option<Table<F>>> {
     let text = std::fs::read_to_string(path).map_err(|e| Error::io(path, e))?;
     // Some editors put a byte order mark in front.
     let text = text.strip_prefix('\u{feff}').unwrap_or(&text).to_owned();
-    of_gpu(gpu, Table::parse(&path.display().to_string(), text)?).map(Some)
-}
-
-/// A table must say that it is of the GPU whose folder it lies in.
-fn of_gpu<F: Family>(gpu: &str, table: Table<F>) -> Result<Table<F>> {
-    if table.header.hardware == gpu {
-        return Ok(table);
-    }
-    let message = format!("table header: hardware '{}', expected '{gpu}' as in its folder", table.header.hardware);
-    Err(Error::parse(table.origin(), message))
+    Table::parse(gpu, &path.display().to_string(), text).map(Some)
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::gemm_model::GemmModel;
     use super::super::kernel_model::{AllReduceModel, DecodeModel, MoeModel, PrefillModel};
-    use super::super::keys::GemmKind;
     use super::*;
+    use crate::dtype::MatmulFormat;
 
     #[test]
     fn every_built_in_series_can_be_read() {
@@ -189,7 +198,7 @@ mod tests {
                 let tables = Tables::new(&Hardware::find(folder).unwrap(), None);
                 let header = tables.own_header::<F>().unwrap().unwrap();
                 for key in header.series.keys().filter_map(|name| F::Key::parse(name)) {
-                    assert!(!tables.of_key::<F>(&key).unwrap().is_fallback, "{folder} {key:?}");
+                    assert!(!tables.of_key::<F>(&key, &[]).unwrap().is_fallback, "{folder} {key:?}");
                 }
             }
         }
@@ -204,16 +213,16 @@ mod tests {
     fn a_part_of_a_series_answers_as_the_whole_does_around_its_matrix() {
         for folder in ["a100_sxm", "h100_sxm", "h200_sxm"] {
             let tables = Tables::new(&Hardware::find(folder).unwrap(), None);
-            for key in [GemmKind::Bfloat16, GemmKind::Fp8, GemmKind::Fp8Block] {
-                let whole = tables.of_key::<GemmModel>(&key).unwrap().series.grid.clone();
-                let mut smallest = whole.len();
+            for key in [MatmulFormat::Bfloat16, MatmulFormat::Fp8, MatmulFormat::Fp8Block] {
+                let whole = tables.of_key::<GemmModel>(&key, &[]).unwrap().series.grid.clone();
+                let mut smallest = whole.num_cells();
                 for matrix in [[4096.0, 4096.0], [6144.0, 4096.0], [3.0, 1e6], [1e6, 100.0], [129_280.0, 7168.0]] {
-                    let part = tables.of_key_around::<GemmModel>(&key, &matrix).unwrap().series.grid.clone();
-                    smallest = smallest.min(part.len());
+                    let part = tables.of_key::<GemmModel>(&key, &matrix).unwrap().series.grid.clone();
+                    smallest = smallest.min(part.num_cells());
                     let ((of_whole, exact), (of_part, same)) = (whole.slice(&matrix), part.slice(&matrix));
                     assert_eq!((of_whole.values, exact), (of_part.values, same), "{folder} {key:?} {matrix:?}");
                 }
-                assert!(smallest <= 4 * whole.axes()[2].len(), "{folder} {key:?}: {smallest} cells");
+                assert!(smallest <= 4 * whole.axes[2].len(), "{folder} {key:?}: {smallest} cells");
             }
         }
     }

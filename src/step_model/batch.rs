@@ -11,36 +11,31 @@ use crate::model::Window;
 use crate::physics::BatchSums;
 use crate::request::{Request, RequestColumns};
 
-/// Requests that are summed together where a batch is not all plain decodes.
+/// Requests that are summed together in a batch that is not all plain decodes.
 const BLOCK: usize = 64;
 
 /// A step's requests in a form that [`StepModel::step_time_us`] takes: a slice, vector or array of [`Request`], [`RequestColumns`],
 /// or a [`StepState`], each by reference.
-pub trait StepRequests: sealed::Timed {}
-
-impl<T: sealed::Timed> StepRequests for T {}
-
-mod sealed {
-    pub trait Timed {
-        fn time_us(self, steps: &super::StepModel) -> f64;
-    }
+pub trait StepRequests {
+    #[doc(hidden)]
+    fn time_us(self, steps: &StepModel) -> f64;
 }
 
-impl<R: AsRef<[Request]> + ?Sized> sealed::Timed for &R {
+impl<R: AsRef<[Request]> + ?Sized> StepRequests for &R {
     #[inline(always)]
     fn time_us(self, steps: &StepModel) -> f64 {
         steps.time_us_of(self.as_ref())
     }
 }
 
-impl sealed::Timed for &RequestColumns<'_> {
+impl StepRequests for &RequestColumns<'_> {
     #[inline(always)]
     fn time_us(self, steps: &StepModel) -> f64 {
         steps.time_us_of(*self)
     }
 }
 
-impl sealed::Timed for &StepState {
+impl StepRequests for &StepState {
     #[inline(always)]
     fn time_us(self, steps: &StepModel) -> f64 {
         steps.time_us_of_sums(self.sums())

@@ -110,7 +110,7 @@ impl StepModel {
                     notes.push(note.clone());
                 }
                 if operator.flops > 0.0 {
-                    peak_flop_per_s = peak_flop_per_s.max(timer.peak_flop_per_s());
+                    peak_flop_per_s = peak_flop_per_s.max(timer.peak_flop_per_s);
                 }
                 timers.push((operator, timer));
             }
@@ -140,7 +140,7 @@ impl StepModel {
     #[doc(hidden)]
     #[must_use]
     pub fn with_correction(mut self, correction: Arc<Correction>) -> Self {
-        self.tables = self.tables.and_then(|tables| tables.corrected(Some(&correction)));
+        self.tables = self.tables.and_then(|tables| StepTables::new(tables.operators, Some(&correction)));
         self.correction = Some(correction);
         self
     }

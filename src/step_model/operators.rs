@@ -1,10 +1,12 @@
 //! A step operator by operator: the one place where a step's time is summed. The lookup tables cache this sum. Uses `physics`,
 //! `efficiency`, `correction`, `estimate`.
 
+use std::collections::BTreeMap;
+
 use super::StepModel;
 use crate::correction::{Basis, SDS_OF_90_PCT, Term, interval_factor};
 use crate::efficiency::kernel_time::is_within_another;
-use crate::efficiency::mixed::{Alone, added_by_prefill_us};
+use crate::efficiency::mixed::{Span, added_us, blocks, share_a_call};
 use crate::efficiency::{EfficiencyMode, OperatorTime, Provenance, Timer};
 use crate::error::Result;
 use crate::estimate::{OperatorEstimate, StepEstimate, assumed_half_interval_us, unseen_tables_sd};
@@ -63,9 +65,10 @@ impl StepModel {
             _ => operator.bytes,
         });
         operators.iter_mut().for_each(|operator| operator.share = operator.time_us / time_us);
-        let share = |of: Provenance| operators.iter().filter(|o| o.provenance == of).map(|o| o.share).sum::<f64>();
-        let provenance =
-            Provenance::ALL.into_iter().map(|of| (of, share(of))).filter(|(_, share)| *share > 0.0).collect();
+        let mut provenance: BTreeMap<Provenance, f64> = BTreeMap::new();
+        for operator in operators.iter().filter(|operator| operator.share > 0.0) {
+            *provenance.entry(operator.provenance).or_default() += operator.share;
+        }
         let (lower_us, upper_us, coefficients_sd, tables_sd) = match &self.correction {
             None => {
                 let half_us = assumed_half_interval_us(&operators);
@@ -96,7 +99,7 @@ impl StepModel {
             graph_mode: self.plan.graph_mode(&batch),
             batch,
             operators,
-            provenance,
+            provenance: provenance.into_iter().collect(),
             warnings,
         }
     }
@@ -180,14 +183,13 @@ impl StepModel {
     /// Time that prefill attention adds to the decode attention of the step where one call runs both, µs.
     fn added_to_decodes_us(&self, prefill: &Operator, time: OperatorTime, work: &[Operator]) -> Option<f64> {
         let Kernel::AttentionPrefill { heads, .. } = prefill.kernel else { return None };
-        let same_heads =
-            |o: &&Operator| matches!(o.kernel, Kernel::AttentionDecode { heads: other, .. } if other == heads);
-        let decode = work.iter().find(same_heads)?;
+        let shares_a_call = |o: &&Operator| matches!(o.kernel, Kernel::AttentionDecode { heads: other, .. } if share_a_call(&other, &heads));
+        let decode = work.iter().find(shares_a_call)?;
+        let span = |operator: &Operator, timer: &Timer, time: OperatorTime| {
+            Span::new(time.time_us, timer.attention_launch_us(), blocks(&operator.kernel) / self.sm_count)
+        };
         let (timer, decode_timer) = (self.timer(prefill)?, self.timer(decode)?);
-        let decode_alone =
-            Alone { operator: decode, time: decode_timer.time(decode), launch_us: decode_timer.attention_launch_us() };
-        let alone = Alone { operator: prefill, time, launch_us: timer.attention_launch_us() };
-        added_by_prefill_us(decode_alone, alone, self.sm_count)
+        Some(added_us(&span(decode, decode_timer, decode_timer.time(decode)), &span(prefill, timer, time)))
     }
 
     pub(super) fn timer(&self, operator: &Operator) -> Option<&Timer> {

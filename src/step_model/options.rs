@@ -1,4 +1,4 @@
-//! What a step model is built with beside model, GPU and deployment, and which correction it gets. Uses `correction`, `efficiency`,
+//! The choices of a step model beside model, GPU and deployment, among them its correction. Uses `correction`, `efficiency`,
 //! `error`.
 
 use std::path::{Path, PathBuf};
@@ -71,11 +71,15 @@ impl CorrectionChoice {
     pub fn resolve(&self, model: &str, efficiency: EfficiencyMode) -> Result<Option<Arc<Correction>>> {
         match (self, efficiency) {
             (CorrectionChoice::None, _) | (CorrectionChoice::Auto, EfficiencyMode::Ideal) => Ok(None),
-            (choice, EfficiencyMode::Ideal) => Err(Error::invalid_argument(
-                "correction",
-                choice.to_string(),
-                "requires calibrated tables: disable the correction or use tabulated efficiency",
-            )),
+            (choice, EfficiencyMode::Ideal) => {
+                let name = match choice {
+                    CorrectionChoice::File(path) => path.display().to_string(),
+                    CorrectionChoice::Given(correction) => correction.name.clone(),
+                    _ => "global".to_owned(),
+                };
+                let reason = "requires calibrated tables: disable the correction or use tabulated efficiency";
+                Err(Error::invalid_argument("correction", name, reason))
+            }
             (CorrectionChoice::Auto, _) => {
                 let own = Level::Model { model: model.to_owned() };
                 match built_in(&own)? {
@@ -90,18 +94,6 @@ impl CorrectionChoice {
     }
 }
 
-impl std::fmt::Display for CorrectionChoice {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            CorrectionChoice::None => f.write_str("none"),
-            CorrectionChoice::Auto => f.write_str("auto"),
-            CorrectionChoice::Global => f.write_str("global"),
-            CorrectionChoice::File(path) => path.display().fmt(f),
-            CorrectionChoice::Given(correction) => f.write_str(&correction.name),
-        }
-    }
-}
-
 fn built_in(level: &Level) -> Result<Option<Arc<Correction>>> {
     Ok(builtin_corrections()?.iter().find(|correction| correction.level == *level).cloned().map(Arc::new))
 }
@@ -109,11 +101,8 @@ fn built_in(level: &Level) -> Result<Option<Arc<Correction>>> {
 fn from_file(path: &Path, model: &str) -> Result<Correction> {
     let name = path.display().to_string();
     if !path.is_file() {
-        return Err(Error::invalid_argument(
-            "correction",
-            name,
-            "must be none, global, auto or the path of a file that `ridgepoint fit` wrote",
-        ));
+        let reason = "must be none, global, auto or the path of a file that `ridgepoint fit` wrote";
+        return Err(Error::invalid_argument("correction", name, reason));
     }
     let correction = Correction::load(&name)?;
     match &correction.level {

@@ -46,8 +46,14 @@ pub(super) trait Layout: Copy {
     /// Computed tokens of plain decodes, summed; `None` if a request is not a plain decode.
     fn plain_tokens<S: Simd>(self, simd: S) -> Option<u64>;
 
+    /// Computed tokens of each request.
+    fn computed(self) -> impl Iterator<Item = u32>;
+
     /// Cached keys that plain decodes see under `window`, summed.
-    fn plain_cached_keys<S: Simd>(self, simd: S, window: Window) -> u64;
+    #[inline(always)]
+    fn plain_cached_keys<S: Simd>(self, simd: S, window: Window) -> u64 {
+        simd.vectorize(CachedKeys { window, computed: self.computed() })
+    }
 }
 
 impl Layout for &[Request] {
@@ -77,8 +83,9 @@ impl Layout for &[Request] {
         Some(tokens)
     }
 
-    fn plain_cached_keys<S: Simd>(self, simd: S, window: Window) -> u64 {
-        simd.vectorize(CachedKeys { window, computed: self.iter().map(|request| request.num_computed_tokens) })
+    #[inline(always)]
+    fn computed(self) -> impl Iterator<Item = u32> {
+        self.iter().map(|request| request.num_computed_tokens)
     }
 }
 
@@ -120,8 +127,9 @@ impl Layout for RequestColumns<'_> {
         Some(tokens)
     }
 
-    fn plain_cached_keys<S: Simd>(self, simd: S, window: Window) -> u64 {
-        simd.vectorize(CachedKeys { window, computed: self.parts().0.iter().copied() })
+    #[inline(always)]
+    fn computed(self) -> impl Iterator<Item = u32> {
+        self.parts().0.iter().copied()
     }
 }
 

@@ -3,11 +3,8 @@
 use crate::compare;
 
 use compare::is_rel;
-use ridgepoint::WeightFormat;
-use ridgepoint::internals::efficiency::curve::{
-    AllReduceCurve, DecodeCurve, GemmCurve, Match, MoeCurve, PrefillCurve, Timed,
-};
-use ridgepoint::internals::efficiency::family::{AllReduceKind, Family, GemmKind, Key, MoeKind, Routing};
+use ridgepoint::internals::efficiency::curve::{AllReduceCurve, DecodeCurve, GemmCurve, MoeCurve, PrefillCurve, Timed};
+use ridgepoint::internals::efficiency::family::{AllReduceKind, Family, Routing};
 use ridgepoint::internals::efficiency::kernel_model::{
     AllReduceModel, Chip, DecodeModel, GemmModel, MoeModel, PrefillModel,
 };
@@ -15,6 +12,7 @@ use ridgepoint::internals::efficiency::table::Series;
 use ridgepoint::internals::efficiency::{Provenance, Tables};
 use ridgepoint::physics::projection::GemmShape;
 use ridgepoint::{Deployment, Hardware, Model, Options, Request, StepEstimate, StepModel};
+use ridgepoint::{MatmulFormat, WeightFormat};
 
 /// Residuals are kept as `f32`.
 const REL_RESIDUAL_ROUNDING: f64 = 1e-6;
@@ -34,7 +32,7 @@ fn on(gpu: &str, model: &str, tensor_parallel_size: u32) -> StepEstimate {
 fn series<F: Family>(gpu: &str, is_wanted: impl Fn(&F::Key) -> bool) -> std::sync::Arc<Series<F>> {
     let tables = Tables::new(&Hardware::find(gpu).expect("built in"), None);
     let distance = |key: &F::Key| if is_wanted(key) { 0.0 } else { f64::INFINITY };
-    let (found, _) = tables.nearest::<F>(distance, 1).expect("such a series").remove(0);
+    let found = tables.nearest::<F>(distance, 1, &[]).expect("such a series").remove(0);
     assert!(!found.is_fallback);
     found.series
 }
@@ -42,12 +40,11 @@ fn series<F: Family>(gpu: &str, is_wanted: impl Fn(&F::Key) -> bool) -> std::syn
 /// Checks what a series says at, between and beyond its measured cells; `time` makes a curve of the leading axes and looks up the rest.
 fn assert_provenance<F: Family>(gpu: &str, series: &Series<F>, time: impl Fn(&[f64]) -> Timed) {
     let chip = Chip::new(&Hardware::find(gpu).expect("built in"), F::compute_dtype(&series.key)).expect("has the unit");
-    let (grid, name) = (&series.grid, series.key.name());
+    let (grid, name) = (&series.grid, series.key.to_string());
     let last = F::AXES.len() - 1;
-    let at =
-        |offset: usize| -> Vec<f64> { grid.axes().iter().zip(grid.index(offset)).map(|(axis, i)| axis[i]).collect() };
+    let at = |cell: usize| grid.point(cell);
     let (mut knots, mut between) = (0, 0);
-    for offset in (0..grid.len()).step_by(1 + grid.len() / 400) {
+    for offset in (0..grid.num_cells()).step_by(1 + grid.num_cells() / 400) {
         let Some(residual) = grid.measured(offset) else { continue };
         let point = at(offset);
         let shape = F::shape(&series.key, &point);
@@ -58,7 +55,7 @@ fn assert_provenance<F: Family>(gpu: &str, series: &Series<F>, time: impl Fn(&[f
         assert!(is_rel(time_us, expected, REL_RESIDUAL_ROUNDING), "{gpu} {name} {point:?}: {time_us}, not {expected}");
         knots += 1;
         let mut further = point.clone();
-        further[last] = 3.0 * grid.axes()[last].last().expect("knots");
+        further[last] = 3.0 * grid.axes[last].last().expect("knots");
         assert_eq!(time(&further).1, Provenance::Held, "{gpu} {name} {further:?}");
         let Some(next) = grid.neighbour(offset, &grid.index(offset), last, 1) else { continue };
         if grid.measured(next).is_some() && at(next)[last] > point[last] * 1.01 {
@@ -78,50 +75,52 @@ fn chip_of<F: Family>(gpu: &str, key: &F::Key) -> Chip {
 #[test]
 fn times_are_measured_at_knots_interpolated_between_and_held_beyond() {
     for gpu in OWN_TABLES {
-        let gemm = series::<GemmModel>(gpu, |key| *key == GemmKind::Bfloat16);
+        let gemm = series::<GemmModel>(gpu, |key| *key == MatmulFormat::Bfloat16);
         assert_provenance(gpu, &gemm, |p| {
             let shape = GemmModel::shape(&gemm.key, p);
-            GemmCurve::new(&gemm, shape, chip_of::<GemmModel>(gpu, &gemm.key), Match::Exact).time(p[2])
+            GemmCurve::new(&gemm, shape, chip_of::<GemmModel>(gpu, &gemm.key), Provenance::Measured).time(p[2])
         });
         let decode = series::<DecodeModel>(gpu, |key| key.head_dim == 128 && key.window.is_none());
         assert_provenance(gpu, &decode, |p| {
             let shape = DecodeModel::shape(&decode.key, p);
-            DecodeCurve::new(&decode, p[0], p[1], chip_of::<DecodeModel>(gpu, &decode.key), Match::Exact).time(&shape)
+            DecodeCurve::new(&decode, p[0], p[1], chip_of::<DecodeModel>(gpu, &decode.key), Provenance::Measured)
+                .time(&shape)
         });
         let prefill = series::<PrefillModel>(gpu, |key| key.head_dim == 128 && key.window.is_none());
         assert_provenance(gpu, &prefill, |p| {
             let shape = PrefillModel::shape(&prefill.key, p);
-            PrefillCurve::new(&prefill, p[0], p[1], chip_of::<PrefillModel>(gpu, &prefill.key), Match::Exact)
+            PrefillCurve::new(&prefill, p[0], p[1], chip_of::<PrefillModel>(gpu, &prefill.key), Provenance::Measured)
                 .time(&shape)
         });
-        let moe =
-            series::<MoeModel>(gpu, |key| key.kind == MoeKind::Bfloat16 && key.routing == Routing::PowerLaw(1.01));
+        let moe = series::<MoeModel>(gpu, |key| {
+            key.format == MatmulFormat::Bfloat16 && key.routing == Routing::PowerLaw(1.01)
+        });
         assert_provenance(gpu, &moe, |p| {
             let shape = MoeModel::shape(&moe.key, p);
             let chip = chip_of::<MoeModel>(gpu, &moe.key);
-            MoeCurve::new(&[(&moe, 1.0, Match::Exact)], shape, p[0], p[1], chip).time(p[2])
+            MoeCurve::new(&[(&moe, 1.0, Provenance::Measured)], shape, p[0], p[1], chip).time(p[2])
         });
         let all_reduce = series::<AllReduceModel>(gpu, |key| *key == AllReduceKind::Graph);
         assert_provenance(gpu, &all_reduce, |p| {
             let chip = chip_of::<AllReduceModel>(gpu, &all_reduce.key);
-            AllReduceCurve::new(&all_reduce, p[0], chip, Match::Exact).time(p[1])
+            AllReduceCurve::new(&all_reduce, p[0], chip, Provenance::Measured).time(p[1])
         });
     }
 }
 
 #[test]
 fn a_similar_or_foreign_series_never_claims_a_measurement() {
-    let gemm = series::<GemmModel>("h100", |key| *key == GemmKind::Bfloat16);
-    let cell = (0..gemm.grid.len()).find(|cell| gemm.grid.measured(*cell).is_some()).expect("a measured cell");
-    let point: Vec<f64> = gemm.grid.axes().iter().zip(gemm.grid.index(cell)).map(|(axis, i)| axis[i]).collect();
+    let gemm = series::<GemmModel>("h100", |key| *key == MatmulFormat::Bfloat16);
+    let cell = (0..gemm.grid.num_cells()).find(|cell| gemm.grid.measured(*cell).is_some()).expect("a measured cell");
+    let point = gemm.grid.point(cell);
     let shape = GemmModel::shape(&gemm.key, &point);
     let chip = chip_of::<GemmModel>("h100", &gemm.key);
     let as_if = |matched| GemmCurve::new(&gemm, shape, chip, matched).time(point[2]).1;
-    assert_eq!(as_if(Match::Exact), Provenance::Measured);
-    assert_eq!(as_if(Match::Similar), Provenance::Held);
-    assert_eq!(as_if(Match::OtherGpu), Provenance::Borrowed);
+    assert_eq!(as_if(Provenance::Measured), Provenance::Measured);
+    assert_eq!(as_if(Provenance::Held), Provenance::Held);
+    assert_eq!(as_if(Provenance::Borrowed), Provenance::Borrowed);
     let quantised = GemmShape { weight_bytes: WeightFormat::Int4 { group_size: 128 }.bytes_per_weight(), ..shape };
-    assert!(GemmCurve::new(&gemm, quantised, chip, Match::Similar).time(point[2]).0 > 0.0);
+    assert!(GemmCurve::new(&gemm, quantised, chip, Provenance::Held).time(point[2]).0 > 0.0);
 }
 
 /// A GPU that nobody sells.

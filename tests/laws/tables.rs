@@ -360,7 +360,7 @@ fn a_table_of_the_data_directory_replaces_the_built_in_one() {
 #[test]
 fn only_a_table_that_is_not_there_is_a_missing_measurement() {
     let tables = Tables::new(&Hardware::find("h100").expect("built in"), None);
-    let Err(missing) = tables.nearest::<GemmModel>(|_| f64::INFINITY, 1) else { panic!("no series is at hand") };
+    let Err(missing) = tables.nearest::<GemmModel>(|_| f64::INFINITY, 1, &[]) else { panic!("no series is at hand") };
     assert!(missing.kind() == ErrorKind::MissingTable);
     assert!(missing.to_string().contains("gemm") && missing.to_string().contains("h100_sxm"), "{missing}");
     let peak = Hardware::find("a100").expect("built in").peak_dense_flop_per_s(DType::Fp8);

@@ -1,11 +1,11 @@
 //! Unmeasured expert layers: each measured layer of the shipped tables is predicted from the others. Only the kernel model's
 //! coefficients have seen it.
 
-use ridgepoint::internals::efficiency::Tables;
-use ridgepoint::internals::efficiency::curve::{Match, MoeCurve, expert_layer_distance, stand_in_weight};
-use ridgepoint::internals::efficiency::family::{Family, MoeKind, Routing};
-use ridgepoint::internals::efficiency::kernel_model::{Chip, KernelModel, MoeModel};
-use ridgepoint::{DType, Hardware};
+use ridgepoint::internals::efficiency::curve::{MoeCurve, expert_layer_distance, stand_in_weight};
+use ridgepoint::internals::efficiency::family::{Family, Routing};
+use ridgepoint::internals::efficiency::kernel_model::{Chip, MoeModel};
+use ridgepoint::internals::efficiency::{Provenance, Tables};
+use ridgepoint::{DType, Hardware, MatmulFormat};
 
 /// Layers that stand in for an unmeasured one, as in a prediction.
 const STAND_INS: usize = 3;
@@ -15,21 +15,21 @@ const MAX_MEDIAN_ERROR_PCT: f64 = 8.0;
 #[test]
 fn a_layer_is_predicted_from_others_within_a_few_percent() {
     for (gpu, kind, dtype) in [
-        ("h100_sxm", MoeKind::Bfloat16, DType::Bfloat16),
-        ("h100_sxm", MoeKind::Fp8, DType::Fp8),
-        ("h100_sxm", MoeKind::Fp8Block, DType::Fp8),
-        ("h100_sxm", MoeKind::Int4WeightOnly, DType::Bfloat16),
-        ("h200_sxm", MoeKind::Bfloat16, DType::Bfloat16),
-        ("a100_sxm", MoeKind::Bfloat16, DType::Bfloat16),
+        ("h100_sxm", MatmulFormat::Bfloat16, DType::Bfloat16),
+        ("h100_sxm", MatmulFormat::Fp8, DType::Fp8),
+        ("h100_sxm", MatmulFormat::Fp8Block, DType::Fp8),
+        ("h100_sxm", MatmulFormat::Int4WeightOnly, DType::Bfloat16),
+        ("h200_sxm", MatmulFormat::Bfloat16, DType::Bfloat16),
+        ("a100_sxm", MatmulFormat::Bfloat16, DType::Bfloat16),
     ] {
         let hardware = Hardware::find(gpu).expect("built in");
         let chip = Chip::new(&hardware, dtype).expect("has the unit");
         let tables = Tables::new(&hardware, None);
         let of_kind = |k: &_| if is_wanted(k, kind) { 0.0 } else { f64::INFINITY };
-        let all = tables.nearest::<MoeModel>(of_kind, usize::MAX).expect("measured layers");
+        let all = tables.nearest::<MoeModel>(of_kind, usize::MAX, &[]).expect("measured layers");
         assert!(all.len() >= 8, "{gpu}: {} layers", all.len());
         let mut errors = Vec::new();
-        for (own, _) in &all {
+        for own in &all {
             let own = &own.series;
             for (tp, ep) in [(1.0, 1.0), (4.0, 1.0), (1.0, 4.0)] {
                 for tokens in [1.0, 8.0, 32.0, 64.0, 128.0, 512.0, 1024.0, 4096.0] {
@@ -41,13 +41,16 @@ fn a_layer_is_predicted_from_others_within_a_few_percent() {
                     let measured_us = MoeModel::time_us(&own.coefficients, &shape, &chip) * residual.exp();
                     let mut others: Vec<_> = all
                         .iter()
-                        .map(|(other, _)| &*other.series)
+                        .map(|other| &*other.series)
                         .filter(|other| other.key != own.key)
                         .map(|other| (other, expert_layer_distance(&other.key, &MoeModel::shape(&own.key, &[1.0; 3]))))
                         .collect();
                     others.sort_by(|a, b| a.1.total_cmp(&b.1));
-                    let stand_ins: Vec<_> =
-                        others.iter().take(STAND_INS).map(|(s, d)| (*s, stand_in_weight(*d), Match::Similar)).collect();
+                    let stand_ins: Vec<_> = others
+                        .iter()
+                        .take(STAND_INS)
+                        .map(|(s, d)| (*s, stand_in_weight(*d), Provenance::Held))
+                        .collect();
                     let predicted_us = MoeCurve::new(&stand_ins, shape, tp, ep, chip).time(tokens).0;
                     errors.push(100.0 * (predicted_us / measured_us - 1.0).abs());
                 }
@@ -55,11 +58,11 @@ fn a_layer_is_predicted_from_others_within_a_few_percent() {
         }
         errors.sort_by(f64::total_cmp);
         let median = errors[errors.len() / 2];
-        println!("{gpu} {}: {} rows, median error {median:.1} %", kind.name(), errors.len());
-        assert!(median <= MAX_MEDIAN_ERROR_PCT, "{gpu} {}: median error {median:.1} %", kind.name());
+        println!("{gpu} {}: {} rows, median error {median:.1} %", kind, errors.len());
+        assert!(median <= MAX_MEDIAN_ERROR_PCT, "{gpu} {}: median error {median:.1} %", kind);
     }
 }
 
-fn is_wanted(key: &ridgepoint::internals::efficiency::family::MoeKey, kind: MoeKind) -> bool {
-    key.kind == kind && key.routing == Routing::PowerLaw(1.01)
+fn is_wanted(key: &ridgepoint::internals::efficiency::family::MoeKey, format: MatmulFormat) -> bool {
+    key.format == format && key.routing == Routing::PowerLaw(1.01)
 }

@@ -30,7 +30,7 @@ fn sentence(of: &OperatorEstimate) -> Option<String> {
     };
     let calls = of.count.max(1) as f64;
     let (number, time) = (plural(of.count, "call"), duration(of.time_us / calls));
-    let (bound, efficiency) = (of.bound.name(), percent(of.efficiency));
+    let (bound, efficiency) = (of.bound, percent(of.efficiency));
     let work = match of.bound {
         Bound::Compute => format!("does {} at {efficiency} of the roofline", quantity(of.flops / calls, "FLOP")),
         Bound::Memory => format!("moves {} at {efficiency} of the roofline", quantity(of.bytes / calls, "B")),

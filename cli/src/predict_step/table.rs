@@ -47,7 +47,7 @@ impl Report for Prediction {
         page.blank();
         groups(step, &mut page);
         page.blank();
-        let provenance = step.provenance.iter().map(|(kind, share)| format!("{} {}", percent(*share), kind.name()));
+        let provenance = step.provenance.iter().map(|(kind, share)| format!("{} {}", percent(*share), kind));
         page.paragraph("times: ", &provenance.collect::<Vec<_>>().join(", "));
         for sentence in &self.explanation {
             page.blank();
@@ -132,12 +132,12 @@ fn operators(step: &StepEstimate, page: &mut Page) {
         .right("count", |of| physical(of, count(of.count)))
         .right("FLOPs", |of| physical(of, si(of.flops)))
         .right("bytes", |of| physical(of, si(of.bytes)))
-        .left("bound by", |of| physical(of, of.bound.name().to_owned()))
+        .left("bound by", |of| physical(of, of.bound.to_string()))
         .right("roofline", |of| physical(of, duration(of.bound_us)))
         .right("time", |of| duration(of.time_us))
         .right("efficiency", |of| physical(of, percent(of.efficiency)))
         .right("share", |of| percent(of.share))
-        .left("from", |of| of.provenance.name().to_owned());
+        .left("from", |of| of.provenance.to_string());
     page.rows(&rows, &["FLOPs", "bytes", "from", "count"]);
 }
 

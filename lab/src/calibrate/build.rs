@@ -9,9 +9,10 @@ use super::fit::{Observation, fit_coefficients};
 use super::trees::Forest;
 use ridgepoint::Hardware;
 use ridgepoint::Result;
+use ridgepoint::internals::efficiency::Provenance;
 use ridgepoint::internals::efficiency::family::{Family, Key};
-use ridgepoint::internals::efficiency::grid::{Grid, Origin};
-use ridgepoint::internals::efficiency::kernel_model::{Chip, KernelModel};
+use ridgepoint::internals::efficiency::grid::Grid;
+use ridgepoint::internals::efficiency::kernel_model::Chip;
 use ridgepoint::internals::efficiency::table::Series;
 
 /// A measured cell whose log ratio to the estimate from its neighbours is larger than this (a factor of 1.5) is a glitch of
@@ -50,7 +51,7 @@ impl<F: Family> Row<F> {
 pub fn by_series<'a, F: Family + 'a>(rows: impl Iterator<Item = &'a Row<F>>) -> BTreeMap<String, Vec<&'a Row<F>>> {
     let mut series: BTreeMap<String, Vec<&Row<F>>> = BTreeMap::new();
     for row in rows {
-        series.entry(row.key.name()).or_default().push(row);
+        series.entry(row.key.to_string()).or_default().push(row);
     }
     series
 }
@@ -88,7 +89,7 @@ pub fn build<F: Calibrated>(rows: &[&Row<F>], hardware: &Hardware) -> Result<Vec
         for row in &members {
             if let Some(offset) = series.grid.cell_at(&row.point) {
                 let modelled = F::time_us(&series.coefficients, &row.shape(), &chip);
-                series.grid.set(offset, (row.time_us / modelled).ln(), Origin::Measured);
+                series.grid.set(offset, (row.time_us / modelled).ln(), Provenance::Measured);
             }
         }
         fill_holes(&mut series, forest, &chip);
@@ -103,7 +104,7 @@ fn forest_name<F: Calibrated>(key: &F::Key) -> String {
 }
 
 /// A group's key and observations.
-type Group<F> = (<F as Family>::Key, Vec<Observation<<F as KernelModel>::Shape>>);
+type Group<F> = (<F as Family>::Key, Vec<Observation<<F as Family>::Shape>>);
 
 fn coefficients_by_group<F: Family>(rows: &[&Row<F>], hardware: &Hardware) -> Result<BTreeMap<String, Vec<f64>>> {
     let mut groups: BTreeMap<String, Group<F>> = BTreeMap::new();
@@ -140,17 +141,16 @@ fn empty_grid<F: Calibrated>(key: &F::Key, members: &[&Row<F>]) -> Grid {
 
 /// Fills the holes that measured cells surround, and replaces glitches.
 fn fill_holes<F: Calibrated>(series: &mut Series<F>, forest: &Forest, chip: &Chip) {
-    let learnt: Vec<f64> = (0..series.grid.len())
+    let learnt: Vec<f64> = (0..series.grid.num_cells())
         .map(|offset| {
-            let index = series.grid.index(offset);
-            let point: Vec<f64> = series.grid.axes().iter().zip(index).map(|(axis, i)| axis[i]).collect();
-            forest.predict(&F::features(&series.key, &F::shape(&series.key, &point), chip))
+            let shape = F::shape(&series.key, &series.grid.point(offset));
+            forest.predict(&F::features(&series.key, &shape, chip))
         })
         .collect();
     let mut differences = series.grid.clone();
     for (offset, learnt) in learnt.iter().enumerate() {
         if let Some(measured) = series.grid.measured(offset) {
-            differences.set(offset, measured - learnt, Origin::Measured);
+            differences.set(offset, measured - learnt, Provenance::Measured);
         }
     }
     for (offset, learnt) in learnt.iter().enumerate() {
@@ -160,7 +160,7 @@ fn fill_holes<F: Calibrated>(series: &mut Series<F>, forest: &Forest, chip: &Chi
             Some(own) if (own - filled).abs() <= GLITCH_LOG_RATIO => {}
             Some(_) if !is_enclosed => {}
             None if !is_enclosed && !touches_measured(&differences, offset) => {}
-            _ => series.grid.set(offset, filled, Origin::Filled),
+            _ => series.grid.set(offset, filled, Provenance::Interpolated),
         }
     }
 }
@@ -173,5 +173,5 @@ fn touches_measured(grid: &Grid, offset: usize) -> bool {
             .into_iter()
             .any(|step| grid.neighbour(offset, &index, *axis, step).is_some_and(|near| grid.measured(near).is_some()))
     };
-    (0..grid.axes().len()).filter(next_along).count() >= 2
+    (0..grid.axes.len()).filter(next_along).count() >= 2
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use rayon::prelude::*;
 
-use ridgepoint::internals::efficiency::family::{Family, Key};
+use ridgepoint::internals::efficiency::family::Family;
 use ridgepoint::internals::efficiency::kernel_model::Chip;
 use ridgepoint::internals::efficiency::table::Series;
 use ridgepoint::{Hardware, Result};
@@ -63,7 +63,7 @@ fn predict_all<F: Calibrated>(train: &[&Row<F>], test: &[&Row<F>], hardware: &Ha
     let mut predictions = Vec::with_capacity(test.len());
     for mut series in build::<F>(train, hardware)? {
         series.grid.fill_gaps();
-        let name = series.key.name();
+        let name = series.key.to_string();
         let chip = Chip::new(hardware, F::compute_dtype(&series.key))?;
         let neighbours = train_by_series.get(&name).map_or(&[][..], Vec::as_slice);
         for row in test_by_series.get(&name).map_or(&[][..], Vec::as_slice) {
@@ -114,7 +114,7 @@ fn fold_of<F: Family>(row: &Row<F>, unit: Unit) -> u64 {
     let coordinates = row.point.len() - usize::from(unit == Unit::Line);
     let mut hash: u64 = 0xcbf2_9ce4_8422_2325;
     let mut eat = |byte: u8| hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-    row.key.name().bytes().for_each(&mut eat);
+    row.key.to_string().bytes().for_each(&mut eat);
     row.point[..coordinates].iter().flat_map(|v| v.to_bits().to_le_bytes()).for_each(&mut eat);
     (hash >> 33) % FOLDS
 }

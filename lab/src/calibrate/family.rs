@@ -3,7 +3,8 @@
 
 #![allow(clippy::float_cmp)] // table coordinates are whole numbers
 
-use ridgepoint::internals::efficiency::family::{AllReduceKind, AttentionKey, Family, GemmKind, Key, MoeKey, Routing};
+use ridgepoint::MatmulFormat;
+use ridgepoint::internals::efficiency::family::{AllReduceKind, AttentionKey, Family, MoeKey, Routing};
 use ridgepoint::internals::efficiency::kernel_model::{
     AllReduceModel, Chip, DecodeModel, GEMM_TILES, GemmModel, MoeModel, PrefillModel, QUERY_TILE,
 };
@@ -41,11 +42,11 @@ fn logs<const N: usize>(values: [f64; N]) -> Vec<f64> {
 impl Calibrated for GemmModel {
     const SHARES_FOREST: bool = false;
 
-    fn label(key: &GemmKind) -> String {
-        key.name().to_owned()
+    fn label(key: &MatmulFormat) -> String {
+        key.to_string()
     }
 
-    fn features(_: &GemmKind, shape: &Self::Shape, chip: &Chip) -> Vec<f64> {
+    fn features(_: &MatmulFormat, shape: &Self::Shape, chip: &Chip) -> Vec<f64> {
         let GemmShape { m, n, k, .. } = *shape;
         let work = shape.work();
         let mut features = logs([m, n, k, n * k, m * n, m * k, work.flops, work.bytes, work.flops / work.bytes]);
@@ -62,10 +63,10 @@ impl Calibrated for GemmModel {
 
     /// Leaves out columns that repeat their neighbours: few tokens cost the same, and past the first waves one more row
     /// matters little. The noisy block format keeps all.
-    fn keep_knot(key: &GemmKind, m: f64) -> bool {
+    fn keep_knot(key: &MatmulFormat, m: f64) -> bool {
         let flat = m < 16.0 && m.log2().fract() != 0.0;
         let one_row_more = m > 1200.0 && m % 256.0 == 1.0 && m != 2049.0;
-        *key == GemmKind::Fp8Block || !(flat || one_row_more)
+        *key == MatmulFormat::Fp8Block || !(flat || one_row_more)
     }
 }
 
@@ -132,7 +133,7 @@ impl Calibrated for MoeModel {
     const SHARES_FOREST: bool = false;
 
     fn label(key: &MoeKey) -> String {
-        key.kind.name().to_owned()
+        key.format.to_string()
     }
 
     fn features(key: &MoeKey, shape: &Self::Shape, _: &Chip) -> Vec<f64> {
@@ -169,7 +170,7 @@ impl Calibrated for AllReduceModel {
     const SHARES_FOREST: bool = true;
 
     fn label(key: &AllReduceKind) -> String {
-        Key::name(key)
+        key.to_string()
     }
 
     fn features(key: &AllReduceKind, shape: &Self::Shape, _: &Chip) -> Vec<f64> {

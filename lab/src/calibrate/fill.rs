@@ -14,10 +14,10 @@ pub fn estimate(grid: &Grid, offset: usize) -> Option<(f64, bool)> {
     let index = grid.index(offset);
     let mut candidates: Vec<(f64, f64)> = Vec::with_capacity(32);
     let mut enclosed = false;
-    for axis in 0..grid.axes().len() {
+    for axis in 0..grid.axes.len() {
         let below = measured_towards(grid, offset, &index, axis, -1);
         let above = measured_towards(grid, offset, &index, axis, 1);
-        let logs = &grid.log_axes()[axis];
+        let logs = &grid.log_axes[axis];
         let x = logs[index[axis]];
         for (i, (low, low_value)) in below.iter().enumerate() {
             for (j, (high, high_value)) in above.iter().enumerate() {
@@ -79,20 +79,20 @@ fn weighted_median(candidates: &mut [(f64, f64)]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ridgepoint::internals::efficiency::grid::Origin;
+    use ridgepoint::internals::efficiency::Provenance;
 
     #[test]
     fn a_glitch_along_one_axis_does_not_move_the_estimate() {
         let axis: Vec<f64> = (0..7).map(|i| f64::from(1 << i)).collect();
         let mut grid = Grid::empty(vec![axis.clone(), axis.clone(), axis]);
-        for offset in 0..grid.len() {
+        for offset in 0..grid.num_cells() {
             let index = grid.index(offset);
-            grid.set(offset, 0.1 * (index[0] + 2 * index[1]) as f64 - 0.2 * index[2] as f64, Origin::Measured);
+            grid.set(offset, 0.1 * (index[0] + 2 * index[1]) as f64 - 0.2 * index[2] as f64, Provenance::Measured);
         }
-        let centre = grid.offset(&[3, 3, 3]);
-        let truth = grid.get(centre).expect("set above");
-        grid.clear(centre);
-        grid.set(grid.offset(&[2, 3, 3]), 5.0, Origin::Measured);
+        let centre = grid.cell_at(&[8.0, 8.0, 8.0]).expect("a cell");
+        let (truth, _) = grid.get(centre).expect("set above");
+        grid.set(centre, f64::NAN, Provenance::Held);
+        grid.set(grid.cell_at(&[4.0, 8.0, 8.0]).expect("a cell"), 5.0, Provenance::Measured);
         let (value, enclosed) = estimate(&grid, centre).expect("has neighbours");
         assert!(enclosed);
         assert!((value - truth).abs() < 1e-6, "{value} {truth}");
@@ -102,7 +102,7 @@ mod tests {
     fn without_neighbours_there_is_no_estimate() {
         let mut grid = Grid::empty(vec![vec![1.0, 2.0], vec![1.0, 2.0]]);
         assert!(estimate(&grid, 0).is_none());
-        grid.set(1, 0.5, Origin::Measured);
+        grid.set(1, 0.5, Provenance::Measured);
         assert_eq!(estimate(&grid, 0), Some((0.5, false)));
     }
 }

@@ -3,7 +3,8 @@
 //! stay positive.
 
 use ridgepoint::Result;
-use ridgepoint::internals::efficiency::kernel_model::{Chip, KernelModel};
+use ridgepoint::internals::efficiency::family::Family;
+use ridgepoint::internals::efficiency::kernel_model::Chip;
 
 use crate::huber::HUBER_DELTA;
 use crate::solver::{NumericFit, Options, Prior, Range, minimise};
@@ -32,7 +33,7 @@ pub struct Observation<S> {
 ///
 /// # Errors
 /// Those of [`minimise`], which cannot occur for finite starting values.
-pub fn fit_coefficients<M: KernelModel>(observations: &[Observation<M::Shape>], chip: &Chip) -> Result<Vec<f64>> {
+pub fn fit_coefficients<M: Family>(observations: &[Observation<M::Shape>], chip: &Chip) -> Result<Vec<f64>> {
     let stride = observations.len().div_ceil(MAX_ROWS).max(1);
     let rows: Vec<&Observation<M::Shape>> = observations.iter().step_by(stride).collect();
     let exponentials = |logs: &[f64]| logs.iter().map(|log| log.exp()).collect::<Vec<f64>>();

@@ -10,11 +10,11 @@ use crate::measurements::{DecodeCall, Heads, PrefillCall, SmallKernelCall};
 use ridgepoint::DType;
 use ridgepoint::Hardware;
 use ridgepoint::Result;
-use ridgepoint::internals::efficiency::curve::{DecodeCurve, Match, PrefillCurve, Timed, mean_attention};
-use ridgepoint::internals::efficiency::family::{AttentionKey, Key};
+use ridgepoint::internals::efficiency::curve::{DecodeCurve, PrefillCurve, Timed, mean_attention};
+use ridgepoint::internals::efficiency::family::AttentionKey;
 use ridgepoint::internals::efficiency::kernel_model::{Chip, DecodeModel, PrefillModel};
 use ridgepoint::internals::efficiency::table::Series;
-use ridgepoint::internals::efficiency::{EfficiencyMode, Tables, Timer};
+use ridgepoint::internals::efficiency::{EfficiencyMode, Provenance, Tables, Timer};
 use ridgepoint::physics::attention::AttentionShape;
 use ridgepoint::physics::window::{visible_pairs, visible_tokens};
 use ridgepoint::physics::{AttentionHeads, Kernel, Operator, OperatorGroup, OperatorId, OperatorKind, small};
@@ -195,7 +195,7 @@ impl OffTable {
     /// Those of reading tables; `ErrorKind::MissingTable` if the GPU has none of prefill attention.
     pub fn check_prefill_prior_kv(&self, hardware: &Hardware, tables: &Tables) -> Result<OperatorReport> {
         let curve = |series: &Series<PrefillModel>, kv_heads, group, chip| {
-            PrefillCurve::new(series, kv_heads, group, chip, Match::Exact)
+            PrefillCurve::new(series, kv_heads, group, chip, Provenance::Measured)
         };
         check_attention(&self.prefill_prior_kv, hardware, tables, curve, PrefillCurve::time)
     }
@@ -206,7 +206,7 @@ impl OffTable {
     /// Those of reading tables; `ErrorKind::MissingTable` if the GPU has none of decode attention.
     pub fn check_decode_uneven(&self, hardware: &Hardware, tables: &Tables) -> Result<OperatorReport> {
         let curve = |series: &Series<DecodeModel>, kv_heads, group, chip| {
-            DecodeCurve::new(series, kv_heads, group, chip, Match::Exact)
+            DecodeCurve::new(series, kv_heads, group, chip, Provenance::Measured)
         };
         check_attention(&self.decode_uneven, hardware, tables, curve, DecodeCurve::time)
     }
@@ -257,7 +257,7 @@ where
     let header = own_header::<F>(hardware, tables)?;
     let mut by_series: BTreeMap<String, Vec<&AttentionCall>> = BTreeMap::new();
     for call in calls {
-        by_series.entry(call.key.name()).or_default().push(call);
+        by_series.entry(call.key.to_string()).or_default().push(call);
     }
     let mut predictions = Vec::with_capacity(calls.len());
     let mut left_out = LeftOut::new();

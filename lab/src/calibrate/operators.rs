@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ridgepoint::internals::efficiency::Tables;
-use ridgepoint::internals::efficiency::family::{Family, Key};
+use ridgepoint::internals::efficiency::family::Family;
 use ridgepoint::internals::efficiency::kernel_model::Chip;
 use ridgepoint::internals::efficiency::table::{Header, Series, SeriesDraft, SeriesHeader, write_table};
 use ridgepoint::{Error, Hardware, Result};
@@ -54,7 +54,7 @@ pub fn calibrate_operator<F: Calibrated>(
     let members = by_series(rows.kept.iter());
     let last = F::AXES.len() - 1;
     let draft = |series: Series<F>| {
-        let name = series.key.name();
+        let name = series.key.to_string();
         let score = report.by_series.get(&name);
         let header = SeriesHeader {
             source: sources.get(&name).map_or_else(String::new, |sources| sources.join("; ")),
@@ -63,7 +63,7 @@ pub fn calibrate_operator<F: Calibrated>(
             lines: 0,
             cross_validated_median_ape_pct: two_decimals(score.map_or(100.0, |s| s.median_ape_pct)),
             cross_validated_mape_pct: two_decimals(score.map_or(100.0, |s| s.mape_pct)),
-            knots: series.grid.axes()[last].clone(),
+            knots: series.grid.axes[last].clone(),
         };
         SeriesDraft { series, header }
     };
@@ -76,7 +76,7 @@ pub fn calibrate_operator<F: Calibrated>(
 fn sources_by_series<F: Family>(rows: &[Row<F>]) -> BTreeMap<String, Vec<&str>> {
     let mut sources: BTreeMap<String, Vec<&str>> = BTreeMap::new();
     for row in rows {
-        let known = sources.entry(row.key.name()).or_default();
+        let known = sources.entry(row.key.to_string()).or_default();
         if !known.contains(&row.source.as_str()) {
             known.push(&row.source);
         }
@@ -92,7 +92,7 @@ pub(super) fn own_header<F: Family>(hardware: &Hardware, tables: &Tables) -> Res
 
 /// The series of exactly this key, which the GPU's own table must have.
 pub(super) fn own_series<F: Family>(key: &F::Key, tables: &Tables) -> Result<Arc<Series<F>>> {
-    Ok(tables.of_key::<F>(key)?.series)
+    Ok(tables.of_key::<F>(key, &[])?.series)
 }
 
 /// Scores the tables of the rows' own GPU on rows they did not use. A shape of several sources takes the median of their

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use ridgepoint::internals::efficiency::family::{Family, Key};
+use ridgepoint::internals::efficiency::family::Family;
 
 use super::build::Row;
 use crate::stats::median;
@@ -24,7 +24,7 @@ pub fn merge_repeated<F: Family>(rows: &[Row<F>]) -> Merged<F> {
     let mut position: HashMap<(String, Vec<u64>), usize> = HashMap::with_capacity(rows.len());
     let mut merged: Vec<(&Row<F>, Vec<f64>)> = Vec::with_capacity(rows.len());
     for row in rows {
-        let shape = (row.key.name(), row.point.iter().map(|value| value.to_bits()).collect());
+        let shape = (row.key.to_string(), row.point.iter().map(|value| value.to_bits()).collect());
         let at = *position.entry(shape).or_insert(merged.len());
         match merged.get_mut(at) {
             Some((_, times_us)) => times_us.push(row.time_us),
@@ -44,21 +44,21 @@ pub fn merge_repeated<F: Family>(rows: &[Row<F>]) -> Merged<F> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ridgepoint::internals::efficiency::family::GemmKind;
+    use ridgepoint::MatmulFormat;
     use ridgepoint::internals::efficiency::kernel_model::GemmModel;
 
-    fn row(key: GemmKind, m: f64, time_us: f64, source: &str) -> Row<GemmModel> {
+    fn row(key: MatmulFormat, m: f64, time_us: f64, source: &str) -> Row<GemmModel> {
         Row { key, point: vec![4096.0, 1024.0, m], time_us, source: source.into() }
     }
 
     #[test]
     fn a_shape_of_three_sources_keeps_the_median_and_others_stay_as_they_are() {
         let rows = [
-            row(GemmKind::Fp8, 16.0, 9.0, "a"),
-            row(GemmKind::Fp8, 32.0, 5.0, "a"),
-            row(GemmKind::Fp8, 16.0, 4.0, "b"),
-            row(GemmKind::Bfloat16, 16.0, 100.0, "b"),
-            row(GemmKind::Fp8, 16.0, 6.0, "c"),
+            row(MatmulFormat::Fp8, 16.0, 9.0, "a"),
+            row(MatmulFormat::Fp8, 32.0, 5.0, "a"),
+            row(MatmulFormat::Fp8, 16.0, 4.0, "b"),
+            row(MatmulFormat::Bfloat16, 16.0, 100.0, "b"),
+            row(MatmulFormat::Fp8, 16.0, 6.0, "c"),
         ];
         let Merged { kept, left_out } = merge_repeated(&rows);
         assert_eq!(left_out, 2);
@@ -69,8 +69,8 @@ mod tests {
 
     #[test]
     fn of_two_times_the_mean_is_kept_whatever_their_order() {
-        let pair = [row(GemmKind::Fp8, 16.0, 4.0, "a"), row(GemmKind::Fp8, 16.0, 6.0, "b")];
-        let turned = [row(GemmKind::Fp8, 16.0, 6.0, "b"), row(GemmKind::Fp8, 16.0, 4.0, "a")];
+        let pair = [row(MatmulFormat::Fp8, 16.0, 4.0, "a"), row(MatmulFormat::Fp8, 16.0, 6.0, "b")];
+        let turned = [row(MatmulFormat::Fp8, 16.0, 6.0, "b"), row(MatmulFormat::Fp8, 16.0, 4.0, "a")];
         assert_eq!(merge_repeated(&pair).kept[0].time_us.to_bits(), 5f64.to_bits());
         assert_eq!(merge_repeated(&turned).kept[0].time_us.to_bits(), 5f64.to_bits());
     }

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use ridgepoint::internals::efficiency::family::{AttentionKey, GemmKind, MoeKey, MoeKind, Routing};
+use ridgepoint::internals::efficiency::family::{AttentionKey, MoeKey, Routing};
 use ridgepoint::internals::efficiency::kernel_model::{AllReduceModel, DecodeModel, GemmModel, MoeModel, PrefillModel};
 use ridgepoint::model::Window;
 use ridgepoint::{DType, MatmulFormat};
@@ -42,7 +42,7 @@ impl Rows {
         let mut rows = Rows::default();
         for row in &measurements.gemm {
             let (call, source) = (&row.call, &sources[row.source]);
-            match gemm_kind(call, source) {
+            match gemm_format(call, source) {
                 Ok(key) => {
                     let point = vec![call.n as f64, call.k as f64, call.m as f64];
                     rows.gemm.push(Row { key, point, time_us: row.latency_us, source: source.name.clone() });
@@ -136,12 +136,11 @@ impl Source {
 }
 
 /// The kernel of a projection; an error is the reason why no table takes the row.
-fn gemm_kind(call: &GemmCall, source: &Source) -> std::result::Result<GemmKind, &'static str> {
+fn gemm_format(call: &GemmCall, source: &Source) -> std::result::Result<MatmulFormat, &'static str> {
     match call.dtype {
-        MatmulFormat::Bfloat16 | MatmulFormat::Float16 => Ok(GemmKind::Bfloat16),
+        MatmulFormat::Bfloat16 | MatmulFormat::Float16 => Ok(MatmulFormat::Bfloat16),
         MatmulFormat::Fp8 | MatmulFormat::Fp8Block if source.has_eager_fp8_gemms => Err(FLOOR),
-        MatmulFormat::Fp8 => Ok(GemmKind::Fp8),
-        MatmulFormat::Fp8Block => Ok(GemmKind::Fp8Block),
+        MatmulFormat::Fp8 | MatmulFormat::Fp8Block => Ok(call.dtype),
         _ => Err(NO_MODEL),
     }
 }
@@ -149,11 +148,9 @@ fn gemm_kind(call: &GemmCall, source: &Source) -> std::result::Result<GemmKind, 
 /// `None` for a number format that no table has.
 fn moe_key(call: &MoeCall) -> Option<MoeKey> {
     Some(MoeKey {
-        kind: match call.dtype {
-            MatmulFormat::Bfloat16 | MatmulFormat::Float16 => MoeKind::Bfloat16,
-            MatmulFormat::Fp8 => MoeKind::Fp8,
-            MatmulFormat::Fp8Block => MoeKind::Fp8Block,
-            MatmulFormat::Int4WeightOnly => MoeKind::Int4WeightOnly,
+        format: match call.dtype {
+            MatmulFormat::Bfloat16 | MatmulFormat::Float16 => MatmulFormat::Bfloat16,
+            MatmulFormat::Fp8 | MatmulFormat::Fp8Block | MatmulFormat::Int4WeightOnly => call.dtype,
             _ => return None,
         },
         routing: Routing::parse(&call.distribution)?,

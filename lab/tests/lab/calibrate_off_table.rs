@@ -3,11 +3,11 @@
 use ridgepoint::ErrorKind;
 use std::path::Path;
 
-use ridgepoint::internals::efficiency::Tables;
-use ridgepoint::internals::efficiency::family::{AttentionKey, Key};
-use ridgepoint::internals::efficiency::grid::{Grid, Origin};
-use ridgepoint::internals::efficiency::kernel_model::{Chip, DecodeModel, KernelModel, PrefillModel};
+use ridgepoint::internals::efficiency::family::{AttentionKey, Family, Key};
+use ridgepoint::internals::efficiency::grid::Grid;
+use ridgepoint::internals::efficiency::kernel_model::{Chip, DecodeModel, PrefillModel};
 use ridgepoint::internals::efficiency::table::{Series, SeriesDraft, SeriesHeader, write_table};
+use ridgepoint::internals::efficiency::{Provenance, Tables};
 use ridgepoint::physics::attention::{AttentionShape, HeadShape};
 use ridgepoint::{DType, Deployment, Hardware, Model, Options, Request, StepModel};
 use ridgepoint_lab::calibrate::off_table::SMALL_KERNELS;
@@ -140,9 +140,9 @@ fn made_up_tables(dir: &Path) {
     let tokens = vec![256.0, 1024.0, 4096.0, 16_384.0];
     let grid = || {
         let mut grid = Grid::empty(vec![vec![8.0], vec![4.0], tokens.clone(), vec![1.0, 8.0]]);
-        for offset in 0..grid.len() {
+        for offset in 0..grid.num_cells() {
             let is_long = grid.index(offset)[2] >= 2;
-            grid.set(offset, if is_long { 2f64.ln() } else { 0.0 }, Origin::Measured);
+            grid.set(offset, if is_long { 2f64.ln() } else { 0.0 }, Provenance::Measured);
         }
         grid
     };

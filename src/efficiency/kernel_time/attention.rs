@@ -1,14 +1,19 @@
-//! Attention time for a fractional mean context length, and its roofline bound as a few factors. Used to fill the dense
-//! step-time tables.
+//! Attention time tabulated by requests and context length, and its roofline bound as a few factors, for the dense step-time
+//! tables.
 
 use serde::Serialize;
 
-use super::super::decode_times::DecodeTimes;
+use super::super::curve::{self, mean_attention};
 use super::super::fast_prefill::FastPrefill;
+use super::super::kernel_model::DecodeModel;
+use super::super::surface::{OctaveAxis, Surface};
 use super::{Curve, Timer};
-use crate::physics::attention::HeadShape;
+use crate::physics::attention::{AttentionShape, HeadShape};
 use crate::physics::{AttentionHeads, Kernel, Operator};
 use crate::units::{larger, time_us};
+
+/// Knots per octave of keys per request, as a power of two.
+pub const KEY_STEPS_LOG2: u32 = 4;
 
 /// The roofline bound of attention: linear in FLOPs and in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -45,16 +50,39 @@ impl Timer {
         }
     }
 
-    /// Decode attention of `heads` between whole numbers of tokens too, without the roofline bound; `None` where its time
-    /// is that bound.
-    pub fn decode_times(&self, heads: &AttentionHeads) -> Option<DecodeTimes<'_>> {
-        match &self.curve {
-            Curve::Decode(curve) => Some(DecodeTimes::new(curve, *heads)),
-            _ => None,
-        }
+    /// Time of one call of decode attention by `requests` and 1 to at least `longest` keys per request, at least `least_us`, µs.
+    /// Excludes the roofline bound: 0 or `least_us` if
+    /// the time is that bound.
+    pub fn decode_surface(
+        &self,
+        heads: &AttentionHeads,
+        requests: &[u64],
+        longest: u64,
+        least_us: f64,
+    ) -> Surface<KEY_STEPS_LOG2> {
+        let axis = OctaveAxis::covering(1.0, longest.max(2) as f64);
+        let Curve::Decode(decode) = &self.curve else { return Surface::new(requests, axis, |_, _| least_us) };
+        let curve::Curve { coefficients, chip, residuals, .. } = &decode.curve;
+        // The parts that depend on the requests alone, or on the keys alone, are computed once.
+        let by_requests = requests.iter().map(|requests| {
+            let batch = *requests as f64;
+            (batch, residuals.place(1, batch * decode.batch_factor))
+        });
+        let by_keys = (0..axis.num_knots()).map(|index| {
+            let keys = axis.knot(index);
+            (keys, residuals.place(0, keys), DecodeModel::split_us(coefficients, keys))
+        });
+        let (by_requests, by_keys): (Vec<_>, Vec<_>) = (by_requests.collect(), by_keys.collect());
+        let one = mean_attention(1.0, 1.0, 1.0, 1.0, heads);
+        Surface::new(&by_requests, axis, |(batch, row), index| {
+            let (keys, column, split_us) = by_keys[index];
+            let shape = AttentionShape { batch, visible: keys, keys, ..one };
+            let modelled_us = DecodeModel::tabulated_us(coefficients, &shape, chip, split_us);
+            (modelled_us * residuals.at(&[column, row]).0.exp()).max(least_us)
+        })
     }
 
-    /// Prefill attention tabulated for `heads`; `None` where its time is the roofline bound.
+    /// Prefill attention tabulated for `heads`; `None` if its time is the roofline bound.
     pub fn fast_prefill(&self, heads: &AttentionHeads) -> Option<FastPrefill> {
         match &self.curve {
             Curve::Prefill(curve) => Some(FastPrefill::new(curve, heads)),

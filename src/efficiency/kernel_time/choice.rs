@@ -2,23 +2,24 @@
 
 use super::super::chip::Chip;
 use super::super::curve::{
-    AllReduceCurve, DecodeCurve, GemmCurve, Match, MoeCurve, PrefillCurve, attention_distance, expert_layer_distance,
+    AllReduceCurve, DecodeCurve, GemmCurve, MoeCurve, PrefillCurve, attention_distance, expert_layer_distance,
     nearest_split, stand_in_weight,
 };
 use super::super::family::{Family, OUTPUT_BYTES};
 use super::super::gemm_model::GemmModel;
 use super::super::kernel_model::{AllReduceModel, DecodeModel, MoeModel, PrefillModel};
-use super::super::keys::{AllReduceKind, AttentionKey, GemmKind, MoeKey, MoeKind, Routing};
+use super::super::keys::{AllReduceKind, AttentionKey, MoeKey, Routing, operand_dtype};
+use super::super::provenance::Provenance;
 use super::super::tables::{Found, Tables};
 use super::Curve;
-use crate::dtype::{DType, WeightFormat};
+use crate::dtype::{DType, MatmulFormat, WeightFormat};
 use crate::error::Result;
 use crate::hardware::Hardware;
 use crate::model::Window;
 use crate::physics::projection::GemmShape;
 use crate::physics::{AttentionHeads, Experts, Kernel, Operator};
 
-/// Engine whose attention kernels are taken where several were measured: the nearest to vLLM 0.15.1, the version that
+/// Engine whose attention kernels are preferred if several were measured: the nearest to vLLM 0.15.1, the version that
 /// serving predictions are judged on.
 const PREFERRED_ENGINE: &str = "vllm-0.14";
 
@@ -40,177 +41,151 @@ pub(super) fn usable_dtype(dtype: DType, hardware: &Hardware) -> (DType, bool) {
     }
 }
 
-/// The curve of `operator` on this GPU, and notes on fallbacks and stand-ins.
-pub(super) fn curve_of(
-    operator: &Operator,
-    hardware: &Hardware,
-    tables: &Tables,
-    dtype: DType,
-) -> Result<(Curve, Vec<String>)> {
-    let chip = Chip::new(hardware, dtype)?;
-    match operator.kernel {
-        Kernel::Gemm { n, k, weights, .. } => gemm_curve(operator, (n, k, weights), chip, dtype, tables),
-        Kernel::AttentionPrefill { heads, .. } => {
-            let (found, matched, notes) = attention_series::<PrefillModel>(operator, &heads, tables)?;
-            let (kv, group) = kv_and_group(&heads);
-            Ok((Curve::Prefill(PrefillCurve::new(&found.series, kv, group, chip, matched)), notes))
+/// The search for the series that answer for an operator.
+pub(super) struct Choice<'a> {
+    pub(super) operator: &'a Operator,
+    pub(super) chip: Chip,
+    /// Format whose peak `chip` has.
+    pub(super) dtype: DType,
+    pub(super) tables: &'a Tables,
+    /// Fallbacks and stand-ins.
+    pub(super) notes: Vec<String>,
+}
+
+impl Choice<'_> {
+    /// The curve of the operator on this GPU.
+    pub(super) fn curve(&mut self) -> Result<Curve> {
+        match self.operator.kernel {
+            Kernel::Gemm { n, k, weights, .. } => self.gemm(n as f64, k as f64, weights),
+            Kernel::AttentionPrefill { heads, .. } => {
+                let (found, at_best) = self.attention::<PrefillModel>(&heads)?;
+                let (kv, group) = kv_and_group(&heads);
+                Ok(Curve::Prefill(PrefillCurve::new(&found.series, kv, group, self.chip, at_best)))
+            }
+            Kernel::AttentionDecode { heads, .. } => {
+                let (found, at_best) = self.attention::<DecodeModel>(&heads)?;
+                let (kv, group) = kv_and_group(&heads);
+                Ok(Curve::Decode(DecodeCurve::new(&found.series, kv, group, self.chip, at_best)))
+            }
+            Kernel::Moe { experts, .. } => self.moe(&experts),
+            Kernel::AllReduce { num_gpus, .. } => {
+                let found = self.tables.of_key::<AllReduceModel>(&AllReduceKind::Graph, &[])?;
+                self.note_fallback(&found);
+                let at_best = found.at_best(true);
+                Ok(Curve::AllReduce(AllReduceCurve::new(&found.series, num_gpus as f64, self.chip, at_best)))
+            }
+            Kernel::Exchange { .. } => {
+                let found = self.tables.of_key::<AllReduceModel>(&AllReduceKind::Graph, &[])?;
+                let [launch, efficiency, ..] = found.series.coefficients[..] else { return Ok(Curve::Ideal) };
+                self.note("not measured, priced by the link and an all-reduce's floor");
+                let bytes_per_s = self.chip.link_bytes_per_s * efficiency.min(1.0);
+                Ok(Curve::Exchange { floor_us: launch, bytes_per_s })
+            }
+            Kernel::Elementwise { .. } => Ok(Curve::Streaming),
         }
-        Kernel::AttentionDecode { heads, .. } => {
-            let (found, matched, notes) = attention_series::<DecodeModel>(operator, &heads, tables)?;
-            let (kv, group) = kv_and_group(&heads);
-            Ok((Curve::Decode(DecodeCurve::new(&found.series, kv, group, chip, matched)), notes))
+    }
+
+    fn note(&mut self, what: impl std::fmt::Display) {
+        self.notes.push(format!("{}: {what}", self.operator.name));
+    }
+
+    fn note_fallback<F: Family>(&mut self, found: &Found<F>) {
+        if found.is_fallback {
+            self.note(format_args!("efficiency borrowed from {} against this GPU's datasheet", found.gpu));
         }
-        Kernel::Moe { .. } => moe_curve(operator, chip, dtype, tables),
-        Kernel::AllReduce { num_gpus, .. } => {
-            let found = tables.of_key::<AllReduceModel>(&AllReduceKind::Graph)?;
-            let matched = found.matched(true);
-            let notes = fallback_note(operator, &found).into_iter().collect();
-            Ok((Curve::AllReduce(AllReduceCurve::new(&found.series, num_gpus as f64, chip, matched)), notes))
+    }
+
+    /// Whether kernels of `format` are those of the weights. Adds a note if they are not.
+    fn is_own_format(&mut self, weights: WeightFormat, format: MatmulFormat) -> bool {
+        let is_own = match MatmulFormat::from(weights) {
+            MatmulFormat::Float16 => format == MatmulFormat::Bfloat16,
+            own => format == own,
+        };
+        if !is_own {
+            self.note(format_args!("no {weights} kernels were measured, {format} ones stand in"));
         }
-        Kernel::Exchange { .. } => {
-            let found = tables.of_key::<AllReduceModel>(&AllReduceKind::Graph)?;
-            let [launch, efficiency, ..] = found.series.coefficients[..] else {
-                return Ok((Curve::Ideal, Vec::new()));
+        is_own
+    }
+
+    fn gemm(&mut self, n: f64, k: f64, weights: WeightFormat) -> Result<Curve> {
+        let format = match (weights, self.dtype) {
+            (WeightFormat::Fp8Block { .. }, DType::Fp8) => MatmulFormat::Fp8Block,
+            (_, DType::Fp8 | DType::Int8 | DType::Fp4) => MatmulFormat::Fp8,
+            _ => MatmulFormat::Bfloat16,
+        };
+        let found = self.tables.of_key::<GemmModel>(&format, &[n, k])?;
+        self.note_fallback(&found);
+        let at_best = found.at_best(self.is_own_format(weights, format));
+        let shape = GemmShape { weight_bytes: weights.bytes_per_weight(), ..GemmModel::shape(&format, &[n, k, 1.0]) };
+        Ok(Curve::Gemm(Box::new(GemmCurve::new(&found.series, shape, self.chip, at_best))))
+    }
+
+    fn attention<F: Family<Key = AttentionKey>>(&mut self, heads: &AttentionHeads) -> Result<(Found<F>, Provenance)> {
+        let wanted = AttentionKey {
+            engine: PREFERRED_ENGINE.to_owned(),
+            kv_dtype: if heads.kv_dtype.bytes() <= 1.0 { DType::Fp8 } else { DType::Bfloat16 },
+            head_dim: if heads.is_mla { 128 } else { heads.head_dim },
+            window: match heads.window {
+                Window::Full => None,
+                Window::Sliding(n) | Window::Chunked(n) => Some(n),
+            },
+        };
+        let found = self.tables.nearest::<F>(|key| attention_distance(key, &wanted), 1, &[])?.remove(0);
+        self.note_fallback(&found);
+        let key = &found.series.key;
+        let alike = AttentionKey { engine: key.engine.clone(), ..wanted };
+        let described = |key: &AttentionKey| {
+            let window = key.window.map_or_else(|| "no window".to_owned(), |w| format!("window {w}"));
+            format!("head size {}, {window}, {} KV", key.head_dim, key.kv_dtype)
+        };
+        if heads.is_mla {
+            self.note("latent attention was not measured, grouped-query kernels of head size 128 stand in");
+        } else if *key != alike {
+            self.note(format_args!("not measured for {}, {} stands in", described(&alike), described(key)));
+        }
+        let at_best = found.at_best(*key == alike && !heads.is_mla);
+        Ok((found, at_best))
+    }
+
+    fn moe(&mut self, experts: &Experts) -> Result<Curve> {
+        let Experts { hidden_size, intermediate_size, top_k, num_experts, weights, .. } = *experts;
+        let format = match (weights, self.dtype) {
+            (WeightFormat::Plain(_), _) => MatmulFormat::Bfloat16,
+            (WeightFormat::Fp8Block { .. }, DType::Fp8) => MatmulFormat::Fp8Block,
+            (_, DType::Fp8 | DType::Int8 | DType::Fp4) => MatmulFormat::Fp8,
+            (WeightFormat::Fp8 | WeightFormat::Fp8Block { .. } | WeightFormat::Int8, _) => MatmulFormat::Bfloat16,
+            _ => MatmulFormat::Int4WeightOnly,
+        };
+        let shape = experts.shape(1.0, operand_dtype(format).bytes(), OUTPUT_BYTES);
+        let distance = |key: &MoeKey| {
+            let is_alike = key.format == format && key.routing == ROUTING;
+            if is_alike { expert_layer_distance(key, &shape) } else { f64::INFINITY }
+        };
+        let mut found = self.tables.nearest::<MoeModel>(distance, MOE_NEIGHBOURS, &[])?;
+        let is_exact = found[0].distance < 1e-9;
+        if is_exact {
+            found.truncate(1);
+        }
+        self.note_fallback(&found[0]);
+        if !is_exact {
+            let layer = |found: &Found<MoeModel>| {
+                let MoeKey { num_experts, hidden_size, intermediate_size, top_k, .. } = found.series.key;
+                format!("{num_experts}×{hidden_size}×{intermediate_size} top {top_k}")
             };
-            let curve = Curve::Exchange { floor_us: launch, bytes_per_s: chip.link_bytes_per_s * efficiency.min(1.0) };
-            Ok((curve, vec![format!("{}: not measured, priced by the link and an all-reduce's floor", operator.name)]))
+            self.note(format_args!(
+                "{num_experts} experts of {hidden_size} × {intermediate_size}, top {top_k}, were not measured; the nearest layers ({}) stand in",
+                found.iter().map(layer).collect::<Vec<_>>().join(", ")
+            ));
         }
-        Kernel::Elementwise { .. } => Ok((Curve::Streaming, Vec::new())),
+        let is_own = self.is_own_format(weights, format);
+        let at_best = found[0].at_best(is_exact && is_own);
+        let tp = nearest_split(&found[0].series.key, &shape);
+        let ep = num_experts as f64 / experts.local_experts as f64;
+        let series: Vec<_> = found.iter().map(|of| (&*of.series, stand_in_weight(of.distance), at_best)).collect();
+        Ok(Curve::Moe(MoeCurve::new(&series, shape, tp, ep, self.chip)))
     }
 }
 
 fn kv_and_group(heads: &AttentionHeads) -> (f64, f64) {
     (heads.num_kv_heads as f64, heads.num_heads as f64 / heads.num_kv_heads as f64)
-}
-
-fn fallback_note<F: Family>(operator: &Operator, found: &Found<F>) -> Option<String> {
-    found.is_fallback.then(|| {
-        let what = operator.name;
-        format!("{what}: efficiency borrowed from {} against this GPU's datasheet", found.gpu)
-    })
-}
-
-fn gemm_curve(
-    operator: &Operator,
-    (n, k, weights): (u64, u64, WeightFormat),
-    chip: Chip,
-    dtype: DType,
-    tables: &Tables,
-) -> Result<(Curve, Vec<String>)> {
-    let wanted = match (weights, dtype) {
-        (WeightFormat::Fp8Block { .. }, DType::Fp8) => GemmKind::Fp8Block,
-        (_, DType::Fp8 | DType::Int8 | DType::Fp4) => GemmKind::Fp8,
-        _ => GemmKind::Bfloat16,
-    };
-    let found = tables.of_key_around::<GemmModel>(&wanted, &[n as f64, k as f64])?;
-    let measured_format = match wanted {
-        GemmKind::Bfloat16 => matches!(weights, WeightFormat::Plain(_)),
-        GemmKind::Fp8 => weights == WeightFormat::Fp8,
-        GemmKind::Fp8Block => true,
-    };
-    let mut notes: Vec<String> = fallback_note(operator, &found).into_iter().collect();
-    if !measured_format {
-        notes.push(format!("{}: no {weights} kernels were measured, {} ones stand in", operator.name, wanted.name()));
-    }
-    let matched = found.matched(measured_format);
-    let shape = GemmShape {
-        m: 1.0,
-        n: n as f64,
-        k: k as f64,
-        input_bytes: wanted.operand_bytes(),
-        weight_bytes: weights.bytes_per_weight(),
-        output_bytes: OUTPUT_BYTES,
-    };
-    Ok((Curve::Gemm(Box::new(GemmCurve::new(&found.series, shape, chip, matched))), notes))
-}
-
-fn attention_series<F>(
-    operator: &Operator,
-    heads: &AttentionHeads,
-    tables: &Tables,
-) -> Result<(Found<F>, Match, Vec<String>)>
-where
-    F: Family<Key = AttentionKey>,
-{
-    let wanted = AttentionKey {
-        engine: PREFERRED_ENGINE.to_owned(),
-        kv_dtype: if heads.kv_dtype.bytes() <= 1.0 { DType::Fp8 } else { DType::Bfloat16 },
-        head_dim: if heads.is_mla { 128 } else { heads.head_dim },
-        window: match heads.window {
-            Window::Full => None,
-            Window::Sliding(n) | Window::Chunked(n) => Some(n),
-        },
-    };
-    let (found, _) = tables.nearest::<F>(|key| attention_distance(key, &wanted), 1)?.remove(0);
-    let key = &found.series.key;
-    let mut notes: Vec<String> = fallback_note(operator, &found).into_iter().collect();
-    let alike = AttentionKey { engine: key.engine.clone(), ..wanted };
-    if heads.is_mla {
-        notes.push(format!(
-            "{}: latent attention was not measured, grouped-query kernels of head size 128 stand in",
-            operator.name
-        ));
-    } else if *key != alike {
-        notes.push(format!(
-            "{}: not measured for {}, {} stands in",
-            operator.name,
-            alike_name(&alike),
-            alike_name(key)
-        ));
-    }
-    let matched = found.matched(*key == alike && !heads.is_mla);
-    Ok((found, matched, notes))
-}
-
-fn alike_name(key: &AttentionKey) -> String {
-    let window = key.window.map_or_else(|| "no window".to_owned(), |w| format!("window {w}"));
-    format!("head size {}, {window}, {} KV", key.head_dim, key.kv_dtype)
-}
-
-fn moe_curve(operator: &Operator, chip: Chip, dtype: DType, tables: &Tables) -> Result<(Curve, Vec<String>)> {
-    let Kernel::Moe { experts, .. } = operator.kernel else { return Ok((Curve::Ideal, Vec::new())) };
-    let Experts { hidden_size, intermediate_size, top_k, num_experts, weights, .. } = experts;
-    let kind = match (weights, dtype) {
-        (WeightFormat::Plain(_), _) => MoeKind::Bfloat16,
-        (WeightFormat::Fp8Block { .. }, DType::Fp8) => MoeKind::Fp8Block,
-        (_, DType::Fp8 | DType::Int8 | DType::Fp4) => MoeKind::Fp8,
-        (WeightFormat::Fp8 | WeightFormat::Fp8Block { .. } | WeightFormat::Int8, _) => MoeKind::Bfloat16,
-        _ => MoeKind::Int4WeightOnly,
-    };
-    let ep = num_experts as f64 / experts.local_experts as f64;
-    let shape = experts.shape(1.0, kind.activation_bytes(), OUTPUT_BYTES);
-    let distance = |key: &MoeKey| {
-        if key.kind == kind && key.routing == ROUTING { expert_layer_distance(key, &shape) } else { f64::INFINITY }
-    };
-    let mut found = tables.nearest::<MoeModel>(distance, MOE_NEIGHBOURS)?;
-    let is_exact = found[0].1 < 1e-9;
-    if is_exact {
-        found.truncate(1);
-    }
-    let mut notes: Vec<String> = fallback_note(operator, &found[0].0).into_iter().collect();
-    if !is_exact {
-        notes.push(format!(
-            "{}: {num_experts} experts of {hidden_size} × {intermediate_size}, top {top_k}, were not measured; the nearest layers ({}) stand in",
-            operator.name,
-            found.iter().map(|(f, _)| layer_name(&f.series.key)).collect::<Vec<_>>().join(", ")
-        ));
-    }
-    let measured_format = matches!(
-        (kind, weights),
-        (MoeKind::Bfloat16, WeightFormat::Plain(_))
-            | (MoeKind::Fp8, WeightFormat::Fp8)
-            | (MoeKind::Fp8Block, WeightFormat::Fp8Block { .. })
-            | (MoeKind::Int4WeightOnly, WeightFormat::Int4 { .. })
-    );
-    if !measured_format {
-        notes.push(format!("{}: no {weights} kernels were measured, {} ones stand in", operator.name, kind.name()));
-    }
-    let matched = found[0].0.matched(is_exact && measured_format);
-    let tp = nearest_split(&found[0].0.series.key, &shape);
-    let series: Vec<_> = found.iter().map(|(f, d)| (&*f.series, stand_in_weight(*d), matched)).collect();
-    Ok((Curve::Moe(MoeCurve::new(&series, shape, tp, ep, chip)), notes))
-}
-
-fn layer_name(key: &MoeKey) -> String {
-    format!("{}×{}×{} top {}", key.num_experts, key.hidden_size, key.intermediate_size, key.top_k)
 }

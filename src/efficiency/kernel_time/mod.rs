@@ -4,10 +4,11 @@
 mod attention;
 mod choice;
 
-pub use attention::{AttentionBound, heads_of};
+pub use attention::{AttentionBound, KEY_STEPS_LOG2, heads_of};
 
 use serde::Serialize;
 
+use super::chip::Chip;
 use super::curve::{AllReduceCurve, DecodeCurve, GemmCurve, MoeCurve, PrefillCurve, Timed, mean_attention};
 use super::provenance::{Bound, OperatorTime, Provenance};
 use super::tables::Tables;
@@ -15,7 +16,7 @@ use crate::error::Result;
 use crate::hardware::Hardware;
 use crate::physics::{Kernel, Operator, OperatorGroup, OperatorKind};
 use crate::units::time_us;
-use choice::{curve_of, usable_dtype};
+use choice::{Choice, usable_dtype};
 
 /// Least time of a kernel inside a CUDA graph, µs: the shortest GEMM of the vLLM 0.14.0 tables takes 2.41 µs on an H200
 /// and 2.45 µs on an A100 and an H100, with next to nothing to do.
@@ -46,7 +47,8 @@ pub enum EfficiencyMode {
 #[derive(Debug, Clone)]
 pub struct Timer {
     curve: Curve,
-    peak_flop_per_s: f64,
+    /// Peak of the unit that does the operator's FLOPs, FLOP/s.
+    pub peak_flop_per_s: f64,
     bytes_per_s: f64,
     is_network: bool,
     /// Fallbacks and stand-ins that its times come from, in plain words.
@@ -69,51 +71,38 @@ impl Timer {
     /// Chooses the series that answers for `operator`.
     ///
     /// # Errors
-    /// Those of reading tables; [`crate::Error::MissingTable`], [`crate::Error::MissingPeak`] where there is nothing to go by.
+    /// Those of reading tables; [`ErrorKind::MissingTable`](crate::ErrorKind) if no GPU has a usable series,
+    /// [`ErrorKind::MissingPeak`](crate::ErrorKind) if the chip has no unit for the format.
     pub fn new(operator: &Operator, hardware: &Hardware, tables: &Tables, mode: EfficiencyMode) -> Result<Self> {
         let is_network = operator.group == OperatorGroup::Communication;
-        let (peak_dtype, weight_only) = usable_dtype(operator.compute_dtype, hardware);
-        let (curve, mut notes) = match mode {
-            EfficiencyMode::Ideal => (Curve::Ideal, Vec::new()),
-            EfficiencyMode::Tables => curve_of(operator, hardware, tables, peak_dtype)?,
-        };
+        let (dtype, weight_only) = usable_dtype(operator.compute_dtype, hardware);
+        let mut choice = Choice { operator, chip: Chip::new(hardware, dtype)?, dtype, tables, notes: Vec::new() };
         if weight_only {
-            notes.insert(
-                0,
-                format!(
-                    "{} has no {} unit: {} runs weight-only at {peak_dtype} speed",
-                    &hardware.display_name, operator.compute_dtype, operator.name
-                ),
-            );
+            choice.notes.push(format!(
+                "{} has no {} unit: {} runs weight-only at {dtype} speed",
+                hardware.display_name, operator.compute_dtype, operator.name
+            ));
         }
+        let curve = if mode == EfficiencyMode::Ideal { Curve::Ideal } else { choice.curve()? };
         Ok(Timer {
             curve,
-            peak_flop_per_s: hardware.peak_dense_flop_per_s(peak_dtype)?,
-            bytes_per_s: if is_network {
-                hardware.interconnect.unidirectional_bytes_per_s
-            } else {
-                hardware.hbm_bytes_per_s
-            },
+            peak_flop_per_s: choice.chip.peak_flop_per_s,
+            bytes_per_s: if is_network { choice.chip.link_bytes_per_s } else { choice.chip.hbm_bytes_per_s },
             is_network,
-            note: if notes.is_empty() { None } else { Some(notes.join("; ")) },
+            note: (!choice.notes.is_empty()).then(|| choice.notes.join("; ")),
         })
     }
 
     /// Launch and set-up in the time of an attention call, µs; 0 for any other kernel.
     pub fn attention_launch_us(&self) -> f64 {
         match &self.curve {
-            Curve::Decode(curve) => curve.launch_us(),
-            Curve::Prefill(curve) => curve.launch_us(),
+            Curve::Decode(decode) => decode.curve.launch_us(),
+            Curve::Prefill(prefill) => prefill.curve.launch_us(),
             _ => 0.0,
         }
     }
 
-    /// Peak of the unit that does the operator's FLOPs, FLOP/s.
-    pub fn peak_flop_per_s(&self) -> f64 {
-        self.peak_flop_per_s
-    }
-
-    /// Time of one call of `operator`, whose static part must be the one this timer was made for.
+    /// Time of one call of `operator`, which may differ in the batch only from the one that the timer was made for.
     pub fn time(&self, operator: &Operator) -> OperatorTime {
         let compute_us = time_us(operator.flops, self.peak_flop_per_s);
         let bytes_us = time_us(operator.bytes, self.bytes_per_s);

@@ -1,7 +1,7 @@
 //! Fills the lookup tables from a step model's operators. Uses `efficiency`, `physics`, the step model.
 
 use super::OperatorTables;
-use super::attention::{ChunkAttention, DecodeAttention};
+use super::attention::{Calls, ChunkAttention, DecodeAttention};
 use super::one_chunk::OneChunk;
 use super::rows::{GroupTable, GroupTimes};
 use crate::correction::Term;
@@ -11,9 +11,7 @@ use crate::efficiency::mixed::share_a_call;
 use crate::efficiency::surface::CountAxis;
 use crate::efficiency::{EfficiencyMode, OperatorTime, Timer};
 use crate::model::Window;
-use crate::physics::{
-    AttentionHeads, BatchShape, BatchSums, Entry, GraphMode, Kernel, MAX_WINDOWS, Operator, OperatorId,
-};
+use crate::physics::{BatchShape, BatchSums, Entry, GraphMode, Kernel, MAX_WINDOWS, Operator, OperatorId};
 use crate::request::Request;
 use crate::step_model::StepModel;
 use crate::step_model::operators::HOST_LAUNCH_US;
@@ -24,7 +22,7 @@ const MOST_TOKENS: u64 = 131_072;
 /// Most decodes in the tables.
 const MOST_DECODES: u64 = 8192;
 
-/// Tables hold at least so many decodes and tokens, whatever the scheduler's limits.
+/// Fewest decodes and tokens in the tables, whatever the scheduler's limits.
 const FEWEST: u64 = 1024;
 
 impl OperatorTables {
@@ -39,18 +37,20 @@ impl OperatorTables {
         let nothing = BatchSums::default().shape(plan.windows());
         // One token of a step with a prefill chunk, and nothing else: the operators that depend on tokens alone.
         let one = BatchSums { num_tokens: 1, num_prefills: 1, ..BatchSums::default() }.shape(plan.windows());
-        let by_tokens = Ids::of(steps, &one);
-        let beyond_tokens = |set: Set| Ids::of(steps, &with(one, set, 1)).without(&by_tokens);
-        let by_chunk = beyond_tokens(CHUNK);
-        let by_context = beyond_tokens(CONTEXT);
-        let by_both = by_chunk.clone().within(&by_context);
-        let alone = Ids::of(steps, &with(nothing, DECODES_ALONE, 1));
+        let by_tokens = ids(steps, &one);
+        let beyond_tokens = |set: Set| -> Vec<OperatorId> {
+            ids(steps, &with(one, set, 1)).into_iter().filter(|id| !by_tokens.contains(id)).collect()
+        };
+        let (by_chunk, by_context) = (beyond_tokens(CHUNK), beyond_tokens(CONTEXT));
+        let (by_both, by_chunk): (Vec<_>, Vec<_>) = by_chunk.into_iter().partition(|id| by_context.contains(id));
+        let by_context: Vec<_> = by_context.into_iter().filter(|id| !by_both.contains(id)).collect();
+        let alone = ids(steps, &with(nothing, DECODES_ALONE, 1));
 
-        let table = |names: &Ids, limit: u64, mut batch: BatchShape, set: Set| {
-            if names.0.is_empty() {
+        let table = |ids: &[OperatorId], limit: u64, mut batch: BatchShape, set: Set| {
+            if ids.is_empty() {
                 return GroupTable::default();
             }
-            let mut timed = names.timed(steps);
+            let mut timed = timed(steps, ids);
             GroupTable::new(limit, |rows| {
                 set(&mut batch, rows);
                 group_times(steps, &batch, &mut timed)
@@ -62,8 +62,7 @@ impl OperatorTables {
         };
         let one_sampled = with(one, SAMPLED, 1);
         let requests = CountAxis::up_to(most_decodes);
-        let decode_attention = decode_attention(steps, &requests)?;
-        let chunk_attention = chunk_attention(steps, &decode_attention)?;
+        let (decode_attention, chunk_attention) = attention(steps, &requests)?;
         let is_piecewise = |tokens| counted(&with(one, TOKENS, tokens), Term::PiecewiseLayers) > 0.0;
         Some(OperatorTables {
             decodes: table(&alone, most_decodes, nothing, DECODES_ALONE),
@@ -71,8 +70,8 @@ impl OperatorTables {
             decodes_beside: table(&beyond_tokens(DECODES), most_decodes, one, DECODES),
             sampled: table(&beyond_tokens(SAMPLED), most_decodes, one, SAMPLED),
             chunks: [
-                table(&by_chunk.without(&by_both), most_tokens, one, CHUNK),
-                table(&by_context.without(&by_both), most_context, one, CONTEXT),
+                table(&by_chunk, most_tokens, one, CHUNK),
+                table(&by_context, most_context, one, CONTEXT),
                 table(&by_both, most_context, one, CHUNK),
             ],
             decode_attention,
@@ -102,38 +101,22 @@ fn with(mut batch: BatchShape, set: Set, count: u64) -> BatchShape {
     batch
 }
 
-/// Ids of operators other than attention.
-#[derive(Clone)]
-struct Ids(Vec<OperatorId>);
+/// The operators other than attention that a batch needs.
+fn ids(steps: &StepModel, batch: &BatchShape) -> Vec<OperatorId> {
+    let mut work = Vec::new();
+    steps.plan().operators(batch, &mut work);
+    work.iter().filter(|operator| heads_of(operator).is_none()).map(|operator| operator.id).collect()
+}
 
-impl Ids {
-    /// Those that a batch needs.
-    fn of(steps: &StepModel, batch: &BatchShape) -> Self {
-        let mut work = Vec::new();
-        steps.plan().operators(batch, &mut work);
-        Ids(work.iter().filter(|operator| heads_of(operator).is_none()).map(|operator| operator.id).collect())
-    }
-
-    fn without(mut self, others: &Ids) -> Self {
-        self.0.retain(|id| !others.0.contains(id));
-        self
-    }
-
-    fn within(mut self, others: &Ids) -> Self {
-        self.0.retain(|id| others.0.contains(id));
-        self
-    }
-
-    /// Their entries in the plan with their timers, without those that were measured as a part of another.
-    fn timed<'a>(&self, steps: &'a StepModel) -> Vec<TimedEntry<'a>> {
-        let entries = steps.plan().entries().iter().filter(|entry| self.0.contains(&entry.id()));
-        let timed = entries.filter_map(|entry| {
-            let (operator, timer) = steps.timers.iter().find(|(known, _)| known.id == entry.id())?;
-            let is_own = !steps.is_timed_within_another(operator);
-            is_own.then_some(TimedEntry { entry, timer, last: None })
-        });
-        timed.collect()
-    }
+/// Entries of operators in the plan with their timers, without those that were measured as a part of another.
+fn timed<'a>(steps: &'a StepModel, ids: &[OperatorId]) -> Vec<TimedEntry<'a>> {
+    let entries = steps.plan().entries().iter().filter(|entry| ids.contains(&entry.id()));
+    let timed = entries.filter_map(|entry| {
+        let (operator, timer) = steps.timers.iter().find(|(known, _)| known.id == entry.id())?;
+        let is_own = !steps.is_timed_within_another(operator);
+        is_own.then_some(TimedEntry { entry, timer, last: None })
+    });
+    timed.collect()
 }
 
 /// An operator of the plan with its timer and its last time: padding gives neighbouring rows the same operator.
@@ -171,88 +154,56 @@ fn one_chunk(tokens: u32, prompt: f64) -> Chunks {
     }
 }
 
-/// Attention operators of a batch with a decode and a prefill chunk.
-fn attention_operators(steps: &StepModel) -> Vec<(Operator, AttentionHeads, usize)> {
+/// Attention of decodes and of prefill chunks. Returns `None` for more kinds of window than there is room for, and if a time
+/// overflows.
+fn attention(steps: &StepModel, requests: &CountAxis) -> Option<(Vec<DecodeAttention>, Vec<ChunkAttention>)> {
+    let plan = steps.plan();
+    let one_decode = with(BatchSums::default().shape(plan.windows()), DECODES_ALONE, 1);
+    let is_measured = steps.mode == EfficiencyMode::Tables;
+    // Least time of a kernel that the host launches.
+    let least_us = if is_measured && plan.graph_mode(&one_decode) == GraphMode::Eager { HOST_LAUNCH_US } else { 0.0 };
     let mut sums = BatchSums::default();
-    let windows = steps.plan().windows();
-    for request in [Request::decode(8), Request::prefill(2, 4)] {
-        sums.add_request(&request, windows);
-    }
+    [Request::decode(8), Request::prefill(2, 4)].iter().for_each(|request| sums.add_request(request, plan.windows()));
     let mut work = Vec::new();
-    steps.plan().operators(&sums.shape(windows), &mut work);
-    let placed = work.into_iter().filter_map(|operator| {
-        let heads = heads_of(&operator)?;
-        Some((operator, heads, windows.iter().position(|window| *window == heads.window)?))
-    });
-    placed.collect()
-}
-
-/// Least time of a kernel that the host launches, µs.
-fn least_us(steps: &StepModel) -> f64 {
-    let one = with(BatchSums::default().shape(steps.plan().windows()), DECODES_ALONE, 1);
-    let is_eager = steps.mode == EfficiencyMode::Tables && steps.plan().graph_mode(&one) == GraphMode::Eager;
-    if is_eager { HOST_LAUNCH_US } else { 0.0 }
-}
-
-fn decode_attention(steps: &StepModel, requests: &CountAxis) -> Option<Vec<DecodeAttention>> {
-    let mut list = Vec::new();
-    let least_us = least_us(steps);
-    for (operator, heads, window_index) in attention_operators(steps) {
-        if !matches!(operator.kernel, Kernel::AttentionDecode { .. }) {
-            continue;
-        }
+    plan.operators(&sums.shape(plan.windows()), &mut work);
+    let (mut decodes, mut decode_heads, mut chunks) = (Vec::new(), Vec::new(), Vec::new());
+    for operator in work {
+        let Some(heads) = heads_of(&operator) else { continue };
         let timer = steps.timer(&operator)?;
-        let times = timer.decode_times(&heads);
-        let longest = match heads.window {
-            Window::Full => steps.plan().max_model_len(),
-            Window::Sliding(tokens) | Window::Chunked(tokens) => tokens.min(steps.plan().max_model_len()),
-        };
-        list.push(DecodeAttention {
-            window_index,
-            heads,
+        let is_decode = matches!(operator.kernel, Kernel::AttentionDecode { .. });
+        let calls = Calls {
+            window_index: plan.windows().iter().position(|window| *window == heads.window)?,
             calls: operator.count as f64,
             weight: operator.count as f64,
             launch_us: timer.attention_launch_us(),
-            blocks_per_sm: heads.num_kv_heads as f64 / steps.sm_count,
-            call_us: DecodeAttention::surface(requests, longest + 1, |requests, kv_tokens| {
-                times.as_ref().map_or(0.0, |times| times.us(requests, kv_tokens)).max(least_us)
-            }),
+            blocks_per_sm: if is_decode { heads.num_kv_heads } else { heads.num_heads } as f64 / steps.sm_count,
             bound: timer.attention_bound(&operator, &heads),
-        });
-    }
-    (list.len() <= MAX_WINDOWS && list.iter().all(|attention| attention.call_us.is_finite())).then_some(list)
-}
-
-fn chunk_attention(steps: &StepModel, decodes: &[DecodeAttention]) -> Option<Vec<ChunkAttention>> {
-    let mut list = Vec::new();
-    for (operator, heads, window_index) in attention_operators(steps) {
-        if !matches!(operator.kernel, Kernel::AttentionPrefill { .. }) {
-            continue;
-        }
-        let timer = steps.timer(&operator)?;
-        let is_measured = steps.mode == EfficiencyMode::Tables;
-        let mut attention = ChunkAttention {
-            window_index,
-            calls: operator.count as f64,
-            weight: operator.count as f64,
-            launch_us: timer.attention_launch_us(),
-            blocks_per_sm: heads.num_heads as f64 / steps.sm_count,
-            fast: timer.fast_prefill(&heads),
-            one: None,
-            bound: timer.attention_bound(&operator, &heads),
-            beside: decodes.iter().position(|decode| is_measured && share_a_call(&decode.heads, &heads)),
-            least_us: least_us(steps),
         };
-        if let (Window::Full, Some(fast)) = (heads.window, &attention.fast) {
-            let longest = u32::try_from(steps.plan().max_model_len()).unwrap_or(u32::MAX / 2);
-            // The function is smooth beyond the diagonal too, where the context would be negative.
-            let call_us = |tokens: u32, prompt: f64| {
-                fast.like_prompts_us(&one_chunk(tokens, prompt), prompt, (f64::from(tokens) / prompt).min(1.0))
+        if is_decode {
+            let longest = match heads.window {
+                Window::Full => plan.max_model_len(),
+                Window::Sliding(tokens) | Window::Chunked(tokens) => tokens.min(plan.max_model_len()),
             };
-            attention.one = Some(OneChunk::new(longest, call_us));
+            let call_us = timer.decode_surface(&heads, &requests.knots, longest + 1, least_us);
+            decodes.push(DecodeAttention { calls, call_us });
+            decode_heads.push(heads);
+        } else {
+            let fast = timer.fast_prefill(&heads);
+            let one = fast.as_ref().filter(|_| heads.window == Window::Full).map(|fast| {
+                let longest = u32::try_from(plan.max_model_len()).unwrap_or(u32::MAX / 2);
+                // The function is smooth beyond the diagonal too, where the context would be negative.
+                OneChunk::new(longest, |tokens, prompt| {
+                    fast.like_prompts_us(&one_chunk(tokens, prompt), prompt, (f64::from(tokens) / prompt).min(1.0))
+                })
+            });
+            chunks.push((heads, ChunkAttention { calls, fast, one, beside: None, least_us }));
         }
-        list.push(attention);
     }
-    let is_finite = |attention: &ChunkAttention| attention.one.as_ref().is_none_or(OneChunk::is_finite);
-    list.iter().all(is_finite).then_some(list)
+    let is_finite = decodes.iter().all(|attention: &DecodeAttention| attention.call_us.is_finite())
+        && chunks.iter().all(|(_, attention)| attention.one.as_ref().is_none_or(OneChunk::is_finite));
+    let chunks = chunks.into_iter().map(|(heads, attention)| {
+        let beside = decode_heads.iter().position(|decodes| is_measured && share_a_call(decodes, &heads));
+        ChunkAttention { beside, ..attention }
+    });
+    (is_finite && decodes.len() <= MAX_WINDOWS).then(|| (decodes, chunks.collect()))
 }

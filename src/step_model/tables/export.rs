@@ -1,15 +1,16 @@
 //! The lookup tables as a file that other languages read; `docs/export.md` says how. Uses `model`, `hardware`, `correction`, the
 //! step model.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 
-use super::attention::{ChunkAttention, DecodeAttention};
-use super::rows::{ROW_CELLS, RowCells, RowTable};
+use super::StepTables;
+use super::rows::{DENSE_ROWS, TILE_ROWS, TILED_ROWS, WIDE_ROWS};
 use crate::correction::{CorrectionInfo, HostTimes};
 use crate::deployment::Deployment;
 use crate::efficiency::EfficiencyMode;
 use crate::efficiency::kernel_model::QUERY_TILE;
-use crate::efficiency::surface::CountAxis;
 use crate::error::{Error, Result};
 use crate::hardware::Hardware;
 use crate::model::{Model, Window};
@@ -18,7 +19,7 @@ use crate::step_model::StepModel;
 /// Version of the layout and of how it is read.
 const VERSION: u32 = 2;
 
-/// The tables of one step model, and what they were made from. Times in µs, correction included.
+/// The tables of one step model, and the model, GPU and settings behind them. Times in µs, correction included.
 #[derive(Debug, Serialize)]
 pub struct ExportedTables<'a> {
     version: u32,
@@ -30,21 +31,10 @@ pub struct ExportedTables<'a> {
     correction: CorrectionInfo,
     host: HostTimes,
     windows: &'a [Window],
-    max_decodes: u64,
-    request_us: f64,
-    chunk_us: f64,
     query_tile_tokens: f64,
-    row_cells: RowCells,
-    by_decodes: &'a RowTable,
-    by_tokens: &'a RowTable,
-    by_decodes_beside_chunks: &'a RowTable,
-    by_sampled: &'a RowTable,
-    by_chunk_tokens: &'a RowTable,
-    by_chunk_context_tokens: &'a RowTable,
-    by_chunk_kv_tokens: &'a RowTable,
-    decode_knots: &'a CountAxis,
-    decode_attention: &'a [DecodeAttention],
-    chunk_attention: &'a [ChunkAttention],
+    row_cells: BTreeMap<&'static str, u64>,
+    #[serde(flatten)]
+    tables: &'a StepTables,
 }
 
 impl StepModel {
@@ -63,7 +53,6 @@ impl StepModel {
             let problem = "has no lookup tables: it mixes too many kinds of attention window, or a time overflows";
             return Err(Error::invalid(&model.name, vec![problem.to_owned()]));
         };
-        let [by_chunk_tokens, by_chunk_context_tokens, by_chunk_kv_tokens] = &tables.chunks;
         Ok(ExportedTables {
             version: VERSION,
             ridgepoint_version: env!("CARGO_PKG_VERSION"),
@@ -74,21 +63,14 @@ impl StepModel {
             correction: CorrectionInfo::of(self.correction()),
             host: self.correction().map_or_else(HostTimes::default, |correction| correction.host),
             windows: self.plan.windows(),
-            max_decodes: tables.operators.most_decodes,
-            request_us: tables.request_us,
-            chunk_us: tables.chunk_us,
             query_tile_tokens: QUERY_TILE,
-            row_cells: ROW_CELLS,
-            by_decodes: &tables.decodes,
-            by_tokens: &tables.tokens,
-            by_decodes_beside_chunks: &tables.decodes_beside,
-            by_sampled: &tables.sampled,
-            by_chunk_tokens,
-            by_chunk_context_tokens,
-            by_chunk_kv_tokens,
-            decode_knots: &tables.operators.requests,
-            decode_attention: &tables.decode_attention,
-            chunk_attention: &tables.chunk_attention,
+            row_cells: BTreeMap::from([
+                ("dense_rows", DENSE_ROWS),
+                ("tiled_rows", TILED_ROWS),
+                ("rows_per_tile", TILE_ROWS),
+                ("rows_per_wide_cell", WIDE_ROWS),
+            ]),
+            tables,
         })
     }
 }

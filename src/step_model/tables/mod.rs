@@ -13,13 +13,15 @@ mod rows;
 
 use std::sync::Arc;
 
+use serde::Serialize;
+
 use crate::correction::{Correction, Term};
 use crate::efficiency::fast_prefill::Chunks;
 use crate::efficiency::surface::CountAxis;
 use crate::physics::{BatchSums, MAX_WINDOWS};
-use crate::units::{real, real_wide};
+use crate::units::{larger, real, real_wide};
 
-use attention::{ChunkAttention, DecodeAttention, Placed};
+use attention::{ChunkAttention, DecodeAttention};
 use rows::{GroupTable, RowTable, Timed};
 
 /// Tables of operator times by group, before any correction.
@@ -29,7 +31,7 @@ pub(super) struct OperatorTables {
     decodes: GroupTable,
     /// Operators of a step with prefill chunks, by its tokens.
     tokens: GroupTable,
-    /// What decodes need beside prefill chunks, by their number.
+    /// Operators that decodes add to a step with prefill chunks, by their number.
     decodes_beside: GroupTable,
     /// By sampled tokens.
     sampled: GroupTable,
@@ -40,25 +42,31 @@ pub(super) struct OperatorTables {
     requests: CountAxis,
     most_decodes: u64,
     layers: f64,
-    /// Whether a step with prefill chunks and so many tokens is launched as piecewise graphs.
+    /// Whether a step with prefill chunks is launched as piecewise graphs, by its tokens.
     piecewise_tokens: Vec<bool>,
     sorted_megalogits: f64,
     penalised: f64,
 }
 
-/// [`OperatorTables`] with a correction's coefficients multiplied in.
-#[derive(Debug, Clone)]
+/// [`OperatorTables`] with a correction's coefficients multiplied in, as they are exported.
+#[derive(Debug, Clone, Serialize)]
 pub(super) struct StepTables {
-    operators: Arc<OperatorTables>,
+    #[serde(skip)]
+    pub(super) operators: Arc<OperatorTables>,
     /// Steps in which all requests are decodes that sample, by their number, from 1 on.
+    #[serde(skip)]
     decodes_that_sample: Vec<DecodeStep>,
-    decodes: RowTable,
-    tokens: RowTable,
-    decodes_beside: RowTable,
-    sampled: RowTable,
-    chunks: [RowTable; 3],
+    max_decodes: u64,
     request_us: f64,
     chunk_us: f64,
+    by_decodes: RowTable,
+    by_tokens: RowTable,
+    by_decodes_beside_chunks: RowTable,
+    by_sampled: RowTable,
+    by_chunk_tokens: RowTable,
+    by_chunk_context_tokens: RowTable,
+    by_chunk_kv_tokens: RowTable,
+    decode_knots: CountAxis,
     decode_attention: Vec<DecodeAttention>,
     chunk_attention: Vec<ChunkAttention>,
 }
@@ -67,7 +75,9 @@ pub(super) struct StepTables {
 #[derive(Debug, Clone, Copy)]
 struct DecodeStep {
     time: Timed,
-    placed: Placed,
+    row: usize,
+    row_weight: f64,
+    per_request: f64,
 }
 
 /// Sums over the decodes of a step.
@@ -80,14 +90,6 @@ pub(super) struct DecodeBatch {
 }
 
 impl DecodeBatch {
-    fn of(sums: &BatchSums) -> Self {
-        DecodeBatch {
-            num_requests: sums.num_decodes,
-            num_sampled: sums.num_sampled,
-            kv_tokens: sums.windows.map(|window| window.decode_kv_tokens),
-        }
-    }
-
     pub(super) fn add_to(&self, sums: &mut BatchSums) {
         sums.num_tokens += self.num_requests;
         sums.num_decodes += self.num_requests;
@@ -119,47 +121,53 @@ impl StepTables {
             + coefficient(Term::PenalisedRequests) * operators.penalised;
         let request_us = coefficient(Term::Requests);
         let is_piecewise = |tokens: u64| operators.piecewise_tokens.get(tokens as usize).copied().unwrap_or(false);
-        let decodes = operators.decodes.folded(&factors, |decodes| step_us + token_us * decodes as f64);
-        let tokens = operators.tokens.folded(&factors, |tokens| {
+        let by_decodes = operators.decodes.folded(&factors, |decodes| step_us + token_us * decodes as f64);
+        let by_tokens = operators.tokens.folded(&factors, |tokens| {
             step_us + token_us * tokens as f64 + if is_piecewise(tokens) { piecewise_us } else { 0.0 }
         });
-        let sampled = operators.sampled.folded(&factors, |sampled| sampled_us * sampled as f64);
+        let by_sampled = operators.sampled.folded(&factors, |sampled| sampled_us * sampled as f64);
         let decodes_that_sample = (1..=operators.most_decodes).map(|count| {
-            let (mut time, sampled) = (decodes.at(count).unwrap_or_default(), sampled.at(count).unwrap_or_default());
+            let mut time = by_decodes.at(count).unwrap_or_default();
+            let sampled = by_sampled.at(count).unwrap_or_default();
             time.us = time.us + sampled.us + request_us * count as f64;
             time.bound_us += sampled.bound_us;
             let (row, row_weight) = operators.requests.position(count);
-            DecodeStep { time, placed: Placed { row, row_weight, per_request: 1.0 / count as f64 } }
+            DecodeStep { time, row, row_weight, per_request: 1.0 / count as f64 }
         });
+        let [by_chunk_tokens, by_chunk_context_tokens, by_chunk_kv_tokens] =
+            operators.chunks.each_ref().map(|table| table.folded(&factors, |_| 0.0));
+        let (mut decode_attention, mut chunk_attention) =
+            (operators.decode_attention.clone(), operators.chunk_attention.clone());
+        decode_attention.iter_mut().for_each(|of| of.calls.weight *= coefficient(Term::AttentionDecode));
+        chunk_attention.iter_mut().for_each(|of| of.calls.weight *= coefficient(Term::AttentionPrefill));
         let tables = StepTables {
             decodes_that_sample: decodes_that_sample.collect(),
-            decodes,
-            tokens,
-            decodes_beside: operators.decodes_beside.folded(&factors, |_| 0.0),
-            sampled,
-            chunks: operators.chunks.each_ref().map(|table| table.folded(&factors, |_| 0.0)),
+            max_decodes: operators.most_decodes,
             request_us,
             chunk_us: coefficient(Term::PrefillRequests),
-            decode_attention: operators
-                .decode_attention
-                .iter()
-                .map(|of| of.scaled(coefficient(Term::AttentionDecode)))
-                .collect(),
-            chunk_attention: operators
-                .chunk_attention
-                .iter()
-                .map(|of| of.scaled(coefficient(Term::AttentionPrefill)))
-                .collect(),
+            by_decodes,
+            by_tokens,
+            by_decodes_beside_chunks: operators.decodes_beside.folded(&factors, |_| 0.0),
+            by_sampled,
+            by_chunk_tokens,
+            by_chunk_context_tokens,
+            by_chunk_kv_tokens,
+            decode_knots: operators.requests.clone(),
+            decode_attention,
+            chunk_attention,
             operators,
         };
-        let rows = [&tables.decodes, &tables.tokens, &tables.decodes_beside, &tables.sampled];
-        let is_finite = rows.into_iter().chain(&tables.chunks).all(RowTable::is_finite);
+        let rows = [
+            &tables.by_decodes,
+            &tables.by_tokens,
+            &tables.by_decodes_beside_chunks,
+            &tables.by_sampled,
+            &tables.by_chunk_tokens,
+            &tables.by_chunk_context_tokens,
+            &tables.by_chunk_kv_tokens,
+        ];
+        let is_finite = rows.into_iter().all(RowTable::is_finite);
         is_finite.then_some(tables)
-    }
-
-    /// The same tables under another correction.
-    pub(super) fn corrected(&self, correction: Option<&Correction>) -> Option<Self> {
-        StepTables::new(Arc::clone(&self.operators), correction)
     }
 
     /// Time of a step, µs. Returns `None` for a batch beyond the tables.
@@ -167,7 +175,11 @@ impl StepTables {
     pub(super) fn time_us(&self, sums: &BatchSums) -> Option<f64> {
         match (sums.num_decodes, sums.num_prefills) {
             (0, 0) => Some(0.0),
-            (_, 0) => self.decodes_us(&DecodeBatch::of(sums)),
+            (num_requests, 0) => self.decodes_us(&DecodeBatch {
+                num_requests,
+                num_sampled: sums.num_sampled,
+                kv_tokens: sums.windows.map(|window| window.decode_kv_tokens),
+            }),
             _ => self.mixed_us(sums),
         }
     }
@@ -184,15 +196,15 @@ impl StepTables {
         let step = self.decode_step(decodes.num_requests)?;
         let mut total = step.time;
         if decodes.num_sampled != decodes.num_requests {
-            total = self.decodes.at(decodes.num_requests)?;
-            let sampled = self.sampled.at(decodes.num_sampled)?;
+            total = self.by_decodes.at(decodes.num_requests)?;
+            let sampled = self.by_sampled.at(decodes.num_sampled)?;
             total.us += sampled.us + self.request_us * real(decodes.num_requests);
             total.bound_us += sampled.bound_us;
         }
         for attention in &self.decode_attention {
-            let kv_tokens = *decodes.kv_tokens.get(attention.window_index)?;
-            let call = attention.call(&step.placed, real(decodes.num_requests), kv_tokens)?;
-            total.add(attention.all_calls(call));
+            let kv_tokens = *decodes.kv_tokens.get(attention.calls.window_index)?;
+            let call = attention.call(step, real(decodes.num_requests), kv_tokens)?;
+            total.add(attention.calls.total(call));
         }
         Some(total.held())
     }
@@ -200,55 +212,52 @@ impl StepTables {
     /// Time of a step with prefill chunks, µs. Returns `None` beyond the tables.
     fn mixed_us(&self, sums: &BatchSums) -> Option<f64> {
         let (num_decodes, num_chunks) = (sums.num_decodes, sums.num_prefills);
-        let mut total = self.tokens.at(sums.num_tokens)?;
-        total.add(self.sampled.at(sums.num_sampled)?);
-        if !self.decodes_beside.is_empty() {
-            total.add(self.decodes_beside.at(num_decodes)?);
-        }
-        let counts =
-            [sums.prefill_tokens, sums.prefill_context_tokens, sums.prefill_tokens + sums.prefill_context_tokens];
-        for (table, count) in self.chunks.iter().zip(counts) {
+        let mut total = self.by_tokens.at(sums.num_tokens)?;
+        total.add(self.by_sampled.at(sums.num_sampled)?);
+        let (tokens, context) = (sums.prefill_tokens, sums.prefill_context_tokens);
+        for (table, count) in [
+            (&self.by_decodes_beside_chunks, num_decodes),
+            (&self.by_chunk_tokens, tokens),
+            (&self.by_chunk_context_tokens, context),
+            (&self.by_chunk_kv_tokens, tokens + context),
+        ] {
             if !table.is_empty() {
                 total.add(table.at(count)?);
             }
         }
         let (requests_us, chunks_us) =
             (self.request_us * real(num_decodes + num_chunks), self.chunk_us * real(num_chunks));
-        total.us = match (&self.chunk_attention[..], num_chunks) {
+        let one_us = |of: &ChunkAttention| if num_chunks == 1 { of.one_us(tokens, context) } else { None };
+        total.us = match &self.chunk_attention[..] {
             // One chunk under one full window is by far the most frequent case; its sum keeps its order of additions.
-            ([attention], 1) if attention.has_one(sums.prefill_tokens, sums.prefill_context_tokens) => {
-                total.us + requests_us + chunks_us
-            }
+            [attention] if one_us(attention).is_some() => total.us + requests_us + chunks_us,
             _ => total.us + (requests_us + chunks_us),
         };
         let mut spans = [None; MAX_WINDOWS];
         if num_decodes > 0 {
-            let placed = &self.decode_step(num_decodes)?.placed;
+            let step = self.decode_step(num_decodes)?;
             for (attention, span) in self.decode_attention.iter().zip(&mut spans) {
-                let kv_tokens = sums.windows.get(attention.window_index)?.decode_kv_tokens;
-                let call = attention.call(placed, real(num_decodes), kv_tokens)?;
-                *span = Some(attention.span(call, real(num_decodes)));
-                total.add(attention.all_calls(call));
+                let kv_tokens = sums.windows.get(attention.calls.window_index)?.decode_kv_tokens;
+                let call = attention.call(step, real(num_decodes), kv_tokens)?;
+                *span = Some(attention.calls.span(call, real(num_decodes)));
+                total.add(attention.calls.total(call));
             }
         }
-        let query_tokens = real(sums.prefill_tokens);
+        let query_tokens = real(tokens);
         for attention in &self.chunk_attention {
-            let window = sums.windows.get(attention.window_index)?;
+            let window = sums.windows.get(attention.calls.window_index)?;
             let chunks = Chunks {
                 query_tokens,
                 squared_tokens: real_wide(sums.prefill_squared_tokens),
                 pairs: real_wide(window.prefill_pairs),
                 kv_tokens: real(window.prefill_kv_tokens),
             };
-            let alone = match num_chunks {
-                1 => attention.one_call(sums.prefill_tokens, sums.prefill_context_tokens, &chunks),
-                _ => None,
-            };
-            let mut call = alone.unwrap_or_else(|| attention.call(&chunks));
+            let mut call = attention.call(&chunks, one_us(attention));
             if let Some(Some(decodes)) = attention.beside.and_then(|index| spans.get(index)) {
                 call.us = attention.added(call, num_chunks, query_tokens, decodes);
             }
-            total.add(attention.all_calls(call));
+            call.us = larger(call.us, attention.least_us);
+            total.add(attention.calls.total(call));
         }
         Some(total.held())
     }

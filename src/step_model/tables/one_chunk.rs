@@ -16,9 +16,6 @@ const TILE_TOKENS: u32 = QUERY_TILE as u32;
 /// Knots per octave of the prompt length, as a power of two. Measured times are looked up by it, so that their kinks are knots.
 const PROMPT_STEPS_LOG2: u32 = 4;
 
-/// The shortest such prompt.
-const FEWEST_TOKENS: u32 = 1;
-
 /// Time of one call for one chunk.
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct OneChunk {
@@ -44,14 +41,15 @@ impl OneChunk {
         for pair in lengths.windows(2) {
             let [low, high] = *pair else { continue };
             let span = (high - low) as f32;
-            let row = rows_before(&lengths, low);
+            let row = lengths.partition_point(|known| *known < low) as u32;
             rows.extend((low..high).map(|tokens| (row, (tokens - low) as f32 / span)));
         }
         rows.push((lengths.len() as u32 - 1, 0.0));
         let most_context = u64::from(most_context);
         let longest = prompt_tokens(u64::from(MOST_TOKENS), most_context);
-        let axis = OctaveAxis::covering(f64::from(FEWEST_TOKENS), longest);
-        OneChunk { call_us: Surface::new(&lengths, axis, call_us), rows, most_context }
+        let axis = OctaveAxis::covering(1.0, longest);
+        let call_us = Surface::new(&lengths, axis, |tokens, index| call_us(tokens, axis.knot(index)));
+        OneChunk { call_us, rows, most_context }
     }
 
     pub(super) fn is_finite(&self) -> bool {
@@ -67,10 +65,6 @@ impl OneChunk {
         }
         Some(self.call_us.at(row as usize, f64::from(weight), prompt_tokens(tokens, context)))
     }
-}
-
-fn rows_before(lengths: &[u32], length: u32) -> u32 {
-    lengths.partition_point(|known| *known < length) as u32
 }
 
 /// Lengths of chunks with a row of their own: an eighth of an octave apart, and the first and the last of each tile.

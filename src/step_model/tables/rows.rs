@@ -8,32 +8,16 @@ use crate::physics::OperatorGroup;
 use crate::units::{larger, real};
 
 /// Up to here every number of rows has its own cell, as padding to captured graphs makes steps of any width.
-const DENSE_ROWS: u64 = 512;
+pub(super) const DENSE_ROWS: u64 = 512;
 
 /// Up to here a cell has the rows of the narrowest tile: times jump at its multiples only.
-const TILED_ROWS: u64 = 16_384;
+pub(super) const TILED_ROWS: u64 = 16_384;
 
 /// Rows of the narrowest tile of the kernel models.
-const TILE_ROWS: u64 = 16;
+pub(super) const TILE_ROWS: u64 = 16;
 
 /// Rows of a cell beyond, where narrower tiles are never the fastest.
-const WIDE_ROWS: u64 = 64;
-
-/// The widths of cells, for readers of exported tables.
-#[derive(Debug, Serialize)]
-pub(super) struct RowCells {
-    dense_rows: u64,
-    tiled_rows: u64,
-    rows_per_tile: u64,
-    rows_per_wide_cell: u64,
-}
-
-pub(super) const ROW_CELLS: RowCells = RowCells {
-    dense_rows: DENSE_ROWS,
-    tiled_rows: TILED_ROWS,
-    rows_per_tile: TILE_ROWS,
-    rows_per_wide_cell: WIDE_ROWS,
-};
+pub(super) const WIDE_ROWS: u64 = 64;
 
 /// Operator groups that corrections weigh.
 const GROUPS: usize = 6;
