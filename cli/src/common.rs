@@ -1,4 +1,4 @@
-//! What all subcommands share: the global flags and the parsers of argument values.
+//! The arguments that several subcommands share: global flags, prediction settings, parsers of values.
 
 use std::path::{Path, PathBuf};
 
@@ -49,11 +49,11 @@ impl Common {
     }
 }
 
-/// What a prediction is made with.
+/// Settings of a prediction.
 #[derive(Debug, Args)]
 pub struct PredictionArgs {
     /// Kernel efficiencies: measured tables, or the ideal roofline
-    #[arg(long, value_parser = efficiency(), default_value = "tables", value_name = "KIND", help_heading = PREDICTION)]
+    #[arg(long, value_parser = one_of(EFFICIENCIES), default_value = "tables", value_name = "KIND", help_heading = PREDICTION)]
     pub efficiency: EfficiencyMode,
     #[command(flatten)]
     pub correction: CorrectionArg,
@@ -71,7 +71,12 @@ impl PredictionArgs {
     }
 }
 
-/// Heading of the flags that say what a prediction is made with.
+const EFFICIENCIES: [(&str, &str, EfficiencyMode); 2] = [
+    ("tables", "Efficiency tables calibrated on measured kernels", EfficiencyMode::Tables),
+    ("ideal", "The textbook roofline", EfficiencyMode::Ideal),
+];
+
+/// Heading of the settings of a prediction.
 pub const PREDICTION: &str = "Prediction";
 
 /// Which correction a prediction takes.
@@ -89,39 +94,20 @@ pub fn one_of<T, const N: usize>(
 where
     T: Clone + Send + Sync + 'static,
 {
-    let values = choices.each_ref().map(|(name, help, _)| {
-        let value = PossibleValue::new(*name);
-        if help.is_empty() { value } else { value.help(*help) }
-    });
+    let values = choices.each_ref().map(|(name, help, _)| PossibleValue::new(*name).help(*help));
     PossibleValuesParser::new(values).try_map(move |given| {
         let found = choices.iter().find(|(name, ..)| *name == given);
         found.map(|(.., value)| value.clone()).ok_or("is not one of the values")
     })
 }
 
-fn efficiency() -> impl TypedValueParser<Value = EfficiencyMode> {
-    one_of([
-        ("tables", "Efficiency tables calibrated on measured kernels", EfficiencyMode::Tables),
-        ("ideal", "The textbook roofline", EfficiencyMode::Ideal),
-    ])
-}
-
-/// Parses a whole number from 1.
+/// Parses a finite number of at least 0.
 ///
 /// # Errors
 /// The allowed range.
-pub fn at_least_one(text: &str) -> Result<u32, String> {
-    let value = text.parse::<u32>().ok().filter(|value| *value > 0);
-    value.ok_or_else(|| format!("must be a whole number from 1 to {}", u32::MAX))
-}
-
-/// Parses a percentage.
-///
-/// # Errors
-/// The allowed range.
-pub fn percent(text: &str) -> Result<f64, String> {
+pub fn at_least_zero(text: &str) -> Result<f64, String> {
     let value = text.parse::<f64>().ok().filter(|value| value.is_finite() && *value >= 0.0);
-    value.ok_or_else(|| "must be a percentage of at least 0".to_owned())
+    value.ok_or_else(|| "must be a finite number of at least 0".to_owned())
 }
 
 /// Parses a positive number.
@@ -129,6 +115,5 @@ pub fn percent(text: &str) -> Result<f64, String> {
 /// # Errors
 /// The allowed range.
 pub fn above_zero(text: &str) -> Result<f64, String> {
-    let value = text.parse::<f64>().ok().filter(|value| value.is_finite() && *value > 0.0);
-    value.ok_or_else(|| "must be a finite number above zero".to_owned())
+    at_least_zero(text).ok().filter(|value| *value > 0.0).ok_or_else(|| "must be a finite number above zero".to_owned())
 }

@@ -2,7 +2,7 @@
 
 use clap::{Args, Command};
 
-use crate::outcome::Output;
+use crate::outcome::{Outcome, Report};
 
 /// The arguments of `completions`.
 #[derive(Debug, Args)]
@@ -12,9 +12,15 @@ pub struct Completions {
     shell: clap_complete::Shell,
 }
 
-/// Writes the script for a shell.
-pub fn run(args: &Completions, command: &mut Command) -> Output {
+/// Writes the script.
+pub fn run(args: &Completions, command: &mut Command) -> Outcome<String> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, command, "ridgepoint", &mut script);
-    Output::of(String::from_utf8_lossy(&script).into_owned())
+    Outcome::of(String::from_utf8_lossy(&script).into_owned())
+}
+
+impl Report for String {
+    fn table(&self) -> String {
+        self.clone()
+    }
 }

@@ -1,21 +1,23 @@
 //! vLLM's engine arguments as flags, with vLLM's names and defaults, and how a deployment reads in a report.
 
 use clap::Args;
-use clap::builder::TypedValueParser;
 use ridgepoint::hardware::InterconnectKind;
-use ridgepoint::{DType, Deployment, GenerationConfig, Hardware, Model};
+use ridgepoint::{Deployment, Hardware, Model, Options, StepModel};
+use serde::Serialize;
+use serde_json::{Map, Value};
 
-use crate::common::one_of;
+use crate::common::{Common, PredictionArgs, above_zero};
+use crate::outcome::{Failure, both};
 use crate::text::{count, quantity};
 
 const DEPLOYMENT: &str = "Deployment (vLLM's engine arguments)";
 
 /// How a model is spread over GPUs and stored there.
-#[derive(Debug, Args)]
+#[derive(Debug, Args, Serialize)]
 pub struct ParallelArgs {
     /// GPUs that share every layer's matrices [default: 1]
     #[arg(long, visible_alias = "tp", value_name = "N", allow_negative_numbers = true, help_heading = DEPLOYMENT)]
-    pub tensor_parallel_size: Option<u32>,
+    tensor_parallel_size: Option<u32>,
     /// Pipeline stages that share the layers [default: 1]
     #[arg(long, visible_alias = "pp", value_name = "N", allow_negative_numbers = true, help_heading = DEPLOYMENT)]
     pipeline_parallel_size: Option<u32>,
@@ -26,40 +28,29 @@ pub struct ParallelArgs {
     #[arg(long, visible_alias = "ep", help_heading = DEPLOYMENT)]
     enable_expert_parallel: bool,
     /// Number format of the KV cache; auto takes the checkpoint's, else the model's own [default: auto]
-    #[arg(long, value_name = "FORMAT", value_parser = kv_cache_dtype(), help_heading = DEPLOYMENT)]
-    kv_cache_dtype: Option<KvCacheDtype>,
+    #[arg(long, value_name = "FORMAT", value_parser = KV_CACHE_DTYPES, help_heading = DEPLOYMENT)]
+    kv_cache_dtype: Option<String>,
 }
 
-/// Number format of the KV cache; `None` stands for auto.
-type KvCacheDtype = Option<DType>;
-
-fn kv_cache_dtype() -> impl TypedValueParser<Value = KvCacheDtype> {
-    one_of([
-        ("auto", "", None),
-        ("fp8", "", Some(DType::Fp8)),
-        ("fp8_e4m3", "", Some(DType::Fp8)),
-        ("fp8_e5m2", "", Some(DType::Fp8)),
-        ("bfloat16", "", Some(DType::Bfloat16)),
-        ("float16", "", Some(DType::Float16)),
-    ])
-}
+const KV_CACHE_DTYPES: [&str; 6] = ["auto", "fp8", "fp8_e4m3", "fp8_e5m2", "bfloat16", "float16"];
 
 /// All flags of a deployment.
-#[derive(Debug, Args)]
+#[derive(Debug, Args, Serialize)]
 pub struct DeploymentArgs {
     #[command(flatten)]
-    pub parallel: ParallelArgs,
+    #[serde(flatten)]
+    parallel: ParallelArgs,
     /// Most requests in a step; also limits the CUDA graph sizes [default: 256]
     #[arg(long, value_name = "N", allow_negative_numbers = true, help_heading = DEPLOYMENT)]
-    pub max_num_seqs: Option<u32>,
+    max_num_seqs: Option<u32>,
     /// Most tokens in a step [default: 8192]
     #[arg(long, value_name = "N", allow_negative_numbers = true, help_heading = DEPLOYMENT)]
-    pub max_num_batched_tokens: Option<u32>,
+    max_num_batched_tokens: Option<u32>,
     /// Longest context of a request, tokens [default: the model's own limit]
     #[arg(long, value_name = "N", allow_negative_numbers = true, help_heading = DEPLOYMENT)]
     max_model_len: Option<u32>,
     /// Share of GPU memory that the engine may use [default: 0.9]
-    #[arg(long, value_name = "SHARE", allow_negative_numbers = true, help_heading = DEPLOYMENT)]
+    #[arg(long, value_name = "SHARE", value_parser = above_zero, allow_negative_numbers = true, help_heading = DEPLOYMENT)]
     gpu_memory_utilization: Option<f64>,
     /// Tokens of a KV block [default: 16]
     #[arg(long, value_name = "N", allow_negative_numbers = true, help_heading = DEPLOYMENT)]
@@ -67,89 +58,93 @@ pub struct DeploymentArgs {
     /// Launch every kernel from the host, without CUDA graphs
     #[arg(long, help_heading = DEPLOYMENT)]
     enforce_eager: bool,
-    /// Sampling parameters of requests that set none [default: auto]
-    #[arg(long, value_name = "SOURCE", value_parser = generation_config(), help_heading = DEPLOYMENT)]
-    generation_config: Option<GenerationConfig>,
+    /// Sampling parameters of requests that set none: those of generation_config.json, or vLLM's neutral ones [default: auto]
+    #[arg(long, value_name = "SOURCE", value_parser = ["auto", "vllm"], help_heading = DEPLOYMENT)]
+    generation_config: Option<String>,
 }
 
-fn generation_config() -> impl TypedValueParser<Value = GenerationConfig> {
-    one_of([
-        ("auto", "Those of the model's generation_config.json", GenerationConfig::Auto),
-        ("vllm", "vLLM's neutral ones", GenerationConfig::Vllm),
-    ])
+/// The model, the GPU, the deployment and the options of a step model.
+#[derive(Debug, Args)]
+pub struct StepModelArgs {
+    /// Built-in name (`ridgepoint models`), Hugging Face id, or path of a config.json or its folder
+    #[arg(long, value_name = "NAME|PATH")]
+    model: String,
+    /// Built-in name (`ridgepoint hardware`) or path of a TOML file
+    #[arg(long, value_name = "NAME|PATH")]
+    hardware: String,
+    #[command(flatten)]
+    deployment: DeploymentArgs,
+    #[command(flatten)]
+    pub prediction: PredictionArgs,
 }
 
-impl ParallelArgs {
-    /// The deployment with these settings and vLLM's defaults.
-    pub fn deployment(&self) -> Deployment {
-        self.over(Deployment::default())
-    }
-
-    fn over(&self, base: Deployment) -> Deployment {
-        Deployment {
-            tensor_parallel_size: self.tensor_parallel_size.unwrap_or(base.tensor_parallel_size),
-            pipeline_parallel_size: self.pipeline_parallel_size.unwrap_or(base.pipeline_parallel_size),
-            data_parallel_size: self.data_parallel_size.unwrap_or(base.data_parallel_size),
-            enable_expert_parallel: self.enable_expert_parallel || base.enable_expert_parallel,
-            kv_cache_dtype: self.kv_cache_dtype.unwrap_or(base.kv_cache_dtype),
-            ..base
-        }
-    }
+/// A step model with its inputs.
+pub struct Served {
+    pub model: Model,
+    pub hardware: Hardware,
+    pub deployment: Deployment,
+    pub steps: StepModel,
 }
 
-impl DeploymentArgs {
-    /// The deployment with these settings and vLLM's defaults, not yet checked.
-    pub fn deployment(&self) -> Deployment {
-        self.over(Deployment::default())
-    }
-
-    /// `base` with the settings that were given, not yet checked.
-    pub fn over(&self, base: Deployment) -> Deployment {
-        let base = self.parallel.over(base);
-        Deployment {
-            max_num_seqs: self.max_num_seqs.unwrap_or(base.max_num_seqs),
-            max_num_batched_tokens: self.max_num_batched_tokens.unwrap_or(base.max_num_batched_tokens),
-            max_model_len: self.max_model_len.or(base.max_model_len),
-            gpu_memory_utilization: self.gpu_memory_utilization.unwrap_or(base.gpu_memory_utilization),
-            block_size: self.block_size.unwrap_or(base.block_size),
-            enforce_eager: self.enforce_eager || base.enforce_eager,
-            generation_config: self.generation_config.unwrap_or(base.generation_config),
-            ..base
-        }
+impl Served {
+    /// `llama-3.1-70b on 4 NVIDIA H100 SXM5, tensor_parallel_size 4`: model, GPUs, and the settings that differ from vLLM's
+    /// defaults.
+    pub fn title(&self) -> String {
+        let Served { model, hardware, deployment, .. } = self;
+        let sizes = [deployment.tensor_parallel_size, deployment.pipeline_parallel_size, deployment.data_parallel_size];
+        let number = match sizes.into_iter().map(u64::from).product() {
+            1u64 => "one".to_owned(),
+            gpus => count(gpus),
+        };
+        let over =
+            if deployment.tensor_parallel_size > 1 { format!(", over {}", link(hardware)) } else { String::new() };
+        format!("{} on {number} {}{}{over}", model.name, hardware.display_name, settings(deployment))
     }
 }
 
-/// `llama-3.1-70b on 4 NVIDIA H100 SXM5, tensor_parallel_size 4`: model, GPUs, and the settings that differ from vLLM's defaults.
-pub fn served(model: &Model, hardware: &Hardware, deployment: &Deployment) -> String {
-    let (of, default) = (deployment, Deployment::default());
-    let gpus = [of.tensor_parallel_size, of.pipeline_parallel_size, of.data_parallel_size];
-    let gpus: u64 = gpus.into_iter().map(u64::from).product();
-    let number = if gpus == 1 { "one".to_owned() } else { count(gpus) };
-    let mut text = format!("{} on {number} {}", model.name, hardware.display_name);
-    for (key, value, usual) in [
-        ("tensor_parallel_size", of.tensor_parallel_size, default.tensor_parallel_size),
-        ("pipeline_parallel_size", of.pipeline_parallel_size, default.pipeline_parallel_size),
-        ("data_parallel_size", of.data_parallel_size, default.data_parallel_size),
-        ("max_num_seqs", of.max_num_seqs, default.max_num_seqs),
-        ("max_num_batched_tokens", of.max_num_batched_tokens, default.max_num_batched_tokens),
-    ] {
-        if value != usual {
-            text.push_str(&format!(", {key} {value}"));
-        }
+impl StepModelArgs {
+    /// Finds the model and the GPU and builds the step model. `operators_only` is that of its options.
+    ///
+    /// # Errors
+    /// Names that are unknown, files that are at fault, a deployment that does not fit the model.
+    pub fn open(&self, common: &Common, operators_only: bool) -> Result<Served, Failure> {
+        let data_dir = common.data_dir();
+        let found = both(Model::find_in(data_dir, &self.model), Hardware::find_in(data_dir, &self.hardware));
+        let (model, hardware) = found?;
+        let deployment = deployment(&self.deployment)?;
+        let options = Options { operators_only, ..self.prediction.options(common) };
+        let steps = StepModel::with_options(&model, &hardware, &deployment, &options)?;
+        Ok(Served { model, hardware, deployment, steps })
     }
-    if of.enable_expert_parallel {
-        text.push_str(", experts in parallel");
+}
+
+/// The flags that were given, as keys and values of a server's file.
+pub fn given(args: &impl Serialize) -> Map<String, Value> {
+    fields(args).into_iter().filter(|(_, value)| !value.is_null() && *value != Value::Bool(false)).collect()
+}
+
+/// The deployment that flags ask for, with vLLM's defaults.
+///
+/// # Errors
+/// Values out of range.
+pub fn deployment(args: &impl Serialize) -> ridgepoint::Result<Deployment> {
+    Deployment::try_from(given(args))
+}
+
+/// The fields of a struct of plain values.
+fn fields(of: &impl Serialize) -> Map<String, Value> {
+    match serde_json::to_value(of) {
+        Ok(Value::Object(fields)) => fields,
+        _ => Map::new(),
     }
-    if let Some(dtype) = of.kv_cache_dtype {
-        text.push_str(&format!(", {dtype} KV cache"));
-    }
-    if let Some(tokens) = of.max_model_len {
-        text.push_str(&format!(", max_model_len {tokens}"));
-    }
-    if of.tensor_parallel_size > 1 {
-        text.push_str(&format!(", over {}", link(hardware)));
-    }
-    text
+}
+
+/// `, max_num_seqs 64, tensor_parallel_size 4`: the settings that differ from vLLM's defaults.
+pub fn settings(deployment: &Deployment) -> String {
+    let usual = fields(&Deployment::default());
+    let given = fields(deployment).into_iter().filter(|(key, value)| usual.get(key) != Some(value));
+    let text = |value: Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    given.map(|(key, value)| format!(", {key} {}", text(value))).collect()
 }
 
 /// `NVLink 450.0 GB/s`: the rate of one direction.

@@ -68,12 +68,21 @@ pub struct GpuDetail {
 struct GpuTable {
     /// Measured rows used, over all series.
     rows: usize,
-    /// Who measured.
+    /// Publishers of the measurements.
     sources: BTreeSet<String>,
     /// Command that wrote the table.
     command: String,
     /// Series by name: rows, lines, source and the errors of rows left out.
     series: BTreeMap<String, SeriesHeader>,
+}
+
+impl GpuTable {
+    fn named(header: Arc<Header>) -> (String, Self) {
+        let Header { operator, command, series, .. } = Arc::unwrap_or_clone(header);
+        let rows = series.values().map(|series| series.rows).sum();
+        let sources = series.values().map(|series| series.source.clone()).collect();
+        (operator, GpuTable { rows, sources, command, series })
+    }
 }
 
 /// Lists GPUs, or shows one.
@@ -103,16 +112,7 @@ fn detail(name: &str, data_dir: Option<&Path>) -> ridgepoint::Result<GpuDetail> 
         tables.own_header::<MoeModel>()?,
         tables.own_header::<AllReduceModel>()?,
     ];
-    let table = |header: Arc<Header>| {
-        let table = GpuTable {
-            rows: header.series.values().map(|series| series.rows).sum(),
-            sources: header.series.values().map(|series| series.source.clone()).collect(),
-            command: header.command.clone(),
-            series: header.series.clone(),
-        };
-        (header.operator.clone(), table)
-    };
-    let table_headers: BTreeMap<String, GpuTable> = headers.into_iter().flatten().map(table).collect();
+    let table_headers: BTreeMap<String, GpuTable> = headers.into_iter().flatten().map(GpuTable::named).collect();
     let fitted = builtin_corrections()?.iter().filter(|of| of.source.hardware.contains(&hardware.name));
     let corrections: Vec<String> = fitted.map(|correction| correction.name.clone()).collect();
     let entry = GpuEntry {
@@ -167,12 +167,10 @@ fn list(entries: &[GpuEntry], page: &mut Page) {
         .left("correction", |of| listed(&of.corrections, "carried over"));
     page.rows(&rows, &["GPU", "int8", "fp4", "SMs", "correction", "link"]);
     page.blank();
-    page.paragraph(
-        "",
-        "Peaks are dense, in FLOP/s; a link's rate is one direction of one GPU. A GPU without tables borrows the efficiencies of the \
-         nearest architecture against its own datasheet, and every prediction says so; so it does where the correction was fitted on \
-         other GPUs and is carried over. `ridgepoint hardware NAME` shows sources, other names and how well each table predicts.",
-    );
+    let text = "Peaks are dense, in FLOP/s; a link's rate is one direction of one GPU. A GPU without tables borrows the \
+                efficiencies of the nearest architecture. A correction that was fitted on other GPUs is carried over. Predictions \
+                warn of both. `ridgepoint hardware NAME` shows sources, other names and how well each table predicts.";
+    page.paragraph("", text);
 }
 
 /// One GPU in detail, for people.
@@ -190,28 +188,22 @@ fn one(GpuDetail { entry, table_headers }: &GpuDetail, page: &mut Page) {
     page.fact("tables", &listed(&entry.tables, "borrowed"));
     page.fact("correction", &listed(&entry.corrections, "carried over"));
     gpu.sources.iter().for_each(|source| page.fact("source", source));
-    if !entry.hardware.aliases.is_empty() {
-        page.fact("known as", &entry.hardware.aliases.join(", "));
-    }
+    page.fact("known as", &listed(&gpu.aliases, "its name alone"));
     if table_headers.is_empty() {
         return;
     }
     page.blank();
-    let median = |series: &SeriesHeader| series.cross_validated_median_ape_pct;
     let rows = Rows::of(table_headers)
         .left("table", |(operator, _)| (*operator).clone())
         .right("series", |(_, of)| count(of.series.len()))
         .right("rows", |(_, of)| count(of.rows))
         .right("median errors", |(_, of)| {
-            let lowest = of.series.values().map(median).fold(f64::INFINITY, f64::min);
-            format!("{lowest:.2} to {:.2} %", of.series.values().map(median).fold(0.0, f64::max))
-        })
-        .right("mean error", |(_, of)| {
-            let summed: f64 = of.series.values().map(|of| of.cross_validated_mape_pct * of.rows as f64).sum();
-            format!("{:.2} %", summed / of.rows.max(1) as f64)
+            let medians = of.series.values().map(|series| series.cross_validated_median_ape_pct);
+            let (least, most) = medians.fold((f64::INFINITY, 0.0f64), |(least, most), x| (least.min(x), most.max(x)));
+            format!("{least:.2} to {most:.2} %")
         })
         .left("source", |(_, of)| of.sources.iter().cloned().collect::<Vec<_>>().join("; "));
-    page.rows(&rows, &["source", "mean error"]);
+    page.rows(&rows, &["source"]);
     page.blank();
     page.line("Errors are of rows left out of the fit (10-fold cross-validation); the JSON has those of each series.");
 }

@@ -24,24 +24,17 @@ mod whole_file;
 
 use std::process::ExitCode;
 
-use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 use common::Common;
-use outcome::{Failure, Output};
+use outcome::print;
 
 /// Predict how long one step of an LLM serving engine takes
+///
+/// A step is one iteration of the engine: a batch of prefill chunks and decodes. Its operators follow from the model's
+/// config.json. Their times follow from the GPU's roofline and from efficiency tables calibrated on measured kernels.
 #[derive(Debug, Parser)]
-#[command(
-    name = "ridgepoint",
-    version,
-    about = "Predict how long one step of an LLM serving engine takes.",
-    long_about = "Predict how long one step of an LLM serving engine takes.\n\nA step is one iteration of the engine: a batch \
-        of prefill chunks and decodes. Its operators follow from the model's config.json. Their times follow from the \
-        GPU's roofline and from efficiency tables calibrated on measured kernels.",
-    after_help = examples::TOP,
-    subcommand_required = true,
-    arg_required_else_help = true
-)]
+#[command(name = "ridgepoint", version, after_help = examples::TOP, arg_required_else_help = true)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -87,44 +80,26 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let parsed = Cli::command().try_get_matches();
-    let parsed = parsed.and_then(|found| Ok((Cli::from_arg_matches(&found)?, found)));
-    let (cli, found) = match parsed {
-        Ok(parsed) => parsed,
+    let Cli { command, common } = match Cli::try_parse() {
+        Ok(cli) => cli,
         Err(error) => return outcome::usage(&error),
     };
-    match dispatch(&cli) {
-        Ok(output) => outcome::print(output),
-        Err(Failure::Input(problems)) => outcome::fail(&problems),
-        Err(Failure::Usage(kind, message)) => {
-            let mut command = Cli::command();
-            command.build();
-            let name = found.subcommand_name().unwrap_or_default();
-            let error = match command.find_subcommand_mut(name) {
-                Some(found) => found.error(kind, message),
-                None => command.error(kind, message),
-            };
-            outcome::usage(&error)
-        }
+    let (common, format) = (&common, common.format);
+    if let Err(failure) = common.check() {
+        return outcome::failed(failure);
     }
-}
-
-fn dispatch(cli: &Cli) -> Result<Output, Failure> {
-    let common = &cli.common;
-    common.check()?;
-    let format = common.format;
-    match &cli.command {
-        Command::PredictStep(args) => predict_step::run(args, common)?.output(format),
-        Command::Simulate(args) => simulate::run(args, common)?.output(format),
-        Command::Sweep(args) => sweep::run(args, common)?.output(format),
-        Command::Calibrate(args) => calibrate::run(args, common)?.output(format),
-        Command::Evaluate(args) => evaluate::run(args, common),
-        Command::Ingest(args) => ingest::run(args, common)?.output(format),
-        Command::Fit(args) => fit::run(args, common)?.output(format),
-        Command::Export(args) => export::run(args, common)?.output(format),
-        Command::Models(args) => models::run(args, common)?.output(format),
-        Command::Hardware(args) => hardware::run(args, common)?.output(format),
-        Command::Completions(args) => Ok(completions::run(args, &mut Cli::command())),
+    match &command {
+        Command::PredictStep(args) => print(predict_step::run(args, common), format),
+        Command::Simulate(args) => print(simulate::run(args, common), format),
+        Command::Sweep(args) => print(sweep::run(args, common), format),
+        Command::Calibrate(args) => print(calibrate::run(args, common), format),
+        Command::Evaluate(args) => print(evaluate::run(args, common), format),
+        Command::Ingest(args) => print(ingest::run(args, common), format),
+        Command::Fit(args) => print(fit::run(args, common), format),
+        Command::Export(args) => print(export::run(args, common), format),
+        Command::Models(args) => print(models::run(args, common), format),
+        Command::Hardware(args) => print(hardware::run(args, common), format),
+        Command::Completions(args) => print(Ok(completions::run(args, &mut Cli::command())), format),
     }
 }
 

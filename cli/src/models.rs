@@ -11,7 +11,7 @@ use ridgepoint::{CorrectionChoice, Deployment, EfficiencyMode, Model};
 use serde::Serialize;
 
 use crate::common::Common;
-use crate::deployment::ParallelArgs;
+use crate::deployment::{ParallelArgs, deployment, given, settings};
 use crate::outcome::{Failure, Outcome, Report};
 use crate::text::{Page, Rows, count, quantity};
 
@@ -34,11 +34,11 @@ pub enum ModelReport {
         /// Those of the data folder, then the built-in ones.
         models: Vec<ModelEntry>,
     },
-    /// One model, and what a GPU holds of it.
+    /// One model, and the share of one GPU.
     One(Box<ModelDetail>),
 }
 
-/// A model and what follows from its configuration.
+/// A model and its derived figures.
 #[derive(Serialize)]
 pub struct ModelEntry {
     #[serde(flatten)]
@@ -75,19 +75,17 @@ impl ModelEntry {
         let mut attention = BTreeSet::new();
         let mut weight_formats: Vec<String> = Vec::new();
         for group in &model.layers {
-            let (kind, mut stored) = match &group.attention {
-                Attention::Gqa(gqa) => ("gqa", vec![gqa.qkv_weights, gqa.o_weights]),
-                Attention::Mla(mla) => ("mla", vec![mla.weights]),
+            let (kind, attention_weights) = match &group.attention {
+                Attention::Gqa(gqa) => ("gqa", [gqa.qkv_weights, gqa.o_weights]),
+                Attention::Mla(mla) => ("mla", [mla.weights; 2]),
             };
             attention.insert(kind);
-            stored.extend(group.dense.iter().map(|dense| dense.weights));
-            stored.extend(group.moe.iter().map(|moe| moe.weights));
-            for format in stored.into_iter().map(|format| format.to_string()) {
-                if !weight_formats.contains(&format) {
-                    weight_formats.push(format);
-                }
-            }
+            let dense = group.dense.iter().map(|dense| dense.weights);
+            let stored = attention_weights.into_iter().chain(dense).chain(group.moe.iter().map(|moe| moe.weights));
+            weight_formats.extend(stored.map(|format| format.to_string()));
         }
+        let mut seen = BTreeSet::new();
+        weight_formats.retain(|format| seen.insert(format.clone()));
         let builtin = builtin_models().iter().find(|builtin| builtin.name == model.name);
         Ok(ModelEntry {
             parameters: model.parameters(),
@@ -118,15 +116,11 @@ pub fn run(args: &Models, common: &Common) -> Result<Outcome<ModelReport>, Failu
         return Ok(Outcome::of(ModelReport::List { models }));
     };
     let entry = ModelEntry::new(Model::find_in(data_dir, name)?)?;
-    let deployment = args.parallel.deployment();
+    let deployment = deployment(&args.parallel)?;
     let memory = Memory::new(&entry.model, &deployment)?;
-    Ok(Outcome::of(ModelReport::One(Box::new(ModelDetail {
-        entry,
-        deployment,
-        weight_bytes_per_rank: memory.max_weight_bytes(),
-        kv_bytes_per_token_per_rank: memory.kv_bytes_per_token(),
-        memory,
-    }))))
+    let (weight_bytes_per_rank, kv_bytes_per_token_per_rank) = (memory.max_weight_bytes(), memory.kv_bytes_per_token());
+    let detail = ModelDetail { entry, deployment, weight_bytes_per_rank, kv_bytes_per_token_per_rank, memory };
+    Ok(Outcome::of(ModelReport::One(Box::new(detail))))
 }
 
 impl Report for ModelReport {
@@ -143,7 +137,7 @@ impl Report for ModelReport {
 /// One line per model.
 fn list(entries: &[ModelEntry], page: &mut Page) {
     let rows = Rows::of(entries)
-        .left("name", |of| of.model.name.to_owned())
+        .left("name", |of| of.model.name.clone())
         .left("model_type", |of| of.model.model_type.to_owned())
         .right("parameters", |of| billions(of.parameters.total))
         .right("active", |of| billions(of.parameters.active))
@@ -155,18 +149,12 @@ fn list(entries: &[ModelEntry], page: &mut Page) {
             "model" => "own".to_owned(),
             _ => of.correction.to_string(),
         })
-        .left("Hugging Face id", |of| match of.hf_ids {
-            [] => String::new(),
-            [id] => id.clone(),
-            [id, others @ ..] => format!("{id} (+{})", others.len()),
-        });
+        .left("Hugging Face id", |of| of.hf_ids.first().cloned().unwrap_or_default());
     page.rows(&rows, &["Hugging Face id", "bytes", "model_type", "correction", "weights"]);
     page.blank();
-    page.paragraph(
-        "",
-        "Names are found in any case, with or without organisation and suffixes such as -Instruct; a path of any other \
-         config.json works too. `ridgepoint models NAME` shows one in detail.",
-    );
+    let text = "Names are found in any case, with or without organisation and suffixes such as -Instruct; a path of any other \
+                config.json works too. `ridgepoint models NAME` shows one in detail.";
+    page.paragraph("", text);
 }
 
 fn billions(parameters: u64) -> String {
@@ -179,16 +167,9 @@ fn one(of: &ModelDetail, page: &mut Page) {
     let (model, counts) = (&entry.model, entry.parameters);
     page.line(&format!("{} ({})", model.name, model.model_type));
     page.blank();
-    page.fact(
-        "parameters",
-        &format!(
-            "{} ({}), {} active per token, {} of them in the embedding",
-            count(counts.total),
-            billions(counts.total),
-            billions(counts.active),
-            billions(counts.embedding)
-        ),
-    );
+    let (total, embedding) = (count(counts.total), billions(counts.embedding));
+    let active = billions(counts.active);
+    page.fact("parameters", &format!("{total}, {active} active per token, {embedding} of them in the embedding"));
     page.fact("weights", &format!("{} in {}", quantity(entry.weight_bytes, "B"), entry.weight_formats.join(", ")));
     page.fact("hidden size", &count(model.hidden_size));
     let tied = if model.tie_word_embeddings { ", shared with the LM head" } else { "" };
@@ -199,17 +180,9 @@ fn one(of: &ModelDetail, page: &mut Page) {
     for group in &model.layers {
         page.fact(&format!("{} layers", group.count), &layer(group));
     }
-    let per_gpu = format!(
-        "{} of weights and {} of KV cache per token, at tensor_parallel_size {}, pipeline_parallel_size {}, \
-         data_parallel_size {}{}",
-        quantity(of.weight_bytes_per_rank, "B"),
-        quantity(of.kv_bytes_per_token_per_rank, "B"),
-        deployment.tensor_parallel_size,
-        deployment.pipeline_parallel_size,
-        deployment.data_parallel_size,
-        if deployment.enable_expert_parallel { ", experts in parallel" } else { "" }
-    );
-    page.fact("per GPU", &per_gpu);
+    let (weights, kv) = (of.weight_bytes_per_rank, of.kv_bytes_per_token_per_rank);
+    let per_gpu = format!("{} of weights and {} of KV cache per token", quantity(weights, "B"), quantity(kv, "B"));
+    page.fact("per GPU", &(per_gpu + &settings(deployment)));
     if !entry.hf_ids.is_empty() {
         page.fact("known as", &entry.hf_ids.join(", "));
     }
@@ -218,15 +191,7 @@ fn one(of: &ModelDetail, page: &mut Page) {
 
 fn sampling(defaults: Option<&SamplingDefaults>) -> String {
     let Some(defaults) = defaults else { return "unknown: no generation_config.json is at hand".to_owned() };
-    let number = |name: &str, value: Option<f64>| value.map(|value| format!("{name} {value}"));
-    let set = [
-        number("temperature", defaults.temperature),
-        number("top_p", defaults.top_p),
-        number("top_k", defaults.top_k.map(|k| k as f64)),
-        number("min_p", defaults.min_p),
-        number("repetition_penalty", defaults.repetition_penalty),
-    ];
-    let set: Vec<String> = set.into_iter().flatten().collect();
+    let set: Vec<String> = given(defaults).iter().map(|(key, value)| format!("{key} {value}")).collect();
     if set.is_empty() {
         return "neutral: generation_config.json sets no sampling parameters".to_owned();
     }
@@ -234,7 +199,7 @@ fn sampling(defaults: Option<&SamplingDefaults>) -> String {
 }
 
 fn layer(group: &LayerGroup) -> String {
-    let mut parts = vec![match &group.attention {
+    let attention = match &group.attention {
         Attention::Gqa(gqa) => {
             let window = match gqa.window {
                 Window::Full => String::new(),
@@ -243,19 +208,17 @@ fn layer(group: &LayerGroup) -> String {
             };
             format!("{} query and {} KV heads of {}{window}", gqa.num_heads, gqa.num_kv_heads, gqa.head_dim)
         }
-        Attention::Mla(mla) => format!(
-            "latent attention, {} heads on a latent of {} + {}",
-            mla.num_heads, mla.kv_lora_rank, mla.qk_rope_head_dim
-        ),
-    }];
-    if let Some(dense) = &group.dense {
-        parts.push(format!("dense block of {} in {}", count(dense.intermediate_size), dense.weights));
-    }
-    if let Some(moe) = &group.moe {
-        let shared =
-            moe.shared.as_ref().map(|shared| format!(" and a shared one of {}", count(shared.intermediate_size)));
-        let (top_k, experts, width) = (moe.top_k, moe.num_experts, count(moe.intermediate_size));
-        parts.push(format!("{top_k} of {experts} experts of {width} in {}{}", moe.weights, shared.unwrap_or_default()));
-    }
-    parts.join("; ")
+        Attention::Mla(mla) => {
+            let (heads, latent, rope) = (mla.num_heads, mla.kv_lora_rank, mla.qk_rope_head_dim);
+            format!("latent attention, {heads} heads on a latent of {latent} + {rope}")
+        }
+    };
+    let dense =
+        group.dense.iter().map(|of| format!("; dense block of {} in {}", count(of.intermediate_size), of.weights));
+    let experts = group.moe.iter().map(|of| {
+        let (top_k, experts, width) = (of.top_k, of.num_experts, count(of.intermediate_size));
+        let shared = of.shared.iter().map(|of| format!(" and a shared one of {}", count(of.intermediate_size)));
+        format!("; {top_k} of {experts} experts of {width} in {}{}", of.weights, shared.collect::<String>())
+    });
+    std::iter::once(attention).chain(dense).chain(experts).collect()
 }

@@ -3,7 +3,6 @@
 use std::io::Write;
 use std::process::ExitCode;
 
-use clap::error::ErrorKind;
 use ridgepoint::Error;
 use serde::Serialize;
 
@@ -26,49 +25,10 @@ pub struct Outcome<T> {
     pub missed: Option<String>,
 }
 
-impl<T: Report> Outcome<T> {
+impl<T> Outcome<T> {
     /// A result without remarks.
     pub fn of(result: T) -> Self {
         Outcome { result, notes: Vec::new(), missed: None }
-    }
-
-    /// The result as text in the requested format.
-    ///
-    /// # Errors
-    /// A result that cannot be written as JSON.
-    pub fn output(self, format: Format) -> Result<Output, Failure> {
-        let stdout = match format {
-            Format::Table => self.result.table(),
-            Format::Json => json(&self.result)?,
-        };
-        Ok(Output { stdout, notes: self.notes, missed: self.missed })
-    }
-}
-
-/// A value as indented JSON with a line break at its end.
-///
-/// # Errors
-/// A value that cannot be written as JSON.
-pub fn json(value: &impl Serialize) -> Result<String, Failure> {
-    let text = serde_json::to_string_pretty(value)
-        .map_err(|error| Failure::input(format!("the result cannot be written as JSON: {error}")))?;
-    Ok(text + "\n")
-}
-
-/// What is printed at the end of a run.
-pub struct Output {
-    /// Text for stdout.
-    pub stdout: String,
-    /// Warnings for stderr, one per line.
-    pub notes: Vec<String>,
-    /// The missed tolerance; it makes the exit code 1.
-    pub missed: Option<String>,
-}
-
-impl Output {
-    /// A text without remarks.
-    pub fn of(stdout: String) -> Self {
-        Output { stdout, notes: Vec::new(), missed: None }
     }
 }
 
@@ -78,7 +38,7 @@ pub enum Failure {
     /// The input is at fault; one message per problem. Exit code 1.
     Input(Vec<String>),
     /// The command line is at fault. Exit code 2.
-    Usage(ErrorKind, String),
+    Usage(String),
 }
 
 impl Failure {
@@ -87,14 +47,9 @@ impl Failure {
         Failure::Input(vec![message.into()])
     }
 
-    /// Flags that do not go together.
-    pub fn conflict(message: impl Into<String>) -> Self {
-        Failure::Usage(ErrorKind::ArgumentConflict, message.into())
-    }
-
-    /// A flag that is missing.
-    pub fn missing(message: impl Into<String>) -> Self {
-        Failure::Usage(ErrorKind::MissingRequiredArgument, message.into())
+    /// Flags that are missing or do not go together.
+    pub fn usage(message: impl Into<String>) -> Self {
+        Failure::Usage(message.into())
     }
 }
 
@@ -121,31 +76,49 @@ pub fn both<A, B>(a: ridgepoint::Result<A>, b: ridgepoint::Result<B>) -> Result<
     }
 }
 
-/// Prints what the argument parser reports: help to stdout, faults to stderr.
+/// Prints the argument parser's report: help to stdout, faults to stderr.
 pub fn usage(error: &clap::Error) -> ExitCode {
+    if let Some(answer) = hint::not_modelled(error) {
+        return fail(2, &[answer]);
+    }
     // A closed pipe is no reason to fail.
     let _ = error.print();
     ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
 }
 
-/// Prints an output; returns the exit code.
-pub fn print(output: Output) -> ExitCode {
-    report("warning", &output.notes);
+/// Prints how a subcommand ended; returns the exit code.
+pub fn print<T: Report>(outcome: Result<Outcome<T>, Failure>, format: Format) -> ExitCode {
+    let Outcome { result, notes, missed } = match outcome {
+        Ok(outcome) => outcome,
+        Err(failure) => return failed(failure),
+    };
+    let text = match format {
+        Format::Table => result.table(),
+        Format::Json => match serde_json::to_string_pretty(&result) {
+            Ok(text) => text + "\n",
+            Err(error) => return fail(1, &[format!("the result cannot be written as JSON: {error}")]),
+        },
+    };
+    report("warning", &notes);
     let mut stdout = std::io::stdout().lock();
-    let written = stdout.write_all(output.stdout.as_bytes()).and_then(|()| stdout.flush());
-    // A reader such as `head` closes the pipe when it has seen enough: that is no failure.
-    if let Err(error) = written
-        && error.kind() != std::io::ErrorKind::BrokenPipe
-    {
-        return fail(&[format!("standard output: {error}")]);
+    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+        // A reader such as `head` closes the pipe when it has seen enough: that is no failure.
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => fail(1, &[format!("standard output: {error}")]),
+        _ => missed.map_or(ExitCode::SUCCESS, |message| fail(1, &[message])),
     }
-    output.missed.map_or(ExitCode::SUCCESS, |message| fail(&[message]))
 }
 
-/// Prints problems of the input; returns exit code 1.
-pub fn fail(problems: &[String]) -> ExitCode {
+/// Prints why a subcommand failed; returns the exit code.
+pub fn failed(failure: Failure) -> ExitCode {
+    match failure {
+        Failure::Input(problems) => fail(1, &problems),
+        Failure::Usage(message) => fail(2, &[message]),
+    }
+}
+
+fn fail(code: u8, problems: &[String]) -> ExitCode {
     report("error", problems);
-    ExitCode::from(1)
+    ExitCode::from(code)
 }
 
 fn report(kind: &str, lines: &[String]) {

@@ -1,23 +1,41 @@
-//! Progress bars on stderr, drawn only if that is a terminal.
+//! Progress bars on stderr. They are drawn only on a terminal, and only for work that takes longer than a second.
 
 use std::time::Duration;
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use ridgepoint::replay::Observer;
+
+/// Work that takes less time than this has no bar.
+const SHORT: Duration = Duration::from_secs(1);
 
 /// A bar over `length` in indicatif's `template`.
 pub fn bar(length: u64, template: &str) -> ProgressBar {
-    styled(ProgressBar::new(length), template)
+    let bar = ProgressBar::with_draw_target(Some(length), ProgressDrawTarget::hidden());
+    if let Ok(style) = ProgressStyle::with_template(template) {
+        bar.set_style(style);
+    }
+    let shown = bar.clone();
+    std::thread::spawn(move || {
+        std::thread::sleep(SHORT);
+        if !shown.is_finished() {
+            shown.set_draw_target(ProgressDrawTarget::stderr());
+            shown.enable_steady_tick(SHORT / 2);
+        }
+    });
+    bar
 }
 
-/// A spinner for a count without a known end.
-pub fn spinner(template: &str) -> ProgressBar {
-    styled(ProgressBar::new_spinner(), template)
-}
+/// A bar over the requests of a replay that have their first token.
+pub struct AnsweredRequests(pub ProgressBar);
 
-fn styled(bar: ProgressBar, template: &str) -> ProgressBar {
-    bar.enable_steady_tick(Duration::from_millis(500));
-    match ProgressStyle::with_template(template) {
-        Ok(style) => bar.with_style(style),
-        Err(_) => bar,
+impl Observer for AnsweredRequests {
+    fn token(&mut self, _: u32, token: u32, _: u64) {
+        if token == 0 {
+            self.0.inc(1);
+        }
+    }
+
+    fn wants_every_token(&self) -> bool {
+        false
     }
 }

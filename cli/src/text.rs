@@ -126,29 +126,23 @@ pub fn table<S: AsRef<str>>(titles: &[S]) -> Table {
 
 fn fitted(mut table: Table, spare: &[&str], width: Option<usize>) -> String {
     let lines = |table: &Table| table.lines().map(|line| line.trim_end().to_owned()).collect::<Vec<String>>();
-    let too_wide = |table: &Table| {
-        let widest = lines(table).iter().map(|line| line.chars().count()).max().unwrap_or(0);
-        width.is_some_and(|width| widest > width)
-    };
     let titles: Vec<String> =
         table.header().iter().flat_map(|row| row.cell_iter()).map(|cell| cell.content()).collect();
     let mut left_out = Vec::new();
     for title in spare.iter().filter(|title| titles.iter().any(|known| known == *title)) {
-        if !too_wide(&table) {
+        if lines(&table).iter().all(|line| width.is_none_or(|width| line.chars().count() <= width)) {
             break;
         }
-        for index in (0..titles.len()).filter(|index| titles.get(*index).is_some_and(|known| known == title)) {
-            if let Some(column) = table.column_mut(index) {
-                column.set_constraint(ColumnConstraint::Hidden);
-            }
+        for (column, _) in table.column_iter_mut().zip(&titles).filter(|(_, known)| known == title) {
+            column.set_constraint(ColumnConstraint::Hidden);
         }
         left_out.push(*title);
     }
-    let mut text = lines(&table).join("\n") + "\n";
-    if !left_out.is_empty() {
-        text.push_str(&format!("(a wider terminal shows {} too)\n", left_out.join(", ")));
-    }
-    text
+    let more = match left_out.as_slice() {
+        [] => String::new(),
+        titles => format!("(a wider terminal shows {} too)\n", titles.join(", ")),
+    };
+    lines(&table).join("\n") + "\n" + &more
 }
 
 /// Breaks `text` at blanks into lines of at most `width` characters. The first begins with `label`, the others with as many
@@ -176,15 +170,11 @@ pub fn wrap(label: &str, text: &str, width: usize) -> String {
 
 /// A count with its digits in groups of three: `1,234,567`.
 pub fn count(n: impl TryInto<u64>) -> String {
-    let digits = n.try_into().unwrap_or(u64::MAX).to_string();
-    let mut out = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
+    let mut digits = n.try_into().unwrap_or(u64::MAX).to_string();
+    for at in (1..digits.len()).rev().filter(|at| (digits.len() - at).is_multiple_of(3)).collect::<Vec<_>>() {
+        digits.insert(at, ',');
     }
-    out
+    digits
 }
 
 /// `1 decode`, `2 decodes`.

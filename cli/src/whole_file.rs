@@ -2,7 +2,7 @@
 //! Devices and pipes are written in place.
 
 use std::fs::File;
-use std::io::{Error as IoError, Write};
+use std::io::{Error as IoError, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use ridgepoint::{Error, Result};
@@ -11,6 +11,8 @@ use tempfile::NamedTempFile;
 /// A file that does not have its name yet. Dropping it before [`WholeFile::keep`] leaves nothing behind.
 pub struct WholeFile {
     path: PathBuf,
+    /// Where content goes: the temporary file, or the device or pipe itself.
+    out: File,
     /// The temporary file and its final path; `None` for a device or a pipe.
     renamed: Option<(NamedTempFile, PathBuf)>,
 }
@@ -20,32 +22,46 @@ impl WholeFile {
     ///
     /// # Errors
     /// An error of kind io with `path`, if its folder is missing or cannot be written to, or if `path` is a folder.
-    pub fn create(path: &Path) -> Result<(Self, File)> {
-        let failed = |error| Error::io(path, error);
+    pub fn create(path: &Path) -> Result<Self> {
+        Self::open(path).map_err(|error| Error::io(path, error))
+    }
+
+    fn open(path: &Path) -> std::io::Result<Self> {
+        if path == Path::new("-") {
+            return Err(IoError::other("is no file: give a path; --format json prints the result on stdout"));
+        }
         let known = std::fs::metadata(path).ok();
         let is_folder = path.as_os_str().to_string_lossy().ends_with(std::path::is_separator)
             || known.as_ref().is_some_and(|known| known.is_dir());
         if is_folder || path.file_name().is_none() {
-            return Err(failed(IoError::other("is a folder; give the path of a file")));
+            return Err(IoError::other("is a folder; give the path of a file"));
         }
         if known.is_some_and(|known| !known.is_file()) {
-            let file = File::options().write(true).open(path).map_err(failed)?;
-            return Ok((WholeFile { path: path.to_owned(), renamed: None }, file));
+            let out = File::options().write(true).open(path)?;
+            return Ok(WholeFile { path: path.to_owned(), out, renamed: None });
         }
         let target = if path.is_symlink() { path.canonicalize().ok() } else { None };
         let target = target.unwrap_or_else(|| path.to_owned());
         let folder = target.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let temporary = temporary_in(folder).map_err(failed)?;
-        let file = temporary.reopen().map_err(failed)?;
-        Ok((WholeFile { path: path.to_owned(), renamed: Some((temporary, target)) }, file))
+        if folder.try_exists().is_ok_and(|is_there| !is_there) {
+            let message =
+                format!("the folder {0} does not exist; make it (mkdir -p {0}) or give another path", folder.display());
+            return Err(IoError::new(ErrorKind::NotFound, message));
+        }
+        let mut builder = tempfile::Builder::new();
+        // Unlike other temporary files, this one will stay: it gets the permissions of any new file.
+        #[cfg(unix)]
+        builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
+        let temporary = builder.tempfile_in(folder)?;
+        Ok(WholeFile { path: path.to_owned(), out: temporary.reopen()?, renamed: Some((temporary, target)) })
     }
 
-    /// Turns an error of writing into one that names the file.
+    /// Writes content. An error names the file.
     ///
     /// # Errors
     /// An error of kind io with the file's path.
-    pub fn written<T>(&self, result: std::io::Result<T>) -> Result<T> {
-        result.map_err(|error| Error::io(&self.path, error))
+    pub fn write<T>(&mut self, content: impl FnOnce(&mut File) -> std::io::Result<T>) -> Result<T> {
+        content(&mut self.out).map_err(|error| Error::io(&self.path, error))
     }
 
     /// Gives the file its name.
@@ -58,23 +74,16 @@ impl WholeFile {
     }
 }
 
-/// Unlike other temporary files, this one will stay: it gets the permissions of any new file.
-fn temporary_in(folder: &Path) -> std::io::Result<NamedTempFile> {
-    let mut builder = tempfile::Builder::new();
-    #[cfg(unix)]
-    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
-    builder.tempfile_in(folder)
-}
-
 /// Writes a text as a whole file.
 ///
 /// # Errors
 /// An error of kind io with `path`.
 pub fn write_whole(path: &Path, text: &str) -> Result<()> {
-    let (file, mut out) = WholeFile::create(path)?;
-    file.written(out.write_all(text.as_bytes()))?;
+    let mut file = WholeFile::create(path)?;
+    file.write(|out| out.write_all(text.as_bytes()))?;
     file.keep()
 }
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -84,9 +93,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("result.csv");
         write_whole(&path, "old").unwrap();
-        let (file, _) = WholeFile::create(&path).unwrap();
-        let failed: std::io::Result<()> = Err(std::io::Error::other("disk full"));
-        assert!(file.written(failed).unwrap_err().to_string().contains("result.csv: disk full"));
+        let mut file = WholeFile::create(&path).unwrap();
+        let full = |_: &mut File| -> std::io::Result<()> { Err(std::io::Error::other("disk full")) };
+        assert!(file.write(full).unwrap_err().to_string().contains("result.csv: disk full"));
         drop(file);
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "old");
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);

@@ -109,15 +109,16 @@ impl ServerConfig {
     /// `ErrorKind::Io` for a file that can't be read, `ErrorKind::Parse` for one that is not text or longer than 16 MiB, and
     /// those of [`ServerConfig::parse`].
     pub fn read(path: &Path) -> Result<Self> {
-        Self::read_for(path, None, None)
+        Self::read_with(path, &Map::new())
     }
 
-    /// Reads a file, but takes `model` or `hardware` instead of the file's, which may then be absent.
+    /// Reads a file, and takes the arguments in `over` instead of the file's. A model in `over` discards the file's precision,
+    /// which is that of the file's own model.
     ///
     /// # Errors
     /// Those of [`ServerConfig::read`].
-    pub fn read_for(path: &Path, model: Option<&str>, hardware: Option<&str>) -> Result<Self> {
-        read::parse(&path.display().to_string(), &read_text(path)?, model, hardware)
+    pub fn read_with(path: &Path, over: &Map<String, Value>) -> Result<Self> {
+        read::parse(&path.display().to_string(), &read_text(path)?, over)
     }
 
     /// Parses the text of a file, YAML or JSON, that errors call `origin`.
@@ -126,7 +127,7 @@ impl ServerConfig {
     /// `ErrorKind::Parse` for other text. `ErrorKind::Invalid` with all problems: unknown keys, values out of range, two names
     /// of one argument with different values, and a missing `model` or `hardware`.
     pub fn parse(origin: &str, text: &str) -> Result<Self> {
-        read::parse(origin, text, None, None)
+        read::parse(origin, text, &Map::new())
     }
 
     /// Reads a server from keys and values, which are those of [`ServerConfig::parse`].
@@ -134,7 +135,7 @@ impl ServerConfig {
     /// # Errors
     /// The `ErrorKind::Invalid` of [`ServerConfig::parse`].
     pub fn from_values(origin: &str, values: &Map<String, Value>) -> Result<Self> {
-        read::from_map(origin, values, None, None)
+        read::from_map(origin, values, &Map::new())
     }
 
     /// Finds the model in the requested precision, and notes about the choice.

@@ -46,24 +46,25 @@ const PRECISIONS: &str = "bf16 (bfloat16, fp16, float16, half), fp8 (fp8_block),
 const SWITCHES: [&str; 5] =
     ["enable_expert_parallel", "enforce_eager", "enable_prefix_caching", "enable_chunked_prefill", "async_scheduling"];
 
-pub(super) fn parse(origin: &str, text: &str, model: Option<&str>, hardware: Option<&str>) -> Result<ServerConfig> {
+pub(super) fn parse(origin: &str, text: &str, over: &Map<String, Value>) -> Result<ServerConfig> {
     match parse_yaml(origin, text)? {
-        Value::Object(map) => from_map(origin, &map, model, hardware),
+        Value::Object(map) => from_map(origin, &map, over),
         Value::Null => Err(Error::parse(origin, "is empty: a server has at least `model` and `hardware`")),
         _ => Err(Error::parse(origin, "must be keys with values, as in `model: llama-3.1-8b`")),
     }
 }
 
-pub(super) fn from_map(
-    origin: &str,
-    map: &Map<String, Value>,
-    model: Option<&str>,
-    hardware: Option<&str>,
-) -> Result<ServerConfig> {
+/// Reads the arguments of `map`, with those of `over` instead of the same ones.
+pub(super) fn from_map(origin: &str, map: &Map<String, Value>, over: &Map<String, Value>) -> Result<ServerConfig> {
     let log = Log::default();
-    let map = with_plain_names(map, &log);
+    let (mut map, over) = (with_plain_names(map, &log), with_plain_names(over, &log));
+    let names = ALIASES.iter().chain(&[("cpu_offload", "cpu_offload_gb"), ("precision", "model")]);
+    for (name, _) in names.filter(|(_, argument)| over.contains_key(*argument)) {
+        map.remove(*name);
+    }
+    map.extend(over);
     let keys = Keys::of_map("", &map, &log).with_aliases(ALIASES);
-    let server = read(origin, &keys, model, hardware);
+    let server = read(origin, &keys);
     keys.finish();
     let (mut server, notes) = log.finish(origin, server)?;
     server.notes = notes;
@@ -96,15 +97,9 @@ fn with_plain_names(map: &Map<String, Value>, log: &Log) -> Map<String, Value> {
 }
 
 /// Reads all keys; `None` only after a problem.
-fn read(origin: &str, keys: &Keys<'_>, model: Option<&str>, hardware: Option<&str>) -> Option<ServerConfig> {
-    let name = |key: &str, instead: Option<&str>| {
-        let in_file = keys.text(key);
-        if instead.is_none() {
-            keys.require(&[key]);
-        }
-        instead.or(in_file).map(str::to_owned)
-    };
-    let (model, hardware) = (name("model", model), name("hardware", hardware));
+fn read(origin: &str, keys: &Keys<'_>) -> Option<ServerConfig> {
+    keys.require(&["model", "hardware"]);
+    let (model, hardware) = (keys.text("model"), keys.text("hardware"));
     let deployment = Deployment::read(keys);
     let scheduler = SchedulerOptions {
         enable_prefix_caching: keys.flag("enable_prefix_caching"),
@@ -119,16 +114,17 @@ fn read(origin: &str, keys: &Keys<'_>, model: Option<&str>, hardware: Option<&st
         matches!(value.as_str()?, "auto" | "half" | "float16" | "bfloat16").then_some(())
     });
     let precision = keys.read("precision", PRECISIONS, |value| MatmulFormat::parse(value.as_str()?));
-    let num_gpu_blocks_override = keys.whole("num_gpu_blocks_override", 1..=u32::MAX);
+    let is_auto = keys.get("num_gpu_blocks_override").and_then(Value::as_str) == Some("auto");
+    let blocks = if is_auto { None } else { keys.whole("num_gpu_blocks_override", 1..=u32::MAX) };
     let cpu_offload_gb = cpu_offload_gb(keys);
     Some(ServerConfig {
         origin: origin.to_owned(),
-        model: model?,
-        hardware: hardware?,
+        model: model?.to_owned(),
+        hardware: hardware?.to_owned(),
         deployment,
         precision,
         scheduler,
-        num_gpu_blocks_override,
+        num_gpu_blocks_override: blocks,
         cpu_offload_gb,
         notes: Vec::new(),
     })

@@ -128,14 +128,24 @@ fn a_server_has_a_model_and_a_gpu() {
 }
 
 #[test]
-fn other_names_take_the_place_of_those_in_the_file() {
+fn other_arguments_take_the_place_of_those_in_the_file() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("server.yaml");
-    std::fs::write(&path, "hardware: H100\nmax_num_seqs: 7\n").unwrap();
+    let text = "hardware: H100\nmax-num-seqs: 7\nprecision: fp8\ntotal_kv_blocks: 9000\nno-async-scheduling: true\n\
+                tensor_parallelism: 4\ncpu_offload: 3\n";
+    std::fs::write(&path, text).unwrap();
     assert!(ServerConfig::read(&path).is_err());
-    let server = ServerConfig::read_for(&path, Some("qwen3-8b"), Some("h200")).unwrap();
-    assert_eq!((server.model.as_str(), server.hardware.as_str()), ("qwen3-8b", "h200"));
-    assert_eq!(server.deployment.max_num_seqs, 7);
+    let over = |json: &str| ServerConfig::read_with(&path, &serde_json::from_str(json).unwrap());
+    let server = over(
+        r#"{"model": "qwen3-8b", "hardware": "h200", "tensor_parallel_size": 2, "num_gpu_blocks_override": "auto",
+            "async_scheduling": true, "no_enable_prefix_caching": true, "cpu_offload_gb": 1}"#,
+    )
+    .unwrap();
+    assert_eq!((server.model.as_str(), server.hardware.as_str(), server.precision), ("qwen3-8b", "h200", None));
+    assert_eq!((server.deployment.max_num_seqs, server.deployment.tensor_parallel_size), (7, 2));
+    assert_eq!((server.num_gpu_blocks_override, server.cpu_offload_gb), (None, 1.0));
+    assert_eq!((server.scheduler.async_scheduling, server.scheduler.enable_prefix_caching), (Some(true), Some(false)));
+    assert_eq!(over(r#"{"model": "qwen3-8b"}"#).unwrap().num_gpu_blocks_override, Some(9000));
 }
 
 #[test]

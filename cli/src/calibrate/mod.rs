@@ -19,7 +19,7 @@ use ridgepoint_lab::calibrate::operators::{calibrate_operator, check_operator};
 use ridgepoint_lab::calibrate::report::OperatorReport;
 use ridgepoint_lab::calibrate::rows::Rows;
 
-use crate::common::{Common, percent};
+use crate::common::{Common, at_least_zero};
 use crate::outcome::{Failure, Outcome};
 use crate::progress;
 use crate::whole_file::write_whole;
@@ -42,7 +42,7 @@ pub struct Calibrate {
     #[arg(long, value_name = "DIR", num_args = 0..)]
     check: Option<Vec<PathBuf>>,
     /// Tolerance: exit with 1 if an operator's median absolute error exceeds X percent
-    #[arg(long, value_name = "X", value_parser = percent, allow_negative_numbers = true)]
+    #[arg(long, value_name = "X", value_parser = at_least_zero, allow_negative_numbers = true)]
     max_median_ape_pct: Option<f64>,
 }
 
@@ -54,7 +54,7 @@ pub fn run(args: &Calibrate, common: &Common) -> Result<Outcome<Reports>, Failur
     let mut dirs: Vec<PathBuf> = args.measurements.clone();
     dirs.extend(args.check.iter().flatten().cloned());
     if dirs.is_empty() {
-        return Err(Failure::missing("no folder of measurements: give --measurements DIR or --check DIR"));
+        return Err(Failure::usage("no folder of measurements: give --measurements DIR or --check DIR"));
     }
     let data_dir = common.data_dir();
     let hardware = Hardware::find_in(data_dir, &args.hardware)?;

@@ -9,7 +9,7 @@ use ridgepoint_lab::evaluate::steps::split::{StepSplit, USUAL_JUDGE_FROM};
 use ridgepoint_lab::evaluate::steps::window::USUAL_ROWS;
 use ridgepoint_lab::ingest::Cleaning;
 
-use crate::common::{CorrectionArg, one_of, percent};
+use crate::common::{CorrectionArg, at_least_zero, one_of};
 use crate::examples;
 use crate::fit::RefitLevel;
 use crate::ingest::Labels;
@@ -48,7 +48,7 @@ pub struct Serving {
     #[arg(long)]
     pub attribute: bool,
     /// Tolerance: exit with 1 where the median absolute error of E2E is above X percent
-    #[arg(long, value_name = "X", value_parser = percent, allow_negative_numbers = true)]
+    #[arg(long, value_name = "X", value_parser = at_least_zero, allow_negative_numbers = true)]
     pub max_median_e2e_pct: Option<f64>,
     #[command(flatten)]
     pub view: View,
@@ -100,7 +100,7 @@ pub struct Steps {
     #[arg(long, value_name = "N", default_value_t = USUAL_ROWS as u64, value_parser = clap::value_parser!(u64).range(1..))]
     pub window: u64,
     /// Tolerance: exit with 1 where the median absolute error over all windows is above X percent
-    #[arg(long, value_name = "X", value_parser = percent, allow_negative_numbers = true)]
+    #[arg(long, value_name = "X", value_parser = at_least_zero, allow_negative_numbers = true)]
     pub max_median_ape_pct: Option<f64>,
     #[command(flatten)]
     pub plot: Plot,

@@ -24,10 +24,10 @@ use ridgepoint_lab::evaluate::steps::read::read_runs;
 use ridgepoint_lab::evaluate::steps::split::{Fitter, StepFold, StepSplit};
 use ridgepoint_lab::fit::{Fold, Prior, fit_serving, leave_out};
 
-use crate::common::{Common, Format};
+use crate::common::Common;
 use crate::fit::{Refit, RefitLevel};
 use crate::hint;
-use crate::outcome::{Failure, Outcome, Output};
+use crate::outcome::{Failure, Outcome};
 use crate::plots::Plot;
 use crate::progress;
 pub use args::Evaluate;
@@ -37,7 +37,7 @@ use args::{ClosedLoop, Of, Serving, Steps};
 ///
 /// # Errors
 /// Files that are missing or at fault; nothing that can be judged.
-pub fn run(args: &Evaluate, common: &Common) -> Result<Output, Failure> {
+pub fn run(args: &Evaluate, common: &Common) -> Result<Outcome<EvaluationReport>, Failure> {
     match &args.of {
         Of::Serving(args) => serving(args, common),
         Of::ClosedLoop(args) => closed_loop(args, common),
@@ -45,7 +45,7 @@ pub fn run(args: &Evaluate, common: &Common) -> Result<Output, Failure> {
     }
 }
 
-fn serving(args: &Serving, common: &Common) -> Result<Output, Failure> {
+fn serving(args: &Serving, common: &Common) -> Result<Outcome<EvaluationReport>, Failure> {
     args.view.plot.prepare()?;
     let seed = args.view.seed;
     let experiments = Experiment::find(&args.paths)?;
@@ -62,12 +62,12 @@ fn serving(args: &Serving, common: &Common) -> Result<Output, Failure> {
     }
     bar.finish_and_clear();
     let missed = args.max_median_e2e_pct.and_then(|limit_pct| missed(&report, Metric::E2E_MEAN, limit_pct));
-    output(report.split_by(args.view.split), missed, "serving", &args.view.plot, common)
+    output(report.split_by(args.view.split), missed, "serving", &args.view.plot)
 }
 
 /// Corrects each case with a correction that was fitted without it.
 fn leave_one_out(cases: &mut [Case], by: GroupBy, seed: u64) -> Result<(), Failure> {
-    let bar = progress::spinner("{spinner} fitting without each group: {pos} replays, {elapsed}");
+    let bar = progress::bar(0, "{spinner} fitting without each group: {pos} replays, {elapsed}");
     let folds = {
         let cases: Vec<&Case> = cases.iter().collect();
         let prior = Prior::of_any_model();
@@ -84,7 +84,7 @@ fn leave_one_out(cases: &mut [Case], by: GroupBy, seed: u64) -> Result<(), Failu
     Ok(())
 }
 
-fn closed_loop(args: &ClosedLoop, common: &Common) -> Result<Output, Failure> {
+fn closed_loop(args: &ClosedLoop, common: &Common) -> Result<Outcome<EvaluationReport>, Failure> {
     args.view.plot.prepare()?;
     let rows = read_closed_loop(&args.files)?;
     let options = ClosedLoopOptions { data_dir: common.data_dir.clone(), backends: args.backend.clone() };
@@ -93,14 +93,14 @@ fn closed_loop(args: &ClosedLoop, common: &Common) -> Result<Output, Failure> {
     let bar = replay_bar(&cases, 0);
     let report = judge(&cases, skipped, args.view.seed, &|| bar.inc(1))?;
     bar.finish_and_clear();
-    output(report.split_by(args.view.split), None, "closed-loop", &args.view.plot, common)
+    output(report.split_by(args.view.split), None, "closed-loop", &args.view.plot)
 }
 
-fn steps(args: &Steps, common: &Common) -> Result<Output, Failure> {
-    let split = args.split().map_err(Failure::conflict)?;
+fn steps(args: &Steps, common: &Common) -> Result<Outcome<EvaluationReport>, Failure> {
+    let split = args.split().map_err(Failure::usage)?;
     if args.refit.is_some() && split == StepSplit::All {
         let message = "--refit learns from rows that are not judged: add --split, or --judge-from X";
-        return Err(Failure::missing(message));
+        return Err(Failure::usage(message));
     }
     args.plot.prepare()?;
     let correction = &args.correction.correction;
@@ -121,7 +121,7 @@ fn steps(args: &Steps, common: &Common) -> Result<Output, Failure> {
     let report = judge_steps(&cases, hint::skipped(refused), &options, &|rows| bar.inc(rows))?;
     bar.finish_and_clear();
     let missed = args.max_median_ape_pct.and_then(|limit_pct| missed(&report, Metric::STEP_MEAN, limit_pct));
-    output(report, missed, "steps", &args.plot, common)
+    output(report, missed, "steps", &args.plot)
 }
 
 /// What a report lacks to a tolerance, if it misses it.
@@ -140,20 +140,14 @@ fn output(
     missed: Option<String>,
     kind: &str,
     plot: &Plot,
-    common: &Common,
-) -> Result<Output, Failure> {
-    let mut notes = Vec::new();
-    let plots = plot.write(&report, kind, &mut notes)?;
+) -> Result<Outcome<EvaluationReport>, Failure> {
+    let mut notes = plot.write(&report, kind)?;
     let skipped = report.skipped.len();
     if skipped > 0 {
         let all = skipped + report.experiments.len();
         notes.push(format!("{skipped} of {all} runs could not be judged; the result lists the reasons"));
     }
-    let mut output = Outcome { result: report, notes, missed }.output(common.format)?;
-    if common.format == Format::Table {
-        output.stdout.push_str(&plots);
-    }
-    Ok(output)
+    Ok(Outcome { result: report, notes, missed })
 }
 
 fn replay_bar(cases: &[Case], more: usize) -> ProgressBar {

@@ -2,9 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
-
-use crate::common::at_least_one;
+use clap::{Args, ValueEnum, value_parser};
 
 /// What a correction is fitted on, and where it goes.
 #[derive(Debug, Args)]
@@ -51,13 +49,13 @@ pub struct Fit {
     #[arg(long, value_name = "NAME|PATH", conflicts_with = "serving")]
     pub hardware: Option<String>,
     /// GPUs that share every layer's matrices, for step files that do not say
-    #[arg(long, visible_alias = "tp", value_name = "N", value_parser = at_least_one, conflicts_with = "serving")]
+    #[arg(long, visible_alias = "tp", value_name = "N", value_parser = value_parser!(u32).range(1..), conflicts_with = "serving")]
     pub tensor_parallel_size: Option<u32>,
     /// vLLM's flag of the server, for step files that do not say
-    #[arg(long, value_name = "N", value_parser = at_least_one, conflicts_with = "serving")]
+    #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..), conflicts_with = "serving")]
     pub max_num_seqs: Option<u32>,
     /// vLLM's flag of the server, for step files that do not say
-    #[arg(long, value_name = "N", value_parser = at_least_one, conflicts_with = "serving")]
+    #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..), conflicts_with = "serving")]
     pub max_num_batched_tokens: Option<u32>,
 }
 

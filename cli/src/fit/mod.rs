@@ -6,6 +6,7 @@ mod serving;
 mod steps;
 mod table;
 
+use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -22,7 +23,7 @@ pub use steps::{Refit, RefitLevel};
 
 use crate::outcome::{Failure, Outcome};
 use crate::progress;
-use crate::whole_file::write_whole;
+use crate::whole_file::WholeFile;
 
 /// The report of a fit, by the kind of its data.
 #[derive(Serialize)]
@@ -54,6 +55,8 @@ pub fn run(args: &Fit, common: &Common) -> Result<Outcome<Fitted>, Failure> {
     if out.is_file() && !args.force {
         return Err(Failure::input(format!("--out {}: is there already; --force replaces it", out.display())));
     }
+    // Opened before the fit: a path that cannot be written is known at once.
+    let mut file = WholeFile::create(out)?;
     let data_dir = common.data_dir();
     let level = level(args, data_dir)?;
     let prior = prior(args.prior.as_deref(), &level)?;
@@ -61,17 +64,19 @@ pub fn run(args: &Fit, common: &Common) -> Result<Outcome<Fitted>, Failure> {
     let job = Job { args, data_dir, level, prior, bar };
     let (correction, outcome) = if args.steps.is_empty() { serving::fitted(&job)? } else { steps::fitted(&job)? };
     job.bar.finish_and_clear();
-    write_whole(out, &correction.to_toml_string()?)?;
+    let text = correction.to_toml_string()?;
+    file.write(|out| out.write_all(text.as_bytes()))?;
+    file.keep()?;
     Ok(outcome)
 }
 
 fn level(args: &Fit, data_dir: Option<&Path>) -> Result<Level, Failure> {
     match (args.level, args.model.as_deref()) {
-        (FitLevel::Model, Some(model)) => Ok(Level::Model { model: Model::find_in(data_dir, model)?.name.to_owned() }),
-        (FitLevel::Model, None) => Err(Failure::missing("--level model needs --model NAME")),
+        (FitLevel::Model, Some(model)) => Ok(Level::Model { model: Model::find_in(data_dir, model)?.name }),
+        (FitLevel::Model, None) => Err(Failure::usage("--level model needs --model NAME")),
         (FitLevel::Global, Some(_)) if args.steps.is_empty() => {
             let message = "--model goes with --level model; a global correction is fitted on all models in the data";
-            Err(Failure::conflict(message))
+            Err(Failure::usage(message))
         }
         (FitLevel::Global, _) => Ok(Level::Global),
     }

@@ -105,17 +105,17 @@ fn missing_labels(runs: &[RunReport]) -> Vec<&'static str> {
 /// Writes the tables that have rows; both or none.
 fn write(tables: &mut Tables, out: &Path, notes: &mut Vec<String>) -> Result<(), Failure> {
     std::fs::create_dir_all(out).map_err(|error| Error::io(out, error))?;
-    let steps = |to: File| step_table::write(BufWriter::new(to), &tables.steps);
-    let requests = |to: File| request_table::write(BufWriter::new(to), &tables.requests);
+    let steps = |to: &mut File| step_table::write(BufWriter::new(to), &tables.steps);
+    let requests = |to: &mut File| request_table::write(BufWriter::new(to), &tables.requests);
     let mut files = Vec::new();
     for (name, is_empty, rows) in [
-        ("steps.csv", tables.steps.is_empty(), &steps as &dyn Fn(File) -> std::io::Result<()>),
+        ("steps.csv", tables.steps.is_empty(), &steps as &dyn Fn(&mut File) -> std::io::Result<()>),
         ("requests.csv", tables.requests.is_empty(), &requests),
     ] {
         let path = out.join(name);
         if !is_empty {
-            let (file, to) = WholeFile::create(&path)?;
-            file.written(rows(to))?;
+            let mut file = WholeFile::create(&path)?;
+            file.write(rows)?;
             files.push((file, path));
         } else if path.exists() {
             notes.push(format!("{}: was there before and is not of these files", path.display()));

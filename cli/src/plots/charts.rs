@@ -1,42 +1,27 @@
-//! The charts: predicted over measured times, and the share of times that are longer than a time.
+//! The charts, on logarithmic axes: predicted over measured times, and the share of times that are longer than a time. plotters
+//! gets decimal logarithms.
 
 use std::fmt::Display;
 use std::ops::Range;
 
-use plotters::coord::Shift;
-use plotters::coord::combinators::WithKeyPoints;
 use plotters::prelude::*;
 
 use super::Drawn;
-use super::axis::{log_marks, log_range, mark};
 
 /// Width and height, pixels.
 const SIZE: (u32, u32) = (960, 640);
 /// Height of a title, pixels.
 const TITLE_PX: u32 = 22;
+/// Largest number of series that have a colour of their own.
+const MAX_SERIES: usize = 12;
 /// Largest number of points that a file holds of a series.
 const MAX_POINTS: usize = 4000;
 /// Largest number of characters of a name in a legend.
 const MAX_NAME_CHARS: usize = 44;
 /// Points of a survival curve.
 const CURVE_POINTS: usize = 400;
-
-const COLOURS: [RGBColor; 8] = [
-    RGBColor(0, 114, 178),
-    RGBColor(213, 94, 0),
-    RGBColor(0, 158, 115),
-    RGBColor(204, 121, 167),
-    RGBColor(230, 159, 0),
-    RGBColor(86, 180, 233),
-    RGBColor(120, 94, 70),
-    RGBColor(110, 110, 110),
-];
 /// Lines that guide the eye.
 const GREY: RGBColor = RGBColor(140, 140, 140);
-
-type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
-type Chart<'a, 'b> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<Axis, Axis>>;
-type Axis = WithKeyPoints<LogCoord<f64>>;
 
 /// Points under a name.
 #[derive(Debug, Clone, PartialEq)]
@@ -47,32 +32,18 @@ pub struct Series {
     pub points: Vec<(f64, f64)>,
 }
 
-/// Predicted over measured times on equal logarithmic axes, with the lines of no error and of ±10 %.
+/// Predicted over measured times on equal axes, with the lines of no error and of ±10 %.
 pub fn predicted_over_measured(title: &str, axis_title: &str, series: Vec<Series>) -> Drawn {
     let series = drawable(series);
-    let axis =
-        log_range(series.iter().flat_map(|of| &of.points).flat_map(|(x, y)| [*x, *y])).ok_or("no point to draw")?;
-    drawn(|root| {
-        let mut chart = chart(
-            root,
-            title,
-            [&axis, &axis],
-            [&format!("measured {axis_title}"), &format!("predicted {axis_title}")],
-        )?;
-        for (factor, style) in [(1.0, GREY.stroke_width(2)), (0.9, GREY.stroke_width(1)), (1.1, GREY.stroke_width(1))] {
-            // The ends are within both axes: points beyond would be moved to the corners.
-            let ends = [axis.start.max(axis.start / factor), axis.end.min(axis.end / factor)].map(|x| (x, x * factor));
-            chart.draw_series(LineSeries::new(ends, style)).map_err(message)?;
-        }
-        for (of, colour) in series.iter().zip(COLOURS) {
-            chart
-                .draw_series(of.points.iter().map(|point| Circle::new(*point, 3, colour.mix(0.6).filled())))
-                .map_err(message)?
-                .label(of.name.as_str())
-                .legend(move |(x, y)| Circle::new((x + 8, y), 4, colour.filled()));
-        }
-        legend(&mut chart, SeriesLabelPosition::UpperLeft)
-    })
+    let times = series.iter().flat_map(|of| &of.points).flat_map(|(x, y)| [*x, *y]);
+    let axis = log_range(times).ok_or("no point to draw")?;
+    let guides = [1.0f64, 0.9, 1.1].map(|factor| {
+        let shift = factor.log10();
+        // The ends are within both axes: points beyond would be moved to the corners.
+        [axis.start.max(axis.start - shift), axis.end.min(axis.end - shift)].map(|x| (x, x + shift))
+    });
+    let [x, y] = ["measured", "predicted"].map(|which| format!("{which} {axis_title}"));
+    chart(title, (&x, &axis), (&y, &axis), &guides, &series, Marks::Dots)
 }
 
 /// Quantiles of predicted times over those of measured ones, from the 1st to the 99th percentile.
@@ -86,89 +57,105 @@ pub fn quantiles(title: &str, measured_ms: &[f64], predicted_ms: &[f64]) -> Draw
     predicted_over_measured(title, "quantiles, ms", vec![Series { name: "1st to 99th percentile".to_owned(), points }])
 }
 
-/// Share of times that are longer, measured and predicted, on logarithmic axes.
+/// Share of times that are longer, measured and predicted.
 pub fn survival(title: &str, measured_ms: &[f64], predicted_ms: &[f64]) -> Drawn {
     let (measured, predicted) = (sorted(measured_ms), sorted(predicted_ms));
     let x = log_range(measured.iter().chain(&predicted).copied()).ok_or("no time to draw")?;
     let least = 1.0 / measured.len().max(predicted.len()).max(2) as f64;
-    drawn(|root| {
-        let titles = ["time between tokens t, ms", "share of steps that take longer than t"];
-        // The range ends above 1, so that 1 has a mark.
-        let mut chart = chart(root, title, [&x, &(least..1.05)], titles)?;
-        for ((name, times), colour) in [("measured", &measured), ("predicted", &predicted)].into_iter().zip(COLOURS) {
-            chart
-                .draw_series(LineSeries::new(survivors(times, least), colour.stroke_width(2)))
-                .map_err(message)?
-                .label(name)
-                .legend(move |(x, y)| PathElement::new([(x, y), (x + 16, y)], colour.stroke_width(2)));
+    // The range ends above 1, so that 1 has a mark.
+    let y = least.log10()..0.02;
+    let curve = |name: &str, times: &[f64]| Series { name: name.to_owned(), points: survivors(times, least) };
+    let series = [curve("measured", &measured), curve("predicted", &predicted)];
+    let titles = ("time between tokens t, ms", "share of steps that take longer than t");
+    chart(title, (titles.0, &x), (titles.1, &y), &[], &series, Marks::Line)
+}
+
+/// How the points of a series are drawn.
+enum Marks {
+    Dots,
+    Line,
+}
+
+/// An SVG of a chart with a legend. Each axis has its title and the range of its logarithms; `guides` are grey lines.
+fn chart(
+    title: &str,
+    x: (&str, &Range<f64>),
+    y: (&str, &Range<f64>),
+    guides: &[[(f64, f64); 2]],
+    series: &[Series],
+    marks: Marks,
+) -> Drawn {
+    let mut svg = String::new();
+    {
+        let root = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
+        root.fill(&WHITE).map_err(message)?;
+        let mut chart = ChartBuilder::on(&root)
+            .caption(title, ("sans-serif", TITLE_PX))
+            .margin(16)
+            .x_label_area_size(48)
+            .y_label_area_size(72)
+            .build_cartesian_2d(x.1.clone(), y.1.clone())
+            .map_err(message)?;
+        let mut mesh = chart.configure_mesh();
+        mesh.light_line_style(WHITE).x_desc(x.0).y_desc(y.0).x_label_formatter(&mark).y_label_formatter(&mark);
+        mesh.draw().map_err(message)?;
+        for ends in guides {
+            chart.draw_series(LineSeries::new(*ends, GREY)).map_err(message)?;
         }
-        legend(&mut chart, SeriesLabelPosition::UpperRight)
-    })
+        for (index, of) in series.iter().enumerate() {
+            let colour = HSLColor((0.58 + index as f64 / series.len() as f64).fract(), 0.8, 0.4);
+            let points = of.points.iter().map(|(x, y)| (x.log10(), y.log10()));
+            let drawn = match marks {
+                Marks::Dots => chart.draw_series(points.map(|point| Circle::new(point, 3, colour.mix(0.6).filled()))),
+                Marks::Line => chart.draw_series(LineSeries::new(points, colour.stroke_width(2))),
+            };
+            let legend = move |(x, y)| Circle::new((x + 8, y), 4, colour.filled());
+            drawn.map_err(message)?.label(of.name.as_str()).legend(legend);
+        }
+        let position = match marks {
+            Marks::Dots => SeriesLabelPosition::UpperLeft,
+            Marks::Line => SeriesLabelPosition::UpperRight,
+        };
+        let mut labels = chart.configure_series_labels();
+        labels.position(position).background_style(WHITE.mix(0.85)).border_style(GREY).draw().map_err(message)?;
+        root.present().map_err(message)?;
+    }
+    Ok(svg)
 }
 
 fn message(error: impl Display) -> String {
     error.to_string()
 }
 
-/// An SVG with a white ground.
-fn drawn(draw: impl FnOnce(&Area<'_>) -> Result<(), String>) -> Drawn {
-    let mut svg = String::new();
-    {
-        let root = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
-        root.fill(&WHITE).map_err(message)?;
-        draw(&root)?;
-        root.present().map_err(message)?;
+/// A range of logarithms around positive values; `None` without any.
+fn log_range(values: impl Iterator<Item = f64>) -> Option<Range<f64>> {
+    let logs = values.map(f64::log10);
+    let (least, most) = logs.fold((f64::INFINITY, f64::NEG_INFINITY), |(least, most), x| (least.min(x), most.max(x)));
+    let margin = 0.1 + 0.05 * (most - least);
+    (least <= most).then(|| least - margin..most + margin)
+}
+
+/// The number of a mark, with two digits at least.
+fn mark(log10: &f64) -> String {
+    let digits = (1.0 - log10.floor()).clamp(0.0, 9.0) as usize;
+    format!("{:.digits$}", 10f64.powf(*log10))
+}
+
+/// The series with positive times. Those beyond `MAX_SERIES` are joined into the last one.
+fn drawable(mut series: Vec<Series>) -> Vec<Series> {
+    let is_positive = |time: f64| time > 0.0 && time.is_finite();
+    series.iter_mut().for_each(|of| of.points.retain(|(x, y)| is_positive(*x) && is_positive(*y)));
+    series.retain(|of| !of.points.is_empty());
+    if series.len() > MAX_SERIES {
+        let others = series.split_off(MAX_SERIES - 1).into_iter().flat_map(|of| of.points);
+        series.push(Series { name: "others".to_owned(), points: others.collect() });
     }
-    Ok(svg)
-}
-
-/// Logarithmic axes under a title, each with its range and title.
-fn chart<'a, 'b>(
-    root: &'a Area<'b>,
-    title: &str,
-    [x, y]: [&Range<f64>; 2],
-    [x_title, y_title]: [&str; 2],
-) -> Result<Chart<'a, 'b>, String> {
-    let axis = |range: &Range<f64>| range.clone().log_scale().with_key_points(log_marks(range));
-    let mut chart = ChartBuilder::on(root)
-        .caption(title, ("sans-serif", TITLE_PX))
-        .margin(16)
-        .x_label_area_size(48)
-        .y_label_area_size(72)
-        .build_cartesian_2d(axis(x), axis(y))
-        .map_err(message)?;
-    let mut mesh = chart.configure_mesh();
-    mesh.light_line_style(WHITE).x_desc(x_title).y_desc(y_title).x_label_formatter(&mark).y_label_formatter(&mark);
-    mesh.draw().map_err(message)?;
-    Ok(chart)
-}
-
-/// Draws the box that names the series.
-fn legend<'a, 'b: 'a>(chart: &mut Chart<'a, 'b>, position: SeriesLabelPosition) -> Result<(), String> {
-    let mut labels = chart.configure_series_labels();
-    labels.position(position).background_style(WHITE.mix(0.85)).border_style(GREY).draw().map_err(message)
-}
-
-/// The series with positive times, at most as many as there are colours; the others are joined into the last one.
-fn drawable(series: Vec<Series>) -> Vec<Series> {
-    let mut kept: Vec<Series> = Vec::new();
-    for Series { name, mut points } in series {
-        points.retain(|(x, y)| *x > 0.0 && *y > 0.0 && x.is_finite() && y.is_finite());
-        let is_full = kept.len() == COLOURS.len();
-        match kept.last_mut() {
-            _ if points.is_empty() => {}
-            Some(last) if is_full => {
-                last.points.extend(points);
-                last.name = "others".to_owned();
-            }
-            _ => kept.push(Series { name: name.chars().take(MAX_NAME_CHARS).collect(), points }),
-        }
-    }
-    for of in &mut kept {
-        let step = of.points.len().div_ceil(MAX_POINTS).max(1);
+    for of in &mut series {
+        let step = of.points.len().div_ceil(MAX_POINTS);
         of.points = of.points.iter().copied().step_by(step).collect();
+        of.name = of.name.chars().take(MAX_NAME_CHARS).collect();
     }
-    kept
+    series
 }
 
 fn sorted(times: &[f64]) -> Vec<f64> {
@@ -179,17 +166,23 @@ fn sorted(times: &[f64]) -> Vec<f64> {
 
 /// Ascending times with the share of times that are longer, from 1 down to `least`. The tail has more points than the rest.
 fn survivors(sorted: &[f64], least: f64) -> Vec<(f64, f64)> {
-    let count = sorted.len();
-    let step = count.div_ceil(CURVE_POINTS).max(1);
-    let in_tail = |index: usize| index + CURVE_POINTS / 4 >= count;
+    let (count, step) = (sorted.len(), sorted.len().div_ceil(CURVE_POINTS).max(1));
+    let drawn = (0..count).filter(|index| index % step == 0 || index + CURVE_POINTS / 4 >= count);
     let share = |index: usize| ((count - index) as f64 / count as f64).max(least);
-    let drawn = sorted.iter().enumerate().filter(|(index, _)| index % step == 0 || in_tail(*index));
-    drawn.map(|(index, time)| (*time, share(index))).collect()
+    drawn.filter_map(|index| Some((*sorted.get(index)?, share(index)))).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ranges_hold_their_values_and_are_never_empty() {
+        let same = log_range([5.0, 5.0].into_iter()).unwrap();
+        assert!(same.start < 5f64.log10() && 5f64.log10() < same.end, "{same:?}");
+        assert_eq!(log_range([].into_iter()), None);
+        assert_eq!([1.2, 0.0, -1.0, 3.5].map(|of| mark(&of)), ["16", "1.0", "0.10", "3162"]);
+    }
 
     #[test]
     fn survivors_fall_from_one_to_the_last() {
@@ -216,8 +209,8 @@ mod tests {
         let series = |name: &str, count: usize| Series { name: name.to_owned(), points: vec![(1.0, 2.0); count] };
         let thinned = drawable(vec![series("none", 0), series("a", 10_000)]);
         assert_eq!((thinned.len(), thinned[0].points.len(), thinned[0].name.as_str()), (1, 3334, "a"));
-        let many = drawable((0..12).map(|index| series(&index.to_string(), 10)).collect());
-        assert_eq!((many.len(), many[7].points.len(), many[7].name.as_str()), (8, 50, "others"));
+        let many = drawable((0..16).map(|index| series(&index.to_string(), 10)).collect());
+        assert_eq!((many.len(), many[11].points.len(), many[11].name.as_str()), (12, 50, "others"));
     }
 
     /// The colour that an SVG gives to the legend's mark beside a name: the circle before it that is not faint.

@@ -1,6 +1,5 @@
 //! Plots of evaluations as SVG files. Pixel formats would need fonts that a server may not have.
 
-mod axis;
 mod charts;
 
 use std::collections::BTreeMap;
@@ -43,24 +42,21 @@ impl Plot {
         }
     }
 
-    /// Writes the plots of a report if `--plot` was given, under names that begin with `kind`. Returns a line for the table, and adds
-    /// a note for each plot that could not be drawn.
+    /// Writes the plots of a report if `--plot` was given, under names that begin with `kind`. Returns a note for each plot that
+    /// could not be drawn.
     ///
     /// # Errors
     /// `ErrorKind::Io`.
-    pub fn write(&self, report: &EvaluationReport, kind: &str, notes: &mut Vec<String>) -> Result<String, Failure> {
-        let Some(folder) = &self.plot else { return Ok(String::new()) };
-        let mut written = 0;
+    pub fn write(&self, report: &EvaluationReport, kind: &str) -> Result<Vec<String>, Failure> {
+        let mut notes = Vec::new();
+        let Some(folder) = &self.plot else { return Ok(notes) };
         for (file, drawn) in figures(report, kind) {
             match drawn {
-                Ok(svg) => {
-                    write_whole(&folder.join(file), &svg)?;
-                    written += 1;
-                }
+                Ok(svg) => write_whole(&folder.join(file), &svg)?,
                 Err(reason) => notes.push(format!("{file}: not drawn: {reason}")),
             }
         }
-        Ok(format!("plots: {written} files in {}\n", folder.display()))
+        Ok(notes)
     }
 }
 
@@ -98,12 +94,9 @@ fn times_ms(of: &CaseResult, trace: &TraceResult) -> (&'static str, Vec<(f64, f6
 
 /// The number and the name of a run in characters that any file system takes.
 fn file_name(number: usize, name: &str) -> String {
-    let safe = |character: char| match character {
-        '-' | '_' | '.' => character,
-        _ if character.is_ascii_alphanumeric() => character,
-        _ => '_',
-    };
-    format!("{number}-{}", name.chars().map(safe).take(MAX_FILE_NAME_CHARS).collect::<String>())
+    let is_odd = |character: char| !character.is_ascii_alphanumeric() && !"-_.".contains(character);
+    let name: String = name.chars().take(MAX_FILE_NAME_CHARS).collect();
+    format!("{number}-{}", name.replace(is_odd, "_"))
 }
 
 #[cfg(test)]

@@ -1,18 +1,13 @@
 //! The batch of a step, from a JSON file or from the shorthand flags. An error names the request, the key and the value.
 
-use std::io::Read;
 use std::path::Path;
 
 use ridgepoint::internals::error::Detail;
-use ridgepoint::internals::input::{Keys, Log, parse_json};
+use ridgepoint::internals::input::{Keys, Log, check, parse_json};
 use ridgepoint::{Error, Request, Result};
 use serde_json::Value;
 
 use super::shorthand::Item;
-use crate::outcome::Failure;
-
-/// Most faulty requests that are reported one by one.
-const MAX_SHOWN: usize = 5;
 
 /// Most requests that the flags may stand for; a typing error must not fill the memory.
 const MAX_REQUESTS: u64 = 10_000_000;
@@ -23,8 +18,8 @@ const ALIASES: &[(&str, &str)] =
 
 /// Requests, and where they come from.
 pub struct Batch {
-    /// The file, if there is one. Each of its requests is an item.
-    origin: Option<String>,
+    origin: String,
+    /// The requests of a file one by one, or the groups of the flags.
     items: Vec<Item>,
 }
 
@@ -34,32 +29,28 @@ impl Batch {
     /// # Errors
     /// A file that cannot be read or is no batch.
     pub fn read(path: &Path) -> Result<Self> {
-        let is_stdin = path == Path::new("-");
-        let origin = if is_stdin { "standard input".to_owned() } else { path.display().to_string() };
-        let mut text = String::new();
-        let read = if is_stdin {
-            std::io::stdin().lock().read_to_string(&mut text).map(drop)
+        let (origin, text) = if path == Path::new("-") {
+            ("standard input".to_owned(), std::io::read_to_string(std::io::stdin()))
         } else {
-            std::fs::read_to_string(path).map(|found| text = found)
+            (path.display().to_string(), std::fs::read_to_string(path))
         };
-        read.map_err(|error| Error::io(&origin, error))?;
+        let text = text.map_err(|error| Error::io(&origin, error))?;
         let requests = parse(&origin, &text)?.into_iter();
         let items = requests.map(|request| Item { count: 1, request, flag: String::new() }).collect();
-        Ok(Batch { origin: Some(origin), items })
+        Ok(Batch { origin, items })
     }
 
     /// The batch that the shorthand flags stand for, prefill chunks first.
     ///
     /// # Errors
     /// Too many requests.
-    pub fn from_flags(prefill: &[Item], decode: &[Item]) -> std::result::Result<Self, Failure> {
+    pub fn from_flags(prefill: &[Item], decode: &[Item]) -> Result<Self> {
         let items = [prefill, decode].concat();
         let total: u64 = items.iter().map(|item| u64::from(item.count)).sum();
-        if total > MAX_REQUESTS {
-            let message = format!("--prefill and --decode ask for {total} requests, more than {MAX_REQUESTS}");
-            return Err(Failure::input(message));
-        }
-        Ok(Batch { origin: None, items })
+        let problem = format!("--prefill and --decode ask for {total} requests, more than {MAX_REQUESTS}");
+        let origin = "the command line".to_owned();
+        check(origin.as_str(), (total > MAX_REQUESTS).then_some(problem).into_iter().collect())?;
+        Ok(Batch { origin, items })
     }
 
     /// The requests.
@@ -68,27 +59,19 @@ impl Batch {
     }
 
     /// Explains why the batch was refused. `single` checks one request, so that every faulty one is named.
-    pub fn refused(&self, error: &Error, single: impl Fn(&Request) -> Result<()>) -> Failure {
-        let problem = |(index, item): (usize, &Item)| {
-            let error = single(&item.request).err()?;
-            let Detail::InvalidRequest { field, value, reason, .. } = error.into_detail() else { return None };
-            let place = match &self.origin {
-                Some(origin) => format!("{origin}: request {index}"),
-                None => item.flag.clone(),
+    pub fn refused(&self, error: Error, single: impl Fn(&Request) -> Result<()>) -> Error {
+        let problem = |(index, Item { request, flag, .. }): (usize, &Item)| {
+            let Detail::InvalidRequest { field, value, reason, .. } = single(request).err()?.into_detail() else {
+                return None;
             };
+            let place = if flag.is_empty() { format!("request {index}") } else { flag.clone() };
             Some(format!("{place}: {field} = {value} {reason}"))
         };
         let mut problems: Vec<String> = self.items.iter().enumerate().filter_map(problem).collect();
         if problems.is_empty() {
-            let origin = self.origin.iter().map(|origin| format!("{origin}: "));
-            problems.push(origin.collect::<String>() + &error.to_string());
+            problems.push(error.to_string());
         }
-        let more = problems.len().saturating_sub(MAX_SHOWN);
-        if more > 0 {
-            problems.truncate(MAX_SHOWN);
-            problems.push(format!("{more} more requests have such problems"));
-        }
-        Failure::Input(problems)
+        check(self.origin.as_str(), problems).err().unwrap_or(error)
     }
 }
 

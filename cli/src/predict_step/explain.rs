@@ -1,4 +1,4 @@
-//! One sentence per slow operator: what limits it, and what would speed it up.
+//! One sentence per slow operator: its limit, and a way to speed it up.
 
 use ridgepoint::internals::correction::{Kind, Term};
 use ridgepoint::internals::efficiency::Bound;
@@ -20,13 +20,10 @@ pub fn longest(step: &StepEstimate) -> Vec<String> {
 
 fn sentence(of: &OperatorEstimate) -> Option<String> {
     let share = percent(of.share);
+    let name = of.name;
     let Some(group) = of.group else {
-        let time = duration(of.time_us);
-        return Some(format!(
-            "{} ({share} of the step, {time}, learned from real engines): {}.",
-            of.name,
-            learned(of)?
-        ));
+        let (time, why) = (duration(of.time_us), learned(of)?);
+        return Some(format!("{name} ({share} of the step, {time}, learned from real engines): {why}."));
     };
     let calls = of.count.max(1) as f64;
     let (number, time) = (plural(of.count, "call"), duration(of.time_us / calls));
@@ -37,14 +34,11 @@ fn sentence(of: &OperatorEstimate) -> Option<String> {
         Bound::Network => format!("sends {} at {efficiency} of the link", quantity(of.bytes / calls, "B")),
         Bound::Latency => format!("has a roofline of {}, {efficiency} of its time", duration(of.bound_us / calls)),
     };
-    Some(format!(
-        "{} ({share} of the step, {number} of {time}): {bound}-bound, each call {work}; {}.",
-        of.name,
-        way_out(group, of.bound)
-    ))
+    let way_out = way_out(group, of.bound);
+    Some(format!("{name} ({share} of the step, {number} of {time}): {bound}-bound, each call {work}; {way_out}."))
 }
 
-/// What changes the time of an overhead that a correction adds.
+/// A way to change the time of an overhead that a correction adds.
 fn learned(of: &OperatorEstimate) -> Option<&'static str> {
     let is_it = |term: &Term| term.kind() == Kind::Price && term.operator_name() == of.name;
     Some(match Term::ALL.into_iter().find(is_it)? {

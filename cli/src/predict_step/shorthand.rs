@@ -17,7 +17,7 @@ impl Item {
     /// Parses prefill chunks, `[Nx]Q[@C][:partial]`.
     ///
     /// # Errors
-    /// What is wrong and how to write it.
+    /// The fault, and the right way to write it.
     pub fn prefill(text: &str) -> Result<Self, String> {
         let text = text.trim();
         let (body, samples) = match text.split_once(':') {
@@ -39,7 +39,7 @@ impl Item {
     /// Parses decodes, `NxC` or `N@C`.
     ///
     /// # Errors
-    /// What is wrong and how to write it.
+    /// The fault, and the right way to write it.
     pub fn decode(text: &str) -> Result<Self, String> {
         let text = text.trim();
         let Some((count, computed)) = text.split_once(['x', '@']) else {
@@ -49,23 +49,17 @@ impl Item {
             ));
         };
         let count = number("the number of decodes", count, 1)?;
-        let computed = number("the computed tokens", computed, 0)?;
-        if computed == 0 {
-            return Err(format!(
-                "a decode has at least 1 computed token; a request without any is a prompt: --prefill {count}x1"
-            ));
-        }
+        // A request without computed tokens is a prompt.
+        let computed = number("the computed tokens", computed, 1)?;
         Ok(Item { count, request: Request::decode(computed), flag: format!("--decode {text}") })
     }
 }
 
 fn number(what: &str, text: &str, least: u32) -> Result<u32, String> {
-    let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    match text.parse::<u32>() {
-        Err(_) if is_number => Err(format!("{what} '{text}' is more than {}", u32::MAX)),
-        Ok(value) if is_number && value >= least => Ok(value),
-        _ => Err(format!("{what} '{text}' must be a whole number from {least} to {}, in digits only", u32::MAX)),
-    }
+    // `parse` takes a plus sign too.
+    let digits = text.bytes().all(|byte| byte.is_ascii_digit());
+    let value = text.parse::<u32>().ok().filter(|value| digits && *value >= least);
+    value.ok_or_else(|| format!("{what} '{text}' must be a whole number from {least} to {}, in digits only", u32::MAX))
 }
 
 #[cfg(test)]
@@ -112,7 +106,7 @@ mod tests {
         for text in ["", "64", "0x5", "5x0", "5x", "x5", "1x2x3", "1@2@3", "5x4294967296", "5x5:partial"] {
             assert!(Item::decode(text).is_err(), "{text}");
         }
-        assert!(Item::decode("5x4294967296").unwrap_err().contains("is more than 4294967295"));
+        assert!(Item::decode("5x4294967296").unwrap_err().contains("from 1 to 4294967295"));
     }
 
     proptest! {

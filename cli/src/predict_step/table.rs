@@ -1,13 +1,12 @@
 //! The table of `predict-step`: the prediction beside its bound, operators, groups, provenance and warnings.
 
-use ridgepoint::internals::correction::CorrectionInfo;
+use ridgepoint::internals::correction::{Correction, CorrectionInfo};
 use ridgepoint::internals::efficiency::{EfficiencyMode, Provenance};
 use ridgepoint::internals::units::{duration, si};
 use ridgepoint::physics::{BatchShape, GraphMode, OperatorGroup};
 use ridgepoint::{OperatorEstimate, StepEstimate};
 
 use super::Prediction;
-use crate::deployment::served;
 use crate::outcome::Report;
 use crate::text::{Page, Rows, count, percent, plural, quantity};
 
@@ -16,7 +15,7 @@ impl Report for Prediction {
         let step = &self.step;
         let is_ideal = self.efficiency == EfficiencyMode::Ideal;
         let mut page = Page::new();
-        let mut title = served(&self.model, &self.hardware, &self.deployment);
+        let mut title = self.served.title();
         if is_ideal {
             title.push_str("; textbook roofline, no measured efficiency");
         }
@@ -24,24 +23,17 @@ impl Report for Prediction {
         page.paragraph("batch      ", &batch(&step.batch));
         page.paragraph("launch     ", &launch(step));
         if !is_ideal {
-            page.paragraph("correction ", &self.correction_line());
+            page.paragraph("correction ", &correction(self.served.steps.correction()));
         }
         page.blank();
-        let interval = if is_ideal {
-            String::new()
-        } else {
-            format!("  (90 % interval {} to {})", duration(step.lower_us), duration(step.upper_us))
-        };
+        let (lower, upper) = (duration(step.lower_us), duration(step.upper_us));
+        let interval = if is_ideal { String::new() } else { format!("  (90 % interval {lower} to {upper})") };
         page.line(&format!("step time  {}{interval}", duration(step.step_time_us)));
         let share = percent(step.bound_us / step.step_time_us);
         page.line(&format!("roofline   {}, {share} of the step time", duration(step.bound_us)));
-        page.line(&format!(
-            "work       {} and {} per GPU; MFU {}, MBU {}",
-            quantity(step.total_flops, "FLOP"),
-            quantity(step.total_bytes, "B"),
-            percent(step.mfu),
-            percent(step.mbu)
-        ));
+        let (flops, bytes) = (quantity(step.total_flops, "FLOP"), quantity(step.total_bytes, "B"));
+        let (mfu, mbu) = (percent(step.mfu), percent(step.mbu));
+        page.line(&format!("work       {flops} and {bytes} per GPU; MFU {mfu}, MBU {mbu}"));
         page.blank();
         operators(step, &mut page);
         page.blank();
@@ -66,18 +58,21 @@ impl Report for Prediction {
 
 /// Joins warnings that say the same of several operators.
 fn merged(warnings: &[String], is_operator: impl Fn(&str) -> bool) -> Vec<String> {
-    let mut merged: Vec<(String, &str)> = Vec::new();
+    let mut merged: Vec<(Vec<&str>, &str)> = Vec::new();
     for warning in warnings {
-        match warning.split_once(": ").filter(|(name, _)| is_operator(name)) {
-            None => merged.push((String::new(), warning)),
-            Some((name, text)) => match merged.iter_mut().find(|(names, other)| !names.is_empty() && *other == text) {
-                Some((names, _)) => *names = format!("{names}, {name}"),
-                None => merged.push((name.to_owned(), text)),
-            },
+        let (operator, text) = match warning.split_once(": ") {
+            Some((name, text)) if is_operator(name) => (Some(name), text),
+            _ => (None, warning.as_str()),
+        };
+        match merged.iter_mut().find(|(_, other)| *other == text) {
+            Some((operators, _)) => operators.extend(operator),
+            None => merged.push((operator.into_iter().collect(), text)),
         }
     }
-    let joined =
-        |(names, text): (String, &str)| if names.is_empty() { text.to_owned() } else { format!("{names}: {text}") };
+    let joined = |(operators, text): (Vec<&str>, &str)| match operators.as_slice() {
+        [] => text.to_owned(),
+        _ => format!("{}: {text}", operators.join(", ")),
+    };
     merged.into_iter().map(joined).collect()
 }
 
@@ -111,14 +106,11 @@ fn launch(step: &StepEstimate) -> String {
     }
 }
 
-impl Prediction {
-    fn correction_line(&self) -> String {
-        let used = CorrectionInfo::of(self.correction.as_ref());
-        let Some(correction) = &self.correction else { return format!("{used}: operators alone") };
-        let source = &correction.source;
-        let models = plural(source.models.len() as u64, "model");
-        format!("{used}, fitted on {} of {models} on {}", plural(source.rows, "row"), source.hardware.join(", "))
-    }
+fn correction(used: Option<&Correction>) -> String {
+    let name = CorrectionInfo::of(used);
+    let Some(Correction { source, .. }) = used else { return format!("{name}: operators alone") };
+    let models = plural(source.models.len() as u64, "model");
+    format!("{name}, fitted on {} of {models} on {}", plural(source.rows, "row"), source.hardware.join(", "))
 }
 
 fn operators(step: &StepEstimate, page: &mut Page) {
@@ -170,6 +162,6 @@ mod tests {
         let warnings = ["a: borrowed", "note: borrowed", "b: borrowed", "a: other", "plain", "plain"];
         let warnings: Vec<String> = warnings.into_iter().map(str::to_owned).collect();
         let merged = merged(&warnings, |name| name == "a" || name == "b");
-        assert_eq!(merged, ["a, b: borrowed", "note: borrowed", "a: other", "plain", "plain"]);
+        assert_eq!(merged, ["a, b: borrowed", "note: borrowed", "a: other", "plain"]);
     }
 }

@@ -14,7 +14,7 @@ use crate::whole_file::WholeFile;
 
 const OUTPUT: &str = "Output";
 
-/// What is written, and where.
+/// Output files, and the memory report.
 #[derive(Debug, Args)]
 pub struct OutputArgs {
     /// Print how GPU memory is divided: weights, activations, KV blocks
@@ -38,22 +38,16 @@ impl OutputArgs {
     /// Refuses outputs that would share a file with one another or with one of the `inputs`.
     ///
     /// # Errors
-    /// The first two flags that name the same file; `-` in place of a file.
-    pub fn check(&self, inputs: &[(&'static str, &Option<PathBuf>)]) -> std::result::Result<(), Failure> {
-        let mut known: Vec<(&str, PathBuf)> =
-            inputs.iter().filter_map(|(flag, path)| Some((*flag, place(path.as_deref()?)?))).collect();
+    /// The first two flags that name the same file.
+    pub fn check(&self, inputs: [(&'static str, &Option<PathBuf>); 3]) -> std::result::Result<(), Failure> {
         let outputs =
             [("--output-json", &self.output_json), ("--output-csv", &self.output_csv), ("--trace", &self.trace)];
-        for (flag, path) in outputs {
-            let Some(path) = path else { continue };
-            if path == Path::new("-") {
-                let message = format!("{flag} - is no file: give a path; --format json prints the result on stdout");
-                return Err(Failure::conflict(message));
-            }
-            let Some(place) = place(path) else { continue };
+        let mut known: Vec<(&str, PathBuf)> = Vec::new();
+        for (flag, path) in inputs.into_iter().chain(outputs) {
+            let Some(place) = path.as_deref().and_then(place) else { continue };
             if let Some((other, _)) = known.iter().find(|(_, known)| *known == place) {
-                let message = format!("{other} and {flag} are the same file, {}: give another one", path.display());
-                return Err(Failure::conflict(message));
+                let message = format!("{other} and {flag} are the same file, {}: give another one", place.display());
+                return Err(Failure::usage(message));
             }
             known.push((flag, place));
         }
@@ -70,11 +64,11 @@ fn place(path: &Path) -> Option<PathBuf> {
     Some(parent.canonicalize().ok()?.join(path.file_name()?))
 }
 
-/// Opened files. As an observer of the replay they collect what they will hold.
+/// Opened files. As an observer of the replay they collect their content.
 pub struct Files {
-    json: Option<(WholeFile, File)>,
-    csv: Option<(WholeFile, File)>,
-    trace: Option<(WholeFile, PerfettoTrace<File>)>,
+    json: Option<WholeFile>,
+    csv: Option<WholeFile>,
+    trace: Option<(PerfettoTrace<File>, WholeFile)>,
     tokens: Option<TokenTimes>,
 }
 
@@ -85,7 +79,10 @@ impl Files {
     /// The first that cannot be opened.
     pub fn create(args: &OutputArgs) -> Result<Self> {
         let open = |path: &Option<PathBuf>| path.as_deref().map(WholeFile::create).transpose();
-        let trace = open(&args.trace)?.map(|(file, out)| (file, PerfettoTrace::new(out)));
+        let trace = match open(&args.trace)? {
+            Some(mut file) => Some((PerfettoTrace::new(file.write(|out| out.try_clone())?), file)),
+            None => None,
+        };
         Ok(Files {
             json: open(&args.output_json)?,
             csv: open(&args.output_csv)?,
@@ -100,16 +97,16 @@ impl Files {
     /// The first that cannot be written.
     pub fn write(self, run: &BenchRun<'_>, replay: &Replay, metrics: &Metrics) -> Result<()> {
         let mut done = Vec::new();
-        if let Some((file, out)) = self.json {
-            file.written(write_vllm_bench(out, run, replay, metrics, self.tokens.as_ref()))?;
+        if let Some(mut file) = self.json {
+            file.write(|out| write_vllm_bench(out, run, replay, metrics, self.tokens.as_ref()))?;
             done.push(file);
         }
-        if let Some((file, out)) = self.csv {
-            file.written(write_requests_csv(out, &replay.records))?;
+        if let Some(mut file) = self.csv {
+            file.write(|out| write_requests_csv(out, &replay.records))?;
             done.push(file);
         }
-        if let Some((file, trace)) = self.trace {
-            file.written(trace.finish(&replay.records))?;
+        if let Some((trace, mut file)) = self.trace {
+            file.write(|_| trace.finish(&replay.records))?;
             done.push(file);
         }
         done.into_iter().try_for_each(WholeFile::keep)
@@ -118,7 +115,7 @@ impl Files {
 
 impl Observer for Files {
     fn step(&mut self, event: &StepEvent<'_>) {
-        if let Some((_, trace)) = &mut self.trace {
+        if let Some((trace, _)) = &mut self.trace {
             trace.step(event);
         }
     }
@@ -127,7 +124,7 @@ impl Observer for Files {
         if let Some(tokens) = &mut self.tokens {
             tokens.token(record, token, now_ns);
         }
-        if let Some((_, trace)) = &mut self.trace {
+        if let Some((trace, _)) = &mut self.trace {
             trace.token(record, token, now_ns);
         }
     }

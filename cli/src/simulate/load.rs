@@ -2,21 +2,19 @@
 
 use std::path::PathBuf;
 
-use clap::builder::{PossibleValuesParser, TypedValueParser};
-use clap::{ArgGroup, Args};
+use clap::{ArgGroup, Args, value_parser};
 use ridgepoint::replay::export::BenchRun;
 use ridgepoint::workload::requests::Format;
 use ridgepoint::workload::{Load, ReplicaShare};
 
-use crate::common::{above_zero, at_least_one};
-use crate::outcome::Failure;
+use crate::common::above_zero;
 
 /// Rounds of a closed loop whose number of requests is not given.
 const ROUNDS: u64 = 10;
 
 const LOAD: &str = "Load (one of --profile, --requests, --concurrency, --request-rate)";
 
-/// What clients send.
+/// The load that clients send.
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("load").required(true).args(["profile", "requests", "concurrency", "request_rate"]))]
 pub struct LoadArgs {
@@ -26,12 +24,12 @@ pub struct LoadArgs {
     /// List of requests: csv or jsonl with arrival, input and output length, or a published trace
     #[arg(long, value_name = "FILE", help_heading = LOAD)]
     pub requests: Option<PathBuf>,
-    /// Format of --requests [default: detected from the content]
-    #[arg(long, value_parser = requests_format(), value_name = "KIND", requires = "requests", help_heading = LOAD)]
+    /// Format of --requests: csv, jsonl, mooncake, azure, vllm-bench or llmservingsim [default: detected from the content]
+    #[arg(long, value_name = "KIND", requires = "requests", help_heading = LOAD)]
     #[arg(conflicts_with_all = ["profile", "concurrency", "request_rate"])]
     requests_format: Option<Format>,
     /// Closed loop: keep N requests in flight; a new one starts when one finishes
-    #[arg(long, visible_alias = "max-concurrency", value_name = "N", value_parser = at_least_one)]
+    #[arg(long, visible_alias = "max-concurrency", value_name = "N", value_parser = value_parser!(u32).range(1..))]
     #[arg(allow_negative_numbers = true, help_heading = LOAD, requires_all = ["input_len", "output_len"])]
     concurrency: Option<u32>,
     /// Open loop: send R requests per second on average, at random times
@@ -39,64 +37,47 @@ pub struct LoadArgs {
     #[arg(requires_all = ["input_len", "output_len", "num_requests"])]
     request_rate: Option<f64>,
     /// Prompt tokens of each request
-    #[arg(long, visible_alias = "random-input-len", value_name = "N", value_parser = at_least_one)]
+    #[arg(long, visible_alias = "random-input-len", value_name = "N", value_parser = value_parser!(u32).range(1..))]
     #[arg(allow_negative_numbers = true, help_heading = LOAD, conflicts_with_all = ["profile", "requests"])]
     input_len: Option<u32>,
     /// Tokens that each request generates
-    #[arg(long, visible_alias = "random-output-len", value_name = "N", value_parser = at_least_one)]
+    #[arg(long, visible_alias = "random-output-len", value_name = "N", value_parser = value_parser!(u32).range(1..))]
     #[arg(allow_negative_numbers = true, help_heading = LOAD, conflicts_with_all = ["profile", "requests"])]
     output_len: Option<u32>,
     /// Number of requests [default with --concurrency: 10 for each in flight]
-    #[arg(long, visible_alias = "num-prompts", value_name = "N", value_parser = at_least_one)]
+    #[arg(long, visible_alias = "num-prompts", value_name = "N", value_parser = value_parser!(u32).range(1..))]
     #[arg(allow_negative_numbers = true, help_heading = LOAD, conflicts_with_all = ["profile", "requests"])]
     num_requests: Option<u32>,
     /// Shape of the gamma distribution of the gaps between requests: 1 is Poisson, less is burstier [default: 1]
     #[arg(long, value_name = "B", value_parser = above_zero, allow_negative_numbers = true, help_heading = LOAD)]
     #[arg(conflicts_with_all = ["profile", "requests", "concurrency"])]
     burstiness: Option<f64>,
-    /// Shared prefixes need a request file or a profile
-    #[arg(long, hide = true, visible_alias = "random-prefix-len", value_name = "N", value_parser = shared_prefix)]
-    shared_prefix_len: Option<u32>,
     /// Seed of random arrival times and lengths; the same seed gives the same result
     #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = 0, help_heading = LOAD)]
     pub seed: u64,
 }
 
-fn shared_prefix(_: &str) -> Result<u32, String> {
-    Err("generated requests share no prefix; give --profile with shared_prefix data, or --requests with prefix groups \
-         (docs/workloads.md)"
-        .to_owned())
-}
-
-fn requests_format() -> impl TypedValueParser<Value = Format> {
-    PossibleValuesParser::new(Format::ALL.map(Format::name)).try_map(|name| name.parse::<Format>())
-}
-
 impl LoadArgs {
-    /// The load that the arguments ask for.
-    ///
-    /// # Errors
-    /// Flags that are missing.
-    pub fn load(&self) -> Result<Load, Failure> {
+    /// The load that the arguments ask for. The argument parser requires those that a kind of load needs.
+    pub fn load(&self) -> Load {
         if let Some(path) = &self.profile {
-            return Ok(Load::Profile { path: path.clone() });
+            return Load::Profile { path: path.clone() };
         }
         if let Some(path) = &self.requests {
-            return Ok(Load::RequestFile { path: path.clone(), format: self.requests_format });
+            return Load::RequestFile { path: path.clone(), format: self.requests_format };
         }
-        // The argument parser lets no line through that lacks one of these.
-        let (Some(input_len), Some(output_len)) = (self.input_len, self.output_len) else {
-            return Err(Failure::missing("give --input-len and --output-len"));
-        };
+        let [input_len, output_len] = [self.input_len, self.output_len].map(Option::unwrap_or_default);
         if let Some(concurrency) = self.concurrency {
             let num_requests = self.num_requests.map_or(ROUNDS * u64::from(concurrency), u64::from);
-            return Ok(Load::ClosedLoop { concurrency, input_len, output_len, num_requests });
+            return Load::ClosedLoop { concurrency, input_len, output_len, num_requests };
         }
-        let (Some(requests_per_s), Some(num_requests)) = (self.request_rate, self.num_requests) else {
-            return Err(Failure::missing("give --profile, --requests, --concurrency or --request-rate"));
-        };
-        let (num_requests, burstiness) = (u64::from(num_requests), self.burstiness.unwrap_or(1.0));
-        Ok(Load::OpenLoop { requests_per_s, input_len, output_len, num_requests, burstiness })
+        Load::OpenLoop {
+            requests_per_s: self.request_rate.unwrap_or_default(),
+            input_len,
+            output_len,
+            num_requests: self.num_requests.unwrap_or_default().into(),
+            burstiness: self.burstiness.unwrap_or(1.0),
+        }
     }
 
     /// The benchmark's arguments in vLLM's result file, for one of `replicas` replicas.

@@ -9,19 +9,17 @@ mod table;
 use clap::Args;
 use ridgepoint::internals::correction::CorrectionInfo;
 use ridgepoint::latency::CalibratedRoofline;
-use ridgepoint::replay::{
-    EngineConfig, EngineCounters, Intervals, Metrics, Spread, SpreadSampler, StageMetrics, replay,
-};
+use ridgepoint::replay::{EngineConfig, EngineCounters, Intervals, Metrics, SpreadSampler, StageMetrics, replay};
 use ridgepoint::{Deployment, EfficiencyMode};
 use serde::Serialize;
 
 use crate::common::{Common, Format, PredictionArgs};
-use crate::deployment::served;
+use crate::deployment::Served;
 use crate::outcome::{Failure, Outcome};
-use crate::progress;
+use crate::progress::{self, AnsweredRequests};
 use files::{Files, OutputArgs};
 use load::LoadArgs;
-use server::{Server, ServerArgs};
+use server::ServerArgs;
 
 /// The arguments of `simulate`.
 #[derive(Debug, Args)]
@@ -52,8 +50,6 @@ pub struct Simulation {
     latency_model: String,
     correction: CorrectionInfo,
     intervals: Intervals,
-    #[serde(skip)]
-    spread: Spread,
     /// The whole run, then its stages.
     stages: Vec<StageMetrics>,
     counters: Counters,
@@ -99,18 +95,19 @@ impl Counters {
 /// Input that cannot be read or is at fault; files that cannot be written.
 pub fn run(args: &Simulate, common: &Common) -> Result<Outcome<Simulation>, Failure> {
     let (load, server) = (&args.load, &args.server);
-    let inputs = [("--profile", &load.profile), ("--requests", &load.requests), ("--config", &server.config)];
-    args.output.check(&inputs)?;
-    let Server { model, hardware, deployment, engine, steps, notes: mut warnings } =
-        server.open(&args.prediction, common)?;
-    let mut load = args.load.load()?.open(args.load.seed, deployment.data_parallel_size)?;
+    args.output.check([("--profile", &load.profile), ("--requests", &load.requests), ("--config", &server.config)])?;
+    let (served, engine, mut warnings) = server.open(&args.prediction.options(common))?;
+    let title = served.title();
+    let Served { model, hardware, deployment, steps } = served;
+    let mut load = args.load.load().open(args.load.seed, deployment.data_parallel_size)?;
     warnings.append(&mut load.notes);
     let latency = CalibratedRoofline::new(steps);
-    let mut observers = (Files::create(&args.output)?, SpreadSampler::new(latency.steps()));
-    let progress = progress::spinner("replay, {elapsed}");
-    let replayed = replay(&latency, &engine.config, &mut *load.workload, &mut observers)?;
-    progress.finish_and_clear();
-    let (files, sampler) = observers;
+    let sampler = SpreadSampler::new(latency.steps());
+    let bar = progress::bar(load.summary.requests as u64, "replay [{bar:30}] {percent} % of {len} requests, {elapsed}");
+    let mut observers = ((Files::create(&args.output)?, sampler), AnsweredRequests(bar.clone()));
+    let replayed = replay(&latency, &engine.config, &mut *load.workload, &mut observers);
+    bar.finish_and_clear();
+    let (replayed, ((files, sampler), _)) = (replayed?, observers);
     replayed.check_clock()?;
     let metrics = Metrics::of(&replayed);
     files.write(&args.load.bench_run(&model.name, deployment.data_parallel_size), &replayed, &metrics)?;
@@ -122,37 +119,30 @@ pub fn run(args: &Simulate, common: &Common) -> Result<Outcome<Simulation>, Fail
         (_, None) => "calibrated roofline without a correction, with the default host overheads".to_owned(),
         _ => format!("calibrated roofline with the correction {correction}, host overheads included"),
     };
-    let spread = sampler.spread();
-    let mut outcome = Outcome::of(Simulation {
-        title: served(&model, &hardware, &deployment),
-        memory: None,
-        model: model.name.to_owned(),
-        hardware: hardware.name.to_owned(),
+    let memory = args.output.print_kv_capacity.then(|| match engine.blocks_are_given {
+        true => format!("{}\nnot used: num_gpu_blocks = {} was given", engine.capacity, engine.config.num_gpu_blocks),
+        false => engine.capacity.to_string(),
+    });
+    let in_json = memory.iter().filter(|_| common.format == Format::Json);
+    let notes = in_json.map(|memory| memory.replace('\n', "; ")).collect();
+    let simulation = Simulation {
+        title,
+        memory,
+        model: model.name,
+        hardware: hardware.name,
         deployment,
         kv_blocks_from: if engine.blocks_are_given { "given" } else { "the memory equation" },
         load: format!("{}: {}", load.name, load.summary),
         latency_model,
         correction,
-        intervals: Intervals::from(&spread),
-        spread,
+        intervals: Intervals::from(&sampler.spread()),
         stages: metrics.run_and_stages().cloned().collect(),
         counters: Counters::new(replayed.counters, &engine.config),
         engine: engine.config,
         notes: Vec::new(),
         warnings,
-    });
-    if args.output.print_kv_capacity {
-        let mut memory = engine.capacity.to_string();
-        if engine.blocks_are_given {
-            memory
-                .push_str(&format!("\nnot used: num_gpu_blocks = {} was given", outcome.result.engine.num_gpu_blocks));
-        }
-        match common.format {
-            Format::Table => outcome.result.memory = Some(memory),
-            Format::Json => outcome.notes.push(memory.replace('\n', "; ")),
-        }
-    }
-    Ok(outcome)
+    };
+    Ok(Outcome { notes, ..Outcome::of(simulation) })
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! The table of `simulate`: the server, client metrics by stage, the engine's work, and warnings.
 
-use ridgepoint::replay::StageMetrics;
+use ridgepoint::replay::{Factors, StageMetrics};
 
 use super::Simulation;
 use crate::outcome::Report;
@@ -55,26 +55,26 @@ impl Simulation {
     }
 
     fn latencies(&self, page: &mut Page) {
-        let metrics = self.rows().flat_map(|(stage, of)| {
-            let others = [("TPOT", of.tpot_ms), ("ITL", of.itl_ms), ("E2E", of.e2e_ms)];
-            let others = others.map(|(metric, distribution)| (String::new(), metric, distribution));
-            [(stage, "TTFT", of.ttft_ms)].into_iter().chain(others)
+        let of = &self.intervals;
+        let metrics = self.rows().flat_map(|(stage, metrics)| {
+            [
+                (stage, "TTFT", metrics.ttft_ms, of.ttft),
+                (String::new(), "TPOT", metrics.tpot_ms, of.tpot),
+                (String::new(), "ITL", metrics.itl_ms, of.itl),
+                (String::new(), "E2E", metrics.e2e_ms, of.e2e),
+            ]
         });
+        let interval =
+            |mean: f64, of: &Factors| format!("{:.2} to {:.2}", mean * of.lower_factor, mean * of.upper_factor);
         let rows = Rows::of(metrics)
             .left("stage", |(stage, ..)| stage.clone())
-            .left("ms", |(_, metric, _)| (*metric).to_owned())
-            .right("mean", |(.., of)| number(of.map(|of| of.mean)))
-            .right("p50", |(.., of)| number(of.map(|of| of.p50)))
-            .right("p90", |(.., of)| number(of.map(|of| of.p90)))
-            .right("p99", |(.., of)| number(of.map(|of| of.p99)))
-            .right("90 % interval of the mean", |(_, metric, of)| shown(*of, |of| self.interval(metric, of.mean)));
+            .left("ms", |(_, metric, ..)| (*metric).to_owned())
+            .right("mean", |(_, _, of, _)| number(of.map(|of| of.mean)))
+            .right("p50", |(_, _, of, _)| number(of.map(|of| of.p50)))
+            .right("p90", |(_, _, of, _)| number(of.map(|of| of.p90)))
+            .right("p99", |(_, _, of, _)| number(of.map(|of| of.p99)))
+            .right("90 % interval of the mean", |(_, _, of, factors)| shown(*of, |of| interval(of.mean, factors)));
         page.rows(&rows, &["p50"]);
-    }
-
-    fn interval(&self, metric: &str, mean_ms: f64) -> String {
-        let spread = &self.spread;
-        let (lower, upper) = if metric == "TTFT" { spread.of_ttft(mean_ms) } else { spread.of_steps(mean_ms) };
-        format!("{lower:.2} to {upper:.2}")
     }
 
     fn throughput(&self, page: &mut Page) {
@@ -92,33 +92,24 @@ impl Simulation {
     }
 
     fn engine_lines(&self, page: &mut Page) {
-        let (counters, shares) = (&self.counters.counted, &self.counters);
+        let (counted, shares) = (&self.counters.counted, &self.counters);
         let share = |share: Option<f64>| shown(share, percent);
+        let (prompts, busy) = (share(shares.prefill_token_share), share(shares.gpu_busy_share));
+        let (steps, tokens) = (count(counted.steps), number(shares.mean_step_tokens));
+        let steps = format!(
+            "{steps}, {tokens} tokens each on average; {prompts} of the tokens are of prompts; GPUs busy {busy} of the time"
+        );
+        page.paragraph("steps      ", &steps);
+        let (running, waiting) = (count(counted.max_running), count(counted.max_waiting));
+        let preemptions = plural(counted.preemptions, "preemption");
+        let recomputed = plural(counted.recomputed_tokens, "token");
+        let queues = format!("at most {running} running and {waiting} waiting; {preemptions}, {recomputed} recomputed");
+        page.paragraph("queues     ", &queues);
         let cache = match shares.cache_hit_share {
             _ if !self.engine.enable_prefix_caching => "off".to_owned(),
             None => "never looked up".to_owned(),
             Some(hits) => format!("{} of the prompt tokens found", percent(hits)),
         };
-        page.paragraph(
-            "steps      ",
-            &format!(
-                "{}, {} tokens each on average; {} of the tokens are of prompts; GPUs busy {} of the time",
-                count(counters.steps),
-                number(shares.mean_step_tokens),
-                share(shares.prefill_token_share),
-                share(shares.gpu_busy_share)
-            ),
-        );
-        page.paragraph(
-            "queues     ",
-            &format!(
-                "at most {} running and {} waiting; {}, {} recomputed",
-                count(counters.max_running),
-                count(counters.max_waiting),
-                plural(counters.preemptions, "preemption"),
-                plural(counters.recomputed_tokens, "token")
-            ),
-        );
         let peak = share(shares.peak_kv_share);
         page.paragraph("KV cache   ", &format!("at most {peak} in use; prefix cache: {cache}"));
     }

@@ -78,8 +78,8 @@ pub fn run(args: &Sweep, common: &Common) -> Result<Outcome<Swept>, Failure> {
         Ok(())
     })?;
     bar.finish_and_clear();
-    let (file, out) = WholeFile::create(&target.path)?;
-    file.written(target.write(BufWriter::new(out), &rows))?;
+    let mut file = WholeFile::create(&target.path)?;
+    file.write(|out| target.write(BufWriter::new(out), &rows))?;
     file.keep()?;
     partial.remove()?;
     let summary = SweepSummary::new(&rows, reused, &target.path.display().to_string());

@@ -99,7 +99,7 @@ fn the_flag_changes_the_remark_but_no_time() {
 #[test]
 fn models_name_shows_the_parameters() {
     let shown = |name: &str| run(&["models", name]).stdout;
-    assert!(shown("qwen2.5-7b").contains("temperature 0.7, top_p 0.8, top_k 20, repetition_penalty 1.05"));
+    assert!(shown("qwen2.5-7b").contains("repetition_penalty 1.05, temperature 0.7, top_k 20, top_p 0.8"));
     assert!(shown("gpt-oss-20b").contains("sampling    neutral"));
     assert!(shown("glm-4.5").contains("sampling    unknown"));
     let json = |name: &str| run(&["models", name, "--format", "json"]).json();

@@ -154,7 +154,6 @@ fn plots_are_whole_files_under_stable_names() {
     let text = steps("llama-2-70b", 121, 20);
     let run = evaluate(&folder, &text, &[&NONE[..], &["--plot", &plots]].concat());
     assert_eq!(run.code, 0, "{}", run.stderr);
-    assert!(run.stdout.contains("plots: 3 files in "), "{}", run.stdout);
     for name in ["steps-predicted-over-measured", "steps-itl-survival-1-chat", "steps-period-qq-1-chat"] {
         let svg = folder.read(&format!("plots/here/{name}.svg"));
         assert!(svg.starts_with("<svg") && svg.trim_end().ends_with("</svg>") && svg.contains("<text"), "{name}");

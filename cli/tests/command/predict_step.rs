@@ -216,8 +216,8 @@ fn the_largest_numbers_stay_finite() {
 fn a_model_that_the_gpus_cannot_share_is_an_error_with_sizes_that_fit() {
     predict(&format!("{LLAMA} --tp 3 --decode 1x5"))
         .fails(1, &["tensor_parallel_size = 3 does not divide num_attention_heads = 32", "can be 1, 2, 4, 8"]);
-    predict(&format!("{LLAMA} --tp 0 --gpu-memory-utilization nan --decode 1x5"))
-        .fails(1, &["tensor_parallel_size = 0 must be at least 1", "gpu_memory_utilization = NaN"]);
+    predict(&format!("{LLAMA} --tp 0 --gpu-memory-utilization 1.5 --decode 1x5"))
+        .fails(1, &["tensor_parallel_size = 0 must be a whole number from 1", "gpu_memory_utilization = 1.5 must be"]);
 }
 
 #[test]

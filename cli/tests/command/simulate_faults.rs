@@ -224,10 +224,13 @@ fn a_server_that_does_not_fit_says_by_how_much_and_what_would() {
         &format!("{SERVER} --no-enable-chunked-prefill --max-num-batched-tokens 4095"),
         &["max_num_batched_tokens = 4095 is less than max_model_len = 4096"],
     );
+    fails(
+        &format!("{SERVER} --num-gpu-blocks-override 0"),
+        &["num_gpu_blocks_override = 0 must be a whole number from 1"],
+    );
     fails(&format!("{SERVER} --pp 33"), &["pipeline_parallel_size = 33 is more than the 32 layers"]);
     fails(&format!("{SERVER} --tp 4294967295 --pp 4294967295 --dp 4294967295"), &["GPUs is more than 65536"]);
-    fails(&format!("{SERVER} --gpu-memory-utilization nan"), &["gpu_memory_utilization = NaN must be in (0, 1]"]);
-    fails(&format!("{SERVER} --cpu-offload-gb inf"), &["cpu_offload_gb: 'inf' must be a number of GiB"]);
+    fails(&format!("{SERVER} --gpu-memory-utilization 2"), &["gpu_memory_utilization = 2.0 must be a share"]);
     fails("--model llama-3.1-9b --hardware h10_sxm", &["unknown model 'llama-3.1-9b'", "unknown hardware 'h10_sxm'"]);
 }
 
@@ -285,13 +288,16 @@ fn nothing_is_written_where_a_run_fails_and_nothing_is_lost() {
         (format!("--model llama-3.1-405b --hardware h100 {LOOP} {all}"), "do not fit"),
         (
             format!("{SERVER} {LOOP} --output-json {json} --output-csv {rows} --trace {nowhere}"),
-            "no/such/folder/out: No such file",
+            "no/such/folder does not exist; make it",
         ),
         (
             format!("{SERVER} {LOOP} --trace {trace} --output-json {json} --output-csv {nowhere}"),
-            "no/such/folder/out: No such file",
+            "no/such/folder does not exist; make it",
         ),
-        (format!("{SERVER} {LOOP} --output-csv {rows} --output-json {nowhere}"), "no/such/folder/out: No such file"),
+        (
+            format!("{SERVER} {LOOP} --output-csv {rows} --output-json {nowhere}"),
+            "no/such/folder does not exist; make it",
+        ),
         (format!("{SERVER} {LOOP} --output-csv {new}/"), "is a folder; give the path of a file"),
         (
             format!("{SERVER} {LOOP} --output-json {new} --trace {}", folder.path("")),
@@ -313,7 +319,7 @@ fn no_output_takes_the_place_of_another_file_of_the_run() {
     simulate(&twice).fails(2, &["--output-json and --output-csv are the same file"]);
     simulate(&format!("{SERVER} --requests {load} --output-csv {load}"))
         .fails(2, &["--requests and --output-csv are the same"]);
-    simulate(&format!("{SERVER} {LOOP} --output-json -")).fails(2, &["--output-json - is no file", "--format json"]);
+    simulate(&format!("{SERVER} {LOOP} --output-json -")).fails(1, &["-: is no file", "--format json"]);
     assert_eq!((folder.names(), folder.read("load.csv").len()), (vec!["load.csv".to_owned()], 35));
 }
 
@@ -337,8 +343,9 @@ fn wrong_usage_exits_with_2() {
     fails(&format!("{SERVER} --concurrency 0 --input-len 5 --output-len 5"), &["'0'", "--concurrency"]);
     fails(&format!("{SERVER} --concurrency 1 --input-len 0 --output-len 5"), &["'0'", "--input-len"]);
     fails(&format!("{SERVER} --concurrency 4294967296 --input-len 5 --output-len 5"), &["4294967296"]);
+    fails(&format!("{SERVER} {LOOP} --cpu-offload-gb inf"), &["must be a finite number of at least 0"]);
+    fails(&format!("{SERVER} {LOOP} --shared-prefix-len 5"), &["share no prefix; those of --profile"]);
     fails(&format!("{SERVER} {LOOP} --seed -1"), &["'-1'", "--seed"]);
-    fails(&format!("{SERVER} {LOOP} --num-gpu-blocks-override 0"), &["at least 1, or auto"]);
     fails(&format!("{SERVER} {LOOP} --save-detailed"), &["--output-json"]);
     fails(&format!("{SERVER} --profile p.yaml --requests-format csv"), &["--requests-format", "cannot be used with"]);
     fails(&format!("{SERVER} {LOOP} --requests-format csv"), &["--requests-format", "cannot be used with"]);

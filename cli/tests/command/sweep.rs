@@ -278,7 +278,7 @@ fn bad_input_names_file_key_value_and_the_way_out_and_writes_nothing() {
     sweep(&grid, "").fails(2, &["--out"]);
     sweep(&grid, "--out results.xlsx").fails(1, &["'results.xlsx' must end in .csv, .json or .jsonl"]);
     let missing = folder.path("no/out.csv");
-    sweep(&grid, &format!("--out {missing}")).fails(1, &[missing.as_str(), "No such file"]);
+    sweep(&grid, &format!("--out {missing}")).fails(1, &[missing.as_str(), "does not exist; make it"]);
     sweep(&grid, &format!("--out {out} --correction global"))
         .fails(1, &["correction: 'global' requires calibrated tables"]);
     sweep(&grid, &format!("--out {out} --threads -1")).fails(2, &["--threads"]);

@@ -17,10 +17,13 @@ fn wrong_usage_exits_with_2_and_says_how() {
     with(&["--prefill", "2k"]).fails(2, &["'2k'", "in digits only"]);
     with(&["--prefill", "-5"]).fails(2, &["'-5'", "whole number from 1"]);
     with(&["--decode", "1x5", "--tp", "-1"]).fails(2, &["'-1'", "--tensor-parallel-size"]);
-    with(&["--decode", "5x4294967296"]).fails(2, &["4294967296", "is more than 4294967295"]);
+    with(&["--decode", "5x4294967296"]).fails(2, &["4294967296", "from 1 to 4294967295"]);
     with(&["--prefill", "512:last"]).fails(2, &["':last'", "':partial'"]);
     with(&["--decode", "1x5", "--batch", "b.json"]).fails(2, &["cannot be used with"]);
     with(&["--decode", "1x5", "--kv-cache-dtype", "int4"]).fails(2, &["int4", "fp8_e5m2"]);
+    with(&["--decode", "1x5", "--gpu-memory-utilization", "nan"]).fails(2, &["'nan'", "finite number above zero"]);
+    with(&["--decode", "1x5", "--speculative-config", "{}"]).fails(2, &["speculative decoding is not modelled"]);
+    with(&["--decode", "1x5", "--replicas=2"]).fails(2, &["not modelled; --data-parallel-size"]);
     with(&["--decode", "1x5", "--format", "xml"]).fails(2, &["xml", "json"]);
     run(&["predict-step", "--decode", "1x5"]).fails(2, &["--model", "--hardware"]);
     run(&["calibrate", "--hardware", "h100", "--check"]).fails(2, &["no folder of measurements"]);
