@@ -4,11 +4,9 @@
 use serde::Serialize;
 
 use crate::physics::AttentionHeads;
-use crate::physics::attention::HeadShape;
 use crate::units::{US_PER_S, ceiling, larger};
 
-use super::curve::{Curve, PrefillCurve};
-use super::family::OUTPUT_BYTES;
+use super::curve::{Curve, PrefillCurve, mean_attention};
 use super::grid::Place;
 use super::kernel_model::QUERY_TILE;
 use super::surface::{OctaveAxis, Surface};
@@ -69,8 +67,7 @@ impl FastPrefill {
         let residuals =
             Surface::new(&placed(0, &prompts), batches, |row, index| grid.at(&[row, columns[index]]).0.exp());
         let width = (heads.head_dim + heads.v_head_dim) as f64;
-        let shape =
-            HeadShape { activation_bytes: OUTPUT_BYTES, shares_kv: false, ..HeadShape::new(heads, heads.kv_dtype) };
+        let shape = mean_attention(1.0, 1.0, 1.0, 1.0, heads).heads;
         let num_heads = heads.num_heads as f64;
         let sm_flop_per_us = chip.peak_flop_per_s / US_PER_S / chip.sm_count * coefficient(5);
         let tile_us_per_key = 2.0 * QUERY_TILE * width / sm_flop_per_us;

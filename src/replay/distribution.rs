@@ -90,11 +90,20 @@ impl Distribution {
     /// `centre`.
     fn of_ranks(ranks: &[(f64, u64)], mean: f64, centre: f64, min: f64, max: f64) -> Self {
         let count = ranks.last().map_or(0, |(_, count)| *count);
-        let at = |quantile| {
-            between_ranks(count, quantile, |rank| {
-                let position = ranks.partition_point(|(_, up_to)| *up_to <= rank);
-                ranks.get(position).map_or(0.0, |(value, _)| *value)
-            })
+        let value_at = |rank: u64| {
+            let position = ranks.partition_point(|(_, up_to)| *up_to <= rank);
+            ranks.get(position).map_or(0.0, |(value, _)| *value)
+        };
+        let last = count.saturating_sub(1);
+        let at = |quantile: f64| {
+            let position = last as f64 * quantile;
+            let rank = (position.floor() as u64).min(last);
+            let (lower, upper) = (value_at(rank), value_at((rank + 1).min(last)));
+            let share = position - rank as f64;
+            // Interpolates from the nearer rank, as numpy does, so that both ends are exact.
+            let step = upper - lower;
+            let value = if share < 0.5 { lower + step * share } else { upper - step * (1.0 - share) };
+            value.max(lower).min(upper)
         };
         let variance = weighted_mean(ranks, |value| (value - centre).powi(2));
         let (p50, p90, p95, p99) = (at(0.5), at(0.9), at(0.95), at(0.99));
@@ -110,19 +119,6 @@ fn weighted_mean(ranks: &[(f64, u64)], of: impl Fn(f64) -> f64) -> f64 {
         below = *up_to;
     }
     sum / below as f64
-}
-
-/// The `quantile` of `count` ascending values, interpolated between its two ranks. `count` is at least 1.
-fn between_ranks(count: u64, quantile: f64, at: impl Fn(u64) -> f64) -> f64 {
-    let last = count.saturating_sub(1);
-    let position = last as f64 * quantile;
-    let rank = (position.floor() as u64).min(last);
-    let (lower, upper) = (at(rank), at((rank + 1).min(last)));
-    let share = position - rank as f64;
-    // Interpolates from the nearer rank, as numpy does, so that both ends are exact.
-    let step = upper - lower;
-    let value = if share < 0.5 { lower + step * share } else { upper - step * (1.0 - share) };
-    value.max(lower).min(upper)
 }
 
 #[cfg(test)]

@@ -257,7 +257,8 @@ impl Engine<'_> {
         });
         let counters = &mut self.scheduler.counters;
         counters.busy_ns = counters.busy_ns.saturating_add(busy_ns);
-        self.scheduler.advance(&mut batch);
+        let Scheduler { steady, running, slots, .. } = &mut self.scheduler;
+        steady.advance(running, slots, &mut batch);
         batch.end_ns = end_ns;
         self.in_flight.push_back(batch);
         Scheduled::Step
@@ -271,7 +272,8 @@ impl Engine<'_> {
             record_gaps(&mut self.gaps, *stage, gap_ns, u64::from(*count));
         }
         if self.tells_every_token {
-            for (record, token) in self.scheduler.last_tokens() {
+            let Scheduler { steady, running, slots, .. } = &self.scheduler;
+            for (record, token) in steady.last_tokens(running, slots) {
                 self.observer.token(record, token, client_ns);
             }
         }

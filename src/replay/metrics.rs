@@ -72,10 +72,9 @@ impl Metrics {
         for record in &replay.records {
             by_stage.entry(record.stage).or_default().push(record);
         }
-        let stages = by_stage.into_iter().map(|(stage, records)| {
-            let gaps = usize::try_from(stage).ok().and_then(|stage| replay.inter_token_ns.get(stage));
-            StageMetrics::of(Some(stage), &records, gaps)
-        });
+        let stages = by_stage
+            .into_iter()
+            .map(|(stage, records)| StageMetrics::of(Some(stage), &records, replay.inter_token_ns.get(stage as usize)));
         let all: Vec<&RequestRecord> = replay.records.iter().collect();
         Metrics { stages: stages.collect(), run: StageMetrics::of(None, &all, &replay.inter_token_ns) }
     }

@@ -1,6 +1,7 @@
 //! Remarks on a replay that every caller should pass on: overload, and requests that the metrics leave out.
 
 use super::config::EngineConfig;
+use super::overload::Overload;
 use super::record::{Outcome, Replay};
 use crate::error::{Error, Result};
 use crate::units::NS_PER_S;
@@ -27,7 +28,13 @@ impl Replay {
     pub fn notes(&self, config: &EngineConfig) -> Vec<String> {
         let count = |outcome| self.records.iter().filter(|record| record.outcome == outcome).count();
         let (sent, rejected, unfinished) = (self.records.len(), count(Outcome::Rejected), count(Outcome::Unfinished));
-        let mut notes: Vec<String> = self.overload().iter().map(ToString::to_string).collect();
+        let mut notes = Vec::new();
+        if let Some(Overload { asked_per_s, done_per_s }) = self.overload() {
+            notes.push(format!(
+                "the server does not keep up: it does {done_per_s:.3} of {asked_per_s:.3} requests per second, and its queue and \
+                 latencies grow for as long as the load lasts"
+            ));
+        }
         if rejected > 0 {
             notes.push(format!(
                 "{rejected} of {sent} requests rejected: prompt and output are longer than max_model_len = {}; only the \

@@ -111,11 +111,6 @@ impl<'a> Scheduler<'a> {
         is_step
     }
 
-    /// Moves on after the step that has just been scheduled.
-    pub(super) fn advance(&mut self, batch: &mut Batch) {
-        self.steady.advance(&self.running, &mut self.slots, batch);
-    }
-
     /// Whether all running requests get their tokens and blocks without a preemption.
     fn has_room(&self, mut budget: u32) -> bool {
         let mut blocks = self.steady.num_blocks_needed();
@@ -275,11 +270,6 @@ impl<'a> Scheduler<'a> {
         (state.is_running, state.was_preempted) = (false, true);
         self.cache.release(state);
         self.waiting.put_back(slot, state.rank);
-    }
-
-    /// Records of the steady decodes of the step that has just ended, each with the index of its new token, from 0.
-    pub(super) fn last_tokens(&self) -> impl Iterator<Item = (u32, u32)> {
-        self.steady.last_tokens(&self.running, &self.slots)
     }
 
     /// Delivers a token of `slot` at `now_ns`. Returns its number of tokens, and the time since the token before.

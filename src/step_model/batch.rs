@@ -65,9 +65,7 @@ impl StepModel {
 
     #[inline(never)]
     fn time_us_of_mixed<L: Layout>(&self, requests: L) -> f64 {
-        let mut sums = BatchSums::default();
-        self.cpu.dispatch(Summed { steps: self, requests, sums: &mut sums });
-        self.time_us_of_sums(&sums)
+        self.time_us_of_sums(&self.cpu.dispatch(Summed { steps: self, requests }))
     }
 
     #[inline]
@@ -122,20 +120,20 @@ impl<L: Layout> WithSimd for PlainStep<'_, L> {
     }
 }
 
-/// Adds a batch to `sums`. Engines put prefill chunks behind the decodes and some simulators before them, so that the plain decodes
+/// The sums of a batch. Engines put prefill chunks behind the decodes and some simulators before them, so that the plain decodes
 /// between form a run.
 struct Summed<'a, L> {
     steps: &'a StepModel,
     requests: L,
-    sums: &'a mut BatchSums,
 }
 
 impl<L: Layout> WithSimd for Summed<'_, L> {
-    type Output = ();
+    type Output = BatchSums;
 
     #[inline(always)]
-    fn with_simd<S: Simd>(self, simd: S) {
-        let Summed { steps, requests, sums } = self;
+    fn with_simd<S: Simd>(self, simd: S) -> BatchSums {
+        let Summed { steps, requests } = self;
+        let mut sums = BatchSums::default();
         let windows = steps.plan.windows();
         let (mut decodes, mut start, mut end) = (DecodeBatch::default(), 0, requests.len());
         while let Some(request) = requests.get(start).filter(|request| start < end && !request.is_decode()) {
@@ -158,7 +156,8 @@ impl<L: Layout> WithSimd for Summed<'_, L> {
             }
             start += block.len();
         }
-        decodes.add_to(sums);
+        decodes.add_to(&mut sums);
+        sums
     }
 }
 

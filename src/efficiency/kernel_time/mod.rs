@@ -50,7 +50,6 @@ pub struct Timer {
     /// Peak of the unit that does the operator's FLOPs, FLOP/s.
     pub peak_flop_per_s: f64,
     bytes_per_s: f64,
-    is_network: bool,
     /// Fallbacks and stand-ins that its times come from, in plain words.
     pub note: Option<String>,
 }
@@ -88,7 +87,6 @@ impl Timer {
             curve,
             peak_flop_per_s: choice.chip.peak_flop_per_s,
             bytes_per_s: if is_network { choice.chip.link_bytes_per_s } else { choice.chip.hbm_bytes_per_s },
-            is_network,
             note: (!choice.notes.is_empty()).then(|| choice.notes.join("; ")),
         })
     }
@@ -111,7 +109,7 @@ impl Timer {
         let time_us = time_us.max(bound_us);
         let bound = if bound_us < 0.25 * time_us {
             Bound::Latency
-        } else if self.is_network {
+        } else if operator.group == OperatorGroup::Communication {
             Bound::Network
         } else if compute_us >= bytes_us {
             Bound::Compute
@@ -153,10 +151,7 @@ impl Timer {
 
 /// Whether two operators differ in the batch only, so that one timer serves both.
 pub fn same_kernel(a: &Operator, b: &Operator) -> bool {
-    if a.compute_dtype != b.compute_dtype {
-        return false;
-    }
-    match (a.kernel, b.kernel) {
+    let is_same = match (a.kernel, b.kernel) {
         (Kernel::Gemm { n, k, weights, .. }, Kernel::Gemm { n: n2, k: k2, weights: w2, .. }) => {
             (n, k, weights) == (n2, k2, w2)
         }
@@ -167,5 +162,6 @@ pub fn same_kernel(a: &Operator, b: &Operator) -> bool {
         | (Kernel::Exchange { num_gpus, .. }, Kernel::Exchange { num_gpus: other, .. }) => num_gpus == other,
         (Kernel::Elementwise { .. }, Kernel::Elementwise { .. }) => true,
         _ => false,
-    }
+    };
+    is_same && a.compute_dtype == b.compute_dtype
 }

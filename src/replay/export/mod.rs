@@ -13,24 +13,15 @@ pub use vllm_bench::{BenchRun, write_vllm_bench};
 
 use super::record::{Outcome, RequestRecord};
 
-/// The times that a request reached, ns.
-struct Reached {
-    scheduled_ns: Option<u64>,
-    first_token_ns: Option<u64>,
-    /// End for its client: the last token or the rejection.
-    over_ns: Option<u64>,
+/// A time of a request in ns; `None` if the request did not get that far.
+fn reached(record: &RequestRecord, ns: u64) -> Option<u64> {
+    let is_over = record.outcome != Outcome::Unfinished;
+    Some(ns).filter(|ns| record.outcome != Outcome::Rejected && (is_over || *ns > 0))
 }
 
-impl Reached {
-    fn of(record: &RequestRecord) -> Self {
-        let is_over = record.outcome != Outcome::Unfinished;
-        let ran = |ns: u64| Some(ns).filter(|ns| record.outcome != Outcome::Rejected && (is_over || *ns > 0));
-        Reached {
-            scheduled_ns: ran(record.scheduled_ns),
-            first_token_ns: ran(record.first_token_ns),
-            over_ns: is_over.then_some(record.finish_ns),
-        }
-    }
+/// Time at which the client had the last token or the rejection, ns.
+fn over_ns(record: &RequestRecord) -> Option<u64> {
+    (record.outcome != Outcome::Unfinished).then_some(record.finish_ns)
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use std::io::{self, BufWriter, Write};
 
 use serde_json::{Value, json};
 
-use super::Reached;
+use super::{over_ns, reached};
 use crate::replay::{Observer, Outcome, RequestRecord, StepEvent};
 use crate::units::ns_to_us;
 
@@ -107,8 +107,7 @@ impl<W: Write> PerfettoTrace<W> {
 
     /// Writes a request as asynchronous events, which viewers pack onto as few rows as needed.
     fn request(&mut self, index: usize, record: &RequestRecord, end_ns: u64) {
-        let reached = Reached::of(record);
-        let over_ns = reached.over_ns.unwrap_or(end_ns).max(record.arrival_ns);
+        let over_ns = over_ns(record).unwrap_or(end_ns).max(record.arrival_ns);
         let event = |name: &str, phase: &str, ns: u64| {
             let ts = ns_to_us(ns);
             json!({"name": name, "cat": "request", "ph": phase, "id": index, "ts": ts, "pid": REQUESTS, "tid": 1})
@@ -129,7 +128,8 @@ impl<W: Write> PerfettoTrace<W> {
         }
         self.event(&begin);
         if record.outcome != Outcome::Rejected {
-            let ends = [Some(record.arrival_ns), reached.scheduled_ns, reached.first_token_ns, Some(over_ns)];
+            let [scheduled, first] = [record.scheduled_ns, record.first_token_ns].map(|ns| reached(record, ns));
+            let ends = [Some(record.arrival_ns), scheduled, first, Some(over_ns)];
             let mut from = record.arrival_ns;
             for (phase, pair) in ["queued", "prefill", "decode"].into_iter().zip(ends.windows(2)) {
                 let [Some(_), to] = pair else { break };

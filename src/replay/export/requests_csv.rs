@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use super::Reached;
+use super::{over_ns, reached};
 use crate::replay::{Outcome, RequestRecord};
 use crate::units::{NS_PER_MS, NS_PER_S};
 
@@ -42,8 +42,9 @@ pub fn write_requests_csv(out: impl Write, records: &[RequestRecord]) -> io::Res
     let mut rows = csv::Writer::from_writer(out);
     rows.write_record(COLUMNS)?;
     for (index, record) in records.iter().enumerate() {
-        let reached = Reached::of(record);
-        let since = |ns: Option<u64>| milliseconds(ns.map(|ns| ns.saturating_sub(record.arrival_ns)));
+        let (scheduled_ns, first_token_ns) =
+            (reached(record, record.scheduled_ns), reached(record, record.first_token_ns));
+        let since = |ns: Option<u64>| decimal(ns.map(|ns| ns.saturating_sub(record.arrival_ns)), NS_PER_MS);
         let finished = Some(record).filter(|record| record.outcome == Outcome::Finished);
         rows.serialize((
             index,
@@ -53,12 +54,12 @@ pub fn write_requests_csv(out: impl Write, records: &[RequestRecord]) -> io::Res
             record.num_output_tokens,
             record.num_cached_tokens,
             record.num_preemptions,
-            seconds(Some(record.arrival_ns)),
-            seconds(reached.scheduled_ns),
-            seconds(reached.first_token_ns),
-            seconds(reached.over_ns),
-            since(reached.scheduled_ns),
-            since(reached.first_token_ns),
+            decimal(Some(record.arrival_ns), NS_PER_S),
+            decimal(scheduled_ns, NS_PER_S),
+            decimal(first_token_ns, NS_PER_S),
+            decimal(over_ns(record), NS_PER_S),
+            since(scheduled_ns),
+            since(first_token_ns),
             finished.and_then(RequestRecord::tpot_ms).map(|ms| format!("{ms:.6}")),
             since(finished.map(|record| record.finish_ns)),
         ))?;
@@ -66,12 +67,10 @@ pub fn write_requests_csv(out: impl Write, records: &[RequestRecord]) -> io::Res
     rows.flush()
 }
 
-fn seconds(ns: Option<u64>) -> Option<String> {
-    ns.map(|ns| format!("{}.{:09}", ns / NS_PER_S, ns % NS_PER_S))
-}
-
-fn milliseconds(ns: Option<u64>) -> Option<String> {
-    ns.map(|ns| format!("{}.{:06}", ns / NS_PER_MS, ns % NS_PER_MS))
+/// A time in a unit of `ns_per_unit`, with all digits.
+fn decimal(ns: Option<u64>, ns_per_unit: u64) -> Option<String> {
+    let digits = ns_per_unit.ilog10() as usize;
+    ns.map(|ns| format!("{}.{:0digits$}", ns / ns_per_unit, ns % ns_per_unit))
 }
 
 #[cfg(test)]

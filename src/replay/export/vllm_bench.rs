@@ -137,18 +137,18 @@ fn max_output_tokens_per_s(records: &[RequestRecord], tokens: &TokenTimes) -> Op
 }
 
 /// Maximum number of finished requests that were in flight within the same second.
-fn max_concurrent_requests(records: &[RequestRecord]) -> u64 {
+fn max_concurrent_requests(records: &[RequestRecord]) -> i64 {
     let Some(start) = finished(records).map(|(_, record)| record.arrival_ns).min() else { return 0 };
     let second = |ns: u64| ns.saturating_sub(start) / NS_PER_S;
-    let mut changes: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
+    let mut changes: BTreeMap<u64, i64> = BTreeMap::new();
     for (_, record) in finished(records) {
-        changes.entry(second(record.arrival_ns)).or_default().0 += 1;
-        changes.entry(second(record.finish_ns.max(record.arrival_ns)) + 1).or_default().1 += 1;
+        *changes.entry(second(record.arrival_ns)).or_default() += 1;
+        *changes.entry(second(record.finish_ns.max(record.arrival_ns)) + 1).or_default() -= 1;
     }
-    let mut under_way = 0;
-    let counts = changes.into_values().map(|(more, fewer)| {
-        under_way = under_way + more - fewer;
-        under_way
+    let mut in_flight = 0;
+    let counts = changes.into_values().map(|change| {
+        in_flight += change;
+        in_flight
     });
     counts.max().unwrap_or(0)
 }

@@ -103,17 +103,10 @@ impl DecodeBatch {
 impl StepTables {
     /// Multiplies a correction into the tables. Returns `None` if a time overflows.
     pub(super) fn new(operators: Arc<OperatorTables>, correction: Option<&Correction>) -> Option<Self> {
-        let neutral = Correction::neutral();
-        let coefficient = |term: Term| correction.unwrap_or(&neutral).coefficient(term);
-        let factors = [
-            Term::Projections,
-            Term::AttentionPrefill,
-            Term::AttentionDecode,
-            Term::Experts,
-            Term::Communication,
-            Term::SmallKernels,
-        ]
-        .map(coefficient);
+        let coefficients = correction.map_or(Correction::neutral().coefficients, |correction| correction.coefficients);
+        let coefficient = |term: Term| coefficients[term.index()];
+        // The first terms are those of operator groups.
+        let factors = std::array::from_fn(|group| coefficients[group]);
         let step_us = coefficient(Term::Steps) + coefficient(Term::Layers) * operators.layers;
         let token_us = coefficient(Term::Tokens);
         let piecewise_us = coefficient(Term::PiecewiseLayers) * operators.layers;

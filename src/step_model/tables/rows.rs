@@ -19,6 +19,9 @@ pub(super) const TILE_ROWS: u64 = 16;
 /// Rows of a cell beyond, where narrower tiles are never the fastest.
 pub(super) const WIDE_ROWS: u64 = 64;
 
+/// Cells of tiles.
+const TILED_CELLS: u64 = (TILED_ROWS - DENSE_ROWS) / TILE_ROWS;
+
 /// Operator groups that corrections weigh.
 const GROUPS: usize = 6;
 
@@ -138,7 +141,6 @@ impl RowTable {
 /// Cell of a number of rows, and rows beyond its first.
 #[inline]
 fn position(rows: u64) -> (usize, u64) {
-    const TILED_CELLS: u64 = (TILED_ROWS - DENSE_ROWS) / TILE_ROWS;
     if rows <= DENSE_ROWS {
         (rows as usize, 0)
     } else if rows <= TILED_ROWS {
@@ -152,7 +154,6 @@ fn position(rows: u64) -> (usize, u64) {
 
 /// First and last row of a cell.
 fn rows_of(cell: usize) -> (u64, u64) {
-    const TILED_CELLS: u64 = (TILED_ROWS - DENSE_ROWS) / TILE_ROWS;
     let cell = cell as u64;
     if cell <= DENSE_ROWS {
         return (cell, cell);
