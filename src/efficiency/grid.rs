@@ -99,27 +99,32 @@ impl Grid {
     /// is as good as the worst cell that it depends on. Holes must have been filled by [`Grid::fill_gaps`].
     pub fn slice(&self, leading: &[f64]) -> (Grid, Provenance) {
         let places: Vec<Place> = leading.iter().enumerate().map(|(axis, value)| self.place(axis, *value)).collect();
+        let corners: Vec<(f64, usize)> = self.corners(&places).collect();
         let mut slice = Grid::empty(self.axes[leading.len()..].to_vec());
-        let cells = slice.num_cells();
-        for cell in 0..cells {
+        for cell in 0..slice.num_cells() {
             let (mut sum, mut origin) = (0.0, Provenance::Measured);
-            for corner in 0..(1usize << leading.len()) {
-                let mut share = 1.0;
-                let mut block = 0;
-                for (axis, place) in places.iter().enumerate() {
-                    let upper = corner >> axis & 1;
-                    share *= if upper == 1 { place.weight } else { 1.0 - place.weight };
-                    block = block * self.axes[axis].len() + (place.low + upper).min(self.axes[axis].len() - 1);
-                }
-                if share > 0.0 {
-                    let offset = block * cells + cell;
-                    sum += share * f64::from(self.values[offset]);
-                    origin = origin.max(self.origins[offset]);
-                }
+            for (share, corner) in &corners {
+                sum += share * f64::from(self.values[corner + cell]);
+                origin = origin.max(self.origins[corner + cell]);
             }
             slice.set(cell, sum, origin);
         }
         (slice, places.iter().map(|place| place.provenance).max().unwrap_or(Provenance::Measured))
+    }
+
+    /// The cells around places on the first axes, with their positive weights; the first of them along the other axes.
+    #[inline]
+    fn corners(&self, places: &[Place]) -> impl Iterator<Item = (f64, usize)> {
+        let corner = |corner: usize| {
+            let (mut share, mut cell) = (1.0, 0);
+            for (axis, (place, stride)) in places.iter().zip(&self.strides).enumerate() {
+                let upper = corner >> axis & 1;
+                share *= if upper == 1 { place.weight } else { 1.0 - place.weight };
+                cell += (place.low + upper) * stride;
+            }
+            (share, cell)
+        };
+        (0..1usize << places.len()).map(corner).filter(|(share, _)| *share > 0.0)
     }
 
     /// The multilinear interpolation in log coordinates at `point`, one positive coordinate per axis; beyond the edge
@@ -140,28 +145,13 @@ impl Grid {
     /// [`Grid::lookup`] by places along the axes.
     #[inline]
     pub fn at(&self, places: &[Place]) -> (f64, Provenance) {
-        let mut provenance = Provenance::Measured;
-        let mut base = 0;
-        for (place, knots) in places.iter().zip(&self.axes) {
-            base = base * knots.len() + place.low;
-            provenance = provenance.max(place.provenance);
-        }
+        let mut provenance = places.iter().map(|place| place.provenance).max().unwrap_or(Provenance::Measured);
         let mut sum = 0.0;
-        for corner in 0..(1usize << places.len()) {
-            let mut share = 1.0;
-            let mut offset = base;
-            for (axis, (place, stride)) in places.iter().zip(&self.strides).enumerate() {
-                let is_upper = corner >> axis & 1 == 1;
-                share *= if is_upper { place.weight } else { 1.0 - place.weight };
-                offset += if is_upper { *stride } else { 0 };
-            }
-            if share > 0.0 {
-                sum += share * f64::from(self.values[offset]);
-                // A held corner makes the time held if it has more than a quarter of the weight.
-                let origin = self.origins[offset];
-                provenance =
-                    if origin != Provenance::Held || share > 0.25 { provenance.max(origin) } else { provenance };
-            }
+        for (share, corner) in self.corners(places) {
+            sum += share * f64::from(self.values[corner]);
+            // A held corner makes the time held if it has more than a quarter of the weight.
+            let origin = self.origins[corner];
+            provenance = if origin != Provenance::Held || share > 0.25 { provenance.max(origin) } else { provenance };
         }
         (sum, provenance)
     }
