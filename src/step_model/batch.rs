@@ -15,7 +15,7 @@ use crate::request::{Request, RequestColumns};
 const BLOCK: usize = 64;
 
 /// A step's requests in a form that [`StepModel::step_time_us`] takes: a slice, vector or array of [`Request`], [`RequestColumns`],
-/// or a [`StepState`], each by reference.
+/// or a [`StepState`], each by reference. This crate alone implements it.
 pub trait StepRequests {
     #[doc(hidden)]
     fn time_us(self, steps: &StepModel) -> f64;
