@@ -65,7 +65,9 @@ impl StepModel {
 
     #[inline(never)]
     fn time_us_of_mixed<L: Layout>(&self, requests: L) -> f64 {
-        self.time_us_of_sums(&self.cpu.dispatch(Summed { steps: self, requests }))
+        let mut sums = BatchSums::default();
+        self.cpu.dispatch(Summed { steps: self, requests, sums: &mut sums });
+        self.time_us_of_sums(&sums)
     }
 
     #[inline]
@@ -120,20 +122,20 @@ impl<L: Layout> WithSimd for PlainStep<'_, L> {
     }
 }
 
-/// The sums of a batch. Engines put prefill chunks behind the decodes and some simulators before them, so that the plain decodes
+/// Adds a batch to `sums`. Engines put prefill chunks behind the decodes and some simulators before them, so that the plain decodes
 /// between form a run.
 struct Summed<'a, L> {
     steps: &'a StepModel,
     requests: L,
+    sums: &'a mut BatchSums,
 }
 
 impl<L: Layout> WithSimd for Summed<'_, L> {
-    type Output = BatchSums;
+    type Output = ();
 
     #[inline(always)]
-    fn with_simd<S: Simd>(self, simd: S) -> BatchSums {
-        let Summed { steps, requests } = self;
-        let mut sums = BatchSums::default();
+    fn with_simd<S: Simd>(self, simd: S) {
+        let Summed { steps, requests, sums } = self;
         let windows = steps.plan.windows();
         let (mut decodes, mut start, mut end) = (DecodeBatch::default(), 0, requests.len());
         while let Some(request) = requests.get(start).filter(|request| start < end && !request.is_decode()) {
@@ -156,8 +158,7 @@ impl<L: Layout> WithSimd for Summed<'_, L> {
             }
             start += block.len();
         }
-        decodes.add_to(&mut sums);
-        sums
+        decodes.add_to(sums);
     }
 }
 

@@ -49,8 +49,7 @@ pub(super) trait Layout: Copy {
     /// Computed tokens of each request.
     fn computed(self) -> impl Iterator<Item = u32>;
 
-    /// Cached keys that plain decodes see under `window`, summed.
-    #[inline(always)]
+    /// Cached keys that plain decodes see under `window`, summed. Not inlined: most models have full windows alone.
     fn plain_cached_keys<S: Simd>(self, simd: S, window: Window) -> u64 {
         simd.vectorize(CachedKeys { window, computed: self.computed() })
     }
