@@ -5,6 +5,7 @@ use argmin::core::{
     Error as ArgminError, Executor, IterState, KV, Problem as Counted, Solver, State, TerminationReason,
 };
 use nalgebra::{DMatrix, DVector};
+use serde::Serialize;
 
 use crate::huber;
 use ridgepoint::internals::error::cut;
@@ -15,20 +16,107 @@ const ROUNDING: f64 = 1e-9;
 /// Levenberg–Marquardt damping relative to the curvature's diagonal: first, least (below it there is none) and greatest.
 const DAMPING: (f64, f64, f64) = (1e-3, 1e-9, 1e12);
 
-/// A cost to minimise that is close to a sum of squares.
-pub trait LeastSquares {
-    /// Returns the cost, which must be finite.
-    ///
-    /// # Errors
-    /// Those of the model; the first one ends the fit.
-    fn cost(&self, values: &[f64]) -> Result<f64>;
+/// A fitted number: its unit, its Gaussian prior and its bounds.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Parameter {
+    /// Name in reports and errors.
+    pub name: &'static str,
+    /// Unit, in words.
+    pub unit: &'static str,
+    /// Mean of the prior.
+    pub prior: f64,
+    /// Standard deviation of the prior, above 0: the size of a typical change.
+    pub prior_sd: f64,
+    /// Least and greatest value; they may be infinite. If they are equal the parameter is fixed.
+    #[serde(skip)]
+    pub bounds: (f64, f64),
+}
 
-    /// Returns the gradient of the cost and the Gauss–Newton approximation of its second derivatives. The curvature must be
-    /// positive definite; a Gaussian prior on every parameter makes it so.
+impl Parameter {
+    /// A time that is never negative.
+    pub fn overhead(name: &'static str, unit: &'static str, prior: f64, prior_sd: f64) -> Self {
+        Parameter { name, unit, prior, prior_sd, bounds: (0.0, f64::INFINITY) }
+    }
+
+    /// Whether a value lies on the least or greatest one allowed.
+    pub fn is_at_bound(&self, value: f64) -> bool {
+        value <= self.bounds.0 || value >= self.bounds.1
+    }
+
+    /// Whether the bounds leave a single value.
+    pub fn is_fixed(&self) -> bool {
+        self.bounds.0 >= self.bounds.1
+    }
+
+    fn clamp(&self, value: f64) -> f64 {
+        value.max(self.bounds.0).min(self.bounds.1)
+    }
+}
+
+/// A model to fit. Its cost is `Σ weight·huber(residual) + ½ Σ ((θ − prior) / prior_sd)²`.
+pub trait LeastSquares {
+    /// Returns the parameters θ.
+    fn parameters(&self) -> &[Parameter];
+
+    /// Returns the residuals, each in units of its expected standard deviation. Their number never changes.
     ///
     /// # Errors
     /// Those of the model; the first one ends the fit.
-    fn slopes(&self, values: &[f64]) -> Result<Slopes>;
+    fn residuals(&self, values: &[f64]) -> Result<Vec<f64>>;
+
+    /// Returns the derivatives of all residuals by each parameter; `residuals` are those at `values`.
+    ///
+    /// # Errors
+    /// Those of the model; the first one ends the fit.
+    fn derivatives(&self, values: &[f64], residuals: &[f64]) -> Result<Vec<Vec<f64>>>;
+
+    /// Returns the number of independent rows that each residual counts as, at least 0.
+    fn weight(&self, _row: usize) -> f64 {
+        1.0
+    }
+}
+
+/// A model without derivatives, which differences stand for.
+pub struct NumericFit<F> {
+    /// Returns the residuals at some values.
+    pub residuals: F,
+    /// The parameters.
+    pub parameters: Vec<Parameter>,
+    /// Step of the forward differences, as a share of each parameter's `prior_sd`.
+    pub difference: f64,
+}
+
+impl<F: Fn(&[f64]) -> Result<Vec<f64>>> LeastSquares for NumericFit<F> {
+    fn parameters(&self) -> &[Parameter] {
+        &self.parameters
+    }
+
+    fn residuals(&self, values: &[f64]) -> Result<Vec<f64>> {
+        (self.residuals)(values)
+    }
+
+    fn derivatives(&self, values: &[f64], residuals: &[f64]) -> Result<Vec<Vec<f64>>> {
+        let column = |(index, parameter): (usize, &Parameter)| {
+            let step = self.difference * parameter.prior_sd;
+            let mut moved = values.to_vec();
+            moved[index] += step;
+            let there = (self.residuals)(&moved)?;
+            Ok(there.iter().zip(residuals).map(|(there, here)| (there - here) / step).collect())
+        };
+        self.parameters.iter().enumerate().map(column).collect()
+    }
+}
+
+/// Returns the cost of a model at some values, finite for any of them.
+///
+/// # Errors
+/// Those of the model.
+pub fn cost(problem: &impl LeastSquares, values: &[f64]) -> Result<f64> {
+    let residuals = problem.residuals(values)?;
+    let rows: f64 = residuals.iter().enumerate().map(|(row, r)| problem.weight(row) * huber::loss(*r)).sum();
+    let off = |(of, value): (&Parameter, &f64)| 0.5 * ((value - of.prior) / of.prior_sd).powi(2);
+    let cost = rows + problem.parameters().iter().zip(values).map(off).sum::<f64>();
+    Ok(if cost.is_nan() { f64::MAX } else { cost.min(f64::MAX) })
 }
 
 /// First and second derivatives of a cost.
@@ -36,88 +124,43 @@ pub trait LeastSquares {
 pub struct Slopes {
     /// Derivative by each parameter.
     pub gradient: Vec<f64>,
-    /// Symmetric matrix of second derivatives.
+    /// Gauss–Newton approximation of the second derivatives of the rows' part. A row beyond Huber's δ counts as little as
+    /// its pull does (iteratively reweighted least squares).
+    pub data_curvature: DMatrix<f64>,
+    /// `data_curvature` and the prior's, 1 / prior_sd², which makes it positive definite.
     pub curvature: DMatrix<f64>,
 }
 
-/// Gaussian prior of a parameter that a numeric fit moves.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Prior {
-    /// Mean.
-    pub mean: f64,
-    /// Standard deviation, above 0.
-    pub sd: f64,
-    /// Step of the finite difference, above 0.
-    pub step: f64,
-}
-
-/// A fit of a model without derivatives: `Σ huber(residual) + ½ Σ ((value − mean) / sd)²`.
-pub struct NumericFit<F> {
-    /// Returns the residuals at some values, each in units of its expected standard deviation. Their number never changes.
-    pub residuals: F,
-    /// Prior of each parameter.
-    pub priors: Vec<Prior>,
-}
-
-impl<F: Fn(&[f64]) -> Result<Vec<f64>>> LeastSquares for NumericFit<F> {
-    fn cost(&self, values: &[f64]) -> Result<f64> {
-        let rows: f64 = (self.residuals)(values)?.into_iter().map(huber::loss).sum();
-        let off = |(prior, value): (&Prior, &f64)| 0.5 * ((value - prior.mean) / prior.sd).powi(2);
-        let cost = rows + self.priors.iter().zip(values).map(off).sum::<f64>();
-        Ok(if cost.is_nan() { f64::MAX } else { cost.min(f64::MAX) })
-    }
-
-    /// Takes one evaluation of the residuals and one more per parameter (forward differences).
-    fn slopes(&self, values: &[f64]) -> Result<Slopes> {
-        let here = (self.residuals)(values)?;
-        let mut columns = Vec::with_capacity(values.len());
-        for (index, prior) in self.priors.iter().enumerate() {
-            let mut moved = values.to_vec();
-            moved[index] += prior.step;
-            let there = (self.residuals)(&moved)?;
-            columns
-                .push(there.iter().zip(&here).map(|(there, here)| (there - here) / prior.step).collect::<Vec<f64>>());
+/// Returns the derivatives of a cost.
+///
+/// # Errors
+/// Those of the model.
+pub fn slopes(problem: &impl LeastSquares, values: &[f64]) -> Result<Slopes> {
+    let residuals = problem.residuals(values)?;
+    let columns = problem.derivatives(values, &residuals)?;
+    let of_rows = |of: fn(f64) -> f64| -> Vec<f64> {
+        residuals.iter().enumerate().map(|(row, r)| problem.weight(row) * of(*r)).collect()
+    };
+    let (pulls, weights) = (of_rows(huber::slope), of_rows(huber::weight));
+    let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
+    let mut data_curvature = DMatrix::zeros(values.len(), values.len());
+    for (i, column) in columns.iter().enumerate() {
+        let weighted: Vec<f64> = column.iter().zip(&weights).map(|(slope, weight)| slope * weight).collect();
+        for (j, other) in columns.iter().enumerate() {
+            data_curvature[(i, j)] = dot(&weighted, other);
         }
-        let pulls: Vec<f64> = here.iter().map(|residual| huber::slope(*residual)).collect();
-        let weights: Vec<f64> = here.iter().map(|residual| huber::weight(*residual)).collect();
-        let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
-        let gradient = self.priors.iter().zip(values).zip(&columns);
-        let mut curvature = DMatrix::zeros(values.len(), values.len());
-        for (i, column) in columns.iter().enumerate() {
-            let weighted: Vec<f64> = column.iter().zip(&weights).map(|(slope, weight)| slope * weight).collect();
-            for (j, other) in columns.iter().enumerate() {
-                curvature[(i, j)] = dot(&weighted, other);
-            }
-            curvature[(i, i)] += self.priors[i].sd.powi(-2);
-        }
-        Ok(Slopes {
-            gradient: gradient
-                .map(|((prior, value), column)| (value - prior.mean) / prior.sd.powi(2) + dot(&pulls, column))
-                .collect(),
-            curvature,
-        })
     }
-}
-
-/// Bounds and scale of a parameter.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Range {
-    /// Least value; may be −∞. If it equals `upper` the parameter is fixed.
-    pub lower: f64,
-    /// Greatest value; may be ∞.
-    pub upper: f64,
-    /// Size of a typical change, above 0: the prior's standard deviation.
-    pub scale: f64,
-}
-
-impl Range {
-    fn clamp(&self, value: f64) -> f64 {
-        value.max(self.lower).min(self.upper)
-    }
-
-    fn is_fixed(&self) -> bool {
-        self.lower >= self.upper
-    }
+    let parameters = problem.parameters();
+    let mut curvature = data_curvature.clone();
+    parameters.iter().enumerate().for_each(|(i, of)| curvature[(i, i)] += of.prior_sd.powi(-2));
+    let gradient = |((of, value), column): ((&Parameter, &f64), &Vec<f64>)| {
+        (value - of.prior) / of.prior_sd.powi(2) + dot(&pulls, column)
+    };
+    Ok(Slopes {
+        gradient: parameters.iter().zip(values).zip(&columns).map(gradient).collect(),
+        data_curvature,
+        curvature,
+    })
 }
 
 /// When to stop.
@@ -129,42 +172,44 @@ pub struct Options {
     pub tolerance: f64,
 }
 
-/// Where a fit ended and how it got there.
-#[derive(Debug, Clone, PartialEq)]
+/// Where a fit ended and how it got there. Serialised keys are stable.
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Solution {
     /// Value of each parameter, within its bounds.
+    #[serde(skip)]
     pub values: Vec<f64>,
-    /// Cost at the start, after bounds were applied.
-    pub cost_start: f64,
-    /// Cost of `values`.
-    pub cost: f64,
-    /// Iterations that argmin's executor ran.
-    pub iterations: u64,
     /// Whether no step lowers the cost any more.
     pub converged: bool,
     /// Why it stopped, in words.
     pub why_stopped: String,
-    /// Whether each value lies on one of its bounds.
-    pub at_bound: Vec<bool>,
+    /// Iterations that argmin's executor ran.
+    pub iterations: u64,
+    /// Cost at the start, after bounds were applied.
+    pub cost_before: f64,
+    /// Cost of `values`.
+    pub cost_after: f64,
 }
 
-/// Finds the parameters of least cost within their `ranges`. A `start` outside its range is moved to the nearest bound.
+/// Finds the parameters of least cost within their bounds. A `start` outside them is moved to the nearest one.
 ///
 /// # Errors
-/// `ErrorKind::InvalidArgument` if `start` and `ranges` differ in length or a start is not finite; the first error of `problem`.
-pub fn minimise(problem: &impl LeastSquares, start: &[f64], ranges: &[Range], options: Options) -> Result<Solution> {
-    if start.len() != ranges.len() || !start.iter().all(|value| value.is_finite()) {
+/// `ErrorKind::InvalidArgument` if `start` has another length than there are parameters or a number that is not finite; the
+/// first error of `problem`.
+pub fn minimise(problem: &impl LeastSquares, start: &[f64], options: Options) -> Result<Solution> {
+    let parameters = problem.parameters();
+    if start.len() != parameters.len() || !start.iter().all(|value| value.is_finite()) {
         return Err(Error::invalid_argument(
             "start of the fit",
             cut(&format!("{start:?}")),
-            format!("must be {} finite numbers, one per parameter", ranges.len()),
+            format!("must be {} finite numbers, one per parameter", parameters.len()),
         ));
     }
-    let start: Vec<f64> = start.iter().zip(ranges).map(|(value, range)| range.clamp(*value)).collect();
-    let cost_start = problem.cost(&start)?;
-    let solver = BoundedGaussNewton { ranges: ranges.to_vec(), tolerance: options.tolerance, damping: DAMPING.0 };
+    let start: Vec<f64> = start.iter().zip(parameters).map(|(value, of)| of.clamp(*value)).collect();
+    let cost_before = cost(problem, &start)?;
+    let solver =
+        BoundedGaussNewton { parameters: parameters.to_vec(), tolerance: options.tolerance, damping: DAMPING.0 };
     let run = Executor::new(problem, solver)
-        .configure(|state| state.param(start.clone()).cost(cost_start).max_iters(options.max_iterations))
+        .configure(|state| state.param(start.clone()).cost(cost_before).max_iters(options.max_iterations))
         .ctrlc(false)
         .run()
         .map_err(to_own_error)?;
@@ -172,9 +217,6 @@ pub fn minimise(problem: &impl LeastSquares, start: &[f64], ranges: &[Range], op
     let reason = state.get_termination_reason();
     let values = state.get_best_param().cloned().unwrap_or(start);
     Ok(Solution {
-        cost_start,
-        cost: problem.cost(&values)?,
-        iterations: state.get_iter(),
         converged: matches!(reason, Some(TerminationReason::SolverConverged)),
         why_stopped: match reason {
             Some(TerminationReason::SolverConverged) => "no step lowers the cost any more".to_owned(),
@@ -184,11 +226,9 @@ pub fn minimise(problem: &impl LeastSquares, start: &[f64], ranges: &[Range], op
             Some(other) => other.text().to_owned(),
             None => "unknown".to_owned(),
         },
-        at_bound: values
-            .iter()
-            .zip(ranges)
-            .map(|(value, range)| *value <= range.lower || *value >= range.upper)
-            .collect(),
+        iterations: state.get_iter(),
+        cost_before,
+        cost_after: cost(problem, &values)?,
         values,
     })
 }
@@ -206,7 +246,7 @@ type Stepped = std::result::Result<(FitState, Option<KV>), ArgminError>;
 /// outwards are held; those that a step would take outside move to the bound, and the others are solved for again. Damping
 /// grows until the step lowers the cost by a share of what the model promises.
 struct BoundedGaussNewton {
-    ranges: Vec<Range>,
+    parameters: Vec<Parameter>,
     tolerance: f64,
     damping: f64,
 }
@@ -214,9 +254,9 @@ struct BoundedGaussNewton {
 impl BoundedGaussNewton {
     /// Values that minimise the damped model from `at`, and by how much it says that the cost falls.
     fn step(&self, at: &[f64], slopes: &Slopes) -> Option<(Vec<f64>, f64)> {
-        let Slopes { gradient, curvature } = slopes;
-        let count = self.ranges.len();
-        let scale = |i: usize| self.ranges[i].scale;
+        let Slopes { gradient, curvature, .. } = slopes;
+        let count = self.parameters.len();
+        let scale = |i: usize| self.parameters[i].prior_sd;
         let mut free: Vec<bool> = (0..count).map(|i| self.is_free(i, at[i], gradient[i])).collect();
         let mut moved = vec![0.0; count];
         loop {
@@ -235,7 +275,7 @@ impl BoundedGaussNewton {
             let mut is_outside = false;
             for (row, i) in chosen.into_iter().enumerate() {
                 let target = at[i] + solved[row] * scale(i);
-                let within = self.ranges[i].clamp(target);
+                let within = self.parameters[i].clamp(target);
                 moved[i] = within - at[i];
                 if !within.total_cmp(&target).is_eq() {
                     (free[i], is_outside) = (false, true);
@@ -251,15 +291,15 @@ impl BoundedGaussNewton {
                 -moved[i] * (gradient[i] + 0.5 * bent)
             })
             .sum();
-        let values: Vec<f64> = (0..count).map(|i| self.ranges[i].clamp(at[i] + moved[i])).collect();
+        let values: Vec<f64> = (0..count).map(|i| self.parameters[i].clamp(at[i] + moved[i])).collect();
         (promised.is_finite() && values.iter().all(|value| value.is_finite())).then_some((values, promised))
     }
 
     fn is_free(&self, i: usize, value: f64, slope: f64) -> bool {
-        let range = &self.ranges[i];
-        let held_below = value <= range.lower && slope >= 0.0;
-        let held_above = value >= range.upper && slope <= 0.0;
-        !range.is_fixed() && !held_below && !held_above
+        let parameter = &self.parameters[i];
+        let held_below = value <= parameter.bounds.0 && slope >= 0.0;
+        let held_above = value >= parameter.bounds.1 && slope <= 0.0;
+        !parameter.is_fixed() && !held_below && !held_above
     }
 }
 
@@ -271,7 +311,7 @@ impl<P: LeastSquares> Solver<&P, FitState> for BoundedGaussNewton {
     fn next_iter(&mut self, problem: &mut Counted<&P>, mut state: FitState) -> Stepped {
         let at = state.take_param().unwrap_or_default();
         let cost = state.get_cost();
-        let slopes = problem.problem("slopes_count", |problem| Ok(problem.slopes(&at)?))?;
+        let slopes = problem.problem("slopes_count", |problem| Ok(slopes(*problem, &at)?))?;
         let enough = self.tolerance * (1.0 + cost.abs());
         let (first, least, greatest) = DAMPING;
         while self.damping < greatest {
@@ -283,7 +323,7 @@ impl<P: LeastSquares> Solver<&P, FitState> for BoundedGaussNewton {
             if promised <= enough && self.damping <= first {
                 return Ok((end(state, at, cost, TerminationReason::SolverConverged), None));
             }
-            let new_cost = problem.problem("cost_count", |problem| Ok(problem.cost(&values)?))?;
+            let new_cost = problem.problem("cost_count", |problem| Ok(self::cost(*problem, &values)?))?;
             let kept = (cost - new_cost) / promised;
             if new_cost < cost && kept > 1e-4 {
                 if kept > 0.75 {
@@ -316,26 +356,25 @@ mod tests {
 
     const PRECISE: Options = Options { max_iterations: 300, tolerance: 1e-12 };
 
-    fn wide(scale: f64) -> Range {
-        Range { lower: f64::NEG_INFINITY, upper: f64::INFINITY, scale }
-    }
-
     /// `a·exp(−b·x)` through points of a = 5, b = 0.3, in units of a hundredth.
     fn decay(values: &[f64]) -> Result<Vec<f64>> {
         let at = |values: &[f64], x: f64| values[0] * (-values[1] * x).exp();
         Ok((0..20).map(f64::from).map(|x| (at(values, x) - at(&[5.0, 0.3], x)) / 0.01).collect())
     }
 
-    fn weak(means: [f64; 2]) -> Vec<Prior> {
-        means.map(|mean| Prior { mean, sd: 10.0, step: 1e-6 }).to_vec()
+    fn weak<F>(residuals: F, means: [f64; 2], bounds: [(f64, f64); 2]) -> NumericFit<F> {
+        let parameter = |(prior, bounds)| Parameter { name: "p", unit: "1", prior, prior_sd: 10.0, bounds };
+        NumericFit { residuals, parameters: means.into_iter().zip(bounds).map(parameter).collect(), difference: 1e-7 }
     }
+
+    const FREE: [(f64, f64); 2] = [(f64::NEG_INFINITY, f64::INFINITY); 2];
 
     #[test]
     fn a_curve_is_found_from_its_residuals() {
-        let problem = NumericFit { residuals: decay, priors: weak([1.0, 1.0]) };
-        let solution = minimise(&problem, &[1.0, 1.0], &[wide(1.0); 2], PRECISE).unwrap();
+        let problem = weak(decay, [1.0, 1.0], FREE);
+        let solution = minimise(&problem, &[1.0, 1.0], PRECISE).unwrap();
         assert!((solution.values[0] - 5.0).abs() < 1e-3 && (solution.values[1] - 0.3).abs() < 1e-3, "{solution:?}");
-        assert!(solution.converged && solution.cost < solution.cost_start, "{solution:?}");
+        assert!(solution.converged && solution.cost_after < solution.cost_before, "{solution:?}");
     }
 
     #[test]
@@ -346,33 +385,32 @@ mod tests {
                 all
             })
         };
-        let problem = NumericFit { residuals, priors: weak([5.0, 0.3]) };
-        let solution = minimise(&problem, &[1.0, 1.0], &[wide(1.0); 2], PRECISE).unwrap();
+        let problem = weak(residuals, [5.0, 0.3], FREE);
+        let solution = minimise(&problem, &[1.0, 1.0], PRECISE).unwrap();
         assert!((solution.values[0] - 5.0).abs() < 0.05 && (solution.values[1] - 0.3).abs() < 0.01, "{solution:?}");
     }
 
     #[test]
     fn bounds_hold_and_a_fixed_parameter_stays() {
-        let problem = NumericFit { residuals: decay, priors: weak([1.0, 1.0]) };
-        let ranges = [Range { lower: 0.0, upper: 4.0, scale: 1.0 }, Range { lower: 0.5, upper: 0.5, scale: 1.0 }];
-        let solution = minimise(&problem, &[9.0, 1.0], &ranges, PRECISE).unwrap();
+        let problem = weak(decay, [1.0, 1.0], [(0.0, 4.0), (0.5, 0.5)]);
+        let solution = minimise(&problem, &[9.0, 1.0], PRECISE).unwrap();
         assert!(solution.values[0] <= 4.0 && (solution.values[1] - 0.5).abs() < 1e-300, "{solution:?}");
-        assert!(solution.at_bound[1] && solution.converged, "{solution:?}");
+        assert!(problem.parameters[1].is_at_bound(solution.values[1]) && solution.converged, "{solution:?}");
     }
 
     #[test]
     fn the_first_error_of_the_model_is_returned_as_it_is() {
         let failing = |values: &[f64]| if values[0] > 2.0 { Err(Error::empty_step()) } else { decay(values) };
-        let problem = NumericFit { residuals: failing, priors: weak([1.0, 1.0]) };
-        let found = minimise(&problem, &[1.0, 0.3], &[wide(1.0); 2], PRECISE);
+        let problem = weak(failing, [1.0, 1.0], FREE);
+        let found = minimise(&problem, &[1.0, 0.3], PRECISE);
         assert_eq!(found.unwrap_err().kind(), ridgepoint::ErrorKind::EmptyStep);
     }
 
     #[test]
     fn a_start_of_another_length_is_refused() {
-        let problem = NumericFit { residuals: decay, priors: weak([1.0, 1.0]) };
+        let problem = weak(decay, [1.0, 1.0], FREE);
         for start in [&[1.0][..], &[1.0, f64::NAN]] {
-            let message = minimise(&problem, start, &[wide(1.0); 2], PRECISE).unwrap_err().to_string();
+            let message = minimise(&problem, start, PRECISE).unwrap_err().to_string();
             assert!(message.contains("must be 2 finite numbers"), "{message}");
         }
     }

@@ -1,6 +1,7 @@
 //! Owns the statistics that measuring, fitting and judging share: quantiles, summaries of errors, least squares.
 
 use nalgebra::{DMatrix, DVector};
+use serde::Serialize;
 
 /// The standard deviation of normal values is this many times their median distance from the median.
 const SD_PER_MEDIAN_DISTANCE: f64 = 1.4826;
@@ -51,38 +52,39 @@ pub fn error_pct(measured: f64, predicted: f64) -> f64 {
     100.0 * (predicted - measured) / measured
 }
 
-/// Summary of signed errors, in percent.
-#[derive(Debug, Clone, Copy, PartialEq)]
+/// Summary of the errors of predictions, in percent of the measured values. Serialised keys are stable.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct ErrorSummary {
     /// Number of errors.
-    pub count: usize,
+    pub rows: usize,
     /// Mean absolute error (MAPE).
-    pub mean_abs_pct: f64,
+    pub mape_pct: f64,
     /// Median absolute error.
-    pub median_abs_pct: f64,
+    pub median_ape_pct: f64,
     /// 90th percentile of the absolute error.
-    pub p90_abs_pct: f64,
+    pub p90_ape_pct: f64,
     /// Largest absolute error.
-    pub max_abs_pct: f64,
+    pub max_ape_pct: f64,
     /// Median signed error: positive if predictions are too long.
     pub bias_pct: f64,
 }
 
 impl ErrorSummary {
-    /// Summarises signed errors in percent; `None` without errors, or if one of them is not finite.
-    pub fn of(errors_pct: Vec<f64>) -> Option<Self> {
-        if errors_pct.iter().any(|error| !error.is_finite()) {
+    /// Summarises pairs of measured and predicted values; `None` without pairs, or if an error is not finite.
+    pub fn of(pairs: impl IntoIterator<Item = (f64, f64)>) -> Option<Self> {
+        let errors: Vec<f64> = pairs.into_iter().map(|(measured, predicted)| error_pct(measured, predicted)).collect();
+        if errors.iter().any(|error| !error.is_finite()) {
             return None;
         }
-        let mut absolute: Vec<f64> = errors_pct.iter().map(|error| error.abs()).collect();
+        let mut absolute: Vec<f64> = errors.iter().map(|error| error.abs()).collect();
         absolute.sort_by(f64::total_cmp);
         Some(ErrorSummary {
-            count: absolute.len(),
-            mean_abs_pct: mean(&absolute)?,
-            median_abs_pct: quantile(&absolute, 0.5)?,
-            p90_abs_pct: quantile(&absolute, 0.9)?,
-            max_abs_pct: *absolute.last()?,
-            bias_pct: median(errors_pct)?,
+            rows: absolute.len(),
+            mape_pct: mean(&absolute)?,
+            median_ape_pct: quantile(&absolute, 0.5)?,
+            p90_ape_pct: quantile(&absolute, 0.9)?,
+            max_ape_pct: *absolute.last()?,
+            bias_pct: median(errors)?,
         })
     }
 }
@@ -198,15 +200,14 @@ mod tests {
 
     #[test]
     fn errors_are_relative_to_the_measured_value() {
-        let errors = [90.0, 100.0, 130.0].map(|predicted| error_pct(100.0, predicted)).to_vec();
-        let summary = ErrorSummary::of(errors).unwrap();
-        assert!((summary.mean_abs_pct - 40.0 / 3.0).abs() < 1e-9);
-        assert!((summary.median_abs_pct - 10.0).abs() < 1e-9);
-        assert!((summary.p90_abs_pct - 26.0).abs() < 1e-9);
-        assert!((summary.max_abs_pct - 30.0).abs() < 1e-9);
+        let summary = ErrorSummary::of([90.0, 100.0, 130.0].map(|predicted| (100.0, predicted))).unwrap();
+        assert!((summary.mape_pct - 40.0 / 3.0).abs() < 1e-9);
+        assert!((summary.median_ape_pct - 10.0).abs() < 1e-9);
+        assert!((summary.p90_ape_pct - 26.0).abs() < 1e-9);
+        assert!((summary.max_ape_pct - 30.0).abs() < 1e-9);
         assert!(summary.bias_pct.abs() < 1e-9);
-        assert_eq!(ErrorSummary::of(Vec::new()), None);
-        assert_eq!(ErrorSummary::of(vec![1.0, f64::NAN]), None);
+        assert_eq!(ErrorSummary::of([]), None);
+        assert_eq!(ErrorSummary::of([(1.0, 1.0), (1.0, f64::NAN)]), None);
     }
 
     #[test]

@@ -23,6 +23,6 @@ pub fn evaluate_serving(
         let experiments = Experiment::find(&paths).map_err(|errors| all_raised(&errors))?;
         let (mut cases, skipped) = serving_cases(&experiments, data_dir.as_deref());
         correct(&mut cases, correction).map_err(raised)?;
-        to_json(&judge(&cases, skipped, seed, &|| ()).map_err(raised)?)
+        to_json(&judge(&cases, skipped, seed, &[], &|| ()).map_err(raised)?)
     })
 }

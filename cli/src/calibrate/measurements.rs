@@ -1,44 +1,30 @@
 //! The folders that `calibrate` reads: whether they are measurements at all, and of the GPU that was named.
 
-use ridgepoint::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use ridgepoint::Hardware;
+use ridgepoint::{Error, ErrorKind, Hardware};
 use ridgepoint_lab::calibrate::rows::Rows;
 use ridgepoint_lab::measurements::Measurements;
 
 use crate::outcome::Failure;
 
-/// Rows of some folders, with remarks on what was read.
-pub struct Folders {
-    /// Rows, placed on the tables' grids.
-    pub rows: Rows,
-    /// Remarks.
-    pub notes: Vec<String>,
-}
-
-/// Reads `dirs`, all of which must be of `hardware`; every folder's problem is reported.
+/// Reads `dirs`, all of which must be of `hardware`, into rows and remarks; every folder's problem is reported.
 ///
 /// # Errors
 /// A folder that can't be read, is no measurement or of another GPU.
-pub fn load(dirs: &[PathBuf], hardware: &Hardware, data_dir: Option<&Path>) -> Result<Folders, Failure> {
-    let mut all = Measurements::default();
-    let mut notes = Vec::new();
-    let mut problems = Vec::new();
+pub fn load(dirs: &[PathBuf], hardware: &Hardware, data_dir: Option<&Path>) -> Result<(Rows, Vec<String>), Failure> {
+    let (mut all, mut notes, mut errors) = (Measurements::default(), Vec::new(), Vec::new());
     for dir in dirs {
         match load_one(dir, hardware, data_dir, &mut notes) {
-            Ok(measurements) => {
-                notes.extend(measurements.notes.iter().cloned());
-                all.append(measurements);
-            }
-            Err(problem) => problems.push(problem),
+            Ok(measurements) => all.append(measurements),
+            Err(error) => errors.push(error),
         }
     }
-    if problems.is_empty() {
-        Ok(Folders { rows: Rows::from_measurements(&all), notes })
-    } else {
-        Err(Failure::Input(problems))
+    if !errors.is_empty() {
+        return Err(errors.into());
     }
+    notes.append(&mut all.notes);
+    Ok((Rows::from_measurements(&all), notes))
 }
 
 fn load_one(
@@ -46,31 +32,27 @@ fn load_one(
     hardware: &Hardware,
     data_dir: Option<&Path>,
     notes: &mut Vec<String>,
-) -> Result<Measurements, String> {
-    let measurements = Measurements::load(dir).map_err(|error| error.to_string())?;
+) -> ridgepoint::Result<Measurements> {
+    let measurements = Measurements::load(dir)?;
+    let mut assume = |fault: &str| notes.push(format!("{}: {fault}; taken for {}", dir.display(), hardware.name));
     if measurements.devices().is_empty() {
-        notes.push(format!("{}: does not say which GPU was measured; taken for {}", dir.display(), hardware.name));
+        assume("does not say which GPU was measured");
     }
     for device in measurements.devices() {
         match Hardware::find_in(data_dir, device) {
-            Ok(measured) if measured.name == hardware.name => {}
-            Ok(measured) => {
-                return Err(format!(
-                    "{}: measured on '{device}', which is {}, not {}; use --hardware {} or other measurements",
-                    dir.display(),
-                    &measured.name,
-                    &hardware.name,
-                    &measured.name
+            Ok(Hardware { name, .. }) if name != hardware.name => {
+                let expected = &hardware.name;
+                return Err(Error::invalid(
+                    dir,
+                    vec![format!(
+                        "measured on '{device}', which is {name}, not {expected}; use --hardware {name} or other measurements"
+                    )],
                 ));
             }
             Err(error) if error.kind() == ErrorKind::UnknownHardware => {
-                notes.push(format!(
-                    "{}: measured on '{device}', which no hardware file lists; taken for {}",
-                    dir.display(),
-                    &hardware.name
-                ));
+                assume(&format!("measured on '{device}', which no hardware file lists"));
             }
-            Err(error) => return Err(error.to_string()),
+            found => drop(found?),
         }
     }
     Ok(measurements)

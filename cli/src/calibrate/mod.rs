@@ -58,19 +58,17 @@ pub fn run(args: &Calibrate, common: &Common) -> Result<Outcome<Reports>, Failur
     }
     let data_dir = common.data_dir();
     let hardware = Hardware::find_in(data_dir, &args.hardware)?;
-    let folders = measurements::load(&dirs, &hardware, data_dir)?;
+    let (rows, notes) = measurements::load(&dirs, &hardware, data_dir)?;
     let mut work = Work {
-        rows: &folders.rows,
+        rows: &rows,
         hardware: &hardware,
-        action: match &args.out {
-            Some(out) => Action::Build { command: command_line(&dirs, &hardware, out) },
-            None => Action::Check { tables: Box::new(Tables::new(&hardware, data_dir)) },
-        },
+        tables: args.check.as_ref().map(|_| Tables::new(&hardware, data_dir)),
+        command: args.out.as_ref().map_or_else(String::new, |out| command_line(&dirs, &hardware, out)),
         reports: Vec::new(),
-        notes: folders.notes,
+        notes,
         without_table: Vec::new(),
         unreported: Vec::new(),
-        bar: progress_bar(&folders.rows, if args.check.is_some() { 1 } else { 2 }),
+        bar: progress_bar(&rows, if args.check.is_some() { 1 } else { 2 }),
     };
     work.all()?;
     work.bar.finish_and_clear();
@@ -90,15 +88,13 @@ pub fn run(args: &Calibrate, common: &Common) -> Result<Outcome<Reports>, Failur
     Ok(Outcome { result: Reports { title, operators: work.reports }, notes, missed })
 }
 
-enum Action {
-    Build { command: String },
-    Check { tables: Box<Tables> },
-}
-
 struct Work<'a> {
     rows: &'a Rows,
     hardware: &'a Hardware,
-    action: Action,
+    /// The tables to check; `None` builds new ones.
+    tables: Option<Tables>,
+    /// The command that builds the tables.
+    command: String,
     reports: Vec<(&'static str, OperatorReport)>,
     notes: Vec<String>,
     /// Operators whose tables the GPU lacks.
@@ -124,9 +120,9 @@ impl Work<'_> {
     fn operator<F: Calibrated>(&mut self, rows: &[Row<F>]) -> Result<(), Failure> {
         self.bar.set_message(F::OPERATOR);
         let tick = || self.bar.inc(1);
-        let report = match &self.action {
-            Action::Build { command } => calibrate_operator::<F>(rows, self.hardware, command, tick),
-            Action::Check { tables } => check_operator::<F>(rows, self.hardware, tables, tick),
+        let report = match &self.tables {
+            None => calibrate_operator::<F>(rows, self.hardware, &self.command, tick),
+            Some(tables) => check_operator::<F>(rows, self.hardware, tables, tick),
         };
         self.keep(F::OPERATOR, report)
     }
@@ -136,11 +132,8 @@ impl Work<'_> {
         operator: &'static str,
         check: fn(&OffTable, &Hardware, &Tables) -> ridgepoint::Result<OperatorReport>,
     ) -> Result<(), Failure> {
-        let report = match &self.action {
-            Action::Build { .. } => Ok(OperatorReport::default()),
-            Action::Check { tables } => check(&self.rows.off_table, self.hardware, tables),
-        };
-        self.keep(operator, report)
+        let report = self.tables.as_ref().map(|tables| check(&self.rows.off_table, self.hardware, tables));
+        self.keep(operator, report.unwrap_or_else(|| Ok(OperatorReport::default())))
     }
 
     /// Keeps a report with the rows that were left out before; without predictions only their reasons are kept.
@@ -158,11 +151,7 @@ impl Work<'_> {
             }
             Err(error) => return Err(error.into()),
         };
-        let mut before = vec![self.rows.left_out_of(operator)];
-        if matches!(self.action, Action::Build { .. }) {
-            before.push(self.rows.off_table.left_out_of(operator));
-        }
-        for (reason, rows) in before.into_iter().flatten() {
+        for (reason, rows) in self.rows.left_out_of(operator, self.tables.is_none()) {
             *report.left_out.entry(reason).or_default() += rows;
         }
         if report.total.is_some() {

@@ -1,9 +1,12 @@
 //! The table of `calibrate`: the errors of each operator, by number format, beside those of simpler methods.
 
-use ridgepoint_lab::calibrate::report::{OperatorReport, Score};
+use std::collections::BTreeMap;
+
+use ridgepoint_lab::calibrate::report::OperatorReport;
+use ridgepoint_lab::stats::ErrorSummary;
 
 use crate::outcome::Report;
-use crate::text::{count, rendered, table, width, wrap};
+use crate::text::{Page, Rows, count};
 use serde::{Serialize, Serializer};
 
 /// Errors by operator, in the order of the documentation.
@@ -20,61 +23,42 @@ impl Serialize for Reports {
     }
 }
 
-/// Simpler methods, as the reports key them and as they are shown.
-const SIMPLER: [(&str, &str); 3] = [
-    ("kernel_model", "kernel model alone"),
-    ("nearest_neighbour", "nearest neighbour"),
-    ("constant_mfu", "one constant MFU"),
-];
-
 impl Report for Reports {
     fn table(&self) -> String {
-        let width = width();
-        let mut out = format!("{}\n\n", self.title);
-        let mut rows = table(&["operator", ">rows", ">median", ">mean", ">p90", ">bias"]);
+        let mut page = Page::new();
+        page.line(&self.title);
+        page.blank();
+        let percent = |value: f64| format!("{value:.2} %");
+        let rows = Rows::of(self.operators.iter().flat_map(lines))
+            .left("operator", |(name, _)| name.clone())
+            .right("rows", |(_, of)| count(of.rows))
+            .right("median", |(_, of)| percent(of.median_ape_pct))
+            .right("mean", |(_, of)| percent(of.mape_pct))
+            .right("p90", |(_, of)| percent(of.p90_ape_pct))
+            .right("bias", |(_, of)| format!("{:+.2} %", of.bias_pct));
+        page.rows(&rows, &["bias"]);
+        page.blank();
+        let mut methods: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
         for (operator, report) in &self.operators {
-            let labels = report.by_dtype.iter().map(|(label, score)| (format!("  {label}"), score));
-            let lines = report.whole_lines_left_out.iter().map(|score| ("  (whole lines left out)".to_owned(), score));
-            let simpler =
-                SIMPLER.iter().filter_map(|(key, shown)| Some((format!("  ({shown})"), report.compared.get(key)?)));
-            let total = report.total.iter().map(|score| ((*operator).to_owned(), score));
-            for (name, score) in total.chain(labels).chain(lines).chain(simpler) {
-                rows.add_row(line(name, score));
-            }
-        }
-        out.push_str(&rendered(rows, &["bias"]));
-        out.push('\n');
-        let mut methods: Vec<(&str, Vec<&str>)> = Vec::new();
-        for (operator, report) in &self.operators {
-            match methods.iter_mut().find(|(method, _)| *method == report.method) {
-                Some((_, operators)) => operators.push(operator),
-                None => methods.push((&report.method, vec![operator])),
-            }
+            methods.entry(&report.method).or_default().push(operator);
         }
         for (method, operators) in methods {
-            out.push_str(&wrap("", &format!("Absolute errors of {}: {method}.", operators.join(", ")), width));
+            page.paragraph("", &format!("Absolute errors of {}: {method}.", operators.join(", ")));
         }
         for (operator, report) in &self.operators {
             for (reason, left_out) in &report.left_out {
-                out.push_str(&wrap(
-                    "left out: ",
-                    &format!("{} rows of {operator}: {reason}", count(*left_out as u64)),
-                    width,
-                ));
+                page.paragraph("left out: ", &format!("{} rows of {operator}: {reason}", count(*left_out)));
             }
         }
-        out
+        page.text()
     }
 }
 
-fn line(name: String, score: &Score) -> [String; 6] {
-    let percent = |value: f64| format!("{value:.2} %");
-    [
-        name,
-        count(score.rows as u64),
-        percent(score.median_ape_pct),
-        percent(score.mape_pct),
-        percent(score.p90_ape_pct),
-        format!("{:+.2} %", score.bias_pct),
-    ]
+/// The lines of an operator: all rows, each label, whole lines left out, and simpler methods.
+fn lines<'a>((operator, report): &'a (&'static str, OperatorReport)) -> Vec<(String, &'a ErrorSummary)> {
+    let total = report.total.iter().map(|of| ((*operator).to_owned(), of));
+    let labels = report.by_dtype.iter().map(|(label, of)| (format!("  {label}"), of));
+    let whole_lines = report.whole_lines_left_out.iter().map(|of| ("  (whole lines left out)".to_owned(), of));
+    let simpler = report.compared.iter().map(|(method, of)| (format!("  ({})", method.replace('_', " ")), of));
+    total.chain(labels).chain(whole_lines).chain(simpler).collect()
 }

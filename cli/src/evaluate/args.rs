@@ -7,12 +7,11 @@ use clap::{Args, Subcommand};
 use ridgepoint_lab::evaluate::fold::GroupBy;
 use ridgepoint_lab::evaluate::steps::split::{StepSplit, USUAL_JUDGE_FROM};
 use ridgepoint_lab::evaluate::steps::window::USUAL_ROWS;
-use ridgepoint_lab::ingest::Cleaning;
 
 use crate::common::{CorrectionArg, at_least_zero, one_of};
 use crate::examples;
-use crate::fit::RefitLevel;
-use crate::ingest::Labels;
+use crate::fit::FitLevel;
+use crate::ingest::{CleaningArgs, Labels};
 use crate::plots::Plot;
 
 /// The arguments of `evaluate`.
@@ -95,7 +94,7 @@ pub struct Steps {
     pub judge_from: Option<f64>,
     /// Judge a correction fitted to the rows that are not held back, beside the given one
     #[arg(long, value_enum, value_name = "LEVEL")]
-    pub refit: Option<RefitLevel>,
+    pub refit: Option<FitLevel>,
     /// Sampled steps that are judged together; 1 judges every interval for itself
     #[arg(long, value_name = "N", default_value_t = USUAL_ROWS as u64, value_parser = clap::value_parser!(u64).range(1..))]
     pub window: u64,
@@ -106,12 +105,8 @@ pub struct Steps {
     pub plot: Plot,
     #[command(flatten)]
     pub labels: Labels,
-    /// Leave out steps of a number below N, in which the engine still warms up [default: 100, or what a step table says]
-    #[arg(long, value_name = "N", help_heading = "Cleaning")]
-    pub warm_up_steps: Option<u64>,
-    /// Keep steps that preempt a request
-    #[arg(long, help_heading = "Cleaning")]
-    pub keep_preemptions: bool,
+    #[command(flatten)]
+    pub cleaning: CleaningArgs,
 }
 
 impl Steps {
@@ -122,15 +117,6 @@ impl Steps {
             (Some(_), Some(_)) => Err("--judge-from splits by time; leave it out, or take --split temporal"),
             (split, None) => Ok(split.unwrap_or(StepSplit::All)),
         }
-    }
-
-    /// How times are found, if a flag says so.
-    pub fn cleaning(&self) -> Option<Cleaning> {
-        let usual = Cleaning::default();
-        (self.warm_up_steps.is_some() || self.keep_preemptions).then(|| Cleaning {
-            warm_up_steps: self.warm_up_steps.unwrap_or(usual.warm_up_steps),
-            drop_preemptions: !self.keep_preemptions,
-        })
     }
 }
 
@@ -148,16 +134,8 @@ fn held_back() -> impl TypedValueParser<Value = StepSplit> {
     let temporal = StepSplit::Temporal { judge_from: USUAL_JUDGE_FROM };
     one_of([
         ("temporal", "The later part of each run, by time", temporal),
-        (
-            "leave-one-model-out",
-            "All runs of a model, one model after the other",
-            StepSplit::LeaveOneOut(GroupBy::Model),
-        ),
-        (
-            "leave-one-workload-out",
-            "All runs of a workload, one workload after the other",
-            StepSplit::LeaveOneOut(GroupBy::Workload),
-        ),
+        ("leave-one-model-out", "All runs of a model, model by model", StepSplit::LeaveOneOut(GroupBy::Model)),
+        ("leave-one-workload-out", "All runs of a workload, in turn", StepSplit::LeaveOneOut(GroupBy::Workload)),
     ])
 }
 

@@ -6,26 +6,25 @@ mod table;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use indicatif::ProgressBar;
 use ridgepoint::internals::correction::Correction;
 use ridgepoint::{CorrectionChoice, EfficiencyMode};
-use ridgepoint_lab::evaluate::attribution::attribute;
 use ridgepoint_lab::evaluate::case::{Case, correct, correct_with};
-use ridgepoint_lab::evaluate::closed_loop::{ClosedLoopOptions, closed_loop_cases};
+use ridgepoint_lab::evaluate::closed_loop::closed_loop_cases;
 use ridgepoint_lab::evaluate::closed_loop_row::read_closed_loop;
 use ridgepoint_lab::evaluate::experiment::{Experiment, serving_cases};
 use ridgepoint_lab::evaluate::fold::GroupBy;
 use ridgepoint_lab::evaluate::judge::{judge, replays};
 use ridgepoint_lab::evaluate::metric::Metric;
-use ridgepoint_lab::evaluate::report::{Baseline, EvaluationReport};
-use ridgepoint_lab::evaluate::steps::case::{CaseOptions, step_cases};
+use ridgepoint_lab::evaluate::report::{Baseline, EvaluationReport, Skipped};
+use ridgepoint_lab::evaluate::steps::case::step_cases;
 use ridgepoint_lab::evaluate::steps::judge::{JudgeOptions, judge_steps};
 use ridgepoint_lab::evaluate::steps::read::read_runs;
 use ridgepoint_lab::evaluate::steps::split::{Fitter, StepFold, StepSplit};
-use ridgepoint_lab::fit::{Fold, Prior, fit_serving, leave_out};
+use ridgepoint_lab::fit::{LeftOut, Prior, fit_fold, fit_serving, leave_out};
+use ridgepoint_lab::ingest::Run;
 
 use crate::common::Common;
-use crate::fit::{Refit, RefitLevel};
+use crate::fit::FitLevel;
 use crate::hint;
 use crate::outcome::{Failure, Outcome};
 use crate::plots::Plot;
@@ -54,13 +53,8 @@ fn serving(args: &Serving, common: &Common) -> Result<Outcome<EvaluationReport>,
         Some(by) => leave_one_out(&mut cases, by, seed)?,
         None => correct(&mut cases, &args.view.correction.correction)?,
     }
-    let replaced = if args.attribute { Baseline::REPLACED.len() * cases.len() } else { 0 };
-    let bar = replay_bar(&cases, replaced);
-    let mut report = judge(&cases, skipped, seed, &|| bar.inc(1))?;
-    if args.attribute {
-        report = attribute(&cases, report, seed, &|| bar.inc(1))?;
-    }
-    bar.finish_and_clear();
+    let replaced = if args.attribute { &Baseline::REPLACED[..] } else { &[] };
+    let report = judged(&cases, skipped, seed, replaced)?;
     let missed = args.max_median_e2e_pct.and_then(|limit_pct| missed(&report, Metric::E2E_MEAN, limit_pct));
     output(report.split_by(args.view.split), missed, "serving", &args.view.plot)
 }
@@ -68,31 +62,27 @@ fn serving(args: &Serving, common: &Common) -> Result<Outcome<EvaluationReport>,
 /// Corrects each case with a correction that was fitted without it.
 fn leave_one_out(cases: &mut [Case], by: GroupBy, seed: u64) -> Result<(), Failure> {
     let bar = progress::bar(0, "{spinner} fitting without each group: {pos} replays, {elapsed}");
-    let folds = {
+    let left_out = {
         let cases: Vec<&Case> = cases.iter().collect();
         let prior = Prior::of_any_model();
-        let (all, _) = fit_serving("all", &cases, &prior, prior.means(), seed, &|| bar.inc(1))?;
+        let (all, _) = fit_serving("all", &cases, &prior, &prior.means, seed, &|| bar.inc(1))?;
         leave_out(&cases, by, &prior, &all.correction, seed, &|| bar.inc(1))?
     };
     bar.finish_and_clear();
-    let unseen = |fold: &Fold| {
-        let name = format!("all but {}", fold.left_out);
-        (fold.left_out.clone(), Arc::new(Correction { name, ..fold.correction.clone() }))
+    let unseen = |of: LeftOut| {
+        let name = format!("all but {}", of.group);
+        (of.group, Arc::new(Correction { name, ..of.correction }))
     };
-    let unseen: BTreeMap<String, Arc<Correction>> = folds.iter().map(unseen).collect();
-    correct_with(cases, |case| unseen.get(case.labels.group(by)).cloned());
-    Ok(())
+    let unseen: BTreeMap<String, Arc<Correction>> = left_out.into_iter().map(unseen).collect();
+    Ok(correct_with(cases, |case| Ok(unseen.get(case.labels.group(by)).cloned()))?)
 }
 
 fn closed_loop(args: &ClosedLoop, common: &Common) -> Result<Outcome<EvaluationReport>, Failure> {
     args.view.plot.prepare()?;
     let rows = read_closed_loop(&args.files)?;
-    let options = ClosedLoopOptions { data_dir: common.data_dir.clone(), backends: args.backend.clone() };
-    let (mut cases, skipped) = closed_loop_cases(&rows, &options);
+    let (mut cases, skipped) = closed_loop_cases(&rows, &args.backend, common.data_dir());
     correct(&mut cases, &args.view.correction.correction)?;
-    let bar = replay_bar(&cases, 0);
-    let report = judge(&cases, skipped, args.view.seed, &|| bar.inc(1))?;
-    bar.finish_and_clear();
+    let report = judged(&cases, skipped, args.view.seed, &[])?;
     output(report.split_by(args.view.split), None, "closed-loop", &args.view.plot)
 }
 
@@ -103,19 +93,21 @@ fn steps(args: &Steps, common: &Common) -> Result<Outcome<EvaluationReport>, Fai
         return Err(Failure::usage(message));
     }
     args.plot.prepare()?;
-    let correction = &args.correction.correction;
-    let runs = read_runs(&args.files, args.cleaning(), &|run| args.labels.put_over(run))?;
-    let options = CaseOptions { data_dir: common.data_dir.clone(), correction: correction.clone() };
-    let (cases, refused) = step_cases(runs, &options);
+    let label = |run: &mut Run| {
+        args.labels.put_over(run);
+        Ok(())
+    };
+    let runs = read_runs(&args.files, args.cleaning.given(), false, &label)?.runs;
+    let (cases, refused) = step_cases(runs, &args.correction.correction, common.data_dir());
     let rows = cases.iter().map(|case| case.rows.len() as u64).sum();
     let bar = progress::bar(rows, "steps [{bar:30}] {pos}/{len}, {elapsed}");
     let global = match args.refit {
-        Some(RefitLevel::Model) => CorrectionChoice::Global.resolve("any model", EfficiencyMode::Tables)?,
+        Some(FitLevel::Model) => CorrectionChoice::Global.resolve("any model", EfficiencyMode::Tables)?,
         _ => None,
     };
-    let refit = args.refit.map(|level| Refit::new(&cases, level, global.as_deref()));
-    let fit = |fold: &StepFold<'_>| refit.as_ref().map_or_else(|| Ok(Correction::neutral()), |refit| refit.fit(fold));
-    let fitter = refit.is_some().then_some(&fit as &Fitter<'_>);
+    let prior = global.map_or_else(Prior::of_any_model, |global| Prior::around(&global));
+    let fit = |fold: &StepFold<'_>| fit_fold(fold, args.refit == Some(FitLevel::Model), &prior);
+    let fitter = args.refit.map(|_| &fit as &Fitter<'_>);
     let window = usize::try_from(args.window).unwrap_or(usize::MAX);
     let options = JudgeOptions { split, window, fitter };
     let report = judge_steps(&cases, hint::skipped(refused), &options, &|rows| bar.inc(rows))?;
@@ -150,6 +142,15 @@ fn output(
     Ok(Outcome { result: report, notes, missed })
 }
 
-fn replay_bar(cases: &[Case], more: usize) -> ProgressBar {
-    progress::bar(replays(cases) + more as u64, "replays [{bar:30}] {pos}/{len}, {elapsed}")
+/// Judges cases behind a progress bar.
+fn judged(
+    cases: &[Case],
+    skipped: Vec<Skipped>,
+    seed: u64,
+    replaced: &[Baseline],
+) -> Result<EvaluationReport, Failure> {
+    let bar = progress::bar(replays(cases, replaced), "replays [{bar:30}] {pos}/{len}, {elapsed}");
+    let report = judge(cases, skipped, seed, replaced, &|| bar.inc(1))?;
+    bar.finish_and_clear();
+    Ok(report)
 }

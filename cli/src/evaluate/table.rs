@@ -3,29 +3,21 @@
 use std::collections::BTreeMap;
 
 use ridgepoint_lab::evaluate::measured::WHOLE_RUN;
-use ridgepoint_lab::evaluate::report::{Baseline, EvaluationReport, MetricRow, MetricSummary, Skipped, Summary};
+use ridgepoint_lab::evaluate::report::{
+    Baseline, CaseResult, EvaluationReport, MetricRow, MetricSummary, Skipped, Summary,
+};
 use ridgepoint_lab::stats::error_pct;
 
 use crate::outcome::Report;
-use crate::text::{Page, plural, shown, table};
+use crate::text::{Page, Rows, plural, shown};
 
 /// Baselines that have a column in the table of measured values.
 const COLUMNS: [Baseline; 3] = [Baseline::CalibratedRoofline, Baseline::IdealRoofline, Baseline::BlackBox];
 /// Number of runs that a remark names.
 const NAMES_PER_REMARK: usize = 3;
 
-fn name(baseline: Baseline) -> &'static str {
-    match baseline {
-        Baseline::GivenCorrection => "given correction",
-        Baseline::CalibratedRoofline => "calibrated",
-        Baseline::IdealRoofline => "ideal roofline",
-        Baseline::BlackBox => "black box",
-        Baseline::ScaledStepTimes => "step times scaled to the measured decoding time",
-        Baseline::NoLimits => "no limit on requests or tokens of a step",
-        Baseline::NoPrefixCaching => "no prefix caching",
-        Baseline::NoAsyncScheduling => "no asynchronous scheduling",
-        Baseline::NoHostOverhead => "a host that takes no time",
-    }
+fn name(baseline: Baseline) -> String {
+    baseline.to_string().replace('_', " ")
 }
 
 impl Report for EvaluationReport {
@@ -52,67 +44,64 @@ fn absolute(ape_pct: f64) -> String {
 
 /// A row per measured value; the first row of a run has its name.
 fn measured_values(page: &mut Page, report: &EvaluationReport) {
-    let baselines: Vec<Baseline> = COLUMNS.into_iter().filter(|of| report.baselines.contains_key(of)).collect();
-    let mut titles = ["run", "stage", "metric", ">measured ms", ">predicted ms", ">error"].map(str::to_owned).to_vec();
-    titles.extend(baselines.iter().map(|baseline| format!(">{}", name(*baseline))));
-    let mut rows = table(&titles);
-    for of in &report.experiments {
-        let mut run = of.labels.name.as_str();
-        for row in &of.metrics {
-            let MetricRow { stage, metric, measured_ms, predicted_ms, error_pct: error, .. } = row;
-            let stage = if *stage == WHOLE_RUN { "all".to_owned() } else { stage.to_string() };
-            let times = [format!("{measured_ms:.2}"), format!("{predicted_ms:.2}")];
-            let mut cells = vec![std::mem::take(&mut run).to_owned(), stage, metric.to_string()];
-            cells.extend(times);
-            cells.push(signed(*error));
-            let error_of = |baseline| shown(row.baselines.get(baseline), |ms| signed(error_pct(*measured_ms, *ms)));
-            cells.extend(baselines.iter().map(error_of));
-            rows.add_row(cells);
-        }
+    let of_run = |of: &'_ CaseResult| {
+        let names = std::iter::once(of.labels.name.clone()).chain(std::iter::repeat(String::new()));
+        names.zip(of.metrics.clone()).collect::<Vec<_>>()
+    };
+    let stage = |of: &MetricRow| if of.stage == WHOLE_RUN { "all".to_owned() } else { of.stage.to_string() };
+    let mut rows = Rows::of(report.experiments.iter().flat_map(of_run))
+        .left("run", |(run, _)| run.clone())
+        .left("stage", |(_, of)| stage(of))
+        .left("metric", |(_, of)| of.metric.to_string())
+        .right("measured ms", |(_, of)| format!("{:.2}", of.measured_ms))
+        .right("predicted ms", |(_, of)| format!("{:.2}", of.predicted_ms))
+        .right("error", |(_, of)| signed(of.error_pct));
+    for baseline in COLUMNS.into_iter().filter(|of| report.baselines.contains_key(of)) {
+        rows = rows.right(&name(baseline), move |(_, of)| {
+            shown(of.baselines.get(&baseline), |ms| signed(error_pct(of.measured_ms, *ms)))
+        });
     }
-    page.table(rows, &["black box", "ideal roofline", "calibrated"]);
+    page.rows(&rows, &["black box", "ideal roofline", "calibrated roofline"]);
 }
 
 /// Errors by metric: of groups of runs, and of all runs with the baselines beside. Groups have baselines too if there is one metric.
 fn errors(page: &mut Page, report: &EvaluationReport) {
-    let titles = ["absolute error", ">rows", ">median", ">mean", ">p90", ">max", ">bias", ">r", ">in 90 % interval"];
-    let mut rows = table(&titles);
-    let mut add = |group: &str, summary: &Summary, baselines: &BTreeMap<Baseline, Summary>, by_stage: &Summary| {
-        for (metric, whole) in summary {
-            rows.add_row(error_cells(format!("{group}{metric}"), whole));
-            for (baseline, of) in baselines.iter().filter_map(|(baseline, of)| Some((baseline, of.get(metric)?))) {
-                rows.add_row(error_cells(format!("  ({})", name(*baseline)), of));
-            }
-            if let Some(of) = by_stage.get(metric) {
-                rows.add_row(error_cells("  (single stages)".to_owned(), of));
-            }
-        }
-    };
+    let mut lines: Vec<(String, &MetricSummary)> = Vec::new();
     for (name, group) in report.split.iter().flat_map(|split| &split.groups) {
-        let baselines = if report.summary.len() == 1 { group.baselines.clone() } else { BTreeMap::new() };
-        add(
-            &format!("{name} ({}): ", plural(group.experiments as u64, "run")),
-            &group.summary,
-            &baselines,
-            &Summary::new(),
-        );
+        let title = format!("{name} ({}): ", plural(group.experiments as u64, "run"));
+        let baselines = Some(&group.baselines).filter(|_| report.summary.len() == 1);
+        lines.extend(by_metric(&title, &group.summary, baselines, None));
     }
-    add("all: ", &report.summary, &report.baselines, &report.summary_by_stage);
-    page.table(rows, &["r", "p90", "max", "bias"]);
+    lines.extend(by_metric("all: ", &report.summary, Some(&report.baselines), Some(&report.summary_by_stage)));
+    let rows = Rows::of(lines)
+        .left("absolute error", |(title, _)| title.clone())
+        .right("rows", |(_, of)| of.rows.to_string())
+        .right("median", |(_, of)| absolute(of.median_ape_pct))
+        .right("mean", |(_, of)| absolute(of.mean_ape_pct))
+        .right("p90", |(_, of)| absolute(of.p90_ape_pct))
+        .right("max", |(_, of)| absolute(of.max_ape_pct))
+        .right("bias", |(_, of)| signed(of.bias_pct))
+        .right("r", |(_, of)| shown(of.pearson_r, |r| format!("{r:.3}")))
+        .right("in 90 % interval", |(_, of)| shown(of.coverage_pct, absolute));
+    page.rows(&rows, &["r", "p90", "max", "bias"]);
 }
 
-fn error_cells(name: String, of: &MetricSummary) -> [String; 9] {
-    [
-        name,
-        of.rows.to_string(),
-        absolute(of.median_ape_pct),
-        absolute(of.mean_ape_pct),
-        absolute(of.p90_ape_pct),
-        absolute(of.max_ape_pct),
-        signed(of.bias_pct),
-        shown(of.pearson_r, |r| format!("{r:.3}")),
-        shown(of.coverage_pct, absolute),
-    ]
+/// A line per metric, with those of its baselines and of its single stages.
+fn by_metric<'a>(
+    title: &str,
+    summary: &'a Summary,
+    baselines: Option<&'a BTreeMap<Baseline, Summary>>,
+    by_stage: Option<&'a Summary>,
+) -> Vec<(String, &'a MetricSummary)> {
+    let mut lines = Vec::new();
+    for (metric, whole) in summary {
+        lines.push((format!("{title}{metric}"), whole));
+        let of_baseline =
+            |(baseline, of): (&Baseline, &'a Summary)| Some((format!("  ({})", name(*baseline)), of.get(metric)?));
+        lines.extend(baselines.into_iter().flatten().filter_map(of_baseline));
+        lines.extend(by_stage.and_then(|of| of.get(metric)).map(|of| ("  (single stages)".to_owned(), of)));
+    }
+    lines
 }
 
 /// Corrections, remarks on the runs and the reasons of those that were skipped, equal ones together.

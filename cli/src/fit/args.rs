@@ -66,7 +66,7 @@ const FITTING: &str = "Fitting";
 pub enum FitLevel {
     /// Any model
     Global,
-    /// The model that --model names
+    /// A single one: the model of --model, or the judged one
     Model,
 }
 

@@ -8,18 +8,15 @@ mod table;
 
 use std::io::Write;
 use std::path::Path;
-use std::sync::Arc;
 
 use indicatif::ProgressBar;
-use ridgepoint::internals::correction::{Correction, Level};
+use ridgepoint::internals::correction::Level;
 use ridgepoint::{CorrectionChoice, EfficiencyMode, Model};
-use ridgepoint_lab::fit::{FitReport, StepFitReport};
+use ridgepoint_lab::fit::{FitReport, Prior, StepFitReport};
 use serde::Serialize;
 
 use crate::common::Common;
-pub use args::Fit;
-use args::FitLevel;
-pub use steps::{Refit, RefitLevel};
+pub use args::{Fit, FitLevel};
 
 use crate::outcome::{Failure, Outcome};
 use crate::progress;
@@ -41,8 +38,8 @@ struct Job<'a> {
     data_dir: Option<&'a Path>,
     /// For which models.
     level: Level,
-    /// The correction to shrink towards; `None` is the operators alone.
-    prior: Option<Correction>,
+    /// What to shrink towards.
+    prior: Prior,
     bar: ProgressBar,
 }
 
@@ -82,18 +79,16 @@ fn level(args: &Fit, data_dir: Option<&Path>) -> Result<Level, Failure> {
     }
 }
 
-fn prior(wanted: Option<&str>, level: &Level) -> Result<Option<Correction>, Failure> {
+fn prior(requested: Option<&str>, level: &Level) -> Result<Prior, Failure> {
     let (usual, model) = match level {
         Level::Global => ("none", "any model"),
         Level::Model { model } => ("global", model.as_str()),
     };
-    match wanted.unwrap_or(usual) {
-        "auto" => {
-            Err(Failure::input("--prior auto: must be none, global or the path of a file that `ridgepoint fit` wrote"))
-        }
-        wanted => {
-            let prior = CorrectionChoice::from(wanted).resolve(model, EfficiencyMode::Tables)?;
-            Ok(prior.map(Arc::unwrap_or_clone))
-        }
+    let requested = requested.unwrap_or(usual);
+    if requested == "auto" {
+        let message = "--prior auto: must be none, global or the path of a file that `ridgepoint fit` wrote";
+        return Err(Failure::input(message));
     }
+    let global = CorrectionChoice::from(requested).resolve(model, EfficiencyMode::Tables)?;
+    Ok(global.map_or_else(Prior::of_any_model, |global| Prior::around(&global)))
 }

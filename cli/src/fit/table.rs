@@ -1,73 +1,55 @@
 //! The table of `fit`: its parameters with what was believed of them before, and how the solver ended.
 
-use ridgepoint_lab::fit::{FitReport, ParameterReport, StepRunReport, WindowErrors};
+use ridgepoint_lab::evaluate::fold::Labels;
+use ridgepoint_lab::fit::{FitReport, StepRunReport, WindowErrors};
+use ridgepoint_lab::solver::Solution;
 
 use super::Fitted;
 use crate::outcome::Report;
-use crate::text::{count, rendered, table, width, wrap};
+use crate::text::{Page, Rows, count, shown};
 
 impl Report for Fitted {
     fn table(&self) -> String {
+        let mut page = Page::new();
         match self {
-            Fitted::Serving(report) => render(report),
-            Fitted::Steps(report) => runs_table(&report.runs) + &render(&report.fit),
+            Fitted::Serving(report) => parameters(&mut page, report),
+            Fitted::Steps(report) => {
+                runs(&mut page, &report.runs);
+                parameters(&mut page, &report.fit);
+            }
         }
+        page.text()
     }
 }
 
-fn render(report: &FitReport) -> String {
-    let width = width();
-    let titles = ["coefficient", "unit", ">prior", ">value", ">90 % interval", ">sd", "data"];
-    let mut rows = table(&titles);
-    for parameter in &report.parameters {
-        rows.add_row(line(parameter));
-    }
-    let mut out = rendered(rows, &["unit", "sd", "prior"]);
-    out.push('\n');
-    let of: Vec<String> =
-        report.rows_by_target.iter().map(|(target, rows)| format!("{} {target}", count(*rows))).collect();
-    out.push_str(&wrap("rows: ", &format!("{} ({})", count(report.rows), of.join(", ")), width));
-    let ended = if report.converged { "converged" } else { "NOT converged" };
-    out.push_str(&wrap(
-        "solver: ",
-        &format!(
-            "{ended} after {} iterations: {}; cost {} → {}",
-            report.iterations,
-            report.why_stopped,
-            number(report.cost_before),
-            number(report.cost_after)
-        ),
-        width,
-    ));
-    if report.parameters.iter().any(|parameter| !parameter.identified) {
+fn parameters(page: &mut Page, report: &FitReport) {
+    let rows = Rows::of(&report.parameters)
+        .left("coefficient", |of| of.parameter.name.to_owned())
+        .left("unit", |of| of.parameter.unit.to_owned())
+        .right("prior", |of| format!("{} ± {}", number(of.parameter.prior), number(of.parameter.prior_sd)))
+        .right("value", |of| number(of.value))
+        .right("90 % interval", |of| format!("{} to {}", number(of.lower), number(of.upper)))
+        .right("sd", |of| number(of.sd))
+        .left("data", |of| {
+            let known = if of.identified { "identified" } else { "prior" };
+            format!("{known}{}", if of.at_bound { ", at its bound" } else { "" })
+        });
+    page.rows(&rows, &["unit", "sd", "prior"]);
+    page.blank();
+    let by_target = report.rows_by_target.iter().map(|(target, rows)| format!("{} {target}", count(*rows)));
+    let by_target = by_target.collect::<Vec<_>>().join(", ");
+    page.paragraph("rows: ", &format!("{} ({by_target})", count(report.rows)));
+    let Solution { converged, iterations, why_stopped, cost_before, cost_after, .. } = &report.solution;
+    let ended = if *converged { "converged" } else { "NOT converged" };
+    let (before, after) = (number(*cost_before), number(*cost_after));
+    let solver = format!("{ended} after {iterations} iterations: {why_stopped}; cost {before} → {after}");
+    page.paragraph("solver: ", &solver);
+    if report.parameters.iter().any(|of| !of.identified) {
         let text =
             "the data narrow the prior by less than a third: the coefficient is a belief more than a measurement";
-        out.push_str(&wrap("prior: ", text, width));
+        page.paragraph("prior: ", text);
     }
-    for note in &report.notes {
-        out.push_str(&wrap("! ", note, width));
-    }
-    out
-}
-
-/// A line of the table of parameters.
-fn line(parameter: &ParameterReport) -> [String; 7] {
-    let ParameterReport { name, unit, prior, prior_sd, value, sd, lower, upper, identified, at_bound } = parameter;
-    let data = match (identified, at_bound) {
-        (true, false) => "identified",
-        (true, true) => "identified, at its bound",
-        (false, false) => "prior",
-        (false, true) => "prior, at its bound",
-    };
-    [
-        name.clone(),
-        unit.clone(),
-        format!("{} ± {}", number(*prior), number(*prior_sd)),
-        number(*value),
-        format!("{} to {}", number(*lower), number(*upper)),
-        number(*sd),
-        data.to_owned(),
-    ]
+    report.notes.iter().for_each(|note| page.paragraph("! ", note));
 }
 
 /// Four significant digits, without an exponent where that reads well.
@@ -81,58 +63,52 @@ fn number(value: f64) -> String {
     if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
 }
 
-/// The runs.
-fn runs_table(runs: &[StepRunReport]) -> String {
-    let mut rows = table(&["run", ">rows", ">median", ">bias", ">held-out rows", ">median", ">bias"]);
+fn runs(page: &mut Page, runs: &[StepRunReport]) {
+    let rows = |of: &Option<WindowErrors>| shown(of.as_ref(), |of| count(of.rows));
+    let median = |of: &Option<WindowErrors>| shown(of.as_ref(), |of| format!("{:.1} %", of.median_ape_pct));
+    let bias = |of: &Option<WindowErrors>| shown(of.as_ref(), |of| format!("{:+.1} %", of.bias_pct));
+    let table = Rows::of(runs)
+        .left("run", |of| of.labels.name.clone())
+        .right("rows", |of| rows(&of.fitted))
+        .right("median", |of| median(&of.fitted))
+        .right("bias", |of| bias(&of.fitted))
+        .right("held-out rows", |of| rows(&of.held_out))
+        .right("median", |of| median(&of.held_out))
+        .right("bias", |of| bias(&of.held_out));
+    page.rows(&table, &[]);
+    page.line("errors of means over windows of 50 sampled steps");
     for run in runs {
-        let [fitted, held_out] = [&run.fitted, &run.held_out].map(cells);
-        rows.add_row([vec![run.name.clone()], fitted.to_vec(), held_out.to_vec()].concat());
-    }
-    let mut out = rendered(rows, &[]);
-    out.push_str("errors of means over windows of 50 sampled steps\n");
-    for run in runs {
-        let mut said = format!(
-            "{} on {}, tensor_parallel_size {}; a step's start to the next one's start is the time of {}",
-            run.model,
-            run.hardware,
-            run.tensor_parallel_size,
+        let Labels { name, model, hardware, tensor_parallel_size, .. } = &run.labels;
+        let mut text = format!(
+            "{model} on {hardware}, tensor_parallel_size {tensor_parallel_size}; a step's start to the next one's start is the \
+             time of {}",
             run.alignment.in_words()
         );
         if let Some((own, before)) = run.alignment_slopes {
-            said.push_str(&format!(
+            text.push_str(&format!(
                 " (times of single steps rise by {own:.2} of what is predicted of the step and {before:.2} of that of the one before)"
             ));
         }
         if run.dropped.total() > 0 {
-            said.push_str(&format!("; left out: {}", run.dropped));
+            text.push_str(&format!("; left out: {}", run.dropped));
         }
-        out.push_str(&wrap(&format!("{}: ", run.name), &said, width()));
+        page.paragraph(&format!("{name}: "), &text);
     }
-    out.push('\n');
-    out
-}
-
-fn cells(errors: &Option<WindowErrors>) -> [String; 3] {
-    match errors {
-        Some(of) => [count(of.rows as u64), format!("{:.1} %", of.median_ape_pct), format!("{:+.1} %", of.bias_pct)],
-        None => ["-", "-", "-"].map(str::to_owned),
-    }
+    page.blank();
 }
 
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
 
-    use ridgepoint_lab::fit::Target;
+    use ridgepoint_lab::fit::{ParameterReport, Target};
+    use ridgepoint_lab::solver::Parameter;
 
     use super::*;
 
-    fn parameter(name: &str, value: f64, identified: bool, at_bound: bool) -> ParameterReport {
+    fn parameter(name: &'static str, value: f64, identified: bool, at_bound: bool) -> ParameterReport {
         ParameterReport {
-            name: name.to_owned(),
-            unit: "factor".to_owned(),
-            prior: 1.0,
-            prior_sd: 0.05,
+            parameter: Parameter { name, unit: "factor", prior: 1.0, prior_sd: 0.05, bounds: (0.3, 3.0) },
             value,
             sd: 0.0123,
             lower: value - 0.02,
@@ -147,15 +123,18 @@ mod tests {
         let report = FitReport {
             rows: 12_345,
             rows_by_target: BTreeMap::from([(Target::Decoding, 12_000), (Target::Ttft, 345)]),
-            converged: false,
-            why_stopped: "300 iterations were not enough".to_owned(),
-            iterations: 300,
-            cost_before: 1234.56,
-            cost_after: 78.9,
+            solution: Solution {
+                values: Vec::new(),
+                converged: false,
+                why_stopped: "300 iterations were not enough".to_owned(),
+                iterations: 300,
+                cost_before: 1234.56,
+                cost_after: 78.9,
+            },
             parameters: vec![parameter("projections", 1.0456, true, false), parameter("experts", 0.3, false, true)],
             notes: vec!["no row has 'experts': it stays at its prior".to_owned()],
         };
-        let text = render(&report);
+        let text = Fitted::Serving(report).table();
         let line = |start: &str| text.lines().find(|line| line.starts_with(start)).unwrap_or_default().to_owned();
         let projections = line("projections");
         for expected in ["1 ± 0.05", "1.046", "1.026 to 1.066", "0.0123", "identified"] {

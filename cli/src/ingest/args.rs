@@ -20,12 +20,28 @@ pub struct Ingest {
     pub input_format: String,
     #[command(flatten)]
     pub labels: Labels,
+    #[command(flatten)]
+    pub cleaning: CleaningArgs,
+}
+
+/// Which steps are left out.
+#[derive(Debug, Args)]
+pub struct CleaningArgs {
     /// Leave out steps of a number below N, in which the engine still warms up [default: 100]
     #[arg(long, value_name = "N", help_heading = CLEANING)]
-    pub warm_up_steps: Option<u64>,
+    warm_up_steps: Option<u64>,
     /// Keep steps that preempt a request
     #[arg(long, help_heading = CLEANING)]
-    pub keep_preemptions: bool,
+    keep_preemptions: bool,
+}
+
+impl CleaningArgs {
+    /// The rules, if a flag changes them.
+    pub fn given(&self) -> Option<Cleaning> {
+        let warm_up_steps = self.warm_up_steps.unwrap_or(Cleaning::default().warm_up_steps);
+        let is_given = self.warm_up_steps.is_some() || self.keep_preemptions;
+        is_given.then_some(Cleaning { warm_up_steps, drop_preemptions: !self.keep_preemptions })
+    }
 }
 
 const AUTO: &str = "auto";
@@ -82,12 +98,6 @@ impl Ingest {
     /// The format of the files; `None` where each file decides.
     pub fn asked_format(&self) -> Option<Format> {
         Format::named(&self.input_format)
-    }
-
-    /// Which steps are left out.
-    pub fn cleaning(&self) -> Cleaning {
-        let warm_up_steps = self.warm_up_steps.unwrap_or(Cleaning::default().warm_up_steps);
-        Cleaning { warm_up_steps, drop_preemptions: !self.keep_preemptions }
     }
 }
 

@@ -13,7 +13,7 @@ use ridgepoint::{Error, Hardware, Model};
 use ridgepoint_lab::ingest::format::Format;
 use ridgepoint_lab::ingest::{Ingestion, Run, RunReport, Tables, request_table, step_table};
 
-pub use args::{Ingest, Labels};
+pub use args::{CleaningArgs, Ingest, Labels};
 
 use crate::common::Common;
 use crate::outcome::{Failure, Outcome};
@@ -71,7 +71,9 @@ fn read(args: &Ingest) -> Result<Tables, Failure> {
         let format = args.asked_format().map_or_else(|| Format::detect(file), Ok);
         match format.and_then(|format| Ok((format, format.read(file)?))) {
             Ok((format, capture)) => {
-                tables.add(&name, format, capture, &args.cleaning(), &|run| args.labels.put_over(run));
+                tables.add(&name, format, capture, &args.cleaning.given().unwrap_or_default(), &|run| {
+                    args.labels.put_over(run)
+                });
             }
             Err(error) => errors.push(error),
         }

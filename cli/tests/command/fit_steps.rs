@@ -183,7 +183,7 @@ fn folders_have_tables_of_steps_and_of_requests() {
     assert!(run_of.stderr.contains("notes.csv") && run_of.stderr.contains("left out"), "{}", run_of.stderr);
     let json = run_of.json();
     assert_eq!(parameter(&json, "queueing_us")["identified"], true);
-    assert_eq!(json["source"]["data"], "steps.csv, requests.csv");
+    assert_eq!(json["source"]["data"], "requests.csv, steps.csv");
     std::fs::create_dir(folder.path("empty")).unwrap();
     fit(&folder, &["empty"], &["--force"]).fails(1, &["empty: has no csv file", "ridgepoint ingest"]);
     fit(&folder, &["my_run/requests.csv"], &["--force"]).fails(1, &["hold requests and no steps"]);

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use super::family::Calibrated;
 use super::fill::estimate;
-use super::fit::{Observation, fit_coefficients};
+use super::fit::fit_coefficients;
 use super::trees::Forest;
 use ridgepoint::Hardware;
 use ridgepoint::Result;
@@ -49,11 +49,17 @@ impl<F: Family> Row<F> {
 
 /// Groups rows by the name of their series.
 pub fn by_series<'a, F: Family + 'a>(rows: impl Iterator<Item = &'a Row<F>>) -> BTreeMap<String, Vec<&'a Row<F>>> {
-    let mut series: BTreeMap<String, Vec<&Row<F>>> = BTreeMap::new();
-    for row in rows {
-        series.entry(row.key.to_string()).or_default().push(row);
-    }
-    series
+    by(rows, F::Key::to_string)
+}
+
+/// Groups rows by a name of their key.
+fn by<'a, F: Family + 'a>(
+    rows: impl Iterator<Item = &'a Row<F>>,
+    name: impl Fn(&F::Key) -> String,
+) -> BTreeMap<String, Vec<&'a Row<F>>> {
+    let mut groups: BTreeMap<String, Vec<&Row<F>>> = BTreeMap::new();
+    rows.for_each(|row| groups.entry(name(&row.key)).or_default().push(row));
+    groups
 }
 
 /// Builds all series of an operator. Each series and point must appear once, as
@@ -103,40 +109,25 @@ fn forest_name<F: Calibrated>(key: &F::Key) -> String {
     if F::SHARES_FOREST { String::new() } else { F::label(key) }
 }
 
-/// A group's key and observations.
-type Group<F> = (<F as Family>::Key, Vec<Observation<<F as Family>::Shape>>);
-
 fn coefficients_by_group<F: Family>(rows: &[&Row<F>], hardware: &Hardware) -> Result<BTreeMap<String, Vec<f64>>> {
-    let mut groups: BTreeMap<String, Group<F>> = BTreeMap::new();
-    for row in rows {
-        let observation = Observation { shape: row.shape(), time_us: row.time_us };
-        let entry = groups.entry(row.key.group()).or_insert_with(|| (row.key.clone(), Vec::new()));
-        entry.1.push(observation);
-    }
-    groups
-        .into_iter()
-        .map(|(name, (key, observations))| {
-            let chip = Chip::new(hardware, F::compute_dtype(&key))?;
-            Ok((name, fit_coefficients::<F>(&observations, &chip)?))
-        })
-        .collect()
+    let fit = |(name, members): (String, Vec<&Row<F>>)| {
+        let chip = Chip::new(hardware, F::compute_dtype(&members[0].key))?;
+        let measured: Vec<(F::Shape, f64)> = members.iter().map(|row| (row.shape(), row.time_us)).collect();
+        Ok((name, fit_coefficients::<F>(&measured, &chip)?))
+    };
+    by(rows.iter().copied(), F::Key::group).into_iter().map(fit).collect()
 }
 
 fn empty_grid<F: Calibrated>(key: &F::Key, members: &[&Row<F>]) -> Grid {
     let last = F::AXES.len() - 1;
-    let mut axes = vec![Vec::new(); F::AXES.len()];
-    for row in members {
-        for (axis, value) in row.point.iter().enumerate() {
-            if axis < last || F::keep_knot(key, *value) {
-                axes[axis].push(*value);
-            }
-        }
-    }
-    for axis in &mut axes {
-        axis.sort_by(f64::total_cmp);
-        axis.dedup();
-    }
-    Grid::empty(axes)
+    let axis = |axis: usize| {
+        let values = members.iter().map(|row| row.point[axis]);
+        let mut values: Vec<f64> = values.filter(|value| axis < last || F::keep_knot(key, *value)).collect();
+        values.sort_by(f64::total_cmp);
+        values.dedup();
+        values
+    };
+    Grid::empty((0..=last).map(axis).collect())
 }
 
 /// Fills the holes that measured cells surround, and replaces glitches.

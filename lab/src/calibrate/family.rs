@@ -15,10 +15,12 @@ use ridgepoint::physics::projection::GemmShape;
 /// A kernel family that can be calibrated.
 pub trait Calibrated: Family + Send + Sync {
     /// Whether all labels are learnt by one forest of trees, not each by its own.
-    const SHARES_FOREST: bool;
+    const SHARES_FOREST: bool = true;
 
     /// Label that errors are grouped by: the number format, or the launch mode.
-    fn label(key: &Self::Key) -> String;
+    fn label(key: &Self::Key) -> String {
+        key.to_string()
+    }
 
     /// Features of a call for the trees: sizes, work, and the padding of tiles and waves. Sizes and work are logarithms, so that
     /// a threshold is a ratio.
@@ -41,10 +43,6 @@ fn logs<const N: usize>(values: [f64; N]) -> Vec<f64> {
 
 impl Calibrated for GemmModel {
     const SHARES_FOREST: bool = false;
-
-    fn label(key: &MatmulFormat) -> String {
-        key.to_string()
-    }
 
     fn features(_: &MatmulFormat, shape: &Self::Shape, chip: &Chip) -> Vec<f64> {
         let GemmShape { m, n, k, .. } = *shape;
@@ -71,8 +69,6 @@ impl Calibrated for GemmModel {
 }
 
 impl Calibrated for PrefillModel {
-    const SHARES_FOREST: bool = true;
-
     fn label(key: &AttentionKey) -> String {
         key.kv_dtype.to_string()
     }
@@ -83,8 +79,6 @@ impl Calibrated for PrefillModel {
 }
 
 impl Calibrated for DecodeModel {
-    const SHARES_FOREST: bool = true;
-
     fn label(key: &AttentionKey) -> String {
         key.kv_dtype.to_string()
     }
@@ -167,12 +161,6 @@ impl Calibrated for MoeModel {
 }
 
 impl Calibrated for AllReduceModel {
-    const SHARES_FOREST: bool = true;
-
-    fn label(key: &AllReduceKind) -> String {
-        key.to_string()
-    }
-
     fn features(key: &AllReduceKind, shape: &Self::Shape, _: &Chip) -> Vec<f64> {
         let mut features = logs([shape.message_bytes, shape.gpus, shape.work().bytes]);
         features.push(if *key == AllReduceKind::Graph { 0.0 } else { 1.0 });

@@ -42,18 +42,12 @@ fn measured_towards(
     axis: usize,
     direction: isize,
 ) -> Vec<(usize, f64)> {
-    let mut found = Vec::with_capacity(DEPTH);
-    let mut step = direction;
-    while let Some(near) = grid.neighbour(offset, index, axis, step) {
-        if let Some(value) = grid.measured(near) {
-            found.push((index[axis].wrapping_add_signed(step), value));
-            if found.len() == DEPTH {
-                break;
-            }
-        }
-        step += direction;
-    }
-    found
+    let cell = |distance: isize| {
+        let near = grid.neighbour(offset, index, axis, direction * distance)?;
+        Some((index[axis].wrapping_add_signed(direction * distance), grid.measured(near)))
+    };
+    let measured = (1..).map_while(cell).filter_map(|(index, value)| Some((index, value?)));
+    measured.take(DEPTH).collect()
 }
 
 /// The value at half of the summed weight, interpolated between the two candidates around it.

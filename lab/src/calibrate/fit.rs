@@ -7,7 +7,7 @@ use ridgepoint::internals::efficiency::family::Family;
 use ridgepoint::internals::efficiency::kernel_model::Chip;
 
 use crate::huber::HUBER_DELTA;
-use crate::solver::{NumericFit, Options, Prior, Range, minimise};
+use crate::solver::{NumericFit, Options, Parameter, minimise};
 
 /// Log errors beyond this are outliers, whose pull no longer grows.
 const OUTLIER_LOG_ERROR: f64 = 0.083;
@@ -17,36 +17,32 @@ const MAX_ROWS: usize = 6000;
 const LOG_SD: f64 = 5.0;
 /// Largest shift of a coefficient's logarithm: a factor of about 3000.
 const MAX_LOG_SHIFT: f64 = 8.0;
-const DIFFERENCE_STEP: f64 = 1e-4;
+/// Step of the differences, as a share of [`LOG_SD`].
+const DIFFERENCE: f64 = 2e-5;
 const OPTIONS: Options = Options { max_iterations: 60, tolerance: 1e-6 };
 
-/// A measured time of a shape.
-#[derive(Debug, Clone, Copy)]
-pub struct Observation<S> {
-    /// Shape of the call.
-    pub shape: S,
-    /// Measured time, µs.
-    pub time_us: f64,
-}
-
-/// Returns the coefficients of least robust log error; without observations, the starting values.
+/// Returns the coefficients of least robust log error for measured shapes and their times, µs; without any, the starting
+/// values.
 ///
 /// # Errors
 /// Those of [`minimise`], which cannot occur for finite starting values.
-pub fn fit_coefficients<M: Family>(observations: &[Observation<M::Shape>], chip: &Chip) -> Result<Vec<f64>> {
-    let stride = observations.len().div_ceil(MAX_ROWS).max(1);
-    let rows: Vec<&Observation<M::Shape>> = observations.iter().step_by(stride).collect();
+pub fn fit_coefficients<M: Family>(measured: &[(M::Shape, f64)], chip: &Chip) -> Result<Vec<f64>> {
+    let stride = measured.len().div_ceil(MAX_ROWS).max(1);
+    let rows: Vec<&(M::Shape, f64)> = measured.iter().step_by(stride).collect();
     let exponentials = |logs: &[f64]| logs.iter().map(|log| log.exp()).collect::<Vec<f64>>();
     let residuals = |logs: &[f64]| {
         let coefficients = exponentials(logs);
-        let log_error = |row: &&Observation<M::Shape>| (M::time_us(&coefficients, &row.shape, chip) / row.time_us).ln();
+        let log_error = |(shape, time_us): &&(M::Shape, f64)| (M::time_us(&coefficients, shape, chip) / time_us).ln();
         Ok(rows.iter().map(|row| log_error(row) * HUBER_DELTA / OUTLIER_LOG_ERROR).collect())
     };
-    let start: Vec<f64> = M::COEFFICIENTS.iter().map(|(_, value)| value.ln()).collect();
-    let priors = start.iter().map(|mean| Prior { mean: *mean, sd: LOG_SD, step: DIFFERENCE_STEP }).collect();
-    let range = |mean: &f64| Range { lower: mean - MAX_LOG_SHIFT, upper: mean + MAX_LOG_SHIFT, scale: LOG_SD };
-    let ranges: Vec<Range> = start.iter().map(range).collect();
-    let solution = minimise(&NumericFit { residuals, priors }, &start, &ranges, OPTIONS)?;
+    let parameter = |(name, value): &(&'static str, f64)| {
+        let prior = value.ln();
+        let bounds = (prior - MAX_LOG_SHIFT, prior + MAX_LOG_SHIFT);
+        Parameter { name, unit: "logarithm", prior, prior_sd: LOG_SD, bounds }
+    };
+    let parameters: Vec<Parameter> = M::COEFFICIENTS.iter().map(parameter).collect();
+    let start: Vec<f64> = parameters.iter().map(|of| of.prior).collect();
+    let solution = minimise(&NumericFit { residuals, parameters, difference: DIFFERENCE }, &start, OPTIONS)?;
     Ok(exponentials(&solution.values))
 }
 
@@ -60,18 +56,18 @@ mod tests {
     fn known_coefficients_are_recovered_despite_an_outlier() {
         let chip = Chip { peak_flop_per_s: 1e15, hbm_bytes_per_s: 3e12, link_bytes_per_s: 450e9, sm_count: 132.0 };
         let truth = [5.0, 0.8, 2e6, 0.5];
-        let mut rows: Vec<Observation<AllReduceShape>> = Vec::new();
+        let mut rows: Vec<(AllReduceShape, f64)> = Vec::new();
         for gpus in [2.0, 4.0, 8.0] {
             for power in 8..30 {
                 let shape = AllReduceShape { message_bytes: f64::from(1u32 << power), gpus };
-                rows.push(Observation { shape, time_us: AllReduceModel::time_us(&truth, &shape, &chip) });
+                rows.push((shape, AllReduceModel::time_us(&truth, &shape, &chip)));
             }
         }
-        rows[7].time_us *= 10.0;
+        rows[7].1 *= 10.0;
         let fitted = fit_coefficients::<AllReduceModel>(&rows, &chip).unwrap();
-        for (row, i) in rows.iter().zip(0..) {
+        for ((shape, time_us), i) in rows.iter().zip(0..) {
             if i != 7 {
-                let error = AllReduceModel::time_us(&fitted, &row.shape, &chip) / row.time_us - 1.0;
+                let error = AllReduceModel::time_us(&fitted, shape, &chip) / time_us - 1.0;
                 assert!(error.abs() < 0.02, "row {i}: {error}");
             }
         }

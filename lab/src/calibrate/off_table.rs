@@ -1,18 +1,16 @@
 //! Measured calls that no table holds: prefill chunks on prior KV, decodes of uneven lengths, small kernels. No table is
 //! built from them. A check predicts them as a step's prediction does and reports the error under names of their own.
 
-use std::collections::BTreeMap;
-
 use super::family::Calibrated;
-use super::operators::{NO_SERIES, own_header, own_series};
+use super::operators::{NO_SERIES, own_header};
 use super::report::{LeftOut, OperatorReport, Prediction, leave_out};
-use crate::measurements::{DecodeCall, Heads, PrefillCall, SmallKernelCall};
+use crate::measurements::{DecodeCall, Heads, PrefillCall, SmallKernelCall, Timed};
 use ridgepoint::DType;
 use ridgepoint::Hardware;
 use ridgepoint::Result;
-use ridgepoint::internals::efficiency::curve::{DecodeCurve, PrefillCurve, Timed, mean_attention};
+use ridgepoint::internals::efficiency::curve::{DecodeCurve, PrefillCurve, mean_attention};
 use ridgepoint::internals::efficiency::family::AttentionKey;
-use ridgepoint::internals::efficiency::kernel_model::{Chip, DecodeModel, PrefillModel};
+use ridgepoint::internals::efficiency::kernel_model::Chip;
 use ridgepoint::internals::efficiency::table::Series;
 use ridgepoint::internals::efficiency::{EfficiencyMode, Provenance, Tables, Timer};
 use ridgepoint::physics::attention::AttentionShape;
@@ -26,9 +24,6 @@ pub const DECODE_UNEVEN: &str = "attention_decode_uneven";
 /// Report name of kernels that only move bytes.
 pub const SMALL_KERNELS: &str = "small_kernels";
 
-const PRIOR_KV: &str = "chunk with prior KV: tables hold whole prompts, a check scores it";
-const UNEVEN: &str = "uneven KV lengths: tables hold even ones, a check scores it";
-const NO_TABLE: &str = "small kernels have no table: a launch floor and their bytes predict them, a check scores it";
 const TOO_LONG: &str = "more tokens in a request than a prediction takes";
 const ONE_TOKEN: &str = "one new token on prior KV: a prediction takes it for a decode";
 const UNEVEN_WINDOW: &str = "uneven KV lengths under a window: what each request sees does not follow from the mean";
@@ -50,56 +45,39 @@ pub(super) fn is_uneven(call: &DecodeCall) -> bool {
 #[derive(Debug, Clone)]
 pub struct AttentionCall {
     /// Series that predicts it.
-    pub key: AttentionKey,
-    /// Query heads of the rank.
-    pub num_heads: u64,
-    /// KV heads of the rank.
-    pub num_kv_heads: u64,
+    key: AttentionKey,
+    heads: Heads,
     /// Shape of the mean request.
-    pub shape: AttentionShape,
-    /// Measured time, µs.
-    pub time_us: f64,
+    shape: AttentionShape,
+    time_us: f64,
 }
 
 impl AttentionCall {
     /// A prefill chunk on prior KV; an error is the reason why it cannot be looked up.
-    pub(super) fn prefill(
-        key: AttentionKey,
-        call: &PrefillCall,
-        time_us: f64,
-    ) -> std::result::Result<Self, &'static str> {
-        let (Ok(query), Ok(computed)) =
-            (u32::try_from(call.num_scheduled_tokens), u32::try_from(call.num_computed_tokens))
-        else {
-            return Err(TOO_LONG);
-        };
+    pub(super) fn prefill(key: AttentionKey, row: &Timed<PrefillCall>) -> std::result::Result<Self, String> {
+        let (call, too_long) = (&row.call, |_| TOO_LONG);
+        let query = u32::try_from(call.num_scheduled_tokens).map_err(too_long)?;
+        let computed = u32::try_from(call.num_computed_tokens).map_err(too_long)?;
         if query == 1 {
-            return Err(ONE_TOKEN);
+            return Err(ONE_TOKEN.to_owned());
         }
-        let requests = call.batch_size as f64;
-        let pairs = requests * visible_pairs(call.heads.window, query, computed) as f64;
-        let keys = requests * visible_tokens(call.heads.window, query, computed) as f64;
-        let shape = mean_attention(requests, requests * f64::from(query), pairs, keys, &heads_of(&key, &call.heads));
-        Ok(AttentionCall::new(key, &call.heads, shape, time_us))
+        let (heads, requests) = (call.heads.clone(), call.batch_size as f64);
+        let pairs = requests * visible_pairs(heads.window, query, computed) as f64;
+        let keys = requests * visible_tokens(heads.window, query, computed) as f64;
+        let shape = mean_attention(requests, requests * f64::from(query), pairs, keys, &heads_of(&key, &heads));
+        Ok(AttentionCall { key, heads, shape, time_us: row.latency_us })
     }
 
     /// A decode of even or uneven contexts; an error is the reason why it cannot be looked up.
-    pub(super) fn decode(
-        key: AttentionKey,
-        call: &DecodeCall,
-        time_us: f64,
-    ) -> std::result::Result<Self, &'static str> {
+    pub(super) fn decode(key: AttentionKey, row: &Timed<DecodeCall>) -> std::result::Result<Self, String> {
+        let call = &row.call;
         if key.window.is_some_and(|window| call.kv_tokens_max > window) {
-            return Err(UNEVEN_WINDOW);
+            return Err(UNEVEN_WINDOW.to_owned());
         }
-        let requests = call.batch_size as f64;
+        let (heads, requests) = (call.heads.clone(), call.batch_size as f64);
         let keys = requests * call.kv_tokens_mean();
-        let shape = mean_attention(requests, requests, keys, keys, &heads_of(&key, &call.heads));
-        Ok(AttentionCall::new(key, &call.heads, shape, time_us))
-    }
-
-    fn new(key: AttentionKey, heads: &Heads, shape: AttentionShape, time_us: f64) -> Self {
-        AttentionCall { key, num_heads: heads.num_heads, num_kv_heads: heads.num_kv_heads, shape, time_us }
+        let shape = mean_attention(requests, requests, keys, keys, &heads_of(&key, &heads));
+        Ok(AttentionCall { key, heads, shape, time_us: row.latency_us })
     }
 }
 
@@ -116,26 +94,24 @@ fn heads_of(key: &AttentionKey, heads: &Heads) -> AttentionHeads {
 }
 
 /// A measured call of a small kernel.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 pub struct SmallCall {
-    /// Name of the kernel.
-    pub kernel: String,
+    kernel: String,
     /// Bytes that it moves.
-    pub bytes: f64,
-    /// Kernel launches.
-    pub launches: u64,
+    bytes: f64,
+    launches: u64,
     /// Measured time of all launches together, µs.
-    pub time_us: f64,
+    time_us: f64,
 }
 
 impl SmallCall {
     /// The call of a row; an error is the reason why it cannot be predicted.
-    pub(super) fn new(call: &SmallKernelCall, time_us: f64) -> std::result::Result<Self, String> {
-        let Some(bytes_per_token) = bytes_per_token(&call.kernel, call.width) else {
-            return Err(format!("no byte count is known for a small kernel named '{}'", call.kernel));
+    pub(super) fn new(row: &Timed<SmallKernelCall>) -> std::result::Result<Self, String> {
+        let SmallKernelCall { kernel, num_tokens, width, launches } = row.call.clone();
+        let Some(bytes_per_token) = bytes_per_token(&kernel, width) else {
+            return Err(format!("no byte count is known for a small kernel named '{kernel}'"));
         };
-        let bytes = bytes_per_token * call.num_tokens as f64;
-        Ok(SmallCall { kernel: call.kernel.clone(), bytes, launches: call.launches, time_us })
+        Ok(SmallCall { kernel, bytes: bytes_per_token * num_tokens as f64, launches, time_us: row.latency_us })
     }
 }
 
@@ -176,28 +152,14 @@ pub struct OffTable {
 }
 
 impl OffTable {
-    /// The number of calls that building the tables of `operator` leaves out, with the reason.
-    pub fn left_out_of(&self, operator: &str) -> LeftOut {
-        let (reason, rows) = match operator {
-            "attention_prefill" => (PRIOR_KV, self.prefill_prior_kv.len()),
-            "attention_decode" => (UNEVEN, self.decode_uneven.len()),
-            SMALL_KERNELS => (NO_TABLE, self.small_kernels.len()),
-            _ => return LeftOut::new(),
-        };
-        let mut left_out = LeftOut::new();
-        leave_out(&mut left_out, reason, rows);
-        left_out
-    }
-
     /// Scores prefill chunks on prior KV against the table of whole prompts.
     ///
     /// # Errors
     /// Those of reading tables; `ErrorKind::MissingTable` if the GPU has none of prefill attention.
     pub fn check_prefill_prior_kv(&self, hardware: &Hardware, tables: &Tables) -> Result<OperatorReport> {
-        let curve = |series: &Series<PrefillModel>, kv_heads, group, chip| {
-            PrefillCurve::new(series, kv_heads, group, chip, Provenance::Measured)
-        };
-        check_attention(&self.prefill_prior_kv, hardware, tables, curve, PrefillCurve::time)
+        check_attention(&self.prefill_prior_kv, hardware, tables, |series, kv_heads, group, chip, shape| {
+            PrefillCurve::new(series, kv_heads, group, chip, Provenance::Measured).time(shape).0
+        })
     }
 
     /// Scores decodes of uneven contexts against the table of even ones.
@@ -205,10 +167,9 @@ impl OffTable {
     /// # Errors
     /// Those of reading tables; `ErrorKind::MissingTable` if the GPU has none of decode attention.
     pub fn check_decode_uneven(&self, hardware: &Hardware, tables: &Tables) -> Result<OperatorReport> {
-        let curve = |series: &Series<DecodeModel>, kv_heads, group, chip| {
-            DecodeCurve::new(series, kv_heads, group, chip, Provenance::Measured)
-        };
-        check_attention(&self.decode_uneven, hardware, tables, curve, DecodeCurve::time)
+        check_attention(&self.decode_uneven, hardware, tables, |series, kv_heads, group, chip, shape| {
+            DecodeCurve::new(series, kv_heads, group, chip, Provenance::Measured).time(shape).0
+        })
     }
 
     /// Scores small kernels, which are predicted from the datasheet. Their names are the labels.
@@ -228,61 +189,36 @@ impl OffTable {
         };
         let Some(first) = self.small_kernels.first() else { return Ok(OperatorReport::default()) };
         let timer = Timer::new(&operator(first), hardware, tables, EfficiencyMode::Tables)?;
-        let prediction = |call: &SmallCall| Prediction {
-            series: String::new(),
-            label: call.kernel.clone(),
-            measured_us: call.time_us,
-            predicted_us: timer.time(&operator(call)).time_us,
-            simpler_us: [None; 3],
+        let prediction = |call: &SmallCall| {
+            Prediction::new("", call.kernel.clone(), call.time_us, timer.time(&operator(call)).time_us)
         };
         let predictions: Vec<Prediction> = self.small_kernels.iter().map(prediction).collect();
         Ok(OperatorReport::new(&predictions, |_| true, METHOD, LeftOut::new()))
     }
 }
 
-/// Predicts each call through a `C`, which `curve_of` makes for a pair of head counts.
-fn check_attention<F, C>(
+/// Scores calls with a prediction from series, KV heads, query heads of each, chip and shape.
+fn check_attention<F: Calibrated<Key = AttentionKey>>(
     calls: &[AttentionCall],
     hardware: &Hardware,
     tables: &Tables,
-    curve_of: impl Fn(&Series<F>, f64, f64, Chip) -> C,
-    time: impl Fn(&C, &AttentionShape) -> Timed,
-) -> Result<OperatorReport>
-where
-    F: Calibrated<Key = AttentionKey>,
-{
+    time_us: impl Fn(&Series<F>, f64, f64, Chip, &AttentionShape) -> f64,
+) -> Result<OperatorReport> {
     if calls.is_empty() {
         return Ok(OperatorReport::default());
     }
     let header = own_header::<F>(hardware, tables)?;
-    let mut by_series: BTreeMap<String, Vec<&AttentionCall>> = BTreeMap::new();
-    for call in calls {
-        by_series.entry(call.key.to_string()).or_default().push(call);
-    }
-    let mut predictions = Vec::with_capacity(calls.len());
-    let mut left_out = LeftOut::new();
-    for (series_name, members) in by_series {
-        if !header.series.contains_key(&series_name) {
-            leave_out(&mut left_out, NO_SERIES, members.len());
+    let (mut predictions, mut left_out) = (Vec::with_capacity(calls.len()), LeftOut::new());
+    for AttentionCall { key, heads, shape, time_us: measured_us } in calls {
+        if !header.series.contains_key(&key.to_string()) {
+            leave_out(&mut left_out, NO_SERIES, 1);
             continue;
         }
-        let key = &members[0].key;
-        let series = own_series::<F>(key, tables)?;
+        let series = tables.of_key::<F>(key, &[])?.series;
         let chip = Chip::new(hardware, F::compute_dtype(key))?;
-        let mut curves: BTreeMap<(u64, u64), C> = BTreeMap::new();
-        for call in members {
-            let curve = curves.entry((call.num_heads, call.num_kv_heads)).or_insert_with(|| {
-                let group = call.num_heads as f64 / call.num_kv_heads as f64;
-                curve_of(&series, call.num_kv_heads as f64, group, chip)
-            });
-            predictions.push(Prediction {
-                series: series_name.clone(),
-                label: F::label(key),
-                measured_us: call.time_us,
-                predicted_us: time(curve, &call.shape).0,
-                simpler_us: [None; 3],
-            });
-        }
+        let kv_heads = heads.num_kv_heads as f64;
+        let predicted_us = time_us(&series, kv_heads, heads.num_heads as f64 / kv_heads, chip, shape);
+        predictions.push(Prediction::new(&key.to_string(), F::label(key), *measured_us, predicted_us));
     }
     Ok(OperatorReport::new(&predictions, |_| true, METHOD, left_out))
 }

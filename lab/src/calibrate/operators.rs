@@ -12,7 +12,7 @@ use ridgepoint::{Error, Hardware, Result};
 use super::build::{Row, build, by_series};
 use super::cross_validate::{Unit, cross_validate, predict};
 use super::family::Calibrated;
-use super::repeated::{REPEATED, merge_repeated};
+use super::repeated::merge_repeated;
 use super::report::{LeftOut, OperatorReport, Prediction, leave_out};
 
 /// Why a row is not scored if the tables have no series of its kernel.
@@ -38,11 +38,15 @@ pub fn calibrate_operator<F: Calibrated>(
     if rows.is_empty() {
         return Ok(OperatorReport::default());
     }
-    let sources = sources_by_series(rows);
-    let mut left_out = LeftOut::new();
-    let rows = merge_repeated(rows);
-    leave_out(&mut left_out, REPEATED, rows.left_out);
-    let all: Vec<&Row<F>> = rows.kept.iter().collect();
+    let mut sources: BTreeMap<String, Vec<&str>> = BTreeMap::new();
+    for row in rows {
+        let known = sources.entry(row.key.to_string()).or_default();
+        if !known.contains(&row.source.as_str()) {
+            known.push(&row.source);
+        }
+    }
+    let (kept, mut left_out) = merge_repeated(rows);
+    let all: Vec<&Row<F>> = kept.iter().collect();
     let predictions = cross_validate::<F>(&all, hardware, Unit::Row, &tick)?;
     leave_out(&mut left_out, if predictions.is_empty() { TOO_FEW } else { ALONE }, all.len() - predictions.len());
     let mut report = OperatorReport::new(&predictions, F::in_total, BY_FOLDS, left_out);
@@ -51,7 +55,7 @@ pub fn calibrate_operator<F: Calibrated>(
     }
     let by_lines = cross_validate::<F>(&all, hardware, Unit::Line, &tick)?;
     report.whole_lines_left_out = OperatorReport::new(&by_lines, F::in_total, BY_FOLDS, LeftOut::new()).total;
-    let members = by_series(rows.kept.iter());
+    let members = by_series(kept.iter());
     let last = F::AXES.len() - 1;
     let draft = |series: Series<F>| {
         let name = series.key.to_string();
@@ -72,27 +76,10 @@ pub fn calibrate_operator<F: Calibrated>(
     Ok(OperatorReport { table: Some(text), ..report })
 }
 
-/// The sources of each series, in the order of first appearance.
-fn sources_by_series<F: Family>(rows: &[Row<F>]) -> BTreeMap<String, Vec<&str>> {
-    let mut sources: BTreeMap<String, Vec<&str>> = BTreeMap::new();
-    for row in rows {
-        let known = sources.entry(row.key.to_string()).or_default();
-        if !known.contains(&row.source.as_str()) {
-            known.push(&row.source);
-        }
-    }
-    sources
-}
-
 /// Header of the GPU's own table.
 pub(super) fn own_header<F: Family>(hardware: &Hardware, tables: &Tables) -> Result<Arc<Header>> {
     let hint = "the check needs tables of this very GPU; calibrate them first";
     tables.own_header::<F>()?.ok_or_else(|| Error::missing_table(&hardware.name, F::OPERATOR, hint))
-}
-
-/// The series of exactly this key, which the GPU's own table must have.
-pub(super) fn own_series<F: Family>(key: &F::Key, tables: &Tables) -> Result<Arc<Series<F>>> {
-    Ok(tables.of_key::<F>(key, &[])?.series)
 }
 
 /// Scores the tables of the rows' own GPU on rows they did not use. A shape of several sources takes the median of their
@@ -117,28 +104,24 @@ pub fn check_operator<F: Calibrated>(
     let header = own_header::<F>(hardware, tables)?;
     let mut predictions: Vec<Prediction> = Vec::new();
     let mut used: Vec<&Row<F>> = Vec::new();
-    let mut left_out = LeftOut::new();
     let unmerged = by_series(rows.iter());
-    let rows = merge_repeated(rows);
-    leave_out(&mut left_out, REPEATED, rows.left_out);
-    for (name, members) in by_series(rows.kept.iter()) {
+    let (kept, mut left_out) = merge_repeated(rows);
+    for (name, members) in by_series(kept.iter()) {
         let Some(about) = header.series.get(&name) else {
             leave_out(&mut left_out, NO_SERIES, members.len());
             continue;
         };
         let key = &members[0].key;
-        let series = own_series::<F>(key, tables)?;
+        let series = tables.of_key::<F>(key, &[])?.series;
         let chip = Chip::new(hardware, F::compute_dtype(key))?;
         let was_used =
             |row: &Row<F>| series.grid.cell_at(&row.point).is_some_and(|offset| series.grid.measured(offset).is_some());
         let (seen, unseen): (Vec<&Row<F>>, Vec<&Row<F>>) = members.into_iter().partition(|row| was_used(row));
-        predictions.extend(unseen.into_iter().map(|row| Prediction {
-            series: name.clone(),
-            label: F::label(&row.key),
-            measured_us: row.time_us,
-            predicted_us: predict(&series, &row.point, &chip),
-            simpler_us: [None; 3],
-        }));
+        predictions.extend(
+            unseen.into_iter().map(|row| {
+                Prediction::new(&name, F::label(&row.key), row.time_us, predict(&series, &row.point, &chip))
+            }),
+        );
         // A table may count repeated shapes as rows of their own, so that they must count here as well.
         let num_seen = unmerged.get(&name).map_or(0, |all| all.iter().filter(|row| was_used(row)).count());
         if 2 * num_seen >= about.rows {

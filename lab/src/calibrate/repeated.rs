@@ -5,22 +5,15 @@ use std::collections::HashMap;
 use ridgepoint::internals::efficiency::family::Family;
 
 use super::build::Row;
+use super::report::{LeftOut, leave_out};
 use crate::stats::median;
 
 /// Why a row is not kept once its shape was merged.
-pub const REPEATED: &str = "repeated shape: median kept";
+const REPEATED: &str = "repeated shape: median kept";
 
-/// Rows of distinct shapes.
-#[derive(Debug)]
-pub struct Merged<F: Family> {
-    /// One row per series and point, with the median time and the source of the first, in the order of first appearance.
-    pub kept: Vec<Row<F>>,
-    /// Rows beyond the first of their shape.
-    pub left_out: usize,
-}
-
-/// Merges the rows of each series and point.
-pub fn merge_repeated<F: Family>(rows: &[Row<F>]) -> Merged<F> {
+/// Merges the rows of each series and point: one row with the median time and the source of the first, in the order of first
+/// appearance. The rows beyond the first of their shape are counted as left out.
+pub fn merge_repeated<F: Family>(rows: &[Row<F>]) -> (Vec<Row<F>>, LeftOut) {
     let mut position: HashMap<(String, Vec<u64>), usize> = HashMap::with_capacity(rows.len());
     let mut merged: Vec<(&Row<F>, Vec<f64>)> = Vec::with_capacity(rows.len());
     for row in rows {
@@ -31,14 +24,15 @@ pub fn merge_repeated<F: Family>(rows: &[Row<F>]) -> Merged<F> {
             None => merged.push((row, vec![row.time_us])),
         }
     }
-    let left_out = rows.len() - merged.len();
+    let mut left_out = LeftOut::new();
+    leave_out(&mut left_out, REPEATED, rows.len() - merged.len());
     let kept = merged.into_iter().map(|(row, times_us)| Row {
         key: row.key.clone(),
         point: row.point.clone(),
         time_us: median(times_us).unwrap_or(row.time_us),
         source: row.source.clone(),
     });
-    Merged { kept: kept.collect(), left_out }
+    (kept.collect(), left_out)
 }
 
 #[cfg(test)]
@@ -60,8 +54,8 @@ mod tests {
             row(MatmulFormat::Bfloat16, 16.0, 100.0, "b"),
             row(MatmulFormat::Fp8, 16.0, 6.0, "c"),
         ];
-        let Merged { kept, left_out } = merge_repeated(&rows);
-        assert_eq!(left_out, 2);
+        let (kept, left_out) = merge_repeated(&rows);
+        assert_eq!(left_out[REPEATED], 2);
         let times: Vec<f64> = kept.iter().map(|row| row.time_us).collect();
         assert_eq!(times, [6.0, 5.0, 100.0]);
         assert_eq!(kept[0].source, "a");
@@ -71,7 +65,7 @@ mod tests {
     fn of_two_times_the_mean_is_kept_whatever_their_order() {
         let pair = [row(MatmulFormat::Fp8, 16.0, 4.0, "a"), row(MatmulFormat::Fp8, 16.0, 6.0, "b")];
         let turned = [row(MatmulFormat::Fp8, 16.0, 6.0, "b"), row(MatmulFormat::Fp8, 16.0, 4.0, "a")];
-        assert_eq!(merge_repeated(&pair).kept[0].time_us.to_bits(), 5f64.to_bits());
-        assert_eq!(merge_repeated(&turned).kept[0].time_us.to_bits(), 5f64.to_bits());
+        assert_eq!(merge_repeated(&pair).0[0].time_us.to_bits(), 5f64.to_bits());
+        assert_eq!(merge_repeated(&turned).0[0].time_us.to_bits(), 5f64.to_bits());
     }
 }

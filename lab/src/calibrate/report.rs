@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::stats::{ErrorSummary, error_pct};
+use crate::stats::ErrorSummary;
 
 /// Rows left out, by reason.
 pub type LeftOut = BTreeMap<String, usize>;
@@ -13,36 +13,6 @@ pub type LeftOut = BTreeMap<String, usize>;
 pub(super) fn leave_out(left_out: &mut LeftOut, reason: &str, rows: usize) {
     if rows > 0 {
         *left_out.entry(reason.to_owned()).or_default() += rows;
-    }
-}
-
-/// Summary of absolute percentage errors.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Score {
-    /// Rows.
-    pub rows: usize,
-    /// Mean absolute percentage error.
-    pub mape_pct: f64,
-    /// Median absolute percentage error.
-    pub median_ape_pct: f64,
-    /// 90th percentile of the absolute percentage error.
-    pub p90_ape_pct: f64,
-    /// Median signed error, percent: positive if predictions are too long.
-    pub bias_pct: f64,
-}
-
-impl Score {
-    /// Summarises pairs of measured and predicted times; `None` without pairs.
-    pub fn of(pairs: impl IntoIterator<Item = (f64, f64)>) -> Option<Score> {
-        let errors = pairs.into_iter().map(|(measured, predicted)| error_pct(measured, predicted)).collect();
-        let summary = ErrorSummary::of(errors)?;
-        Some(Score {
-            rows: summary.count,
-            mape_pct: summary.mean_abs_pct,
-            median_ape_pct: summary.median_abs_pct,
-            p90_ape_pct: summary.p90_abs_pct,
-            bias_pct: summary.bias_pct,
-        })
     }
 }
 
@@ -66,8 +36,9 @@ pub struct Prediction {
 }
 
 impl Prediction {
-    fn pair(&self) -> (f64, f64) {
-        (self.measured_us, self.predicted_us)
+    /// A row that is not compared with simpler methods.
+    pub(super) fn new(series: &str, label: String, measured_us: f64, predicted_us: f64) -> Self {
+        Prediction { series: series.to_owned(), label, measured_us, predicted_us, simpler_us: [None; 3] }
     }
 }
 
@@ -76,22 +47,22 @@ impl Prediction {
 pub struct OperatorReport {
     /// All rows whose label counts in the total; `None` if every row was left out.
     #[serde(flatten)]
-    pub total: Option<Score>,
+    pub total: Option<ErrorSummary>,
     /// By number format (by launch mode for all-reduce).
-    pub by_dtype: BTreeMap<String, Score>,
+    pub by_dtype: BTreeMap<String, ErrorSummary>,
     /// How each row was predicted without being used.
     pub method: String,
     /// Rows that the shipped tables did not use, or rows left out in folds.
     pub rows_unseen: usize,
     /// The same rows by simpler methods, if they were compared.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub compared: BTreeMap<&'static str, Score>,
+    pub compared: BTreeMap<&'static str, ErrorSummary>,
     /// Rows predicted without the whole line of the table that they are on, as for a model that was not measured.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub whole_lines_left_out: Option<Score>,
+    pub whole_lines_left_out: Option<ErrorSummary>,
     /// By series of the table.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub by_series: BTreeMap<String, Score>,
+    pub by_series: BTreeMap<String, ErrorSummary>,
     /// Rows left out, by reason.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub left_out: LeftOut,
@@ -114,10 +85,10 @@ impl OperatorReport {
         }
         let simpler = |(index, name): (usize, &&'static str)| {
             let pairs = counted.iter().filter_map(|row| Some((row.measured_us, row.simpler_us[index]?)));
-            Some((*name, Score::of(pairs)?))
+            Some((*name, ErrorSummary::of(pairs)?))
         };
         OperatorReport {
-            total: Score::of(counted.iter().map(|row| row.pair())),
+            total: ErrorSummary::of(counted.iter().map(|row| (row.measured_us, row.predicted_us))),
             by_dtype: scores_by(predictions, |row| &row.label),
             method: method.to_owned(),
             rows_unseen: counted.len(),
@@ -130,10 +101,10 @@ impl OperatorReport {
 }
 
 /// One score per value of a key; rows whose key is empty are not scored.
-fn scores_by(predictions: &[Prediction], key: impl Fn(&Prediction) -> &String) -> BTreeMap<String, Score> {
+fn scores_by(predictions: &[Prediction], key: impl Fn(&Prediction) -> &String) -> BTreeMap<String, ErrorSummary> {
     let mut groups: BTreeMap<&String, Vec<(f64, f64)>> = BTreeMap::new();
     for row in predictions.iter().filter(|row| !key(row).is_empty()) {
-        groups.entry(key(row)).or_default().push(row.pair());
+        groups.entry(key(row)).or_default().push((row.measured_us, row.predicted_us));
     }
-    groups.into_iter().filter_map(|(name, pairs)| Some((name.clone(), Score::of(pairs)?))).collect()
+    groups.into_iter().filter_map(|(name, pairs)| Some((name.clone(), ErrorSummary::of(pairs)?))).collect()
 }

@@ -3,15 +3,17 @@
 
 use std::collections::BTreeMap;
 
-use ridgepoint::internals::efficiency::family::{AttentionKey, MoeKey, Routing};
+use ridgepoint::internals::efficiency::family::{AttentionKey, Family, MoeKey, Routing};
 use ridgepoint::internals::efficiency::kernel_model::{AllReduceModel, DecodeModel, GemmModel, MoeModel, PrefillModel};
 use ridgepoint::model::Window;
 use ridgepoint::{DType, MatmulFormat};
 
 use super::build::Row;
 use super::off_table::{AttentionCall, OffTable, SMALL_KERNELS, SmallCall, is_uneven};
-use super::report::LeftOut;
-use crate::measurements::{EngineVersion, GemmCall, Heads, Measurements, MoeCall, SourceFile, SourceFormat};
+use super::report::{LeftOut, leave_out};
+use crate::measurements::{
+    EngineVersion, GemmCall, Heads, Measurements, MoeCall, PrefillCall, SourceFile, SourceFormat, Timed,
+};
 
 /// Rows of every operator, and how many were left out for which reason.
 #[derive(Debug, Default)]
@@ -28,92 +30,84 @@ pub struct Rows {
     pub allreduce: Vec<Row<AllReduceModel>>,
     /// Calls that no table holds and a check scores.
     pub off_table: OffTable,
-    /// Rows that neither a table nor a check takes, by operator and reason.
-    left_out: BTreeMap<(&'static str, String), usize>,
+    /// Rows that neither a table nor a check takes, by operator.
+    left_out: BTreeMap<&'static str, LeftOut>,
 }
 
 const FLOOR: &str = "timed outside a CUDA graph: a launch floor hides the kernel";
 const NO_MODEL: &str = "no kernel model for this number format";
+const PRIOR_KV: &str = "chunk with prior KV: tables hold whole prompts, a check scores it";
+const UNEVEN: &str = "uneven KV lengths: tables hold even ones, a check scores it";
+const NO_TABLE: &str = "small kernels have no table: a launch floor and their bytes predict them, a check scores it";
 
 impl Rows {
     /// Places every measurement.
     pub fn from_measurements(measurements: &Measurements) -> Self {
         let sources: Vec<Source> = measurements.sources.iter().map(Source::new).collect();
         let mut rows = Rows::default();
-        for row in &measurements.gemm {
+        rows.gemm = rows.place("gemm", &measurements.gemm, |row| {
             let (call, source) = (&row.call, &sources[row.source]);
-            match gemm_format(call, source) {
-                Ok(key) => {
-                    let point = vec![call.n as f64, call.k as f64, call.m as f64];
-                    rows.gemm.push(Row { key, point, time_us: row.latency_us, source: source.name.clone() });
-                }
-                Err(reason) => rows.leave_out("gemm", reason),
-            }
-        }
-        for row in &measurements.attention_prefill {
+            let point = vec![call.n as f64, call.k as f64, call.m as f64];
+            Ok(source.row(gemm_format(call, source)?, point, row.latency_us))
+        });
+        let is_chunk = |row: &&Timed<PrefillCall>| row.call.num_computed_tokens > 0;
+        let (chunks, whole): (Vec<_>, Vec<_>) = measurements.attention_prefill.iter().partition(is_chunk);
+        rows.attention_prefill = rows.place("attention_prefill", whole, |row| {
             let (call, source) = (&row.call, &sources[row.source]);
-            let Some(key) = attention_key(&call.heads, source) else {
-                rows.leave_out("attention_prefill", NO_MODEL);
-                continue;
-            };
-            if call.num_computed_tokens > 0 {
-                match AttentionCall::prefill(key, call, row.latency_us) {
-                    Ok(call) => rows.off_table.prefill_prior_kv.push(call),
-                    Err(reason) => rows.leave_out("attention_prefill", reason),
-                }
-                continue;
-            }
             let point = attention_point(&call.heads, call.num_scheduled_tokens as f64, call.batch_size);
-            rows.attention_prefill.push(Row { key, point, time_us: row.latency_us, source: source.name.clone() });
-        }
-        for row in &measurements.attention_decode {
+            Ok(source.row(attention_key(&call.heads, source)?, point, row.latency_us))
+        });
+        rows.off_table.prefill_prior_kv = rows.place("attention_prefill", chunks, |row| {
+            AttentionCall::prefill(attention_key(&row.call.heads, &sources[row.source])?, row)
+        });
+        let (uneven, even): (Vec<_>, Vec<_>) =
+            measurements.attention_decode.iter().partition(|row| is_uneven(&row.call));
+        rows.attention_decode = rows.place("attention_decode", even, |row| {
             let (call, source) = (&row.call, &sources[row.source]);
-            let Some(key) = attention_key(&call.heads, source) else {
-                rows.leave_out("attention_decode", NO_MODEL);
-                continue;
-            };
-            if is_uneven(call) {
-                match AttentionCall::decode(key, call, row.latency_us) {
-                    Ok(call) => rows.off_table.decode_uneven.push(call),
-                    Err(reason) => rows.leave_out("attention_decode", reason),
-                }
-                continue;
-            }
             let point = attention_point(&call.heads, call.kv_tokens_mean(), call.batch_size);
-            rows.attention_decode.push(Row { key, point, time_us: row.latency_us, source: source.name.clone() });
-        }
-        for row in &measurements.moe {
+            Ok(source.row(attention_key(&call.heads, source)?, point, row.latency_us))
+        });
+        rows.off_table.decode_uneven = rows.place("attention_decode", uneven, |row| {
+            AttentionCall::decode(attention_key(&row.call.heads, &sources[row.source])?, row)
+        });
+        rows.moe = rows.place("moe", &measurements.moe, |row| {
             let call = &row.call;
-            let Some(key) = moe_key(call) else {
-                rows.leave_out("moe", NO_MODEL);
-                continue;
-            };
             let point = vec![call.moe_tp_size as f64, call.moe_ep_size as f64, call.num_tokens as f64];
-            let source = sources[row.source].name.clone();
-            rows.moe.push(Row { key, point, time_us: row.latency_us, source });
-        }
-        for row in &measurements.allreduce {
+            Ok(sources[row.source].row(moe_key(call).ok_or(NO_MODEL)?, point, row.latency_us))
+        });
+        rows.allreduce = rows.place("allreduce", &measurements.allreduce, |row| {
             let point = vec![row.call.num_gpus as f64, row.call.message_bytes as f64];
-            let source = sources[row.source].name.clone();
-            rows.allreduce.push(Row { key: row.call.backend, point, time_us: row.latency_us, source });
-        }
-        for row in &measurements.small_kernels {
-            match SmallCall::new(&row.call, row.latency_us) {
-                Ok(call) => rows.off_table.small_kernels.push(call),
-                Err(reason) => rows.leave_out(SMALL_KERNELS, &reason),
-            }
-        }
+            Ok(sources[row.source].row(row.call.backend, point, row.latency_us))
+        });
+        rows.off_table.small_kernels = rows.place(SMALL_KERNELS, &measurements.small_kernels, SmallCall::new);
         rows
     }
 
-    /// Rows of one operator that were left out before anything was built or predicted.
-    pub fn left_out_of(&self, operator: &str) -> LeftOut {
-        let of_operator = self.left_out.iter().filter(|((o, _), _)| *o == operator);
-        of_operator.map(|((_, reason), count)| (reason.clone(), *count)).collect()
+    /// The rows that can be placed; the others are counted by their reason.
+    fn place<'a, C: 'a, T>(
+        &mut self,
+        operator: &'static str,
+        rows: impl IntoIterator<Item = &'a Timed<C>>,
+        place: impl Fn(&Timed<C>) -> Result<T, String>,
+    ) -> Vec<T> {
+        let left_out = self.left_out.entry(operator).or_default();
+        let place = |row| place(row).map_err(|reason| leave_out(left_out, &reason, 1)).ok();
+        rows.into_iter().filter_map(place).collect()
     }
 
-    fn leave_out(&mut self, operator: &'static str, reason: &str) {
-        *self.left_out.entry((operator, reason.to_owned())).or_default() += 1;
+    /// Rows of one operator that were left out before anything was built or predicted, where tables `are_built` with those
+    /// that only a check takes.
+    pub fn left_out_of(&self, operator: &str, are_built: bool) -> LeftOut {
+        let mut left_out = self.left_out.get(operator).cloned().unwrap_or_default();
+        let OffTable { prefill_prior_kv, decode_uneven, small_kernels } = &self.off_table;
+        for (name, reason, rows) in [
+            ("attention_prefill", PRIOR_KV, prefill_prior_kv.len()),
+            ("attention_decode", UNEVEN, decode_uneven.len()),
+            (SMALL_KERNELS, NO_TABLE, small_kernels.len()),
+        ] {
+            leave_out(&mut left_out, reason, if are_built && name == operator { rows } else { 0 });
+        }
+        left_out
     }
 }
 
@@ -133,10 +127,14 @@ impl Source {
         let has_eager_fp8_gemms = engine == EngineVersion { engine: "vllm".into(), minor: "0.14".into() };
         Source { engine, name: describe(source), has_eager_fp8_gemms }
     }
+
+    fn row<F: Family>(&self, key: F::Key, point: Vec<f64>, time_us: f64) -> Row<F> {
+        Row { key, point, time_us, source: self.name.clone() }
+    }
 }
 
 /// The kernel of a projection; an error is the reason why no table takes the row.
-fn gemm_format(call: &GemmCall, source: &Source) -> std::result::Result<MatmulFormat, &'static str> {
+fn gemm_format(call: &GemmCall, source: &Source) -> Result<MatmulFormat, &'static str> {
     match call.dtype {
         MatmulFormat::Bfloat16 | MatmulFormat::Float16 => Ok(MatmulFormat::Bfloat16),
         MatmulFormat::Fp8 | MatmulFormat::Fp8Block if source.has_eager_fp8_gemms => Err(FLOOR),
@@ -161,14 +159,14 @@ fn moe_key(call: &MoeCall) -> Option<MoeKey> {
     })
 }
 
-/// `None` for a KV format that no table has.
-fn attention_key(heads: &Heads, source: &Source) -> Option<AttentionKey> {
-    Some(AttentionKey {
+/// The series of a call; an error is the reason why no table takes the row.
+fn attention_key(heads: &Heads, source: &Source) -> Result<AttentionKey, &'static str> {
+    Ok(AttentionKey {
         engine: source.engine.to_string(),
         kv_dtype: match heads.kv_dtype {
             DType::Bfloat16 | DType::Float16 => DType::Bfloat16,
             DType::Fp8 => DType::Fp8,
-            _ => return None,
+            _ => return Err(NO_MODEL),
         },
         head_dim: heads.head_dim,
         window: match heads.window {

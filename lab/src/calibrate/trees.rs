@@ -136,12 +136,8 @@ fn grow(columns: &[Column], residuals: &mut [f64]) -> Vec<Node> {
         let is_below_smaller = below.len() < above.len();
         let smaller = histogram_of(columns, if is_below_smaller { &below } else { &above }, &pulls);
         let mut larger = leaf.histogram;
-        for (a, b) in larger.sums.iter_mut().zip(&smaller.sums) {
-            *a -= b;
-        }
-        for (a, b) in larger.counts.iter_mut().zip(&smaller.counts) {
-            *a -= b;
-        }
+        larger.sums.iter_mut().zip(&smaller.sums).for_each(|(a, b)| *a -= b);
+        larger.counts.iter_mut().zip(&smaller.counts).for_each(|(a, b)| *a -= b);
         let (below_histogram, above_histogram) = if is_below_smaller { (smaller, larger) } else { (larger, smaller) };
         let first = nodes.len();
         nodes[leaf.node] =

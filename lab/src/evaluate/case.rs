@@ -86,20 +86,7 @@ impl Case {
     ///
     /// # Errors
     /// As [`replay`].
-    pub fn replay(&self, latency: &dyn LatencyModel, seed: u64) -> Result<Replay> {
-        self.replay_observed(latency, seed, &mut ())
-    }
-
-    /// Replays the load and shows each step to an observer.
-    ///
-    /// # Errors
-    /// As [`replay`].
-    pub fn replay_observed(
-        &self,
-        latency: &dyn LatencyModel,
-        seed: u64,
-        observer: &mut impl Observer,
-    ) -> Result<Replay> {
+    pub fn replay(&self, latency: &dyn LatencyModel, seed: u64, observer: &mut impl Observer) -> Result<Replay> {
         replay(latency, &self.engine, (self.load)(seed).as_mut(), observer)
     }
 }
@@ -110,30 +97,28 @@ impl Case {
 /// As [`CorrectionChoice::resolve`].
 pub fn correct(cases: &mut [Case], requested: &str) -> Result<()> {
     let choice = CorrectionChoice::from(requested);
-    let mut by_model: BTreeMap<String, Option<Arc<Correction>>> = BTreeMap::new();
-    for model in cases.iter().map(|case| &case.labels.model) {
-        if !by_model.contains_key(model) {
-            by_model.insert(model.clone(), choice.resolve(model, EfficiencyMode::Tables)?);
-        }
-    }
-    correct_with(cases, |case| by_model.get(&case.labels.model).cloned().flatten());
-    Ok(())
+    correct_with(cases, |case| choice.resolve(&case.labels.model, EfficiencyMode::Tables))
 }
 
-/// Gives every case a correction, or none.
-pub fn correct_with(cases: &mut [Case], correction_of: impl Fn(&Case) -> Option<Arc<Correction>>) {
-    type Key = (*const CalibratedRoofline, *const Correction);
-    let mut made: BTreeMap<Key, Arc<CalibratedRoofline>> = BTreeMap::new();
+/// Gives every case a correction, or none. Corrections of one deployment that have the same name must be the same.
+///
+/// # Errors
+/// Those of `correction_of`.
+pub fn correct_with(
+    cases: &mut [Case],
+    correction_of: impl Fn(&Case) -> Result<Option<Arc<Correction>>>,
+) -> Result<()> {
+    let mut made: BTreeMap<(*const CalibratedRoofline, String), Arc<CalibratedRoofline>> = BTreeMap::new();
     for case in cases {
-        let correction = correction_of(case);
+        let correction = correction_of(case)?;
         let rooflines = &mut case.rooflines;
-        rooflines.predicted = match correction {
-            None => Arc::clone(&rooflines.calibrated),
-            Some(correction) => {
-                let key = (Arc::as_ptr(&rooflines.calibrated), Arc::as_ptr(&correction));
-                let predicted = made.entry(key).or_insert_with(|| Arc::new(rooflines.corrected(&correction)));
-                Arc::clone(predicted)
-            }
-        };
+        rooflines.predicted = correction.map_or_else(
+            || Arc::clone(&rooflines.calibrated),
+            |correction| {
+                let key = (Arc::as_ptr(&rooflines.calibrated), correction.name.clone());
+                Arc::clone(made.entry(key).or_insert_with(|| Arc::new(rooflines.corrected(&correction))))
+            },
+        );
     }
+    Ok(())
 }

@@ -5,7 +5,7 @@
 //! each in flight, all of which count, the burst at the start included, as benchmarks of this kind have it.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::Path;
 
 use super::case::{Case, Rooflines};
 use super::closed_loop_load::{VaryingLoop, longest};
@@ -32,32 +32,31 @@ const MAX_NUM_BATCHED_TOKENS: u32 = 8192;
 /// Requests of a run for each one in flight.
 pub const REQUESTS_PER_SLOT: u64 = 10;
 
-/// What rows are turned into cases with.
-#[derive(Debug, Clone, Default)]
-pub struct ClosedLoopOptions {
-    /// Folder whose models, GPUs and tables come before the built-in ones.
-    pub data_dir: Option<PathBuf>,
-    /// Serving engines whose rows are run, by name; all where there are none. Others than vLLM are replayed with its scheduler.
-    pub backends: Vec<String>,
-}
-
-/// The rows that can be run as cases, and the others with their reasons; both in order.
-pub fn closed_loop_cases(rows: &[ClosedLoopRow], options: &ClosedLoopOptions) -> (Vec<Case>, Vec<Skipped>) {
+/// The rows that can be run as cases, and the others with their reasons; both in order. Rows of all serving engines are run if
+/// `backends` names none. Others than vLLM are replayed with its scheduler. Files of `data_dir` come before the built-in ones.
+pub fn closed_loop_cases(
+    rows: &[ClosedLoopRow],
+    backends: &[String],
+    data_dir: Option<&Path>,
+) -> (Vec<Case>, Vec<Skipped>) {
     let mut made = BTreeMap::new();
-    let (cases, refused) = sort_out(rows.iter().map(|row| (row.id.clone(), case(row, options, &mut made))));
+    let case = |row: &ClosedLoopRow| {
+        if !backends.is_empty() && !backends.contains(&row.backend) {
+            let reason = format!("is not among the requested {}", backends.join(", "));
+            return Err(Error::invalid_argument("backend", &row.backend, reason));
+        }
+        case(row, data_dir, &mut made)
+    };
+    let names = rows.iter().map(|row| row.id.clone());
+    let (cases, refused) = sort_out(names.zip(rows.iter().map(case)));
     (cases, refused.into_iter().map(Skipped::from).collect())
 }
 
 /// The case of a row. Deployments that rows have in common are compiled once and kept in `made`.
-fn case(row: &ClosedLoopRow, options: &ClosedLoopOptions, made: &mut BTreeMap<String, Rooflines>) -> Result<Case> {
-    if !options.backends.is_empty() && !options.backends.contains(&row.backend) {
-        let reason = format!("is not among the requested {}", options.backends.join(", "));
-        return Err(Error::invalid_argument("backend", &row.backend, reason));
-    }
+fn case(row: &ClosedLoopRow, data_dir: Option<&Path>, made: &mut BTreeMap<String, Rooflines>) -> Result<Case> {
     if row.osl < 2 {
         return Err(Error::invalid_argument("osl", "1", "a single token has no time per output token"));
     }
-    let data_dir = options.data_dir.as_deref();
     let (model, mut notes) = model_of(row, data_dir)?;
     if row.backend != REPLAYED_BACKEND {
         notes.push(format!("backend {}: replayed with {REPLAYED_BACKEND}'s scheduler and kernels", row.backend));
@@ -160,10 +159,7 @@ mod tests {
 
     fn made_of(rows: &[&str], backends: &[&str]) -> (Vec<Case>, Vec<Skipped>) {
         let rows = read_text(&format!("{HEADER}{}\n", rows.join("\n"))).expect("rows");
-        closed_loop_cases(
-            &rows,
-            &ClosedLoopOptions { data_dir: None, backends: backends.iter().map(|b| (*b).to_owned()).collect() },
-        )
+        closed_loop_cases(&rows, &backends.iter().map(|b| (*b).to_owned()).collect::<Vec<_>>(), None)
     }
 
     fn reason(row: &str) -> String {

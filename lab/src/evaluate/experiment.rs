@@ -45,13 +45,11 @@ impl Experiment {
             measured: Measured::read(&measured)?,
         };
         let stages = experiment.profile.stages.len();
-        match experiment.measured.last_stage() {
-            Some(last) if last as usize >= stages => {
-                let problem = format!("stage {last} is measured, but profile.yaml has {stages}, counted from 0");
-                Err(Error::invalid(measured.as_path(), vec![problem]))
-            }
-            _ => Ok(experiment),
+        if let Some(last) = experiment.measured.last_stage().filter(|last| *last as usize >= stages) {
+            let problem = format!("stage {last} is measured, but profile.yaml has {stages}, counted from 0");
+            return Err(Error::invalid(measured.as_path(), vec![problem]));
         }
+        Ok(experiment)
     }
 
     /// Reads experiments and folders of experiments. Those of a folder are sorted by name; each is read once.
@@ -132,13 +130,9 @@ fn folders(path: &Path) -> Result<Vec<PathBuf>> {
     if is_experiment(path) {
         return Ok(vec![path.to_owned()]);
     }
-    let mut dirs = Vec::new();
-    for entry in entries {
-        let dir = entry.map_err(|error| Error::io(path, error))?.path();
-        if is_experiment(&dir) {
-            dirs.push(dir);
-        }
-    }
+    let dirs: std::io::Result<Vec<PathBuf>> = entries.map(|entry| Ok(entry?.path())).collect();
+    let mut dirs = dirs.map_err(|error| Error::io(path, error))?;
+    dirs.retain(|dir| is_experiment(dir));
     if dirs.is_empty() {
         let problems = vec![format!("no experiment: neither it nor a folder in it has {}", FILES.join(", "))];
         return Err(Error::invalid(path, problems));

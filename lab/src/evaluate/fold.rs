@@ -1,6 +1,7 @@
 //! Labels of measured runs, and folds: the runs that are judged and those that may be learned from. Serving runs, closed loops
 //! and traces of steps share them.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::ops::Range;
 
@@ -67,9 +68,8 @@ impl Labels {
 /// # Errors
 /// `ErrorKind::InvalidArgument` if there are fewer than two: leaving out the only one leaves nothing to fit on.
 pub fn groups_to_leave_out<'a>(runs: impl Iterator<Item = &'a Labels>, by: GroupBy) -> Result<Vec<String>> {
-    let mut groups: Vec<String> = runs.map(|run| run.group(by).to_owned()).collect();
-    groups.sort();
-    groups.dedup();
+    let groups: BTreeSet<&str> = runs.map(|run| run.group(by)).collect();
+    let groups: Vec<String> = groups.into_iter().map(str::to_owned).collect();
     if groups.len() < 2 {
         let reason = "is all there is: leaving it out leaves nothing to fit on";
         return Err(Error::invalid_argument("runs to leave out", groups.join(", "), reason));
@@ -110,47 +110,24 @@ pub struct Fold<'a, C> {
     pub training: Vec<Part<'a, C>>,
 }
 
-/// How close training runs are to the judged one, the closest first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum TrainingScope {
-    /// The same model, GPU and tensor parallelism.
-    SameDeployment,
-    /// The same GPU.
-    SameHardware,
-    /// Any.
-    All,
-}
-
-impl TrainingScope {
-    /// The training runs in words.
-    pub fn in_words(self, judged: &Labels) -> String {
-        match self {
-            TrainingScope::SameDeployment => {
-                format!("{} at tensor_parallel_size = {}", judged.model, judged.tensor_parallel_size)
-            }
-            TrainingScope::SameHardware => format!("other models or sizes on {}", judged.hardware),
-            TrainingScope::All => "other models on other GPUs".to_owned(),
-        }
-    }
-}
-
 impl<'a, C: Judged> Fold<'a, C> {
-    /// The training runs that are closest to the judged one; `None` without training rows.
-    pub fn closest_training_runs(&self) -> Option<(Vec<&Part<'a, C>>, TrainingScope)> {
-        let judged = self.judged.case.labels();
-        let scope_of = |part: &Part<'a, C>| {
-            let of = part.case.labels();
-            if of.hardware != judged.hardware {
-                TrainingScope::All
-            } else if of.model != judged.model || of.tensor_parallel_size != judged.tensor_parallel_size {
-                TrainingScope::SameHardware
-            } else {
-                TrainingScope::SameDeployment
-            }
+    /// The training runs that are closest to the judged one, and which these are in words: those of the same model, GPU and
+    /// tensor parallelism, else those on the same GPU, else all. `None` without training rows.
+    pub fn closest_training_runs(&self) -> Option<(Vec<&Part<'a, C>>, String)> {
+        let Labels { model, hardware, tensor_parallel_size, .. } = self.judged.case.labels();
+        let distance = |part: &Part<'a, C>| match part.case.labels() {
+            of if of.hardware != *hardware => 2,
+            of if of.model != *model || of.tensor_parallel_size != *tensor_parallel_size => 1,
+            _ => 0,
         };
         let usable = || self.training.iter().filter(|part| !part.rows.is_empty());
-        let scope = usable().map(scope_of).min()?;
-        Some((usable().filter(|part| scope_of(part) == scope).collect(), scope))
+        let least = usable().map(distance).min()?;
+        let in_words = match least {
+            0 => format!("{model} at tensor_parallel_size = {tensor_parallel_size}"),
+            1 => format!("other models or sizes on {hardware}"),
+            _ => "other models on other GPUs".to_owned(),
+        };
+        Some((usable().filter(|part| distance(part) == least).collect(), in_words))
     }
 }
 

@@ -3,6 +3,7 @@
 
 use rayon::prelude::*;
 
+use super::baselines::baseline_metrics;
 use super::black_box::{StageMeans, fit_stages};
 use super::case::Case;
 use super::fold::{Fold, GroupBy, Judged, Labels, Part, others};
@@ -17,7 +18,8 @@ use ridgepoint::{Error, Result};
 /// A client's count of output tokens may differ from the requested one by this share before a note says so.
 const OUTPUT_TOLERANCE: f64 = 0.02;
 
-/// Replays every case and compares. `done` is called after each replay, [`replays`] times.
+/// Replays every case and compares. `replaced` are the components that are replaced, one at a time. `done` is called after
+/// each replay, [`replays`] times.
 ///
 /// # Errors
 /// `ErrorKind::Invalid` if no case can be replayed. Single cases that cannot are listed as skipped.
@@ -25,9 +27,11 @@ pub fn judge(
     cases: &[Case],
     mut skipped: Vec<Skipped>,
     seed: u64,
+    replaced: &[Baseline],
     done: &(dyn Fn() + Sync),
 ) -> Result<EvaluationReport> {
-    let replayed: Vec<Result<Replayed>> = cases.par_iter().map(|case| Replayed::new(case, seed, done)).collect();
+    let replayed: Vec<Result<Replayed>> =
+        cases.par_iter().map(|case| Replayed::new(case, seed, replaced, done)).collect();
     let names = cases.iter().map(|case| case.labels.name.clone());
     let (kept, refused) = sort_out(names.zip(replayed));
     skipped.extend(refused.into_iter().map(Skipped::from));
@@ -36,18 +40,21 @@ pub fn judge(
     let with_black_box = |(replayed, (metrics, note)): (Replayed, (Option<Metrics>, String))| {
         let mut result = replayed.result;
         result.notes.push(note);
-        if let Some(metrics) = metrics {
-            result.add_baseline(Baseline::BlackBox, &metrics);
-        }
+        metrics.iter().for_each(|metrics| result.add_baseline(Baseline::BlackBox, metrics));
         result
     };
     EvaluationReport::new(kept.into_iter().zip(black_boxes).map(with_black_box).collect(), skipped)
 }
 
-/// Replays of these cases in [`judge`]: prediction, ideal roofline, black box, and the calibrated roofline if the prediction
-/// is corrected.
-pub fn replays(cases: &[Case]) -> u64 {
-    cases.iter().map(|case| if case.rooflines.correction().is_some() { 4 } else { 3 }).sum()
+/// Replays of these cases in [`judge`]: the prediction, the black box, the rooflines and the replaced components.
+pub fn replays(cases: &[Case], replaced: &[Baseline]) -> u64 {
+    cases.iter().map(|case| 2 + (rooflines(case).len() + replaced.len()) as u64).sum()
+}
+
+/// The ideal roofline, and the calibrated one if the prediction is corrected.
+fn rooflines(case: &Case) -> &'static [Baseline] {
+    const BOTH: [Baseline; 2] = [Baseline::IdealRoofline, Baseline::CalibratedRoofline];
+    if case.rooflines.correction().is_some() { &BOTH } else { &BOTH[..1] }
 }
 
 /// A case with its result so far and the stages that a black box can be fitted to.
@@ -67,10 +74,10 @@ impl Judged for Replayed<'_> {
 }
 
 impl<'a> Replayed<'a> {
-    fn new(case: &'a Case, seed: u64, done: &(dyn Fn() + Sync)) -> Result<Self> {
+    fn new(case: &'a Case, seed: u64, replaced: &[Baseline], done: &(dyn Fn() + Sync)) -> Result<Self> {
         let roofline = case.rooflines.predicted.as_ref();
         let mut sampler = SpreadSampler::new(roofline.steps());
-        let replay = case.replay_observed(roofline, seed, &mut sampler)?;
+        let replay = case.replay(roofline, seed, &mut sampler)?;
         done();
         let metrics = Metrics::of(&replay);
         let spread = sampler.spread();
@@ -86,14 +93,11 @@ impl<'a> Replayed<'a> {
         result.notes.extend(roofline.steps().carried_over());
         result.notes.extend(rejected(&metrics.run, case.engine.max_model_len));
         result.notes.extend(output_counted_otherwise(case, &metrics.run));
-        if correction.is_some() {
-            let calibrated = case.replay(case.rooflines.calibrated.as_ref(), seed)?;
-            result.add_baseline(Baseline::CalibratedRoofline, &Metrics::of(&calibrated));
+        for baseline in rooflines(case).iter().chain(replaced) {
+            let metrics = baseline_metrics(case, *baseline, seed)?;
+            metrics.iter().for_each(|metrics| result.add_baseline(*baseline, metrics));
             done();
         }
-        let ideal = case.replay(case.rooflines.ideal.as_ref(), seed)?;
-        result.add_baseline(Baseline::IdealRoofline, &Metrics::of(&ideal));
-        done();
         let stages =
             (0..case.concurrency.len() as u32).filter_map(|stage| StageMeans::of(case, &replay.records, stage));
         Ok(Replayed { case, result, stages: stages.filter(|of| of.step().is_some()).collect() })
@@ -110,9 +114,9 @@ impl<'a> Replayed<'a> {
         let Some((black_box, stages, scope)) = fitted else {
             return Ok((None, "no black box: no other run to fit it on".to_owned()));
         };
-        let metrics = Metrics::of(&self.case.replay(&black_box as &dyn LatencyModel, seed)?);
+        let metrics = Metrics::of(&self.case.replay(&black_box as &dyn LatencyModel, seed, &mut ())?);
         let stages = if stages == 1 { "1 stage".to_owned() } else { format!("{stages} stages") };
-        Ok((Some(metrics), format!("black box fitted on {stages} of {}", scope.in_words(&self.case.labels))))
+        Ok((Some(metrics), format!("black box fitted on {stages} of {scope}")))
     }
 }
 

@@ -1,7 +1,7 @@
 //! Judges predictions by measurements: serving runs, closed loops and traces of steps become cases, cases are predicted beside
 //! simpler baselines, and one report has their errors. It prints nothing.
 
-pub mod attribution;
+mod baselines;
 pub mod black_box;
 pub mod case;
 pub mod closed_loop;

@@ -2,6 +2,7 @@
 //! Serving runs, closed loops and traces of steps share it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 
 use serde::Serialize;
 
@@ -47,6 +48,13 @@ impl Baseline {
         Baseline::NoAsyncScheduling,
         Baseline::NoHostOverhead,
     ];
+}
+
+/// The name that JSON has too.
+impl fmt::Display for Baseline {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.serialize(f)
+    }
 }
 
 /// A measured value and its predictions.
@@ -98,16 +106,6 @@ impl MetricRow {
             _ => spread.of_steps(self.predicted_ms),
         };
         self
-    }
-
-    /// Whether the interval contains the measured value.
-    pub fn is_covered(&self) -> bool {
-        self.lower_ms <= self.measured_ms && self.measured_ms <= self.upper_ms
-    }
-
-    /// The prediction, or that of a baseline, ms.
-    pub fn predicted_by(&self, baseline: Option<Baseline>) -> Option<f64> {
-        baseline.map_or(Some(self.predicted_ms), |baseline| self.baselines.get(&baseline).copied())
     }
 }
 
@@ -169,10 +167,7 @@ impl From<(String, Error)> for Skipped {
 pub(super) fn sort_out<T>(runs: impl Iterator<Item = (String, Result<T>)>) -> (Vec<T>, Vec<(String, Error)>) {
     let (mut usable, mut refused) = (Vec::new(), Vec::new());
     for (name, run) in runs {
-        match run {
-            Ok(run) => usable.push(run),
-            Err(error) => refused.push((name, error)),
-        }
+        run.map_or_else(|error| refused.push((name, error)), |run| usable.push(run));
     }
     (usable, refused)
 }
@@ -203,20 +198,23 @@ impl MetricSummary {
     /// Errors of the prediction or of a baseline in a metric; `None` without rows that have it, or if a value is not finite.
     pub fn of(rows: &[&MetricRow], metric: Metric, baseline: Option<Baseline>) -> Option<Self> {
         let rows = || rows.iter().filter(|row| row.metric == metric);
-        let pair = |row: &&MetricRow| Some((row.measured_ms, row.predicted_by(baseline)?));
-        let pairs: Vec<(f64, f64)> = rows().filter_map(pair).collect();
-        let covered = rows().filter(|row| row.is_covered()).count();
-        let errors =
-            ErrorSummary::of(pairs.iter().map(|(measured, predicted)| error_pct(*measured, *predicted)).collect())?;
+        let predicted_ms = |row: &MetricRow| match &baseline {
+            None => Some(row.predicted_ms),
+            Some(baseline) => row.baselines.get(baseline).copied(),
+        };
+        let pairs: Vec<(f64, f64)> = rows().filter_map(|row| Some((row.measured_ms, predicted_ms(row)?))).collect();
+        let covered = rows().filter(|row| (row.lower_ms..=row.upper_ms).contains(&row.measured_ms)).count();
+        let ErrorSummary { rows, mape_pct, median_ape_pct, p90_ape_pct, max_ape_pct, bias_pct } =
+            ErrorSummary::of(pairs.iter().copied())?;
         Some(MetricSummary {
-            rows: errors.count,
-            median_ape_pct: errors.median_abs_pct,
-            mean_ape_pct: errors.mean_abs_pct,
-            p90_ape_pct: errors.p90_abs_pct,
-            max_ape_pct: errors.max_abs_pct,
-            bias_pct: errors.bias_pct,
+            rows,
+            median_ape_pct,
+            mean_ape_pct: mape_pct,
+            p90_ape_pct,
+            max_ape_pct,
+            bias_pct,
             pearson_r: pearson(&pairs),
-            coverage_pct: baseline.is_none().then(|| 100.0 * covered as f64 / errors.count as f64),
+            coverage_pct: baseline.is_none().then(|| 100.0 * covered as f64 / rows as f64),
         })
     }
 }
@@ -230,12 +228,6 @@ fn summarise(rows: &[&MetricRow], baseline: Option<Baseline>) -> Summary {
     metrics.into_iter().filter_map(|metric| Some((metric, MetricSummary::of(rows, metric, baseline)?))).collect()
 }
 
-/// Summaries of the baselines.
-fn summarise_baselines(rows: &[&MetricRow]) -> BTreeMap<Baseline, Summary> {
-    let baselines: BTreeSet<Baseline> = rows.iter().flat_map(|row| row.baselines.keys().copied()).collect();
-    baselines.into_iter().map(|of| (of, summarise(rows, Some(of)))).collect()
-}
-
 /// The summary of a group of runs.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Group {
@@ -245,6 +237,19 @@ pub struct Group {
     pub summary: Summary,
     /// `summary` of the baselines.
     pub baselines: BTreeMap<Baseline, Summary>,
+}
+
+impl Group {
+    fn of(runs: &[&CaseResult]) -> Self {
+        let rows: Vec<&MetricRow> =
+            runs.iter().flat_map(|of| &of.metrics).filter(|row| row.stage == WHOLE_RUN).collect();
+        let baselines: BTreeSet<Baseline> = rows.iter().flat_map(|row| row.baselines.keys().copied()).collect();
+        Group {
+            experiments: runs.len(),
+            summary: summarise(&rows, None),
+            baselines: baselines.into_iter().map(|of| (of, summarise(&rows, Some(of)))).collect(),
+        }
+    }
 }
 
 /// Runs summed up group by group.
@@ -286,12 +291,12 @@ impl EvaluationReport {
             let reasons = skipped.iter().map(|one| format!("{}: {}", one.id, one.reason)).collect();
             return Err(Error::invalid("nothing could be judged", reasons));
         }
-        let rows = experiments.iter().flat_map(|of| &of.metrics);
-        let (whole, by_stage): (Vec<&MetricRow>, Vec<&MetricRow>) = rows.partition(|row| row.stage == WHOLE_RUN);
+        let all = Group::of(&experiments.iter().collect::<Vec<_>>());
+        let stages = experiments.iter().flat_map(|of| &of.metrics).filter(|row| row.stage != WHOLE_RUN);
         Ok(EvaluationReport {
-            summary: summarise(&whole, None),
-            summary_by_stage: summarise(&by_stage, None),
-            baselines: summarise_baselines(&whole),
+            summary: all.summary,
+            summary_by_stage: summarise(&stages.collect::<Vec<_>>(), None),
+            baselines: all.baselines,
             split: None,
             notes: Vec::new(),
             experiments,
@@ -307,12 +312,7 @@ impl EvaluationReport {
         for of in &self.experiments {
             members.entry(of.labels.group(by).to_owned()).or_default().push(of);
         }
-        let group = |members: Vec<&CaseResult>| {
-            let rows = members.iter().flat_map(|of| &of.metrics).filter(|row| row.stage == WHOLE_RUN);
-            let rows: Vec<&MetricRow> = rows.collect();
-            Group { experiments: members.len(), summary: summarise(&rows, None), baselines: summarise_baselines(&rows) }
-        };
-        let groups = members.into_iter().map(|(name, members)| (name, group(members))).collect();
+        let groups = members.into_iter().map(|(name, members)| (name, Group::of(&members))).collect();
         self.split = Some(Split { by, groups });
         self
     }

@@ -19,23 +19,18 @@ pub(super) fn model_of(row: &ClosedLoopRow, data_dir: Option<&Path>) -> Result<(
 
 /// Returns the number format that a row has for the model's matrices; `None` for the checkpoint's own.
 fn requested(row: &ClosedLoopRow, has_experts: bool) -> Result<Option<(String, MatmulFormat)>> {
-    let mut words = vec![("gemm_quant_mode", row.gemm_quant_mode.as_str())];
-    if has_experts {
-        words.push(("moe_quant_mode", row.moe_quant_mode.as_str()));
-    }
-    words.push(("precision", row.precision.as_str()));
+    let moe = if has_experts { row.moe_quant_mode.as_str() } else { "" };
+    let words =
+        [("gemm_quant_mode", row.gemm_quant_mode.as_str()), ("moe_quant_mode", moe), ("precision", &row.precision)];
     let mut requested: Option<(&str, &str, MatmulFormat)> = None;
     for (column, word) in words.into_iter().filter(|(_, word)| !word.is_empty()) {
-        let Some(format) = MatmulFormat::parse(word) else {
-            return Err(Error::invalid_argument(column, word, "is not a known number format"));
-        };
+        let invalid = |reason: String| Error::invalid_argument(column, word, reason);
+        let format = MatmulFormat::parse(word).ok_or_else(|| invalid("is not a known number format".to_owned()))?;
         match requested {
-            None => requested = Some((column, word, format)),
-            Some((_, _, earlier)) if earlier.bits() == format.bits() => {}
-            Some((first, earlier, _)) => {
-                let reason = format!("and {first} = {earlier} are mixed formats, which are not supported");
-                return Err(Error::invalid_argument(column, word, reason));
+            Some((first, earlier, known)) if known.bits() != format.bits() => {
+                return Err(invalid(format!("and {first} = {earlier} are mixed formats, which are not supported")));
             }
+            _ => requested = requested.or(Some((column, word, format))),
         }
     }
     Ok(requested.map(|(_, word, format)| (word.to_owned(), format)))

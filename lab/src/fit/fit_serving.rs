@@ -40,12 +40,11 @@ pub fn fit_serving(
     loop {
         round += 1;
         let rows = replayed_rows(cases, &anchor, seed, done)?;
-        let measured = || cases.iter().zip(&rows).filter(|(_, rows)| !rows.is_empty()).map(|(case, _)| case);
-        let (models, hardware) =
-            (measured().map(|case| case.labels.model.clone()), cases.iter().map(|case| case.labels.hardware.clone()));
-        let (models, hardware) = (distinct(models), distinct(hardware));
+        let measured = cases.iter().zip(&rows).filter(|(_, rows)| !rows.is_empty());
+        let models = distinct(measured.map(|(case, _)| case.labels.model.clone()));
         let mut fitted = fit_rows(origin, rows.into_iter().flatten().collect(), prior)?;
-        (fitted.correction.source.models, fitted.correction.source.hardware) = (models, hardware);
+        fitted.correction.source.models = models;
+        fitted.correction.source.hardware = distinct(cases.iter().map(|case| case.labels.hardware.clone()));
         let has_settled = moved(&anchor, &fitted.correction) <= SETTLED;
         if has_settled || round == MAX_ROUNDS {
             return Ok((fitted, has_settled));
@@ -79,19 +78,17 @@ pub(super) fn replayed_rows(
 fn rows_of(case: &Case, correction: &Arc<Correction>, seed: u64) -> Result<Vec<Row>> {
     let roofline = case.rooflines.corrected(correction);
     let mut terms = StepTerms::new(roofline.steps());
-    let replayed = case.replay_observed(&roofline, seed, &mut terms)?;
-    let finished: Vec<&RequestRecord> =
-        replayed.records.iter().filter(|record| record.outcome == Outcome::Finished).collect();
-    let run = Replayed { case, correction, roofline: &roofline, terms: &terms };
+    let replayed = case.replay(&roofline, seed, &mut terms)?;
+    let finished = || replayed.records.iter().filter(|record| record.outcome == Outcome::Finished);
     let stages = case.measured.last_stage().map_or(0, |last| last + 1);
-    let by_stage = (0..stages).filter_map(|stage| i32::try_from(stage).ok().zip(Some(stage)));
-    let of_stage = |(stage, number): (i32, u32)| {
-        let records: Vec<&RequestRecord> = finished.iter().copied().filter(|of| of.stage == number).collect();
-        run.rows(stage, &records)
+    let of_stage = |stage: u32| {
+        let records: Vec<&RequestRecord> = finished().filter(|of| of.stage == stage).collect();
+        i32::try_from(stage)
+            .map_or_else(|_| Vec::new(), |stage| rows_of_stage(case, &roofline, &terms, stage, &records))
     };
-    let mut rows: Vec<Row> = by_stage.flat_map(of_stage).collect();
+    let mut rows: Vec<Row> = (0..stages).flat_map(of_stage).collect();
     if rows.is_empty() {
-        rows = run.rows(WHOLE_RUN, &finished);
+        rows = rows_of_stage(case, &roofline, &terms, WHOLE_RUN, &finished().collect::<Vec<_>>());
     }
     for target in [Target::Decoding, Target::Ttft] {
         let count = rows.iter().filter(|row| row.target == target).count();
@@ -100,54 +97,47 @@ fn rows_of(case: &Case, correction: &Arc<Correction>, seed: u64) -> Result<Vec<R
     Ok(rows)
 }
 
-/// A case replayed with a correction.
-struct Replayed<'a> {
-    case: &'a Case,
-    correction: &'a Correction,
-    roofline: &'a CalibratedRoofline,
-    terms: &'a StepTerms<'a>,
-}
-
-impl Replayed<'_> {
-    /// The measured means of a stage beside those of its replayed requests.
-    fn rows(&self, stage: i32, records: &[&RequestRecord]) -> Vec<Row> {
-        let measured = |metric| self.case.measured.get(stage, metric).map(|ms| ms * 1e3);
-        let Some(ttft_us) = measured(Metric::TTFT_MEAN) else { return Vec::new() };
-        let count = records.len() as f64;
-        let gaps = records.iter().map(|record| f64::from(record.num_output_tokens) - 1.0).sum::<f64>() / count;
-        let decoding_us = match (measured(Metric::E2E_MEAN), measured(Metric::TPOT_MEAN)) {
-            (Some(e2e_us), _) => e2e_us - ttft_us,
-            (None, Some(tpot_us)) => tpot_us * gaps,
-            (None, None) => return Vec::new(),
-        };
-        let output_ns = (self.roofline.output_token_processing_time_us() * 1e3) as u64;
-        let (mut decoding, mut ttft) = (Basis::default(), Basis::default());
-        let (mut predicted_decoding_us, mut predicted_ttft_us) = (0.0, 0.0);
-        for record in records {
-            let first_ns = record.first_token_ns.saturating_sub(output_ns);
-            let last_ns = record.finish_ns.saturating_sub(output_ns);
-            decoding.add_scaled(&self.terms.between(first_ns, last_ns), 1.0 / count);
-            predicted_decoding_us += (record.finish_ns - record.first_token_ns) as f64 / 1e3 / count;
-            let prompt = Request::prefill(record.num_prompt_tokens, 0);
-            let queued_ns = record.arrival_ns + (self.roofline.queueing_time_us(&prompt) * 1e3) as u64;
-            ttft.add_scaled(&self.terms.between(queued_ns.min(first_ns), first_ns), 1.0 / count);
-            predicted_ttft_us += (record.first_token_ns - record.arrival_ns) as f64 / 1e3 / count;
-        }
-        let decoding = self.row(Target::Decoding, decoding_us, predicted_decoding_us, &decoding, 0.0);
-        let ttft = self.row(Target::Ttft, ttft_us, predicted_ttft_us, &ttft, 1.0);
-        decoding.into_iter().chain(ttft).collect()
+/// The measured means of a stage beside those of its replayed requests.
+fn rows_of_stage(
+    case: &Case,
+    roofline: &CalibratedRoofline,
+    terms: &StepTerms<'_>,
+    stage: i32,
+    records: &[&RequestRecord],
+) -> Vec<Row> {
+    let measured = |metric| case.measured.get(stage, metric).map(|ms| ms * 1e3);
+    let Some(ttft_us) = measured(Metric::TTFT_MEAN) else { return Vec::new() };
+    let count = records.len() as f64;
+    let gaps = records.iter().map(|record| f64::from(record.num_output_tokens) - 1.0).sum::<f64>() / count;
+    let decoding_us = match (measured(Metric::E2E_MEAN), measured(Metric::TPOT_MEAN)) {
+        (Some(e2e_us), _) => e2e_us - ttft_us,
+        (None, Some(tpot_us)) => tpot_us * gaps,
+        (None, None) => return Vec::new(),
+    };
+    let output_ns = (roofline.output_token_processing_time_us() * 1e3) as u64;
+    let (mut decoding, mut ttft) = (Basis::default(), Basis::default());
+    let (mut predicted_decoding_us, mut predicted_ttft_us) = (0.0, 0.0);
+    for record in records {
+        let first_ns = record.first_token_ns.saturating_sub(output_ns);
+        let last_ns = record.finish_ns.saturating_sub(output_ns);
+        decoding.add_scaled(&terms.between(first_ns, last_ns), 1.0 / count);
+        predicted_decoding_us += (record.finish_ns - record.first_token_ns) as f64 / 1e3 / count;
+        let prompt = Request::prefill(record.num_prompt_tokens, 0);
+        let queued_ns = record.arrival_ns + (roofline.queueing_time_us(&prompt) * 1e3) as u64;
+        ttft.add_scaled(&terms.between(queued_ns.min(first_ns), first_ns), 1.0 / count);
+        predicted_ttft_us += (record.first_token_ns - record.arrival_ns) as f64 / 1e3 / count;
     }
-
-    fn row(&self, target: Target, measured: f64, predicted_us: f64, basis: &Basis, queueings: f64) -> Option<Row> {
-        let is_usable = measured > 0.0 && predicted_us > 0.0 && predicted_us.is_finite();
-        let linear_us = self.correction.time_us(basis) + queueings * self.correction.host.queueing_us;
-        is_usable.then(|| Row {
-            target,
-            offset: predicted_us - linear_us,
-            x: factors(basis, queueings),
-            measured,
-            sd: target.expected_sd(),
-            weight: 0.0,
-        })
-    }
+    let figures = [
+        (Target::Decoding, decoding_us, predicted_decoding_us, decoding, 0.0),
+        (Target::Ttft, ttft_us, predicted_ttft_us, ttft, 1.0),
+    ];
+    let is_usable = |measured: f64, predicted_us: f64| measured > 0.0 && predicted_us > 0.0 && predicted_us.is_finite();
+    let row = |(target, measured, predicted_us, basis, queueings): (Target, f64, f64, Basis, f64)| {
+        let x = factors(&basis, queueings);
+        let correction = roofline.steps().correction()?;
+        let linear_us = correction.time_us(&basis) + queueings * correction.host.queueing_us;
+        let (sd, offset) = (target.expected_sd(), predicted_us - linear_us);
+        is_usable(measured, predicted_us).then_some(Row { target, offset, x, measured, sd, weight: 0.0 })
+    };
+    figures.into_iter().filter_map(row).collect()
 }

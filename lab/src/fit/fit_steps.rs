@@ -21,7 +21,7 @@ use ridgepoint::{Error, Result};
 
 /// Number of independent rows that a run counts as, at most. Errors of a run's rows have common causes, so thousands of rows do
 /// not tell a hundred times as much as a few dozen (assumed).
-pub const ROWS_OF_A_RUN: f64 = 50.0;
+const ROWS_OF_A_RUN: f64 = 50.0;
 
 /// Samples on either side whose mean stands for steps that were not sampled.
 const AROUND: usize = 25;
@@ -51,36 +51,47 @@ impl Alignment {
     }
 }
 
-/// A run with the terms of its rows.
+/// A run with the terms of its rows, and which of its rows are fitted.
 #[derive(Debug, Clone)]
-pub struct RunTerms<'a> {
+pub struct StepRun<'a> {
     /// The run.
     pub case: &'a StepCase,
     /// Terms of each row's sampled step, in the order of [`StepCase::rows`].
     pub sampled: Vec<Basis>,
+    /// Rows to fit.
+    pub fitted: Range<usize>,
+    /// Later rows that are not fitted but may be looked at, for errors and scatter.
+    pub held_out: Range<usize>,
     /// Which step's execution a time measures.
     pub alignment: Alignment,
     /// By how much of what is predicted times of a single step rise with the step itself and with the one before; `None` where
-    /// the run has too few such rows to tell, and for timed forward passes. [`RunTerms::compare`] has the formula.
+    /// the run has too few such rows to tell, and for timed forward passes. `StepRun::compare` has the formula.
     pub slopes: Option<(f64, f64)>,
 }
 
-impl<'a> RunTerms<'a> {
-    /// Computes the terms of a run. The alignment is [`Alignment::Own`] until [`RunTerms::compare`].
-    pub fn of(case: &'a StepCase) -> Self {
+impl<'a> StepRun<'a> {
+    /// A run whose alignment is chosen by the rows to fit.
+    pub fn new(case: &'a StepCase, fitted: Range<usize>, held_out: Range<usize>, prior: &Prior) -> Self {
         let sampled: Vec<Basis> = case.rows.par_iter().map(|row| case.basis(row)).collect();
-        RunTerms { case, sampled, alignment: Alignment::Own, slopes: None }
+        let mut run = StepRun { case, sampled, fitted, held_out, alignment: Alignment::Own, slopes: None };
+        run.compare(&prior.means);
+        run
     }
 
-    /// Chooses the alignment by the rows of a range, with what `by` predicts of them.
+    /// Rows of a range with the terms of their sampled steps.
+    pub(super) fn part(&self, range: &Range<usize>) -> (&[Interval], &[Basis]) {
+        let rows = self.case.rows.get(range.clone()).unwrap_or_default();
+        (rows, self.sampled.get(range.clone()).unwrap_or_default())
+    }
+
+    /// Chooses the alignment by the rows to fit, with what `by` predicts of them.
     ///
     /// # Formula
     /// Least squares over rows of a single step: `ln(time / time around) = own · ln(t / t̄) + before · ln(t₋₁ / t̄)` with the predictions t of the step,
     /// t₋₁ of the one before and t̄ of those around; where the one before was not sampled it is taken to be as those around. The
     /// greater coefficient wins: a prediction may be wrong by a factor.
-    pub fn compare(&mut self, range: Range<usize>, by: &Correction) {
-        let rows = self.case.rows.get(range.clone()).unwrap_or_default();
-        let sampled = self.sampled.get(range).unwrap_or_default();
+    fn compare(&mut self, by: &Correction) {
+        let (rows, sampled) = self.part(&self.fitted);
         let is_timed = |row: &Interval| self.case.record(row).is_some_and(|step| step.gpu_time_us.is_some());
         if rows.iter().any(is_timed) {
             return;
@@ -113,11 +124,9 @@ impl<'a> RunTerms<'a> {
         (id(before)?.checked_add(1) == id(at)).then_some(before)
     }
 
-    /// Terms of the mean step of each row of a range. Samples outside the range are not used.
-    pub fn rows(&self, range: Range<usize>) -> Vec<Basis> {
-        let (Some(rows), Some(sampled)) = (self.case.rows.get(range.clone()), self.sampled.get(range)) else {
-            return Vec::new();
-        };
+    /// Terms of the mean step of each row to fit. Other samples are not used.
+    fn terms(&self) -> Vec<Basis> {
+        let (rows, sampled) = self.part(&self.fitted);
         let around = means_around(sampled);
         let terms = |(at, (row, mean)): (usize, (&Interval, &Basis))| {
             // The step before is described where it was sampled too; the last step of the interval is not in it then.
@@ -138,12 +147,12 @@ impl<'a> RunTerms<'a> {
         rows.iter().zip(&around).enumerate().map(terms).collect()
     }
 
-    /// The rows of a range for a fit; each counts as a share of the run's `ROWS_OF_A_RUN`. Their standard deviation is the
-    /// scatter around the median error of `by`'s predictions, at least 3 %.
-    pub fn fit_rows(&self, range: Range<usize>, by: &Correction) -> Vec<Row> {
-        let rows = self.case.rows.get(range.clone()).unwrap_or_default();
+    /// The rows for a fit; each counts as a share of the run's `ROWS_OF_A_RUN`. Their standard deviation is the scatter around
+    /// the median error of `by`'s predictions, at least 3 %.
+    fn fit_rows(&self, by: &Correction) -> Vec<Row> {
+        let rows = self.part(&self.fitted).0;
         let weight = (ROWS_OF_A_RUN / rows.len().max(1) as f64).min(1.0);
-        let bases = self.rows(range);
+        let bases = self.terms();
         let off = rows.iter().zip(&bases).map(|(row, basis)| (row.period_us() / by.time_us(basis)).ln()).collect();
         let sd = robust_sd(off).max(Target::StepPeriod.expected_sd());
         let row = |(row, basis): (&Interval, &Basis)| Row {
@@ -193,16 +202,12 @@ fn means_around(sampled: &[Basis]) -> Vec<Basis> {
     (0..sampled.len()).map(mean).collect()
 }
 
-/// Fits a correction to rows of runs, from the mean of the prior.
+/// Fits a correction to the runs' rows, from the mean of the prior.
 ///
 /// # Errors
 /// `ErrorKind::Invalid` if there are fewer than two rows, or all have the same time; as [`fit_rows`].
-pub fn fit_steps(origin: &str, runs: &[(&RunTerms<'_>, Range<usize>)], prior: &Prior) -> Result<FitResult> {
-    let periods_us: Vec<f64> = runs
-        .iter()
-        .flat_map(|(run, range)| run.case.rows.get(range.clone()).unwrap_or_default())
-        .map(Interval::period_us)
-        .collect();
+pub(super) fn fit_steps(origin: &str, runs: &[&StepRun<'_>], prior: &Prior) -> Result<FitResult> {
+    let periods_us: Vec<f64> = runs.iter().flat_map(|run| run.part(&run.fitted).0).map(Interval::period_us).collect();
     if let [first_us, _, ..] = periods_us.as_slice()
         && periods_us.iter().all(|us| (us - first_us).abs() <= 1e-9 * first_us)
     {
@@ -212,17 +217,17 @@ pub fn fit_steps(origin: &str, runs: &[(&RunTerms<'_>, Range<usize>)], prior: &P
         return Err(Error::invalid(origin, vec![problem]));
     }
     let fit = |by: &Correction| {
-        let rows = runs.iter().flat_map(|(run, range)| run.fit_rows(range.clone(), by)).collect();
+        let rows = runs.iter().flat_map(|run| run.fit_rows(by)).collect();
         fit_rows(origin, rows, prior)
     };
     // The second fit takes the noise of each run's rows from the residuals of the first one.
-    let first = fit(prior.means())?;
+    let first = fit(&prior.means)?;
     let mut fitted = fit(&first.correction)?;
     let source = &mut fitted.correction.source;
-    let used = || runs.iter().filter(|(_, range)| !range.is_empty()).map(|(run, _)| run.case);
-    source.models = distinct(used().map(|case| case.labels.model.clone()));
-    source.hardware = distinct(used().map(|case| case.labels.hardware.clone()));
-    source.engine_versions = distinct(used().filter_map(|case| case.labels.backend_version.clone()));
+    let used = || runs.iter().filter(|run| !run.fitted.is_empty()).map(|run| &run.case.labels);
+    source.models = distinct(used().map(|labels| labels.model.clone()));
+    source.hardware = distinct(used().map(|labels| labels.hardware.clone()));
+    source.engine_versions = distinct(used().filter_map(|labels| labels.backend_version.clone()));
     Ok(fitted)
 }
 

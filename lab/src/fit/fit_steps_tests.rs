@@ -1,11 +1,10 @@
 //! Terms of intervals by hand.
 
-use super::super::step_scatter::{StepRun, align};
+use super::super::step_scatter::align;
 use super::*;
-use crate::evaluate::steps::case::CaseOptions;
 use crate::evaluate::steps::read::ReadRun;
 use crate::ingest::step_table::TableRun;
-use crate::ingest::{Cleaning, Dropped, Run, StepRecord, StepTrace, periods};
+use crate::ingest::{Cleaning, Run, StepRecord, StepTrace, periods};
 use ridgepoint::internals::correction::Term;
 
 /// A run of steps (number, start in µs, decodes), each decode with 500 tokens in the cache.
@@ -27,8 +26,14 @@ fn case(steps: &[(u64, u64, u32)]) -> StepCase {
     };
     let trace = StepTrace { run, steps: steps.iter().map(step).collect() };
     let run = TableRun { periods: periods(&trace, &Cleaning::default()), trace };
-    let read = ReadRun { run, requests: None, file: "made.csv".into(), dropped: Dropped::default(), notes: Vec::new() };
-    StepCase::new(read, &CaseOptions { data_dir: None, correction: "none".into() }).unwrap()
+    let read = ReadRun { run, ..ReadRun::default() };
+    StepCase::new(read, "none", None).unwrap()
+}
+
+/// A run whose rows of a range are fitted.
+fn run(case: &StepCase, fitted: Range<usize>) -> StepRun<'_> {
+    let end = fitted.end;
+    StepRun::new(case, fitted, end..end, &Prior::of_any_model())
 }
 
 fn decodes(basis: &[Basis]) -> Vec<f64> {
@@ -39,38 +44,39 @@ fn decodes(basis: &[Basis]) -> Vec<f64> {
 fn unsampled_steps_are_the_mean_of_those_around() {
     // Rows: 10 decodes for one step, 40 for two, 20 for two; mean 70 / 3.
     let case = case(&[(200, 0, 10), (201, 10_000, 40), (203, 30_000, 20), (205, 50_000, 30)]);
-    let mut run = RunTerms::of(&case);
+    let mut all = run(&case, 0..3);
     let mean = 70.0 / 3.0;
     let close = |found: &[f64], expected: &[f64]| {
         assert!(found.len() == expected.len(), "{found:?}");
         assert!(found.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-9), "{found:?}, not {expected:?}");
     };
-    close(&decodes(&run.rows(0..3)), &[10.0, (40.0 + mean) / 2.0, (20.0 + mean) / 2.0]);
-    run.alignment = Alignment::Before;
+    close(&decodes(&all.terms()), &[10.0, (40.0 + mean) / 2.0, (20.0 + mean) / 2.0]);
+    all.alignment = Alignment::Before;
     // The first row holds the step before, which was not sampled; the second holds steps 200 and 201; the third 202 and 203.
-    close(&decodes(&run.rows(0..3)), &[mean, (10.0 + 40.0) / 2.0, (20.0 + mean) / 2.0]);
+    close(&decodes(&all.terms()), &[mean, (10.0 + 40.0) / 2.0, (20.0 + mean) / 2.0]);
     // Nothing outside a range has a part in it: the mean is (40 + 20) / 2.
-    close(&decodes(&run.rows(1..3)), &[(40.0 + 30.0) / 2.0, (20.0 + 30.0) / 2.0]);
+    let last = StepRun { fitted: 1..3, ..all };
+    close(&decodes(&last.terms()), &[(40.0 + 30.0) / 2.0, (20.0 + 30.0) / 2.0]);
 }
 
 #[test]
 fn a_run_counts_as_fifty_rows_and_noise_is_its_own() {
     let steps: Vec<(u64, u64, u32)> = (0..201).map(|i| (200 + i, 10_000 * i, 10)).collect();
     let case = case(&steps);
-    let observations = RunTerms::of(&case).fit_rows(0..200, &Correction::neutral());
+    let observations = run(&case, 0..200).fit_rows(&Correction::neutral());
     let weights: f64 = observations.iter().map(|of| of.weight).sum();
     assert!((weights - 50.0).abs() < 1e-9, "{weights}");
     assert!(observations.iter().all(|of| (of.sd - 0.03).abs() < 1e-12 && of.target == Target::StepPeriod));
-    let few = RunTerms::of(&case).fit_rows(0..20, &Correction::neutral());
+    let few = run(&case, 0..20).fit_rows(&Correction::neutral());
     assert!((few.iter().map(|of| of.weight).sum::<f64>() - 20.0).abs() < 1e-9);
 }
 
 #[test]
 fn constant_times_and_single_rows_are_refused() {
     let constant = case(&[(200, 0, 10), (201, 10_000, 40), (203, 30_000, 20), (205, 50_000, 30)]);
-    let run = RunTerms::of(&constant);
-    let said =
-        |range: Range<usize>| fit_steps("made.csv", &[(&run, range)], &Prior::of_any_model()).unwrap_err().to_string();
+    let said = |range: Range<usize>| {
+        fit_steps("made.csv", &[&run(&constant, range)], &Prior::of_any_model()).unwrap_err().to_string()
+    };
     assert!(said(0..3).contains("made.csv: all 3 rows have the same time, 10000 µs"), "{}", said(0..3));
     assert!(said(0..1).contains("there is one row"), "{}", said(0..1));
     assert!(said(0..0).contains("there are no rows"), "{}", said(0..0));
@@ -91,8 +97,7 @@ fn the_work_of_the_step_before_is_told_by_its_length() {
             })
             .collect();
         let case = case(&steps);
-        let mut run = RunTerms::of(&case);
-        run.compare(0..299, &Correction::neutral());
+        let run = run(&case, 0..299);
         let (own, before) = run.slopes.unwrap();
         assert!((own - before).abs() > 0.2 && own.min(before).abs() < 0.05, "{own} {before}");
         assert_eq!(run.alignment, expected, "{:?}", run.slopes);
@@ -102,11 +107,8 @@ fn the_work_of_the_step_before_is_told_by_its_length() {
 #[test]
 fn runs_of_one_engine_have_one_alignment() {
     let case = case(&(0..40).map(|i| (200 + i, 10_000 * i, 10)).collect::<Vec<_>>());
-    let with = |slopes| {
-        let terms = RunTerms { slopes: Some(slopes), ..RunTerms::of(&case) };
-        StepRun { terms, fitted: 0..39, held_out: 39..39 }
-    };
+    let with = |slopes| StepRun { slopes: Some(slopes), ..run(&case, 0..39) };
     let mut runs = [with((0.5, 0.45)), with((0.3, 0.6))];
     align(&mut runs);
-    assert_eq!(runs.map(|run| run.terms.alignment), [Alignment::Before, Alignment::Before]);
+    assert_eq!(runs.map(|run| run.alignment), [Alignment::Before, Alignment::Before]);
 }

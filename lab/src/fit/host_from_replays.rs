@@ -14,7 +14,7 @@ use super::report::{HostFit, ParameterReport};
 use crate::evaluate::case::Case;
 use crate::evaluate::measured::WHOLE_RUN;
 use crate::evaluate::metric::{Metric, predicted_ms};
-use crate::solver::{LeastSquares, NumericFit, Options, Prior, Range, minimise};
+use crate::solver::{NumericFit, Options, Parameter, minimise, slopes};
 
 /// Most iterations take five replays of all cases, so that this bounds the time.
 const OPTIONS: Options = Options { max_iterations: 6, tolerance: 1e-4 };
@@ -24,16 +24,19 @@ pub const HOST_REPLAYS: u64 = 30;
 /// hardly change a schedule.
 const DIFFERENCE: f64 = 0.25;
 
-/// Names, units and prior standard deviations (µs) of the fitted overheads. `output_token_us` is not among them: in TTFT and
-/// E2E clients see its sum with `queueing_us`, and in ITL neither.
-const FITTED: [(&str, &str, f64); 3] = [
-    ("queueing_us", "µs per request", QUEUEING_PRIOR_SD_US),
-    ("scheduling_us", "µs per step", 500.0),
-    ("preemption_us", "µs per preempted request", 100.0),
-];
+/// The fitted overheads, with the defaults as the prior's mean. `output_token_us` is not among them: in TTFT and E2E clients
+/// see its sum with `queueing_us`, and in ITL neither.
+fn fitted() -> Vec<Parameter> {
+    let [queueing_us, scheduling_us, preemption_us] = values_of(&HostTimes::default());
+    vec![
+        Parameter::overhead("queueing_us", "µs per request", queueing_us, QUEUEING_PRIOR_SD_US),
+        Parameter::overhead("scheduling_us", "µs per step", scheduling_us, 500.0),
+        Parameter::overhead("preemption_us", "µs per preempted request", preemption_us, 100.0),
+    ]
+}
 
-/// The values of [`FITTED`].
-fn values_of(host: &HostTimes) -> [f64; FITTED.len()] {
+/// The values of the fitted overheads.
+fn values_of(host: &HostTimes) -> [f64; 3] {
     [host.queueing_us, host.scheduling_us, host.preemption_us]
 }
 
@@ -43,30 +46,23 @@ fn values_of(host: &HostTimes) -> [f64; FITTED.len()] {
 /// # Errors
 /// As [`Case::replay`].
 pub fn host_from_replays(cases: &[&Case], correction: &Correction, seed: u64, done: &dyn Fn()) -> Result<HostFit> {
-    let with = |values: &[f64]| match values {
-        [queueing_us, scheduling_us, preemption_us] => HostTimes {
-            queueing_us: *queueing_us,
-            scheduling_us: *scheduling_us,
-            preemption_us: *preemption_us,
-            ..correction.host
-        },
-        _ => correction.host,
+    let with = |values: &[f64]| HostTimes {
+        queueing_us: values[0],
+        scheduling_us: values[1],
+        preemption_us: values[2],
+        ..correction.host
     };
     let residuals = |values: &[f64]| residuals(cases, correction, with(values), seed).inspect(|_| done());
-    let usual = values_of(&HostTimes::default());
-    let prior = |((_, _, sd), mean): (&(&str, &str, f64), f64)| Prior { mean, sd: *sd, step: DIFFERENCE * sd };
-    let problem = NumericFit { residuals, priors: FITTED.iter().zip(usual).map(prior).collect() };
-    let ranges = FITTED.map(|(_, _, scale)| Range { lower: 0.0, upper: f64::INFINITY, scale });
-    let solution = minimise(&problem, &values_of(&correction.host), &ranges, OPTIONS)?;
-    let curvature = problem.slopes(&solution.values)?.curvature;
-    let report = |(index, (name, unit, prior_sd)): (usize, &(&str, &str, f64))| {
+    let problem = NumericFit { residuals, parameters: fitted(), difference: DIFFERENCE };
+    let solution = minimise(&problem, &values_of(&correction.host), OPTIONS)?;
+    let curvature = slopes(&problem, &solution.values)?.curvature;
+    let report = |(index, of): (usize, &Parameter)| {
         let sd_with_others_held = curvature[(index, index)].powf(-0.5);
-        let prior = (usual[index], *prior_sd);
-        ParameterReport::of_host(name, unit, prior, solution.values[index], Some(sd_with_others_held))
+        ParameterReport::of_host(*of, solution.values[index], Some(sd_with_others_held))
     };
     Ok(HostFit {
         times: with(&solution.values),
-        parameters: FITTED.iter().enumerate().map(report).collect(),
+        parameters: problem.parameters.iter().enumerate().map(report).collect(),
         notes: vec![
             format!("host overheads with the replay in the loop: {}", solution.why_stopped),
             format!(
@@ -82,7 +78,7 @@ fn residuals(cases: &[&Case], correction: &Correction, host: HostTimes, seed: u6
     let correction = Arc::new(correction.clone());
     let of_case = |case: &&Case| -> Result<[f64; 2]> {
         let roofline = case.rooflines.corrected(&correction).with_host(host);
-        let metrics = Metrics::of(&case.replay(&roofline, seed)?);
+        let metrics = Metrics::of(&case.replay(&roofline, seed, &mut ())?);
         let residual = |metric: Metric, target: Target| {
             let measured_ms = case.measured.get(WHOLE_RUN, metric)?;
             let log_error = (predicted_ms(&metrics, None, metric)? / measured_ms).ln();

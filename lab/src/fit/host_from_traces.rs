@@ -4,6 +4,7 @@ use super::posterior::IDENTIFIED_SD_SHARE;
 use super::report::{HostFit, ParameterReport};
 use crate::huber;
 use crate::ingest::{HostDelays, RequestTrace};
+use crate::solver::Parameter;
 use crate::stats::{median, non_negative_least_squares, robust_sd};
 use ridgepoint::internals::correction::HostTimes;
 
@@ -55,13 +56,11 @@ fn host_from_delays(delays: &HostDelays, prior: &HostTimes) -> HostFit {
         times.output_token_us = median(client.clone()).unwrap_or(0.0).max(0.0);
         output = Some(sd_of_median(client));
     }
-    for (what, count) in [("queueing_us, queueing_us_per_token", line.len()), ("output_token_us", client.len())] {
-        match count {
-            0 => notes.push(format!("{what}: not identified: no request times in the data")),
-            count if count < LEAST_REQUESTS => notes.push(format!(
-                "{what}: not identified: times of {count} requests in the data, which must be at least {LEAST_REQUESTS}"
-            )),
-            _ => {}
+    for (names, count) in [("queueing_us, queueing_us_per_token", line.len()), ("output_token_us", client.len())] {
+        if count < LEAST_REQUESTS {
+            notes.push(format!(
+                "{names}: not identified: times of {count} requests in the data, which must be at least {LEAST_REQUESTS}"
+            ));
         }
     }
     notes.push(
@@ -70,8 +69,8 @@ fn host_from_delays(delays: &HostDelays, prior: &HostTimes) -> HostFit {
     if delays.negative > 0 {
         notes.push(format!("{} pairs of requests' times in the wrong order were left out", delays.negative));
     }
-    let report = |name: &str, unit: &str, get: fn(&HostTimes) -> f64, sd: Option<f64>| {
-        ParameterReport::of_host(name, unit, (get(prior), get(&usual)), get(&times), sd)
+    let report = |name, unit, get: fn(&HostTimes) -> f64, sd| {
+        ParameterReport::of_host(Parameter::overhead(name, unit, get(prior), get(&usual)), get(&times), sd)
     };
     let parameters = vec![
         report("queueing_us", "µs per request", |of| of.queueing_us, fixed),
@@ -87,6 +86,7 @@ fn sd_of_median(values: &[f64]) -> f64 {
     (std::f64::consts::FRAC_PI_2 / values.len().max(1) as f64).sqrt() * robust_sd(values.to_vec())
 }
 
+/// A line `start + slope·x`.
 #[derive(Debug, Clone, Copy)]
 struct Line {
     start: f64,
@@ -103,9 +103,8 @@ fn robust_line(pairs: &[(u64, f64)]) -> Option<Line> {
         let [start, slope] = non_negative_least_squares(&rows, &times, &weights)?;
         let off: Vec<f64> = rows.iter().zip(&times).map(|([_, x], y)| y - start - slope * x).collect();
         let scale = robust_sd(off.clone());
-        let weighted =
-            |of: &dyn Fn(f64) -> f64| -> f64 { rows.iter().zip(&weights).map(|(row, w)| w * of(row[1])).sum() };
-        let all = weighted(&|_| 1.0);
+        let all: f64 = weights.iter().sum();
+        let weighted = |of: &dyn Fn(f64) -> f64| rows.iter().zip(&weights).map(|([_, x], w)| w * of(*x)).sum::<f64>();
         let mean_x = weighted(&|x| x) / all;
         let squares = weighted(&|x| (x - mean_x).powi(2));
         if squares <= 1e-9 * all * mean_x * mean_x {
@@ -168,7 +167,7 @@ mod tests {
         assert!((fit.times.queueing_us - 4000.0).abs() < 1e-9, "{fit:?}");
         assert!(fit.parameters[0].identified && !fit.parameters[1].identified && !fit.parameters[2].identified);
         assert!(fit.notes[0].contains("alike in length"), "{:?}", fit.notes);
-        assert!(fit.notes[1].contains("output_token_us: not identified: no request times"), "{:?}", fit.notes);
+        assert!(fit.notes[1].contains("output_token_us: not identified: times of 0 requests"), "{:?}", fit.notes);
     }
 
     #[test]

@@ -9,14 +9,12 @@ use crate::evaluate::fold::{GroupBy, groups_to_leave_out};
 use ridgepoint::Result;
 use ridgepoint::internals::correction::{Correction, SDS_OF_90_PCT, Scatter};
 
-/// A group of cases, and a correction fitted without them.
+/// A group of runs that was left out of a fit.
 #[derive(Debug, Clone)]
-pub struct Fold {
-    /// The model, workload or experiment that was left out.
-    pub left_out: String,
-    /// Positions of its cases.
-    pub cases: Vec<usize>,
-    /// The correction fitted on all other cases. Its scatter is that of the other folds, so it has not seen these cases either.
+pub struct LeftOut {
+    /// The model, workload or experiment.
+    pub group: String,
+    /// The correction fitted on all other runs. Its scatter is that of the other groups, so it has not seen this one either.
     pub correction: Correction,
     residuals: Vec<Residual>,
 }
@@ -41,43 +39,20 @@ pub fn leave_out(
     start: &Correction,
     seed: u64,
     done: &(dyn Fn() + Sync),
-) -> Result<Vec<Fold>> {
+) -> Result<Vec<LeftOut>> {
     let groups = groups_to_leave_out(cases.iter().map(|case| &case.labels), by)?;
-    let fold = |left_out: String| {
-        let is_out = |index: &usize| cases.get(*index).is_some_and(|case| case.labels.group(by) == left_out);
-        let (out, seen): (Vec<usize>, Vec<usize>) = (0..cases.len()).partition(is_out);
-        let of = |positions: &[usize]| -> Vec<&Case> {
-            positions.iter().filter_map(|position| cases.get(*position).copied()).collect()
-        };
-        let (fitted, _) = fit_serving(&format!("all but {left_out}"), &of(&seen), prior, start, seed, done)?;
-        let rows = replayed_rows(&of(&out), &fitted.correction, seed, done)?;
+    let fit = |group: String| {
+        let (out, seen): (Vec<&Case>, Vec<&Case>) = cases.iter().partition(|case| case.labels.group(by) == group);
+        let (fitted, _) = fit_serving(&format!("all but {group}"), &seen, prior, start, seed, done)?;
+        let rows = replayed_rows(&out, &fitted.correction, seed, done)?;
         let residuals = rows.iter().flatten().map(|row| residual(row, &fitted.correction)).collect();
-        Ok(Fold { left_out, cases: out, correction: fitted.correction, residuals })
+        Ok(LeftOut { group, correction: fitted.correction, residuals })
     };
-    let mut folds: Vec<Fold> = groups.into_iter().map(fold).collect::<Result<_>>()?;
-    for index in 0..folds.len() {
-        let others = folds.iter().enumerate().filter(|(other, _)| *other != index).map(|(_, fold)| fold);
-        let scatter = scatter_of(others);
-        if let Some(fold) = folds.get_mut(index) {
-            fold.correction.scatter = scatter;
-        }
+    let mut all: Vec<LeftOut> = groups.into_iter().map(fit).collect::<Result<_>>()?;
+    for index in 0..all.len() {
+        all[index].correction.scatter = scatter(all[..index].iter().chain(&all[index + 1..]));
     }
-    Ok(folds)
-}
-
-/// The scatter of left-out figures, which a model that was never measured gets.
-pub fn scatter(folds: &[Fold]) -> Scatter {
-    scatter_of(folds.iter())
-}
-
-/// Number of runs that the prior's scatter counts as.
-const PRIOR_RUNS: f64 = 2.0;
-
-/// The scatter of few runs, shrunk towards the prior's: `√((n·own² + 2·prior²) / (n + 2))`.
-pub fn shrunk(own: Scatter, runs: usize, prior: Scatter) -> Scatter {
-    let runs = runs as f64;
-    let both = |own: f64, prior: f64| ((runs * own * own + PRIOR_RUNS * prior * prior) / (runs + PRIOR_RUNS)).sqrt();
-    Scatter { step: both(own.step, prior.step), ttft: both(own.ttft, prior.ttft) }
+    Ok(all)
 }
 
 fn residual(row: &Row, correction: &Correction) -> Residual {
@@ -89,8 +64,9 @@ fn residual(row: &Row, correction: &Correction) -> Residual {
     }
 }
 
-fn scatter_of<'a>(folds: impl Iterator<Item = &'a Fold>) -> Scatter {
-    let residuals: Vec<Residual> = folds.flat_map(|fold| fold.residuals.iter().copied()).collect();
+/// The scatter of left-out figures, which a model that was never measured gets.
+pub fn scatter<'a>(left_out: impl IntoIterator<Item = &'a LeftOut>) -> Scatter {
+    let residuals: Vec<Residual> = left_out.into_iter().flat_map(|of| of.residuals.iter().copied()).collect();
     let of = |target: Target| -> Vec<Residual> { residuals.iter().filter(|r| r.target == target).copied().collect() };
     let usual = Scatter::default();
     Scatter {
@@ -107,13 +83,11 @@ fn covering(residuals: &[Residual]) -> Option<f64> {
         return None;
     }
     // The scatter that each figure needs: |error| = 1.645·√(coefficients² + scatter²).
-    let mut needed: Vec<(f64, f64)> = residuals
-        .iter()
-        .map(|r| {
-            let beyond = (r.log_error / SDS_OF_90_PCT).powi(2) - r.coefficients_sd.powi(2);
-            (beyond.max(0.0).sqrt(), r.weight)
-        })
-        .collect();
+    let needed = |r: &Residual| {
+        let beyond = (r.log_error / SDS_OF_90_PCT).powi(2) - r.coefficients_sd.powi(2);
+        (beyond.max(0.0).sqrt(), r.weight)
+    };
+    let mut needed: Vec<(f64, f64)> = residuals.iter().map(needed).collect();
     needed.sort_by(|a, b| a.0.total_cmp(&b.0));
     let mut held = 0.0;
     let enough = needed.iter().find(|(_, weight)| {
@@ -145,9 +119,10 @@ mod tests {
     #[test]
     fn few_runs_say_little_of_their_scatter() {
         let (own, prior) = (Scatter { step: 0.01, ttft: 0.02 }, Scatter { step: 0.05, ttft: 0.2 });
-        let two = shrunk(own, 2, prior);
+        let prior = Prior::around(&Correction { scatter: prior, ..Correction::neutral() });
+        let two = prior.shrunk(own, 2);
         assert!((two.step - 0.0013f64.sqrt()).abs() < 1e-12 && (two.ttft - 0.0202f64.sqrt()).abs() < 1e-12);
-        assert!((shrunk(own, 1000, prior).step - 0.01).abs() < 1e-3);
+        assert!((prior.shrunk(own, 1000).step - 0.01).abs() < 1e-3);
     }
 
     #[test]

@@ -17,10 +17,10 @@ mod step_terms;
 
 pub use fit_rows::{FitResult, Prior};
 pub use fit_serving::{MAX_ROUNDS, fit_serving};
-pub use fit_steps::{Alignment, RunTerms};
+pub use fit_steps::{Alignment, StepRun};
 pub use host_from_replays::{HOST_REPLAYS, host_from_replays};
 pub use host_from_traces::host_from_traces;
-pub use leave_out::{Fold, leave_out, scatter, shrunk};
+pub use leave_out::{LeftOut, leave_out, scatter};
 pub use problem::Target;
 pub use report::{FitReport, HostFit, ParameterReport};
-pub use step_scatter::{StepFitReport, StepRun, StepRunReport, WindowErrors, fit_with_scatter};
+pub use step_scatter::{StepFitReport, StepRunReport, WindowErrors, fit_fold, fit_with_scatter};

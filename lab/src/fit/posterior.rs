@@ -1,8 +1,9 @@
 //! Computes the posterior of a fit: the Gaussian around its minimum (Laplace's approximation). Uses `problem`.
 
-use nalgebra::{DMatrix, DVector};
+use nalgebra::DMatrix;
 
-use super::problem::{Parameter, Problem};
+use super::problem::Problem;
+use crate::solver::slopes;
 use ridgepoint::{Error, Result};
 
 /// The data identify a parameter if they reduce its standard deviation below this share of the prior's.
@@ -13,16 +14,19 @@ pub const IDENTIFIED_SD_SHARE: f64 = 2.0 / 3.0;
 pub struct Posterior {
     /// Covariance, in the order of the parameters and in their units. A parameter at a bound is treated as if the bound did
     /// not exist, as its uncertainty affects the others. A fixed parameter has zeros.
-    pub covariance: Vec<Vec<f64>>,
-    /// Square roots of the diagonal; at most the prior's.
-    pub sd: Vec<f64>,
+    pub covariance: DMatrix<f64>,
     /// Whether the data identify each parameter: at least two rows have it, and its standard deviation is less than
     /// `IDENTIFIED_SD_SHARE` of the prior's.
     pub identified: Vec<bool>,
     /// Divisor of the rows' curvature, at least 1: above 1 if rows scatter more than their own standard deviations.
     pub overdispersion: f64,
-    /// Number of parameters that the rows determine: the trace of posterior covariance × curvature of the rows.
-    pub effective_parameters: f64,
+}
+
+impl Posterior {
+    /// Standard deviation of a parameter; at most the prior's.
+    pub fn sd(&self, index: usize) -> f64 {
+        self.covariance[(index, index)].max(0.0).sqrt()
+    }
 }
 
 /// The posterior of `problem` around `values`, its minimum.
@@ -35,49 +39,40 @@ pub struct Posterior {
 /// # Errors
 /// `ErrorKind::Invalid` if the curvature overflows.
 pub fn posterior(problem: &Problem, values: &[f64]) -> Result<Posterior> {
-    let parameters = problem.parameters();
-    let scales = DVector::from_iterator(parameters.len(), parameters.iter().map(Parameter::scale));
-    let data = problem.data_curvature(values);
-    let scaled = DMatrix::from_fn(parameters.len(), parameters.len(), |row, column| {
-        data[(row, column)] * scales[row] * scales[column]
-    });
-    let (mut inverse, mut effective_parameters) = inverted(&scaled, 1.0)?;
+    let parameters = &problem.parameters;
+    let size = parameters.len();
+    let scale = |index: usize| if parameters[index].is_fixed() { 0.0 } else { parameters[index].prior_sd };
+    let data = slopes(problem, values)?.data_curvature;
+    let scaled = DMatrix::from_fn(size, size, |row, column| data[(row, column)] * scale(row) * scale(column));
+    let (mut inverse, effective_parameters) = inverted(&scaled, 1.0)?;
     let mut overdispersion = 1.0;
     let (chi_square, rows) = problem.chi_square(values);
     let dof = rows - effective_parameters;
     // Without a degree of freedom the rows do not tell their own scatter.
     if dof > 0.0 && chi_square > dof {
         overdispersion = chi_square / dof;
-        (inverse, effective_parameters) = inverted(&scaled, overdispersion)?;
+        inverse = inverted(&scaled, overdispersion)?.0;
     }
-    let covariance = |row: usize, column: usize| inverse[(row, column)] * scales[row] * scales[column];
-    let sd: Vec<f64> = (0..parameters.len()).map(|i| covariance(i, i).max(0.0).sqrt()).collect();
-    let identified = |(index, parameter): (usize, &Parameter)| {
+    let covariance = DMatrix::from_fn(size, size, |row, column| inverse[(row, column)] * scale(row) * scale(column));
+    let mut found = Posterior { covariance, identified: Vec::new(), overdispersion };
+    let identified = |index: usize| {
         let touched = |x: &[f64]| x.get(index).is_some_and(|x| *x != 0.0);
-        let rows = problem.rows().iter().filter(|row| row.weight > 0.0 && touched(&row.x)).take(2).count();
-        rows == 2 && parameter.scale() > 0.0 && sd[index] < IDENTIFIED_SD_SHARE * parameter.prior_sd
+        let rows = problem.rows.iter().filter(|row| row.weight > 0.0 && touched(&row.x)).take(2).count();
+        rows == 2 && scale(index) > 0.0 && found.sd(index) < IDENTIFIED_SD_SHARE * parameters[index].prior_sd
     };
-    Ok(Posterior {
-        identified: parameters.iter().enumerate().map(identified).collect(),
-        covariance: (0..parameters.len())
-            .map(|row| (0..parameters.len()).map(|column| covariance(row, column)).collect())
-            .collect(),
-        sd,
-        overdispersion,
-        effective_parameters,
-    })
+    found.identified = (0..size).map(identified).collect();
+    Ok(found)
 }
 
 /// The inverse of 1 + `scaled`/φ, and the trace of it times `scaled`/φ.
 fn inverted(scaled: &DMatrix<f64>, overdispersion: f64) -> Result<(DMatrix<f64>, f64)> {
     let size = scaled.nrows();
     let matrix = DMatrix::identity(size, size) + scaled / overdispersion;
-    let inverse = matrix.cholesky().map(|cholesky| cholesky.inverse()).ok_or_else(|| {
-        Error::invalid(
-            "posterior",
-            vec!["the curvature of the rows overflows: their columns are too large for their sd".to_owned()],
-        )
-    })?;
+    let Some(cholesky) = matrix.cholesky() else {
+        let problem = "the curvature of the rows overflows: their columns are too large for their sd";
+        return Err(Error::invalid("posterior", vec![problem.to_owned()]));
+    };
+    let inverse = cholesky.inverse();
     let kept: f64 = (0..size).map(|i| inverse[(i, i)]).sum();
     Ok((inverse, size as f64 - kept))
 }

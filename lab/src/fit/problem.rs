@@ -4,13 +4,13 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use nalgebra::DMatrix;
 use ridgepoint::internals::correction::{Basis, NUM_TERMS};
 use ridgepoint::{Error, Result};
+use serde::Serialize;
 
 use crate::huber;
 use crate::sha256::sha256_hex;
-use crate::solver::{self, LeastSquares, Range, Slopes, Solution};
+use crate::solver::{self, LeastSquares, Parameter, Solution};
 
 /// Share of the measured value below which the logarithm of a prediction is continued by its tangent. The cost of a
 /// prediction of zero or less is therefore finite and still has a slope.
@@ -20,32 +20,8 @@ const HASHED_LAYOUT: &str = "ridgepoint rows 1\n";
 /// When a fit stops; it takes some ten iterations.
 const OPTIONS: solver::Options = solver::Options { max_iterations: 300, tolerance: 1e-12 };
 
-/// A fitted number: its unit, its Gaussian prior and its bounds.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Parameter {
-    /// Name in reports and errors.
-    pub name: String,
-    /// Unit, in words.
-    pub unit: String,
-    /// Mean of the prior.
-    pub prior: f64,
-    /// Standard deviation of the prior, above 0.
-    pub prior_sd: f64,
-    /// Least value; may be −∞. If it equals `upper` the parameter is fixed.
-    pub lower: f64,
-    /// Greatest value; may be ∞.
-    pub upper: f64,
-}
-
-impl Parameter {
-    /// Size of a typical change: the prior's standard deviation, 0 for a fixed parameter.
-    pub(super) fn scale(&self) -> f64 {
-        if self.lower < self.upper { self.prior_sd } else { 0.0 }
-    }
-}
-
 /// The kind of a measured figure.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Target {
     /// Mean time from one step's start to the next's.
@@ -71,11 +47,7 @@ impl Target {
 /// The name that JSON has too.
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Target::StepPeriod => "step_period",
-            Target::Decoding => "decoding",
-            Target::Ttft => "ttft",
-        })
+        self.serialize(f)
     }
 }
 
@@ -139,8 +111,10 @@ impl Row {
 /// A checked set of parameters and rows.
 #[derive(Debug, Clone)]
 pub struct Problem {
-    parameters: Vec<Parameter>,
-    rows: Vec<Row>,
+    /// The parameters.
+    pub parameters: Vec<Parameter>,
+    /// The rows.
+    pub rows: Vec<Row>,
 }
 
 impl Problem {
@@ -158,38 +132,21 @@ impl Problem {
             problems.push("every row's weight is 0: at least one must count".to_owned());
         }
         let mut bad = rows.iter().enumerate().filter(|(_, row)| !row.is_possible(parameters.len()));
-        if let Some((index, row)) = bad.next() {
+        if let Some((index, Row { offset, x, measured, sd, weight, .. })) = bad.next() {
             problems.push(format!(
-                "row {}: measured {}, predicted {} + {:?} by parameter, sd {}, weight {}: all must be finite, measured and sd \
-                 above 0 ({} further rows are bad too)",
+                "row {}: measured {measured}, predicted {offset} + {x:?} by parameter, sd {sd}, weight {weight}: all must be \
+                 finite, measured and sd above 0 ({} further rows are bad too)",
                 index + 1,
-                row.measured,
-                row.offset,
-                row.x,
-                row.sd,
-                row.weight,
                 bad.count()
             ));
         }
         if problems.is_empty() { Ok(Problem { parameters, rows }) } else { Err(Error::invalid(origin, problems)) }
     }
 
-    /// The parameters.
-    pub fn parameters(&self) -> &[Parameter] {
-        &self.parameters
-    }
-
-    /// The rows.
-    pub fn rows(&self) -> &[Row] {
-        &self.rows
-    }
-
     /// Number of rows of each kind.
     pub fn rows_by_target(&self) -> BTreeMap<Target, u64> {
         let mut counts = BTreeMap::new();
-        for row in &self.rows {
-            *counts.entry(row.target).or_default() += 1;
-        }
+        self.rows.iter().for_each(|row| *counts.entry(row.target).or_default() += 1);
         counts
     }
 
@@ -200,74 +157,12 @@ impl Problem {
         missing.map(|(_, of)| format!("no row has '{}': it stays at its prior", of.name)).collect()
     }
 
-    /// The priors' means, at which a fit starts.
-    pub fn priors(&self) -> Vec<f64> {
-        self.parameters.iter().map(|parameter| parameter.prior).collect()
-    }
-
     /// Finds the parameters of least cost within their bounds, from `start`. A parameter that no row has ends at its prior.
     ///
     /// # Errors
     /// `ErrorKind::InvalidArgument` if `start` has another length than there are parameters or a number that is not finite.
     pub fn minimise(&self, start: &[f64]) -> Result<Solution> {
-        let range = |of: &Parameter| Range { lower: of.lower, upper: of.upper, scale: of.prior_sd };
-        let ranges: Vec<Range> = self.parameters.iter().map(range).collect();
-        solver::minimise(self, start, &ranges, OPTIONS)
-    }
-
-    /// `Σ weight·huber(ln(predicted / measured) / sd) + ½·Σ ((θ − prior) / prior_sd)²`, finite for any values.
-    ///
-    /// # Formula
-    /// Huber's loss with [`HUBER_DELTA`](crate::huber::HUBER_DELTA); below a thousandth of `measured` the logarithm is
-    /// continued by its tangent.
-    pub fn cost(&self, values: &[f64]) -> f64 {
-        let rows: f64 = self.rows.iter().map(|row| row.weight * huber::loss(row.residual(values).0)).sum();
-        let prior: f64 =
-            self.parameters.iter().zip(values).map(|(of, value)| 0.5 * off_prior(of, *value).powi(2)).sum();
-        let cost = rows + prior;
-        if cost.is_nan() { f64::MAX } else { cost.min(f64::MAX) }
-    }
-
-    /// Derivative of [`Problem::cost`] by each parameter.
-    pub fn gradient(&self, values: &[f64]) -> Vec<f64> {
-        let mut gradient: Vec<f64> =
-            self.parameters.iter().zip(values).map(|(of, value)| off_prior(of, *value) / of.prior_sd).collect();
-        for row in &self.rows {
-            let (residual, derivative) = row.residual(values);
-            let slope = row.weight * huber::slope(residual) * derivative;
-            for (sum, x) in gradient.iter_mut().zip(&row.x) {
-                *sum += slope * x;
-            }
-        }
-        gradient
-    }
-
-    /// Gauss–Newton approximation of the second derivatives of the rows' part of [`Problem::cost`]. A row beyond Huber's δ
-    /// counts as little as its pull does (iteratively reweighted least squares).
-    pub fn data_curvature(&self, values: &[f64]) -> DMatrix<f64> {
-        let count = self.parameters.len();
-        let mut curvature = DMatrix::zeros(count, count);
-        for row in &self.rows {
-            let (residual, derivative) = row.residual(values);
-            let weight = row.weight * huber::weight(residual) * derivative * derivative;
-            for (i, x) in row.x.iter().enumerate().filter(|(_, x)| **x != 0.0) {
-                let scaled = weight * x;
-                for (j, other) in row.x.iter().enumerate().take(i + 1) {
-                    curvature[(i, j)] += scaled * other;
-                }
-            }
-        }
-        curvature.fill_upper_triangle_with_lower_triangle();
-        curvature
-    }
-
-    /// [`Problem::data_curvature`] and the prior's, 1 / prior_sd².
-    pub fn curvature(&self, values: &[f64]) -> DMatrix<f64> {
-        let mut curvature = self.data_curvature(values);
-        for (i, parameter) in self.parameters.iter().enumerate() {
-            curvature[(i, i)] += parameter.prior_sd.powi(-2);
-        }
-        curvature
+        solver::minimise(self, start, OPTIONS)
     }
 
     /// Robust χ² of the rows and the number of rows that they count as: Σ weight·w·r² over its value for normal noise of the
@@ -294,17 +189,25 @@ impl Problem {
     }
 }
 
-fn off_prior(parameter: &Parameter, value: f64) -> f64 {
-    (value - parameter.prior) / parameter.prior_sd
-}
-
+/// A row's residual is ln(predicted / measured) / sd; below a thousandth of `measured` the logarithm is continued by its
+/// tangent.
 impl LeastSquares for Problem {
-    fn cost(&self, values: &[f64]) -> Result<f64> {
-        Ok(Problem::cost(self, values))
+    fn parameters(&self) -> &[Parameter] {
+        &self.parameters
     }
 
-    fn slopes(&self, values: &[f64]) -> Result<Slopes> {
-        Ok(Slopes { gradient: self.gradient(values), curvature: self.curvature(values) })
+    fn residuals(&self, values: &[f64]) -> Result<Vec<f64>> {
+        Ok(self.rows.iter().map(|row| row.residual(values).0).collect())
+    }
+
+    fn derivatives(&self, values: &[f64], _: &[f64]) -> Result<Vec<Vec<f64>>> {
+        let by_prediction: Vec<f64> = self.rows.iter().map(|row| row.residual(values).1).collect();
+        let column = |index: usize| self.rows.iter().zip(&by_prediction).map(|(row, by)| row.x[index] * by).collect();
+        Ok((0..self.parameters.len()).map(column).collect())
+    }
+
+    fn weight(&self, row: usize) -> f64 {
+        self.rows[row].weight
     }
 }
 

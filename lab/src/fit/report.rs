@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::posterior::{IDENTIFIED_SD_SHARE, Posterior};
-use super::problem::{Parameter, Problem, Target};
-use crate::solver::Solution;
+use super::problem::{Problem, Target};
+use crate::solver::{Parameter, Solution};
 use ridgepoint::internals::correction::{HostTimes, SDS_OF_90_PCT};
 
 /// Report of a fit: its input, how it ended and its result. Serialised keys are stable.
@@ -16,16 +16,9 @@ pub struct FitReport {
     pub rows: u64,
     /// Rows by kind of figure.
     pub rows_by_target: BTreeMap<Target, u64>,
-    /// Whether the solver converged.
-    pub converged: bool,
-    /// Why it stopped, in words.
-    pub why_stopped: String,
-    /// Iterations of the solver.
-    pub iterations: u64,
-    /// Cost at the start.
-    pub cost_before: f64,
-    /// Cost at the end.
-    pub cost_after: f64,
+    /// How the solver ended.
+    #[serde(flatten)]
+    pub solution: Solution,
     /// The parameters, in the order of the problem's.
     pub parameters: Vec<ParameterReport>,
     /// Remarks.
@@ -35,14 +28,9 @@ pub struct FitReport {
 /// One parameter of a fit.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ParameterReport {
-    /// Its name.
-    pub name: String,
-    /// Its unit, in words.
-    pub unit: String,
-    /// Mean of its prior.
-    pub prior: f64,
-    /// Standard deviation of its prior.
-    pub prior_sd: f64,
+    /// Its name, unit and prior.
+    #[serde(flatten)]
+    pub parameter: Parameter,
     /// Fitted value.
     pub value: f64,
     /// Standard deviation of its posterior.
@@ -70,15 +58,7 @@ pub struct HostFit {
 
 impl FitReport {
     /// The report of a solved problem with its posterior.
-    pub(super) fn new(problem: &Problem, solution: &Solution, posterior: &Posterior) -> FitReport {
-        let found = solution.values.iter().zip(&solution.at_bound).zip(posterior.sd.iter().zip(&posterior.identified));
-        let parameters = problem.parameters().iter().zip(found).map(|(of, ((value, at_bound), (sd, identified)))| {
-            let Parameter { name, unit, prior, prior_sd, lower, upper } = of.clone();
-            let reach = SDS_OF_90_PCT * sd;
-            let (sd, identified, at_bound, value) = (*sd, *identified, *at_bound, *value);
-            let (lower, upper) = ((value - reach).max(lower), (value + reach).min(upper));
-            ParameterReport { name, unit, prior, prior_sd, value, sd, lower, upper, identified, at_bound }
-        });
+    pub(super) fn new(problem: &Problem, solution: Solution, posterior: &Posterior) -> FitReport {
         let mut notes = problem.notes();
         if posterior.overdispersion > 1.0 {
             notes.push(format!(
@@ -86,49 +66,47 @@ impl FitReport {
                 posterior.overdispersion.sqrt()
             ));
         }
+        let parameter = |(index, of): (usize, &Parameter)| {
+            let (value, sd) = (solution.values[index], posterior.sd(index));
+            ParameterReport::new(*of, value, sd, posterior.identified[index])
+        };
         FitReport {
-            rows: problem.rows().len() as u64,
+            rows: problem.rows.len() as u64,
             rows_by_target: problem.rows_by_target(),
-            converged: solution.converged,
-            why_stopped: solution.why_stopped.clone(),
-            iterations: solution.iterations,
-            cost_before: solution.cost_start,
-            cost_after: solution.cost,
-            parameters: parameters.collect(),
+            parameters: problem.parameters.iter().enumerate().map(parameter).collect(),
             notes,
+            solution,
         }
     }
-}
 
-impl FitReport {
     /// Puts host overheads that were fitted apart in the place of those of the solver.
     pub fn replace_host(&mut self, host: HostFit) {
-        let is_host = |name: &str| host.parameters.iter().any(|of| of.name == name);
-        self.parameters.retain(|parameter| !is_host(&parameter.name));
-        self.notes.retain(|note| !host.parameters.iter().any(|of| note.contains(&format!("'{}'", of.name))));
+        let names: Vec<&str> = host.parameters.iter().map(|of| of.parameter.name).collect();
+        self.parameters.retain(|of| !names.contains(&of.parameter.name));
+        self.notes.retain(|note| !names.iter().any(|name| note.contains(&format!("'{name}'"))));
         self.parameters.extend(host.parameters);
         self.notes.extend(host.notes);
     }
 }
 
 impl ParameterReport {
-    /// The report of a host overhead, which is never negative. Its prior is the default with a standard deviation of
-    /// `prior_sd`; `sd` is `None` if nothing was measured.
-    pub(super) fn of_host(name: &str, unit: &str, (prior, prior_sd): (f64, f64), value: f64, sd: Option<f64>) -> Self {
-        let identified = sd.is_some_and(|sd| sd < IDENTIFIED_SD_SHARE * prior_sd);
-        let sd = sd.unwrap_or(prior_sd);
+    fn new(parameter: Parameter, value: f64, sd: f64, identified: bool) -> Self {
+        let (reach, (least, greatest)) = (SDS_OF_90_PCT * sd, parameter.bounds);
         ParameterReport {
-            name: name.to_owned(),
-            unit: unit.to_owned(),
-            prior,
-            prior_sd,
             value,
             sd,
-            lower: (value - SDS_OF_90_PCT * sd).max(0.0),
-            upper: value + SDS_OF_90_PCT * sd,
+            lower: (value - reach).max(least),
+            upper: (value + reach).min(greatest),
             identified,
-            at_bound: value <= 0.0,
+            at_bound: parameter.is_at_bound(value),
+            parameter,
         }
+    }
+
+    /// The report of a host overhead. `sd` is `None` if nothing was measured.
+    pub(super) fn of_host(parameter: Parameter, value: f64, sd: Option<f64>) -> Self {
+        let identified = sd.is_some_and(|sd| sd < IDENTIFIED_SD_SHARE * parameter.prior_sd);
+        ParameterReport::new(parameter, value, sd.unwrap_or(parameter.prior_sd), identified)
     }
 }
 
@@ -139,14 +117,8 @@ mod tests {
     use super::*;
 
     fn reported() -> FitReport {
-        let parameter = |name: &str, prior, prior_sd, lower| Parameter {
-            name: name.to_owned(),
-            unit: "factor".to_owned(),
-            prior,
-            prior_sd,
-            lower,
-            upper: 3.0,
-        };
+        let parameter =
+            |name, prior, prior_sd, lower| Parameter { name, unit: "factor", prior, prior_sd, bounds: (lower, 3.0) };
         // The second term is a price that would have to be negative.
         let row = |i: usize| {
             let x = 100.0 + 10.0 * i as f64;
@@ -161,9 +133,9 @@ mod tests {
         };
         let parameters = vec![parameter("projections", 1.0, 0.5, 0.3), parameter("step_us", 0.0, 0.01, 0.0)];
         let problem = Problem::new("rows", parameters, (0..10).map(row).collect()).unwrap();
-        let solution = problem.minimise(&problem.priors()).unwrap();
+        let solution = problem.minimise(&[1.0, 0.0]).unwrap();
         let posterior = posterior(&problem, &solution.values).unwrap();
-        FitReport::new(&problem, &solution, &posterior)
+        FitReport::new(&problem, solution, &posterior)
     }
 
     #[test]
@@ -193,6 +165,7 @@ mod tests {
         assert!(factor.identified && !factor.at_bound && factor.lower < 1.2 && 1.2 < factor.upper, "{factor:?}");
         assert!(price.at_bound && !price.identified && price.value.abs() < 1e-300, "{price:?}");
         assert!(price.lower.abs() < 1e-300 && (price.upper - 1.645 * price.sd).abs() < 1e-12, "{price:?}");
-        assert!(report.cost_after < report.cost_before && report.converged, "{report:?}");
+        let Solution { cost_before, cost_after, converged, .. } = report.solution;
+        assert!(cost_after < cost_before && converged, "{cost_before} {cost_after}");
     }
 }

@@ -1,48 +1,27 @@
 //! How far a correction is off on windows of sampled steps, fitted ones and held-out ones, and the scatter that follows for its
 //! intervals. Uses `steps`, `learn`, `evaluate::steps`.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 use serde::Serialize;
 
 use super::fit_rows::{FitResult, Prior};
-use super::fit_steps::{Alignment, RunTerms, fit_steps};
+use super::fit_steps::{Alignment, StepRun, fit_steps};
 use super::report::FitReport;
+use crate::evaluate::fold::{Labels, Part};
+use crate::evaluate::steps::case::StepCase;
+use crate::evaluate::steps::split::StepFold;
 use crate::evaluate::steps::window::{USUAL_ROWS, mean_step_us, windows};
 use crate::ingest::Dropped;
-use crate::stats::{ErrorSummary, error_pct};
-use ridgepoint::Result;
+use crate::stats::{ErrorSummary, mean};
 use ridgepoint::internals::correction::{Correction, Level, Scatter, Source};
+use ridgepoint::{Error, Result};
 
 /// What windows that were fitted leave is this much less than what others do (assumed).
 const IN_SAMPLE_INFLATION: f64 = 1.5;
 /// No scatter is smaller: workloads differ in what a window can't show.
 const LEAST_SCATTER: f64 = 0.01;
-
-/// A run, and which of its rows are fitted.
-#[derive(Debug, Clone)]
-pub struct StepRun<'a> {
-    /// The run.
-    pub terms: RunTerms<'a>,
-    /// Rows to fit.
-    pub fitted: Range<usize>,
-    /// Later rows that are not fitted but may be looked at, for errors and scatter.
-    pub held_out: Range<usize>,
-}
-
-impl<'a> StepRun<'a> {
-    /// A run whose alignment is chosen by the rows to fit.
-    pub fn new(mut terms: RunTerms<'a>, fitted: Range<usize>, held_out: Range<usize>, prior: &Prior) -> Self {
-        terms.compare(fitted.clone(), prior.means());
-        StepRun { terms, fitted, held_out }
-    }
-
-    /// All rows that may be looked at.
-    fn seen(&self) -> Range<usize> {
-        self.fitted.start..self.held_out.end.max(self.fitted.end)
-    }
-}
 
 /// Report of a fit to sampled steps. Serialised keys are stable.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -71,14 +50,9 @@ pub struct WindowErrors {
 /// A run as a fit saw it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct StepRunReport {
-    /// Name of the run.
-    pub name: String,
-    /// The model, by its short name.
-    pub model: String,
-    /// The GPU, by its short name.
-    pub hardware: String,
-    /// GPUs that share every layer.
-    pub tensor_parallel_size: u32,
+    /// What was run.
+    #[serde(flatten)]
+    pub labels: Labels,
     /// Rows without a time or requests, by reason.
     pub dropped: Dropped,
     /// Which step's work the time from start to start holds.
@@ -94,58 +68,45 @@ pub struct StepRunReport {
 impl StepRunReport {
     /// Of a run with a correction.
     pub fn of(run: &StepRun<'_>, correction: &Correction) -> Self {
-        let case = run.terms.case;
         StepRunReport {
-            name: case.labels.name.clone(),
-            model: case.labels.model.clone(),
-            hardware: case.labels.hardware.clone(),
-            tensor_parallel_size: case.labels.tensor_parallel_size,
-            dropped: case.dropped.clone(),
-            alignment: run.terms.alignment,
-            alignment_slopes: run.terms.slopes,
-            fitted: errors(&run.terms, run.fitted.clone(), correction),
-            held_out: errors(&run.terms, run.held_out.clone(), correction),
+            labels: run.case.labels.clone(),
+            dropped: run.case.dropped.clone(),
+            alignment: run.alignment,
+            alignment_slopes: run.slopes,
+            fitted: errors(run, &run.fitted, correction),
+            held_out: errors(run, &run.held_out, correction),
         }
     }
 }
 
 /// Windows of a range: measured and predicted mean time of a step, µs. As when steps are judged, the prediction is the mean over the sampled steps.
-fn points(run: &RunTerms<'_>, range: Range<usize>, correction: &Correction) -> Vec<(f64, f64)> {
-    let (Some(rows), Some(sampled)) = (run.case.rows.get(range.clone()), run.sampled.get(range)) else {
-        return Vec::new();
-    };
+fn points(run: &StepRun<'_>, range: &Range<usize>, correction: &Correction) -> Vec<(f64, f64)> {
+    let (rows, sampled) = run.part(range);
     let point = |window: Range<usize>| {
-        let rows = rows.get(window.clone()).unwrap_or_default();
-        let sampled = sampled.get(window).unwrap_or_default();
-        let predicted_us = sampled.iter().map(|basis| correction.time_us(basis)).sum::<f64>();
-        (mean_step_us(rows), predicted_us / sampled.len().max(1) as f64)
+        let predicted_us: Vec<f64> = sampled[window.clone()].iter().map(|basis| correction.time_us(basis)).collect();
+        (mean_step_us(&rows[window]), mean(&predicted_us).unwrap_or_default())
     };
     windows(rows.len(), USUAL_ROWS).into_iter().map(point).collect()
 }
 
-fn errors(run: &RunTerms<'_>, range: Range<usize>, correction: &Correction) -> Option<WindowErrors> {
-    let rows = range.len();
-    let points = points(run, range, correction);
-    let of = ErrorSummary::of(points.iter().map(|(measured, predicted)| error_pct(*measured, *predicted)).collect())?;
-    Some(WindowErrors { rows, windows: of.count, median_ape_pct: of.median_abs_pct, bias_pct: of.bias_pct })
+fn errors(run: &StepRun<'_>, range: &Range<usize>, correction: &Correction) -> Option<WindowErrors> {
+    let of = ErrorSummary::of(points(run, range, correction))?;
+    Some(WindowErrors { rows: range.len(), windows: of.rows, median_ape_pct: of.median_ape_pct, bias_pct: of.bias_pct })
 }
 
 /// Mean square of ln(measured / predicted) over windows; `None` without any.
 fn mean_square(points: &[(f64, f64)]) -> Option<f64> {
     let squares: Vec<f64> = points.iter().map(|(measured, predicted)| (measured / predicted).ln().powi(2)).collect();
-    let mean = squares.iter().sum::<f64>() / squares.len() as f64;
-    mean.is_finite().then_some(mean)
+    mean(&squares).filter(|mean| mean.is_finite())
 }
 
 /// Gives runs of one version of an engine one alignment, by the mean of their slopes: whether scheduling is asynchronous is a matter of
 /// the engine, and one run alone may not tell.
 pub(super) fn align(runs: &mut [StepRun<'_>]) {
-    let versions: BTreeSet<Option<String>> =
-        runs.iter().map(|run| run.terms.case.labels.backend_version.clone()).collect();
+    let versions: BTreeSet<Option<String>> = runs.iter().map(|run| run.case.labels.backend_version.clone()).collect();
     for version in &versions {
-        let of_version =
-            runs.iter_mut().map(|run| &mut run.terms).filter(|run| run.case.labels.backend_version == *version);
-        let mut aligned: Vec<&mut RunTerms<'_>> = of_version.filter(|run| run.slopes.is_some()).collect();
+        let is_of_it = |run: &&mut StepRun<'_>| run.case.labels.backend_version == *version && run.slopes.is_some();
+        let mut aligned: Vec<&mut StepRun<'_>> = runs.iter_mut().filter(is_of_it).collect();
         let mut lead = 0.0;
         for run in &aligned {
             let single = run.case.rows.iter().filter(|row| row.steps == 1).count();
@@ -167,11 +128,10 @@ pub(super) fn align(runs: &mut [StepRun<'_>]) {
 /// As `fit_steps`.
 pub fn fit_with_scatter(origin: &str, runs: &mut [StepRun<'_>], prior: &Prior, level: &Level) -> Result<FitResult> {
     align(runs);
-    let chosen: Vec<(&RunTerms<'_>, Range<usize>)> = runs.iter().map(|run| (&run.terms, run.fitted.clone())).collect();
-    let mut fitted = fit_steps(origin, &chosen, prior)?;
+    let mut fitted = fit_steps(origin, &runs.iter().collect::<Vec<_>>(), prior)?;
     let (step, from) = scatter(origin, runs, prior, level, &fitted.correction)?;
     fitted.correction.level = level.clone();
-    fitted.correction.scatter = Scatter { step, ttft: prior.means().scatter.ttft };
+    fitted.correction.scatter = Scatter { step, ttft: prior.means.scatter.ttft };
     let note = format!("scatter of a step's time: {:.1} %, {from}; that of TTFT is not in steps", 100.0 * step);
     fitted.report.notes.push(note);
     Ok(fitted)
@@ -184,36 +144,58 @@ fn scatter(
     level: &Level,
     correction: &Correction,
 ) -> Result<(f64, &'static str)> {
-    let mut by_model: BTreeMap<&str, Vec<&StepRun<'_>>> = BTreeMap::new();
-    for run in runs {
-        by_model.entry(&run.terms.case.labels.model).or_default().push(run);
-    }
-    let expected = prior.means().scatter.step;
-    if *level == Level::Global && by_model.len() > 1 {
+    let models: BTreeSet<&str> = runs.iter().map(|run| run.case.labels.model.as_str()).collect();
+    if *level == Level::Global && models.len() > 1 {
         let mut squares = Vec::new();
-        for (model, out) in &by_model {
-            let others = runs.iter().filter(|run| run.terms.case.labels.model != *model);
-            let others: Vec<(&RunTerms<'_>, Range<usize>)> =
-                others.map(|run| (&run.terms, run.fitted.clone())).collect();
+        for model in models {
+            let (out, others): (Vec<&StepRun<'_>>, Vec<_>) =
+                runs.iter().partition(|run| run.case.labels.model == model);
             let fitted = fit_steps(origin, &others, prior)?.correction;
-            let of = |run: &&StepRun<'_>| points(&run.terms, run.seen(), &fitted);
+            let seen = |run: &StepRun<'_>| run.fitted.start..run.held_out.end.max(run.fitted.end);
+            let of = |run: &&StepRun<'_>| points(run, &seen(run), &fitted);
             squares.extend(mean_square(&out.iter().flat_map(of).collect::<Vec<_>>()));
         }
-        let mean = squares.iter().sum::<f64>() / squares.len().max(1) as f64;
+        let mean = mean(&squares).unwrap_or(0.0);
         return Ok((mean.sqrt().max(LEAST_SCATTER), "from windows of each model with what the others say"));
     }
-    let held_out: Vec<(f64, f64)> =
-        runs.iter().flat_map(|run| points(&run.terms, run.held_out.clone(), correction)).collect();
-    let fitted = || runs.iter().flat_map(|run| points(&run.terms, run.fitted.clone(), correction));
-    let (step, from) = match mean_square(&held_out) {
+    let of = |range: fn(&StepRun<'_>) -> Range<usize>| {
+        mean_square(&runs.iter().flat_map(|run| points(run, &range(run), correction)).collect::<Vec<_>>())
+    };
+    let (step, from) = match of(|run| run.held_out.clone()) {
         Some(square) => (square.sqrt(), "from windows that were held out"),
         None => (
-            IN_SAMPLE_INFLATION * mean_square(&fitted().collect::<Vec<_>>()).unwrap_or(0.0).sqrt(),
+            IN_SAMPLE_INFLATION * of(|run| run.fitted.clone()).unwrap_or(0.0).sqrt(),
             "one and a half times that of the windows fitted, as none was held out",
         ),
     };
+    let expected = prior.means.scatter.step;
     if *level == Level::Global && step < expected {
         return Ok((expected, "what is expected of models that were not seen, as the data have one alone"));
     }
     Ok((step.max(LEAST_SCATTER), from))
+}
+
+/// Fits a correction to a fold's training rows, or to those of the judged model alone, shrunk towards `prior`.
+///
+/// # Errors
+/// `ErrorKind::Invalid` if the fold has no such rows; as `fit_steps`.
+pub fn fit_fold<'a>(fold: &StepFold<'a>, of_judged_model: bool, prior: &Prior) -> Result<Correction> {
+    let Labels { name, model, .. } = &fold.judged.case.labels;
+    let is_used =
+        |part: &&Part<'a, StepCase>| !part.rows.is_empty() && (!of_judged_model || part.case.labels.model == *model);
+    // The rows after the training rows are judged.
+    let run =
+        |part: &Part<'a, StepCase>| StepRun::new(part.case, part.rows.clone(), part.rows.end..part.rows.end, prior);
+    let mut runs: Vec<StepRun<'_>> = fold.training.iter().filter(is_used).map(run).collect();
+    let (level, whose, origin) = if of_judged_model {
+        let origin = format!("refit on the training rows of {model}");
+        (Level::Model { model: model.clone() }, model.as_str(), origin)
+    } else {
+        (Level::Global, "any run", "refit on the training rows".to_owned())
+    };
+    if runs.is_empty() {
+        let problem = format!("the split leaves no rows of {whose} to learn from; a split by time has them");
+        return Err(Error::invalid(format!("refit for {name}"), vec![problem]));
+    }
+    Ok(fit_with_scatter(&origin, &mut runs, prior, &level)?.correction)
 }

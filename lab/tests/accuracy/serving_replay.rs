@@ -2,7 +2,7 @@
 
 use crate::common;
 
-use ridgepoint_lab::evaluate::closed_loop::{ClosedLoopOptions, closed_loop_cases};
+use ridgepoint_lab::evaluate::closed_loop::closed_loop_cases;
 use ridgepoint_lab::evaluate::closed_loop_row::read_closed_loop;
 use ridgepoint_lab::evaluate::experiment::{Experiment, serving_cases};
 use ridgepoint_lab::evaluate::judge::judge;
@@ -41,7 +41,7 @@ fn open_loop_runs_are_met_without_any_fit() {
     let experiments = Experiment::find(&[data.join("serving")]).expect("serving runs");
     let (cases, skipped) = serving_cases(&experiments, None);
     assert!(cases.len() >= 13 && skipped.is_empty(), "{} runs, {skipped:?}", cases.len());
-    let evaluation = judge(&cases, skipped, SEED, &|| {}).expect("replays");
+    let evaluation = judge(&cases, skipped, SEED, &[], &|| {}).expect("replays");
     print(&evaluation, &[Metric::E2E_MEAN, Metric::TTFT_MEAN, Metric::ITL_MEAN]);
     let median = |metric| evaluation.summary[&metric].median_ape_pct;
     assert!(median(Metric::E2E_MEAN) <= MAX_MEDIAN_E2E_PCT, "E2E {:.1} %", median(Metric::E2E_MEAN));
@@ -54,7 +54,7 @@ fn open_loop_runs_are_met_without_any_fit() {
 fn servers_at_fixed_concurrency_are_run_or_listed() {
     let Some(data) = common::data_pack("serving_replay") else { return };
     let rows = read_closed_loop(&[data.join("closed_loop/h100_sxm.csv")]).expect("rows");
-    let (mut cases, skipped) = closed_loop_cases(&rows, &ClosedLoopOptions::default());
+    let (mut cases, skipped) = closed_loop_cases(&rows, &[], None);
     assert_eq!(cases.len() + skipped.len(), rows.len());
     let vllm: Vec<&str> = rows.iter().filter(|row| row.backend == "vllm").map(|row| row.id.as_str()).collect();
     assert!(skipped.iter().all(|skipped| !vllm.contains(&skipped.id.as_str())), "every row of vLLM runs: {skipped:?}");
@@ -63,7 +63,7 @@ fn servers_at_fixed_concurrency_are_run_or_listed() {
         index += 1;
         index % EVERY == 0
     });
-    let evaluation = judge(&cases, skipped, SEED, &|| {}).expect("replays");
+    let evaluation = judge(&cases, skipped, SEED, &[], &|| {}).expect("replays");
     print(&evaluation, &[Metric::TTFT_MEAN, Metric::TPOT_MEAN]);
     let median = evaluation.summary[&Metric::TPOT_MEAN].median_ape_pct;
     assert!(median <= MAX_MEDIAN_TPOT_PCT, "TPOT {median:.1} %");

@@ -11,9 +11,10 @@ use ridgepoint::internals::efficiency::{Provenance, Tables};
 use ridgepoint::physics::attention::{AttentionShape, HeadShape};
 use ridgepoint::{DType, Deployment, Hardware, Model, Options, Request, StepModel};
 use ridgepoint_lab::calibrate::off_table::SMALL_KERNELS;
-use ridgepoint_lab::calibrate::report::{OperatorReport, Score};
+use ridgepoint_lab::calibrate::report::OperatorReport;
 use ridgepoint_lab::calibrate::rows::Rows;
 use ridgepoint_lab::measurements::Measurements;
+use ridgepoint_lab::stats::ErrorSummary;
 
 /// Times go through a csv file in full precision.
 const REL_SAME_FORMULA: f64 = 1e-9;
@@ -40,7 +41,7 @@ fn rows_of(files: &[(&str, String)]) -> Rows {
     Rows::from_measurements(&Measurements::load(dir.path()).unwrap())
 }
 
-fn total(report: &OperatorReport) -> Score {
+fn total(report: &OperatorReport) -> ErrorSummary {
     report.total.unwrap()
 }
 
@@ -230,7 +231,7 @@ fn what_can_not_be_looked_up_is_left_out_with_its_reason() {
         ("attention_decode.csv", decode_csv("32,8,128,bfloat16,128,4,400,300,9\n32,8,128,bfloat16,128,4,400,128,9\n")),
         ("small_kernels.csv", format!("{SMALL}rms_norm,8,4096,1,9\nsort,8,4096,1,9\nsort,9,4096,1,9\n")),
     ]);
-    let of = |operator: &str| rows.left_out_of(operator);
+    let of = |operator: &str| rows.left_out_of(operator, false);
     assert_eq!(of("attention_prefill").values().sum::<usize>(), 2);
     assert_eq!(of("attention_prefill")["no kernel model for this number format"], 1);
     assert_eq!(of("attention_prefill")["one new token on prior KV: a prediction takes it for a decode"], 1);

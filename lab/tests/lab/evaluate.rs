@@ -10,7 +10,6 @@ use ridgepoint::internals::correction::{Correction, HostTimes, Term};
 use ridgepoint::latency::LatencyModel;
 use ridgepoint::replay::Metrics;
 use ridgepoint::{Request, Result};
-use ridgepoint_lab::evaluate::attribution::attribute;
 use ridgepoint_lab::evaluate::case::{Case, correct, correct_with};
 use ridgepoint_lab::evaluate::experiment::{Experiment, serving_cases};
 use ridgepoint_lab::evaluate::judge::{judge, replays};
@@ -29,7 +28,7 @@ fn cases(paths: &[PathBuf]) -> Vec<Case> {
 }
 
 fn judged(cases: &[Case]) -> Result<EvaluationReport> {
-    judge(cases, Vec::new(), SEED, &|| {})
+    judge(cases, Vec::new(), SEED, &[], &|| {})
 }
 
 #[track_caller]
@@ -170,7 +169,7 @@ fn models_that_cannot_be_run_are_listed_with_their_reason() {
     assert!(cases.is_empty());
     assert!(skipped[0].id == "a" && skipped[0].reason.contains("unknown model 'acme-7b'"), "{skipped:?}");
     assert!(skipped[1].id == "b" && skipped[1].reason.contains("GiB"), "{skipped:?}");
-    let error = judge(&cases, skipped, SEED, &|| {}).unwrap_err().to_string();
+    let error = judge(&cases, skipped, SEED, &[], &|| {}).unwrap_err().to_string();
     assert!(error.contains("nothing could be judged") && error.contains("acme-7b"), "{error}");
 }
 
@@ -200,11 +199,11 @@ fn an_error_of_the_step_times_is_attributed_to_them() {
     let dir = tempdir().unwrap();
     let mut cases = cases(&[write_plain(dir.path(), "a")]);
     let slower = Slower(cases[0].rooflines.calibrated.as_ref(), 1.25);
-    let seen = Metrics::of(&cases[0].replay(&slower, SEED).unwrap());
+    let seen = Metrics::of(&cases[0].replay(&slower, SEED, &mut ()).unwrap());
     let of = |metric: Metric| ((-1, metric), predicted_ms(&seen, None, metric).unwrap());
     cases[0].measured = Measured::new([of(Metric::E2E_MEAN), of(Metric::TTFT_MEAN), of(Metric::ITL_MEAN)]);
 
-    let report = attribute(&cases, judged(&cases).unwrap(), SEED, &|| {}).unwrap();
+    let report = judge(&cases, Vec::new(), SEED, &Baseline::REPLACED, &|| {}).unwrap();
     // 1 / 1.25 - 1 is -20 %, a little less as the host's share is the same.
     let before = report.summary[&Metric::E2E_MEAN].median_ape_pct;
     assert!((17.0..20.0).contains(&before), "{before}");
@@ -222,7 +221,7 @@ fn components_that_do_not_apply_are_left_out() {
     let dir = tempdir().unwrap();
     let without = MEASURED.replace("-1,ttft_mean,20\n", "");
     let cases = cases(&[write(dir.path(), "a", PROFILE, SERVER, &without)]);
-    let report = attribute(&cases, judged(&cases).unwrap(), SEED, &|| {}).unwrap();
+    let report = judge(&cases, Vec::new(), SEED, &Baseline::REPLACED, &|| {}).unwrap();
     // Without TTFT the time from the first token to the last is not known.
     let missing: Vec<_> = Baseline::REPLACED.iter().filter(|of| !report.baselines.contains_key(of)).collect();
     assert_eq!(missing, [&Baseline::ScaledStepTimes]);
@@ -240,10 +239,10 @@ fn a_corrected_prediction_stands_beside_the_calibrated_roofline() {
     let dir = tempdir().unwrap();
     let mut cases = cases(&[write_plain(dir.path(), "a")]);
     let plain = judged(&cases).unwrap();
-    assert_eq!(replays(&cases), 3);
+    assert_eq!(replays(&cases, &[]), 3);
     let slower = slower_by_us(1000.0, &["llama-3.1-8b"]);
-    correct_with(&mut cases, |_| Some(Arc::clone(&slower)));
-    assert_eq!(replays(&cases), 4);
+    correct_with(&mut cases, |_| Ok(Some(Arc::clone(&slower)))).unwrap();
+    assert_eq!(replays(&cases, &[]), 4);
     let corrected = judged(&cases).unwrap();
     let experiment = &corrected.experiments[0];
     assert_eq!(experiment.correction.name.as_deref(), Some("made up"));
@@ -261,7 +260,7 @@ fn a_corrected_prediction_stands_beside_the_calibrated_roofline() {
     assert_eq!(experiment.notes.iter().filter(is_in_sample).count(), 1, "{:?}", experiment.notes);
 
     let unseen = slower_by_us(1000.0, &["llama-2-7b"]);
-    correct_with(&mut cases, |_| Some(Arc::clone(&unseen)));
+    correct_with(&mut cases, |_| Ok(Some(Arc::clone(&unseen)))).unwrap();
     let notes = judged(&cases).unwrap().experiments[0].notes.clone();
     assert!(!notes.iter().any(|note| note.contains("not a test")), "{notes:?}");
     correct(&mut cases, "none").unwrap();
@@ -275,8 +274,8 @@ fn attribution_takes_the_corrected_prediction_apart() {
     let dir = tempdir().unwrap();
     let mut cases = cases(&[write_plain(dir.path(), "a")]);
     let idle = Arc::new(Correction { host: HostTimes::NONE, ..Correction::neutral() });
-    correct_with(&mut cases, |_| Some(Arc::clone(&idle)));
-    let report = attribute(&cases, judged(&cases).unwrap(), SEED, &|| {}).unwrap();
+    correct_with(&mut cases, |_| Ok(Some(Arc::clone(&idle)))).unwrap();
+    let report = judge(&cases, Vec::new(), SEED, &Baseline::REPLACED, &|| {}).unwrap();
     for row in &report.experiments[0].metrics {
         let (without, predicted) = (row.baselines[&Baseline::NoHostOverhead], row.predicted_ms);
         assert!(
@@ -297,8 +296,8 @@ fn results_keep_their_order_and_their_bytes() {
         done.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
     };
     let cases = cases(&[dir.path().to_owned()]);
-    let once = judge(&cases, Vec::new(), SEED, &count).unwrap();
+    let once = judge(&cases, Vec::new(), SEED, &[], &count).unwrap();
     assert_eq!(once.experiments.iter().map(|e| e.labels.name.as_str()).collect::<Vec<_>>(), ["a", "b", "c", "d"]);
-    assert_eq!(done.into_inner(), replays(&cases));
+    assert_eq!(done.into_inner(), replays(&cases, &[]));
     assert_eq!(serde_json::to_string(&once).unwrap(), serde_json::to_string(&judged(&cases).unwrap()).unwrap());
 }

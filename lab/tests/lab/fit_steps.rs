@@ -7,12 +7,12 @@ use rand_distr::{Distribution, Normal};
 use rand_pcg::Pcg64;
 use ridgepoint::internals::correction::{Correction, Level, Term};
 use ridgepoint::{CorrectionChoice, EfficiencyMode};
-use ridgepoint_lab::evaluate::steps::case::{CaseOptions, StepCase, step_cases};
+use ridgepoint_lab::evaluate::steps::case::{StepCase, step_cases};
 use ridgepoint_lab::evaluate::steps::read::{ReadRun, read_runs};
 use ridgepoint_lab::evaluate::steps::split::{StepSplit, folds};
-use ridgepoint_lab::fit::{Alignment, Prior, RunTerms, StepRun, StepRunReport, fit_with_scatter};
+use ridgepoint_lab::fit::{Alignment, Prior, StepRun, StepRunReport, fit_with_scatter};
 use ridgepoint_lab::ingest::step_table::TableRun;
-use ridgepoint_lab::ingest::{Cleaning, Dropped, Interval, Run, StepRecord, StepTrace, periods};
+use ridgepoint_lab::ingest::{Cleaning, Interval, Run, StepRecord, StepTrace, periods};
 
 const STEPS: usize = 30_000;
 
@@ -48,8 +48,8 @@ fn case_of(steps: Vec<StepRecord>) -> StepCase {
     };
     let trace = StepTrace { run, steps };
     let run = TableRun { periods: periods(&trace, &Cleaning::default()), trace };
-    let read = ReadRun { run, requests: None, file: "made.csv".into(), dropped: Dropped::default(), notes: Vec::new() };
-    StepCase::new(read, &CaseOptions { data_dir: None, correction: "none".into() }).unwrap()
+    let read = ReadRun { run, ..ReadRun::default() };
+    StepCase::new(read, "none", None).unwrap()
 }
 
 /// One step in ten of a run that a correction rules, each step 2 % off.
@@ -85,10 +85,9 @@ fn a_known_correction_is_found_in_a_tenth_of_its_steps() {
     }
     let case = sampled(&truth, 7);
     let half = case.rows.len() / 2;
-    let mut terms = RunTerms::of(&case);
-    terms.compare(0..half, &Correction::neutral());
-    assert_eq!(terms.alignment, Alignment::Own, "{:?}", terms.slopes);
-    let mut runs = [StepRun { terms, fitted: 0..half, held_out: half..case.rows.len() }];
+    let run = StepRun::new(&case, 0..half, half..case.rows.len(), &Prior::of_any_model());
+    assert_eq!(run.alignment, Alignment::Own, "{:?}", run.slopes);
+    let mut runs = [run];
     let learned = fit_with_scatter("made up", &mut runs, &Prior::of_any_model(), &Level::Global).unwrap();
     let found = &learned.correction;
     for term in [Term::Projections, Term::AttentionDecode, Term::Steps, Term::Requests, Term::SortedMegalogits] {
@@ -115,8 +114,12 @@ fn pack_cases(test: &str, correction: &str) -> Option<Vec<StepCase>> {
     let folder = common::data_pack(test)?.join("steps");
     let mut files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.sort();
-    let runs = read_runs(&files, None, &|run| run.hardware = Some("h100".to_owned())).unwrap();
-    let (cases, skipped) = step_cases(runs, &CaseOptions { data_dir: None, correction: correction.to_owned() });
+    let label = |run: &mut Run| {
+        run.hardware = Some("h100".to_owned());
+        Ok(())
+    };
+    let runs = read_runs(&files, None, false, &label).unwrap().runs;
+    let (cases, skipped) = step_cases(runs, correction, None);
     assert!(skipped.is_empty(), "{skipped:?}");
     Some(cases)
 }
@@ -128,9 +131,9 @@ fn later_steps_of_the_data_pack_are_met_by_the_global_correction() {
     };
     let global = CorrectionChoice::Global.resolve("any model", EfficiencyMode::Tables).unwrap().unwrap();
     for fold in folds(&cases, StepSplit::Temporal { judge_from: 0.6 }).unwrap() {
-        let (terms, fitted) = (RunTerms::of(fold.judged.case), 0..fold.judged.rows.start);
-        let later =
-            StepRunReport::of(&StepRun { terms, fitted, held_out: fold.judged.rows }, &global).held_out.unwrap();
+        let fitted = 0..fold.judged.rows.start;
+        let run = StepRun::new(fold.judged.case, fitted, fold.judged.rows, &Prior::of_any_model());
+        let later = StepRunReport::of(&run, &global).held_out.unwrap();
         eprintln!(
             "{}: median {:.2} %, bias {:+.2} % of {} windows",
             fold.judged.case.labels.name, later.median_ape_pct, later.bias_pct, later.windows
@@ -149,21 +152,21 @@ fn corrections_of_the_first_part_of_the_data_pack_meet_the_later_one() {
         .into_iter()
         .map(|fold| {
             let fitted = 0..fold.judged.rows.start;
-            StepRun::new(RunTerms::of(fold.judged.case), fitted, fold.judged.rows, &Prior::of_any_model())
+            StepRun::new(fold.judged.case, fitted, fold.judged.rows, &Prior::of_any_model())
         })
         .collect();
     let learned = fit_with_scatter("pack", &mut runs, &Prior::of_any_model(), &Level::Global).unwrap();
     for run in &runs {
         // vLLM 0.15.1 schedules asynchronously: the GPU's work is in the time after the step's own.
-        let (own, before) = run.terms.slopes.unwrap();
-        eprintln!("{}: {own:.2} of the step itself, {before:.2} of the one before", run.terms.case.labels.name);
-        assert!(before > 0.7 && own < 0.4 && run.terms.alignment == Alignment::Before, "{own} {before}");
+        let (own, before) = run.slopes.unwrap();
+        eprintln!("{}: {own:.2} of the step itself, {before:.2} of the one before", run.case.labels.name);
+        assert!(before > 0.7 && own < 0.4 && run.alignment == Alignment::Before, "{own} {before}");
     }
     eprintln!("{:?}", learned.report.notes);
-    assert!(learned.report.converged && learned.report.rows > 8000);
+    assert!(learned.report.solution.converged && learned.report.rows > 8000);
     for run in &runs {
         let later = StepRunReport::of(run, &learned.correction).held_out.unwrap();
-        eprintln!("{}: median {:.2} %", run.terms.case.labels.name, later.median_ape_pct);
+        eprintln!("{}: median {:.2} %", run.case.labels.name, later.median_ape_pct);
         assert!(later.median_ape_pct < 2.0, "{later:?}");
     }
 }

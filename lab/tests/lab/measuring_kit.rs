@@ -65,7 +65,7 @@ fn times_of_the_kit_are_read_in_microseconds() {
 fn every_row_of_the_kit_has_a_place() {
     let rows = Rows::from_measurements(&Measurements::load(as_if_measured().path()).unwrap());
     for operator in ["gemm", "attention_prefill", "attention_decode", "moe", "allreduce", "small_kernels"] {
-        let left_out = rows.left_out_of(operator);
+        let left_out = rows.left_out_of(operator, false);
         assert!(left_out.is_empty(), "{operator}: {left_out:?}");
     }
     assert_eq!((rows.attention_prefill.len(), rows.off_table.prefill_prior_kv.len()), (2, 2));

@@ -1,7 +1,7 @@
 //! A trace ready to be judged: its model compiled for its GPU, and the sampled steps that have a time and requests.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::Arc;
 
 use super::read::ReadRun;
@@ -36,18 +36,14 @@ pub struct StepCase {
     block_size: u32,
 }
 
-/// How cases are made.
-#[derive(Debug, Clone, Default)]
-pub struct CaseOptions {
-    /// Folder whose files come before the built-in ones.
-    pub data_dir: Option<PathBuf>,
-    /// `none`, `global`, `auto` or a path, as [`CorrectionChoice`] takes it.
-    pub correction: String,
-}
-
-/// The traces that can be judged as cases, and the others by name with the reason; both in order.
-pub fn step_cases(runs: Vec<ReadRun>, options: &CaseOptions) -> (Vec<StepCase>, Vec<(String, Error)>) {
-    let case = |read: ReadRun| (read.run.trace.run.experiment.clone(), StepCase::new(read, options));
+/// The traces that can be judged as cases, and the others by name with the reason; both in order. `correction` is `none`, `global`,
+/// `auto` or a path, as [`CorrectionChoice`] takes it. Files of `data_dir` come before the built-in ones.
+pub fn step_cases(
+    runs: Vec<ReadRun>,
+    correction: &str,
+    data_dir: Option<&Path>,
+) -> (Vec<StepCase>, Vec<(String, Error)>) {
+    let case = |read: ReadRun| (read.run.trace.run.experiment.clone(), StepCase::new(read, correction, data_dir));
     sort_out(runs.into_iter().map(case))
 }
 
@@ -62,13 +58,12 @@ impl StepCase {
     /// # Errors
     /// Missing or unknown labels, a deployment that the model cannot have, a correction that is not there, and a trace without a
     /// step that has a time and requests.
-    pub fn new(read: ReadRun, options: &CaseOptions) -> Result<StepCase> {
+    pub fn new(read: ReadRun, correction: &str, data_dir: Option<&Path>) -> Result<StepCase> {
         let ReadRun { run, mut dropped, mut notes, .. } = read;
         let (periods, trace) = (run.periods, run.trace);
-        let (model, hardware, deployment) = deployment(&trace.run, options, &mut notes)?;
-        let choice = CorrectionChoice::from(options.correction.as_str());
-        let correction = choice.resolve(&model.name, EfficiencyMode::Tables)?;
-        let [calibrated, ideal] = uncorrected(&model, &hardware, &deployment, options.data_dir.as_deref())?;
+        let (model, hardware, deployment) = deployment(&trace.run, data_dir, &mut notes)?;
+        let correction = CorrectionChoice::from(correction).resolve(&model.name, EfficiencyMode::Tables)?;
+        let [calibrated, ideal] = uncorrected(&model, &hardware, &deployment, data_dir)?;
         notes.extend(calibrated.notes().iter().cloned());
         dropped.merge(&periods.dropped());
         let mut rows: Vec<Interval> = periods.times.into_iter().flatten().collect();
@@ -138,26 +133,26 @@ impl Judged for StepCase {
 }
 
 /// Model, GPU and deployment of a trace. A note says what was assumed.
-fn deployment(run: &Run, options: &CaseOptions, notes: &mut Vec<String>) -> Result<(Model, Hardware, Deployment)> {
+fn deployment(run: &Run, data_dir: Option<&Path>, notes: &mut Vec<String>) -> Result<(Model, Hardware, Deployment)> {
     let (Some(model), Some(hardware), Some(size)) = (&run.model, &run.hardware, run.tensor_parallel_size) else {
         let known = [run.model.is_some(), run.hardware.is_some(), run.tensor_parallel_size.is_some()];
         let labels = ["model", "hardware", "tensor_parallel_size"].into_iter().zip(known);
         let missing: Vec<&str> = labels.filter(|(_, known)| !known).map(|(label, _)| label).collect();
         return Err(missing_labels(vec![format!("the trace does not name its {}", missing.join(", "))], &missing));
     };
-    let data_dir = options.data_dir.as_deref();
     let (model, hardware) = (Model::find_in(data_dir, model)?, Hardware::find_in(data_dir, hardware)?);
-    let mut deployment = Deployment::tensor_parallel(size);
-    let mut assumed = Vec::new();
-    for (name, value, given) in [
-        ("max_num_seqs", &mut deployment.max_num_seqs, run.max_num_seqs),
-        ("max_num_batched_tokens", &mut deployment.max_num_batched_tokens, run.max_num_batched_tokens),
-    ] {
-        match given {
-            Some(given) => *value = given,
-            None => assumed.push(format!("{name} = {value}")),
-        }
-    }
+    let usual = Deployment::tensor_parallel(size);
+    let deployment = Deployment {
+        max_num_seqs: run.max_num_seqs.unwrap_or(usual.max_num_seqs),
+        max_num_batched_tokens: run.max_num_batched_tokens.unwrap_or(usual.max_num_batched_tokens),
+        ..usual
+    };
+    let Deployment { max_num_seqs, max_num_batched_tokens, .. } = &deployment;
+    let assumed = [
+        run.max_num_seqs.is_none().then(|| format!("max_num_seqs = {max_num_seqs}")),
+        run.max_num_batched_tokens.is_none().then(|| format!("max_num_batched_tokens = {max_num_batched_tokens}")),
+    ];
+    let assumed: Vec<String> = assumed.into_iter().flatten().collect();
     if !assumed.is_empty() {
         notes.push(format!("assumed, as the trace does not say: {}", assumed.join(", ")));
     }

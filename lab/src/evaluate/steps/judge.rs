@@ -1,6 +1,7 @@
-//! Predicts the judged rows of every fold and compares windows of them with what was measured, beside the baselines. Rows are
-//! predicted in parallel; results keep their order.
+//! Predicts the judged rows of every fold and compares windows of them with what was measured, beside the baselines. Windows
+//! are predicted in parallel; results keep their order.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use rayon::prelude::*;
@@ -17,10 +18,7 @@ use crate::ingest::Interval;
 use ridgepoint::internals::correction::{Correction, CorrectionInfo};
 use ridgepoint::internals::units::US_PER_MS;
 use ridgepoint::latency::BlackBox;
-use ridgepoint::{Result, StepModel};
-
-/// Rows that are predicted between two reports of progress.
-const ROWS_AT_ONCE: usize = 256;
+use ridgepoint::{Request, Result, StepEstimate};
 
 /// How rows are judged.
 #[derive(Clone, Copy)]
@@ -60,14 +58,6 @@ pub fn judge_steps(
     Ok(report.split_by(Some(GroupBy::Experiment)))
 }
 
-/// Predictions of a row's step, µs.
-struct RowPrediction {
-    time_us: f64,
-    lower_us: f64,
-    upper_us: f64,
-    baselines_us: Vec<f64>,
-}
-
 fn judge_fold(fold: &StepFold<'_>, options: &JudgeOptions<'_>, done: &(dyn Fn(u64) + Sync)) -> Result<CaseResult> {
     let case = fold.judged.case;
     let rows = rows_of(&fold.judged);
@@ -89,65 +79,42 @@ fn judge_fold(fold: &StepFold<'_>, options: &JudgeOptions<'_>, done: &(dyn Fn(u6
     }
     let black_box = black_box(fold, options.window);
     notes.extend(black_box.as_ref().map(|(_, note)| note.clone()));
-    let predicted = predict(case, rows, &predictor, &baselines, done);
-    let window = |range: std::ops::Range<usize>| {
-        let (rows, predicted) = (&rows[range.clone()], &predicted[range]);
-        let mean_ms = |of: &dyn Fn(&RowPrediction) -> f64| {
-            predicted.iter().map(of).sum::<f64>() / predicted.len() as f64 / US_PER_MS
+    let window = |range: Range<usize>| {
+        let rows = &rows[range];
+        let batches: Vec<Vec<Request>> = rows.iter().map(|row| case.requests(row)).collect();
+        let predict = |batch: &Vec<Request>| {
+            let StepEstimate { step_time_us, lower_us, upper_us, .. } = predictor.estimate_unchecked(batch);
+            [step_time_us, lower_us, upper_us]
         };
-        let measured_ms = mean_step_us(rows) / US_PER_MS;
-        let mut row = MetricRow::new(WHOLE_RUN, Metric::STEP_MEAN, measured_ms, mean_ms(&|of| of.time_us));
-        (row.lower_ms, row.upper_ms) = (mean_ms(&|of| of.lower_us), mean_ms(&|of| of.upper_us));
-        for (index, (baseline, _)) in baselines.iter().enumerate() {
-            row.baselines.insert(*baseline, mean_ms(&|of| of.baselines_us[index]));
+        let predicted: Vec<[f64; 3]> = batches.iter().map(predict).collect();
+        let mean_ms = |times_us: &mut dyn Iterator<Item = f64>| times_us.sum::<f64>() / rows.len() as f64 / US_PER_MS;
+        let [time_ms, lower_ms, upper_ms] = [0, 1, 2].map(|index| mean_ms(&mut predicted.iter().map(|of| of[index])));
+        let mut row = MetricRow::new(WHOLE_RUN, Metric::STEP_MEAN, mean_step_us(rows) / US_PER_MS, time_ms);
+        (row.lower_ms, row.upper_ms) = (lower_ms, upper_ms);
+        for (baseline, steps) in &baselines {
+            row.baselines.insert(*baseline, mean_ms(&mut batches.iter().map(|batch| steps.step_time_us(batch))));
         }
         if let Some((line, _)) = &black_box {
             let StepSample { prompt_tokens, decodes, .. } = sample(case, rows);
             let step_us = line.beta0_us + line.beta1_us * prompt_tokens + line.beta2_us * decodes;
             row.baselines.insert(Baseline::BlackBox, step_us / US_PER_MS);
         }
-        row
+        done(rows.len() as u64);
+        let single = rows.iter().zip(&predicted).filter(|(row, _)| row.steps == 1);
+        let single = single.map(|(row, [time_us, ..])| (row.span_us / US_PER_MS, time_us / US_PER_MS));
+        (row, single.collect::<Vec<_>>())
     };
-    let metrics: Vec<MetricRow> = windows(rows.len(), options.window).into_iter().map(window).collect();
+    let (metrics, single): (Vec<MetricRow>, Vec<_>) =
+        windows(rows.len(), options.window).into_par_iter().map(window).unzip();
     let left_out = if case.dropped.total() > 0 { format!("; left out: {}", case.dropped) } else { String::new() };
     notes.push(format!("{} rows in {} windows{left_out}", rows.len(), metrics.len()));
-    let single = rows.iter().zip(&predicted).filter(|(row, _)| row.steps == 1);
     Ok(CaseResult {
         labels: case.labels.clone(),
         correction: CorrectionInfo::of(correction.as_deref()),
         notes,
-        trace: Some(TraceResult {
-            rows: rows.len(),
-            dropped: case.dropped.clone(),
-            single_steps_ms: single.map(|(row, of)| (row.span_us / US_PER_MS, of.time_us / US_PER_MS)).collect(),
-        }),
+        trace: Some(TraceResult { rows: rows.len(), dropped: case.dropped.clone(), single_steps_ms: single.concat() }),
         metrics,
     })
-}
-
-fn predict(
-    case: &StepCase,
-    rows: &[Interval],
-    predictor: &StepModel,
-    baselines: &[(Baseline, StepModel)],
-    done: &(dyn Fn(u64) + Sync),
-) -> Vec<RowPrediction> {
-    let predict = |row: &Interval| {
-        let requests = case.requests(row);
-        let step = predictor.estimate_unchecked(&requests);
-        RowPrediction {
-            time_us: step.step_time_us,
-            lower_us: step.lower_us,
-            upper_us: step.upper_us,
-            baselines_us: baselines.iter().map(|(_, steps)| steps.step_time_us(&requests)).collect(),
-        }
-    };
-    let chunk = |rows: &[Interval]| {
-        let predicted: Vec<RowPrediction> = rows.iter().map(predict).collect();
-        done(rows.len() as u64);
-        predicted
-    };
-    rows.par_chunks(ROWS_AT_ONCE).flat_map_iter(chunk).collect()
 }
 
 /// The rows of a part.
@@ -163,7 +130,7 @@ fn black_box(fold: &StepFold<'_>, window: usize) -> Option<(BlackBox, String)> {
         let rows = rows_of(part);
         samples.extend(windows(rows.len(), window).into_iter().map(|range| sample(part.case, &rows[range])));
     }
-    let note = format!("black box fitted on {} windows of {}", samples.len(), scope.in_words(&fold.judged.case.labels));
+    let note = format!("black box fitted on {} windows of {scope}", samples.len());
     Some((fit_steps(&samples)?, note))
 }
 

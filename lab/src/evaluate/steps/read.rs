@@ -3,20 +3,24 @@
 use std::path::{Path, PathBuf};
 
 use crate::ingest::format::Format;
-use crate::ingest::step_table;
-use crate::ingest::step_table::TableRun;
+use crate::ingest::step_table::{self, TableRun};
 use crate::ingest::{Cleaning, Dropped, RequestTrace, Run, StepTrace, periods};
 use ridgepoint::{Error, Result};
 
+/// What some files hold.
+#[derive(Debug, Default)]
+pub struct StepData {
+    /// Runs of steps.
+    pub runs: Vec<ReadRun>,
+    /// Requests of these and of other runs.
+    pub requests: Vec<RequestTrace>,
+}
+
 /// A run, and remarks on its file.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct ReadRun {
     /// The run, its steps and their times.
     pub run: TableRun,
-    /// Requests of the run, if the file has them.
-    pub requests: Option<RequestTrace>,
-    /// Path of the file.
-    pub file: String,
     /// Rows that the file's reader left out, if the file holds this run alone.
     pub dropped: Dropped,
     /// The reader's remarks.
@@ -27,69 +31,63 @@ pub struct ReadRun {
 /// table are taken as they are unless `cleaning` says how to find them anew; other files are cleaned as usual.
 ///
 /// # Errors
-/// Every file that cannot be read, holds no steps, or holds a run with the same labels as another.
+/// Every file that cannot be read or holds no steps, where `takes_requests` does not allow requests alone; those of `label`;
+/// every run with the same labels as another.
 pub fn read_runs(
     files: &[PathBuf],
     cleaning: Option<Cleaning>,
-    label: &dyn Fn(&mut Run),
-) -> std::result::Result<Vec<ReadRun>, Vec<Error>> {
-    let mut runs: Vec<ReadRun> = Vec::new();
-    let mut errors = Vec::new();
+    takes_requests: bool,
+    label: &dyn Fn(&mut Run) -> Result<()>,
+) -> std::result::Result<StepData, Vec<Error>> {
+    let (mut data, mut errors) = (StepData::default(), Vec::new());
+    let mut files_of_runs: Vec<&Path> = Vec::new();
     for file in files {
-        let found = match read_file(file, cleaning) {
-            Ok(found) => found,
-            Err(error) => {
-                errors.push(error);
-                continue;
+        let first = data.runs.len();
+        match read_file(file, cleaning, &mut data) {
+            Ok(format) if data.runs.len() == first && (format.holds_steps || !takes_requests) => {
+                errors.push(Error::parse(file.as_path(), "holds no steps; a trace of an engine's steps is needed"));
             }
-        };
-        if found.is_empty() {
-            errors.push(Error::parse(file.as_path(), "holds no steps; a trace of an engine's steps is needed"));
+            Ok(_) => {}
+            Err(error) => errors.push(error),
         }
-        for mut read in found {
-            let labels = &mut read.run.trace.run;
-            label(labels);
-            match runs.iter().find(|known| known.run.trace.run == *labels) {
-                None => runs.push(read),
-                Some(known) => {
-                    let name = &labels.experiment;
-                    let problem = format!(
-                        "both hold a run '{name}' with the same labels, whose steps would mix; judge them one at a time"
-                    );
-                    errors.push(Error::invalid(format!("{} and {}", known.file, file.display()), vec![problem]));
-                }
+        for at in first..data.runs.len() {
+            let (known, read) = data.runs.split_at_mut(at);
+            let labels = &mut read[0].run.trace.run;
+            errors.extend(label(labels).err());
+            if let Some(twin) = known.iter().position(|known| known.run.trace.run == *labels) {
+                let name = &labels.experiment;
+                let problem = format!(
+                    "both hold a run '{name}' with the same labels, whose steps would mix; judge them one at a time"
+                );
+                let both = format!("{} and {}", files_of_runs[twin].display(), file.display());
+                errors.push(Error::invalid(both, vec![problem]));
             }
+            files_of_runs.push(file);
         }
     }
-    if errors.is_empty() { Ok(runs) } else { Err(errors) }
+    if errors.is_empty() { Ok(data) } else { Err(errors) }
 }
 
-fn read_file(file: &Path, cleaning: Option<Cleaning>) -> Result<Vec<ReadRun>> {
-    let name = file.display().to_string();
-    let read = |run, requests, dropped: &Dropped, notes: &[String]| ReadRun {
-        run,
-        requests,
-        file: name.clone(),
-        dropped: dropped.clone(),
-        notes: notes.to_vec(),
-    };
-    let kind = Format::detect(file)?;
-    if kind == step_table::FORMAT && cleaning.is_none() {
+fn read_file(file: &Path, cleaning: Option<Cleaning>, data: &mut StepData) -> Result<Format> {
+    let format = Format::detect(file)?;
+    if format == step_table::FORMAT && cleaning.is_none() {
         let runs = step_table::read_runs(file)?;
-        return Ok(runs.into_iter().map(|run| read(run, None, &Dropped::default(), &[])).collect());
+        data.runs.extend(runs.into_iter().map(|run| ReadRun { run, ..ReadRun::default() }));
+        return Ok(format);
     }
-    let found = kind.read(file)?;
+    let found = format.read(file)?;
     let (mut notes, mut dropped) = (found.notes, found.dropped_steps);
     if found.steps.len() > 1 && dropped.total() > 0 {
-        notes.push(format!("{name}: left out while reading: {dropped}"));
+        notes.push(format!("{}: left out while reading: {dropped}", file.display()));
         dropped = Dropped::default();
     }
     let cleaning = cleaning.unwrap_or_default();
-    let mut requests = found.requests;
-    let with_times = |trace: StepTrace| {
-        let at = requests.iter().position(|of| of.run.experiment == trace.run.experiment);
-        let requests = at.map(|at| requests.swap_remove(at));
-        read(TableRun { periods: periods(&trace, &cleaning), trace }, requests, &dropped, &notes)
+    let with_times = |trace: StepTrace| ReadRun {
+        run: TableRun { periods: periods(&trace, &cleaning), trace },
+        dropped: dropped.clone(),
+        notes: notes.clone(),
     };
-    Ok(found.steps.into_iter().map(with_times).collect())
+    data.runs.extend(found.steps.into_iter().map(with_times));
+    data.requests.extend(found.requests);
+    Ok(format)
 }

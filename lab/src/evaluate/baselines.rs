@@ -1,15 +1,13 @@
 //! Attributes the error of serving runs: one component of the prediction is replaced at a time, and the replacement is judged as a
-//! baseline.
+//! baseline, as the simpler predictors are.
 //!
 //! A component explains as many points as the absolute error falls when it is replaced. The points of components do not add
 //! up to the error: two faults may cancel, and then replacing one makes the error larger (points below zero).
 
-use rayon::prelude::*;
-
-use super::case::Case;
+use super::case::{Case, Rooflines};
 use super::measured::WHOLE_RUN;
 use super::metric::{Metric, predicted_ms};
-use super::report::{Baseline, EvaluationReport};
+use super::report::Baseline;
 use ridgepoint::latency::{CalibratedRoofline, HostTimes, LatencyModel};
 use ridgepoint::replay::{EngineConfig, Metrics, replay};
 use ridgepoint::{Request, Result};
@@ -19,38 +17,19 @@ const FACTOR_REPLAYS: usize = 4;
 /// The factor is good enough if the decoding time is within this share of the measured one.
 const FACTOR_TOLERANCE: f64 = 1e-3;
 
-/// Replays each judged case with one component replaced at a time, and adds the results as baselines. `done` is called after each of
-/// [`Baseline::REPLACED`].
+/// The metrics of a baseline's replay; `None` if it does not apply.
 ///
 /// # Errors
 /// As [`Case::replay`].
-pub fn attribute(
-    cases: &[Case],
-    mut report: EvaluationReport,
-    seed: u64,
-    done: &(dyn Fn() + Sync),
-) -> Result<EvaluationReport> {
-    report.experiments.par_iter_mut().try_for_each(|result| {
-        let Some(case) = cases.iter().find(|case| case.labels == result.labels) else { return Ok(()) };
-        for baseline in Baseline::REPLACED {
-            if let Some(metrics) = replaced(case, baseline, seed)? {
-                result.add_baseline(baseline, &metrics);
-            }
-            done();
-        }
-        Ok(())
-    })?;
-    EvaluationReport::new(report.experiments, report.skipped)
-}
-
-/// A replay with a component replaced; `None` if it does not apply.
-fn replaced(case: &Case, baseline: Baseline, seed: u64) -> Result<Option<Metrics>> {
-    let roofline = case.rooflines.predicted.as_ref();
-    let with_engine = |engine: EngineConfig| replay(roofline, &engine, (case.load)(seed).as_mut(), &mut ());
+pub(super) fn baseline_metrics(case: &Case, baseline: Baseline, seed: u64) -> Result<Option<Metrics>> {
+    let Rooflines { predicted, calibrated, ideal } = &case.rooflines;
+    let with_engine = |engine: EngineConfig| replay(predicted.as_ref(), &engine, (case.load)(seed).as_mut(), &mut ());
     let engine = case.engine.clone();
     let replay = match baseline {
-        Baseline::ScaledStepTimes => match factor_to_measurement(case, roofline, seed)? {
-            Some(factor) => case.replay(&Scaled { inner: roofline, factor }, seed)?,
+        Baseline::CalibratedRoofline => case.replay(calibrated.as_ref(), seed, &mut ())?,
+        Baseline::IdealRoofline => case.replay(ideal.as_ref(), seed, &mut ())?,
+        Baseline::ScaledStepTimes => match factor_to_measurement(case, predicted, seed)? {
+            Some(factor) => case.replay(&Scaled { inner: predicted, factor }, seed, &mut ())?,
             None => return Ok(None),
         },
         Baseline::NoLimits => {
@@ -58,8 +37,8 @@ fn replaced(case: &Case, baseline: Baseline, seed: u64) -> Result<Option<Metrics
         }
         Baseline::NoPrefixCaching => with_engine(EngineConfig { enable_prefix_caching: false, ..engine })?,
         Baseline::NoAsyncScheduling => with_engine(EngineConfig { async_scheduling: false, ..engine })?,
-        Baseline::NoHostOverhead => case.replay(&roofline.clone().with_host(HostTimes::NONE), seed)?,
-        _ => return Ok(None),
+        Baseline::NoHostOverhead => case.replay(&(**predicted).clone().with_host(HostTimes::NONE), seed, &mut ())?,
+        Baseline::GivenCorrection | Baseline::BlackBox => return Ok(None),
     };
     Ok(Some(Metrics::of(&replay)))
 }
@@ -71,7 +50,7 @@ fn factor_to_measurement(case: &Case, roofline: &CalibratedRoofline, seed: u64) 
     let Some(measured_ms) = decoding_ms(&|metric| case.measured.get(WHOLE_RUN, metric)) else { return Ok(None) };
     let mut factor = 1.0;
     for _ in 0..FACTOR_REPLAYS {
-        let metrics = Metrics::of(&case.replay(&Scaled { inner: roofline, factor }, seed)?);
+        let metrics = Metrics::of(&case.replay(&Scaled { inner: roofline, factor }, seed, &mut ())?);
         let predicted = decoding_ms(&|metric| predicted_ms(&metrics, None, metric));
         let ratio = predicted.map(|ms| measured_ms / ms).filter(|ratio| ratio.is_finite() && *ratio > 0.0);
         let Some(ratio) = ratio else { return Ok(None) };
