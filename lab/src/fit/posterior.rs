@@ -3,7 +3,8 @@
 use nalgebra::DMatrix;
 
 use super::problem::Problem;
-use crate::solver::slopes;
+use crate::huber;
+use crate::solver::{LeastSquares, slopes};
 use ridgepoint::{Error, Result};
 
 /// The data identify a parameter if they reduce its standard deviation below this share of the prior's.
@@ -46,8 +47,11 @@ pub fn posterior(problem: &Problem, values: &[f64]) -> Result<Posterior> {
     let scaled = DMatrix::from_fn(size, size, |row, column| data[(row, column)] * scale(row) * scale(column));
     let (mut inverse, effective_parameters) = inverted(&scaled, 1.0)?;
     let mut overdispersion = 1.0;
-    let (chi_square, rows) = problem.chi_square(values);
-    let dof = rows - effective_parameters;
+    let residuals = problem.rows.iter().zip(problem.residuals(values)?);
+    let squares: f64 =
+        residuals.map(|(row, residual)| row.weight * huber::weight(residual) * residual * residual).sum();
+    let chi_square = squares / huber::MEAN_WEIGHTED_SQUARE;
+    let dof = problem.rows.iter().map(|row| row.weight).sum::<f64>() - effective_parameters;
     // Without a degree of freedom the rows do not tell their own scatter.
     if dof > 0.0 && chi_square > dof {
         overdispersion = chi_square / dof;

@@ -8,7 +8,6 @@ use ridgepoint::internals::correction::{Basis, NUM_TERMS};
 use ridgepoint::{Error, Result};
 use serde::Serialize;
 
-use crate::huber;
 use crate::sha256::sha256_hex;
 use crate::solver::{self, LeastSquares, Parameter, Solution};
 
@@ -163,17 +162,6 @@ impl Problem {
     /// `ErrorKind::InvalidArgument` if `start` has another length than there are parameters or a number that is not finite.
     pub fn minimise(&self, start: &[f64]) -> Result<Solution> {
         solver::minimise(self, start, OPTIONS)
-    }
-
-    /// Robust χ² of the rows and the number of rows that they count as: Σ weight·w·r² over its value for normal noise of the
-    /// rows' own standard deviations, and Σ weight.
-    pub(super) fn chi_square(&self, values: &[f64]) -> (f64, f64) {
-        let square = |row: &Row| {
-            let residual = row.residual(values).0;
-            row.weight * huber::weight(residual) * residual * residual
-        };
-        let sum: f64 = self.rows.iter().map(square).sum();
-        (sum / huber::MEAN_WEIGHTED_SQUARE, self.rows.iter().map(|row| row.weight).sum())
     }
 
     /// SHA-256 in hexadecimal digits of the rows' offsets, columns, measured values, standard deviations and weights. The
