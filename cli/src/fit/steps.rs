@@ -1,5 +1,4 @@
-//! `ridgepoint fit --steps`: sampled steps, and requests' times beside them, become a correction. Uses `files` and the library's
-//! `fit`.
+//! `ridgepoint fit --steps`: fits a correction to sampled steps, and host overheads to the requests beside them.
 
 use ridgepoint::internals::correction::{Correction, Level};
 use ridgepoint_lab::evaluate::fold::Labels;
@@ -21,7 +20,8 @@ const FIRST: f64 = 0.6;
 /// Reads steps and fits a correction to them.
 ///
 /// # Errors
-/// Files that can't be read or are at fault; labels that contradict the files; no run that can be used; rows that nothing can be fitted to.
+/// Files that can't be read or are at fault; labels that contradict the files; no run that can be used; rows that nothing can be
+/// fitted to.
 pub fn fitted(job: &Job<'_>) -> Result<(Correction, Outcome<Fitted>), Failure> {
     let Job { args, bar, level, prior, .. } = job;
     let mut notes = Vec::new();

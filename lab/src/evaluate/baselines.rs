@@ -1,5 +1,5 @@
-//! Attributes the error of serving runs: one component of the prediction is replaced at a time, and the replacement is judged as a
-//! baseline, as the simpler predictors are.
+//! Replays serving runs with the simpler rooflines, and with one component of the prediction replaced at a time, to attribute
+//! its error.
 //!
 //! A component explains as many points as the absolute error falls when it is replaced. The points of components do not add
 //! up to the error: two faults may cancel, and then replacing one makes the error larger (points below zero).

@@ -1,4 +1,4 @@
-//! Fits host overheads to traces of requests: the delay from arrival to the engine's queue, and from a token to its client. Uses `ingest::HostDelays`, `correction::HostTimes`, `report`.
+//! Fits host overheads to traces of requests: the delay from arrival to the engine's queue, and from a token to its client.
 
 use super::posterior::IDENTIFIED_SD_SHARE;
 use super::report::{HostFit, ParameterReport};

@@ -1,5 +1,5 @@
-//! How far a correction is off on windows of sampled steps, fitted ones and held-out ones, and the scatter that follows for its
-//! intervals. Uses `steps`, `learn`, `evaluate::steps`.
+//! Fits corrections to runs of sampled steps and measures how far they are off on windows of steps, which gives the scatter of
+//! their intervals.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -79,7 +79,8 @@ impl StepRunReport {
     }
 }
 
-/// Windows of a range: measured and predicted mean time of a step, µs. As when steps are judged, the prediction is the mean over the sampled steps.
+/// Windows of a range: measured and predicted mean time of a step, µs. The prediction is the mean over the sampled steps, as when
+/// steps are judged.
 fn points(run: &StepRun<'_>, range: &Range<usize>, correction: &Correction) -> Vec<(f64, f64)> {
     let (rows, sampled) = run.part(range);
     let point = |window: Range<usize>| {
