@@ -161,7 +161,7 @@ fn the_first_part_is_fitted_and_the_rest_judges() {
     let more = [&LABELS[..], &["--split", "first60", "--level", "model", "--model", "llama-3.1-8b"]].concat();
     let run_of = fit(&folder, &["chat.csv"], &[&more[..], &["--data", "our cluster"]].concat());
     assert_eq!(run_of.code, 0, "{}", run_of.stderr);
-    for said in ["held-out rows", "chat", "projections", "not identified: no request times in the data", "held out"] {
+    for said in ["held-out rows", "chat", "projections", "not identified: times of 0 requests", "held out"] {
         assert!(run_of.stdout.contains(said), "'{said}' is not in: {}", run_of.stdout);
     }
     let correction = Correction::load(folder.path("my.toml")).unwrap();
