@@ -3,7 +3,7 @@
 
 pub mod correction {
     pub use crate::correction::{
-        Basis, Correction, CorrectionInfo, HostTimes, Kind, Level, NUM_TERMS, SDS_OF_90_PCT, Scatter, Source, Term,
+        Basis, Correction, CorrectionInfo, HostTimes, Level, NUM_TERMS, SDS_OF_90_PCT, Scatter, Source, Term,
         builtin_corrections, interval_factor,
     };
 }

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use clap::Args;
 use ridgepoint::internals::correction::CorrectionInfo;
 use ridgepoint::internals::input::files_in;
-use ridgepoint::model::{Attention, LayerGroup, ParameterCounts, SamplingDefaults, Window, builtin_models};
-use ridgepoint::physics::Memory;
+use ridgepoint::model::{Attention, LayerGroup, SamplingDefaults, Window, builtin_models};
+use ridgepoint::physics::{Memory, ParameterCounts};
 use ridgepoint::{CorrectionChoice, Deployment, EfficiencyMode, Model};
 use serde::Serialize;
 

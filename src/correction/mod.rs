@@ -14,4 +14,4 @@ pub use fitted::{Correction, Level, SDS_OF_90_PCT, Scatter, Source, interval_fac
 pub use host::HostTimes;
 pub use info::CorrectionInfo;
 pub use library::builtin_corrections;
-pub use term::{Kind, NUM_TERMS, Term};
+pub use term::{NUM_TERMS, Term};

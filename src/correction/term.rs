@@ -43,43 +43,22 @@ pub enum Term {
     PenalisedRequests,
 }
 
-/// What a term's coefficient is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    /// A factor on a time.
-    Factor,
-    /// µs per count.
-    Price,
-}
-
-/// How a term is known and what is believed of it before any measurement.
-#[derive(Debug, Clone, Copy)]
-struct About {
-    term: Term,
-    name: &'static str,
-    unit: &'static str,
-    prior_sd: f64,
-}
-
-const fn about(term: Term, name: &'static str, unit: &'static str, prior_sd: f64) -> About {
-    About { term, name, unit, prior_sd }
-}
-
-const ABOUT: [About; NUM_TERMS] = [
-    about(Term::Projections, "projections", "factor", 0.05),
-    about(Term::AttentionPrefill, "attention_prefill", "factor", 0.2),
-    about(Term::AttentionDecode, "attention_decode", "factor", 0.1),
-    about(Term::Experts, "experts", "factor", 0.1),
-    about(Term::Communication, "communication", "factor", 0.1),
-    about(Term::SmallKernels, "small_kernels", "factor", 0.2),
-    about(Term::Steps, "step_us", "µs per step", 300.0),
-    about(Term::Layers, "layer_us", "µs per layer", 5.0),
-    about(Term::Requests, "request_us", "µs per request", 10.0),
-    about(Term::Tokens, "token_us", "µs per scheduled token", 1.0),
-    about(Term::PrefillRequests, "prefill_request_us", "µs per request with a prompt chunk", 200.0),
-    about(Term::PiecewiseLayers, "piecewise_layer_us", "µs per layer between piecewise graphs", 10.0),
-    about(Term::SortedMegalogits, "sorted_megalogit_us", "µs per million sorted logits", 300.0),
-    about(Term::PenalisedRequests, "penalised_request_us", "µs per penalised request", 30.0),
+/// Name, name among a step's operators, unit, and standard deviation of the prior of each term.
+const TABLE: [(Term, &str, &str, &str, f64); NUM_TERMS] = [
+    (Term::Projections, "projections", "projections", "factor", 0.05),
+    (Term::AttentionPrefill, "attention_prefill", "attention_prefill", "factor", 0.2),
+    (Term::AttentionDecode, "attention_decode", "attention_decode", "factor", 0.1),
+    (Term::Experts, "experts", "experts", "factor", 0.1),
+    (Term::Communication, "communication", "communication", "factor", 0.1),
+    (Term::SmallKernels, "small_kernels", "small_kernels", "factor", 0.2),
+    (Term::Steps, "step_us", "per_step", "µs per step", 300.0),
+    (Term::Layers, "layer_us", "per_layer", "µs per layer", 5.0),
+    (Term::Requests, "request_us", "per_request", "µs per request", 10.0),
+    (Term::Tokens, "token_us", "per_token", "µs per scheduled token", 1.0),
+    (Term::PrefillRequests, "prefill_request_us", "per_prefill_request", "µs per request with a prompt chunk", 200.0),
+    (Term::PiecewiseLayers, "piecewise_layer_us", "per_piecewise_layer", "µs per layer between piecewise graphs", 10.0),
+    (Term::SortedMegalogits, "sorted_megalogit_us", "top_p_sort", "µs per million sorted logits", 300.0),
+    (Term::PenalisedRequests, "penalised_request_us", "penalties", "µs per penalised request", 30.0),
 ];
 
 impl Term {
@@ -88,7 +67,7 @@ impl Term {
         let mut all = [Term::Projections; NUM_TERMS];
         let mut i = 0;
         while i < NUM_TERMS {
-            all[i] = ABOUT[i].term;
+            all[i] = TABLE[i].0;
             i += 1;
         }
         all
@@ -111,55 +90,39 @@ impl Term {
         }
     }
 
-    /// What its coefficient is.
-    pub const fn kind(self) -> Kind {
-        if (self as usize) < Term::Steps as usize { Kind::Factor } else { Kind::Price }
+    /// Returns whether its coefficient is a factor on a time, and not a price in µs per count.
+    pub const fn is_factor(self) -> bool {
+        (self as usize) < Term::Steps as usize
     }
 
     /// Name of the coefficient in files and reports; prices carry their unit.
     pub fn name(self) -> &'static str {
-        ABOUT[self.index()].name
+        TABLE[self.index()].1
     }
 
     /// Unit of the coefficient, in words.
     pub fn unit(self) -> &'static str {
-        ABOUT[self.index()].unit
+        TABLE[self.index()].3
     }
 
     /// Name of its time among a step's operators; of prices alone, as factors scale operators that have names.
     pub fn operator_name(self) -> &'static str {
-        match self {
-            Term::Steps => "per_step",
-            Term::Layers => "per_layer",
-            Term::Requests => "per_request",
-            Term::Tokens => "per_token",
-            Term::PrefillRequests => "per_prefill_request",
-            Term::PiecewiseLayers => "per_piecewise_layer",
-            Term::SortedMegalogits => "top_p_sort",
-            Term::PenalisedRequests => "penalties",
-            _ => self.name(),
-        }
+        TABLE[self.index()].2
     }
 
     /// The coefficient that changes nothing: 1 for a factor, 0 for a price.
     pub const fn neutral(self) -> f64 {
-        match self.kind() {
-            Kind::Factor => 1.0,
-            Kind::Price => 0.0,
-        }
+        if self.is_factor() { 1.0 } else { 0.0 }
     }
 
     /// Standard deviation of the prior around [`Term::neutral`], for a model that no measurement of a whole step was seen of.
     pub fn prior_sd(self) -> f64 {
-        ABOUT[self.index()].prior_sd
+        TABLE[self.index()].4
     }
 
     /// Least and greatest coefficient that a fit may give: a factor within [0.3, 3], a price never below 0.
     pub const fn bounds(self) -> (f64, f64) {
-        match self.kind() {
-            Kind::Factor => (0.3, 3.0),
-            Kind::Price => (0.0, f64::INFINITY),
-        }
+        if self.is_factor() { (0.3, 3.0) } else { (0.0, f64::INFINITY) }
     }
 }
 
@@ -180,6 +143,6 @@ mod tests {
             let (least, greatest) = term.bounds();
             assert!(least <= term.neutral() && term.neutral() <= greatest, "{term}");
         }
-        assert_eq!((Term::SmallKernels.kind(), Term::Steps.kind()), (Kind::Factor, Kind::Price));
+        assert!(Term::SmallKernels.is_factor() && !Term::Steps.is_factor());
     }
 }

@@ -2,8 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::LatencyModel;
-use super::fixed::non_negative;
+use super::{HostTimes, LatencyModel, non_negative};
 use crate::request::Request;
 
 /// `step = beta0 + beta1 · prefill tokens + beta2 · decodes`, `queueing = alpha0 + alpha1 · input length`, a constant per token.
@@ -51,16 +50,13 @@ impl LatencyModel for BlackBox {
             + non_negative(self.beta1_us) * prefill_tokens as f64
             + non_negative(self.beta2_us) * decodes as f64
     }
-    fn queueing_time_us(&self, request: &Request) -> f64 {
-        non_negative(self.alpha0_us) + non_negative(self.alpha1_us) * f64::from(request.num_scheduled_tokens)
-    }
-    fn output_token_processing_time_us(&self) -> f64 {
-        non_negative(self.alpha2_us)
-    }
-    fn scheduling_processing_time_us(&self) -> f64 {
-        0.0
-    }
-    fn preemption_processing_time_us(&self) -> f64 {
-        0.0
+
+    fn host(&self) -> HostTimes {
+        HostTimes {
+            queueing_us: self.alpha0_us,
+            queueing_us_per_token: self.alpha1_us,
+            output_token_us: self.alpha2_us,
+            ..HostTimes::NONE
+        }
     }
 }

@@ -42,18 +42,36 @@ pub trait LatencyModel: Send + Sync {
     /// Time of one engine iteration on the GPUs, for the requests scheduled in it; 0 for none.
     fn step_time_us(&self, requests: &[Request]) -> f64;
 
+    /// Delays of the host around the steps, which the four methods below return. Defaults to none.
+    fn host(&self) -> HostTimes {
+        HostTimes::NONE
+    }
+
     /// Time from a request's sending until the engine can schedule it: network, HTTP, tokenisation, hand-over.
     /// `request` is the prompt as it arrives: nothing computed, all of it to schedule.
-    fn queueing_time_us(&self, request: &Request) -> f64;
+    fn queueing_time_us(&self, request: &Request) -> f64 {
+        let HostTimes { queueing_us, queueing_us_per_token, .. } = self.host();
+        non_negative(queueing_us) + non_negative(queueing_us_per_token) * f64::from(request.num_scheduled_tokens)
+    }
 
     /// Time from the end of the step that sampled a token until the client has it: detokenisation, streaming. It delays
     /// the token, not the engine.
-    fn output_token_processing_time_us(&self) -> f64;
+    fn output_token_processing_time_us(&self) -> f64 {
+        non_negative(self.host().output_token_us)
+    }
 
     /// Time of the engine's own thread per iteration: scheduling, preparing inputs, handling outputs. Hidden behind the
     /// previous step where scheduling is asynchronous, added to the step where it is not.
-    fn scheduling_processing_time_us(&self) -> f64;
+    fn scheduling_processing_time_us(&self) -> f64 {
+        non_negative(self.host().scheduling_us)
+    }
 
     /// Time of the engine's own thread per request that is preempted. What is lost by computing again is in the steps.
-    fn preemption_processing_time_us(&self) -> f64;
+    fn preemption_processing_time_us(&self) -> f64 {
+        non_negative(self.host().preemption_us)
+    }
+}
+
+fn non_negative(us: f64) -> f64 {
+    if us.is_finite() { us.max(0.0) } else { 0.0 }
 }

@@ -1,8 +1,6 @@
 //! The calibrated roofline as a latency model: predicted steps, and constants for what the host does around them.
 
-use super::LatencyModel;
-use super::fixed::non_negative;
-use crate::correction::HostTimes;
+use super::{HostTimes, LatencyModel};
 use crate::request::Request;
 use crate::step_model::StepModel;
 
@@ -31,28 +29,14 @@ impl CalibratedRoofline {
     pub fn steps(&self) -> &StepModel {
         &self.steps
     }
-
-    /// The host.
-    pub fn host(&self) -> HostTimes {
-        self.host
-    }
 }
 
 impl LatencyModel for CalibratedRoofline {
     fn step_time_us(&self, requests: &[Request]) -> f64 {
         self.steps.step_time_us(requests)
     }
-    fn queueing_time_us(&self, request: &Request) -> f64 {
-        let per_token = non_negative(self.host.queueing_us_per_token);
-        non_negative(self.host.queueing_us) + per_token * f64::from(request.num_scheduled_tokens)
-    }
-    fn output_token_processing_time_us(&self) -> f64 {
-        non_negative(self.host.output_token_us)
-    }
-    fn scheduling_processing_time_us(&self) -> f64 {
-        non_negative(self.host.scheduling_us)
-    }
-    fn preemption_processing_time_us(&self) -> f64 {
-        non_negative(self.host.preemption_us)
+
+    fn host(&self) -> HostTimes {
+        self.host
     }
 }

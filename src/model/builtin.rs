@@ -8,7 +8,7 @@ use include_dir::{Dir, include_dir};
 use serde_json::{Value, json};
 
 use super::config;
-use super::names::{ParsedName, Scheme};
+use super::names::{ParsedName, Scheme, plain_scheme};
 use super::shape::Model;
 use crate::dtype::MatmulFormat;
 use crate::error::{Error, Result};
@@ -179,18 +179,11 @@ fn assumed(base: &BuiltinModel, scheme: Scheme, name: &str) -> Result<Model> {
     if (own == Some("fp8") && scheme.is_fp8()) || (own.is_none() && scheme.format == MatmulFormat::Bfloat16) {
         return base.load();
     }
-    let (label, algorithm, what) = match scheme.format {
-        MatmulFormat::Fp8 => ("fp8", "FP8", "fp8 with one scale per tensor or channel"),
-        MatmulFormat::Fp8Block => ("fp8-block", "FP8_PB_WO", "fp8 in blocks of 128 x 128"),
-        MatmulFormat::Int4WeightOnly => ("int4", "W4A16", "int4 in groups of 128"),
-        MatmulFormat::Int8WeightOnly => ("w8a16", "W8A16", "int8 weights in groups of 128"),
-        MatmulFormat::Int8 => ("w8a8", "INT8_SQ", "int8 with one scale per channel"),
-        MatmulFormat::Nvfp4 => ("nvfp4", "NVFP4", "NVFP4"),
-        _ => ("bf16", "", "bfloat16"),
-    };
-    let quantisation = match algorithm {
-        "" => Value::Null,
-        _ => json!({"quant_method": "modelopt", "quant_algo": algorithm, "group_size": 128}),
+    let (label, what, quantisation) = match plain_scheme(scheme.format) {
+        Some((label, algorithm, what)) => {
+            (label, what, json!({"quant_method": "modelopt", "quant_algo": algorithm, "group_size": 128}))
+        }
+        None => ("bf16", "bfloat16", Value::Null),
     };
     if let Some(map) = value.as_object_mut() {
         map.insert("quantization_config".to_owned(), quantisation);

@@ -6,10 +6,10 @@ use super::family::{AttentionRule, Family, FfnRule};
 use super::quantisation::Quantisation;
 use super::sampling::SamplingDefaults;
 use super::shape::{LayerGroup, Model};
-use super::sizes::size;
+use super::sizes::{length, size};
 use super::storage::Storage;
 use super::unsupported::is_set;
-use super::{attention, family, ffn, parameters, unsupported};
+use super::{attention, family, ffn, unsupported};
 use crate::dtype::{DType, WeightFormat};
 use crate::error::{Error, Result};
 use crate::input::{Keys, Log, parse_json, shown};
@@ -94,11 +94,6 @@ pub(super) fn from_value(name: &str, origin: &str, config: &Value, hf: Option<&V
     let log = Log::default();
     let model = read(name, origin, config, hf, &log)?;
     let (mut model, notes) = log.finish(origin, Some(model))?;
-    let total = parameters::total(&model);
-    if total >= parameters::MAX_EXACT {
-        let problem = format!("the sizes multiply to {total:.3e} parameters; at most 2^53 are accepted");
-        return Err(Error::invalid(origin, vec![problem]));
-    }
     model.notes = notes;
     Ok(model)
 }
@@ -179,7 +174,7 @@ impl Reading<'_> {
             model_type: self.model_type.to_owned(),
             hidden_size,
             vocab_size: size(text, "vocab_size"),
-            max_position_embeddings: size(text, "max_position_embeddings"),
+            max_position_embeddings: length(text, "max_position_embeddings"),
             tie_word_embeddings: self.tie_word_embeddings(),
             dtype,
             lm_head_weights: storage.lm_head(),

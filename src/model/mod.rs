@@ -7,7 +7,6 @@ mod config;
 mod family;
 mod ffn;
 mod names;
-mod parameters;
 mod pattern;
 mod quantisation;
 mod sampling;
@@ -19,6 +18,5 @@ mod weight_variant;
 mod window;
 
 pub use builtin::{BuiltinModel, builtin_models, builtin_names};
-pub use parameters::ParameterCounts;
 pub use sampling::SamplingDefaults;
 pub use shape::{Attention, DenseFfn, GqaAttention, LayerGroup, MlaAttention, Model, Moe, Window};

@@ -17,6 +17,20 @@ impl Scheme {
     }
 }
 
+/// The plain form of a scheme: the suffix of names, modelopt's algorithm, and a description; `None` for formats that no
+/// suffix requests.
+pub(super) fn plain_scheme(format: MatmulFormat) -> Option<(&'static str, &'static str, &'static str)> {
+    match format {
+        MatmulFormat::Fp8 => Some(("fp8", "FP8", "fp8 with one scale per tensor or channel")),
+        MatmulFormat::Fp8Block => Some(("fp8-block", "FP8_PB_WO", "fp8 in blocks of 128 x 128")),
+        MatmulFormat::Int4WeightOnly => Some(("int4", "W4A16", "int4 in groups of 128")),
+        MatmulFormat::Int8WeightOnly => Some(("w8a16", "W8A16", "int8 weights in groups of 128")),
+        MatmulFormat::Int8 => Some(("w8a8", "INT8_SQ", "int8 with one scale per channel")),
+        MatmulFormat::Nvfp4 => Some(("nvfp4", "NVFP4", "NVFP4")),
+        MatmulFormat::Bfloat16 | MatmulFormat::Float16 | MatmulFormat::Mxfp4 => None,
+    }
+}
+
 /// A name taken apart.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ParsedName {

@@ -2,8 +2,10 @@
 
 use crate::input::Keys;
 
-/// No dimension of a model is larger, so products of two sizes can be checked.
-const MAX_SIZE: u64 = 1 << 40;
+/// No dimension of a model is larger, so that the product of any three fits a `u64`.
+const MAX_SIZE: u64 = 1 << 20;
+/// No context or window is longer, tokens.
+const MAX_LENGTH: u64 = 1 << 40;
 
 /// Reads a required positive size. A missing or wrong one is a problem, and 1 stands in for it: reading goes on, so that all
 /// problems are found, and the log refuses the model at the end.
@@ -20,6 +22,17 @@ pub(super) fn optional_size(keys: &Keys<'_>, key: &str) -> Option<u64> {
 /// Reads a count that may be zero or absent.
 pub(super) fn optional_count(keys: &Keys<'_>, key: &str) -> Option<u64> {
     keys.whole(key, 0..=MAX_SIZE)
+}
+
+/// Reads a required number of tokens, like [`size`].
+pub(super) fn length(keys: &Keys<'_>, key: &str) -> u64 {
+    keys.require(&[key]);
+    optional_length(keys, key).unwrap_or(1)
+}
+
+/// Reads a number of tokens that may be absent.
+pub(super) fn optional_length(keys: &Keys<'_>, key: &str) -> Option<u64> {
+    keys.whole(key, 1..=MAX_LENGTH)
 }
 
 /// Records a problem if a list does not have an entry per layer.

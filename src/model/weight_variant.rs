@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use super::names::plain_scheme;
 use super::shape::Model;
 use crate::dtype::{MatmulFormat, WeightFormat};
 use crate::error::{Error, Result};
@@ -41,7 +42,7 @@ impl Model {
                 format!("{format} is requested, but {} stores its weights as {stored}: {way_out}", model.name);
             Error::invalid(name_or_path, vec![problem])
         };
-        let Some(suffix) = suffix(format).filter(|_| matches!(stored, WeightFormat::Plain(_))) else {
+        let Some((suffix, ..)) = plain_scheme(format).filter(|_| matches!(stored, WeightFormat::Plain(_))) else {
             return Err(refused("name the served checkpoint, or request no format"));
         };
         let is_path = Path::new(name_or_path).exists();
@@ -58,18 +59,5 @@ impl Model {
             }
             _ => Err(refused("give the config.json of the quantised checkpoint, or request no format")),
         }
-    }
-}
-
-/// The suffix in the names of checkpoints that are quantised to a format.
-fn suffix(format: MatmulFormat) -> Option<&'static str> {
-    match format {
-        MatmulFormat::Bfloat16 | MatmulFormat::Float16 | MatmulFormat::Mxfp4 => None,
-        MatmulFormat::Fp8 => Some("FP8"),
-        MatmulFormat::Fp8Block => Some("FP8-block"),
-        MatmulFormat::Int8 => Some("quantized.w8a8"),
-        MatmulFormat::Int8WeightOnly => Some("w8a16"),
-        MatmulFormat::Int4WeightOnly => Some("quantized.w4a16"),
-        MatmulFormat::Nvfp4 => Some("NVFP4"),
     }
 }

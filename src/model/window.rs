@@ -2,7 +2,7 @@
 
 use super::family::WindowRule;
 use super::shape::Window;
-use super::sizes::{check_length, optional_count, optional_size, size};
+use super::sizes::{check_length, length, optional_count, optional_length, optional_size};
 use crate::input::Keys;
 
 /// Rotary layers between two without rotary embedding in Llama-4 (`no_rope_layer_interval`, its class default).
@@ -36,7 +36,8 @@ pub(super) fn layers(text: &Keys<'_>, rule: WindowRule, num_layers: u64) -> Vec<
 }
 
 fn chunked(text: &Keys<'_>, num_layers: u64) -> Vec<Window> {
-    let chunk = optional_size(text, "attention_chunk_size").map_or(Window::Full, |n| clip(text, n, Window::Chunked(n)));
+    let chunk =
+        optional_length(text, "attention_chunk_size").map_or(Window::Full, |n| clip(text, n, Window::Chunked(n)));
     let interval = optional_size(text, "no_rope_layer_interval").unwrap_or(LLAMA4_GLOBAL_INTERVAL);
     let rotary: Vec<bool> = match text.wholes("no_rope_layers").filter(|layers| !layers.is_empty()) {
         None => (0..num_layers).map(|layer| !(layer + 1).is_multiple_of(interval)).collect(),
@@ -53,7 +54,7 @@ fn listed(text: &Keys<'_>, num_layers: u64) -> Vec<Window> {
     check_length(text, "layer_types", types.len(), num_layers);
     let slides = if types.contains(&"sliding_attention") { sliding(text) } else { Window::Full };
     let chunk = if types.contains(&"chunked_attention") {
-        let n = size(text, "attention_chunk_size");
+        let n = length(text, "attention_chunk_size");
         clip(text, n, Window::Chunked(n))
     } else {
         Window::Full
@@ -67,13 +68,13 @@ fn listed(text: &Keys<'_>, num_layers: u64) -> Vec<Window> {
 }
 
 fn sliding(text: &Keys<'_>) -> Window {
-    let n = size(text, "sliding_window");
+    let n = length(text, "sliding_window");
     clip(text, n, Window::Sliding(n))
 }
 
 /// A window as long as the longest context hides nothing.
 fn clip(text: &Keys<'_>, length: u64, window: Window) -> Window {
-    match optional_size(text, "max_position_embeddings") {
+    match optional_length(text, "max_position_embeddings") {
         Some(longest) if length >= longest => Window::Full,
         _ => window,
     }

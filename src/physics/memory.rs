@@ -5,14 +5,15 @@ use serde::Serialize;
 
 use crate::deployment::Deployment;
 use crate::error::Result;
-use crate::model::{Attention, DenseFfn, LayerGroup, Model, Window};
+use crate::model::{LayerGroup, Model, Window};
 
 use super::attention::kv_bytes_per_token;
 use super::check::check;
 use super::experts::Experts;
 use super::layer;
+use super::parameters::other_elements;
 use super::pipeline::layers_per_stage;
-use super::projection::{kv_heads_per_rank, vocab_rows_per_rank};
+use super::projection::vocab_rows_per_rank;
 use super::ranks::Context;
 use super::weights::{Matrix, attention_matrices, feed_forward_matrices};
 
@@ -100,35 +101,9 @@ fn matrix_bytes(matrices: &[Matrix]) -> f64 {
 fn layer_weight_bytes(group: &LayerGroup, context: Context) -> f64 {
     let matrices =
         matrix_bytes(&attention_matrices(group, context)) + matrix_bytes(&feed_forward_matrices(group, context));
+    let local_experts = group.moe.as_ref().map_or(0, |moe| context.ranks.local_experts(moe.num_experts));
     let experts = group.moe.as_ref().map_or(0.0, |moe| Experts::new(context.hidden, moe, context.ranks).stored_bytes());
-    matrices + experts + other_elements(group, context) as f64 * context.activation.bytes()
-}
-
-/// Norms, biases and other parameters outside matrices, elements of one rank.
-fn other_elements(group: &LayerGroup, context: Context) -> u64 {
-    let Context { hidden, ranks, .. } = context;
-    let attention = match &group.attention {
-        Attention::Gqa(gqa) => {
-            let heads = gqa.num_heads / ranks.tensor;
-            let kv_heads = kv_heads_per_rank(gqa.num_kv_heads, ranks.tensor);
-            let values = if gqa.k_eq_v { 0 } else { kv_heads * gqa.v_head_dim };
-            let qkv = (heads * if gqa.output_gate { 2 } else { 1 } + kv_heads) * gqa.head_dim + values;
-            let biases = qkv * u64::from(gqa.qkv_bias) + hidden * u64::from(gqa.o_bias);
-            biases + gqa.qk_norm_params + gqa.extra_params / ranks.tensor
-        }
-        Attention::Mla(mla) => mla.kv_lora_rank + mla.q_lora_rank.unwrap_or(0),
-    };
-    let ffn_bias = |ffn: &DenseFfn| {
-        let width = ffn.intermediate_size / ranks.tensor;
-        u64::from(ffn.bias) * (hidden + width * if ffn.gated { 2 } else { 1 })
-    };
-    let moe = group.moe.as_ref().map_or(0, |moe| {
-        let width = moe.intermediate_size / ranks.expert_slices();
-        let local = ranks.local_experts(moe.num_experts);
-        let biases = u64::from(moe.bias) * (local * (2 * width + hidden) + moe.num_experts);
-        biases + moe.extra_params + moe.shared.as_ref().map_or(0, ffn_bias)
-    });
-    group.norm_params + attention + moe + group.dense.as_ref().map_or(0, ffn_bias)
+    matrices + experts + other_elements(group, context, local_experts) as f64 * context.activation.bytes()
 }
 
 fn end_weight_bytes(model: &Model, context: Context, is_first: bool, is_last: bool) -> f64 {

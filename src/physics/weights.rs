@@ -19,21 +19,20 @@ pub(super) struct Matrix {
     /// Matrices of this shape, each with inputs of its own (heads of a batched GEMM).
     pub copies: u64,
     pub weights: WeightFormat,
-    /// False where another entry multiplies with the same weights, so that memory counts them once.
-    pub stored: bool,
 }
 
 impl Matrix {
     fn new(kind: OperatorKind, outputs: u64, inputs: u64, weights: WeightFormat) -> Self {
-        Matrix { kind, rows: Rows::Padded, outputs, inputs, copies: 1, weights, stored: true }
+        Matrix { kind, rows: Rows::Padded, outputs, inputs, copies: 1, weights }
     }
 
+    pub fn elements(&self) -> f64 {
+        (self.copies * self.outputs * self.inputs) as f64
+    }
+
+    /// Bytes that a rank stores; 0 for the second matrix of two that multiply with the same weights.
     pub fn stored_bytes(&self) -> f64 {
-        if self.stored {
-            (self.copies * self.outputs * self.inputs) as f64 * self.weights.bytes_per_weight()
-        } else {
-            0.0
-        }
+        if self.kind == KvBProjContext { 0.0 } else { self.elements() * self.weights.bytes_per_weight() }
     }
 }
 
@@ -90,7 +89,7 @@ fn mla_matrices(mla: &MlaAttention, Context { hidden, activation, ranks, .. }: C
     };
     matrices.extend([
         Matrix { rows: Rows::Prefill, ..plain(KvBProj, up, mla.kv_lora_rank) },
-        Matrix { rows: Rows::PrefillContext, stored: false, ..plain(KvBProjContext, up, mla.kv_lora_rank) },
+        Matrix { rows: Rows::PrefillContext, ..plain(KvBProjContext, up, mla.kv_lora_rank) },
         per_head(QAbsorb, mla.kv_lora_rank, mla.qk_nope_head_dim),
         per_head(VUp, mla.v_head_dim, mla.kv_lora_rank),
         plain(OProj, hidden, heads * mla.v_head_dim),

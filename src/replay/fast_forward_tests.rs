@@ -12,7 +12,7 @@ use super::config::{EngineConfig, SchedulingPolicy};
 use super::engine::replay_at;
 use super::observe::{Observer, StepEvent};
 use super::record::Replay;
-use crate::latency::{FixedLatency, LatencyModel};
+use crate::latency::{FixedLatency, HostTimes, LatencyModel};
 use crate::request::Request;
 use crate::workload::{Segment, Workload, WorkloadRequest};
 
@@ -28,17 +28,8 @@ impl LatencyModel for TellTale {
         });
         self.0.step_us + (hash >> 54) as f64 / 1000.0
     }
-    fn queueing_time_us(&self, request: &Request) -> f64 {
-        self.0.queueing_time_us(request)
-    }
-    fn output_token_processing_time_us(&self) -> f64 {
-        self.0.output_token_processing_time_us()
-    }
-    fn scheduling_processing_time_us(&self) -> f64 {
-        self.0.scheduling_processing_time_us()
-    }
-    fn preemption_processing_time_us(&self) -> f64 {
-        self.0.preemption_processing_time_us()
+    fn host(&self) -> HostTimes {
+        self.0.host()
     }
 }
 

@@ -9,7 +9,7 @@ use batches::{absurd_batch, any_batch, any_request};
 use compare::is_rel;
 use proptest::prelude::*;
 use proptest::sample::Index;
-use ridgepoint::internals::correction::{Correction, Kind, NUM_TERMS, Scatter, Term};
+use ridgepoint::internals::correction::{Correction, NUM_TERMS, Scatter, Term};
 use ridgepoint::{Deployment, Hardware, Model, Options, Request, StepModel};
 
 /// A sum of a few dozen products in another order.
@@ -57,8 +57,8 @@ fn any_correction() -> impl Strategy<Value = Correction> {
     let price = || prop_oneof![3 => 0.0..50.0f64, 1 => Just(0.0), 1 => 0.0..1e6f64];
     let scatter = (0.0..3.0f64, 0.0..3.0f64).prop_map(|(step, ttft)| Scatter { step, ttft });
     let each = |of: fn(Term) -> bool| Term::ALL.into_iter().filter(|term| of(*term)).count();
-    let factors = prop::collection::vec(factor(), each(|term| term.kind() == Kind::Factor));
-    let prices = prop::collection::vec(price(), each(|term| term.kind() == Kind::Price));
+    let factors = prop::collection::vec(factor(), each(|term| term.is_factor()));
+    let prices = prop::collection::vec(price(), each(|term| !term.is_factor()));
     let sds = prop::collection::vec(prop_oneof![Just(0.0), 0.0..1.0f64], NUM_TERMS);
     (factors, prices, sds, scatter, any::<bool>()).prop_map(|(factors, prices, sds, scatter, is_fitted)| {
         let mut correction = Correction { scatter, ..Correction::neutral() };
@@ -113,7 +113,7 @@ proptest! {
         let sd = correction.coefficients_sd(&basis);
         prop_assert!(is_rel(step.coefficients_sd, sd, REL_BASIS), "{}: {} of {sd}: {:?}", name, step.coefficients_sd, batch);
         // What is learned beside the operators is exactly what the prices say.
-        let prices_us: f64 = Term::ALL.into_iter().filter(|term| term.kind() == Kind::Price)
+        let prices_us: f64 = Term::ALL.into_iter().filter(|term| !term.is_factor())
             .map(|term| correction.coefficient(term) * basis.get(term)).sum();
         let learned_us: f64 = step.operators.iter().filter(|o| o.group.is_none()).map(|o| o.time_us).sum();
         prop_assert!((learned_us - prices_us).abs() <= REL_BASIS * step.step_time_us, "{}: {learned_us} of {prices_us}", name);
@@ -161,7 +161,7 @@ proptest! {
         let steps = corrected(plain, &correction);
         let more = [&batch[..], &[extra]].concat();
         let (before, after) = (plain.basis(&batch), plain.basis(&more));
-        let counts = Term::ALL.into_iter().filter(|term| term.kind() == Kind::Price && *term != Term::PiecewiseLayers);
+        let counts = Term::ALL.into_iter().filter(|term| !term.is_factor() && *term != Term::PiecewiseLayers);
         for term in counts {
             prop_assert!(after.get(term) >= before.get(term), "{}: {term}: {:?} + {:?}", name, batch, extra);
         }
@@ -191,7 +191,7 @@ proptest! {
 fn the_chance_laws_reach_clamped_and_free_steps() {
     let steps = &STEPS[0].steps;
     let mut low = Correction::neutral();
-    for term in Term::ALL.into_iter().filter(|term| term.kind() == Kind::Factor) {
+    for term in Term::ALL.into_iter().filter(|term| term.is_factor()) {
         low.coefficients[term.index()] = 0.3;
     }
     let batch = [Request::decode(1000); 32];

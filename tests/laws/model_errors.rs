@@ -144,7 +144,10 @@ fn contradictions_are_found() {
 fn products_that_overflow_are_refused() {
     let huge = 1_u64 << 39;
     let config = changed("llama-2-7b", json!({"hidden_size": huge, "intermediate_size": huge, "vocab_size": huge}));
-    assert!(problems(&config).join("").contains("2^53"));
+    for key in ["hidden_size", "intermediate_size", "vocab_size"] {
+        let expected = format!("{key} = 549755813888 must be a whole number from 1 to 1048576");
+        assert!(problems(&config).contains(&expected), "{key}");
+    }
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! One sentence per slow operator: its limit, and a way to speed it up.
 
-use ridgepoint::internals::correction::{Kind, Term};
+use ridgepoint::internals::correction::Term;
 use ridgepoint::internals::efficiency::Bound;
 use ridgepoint::internals::units::duration;
 use ridgepoint::physics::OperatorGroup;
@@ -40,7 +40,7 @@ fn sentence(of: &OperatorEstimate) -> Option<String> {
 
 /// A way to change the time of an overhead that a correction adds.
 fn learned(of: &OperatorEstimate) -> Option<&'static str> {
-    let is_it = |term: &Term| term.kind() == Kind::Price && term.operator_name() == of.name;
+    let is_it = |term: &Term| !term.is_factor() && term.operator_name() == of.name;
     Some(match Term::ALL.into_iter().find(is_it)? {
         Term::Steps => "the engine's work per step besides its kernels; more requests per step spread it",
         Term::Layers => "gaps between the kernels of a layer; more requests per step spread it",
@@ -91,7 +91,7 @@ mod tests {
 
     #[test]
     fn every_learned_time_has_a_sentence() {
-        for term in Term::ALL.into_iter().filter(|term| term.kind() == Kind::Price) {
+        for term in Term::ALL.into_iter().filter(|term| !term.is_factor()) {
             let step = OperatorEstimate {
                 name: term.operator_name(),
                 group: None,

@@ -72,16 +72,7 @@ impl LatencyModel for Scaled<'_> {
     fn step_time_us(&self, requests: &[Request]) -> f64 {
         self.factor * self.inner.step_time_us(requests)
     }
-    fn queueing_time_us(&self, request: &Request) -> f64 {
-        self.inner.queueing_time_us(request)
-    }
-    fn output_token_processing_time_us(&self) -> f64 {
-        self.inner.output_token_processing_time_us()
-    }
-    fn scheduling_processing_time_us(&self) -> f64 {
-        self.inner.scheduling_processing_time_us()
-    }
-    fn preemption_processing_time_us(&self) -> f64 {
-        self.inner.preemption_processing_time_us()
+    fn host(&self) -> HostTimes {
+        self.inner.host()
     }
 }

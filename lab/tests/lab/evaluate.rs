@@ -180,17 +180,8 @@ impl LatencyModel for Slower<'_> {
     fn step_time_us(&self, requests: &[Request]) -> f64 {
         self.1 * self.0.step_time_us(requests)
     }
-    fn queueing_time_us(&self, request: &Request) -> f64 {
-        self.0.queueing_time_us(request)
-    }
-    fn output_token_processing_time_us(&self) -> f64 {
-        self.0.output_token_processing_time_us()
-    }
-    fn scheduling_processing_time_us(&self) -> f64 {
-        self.0.scheduling_processing_time_us()
-    }
-    fn preemption_processing_time_us(&self) -> f64 {
-        self.0.preemption_processing_time_us()
+    fn host(&self) -> HostTimes {
+        self.0.host()
     }
 }
 
