@@ -1,7 +1,8 @@
 //! The one error type of the library. A message names the place, the value and the way out. Every problem of an input is
 //! reported at once where that is possible.
 
-use std::fmt;
+use std::fmt::{self, Display};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::dtype::DType;
@@ -30,8 +31,12 @@ pub struct Error {
 
 #[derive(Debug)]
 struct Inner {
-    detail: Detail,
+    kind: ErrorKind,
+    /// What the message begins with; empty where the problems say it.
+    subject: String,
+    problems: Vec<String>,
     location: Option<Location>,
+    source: Option<io::Error>,
 }
 
 /// The kind of an [`Error`].
@@ -104,7 +109,7 @@ impl Location {
     }
 }
 
-impl fmt::Display for Location {
+impl Display for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.path)?;
         match (self.line, self.column) {
@@ -139,136 +144,100 @@ impl From<&Path> for Location {
     }
 }
 
-/// The parts of an error's message. No promise: programs use [`Error::kind`].
-#[derive(Debug, thiserror::Error)]
-#[allow(missing_docs)]
-pub enum Detail {
-    #[error("{}: {source}", path.display())]
-    Io { path: PathBuf, source: std::io::Error },
-    #[error("{origin}: {message}")]
-    Parse { origin: String, message: String },
-    #[error("unknown model '{}'{}", cut(name), near_matches(near))]
-    UnknownModel { name: String, near: Vec<String> },
-    #[error("unknown hardware '{}'{}", cut(name), near_matches(near))]
-    UnknownHardware { name: String, near: Vec<String> },
-    #[error("{origin}: {}", problems.join("; "))]
-    Invalid { origin: String, problems: Vec<String> },
-    #[error("{origin}: model_type '{model_type}' is not supported: `{key}` {reason}")]
-    UnsupportedModel { origin: String, model_type: String, key: String, reason: String },
-    #[error("{hardware} has no {dtype} peak: its datasheet lists {known}")]
-    MissingPeak { hardware: String, dtype: DType, known: String },
-    #[error("the batch has no requests: a step needs at least one request with num_scheduled_tokens >= 1")]
-    EmptyStep,
-    #[error("request {index}: {field} = {value} {reason}")]
-    InvalidRequest { index: usize, field: &'static str, value: String, reason: String },
-    #[error("{origin}: row {row}: column '{column}': found {found}, expected {expected}")]
-    BadRow { origin: String, row: usize, column: String, found: String, expected: String },
-    #[error("no {operator} efficiency table for {hardware}: {hint}")]
-    MissingTable { hardware: String, operator: String, hint: String },
-    #[error("{what}: '{value}' {reason}")]
-    InvalidArgument { what: String, value: String, reason: String },
-}
-
 impl Error {
-    pub(crate) fn new(detail: Detail, location: Option<Location>) -> Self {
-        Error { inner: Box::new(Inner { detail, location }) }
+    fn new(kind: ErrorKind, subject: impl Into<String>, problems: Vec<String>, location: Option<Location>) -> Self {
+        Error { inner: Box::new(Inner { kind, subject: subject.into(), problems, location, source: None }) }
     }
 
     /// A file could not be read or written.
-    pub fn io(path: impl Into<PathBuf>, source: std::io::Error) -> Self {
-        let path = path.into();
-        let location = Location::from(path.as_path());
-        Error::new(Detail::Io { path, source }, Some(location))
+    pub fn io(path: impl Into<PathBuf>, source: io::Error) -> Self {
+        let location = Location::from(path.into().as_path());
+        let mut error = Error::new(ErrorKind::Io, &location.path, vec![source.to_string()], Some(location.clone()));
+        error.inner.source = Some(source);
+        error
     }
 
     /// A text is malformed at a place; `message` says what is wrong and what was expected.
     pub fn parse(at: impl Into<Location>, message: impl Into<String>) -> Self {
         let location = at.into();
-        Error::new(Detail::Parse { origin: location.to_string(), message: message.into() }, Some(location))
+        Error::new(ErrorKind::Parse, location.to_string(), vec![message.into()], Some(location))
     }
 
     /// A configuration cannot be right. Each problem names the key, its value and the allowed values.
     pub fn invalid(at: impl Into<Location>, problems: Vec<String>) -> Self {
         let location = at.into();
-        Error::new(Detail::Invalid { origin: location.to_string(), problems }, Some(location))
+        Error::new(ErrorKind::Invalid, location.to_string(), problems, Some(location))
     }
 
     /// No built-in model has this name; `near` are names that are close to it.
-    pub fn unknown_model(name: impl Into<String>, near: Vec<String>) -> Self {
-        Error::new(Detail::UnknownModel { name: name.into(), near }, None)
+    pub fn unknown_model(name: &str, near: &[String]) -> Self {
+        Error::new(ErrorKind::UnknownModel, "", vec![unknown("model", name, near)], None)
     }
 
     /// No built-in GPU has this name; `near` are names that are close to it.
-    pub fn unknown_hardware(name: impl Into<String>, near: Vec<String>) -> Self {
-        Error::new(Detail::UnknownHardware { name: name.into(), near }, None)
+    pub fn unknown_hardware(name: &str, near: &[String]) -> Self {
+        Error::new(ErrorKind::UnknownHardware, "", vec![unknown("hardware", name, near)], None)
+    }
+
+    /// The key of a configuration means layers whose physics is not known.
+    pub(crate) fn unsupported_model(origin: &str, model_type: &str, key: &str, reason: &str) -> Self {
+        let problem = format!("model_type '{model_type}' is not supported: `{key}` {reason}");
+        Error::new(ErrorKind::UnsupportedModel, origin, vec![problem], Some(Location::of(origin).key(key)))
+    }
+
+    /// A GPU has no matrix unit for a number format; its datasheet lists the formats `known`.
+    pub(crate) fn missing_peak(hardware: &str, dtype: DType, known: &str) -> Self {
+        let problem = format!("{hardware} has no {dtype} peak: its datasheet lists {known}");
+        Error::new(ErrorKind::MissingPeak, "", vec![problem], None)
     }
 
     /// A batch has no requests.
     pub fn empty_step() -> Self {
-        Error::new(Detail::EmptyStep, None)
+        let problem = "the batch has no requests: a step needs at least one request with num_scheduled_tokens >= 1";
+        Error::new(ErrorKind::EmptyStep, "", vec![problem.to_owned()], None)
     }
 
-    /// A request of a batch cannot be; `index` counts from 0, `reason` says what is allowed.
-    pub fn invalid_request(
-        index: usize,
-        field: &'static str,
-        value: impl Into<String>,
-        reason: impl Into<String>,
-    ) -> Self {
-        Error::new(Detail::InvalidRequest { index, field, value: value.into(), reason: reason.into() }, None)
+    /// Requests of a batch cannot be; each problem has the index of its request, from 0, and says what is allowed.
+    pub(crate) fn invalid_requests(problems: &[(usize, String)]) -> Self {
+        let place = problems.first().map(|(index, _)| Location::of(format!("request {index}")));
+        let problems = problems.iter().map(|(index, problem)| format!("request {index}: {problem}")).collect();
+        Error::new(ErrorKind::InvalidRequest, "", problems, place)
     }
 
     /// A cell of a table cannot be used; `row` counts from 1 after the header.
-    pub fn bad_row(
-        origin: impl Into<String>,
-        row: usize,
-        column: impl Into<String>,
-        found: impl Into<String>,
-        expected: impl Into<String>,
-    ) -> Self {
-        let (origin, column) = (origin.into(), column.into());
-        let location = Location::of(origin.as_str()).line(row).key(column.as_str());
-        let (found, expected) = (found.into(), expected.into());
-        Error::new(Detail::BadRow { origin, row, column, found, expected }, Some(location))
+    pub fn bad_row(origin: &str, row: usize, column: &str, found: impl Display, expected: impl Display) -> Self {
+        let problem = format!("row {row}: column '{column}': found {found}, expected {expected}");
+        Error::new(ErrorKind::Parse, origin, vec![problem], Some(Location::of(origin).line(row).key(column)))
     }
 
-    /// No efficiency table covers an operator; `hint` is the way out.
-    pub fn missing_table(hardware: impl Into<String>, operator: impl Into<String>, hint: impl Into<String>) -> Self {
-        let (hardware, operator, hint) = (hardware.into(), operator.into(), hint.into());
-        Error::new(Detail::MissingTable { hardware, operator, hint }, None)
+    /// No efficiency table covers an operator; `hint` is the way out. The location's key is the operator.
+    pub fn missing_table(hardware: &str, operator: &str, hint: impl Display) -> Self {
+        let problem = format!("no {operator} efficiency table for {hardware}: {hint}");
+        Error::new(ErrorKind::MissingTable, "", vec![problem], Some(Location::default().key(operator)))
     }
 
     /// An argument has an unsupported value; `reason` says what is allowed.
-    pub fn invalid_argument(what: impl Into<String>, value: impl Into<String>, reason: impl Into<String>) -> Self {
-        let (what, value, reason) = (what.into(), value.into(), reason.into());
-        let location = Location { key: Some(what.clone()), ..Location::default() };
-        Error::new(Detail::InvalidArgument { what, value, reason }, Some(location))
+    pub fn invalid_argument(what: &str, value: impl Display, reason: impl Display) -> Self {
+        let problem = format!("'{value}' {reason}");
+        Error::new(ErrorKind::InvalidArgument, what, vec![problem], Some(Location::default().key(what)))
     }
 
-    /// The same error, where it lists problems, said of another place: of the file that held the configuration.
+    /// The same error, where it lists problems of a configuration, said of another place: of the file that held it.
     #[must_use]
     pub fn of(self, at: impl Into<Location>) -> Self {
-        match self.inner.detail {
-            Detail::Invalid { problems, .. } => Error::invalid(at, problems),
-            _ => self,
-        }
+        if self.kind() == ErrorKind::Invalid { Error::invalid(at, self.inner.problems) } else { self }
+    }
+
+    /// The same error with another problem.
+    #[must_use]
+    pub fn and(mut self, problem: impl Into<String>) -> Self {
+        self.inner.problems.push(problem.into());
+        self
     }
 
     /// The kind of this error.
     pub fn kind(&self) -> ErrorKind {
-        match self.inner.detail {
-            Detail::Io { .. } => ErrorKind::Io,
-            Detail::Parse { .. } | Detail::BadRow { .. } => ErrorKind::Parse,
-            Detail::Invalid { .. } => ErrorKind::Invalid,
-            Detail::UnknownModel { .. } => ErrorKind::UnknownModel,
-            Detail::UnknownHardware { .. } => ErrorKind::UnknownHardware,
-            Detail::UnsupportedModel { .. } => ErrorKind::UnsupportedModel,
-            Detail::MissingPeak { .. } => ErrorKind::MissingPeak,
-            Detail::EmptyStep => ErrorKind::EmptyStep,
-            Detail::InvalidRequest { .. } => ErrorKind::InvalidRequest,
-            Detail::MissingTable { .. } => ErrorKind::MissingTable,
-            Detail::InvalidArgument { .. } => ErrorKind::InvalidArgument,
-        }
+        self.inner.kind
     }
 
     /// The file, line, column and key that this error is about, as far as they are known.
@@ -276,36 +245,23 @@ impl Error {
         self.inner.location.as_ref()
     }
 
-    /// Every problem of an `ErrorKind::Invalid` error; empty for other kinds.
+    /// Every problem that the message lists.
     pub fn problems(&self) -> &[String] {
-        match &self.inner.detail {
-            Detail::Invalid { problems, .. } => problems,
-            _ => &[],
-        }
-    }
-
-    /// The parts of the message.
-    #[doc(hidden)]
-    pub fn detail(&self) -> &Detail {
-        &self.inner.detail
-    }
-
-    /// The parts of the message.
-    #[doc(hidden)]
-    pub fn into_detail(self) -> Detail {
-        self.inner.detail
+        &self.inner.problems
     }
 }
 
-impl fmt::Display for Error {
+impl Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.inner.detail.fmt(f)
+        let Inner { subject, problems, .. } = &*self.inner;
+        let colon = if subject.is_empty() { "" } else { ": " };
+        write!(f, "{subject}{colon}{}", problems.join("; "))
     }
 }
 
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        std::error::Error::source(&self.inner.detail)
+        self.inner.source.as_ref().map(|source| source as _)
     }
 }
 
@@ -318,6 +274,7 @@ pub fn cut(text: &str) -> String {
     }
 }
 
-fn near_matches(near: &[String]) -> String {
-    if near.is_empty() { String::new() } else { format!(" (did you mean {}?)", near.join(", ")) }
+fn unknown(what: &str, name: &str, near: &[String]) -> String {
+    let hint = if near.is_empty() { String::new() } else { format!(" (did you mean {}?)", near.join(", ")) };
+    format!("unknown {what} '{}'{hint}", cut(name))
 }

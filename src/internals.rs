@@ -37,7 +37,7 @@ pub mod efficiency {
     }
 }
 pub mod error {
-    pub use crate::error::{Detail, cut};
+    pub use crate::error::cut;
 }
 pub mod input {
     pub use crate::input::*;

@@ -73,7 +73,7 @@ mod tests {
 
     #[test]
     fn a_hint_names_the_flag_or_the_list() {
-        let unknown = Error::unknown_model("no-such", Vec::new());
+        let unknown = Error::unknown_model("no-such", &[]);
         assert!(explained(&unknown).contains("unknown model 'no-such'; `ridgepoint models` lists"));
         let argument = Error::invalid_argument("cpu_offload_gb", "-1", "must be at least 0");
         assert!(explained(&argument).ends_with("; see --cpu-offload-gb"));

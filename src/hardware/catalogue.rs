@@ -65,8 +65,8 @@ impl Hardware {
                 [] => {}
                 [gpu] => return Ok((*gpu).clone()),
                 several => {
-                    let near = several.iter().map(|gpu| gpu.name.clone()).collect();
-                    return Err(Error::unknown_hardware(name_or_path, near));
+                    let near: Vec<String> = several.iter().map(|gpu| gpu.name.clone()).collect();
+                    return Err(Error::unknown_hardware(name_or_path, &near));
                 }
             }
         }
@@ -91,7 +91,7 @@ fn unknown<'a>(name: &str, gpus: impl Iterator<Item = &'a Hardware> + Clone) -> 
         let owner = gpus.clone().find(|gpu| gpu.name == close || gpu.aliases.contains(&close));
         near.extend(owner.map(|gpu| gpu.name.clone()).filter(|owner| !near.contains(owner)));
     }
-    Error::unknown_hardware(name, near)
+    Error::unknown_hardware(name, &near)
 }
 
 fn builtin() -> Result<Vec<Hardware>> {

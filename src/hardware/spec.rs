@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::dtype::DType;
-use crate::error::{Detail, Error, Result};
+use crate::error::{Error, Result};
 
 /// GPU generation. It decides which kernels run and which GPU's efficiency tables serve as a fallback.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -87,8 +87,7 @@ impl Hardware {
     pub fn peak_dense_flop_per_s(&self, dtype: DType) -> Result<f64> {
         self.peaks_dense_flop_per_s.get(&dtype).copied().ok_or_else(|| {
             let known: Vec<String> = self.peaks_dense_flop_per_s.keys().map(DType::to_string).collect();
-            let hardware = self.display_name.clone();
-            Error::new(Detail::MissingPeak { hardware, dtype, known: known.join(", ") }, None)
+            Error::missing_peak(&self.display_name, dtype, &known.join(", "))
         })
     }
 }

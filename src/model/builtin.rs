@@ -135,7 +135,7 @@ fn own(data_dir: Option<&Path>) -> Result<Vec<BuiltinModel>> {
 fn unknown(name: &str) -> Error {
     let bare = name.rsplit('/').next().unwrap_or(name);
     let near = near_matches(bare, BUILTIN.iter().map(|model| model.name.as_str()));
-    Error::unknown_model(name, near)
+    Error::unknown_model(name, &near)
 }
 
 /// Finds, in this order, the exact name, a variant with the same base and scheme, or the base with a plain scheme.

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::family::{self, Family};
-use crate::error::{Detail, Error, Location, Result};
+use crate::error::{Error, Result};
 use crate::input::Keys;
 
 /// Supported kinds of attention in `layer_types`.
@@ -46,26 +46,24 @@ const KEYS: [(&str, &str); 24] = [
 /// # Errors
 /// `ErrorKind::UnsupportedModel` if it is not known, or if a key means layers that are not supported.
 pub(super) fn family_of(origin: &str, model_type: &str, text: &Keys<'_>, outer: &Keys<'_>) -> Result<&'static Family> {
-    let error = |text: &Keys<'_>, key: &str, reason: String| {
-        let (origin, model_type, key) = (origin.to_owned(), model_type.to_owned(), text.path_of(key));
-        let location = Location::of(origin.as_str()).key(key.as_str());
-        Err(Error::new(Detail::UnsupportedModel { origin, model_type, key, reason }, Some(location)))
+    let error = |text: &Keys<'_>, key: &str, reason: &str| {
+        Err(Error::unsupported_model(origin, model_type, &text.path_of(key), reason))
     };
     if let Some(Value::Array(types)) = text.get("layer_types") {
         let unknown = types.iter().filter_map(Value::as_str).find(|t| !KNOWN_LAYER_TYPES.contains(t));
         if let Some(unknown) = unknown {
             let reason = format!("has '{unknown}' layers; known are {}", KNOWN_LAYER_TYPES.join(", "));
-            return error(text, "layer_types", reason);
+            return error(text, "layer_types", &reason);
         }
     }
     for section in [text, outer] {
         if let Some((key, reason)) = KEYS.iter().find(|(key, _)| section.get(key).is_some_and(is_set)) {
-            return error(section, key, (*reason).to_owned());
+            return error(section, key, reason);
         }
     }
     match family::find(model_type) {
         Some(family) => Ok(family),
-        None => error(text, "model_type", format!("is none of the known ones: {}", family::known_model_types())),
+        None => error(text, "model_type", &format!("is none of the known ones: {}", family::known_model_types())),
     }
 }
 

@@ -11,6 +11,8 @@ use super::window::{visible_pairs, visible_tokens};
 
 /// Most kinds of window that one model may mix; known models mix two.
 pub const MAX_WINDOWS: usize = 4;
+/// Requests of a refused batch that an error lists; the rest is counted.
+const MAX_PROBLEMS: usize = 20;
 
 /// Sums over the requests of a batch. Up to 2³⁰ requests of 2³³ tokens fit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -200,7 +202,7 @@ impl BatchShape {
     /// ```
     ///
     /// # Errors
-    /// [`ErrorKind::EmptyStep`](crate::ErrorKind) without requests; [`ErrorKind::InvalidRequest`](crate::ErrorKind) for the first request that schedules nothing or
+    /// [`ErrorKind::EmptyStep`](crate::ErrorKind) without requests; [`ErrorKind::InvalidRequest`](crate::ErrorKind) with every request that schedules nothing or
     /// outgrows `max_model_len`; [`ErrorKind::Invalid`](crate::ErrorKind) for more than [`MAX_WINDOWS`] windows.
     pub fn new(requests: &[Request], windows: &[Window], max_model_len: u64) -> Result<Self> {
         if requests.is_empty() {
@@ -210,11 +212,16 @@ impl BatchShape {
             return Err(too_many_windows(windows.len()));
         }
         let mut sums = BatchSums::default();
+        let (mut culprits, mut problems) = (0, Vec::new());
         let (mut longest_chunk, mut longest_decodes) = (0, [0; MAX_WINDOWS]);
         for (index, request) in requests.iter().enumerate() {
             let (query, computed) = (request.num_scheduled_tokens, request.num_computed_tokens);
             if query == 0 || u64::from(query) + u64::from(computed) > max_model_len {
-                return Err(invalid_request(index, request, max_model_len));
+                if problems.len() < MAX_PROBLEMS {
+                    problems.push((index, problem(request, max_model_len)));
+                }
+                culprits += 1;
+                continue;
             }
             sums.add_request(request, windows);
             if !request.is_decode() {
@@ -224,6 +231,11 @@ impl BatchShape {
             for (longest, window) in longest_decodes.iter_mut().zip(windows) {
                 *longest = visible_tokens(*window, 1, computed).max(*longest);
             }
+        }
+        if culprits > 0 {
+            let error = Error::invalid_requests(&problems);
+            let more = culprits - problems.len();
+            return Err(if more == 0 { error } else { error.and(format!("and {more} more")) });
         }
         let mut shape = sums.shape(windows);
         shape.max_prefill_tokens = longest_chunk;
@@ -256,17 +268,16 @@ fn too_many_windows(found: usize) -> Error {
 }
 
 #[cold]
-fn invalid_request(index: usize, request: &Request, max_model_len: u64) -> Error {
-    let (computed, scheduled) = (request.num_computed_tokens, request.num_scheduled_tokens);
+fn problem(request: &Request, max_model_len: u64) -> String {
+    let (computed, scheduled) = (u64::from(request.num_computed_tokens), u64::from(request.num_scheduled_tokens));
     if scheduled == 0 {
-        let reason = "must be at least 1; leave requests that are not scheduled out of the batch";
-        return Error::invalid_request(index, "num_scheduled_tokens", "0", reason);
+        return "num_scheduled_tokens = 0 must be at least 1; leave requests that are not scheduled out of the batch"
+            .to_owned();
     }
-    Error::invalid_request(
-        index,
-        "num_computed_tokens + num_scheduled_tokens",
-        format!("{computed} + {scheduled} = {}", u64::from(computed) + u64::from(scheduled)),
-        format!("is longer than max_model_len = {max_model_len}; shorten the request or raise max_model_len"),
+    format!(
+        "num_computed_tokens + num_scheduled_tokens = {computed} + {scheduled} = {} is longer than max_model_len = \
+         {max_model_len}; shorten the request or raise max_model_len",
+        computed + scheduled
     )
 }
 

@@ -185,8 +185,8 @@ impl Engine<'_> {
     fn send(&mut self, arrival_ns: u64) -> Result<()> {
         let index = self.records.len();
         let Some(request) = self.workload.next_request() else {
-            let reason = "the workload announced a request and has none";
-            return Err(Error::invalid_request(index, "arrival_ns", "none", reason));
+            let problem = "arrival_ns = none the workload announced a request and has none";
+            return Err(Error::invalid_requests(&[(index, problem.to_owned())]));
         };
         let last_arrival_ns = self.records.last().map_or(0, |record| record.arrival_ns);
         check(&request, index, last_arrival_ns.max(arrival_ns))?;

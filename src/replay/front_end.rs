@@ -14,8 +14,9 @@ pub(super) struct Pending {
 /// Checks the workload's `index`-th request, which must not arrive before `not_before_ns`: its announced time, and the arrival
 /// before it.
 pub(super) fn check(request: &WorkloadRequest, index: usize, not_before_ns: u64) -> Result<()> {
-    let refused =
-        |field, value: u64, reason: String| Err(Error::invalid_request(index, field, value.to_string(), reason));
+    let refused = |field: &str, value: u64, reason: String| {
+        Err(Error::invalid_requests(&[(index, format!("{field} = {value} {reason}"))]))
+    };
     if request.num_prompt_tokens == 0 {
         return refused("num_prompt_tokens", 0, "must be at least 1".to_owned());
     }

@@ -3,7 +3,6 @@
 use crate::batches;
 use crate::compare;
 use ridgepoint::ErrorKind;
-use ridgepoint::internals::error::Detail;
 
 use std::sync::LazyLock;
 
@@ -15,7 +14,7 @@ use ridgepoint::internals::efficiency::kernel_time::is_within_another;
 use ridgepoint::internals::efficiency::{EfficiencyMode, Provenance};
 use ridgepoint::model::Attention;
 use ridgepoint::physics::{BatchShape, OperatorGroup};
-use ridgepoint::{Deployment, Error, Hardware, Model, Options, Request, StepEstimate, StepModel};
+use ridgepoint::{Deployment, Hardware, Model, Options, Request, StepEstimate, StepModel};
 
 /// Sums of the same numbers in another order.
 const REL_SUMMATION_ORDER: f64 = 1e-12;
@@ -249,19 +248,24 @@ proptest! {
         let step = case.tables.estimate_unchecked(&batch);
         assert_sound(&step, &case.name, &batch);
         assert_sound(&case.ideal.estimate_unchecked(&batch), &case.name, &batch);
-        let idle = batch.iter().position(|r| r.num_scheduled_tokens == 0);
         let limit = case.tables.plan().max_model_len();
         let length = |r: &Request| u64::from(r.num_computed_tokens) + u64::from(r.num_scheduled_tokens);
-        let too_long = batch.iter().position(|r| r.num_scheduled_tokens > 0 && length(r) > limit);
+        let bad = |r: &Request| r.num_scheduled_tokens == 0 || length(r) > limit;
+        let culprits = batch.iter().filter(|r| bad(r)).count();
+        let first = batch.iter().position(bad);
         let warns_of = |text: &str| step.warnings.iter().any(|w| w.contains(text));
         if batch.iter().all(|r| r.num_scheduled_tokens == 0) {
             prop_assert!(step.step_time_us == 0.0 && warns_of("nothing to do"), "{}: {:?}", case.name, step);
         } else {
             prop_assert!(step.step_time_us > 0.0, "{}: {:?}", case.name, step);
         }
-        match (case.tables.estimate(&batch).map_err(Error::into_detail), batch.is_empty(), idle.into_iter().chain(too_long).min()) {
-            (Err(Detail::EmptyStep), true, None) => {}
-            (Err(Detail::InvalidRequest { index, .. }), false, Some(first)) => prop_assert_eq!(index, first),
+        match (case.tables.estimate(&batch), batch.is_empty(), first) {
+            (Err(error), true, None) => prop_assert_eq!(error.kind(), ErrorKind::EmptyStep),
+            (Err(error), false, Some(first)) => {
+                prop_assert_eq!(error.kind(), ErrorKind::InvalidRequest);
+                prop_assert_eq!(&error.location().unwrap().path, &format!("request {first}"));
+                prop_assert_eq!(error.problems().len(), culprits.min(21), "{}", error);
+            }
             (Ok(tried), false, None) => prop_assert_eq!(tried, step),
             (tried, ..) => prop_assert!(false, "{}: {batch:?}: {tried:?}", case.name),
         }
@@ -329,10 +333,9 @@ fn a_million_of_the_longest_requests_are_predicted() {
             let step = case.tables.estimate_unchecked(batch);
             assert_sound(&step, &case.name, &batch[0]);
             assert!(step.step_time_us > 0.0 && step.warnings.iter().any(|w| w.contains("the engine would split it")));
-            assert!(matches!(
-                case.tables.estimate(batch).unwrap_err().detail(),
-                Detail::InvalidRequest { index: 0, .. }
-            ));
+            let error = case.tables.estimate(batch).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidRequest);
+            assert!(error.problems().len() <= 21 && error.problems()[0].starts_with("request 0: "), "{error}");
         }
     }
 }

@@ -1,6 +1,5 @@
 //! Table files as editors, spreadsheets and broken copies leave them: read as written, or refused with the place.
 
-use ridgepoint::internals::error::Detail;
 use std::path::Path;
 
 use proptest::prelude::*;
@@ -143,15 +142,11 @@ fn fields_as_spreadsheets_write_them_are_refused_with_row_and_column() {
         (&|line| first(line, ','), "num_gpus", "nothing"),
         (&|line| line.rsplit_once(',').unwrap().0.to_owned() + ",", "efficiency_pct", "0 values"),
     ] {
-        match fault("allreduce", &edited("allreduce", edit)).into_detail() {
-            Detail::BadRow { column: at, found: text, row, .. } => {
-                assert!(
-                    at == column && text.contains(found) && row > 0,
-                    "row {row}, {at}: {text} for {column} {found}"
-                );
-            }
-            other => panic!("{column} {found}: {other}"),
-        }
+        let error = fault("allreduce", &edited("allreduce", edit));
+        let place = error.location().unwrap();
+        assert!(place.key.as_deref() == Some(column) && place.line > Some(0), "{error} for {column} {found}");
+        let (cell, _) = error.problems()[0].split_once(", expected").unwrap();
+        assert!(cell.contains(found), "{error} for {column} {found}");
     }
 }
 

@@ -2,7 +2,6 @@
 
 use crate::compare;
 use ridgepoint::ErrorKind;
-use ridgepoint::internals::error::Detail;
 
 use std::path::{Path, PathBuf};
 
@@ -99,22 +98,17 @@ fn replaced(from: &str, to: &str) -> String {
 }
 
 fn assert_bad_row(text: &str, column_wanted: &str, row_wanted: usize, found_wanted: &str) {
-    match DataDir::new("allreduce", text.as_bytes()).fault().into_detail() {
-        Detail::BadRow { row, column, found, expected, .. } => {
-            assert_eq!((row, column.as_str()), (row_wanted, column_wanted), "{found}, expected {expected}");
-            assert!(found.contains(found_wanted), "{found}");
-        }
-        other => panic!("expected a bad row {row_wanted}, got {other:?}"),
-    }
+    let error = DataDir::new("allreduce", text.as_bytes()).fault();
+    let place = error.location().unwrap();
+    assert_eq!((place.line, place.key.as_deref()), (Some(row_wanted as u64), Some(column_wanted)), "{error}");
+    let (found, _) = error.problems()[0].split_once(", expected").unwrap();
+    assert!(found.contains(found_wanted), "{found}");
 }
 
 fn assert_parse(text: &str, names: &[&str]) {
-    match DataDir::new("allreduce", text.as_bytes()).fault().into_detail() {
-        Detail::Parse { message, .. } => {
-            assert!(names.iter().all(|name| message.contains(name)), "{names:?}: {message}")
-        }
-        other => panic!("expected a parse error with {names:?}, got {other:?}"),
-    }
+    let error = DataDir::new("allreduce", text.as_bytes()).fault();
+    assert_eq!(error.kind(), ErrorKind::Parse, "{error}");
+    assert!(names.iter().all(|name| error.problems()[0].contains(name)), "{names:?}: {error}");
 }
 
 #[test]
@@ -263,10 +257,11 @@ fn a_file_cut_off_within_its_header_is_refused_wherever_the_cut_is() {
     let text = shipped("h100_sxm", "allreduce");
     let header: usize = text.lines().take_while(|line| line.starts_with('#')).map(|line| line.len() + 1).sum();
     for end in (0..header).step_by(3).chain([header]) {
-        match DataDir::new("allreduce", &text.as_bytes()[..end]).fault().into_detail() {
-            Detail::Parse { message, .. } => assert!(message.contains("table header"), "cut at {end}: {message}"),
-            other => panic!("cut at {end}: {other:?}"),
-        }
+        let error = DataDir::new("allreduce", &text.as_bytes()[..end]).fault();
+        assert!(
+            error.kind() == ErrorKind::Parse && error.problems()[0].contains("table header"),
+            "cut at {end}: {error}"
+        );
     }
 }
 
@@ -275,12 +270,13 @@ fn a_file_that_can_not_be_read_as_text_is_an_io_error() {
     let mut bytes = shipped("h100_sxm", "allreduce").into_bytes();
     bytes[200] = 0xff;
     let binary = DataDir::new("allreduce", &bytes);
-    assert!(
-        matches!(binary.fault().into_detail(), Detail::Io { path, source } if path == binary.file && source.kind() == std::io::ErrorKind::InvalidData)
-    );
+    let is_of = |error: Error, file: &std::path::Path| {
+        error.kind() == ErrorKind::Io && error.location().unwrap().path == file.display().to_string()
+    };
+    assert!(is_of(binary.fault(), &binary.file));
     let folder = DataDir::without_file("allreduce");
     std::fs::create_dir(&folder.file).expect("a folder");
-    assert!(matches!(folder.fault().into_detail(), Detail::Io { path, .. } if path == folder.file));
+    assert!(is_of(folder.fault(), &folder.file));
 }
 
 #[test]
@@ -307,10 +303,9 @@ fn a_damaged_table_of_any_operator_is_refused() {
         let model = Model::find(model).expect("built in");
         let hardware = Hardware::find("h100").expect("built in");
         let error = StepModel::with_options(&model, &hardware, &Deployment::default(), &options).expect_err("NaN");
-        assert!(
-            matches!(error.detail(), Detail::BadRow { origin, column, .. } if column == "efficiency_pct" && *origin == data.file.display().to_string()),
-            "{error}"
-        );
+        let place = error.location().unwrap();
+        let expected = (data.file.display().to_string(), Some("efficiency_pct"));
+        assert_eq!((place.path.clone(), place.key.as_deref()), expected, "{error}");
     }
 }
 

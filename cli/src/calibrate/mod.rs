@@ -9,7 +9,6 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use indicatif::ProgressBar;
 use ridgepoint::internals::efficiency::Tables;
-use ridgepoint::internals::error::Detail;
 use ridgepoint::{Error, ErrorKind, Hardware};
 use ridgepoint_lab::calibrate::build::Row;
 use ridgepoint_lab::calibrate::cross_validate::FOLDS;
@@ -142,9 +141,8 @@ impl Work<'_> {
             Ok(report) => report,
             Err(error) if error.kind() == ErrorKind::MissingTable => {
                 self.notes.push(format!("{operator} rows were not checked: {error}"));
-                if let Detail::MissingTable { operator: table, .. } = error.into_detail()
-                    && !self.without_table.contains(&table)
-                {
+                let table = error.location().and_then(|place| place.key.clone()).unwrap_or_default();
+                if !self.without_table.contains(&table) {
                     self.without_table.push(table);
                 }
                 return Ok(());

@@ -2,7 +2,6 @@
 
 use std::path::Path;
 
-use ridgepoint::internals::error::Detail;
 use ridgepoint::internals::input::{Keys, Log, check, parse_json};
 use ridgepoint::{Error, Request, Result};
 use serde_json::Value;
@@ -61,11 +60,10 @@ impl Batch {
     /// Explains why the batch was refused. `single` checks one request, so that every faulty one is named.
     pub fn refused(&self, error: Error, single: impl Fn(&Request) -> Result<()>) -> Error {
         let problem = |(index, Item { request, flag, .. }): (usize, &Item)| {
-            let Detail::InvalidRequest { field, value, reason, .. } = single(request).err()?.into_detail() else {
-                return None;
-            };
+            let error = single(request).err()?;
+            let problem = error.problems().first()?.strip_prefix("request 0: ")?;
             let place = if flag.is_empty() { format!("request {index}") } else { flag.clone() };
-            Some(format!("{place}: {field} = {value} {reason}"))
+            Some(format!("{place}: {problem}"))
         };
         let mut problems: Vec<String> = self.items.iter().enumerate().filter_map(problem).collect();
         if problems.is_empty() {

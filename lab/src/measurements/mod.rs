@@ -27,7 +27,6 @@ use std::collections::{BTreeSet, HashMap};
 use std::io::BufRead;
 use std::path::Path;
 
-use ridgepoint::internals::error::Detail;
 use ridgepoint::internals::input::RowReader;
 use ridgepoint::{Error, Result};
 
@@ -220,7 +219,7 @@ impl Folder<'_> {
                     if format == SourceFormat::Csv && !shape.times_us.is_empty() {
                         let expected = "each shape once: keep the median of repeated measurements";
                         let found = format!("the shape of row {}", shape.row_number);
-                        return Err(Error::bad_row(origin, row.row_number(), "all but latency_us", found, expected));
+                        return Err(Error::bad_row(&origin, row.row_number(), "all but latency_us", found, expected));
                     }
                     shape.times_us.push(latency_us);
                 }
@@ -229,7 +228,10 @@ impl Folder<'_> {
             }
         }
         if let Some(error) = first_error {
-            return Err(with_count(error, further));
+            return Err(match further {
+                0 => error,
+                _ => error.and(format!("{further} further rows of the file are bad too")),
+            });
         }
         if shapes.is_empty() {
             return Err(Error::parse(origin, "has no rows; remove the file or add a measurement"));
@@ -287,17 +289,6 @@ fn merge_note<K>(origin: &str, shapes: &HashMap<K, Shape>) -> Option<String> {
             repeated.len()
         )
     })
-}
-
-/// The same error, which also says how many further rows are bad.
-fn with_count(error: Error, further: usize) -> Error {
-    match error.detail() {
-        Detail::BadRow { origin, row, column, found, expected } if further > 0 => {
-            let expected = format!("{expected} ({further} further rows of the file are bad too)");
-            Error::bad_row(origin, *row, column, found, expected)
-        }
-        _ => error,
-    }
 }
 
 fn file_names(dir: &Path) -> Result<BTreeSet<String>> {
