@@ -113,38 +113,47 @@ impl Deployment {
 
     /// Reads the fields of this type and records all problems; wrong values count as absent.
     pub(crate) fn read(keys: &Keys<'_>) -> Self {
-        let defaults = Deployment::default();
-        let count = |key: &str, default: u32| keys.whole(key, 1..=u32::MAX).unwrap_or(default);
+        let mut deployment = Deployment::default();
+        for (key, size) in deployment.sizes() {
+            *size = keys.whole(key, 1..=u32::MAX).unwrap_or(*size);
+        }
+        for (key, flag) in [
+            ("enable_expert_parallel", &mut deployment.enable_expert_parallel),
+            ("enforce_eager", &mut deployment.enforce_eager),
+        ] {
+            *flag = keys.flag(key).unwrap_or(*flag);
+        }
+        deployment.max_model_len = keys.whole("max_model_len", 1..=u32::MAX);
         let share = "a share of the memory, above 0 and at most 1";
         let utilization = keys.read("gpu_memory_utilization", share, |value| {
             value.as_f64().filter(|share| *share > 0.0 && *share <= 1.0)
         });
+        deployment.gpu_memory_utilization = utilization.unwrap_or(deployment.gpu_memory_utilization);
         let kv_cache_dtype = keys.read("kv_cache_dtype", "auto, fp8, bfloat16 or another number format", |value| {
             match value.as_str()? {
                 "auto" => Some(None),
                 name => DType::parse(name).map(Some),
             }
         });
-        let deployment = Deployment {
-            tensor_parallel_size: count("tensor_parallel_size", defaults.tensor_parallel_size),
-            pipeline_parallel_size: count("pipeline_parallel_size", defaults.pipeline_parallel_size),
-            data_parallel_size: count("data_parallel_size", defaults.data_parallel_size),
-            enable_expert_parallel: keys.flag("enable_expert_parallel").unwrap_or(defaults.enable_expert_parallel),
-            max_num_seqs: count("max_num_seqs", defaults.max_num_seqs),
-            max_num_batched_tokens: count("max_num_batched_tokens", defaults.max_num_batched_tokens),
-            max_model_len: keys.whole("max_model_len", 1..=u32::MAX),
-            gpu_memory_utilization: utilization.unwrap_or(defaults.gpu_memory_utilization),
-            kv_cache_dtype: kv_cache_dtype.flatten(),
-            block_size: count("block_size", defaults.block_size),
-            enforce_eager: keys.flag("enforce_eager").unwrap_or(defaults.enforce_eager),
-            generation_config: keys
-                .read("generation_config", "auto or vllm: the file of another folder is not read", |value| {
-                    GenerationConfig::deserialize(value).ok()
-                })
-                .unwrap_or_default(),
-        };
+        deployment.kv_cache_dtype = kv_cache_dtype.flatten();
+        let source = "auto or vllm: the file of another folder is not read";
+        let generation_config =
+            keys.read("generation_config", source, |value| GenerationConfig::deserialize(value).ok());
+        deployment.generation_config = generation_config.unwrap_or_default();
         deployment.problems().into_iter().for_each(|problem| keys.log.problem(problem));
         deployment
+    }
+
+    /// The sizes with their keys, parallel groups first.
+    fn sizes(&mut self) -> [(&'static str, &mut u32); 6] {
+        [
+            ("tensor_parallel_size", &mut self.tensor_parallel_size),
+            ("pipeline_parallel_size", &mut self.pipeline_parallel_size),
+            ("data_parallel_size", &mut self.data_parallel_size),
+            ("max_num_seqs", &mut self.max_num_seqs),
+            ("max_num_batched_tokens", &mut self.max_num_batched_tokens),
+            ("block_size", &mut self.block_size),
+        ]
     }
 
     /// Checks everything that does not depend on a model.
@@ -161,16 +170,10 @@ impl Deployment {
     }
 
     fn problems(&self) -> Vec<String> {
-        let sizes = [
-            ("tensor_parallel_size", self.tensor_parallel_size),
-            ("pipeline_parallel_size", self.pipeline_parallel_size),
-            ("data_parallel_size", self.data_parallel_size),
-            ("max_num_seqs", self.max_num_seqs),
-            ("max_num_batched_tokens", self.max_num_batched_tokens),
-            ("block_size", self.block_size),
-            ("max_model_len", self.max_model_len.unwrap_or(1)),
-        ];
-        let zeros = sizes.iter().filter(|(_, value)| *value == 0);
+        let mut own = self.clone();
+        let sizes = own.sizes().map(|(key, size)| (key, *size));
+        let zeros = sizes.into_iter().chain([("max_model_len", self.max_model_len.unwrap_or(1))]);
+        let zeros = zeros.filter(|(_, value)| *value == 0);
         let mut problems: Vec<String> = zeros.map(|(key, _)| format!("{key} = 0 must be at least 1")).collect();
         let parallel = sizes[..3].iter().fold(1, |product: u64, (_, size)| product.saturating_mul(u64::from(*size)));
         if parallel > 65_536 {
@@ -206,7 +209,7 @@ mod tests {
         let error = Deployment::from_json("options", json).unwrap_err();
         assert_eq!(
             error.location().map(|place| (place.path.as_str(), place.key.as_deref())),
-            Some(("options", Some("kv_cache_dtype")))
+            Some(("options", Some("tensor_parallel_size")))
         );
         let problems = error.problems();
         for start in [

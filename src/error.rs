@@ -128,7 +128,7 @@ impl From<String> for Location {
 
 impl From<&String> for Location {
     fn from(path: &String) -> Self {
-        Location::of(path.as_str())
+        Location::of(path)
     }
 }
 

@@ -7,7 +7,7 @@ use serde::{Serialize, Serializer};
 
 use crate::correction::SDS_OF_90_PCT;
 use crate::efficiency::{Bound, Provenance};
-use crate::physics::{BatchShape, GraphMode, OperatorGroup};
+use crate::physics::{BatchSums, GraphMode, OperatorGroup};
 
 /// One operator's part of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -98,7 +98,7 @@ pub struct StepEstimate {
     pub warnings: Vec<String>,
     /// The sums over the batch that the estimate was made from.
     #[serde(skip)]
-    pub batch: BatchShape,
+    pub batch: BatchSums,
 }
 
 fn by_name<S: Serializer>(shares: &[(Provenance, f64)], serializer: S) -> Result<S::Ok, S::Error> {
@@ -107,7 +107,7 @@ fn by_name<S: Serializer>(shares: &[(Provenance, f64)], serializer: S) -> Result
 
 impl StepEstimate {
     /// A step without requests.
-    pub(crate) fn nothing(batch: BatchShape) -> Self {
+    pub(crate) fn nothing(batch: BatchSums) -> Self {
         let warnings = vec!["nothing to do: the step takes no time".to_owned()];
         StepEstimate { batch, warnings, ..StepEstimate::default() }
     }

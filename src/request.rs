@@ -174,16 +174,11 @@ impl<'a> RequestColumns<'a> {
 
 #[inline]
 fn equally_long(what: &str, found: usize, expected: usize) -> Result<()> {
-    if found == expected { Ok(()) } else { Err(of_another_length(what, found, expected)) }
-}
-
-#[cold]
-fn of_another_length(what: &str, found: usize, expected: usize) -> Error {
-    Error::invalid_argument(
-        what,
-        format!("of length {found}"),
-        format!("must have one value for each of the {expected} values of num_computed_tokens"),
-    )
+    if found == expected {
+        return Ok(());
+    }
+    let reason = format_args!("must have one value for each of the {expected} values of num_computed_tokens");
+    Err(Error::invalid_argument(what, format_args!("of length {found}"), reason))
 }
 
 #[cfg(test)]

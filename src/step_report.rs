@@ -7,7 +7,7 @@ use crate::correction::{Correction, CorrectionInfo};
 use crate::deployment::Deployment;
 use crate::efficiency::EfficiencyMode;
 use crate::estimate::{GroupEstimate, StepEstimate};
-use crate::physics::BatchShape;
+use crate::physics::BatchSums;
 
 /// What a prediction was made from.
 #[derive(Debug, Clone, Copy, Serialize)]
@@ -70,7 +70,7 @@ pub struct StepReport<'a> {
 struct Batch<'a> {
     num_requests: u64,
     #[serde(flatten)]
-    sums: &'a BatchShape,
+    sums: &'a BatchSums,
 }
 
 impl<'a> StepReport<'a> {

@@ -1,12 +1,6 @@
 //! Units and their factors. Inside the crate a time is an `f64` of microseconds, data is bytes, work is FLOP and a
 //! rate is per second. Every factor between those and the units that people read or write lives in this file.
 
-/// Decimal mega, 10⁶.
-pub const MEGA: f64 = 1e6;
-/// Decimal giga, 10⁹: as in GB/s and GFLOP.
-pub const GIGA: f64 = 1e9;
-/// Decimal tera, 10¹²: as in TFLOP/s and TB/s.
-pub const TERA: f64 = 1e12;
 /// Binary gibi, 2³⁰ bytes.
 pub const GIB: f64 = 1_073_741_824.0;
 /// Microseconds in a second.
@@ -95,7 +89,7 @@ pub(crate) fn real(count: u64) -> f64 {
 /// A number with a decimal SI prefix and three or four significant digits: `1.234 T`, `56.78 M`, `901`.
 pub fn si(value: f64) -> String {
     let magnitude = value.abs();
-    let (scaled, prefix) = [(1e15, " P"), (TERA, " T"), (GIGA, " G"), (MEGA, " M"), (1e3, " k")]
+    let (scaled, prefix) = [(1e15, " P"), (1e12, " T"), (1e9, " G"), (1e6, " M"), (1e3, " k")]
         .into_iter()
         .find(|(factor, _)| magnitude >= *factor)
         .map_or((value, ""), |(factor, prefix)| (value / factor, prefix));
@@ -130,7 +124,7 @@ mod tests {
 
     #[test]
     fn binary_and_decimal_factors_are_not_mixed() {
-        assert_relative_eq!(GIB / GIGA, 1.073_741_824, max_relative = 1e-12);
+        assert_relative_eq!(GIB / 1e9, 1.073_741_824, max_relative = 1e-12);
     }
 
     #[test]

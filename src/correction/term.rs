@@ -78,16 +78,9 @@ impl Term {
         self as usize
     }
 
-    /// The term of an operator group's time.
+    /// The term of an operator group's time: the first terms are those of the groups, in their order.
     pub const fn of_group(group: OperatorGroup) -> Term {
-        match group {
-            OperatorGroup::Projections => Term::Projections,
-            OperatorGroup::AttentionPrefill => Term::AttentionPrefill,
-            OperatorGroup::AttentionDecode => Term::AttentionDecode,
-            OperatorGroup::Experts => Term::Experts,
-            OperatorGroup::Communication => Term::Communication,
-            OperatorGroup::SmallKernels => Term::SmallKernels,
-        }
+        Term::ALL[group as usize]
     }
 
     /// Returns whether its coefficient is a factor on a time, and not a price in µs per count.
@@ -135,6 +128,20 @@ impl fmt::Display for Term {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_group_has_the_term_of_its_name() {
+        for (group, name) in [
+            (OperatorGroup::Projections, "projections"),
+            (OperatorGroup::AttentionPrefill, "attention_prefill"),
+            (OperatorGroup::AttentionDecode, "attention_decode"),
+            (OperatorGroup::Experts, "experts"),
+            (OperatorGroup::Communication, "communication"),
+            (OperatorGroup::SmallKernels, "small_kernels"),
+        ] {
+            assert_eq!(Term::of_group(group).name(), name);
+        }
+    }
 
     #[test]
     fn terms_stand_where_their_index_says() {

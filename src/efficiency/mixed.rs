@@ -76,14 +76,13 @@ mod tests {
             is_mla: false,
         };
         let kv_tokens = 600 * requests;
-        let decodes = Kernel::AttentionDecode { heads, num_requests: requests, kv_tokens, max_kv_tokens: 600 };
+        let decodes = Kernel::AttentionDecode { heads, num_requests: requests, kv_tokens };
         let chunks = Kernel::AttentionPrefill {
             heads,
             num_requests: 1,
             query_tokens: chunk,
             pairs: 1.0,
             kv_tokens: chunk,
-            max_query_tokens: chunk,
             mean_query_tokens: chunk as f64,
         };
         let span = |kernel, time_us| Span::new(time_us, 10.0, blocks(&kernel) / 132.0);

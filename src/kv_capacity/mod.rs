@@ -8,6 +8,7 @@ mod tests;
 
 pub use activation::{SAMPLING_BYTES_PER_LOGIT, forward_bytes, sampling_bytes};
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use serde::Serialize;
@@ -15,7 +16,7 @@ use serde::Serialize;
 use crate::deployment::Deployment;
 use crate::error::{Error, Result};
 use crate::hardware::Hardware;
-use crate::model::{Attention, Model, Window};
+use crate::model::{Attention, LayerGroup, Model, Window};
 use crate::physics::pipeline::layers_per_stage;
 use crate::physics::{KvCacheBytes, Memory};
 use crate::units::GIB;
@@ -291,15 +292,10 @@ fn window_tokens(window: u64, deployment: &Deployment, max_model_len: u64) -> u6
 
 /// Returns the bytes of one table of sines and cosines per rotary width, in the model's dtype. Every rank has them.
 fn position_table_bytes(model: &Model) -> f64 {
-    let mut widths: Vec<u64> = model
-        .layers
-        .iter()
-        .map(|group| match &group.attention {
-            Attention::Gqa(gqa) => gqa.head_dim,
-            Attention::Mla(mla) => mla.qk_rope_head_dim,
-        })
-        .collect();
-    widths.sort_unstable();
-    widths.dedup();
-    widths.iter().map(|width| *width as f64).sum::<f64>() * model.max_position_embeddings as f64 * model.dtype.bytes()
+    let width = |group: &LayerGroup| match &group.attention {
+        Attention::Gqa(gqa) => gqa.head_dim,
+        Attention::Mla(mla) => mla.qk_rope_head_dim,
+    };
+    let widths: BTreeSet<u64> = model.layers.iter().map(width).collect();
+    widths.into_iter().sum::<u64>() as f64 * model.max_position_embeddings as f64 * model.dtype.bytes()
 }

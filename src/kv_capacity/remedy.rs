@@ -11,9 +11,6 @@ const MAX_UTILIZATION_PCT: u32 = 95;
 /// Fewest tokens of a step that are proposed.
 const MIN_STEP_TOKENS: u32 = 512;
 
-/// Sets one argument of a deployment.
-type Change = fn(&mut Deployment, f64);
-
 /// Refuses a capacity without room for one request of `max_model_len` beside the block that the engine keeps for itself.
 /// `estimate` evaluates a changed deployment.
 pub(super) fn check(
@@ -36,31 +33,25 @@ pub(super) fn check(
     let is_large_step = capacity.activation_bytes > capacity.kv_cache_bytes;
     let step = |now: u32| if is_large_step { now } else { 0 };
     let default_block = Some(Deployment::default().block_size).filter(|tokens| *tokens < now.block_size);
-    let changes: [(&str, Vec<f64>, Change); 6] = [
-        ("gpu_memory_utilization", shares, |deployment, share| deployment.gpu_memory_utilization = share),
-        ("max_num_batched_tokens", halves(step(now.max_num_batched_tokens), MIN_STEP_TOKENS), |deployment, tokens| {
-            deployment.max_num_batched_tokens = tokens as u32;
-        }),
-        ("max_num_seqs", halves(step(now.max_num_seqs), 1), |deployment, seqs| deployment.max_num_seqs = seqs as u32),
-        ("block_size", default_block.map(f64::from).into_iter().collect(), |deployment, tokens| {
-            deployment.block_size = tokens as u32;
-        }),
-        ("tensor_parallel_size", parallel_sizes(now.tensor_parallel_size), |deployment, ranks| {
-            deployment.tensor_parallel_size = ranks as u32;
-        }),
-        ("pipeline_parallel_size", parallel_sizes(now.pipeline_parallel_size), |deployment, stages| {
-            deployment.pipeline_parallel_size = stages as u32;
-        }),
-    ];
     let known = problems.len();
-    for (argument, values, change) in changes {
+    let mut suggest = |argument: &str, values: Vec<f64>, change: fn(&mut Deployment, f64)| {
         let fits = |value: &f64| {
             let mut changed = now.clone();
             change(&mut changed, *value);
             estimate(&changed).is_ok_and(|found| has_room(&found))
         };
         problems.extend(values.into_iter().find(fits).map(|value| format!("{argument} = {value} would do")));
-    }
+    };
+    suggest("gpu_memory_utilization", shares, |changed, share| changed.gpu_memory_utilization = share);
+    let tokens = halves(step(now.max_num_batched_tokens), MIN_STEP_TOKENS);
+    suggest("max_num_batched_tokens", tokens, |changed, tokens| changed.max_num_batched_tokens = tokens as u32);
+    suggest("max_num_seqs", halves(step(now.max_num_seqs), 1), |changed, seqs| changed.max_num_seqs = seqs as u32);
+    let block = default_block.map(f64::from).into_iter().collect();
+    suggest("block_size", block, |changed, tokens| changed.block_size = tokens as u32);
+    let ranks = parallel_sizes(now.tensor_parallel_size);
+    suggest("tensor_parallel_size", ranks, |changed, ranks| changed.tensor_parallel_size = ranks as u32);
+    let stages = parallel_sizes(now.pipeline_parallel_size);
+    suggest("pipeline_parallel_size", stages, |changed, stages| changed.pipeline_parallel_size = stages as u32);
     if problems.len() == known {
         problems.push("no single argument would do: take a quantised checkpoint or a larger GPU".to_owned());
     }

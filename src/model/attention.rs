@@ -2,97 +2,80 @@
 
 use super::family::{AttentionRule, BiasRule, Family, QkNorm};
 use super::shape::{Attention, GqaAttention, MlaAttention, Window};
-use super::sizes::{optional_size, size};
+use super::sizes::{LayerReader, optional_size, size};
 use super::window;
 use crate::dtype::WeightFormat;
 use crate::input::Keys;
 
-/// Returns the attention of every layer, in order, with weights stored as `plain`.
-pub(super) fn layers(
-    text: &Keys<'_>,
-    family: &Family,
-    hidden_size: u64,
-    num_layers: u64,
-    plain: WeightFormat,
-) -> Vec<Attention> {
+/// Returns the attention of every layer, in order.
+pub(super) fn layers(of: &LayerReader<'_>) -> Vec<Attention> {
+    let LayerReader { text, family, num_layers, plain, .. } = *of;
     if family.attention == AttentionRule::Mla {
         return vec![Attention::Mla(latent(text, plain)); num_layers as usize];
     }
-    let local = Geometry::read(text, family, hidden_size);
-    let global = if family.attention == AttentionRule::GqaTwoGeometries { local.global(text) } else { local };
-    let (qkv_bias, o_bias) = biases(text, family.bias);
+    let local = grouped_query(of);
+    let two = family.attention == AttentionRule::GqaTwoGeometries;
+    let global = if two { global(text, &local) } else { local.clone() };
     let norm = qk_norm(text, family);
-    let output_gate = text.flag("attn_output_gate").unwrap_or(false);
     let build = |window: Window| {
-        let shape = if window == Window::Full { global } else { local };
-        Attention::Gqa(GqaAttention {
-            num_heads: shape.heads,
-            num_kv_heads: shape.kv_heads,
-            head_dim: shape.head_dim,
-            v_head_dim: shape.head_dim,
-            window,
-            k_eq_v: shape.k_eq_v,
-            output_gate,
-            qk_norm: match norm {
-                QkNorm::None => false,
-                QkNorm::WeightlessOnLocal => window != Window::Full,
-                QkNorm::PerHead | QkNorm::FullWidth => true,
-            },
-            qk_norm_params: match norm {
-                QkNorm::None | QkNorm::WeightlessOnLocal => 0,
-                QkNorm::PerHead => 2 * shape.head_dim,
-                QkNorm::FullWidth => shape.head_dim.saturating_mul(shape.heads.saturating_add(shape.kv_heads)),
-            },
-            qkv_bias,
-            o_bias,
-            extra_params: if family.sinks { shape.heads } else { 0 },
-            qkv_weights: plain,
-            o_weights: plain,
-        })
+        let is_global = window == Window::Full;
+        let shape = if is_global { &global } else { &local };
+        let (qk_norm, qk_norm_params) = match norm {
+            QkNorm::None => (false, 0),
+            QkNorm::WeightlessOnLocal => (!is_global, 0),
+            QkNorm::PerHead => (true, 2 * shape.head_dim),
+            QkNorm::FullWidth => (true, shape.head_dim * (shape.num_heads + shape.num_kv_heads)),
+        };
+        Attention::Gqa(GqaAttention { window, qk_norm, qk_norm_params, ..shape.clone() })
     };
     window::layers(text, family.windows, num_layers).into_iter().map(build).collect()
 }
 
-#[derive(Clone, Copy)]
-struct Geometry {
-    heads: u64,
-    kv_heads: u64,
-    head_dim: u64,
-    k_eq_v: bool,
+/// Reads what all layers share; windows and norms are left out.
+fn grouped_query(of: &LayerReader<'_>) -> GqaAttention {
+    let LayerReader { text, family, hidden_size, plain, .. } = *of;
+    let num_heads = size(text, "num_attention_heads");
+    let is_multi_head = family.kv_heads_default_to_heads && text.get("num_key_value_heads").is_none();
+    let num_kv_heads = if is_multi_head { num_heads } else { size(text, "num_key_value_heads") };
+    check_divides(text, "num_key_value_heads", num_heads, num_kv_heads);
+    let head_dim = match optional_size(text, "head_dim") {
+        Some(head_dim) => head_dim,
+        None if text.has("head_dim") || hidden_size.is_multiple_of(num_heads) => hidden_size / num_heads,
+        None => {
+            let reason = format!(
+                "is missing and hidden_size = {hidden_size} does not divide by num_attention_heads = {num_heads}"
+            );
+            text.problem("head_dim", reason);
+            1
+        }
+    };
+    let (qkv_bias, o_bias) = biases(text, family.bias);
+    GqaAttention {
+        num_heads,
+        num_kv_heads,
+        head_dim,
+        v_head_dim: head_dim,
+        window: Window::Full,
+        k_eq_v: false,
+        output_gate: text.flag("attn_output_gate").unwrap_or(false),
+        qk_norm: false,
+        qk_norm_params: 0,
+        qkv_bias,
+        o_bias,
+        extra_params: if family.sinks { num_heads } else { 0 },
+        qkv_weights: plain,
+        o_weights: plain,
+    }
 }
 
-impl Geometry {
-    fn read(text: &Keys<'_>, family: &Family, hidden_size: u64) -> Geometry {
-        let heads = size(text, "num_attention_heads");
-        let kv_heads = if family.kv_heads_default_to_heads && text.get("num_key_value_heads").is_none() {
-            heads
-        } else {
-            size(text, "num_key_value_heads")
-        };
-        let head_dim = match optional_size(text, "head_dim") {
-            Some(head_dim) => head_dim,
-            None if text.has("head_dim") || hidden_size.is_multiple_of(heads) => hidden_size / heads,
-            None => {
-                let reason = format!(
-                    "is missing and hidden_size = {hidden_size} does not divide by num_attention_heads = {heads}"
-                );
-                text.problem("head_dim", reason);
-                1
-            }
-        };
-        check_divides(text, "num_key_value_heads", heads, kv_heads);
-        Geometry { heads, kv_heads, head_dim, k_eq_v: false }
-    }
-
-    /// Gemma 4's global layers: `global_head_dim` wide, and with `attention_k_eq_v` fewer KV heads and no values.
-    fn global(self, text: &Keys<'_>) -> Geometry {
-        let k_eq_v = text.flag("attention_k_eq_v").unwrap_or(false);
-        let head_dim = optional_size(text, "global_head_dim").unwrap_or(self.head_dim);
-        let global_kv_heads = optional_size(text, "num_global_key_value_heads");
-        let kv_heads = if k_eq_v { global_kv_heads.unwrap_or(self.kv_heads) } else { self.kv_heads };
-        check_divides(text, "num_global_key_value_heads", self.heads, kv_heads);
-        Geometry { kv_heads, head_dim, k_eq_v, ..self }
-    }
+/// Gemma 4's global layers: `global_head_dim` wide, and with `attention_k_eq_v` fewer KV heads and no values.
+fn global(text: &Keys<'_>, local: &GqaAttention) -> GqaAttention {
+    let k_eq_v = text.flag("attention_k_eq_v").unwrap_or(false);
+    let head_dim = optional_size(text, "global_head_dim").unwrap_or(local.head_dim);
+    let fewer = optional_size(text, "num_global_key_value_heads").filter(|_| k_eq_v);
+    let num_kv_heads = fewer.unwrap_or(local.num_kv_heads);
+    check_divides(text, "num_global_key_value_heads", local.num_heads, num_kv_heads);
+    GqaAttention { num_kv_heads, head_dim, v_head_dim: head_dim, k_eq_v, ..local.clone() }
 }
 
 fn check_divides(text: &Keys<'_>, key: &str, heads: u64, kv_heads: u64) {

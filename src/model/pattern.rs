@@ -33,16 +33,7 @@ pub(super) struct Matcher {
 }
 
 impl Matcher {
-    /// Compiles all patterns of a list and records bad ones as problems of `key`.
-    pub(super) fn of(section: &Keys<'_>, key: &str, patterns: &[&str]) -> Self {
-        let mut matcher = Matcher::default();
-        for pattern in patterns {
-            matcher.add(section, key, pattern);
-        }
-        matcher
-    }
-
-    /// Adds one pattern.
+    /// Adds a pattern; a bad one is a problem of `key`.
     pub(super) fn add(&mut self, section: &Keys<'_>, key: &str, pattern: &str) {
         let expression = match pattern.strip_prefix("re:") {
             Some(expression) => format!("^(?:{expression})"),
@@ -99,7 +90,8 @@ mod tests {
     fn matches(pattern: &str, module: &str) -> bool {
         let log = Log::default();
         let config = serde_json::json!({});
-        let matcher = Matcher::of(&Keys::new("q", &config, &log), "ignore", &[pattern]);
+        let mut matcher = Matcher::default();
+        matcher.add(&Keys::new("q", &config, &log), "ignore", pattern);
         assert!(log.finish("config.json", Some(())).is_ok(), "{pattern}");
         matcher.matches(&ModuleName::new(module))
     }
@@ -140,7 +132,7 @@ mod tests {
     fn an_expression_that_is_not_understood_is_reported() {
         let log = Log::default();
         let config = serde_json::json!({});
-        let _ = Matcher::of(&Keys::new("q", &config, &log), "ignore", &["re:(?!x)y"]);
+        Matcher::default().add(&Keys::new("q", &config, &log), "ignore", "re:(?!x)y");
         assert!(log.finish("config.json", Some(())).is_err_and(|error| error.to_string().contains("re:(?!x)y")));
     }
 }

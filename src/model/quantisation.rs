@@ -128,7 +128,9 @@ impl Reading<'_> {
         let format = self.integer_weights();
         let mut quantisation = self.general(Reach::Linear, format);
         if let (true, Some(format)) = (self.section.flag("lm_head") == Some(true), format) {
-            quantisation.named.push((Matcher::of(self.section, "lm_head", &["lm_head"]), format));
+            let mut head = Matcher::default();
+            head.add(self.section, "lm_head", "lm_head");
+            quantisation.named.push((head, format));
         }
         if let Some(dynamic) = self.section.section("dynamic") {
             for (pattern, _) in dynamic.entries() {
@@ -162,14 +164,16 @@ impl Reading<'_> {
         }
     }
 
+    /// The objects in `key`, which lists the schemes or modules of a method.
+    fn listed(&self, key: &str) -> Vec<(&str, Keys<'_>)> {
+        self.section.require(&[key]);
+        let all = self.section.section_or_empty(key);
+        all.entries().filter_map(|(name, _)| Some((name.as_str(), all.section(name)?))).collect()
+    }
+
     fn compressed_tensors(&self) -> Quantisation {
         let mut quantisation = self.general(Reach::Linear, None);
-        let Some(groups) = self.section.section("config_groups") else {
-            self.section.problem("config_groups", "is missing: compressed-tensors lists its schemes there");
-            return quantisation;
-        };
-        for (name, _) in groups.entries() {
-            let Some(group) = groups.section(name) else { continue };
+        for (_, group) in self.listed("config_groups") {
             let Some(format) = self.group_format(&group) else { continue };
             let mut named = Matcher::default();
             for target in group.texts("targets").unwrap_or_default() {
@@ -231,22 +235,16 @@ impl Reading<'_> {
 
     fn mixed_precision(&self) -> Quantisation {
         let mut quantisation = self.general(Reach::Linear, None);
-        let Some(modules) = self.section.section("quantized_layers") else {
-            self.section.problem("quantized_layers", "is missing: MIXED_PRECISION lists its modules there");
-            return quantisation;
-        };
-        for (name, _) in modules.entries() {
-            let Some(module) = modules.section(name) else { continue };
+        for (name, module) in self.listed("quantized_layers") {
             module.require(&["quant_algo"]);
-            let Some(algorithm) = module.text("quant_algo") else { continue };
-            let Some(format) = self.algorithm(&module, algorithm) else { continue };
-            match quantisation.named.iter_mut().find(|(_, known)| *known == format) {
-                Some((matcher, _)) => matcher.add(self.section, "quantized_layers", name),
-                None => {
-                    let matcher = Matcher::of(self.section, "quantized_layers", &[name]);
-                    quantisation.named.push((matcher, format));
-                }
-            }
+            let Some(format) = module.text("quant_algo").and_then(|name| self.algorithm(&module, name)) else {
+                continue;
+            };
+            let at = quantisation.named.iter().position(|(_, known)| *known == format).unwrap_or_else(|| {
+                quantisation.named.push((Matcher::default(), format));
+                quantisation.named.len() - 1
+            });
+            quantisation.named[at].0.add(self.section, "quantized_layers", name);
         }
         quantisation
     }

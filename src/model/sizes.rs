@@ -1,11 +1,23 @@
-//! Sizes and lists of a model's configuration: the limits that every reader of keys shares.
+//! Sizes and lists of a model's configuration: the limits that every reader of keys shares, and the readers of layers.
 
+use super::family::Family;
+use crate::dtype::WeightFormat;
 use crate::input::Keys;
 
 /// No dimension of a model is larger, so that the product of any three fits a `u64`.
 const MAX_SIZE: u64 = 1 << 20;
 /// No context or window is longer, tokens.
 const MAX_LENGTH: u64 = 1 << 40;
+
+/// What readers of layers need.
+pub(super) struct LayerReader<'a> {
+    pub(super) text: &'a Keys<'a>,
+    pub(super) family: &'static Family,
+    pub(super) hidden_size: u64,
+    pub(super) num_layers: u64,
+    /// Storage of weights that are not quantised.
+    pub(super) plain: WeightFormat,
+}
 
 /// Reads a required positive size. A missing or wrong one is a problem, and 1 stands in for it: reading goes on, so that all
 /// problems are found, and the log refuses the model at the end.

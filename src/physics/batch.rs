@@ -1,5 +1,5 @@
-//! A batch reduced to the few sums that operators depend on. [`BatchSums`] are integers, so that requests can be added and
-//! removed in any order with the same result; a [`BatchShape`] is a batch as operators see it.
+//! A batch reduced to the few sums that operators depend on. They are integers, so that requests can be added and removed in
+//! any order with the same result.
 
 use serde::Serialize;
 
@@ -14,8 +14,8 @@ pub const MAX_WINDOWS: usize = 4;
 /// Requests of a refused batch that an error lists; the rest is counted.
 const MAX_PROBLEMS: usize = 20;
 
-/// Sums over the requests of a batch. Up to 2³⁰ requests of 2³³ tokens fit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+/// Sums over the requests of a batch, on which a step's work depends. Up to 2³⁰ requests of 2³³ tokens fit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct BatchSums {
     /// Scheduled tokens: T.
     pub num_tokens: u64,
@@ -30,8 +30,10 @@ pub struct BatchSums {
     /// Tokens in the cache before the step, of the chunks.
     pub prefill_context_tokens: u64,
     /// Squares of the chunks' scheduled tokens.
+    #[serde(skip)]
     pub prefill_squared_tokens: u128,
     /// Sums per kind of window, in the order of the plan's.
+    #[serde(skip)]
     pub windows: [WindowSums; MAX_WINDOWS],
 }
 
@@ -47,6 +49,61 @@ pub struct WindowSums {
 }
 
 impl BatchSums {
+    /// Sums `requests` for a model with these kinds of window.
+    ///
+    /// ```
+    /// use ridgepoint::Request;
+    /// use ridgepoint::model::Window;
+    /// use ridgepoint::physics::BatchSums;
+    /// let batch = [Request::decode(99), Request::prefill(10, 0)];
+    /// let sums = BatchSums::new(&batch, &[Window::Full], 4096)?;
+    /// assert_eq!((sums.num_tokens, sums.num_decodes, sums.num_prefills), (11, 1, 1));
+    /// assert_eq!((sums.windows[0].decode_kv_tokens, sums.windows[0].prefill_pairs), (100, 55));
+    /// # Ok::<(), ridgepoint::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`ErrorKind::EmptyStep`](crate::ErrorKind) without requests; [`ErrorKind::InvalidRequest`](crate::ErrorKind) with every
+    /// request that schedules nothing or outgrows `max_model_len`; [`ErrorKind::Invalid`](crate::ErrorKind) for more than
+    /// [`MAX_WINDOWS`] windows.
+    pub fn new(requests: &[Request], windows: &[Window], max_model_len: u64) -> Result<Self> {
+        if requests.is_empty() {
+            return Err(Error::empty_step());
+        }
+        if windows.len() > MAX_WINDOWS {
+            return Err(too_many_windows(windows.len()));
+        }
+        let mut sums = BatchSums::default();
+        let (mut culprits, mut problems) = (0, Vec::new());
+        for (index, request) in requests.iter().enumerate() {
+            let (query, computed) = (request.num_scheduled_tokens, request.num_computed_tokens);
+            if query > 0 && u64::from(query) + u64::from(computed) <= max_model_len {
+                sums.add_request(request, windows);
+                continue;
+            }
+            if problems.len() < MAX_PROBLEMS {
+                problems.push((index, problem(request, max_model_len)));
+            }
+            culprits += 1;
+        }
+        if culprits > 0 {
+            let error = Error::invalid_requests(&problems);
+            let more = culprits - problems.len();
+            return Err(if more == 0 { error } else { error.and(format!("and {more} more")) });
+        }
+        Ok(sums)
+    }
+
+    /// Requests in the batch.
+    pub fn num_requests(&self) -> u64 {
+        self.num_decodes + self.num_prefills
+    }
+
+    /// True where every request is a decode.
+    pub fn is_decode_only(&self) -> bool {
+        self.num_prefills == 0
+    }
+
     /// The sums of one request; all 0 where it schedules nothing.
     pub fn of(request: &Request, windows: &[Window]) -> Self {
         let mut sums = BatchSums::default();
@@ -112,153 +169,6 @@ impl BatchSums {
             mine.prefill_pairs = wide(mine.prefill_pairs, theirs.prefill_pairs);
         }
     }
-
-    /// Returns the batch as operators see it. Sums do not tell the longest request, and no operator's time depends on it:
-    /// the mean length takes its place.
-    pub fn shape(&self, windows: &[Window]) -> BatchShape {
-        let mean = |sum: u64, count: u64| sum.div_ceil(count.max(1));
-        let mut shape = BatchShape {
-            num_tokens: self.num_tokens,
-            num_sampled: self.num_sampled,
-            num_decodes: self.num_decodes,
-            num_prefills: self.num_prefills,
-            prefill_tokens: self.prefill_tokens,
-            max_prefill_tokens: mean(self.prefill_tokens, self.num_prefills),
-            prefill_squared_tokens: self.prefill_squared_tokens as f64,
-            prefill_context_tokens: self.prefill_context_tokens,
-            num_windows: windows.len().min(MAX_WINDOWS),
-            ..BatchShape::default()
-        };
-        for ((slot, window), sum) in shape.windows.iter_mut().zip(windows).zip(&self.windows) {
-            *slot = WindowShape {
-                window: *window,
-                decode_kv_tokens: sum.decode_kv_tokens,
-                max_decode_kv_tokens: mean(sum.decode_kv_tokens, self.num_decodes),
-                prefill_pairs: sum.prefill_pairs as f64,
-                prefill_kv_tokens: sum.prefill_kv_tokens,
-            };
-        }
-        shape
-    }
-}
-
-/// The work of attention under one kind of window for a batch.
-#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
-#[non_exhaustive]
-pub struct WindowShape {
-    /// The window.
-    pub window: Window,
-    /// Keys that decodes see, their own included, summed over requests.
-    pub decode_kv_tokens: u64,
-    /// Keys that the longest decode sees.
-    pub max_decode_kv_tokens: u64,
-    /// Visible (query, key) pairs per head, summed over prefill chunks; exact below 2⁵³.
-    pub prefill_pairs: f64,
-    /// Keys that chunks read at least once, their own included, summed over chunks.
-    pub prefill_kv_tokens: u64,
-}
-
-/// The sums over a batch that a step's work depends on. Independent of the order of its requests.
-#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
-#[non_exhaustive]
-pub struct BatchShape {
-    /// Scheduled tokens of all requests: T.
-    pub num_tokens: u64,
-    /// Requests that sample a token in this step: S.
-    pub num_sampled: u64,
-    /// Requests with one scheduled token on top of a cache ([`Request::is_decode`]).
-    pub num_decodes: u64,
-    /// All other requests: prefill chunks.
-    pub num_prefills: u64,
-    /// Scheduled tokens of the prefill chunks.
-    pub prefill_tokens: u64,
-    /// Scheduled tokens of the longest prefill chunk.
-    #[serde(skip)]
-    pub max_prefill_tokens: u64,
-    /// Squares of the chunks' scheduled tokens, summed; exact below 2⁵³.
-    #[serde(skip)]
-    pub prefill_squared_tokens: f64,
-    /// Tokens in the cache before this step, summed over prefill chunks.
-    pub prefill_context_tokens: u64,
-    #[serde(skip)]
-    windows: [WindowShape; MAX_WINDOWS],
-    #[serde(skip)]
-    num_windows: usize,
-}
-
-impl BatchShape {
-    /// Sums `requests` for a model with these kinds of window.
-    ///
-    /// ```
-    /// use ridgepoint::Request;
-    /// use ridgepoint::model::Window;
-    /// use ridgepoint::physics::BatchShape;
-    /// let batch = [Request::decode(99), Request::prefill(10, 0)];
-    /// let shape = BatchShape::new(&batch, &[Window::Full], 4096)?;
-    /// assert_eq!((shape.num_tokens, shape.num_decodes, shape.num_prefills), (11, 1, 1));
-    /// assert_eq!(shape.windows()[0].decode_kv_tokens, 100);
-    /// assert_eq!(shape.windows()[0].prefill_pairs, 55.0);
-    /// # Ok::<(), ridgepoint::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// [`ErrorKind::EmptyStep`](crate::ErrorKind) without requests; [`ErrorKind::InvalidRequest`](crate::ErrorKind) with every request that schedules nothing or
-    /// outgrows `max_model_len`; [`ErrorKind::Invalid`](crate::ErrorKind) for more than [`MAX_WINDOWS`] windows.
-    pub fn new(requests: &[Request], windows: &[Window], max_model_len: u64) -> Result<Self> {
-        if requests.is_empty() {
-            return Err(Error::empty_step());
-        }
-        if windows.len() > MAX_WINDOWS {
-            return Err(too_many_windows(windows.len()));
-        }
-        let mut sums = BatchSums::default();
-        let (mut culprits, mut problems) = (0, Vec::new());
-        let (mut longest_chunk, mut longest_decodes) = (0, [0; MAX_WINDOWS]);
-        for (index, request) in requests.iter().enumerate() {
-            let (query, computed) = (request.num_scheduled_tokens, request.num_computed_tokens);
-            if query == 0 || u64::from(query) + u64::from(computed) > max_model_len {
-                if problems.len() < MAX_PROBLEMS {
-                    problems.push((index, problem(request, max_model_len)));
-                }
-                culprits += 1;
-                continue;
-            }
-            sums.add_request(request, windows);
-            if !request.is_decode() {
-                longest_chunk = longest_chunk.max(u64::from(query));
-                continue;
-            }
-            for (longest, window) in longest_decodes.iter_mut().zip(windows) {
-                *longest = visible_tokens(*window, 1, computed).max(*longest);
-            }
-        }
-        if culprits > 0 {
-            let error = Error::invalid_requests(&problems);
-            let more = culprits - problems.len();
-            return Err(if more == 0 { error } else { error.and(format!("and {more} more")) });
-        }
-        let mut shape = sums.shape(windows);
-        shape.max_prefill_tokens = longest_chunk;
-        for (slot, longest) in shape.windows.iter_mut().zip(longest_decodes) {
-            slot.max_decode_kv_tokens = longest;
-        }
-        Ok(shape)
-    }
-
-    /// Sums per kind of window, in the order of the windows given.
-    pub fn windows(&self) -> &[WindowShape] {
-        &self.windows[..self.num_windows]
-    }
-
-    /// Requests in the batch.
-    pub fn num_requests(&self) -> u64 {
-        self.num_decodes + self.num_prefills
-    }
-
-    /// True where every request is a decode.
-    pub fn is_decode_only(&self) -> bool {
-        self.num_prefills == 0
-    }
 }
 
 #[cold]
@@ -294,43 +204,42 @@ mod tests {
         let mut unfinished = Request::prefill(3, 5);
         unfinished.samples = false;
         let batch = [Request::decode(9), unfinished, Request::decode(1), Request::prefill(1, 0)];
-        let shape = BatchShape::new(&batch, &BOTH, 100).unwrap();
-        assert_eq!((shape.num_tokens, shape.num_sampled), (6, 3));
-        assert_eq!((shape.num_decodes, shape.num_prefills, shape.num_requests()), (2, 2, 4));
-        assert_eq!((shape.prefill_tokens, shape.max_prefill_tokens, shape.prefill_context_tokens), (4, 3, 5));
-        assert_eq!(shape.prefill_squared_tokens as u64, 3 * 3 + 1);
-        let [sliding, full] = shape.windows() else { panic!("two windows were asked for") };
-        assert_eq!((sliding.decode_kv_tokens, sliding.max_decode_kv_tokens), (4 + 2, 4));
-        assert_eq!((full.decode_kv_tokens, full.max_decode_kv_tokens), (10 + 2, 10));
-        assert_eq!((sliding.prefill_pairs as u64, sliding.prefill_kv_tokens), (12 + 1, 6 + 1));
-        assert_eq!((full.prefill_pairs as u64, full.prefill_kv_tokens), (6 + 7 + 8 + 1, 8 + 1));
+        let sums = BatchSums::new(&batch, &BOTH, 100).unwrap();
+        assert_eq!((sums.num_tokens, sums.num_sampled), (6, 3));
+        assert_eq!((sums.num_decodes, sums.num_prefills, sums.num_requests()), (2, 2, 4));
+        assert_eq!((sums.prefill_tokens, sums.prefill_context_tokens), (4, 5));
+        assert_eq!(sums.prefill_squared_tokens, 3 * 3 + 1);
+        let [sliding, full, ..] = sums.windows;
+        assert_eq!((sliding.decode_kv_tokens, full.decode_kv_tokens), (4 + 2, 10 + 2));
+        assert_eq!((sliding.prefill_pairs, sliding.prefill_kv_tokens), (12 + 1, 6 + 1));
+        assert_eq!((full.prefill_pairs, full.prefill_kv_tokens), (6 + 7 + 8 + 1, 8 + 1));
     }
 
     #[test]
     fn an_empty_step_is_an_error() {
-        let error = BatchShape::new(&[], &BOTH, 10).unwrap_err();
+        let error = BatchSums::new(&[], &BOTH, 10).unwrap_err();
         assert_eq!(error.kind(), crate::ErrorKind::EmptyStep);
     }
 
     #[test]
     fn the_request_at_fault_is_named() {
         let batch = [Request::decode(4), Request::prefill(0, 4)];
-        let message = BatchShape::new(&batch, &BOTH, 10).unwrap_err().to_string();
+        let message = BatchSums::new(&batch, &BOTH, 10).unwrap_err().to_string();
         assert!(message.starts_with("request 1: num_scheduled_tokens = 0 must be at least 1"), "{message}");
         let batch = [Request::prefill(7, 4)];
-        let message = BatchShape::new(&batch, &BOTH, 10).unwrap_err().to_string();
+        let message = BatchSums::new(&batch, &BOTH, 10).unwrap_err().to_string();
         assert!(message.contains("4 + 7 = 11") && message.contains("max_model_len = 10"), "{message}");
-        assert!(BatchShape::new(&[Request::prefill(6, 4)], &BOTH, 10).is_ok());
+        assert!(BatchSums::new(&[Request::prefill(6, 4)], &BOTH, 10).is_ok());
     }
 
     #[test]
     fn a_million_longest_requests_do_not_overflow() {
         let batch = vec![Request::prefill(u32::MAX, u32::MAX); 1_000_000];
         let windows = [Window::Full, Window::Sliding(128), Window::Chunked(8192)];
-        let shape = BatchShape::new(&batch, &windows, u64::MAX).unwrap();
-        assert_eq!(shape.num_tokens, 1_000_000 * u64::from(u32::MAX));
+        let sums = BatchSums::new(&batch, &windows, u64::MAX).unwrap();
+        assert_eq!(sums.num_tokens, 1_000_000 * u64::from(u32::MAX));
         let n = f64::from(u32::MAX);
-        assert!((shape.windows()[0].prefill_pairs / (1e6 * 1.5 * n * n) - 1.0).abs() < 1e-9);
+        assert!((sums.windows[0].prefill_pairs as f64 / (1e6 * 1.5 * n * n) - 1.0).abs() < 1e-9);
     }
 
     const WINDOWS: [Window; 3] = [Window::Full, Window::Sliding(100), Window::Chunked(64)];
@@ -350,23 +259,7 @@ mod tests {
     proptest! {
         #[test]
         fn sums_are_those_of_the_batch(requests in requests()) {
-            let shape = BatchShape::new(&requests, &WINDOWS, u64::MAX).unwrap();
-            let summed = sums(&requests).shape(&WINDOWS);
-            prop_assert_eq!(
-                (summed.num_tokens, summed.num_sampled, summed.num_decodes, summed.num_prefills),
-                (shape.num_tokens, shape.num_sampled, shape.num_decodes, shape.num_prefills)
-            );
-            prop_assert_eq!(
-                (summed.prefill_tokens, summed.prefill_context_tokens),
-                (shape.prefill_tokens, shape.prefill_context_tokens)
-            );
-            prop_assert_eq!(summed.prefill_squared_tokens.to_bits(), shape.prefill_squared_tokens.to_bits());
-            for (ours, theirs) in summed.windows().iter().zip(shape.windows()) {
-                prop_assert_eq!(ours.window, theirs.window);
-                prop_assert_eq!(ours.decode_kv_tokens, theirs.decode_kv_tokens);
-                prop_assert_eq!(ours.prefill_kv_tokens, theirs.prefill_kv_tokens);
-                prop_assert_eq!(ours.prefill_pairs.to_bits(), theirs.prefill_pairs.to_bits());
-            }
+            prop_assert_eq!(BatchSums::new(&requests, &WINDOWS, u64::MAX).unwrap(), sums(&requests));
         }
 
         #[test]

@@ -2,7 +2,7 @@
 
 use crate::deployment::Deployment;
 use crate::dtype::WeightFormat;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::model::{Attention, Model};
 
 use super::MAX_WINDOWS;
@@ -21,10 +21,7 @@ const LARGEST_SUGGESTED_TP: u64 = 64;
 /// # Errors
 /// [`ErrorKind::Invalid`](crate::ErrorKind) with every relation that does not hold.
 pub(super) fn check(model: &Model, deployment: &Deployment) -> Result<Vec<String>> {
-    let mut problems = match deployment.validate() {
-        Err(error) if error.kind() == ErrorKind::Invalid => error.problems().to_vec(),
-        other => other.map(|()| Vec::new())?,
-    };
+    let mut problems = deployment.validate().err().map_or_else(Vec::new, |error| error.problems().to_vec());
     let ranks = Ranks::new(deployment);
     let uneven = splits(model, ranks);
     let is_uneven = !uneven.is_empty();
@@ -69,45 +66,41 @@ pub(super) fn distinct_windows(model: &Model) -> Vec<crate::model::Window> {
 
 /// Sizes that the ranks can't share evenly, each problem once.
 fn splits(model: &Model, ranks: Ranks) -> Vec<String> {
-    let mut problems: Vec<String> = Vec::new();
-    let tensor = ranks.tensor;
-    let mut divides = |what: &str, size: u64, parts: u64, by: &str| {
-        let problem = format!("{by} = {parts} does not divide {what} = {size}");
-        if !size.is_multiple_of(parts) && !problems.contains(&problem) {
-            problems.push(problem);
-        }
+    let uneven = |by: &str, parts: u64, what: &str, size: u64| {
+        (!size.is_multiple_of(parts)).then(|| format!("{by} = {parts} does not divide {what} = {size}"))
     };
-    let by_tensor = "tensor_parallel_size";
-    divides("the padded vocabulary", padded_vocab(model.vocab_size), tensor, by_tensor);
+    let by_tensor = |what: &str, size: u64| uneven("tensor_parallel_size", ranks.tensor, what, size);
+    let mut problems = vec![by_tensor("the padded vocabulary", padded_vocab(model.vocab_size))];
     for group in &model.layers {
         match &group.attention {
             Attention::Gqa(gqa) => {
-                divides("num_attention_heads", gqa.num_heads, tensor, by_tensor);
-                if !tensor.is_multiple_of(gqa.num_kv_heads) {
-                    divides("num_key_value_heads", gqa.num_kv_heads, tensor, by_tensor);
-                }
+                problems.push(by_tensor("num_attention_heads", gqa.num_heads));
+                let is_replicated = ranks.tensor.is_multiple_of(gqa.num_kv_heads);
+                let kv_heads = by_tensor("num_key_value_heads", gqa.num_kv_heads);
+                problems.push(kv_heads.filter(|_| !is_replicated));
             }
-            Attention::Mla(mla) => divides("num_attention_heads", mla.num_heads, tensor, by_tensor),
+            Attention::Mla(mla) => problems.push(by_tensor("num_attention_heads", mla.num_heads)),
         }
-        let shared = group.moe.as_ref().and_then(|moe| moe.shared.as_ref());
-        for (what, ffn) in [("intermediate_size", group.dense.as_ref()), ("the shared experts' width", shared)] {
-            if let Some(ffn) = ffn {
-                divides(what, ffn.intermediate_size, tensor, by_tensor);
-            }
-        }
+        problems.extend(group.dense.iter().map(|dense| by_tensor("intermediate_size", dense.intermediate_size)));
         if let Some(moe) = &group.moe {
-            let by = if ranks.data > 1 { "tensor_parallel_size × data_parallel_size" } else { by_tensor };
-            divides("the experts' width", moe.intermediate_size, ranks.expert_slices(), by);
+            let shared = moe.shared.iter();
+            problems.extend(shared.map(|shared| by_tensor("the shared experts' width", shared.intermediate_size)));
+            let by = if ranks.data > 1 { "tensor_parallel_size × data_parallel_size" } else { "tensor_parallel_size" };
+            problems.push(uneven(by, ranks.expert_slices(), "the experts' width", moe.intermediate_size));
+            let (experts, over) = (moe.num_experts, ranks.expert_ranks());
+            problems.push(
+                (ranks.expert_parallel && over > experts)
+                    .then(|| format!("{experts} experts can't be spread over {over} ranks: some would hold none")),
+            );
         }
     }
-    for moe in model.layers.iter().filter_map(|group| group.moe.as_ref()) {
-        let (experts, over) = (moe.num_experts, ranks.expert_ranks());
-        let problem = format!("{experts} experts can't be spread over {over} ranks: some would hold none");
-        if ranks.expert_parallel && over > experts && !problems.contains(&problem) {
-            problems.push(problem);
+    let mut found: Vec<String> = Vec::new();
+    for problem in problems.into_iter().flatten() {
+        if !found.contains(&problem) {
+            found.push(problem);
         }
     }
-    problems
+    found
 }
 
 fn remarks(model: &Model, deployment: &Deployment, ranks: Ranks) -> Vec<String> {

@@ -30,7 +30,7 @@ pub enum GraphMode {
 ///
 /// # Source
 /// vLLM, `VllmConfig._set_cudagraph_sizes` (`vllm/config/vllm.py`), defaults without speculative decoding.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CudaGraphs {
     /// Upper limit of the captured sizes; `None` with `enforce_eager`.
     limit_tokens: Option<u64>,

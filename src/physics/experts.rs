@@ -1,15 +1,13 @@
 //! The routed experts of a layer that one rank holds.
 
-use serde::Serialize;
-
 use crate::dtype::WeightFormat;
 use crate::model::Moe;
 
-use super::moe::{MoeShape, expert_weight_bytes};
+use super::moe::MoeShape;
 use super::ranks::Ranks;
 
 /// Routed experts of one layer on one rank.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Experts {
     /// Width of the residual stream.
     pub hidden_size: u64,
@@ -22,7 +20,6 @@ pub struct Experts {
     /// Experts on this rank.
     pub local_experts: u64,
     /// Data-parallel replicas whose tokens come to this rank.
-    #[serde(skip)]
     pub token_replicas: u64,
     /// Storage of the experts.
     pub weights: WeightFormat,
@@ -61,10 +58,5 @@ impl Experts {
     pub(super) fn pairs_per_token(&self) -> f64 {
         let local_share = self.local_experts as f64 / self.num_experts as f64;
         self.token_replicas as f64 * self.top_k as f64 * local_share
-    }
-
-    pub(super) fn stored_bytes(&self) -> f64 {
-        let (experts, hidden, width) = (self.local_experts, self.hidden_size, self.intermediate_size);
-        expert_weight_bytes(experts as f64, hidden as f64, width as f64, self.weights.bytes_per_weight())
     }
 }

@@ -20,7 +20,7 @@ fn eager() -> Deployment {
 
 fn run(plan: &StepPlan, batch: &[Request]) -> Vec<Operator> {
     let mut operators = Vec::new();
-    plan.operators(&plan.batch_shape(batch).unwrap(), &mut operators);
+    plan.operators(&plan.batch_sums(batch).unwrap(), &mut operators);
     operators
 }
 
@@ -233,7 +233,7 @@ fn names_are_unique_and_layers_are_all_counted() {
         let operators = run(&plan, &batch);
         let names: BTreeSet<&str> = operators.iter().map(|o| o.name).collect();
         assert_eq!(names.len(), operators.len(), "{name}");
-        let layers: u64 = plan.pipeline_stages().iter().sum();
+        let layers: u64 = plan.pipeline_stages.iter().sum();
         for part in ["attention_prefill", "attention_decode", "o_proj", "kv_cache_write"] {
             let counted: u64 = operators.iter().filter(|o| o.name.starts_with(part)).map(|o| o.count).sum();
             assert_eq!(counted, layers, "{name}: {part}");
@@ -249,15 +249,14 @@ fn longest_possible_requests_neither_panic_nor_lose_finiteness() {
         let plan = StepPlan::new(&model, &deployment).unwrap();
         let total = totals(&plan, &batch);
         assert!(total.flops.is_finite() && total.memory_bytes.is_finite(), "{}", model.name);
-        assert!(!plan.notes().is_empty(), "{}: max_model_len is beyond the model's", model.name);
+        assert!(!plan.notes.is_empty(), "{}: max_model_len is beyond the model's", model.name);
     }
 }
 
 #[test]
 fn a_chunked_window_forgets_at_block_ends() {
     let plan = StepPlan::new(&fixtures::llama_4_scout(), &eager()).unwrap();
-    let chunked = plan.windows().iter().position(|w| matches!(w, Window::Chunked(_))).unwrap();
-    let visible =
-        |computed| plan.batch_shape(&[Request::decode(computed)]).unwrap().windows()[chunked].decode_kv_tokens;
+    let chunked = plan.windows.iter().position(|w| matches!(w, Window::Chunked(_))).unwrap();
+    let visible = |computed| plan.batch_sums(&[Request::decode(computed)]).unwrap().windows[chunked].decode_kv_tokens;
     assert_eq!((visible(8191), visible(8192)), (8192, 1));
 }

@@ -125,31 +125,28 @@ fn all_reduce(kind: OperatorKind, context: Context, calls: u64) -> Option<Templa
 /// vLLM's default back end, `allgather_reducescatter`: every replica's tokens go to all, whichever experts they visit.
 fn expert_exchange(kind: OperatorKind, Context { hidden, activation, ranks, .. }: Context) -> Option<Template> {
     let sent_bytes_per_row = all_gather_sent_bytes(hidden as f64 * activation.bytes(), ranks.data);
-    let kernel = KernelTemplate::Exchange { rows: Rows::Padded, sent_bytes_per_row, num_gpus: ranks.data };
-    (ranks.data > 1).then(|| Template::new(kind, kernel))
+    exchange(kind, Rows::Padded, sent_bytes_per_row, ranks.data, 1)
 }
 
 /// Every rank gathers the logits of all vocabulary shards.
 fn logits_all_gather(vocab_rows: u64, activation: DType, ranks: Ranks) -> Option<Template> {
     let sent_bytes_per_row = all_gather_sent_bytes(vocab_rows as f64 * activation.bytes(), ranks.tensor);
-    let kernel = KernelTemplate::Exchange { rows: Rows::Sampled, sent_bytes_per_row, num_gpus: ranks.tensor };
-    (ranks.tensor > 1).then(|| Template::new(LogitsAllGather, kernel))
+    exchange(LogitsAllGather, Rows::Sampled, sent_bytes_per_row, ranks.tensor, 1)
 }
 
 /// Hand-over to the next stage, and the gather of its shares there, once per stage boundary.
 fn stage_hand_over(Context { hidden, activation, ranks, .. }: Context) -> Vec<Template> {
-    let calls = ranks.pipeline - 1;
-    if calls == 0 {
-        return Vec::new();
-    }
-    let exchange = |kind, sent_bytes_per_row, num_gpus| {
-        let kernel = KernelTemplate::Exchange { rows: Rows::Padded, sent_bytes_per_row, num_gpus };
-        Template { kind, kernel, calls }
-    };
     let share = hand_over_bytes_per_token(hidden, activation.bytes(), ranks.tensor);
-    let mut templates = vec![exchange(StageHandOver, share, 2)];
-    if ranks.tensor > 1 {
-        templates.push(exchange(StageAllGather, all_gather_sent_bytes(share, ranks.tensor), ranks.tensor));
-    }
-    templates
+    let gathered = all_gather_sent_bytes(share, ranks.tensor);
+    let hand_over = exchange(StageHandOver, Rows::Padded, share, 2, ranks.pipeline - 1);
+    hand_over
+        .into_iter()
+        .chain(exchange(StageAllGather, Rows::Padded, gathered, ranks.tensor, ranks.pipeline - 1))
+        .collect()
+}
+
+/// `calls` exchanges between `num_gpus` ranks, if there are any.
+fn exchange(kind: OperatorKind, rows: Rows, sent_bytes_per_row: f64, num_gpus: u64, calls: u64) -> Option<Template> {
+    let kernel = KernelTemplate::Exchange { rows, sent_bytes_per_row, num_gpus };
+    (num_gpus > 1 && calls > 0).then_some(Template { kind, kernel, calls })
 }

@@ -9,13 +9,11 @@ use crate::model::{LayerGroup, Model, Window};
 
 use super::attention::kv_bytes_per_token;
 use super::check::check;
-use super::experts::Experts;
 use super::layer;
-use super::parameters::other_elements;
+use super::parameters::{Part, layer_parts};
 use super::pipeline::layers_per_stage;
 use super::projection::vocab_rows_per_rank;
 use super::ranks::Context;
-use super::weights::{Matrix, attention_matrices, feed_forward_matrices};
 
 /// Cache cost of the layers with one kind of window, on one rank of the stage with most layers.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -94,16 +92,8 @@ fn kv_cache(model: &Model, context: Context, share_of_layers: f64) -> Vec<KvCach
     kinds
 }
 
-fn matrix_bytes(matrices: &[Matrix]) -> f64 {
-    matrices.iter().map(Matrix::stored_bytes).sum()
-}
-
 fn layer_weight_bytes(group: &LayerGroup, context: Context) -> f64 {
-    let matrices =
-        matrix_bytes(&attention_matrices(group, context)) + matrix_bytes(&feed_forward_matrices(group, context));
-    let local_experts = group.moe.as_ref().map_or(0, |moe| context.ranks.local_experts(moe.num_experts));
-    let experts = group.moe.as_ref().map_or(0.0, |moe| Experts::new(context.hidden, moe, context.ranks).stored_bytes());
-    matrices + experts + other_elements(group, context, local_experts) as f64 * context.activation.bytes()
+    layer_parts(group, context, |_| true).iter().map(Part::stored_bytes).sum()
 }
 
 fn end_weight_bytes(model: &Model, context: Context, is_first: bool, is_last: bool) -> f64 {

@@ -1,7 +1,7 @@
 //! Layer 1: the work of one rank of one deployment in a step, operator by operator: FLOPs, bytes, messages. Exact
 //! arithmetic from the model's shape, no fitted number.
 //!
-//! [`StepPlan`] is the way in: it checks a model against a deployment once, sums a batch into a [`BatchShape`] and
+//! [`StepPlan`] is the way in: it checks a model against a deployment once, sums a batch into [`BatchSums`] and
 //! turns that into operators. Every FLOP and byte is counted in one formula: a [`Shape`]'s work, or a public function on
 //! plain numbers, in the file of its family. Kernel models and roofline bounds use the same formulas.
 //! Left out everywhere, being under one part in a thousand of a step: FLOPs of biases, norms, rotary embedding,
@@ -40,7 +40,7 @@ mod laws;
 #[cfg(test)]
 mod plan_tests;
 
-pub use batch::{BatchShape, BatchSums, MAX_WINDOWS, WindowShape, WindowSums};
+pub use batch::{BatchSums, MAX_WINDOWS, WindowSums};
 pub use cuda_graph::{CudaGraphs, GraphMode};
 pub use experts::Experts;
 pub use memory::{KvCacheBytes, Memory};
@@ -49,5 +49,5 @@ pub use operator::{AttentionHeads, Kernel, Operator};
 pub use parameters::ParameterCounts;
 pub(crate) use plan::Entry;
 pub use plan::StepPlan;
-pub use sampler::SamplerWork;
+pub(crate) use ranks::Ranks;
 pub use work::{Shape, Work};

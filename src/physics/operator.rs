@@ -1,7 +1,5 @@
 //! An operator: one kind of kernel call of one rank, with its exact work and how often it runs.
 
-use serde::Serialize;
-
 use crate::dtype::{DType, WeightFormat};
 use crate::model::Window;
 
@@ -9,7 +7,7 @@ use super::experts::Experts;
 use super::names::{OperatorGroup, OperatorId};
 
 /// Heads and formats of an attention call on one rank.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct AttentionHeads {
     /// Query heads of this rank.
     pub num_heads: u64,
@@ -28,8 +26,7 @@ pub struct AttentionHeads {
 }
 
 /// Shape of a kernel call, as its efficiency depends on it.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-#[serde(tag = "kind", rename_all = "snake_case")]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Kernel {
     /// `y[m,n] = x[m,k] · W[k,n]`.
     Gemm {
@@ -54,8 +51,6 @@ pub enum Kernel {
         pairs: f64,
         /// Keys read at least once, summed over chunks: visible cached tokens and the chunk's own.
         kv_tokens: u64,
-        /// Longest chunk.
-        max_query_tokens: u64,
         /// Scheduled tokens of the chunk that a token is part of, on average over tokens: `Σq² / Σq`.
         mean_query_tokens: f64,
     },
@@ -67,15 +62,12 @@ pub enum Kernel {
         num_requests: u64,
         /// Keys read, summed over requests: visible cached tokens and the new one.
         kv_tokens: u64,
-        /// Keys of the longest request.
-        max_kv_tokens: u64,
     },
     /// Routed experts' fused kernel: both grouped GEMMs with the activation between them.
     Moe {
         /// Tokens whose experts may be on this rank (all of the data-parallel group with experts in parallel).
         num_tokens: u64,
         /// The layer's experts and those of this rank.
-        #[serde(flatten)]
         experts: Experts,
     },
     /// Sum over the ranks of a tensor-parallel group.
@@ -100,10 +92,9 @@ pub enum Kernel {
 }
 
 /// One kind of kernel call of one rank.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Operator {
     /// Identity within its plan.
-    #[serde(skip)]
     pub id: OperatorId,
     /// Name, as printed and as in the JSON.
     pub name: &'static str,

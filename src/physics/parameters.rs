@@ -5,8 +5,9 @@ use serde::Serialize;
 use crate::deployment::Deployment;
 use crate::model::{Attention, DenseFfn, LayerGroup, Model};
 
+use super::experts::Experts;
 use super::moe::expert_weight_bytes;
-use super::names::OperatorKind::{KvBProjContext, QAbsorb, VUp};
+use super::names::OperatorKind::{self, KvBProjContext, QAbsorb, VUp};
 use super::projection::kv_heads_per_rank;
 use super::ranks::Context;
 use super::weights::{attention_matrices, feed_forward_matrices};
@@ -24,7 +25,7 @@ pub struct ParameterCounts {
 }
 
 /// Weights that share a storage format.
-struct Part {
+pub(super) struct Part {
     /// Elements.
     total: f64,
     /// Elements that one token uses.
@@ -33,52 +34,74 @@ struct Part {
     bytes: f64,
 }
 
+impl Part {
+    fn whole(elements: f64, bytes: f64) -> Self {
+        Part { total: elements, active: elements, bytes }
+    }
+
+    pub fn stored_bytes(&self) -> f64 {
+        self.total * self.bytes
+    }
+}
+
 impl Model {
     /// Counts the parameters from the shape.
     pub fn parameters(&self) -> ParameterCounts {
         let parts = parts(self);
+        let sum = |of: fn(&Part) -> f64| parts.iter().map(|(count, part)| count * of(part)).sum::<f64>() as u64;
         ParameterCounts {
-            total: parts.iter().map(|part| part.total).sum::<f64>() as u64,
-            active: parts.iter().map(|part| part.active).sum::<f64>() as u64,
+            total: sum(|part| part.total),
+            active: sum(|part| part.active),
             embedding: self.vocab_size * self.hidden_size,
         }
     }
 
     /// Returns the bytes of all stored weights, with their scales.
     pub fn weight_bytes(&self) -> f64 {
-        parts(self).iter().map(|part| part.total * part.bytes).sum()
+        parts(self).iter().map(|(count, part)| count * part.stored_bytes()).sum()
     }
 }
 
-fn parts(model: &Model) -> Vec<Part> {
+/// Returns every part of a model with the number of layers that have it.
+fn parts(model: &Model) -> Vec<(f64, Part)> {
     let context = Context::new(model, &Deployment::default());
-    let whole = |elements: f64, bytes: f64| Part { total: elements, active: elements, bytes };
     let plain = model.dtype.bytes();
     let table = (model.vocab_size * model.hidden_size) as f64;
-    let mut parts = vec![whole(table + model.hidden_size as f64, plain)];
+    let mut parts = vec![(1.0, Part::whole(table + model.hidden_size as f64, plain))];
     if !model.tie_word_embeddings {
-        parts.push(whole(table, model.lm_head_weights.bytes_per_weight()));
+        parts.push((1.0, Part::whole(table, model.lm_head_weights.bytes_per_weight())));
     }
+    // Absorbed projections are copies of the up-projection.
+    let is_own = |kind| !matches!(kind, QAbsorb | VUp);
     for group in &model.layers {
-        let layers = group.count as f64;
-        // Absorbed projections are copies of the up-projection.
-        let matrices = attention_matrices(group, context).into_iter().chain(feed_forward_matrices(group, context));
-        let matrices = matrices.filter(|matrix| !matches!(matrix.kind, KvBProjContext | QAbsorb | VUp));
-        parts.extend(matrices.map(|matrix| whole(layers * matrix.elements(), matrix.weights.bytes_per_weight())));
-        let experts = group.moe.as_ref().map_or((0, 0), |moe| (moe.num_experts, moe.top_k));
-        let other = |experts| layers * other_elements(group, context, experts) as f64;
-        parts.push(Part { total: other(experts.0), active: other(experts.1), bytes: plain });
-        if let Some(moe) = &group.moe {
-            let one = layers * expert_weight_bytes(1.0, model.hidden_size as f64, moe.intermediate_size as f64, 1.0);
-            let (total, active) = (experts.0 as f64 * one, experts.1 as f64 * one);
-            parts.push(Part { total, active, bytes: moe.weights.bytes_per_weight() });
-        }
+        parts.extend(layer_parts(group, context, is_own).into_iter().map(|part| (group.count as f64, part)));
     }
     parts
 }
 
+/// Returns the parts of a layer that one rank stores, of matrices those of the kinds to `keep`.
+pub(super) fn layer_parts(group: &LayerGroup, context: Context, keep: impl Fn(OperatorKind) -> bool) -> Vec<Part> {
+    let matrices = attention_matrices(group, context).into_iter().chain(feed_forward_matrices(group, context));
+    // The projection of earlier context multiplies with the same weights as that of the chunk.
+    let matrices = matrices.filter(|matrix| matrix.kind != KvBProjContext && keep(matrix.kind));
+    let mut parts: Vec<Part> =
+        matrices.map(|matrix| Part::whole(matrix.elements(), matrix.weights.bytes_per_weight())).collect();
+    let (mut all, mut visited) = (0, 0);
+    if let Some(moe) = &group.moe {
+        let experts = Experts::new(context.hidden, moe, context.ranks);
+        (all, visited) = (experts.local_experts, experts.top_k);
+        let elements = |experts_of: u64| {
+            expert_weight_bytes(experts_of as f64, context.hidden as f64, experts.intermediate_size as f64, 1.0)
+        };
+        parts.push(Part { total: elements(all), active: elements(visited), bytes: moe.weights.bytes_per_weight() });
+    }
+    let other = |experts| other_elements(group, context, experts) as f64;
+    parts.push(Part { total: other(all), active: other(visited), bytes: context.activation.bytes() });
+    parts
+}
+
 /// Norms, biases and other parameters outside matrices, elements of one rank with this number of experts.
-pub(super) fn other_elements(group: &LayerGroup, context: Context, experts: u64) -> u64 {
+fn other_elements(group: &LayerGroup, context: Context, experts: u64) -> u64 {
     let Context { hidden, ranks, .. } = context;
     let attention = match &group.attention {
         Attention::Gqa(gqa) => {

@@ -3,10 +3,10 @@
 use crate::deployment::Deployment;
 use crate::dtype::DType;
 use crate::error::Result;
-use crate::model::{Model, Window};
+use crate::model::{Model, SamplingDefaults, Window};
 use crate::request::Request;
 
-use super::batch::BatchShape;
+use super::batch::BatchSums;
 use super::check::{check, distinct_windows};
 use super::cuda_graph::{CudaGraphs, GraphMode};
 use super::layer;
@@ -16,25 +16,47 @@ use super::operator::Operator;
 use super::pipeline::layers_per_stage;
 use super::ranks::Context;
 use super::rows::Step;
-use super::sampler::{self, SamplerWork};
+use super::sampler;
 use super::template::Template;
 
 /// Everything about a step but the batch: which operators run, on which shapes, how often.
 ///
 /// Operators are those of one rank of each pipeline stage in sequence, so their times sum to the latency of a step.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct StepPlan {
-    entries: Vec<Entry>,
-    windows: Vec<Window>,
-    graphs: CudaGraphs,
+    /// Kinds of attention window in the model, in the order of [`BatchSums::windows`].
+    pub windows: Vec<Window>,
+    /// The captured graphs.
+    pub cuda_graphs: CudaGraphs,
+    /// Longest context of a request, tokens.
+    pub max_model_len: u64,
+    /// Most requests that the engine puts into a step.
+    pub max_num_seqs: u64,
+    /// Most tokens that the engine puts into a step.
+    pub max_num_batched_tokens: u64,
+    /// Layers of each pipeline stage.
+    pub pipeline_stages: Vec<u64>,
+    /// Weights and cache of one rank.
+    pub memory: Memory,
+    /// Logits per sampled token, of the whole model: they are gathered from all ranks before sampling.
+    pub vocab_size: u64,
+    /// Sampling parameters of requests that bring none of their own. No operator's time depends on them.
+    ///
+    /// ```
+    /// use ridgepoint::physics::StepPlan;
+    /// use ridgepoint::{Deployment, Model};
+    /// let plan = StepPlan::new(&Model::builtin("qwen2.5-7b")?, &Deployment::default())?;
+    /// assert!(plan.sampling.truncates() && plan.sampling.penalises());
+    /// # Ok::<(), ridgepoint::Error>(())
+    /// ```
+    pub sampling: SamplingDefaults,
+    /// Assumptions about the model and the deployment, and settings of them that have no effect.
+    pub notes: Vec<String>,
+    /// The operators before the batch is known, in order of execution: for callers that need few of a step's operators,
+    /// for many steps.
+    pub(crate) entries: Vec<Entry>,
     activation: DType,
-    max_model_len: u64,
-    max_num_seqs: u64,
-    max_num_batched_tokens: u64,
-    stages: Vec<u64>,
-    memory: Memory,
-    sampler: SamplerWork,
-    notes: Vec<String>,
 }
 
 /// An operator of the plan before the batch is known, its repetitions over layers counted.
@@ -74,14 +96,15 @@ impl StepPlan {
         Ok(StepPlan {
             entries,
             windows,
-            graphs: CudaGraphs::new(deployment),
+            cuda_graphs: CudaGraphs::new(deployment),
             activation: context.activation,
             max_model_len: deployment.max_model_len.map_or(model.max_position_embeddings, u64::from),
             max_num_seqs: u64::from(deployment.max_num_seqs),
             max_num_batched_tokens: u64::from(deployment.max_num_batched_tokens),
-            stages: layers_per_stage(model.num_layers(), context.ranks.pipeline),
+            pipeline_stages: layers_per_stage(model.num_layers(), context.ranks.pipeline),
             memory: Memory::new(model, deployment)?,
-            sampler: SamplerWork::new(model, deployment),
+            vocab_size: model.vocab_size,
+            sampling: sampler::defaults(model, deployment),
             notes,
         })
     }
@@ -89,28 +112,22 @@ impl StepPlan {
     /// Sums a batch for this plan.
     ///
     /// # Errors
-    /// As [`BatchShape::new`].
-    pub fn batch_shape(&self, requests: &[Request]) -> Result<BatchShape> {
-        BatchShape::new(requests, &self.windows, self.max_model_len)
+    /// As [`BatchSums::new`].
+    pub fn batch_sums(&self, requests: &[Request]) -> Result<BatchSums> {
+        BatchSums::new(requests, &self.windows, self.max_model_len)
     }
 
     /// Fills `operators` with those of a step, in order of execution; its former content is dropped.
     ///
-    /// Allocates nothing once `operators` has grown to its size. `batch` must come from [`Self::batch_shape`].
-    pub fn operators(&self, batch: &BatchShape, operators: &mut Vec<Operator>) {
+    /// Allocates nothing once `operators` has grown to its size. `batch` must come from [`Self::batch_sums`].
+    pub fn operators(&self, batch: &BatchSums, operators: &mut Vec<Operator>) {
         operators.clear();
         let step = self.step(batch);
         operators.extend(self.entries.iter().filter_map(|entry| entry.operator(&step)));
     }
 
-    /// The operators before the batch is known, in order of execution: for callers that need few of a step's operators, for
-    /// many steps.
-    pub(crate) fn entries(&self) -> &[Entry] {
-        &self.entries
-    }
-
     /// A batch as entries see it.
-    pub(crate) fn step<'a>(&self, batch: &'a BatchShape) -> Step<'a> {
+    pub(crate) fn step<'a>(&self, batch: &'a BatchSums) -> Step<'a> {
         let padded_tokens = self.padded_tokens(batch);
         let decode_rows = match self.graph_mode(batch) {
             GraphMode::Full => padded_tokens,
@@ -120,17 +137,17 @@ impl StepPlan {
     }
 
     /// How the step is launched.
-    pub fn graph_mode(&self, batch: &BatchShape) -> GraphMode {
-        self.graphs.mode(batch.num_tokens, batch.is_decode_only())
+    pub fn graph_mode(&self, batch: &BatchSums) -> GraphMode {
+        self.cuda_graphs.mode(batch.num_tokens, batch.is_decode_only())
     }
 
     /// Tokens that run through the layers: the captured size where a graph is replayed, else the scheduled ones.
-    pub fn padded_tokens(&self, batch: &BatchShape) -> u64 {
-        self.graphs.padded_tokens(batch.num_tokens).unwrap_or(batch.num_tokens)
+    pub fn padded_tokens(&self, batch: &BatchSums) -> u64 {
+        self.cuda_graphs.padded_tokens(batch.num_tokens).unwrap_or(batch.num_tokens)
     }
 
     /// Limits of the scheduler that a batch exceeds; its time is predicted all the same.
-    pub fn warnings(&self, batch: &BatchShape) -> Vec<String> {
+    pub fn warnings(&self, batch: &BatchSums) -> Vec<String> {
         let limits = [
             ("tokens", batch.num_tokens, "max_num_batched_tokens", self.max_num_batched_tokens),
             ("requests", batch.num_requests(), "max_num_seqs", self.max_num_seqs),
@@ -141,61 +158,6 @@ impl StepPlan {
                 format!("the batch has {found} {what}, more than {key} = {limit}: the engine would split it")
             })
             .collect()
-    }
-
-    /// Assumptions about the model and the deployment, and settings of them that have no effect.
-    pub fn notes(&self) -> &[String] {
-        &self.notes
-    }
-
-    /// Kinds of attention window in the model, in the order of [`BatchShape::windows`].
-    #[inline]
-    pub fn windows(&self) -> &[Window] {
-        &self.windows
-    }
-
-    /// The captured graphs.
-    pub fn cuda_graphs(&self) -> CudaGraphs {
-        self.graphs
-    }
-
-    /// Longest context of a request, tokens.
-    pub fn max_model_len(&self) -> u64 {
-        self.max_model_len
-    }
-
-    /// Most requests that the engine puts into a step.
-    pub fn max_num_seqs(&self) -> u64 {
-        self.max_num_seqs
-    }
-
-    /// Most tokens that the engine puts into a step.
-    pub fn max_num_batched_tokens(&self) -> u64 {
-        self.max_num_batched_tokens
-    }
-
-    /// Weights and cache of one rank.
-    pub fn memory(&self) -> &Memory {
-        &self.memory
-    }
-
-    /// The sampler's work on the logits of each sampled token. No operator's time depends on it.
-    ///
-    /// ```
-    /// use ridgepoint::physics::StepPlan;
-    /// use ridgepoint::{Deployment, Model};
-    /// let plan = StepPlan::new(&Model::builtin("qwen2.5-7b")?, &Deployment::default())?;
-    /// let sampler = plan.sampler();
-    /// assert_eq!((sampler.vocab_size, sampler.truncates, sampler.penalises), (152_064, true, true));
-    /// # Ok::<(), ridgepoint::Error>(())
-    /// ```
-    pub fn sampler(&self) -> SamplerWork {
-        self.sampler
-    }
-
-    /// Layers of each pipeline stage.
-    pub fn pipeline_stages(&self) -> &[u64] {
-        &self.stages
     }
 }
 

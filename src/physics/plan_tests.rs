@@ -13,7 +13,7 @@ fn plan(model: &crate::model::Model, deployment: &Deployment) -> StepPlan {
 
 fn run(plan: &StepPlan, batch: &[Request]) -> Vec<Operator> {
     let mut operators = Vec::new();
-    plan.operators(&plan.batch_shape(batch).unwrap(), &mut operators);
+    plan.operators(&plan.batch_sums(batch).unwrap(), &mut operators);
     operators
 }
 
@@ -75,7 +75,7 @@ fn operators_come_in_order_of_execution() {
 fn decodes_are_padded_to_the_graph_but_their_attention_is_not() {
     let plan = plan(&fixtures::llama_2_7b(), &Deployment::default());
     let batch = vec![Request::decode(63); 9];
-    let shape = plan.batch_shape(&batch).unwrap();
+    let shape = plan.batch_sums(&batch).unwrap();
     assert_eq!((plan.graph_mode(&shape), plan.padded_tokens(&shape)), (GraphMode::Full, 16));
     let operators = run(&plan, &batch);
     assert_eq!(named(&operators, "qkv_proj").kernel, gemm(16, 12_288, 4096, PLAIN));
@@ -96,7 +96,7 @@ fn few_kv_heads_are_replicated() {
     let plan = plan(&fixtures::gpt_oss_20b(), &Deployment::tensor_parallel(16));
     let operators = run(&plan, &[Request::decode(999)]);
     assert_eq!(named(&operators, "qkv_proj").kernel, gemm(1, 6 * 64, 2880, PLAIN));
-    assert_eq!(plan.memory().kv_bytes_per_token() as u64, 24 * 2 * 64 * 2);
+    assert_eq!(plan.memory.kv_bytes_per_token() as u64, 24 * 2 * 64 * 2);
 }
 
 #[test]
@@ -148,7 +148,7 @@ fn absorbed_decodes_and_projected_chunks_of_mla_are_exact() {
     assert_eq!(named(&operators, "router").count, 58);
     assert_eq!(named(&operators, "gate_up_proj").count, 3);
     // The latent is on every rank, whatever the tensor-parallel size.
-    assert_eq!(plan.memory().kv_bytes_per_token() as u64, 61 * 576 * 2);
+    assert_eq!(plan.memory.kv_bytes_per_token() as u64, 61 * 576 * 2);
 }
 
 #[test]
@@ -199,10 +199,10 @@ fn pipeline_stages_run_in_sequence_with_a_hand_over_between_them() {
     assert_eq!(named(&operators, "qkv_proj").count, 80);
     let hand_over = named(&operators, "stage_hand_over");
     assert_eq!((hand_over.count, hand_over.bytes as u64), (2, 2 * 8192 * 2 / 2));
-    assert_eq!(plan.pipeline_stages(), [27, 27, 26]);
+    assert_eq!(plan.pipeline_stages, [27, 27, 26]);
     // Two of three stages wait; the longest has 27 of 80 layers.
     for part in ["pipeline_parallel_size = 3", "idles 67 %", "every 34 %"] {
-        assert!(plan.notes().iter().any(|note| note.contains(part)), "{part}: {:?}", plan.notes());
+        assert!(plan.notes.iter().any(|note| note.contains(part)), "{part}: {:?}", &plan.notes);
     }
 }
 
@@ -231,11 +231,11 @@ fn more_ranks_than_experts_are_refused() {
 #[test]
 fn a_batch_beyond_the_scheduler_limits_is_a_warning() {
     let plan = plan(&fixtures::llama_2_7b(), &Deployment { max_num_seqs: 2, ..Deployment::default() });
-    let shape = plan.batch_shape(&[Request::prefill(3000, 0); 3]).unwrap();
+    let shape = plan.batch_sums(&[Request::prefill(3000, 0); 3]).unwrap();
     let warnings = plan.warnings(&shape);
     assert_eq!(warnings.len(), 2, "{warnings:?}");
     assert!(warnings[0].contains("9000 tokens, more than max_num_batched_tokens = 8192"), "{warnings:?}");
-    assert!(plan.warnings(&plan.batch_shape(&[Request::decode(5)]).unwrap()).is_empty());
+    assert!(plan.warnings(&plan.batch_sums(&[Request::decode(5)]).unwrap()).is_empty());
 }
 
 #[test]

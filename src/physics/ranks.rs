@@ -8,7 +8,7 @@ use super::moe::local_experts;
 
 /// Sizes of the parallel groups, at least 1 each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Ranks {
+pub(crate) struct Ranks {
     /// Ranks that share every matrix.
     pub tensor: u64,
     /// Stages that share the layers.

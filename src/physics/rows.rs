@@ -2,11 +2,11 @@
 
 use crate::dtype::DType;
 
-use super::batch::BatchShape;
+use super::batch::BatchSums;
 
 /// A batch as operators see it.
 pub(crate) struct Step<'a> {
-    pub batch: &'a BatchShape,
+    pub batch: &'a BatchSums,
     /// Scheduled tokens, padded to the captured graph.
     pub padded_tokens: u64,
     /// Rows of projections that only decodes need: padded where the whole step is one graph.

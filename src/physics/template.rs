@@ -2,7 +2,7 @@
 //! turn the rows into FLOPs and bytes.
 
 use super::attention::HeadShape;
-use super::batch::WindowShape;
+use super::batch::WindowSums;
 use super::communication::AllReduceShape;
 use super::experts::Experts;
 use super::names::{OperatorId, OperatorKind};
@@ -62,8 +62,9 @@ impl KernelTemplate {
             }
             KernelTemplate::AttentionPrefill { heads, window_index } => {
                 let num_requests = positive(step.batch.num_prefills)?;
-                let WindowShape { prefill_pairs: pairs, prefill_kv_tokens: kv_tokens, .. } =
-                    *step.batch.windows().get(window_index)?;
+                let WindowSums { prefill_pairs, prefill_kv_tokens: kv_tokens, .. } =
+                    *step.batch.windows.get(window_index)?;
+                let pairs = prefill_pairs as f64;
                 let query_tokens = step.batch.prefill_tokens;
                 let kernel = Kernel::AttentionPrefill {
                     heads,
@@ -71,17 +72,14 @@ impl KernelTemplate {
                     query_tokens,
                     pairs,
                     kv_tokens,
-                    max_query_tokens: step.batch.max_prefill_tokens,
-                    mean_query_tokens: step.batch.prefill_squared_tokens / query_tokens as f64,
+                    mean_query_tokens: step.batch.prefill_squared_tokens as f64 / query_tokens as f64,
                 };
                 (attention(step, &heads, query_tokens, kv_tokens, pairs), kernel)
             }
             KernelTemplate::AttentionDecode { heads, window_index } => {
                 let num_requests = positive(step.batch.num_decodes)?;
-                let shape = step.batch.windows().get(window_index)?;
-                let kv_tokens = shape.decode_kv_tokens;
-                let max_kv_tokens = shape.max_decode_kv_tokens;
-                let kernel = Kernel::AttentionDecode { heads, num_requests, kv_tokens, max_kv_tokens };
+                let kv_tokens = step.batch.windows.get(window_index)?.decode_kv_tokens;
+                let kernel = Kernel::AttentionDecode { heads, num_requests, kv_tokens };
                 (attention(step, &heads, num_requests, kv_tokens, kv_tokens as f64), kernel)
             }
             KernelTemplate::Experts(experts) => {

@@ -29,11 +29,6 @@ impl Matrix {
     pub fn elements(&self) -> f64 {
         (self.copies * self.outputs * self.inputs) as f64
     }
-
-    /// Bytes that a rank stores; 0 for the second matrix of two that multiply with the same weights.
-    pub fn stored_bytes(&self) -> f64 {
-        if self.kind == KvBProjContext { 0.0 } else { self.elements() * self.weights.bytes_per_weight() }
-    }
 }
 
 /// Matrices of the attention of one layer, in order of execution.

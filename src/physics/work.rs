@@ -1,11 +1,9 @@
 //! The work of one call of an operator, and the time that the roofline model bounds it by.
 
-use serde::Serialize;
-
 use crate::units::time_us;
 
 /// FLOPs and bytes of one call on one rank.
-#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Work {
     /// Floating-point operations.
     pub flops: f64,

@@ -115,19 +115,10 @@ fn read(origin: &str, keys: &Keys<'_>) -> Option<ServerConfig> {
     });
     let precision = keys.read("precision", PRECISIONS, |value| MatmulFormat::parse(value.as_str()?));
     let is_auto = keys.get("num_gpu_blocks_override").and_then(Value::as_str) == Some("auto");
-    let blocks = if is_auto { None } else { keys.whole("num_gpu_blocks_override", 1..=u32::MAX) };
+    let num_gpu_blocks_override = if is_auto { None } else { keys.whole("num_gpu_blocks_override", 1..=u32::MAX) };
     let cpu_offload_gb = cpu_offload_gb(keys);
-    Some(ServerConfig {
-        origin: origin.to_owned(),
-        model: model?.to_owned(),
-        hardware: hardware?.to_owned(),
-        deployment,
-        precision,
-        scheduler,
-        num_gpu_blocks_override: blocks,
-        cpu_offload_gb,
-        notes: Vec::new(),
-    })
+    let server = ServerConfig::new(origin, model?, hardware?);
+    Some(ServerConfig { deployment, precision, scheduler, num_gpu_blocks_override, cpu_offload_gb, ..server })
 }
 
 /// Reads the size of the offloaded weights. `cpu_offload` is a switch without a size in published experiments, and a size

@@ -55,7 +55,7 @@ impl StepModel {
 
     /// A step without requests, to which requests are added one by one.
     pub fn state(&self) -> StepState {
-        StepState::new(self.plan.windows())
+        StepState::new(&self.plan.windows)
     }
 
     #[inline(always)]
@@ -74,7 +74,7 @@ impl StepModel {
     fn time_us_of_sums(&self, sums: &BatchSums) -> f64 {
         match self.tables.as_ref().and_then(|tables| tables.time_us(sums)) {
             Some(time_us) => time_us,
-            None => self.time_us_by_operator(&sums.shape(self.plan.windows())),
+            None => self.time_us_by_operator(sums),
         }
     }
 
@@ -84,7 +84,7 @@ impl StepModel {
         let count = requests.len() as u64;
         decodes.num_requests += count;
         decodes.num_sampled += count;
-        for (kv_tokens, window) in decodes.kv_tokens.iter_mut().zip(self.plan.windows()) {
+        for (kv_tokens, window) in decodes.kv_tokens.iter_mut().zip(&self.plan.windows) {
             *kv_tokens += count
                 + match window {
                     Window::Full => tokens,
@@ -136,7 +136,7 @@ impl<L: Layout> WithSimd for Summed<'_, L> {
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
         let Summed { steps, requests, sums } = self;
-        let windows = steps.plan.windows();
+        let windows = &steps.plan.windows;
         let (mut decodes, mut start, mut end) = (DecodeBatch::default(), 0, requests.len());
         while let Some(request) = requests.get(start).filter(|request| start < end && !request.is_decode()) {
             sums.add_request(&request, windows);

@@ -19,7 +19,7 @@ use crate::error::Result;
 use crate::hardware::Hardware;
 use crate::kv_capacity::device_memory_bytes;
 use crate::model::Model;
-use crate::physics::{BatchShape, Operator, StepPlan};
+use crate::physics::{BatchSums, Operator, StepPlan};
 use crate::request::Request;
 use crate::units::GIB;
 
@@ -90,11 +90,11 @@ impl StepModel {
         let plan = StepPlan::new(model, deployment)?;
         let tables = Tables::new(hardware, options.data_dir.as_deref());
         let mut timers: Vec<(Operator, Timer)> = Vec::new();
-        let mut notes = plan.notes().to_vec();
+        let mut notes = plan.notes.to_vec();
         let mut peak_flop_per_s: f64 = 0.0;
         let mut operators = Vec::new();
         for batch in probe_batches() {
-            let shape = BatchShape::new(&batch, plan.windows(), u64::MAX)?;
+            let shape = BatchSums::new(&batch, &plan.windows, u64::MAX)?;
             plan.operators(&shape, &mut operators);
             for operator in operators.drain(..) {
                 if timers.iter().any(|(known, _)| known.id == operator.id) {
@@ -179,7 +179,7 @@ impl StepModel {
 
 /// A warning if the weights alone exceed the memory that the engine may use: the time is that of a GPU with room for them.
 fn weights_that_do_not_fit(plan: &StepPlan, hardware: &Hardware, deployment: &Deployment) -> Option<String> {
-    let weights_bytes = plan.memory().max_weight_bytes();
+    let weights_bytes = plan.memory.max_weight_bytes();
     let device_bytes = device_memory_bytes(hardware);
     let usable_bytes = device_bytes * deployment.gpu_memory_utilization;
     (weights_bytes > usable_bytes).then(|| {

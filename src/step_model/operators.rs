@@ -10,7 +10,7 @@ use crate::efficiency::mixed::{Span, added_us, blocks, share_a_call};
 use crate::efficiency::{EfficiencyMode, OperatorTime, Provenance, Timer};
 use crate::error::Result;
 use crate::estimate::{OperatorEstimate, StepEstimate, assumed_half_interval_us, unseen_tables_sd};
-use crate::physics::{BatchShape, BatchSums, GraphMode, Kernel, Operator, OperatorGroup};
+use crate::physics::{BatchSums, GraphMode, Kernel, Operator, OperatorGroup};
 use crate::request::Request;
 
 /// Time of a kernel launch from the host where no CUDA graph replays it, µs: a shorter kernel waits for the next launch. Assumed, of
@@ -27,31 +27,31 @@ impl StepModel {
     /// [`ErrorKind::EmptyStep`](crate::ErrorKind) without requests; [`ErrorKind::InvalidRequest`](crate::ErrorKind) for a request that
     /// schedules nothing or outgrows `max_model_len`.
     pub fn estimate(&self, requests: &[Request]) -> Result<StepEstimate> {
-        Ok(self.estimate_shape(self.plan.batch_shape(requests)?))
+        Ok(self.estimate_sums(self.plan.batch_sums(requests)?))
     }
 
     /// [`StepModel::estimate`] of requests that no scheduler would put into a step: those that schedule nothing are ignored, and those
     /// beyond `max_model_len` are predicted all the same. A step without requests takes no time.
     #[doc(hidden)]
     pub fn estimate_unchecked(&self, requests: &[Request]) -> StepEstimate {
-        self.estimate_shape(self.unchecked_shape(requests))
+        self.estimate_sums(self.unchecked_sums(requests))
     }
 
     /// The terms that a correction weighs in a step of `requests`: times of operator groups by the tables, and counts. Requests that
     /// schedule nothing are ignored; all terms are 0 if nothing is scheduled.
     #[doc(hidden)]
     pub fn basis(&self, requests: &[Request]) -> Basis {
-        let shape = self.unchecked_shape(requests);
-        if shape.num_requests() == 0 { Basis::default() } else { self.basis_of(&shape) }
+        let sums = self.unchecked_sums(requests);
+        if sums.num_requests() == 0 { Basis::default() } else { self.basis_of(&sums) }
     }
 
-    fn unchecked_shape(&self, requests: &[Request]) -> BatchShape {
+    fn unchecked_sums(&self, requests: &[Request]) -> BatchSums {
         let mut sums = BatchSums::default();
-        requests.iter().for_each(|request| sums.add_request(request, self.plan.windows()));
-        sums.shape(self.plan.windows())
+        requests.iter().for_each(|request| sums.add_request(request, &self.plan.windows));
+        sums
     }
 
-    fn estimate_shape(&self, batch: BatchShape) -> StepEstimate {
+    fn estimate_sums(&self, batch: BatchSums) -> StepEstimate {
         if batch.num_requests() == 0 {
             return StepEstimate::nothing(batch);
         }
@@ -106,7 +106,7 @@ impl StepModel {
 
     /// Time of a step, µs: the sum that the lookup tables cache.
     #[cold]
-    pub(super) fn time_us_by_operator(&self, batch: &BatchShape) -> f64 {
+    pub(super) fn time_us_by_operator(&self, batch: &BatchSums) -> f64 {
         if batch.num_requests() == 0 {
             return 0.0;
         }
@@ -117,7 +117,7 @@ impl StepModel {
     }
 
     /// The operators of a step in order of execution with their corrected times, then the overheads that the correction adds.
-    fn operators(&self, batch: &BatchShape) -> impl Iterator<Item = OperatorEstimate> {
+    fn operators(&self, batch: &BatchSums) -> impl Iterator<Item = OperatorEstimate> {
         let corrected = self.timed(batch).map(|(operator, call)| {
             let count = operator.count as f64;
             let time_us = count * call.time_us * self.factor(operator.group);
@@ -145,7 +145,7 @@ impl StepModel {
 
     /// The operators of a step and the time of one call of each by the tables. Operators that were measured as a part of another are
     /// left out.
-    fn timed(&self, batch: &BatchShape) -> impl Iterator<Item = (Operator, OperatorTime)> {
+    fn timed(&self, batch: &BatchSums) -> impl Iterator<Item = (Operator, OperatorTime)> {
         let mut work = Vec::with_capacity(self.timers.len());
         self.plan.operators(batch, &mut work);
         let graph_mode = self.plan.graph_mode(batch);
@@ -201,7 +201,7 @@ impl StepModel {
         self.mode == EfficiencyMode::Tables && is_within_another(operator.id.kind)
     }
 
-    fn basis_of(&self, batch: &BatchShape) -> Basis {
+    fn basis_of(&self, batch: &BatchSums) -> Basis {
         let mut basis = Basis::default();
         for (operator, call) in self.timed(batch) {
             basis.add(Term::of_group(operator.group), operator.count as f64 * call.time_us);
@@ -213,12 +213,11 @@ impl StepModel {
     }
 
     /// Counts that a correction has prices for.
-    pub(super) fn counts(&self, batch: &BatchShape) -> [(Term, f64); 8] {
-        let layers: f64 = self.plan.pipeline_stages().iter().map(|layers| *layers as f64).sum();
+    pub(super) fn counts(&self, batch: &BatchSums) -> [(Term, f64); 8] {
+        let layers: f64 = self.plan.pipeline_stages.iter().map(|layers| *layers as f64).sum();
         let graph_mode = self.plan.graph_mode(batch);
         let layers_in = |mode| if graph_mode == mode { layers } else { 0.0 };
-        let sampler = self.plan.sampler();
-        let sampled = batch.num_sampled as f64;
+        let (sampling, sampled) = (self.plan.sampling, batch.num_sampled as f64);
         [
             (Term::Steps, 1.0),
             (Term::Layers, layers),
@@ -226,8 +225,11 @@ impl StepModel {
             (Term::Tokens, batch.num_tokens as f64),
             (Term::PrefillRequests, batch.num_prefills as f64),
             (Term::PiecewiseLayers, layers_in(GraphMode::Piecewise)),
-            (Term::SortedMegalogits, if sampler.truncates { sampled * sampler.vocab_size as f64 / 1e6 } else { 0.0 }),
-            (Term::PenalisedRequests, if sampler.penalises { sampled } else { 0.0 }),
+            (
+                Term::SortedMegalogits,
+                if sampling.truncates() { sampled * self.plan.vocab_size as f64 / 1e6 } else { 0.0 },
+            ),
+            (Term::PenalisedRequests, if sampling.penalises() { sampled } else { 0.0 }),
         ]
     }
 

@@ -3,7 +3,7 @@
 use ridgepoint::ErrorKind;
 
 use ridgepoint::model::{builtin_models, builtin_names};
-use ridgepoint::physics::{SamplerWork, StepPlan};
+use ridgepoint::physics::StepPlan;
 use ridgepoint::{Deployment, GenerationConfig, Model};
 
 const CONFIG: &str = r#"{"model_type": "llama", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2,
@@ -34,14 +34,14 @@ fn folder(generation_config: Option<&str>) -> tempfile::TempDir {
 
 fn work(model: &Model, generation_config: GenerationConfig) -> (u64, bool, bool) {
     let deployment = Deployment { generation_config, ..Deployment::default() };
-    let SamplerWork { vocab_size, truncates, penalises } = StepPlan::new(model, &deployment).unwrap().sampler();
-    (vocab_size, truncates, penalises)
+    let plan = StepPlan::new(model, &deployment).unwrap();
+    (plan.vocab_size, plan.sampling.truncates(), plan.sampling.penalises())
 }
 
 fn remarks(model: &Model, generation_config: GenerationConfig) -> usize {
     let deployment = Deployment { generation_config, ..Deployment::default() };
     let plan = StepPlan::new(model, &deployment).unwrap();
-    plan.notes().iter().filter(|note| note.contains("generation_config.json is not known")).count()
+    plan.notes.iter().filter(|note| note.contains("generation_config.json is not known")).count()
 }
 
 fn problems(text: &str) -> Vec<String> {

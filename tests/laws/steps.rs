@@ -13,7 +13,7 @@ use proptest::sample::Index;
 use ridgepoint::internals::efficiency::kernel_time::is_within_another;
 use ridgepoint::internals::efficiency::{EfficiencyMode, Provenance};
 use ridgepoint::model::Attention;
-use ridgepoint::physics::{BatchShape, OperatorGroup};
+use ridgepoint::physics::{BatchSums, OperatorGroup};
 use ridgepoint::{Deployment, Hardware, Model, Options, Request, StepEstimate, StepModel};
 
 /// Sums of the same numbers in another order.
@@ -183,7 +183,7 @@ proptest! {
         // Tables time some small kernels as a part of others, and bound those alone.
         let mut planned = Vec::new();
         let plan = case.tables.plan();
-        plan.operators(&BatchShape::new(&batch, plan.windows(), u64::MAX).expect("a possible batch"), &mut planned);
+        plan.operators(&BatchSums::new(&batch, &plan.windows, u64::MAX).expect("a possible batch"), &mut planned);
         let parts = planned.iter().filter(|o| is_within_another(o.id.kind)).filter_map(|part| {
             step.operators.iter().find(|o| o.name == part.name).map(|o| o.time_us)
         });
@@ -195,7 +195,7 @@ proptest! {
     fn no_operator_of_the_plan_is_forgotten(case in any_case(), batch in any_batch()) {
         let mut planned = Vec::new();
         let plan = case.tables.plan();
-        let shape = BatchShape::new(&batch, plan.windows(), u64::MAX).expect("a possible batch");
+        let shape = BatchSums::new(&batch, &plan.windows, u64::MAX).expect("a possible batch");
         plan.operators(&shape, &mut planned);
         let names = |step: &StepEstimate| step.operators.iter().map(|o| o.name).collect::<Vec<_>>();
         let all: Vec<&str> = planned.iter().map(|o| o.name).collect();
@@ -248,7 +248,7 @@ proptest! {
         let step = case.tables.estimate_unchecked(&batch);
         assert_sound(&step, &case.name, &batch);
         assert_sound(&case.ideal.estimate_unchecked(&batch), &case.name, &batch);
-        let limit = case.tables.plan().max_model_len();
+        let limit = case.tables.plan().max_model_len;
         let length = |r: &Request| u64::from(r.num_computed_tokens) + u64::from(r.num_scheduled_tokens);
         let bad = |r: &Request| r.num_scheduled_tokens == 0 || length(r) > limit;
         let culprits = batch.iter().filter(|r| bad(r)).count();

@@ -64,7 +64,7 @@ pub fn run(args: &PredictStep, common: &Common) -> Result<Outcome<Prediction>, F
         Some(path) => Batch::read(path)?,
         None => Batch::from_flags(&args.prefill, &args.decode)?,
     };
-    let single = |request: &Request| served.steps.plan().batch_shape(&[*request]).map(drop);
+    let single = |request: &Request| served.steps.plan().batch_sums(&[*request]).map(drop);
     let step = served.steps.estimate(&batch.requests()).map_err(|error| batch.refused(error, single))?;
     let explanation = if args.explain { explain::longest(&step) } else { Vec::new() };
     Ok(Outcome::of(Prediction { served, step, efficiency: args.step_model.prediction.efficiency, explanation }))

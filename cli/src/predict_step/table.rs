@@ -3,7 +3,7 @@
 use ridgepoint::internals::correction::{Correction, CorrectionInfo};
 use ridgepoint::internals::efficiency::{EfficiencyMode, Provenance};
 use ridgepoint::internals::units::{duration, si};
-use ridgepoint::physics::{BatchShape, GraphMode, OperatorGroup};
+use ridgepoint::physics::{BatchSums, GraphMode, OperatorGroup};
 use ridgepoint::{OperatorEstimate, StepEstimate};
 
 use super::Prediction;
@@ -76,22 +76,22 @@ fn merged(warnings: &[String], is_operator: impl Fn(&str) -> bool) -> Vec<String
     merged.into_iter().map(joined).collect()
 }
 
-fn batch(shape: &BatchShape) -> String {
+fn batch(sums: &BatchSums) -> String {
     let mut parts = Vec::new();
-    if shape.num_decodes > 0 {
-        let visible = shape.windows().iter().map(|window| window.decode_kv_tokens).max().unwrap_or(0);
-        parts.push(format!("{} ({} visible KV tokens)", plural(shape.num_decodes, "decode"), count(visible)));
+    if sums.num_decodes > 0 {
+        let visible = sums.windows.iter().map(|window| window.decode_kv_tokens).max().unwrap_or(0);
+        parts.push(format!("{} ({} visible KV tokens)", plural(sums.num_decodes, "decode"), count(visible)));
     }
-    if shape.num_prefills > 0 {
-        let context = match shape.prefill_context_tokens {
+    if sums.num_prefills > 0 {
+        let context = match sums.prefill_context_tokens {
             0 => String::new(),
             tokens => format!(" after {} computed ones", count(tokens)),
         };
-        let chunks = plural(shape.num_prefills, "prefill chunk");
-        parts.push(format!("{chunks} ({}{context})", plural(shape.prefill_tokens, "token")));
+        let chunks = plural(sums.num_prefills, "prefill chunk");
+        parts.push(format!("{chunks} ({}{context})", plural(sums.prefill_tokens, "token")));
     }
-    let scheduled = plural(shape.num_tokens, "token");
-    format!("{}; {scheduled} scheduled, {} sampled", parts.join(" and "), count(shape.num_sampled))
+    let scheduled = plural(sums.num_tokens, "token");
+    format!("{}; {scheduled} scheduled, {} sampled", parts.join(" and "), count(sums.num_sampled))
 }
 
 fn launch(step: &StepEstimate) -> String {

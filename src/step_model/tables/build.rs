@@ -11,7 +11,7 @@ use crate::efficiency::mixed::share_a_call;
 use crate::efficiency::surface::CountAxis;
 use crate::efficiency::{EfficiencyMode, OperatorTime, Timer};
 use crate::model::Window;
-use crate::physics::{BatchShape, BatchSums, Entry, GraphMode, Kernel, MAX_WINDOWS, Operator, OperatorId};
+use crate::physics::{BatchSums, Entry, GraphMode, Kernel, MAX_WINDOWS, Operator, OperatorId};
 use crate::request::Request;
 use crate::step_model::StepModel;
 use crate::step_model::operators::HOST_LAUNCH_US;
@@ -30,13 +30,13 @@ impl OperatorTables {
     /// overflows.
     pub(in crate::step_model) fn new(steps: &StepModel) -> Option<Self> {
         let plan = steps.plan();
-        let most_decodes = plan.max_num_seqs().clamp(FEWEST, MOST_DECODES);
-        let most_tokens = plan.max_num_batched_tokens().clamp(most_decodes, MOST_TOKENS);
-        let most_context = (plan.max_model_len() * 2).clamp(most_tokens, MOST_TOKENS);
+        let most_decodes = plan.max_num_seqs.clamp(FEWEST, MOST_DECODES);
+        let most_tokens = plan.max_num_batched_tokens.clamp(most_decodes, MOST_TOKENS);
+        let most_context = (plan.max_model_len * 2).clamp(most_tokens, MOST_TOKENS);
 
-        let nothing = BatchSums::default().shape(plan.windows());
+        let nothing = BatchSums::default();
         // One token of a step with a prefill chunk, and nothing else: the operators that depend on tokens alone.
-        let one = BatchSums { num_tokens: 1, num_prefills: 1, ..BatchSums::default() }.shape(plan.windows());
+        let one = BatchSums { num_tokens: 1, num_prefills: 1, ..BatchSums::default() };
         let by_tokens = ids(steps, &one);
         let beyond_tokens = |set: Set| -> Vec<OperatorId> {
             ids(steps, &with(one, set, 1)).into_iter().filter(|id| !by_tokens.contains(id)).collect()
@@ -46,7 +46,7 @@ impl OperatorTables {
         let by_context: Vec<_> = by_context.into_iter().filter(|id| !by_both.contains(id)).collect();
         let alone = ids(steps, &with(nothing, DECODES_ALONE, 1));
 
-        let table = |ids: &[OperatorId], limit: u64, mut batch: BatchShape, set: Set| {
+        let table = |ids: &[OperatorId], limit: u64, mut batch: BatchSums, set: Set| {
             if ids.is_empty() {
                 return GroupTable::default();
             }
@@ -56,7 +56,7 @@ impl OperatorTables {
                 group_times(steps, &batch, &mut timed)
             })
         };
-        let counted = |batch: &BatchShape, term: Term| -> f64 {
+        let counted = |batch: &BatchSums, term: Term| -> f64 {
             let counts = steps.counts(batch);
             counts.iter().filter(|(known, _)| *known == term).map(|(_, count)| count).sum()
         };
@@ -87,7 +87,7 @@ impl OperatorTables {
 }
 
 /// Sets one of a batch's sums.
-type Set = fn(&mut BatchShape, u64);
+type Set = fn(&mut BatchSums, u64);
 
 const TOKENS: Set = |batch, tokens| batch.num_tokens = tokens;
 const DECODES: Set = |batch, decodes| batch.num_decodes = decodes;
@@ -96,13 +96,13 @@ const SAMPLED: Set = |batch, sampled| batch.num_sampled = sampled;
 const CHUNK: Set = |batch, tokens| batch.prefill_tokens = tokens;
 const CONTEXT: Set = |batch, tokens| batch.prefill_context_tokens = tokens;
 
-fn with(mut batch: BatchShape, set: Set, count: u64) -> BatchShape {
+fn with(mut batch: BatchSums, set: Set, count: u64) -> BatchSums {
     set(&mut batch, count);
     batch
 }
 
 /// The operators other than attention that a batch needs.
-fn ids(steps: &StepModel, batch: &BatchShape) -> Vec<OperatorId> {
+fn ids(steps: &StepModel, batch: &BatchSums) -> Vec<OperatorId> {
     let mut work = Vec::new();
     steps.plan().operators(batch, &mut work);
     work.iter().filter(|operator| heads_of(operator).is_none()).map(|operator| operator.id).collect()
@@ -110,7 +110,7 @@ fn ids(steps: &StepModel, batch: &BatchShape) -> Vec<OperatorId> {
 
 /// Entries of operators in the plan with their timers, without those that were measured as a part of another.
 fn timed<'a>(steps: &'a StepModel, ids: &[OperatorId]) -> Vec<TimedEntry<'a>> {
-    let entries = steps.plan().entries().iter().filter(|entry| ids.contains(&entry.id()));
+    let entries = steps.plan().entries.iter().filter(|entry| ids.contains(&entry.id()));
     let timed = entries.filter_map(|entry| {
         let (operator, timer) = steps.timers.iter().find(|(known, _)| known.id == entry.id())?;
         let is_own = !steps.is_timed_within_another(operator);
@@ -127,7 +127,7 @@ struct TimedEntry<'a> {
 }
 
 /// Summed times of operators, in the order of the plan.
-fn group_times(steps: &StepModel, batch: &BatchShape, timed: &mut [TimedEntry<'_>]) -> GroupTimes {
+fn group_times(steps: &StepModel, batch: &BatchSums, timed: &mut [TimedEntry<'_>]) -> GroupTimes {
     let graph_mode = steps.plan().graph_mode(batch);
     let step = steps.plan().step(batch);
     let mut times = GroupTimes::default();
@@ -158,21 +158,21 @@ fn one_chunk(tokens: u32, prompt: f64) -> Chunks {
 /// overflows.
 fn attention(steps: &StepModel, requests: &CountAxis) -> Option<(Vec<DecodeAttention>, Vec<ChunkAttention>)> {
     let plan = steps.plan();
-    let one_decode = with(BatchSums::default().shape(plan.windows()), DECODES_ALONE, 1);
+    let one_decode = with(BatchSums::default(), DECODES_ALONE, 1);
     let is_measured = steps.mode == EfficiencyMode::Tables;
     // Least time of a kernel that the host launches.
     let least_us = if is_measured && plan.graph_mode(&one_decode) == GraphMode::Eager { HOST_LAUNCH_US } else { 0.0 };
     let mut sums = BatchSums::default();
-    [Request::decode(8), Request::prefill(2, 4)].iter().for_each(|request| sums.add_request(request, plan.windows()));
+    [Request::decode(8), Request::prefill(2, 4)].iter().for_each(|request| sums.add_request(request, &plan.windows));
     let mut work = Vec::new();
-    plan.operators(&sums.shape(plan.windows()), &mut work);
+    plan.operators(&sums, &mut work);
     let (mut decodes, mut decode_heads, mut chunks) = (Vec::new(), Vec::new(), Vec::new());
     for operator in work {
         let Some(heads) = heads_of(&operator) else { continue };
         let timer = steps.timer(&operator)?;
         let is_decode = matches!(operator.kernel, Kernel::AttentionDecode { .. });
         let calls = Calls {
-            window_index: plan.windows().iter().position(|window| *window == heads.window)?,
+            window_index: plan.windows.iter().position(|window| *window == heads.window)?,
             calls: operator.count as f64,
             weight: operator.count as f64,
             launch_us: timer.attention_launch_us(),
@@ -181,8 +181,8 @@ fn attention(steps: &StepModel, requests: &CountAxis) -> Option<(Vec<DecodeAtten
         };
         if is_decode {
             let longest = match heads.window {
-                Window::Full => plan.max_model_len(),
-                Window::Sliding(tokens) | Window::Chunked(tokens) => tokens.min(plan.max_model_len()),
+                Window::Full => plan.max_model_len,
+                Window::Sliding(tokens) | Window::Chunked(tokens) => tokens.min(plan.max_model_len),
             };
             let call_us = timer.decode_surface(&heads, &requests.knots, longest + 1, least_us);
             decodes.push(DecodeAttention { calls, call_us });
@@ -190,7 +190,7 @@ fn attention(steps: &StepModel, requests: &CountAxis) -> Option<(Vec<DecodeAtten
         } else {
             let fast = timer.fast_prefill(&heads);
             let one = fast.as_ref().filter(|_| heads.window == Window::Full).map(|fast| {
-                let longest = u32::try_from(plan.max_model_len()).unwrap_or(u32::MAX / 2);
+                let longest = u32::try_from(plan.max_model_len).unwrap_or(u32::MAX / 2);
                 // The function is smooth beyond the diagonal too, where the context would be negative.
                 OneChunk::new(longest, |tokens, prompt| {
                     fast.like_prompts_us(&one_chunk(tokens, prompt), prompt, (f64::from(tokens) / prompt).min(1.0))

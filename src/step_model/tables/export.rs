@@ -62,7 +62,7 @@ impl StepModel {
             efficiency: self.mode,
             correction: CorrectionInfo::of(self.correction()),
             host: self.correction().map_or_else(HostTimes::default, |correction| correction.host),
-            windows: self.plan.windows(),
+            windows: &self.plan.windows,
             query_tile_tokens: QUERY_TILE,
             row_cells: BTreeMap::from([
                 ("dense_rows", DENSE_ROWS),
