@@ -112,11 +112,6 @@ impl StepEstimate {
         StepEstimate { batch, warnings, ..StepEstimate::default() }
     }
 
-    /// Time of the operators of a group, µs.
-    pub fn group_us(&self, group: OperatorGroup) -> f64 {
-        self.operators.iter().filter(|o| o.group == Some(group)).map(|o| o.time_us).sum()
-    }
-
     /// The groups that the step has, in a fixed order.
     pub fn groups(&self) -> Vec<GroupEstimate> {
         GROUPS

@@ -8,6 +8,7 @@ pub mod correction {
     };
 }
 pub mod efficiency {
+    pub use crate::efficiency::kernel_time::is_within_another;
     pub use crate::efficiency::{Bound, EfficiencyMode, Provenance, Tables, Timer};
     pub mod curve {
         pub use crate::efficiency::curve::{
@@ -32,18 +33,12 @@ pub mod efficiency {
         pub use crate::efficiency::table::Table;
         pub use crate::efficiency::table_text::{SeriesDraft, write_table};
     }
-    pub mod kernel_time {
-        pub use crate::efficiency::kernel_time::is_within_another;
-    }
 }
 pub mod error {
     pub use crate::error::cut;
 }
 pub mod input {
     pub use crate::input::*;
-}
-pub mod step_model {
-    pub use crate::step_model::Options;
 }
 pub mod step_report {
     pub use crate::step_report::{StepReport, Subject};

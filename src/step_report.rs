@@ -1,16 +1,16 @@
 //! A predicted step laid out as `predict-step --format json` and the bindings give it. Its keys are stable: keys are added,
 //! never renamed or dropped. Uses `estimate`, `physics`, `correction`, `deployment`, `efficiency`.
 
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 
-use crate::correction::{Correction, CorrectionInfo};
+use crate::correction::CorrectionInfo;
 use crate::deployment::Deployment;
 use crate::efficiency::EfficiencyMode;
 use crate::estimate::{GroupEstimate, StepEstimate};
 use crate::physics::BatchSums;
 
 /// What a prediction was made from.
-#[derive(Debug, Clone, Copy, Serialize)]
+#[derive(Debug, Serialize)]
 pub struct Subject<'a> {
     /// The model's short name.
     pub model: &'a str,
@@ -21,17 +21,13 @@ pub struct Subject<'a> {
     /// Measured or ideal kernel efficiency.
     pub efficiency: EfficiencyMode,
     /// The correction fitted to measured engine runs.
-    #[serde(serialize_with = "used")]
-    pub correction: Option<&'a Correction>,
-}
-
-fn used<S: Serializer>(correction: &Option<&Correction>, serializer: S) -> Result<S::Ok, S::Error> {
-    CorrectionInfo::of(*correction).serialize(serializer)
+    pub correction: CorrectionInfo,
 }
 
 /// A predicted step with what it was made from, to be written as JSON. Times in µs.
 ///
 /// ```
+/// use ridgepoint::internals::correction::CorrectionInfo;
 /// use ridgepoint::internals::step_report::{StepReport, Subject};
 /// use ridgepoint::{Deployment, Hardware, Model, Request, StepModel};
 ///
@@ -44,7 +40,7 @@ fn used<S: Serializer>(correction: &Option<&Correction>, serializer: S) -> Resul
 ///     hardware: &hardware.name,
 ///     deployment: &deployment,
 ///     efficiency: Default::default(),
-///     correction: None,
+///     correction: CorrectionInfo::of(steps.correction()),
 /// };
 /// let json = serde_json::to_value(StepReport::new(subject, &step, &[])).unwrap();
 /// assert_eq!(json["model"], "llama-3.1-8b");

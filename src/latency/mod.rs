@@ -2,12 +2,10 @@
 //! black box, a fixed one for tests. Uses `step_model` and `request`; knows nothing of schedulers.
 
 mod black_box;
-mod fixed;
 mod roofline;
 
 pub use crate::correction::HostTimes;
-pub use black_box::BlackBox;
-pub use fixed::FixedLatency;
+pub use black_box::{BlackBox, FixedLatency};
 pub use roofline::CalibratedRoofline;
 
 use crate::request::Request;

@@ -52,7 +52,8 @@ impl SamplingDefaults {
     pub fn truncates(&self) -> bool {
         let by_top_p = self.top_p.is_some_and(|p| p < 1.0);
         let by_top_k = self.top_k.is_some_and(|k| k >= 1 && k != DEFAULT_TOP_K);
-        !self.is_greedy() && (by_top_p || by_top_k)
+        let is_greedy = self.temperature.is_some_and(|temperature| temperature < GREEDY_BELOW);
+        !is_greedy && (by_top_p || by_top_k)
     }
 
     /// Returns whether the sampler penalises tokens that have occurred, for which it counts them in every step. Greedy
@@ -62,11 +63,6 @@ impl SamplingDefaults {
     /// vLLM 0.16.0: `vllm/v1/sample/sampler.py` (penalties come before the greedy choice), `vllm/v1/sample/ops/penalties.py`.
     pub fn penalises(&self) -> bool {
         self.repetition_penalty.is_some_and(|penalty| penalty.total_cmp(&1.0).is_ne())
-    }
-
-    /// Returns whether the sampler takes the most likely token.
-    pub fn is_greedy(&self) -> bool {
-        self.temperature.is_some_and(|temperature| temperature < GREEDY_BELOW)
     }
 
     /// Reads the keys of a `generation_config.json`.

@@ -71,7 +71,8 @@ impl BatchSums {
             return Err(Error::empty_step());
         }
         if windows.len() > MAX_WINDOWS {
-            return Err(too_many_windows(windows.len()));
+            let problem = format!("{} kinds of attention window; at most {MAX_WINDOWS} are supported", windows.len());
+            return Err(Error::invalid("model", vec![problem]));
         }
         let mut sums = BatchSums::default();
         let (mut culprits, mut problems) = (0, Vec::new());
@@ -169,12 +170,6 @@ impl BatchSums {
             mine.prefill_pairs = wide(mine.prefill_pairs, theirs.prefill_pairs);
         }
     }
-}
-
-#[cold]
-fn too_many_windows(found: usize) -> Error {
-    let problem = format!("{found} kinds of attention window in one model; at most {MAX_WINDOWS} are supported");
-    Error::invalid("model", vec![problem])
 }
 
 #[cold]

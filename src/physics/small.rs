@@ -7,7 +7,7 @@ use crate::model::{DenseFfn, GqaAttention, MlaAttention, Moe};
 use super::attention::kv_bytes_per_token;
 use super::experts::Experts;
 use super::mla::{key_join_bytes, latent_width};
-use super::names::OperatorKind::*;
+use super::names::OperatorKind::{self, *};
 use super::operator::AttentionHeads;
 use super::projection::compute_dtype;
 use super::ranks::Ranks;
@@ -148,12 +148,8 @@ pub(super) fn norms(norm_params: u64, hidden: u64, activation: DType) -> Templat
 pub(super) fn before_gqa(attention: &GqaAttention, heads: &AttentionHeads, activation: DType) -> Vec<Template> {
     let width = (heads.num_heads + heads.num_kv_heads) * heads.head_dim;
     let bytes = in_place_bytes(width, activation.bytes());
-    let mut templates = Vec::new();
-    if attention.qk_norm {
-        templates.push(Template::elementwise(QkNorm, Rows::Padded, bytes, 2));
-    }
-    templates.push(Template::elementwise(Rotary, Rows::Padded, bytes, 1));
-    templates
+    let norm = attention.qk_norm.then(|| Template::elementwise(QkNorm, Rows::Padded, bytes, 2));
+    norm.into_iter().chain([Template::elementwise(Rotary, Rows::Padded, bytes, 1)]).collect()
 }
 
 /// Norms of the latents, and the rotary embedding of the queries' and the shared key's rotary parts.
@@ -201,9 +197,12 @@ pub(super) fn activation_function(ffn: &DenseFfn, activation: DType, ranks: Rank
 /// Quantisation of the inputs of all of a layer's matrices that ask for it, one launch each.
 pub(super) fn quantisation(matrices: &[Matrix], activation: DType) -> Option<Template> {
     let padded = matrices.iter().filter(|m| m.rows == Rows::Padded);
-    let bytes: Vec<f64> = padded.filter_map(|m| quantisation_bytes(m.inputs, m.weights, activation)).collect();
-    let launches = bytes.len() as u64;
-    (launches > 0).then(|| Template::elementwise(ActivationQuant, Rows::Padded, bytes.iter().sum(), launches))
+    quantised(ActivationQuant, padded.filter_map(|m| quantisation_bytes(m.inputs, m.weights, activation)).collect())
+}
+
+/// Kernels that quantise these bytes per token, one launch each.
+fn quantised(kind: OperatorKind, bytes: Vec<f64>) -> Option<Template> {
+    (!bytes.is_empty()).then(|| Template::elementwise(kind, Rows::Padded, bytes.iter().sum(), bytes.len() as u64))
 }
 
 /// Routing before the experts, and after them the sum over each token's experts with the shared expert added.
@@ -216,15 +215,11 @@ pub(super) fn around_experts(moe: &Moe, experts: &Experts, activation: DType) ->
         Template::elementwise(MoeTopk, Rows::Padded, routing, 1),
         Template::elementwise(MoeAlign, Rows::Padded, align, ALIGN_LAUNCHES),
     ];
-    let quantised = [
+    let inputs = [
         quantisation_bytes(hidden, moe.weights, activation).map(|b| b * replicas),
         quantisation_bytes(experts.intermediate_size, moe.weights, activation).map(|b| b * pairs),
     ];
-    let quantised: Vec<f64> = quantised.into_iter().flatten().collect();
-    if !quantised.is_empty() {
-        let launches = quantised.len() as u64;
-        before.push(Template::elementwise(ExpertQuant, Rows::Padded, quantised.iter().sum(), launches));
-    }
+    before.extend(quantised(ExpertQuant, inputs.into_iter().flatten().collect()));
     // Adding the shared expert reads both sums and writes one; its gate reads and writes the shared one.
     let shared = u64::from(moe.shared.is_some());
     let gate = shared * u64::from(moe.shared_gate);

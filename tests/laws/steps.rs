@@ -10,7 +10,7 @@ use batches::{absurd_batch, any_batch, any_request};
 use compare::is_rel;
 use proptest::prelude::*;
 use proptest::sample::Index;
-use ridgepoint::internals::efficiency::kernel_time::is_within_another;
+use ridgepoint::internals::efficiency::is_within_another;
 use ridgepoint::internals::efficiency::{EfficiencyMode, Provenance};
 use ridgepoint::model::Attention;
 use ridgepoint::physics::{BatchSums, OperatorGroup};
@@ -141,6 +141,10 @@ fn never_less(before: &StepEstimate, after: &StepEstimate) -> bool {
     after.total_flops >= before.total_flops * slack && after.total_bytes >= before.total_bytes * slack
 }
 
+fn group_us(step: &StepEstimate, group: OperatorGroup) -> f64 {
+    step.groups().iter().filter(|of| of.group == Some(group)).map(|of| of.time_us).sum()
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 
@@ -209,7 +213,7 @@ proptest! {
         for step in [case.tables.estimate_unchecked(&batch), case.ideal.estimate_unchecked(&batch)] {
             let sum = |part: &dyn Fn(&ridgepoint::OperatorEstimate) -> f64| step.operators.iter().rev().map(part).sum::<f64>();
             let moved = |o: &ridgepoint::OperatorEstimate| if o.group == Some(OperatorGroup::Communication) { 0.0 } else { o.bytes };
-            let groups: f64 = GROUPS.into_iter().map(|g| step.group_us(g)).sum();
+            let groups: f64 = GROUPS.into_iter().map(|g| group_us(&step, g)).sum();
             let provenance: f64 = step.provenance.iter().map(|(_, share)| share).sum();
             for (what, got, want) in [
                 ("times", sum(&|o| o.time_us), step.step_time_us),
@@ -284,7 +288,7 @@ proptest! {
     fn a_small_chunk_does_not_hide_a_long_one(
         case in any_case(), tiles in 4u32..64, computed in 0u32..4000, small in (2u32..16, 0u32..1000),
     ) {
-        let attention_us = |batch: &[Request]| case.tables.estimate_unchecked(batch).group_us(OperatorGroup::AttentionPrefill);
+        let attention_us = |batch: &[Request]| group_us(&case.tables.estimate_unchecked(batch), OperatorGroup::AttentionPrefill);
         let chunk = Request::prefill(128 * tiles, computed);
         let alone = attention_us(&[chunk]);
         let both = attention_us(&[chunk, Request::prefill(small.0, small.1)]);

@@ -46,7 +46,7 @@ pub unsafe extern "C" fn ridgepoint_step_json(
             hardware: &loaded.hardware,
             deployment: &loaded.deployment,
             efficiency: loaded.efficiency,
-            correction: loaded.correction(),
+            correction: CorrectionInfo::of(loaded.correction()),
         };
         // SAFETY: not NULL, as `emptied` saw.
         unsafe { write(out_json, &StepReport::new(subject, &step, &[])) }

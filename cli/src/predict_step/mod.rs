@@ -8,6 +8,7 @@ mod table;
 use std::path::PathBuf;
 
 use clap::Args;
+use ridgepoint::internals::correction::CorrectionInfo;
 use ridgepoint::internals::step_report::{StepReport, Subject};
 use ridgepoint::{EfficiencyMode, Request, StepEstimate};
 use serde::{Serialize, Serializer};
@@ -77,7 +78,7 @@ impl Serialize for Prediction {
             hardware: &self.served.hardware.name,
             deployment: &self.served.deployment,
             efficiency: self.efficiency,
-            correction: self.served.steps.correction(),
+            correction: CorrectionInfo::of(self.served.steps.correction()),
         };
         StepReport::new(subject, &self.step, &self.explanation).serialize(serializer)
     }
