@@ -23,10 +23,7 @@ static BUILTIN: LazyLock<Result<Vec<Correction>>> = LazyLock::new(|| {
 /// # Errors
 /// Those of reading the files.
 pub fn builtin_corrections() -> Result<&'static [Correction]> {
-    match &*BUILTIN {
-        Ok(corrections) => Ok(corrections),
-        Err(error) => Err(Error::parse("built-in corrections", error.to_string())),
-    }
+    BUILTIN.as_deref().map_err(|error| Error::parse("built-in corrections", error.to_string()))
 }
 
 #[cfg(test)]

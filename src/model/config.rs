@@ -117,14 +117,11 @@ fn read(name: &str, origin: &str, config: &Value, hf: Option<&Value>, log: &Log)
     let family = unsupported::family_of(origin, model_type, &text, &outer)?;
     let with_defaults = with_defaults(&text, family);
     let text = Keys::of_map(path, &with_defaults, log).with_aliases(ALIASES);
-    let hf = match hf {
-        None => None,
-        Some(hf) => {
-            let map = object(&format!("{origin}: hf_quant_config.json"), hf)?;
-            let whole = Keys::of_map("hf_quant_config", map, log);
-            Some(whole.section("quantization").unwrap_or(whole))
-        }
-    };
+    let hf = hf.map(|hf| object(&format!("{origin}: hf_quant_config.json"), hf)).transpose()?;
+    let hf = hf.map(|map| {
+        let whole = Keys::of_map("hf_quant_config", map, log);
+        whole.section("quantization").unwrap_or(whole)
+    });
     Ok(Reading { name, model_type, family, outer, text, is_nested }.model(hf.as_ref()))
 }
 

@@ -57,28 +57,20 @@ impl Quantisation {
 
     /// Storage of a module of the decoder's layers; `None` where it is not quantised.
     pub(super) fn layer_format(&self, module: &ModuleName, is_expert: bool) -> Option<WeightFormat> {
-        if self.skipped.matches(module) {
-            return None;
-        }
-        self.named_format(module).or(match self.general {
-            Some((Reach::Linear, format)) => Some(format),
-            Some((Reach::Experts, format)) => is_expert.then_some(format),
-            None => None,
-        })
+        let general = self.general.filter(|(reach, _)| *reach == Reach::Linear || is_expert);
+        let general = general.filter(|_| !self.skipped.matches(module)).map(|(_, format)| format);
+        self.named_only_format(module).or(general)
     }
 
     /// Storage of a module that general rules do not reach (the LM head): quantised only where named.
     pub(super) fn named_only_format(&self, module: &ModuleName) -> Option<WeightFormat> {
-        if self.skipped.matches(module) { None } else { self.named_format(module) }
+        let mut named = self.named.iter().filter(|_| !self.skipped.matches(module));
+        named.find(|(matcher, _)| matcher.matches(module)).map(|(_, format)| *format)
     }
 
     /// True where nothing is quantised.
     pub(super) fn is_empty(&self) -> bool {
         self.named.is_empty() && self.general.is_none()
-    }
-
-    fn named_format(&self, module: &ModuleName) -> Option<WeightFormat> {
-        self.named.iter().find(|(matcher, _)| matcher.matches(module)).map(|(_, format)| *format)
     }
 }
 

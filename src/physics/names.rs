@@ -104,12 +104,6 @@ operator_kinds! {
     Sampling "sampling" SmallKernels
 }
 
-impl OperatorKind {
-    pub(super) const fn is_attention(self) -> bool {
-        matches!(self, OperatorKind::AttentionPrefill | OperatorKind::AttentionDecode)
-    }
-}
-
 /// Identifies an operator within its plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct OperatorId {

@@ -11,7 +11,7 @@ use super::check::{check, distinct_windows};
 use super::cuda_graph::{CudaGraphs, GraphMode};
 use super::layer;
 use super::memory::Memory;
-use super::names::{OperatorId, intern, window_suffix};
+use super::names::{OperatorId, OperatorKind, intern, window_suffix};
 use super::operator::Operator;
 use super::pipeline::layers_per_stage;
 use super::ranks::Context;
@@ -201,7 +201,8 @@ fn name_variants(entries: &mut [Entry]) {
     for index in 0..entries.len() {
         let Entry { id: OperatorId { kind, .. }, window, .. } = entries[index];
         let same_kind = |others: &[Entry]| others.iter().filter(|other| other.id.kind == kind).count();
-        let suffix = if kind.is_attention() || same_kind(entries) > 1 { window_suffix(window) } else { "" };
+        let is_attention = matches!(kind, OperatorKind::AttentionPrefill | OperatorKind::AttentionDecode);
+        let suffix = if is_attention || same_kind(entries) > 1 { window_suffix(window) } else { "" };
         let base = format!("{}{suffix}", kind.name());
         let numbered = (2..).map(|number| format!("{base}_{number}"));
         let mut names = std::iter::once(base.clone()).chain(numbered);

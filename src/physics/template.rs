@@ -61,7 +61,7 @@ impl KernelTemplate {
                 (work, Kernel::Gemm { m, n: copies * outputs, k: inputs, weights })
             }
             KernelTemplate::AttentionPrefill { heads, window_index } => {
-                let num_requests = positive(step.batch.num_prefills)?;
+                let num_requests = Some(step.batch.num_prefills).filter(|number| *number > 0)?;
                 let WindowSums { prefill_pairs, prefill_kv_tokens: kv_tokens, .. } =
                     *step.batch.windows.get(window_index)?;
                 let pairs = prefill_pairs as f64;
@@ -77,7 +77,7 @@ impl KernelTemplate {
                 (attention(step, &heads, query_tokens, kv_tokens, pairs), kernel)
             }
             KernelTemplate::AttentionDecode { heads, window_index } => {
-                let num_requests = positive(step.batch.num_decodes)?;
+                let num_requests = Some(step.batch.num_decodes).filter(|number| *number > 0)?;
                 let kv_tokens = step.batch.windows.get(window_index)?.decode_kv_tokens;
                 let kernel = Kernel::AttentionDecode { heads, num_requests, kv_tokens };
                 (attention(step, &heads, num_requests, kv_tokens, kv_tokens as f64), kernel)
@@ -89,7 +89,8 @@ impl KernelTemplate {
                 (shape.work(), Kernel::Moe { num_tokens, experts })
             }
             KernelTemplate::Elementwise { rows, bytes_per_row, launches } => {
-                (moved(rows.of(step)? as f64 * bytes_per_row), Kernel::Elementwise { launches })
+                let bytes = rows.of(step)? as f64 * bytes_per_row;
+                (Work { flops: 0.0, bytes }, Kernel::Elementwise { launches })
             }
             KernelTemplate::AllReduce { bytes_per_row, num_gpus } => {
                 let message_bytes = Rows::Padded.of(step)? as f64 * bytes_per_row;
@@ -98,20 +99,12 @@ impl KernelTemplate {
             }
             KernelTemplate::Exchange { rows, sent_bytes_per_row, num_gpus } => {
                 let sent_bytes = rows.of(step)? as f64 * sent_bytes_per_row;
-                (moved(sent_bytes), Kernel::Exchange { sent_bytes, num_gpus })
+                (Work { flops: 0.0, bytes: sent_bytes }, Kernel::Exchange { sent_bytes, num_gpus })
             }
         };
         let Work { flops, bytes } = work;
         Some(Operator { id, name, group: id.kind.group(), count, flops, bytes, compute_dtype, kernel })
     }
-}
-
-fn positive(count: u64) -> Option<u64> {
-    (count > 0).then_some(count)
-}
-
-fn moved(bytes: f64) -> Work {
-    Work { flops: 0.0, bytes }
 }
 
 /// The work of all requests of a step together.

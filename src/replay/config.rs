@@ -6,7 +6,7 @@ use crate::deployment::Deployment;
 use crate::error::{Error, Result};
 
 /// Maximum number of KV blocks. 16 million blocks hold more tokens than any GPU.
-pub const MAX_GPU_BLOCKS: u32 = 1 << 24;
+const MAX_GPU_BLOCKS: u32 = 1 << 24;
 
 /// Order of waiting requests, and choice of the request to preempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -75,7 +75,7 @@ impl EngineConfig {
     ///
     /// # Errors
     /// `ErrorKind::Invalid` if a size is zero, if a prompt of `max_model_len` could never be scheduled without chunks, if there
-    /// are more than [`MAX_GPU_BLOCKS`], or if the blocks hold less than one request of `max_model_len`.
+    /// are more than 16,777,216 blocks, or if the blocks hold less than one request of `max_model_len`.
     pub fn validate(&self) -> Result<()> {
         let sizes = [
             ("max_num_seqs", self.max_num_seqs),

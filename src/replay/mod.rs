@@ -26,11 +26,13 @@ mod slot;
 mod spread;
 mod waiting;
 
-pub use config::{EngineConfig, MAX_GPU_BLOCKS, SchedulingPolicy};
+pub use config::{EngineConfig, SchedulingPolicy};
 pub use distribution::Distribution;
 pub use engine::replay;
 pub use metrics::{Metrics, StageMetrics};
 pub use observe::{Observer, StepEvent};
-pub use overload::Overload;
 pub use record::{EngineCounters, Outcome, Replay, RequestRecord};
+#[doc(hidden)]
+pub use overload::Overload;
+#[doc(hidden)]
 pub use spread::{Factors, Intervals, Spread, SpreadSampler};
