@@ -1,4 +1,4 @@
-//! Layer 1: the work of one rank of one deployment in a step, operator by operator: FLOPs, bytes, messages. Exact
+//! The work of one rank of one deployment in a step, operator by operator: FLOPs, bytes, messages. Exact
 //! arithmetic from the model's shape, no fitted number.
 //!
 //! [`StepPlan`] is the way in: it checks a model against a deployment once, sums a batch into [`BatchSums`] and
