@@ -32,7 +32,7 @@ pub struct Error {
 #[derive(Debug)]
 struct Inner {
     kind: ErrorKind,
-    /// What the message begins with; empty where the problems say it.
+    /// Start of the message: the place, as a rule. Empty if the problems name it.
     subject: String,
     problems: Vec<String>,
     location: Option<Location>,

@@ -22,7 +22,7 @@ pub struct OperatorEstimate {
     pub flops: f64,
     /// Bytes of all calls, moved in memory or sent.
     pub bytes: f64,
-    /// What limits a call.
+    /// The resource that limits a call.
     pub bound: Bound,
     /// Time of all calls, µs.
     pub time_us: f64,

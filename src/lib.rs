@@ -1,6 +1,6 @@
 //! How long does one step of an LLM serving engine take, operator by operator, with no GPU at hand?
 //!
-//! A step is one iteration of the engine: a batch of prompt chunks and decodes. What its operators must do follows exactly
+//! A step is one iteration of the engine: a batch of prefill chunks and decodes. What its operators must do follows exactly
 //! from the model's `config.json`; how long they take, from the GPU's roofline and from efficiency tables calibrated on
 //! measured kernels. Predictions are pure and deterministic; models, GPUs and tables are built in.
 //!

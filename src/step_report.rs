@@ -9,7 +9,7 @@ use crate::efficiency::EfficiencyMode;
 use crate::estimate::{GroupEstimate, StepEstimate};
 use crate::physics::BatchSums;
 
-/// What a prediction was made from.
+/// The inputs of a prediction.
 #[derive(Debug, Serialize)]
 pub struct Subject<'a> {
     /// The model's short name.

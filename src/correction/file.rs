@@ -47,7 +47,7 @@ impl Correction {
     /// Reads the text of a file that is called `origin` in errors and in [`Correction::name`].
     ///
     /// # Errors
-    /// As [`Correction::load`].
+    /// Those of [`Correction::load`], except `ErrorKind::Io`.
     pub fn from_toml_str(origin: &str, text: &str) -> Result<Correction> {
         let file: File =
             toml::from_str(text).map_err(|error| Error::parse(origin, error.to_string().trim().to_owned()))?;

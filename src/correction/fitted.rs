@@ -22,13 +22,13 @@ pub enum Level {
     },
 }
 
-/// What a correction was fitted on.
+/// The data that a correction was fitted on.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Source {
     /// The measurements, in words, with who took them.
     pub data: String,
-    /// Which of them were used: `all`, `first 60 % of each run`, `all but llama-2-7b`.
+    /// The part of them that was used: `all`, `first 60 % of each run`, `all but llama-2-7b`.
     pub split: String,
     /// GPUs that were measured, by short name.
     pub hardware: Vec<String>,
@@ -56,13 +56,13 @@ pub struct Scatter {
 }
 
 impl Default for Scatter {
-    /// What fits assume of figures before they have seen any: 3 % of a step's time, 8 % of TTFT.
+    /// The assumption of a fit before it has any data: 3 % of a step's time, 8 % of TTFT.
     fn default() -> Self {
         Scatter { step: 0.03, ttft: 0.08 }
     }
 }
 
-/// What a fit says: coefficients with their covariance, the host, and the scatter that is left.
+/// The result of a fit: coefficients with their covariance, the delays of the host, and the remaining scatter.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Correction {
     /// `global`, a model's name, or the path of its file.
@@ -79,7 +79,7 @@ pub struct Correction {
     pub host: HostTimes,
     /// The scatter.
     pub scatter: Scatter,
-    /// What it was fitted on.
+    /// The data that it was fitted on.
     pub source: Source,
 }
 

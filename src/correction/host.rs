@@ -1,8 +1,8 @@
-//! What the host does around the GPUs' steps. Uses nothing else of the crate.
+//! Delays that the host adds around the GPUs' steps. Uses nothing else of the crate.
 
 use serde::{Deserialize, Serialize};
 
-/// What the host does around the GPUs' steps. The defaults are round numbers whose sum for a prompt of 566 tokens, 6.6 ms, is what
+/// Delays that the host adds around the GPUs' steps. The defaults are round numbers whose sum for a prompt of 566 tokens, 6.6 ms, is what
 /// one published report (Llama-2-7B on an H100, vLLM 0.15.1) leaves of its times to first token beyond the engine's own
 /// steps, from the fastest request to the 75th percentile; how they share it is assumed. See `docs/replay.md`.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]

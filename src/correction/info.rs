@@ -1,4 +1,4 @@
-//! Which correction a prediction was made with, as outputs name it. Uses `fitted`.
+//! The name of the correction behind a prediction, for outputs. Uses `fitted`.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::fitted::{Correction, Level};
 
-/// Which correction a prediction was made with.
+/// The name of the correction behind a prediction.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct CorrectionInfo {
     /// `global`, a model's short name, or the path of a file; `None` for the roofline alone.

@@ -1,5 +1,5 @@
-//! What the operator sum leaves out or biases, as a handful of coefficients with physical units, learned from real engines.
-//! Uses `physics::OperatorGroup`; fitting is up to `fit`, applying to `step_model`.
+//! Corrections: a handful of coefficients with physical units for overheads and biases of the operator sum, fitted to measured
+//! engines. The laboratory fits them, `step_model` applies them. Uses `physics::OperatorGroup`.
 
 mod basis;
 mod file;

@@ -10,12 +10,12 @@ pub const NUM_TERMS: usize = 14;
 
 /// A term of a step's time.
 ///
-/// `time = Σ factor · group time + Σ price · count`. A factor of 1 and a price of 0 are what the tables say.
+/// `time = Σ factor · group time + Σ price · count`. Factors of 1 and prices of 0 leave the time of the tables unchanged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Term {
     /// Time of QKV, output, MLP, router and LM head projections.
     Projections,
-    /// Time of the attention of prompt chunks.
+    /// Time of the attention of prefill chunks.
     AttentionPrefill,
     /// Time of the attention of decodes.
     AttentionDecode,
@@ -33,9 +33,9 @@ pub enum Term {
     Requests,
     /// Scheduled tokens.
     Tokens,
-    /// Requests with a prompt chunk.
+    /// Requests with a prefill chunk.
     PrefillRequests,
-    /// Layers, where attention is launched between graphs: a step with a prompt chunk that a captured size holds.
+    /// Layers, where attention is launched between graphs: a step with a prefill chunk that a captured size holds.
     PiecewiseLayers,
     /// Million logits that the sampler sorts, because of `top_p` or `top_k`: sampled tokens × vocabulary.
     SortedMegalogits,

@@ -247,7 +247,7 @@ impl fmt::Display for KvCapacity {
     }
 }
 
-/// What the KV cache of a rank costs.
+/// The cost of the KV cache of a rank.
 #[derive(Clone, Copy)]
 struct Cache {
     window_bytes: f64,

@@ -22,7 +22,7 @@ use crate::request::Request;
 pub struct BlackBox {
     /// µs per step.
     pub beta0_us: f64,
-    /// µs per scheduled token of a prompt chunk.
+    /// µs per scheduled token of a prefill chunk.
     pub beta1_us: f64,
     /// µs per decode.
     pub beta2_us: f64,

@@ -10,7 +10,7 @@ pub use roofline::CalibratedRoofline;
 
 use crate::request::Request;
 
-/// What a simulator of a serving engine needs to know, in microseconds.
+/// The delays that a simulator of a serving engine asks for, in microseconds. Only the time of a step is required.
 ///
 /// Every implementation promises, for each method:
 ///
@@ -40,7 +40,7 @@ pub trait LatencyModel: Send + Sync {
     /// Time of one engine iteration on the GPUs, for the requests scheduled in it; 0 for none.
     fn step_time_us(&self, requests: &[Request]) -> f64;
 
-    /// Delays of the host around the steps, which the four methods below return. Defaults to none.
+    /// Returns the host's delays around the steps, from which the four methods below follow. Defaults to none.
     fn host(&self) -> HostTimes {
         HostTimes::NONE
     }

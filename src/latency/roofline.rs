@@ -12,13 +12,13 @@ pub struct CalibratedRoofline {
 }
 
 impl CalibratedRoofline {
-    /// With the host of the steps' correction, or the default one.
+    /// Takes the host's delays from the correction of `steps`, or else their defaults.
     pub fn new(steps: StepModel) -> Self {
         let host = steps.correction().map_or_else(HostTimes::default, |correction| correction.host);
         CalibratedRoofline { steps, host }
     }
 
-    /// With another host.
+    /// Replaces the host's delays.
     #[must_use]
     pub fn with_host(mut self, host: HostTimes) -> Self {
         self.host = host;

@@ -40,7 +40,7 @@ pub(super) struct ParsedName {
     pub(super) whole: String,
     /// The same without suffixes such as `-Instruct` and `-FP8`.
     pub(super) base: String,
-    /// What a suffix says about storage.
+    /// Number format that a suffix names.
     pub(super) scheme: Option<Scheme>,
 }
 

@@ -9,7 +9,7 @@ const MAX_SIZE: u64 = 1 << 20;
 /// No context or window is longer, tokens.
 const MAX_LENGTH: u64 = 1 << 40;
 
-/// What readers of layers need.
+/// The inputs of the readers of layers.
 pub(super) struct LayerReader<'a> {
     pub(super) text: &'a Keys<'a>,
     pub(super) family: &'static Family,

@@ -112,7 +112,7 @@ impl StepPlan {
     /// Sums a batch for this plan.
     ///
     /// # Errors
-    /// As [`BatchSums::new`].
+    /// Those of [`BatchSums::new`].
     pub fn batch_sums(&self, requests: &[Request]) -> Result<BatchSums> {
         BatchSums::new(requests, &self.windows, self.max_model_len)
     }

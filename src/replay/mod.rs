@@ -31,8 +31,8 @@ pub use distribution::Distribution;
 pub use engine::replay;
 pub use metrics::{Metrics, StageMetrics};
 pub use observe::{Observer, StepEvent};
-pub use record::{EngineCounters, Outcome, Replay, RequestRecord};
 #[doc(hidden)]
 pub use overload::Overload;
+pub use record::{EngineCounters, Outcome, Replay, RequestRecord};
 #[doc(hidden)]
 pub use spread::{Factors, Intervals, Spread, SpreadSampler};
