@@ -71,7 +71,7 @@ pub enum ErrorKind {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Location {
-    /// Path of the file, or the name that the caller gave to a text.
+    /// Path of the file, or the name that the caller gave to a text; `request 3` for the fourth request of a batch. May be empty.
     pub path: String,
     /// Line of the text, from 1. For tables, the row after the header, from 1.
     pub line: Option<u64>,
