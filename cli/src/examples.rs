@@ -5,7 +5,8 @@ Examples:
   The time of one step: 64 decodes with 2048 cached tokens each, and a prefill chunk of 512 tokens:
     ridgepoint predict-step --model llama-3.1-8b --hardware h100 --decode 64x2048 --prefill 512
 
-`ridgepoint models` and `ridgepoint hardware` list what is built in, `ridgepoint <command> --help` has more. Exit codes: 0 done, 1 bad input or a missed tolerance, 2 wrong usage.";
+`ridgepoint models` and `ridgepoint hardware` list the built-in ones; `ridgepoint <command> --help` has more.
+Exit codes: 0 done, 1 bad input or a missed tolerance, 2 wrong usage.";
 
 pub const PREDICT_STEP: &str = "\
 Examples:
@@ -24,7 +25,8 @@ Examples:
         --num-requests 1000 --input-len 2048 --output-len 256 --output-json result.json
 
 docs/workloads.md describes profiles and lists of requests. A server file is flat YAML or JSON with `model`, `hardware` \
-and vLLM's engine arguments, with dashes or underscores; unknown keys are errors. In the JSON, stage -1 is the whole run.";
+and vLLM's engine arguments, with dashes or underscores; unknown keys are errors. In the \
+JSON, stage -1 is the whole run.";
 
 pub const SWEEP: &str = "\
 Examples:
@@ -64,9 +66,7 @@ pub const EVALUATE: &str = "\
 Examples:
   ridgepoint evaluate serving runs/
   ridgepoint evaluate closed-loop h100.csv
-  ridgepoint evaluate steps my_run/steps.csv --hardware h100
-
-`ridgepoint evaluate serving --help` and the like have more.";
+  ridgepoint evaluate steps my_run/steps.csv --hardware h100";
 
 pub const EVALUATE_SERVING: &str = "\
 Examples:

@@ -87,6 +87,7 @@ impl ModelEntry {
         let mut seen = BTreeSet::new();
         weight_formats.retain(|format| seen.insert(format.clone()));
         let builtin = builtin_models().iter().find(|builtin| builtin.name == model.name);
+        let correction = CorrectionChoice::Auto.resolve(&model.name, EfficiencyMode::Tables)?;
         Ok(ModelEntry {
             parameters: model.parameters(),
             num_layers: model.num_layers(),
@@ -94,9 +95,7 @@ impl ModelEntry {
             weight_formats,
             weight_bytes: model.weight_bytes(),
             hf_ids: builtin.map_or(&[], |builtin| &builtin.hf_ids),
-            correction: CorrectionInfo::of(
-                CorrectionChoice::Auto.resolve(&model.name, EfficiencyMode::Tables)?.as_deref(),
-            ),
+            correction: CorrectionInfo::of(correction.as_deref()),
             model,
         })
     }

@@ -48,11 +48,9 @@ impl Page {
     }
 
     /// Adds a table with a line per row. Spare columns are left out as in [`Page::table`].
-    pub fn rows<T>(&mut self, rows: &Rows<'_, T>, spare: &[&str]) {
+    pub fn rows<T>(&mut self, rows: &Rows<T>, spare: &[&str]) {
         let mut made = table(&rows.titles);
-        for row in &rows.rows {
-            made.add_row(rows.cells.iter().map(|cell| cell(row)));
-        }
+        made.add_rows(&rows.cells);
         self.table(made, spare);
     }
 
@@ -67,32 +65,31 @@ impl Page {
     }
 }
 
-/// The text of a row's cell.
-type Cell<'a, T> = Box<dyn Fn(&T) -> String + 'a>;
-
 /// The rows of a table and its columns.
-pub struct Rows<'a, T> {
+pub struct Rows<T> {
     rows: Vec<T>,
     /// A `>` in front aligns the column to the right.
     titles: Vec<String>,
-    cells: Vec<Cell<'a, T>>,
+    /// The texts of each row.
+    cells: Vec<Vec<String>>,
 }
 
-impl<'a, T> Rows<'a, T> {
+impl<T> Rows<T> {
     /// A table of these rows without columns.
     pub fn of(rows: impl IntoIterator<Item = T>) -> Self {
-        Rows { rows: rows.into_iter().collect(), titles: Vec::new(), cells: Vec::new() }
+        let rows: Vec<T> = rows.into_iter().collect();
+        Rows { titles: Vec::new(), cells: vec![Vec::new(); rows.len()], rows }
     }
 
     /// Adds a column of texts.
-    pub fn left(mut self, title: &str, cell: impl Fn(&T) -> String + 'a) -> Self {
+    pub fn left(mut self, title: &str, cell: impl Fn(&T) -> String) -> Self {
         self.titles.push(title.to_owned());
-        self.cells.push(Box::new(cell));
+        self.rows.iter().zip(&mut self.cells).for_each(|(row, cells)| cells.push(cell(row)));
         self
     }
 
     /// Adds a column of numbers.
-    pub fn right(self, title: &str, cell: impl Fn(&T) -> String + 'a) -> Self {
+    pub fn right(self, title: &str, cell: impl Fn(&T) -> String) -> Self {
         self.left(&format!(">{title}"), cell)
     }
 }

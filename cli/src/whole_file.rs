@@ -40,8 +40,7 @@ impl WholeFile {
             let out = File::options().write(true).open(path)?;
             return Ok(WholeFile { path: path.to_owned(), out, renamed: None });
         }
-        let target = if path.is_symlink() { path.canonicalize().ok() } else { None };
-        let target = target.unwrap_or_else(|| path.to_owned());
+        let target = path.canonicalize().ok().filter(|_| path.is_symlink()).unwrap_or_else(|| path.to_owned());
         let folder = target.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         if folder.try_exists().is_ok_and(|is_there| !is_there) {
             let message =

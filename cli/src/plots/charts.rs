@@ -132,7 +132,7 @@ fn log_range(values: impl Iterator<Item = f64>) -> Option<Range<f64>> {
     let logs = values.map(f64::log10);
     let (least, most) = logs.fold((f64::INFINITY, f64::NEG_INFINITY), |(least, most), x| (least.min(x), most.max(x)));
     let margin = 0.1 + 0.05 * (most - least);
-    (least <= most).then(|| least - margin..most + margin)
+    (least <= most).then_some(least - margin..most + margin)
 }
 
 /// The number of a mark, with two digits at least.

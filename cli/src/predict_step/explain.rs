@@ -3,7 +3,7 @@
 use ridgepoint::internals::correction::Term;
 use ridgepoint::internals::efficiency::Bound;
 use ridgepoint::internals::units::duration;
-use ridgepoint::physics::OperatorGroup;
+use ridgepoint::physics::OperatorGroup as Group;
 use ridgepoint::{OperatorEstimate, StepEstimate};
 
 use crate::text::{percent, plural, quantity};
@@ -19,8 +19,7 @@ pub fn longest(step: &StepEstimate) -> Vec<String> {
 }
 
 fn sentence(of: &OperatorEstimate) -> Option<String> {
-    let share = percent(of.share);
-    let name = of.name;
+    let (name, share) = (of.name, percent(of.share));
     let Some(group) = of.group else {
         let (time, why) = (duration(of.time_us), learned(of)?);
         return Some(format!("{name} ({share} of the step, {time}, learned from real engines): {why}."));
@@ -45,41 +44,29 @@ fn learned(of: &OperatorEstimate) -> Option<&'static str> {
         Term::Steps => "the engine's work per step besides its kernels; more requests per step spread it",
         Term::Layers => "gaps between the kernels of a layer; more requests per step spread it",
         Term::Requests => "inputs, sampling and output of each request; a smaller max_num_seqs shortens the step only",
-        Term::Tokens => "grows with the scheduled tokens; a smaller max_num_batched_tokens shortens the step",
+        Term::Tokens => "time grows with the scheduled tokens; a smaller max_num_batched_tokens shortens the step",
         Term::PrefillRequests => "work per prefill chunk; larger chunks and prefix cache hits make fewer",
         Term::PiecewiseLayers => "the host launches attention layer by layer; decodes alone replay one CUDA graph",
         Term::SortedMegalogits => {
-            "top_p or top_k make the sampler sort the vocabulary for each token; where the model's own defaults set them, \
-             --generation-config vllm avoids it"
+            "the sampler sorts logits for top_p or top_k; --generation-config vllm drops the model's defaults"
         }
         Term::PenalisedRequests => {
-            "penalties make the sampler scan the vocabulary for each request; where the model's own defaults set them, \
-             --generation-config vllm avoids it"
+            "the sampler scans logits for penalties; --generation-config vllm drops the model's defaults"
         }
         _ => return None,
     })
 }
 
-fn way_out(group: OperatorGroup, bound: Bound) -> &'static str {
+fn way_out(group: Group, bound: Bound) -> &'static str {
     match (group, bound) {
-        (OperatorGroup::Projections, Bound::Memory) => {
-            "weights are read once however many tokens there are; quantised weights or a larger tensor_parallel_size shorten it"
-        }
-        (OperatorGroup::Projections, Bound::Compute) => {
-            "time grows with the tokens; a smaller chunk, a larger tensor_parallel_size or 8-bit formats shorten it"
-        }
-        (OperatorGroup::AttentionDecode, Bound::Memory) => {
-            "time grows with the KV tokens of all requests; a larger tensor_parallel_size or kv_cache_dtype fp8 shorten it"
-        }
-        (OperatorGroup::AttentionDecode, _) => "short contexts wait on launches; longer ones cost little at first",
-        (OperatorGroup::AttentionPrefill, _) => {
-            "time grows with the chunk times its context; a smaller max_num_batched_tokens shortens the step, not the prompt"
-        }
-        (OperatorGroup::Experts, Bound::Memory) => {
-            "the weights of every visited expert are read once; more GPUs for the experts shorten it"
-        }
-        (OperatorGroup::Experts, _) => "time grows with the token-expert pairs; more GPUs for the experts shorten it",
-        (OperatorGroup::Communication, _) => "time grows with the tokens; a smaller tensor_parallel_size avoids it",
+        (Group::Projections, Bound::Memory) => "weights are read once a step; quantisation or more GPUs shorten it",
+        (Group::Projections, Bound::Compute) => "time grows with the tokens; 8-bit formats or more GPUs shorten it",
+        (Group::AttentionDecode, Bound::Memory) => "time grows with KV tokens; kv_cache_dtype fp8 or more GPUs help",
+        (Group::AttentionDecode, _) => "short contexts wait on launches; longer ones cost little at first",
+        (Group::AttentionPrefill, _) => "time grows with chunk times context; max_num_batched_tokens limits it",
+        (Group::Experts, Bound::Memory) => "each visited expert's weights are read once; more GPUs shorten it",
+        (Group::Experts, _) => "time grows with the token-expert pairs; more GPUs for the experts shorten it",
+        (Group::Communication, _) => "time grows with the tokens; a smaller tensor_parallel_size avoids it",
         (_, Bound::Latency) => "more tokens per step spread its fixed cost",
         _ => "time grows with the tokens of the step",
     }

@@ -35,23 +35,16 @@ impl Report for Simulation {
 
 impl Simulation {
     fn kv_blocks(&self) -> String {
-        let block_size = u64::from(self.engine.block_size);
-        format!(
-            "{} of {}, room for {} of requests ({})",
-            count(self.engine.num_gpu_blocks),
-            plural(block_size, "token"),
-            plural(u64::from(self.engine.usable_blocks()) * block_size, "token"),
-            self.kv_blocks_from
-        )
+        let (blocks, block_size) = (count(self.engine.num_gpu_blocks), u64::from(self.engine.block_size));
+        let room = plural(u64::from(self.engine.usable_blocks()) * block_size, "token");
+        format!("{blocks} of {}, room for {room} of requests ({})", plural(block_size, "token"), self.kv_blocks_from)
     }
 
     /// The whole run, and its stages if there are several.
     fn rows(&self) -> impl Iterator<Item = (String, &StageMetrics)> {
         let shown = if self.stages.len() > 2 { self.stages.len() } else { 1 };
-        self.stages
-            .iter()
-            .take(shown)
-            .map(|of| (of.stage.map_or_else(|| "all".to_owned(), |stage| stage.to_string()), of))
+        let name = |of: &StageMetrics| of.stage.map_or_else(|| "all".to_owned(), |stage| stage.to_string());
+        self.stages.iter().take(shown).map(move |of| (name(of), of))
     }
 
     fn latencies(&self, page: &mut Page) {
