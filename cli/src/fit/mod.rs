@@ -6,7 +6,6 @@ mod serving;
 mod steps;
 mod table;
 
-use std::io::Write;
 use std::path::Path;
 
 use indicatif::ProgressBar;
@@ -20,7 +19,7 @@ pub use args::{Fit, FitLevel};
 
 use crate::outcome::{Failure, Outcome};
 use crate::progress;
-use crate::whole_file::WholeFile;
+use crate::whole_file::{WholeFile, write_whole};
 
 /// The report of a fit, by the kind of its data.
 #[derive(Serialize)]
@@ -52,8 +51,8 @@ pub fn run(args: &Fit, common: &Common) -> Result<Outcome<Fitted>, Failure> {
     if out.is_file() && !args.force {
         return Err(Failure::input(format!("--out {}: is there already; --force replaces it", out.display())));
     }
-    // Opened before the fit: a path that cannot be written is known at once.
-    let mut file = WholeFile::create(out)?;
+    // Opened and dropped: a path that cannot be written is known before the fit.
+    drop(WholeFile::create(out)?);
     let data_dir = common.data_dir();
     let level = level(args, data_dir)?;
     let prior = prior(args.prior.as_deref(), &level)?;
@@ -61,9 +60,7 @@ pub fn run(args: &Fit, common: &Common) -> Result<Outcome<Fitted>, Failure> {
     let job = Job { args, data_dir, level, prior, bar };
     let (correction, outcome) = if args.steps.is_empty() { serving::fitted(&job)? } else { steps::fitted(&job)? };
     job.bar.finish_and_clear();
-    let text = correction.to_toml_string()?;
-    file.write(|out| out.write_all(text.as_bytes()))?;
-    file.keep()?;
+    write_whole(out, &correction.to_toml_string()?)?;
     Ok(outcome)
 }
 
