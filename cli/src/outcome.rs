@@ -1,7 +1,6 @@
 //! How the command ends: a result on stdout, remarks and errors on stderr, an exit code. No other file writes to either.
 
 use std::io::Write;
-use std::process::ExitCode;
 
 use ridgepoint::Error;
 use serde::Serialize;
@@ -76,18 +75,18 @@ pub fn both<A, B>(a: ridgepoint::Result<A>, b: ridgepoint::Result<B>) -> Result<
     }
 }
 
-/// Prints the argument parser's report: help to stdout, faults to stderr.
-pub fn usage(error: &clap::Error) -> ExitCode {
+/// Prints the argument parser's report: help to stdout, faults to stderr. Returns the exit code.
+pub fn usage(error: &clap::Error) -> u8 {
     if let Some(answer) = hint::not_modelled(error) {
         return fail(2, &[answer]);
     }
     // A closed pipe is no reason to fail.
     let _ = error.print();
-    ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
+    u8::try_from(error.exit_code()).unwrap_or(2)
 }
 
 /// Prints how a subcommand ended; returns the exit code.
-pub fn print<T: Report>(outcome: Result<Outcome<T>, Failure>, format: Format) -> ExitCode {
+pub fn print<T: Report>(outcome: Result<Outcome<T>, Failure>, format: Format) -> u8 {
     let Outcome { result, notes, missed } = match outcome {
         Ok(outcome) => outcome,
         Err(failure) => return failed(failure),
@@ -104,21 +103,21 @@ pub fn print<T: Report>(outcome: Result<Outcome<T>, Failure>, format: Format) ->
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
         // A reader such as `head` closes the pipe when it has seen enough: that is no failure.
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => fail(1, &[format!("standard output: {error}")]),
-        _ => missed.map_or(ExitCode::SUCCESS, |message| fail(1, &[message])),
+        _ => missed.map_or(0, |message| fail(1, &[message])),
     }
 }
 
 /// Prints why a subcommand failed; returns the exit code.
-pub fn failed(failure: Failure) -> ExitCode {
+pub fn failed(failure: Failure) -> u8 {
     match failure {
         Failure::Input(problems) => fail(1, &problems),
         Failure::Usage(message) => fail(2, &[message]),
     }
 }
 
-fn fail(code: u8, problems: &[String]) -> ExitCode {
+fn fail(code: u8, problems: &[String]) -> u8 {
     report("error", problems);
-    ExitCode::from(code)
+    code
 }
 
 fn report(kind: &str, lines: &[String]) {

@@ -3,6 +3,7 @@
 
 mod catalogue;
 mod columns;
+mod command;
 mod evaluate;
 mod fault;
 mod load;
@@ -23,5 +24,6 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(evaluate::evaluate_serving, module)?)?;
     module.add_function(wrap_pyfunction!(catalogue::models, module)?)?;
     module.add_function(wrap_pyfunction!(catalogue::hardware, module)?)?;
+    module.add_function(wrap_pyfunction!(command::run_command, module)?)?;
     module.add_function(wrap_pyfunction!(fault::raise_defect, module)?)
 }

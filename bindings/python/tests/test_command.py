@@ -1,12 +1,14 @@
 """The package and the command say the same of a step."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from conftest import Command
-from ridgepoint import Deployment, StepModel
+from ridgepoint import ClosedLoop, Deployment, Scheduler, StepModel
 
 
 @pytest.mark.parametrize(
@@ -51,3 +53,24 @@ def test_the_catalogues_are_the_commands(command: Command) -> None:
     said = json.loads(command("models", "--format", "json"))["models"]
     assert [model.name for model in ridgepoint.models()] == [model["name"] for model in said]
     assert [model.active_parameters for model in ridgepoint.models()] == [of["parameters"]["active"] for of in said]
+
+
+def test_the_wheel_installs_the_command(command: Command) -> None:
+    arguments = ["predict-step", "--model", "llama-3.1-8b", "--hardware", "h100", "--decode", "64x2048"]
+    script = str(Path(sys.executable).with_name("ridgepoint"))
+    for program in ([script], [sys.executable, "-m", "ridgepoint"]):
+        run = subprocess.run([*program, *arguments], capture_output=True, text=True, check=True)
+        assert run.stdout == command(*arguments)
+        assert subprocess.run([*program, "predict-stop"], capture_output=True, check=False).returncode == 2
+        assert subprocess.run([*program, "models", "no-such-model"], capture_output=True, check=False).returncode == 1
+
+
+def test_misspelt_keywords_come_with_the_right_ones() -> None:
+    for wrong, near in (
+        (lambda: Deployment(tensor_paralel_size=4), "did you mean tensor_parallel_size"),  # type: ignore[call-arg]
+        (lambda: Scheduler(async_schedule=True), "did you mean async_scheduling"),  # type: ignore[call-arg]
+        (lambda: ClosedLoop(1, 2, 3, requests=4), "did you mean num_requests"),  # type: ignore[call-arg]
+        (lambda: ClosedLoop(1, 2, 3, x=4), "it takes concurrency, input_len"),  # type: ignore[call-arg]
+    ):
+        with pytest.raises(TypeError, match=near):
+            wrong()

@@ -4,9 +4,10 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from ._record import real_number, switch, whole_number
+from ._record import real_number, suggests_keywords, switch, whole_number
 
 
+@suggests_keywords
 @dataclass(frozen=True)
 class Deployment:
     """vLLM's engine arguments, with vLLM's names and defaults.

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ._native import RidgepointError
-from ._record import real_number, whole_number
+from ._record import real_number, suggests_keywords, whole_number
 
 if TYPE_CHECKING:
     from ._native import Integers
@@ -20,6 +20,7 @@ _NOTHING: list[int] = []
 _MOST_S = 1e9
 
 
+@suggests_keywords
 @dataclass(frozen=True)
 class Profile:
     """A load profile of the load generator inference-perf (YAML or JSON)."""
@@ -27,6 +28,7 @@ class Profile:
     path: str | os.PathLike[str]
 
 
+@suggests_keywords
 @dataclass(frozen=True)
 class RequestFile:
     """A list of requests: csv or jsonl with arrival, input and output length, or a published trace."""
@@ -36,6 +38,7 @@ class RequestFile:
     """"csv", "jsonl", "mooncake", "azure", "vllm-bench" or "llmservingsim"; None detects it."""
 
 
+@suggests_keywords
 @dataclass(frozen=True)
 class ClosedLoop:
     """Equal requests, `concurrency` of them in flight. A finished request is replaced immediately."""
@@ -49,6 +52,7 @@ class ClosedLoop:
     """Number of requests. Defaults to ten times `concurrency`."""
 
 
+@suggests_keywords
 @dataclass(frozen=True)
 class OpenLoop:
     """Equal requests at random times, `request_rate` per second on average."""
@@ -63,6 +67,7 @@ class OpenLoop:
     """Shape of the gamma distribution of the gaps between requests. 1 is a Poisson process; smaller values are burstier."""
 
 
+@suggests_keywords
 @dataclass(frozen=True, eq=False)
 class RequestArrays:
     """Requests as columns of equal length, in order of arrival."""

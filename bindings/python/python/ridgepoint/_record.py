@@ -1,6 +1,8 @@
 """Dataclasses from JSON, and checks of arguments."""
 
 import dataclasses
+import difflib
+import functools
 import operator
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
@@ -21,6 +23,23 @@ def record(kind: type[T], values: Mapping[str, Any], **made: Any) -> T:
         elif field.name in values or field.default is dataclasses.MISSING:
             known[field.name] = values[field.name]
     return kind(**known)
+
+
+def suggests_keywords(kind: type[T]) -> type[T]:
+    """Makes a dataclass name the nearest keyword when it is given an unknown one, as Python does from 3.13."""
+    init = kind.__init__
+    names = [field.name for field in dataclasses.fields(kind)]  # type: ignore[arg-type]
+
+    @functools.wraps(init)
+    def checked(self: T, *values: Any, **keywords: Any) -> None:
+        for name in keywords.keys() - set(names):
+            near = difflib.get_close_matches(name, names, n=1)
+            hint = f"; did you mean {near[0]}?" if near else f"; it takes {', '.join(names)}"
+            raise TypeError(f"{kind.__name__} has no argument '{name}'{hint}")
+        init(self, *values, **keywords)
+
+    kind.__init__ = checked  # type: ignore[misc]
+    return kind
 
 
 def columns(rows: Iterable[Any], kind: type[Any]) -> dict[str, list[Any]]:

@@ -9,12 +9,13 @@ import numpy.typing as npt
 
 from . import _native
 from ._loads import Load, described
-from ._record import record, whole_number
+from ._record import record, suggests_keywords, whole_number
 from ._steps import KvCapacity, StepModel
 
 _OUTCOMES = np.array(["finished", "rejected", "unfinished"])
 
 
+@suggests_keywords
 @dataclass(frozen=True)
 class Scheduler:
     """vLLM's engine arguments for the scheduler and the KV cache. None is vLLM's default."""

@@ -1,0 +1,115 @@
+//! The command `ridgepoint`: one file or folder per subcommand, with its arguments, its run and its table. Exit codes: 0 done, 1
+//! bad input or a missed tolerance, 2 wrong usage.
+
+mod calibrate;
+mod common;
+mod completions;
+mod deployment;
+mod evaluate;
+mod examples;
+mod export;
+mod fit;
+mod hardware;
+mod hint;
+mod ingest;
+mod models;
+mod outcome;
+mod plots;
+mod predict_step;
+mod progress;
+mod simulate;
+mod sweep;
+mod text;
+mod whole_file;
+
+use std::ffi::OsString;
+
+use clap::{CommandFactory, Parser, Subcommand};
+
+use common::Common;
+use outcome::print;
+
+/// Predict how long one step of an LLM serving engine takes
+///
+/// A step is one iteration of the engine: a batch of prefill chunks and decodes. Its operators follow from the model's
+/// config.json. Their times follow from the GPU's roofline and from efficiency tables calibrated on measured kernels.
+#[derive(Debug, Parser)]
+#[command(name = "ridgepoint", version, after_help = examples::TOP, arg_required_else_help = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+    #[command(flatten)]
+    common: Common,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Predict the time of one step, operator by operator
+    #[command(after_help = examples::PREDICT_STEP)]
+    PredictStep(Box<predict_step::PredictStep>),
+    /// Replay a load on a server: TTFT, ITL and E2E as its clients see them
+    #[command(after_help = examples::SIMULATE)]
+    Simulate(Box<simulate::Simulate>),
+    /// Replay a grid of servers and loads, or find the highest rate of each server that meets latency limits
+    #[command(after_help = examples::SWEEP)]
+    Sweep(sweep::Sweep),
+    /// Build efficiency tables from kernel measurements, or score tables on measurements
+    #[command(after_help = examples::CALIBRATE)]
+    Calibrate(calibrate::Calibrate),
+    /// Convert traces of engines and reports of load generators into a step table and a request table
+    #[command(after_help = examples::INGEST)]
+    Ingest(Box<ingest::Ingest>),
+    /// Compare predictions with measured serving runs
+    #[command(after_help = examples::EVALUATE)]
+    Evaluate(evaluate::Evaluate),
+    /// Fit a correction to measured steps or serving runs
+    #[command(after_help = examples::FIT)]
+    Fit(Box<fit::Fit>),
+    /// Write a step model's lookup tables as JSON, for simulators in other languages
+    #[command(after_help = examples::EXPORT)]
+    Export(Box<export::Export>),
+    /// List the built-in models, or show one
+    #[command(after_help = examples::MODELS)]
+    Models(models::Models),
+    /// List the built-in GPUs, or show one
+    #[command(after_help = examples::HARDWARE)]
+    Hardware(hardware::HardwareArgs),
+    /// Print a completion script for a shell
+    #[command(after_help = examples::COMPLETIONS)]
+    Completions(completions::Completions),
+}
+
+/// Runs the command and returns its exit code. The first argument is the name of the program.
+pub fn run(arguments: impl IntoIterator<Item = OsString>) -> u8 {
+    let Cli { command, common } = match Cli::try_parse_from(arguments) {
+        Ok(cli) => cli,
+        Err(error) => return outcome::usage(&error),
+    };
+    let (common, format) = (&common, common.format);
+    if let Err(failure) = common.check() {
+        return outcome::failed(failure);
+    }
+    match &command {
+        Command::PredictStep(args) => print(predict_step::run(args, common), format),
+        Command::Simulate(args) => print(simulate::run(args, common), format),
+        Command::Sweep(args) => print(sweep::run(args, common), format),
+        Command::Calibrate(args) => print(calibrate::run(args, common), format),
+        Command::Evaluate(args) => print(evaluate::run(args, common), format),
+        Command::Ingest(args) => print(ingest::run(args, common), format),
+        Command::Fit(args) => print(fit::run(args, common), format),
+        Command::Export(args) => print(export::run(args, common), format),
+        Command::Models(args) => print(models::run(args, common), format),
+        Command::Hardware(args) => print(hardware::run(args, common), format),
+        Command::Completions(args) => print(Ok(completions::run(args, &mut Cli::command())), format),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_argument_definitions_are_consistent() {
+        Cli::command().debug_assert();
+    }
+}
