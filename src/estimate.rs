@@ -167,7 +167,7 @@ pub(crate) fn unseen_tables_sd(operators: &[OperatorEstimate], time_us: f64, is_
         half_width(p) / SDS_OF_90_PCT * part_us / time_us
     };
     let carried_over = if is_fitted_gpu { 0.0 } else { 0.1 };
-    [of(Provenance::Held), of(Provenance::Borrowed), carried_over].into_iter().map(|sd| sd * sd).sum::<f64>().sqrt()
+    [of(Provenance::Clamped), of(Provenance::Borrowed), carried_over].into_iter().map(|sd| sd * sd).sum::<f64>().sqrt()
 }
 
 /// Half width of the 90 % interval of an operator's time, relative, by where the time comes from. Measured and interpolated: the
@@ -176,7 +176,7 @@ fn half_width(provenance: Provenance) -> f64 {
     match provenance {
         Provenance::Measured => 0.05,
         Provenance::Interpolated => 0.13,
-        Provenance::Held => 0.25,
+        Provenance::Clamped => 0.25,
         Provenance::Borrowed => 0.35,
         Provenance::Datasheet => 0.5,
         Provenance::Ideal | Provenance::Learned => 0.0,

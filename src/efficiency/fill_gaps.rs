@@ -9,7 +9,7 @@ impl Grid {
     pub fn fill_gaps(&mut self) {
         let holes: Vec<usize> = (0..self.num_cells()).filter(|cell| self.get(*cell).is_none()).collect();
         if holes.len() == self.num_cells() {
-            holes.iter().for_each(|cell| self.set(*cell, 0.0, Provenance::Held));
+            holes.iter().for_each(|cell| self.set(*cell, 0.0, Provenance::Clamped));
             return;
         }
         let mut is_open = vec![false; self.num_cells()];
@@ -19,7 +19,7 @@ impl Grid {
         while !round.is_empty() {
             let means: Vec<f32> = round.iter().map(|cell| self.mean_beside(*cell)).collect();
             for (cell, mean) in round.iter().zip(means) {
-                self.set(*cell, f64::from(mean), Provenance::Held);
+                self.set(*cell, f64::from(mean), Provenance::Clamped);
             }
             let mut next = Vec::new();
             for cell in round {

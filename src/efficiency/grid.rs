@@ -37,7 +37,7 @@ impl Grid {
         for axis in (1..axes.len()).rev() {
             strides[axis - 1] = strides[axis] * axes[axis].len();
         }
-        Grid { axes, log_axes, strides, values: vec![f32::NAN; cells], origins: vec![Provenance::Held; cells] }
+        Grid { axes, log_axes, strides, values: vec![f32::NAN; cells], origins: vec![Provenance::Clamped; cells] }
     }
 
     /// Cells in the grid, holes counted.
@@ -151,7 +151,8 @@ impl Grid {
             sum += share * f64::from(self.values[corner]);
             // A held corner makes the time held if it has more than a quarter of the weight.
             let origin = self.origins[corner];
-            provenance = if origin != Provenance::Held || share > 0.25 { provenance.max(origin) } else { provenance };
+            provenance =
+                if origin != Provenance::Clamped || share > 0.25 { provenance.max(origin) } else { provenance };
         }
         (sum, provenance)
     }
@@ -171,7 +172,7 @@ fn bracket(knots: &[f64], x: f64) -> Place {
     let knot = |low, provenance| Place { low, weight: 0.0, provenance };
     let at_end = |low: usize| {
         let is_knot = (x - knots[low]).abs() <= SAME;
-        knot(low, if is_knot { Provenance::Measured } else { Provenance::Held })
+        knot(low, if is_knot { Provenance::Measured } else { Provenance::Clamped })
     };
     if x <= knots[0] {
         return at_end(0);
@@ -215,7 +216,7 @@ mod tests {
     fn beyond_the_edge_the_edge_value_applies() {
         let (value, provenance) = plane().lookup(&[1e6, 8.0]);
         assert!((value - (100f64.ln() + 2.0 * 8f64.ln())).abs() < 1e-6);
-        assert_eq!(provenance, Provenance::Held);
+        assert_eq!(provenance, Provenance::Clamped);
         assert_eq!(plane().lookup(&[10.0, 8.0]).1, Provenance::Measured);
     }
 
@@ -225,16 +226,16 @@ mod tests {
         let (slice, provenance) = grid.slice(&[50.0]);
         assert_eq!(provenance, Provenance::Interpolated);
         assert!((slice.lookup(&[3.0]).0 - grid.lookup(&[50.0, 3.0]).0).abs() < 1e-6);
-        assert_eq!(grid.slice(&[1e6]).1, Provenance::Held);
+        assert_eq!(grid.slice(&[1e6]).1, Provenance::Clamped);
     }
 
     #[test]
     fn holes_are_filled_from_their_neighbours_and_known_as_held() {
         let mut grid = plane();
         let corner = grid.cell_at(&[100.0, 8.0]).expect("a cell");
-        grid.set(corner, f64::NAN, Provenance::Held);
+        grid.set(corner, f64::NAN, Provenance::Clamped);
         grid.fill_gaps();
-        assert_eq!(grid.lookup(&[100.0, 8.0]).1, Provenance::Held);
+        assert_eq!(grid.lookup(&[100.0, 8.0]).1, Provenance::Clamped);
         assert_eq!(grid.lookup(&[10.0, 8.0]).1, Provenance::Measured);
     }
 }

@@ -5,7 +5,7 @@
 //!
 //! 1. the series measured for this kernel on this GPU: at a measured shape, interpolated between shapes in log
 //!    coordinates, or with the residual clamped to the table's edge beyond it;
-//! 2. the nearest series of this GPU (another head size, window or expert layer), as held;
+//! 2. the nearest series of this GPU (another head size, window or expert layer), as clamped;
 //! 3. a series of a fallback GPU, against this GPU's own datasheet, as borrowed;
 //! 4. kernels that only move bytes: the datasheet bound and a launch floor;
 //! 5. otherwise an error. Nothing is ever below the roofline bound.

@@ -13,8 +13,8 @@ pub enum Provenance {
     Measured,
     /// Interpolated between measured shapes of this GPU.
     Interpolated,
-    /// Beyond the measured shapes of this GPU: clamped to the efficiency at the table's edge.
-    Held,
+    /// Beyond the measured shapes of this GPU: the efficiency at the table's edge.
+    Clamped,
     /// Measured on a fallback GPU: its efficiency against this GPU's datasheet.
     Borrowed,
     /// No measurement of this kind of kernel: the datasheet bound and a launch floor.

@@ -61,7 +61,7 @@ impl<F: Family> Found<F> {
         match (self.is_fallback, is_exact) {
             (true, _) => Provenance::Borrowed,
             (false, true) => Provenance::Measured,
-            (false, false) => Provenance::Held,
+            (false, false) => Provenance::Clamped,
         }
     }
 }

@@ -56,7 +56,7 @@ fn assert_provenance<F: Family>(gpu: &str, series: &Series<F>, time: impl Fn(&[f
         knots += 1;
         let mut further = point.clone();
         further[last] = 3.0 * grid.axes[last].last().expect("knots");
-        assert_eq!(time(&further).1, Provenance::Held, "{gpu} {name} {further:?}");
+        assert_eq!(time(&further).1, Provenance::Clamped, "{gpu} {name} {further:?}");
         let Some(next) = grid.neighbour(offset, &grid.index(offset), last, 1) else { continue };
         if grid.measured(next).is_some() && at(next)[last] > point[last] * 1.01 {
             let mut middle = point.clone();
@@ -73,7 +73,7 @@ fn chip_of<F: Family>(gpu: &str, key: &F::Key) -> Chip {
 }
 
 #[test]
-fn times_are_measured_at_knots_interpolated_between_and_held_beyond() {
+fn times_are_measured_at_knots_interpolated_between_and_clamped_beyond() {
     for gpu in OWN_TABLES {
         let gemm = series::<GemmModel>(gpu, |key| *key == MatmulFormat::Bfloat16);
         assert_provenance(gpu, &gemm, |p| {
@@ -117,10 +117,10 @@ fn a_similar_or_foreign_series_never_claims_a_measurement() {
     let chip = chip_of::<GemmModel>("h100", &gemm.key);
     let as_if = |matched| GemmCurve::new(&gemm, shape, chip, matched).time(point[2]).1;
     assert_eq!(as_if(Provenance::Measured), Provenance::Measured);
-    assert_eq!(as_if(Provenance::Held), Provenance::Held);
+    assert_eq!(as_if(Provenance::Clamped), Provenance::Clamped);
     assert_eq!(as_if(Provenance::Borrowed), Provenance::Borrowed);
     let quantised = GemmShape { weight_bytes: WeightFormat::Int4 { group_size: 128 }.bytes_per_weight(), ..shape };
-    assert!(GemmCurve::new(&gemm, quantised, chip, Provenance::Held).time(point[2]).0 > 0.0);
+    assert!(GemmCurve::new(&gemm, quantised, chip, Provenance::Clamped).time(point[2]).0 > 0.0);
 }
 
 /// A GPU that nobody sells.
@@ -163,7 +163,7 @@ fn another_gpu_borrows_and_names_the_lender() {
             let found = step.operators.iter().find(|o| o.name == operator).expect("in every step");
             assert_eq!(found.provenance, Provenance::Borrowed, "{gpu}: {operator}");
         }
-        for own in [Provenance::Measured, Provenance::Interpolated, Provenance::Held] {
+        for own in [Provenance::Measured, Provenance::Interpolated, Provenance::Clamped] {
             assert!(share(&step, own) == 0.0, "{gpu} has no tables: {:?}", step.provenance);
         }
         assert!(share(&step, Provenance::Borrowed) > 0.5, "{gpu}: {:?}", step.provenance);

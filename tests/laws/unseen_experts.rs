@@ -49,7 +49,7 @@ fn a_layer_is_predicted_from_others_within_a_few_percent() {
                     let stand_ins: Vec<_> = others
                         .iter()
                         .take(STAND_INS)
-                        .map(|(s, d)| (*s, stand_in_weight(*d), Provenance::Held))
+                        .map(|(s, d)| (*s, stand_in_weight(*d), Provenance::Clamped))
                         .collect();
                     let predicted_us = MoeCurve::new(&stand_ins, shape, tp, ep, chip).time(tokens).0;
                     errors.push(100.0 * (predicted_us / measured_us - 1.0).abs());

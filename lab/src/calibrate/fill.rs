@@ -85,7 +85,7 @@ mod tests {
         }
         let centre = grid.cell_at(&[8.0, 8.0, 8.0]).expect("a cell");
         let (truth, _) = grid.get(centre).expect("set above");
-        grid.set(centre, f64::NAN, Provenance::Held);
+        grid.set(centre, f64::NAN, Provenance::Clamped);
         grid.set(grid.cell_at(&[4.0, 8.0, 8.0]).expect("a cell"), 5.0, Provenance::Measured);
         let (value, enclosed) = estimate(&grid, centre).expect("has neighbours");
         assert!(enclosed);

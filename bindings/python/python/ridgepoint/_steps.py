@@ -44,7 +44,7 @@ class OperatorEstimate:
     share: float
     """Share of the step's time."""
     provenance: str
-    """Source of the time: "measured", "interpolated", "held", "borrowed", "datasheet", "ideal" or "learned"."""
+    """Source of the time: "measured", "interpolated", "clamped", "borrowed", "datasheet", "ideal" or "learned"."""
 
 
 @dataclass(frozen=True)
