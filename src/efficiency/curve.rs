@@ -28,8 +28,8 @@ pub(super) struct Curve {
 }
 
 impl Curve {
-    /// Slices `series` at `leading` coordinates of its first axes. Its times are `at_best` measured, held or borrowed: a series
-    /// of a similar kernel is held, one of another GPU borrowed.
+    /// Slices `series` at `leading` coordinates of its first axes. Its times are `at_best` measured, clamped or borrowed: a series
+    /// of a similar kernel is clamped, one of another GPU borrowed.
     fn new<F: Family>(series: &Series<F>, leading: &[f64], chip: Chip, at_best: Provenance) -> Self {
         let (residuals, provenance) = series.grid.slice(leading);
         Curve { coefficients: series.coefficients.clone(), chip, residuals, at_best: at_best.max(provenance) }
@@ -85,8 +85,8 @@ impl DecodeCurve {
     /// Heads beyond the table's are looked up as more requests of the most heads it has.
     pub fn new(series: &Series<DecodeModel>, kv_heads: f64, group: f64, chip: Chip, at_best: Provenance) -> Self {
         let most = series.grid.axes[0].last().copied().unwrap_or(kv_heads);
-        let held = kv_heads.min(most);
-        DecodeCurve { curve: Curve::new(series, &[held, group], chip, at_best), batch_factor: kv_heads / held }
+        let measured = kv_heads.min(most);
+        DecodeCurve { curve: Curve::new(series, &[measured, group], chip, at_best), batch_factor: kv_heads / measured }
     }
 
     /// Time for requests alike in the mean.

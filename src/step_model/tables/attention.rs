@@ -45,7 +45,7 @@ impl Calls {
 pub(super) struct DecodeAttention {
     #[serde(flatten)]
     pub(super) calls: Calls,
-    /// Time of a call by requests and keys per request, µs, before it is held to the roofline bound.
+    /// Time of a call by requests and keys per request, µs, before the roofline bound is applied.
     pub(super) call_us: Surface<KEY_STEPS_LOG2>,
 }
 
@@ -80,7 +80,7 @@ pub(super) struct ChunkAttention {
 }
 
 impl ChunkAttention {
-    /// Time of one call for a single chunk by its table, µs, before it is held to the roofline bound. Returns `None` beyond it.
+    /// Time of one call for a single chunk by its table, µs, before the roofline bound is applied. Returns `None` beyond it.
     #[inline]
     pub(super) fn one_us(&self, tokens: u64, context: u64) -> Option<f64> {
         self.one.as_ref()?.call_us(tokens, context)

@@ -199,7 +199,7 @@ impl StepTables {
             let call = attention.call(step, real(decodes.num_requests), kv_tokens)?;
             total.add(attention.calls.total(call));
         }
-        Some(total.held())
+        Some(total.bounded())
     }
 
     /// Time of a step with prefill chunks, µs. Returns `None` beyond the tables.
@@ -252,6 +252,6 @@ impl StepTables {
             call.us = larger(call.us, attention.least_us);
             total.add(attention.calls.total(call));
         }
-        Some(total.held())
+        Some(total.bounded())
     }
 }

@@ -95,7 +95,7 @@ impl Timed {
 
     /// The time, or the bound if that is longer.
     #[inline(always)]
-    pub(super) fn held(&self) -> f64 {
+    pub(super) fn bounded(&self) -> f64 {
         larger(self.us, self.bound_us)
     }
 }
