@@ -103,8 +103,7 @@ class Reports:
             raise NoData
         # A sweep would resume from the rows of an earlier run, and say so.
         for path in re.findall(r"--out (\S+)", line):
-            for old in (ROOT / path, ROOT / f"{path}.partial"):
-                old.unlink(missing_ok=True)
+            (ROOT / path).unlink(missing_ok=True)
         line = re.sub(rf"^({re.escape(CARGO_RUN)}|ridgepoint\b)", self.command, line, flags=re.MULTILINE)
         done = subprocess.run(["bash", "-euc", line], cwd=ROOT, capture_output=True, text=True)
         if done.returncode != 0:

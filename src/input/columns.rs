@@ -9,18 +9,23 @@ use crate::error::{Location, Result, cut};
 /// The columns of a kind of file.
 #[derive(Debug, Clone, Copy)]
 pub struct Columns {
-    /// Columns that every file has.
-    pub required: &'static [&'static str],
-    /// Columns that a file may have.
-    pub optional: &'static [&'static str],
+    /// Columns that every file has, as a header: `stage,metric,value_ms`.
+    pub required: &'static str,
+    /// Columns that a file may have, written the same.
+    pub optional: &'static str,
     /// Other names, as pairs of alias and column.
     pub aliases: &'static [(&'static str, &'static str)],
 }
 
 impl Columns {
     /// Columns that every file has, and no others.
-    pub const fn exactly(required: &'static [&'static str]) -> Self {
-        Columns { required, optional: &[], aliases: &[] }
+    pub const fn exactly(required: &'static str) -> Self {
+        Columns { required, optional: "", aliases: &[] }
+    }
+
+    /// Returns the columns that every file has.
+    pub fn required(&self) -> impl Iterator<Item = &'static str> + use<> {
+        self.required.split(',')
     }
 
     /// Finds the columns among the names in a header.
@@ -42,7 +47,7 @@ impl Columns {
                 None => header.found.push(Found { column, name: name.to_owned(), position }),
             }
         }
-        for column in self.required.iter().filter(|column| header.name(column).is_none()) {
+        for column in self.required().filter(|column| header.name(column).is_none()) {
             problems.push(format!("column '{column}' is missing{}", other_names(self.aliases, column)));
         }
         if !problems.is_empty() {
@@ -52,33 +57,38 @@ impl Columns {
         Ok(header)
     }
 
+    /// The columns by their own names.
+    fn own(&self) -> impl Iterator<Item = &'static str> + use<> {
+        self.required().chain(self.optional.split(','))
+    }
+
     fn all(&self) -> impl Iterator<Item = &'static str> {
-        self.required.iter().chain(self.optional).copied().chain(self.aliases.iter().map(|(alias, _)| *alias))
+        self.own().chain(self.aliases.iter().map(|(alias, _)| *alias))
     }
 
     fn column(&self, name: &str) -> Option<&'static str> {
-        let own = self.required.iter().chain(self.optional).copied().find(|column| *column == name);
+        let own = self.own().find(|column| *column == name && !name.is_empty());
         own.or_else(|| self.aliases.iter().find(|(alias, _)| *alias == name).map(|(_, column)| *column))
     }
 
     fn listed(&self) -> String {
-        let required = self.required.join(", ");
+        let required = self.required.replace(',', ", ");
         if self.optional.is_empty() {
             return format!("the columns are {required}");
         }
-        format!("the columns are {required} and, optionally, {}", self.optional.join(", "))
+        format!("the columns are {required} and, optionally, {}", self.optional.replace(',', ", "))
     }
 }
 
 /// The columns that a file has.
 #[derive(Debug, Clone, Default)]
 pub struct Header {
-    found: Vec<Found>,
+    pub(super) found: Vec<Found>,
 }
 
 #[derive(Debug, Clone)]
 pub(super) struct Found {
-    column: &'static str,
+    pub(super) column: &'static str,
     pub(super) name: String,
     pub(super) position: usize,
 }

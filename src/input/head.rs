@@ -6,55 +6,57 @@ use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess,
 
 /// What a file begins with.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Head {
+pub struct Head {
+    /// The kind of text.
+    pub kind: HeadKind,
+    /// The columns; of JSON, keys of the outermost object or of the objects in the outermost list, each once.
+    pub names: Vec<String>,
+}
+
+/// The kind of text that a file begins with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HeadKind {
     /// Nothing but white space.
     Empty,
-    /// JSON.
-    Json {
-        /// The outermost value is a list.
-        is_list: bool,
-        /// Keys of the outermost object, or of the objects in the outermost list, each once.
-        keys: Vec<String>,
-    },
+    /// A JSON object.
+    JsonObject,
+    /// A JSON list.
+    JsonList,
     /// Anything else, read as a csv header.
-    Csv {
-        /// Names of the columns.
-        columns: Vec<String>,
-    },
+    Csv,
 }
 
 impl Head {
-    /// The keys or columns.
-    pub fn names(&self) -> &[String] {
-        match self {
-            Head::Empty => &[],
-            Head::Json { keys: names, .. } | Head::Csv { columns: names } => names,
-        }
+    /// Whether it is JSON.
+    pub fn is_json(&self) -> bool {
+        matches!(self.kind, HeadKind::JsonObject | HeadKind::JsonList)
     }
 
     /// Whether `name` is among the keys or columns.
     pub fn has(&self, name: &str) -> bool {
-        self.names().iter().any(|known| known == name)
+        self.names.iter().any(|known| known == name)
     }
 }
 
 /// Looks at the beginning of a file, which may end anywhere. Lines that start with `#` are no csv header.
 pub fn head(bytes: &[u8]) -> Head {
     let text = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes).trim_ascii_start();
-    match text.first() {
-        None => Head::Empty,
+    let mut names = Vec::new();
+    let kind = match text.first() {
+        None => HeadKind::Empty,
         Some(first @ (b'{' | b'[')) => {
-            let mut keys = Vec::new();
             // The text is cut off, so it ends in an error; the keys before that count.
-            let _ = serde_json::Deserializer::from_slice(text).deserialize_any(FirstKeys(&mut keys));
-            Head::Json { is_list: *first == b'[', keys }
+            let _ = serde_json::Deserializer::from_slice(text).deserialize_any(FirstKeys(&mut names));
+            if *first == b'[' { HeadKind::JsonList } else { HeadKind::JsonObject }
         }
         Some(_) => {
             let text = String::from_utf8_lossy(text);
             let header = text.lines().find(|line| !line.starts_with('#')).unwrap_or_default();
-            Head::Csv { columns: header.split(',').map(|name| name.trim().trim_matches('"').to_owned()).collect() }
+            names.extend(header.split(',').map(|name| name.trim().trim_matches('"').to_owned()));
+            HeadKind::Csv
         }
-    }
+    };
+    Head { kind, names }
 }
 
 /// Collects keys of an object, or of each object in a list.
@@ -96,7 +98,7 @@ mod tests {
     use super::*;
 
     fn names(text: &str) -> Vec<String> {
-        head(text.as_bytes()).names().to_vec()
+        head(text.as_bytes()).names
     }
 
     #[test]
@@ -104,12 +106,12 @@ mod tests {
         assert_eq!(names(r#"{"a\"b": {"x": [1, {"y": 2}]}, "c" : ["d:", "e"], "f": tru"#), ["a\"b", "c", "f"]);
         assert_eq!(names("\u{feff}\n[{\"a\": 1}, {\"a\": 2, \"b\": \"{\\\"c\\\": 1}\"}"), ["a", "b"]);
         assert!(names("{\"a\\").is_empty());
-        assert!(matches!(head(b"[1, 2]"), Head::Json { is_list: true, .. }));
+        assert_eq!(head(b"[1, 2]").kind, HeadKind::JsonList);
     }
 
     #[test]
     fn a_header_comes_after_comments() {
         assert_eq!(names("# made by hand\narrival, \"input_len\"\n1,2"), ["arrival", "input_len"]);
-        assert_eq!(head(b"\xef\xbb\xbf \n"), Head::Empty);
+        assert_eq!(head(b"\xef\xbb\xbf \n").kind, HeadKind::Empty);
     }
 }

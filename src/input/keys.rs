@@ -309,8 +309,15 @@ fn whole(value: &Value) -> Option<u64> {
     value.as_u64().or_else(|| whole_float(value.as_f64()?))
 }
 
+/// Parses a whole number, which may be written as `16.0`.
+#[cfg(feature = "replay")]
+pub fn whole_text(text: &str) -> Option<u64> {
+    let text = text.trim();
+    text.parse().ok().or_else(|| whole_float(text.parse().ok()?))
+}
+
 /// Converts a float that is a whole number; larger ones than 2⁵³ are not exact and give `None`.
-pub(super) fn whole_float(number: f64) -> Option<u64> {
+fn whole_float(number: f64) -> Option<u64> {
     const MAX_EXACT: f64 = 9_007_199_254_740_992.0;
     (number.fract().abs() <= 0.0 && (0.0..=MAX_EXACT).contains(&number)).then_some(number as u64)
 }

@@ -9,6 +9,8 @@ mod keys;
 mod names;
 mod number_range;
 #[cfg(feature = "replay")]
+mod record;
+#[cfg(feature = "replay")]
 mod rows;
 mod text;
 
@@ -16,10 +18,14 @@ mod text;
 pub use columns::{Columns, Header};
 pub(crate) use files::embedded;
 pub use files::files_in;
-pub use head::{Head, head};
+pub use head::{Head, HeadKind, head};
+#[cfg(feature = "replay")]
+pub use keys::whole_text;
 pub use keys::{Keys, Log, check, contradiction, shown};
 pub use names::{did_you_mean, near_matches, normalise};
 pub use number_range::NumberRange;
+#[cfg(feature = "replay")]
+pub use record::read_texts;
 #[cfg(feature = "replay")]
 pub use rows::{Row, RowReader, csv_error};
 #[cfg(feature = "replay")]

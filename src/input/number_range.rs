@@ -5,9 +5,8 @@ use std::fmt::{self, Display};
 /// Numbers that a key or cell may have.
 #[derive(Debug, Clone, Copy)]
 pub struct NumberRange {
-    min: f64,
-    /// The number must be above `min`.
-    is_open: bool,
+    /// Whether 0 is among them.
+    has_zero: bool,
     max: f64,
     unit: &'static str,
 }
@@ -18,25 +17,23 @@ impl NumberRange {
 
     /// Numbers above 0 and at most `max`.
     pub const fn above_zero(max: f64, unit: &'static str) -> Self {
-        NumberRange { min: 0.0, is_open: true, max, unit }
+        NumberRange { has_zero: false, max, unit }
     }
 
     /// Numbers from 0 to `max`.
     pub const fn from_zero(max: f64, unit: &'static str) -> Self {
-        NumberRange { min: 0.0, is_open: false, max, unit }
+        NumberRange { has_zero: true, max, unit }
     }
 
     /// Returns whether a number is in the range.
     pub fn contains(&self, number: f64) -> bool {
-        let is_enough = if self.is_open { number > self.min } else { number >= self.min };
-        is_enough && number <= self.max
+        (number > 0.0 || (self.has_zero && number >= 0.0)) && number <= self.max
     }
 }
 
 impl Display for NumberRange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let least = if self.is_open { "above" } else { "of at least" };
-        write!(f, "a number {least} {}", self.min)?;
+        f.write_str(if self.has_zero { "a number of at least 0" } else { "a number above 0" })?;
         if self.max < f64::MAX {
             write!(f, " and at most {}", self.max)?;
         }

@@ -1,18 +1,19 @@
 //! Reads csv and jsonl files row by row. Columns are known by name; errors name the file, the row and the column.
 
 use std::borrow::Cow;
-use std::cell::Cell;
 use std::fmt::Display;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::ops::RangeInclusive;
 use std::path::Path;
 
+use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-use super::columns::{Columns, Header};
-use super::keys::{shown, whole_float};
+use super::columns::{Columns, Found, Header};
+use super::keys::{shown, whole_text};
 use super::number_range::NumberRange;
+use super::record::read_texts;
 use super::text::{distinct_json, json_cause};
 use crate::error::{Error, Location, Result, cut};
 
@@ -66,10 +67,11 @@ impl<R: BufRead> RowReader<R> {
     }
 
     fn with_options(origin: &str, reader: R, columns: Columns, options: &csv::ReaderBuilder) -> Result<Self> {
-        let mut reader = options.from_reader(RowLimit { reader, row_bytes: Cell::new(0) });
+        let mut reader = options.from_reader(RowLimit { reader, row_bytes: 0 });
         let names = reader.headers().map_err(|error| csv_error(origin, error))?;
         if names.iter().all(|name| name.trim().is_empty()) {
-            let message = format!("is empty: the first line must name the columns {}", columns.required.join(", "));
+            let message =
+                format!("is empty: the first line must name the columns {}", columns.required.replace(',', ", "));
             return Err(Error::parse(origin, message));
         }
         let header = columns.find(origin, names)?;
@@ -102,7 +104,7 @@ impl<R: BufRead> RowReader<R> {
         let origin = &self.origin;
         let cells = match &mut self.source {
             Source::Csv { reader, record } => {
-                reader.get_ref().row_bytes.set(0);
+                reader.get_mut().row_bytes = 0;
                 if !reader.read_record(record).map_err(|error| csv_error(origin, error))? {
                     return Ok(None);
                 }
@@ -183,10 +185,17 @@ impl<'r> Row<'r> {
 
     /// Returns the text of a cell; `None` if it is empty or null, or the file lacks the column.
     pub fn text(&self, column: &str) -> Option<Cow<'r, str>> {
-        let text = match (self.cells, self.value(column)) {
-            (Cells::Csv(record), _) => Cow::Borrowed(record.get(self.header.position(column)?)?),
-            (_, Some(Value::String(text))) => Cow::Borrowed(text.trim()),
-            (_, value) => Cow::Owned(value?.to_string()),
+        self.text_of(self.header.find(column)?)
+    }
+
+    fn text_of(&self, column: &Found) -> Option<Cow<'r, str>> {
+        let text = match self.cells {
+            Cells::Csv(record) => Cow::Borrowed(record.get(column.position)?),
+            Cells::Jsonl(object) => match object.get(&column.name)? {
+                Value::Null => return None,
+                Value::String(text) => Cow::Borrowed(text.trim()),
+                value => Cow::Owned(value.to_string()),
+            },
         };
         (!text.is_empty()).then_some(text)
     }
@@ -196,6 +205,17 @@ impl<'r> Row<'r> {
         let found = self.text(column).map_or_else(|| "nothing".to_owned(), |text| cut(&text));
         let name = self.header.name(column).unwrap_or(column);
         Error::bad_row(self.origin, self.number, name, found, expected)
+    }
+
+    /// Reads the row as a struct, whose fields have the names of columns; see [`read_texts`].
+    ///
+    /// # Errors
+    /// The first cell that a field cannot be read from.
+    pub fn get<T: DeserializeOwned>(&self) -> Result<T> {
+        let columns = &self.header.found;
+        let names = columns.iter().map(|found| found.column).collect();
+        let texts = columns.iter().map(|found| self.text_of(found).unwrap_or_default()).collect();
+        read_texts(&names, texts).map_err(|(column, expected)| self.bad(&column, expected))
     }
 
     /// Converts the text of a cell, which must not be empty; `expected` says what it must be.
@@ -213,10 +233,7 @@ impl<'r> Row<'r> {
     /// An empty cell, or anything but a number of the range.
     pub fn whole<T: TryFrom<u64> + PartialOrd + Display>(&self, column: &str, range: RangeInclusive<T>) -> Result<T> {
         let expected = format_args!("a whole number from {} to {}", range.start(), range.end());
-        self.read(column, expected, |text| {
-            let number = text.parse().ok().or_else(|| whole_float(text.parse().ok()?))?;
-            T::try_from(number).ok().filter(|number| range.contains(number))
-        })
+        self.read(column, expected, |text| T::try_from(whole_text(text)?).ok().filter(|number| range.contains(number)))
     }
 
     /// Reads a number.
@@ -232,11 +249,7 @@ impl<'r> Row<'r> {
     /// # Errors
     /// Those of `read`.
     pub fn optional<T>(&self, column: &str, read: impl FnOnce(&Self, &str) -> Result<T>) -> Result<Option<T>> {
-        let is_empty = match self.value(column) {
-            Some(value) => value.as_str().is_some_and(|text| text.trim().is_empty()),
-            None => self.text(column).is_none(),
-        };
-        (!is_empty).then(|| read(self, column)).transpose()
+        self.text(column).map(|_| read(self, column)).transpose()
     }
 
     /// Reads a list of whole numbers, which only jsonl has.
@@ -244,16 +257,12 @@ impl<'r> Row<'r> {
     /// # Errors
     /// An empty cell, or anything else.
     pub fn wholes(&self, column: &str) -> Result<Vec<u64>> {
-        let list = self.value(column).and_then(|value| value.as_array()?.iter().map(Value::as_u64).collect());
-        list.ok_or_else(|| self.bad(column, "a list of whole numbers"))
-    }
-
-    /// Returns the value of a column in jsonl; `None` for null.
-    fn value(&self, column: &str) -> Option<&'r Value> {
-        match self.cells {
+        let list = match self.cells {
             Cells::Csv(_) => None,
-            Cells::Jsonl(object) => object.get(&self.header.find(column)?.name).filter(|value| !value.is_null()),
-        }
+            Cells::Jsonl(object) => self.header.find(column).and_then(|found| object.get(&found.name)?.as_array()),
+        };
+        let list = list.and_then(|list| list.iter().map(Value::as_u64).collect());
+        list.ok_or_else(|| self.bad(column, "a list of whole numbers"))
     }
 }
 
@@ -261,14 +270,14 @@ impl<'r> Row<'r> {
 struct RowLimit<R> {
     reader: R,
     /// Bytes since the row began.
-    row_bytes: Cell<usize>,
+    row_bytes: usize,
 }
 
 impl<R: Read> Read for RowLimit<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = self.reader.read(buffer)?;
-        self.row_bytes.set(self.row_bytes.get().saturating_add(read));
-        if self.row_bytes.get() > MAX_ROW_BYTES {
+        self.row_bytes = self.row_bytes.saturating_add(read);
+        if self.row_bytes > MAX_ROW_BYTES {
             return Err(io::Error::other("a row of more than 1 MiB: is a quote not closed, or is the file no csv?"));
         }
         Ok(read)
@@ -293,8 +302,8 @@ mod tests {
     use super::*;
 
     const COLUMNS: Columns = Columns {
-        required: &["arrival", "input_len"],
-        optional: &["stage"],
+        required: "arrival,input_len",
+        optional: "stage",
         aliases: &[("arrival_ms", "arrival"), ("prompt_len", "input_len")],
     };
 

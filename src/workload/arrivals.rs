@@ -24,6 +24,16 @@ pub enum ArrivalPattern {
     },
 }
 
+impl ArrivalPattern {
+    /// Returns the pattern of vLLM's `--burstiness`; 1 is Poisson.
+    pub fn of_burstiness(burstiness: f64) -> Self {
+        match burstiness {
+            1.0 => ArrivalPattern::Poisson,
+            burstiness => ArrivalPattern::Gamma { burstiness },
+        }
+    }
+}
+
 /// Times of one stage, ns from its start, that never decrease.
 #[derive(Debug, Clone)]
 pub(super) enum ArrivalTimes {

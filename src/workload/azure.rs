@@ -13,7 +13,7 @@ use super::rows::{Rows, read_all, tokens};
 use crate::error::Result;
 use crate::input::{Columns, RowReader};
 
-pub(super) const COLUMNS: Columns = Columns::exactly(&["TIMESTAMP", "ContextTokens", "GeneratedTokens"]);
+pub(super) const COLUMNS: Columns = Columns::exactly("TIMESTAMP,ContextTokens,GeneratedTokens");
 
 const DATE: &str = "a date and time as in 2023-11-20 09:30:10.1234500, with an offset from UTC or none";
 

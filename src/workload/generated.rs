@@ -1,59 +1,20 @@
-//! Loads without a file: equal requests at a rate (open loop), or a fixed number of them in flight (closed loop).
+//! Loads without a file: requests at a rate (open loop), or a fixed number of them in flight (closed loop).
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 
 use super::arrivals::{ArrivalPattern, ArrivalTimes};
+use super::lengths::RequestShape;
 use super::limits::{self, MAX_DURATION_S};
-use super::request::Segment;
 use super::seed::{Stream, generator};
 use super::summary::Summary;
 use super::{Workload, WorkloadRequest};
 use crate::error::Result;
 use crate::input::check;
 
-/// Lengths of every request of a generated load.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct RequestShape {
-    /// Tokens of the prompt, from 1 to 10 million.
-    pub input_len: u32,
-    /// Generated tokens, from 1 to 10 million.
-    pub output_len: u32,
-    /// Tokens of the prefix that all prompts share, at most `input_len`.
-    pub shared_prefix_len: u32,
-}
-
-impl RequestShape {
-    /// Returns a shape without a shared prefix.
-    pub fn new(input_len: u32, output_len: u32) -> Self {
-        RequestShape { input_len, output_len, shared_prefix_len: 0 }
-    }
-
-    fn check(&self, problems: &mut Vec<String>) {
-        limits::check_tokens(problems, "input length", self.input_len);
-        limits::check_tokens(problems, "output length", self.output_len);
-        if self.shared_prefix_len > self.input_len {
-            problems.push(format!(
-                "shared prefix length = {} must be at most the input length, {}",
-                self.shared_prefix_len, self.input_len
-            ));
-        }
-    }
-
-    /// A request of this shape at the start of the load.
-    fn request(&self) -> WorkloadRequest {
-        let segment = Segment { id: 0, num_tokens: self.shared_prefix_len };
-        WorkloadRequest {
-            content: (self.shared_prefix_len > 0).then(|| Arc::from([segment])),
-            ..WorkloadRequest::new(0, self.input_len, self.output_len)
-        }
-    }
-}
-
-/// Equal requests at a rate, whether others are finished or not. Memory does not grow with their number.
+/// Requests at a rate, whether others are finished or not. Memory does not grow with their number.
 #[derive(Debug, Clone)]
 pub struct OpenLoop {
-    request: WorkloadRequest,
+    shape: RequestShape,
     num_requests: u64,
     times: ArrivalTimes,
     next_ns: Option<u64>,
@@ -90,12 +51,12 @@ impl OpenLoop {
         check("generated load", problems)?;
         let rng = generator(seed, Stream::Arrivals, 0);
         let mut times = ArrivalTimes::pattern(pattern, rng, num_requests, rate_per_s);
-        Ok(OpenLoop { request: shape.request(), num_requests, next_ns: times.next(), times })
+        Ok(OpenLoop { shape, num_requests, next_ns: times.next(), times })
     }
 
     /// Returns the summary of the load.
     pub fn summary(&self) -> Summary {
-        Summary::uniform(self.num_requests, &self.request)
+        self.shape.summary(self.num_requests)
     }
 }
 
@@ -107,7 +68,7 @@ impl Workload for OpenLoop {
     fn next_request(&mut self) -> Option<WorkloadRequest> {
         let arrival_ns = self.next_ns?;
         self.next_ns = self.times.next();
-        Some(WorkloadRequest { arrival_ns, ..self.request.clone() })
+        Some(self.shape.next(arrival_ns))
     }
 
     fn finished(&mut self, _now_ns: u64, _stage: u32) {}
@@ -117,11 +78,11 @@ impl Workload for OpenLoop {
     }
 }
 
-/// A fixed number of equal requests in flight: all of them at the start, then one for each finished request, in the same
+/// A fixed number of requests in flight: all of them at the start, then one for each finished request, in the same
 /// nanosecond.
 #[derive(Debug, Clone)]
 pub struct ClosedLoop {
-    request: WorkloadRequest,
+    shape: RequestShape,
     num_requests: u64,
     sent: u64,
     /// Clients without a request so far.
@@ -146,12 +107,12 @@ impl ClosedLoop {
         shape.check(&mut problems);
         check("closed loop", problems)?;
         let (fresh, due_ns) = (u64::from(concurrency), VecDeque::new());
-        Ok(ClosedLoop { request: shape.request(), num_requests, sent: 0, fresh, due_ns, last_ns: 0 })
+        Ok(ClosedLoop { shape, num_requests, sent: 0, fresh, due_ns, last_ns: 0 })
     }
 
     /// Returns the summary of the load.
     pub fn summary(&self) -> Summary {
-        Summary::uniform(self.num_requests, &self.request)
+        self.shape.summary(self.num_requests)
     }
 }
 
@@ -168,7 +129,7 @@ impl Workload for ClosedLoop {
             _ => self.fresh -= 1,
         }
         self.sent += 1;
-        Some(WorkloadRequest { arrival_ns, ..self.request.clone() })
+        Some(self.shape.next(arrival_ns))
     }
 
     fn finished(&mut self, now_ns: u64, _stage: u32) {
@@ -183,13 +144,16 @@ impl Workload for ClosedLoop {
 
 #[cfg(test)]
 mod tests {
+    use super::super::NormalLengths;
     use super::*;
 
-    const SHAPE: RequestShape = RequestShape { input_len: 100, output_len: 20, shared_prefix_len: 0 };
+    fn shape() -> RequestShape {
+        RequestShape::new(100, 20)
+    }
 
     #[test]
     fn a_closed_loop_keeps_its_number_in_flight() {
-        let mut load = ClosedLoop::new(2, 4, SHAPE).unwrap();
+        let mut load = ClosedLoop::new(2, 4, shape()).unwrap();
         let sent: Vec<u64> = std::iter::from_fn(|| load.next_request()).map(|r| r.arrival_ns).collect();
         assert_eq!(sent, [0, 0]);
         load.finished(50, 0);
@@ -203,23 +167,15 @@ mod tests {
 
     #[test]
     fn a_loop_of_fewer_requests_than_slots_ends() {
-        let mut load = ClosedLoop::new(8, 3, SHAPE).unwrap();
+        let mut load = ClosedLoop::new(8, 3, shape()).unwrap();
         assert_eq!(std::iter::from_fn(|| load.next_request()).count(), 3);
         load.finished(1, 0);
         assert_eq!(load.next_request(), None);
     }
 
     #[test]
-    fn prompts_share_what_they_are_told_to() {
-        let shape = RequestShape { shared_prefix_len: 60, ..SHAPE };
-        let request = ClosedLoop::new(1, 1, shape).unwrap().next_request().unwrap();
-        assert_eq!(request.content.as_deref(), Some([Segment { id: 0, num_tokens: 60 }].as_slice()));
-        assert_eq!(ClosedLoop::new(1, 1, SHAPE).unwrap().next_request().unwrap().content, None);
-    }
-
-    #[test]
     fn an_open_loop_sends_its_number_at_its_rate_whatever_finishes() {
-        let mut load = OpenLoop::new(ArrivalPattern::Deterministic, 4.0, 3, SHAPE, 0).unwrap();
+        let mut load = OpenLoop::new(ArrivalPattern::Deterministic, 4.0, 3, shape(), 0).unwrap();
         load.finished(u64::MAX, 0);
         let times: Vec<u64> = std::iter::from_fn(|| load.next_request()).map(|r| r.arrival_ns).collect();
         assert_eq!(times, [0, 250_000_000, 500_000_000]);
@@ -229,7 +185,7 @@ mod tests {
     #[test]
     fn the_seed_fixes_an_open_loop() {
         let times = |seed| {
-            let mut load = OpenLoop::new(ArrivalPattern::Poisson, 10.0, 50, SHAPE, seed).unwrap();
+            let mut load = OpenLoop::new(ArrivalPattern::Poisson, 10.0, 50, shape(), seed).unwrap();
             std::iter::from_fn(move || load.next_request()).map(|r| r.arrival_ns).collect::<Vec<u64>>()
         };
         assert_eq!(times(1), times(1));
@@ -238,28 +194,45 @@ mod tests {
 
     #[test]
     fn every_wrong_figure_is_told() {
-        let shape = RequestShape { input_len: 0, output_len: 10_000_001, shared_prefix_len: 5 };
+        let impossible = RequestShape::new(0, 10_000_001);
         let gamma = ArrivalPattern::Gamma { burstiness: f64::NAN };
-        let error = OpenLoop::new(gamma, -1.0, 0, shape, 0).unwrap_err().to_string();
-        for part in [
-            "rate = -1",
-            "number of requests = 0",
-            "burstiness = NaN",
-            "input length = 0",
-            "output length = 10000001",
-            "shared prefix length = 5",
-        ] {
+        let error = OpenLoop::new(gamma, -1.0, 0, impossible, 0).unwrap_err().to_string();
+        for part in
+            ["rate = -1", "number of requests = 0", "burstiness = NaN", "input length = 0", "output length = 10000001"]
+        {
             assert!(error.contains(part), "{part}: {error}");
         }
         for rate in [0.0, f64::NAN, f64::INFINITY, 2e6] {
-            assert!(OpenLoop::new(ArrivalPattern::Poisson, rate, 1, SHAPE, 0).is_err(), "{rate}");
+            assert!(OpenLoop::new(ArrivalPattern::Poisson, rate, 1, shape(), 0).is_err(), "{rate}");
         }
-        let slow = OpenLoop::new(ArrivalPattern::Poisson, 1e-6, 1000, SHAPE, 0).unwrap_err().to_string();
+        let slow = OpenLoop::new(ArrivalPattern::Poisson, 1e-6, 1000, shape(), 0).unwrap_err().to_string();
         assert!(slow.contains("longer than 100000000 s"), "{slow}");
-        let huge = OpenLoop::new(ArrivalPattern::Poisson, 1e308, 100_000_001, SHAPE, 0).unwrap_err().to_string();
+        let huge = OpenLoop::new(ArrivalPattern::Poisson, 1e308, 100_000_001, shape(), 0).unwrap_err().to_string();
         assert!(huge.contains("rate = 1e308 must be"), "{huge}");
         assert!(huge.contains("number of requests = 100000001 must be from 1 to 100000000"), "{huge}");
-        let error = ClosedLoop::new(0, 0, SHAPE).unwrap_err().to_string();
+        let error = ClosedLoop::new(0, 0, shape()).unwrap_err().to_string();
         assert!(error.contains("concurrency = 0") && error.contains("number of requests = 0"), "{error}");
+    }
+
+    fn drawn(rate_per_s: f64, seed: u64) -> Vec<(u64, u32, u32)> {
+        let normal = NormalLengths { min: 50, max: 150, mean: 100.0, std_dev: 10.0 };
+        let shape = RequestShape::drawn(normal, NormalLengths::fixed(7), seed);
+        let mut load = OpenLoop::new(ArrivalPattern::Deterministic, rate_per_s, 500, shape, seed).unwrap();
+        assert_eq!(load.expected_requests(), Some(500));
+        std::iter::from_fn(|| load.next_request())
+            .map(|request| (request.arrival_ns, request.num_prompt_tokens, request.num_output_tokens))
+            .collect()
+    }
+
+    #[test]
+    fn lengths_are_those_of_the_seed_whatever_the_rate() {
+        let (slow, fast) = (drawn(1.0, 3), drawn(4.0, 3));
+        assert_eq!((slow.len(), slow[2].0, fast[2].0), (500, 2_000_000_000, 500_000_000));
+        assert!(slow.iter().zip(&fast).all(|(a, b)| (a.1, a.2) == (b.1, b.2)));
+        assert!(slow.iter().all(|(_, input, output)| (50..=150).contains(input) && *output == 7));
+        let mean = slow.iter().map(|(_, input, _)| f64::from(*input)).sum::<f64>() / 500.0;
+        // Standard error 10 / √500 = 0.45.
+        assert!((mean - 100.0).abs() < 2.0, "{mean}");
+        assert_ne!(drawn(1.0, 4), slow);
     }
 }

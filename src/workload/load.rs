@@ -64,8 +64,8 @@ pub struct OpenedLoad {
     pub notes: Vec<String>,
 }
 
-/// Requests of equal length in a closed loop run in lockstep, unlike those of real clients.
-const LOCKSTEP: &str = "all requests are equally long: those that are prefilled together finish together, round after \
+/// The note that requests of equal length in a closed loop run in lockstep, unlike those of real clients.
+pub const LOCKSTEP: &str = "all requests are equally long: those that are prefilled together finish together, round after \
                         round, and queue behind each other more than the requests of real clients do";
 
 impl Load {
@@ -76,49 +76,42 @@ impl Load {
     /// Those of [`Profile::read`], [`RequestFile::read`], [`ClosedLoop::new`] and [`OpenLoop::new`].
     pub fn open(&self, seed: u64, replicas: u32) -> Result<OpenedLoad> {
         let share = ReplicaShare::new(replicas);
-        let (name, workload, summary, notes): (String, Box<dyn Workload + Send>, Summary, Vec<String>) = match self {
+        let opened = |name, workload, summary, notes| Ok(OpenedLoad { workload, name, summary, notes });
+        match self {
             Load::Profile { path } => {
-                let profile = Profile::read(path)?;
+                let mut profile = Profile::read(path)?;
                 let unshared =
                     "a profile cannot be shared out to replicas: one of them is replayed, with all of the load";
+                profile.notes.extend((replicas > 1).then(|| unshared.to_owned()));
                 let (workload, summary) = (profile.workload(seed), profile.summary(seed));
-                let mut notes = profile.notes;
-                notes.extend((replicas > 1).then(|| unshared.to_owned()));
-                (path.display().to_string(), workload, summary, notes)
+                opened(path.display().to_string(), workload, summary, profile.notes)
             }
             Load::RequestFile { path, format } => {
                 let file = RequestFile::read(path, *format)?;
                 let list = share.list(file.workload())?;
-                let summary = list.summary();
-                let notes = file.notes.into_iter().chain(share.note(None)).collect();
-                (path.display().to_string(), Box::new(list), summary, notes)
+                let (summary, notes) = (list.summary(), file.notes.into_iter().chain(share.note(None)).collect());
+                opened(path.display().to_string(), Box::new(list), summary, notes)
             }
             Load::ClosedLoop { concurrency, input_len, output_len, num_requests } => {
                 let own = share.concurrency(*concurrency);
                 let shape = RequestShape::new(*input_len, *output_len);
                 let closed = ClosedLoop::new(own, share.requests(*num_requests), shape)?;
-                let summary = closed.summary();
                 let of = if own == *concurrency { String::new() } else { format!(" of {concurrency}") };
-                let notes = share.note(None).into_iter().chain([LOCKSTEP.to_owned()]).collect();
-                (format!("{own}{of} in flight"), Box::new(closed), summary, notes)
+                let (summary, notes) = (closed.summary(), share.note(None).into_iter().chain([LOCKSTEP.to_owned()]));
+                opened(format!("{own}{of} in flight"), Box::new(closed), summary, notes.collect())
             }
             Load::OpenLoop { requests_per_s, input_len, output_len, num_requests, burstiness } => {
-                let pattern = match *burstiness {
-                    1.0 => ArrivalPattern::Poisson,
-                    burstiness => ArrivalPattern::Gamma { burstiness },
-                };
+                let pattern = ArrivalPattern::of_burstiness(*burstiness);
                 let own = share.rate_per_s(*requests_per_s);
                 let shape = RequestShape::new(*input_len, *output_len);
                 let open = OpenLoop::new(pattern, own, share.requests(*num_requests), shape, seed)?;
-                let summary = open.summary();
-                let note = share.note(Some(*requests_per_s));
+                let (summary, note) = (open.summary(), share.note(Some(*requests_per_s)));
                 let name = match note {
                     None => format!("{requests_per_s} requests/s"),
                     Some(_) => format!("{own} of {requests_per_s} requests/s per replica"),
                 };
-                (name, Box::new(open), summary, note.into_iter().collect())
+                opened(name, Box::new(open), summary, note.into_iter().collect())
             }
-        };
-        Ok(OpenedLoad { workload, name, summary, notes })
+        }
     }
 }

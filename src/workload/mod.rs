@@ -21,13 +21,11 @@
 
 mod arrivals;
 mod azure;
-mod drawn;
 mod fixed_list;
 mod generated;
+mod lengths;
 mod limits;
-mod llmservingsim;
 mod load;
-mod mooncake;
 pub mod profile;
 mod prompts;
 mod request;
@@ -38,16 +36,16 @@ mod seed;
 mod share;
 mod staged;
 mod summary;
+mod traces;
 mod vllm_bench;
 
 pub use arrivals::ArrivalPattern;
-pub use drawn::DrawnLengths;
 pub use fixed_list::FixedList;
-pub use generated::{ClosedLoop, OpenLoop, RequestShape};
-pub use limits::{MAX_RATE_PER_S, MAX_TOKENS};
-pub use limits::{MAX_REQUESTS, MAX_STAGES};
-pub use load::{Load, OpenedLoad};
-pub use prompts::{NormalLengths, Prompts};
+pub use generated::{ClosedLoop, OpenLoop};
+pub use lengths::{NormalLengths, RequestShape};
+pub use limits::{MAX_RATE_PER_S, MAX_REQUESTS, MAX_STAGES, MAX_TOKENS};
+pub use load::{LOCKSTEP, Load, OpenedLoad};
+pub use prompts::Prompts;
 pub use request::{Content, Segment, WorkloadRequest};
 pub use share::ReplicaShare;
 pub use staged::{StageLoad, StagedLoad};

@@ -3,45 +3,10 @@
 use std::sync::Arc;
 
 use rand::seq::SliceRandom;
-use rand_distr::{Distribution, StandardNormal};
-use rand_pcg::Pcg64;
 
+use super::lengths::{NormalLengths, RequestShape};
 use super::request::{Content, Segment, WorkloadRequest};
 use super::seed::{Stream, generator};
-
-/// Lengths drawn from a normal distribution, clipped to a range and rounded.
-///
-/// # Source
-/// inference-perf 0.3.0, `utils/distribution.py`.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct NormalLengths {
-    /// Shortest, tokens, at least 1.
-    pub min: u32,
-    /// Longest, tokens.
-    pub max: u32,
-    /// Mean before clipping, tokens.
-    pub mean: f64,
-    /// Standard deviation before clipping, tokens; 0 makes all lengths equal.
-    pub std_dev: f64,
-}
-
-impl NormalLengths {
-    /// Equal lengths.
-    pub const fn fixed(tokens: u32) -> Self {
-        NormalLengths { min: tokens, max: tokens, mean: tokens as f64, std_dev: 0.0 }
-    }
-
-    /// Whether all lengths are equal.
-    pub fn is_fixed(&self) -> bool {
-        self.min == self.max
-    }
-
-    pub(super) fn sample(&self, rng: &mut Pcg64) -> u32 {
-        let deviation: f64 = StandardNormal.sample(rng);
-        let length = (self.mean + self.std_dev * deviation).round_ties_even();
-        (length as u32).clamp(self.min, self.max.max(self.min))
-    }
-}
 
 /// `data` of an inference-perf profile.
 #[derive(Debug, Clone, PartialEq)]
@@ -93,15 +58,15 @@ pub(super) struct PromptStream {
 #[derive(Debug, Clone)]
 enum Kind {
     Repeated { prompts: Arc<[Content]>, num_prompt_tokens: u32, num_output_tokens: u32 },
-    Drawn { input: NormalLengths, output: NormalLengths, one_text: bool, rngs: [Pcg64; 2], fresh: [Pcg64; 2] },
+    Drawn { shape: RequestShape, one_text: bool },
     Mock,
 }
 
 impl PromptStream {
     pub(super) fn new(prompts: &Prompts, seed: u64) -> Self {
-        let drawn = |input: &NormalLengths, output: &NormalLengths, one_text| {
-            let rngs = [generator(seed, Stream::InputLengths, 0), generator(seed, Stream::OutputLengths, 0)];
-            Kind::Drawn { input: *input, output: *output, one_text, fresh: rngs.clone(), rngs }
+        let drawn = |input: &NormalLengths, output: &NormalLengths, one_text| Kind::Drawn {
+            shape: RequestShape::drawn(*input, *output, seed),
+            one_text,
         };
         let kind = match prompts {
             Prompts::Mock => Kind::Mock,
@@ -137,8 +102,8 @@ impl PromptStream {
     /// Starts again with the first prompt, as inference-perf does in each stage.
     pub(super) fn restart(&mut self) {
         self.sent = 0;
-        if let Kind::Drawn { rngs, fresh, .. } = &mut self.kind {
-            rngs.clone_from(fresh);
+        if let Kind::Drawn { shape, .. } = &mut self.kind {
+            shape.restart();
         }
     }
 
@@ -151,10 +116,10 @@ impl PromptStream {
                 content: position.checked_rem(prompts.len()).and_then(|index| prompts.get(index)).cloned(),
                 ..WorkloadRequest::new(0, *num_prompt_tokens, *num_output_tokens)
             },
-            Kind::Drawn { input, output, one_text, rngs: [input_rng, output_rng], .. } => {
-                let num_tokens = input.sample(input_rng);
-                let content = one_text.then(|| Arc::from([Segment { id: 0, num_tokens }]));
-                WorkloadRequest { content, ..WorkloadRequest::new(0, num_tokens, output.sample(output_rng)) }
+            Kind::Drawn { shape, one_text } => {
+                let request = shape.next(0);
+                let segment = Segment { id: 0, num_tokens: request.num_prompt_tokens };
+                WorkloadRequest { content: one_text.then(|| Arc::from([segment])), ..request }
             }
             Kind::Mock => WorkloadRequest::new(0, MOCK_PROMPT_TOKENS, MOCK_OUTPUT_TOKENS),
         }

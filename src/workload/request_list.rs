@@ -14,8 +14,8 @@ use crate::units::{NS_PER_MS, NS_PER_S, NS_PER_US};
 
 /// The columns. The ids, and the sums and ratios in Vidur's files, have no influence on the load.
 pub(super) const COLUMNS: Columns = Columns {
-    required: &["arrival", "input_len", "output_len"],
-    optional: &["prefix_group", "prefix_len", "priority", "stage", "id", "request_id", "num_total_tokens", "pd_ratio"],
+    required: "arrival,input_len,output_len",
+    optional: "prefix_group,prefix_len,priority,stage,id,request_id,num_total_tokens,pd_ratio",
     aliases: &[
         ("arrival_s", "arrival"),
         ("arrival_time", "arrival"),

@@ -7,9 +7,9 @@ use std::str::FromStr;
 
 use super::fixed_list::FixedList;
 use super::summary::Summary;
-use super::{azure, llmservingsim, mooncake, request_list, vllm_bench};
+use super::{azure, request_list, traces, vllm_bench};
 use crate::error::{Error, Result, cut};
-use crate::input::{Head, RowReader, head};
+use crate::input::{Head, HeadKind, RowReader, head};
 
 /// The format of a file of requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Deserialize)]
@@ -30,6 +30,19 @@ pub enum Format {
     LlmServingSim,
 }
 
+/// A format with its name, and whether a file that begins so may be of it.
+type Known = (Format, &'static str, fn(&Head) -> bool);
+
+const FORMATS: [Known; 6] = [
+    (Format::Csv, "csv", |head| !head.is_json() && request_list::is_list(head)),
+    (Format::Jsonl, "jsonl", |head| head.is_json() && request_list::is_list(head)),
+    (Format::Mooncake, "mooncake", |head| head.is_json() && (head.has("timestamp") || head.has("hash_ids"))),
+    (Format::Azure, "azure", |head| azure::COLUMNS.required().any(|column| head.has(column))),
+    // The lists of a benchmark's result may come after its settings and means.
+    (Format::VllmBench, "vllm-bench", |head| head.has("input_lens") || head.has("request_throughput")),
+    (Format::LlmServingSim, "llmservingsim", |head| head.has("input_toks")),
+];
+
 impl Format {
     /// Every format.
     pub const ALL: [Format; 6] =
@@ -37,18 +50,11 @@ impl Format {
 
     /// The name that [`from_str`](FromStr::from_str) accepts.
     pub fn name(self) -> &'static str {
-        match self {
-            Format::Csv => "csv",
-            Format::Jsonl => "jsonl",
-            Format::Mooncake => "mooncake",
-            Format::Azure => "azure",
-            Format::VllmBench => "vllm-bench",
-            Format::LlmServingSim => "llmservingsim",
-        }
+        FORMATS.iter().find(|(format, ..)| *format == self).map_or("", |(_, name, _)| name)
     }
 
     fn names() -> String {
-        Format::ALL.map(Format::name).join(", ")
+        FORMATS.map(|(_, name, _)| name).join(", ")
     }
 }
 
@@ -56,7 +62,7 @@ impl FromStr for Format {
     type Err = Error;
 
     fn from_str(name: &str) -> Result<Self> {
-        Format::ALL.into_iter().find(|format| format.name() == name).ok_or_else(|| {
+        FORMATS.iter().find(|(_, known, _)| *known == name).map(|(format, ..)| *format).ok_or_else(|| {
             Error::invalid_argument("format of a request file", name, format!("is not one of {}", Format::names()))
         })
     }
@@ -112,10 +118,10 @@ impl RequestFile {
         let rows = match format {
             Format::Csv => request_list::read(RowReader::csv(origin, reader, request_list::COLUMNS)?),
             Format::Jsonl => request_list::read(RowReader::jsonl(origin, reader, request_list::COLUMNS)),
-            Format::Mooncake => mooncake::read(origin, reader),
+            Format::Mooncake => traces::mooncake(origin, reader),
             Format::Azure => azure::read(origin, reader),
             Format::VllmBench => vllm_bench::read(origin, reader),
-            Format::LlmServingSim => llmservingsim::read(origin, reader),
+            Format::LlmServingSim => traces::llmservingsim(origin, reader),
         }?;
         if rows.requests.is_empty() {
             let mut problems = vec![format!("there are no requests in this {} file", format.name())];
@@ -129,48 +135,30 @@ impl RequestFile {
 
 /// Returns the format of a file that begins with `start`, by its columns or keys.
 fn detect(origin: &str, start: &[u8]) -> Result<Format> {
-    let failed = |message: String| Err(Error::parse(origin, message));
     let head = head(start);
-    let has_any = |names: &[&str]| names.iter().any(|name| head.has(name));
-    let is_list = request_list::is_list(&head);
-    let (kind, candidates): (&str, &[(Format, bool)]) = match &head {
-        Head::Empty => return failed(format!("is empty; requests come as one of {}", Format::names())),
-        Head::Json { is_list: true, .. } => {
-            return failed("is one JSON array: write its objects one per line (jsonl)".to_owned());
+    let names = Format::names();
+    let fitting: Vec<_> = FORMATS.iter().filter(|(.., fits)| fits(&head)).collect();
+    let message = match (head.kind, fitting.as_slice()) {
+        (HeadKind::Empty, _) => format!("is empty; requests come as one of {names}"),
+        (HeadKind::JsonList, _) => "is one JSON array: write its objects one per line (jsonl)".to_owned(),
+        (HeadKind::JsonObject, _) if head.has("sub_requests") => {
+            "agentic sessions (sub_requests) are not supported: write each request on a line of its own with the time at \
+             which it is sent"
+                .to_owned()
         }
-        Head::Json { .. } if head.has(llmservingsim::SUB_REQUESTS) => {
-            let message = "agentic sessions (sub_requests) are not supported: write each request on a line of its own with \
-                           the time at which it is sent";
-            return failed(message.to_owned());
-        }
-        Head::Json { .. } => (
-            "keys",
-            &[
-                (Format::Jsonl, is_list),
-                (Format::Mooncake, has_any(&["timestamp", "hash_ids"])),
-                (Format::VllmBench, has_any(&[vllm_bench::MARK])),
-                (Format::LlmServingSim, has_any(&["input_toks"])),
-            ],
-        ),
-        Head::Csv { .. } => ("columns", &[(Format::Csv, is_list), (Format::Azure, has_any(azure::COLUMNS.required))]),
-    };
-    let fitting: Vec<Format> = candidates.iter().filter(|(_, fits)| *fits).map(|(format, _)| *format).collect();
-    match fitting.as_slice() {
-        [format] => Ok(*format),
-        // The lists of a benchmark's result may come after its settings and means.
-        [] if kind == "keys" && head.has("request_throughput") => Ok(Format::VllmBench),
-        [] => {
-            let found = cut(&head.names().join(", "));
+        (_, [(format, ..)]) => return Ok(*format),
+        (_, []) => {
+            let (kind, found) = (if head.is_json() { "keys" } else { "columns" }, cut(&head.names.join(", ")));
             let is_profile = head.has("load") || [".yaml", ".yml"].iter().any(|end| origin.ends_with(end));
             let hint = if is_profile { ". A load profile is no file of requests: give it as the profile" } else { "" };
-            let names = Format::names();
-            failed(format!("its {kind} ({found}) are those of no known format; name its format, one of {names}{hint}"))
+            format!("its {kind} ({found}) are those of no known format; name its format, one of {names}{hint}")
         }
-        several => {
-            let several: Vec<&str> = several.iter().map(|format| format.name()).collect();
-            failed(format!("could be any of {}: name its format, one of {}", several.join(", "), Format::names()))
+        (_, several) => {
+            let several: Vec<&str> = several.iter().map(|(_, name, _)| *name).collect();
+            format!("could be any of {}: name its format, one of {names}", several.join(", "))
         }
-    }
+    };
+    Err(Error::parse(origin, message))
 }
 
 #[cfg(test)]

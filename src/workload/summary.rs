@@ -43,11 +43,6 @@ impl Summary {
             max_total_tokens: longest,
         }
     }
-
-    /// Returns the summary of `requests` requests like this one.
-    pub(super) fn uniform(requests: u64, like: &WorkloadRequest) -> Self {
-        Summary { requests: requests as usize, ..Summary::of(std::iter::once(like)) }
-    }
 }
 
 impl fmt::Display for Summary {

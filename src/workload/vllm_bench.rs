@@ -14,43 +14,35 @@ use crate::error::{Error, Result};
 use crate::input::{check, json_error};
 use crate::units::NS_PER_S;
 
-/// The list by which the format is recognised.
-pub(super) const MARK: &str = "input_lens";
-
 /// The lists of a result that matter here; it also has its settings and measurements.
 #[derive(Deserialize)]
 struct Detailed {
-    input_lens: Option<Vec<i64>>,
-    output_lens: Option<Vec<i64>>,
-    start_times: Option<Vec<f64>>,
+    #[serde(default)]
+    input_lens: Vec<i64>,
+    #[serde(default)]
+    output_lens: Vec<i64>,
+    #[serde(default)]
+    start_times: Vec<f64>,
+    /// Older versions do not write it.
     errors: Option<Vec<Option<String>>>,
 }
 
 /// Reads a result. Times count from the first request. Failed requests are left out and counted.
 pub(super) fn read(origin: &str, reader: impl BufRead) -> Result<Rows> {
-    let detailed: Detailed = serde_json::from_reader(reader).map_err(|error| json_error(origin, &error))?;
-    let num_requests = detailed.input_lens.as_ref().map(Vec::len);
-    let lengths = [
-        ("input_lens", num_requests),
-        ("output_lens", detailed.output_lens.as_ref().map(Vec::len)),
-        ("start_times", detailed.start_times.as_ref().map(Vec::len)),
-        ("errors", detailed.errors.as_ref().map(Vec::len).or(num_requests).or(Some(0))),
-    ];
-    let problems = lengths.into_iter().filter_map(|(key, length)| match (length, num_requests) {
-        (None, _) => Some(format!(
-            "{key} is missing: run `vllm bench serve` with --save-detailed, of a version that writes {key}"
-        )),
-        (Some(length), Some(expected)) if length != expected => {
-            Some(format!("{key} has {length} entries, input_lens has {expected}"))
-        }
-        _ => None,
-    });
-    check(origin, problems.collect())?;
-    let inputs = detailed.input_lens.unwrap_or_default();
-    let outputs = detailed.output_lens.unwrap_or_default();
-    let starts = detailed.start_times.unwrap_or_default();
-    let errors = detailed.errors.unwrap_or_else(|| vec![None; inputs.len()]);
-
+    let Detailed { input_lens, output_lens, start_times, errors } =
+        serde_json::from_reader(reader).map_err(|error| json_error(origin, &error))?;
+    let num_requests = input_lens.len();
+    let errors = errors.unwrap_or_else(|| vec![None; num_requests]);
+    let lengths = [("output_lens", output_lens.len()), ("start_times", start_times.len()), ("errors", errors.len())];
+    let mut problems: Vec<String> = lengths
+        .into_iter()
+        .filter(|(_, length)| *length != num_requests)
+        .map(|(key, length)| format!("{key} has {length} entries, input_lens has {num_requests}"))
+        .collect();
+    if !problems.is_empty() || num_requests == 0 {
+        problems.push("run `vllm bench serve` with --save-detailed, of a version that writes the lists".to_owned());
+    }
+    check(origin, problems)?;
     let bad = |index: usize, column: &str, found: String, expected: String| {
         Error::bad_row(origin, index + 1, column, found, expected)
     };
@@ -58,30 +50,25 @@ pub(super) fn read(origin: &str, reader: impl BufRead) -> Result<Rows> {
         let tokens = u32::try_from(count).ok().filter(|tokens| (1..=MAX_TOKENS).contains(tokens));
         tokens.ok_or_else(|| bad(index, column, count.to_string(), format!("a whole number from 1 to {MAX_TOKENS}")))
     };
-    let mut failed = 0usize;
-    let mut sent: Vec<(f64, usize, WorkloadRequest)> = Vec::with_capacity(inputs.len());
-    for (index, (((input, output), start), error)) in inputs.iter().zip(&outputs).zip(&starts).zip(&errors).enumerate()
-    {
-        if error.as_deref().is_some_and(|error| !error.is_empty()) {
-            failed += 1;
-            continue;
-        }
-        let (input, output) = (tokens(index, "input_lens", *input)?, tokens(index, "output_lens", *output)?);
-        sent.push((*start, index, WorkloadRequest::new(0, input, output)));
-    }
-    sent.sort_by(|one, other| one.0.total_cmp(&other.0));
-    let first = sent.first().map_or(0.0, |(start, ..)| *start);
+    let is_sent = |index: &usize| errors[*index].as_deref().unwrap_or_default().is_empty();
+    let mut sent: Vec<usize> = (0..num_requests).filter(is_sent).collect();
+    sent.sort_by(|one, other| start_times[*one].total_cmp(&start_times[*other]));
+    let failed = num_requests - sent.len();
+    let first = sent.first().map_or(0.0, |index| start_times[*index]);
     let mut rows = Rows::default();
-    for (start, index, request) in sent {
+    for index in sent {
+        let start = start_times[index];
         let arrival_ns = ((start - first) * NS_PER_S as f64).round();
         if arrival_ns > MAX_TIME_NS as f64 {
             let expected = format!("at most 1000000000 s after the first, {first:?}");
             return Err(bad(index, "start_times", format!("{start:?}"), expected));
         }
-        rows.requests.push(WorkloadRequest { arrival_ns: arrival_ns as u64, ..request });
+        let input = tokens(index, "input_lens", input_lens[index])?;
+        let output = tokens(index, "output_lens", output_lens[index])?;
+        rows.requests.push(WorkloadRequest::new(arrival_ns as u64, input, output));
     }
     if failed > 0 {
-        rows.notes.push(format!("{failed} of {} requests failed in the benchmark and are left out", inputs.len()));
+        rows.notes.push(format!("{failed} of {} requests failed in the benchmark and are left out", num_requests));
     }
     Ok(rows)
 }
@@ -108,7 +95,10 @@ mod tests {
     #[test]
     fn results_without_details_and_lists_that_disagree_are_errors() {
         for (text, parts) in [
-            ("{\"input_lens\": [1]}", vec!["output_lens is missing", "start_times is missing", "--save-detailed"]),
+            (
+                "{\"input_lens\": [1]}",
+                vec!["output_lens has 0 entries", "start_times has 0 entries", "--save-detailed"],
+            ),
             (
                 "{\"input_lens\": [1], \"output_lens\": [1, 2], \"start_times\": [], \"errors\": [null]}",
                 vec!["output_lens has 2 entries, input_lens has 1", "start_times has 0 entries"],

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::builder::{NonEmptyStringValueParser as NotEmpty, PossibleValue, PossibleValuesParser};
 use clap::{Args, value_parser};
-use ridgepoint_lab::ingest::format::{FORMATS, Format};
+use ridgepoint_lab::ingest::format::FORMATS;
 use ridgepoint_lab::ingest::{Cleaning, Run};
 
 #[derive(Debug, Args)]
@@ -91,13 +91,6 @@ impl Labels {
             max_num_seqs: self.max_num_seqs.or(known.max_num_seqs),
             max_num_batched_tokens: self.max_num_batched_tokens.or(known.max_num_batched_tokens),
         };
-    }
-}
-
-impl Ingest {
-    /// The format of the files; `None` where each file decides.
-    pub fn asked_format(&self) -> Option<Format> {
-        Format::named(&self.input_format)
     }
 }
 

@@ -68,7 +68,7 @@ fn read(args: &Ingest) -> Result<Tables, Failure> {
     for file in &args.files {
         let name = file.display().to_string();
         bar.set_message(name.clone());
-        let format = args.asked_format().map_or_else(|| Format::detect(file), Ok);
+        let format = Format::named(&args.input_format).map_or_else(|| Format::detect(file), Ok);
         match format.and_then(|format| Ok((format, format.read(file)?))) {
             Ok((format, capture)) => {
                 tables.add(&name, format, capture, &args.cleaning.given().unwrap_or_default(), &|run| {
@@ -83,14 +83,16 @@ fn read(args: &Ingest) -> Result<Tables, Failure> {
     if errors.is_empty() { Ok(tables) } else { Err(errors.into()) }
 }
 
-/// Models and GPUs that are not known, each once.
+/// Models and GPUs that are not known.
 fn unknown_names(runs: &[RunReport], data_dir: Option<&Path>) -> Vec<String> {
-    let models: BTreeSet<&String> = runs.iter().filter_map(|report| report.run.model.as_ref()).collect();
-    let hardware: BTreeSet<&String> = runs.iter().filter_map(|report| report.run.hardware.as_ref()).collect();
-    let models = models.into_iter().filter_map(|name| Some(("--model", Model::find_in(data_dir, name).err()?)));
-    let hardware =
-        hardware.into_iter().filter_map(|name| Some(("--hardware", Hardware::find_in(data_dir, name).err()?)));
-    models.chain(hardware).map(|(flag, error)| format!("{error}; {flag} puts another name in its place")).collect()
+    let mut unknown = BTreeSet::new();
+    for RunReport { run, .. } in runs {
+        let model = run.model.as_ref().and_then(|name| Some(("--model", Model::find_in(data_dir, name).err()?)));
+        let gpu = run.hardware.as_ref().and_then(|name| Some(("--hardware", Hardware::find_in(data_dir, name).err()?)));
+        let texts = model.into_iter().chain(gpu);
+        unknown.extend(texts.map(|(flag, error)| format!("{error}; {flag} puts another name in its place")));
+    }
+    unknown.into_iter().collect()
 }
 
 /// The flags of labels that a prediction needs and some run lacks.
@@ -101,7 +103,7 @@ fn missing_labels(runs: &[RunReport]) -> Vec<&'static str> {
         ("--hardware", is_missing(|run| run.hardware.is_none())),
         ("--tensor-parallel-size", is_missing(|run| run.tensor_parallel_size.is_none())),
     ];
-    labels.into_iter().filter_map(|(flag, is_missing)| is_missing.then_some(flag)).collect()
+    labels.into_iter().filter(|(_, is_missing)| *is_missing).map(|(flag, _)| flag).collect()
 }
 
 /// Writes the tables that have rows; both or none.

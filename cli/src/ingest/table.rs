@@ -53,35 +53,28 @@ fn kinds(file: &FileReport) -> [(&FileReport, &'static str, &Records); 2] {
 }
 
 fn joined(join: &JoinedRun) -> String {
-    let mut text = format!(
+    let mut parts = vec![format!(
         "{} of '{}', first step in the trace {}, not sampled {}, not said {}",
         plural(join.requests, "request"),
         join.experiment,
         count(join.step_found),
         count(join.step_not_sampled),
         count(join.without_step)
-    );
-    if join.mismatched > 0 {
-        text.push_str(&format!("; {} contradict the steps", count(join.mismatched)));
-    }
-    if join.negative_delays > 0 {
-        text.push_str(&format!("; {} with times in the wrong order", plural(join.negative_delays, "pair")));
-    }
-    for (name, delay) in &join.delays {
+    )];
+    parts.extend((join.mismatched > 0).then(|| format!("{} contradict the steps", count(join.mismatched))));
+    let negative = || format!("{} with times in the wrong order", plural(join.negative_delays, "pair"));
+    parts.extend((join.negative_delays > 0).then(negative));
+    parts.extend(join.delays.iter().map(|(name, delay)| {
         let name = name.trim_end_matches("_us").replace('_', " ");
-        let (median, requests) = (duration(delay.median_us), count(delay.count as u64));
-        text.push_str(&format!("; {name} {median} in the median of {requests}"));
-    }
-    text
+        format!("{name} {} in the median of {}", duration(delay.median_us), count(delay.count as u64))
+    }));
+    parts.join("; ")
 }
 
 /// Says why a file has nothing to offer.
 pub fn unusable(file: &FileReport) -> String {
-    let said: Vec<String> = kinds(file)
-        .into_iter()
-        .filter(|(_, _, records)| records.read > 0)
-        .map(|(_, kind, records)| format!("{} {kind}, left out: {}", records.read, records.dropped))
-        .collect();
-    let said = if said.is_empty() { "no steps and no requests".to_owned() } else { said.join("; ") };
-    format!("{}: nothing in it can be used: {said}", file.file)
+    let read = kinds(file).into_iter().filter(|(_, _, records)| records.read > 0);
+    let read = read.map(|(_, kind, records)| format!("{} {kind}, left out: {}", records.read, records.dropped));
+    let read = read.reduce(|one, other| format!("{one}; {other}")).unwrap_or("no steps and no requests".to_owned());
+    format!("{}: nothing in it can be used: {read}", file.file)
 }

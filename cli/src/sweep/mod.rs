@@ -4,9 +4,11 @@ mod table;
 
 use std::io::BufWriter;
 use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use clap::Args;
-use ridgepoint_lab::sweep::{Grid, PartialRows, RowFile, SweepList, SweepSummary};
+use ridgepoint_lab::sweep::{Grid, Row, RowFile, SweepList, SweepSummary};
 use serde::Serialize;
 
 use crate::common::{Common, PredictionArgs};
@@ -15,6 +17,11 @@ use crate::progress;
 use crate::whole_file::WholeFile;
 
 const OUTPUT: &str = "Output";
+
+/// Finished rows are saved this often, so that a sweep that is stopped loses little.
+const SAVE_EVERY: Duration = Duration::from_secs(1);
+/// Saving takes at most one part of so many of a sweep's time.
+const SAVE_SHARE: u32 = 20;
 
 /// The arguments of `sweep`.
 #[derive(Debug, Args)]
@@ -66,23 +73,35 @@ pub fn run(args: &Sweep, common: &Common) -> Result<Outcome<Swept>, Failure> {
     };
     // Opened and dropped: a path that cannot be written is known before anything is run.
     drop(WholeFile::create(&target.path)?);
-    let partial = PartialRows::create(&target, &known)?;
     let reused = known.iter().flatten().count();
     let bar = progress::bar(
-        (sweep.grid().len() - reused) as u64,
+        (sweep.grid().num_configurations() - reused) as u64,
         "sweep [{bar:30}] {pos}/{len} configurations, {elapsed}, {eta} left",
     );
+    let finished: Vec<Row> = known.iter().flatten().cloned().collect();
+    let finished = Mutex::new((finished, Instant::now() + SAVE_EVERY));
     let rows = sweep.run(usize::from(args.threads), &known, &|row| {
-        partial.append(row)?;
         bar.inc(1);
+        let mut finished = finished.lock().unwrap_or_else(PoisonError::into_inner);
+        let (rows, next_save) = &mut *finished;
+        rows.push(row.clone());
+        let now = Instant::now();
+        if now >= *next_save {
+            save(&target, rows)?;
+            *next_save = now + SAVE_EVERY.max(SAVE_SHARE * now.elapsed());
+        }
         Ok(())
     })?;
     bar.finish_and_clear();
-    let mut file = WholeFile::create(&target.path)?;
-    file.write(|out| target.write(BufWriter::new(out), &rows))?;
-    file.keep()?;
-    partial.remove()?;
+    save(&target, &rows)?;
     let summary = SweepSummary::new(&rows, reused, &target.path.display().to_string());
     let note = summary.ran_none().then(|| format!("no configuration could run; {} says why", summary.out));
     Ok(Outcome { notes: note.into_iter().collect(), ..Outcome::of(Swept::Summary(summary)) })
+}
+
+/// Replaces the file of results as a whole.
+fn save(target: &RowFile, rows: &[Row]) -> ridgepoint::Result<()> {
+    let mut file = WholeFile::create(&target.path)?;
+    file.write(|out| target.write(BufWriter::new(out), rows))?;
+    file.keep()
 }

@@ -8,6 +8,8 @@ use crate::text::{Page, Rows, count, number, plural};
 
 /// Reasons that are shown; the file has all.
 const MAX_REASONS: usize = 5;
+/// Servers of a reason that are shown.
+const MAX_SERVERS: usize = 6;
 
 impl Report for Swept {
     fn table(&self) -> String {
@@ -31,41 +33,25 @@ fn summarise(of: &SweepSummary, page: &mut Page) {
     let configurations = plural(of.configurations as u64, "configuration");
     page.paragraph("", &format!("{configurations}: {}{reused}. Rows in {}.", statuses.join(", "), of.out));
     if of.overloaded > 0 {
-        let text = format!(
-            "{} with more load than the server keeps up with (keeps_up is false): queues grow for as long as it lasts, and at a given rate \
-             such a row is never the best",
-            plural(of.overloaded as u64, "configuration")
-        );
-        page.paragraph("overload: ", &text);
-    }
-    for Best { row, same_max_num_seqs: (least, most), .. } in of.best.iter() {
-        if least != most {
-            let row = format!("row {} ({} on {})", row.configuration, row.model, row.hardware);
-            page.paragraph("ties: ", &format!("{row}: max_num_seqs {least} to {most} all the same"));
-        }
-    }
-    if of.statuses.contains_key("lowest_rate_fails") {
+        let configurations = plural(of.overloaded as u64, "configuration");
         let text =
-            "a limit breaks at slo.lowest_rate_per_s already; the column limits_broken has the limit and its value";
-        page.paragraph("lowest_rate_fails: ", text);
+            "with more load than the server keeps up with (keeps_up is false): queues grow for as long as it lasts";
+        page.paragraph("overload: ", &format!("{configurations} {text}"));
     }
-    for reason in of.reasons.iter().take(MAX_REASONS) {
-        page.paragraph("cannot run: ", &format!("{}: {}", rows_of(reason), reason.reason));
+    let ties = of.best.iter().filter(|best| best.same_max_num_seqs.0 < best.same_max_num_seqs.1);
+    for Best { row, same_max_num_seqs: (least, most), .. } in ties {
+        let row = format!("row {} ({} on {})", row.configuration, row.model, row.hardware);
+        page.paragraph("ties: ", &format!("{row}: max_num_seqs {least} to {most} all the same"));
+    }
+    for Reason { configurations, servers, reason, .. } in of.reasons.iter().take(MAX_REASONS) {
+        let more = if servers.len() > MAX_SERVERS { ", …" } else { "" };
+        let servers = servers.iter().take(MAX_SERVERS).cloned().collect::<Vec<_>>().join(", ");
+        let rows = plural(*configurations as u64, "row");
+        page.paragraph("cannot run: ", &format!("{rows} of {servers}{more}: {reason}"));
     }
     if of.reasons.len() > MAX_REASONS {
         page.line(&format!("({} more reasons in {})", of.reasons.len() - MAX_REASONS, of.out));
     }
-}
-
-/// The rows of a reason with their models and parallel sizes: `2 rows (3, 7) of llama-3.1-70b TP 1`.
-fn rows_of(reason: &Reason) -> String {
-    const MOST: usize = 6;
-    let listed = |texts: Vec<String>| {
-        let more = if texts.len() > MOST { ", …" } else { "" };
-        format!("{}{more}", texts.into_iter().take(MOST).collect::<Vec<_>>().join(", "))
-    };
-    let rows = listed(reason.rows.iter().map(u64::to_string).collect());
-    format!("{} ({rows}) of {}", plural(reason.configurations as u64, "row"), listed(reason.servers.clone()))
 }
 
 fn best_table(best: &[Best], page: &mut Page) {
@@ -155,7 +141,7 @@ mod tests {
             "4.50",
             "2×1×1",
             "4 configurations: 2 cannot_run, 1 highest_rate_holds, 1 ok; 1 kept of an earlier run. Rows in out.csv.",
-            "cannot run: 2 rows (0, 0) of qwen3-8b TP 2: the weights do not fit",
+            "cannot run: 2 rows of qwen3-8b TP 2: the weights do not fit",
         ] {
             assert!(text.contains(said), "'{said}' is not in\n{text}");
         }
@@ -167,9 +153,6 @@ mod tests {
         let rows = [Row { status: "cannot_run".to_owned(), reason: Some("why".to_owned()), ..Row::default() }];
         let json = SweepSummary::new(&rows, 0, "out.csv");
         assert!(json.ran_none());
-        assert_eq!(
-            render(json),
-            "1 configuration: 1 cannot_run. Rows in out.csv.\ncannot run: 1 row (0) of TP 0: why\n"
-        );
+        assert_eq!(render(json), "1 configuration: 1 cannot_run. Rows in out.csv.\ncannot run: 1 row of TP 0: why\n");
     }
 }

@@ -130,7 +130,7 @@ fn what_is_no_measurement_is_refused() {
     write_gemm_measurements(dir.path());
     std::fs::write(dir.path().join("meta.toml"), "kind = \"not a measurement\"\ndevice = \"cpu\"\n").unwrap();
     let out = dir.path().join("out");
-    build(dir.path(), &out, &[]).fails(1, &["meta.toml", "kind = 'not a measurement'"]);
+    build(dir.path(), &out, &[]).fails(1, &["meta.toml", "kind = \"not a measurement\""]);
     assert!(!out.exists());
 }
 
@@ -238,7 +238,7 @@ fn too_few_rows_for_a_table_are_named() {
 fn what_the_measuring_kit_marks_as_no_measurement_is_refused() {
     let fixture = concat!(env!("CARGO_MANIFEST_DIR"), "/../lab/tests/fixtures/measuring_kit");
     run(&["calibrate", "--hardware", "h100", "--check", fixture])
-        .fails(1, &["meta.toml", "kind = 'not a measurement'", "bench_data/measure/measure.py"]);
+        .fails(1, &["meta.toml", "kind = \"not a measurement\"", "bench_data/measure/measure.py"]);
 }
 
 #[test]

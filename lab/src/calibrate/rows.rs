@@ -11,9 +11,7 @@ use ridgepoint::{DType, MatmulFormat};
 use super::build::Row;
 use super::off_table::{AttentionCall, OffTable, SMALL_KERNELS, SmallCall, is_uneven};
 use super::report::{LeftOut, leave_out};
-use crate::measurements::{
-    EngineVersion, GemmCall, Heads, Measurements, MoeCall, PrefillCall, SourceFile, SourceFormat, Timed,
-};
+use crate::measurements::{GemmCall, Heads, Measurements, MoeCall, PrefillCall, SourceFile, SourceFormat, Timed};
 
 /// Rows of every operator, and how many were left out for which reason.
 #[derive(Debug, Default)]
@@ -113,7 +111,7 @@ impl Rows {
 
 /// A source as rows need it.
 struct Source {
-    engine: EngineVersion,
+    engine: String,
     /// Name in the header of a table.
     name: String,
     /// Whether quantised GEMMs were timed outside CUDA graphs.
@@ -124,7 +122,7 @@ impl Source {
     fn new(source: &SourceFile) -> Self {
         let engine = source.engine();
         // The public tables of this version timed their quantised GEMMs eagerly. Later versions use graphs throughout.
-        let has_eager_fp8_gemms = engine == EngineVersion { engine: "vllm".into(), minor: "0.14".into() };
+        let has_eager_fp8_gemms = engine == "vllm-0.14";
         Source { engine, name: describe(source), has_eager_fp8_gemms }
     }
 

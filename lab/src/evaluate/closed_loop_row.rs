@@ -6,26 +6,10 @@ use std::path::Path;
 use ridgepoint::internals::input::{Columns, NumberRange, Row, RowReader};
 use ridgepoint::{Error, Result};
 
-const COLUMNS: Columns = Columns::exactly(&[
-    "id",
-    "backend",
-    "backend_version",
-    "model_path",
-    "system",
-    "precision",
-    "isl",
-    "osl",
-    "gemm_quant_mode",
-    "moe_quant_mode",
-    "concurrency",
-    "tp_size",
-    "pp_size",
-    "attention_dp_size",
-    "moe_tp_size",
-    "moe_ep_size",
-    "ttft_ms",
-    "tpot_ms",
-]);
+const COLUMNS: Columns = Columns::exactly(
+    "id,backend,backend_version,model_path,system,precision,isl,osl,gemm_quant_mode,moe_quant_mode,\
+        concurrency,tp_size,pp_size,attention_dp_size,moe_tp_size,moe_ep_size,ttft_ms,tpot_ms",
+);
 
 /// A server at a fixed concurrency, and what its clients saw.
 #[derive(Debug, Clone, PartialEq)]

@@ -10,7 +10,7 @@ use ridgepoint::{Error, Result};
 /// The stage that stands for the whole run.
 pub const WHOLE_RUN: i32 = -1;
 
-const COLUMNS: Columns = Columns::exactly(&["stage", "metric", "value_ms"]);
+const COLUMNS: Columns = Columns::exactly("stage,metric,value_ms");
 
 /// Measured figures in ms by stage and metric; stage -1 is the whole run.
 #[derive(Debug, Clone, PartialEq, Default)]

@@ -60,7 +60,7 @@ impl Dropped {
 
     /// Adds another's counts.
     pub fn merge(&mut self, other: &Dropped) {
-        other.iter().for_each(|(reason, count)| self.add_many(reason, count));
+        other.counts.iter().for_each(|(reason, count)| self.add_many(*reason, *count));
     }
 
     /// Returns the number of records left out for a reason.
@@ -72,17 +72,13 @@ impl Dropped {
     pub fn total(&self) -> u64 {
         self.counts.values().sum()
     }
-
-    /// Returns reasons with their counts.
-    pub fn iter(&self) -> impl Iterator<Item = (Reason, u64)> + '_ {
-        self.counts.iter().map(|(reason, count)| (*reason, *count))
-    }
 }
 
 /// `3 warm up, 1 last step`.
 impl fmt::Display for Dropped {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let reasons = self.iter().map(|(reason, count)| format!("{count} {}", reason.to_string().replace('_', " ")));
+        let reasons =
+            self.counts.iter().map(|(reason, count)| format!("{count} {}", reason.to_string().replace('_', " ")));
         f.write_str(&reasons.collect::<Vec<String>>().join(", "))
     }
 }

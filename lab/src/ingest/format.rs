@@ -5,7 +5,7 @@ use std::io::Read;
 use std::path::Path;
 
 use ridgepoint::internals::error::cut;
-use ridgepoint::internals::input::{Head, head};
+use ridgepoint::internals::input::{Head, HeadKind, head};
 use ridgepoint::{Error, Result};
 
 use super::capture::Capture;
@@ -80,12 +80,12 @@ impl Format {
 fn detected(bytes: &[u8]) -> std::result::Result<Format, String> {
     let head = head(bytes);
     let known = FORMATS.into_iter().find(|format| (format.is_it)(&head));
-    known.ok_or_else(|| match &head {
+    known.ok_or_else(|| match head.kind {
         _ if bytes.starts_with(b"\x1f\x8b") => "is compressed: unpack it first".to_owned(),
-        Head::Empty => "is empty".to_owned(),
-        Head::Json { keys, .. } if keys.is_empty() => "is JSON without keys".to_owned(),
-        Head::Json { keys, .. } => format!("is JSON that begins with the keys {}", cut(&keys.join(", "))),
-        Head::Csv { columns } => format!("begins with '{}'", cut(&columns.join(","))),
+        HeadKind::Empty => "is empty".to_owned(),
+        HeadKind::Csv => format!("begins with '{}'", cut(&head.names.join(","))),
+        _ if head.names.is_empty() => "is JSON without keys".to_owned(),
+        _ => format!("is JSON that begins with the keys {}", cut(&head.names.join(", "))),
     })
 }
 

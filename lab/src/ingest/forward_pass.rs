@@ -12,7 +12,6 @@ use ridgepoint::{Error, Result};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-use super::batch_summary::Counts;
 use super::capture::Capture;
 use super::dropped::Reason;
 use super::faults::RowFaults;
@@ -34,8 +33,8 @@ pub(super) const FORMAT: Format = Format {
 };
 
 const COLUMNS: Columns = Columns {
-    required: &["version", "worker_id", "dp_rank", "counter_id", "timing_scope", "wall_time", "scheduled_requests"],
-    optional: &["queued_requests"],
+    required: "version,worker_id,dp_rank,counter_id,timing_scope,wall_time,scheduled_requests",
+    optional: "queued_requests",
     aliases: &[],
 };
 
@@ -114,7 +113,7 @@ fn step(row: &Row<'_>) -> Result<Option<WorkerStep>> {
     let queued: Option<Queued> = row.optional("queued_requests", object)?;
     let waiting = |queued: Queued| queued.num_prefill_requests.saturating_add(queued.num_decode_requests);
     let step = StepRecord {
-        step_id: row.required("counter_id")?,
+        step_id: row.whole("counter_id", 0..=u64::MAX)?,
         num_prefill_requests: scheduled.num_prefill_requests,
         num_decode_requests: scheduled.num_decode_requests,
         prefill_tokens: scheduled.sum_prefill_tokens,
@@ -126,7 +125,7 @@ fn step(row: &Row<'_>) -> Result<Option<WorkerStep>> {
         ..StepRecord::default()
     };
     let worker = row.text("worker_id").unwrap_or_default().into_owned();
-    Ok(Some(((worker, row.required("dp_rank")?), step)))
+    Ok(Some(((worker, row.whole("dp_rank", 0..=u32::MAX)?), step)))
 }
 
 fn object<T: DeserializeOwned>(row: &Row<'_>, column: &str) -> Result<T> {

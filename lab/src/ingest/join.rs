@@ -45,17 +45,19 @@ impl HostDelays {
     /// The delays that have values, by name.
     fn medians(&self) -> BTreeMap<&'static str, Delay> {
         let second = |pairs: &[(u64, f64)]| pairs.iter().map(|(_, us)| *us).collect::<Vec<f64>>();
-        let all = [
+        let mut medians = BTreeMap::new();
+        for (name, values) in [
             ("arrival_to_queued_us", second(&self.arrival_to_queued_us)),
             ("arrival_to_handed_over_us", second(&self.arrival_to_handed_over_us)),
             ("handed_over_to_queued_us", self.handed_over_to_queued_us.clone()),
             ("queued_to_scheduled_us", self.queued_to_scheduled_us.clone()),
             ("token_to_client_us", self.token_to_client_us.clone()),
             ("finish_to_client_us", self.finish_to_client_us.clone()),
-        ];
-        let delay =
-            |(name, values): (_, Vec<f64>)| Some((name, Delay { count: values.len(), median_us: median(values)? }));
-        all.into_iter().filter_map(delay).collect()
+        ] {
+            let count = values.len();
+            medians.extend(median(values).map(|median_us| (name, Delay { count, median_us })));
+        }
+        medians
     }
 
     pub(crate) fn add(&mut self, row: &RequestRow) {

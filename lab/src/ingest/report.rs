@@ -85,9 +85,10 @@ pub struct Tables {
 impl Tables {
     /// Adds what a file holds. `label` changes the labels of its runs.
     pub fn add(&mut self, file: &str, format: Format, capture: Capture, cleaning: &Cleaning, label: &dyn Fn(&mut Run)) {
-        let mut steps = Records { read: capture.steps_read(), kept: 0, dropped: capture.dropped_steps.clone() };
-        let mut requests =
-            Records { read: capture.requests_read(), kept: 0, dropped: capture.dropped_requests.clone() };
+        let records =
+            |read: u64, dropped: &Dropped| Records { read, kept: read - dropped.total(), dropped: dropped.clone() };
+        let mut steps = records(capture.steps_read(), &capture.dropped_steps);
+        let requests = records(capture.requests_read(), &capture.dropped_requests);
         for mut trace in capture.steps.into_iter().filter(|trace| !trace.steps.is_empty()) {
             label(&mut trace.run);
             let periods = periods(&trace, cleaning);
@@ -96,15 +97,14 @@ impl Tables {
             of_run.median_time_us = periods.median_period_us();
             let is_gpu_time = trace.steps.iter().any(|step| step.gpu_time_us.is_some());
             of_run.timed = Some(if is_gpu_time { "forward_pass" } else { "period" });
-            steps.kept += of_run.steps;
-            steps.dropped.merge(&periods.dropped());
+            let dropped = periods.dropped();
+            steps.kept -= dropped.total();
+            steps.dropped.merge(&dropped);
             self.steps.push(TableRun { trace, periods });
         }
         for mut trace in capture.requests.into_iter().filter(|trace| !trace.requests.is_empty()) {
             label(&mut trace.run);
-            let count = trace.requests.len() as u64;
-            self.run(&trace.run, 1, file).requests = count;
-            requests.kept += count;
+            self.run(&trace.run, 1, file).requests = trace.requests.len() as u64;
             self.requests.push(trace);
         }
         let (file, format, notes) = (file.to_owned(), format.name, capture.notes);

@@ -1,6 +1,6 @@
 //! Requests of a real engine or load generator as records, whatever trace or report they come from.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::step::Run;
 
@@ -15,7 +15,7 @@ pub struct RequestTrace {
 
 /// One request, with its fields in the order of the request table's columns. Times are ns on one clock per run: the engine's
 /// monotonic clock in traces, the client's in reports. `None` means that the trace or report does not say.
-#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct RequestRow {
     /// Id of the request, unique in its run.
     pub request_id: String,
@@ -52,28 +52,6 @@ pub struct RequestRow {
     /// `stopped`, `length`, `aborted`, `ignored` or `error`.
     pub finish_status: Option<String>,
 }
-
-/// A number of a request: its name and its field.
-type Number = (&'static str, fn(&mut RequestRow) -> &mut Option<u64>);
-
-/// The numbers of a request, in the order of the request table's columns.
-pub(super) const NUMBERS: [Number; 15] = [
-    ("arrived_ns", |row| &mut row.arrived_ns),
-    ("handed_over_ns", |row| &mut row.handed_over_ns),
-    ("queued_ns", |row| &mut row.queued_ns),
-    ("scheduled_ns", |row| &mut row.scheduled_ns),
-    ("first_token_ns", |row| &mut row.first_token_ns),
-    ("finished_ns", |row| &mut row.finished_ns),
-    ("first_response_ns", |row| &mut row.first_response_ns),
-    ("departed_ns", |row| &mut row.departed_ns),
-    ("scheduled_step", |row| &mut row.scheduled_step),
-    ("first_token_step", |row| &mut row.first_token_step),
-    ("finished_step", |row| &mut row.finished_step),
-    ("num_prompt_tokens", |row| &mut row.num_prompt_tokens),
-    ("num_cached_tokens", |row| &mut row.num_cached_tokens),
-    ("num_output_tokens", |row| &mut row.num_output_tokens),
-    ("num_preemptions", |row| &mut row.num_preemptions),
-];
 
 impl RequestRow {
     /// Returns two times, earlier and later by name, of which the later one is before the earlier one. The engine's times must

@@ -1,13 +1,14 @@
 //! Steps of a real engine as records, whatever trace they come from, and the run that they belong to.
 
 use ridgepoint::Request;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// The labels of one run, in the order of the tables' first columns. `None` means that the trace does not say; nothing is
 /// guessed from names.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub struct Run {
     /// Name of the run.
+    #[serde(default)]
     pub experiment: String,
     /// Model, by built-in name, Hugging Face id or path of its config.
     pub model: Option<String>,
@@ -25,40 +26,53 @@ pub struct Run {
     pub max_num_batched_tokens: Option<u32>,
 }
 
-/// One iteration of the engine, as its scheduler put it together.
-#[derive(Debug, Clone, PartialEq, Default)]
+/// One iteration of the engine, as its scheduler put it together. The aliases are attributes of `step.BATCH_SUMMARY`.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct StepRecord {
     /// Number of the step in its engine's life; consecutive steps have consecutive numbers.
+    #[serde(alias = "step.id")]
     pub step_id: u64,
     /// Start on the engine's monotonic clock, ns. It is 0 throughout a trace without a clock, whose steps have `gpu_time_us`.
+    #[serde(alias = "step.ts_start_ns")]
     pub start_ns: u64,
     /// Requests with a prefill chunk in the step.
+    #[serde(alias = "batch.num_prefill_reqs")]
     pub num_prefill_requests: u32,
     /// Requests that decode in the step.
+    #[serde(alias = "batch.num_decode_reqs")]
     pub num_decode_requests: u32,
     /// Tokens of prefill chunks.
+    #[serde(alias = "batch.prefill_tokens")]
     pub prefill_tokens: u64,
     /// Tokens of decodes.
+    #[serde(alias = "batch.decode_tokens")]
     pub decode_tokens: u64,
     /// Cached tokens of the prefilling requests before the step.
     pub prefill_kv_tokens: Option<u64>,
     /// Cached tokens of the decoding requests before the step.
     pub decode_kv_tokens: Option<u64>,
     /// Running requests.
+    #[serde(alias = "queue.running_depth")]
     pub num_running: Option<u32>,
     /// Waiting requests.
+    #[serde(alias = "queue.waiting_depth")]
     pub num_waiting: Option<u32>,
     /// Requests that finished in the step.
+    #[serde(alias = "batch.num_finished")]
     pub num_finished: Option<u32>,
     /// Requests preempted in the step.
+    #[serde(alias = "batch.num_preempted")]
     pub num_preempted: Option<u32>,
     /// KV blocks of a GPU.
+    #[serde(alias = "kv.blocks_total_gpu")]
     pub kv_blocks_total: Option<u64>,
     /// Free KV blocks of a GPU. Cached blocks that no running request uses count as free.
+    #[serde(alias = "kv.blocks_free_gpu")]
     pub kv_blocks_free: Option<u64>,
     /// Time of the forward pass on the GPU, µs, where the engine measured it (forward-pass metrics).
     pub gpu_time_us: Option<f64>,
     /// Every request of the step, where the trace has snapshots of them.
+    #[serde(skip)]
     pub requests: Option<Vec<Request>>,
 }
 

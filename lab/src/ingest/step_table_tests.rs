@@ -56,12 +56,12 @@ fn example() -> TableRun {
 fn a_row_says_what_is_known_and_leaves_the_rest_empty() {
     let text = written(&[example()]);
     let rows: Vec<&str> = text.lines().collect();
-    assert_eq!(rows[0], COLUMNS.join(","));
+    assert_eq!(rows[0], *COLUMNS);
     let labels = "\"chat, \"\"8 req/s\"\"\",llama-2-70b,,4,,,,";
-    let counts = "1,2,7,2,,,,,,,,30788,,7@568 2x1@1055";
-    assert_eq!(rows[1], format!("{labels},5,1000,,,warm_up,{counts}"));
-    assert_eq!(rows[2], format!("{labels},200,2000,3,19000,,{counts}"));
-    assert_eq!(rows[3], format!("{labels},203,57002000,,,last_step,{counts}"));
+    let (counts, requests) = ("1,2,7,2,,,,,,,,30788,", "7@568 2x1@1055");
+    assert_eq!(rows[1], format!("{labels},5,1000,{counts},,,warm_up,{requests}"));
+    assert_eq!(rows[2], format!("{labels},200,2000,{counts},3,19000.0,,{requests}"));
+    assert_eq!(rows[3], format!("{labels},203,57002000,{counts},,,last_step,{requests}"));
 }
 
 #[test]
@@ -75,9 +75,9 @@ fn steps_and_times_come_back() {
 
 /// The table with one row, the cell of a column replaced.
 fn with_cell(column: &str, cell: &str) -> String {
-    let mut row: Vec<String> = COLUMNS.iter().map(|_| String::new()).collect();
+    let mut row: Vec<String> = COLUMNS.split(',').map(|_| String::new()).collect();
     let mut set = |column: &str, cell: &str| {
-        let index = COLUMNS.iter().position(|name| *name == column).unwrap();
+        let index = COLUMNS.split(',').position(|name| name == column).unwrap();
         row[index] = cell.to_owned();
     };
     for (column, cell) in [("experiment", "a"), ("step_id", "1"), ("start_ns", "1"), ("steps_to_next", "1")] {
@@ -90,7 +90,7 @@ fn with_cell(column: &str, cell: &str) -> String {
         set(column, cell);
     }
     set(column, cell);
-    format!("{}\n{}\n", COLUMNS.join(","), row.join(","))
+    format!("{}\n{}\n", *COLUMNS, row.join(","))
 }
 
 #[test]
@@ -131,7 +131,7 @@ fn headers_are_checked_and_all_faults_are_named() {
         assert!(message.contains(said), "{said}: {message}");
     }
     assert!(read_text("").unwrap_err().to_string().contains("is empty"));
-    assert!(read_text(&format!("{}\n", COLUMNS.join(","))).unwrap_err().to_string().contains("no rows"));
+    assert!(read_text(&format!("{}\n", *COLUMNS)).unwrap_err().to_string().contains("no rows"));
     let cut_short = written(&[example()]);
     let message = read_text(&cut_short[..cut_short.len() - 30]).unwrap_err().to_string();
     assert!(message.contains("line 4: has"), "{message}");
@@ -225,12 +225,12 @@ proptest! {
     #[test]
     fn no_text_makes_the_reader_panic(text in "[a-z0-9,.@x\n\" -]{0,200}") {
         let _ = read_text(&text);
-        let _ = read_text(&format!("{}\n{text}", COLUMNS.join(",")));
+        let _ = read_text(&format!("{}\n{text}", *COLUMNS));
     }
 }
 
 #[test]
 fn an_empty_periods_is_no_table() {
-    assert_eq!(written(&[]).lines().count(), 1);
+    assert_eq!(written(&[]), "");
     assert_eq!(Periods::default().median_period_us(), None);
 }

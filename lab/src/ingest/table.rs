@@ -1,27 +1,33 @@
-//! What the step table and the request table share: the columns of a run, and reading rows run by run.
+//! What the step table and the request table share: rows written and read run by run.
 
-use std::borrow::Cow;
 use std::fs::File;
-use std::io::BufReader;
+use std::io::{BufReader, Write};
 use std::path::Path;
 
 use ridgepoint::internals::input::{Columns, Row, RowReader};
 use ridgepoint::{Error, Result};
+use serde::Serialize;
 
-use super::batch_summary::Counts;
 use super::step::{Run, run_index};
 
-/// The first columns of each table: the labels of the run, in the order of [`Run`]'s fields.
-pub(super) const RUN_COLUMNS: [&str; 8] = [
-    "experiment",
-    "model",
-    "hardware",
-    "tensor_parallel_size",
-    "workload",
-    "engine_version",
-    "max_num_seqs",
-    "max_num_batched_tokens",
-];
+/// Writes rows, whose fields have the names of the columns, with a header.
+///
+/// # Errors
+/// Those of `out`.
+pub(super) fn write_rows(out: impl Write, rows: impl IntoIterator<Item = impl Serialize>) -> std::io::Result<()> {
+    let mut writer = csv::Writer::from_writer(out);
+    rows.into_iter().try_for_each(|row| writer.serialize(row))?;
+    writer.flush()
+}
+
+/// Returns the header that [`write_rows`] gives rows of this type.
+pub(super) fn header(row: impl Serialize) -> &'static str {
+    let mut table = Vec::new();
+    // Memory takes everything.
+    let _ = write_rows(&mut table, [row]);
+    let header = table.split(|byte| *byte == b'\n').next().unwrap_or_default();
+    String::from_utf8_lossy(header).into_owned().leak()
+}
 
 /// Reads the rows of a table that has exactly these columns, in any order. Cells count as they are. `read` gets a row, its run and
 /// the rows of the run so far.
@@ -30,7 +36,7 @@ pub(super) const RUN_COLUMNS: [&str; 8] = [
 /// A file that cannot be read or has no rows; a missing or unknown column; those of `read`.
 pub(super) fn read_rows<T>(
     path: &Path,
-    columns: &'static [&'static str],
+    columns: &'static str,
     mut read: impl FnMut(&Row<'_>, &Run, &[T]) -> Result<T>,
 ) -> Result<Vec<(Run, Vec<T>)>> {
     let file = File::open(path).map_err(|error| Error::io(path, error))?;
@@ -50,20 +56,18 @@ pub(super) fn read_rows<T>(
 
 /// Reads the labels of a row's run; `name` is that of a file without names.
 pub(super) fn run(row: &Row<'_>, name: Option<&str>) -> Result<Run> {
-    let text = |column: &str| row.text(column).map(Cow::into_owned);
-    let count = |column: &str| match row.count(column)? {
-        Some(0) => Err(row.bad(column, "a whole number from 1, or nothing")),
-        value => Ok(value),
-    };
-    let experiment = text("experiment").or_else(|| name.map(str::to_owned));
-    Ok(Run {
-        experiment: experiment.ok_or_else(|| row.bad("experiment", "the name of the run"))?,
-        model: text("model"),
-        hardware: text("hardware"),
-        tensor_parallel_size: count("tensor_parallel_size")?,
-        workload: text("workload"),
-        engine_version: text("engine_version"),
-        max_num_seqs: count("max_num_seqs")?,
-        max_num_batched_tokens: count("max_num_batched_tokens")?,
-    })
+    let mut run: Run = row.get()?;
+    if run.experiment.is_empty() {
+        run.experiment = name.ok_or_else(|| row.bad("experiment", "the name of the run"))?.to_owned();
+    }
+    for (column, count) in [
+        ("tensor_parallel_size", run.tensor_parallel_size),
+        ("max_num_seqs", run.max_num_seqs),
+        ("max_num_batched_tokens", run.max_num_batched_tokens),
+    ] {
+        if count == Some(0) {
+            return Err(row.bad(column, "a whole number from 1, or nothing"));
+        }
+    }
+    Ok(run)
 }

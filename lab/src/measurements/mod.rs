@@ -20,14 +20,14 @@
 //!
 //! The fields of the call types say what each column means; `docs/measurements.md` explains them to those who measure.
 //! `window_size` is 0 for full attention. Lines that begin with `#` are comments. A missing or unknown column, an
-//! impossible value and a repeated shape are errors. [`Certificate`] lists the keys of `meta.toml`; a folder whose `kind`
+//! impossible value and a repeated shape are errors. `docs/measurements.md` lists the keys of `meta.toml`; a folder whose `kind`
 //! is not `measurement` is refused. `spread.csv`, which the measuring kit writes for people, is not read.
 
 use std::collections::{BTreeSet, HashMap};
 use std::io::BufRead;
 use std::path::Path;
 
-use ridgepoint::internals::input::RowReader;
+use ridgepoint::internals::input::{Row, RowReader};
 use ridgepoint::{Error, Result};
 
 mod calls;
@@ -40,12 +40,12 @@ mod tables;
 mod tests;
 
 pub use calls::{AllReduceCall, DecodeCall, GemmCall, Heads, MoeCall, PrefillCall, SmallKernelCall, Timed};
-pub use certificate::{CERTIFICATE_FILE, Certificate, TableCounts};
-pub use source::{EngineVersion, SourceFile, SourceFormat};
+pub use certificate::CERTIFICATE_FILE;
+pub use source::{SourceFile, SourceFormat};
 
 use crate::stats::median;
-use source::RowSources;
-use tables::{Call, PublicTable, check_constants, latency_us};
+use certificate::Certificate;
+use tables::{Call, PublicTable, latency_us};
 
 /// All measurements of a folder, each row with its source.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -85,7 +85,6 @@ impl Measurements {
             dir,
             certificate: Certificate::read(dir, &stems())?,
             known: BTreeSet::new(),
-            num_files: 0,
             names,
             sources: Vec::new(),
             notes: Vec::new(),
@@ -142,8 +141,6 @@ struct Folder<'a> {
     names: BTreeSet<String>,
     /// Files that were looked for.
     known: BTreeSet<String>,
-    /// Files that were read.
-    num_files: usize,
     sources: Vec<SourceFile>,
     notes: Vec<String>,
 }
@@ -154,10 +151,9 @@ impl Folder<'_> {
         let csv_file = format!("{}.csv", C::STEM);
         let mut rows = Vec::new();
         if self.looks_for(&csv_file) {
-            let path = self.dir.join(&csv_file);
-            let reader = RowReader::open_csv(&path, C::CSV)?;
-            let template = self.certificate.clone().unwrap_or_default().source(&csv_file);
-            rows = self.read_rows(reader, template)?;
+            let reader = RowReader::open_csv(&self.dir.join(&csv_file), C::CSV)?;
+            let source = self.certificate.as_ref().map(|certificate| certificate.source(C::STEM));
+            rows = self.read_rows(reader, source.unwrap_or(SourceFile { file: csv_file, ..SourceFile::default() }))?;
         }
         if let Some(certificate) = &self.certificate {
             let remarks = certificate.remarks(C::STEM, rows.len()).into_iter();
@@ -172,9 +168,7 @@ impl Folder<'_> {
     /// Whether the folder has a file, which from then on is a known one.
     fn looks_for(&mut self, file: &str) -> bool {
         self.known.insert(file.to_owned());
-        let is_there = self.names.contains(file);
-        self.num_files += usize::from(is_there);
-        is_there
+        self.names.contains(file)
     }
 
     #[cfg(feature = "parquet")]
@@ -182,7 +176,8 @@ impl Folder<'_> {
         let path = self.dir.join(public.file);
         let jsonl = public_table::to_jsonl(&path)?;
         let reader = RowReader::jsonl(&path.display().to_string(), jsonl.as_slice(), public.columns);
-        self.read_rows(reader, SourceFile::unknown(public.file, SourceFormat::Parquet))
+        let (file, format) = (public.file.to_owned(), SourceFormat::Parquet);
+        self.read_rows(reader, SourceFile { file, format, ..SourceFile::default() })
     }
 
     #[cfg(not(feature = "parquet"))]
@@ -192,62 +187,58 @@ impl Folder<'_> {
     }
 
     /// Reads the rows of a file, each shape once.
-    fn read_rows<C: Call, R: BufRead>(
-        &mut self,
-        mut reader: RowReader<R>,
-        template: SourceFile,
-    ) -> Result<Vec<Timed<C>>> {
-        let (origin, format) = (reader.origin().to_owned(), template.format);
-        let mut sources = RowSources::new(template, &mut self.sources);
-        let mut shapes: HashMap<(usize, C), Shape> = HashMap::new();
-        let (mut first_error, mut further) = (None, 0_usize);
+    fn read_rows<C: Call, R: BufRead>(&mut self, mut reader: RowReader<R>, file: SourceFile) -> Result<Vec<Timed<C>>> {
+        let (origin, format) = (reader.origin().to_owned(), file.format);
+        let mut positions: HashMap<(usize, C), usize> = HashMap::new();
+        // The number of each shape's first row, and its times.
+        let mut shapes: Vec<(usize, Vec<f64>)> = Vec::new();
         while let Some(row) = reader.next_row()? {
-            let mut read = || -> Result<(usize, C, f64)> {
-                if let Some(public) = C::PUBLIC.filter(|_| format == SourceFormat::Parquet) {
-                    check_constants(&public, &row)?;
-                }
-                Ok((sources.of(&row)?, C::read(&row, format)?, latency_us(&row, format)?))
+            let source = match format {
+                SourceFormat::Csv => file.clone(),
+                SourceFormat::Parquet => public_source::<C>(&file, &row)?,
             };
-            match read() {
-                Ok((source, call, latency_us)) => {
-                    let position = shapes.len();
-                    let shape = shapes.entry((source, call)).or_insert_with(|| Shape {
-                        position,
-                        row_number: row.row_number(),
-                        times_us: Vec::new(),
-                    });
-                    if format == SourceFormat::Csv && !shape.times_us.is_empty() {
-                        let expected = "each shape once: keep the median of repeated measurements";
-                        let found = format!("the shape of row {}", shape.row_number);
-                        return Err(Error::bad_row(&origin, row.row_number(), "all but latency_us", found, expected));
-                    }
-                    shape.times_us.push(latency_us);
+            let key = (self.source_index(source), C::read(&row, format)?);
+            let latency_us = latency_us(&row, format)?;
+            let at = *positions.entry(key).or_insert(shapes.len());
+            match shapes.get_mut(at) {
+                None => shapes.push((row.row_number(), vec![latency_us])),
+                Some((first, _)) if format == SourceFormat::Csv => {
+                    let expected = "each shape once: keep the median of repeated measurements";
+                    let found = format!("the shape of row {first}");
+                    return Err(Error::bad_row(&origin, row.row_number(), "all but latency_us", found, expected));
                 }
-                Err(error) if first_error.is_none() => first_error = Some(error),
-                Err(_) => further += 1,
+                Some((_, times_us)) => times_us.push(latency_us),
             }
-        }
-        if let Some(error) = first_error {
-            return Err(match further {
-                0 => error,
-                _ => error.and(format!("{further} further rows of the file are bad too")),
-            });
         }
         if shapes.is_empty() {
             return Err(Error::parse(origin, "has no rows; remove the file or add a measurement"));
         }
-        self.notes.extend(merge_note(&origin, &shapes));
-        let mut shapes: Vec<((usize, C), Shape)> = shapes.into_iter().collect();
-        shapes.sort_unstable_by_key(|(_, shape)| shape.position);
-        let timed = |((source, call), shape): ((usize, C), Shape)| {
-            Some(Timed { call, latency_us: median(shape.times_us)?, source })
-        };
-        Ok(shapes.into_iter().filter_map(timed).collect())
+        let repeated: Vec<usize> = shapes.iter().map(|(_, times_us)| times_us.len()).filter(|rows| *rows > 1).collect();
+        if !repeated.is_empty() {
+            let (shapes, rows) = (repeated.len(), repeated.iter().sum::<usize>());
+            self.notes.push(format!(
+                "{origin}: {shapes} shapes were measured more than once ({rows} rows); the median of each was kept"
+            ));
+        }
+        let mut calls: Vec<((usize, C), usize)> = positions.into_iter().collect();
+        calls.sort_unstable_by_key(|(_, at)| *at);
+        let timed = calls.into_iter().zip(shapes).filter_map(|(((source, call), _), (_, times_us))| {
+            Some(Timed { call, latency_us: median(times_us)?, source })
+        });
+        Ok(timed.collect())
+    }
+
+    /// The index of a source, which is added if it is new. Rows of one source follow each other.
+    fn source_index(&mut self, source: SourceFile) -> usize {
+        self.sources.iter().rposition(|known| *known == source).unwrap_or_else(|| {
+            self.sources.push(source);
+            self.sources.len() - 1
+        })
     }
 
     /// Refuses a folder without known files, and notes what was not read.
     fn finish(&mut self) -> Result<()> {
-        if self.num_files == 0 {
+        if self.known.is_disjoint(&self.names) {
             let known: Vec<&str> = self.known.iter().map(String::as_str).collect();
             return Err(Error::parse(self.dir, format!("holds no measurements; looked for {}", known.join(", "))));
         }
@@ -265,29 +256,18 @@ impl Folder<'_> {
     }
 }
 
-/// The measured times of one shape in a file.
-struct Shape {
-    /// Position among the shapes of the file.
-    position: usize,
-    row_number: usize,
-    times_us: Vec<f64>,
-}
-
-/// Describes the shapes that were measured more than once; `None` without one.
-fn merge_note<K>(origin: &str, shapes: &HashMap<K, Shape>) -> Option<String> {
-    let repeated: Vec<&Shape> = shapes.values().filter(|shape| shape.times_us.len() > 1).collect();
-    let num_rows: usize = repeated.iter().map(|shape| shape.times_us.len()).sum();
-    let spread = |shape: &&Shape| {
-        let slowest = shape.times_us.iter().copied().fold(0.0, f64::max);
-        slowest / shape.times_us.iter().copied().fold(f64::INFINITY, f64::min)
-    };
-    let largest_spread = repeated.iter().map(spread).fold(1.0, f64::max);
-    (!repeated.is_empty()).then(|| {
-        format!(
-            "{origin}: {} shapes were measured more than once ({num_rows} rows, slowest over fastest up to \
-             {largest_spread:.2}); the median of each was kept",
-            repeated.len()
-        )
+/// The source of a row of a public table, which must be of the operator's kernel.
+fn public_source<C: Call>(file: &SourceFile, row: &Row<'_>) -> Result<SourceFile> {
+    for (column, value) in C::PUBLIC.map_or(&[][..], |public| public.constants) {
+        row.read(column, value, |text| (text == *value).then_some(()))?;
+    }
+    let text = |column| row.read(column, "a text", |text| Some(text.to_owned())).map(Some);
+    Ok(SourceFile {
+        framework: text("framework")?,
+        version: text("version")?,
+        device: text("device")?,
+        kernel_source: text("kernel_source")?,
+        ..file.clone()
     })
 }
 

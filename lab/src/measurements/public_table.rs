@@ -57,14 +57,8 @@ fn read_rows(file: File) -> std::result::Result<std::result::Result<Vec<u8>, Str
 fn text_of(field: &Field) -> std::result::Result<Value, &'static str> {
     Ok(Value::String(match field {
         Field::Null => return Ok(Value::Null),
-        Field::Byte(value) => value.to_string(),
-        Field::Short(value) => value.to_string(),
-        Field::Int(value) => value.to_string(),
-        Field::Long(value) => value.to_string(),
-        Field::UByte(value) => value.to_string(),
-        Field::UShort(value) => value.to_string(),
-        Field::UInt(value) => value.to_string(),
-        Field::ULong(value) => value.to_string(),
+        Field::Byte(_) | Field::Short(_) | Field::Int(_) | Field::Long(_) => field.to_string(),
+        Field::UByte(_) | Field::UShort(_) | Field::UInt(_) | Field::ULong(_) => field.to_string(),
         Field::Float(value) => value.to_string(),
         Field::Double(value) => value.to_string(),
         Field::Str(text) => text.clone(),

@@ -2,10 +2,6 @@
 
 use std::hash::Hash;
 
-use serde::Deserialize;
-use serde::de::IntoDeserializer;
-use serde::de::value::{Error as ValueError, StrDeserializer};
-
 use ridgepoint::internals::efficiency::family::{AllReduceKind, Routing};
 use ridgepoint::internals::input::{Columns, NumberRange, Row};
 use ridgepoint::internals::units::US_PER_MS;
@@ -22,7 +18,7 @@ const KV_DTYPES: &str = "bfloat16, float16, fp8 or another number format";
 const DISTRIBUTIONS: &str = "balanced, or power_law_<alpha> with alpha above 0";
 
 /// Columns of every public table besides the sizes. The reading of sources and constants requires all but the last two.
-const PUBLIC_EXTRAS: &[&str] = &["framework", "version", "device", "op_name", "kernel_source", "power", "power_limit"];
+const PUBLIC_EXTRAS: &str = "framework,version,device,op_name,kernel_source,power,power_limit";
 
 /// A public kernel table of an operator.
 pub(super) struct PublicTable {
@@ -32,7 +28,7 @@ pub(super) struct PublicTable {
     #[cfg_attr(not(feature = "parquet"), allow(dead_code))]
     pub(super) columns: Columns,
     /// Columns that hold one value throughout; another value would be another kernel.
-    constants: &'static [(&'static str, &'static str)],
+    pub(super) constants: &'static [(&'static str, &'static str)],
 }
 
 /// A call that files hold.
@@ -46,14 +42,6 @@ pub(super) trait Call: Sized + Eq + Hash {
 
     /// Reads the call of a row.
     fn read(row: &Row<'_>, format: SourceFormat) -> Result<Self>;
-}
-
-/// Checks that a row of a public table is of the operator's kernel.
-pub(super) fn check_constants(table: &PublicTable, row: &Row<'_>) -> Result<()> {
-    table
-        .constants
-        .iter()
-        .try_for_each(|(column, value)| row.read(column, value, |text| (text == *value).then_some(())))
 }
 
 /// Reads the time of a row, µs. Public tables have milliseconds.
@@ -70,14 +58,9 @@ fn matmul_format(row: &Row<'_>) -> Result<MatmulFormat> {
     row.read("dtype", MATMUL_FORMATS, MatmulFormat::parse)
 }
 
-fn dtype(name: &str) -> Option<DType> {
-    let deserializer: StrDeserializer<'_, ValueError> = name.into_deserializer();
-    DType::deserialize(deserializer).ok()
-}
-
 impl Call for GemmCall {
     const STEM: &'static str = "gemm";
-    const CSV: Columns = Columns::exactly(&["dtype", "m", "n", "k", "latency_us"]);
+    const CSV: Columns = Columns::exactly("dtype,m,n,k,latency_us");
     const PUBLIC: Option<PublicTable> = Some(PublicTable {
         file: "gemm_perf.parquet",
         columns: Columns {
@@ -94,20 +77,15 @@ impl Call for GemmCall {
 }
 
 const PUBLIC_ATTENTION: Columns = Columns {
-    required: &[
-        "num_heads",
-        "num_kv_heads",
-        "head_dim",
-        "kv_cache_dtype",
-        "batch_size",
-        "isl",
-        "step",
-        "attn_dtype",
-        "beam_width",
-        "latency_us",
+    required: "num_heads,num_kv_heads,head_dim,kv_cache_dtype,batch_size,num_scheduled_tokens,num_computed_tokens,\
+        attn_dtype,beam_width,latency_us",
+    optional: "window_size,framework,version,device,op_name,kernel_source,power,power_limit",
+    aliases: &[
+        ("num_key_value_heads", "num_kv_heads"),
+        ("isl", "num_scheduled_tokens"),
+        ("step", "num_computed_tokens"),
+        ("latency", "latency_us"),
     ],
-    optional: &["window_size", "framework", "version", "device", "op_name", "kernel_source", "power", "power_limit"],
-    aliases: &[("num_key_value_heads", "num_kv_heads"), ("latency", "latency_us")],
 };
 
 fn heads(row: &Row<'_>) -> Result<Heads> {
@@ -120,57 +98,39 @@ fn heads(row: &Row<'_>) -> Result<Heads> {
         num_heads,
         num_kv_heads,
         head_dim: size(row, "head_dim")?,
-        kv_dtype: row.read("kv_cache_dtype", KV_DTYPES, dtype)?,
+        kv_dtype: row.read("kv_cache_dtype", KV_DTYPES, DType::parse)?,
         window: window.filter(|tokens| *tokens > 0).map_or(Window::Full, Window::Sliding),
     })
 }
 
 impl Call for PrefillCall {
     const STEM: &'static str = "attention_prefill";
-    const CSV: Columns = Columns::exactly(&[
-        "num_heads",
-        "num_kv_heads",
-        "head_dim",
-        "kv_cache_dtype",
-        "window_size",
-        "batch_size",
-        "num_scheduled_tokens",
-        "num_computed_tokens",
-        "latency_us",
-    ]);
+    const CSV: Columns = Columns::exactly(
+        "num_heads,num_kv_heads,head_dim,kv_cache_dtype,window_size,batch_size,num_scheduled_tokens,\
+        num_computed_tokens,latency_us",
+    );
     const PUBLIC: Option<PublicTable> = Some(PublicTable {
         file: "context_attention_perf.parquet",
         columns: PUBLIC_ATTENTION,
         constants: &[("op_name", "context_attention"), ("attn_dtype", "bfloat16"), ("beam_width", "1")],
     });
 
-    fn read(row: &Row<'_>, format: SourceFormat) -> Result<Self> {
-        let (scheduled, computed) = match format {
-            SourceFormat::Csv => ("num_scheduled_tokens", "num_computed_tokens"),
-            SourceFormat::Parquet => ("isl", "step"),
-        };
+    fn read(row: &Row<'_>, _: SourceFormat) -> Result<Self> {
         Ok(PrefillCall {
             heads: heads(row)?,
             batch_size: size(row, "batch_size")?,
-            num_scheduled_tokens: size(row, scheduled)?,
-            num_computed_tokens: row.whole(computed, 0..=MAX_COUNT)?,
+            num_scheduled_tokens: size(row, "num_scheduled_tokens")?,
+            num_computed_tokens: row.whole("num_computed_tokens", 0..=MAX_COUNT)?,
         })
     }
 }
 
 impl Call for DecodeCall {
     const STEM: &'static str = "attention_decode";
-    const CSV: Columns = Columns::exactly(&[
-        "num_heads",
-        "num_kv_heads",
-        "head_dim",
-        "kv_cache_dtype",
-        "window_size",
-        "batch_size",
-        "kv_tokens_total",
-        "kv_tokens_max",
-        "latency_us",
-    ]);
+    const CSV: Columns = Columns::exactly(
+        "num_heads,num_kv_heads,head_dim,kv_cache_dtype,window_size,batch_size,kv_tokens_total,kv_tokens_max,\
+        latency_us",
+    );
     const PUBLIC: Option<PublicTable> = Some(PublicTable {
         file: "generation_attention_perf.parquet",
         columns: PUBLIC_ATTENTION,
@@ -178,14 +138,14 @@ impl Call for DecodeCall {
             ("op_name", "generation_attention"),
             ("attn_dtype", "bfloat16"),
             ("beam_width", "1"),
-            ("isl", "1"),
+            ("num_scheduled_tokens", "1"),
         ],
     });
 
     fn read(row: &Row<'_>, format: SourceFormat) -> Result<Self> {
         let (heads, batch_size) = (heads(row)?, size(row, "batch_size")?);
         if format == SourceFormat::Parquet {
-            let kv_tokens_max = row.whole("step", 0..=MAX_COUNT)? + 1;
+            let kv_tokens_max = row.whole("num_computed_tokens", 0..=MAX_COUNT)? + 1;
             let kv_tokens_total = batch_size.saturating_mul(kv_tokens_max);
             return Ok(DecodeCall { heads, batch_size, kv_tokens_total, kv_tokens_max });
         }
@@ -205,18 +165,10 @@ impl Call for DecodeCall {
 
 impl Call for MoeCall {
     const STEM: &'static str = "moe";
-    const CSV: Columns = Columns::exactly(&[
-        "dtype",
-        "num_tokens",
-        "hidden_size",
-        "intermediate_size",
-        "top_k",
-        "num_experts",
-        "moe_tp_size",
-        "moe_ep_size",
-        "distribution",
-        "latency_us",
-    ]);
+    const CSV: Columns = Columns::exactly(
+        "dtype,num_tokens,hidden_size,intermediate_size,top_k,num_experts,moe_tp_size,moe_ep_size,\
+        distribution,latency_us",
+    );
     const PUBLIC: Option<PublicTable> = Some(PublicTable {
         file: "moe_perf.parquet",
         columns: Columns {
@@ -264,11 +216,11 @@ impl Call for MoeCall {
 
 impl Call for AllReduceCall {
     const STEM: &'static str = "allreduce";
-    const CSV: Columns = Columns::exactly(&["num_gpus", "message_bytes", "backend", "latency_us"]);
+    const CSV: Columns = Columns::exactly("num_gpus,message_bytes,backend,latency_us");
     const PUBLIC: Option<PublicTable> = Some(PublicTable {
         file: "custom_allreduce_perf.parquet",
         columns: Columns {
-            required: &["num_gpus", "message_size", "allreduce_dtype", "backend", "latency_us"],
+            required: "num_gpus,message_size,allreduce_dtype,backend,latency_us",
             optional: PUBLIC_EXTRAS,
             aliases: &[("latency", "latency_us")],
         },
@@ -283,7 +235,7 @@ impl Call for AllReduceCall {
         let message_bytes = match format {
             SourceFormat::Csv => size(row, "message_bytes")?,
             SourceFormat::Parquet => {
-                let element_bytes = row.read("allreduce_dtype", KV_DTYPES, dtype)?.bytes();
+                let element_bytes = row.read("allreduce_dtype", KV_DTYPES, DType::parse)?.bytes();
                 (size(row, "message_size")? as f64 * element_bytes).ceil() as u64
             }
         };
@@ -298,7 +250,7 @@ impl Call for AllReduceCall {
 
 impl Call for SmallKernelCall {
     const STEM: &'static str = "small_kernels";
-    const CSV: Columns = Columns::exactly(&["kernel", "num_tokens", "width", "launches", "latency_us"]);
+    const CSV: Columns = Columns::exactly("kernel,num_tokens,width,launches,latency_us");
     const PUBLIC: Option<PublicTable> = None;
 
     fn read(row: &Row<'_>, _: SourceFormat) -> Result<Self> {

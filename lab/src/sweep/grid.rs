@@ -30,7 +30,7 @@ pub const MAX_CONFIGURATIONS: usize = 100_000;
 ///     output_len_tokens = 128
 ///     num_requests = 500
 /// "#)?;
-/// assert_eq!(grid.len(), 2 * 3 * 2);
+/// assert_eq!(grid.num_configurations(), 2 * 3 * 2);
 /// # Ok::<(), ridgepoint::Error>(())
 /// ```
 #[derive(Debug, Clone)]
@@ -60,16 +60,6 @@ pub struct Configuration<'a> {
 }
 
 impl Configuration<'_> {
-    /// The server.
-    pub fn server(&self) -> &ServerConfig {
-        &self.server.value
-    }
-
-    /// The load.
-    pub fn load(&self) -> &LoadPoint {
-        &self.load.value
-    }
-
     /// The keys that tell it from the other configurations of its grid, with their values.
     pub fn varied(&self) -> String {
         let mut varied = self.server.varied.clone();
@@ -131,13 +121,8 @@ impl Grid {
     }
 
     /// The number of configurations.
-    pub fn len(&self) -> usize {
+    pub fn num_configurations(&self) -> usize {
         self.servers.len() * self.loads.len()
-    }
-
-    /// Whether there are none, which a grid that was read never has.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
     }
 
     /// Every combination: models outermost, then GPUs, then the other keys of the server by name, then those of the load.

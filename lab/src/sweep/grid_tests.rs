@@ -1,7 +1,6 @@
 //! Tests of grids: the product of their values, and all problems of one reported at once.
 
 use super::*;
-use crate::sweep::Level;
 
 const LOAD: &str =
     "[load]\nrequest_rate_per_s = [1, 2]\ninput_len_tokens = 10\noutput_len_tokens = 5\nnum_requests = 3\n";
@@ -25,16 +24,16 @@ fn the_product_is_in_order_and_hand_counted() {
     let found: Vec<Configuration<'_>> = grid.configurations().collect();
     assert_eq!(found.len(), 48);
     let of = |at: usize| {
-        let (server, load) = (found[at].server(), found[at].load());
-        (server.model.as_str(), server.hardware.as_str(), server.deployment.max_num_seqs, load.level)
+        let (server, load) = (&found[at].server.value, &found[at].load.value);
+        (server.model.as_str(), server.hardware.as_str(), server.deployment.max_num_seqs, load.rate_per_s)
     };
-    assert_eq!(of(0), ("llama-2-7b", "h100", 8, Level::Rate(1.0)));
-    assert_eq!(of(1), ("llama-2-7b", "h100", 8, Level::Rate(2.0)));
-    assert_eq!(of(2), ("llama-2-7b", "h100", 16, Level::Rate(1.0)));
-    assert_eq!(of(6), ("llama-2-7b", "h100", 8, Level::Rate(1.0)), "the next format");
-    assert_eq!(of(12), ("llama-2-7b", "h200", 8, Level::Rate(1.0)));
-    assert_eq!(of(47), ("qwen3-8b", "h200", 32, Level::Rate(2.0)));
-    let share = |one: &Configuration| one.server().deployment.gpu_memory_utilization;
+    assert_eq!(of(0), ("llama-2-7b", "h100", 8, Some(1.0)));
+    assert_eq!(of(1), ("llama-2-7b", "h100", 8, Some(2.0)));
+    assert_eq!(of(2), ("llama-2-7b", "h100", 16, Some(1.0)));
+    assert_eq!(of(6), ("llama-2-7b", "h100", 8, Some(1.0)), "the next format");
+    assert_eq!(of(12), ("llama-2-7b", "h200", 8, Some(1.0)));
+    assert_eq!(of(47), ("qwen3-8b", "h200", 32, Some(2.0)));
+    let share = |one: &Configuration| one.server.value.deployment.gpu_memory_utilization;
     assert!(found.iter().all(|one| (share(one) - 0.8).abs() < 1e-12));
     assert_eq!(
         found[47].varied(),
@@ -51,7 +50,7 @@ fn one_value_of_each_is_one_configuration() {
     let grid = grid("model = \"llama-2-7b\"\nhardware = [\"h100\"]\ntensor-parallel-size = 2").unwrap();
     let found: Vec<Configuration<'_>> = grid.configurations().collect();
     assert_eq!((found.len(), found[0].varied().as_str()), (2, "request_rate_per_s 1"));
-    assert_eq!(found[0].server().deployment.tensor_parallel_size, 2);
+    assert_eq!(found[0].server.value.deployment.tensor_parallel_size, 2);
     let all = "model llama-2-7b, hardware h100, tensor-parallel-size 2; num_requests 3, input_len_tokens 10, \
                output_len_tokens 5, burstiness 1, request_rate_per_s 1, seed 0";
     assert_eq!(grid.settings(found[0]), all);
@@ -123,5 +122,5 @@ fn a_profile_is_not_shared_out_to_replicas() {
     let error = problems(&text).join("; ");
     assert!(error.contains("server.data_parallel_size = 2 with load.profile"), "{error}");
     let grid = Grid::parse("grid.toml", &text.replace("[1, 2]", "1")).unwrap();
-    assert_eq!((grid.len(), grid.configurations().next().unwrap().load().level), (1, Level::AsRecorded));
+    assert_eq!((grid.num_configurations(), grid.configurations().next().unwrap().load.value.rate_per_s), (1, None));
 }

@@ -6,28 +6,18 @@ use ridgepoint::Result;
 use ridgepoint::workload::profile::Profile;
 use ridgepoint::workload::requests::RequestFile;
 use ridgepoint::workload::{
-    ArrivalPattern, ClosedLoop, DrawnLengths, FixedList, NormalLengths, OpenLoop, ReplicaShare, RequestShape, Workload,
+    ArrivalPattern, ClosedLoop, FixedList, NormalLengths, OpenLoop, ReplicaShare, RequestShape, Workload,
     WorkloadRequest,
 };
 
-/// How often requests are sent.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Level {
-    /// At this rate over the whole server, requests/s.
-    Rate(f64),
-    /// At the highest rate that holds the limits.
-    Capacity,
-    /// With this many in flight over the whole server.
-    Concurrency(u32),
-    /// At the times in their file.
-    AsRecorded,
-}
-
-/// One load of a grid.
+/// One load of a grid. With limits and neither rate nor concurrency, the highest rate is searched; without limits, the requests of a
+/// file are sent at the times that it has.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct LoadPoint {
-    /// How often requests are sent.
-    pub level: Level,
+    /// Rate over the whole server, requests/s.
+    pub rate_per_s: Option<f64>,
+    /// Requests in flight over the whole server.
+    pub concurrency: Option<u32>,
     /// Shape of the gamma distribution of gaps; 1 is Poisson.
     pub burstiness: f64,
     /// Lengths of prompt and output; `None` for the requests of a file.
@@ -110,19 +100,14 @@ impl Source {
 
 fn generated(load: &LoadPoint, rate_per_s: Option<f64>, share: ReplicaShare) -> Result<Box<dyn Workload>> {
     let (input, output) = load.lengths.unwrap_or((NormalLengths::fixed(1), NormalLengths::fixed(1)));
-    let shape = RequestShape::new(input.max, output.max);
+    let shape = RequestShape::drawn(input, output, load.seed);
     let num_requests = share.requests(load.num_requests.unwrap_or(1));
-    if let Level::Concurrency(concurrency) = load.level {
-        let closed = ClosedLoop::new(share.concurrency(concurrency), num_requests, shape)?;
-        return Ok(Box::new(DrawnLengths::new(closed, input, output, load.seed)));
+    if let Some(concurrency) = load.concurrency {
+        return Ok(Box::new(ClosedLoop::new(share.concurrency(concurrency), num_requests, shape)?));
     }
-    let pattern = match load.burstiness {
-        1.0 => ArrivalPattern::Poisson,
-        burstiness => ArrivalPattern::Gamma { burstiness },
-    };
+    let pattern = ArrivalPattern::of_burstiness(load.burstiness);
     let rate_per_s = share.rate_per_s(rate_per_s.unwrap_or(1.0));
-    let open = OpenLoop::new(pattern, rate_per_s, num_requests, shape, load.seed)?;
-    Ok(Box::new(DrawnLengths::new(open, input, output, load.seed)))
+    Ok(Box::new(OpenLoop::new(pattern, rate_per_s, num_requests, shape, load.seed)?))
 }
 
 /// Requests over the time between the first and the last; `None` if all are sent at once.

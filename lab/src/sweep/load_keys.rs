@@ -8,7 +8,7 @@ use ridgepoint::workload::requests::{Format, RequestFile};
 use ridgepoint::workload::{MAX_RATE_PER_S, MAX_REQUESTS, MAX_TOKENS, NormalLengths};
 use serde_json::Value;
 
-use super::load::{Level, LoadPoint, Source, mean_rate_per_s};
+use super::load::{LoadPoint, Source, mean_rate_per_s};
 
 /// Requests per request in flight of a closed loop whose number of requests is not given.
 const ROUNDS: u64 = 10;
@@ -26,7 +26,6 @@ pub(super) struct Loads {
     pub(super) keys: Vec<(String, Value)>,
     /// The key that names the file of requests, if there is one.
     file: Option<&'static str>,
-    is_capacity: bool,
 }
 
 impl Loads {
@@ -36,23 +35,16 @@ impl Loads {
             .into_iter()
             .filter(|key| section.has(key))
             .collect();
-        let problem = match (given.as_slice(), is_capacity) {
-            ([_] | ["requests", "request_rate_per_s"], false) | ([] | ["requests"], true) => None,
-            ([], false) => Some(
-                "has no load: give request_rate_per_s, concurrency, requests or profile, or limits in [slo] to find the highest \
-                 rate",
-            ),
-            (_, true) => Some(
-                "has rates of its own beside [slo], which finds the highest: leave request_rate_per_s, concurrency and profile \
-                 out (requests may stay, its times are scaled), or leave [slo] out",
-            ),
-            (_, false) => Some(
-                "has more than one load: give one of request_rate_per_s, concurrency, requests or profile (requests may have a \
-                 request_rate_per_s: its times are scaled to the rate)",
-            ),
-        };
-        if let Some(problem) = problem {
-            section.log.problem(format!("[load] {problem}"));
+        let fits = matches!(
+            (given.as_slice(), is_capacity),
+            ([_] | ["requests", "request_rate_per_s"], false) | ([] | ["requests"], true)
+        );
+        if !fits {
+            let found = if given.is_empty() { "no load".to_owned() } else { given.join(" and ") };
+            section.log.problem(format!(
+                "[load] has {found}: give one of request_rate_per_s, concurrency, requests or profile (the times of requests are \
+                 scaled to a request_rate_per_s beside them); with [slo], which finds the highest rate, give requests or none"
+            ));
         }
         let source = source(section, is_capacity || section.has("request_rate_per_s"));
         let file = given.first().copied().filter(|key| FILE_KEYS.contains(key));
@@ -66,20 +58,15 @@ impl Loads {
             keys.push(("burstiness".to_owned(), 1.into()));
         }
         keys.sort_by_key(|(key, _)| SLOWEST.iter().position(|slow| slow == key).unwrap_or(SLOWEST.len()));
-        Loads { source, keys, file, is_capacity }
+        Loads { source, keys, file }
     }
 
     /// Reads the load that one value of each key makes; `None` only after a problem.
     pub(super) fn point(&self, keys: Keys<'_>) -> Option<LoadPoint> {
         keys.ignore(&FILE_KEYS);
-        let rate = keys.number("request_rate_per_s", NumberRange::above_zero(MAX_RATE_PER_S, "requests per second"));
+        let rate_per_s =
+            keys.number("request_rate_per_s", NumberRange::above_zero(MAX_RATE_PER_S, "requests per second"));
         let concurrency = keys.whole("concurrency", 1..=u32::try_from(MAX_REQUESTS / ROUNDS).unwrap_or(u32::MAX));
-        let level = match (rate, concurrency) {
-            (Some(rate), _) => Level::Rate(rate),
-            (None, Some(concurrency)) => Level::Concurrency(concurrency),
-            (None, None) if self.is_capacity => Level::Capacity,
-            (None, None) => Level::AsRecorded,
-        };
         let burstiness = keys.read("burstiness", "a number from 0.001 to 1000; 1 is Poisson", |value| {
             value.as_f64().filter(|shape| (0.001..=1000.0).contains(shape))
         });
@@ -101,18 +88,18 @@ impl Loads {
             }
         } else {
             keys.require(&["input_len_tokens", "output_len_tokens"]);
-            match level {
-                Level::Concurrency(_) => keys.refuse(
-                    "burstiness",
-                    "has no place beside concurrency, which sends a request when another one finishes",
-                ),
-                _ => keys.require(&["num_requests"]),
+            if concurrency.is_some() {
+                let reason = "has no place beside concurrency, which sends a request when another one finishes";
+                keys.refuse("burstiness", reason);
+            } else {
+                keys.require(&["num_requests"]);
             }
         }
         let rounds = concurrency.map(|concurrency| ROUNDS * u64::from(concurrency));
         keys.finish();
         Some(LoadPoint {
-            level,
+            rate_per_s,
+            concurrency,
             burstiness: burstiness.unwrap_or(1.0),
             lengths,
             num_requests: num_requests.or(rounds),

@@ -58,12 +58,12 @@ fn every_combination_is_a_load_and_the_seed_changes_fastest() {
     let Loads { points: found, varied, .. } = loads(text);
     // 3 inputs × 1 output × 2 shapes × 2 rates × 2 seeds.
     assert_eq!(found.len(), 24);
-    let of = |at: usize| (found[at].lengths.unwrap().0, found[at].burstiness, found[at].level, found[at].seed);
-    assert_eq!(of(0), (NormalLengths::fixed(10), 0.5, Level::Rate(1.0), 7));
-    assert_eq!(of(1), (NormalLengths::fixed(10), 0.5, Level::Rate(1.0), 8));
-    assert_eq!(of(2), (NormalLengths::fixed(10), 0.5, Level::Rate(2.5), 7));
-    assert_eq!(of(4), (NormalLengths::fixed(10), 1.0, Level::Rate(1.0), 7));
-    assert_eq!(of(23), (NormalLengths::fixed(30), 1.0, Level::Rate(2.5), 8));
+    let of = |at: usize| (found[at].lengths.unwrap().0, found[at].burstiness, found[at].rate_per_s, found[at].seed);
+    assert_eq!(of(0), (NormalLengths::fixed(10), 0.5, Some(1.0), 7));
+    assert_eq!(of(1), (NormalLengths::fixed(10), 0.5, Some(1.0), 8));
+    assert_eq!(of(2), (NormalLengths::fixed(10), 0.5, Some(2.5), 7));
+    assert_eq!(of(4), (NormalLengths::fixed(10), 1.0, Some(1.0), 7));
+    assert_eq!(of(23), (NormalLengths::fixed(30), 1.0, Some(2.5), 8));
     assert_eq!(varied[2], "input_len_tokens 10, burstiness 0.5, request_rate_per_s 2.5, seed 7");
     assert_eq!(loads(&format!("concurrency = 1\n{LENGTHS}")).varied, [""]);
 }
@@ -71,9 +71,9 @@ fn every_combination_is_a_load_and_the_seed_changes_fastest() {
 #[test]
 fn closed_loops_have_ten_requests_for_each_in_flight_unless_told() {
     let found = loads(&format!("concurrency = [4, 16]\n{LENGTHS}")).points;
-    let of = |load: &LoadPoint| (load.level, load.num_requests);
-    assert_eq!(of(&found[0]), (Level::Concurrency(4), Some(40)));
-    assert_eq!(of(&found[1]), (Level::Concurrency(16), Some(160)));
+    let of = |load: &LoadPoint| (load.concurrency, load.num_requests);
+    assert_eq!(of(&found[0]), (Some(4), Some(40)));
+    assert_eq!(of(&found[1]), (Some(16), Some(160)));
     let found = loads(&format!("concurrency = 4\nnum_requests = 9\n{LENGTHS}"));
     assert_eq!(found.points[0].num_requests, Some(9));
     assert_eq!(sent(&found.source, &found.points[0], None, 1).len(), 4, "the rest is sent as others finish");
@@ -107,7 +107,7 @@ fn lengths_can_be_drawn() {
 fn a_list_is_sent_as_it_is_or_at_a_rate() {
     let (_folder, path) = file();
     let found = loads(&format!("requests = '{path}'"));
-    assert_eq!((found.points.len(), found.points[0].level), (1, Level::AsRecorded));
+    assert_eq!((found.points.len(), found.points[0].rate_per_s), (1, None));
     let as_recorded = sent(&found.source, &found.points[0], None, 1);
     assert_eq!(as_recorded, [(10_000_000_000, 1), (11_000_000_000, 2), (12_000_000_000, 3), (14_000_000_000, 4)]);
     // Twice its own rate is half its times; the second of two replicas' requests are left out.
@@ -121,12 +121,12 @@ fn a_list_is_sent_as_it_is_or_at_a_rate() {
 fn keys_that_do_not_go_together_are_told() {
     let (_folder, path) = file();
     for (text, said) in [
-        (LENGTHS.to_owned() + "num_requests = 1", "[load] has no load: give request_rate_per_s, concurrency"),
+        (LENGTHS.to_owned() + "num_requests = 1", "[load] has no load: give one of request_rate_per_s, concurrency"),
         (
             format!("concurrency = 1\nrequest_rate_per_s = 1\nnum_requests = 1\n{LENGTHS}"),
-            "[load] has more than one load",
+            "[load] has concurrency and request_rate_per_s",
         ),
-        (format!("requests = '{path}'\nconcurrency = 1"), "[load] has more than one load"),
+        (format!("requests = '{path}'\nconcurrency = 1"), "[load] has requests and concurrency: give one of"),
         (format!("concurrency = 1\nburstiness = 2\n{LENGTHS}"), "load.burstiness = 2 has no place beside concurrency"),
         (format!("requests = '{path}'\nseed = 3"), "load.seed = 3 changes nothing"),
         (format!("requests = '{path}'\ninput_len_tokens = 3"), "load.input_len_tokens = 3 has no place beside a file"),
@@ -151,11 +151,11 @@ fn keys_that_do_not_go_together_are_told() {
 fn limits_bring_the_rate_themselves() {
     let (_folder, path) = file();
     let found = read(&format!("num_requests = 5\nseed = [1, 2]\n{LENGTHS}"), SLO).ok().unwrap();
-    assert_eq!((found.points.len(), found.points[0].level), (2, Level::Capacity));
+    assert_eq!((found.points.len(), found.points[0].rate_per_s), (2, None));
     let found = read(&format!("requests = '{path}'"), SLO).ok().unwrap();
-    assert_eq!(found.points[0].level, Level::Capacity);
+    assert_eq!(found.points[0].rate_per_s, None);
     let problems = read(&format!("request_rate_per_s = 5\nnum_requests = 5\n{LENGTHS}"), SLO).err().unwrap();
-    assert!(problems[0].contains("has rates of its own beside [slo]"), "{problems:?}");
+    assert!(problems[0].contains("with [slo], which finds the highest rate, give requests or none"), "{problems:?}");
     std::fs::write(&path, "arrival,input_len,output_len\n3,1,1\n3,2,1\n").unwrap();
     let problems = read(&format!("requests = '{path}'"), SLO).err().unwrap();
     assert!(problems[0].contains("sends everything at once"), "{problems:?}");

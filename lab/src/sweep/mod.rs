@@ -38,8 +38,7 @@ mod sweeping;
 
 pub use best::Best;
 pub use grid::{Configuration, Grid, MAX_CONFIGURATIONS};
-pub use load::{Level, LoadPoint};
-pub use resume::PartialRows;
+pub use load::LoadPoint;
 pub use row::Row;
 pub use row_file::RowFile;
 pub use summary::{Listed, Reason, SweepList, SweepSummary};

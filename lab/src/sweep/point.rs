@@ -5,12 +5,12 @@ use std::sync::OnceLock;
 use ridgepoint::internals::correction::CorrectionInfo;
 use ridgepoint::latency::CalibratedRoofline;
 use ridgepoint::replay::{EngineConfig, Metrics, replay};
-use ridgepoint::workload::ReplicaShare;
+use ridgepoint::workload::{LOCKSTEP, ReplicaShare};
 use ridgepoint::{CorrectionChoice, EfficiencyMode, Error, ErrorKind, Hardware, Options, StepModel};
 
 use super::capacity::highest_holding;
 use super::grid::{Configuration, Grid};
-use super::load::{Level, Source, mean_rate_per_s};
+use super::load::{Source, mean_rate_per_s};
 use super::row::{CANNOT_RUN, Row};
 use super::slo::Slo;
 use super::sweeping::FoundModel;
@@ -41,23 +41,23 @@ impl Point<'_> {
     }
 
     fn share(&self) -> ReplicaShare {
-        ReplicaShare::new(self.configuration.server().deployment.data_parallel_size)
+        ReplicaShare::new(self.configuration.server.value.deployment.data_parallel_size)
     }
 
     /// The columns that are known before anything runs.
     pub(super) fn described(&self, index: usize) -> Row {
-        let (server, load, source) = (self.configuration.server(), self.configuration.load(), &self.grid.source);
+        let (server, load, source) =
+            (&self.configuration.server.value, &self.configuration.load.value, &self.grid.source);
         let deployment = &server.deployment;
         let sizes = [deployment.tensor_parallel_size, deployment.pipeline_parallel_size, deployment.data_parallel_size];
         let [tensor_parallel_size, pipeline_parallel_size, data_parallel_size] = sizes.map(u64::from);
         let (input_len_tokens, output_len_tokens, num_requests) = source.shape(load);
         let model = self.model.model.as_ref().map_or(server.model.as_str(), |(model, _)| &model.name);
-        let (rate_per_s, concurrency) = match (load.level, source) {
-            (Level::Rate(rate_per_s), _) => (Some(rate_per_s), None),
-            (Level::Concurrency(concurrency), _) => (None, Some(u64::from(concurrency))),
-            (Level::AsRecorded, Source::Requests(file)) => (mean_rate_per_s(&file.workload()), None),
-            (Level::AsRecorded | Level::Capacity, _) => (None, None),
+        let recorded_rate_per_s = match source {
+            Source::Requests(file) if self.grid.slo.is_none() => mean_rate_per_s(&file.workload()),
+            _ => None,
         };
+        let concurrency = load.concurrency.map(u64::from);
         let is_open = matches!(source, Source::Generated) && concurrency.is_none();
         let mut row = Row {
             configuration: index as u64,
@@ -95,13 +95,13 @@ impl Point<'_> {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             ..Row::default()
         };
-        row.set_rate(rate_per_s);
+        row.set_rate(load.rate_per_s.or(recorded_rate_per_s));
         row
     }
 
     /// Fills in the row, or returns why the configuration cannot run.
     fn run(&self, row: &mut Row, latency: &SharedLatency) -> Result<(), String> {
-        let (server, load) = (self.configuration.server(), self.configuration.load());
+        let (server, load) = (&self.configuration.server.value, &self.configuration.load.value);
         let (model, precision_notes) = self.model.model.as_ref().map_err(Clone::clone)?;
         let engine = server.engine_config(model, self.hardware).map_err(reason)?;
         row.set_engine(&engine.config);
@@ -117,29 +117,20 @@ impl Point<'_> {
         row.warn(steps.carried_over());
         row.warn(engine.notes.iter().chain(self.grid.source.notes()).cloned());
         row.warn(self.load_notes());
-        *row = match (load.level, &self.grid.slo) {
-            (Level::Capacity, Some(slo)) => {
-                self.capacity(slo, |rate_per_s| self.replayed(row, latency, &engine.config, Some(rate_per_s)))?
-            }
-            (Level::Rate(rate_per_s), _) => self.replayed(row, latency, &engine.config, Some(rate_per_s))?,
-            _ => self.replayed(row, latency, &engine.config, None)?,
+        let replayed = |rate_per_s| self.replayed(row, latency, &engine.config, rate_per_s);
+        *row = match &self.grid.slo {
+            Some(slo) => self.capacity(slo, |rate_per_s| replayed(Some(rate_per_s)))?,
+            None => replayed(load.rate_per_s)?,
         };
         Ok(())
     }
 
     /// Remarks on how the load is shared out and sent.
     fn load_notes(&self) -> Vec<String> {
-        let load = self.configuration.load();
-        let rate_per_s = if let Level::Rate(rate) = load.level { Some(rate) } else { None };
-        let mut notes: Vec<String> = self.share().note(rate_per_s).into_iter().collect();
-        let is_closed = matches!(load.level, Level::Concurrency(_));
-        if is_closed && load.lengths.is_some_and(|(input, output)| input.is_fixed() && output.is_fixed()) {
-            notes.push(
-                "all requests of the closed loop are equally long: they finish together and queue behind each other more than those \
-                 of real clients do"
-                    .to_owned(),
-            );
-        }
+        let load = &self.configuration.load.value;
+        let mut notes: Vec<String> = self.share().note(load.rate_per_s).into_iter().collect();
+        let is_equal = load.lengths.is_some_and(|(input, output)| input.is_fixed() && output.is_fixed());
+        notes.extend((load.concurrency.is_some() && is_equal).then(|| LOCKSTEP.to_owned()));
         notes
     }
 
@@ -151,7 +142,7 @@ impl Point<'_> {
         config: &EngineConfig,
         rate_per_s: Option<f64>,
     ) -> Result<Row, String> {
-        let load = self.configuration.load();
+        let load = &self.configuration.load.value;
         let mut workload = self.grid.source.workload(load, rate_per_s, self.share()).map_err(reason)?;
         let replayed = replay(latency, config, &mut *workload, &mut ()).map_err(reason)?;
         replayed.check_clock().map_err(reason)?;
@@ -163,7 +154,7 @@ impl Point<'_> {
         }
         let mut row = Row { status: "ok".to_owned(), replays: 1, ..row.clone() };
         row.fill(&run, &replayed.counters, replayed.overload().is_none());
-        row.limits_broken = self.grid.slo.as_ref().and_then(|slo| slo.broken(&run));
+        row.limits_broken = self.grid.slo.as_ref().and_then(|slo| slo.broken(&row));
         row.warn(notes);
         Ok(row)
     }

@@ -1,6 +1,8 @@
 //! Files of rows: csv, a JSON list or JSON lines, by the ending of their name.
 
-use std::io::{self, Write};
+use std::fmt::Display;
+use std::fs::File;
+use std::io::{self, BufReader, Write};
 use std::path::{Path, PathBuf};
 
 use ridgepoint::{Error, Result};
@@ -41,13 +43,6 @@ impl RowFile {
         Ok(RowFile { path: path.to_owned(), format })
     }
 
-    /// The unfinished rows of this file, JSON lines: `results.csv.partial` of `results.csv`.
-    pub(super) fn partial(&self) -> Self {
-        let mut path = self.path.clone().into_os_string();
-        path.push(".partial");
-        RowFile { path: path.into(), format: Format::JsonLines }
-    }
-
     /// Writes rows in the file's format. An absent value is an empty cell or null. Numbers have as many digits as it takes to
     /// read the same number back.
     ///
@@ -64,45 +59,41 @@ impl RowFile {
                 serde_json::to_writer_pretty(&mut out, rows)?;
                 out.write_all(b"\n")?;
             }
-            Format::JsonLines => rows.iter().try_for_each(|row| out.write_all(&line(row)?))?,
+            Format::JsonLines => {
+                for row in rows {
+                    serde_json::to_writer(&mut out, row)?;
+                    out.write_all(b"\n")?;
+                }
+            }
         }
         out.flush()
     }
 
-    /// Reads the rows back. A last JSON line that is cut off is left out.
+    /// Reads the rows back.
     ///
     /// # Errors
     /// A file that cannot be read, or that holds anything else.
     pub(super) fn read(&self) -> Result<Vec<Row>> {
-        let text = std::fs::read_to_string(&self.path).map_err(|error| Error::io(&self.path, error))?;
-        let rows = match self.format {
-            Format::Csv => csv::Reader::from_reader(text.as_bytes())
-                .deserialize()
-                .collect::<std::result::Result<_, _>>()
-                .map_err(|error| error.to_string()),
-            Format::Json => serde_json::from_str(&text).map_err(|error| error.to_string()),
-            Format::JsonLines => {
-                let whole = text.rfind('\n').map_or("", |end| &text[..end]);
-                whole
-                    .lines()
-                    .map(serde_json::from_str)
-                    .collect::<std::result::Result<_, _>>()
-                    .map_err(|error: serde_json::Error| error.to_string())
+        let fault =
+            |error: &dyn Display| Error::parse(&*self.path, format!("is no table of a sweep: {error}; {WAY_OUT}"));
+        let file = File::open(&self.path).map_err(|error| Error::io(&self.path, error))?;
+        let file = BufReader::new(file);
+        match self.format {
+            Format::Csv => {
+                let rows = csv::Reader::from_reader(file).into_deserialize();
+                rows.collect::<std::result::Result<_, _>>().map_err(|error: csv::Error| fault(&error))
             }
-        };
-        rows.map_err(|error| Error::parse(self.path.as_path(), format!("is no table of a sweep: {error}; {WAY_OUT}")))
+            Format::Json => serde_json::from_reader(file).map_err(|error| fault(&error)),
+            Format::JsonLines => {
+                let rows = serde_json::Deserializer::from_reader(file).into_iter();
+                rows.collect::<serde_json::Result<_>>().map_err(|error| fault(&error))
+            }
+        }
     }
 }
 
 /// What to do about a file whose rows cannot be kept.
 pub(super) const WAY_OUT: &str = "start anew, or write to another file";
-
-/// A row as a JSON line.
-pub(super) fn line(row: &Row) -> io::Result<Vec<u8>> {
-    let mut line = serde_json::to_vec(row)?;
-    line.push(b'\n');
-    Ok(line)
-}
 
 #[cfg(test)]
 mod tests {

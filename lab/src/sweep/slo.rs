@@ -1,26 +1,15 @@
 //! Limits on what clients see, and the range of rates in which the highest that holds them is searched.
 
 use ridgepoint::internals::input::{Keys, NumberRange};
-use ridgepoint::replay::{Distribution, StageMetrics};
 use ridgepoint::workload::MAX_RATE_PER_S;
 
-/// A latency of clients: its name in keys and columns, and its distribution.
-type Latency = (&'static str, fn(&StageMetrics) -> Option<Distribution>);
-/// A statistic over all requests, likewise.
-type Statistic = (&'static str, fn(&Distribution) -> f64);
-
-const LATENCIES: [Latency; 4] =
-    [("ttft", |of| of.ttft_ms), ("tpot", |of| of.tpot_ms), ("itl", |of| of.itl_ms), ("e2e", |of| of.e2e_ms)];
-const STATISTICS: [Statistic; 4] =
-    [("mean", |of| of.mean), ("p50", |of| of.p50), ("p90", |of| of.p90), ("p99", |of| of.p99)];
+use super::row::Row;
 
 /// A limit on one figure.
 #[derive(Debug, Clone)]
 struct Limit {
-    /// Its key in a grid, as in `ttft_p99_ms`.
+    /// Its key in a grid and its column in a row, as in `ttft_p99_ms`.
     key: String,
-    latency: Latency,
-    statistic: Statistic,
     /// The largest value allowed, ms.
     limit_ms: f64,
 }
@@ -43,12 +32,13 @@ const LOWEST_RATE_PER_S: f64 = 0.01;
 const HIGHEST_RATE_PER_S: f64 = 10_000.0;
 
 impl Slo {
-    /// The limits that `of` breaks, with its values: `ttft_p99_ms 812.345 > 500`; `None` if all hold. A figure that no request has
+    /// The limits that a row breaks, with its values: `ttft_p99_ms 812.345 > 500`; `None` if all hold. A figure that no request has
     /// breaks none.
-    pub(super) fn broken(&self, of: &StageMetrics) -> Option<String> {
-        let broken = |limit: &Limit| {
-            let value_ms = (limit.statistic.1)(&(limit.latency.1)(of)?);
-            (value_ms > limit.limit_ms).then(|| format!("{} {value_ms:.3} > {}", limit.key, limit.limit_ms))
+    pub(super) fn broken(&self, row: &Row) -> Option<String> {
+        let columns = serde_json::to_value(row).unwrap_or_default();
+        let broken = |Limit { key, limit_ms }: &Limit| {
+            let value_ms = columns[key].as_f64()?;
+            (value_ms > *limit_ms).then(|| format!("{key} {value_ms:.3} > {limit_ms}"))
         };
         let broken: Vec<String> = self.limits.iter().filter_map(broken).collect();
         (!broken.is_empty()).then(|| broken.join(", "))
@@ -70,12 +60,12 @@ impl Slo {
     pub(super) fn read(keys: Keys<'_>) -> Self {
         let mut limits = Vec::new();
         let mut has_limit = false;
-        for latency in LATENCIES {
-            for statistic in STATISTICS {
-                let key = format!("{}_{}_ms", latency.0, statistic.0);
+        for latency in ["ttft", "tpot", "itl", "e2e"] {
+            for statistic in ["mean", "p50", "p90", "p99"] {
+                let key = format!("{latency}_{statistic}_ms");
                 has_limit |= keys.has(&key);
                 if let Some(limit_ms) = keys.number(&key, NumberRange::above_zero(f64::MAX, "ms")) {
-                    limits.push(Limit { key, latency, statistic, limit_ms });
+                    limits.push(Limit { key, limit_ms });
                 }
             }
         }
@@ -117,7 +107,7 @@ mod tests {
     }
 
     /// Two requests: TTFT 20 and 40 ms, E2E 120 and 240 ms, 11 tokens each, so TPOT 10 and 20 ms.
-    fn two() -> StageMetrics {
+    fn two() -> Row {
         let record = |ttft_ms: u64, e2e_ms: u64| RequestRecord {
             stage: 0,
             outcome: Outcome::Finished,
@@ -131,7 +121,10 @@ mod tests {
             finish_ns: e2e_ms * 1_000_000,
         };
         let records = vec![record(20, 120), record(40, 240)];
-        Metrics::of(&Replay { records, inter_token_ns: Vec::new(), counters: Default::default() }).run
+        let replay = Replay { records, inter_token_ns: Vec::new(), counters: Default::default() };
+        let mut row = Row { data_parallel_size: 1, gpus: 1, ..Row::default() };
+        row.fill(&Metrics::of(&replay).run, &replay.counters, true);
+        row
     }
 
     #[test]

@@ -113,11 +113,11 @@ impl SweepList {
     pub fn new(sweep: &Sweep, known: &[Option<Row>]) -> Self {
         let listed = sweep.grid().configurations().enumerate().map(|(index, of)| Listed {
             configuration: index,
-            model: of.server().model.clone(),
-            hardware: of.server().hardware.clone(),
+            model: of.server.value.model.clone(),
+            hardware: of.server.value.hardware.clone(),
             varied: of.varied(),
             is_known: matches!(known.get(index), Some(Some(_))),
         });
-        SweepList { number: sweep.grid().len(), configurations: listed.collect() }
+        SweepList { number: sweep.grid().num_configurations(), configurations: listed.collect() }
     }
 }

@@ -3,7 +3,6 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::hash::Hash;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -45,10 +44,16 @@ impl Sweep {
     pub fn new(grid: Grid, options: Options) -> Result<Self> {
         let mut problems: Vec<String> = Vec::new();
         let (mut models, mut hardware) = (HashMap::new(), HashMap::new());
+        let data_dir = options.data_dir.as_deref();
         for server in grid.servers.iter().map(|server| &server.value) {
-            find_once(&mut models, model_key(server), &mut problems, || found_model(server, &options));
-            let data_dir = options.data_dir.as_deref();
-            find_once(&mut hardware, server.hardware.clone(), &mut problems, || server.find_hardware(data_dir));
+            if let Entry::Vacant(entry) = models.entry(model_key(server)) {
+                let found = found_model(server, &options).map(|found| entry.insert(found));
+                problems.extend(found.err().map(|error| error.to_string()));
+            }
+            if let Entry::Vacant(entry) = hardware.entry(server.hardware.clone()) {
+                let found = server.find_hardware(data_dir).map(|found| entry.insert(found));
+                problems.extend(found.err().map(|error| error.to_string()));
+            }
         }
         problems.sort();
         problems.dedup();
@@ -71,15 +76,10 @@ impl Sweep {
     pub(super) fn inputs(&self) -> impl Iterator<Item = &Path> {
         let servers = self.grid.servers.iter().map(|server| &server.value);
         let named = servers.flat_map(|server| [Path::new(&server.model), Path::new(&server.hardware)]);
-        let correction = match &self.options.correction {
-            CorrectionChoice::File(path) => Some(path.as_path()),
-            _ => None,
-        };
-        named
-            .filter(|path| path.is_file())
-            .chain(correction)
-            .chain(self.grid.source.path().map(Path::new))
-            .chain(self.options.data_dir.as_deref())
+        let correction = if let CorrectionChoice::File(path) = &self.options.correction { Some(path) } else { None };
+        let others =
+            [self.grid.source.path().map(Path::new), correction.map(|path| &**path), self.options.data_dir.as_deref()];
+        named.filter(|path| path.is_file()).chain(others.into_iter().flatten())
     }
 
     /// Runs all configurations and returns their rows, in order. Those in `known`, by configuration, are not run again. Each new row
@@ -119,7 +119,7 @@ impl Sweep {
     }
 
     fn point<'a>(&'a self, configuration: Configuration<'a>) -> Option<Point<'a>> {
-        let server = configuration.server();
+        let server = &configuration.server.value;
         Some(Point {
             configuration,
             grid: &self.grid,
@@ -141,21 +141,4 @@ fn found_model(server: &ServerConfig, options: &Options) -> Result<FoundModel> {
     let name = model.as_ref().map_or(&named.name, |(model, _)| &model.name);
     let correction = options.correction.resolve(name, options.efficiency)?;
     Ok(FoundModel { model, correction })
-}
-
-/// Finds what is not known yet; an error is a problem.
-fn find_once<K: Eq + Hash, V>(
-    known: &mut HashMap<K, V>,
-    key: K,
-    problems: &mut Vec<String>,
-    find: impl FnOnce() -> Result<V>,
-) {
-    if let Entry::Vacant(entry) = known.entry(key) {
-        match find() {
-            Ok(found) => {
-                entry.insert(found);
-            }
-            Err(error) => problems.push(error.to_string()),
-        }
-    }
 }

@@ -127,7 +127,7 @@ fn every_benchmark_of_guidellm_is_a_run() {
     for (text, part) in [
         ("{\"benchmarks\": []}", "has no requests"),
         ("{\"benchmarks\": [{\"requests\": null}]}", "has no requests: benchmarks[].requests is empty"),
-        ("{\"benchmarks\": [{\"requests\": 5}]}", "expected an object or a list of objects"),
+        ("{\"benchmarks\": [{\"requests\": 5}]}", "invalid type: integer `5`"),
         ("{\"metadata\": {}}", "has no requests"),
         ("{\"benchmarks\": [{\"requests\": {", "is the file cut short?"),
     ] {

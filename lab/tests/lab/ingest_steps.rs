@@ -155,7 +155,7 @@ fn microseconds_in_a_column_of_nanoseconds_are_told() {
         text + &format!("{},{},0,8,0,8,chat,llama-2-70b,general,4\n", 1000 + id, 18_500 * id)
     });
     let message = fault(&rows);
-    assert!(message.contains("is 18500 ns") && message.contains("is it in nanoseconds?"), "{message}");
+    assert!(message.contains("is 18.5 µs") && message.contains("is it in nanoseconds?"), "{message}");
 }
 
 #[test]

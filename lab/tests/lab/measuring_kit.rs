@@ -76,7 +76,7 @@ fn every_row_of_the_kit_has_a_place() {
 #[test]
 fn what_the_kit_marks_as_no_measurement_is_refused() {
     let message = Measurements::load(&fixture()).unwrap_err().to_string();
-    assert!(message.contains("meta.toml") && message.contains("kind = 'not a measurement'"), "{message}");
+    assert!(message.contains("meta.toml") && message.contains("kind = \"not a measurement\""), "{message}");
     assert!(message.contains("measure on a GPU with bench_data/measure/measure.py"), "{message}");
 }
 

@@ -2,8 +2,9 @@
 
 use super::INFERENCE_PERF;
 use crate::input::{Keys, NumberRange};
+use crate::workload::lengths::NormalLengths;
 use crate::workload::limits::MAX_TOKENS;
-use crate::workload::prompts::{NormalLengths, Prompts};
+use crate::workload::prompts::Prompts;
 
 /// Most distinct prompts of a shared prefix.
 const MAX_PROMPTS: u32 = 10_000_000;

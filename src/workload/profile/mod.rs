@@ -125,43 +125,25 @@ fn read(profile: &Value, log: &Log) -> (load::Load, Option<Prompts>) {
 /// # Source
 /// inference-perf 0.3.0, `config.py`, `main.py`.
 fn without_influence(top: &Keys<'_>) -> Option<f64> {
+    top.ignore(&["tokenizer", "storage"]);
     let api = top.section_or_empty("api");
     api.ignore(&["streaming", "headers"]);
     if api.text("type").is_some_and(|kind| kind != "completion") {
         api.log.note("api.type is not completion: tokens that a chat template adds to prompts are not counted");
     }
-    api.finish();
-    ignore_all(top, "tokenizer", &["pretrained_model_name_or_path", "trust_remote_code", "token"]);
-    let storage = top.section_or_empty("storage");
-    for key in ["local_storage", "google_cloud_storage", "simple_storage_service"] {
-        ignore_all(&storage, key, &["path", "report_file_prefix", "bucket_name"]);
-    }
-    storage.finish();
-
     let report = top.section_or_empty("report");
-    ignore_all(&report, "request_lifecycle", &["summary", "per_stage", "per_request"]);
-    let prometheus = report.section_or_empty("prometheus");
-    prometheus.ignore(&["summary"]);
-    let per_stage = prometheus.flag("per_stage") == Some(true);
-    prometheus.finish();
-    report.finish();
-
+    report.ignore(&["request_lifecycle"]);
+    let reported = report.section_or_empty("prometheus");
+    reported.ignore(&["summary"]);
+    let per_stage = reported.flag("per_stage") == Some(true);
     let metrics = top.section_or_empty("metrics");
     let scrapes = metrics.text("type") == Some("prometheus") && metrics.has("prometheus");
-    let prometheus = metrics.section_or_empty("prometheus");
-    prometheus.ignore(&["url", "filters", "google_managed"]);
+    let scraped = metrics.section_or_empty("prometheus");
+    scraped.ignore(&["url", "filters", "google_managed"]);
     let range = NumberRange::above_zero(limits::MAX_DURATION_S, "s");
-    let interval_s = prometheus.number("scrape_interval", range).unwrap_or(15.0);
-    prometheus.finish();
-    metrics.finish();
+    let interval_s = scraped.number("scrape_interval", range).unwrap_or(15.0);
+    [api, report, reported, metrics, scraped].into_iter().for_each(Keys::finish);
     (per_stage && scrapes).then_some(interval_s)
-}
-
-/// Accepts a section all of whose keys have no influence.
-fn ignore_all(parent: &Keys<'_>, key: &str, keys: &[&str]) {
-    let section = parent.section_or_empty(key);
-    section.ignore(keys);
-    section.finish();
 }
 
 #[cfg(test)]

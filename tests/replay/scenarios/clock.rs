@@ -202,7 +202,7 @@ fn an_empty_workload_is_an_empty_replay() {
 fn each_request_of_a_closed_loop_is_sent_when_one_is_over() {
     let latency = FixedLatency { output_token_us: 1.0, ..steps_only() };
     let config = EngineConfig { max_num_batched_tokens: 5, ..engine() };
-    let shape = RequestShape { input_len: 4, output_len: 3, shared_prefix_len: 0 };
+    let shape = RequestShape::new(4, 3);
     let run = run_workload(&latency, &config, &mut workload::ClosedLoop::new(2, 4, shape).unwrap());
     let steps = [
         "0..10000 A@0+4 B@0+1~",

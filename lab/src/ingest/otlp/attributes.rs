@@ -1,17 +1,20 @@
 //! Attributes of resources, spans and events as counts, names and times.
 
+use std::collections::BTreeMap;
+
 use ridgepoint::internals::error::cut;
+use ridgepoint::internals::input::{read_texts, whole_text};
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::ingest::batch_summary::Counts;
 use crate::ingest::{Dropped, Reason, seconds_to_ns};
 
 /// Attributes that name the model, on resources and on spans.
 const MODEL_KEYS: [&str; 3] = ["gen_ai.response.model", "gen_ai.request.model", "model_name"];
 /// Floating-point times count seconds. From here on, 31 years after the machine started, they cannot.
 const MAX_SECONDS: f64 = 1e9;
-/// Every whole number up to this one is exact as `f64`.
-const MAX_EXACT: f64 = 9_007_199_254_740_992.0;
+/// The engine's clock.
+pub(super) const MONOTONIC: &str = "ts.monotonic";
 
 /// Why a record is dropped.
 pub(super) type Fault = (Reason, String);
@@ -35,51 +38,63 @@ impl Faults {
     }
 }
 
-/// The attributes of a resource, span or event: a list of `{"key": "step.id", "value": {"intValue": "12"}}`.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Attributes<'a>(&'a Value);
+/// The attributes of a resource, span or event by key, as texts.
+#[derive(Debug, Default)]
+pub(super) struct Attributes(BTreeMap<String, String>);
 
-impl<'a> Attributes<'a> {
-    /// The attributes of an object.
-    pub(super) fn of(object: &'a Value) -> Self {
-        Attributes(&object["attributes"])
+/// The elements of a list; none of anything else.
+pub(super) fn elements(list: &Value) -> impl Iterator<Item = &Value> {
+    list.as_array().into_iter().flatten()
+}
+
+impl Attributes {
+    /// The attributes of an object: a list of `{"key": "step.id", "value": {"intValue": "12"}}`, of equal keys the first.
+    /// `ts.monotonic` becomes ns: an integer is nanoseconds, a floating-point number seconds.
+    pub(super) fn of(object: &Value) -> Self {
+        let mut texts = BTreeMap::new();
+        for attribute in elements(&object["attributes"]) {
+            let value = attribute["value"].as_object().and_then(|kinds| kinds.iter().next());
+            let Some((key, (kind, value))) = attribute["key"].as_str().zip(value) else { continue };
+            let text = match (value, value.as_f64()) {
+                (_, Some(seconds)) if kind == "doubleValue" && key == MONOTONIC => match seconds {
+                    0.0..MAX_SECONDS => seconds_to_ns(seconds).to_string(),
+                    _ => format!("{seconds} s"),
+                },
+                (Value::String(text), _) => text.clone(),
+                _ => value.to_string(),
+            };
+            texts.entry(key.to_owned()).or_insert(text);
+        }
+        Attributes(texts)
     }
 
-    /// The type of an attribute's value, such as `intValue`, and the value.
-    fn get(&self, key: &str) -> Option<(&'a str, &'a Value)> {
-        let attribute = self.0.as_array()?.iter().find(|attribute| attribute["key"] == key)?;
-        attribute["value"].as_object()?.iter().next().map(|(kind, value)| (kind.as_str(), value))
+    /// Reads a struct whose fields have the names of attributes. Numbers may be texts.
+    pub(super) fn get<T: DeserializeOwned>(&self) -> Result<T, Fault> {
+        let read = read_texts(&self.0.keys().collect(), self.0.values().collect());
+        read.map_err(|(key, expected)| match key.as_str() {
+            "" if expected.starts_with("missing") => (Reason::Incomplete, expected),
+            "" => (Reason::BadValue, expected),
+            key => self.fault(key, &expected),
+        })
+    }
+
+    /// The text of an attribute, where not empty.
+    pub(super) fn text(&self, key: &str) -> Option<&str> {
+        self.0.get(key).map(String::as_str).filter(|text| !text.is_empty())
+    }
+
+    /// A whole number, which may be written as `12.0`.
+    pub(super) fn whole(&self, key: &str) -> Result<Option<u64>, Fault> {
+        let Some(text) = self.text(key) else { return Ok(None) };
+        whole_text(text).map(Some).ok_or_else(|| self.fault(key, "a whole number"))
     }
 
     /// A duration in seconds, as ns.
     pub(super) fn seconds_as_ns(&self, key: &str) -> Result<Option<u64>, Fault> {
-        let Some((_, value)) = self.get(key) else { return Ok(None) };
-        match value.as_f64() {
-            Some(seconds) if (0.0..MAX_SECONDS).contains(&seconds) => Ok(Some(seconds_to_ns(seconds))),
-            _ => Err(self.fault(key, "a number of seconds from 0".to_owned())),
-        }
-    }
-
-    /// `ts.monotonic` in ns: an integer is nanoseconds, a floating-point number seconds.
-    pub(super) fn monotonic_ns(&self) -> Result<Option<u64>, Fault> {
-        const KEY: &str = "ts.monotonic";
-        match self.get(KEY) {
-            Some(("doubleValue", _)) => self.seconds_as_ns(KEY),
-            _ => self.unsigned(KEY),
-        }
-    }
-
-    /// A text that is not empty.
-    pub(super) fn text(&self, key: &str) -> Option<&'a str> {
-        let (kind, value) = self.get(key)?;
-        value.as_str().filter(|text| kind == "stringValue" && !text.is_empty())
-    }
-
-    /// A text or an integer as text, where not empty.
-    pub(super) fn name(&self, key: &str) -> Option<String> {
-        match self.get(key)? {
-            ("intValue", number) => Some(number.to_string().trim_matches('"').to_owned()),
-            _ => self.text(key).map(str::to_owned),
+        let Some(text) = self.text(key) else { return Ok(None) };
+        match text.parse() {
+            Ok(seconds) if (0.0..MAX_SECONDS).contains(&seconds) => Ok(Some(seconds_to_ns(seconds))),
+            _ => Err(self.fault(key, "a number of seconds from 0")),
         }
     }
 
@@ -92,30 +107,12 @@ impl<'a> Attributes<'a> {
     pub(super) fn model(&self) -> Option<String> {
         self.first_text(&MODEL_KEYS)
     }
-}
 
-impl Counts for Attributes<'_> {
-    type Fault = Fault;
-
-    /// Texts and floating-point numbers of a whole number (`"12"`, `12.0`) are numbers too.
-    fn unsigned(&self, name: &str) -> Result<Option<u64>, Fault> {
-        let Some((_, value)) = self.get(name) else { return Ok(None) };
-        let whole = |number: f64| {
-            ((0.0..=MAX_EXACT).contains(&number) && number.fract() < f64::EPSILON).then_some(number as u64)
-        };
-        let number = match value {
-            Value::String(digits) => digits.parse().ok(),
-            value => value.as_u64().or_else(|| whole(value.as_f64()?)),
-        };
-        number.map(Some).ok_or_else(|| self.fault(name, format!("a whole number up to {}", u64::MAX)))
-    }
-
-    fn fault(&self, name: &str, expected: String) -> Fault {
-        match self.get(name) {
-            Some((_, value)) => {
-                (Reason::BadValue, format!("{name} is {}, expected {expected}", cut(&value.to_string())))
-            }
-            None => (Reason::Incomplete, format!("{name} is missing")),
+    /// The fault of an attribute that should be something else.
+    pub(super) fn fault(&self, key: &str, expected: &str) -> Fault {
+        match self.0.get(key) {
+            Some(text) => (Reason::BadValue, format!("{key} is {}, expected {expected}", cut(text))),
+            None => (Reason::Incomplete, format!("{key} is missing")),
         }
     }
 }
@@ -125,14 +122,14 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn one(key: &str, value: Value) -> Value {
-        json!({ "attributes": [{ "key": key, "value": value }] })
+    fn one(key: &str, value: Value) -> Attributes {
+        Attributes::of(&json!({ "attributes": [{ "key": key, "value": value }] }))
     }
 
     #[test]
     fn counts_have_three_types_and_no_others() {
         for value in [json!({ "intValue": 12 }), json!({ "doubleValue": 12.0 }), json!({ "stringValue": "12" })] {
-            assert_eq!(Attributes::of(&one("n", value)).unsigned("n"), Ok(Some(12)));
+            assert_eq!(one("n", value).whole("n"), Ok(Some(12)));
         }
         for value in [
             json!({ "intValue": -1 }),
@@ -144,25 +141,28 @@ mod tests {
             json!({ "boolValue": true }),
             json!({ "arrayValue": {} }),
         ] {
-            let fault = Attributes::of(&one("n", value)).unsigned("n").unwrap_err();
+            let fault = one("n", value).whole("n").unwrap_err();
             assert_eq!(fault.0, Reason::BadValue);
             assert!(fault.1.starts_with("n is "), "{fault:?}");
         }
-        let large = one("n", json!({ "intValue": 1u64 << 33 }));
-        assert_eq!(Attributes::of(&large).count::<u32>("n").unwrap_err().0, Reason::BadValue);
-        assert_eq!(
-            Attributes::of(&json!({})).required::<u64>("n").unwrap_err(),
-            (Reason::Incomplete, "n is missing".to_owned())
-        );
+        #[derive(Debug, PartialEq, serde::Deserialize)]
+        struct Needs {
+            n: u32,
+        }
+        assert_eq!(one("n", json!({ "intValue": "7" })).get(), Ok(Needs { n: 7 }));
+        assert_eq!(one("n", json!({ "doubleValue": 7.0 })).get(), Ok(Needs { n: 7 }));
+        assert_eq!(one("n", json!({ "intValue": 1u64 << 33 })).get::<Needs>().unwrap_err().0, Reason::BadValue);
+        assert_eq!(one("m", json!({ "intValue": 1 })).get::<Needs>().unwrap_err().0, Reason::Incomplete);
     }
 
     #[test]
     fn integers_are_nanoseconds_and_floats_seconds() {
-        let ns = |value| Attributes::of(&one("ts.monotonic", value)).monotonic_ns();
+        let ns = |value| one(MONOTONIC, value).whole(MONOTONIC);
         assert_eq!(ns(json!({ "intValue": 20_020_938_183_118u64 })), Ok(Some(20_020_938_183_118)));
         assert_eq!(ns(json!({ "intValue": "20020938183118" })), Ok(Some(20_020_938_183_118)));
         assert_eq!(ns(json!({ "stringValue": "20020938183118" })), Ok(Some(20_020_938_183_118)));
         assert_eq!(ns(json!({ "doubleValue": 20_020.5 })), Ok(Some(20_020_500_000_000)));
+        assert_eq!(ns(json!({ "doubleValue": 20_020 })), Ok(Some(20_020_000_000_000)));
         // A unix time in seconds, or nanoseconds as a float: the two cannot be told apart.
         for value in [json!(1_700_000_000.0), json!(2.0e13), json!(-1.0), json!("NaN"), json!("Infinity")] {
             assert!(ns(json!({ "doubleValue": value })).is_err(), "{value}");

@@ -1,5 +1,5 @@
 //! vLLM's OpenTelemetry traces, as the collector's file exporter writes them: OTLP JSON with an export per line, one document, or
-//! a list. The file is read event by event and folded at once, so memory grows with the rows that are kept, not with the file.
+//! a list. The file is read export by export, and each is folded at once, so memory grows with the rows that are kept and the largest export.
 //!
 //! | span or event | becomes |
 //! |---|---|
@@ -25,7 +25,7 @@ use ridgepoint::{Error, Result};
 
 use self::trace::Trace;
 use super::format::Format;
-use super::json_stream::visit_json;
+use super::json_stream::for_each_object;
 use super::{Capture, file_name};
 
 /// OpenTelemetry's JSON.
@@ -47,7 +47,7 @@ pub(super) const FORMAT: Format = Format {
 /// OpenTelemetry protocol 1.x, its JSON encoding; names of spans, events and attributes from vLLM's journey and step tracing.
 pub fn read(path: &Path) -> Result<Capture> {
     let mut trace = Trace::default();
-    visit_json(path, &mut trace)?;
+    for_each_object(path, |export| trace.add(&export))?;
     let capture = runs::capture(&file_name(path), trace);
     if capture.steps_read() == 0 && capture.requests_read() == 0 {
         let message = "has no step.BATCH_SUMMARY event and no llm_request or llm_core span: start vLLM with \

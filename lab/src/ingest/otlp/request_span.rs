@@ -2,9 +2,8 @@
 
 use serde_json::Value;
 
-use super::attributes::{Attributes, Fault};
+use super::attributes::{Attributes, Fault, MONOTONIC, elements};
 use crate::ingest::Reason;
-use crate::ingest::batch_summary::Counts;
 use crate::ingest::request::RequestRow;
 
 const ID_KEYS: [&str; 3] = ["gen_ai.request.id", "request.id", "request_id"];
@@ -17,26 +16,6 @@ const CORE_EVENTS: [&str; 5] = ["QUEUED", "SCHEDULED", "FIRST_TOKEN", "PREEMPTED
 pub(super) fn event_kind(name: &str) -> Option<&'static str> {
     let bare = name.strip_prefix("api.").or_else(|| name.strip_prefix("journey.")).unwrap_or(name);
     SERVER_EVENTS.into_iter().chain(CORE_EVENTS).find(|kind| *kind == bare)
-}
-
-/// Checks that `ts.monotonic` advances as the time of day does from a span's first to its last event: if not, its unit is another
-/// one than ns (integers) or s (floating point).
-fn check_unit(events: &[Event<'_>]) -> Result<(), Fault> {
-    /// Far more than clocks differ, and far less than units do.
-    const MAX_RATIO: f64 = 10.0;
-    /// Shorter spans do not tell units apart.
-    const MIN_SPAN_NS: u64 = 10_000_000;
-    let both = || events.iter().filter_map(|event| Some((event.wall_ns?, event.monotonic_ns?)));
-    let wall_ns = length(both().map(|(wall, _)| wall));
-    let ratio = length(both().map(|(_, monotonic)| monotonic)) as f64 / wall_ns as f64;
-    if wall_ns < MIN_SPAN_NS || (1.0 / MAX_RATIO..=MAX_RATIO).contains(&ratio) {
-        return Ok(());
-    }
-    Err((Reason::BadValue, format!("ts.monotonic advances {ratio:.3e} times as fast as timeUnixNano: is its unit ns?")))
-}
-
-fn length(times: impl Iterator<Item = u64> + Clone) -> u64 {
-    times.clone().max().unwrap_or(0) - times.min().unwrap_or(0)
 }
 
 /// One request as either the server or the engine reports it.
@@ -55,35 +34,35 @@ pub(super) struct RequestSpan {
 }
 
 /// An event of a request's span.
-struct Event<'a> {
+struct TimedEvent {
     kind: &'static str,
-    attributes: Attributes<'a>,
+    attributes: Attributes,
     monotonic_ns: Option<u64>,
     wall_ns: Option<u64>,
 }
 
-/// Makes a row of a span and its events, which are pairs of kind and event.
-pub(super) fn request_span(span: &Value, events: &[(&'static str, Value)]) -> Result<RequestSpan, Fault> {
+/// Makes a row of a span and its events.
+pub(super) fn request_span(span: &Value) -> Result<RequestSpan, Fault> {
     let attributes = Attributes::of(span);
-    let mut timed = Vec::with_capacity(events.len());
-    for (kind, event) in events {
+    let mut timed = Vec::new();
+    for event in elements(&span["events"]) {
+        let Some(kind) = event["name"].as_str().and_then(event_kind) else { continue };
         let attributes = Attributes::of(event);
-        let (monotonic_ns, wall_ns) = (attributes.monotonic_ns()?, nanoseconds(&event["timeUnixNano"]));
-        timed.push(Event { kind, attributes, monotonic_ns, wall_ns });
+        let (monotonic_ns, wall_ns) = (attributes.whole(MONOTONIC)?, nanoseconds(&event["timeUnixNano"]));
+        timed.push(TimedEvent { kind, attributes, monotonic_ns, wall_ns });
     }
-    check_unit(&timed)?;
     let of_events = || timed.iter().find_map(|event| event.attributes.first_text(&ID_KEYS));
     let request_id = attributes.first_text(&ID_KEYS).or_else(of_events);
     let request_id = request_id.ok_or_else(|| (Reason::Incomplete, format!("{} is missing", ID_KEYS[0])))?;
     let mut row = RequestRow { request_id, ..RequestRow::default() };
     let is_monotonic = timed.iter().any(|event| event.monotonic_ns.is_some());
     if timed.is_empty() {
-        from_stock_span(span, attributes, &mut row)?;
+        from_stock_span(span, &attributes, &mut row)?;
     } else {
         from_events(&mut row, &mut timed, is_monotonic)?;
     }
-    row.num_prompt_tokens = row.num_prompt_tokens.or(attributes.count("gen_ai.usage.prompt_tokens")?);
-    row.num_output_tokens = row.num_output_tokens.or(attributes.count("gen_ai.usage.completion_tokens")?);
+    row.num_prompt_tokens = row.num_prompt_tokens.or(attributes.whole("gen_ai.usage.prompt_tokens")?);
+    row.num_output_tokens = row.num_output_tokens.or(attributes.whole("gen_ai.usage.completion_tokens")?);
     if let Some([earlier, later]) = row.out_of_order() {
         let text = format!("{} is {} ns before {}", later.0, earlier.1 - later.1, earlier.0);
         return Err((Reason::BadValue, text));
@@ -107,7 +86,7 @@ fn nanoseconds(value: &Value) -> Option<u64> {
 }
 
 /// Reads a span of unmodified vLLM: it has no events, starts when the request arrives and has durations as attributes.
-fn from_stock_span(span: &Value, attributes: Attributes<'_>, row: &mut RequestRow) -> Result<(), Fault> {
+fn from_stock_span(span: &Value, attributes: &Attributes, row: &mut RequestRow) -> Result<(), Fault> {
     let missing =
         || (Reason::Incomplete, "neither events nor startTimeUnixNano and gen_ai.latency.e2e are there".to_owned());
     let start_ns = nanoseconds(&span["startTimeUnixNano"]).ok_or_else(missing)?;
@@ -118,13 +97,13 @@ fn from_stock_span(span: &Value, attributes: Attributes<'_>, row: &mut RequestRo
     row.departed_ns.map(drop).ok_or_else(missing)
 }
 
-fn from_events(row: &mut RequestRow, events: &mut [Event<'_>], is_monotonic: bool) -> Result<(), Fault> {
-    let time = |event: &Event<'_>| if is_monotonic { event.monotonic_ns } else { event.wall_ns };
+fn from_events(row: &mut RequestRow, events: &mut [TimedEvent], is_monotonic: bool) -> Result<(), Fault> {
+    let time = |event: &TimedEvent| if is_monotonic { event.monotonic_ns } else { event.wall_ns };
     events.sort_by_key(|event| time(event).unwrap_or(u64::MAX));
     let mut preempted = 0;
     for event in events.iter() {
-        let (at, attributes) = (time(event), event.attributes);
-        let step = attributes.count("scheduler.step")?;
+        let (at, attributes) = (time(event), &event.attributes);
+        let step = attributes.whole("scheduler.step")?;
         let is_resume = attributes.text("schedule.kind") == Some("RESUME");
         match event.kind {
             "ARRIVED" => row.arrived_ns = row.arrived_ns.or(at),
@@ -142,17 +121,17 @@ fn from_events(row: &mut RequestRow, events: &mut [Event<'_>], is_monotonic: boo
             "PREEMPTED" => preempted += 1,
             "FINISHED" => {
                 (row.finished_ns, row.finished_step) = (at, step);
-                row.num_output_tokens = attributes.count("decode_done_tokens")?.or(row.num_output_tokens);
-                row.finish_status = attributes.text("finish.status").map(str::to_owned).or(row.finish_status.take());
+                row.num_output_tokens = attributes.whole("decode_done_tokens")?.or(row.num_output_tokens);
+                row.finish_status = attributes.first_text(&["finish.status"]).or(row.finish_status.take());
             }
             _ => {}
         }
         if CORE_EVENTS.contains(&event.kind) {
             // After a preemption the prompt that is computed again includes the generated tokens.
             if preempted == 0 && !is_resume {
-                row.num_prompt_tokens = row.num_prompt_tokens.or(attributes.count("prefill_total_tokens")?);
+                row.num_prompt_tokens = row.num_prompt_tokens.or(attributes.whole("prefill_total_tokens")?);
             }
-            let counted = attributes.count("num_preemptions")?;
+            let counted = attributes.whole("num_preemptions")?;
             row.num_preemptions = row.num_preemptions.max(counted).max(Some(preempted));
         }
     }

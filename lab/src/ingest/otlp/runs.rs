@@ -1,8 +1,6 @@
 //! Turns the processes of a trace into runs: steps in order with their requests, request spans joined, and notes.
 
-use std::collections::{BTreeMap, BTreeSet};
-
-use ridgepoint::internals::error::cut;
+use std::collections::BTreeMap;
 
 use super::request_join::join;
 use super::request_span::RequestSpan;
@@ -74,16 +72,8 @@ fn names(file: &str, processes: &[Process]) -> Vec<String> {
 
 /// Adds the run of a process. Its model is that of the resource, or the one that all its requests name.
 fn add_run(name: String, process: Process, requests: Vec<RequestSpan>, capture: &mut Capture) {
-    let named: BTreeSet<&str> = requests.iter().filter_map(|request| request.model.as_deref()).collect();
-    let named: Vec<&str> = named.into_iter().collect();
-    if named.len() > 1 {
-        capture.notes.push(format!(
-            "the requests of {name} name {} models ({}): the run has that of the resource or none",
-            named.len(),
-            cut(&named.join(", "))
-        ));
-    }
-    let of_requests = if let [model] = named[..] { Some(model.to_owned()) } else { None };
+    let mut named = requests.iter().filter_map(|request| request.model.clone());
+    let of_requests = named.next().filter(|first| named.all(|model| model == *first));
     let run = Run {
         experiment: name,
         model: process.identity.model.or(of_requests),

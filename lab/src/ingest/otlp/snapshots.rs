@@ -1,25 +1,41 @@
 //! Snapshots of requests: read from `step.REQUEST_SNAPSHOT` events and put into their steps.
 
-use super::attributes::{Attributes, Fault};
-use crate::ingest::batch_summary::Counts;
-use crate::ingest::{StepRecord, StepTrace};
 use ridgepoint::Request;
+use serde::Deserialize;
+
+use super::attributes::{Attributes, Fault};
+use crate::ingest::{StepRecord, StepTrace};
 
 /// One request in one step, from a `step.REQUEST_SNAPSHOT` event.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
 pub(super) struct Snapshot {
+    #[serde(rename = "step.id")]
     pub(super) step_id: u64,
-    pub(super) is_prefill: bool,
+    #[serde(rename = "request.phase")]
+    pub(super) phase: Phase,
+    #[serde(rename = "request.num_computed_tokens")]
     pub(super) num_computed_tokens: u32,
+    #[serde(rename = "request.scheduled_tokens_this_step")]
     pub(super) num_scheduled_tokens: u32,
+    #[serde(rename = "request.num_prompt_tokens")]
     pub(super) num_prompt_tokens: u32,
-    pub(super) num_output_tokens: u32,
+    #[serde(rename = "request.num_output_tokens")]
+    pub(super) num_output_tokens: Option<u32>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
+pub(super) enum Phase {
+    #[serde(alias = "prefill")]
+    Prefill,
+    #[serde(alias = "decode")]
+    Decode,
 }
 
 impl Snapshot {
     /// The tokens of prompt and output that exist so far.
     fn known_tokens(&self) -> u64 {
-        u64::from(self.num_prompt_tokens) + u64::from(self.num_output_tokens)
+        u64::from(self.num_prompt_tokens) + u64::from(self.num_output_tokens.unwrap_or(0))
     }
 }
 
@@ -27,30 +43,15 @@ impl Snapshot {
 pub(super) type CacheHit = (String, u64);
 
 /// Reads the attributes of `step.REQUEST_SNAPSHOT`.
-pub(super) fn snapshot(attributes: Attributes<'_>) -> Result<(Snapshot, Option<CacheHit>), Fault> {
-    let is_prefill = match attributes.text("request.phase") {
-        Some(phase) if phase.eq_ignore_ascii_case("PREFILL") => true,
-        Some(phase) if phase.eq_ignore_ascii_case("DECODE") => false,
-        _ => return Err(attributes.fault("request.phase", "PREFILL or DECODE".to_owned())),
-    };
-    let snapshot = Snapshot {
-        step_id: attributes.required("step.id")?,
-        is_prefill,
-        num_computed_tokens: attributes.required("request.num_computed_tokens")?,
-        num_scheduled_tokens: attributes.required("request.scheduled_tokens_this_step")?,
-        num_prompt_tokens: attributes.required("request.num_prompt_tokens")?,
-        num_output_tokens: attributes.count("request.num_output_tokens")?.unwrap_or(0),
-    };
+pub(super) fn snapshot(attributes: &Attributes) -> Result<(Snapshot, Option<CacheHit>), Fault> {
     const EFFECTIVE: &str = "request.effective_prompt_len";
-    let hit = match (attributes.text("request.id"), attributes.unsigned(EFFECTIVE)?) {
-        (Some(id), Some(effective)) => {
-            let prompt = u64::from(snapshot.num_prompt_tokens);
-            let cached = prompt.checked_sub(effective);
-            let fault = || attributes.fault(EFFECTIVE, format!("at most the {prompt} tokens of the prompt"));
-            Some((id.to_owned(), cached.ok_or_else(fault)?))
-        }
-        _ => None,
-    };
+    let snapshot: Snapshot = attributes.get()?;
+    let prompt = u64::from(snapshot.num_prompt_tokens);
+    let effective = attributes.whole(EFFECTIVE)?;
+    if effective.is_some_and(|effective| effective > prompt) {
+        return Err(attributes.fault(EFFECTIVE, &format!("at most the {prompt} tokens of the prompt")));
+    }
+    let hit = attributes.first_text(&["request.id"]).zip(effective.map(|effective| prompt - effective));
     Ok((snapshot, hit))
 }
 
@@ -61,38 +62,30 @@ pub(super) fn attach(trace: &mut StepTrace, mut snapshots: Vec<Snapshot>, notes:
     }
     snapshots.sort_by_key(|snapshot| snapshot.step_id);
     let counted_after = are_counted_after(&snapshots);
-    let (mut complete, mut contradicting, mut orphans) = (0, 0, 0);
-    let mut steps = trace.steps.iter_mut().peekable();
+    let (mut complete, mut left_out) = (0, 0);
     for group in snapshots.chunk_by(|one, next| one.step_id == next.step_id) {
-        let Some(step_id) = group.first().map(|snapshot| snapshot.step_id) else { continue };
-        while steps.next_if(|step| step.step_id < step_id).is_some() {}
-        let Some(step) = steps.next_if(|step| step.step_id == step_id) else {
-            orphans += group.len();
-            continue;
-        };
+        let at = trace.steps.binary_search_by_key(&group[0].step_id, |step| step.step_id);
+        let step = at.ok().map(|at| &mut trace.steps[at]).filter(|step| agrees(step, group));
         let requests: Option<Vec<Request>> = group.iter().map(|snapshot| request(snapshot, counted_after)).collect();
-        let Some(requests) = requests.filter(|_| agrees(step, group)) else {
-            contradicting += group.len();
+        let Some((step, requests)) = step.zip(requests) else {
+            left_out += group.len();
             continue;
         };
-        let cached = |is_prefill: bool| -> u64 {
-            let of_phase = group.iter().zip(&requests).filter(|(snapshot, _)| snapshot.is_prefill == is_prefill);
+        let cached = |phase: Phase| -> u64 {
+            let of_phase = group.iter().zip(&requests).filter(|(snapshot, _)| snapshot.phase == phase);
             of_phase.map(|(_, request)| u64::from(request.num_computed_tokens)).sum()
         };
-        step.prefill_kv_tokens = Some(cached(true));
-        step.decode_kv_tokens = Some(cached(false));
+        step.prefill_kv_tokens = Some(cached(Phase::Prefill));
+        step.decode_kv_tokens = Some(cached(Phase::Decode));
         step.requests = Some(requests);
         complete += 1;
     }
     let name = &trace.run.experiment;
     notes.push(format!("{complete} of {} steps of {name} have a snapshot of each request", trace.steps.len()));
-    for (count, reason) in [
-        (contradicting, "their sums contradict the summaries, which are kept"),
-        (orphans, "their steps are not in the file"),
-    ] {
-        if count > 0 {
-            notes.push(format!("{count} snapshots left out: {reason}"));
-        }
+    if left_out > 0 {
+        notes.push(format!(
+            "{left_out} snapshots left out: they contradict the summary of their step, or there is none"
+        ));
     }
     if counted_after {
         notes.push(format!(
@@ -102,12 +95,12 @@ pub(super) fn attach(trace: &mut StepTrace, mut snapshots: Vec<Snapshot>, notes:
 }
 
 fn agrees(step: &StepRecord, group: &[Snapshot]) -> bool {
-    let of = |is_prefill: bool| {
-        let phase = group.iter().filter(move |snapshot| snapshot.is_prefill == is_prefill);
-        phase.fold((0u64, 0u64), |(count, tokens), next| (count + 1, tokens + u64::from(next.num_scheduled_tokens)))
+    let of = |phase: Phase| {
+        let snapshots = group.iter().filter(move |snapshot| snapshot.phase == phase);
+        snapshots.fold((0u64, 0u64), |(count, tokens), next| (count + 1, tokens + u64::from(next.num_scheduled_tokens)))
     };
-    of(true) == (u64::from(step.num_prefill_requests), step.prefill_tokens)
-        && of(false) == (u64::from(step.num_decode_requests), step.decode_tokens)
+    of(Phase::Prefill) == (u64::from(step.num_prefill_requests), step.prefill_tokens)
+        && of(Phase::Decode) == (u64::from(step.num_decode_requests), step.decode_tokens)
 }
 
 /// `None` for what no step does: nothing scheduled, or fewer tokens computed after it than in it.
@@ -116,7 +109,7 @@ fn request(snapshot: &Snapshot, counted_after: bool) -> Option<Request> {
     let before =
         if counted_after { num_computed_tokens.checked_sub(num_scheduled_tokens)? } else { num_computed_tokens };
     let after = u64::from(before) + u64::from(num_scheduled_tokens);
-    let samples = !snapshot.is_prefill || after >= snapshot.known_tokens();
+    let samples = snapshot.phase == Phase::Decode || after >= snapshot.known_tokens();
     (num_scheduled_tokens > 0).then_some(Request::new(before, num_scheduled_tokens, samples))
 }
 
@@ -124,7 +117,8 @@ fn request(snapshot: &Snapshot, counted_after: bool) -> Option<Request> {
 /// Prefill chunks show which: a count from before the step never exceeds the prompt together with its chunk, and a count from
 /// after it is never less than the chunk.
 fn are_counted_after(snapshots: &[Snapshot]) -> bool {
-    let chunks = || snapshots.iter().filter(|snapshot| snapshot.is_prefill && snapshot.num_scheduled_tokens > 0);
+    let chunks =
+        || snapshots.iter().filter(|snapshot| snapshot.phase == Phase::Prefill && snapshot.num_scheduled_tokens > 0);
     let not_before = chunks().filter(|snapshot| {
         u64::from(snapshot.num_computed_tokens) + u64::from(snapshot.num_scheduled_tokens) > snapshot.known_tokens()
     });
@@ -150,11 +144,11 @@ mod tests {
     fn snapshot(step_id: u64, is_prefill: bool, tokens: (u32, u32), prompt: u32, output: u32) -> Snapshot {
         Snapshot {
             step_id,
-            is_prefill,
+            phase: if is_prefill { Phase::Prefill } else { Phase::Decode },
             num_computed_tokens: tokens.0,
             num_scheduled_tokens: tokens.1,
             num_prompt_tokens: prompt,
-            num_output_tokens: output,
+            num_output_tokens: Some(output),
         }
     }
 
@@ -191,10 +185,7 @@ mod tests {
         let snapshots =
             vec![snapshot(1, false, (9, 1), 5, 5), snapshot(2, true, (0, 99), 99, 0), snapshot(3, false, (9, 1), 5, 5)];
         let (steps, notes) = attached(&steps, snapshots);
-        assert!(
-            notes[0].starts_with("1 of 3") && notes[1].starts_with("2 snapshots left out: their sums"),
-            "{notes:?}"
-        );
+        assert!(notes[0].starts_with("1 of 3") && notes[1].starts_with("2 snapshots left out"), "{notes:?}");
         assert!(steps[0].requests.is_none() && steps[1].prefill_kv_tokens.is_none() && steps[2].requests.is_some());
     }
 

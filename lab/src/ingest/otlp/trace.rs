@@ -1,15 +1,14 @@
-//! Folds a trace, as it is read, into the records of the processes that emitted it.
+//! Folds a trace, export by export, into the records of the processes that emitted it.
 
 use std::collections::HashMap;
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
-use super::attributes::{Attributes, Faults};
+use super::attributes::{Attributes, Fault, Faults, elements};
 use super::request_span::{RequestSpan, event_kind, request_span};
 use super::snapshots::{Snapshot, snapshot};
 use crate::ingest::StepRecord;
-use crate::ingest::batch_summary::step_record;
-use crate::ingest::json_stream::JsonVisitor;
+use crate::ingest::batch_summary::contradiction;
 
 /// Attributes of a resource that tell one process of a service from another.
 const INSTANCE_KEYS: [&str; 6] =
@@ -29,13 +28,12 @@ pub(super) struct Identity {
 }
 
 impl Identity {
-    fn of(resource: Attributes<'_>) -> Self {
-        let instance: Vec<String> = INSTANCE_KEYS.iter().filter_map(|key| resource.name(key)).collect();
+    fn of(resource: &Attributes) -> Self {
         Identity {
-            service: resource.text("service.name").unwrap_or_default().to_owned(),
+            service: resource.first_text(&["service.name"]).unwrap_or_default(),
             model: resource.model(),
-            instance: instance.join("/"),
-            version: resource.text("service.version").map(str::to_owned),
+            instance: INSTANCE_KEYS.iter().filter_map(|key| resource.text(key)).collect::<Vec<&str>>().join("/"),
+            version: resource.first_text(&["service.version"]),
         }
     }
 }
@@ -57,16 +55,6 @@ impl Process {
     pub(super) fn is_engine(&self) -> bool {
         !self.steps.is_empty() || self.requests.iter().any(|request| request.is_core)
     }
-
-    fn merge(&mut self, other: Process) {
-        self.steps.extend(other.steps);
-        self.snapshots.extend(other.snapshots);
-        for (id, cached) in other.cache_hits {
-            self.cache_hits.entry(id).or_insert(cached);
-        }
-        self.requests.extend(other.requests);
-        self.scope_version = self.scope_version.take().or(other.scope_version);
-    }
 }
 
 /// A whole trace.
@@ -79,95 +67,63 @@ pub(super) struct Trace {
     pub(super) request_faults: Faults,
     /// Spans that are neither requests nor steps.
     pub(super) other_spans: u64,
-    /// The resource in progress.
-    process: Process,
-    /// Members of the span in progress, its events of requests, and whether it has events of steps.
-    span: Map<String, Value>,
-    events: Vec<(&'static str, Value)>,
-    has_steps: bool,
-}
-
-const RESOURCE: &str = "resourceSpans.resource";
-const SCOPE: &str = "resourceSpans.scopeSpans.scope";
-const EVENT: &str = "resourceSpans.scopeSpans.spans.events[]";
-
-impl JsonVisitor for Trace {
-    const PATHS: &'static [&'static str] = &[
-        RESOURCE,
-        SCOPE,
-        EVENT,
-        "resourceSpans.scopeSpans.spans.name",
-        "resourceSpans.scopeSpans.spans.spanId",
-        "resourceSpans.scopeSpans.spans.parentSpanId",
-        "resourceSpans.scopeSpans.spans.startTimeUnixNano",
-        "resourceSpans.scopeSpans.spans.attributes",
-    ];
-
-    fn value(&mut self, path: &'static str, value: Value) {
-        match path {
-            RESOURCE => self.process.identity = Identity::of(Attributes::of(&value)),
-            SCOPE => {
-                let is_vllm = value["name"].as_str().is_some_and(|name| name.starts_with("vllm"));
-                let version = value["version"].as_str().filter(|version| is_vllm && !version.is_empty());
-                let known = self.process.scope_version.take();
-                self.process.scope_version = known.or_else(|| version.map(str::to_owned));
-            }
-            EVENT => self.event(value),
-            member => {
-                let key = member.rsplit('.').next().unwrap_or(member);
-                self.span.insert(key.to_owned(), value);
-            }
-        }
-    }
-
-    fn end(&mut self, path: &str) {
-        match path {
-            "resourceSpans.scopeSpans.spans" => self.end_span(),
-            "resourceSpans" => {
-                let process = std::mem::take(&mut self.process);
-                match self.processes.iter_mut().find(|known| known.identity == process.identity) {
-                    Some(known) => known.merge(process),
-                    None => self.processes.push(process),
-                }
-            }
-            _ => {}
-        }
-    }
 }
 
 impl Trace {
-    fn event(&mut self, event: Value) {
-        let name = event["name"].as_str().unwrap_or_default();
-        match name.strip_prefix("step.").unwrap_or(name) {
-            "BATCH_SUMMARY" => {
-                self.has_steps = true;
-                self.process.steps.extend(self.step_faults.sound(step_record(&Attributes::of(&event))));
-            }
-            "REQUEST_SNAPSHOT" => {
-                self.has_steps = true;
-                if let Some((snapshot, hit)) = self.snapshot_faults.sound(snapshot(Attributes::of(&event))) {
-                    self.process.snapshots.push(snapshot);
-                    if let Some((id, cached)) = hit {
-                        // The first hit counts: after a preemption a request's own tokens are cache hits.
-                        self.process.cache_hits.entry(id).or_insert(cached);
-                    }
+    /// Adds the records of an export.
+    pub(super) fn add(&mut self, export: &Value) {
+        for resource in elements(&export["resourceSpans"]) {
+            let identity = Identity::of(&Attributes::of(&resource["resource"]));
+            let at = self.processes.iter().position(|known| known.identity == identity).unwrap_or_else(|| {
+                self.processes.push(Process { identity, ..Process::default() });
+                self.processes.len() - 1
+            });
+            for scoped in elements(&resource["scopeSpans"]) {
+                let text = |key: &str| scoped["scope"][key].as_str().unwrap_or_default();
+                if text("name").starts_with("vllm") && !text("version").is_empty() {
+                    self.processes[at].scope_version.get_or_insert(text("version").to_owned());
                 }
+                elements(&scoped["spans"]).for_each(|span| self.add_span(at, span));
             }
-            _ => self.events.extend(event_kind(name).map(|kind| (kind, event))),
         }
     }
 
-    fn end_span(&mut self) {
-        let span = Value::Object(std::mem::take(&mut self.span));
-        let events = std::mem::take(&mut self.events);
-        let has_steps = std::mem::take(&mut self.has_steps);
-        let has_prefix = |event: &Value| event["name"].as_str().is_some_and(|name| name.contains('.'));
-        let is_request = matches!(span["name"].as_str(), Some("llm_request" | "llm_core"));
-        if is_request || events.iter().any(|(_, event)| has_prefix(event)) {
-            let request = request_span(&span, &events);
-            self.process.requests.extend(self.request_faults.sound(request));
+    fn add_span(&mut self, at: usize, span: &Value) {
+        let process = &mut self.processes[at];
+        let (mut has_steps, mut has_requests) = (false, false);
+        for event in elements(&span["events"]) {
+            let name = event["name"].as_str().unwrap_or_default();
+            match name.strip_prefix("step.").unwrap_or(name) {
+                "BATCH_SUMMARY" => {
+                    has_steps = true;
+                    process.steps.extend(self.step_faults.sound(step_record(&Attributes::of(event))));
+                }
+                "REQUEST_SNAPSHOT" => {
+                    has_steps = true;
+                    let read = self.snapshot_faults.sound(snapshot(&Attributes::of(event)));
+                    let Some((snapshot, hit)) = read else { continue };
+                    process.snapshots.push(snapshot);
+                    if let Some((id, cached)) = hit {
+                        // The first hit counts: after a preemption a request's own tokens are cache hits.
+                        process.cache_hits.entry(id).or_insert(cached);
+                    }
+                }
+                _ => has_requests |= name.contains('.') && event_kind(name).is_some(),
+            }
+        }
+        if has_requests || span["name"] == "llm_request" || span["name"] == "llm_core" {
+            process.requests.extend(self.request_faults.sound(request_span(span)));
         } else if !has_steps {
             self.other_spans += 1;
         }
+    }
+}
+
+/// Reads the attributes of `step.BATCH_SUMMARY`.
+fn step_record(attributes: &Attributes) -> Result<StepRecord, Fault> {
+    let step = attributes.get()?;
+    match contradiction(&step, &attributes.get()?) {
+        Some((key, expected)) => Err(attributes.fault(key, &expected)),
+        None => Ok(step),
     }
 }

@@ -6,11 +6,13 @@
 
 use std::path::Path;
 
+use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::Value;
 
 use super::{Row, Rows, time_ns, tokens, with_requests};
 use crate::ingest::format::Format;
-use crate::ingest::json_stream::{JsonVisitor, visit_json};
+use crate::ingest::json_stream::for_each_object;
 use crate::ingest::{Capture, Reason, RequestRow, Run, file_name};
 use ridgepoint::Result;
 
@@ -32,71 +34,68 @@ const VERSION: f64 = 2.0;
 /// A file that cannot be read, is not JSON or is cut short, or has no requests.
 pub fn read(path: &Path) -> Result<Capture> {
     let mut report = Report::default();
-    visit_json(path, &mut report)?;
+    for_each_object(path, |object| report = object)?;
     let mut capture = Capture::default();
-    if let Some(version) = report.version.filter(|version| (version - VERSION).abs() > 0.0) {
+    if let Some(version) = report.metadata["version"].as_f64().filter(|version| (version - VERSION).abs() > 0.0) {
         let note = format!("the report is of version {version}, its names are read as those of version {VERSION}");
         capture.notes.push(note);
     }
+    let model = report.args["model"].as_str().map(str::to_owned);
     let several = report.benchmarks.len() > 1;
     let name = file_name(path);
-    for (index, rows) in report.benchmarks.into_iter().enumerate() {
+    for (index, benchmark) in report.benchmarks.into_iter().enumerate() {
         let experiment = if several { format!("{name}/{index}") } else { name.clone() };
-        rows.finish(Run { experiment, model: report.model.clone(), ..Run::default() }, &mut capture);
+        let requests = benchmark.requests.unwrap_or_default();
+        let mut rows = Rows::default();
+        requests.errored.iter().for_each(|_| rows.add(Err(Reason::Failed)));
+        requests.incomplete.iter().for_each(|_| rows.add(Err(Reason::Incomplete)));
+        requests.successful.iter().enumerate().for_each(|(position, request)| rows.add(row(position, request)));
+        rows.finish(Run { experiment, model: model.clone(), ..Run::default() }, &mut capture);
     }
     with_requests(path, capture, "benchmarks[].requests is empty; let guidellm keep its samples in the report")
 }
 
-/// What is read of a report; the requests of the benchmark in progress are in `rows`.
-#[derive(Default)]
+/// What is read of a report.
+#[derive(Default, Deserialize)]
+#[serde(default)]
 struct Report {
-    version: Option<f64>,
-    model: Option<String>,
-    benchmarks: Vec<Rows>,
-    rows: Rows,
-    position: usize,
+    metadata: Value,
+    args: Value,
+    benchmarks: Vec<Benchmark>,
 }
 
-impl JsonVisitor for Report {
-    const PATHS: &'static [&'static str] = &[
-        "metadata.version",
-        "args.model",
-        "benchmarks.requests.successful[]",
-        "benchmarks.requests.errored[]",
-        "benchmarks.requests.incomplete[]",
-    ];
-
-    fn value(&mut self, path: &'static str, value: Value) {
-        match path {
-            "metadata.version" => self.version = value.as_f64(),
-            "args.model" => self.model = value.as_str().map(str::to_owned),
-            "benchmarks.requests.errored[]" => self.rows.add(Err(Reason::Failed)),
-            "benchmarks.requests.incomplete[]" => self.rows.add(Err(Reason::Incomplete)),
-            _ => {
-                self.rows.add(row(self.position, &value));
-                self.position += 1;
-            }
-        }
-    }
-
-    fn end(&mut self, path: &str) {
-        if path == "benchmarks" {
-            self.benchmarks.push(std::mem::take(&mut self.rows));
-            self.position = 0;
-        }
-    }
+#[derive(Deserialize)]
+struct Benchmark {
+    requests: Option<Requests>,
 }
 
-fn row(position: usize, request: &Value) -> Row {
-    let timings = &request["info"]["timings"];
-    let id = request["request_id"].as_str().map_or_else(|| position.to_string(), str::to_owned);
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Requests {
+    successful: Vec<Request>,
+    errored: Vec<IgnoredAny>,
+    incomplete: Vec<IgnoredAny>,
+}
+
+/// A request; the texts of prompt and answer are not kept.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Request {
+    request_id: Option<String>,
+    prompt_tokens: Value,
+    output_tokens: Value,
+    info: Value,
+}
+
+fn row(position: usize, request: &Request) -> Row {
+    let timings = &request.info["timings"];
     Ok(RequestRow {
-        request_id: id,
+        request_id: request.request_id.clone().unwrap_or_else(|| position.to_string()),
         arrived_ns: time_ns(&timings["request_start"])?,
         first_response_ns: time_ns(&timings["first_token_iteration"])?,
         departed_ns: time_ns(&timings["request_end"])?,
-        num_prompt_tokens: tokens(&request["prompt_tokens"])?,
-        num_output_tokens: tokens(&request["output_tokens"])?,
+        num_prompt_tokens: tokens(&request.prompt_tokens)?,
+        num_output_tokens: tokens(&request.output_tokens)?,
         ..RequestRow::default()
     })
 }

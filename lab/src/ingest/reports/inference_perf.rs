@@ -7,12 +7,12 @@
 
 use std::path::Path;
 
-use ridgepoint::internals::input::Head;
+use ridgepoint::internals::input::HeadKind;
 use serde_json::Value;
 
 use super::{Row, Rows, time_ns, tokens, with_requests};
 use crate::ingest::format::Format;
-use crate::ingest::json_stream::{JsonVisitor, visit_json};
+use crate::ingest::json_stream::for_each_object;
 use crate::ingest::{Capture, Reason, RequestRow, Run, file_name};
 use ridgepoint::Result;
 
@@ -23,7 +23,7 @@ pub(in crate::ingest) const FORMAT: Format = Format {
     holds_steps: false,
     is_it: |head| {
         let has_times = head.has("start_time") && ["info", "request", "end_time"].into_iter().any(|key| head.has(key));
-        head.has("load_summary") || (matches!(head, Head::Json { is_list: true, .. }) && has_times)
+        head.has("load_summary") || (head.kind == HeadKind::JsonList && has_times)
     },
     read,
 };
@@ -33,25 +33,18 @@ pub(in crate::ingest) const FORMAT: Format = Format {
 /// # Errors
 /// A file that cannot be read, is not JSON or is cut short, is one of inference-perf's summaries, or has no requests.
 pub fn read(path: &Path) -> Result<Capture> {
-    let mut requests = Requests(Rows::default());
-    visit_json(path, &mut requests)?;
+    let (mut rows, mut read) = (Rows::default(), 0);
+    for_each_object(path, |request: Value| {
+        if request["load_summary"].is_null() {
+            rows.add(row(read, &request));
+            read += 1;
+        }
+    })?;
     let mut capture = Capture::default();
-    requests.0.finish(Run { experiment: file_name(path), ..Run::default() }, &mut capture);
+    rows.finish(Run { experiment: file_name(path), ..Run::default() }, &mut capture);
     let way_out = "set report.request_lifecycle.per_request in inference-perf's configuration and give its \
                    per_request_lifecycle_metrics.json, as summaries have none";
     with_requests(path, capture, way_out)
-}
-
-/// The list of requests, of which one is held at a time.
-struct Requests(Rows);
-
-impl JsonVisitor for Requests {
-    const PATHS: &'static [&'static str] = &["[]"];
-
-    fn value(&mut self, _: &'static str, request: Value) {
-        let index = self.0.read;
-        self.0.add(row(index, &request));
-    }
 }
 
 fn row(index: usize, request: &Value) -> Row {

@@ -44,12 +44,10 @@ struct Rows {
     requests: Vec<RequestRow>,
     ids: HashSet<String>,
     dropped: Dropped,
-    read: usize,
 }
 
 impl Rows {
     fn add(&mut self, row: Row) {
-        self.read += 1;
         match row.and_then(checked) {
             Err(reason) => self.dropped.add(reason),
             Ok(row) if !self.ids.insert(row.request_id.clone()) => self.dropped.add(Reason::Duplicate),

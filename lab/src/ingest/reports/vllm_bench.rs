@@ -6,11 +6,12 @@
 
 use std::path::Path;
 
+use serde::Deserialize;
 use serde_json::Value;
 
 use super::{Row, Rows, time_ns, tokens};
 use crate::ingest::format::Format;
-use crate::ingest::json_stream::{JsonVisitor, visit_json};
+use crate::ingest::json_stream::for_each_object;
 use crate::ingest::{Capture, Reason, RequestRow, Run, file_name};
 use ridgepoint::{Error, Result};
 
@@ -29,48 +30,52 @@ pub(in crate::ingest) const FORMAT: Format = Format {
 /// A file that cannot be read, is not JSON or is cut short, whose lists are missing, empty or of unequal length.
 pub fn read(path: &Path) -> Result<Capture> {
     let mut result = Detailed::default();
-    visit_json(path, &mut result)?;
-    let lengths = result.lists.each_ref().map(Vec::len);
-    let problem = |(key, length): (&&str, usize)| {
-        let key = key.trim_end_matches("[]");
-        (length == 0 || length != lengths[0]).then(|| {
+    for_each_object(path, |object| result = object)?;
+    let Detailed { model_id, input_lens, output_lens, start_times, ttfts, itls, errors } = result;
+    let num_requests = input_lens.len();
+    let lists = [
+        ("input_lens", input_lens),
+        ("output_lens", output_lens),
+        ("start_times", start_times),
+        ("ttfts", ttfts),
+        ("itls", itls),
+        ("errors", errors),
+    ];
+    let is_wrong = |length: usize| length == 0 || length != num_requests;
+    let problems: Vec<String> = lists
+        .iter()
+        .filter(|(_, list)| is_wrong(list.len()))
+        .map(|(key, list)| {
+            let length = list.len();
             format!(
-                "{key} has {length} entries, input_lens has {}: run `vllm bench serve` with --save-detailed, of a version that \
-                 writes {key}",
-                lengths[0]
+                "{key} has {length} entries, input_lens has {num_requests}: run `vllm bench serve` with --save-detailed, of a \
+                 version that writes {key}"
             )
         })
-    };
-    let problems: Vec<String> = Detailed::PATHS.iter().zip(lengths).filter_map(problem).collect();
+        .collect();
     if !problems.is_empty() {
         return Err(Error::invalid(path, problems));
     }
     let mut rows = Rows::default();
-    for index in 0..lengths[0] {
-        rows.add(row(index, result.lists.each_ref().map(|list| &list[index])));
+    for index in 0..num_requests {
+        rows.add(row(index, lists.each_ref().map(|(_, list)| &list[index])));
     }
     let mut capture = Capture::default();
-    rows.finish(Run { experiment: file_name(path), model: result.model, ..Run::default() }, &mut capture);
+    rows.finish(Run { experiment: file_name(path), model: model_id, ..Run::default() }, &mut capture);
     Ok(capture)
 }
 
-/// What is read of a result: a list per column of the requests, in the order of the paths.
-#[derive(Default)]
+/// What is read of a result: a list per column of the requests.
+#[derive(Default, Deserialize)]
+#[serde(default)]
 struct Detailed {
-    lists: [Vec<Value>; 6],
-    model: Option<String>,
-}
-
-impl JsonVisitor for Detailed {
-    const PATHS: &'static [&'static str] =
-        &["input_lens[]", "output_lens[]", "start_times[]", "ttfts[]", "itls[]", "errors[]", "model_id"];
-
-    fn value(&mut self, path: &'static str, value: Value) {
-        match Self::PATHS.iter().position(|known| *known == path).and_then(|at| self.lists.get_mut(at)) {
-            Some(list) => list.push(value),
-            None => self.model = value.as_str().map(str::to_owned),
-        }
-    }
+    model_id: Option<String>,
+    input_lens: Vec<Value>,
+    output_lens: Vec<Value>,
+    start_times: Vec<Value>,
+    ttfts: Vec<Value>,
+    itls: Vec<Value>,
+    errors: Vec<Value>,
 }
 
 fn row(index: usize, [input, output, start, ttft, gaps, error]: [&Value; 6]) -> Row {

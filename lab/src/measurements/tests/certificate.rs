@@ -35,10 +35,10 @@ fn without_meta_toml_no_device_is_claimed() {
 #[test]
 fn an_unknown_key_is_named_wherever_it_stands() {
     for (meta, key) in
-        [("gpu = \"L4\"\n", "gpu"), ("[tables.gemm]\nplaned = 1\n", "planed"), ("[clocks]\nsm = 1\n", "clocks")]
+        [("gpu = \"L4\"\n", "gpu"), ("[tables.gem]\nplanned = 1\n", "tables.gem"), ("[clocks]\nsm = 1\n", "clocks")]
     {
         let message = refused_meta(meta).to_string();
-        assert!(message.contains("meta.toml") && message.contains(&format!("`{key}`")), "{message}");
+        assert!(message.contains("meta.toml") && message.contains(&format!("{key} is not a known key")), "{message}");
     }
 }
 
@@ -49,7 +49,9 @@ fn sections_on_unknown_tables_are_named_together() {
     let error = refused_meta(&format!("[kernel_source]\ngem = \"x\"\n[tables.attention]\n{counts}"));
     let message = error.to_string();
     assert!(error.kind() == ErrorKind::Invalid, "{message}");
-    for part in ["meta.toml", "kernel_source.gem: no such table", "tables.attention: no such table", "small_kernels"] {
+    for part in
+        ["meta.toml", "kernel_source.gem is not a known key", "tables.attention is not a known key", "attention_decode"]
+    {
         assert!(message.contains(part), "{part}: {message}");
     }
 }
@@ -62,16 +64,16 @@ fn a_kind_other_than_measurement_is_refused_before_any_row_is_read() {
         let error = load(&[("gemm.csv", "damaged"), ("meta.toml", &text)]).unwrap_err();
         let message = error.to_string();
         assert!(error.kind() == ErrorKind::Invalid, "{message}");
-        assert!(message.contains("meta.toml") && message.contains(&format!("kind = '{kind}'")), "{message}");
+        assert!(message.contains("meta.toml") && message.contains(&format!("kind = \"{kind}\"")), "{message}");
     }
 }
 
 #[test]
 fn values_of_the_wrong_type_are_refused() {
-    for meta in ["date = 5\n", "repeats = \"nine\"\n", "notes = \"one\"\n", "power_limit_watt = \"700.00\"\n"] {
+    for meta in ["date = 5\n", "device = [\"L4\"]\n", "tables = 1\n"] {
         let error = refused_meta(meta);
-        assert_eq!(error.kind(), ErrorKind::Parse, "{meta}: {error}");
-        assert!(error.location().is_some_and(|place| place.path.ends_with("meta.toml")), "{meta}: {error}");
+        assert_eq!(error.kind(), ErrorKind::Invalid, "{meta}: {error}");
+        assert!(error.to_string().contains("meta.toml: "), "{meta}: {error}");
     }
 }
 
