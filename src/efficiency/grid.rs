@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn holes_are_filled_from_their_neighbours_and_known_as_held() {
+    fn holes_are_filled_from_their_neighbours_and_known_as_clamped() {
         let mut grid = plane();
         let corner = grid.cell_at(&[100.0, 8.0]).expect("a cell");
         grid.set(corner, f64::NAN, Provenance::Clamped);

@@ -37,7 +37,10 @@ pub(super) fn read(origin: &str, reader: impl BufRead) -> Result<Rows> {
     let mut problems: Vec<String> = lengths
         .into_iter()
         .filter(|(_, length)| *length != num_requests)
-        .map(|(key, length)| format!("{key} has {length} entries, input_lens has {num_requests}"))
+        .map(|(key, length)| match length {
+            0 => format!("{key} is missing or empty"),
+            _ => format!("{key} has {length} entries, input_lens has {num_requests}"),
+        })
         .collect();
     if !problems.is_empty() || num_requests == 0 {
         problems.push("run `vllm bench serve` with --save-detailed, of a version that writes the lists".to_owned());
@@ -95,13 +98,10 @@ mod tests {
     #[test]
     fn results_without_details_and_lists_that_disagree_are_errors() {
         for (text, parts) in [
-            (
-                "{\"input_lens\": [1]}",
-                vec!["output_lens has 0 entries", "start_times has 0 entries", "--save-detailed"],
-            ),
+            ("{\"input_lens\": [1]}", vec!["output_lens is missing", "start_times is missing", "--save-detailed"]),
             (
                 "{\"input_lens\": [1], \"output_lens\": [1, 2], \"start_times\": [], \"errors\": [null]}",
-                vec!["output_lens has 2 entries, input_lens has 1", "start_times has 0 entries"],
+                vec!["output_lens has 2 entries, input_lens has 1", "start_times is missing or empty"],
             ),
             (
                 "{\"input_lens\": [0], \"output_lens\": [1], \"start_times\": [1]}",

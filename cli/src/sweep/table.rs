@@ -8,8 +8,8 @@ use crate::text::{Page, Rows, count, number, plural};
 
 /// Reasons that are shown; the file has all.
 const MAX_REASONS: usize = 5;
-/// Servers of a reason that are shown.
-const MAX_SERVERS: usize = 6;
+/// Rows and servers of a reason that are shown.
+const MAX_LISTED: usize = 6;
 
 impl Report for Swept {
     fn table(&self) -> String {
@@ -43,15 +43,27 @@ fn summarise(of: &SweepSummary, page: &mut Page) {
         let row = format!("row {} ({} on {})", row.configuration, row.model, row.hardware);
         page.paragraph("ties: ", &format!("{row}: max_num_seqs {least} to {most} all the same"));
     }
-    for Reason { configurations, servers, reason, .. } in of.reasons.iter().take(MAX_REASONS) {
-        let more = if servers.len() > MAX_SERVERS { ", …" } else { "" };
-        let servers = servers.iter().take(MAX_SERVERS).cloned().collect::<Vec<_>>().join(", ");
-        let rows = plural(*configurations as u64, "row");
-        page.paragraph("cannot run: ", &format!("{rows} of {servers}{more}: {reason}"));
+    if of.statuses.contains_key("lowest_rate_fails") {
+        let text = "a limit breaks even at slo.lowest_rate_per_s; the column limits_broken names it with its value";
+        page.paragraph("lowest_rate_fails: ", text);
+    }
+    for Reason { configurations, rows, servers, reason } in of.reasons.iter().take(MAX_REASONS) {
+        let count = plural(*configurations as u64, "row");
+        let (rows, servers) = (first_few(rows), first_few(servers));
+        page.paragraph("cannot run: ", &format!("{count} ({rows}) of {servers}: {reason}"));
     }
     if of.reasons.len() > MAX_REASONS {
         page.line(&format!("({} more reasons in {})", of.reasons.len() - MAX_REASONS, of.out));
     }
+}
+
+/// The first few of a list: `3, 7, …`.
+fn first_few<T: ToString>(all: &[T]) -> String {
+    let mut shown: Vec<String> = all.iter().take(MAX_LISTED).map(ToString::to_string).collect();
+    if all.len() > MAX_LISTED {
+        shown.push("…".to_owned());
+    }
+    shown.join(", ")
 }
 
 fn best_table(best: &[Best], page: &mut Page) {
@@ -141,7 +153,7 @@ mod tests {
             "4.50",
             "2×1×1",
             "4 configurations: 2 cannot_run, 1 highest_rate_holds, 1 ok; 1 kept of an earlier run. Rows in out.csv.",
-            "cannot run: 2 rows of qwen3-8b TP 2: the weights do not fit",
+            "cannot run: 2 rows (0, 0) of qwen3-8b TP 2: the weights do not fit",
         ] {
             assert!(text.contains(said), "'{said}' is not in\n{text}");
         }
@@ -153,6 +165,9 @@ mod tests {
         let rows = [Row { status: "cannot_run".to_owned(), reason: Some("why".to_owned()), ..Row::default() }];
         let json = SweepSummary::new(&rows, 0, "out.csv");
         assert!(json.ran_none());
-        assert_eq!(render(json), "1 configuration: 1 cannot_run. Rows in out.csv.\ncannot run: 1 row of TP 0: why\n");
+        assert_eq!(
+            render(json),
+            "1 configuration: 1 cannot_run. Rows in out.csv.\ncannot run: 1 row (0) of TP 0: why\n"
+        );
     }
 }

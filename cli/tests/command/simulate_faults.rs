@@ -111,7 +111,7 @@ fn a_bad_row_names_row_column_value_and_what_is_allowed() {
             "found [1], expected 2 ids",
         ),
         ("{\"sub_requests\": []}", "agentic sessions (sub_requests) are not supported"),
-        ("{\"input_lens\": [5], \"request_throughput\": 1}", "start_times is missing: run `vllm bench serve`"),
+        ("{\"input_lens\": [5], \"request_throughput\": 1}", "start_times is missing or empty; run `vllm bench serve`"),
         ("TIMESTAMP,ContextTokens,GeneratedTokens\nyesterday,5,5\n", "row 1: column 'TIMESTAMP': found yesterday"),
     ] {
         let path = folder.write("requests", text);

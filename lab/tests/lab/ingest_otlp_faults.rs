@@ -100,6 +100,23 @@ fn snapshots_that_contradict_are_left_out_and_the_summary_kept() {
 }
 
 #[test]
+fn requests_on_a_clock_in_another_unit_are_bad_values() {
+    // Milliseconds as integers, while the time of day passes a million times as many ns.
+    let mut spans = Vec::new();
+    for id in 0..3u64 {
+        let mut one = core_span(&format!("r{id}"), 50_000_000_000);
+        for event in one["events"].as_array_mut().unwrap() {
+            let ns: u64 = event["timeUnixNano"].as_str().unwrap().parse().unwrap();
+            event["attributes"][0]["value"] = json!({ "intValue": (ns % 1_000_000_000_000) / 1_000_000 });
+        }
+        spans.push(one);
+    }
+    let read = read_lines(&[export(&service(), ENGINE, spans)]);
+    assert_eq!((read.requests_read(), read.dropped_requests.count(Reason::BadValue)), (3, 3));
+    assert!(read.notes[0].contains("ts.monotonic advances 1.000e-6 times"), "{:?}", read.notes);
+}
+
+#[test]
 fn files_that_are_no_trace_say_where_and_why() {
     let whole = export(&service(), ENGINE, vec![core_span("r", 7_000_000)]).to_string();
     let cut = format!("{whole}\n{}", &whole[..whole.len() / 2]);

@@ -18,6 +18,23 @@ pub(super) fn event_kind(name: &str) -> Option<&'static str> {
     SERVER_EVENTS.into_iter().chain(CORE_EVENTS).find(|kind| *kind == bare)
 }
 
+/// Checks that `ts.monotonic` advances as fast as the time of day over a span's events. If it does not, its unit is not ns
+/// (integers) or s (floating point).
+fn check_unit(events: &[TimedEvent]) -> Result<(), Fault> {
+    /// Clocks differ by far less, units by far more.
+    const MAX_RATIO: f64 = 10.0;
+    /// Shorter spans do not tell units apart.
+    const MIN_SPAN_NS: u64 = 10_000_000;
+    let (wall, monotonic): (Vec<u64>, Vec<u64>) =
+        events.iter().filter_map(|event| Some((event.wall_ns?, event.monotonic_ns?))).unzip();
+    let length = |times: &[u64]| times.iter().max().zip(times.iter().min()).map_or(0, |(last, first)| last - first);
+    let ratio = length(&monotonic) as f64 / length(&wall) as f64;
+    if length(&wall) < MIN_SPAN_NS || (1.0 / MAX_RATIO..=MAX_RATIO).contains(&ratio) {
+        return Ok(());
+    }
+    Err((Reason::BadValue, format!("ts.monotonic advances {ratio:.3e} times as fast as timeUnixNano: is its unit ns?")))
+}
+
 /// One request as either the server or the engine reports it.
 #[derive(Debug, Clone)]
 pub(super) struct RequestSpan {
@@ -51,6 +68,7 @@ pub(super) fn request_span(span: &Value) -> Result<RequestSpan, Fault> {
         let (monotonic_ns, wall_ns) = (attributes.whole(MONOTONIC)?, nanoseconds(&event["timeUnixNano"]));
         timed.push(TimedEvent { kind, attributes, monotonic_ns, wall_ns });
     }
+    check_unit(&timed)?;
     let of_events = || timed.iter().find_map(|event| event.attributes.first_text(&ID_KEYS));
     let request_id = attributes.first_text(&ID_KEYS).or_else(of_events);
     let request_id = request_id.ok_or_else(|| (Reason::Incomplete, format!("{} is missing", ID_KEYS[0])))?;
