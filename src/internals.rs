@@ -43,6 +43,11 @@ pub mod input {
 pub mod step_report {
     pub use crate::step_report::{StepReport, Subject};
 }
+#[cfg(feature = "replay")]
+pub mod workload {
+    pub use crate::workload::limits::{MAX_RATE_PER_S, MAX_REQUESTS, MAX_TOKENS};
+    pub use crate::workload::load::LOCKSTEP;
+}
 pub mod units {
     pub use crate::units::{GIB, NS_PER_MS, NS_PER_S, NS_PER_US, US_PER_MS, US_PER_S, duration, si, time_us};
 }

@@ -54,7 +54,7 @@ use crate::workload::Workload;
 /// # Errors
 /// `ErrorKind::Invalid` for a configuration that [`EngineConfig::validate`] refuses. `ErrorKind::InvalidRequest` for a
 /// request without prompt or output, with an arrival before its predecessor's, or of a stage beyond
-/// [`MAX_STAGES`](crate::workload::MAX_STAGES).
+/// the first 1,000.
 pub fn replay(
     latency: &dyn LatencyModel,
     config: &EngineConfig,

@@ -1,7 +1,8 @@
 //! Requests that were sent but have not reached the engine.
 
 use crate::error::{Error, Result};
-use crate::workload::{MAX_STAGES, WorkloadRequest};
+use crate::workload::WorkloadRequest;
+use crate::workload::limits::MAX_STAGES;
 
 /// A request on its way to the engine, in the order in which they reach it; of two at once, the one sent first.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]

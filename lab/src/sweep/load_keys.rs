@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use ridgepoint::internals::input::{Keys, NumberRange};
+use ridgepoint::internals::workload::{MAX_RATE_PER_S, MAX_REQUESTS, MAX_TOKENS};
+use ridgepoint::workload::NormalLengths;
 use ridgepoint::workload::profile::Profile;
 use ridgepoint::workload::requests::{Format, RequestFile};
-use ridgepoint::workload::{MAX_RATE_PER_S, MAX_REQUESTS, MAX_TOKENS, NormalLengths};
 use serde_json::Value;
 
 use super::load::{LoadPoint, Source, mean_rate_per_s};

@@ -3,9 +3,10 @@
 use std::sync::OnceLock;
 
 use ridgepoint::internals::correction::CorrectionInfo;
+use ridgepoint::internals::workload::LOCKSTEP;
 use ridgepoint::latency::CalibratedRoofline;
 use ridgepoint::replay::{EngineConfig, Metrics, replay};
-use ridgepoint::workload::{LOCKSTEP, ReplicaShare};
+use ridgepoint::workload::ReplicaShare;
 use ridgepoint::{CorrectionChoice, EfficiencyMode, Error, ErrorKind, Hardware, Options, StepModel};
 
 use super::capacity::highest_holding;

@@ -1,7 +1,7 @@
 //! Limits on what clients see, and the range of rates in which the highest that holds them is searched.
 
 use ridgepoint::internals::input::{Keys, NumberRange};
-use ridgepoint::workload::MAX_RATE_PER_S;
+use ridgepoint::internals::workload::MAX_RATE_PER_S;
 
 use super::row::Row;
 
