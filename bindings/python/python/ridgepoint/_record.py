@@ -38,7 +38,7 @@ def suggests_keywords(kind: type[T]) -> type[T]:
             raise TypeError(f"{kind.__name__} has no argument '{name}'{hint}")
         init(self, *values, **keywords)
 
-    kind.__init__ = checked  # type: ignore[misc]
+    setattr(kind, "__init__", checked)  # mypy knows no assignment to a method
     return kind
 
 
