@@ -64,9 +64,9 @@ impl StepModel {
     }
 
     #[inline(never)]
-    fn time_us_of_mixed<L: Layout>(&self, requests: L) -> f64 {
+    fn time_us_of_mixed<S: Simd, L: Layout>(&self, simd: S, requests: L) -> f64 {
         let mut sums = BatchSums::default();
-        self.cpu.dispatch(Summed { steps: self, requests, sums: &mut sums });
+        simd.vectorize(Summed { steps: self, requests, sums: &mut sums });
         self.time_us_of_sums(&sums)
     }
 
@@ -118,7 +118,7 @@ impl<L: Layout> WithSimd for PlainStep<'_, L> {
                 return time_us;
             }
         }
-        steps.time_us_of_mixed(requests)
+        steps.time_us_of_mixed(simd, requests)
     }
 }
 
