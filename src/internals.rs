@@ -44,6 +44,10 @@ pub mod step_report {
     pub use crate::step_report::{StepReport, Subject};
 }
 #[cfg(feature = "replay")]
+pub mod replay {
+    pub use crate::replay::spread::{Factors, Intervals, Spread, SpreadSampler};
+}
+#[cfg(feature = "replay")]
 pub mod workload {
     pub use crate::workload::limits::{MAX_RATE_PER_S, MAX_REQUESTS, MAX_TOKENS};
     pub use crate::workload::load::LOCKSTEP;

@@ -151,7 +151,7 @@ const OPERATORS: usize = 5;
 fn list(entries: &[GpuEntry], page: &mut Page) {
     let peak = |of: &GpuEntry, dtype| of.hardware.peak_dense_flop_per_s(dtype).map_or_else(|_| "-".to_owned(), si);
     let rows = Rows::of(entries)
-        .left("name", |of| of.hardware.name.to_owned())
+        .left("name", |of| of.hardware.name.clone())
         .left("GPU", |of| of.hardware.display_name.trim_start_matches("NVIDIA ").to_owned())
         .right("SMs", |of| of.hardware.sm_count.to_string())
         .right("bf16", |of| peak(of, DType::Bfloat16))

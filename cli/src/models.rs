@@ -137,7 +137,7 @@ impl Report for ModelReport {
 fn list(entries: &[ModelEntry], page: &mut Page) {
     let rows = Rows::of(entries)
         .left("name", |of| of.model.name.clone())
-        .left("model_type", |of| of.model.model_type.to_owned())
+        .left("model_type", |of| of.model.model_type.clone())
         .right("parameters", |of| billions(of.parameters.total))
         .right("active", |of| billions(of.parameters.active))
         .right("layers", |of| of.num_layers.to_string())

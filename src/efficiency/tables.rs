@@ -1,6 +1,7 @@
 //! The tables that answer for a GPU: built-in ones or those of a data directory, its own before those of other GPUs.
 
 use std::any::Any;
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -70,7 +71,7 @@ impl Tables {
     /// The tables of `hardware`: files under `data_dir/bench_data/<gpu>/` where they exist, else the embedded ones.
     /// Nothing is read yet.
     pub fn new(hardware: &Hardware, data_dir: Option<&Path>) -> Self {
-        let mut gpus = vec![hardware.name.to_owned()];
+        let mut gpus = vec![hardware.name.clone()];
         let others = fallback_gpus(hardware.architecture).iter().filter(|name| **name != hardware.name);
         gpus.extend(others.map(|name| (*name).to_owned()));
         let data_dir = data_dir.map(Path::to_path_buf);
@@ -108,19 +109,22 @@ impl Tables {
     ) -> Result<Vec<Found<F>>> {
         for gpu in &self.gpus {
             let Some(table) = self.table::<F>(gpu)? else { continue };
-            let is_fallback = *gpu != self.hardware.name;
             let keys = table.header.series.keys().filter_map(|name| F::Key::parse(name));
             let mut ranked: Vec<(f64, F::Key)> =
                 keys.map(|key| (distance(&key), key)).filter(|(distance, _)| distance.is_finite()).collect();
+            if ranked.is_empty() {
+                continue;
+            }
             ranked.sort_by(|a, b| a.0.total_cmp(&b.0));
+            let is_fallback = *gpu != self.hardware.name;
+            let measured_on = if is_fallback {
+                Cow::Owned(Hardware::find_in(self.data_dir.as_deref(), gpu)?)
+            } else {
+                Cow::Borrowed(&self.hardware)
+            };
             let mut found = Vec::new();
             for (distance, key) in ranked.into_iter().take(count) {
-                let dtype = F::compute_dtype(&key);
-                let chip = if is_fallback {
-                    Chip::new(&Hardware::find_in(self.data_dir.as_deref(), gpu)?, dtype)?
-                } else {
-                    Chip::new(&self.hardware, dtype)?
-                };
+                let chip = Chip::new(&measured_on, F::compute_dtype(&key))?;
                 if let Some(series) = table.series(&key, &chip, around)? {
                     found.push(Found { series, gpu: gpu.clone(), is_fallback, distance });
                 }

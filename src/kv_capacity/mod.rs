@@ -199,7 +199,7 @@ impl KvCapacity {
             let by_blocks = one.num_gpu_blocks.cmp(&other.num_gpu_blocks);
             by_blocks.then(one.kv_cache_bytes.total_cmp(&other.kv_cache_bytes))
         });
-        fewest.ok_or_else(|| Error::invalid(model.name.to_owned(), vec!["has no layers, so no KV cache".into()]))
+        fewest.ok_or_else(|| Error::invalid(model.name.clone(), vec!["has no layers, so no KV cache".into()]))
     }
 
     /// Returns the tokens that the blocks hold, without the block that the engine keeps for itself.

@@ -19,6 +19,16 @@ pub enum Window {
     Chunked(u64),
 }
 
+impl Window {
+    /// Its length in tokens; `None` for all.
+    pub fn size(self) -> Option<u64> {
+        match self {
+            Window::Full => None,
+            Window::Sliding(tokens) | Window::Chunked(tokens) => Some(tokens),
+        }
+    }
+}
+
 /// Multi-head, grouped-query or multi-query attention with an explicit KV cache.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct GqaAttention {

@@ -23,7 +23,7 @@ mod prefix;
 mod record;
 mod scheduler;
 mod slot;
-mod spread;
+pub(crate) mod spread;
 mod waiting;
 
 pub use config::{EngineConfig, SchedulingPolicy};
@@ -31,8 +31,4 @@ pub use distribution::Distribution;
 pub use engine::replay;
 pub use metrics::{Metrics, StageMetrics};
 pub use observe::{Observer, StepEvent};
-#[doc(hidden)]
-pub use overload::Overload;
 pub use record::{EngineCounters, Outcome, Replay, RequestRecord};
-#[doc(hidden)]
-pub use spread::{Factors, Intervals, Spread, SpreadSampler};

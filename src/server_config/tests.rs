@@ -196,7 +196,7 @@ fn precision_is_compared_with_what_the_checkpoint_stores() {
         ServerConfig::parse("server.yaml", &text)
             .unwrap()
             .find_model(None)
-            .map(|(model, notes)| (model.name.to_owned(), notes))
+            .map(|(model, notes)| (model.name.clone(), notes))
     };
     let none = |name: &str| (name.to_owned(), Vec::new());
     assert_eq!(found("meta-llama/Llama-2-7b-hf", "bf16").unwrap(), none("llama-2-7b"));

@@ -120,7 +120,7 @@ impl StepModel {
             tables: None,
             cpu: pulp::Arch::new(),
             correction,
-            hardware: hardware.name.to_owned(),
+            hardware: hardware.name.clone(),
             plan,
             timers,
             mode: options.efficiency,

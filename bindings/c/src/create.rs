@@ -70,8 +70,8 @@ fn load(model: &str, hardware: &str, choices: &Choices<'_>) -> Result<Loaded, Fa
     let steps = StepModel::with_options(&model, &hardware, &deployment, &options)?;
     Ok(Loaded {
         latency: CalibratedRoofline::new(steps),
-        model: model.name.to_owned(),
-        hardware: hardware.name.to_owned(),
+        model: model.name.clone(),
+        hardware: hardware.name.clone(),
         deployment,
         efficiency,
     })

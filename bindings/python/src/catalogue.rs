@@ -32,7 +32,7 @@ pub fn models(py: Python<'_>) -> PyResult<String> {
             models.push(ModelInfo {
                 name: &builtin.name,
                 hf_ids: &builtin.hf_ids,
-                model_type: model.model_type.to_owned(),
+                model_type: model.model_type.clone(),
                 num_layers: model.num_layers(),
                 parameters: model.parameters(),
                 weight_bytes: model.weight_bytes(),

@@ -4,11 +4,9 @@ use numpy::{IntoPyArray, PyArray1};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use ridgepoint::internals::correction::CorrectionInfo;
+use ridgepoint::internals::replay::{Intervals, SpreadSampler};
 use ridgepoint::kv_capacity::KvCapacity;
-use ridgepoint::replay::{
-    EngineConfig, EngineCounters, Intervals, Metrics, Outcome, Replay, RequestRecord, SpreadSampler, StageMetrics,
-    replay,
-};
+use ridgepoint::replay::{EngineConfig, EngineCounters, Metrics, Outcome, Replay, RequestRecord, StageMetrics, replay};
 use ridgepoint::server_config::ServerConfig;
 use ridgepoint::workload::{OpenedLoad, Summary};
 use serde::Serialize;

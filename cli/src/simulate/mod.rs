@@ -8,8 +8,9 @@ mod table;
 
 use clap::Args;
 use ridgepoint::internals::correction::CorrectionInfo;
+use ridgepoint::internals::replay::{Intervals, SpreadSampler};
 use ridgepoint::latency::CalibratedRoofline;
-use ridgepoint::replay::{EngineConfig, EngineCounters, Intervals, Metrics, SpreadSampler, StageMetrics, replay};
+use ridgepoint::replay::{EngineConfig, EngineCounters, Metrics, StageMetrics, replay};
 use ridgepoint::{Deployment, EfficiencyMode};
 use serde::Serialize;
 

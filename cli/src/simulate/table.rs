@@ -1,6 +1,7 @@
 //! The table of `simulate`: the server, client metrics by stage, the engine's work, and warnings.
 
-use ridgepoint::replay::{Factors, StageMetrics};
+use ridgepoint::internals::replay::Factors;
+use ridgepoint::replay::StageMetrics;
 
 use super::Simulation;
 use crate::outcome::Report;

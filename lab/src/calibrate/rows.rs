@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 
 use ridgepoint::internals::efficiency::family::{AttentionKey, Family, MoeKey, Routing};
 use ridgepoint::internals::efficiency::kernel_model::{AllReduceModel, DecodeModel, GemmModel, MoeModel, PrefillModel};
-use ridgepoint::model::Window;
 use ridgepoint::{DType, MatmulFormat};
 
 use super::build::Row;
@@ -167,10 +166,7 @@ fn attention_key(heads: &Heads, source: &Source) -> Result<AttentionKey, &'stati
             _ => return Err(NO_MODEL),
         },
         head_dim: heads.head_dim,
-        window: match heads.window {
-            Window::Full => None,
-            Window::Sliding(n) | Window::Chunked(n) => Some(n),
-        },
+        window: heads.window.size(),
     })
 }
 

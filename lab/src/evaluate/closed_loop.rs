@@ -86,8 +86,8 @@ fn case(row: &ClosedLoopRow, data_dir: Option<&Path>, made: &mut BTreeMap<String
     Ok(Case {
         labels: Labels {
             name: row.id.clone(),
-            model: model.name.to_owned(),
-            hardware: hardware.name.to_owned(),
+            model: model.name.clone(),
+            hardware: hardware.name.clone(),
             tensor_parallel_size: row.tp_size,
             workload: Some(format!("{} in, {} out", row.isl, row.osl)),
             backend_version: version(row),

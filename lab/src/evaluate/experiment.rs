@@ -101,8 +101,8 @@ impl Experiment {
         Ok(Case {
             labels: Labels {
                 name: self.name.clone(),
-                model: model.name.to_owned(),
-                hardware: hardware.name.to_owned(),
+                model: model.name.clone(),
+                hardware: hardware.name.clone(),
                 tensor_parallel_size: self.server.deployment.tensor_parallel_size,
                 workload: Some(format!("{:.0} in, {:.0} out", load.mean_input_tokens, load.mean_output_tokens)),
                 backend_version: None,

@@ -12,7 +12,8 @@ use super::metric::{Latency, Metric, predicted_ms};
 use crate::ingest::Dropped;
 use crate::stats::{ErrorSummary, error_pct, pearson};
 use ridgepoint::internals::correction::{Correction, CorrectionInfo};
-use ridgepoint::replay::{Metrics, Spread};
+use ridgepoint::internals::replay::Spread;
+use ridgepoint::replay::Metrics;
 use ridgepoint::{Error, Result};
 
 /// A simpler predictor that is judged on the same rows.

@@ -53,7 +53,7 @@ mod tests {
 
     fn found(model_path: &str, precision: &str, gemm: &str, moe: &str) -> (String, Vec<String>) {
         let (model, notes) = model_of(&row(model_path, precision, gemm, moe), None).expect("a model");
-        (model.name.to_owned(), notes)
+        (model.name.clone(), notes)
     }
 
     fn refused(model_path: &str, precision: &str, gemm: &str, moe: &str) -> String {

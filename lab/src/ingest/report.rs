@@ -51,9 +51,12 @@ pub struct RunReport {
     pub median_time_us: Option<f64>,
     /// Requests.
     pub requests: u64,
-    /// The files that hold its steps and its requests.
+    /// The file that holds its steps.
     #[serde(skip)]
-    files: [Option<String>; 2],
+    steps_file: Option<String>,
+    /// The file that holds its requests.
+    #[serde(skip)]
+    requests_file: Option<String>,
 }
 
 /// The files read and the tables written.
@@ -92,7 +95,7 @@ impl Tables {
         for mut trace in capture.steps.into_iter().filter(|trace| !trace.steps.is_empty()) {
             label(&mut trace.run);
             let periods = periods(&trace, cleaning);
-            let of_run = self.run(&trace.run, 0, file);
+            let of_run = self.run(&trace.run, file, |run| &mut run.steps_file);
             of_run.steps = periods.intervals().count() as u64;
             of_run.median_time_us = periods.median_period_us();
             let is_gpu_time = trace.steps.iter().any(|step| step.gpu_time_us.is_some());
@@ -104,22 +107,22 @@ impl Tables {
         }
         for mut trace in capture.requests.into_iter().filter(|trace| !trace.requests.is_empty()) {
             label(&mut trace.run);
-            self.run(&trace.run, 1, file).requests = trace.requests.len() as u64;
+            self.run(&trace.run, file, |run| &mut run.requests_file).requests = trace.requests.len() as u64;
             self.requests.push(trace);
         }
         let (file, format, notes) = (file.to_owned(), format.name, capture.notes);
         self.report.files.push(FileReport { file, format, steps, requests, notes });
     }
 
-    /// The report on a run whose steps (`kind` 0) or requests (1) are in `file`.
-    fn run(&mut self, run: &Run, kind: usize, file: &str) -> &mut RunReport {
+    /// The report on a run that is in `file`; `holder` is where the report keeps that file.
+    fn run(&mut self, run: &Run, file: &str, holder: fn(&mut RunReport) -> &mut Option<String>) -> &mut RunReport {
         let runs = &mut self.report.runs;
         let at = runs.iter().position(|known| known.run == *run).unwrap_or_else(|| {
             runs.push(RunReport { run: run.clone(), ..RunReport::default() });
             runs.len() - 1
         });
         let report = &mut runs[at];
-        if let Some(other) = report.files[kind].replace(file.to_owned()) {
+        if let Some(other) = holder(report).replace(file.to_owned()) {
             self.twins.push(format!("{other} and {file}: both hold a run '{}' with the same labels", run.experiment));
         }
         report

@@ -63,7 +63,7 @@ impl Point<'_> {
         let mut row = Row {
             configuration: index as u64,
             model: model.to_owned(),
-            hardware: self.hardware.name.to_owned(),
+            hardware: self.hardware.name.clone(),
             gpus: tensor_parallel_size * pipeline_parallel_size * data_parallel_size,
             tensor_parallel_size,
             pipeline_parallel_size,

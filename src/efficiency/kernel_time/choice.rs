@@ -15,7 +15,6 @@ use super::Curve;
 use crate::dtype::{DType, MatmulFormat, WeightFormat};
 use crate::error::Result;
 use crate::hardware::Hardware;
-use crate::model::Window;
 use crate::physics::projection::GemmShape;
 use crate::physics::{AttentionHeads, Experts, Kernel, Operator};
 
@@ -125,10 +124,7 @@ impl Choice<'_> {
             engine: PREFERRED_ENGINE.to_owned(),
             kv_dtype: if heads.kv_dtype.bytes() <= 1.0 { DType::Fp8 } else { DType::Bfloat16 },
             head_dim: if heads.is_mla { 128 } else { heads.head_dim },
-            window: match heads.window {
-                Window::Full => None,
-                Window::Sliding(n) | Window::Chunked(n) => Some(n),
-            },
+            window: heads.window.size(),
         };
         let found = self.tables.nearest::<F>(|key| attention_distance(key, &wanted), 1, &[])?.remove(0);
         self.note_fallback(&found);

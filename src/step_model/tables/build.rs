@@ -180,10 +180,7 @@ fn attention(steps: &StepModel, requests: &CountAxis) -> Option<(Vec<DecodeAtten
             bound: timer.attention_bound(&operator, &heads),
         };
         if is_decode {
-            let longest = match heads.window {
-                Window::Full => plan.max_model_len,
-                Window::Sliding(tokens) | Window::Chunked(tokens) => tokens.min(plan.max_model_len),
-            };
+            let longest = heads.window.size().unwrap_or(u64::MAX).min(plan.max_model_len);
             let call_us = timer.decode_surface(&heads, &requests.knots, longest + 1, least_us);
             decodes.push(DecodeAttention { calls, call_us });
             decode_heads.push(heads);

@@ -89,8 +89,8 @@ impl StepCase {
         Ok(StepCase {
             labels: Labels {
                 name: trace.run.experiment,
-                model: model.name.to_owned(),
-                hardware: hardware.name.to_owned(),
+                model: model.name.clone(),
+                hardware: hardware.name.clone(),
                 tensor_parallel_size: deployment.tensor_parallel_size,
                 workload: trace.run.workload,
                 backend_version: trace.run.engine_version,
