@@ -6,7 +6,7 @@ use pulp::{Simd, WithSimd};
 use super::StepModel;
 use super::plain_decodes::Layout;
 use super::state::StepState;
-use super::tables::DecodeBatch;
+use super::tables::{DecodeBatch, StepTables};
 use crate::model::Window;
 use crate::physics::BatchSums;
 use crate::request::{Request, RequestColumns};
@@ -78,6 +78,14 @@ impl StepModel {
         }
     }
 
+    /// The time of a step of plain decodes with `tokens` computed tokens in all, if windows hide some of them.
+    #[inline(never)]
+    fn windowed_us<S: Simd, L: Layout>(&self, simd: S, tables: &StepTables, requests: L, tokens: u64) -> Option<f64> {
+        let mut decodes = DecodeBatch::default();
+        self.add_plain(simd, &mut decodes, requests, tokens);
+        tables.decodes_us(decodes.num_requests, decodes.num_sampled, |window| decodes.kv_tokens.get(window).copied())
+    }
+
     /// Adds plain decodes with `tokens` computed tokens in all.
     #[inline(always)]
     fn add_plain<S: Simd, L: Layout>(&self, simd: S, decodes: &mut DecodeBatch, requests: L, tokens: u64) {
@@ -112,9 +120,13 @@ impl<L: Layout> WithSimd for PlainStep<'_, L> {
             && is_decode(requests.len() - 1)
             && let Some(tokens) = requests.plain_tokens(simd)
         {
-            let mut decodes = DecodeBatch::default();
-            steps.add_plain(simd, &mut decodes, requests, tokens);
-            if let Some(time_us) = tables.decodes_us(&decodes) {
+            let count = requests.len() as u64;
+            let time_us = if steps.is_full_attention {
+                tables.decodes_us(count, count, |_| Some(count + tokens))
+            } else {
+                steps.windowed_us(simd, tables, requests, tokens)
+            };
+            if let Some(time_us) = time_us {
                 return time_us;
             }
         }

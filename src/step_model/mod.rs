@@ -18,7 +18,7 @@ use crate::efficiency::{EfficiencyMode, Tables, Timer};
 use crate::error::Result;
 use crate::hardware::Hardware;
 use crate::kv_capacity::device_memory_bytes;
-use crate::model::Model;
+use crate::model::{Model, Window};
 use crate::physics::{BatchSums, Operator, StepPlan};
 use crate::request::Request;
 use crate::units::GIB;
@@ -62,6 +62,8 @@ pub struct StepModel {
     hardware: String,
     notes: Vec<String>,
     tables: Option<StepTables>,
+    /// No layer limits the keys that a query sees.
+    is_full_attention: bool,
     cpu: pulp::Arch,
 }
 
@@ -118,6 +120,7 @@ impl StepModel {
         notes.extend(weights_that_do_not_fit(&plan, hardware, deployment));
         let mut steps = StepModel {
             tables: None,
+            is_full_attention: plan.windows.iter().all(|window| *window == Window::Full),
             cpu: pulp::Arch::new(),
             correction,
             hardware: hardware.name.clone(),

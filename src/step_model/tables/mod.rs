@@ -168,11 +168,8 @@ impl StepTables {
     pub(super) fn time_us(&self, sums: &BatchSums) -> Option<f64> {
         match (sums.num_decodes, sums.num_prefills) {
             (0, 0) => Some(0.0),
-            (num_requests, 0) => self.decodes_us(&DecodeBatch {
-                num_requests,
-                num_sampled: sums.num_sampled,
-                kv_tokens: sums.windows.map(|window| window.decode_kv_tokens),
-            }),
+            (num_requests, 0) => self
+                .decodes_us(num_requests, sums.num_sampled, |window| Some(sums.windows.get(window)?.decode_kv_tokens)),
             _ => self.mixed_us(sums),
         }
     }
@@ -183,20 +180,26 @@ impl StepTables {
         self.decodes_that_sample.get((num_decodes as usize).wrapping_sub(1))
     }
 
-    /// Time of a step of decodes alone, µs. Returns `None` beyond the tables.
+    /// Time of a step of decodes alone, µs; `kv_tokens` are the keys that they see under a window, by its index. Returns `None`
+    /// beyond the tables.
     #[inline(always)]
-    pub(super) fn decodes_us(&self, decodes: &DecodeBatch) -> Option<f64> {
-        let step = self.decode_step(decodes.num_requests)?;
+    pub(super) fn decodes_us(
+        &self,
+        num_requests: u64,
+        num_sampled: u64,
+        kv_tokens: impl Fn(usize) -> Option<u64>,
+    ) -> Option<f64> {
+        let step = self.decode_step(num_requests)?;
         let mut total = step.time;
-        if decodes.num_sampled != decodes.num_requests {
-            total = self.by_decodes.at(decodes.num_requests)?;
-            let sampled = self.by_sampled.at(decodes.num_sampled)?;
-            total.us += sampled.us + self.request_us * real(decodes.num_requests);
+        if num_sampled != num_requests {
+            total = self.by_decodes.at(num_requests)?;
+            let sampled = self.by_sampled.at(num_sampled)?;
+            total.us += sampled.us + self.request_us * real(num_requests);
             total.bound_us += sampled.bound_us;
         }
         for attention in &self.decode_attention {
-            let kv_tokens = *decodes.kv_tokens.get(attention.calls.window_index)?;
-            let call = attention.call(step, real(decodes.num_requests), kv_tokens)?;
+            let kv_tokens = kv_tokens(attention.calls.window_index)?;
+            let call = attention.call(step, real(num_requests), kv_tokens)?;
             total.add(attention.calls.total(call));
         }
         Some(total.bounded())
