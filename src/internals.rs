@@ -1,6 +1,10 @@
 //! The parts of the core that the laboratory, the command and the bindings use beyond the public face. They may change in any
 //! release.
 
+/// The release, and a hash of the models, GPUs, tables and corrections that are built in: equal inputs give equal predictions where
+/// this is equal.
+pub const BUILD: &str = concat!(env!("CARGO_PKG_VERSION"), "+", env!("RIDGEPOINT_DATA_HASH"));
+
 pub mod correction {
     pub use crate::correction::{
         Basis, Correction, CorrectionInfo, HostTimes, Level, NUM_TERMS, SDS_OF_90_PCT, Scatter, Source, Term,

@@ -2,6 +2,7 @@
 
 use std::sync::OnceLock;
 
+use ridgepoint::internals::BUILD;
 use ridgepoint::internals::correction::CorrectionInfo;
 use ridgepoint::internals::workload::LOCKSTEP;
 use ridgepoint::latency::CalibratedRoofline;
@@ -93,7 +94,7 @@ impl Point<'_> {
             seed: load.seed,
             slo: self.grid.slo.as_ref().map(Slo::text),
             settings: self.grid.settings(self.configuration),
-            version: env!("CARGO_PKG_VERSION").to_owned(),
+            version: BUILD.to_owned(),
             ..Row::default()
         };
         row.set_rate(load.rate_per_s.or(recorded_rate_per_s));

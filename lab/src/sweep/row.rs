@@ -150,7 +150,7 @@ pub struct Row {
     pub keeps_up: Option<bool>,
     /// All keys of the configuration in its grid, with their values.
     pub settings: String,
-    /// Version of ridgepoint that the row was made with.
+    /// Version of ridgepoint that the row was made with, and a hash of its built-in data.
     pub version: String,
 }
 
