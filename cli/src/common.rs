@@ -7,6 +7,7 @@ use clap::{Args, ValueEnum};
 use ridgepoint::{EfficiencyMode, Options};
 
 use crate::outcome::Failure;
+use crate::output::Named;
 
 /// Flags of every subcommand.
 #[derive(Debug, Args)]
@@ -17,6 +18,9 @@ pub struct Common {
     /// Folder whose hardware/, models/ and bench_data/ take precedence over the built-in ones
     #[arg(long, global = true, value_name = "DIR")]
     pub data_dir: Option<PathBuf>,
+    /// What the command line names besides outputs.
+    #[arg(skip)]
+    pub named: Vec<Named>,
 }
 
 /// How a result is printed.

@@ -9,14 +9,16 @@ use serde::Serialize;
 use crate::common::Common;
 use crate::deployment::{Served, StepModelArgs};
 use crate::outcome::{Failure, Outcome, Report};
-use crate::whole_file::write_whole;
+use crate::output::{Force, Kind, Outputs};
 
 /// The arguments of `export`.
 #[derive(Debug, Args)]
 pub struct Export {
-    /// File to write; one that exists is replaced
+    /// File to write
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
+    #[command(flatten)]
+    force: Force,
     #[command(flatten)]
     step_model: StepModelArgs,
 }
@@ -36,11 +38,14 @@ pub struct Exported<'a> {
 /// # Errors
 /// Input that cannot be read or is at fault, a file that cannot be written.
 pub fn run<'a>(args: &'a Export, common: &Common) -> Result<Outcome<Exported<'a>>, Failure> {
+    let mut outputs = Outputs::new(common, args.force);
+    // Opened and dropped: a path that cannot be written is known before anything is computed.
+    drop(outputs.create(&args.out, Kind::StepModelTables)?);
     let served = args.step_model.open(common, false)?;
     let Served { model, hardware, deployment, steps } = &served;
     let text = serde_json::to_string(&steps.exported(model, hardware, deployment)?)
         .map_err(|error| Failure::input(format!("the tables cannot be written as JSON: {error}")))?;
-    write_whole(&args.out, &text)?;
+    outputs.write(&args.out, Kind::StepModelTables, &text)?;
     let exported = Exported {
         path: &args.out,
         bytes: text.len(),

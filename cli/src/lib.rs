@@ -14,20 +14,21 @@ mod hint;
 mod ingest;
 mod models;
 mod outcome;
+mod output;
 mod plots;
 mod predict_step;
 mod progress;
 mod simulate;
 mod sweep;
 mod text;
-mod whole_file;
 
 use std::ffi::OsString;
 
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use common::Common;
 use outcome::print;
+pub use output::remove_unfinished;
 
 /// Predict how long one step of an LLM serving engine takes
 ///
@@ -81,7 +82,13 @@ enum Command {
 
 /// Runs the command and returns its exit code. The first argument is the name of the program.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> u8 {
-    let Cli { command, common } = match Cli::try_parse_from(arguments) {
+    let mut definition = Cli::command();
+    let parsed = definition.try_get_matches_from_mut(arguments).and_then(|matches| {
+        let mut cli = Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut definition))?;
+        cli.common.named = output::named(&definition, &matches);
+        Ok(cli)
+    });
+    let Cli { command, common } = match parsed {
         Ok(cli) => cli,
         Err(error) => return outcome::usage(&error),
     };

@@ -20,8 +20,8 @@ use ridgepoint_lab::calibrate::rows::Rows;
 
 use crate::common::{Common, at_least_zero};
 use crate::outcome::{Failure, Outcome};
+use crate::output::{Force, Kind, Outputs};
 use crate::progress;
-use crate::whole_file::write_whole;
 use measurements::folder_name;
 use table::Reports;
 
@@ -37,6 +37,8 @@ pub struct Calibrate {
     /// Folder to write <gpu>/<operator>.csv to
     #[arg(long, value_name = "DIR", conflicts_with = "check", required_unless_present = "check")]
     out: Option<PathBuf>,
+    #[command(flatten)]
+    force: Force,
     /// Score the present tables on the measurements (given here or with --measurements) and write nothing
     #[arg(long, value_name = "DIR", num_args = 0..)]
     check: Option<Vec<PathBuf>>,
@@ -58,6 +60,15 @@ pub fn run(args: &Calibrate, common: &Common) -> Result<Outcome<Reports>, Failur
     let data_dir = common.data_dir();
     let hardware = Hardware::find_in(data_dir, &args.hardware)?;
     let (rows, notes) = measurements::load(&dirs, &hardware, data_dir)?;
+    let mut outputs = Outputs::new(common, args.force);
+    let folder = args.out.as_ref().map(|out| out.join(&hardware.name));
+    // Known before the tables are built, which takes minutes.
+    if let Some(folder) = &folder {
+        std::fs::create_dir_all(folder).map_err(|error| Error::io(folder, error))?;
+        for (operator, _) in counted(&rows).into_iter().filter(|(_, rows)| *rows > 0) {
+            drop(outputs.create(&file(folder, operator), Kind::EfficiencyTable)?);
+        }
+    }
     let mut work = Work {
         rows: &rows,
         hardware: &hardware,
@@ -72,14 +83,11 @@ pub fn run(args: &Calibrate, common: &Common) -> Result<Outcome<Reports>, Failur
     work.all()?;
     work.bar.finish_and_clear();
     work.refuse_nothing()?;
-    if let Some(out) = &args.out {
-        let folder = out.join(&hardware.name);
-        std::fs::create_dir_all(&folder).map_err(|error| Error::io(&folder, error))?;
-        for (operator, report) in &work.reports {
-            if let Some(table) = &report.table {
-                write_whole(&folder.join(format!("{operator}.csv")), table)?;
-            }
-        }
+    if let Some(folder) = &folder {
+        let table = |(operator, report): &'_ (&str, OperatorReport)| {
+            Some((file(folder, operator), Kind::EfficiencyTable, report.table.clone()?))
+        };
+        outputs.write_all(work.reports.iter().filter_map(table))?;
     }
     let missed = args.max_median_ape_pct.and_then(|limit| work.missed(limit));
     let title = format!("{} ({})", hardware.name, hardware.display_name);
@@ -200,14 +208,20 @@ fn command_line(dirs: &[PathBuf], hardware: &Hardware, out: &Path) -> String {
     )
 }
 
+/// The table of an operator.
+fn file(folder: &Path, operator: &str) -> PathBuf {
+    folder.join(format!("{operator}.csv"))
+}
+
+/// The operators that have tables, with the number of their rows.
+fn counted(rows: &Rows) -> [(&'static str, usize); 5] {
+    fn of<F: Calibrated>(rows: &[Row<F>]) -> (&'static str, usize) {
+        (F::OPERATOR, rows.len())
+    }
+    [of(&rows.gemm), of(&rows.attention_prefill), of(&rows.attention_decode), of(&rows.moe), of(&rows.allreduce)]
+}
+
 fn progress_bar(rows: &Rows, passes: u64) -> ProgressBar {
-    let lengths = [
-        rows.gemm.len(),
-        rows.attention_prefill.len(),
-        rows.attention_decode.len(),
-        rows.moe.len(),
-        rows.allreduce.len(),
-    ];
-    let folds = lengths.iter().filter(|rows| **rows > 0).count() as u64 * FOLDS * passes;
+    let folds = counted(rows).into_iter().filter(|(_, rows)| *rows > 0).count() as u64 * FOLDS * passes;
     progress::bar(folds, "{msg:18} [{bar:30}] {pos}/{len} folds, {elapsed}")
 }

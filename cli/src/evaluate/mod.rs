@@ -27,7 +27,7 @@ use crate::common::Common;
 use crate::fit::FitLevel;
 use crate::hint;
 use crate::outcome::{Failure, Outcome};
-use crate::plots::Plot;
+use crate::plots::Plots;
 use crate::progress;
 pub use args::Evaluate;
 use args::{ClosedLoop, Of, Serving, Steps};
@@ -45,9 +45,10 @@ pub fn run(args: &Evaluate, common: &Common) -> Result<Outcome<EvaluationReport>
 }
 
 fn serving(args: &Serving, common: &Common) -> Result<Outcome<EvaluationReport>, Failure> {
-    args.view.plot.prepare()?;
+    let mut plots = args.view.plot.prepare("serving", common)?;
     let seed = args.view.seed;
     let experiments = Experiment::find(&args.paths)?;
+    plots.outputs.reads(experiments.iter().flat_map(|of| [&of.server.model, &of.server.hardware]));
     let (mut cases, skipped) = serving_cases(&experiments, common.data_dir());
     match args.leave_one_out {
         Some(by) => leave_one_out(&mut cases, by, seed)?,
@@ -56,7 +57,7 @@ fn serving(args: &Serving, common: &Common) -> Result<Outcome<EvaluationReport>,
     let replaced = if args.attribute { &Baseline::REPLACED[..] } else { &[] };
     let report = judged(&cases, skipped, seed, replaced)?;
     let missed = args.max_median_e2e_pct.and_then(|limit_pct| missed(&report, Metric::E2E_MEAN, limit_pct));
-    output(report.split_by(args.view.split), missed, "serving", &args.view.plot)
+    output(report.split_by(args.view.split), missed, plots)
 }
 
 /// Corrects each case with a correction that was fitted without it.
@@ -78,12 +79,12 @@ fn leave_one_out(cases: &mut [Case], by: GroupBy, seed: u64) -> Result<(), Failu
 }
 
 fn closed_loop(args: &ClosedLoop, common: &Common) -> Result<Outcome<EvaluationReport>, Failure> {
-    args.view.plot.prepare()?;
+    let plots = args.view.plot.prepare("closed-loop", common)?;
     let rows = read_closed_loop(&args.files)?;
     let (mut cases, skipped) = closed_loop_cases(&rows, &args.backend, common.data_dir());
     correct(&mut cases, &args.view.correction.correction)?;
     let report = judged(&cases, skipped, args.view.seed, &[])?;
-    output(report.split_by(args.view.split), None, "closed-loop", &args.view.plot)
+    output(report.split_by(args.view.split), None, plots)
 }
 
 fn steps(args: &Steps, common: &Common) -> Result<Outcome<EvaluationReport>, Failure> {
@@ -92,7 +93,7 @@ fn steps(args: &Steps, common: &Common) -> Result<Outcome<EvaluationReport>, Fai
         let message = "--refit learns from rows that are not judged: add --split, or --judge-from X";
         return Err(Failure::usage(message));
     }
-    args.plot.prepare()?;
+    let plots = args.plot.prepare("steps", common)?;
     let label = |run: &mut Run| {
         args.labels.put_over(run);
         Ok(())
@@ -113,7 +114,7 @@ fn steps(args: &Steps, common: &Common) -> Result<Outcome<EvaluationReport>, Fai
     let report = judge_steps(&cases, hint::skipped(refused), &options, &|rows| bar.inc(rows))?;
     bar.finish_and_clear();
     let missed = args.max_median_ape_pct.and_then(|limit_pct| missed(&report, Metric::STEP_MEAN, limit_pct));
-    output(report, missed, "steps", &args.plot)
+    output(report, missed, plots)
 }
 
 /// What a report lacks to a tolerance, if it misses it.
@@ -130,10 +131,9 @@ fn missed(report: &EvaluationReport, metric: Metric, limit_pct: f64) -> Option<S
 fn output(
     report: EvaluationReport,
     missed: Option<String>,
-    kind: &str,
-    plot: &Plot,
+    plots: Plots,
 ) -> Result<Outcome<EvaluationReport>, Failure> {
-    let mut notes = plot.write(&report, kind)?;
+    let mut notes = plots.write(&report)?;
     let skipped = report.skipped.len();
     if skipped > 0 {
         let all = skipped + report.experiments.len();

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum, value_parser};
 
+use crate::output::Force;
+
 /// What a correction is fitted on, and where it goes.
 #[derive(Debug, Args)]
 #[command(arg_required_else_help = true)]
@@ -39,9 +41,8 @@ pub struct Fit {
     /// File to write
     #[arg(long, value_name = "FILE")]
     pub out: PathBuf,
-    /// Replace the file if it is there
-    #[arg(long)]
-    pub force: bool,
+    #[command(flatten)]
+    pub force: Force,
     /// Model that the correction is for; required with --level model, and for step files that do not name their model
     #[arg(long, value_name = "NAME|PATH", required_if_eq("level", "model"))]
     pub model: Option<String>,

@@ -18,8 +18,8 @@ use crate::common::Common;
 pub use args::{Fit, FitLevel};
 
 use crate::outcome::{Failure, Outcome};
+use crate::output::{Kind, Outputs};
 use crate::progress;
-use crate::whole_file::{WholeFile, write_whole};
 
 /// The report of a fit, by the kind of its data.
 #[derive(Serialize)]
@@ -47,20 +47,18 @@ struct Job<'a> {
 /// # Errors
 /// Input that is missing or at fault, a file that is there already or can't be written.
 pub fn run(args: &Fit, common: &Common) -> Result<Outcome<Fitted>, Failure> {
-    let out = &args.out;
-    if out.is_file() && !args.force {
-        return Err(Failure::input(format!("--out {}: is there already; --force replaces it", out.display())));
-    }
+    let mut outputs = Outputs::new(common, args.force);
     // Opened and dropped: a path that cannot be written is known before the fit.
-    drop(WholeFile::create(out)?);
+    drop(outputs.create(&args.out, Kind::Correction)?);
     let data_dir = common.data_dir();
     let level = level(args, data_dir)?;
     let prior = prior(args.prior.as_deref(), &level)?;
     let bar = progress::bar(0, "{msg} [{bar:30}] {pos}/{len}, {elapsed}");
     let job = Job { args, data_dir, level, prior, bar };
-    let (correction, outcome) = if args.steps.is_empty() { serving::fitted(&job)? } else { steps::fitted(&job)? };
+    let (correction, outcome) =
+        if args.steps.is_empty() { serving::fitted(&job, &mut outputs)? } else { steps::fitted(&job, &mut outputs)? };
     job.bar.finish_and_clear();
-    write_whole(out, &correction.to_toml_string()?)?;
+    outputs.write(&args.out, Kind::Correction, &correction.to_toml_string()?)?;
     Ok(outcome)
 }
 

@@ -13,12 +13,13 @@ use ridgepoint_lab::fit::{FitResult, HOST_REPLAYS, MAX_ROUNDS, fit_serving, host
 use super::args::FitSplit;
 use super::{Fitted, Job};
 use crate::outcome::{Failure, Outcome};
+use crate::output::Outputs;
 
 /// Fits on serving runs.
 ///
 /// # Errors
 /// Experiments that are missing or at fault; none of the model that is asked for; a split that serving runs have not.
-pub fn fitted(job: &Job<'_>) -> Result<(Correction, Outcome<Fitted>), Failure> {
+pub fn fitted(job: &Job<'_>, outputs: &mut Outputs) -> Result<(Correction, Outcome<Fitted>), Failure> {
     let Job { args, bar, level, prior, .. } = job;
     if args.split != FitSplit::All {
         return Err(Failure::input(
@@ -27,6 +28,7 @@ pub fn fitted(job: &Job<'_>) -> Result<(Correction, Outcome<Fitted>), Failure> {
         ));
     }
     let experiments = Experiment::find(&args.serving)?;
+    outputs.reads(experiments.iter().flat_map(|of| [&of.server.model, &of.server.hardware]));
     let (cases, skipped) = serving_cases(&experiments, job.data_dir);
     let mut notes: Vec<String> =
         skipped.iter().map(|skipped| format!("{} is left out: {}", skipped.id, skipped.reason)).collect();

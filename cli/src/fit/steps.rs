@@ -13,6 +13,7 @@ use super::files::read;
 use super::{Fitted, Job};
 use crate::hint;
 use crate::outcome::{Failure, Outcome};
+use crate::output::Outputs;
 
 /// Share of a run's time that `--split first60` fits.
 const FIRST: f64 = 0.6;
@@ -22,10 +23,11 @@ const FIRST: f64 = 0.6;
 /// # Errors
 /// Files that can't be read or are at fault; labels that contradict the files; no run that can be used; rows that nothing can be
 /// fitted to.
-pub fn fitted(job: &Job<'_>) -> Result<(Correction, Outcome<Fitted>), Failure> {
+pub fn fitted(job: &Job<'_>, outputs: &mut Outputs) -> Result<(Correction, Outcome<Fitted>), Failure> {
     let Job { args, bar, level, prior, .. } = job;
     let mut notes = Vec::new();
     let (StepData { runs, requests }, files) = read(args, job.data_dir, &mut notes)?;
+    outputs.reads(runs.iter().flat_map(|of| [&of.run.trace.run.model, &of.run.trace.run.hardware]).flatten());
     let (cases, refused) = step_cases(runs, "none", job.data_dir);
     let skipped = hint::skipped(refused);
     check(&cases, &skipped, level)?;

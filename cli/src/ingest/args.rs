@@ -7,6 +7,8 @@ use clap::{Args, value_parser};
 use ridgepoint_lab::ingest::format::FORMATS;
 use ridgepoint_lab::ingest::{Cleaning, Run};
 
+use crate::output::Force;
+
 #[derive(Debug, Args)]
 pub struct Ingest {
     /// Traces and reports; each is read as what it looks like, unless --input-format says
@@ -15,6 +17,8 @@ pub struct Ingest {
     /// Folder to write steps.csv and requests.csv to
     #[arg(long, value_name = "DIR")]
     pub out: PathBuf,
+    #[command(flatten)]
+    pub force: Force,
     /// What the files are, all of them
     #[arg(long, default_value = AUTO, value_parser = formats(), value_name = "FORMAT")]
     pub input_format: String,

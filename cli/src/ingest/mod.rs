@@ -17,8 +17,8 @@ pub use args::{CleaningArgs, Ingest, Labels};
 
 use crate::common::Common;
 use crate::outcome::{Failure, Outcome};
+use crate::output::{Kind, Outputs};
 use crate::progress;
-use crate::whole_file::WholeFile;
 
 /// Reads files and writes tables.
 ///
@@ -55,7 +55,7 @@ pub fn run(args: &Ingest, common: &Common) -> Result<Outcome<Ingestion>, Failure
     if !missing.is_empty() {
         notes.push(format!("some runs lack metadata needed for prediction; pass {}", missing.join(", ")));
     }
-    write(&mut tables, &args.out, &mut notes)?;
+    write(&mut tables, &args.out, Outputs::new(common, args.force), &mut notes)?;
     Ok(Outcome { notes, ..Outcome::of(tables.report) })
 }
 
@@ -107,25 +107,26 @@ fn missing_labels(runs: &[RunReport]) -> Vec<&'static str> {
 }
 
 /// Writes the tables that have rows; both or none.
-fn write(tables: &mut Tables, out: &Path, notes: &mut Vec<String>) -> Result<(), Failure> {
+fn write(tables: &mut Tables, out: &Path, mut outputs: Outputs, notes: &mut Vec<String>) -> Result<(), Failure> {
     std::fs::create_dir_all(out).map_err(|error| Error::io(out, error))?;
     let steps = |to: &mut File| step_table::write(BufWriter::new(to), &tables.steps);
     let requests = |to: &mut File| request_table::write(BufWriter::new(to), &tables.requests);
     let mut files = Vec::new();
-    for (name, is_empty, rows) in [
-        ("steps.csv", tables.steps.is_empty(), &steps as &dyn Fn(&mut File) -> std::io::Result<()>),
-        ("requests.csv", tables.requests.is_empty(), &requests),
+    for (name, kind, is_empty, rows) in [
+        ("steps.csv", Kind::StepTable, tables.steps.is_empty(), &steps as &dyn Fn(&mut File) -> std::io::Result<()>),
+        ("requests.csv", Kind::RequestTable, tables.requests.is_empty(), &requests),
     ] {
         let path = out.join(name);
         if !is_empty {
-            let mut file = WholeFile::create(&path)?;
-            file.write(rows)?;
-            files.push((file, path));
+            files.push((outputs.create(&path, kind)?, path, rows));
         } else if path.exists() {
             notes.push(format!("{}: was there before and is not of these files", path.display()));
         }
     }
-    for (file, path) in files {
+    for (file, _, rows) in &mut files {
+        file.write(rows)?;
+    }
+    for (file, path, _) in files {
         file.keep()?;
         tables.report.written.push(path.display().to_string());
     }

@@ -10,8 +10,9 @@ use ridgepoint::Error;
 use ridgepoint_lab::evaluate::measured::WHOLE_RUN;
 use ridgepoint_lab::evaluate::report::{CaseResult, EvaluationReport, TraceResult};
 
+use crate::common::Common;
 use crate::outcome::Failure;
-use crate::whole_file::write_whole;
+use crate::output::{Force, Kind, Outputs};
 use charts::{Series, predicted_over_measured, quantiles, survival};
 
 /// Least number of single steps whose distribution is shown; with fewer it is that of windows.
@@ -28,36 +29,56 @@ pub struct Plot {
     /// Folder to write plots to, as SVG
     #[arg(long, value_name = "DIR")]
     pub plot: Option<PathBuf>,
+    #[command(flatten)]
+    force: Force,
+}
+
+/// The plots of an evaluation.
+pub struct Plots {
+    folder: Option<PathBuf>,
+    /// The beginning of the files' names.
+    kind: &'static str,
+    /// Where they go.
+    pub outputs: Outputs,
 }
 
 impl Plot {
-    /// Makes the folder, so that its faults are known before anything is computed.
+    /// Makes the folder, so that its faults are known before anything is computed. The names of files will begin with `kind`.
     ///
     /// # Errors
-    /// `ErrorKind::Io`.
-    pub fn prepare(&self) -> Result<(), Failure> {
-        match &self.plot {
-            Some(folder) => std::fs::create_dir_all(folder).map_err(|error| Error::io(folder, error).into()),
-            None => Ok(()),
+    /// A folder that cannot be made or written to.
+    pub fn prepare(&self, kind: &'static str, common: &Common) -> Result<Plots, Failure> {
+        let mut plots = Plots { folder: self.plot.clone(), kind, outputs: Outputs::new(common, self.force) };
+        if let Some(folder) = &self.plot {
+            std::fs::create_dir_all(folder).map_err(|error| Error::io(folder, error))?;
+            drop(plots.outputs.create(&folder.join(scatter_file(kind)), Kind::Plot)?);
         }
+        Ok(plots)
     }
+}
 
-    /// Writes the plots of a report if `--plot` was given, under names that begin with `kind`. Returns a note for each plot that
-    /// could not be drawn.
+impl Plots {
+    /// Writes the plots of a report if `--plot` was given. Returns a note for each plot that could not be drawn.
     ///
     /// # Errors
-    /// `ErrorKind::Io`.
-    pub fn write(&self, report: &EvaluationReport, kind: &str) -> Result<Vec<String>, Failure> {
-        let mut notes = Vec::new();
-        let Some(folder) = &self.plot else { return Ok(notes) };
-        for (file, drawn) in figures(report, kind) {
+    /// Files that cannot be written, or must not be replaced. Then none is.
+    pub fn write(mut self, report: &EvaluationReport) -> Result<Vec<String>, Failure> {
+        let (mut notes, mut files) = (Vec::new(), Vec::new());
+        let Some(folder) = &self.folder else { return Ok(notes) };
+        for (file, drawn) in figures(report, self.kind) {
             match drawn {
-                Ok(svg) => write_whole(&folder.join(file), &svg)?,
+                Ok(svg) => files.push((folder.join(file), Kind::Plot, svg)),
                 Err(reason) => notes.push(format!("{file}: not drawn: {reason}")),
             }
         }
+        self.outputs.write_all(files)?;
         Ok(notes)
     }
+}
+
+/// The name of the plot that every evaluation has.
+fn scatter_file(kind: &str) -> String {
+    format!("{kind}-predicted-over-measured.svg")
 }
 
 /// The names of files with their plots, in a stable order.
@@ -71,7 +92,7 @@ fn figures(report: &EvaluationReport, kind: &str) -> Vec<(String, Drawn)> {
     }
     let series = series.into_iter().map(|(name, points)| Series { name, points }).collect();
     let scatter = predicted_over_measured("Predicted and measured time", "ms", series);
-    let mut figures = vec![(format!("{kind}-predicted-over-measured.svg"), scatter)];
+    let mut figures = vec![(scatter_file(kind), scatter)];
     let traces = report.experiments.iter().filter_map(|of| Some((of, of.trace.as_ref()?)));
     for (number, (of, trace)) in (1..).zip(traces) {
         let name = file_name(number, &of.labels.name);

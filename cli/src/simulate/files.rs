@@ -2,15 +2,14 @@
 //! written is known at once.
 
 use std::fs::File;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
 use ridgepoint::Result;
 use ridgepoint::replay::export::{BenchRun, PerfettoTrace, TokenTimes, write_requests_csv, write_vllm_bench};
 use ridgepoint::replay::{Metrics, Observer, Replay, StepEvent};
 
-use crate::outcome::Failure;
-use crate::whole_file::WholeFile;
+use crate::output::{Force, Kind, OutputFile, Outputs};
 
 const OUTPUT: &str = "Output";
 
@@ -32,43 +31,15 @@ pub struct OutputArgs {
     /// Write a trace of steps and requests for Perfetto or chrome://tracing
     #[arg(long, value_name = "FILE", help_heading = OUTPUT)]
     trace: Option<PathBuf>,
-}
-
-impl OutputArgs {
-    /// Refuses outputs that would share a file with one another or with one of the `inputs`.
-    ///
-    /// # Errors
-    /// The first two flags that name the same file.
-    pub fn check(&self, inputs: [(&'static str, &Option<PathBuf>); 3]) -> std::result::Result<(), Failure> {
-        let outputs =
-            [("--output-json", &self.output_json), ("--output-csv", &self.output_csv), ("--trace", &self.trace)];
-        let mut known: Vec<(&str, PathBuf)> = Vec::new();
-        for (flag, path) in inputs.into_iter().chain(outputs) {
-            let Some(place) = path.as_deref().and_then(place) else { continue };
-            if let Some((other, _)) = known.iter().find(|(_, known)| *known == place) {
-                let message = format!("{other} and {flag} are the same file, {}: give another one", place.display());
-                return Err(Failure::usage(message));
-            }
-            known.push((flag, place));
-        }
-        Ok(())
-    }
-}
-
-/// The file that a path leads to; `None` for devices and pipes, which may be used more than once.
-fn place(path: &Path) -> Option<PathBuf> {
-    if let Ok(found) = path.canonicalize() {
-        return found.is_file().then_some(found);
-    }
-    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    Some(parent.canonicalize().ok()?.join(path.file_name()?))
+    #[command(flatten)]
+    pub force: Force,
 }
 
 /// Opened files. As an observer of the replay they collect their content.
 pub struct Files {
-    json: Option<WholeFile>,
-    csv: Option<WholeFile>,
-    trace: Option<(PerfettoTrace<File>, WholeFile)>,
+    json: Option<OutputFile>,
+    csv: Option<OutputFile>,
+    trace: Option<(PerfettoTrace<File>, OutputFile)>,
     tokens: Option<TokenTimes>,
 }
 
@@ -77,15 +48,16 @@ impl Files {
     ///
     /// # Errors
     /// The first that cannot be opened.
-    pub fn create(args: &OutputArgs) -> Result<Self> {
-        let open = |path: &Option<PathBuf>| path.as_deref().map(WholeFile::create).transpose();
-        let trace = match open(&args.trace)? {
+    pub fn create(args: &OutputArgs, outputs: &mut Outputs) -> Result<Self> {
+        let mut open =
+            |path: &Option<PathBuf>, kind| path.as_deref().map(|path| outputs.create(path, kind)).transpose();
+        let trace = match open(&args.trace, Kind::Trace)? {
             Some(mut file) => Some((PerfettoTrace::new(file.write(|out| out.try_clone())?), file)),
             None => None,
         };
         Ok(Files {
-            json: open(&args.output_json)?,
-            csv: open(&args.output_csv)?,
+            json: open(&args.output_json, Kind::BenchResult)?,
+            csv: open(&args.output_csv, Kind::RequestTimes)?,
             trace,
             tokens: args.save_detailed.then(TokenTimes::default),
         })
@@ -109,7 +81,7 @@ impl Files {
             file.write(|_| trace.finish(&replay.records))?;
             done.push(file);
         }
-        done.into_iter().try_for_each(WholeFile::keep)
+        done.into_iter().try_for_each(OutputFile::keep)
     }
 }
 

@@ -20,10 +20,10 @@ const LOAD: &str = "Load (one of --profile, --requests, --concurrency, --request
 pub struct LoadArgs {
     /// Load profile of the load generator inference-perf (YAML or JSON)
     #[arg(long, value_name = "FILE", help_heading = LOAD)]
-    pub profile: Option<PathBuf>,
+    profile: Option<PathBuf>,
     /// List of requests: csv or jsonl with arrival, input and output length, or a published trace
     #[arg(long, value_name = "FILE", help_heading = LOAD)]
-    pub requests: Option<PathBuf>,
+    requests: Option<PathBuf>,
     /// Format of --requests: csv, jsonl, mooncake, azure, vllm-bench or llmservingsim [default: detected from the content]
     #[arg(long, value_name = "KIND", requires = "requests", help_heading = LOAD)]
     #[arg(conflicts_with_all = ["profile", "concurrency", "request_rate"])]

@@ -17,6 +17,7 @@ use serde::Serialize;
 use crate::common::{Common, Format, PredictionArgs};
 use crate::deployment::Served;
 use crate::outcome::{Failure, Outcome};
+use crate::output::Outputs;
 use crate::progress::{self, AnsweredRequests};
 use files::{Files, OutputArgs};
 use load::LoadArgs;
@@ -95,9 +96,8 @@ impl Counters {
 /// # Errors
 /// Input that cannot be read or is at fault; files that cannot be written.
 pub fn run(args: &Simulate, common: &Common) -> Result<Outcome<Simulation>, Failure> {
-    let (load, server) = (&args.load, &args.server);
-    args.output.check([("--profile", &load.profile), ("--requests", &load.requests), ("--config", &server.config)])?;
-    let (served, engine, mut warnings) = server.open(&args.prediction.options(common))?;
+    let mut outputs = Outputs::new(common, args.output.force);
+    let (served, engine, mut warnings) = args.server.open(&args.prediction.options(common), &mut outputs)?;
     let title = served.title();
     let Served { model, hardware, deployment, steps } = served;
     let mut load = args.load.load().open(args.load.seed, deployment.data_parallel_size)?;
@@ -105,7 +105,7 @@ pub fn run(args: &Simulate, common: &Common) -> Result<Outcome<Simulation>, Fail
     let latency = CalibratedRoofline::new(steps);
     let sampler = SpreadSampler::new(latency.steps());
     let bar = progress::bar(load.summary.requests as u64, "replay [{bar:30}] {percent} % of {len} requests, {elapsed}");
-    let mut observers = ((Files::create(&args.output)?, sampler), AnsweredRequests(bar.clone()));
+    let mut observers = ((Files::create(&args.output, &mut outputs)?, sampler), AnsweredRequests(bar.clone()));
     let replayed = replay(&latency, &engine.config, &mut *load.workload, &mut observers);
     bar.finish_and_clear();
     let (replayed, ((files, sampler), _)) = (replayed?, observers);

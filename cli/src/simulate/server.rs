@@ -11,6 +11,7 @@ use serde_json::Value;
 use crate::common::at_least_zero;
 use crate::deployment::{DeploymentArgs, Served, deployment, given};
 use crate::outcome::{Failure, both};
+use crate::output::Outputs;
 
 const SERVER: &str = "Server";
 const SCHEDULER: &str = "Scheduler and KV cache (vLLM's engine arguments)";
@@ -70,12 +71,13 @@ fn blocks(text: &str) -> Result<Value, std::convert::Infallible> {
 }
 
 impl ServerArgs {
-    /// Finds model and GPU, checks the server and builds its step model; with remarks.
+    /// Finds model and GPU, checks the server and builds its step model; with remarks. `outputs` keep off its files.
     ///
     /// # Errors
     /// Names and files that cannot be found; a server that does not fit or cannot run.
-    pub fn open(&self, options: &Options) -> Result<(Served, Engine, Vec<String>), Failure> {
+    pub fn open(&self, options: &Options, outputs: &mut Outputs) -> Result<(Served, Engine, Vec<String>), Failure> {
         let (server, mut notes) = self.config()?;
+        outputs.reads([&server.model, &server.hardware]);
         let data_dir = options.data_dir.as_deref();
         let ((model, precision_notes), hardware) = both(server.find_model(data_dir), server.find_hardware(data_dir))?;
         let engine = server.engine_config(&model, &hardware)?;

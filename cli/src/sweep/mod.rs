@@ -13,8 +13,8 @@ use serde::Serialize;
 
 use crate::common::{Common, PredictionArgs};
 use crate::outcome::{Failure, Outcome};
+use crate::output::{Force, Kind, Outputs};
 use crate::progress;
-use crate::whole_file::WholeFile;
 
 const OUTPUT: &str = "Output";
 
@@ -35,6 +35,8 @@ pub struct Sweep {
     /// Run everything anew; without it, rows of an earlier run of this grid in FILE are kept
     #[arg(long, help_heading = OUTPUT)]
     fresh: bool,
+    #[command(flatten)]
+    force: Force,
     /// List the configurations and run none
     #[arg(long, help_heading = OUTPUT)]
     dry_run: bool,
@@ -64,44 +66,47 @@ pub fn run(args: &Sweep, common: &Common) -> Result<Outcome<Swept>, Failure> {
     let target = args.out.as_deref().map(RowFile::new).transpose()?;
     let grid = Grid::read(&args.grid)?;
     let sweep = ridgepoint_lab::sweep::Sweep::new(grid, args.prediction.options(common))?;
+    let mut outputs = Outputs::new(common, args.force);
+    outputs.reads(sweep.inputs());
     let known = match &target {
-        Some(target) if !args.fresh => sweep.known(target)?,
+        Some(target) if outputs.check(&target.path, Kind::SweepRows)? && !args.fresh => sweep.known(target)?,
         _ => Vec::new(),
     };
     let Some(target) = target.filter(|_| !args.dry_run) else {
         return Ok(Outcome::of(Swept::List(SweepList::new(&sweep, &known))));
     };
     // Opened and dropped: a path that cannot be written is known before anything is run.
-    drop(WholeFile::create(&target.path)?);
+    drop(outputs.create(&target.path, Kind::SweepRows)?);
     let reused = known.iter().flatten().count();
     let bar = progress::bar(
         (sweep.grid().num_configurations() - reused) as u64,
         "sweep [{bar:30}] {pos}/{len} configurations, {elapsed}, {eta} left",
     );
     let finished: Vec<Row> = known.iter().flatten().cloned().collect();
-    let finished = Mutex::new((finished, Instant::now() + SAVE_EVERY));
+    let finished = Mutex::new((finished, Instant::now() + SAVE_EVERY, outputs));
     let rows = sweep.run(usize::from(args.threads), &known, &|row| {
         bar.inc(1);
         let mut finished = finished.lock().unwrap_or_else(PoisonError::into_inner);
-        let (rows, next_save) = &mut *finished;
+        let (rows, next_save, outputs) = &mut *finished;
         rows.push(row.clone());
         let now = Instant::now();
         if now >= *next_save {
-            save(&target, rows)?;
+            save(outputs, &target, rows)?;
             *next_save = now + SAVE_EVERY.max(SAVE_SHARE * now.elapsed());
         }
         Ok(())
     })?;
     bar.finish_and_clear();
-    save(&target, &rows)?;
+    let (.., mut outputs) = finished.into_inner().unwrap_or_else(PoisonError::into_inner);
+    save(&mut outputs, &target, &rows)?;
     let summary = SweepSummary::new(&rows, reused, &target.path.display().to_string());
     let note = summary.ran_none().then(|| format!("no configuration could run; {} says why", summary.out));
     Ok(Outcome { notes: note.into_iter().collect(), ..Outcome::of(Swept::Summary(summary)) })
 }
 
 /// Replaces the file of results as a whole.
-fn save(target: &RowFile, rows: &[Row]) -> ridgepoint::Result<()> {
-    let mut file = WholeFile::create(&target.path)?;
+fn save(outputs: &mut Outputs, target: &RowFile, rows: &[Row]) -> ridgepoint::Result<()> {
+    let mut file = outputs.create(&target.path, Kind::SweepRows)?;
     file.write(|out| target.write(BufWriter::new(out), rows))?;
     file.keep()
 }

@@ -26,7 +26,7 @@ fn period_ns(index: u64) -> u64 {
 }
 
 /// Steps of Llama-3.1-8B as csv, every third one sampled.
-fn steps(experiment: &str, count: u64) -> String {
+pub fn steps(experiment: &str, count: u64) -> String {
     let mut text = HEADER.to_owned();
     let mut start_ns = 5_000_000_000;
     for index in 0..3 * count {

@@ -20,6 +20,8 @@ mod export;
 mod fit;
 mod fit_steps;
 mod ingest;
+mod kills;
+mod outputs;
 mod predict_step;
 mod simulate;
 mod simulate_faults;

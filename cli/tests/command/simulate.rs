@@ -199,7 +199,7 @@ fn the_files_hold_what_vllm_and_perfetto_read() {
     let folder = Folder::new();
     let load = folder.write("r.csv", CSV);
     let [bench, rows, trace] = ["bench.json", "rows.csv", "trace.json"].map(|name| folder.path(name));
-    folder.write("rows.csv", "of an earlier run");
+    folder.write("rows.csv", "request,stage,outcome,prompt_tokens,of,an,earlier,run\n");
     let line = format!(
         "{SERVER} --requests {load} --output-json {bench} --save-detailed --output-csv {rows} --trace {trace} --format json"
     );

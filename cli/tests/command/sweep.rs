@@ -287,7 +287,7 @@ fn bad_input_names_file_key_value_and_the_way_out_and_writes_nothing() {
     sweep(&grid, &format!("--out {out} --threads -1")).fails(2, &["--threads"]);
     assert_eq!(folder.names(), ["grid.toml"]);
     let notes = folder.write("out.csv", "my notes\n1\n");
-    sweep(&grid, &format!("--out {out}")).fails(1, &[notes.as_str(), "is no table of a sweep"]);
+    sweep(&grid, &format!("--out {out}")).fails(1, &[notes.as_str(), "is not a table of `ridgepoint sweep`"]);
     assert_eq!(folder.read("out.csv"), "my notes\n1\n");
     assert_eq!(folder.names(), ["grid.toml", "out.csv"]);
 }

@@ -1,0 +1,147 @@
+//! The files that a run reads, however they are reached: two paths are one file if they lead to the same inode.
+
+use std::any::TypeId;
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use clap::parser::ValueSource;
+use clap::{ArgMatches, Command};
+use ridgepoint::internals::input::files_in;
+use ridgepoint_lab::evaluate::experiment;
+
+/// Arguments whose values are written, and the one whose folders are known. A path in any other argument is read.
+const NOT_READ: [&str; 6] = ["out", "output_json", "output_csv", "trace", "plot", "data_dir"];
+/// Endings of the files in a folder of measurements that some reader takes.
+const ENDINGS: [&str; 2] = ["csv", "parquet"];
+/// Files that are read from a model's folder.
+const OF_MODELS: [&str; 3] = ["config.json", "hf_quant_config.json", "generation_config.json"];
+
+/// A value of an argument that names no output.
+#[derive(Debug)]
+pub struct Named {
+    value: PathBuf,
+    /// Whether it is a path, and not a name that may be one.
+    is_path: bool,
+}
+
+/// What was given to the arguments of the command that name no output.
+pub fn named(command: &Command, matches: &ArgMatches) -> Vec<Named> {
+    let mut found = Vec::new();
+    for argument in command.get_arguments() {
+        let (id, is_path) =
+            (argument.get_id().as_str(), argument.get_value_parser().type_id() == TypeId::of::<PathBuf>());
+        let is_typed = matches.value_source(id) == Some(ValueSource::CommandLine);
+        if is_typed
+            && !NOT_READ.contains(&id)
+            && let Ok(Some(values)) = matches.try_get_raw(id)
+        {
+            found.extend(values.map(|value| Named { value: value.into(), is_path }));
+        }
+    }
+    if let Some((name, matches)) = matches.subcommand()
+        && let Some(command) = command.find_subcommand(name)
+    {
+        found.extend(named(command, matches));
+    }
+    found
+}
+
+/// Where content lies.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Place {
+    /// Device and inode.
+    #[cfg(unix)]
+    Inode(u64, u64),
+    /// A path without links.
+    Path(PathBuf),
+}
+
+impl Place {
+    /// The place of a regular file that is there.
+    pub fn of_file(path: &Path) -> Option<Self> {
+        let metadata = std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file)?;
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::MetadataExt;
+            Some(Place::Inode(metadata.dev(), metadata.ino()))
+        }
+        #[cfg(not(unix))]
+        {
+            drop(metadata);
+            path.canonicalize().ok().map(Place::Path)
+        }
+    }
+
+    /// The place of a file that will be made.
+    pub fn of_new_file(path: &Path) -> Option<Self> {
+        Some(Place::Path(super::folder(path).canonicalize().ok()?.join(path.file_name()?)))
+    }
+}
+
+/// The files of a run's inputs, with the paths that led to them.
+#[derive(Debug, Default)]
+pub struct Inputs {
+    files: HashMap<Place, PathBuf>,
+    /// The efficiency tables of `--data-dir`.
+    tables: HashMap<Place, PathBuf>,
+}
+
+impl Inputs {
+    /// Adds the files in `data_dir` that readers look at.
+    pub fn add_data_dir(&mut self, data_dir: &Path) {
+        for (folder, ending) in [("hardware", "toml"), ("models", "json")] {
+            for file in files_in(Some(data_dir), folder, ending).unwrap_or_default() {
+                self.add_file(&file);
+            }
+        }
+        for gpu in entries(&data_dir.join("bench_data")) {
+            for file in files_in(Some(&gpu), "", "csv").unwrap_or_default() {
+                self.tables.extend(Place::of_file(&file).map(|place| (place, file)));
+            }
+        }
+    }
+
+    /// Adds what an argument names, if it is there: a file, or those files of a folder that readers of folders look at.
+    pub fn add_named(&mut self, Named { value, is_path }: &Named) {
+        self.add(value);
+        if !is_path {
+            return;
+        }
+        self.add_file(&value.join("meta.toml"));
+        for folder in entries(value).iter().chain([value]) {
+            for name in experiment::FILES {
+                self.add_file(&folder.join(name));
+            }
+        }
+        for ending in ENDINGS {
+            for file in files_in(Some(value), "", ending).unwrap_or_default() {
+                self.add_file(&file);
+            }
+        }
+    }
+
+    /// Adds a file and those that are read with it, or the files of a model's folder. What is not there is passed over.
+    pub fn add(&mut self, path: &Path) {
+        self.add_file(path);
+        for name in OF_MODELS {
+            let folder = if path.is_dir() { path } else { super::folder(path) };
+            self.add_file(&folder.join(name));
+        }
+    }
+
+    fn add_file(&mut self, path: &Path) {
+        self.files.extend(Place::of_file(path).map(|place| (place, path.to_owned())));
+    }
+
+    /// The input at a place. Whoever writes efficiency tables reads none.
+    pub fn at(&self, place: &Place, writes_tables: bool) -> Option<&Path> {
+        let table = self.tables.get(place).filter(|_| !writes_tables);
+        self.files.get(place).or(table).map(PathBuf::as_path)
+    }
+}
+
+/// The paths in a folder; none if it is no folder.
+fn entries(folder: &Path) -> Vec<PathBuf> {
+    let entries = if folder.is_dir() { std::fs::read_dir(folder).ok() } else { None };
+    entries.into_iter().flatten().flatten().map(|entry| entry.path()).collect()
+}

@@ -1,0 +1,83 @@
+//! What the command writes, and how the beginning of a file tells that it is one of these.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+use ridgepoint_lab::ingest::{request_table, step_table};
+
+/// A kind of output.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// `simulate --output-json`.
+    BenchResult,
+    /// `simulate --output-csv`.
+    RequestTimes,
+    /// `simulate --trace`.
+    Trace,
+    /// `sweep --out`.
+    SweepRows,
+    /// `steps.csv` of `ingest --out`.
+    StepTable,
+    /// `requests.csv` of `ingest --out`.
+    RequestTable,
+    /// `fit --out`. No file is replaced because it looks like one: a fit costs hours.
+    Correction,
+    /// `export --out`.
+    StepModelTables,
+    /// A file of `calibrate --out`.
+    EfficiencyTable,
+    /// A file of `evaluate --plot`.
+    Plot,
+}
+
+/// The part of a file that is looked at. It holds the first row of any kind.
+const HEAD_BYTES: u64 = 64 << 10;
+
+impl Kind {
+    /// What a file of this kind is called.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::BenchResult => "a result of `ridgepoint simulate --output-json`",
+            Kind::RequestTimes => "a table of `ridgepoint simulate --output-csv`",
+            Kind::Trace => "a trace of `ridgepoint simulate --trace`",
+            Kind::SweepRows => "a table of `ridgepoint sweep`",
+            Kind::StepTable => "a step table of `ridgepoint ingest`",
+            Kind::RequestTable => "a request table of `ridgepoint ingest`",
+            Kind::Correction => "a correction",
+            Kind::StepModelTables => "a file of `ridgepoint export`",
+            Kind::EfficiencyTable => "an efficiency table of `ridgepoint calibrate`",
+            Kind::Plot => "a plot of `ridgepoint evaluate`",
+        }
+    }
+
+    /// Whether the file may be replaced without being asked: it is empty, or begins as those that ridgepoint writes.
+    pub fn is_that_of(self, path: &Path) -> bool {
+        let mut head = Vec::new();
+        let read = File::open(path).and_then(|file| file.take(HEAD_BYTES).read_to_end(&mut head));
+        read.is_ok() && self != Kind::Correction && (head.is_empty() || self.begins(&String::from_utf8_lossy(&head)))
+    }
+
+    fn begins(self, head: &str) -> bool {
+        // The layout of JSON does not count.
+        let json = |start: &str, keys: &[&str]| {
+            let packed: String = head.chars().filter(|character| !character.is_ascii_whitespace()).collect();
+            packed.starts_with(start) && keys.iter().all(|key| packed.contains(key))
+        };
+        match self {
+            Kind::Correction => false,
+            Kind::BenchResult => json(r#"{"backend":"ridgepoint","#, &[]),
+            Kind::RequestTimes => head.starts_with("request,stage,outcome,prompt_tokens,"),
+            Kind::Trace => json(r#"{"displayTimeUnit":"ms","traceEvents":[{"#, &[r#""args":{"name":"engine"}"#]),
+            Kind::SweepRows => {
+                let keys = [r#""configuration":"#, r#""status":"#, r#""limits_broken":"#];
+                head.starts_with("configuration,status,reason,") || json(r#"[{""#, &keys) || json(r#"{""#, &keys)
+            }
+            Kind::StepTable => head.lines().next() == Some(*step_table::COLUMNS),
+            Kind::RequestTable => head.lines().next() == Some(*request_table::COLUMNS),
+            Kind::StepModelTables => json(r#"{"version":"#, &[r#""ridgepoint_version":"#]),
+            Kind::EfficiencyTable => head.starts_with("# operator = ") && head.contains("\n# unit = \"efficiency: "),
+            Kind::Plot => head.starts_with("<svg width=\""),
+        }
+    }
+}
