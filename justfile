@@ -27,6 +27,20 @@ doc *ARGS:
 ci:
     .ci/run
 
+# Fuzz for some hours, all targets or one: with coverage where a nightly toolchain and a C++ compiler are there
+fuzz HOURS TARGET="":
+    #!/usr/bin/env bash
+    set -euo pipefail
+    targets=({{TARGET}})
+    if ((${#targets[@]} == 0)); then mapfile -t targets < <(cargo run --quiet -p ridgepoint-fuzz -- --list); fi
+    seconds=$(awk "BEGIN { print int({{HOURS}} * 3600 / ${#targets[@]}) }")
+    if cargo +nightly --version >/dev/null 2>&1 && command -v c++ >/dev/null; then
+      for target in "${targets[@]}"; do fuzz/libfuzzer/run "$target" "$seconds"; done
+    else
+      echo 'no nightly toolchain or no C++ compiler: mutations without coverage'
+      cargo run --profile fuzz -p ridgepoint-fuzz -- --seconds "$seconds" --seed "$RANDOM" "${targets[@]}"
+    fi
+
 # How long a prediction takes
 bench *ARGS:
     cargo bench -p ridgepoint --bench step_time --no-default-features {{ARGS}}

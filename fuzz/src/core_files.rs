@@ -1,0 +1,142 @@
+//! Targets of the files that the core reads.
+
+use std::sync::{Arc, LazyLock};
+
+use ridgepoint::internals::efficiency::family::{Family, Key};
+use ridgepoint::internals::efficiency::kernel_model::{
+    AllReduceModel, Chip, DecodeModel, GemmModel, MoeModel, PrefillModel,
+};
+use ridgepoint::internals::efficiency::table::Table;
+use ridgepoint::server_config::ServerConfig;
+use ridgepoint::workload::profile::Profile;
+use ridgepoint::workload::requests::{Format, RequestFile};
+use ridgepoint::workload::{StageLoad, Workload};
+use ridgepoint::{Correction, Deployment, Hardware, Model, Options, StepModel};
+
+use crate::sane::{self, H100, LLAMA};
+
+/// Requests of a load that a case draws; a load of more is parsed alone.
+const MOST_REQUESTS: u64 = 2000;
+
+/// A `config.json`, and a `hf_quant_config.json` after a line of dashes.
+pub fn model_config(bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes);
+    let (config, quantisation) = match text.split_once("\n---\n") {
+        Some((config, quantisation)) => (config, Some(quantisation)),
+        None => (&*text, None),
+    };
+    if let Ok(model) = Model::from_config_str("fuzzed", "config.json", config, quantisation) {
+        sane::predict(&model, &H100, &Deployment::default());
+    }
+}
+
+/// A `generation_config.json`.
+pub fn generation_config(bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes);
+    if let Ok(model) = LLAMA.clone().with_generation_config("generation_config.json", &text) {
+        sane::predict(&model, &H100, &Deployment::default());
+    }
+}
+
+/// Engine arguments as JSON.
+pub fn deployment(bytes: &[u8]) {
+    if let Ok(deployment) = Deployment::from_json("deployment.json", &String::from_utf8_lossy(bytes)) {
+        sane::predict(&LLAMA, &H100, &deployment);
+    }
+}
+
+/// A GPU.
+pub fn hardware(bytes: &[u8]) {
+    if let Ok(hardware) = Hardware::from_toml_str("fuzzed", "fuzzed.toml", &String::from_utf8_lossy(bytes)) {
+        sane::predict(&LLAMA, &hardware, &Deployment::tensor_parallel(2));
+    }
+}
+
+static UNCORRECTED: LazyLock<StepModel> = LazyLock::new(|| {
+    let options = Options { operators_only: true, ..Options::uncorrected() };
+    StepModel::with_options(&LLAMA, &H100, &Deployment::tensor_parallel(2), &options).unwrap()
+});
+
+/// A correction. What was read is written and read again.
+pub fn correction(bytes: &[u8]) {
+    let Ok(correction) = Correction::from_toml_str("fuzzed.toml", &String::from_utf8_lossy(bytes)) else { return };
+    sane::predict_with(&UNCORRECTED.clone().with_correction(Arc::new(correction.clone())));
+    if let Ok(written) = correction.to_toml_string() {
+        let again = Correction::from_toml_str("written.toml", &written).expect("what was written can be read");
+        assert_eq!(again.to_toml_string().expect("it was written before"), written);
+    }
+}
+
+/// A table of kernel efficiencies, of any operator.
+pub fn efficiency_table(bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes);
+    table::<GemmModel>(&text);
+    table::<PrefillModel>(&text);
+    table::<DecodeModel>(&text);
+    table::<MoeModel>(&text);
+    table::<AllReduceModel>(&text);
+}
+
+fn table<F: Family>(text: &str) {
+    let Ok(table) = Table::<F>::parse(&H100.name, "fuzzed.csv", text.to_owned()) else { return };
+    for key in table.header.series.keys().filter_map(|name| F::Key::parse(name)) {
+        let Ok(chip) = Chip::new(&H100, F::compute_dtype(&key)) else { continue };
+        let Ok(Some(series)) = table.series(&key, &chip, &[]) else { continue };
+        for scale in [0.5, 1.0, 3.7, 1e6] {
+            let point: Vec<f64> = series.grid.axes.iter().map(|axis| scale * axis.first().unwrap_or(&1.0)).collect();
+            let (value, _) = series.grid.lookup(&point);
+            assert!(value.is_finite(), "{value} at {point:?}");
+        }
+    }
+}
+
+/// A server.
+pub fn server_config(bytes: &[u8]) {
+    let Ok(server) = ServerConfig::parse("server.yaml", &String::from_utf8_lossy(bytes)) else { return };
+    if let Ok(engine) = server.engine_config(&LLAMA, &H100) {
+        engine.config.validate().expect("a configuration that was checked");
+    }
+    sane::predict(&LLAMA, &H100, &server.deployment);
+}
+
+/// A load profile. Loads of some requests are drawn.
+pub fn profile(bytes: &[u8]) {
+    let Ok(profile) = Profile::parse("profile.yaml", &String::from_utf8_lossy(bytes)) else { return };
+    let requests = profile.stages.iter().map(StageLoad::num_requests).fold(0, u64::saturating_add);
+    if requests <= MOST_REQUESTS {
+        assert_eq!(drain(profile.staged_load(0)), requests);
+        profile.summary(0);
+    }
+}
+
+/// A list of requests in the format that it seems to have.
+pub fn requests(bytes: &[u8]) {
+    requests_of(bytes, None);
+}
+
+/// A list of requests that is read as csv whatever it seems to be, and as other formats by its length.
+pub fn requests_csv(bytes: &[u8]) {
+    requests_of(bytes, Some(Format::Csv));
+    requests_of(bytes, Format::ALL.get(bytes.len() % Format::ALL.len()).copied());
+}
+
+fn requests_of(bytes: &[u8], format: Option<Format>) {
+    if let Ok(file) = RequestFile::parse("requests", bytes, format) {
+        file.summary();
+        assert!(drain(file.workload()) > 0, "a load without requests");
+    }
+}
+
+/// Takes every request of a load, each of which is over at once; returns their number.
+fn drain(mut load: impl Workload) -> u64 {
+    let (mut drawn, mut now_ns) = (0, 0);
+    while let Some(next_ns) = load.next_arrival_ns() {
+        assert!(next_ns >= now_ns, "times decrease");
+        now_ns = next_ns;
+        let request = load.next_request().expect("a request is due");
+        assert!(request.num_prompt_tokens > 0 && request.num_output_tokens > 0, "{request:?}");
+        load.finished(now_ns, request.stage);
+        drawn += 1;
+    }
+    drawn
+}

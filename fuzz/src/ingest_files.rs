@@ -1,0 +1,115 @@
+//! Targets of traces and reports. Whatever was read becomes tables, and what was written is read again.
+
+use std::path::Path;
+
+use ridgepoint_lab::evaluate::steps::reconstruct;
+use ridgepoint_lab::ingest::format::{FORMATS, Format};
+use ridgepoint_lab::ingest::{Cleaning, StepTrace, Tables, request_table, step_table};
+
+use crate::scratch;
+
+/// Tokens of a KV block.
+const BLOCK_SIZE: u32 = 16;
+
+/// OpenTelemetry spans as JSON.
+pub fn otlp(bytes: &[u8]) {
+    read_as("otlp", bytes);
+}
+
+/// Scheduler steps as csv.
+pub fn step_csv(bytes: &[u8]) {
+    read_as("step-csv", bytes);
+}
+
+/// Forward passes as jsonl.
+pub fn forward_pass(bytes: &[u8]) {
+    read_as("forward-pass", bytes);
+}
+
+/// Reports of inference-perf.
+pub fn inference_perf(bytes: &[u8]) {
+    read_as("inference-perf", bytes);
+}
+
+/// Reports of GuideLLM.
+pub fn guidellm(bytes: &[u8]) {
+    read_as("guidellm", bytes);
+}
+
+/// Reports of `vllm bench serve`.
+pub fn vllm_bench(bytes: &[u8]) {
+    read_as("vllm-bench", bytes);
+}
+
+/// Our own table of steps, also with the times that it has.
+pub fn step_table(bytes: &[u8]) {
+    let path = read_as("step-table", bytes);
+    if let Ok(runs) = step_table::read_runs(&path) {
+        for run in &runs {
+            reconstruct(&run.trace);
+        }
+        rewritten("steps.csv", &|out| step_table::write(out, &runs).unwrap(), &|path| {
+            let again = step_table::read_runs(path).expect("a table that was written can be read");
+            written(&|out| step_table::write(out, &again).unwrap())
+        });
+    }
+}
+
+/// Our own table of requests.
+pub fn request_table(bytes: &[u8]) {
+    read_as("request-table", bytes);
+}
+
+/// Reads a file in this format and, if it is taken for another one, in that.
+fn read_as(name: &str, bytes: &[u8]) -> std::path::PathBuf {
+    let path = scratch::write("capture", bytes);
+    let own = Format::named(name).unwrap_or_else(|| panic!("no format {name} among {FORMATS:?}"));
+    read(own, &path);
+    match Format::detect(&path) {
+        Ok(format) if format != own => read(format, &path),
+        _ => {}
+    }
+    path
+}
+
+fn read(format: Format, path: &Path) {
+    let Ok(capture) = format.read(path) else { return };
+    assert!(capture.steps_read() >= capture.dropped_steps.total(), "more steps were dropped than read");
+    capture.steps.iter().for_each(reconstruct);
+    let mut tables = Tables::default();
+    tables.add("capture", format, capture, &Cleaning::default(), &|_| ());
+    tables.compare();
+    if !tables.steps.is_empty() && tables.twins.is_empty() {
+        rewritten("steps.csv", &|out| step_table::write(out, &tables.steps).unwrap(), &|path| {
+            let again = step_table::read_runs(path).expect("the table of steps that was written can be read");
+            written(&|out| step_table::write(out, &again).unwrap())
+        });
+    }
+    if !tables.requests.is_empty() && tables.twins.is_empty() {
+        rewritten("requests.csv", &|out| request_table::write(out, &tables.requests).unwrap(), &|path| {
+            let again = request_table::read(path).expect("the table of requests that was written can be read");
+            assert_eq!(again.dropped_requests.total(), 0, "rows that were written are dropped");
+            written(&|out| request_table::write(out, &again.requests).unwrap())
+        });
+    }
+}
+
+fn reconstruct(trace: &StepTrace) {
+    for step in &trace.steps {
+        reconstruct::requests(step, BLOCK_SIZE);
+    }
+}
+
+fn written(write: &dyn Fn(&mut Vec<u8>)) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    write(&mut bytes);
+    bytes
+}
+
+/// A table that is written, read and written again has the same bytes.
+fn rewritten(name: &str, write: &dyn Fn(&mut Vec<u8>), again: &dyn Fn(&Path) -> Vec<u8>) {
+    let first = written(write);
+    let second = again(&scratch::write(name, &first));
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    assert_eq!(text(&second), text(&first), "a table that was read is written otherwise");
+}

@@ -1,0 +1,59 @@
+//! The registry of targets.
+
+use crate::{command, core_files, ingest_files, lab_files, laws};
+
+/// A target.
+#[derive(Debug, Clone, Copy)]
+pub struct Target {
+    /// Its name, which is that of its corpus's folder.
+    pub name: &'static str,
+    /// Runs a case. A panic is a finding.
+    pub run: fn(&[u8]),
+}
+
+const fn target(name: &'static str, run: fn(&[u8])) -> Target {
+    Target { name, run }
+}
+
+/// Every target.
+pub fn targets() -> &'static [Target] {
+    &TARGETS
+}
+
+/// The target of a name.
+pub fn find(name: &str) -> Option<Target> {
+    TARGETS.into_iter().find(|target| target.name == name)
+}
+
+const TARGETS: [Target; 30] = [
+    target("model_config", core_files::model_config),
+    target("generation_config", core_files::generation_config),
+    target("deployment", core_files::deployment),
+    target("hardware", core_files::hardware),
+    target("correction", core_files::correction),
+    target("efficiency_table", core_files::efficiency_table),
+    target("server_config", core_files::server_config),
+    target("profile", core_files::profile),
+    target("requests", core_files::requests),
+    target("requests_csv", core_files::requests_csv),
+    target("batch", command::batch),
+    target("shorthand", command::shorthand),
+    target("otlp", ingest_files::otlp),
+    target("step_csv", ingest_files::step_csv),
+    target("forward_pass", ingest_files::forward_pass),
+    target("inference_perf", ingest_files::inference_perf),
+    target("guidellm", ingest_files::guidellm),
+    target("vllm_bench", ingest_files::vllm_bench),
+    target("step_table", ingest_files::step_table),
+    target("request_table", ingest_files::request_table),
+    target("measurements_csv", lab_files::measurements_csv),
+    target("measurements_parquet", lab_files::measurements_parquet),
+    target("certificate", lab_files::certificate),
+    target("measured", lab_files::measured),
+    target("closed_loop", lab_files::closed_loop),
+    target("sweep_grid", lab_files::sweep_grid),
+    target("sweep_rows", lab_files::sweep_rows),
+    target("law_step", laws::step::law),
+    target("law_replay", laws::replay::law),
+    target("law_sweep", laws::sweep::law),
+];

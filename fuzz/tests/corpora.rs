@@ -1,0 +1,39 @@
+//! The corpora: every file of every one passes, each target has one, and all stay small.
+
+use ridgepoint_fuzz::corpus::{MAX_BYTES, MAX_FILE_BYTES, folder, paths};
+use ridgepoint_fuzz::targets;
+
+#[test]
+fn every_target_has_a_corpus_and_every_corpus_a_target() {
+    let names: Vec<String> = targets().iter().map(|target| target.name.to_owned()).collect();
+    let folders = paths(&folder("")).unwrap();
+    let folders: Vec<String> =
+        folders.iter().map(|path| path.file_name().unwrap().to_string_lossy().into_owned()).collect();
+    let mut sorted = names.clone();
+    sorted.sort();
+    assert_eq!(folders, sorted);
+    for name in names {
+        assert!(!paths(&folder(&name)).unwrap().is_empty(), "{name} has no files");
+    }
+}
+
+#[test]
+fn corpora_stay_small() {
+    let files = targets().iter().flat_map(|target| paths(&folder(target.name)).unwrap());
+    let sizes: Vec<_> = files.map(|path| (std::fs::metadata(&path).unwrap().len() as usize, path)).collect();
+    for (bytes, path) in &sizes {
+        assert!(*bytes <= MAX_FILE_BYTES, "{} has {bytes} bytes", path.display());
+    }
+    let all: usize = sizes.iter().map(|(bytes, _)| bytes).sum();
+    assert!(all <= MAX_BYTES, "{all} bytes");
+}
+
+#[test]
+fn every_file_of_the_corpora_passes() {
+    for target in targets() {
+        for path in paths(&folder(target.name)).unwrap() {
+            eprintln!("{}", path.display());
+            (target.run)(&std::fs::read(&path).unwrap());
+        }
+    }
+}
