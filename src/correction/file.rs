@@ -9,6 +9,7 @@ use super::fitted::{Correction, Level, Scatter, Source};
 use super::host::HostTimes;
 use super::term::{NUM_TERMS, Term};
 use crate::error::{Error, Result};
+use crate::input::{FileKind, read_text};
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -40,7 +41,7 @@ impl Correction {
     /// can't be: unknown or missing coefficients, values outside their bounds, correlations outside [-1, 1].
     pub fn load(path: impl AsRef<Path>) -> Result<Correction> {
         let path = path.as_ref();
-        let text = std::fs::read_to_string(path).map_err(|source| Error::io(path, source))?;
+        let text = read_text(FileKind::Correction, path)?;
         Correction::from_toml_str(&path.display().to_string(), &text)
     }
 

@@ -10,6 +10,7 @@ use include_dir::{Dir, include_dir};
 
 use crate::error::{Error, Result};
 use crate::hardware::{Architecture, Hardware};
+use crate::input::{FileKind, read_text};
 
 use super::chip::Chip;
 use super::family::Family;
@@ -182,9 +183,7 @@ fn read_file<F: Family>(gpu: &str, path: &Path) -> Result<Option<Table<F>>> {
     if !path.try_exists().map_err(|e| Error::io(path, e))? {
         return Ok(None);
     }
-    let text = std::fs::read_to_string(path).map_err(|e| Error::io(path, e))?;
-    // Some editors put a byte order mark in front.
-    let text = text.strip_prefix('\u{feff}').unwrap_or(&text).to_owned();
+    let text = read_text(FileKind::EfficiencyTable, path)?;
     Table::parse(gpu, &path.display().to_string(), text).map(Some)
 }
 

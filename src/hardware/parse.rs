@@ -5,7 +5,7 @@ use std::path::Path;
 use super::spec::{Architecture, Hardware, Interconnect, InterconnectKind};
 use crate::dtype::DType;
 use crate::error::Result;
-use crate::input::{Keys, Log, NumberRange, normalise, parse_toml, read_text};
+use crate::input::{FileKind, Keys, Log, NumberRange, normalise, parse_toml, read_text};
 
 const PEAK_KEYS: [(&str, DType); 6] = [
     ("peak_fp32_dense_flop_per_s", DType::Float32),
@@ -39,7 +39,7 @@ impl Hardware {
     pub fn load(path: impl AsRef<Path>) -> Result<Hardware> {
         let path = path.as_ref();
         let name = path.file_stem().map(|s| s.to_string_lossy().into_owned()).unwrap_or_default();
-        Hardware::from_toml_str(&name, &path.display().to_string(), &read_text(path)?)
+        Hardware::from_toml_str(&name, &path.display().to_string(), &read_text(FileKind::Hardware, path)?)
     }
 }
 

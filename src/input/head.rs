@@ -1,4 +1,4 @@
-//! Looks at the beginning of a file to tell its format: the first keys of JSON, or the columns of a csv header.
+//! Looks at the beginning of a file to tell its format: the first keys of JSON, the columns of a csv header, or no text.
 
 use std::fmt;
 
@@ -40,7 +40,7 @@ impl Head {
 
 /// Looks at the beginning of a file, which may end anywhere. Lines that start with `#` are no csv header.
 pub fn head(bytes: &[u8]) -> Head {
-    let text = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes).trim_ascii_start();
+    let text = bytes.trim_ascii_start();
     let mut names = Vec::new();
     let kind = match text.first() {
         None => HeadKind::Empty,
@@ -57,6 +57,26 @@ pub fn head(bytes: &[u8]) -> Head {
         }
     };
     Head { kind, names }
+}
+
+/// Beginnings of files that are not UTF-8 text, and what to do about each.
+const NOT_TEXT: [(&[u8], &str); 9] = [
+    (b"\x1f\x8b", "is gzip: unpack it"),
+    (b"PK\x03\x04", "is a zip archive: unpack it"),
+    (b"\x28\xb5\x2f\xfd", "is zstd: unpack it"),
+    (b"BZh", "is bzip2: unpack it"),
+    (b"\xfd7zXZ\0", "is xz: unpack it"),
+    (b"PAR1", "is parquet: convert it to text"),
+    (b"\xff\xfe", "is UTF-16 text: save it as UTF-8"),
+    (b"\xfe\xff", "is UTF-16 text: save it as UTF-8"),
+    (b"version https://git-lfs", "is a pointer of git LFS: fetch the file with `git lfs pull`"),
+];
+
+/// Says why a file with this beginning can't be read as text, if it can't.
+pub(super) fn not_text(bytes: &[u8]) -> Option<&'static str> {
+    let known = NOT_TEXT.iter().find(|(start, _)| bytes.starts_with(start)).map(|(_, problem)| *problem);
+    let has_zeros = || bytes.iter().take(1024).any(|byte| *byte == 0);
+    known.or_else(|| has_zeros().then_some("holds zero bytes: it is no UTF-8 text"))
 }
 
 /// Collects keys of an object, or of each object in a list.
@@ -79,7 +99,8 @@ impl<'de> Visitor<'de> for FirstKeys<'_> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         while let Some(key) = map.next_key::<String>()? {
-            if !self.0.contains(&key) {
+            // Formats differ in their first keys, so a file of many keys needs no more.
+            if self.0.len() < 1000 && !self.0.contains(&key) {
                 self.0.push(key);
             }
             map.next_value::<IgnoredAny>()?;
@@ -104,7 +125,7 @@ mod tests {
     #[test]
     fn keys_in_strings_and_inner_objects_do_not_count() {
         assert_eq!(names(r#"{"a\"b": {"x": [1, {"y": 2}]}, "c" : ["d:", "e"], "f": tru"#), ["a\"b", "c", "f"]);
-        assert_eq!(names("\u{feff}\n[{\"a\": 1}, {\"a\": 2, \"b\": \"{\\\"c\\\": 1}\"}"), ["a", "b"]);
+        assert_eq!(names("\n[{\"a\": 1}, {\"a\": 2, \"b\": \"{\\\"c\\\": 1}\"}"), ["a", "b"]);
         assert!(names("{\"a\\").is_empty());
         assert_eq!(head(b"[1, 2]").kind, HeadKind::JsonList);
     }
@@ -112,6 +133,6 @@ mod tests {
     #[test]
     fn a_header_comes_after_comments() {
         assert_eq!(names("# made by hand\narrival, \"input_len\"\n1,2"), ["arrival", "input_len"]);
-        assert_eq!(head(b"\xef\xbb\xbf \n").kind, HeadKind::Empty);
+        assert_eq!(head(b" \n").kind, HeadKind::Empty);
     }
 }

@@ -3,11 +3,13 @@
 
 #[cfg(feature = "replay")]
 mod columns;
+mod file_kind;
 mod files;
 mod head;
 mod keys;
 mod names;
 mod number_range;
+mod reader;
 #[cfg(feature = "replay")]
 mod record;
 #[cfg(feature = "replay")]
@@ -16,6 +18,7 @@ mod text;
 
 #[cfg(feature = "replay")]
 pub use columns::{Columns, Header};
+pub use file_kind::{FileKind, Limit};
 pub(crate) use files::embedded;
 pub use files::files_in;
 pub use head::{Head, HeadKind, head};
@@ -24,10 +27,11 @@ pub use keys::whole_text;
 pub use keys::{Keys, Log, check, contradiction, shown};
 pub use names::{did_you_mean, near_matches, normalise};
 pub use number_range::NumberRange;
+pub use reader::{Bounded, Input, Record, RecordCount, read_error, read_text};
 #[cfg(feature = "replay")]
 pub use record::read_texts;
 #[cfg(feature = "replay")]
 pub use rows::{Row, RowReader, csv_error};
 #[cfg(feature = "replay")]
 pub use text::parse_yaml;
-pub use text::{json_error, parse_json, parse_toml, read_text};
+pub use text::{Distinct, json_error, parse_json, parse_toml};

@@ -2,10 +2,9 @@
 
 use std::borrow::Cow;
 use std::fmt::Display;
-use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader};
 use std::ops::RangeInclusive;
-use std::path::Path;
+use std::rc::Rc;
 
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
@@ -13,76 +12,66 @@ use serde_json::{Map, Value};
 use super::columns::{Columns, Found, Header};
 use super::keys::{shown, whole_text};
 use super::number_range::NumberRange;
+use super::reader::{Bounded, Input, Record, RecordCount, read_error};
 use super::record::read_texts;
 use super::text::{distinct_json, json_cause};
 use crate::error::{Error, Location, Result, cut};
 
-/// Longest line of jsonl, bytes: ten million token ids fit.
-const MAX_LINE_BYTES: u64 = 128 << 20;
-/// Longest row of csv, bytes: an unclosed quote makes one row of the rest of a file.
-const MAX_ROW_BYTES: usize = 1 << 20;
-
 /// Reads the rows of a file.
-pub struct RowReader<R> {
+pub struct RowReader<'a> {
     origin: String,
     columns: Columns,
     header: Header,
     number: usize,
-    source: Source<R>,
+    count: Rc<RecordCount>,
+    source: Source<'a>,
 }
 
-enum Source<R> {
-    Csv { reader: csv::Reader<RowLimit<R>>, record: csv::StringRecord },
-    Jsonl { reader: R, buffer: Vec<u8>, object: Map<String, Value> },
+enum Source<'a> {
+    Csv { reader: csv::Reader<BufReader<Bounded<'a>>>, record: csv::StringRecord },
+    Jsonl { reader: BufReader<Bounded<'a>>, buffer: Vec<u8>, object: Map<String, Value> },
 }
 
-impl RowReader<BufReader<File>> {
-    /// Opens a csv file.
-    ///
-    /// # Errors
-    /// A file that can't be read, and those of [`Columns::find`].
-    pub fn open_csv(path: &Path, columns: Columns) -> Result<Self> {
-        let file = File::open(path).map_err(|error| Error::io(path, error))?;
-        Self::csv(&path.display().to_string(), BufReader::with_capacity(1 << 16, file), columns)
-    }
-}
-
-impl<R: BufRead> RowReader<R> {
+impl<'a> RowReader<'a> {
     /// Reads csv. Lines that begin with `#` are comments, and white space around cells does not count.
     ///
     /// # Errors
     /// A file that can't be read or is empty, and those of [`Columns::find`].
-    pub fn csv(origin: &str, reader: R, columns: Columns) -> Result<Self> {
+    pub fn csv(input: Input<'a>, columns: Columns) -> Result<Self> {
         let mut options = csv::ReaderBuilder::new();
         options.comment(Some(b'#')).trim(csv::Trim::All);
-        Self::with_options(origin, reader, columns, &options)
+        Self::with_options(input, columns, &options)
     }
 
     /// Reads csv whose cells count as they are: `#` and white space belong to them.
     ///
     /// # Errors
     /// Those of [`RowReader::csv`].
-    pub fn verbatim_csv(origin: &str, reader: R, columns: Columns) -> Result<Self> {
-        Self::with_options(origin, reader, columns, &csv::ReaderBuilder::new())
+    pub fn verbatim_csv(input: Input<'a>, columns: Columns) -> Result<Self> {
+        Self::with_options(input, columns, &csv::ReaderBuilder::new())
     }
 
-    fn with_options(origin: &str, reader: R, columns: Columns, options: &csv::ReaderBuilder) -> Result<Self> {
-        let mut reader = options.from_reader(RowLimit { reader, row_bytes: 0 });
-        let names = reader.headers().map_err(|error| csv_error(origin, error))?;
+    fn with_options(input: Input<'a>, columns: Columns, options: &csv::ReaderBuilder) -> Result<Self> {
+        let origin = input.origin().to_owned();
+        let (reader, count) = input.records(Record::Row);
+        let mut reader = options.from_reader(reader);
+        let names = reader.headers().map_err(|error| csv_error(&origin, error))?;
         if names.iter().all(|name| name.trim().is_empty()) {
             let message =
                 format!("is empty: the first line must name the columns {}", columns.required.replace(',', ", "));
             return Err(Error::parse(origin, message));
         }
-        let header = columns.find(origin, names)?;
+        let header = columns.find(&origin, names)?;
         let source = Source::Csv { reader, record: csv::StringRecord::new() };
-        Ok(RowReader { origin: origin.to_owned(), columns, header, number: 0, source })
+        Ok(RowReader { origin, columns, header, number: 0, count, source })
     }
 
     /// Reads jsonl: an object per line, whose keys are the columns. Blank lines are passed over.
-    pub fn jsonl(origin: &str, reader: R, columns: Columns) -> Self {
+    pub fn jsonl(input: Input<'a>, columns: Columns) -> Self {
+        let origin = input.origin().to_owned();
+        let (reader, count) = input.records(Record::Line);
         let source = Source::Jsonl { reader, buffer: Vec::new(), object: Map::new() };
-        RowReader { origin: origin.to_owned(), columns, header: Header::default(), number: 0, source }
+        RowReader { origin, columns, header: Header::default(), number: 0, count, source }
     }
 
     /// Returns what errors call the file.
@@ -102,9 +91,9 @@ impl<R: BufRead> RowReader<R> {
     /// has other keys than the columns.
     pub fn next_row(&mut self) -> Result<Option<Row<'_>>> {
         let origin = &self.origin;
+        self.count.begin();
         let cells = match &mut self.source {
             Source::Csv { reader, record } => {
-                reader.get_mut().row_bytes = 0;
                 if !reader.read_record(record).map_err(|error| csv_error(origin, error))? {
                     return Ok(None);
                 }
@@ -113,7 +102,8 @@ impl<R: BufRead> RowReader<R> {
             }
             Source::Jsonl { reader, buffer, object } => {
                 loop {
-                    if !read_line(origin, reader, buffer)? {
+                    buffer.clear();
+                    if reader.read_until(b'\n', buffer).map_err(|error| read_error(origin, error))? == 0 {
                         return Ok(None);
                     }
                     self.number += 1;
@@ -133,19 +123,8 @@ impl<R: BufRead> RowReader<R> {
     }
 }
 
-/// Reads a line into `buffer`; false at the end of the file.
-fn read_line(origin: &str, reader: &mut impl BufRead, buffer: &mut Vec<u8>) -> Result<bool> {
-    buffer.clear();
-    let length =
-        reader.by_ref().take(MAX_LINE_BYTES).read_until(b'\n', buffer).map_err(|error| Error::io(origin, error))?;
-    if length as u64 >= MAX_LINE_BYTES && !buffer.ends_with(b"\n") {
-        return Err(Error::parse(origin, "has a line of more than 128 MiB: write one object per line"));
-    }
-    Ok(length > 0)
-}
-
 fn parse_line(origin: &str, number: usize, line: &[u8]) -> Result<Map<String, Value>> {
-    let text = line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line).trim_ascii();
+    let text = line.trim_ascii();
     let fault = |column: usize, cause: &str| {
         let place = Location::of(origin).line(number).column(column);
         Error::parse(place, format!("is not a JSON object on a line of its own: {cause}"))
@@ -266,29 +245,11 @@ impl<'r> Row<'r> {
     }
 }
 
-/// A reader that fails if a row asks for more bytes than a row may have.
-struct RowLimit<R> {
-    reader: R,
-    /// Bytes since the row began.
-    row_bytes: usize,
-}
-
-impl<R: Read> Read for RowLimit<R> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let read = self.reader.read(buffer)?;
-        self.row_bytes = self.row_bytes.saturating_add(read);
-        if self.row_bytes > MAX_ROW_BYTES {
-            return Err(io::Error::other("a row of more than 1 MiB: is a quote not closed, or is the file no csv?"));
-        }
-        Ok(read)
-    }
-}
-
 /// Turns an error of the csv reader into one that names the line.
 pub fn csv_error(origin: &str, error: csv::Error) -> Error {
     let place = error.position().map_or(Location::of(origin), |position| Location::of(origin).line(position.line()));
     match error.into_kind() {
-        csv::ErrorKind::Io(source) => Error::io(origin, source),
+        csv::ErrorKind::Io(source) => read_error(origin, source),
         csv::ErrorKind::UnequalLengths { expected_len, len, .. } => {
             Error::parse(place, format!("has {len} cells, the header has {expected_len}"))
         }
@@ -299,6 +260,9 @@ pub fn csv_error(origin: &str, error: csv::Error) -> Error {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Read;
+
+    use super::super::file_kind::FileKind;
     use super::*;
 
     const COLUMNS: Columns = Columns {
@@ -308,14 +272,14 @@ mod tests {
     };
 
     fn csv(text: &str) -> Result<Vec<(String, u32)>> {
-        rows(RowReader::csv("r.csv", text.as_bytes(), COLUMNS)?)
+        rows(RowReader::csv(Input::new(FileKind::Trace, "r.csv", text.as_bytes())?, COLUMNS)?)
     }
 
     fn jsonl(text: &str) -> Result<Vec<(String, u32)>> {
-        rows(RowReader::jsonl("r.jsonl", text.as_bytes(), COLUMNS))
+        rows(RowReader::jsonl(Input::new(FileKind::Trace, "r.jsonl", text.as_bytes())?, COLUMNS))
     }
 
-    fn rows(mut reader: RowReader<&[u8]>) -> Result<Vec<(String, u32)>> {
+    fn rows(mut reader: RowReader<'_>) -> Result<Vec<(String, u32)>> {
         let mut found = Vec::new();
         while let Some(row) = reader.next_row()? {
             found.push((row.text("arrival").unwrap_or_default().into_owned(), row.whole("input_len", 1..=100)?));
@@ -363,7 +327,7 @@ mod tests {
             "r.csv: line 2: has 1 cells, the header has 2"
         );
         for text in ["\n\n[1]\n", "\n\n\u{fe}\n", "\n\n{\"a\":1} {\"a\":2}\n"] {
-            let error = rows(RowReader::jsonl("r.jsonl", text.as_bytes(), COLUMNS)).unwrap_err().to_string();
+            let error = jsonl(text).unwrap_err().to_string();
             assert!(error.starts_with("r.jsonl: line 3 column "), "{error}");
         }
         let error = jsonl("{\"arrival\":1,\"arrival\":1}\n").unwrap_err().to_string();
@@ -372,10 +336,11 @@ mod tests {
 
     #[test]
     fn a_row_does_not_grow_without_end() {
-        let endless = BufReader::new(b"arrival,input_len\n1,\"".as_slice().chain(io::repeat(b'x')));
-        let mut reader = RowReader::csv("r.csv", endless, COLUMNS).unwrap();
+        let endless = b"arrival,input_len\n1,\"".as_slice().chain(std::io::repeat(b'x'));
+        let input = Input::new(FileKind::Trace, "r.csv", endless).unwrap();
+        let mut reader = RowReader::csv(input, COLUMNS).unwrap();
         let error = reader.next_row().map(|_| ()).unwrap_err().to_string();
-        assert!(error.starts_with("r.csv: a row of more than 1 MiB"), "{error}");
+        assert!(error.starts_with("r.csv: has a row of more than 1 MiB"), "{error}");
         // Many short rows are no long row.
         assert_eq!(csv(&format!("arrival,input_len\n{}", "1,2\n".repeat(1 << 19))).unwrap().len(), 1 << 19);
     }

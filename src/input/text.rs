@@ -1,40 +1,20 @@
-//! Reads files that people write and parses JSON, TOML and YAML into JSON values.
+//! Parses JSON, TOML and YAML into JSON values.
 
 use std::fmt;
-use std::fs::File;
-use std::io::Read;
-use std::path::Path;
 
 use serde::de::{MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Number, Value};
 
+use super::reader::read_error;
 use crate::error::{Error, Location, Result, cut};
-
-/// Longest file that is read whole, bytes.
-const MAX_BYTES: u64 = 16 << 20;
-
-/// Reads a file of at most 16 MiB.
-///
-/// # Errors
-/// A file that can't be read, is longer, or is not UTF-8 text.
-pub fn read_text(path: &Path) -> Result<String> {
-    let failed = |error| Error::io(path, error);
-    let fault = |message: String| Error::parse(path.display().to_string(), message);
-    let mut bytes = Vec::new();
-    File::open(path).map_err(failed)?.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(failed)?;
-    if bytes.len() as u64 > MAX_BYTES {
-        return Err(fault(format!("is longer than {} MiB: is it the right file?", MAX_BYTES >> 20)));
-    }
-    String::from_utf8(bytes).map_err(|error| fault(format!("is not UTF-8 text: {}", error.utf8_error())))
-}
 
 /// Parses JSON. Errors call it `origin` and carry line and column.
 ///
 /// # Errors
 /// A text that is not JSON, or has a key twice.
 pub fn parse_json(origin: &str, text: &str) -> Result<Value> {
-    distinct_json(text.as_bytes()).map_err(|error| json_error(origin, &error))
+    distinct_json(text.as_bytes()).map_err(|error| json_error(origin, error))
 }
 
 /// Parses JSON whose objects have distinct keys.
@@ -43,7 +23,8 @@ pub(super) fn distinct_json(text: &[u8]) -> serde_json::Result<Value> {
 }
 
 /// A JSON value whose objects have distinct keys. `Value` alone would keep the last of equal keys.
-struct Distinct(Value);
+#[derive(Debug, Default)]
+pub struct Distinct(pub Value);
 
 struct DistinctVisitor;
 
@@ -106,9 +87,12 @@ impl<'de> Visitor<'de> for DistinctVisitor {
 }
 
 /// Turns an error of `serde_json` into one with line and column.
-pub fn json_error(origin: &str, error: &serde_json::Error) -> Error {
+pub fn json_error(origin: &str, error: serde_json::Error) -> Error {
+    if error.is_io() {
+        return read_error(origin, error.into());
+    }
     let place = Location::of(origin).line(error.line()).column(error.column());
-    Error::parse(place, format!("is not well-formed JSON: {}", json_cause(error)))
+    Error::parse(place, format!("is not well-formed JSON: {}", json_cause(&error)))
 }
 
 /// The text of an error of `serde_json` without its place.
@@ -172,7 +156,6 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::error::ErrorKind;
 
     fn fault(text: &str) -> String {
         parse_yaml("file.yaml", text).unwrap_err().to_string()
@@ -218,17 +201,6 @@ mod tests {
         for text in [nested, laughs, many] {
             assert!(fault(&text).contains("can't be read"), "{:.50}", text);
         }
-    }
-
-    #[test]
-    fn files_that_are_no_text_or_too_long_say_so() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("file.yaml");
-        std::fs::write(&path, b"a: \xff").unwrap();
-        assert!(read_text(&path).unwrap_err().to_string().contains("file.yaml: is not UTF-8 text"));
-        File::create(&path).unwrap().set_len(1 << 40).unwrap();
-        assert!(read_text(&path).unwrap_err().to_string().contains("is longer than 16 MiB"));
-        assert!(matches!(read_text(folder.path()), Err(error) if error.kind() == ErrorKind::Io));
     }
 
     #[test]

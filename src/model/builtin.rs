@@ -12,7 +12,7 @@ use super::names::{ParsedName, Scheme, plain_scheme};
 use super::shape::Model;
 use crate::dtype::MatmulFormat;
 use crate::error::{Error, Result};
-use crate::input::{embedded, files_in, near_matches, parse_json, read_text};
+use crate::input::{FileKind, embedded, files_in, near_matches, parse_json, read_text};
 
 static FILES: Dir<'static> = include_dir!("$CARGO_MANIFEST_DIR/models");
 
@@ -84,13 +84,15 @@ impl Model {
     pub fn load(path: impl AsRef<Path>) -> Result<Model> {
         let given = path.as_ref();
         let file = if given.is_dir() { given.join("config.json") } else { given.to_owned() };
-        let json = read_text(&file)?;
+        let json = read_text(FileKind::ModelConfig, &file)?;
         let beside = |name: &str| Some(file.with_file_name(name)).filter(|beside| beside.is_file() && *beside != file);
-        let hf = beside("hf_quant_config.json").map(|file| read_text(&file)).transpose()?;
+        let hf =
+            beside("hf_quant_config.json").map(|file| read_text(FileKind::QuantisationConfig, &file)).transpose()?;
         let model =
             Model::from_config_str(&given.display().to_string(), &file.display().to_string(), &json, hf.as_deref())?;
         match beside("generation_config.json") {
-            Some(file) => model.with_generation_config(&file.display().to_string(), &read_text(&file)?),
+            Some(file) => model
+                .with_generation_config(&file.display().to_string(), &read_text(FileKind::GenerationConfig, &file)?),
             None => Ok(model),
         }
     }
@@ -127,7 +129,7 @@ impl Model {
 fn own(data_dir: Option<&Path>) -> Result<Vec<BuiltinModel>> {
     let read = |path: &PathBuf| {
         let name = path.file_stem().unwrap_or_default().to_string_lossy().replace("--", "/");
-        Ok(BuiltinModel::new(&name, read_text(path)?.into()))
+        Ok(BuiltinModel::new(&name, read_text(FileKind::ModelConfig, path)?.into()))
     };
     files_in(data_dir, "models", "json")?.iter().map(read).collect()
 }

@@ -14,7 +14,7 @@ use crate::deployment::Deployment;
 use crate::dtype::MatmulFormat;
 use crate::error::Result;
 use crate::hardware::Hardware;
-use crate::input::read_text;
+use crate::input::{FileKind, read_text};
 use crate::kv_capacity::KvCapacity;
 use crate::model::Model;
 use crate::replay::{EngineConfig, SchedulingPolicy};
@@ -118,7 +118,7 @@ impl ServerConfig {
     /// # Errors
     /// Those of [`ServerConfig::read`].
     pub fn read_with(path: &Path, over: &Map<String, Value>) -> Result<Self> {
-        read::parse(&path.display().to_string(), &read_text(path)?, over)
+        read::parse(&path.display().to_string(), &read_text(FileKind::ServerConfig, path)?, over)
     }
 
     /// Parses the text of a file, YAML or JSON, that errors call `origin`.

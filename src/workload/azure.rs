@@ -3,24 +3,22 @@
 //! # Source
 //! Patel et al., "Splitwise", ISCA 2024, and Stojkovic et al., "DynamoLLM", HPCA 2025: the AzurePublicDataset files.
 
-use std::io::BufRead;
-
 use chrono::{DateTime, NaiveDateTime};
 
 use super::WorkloadRequest;
 use super::limits::MAX_TIME_NS;
 use super::rows::{Rows, read_all, tokens};
 use crate::error::Result;
-use crate::input::{Columns, RowReader};
+use crate::input::{Columns, Input, RowReader};
 
 pub(super) const COLUMNS: Columns = Columns::exactly("TIMESTAMP,ContextTokens,GeneratedTokens");
 
 const DATE: &str = "a date and time as in 2023-11-20 09:30:10.1234500, with an offset from UTC or none";
 
 /// Reads a trace. Times count from the first row.
-pub(super) fn read(origin: &str, reader: impl BufRead) -> Result<Rows> {
+pub(super) fn read(input: Input<'_>) -> Result<Rows> {
     let mut first = None;
-    read_all(RowReader::csv(origin, reader, COLUMNS)?, "TIMESTAMP", |row| {
+    read_all(RowReader::csv(input, COLUMNS)?, "TIMESTAMP", |row| {
         let instant_ns = row.read("TIMESTAMP", DATE, instant_ns)?;
         let since_first_ns = instant_ns.checked_sub(*first.get_or_insert(instant_ns));
         let arrival_ns = since_first_ns.and_then(|time_ns| u64::try_from(time_ns).ok());
@@ -45,11 +43,12 @@ fn instant_ns(text: &str) -> Option<i64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::input::FileKind;
 
     const HEADER: &str = "TIMESTAMP,ContextTokens,GeneratedTokens\n";
 
     fn load(rows: &str) -> Result<Rows> {
-        read("azure.csv", format!("{HEADER}{rows}").as_bytes())
+        read(Input::new(FileKind::Requests, "azure.csv", format!("{HEADER}{rows}").as_bytes())?)
     }
 
     #[test]
@@ -97,8 +96,8 @@ mod tests {
             let error = load(&rows).map(|_| ()).unwrap_err().to_string();
             assert!(error.starts_with("azure.csv: ") && error.contains(expected), "{error}");
         }
-        let error =
-            read("azure.csv", "TIMESTAMP,ContextTokens,Model\n".as_bytes()).map(|_| ()).unwrap_err().to_string();
+        let input = Input::new(FileKind::Requests, "azure.csv", b"TIMESTAMP,ContextTokens,Model\n".as_slice()).unwrap();
+        let error = read(input).map(|_| ()).unwrap_err().to_string();
         assert!(
             error.contains("column 'Model' is not known") && error.contains("'GeneratedTokens' is missing"),
             "{error}"

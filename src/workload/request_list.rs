@@ -1,6 +1,5 @@
 //! Request lists in csv or jsonl: one request per row, columns by name. Vidur's csv is a request list.
 
-use std::io::BufRead;
 use std::sync::Arc;
 
 use super::WorkloadRequest;
@@ -38,7 +37,7 @@ pub(super) fn is_list(head: &Head) -> bool {
 }
 
 /// Reads all requests.
-pub(super) fn read(reader: RowReader<impl BufRead>) -> Result<Rows> {
+pub(super) fn read(reader: RowReader<'_>) -> Result<Rows> {
     let priority = format!("a whole number from {} to {}, lower ones first", i32::MIN, i32::MAX);
     read_all(reader, "arrival", |row| {
         let ns_per_unit = match row.name("arrival") {
@@ -84,13 +83,14 @@ fn id_of(name: &str) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::input::{FileKind, Input};
 
     fn csv(text: &str) -> Result<Rows> {
-        read(RowReader::csv("requests.csv", text.as_bytes(), COLUMNS)?)
+        read(RowReader::csv(Input::new(FileKind::Requests, "requests.csv", text.as_bytes())?, COLUMNS)?)
     }
 
     fn jsonl(text: &str) -> Result<Rows> {
-        read(RowReader::jsonl("requests.jsonl", text.as_bytes(), COLUMNS))
+        read(RowReader::jsonl(Input::new(FileKind::Requests, "requests.jsonl", text.as_bytes())?, COLUMNS))
     }
 
     fn figures(rows: &Rows) -> Vec<(u64, u32, u32)> {

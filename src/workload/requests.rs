@@ -1,7 +1,5 @@
 //! Files of requests: their formats, and their requests as a load.
 
-use std::fs::File;
-use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::str::FromStr;
 
@@ -9,7 +7,7 @@ use super::fixed_list::FixedList;
 use super::summary::Summary;
 use super::{azure, request_list, traces, vllm_bench};
 use crate::error::{Error, Result, cut};
-use crate::input::{Head, HeadKind, RowReader, head};
+use crate::input::{FileKind, Head, HeadKind, Input, RowReader, head};
 
 /// The format of a file of requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Deserialize)]
@@ -87,8 +85,7 @@ impl RequestFile {
     /// `ErrorKind::Io` for a file that can't be read. `ErrorKind::Parse` for an unknown format, and for a line that does not
     /// have it, with row and column. `ErrorKind::Invalid` with all problems of a header, or without requests.
     pub fn read(path: &Path, format: Option<Format>) -> Result<Self> {
-        let file = File::open(path).map_err(|error| Error::io(path, error))?;
-        Self::from_reader(&path.display().to_string(), BufReader::with_capacity(1 << 16, file), format)
+        Self::from_input(Input::open(FileKind::Requests, path)?, format)
     }
 
     /// Parses the text of a file that errors call `origin`.
@@ -96,7 +93,7 @@ impl RequestFile {
     /// # Errors
     /// Those of [`read`](Self::read).
     pub fn parse(origin: &str, text: &[u8], format: Option<Format>) -> Result<Self> {
-        Self::from_reader(origin, text, format)
+        Self::from_input(Input::new(FileKind::Requests, origin, text)?, format)
     }
 
     /// Returns the requests as a load. Loads share the list, and each begins at its first request.
@@ -109,27 +106,27 @@ impl RequestFile {
         self.list.summary()
     }
 
-    fn from_reader(origin: &str, mut reader: impl BufRead, format: Option<Format>) -> Result<Self> {
-        let start = reader.fill_buf().map_err(|error| Error::io(origin, error))?;
+    fn from_input(input: Input<'_>, format: Option<Format>) -> Result<Self> {
+        let origin = input.origin().to_owned();
         let format = match format {
             Some(format) => format,
-            None => detect(origin, start)?,
+            None => detect(&origin, input.head())?,
         };
         let rows = match format {
-            Format::Csv => request_list::read(RowReader::csv(origin, reader, request_list::COLUMNS)?),
-            Format::Jsonl => request_list::read(RowReader::jsonl(origin, reader, request_list::COLUMNS)),
-            Format::Mooncake => traces::mooncake(origin, reader),
-            Format::Azure => azure::read(origin, reader),
-            Format::VllmBench => vllm_bench::read(origin, reader),
-            Format::LlmServingSim => traces::llmservingsim(origin, reader),
+            Format::Csv => request_list::read(RowReader::csv(input, request_list::COLUMNS)?),
+            Format::Jsonl => request_list::read(RowReader::jsonl(input, request_list::COLUMNS)),
+            Format::Mooncake => traces::mooncake(input),
+            Format::Azure => azure::read(input),
+            Format::VllmBench => vllm_bench::read(input),
+            Format::LlmServingSim => traces::llmservingsim(input),
         }?;
         if rows.requests.is_empty() {
             let mut problems = vec![format!("there are no requests in this {} file", format.name())];
             problems.extend(rows.notes);
             return Err(Error::invalid(origin, problems));
         }
-        let list = FixedList::new(rows.requests).map_err(|error| error.of(origin))?;
-        Ok(RequestFile { origin: origin.to_owned(), format, notes: rows.notes, list })
+        let list = FixedList::new(rows.requests).map_err(|error| error.of(&origin))?;
+        Ok(RequestFile { origin, format, notes: rows.notes, list })
     }
 }
 
@@ -175,7 +172,7 @@ mod tests {
     fn formats_are_known_by_their_names_of_columns() {
         assert_eq!(detected("# made by hand\narrival,input_len,output_len\n"), Format::Csv);
         assert_eq!(detected("arrived_at,num_prefill_tokens,num_decode_tokens\n"), Format::Csv);
-        assert_eq!(detected("\u{feff}TIMESTAMP,ContextTokens,GeneratedTokens\n"), Format::Azure);
+        assert_eq!(detected("TIMESTAMP,ContextTokens,GeneratedTokens\n"), Format::Azure);
         assert_eq!(detected("{\"arrival_ms\": 1, \"input_len\": 3}"), Format::Jsonl);
         assert_eq!(detected("{\"timestamp\": 0, \"input_length\": 7000, \"output_length\": 50"), Format::Mooncake);
         assert_eq!(detected("\n {\"input_toks\": 1,"), Format::LlmServingSim);

@@ -1,7 +1,5 @@
 //! Rows of request files: lengths and times.
 
-use std::io::BufRead;
-
 use super::WorkloadRequest;
 use super::limits::{MAX_TIME_NS, MAX_TOKENS};
 use crate::error::Result;
@@ -17,7 +15,7 @@ pub(super) struct Rows {
 
 /// Reads all rows with `request`; their times are in the column `arrival` and must not decrease.
 pub(super) fn read_all(
-    mut reader: RowReader<impl BufRead>,
+    mut reader: RowReader<'_>,
     arrival: &str,
     mut request: impl FnMut(&Row<'_>) -> Result<WorkloadRequest>,
 ) -> Result<Rows> {

@@ -4,14 +4,12 @@
 //! Qin et al., "Mooncake: trading more storage for less computation", FAST 2025, and Cho et al., "LLMServingSim", IISWC 2024, with the
 //! files published beside them.
 
-use std::io::BufRead;
-
 use super::WorkloadRequest;
 use super::request::{Content, Segment};
 use super::rows::{Rows, read_all, time_ns, tokens};
 use super::seed::mixed;
 use crate::error::Result;
-use crate::input::{Columns, Row, RowReader};
+use crate::input::{Columns, Input, Row, RowReader};
 use crate::units::NS_PER_MS;
 
 /// Tokens of a block of Mooncake; the last block of a prompt may have fewer.
@@ -20,9 +18,9 @@ const BLOCK_TOKENS: u32 = 512;
 const PIECE_TOKENS: usize = 16;
 
 /// Reads a trace of Mooncake, with ids of the prompts' blocks; `timestamp` is in ms.
-pub(super) fn mooncake(origin: &str, reader: impl BufRead) -> Result<Rows> {
+pub(super) fn mooncake(input: Input<'_>) -> Result<Rows> {
     let columns = Columns { optional: "hash_ids", ..Columns::exactly("timestamp,input_length,output_length") };
-    read_all(RowReader::jsonl(origin, reader, columns), "timestamp", |row| {
+    read_all(RowReader::jsonl(input, columns), "timestamp", |row| {
         let arrival_ns = time_ns(row, "timestamp", NS_PER_MS)?;
         let (input, output) = (tokens(row, "input_length")?, tokens(row, "output_length")?);
         let content = row.optional("hash_ids", |row, column| blocks(row, column, input))?;
@@ -42,10 +40,10 @@ fn blocks(row: &Row<'_>, column: &str, num_prompt_tokens: u32) -> Result<Content
 }
 
 /// Reads a request file of LLMServingSim, which may have the tokens themselves; times are in ns.
-pub(super) fn llmservingsim(origin: &str, reader: impl BufRead) -> Result<Rows> {
+pub(super) fn llmservingsim(input: Input<'_>) -> Result<Rows> {
     let required = Columns::exactly("input_toks,output_toks,arrival_time_ns");
     let columns = Columns { optional: "input_tok_ids,output_tok_ids", ..required };
-    read_all(RowReader::jsonl(origin, reader, columns), "arrival_time_ns", |row| {
+    read_all(RowReader::jsonl(input, columns), "arrival_time_ns", |row| {
         let arrival_ns = time_ns(row, "arrival_time_ns", 1)?;
         let (input, output) = (tokens(row, "input_toks")?, tokens(row, "output_toks")?);
         let content = row.optional("input_tok_ids", |row, column| pieces(row, column, input))?;
@@ -69,9 +67,10 @@ fn pieces(row: &Row<'_>, column: &str, num_prompt_tokens: u32) -> Result<Content
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::input::FileKind;
 
     fn mooncake(text: &str) -> Result<Rows> {
-        super::mooncake("trace.jsonl", text.as_bytes())
+        super::mooncake(Input::new(FileKind::Requests, "trace.jsonl", text.as_bytes())?)
     }
 
     #[test]
@@ -115,7 +114,7 @@ mod tests {
     }
 
     fn llmservingsim(text: &str) -> Result<Rows> {
-        super::llmservingsim("requests.jsonl", text.as_bytes())
+        super::llmservingsim(Input::new(FileKind::Requests, "requests.jsonl", text.as_bytes())?)
     }
 
     fn line(arrival_ns: u64, ids: &[u64]) -> String {

@@ -3,15 +3,13 @@
 //! # Source
 //! vLLM, `vllm/benchmarks/serve.py`: the detailed lists of a result.
 
-use std::io::BufRead;
-
 use serde::Deserialize;
 
 use super::WorkloadRequest;
 use super::limits::{MAX_TIME_NS, MAX_TOKENS};
 use super::rows::Rows;
 use crate::error::{Error, Result};
-use crate::input::{check, json_error};
+use crate::input::{Input, check, json_error};
 use crate::units::NS_PER_S;
 
 /// The lists of a result that matter here; it also has its settings and measurements.
@@ -28,9 +26,11 @@ struct Detailed {
 }
 
 /// Reads a result. Times count from the first request. Failed requests are left out and counted.
-pub(super) fn read(origin: &str, reader: impl BufRead) -> Result<Rows> {
+pub(super) fn read(input: Input<'_>) -> Result<Rows> {
+    let origin = input.origin().to_owned();
+    let origin = origin.as_str();
     let Detailed { input_lens, output_lens, start_times, errors } =
-        serde_json::from_reader(reader).map_err(|error| json_error(origin, &error))?;
+        serde_json::from_reader(input.stream()).map_err(|error| json_error(origin, error))?;
     let num_requests = input_lens.len();
     let errors = errors.unwrap_or_else(|| vec![None; num_requests]);
     let lengths = [("output_lens", output_lens.len()), ("start_times", start_times.len()), ("errors", errors.len())];
@@ -79,9 +79,10 @@ pub(super) fn read(origin: &str, reader: impl BufRead) -> Result<Rows> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::input::FileKind;
 
     fn load(text: &str) -> Result<Rows> {
-        read("result.json", text.as_bytes())
+        read(Input::new(FileKind::Requests, "result.json", text.as_bytes())?)
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use ridgepoint::internals::input::{Keys, Log, check, parse_json};
+use ridgepoint::internals::input::{FileKind, Input, Keys, Log, check, parse_json};
 use ridgepoint::{Error, Request, Result};
 use serde_json::Value;
 
@@ -28,13 +28,12 @@ impl Batch {
     /// # Errors
     /// A file that cannot be read or is no batch.
     pub fn read(path: &Path) -> Result<Self> {
-        let (origin, text) = if path == Path::new("-") {
-            ("standard input".to_owned(), std::io::read_to_string(std::io::stdin()))
-        } else {
-            (path.display().to_string(), std::fs::read_to_string(path))
+        let input = match path == Path::new("-") {
+            true => Input::new(FileKind::Batch, "standard input", std::io::stdin())?,
+            false => Input::open(FileKind::Batch, path)?,
         };
-        let text = text.map_err(|error| Error::io(&origin, error))?;
-        let requests = parse(&origin, &text)?.into_iter();
+        let origin = input.origin().to_owned();
+        let requests = parse(&origin, &input.text()?)?.into_iter();
         let items = requests.map(|request| Item { count: 1, request, flag: String::new() }).collect();
         Ok(Batch { origin, items })
     }

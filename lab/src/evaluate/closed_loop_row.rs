@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use ridgepoint::internals::input::{Columns, NumberRange, Row, RowReader};
+use ridgepoint::internals::input::{Columns, FileKind, Input, NumberRange, Row, RowReader};
 use ridgepoint::{Error, Result};
 
 const COLUMNS: Columns = Columns::exactly(
@@ -61,7 +61,7 @@ pub fn read_closed_loop(paths: &[impl AsRef<Path>]) -> Result<Vec<ClosedLoopRow>
     let mut rows = Vec::new();
     let mut known: BTreeMap<String, String> = BTreeMap::new();
     for path in paths {
-        let mut reader = RowReader::open_csv(path.as_ref(), COLUMNS)?;
+        let mut reader = RowReader::csv(Input::open(FileKind::ClosedLoop, path.as_ref())?, COLUMNS)?;
         let origin = reader.origin().to_owned();
         let before = rows.len();
         while let Some(row) = reader.next_row()? {

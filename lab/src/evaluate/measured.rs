@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use super::metric::{Latency, Metric};
-use ridgepoint::internals::input::{Columns, NumberRange, RowReader};
+use ridgepoint::internals::input::{Columns, FileKind, Input, NumberRange, RowReader};
 use ridgepoint::{Error, Result};
 
 /// The stage that stands for the whole run.
@@ -31,7 +31,7 @@ impl Measured {
     /// `ErrorKind::BadRow` for a stage below -1, an unknown metric, a value that is not a positive number, and for a row that
     /// contradicts another.
     pub fn read(path: impl AsRef<Path>) -> Result<Self> {
-        let mut reader = RowReader::open_csv(path.as_ref(), COLUMNS)?;
+        let mut reader = RowReader::csv(Input::open(FileKind::ServingFigures, path.as_ref())?, COLUMNS)?;
         let origin = reader.origin().to_owned();
         let mut values_ms: BTreeMap<(i32, Metric), f64> = BTreeMap::new();
         while let Some(row) = reader.next_row()? {

@@ -1,11 +1,9 @@
 //! The list of file formats, and which of them a file has.
 
-use std::fs::File;
-use std::io::Read;
 use std::path::Path;
 
 use ridgepoint::internals::error::cut;
-use ridgepoint::internals::input::{Head, HeadKind, head};
+use ridgepoint::internals::input::{FileKind, Head, HeadKind, Input, head};
 use ridgepoint::{Error, Result};
 
 use super::capture::Capture;
@@ -23,9 +21,6 @@ pub const FORMATS: [Format; 8] = [
     step_table::FORMAT,
     request_table::FORMAT,
 ];
-
-/// Bytes of a file that its format is detected from.
-const HEAD_BYTES: u64 = 256 << 10;
 
 /// A kind of file that can be read. Two are equal if they have the same name.
 #[derive(Debug, Clone, Copy)]
@@ -59,10 +54,13 @@ impl Format {
     /// # Errors
     /// A file that cannot be read or is of no known format, such as a compressed one.
     pub fn detect(path: &Path) -> Result<Self> {
-        let io = |error| Error::io(path, error);
-        let mut bytes = Vec::new();
-        File::open(path).map_err(io)?.take(HEAD_BYTES).read_to_end(&mut bytes).map_err(io)?;
-        detected(&bytes).map_err(|found| {
+        let input = Input::open(FileKind::Trace, path)?;
+        if !path.is_file() && !path.is_dir() {
+            let message =
+                "is a pipe or device, whose beginning can't be read twice: save it as a file, or name its format";
+            return Err(Error::parse(path, message));
+        }
+        detected(input.head()).map_err(|found| {
             let known = FORMATS.map(|format| format.name).join(", ");
             Error::parse(path, format!("{found}, which is none of the known formats ({known})"))
         })
@@ -81,7 +79,6 @@ fn detected(bytes: &[u8]) -> std::result::Result<Format, String> {
     let head = head(bytes);
     let known = FORMATS.into_iter().find(|format| (format.is_it)(&head));
     known.ok_or_else(|| match head.kind {
-        _ if bytes.starts_with(b"\x1f\x8b") => "is compressed: unpack it first".to_owned(),
         HeadKind::Empty => "is empty".to_owned(),
         HeadKind::Csv => format!("begins with '{}'", cut(&head.names.join(","))),
         _ if head.names.is_empty() => "is JSON without keys".to_owned(),
@@ -97,7 +94,7 @@ mod tests {
     fn each_format_is_known_by_its_head() {
         for (head, format) in [
             ("{\"resourceSpans\":[{\"resource\":{\"load_summary\":1", otlp::FORMAT),
-            ("\u{feff}\n[ {\"resourceSpans\": []}]", otlp::FORMAT),
+            ("\n[ {\"resourceSpans\": []}]", otlp::FORMAT),
             ("{\"version\": 1, \"worker_id\": \"a\", \"timing_scope\": \"execute_model_cuda\"}", forward_pass::FORMAT),
             ("[{\"start_time\": 1.5, \"request\": \"{\\\"benchmarks\\\": 1}\", \"respon", inference_perf::FORMAT),
             ("{\"load_summary\": {\"count\": 9}}", inference_perf::FORMAT),

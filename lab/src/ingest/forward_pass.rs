@@ -2,11 +2,9 @@
 //! time the GPU's work, not the engine's loop.
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::BufReader;
 use std::path::Path;
 
-use ridgepoint::internals::input::{Columns, NumberRange, Row, RowReader};
+use ridgepoint::internals::input::{Columns, FileKind, Input, NumberRange, Row, RowReader};
 use ridgepoint::internals::units::US_PER_S;
 use ridgepoint::{Error, Result};
 use serde::Deserialize;
@@ -63,9 +61,8 @@ struct Queued {
 /// A file that cannot be read or has no records; a line that is not JSON or has unknown keys; an unknown version or `timing_scope`;
 /// more than one record in a hundred with impossible values; times that are not in seconds.
 pub fn read(path: &Path) -> Result<Capture> {
-    let file = File::open(path).map_err(|error| Error::io(path, error))?;
-    let origin = path.display().to_string();
-    let mut rows = RowReader::jsonl(&origin, BufReader::with_capacity(1 << 16, file), COLUMNS);
+    let mut rows = RowReader::jsonl(Input::open(FileKind::Trace, path)?, COLUMNS);
+    let origin = rows.origin().to_owned();
     let mut found = Capture::default();
     let mut faults = RowFaults::default();
     let mut workers: BTreeMap<(String, u32), Vec<StepRecord>> = BTreeMap::new();

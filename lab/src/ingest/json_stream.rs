@@ -1,12 +1,10 @@
 //! Reads JSON files of any size document by document: lines of objects, a list of objects, or one object.
 
 use std::fmt;
-use std::fs::File;
-use std::io::{BufRead, BufReader};
 use std::marker::PhantomData;
 use std::path::Path;
 
-use ridgepoint::internals::input::json_error;
+use ridgepoint::internals::input::{FileKind, Input, Record, json_error};
 use ridgepoint::{Error, Location, Result};
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{DeserializeOwned, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
@@ -17,17 +15,16 @@ use serde::de::{DeserializeOwned, DeserializeSeed, Deserializer, MapAccess, SeqA
 /// # Errors
 /// A file that cannot be read; with line and column, a file that is not JSON, is cut short, or holds other objects than `T`.
 pub(super) fn for_each_object<T: DeserializeOwned>(path: &Path, mut take: impl FnMut(T)) -> Result<()> {
-    let io = |error| Error::io(path, error);
-    let mut reader = BufReader::with_capacity(1 << 18, File::open(path).map_err(io)?);
-    if reader.fill_buf().map_err(io)?.starts_with(b"\xef\xbb\xbf") {
-        reader.consume(3);
-    }
+    let (reader, count) = Input::open(FileKind::Trace, path)?.records(Record::Object);
     let mut parser = serde_json::Deserializer::from_reader(reader);
     // `end` fails where another document follows.
     while parser.end().is_err() {
-        Document { take: &mut take, object: PhantomData }
-            .deserialize(&mut parser)
-            .map_err(|error| fault(path, error))?;
+        count.begin();
+        let take = &mut |object| {
+            count.begin();
+            take(object);
+        };
+        Document { take, object: PhantomData }.deserialize(&mut parser).map_err(|error| fault(path, error))?;
     }
     Ok(())
 }
@@ -38,7 +35,7 @@ fn fault(path: &Path, error: serde_json::Error) -> Error {
         let place = Location::of(origin).line(error.line()).column(error.column());
         return Error::parse(place, "ends within a value: is the file cut short?");
     }
-    if error.is_io() { Error::io(path, error.into()) } else { json_error(&origin, &error) }
+    json_error(&origin, error)
 }
 
 struct Document<'t, T, F> {

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use ridgepoint::internals::input::{Columns, Row, RowReader};
+use ridgepoint::internals::input::{Columns, FileKind, Input, Row, RowReader};
 use ridgepoint::{Error, Result};
 
 use super::batch_summary::contradiction;
@@ -43,7 +43,7 @@ const MIN_PERIOD_US: f64 = 100.0;
 /// A file that cannot be read or has no rows; unknown or missing columns; more than one row in a hundred with an impossible value;
 /// timestamps that are not in nanoseconds.
 pub fn read(path: &Path) -> Result<Capture> {
-    let mut rows = RowReader::open_csv(path, COLUMNS)?;
+    let mut rows = RowReader::csv(Input::open(FileKind::Trace, path)?, COLUMNS)?;
     let origin = rows.origin().to_owned();
     let name = rows.header().position("experiment").is_none().then(|| file_name(path));
     let mut found = Capture::default();

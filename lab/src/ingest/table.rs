@@ -1,10 +1,9 @@
 //! What the step table and the request table share: rows written and read run by run.
 
-use std::fs::File;
-use std::io::{BufReader, Write};
+use std::io::Write;
 use std::path::Path;
 
-use ridgepoint::internals::input::{Columns, Row, RowReader};
+use ridgepoint::internals::input::{Columns, FileKind, Input, Row, RowReader};
 use ridgepoint::{Error, Result};
 use serde::Serialize;
 
@@ -39,9 +38,7 @@ pub(super) fn read_rows<T>(
     columns: &'static str,
     mut read: impl FnMut(&Row<'_>, &Run, &[T]) -> Result<T>,
 ) -> Result<Vec<(Run, Vec<T>)>> {
-    let file = File::open(path).map_err(|error| Error::io(path, error))?;
-    let reader = BufReader::with_capacity(1 << 16, file);
-    let mut rows = RowReader::verbatim_csv(&path.display().to_string(), reader, Columns::exactly(columns))?;
+    let mut rows = RowReader::verbatim_csv(Input::open(FileKind::Trace, path)?, Columns::exactly(columns))?;
     let mut runs = Vec::new();
     while let Some(row) = rows.next_row()? {
         let at = run_index(&mut runs, run(&row, None)?);

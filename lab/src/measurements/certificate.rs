@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use ridgepoint::Result;
-use ridgepoint::internals::input::{Keys, Log, parse_toml, read_text};
+use ridgepoint::internals::input::{FileKind, Keys, Log, parse_toml, read_text};
 use serde_json::Value;
 
 use super::source::{SourceFile, SourceFormat};
@@ -55,7 +55,7 @@ impl Certificate {
             return Ok(None);
         }
         let origin = path.display().to_string();
-        let toml = parse_toml(&origin, &read_text(&path)?)?;
+        let toml = parse_toml(&origin, &read_text(FileKind::Certificate, &path)?)?;
         let log = Log::default();
         let keys = Keys::new("", &toml, &log);
         keys.ignore(&NOT_READ);

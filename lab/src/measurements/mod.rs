@@ -24,10 +24,9 @@
 //! is not `measurement` is refused. `spread.csv`, which the measuring kit writes for people, is not read.
 
 use std::collections::{BTreeSet, HashMap};
-use std::io::BufRead;
 use std::path::Path;
 
-use ridgepoint::internals::input::{Row, RowReader};
+use ridgepoint::internals::input::{FileKind, Input, Row, RowReader};
 use ridgepoint::{Error, Result};
 
 mod calls;
@@ -151,7 +150,7 @@ impl Folder<'_> {
         let csv_file = format!("{}.csv", C::STEM);
         let mut rows = Vec::new();
         if self.looks_for(&csv_file) {
-            let reader = RowReader::open_csv(&self.dir.join(&csv_file), C::CSV)?;
+            let reader = RowReader::csv(Input::open(FileKind::KernelTimings, &self.dir.join(&csv_file))?, C::CSV)?;
             let source = self.certificate.as_ref().map(|certificate| certificate.source(C::STEM));
             rows = self.read_rows(reader, source.unwrap_or(SourceFile { file: csv_file, ..SourceFile::default() }))?;
         }
@@ -175,7 +174,8 @@ impl Folder<'_> {
     fn read_public<C: Call>(&mut self, public: &PublicTable) -> Result<Vec<Timed<C>>> {
         let path = self.dir.join(public.file);
         let jsonl = public_table::to_jsonl(&path)?;
-        let reader = RowReader::jsonl(&path.display().to_string(), jsonl.as_slice(), public.columns);
+        let input = Input::new(FileKind::KernelTimings, path.display().to_string(), jsonl.as_slice())?;
+        let reader = RowReader::jsonl(input, public.columns);
         let (file, format) = (public.file.to_owned(), SourceFormat::Parquet);
         self.read_rows(reader, SourceFile { file, format, ..SourceFile::default() })
     }
@@ -187,7 +187,7 @@ impl Folder<'_> {
     }
 
     /// Reads the rows of a file, each shape once.
-    fn read_rows<C: Call, R: BufRead>(&mut self, mut reader: RowReader<R>, file: SourceFile) -> Result<Vec<Timed<C>>> {
+    fn read_rows<C: Call>(&mut self, mut reader: RowReader<'_>, file: SourceFile) -> Result<Vec<Timed<C>>> {
         let (origin, format) = (reader.origin().to_owned(), file.format);
         let mut positions: HashMap<(usize, C), usize> = HashMap::new();
         // The number of each shape's first row, and its times.

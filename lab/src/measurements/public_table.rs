@@ -1,12 +1,13 @@
 //! Reads the public kernel tables: flat parquet files, whose rows become lines of JSON with the cells as text.
 
-use std::fs::File;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
+use bytes::Bytes;
 use parquet::errors::ParquetError;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::Field;
+use ridgepoint::internals::input::{FileKind, Input};
 use ridgepoint::{Error, Result};
 use serde_json::{Map, Value};
 
@@ -18,7 +19,7 @@ const MAX_ROWS: i64 = 10_000_000;
 /// # Errors
 /// A file that cannot be read, is damaged, or has columns other than flat ones of text and numbers.
 pub(super) fn to_jsonl(path: &Path) -> Result<Vec<u8>> {
-    let file = File::open(path).map_err(|error| Error::io(path, error))?;
+    let file = Bytes::from(Input::open(FileKind::KernelParquet, path)?.bytes()?);
     // The parquet crate (60.1) panics on some damaged files. Nothing that it touches outlives the call.
     let read = catch_unwind(AssertUnwindSafe(|| read_rows(file)))
         .unwrap_or_else(|_| Err(ParquetError::General("a page is damaged".to_owned())));
@@ -29,7 +30,7 @@ pub(super) fn to_jsonl(path: &Path) -> Result<Vec<u8>> {
 }
 
 /// The inner error is a column that cannot be used.
-fn read_rows(file: File) -> std::result::Result<std::result::Result<Vec<u8>, String>, ParquetError> {
+fn read_rows(file: Bytes) -> std::result::Result<std::result::Result<Vec<u8>, String>, ParquetError> {
     let reader = SerializedFileReader::new(file)?;
     let rows = reader.metadata().row_groups().iter().try_fold(0_i64, |sum, group| sum.checked_add(group.num_rows()));
     if rows.is_none_or(|rows| rows > MAX_ROWS) {

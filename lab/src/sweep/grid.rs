@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use ridgepoint::internals::input::{Keys, Log, parse_toml, read_text, shown};
+use ridgepoint::internals::input::{FileKind, Keys, Log, parse_toml, read_text, shown};
 use ridgepoint::server_config::ServerConfig;
 use ridgepoint::{Error, ErrorKind, Result};
 use serde_json::{Map, Value};
@@ -74,7 +74,7 @@ impl Grid {
     /// # Errors
     /// A file that cannot be read, and those of [`Grid::parse`].
     pub fn read(path: &Path) -> Result<Self> {
-        Self::parse(&path.display().to_string(), &read_text(path)?)
+        Self::parse(&path.display().to_string(), &read_text(FileKind::Grid, path)?)
     }
 
     /// Reads the text of a file that messages call `origin`. Paths in it are relative to the current folder.

@@ -1,10 +1,10 @@
 //! Files of rows: csv, a JSON list or JSON lines, by the ending of their name.
 
 use std::fmt::Display;
-use std::fs::File;
-use std::io::{self, BufReader, Write};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use ridgepoint::internals::input::{FileKind, Input};
 use ridgepoint::{Error, Result};
 
 use super::row::Row;
@@ -76,8 +76,7 @@ impl RowFile {
     pub(super) fn read(&self) -> Result<Vec<Row>> {
         let fault =
             |error: &dyn Display| Error::parse(&*self.path, format!("is no table of a sweep: {error}; {WAY_OUT}"));
-        let file = File::open(&self.path).map_err(|error| Error::io(&self.path, error))?;
-        let file = BufReader::new(file);
+        let file = Input::open(FileKind::SweepTable, &self.path)?.stream();
         match self.format {
             Format::Csv => {
                 let rows = csv::Reader::from_reader(file).into_deserialize();

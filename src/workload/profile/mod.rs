@@ -13,7 +13,7 @@ use super::staged::{StageLoad, StagedLoad};
 use super::summary::Summary;
 use super::{Workload, WorkloadRequest, limits};
 use crate::error::{Error, Result};
-use crate::input::{Keys, Log, NumberRange, parse_yaml, read_text};
+use crate::input::{FileKind, Keys, Log, NumberRange, parse_yaml, read_text};
 
 /// Whose defaults notes report.
 const INFERENCE_PERF: &str = "inference-perf's";
@@ -47,7 +47,7 @@ impl Profile {
     /// `ErrorKind::Io` for a file that can't be read, `ErrorKind::Parse` for one that is not text or longer than 16 MiB, and
     /// those of [`parse`](Self::parse).
     pub fn read(path: &Path) -> Result<Self> {
-        Self::parse(&path.display().to_string(), &read_text(path)?)
+        Self::parse(&path.display().to_string(), &read_text(FileKind::Profile, path)?)
     }
 
     /// Parses the text of a profile, YAML or JSON, that errors call `origin`.

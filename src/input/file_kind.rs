@@ -1,0 +1,111 @@
+//! The kinds of files that are read, and how much of each.
+
+/// A kind of file that this program reads. Each has one limit and one parser.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum FileKind {
+    /// A model's `config.json`.
+    ModelConfig,
+    /// The `hf_quant_config.json` beside it.
+    QuantisationConfig,
+    /// The `generation_config.json` beside it.
+    GenerationConfig,
+    /// A GPU in TOML.
+    Hardware,
+    /// An efficiency table in csv with a TOML header.
+    EfficiencyTable,
+    /// A correction in TOML.
+    Correction,
+    /// The requests of one step in JSON.
+    Batch,
+    /// The settings of a server in YAML or JSON.
+    ServerConfig,
+    /// A load profile in YAML or JSON.
+    Profile,
+    /// The requests of a load in csv, jsonl or a benchmark's JSON.
+    Requests,
+    /// The grid of a sweep in TOML.
+    Grid,
+    /// The rows of a sweep in csv, JSON or jsonl.
+    SweepTable,
+    /// A trace of an engine, a report of a load generator, or a table of steps or requests.
+    Trace,
+    /// The figures of a serving run in csv.
+    ServingFigures,
+    /// Closed-loop runs in csv.
+    ClosedLoop,
+    /// Kernel timings in csv.
+    KernelTimings,
+    /// A public table of kernel timings in parquet.
+    KernelParquet,
+    /// The `meta.toml` beside kernel timings.
+    Certificate,
+}
+
+/// How much of a file is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Limit {
+    /// Most bytes of a file that is read whole.
+    Bytes(u64),
+    /// Most records of a file that is read record by record; its length does not matter.
+    Records(u64),
+}
+
+const MIB: u64 = 1 << 20;
+
+impl FileKind {
+    /// Every kind.
+    pub const ALL: [FileKind; 18] = [
+        FileKind::ModelConfig,
+        FileKind::QuantisationConfig,
+        FileKind::GenerationConfig,
+        FileKind::Hardware,
+        FileKind::EfficiencyTable,
+        FileKind::Correction,
+        FileKind::Batch,
+        FileKind::ServerConfig,
+        FileKind::Profile,
+        FileKind::Requests,
+        FileKind::Grid,
+        FileKind::SweepTable,
+        FileKind::Trace,
+        FileKind::ServingFigures,
+        FileKind::ClosedLoop,
+        FileKind::KernelTimings,
+        FileKind::KernelParquet,
+        FileKind::Certificate,
+    ];
+
+    /// Returns what such a file is, in words.
+    pub fn name(self) -> &'static str {
+        self.about().0
+    }
+
+    /// Returns how much of such a file is read.
+    pub fn limit(self) -> Limit {
+        self.about().1
+    }
+
+    fn about(self) -> (&'static str, Limit) {
+        use Limit::{Bytes, Records};
+        match self {
+            FileKind::ModelConfig => ("model's config.json", Bytes(16 * MIB)),
+            FileKind::QuantisationConfig => ("model's hf_quant_config.json", Bytes(16 * MIB)),
+            FileKind::GenerationConfig => ("model's generation_config.json", Bytes(MIB)),
+            FileKind::Hardware => ("hardware file", Bytes(MIB)),
+            FileKind::EfficiencyTable => ("efficiency table", Bytes(64 * MIB)),
+            FileKind::Correction => ("correction", Bytes(MIB)),
+            FileKind::Batch => ("batch", Bytes(32 * MIB)),
+            FileKind::ServerConfig => ("server configuration", Bytes(4 * MIB)),
+            FileKind::Profile => ("load profile", Bytes(16 * MIB)),
+            FileKind::Requests => ("request file", Records(100_000_000)),
+            FileKind::Grid => ("grid", Bytes(4 * MIB)),
+            FileKind::SweepTable => ("table of a sweep", Bytes(512 * MIB)),
+            FileKind::Trace => ("trace or report", Records(20_000_000)),
+            FileKind::ServingFigures => ("file of measured figures", Records(1_000_000)),
+            FileKind::ClosedLoop => ("file of closed-loop runs", Records(1_000_000)),
+            FileKind::KernelTimings => ("file of kernel timings", Records(10_000_000)),
+            FileKind::KernelParquet => ("parquet table", Bytes(256 * MIB)),
+            FileKind::Certificate => ("meta.toml", Bytes(MIB)),
+        }
+    }
+}
