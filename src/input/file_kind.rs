@@ -95,7 +95,7 @@ impl FileKind {
             FileKind::EfficiencyTable => ("efficiency table", Bytes(64 * MIB)),
             FileKind::Correction => ("correction", Bytes(MIB)),
             FileKind::Batch => ("batch", Bytes(32 * MIB)),
-            FileKind::ServerConfig => ("server configuration", Bytes(4 * MIB)),
+            FileKind::ServerConfig => ("server configuration", Bytes(16 * MIB)),
             FileKind::Profile => ("load profile", Bytes(16 * MIB)),
             FileKind::Requests => ("request file", Records(100_000_000)),
             FileKind::Grid => ("grid", Bytes(4 * MIB)),
