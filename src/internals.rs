@@ -53,7 +53,7 @@ pub mod replay {
 }
 #[cfg(feature = "replay")]
 pub mod workload {
-    pub use crate::workload::limits::{MAX_RATE_PER_S, MAX_REQUESTS, MAX_TOKENS};
+    pub use crate::workload::limits::{MAX_RATE_PER_S, MAX_REQUESTS, MAX_TOKENS, check_memory};
     pub use crate::workload::load::LOCKSTEP;
 }
 pub mod units {

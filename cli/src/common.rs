@@ -91,6 +91,14 @@ pub struct CorrectionArg {
     pub correction: String,
 }
 
+/// How much memory replays may take.
+#[derive(Debug, Args)]
+pub struct MemoryArg {
+    /// Memory that replays may take, GiB; a load that may take more is refused with an estimate
+    #[arg(long, value_name = "GIB", value_parser = above_zero, allow_negative_numbers = true, default_value_t = 1.0)]
+    pub max_memory_gib: f64,
+}
+
 /// A parser of one of several values; each has a name and a line of help.
 pub fn one_of<T, const N: usize>(
     choices: [(&'static str, &'static str, T); N],

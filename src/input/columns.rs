@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::keys::{check, other_names};
+use super::keys::{MAX_PROBLEMS, check, other_names};
 use super::names::did_you_mean;
 use crate::error::{Location, Result, cut};
 
@@ -37,7 +37,9 @@ impl Columns {
         let mut problems = Vec::new();
         for (position, name) in names.into_iter().map(str::trim).enumerate() {
             let Some(column) = self.column(name) else {
-                let hint = did_you_mean(name, self.all()).map_or(String::new(), |hint| format!(": {hint}"));
+                let is_shown = problems.len() < MAX_PROBLEMS;
+                let hint = if is_shown { did_you_mean(name, self.all()) } else { None };
+                let hint = hint.map_or(String::new(), |hint| format!(": {hint}"));
                 problems.push(format!("column '{}' is not known{hint}", cut(name)));
                 continue;
             };

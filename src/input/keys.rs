@@ -1,6 +1,7 @@
 //! Reads the keys of one object into typed values. A [`Log`] collects the faults, so that a user sees all of them.
 
 use std::cell::RefCell;
+use std::collections::HashSet;
 use std::fmt::Display;
 use std::ops::RangeInclusive;
 
@@ -12,7 +13,7 @@ use super::number_range::NumberRange;
 use crate::error::{Error, Location, Result, cut};
 
 /// Problems listed of one input; the rest is counted.
-const MAX_PROBLEMS: usize = 20;
+pub(super) const MAX_PROBLEMS: usize = 20;
 
 /// Fails with all problems of an input, if there are any.
 ///
@@ -33,16 +34,31 @@ pub fn check(at: impl Into<Location>, mut problems: Vec<String>) -> Result<()> {
 /// Problems and notes about one input, each kept once and in order.
 #[derive(Debug, Default)]
 pub struct Log {
-    problems: RefCell<Vec<String>>,
+    problems: RefCell<Once>,
     /// Key of the first problem that has one.
     key: RefCell<Option<String>>,
-    notes: RefCell<Vec<String>>,
+    notes: RefCell<Once>,
+}
+
+/// Texts in order, each once.
+#[derive(Debug, Default)]
+struct Once {
+    texts: Vec<String>,
+    known: HashSet<String>,
+}
+
+impl Once {
+    fn push(&mut self, text: String) {
+        if self.known.insert(text.clone()) {
+            self.texts.push(text);
+        }
+    }
 }
 
 impl Log {
     /// Records a fault.
     pub fn problem(&self, text: impl Into<String>) {
-        push_once(&self.problems, text.into());
+        self.problems.borrow_mut().push(text.into());
     }
 
     fn problem_of(&self, key: String, reason: impl Display) {
@@ -52,7 +68,7 @@ impl Log {
 
     /// Records something that a user should know, such as an assumption.
     pub fn note(&self, text: impl Into<String>) {
-        push_once(&self.notes, text.into());
+        self.notes.borrow_mut().push(text.into());
     }
 
     /// Returns what was read and the notes.
@@ -61,18 +77,11 @@ impl Log {
     /// All problems of `origin`, if there are any, or if `found` is `None`.
     pub fn finish<T>(self, origin: &str, found: Option<T>) -> Result<(T, Vec<String>)> {
         let place = Location { key: self.key.into_inner(), ..Location::of(origin) };
-        check(place, self.problems.into_inner())?;
+        check(place, self.problems.into_inner().texts)?;
         match found {
-            Some(found) => Ok((found, self.notes.into_inner())),
+            Some(found) => Ok((found, self.notes.into_inner().texts)),
             None => Err(Error::invalid(origin, vec!["lacks required keys".to_owned()])),
         }
-    }
-}
-
-fn push_once(list: &RefCell<Vec<String>>, text: String) {
-    let mut list = list.borrow_mut();
-    if !list.contains(&text) {
-        list.push(text);
     }
 }
 
@@ -271,8 +280,9 @@ impl<'a> Keys<'a> {
                 || self.aliases.iter().any(|(alias, key)| *alias == name && asked.iter().any(|a| a == key))
         };
         let known = || asked.iter().map(String::as_str);
-        for (name, _) in self.entries().filter(|(name, _)| !is_known(name)) {
-            let hint = did_you_mean(name, known())
+        for (at, (name, _)) in self.entries().filter(|(name, _)| !is_known(name)).enumerate() {
+            // The problems beyond these are counted, not shown.
+            let hint = if at < MAX_PROBLEMS { did_you_mean(name, known()) } else { None }
                 .unwrap_or_else(|| format!("known are {}", known().collect::<Vec<_>>().join(", ")));
             self.log.problem_of(self.path_of(&cut(name)), format_args!("is not a known key: {hint}"));
         }
@@ -333,7 +343,7 @@ mod tests {
         let keys = Keys::new("load", value, &log).with_aliases(&[("tp", "tensor_parallel_size")]);
         read(&keys);
         keys.finish();
-        log.problems.into_inner()
+        log.problems.into_inner().texts
     }
 
     #[test]

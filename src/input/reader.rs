@@ -64,7 +64,7 @@ impl<'a> Input<'a> {
         let origin = origin.into();
         let mut rest = Box::new(rest);
         let mut head = Vec::new();
-        rest.by_ref().take(HEAD_BYTES).read_to_end(&mut head).map_err(|error| Error::io(&origin, error))?;
+        rest.by_ref().take(HEAD_BYTES).read_to_end(&mut head).map_err(|error| read_error(&origin, error))?;
         if let Some(problem) = not_text(&head).filter(|_| kind != FileKind::KernelParquet) {
             return Err(Error::parse(origin, format!("{problem}; expected a {}", kind.name())));
         }

@@ -156,7 +156,7 @@ impl Reading<'_> {
         let layers = LayerReader { text, family: self.family, hidden_size, num_layers, plain };
         let (attentions, blocks) = (attention::layers(&layers), ffn::layers(&layers));
         let config = self.quantization_config();
-        let quantisation = Quantisation::read(config.as_ref(), hf, hidden_size);
+        let quantisation = Quantisation::read(config.as_ref(), hf, hidden_size).within_reason(num_layers, text.log);
         self.note_omissions(&quantisation, config.is_some() || hf.is_some());
 
         let norm_params = hidden_size.saturating_mul(self.norms(&blocks));

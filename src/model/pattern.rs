@@ -3,7 +3,7 @@
 
 use std::collections::HashSet;
 
-use regex_lite::Regex;
+use regex_lite::{Regex, RegexBuilder};
 
 use crate::input::Keys;
 
@@ -30,7 +30,13 @@ impl ModuleName {
 pub(super) struct Matcher {
     literals: HashSet<String>,
     regexes: Vec<Regex>,
+    regex_bytes: usize,
 }
+
+/// Largest program of a pattern, bytes; a name of a few hundred characters fits.
+const MAX_PROGRAM_BYTES: usize = 64 << 10;
+/// Bytes of a pattern that counted repetitions may stand for.
+const REPETITION_BYTES: usize = 1000;
 
 impl Matcher {
     /// Adds a pattern; a bad one is a problem of `key`.
@@ -47,12 +53,21 @@ impl Matcher {
                 return;
             }
         };
-        match Regex::new(&expression) {
-            Ok(regex) => self.regexes.push(regex),
+        let regex = RegexBuilder::new(&expression).size_limit(MAX_PROGRAM_BYTES).build();
+        match regex {
+            Ok(regex) => {
+                self.regexes.push(regex);
+                self.regex_bytes += expression.len() + if expression.contains('{') { REPETITION_BYTES } else { 0 };
+            }
             Err(error) => {
                 section.problem(key, format!("has a bad pattern, '{pattern}' ({error}): list the modules by name"));
             }
         }
+    }
+
+    /// Work of comparing one name: about the bytes of the expressions, and a few for the literals.
+    pub(super) fn work(&self) -> usize {
+        self.regex_bytes + if self.literals.is_empty() { 0 } else { 16 }
     }
 
     /// True where a pattern names the module, a module around it or one of its components.

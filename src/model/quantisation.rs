@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::pattern::{Matcher, ModuleName};
 use super::sizes::optional_size;
 use crate::dtype::{DType, WeightFormat};
-use crate::input::Keys;
+use crate::input::{Keys, Log};
 
 const METHODS: &str = "fp8, fbgemm_fp8, compressed-tensors, mxfp4, gptq, awq, modelopt";
 const ALGORITHMS: &str = "FP8, FP8_PER_CHANNEL_PER_TOKEN, FP8_PB_WO, NVFP4, W4A16_AWQ, W8A16, W8A8_SQ_PER_CHANNEL, \
@@ -14,6 +14,9 @@ const ALGORITHMS: &str = "FP8, FP8_PER_CHANNEL_PER_TOKEN, FP8_PB_WO, NVFP4, W4A1
 
 /// Scale blocks of modelopt's block-wise fp8, rows and columns.
 const MODELOPT_FP8_BLOCK: u32 = 128;
+
+/// Most bytes of patterns times layers. Each is compared with some 40 names per layer, so that this takes about a second.
+const MAX_PATTERN_WORK: u64 = 4_000_000;
 
 /// Modules that a rule covers by kind rather than by name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,8 +67,20 @@ impl Quantisation {
 
     /// Storage of a module that general rules do not reach (the LM head): quantised only where named.
     pub(super) fn named_only_format(&self, module: &ModuleName) -> Option<WeightFormat> {
-        let mut named = self.named.iter().filter(|_| !self.skipped.matches(module));
-        named.find(|(matcher, _)| matcher.matches(module)).map(|(_, format)| *format)
+        let named = self.named.iter().find(|(matcher, _)| matcher.matches(module));
+        named.filter(|_| !self.skipped.matches(module)).map(|(_, format)| *format)
+    }
+
+    /// Refuses patterns that would take long to compare with the modules of so many layers; nothing is quantised then.
+    pub(super) fn within_reason(self, num_layers: u64, log: &Log) -> Self {
+        let work = self.skipped.work() + self.named.iter().map(|(matcher, _)| matcher.work()).sum::<usize>();
+        if (work as u64).saturating_mul(num_layers) <= MAX_PATTERN_WORK {
+            return self;
+        }
+        log.problem(format!(
+            "the patterns of quantization_config, {work} bytes, are too many for {num_layers} layers: list the modules by name"
+        ));
+        Quantisation::default()
     }
 
     /// True where nothing is quantised.

@@ -75,6 +75,15 @@ impl Load {
     /// # Errors
     /// Those of [`Profile::read`], [`RequestFile::read`], [`ClosedLoop::new`] and [`OpenLoop::new`].
     pub fn open(&self, seed: u64, replicas: u32) -> Result<OpenedLoad> {
+        self.open_if(seed, replicas, &|_| Ok(()))
+    }
+
+    /// Does the same if `check` allows the number of requests, which it gets before any is drawn.
+    ///
+    /// # Errors
+    /// Those of [`Load::open`] and of `check`.
+    #[doc(hidden)]
+    pub fn open_if(&self, seed: u64, replicas: u32, check: &dyn Fn(u64) -> Result<()>) -> Result<OpenedLoad> {
         let share = ReplicaShare::new(replicas);
         let opened = |name, workload, summary, notes| Ok(OpenedLoad { workload, name, summary, notes });
         match self {
@@ -83,16 +92,19 @@ impl Load {
                 let unshared =
                     "a profile cannot be shared out to replicas: one of them is replayed, with all of the load";
                 profile.notes.extend((replicas > 1).then(|| unshared.to_owned()));
+                check(profile.num_requests())?;
                 let (workload, summary) = (profile.workload(seed), profile.summary(seed));
                 opened(path.display().to_string(), workload, summary, profile.notes)
             }
             Load::RequestFile { path, format } => {
                 let file = RequestFile::read(path, *format)?;
                 let list = share.list(file.workload())?;
+                check(list.requests().len() as u64)?;
                 let (summary, notes) = (list.summary(), file.notes.into_iter().chain(share.note(None)).collect());
                 opened(path.display().to_string(), Box::new(list), summary, notes)
             }
             Load::ClosedLoop { concurrency, input_len, output_len, num_requests } => {
+                check(share.requests(*num_requests))?;
                 let own = share.concurrency(*concurrency);
                 let shape = RequestShape::new(*input_len, *output_len);
                 let closed = ClosedLoop::new(own, share.requests(*num_requests), shape)?;
@@ -101,6 +113,7 @@ impl Load {
                 opened(format!("{own}{of} in flight"), Box::new(closed), summary, notes.collect())
             }
             Load::OpenLoop { requests_per_s, input_len, output_len, num_requests, burstiness } => {
+                check(share.requests(*num_requests))?;
                 let pattern = ArrivalPattern::of_burstiness(*burstiness);
                 let own = share.rate_per_s(*requests_per_s);
                 let shape = RequestShape::new(*input_len, *output_len);

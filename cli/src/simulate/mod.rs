@@ -9,12 +9,13 @@ mod table;
 use clap::Args;
 use ridgepoint::internals::correction::CorrectionInfo;
 use ridgepoint::internals::replay::{Intervals, SpreadSampler};
+use ridgepoint::internals::workload::check_memory;
 use ridgepoint::latency::CalibratedRoofline;
 use ridgepoint::replay::{EngineConfig, EngineCounters, Metrics, StageMetrics, replay};
 use ridgepoint::{Deployment, EfficiencyMode};
 use serde::Serialize;
 
-use crate::common::{Common, Format, PredictionArgs};
+use crate::common::{Common, Format, MemoryArg, PredictionArgs};
 use crate::deployment::Served;
 use crate::outcome::{Failure, Outcome};
 use crate::output::Outputs;
@@ -30,6 +31,8 @@ pub struct Simulate {
     load: LoadArgs,
     #[command(flatten)]
     server: ServerArgs,
+    #[command(flatten)]
+    memory: MemoryArg,
     #[command(flatten)]
     prediction: PredictionArgs,
     #[command(flatten)]
@@ -100,7 +103,8 @@ pub fn run(args: &Simulate, common: &Common) -> Result<Outcome<Simulation>, Fail
     let (served, engine, mut warnings) = args.server.open(&args.prediction.options(common), &mut outputs)?;
     let title = served.title();
     let Served { model, hardware, deployment, steps } = served;
-    let mut load = args.load.load().open(args.load.seed, deployment.data_parallel_size)?;
+    let fits = |num_requests| check_memory(num_requests, 1, args.memory.max_memory_gib);
+    let mut load = args.load.load().open_if(args.load.seed, deployment.data_parallel_size, &fits)?;
     warnings.append(&mut load.notes);
     let latency = CalibratedRoofline::new(steps);
     let sampler = SpreadSampler::new(latency.steps());

@@ -11,7 +11,7 @@ use clap::Args;
 use ridgepoint_lab::sweep::{Grid, Row, RowFile, SweepList, SweepSummary};
 use serde::Serialize;
 
-use crate::common::{Common, PredictionArgs};
+use crate::common::{Common, MemoryArg, PredictionArgs};
 use crate::outcome::{Failure, Outcome};
 use crate::output::{Force, Kind, Outputs};
 use crate::progress;
@@ -45,6 +45,8 @@ pub struct Sweep {
     #[arg(value_parser = clap::value_parser!(u16).range(..=1024))]
     threads: u16,
     #[command(flatten)]
+    memory: MemoryArg,
+    #[command(flatten)]
     prediction: PredictionArgs,
 }
 
@@ -68,6 +70,7 @@ pub fn run(args: &Sweep, common: &Common) -> Result<Outcome<Swept>, Failure> {
     let sweep = ridgepoint_lab::sweep::Sweep::new(grid, args.prediction.options(common))?;
     let mut outputs = Outputs::new(common, args.force);
     outputs.reads(sweep.inputs());
+    sweep.check_memory(args.threads.into(), args.memory.max_memory_gib)?;
     let known = match &target {
         Some(target) if outputs.check(&target.path, Kind::SweepRows)? && !args.fresh => sweep.known(target)?,
         _ => Vec::new(),

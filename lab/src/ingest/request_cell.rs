@@ -9,6 +9,9 @@ use ridgepoint::Request;
 const NO_REQUESTS: &str = "-";
 const PARTIAL: &str = ":partial";
 
+/// Most requests of a table that its items stand for beyond one each: they take 12 bytes, and a judge copies them.
+const MAX_REPEATS: u64 = 10_000_000;
+
 /// The cell; equal requests in a row become one item.
 pub(super) fn write_cell(requests: &[Request]) -> String {
     if requests.is_empty() {
@@ -31,11 +34,12 @@ pub(super) fn write_cell(requests: &[Request]) -> String {
     out
 }
 
-/// Reads the requests of a cell: `count` of them with `tokens` scheduled tokens together.
+/// Reads the requests of a cell: `count` of them with `tokens` scheduled tokens together. `repeats` counts what the cells of a
+/// table stand for beyond their items.
 ///
 /// # Errors
 /// What is expected instead.
-pub(super) fn read_cell(text: &str, count: u64, tokens: u64) -> Result<Vec<Request>, String> {
+pub(super) fn read_cell(text: &str, count: u64, tokens: u64, repeats: &mut u64) -> Result<Vec<Request>, String> {
     let expected = || {
         format!(
             "the {count} requests with {tokens} tokens that the row counts, as items like 512@1024, 64x1@2048 or \
@@ -47,6 +51,10 @@ pub(super) fn read_cell(text: &str, count: u64, tokens: u64) -> Result<Vec<Reque
         let (times, request) = item_of(item).ok_or_else(expected)?;
         if times > count.saturating_sub(requests.len() as u64) {
             return Err(expected());
+        }
+        *repeats = repeats.saturating_add(times - 1);
+        if *repeats > MAX_REPEATS {
+            return Err(format!("at most {MAX_REPEATS} requests by shorthand in one table: split the table"));
         }
         requests.extend(std::iter::repeat_n(request, usize::try_from(times).unwrap_or(0)));
     }
@@ -82,8 +90,19 @@ mod tests {
         let requests = [Request::decode(7), Request::decode(7), Request::decode(9), partial];
         let cell = write_cell(&requests);
         assert_eq!(cell, "2x1@7 1@9 512@1024:partial");
-        assert_eq!(read_cell(&cell, 4, 515).unwrap(), requests);
-        assert_eq!(read_cell(&write_cell(&[]), 0, 0).unwrap(), []);
+        assert_eq!(read_cell(&cell, 4, 515, &mut 0).unwrap(), requests);
+        assert_eq!(read_cell(&write_cell(&[]), 0, 0, &mut 0).unwrap(), []);
+    }
+
+    #[test]
+    fn a_short_cell_does_not_fill_the_memory() {
+        let error = read_cell("100000000x1@5", 100_000_000, 100_000_000, &mut 0).unwrap_err();
+        assert!(error.contains("at most 10000000 requests by shorthand"), "{error}");
+        // Cells of one table count together; what is written out does not count.
+        let mut repeats = 0;
+        let cells = (0..200).map(|_| read_cell("60000x1@5", 60_000, 60_000, &mut repeats));
+        assert_eq!(cells.take_while(Result::is_ok).count(), 166);
+        assert!(read_cell("1@5 2@5 3@5", 3, 6, &mut MAX_REPEATS.clone()).is_ok());
     }
 
     #[test]
@@ -102,7 +121,7 @@ mod tests {
             ("+1@7", 1, 1),
             ("", 1, 1),
         ] {
-            assert!(read_cell(cell, count, tokens).is_err(), "{cell}");
+            assert!(read_cell(cell, count, tokens, &mut 0).is_err(), "{cell}");
         }
     }
 }

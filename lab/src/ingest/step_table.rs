@@ -77,6 +77,7 @@ pub fn write(out: impl Write, runs: &[TableRun]) -> std::io::Result<()> {
 /// # Errors
 /// A file that cannot be read or has no rows; a missing or unknown column; the first row that is not as documented.
 pub fn read_runs(path: &Path) -> Result<Vec<TableRun>> {
+    let mut repeats = 0;
     let runs = read_rows(path, &COLUMNS, |row, run, known: &[(StepRecord, StepTime)]| {
         let (mut step, cells): (StepRecord, Cells) = (row.get()?, row.get()?);
         if known.last().is_some_and(|(last, _)| last.step_id >= step.step_id) {
@@ -91,7 +92,8 @@ pub fn read_runs(path: &Path) -> Result<Vec<TableRun>> {
         if let Some(text) = &cells.requests {
             let count = u64::from(step.num_prefill_requests) + u64::from(step.num_decode_requests);
             let tokens = step.prefill_tokens.saturating_add(step.decode_tokens);
-            let requests = read_cell(text, count, tokens).map_err(|expected| row.bad("requests", expected))?;
+            let requests = read_cell(text, count, tokens, &mut repeats);
+            let requests = requests.map_err(|expected| row.bad("requests", expected))?;
             step.requests = Some(requests);
         }
         Ok((step, time(row, &cells, known.len())?))

@@ -32,6 +32,8 @@ use ridgepoint::{Error, Result};
 mod calls;
 mod certificate;
 #[cfg(feature = "parquet")]
+mod parquet_claims;
+#[cfg(feature = "parquet")]
 mod public_table;
 mod source;
 mod tables;
@@ -173,9 +175,7 @@ impl Folder<'_> {
     #[cfg(feature = "parquet")]
     fn read_public<C: Call>(&mut self, public: &PublicTable) -> Result<Vec<Timed<C>>> {
         let path = self.dir.join(public.file);
-        let jsonl = public_table::to_jsonl(&path)?;
-        let input = Input::new(FileKind::KernelTimings, path.display().to_string(), jsonl.as_slice())?;
-        let reader = RowReader::jsonl(input, public.columns);
+        let reader = RowReader::jsonl(public_table::jsonl(&path)?, public.columns);
         let (file, format) = (public.file.to_owned(), SourceFormat::Parquet);
         self.read_rows(reader, SourceFile { file, format, ..SourceFile::default() })
     }

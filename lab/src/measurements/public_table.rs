@@ -1,57 +1,76 @@
 //! Reads the public kernel tables: flat parquet files, whose rows become lines of JSON with the cells as text.
 
+use std::io::{self, Cursor, Read};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
 use bytes::Bytes;
-use parquet::errors::ParquetError;
-use parquet::file::reader::{FileReader, SerializedFileReader};
+use parquet::file::reader::FileReader;
+use parquet::file::serialized_reader::SerializedFileReader;
 use parquet::record::Field;
-use ridgepoint::internals::input::{FileKind, Input};
-use ridgepoint::{Error, Result};
+use parquet::record::reader::RowIter;
+use ridgepoint::Result;
+use ridgepoint::internals::input::{FileKind, Input, read_error};
 use serde_json::{Map, Value};
 
-/// Most rows of a table; a damaged file may claim any number of them.
-const MAX_ROWS: i64 = 10_000_000;
+use super::parquet_claims;
 
-/// Returns the rows of a file as jsonl.
+/// Returns the rows of a file as jsonl, which are decoded as they are read.
 ///
 /// # Errors
 /// A file that cannot be read, is damaged, or has columns other than flat ones of text and numbers.
-pub(super) fn to_jsonl(path: &Path) -> Result<Vec<u8>> {
+pub(super) fn jsonl(path: &Path) -> Result<Input<'static>> {
     let file = Bytes::from(Input::open(FileKind::KernelParquet, path)?.bytes()?);
-    // The parquet crate (60.1) panics on some damaged files. Nothing that it touches outlives the call.
-    let read = catch_unwind(AssertUnwindSafe(|| read_rows(file)))
-        .unwrap_or_else(|_| Err(ParquetError::General("a page is damaged".to_owned())));
-    read.map_err(|error| {
-        Error::parse(path, format!("is damaged or not a parquet file of snappy or plain pages: {error}"))
-    })?
-    .map_err(|problem| Error::parse(path, problem))
+    let origin = path.display().to_string();
+    let rows = guarded(|| rows(file)).map_err(|error| read_error(&origin, error))?;
+    Input::new(FileKind::KernelTimings, origin, Lines { rows, line: Cursor::default() })
 }
 
-/// The inner error is a column that cannot be used.
-fn read_rows(file: Bytes) -> std::result::Result<std::result::Result<Vec<u8>, String>, ParquetError> {
-    let reader = SerializedFileReader::new(file)?;
-    let rows = reader.metadata().row_groups().iter().try_fold(0_i64, |sum, group| sum.checked_add(group.num_rows()));
-    if rows.is_none_or(|rows| rows > MAX_ROWS) {
-        return Err(ParquetError::General(format!("it claims more than {MAX_ROWS} rows")));
-    }
-    let mut jsonl = Vec::new();
-    for row in reader.get_row_iter(None)? {
+/// The parquet crate (60.1) panics on some damaged files. Nothing that it touches outlives the error.
+fn guarded<T>(read: impl FnOnce() -> std::result::Result<T, String>) -> io::Result<T> {
+    let read = catch_unwind(AssertUnwindSafe(read)).unwrap_or_else(|_| Err(damaged("a page is damaged")));
+    read.map_err(|problem| io::Error::new(io::ErrorKind::InvalidData, problem))
+}
+
+fn damaged(error: impl std::fmt::Display) -> String {
+    format!("is damaged or not a parquet file of snappy or plain pages: {error}")
+}
+
+fn rows(file: Bytes) -> std::result::Result<RowIter<'static>, String> {
+    let reader = SerializedFileReader::new(file.clone()).map_err(damaged)?;
+    parquet_claims::check(&file, reader.metadata()).map_err(damaged)?;
+    Ok(RowIter::from_file_into(Box::new(reader)))
+}
+
+/// Lines of JSON, made of one row at a time.
+struct Lines {
+    rows: RowIter<'static>,
+    line: Cursor<Vec<u8>>,
+}
+
+impl Lines {
+    /// The next line; empty at the end.
+    fn next_line(&mut self) -> std::result::Result<Vec<u8>, String> {
+        let Some(row) = self.rows.next() else { return Ok(Vec::new()) };
         let mut object = Map::new();
-        for (column, field) in row?.get_column_iter() {
-            match text_of(field) {
-                Ok(cell) => object.insert(column.clone(), cell),
-                Err(kind) => {
-                    let expected = "expected a flat column of text, whole numbers or floats";
-                    return Ok(Err(format!("column '{column}' holds {kind}; {expected}")));
-                }
-            };
+        for (column, field) in row.map_err(damaged)?.get_column_iter() {
+            let expected = "expected a flat column of text, whole numbers or floats";
+            let cell = text_of(field).map_err(|kind| format!("column '{column}' holds {kind}; {expected}"))?;
+            object.insert(column.clone(), cell);
         }
-        jsonl.extend(Value::Object(object).to_string().into_bytes());
-        jsonl.push(b'\n');
+        let mut line = Value::Object(object).to_string().into_bytes();
+        line.push(b'\n');
+        Ok(line)
     }
-    Ok(Ok(jsonl))
+}
+
+impl Read for Lines {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.line.position() == self.line.get_ref().len() as u64 {
+            self.line = Cursor::new(guarded(|| self.next_line())?);
+        }
+        self.line.read(buffer)
+    }
 }
 
 /// The text of a cell, null if it has no value. The error names the kind of another cell.

@@ -1,5 +1,6 @@
 //! A grid, read from TOML and checked as a whole: its servers, its loads and its limits.
 
+use std::collections::HashSet;
 use std::path::Path;
 
 use ridgepoint::internals::input::{FileKind, Keys, Log, parse_toml, read_text, shown};
@@ -13,6 +14,9 @@ use super::slo::Slo;
 
 /// Most configurations of a grid.
 pub const MAX_CONFIGURATIONS: usize = 100_000;
+
+/// More keys than a server or load can have. A section with more has unknown ones, and is not multiplied out.
+const MAX_KEYS: usize = 100;
 
 /// Servers and loads to go through. Every combination of their values is a configuration.
 ///
@@ -153,22 +157,24 @@ fn axes<'a>(section: &str, entries: impl Iterator<Item = (&'a String, &'a Value)
         if values.is_empty() {
             log.problem(format!("{section}.{key} = [] has no value: give one, or leave the key out"));
         }
-        for (at, value) in
-            values.iter().enumerate().filter(|(at, value)| values.iter().take(*at).any(|other| other == *value))
-        {
+        let mut known = HashSet::new();
+        for (at, value) in values.iter().enumerate().filter(|(_, value)| !known.insert(value.to_string())) {
             log.problem(format!("{section}.{key} = {} is listed twice, at place {}: keep one", shown(value), at + 1));
         }
         Axis { key, values }
     };
-    entries.map(axis).filter(|axis| !axis.values.is_empty()).collect()
+    let mut axes: Vec<Axis<'a>> = entries.map(axis).filter(|axis| !axis.values.is_empty()).collect();
+    if axes.len() > MAX_KEYS {
+        axes.iter_mut().for_each(|axis| axis.values = axis.values.get(..1).unwrap_or_default());
+    }
+    axes
 }
 
 /// Every combination of the axes' values; the last axis changes fastest. Those that cannot be read are left out.
 fn combinations<T>(axes: &[Axis<'_>], read: impl Fn(&Map<String, Value>) -> Option<T>) -> Vec<Setting<T>> {
     let mut found = vec![Setting { value: Map::new(), all: String::new(), varied: String::new() }];
     for axis in axes {
-        let with = |setting: &Setting<Map<String, Value>>, value: &Value| {
-            let mut setting = setting.clone();
+        let with = |mut setting: Setting<Map<String, Value>>, value: &Value| {
             let text = format!("{} {}", axis.key, value.as_str().map_or_else(|| value.to_string(), str::to_owned));
             append(&mut setting.all, &text);
             if axis.values.len() > 1 {
@@ -177,7 +183,10 @@ fn combinations<T>(axes: &[Axis<'_>], read: impl Fn(&Map<String, Value>) -> Opti
             setting.value.insert(axis.key.to_owned(), value.clone());
             setting
         };
-        found = found.iter().flat_map(|setting| axis.values.iter().map(move |value| with(setting, value))).collect();
+        found = match axis.values {
+            [one] => found.into_iter().map(|setting| with(setting, one)).collect(),
+            all => found.iter().flat_map(|setting| all.iter().map(move |value| with(setting.clone(), value))).collect(),
+        };
     }
     let read = |Setting { value, all, varied }| Some(Setting { value: read(&value)?, all, varied });
     found.into_iter().filter_map(read).collect()

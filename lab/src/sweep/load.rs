@@ -49,6 +49,15 @@ impl Source {
         }
     }
 
+    /// The number of requests of a load, without drawing them.
+    pub(super) fn num_requests(&self, load: &LoadPoint) -> u64 {
+        match self {
+            Source::Generated => load.num_requests.unwrap_or(0),
+            Source::Requests(file) => file.workload().requests().len() as u64,
+            Source::Profile(profile) => profile.num_requests(),
+        }
+    }
+
     /// Remarks on the file.
     pub fn notes(&self) -> &[String] {
         match self {

@@ -1,6 +1,6 @@
 //! Rows of an earlier run: read back and checked against the grid, so that their configurations need not run again.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -10,6 +10,9 @@ use ridgepoint::{Error, Result};
 use super::row::Row;
 use super::row_file::{RowFile, WAY_OUT};
 use super::sweeping::Sweep;
+
+/// Most files of a folder of data that are looked at.
+const MAX_FILES: usize = 100_000;
 
 impl Sweep {
     /// The rows that a file has of this grid, by configuration.
@@ -22,7 +25,9 @@ impl Sweep {
         let mut known = vec![None; described.len()];
         let Ok(written) = file.path.metadata().and_then(|metadata| metadata.modified()) else { return Ok(known) };
         let rows = file.read()?;
-        if let Some(input) = self.inputs().find_map(|input| newer(input, written)).filter(|_| !rows.is_empty()) {
+        let mut inputs = self.inputs().filter(|_| !rows.is_empty());
+        let newer = inputs.find_map(|input| newer(input, written).transpose()).transpose()?;
+        if let Some(input) = newer {
             let message = format!("holds rows that are older than {}: {WAY_OUT}", input.display());
             return Err(Error::parse(file.path.as_path(), message));
         }
@@ -49,11 +54,25 @@ fn choices(row: &Row) -> String {
     format!("version {}, efficiency {}, correction {correction}", row.version, row.efficiency)
 }
 
-/// The first file in or at `path` that changed after `time`.
-fn newer(path: &Path, time: SystemTime) -> Option<PathBuf> {
-    let metadata = path.metadata().ok()?;
-    if metadata.is_dir() {
-        return std::fs::read_dir(path).ok()?.flatten().find_map(|entry| newer(&entry.path(), time));
+/// The first file in or at `path` that changed after `time`. Links are followed, and each folder is looked into once.
+///
+/// # Errors
+/// More than [`MAX_FILES`] files.
+fn newer(path: &Path, time: SystemTime) -> Result<Option<PathBuf>> {
+    let (mut waiting, mut folders, mut files) = (vec![path.to_owned()], HashSet::new(), 0);
+    while let Some(next) = waiting.pop() {
+        files += 1;
+        if files > MAX_FILES {
+            return Err(Error::parse(path, format!("holds more than {MAX_FILES} files: is it the right folder?")));
+        }
+        let Ok(metadata) = next.metadata() else { continue };
+        if metadata.is_dir() {
+            let is_new = next.canonicalize().is_ok_and(|folder| folders.insert(folder));
+            let entries = std::fs::read_dir(&next).ok().filter(|_| is_new);
+            waiting.extend(entries.into_iter().flatten().flatten().map(|entry| entry.path()));
+        } else if metadata.modified().is_ok_and(|modified| modified > time) {
+            return Ok(Some(next));
+        }
     }
-    (metadata.modified().ok()? > time).then(|| path.to_owned())
+    Ok(None)
 }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use rayon::prelude::*;
 use ridgepoint::internals::correction::Correction;
 use ridgepoint::internals::input::check;
+use ridgepoint::internals::workload::check_memory;
 use ridgepoint::server_config::ServerConfig;
 use ridgepoint::{CorrectionChoice, Error, Hardware, MatmulFormat, Model, Options, Result};
 
@@ -16,6 +17,9 @@ use super::grid::{Configuration, Grid, Setting};
 use super::load::LoadPoint;
 use super::point::{Point, SharedLatency, reason};
 use super::row::Row;
+
+/// Unknown models and GPUs after which no more are looked up.
+const MAX_PROBLEMS: usize = 100;
 
 /// A model in the precision that servers ask for.
 #[derive(Debug)]
@@ -46,6 +50,10 @@ impl Sweep {
         let (mut models, mut hardware) = (HashMap::new(), HashMap::new());
         let data_dir = options.data_dir.as_deref();
         for server in grid.servers.iter().map(|server| &server.value) {
+            if problems.len() >= MAX_PROBLEMS {
+                problems.push(format!("after {MAX_PROBLEMS} such problems, no other model or GPU was looked up"));
+                break;
+            }
             if let Entry::Vacant(entry) = models.entry(model_key(server)) {
                 let found = found_model(server, &options).map(|found| entry.insert(found));
                 problems.extend(found.err().map(|error| error.to_string()));
@@ -55,8 +63,6 @@ impl Sweep {
                 problems.extend(found.err().map(|error| error.to_string()));
             }
         }
-        problems.sort();
-        problems.dedup();
         check(grid.origin.as_str(), problems)?;
         Ok(Sweep { grid, options, models, hardware })
     }
@@ -64,6 +70,16 @@ impl Sweep {
     /// The grid.
     pub fn grid(&self) -> &Grid {
         &self.grid
+    }
+
+    /// Refuses loads whose replays may take more than `max_memory_gib` together, on as many `threads` as [`Sweep::run`] gets.
+    ///
+    /// # Errors
+    /// `ErrorKind::InvalidArgument` with the estimates of memory and time.
+    pub fn check_memory(&self, threads: usize, max_memory_gib: f64) -> Result<()> {
+        let loads = self.grid.loads.iter().map(|load| self.grid.source.num_requests(&load.value));
+        let threads = if threads == 0 { rayon::current_num_threads() } else { threads };
+        check_memory(loads.max().unwrap_or(0), threads.min(self.grid.num_configurations()), max_memory_gib)
     }
 
     /// The columns of each configuration that are known before anything runs.

@@ -73,6 +73,11 @@ impl Profile {
         })
     }
 
+    /// Returns the number of requests, which does not depend on the seed.
+    pub fn num_requests(&self) -> u64 {
+        self.stages.iter().map(StageLoad::num_requests).sum()
+    }
+
     /// Returns the load. Arrivals, lengths and the order of prompts are drawn from `seed`.
     pub fn staged_load(&self, seed: u64) -> StagedLoad {
         StagedLoad::new(&self.stages, &self.prompts, self.interval_ns, self.max_in_flight, seed)

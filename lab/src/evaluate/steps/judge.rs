@@ -18,7 +18,7 @@ use crate::ingest::Interval;
 use ridgepoint::internals::correction::{Correction, CorrectionInfo};
 use ridgepoint::internals::units::US_PER_MS;
 use ridgepoint::latency::BlackBox;
-use ridgepoint::{Request, Result, StepEstimate};
+use ridgepoint::{Result, StepEstimate};
 
 /// How rows are judged.
 #[derive(Clone, Copy)]
@@ -81,18 +81,20 @@ fn judge_fold(fold: &StepFold<'_>, options: &JudgeOptions<'_>, done: &(dyn Fn(u6
     notes.extend(black_box.as_ref().map(|(_, note)| note.clone()));
     let window = |range: Range<usize>| {
         let rows = &rows[range];
-        let batches: Vec<Vec<Request>> = rows.iter().map(|row| case.requests(row)).collect();
-        let predict = |batch: &Vec<Request>| {
-            let StepEstimate { step_time_us, lower_us, upper_us, .. } = predictor.estimate_unchecked(batch);
-            [step_time_us, lower_us, upper_us]
+        // One batch at a time is held: those of a window may be many millions of requests.
+        let predict = |row: &Interval| {
+            let batch = case.requests(row);
+            let StepEstimate { step_time_us, lower_us, upper_us, .. } = predictor.estimate_unchecked(&batch);
+            let simpler: Vec<f64> = baselines.iter().map(|(_, steps)| steps.step_time_us(&batch)).collect();
+            ([step_time_us, lower_us, upper_us], simpler)
         };
-        let predicted: Vec<[f64; 3]> = batches.iter().map(predict).collect();
+        let (predicted, simpler): (Vec<[f64; 3]>, Vec<Vec<f64>>) = rows.iter().map(predict).unzip();
         let mean_ms = |times_us: &mut dyn Iterator<Item = f64>| times_us.sum::<f64>() / rows.len() as f64 / US_PER_MS;
         let [time_ms, lower_ms, upper_ms] = [0, 1, 2].map(|index| mean_ms(&mut predicted.iter().map(|of| of[index])));
         let mut row = MetricRow::new(WHOLE_RUN, Metric::STEP_MEAN, mean_step_us(rows) / US_PER_MS, time_ms);
         (row.lower_ms, row.upper_ms) = (lower_ms, upper_ms);
-        for (baseline, steps) in &baselines {
-            row.baselines.insert(*baseline, mean_ms(&mut batches.iter().map(|batch| steps.step_time_us(batch))));
+        for (at, (baseline, _)) in baselines.iter().enumerate() {
+            row.baselines.insert(*baseline, mean_ms(&mut simpler.iter().filter_map(|of| of.get(at).copied())));
         }
         if let Some((line, _)) = &black_box {
             let StepSample { prompt_tokens, decodes, .. } = sample(case, rows);

@@ -21,6 +21,7 @@ mod trace;
 
 use std::path::Path;
 
+use ridgepoint::internals::input::Distinct;
 use ridgepoint::{Error, Result};
 
 use self::trace::Trace;
@@ -47,7 +48,7 @@ pub(super) const FORMAT: Format = Format {
 /// OpenTelemetry protocol 1.x, its JSON encoding; names of spans, events and attributes from vLLM's journey and step tracing.
 pub fn read(path: &Path) -> Result<Capture> {
     let mut trace = Trace::default();
-    for_each_object(path, |export| trace.add(&export))?;
+    for_each_object(path, |Distinct(export)| trace.add(&export))?;
     let capture = runs::capture(&file_name(path), trace);
     if capture.steps_read() == 0 && capture.requests_read() == 0 {
         let message = "has no step.BATCH_SUMMARY event and no llm_request or llm_core span: start vLLM with \

@@ -6,6 +6,7 @@
 
 use std::path::Path;
 
+use ridgepoint::internals::input::Distinct;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::Value;
@@ -36,11 +37,11 @@ pub fn read(path: &Path) -> Result<Capture> {
     let mut report = Report::default();
     for_each_object(path, |object| report = object)?;
     let mut capture = Capture::default();
-    if let Some(version) = report.metadata["version"].as_f64().filter(|version| (version - VERSION).abs() > 0.0) {
+    if let Some(version) = report.metadata.0["version"].as_f64().filter(|version| (version - VERSION).abs() > 0.0) {
         let note = format!("the report is of version {version}, its names are read as those of version {VERSION}");
         capture.notes.push(note);
     }
-    let model = report.args["model"].as_str().map(str::to_owned);
+    let model = report.args.0["model"].as_str().map(str::to_owned);
     let several = report.benchmarks.len() > 1;
     let name = file_name(path);
     for (index, benchmark) in report.benchmarks.into_iter().enumerate() {
@@ -59,8 +60,8 @@ pub fn read(path: &Path) -> Result<Capture> {
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Report {
-    metadata: Value,
-    args: Value,
+    metadata: Distinct,
+    args: Distinct,
     benchmarks: Vec<Benchmark>,
 }
 
@@ -84,11 +85,11 @@ struct Request {
     request_id: Option<String>,
     prompt_tokens: Value,
     output_tokens: Value,
-    info: Value,
+    info: Distinct,
 }
 
 fn row(position: usize, request: &Request) -> Row {
-    let timings = &request.info["timings"];
+    let timings = &request.info.0["timings"];
     Ok(RequestRow {
         request_id: request.request_id.clone().unwrap_or_else(|| position.to_string()),
         arrived_ns: time_ns(&timings["request_start"])?,

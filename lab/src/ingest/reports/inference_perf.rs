@@ -7,7 +7,7 @@
 
 use std::path::Path;
 
-use ridgepoint::internals::input::HeadKind;
+use ridgepoint::internals::input::{Distinct, HeadKind};
 use serde_json::Value;
 
 use super::{Row, Rows, time_ns, tokens, with_requests};
@@ -34,7 +34,7 @@ pub(in crate::ingest) const FORMAT: Format = Format {
 /// A file that cannot be read, is not JSON or is cut short, is one of inference-perf's summaries, or has no requests.
 pub fn read(path: &Path) -> Result<Capture> {
     let (mut rows, mut read) = (Rows::default(), 0);
-    for_each_object(path, |request: Value| {
+    for_each_object(path, |Distinct(request)| {
         if request["load_summary"].is_null() {
             rows.add(row(read, &request));
             read += 1;
