@@ -92,7 +92,7 @@ impl FileKind {
             FileKind::QuantisationConfig => ("model's hf_quant_config.json", Bytes(16 * MIB)),
             FileKind::GenerationConfig => ("model's generation_config.json", Bytes(MIB)),
             FileKind::Hardware => ("hardware file", Bytes(MIB)),
-            FileKind::EfficiencyTable => ("efficiency table", Bytes(64 * MIB)),
+            FileKind::EfficiencyTable => ("table of efficiencies", Bytes(64 * MIB)),
             FileKind::Correction => ("correction", Bytes(MIB)),
             FileKind::Batch => ("batch", Bytes(32 * MIB)),
             FileKind::ServerConfig => ("server configuration", Bytes(16 * MIB)),

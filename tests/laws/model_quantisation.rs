@@ -269,3 +269,24 @@ fn a_name_that_promises_quantisation_without_any_is_noted() {
     let model = Model::from_config_str("nvidia/Llama-3.1-70B-Instruct-FP8", "x", &text, None).unwrap();
     assert!(model.notes.iter().any(|n| n.contains("hf_quant_config.json")), "{:?}", model.notes);
 }
+
+#[test]
+fn patterns_are_bounded_by_the_layers_that_they_are_compared_with() {
+    let with = |patterns: Vec<String>, layers: u64| {
+        let mut config = config("llama-3.1-8b");
+        config["num_hidden_layers"] = layers.into();
+        config["quantization_config"] = json!({"quant_method": "fp8", "ignored_layers": patterns});
+        read(&config, None)
+    };
+    let patterns =
+        |count: usize| (0..count).map(|at| format!("re:.*layers\\.{at}\\.self_attn\\.[qkvo]+_proj$")).collect();
+    let error = with(patterns(300), 1000).unwrap_err().to_string();
+    assert!(error.contains("are too many for 1000 layers: list the modules by name"), "{error}");
+    // A counted repetition stands for more than its bytes.
+    let counted = |count: usize| (0..count).map(|at| format!("re:(a{{20}}){{20}}{at}")).collect();
+    assert!(with(counted(50), 1000).is_err());
+    // What checkpoints have: a few patterns, a glob per layer, and any number of names.
+    assert!(with(patterns(20), 128).is_ok());
+    assert!(with((0..61).map(|at| format!("model.layers.{at}.self_attn*")).collect(), 61).is_ok());
+    assert!(with((0..9999).map(|at| format!("model.layers.{at}.self_attn.q_proj")).collect(), 200).is_ok());
+}

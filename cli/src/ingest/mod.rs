@@ -86,11 +86,12 @@ fn read(args: &Ingest) -> Result<Tables, Failure> {
 /// Models and GPUs that are not known.
 fn unknown_names(runs: &[RunReport], data_dir: Option<&Path>) -> Vec<String> {
     let mut unknown = BTreeSet::new();
-    for RunReport { run, .. } in runs {
-        let model = run.model.as_ref().and_then(|name| Some(("--model", Model::find_in(data_dir, name).err()?)));
-        let gpu = run.hardware.as_ref().and_then(|name| Some(("--hardware", Hardware::find_in(data_dir, name).err()?)));
-        let texts = model.into_iter().chain(gpu);
-        unknown.extend(texts.map(|(flag, error)| format!("{error}; {flag} puts another name in its place")));
+    let models: BTreeSet<&String> = runs.iter().filter_map(|report| report.run.model.as_ref()).collect();
+    let gpus: BTreeSet<&String> = runs.iter().filter_map(|report| report.run.hardware.as_ref()).collect();
+    let models = models.into_iter().filter_map(|name| Some(("--model", Model::find_in(data_dir, name).err()?)));
+    let gpus = gpus.into_iter().filter_map(|name| Some(("--hardware", Hardware::find_in(data_dir, name).err()?)));
+    for (flag, error) in models.chain(gpus) {
+        unknown.insert(format!("{error}; {flag} puts another name in its place"));
     }
     unknown.into_iter().collect()
 }

@@ -22,6 +22,7 @@ mod fit_steps;
 mod ingest;
 mod kills;
 mod outputs;
+mod limits;
 mod predict_step;
 mod simulate;
 mod simulate_faults;

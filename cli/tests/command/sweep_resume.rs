@@ -105,3 +105,21 @@ fn a_killed_sweep_keeps_what_was_saved() {
     assert_eq!(sweep(&grid, &format!("--out {other}")).code, 0);
     assert_eq!(folder.read("out.csv"), folder.read("other.csv"));
 }
+
+#[cfg(unix)]
+#[test]
+fn links_between_folders_of_data_are_walked_once() {
+    let folder = Folder::new();
+    let tables = folder.path("data/bench_data");
+    std::fs::create_dir_all(&tables).unwrap();
+    for name in ["a", "b"] {
+        std::os::unix::fs::symlink(".", format!("{tables}/{name}")).unwrap();
+    }
+    let grid = folder.write("grid.toml", GRID);
+    let line = format!("--data-dir {} --out {} --format json", folder.path("data"), folder.path("out.csv"));
+    assert_eq!(sweep(&grid, &line).json()["reused"], 0);
+    assert_eq!(sweep(&grid, &line).json()["reused"], 12);
+    std::thread::sleep(std::time::Duration::from_millis(20));
+    folder.write("data/bench_data/new.txt", "");
+    sweep(&grid, &line).fails(1, &["holds rows that are older than", "new.txt"]);
+}

@@ -1,5 +1,7 @@
 //! The tables of some files and the report on them. Keys of its JSON are stable: keys are added, never renamed or dropped.
 
+use std::collections::HashMap;
+
 use serde::Serialize;
 
 use super::capture::Capture;
@@ -83,6 +85,8 @@ pub struct Tables {
     pub report: Ingestion,
     /// Runs that two files hold with the same labels; in a table they would be one.
     pub twins: Vec<String>,
+    /// Where the report has each run, while files are added.
+    places: HashMap<Run, usize>,
 }
 
 impl Tables {
@@ -117,7 +121,7 @@ impl Tables {
     /// The report on a run that is in `file`; `holder` is where the report keeps that file.
     fn run(&mut self, run: &Run, file: &str, holder: fn(&mut RunReport) -> &mut Option<String>) -> &mut RunReport {
         let runs = &mut self.report.runs;
-        let at = runs.iter().position(|known| known.run == *run).unwrap_or_else(|| {
+        let at = *self.places.entry(run.clone()).or_insert_with(|| {
             runs.push(RunReport { run: run.clone(), ..RunReport::default() });
             runs.len() - 1
         });

@@ -1,5 +1,7 @@
 //! Steps of a real engine as records, whatever trace they come from, and the run that they belong to.
 
+use std::collections::HashMap;
+
 use ridgepoint::Request;
 use serde::{Deserialize, Serialize};
 
@@ -86,10 +88,13 @@ pub struct StepTrace {
 }
 
 /// Returns the position in a list of the run with these labels, which is added if it is not there.
-pub(super) fn run_index<T>(runs: &mut Vec<(Run, Vec<T>)>, run: Run) -> usize {
+pub(super) fn run_index<T>(runs: &mut Vec<(Run, Vec<T>)>, places: &mut HashMap<Run, usize>, run: Run) -> usize {
     // Rows of a run follow each other: it is usually the last one.
-    runs.iter().rposition(|(known, _)| *known == run).unwrap_or_else(|| {
-        runs.push((run, Vec::new()));
+    if runs.last().is_some_and(|(last, _)| *last == run) {
+        return runs.len() - 1;
+    }
+    *places.entry(run).or_insert_with_key(|run| {
+        runs.push((run.clone(), Vec::new()));
         runs.len() - 1
     })
 }

@@ -1,5 +1,6 @@
 //! Scheduler steps as csv, a column per attribute of vLLM's `step.BATCH_SUMMARY` events.
 
+use std::collections::HashMap;
 use std::path::Path;
 
 use ridgepoint::internals::input::{Columns, FileKind, Input, Row, RowReader};
@@ -48,10 +49,10 @@ pub fn read(path: &Path) -> Result<Capture> {
     let name = rows.header().position("experiment").is_none().then(|| file_name(path));
     let mut found = Capture::default();
     let mut faults = RowFaults::default();
-    let mut runs: Vec<(Run, Vec<StepRecord>)> = Vec::new();
+    let (mut runs, mut places): (Vec<(Run, Vec<StepRecord>)>, _) = (Vec::new(), HashMap::new());
     while let Some(row) = rows.next_row()? {
         if let Some((run, step)) = faults.sound(record(&row, name.as_deref())) {
-            let at = run_index(&mut runs, run);
+            let at = run_index(&mut runs, &mut places, run);
             runs[at].1.push(step);
         }
     }

@@ -1,5 +1,6 @@
 //! What the step table and the request table share: rows written and read run by run.
 
+use std::collections::HashMap;
 use std::io::Write;
 use std::path::Path;
 
@@ -39,9 +40,9 @@ pub(super) fn read_rows<T>(
     mut read: impl FnMut(&Row<'_>, &Run, &[T]) -> Result<T>,
 ) -> Result<Vec<(Run, Vec<T>)>> {
     let mut rows = RowReader::verbatim_csv(Input::open(FileKind::Trace, path)?, Columns::exactly(columns))?;
-    let mut runs = Vec::new();
+    let (mut runs, mut places) = (Vec::new(), HashMap::new());
     while let Some(row) = rows.next_row()? {
-        let at = run_index(&mut runs, run(&row, None)?);
+        let at = run_index(&mut runs, &mut places, run(&row, None)?);
         let (run, known) = &mut runs[at];
         known.push(read(&row, run, known)?);
     }

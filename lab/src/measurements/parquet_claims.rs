@@ -165,3 +165,41 @@ impl Compact<'_> {
         Some((value >> 1) as i64 ^ -((value & 1) as i64))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A dictionary page of four bytes whose header claims these sizes.
+    fn dictionary(bytes: u64, values: u64) -> Vec<u8> {
+        let integer = |value: u64| -> Vec<u8> {
+            let mut rest = value << 1;
+            let mut coded = Vec::new();
+            while rest >= 128 {
+                coded.push(rest as u8 | 128);
+                rest >>= 7;
+            }
+            coded.push(rest as u8);
+            coded
+        };
+        let mut page = vec![0x15, 4, 0x15];
+        page.extend(integer(bytes));
+        page.extend([0x15, 8, 0x4c, 0x15]);
+        page.extend(integer(values));
+        page.extend([0x15, 0, 0, 0, 1, 2, 3, 4]);
+        page
+    }
+
+    #[test]
+    fn pages_that_claim_more_than_they_can_hold_are_refused() {
+        assert_eq!(check_pages(&dictionary(4, 1), 10), Ok(()));
+        assert_eq!(check_pages(&[dictionary(4, 1), dictionary(1024, 4)].concat(), 10), Ok(()));
+        let many = check_pages(&dictionary(960, 173_022_712), 10).unwrap_err();
+        assert_eq!(many, "a page of 4 bytes claims 960 bytes and 173022712 values");
+        assert!(check_pages(&dictionary(1 << 30, 1), 10).is_err());
+        let whole = dictionary(4, 1);
+        for length in 1..whole.len() {
+            assert!(check_pages(&whole[..length], 10).is_err(), "{length}");
+        }
+    }
+}

@@ -124,3 +124,39 @@ fn a_profile_is_not_shared_out_to_replicas() {
     let grid = Grid::parse("grid.toml", &text.replace("[1, 2]", "1")).unwrap();
     assert_eq!((grid.num_configurations(), grid.configurations().next().unwrap().load.value.rate_per_s), (1, None));
 }
+
+/// A grid with these lines in `[server]`.
+fn with_server(lines: &str) -> String {
+    format!(
+        "[server]\nmodel = \"llama-3.1-8b\"\nhardware = \"h100\"\n{lines}\n[load]\nrequest_rate_per_s = 1\n\
+         input_len_tokens = 1\noutput_len_tokens = 1\nnum_requests = 1\n"
+    )
+}
+
+#[test]
+fn grids_of_many_keys_or_values_are_read_in_one_pass() {
+    let values: Vec<String> = (1..=60_000).map(|value| value.to_string()).collect();
+    let grid = Grid::parse("g", &with_server(&format!("max_num_seqs = [{}]", values.join(","))));
+    assert_eq!(grid.unwrap().num_configurations(), 60_000);
+    let twice = "1,".repeat(60_000);
+    let error = Grid::parse("g", &with_server(&format!("max_num_seqs = [{twice}]"))).unwrap_err().to_string();
+    assert!(error.contains("is listed twice, at place 2") && error.ends_with("and 59979 more"), "{error}");
+    // Unknown keys with two values each would be 2^60000 servers.
+    for value in ["1", "[1, 2]"] {
+        let keys: String = (0..60_000).map(|key| format!("max_num_seqz{key} = {value}\n")).collect();
+        let error = Grid::parse("g", &with_server(&keys)).unwrap_err().to_string();
+        assert!(error.contains("max_num_seqz0 is not a known key: did you mean max_num_seqs"), "{error}");
+        assert!(error.ends_with("more"), "{error}");
+    }
+}
+
+#[test]
+fn only_some_unknown_models_are_looked_up() {
+    let names: Vec<String> = (0..50_000).map(|name| format!("\"llama-3.1-{name}x\"")).collect();
+    let text = with_server("").replace("\"llama-3.1-8b\"", &format!("[{}]", names.join(",")));
+    let grid = Grid::parse("g", &text).unwrap();
+    let error = crate::sweep::Sweep::new(grid, ridgepoint::Options::default()).unwrap_err();
+    assert_eq!(error.problems().len(), 20);
+    assert!(error.to_string().ends_with("no other model or GPU of the grid was looked up"), "{error}");
+    assert!(error.to_string().contains("unknown model 'llama-3.1-0x'"), "{error}");
+}

@@ -19,7 +19,7 @@ use super::point::{Point, SharedLatency, reason};
 use super::row::Row;
 
 /// Unknown models and GPUs after which no more are looked up.
-const MAX_PROBLEMS: usize = 100;
+const MAX_PROBLEMS: usize = 19;
 
 /// A model in the precision that servers ask for.
 #[derive(Debug)]
@@ -51,7 +51,7 @@ impl Sweep {
         let data_dir = options.data_dir.as_deref();
         for server in grid.servers.iter().map(|server| &server.value) {
             if problems.len() >= MAX_PROBLEMS {
-                problems.push(format!("after {MAX_PROBLEMS} such problems, no other model or GPU was looked up"));
+                problems.push("no other model or GPU of the grid was looked up".to_owned());
                 break;
             }
             if let Entry::Vacant(entry) = models.entry(model_key(server)) {

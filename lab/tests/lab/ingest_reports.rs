@@ -283,3 +283,15 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_key_that_appears_twice_is_an_error_in_every_report() {
+    let twice = "key 'start_time' appears twice";
+    assert!(message(inference_perf::read, "[{\"start_time\": 1, \"start_time\": 2}]").contains(twice));
+    let export = "{\"resourceSpans\": [{\"start_time\": 1, \"start_time\": 2}]}";
+    assert!(message(ridgepoint_lab::ingest::otlp::read, export).contains(twice));
+    let timings = "{\"timings\": {\"start_time\": 1, \"start_time\": 2}}";
+    let report = format!("{{\"benchmarks\": [{{\"requests\": {{\"successful\": [{{\"info\": {timings}}}]}}}}]}}");
+    assert!(message(guidellm::read, &report).contains(twice));
+    assert!(message(guidellm::read, "{\"args\": {}, \"args\": {}}").contains("duplicate field `args`"));
+}

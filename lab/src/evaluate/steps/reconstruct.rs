@@ -25,10 +25,10 @@ pub enum Origin {
 }
 
 /// More requests than any engine takes into a step: such a record is broken.
-const MAX_REQUESTS: u64 = 1 << 16;
+const MAX_REQUESTS: u64 = 1 << 14;
 
 /// The requests of a step, and where they come from; `None` where the record knows neither requests nor tokens in the cache nor
-/// KV blocks, or holds no request, or more than 65,536.
+/// KV blocks, or holds no request, or more than 16,384.
 ///
 /// ```
 /// use ridgepoint::Request;
