@@ -94,7 +94,7 @@ impl FileKind {
             FileKind::Hardware => ("hardware file", Bytes(MIB)),
             FileKind::EfficiencyTable => ("table of efficiencies", Bytes(64 * MIB)),
             FileKind::Correction => ("correction", Bytes(MIB)),
-            FileKind::Batch => ("batch", Bytes(32 * MIB)),
+            FileKind::Batch => ("batch", Bytes(256 * MIB)),
             FileKind::ServerConfig => ("server configuration", Bytes(16 * MIB)),
             FileKind::Profile => ("load profile", Bytes(16 * MIB)),
             FileKind::Requests => ("request file", Records(100_000_000)),

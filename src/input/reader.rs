@@ -33,7 +33,7 @@ impl Record {
                 (1 << 20, "has a row of more than 1 MiB: is a quote not closed, or is it another kind of file?")
             }
             Record::Line => (128 << 20, "has a line of more than 128 MiB: write one object per line"),
-            Record::Object => (1 << 30, "has a JSON object of more than 1 GiB: write several smaller ones"),
+            Record::Object => (512 << 20, "has a JSON object of more than 512 MiB: write several smaller ones"),
         }
     }
 }

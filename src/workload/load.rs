@@ -104,20 +104,20 @@ impl Load {
                 opened(path.display().to_string(), Box::new(list), summary, notes)
             }
             Load::ClosedLoop { concurrency, input_len, output_len, num_requests } => {
-                check(share.requests(*num_requests))?;
                 let own = share.concurrency(*concurrency);
                 let shape = RequestShape::new(*input_len, *output_len);
                 let closed = ClosedLoop::new(own, share.requests(*num_requests), shape)?;
+                check(share.requests(*num_requests))?;
                 let of = if own == *concurrency { String::new() } else { format!(" of {concurrency}") };
                 let (summary, notes) = (closed.summary(), share.note(None).into_iter().chain([LOCKSTEP.to_owned()]));
                 opened(format!("{own}{of} in flight"), Box::new(closed), summary, notes.collect())
             }
             Load::OpenLoop { requests_per_s, input_len, output_len, num_requests, burstiness } => {
-                check(share.requests(*num_requests))?;
                 let pattern = ArrivalPattern::of_burstiness(*burstiness);
                 let own = share.rate_per_s(*requests_per_s);
                 let shape = RequestShape::new(*input_len, *output_len);
                 let open = OpenLoop::new(pattern, own, share.requests(*num_requests), shape, seed)?;
+                check(share.requests(*num_requests))?;
                 let (summary, note) = (open.summary(), share.note(Some(*requests_per_s)));
                 let name = match note {
                     None => format!("{requests_per_s} requests/s"),
