@@ -63,7 +63,8 @@ enum Kind {
 }
 
 impl PromptStream {
-    pub(super) fn new(prompts: &Prompts, seed: u64) -> Self {
+    /// The prompts of stages of at most `most_requests` requests.
+    pub(super) fn new(prompts: &Prompts, seed: u64, most_requests: u64) -> Self {
         let drawn = |input: &NormalLengths, output: &NormalLengths, one_text| Kind::Drawn {
             shape: RequestShape::drawn(*input, *output, seed),
             one_text,
@@ -79,18 +80,19 @@ impl PromptStream {
                 question_len,
                 output_len,
             } => {
-                let mut prompts: Vec<Content> = (0..*num_groups)
-                    .flat_map(|group| (0..*num_prompts_per_group).map(move |user| (group, user)))
-                    .map(|(group, user)| {
-                        let question = u64::from(group) * u64::from(*num_prompts_per_group) + u64::from(user);
-                        let system = Segment { id: u64::from(group), num_tokens: *system_prompt_len };
-                        let question = Segment { id: u64::from(*num_groups) + question, num_tokens: *question_len };
-                        [system, question].into_iter().filter(|segment| segment.num_tokens > 0).collect()
-                    })
-                    .collect();
-                prompts.shuffle(&mut generator(seed, Stream::PromptOrder, 0));
+                let questions = u64::from(*num_groups) * u64::from(*num_prompts_per_group);
+                let mut order: Vec<u32> = (0..u32::try_from(questions).unwrap_or(u32::MAX)).collect();
+                order.shuffle(&mut generator(seed, Stream::PromptOrder, 0));
+                let prompt = |question: u32| -> Content {
+                    let group = question / num_prompts_per_group;
+                    let system = Segment { id: u64::from(group), num_tokens: *system_prompt_len };
+                    let id = u64::from(*num_groups) + u64::from(question);
+                    let question = Segment { id, num_tokens: *question_len };
+                    [system, question].into_iter().filter(|segment| segment.num_tokens > 0).collect()
+                };
+                order.truncate(usize::try_from(most_requests).unwrap_or(usize::MAX));
                 Kind::Repeated {
-                    prompts: prompts.into(),
+                    prompts: order.into_iter().map(prompt).collect(),
                     num_prompt_tokens: system_prompt_len.saturating_add(*question_len),
                     num_output_tokens: *output_len,
                 }
@@ -138,7 +140,7 @@ mod tests {
             question_len: 466,
             output_len: 247,
         };
-        PromptStream::new(&prompts, seed)
+        PromptStream::new(&prompts, seed, 24)
     }
 
     fn take(mut stream: PromptStream, count: usize) -> Vec<WorkloadRequest> {
@@ -170,6 +172,23 @@ mod tests {
     }
 
     #[test]
+    fn only_prompts_that_are_sent_are_made_and_they_are_the_same() {
+        let prompts = |num_groups| Prompts::SharedPrefix {
+            num_groups,
+            num_prompts_per_group: 5,
+            system_prompt_len: 200,
+            question_len: 600,
+            output_len: 250,
+        };
+        let of_four = PromptStream::new(&prompts(40), 3, 4);
+        assert!(matches!(&of_four.kind, Kind::Repeated { prompts, .. } if prompts.len() == 4));
+        assert_eq!(take(of_four, 4), take(PromptStream::new(&prompts(40), 3, 1000), 4));
+        // Two million prompts of 96 bytes each would take 190 MB, their order takes 8.
+        let used = allocation_counter::measure(|| drop(PromptStream::new(&prompts(400_000), 3, 4)));
+        assert!(used.bytes_max < 9_000_000, "{} bytes", used.bytes_max);
+    }
+
+    #[test]
     fn empty_system_prompts_are_no_segment() {
         let prompts = Prompts::SharedPrefix {
             num_groups: 1,
@@ -178,7 +197,7 @@ mod tests {
             question_len: 5,
             output_len: 1,
         };
-        let prompt = PromptStream::new(&prompts, 0).next();
+        let prompt = PromptStream::new(&prompts, 0, 1).next();
         assert_eq!(prompt.content.as_deref(), Some([Segment { id: 1, num_tokens: 5 }].as_slice()));
     }
 
@@ -186,7 +205,7 @@ mod tests {
     fn lengths_are_normal_within_their_range_and_start_again_in_a_stage() {
         let input = NormalLengths { min: 10, max: 1000, mean: 500.0, std_dev: 50.0 };
         let output = NormalLengths { min: 90, max: 110, mean: 100.0, std_dev: 1000.0 };
-        let mut stream = PromptStream::new(&Prompts::Random { input, output }, 3);
+        let mut stream = PromptStream::new(&Prompts::Random { input, output }, 3, 10_000);
         let first = take(stream.clone(), 10_000);
         let mean = first.iter().map(|p| f64::from(p.num_prompt_tokens)).sum::<f64>() / 1e4;
         // Standard error 50 / √10⁴ = 0.5.
@@ -203,7 +222,7 @@ mod tests {
     #[test]
     fn synthetic_prompts_are_beginnings_of_one_text() {
         let prompts = Prompts::Synthetic { input: NormalLengths::fixed(40), output: NormalLengths::fixed(7) };
-        let prompt = PromptStream::new(&prompts, 0).next();
+        let prompt = PromptStream::new(&prompts, 0, 1).next();
         assert_eq!(prompt.content.as_deref(), Some([Segment { id: 0, num_tokens: 40 }].as_slice()));
         assert_eq!(prompt.num_output_tokens, 7);
     }

@@ -82,6 +82,11 @@ impl StageLoad {
     }
 }
 
+/// Returns the number of requests of the largest stage.
+pub(super) fn most_requests(stages: &[StageLoad]) -> u64 {
+    stages.iter().map(StageLoad::num_requests).max().unwrap_or(0)
+}
+
 /// A load in stages, from [`Profile::workload`](super::profile::Profile::workload). Memory does not grow with the number of
 /// requests.
 #[derive(Debug, Clone)]
@@ -132,7 +137,7 @@ impl StagedLoad {
         max_in_flight: Option<u64>,
         seed: u64,
     ) -> Self {
-        let prompts = PromptStream::new(prompts, seed);
+        let prompts = PromptStream::new(prompts, seed, most_requests(stages));
         let mut load = StagedLoad { stages: stages.into(), max_in_flight, interval_ns, seed, prompts, current: None };
         load.begin(0, 0);
         load

@@ -9,7 +9,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use super::prompts::{PromptStream, Prompts};
-use super::staged::{StageLoad, StagedLoad};
+use super::staged::{StageLoad, StagedLoad, most_requests};
 use super::summary::Summary;
 use super::{Workload, WorkloadRequest, limits};
 use crate::error::{Error, Result};
@@ -90,7 +90,7 @@ impl Profile {
 
     /// Returns the summary of the load of this seed.
     pub fn summary(&self, seed: u64) -> Summary {
-        let mut prompts = PromptStream::new(&self.prompts, seed);
+        let mut prompts = PromptStream::new(&self.prompts, seed, most_requests(&self.stages));
         let positions =
             |(stage, load): (u32, &StageLoad)| (0..load.num_requests()).map(move |position| (stage, position));
         Summary::of((0..).zip(&self.stages).flat_map(positions).map(|(stage, position)| {
@@ -108,8 +108,7 @@ fn read(profile: &Value, log: &Log) -> (load::Load, Option<Prompts>) {
     top.require(&["load", "data"]);
     let scrape_interval_s = without_influence(&top);
     let load = load::read(top.section_or_empty("load"), scrape_interval_s);
-    let most_requests = load.stages.iter().map(StageLoad::num_requests).max().unwrap_or(0);
-    let prompts = data::read(top.section_or_empty("data"), most_requests);
+    let prompts = data::read(top.section_or_empty("data"), most_requests(&load.stages));
     let server = top.section_or_empty("server");
     server.ignore(&["type", "model_name", "base_url", "api_key"]);
     if server.flag("ignore_eos") == Some(false) {
