@@ -16,4 +16,4 @@ mod sane;
 mod scratch;
 mod targets;
 
-pub use targets::{Target, find, targets};
+pub use targets::{Target, find, of_kind, targets};

@@ -1,5 +1,7 @@
 //! The registry of targets.
 
+use ridgepoint::internals::input::FileKind;
+
 use crate::{command, core_files, ingest_files, lab_files, laws};
 
 /// A target.
@@ -23,6 +25,38 @@ pub fn targets() -> &'static [Target] {
 /// The target of a name.
 pub fn find(name: &str) -> Option<Target> {
     TARGETS.into_iter().find(|target| target.name == name)
+}
+
+/// The names of a kind's targets. A new kind of file does not compile without one.
+pub const fn of_kind(kind: FileKind) -> &'static [&'static str] {
+    match kind {
+        FileKind::ModelConfig | FileKind::QuantisationConfig => &["model_config"],
+        FileKind::GenerationConfig => &["generation_config"],
+        FileKind::Hardware => &["hardware"],
+        FileKind::EfficiencyTable => &["efficiency_table"],
+        FileKind::Correction => &["correction"],
+        FileKind::Batch => &["batch"],
+        FileKind::ServerConfig => &["server_config"],
+        FileKind::Profile => &["profile"],
+        FileKind::Requests => &["requests", "requests_csv"],
+        FileKind::Grid => &["sweep_grid"],
+        FileKind::SweepTable => &["sweep_rows"],
+        FileKind::Trace => &[
+            "otlp",
+            "step_csv",
+            "forward_pass",
+            "inference_perf",
+            "guidellm",
+            "vllm_bench",
+            "step_table",
+            "request_table",
+        ],
+        FileKind::ServingFigures => &["measured"],
+        FileKind::ClosedLoop => &["closed_loop"],
+        FileKind::KernelTimings => &["measurements_csv"],
+        FileKind::KernelParquet => &["measurements_parquet"],
+        FileKind::Certificate => &["certificate"],
+    }
 }
 
 const TARGETS: [Target; 30] = [

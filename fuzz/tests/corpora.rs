@@ -1,7 +1,9 @@
 //! The corpora: every file of every one passes, each target has one, and all stay small.
 
+use ridgepoint::internals::input::FileKind;
 use ridgepoint_fuzz::corpus::{MAX_BYTES, MAX_FILE_BYTES, folder, paths};
-use ridgepoint_fuzz::targets;
+use ridgepoint_fuzz::{find, of_kind, targets};
+use ridgepoint_lab::ingest::format::FORMATS;
 
 #[test]
 fn every_target_has_a_corpus_and_every_corpus_a_target() {
@@ -14,6 +16,18 @@ fn every_target_has_a_corpus_and_every_corpus_a_target() {
     assert_eq!(folders, sorted);
     for name in names {
         assert!(!paths(&folder(&name)).unwrap().is_empty(), "{name} has no files");
+    }
+}
+
+#[test]
+fn every_kind_of_file_and_every_format_of_traces_has_a_target() {
+    for kind in FileKind::ALL {
+        let names = of_kind(kind);
+        assert!(!names.is_empty() && names.iter().all(|name| find(name).is_some()), "{kind:?} has {names:?}");
+    }
+    for format in FORMATS {
+        let name = format.name.replace('-', "_");
+        assert!(of_kind(FileKind::Trace).contains(&name.as_str()), "{name} has no target");
     }
 }
 
