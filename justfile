@@ -14,6 +14,10 @@ build:
 test *ARGS:
     cargo test {{ARGS}}
 
+# Kill each command that writes at random moments: its files are old or new, never in between
+kills TIMES="100":
+    RIDGEPOINT_KILLS={{TIMES}} cargo test -p ridgepoint-cli --test command kills -- --nocapture
+
 # Formatting and lints
 lint:
     cargo fmt --check

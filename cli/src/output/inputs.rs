@@ -136,7 +136,9 @@ impl Inputs {
     /// The input at a place. Whoever writes efficiency tables reads none.
     pub fn at(&self, place: &Place, writes_tables: bool) -> Option<&Path> {
         let table = self.tables.get(place).filter(|_| !writes_tables);
-        self.files.get(place).or(table).map(PathBuf::as_path)
+        let input = self.files.get(place).or(table)?;
+        // An input that an editor has renewed since has left its inode to others.
+        (Place::of_file(input).as_ref() == Some(place)).then_some(input)
     }
 }
 

@@ -66,3 +66,18 @@ fn a_link_stays_and_the_file_behind_it_is_renewed() {
     assert!(link.is_symlink());
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2);
 }
+
+#[cfg(unix)]
+#[test]
+fn an_inode_that_an_input_has_left_may_be_written_to() {
+    let folder = tempfile::tempdir().unwrap();
+    let (grid, out) = (folder.path().join("grid.toml"), folder.path().join("out.csv"));
+    std::fs::write(&grid, "").unwrap();
+    std::fs::hard_link(&grid, &out).unwrap();
+    let mut outputs = outputs();
+    outputs.reads([&grid]);
+    assert!(outputs.create(&out, Kind::SweepRows).is_err());
+    std::fs::remove_file(&grid).unwrap();
+    std::fs::write(&grid, "renewed").unwrap();
+    outputs.write(&out, Kind::SweepRows, "").unwrap();
+}
