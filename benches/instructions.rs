@@ -3,7 +3,15 @@
 //! `cargo bench --bench instructions --no-default-features`, with valgrind installed. The bench runs itself under callgrind
 //! with two numbers of calls; the difference divided by the calls between them is free of start-up and of building models.
 
-#![allow(missing_docs, clippy::unwrap_used, clippy::print_stdout)]
+#![allow(
+    missing_docs,
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    clippy::indexing_slicing,
+    clippy::cast_possible_truncation,
+    clippy::cast_possible_wrap,
+    clippy::cast_sign_loss
+)]
 
 use std::hint::black_box;
 use std::process::Command;

@@ -4,7 +4,15 @@
 //! `cargo bench --bench step_time --no-default-features`; with `-- --list` or a filter as criterion has them. At the end comes
 //! a table of the best of many runs, in which what is compared takes turns: noise of the machine only ever adds.
 
-#![allow(missing_docs, clippy::unwrap_used, clippy::print_stdout)]
+#![allow(
+    missing_docs,
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    clippy::indexing_slicing,
+    clippy::cast_possible_truncation,
+    clippy::cast_possible_wrap,
+    clippy::cast_sign_loss
+)]
 
 #[path = "step_time/against.rs"]
 mod against;

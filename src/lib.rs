@@ -50,6 +50,7 @@
 //!
 //! A simulator with a scheduler of its own wants `default-features = false`.
 
+#![cfg_attr(test, allow(clippy::cast_possible_truncation, clippy::cast_possible_wrap, clippy::cast_sign_loss))]
 #![warn(missing_docs)]
 
 pub mod hardware;

@@ -1,5 +1,6 @@
 //! Units and their factors. Inside the crate a time is an `f64` of microseconds, data is bytes, work is FLOP and a
 //! rate is per second. Every factor between those and the units that people read or write lives in this file.
+#![expect(clippy::cast_possible_truncation, reason = "the whole part is the point")]
 
 /// Binary gibi, 2³⁰ bytes.
 pub const GIB: f64 = 1_073_741_824.0;
@@ -83,7 +84,7 @@ pub(crate) fn ceiling(value: f64) -> f64 {
 /// A count below 2⁶³ as a number: one instruction, where an unsigned conversion needs several.
 #[inline]
 pub(crate) fn real(count: u64) -> f64 {
-    count as i64 as f64
+    count.cast_signed() as f64
 }
 
 /// A number with a decimal SI prefix and three or four significant digits: `1.234 T`, `56.78 M`, `901`.

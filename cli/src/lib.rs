@@ -1,5 +1,6 @@
 //! The command `ridgepoint`: one file or folder per subcommand, with its arguments, its run and its table. Exit codes: 0 done, 1
 //! bad input or a missed tolerance, 2 wrong usage.
+#![cfg_attr(test, allow(clippy::cast_possible_truncation, clippy::cast_possible_wrap, clippy::cast_sign_loss))]
 
 mod calibrate;
 mod common;

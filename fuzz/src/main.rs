@@ -1,6 +1,12 @@
 //! Runs mutations of the corpora through the targets and counts cases and findings. Each target has a process of its own, so that
 //! an abort is a finding as well.
 //! A finding is a panic, an abort, a case of more than a second, or one that takes more than 256 MB.
+#![allow(
+    clippy::indexing_slicing,
+    clippy::cast_possible_truncation,
+    clippy::cast_possible_wrap,
+    clippy::cast_sign_loss
+)]
 
 mod parent;
 mod worker;

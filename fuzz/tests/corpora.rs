@@ -1,4 +1,10 @@
 //! The corpora: every file of every one passes, each target has one, and all stay small.
+#![allow(
+    clippy::indexing_slicing,
+    clippy::cast_possible_truncation,
+    clippy::cast_possible_wrap,
+    clippy::cast_sign_loss
+)]
 
 use ridgepoint::internals::input::FileKind;
 use ridgepoint_fuzz::corpus::{MAX_BYTES, MAX_FILE_BYTES, folder, paths};

@@ -1,5 +1,6 @@
 //! The laboratory of ridgepoint: kernel timings become efficiency tables, traces become corrections, and predictions are judged
 //! against measured runs and swept over servers and loads. It serves the command and the bindings and promises no API.
+#![cfg_attr(test, allow(clippy::cast_possible_truncation, clippy::cast_possible_wrap, clippy::cast_sign_loss))]
 
 pub mod calibrate;
 pub mod evaluate;

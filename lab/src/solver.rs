@@ -1,5 +1,6 @@
 //! Owns the nonlinear solver of every fit: bounded Gauss–Newton with Levenberg–Marquardt damping, which argmin's executor
 //! runs.
+#![expect(clippy::indexing_slicing, reason = "vectors and matrices have a value for every parameter")]
 
 use argmin::core::{
     Error as ArgminError, Executor, IterState, KV, Problem as Counted, Solver, State, TerminationReason,

@@ -1,4 +1,6 @@
 //! Owns the statistics that measuring, fitting and judging share: quantiles, summaries of errors, least squares.
+#![expect(clippy::indexing_slicing, reason = "columns are counted here, and rows are equally long")]
+#![expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "positions within a list")]
 
 use nalgebra::{DMatrix, DVector};
 use serde::Serialize;

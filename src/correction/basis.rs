@@ -1,4 +1,5 @@
 //! The terms of one step, or summed over many. Uses `term`.
+#![expect(clippy::indexing_slicing, reason = "there is a value for every term")]
 
 use super::term::{NUM_TERMS, Term};
 

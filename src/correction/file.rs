@@ -1,4 +1,5 @@
 //! The file of a correction (TOML): written by a fit, read back strictly. Uses `fitted`, `term`, `host`, `error`.
+#![expect(clippy::indexing_slicing, reason = "there is a value for every term")]
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -1,5 +1,6 @@
 //! A fitted correction: coefficients, what is known of them, what they were fitted on, and the interval that follows.
 //! Uses `term`, `basis`, `host`.
+#![expect(clippy::indexing_slicing, reason = "there is a value for every term")]
 
 use serde::{Deserialize, Serialize};
 

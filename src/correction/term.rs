@@ -1,5 +1,6 @@
 //! The terms of a corrected step time: times of operator groups, scaled by a factor each, and counts, priced in µs each.
 //! Uses `physics::OperatorGroup`.
+#![expect(clippy::indexing_slicing, reason = "there is a value for every term")]
 
 use std::fmt;
 

@@ -1,5 +1,6 @@
 //! A series reduced to one model on one rank: the grid sliced at the coordinates that stay the same from step to step (n and
 //! k, heads, experts), so that a step looks up one or two coordinates.
+#![expect(clippy::indexing_slicing, reason = "a grid has its family's axes, and an axis a knot at least")]
 
 use super::chip::Chip;
 use super::family::{Family, OUTPUT_BYTES};

@@ -1,5 +1,7 @@
 //! Prefill attention in a dozen multiplications: [`PrefillCurve`] with its powers and exponentials tabulated, for millions of
 //! look-ups.
+#![expect(clippy::indexing_slicing, reason = "a grid has its family's axes, and an axis a knot at least")]
+#![expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a position within a list")]
 
 use serde::Serialize;
 

@@ -1,4 +1,5 @@
 //! Cells of a grid that no measurement covers, filled from the nearest cells that have a value.
+#![expect(clippy::indexing_slicing, reason = "cells and axes are counted from the grid's own shape")]
 
 use super::grid::Grid;
 use super::provenance::Provenance;

@@ -1,4 +1,5 @@
 //! The kernel model of dense GEMMs, and the same with all but the rows filled in for callers that ask for many.
+#![expect(clippy::indexing_slicing, reason = "lengths are the family's constants; readers check files for them")]
 
 use super::chip::{Chip, overlapped_us, ramped_us};
 use super::family::{Family, OUTPUT_BYTES};

@@ -1,5 +1,7 @@
 //! A rectangular grid of residuals over logarithmic axes: interpolated inside, clamped at the edge. A residual is the natural
 //! log of measured over modelled time. [`Grid::fill_gaps`] fills the cells that no measurement covers.
+#![expect(clippy::indexing_slicing, reason = "cells and axes are counted from the grid's own shape")]
+#![expect(clippy::cast_possible_truncation, reason = "tables have three digits")]
 
 use super::provenance::Provenance;
 
@@ -92,7 +94,7 @@ impl Grid {
         if at >= self.axes[axis].len() {
             return None;
         }
-        cell.checked_add_signed(step * self.strides[axis] as isize)
+        cell.checked_add_signed(step * self.strides[axis].cast_signed())
     }
 
     /// The grid of the remaining axes at `leading` coordinates of the first ones, interpolated or clamped there. A cell of it

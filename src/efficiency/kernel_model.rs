@@ -1,6 +1,7 @@
 //! Kernel models: the time of a call from its work and shape by a few physical coefficients per kernel family (launch, tile
 //! and wave quantisation, bandwidth that rises with the bytes of a call). Coefficients are fitted once per GPU and number
 //! format; tables store the residuals, so that shapes between and beyond the measured ones stay physical.
+#![expect(clippy::indexing_slicing, reason = "lengths are the family's constants; readers check files for them")]
 
 use super::chip::{Chip, overlapped_by_logs_us, overlapped_us, ramped_us};
 use super::family::{Family, OUTPUT_BYTES};

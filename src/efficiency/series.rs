@@ -1,4 +1,5 @@
 //! The series of a table, and the header of the file that holds it.
+#![expect(clippy::indexing_slicing, reason = "a family has one axis at least")]
 
 use std::collections::BTreeMap;
 

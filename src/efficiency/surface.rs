@@ -1,5 +1,7 @@
 //! Lookup tables for functions of one or two positive variables. Knots are evenly spaced within each power of two, so the
 //! index comes from the float's exponent and mantissa instead of a logarithm.
+#![expect(clippy::indexing_slicing, reason = "a surface has a row, a column and a knot beyond its cells")]
+#![expect(clippy::cast_possible_truncation, reason = "bits of a double, and values of three digits")]
 
 use std::sync::Arc;
 

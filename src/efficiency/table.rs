@@ -2,6 +2,7 @@
 //! series along its last axis, in percent of the roofline bound, three digits each. `~` marks a value interpolated from its
 //! neighbours, `-` one beyond the measurements (left out at a line's end). Reading is strict: unknown header keys, duplicate
 //! or missing lines and anything outside (0, 100] are errors.
+#![expect(clippy::indexing_slicing, reason = "a family has an axis at least, an axis the knots that were read")]
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;

@@ -1,4 +1,6 @@
 //! Writing a table file: the counterpart of `table`, with three digits for each value.
+#![expect(clippy::indexing_slicing, reason = "a grid has one axis at least")]
+#![expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a number of digits, from 0 to 12")]
 
 use std::collections::BTreeMap;
 

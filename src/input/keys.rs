@@ -1,4 +1,5 @@
 //! Reads the keys of one object into typed values. A [`Log`] collects the faults, so that a user sees all of them.
+#![expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the range is checked beside")]
 
 use std::cell::RefCell;
 use std::collections::HashSet;

@@ -1,4 +1,5 @@
 //! Reads structs from texts with names: the cells of a row, or the attributes of an event.
+#![expect(clippy::cast_possible_truncation, reason = "a column's number")]
 
 use csv::{DeserializeErrorKind, StringRecord};
 use serde::de::DeserializeOwned;

@@ -1,5 +1,6 @@
 //! The number of KV blocks of a server: vLLM's memory equation, with every term in bytes. Two constants are assumed; nothing
 //! else is fitted. Uses `physics`, `model`, `hardware`, `deployment`.
+#![expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "floats saturate; readers check ranges")]
 
 mod activation;
 mod remedy;

@@ -1,4 +1,5 @@
 //! Builds the error for a deployment that does not fit in GPU memory: the shortfall, and single-argument changes that fix it.
+#![expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "suggestions shrink from 32 bits")]
 
 use super::KvCapacity;
 use crate::deployment::Deployment;

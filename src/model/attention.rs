@@ -1,4 +1,5 @@
 //! Reads the attention of every layer.
+#![expect(clippy::cast_possible_truncation, reason = "layers are limited when they are read")]
 
 use super::family::{AttentionRule, BiasRule, Family, QkNorm};
 use super::shape::{Attention, GqaAttention, MlaAttention, Window};

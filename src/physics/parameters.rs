@@ -1,4 +1,5 @@
 //! The weights of a model: how many there are, and what they take as they are stored.
+#![expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a sum of whole numbers; floats saturate")]
 
 use serde::Serialize;
 

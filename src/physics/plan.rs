@@ -1,4 +1,6 @@
 //! A model on a deployment, checked and laid out once; then each batch becomes operators with a few multiplications.
+#![expect(clippy::indexing_slicing, reason = "the index counts the list itself")]
+#![expect(clippy::cast_possible_truncation, reason = "a step has a few operators of a kind")]
 
 use crate::deployment::Deployment;
 use crate::dtype::DType;

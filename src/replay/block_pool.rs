@@ -2,6 +2,8 @@
 //! indices into flat arrays; only the hash map of cached prefixes allocates after the start.
 //!
 //! Mirrors vLLM's `BlockPool` and `FreeKVCacheBlockQueue` (`vllm/v1/core/block_pool.py`, `kv_cache_utils.py`).
+#![expect(clippy::indexing_slicing, reason = "the engine numbers slots, records and blocks within its lists")]
+#![expect(clippy::cast_possible_truncation, reason = "2^32 requests would take hundreds of GB; blocks are fewer")]
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;

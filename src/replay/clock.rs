@@ -1,4 +1,5 @@
 //! The clock of a replay: the time of the engine's host thread and of the GPUs.
+#![expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "floats saturate; readers check ranges")]
 
 use crate::latency::LatencyModel;
 use crate::units::NS_PER_US;

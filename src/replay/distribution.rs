@@ -1,4 +1,5 @@
 //! Mean, percentiles, extremes and standard deviation of a set of values or of histograms.
+#![expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a position within a list")]
 
 use hdrhistogram::Histogram;
 use serde::Serialize;

@@ -2,6 +2,8 @@
 //!
 //! Mirrors `EngineCore.step` and `step_with_batch_queue` (`vllm/v1/engine/core.py`). At equal times a step ends before requests
 //! arrive, and requests arrive before the next step is scheduled; requests that arrive together keep their order.
+#![expect(clippy::indexing_slicing, reason = "the engine numbers slots, records and blocks within its lists")]
+#![expect(clippy::cast_possible_truncation, reason = "2^32 requests would take hundreds of GB; blocks are fewer")]
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};

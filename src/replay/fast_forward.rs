@@ -6,6 +6,8 @@
 //! the ends of two steps. The leading requests of the running queue are *settled*: each is steady, or waits for its last
 //! token. Requests behind the first unsettled one are scheduled one by one. When blocks run short, [`Steady::unsettle`]
 //! writes the counts back into the slots, and all requests are scheduled one by one.
+#![expect(clippy::indexing_slicing, reason = "the engine numbers slots, records and blocks within its lists")]
+#![expect(clippy::cast_possible_truncation, reason = "2^32 requests would take hundreds of GB; blocks are fewer")]
 
 use std::collections::VecDeque;
 

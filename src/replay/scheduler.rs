@@ -3,6 +3,8 @@
 //!
 //! Mirrors `Scheduler.schedule` and `update_from_output` (`vllm/v1/core/sched/scheduler.py`, `async_scheduler.py`) and
 //! `KVCacheManager.allocate_slots` (`vllm/v1/core/kv_cache_manager.py`) for text models without speculation.
+#![expect(clippy::indexing_slicing, reason = "the engine numbers slots, records and blocks within its lists")]
+#![expect(clippy::cast_possible_truncation, reason = "2^32 requests would take hundreds of GB; blocks are fewer")]
 
 use std::collections::VecDeque;
 

@@ -1,5 +1,6 @@
 //! Send times of requests: drawn from a seed, in ns from the start of a stage, in constant memory. Callers check rates and
 //! counts.
+#![expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "floats saturate; readers check ranges")]
 
 use rand_distr::{Distribution, Exp1, Gamma, Poisson};
 use rand_pcg::Pcg64;

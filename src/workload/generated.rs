@@ -1,4 +1,5 @@
 //! Loads without a file: requests at a rate (open loop), or a fixed number of them in flight (closed loop).
+#![expect(clippy::cast_possible_truncation, reason = "a load has at most MAX_REQUESTS")]
 
 use std::collections::VecDeque;
 

@@ -1,4 +1,5 @@
 //! Lengths of requests, fixed or drawn.
+#![expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped beside; at most MAX_REQUESTS")]
 
 use rand_distr::{Distribution, StandardNormal};
 use rand_pcg::Pcg64;

@@ -1,4 +1,5 @@
 //! inference-perf's stages: each begins when every request of the one before is finished. `profile` has checked them.
+#![expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "floats saturate; readers check ranges")]
 
 use std::sync::Arc;
 

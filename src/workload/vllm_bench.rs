@@ -2,6 +2,8 @@
 //!
 //! # Source
 //! vLLM, `vllm/benchmarks/serve.py`: the detailed lists of a result.
+#![expect(clippy::indexing_slicing, reason = "the lists were found to be equally long")]
+#![expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "floats saturate; readers check ranges")]
 
 use serde::Deserialize;
 

@@ -1,5 +1,14 @@
 //! Replays: schedules worked out by hand, laws, vLLM's own scheduler, and the workloads they read.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::indexing_slicing,
+    clippy::cast_possible_truncation,
+    clippy::cast_possible_wrap,
+    clippy::cast_sign_loss
+)]
 
 #[path = "../common/replay.rs"]
 mod common;

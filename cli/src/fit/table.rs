@@ -1,4 +1,5 @@
 //! The table of `fit`: its parameters with what was believed of them before, and how the solver ended.
+#![expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a number of digits, from 0 to a few")]
 
 use ridgepoint_lab::evaluate::fold::Labels;
 use ridgepoint_lab::fit::{FitReport, StepRunReport, WindowErrors};

@@ -1,5 +1,6 @@
 //! The charts, on logarithmic axes: predicted over measured times, and the share of times that are longer than a time. plotters
 //! gets decimal logarithms.
+#![expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "positions in a list, numbers of digits")]
 
 use std::fmt::Display;
 use std::ops::Range;

@@ -1,5 +1,6 @@
 //! Builds the series of a table from measured rows: fits coefficients per group, computes residuals per series, replaces
 //! glitches and fills holes that measurements enclose.
+#![expect(clippy::indexing_slicing, reason = "a group has a row at least, a point a coordinate per axis")]
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,6 @@
 //! Estimates a grid cell from its neighbours. Every pair of measured cells on opposite sides of it along an axis gives an
 //! interpolation; the estimate is their weighted median, which one glitch along one axis does not spoil.
+#![expect(clippy::indexing_slicing, reason = "cells and axes are counted from the grid's own shape")]
 
 use ridgepoint::internals::efficiency::grid::{Grid, MAX_AXES};
 

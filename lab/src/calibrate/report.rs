@@ -1,4 +1,5 @@
 //! The errors of predicted rows and the report of an operator.
+#![expect(clippy::indexing_slicing, reason = "rows have as many simpler times as the report asks for")]
 
 use std::collections::BTreeMap;
 

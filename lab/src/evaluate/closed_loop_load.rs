@@ -2,6 +2,7 @@
 //!
 //! With equal lengths, requests that were prefilled in one step finish in one step for ever after, and their successors queue
 //! behind each other in every round: servers under a benchmark do not behave so, as lengths and clients vary.
+#![expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a length, changed by a small share")]
 
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;

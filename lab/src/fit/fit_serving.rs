@@ -1,5 +1,6 @@
 //! Fits a correction to serving runs with the replay in the loop. Schedules follow from step times, so cases are replayed and
 //! fitted in turns until the coefficients settle. Uses `fit_rows`, `step_terms`, `evaluate::case`.
+#![expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "floats saturate; readers check ranges")]
 
 use std::sync::Arc;
 

@@ -6,6 +6,7 @@
 //! `terms of the mean step = (Σ described + (n − described) · x̄) / n`, compared with `span / n`.
 //!
 //! Which steps an interval between two starts holds depends on the engine ([`Alignment`]).
+#![expect(clippy::indexing_slicing, reason = "rows have as many values as the term count says")]
 
 use std::ops::Range;
 

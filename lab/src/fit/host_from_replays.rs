@@ -1,5 +1,6 @@
 //! Fits host overheads with the replay in the loop. They act through the schedule, so their slopes are differences between
 //! whole replays. Uses `solver` and `evaluate::case`.
+#![expect(clippy::indexing_slicing, reason = "a solution has a value for each of three parameters")]
 
 use std::sync::Arc;
 

@@ -1,5 +1,6 @@
 //! Fits with a group of runs left out, and the scatter of the left-out runs: the error to expect for a model that was never
 //! measured. Uses `fit_serving`, `problem`, `evaluate::case`.
+#![expect(clippy::indexing_slicing, reason = "the index counts the list itself")]
 
 use super::fit_rows::{Prior, parameters_of};
 use super::fit_serving::{fit_serving, replayed_rows};

@@ -1,4 +1,5 @@
 //! Computes the posterior of a fit: the Gaussian around its minimum (Laplace's approximation). Uses `problem`.
+#![expect(clippy::indexing_slicing, reason = "matrices are square, with a row for every parameter")]
 
 use nalgebra::DMatrix;
 

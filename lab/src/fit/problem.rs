@@ -1,5 +1,6 @@
 //! Owns the least-squares problem of a fit: rows that are linear in the parameters, a robust loss of their log error, and a
 //! Gaussian prior. Uses `huber` and `solver`.
+#![expect(clippy::indexing_slicing, reason = "a row has a share for every parameter; rows are counted here")]
 
 use std::collections::BTreeMap;
 use std::fmt;

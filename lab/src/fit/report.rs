@@ -1,4 +1,5 @@
 //! Reports a fit, for people and programs. Uses `problem`, `posterior`.
+#![expect(clippy::indexing_slicing, reason = "a solution has a value for every parameter")]
 
 use std::collections::BTreeMap;
 

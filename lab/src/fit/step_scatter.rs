@@ -1,5 +1,6 @@
 //! Fits corrections to runs of sampled steps and measures how far they are off on windows of steps, which gives the scatter of
 //! their intervals.
+#![expect(clippy::indexing_slicing, reason = "windows are cut from as many rows as are there")]
 
 use std::collections::BTreeSet;
 use std::ops::Range;

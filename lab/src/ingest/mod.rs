@@ -1,5 +1,6 @@
 //! Reads captures of real engines and load generators into two kinds of record: steps and requests. Each format has a reader;
 //! unusable records are counted by reason.
+#![expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "floats saturate; readers check ranges")]
 
 mod batch_summary;
 mod capture;

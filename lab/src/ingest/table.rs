@@ -1,4 +1,5 @@
 //! What the step table and the request table share: rows written and read run by run.
+#![expect(clippy::indexing_slicing, reason = "the position is that of a run that was found or added")]
 
 use std::collections::HashMap;
 use std::io::Write;

@@ -162,7 +162,7 @@ impl Compact<'_> {
     /// A whole number with its sign in the last bit.
     fn integer(&mut self) -> Option<i64> {
         let value = self.varint()?;
-        Some((value >> 1) as i64 ^ -((value & 1) as i64))
+        Some((value >> 1).cast_signed() ^ -(value & 1).cast_signed())
     }
 }
 

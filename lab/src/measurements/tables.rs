@@ -1,4 +1,5 @@
 //! The files of each operator: their columns, the public names of those, and the checks of a row.
+#![expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "floats saturate; readers check ranges")]
 
 use std::hash::Hash;
 

@@ -1,4 +1,5 @@
 //! The loads of a grid, and the share of them that one replica of a server gets.
+#![expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "floats saturate; readers check ranges")]
 
 use std::sync::Arc;
 

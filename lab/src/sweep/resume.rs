@@ -1,4 +1,6 @@
 //! Rows of an earlier run: read back and checked against the grid, so that their configurations need not run again.
+#![expect(clippy::indexing_slicing, reason = "a configuration's number is below their count")]
+#![expect(clippy::cast_possible_truncation, reason = "a configuration's number is below their count")]
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};

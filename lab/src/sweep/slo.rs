@@ -1,4 +1,5 @@
 //! Limits on what clients see, and the range of rates in which the highest that holds them is searched.
+#![expect(clippy::indexing_slicing, reason = "a missing key of a JSON value is null")]
 
 use ridgepoint::internals::input::{Keys, NumberRange};
 use ridgepoint::internals::workload::MAX_RATE_PER_S;

@@ -3,6 +3,7 @@
 //! # Source
 //! "Trace Event Format", the Chromium project: phases `X` complete, `C` counter, `b` and `e` nestable asynchronous, `M` metadata;
 //! `ts` and `dur` are µs.
+#![expect(clippy::indexing_slicing, reason = "a key that is set in a JSON object that was made here")]
 
 use std::collections::HashMap;
 use std::io::{self, BufWriter, Write};

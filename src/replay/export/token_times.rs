@@ -1,4 +1,5 @@
 //! The time at which each token reached its client.
+#![expect(clippy::indexing_slicing, reason = "the list is made long enough before")]
 
 use crate::replay::Observer;
 

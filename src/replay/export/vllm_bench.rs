@@ -1,4 +1,5 @@
 //! The result JSON of `vllm bench serve --save-result`.
+#![expect(clippy::indexing_slicing, reason = "a key that is set in a JSON object that was made here")]
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::{self, BufWriter, Write};

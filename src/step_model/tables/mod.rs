@@ -4,6 +4,8 @@
 //! decodes, prefill tokens or cached tokens of prefill chunks. Times are summed by operator group into tables over that count;
 //! attention has tables of its own. A correction's coefficients are multiplied in last, so that changing the correction is cheap.
 //! A batch beyond the tables is left to the operators.
+#![expect(clippy::indexing_slicing, reason = "there is a value for every term")]
+#![expect(clippy::cast_possible_truncation, reason = "a position beyond a table is not found")]
 
 mod attention;
 mod build;

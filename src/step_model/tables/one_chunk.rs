@@ -1,5 +1,6 @@
 //! Attention of a single prefill chunk as a table over its tokens and its context. Nearly all steps with a chunk have one. Uses
 //! `efficiency`, `physics`.
+#![expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a tile of 128 tokens, rows of a table")]
 
 use serde::Serialize;
 

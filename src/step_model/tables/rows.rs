@@ -1,5 +1,7 @@
 //! Times by a number of rows (tokens, requests): a cell per row for few rows, a cell per kernel tile for more. Uses `correction`,
 //! `physics`.
+#![expect(clippy::indexing_slicing, reason = "there is a sum for every group")]
+#![expect(clippy::cast_possible_truncation, reason = "a row beyond a table is not found")]
 
 use serde::Serialize;
 

@@ -1,4 +1,5 @@
 //! `load` of a profile: the stages, and the limit on requests in flight.
+#![expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "floats saturate; readers check ranges")]
 
 use serde_json::Value;
 

@@ -1,5 +1,6 @@
 //! Predicts the judged rows of every fold and compares windows of them with what was measured, beside the baselines. Windows
 //! are predicted in parallel; results keep their order.
+#![expect(clippy::indexing_slicing, reason = "windows are cut from as many rows as are there")]
 
 use std::ops::Range;
 use std::sync::Arc;

@@ -1,4 +1,5 @@
 //! Reads files of any supported format into runs with the times of their steps.
+#![expect(clippy::indexing_slicing, reason = "every run that was read has the file that it came from")]
 
 use std::path::{Path, PathBuf};
 

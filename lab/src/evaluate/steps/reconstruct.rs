@@ -9,6 +9,7 @@
 //!    running` tokens, at least 1. Blocks that requests share (common prefixes) are counted once there, so it is a lower bound.
 //! 3. Prompt chunks are as equal as possible. Without `prefill_kv_tokens` a chunk of fewer tokens than that mean is the tail of a
 //!    prompt whose head was in the prefix cache, so that the mean is its length after the step; a longer one is a new prompt.
+#![expect(clippy::cast_possible_truncation, reason = "at most MAX_REQUESTS")]
 
 use crate::ingest::StepRecord;
 use ridgepoint::Request;

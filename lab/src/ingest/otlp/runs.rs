@@ -1,4 +1,5 @@
 //! Turns the processes of a trace into runs: steps in order with their requests, request spans joined, and notes.
+#![expect(clippy::indexing_slicing, reason = "there is a mark for every process")]
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,5 @@
 //! Snapshots of requests: read from `step.REQUEST_SNAPSHOT` events and put into their steps.
+#![expect(clippy::indexing_slicing, reason = "groups of chunk_by are not empty; the position was found")]
 
 use ridgepoint::Request;
 use serde::Deserialize;

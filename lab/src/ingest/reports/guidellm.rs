@@ -3,6 +3,7 @@
 //! # Source
 //! guidellm, `src/guidellm/schemas` and `src/guidellm/benchmark/schemas`: `benchmarks[].requests.successful[]` with
 //! `info.timings` in seconds of the client's clock; `metadata.version` 2.
+#![expect(clippy::indexing_slicing, reason = "a missing key of a JSON value is null")]
 
 use std::path::Path;
 

@@ -4,6 +4,7 @@
 //! inference-perf, `docs/reports.md`: `per_request_lifecycle_metrics.json`. Times are seconds on the client's monotonic clock.
 //! `info` holds `input_tokens`, `output_tokens` and `output_token_times`, in newer versions under `request_metrics.text` and
 //! `response_metrics`.
+#![expect(clippy::indexing_slicing, reason = "a missing key of a JSON value is null")]
 
 use std::path::Path;
 

@@ -3,6 +3,7 @@
 //! # Source
 //! vLLM, `vllm/benchmarks/serve.py`: `start_times`, `ttfts` and `itls` in seconds of the client's clock; the last gap of a request
 //! ends where its response does.
+#![expect(clippy::indexing_slicing, reason = "the lists were found to be equally long")]
 
 use std::path::Path;
 
