@@ -13,6 +13,8 @@ pub struct Place {
     provenance: Provenance,
 }
 
+/// More cells than any grid has: coordinates of damaged lines or unplanned measurements are all different.
+const MAX_CELLS: usize = 1 << 22;
 /// Most axes a grid has.
 pub const MAX_AXES: usize = 4;
 
@@ -31,6 +33,11 @@ pub struct Grid {
 }
 
 impl Grid {
+    /// Returns whether a grid on these axes has at most four million cells.
+    pub fn is_within_reason(axes: &[Vec<f64>]) -> bool {
+        axes.iter().fold(1, |cells: usize, axis| cells.saturating_mul(axis.len())) <= MAX_CELLS
+    }
+
     /// A grid of NaN (holes) on ascending positive `axes`.
     pub fn empty(axes: Vec<Vec<f64>>) -> Self {
         let cells = axes.iter().map(Vec::len).product();

@@ -22,9 +22,6 @@ use super::series::{Header, Series, UNIT, columns};
 /// the coefficients are damaged, and times between and beyond the knots would overflow.
 const MAX_RESIDUAL: f64 = 10.0;
 
-/// More cells than any series spans: coordinates of damaged lines are all different.
-const MOST_CELLS: usize = 1 << 22;
-
 /// One operator's table of one GPU. The header is read at once, the lines of a series on first use.
 pub struct Table<F: Family> {
     /// Header of the file.
@@ -121,7 +118,7 @@ impl<F: Family> Table<F> {
 
     fn read(&self, key: &F::Key, points: &[Point], axes: Vec<Vec<f64>>, chip: &Chip) -> Result<Series<F>> {
         let coefficients = coefficients::<F>(&self.origin, &self.header, key)?;
-        if axes.iter().fold(1, |cells: usize, axis| cells.saturating_mul(axis.len())) > MOST_CELLS {
+        if !Grid::is_within_reason(&axes) {
             return Err(self.parse_error(format!("series '{key}' spans a grid of more than four million cells")));
         }
         let mut series = Series { key: key.clone(), coefficients, grid: Grid::empty(axes) };

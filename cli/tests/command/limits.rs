@@ -109,3 +109,19 @@ fn loads_that_would_fill_the_memory_are_refused_with_an_estimate() {
     );
     run(&["sweep", &grid, "--dry-run", "--threads", "2"]).fails(1, &["46.1 GiB that 2 replays at once", "99000000"]);
 }
+
+#[test]
+fn measurements_that_share_no_sizes_span_no_grid() {
+    let folder = Folder::new();
+    std::fs::create_dir(folder.path("measured")).unwrap();
+    let row = |at: u64| {
+        let (m, n, k) = (at * 7, 64 + at * 11, 128 + at * 13);
+        let time_us = 5.0 + (2 * m * n * k) as f64 / 500e6;
+        format!("bfloat16,{m},{n},{k},{time_us}\n")
+    };
+    let rows: String = (1..=200).map(row).collect();
+    let measured = folder.write("measured/gemm.csv", format!("dtype,m,n,k,latency_us\n{rows}"));
+    let folders = [measured.trim_end_matches("/gemm.csv"), &folder.path("out")];
+    run(&["calibrate", "--hardware", "h100", "--measurements", folders[0], "--out", folders[1]])
+        .fails(1, &["which span a grid of more than four million cells"]);
+}

@@ -8,13 +8,12 @@ use super::family::Calibrated;
 use super::fill::estimate;
 use super::fit::fit_coefficients;
 use super::trees::Forest;
-use ridgepoint::Hardware;
-use ridgepoint::Result;
 use ridgepoint::internals::efficiency::Provenance;
 use ridgepoint::internals::efficiency::family::{Family, Key};
 use ridgepoint::internals::efficiency::grid::Grid;
 use ridgepoint::internals::efficiency::kernel_model::Chip;
 use ridgepoint::internals::efficiency::table::Series;
+use ridgepoint::{Error, Hardware, Result};
 
 /// A measured cell whose log ratio to the estimate from its neighbours is larger than this (a factor of 1.5) is a glitch of
 /// the measurement. The estimate replaces it.
@@ -70,7 +69,8 @@ fn by<'a, F: Family + 'a>(
 /// gets the trees' estimate, moved by half of the difference between the cells around it and their own estimates.
 ///
 /// # Errors
-/// `ErrorKind::MissingPeak` if the chip has no unit for a row's number format.
+/// `ErrorKind::MissingPeak` if the chip has no unit for a row's number format; `ErrorKind::Invalid` for shapes that share so few
+/// sizes that they span no grid.
 pub fn build<F: Calibrated>(rows: &[&Row<F>], hardware: &Hardware) -> Result<Vec<Series<F>>> {
     let coefficients = coefficients_by_group::<F>(rows, hardware)?;
     let mut placed: BTreeMap<String, (Vec<Vec<f64>>, Vec<f64>)> = BTreeMap::new();
@@ -92,7 +92,7 @@ pub fn build<F: Calibrated>(rows: &[&Row<F>], hardware: &Hardware) -> Result<Vec
         let chip = Chip::new(hardware, F::compute_dtype(&key))?;
         let fitted = coefficients.get(&key.group()).cloned().unwrap_or_default();
         let Some(forest) = forests.get(&forest_name::<F>(&key)) else { continue };
-        let mut series = Series { grid: empty_grid::<F>(&key, &members), key, coefficients: fitted };
+        let mut series = Series { grid: empty_grid::<F>(&key, &members)?, key, coefficients: fitted };
         for row in &members {
             if let Some(offset) = series.grid.cell_at(&row.point) {
                 let modelled = F::time_us(&series.coefficients, &row.shape(), &chip);
@@ -119,7 +119,7 @@ fn coefficients_by_group<F: Family>(rows: &[&Row<F>], hardware: &Hardware) -> Re
     by(rows.iter().copied(), F::Key::group).into_iter().map(fit).collect()
 }
 
-fn empty_grid<F: Calibrated>(key: &F::Key, members: &[&Row<F>]) -> Grid {
+fn empty_grid<F: Calibrated>(key: &F::Key, members: &[&Row<F>]) -> Result<Grid> {
     let last = F::AXES.len() - 1;
     let axis = |axis: usize| {
         let values = members.iter().map(|row| row.point[axis]);
@@ -128,7 +128,17 @@ fn empty_grid<F: Calibrated>(key: &F::Key, members: &[&Row<F>]) -> Grid {
         values.dedup();
         values
     };
-    Grid::empty((0..=last).map(axis).collect())
+    let axes: Vec<Vec<f64>> = (0..=last).map(axis).collect();
+    if !Grid::is_within_reason(&axes) {
+        let knots: Vec<String> =
+            F::AXES.iter().zip(&axes).map(|(name, knots)| format!("{} of {name}", knots.len())).collect();
+        let problem = format!(
+            "the measurements have {}, which span a grid of more than four million cells: measure shapes that share their sizes",
+            knots.join(", ")
+        );
+        return Err(Error::invalid(format!("series '{key}'"), vec![problem]));
+    }
+    Ok(Grid::empty(axes))
 }
 
 /// Fills the holes that measured cells surround, and replaces glitches.
