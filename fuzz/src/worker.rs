@@ -23,6 +23,9 @@ const MAX_RESIDENT_BYTES: u64 = 2 << 30;
 /// A case whose CPU time exceeds the limit this many times is not waited for.
 const HOPELESS: u64 = 10;
 
+/// A case that takes this long is not waited for, whatever its CPU time: it may wait for something.
+const ENDLESS: Duration = Duration::from_secs(600);
+
 /// Most findings of a process; further ones are counted as their likes.
 const MOST_FINDINGS: usize = 20;
 
@@ -166,7 +169,7 @@ impl Worker<'_> {
             let _ = std::fs::write(report.join("progress"), format!("{} 0 0", current.index + 1));
             std::process::exit(STOPPED);
         };
-        let (mut index, mut since) = (u64::MAX, Duration::ZERO);
+        let (mut index, mut since, mut seen) = (u64::MAX, Duration::ZERO, Instant::now());
         std::thread::spawn(move || {
             loop {
                 std::thread::sleep(Duration::from_millis(50));
@@ -176,8 +179,10 @@ impl Worker<'_> {
                 }
                 let now = lock(&CURRENT).index;
                 if now != index {
-                    (index, since) = (now, cpu(&task));
-                } else if cpu(&task).saturating_sub(since) > Duration::from_millis(HOPELESS * limit) {
+                    (index, since, seen) = (now, cpu(&task), Instant::now());
+                } else if cpu(&task).saturating_sub(since) > Duration::from_millis(HOPELESS * limit)
+                    || seen.elapsed() > ENDLESS
+                {
                     stop("hang", "no end in sight");
                 }
             }
