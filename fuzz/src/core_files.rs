@@ -10,13 +10,16 @@ use ridgepoint::internals::efficiency::table::Table;
 use ridgepoint::server_config::ServerConfig;
 use ridgepoint::workload::profile::Profile;
 use ridgepoint::workload::requests::{Format, RequestFile};
-use ridgepoint::workload::{StageLoad, Workload};
+use ridgepoint::workload::{Prompts, StageLoad, Workload};
 use ridgepoint::{Correction, Deployment, Hardware, Model, Options, StepModel};
 
 use crate::sane::{self, H100, LLAMA};
 
 /// Requests of a load that a case draws; a load of more is parsed alone.
 const MOST_REQUESTS: u64 = 2000;
+
+/// Shared prompts of such a load. The order of the 10 million that a profile may have is half a second's work.
+const MOST_PROMPTS: u64 = 100_000;
 
 /// A `config.json`, and a `hf_quant_config.json` after a line of dashes.
 pub fn model_config(bytes: &[u8]) {
@@ -103,7 +106,13 @@ pub fn server_config(bytes: &[u8]) {
 pub fn profile(bytes: &[u8]) {
     let Ok(profile) = Profile::parse("profile.yaml", &String::from_utf8_lossy(bytes)) else { return };
     let requests = profile.stages.iter().map(StageLoad::num_requests).fold(0, u64::saturating_add);
-    if requests <= MOST_REQUESTS {
+    let prompts = match profile.prompts {
+        Prompts::SharedPrefix { num_groups, num_prompts_per_group, .. } => {
+            u64::from(num_groups) * u64::from(num_prompts_per_group)
+        }
+        _ => 0,
+    };
+    if requests <= MOST_REQUESTS && prompts <= MOST_PROMPTS {
         assert_eq!(drain(profile.staged_load(0)), requests);
         profile.summary(0);
     }
