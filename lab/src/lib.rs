@@ -7,6 +7,7 @@ pub mod evaluate;
 pub mod fit;
 pub mod huber;
 pub mod ingest;
+mod measured_time;
 pub mod measurements;
 mod sha256;
 pub mod solver;

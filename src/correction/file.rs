@@ -12,6 +12,9 @@ use super::term::{NUM_TERMS, Term};
 use crate::error::{Error, Result};
 use crate::input::{FileKind, read_text};
 
+/// Longest delay of the host, µs: 10 s. Even that of each token of the longest prompt is far from what a clock can hold.
+const MAX_HOST_US: f64 = 1e7;
+
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Coefficient {
@@ -75,23 +78,17 @@ impl Correction {
                 continue;
             };
             let (least, greatest) = term.bounds();
-            if !(of.value >= least && of.value <= greatest && of.value.is_finite()) {
-                let allowed = if greatest.is_finite() {
-                    format!("from {least} to {greatest}")
-                } else {
-                    format!("at least {least}")
-                };
-                problems.push(format!("coefficients.{term}.value = {} must be {allowed}", of.value));
-            }
-            if !(of.sd >= 0.0 && of.sd.is_finite()) {
-                problems.push(format!("coefficients.{term}.sd = {} must be at least 0", of.sd));
+            for (key, value, least, greatest) in [("value", of.value, least, greatest), ("sd", of.sd, 0.0, term.max_sd())] {
+                if !(least..=greatest).contains(&value) {
+                    problems.push(format!("coefficients.{term}.{key} = {value} must be from {least} to {greatest}"));
+                }
             }
             (coefficients[index], sd[index], identified[index]) = (of.value, of.sd, of.identified);
         }
         let covariance = covariance(&file.correlations, &sd, &mut problems);
         let mut host = file.host;
-        let bad = host.by_key().into_iter().filter(|(_, us)| !(us.is_finite() && **us >= 0.0));
-        problems.extend(bad.map(|(key, us)| format!("host.{key} = {us} must be at least 0")));
+        let bad = host.by_key().into_iter().filter(|(_, us)| !(0.0..=MAX_HOST_US).contains(&**us));
+        problems.extend(bad.map(|(key, us)| format!("host.{key} = {us} must be from 0 to {MAX_HOST_US}")));
         for (key, value) in [("step", file.scatter.step), ("ttft", file.scatter.ttft)] {
             if !(0.0..=3.0).contains(&value) {
                 problems.push(format!("scatter.{key} = {value} must be from 0 to 3"));
@@ -115,7 +112,7 @@ impl Correction {
     /// The text of the file: the same correction gives the same bytes.
     ///
     /// # Errors
-    /// `ErrorKind::Parse` where a value has no place in TOML.
+    /// Those of [`Correction::from_toml_str`]: what is written can be read.
     pub fn to_toml_string(&self) -> Result<String> {
         let sd = |index: usize| self.covariance[index][index].max(0.0).sqrt();
         let correlation = |row: usize, column: usize| {
@@ -142,7 +139,8 @@ impl Correction {
             host,
             coefficients: Term::ALL.into_iter().enumerate().map(coefficient).collect(),
         };
-        toml::to_string(&file).map_err(|error| Error::parse(self.name.clone(), error.to_string()))
+        let text = toml::to_string(&file).map_err(|error| Error::parse(self.name.clone(), error.to_string()))?;
+        Correction::from_toml_str(&self.name, &text).map(|_| text)
     }
 }
 

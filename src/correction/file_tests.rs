@@ -67,6 +67,18 @@ fn the_neutral_correction_is_a_file_too() {
     assert_eq!(read.covariance[0][0], 0.05f64.powi(2));
 }
 
+#[test]
+fn what_could_not_be_read_is_not_written() {
+    let mut correction = Correction::neutral();
+    correction.covariance[0][0] = 1e200 * 1e200;
+    assert!(correction.to_toml_string().unwrap_err().to_string().contains("projections.sd = inf must be from 0 to 5"));
+    correction = Correction::neutral();
+    correction.coefficients[Term::Steps.index()] = 1e308;
+    correction.host.queueing_us = f64::NAN;
+    let message = correction.to_toml_string().unwrap_err().to_string();
+    assert!(message.contains("step_us.value") && message.contains("host.queueing_us = NaN"), "{message}");
+}
+
 fn problems(text: &str) -> Vec<String> {
     match Correction::from_toml_str("bad.toml", text) {
         Err(error) if error.location().is_some_and(|place| place.path == "bad.toml") => error.problems().to_vec(),
@@ -95,10 +107,13 @@ fn values_outside_their_bounds_are_named_with_what_is_allowed() {
         (set(Term::Experts, "value", 5.0), "coefficients.experts.value = 5 must be from 0.3 to 3"),
         (set(Term::Experts, "value", 0.29), "coefficients.experts.value = 0.29 must be from 0.3 to 3"),
         (set(Term::Experts, "value", f64::NAN), "coefficients.experts.value = NaN must be from 0.3 to 3"),
-        (set(Term::Tokens, "value", -0.5), "coefficients.token_us.value = -0.5 must be at least 0"),
+        (set(Term::Tokens, "value", -0.5), "coefficients.token_us.value = -0.5 must be from 0 to 1000000"),
         (set(Term::Tokens, "value", f64::INFINITY), "coefficients.token_us.value = inf must be"),
-        (set(Term::Tokens, "sd", -1.0), "coefficients.token_us.sd = -1 must be at least 0"),
-        (set(Term::Tokens, "sd", f64::NAN), "coefficients.token_us.sd = NaN must be at least 0"),
+        (set(Term::Tokens, "value", 1e15), "coefficients.token_us.value = 1000000000000000 must be"),
+        (set(Term::Tokens, "sd", -1.0), "coefficients.token_us.sd = -1 must be from 0 to 100"),
+        (set(Term::Tokens, "sd", f64::NAN), "coefficients.token_us.sd = NaN must be from 0 to 100"),
+        (set(Term::Tokens, "sd", 1e5), "coefficients.token_us.sd = 100000 must be from 0 to 100"),
+        (set(Term::Tokens, "sd", 1e200), "coefficients.token_us.sd = 1000"),
     ] {
         let problems = problems(&text);
         assert!(problems.len() == 1 && problems[0].starts_with(said), "{said}: {problems:?}");
@@ -106,6 +121,7 @@ fn values_outside_their_bounds_are_named_with_what_is_allowed() {
     for (section, key, value) in [
         ("host", "scheduling_us", f64::NAN),
         ("host", "preemption_us", -1.0),
+        ("host", "output_token_us", 1e18),
         ("host", "queueing_us_per_token", f64::INFINITY),
         ("scatter", "step", 3.1),
         ("scatter", "ttft", f64::NAN),

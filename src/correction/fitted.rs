@@ -8,6 +8,9 @@ use super::basis::Basis;
 use super::host::HostTimes;
 use super::term::{NUM_TERMS, Term};
 
+/// Largest relative standard deviation of a prediction that is told from a larger one: an interval stays finite.
+const MAX_RELATIVE_SD: f64 = 10.0;
+
 /// Standard deviations on either side of a 90 % interval of a normal distribution.
 pub const SDS_OF_90_PCT: f64 = 1.645;
 
@@ -134,7 +137,8 @@ impl Correction {
 /// assert!((interval_factor(&[0.03, 0.04]) - (1.645 * 0.05f64).exp()).abs() < 1e-12);
 /// ```
 pub fn interval_factor(relative_sds: &[f64]) -> f64 {
-    (SDS_OF_90_PCT * relative_sds.iter().map(|sd| sd * sd).sum::<f64>().sqrt()).exp()
+    let sd = relative_sds.iter().map(|sd| sd * sd).sum::<f64>().sqrt();
+    (SDS_OF_90_PCT * sd.min(MAX_RELATIVE_SD)).exp()
 }
 
 #[allow(clippy::float_cmp)]
@@ -187,6 +191,7 @@ mod tests {
         assert_eq!((interval_factor(&[]), interval_factor(&[0.0, 0.0])), (1.0, 1.0));
         // √(0.02² + 0.03² + 0.06²) = 0.07.
         assert!((interval_factor(&[0.02, 0.03, 0.06]).ln() - 1.645 * 0.07).abs() < 1e-12);
+        assert!(interval_factor(&[1e200, 0.03]).is_finite());
         assert!(interval_factor(&[0.02, 0.03]) < interval_factor(&[0.03, 0.03]));
     }
 }

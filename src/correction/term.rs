@@ -6,6 +6,11 @@ use std::fmt;
 
 use crate::physics::OperatorGroup;
 
+/// Largest price, µs per count: no count of a step takes a second.
+const MAX_PRICE_US: f64 = 1e6;
+/// Largest standard deviation of a coefficient, in those of its prior. Data can only lower it.
+const MAX_PRIOR_SDS: f64 = 100.0;
+
 /// Number of [`Term`]s.
 pub const NUM_TERMS: usize = 14;
 
@@ -114,9 +119,14 @@ impl Term {
         TABLE[self.index()].4
     }
 
-    /// Least and greatest coefficient that a fit may give: a factor within [0.3, 3], a price never below 0.
+    /// Greatest standard deviation that a correction may have of the coefficient.
+    pub fn max_sd(self) -> f64 {
+        MAX_PRIOR_SDS * self.prior_sd()
+    }
+
+    /// Least and greatest coefficient that a fit may give: a factor within [0.3, 3], a price from 0 to a second.
     pub const fn bounds(self) -> (f64, f64) {
-        if self.is_factor() { (0.3, 3.0) } else { (0.0, f64::INFINITY) }
+        if self.is_factor() { (0.3, 3.0) } else { (0.0, MAX_PRICE_US) }
     }
 }
 

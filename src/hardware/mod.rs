@@ -8,6 +8,8 @@
 //!   and, on GDDR cards, so does error correction.
 //! - `boost_clock_hz` is the highest SM clock. Some chips quote their matrix peaks at a lower one.
 //! - The rate of a link is one direction of one GPU; datasheets quote both directions together.
+//! - A figure that is decades away from every real chip's is refused, as is a bf16 peak that the units cannot reach.
+//!   `allow_unusual_figures = true` at the top of the file widens the limits a million times.
 //! - `retrieved` is the month in which a person entered the figures. Tests check them against each other (units × rate ×
 //!   clock).
 //!
@@ -21,6 +23,7 @@
 
 mod catalogue;
 mod parse;
+mod sense;
 mod spec;
 
 pub use catalogue::builtin_names;

@@ -1,11 +1,13 @@
-//! Reads a GPU's TOML file: every key is known, every number is finite and above zero, and one error lists all problems.
+//! Reads a GPU's TOML file: every key is known, every number is within decades of a real chip's, and one error lists all
+//! problems.
 
 use std::path::Path;
 
+use super::sense::{Sense, check_peaks};
 use super::spec::{Architecture, Hardware, Interconnect, InterconnectKind};
 use crate::dtype::DType;
 use crate::error::Result;
-use crate::input::{FileKind, Keys, Log, NumberRange, normalise, parse_toml, read_text};
+use crate::input::{FileKind, Keys, Log, normalise, parse_toml, read_text};
 
 const PEAK_KEYS: [(&str, DType); 6] = [
     ("peak_fp32_dense_flop_per_s", DType::Float32),
@@ -15,16 +17,14 @@ const PEAK_KEYS: [(&str, DType); 6] = [
     ("peak_int8_dense_flop_per_s", DType::Int8),
     ("peak_fp4_dense_flop_per_s", DType::Fp4),
 ];
-/// Most times that an fp8 peak is the bf16 peak. Half the operand width doubles the rate, and GPUs that halve the rate of
-/// 32-bit accumulation for 16-bit operands alone reach four times. A larger ratio means a peak with sparsity.
-const MAX_FP8_TO_BF16: f64 = 4.0;
-
 impl Hardware {
     /// Parses the text of a hardware TOML file. `name` becomes the name of the GPU; errors call the text `origin`.
     ///
     /// # Errors
     /// `ErrorKind::Parse` with line and column for text that is not TOML. `ErrorKind::Invalid` with every unknown,
-    /// missing, non-positive or non-finite value, and with an fp8 peak below the bf16 peak or above four times it.
+    /// missing, non-positive or non-finite value, with figures decades away from those of any chip unless the file has
+    /// `allow_unusual_figures = true`, with a bf16 peak that the units cannot reach, and with an fp8 peak below the bf16
+    /// peak or above four times it.
     pub fn from_toml_str(name: &str, origin: &str, text: &str) -> Result<Hardware> {
         let value = parse_toml(origin, text)?;
         let log = Log::default();
@@ -49,7 +49,7 @@ pub(super) fn lookup_key(name: &str) -> String {
     key.strip_prefix("nvidia").map(str::to_owned).unwrap_or(key)
 }
 
-/// Reads the whole file. After a problem, which is in the log, something stands in for what is missing.
+/// Reads the whole file. After a problem, which is in the log, a figure that breaks no other rule stands in.
 fn read_file(name: &str, file: Keys<'_>) -> Hardware {
     file.require(&["display_name", "architecture", "datasheet", "interconnect"]);
     let aliases = aliases(&file);
@@ -58,30 +58,29 @@ fn read_file(name: &str, file: Keys<'_>) -> Hardware {
     let has_datasheet = file.has("datasheet");
     let datasheet = file.section_or_empty("datasheet");
     let link = file.section_or_empty("interconnect");
+    let sense = Sense { is_unusual: file.flag("allow_unusual_figures").unwrap_or(false) };
     file.finish();
 
     link.require(&["kind"]);
     let interconnect = Interconnect {
         kind: link.variant("kind").unwrap_or(InterconnectKind::Pcie),
-        unidirectional_bytes_per_s: positive(&link, "unidirectional_bytes_per_s"),
+        unidirectional_bytes_per_s: required(sense, &link, "unidirectional_bytes_per_s"),
     };
     let sources = vec![source(&datasheet), source(&link)];
     link.finish();
 
     datasheet.require(&["sm_count"]);
-    let expected =
-        "a number above 0; leave the key out if the chip has no such unit or error correction costs no memory";
-    let optional = |key: &str| datasheet.read(key, expected, |value| value.as_f64().filter(|number| *number > 0.0));
+    let optional = |key: &str| sense.figure(&datasheet, key);
     let hardware = Hardware {
         name: name.to_owned(),
         aliases,
         display_name,
         architecture,
-        sm_count: datasheet.whole("sm_count", 1..=u32::MAX).unwrap_or(1),
-        l2_bytes: positive(&datasheet, "l2_bytes"),
-        boost_clock_hz: positive(&datasheet, "boost_clock_hz"),
-        hbm_bytes_per_s: positive(&datasheet, "hbm_bytes_per_s"),
-        hbm_capacity_bytes: positive(&datasheet, "hbm_capacity_bytes"),
+        sm_count: datasheet.whole("sm_count", 1..=sense.max_sms()).unwrap_or(u32::MAX),
+        l2_bytes: required(sense, &datasheet, "l2_bytes"),
+        boost_clock_hz: required(sense, &datasheet, "boost_clock_hz"),
+        hbm_bytes_per_s: required(sense, &datasheet, "hbm_bytes_per_s"),
+        hbm_capacity_bytes: required(sense, &datasheet, "hbm_capacity_bytes"),
         ecc_bytes: optional("ecc_bytes"),
         peaks_dense_flop_per_s: PEAK_KEYS.iter().filter_map(|(key, dtype)| Some((*dtype, optional(key)?))).collect(),
         interconnect,
@@ -89,17 +88,18 @@ fn read_file(name: &str, file: Keys<'_>) -> Hardware {
     };
     if has_datasheet {
         check(&hardware, &datasheet);
+        check_peaks(&hardware, &datasheet, sense);
     }
     datasheet.finish();
     hardware
 }
 
-fn positive(section: &Keys<'_>, key: &str) -> f64 {
+fn required(sense: Sense, section: &Keys<'_>, key: &str) -> f64 {
     section.require(&[key]);
-    section.number(key, NumberRange::POSITIVE).unwrap_or(1.0)
+    sense.figure(section, key).unwrap_or(f64::MAX)
 }
 
-/// Checks the figures of a datasheet against each other.
+/// Checks that the figures of a datasheet are there together.
 fn check(hardware: &Hardware, datasheet: &Keys<'_>) {
     if hardware.ecc_bytes.is_some_and(|bytes| bytes >= hardware.hbm_capacity_bytes) {
         datasheet.problem("ecc_bytes", "must be less than hbm_capacity_bytes");
@@ -107,15 +107,6 @@ fn check(hardware: &Hardware, datasheet: &Keys<'_>) {
     let (bf16, fp16) = ("peak_bf16_dense_flop_per_s", "peak_fp16_dense_flop_per_s");
     if !datasheet.has(bf16) && !datasheet.has(fp16) {
         datasheet.problem(bf16, format!("and {fp16} are missing: give at least one"));
-    }
-    let peaks = &hardware.peaks_dense_flop_per_s;
-    if let (Some(fp8), Some(bf16)) = (peaks.get(&DType::Fp8), peaks.get(&DType::Bfloat16))
-        && (fp8 < bf16 || *fp8 > MAX_FP8_TO_BF16 * bf16)
-    {
-        let reason = format!(
-            "must be one to {MAX_FP8_TO_BF16} times peak_bf16_dense_flop_per_s = {bf16:e}: are both dense peaks?"
-        );
-        datasheet.problem("peak_fp8_dense_flop_per_s", reason);
     }
 }
 

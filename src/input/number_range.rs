@@ -5,8 +5,8 @@ use std::fmt::{self, Display};
 /// Numbers that a key or cell may have.
 #[derive(Debug, Clone, Copy)]
 pub struct NumberRange {
-    /// Whether 0 is among them.
-    has_zero: bool,
+    /// The least number; `None` stands for anything above 0.
+    min: Option<f64>,
     max: f64,
     unit: &'static str,
 }
@@ -17,25 +17,35 @@ impl NumberRange {
 
     /// Numbers above 0 and at most `max`.
     pub const fn above_zero(max: f64, unit: &'static str) -> Self {
-        NumberRange { has_zero: false, max, unit }
+        NumberRange { min: None, max, unit }
     }
 
     /// Numbers from 0 to `max`.
     pub const fn from_zero(max: f64, unit: &'static str) -> Self {
-        NumberRange { has_zero: true, max, unit }
+        NumberRange::between(0.0, max, unit)
+    }
+
+    /// Numbers from `min` to `max`.
+    pub const fn between(min: f64, max: f64, unit: &'static str) -> Self {
+        NumberRange { min: Some(min), max, unit }
     }
 
     /// Returns whether a number is in the range.
     pub fn contains(&self, number: f64) -> bool {
-        (number > 0.0 || (self.has_zero && number >= 0.0)) && number <= self.max
+        self.min.map_or(number > 0.0, |min| number >= min) && number <= self.max
     }
 }
 
 impl Display for NumberRange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.has_zero { "a number of at least 0" } else { "a number above 0" })?;
-        if self.max < f64::MAX {
-            write!(f, " and at most {}", self.max)?;
+        match self.min {
+            Some(min) if min > 0.0 => write!(f, "a number from {min:e} to {:e}", self.max)?,
+            min => {
+                f.write_str(if min.is_some() { "a number of at least 0" } else { "a number above 0" })?;
+                if self.max < f64::MAX {
+                    write!(f, " and at most {}", self.max)?;
+                }
+            }
         }
         if self.unit.is_empty() { Ok(()) } else { write!(f, " {}", self.unit) }
     }

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use ridgepoint::internals::input::{Columns, FileKind, Input, NumberRange, Row, RowReader};
+use crate::measured_time::MILLISECONDS;
+use ridgepoint::internals::input::{Columns, FileKind, Input, Row, RowReader};
 use ridgepoint::{Error, Result};
 
 const COLUMNS: Columns = Columns::exactly(
@@ -89,7 +90,7 @@ impl ClosedLoopRow {
             let ranks = row.optional(column, |row, column| row.whole(column, 0..=u32::MAX))?;
             Ok::<_, Error>(ranks.filter(|ranks| *ranks > 0))
         };
-        let time_ms = |column: &str| row.number(column, NumberRange::above_zero(f64::MAX, "ms"));
+        let time_ms = |column: &str| row.number(column, MILLISECONDS);
         Ok(ClosedLoopRow {
             id: filled("id", "a name of the row")?,
             backend: filled("backend", "a serving engine, as vllm")?,
@@ -143,8 +144,10 @@ mod tests {
         };
         refused(&with(",16.0,", ",16.5,"), &["loops.csv", "row 2", "'concurrency'", "found 16.5"]);
         refused(&with(",16.0,", ",0,"), &["row 2", "'concurrency'", "found 0"]);
-        refused(&with(",84.5,", ",,"), &["row 2", "'ttft_ms'", "found nothing", "above 0"]);
-        refused(&with(",16.25", ",NaN"), &["row 2", "'tpot_ms'", "found NaN"]);
+        refused(&with(",84.5,", ",,"), &["row 2", "'ttft_ms'", "found nothing", "a number from 1e-6 to 1e9 ms"]);
+        for time in ["NaN", "1e-308", "1e300"] {
+            refused(&with(",16.25", &format!(",{time}")), &["row 2", "'tpot_ms'", "found"]);
+        }
         refused(&with("h100_sxm", ""), &["row 2", "'system'", "found nothing"]);
         refused(&with(",1024,", ",-1,"), &["row 2", "'isl'", "found -1"]);
         refused(&with("b,vllm", "a,vllm"), &["row 2", "'id'", "found a", "row 1 of"]);

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use super::metric::{Latency, Metric};
-use ridgepoint::internals::input::{Columns, FileKind, Input, NumberRange, RowReader};
+use crate::measured_time::MILLISECONDS;
+use ridgepoint::internals::input::{Columns, FileKind, Input, RowReader};
 use ridgepoint::{Error, Result};
 
 /// The stage that stands for the whole run.
@@ -28,7 +29,7 @@ impl Measured {
     ///
     /// # Errors
     /// `ErrorKind::Io`, `ErrorKind::Parse` for columns that are missing or not known and for a file without rows,
-    /// `ErrorKind::BadRow` for a stage below -1, an unknown metric, a value that is not a positive number, and for a row that
+    /// `ErrorKind::BadRow` for a stage below -1, an unknown metric, a value that is no time, and for a row that
     /// contradicts another.
     pub fn read(path: impl AsRef<Path>) -> Result<Self> {
         let mut reader = RowReader::csv(Input::open(FileKind::ServingFigures, path.as_ref())?, COLUMNS)?;
@@ -41,7 +42,7 @@ impl Measured {
             let metric = row.read("metric", expected, |text| {
                 text.parse().ok().filter(|metric: &Metric| !matches!(metric.latency, Latency::Tpot | Latency::Step))
             })?;
-            let value_ms = row.number("value_ms", NumberRange::above_zero(f64::MAX, "ms"))?;
+            let value_ms = row.number("value_ms", MILLISECONDS)?;
             let first_ms = *values_ms.entry((stage, metric)).or_insert(value_ms);
             if first_ms.to_bits() != value_ms.to_bits() {
                 return Err(
@@ -120,9 +121,9 @@ mod tests {
         let with = |row: &str| format!("{HEADER}0,e2e_mean,20\n{row}\n");
         refused(&with("0,e2e_p95,20"), &["row 2", "'metric'", "found e2e_p95", "_p50, _p90"]);
         refused(&with("0,tpot_mean,20"), &["row 2", "'metric'", "found tpot_mean"]);
-        for value in ["NaN", "-3", "0", "inf", "", "1,5"] {
+        for value in ["NaN", "-3", "0", "inf", "", "1,5", "1e-308", "1e308"] {
             let text = with(&format!("0,ttft_mean,\"{value}\""));
-            refused(&text, &["row 2", "'value_ms'", "a number above 0 ms"]);
+            refused(&text, &["row 2", "'value_ms'", "a number from 1e-6 to 1e9 ms"]);
         }
         refused(&with("-2,ttft_mean,1"), &["row 2", "'stage'", "found -2", "-1 for the whole run"]);
         refused(&with("all,ttft_mean,1"), &["row 2", "'stage'", "found all"]);

@@ -3,7 +3,7 @@
 
 use serde::Deserialize;
 
-use super::step::StepRecord;
+use super::step::{MAX_STEP_TOKENS, StepRecord};
 
 /// The attribute that follows from others.
 #[derive(Deserialize)]
@@ -21,6 +21,9 @@ pub(super) fn contradiction(step: &StepRecord, sum: &Sum) -> Option<(&'static st
     ] {
         if tokens < u64::from(requests) || (requests == 0 && tokens > 0) {
             return Some((name, format!("at least one token for each of {requests} requests, else 0")));
+        }
+        if tokens > MAX_STEP_TOKENS {
+            return Some((name, format!("at most {MAX_STEP_TOKENS} tokens")));
         }
     }
     if sum.scheduled_tokens.is_some_and(|sum| Some(sum) != prefill_tokens.checked_add(decode_tokens)) {

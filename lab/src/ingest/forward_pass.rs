@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use ridgepoint::internals::input::{Columns, FileKind, Input, NumberRange, Row, RowReader};
+use ridgepoint::internals::input::{Columns, FileKind, Input, Row, RowReader};
 use ridgepoint::internals::units::US_PER_S;
 use ridgepoint::{Error, Result};
 use serde::Deserialize;
@@ -15,7 +15,8 @@ use super::dropped::Reason;
 use super::faults::RowFaults;
 use super::file_name;
 use super::format::Format;
-use super::step::{Run, StepRecord, StepTrace};
+use super::step::{MAX_STEP_TOKENS, Run, StepRecord, StepTrace};
+use crate::measured_time::SECONDS;
 use crate::stats::median;
 
 /// Median forward passes of engines are shorter; milliseconds that are read as seconds are longer.
@@ -107,6 +108,10 @@ fn step(row: &Row<'_>) -> Result<Option<WorkerStep>> {
     if scheduled.sum_prefill_tokens < u64::from(scheduled.num_prefill_requests) {
         return Err(row.bad("scheduled_requests", "at least one prefill token for each request with a chunk"));
     }
+    let tokens = [Some(scheduled.sum_prefill_tokens), scheduled.sum_prefill_kv_tokens, scheduled.sum_decode_kv_tokens];
+    if tokens.into_iter().flatten().any(|tokens| tokens > MAX_STEP_TOKENS) {
+        return Err(row.bad("scheduled_requests", format!("at most {MAX_STEP_TOKENS} tokens of a kind")));
+    }
     let queued: Option<Queued> = row.optional("queued_requests", object)?;
     let waiting = |queued: Queued| queued.num_prefill_requests.saturating_add(queued.num_decode_requests);
     let step = StepRecord {
@@ -118,7 +123,7 @@ fn step(row: &Row<'_>) -> Result<Option<WorkerStep>> {
         prefill_kv_tokens: scheduled.sum_prefill_kv_tokens,
         decode_kv_tokens: scheduled.sum_decode_kv_tokens,
         num_waiting: queued.map(waiting),
-        gpu_time_us: Some(row.number("wall_time", NumberRange::POSITIVE)? * US_PER_S),
+        gpu_time_us: Some(row.number("wall_time", SECONDS)? * US_PER_S),
         ..StepRecord::default()
     };
     let worker = row.text("worker_id").unwrap_or_default().into_owned();

@@ -54,7 +54,7 @@ impl<'a> Pace<'a> {
         }
         let own_tokens = self.steps.get(interval.first).map_or(0, |step| step.prefill_tokens);
         let hidden_tokens = if interval.steps > 1 { self.most_prefill_tokens_near(interval.first) } else { 0 };
-        let prompts = (own_tokens + hidden_tokens) as f64 / TOKENS_PER_STEP_TIME;
+        let prompts = own_tokens.saturating_add(hidden_tokens) as f64 / TOKENS_PER_STEP_TIME;
         let expected_us = reference_us * (interval.steps as f64 + prompts);
         let may_idle = may_run_dry(self.steps, self.finished_per_step, interval);
         let ratio = if may_idle { IDLE_RATIO } else { GAP_RATIO };

@@ -4,6 +4,7 @@
 use super::dropped::{Dropped, Reason};
 use super::pace::Pace;
 use super::step::{StepRecord, StepTrace};
+use crate::measured_time::MICROSECONDS;
 use crate::stats::median;
 use ridgepoint::internals::units::NS_PER_US;
 
@@ -70,8 +71,8 @@ impl Default for Cleaning {
 /// Finds the intervals of a trace. The first of these rules that applies to a step leaves it out.
 ///
 /// 1. Warm-up, no tokens, or a preemption, as `cleaning` says.
-/// 2. The engine timed the forward pass, and the time is not a positive number. The other rules do not apply to timed passes.
-/// 3. No step follows, or the step number or clock does not increase.
+/// 2. The engine timed the forward pass, and the time is not from 1 ns to 10⁶ s. The other rules do not apply to timed passes.
+/// 3. No step follows, the step number or clock does not increase, or the period is not within those limits.
 /// 4. Compared with the pace of the steps around it (`docs/ingest.md`), a period of less than a twentieth is a clock jump, and one of
 ///    more than five times the expected time is a gap. If all requests may have finished in between, more than 1.5
 ///    times the expected time is a gap: the engine idled.
@@ -121,8 +122,7 @@ fn interval(
         return Err(Reason::Preemption);
     }
     if let Some(span_us) = step.gpu_time_us {
-        let is_time = span_us.is_finite() && span_us > 0.0;
-        return if is_time { Ok(Interval { first, steps: 1, span_us }) } else { Err(Reason::BadValue) };
+        return if MICROSECONDS.contains(span_us) { Ok(Interval { first, steps: 1, span_us }) } else { Err(Reason::BadValue) };
     }
     let next = next.ok_or(Reason::LastStep)?;
     if next.step_id <= step.step_id {
@@ -132,5 +132,6 @@ fn interval(
         return Err(Reason::ClockJump);
     }
     let span_us = (next.start_ns - step.start_ns) as f64 / NS_PER_US as f64;
-    Ok(Interval { first, steps: next.step_id - step.step_id, span_us })
+    let interval = Interval { first, steps: next.step_id - step.step_id, span_us };
+    if MICROSECONDS.contains(interval.period_us()) { Ok(interval) } else { Err(Reason::ClockJump) }
 }

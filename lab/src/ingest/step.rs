@@ -5,6 +5,9 @@ use std::collections::HashMap;
 use ridgepoint::Request;
 use serde::{Deserialize, Serialize};
 
+/// Most tokens of a kind in a step, scheduled or cached. No engine has a thousandth of it, and sums of steps fit 64 bits.
+pub(super) const MAX_STEP_TOKENS: u64 = 1 << 40;
+
 /// The labels of one run, in the order of the tables' first columns. `None` means that the trace does not say; nothing is
 /// guessed from names.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]

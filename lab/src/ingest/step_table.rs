@@ -15,8 +15,9 @@ use super::dropped::Reason;
 use super::format::Format;
 use super::periods::{Interval, Periods};
 use super::request_cell::{read_cell, write_cell};
-use super::step::{Run, StepRecord, StepTrace};
+use super::step::{MAX_STEP_TOKENS, Run, StepRecord, StepTrace};
 use super::table::{header, read_rows, write_rows};
+use crate::measured_time::MICROSECONDS;
 
 /// A step table.
 pub const FORMAT: Format = Format {
@@ -85,8 +86,18 @@ pub fn read_runs(path: &Path) -> Result<Vec<TableRun>> {
             return Err(row.bad("step_id", expected));
         }
         for (column, time_us) in [("gpu_time_us", step.gpu_time_us), ("period_us", cells.period_us)] {
-            if time_us.is_some_and(|time_us| time_us <= 0.0 || !time_us.is_finite()) {
-                return Err(row.bad(column, "a number above 0"));
+            if time_us.is_some_and(|time_us| !MICROSECONDS.contains(time_us)) {
+                return Err(row.bad(column, MICROSECONDS));
+            }
+        }
+        for (column, tokens) in [
+            ("prefill_tokens", Some(step.prefill_tokens)),
+            ("decode_tokens", Some(step.decode_tokens)),
+            ("prefill_kv_tokens", step.prefill_kv_tokens),
+            ("decode_kv_tokens", step.decode_kv_tokens),
+        ] {
+            if tokens.is_some_and(|tokens| tokens > MAX_STEP_TOKENS) {
+                return Err(row.bad(column, format!("at most {MAX_STEP_TOKENS} tokens")));
             }
         }
         if let Some(text) = &cells.requests {

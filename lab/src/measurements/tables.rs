@@ -4,13 +4,14 @@
 use std::hash::Hash;
 
 use ridgepoint::internals::efficiency::family::{AllReduceKind, Routing};
-use ridgepoint::internals::input::{Columns, NumberRange, Row};
+use ridgepoint::internals::input::{Columns, Row};
 use ridgepoint::internals::units::US_PER_MS;
 use ridgepoint::model::Window;
 use ridgepoint::{DType, MatmulFormat, Result};
 
 use super::calls::{AllReduceCall, DecodeCall, GemmCall, Heads, MoeCall, PrefillCall, SmallKernelCall};
 use super::source::SourceFormat;
+use crate::measured_time::{MICROSECONDS, MILLISECONDS};
 
 /// Larger counts are not exact as `f64`.
 const MAX_COUNT: u64 = 1 << 53;
@@ -47,8 +48,10 @@ pub(super) trait Call: Sized + Eq + Hash {
 
 /// Reads the time of a row, µs. Public tables have milliseconds.
 pub(super) fn latency_us(row: &Row<'_>, format: SourceFormat) -> Result<f64> {
-    let scale = if format == SourceFormat::Parquet { US_PER_MS } else { 1.0 };
-    Ok(scale * row.number("latency_us", NumberRange::above_zero(f64::MAX / US_PER_MS, ""))?)
+    match format {
+        SourceFormat::Parquet => Ok(US_PER_MS * row.number("latency_us", MILLISECONDS)?),
+        SourceFormat::Csv => row.number("latency_us", MICROSECONDS),
+    }
 }
 
 fn size(row: &Row<'_>, column: &str) -> Result<u64> {
