@@ -19,7 +19,7 @@ pub enum DType {
     #[serde(alias = "bf16")]
     Bfloat16,
     /// 8-bit float (e4m3 or e5m2).
-    #[serde(alias = "fp8_e4m3", alias = "fp8_e5m2")]
+    #[serde(alias = "fp8_e4m3", alias = "fp8_e5m2", alias = "float8_e4m3fn", alias = "float8_e5m2")]
     Fp8,
     /// 8-bit integer.
     Int8,
@@ -38,9 +38,9 @@ impl DType {
         }
     }
 
-    /// Returns the format of a name such as `bfloat16` or `bf16`.
+    /// Returns the format of a name such as `bfloat16` or `bf16`, in any case.
     pub fn parse(name: &str) -> Option<Self> {
-        named(name)
+        named(&name.to_lowercase())
     }
 }
 
@@ -68,7 +68,7 @@ pub enum MatmulFormat {
     #[serde(alias = "fp16", alias = "half")]
     Float16,
     /// 8-bit float, one scale per tensor, or per token and channel.
-    #[serde(alias = "fp8_static")]
+    #[serde(alias = "fp8_static", alias = "fp8_e4m3", alias = "float8_e4m3fn")]
     Fp8,
     /// 8-bit float with a scale per 128 × 128 block of weights.
     Fp8Block,

@@ -5,6 +5,7 @@
 mod calibrate;
 mod common;
 mod completions;
+mod defect;
 mod deployment;
 mod evaluate;
 mod examples;
@@ -81,8 +82,14 @@ enum Command {
     Completions(completions::Completions),
 }
 
-/// Runs the command and returns its exit code. The first argument is the name of the program.
+/// Runs the command and returns its exit code. The first argument is the name of the program. A panic is exit code 1 and an error
+/// on stderr.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> u8 {
+    let arguments: Vec<OsString> = arguments.into_iter().collect();
+    defect::guarded(&arguments, || run_unguarded(&arguments))
+}
+
+fn run_unguarded(arguments: &[OsString]) -> u8 {
     let mut definition = Cli::command();
     let parsed = definition.try_get_matches_from_mut(arguments).and_then(|matches| {
         let mut cli = Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut definition))?;

@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use crate::common::Format;
 use crate::hint;
+use crate::text::printable;
 
 /// A result that can be printed: serde writes its JSON, `table` its text for people.
 pub trait Report: Serialize {
@@ -81,7 +82,11 @@ pub fn usage(error: &clap::Error) -> u8 {
         return fail(2, &[answer]);
     }
     // A closed pipe is no reason to fail.
-    let _ = error.print();
+    let _ = if error.use_stderr() {
+        std::io::stderr().lock().write_all(printable(&error.render().to_string()).as_bytes())
+    } else {
+        error.print()
+    };
     u8::try_from(error.exit_code()).unwrap_or(2)
 }
 
@@ -100,7 +105,7 @@ pub fn print<T: Report>(outcome: Result<Outcome<T>, Failure>, format: Format) ->
     };
     report("warning", &notes);
     let mut stdout = std::io::stdout().lock();
-    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+    match stdout.write_all(printable(&text).as_bytes()).and_then(|()| stdout.flush()) {
         // A reader such as `head` closes the pipe when it has seen enough: that is no failure.
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => fail(1, &[format!("standard output: {error}")]),
         _ => missed.map_or(0, |message| fail(1, &[message])),
@@ -123,6 +128,6 @@ fn fail(code: u8, problems: &[String]) -> u8 {
 fn report(kind: &str, lines: &[String]) {
     let mut stderr = std::io::stderr().lock();
     for line in lines {
-        let _ = writeln!(stderr, "{kind}: {line}");
+        let _ = writeln!(stderr, "{kind}: {}", printable(line));
     }
 }

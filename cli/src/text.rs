@@ -1,5 +1,7 @@
 //! Text layout: tables without boxes, wrapped paragraphs, numbers as people read them.
 
+use std::borrow::Cow;
+
 use comfy_table::{
     CellAlignment, ColumnConstraint, ContentArrangement, ContentLineStyle, LineStyle, Table, TableStyle,
 };
@@ -165,6 +167,22 @@ pub fn wrap(label: &str, text: &str, width: usize) -> String {
     out
 }
 
+/// The text with escapes as in JSON (`\u001b`) in place of control characters and of characters that turn the direction of
+/// writing, so that no name steers a terminal. Line breaks and tabs stay. JSON stays JSON, as it has such characters in texts
+/// alone.
+pub fn printable(text: &str) -> Cow<'_, str> {
+    let is_odd = |c: char| match c {
+        '\n' | '\t' => false,
+        '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => true,
+        _ => c.is_control(),
+    };
+    if !text.contains(is_odd) {
+        return Cow::Borrowed(text);
+    }
+    let escaped = |c: char| if is_odd(c) { format!("\\u{:04x}", u32::from(c)) } else { c.to_string() };
+    Cow::Owned(text.chars().map(escaped).collect())
+}
+
 /// A count with its digits in groups of three: `1,234,567`.
 pub fn count(n: impl TryInto<u64>) -> String {
     let mut digits = n.try_into().unwrap_or(u64::MAX).to_string();
@@ -203,6 +221,14 @@ pub fn shown<T>(value: Option<T>, text: impl FnOnce(T) -> String) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn control_characters_are_escaped_and_line_breaks_stay() {
+        assert!(matches!(printable("µs\tok\n"), Cow::Borrowed(_)));
+        assert_eq!(printable("a\x1b[31mb\r\x07\u{9b}\u{202e}\n"), "a\\u001b[31mb\\u000d\\u0007\\u009b\\u202e\n");
+        let json = serde_json::to_string("\u{9b}\u{7f}").unwrap();
+        assert_eq!(serde_json::from_str::<String>(&printable(&json)).unwrap(), "\u{9b}\u{7f}");
+    }
 
     #[test]
     fn digits_are_grouped_from_the_right() {

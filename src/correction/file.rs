@@ -78,7 +78,9 @@ impl Correction {
                 continue;
             };
             let (least, greatest) = term.bounds();
-            for (key, value, least, greatest) in [("value", of.value, least, greatest), ("sd", of.sd, 0.0, term.max_sd())] {
+            for (key, value, least, greatest) in
+                [("value", of.value, least, greatest), ("sd", of.sd, 0.0, term.max_sd())]
+            {
                 if !(least..=greatest).contains(&value) {
                     problems.push(format!("coefficients.{term}.{key} = {value} must be from {least} to {greatest}"));
                 }

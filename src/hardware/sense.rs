@@ -78,7 +78,8 @@ fn slip(value: f64, min: f64, max: f64, unit: &str) -> String {
     let from_middle = |power: i32| (scaled(power) / middle).ln().abs();
     let fitting = PREFIXES.into_iter().filter(|(_, power)| (min..=max).contains(&scaled(*power)));
     let nearest = fitting.min_by(|(_, a), (_, b)| from_middle(*a).total_cmp(&from_middle(*b)));
-    nearest.map_or_else(String::new, |(prefix, power)| format!(" (is it in {prefix}{unit}? Then write {value}e{power})"))
+    nearest
+        .map_or_else(String::new, |(prefix, power)| format!(" (is it in {prefix}{unit}? Then write {value}e{power})"))
 }
 
 /// Dense 16-bit FLOP of a streaming multiprocessor per clock, at most.
@@ -156,7 +157,8 @@ mod tests {
 
     #[test]
     fn figures_of_no_chip_are_refused_even_if_unusual_ones_are_allowed() {
-        for key in ["hbm_bytes_per_s", "hbm_capacity_bytes", "l2_bytes", "boost_clock_hz", "unidirectional_bytes_per_s"] {
+        for key in ["hbm_bytes_per_s", "hbm_capacity_bytes", "l2_bytes", "boost_clock_hz", "unidirectional_bytes_per_s"]
+        {
             for value in ["1e-300", "1e300"] {
                 assert!(refused("", key, value).contains(" must be from 1e"), "{key}");
                 let error = refused("allow_unusual_figures = true", key, value);

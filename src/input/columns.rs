@@ -15,12 +15,20 @@ pub struct Columns {
     pub optional: &'static str,
     /// Other names, as pairs of alias and column.
     pub aliases: &'static [(&'static str, &'static str)],
+    /// Whether a file may have other columns too, which are not read.
+    pub has_others: bool,
 }
 
 impl Columns {
     /// Columns that every file has, and no others.
     pub const fn exactly(required: &'static str) -> Self {
-        Columns { required, optional: "", aliases: &[] }
+        Columns { required, optional: "", aliases: &[], has_others: false }
+    }
+
+    /// The same columns in files that may have others too; [`Header::others`] names those.
+    #[must_use]
+    pub const fn among_others(self) -> Self {
+        Columns { has_others: true, ..self }
     }
 
     /// Returns the columns that every file has.
@@ -33,14 +41,15 @@ impl Columns {
     /// # Errors
     /// All problems: names that are unknown or appear twice, required columns that are missing.
     pub fn find<'n>(&self, at: impl Into<Location>, names: impl IntoIterator<Item = &'n str>) -> Result<Header> {
-        let mut header = Header { found: Vec::new() };
-        let mut problems = Vec::new();
+        let mut header = Header::default();
+        let (mut problems, mut unknown) = (Vec::new(), Vec::new());
         for (position, name) in names.into_iter().map(str::trim).enumerate() {
             let Some(column) = self.column(name) else {
-                let is_shown = problems.len() < MAX_PROBLEMS;
+                let is_shown = unknown.len() < MAX_PROBLEMS;
                 let hint = if is_shown { did_you_mean(name, self.all()) } else { None };
                 let hint = hint.map_or(String::new(), |hint| format!(": {hint}"));
-                problems.push(format!("column '{}' is not known{hint}", cut(name)));
+                unknown.push(format!("column '{}' is not known{hint}", cut(name)));
+                header.others.push(name.to_owned());
                 continue;
             };
             match header.name(column) {
@@ -51,6 +60,9 @@ impl Columns {
         }
         for column in self.required().filter(|column| header.name(column).is_none()) {
             problems.push(format!("column '{column}' is missing{}", other_names(self.aliases, column)));
+        }
+        if !self.has_others || !problems.is_empty() {
+            problems.splice(0..0, unknown);
         }
         if !problems.is_empty() {
             problems.push(self.listed());
@@ -86,6 +98,7 @@ impl Columns {
 #[derive(Debug, Clone, Default)]
 pub struct Header {
     pub(super) found: Vec<Found>,
+    others: Vec<String>,
 }
 
 #[derive(Debug, Clone)]
@@ -96,6 +109,11 @@ pub(super) struct Found {
 }
 
 impl Header {
+    /// Returns the names of columns that are not read.
+    pub fn others(&self) -> &[String] {
+        &self.others
+    }
+
     /// Returns the position of a column, from 0.
     pub fn position(&self, column: &str) -> Option<usize> {
         self.find(column).map(|found| found.position)

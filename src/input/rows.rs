@@ -269,6 +269,7 @@ mod tests {
         required: "arrival,input_len",
         optional: "stage",
         aliases: &[("arrival_ms", "arrival"), ("prompt_len", "input_len")],
+        has_others: false,
     };
 
     fn csv(text: &str) -> Result<Vec<(String, u32)>> {

@@ -29,6 +29,7 @@ pub(super) const COLUMNS: Columns = Columns {
         ("output_tokens", "output_len"),
         ("num_decode_tokens", "output_len"),
     ],
+    has_others: false,
 };
 
 /// Returns whether a file begins with the columns of a request list: one of them is the arrival.

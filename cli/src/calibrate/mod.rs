@@ -25,6 +25,9 @@ use crate::progress;
 use measurements::folder_name;
 use table::Reports;
 
+/// Median error of cross-validation above which a table is not worth having, percent: the nearest architecture's is better.
+const MAX_TABLE_MEDIAN_APE_PCT: f64 = 30.0;
+
 /// The arguments of `calibrate`.
 #[derive(Debug, Args)]
 pub struct Calibrate {
@@ -83,6 +86,12 @@ pub fn run(args: &Calibrate, common: &Common) -> Result<Outcome<Reports>, Failur
     work.all()?;
     work.bar.finish_and_clear();
     work.refuse_nothing()?;
+    if let Some(bad) = work.above(MAX_TABLE_MEDIAN_APE_PCT).filter(|_| args.out.is_some() && !args.force.force) {
+        return Err(Failure::input(format!(
+            "nothing was written, as the median absolute error in cross-validation is above {MAX_TABLE_MEDIAN_APE_PCT} %: \
+             {bad}; look for rows of another unit or kernel, or pass --force"
+        )));
+    }
     if let Some(folder) = &folder {
         let table = |(operator, report): &'_ (&str, OperatorReport)| {
             Some((file(folder, operator), Kind::EfficiencyTable, report.table.clone()?))
@@ -185,12 +194,18 @@ impl Work<'_> {
         Err(Failure::input(format!("the measurements hold no row that an efficiency table can take{reasons}")))
     }
 
-    /// Which operators are above the tolerance; rows that no table could predict miss it too.
-    fn missed(&self, limit_pct: f64) -> Option<String> {
+    /// The operators whose median error is above a limit, with it.
+    fn above(&self, limit_pct: f64) -> Option<String> {
         let medians =
             self.reports.iter().filter_map(|(name, report)| Some((name, report.total.as_ref()?.median_ape_pct)));
         let above = medians.filter(|(_, median_pct)| *median_pct > limit_pct);
-        let mut parts: Vec<String> = above.map(|(name, median_pct)| format!("{name} {median_pct:.2} %")).collect();
+        let parts: Vec<String> = above.map(|(name, median_pct)| format!("{name} {median_pct:.2} %")).collect();
+        (!parts.is_empty()).then(|| parts.join(", "))
+    }
+
+    /// Which operators are above the tolerance; rows that no table could predict miss it too.
+    fn missed(&self, limit_pct: f64) -> Option<String> {
+        let mut parts: Vec<String> = self.above(limit_pct).into_iter().collect();
         parts.extend(self.without_table.iter().map(|operator| format!("{operator} has no table")));
         (!parts.is_empty())
             .then(|| format!("median absolute error above the tolerance of {limit_pct} %: {}", parts.join(", ")))

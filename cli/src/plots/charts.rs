@@ -3,7 +3,7 @@
 #![expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "positions in a list, numbers of digits")]
 
 use std::fmt::Display;
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 
 use plotters::prelude::*;
 
@@ -21,6 +21,8 @@ const MAX_POINTS: usize = 4000;
 const MAX_NAME_CHARS: usize = 44;
 /// Points of a survival curve.
 const CURVE_POINTS: usize = 400;
+/// Times that are drawn, ms. Axes of more decades would have marks that no font can show; no measurement is beyond these.
+const DRAWN_MS: RangeInclusive<f64> = 1e-9..=1e12;
 /// Lines that guide the eye.
 const GREY: RGBColor = RGBColor(140, 140, 140);
 
@@ -142,10 +144,9 @@ fn mark(log10: &f64) -> String {
     format!("{:.digits$}", 10f64.powf(*log10))
 }
 
-/// The series with positive times. Those beyond `MAX_SERIES` are joined into the last one.
+/// The series with the times of [`DRAWN_MS`]. Those beyond `MAX_SERIES` are joined into the last one.
 fn drawable(mut series: Vec<Series>) -> Vec<Series> {
-    let is_positive = |time: f64| time > 0.0 && time.is_finite();
-    series.iter_mut().for_each(|of| of.points.retain(|(x, y)| is_positive(*x) && is_positive(*y)));
+    series.iter_mut().for_each(|of| of.points.retain(|(x, y)| DRAWN_MS.contains(x) && DRAWN_MS.contains(y)));
     series.retain(|of| !of.points.is_empty());
     if series.len() > MAX_SERIES {
         let others = series.split_off(MAX_SERIES - 1).into_iter().flat_map(|of| of.points);
@@ -160,7 +161,7 @@ fn drawable(mut series: Vec<Series>) -> Vec<Series> {
 }
 
 fn sorted(times: &[f64]) -> Vec<f64> {
-    let mut times: Vec<f64> = times.iter().copied().filter(|time| time.is_finite() && *time > 0.0).collect();
+    let mut times: Vec<f64> = times.iter().copied().filter(|time| DRAWN_MS.contains(time)).collect();
     times.sort_unstable_by(f64::total_cmp);
     times
 }
@@ -196,12 +197,18 @@ mod tests {
 
     #[test]
     fn distributions_are_drawn_whatever_they_are() {
-        for times in [&[5.0][..], &[5.0; 10], &[1e-9, 1e9, f64::NAN, -1.0]] {
-            for svg in [survival("<a & b>", times, times), quantiles("<a & b>", times, times)] {
+        let extremes = [1e-308, 1e-12, 1e-9, 5.0, 1e12, 1e15, 1e300, f64::MAX, f64::INFINITY, f64::NAN, -1.0];
+        for times in [&[5.0][..], &[5.0; 10], &[1e-9, 1e9, f64::NAN, -1.0], &extremes] {
+            let points = times.iter().zip(times.iter().rev()).map(|(x, y)| (*x, *y)).chain([(5.0, 5.0)]).collect();
+            let series = vec![Series { name: "a".to_owned(), points }];
+            let scatter = predicted_over_measured("<a & b>", "ms", series);
+            for svg in [scatter, survival("<a & b>", times, times), quantiles("<a & b>", times, times)] {
                 let svg = svg.unwrap();
-                assert!(svg.contains("</svg>") && !svg.contains("<a & b>"), "{svg}");
+                assert!(svg.contains("</svg>") && !svg.contains("<a & b>") && svg.len() < 100_000, "{svg}");
+                assert!(!svg.contains("inf") && !svg.contains("NaN"), "{svg}");
             }
         }
+        assert!(survival("t", &[1e300], &[1e-308]).is_err());
         assert!(survival("t", &[], &[]).is_err() && quantiles("t", &[1.0], &[]).is_err());
     }
 

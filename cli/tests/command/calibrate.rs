@@ -275,3 +275,40 @@ fn an_output_folder_that_cannot_be_made_is_named() {
     std::fs::write(&file, "").unwrap();
     build(&measurements, &file, &[]).fails(1, &["a_file"]);
 }
+
+/// Writes made-up measurements of projections whose times are changed by `change`, from the row's number and its time.
+fn write_changed(dir: &Path, change: impl Fn(usize, f64) -> f64) {
+    write_gemm_measurements(dir);
+    let path = dir.join("gemm.csv");
+    let text = std::fs::read_to_string(&path).unwrap();
+    let changed = text.lines().enumerate().map(|(row, line)| match line.rsplit_once(',') {
+        Some((shape, time_us)) if row > 0 => format!("{shape},{:e}\n", change(row, time_us.parse().unwrap())),
+        _ => format!("{line}\n"),
+    });
+    std::fs::write(&path, changed.collect::<String>()).unwrap();
+}
+
+#[test]
+fn times_faster_than_the_roofline_are_taken_for_milliseconds() {
+    let tables = data_dir_with_tables();
+    let dir = tempfile::tempdir().unwrap();
+    let (measurements, out) = (dir.path().join("slip"), dir.path().join("out"));
+    write_changed(&measurements, |_, time_us| time_us / 1000.0);
+    let said = ["gemm: 54 of 54 rows are faster than the roofline of h100_sxm allows", "are these milliseconds?"];
+    build(&measurements, &out, &["--force"]).fails(1, &said);
+    assert!(!out.join("h100_sxm/gemm.csv").exists());
+    let data_dir = tables.path().to_str().unwrap();
+    let check = ["calibrate", "--hardware", "h100", "--data-dir", data_dir, "--check"];
+    run(&[&check[..], &[measurements.to_str().unwrap()]].concat()).fails(1, &said);
+}
+
+#[test]
+fn a_table_that_predicts_badly_is_written_with_force_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let (measurements, out) = (dir.path().join("noise"), dir.path().join("out"));
+    write_changed(&measurements, |row, time_us| time_us * [1.0, 9.0, 40.0, 3.0, 100.0][row % 5]);
+    build(&measurements, &out, &[]).fails(1, &["nothing was written", "above 30 %: gemm", "--force"]);
+    assert!(!out.join("h100_sxm/gemm.csv").exists());
+    assert_eq!(build(&measurements, &out, &["--force"]).code, 0);
+    assert!(out.join("h100_sxm/gemm.csv").exists());
+}

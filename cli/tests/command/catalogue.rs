@@ -2,7 +2,7 @@
 
 use crate::cli_support;
 
-use cli_support::{predict, run};
+use cli_support::{Folder, predict, run};
 
 const CONFIG: &str = r#"{"model_type": "llama", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2,
     "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 1000, "max_position_embeddings": 512,
@@ -106,4 +106,37 @@ fn models_name_shows_the_parameters() {
     let llama = json("llama-3.1-8b");
     assert_eq!((&llama["sampling"]["top_p"], &llama["sampling"]["top_k"]), (&0.9.into(), &serde_json::Value::Null));
     assert_eq!(json("glm-4.5")["sampling"], serde_json::Value::Null);
+}
+
+#[test]
+fn a_datasheet_in_other_units_is_refused_with_the_unit_it_seems_to_be_in() {
+    let folder = Folder::new();
+    let text = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../hardware/h100_sxm.toml")).unwrap();
+    let path = folder.write("own.toml", text.replace("3.35e12", "3350"));
+    let args = ["predict-step", "--model", "llama-3.1-8b", "--hardware", &path, "--decode", "8x100"];
+    run(&args).fails(1, &["own.toml: datasheet.hbm_bytes_per_s = 3350", "from 1e10 to 1e15 B/s", "GB/s"]);
+    let slow = text.replace("3.35e12", "3.35e9");
+    folder.write("own.toml", &slow);
+    run(&args).fails(1, &["allow_unusual_figures = true"]);
+    folder.write("own.toml", format!("allow_unusual_figures = true\n{slow}"));
+    assert_eq!(run(&args).code, 0);
+}
+
+#[test]
+fn control_characters_of_a_name_do_not_reach_the_terminal() {
+    let folder = Folder::new();
+    let text = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../hardware/h100_sxm.toml")).unwrap();
+    let name = "display_name = \"x\\u001b[31mRED\\u0007\\u009b\"";
+    let path = folder.write("own.toml", text.replace("display_name = \"NVIDIA H100 SXM5 80 GB\"", name));
+    let is_plain = |text: &str| !text.contains(|c: char| c.is_control() && c != '\n');
+    for format in ["table", "json"] {
+        let run = run(&["hardware", &path, "--format", format]);
+        assert!(run.code == 0 && is_plain(&run.stdout) && run.stdout.contains("\\u001b[31mRED"), "{}", run.stdout);
+    }
+    for args in [["models", "\x1b[31mnone"], ["hardware", "./\x1b]0;title\x07.toml"]] {
+        let run = run(&args);
+        assert!(run.code > 0 && is_plain(&run.stderr) && run.stderr.contains("\\u00"), "{}", run.stderr);
+    }
+    let usage = run(&["--\x1b[2J\x07flag"]);
+    assert!(usage.code == 2 && is_plain(&usage.stderr), "{}", usage.stderr);
 }

@@ -125,10 +125,10 @@ fn a_file_that_is_missing_or_is_no_correction_is_refused() {
             "broken.toml",
             "level = 'galactic'",
             "coefficients.projections.value = 7 must be from 0.3 to 3",
-            "coefficients.step_us.value = -3 must be at least 0",
+            "coefficients.step_us.value = -3 must be from 0 to",
             "coefficients.tokens_us is not known",
             "coefficients.token_us is missing",
-            "host.scheduling_us = -1 must be at least 0",
+            "host.scheduling_us = -1 must be from 0 to",
             "scatter.step = 30 must be from 0 to 3",
         ],
     );
@@ -214,4 +214,30 @@ fn intervals_of_a_simulation_are_those_of_its_correction() {
     let [ttft, tpot, ..] = intervals("none");
     assert_eq!(ttft, tpot);
     assert!((ttft.0 + ttft.1 - 2.0).abs() < 1e-12 && ttft.1 > 1.02 && ttft.1 < 1.5, "{ttft:?}");
+}
+
+#[test]
+fn a_correction_beyond_all_sense_is_refused_and_no_interval_is_infinite() {
+    let folder = Folder::new();
+    let good = Correction::neutral().to_toml_string().unwrap();
+    let changed = |from: &str, to: &str| {
+        assert!(good.contains(from), "{from}");
+        folder.write("bad.toml", good.replacen(from, to, 1))
+    };
+    for (from, to, said) in [
+        ("sd = 300.0", "sd = 1e7", "coefficients.sorted_megalogit_us.sd = 10000000 must be from 0 to 30000"),
+        ("value = 0.0", "value = 1e308", "_us.value = 1000"),
+        ("scheduling_us = 1000.0", "scheduling_us = 1e300", "host.scheduling_us = 1000"),
+    ] {
+        let path = changed(from, to);
+        command("predict-step", &format!("{LLAMA} --decode 8x100 --correction {path}")).fails(1, &["bad.toml", said]);
+    }
+    // The most that a file may have.
+    let wide = file(&folder, "wide.toml", |correction| {
+        for term in Term::ALL {
+            correction.covariance[term.index()][term.index()] = (99.0 * term.prior_sd()).powi(2);
+        }
+    });
+    let step = step(&format!("{LLAMA} --decode 8x100 --correction {wide}"));
+    assert!(step["upper_us"].is_number() && step["lower_us"].is_number(), "{step}");
 }

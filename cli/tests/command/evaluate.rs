@@ -259,3 +259,35 @@ fn leaving_out_fits_anew_and_needs_two_groups() {
         assert!(json["experiments"][index]["metrics"][0]["baselines"]["calibrated_roofline"].is_number());
     }
 }
+
+#[test]
+fn times_that_no_clock_measures_are_refused() {
+    let dir = tempdir().unwrap();
+    for time in ["1e-308", "1e308", "1e300", "1e-9"] {
+        let path = write(dir.path(), "a", PROFILE, SERVER, &MEASURED.replace("400", time));
+        let said = ["measured.csv: row 1: column 'value_ms'", "a number from 1e-6 to 1e9 ms"];
+        serving(&[&path], &["--plot", dir.path().join("plots").to_str().unwrap()]).fails(1, &said);
+        let out = dir.path().join("mine.toml");
+        run(&["fit", "--serving", path.to_str().unwrap(), "--out", out.to_str().unwrap()]).fails(1, &said);
+        assert!(!out.exists());
+        let text = format!("{LOOP_HEADER}{}", loop_row("a", "vllm", 4).replace("8.25", time));
+        closed_loop(&text, &[]).fails(1, &["loops.csv: row 1: column 'tpot_ms'", "from 1e-6 to 1e9 ms"]);
+    }
+}
+
+#[test]
+fn the_longest_and_the_shortest_times_are_drawn_and_finite() {
+    let dir = tempdir().unwrap();
+    for time in ["1e-6", "1e9"] {
+        let path = write(dir.path(), "a", PROFILE, SERVER, &MEASURED.replace("400", time).replace(",20\n", ",1e-6\n"));
+        let plots = dir.path().join("plots");
+        let run = serving(&[&path], &["--plot", plots.to_str().unwrap(), "--correction", "none"]);
+        assert_eq!(run.code, 0, "{}", run.stderr);
+        assert!(!run.stdout.contains("inf %") && !run.stdout.contains("NaN"), "{}", run.stdout);
+        let json = serving(&[&path], &["--format", "json", "--correction", "none"]).json();
+        assert!(json["experiments"][0]["metrics"][0]["error_pct"].is_number(), "{json}");
+        let svg = std::fs::read_to_string(plots.join("serving-predicted-over-measured.svg")).unwrap();
+        assert!(svg.contains("</svg>") && svg.len() < 100_000);
+        std::fs::remove_dir_all(plots).unwrap();
+    }
+}

@@ -198,3 +198,17 @@ fn steps_of_the_data_pack() {
         assert!(errors["coverage_pct"].as_f64() >= Some(90.0), "{of}");
     }
 }
+
+#[test]
+fn a_step_table_with_impossible_times_is_refused() {
+    let folder = Folder::new();
+    let file = folder.write("chat.csv", steps("llama-2-70b", 121, 20));
+    assert_eq!(run(&["ingest", &file, "--out", &folder.path("out"), "--hardware", "h100"]).code, 0);
+    let table = folder.read("out/steps.csv");
+    for time in ["1e-308", "1e300", "inf", "0", "1e13"] {
+        let text = table.replacen(",20000.0,", &format!(",{time},"), 1);
+        assert_ne!(text, table);
+        evaluate(&folder, &text, &["--plot", &folder.path("plots")])
+            .fails(1, &["column 'period_us'", "a number from 1e-3 to 1e12 µs"]);
+    }
+}

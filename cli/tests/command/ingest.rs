@@ -244,3 +244,67 @@ fn an_otlp_file_that_was_cut_short_is_refused() {
     ingest(&folder, &["traces.json"], &["--warm-up-steps", "0"]).fails(1, &["traces.json"]);
     assert_eq!(folder.names(), ["traces.json"]);
 }
+
+/// Reads a copy of a written table, which must succeed.
+#[track_caller]
+fn reads_again(folder: &Folder, table: &str) {
+    let text = folder.read(table);
+    assert!(!text.contains(",inf") && !text.contains("NaN"), "{text}");
+    folder.write("again.csv", &text);
+    let again = ingest(folder, &["again.csv"], &["--warm-up-steps", "0"]);
+    assert_eq!(again.code, 0, "{}", again.stderr);
+}
+
+#[test]
+fn what_ingest_writes_it_reads_whatever_the_source_holds() {
+    let record = |counter: u64, wall_time: &str, tokens: &str| {
+        format!(
+            "{{\"version\":1,\"worker_id\":\"w\",\"dp_rank\":0,\"counter_id\":{counter},\
+             \"timing_scope\":\"execute_model_cuda\",\"wall_time\":{wall_time},\"scheduled_requests\":{{\
+             \"num_prefill_requests\":1,\"sum_prefill_tokens\":{tokens},\"num_decode_requests\":3,\
+             \"sum_decode_kv_tokens\":99}}}}\n"
+        )
+    };
+    let folder = Folder::new();
+    let mut text: String = (0..297).map(|counter| record(500 + counter, "0.02", "7")).collect();
+    for (counter, wall_time, tokens) in
+        [(900, "1e308", "7"), (901, "1e-308", "7"), (902, "0.02", "18446744073709551615")]
+    {
+        text.push_str(&record(counter, wall_time, tokens));
+    }
+    folder.write("fpm.jsonl", &text);
+    let json = ingest(&folder, &["fpm.jsonl"], &["--format", "json"]).json();
+    assert_eq!(json["files"][0]["steps"]["dropped"], json!({"bad_value": 3}));
+    reads_again(&folder, "out/steps.csv");
+
+    let request = |id: &str| {
+        json!({
+            "request_id": id, "prompt_tokens": 5, "output_tokens": 2,
+            "info": {"timings": {"request_start": 1.0, "first_token_iteration": 1.5, "request_end": 2.0}}
+        })
+    };
+    let requests = json!({"successful": [request(""), request("a"), request("")], "errored": [], "incomplete": []});
+    folder.write("guidellm.json", json!({"args": {}, "benchmarks": [{"requests": requests}]}).to_string());
+    let run = ingest(&folder, &["guidellm.json"], &[]);
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    assert_eq!(folder.read("out/requests.csv").lines().count(), 4);
+    reads_again(&folder, "out/requests.csv");
+}
+
+#[test]
+fn more_tokens_than_any_engine_schedules_are_a_broken_row() {
+    // The sum of two such counts does not fit 64 bits.
+    let text = steps("chat", 1000, 12, 20).replace(",0,64,0,64,", ",1,64,18446744073709551615,64,");
+    let folder = with_steps(&text);
+    ingest(&folder, &["chat.csv"], &[]).fails(1, &["12 of 12 rows can't be used", "batch.prefill_tokens", "at most"]);
+}
+
+#[test]
+fn periods_longer_than_any_run_are_left_out() {
+    let mut text = steps("chat", 1000, 12, 20);
+    text.push_str("1012,18446744073709551615,0,64,0,64,0,chat,llama-2-70b,general,4\n");
+    let folder = with_steps(&text);
+    let json = ingest(&folder, &["chat.csv"], &["--format", "json"]).json();
+    assert_eq!(json["files"][0]["steps"]["dropped"]["clock_jump"].as_u64(), Some(1));
+    reads_again(&folder, "out/steps.csv");
+}

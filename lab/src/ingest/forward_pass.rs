@@ -35,6 +35,7 @@ const COLUMNS: Columns = Columns {
     required: "version,worker_id,dp_rank,counter_id,timing_scope,wall_time,scheduled_requests",
     optional: "queued_requests",
     aliases: &[],
+    has_others: false,
 };
 
 #[derive(Deserialize)]

@@ -122,7 +122,11 @@ fn interval(
         return Err(Reason::Preemption);
     }
     if let Some(span_us) = step.gpu_time_us {
-        return if MICROSECONDS.contains(span_us) { Ok(Interval { first, steps: 1, span_us }) } else { Err(Reason::BadValue) };
+        return if MICROSECONDS.contains(span_us) {
+            Ok(Interval { first, steps: 1, span_us })
+        } else {
+            Err(Reason::BadValue)
+        };
     }
     let next = next.ok_or(Reason::LastStep)?;
     if next.step_id <= step.step_id {

@@ -33,6 +33,7 @@ const COLUMNS: Columns = Columns {
         batch.num_preempted,kv.blocks_total_gpu,kv.blocks_free_gpu,experiment,model,workload,\
         tensor_parallel_size,step.ts_end_ns,step.duration_us,kv.usage_gpu_ratio",
     aliases: &[("experiment_id", "experiment"), ("tp", "tensor_parallel_size")],
+    has_others: false,
 };
 
 /// No engine steps faster than this; timestamps in µs that are read as ns do.

@@ -176,7 +176,7 @@ prop_compose! {
             num_prefill_requests: count - num_decode_requests,
             prefill_tokens: all - u64::from(num_decode_requests),
             decode_tokens: u64::from(num_decode_requests),
-            prefill_kv_tokens: tokens, kv_blocks_total: tokens,
+            prefill_kv_tokens: tokens.map(|tokens| tokens >> 24), kv_blocks_total: tokens,
             num_running: counts, num_preempted: counts,
             requests: known.then_some(requests),
             ..StepRecord::default()
@@ -188,7 +188,7 @@ prop_compose! {
     fn run(experiment: &'static str)(
         labels in (label(), label(), label()),
         count in proptest::option::of(1u32..),
-        steps in proptest::collection::vec((record(), 1u64..50, proptest::option::of((1u64..99, 1u64..1_000_000_000_000)), reason()), 1..9),
+        steps in proptest::collection::vec((record(), 1u64..50, proptest::option::of((1u64..99, 1_000u64..1_000_000_000_000)), reason()), 1..9),
     ) -> TableRun {
         let mut made = TableRun::default();
         made.trace.run = Run {

@@ -19,7 +19,7 @@
 //! | `small_kernels.csv` | `kernel,num_tokens,width,launches,latency_us` |
 //!
 //! The fields of the call types say what each column means; `docs/measurements.md` explains them to those who measure.
-//! `window_size` is 0 for full attention. Lines that begin with `#` are comments. A missing or unknown column, an
+//! `window_size` is 0 for full attention. Lines that begin with `#` are comments. A missing column, an
 //! impossible value and a repeated shape are errors. `docs/measurements.md` lists the keys of `meta.toml`; a folder whose `kind`
 //! is not `measurement` is refused. `spread.csv`, which the measuring kit writes for people, is not read.
 
@@ -153,6 +153,10 @@ impl Folder<'_> {
         let mut rows = Vec::new();
         if self.looks_for(&csv_file) {
             let reader = RowReader::csv(Input::open(FileKind::KernelTimings, &self.dir.join(&csv_file))?, C::CSV)?;
+            if !reader.header().others().is_empty() {
+                let others = reader.header().others().join(", ");
+                self.notes.push(format!("{}: columns that are not known, not read: {others}", reader.origin()));
+            }
             let source = self.certificate.as_ref().map(|certificate| certificate.source(C::STEM));
             rows = self.read_rows(reader, source.unwrap_or(SourceFile { file: csv_file, ..SourceFile::default() }))?;
         }

@@ -64,13 +64,14 @@ fn matmul_format(row: &Row<'_>) -> Result<MatmulFormat> {
 
 impl Call for GemmCall {
     const STEM: &'static str = "gemm";
-    const CSV: Columns = Columns::exactly("dtype,m,n,k,latency_us");
+    const CSV: Columns = Columns::exactly("dtype,m,n,k,latency_us").among_others();
     const PUBLIC: Option<PublicTable> = Some(PublicTable {
         file: "gemm_perf.parquet",
         columns: Columns {
             required: Self::CSV.required,
             optional: PUBLIC_EXTRAS,
             aliases: &[("gemm_dtype", "dtype"), ("latency", "latency_us")],
+            has_others: false,
         },
         constants: &[("op_name", "gemm")],
     });
@@ -90,6 +91,7 @@ const PUBLIC_ATTENTION: Columns = Columns {
         ("step", "num_computed_tokens"),
         ("latency", "latency_us"),
     ],
+    has_others: false,
 };
 
 fn heads(row: &Row<'_>) -> Result<Heads> {
@@ -112,7 +114,8 @@ impl Call for PrefillCall {
     const CSV: Columns = Columns::exactly(
         "num_heads,num_kv_heads,head_dim,kv_cache_dtype,window_size,batch_size,num_scheduled_tokens,\
         num_computed_tokens,latency_us",
-    );
+    )
+    .among_others();
     const PUBLIC: Option<PublicTable> = Some(PublicTable {
         file: "context_attention_perf.parquet",
         columns: PUBLIC_ATTENTION,
@@ -134,7 +137,8 @@ impl Call for DecodeCall {
     const CSV: Columns = Columns::exactly(
         "num_heads,num_kv_heads,head_dim,kv_cache_dtype,window_size,batch_size,kv_tokens_total,kv_tokens_max,\
         latency_us",
-    );
+    )
+    .among_others();
     const PUBLIC: Option<PublicTable> = Some(PublicTable {
         file: "generation_attention_perf.parquet",
         columns: PUBLIC_ATTENTION,
@@ -172,7 +176,8 @@ impl Call for MoeCall {
     const CSV: Columns = Columns::exactly(
         "dtype,num_tokens,hidden_size,intermediate_size,top_k,num_experts,moe_tp_size,moe_ep_size,\
         distribution,latency_us",
-    );
+    )
+    .among_others();
     const PUBLIC: Option<PublicTable> = Some(PublicTable {
         file: "moe_perf.parquet",
         columns: Columns {
@@ -184,6 +189,7 @@ impl Call for MoeCall {
                 ("topk", "top_k"),
                 ("latency", "latency_us"),
             ],
+            has_others: false,
         },
         constants: &[("op_name", "moe")],
     });
@@ -220,13 +226,14 @@ impl Call for MoeCall {
 
 impl Call for AllReduceCall {
     const STEM: &'static str = "allreduce";
-    const CSV: Columns = Columns::exactly("num_gpus,message_bytes,backend,latency_us");
+    const CSV: Columns = Columns::exactly("num_gpus,message_bytes,backend,latency_us").among_others();
     const PUBLIC: Option<PublicTable> = Some(PublicTable {
         file: "custom_allreduce_perf.parquet",
         columns: Columns {
             required: "num_gpus,message_size,allreduce_dtype,backend,latency_us",
             optional: PUBLIC_EXTRAS,
             aliases: &[("latency", "latency_us")],
+            has_others: false,
         },
         constants: &[("op_name", "all_reduce")],
     });
@@ -254,7 +261,7 @@ impl Call for AllReduceCall {
 
 impl Call for SmallKernelCall {
     const STEM: &'static str = "small_kernels";
-    const CSV: Columns = Columns::exactly("kernel,num_tokens,width,launches,latency_us");
+    const CSV: Columns = Columns::exactly("kernel,num_tokens,width,launches,latency_us").among_others();
     const PUBLIC: Option<PublicTable> = None;
 
     fn read(row: &Row<'_>, _: SourceFormat) -> Result<Self> {

@@ -71,8 +71,23 @@ fn every_kind_of_file_is_read_in_its_units() {
 }
 
 #[test]
+fn synonyms_whole_floats_and_other_columns_are_taken() {
+    let rows = "BF16,1.0,2.0,3.0,4.5,x\nhalf,1,2,3,4.5,y\nfp8_e4m3,1,2,3,4.5,\n";
+    let measurements = load(&[
+        ("gemm.csv", &format!("dtype,m,n,k,latency_us,comment\n{rows}")),
+        ("attention_prefill.csv", &format!("{PREFILL}32.0,8.0,128.0,float8_e4m3fn,0.0,2.0,512.0,0.0,77\n")),
+    ])
+    .unwrap();
+    let formats: Vec<MatmulFormat> = measurements.gemm.iter().map(|row| row.call.dtype).collect();
+    assert_eq!(formats, [MatmulFormat::Bfloat16, MatmulFormat::Float16, MatmulFormat::Fp8]);
+    assert_eq!(measurements.attention_prefill[0].call.heads.kv_dtype, DType::Fp8);
+    let [note] = &measurements.notes[..] else { panic!("{:?}", measurements.notes) };
+    assert!(note.ends_with("gemm.csv: columns that are not known, not read: comment"), "{note}");
+}
+
+#[test]
 fn times_that_are_no_times_are_refused_with_row_and_column() {
-    for time in ["NaN", "inf", "0", "-1", "", "4 us", "1e-400"] {
+    for time in ["NaN", "inf", "0", "-1", "", "4 us", "1e-400", "1e-308", "1e308"] {
         let error = load(&[("gemm.csv", &format!("# note\n{GEMM}bfloat16,1,2,3,4.5\nfp8,1,2,3,{time}\n"))]);
         let found = if time.is_empty() { "nothing" } else { time };
         let expected = format!("gemm.csv: row 2: column 'latency_us': found {found},");

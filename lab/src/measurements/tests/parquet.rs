@@ -235,6 +235,26 @@ fn a_table_cut_anywhere_is_an_error() {
 }
 
 #[test]
+fn a_codec_that_is_not_supported_is_named_with_the_way_out() {
+    // The footer ends with its length and the magic. It holds field 4 of each column chunk: the codec, 1 (snappy) as a zigzag 2.
+    let bytes = parquet(&gemm(vec![1, 2], vec![Some(1.0); 2]));
+    let named = |codec: u8| {
+        let mut bytes = bytes.clone();
+        let end = bytes.len() - 8;
+        let start = end - u32::from_le_bytes(bytes[end..end + 4].try_into().unwrap()) as usize;
+        // The path of the column, then the codec.
+        let at = bytes[start..end].windows(9).position(|at| at == b"version\x15\x02").unwrap() + start + 7;
+        bytes[at + 1] = 2 * codec;
+        load_bytes("gemm_perf.parquet", &bytes).unwrap_err().to_string()
+    };
+    for (codec, name) in [(2, "GZIP"), (4, "BROTLI"), (6, "ZSTD"), (7, "LZ4_RAW")] {
+        let message = named(codec);
+        assert!(message.contains(&format!("column 'version' is compressed with {name}")), "{message}");
+        assert!(message.contains("compression='snappy'") && !message.contains("damaged"), "{message}");
+    }
+}
+
+#[test]
 fn a_table_without_rows_is_refused() {
     let message = load_columns("gemm_perf.parquet", &gemm(vec![], vec![])).unwrap_err().to_string();
     assert!(message.contains("no rows"), "{message}");
