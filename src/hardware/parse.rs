@@ -54,7 +54,7 @@ fn read_file(name: &str, file: Keys<'_>) -> Hardware {
     file.require(&["display_name", "architecture", "datasheet", "interconnect"]);
     let aliases = aliases(&file);
     let display_name = file.text("display_name").unwrap_or_default().to_owned();
-    let architecture = file.variant("architecture").unwrap_or(Architecture::Ampere);
+    let architecture = file.variant("architecture").unwrap_or(Architecture::Blackwell);
     let has_datasheet = file.has("datasheet");
     let datasheet = file.section_or_empty("datasheet");
     let link = file.section_or_empty("interconnect");

@@ -19,7 +19,7 @@ architecture = "hopper"
 [datasheet]
 sm_count = 10
 l2_bytes = 1048576
-boost_clock_hz = 1e9
+boost_clock_hz = 3e9
 hbm_bytes_per_s = 1e12
 hbm_capacity_bytes = 1073741824
 peak_bf16_dense_flop_per_s = 100e12
@@ -157,7 +157,7 @@ fn a_file_is_read_as_written() {
     assert_eq!((gpu.name.as_str(), gpu.display_name.as_str(), gpu.sm_count), ("toy", "Toy", 10));
     assert_eq!(gpu.peaks_dense_flop_per_s.keys().copied().collect::<Vec<_>>(), [DType::Bfloat16, DType::Fp8]);
     assert_rel(gpu.l2_bytes, 1_048_576.0, REL_SAME_FIGURE, "whole numbers are numbers");
-    assert_rel(gpu.boost_clock_hz, 1e9, REL_SAME_FIGURE, "boost_clock_hz");
+    assert_rel(gpu.boost_clock_hz, 3e9, REL_SAME_FIGURE, "boost_clock_hz");
     assert_eq!(gpu.sources[0], "made up (as of 2026-11)");
 }
 
