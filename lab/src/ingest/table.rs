@@ -2,7 +2,7 @@
 #![expect(clippy::indexing_slicing, reason = "the position is that of a run that was found or added")]
 
 use std::collections::HashMap;
-use std::io::Write;
+use std::io::{Error as IoError, ErrorKind, Write};
 use std::path::Path;
 
 use ridgepoint::internals::input::{Columns, FileKind, Input, Row, RowReader};
@@ -11,12 +11,29 @@ use serde::Serialize;
 
 use super::step::{Run, run_index};
 
+/// Refuses zero bytes, which JSON can put into a name: a reader would take the table for no text.
+struct WithoutZeros<W>(W);
+
+impl<W: Write> Write for WithoutZeros<W> {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        if bytes.contains(&0) {
+            let problem = "a name or an id of the trace holds a zero byte (\\u0000), which no table can: rename it";
+            return Err(IoError::new(ErrorKind::InvalidData, problem));
+        }
+        self.0.write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.0.flush()
+    }
+}
+
 /// Writes rows, whose fields have the names of the columns, with a header.
 ///
 /// # Errors
-/// Those of `out`.
+/// Those of `out`, and a zero byte in a cell.
 pub(super) fn write_rows(out: impl Write, rows: impl IntoIterator<Item = impl Serialize>) -> std::io::Result<()> {
-    let mut writer = csv::Writer::from_writer(out);
+    let mut writer = csv::Writer::from_writer(WithoutZeros(out));
     rows.into_iter().try_for_each(|row| writer.serialize(row))?;
     writer.flush()
 }
@@ -69,4 +86,17 @@ pub(super) fn run(row: &Row<'_>, name: Option<&str>) -> Result<Run> {
         }
     }
     Ok(run)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_that_could_not_be_read_is_not_written() {
+        let named = |name: &str| Run { experiment: name.to_owned(), ..Run::default() };
+        assert!(write_rows(Vec::new(), [named("night")]).is_ok());
+        let error = write_rows(Vec::new(), [named("ni\0ght")]).unwrap_err();
+        assert!(error.to_string().contains("holds a zero byte"), "{error}");
+    }
 }
