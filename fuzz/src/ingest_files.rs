@@ -48,7 +48,7 @@ pub fn step_table(bytes: &[u8]) {
         for run in &runs {
             reconstruct(&run.trace);
         }
-        rewritten("steps.csv", &|out| step_table::write(out, &runs).unwrap(), &|path| {
+        rewritten("steps.csv", &|out| step_table::write(out, &runs), &|path| {
             let again = step_table::read_runs(path).expect("a table that was written can be read");
             written(&|out| step_table::write(out, &again).unwrap())
         });
@@ -80,13 +80,13 @@ fn read(format: Format, path: &Path) {
     tables.add("capture", format, capture, &Cleaning::default(), &|_| ());
     tables.compare();
     if !tables.steps.is_empty() && tables.twins.is_empty() {
-        rewritten("steps.csv", &|out| step_table::write(out, &tables.steps).unwrap(), &|path| {
+        rewritten("steps.csv", &|out| step_table::write(out, &tables.steps), &|path| {
             let again = step_table::read_runs(path).expect("the table of steps that was written can be read");
             written(&|out| step_table::write(out, &again).unwrap())
         });
     }
     if !tables.requests.is_empty() && tables.twins.is_empty() {
-        rewritten("requests.csv", &|out| request_table::write(out, &tables.requests).unwrap(), &|path| {
+        rewritten("requests.csv", &|out| request_table::write(out, &tables.requests), &|path| {
             let again = request_table::read(path).expect("the table of requests that was written can be read");
             assert_eq!(again.dropped_requests.total(), 0, "rows that were written are dropped");
             written(&|out| request_table::write(out, &again.requests).unwrap())
@@ -106,9 +106,12 @@ fn written(write: &dyn Fn(&mut Vec<u8>)) -> Vec<u8> {
     bytes
 }
 
-/// A table that is written, read and written again has the same bytes.
-fn rewritten(name: &str, write: &dyn Fn(&mut Vec<u8>), again: &dyn Fn(&Path) -> Vec<u8>) {
-    let first = written(write);
+/// A table that is written, read and written again has the same bytes. One with a zero byte is not written.
+fn rewritten(name: &str, write: &dyn Fn(&mut Vec<u8>) -> std::io::Result<()>, again: &dyn Fn(&Path) -> Vec<u8>) {
+    let mut first = Vec::new();
+    if write(&mut first).is_err() {
+        return;
+    }
     let second = again(&scratch::write(name, &first));
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     assert_eq!(text(&second), text(&first), "a table that was read is written otherwise");
