@@ -266,17 +266,17 @@ fn a_file_cut_off_within_its_header_is_refused_wherever_the_cut_is() {
 }
 
 #[test]
-fn a_file_that_can_not_be_read_as_text_is_an_io_error() {
+fn a_file_that_is_no_text_or_a_folder_is_named() {
     let mut bytes = shipped("h100_sxm", "allreduce").into_bytes();
     bytes[200] = 0xff;
     let binary = DataDir::new("allreduce", &bytes);
-    let is_of = |error: Error, file: &std::path::Path| {
-        error.kind() == ErrorKind::Io && error.location().unwrap().path == file.display().to_string()
+    let is_of = |error: Error, kind: ErrorKind, file: &std::path::Path| {
+        error.kind() == kind && error.location().unwrap().path == file.display().to_string()
     };
-    assert!(is_of(binary.fault(), &binary.file));
+    assert!(is_of(binary.fault(), ErrorKind::Parse, &binary.file));
     let folder = DataDir::without_file("allreduce");
     std::fs::create_dir(&folder.file).expect("a folder");
-    assert!(is_of(folder.fault(), &folder.file));
+    assert!(is_of(folder.fault(), ErrorKind::Io, &folder.file));
 }
 
 #[test]
