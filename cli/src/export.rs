@@ -39,8 +39,7 @@ pub struct Exported<'a> {
 /// Input that cannot be read or is at fault, a file that cannot be written.
 pub fn run<'a>(args: &'a Export, common: &Common) -> Result<Outcome<Exported<'a>>, Failure> {
     let mut outputs = Outputs::new(common, args.force);
-    // Opened and dropped: a path that cannot be written is known before anything is computed.
-    drop(outputs.create(&args.out, Kind::StepModelTables)?);
+    outputs.probe(&args.out, Kind::StepModelTables)?;
     let served = args.step_model.open(common, false)?;
     let Served { model, hardware, deployment, steps } = &served;
     let text = serde_json::to_string(&steps.exported(model, hardware, deployment)?)

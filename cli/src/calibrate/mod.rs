@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use indicatif::ProgressBar;
 use ridgepoint::internals::efficiency::Tables;
-use ridgepoint::{Error, ErrorKind, Hardware};
+use ridgepoint::{ErrorKind, Hardware};
 use ridgepoint_lab::calibrate::build::Row;
 use ridgepoint_lab::calibrate::cross_validate::FOLDS;
 use ridgepoint_lab::calibrate::family::Calibrated;
@@ -20,7 +20,7 @@ use ridgepoint_lab::calibrate::rows::Rows;
 
 use crate::common::{Common, at_least_zero};
 use crate::outcome::{Failure, Outcome};
-use crate::output::{Force, Kind, Outputs};
+use crate::output::{Force, Kind, OutputFolder, Outputs};
 use crate::progress;
 use measurements::folder_name;
 use table::Reports;
@@ -64,12 +64,12 @@ pub fn run(args: &Calibrate, common: &Common) -> Result<Outcome<Reports>, Failur
     let hardware = Hardware::find_in(data_dir, &args.hardware)?;
     let (rows, notes) = measurements::load(&dirs, &hardware, data_dir)?;
     let mut outputs = Outputs::new(common, args.force);
-    let folder = args.out.as_ref().map(|out| out.join(&hardware.name));
-    // Known before the tables are built, which takes minutes.
+    // A path that cannot be written is known before the tables are built, which takes minutes.
+    let folder = args.out.as_ref().map(|out| OutputFolder::make(out.join(&hardware.name))).transpose()?;
+    let file = |folder: &OutputFolder, operator: &str| folder.path.join(format!("{operator}.csv"));
     if let Some(folder) = &folder {
-        std::fs::create_dir_all(folder).map_err(|error| Error::io(folder, error))?;
         for (operator, _) in counted(&rows).into_iter().filter(|(_, rows)| *rows > 0) {
-            drop(outputs.create(&file(folder, operator), Kind::EfficiencyTable)?);
+            outputs.probe(&file(folder, operator), Kind::EfficiencyTable)?;
         }
     }
     let mut work = Work {
@@ -221,11 +221,6 @@ fn command_line(dirs: &[PathBuf], hardware: &Hardware, out: &Path) -> String {
         &hardware.name,
         folder_name(out)
     )
-}
-
-/// The table of an operator.
-fn file(folder: &Path, operator: &str) -> PathBuf {
-    folder.join(format!("{operator}.csv"))
 }
 
 /// The operators that have tables, with the number of their rows.

@@ -48,8 +48,7 @@ struct Job<'a> {
 /// Input that is missing or at fault, a file that is there already or can't be written.
 pub fn run(args: &Fit, common: &Common) -> Result<Outcome<Fitted>, Failure> {
     let mut outputs = Outputs::new(common, args.force);
-    // Opened and dropped: a path that cannot be written is known before the fit.
-    drop(outputs.create(&args.out, Kind::Correction)?);
+    outputs.probe(&args.out, Kind::Correction)?;
     let data_dir = common.data_dir();
     let level = level(args, data_dir)?;
     let prior = prior(args.prior.as_deref(), &level)?;

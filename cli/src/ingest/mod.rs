@@ -9,7 +9,7 @@ use std::fs::File;
 use std::io::BufWriter;
 use std::path::Path;
 
-use ridgepoint::{Error, Hardware, Model};
+use ridgepoint::{Hardware, Model};
 use ridgepoint_lab::ingest::format::Format;
 use ridgepoint_lab::ingest::{Ingestion, Run, RunReport, Tables, request_table, step_table};
 
@@ -17,7 +17,7 @@ pub use args::{CleaningArgs, Ingest, Labels};
 
 use crate::common::Common;
 use crate::outcome::{Failure, Outcome};
-use crate::output::{Kind, Outputs};
+use crate::output::{Kind, OutputFolder, Outputs};
 use crate::progress;
 
 /// Reads files and writes tables.
@@ -109,7 +109,7 @@ fn missing_labels(runs: &[RunReport]) -> Vec<&'static str> {
 
 /// Writes the tables that have rows; both or none.
 fn write(tables: &mut Tables, out: &Path, mut outputs: Outputs, notes: &mut Vec<String>) -> Result<(), Failure> {
-    std::fs::create_dir_all(out).map_err(|error| Error::io(out, error))?;
+    let folder = OutputFolder::make(out.to_owned())?;
     let steps = |to: &mut File| step_table::write(BufWriter::new(to), &tables.steps);
     let requests = |to: &mut File| request_table::write(BufWriter::new(to), &tables.requests);
     let mut files = Vec::new();
@@ -117,7 +117,7 @@ fn write(tables: &mut Tables, out: &Path, mut outputs: Outputs, notes: &mut Vec<
         ("steps.csv", Kind::StepTable, tables.steps.is_empty(), &steps as &dyn Fn(&mut File) -> std::io::Result<()>),
         ("requests.csv", Kind::RequestTable, tables.requests.is_empty(), &requests),
     ] {
-        let path = out.join(name);
+        let path = folder.path.join(name);
         if !is_empty {
             files.push((outputs.create(&path, kind)?, path, rows));
         } else if path.exists() {

@@ -87,6 +87,14 @@ impl Outputs {
         self.open(path, kind).map_err(|error| Error::io(path, error))
     }
 
+    /// Opens a file and drops it again, so that a refusal comes before the work.
+    ///
+    /// # Errors
+    /// Those of [`Outputs::create`].
+    pub fn probe(&mut self, path: &Path, kind: Kind) -> Result<()> {
+        self.create(path, kind).map(drop)
+    }
+
     /// Writes a text as a file.
     ///
     /// # Errors
@@ -100,10 +108,6 @@ impl Outputs {
     /// # Errors
     /// Those of [`Outputs::write`], of any file.
     pub fn write_all<T: AsRef<str>>(&mut self, files: impl IntoIterator<Item = (PathBuf, Kind, T)>) -> Result<()> {
-        let files: Vec<_> = files.into_iter().collect();
-        for (path, kind, _) in &files {
-            self.check(path, *kind)?;
-        }
         let written = files.into_iter().map(|(path, kind, text)| {
             let mut file = self.create(&path, kind)?;
             file.write(|out| out.write_all(text.as_ref().as_bytes()))?;
@@ -158,6 +162,34 @@ fn replaceable(path: &Path, kind: Kind, force: bool) -> Result<bool> {
     let what = if kind == Kind::Correction { String::new() } else { format!(" and is not {}", kind.name()) };
     let problem = format!("is there already{what}: give another path, or replace it with --force");
     if force { Ok(false) } else { Err(Error::invalid(path, vec![problem])) }
+}
+
+/// A folder for outputs. Where it was made and is empty in the end, it goes again.
+pub struct OutputFolder {
+    /// Its path.
+    pub path: PathBuf,
+    /// The folders that were not there before, the innermost first.
+    made: Vec<PathBuf>,
+}
+
+impl OutputFolder {
+    /// Makes a folder, and those that it is in, if it is not there.
+    ///
+    /// # Errors
+    /// An error of kind io with the folder's path.
+    pub fn make(path: PathBuf) -> Result<Self> {
+        let made = path.ancestors().take_while(|folder| !folder.exists()).map(Path::to_owned).collect();
+        let folder = OutputFolder { path, made };
+        std::fs::create_dir_all(&folder.path).map_err(|error| Error::io(&folder.path, error))?;
+        Ok(folder)
+    }
+}
+
+impl Drop for OutputFolder {
+    fn drop(&mut self) {
+        // Fails for a folder that holds something.
+        self.made.iter().for_each(|folder| drop(std::fs::remove_dir(folder)));
+    }
 }
 
 /// The folder that a file is in.

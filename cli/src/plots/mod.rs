@@ -6,13 +6,12 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use clap::Args;
-use ridgepoint::Error;
 use ridgepoint_lab::evaluate::measured::WHOLE_RUN;
 use ridgepoint_lab::evaluate::report::{CaseResult, EvaluationReport, TraceResult};
 
 use crate::common::Common;
 use crate::outcome::Failure;
-use crate::output::{Force, Kind, Outputs};
+use crate::output::{Force, Kind, OutputFolder, Outputs};
 use charts::{Series, predicted_over_measured, quantiles, survival};
 
 /// Least number of single steps whose distribution is shown; with fewer it is that of windows.
@@ -35,7 +34,7 @@ pub struct Plot {
 
 /// The plots of an evaluation.
 pub struct Plots {
-    folder: Option<PathBuf>,
+    folder: Option<OutputFolder>,
     /// The beginning of the files' names.
     kind: &'static str,
     /// Where they go.
@@ -48,12 +47,12 @@ impl Plot {
     /// # Errors
     /// A folder that cannot be made or written to.
     pub fn prepare(&self, kind: &'static str, common: &Common) -> Result<Plots, Failure> {
-        let mut plots = Plots { folder: self.plot.clone(), kind, outputs: Outputs::new(common, self.force) };
-        if let Some(folder) = &self.plot {
-            std::fs::create_dir_all(folder).map_err(|error| Error::io(folder, error))?;
-            drop(plots.outputs.create(&folder.join(scatter_file(kind)), Kind::Plot)?);
+        let mut outputs = Outputs::new(common, self.force);
+        let folder = self.plot.clone().map(OutputFolder::make).transpose()?;
+        if let Some(folder) = &folder {
+            outputs.probe(&folder.path.join(scatter_file(kind)), Kind::Plot)?;
         }
-        Ok(plots)
+        Ok(Plots { folder, kind, outputs })
     }
 }
 
@@ -67,7 +66,7 @@ impl Plots {
         let Some(folder) = &self.folder else { return Ok(notes) };
         for (file, drawn) in figures(report, self.kind) {
             match drawn {
-                Ok(svg) => files.push((folder.join(file), Kind::Plot, svg)),
+                Ok(svg) => files.push((folder.path.join(file), Kind::Plot, svg)),
                 Err(reason) => notes.push(format!("{file}: not drawn: {reason}")),
             }
         }

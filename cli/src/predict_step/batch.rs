@@ -28,9 +28,10 @@ impl Batch {
     /// # Errors
     /// A file that cannot be read or is no batch.
     pub fn read(path: &Path) -> Result<Self> {
-        let input = match path == Path::new("-") {
-            true => Input::new(FileKind::Batch, "standard input", std::io::stdin())?,
-            false => Input::open(FileKind::Batch, path)?,
+        let input = if path == Path::new("-") {
+            Input::new(FileKind::Batch, "standard input", std::io::stdin())?
+        } else {
+            Input::open(FileKind::Batch, path)?
         };
         let origin = input.origin().to_owned();
         let requests = parse(&origin, &input.text()?)?.into_iter();

@@ -78,8 +78,7 @@ pub fn run(args: &Sweep, common: &Common) -> Result<Outcome<Swept>, Failure> {
     let Some(target) = target.filter(|_| !args.dry_run) else {
         return Ok(Outcome::of(Swept::List(SweepList::new(&sweep, &known))));
     };
-    // Opened and dropped: a path that cannot be written is known before anything is run.
-    drop(outputs.create(&target.path, Kind::SweepRows)?);
+    outputs.probe(&target.path, Kind::SweepRows)?;
     let reused = known.iter().flatten().count();
     let bar = progress::bar(
         (sweep.grid().num_configurations() - reused) as u64,
