@@ -14,7 +14,7 @@ use super::number_range::NumberRange;
 use crate::error::{Error, Location, Result, cut};
 
 /// Problems listed of one input; the rest is counted.
-pub(super) const MAX_PROBLEMS: usize = 20;
+pub const MAX_PROBLEMS: usize = 20;
 
 /// Fails with all problems of an input, if there are any.
 ///

@@ -24,7 +24,7 @@ pub use files::files_in;
 pub use head::{Head, HeadKind, head};
 #[cfg(feature = "replay")]
 pub use keys::whole_text;
-pub use keys::{Keys, Log, check, contradiction, shown};
+pub use keys::{Keys, Log, MAX_PROBLEMS, check, contradiction, shown};
 pub use names::{did_you_mean, near_matches, normalise};
 pub use number_range::NumberRange;
 pub use reader::{Bounded, Input, Record, RecordCount, read_error, read_text};

@@ -4,6 +4,7 @@
 use serde::Serialize;
 
 use crate::error::{Error, Result};
+use crate::input::MAX_PROBLEMS;
 use crate::model::Window;
 use crate::request::Request;
 
@@ -11,8 +12,6 @@ use super::window::{visible_pairs, visible_tokens};
 
 /// Most kinds of window that one model may mix; known models mix two.
 pub const MAX_WINDOWS: usize = 4;
-/// Requests of a refused batch that an error lists; the rest is counted.
-const MAX_PROBLEMS: usize = 20;
 
 /// Sums over the requests of a batch, on which a step's work depends. Up to 2³⁰ requests of 2³³ tokens fit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]

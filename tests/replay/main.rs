@@ -1,5 +1,5 @@
 //! Replays: schedules worked out by hand, laws, vLLM's own scheduler, and the workloads they read.
-#![allow(
+#![expect(
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,

@@ -1,13 +1,11 @@
 //! The `ridgepoint` binary as a user types it.
-#![allow(
+#![expect(
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,
     clippy::print_stdout,
     clippy::indexing_slicing,
-    clippy::cast_possible_truncation,
-    clippy::cast_possible_wrap,
-    clippy::cast_sign_loss
+    clippy::cast_possible_wrap
 )]
 
 #[path = "../support/mod.rs"]

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use rayon::prelude::*;
 use ridgepoint::internals::correction::Correction;
-use ridgepoint::internals::input::check;
+use ridgepoint::internals::input::{MAX_PROBLEMS, check};
 use ridgepoint::internals::workload::check_memory;
 use ridgepoint::server_config::ServerConfig;
 use ridgepoint::{CorrectionChoice, Error, Hardware, MatmulFormat, Model, Options, Result};
@@ -17,9 +17,6 @@ use super::grid::{Configuration, Grid, Setting};
 use super::load::LoadPoint;
 use super::point::{Point, SharedLatency, reason};
 use super::row::Row;
-
-/// Unknown models and GPUs after which no more are looked up.
-const MAX_PROBLEMS: usize = 19;
 
 /// A model in the precision that servers ask for.
 #[derive(Debug)]
@@ -50,7 +47,8 @@ impl Sweep {
         let (mut models, mut hardware) = (HashMap::new(), HashMap::new());
         let data_dir = options.data_dir.as_deref();
         for server in grid.servers.iter().map(|server| &server.value) {
-            if problems.len() >= MAX_PROBLEMS {
+            // An error lists no more problems: none beyond is looked up, and the last one says so.
+            if problems.len() + 1 >= MAX_PROBLEMS {
                 problems.push("no other model or GPU of the grid was looked up".to_owned());
                 break;
             }

@@ -1,12 +1,9 @@
 //! The laboratory: measurements, calibration, traces, judging and fitting on made-up data.
-#![allow(
+#![expect(
     clippy::unwrap_used,
     clippy::expect_used,
-    clippy::panic,
-    clippy::print_stdout,
     clippy::indexing_slicing,
     clippy::cast_possible_truncation,
-    clippy::cast_possible_wrap,
     clippy::cast_sign_loss
 )]
 
