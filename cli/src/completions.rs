@@ -3,6 +3,7 @@
 use clap::{Args, Command};
 
 use crate::outcome::{Outcome, Report};
+use crate::text::Page;
 
 /// The arguments of `completions`.
 #[derive(Debug, Args)]
@@ -20,7 +21,7 @@ pub fn run(args: &Completions, command: &mut Command) -> Outcome<String> {
 }
 
 impl Report for String {
-    fn table(&self) -> String {
-        self.clone()
+    fn lay_out(&self, page: &mut Page) {
+        page.line(self.trim_end());
     }
 }

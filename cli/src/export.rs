@@ -10,6 +10,7 @@ use crate::common::Common;
 use crate::deployment::{Served, StepModelArgs};
 use crate::outcome::{Failure, Outcome, Report};
 use crate::output::{Force, Kind, Outputs};
+use crate::text::Page;
 
 /// The arguments of `export`.
 #[derive(Debug, Args)]
@@ -56,8 +57,8 @@ pub fn run<'a>(args: &'a Export, common: &Common) -> Result<Outcome<Exported<'a>
 }
 
 impl Report for Exported<'_> {
-    fn table(&self) -> String {
+    fn lay_out(&self, page: &mut Page) {
         let Exported { path, bytes, correction, served } = self;
-        format!("{}: {served}, correction {correction} ({bytes} bytes)\n", path.display())
+        page.line(&format!("{}: {served}, correction {correction} ({bytes} bytes)", path.display()));
     }
 }

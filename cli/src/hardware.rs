@@ -125,13 +125,11 @@ fn detail(name: &str, data_dir: Option<&Path>) -> ridgepoint::Result<GpuDetail> 
 }
 
 impl Report for HardwareReport {
-    fn table(&self) -> String {
-        let mut page = Page::new();
+    fn lay_out(&self, page: &mut Page) {
         match self {
-            HardwareReport::List { hardware } => list(hardware, &mut page),
-            HardwareReport::One(detail) => one(detail, &mut page),
+            HardwareReport::List { hardware } => list(hardware, page),
+            HardwareReport::One(detail) => one(detail, page),
         }
-        page.text()
     }
 }
 

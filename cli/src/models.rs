@@ -123,13 +123,11 @@ pub fn run(args: &Models, common: &Common) -> Result<Outcome<ModelReport>, Failu
 }
 
 impl Report for ModelReport {
-    fn table(&self) -> String {
-        let mut page = Page::new();
+    fn lay_out(&self, page: &mut Page) {
         match self {
-            ModelReport::List { models } => list(models, &mut page),
-            ModelReport::One(detail) => one(detail, &mut page),
+            ModelReport::List { models } => list(models, page),
+            ModelReport::One(detail) => one(detail, page),
         }
-        page.text()
     }
 }
 

@@ -7,12 +7,19 @@ use serde::Serialize;
 
 use crate::common::Format;
 use crate::hint;
-use crate::text::printable;
+use crate::text::{Page, printable};
 
-/// A result that can be printed: serde writes its JSON, `table` its text for people.
+/// A result that can be printed: serde writes its JSON, `lay_out` its text for people.
 pub trait Report: Serialize {
+    /// Puts the text for people on a page.
+    fn lay_out(&self, page: &mut Page);
+
     /// The text for people, with a line break at its end.
-    fn table(&self) -> String;
+    fn table(&self) -> String {
+        let mut page = Page::new();
+        self.lay_out(&mut page);
+        page.text()
+    }
 }
 
 /// The result of a subcommand.

@@ -22,9 +22,10 @@ pub struct Page {
 }
 
 impl Page {
-    /// An empty page as wide as the terminal.
+    /// An empty page whose paragraphs are as wide as the terminal, within reason.
     pub fn new() -> Self {
-        Page { text: String::new(), width: width() }
+        let width = Table::new().width().map_or(DEFAULT_WIDTH, usize::from).clamp(40, 160);
+        Page { text: String::new(), width }
     }
 
     /// Adds a line as it is.
@@ -43,17 +44,21 @@ impl Page {
         self.paragraph(&format!("{label:<12}"), text);
     }
 
-    /// Adds a table. In a terminal that is too narrow the columns titled as in `spare` are left out, the first first, until the
-    /// table fits, and a line says so: a missing cell is easier to read than a broken one.
-    pub fn table(&mut self, table: Table, spare: &[&str]) {
-        self.text.push_str(&rendered(table, spare));
-    }
-
-    /// Adds a table with a line per row. Spare columns are left out as in [`Page::table`].
+    /// Adds a table with a line per row. In a terminal that is too narrow the columns titled as in `spare` are left out, the
+    /// first first, until the table fits, and a line says so: a missing cell is easier to read than a broken one.
     pub fn rows<T>(&mut self, rows: &Rows<T>, spare: &[&str]) {
         let mut made = table(&rows.titles);
         made.add_rows(&rows.cells);
-        self.table(made, spare);
+        let width = made.width().map(usize::from);
+        self.text.push_str(&fitted(made, spare, width));
+    }
+
+    /// Adds warnings after an empty line, if there are any.
+    pub fn warnings(&mut self, warnings: &[String]) {
+        if !warnings.is_empty() {
+            self.blank();
+        }
+        warnings.iter().for_each(|warning| self.paragraph("warning: ", warning));
     }
 
     /// Adds an empty line.
@@ -96,19 +101,8 @@ impl<T> Rows<T> {
     }
 }
 
-/// The width of paragraphs: that of the terminal, within reason.
-pub fn width() -> usize {
-    Table::new().width().map_or(DEFAULT_WIDTH, usize::from).clamp(40, 160)
-}
-
-/// A table as text. In a narrow terminal it loses the `spare` columns.
-pub fn rendered(table: Table, spare: &[&str]) -> String {
-    let width = table.width().map(usize::from);
-    fitted(table, spare, width)
-}
-
 /// A table with these column titles; a `>` in front of a title aligns its column to the right.
-pub fn table<S: AsRef<str>>(titles: &[S]) -> Table {
+fn table<S: AsRef<str>>(titles: &[S]) -> Table {
     let mut table = Table::new();
     table.load_style(STYLE).set_content_arrangement(ContentArrangement::Disabled);
     table.set_header(titles.iter().map(|title| title.as_ref().trim_start_matches('>')).collect::<Vec<_>>());
@@ -146,7 +140,7 @@ fn fitted(mut table: Table, spare: &[&str], width: Option<usize>) -> String {
 
 /// Breaks `text` at blanks into lines of at most `width` characters. The first begins with `label`, the others with as many
 /// blanks.
-pub fn wrap(label: &str, text: &str, width: usize) -> String {
+fn wrap(label: &str, text: &str, width: usize) -> String {
     let indent = label.chars().count();
     let mut out = label.to_owned();
     let mut column = indent;

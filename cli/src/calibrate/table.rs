@@ -24,8 +24,7 @@ impl Serialize for Reports {
 }
 
 impl Report for Reports {
-    fn table(&self) -> String {
-        let mut page = Page::new();
+    fn lay_out(&self, page: &mut Page) {
         page.line(&self.title);
         page.blank();
         let percent = |value: f64| format!("{value:.2} %");
@@ -50,7 +49,6 @@ impl Report for Reports {
                 page.paragraph("left out: ", &format!("{} rows of {operator}: {reason}", count(*left_out)));
             }
         }
-        page.text()
     }
 }
 

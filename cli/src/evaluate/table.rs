@@ -21,16 +21,14 @@ fn name(baseline: Baseline) -> String {
 }
 
 impl Report for EvaluationReport {
-    fn table(&self) -> String {
-        let mut page = Page::new();
+    fn lay_out(&self, page: &mut Page) {
         if self.experiments.iter().any(|of| of.trace.is_none()) {
-            measured_values(&mut page, self);
+            measured_values(page, self);
             page.blank();
         }
-        errors(&mut page, self);
+        errors(page, self);
         page.blank();
-        remarks(&mut page, self);
-        page.text()
+        remarks(page, self);
     }
 }
 

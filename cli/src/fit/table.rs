@@ -10,16 +10,14 @@ use crate::outcome::Report;
 use crate::text::{Page, Rows, count, shown};
 
 impl Report for Fitted {
-    fn table(&self) -> String {
-        let mut page = Page::new();
+    fn lay_out(&self, page: &mut Page) {
         match self {
-            Fitted::Serving(report) => parameters(&mut page, report),
+            Fitted::Serving(report) => parameters(page, report),
             Fitted::Steps(report) => {
-                runs(&mut page, &report.runs);
-                parameters(&mut page, &report.fit);
+                runs(page, &report.runs);
+                parameters(page, &report.fit);
             }
         }
-        page.text()
     }
 }
 

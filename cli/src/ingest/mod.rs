@@ -33,14 +33,14 @@ pub fn run(args: &Ingest, common: &Common) -> Result<Outcome<Ingestion>, Failure
         .iter()
         .flat_map(|file| file.notes.iter().map(move |note| format!("{}: {note}", file.file)))
         .collect();
-    let is_timed = tables.report.runs.iter().any(|run| run.steps > 0);
+    let has_steps = !tables.steps.is_empty();
+    let is_timed = tables.compare();
     if !is_timed && tables.requests.is_empty() {
         return Err(Failure::Input(tables.report.files.iter().map(table::unusable).collect()));
     }
-    if !is_timed && !tables.steps.is_empty() {
+    if has_steps && !is_timed {
         notes.push("no step has a time that can be used: only the request table is written".to_owned());
     }
-    tables.compare();
     let way_out = match &args.labels.experiment {
         Some(_) => "--experiment names one run: leave it out, or read the files one at a time",
         None => "read them one at a time, each with its own --experiment",

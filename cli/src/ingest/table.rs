@@ -4,38 +4,34 @@ use ridgepoint::internals::units::duration;
 use ridgepoint_lab::ingest::{FileReport, Ingestion, JoinedRun, Records};
 
 use crate::outcome::Report;
-use crate::text::{Page, count, plural, shown, table};
+use crate::text::{Page, Rows, count, plural, shown};
 
 impl Report for Ingestion {
-    fn table(&self) -> String {
-        let mut page = Page::new();
-        let mut files = table(&["file", "as", "of", ">read", ">kept", ">left out"]);
+    fn lay_out(&self, page: &mut Page) {
         let kinds = || self.files.iter().flat_map(kinds);
-        for (file, kind, records) in kinds().filter(|(_, _, records)| records.read > 0) {
-            let counts = [records.read, records.kept, records.dropped.total()].map(count);
-            files.add_row([&file.file, file.format, kind].map(str::to_owned).into_iter().chain(counts));
-        }
-        page.table(files, &["as"]);
+        let files = Rows::of(kinds().filter(|(_, _, records)| records.read > 0))
+            .left("file", |(file, ..)| file.file.clone())
+            .left("as", |(file, ..)| file.format.to_owned())
+            .left("of", |(_, kind, _)| (*kind).to_owned())
+            .right("read", |(.., records)| count(records.read))
+            .right("kept", |(.., records)| count(records.kept))
+            .right("left out", |(.., records)| count(records.dropped.total()));
+        page.rows(&files, &["as"]);
         page.blank();
         for (file, kind, records) in kinds().filter(|(_, _, records)| records.dropped.total() > 0) {
             page.paragraph("left out: ", &format!("{kind} of {}: {}", file.file, records.dropped));
         }
-        let mut runs = table(&["run", "model", "hardware", ">GPUs", ">steps", ">median time", "of", ">requests"]);
-        for report in &self.runs {
-            let run = report.run.clone();
-            runs.add_row([
-                run.experiment,
-                shown(run.model, |model| model),
-                shown(run.hardware, |hardware| hardware),
-                shown(run.tensor_parallel_size, |size| size.to_string()),
-                count(report.steps),
-                shown(report.median_time_us, duration),
-                report.timed.unwrap_or("-").replace('_', " "),
-                count(report.requests),
-            ]);
-        }
+        let runs = Rows::of(&self.runs)
+            .left("run", |of| of.run.experiment.clone())
+            .left("model", |of| shown(of.run.model.clone(), |model| model))
+            .left("hardware", |of| shown(of.run.hardware.clone(), |hardware| hardware))
+            .right("GPUs", |of| shown(of.run.tensor_parallel_size, |size| size.to_string()))
+            .right("steps", |of| count(of.steps))
+            .right("median time", |of| shown(of.median_time_us, duration))
+            .left("of", |of| of.timed.unwrap_or("-").replace('_', " "))
+            .right("requests", |of| count(of.requests));
         page.blank();
-        page.table(runs, &["hardware", "model"]);
+        page.rows(&runs, &["hardware", "model"]);
         page.blank();
         for join in &self.joins {
             page.paragraph("joined: ", &joined(join));
@@ -43,7 +39,6 @@ impl Report for Ingestion {
         for path in &self.written {
             page.line(&format!("written: {path}"));
         }
-        page.text()
     }
 }
 

@@ -1,6 +1,7 @@
 //! The shorthand of `--prefill` and `--decode`: `[Nx]Q[@C][:partial]`, and `NxC` or `N@C`.
 
 use ridgepoint::Request;
+use ridgepoint_lab::ingest::{read_chunks, read_count};
 
 /// Some equal requests, and the flag that asked for them.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,19 +21,7 @@ impl Item {
     /// The fault, and the right way to write it.
     pub fn prefill(text: &str) -> Result<Self, String> {
         let text = text.trim();
-        let (body, samples) = match text.split_once(':') {
-            None => (text, true),
-            Some((body, "partial")) => (body, false),
-            Some((_, suffix)) => {
-                return Err(format!("unknown suffix ':{suffix}'; the only one is ':partial', as in 512@1024:partial"));
-            }
-        };
-        let (count, chunk) = body.split_once('x').unwrap_or(("1", body));
-        let (scheduled, computed) = chunk.split_once('@').unwrap_or((chunk, "0"));
-        let count = number("the number of chunks", count, 1)?;
-        let scheduled = number("the chunk", scheduled, 1)?;
-        let computed = number("the computed tokens", computed, 0)?;
-        let request = Request::new(computed, scheduled, samples);
+        let (count, request) = read_chunks(text)?;
         Ok(Item { count, request, flag: format!("--prefill {text}") })
     }
 
@@ -48,18 +37,11 @@ impl Item {
                  2048 computed tokens each"
             ));
         };
-        let count = number("the number of decodes", count, 1)?;
+        let count = read_count("the number of decodes", count, 1)?;
         // A request without computed tokens is a prompt.
-        let computed = number("the computed tokens", computed, 1)?;
+        let computed = read_count("the computed tokens", computed, 1)?;
         Ok(Item { count, request: Request::decode(computed), flag: format!("--decode {text}") })
     }
-}
-
-fn number(what: &str, text: &str, least: u32) -> Result<u32, String> {
-    // `parse` takes a plus sign too.
-    let digits = text.bytes().all(|byte| byte.is_ascii_digit());
-    let value = text.parse::<u32>().ok().filter(|value| digits && *value >= least);
-    value.ok_or_else(|| format!("{what} '{text}' must be a whole number from {least} to {}, in digits only", u32::MAX))
 }
 
 #[cfg(test)]

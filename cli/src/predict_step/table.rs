@@ -11,10 +11,9 @@ use crate::outcome::Report;
 use crate::text::{Page, Rows, count, percent, plural, quantity};
 
 impl Report for Prediction {
-    fn table(&self) -> String {
+    fn lay_out(&self, page: &mut Page) {
         let step = &self.step;
         let is_ideal = self.efficiency == EfficiencyMode::Ideal;
-        let mut page = Page::new();
         let mut title = self.served.title();
         if is_ideal {
             title.push_str("; textbook roofline, no measured efficiency");
@@ -35,9 +34,9 @@ impl Report for Prediction {
         let (mfu, mbu) = (percent(step.mfu), percent(step.mbu));
         page.line(&format!("work       {flops} and {bytes} per GPU; MFU {mfu}, MBU {mbu}"));
         page.blank();
-        operators(step, &mut page);
+        operators(step, page);
         page.blank();
-        groups(step, &mut page);
+        groups(step, page);
         page.blank();
         let provenance = step.provenance.iter().map(|(kind, share)| format!("{} {}", percent(*share), kind));
         page.paragraph("times: ", &provenance.collect::<Vec<_>>().join(", "));
@@ -45,14 +44,7 @@ impl Report for Prediction {
             page.blank();
             page.paragraph("- ", sentence);
         }
-        let warnings = merged(&step.warnings, |name| step.operators.iter().any(|operator| operator.name == name));
-        if !warnings.is_empty() {
-            page.blank();
-        }
-        for warning in &warnings {
-            page.paragraph("warning: ", warning);
-        }
-        page.text()
+        page.warnings(&merged(&step.warnings, |name| step.operators.iter().any(|operator| operator.name == name)));
     }
 }
 

@@ -8,8 +8,7 @@ use crate::outcome::Report;
 use crate::text::{Page, Rows, count, number, percent, plural, shown};
 
 impl Report for Simulation {
-    fn table(&self) -> String {
-        let mut page = Page::new();
+    fn lay_out(&self, page: &mut Page) {
         if let Some(memory) = &self.memory {
             page.line(memory);
             page.blank();
@@ -19,18 +18,12 @@ impl Report for Simulation {
         page.paragraph("load       ", &self.load);
         page.paragraph("times      ", &self.latency_model);
         page.blank();
-        self.latencies(&mut page);
+        self.latencies(page);
         page.blank();
-        self.throughput(&mut page);
+        self.throughput(page);
         page.blank();
-        self.engine_lines(&mut page);
-        if !self.warnings.is_empty() {
-            page.blank();
-        }
-        for warning in &self.warnings {
-            page.paragraph("warning: ", warning);
-        }
-        page.text()
+        self.engine_lines(page);
+        page.warnings(&self.warnings);
     }
 }
 

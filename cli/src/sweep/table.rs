@@ -12,13 +12,11 @@ const MAX_REASONS: usize = 5;
 const MAX_LISTED: usize = 6;
 
 impl Report for Swept {
-    fn table(&self) -> String {
-        let mut page = Page::new();
+    fn lay_out(&self, page: &mut Page) {
         match self {
-            Swept::Summary(summary) => summarise(summary, &mut page),
-            Swept::List(list) => listed(list, &mut page),
+            Swept::Summary(summary) => summarise(summary, page),
+            Swept::List(list) => listed(list, page),
         }
-        page.text()
     }
 }
 

@@ -33,6 +33,7 @@ pub use join::{HostDelays, JoinedRun, join};
 pub use periods::{Cleaning, Interval, Periods, periods};
 pub use report::{FileReport, Ingestion, Records, RunReport, Tables};
 pub use request::{RequestRow, RequestTrace};
+pub use request_cell::{read_chunks, read_count};
 pub use step::{Run, StepRecord, StepTrace};
 
 /// The name of a file without its extension, which names a run that has no other name.

@@ -1,7 +1,4 @@
 //! The tables of some files and the report on them. Keys of its JSON are stable: keys are added, never renamed or dropped.
-#![expect(clippy::indexing_slicing, reason = "the position is that of a run that was found or added")]
-
-use std::collections::HashMap;
 
 use serde::Serialize;
 
@@ -11,7 +8,7 @@ use super::format::Format;
 use super::join::{JoinedRun, join};
 use super::periods::{Cleaning, periods};
 use super::request::RequestTrace;
-use super::step::{Run, StepTrace};
+use super::step::{ByRun, Run, StepTrace};
 use super::step_table::TableRun;
 
 /// Counts of the records of one kind in a file.
@@ -86,8 +83,8 @@ pub struct Tables {
     pub report: Ingestion,
     /// Runs that two files hold with the same labels; in a table they would be one.
     pub twins: Vec<String>,
-    /// Where the report has each run, while files are added.
-    places: HashMap<Run, usize>,
+    /// The runs, while files are added.
+    runs: ByRun<RunReport>,
 }
 
 impl Tables {
@@ -121,26 +118,26 @@ impl Tables {
 
     /// The report on a run that is in `file`; `holder` is where the report keeps that file.
     fn run(&mut self, run: &Run, file: &str, holder: fn(&mut RunReport) -> &mut Option<String>) -> &mut RunReport {
-        let runs = &mut self.report.runs;
-        let at = *self.places.entry(run.clone()).or_insert_with(|| {
-            runs.push(RunReport { run: run.clone(), ..RunReport::default() });
-            runs.len() - 1
-        });
-        let report = &mut runs[at];
+        let report = self.runs.of(run.clone(), |run| RunReport { run, ..RunReport::default() });
         if let Some(other) = holder(report).replace(file.to_owned()) {
             self.twins.push(format!("{other} and {file}: both hold a run '{}' with the same labels", run.experiment));
         }
         report
     }
 
-    /// Compares requests with steps. Steps are left out if none of them has a usable time.
-    pub fn compare(&mut self) {
-        if self.report.runs.iter().all(|run| run.steps == 0) {
+    /// Compares requests with steps, once all files are added. Steps are left out if none of them has a usable time; returns
+    /// whether one has.
+    pub fn compare(&mut self) -> bool {
+        let mut runs = std::mem::take(&mut self.runs).values;
+        let is_timed = runs.iter().any(|run| run.steps > 0);
+        if !is_timed {
             self.steps.clear();
-            self.report.runs.retain(|run| run.requests > 0);
-            self.report.runs.iter_mut().for_each(|run| run.timed = None);
+            runs.retain(|run| run.requests > 0);
+            runs.iter_mut().for_each(|run| run.timed = None);
         }
+        self.report.runs = runs;
         let steps: Vec<&StepTrace> = self.steps.iter().map(|run| &run.trace).collect();
         self.report.joins = join(&steps, &self.requests).into_iter().filter(JoinedRun::has_engine).collect();
+        is_timed
     }
 }

@@ -1,8 +1,6 @@
 //! All requests of a step in one cell of a table: items `[Nx]Q@C[:partial]`, separated by blanks, as `predict-step` takes prompt
 //! chunks.
 
-use std::fmt::Write as _;
-
 use ridgepoint::Request;
 
 /// A step without requests: an empty cell stands for a trace that does not know them.
@@ -17,21 +15,13 @@ pub(super) fn write_cell(requests: &[Request]) -> String {
     if requests.is_empty() {
         return NO_REQUESTS.to_owned();
     }
-    let mut out = String::new();
-    for equal in requests.chunk_by(|a, b| a == b) {
-        let Some(request) = equal.first() else { continue };
-        if !out.is_empty() {
-            out.push(' ');
-        }
-        if equal.len() > 1 {
-            let _ = write!(out, "{}x", equal.len());
-        }
-        let _ = write!(out, "{}@{}", request.num_scheduled_tokens, request.num_computed_tokens);
-        if !request.samples {
-            out.push_str(PARTIAL);
-        }
-    }
-    out
+    let item = |equal: &[Request]| {
+        let Request { num_scheduled_tokens, num_computed_tokens, samples, .. } = equal.first()?;
+        let times = if equal.len() > 1 { format!("{}x", equal.len()) } else { String::new() };
+        let suffix = if *samples { "" } else { PARTIAL };
+        Some(format!("{times}{num_scheduled_tokens}@{num_computed_tokens}{suffix}"))
+    };
+    requests.chunk_by(|a, b| a == b).filter_map(item).collect::<Vec<String>>().join(" ")
 }
 
 /// Reads the requests of a cell: `count` of them with `tokens` scheduled tokens together. `repeats` counts what the cells of a
@@ -48,7 +38,8 @@ pub(super) fn read_cell(text: &str, count: u64, tokens: u64, repeats: &mut u64) 
     };
     let mut requests = Vec::new();
     for item in text.split_ascii_whitespace().filter(|item| *item != NO_REQUESTS) {
-        let (times, request) = item_of(item).ok_or_else(expected)?;
+        let chunks = read_chunks(item).ok().filter(|_| item.contains('@'));
+        let (times, request) = chunks.map(|(times, request)| (u64::from(times), request)).ok_or_else(expected)?;
         if times > count.saturating_sub(requests.len() as u64) {
             return Err(expected());
         }
@@ -62,22 +53,35 @@ pub(super) fn read_cell(text: &str, count: u64, tokens: u64, repeats: &mut u64) 
     if requests.len() as u64 == count && sum == tokens { Ok(requests) } else { Err(expected()) }
 }
 
-fn item_of(item: &str) -> Option<(u64, Request)> {
-    let (body, samples) = match item.strip_suffix(PARTIAL) {
-        Some(body) => (body, false),
-        None => (item, true),
+/// Reads prefill chunks, `[Nx]Q[@C][:partial]`: their number, and one of them.
+///
+/// # Errors
+/// The fault, and the right way to write it.
+pub fn read_chunks(text: &str) -> Result<(u32, Request), String> {
+    let (body, samples) = match text.split_once(':') {
+        None => (text, true),
+        Some((body, "partial")) => (body, false),
+        Some((_, suffix)) => {
+            return Err(format!("unknown suffix ':{suffix}'; the only one is ':partial', as in 512@1024:partial"));
+        }
     };
-    let (times, body) = match body.split_once('x') {
-        Some((times, body)) => (digits(times)?, body),
-        None => (1, body),
-    };
-    let (scheduled, computed) = body.split_once('@')?;
-    let request = Request::new(digits(computed)?, digits(scheduled)?, samples);
-    (times > 0 && request.num_scheduled_tokens > 0).then_some((u64::from(times), request))
+    let (count, chunk) = body.split_once('x').unwrap_or(("1", body));
+    let (scheduled, computed) = chunk.split_once('@').unwrap_or((chunk, "0"));
+    let count = read_count("the number of chunks", count, 1)?;
+    let scheduled = read_count("the chunk", scheduled, 1)?;
+    let computed = read_count("the computed tokens", computed, 0)?;
+    Ok((count, Request::new(computed, scheduled, samples)))
 }
 
-fn digits(text: &str) -> Option<u32> {
-    text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok()).flatten()
+/// Reads a whole number of at least `least`; `what` names it in the error.
+///
+/// # Errors
+/// The text, and the right way to write it.
+pub fn read_count(what: &str, text: &str, least: u32) -> Result<u32, String> {
+    // `parse` takes a plus sign too.
+    let digits = text.bytes().all(|byte| byte.is_ascii_digit());
+    let value = text.parse::<u32>().ok().filter(|value| digits && *value >= least);
+    value.ok_or_else(|| format!("{what} '{text}' must be a whole number from {least} to {}, in digits only", u32::MAX))
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! Steps of a real engine as records, whatever trace they come from, and the run that they belong to.
 
+#![expect(clippy::indexing_slicing, reason = "the position is that of a value that was found or added")]
+
 use std::collections::HashMap;
 
 use ridgepoint::Request;
@@ -90,14 +92,20 @@ pub struct StepTrace {
     pub steps: Vec<StepRecord>,
 }
 
-/// Returns the position in a list of the run with these labels, which is added if it is not there.
-pub(super) fn run_index<T>(runs: &mut Vec<(Run, Vec<T>)>, places: &mut HashMap<Run, usize>, run: Run) -> usize {
-    // Rows of a run follow each other: it is usually the last one.
-    if runs.last().is_some_and(|(last, _)| *last == run) {
-        return runs.len() - 1;
+/// One value per run, in the order of the runs' first mention.
+#[derive(Debug, Default)]
+pub(super) struct ByRun<T> {
+    pub(super) values: Vec<T>,
+    places: HashMap<Run, usize>,
+}
+
+impl<T> ByRun<T> {
+    /// Returns the value of the run with these labels; `first` makes it for the run's first mention.
+    pub(super) fn of(&mut self, run: Run, first: impl FnOnce(Run) -> T) -> &mut T {
+        let at = *self.places.entry(run).or_insert_with_key(|run| {
+            self.values.push(first(run.clone()));
+            self.values.len() - 1
+        });
+        &mut self.values[at]
     }
-    *places.entry(run).or_insert_with_key(|run| {
-        runs.push((run.clone(), Vec::new()));
-        runs.len() - 1
-    })
 }

@@ -1,7 +1,4 @@
 //! Scheduler steps as csv, a column per attribute of vLLM's `step.BATCH_SUMMARY` events.
-#![expect(clippy::indexing_slicing, reason = "the position is that of a run that was found or added")]
-
-use std::collections::HashMap;
 use std::path::Path;
 
 use ridgepoint::internals::input::{Columns, FileKind, Input, Row, RowReader};
@@ -13,7 +10,7 @@ use super::faults::RowFaults;
 use super::file_name;
 use super::format::Format;
 use super::periods::{Cleaning, periods};
-use super::step::{Run, StepRecord, StepTrace, run_index};
+use super::step::{ByRun, Run, StepRecord, StepTrace};
 use super::table::run;
 
 /// Scheduler steps as csv.
@@ -51,17 +48,14 @@ pub fn read(path: &Path) -> Result<Capture> {
     let name = rows.header().position("experiment").is_none().then(|| file_name(path));
     let mut found = Capture::default();
     let mut faults = RowFaults::default();
-    let (mut runs, mut places): (Vec<(Run, Vec<StepRecord>)>, _) = (Vec::new(), HashMap::new());
+    let mut runs: ByRun<StepTrace> = ByRun::default();
     while let Some(row) = rows.next_row()? {
         if let Some((run, step)) = faults.sound(record(&row, name.as_deref())) {
-            let at = run_index(&mut runs, &mut places, run);
-            runs[at].1.push(step);
+            runs.of(run, |run| StepTrace { run, steps: Vec::new() }).steps.push(step);
         }
     }
     faults.settle(&origin, &mut found.dropped_steps)?;
-    for (run, steps) in runs {
-        found.add_steps(StepTrace { run, steps });
-    }
+    runs.values.into_iter().for_each(|trace| found.add_steps(trace));
     for trace in &found.steps {
         let all = periods(trace, &Cleaning { warm_up_steps: 0, drop_preemptions: false });
         if let Some(median_us) = all.median_period_us().filter(|median_us| *median_us < MIN_PERIOD_US) {

@@ -1,7 +1,4 @@
 //! What the step table and the request table share: rows written and read run by run.
-#![expect(clippy::indexing_slicing, reason = "the position is that of a run that was found or added")]
-
-use std::collections::HashMap;
 use std::io::{Error as IoError, ErrorKind, Write};
 use std::path::Path;
 
@@ -9,7 +6,7 @@ use ridgepoint::internals::input::{Columns, FileKind, Input, Row, RowReader};
 use ridgepoint::{Error, Result};
 use serde::Serialize;
 
-use super::step::{Run, run_index};
+use super::step::{ByRun, Run};
 
 /// Refuses zero bytes, which JSON can put into a name: a reader would take the table for no text.
 struct WithoutZeros<W>(W);
@@ -58,16 +55,15 @@ pub(super) fn read_rows<T>(
     mut read: impl FnMut(&Row<'_>, &Run, &[T]) -> Result<T>,
 ) -> Result<Vec<(Run, Vec<T>)>> {
     let mut rows = RowReader::verbatim_csv(Input::open(FileKind::Trace, path)?, Columns::exactly(columns))?;
-    let (mut runs, mut places) = (Vec::new(), HashMap::new());
+    let mut runs: ByRun<(Run, Vec<T>)> = ByRun::default();
     while let Some(row) = rows.next_row()? {
-        let at = run_index(&mut runs, &mut places, run(&row, None)?);
-        let (run, known) = &mut runs[at];
+        let (run, known) = runs.of(run(&row, None)?, |run| (run, Vec::new()));
         known.push(read(&row, run, known)?);
     }
-    if runs.is_empty() {
+    if runs.values.is_empty() {
         return Err(Error::parse(path, "has a header and no rows; it needs a row per step or request"));
     }
-    Ok(runs)
+    Ok(runs.values)
 }
 
 /// Reads the labels of a row's run; `name` is that of a file without names.
