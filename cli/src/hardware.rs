@@ -38,7 +38,7 @@ pub enum HardwareReport {
         hardware: Vec<GpuEntry>,
     },
     /// One GPU with its tables.
-    One(Box<GpuDetail>),
+    One(Box<GpuEntry>),
 }
 
 /// A GPU as it is listed.
@@ -53,14 +53,9 @@ pub struct GpuEntry {
     correction: bool,
     /// Names of those corrections.
     corrections: Vec<String>,
-}
-
-/// A GPU and its tables, by operator.
-#[derive(Serialize)]
-pub struct GpuDetail {
-    #[serde(flatten)]
-    entry: GpuEntry,
-    table_headers: BTreeMap<String, GpuTable>,
+    /// The tables by operator, of a GPU that is shown alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    table_headers: Option<BTreeMap<String, GpuTable>>,
 }
 
 /// The efficiency table of one operator.
@@ -98,11 +93,11 @@ pub fn run(args: &HardwareArgs, common: &Common) -> Result<Outcome<HardwareRepor
     for path in files_in(data_dir, "hardware", "toml")? {
         names.extend(path.file_stem().map(|stem| stem.to_string_lossy().into_owned()));
     }
-    let entries = names.iter().map(|name| Ok(detail(name, data_dir)?.entry));
+    let entries = names.iter().map(|name| Ok(GpuEntry { table_headers: None, ..detail(name, data_dir)? }));
     Ok(Outcome::of(HardwareReport::List { hardware: entries.collect::<ridgepoint::Result<_>>()? }))
 }
 
-fn detail(name: &str, data_dir: Option<&Path>) -> ridgepoint::Result<GpuDetail> {
+fn detail(name: &str, data_dir: Option<&Path>) -> ridgepoint::Result<GpuEntry> {
     let hardware = Hardware::find_in(data_dir, name)?;
     let tables = Tables::new(&hardware, data_dir);
     let headers = [
@@ -115,13 +110,13 @@ fn detail(name: &str, data_dir: Option<&Path>) -> ridgepoint::Result<GpuDetail> 
     let table_headers: BTreeMap<String, GpuTable> = headers.into_iter().flatten().map(GpuTable::named).collect();
     let fitted = builtin_corrections()?.iter().filter(|of| of.source.hardware.contains(&hardware.name));
     let corrections: Vec<String> = fitted.map(|correction| correction.name.clone()).collect();
-    let entry = GpuEntry {
+    Ok(GpuEntry {
         tables: table_headers.keys().cloned().collect(),
         correction: !corrections.is_empty(),
         corrections,
         hardware,
-    };
-    Ok(GpuDetail { entry, table_headers })
+        table_headers: Some(table_headers),
+    })
 }
 
 impl Report for HardwareReport {
@@ -172,7 +167,7 @@ fn list(entries: &[GpuEntry], page: &mut Page) {
 }
 
 /// One GPU in detail, for people.
-fn one(GpuDetail { entry, table_headers }: &GpuDetail, page: &mut Page) {
+fn one(entry: &GpuEntry, page: &mut Page) {
     let gpu = &entry.hardware;
     page.line(&format!("{} ({})", gpu.name, gpu.display_name));
     page.blank();
@@ -187,9 +182,7 @@ fn one(GpuDetail { entry, table_headers }: &GpuDetail, page: &mut Page) {
     page.fact("correction", &listed(&entry.corrections, "carried over"));
     gpu.sources.iter().for_each(|source| page.fact("source", source));
     page.fact("known as", &listed(&gpu.aliases, "its name alone"));
-    if table_headers.is_empty() {
-        return;
-    }
+    let Some(table_headers) = entry.table_headers.as_ref().filter(|headers| !headers.is_empty()) else { return };
     page.blank();
     let rows = Rows::of(table_headers)
         .left("table", |(operator, _)| (*operator).clone())

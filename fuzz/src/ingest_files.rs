@@ -66,7 +66,7 @@ fn read_as(name: &str, bytes: &[u8]) -> std::path::PathBuf {
     let own = Format::named(name).unwrap_or_else(|| panic!("no format {name} among {FORMATS:?}"));
     read(own, &path);
     match Format::detect(&path) {
-        Ok(format) if format != own => read(format, &path),
+        Ok(format) if format.name != own.name => read(format, &path),
         _ => {}
     }
     path

@@ -9,7 +9,7 @@ mod table;
 use std::path::Path;
 
 use indicatif::ProgressBar;
-use ridgepoint::internals::correction::Level;
+use ridgepoint::internals::correction::{Level, Source};
 use ridgepoint::{CorrectionChoice, EfficiencyMode, Model};
 use ridgepoint_lab::fit::{FitReport, Prior, StepFitReport};
 use serde::Serialize;
@@ -40,6 +40,17 @@ struct Job<'a> {
     /// What to shrink towards.
     prior: Prior,
     bar: ProgressBar,
+}
+
+impl Job<'_> {
+    /// Says what a correction was fitted to: data of these names, where the flags have no words for it, and a part of it.
+    fn describe(&self, source: &mut Source, names: &str, split: &str) {
+        source.data = self.args.data.clone().unwrap_or_else(|| names.to_owned());
+        split.clone_into(&mut source.split);
+        if source.engine_versions.is_empty() {
+            source.engine_versions.extend(self.args.engine_version.clone());
+        }
+    }
 }
 
 /// Fits.

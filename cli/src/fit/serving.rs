@@ -1,8 +1,6 @@
 //! `ridgepoint fit --serving`: coefficients by replaying and fitting in turns, host times by search, the scatter by leaving
 //! models out. Uses the library's `fit` and `evaluate`.
 
-use std::collections::BTreeSet;
-
 use ridgepoint::ErrorKind;
 use ridgepoint::internals::correction::{Correction, Level};
 use ridgepoint_lab::evaluate::case::Case;
@@ -72,12 +70,7 @@ pub fn fitted(job: &Job<'_>, outputs: &mut Outputs) -> Result<(Correction, Outco
     report.notes.extend(notes);
     correction.level = level.clone();
     let names: Vec<&str> = cases.iter().map(|case| case.labels.name.as_str()).collect();
-    let source = &mut correction.source;
-    source.data = args.data.clone().unwrap_or_else(|| names.join(", "));
-    "all".clone_into(&mut source.split);
-    let versions: BTreeSet<&String> =
-        cases.iter().filter_map(|case| case.labels.backend_version.as_ref()).chain(&args.engine_version).collect();
-    source.engine_versions = versions.into_iter().cloned().collect();
-    source.converged &= is_still;
+    job.describe(&mut correction.source, &names.join(", "), "all");
+    correction.source.converged &= is_still;
     Ok((correction, Outcome::of(Fitted::Serving(report))))
 }

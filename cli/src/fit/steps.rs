@@ -58,12 +58,7 @@ pub fn fitted(job: &Job<'_>, outputs: &mut Outputs) -> Result<(Correction, Outco
     if !report.solution.converged {
         notes.push(format!("the fit has not converged: {}", report.solution.why_stopped));
     }
-    let source = &mut correction.source;
-    source.data = args.data.clone().unwrap_or_else(|| files.join(", "));
-    in_words.clone_into(&mut source.split);
-    if source.engine_versions.is_empty() {
-        source.engine_versions.extend(args.engine_version.clone());
-    }
+    job.describe(&mut correction.source, &files.join(", "), in_words);
     let runs = step_runs.iter().map(|run| StepRunReport::of(run, &correction)).collect();
     let result = Fitted::Steps(StepFitReport { fit: report, runs, source: correction.source.clone() });
     Ok((correction, Outcome { notes, ..Outcome::of(result) }))

@@ -5,9 +5,6 @@ use super::family::Calibrated;
 use super::operators::{NO_SERIES, own_header};
 use super::report::{LeftOut, OperatorReport, Prediction, leave_out};
 use crate::measurements::{DecodeCall, Heads, PrefillCall, SmallKernelCall, Timed};
-use ridgepoint::DType;
-use ridgepoint::Hardware;
-use ridgepoint::Result;
 use ridgepoint::internals::efficiency::curve::{DecodeCurve, PrefillCurve, mean_attention};
 use ridgepoint::internals::efficiency::family::AttentionKey;
 use ridgepoint::internals::efficiency::kernel_model::Chip;
@@ -16,6 +13,7 @@ use ridgepoint::internals::efficiency::{EfficiencyMode, Provenance, Tables, Time
 use ridgepoint::physics::attention::AttentionShape;
 use ridgepoint::physics::window::{visible_pairs, visible_tokens};
 use ridgepoint::physics::{AttentionHeads, Kernel, Operator, OperatorGroup, OperatorId, OperatorKind, small};
+use ridgepoint::{DType, Hardware, Result};
 
 /// Report name of prefill chunks on prior KV.
 pub const PREFILL_PRIOR_KV: &str = "attention_prefill_prior_kv";

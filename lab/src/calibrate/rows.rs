@@ -114,16 +114,11 @@ struct Source {
     engine: String,
     /// Name in the header of a table.
     name: String,
-    /// Whether quantised GEMMs were timed outside CUDA graphs.
-    has_eager_fp8_gemms: bool,
 }
 
 impl Source {
     fn new(source: &SourceFile) -> Self {
-        let engine = source.engine();
-        // The public tables of this version timed their quantised GEMMs eagerly. Later versions use graphs throughout.
-        let has_eager_fp8_gemms = engine == "vllm-0.14";
-        Source { engine, name: describe(source), has_eager_fp8_gemms }
+        Source { engine: source.engine(), name: describe(source) }
     }
 
     fn row<F: Family>(&self, key: F::Key, point: Vec<f64>, time_us: f64) -> Row<F> {
@@ -135,7 +130,8 @@ impl Source {
 fn gemm_format(call: &GemmCall, source: &Source) -> Result<MatmulFormat, &'static str> {
     match call.dtype {
         MatmulFormat::Bfloat16 | MatmulFormat::Float16 => Ok(MatmulFormat::Bfloat16),
-        MatmulFormat::Fp8 | MatmulFormat::Fp8Block if source.has_eager_fp8_gemms => Err(FLOOR),
+        // The public tables of this version timed their quantised GEMMs eagerly. Later versions use graphs throughout.
+        MatmulFormat::Fp8 | MatmulFormat::Fp8Block if source.engine == "vllm-0.14" => Err(FLOOR),
         MatmulFormat::Fp8 | MatmulFormat::Fp8Block => Ok(call.dtype),
         _ => Err(NO_MODEL),
     }

@@ -26,7 +26,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 
-use ridgepoint::internals::input::{FileKind, Input, Row, RowReader};
+use ridgepoint::internals::input::{Columns, FileKind, Input, Row, RowReader};
 use ridgepoint::{Error, Result};
 
 mod calls;
@@ -152,7 +152,8 @@ impl Folder<'_> {
         let csv_file = format!("{}.csv", C::STEM);
         let mut rows = Vec::new();
         if self.looks_for(&csv_file) {
-            let reader = RowReader::csv(Input::open(FileKind::KernelTimings, &self.dir.join(&csv_file))?, C::CSV)?;
+            let input = Input::open(FileKind::KernelTimings, &self.dir.join(&csv_file))?;
+            let reader = RowReader::csv(input, Columns::exactly(C::CSV).among_others())?;
             if !reader.header().others().is_empty() {
                 let others = reader.header().others().join(", ");
                 self.notes.push(format!("{}: columns that are not known, not read: {others}", reader.origin()));

@@ -33,12 +33,17 @@ pub(super) struct PublicTable {
     pub(super) constants: &'static [(&'static str, &'static str)],
 }
 
+/// The columns of a public table, with those that it has besides the sizes.
+const fn public_columns(required: &'static str, aliases: &'static [(&'static str, &'static str)]) -> Columns {
+    Columns { required, optional: PUBLIC_EXTRAS, aliases, has_others: false }
+}
+
 /// A call that files hold.
 pub(super) trait Call: Sized + Eq + Hash {
     /// Stem of the csv file and of its sections in `meta.toml`.
     const STEM: &'static str;
-    /// Columns of the csv file.
-    const CSV: Columns;
+    /// Columns of the csv file, which may have others.
+    const CSV: &'static str;
     /// The public table.
     const PUBLIC: Option<PublicTable>;
 
@@ -64,15 +69,10 @@ fn matmul_format(row: &Row<'_>) -> Result<MatmulFormat> {
 
 impl Call for GemmCall {
     const STEM: &'static str = "gemm";
-    const CSV: Columns = Columns::exactly("dtype,m,n,k,latency_us").among_others();
+    const CSV: &'static str = "dtype,m,n,k,latency_us";
     const PUBLIC: Option<PublicTable> = Some(PublicTable {
         file: "gemm_perf.parquet",
-        columns: Columns {
-            required: Self::CSV.required,
-            optional: PUBLIC_EXTRAS,
-            aliases: &[("gemm_dtype", "dtype"), ("latency", "latency_us")],
-            has_others: false,
-        },
+        columns: public_columns(Self::CSV, &[("gemm_dtype", "dtype"), ("latency", "latency_us")]),
         constants: &[("op_name", "gemm")],
     });
 
@@ -111,11 +111,8 @@ fn heads(row: &Row<'_>) -> Result<Heads> {
 
 impl Call for PrefillCall {
     const STEM: &'static str = "attention_prefill";
-    const CSV: Columns = Columns::exactly(
-        "num_heads,num_kv_heads,head_dim,kv_cache_dtype,window_size,batch_size,num_scheduled_tokens,\
-        num_computed_tokens,latency_us",
-    )
-    .among_others();
+    const CSV: &'static str = "num_heads,num_kv_heads,head_dim,kv_cache_dtype,window_size,batch_size,\
+        num_scheduled_tokens,num_computed_tokens,latency_us";
     const PUBLIC: Option<PublicTable> = Some(PublicTable {
         file: "context_attention_perf.parquet",
         columns: PUBLIC_ATTENTION,
@@ -134,11 +131,8 @@ impl Call for PrefillCall {
 
 impl Call for DecodeCall {
     const STEM: &'static str = "attention_decode";
-    const CSV: Columns = Columns::exactly(
-        "num_heads,num_kv_heads,head_dim,kv_cache_dtype,window_size,batch_size,kv_tokens_total,kv_tokens_max,\
-        latency_us",
-    )
-    .among_others();
+    const CSV: &'static str = "num_heads,num_kv_heads,head_dim,kv_cache_dtype,window_size,batch_size,\
+        kv_tokens_total,kv_tokens_max,latency_us";
     const PUBLIC: Option<PublicTable> = Some(PublicTable {
         file: "generation_attention_perf.parquet",
         columns: PUBLIC_ATTENTION,
@@ -173,24 +167,19 @@ impl Call for DecodeCall {
 
 impl Call for MoeCall {
     const STEM: &'static str = "moe";
-    const CSV: Columns = Columns::exactly(
-        "dtype,num_tokens,hidden_size,intermediate_size,top_k,num_experts,moe_tp_size,moe_ep_size,\
-        distribution,latency_us",
-    )
-    .among_others();
+    const CSV: &'static str = "dtype,num_tokens,hidden_size,intermediate_size,top_k,num_experts,\
+        moe_tp_size,moe_ep_size,distribution,latency_us";
     const PUBLIC: Option<PublicTable> = Some(PublicTable {
         file: "moe_perf.parquet",
-        columns: Columns {
-            required: Self::CSV.required,
-            optional: PUBLIC_EXTRAS,
-            aliases: &[
+        columns: public_columns(
+            Self::CSV,
+            &[
                 ("moe_dtype", "dtype"),
                 ("inter_size", "intermediate_size"),
                 ("topk", "top_k"),
                 ("latency", "latency_us"),
             ],
-            has_others: false,
-        },
+        ),
         constants: &[("op_name", "moe")],
     });
 
@@ -226,15 +215,13 @@ impl Call for MoeCall {
 
 impl Call for AllReduceCall {
     const STEM: &'static str = "allreduce";
-    const CSV: Columns = Columns::exactly("num_gpus,message_bytes,backend,latency_us").among_others();
+    const CSV: &'static str = "num_gpus,message_bytes,backend,latency_us";
     const PUBLIC: Option<PublicTable> = Some(PublicTable {
         file: "custom_allreduce_perf.parquet",
-        columns: Columns {
-            required: "num_gpus,message_size,allreduce_dtype,backend,latency_us",
-            optional: PUBLIC_EXTRAS,
-            aliases: &[("latency", "latency_us")],
-            has_others: false,
-        },
+        columns: public_columns(
+            "num_gpus,message_size,allreduce_dtype,backend,latency_us",
+            &[("latency", "latency_us")],
+        ),
         constants: &[("op_name", "all_reduce")],
     });
 
@@ -261,7 +248,7 @@ impl Call for AllReduceCall {
 
 impl Call for SmallKernelCall {
     const STEM: &'static str = "small_kernels";
-    const CSV: Columns = Columns::exactly("kernel,num_tokens,width,launches,latency_us").among_others();
+    const CSV: &'static str = "kernel,num_tokens,width,launches,latency_us";
     const PUBLIC: Option<PublicTable> = None;
 
     fn read(row: &Row<'_>, _: SourceFormat) -> Result<Self> {

@@ -6,19 +6,11 @@ use ridgepoint::internals::workload::MAX_RATE_PER_S;
 
 use super::row::Row;
 
-/// A limit on one figure.
-#[derive(Debug, Clone)]
-struct Limit {
-    /// Its key in a grid and its column in a row, as in `ttft_p99_ms`.
-    key: String,
-    /// The largest value allowed, ms.
-    limit_ms: f64,
-}
-
 /// Limits that must hold together, and how their highest rate is searched.
 #[derive(Debug, Clone)]
 pub(super) struct Slo {
-    limits: Vec<Limit>,
+    /// The key of each figure in a grid and its column in a row, as in `ttft_p99_ms`, with the largest value allowed, ms.
+    limits: Vec<(String, f64)>,
     /// The rate that is found and the lowest one found to break a limit differ by at most this share.
     pub(super) precision: f64,
     /// The lowest rate that is tried, requests/s.
@@ -37,7 +29,7 @@ impl Slo {
     /// breaks none.
     pub(super) fn broken(&self, row: &Row) -> Option<String> {
         let columns = serde_json::to_value(row).unwrap_or_default();
-        let broken = |Limit { key, limit_ms }: &Limit| {
+        let broken = |(key, limit_ms): &(String, f64)| {
             let value_ms = columns[key].as_f64()?;
             (value_ms > *limit_ms).then(|| format!("{key} {value_ms:.3} > {limit_ms}"))
         };
@@ -47,8 +39,7 @@ impl Slo {
 
     /// The limits as a text: `ttft_p99_ms = 500, itl_p99_ms = 50`.
     pub(super) fn text(&self) -> String {
-        let texts: Vec<String> =
-            self.limits.iter().map(|limit| format!("{} = {}", limit.key, limit.limit_ms)).collect();
+        let texts: Vec<String> = self.limits.iter().map(|(key, limit_ms)| format!("{key} = {limit_ms}")).collect();
         texts.join(", ")
     }
 
@@ -66,7 +57,7 @@ impl Slo {
                 let key = format!("{latency}_{statistic}_ms");
                 has_limit |= keys.has(&key);
                 if let Some(limit_ms) = keys.number(&key, NumberRange::above_zero(f64::MAX, "ms")) {
-                    limits.push(Limit { key, limit_ms });
+                    limits.push((key, limit_ms));
                 }
             }
         }

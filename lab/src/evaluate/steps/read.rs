@@ -71,7 +71,7 @@ pub fn read_runs(
 
 fn read_file(file: &Path, cleaning: Option<Cleaning>, data: &mut StepData) -> Result<Format> {
     let format = Format::detect(file)?;
-    if format == step_table::FORMAT && cleaning.is_none() {
+    if format.name == step_table::FORMAT.name && cleaning.is_none() {
         let runs = step_table::read_runs(file)?;
         data.runs.extend(runs.into_iter().map(|run| ReadRun { run, ..ReadRun::default() }));
         return Ok(format);
