@@ -9,7 +9,6 @@ pub mod huber;
 pub mod ingest;
 mod measured_time;
 pub mod measurements;
-mod sha256;
 pub mod solver;
 pub mod stats;
 pub mod sweep;

@@ -57,9 +57,3 @@ fn load_one(
     }
     Ok(measurements)
 }
-
-/// A folder's own name, which says what was measured without saying on whose disk.
-pub fn folder_name(dir: &Path) -> String {
-    let full = dir.canonicalize().unwrap_or_else(|_| dir.to_owned());
-    full.file_name().map_or_else(|| ".".to_owned(), |name| name.to_string_lossy().into_owned())
-}

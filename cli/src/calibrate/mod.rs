@@ -17,12 +17,12 @@ use ridgepoint_lab::calibrate::off_table::{DECODE_UNEVEN, OffTable, PREFILL_PRIO
 use ridgepoint_lab::calibrate::operators::{calibrate_operator, check_operator};
 use ridgepoint_lab::calibrate::report::OperatorReport;
 use ridgepoint_lab::calibrate::rows::Rows;
+use ridgepoint_lab::evaluate::experiment::folder_name;
 
 use crate::common::{Common, at_least_zero};
 use crate::outcome::{Failure, Outcome};
 use crate::output::{Force, Kind, OutputFolder, Outputs};
 use crate::progress;
-use measurements::folder_name;
 use table::Reports;
 
 /// Median error of cross-validation above which a table is not worth having, percent: the nearest architecture's is better.

@@ -84,16 +84,12 @@ fn read(args: &Ingest) -> Result<Tables, Failure> {
 }
 
 /// Models and GPUs that are not known.
-fn unknown_names(runs: &[RunReport], data_dir: Option<&Path>) -> Vec<String> {
-    let mut unknown = BTreeSet::new();
+fn unknown_names(runs: &[RunReport], data_dir: Option<&Path>) -> BTreeSet<String> {
     let models: BTreeSet<&String> = runs.iter().filter_map(|report| report.run.model.as_ref()).collect();
     let gpus: BTreeSet<&String> = runs.iter().filter_map(|report| report.run.hardware.as_ref()).collect();
     let models = models.into_iter().filter_map(|name| Some(("--model", Model::find_in(data_dir, name).err()?)));
     let gpus = gpus.into_iter().filter_map(|name| Some(("--hardware", Hardware::find_in(data_dir, name).err()?)));
-    for (flag, error) in models.chain(gpus) {
-        unknown.insert(format!("{error}; {flag} puts another name in its place"));
-    }
-    unknown.into_iter().collect()
+    models.chain(gpus).map(|(flag, error)| format!("{error}; {flag} puts another name in its place")).collect()
 }
 
 /// The flags of labels that a prediction needs and some run lacks.

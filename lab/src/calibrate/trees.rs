@@ -102,11 +102,8 @@ struct Leaf {
     split: Option<Candidate>,
 }
 
-#[derive(Clone)]
-struct Histogram {
-    sums: Vec<f64>,
-    counts: Vec<u32>,
-}
+/// The sum of the residuals and the number of rows in each bin, [`MAX_BINS`] of them for each feature.
+type Histogram = Vec<(f64, u32)>;
 
 #[derive(Clone, Copy)]
 struct Candidate {
@@ -138,8 +135,7 @@ fn grow(columns: &[Column], residuals: &mut [f64]) -> Vec<Node> {
         let is_below_smaller = below.len() < above.len();
         let smaller = histogram_of(columns, if is_below_smaller { &below } else { &above }, &pulls);
         let mut larger = leaf.histogram;
-        larger.sums.iter_mut().zip(&smaller.sums).for_each(|(a, b)| *a -= b);
-        larger.counts.iter_mut().zip(&smaller.counts).for_each(|(a, b)| *a -= b);
+        larger.iter_mut().zip(&smaller).for_each(|(all, part)| *all = (all.0 - part.0, all.1 - part.1));
         let (below_histogram, above_histogram) = if is_below_smaller { (smaller, larger) } else { (larger, smaller) };
         let first = nodes.len();
         nodes[leaf.node] =
@@ -162,31 +158,25 @@ fn grow(columns: &[Column], residuals: &mut [f64]) -> Vec<Node> {
 }
 
 fn histogram_of(columns: &[Column], rows: &[u32], pulls: &[f64]) -> Histogram {
-    let mut sums = vec![0.0; columns.len() * MAX_BINS];
-    let mut counts = vec![0u32; columns.len() * MAX_BINS];
-    for (feature, column) in columns.iter().enumerate() {
-        let sums = &mut sums[feature * MAX_BINS..(feature + 1) * MAX_BINS];
-        let counts = &mut counts[feature * MAX_BINS..(feature + 1) * MAX_BINS];
+    let mut histogram = vec![(0.0, 0); columns.len() * MAX_BINS];
+    for (column, bins) in columns.iter().zip(histogram.chunks_exact_mut(MAX_BINS)) {
         for row in rows {
-            let bin = usize::from(column.bins[*row as usize]).min(MAX_BINS - 1);
-            sums[bin] += pulls[*row as usize];
-            counts[bin] += 1;
+            let (sum, count) = &mut bins[usize::from(column.bins[*row as usize]).min(MAX_BINS - 1)];
+            *sum += pulls[*row as usize];
+            *count += 1;
         }
     }
-    Histogram { sums, counts }
+    histogram
 }
 
-fn best_split(columns: &[Column], histogram: &Histogram, min_rows: usize) -> Option<Candidate> {
+fn best_split(columns: &[Column], histogram: &[(f64, u32)], min_rows: usize) -> Option<Candidate> {
     let mut best: Option<Candidate> = None;
-    for (feature, column) in columns.iter().enumerate() {
-        let sums = &histogram.sums[feature * MAX_BINS..(feature + 1) * MAX_BINS];
-        let counts = &histogram.counts[feature * MAX_BINS..(feature + 1) * MAX_BINS];
-        let total: f64 = sums.iter().sum();
-        let rows: u32 = counts.iter().sum();
+    for (feature, (column, bins)) in columns.iter().zip(histogram.chunks_exact(MAX_BINS)).enumerate() {
+        let (total, rows) = bins.iter().fold((0.0, 0), |(sum, count), of| (sum + of.0, count + of.1));
         let (mut sum, mut count) = (0.0, 0u32);
-        for bin in 0..column.edges.len().saturating_sub(1).min(MAX_BINS - 1) {
-            sum += sums[bin];
-            count += counts[bin];
+        for (bin, of) in bins.iter().enumerate().take(column.edges.len().saturating_sub(1).min(MAX_BINS - 1)) {
+            sum += of.0;
+            count += of.1;
             let rest = rows - count;
             if (count as usize) < min_rows || (rest as usize) < min_rows {
                 continue;

@@ -48,8 +48,7 @@ pub fn closed_loop_cases(
         case(row, data_dir, &mut made)
     };
     let names = rows.iter().map(|row| row.id.clone());
-    let (cases, refused) = sort_out(names.zip(rows.iter().map(case)));
-    (cases, refused.into_iter().map(Skipped::from).collect())
+    sort_out(names.zip(rows.iter().map(case)))
 }
 
 /// The case of a row. Deployments that rows have in common are compiled once and kept in `made`.

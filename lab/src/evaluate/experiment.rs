@@ -119,8 +119,7 @@ impl Experiment {
 
 /// The experiments that can be run as cases, and the others with their reasons; both in order.
 pub fn serving_cases(experiments: &[Experiment], data_dir: Option<&Path>) -> (Vec<Case>, Vec<Skipped>) {
-    let (cases, refused) = sort_out(experiments.iter().map(|of| (of.name.clone(), of.case(data_dir))));
-    (cases, refused.into_iter().map(Skipped::from).collect())
+    sort_out(experiments.iter().map(|of| (of.name.clone(), of.case(data_dir))))
 }
 
 /// The path itself if it holds a file of an experiment; otherwise its folders that do.
@@ -141,8 +140,8 @@ fn folders(path: &Path) -> Result<Vec<PathBuf>> {
     Ok(dirs)
 }
 
-/// The folder's own name, also of `.` and of a path that ends with `..`.
-fn folder_name(dir: &Path) -> String {
+/// The folder's own name, also of `.` and of a path that ends with `..`: what was measured, without saying on whose disk.
+pub fn folder_name(dir: &Path) -> String {
     let whole = dir.canonicalize().unwrap_or_else(|_| dir.to_owned());
     whole.file_name().map_or_else(|| dir.display().to_string(), |name| name.to_string_lossy().into_owned())
 }

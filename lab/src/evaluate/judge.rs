@@ -35,8 +35,8 @@ pub fn judge(
     let replayed: Vec<Result<Replayed>> =
         cases.par_iter().map(|case| Replayed::new(case, seed, replaced, done)).collect();
     let names = cases.iter().map(|case| case.labels.name.clone());
-    let (kept, refused) = sort_out(names.zip(replayed));
-    skipped.extend(refused.into_iter().map(Skipped::from));
+    let (kept, mut refused) = sort_out(names.zip(replayed));
+    skipped.append(&mut refused);
     let black_boxes: Vec<(Option<Metrics>, String)> =
         kept.par_iter().map(|of| of.black_box(&kept, seed).inspect(|_| done())).collect::<Result<_>>()?;
     let with_black_box = |(replayed, (metrics, note)): (Replayed, (Option<Metrics>, String))| {

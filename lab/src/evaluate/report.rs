@@ -164,11 +164,13 @@ impl From<(String, Error)> for Skipped {
     }
 }
 
-/// The usable runs, and the names of the others with their errors; both in order.
-pub(super) fn sort_out<T>(runs: impl Iterator<Item = (String, Result<T>)>) -> (Vec<T>, Vec<(String, Error)>) {
+/// The usable runs, and what is made of the names of the others and their errors; both in order.
+pub(super) fn sort_out<T, R: From<(String, Error)>>(
+    runs: impl Iterator<Item = (String, Result<T>)>,
+) -> (Vec<T>, Vec<R>) {
     let (mut usable, mut refused) = (Vec::new(), Vec::new());
     for (name, run) in runs {
-        run.map_or_else(|error| refused.push((name, error)), |run| usable.push(run));
+        run.map_or_else(|error| refused.push((name, error).into()), |run| usable.push(run));
     }
     (usable, refused)
 }

@@ -8,8 +8,8 @@ use std::fmt;
 use ridgepoint::internals::correction::{Basis, NUM_TERMS};
 use ridgepoint::{Error, Result};
 use serde::Serialize;
+use sha2::{Digest, Sha256};
 
-use crate::sha256::sha256_hex;
 use crate::solver::{self, LeastSquares, Parameter, Solution};
 
 /// Share of the measured value below which the logarithm of a prediction is continued by its tangent. The cost of a
@@ -174,7 +174,8 @@ impl Problem {
     pub fn rows_sha256(&self) -> String {
         let mut lines: Vec<String> = self.rows.iter().map(Row::hashed_line).collect();
         lines.sort_unstable();
-        sha256_hex([HASHED_LAYOUT.to_owned(), lines.concat()])
+        let hash = Sha256::digest(HASHED_LAYOUT.to_owned() + &lines.concat());
+        hash.iter().map(|byte| format!("{byte:02x}")).collect()
     }
 }
 

@@ -11,8 +11,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use super::capture::Capture;
-use super::dropped::Reason;
-use super::faults::RowFaults;
+use super::dropped::{Reason, RowFaults};
 use super::file_name;
 use super::format::Format;
 use super::step::{MAX_STEP_TOKENS, Run, StepRecord, StepTrace};

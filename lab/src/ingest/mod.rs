@@ -2,10 +2,8 @@
 //! unusable records are counted by reason.
 #![expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "floats saturate; readers check ranges")]
 
-mod batch_summary;
 mod capture;
 mod dropped;
-mod faults;
 pub mod format;
 pub mod forward_pass;
 pub(crate) mod join;

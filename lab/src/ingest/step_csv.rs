@@ -4,13 +4,12 @@ use std::path::Path;
 use ridgepoint::internals::input::{Columns, FileKind, Input, Row, RowReader};
 use ridgepoint::{Error, Result};
 
-use super::batch_summary::contradiction;
 use super::capture::Capture;
-use super::faults::RowFaults;
+use super::dropped::RowFaults;
 use super::file_name;
 use super::format::Format;
 use super::periods::{Cleaning, periods};
-use super::step::{ByRun, Run, StepRecord, StepTrace};
+use super::step::{ByRun, Run, StepRecord, StepTrace, contradiction};
 use super::table::run;
 
 /// Scheduler steps as csv.

@@ -277,12 +277,7 @@ fn public_source<C: Call>(file: &SourceFile, row: &Row<'_>) -> Result<SourceFile
 }
 
 fn file_names(dir: &Path) -> Result<BTreeSet<String>> {
-    let mut names = BTreeSet::new();
-    for entry in std::fs::read_dir(dir).map_err(|error| Error::io(dir, error))? {
-        let entry = entry.map_err(|error| Error::io(dir, error))?;
-        if let Ok(name) = entry.file_name().into_string() {
-            names.insert(name);
-        }
-    }
-    Ok(names)
+    let entries = std::fs::read_dir(dir).and_then(|entries| entries.collect::<std::io::Result<Vec<_>>>());
+    let entries = entries.map_err(|error| Error::io(dir, error))?.into_iter();
+    Ok(entries.filter_map(|entry| entry.file_name().into_string().ok()).collect())
 }

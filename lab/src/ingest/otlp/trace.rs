@@ -9,7 +9,7 @@ use super::attributes::{Attributes, Fault, Faults, elements};
 use super::request_span::{RequestSpan, event_kind, request_span};
 use super::snapshots::{Snapshot, snapshot};
 use crate::ingest::StepRecord;
-use crate::ingest::batch_summary::contradiction;
+use crate::ingest::step::contradiction;
 
 /// Attributes of a resource that tell one process of a service from another.
 const INSTANCE_KEYS: [&str; 6] =
