@@ -47,10 +47,7 @@ impl Page {
     /// Adds a table with a line per row. In a terminal that is too narrow the columns titled as in `spare` are left out, the
     /// first first, until the table fits, and a line says so: a missing cell is easier to read than a broken one.
     pub fn rows<T>(&mut self, rows: &Rows<T>, spare: &[&str]) {
-        let mut made = table(&rows.titles);
-        made.add_rows(&rows.cells);
-        let width = made.width().map(usize::from);
-        self.text.push_str(&fitted(made, spare, width));
+        self.text.push_str(&rows.fitted(spare, Table::new().width().map(usize::from)));
     }
 
     /// Adds warnings after an empty line, if there are any.
@@ -75,8 +72,7 @@ impl Page {
 /// The rows of a table and its columns.
 pub struct Rows<T> {
     rows: Vec<T>,
-    /// A `>` in front aligns the column to the right.
-    titles: Vec<String>,
+    titles: Vec<(String, CellAlignment)>,
     /// The texts of each row.
     cells: Vec<Vec<String>>,
 }
@@ -89,53 +85,46 @@ impl<T> Rows<T> {
     }
 
     /// Adds a column of texts.
-    pub fn left(mut self, title: &str, cell: impl Fn(&T) -> String) -> Self {
-        self.titles.push(title.to_owned());
-        self.rows.iter().zip(&mut self.cells).for_each(|(row, cells)| cells.push(cell(row)));
-        self
+    pub fn left(self, title: &str, cell: impl Fn(&T) -> String) -> Self {
+        self.column(title, CellAlignment::Left, cell)
     }
 
     /// Adds a column of numbers.
     pub fn right(self, title: &str, cell: impl Fn(&T) -> String) -> Self {
-        self.left(&format!(">{title}"), cell)
+        self.column(title, CellAlignment::Right, cell)
     }
-}
 
-/// A table with these column titles; a `>` in front of a title aligns its column to the right.
-fn table<S: AsRef<str>>(titles: &[S]) -> Table {
-    let mut table = Table::new();
-    table.load_style(STYLE).set_content_arrangement(ContentArrangement::Disabled);
-    table.set_header(titles.iter().map(|title| title.as_ref().trim_start_matches('>')).collect::<Vec<_>>());
-    for (index, title) in titles.iter().enumerate() {
-        if let Some(column) = table.column_mut(index) {
-            column.set_padding((0, 1));
-            if title.as_ref().starts_with('>') {
-                column.set_cell_alignment(CellAlignment::Right);
+    fn column(mut self, title: &str, alignment: CellAlignment, cell: impl Fn(&T) -> String) -> Self {
+        self.titles.push((title.to_owned(), alignment));
+        self.rows.iter().zip(&mut self.cells).for_each(|(row, cells)| cells.push(cell(row)));
+        self
+    }
+
+    /// The table as text. If it is wider than `width` it loses the `spare` columns.
+    fn fitted(&self, spare: &[&str], width: Option<usize>) -> String {
+        let mut table = Table::new();
+        table.load_style(STYLE).set_content_arrangement(ContentArrangement::Disabled).add_rows(&self.cells);
+        table.set_header(self.titles.iter().map(|(title, _)| title));
+        for (column, (_, alignment)) in table.column_iter_mut().zip(&self.titles) {
+            column.set_padding((0, 1)).set_cell_alignment(*alignment);
+        }
+        let lines = |table: &Table| table.lines().map(|line| line.trim_end().to_owned()).collect::<Vec<String>>();
+        let mut left_out = Vec::new();
+        for title in spare.iter().filter(|title| self.titles.iter().any(|(known, _)| known == *title)) {
+            if lines(&table).iter().all(|line| width.is_none_or(|width| line.chars().count() <= width)) {
+                break;
             }
+            for (column, _) in table.column_iter_mut().zip(&self.titles).filter(|(_, (known, _))| known == title) {
+                column.set_constraint(ColumnConstraint::Hidden);
+            }
+            left_out.push(*title);
         }
+        let more = match left_out.as_slice() {
+            [] => String::new(),
+            titles => format!("(a wider terminal shows {} too)\n", titles.join(", ")),
+        };
+        lines(&table).join("\n") + "\n" + &more
     }
-    table
-}
-
-fn fitted(mut table: Table, spare: &[&str], width: Option<usize>) -> String {
-    let lines = |table: &Table| table.lines().map(|line| line.trim_end().to_owned()).collect::<Vec<String>>();
-    let titles: Vec<String> =
-        table.header().iter().flat_map(|row| row.cell_iter()).map(|cell| cell.content()).collect();
-    let mut left_out = Vec::new();
-    for title in spare.iter().filter(|title| titles.iter().any(|known| known == *title)) {
-        if lines(&table).iter().all(|line| width.is_none_or(|width| line.chars().count() <= width)) {
-            break;
-        }
-        for (column, _) in table.column_iter_mut().zip(&titles).filter(|(_, known)| known == title) {
-            column.set_constraint(ColumnConstraint::Hidden);
-        }
-        left_out.push(*title);
-    }
-    let more = match left_out.as_slice() {
-        [] => String::new(),
-        titles => format!("(a wider terminal shows {} too)\n", titles.join(", ")),
-    };
-    lines(&table).join("\n") + "\n" + &more
 }
 
 /// Breaks `text` at blanks into lines of at most `width` characters. The first begins with `label`, the others with as many
@@ -231,21 +220,23 @@ mod tests {
 
     #[test]
     fn narrow_terminals_lose_the_spare_columns_only() {
-        let make = || {
-            let mut made = table(&["name", ">bytes", ">time"]);
-            made.add_row(["gate_up_proj", "22.71 G", "24.694 ms"]);
-            made
-        };
-        let full = fitted(make(), &["bytes"], None);
+        let rows = Rows::of([("gate_up_proj", "22.71 G", "24.694 ms")])
+            .left("name", |of| of.0.to_owned())
+            .right("bytes", |of| of.1.to_owned())
+            .right("time", |of| of.2.to_owned());
+        let full = rows.fitted(&["bytes"], None);
         assert!(full.contains("22.71 G"), "{full}");
-        assert_eq!(fitted(make(), &["bytes"], Some(80)), full);
-        let narrow = fitted(make(), &["none", "bytes"], Some(24));
+        assert_eq!(rows.fitted(&["bytes"], Some(80)), full);
+        let narrow = rows.fitted(&["none", "bytes"], Some(24));
         assert!(!narrow.contains("22.71 G") && narrow.contains("gate_up_proj  24.694 ms"), "{narrow}");
         assert!(narrow.ends_with("(a wider terminal shows bytes too)\n"), "{narrow}");
-        assert!(fitted(make(), &[], Some(5)).contains("gate_up_proj"));
-        let mut twice = table(&["name", ">error", ">ms", ">error"]);
-        twice.add_row(["a", "1 %", "5", "2 %"]);
-        let narrow = fitted(twice, &["error"], Some(8));
+        assert!(rows.fitted(&[], Some(5)).contains("gate_up_proj"));
+        let twice = Rows::of(["a"])
+            .left("name", |of| (*of).to_owned())
+            .right("error", |_| "1 %".to_owned())
+            .right("ms", |_| "5".to_owned())
+            .right("error", |_| "2 %".to_owned());
+        let narrow = twice.fitted(&["error"], Some(8));
         assert!(!narrow.contains('%') && narrow.ends_with("(a wider terminal shows error too)\n"), "{narrow}");
     }
 

@@ -174,17 +174,11 @@ fn attention_point(heads: &Heads, tokens: f64, batch_size: u64) -> Vec<f64> {
 
 /// The public kernel tables all come from one project; one's own measurements name themselves in `meta.toml`.
 fn describe(source: &SourceFile) -> String {
-    let part = |value: &Option<String>| value.as_deref().unwrap_or("?").to_owned();
     let publisher = match source.format {
         SourceFormat::Parquet => "ai-dynamo/aiconfigurator (Apache-2.0): ",
         SourceFormat::Csv => "",
     };
-    format!(
-        "{publisher}{} {} {}, {}, {}",
-        part(&source.framework),
-        part(&source.version),
-        part(&source.kernel_source),
-        part(&source.device),
-        source.file
-    )
+    let parts = [&source.framework, &source.version, &source.kernel_source, &source.device];
+    let [framework, version, kernel, device] = parts.map(|part| part.as_deref().unwrap_or("?"));
+    format!("{publisher}{framework} {version} {kernel}, {device}, {}", source.file)
 }

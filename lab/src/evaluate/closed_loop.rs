@@ -5,6 +5,7 @@
 //! each in flight, all of which count, the burst at the start included, as benchmarks of this kind have it.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::path::Path;
 
 use super::case::{Case, Rooflines};
@@ -63,11 +64,10 @@ fn case(row: &ClosedLoopRow, data_dir: Option<&Path>, made: &mut BTreeMap<String
     let hardware = Hardware::find_in(data_dir, &row.system)?;
     let deployment = deployment(row, &model)?;
     let key = format!("{} {} {deployment:?}", model.name, hardware.name);
-    let rooflines = match made.get(&key) {
-        Some(known) => known.clone(),
-        None => Rooflines::new(&model, &hardware, &deployment, data_dir)?,
+    let rooflines = match made.entry(key) {
+        Entry::Occupied(known) => known.get().clone(),
+        Entry::Vacant(place) => place.insert(Rooflines::new(&model, &hardware, &deployment, data_dir)?).clone(),
     };
-    made.entry(key).or_insert_with(|| rooflines.clone());
     notes.extend(rooflines.calibrated.steps().notes().iter().cloned());
 
     let max_model_len = longest(row.isl).saturating_add(longest(row.osl));

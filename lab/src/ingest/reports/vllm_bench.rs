@@ -14,7 +14,8 @@ use super::{Row, Rows, time_ns, tokens};
 use crate::ingest::format::Format;
 use crate::ingest::json_stream::for_each_object;
 use crate::ingest::{Capture, Reason, RequestRow, Run, file_name};
-use ridgepoint::{Error, Result};
+use ridgepoint::Result;
+use ridgepoint::internals::input::check;
 
 /// The result of `vllm bench serve --save-detailed`.
 pub(in crate::ingest) const FORMAT: Format = Format {
@@ -42,21 +43,16 @@ pub fn read(path: &Path) -> Result<Capture> {
         ("itls", itls),
         ("errors", errors),
     ];
-    let is_wrong = |length: usize| length == 0 || length != num_requests;
-    let problems: Vec<String> = lists
-        .iter()
-        .filter(|(_, list)| is_wrong(list.len()))
-        .map(|(key, list)| {
-            let length = list.len();
+    let problem = |(key, list): &(&str, Vec<Value>)| {
+        let length = list.len();
+        (length == 0 || length != num_requests).then(|| {
             format!(
                 "{key} has {length} entries, input_lens has {num_requests}: run `vllm bench serve` with --save-detailed, of a \
                  version that writes {key}"
             )
         })
-        .collect();
-    if !problems.is_empty() {
-        return Err(Error::invalid(path, problems));
-    }
+    };
+    check(path, lists.iter().filter_map(problem).collect())?;
     let mut rows = Rows::default();
     for index in 0..num_requests {
         rows.add(row(index, lists.each_ref().map(|(_, list)| &list[index])));
