@@ -121,7 +121,7 @@ fn source(section: &Keys<'_>) -> String {
 
 fn aliases(file: &Keys<'_>) -> Vec<String> {
     let aliases = file.texts("aliases").unwrap_or_default();
-    for alias in aliases.iter().filter(|alias| lookup_key(alias).is_empty()) {
+    if let Some(alias) = aliases.iter().find(|alias| lookup_key(alias).is_empty()) {
         file.problem("aliases", format!("has '{alias}', which names no GPU"));
     }
     aliases.into_iter().map(str::to_owned).collect()

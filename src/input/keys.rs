@@ -11,6 +11,7 @@ use serde_json::{Map, Value};
 
 use super::names::did_you_mean;
 use super::number_range::NumberRange;
+use super::shown::shown;
 use crate::error::{Error, Location, Result, cut};
 
 /// Problems listed of one input; the rest is counted.
@@ -304,11 +305,6 @@ pub(super) fn other_names(aliases: &'static [(&'static str, &'static str)], key:
 /// Returns the message about two names of one setting with different values.
 pub fn contradiction((one, value): (&str, &Value), (other, another): (&str, &Value)) -> String {
     format!("{one} = {} and {other} = {} are names of one setting: keep one", shown(value), shown(another))
-}
-
-/// Returns a value as JSON, cut to a readable length.
-pub fn shown(value: &Value) -> String {
-    cut(&value.to_string())
 }
 
 fn is_same(one: &Value, other: &Value) -> bool {

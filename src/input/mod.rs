@@ -14,6 +14,7 @@ mod reader;
 mod record;
 #[cfg(feature = "replay")]
 mod rows;
+mod shown;
 mod text;
 
 #[cfg(feature = "replay")]
@@ -24,7 +25,7 @@ pub use files::files_in;
 pub use head::{Head, HeadKind, head};
 #[cfg(feature = "replay")]
 pub use keys::whole_text;
-pub use keys::{Keys, Log, MAX_PROBLEMS, check, contradiction, shown};
+pub use keys::{Keys, Log, MAX_PROBLEMS, check, contradiction};
 pub use names::{did_you_mean, near_matches, normalise};
 pub use number_range::NumberRange;
 pub use reader::{Bounded, Input, Record, RecordCount, read_error, read_text};
@@ -32,6 +33,7 @@ pub use reader::{Bounded, Input, Record, RecordCount, read_error, read_text};
 pub use record::read_texts;
 #[cfg(feature = "replay")]
 pub use rows::{Row, RowReader, csv_error};
+pub use shown::shown;
 #[cfg(feature = "replay")]
 pub use text::parse_yaml;
 pub use text::{Distinct, json_error, parse_json, parse_toml};

@@ -10,10 +10,11 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use super::columns::{Columns, Found, Header};
-use super::keys::{shown, whole_text};
+use super::keys::whole_text;
 use super::number_range::NumberRange;
 use super::reader::{Bounded, Input, Record, RecordCount, read_error};
 use super::record::read_texts;
+use super::shown::shown;
 use super::text::{distinct_json, json_cause};
 use crate::error::{Error, Location, Result, cut};
 
