@@ -95,6 +95,16 @@ Examples:
 Engines sample their traces, so rows are judged in windows. The measured time is that of all steps of a window over \
 their number; the predicted time is the mean over the sampled steps.";
 
+pub const EVALUATE_CAPTURE: &str = "\
+Examples:
+  A server's own requests, predicted one by one:
+    ridgepoint ingest capture.jsonl.gz --out mine
+    ridgepoint evaluate capture mine --config server.yaml --output-csv requests.csv
+
+A path is any trace, report or table that `ridgepoint ingest` reads, or the folder that it wrote. Requests are sent at \
+their captured times with their lengths, and share prefixes as their block hashes say; without hashes each finds as many \
+cached tokens as the capture counted. Steps are judged too where they were traced.";
+
 pub const FIT: &str = "\
 Examples:
   Fit a correction for any model to serving runs, then predict with it:

@@ -20,6 +20,7 @@ mod output;
 mod plots;
 mod predict_step;
 mod progress;
+mod server;
 mod simulate;
 mod sweep;
 mod text;

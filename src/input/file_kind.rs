@@ -85,6 +85,12 @@ impl FileKind {
         self.about().1
     }
 
+    /// Returns whether such a file may be compressed by gzip, as captures and reports often are.
+    #[cfg(feature = "replay")]
+    pub fn may_be_gzip(self) -> bool {
+        matches!(self, FileKind::Trace | FileKind::Requests)
+    }
+
     fn about(self) -> (&'static str, Limit) {
         use Limit::{Bytes, Records};
         match self {

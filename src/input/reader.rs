@@ -12,6 +12,8 @@ use crate::error::{Error, Result};
 
 /// Bytes from which the format of a file is detected.
 const HEAD_BYTES: u64 = 256 << 10;
+#[cfg(feature = "replay")]
+const GZIP: &[u8] = b"\x1f\x8b";
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// What a file that is read record by record consists of.
@@ -62,9 +64,13 @@ impl<'a> Input<'a> {
     /// A file that can't be read, or that is compressed, UTF-16 or no text where its kind is text.
     pub fn new(kind: FileKind, origin: impl Into<String>, rest: impl Read + 'a) -> Result<Self> {
         let origin = origin.into();
-        let mut rest = Box::new(rest);
-        let mut head = Vec::new();
-        rest.by_ref().take(HEAD_BYTES).read_to_end(&mut head).map_err(|error| read_error(&origin, error))?;
+        let mut rest: Box<dyn Read + 'a> = Box::new(rest);
+        let mut head = read_head(&origin, &mut rest)?;
+        #[cfg(feature = "replay")]
+        if kind.may_be_gzip() && head.starts_with(GZIP) {
+            rest = Box::new(flate2::read::MultiGzDecoder::new(Cursor::new(head).chain(rest)));
+            head = read_head(&origin, &mut rest)?;
+        }
         if let Some(problem) = not_text(&head).filter(|_| kind != FileKind::KernelParquet) {
             return Err(Error::parse(origin, format!("{problem}; expected a {}", kind.name())));
         }
@@ -121,6 +127,15 @@ impl<'a> Input<'a> {
     /// Returns a reader of the whole file, for a parser that needs no text.
     pub fn stream(self) -> BufReader<Bounded<'a>> {
         self.reader
+    }
+}
+
+/// Reads up to 256 KiB. A gzip stream that ends early has the bytes before its end.
+fn read_head(origin: &str, rest: &mut dyn Read) -> Result<Vec<u8>> {
+    let mut head = Vec::new();
+    match rest.take(HEAD_BYTES).read_to_end(&mut head) {
+        Err(error) if error.kind() != io::ErrorKind::UnexpectedEof => Err(read_error(origin, error)),
+        _ => Ok(head),
     }
 }
 
@@ -249,11 +264,28 @@ mod tests {
             (b"\xff\xfe{\0}\0", "is UTF-16 text: save it as UTF-8"),
             (b"{\0}\0", "holds zero bytes"),
         ] {
-            for kind in FileKind::ALL.into_iter().filter(|kind| *kind != FileKind::KernelParquet) {
+            let takes =
+                |kind: FileKind| kind == FileKind::KernelParquet || (kind.may_be_gzip() && start.starts_with(GZIP));
+            for kind in FileKind::ALL.into_iter().filter(|kind| !takes(*kind)) {
                 let message = message(Input::new(kind, "f", start));
                 assert!(message.starts_with(&format!("f: {expected}")) && message.contains(kind.name()), "{message}");
             }
         }
+    }
+
+    #[test]
+    fn captures_may_be_gzip() {
+        let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        io::Write::write_all(&mut packed, b"\xef\xbb\xbf{\"meta\": {}}\n").unwrap();
+        let packed = packed.finish().unwrap();
+        for kind in FileKind::ALL.into_iter().filter(|kind| kind.may_be_gzip()) {
+            let input = Input::new(kind, "f.gz", packed.as_slice()).unwrap();
+            assert_eq!(input.head(), b"{\"meta\": {}}\n");
+            assert_eq!(input.text().unwrap(), "{\"meta\": {}}\n");
+        }
+        let cut = Input::new(FileKind::Trace, "f.gz", &packed[..packed.len() - 4]).unwrap();
+        assert!(cut.head().starts_with(b"{"), "the complete part counts for the format");
+        assert!(message(cut.text()).contains("f.gz"));
     }
 
     #[test]

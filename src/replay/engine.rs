@@ -169,6 +169,7 @@ impl Engine<'_> {
                 // The client may send its next request at once.
                 self.send_until(self.clock.now_ns())?;
             } else {
+                self.records[pending.record as usize].queued_ns = now_ns;
                 self.scheduler.add(pending.record, request);
             }
         }
@@ -200,6 +201,7 @@ impl Engine<'_> {
             num_cached_tokens: 0,
             num_preemptions: 0,
             arrival_ns: request.arrival_ns,
+            queued_ns: 0,
             scheduled_ns: 0,
             first_token_ns: 0,
             finish_ns: 0,
@@ -255,7 +257,7 @@ impl Engine<'_> {
             num_running: self.scheduler.running.len() as u32,
             num_waiting: self.scheduler.waiting.queue.len() as u32,
             blocks_in_use: self.scheduler.cache.pool.num_in_use(),
-            num_preempted: num_preempted as u32,
+            preempted: &batch.preempted,
         });
         let counters = &mut self.scheduler.counters;
         counters.busy_ns = counters.busy_ns.saturating_add(busy_ns);

@@ -70,7 +70,8 @@ struct Told<const EVERY_TOKEN: bool>(Vec<Event>);
 
 impl<const EVERY_TOKEN: bool> Observer for Told<EVERY_TOKEN> {
     fn step(&mut self, step: &StepEvent<'_>) {
-        let small = [step.num_running, step.num_waiting, step.blocks_in_use, step.num_preempted].map(u64::from);
+        let small =
+            [step.num_running, step.num_waiting, step.blocks_in_use, step.preempted.len() as u32].map(u64::from);
         let [running, waiting, blocks, preempted] = small;
         let times = [step.scheduled_ns, step.start_ns, step.end_ns];
         let numbers = [step.index, times[0], times[1], times[2], running, waiting, blocks, preempted];

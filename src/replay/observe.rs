@@ -23,8 +23,8 @@ pub struct StepEvent<'a> {
     pub num_waiting: u32,
     /// KV blocks that requests hold.
     pub blocks_in_use: u32,
-    /// Requests preempted to schedule it.
-    pub num_preempted: u32,
+    /// Positions of the requests that were preempted to schedule it.
+    pub preempted: &'a [u32],
 }
 
 /// Callbacks of a replay. Every method has an empty default.

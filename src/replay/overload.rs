@@ -92,6 +92,7 @@ mod tests {
                 num_cached_tokens: 0,
                 num_preemptions: 0,
                 arrival_ns: arrival_ms * 1_000_000,
+                queued_ns: 0,
                 scheduled_ns: first_ms * 1_000_000,
                 first_token_ns: first_ms * 1_000_000,
                 finish_ns: (first_ms + service_ms) * 1_000_000,

@@ -36,6 +36,8 @@ pub struct RequestRecord {
     pub num_preemptions: u32,
     /// Time at which the client sent it.
     pub arrival_ns: u64,
+    /// Time at which it entered the scheduler's waiting queue.
+    pub queued_ns: u64,
     /// Time at which the engine first scheduled it.
     pub scheduled_ns: u64,
     /// Time at which the client had the first token.
@@ -48,6 +50,11 @@ impl RequestRecord {
     /// Time to first token, ms.
     pub fn ttft_ms(&self) -> f64 {
         ns_to_ms(self.first_token_ns.saturating_sub(self.arrival_ns))
+    }
+
+    /// Time in the waiting queue before the request was first scheduled, ms.
+    pub fn queue_wait_ms(&self) -> f64 {
+        ns_to_ms(self.scheduled_ns.saturating_sub(self.queued_ns))
     }
 
     /// End-to-end latency: from sending to the last token, ms.

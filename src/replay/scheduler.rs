@@ -62,6 +62,7 @@ impl<'a> Scheduler<'a> {
         let rank = Rank { priority: request.priority, arrival_ns: request.arrival_ns, record };
         let state = &mut self.slots[slot as usize];
         state.reset(rank, request.stage, request.num_prompt_tokens, request.num_output_tokens);
+        state.known_cached = request.num_cached_tokens.min(request.num_prompt_tokens - 1);
         self.cache.hash_prompt(state, request);
         self.waiting.push(slot, rank);
         self.counters.max_waiting = self.counters.max_waiting.max(self.waiting.queue.len() as u32);
@@ -173,7 +174,8 @@ impl<'a> Scheduler<'a> {
                 break;
             }
             let (hits, free_hits) = self.cache.find_cached(state);
-            let cached = hits * self.config.block_size;
+            let known_cached = if state.was_preempted { 0 } else { state.known_cached };
+            let cached = (hits * self.config.block_size).max(known_cached);
             let wanted = self.chunk(state.num_tokens() - cached);
             if !self.config.enable_chunked_prefill && wanted > *budget {
                 break;

@@ -10,6 +10,8 @@ pub(super) struct Slot {
     pub(super) stage: u32,
     pub(super) num_prompt_tokens: u32,
     pub(super) num_output_tokens: u32,
+    /// Prompt tokens that are in the prefix cache whatever it holds.
+    pub(super) known_cached: u32,
     /// Tokens in the KV cache after all scheduled steps.
     pub(super) computed: u32,
     /// Output tokens that scheduled steps sample, including those in flight.

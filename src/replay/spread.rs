@@ -156,7 +156,7 @@ mod tests {
                 num_running: 4,
                 num_waiting: 0,
                 blocks_in_use: 0,
-                num_preempted: 0,
+                preempted: &[],
             });
         }
         let (spread, step) = (sampler.spread(), steps.estimate_unchecked(&batch));

@@ -29,11 +29,22 @@ pub struct WorkloadRequest {
     pub stage: u32,
     /// The beginning of the prompt that other prompts may share; tokens beyond it belong to this request alone.
     pub content: Option<Content>,
+    /// Prompt tokens that a real engine found in its prefix cache, where a capture says so without the contents. The request finds
+    /// as many when it is first scheduled, or as many as `content` finds if that is more.
+    pub num_cached_tokens: u32,
 }
 
 impl WorkloadRequest {
     /// Returns a request of priority 0 in stage 0 whose prompt shares nothing.
     pub fn new(arrival_ns: u64, num_prompt_tokens: u32, num_output_tokens: u32) -> Self {
-        WorkloadRequest { arrival_ns, num_prompt_tokens, num_output_tokens, priority: 0, stage: 0, content: None }
+        WorkloadRequest {
+            arrival_ns,
+            num_prompt_tokens,
+            num_output_tokens,
+            priority: 0,
+            stage: 0,
+            content: None,
+            num_cached_tokens: 0,
+        }
     }
 }

@@ -41,7 +41,7 @@ impl Observer for Recorder {
             num_running: event.num_running,
             num_waiting: event.num_waiting,
             blocks_in_use: event.blocks_in_use,
-            num_preempted: event.num_preempted,
+            num_preempted: event.preempted.len() as u32,
         });
     }
     fn token(&mut self, record: u32, token: u32, now_ns: u64) {

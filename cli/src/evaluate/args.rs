@@ -8,6 +8,7 @@ use ridgepoint_lab::evaluate::fold::GroupBy;
 use ridgepoint_lab::evaluate::steps::split::{StepSplit, USUAL_JUDGE_FROM};
 use ridgepoint_lab::evaluate::steps::window::USUAL_ROWS;
 
+use super::capture::Capture;
 use crate::common::{CorrectionArg, at_least_zero, one_of};
 use crate::examples;
 use crate::fit::FitLevel;
@@ -33,6 +34,9 @@ pub enum Of {
     /// Steps of real engines: traces, or tables of `ridgepoint ingest`
     #[command(after_help = examples::EVALUATE_STEPS)]
     Steps(Steps),
+    /// Judge one's own capture request by request: its arrivals, lengths and prefixes are replayed
+    #[command(after_help = examples::EVALUATE_CAPTURE)]
+    Capture(Box<Capture>),
 }
 
 #[derive(Debug, Args)]

@@ -1,6 +1,7 @@
 //! `ridgepoint evaluate`: compares predictions with measured serving runs, closed loops and traces of steps.
 
 mod args;
+mod capture;
 mod table;
 
 use std::collections::BTreeMap;
@@ -8,6 +9,7 @@ use std::sync::Arc;
 
 use ridgepoint::internals::correction::Correction;
 use ridgepoint::{CorrectionChoice, EfficiencyMode};
+use ridgepoint_lab::evaluate::capture::CaptureReport;
 use ridgepoint_lab::evaluate::case::{Case, correct, correct_with};
 use ridgepoint_lab::evaluate::closed_loop::closed_loop_cases;
 use ridgepoint_lab::evaluate::closed_loop_row::read_closed_loop;
@@ -22,11 +24,12 @@ use ridgepoint_lab::evaluate::steps::read::read_runs;
 use ridgepoint_lab::evaluate::steps::split::{Fitter, StepFold, StepSplit};
 use ridgepoint_lab::fit::{LeftOut, Prior, fit_fold, fit_serving, leave_out};
 use ridgepoint_lab::ingest::Run;
+use serde::Serialize;
 
 use crate::common::Common;
 use crate::fit::FitLevel;
 use crate::hint;
-use crate::outcome::{Failure, Outcome};
+use crate::outcome::{Failure, Outcome, Report};
 use crate::plots::Plots;
 use crate::progress;
 pub use args::Evaluate;
@@ -36,11 +39,31 @@ use args::{ClosedLoop, Of, Serving, Steps};
 ///
 /// # Errors
 /// Files that are missing or at fault; nothing that can be judged.
-pub fn run(args: &Evaluate, common: &Common) -> Result<Outcome<EvaluationReport>, Failure> {
+pub fn run(args: &Evaluate, common: &Common) -> Result<Outcome<Evaluation>, Failure> {
     match &args.of {
-        Of::Serving(args) => serving(args, common),
-        Of::ClosedLoop(args) => closed_loop(args, common),
-        Of::Steps(args) => steps(args, common),
+        Of::Serving(args) => serving(args, common).map(|of| of.map(Evaluation::Runs)),
+        Of::ClosedLoop(args) => closed_loop(args, common).map(|of| of.map(Evaluation::Runs)),
+        Of::Steps(args) => steps(args, common).map(|of| of.map(Evaluation::Runs)),
+        Of::Capture(args) => capture::run(args, common).map(|of| of.map(Evaluation::Capture)),
+    }
+}
+
+/// What was judged: runs by their figures, or one run request by request.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+pub enum Evaluation {
+    /// Serving runs, closed loops or traces of steps.
+    Runs(EvaluationReport),
+    /// A capture.
+    Capture(CaptureReport),
+}
+
+impl Report for Evaluation {
+    fn table(&self) -> String {
+        match self {
+            Evaluation::Runs(report) => report.table(),
+            Evaluation::Capture(report) => report.table(),
+        }
     }
 }
 

@@ -32,11 +32,11 @@ impl Report for EvaluationReport {
     }
 }
 
-fn signed(error_pct: f64) -> String {
+pub(super) fn signed(error_pct: f64) -> String {
     format!("{error_pct:+.1} %")
 }
 
-fn absolute(ape_pct: f64) -> String {
+pub(super) fn absolute(ape_pct: f64) -> String {
     format!("{ape_pct:.1} %")
 }
 

@@ -14,7 +14,7 @@ pub struct Ingest {
     /// Traces and reports; each is read as what it looks like, unless --input-format says
     #[arg(value_name = "FILE", required = true)]
     pub files: Vec<PathBuf>,
-    /// Folder to write steps.csv and requests.csv to
+    /// Folder to write steps.csv, requests.csv and tokens.csv to
     #[arg(long, value_name = "DIR")]
     pub out: PathBuf,
     #[command(flatten)]

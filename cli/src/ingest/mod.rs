@@ -1,4 +1,4 @@
-//! `ridgepoint ingest`: captures of engines and load generators become one step table and one request table. Everything is read and
+//! `ridgepoint ingest`: captures of engines and load generators become tables of steps, requests and tokens. Everything is read and
 //! checked before anything is written.
 
 mod args;
@@ -11,7 +11,7 @@ use std::path::Path;
 
 use ridgepoint::{Hardware, Model};
 use ridgepoint_lab::ingest::format::Format;
-use ridgepoint_lab::ingest::{Ingestion, Run, RunReport, Tables, request_table, step_table};
+use ridgepoint_lab::ingest::{Ingestion, Run, RunReport, Tables, request_table, step_table, token_table};
 
 pub use args::{CleaningArgs, Ingest, Labels};
 
@@ -35,7 +35,7 @@ pub fn run(args: &Ingest, common: &Common) -> Result<Outcome<Ingestion>, Failure
         .collect();
     let has_steps = !tables.steps.is_empty();
     let is_timed = tables.compare();
-    if !is_timed && tables.requests.is_empty() {
+    if !is_timed && tables.requests.is_empty() && tables.tokens.is_empty() {
         return Err(Failure::Input(tables.report.files.iter().map(table::unusable).collect()));
     }
     if has_steps && !is_timed {
@@ -103,15 +103,17 @@ fn missing_labels(runs: &[RunReport]) -> Vec<&'static str> {
     labels.into_iter().filter(|(_, is_missing)| *is_missing).map(|(flag, _)| flag).collect()
 }
 
-/// Writes the tables that have rows; both or none.
+/// Writes the tables that have rows; all or none.
 fn write(tables: &mut Tables, out: &Path, mut outputs: Outputs, notes: &mut Vec<String>) -> Result<(), Failure> {
     let folder = OutputFolder::make(out.to_owned())?;
     let steps = |to: &mut File| step_table::write(BufWriter::new(to), &tables.steps);
     let requests = |to: &mut File| request_table::write(BufWriter::new(to), &tables.requests);
+    let tokens = |to: &mut File| token_table::write(BufWriter::new(to), &tables.tokens);
     let mut files = Vec::new();
     for (name, kind, is_empty, rows) in [
         ("steps.csv", Kind::StepTable, tables.steps.is_empty(), &steps as &dyn Fn(&mut File) -> std::io::Result<()>),
         ("requests.csv", Kind::RequestTable, tables.requests.is_empty(), &requests),
+        ("tokens.csv", Kind::TokenTable, tables.tokens.is_empty(), &tokens),
     ] {
         let path = folder.path.join(name);
         if !is_empty {

@@ -29,7 +29,8 @@ impl Report for Ingestion {
             .right("steps", |of| count(of.steps))
             .right("median time", |of| shown(of.median_time_us, duration))
             .left("of", |of| of.timed.unwrap_or("-").replace('_', " "))
-            .right("requests", |of| count(of.requests));
+            .right("requests", |of| count(of.requests))
+            .right("token times", |of| count(of.token_times));
         page.blank();
         page.rows(&runs, &["hardware", "model"]);
         page.blank();

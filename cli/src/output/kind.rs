@@ -4,7 +4,8 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-use ridgepoint_lab::ingest::{request_table, step_table};
+use ridgepoint_lab::evaluate::capture::REQUEST_COLUMNS;
+use ridgepoint_lab::ingest::{request_table, step_table, token_table};
 
 /// A kind of output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,12 +16,20 @@ pub enum Kind {
     RequestTimes,
     /// `simulate --trace`.
     Trace,
+    /// `simulate --output-tokens`.
+    TokenLines,
+    /// `simulate --output-otlp`.
+    Otlp,
+    /// `evaluate capture --output-csv`.
+    JudgedRequests,
     /// `sweep --out`.
     SweepRows,
     /// `steps.csv` of `ingest --out`.
     StepTable,
     /// `requests.csv` of `ingest --out`.
     RequestTable,
+    /// `tokens.csv` of `ingest --out`.
+    TokenTable,
     /// `fit --out`. No file is replaced because it looks like one: a fit costs hours.
     Correction,
     /// `export --out`.
@@ -41,9 +50,13 @@ impl Kind {
             Kind::BenchResult => "a result of `ridgepoint simulate --output-json`",
             Kind::RequestTimes => "a table of `ridgepoint simulate --output-csv`",
             Kind::Trace => "a trace of `ridgepoint simulate --trace`",
+            Kind::TokenLines => "a capture of `ridgepoint simulate --output-tokens`",
+            Kind::Otlp => "a trace of `ridgepoint simulate --output-otlp`",
+            Kind::JudgedRequests => "a table of `ridgepoint evaluate capture`",
             Kind::SweepRows => "a table of `ridgepoint sweep`",
             Kind::StepTable => "a step table of `ridgepoint ingest`",
             Kind::RequestTable => "a request table of `ridgepoint ingest`",
+            Kind::TokenTable => "a token table of `ridgepoint ingest`",
             Kind::Correction => "a correction",
             Kind::StepModelTables => "a file of `ridgepoint export`",
             Kind::EfficiencyTable => "an efficiency table of `ridgepoint calibrate`",
@@ -69,12 +82,16 @@ impl Kind {
             Kind::BenchResult => json(r#"{"backend":"ridgepoint","#, &[]),
             Kind::RequestTimes => head.starts_with("request,stage,outcome,prompt_tokens,"),
             Kind::Trace => json(r#"{"displayTimeUnit":"ms","traceEvents":[{"#, &[r#""args":{"name":"engine"}"#]),
+            Kind::TokenLines => json(r#"{"meta":{"#, &[r#""source":"ridgepoint"#]),
+            Kind::Otlp => json(r#"{"resourceSpans":[{"#, &[r#"{"stringValue":"ridgepoint"}"#]),
+            Kind::JudgedRequests => head.lines().next() == Some(&REQUEST_COLUMNS.join(",")),
             Kind::SweepRows => {
                 let keys = [r#""configuration":"#, r#""status":"#, r#""limits_broken":"#];
                 head.starts_with("configuration,status,reason,") || json(r#"[{""#, &keys) || json(r#"{""#, &keys)
             }
             Kind::StepTable => head.lines().next() == Some(*step_table::COLUMNS),
-            Kind::RequestTable => head.lines().next() == Some(*request_table::COLUMNS),
+            Kind::RequestTable => head.lines().next().is_some_and(|header| request_table::COLUMNS.starts_with(header)),
+            Kind::TokenTable => head.lines().next() == Some(*token_table::COLUMNS),
             Kind::StepModelTables => json(r#"{"version":"#, &[r#""ridgepoint_version":"#]),
             Kind::EfficiencyTable => head.starts_with("# operator = ") && head.contains("\n# unit = \"efficiency: "),
             Kind::Plot => head.starts_with("<svg width=\""),

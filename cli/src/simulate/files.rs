@@ -6,8 +6,12 @@ use std::path::PathBuf;
 
 use clap::Args;
 use ridgepoint::Result;
-use ridgepoint::replay::export::{BenchRun, PerfettoTrace, TokenTimes, write_requests_csv, write_vllm_bench};
-use ridgepoint::replay::{Metrics, Observer, Replay, StepEvent};
+use ridgepoint::replay::export::{
+    BenchRun, OtlpTrace, PerfettoTrace, TokenMeta, TokenSteps, TokenTimes, write_requests_csv, write_vllm_bench,
+};
+use ridgepoint::replay::{EngineConfig, Metrics, Observer, Replay, StepEvent};
+
+use ridgepoint::workload::Content;
 
 use crate::output::{Force, Kind, OutputFile, Outputs};
 
@@ -28,6 +32,12 @@ pub struct OutputArgs {
     /// Write one csv row per request
     #[arg(long, value_name = "FILE", help_heading = OUTPUT)]
     output_csv: Option<PathBuf>,
+    /// Write each request with the gaps between its tokens, as per-token JSONL that `ingest` reads
+    #[arg(long, value_name = "FILE", help_heading = OUTPUT)]
+    output_tokens: Option<PathBuf>,
+    /// Write steps and requests as OpenTelemetry spans that `ingest` reads
+    #[arg(long, value_name = "FILE", help_heading = OUTPUT)]
+    output_otlp: Option<PathBuf>,
     /// Write a trace of steps and requests for Perfetto or chrome://tracing
     #[arg(long, value_name = "FILE", help_heading = OUTPUT)]
     trace: Option<PathBuf>,
@@ -41,6 +51,20 @@ pub struct Files {
     csv: Option<OutputFile>,
     trace: Option<(PerfettoTrace<File>, OutputFile)>,
     tokens: Option<TokenTimes>,
+    token_lines: Option<(TokenSteps, OutputFile)>,
+    otlp: Option<(OtlpTrace, OutputFile)>,
+}
+
+/// What was replayed, for the files that say so.
+pub struct Replayed<'a> {
+    /// The arguments of a benchmark.
+    pub bench: BenchRun<'a>,
+    /// The server.
+    pub meta: TokenMeta<'a>,
+    /// The server's scheduler and cache.
+    pub engine: &'a EngineConfig,
+    /// The beginnings of prompts that others share, by record.
+    pub contents: &'a [Option<Content>],
 }
 
 impl Files {
@@ -60,6 +84,8 @@ impl Files {
             csv: open(&args.output_csv, Kind::RequestTimes)?,
             trace,
             tokens: args.save_detailed.then(TokenTimes::default),
+            token_lines: open(&args.output_tokens, Kind::TokenLines)?.map(|file| (TokenSteps::default(), file)),
+            otlp: open(&args.output_otlp, Kind::Otlp)?.map(|file| (OtlpTrace::default(), file)),
         })
     }
 
@@ -67,10 +93,10 @@ impl Files {
     ///
     /// # Errors
     /// The first that cannot be written.
-    pub fn write(self, run: &BenchRun<'_>, replay: &Replay, metrics: &Metrics) -> Result<()> {
+    pub fn write(self, of: &Replayed<'_>, replay: &Replay, metrics: &Metrics) -> Result<()> {
         let mut done = Vec::new();
         if let Some(mut file) = self.json {
-            file.write(|out| write_vllm_bench(out, run, replay, metrics, self.tokens.as_ref()))?;
+            file.write(|out| write_vllm_bench(out, &of.bench, replay, metrics, self.tokens.as_ref()))?;
             done.push(file);
         }
         if let Some(mut file) = self.csv {
@@ -79,6 +105,14 @@ impl Files {
         }
         if let Some((trace, mut file)) = self.trace {
             file.write(|_| trace.finish(&replay.records))?;
+            done.push(file);
+        }
+        if let Some((tokens, mut file)) = self.token_lines {
+            file.write(|out| tokens.write(out, &of.meta, &replay.records, of.contents))?;
+            done.push(file);
+        }
+        if let Some((trace, mut file)) = self.otlp {
+            file.write(|out| trace.write(out, of.meta.model, of.engine, &replay.records))?;
             done.push(file);
         }
         done.into_iter().try_for_each(OutputFile::keep)
@@ -90,6 +124,12 @@ impl Observer for Files {
         if let Some((trace, _)) = &mut self.trace {
             trace.step(event);
         }
+        if let Some((tokens, _)) = &mut self.token_lines {
+            tokens.step(event);
+        }
+        if let Some((trace, _)) = &mut self.otlp {
+            trace.step(event);
+        }
     }
 
     fn token(&mut self, record: u32, token: u32, now_ns: u64) {
@@ -99,9 +139,12 @@ impl Observer for Files {
         if let Some((trace, _)) = &mut self.trace {
             trace.token(record, token, now_ns);
         }
+        if let Some((tokens, _)) = &mut self.token_lines {
+            tokens.token(record, token, now_ns);
+        }
     }
 
     fn wants_every_token(&self) -> bool {
-        self.tokens.is_some() || self.trace.is_some()
+        self.tokens.is_some() || self.trace.is_some() || self.token_lines.is_some()
     }
 }

@@ -3,7 +3,6 @@
 
 mod files;
 mod load;
-mod server;
 mod table;
 
 use clap::Args;
@@ -11,7 +10,9 @@ use ridgepoint::internals::correction::CorrectionInfo;
 use ridgepoint::internals::replay::{Intervals, SpreadSampler};
 use ridgepoint::internals::workload::check_memory;
 use ridgepoint::latency::CalibratedRoofline;
+use ridgepoint::replay::export::TokenMeta;
 use ridgepoint::replay::{EngineConfig, EngineCounters, Metrics, StageMetrics, replay};
+use ridgepoint::workload::KeptContents;
 use ridgepoint::{Deployment, EfficiencyMode};
 use serde::Serialize;
 
@@ -20,9 +21,9 @@ use crate::deployment::Served;
 use crate::outcome::{Failure, Outcome};
 use crate::output::Outputs;
 use crate::progress::{self, AnsweredRequests};
-use files::{Files, OutputArgs};
+use crate::server::ServerArgs;
+use files::{Files, OutputArgs, Replayed};
 use load::LoadArgs;
-use server::ServerArgs;
 
 /// The arguments of `simulate`.
 #[derive(Debug, Args)]
@@ -110,12 +111,26 @@ pub fn run(args: &Simulate, common: &Common) -> Result<Outcome<Simulation>, Fail
     let sampler = SpreadSampler::new(latency.steps());
     let bar = progress::bar(load.summary.requests as u64, "replay [{bar:30}] {percent} % of {len} requests, {elapsed}");
     let mut observers = ((Files::create(&args.output, &mut outputs)?, sampler), AnsweredRequests(bar.clone()));
-    let replayed = replay(&latency, &engine.config, &mut *load.workload, &mut observers);
+    let mut sent = KeptContents::of(&mut *load.workload);
+    let replayed = replay(&latency, &engine.config, &mut sent, &mut observers);
     bar.finish_and_clear();
     let (replayed, ((files, sampler), _)) = (replayed?, observers);
     replayed.check_clock()?;
     let metrics = Metrics::of(&replayed);
-    files.write(&args.load.bench_run(&model.name, deployment.data_parallel_size), &replayed, &metrics)?;
+    let of = Replayed {
+        bench: args.load.bench_run(&model.name, deployment.data_parallel_size),
+        meta: TokenMeta {
+            model: &model.name,
+            gpu: &hardware.name,
+            tp: deployment.tensor_parallel_size,
+            max_num_seqs: engine.config.max_num_seqs,
+            block_size: engine.config.block_size,
+            source: concat!("ridgepoint ", env!("CARGO_PKG_VERSION")),
+        },
+        engine: &engine.config,
+        contents: &sent.contents,
+    };
+    files.write(&of, &replayed, &metrics)?;
     warnings.extend(replayed.notes(&engine.config));
 
     let correction = CorrectionInfo::of(latency.steps().correction());

@@ -40,7 +40,9 @@ impl Measured {
             let stage = row.read("stage", expected, |text| text.parse().ok().filter(|stage| *stage >= WHOLE_RUN))?;
             let expected = "e2e, ttft or itl with _mean, _p50, _p90 or _p99";
             let metric = row.read("metric", expected, |text| {
-                text.parse().ok().filter(|metric: &Metric| !matches!(metric.latency, Latency::Tpot | Latency::Step))
+                text.parse().ok().filter(|metric: &Metric| {
+                    !matches!(metric.latency, Latency::Tpot | Latency::QueueWait | Latency::Step)
+                })
             })?;
             let value_ms = row.number("value_ms", MILLISECONDS)?;
             let first_ms = *values_ms.entry((stage, metric)).or_insert(value_ms);

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use serde::de::IntoDeserializer;
 use serde::{Deserialize, Serialize, Serializer};
 
-use ridgepoint::replay::Metrics;
+use ridgepoint::replay::{Distribution, Metrics};
 
 /// A time of one request, or of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -20,6 +20,9 @@ pub enum Latency {
     Itl,
     /// (E2E − TTFT) / (output tokens − 1), as vLLM's benchmark has it.
     Tpot,
+    /// In the scheduler's waiting queue.
+    #[serde(rename = "queue_wait")]
+    QueueWait,
     /// One step of the engine.
     Step,
 }
@@ -36,6 +39,21 @@ pub enum Statistic {
     P90,
     /// 99th percentile.
     P99,
+}
+
+impl Statistic {
+    /// Every statistic.
+    pub const ALL: [Statistic; 4] = [Statistic::Mean, Statistic::P50, Statistic::P90, Statistic::P99];
+
+    /// Its value.
+    pub fn of(self, distribution: &Distribution) -> f64 {
+        match self {
+            Statistic::Mean => distribution.mean,
+            Statistic::P50 => distribution.p50,
+            Statistic::P90 => distribution.p90,
+            Statistic::P99 => distribution.p99,
+        }
+    }
 }
 
 /// A metric. Its name in `measured.csv` and in the output is, for example, `ttft_p90`.
@@ -72,7 +90,7 @@ impl FromStr for Metric {
     type Err = serde::de::value::Error;
 
     fn from_str(name: &str) -> Result<Self, Self::Err> {
-        let (latency, statistic) = name.split_once('_').unwrap_or((name, ""));
+        let (latency, statistic) = name.rsplit_once('_').unwrap_or((name, ""));
         Ok(Metric {
             latency: Latency::deserialize(latency.into_deserializer())?,
             statistic: Statistic::deserialize(statistic.into_deserializer())?,
@@ -94,14 +112,9 @@ pub fn predicted_ms(metrics: &Metrics, stage: Option<u32>, metric: Metric) -> Op
         Latency::Ttft => of.ttft_ms,
         Latency::Itl => of.itl_per_output_token_ms,
         Latency::Tpot => of.tpot_ms,
-        Latency::Step => None,
+        Latency::QueueWait | Latency::Step => None,
     }?;
-    Some(match metric.statistic {
-        Statistic::Mean => distribution.mean,
-        Statistic::P50 => distribution.p50,
-        Statistic::P90 => distribution.p90,
-        Statistic::P99 => distribution.p99,
-    })
+    Some(metric.statistic.of(&distribution))
 }
 
 #[cfg(test)]
@@ -119,6 +132,7 @@ mod tests {
             num_cached_tokens: 0,
             num_preemptions: 0,
             arrival_ns: 7_000_000,
+            queued_ns: 0,
             scheduled_ns: 7_000_000,
             first_token_ns: (7 + ttft_ms) * 1_000_000,
             finish_ns: (7 + e2e_ms) * 1_000_000,
@@ -133,7 +147,7 @@ mod tests {
 
     #[test]
     fn names_go_there_and_back() {
-        for latency in ["e2e", "ttft", "itl", "tpot", "step"] {
+        for latency in ["e2e", "ttft", "itl", "tpot", "queue_wait", "step"] {
             for statistic in ["mean", "p50", "p90", "p99"] {
                 let name = format!("{latency}_{statistic}");
                 assert_eq!(of(&name).to_string(), name);

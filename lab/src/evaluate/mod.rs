@@ -3,6 +3,7 @@
 
 mod baselines;
 pub mod black_box;
+pub mod capture;
 pub mod case;
 pub mod closed_loop;
 mod closed_loop_load;

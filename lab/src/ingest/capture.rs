@@ -3,6 +3,7 @@
 use super::dropped::{Dropped, Reason};
 use super::request::RequestTrace;
 use super::step::StepTrace;
+use super::token::TokenTrace;
 
 /// Steps and requests of one file, and the counts of its dropped records.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -11,6 +12,8 @@ pub struct Capture {
     pub steps: Vec<StepTrace>,
     /// Requests, run by run.
     pub requests: Vec<RequestTrace>,
+    /// Token times, run by run.
+    pub tokens: Vec<TokenTrace>,
     /// Step records left out.
     pub dropped_steps: Dropped,
     /// Request records left out.

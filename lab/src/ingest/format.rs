@@ -8,16 +8,18 @@ use ridgepoint::{Error, Result};
 
 use super::capture::Capture;
 use super::reports::{guidellm, inference_perf, vllm_bench};
-use super::{forward_pass, otlp, request_table, step_csv, step_table};
+use super::{forward_pass, otlp, request_table, step_csv, step_table, token_jsonl, token_table};
 
 /// Every format. A new one is a file with its `FORMAT` and a line here.
-pub const FORMATS: [Format; 8] = [
+pub const FORMATS: [Format; 10] = [
     otlp::FORMAT,
     step_csv::FORMAT,
     forward_pass::FORMAT,
     inference_perf::FORMAT,
     guidellm::FORMAT,
     vllm_bench::FORMAT,
+    token_jsonl::FORMAT,
+    token_table::FORMAT,
     step_table::FORMAT,
     request_table::FORMAT,
 ];

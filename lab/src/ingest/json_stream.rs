@@ -31,7 +31,7 @@ pub(super) fn for_each_object<T: DeserializeOwned>(path: &Path, mut take: impl F
 
 fn fault(path: &Path, error: serde_json::Error) -> Error {
     let origin = path.display().to_string();
-    if error.is_eof() {
+    if error.is_eof() || error.io_error_kind() == Some(std::io::ErrorKind::UnexpectedEof) {
         let place = Location::of(origin).line(error.line()).column(error.column());
         return Error::parse(place, "ends within a value: is the file cut short?");
     }

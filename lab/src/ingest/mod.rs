@@ -8,6 +8,7 @@ pub mod format;
 pub mod forward_pass;
 pub(crate) mod join;
 mod json_stream;
+mod list;
 pub mod otlp;
 mod pace;
 mod periods;
@@ -24,15 +25,21 @@ pub mod step_table;
 #[cfg(test)]
 mod step_table_tests;
 mod table;
+mod token;
+mod token_jsonl;
+pub mod token_table;
+mod unknown_names;
 
 pub use capture::Capture;
 pub use dropped::{Dropped, Reason};
 pub use join::{HostDelays, JoinedRun, join};
+pub use list::Numbers;
 pub use periods::{Cleaning, Interval, Periods, periods};
 pub use report::{FileReport, Ingestion, Records, RunReport, Tables};
 pub use request::{RequestRow, RequestTrace};
 pub use request_cell::{read_chunks, read_count};
 pub use step::{Run, StepRecord, StepTrace};
+pub use token::{Chunk, RequestTokens, TokenTrace};
 
 /// The name of a file without its extension, which names a run that has no other name.
 fn file_name(path: &std::path::Path) -> String {

@@ -10,6 +10,7 @@ use super::periods::{Cleaning, periods};
 use super::request::RequestTrace;
 use super::step::{ByRun, Run, StepTrace};
 use super::step_table::TableRun;
+use super::token::TokenTrace;
 
 /// Counts of the records of one kind in a file.
 #[derive(Debug, Default, Serialize)]
@@ -51,12 +52,17 @@ pub struct RunReport {
     pub median_time_us: Option<f64>,
     /// Requests.
     pub requests: u64,
+    /// Chunks of tokens with a time.
+    pub token_times: u64,
     /// The file that holds its steps.
     #[serde(skip)]
     steps_file: Option<String>,
     /// The file that holds its requests.
     #[serde(skip)]
     requests_file: Option<String>,
+    /// The file that holds its tokens.
+    #[serde(skip)]
+    tokens_file: Option<String>,
 }
 
 /// The files read and the tables written.
@@ -79,6 +85,8 @@ pub struct Tables {
     pub steps: Vec<TableRun>,
     /// Runs of requests.
     pub requests: Vec<RequestTrace>,
+    /// Runs of tokens.
+    pub tokens: Vec<TokenTrace>,
     /// The report.
     pub report: Ingestion,
     /// Runs that two files hold with the same labels; in a table they would be one.
@@ -112,6 +120,12 @@ impl Tables {
             self.run(&trace.run, file, |run| &mut run.requests_file).requests = trace.requests.len() as u64;
             self.requests.push(trace);
         }
+        for mut trace in capture.tokens {
+            label(&mut trace.run);
+            let chunks: usize = trace.requests.iter().map(|request| request.chunks.len()).sum();
+            self.run(&trace.run, file, |run| &mut run.tokens_file).token_times = chunks as u64;
+            self.tokens.push(trace);
+        }
         let (file, format, notes) = (file.to_owned(), format.name, capture.notes);
         self.report.files.push(FileReport { file, format, steps, requests, notes });
     }
@@ -132,7 +146,7 @@ impl Tables {
         let is_timed = runs.iter().any(|run| run.steps > 0);
         if !is_timed {
             self.steps.clear();
-            runs.retain(|run| run.requests > 0);
+            runs.retain(|run| run.requests > 0 || run.token_times > 0);
             runs.iter_mut().for_each(|run| run.timed = None);
         }
         self.report.runs = runs;

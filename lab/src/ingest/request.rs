@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::list::Numbers;
 use super::step::Run;
 
 /// A run's requests, in order of arrival where that is known.
@@ -51,6 +52,24 @@ pub struct RequestRow {
     pub num_preemptions: Option<u64>,
     /// `stopped`, `length`, `aborted`, `ignored` or `error`.
     pub finish_status: Option<String>,
+    /// When it was preempted (`journey.PREEMPTED`).
+    #[serde(default)]
+    pub preempted_ns: Numbers,
+    /// Steps of its preemptions.
+    #[serde(default)]
+    pub preempted_steps: Numbers,
+    /// When it was scheduled again after a preemption (`journey.SCHEDULED`, kind RESUME).
+    #[serde(default)]
+    pub resumed_ns: Numbers,
+    /// Steps of these.
+    #[serde(default)]
+    pub resumed_steps: Numbers,
+    /// Tokens of a block that is hashed.
+    #[serde(default)]
+    pub block_size: Option<u32>,
+    /// Chained hashes of its prompt's full blocks: two prompts begin alike as far as these are equal.
+    #[serde(default)]
+    pub block_hashes: Numbers,
 }
 
 impl RequestRow {

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::sync::LazyLock;
 
 use ridgepoint::Result;
+use ridgepoint::internals::input::Columns;
 
 use super::capture::Capture;
 use super::format::Format;
@@ -23,8 +24,16 @@ pub(super) const FORMAT: Format = Format {
     read,
 };
 
-/// The columns in the order in which they are written. A table has them all, in any order.
+/// The columns in the order in which they are written. A table may have them in any order.
 pub static COLUMNS: LazyLock<&'static str> = LazyLock::new(|| header((Run::default(), RequestRow::default())));
+
+/// Where the columns begin that tables of earlier releases lack.
+const FIRST_OPTIONAL: &str = ",preempted_ns,";
+
+fn columns() -> Columns {
+    let (required, optional) = COLUMNS.split_at(COLUMNS.find(FIRST_OPTIONAL).unwrap_or(COLUMNS.len()));
+    Columns { optional: optional.trim_start_matches(','), ..Columns::exactly(required) }
+}
 
 /// Writes the requests of runs, one run after the other.
 ///
@@ -41,7 +50,7 @@ pub fn write(out: impl Write, runs: &[RequestTrace]) -> std::io::Result<()> {
 /// request that is in its run twice.
 pub fn read(path: &Path) -> Result<Capture> {
     let mut known: HashSet<(Run, String)> = HashSet::new();
-    let runs = read_rows(path, &COLUMNS, |row, run, _| {
+    let runs = read_rows(path, columns(), |row, run, _| {
         let request: RequestRow = row.get()?;
         if request.request_id.is_empty() {
             return Err(row.bad("request_id", "the id of the request"));

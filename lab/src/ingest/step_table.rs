@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::LazyLock;
 
 use ridgepoint::Result;
-use ridgepoint::internals::input::Row;
+use ridgepoint::internals::input::{Columns, Row};
 use ridgepoint::internals::units::NS_PER_US;
 use serde::{Deserialize, Serialize};
 
@@ -79,7 +79,7 @@ pub fn write(out: impl Write, runs: &[TableRun]) -> std::io::Result<()> {
 /// A file that cannot be read or has no rows; a missing or unknown column; the first row that is not as documented.
 pub fn read_runs(path: &Path) -> Result<Vec<TableRun>> {
     let mut repeats = 0;
-    let runs = read_rows(path, &COLUMNS, |row, run, known: &[(StepRecord, StepTime)]| {
+    let runs = read_rows(path, Columns::exactly(&COLUMNS), |row, run, known: &[(StepRecord, StepTime)]| {
         let (mut step, cells): (StepRecord, Cells) = (row.get()?, row.get()?);
         if known.last().is_some_and(|(last, _)| last.step_id >= step.step_id) {
             let expected = format!("a number above that of the step before in '{}'", run.experiment);

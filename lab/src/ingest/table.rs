@@ -44,17 +44,17 @@ pub(super) fn header(row: impl Serialize) -> &'static str {
     String::from_utf8_lossy(header).into_owned().leak()
 }
 
-/// Reads the rows of a table that has exactly these columns, in any order. Cells count as they are. `read` gets a row, its run and
+/// Reads the rows of a table that has these columns and no others, in any order. Cells count as they are. `read` gets a row, its run and
 /// the rows of the run so far.
 ///
 /// # Errors
 /// A file that cannot be read or has no rows; a missing or unknown column; those of `read`.
 pub(super) fn read_rows<T>(
     path: &Path,
-    columns: &'static str,
+    columns: Columns,
     mut read: impl FnMut(&Row<'_>, &Run, &[T]) -> Result<T>,
 ) -> Result<Vec<(Run, Vec<T>)>> {
-    let mut rows = RowReader::verbatim_csv(Input::open(FileKind::Trace, path)?, Columns::exactly(columns))?;
+    let mut rows = RowReader::verbatim_csv(Input::open(FileKind::Trace, path)?, columns)?;
     let mut runs: ByRun<(Run, Vec<T>)> = ByRun::default();
     while let Some(row) = rows.next_row()? {
         let (run, known) = runs.of(run(&row, None)?, |run| (run, Vec::new()));

@@ -108,6 +108,7 @@ mod tests {
             num_cached_tokens: 0,
             num_preemptions: 0,
             arrival_ns: 0,
+            queued_ns: 0,
             scheduled_ns: 0,
             first_token_ns: ttft_ms * 1_000_000,
             finish_ns: e2e_ms * 1_000_000,

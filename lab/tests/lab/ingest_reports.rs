@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use ridgepoint::Result;
 use ridgepoint_lab::ingest::format::{FORMATS, Format};
 use ridgepoint_lab::ingest::reports::{guidellm, inference_perf, vllm_bench};
-use ridgepoint_lab::ingest::{Capture, Reason, RequestRow, RequestTrace, Run, request_table};
+use ridgepoint_lab::ingest::{Capture, Numbers, Reason, RequestRow, RequestTrace, Run, request_table};
 use serde_json::{Value, json};
 
 type Reader = fn(&Path) -> Result<Capture>;
@@ -222,8 +222,9 @@ fn rows() -> impl Strategy<Value = Vec<RequestRow>> {
         (any::<bool>(), any::<u64>()),
         prop::collection::vec(prop::option::of(0u64..1 << 40), 6),
         (time(), prop::option::of("[a-z,\" ]{0,5}[a-z]"), "[a-zA-Z0-9,\"\n -]{0,8}"),
+        prop::collection::vec(prop::collection::vec(any::<u64>(), 0..3).prop_map(Numbers), 5),
     );
-    let row = one.prop_map(|(mut engine, mut server, (is_handed, after), counts, (preemptions, status, id))| {
+    let row = one.prop_map(|(mut engine, mut server, (is_handed, after), counts, (preemptions, status, id), lists)| {
         for times in [&mut engine, &mut server] {
             let mut known: Vec<u64> = times.iter().flatten().copied().collect();
             known.sort_unstable();
@@ -248,6 +249,12 @@ fn rows() -> impl Strategy<Value = Vec<RequestRow>> {
             num_output_tokens: counts[5],
             num_preemptions: preemptions,
             finish_status: status,
+            preempted_ns: lists[0].clone(),
+            preempted_steps: lists[1].clone(),
+            resumed_ns: lists[2].clone(),
+            resumed_steps: lists[3].clone(),
+            block_size: (!lists[4].0.is_empty()).then_some(16),
+            block_hashes: lists[4].clone(),
         }
     });
     prop::collection::vec(row, 1..6).prop_map(|mut rows| {

@@ -1,13 +1,17 @@
 //! Files of a replay for other programs: `vllm bench serve`'s JSON, a csv row per request, a trace for Perfetto. Each writer
 //! takes an [`io::Write`](std::io::Write), and equal replays give equal bytes.
 
+mod otlp;
 mod perfetto;
 mod requests_csv;
+mod token_jsonl;
 mod token_times;
 mod vllm_bench;
 
+pub use otlp::OtlpTrace;
 pub use perfetto::PerfettoTrace;
 pub use requests_csv::write_requests_csv;
+pub use token_jsonl::{TokenMeta, TokenSteps};
 pub use token_times::TokenTimes;
 pub use vllm_bench::{BenchRun, write_vllm_bench};
 
@@ -41,6 +45,7 @@ mod fixtures {
             num_cached_tokens: 64,
             num_preemptions: 1,
             arrival_ns: 1_000_000_000,
+            queued_ns: 0,
             scheduled_ns: 1_010_000_001,
             first_token_ns: 1_050_000_000,
             finish_ns: 1_100_000_000,
@@ -52,6 +57,7 @@ mod fixtures {
             num_cached_tokens: 0,
             num_preemptions: 0,
             arrival_ns: 1_200_000_000,
+            queued_ns: 0,
             scheduled_ns: 0,
             first_token_ns: 0,
             finish_ns: 1_200_500_000,

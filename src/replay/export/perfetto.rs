@@ -175,7 +175,7 @@ impl<W: Write> Observer for PerfettoTrace<W> {
                 "running": step.num_running,
                 "waiting": step.num_waiting,
                 "blocks_in_use": step.blocks_in_use,
-                "preempted": step.num_preempted,
+                "preempted": step.preempted.len(),
                 "ahead_us": ns_to_us(step.start_ns.saturating_sub(step.scheduled_ns)),
             },
         }));

@@ -81,6 +81,7 @@ pub(super) fn request_span(span: &Value) -> Result<RequestSpan, Fault> {
     }
     row.num_prompt_tokens = row.num_prompt_tokens.or(attributes.whole("gen_ai.usage.prompt_tokens")?);
     row.num_output_tokens = row.num_output_tokens.or(attributes.whole("gen_ai.usage.completion_tokens")?);
+    row.num_cached_tokens = attributes.whole("gen_ai.usage.cache_read.input_tokens")?;
     if let Some([earlier, later]) = row.out_of_order() {
         let text = format!("{} is {} ns before {}", later.0, earlier.1 - later.1, earlier.0);
         return Err((Reason::BadValue, text));
@@ -136,7 +137,15 @@ fn from_events(row: &mut RequestRow, events: &mut [TimedEvent], is_monotonic: bo
             "FIRST_TOKEN" if row.first_token_ns.is_none() && row.first_token_step.is_none() => {
                 (row.first_token_ns, row.first_token_step) = (at, step);
             }
-            "PREEMPTED" => preempted += 1,
+            "PREEMPTED" => {
+                preempted += 1;
+                row.preempted_ns.0.extend(at);
+                row.preempted_steps.0.extend(step);
+            }
+            "SCHEDULED" if is_resume => {
+                row.resumed_ns.0.extend(at);
+                row.resumed_steps.0.extend(step);
+            }
             "FINISHED" => {
                 (row.finished_ns, row.finished_step) = (at, step);
                 row.num_output_tokens = attributes.whole("decode_done_tokens")?.or(row.num_output_tokens);

@@ -91,7 +91,7 @@ struct Request {
 
 fn row(position: usize, request: &Request) -> Row {
     let timings = &request.info.0["timings"];
-    Ok(RequestRow {
+    let row = RequestRow {
         request_id: request.request_id.clone().filter(|id| !id.is_empty()).unwrap_or_else(|| position.to_string()),
         arrived_ns: time_ns(&timings["request_start"])?,
         first_response_ns: time_ns(&timings["first_token_iteration"])?,
@@ -99,5 +99,6 @@ fn row(position: usize, request: &Request) -> Row {
         num_prompt_tokens: tokens(&request.prompt_tokens)?,
         num_output_tokens: tokens(&request.output_tokens)?,
         ..RequestRow::default()
-    })
+    };
+    Ok((row, None))
 }

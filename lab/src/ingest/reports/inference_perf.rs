@@ -11,7 +11,7 @@ use std::path::Path;
 use ridgepoint::internals::input::{Distinct, HeadKind};
 use serde_json::Value;
 
-use super::{Row, Rows, time_ns, tokens, with_requests};
+use super::{Row, Rows, time_ns, tokens, tokens_at, with_requests};
 use crate::ingest::format::Format;
 use crate::ingest::json_stream::for_each_object;
 use crate::ingest::{Capture, Reason, RequestRow, Run, file_name};
@@ -55,13 +55,18 @@ fn row(index: usize, request: &Value) -> Row {
     let (info, response) = (&request["info"], &request["info"]["response_metrics"]);
     let either = |new: &Value, old: &str| Ok(tokens(new)?.or(tokens(&info[old])?));
     let times = [&response["output_token_times"], &info["output_token_times"]].into_iter().find(|of| !of.is_null());
-    Ok(RequestRow {
+    let times = times.and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+    let times_ns: Vec<u64> =
+        times.iter().map(|time| time_ns(time)?.ok_or(Reason::BadValue)).collect::<std::result::Result<_, Reason>>()?;
+    let row = RequestRow {
         request_id: index.to_string(),
         arrived_ns: time_ns(&request["start_time"])?,
-        first_response_ns: times.map_or(Ok(None), |times| time_ns(&times[0]))?,
+        first_response_ns: times_ns.first().copied(),
         departed_ns: time_ns(&request["end_time"])?,
         num_prompt_tokens: either(&info["request_metrics"]["text"]["input_tokens"], "input_tokens")?,
         num_output_tokens: either(&response["output_tokens"], "output_tokens")?,
         ..RequestRow::default()
-    })
+    };
+    let tokens = tokens_at(&row, &times_ns)?;
+    Ok((row, tokens))
 }

@@ -10,7 +10,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use super::{Capture, Dropped, Reason, RequestRow, RequestTrace, Run, seconds_to_ns};
+use super::{Capture, Chunk, Dropped, Reason, RequestRow, RequestTokens, RequestTrace, Run, TokenTrace, seconds_to_ns};
 use ridgepoint::{Error, Result};
 
 /// Latest time on a client's clock, s: unix times are well below.
@@ -18,8 +18,8 @@ const MAX_TIME_S: f64 = 1e10;
 /// Largest count of tokens of a request.
 const MAX_TOKENS: f64 = 1e9;
 
-/// A request, or why it is left out.
-type Row = std::result::Result<RequestRow, Reason>;
+/// A request and the times of its tokens, where they are told, or why it is left out.
+type Row = std::result::Result<(RequestRow, Option<RequestTokens>), Reason>;
 
 /// Converts a time in seconds to ns; `None` for null.
 fn time_ns(value: &Value) -> std::result::Result<Option<u64>, Reason> {
@@ -42,7 +42,7 @@ fn within(value: &Value, max: f64) -> std::result::Result<Option<f64>, Reason> {
 /// Requests of one run as they come in.
 #[derive(Default)]
 struct Rows {
-    requests: Vec<RequestRow>,
+    requests: Vec<(RequestRow, Option<RequestTokens>)>,
     ids: HashSet<String>,
     dropped: Dropped,
 }
@@ -51,28 +51,43 @@ impl Rows {
     fn add(&mut self, row: Row) {
         match row.and_then(checked) {
             Err(reason) => self.dropped.add(reason),
-            Ok(row) if !self.ids.insert(row.request_id.clone()) => self.dropped.add(Reason::Duplicate),
-            Ok(row) => self.requests.push(row),
+            Ok((row, _)) if !self.ids.insert(row.request_id.clone()) => self.dropped.add(Reason::Duplicate),
+            Ok(found) => self.requests.push(found),
         }
     }
 
     /// Puts the rows, by arrival, into what was read.
     fn finish(mut self, run: Run, capture: &mut Capture) {
-        self.requests.sort_by_key(|row| row.arrived_ns);
+        self.requests.sort_by_key(|(row, _)| row.arrived_ns);
         capture.dropped_requests.merge(&self.dropped);
-        if !self.requests.is_empty() {
-            capture.requests.push(RequestTrace { run, requests: self.requests });
+        let (requests, tokens): (Vec<_>, Vec<_>) = self.requests.into_iter().unzip();
+        let tokens: Vec<RequestTokens> = tokens.into_iter().flatten().collect();
+        if !tokens.is_empty() {
+            capture.tokens.push(TokenTrace { run: run.clone(), requests: tokens });
+        }
+        if !requests.is_empty() {
+            capture.requests.push(RequestTrace { run, requests });
         }
     }
 }
 
 /// A client's request has an arrival and an end, and its first response in between.
-fn checked(row: RequestRow) -> Row {
+fn checked((row, tokens): (RequestRow, Option<RequestTokens>)) -> Row {
     let (Some(arrived_ns), Some(departed_ns)) = (row.arrived_ns, row.departed_ns) else {
         return Err(Reason::Incomplete);
     };
     let first_ns = row.first_response_ns.unwrap_or(arrived_ns);
-    if (arrived_ns..=departed_ns).contains(&first_ns) { Ok(row) } else { Err(Reason::BadValue) }
+    if (arrived_ns..=departed_ns).contains(&first_ns) { Ok((row, tokens)) } else { Err(Reason::BadValue) }
+}
+
+/// The tokens of a request that came out at these times, one each; none if there are no times.
+fn tokens_at(row: &RequestRow, times_ns: &[u64]) -> std::result::Result<Option<RequestTokens>, Reason> {
+    if !times_ns.is_sorted() {
+        return Err(Reason::BadValue);
+    }
+    let chunk = |time_ns: &u64| Chunk { time_ns: *time_ns, num_tokens: 1, ..Chunk::default() };
+    let tokens = || RequestTokens { request_id: row.request_id.clone(), chunks: times_ns.iter().map(chunk).collect() };
+    Ok((!times_ns.is_empty()).then(tokens))
 }
 
 /// Refuses a report without requests; `way_out` says how it gets some.

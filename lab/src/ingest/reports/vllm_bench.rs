@@ -10,7 +10,7 @@ use std::path::Path;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{Row, Rows, time_ns, tokens};
+use super::{Row, Rows, time_ns, tokens, tokens_at};
 use crate::ingest::format::Format;
 use crate::ingest::json_stream::for_each_object;
 use crate::ingest::{Capture, Reason, RequestRow, Run, file_name};
@@ -85,18 +85,20 @@ fn row(index: usize, [input, output, start, ttft, gaps, error]: [&Value; 6]) -> 
     }
     let arrived_ns = time_ns(start)?;
     let first_response_ns = arrived_ns.zip(time_ns(ttft)?).map(|(at, ttft_ns)| at.saturating_add(ttft_ns));
-    let mut departed_ns = first_response_ns;
+    let mut times_ns: Vec<u64> = first_response_ns.into_iter().collect();
     for gap in gaps.as_array().ok_or(Reason::BadValue)? {
         let gap_ns = time_ns(gap)?.ok_or(Reason::BadValue)?;
-        departed_ns = departed_ns.map(|at| at.saturating_add(gap_ns));
+        times_ns.extend(times_ns.last().map(|at| at.saturating_add(gap_ns)));
     }
-    Ok(RequestRow {
+    let row = RequestRow {
         request_id: index.to_string(),
         arrived_ns,
         first_response_ns,
-        departed_ns,
+        departed_ns: times_ns.last().copied(),
         num_prompt_tokens: tokens(input)?,
         num_output_tokens,
         ..RequestRow::default()
-    })
+    };
+    let tokens = tokens_at(&row, &times_ns)?;
+    Ok((row, tokens))
 }

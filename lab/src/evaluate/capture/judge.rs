@@ -1,0 +1,316 @@
+//! Replays a captured run and sets the predicted times of its requests and steps beside the measured ones.
+
+use std::io::Write;
+
+use super::load::load;
+use super::read::CapturedRun;
+use super::times::{RequestTimes, gaps_ms, ms};
+use crate::evaluate::measured::WHOLE_RUN;
+use crate::evaluate::metric::{Latency, Metric, Statistic};
+use crate::evaluate::report::MetricRow;
+use crate::evaluate::steps::reconstruct;
+use crate::evaluate::steps::window::mean_step_us;
+use crate::ingest::{Dropped, Interval, RequestRow};
+use ridgepoint::internals::correction::CorrectionInfo;
+use ridgepoint::internals::replay::{Spread, SpreadSampler};
+use ridgepoint::internals::units::US_PER_MS;
+use ridgepoint::latency::CalibratedRoofline;
+use ridgepoint::replay::export::TokenTimes;
+use ridgepoint::replay::{Distribution, EngineConfig, Observer, Outcome, replay};
+use ridgepoint::{Error, Result, StepModel};
+use serde::Serialize;
+
+/// The largest errors with which a simulator passes, percent.
+///
+/// # Source
+/// "The latency model fidelity problem": workload-level E2E mean below 10 %, TTFT mean and ITL mean below 15 %.
+const LIMITS_PCT: [(Metric, f64); 3] = [(Metric::E2E_MEAN, 10.0), (Metric::TTFT_MEAN, 15.0), (Metric::ITL_MEAN, 15.0)];
+
+/// Measured means below this have no error worth telling, ms: no request waits.
+const NO_TIME_MS: f64 = 1e-3;
+
+/// A limit, and whether the prediction keeps it.
+#[derive(Debug, Clone, Serialize)]
+pub struct Verdict {
+    /// The metric.
+    pub metric: Metric,
+    /// The largest error that passes, percent.
+    pub limit_pct: f64,
+    /// The error, percent.
+    pub ape_pct: f64,
+    /// Whether it is below the limit.
+    pub passed: bool,
+}
+
+/// A captured run with its prediction. Keys of its JSON are stable: keys are added, never renamed or dropped.
+#[derive(Debug, Clone, Serialize)]
+pub struct CaptureReport {
+    /// Name of the run.
+    pub experiment: String,
+    /// Requests that were replayed and finished.
+    pub requests: usize,
+    /// Requests that were not, by reason.
+    pub left_out: Dropped,
+    /// The correction of the prediction.
+    pub correction: CorrectionInfo,
+    /// Measured and predicted values.
+    pub metrics: Vec<MetricRow>,
+    /// The limits of published simulators.
+    pub verdicts: Vec<Verdict>,
+    /// Whether all of these are kept.
+    pub passed: bool,
+    /// Remarks.
+    pub notes: Vec<String>,
+    /// The requests one by one.
+    #[serde(skip)]
+    pub judged: Vec<JudgedRequest>,
+}
+
+/// A request with its measured and its predicted times.
+#[derive(Debug, Clone)]
+pub struct JudgedRequest {
+    /// As captured.
+    pub row: RequestRow,
+    /// Cached tokens of the replay.
+    pub num_cached_tokens: u32,
+    /// Preemptions of the replay.
+    pub num_preemptions: u32,
+    /// Measured times.
+    pub measured: RequestTimes,
+    /// Predicted times.
+    pub predicted: RequestTimes,
+}
+
+/// The server that a capture is replayed on.
+#[derive(Debug, Clone)]
+pub struct CaptureServer {
+    /// Scheduler and cache.
+    pub engine: EngineConfig,
+    /// The server's file or flags give the number of KV blocks; otherwise that of a step trace counts.
+    pub blocks_are_given: bool,
+    /// Step times.
+    pub steps: StepModel,
+}
+
+/// Judges the predictions of a server by a captured run. `observer` is told of the replay.
+///
+/// # Errors
+/// No request that can be sent again or that finishes, and those of [`replay`].
+pub fn judge_capture(run: CapturedRun, server: CaptureServer, observer: impl Observer) -> Result<CaptureReport> {
+    let CaptureServer { mut engine, blocks_are_given, steps } = server;
+    let mut notes = run.notes.clone();
+    if let Some(blocks) = traced_blocks(&run).filter(|blocks| !blocks_are_given && *blocks != engine.num_gpu_blocks) {
+        notes.push(format!(
+            "{blocks} KV blocks, as the trace says; the memory equation finds {}",
+            engine.num_gpu_blocks
+        ));
+        engine.num_gpu_blocks = blocks;
+    }
+    let mut captured = load(&run.requests, engine.block_size)?;
+    notes.append(&mut captured.notes);
+    let latency = CalibratedRoofline::new(steps);
+    let mut observers = ((SpreadSampler::new(latency.steps()), TokenTimes::default()), observer);
+    let replayed = replay(&latency, &engine, &mut captured.list, &mut observers)?;
+    replayed.check_clock()?;
+    let ((sampler, tokens), _) = observers;
+    let spread = sampler.spread();
+    let mut left_out = run.dropped.clone();
+    left_out.merge(&captured.dropped);
+    notes.extend(replayed.notes(&engine));
+
+    let mut gaps = Gaps::default();
+    let mut judged = Vec::new();
+    for (at, (row, record)) in captured.rows.iter().zip(&replayed.records).enumerate() {
+        if record.outcome != Outcome::Finished {
+            continue;
+        }
+        gaps.add(&run, row, tokens.gaps_ns(at).map(ms));
+        judged.push(JudgedRequest {
+            row: (*row).clone(),
+            num_cached_tokens: record.num_cached_tokens,
+            num_preemptions: record.num_preemptions,
+            measured: RequestTimes::measured(row),
+            predicted: RequestTimes::predicted(record),
+        });
+    }
+    if judged.is_empty() {
+        let problem = format!("none of its {} requests finishes in the replay", captured.rows.len());
+        return Err(Error::invalid(run.run.experiment.as_str(), vec![problem]));
+    }
+    let mut metrics = metrics(&judged, &gaps, &spread, &mut notes);
+    metrics.extend(step_row(&run, latency.steps(), engine.block_size, &mut notes));
+    let verdicts = verdicts(&metrics);
+    Ok(CaptureReport {
+        experiment: run.run.experiment,
+        requests: judged.len(),
+        left_out,
+        correction: CorrectionInfo::of(latency.steps().correction()),
+        passed: verdicts.iter().all(|verdict| verdict.passed),
+        metrics,
+        verdicts,
+        notes,
+        judged,
+    })
+}
+
+/// KV blocks of the engine, if its steps tell.
+fn traced_blocks(run: &CapturedRun) -> Option<u32> {
+    let steps = &run.steps.as_ref()?.run.trace.steps;
+    steps.iter().find_map(|step| u32::try_from(step.kv_blocks_total?).ok())
+}
+
+/// Gaps between chunks, ms, of the requests whose tokens were captured: those of the capture, and those of the replay.
+#[derive(Default)]
+struct Gaps {
+    measured_ms: Vec<f64>,
+    predicted_ms: Vec<f64>,
+}
+
+impl Gaps {
+    fn add(&mut self, run: &CapturedRun, row: &RequestRow, predicted_ms: impl Iterator<Item = f64>) {
+        if let Some(tokens) = run.tokens.get(&row.request_id) {
+            self.measured_ms.extend(gaps_ms(tokens));
+            self.predicted_ms.extend(predicted_ms);
+        }
+    }
+}
+
+/// A row for every statistic of every latency that was measured.
+fn metrics(judged: &[JudgedRequest], gaps: &Gaps, spread: &Spread, notes: &mut Vec<String>) -> Vec<MetricRow> {
+    type Time = fn(&RequestTimes) -> Option<f64>;
+    let of_requests: [(Latency, Time); 4] = [
+        (Latency::E2e, |times| times.e2e_ms),
+        (Latency::Ttft, |times| times.ttft_ms),
+        (Latency::Tpot, |times| times.tpot_ms),
+        (Latency::QueueWait, |times| times.queue_wait_ms),
+    ];
+    let mut rows = Vec::new();
+    for (latency, time) in of_requests {
+        let pairs = judged.iter().filter_map(|of| Some((time(&of.measured)?, time(&of.predicted)?)));
+        let (measured, predicted): (Vec<f64>, Vec<f64>) = pairs.unzip();
+        rows.extend(statistics(latency, measured, predicted, spread, notes));
+    }
+    if gaps.measured_ms.is_empty() {
+        // The mean over gaps needs no token times.
+        let gaps = |times: fn(&JudgedRequest) -> RequestTimes| {
+            let of = |judged: &JudgedRequest| {
+                let gaps = judged.row.num_output_tokens?.checked_sub(1)? as f64;
+                Some((times(judged).tpot_ms? * gaps, gaps))
+            };
+            let (sum, count) = judged.iter().filter_map(of).fold((0.0, 0.0), |(a, b), (x, y)| (a + x, b + y));
+            sum / count
+        };
+        let (measured_ms, predicted_ms) = (gaps(|of| of.measured), gaps(|of| of.predicted));
+        if measured_ms > NO_TIME_MS && predicted_ms.is_finite() {
+            rows.push(MetricRow::new(WHOLE_RUN, Metric::ITL_MEAN, measured_ms, predicted_ms).within(spread));
+        }
+    } else {
+        rows.extend(statistics(Latency::Itl, gaps.measured_ms.clone(), gaps.predicted_ms.clone(), spread, notes));
+    }
+    rows
+}
+
+fn statistics(
+    latency: Latency,
+    measured: Vec<f64>,
+    predicted: Vec<f64>,
+    spread: &Spread,
+    notes: &mut Vec<String>,
+) -> Vec<MetricRow> {
+    let Some((measured, predicted)) = Distribution::of(measured).zip(Distribution::of(predicted)) else {
+        return Vec::new();
+    };
+    if measured.mean < NO_TIME_MS {
+        let name = Metric { latency, statistic: Statistic::Mean };
+        notes.push(format!(
+            "{name} is {:.4} ms, predicted {:.4} ms: too short for an error",
+            measured.mean, predicted.mean
+        ));
+        return Vec::new();
+    }
+    Statistic::ALL
+        .into_iter()
+        .filter(|statistic| statistic.of(&measured) >= NO_TIME_MS)
+        .map(|statistic| {
+            let metric = Metric { latency, statistic };
+            MetricRow::new(WHOLE_RUN, metric, statistic.of(&measured), statistic.of(&predicted)).within(spread)
+        })
+        .collect()
+}
+
+/// The mean step of a traced run.
+fn step_row(run: &CapturedRun, steps: &StepModel, block_size: u32, notes: &mut Vec<String>) -> Option<MetricRow> {
+    let traced = run.steps.as_ref()?;
+    let (mut rows, mut sums) = (Vec::<Interval>::new(), [0.0; 4]);
+    for row in traced.run.periods.intervals() {
+        let step = traced.run.trace.steps.get(row.first)?;
+        let Some((batch, _)) = reconstruct::requests(step, block_size) else { continue };
+        let estimate = steps.estimate_unchecked(&batch);
+        let weight = row.steps as f64;
+        let figures = [1.0, estimate.step_time_us, estimate.lower_us, estimate.upper_us];
+        sums.iter_mut().zip(figures).for_each(|(sum, figure)| *sum += weight * figure);
+        rows.push(row.clone());
+    }
+    let [weight, sums @ ..] = sums;
+    if weight <= 0.0 {
+        notes.push("no traced step has a time and requests: steps are not judged".to_owned());
+        return None;
+    }
+    notes.push(format!("step_mean is of {} traced rows", rows.len()));
+    let [predicted_ms, lower_ms, upper_ms] = sums.map(|sum| sum / weight / US_PER_MS);
+    let mut row = MetricRow::new(WHOLE_RUN, Metric::STEP_MEAN, mean_step_us(&rows) / US_PER_MS, predicted_ms);
+    (row.lower_ms, row.upper_ms) = (lower_ms, upper_ms);
+    Some(row)
+}
+
+fn verdicts(metrics: &[MetricRow]) -> Vec<Verdict> {
+    let verdict = |(metric, limit_pct): (Metric, f64)| {
+        let ape_pct = metrics.iter().find(|row| row.metric == metric)?.ape_pct;
+        Some(Verdict { metric, limit_pct, ape_pct, passed: ape_pct < limit_pct })
+    };
+    LIMITS_PCT.into_iter().filter_map(verdict).collect()
+}
+
+impl CaptureReport {
+    /// Writes a csv row per request with its measured and predicted times.
+    ///
+    /// # Errors
+    /// Those of `out`.
+    pub fn write_requests(&self, out: impl Write) -> std::io::Result<()> {
+        let mut rows = csv::Writer::from_writer(out);
+        rows.write_record(REQUEST_COLUMNS)?;
+        for of in &self.judged {
+            let pair = |time: fn(&RequestTimes) -> Option<f64>| [time(&of.measured), time(&of.predicted)];
+            let times = [
+                pair(|times| times.queue_wait_ms),
+                pair(|times| times.ttft_ms),
+                pair(|times| times.tpot_ms),
+                pair(|times| times.e2e_ms),
+            ];
+            let lengths = (of.row.num_prompt_tokens, of.row.num_output_tokens);
+            let cached = (of.row.num_cached_tokens, of.num_cached_tokens, of.row.num_preemptions, of.num_preemptions);
+            rows.serialize((&of.row.request_id, super::times::arrival_ns(&of.row), lengths, cached, times))?;
+        }
+        rows.flush()
+    }
+}
+
+/// The columns of [`CaptureReport::write_requests`].
+pub const REQUEST_COLUMNS: [&str; 16] = [
+    "request_id",
+    "arrived_ns",
+    "prompt_tokens",
+    "output_tokens",
+    "measured_cached_tokens",
+    "predicted_cached_tokens",
+    "measured_preemptions",
+    "predicted_preemptions",
+    "measured_queue_wait_ms",
+    "predicted_queue_wait_ms",
+    "measured_ttft_ms",
+    "predicted_ttft_ms",
+    "measured_tpot_ms",
+    "predicted_tpot_ms",
+    "measured_e2e_ms",
+    "predicted_e2e_ms",
+];

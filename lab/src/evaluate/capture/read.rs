@@ -1,0 +1,148 @@
+//! One run out of the files of a capture: its requests, their tokens, its steps.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use crate::evaluate::steps::read::ReadRun;
+use crate::ingest::format::Format;
+use crate::ingest::step_table::{self, TableRun};
+use crate::ingest::{Capture, Cleaning, Dropped, RequestRow, RequestTokens, Run, periods};
+use ridgepoint::internals::error::cut;
+use ridgepoint::{Error, Location, Result};
+
+/// The tables that `ingest` writes into a folder.
+const TABLES: [&str; 3] = ["steps.csv", "requests.csv", "tokens.csv"];
+
+/// A captured run.
+#[derive(Debug, Clone, Default)]
+pub struct CapturedRun {
+    /// Its labels; of several files with the same name of the run, the first that says.
+    pub run: Run,
+    /// Its requests.
+    pub requests: Vec<RequestRow>,
+    /// The tokens of its requests, by id.
+    pub tokens: BTreeMap<String, RequestTokens>,
+    /// Its steps, if they were traced.
+    pub steps: Option<ReadRun>,
+    /// Requests that could not be read, by reason.
+    pub dropped: Dropped,
+    /// Remarks of the readers.
+    pub notes: Vec<String>,
+}
+
+/// Reads files of any format that `ingest` knows, and folders that it wrote. They must hold one run with requests; `experiment`
+/// chooses it by name where they hold several.
+///
+/// # Errors
+/// Every file that cannot be read; files without requests, or with several runs.
+pub fn read_capture(paths: &[PathBuf], experiment: Option<&str>) -> std::result::Result<CapturedRun, Vec<Error>> {
+    let (mut runs, mut errors) = (BTreeMap::<String, CapturedRun>::new(), Vec::new());
+    let (mut dropped, mut notes) = (Dropped::default(), Vec::new());
+    for file in paths.iter().flat_map(|path| files(path)) {
+        match read_file(&file) {
+            Ok((capture, timed)) => {
+                dropped.merge(&capture.dropped_requests);
+                notes.extend(capture.notes.iter().map(|note| format!("{}: {note}", file.display())));
+                errors.extend(add(&file, capture, timed, &mut runs).err());
+            }
+            Err(error) => errors.push(error),
+        }
+    }
+    if !errors.is_empty() {
+        return Err(errors);
+    }
+    runs.retain(|_, run| !run.requests.is_empty());
+    let names = cut(&runs.keys().cloned().collect::<Vec<String>>().join(", "));
+    let all = runs.len();
+    let chosen = match experiment {
+        Some(name) => runs.remove(name),
+        None if all == 1 => runs.into_values().next(),
+        None => None,
+    };
+    let Some(mut run) = chosen else {
+        let problem = match (all, experiment) {
+            (0, _) => format!("nothing in it has requests with their times ({dropped})"),
+            (_, Some(name)) => format!("has no run '{name}'; its runs are {names}"),
+            (_, None) => format!("holds {all} runs, and one is judged at a time: name one of {names}"),
+        };
+        let origin = paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ");
+        return Err(vec![Error::invalid(Location::of(origin).key("experiment"), vec![problem])]);
+    };
+    run.dropped = dropped;
+    run.notes.extend(notes);
+    Ok(run)
+}
+
+/// The file itself, or the tables in a folder.
+fn files(path: &Path) -> Vec<PathBuf> {
+    if !path.is_dir() {
+        return vec![path.to_owned()];
+    }
+    let tables: Vec<PathBuf> = TABLES.iter().map(|name| path.join(name)).filter(|table| table.is_file()).collect();
+    // A folder without tables is an error of its reader.
+    if tables.is_empty() { vec![path.join(TABLES[1])] } else { tables }
+}
+
+/// What a file holds, and the times of its steps if it is a step table.
+fn read_file(file: &Path) -> Result<(Capture, Vec<TableRun>)> {
+    let format = Format::detect(file)?;
+    if format == step_table::FORMAT {
+        return Ok((Capture::default(), step_table::read_runs(file)?));
+    }
+    let mut capture = format.read(file)?;
+    let timed = |trace| TableRun { periods: periods(&trace, &Cleaning::default()), trace };
+    let steps = std::mem::take(&mut capture.steps).into_iter().map(timed).collect();
+    Ok((capture, steps))
+}
+
+/// Puts what a file holds into its runs, which are told apart by name.
+fn add(file: &Path, capture: Capture, steps: Vec<TableRun>, runs: &mut BTreeMap<String, CapturedRun>) -> Result<()> {
+    let twice = |run: &Run, what: &str| {
+        let problem =
+            format!("holds {what} of the run '{}', and so does another file: give one of them", run.experiment);
+        Error::invalid(file, vec![problem])
+    };
+    for trace in capture.requests {
+        let known = known(runs, &trace.run);
+        if !known.requests.is_empty() {
+            return Err(twice(&trace.run, "requests"));
+        }
+        known.requests = trace.requests;
+    }
+    for trace in capture.tokens {
+        let known = known(runs, &trace.run);
+        if !known.tokens.is_empty() {
+            return Err(twice(&trace.run, "tokens"));
+        }
+        known.tokens = trace.requests.into_iter().map(|of| (of.request_id.clone(), of)).collect();
+    }
+    for run in steps {
+        let known = known(runs, &run.trace.run);
+        if known.steps.is_some() {
+            return Err(twice(&run.trace.run, "steps"));
+        }
+        known.steps = Some(ReadRun { run, dropped: capture.dropped_steps.clone(), notes: Vec::new() });
+    }
+    Ok(())
+}
+
+/// The run of a name, which now has these labels too.
+fn known<'a>(runs: &'a mut BTreeMap<String, CapturedRun>, run: &Run) -> &'a mut CapturedRun {
+    let known = runs.entry(run.experiment.clone()).or_default();
+    known.run = labels(std::mem::take(&mut known.run), run.clone());
+    known
+}
+
+/// The labels of a run, each as the first file says that has it.
+fn labels(first: Run, other: Run) -> Run {
+    Run {
+        experiment: other.experiment,
+        model: first.model.or(other.model),
+        hardware: first.hardware.or(other.hardware),
+        tensor_parallel_size: first.tensor_parallel_size.or(other.tensor_parallel_size),
+        workload: first.workload.or(other.workload),
+        engine_version: first.engine_version.or(other.engine_version),
+        max_num_seqs: first.max_num_seqs.or(other.max_num_seqs),
+        max_num_batched_tokens: first.max_num_batched_tokens.or(other.max_num_batched_tokens),
+    }
+}

@@ -1,0 +1,65 @@
+//! The times of one request, measured or predicted, from which every metric follows.
+
+use crate::ingest::{RequestRow, RequestTokens};
+use ridgepoint::internals::units::NS_PER_MS;
+use ridgepoint::replay::RequestRecord;
+use serde::Serialize;
+
+/// What a client, or the engine alone, saw of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
+pub struct RequestTimes {
+    /// Time in the scheduler's waiting queue, ms.
+    pub queue_wait_ms: Option<f64>,
+    /// From sending to the first token, ms.
+    pub ttft_ms: Option<f64>,
+    /// From sending to the last token, ms.
+    pub e2e_ms: Option<f64>,
+    /// (E2E − TTFT) / (output tokens − 1), ms.
+    pub tpot_ms: Option<f64>,
+}
+
+impl RequestTimes {
+    /// The measured times. A trace of the engine alone has its own first and last token, and begins in the queue.
+    pub fn measured(row: &RequestRow) -> Self {
+        let since = |from: Option<u64>, to: Option<u64>| Some(ms(to?.checked_sub(from?)?));
+        let begin = arrival_ns(row);
+        let ttft_ms = since(begin, row.first_response_ns.or(row.first_token_ns));
+        let e2e_ms = since(begin, row.departed_ns.or(row.finished_ns));
+        RequestTimes {
+            queue_wait_ms: since(row.queued_ns, row.scheduled_ns),
+            ttft_ms,
+            e2e_ms,
+            tpot_ms: tpot_ms(ttft_ms, e2e_ms, row.num_output_tokens.unwrap_or(0)),
+        }
+    }
+
+    /// The predicted times of a finished request.
+    pub fn predicted(record: &RequestRecord) -> Self {
+        RequestTimes {
+            queue_wait_ms: Some(record.queue_wait_ms()),
+            ttft_ms: Some(record.ttft_ms()),
+            e2e_ms: Some(record.e2e_ms()),
+            tpot_ms: record.tpot_ms(),
+        }
+    }
+}
+
+/// When a request was sent: at the client or server, else when the engine had it.
+pub fn arrival_ns(row: &RequestRow) -> Option<u64> {
+    row.arrived_ns.or(row.queued_ns)
+}
+
+/// Gaps between the chunks of a request, ms.
+pub fn gaps_ms(tokens: &RequestTokens) -> impl Iterator<Item = f64> {
+    tokens.gaps_ns().map(ms)
+}
+
+fn tpot_ms(ttft_ms: Option<f64>, e2e_ms: Option<f64>, output_tokens: u64) -> Option<f64> {
+    let gaps = output_tokens.checked_sub(1).filter(|gaps| *gaps > 0)?;
+    Some((e2e_ms? - ttft_ms?) / gaps as f64)
+}
+
+/// Nanoseconds as milliseconds.
+pub fn ms(ns: u64) -> f64 {
+    ns as f64 / NS_PER_MS as f64
+}

@@ -1,0 +1,42 @@
+//! Tokens of a real engine as records: when they came out, and in which step.
+
+use super::step::Run;
+
+/// Tokens of a request that came out at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Chunk {
+    /// When they came out, ns on the clock of the request's times.
+    pub time_ns: u64,
+    /// Their number, at least 1.
+    pub num_tokens: u32,
+    /// Running requests of the step that made them.
+    pub num_running: Option<u32>,
+    /// Prompt tokens of the requests whose prefill ended in that step.
+    pub prefill_tokens: Option<u32>,
+}
+
+/// The tokens of a request, in the order in which they came out.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct RequestTokens {
+    /// The request.
+    pub request_id: String,
+    /// Its tokens.
+    pub chunks: Vec<Chunk>,
+}
+
+impl RequestTokens {
+    /// Times between chunks, ns.
+    pub fn gaps_ns(&self) -> impl Iterator<Item = u64> {
+        let later = self.chunks.iter().skip(1);
+        self.chunks.iter().zip(later).map(|(one, next)| next.time_ns.saturating_sub(one.time_ns))
+    }
+}
+
+/// A run's tokens, request by request.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct TokenTrace {
+    /// The run.
+    pub run: Run,
+    /// Its requests.
+    pub requests: Vec<RequestTokens>,
+}
