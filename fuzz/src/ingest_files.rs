@@ -1,15 +1,28 @@
 //! Targets of traces and reports. Whatever was read becomes tables, and what was written is read again.
 
 use std::path::Path;
+use std::sync::LazyLock;
 
+use ridgepoint::replay::EngineConfig;
+use ridgepoint::{Deployment, StepModel};
+use ridgepoint_lab::evaluate::capture::{CaptureServer, judge_capture, read_capture};
 use ridgepoint_lab::evaluate::steps::reconstruct;
 use ridgepoint_lab::ingest::format::{FORMATS, Format};
-use ridgepoint_lab::ingest::{Cleaning, StepTrace, Tables, request_table, step_table};
+use ridgepoint_lab::ingest::{Cleaning, RequestRow, StepTrace, Tables, request_table, step_table, token_table};
 
+use crate::sane::{H100, LLAMA, ideal};
 use crate::scratch;
 
 /// Tokens of a KV block.
 const BLOCK_SIZE: u32 = 16;
+
+/// The server that captures are replayed on.
+static SERVER: LazyLock<CaptureServer> = LazyLock::new(|| {
+    let deployment = Deployment::default();
+    let engine = EngineConfig { max_num_seqs: 8, ..EngineConfig::new(&deployment, 4096, 500) };
+    let steps = StepModel::with_options(&LLAMA, &H100, &deployment, &ideal()).unwrap();
+    CaptureServer { engine, blocks_are_given: true, steps }
+});
 
 /// OpenTelemetry spans as JSON.
 pub fn otlp(bytes: &[u8]) {
@@ -60,6 +73,31 @@ pub fn request_table(bytes: &[u8]) {
     read_as("request-table", bytes);
 }
 
+/// Per-token JSONL, also as gzip.
+pub fn token_jsonl(bytes: &[u8]) {
+    let path = read_as("token-jsonl", bytes);
+    judge(&path);
+}
+
+/// Our own table of tokens.
+pub fn token_table(bytes: &[u8]) {
+    read_as("token-table", bytes);
+}
+
+/// Replays what was captured.
+fn judge(path: &Path) {
+    let Ok(run) = read_capture(&[path.to_owned()], None) else { return };
+    let is_short = |row: &RequestRow| row.num_output_tokens.is_none_or(|tokens| tokens < 1000);
+    if run.requests.len() < 100 && run.requests.iter().all(is_short) {
+        if let Ok(report) = judge_capture(run, SERVER.clone(), ()) {
+            report.write_requests(std::io::sink()).expect("a table in memory");
+            let figures =
+                report.metrics.iter().flat_map(|row| [row.measured_ms, row.predicted_ms, row.lower_ms, row.upper_ms]);
+            assert!(figures.into_iter().all(f64::is_finite), "figures of a judged capture that are not finite");
+        }
+    }
+}
+
 /// Reads a file in this format and, if it is taken for another one, in that.
 fn read_as(name: &str, bytes: &[u8]) -> std::path::PathBuf {
     let path = scratch::write("capture", bytes);
@@ -83,6 +121,12 @@ fn read(format: Format, path: &Path) {
         rewritten("steps.csv", &|out| step_table::write(out, &tables.steps), &|path| {
             let again = step_table::read_runs(path).expect("the table of steps that was written can be read");
             written(&|out| step_table::write(out, &again).unwrap())
+        });
+    }
+    if !tables.tokens.is_empty() && tables.twins.is_empty() {
+        rewritten("tokens.csv", &|out| token_table::write(out, &tables.tokens), &|path| {
+            let again = token_table::read(path).expect("the table of tokens that was written can be read");
+            written(&|out| token_table::write(out, &again.tokens).unwrap())
         });
     }
     if !tables.requests.is_empty() && tables.twins.is_empty() {

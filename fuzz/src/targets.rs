@@ -50,6 +50,8 @@ pub const fn of_kind(kind: FileKind) -> &'static [&'static str] {
             "vllm_bench",
             "step_table",
             "request_table",
+            "token_jsonl",
+            "token_table",
         ],
         FileKind::ServingFigures => &["measured"],
         FileKind::ClosedLoop => &["closed_loop"],
@@ -59,7 +61,7 @@ pub const fn of_kind(kind: FileKind) -> &'static [&'static str] {
     }
 }
 
-const TARGETS: [Target; 30] = [
+const TARGETS: [Target; 32] = [
     target("model_config", core_files::model_config),
     target("generation_config", core_files::generation_config),
     target("deployment", core_files::deployment),
@@ -80,6 +82,8 @@ const TARGETS: [Target; 30] = [
     target("vllm_bench", ingest_files::vllm_bench),
     target("step_table", ingest_files::step_table),
     target("request_table", ingest_files::request_table),
+    target("token_jsonl", ingest_files::token_jsonl),
+    target("token_table", ingest_files::token_table),
     target("measurements_csv", lab_files::measurements_csv),
     target("measurements_parquet", lab_files::measurements_parquet),
     target("certificate", lab_files::certificate),

@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::shorthand::Item;
 
 /// Most requests that the flags may stand for; a typing error must not fill the memory.
-const MAX_REQUESTS: u64 = 10_000_000;
+const MAX_REQUESTS: u64 = 1_000_000;
 
 /// Other names of keys, as pairs of alias and key.
 const ALIASES: &[(&str, &str)] =

@@ -19,6 +19,7 @@ mod ingest_support;
 
 mod accuracy;
 mod calibrate;
+mod capture;
 mod catalogue;
 mod correction;
 mod evaluate;

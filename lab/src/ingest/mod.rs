@@ -41,9 +41,14 @@ pub use request_cell::{read_chunks, read_count};
 pub use step::{Run, StepRecord, StepTrace};
 pub use token::{Chunk, RequestTokens, TokenTrace};
 
-/// The name of a file without its extension, which names a run that has no other name.
+/// The name of a file without its extension and that of gzip, which names a run that has no other name.
 fn file_name(path: &std::path::Path) -> String {
-    path.file_stem().map_or_else(|| "run".to_owned(), |name| name.to_string_lossy().into_owned())
+    let unpacked = if path.extension().is_some_and(|extension| extension == "gz") {
+        path.with_extension("")
+    } else {
+        path.to_owned()
+    };
+    unpacked.file_stem().map_or_else(|| "run".to_owned(), |name| name.to_string_lossy().into_owned())
 }
 
 /// Converts seconds from 0 to nanoseconds. Whole seconds and the rest are converted apart, so that unix times keep their digits.
