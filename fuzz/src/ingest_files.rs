@@ -88,13 +88,14 @@ pub fn token_table(bytes: &[u8]) {
 fn judge(path: &Path) {
     let Ok(run) = read_capture(&[path.to_owned()], None) else { return };
     let is_short = |row: &RequestRow| row.num_output_tokens.is_none_or(|tokens| tokens < 1000);
-    if run.requests.len() < 100 && run.requests.iter().all(is_short) {
-        if let Ok(report) = judge_capture(run, SERVER.clone(), ()) {
-            report.write_requests(std::io::sink()).expect("a table in memory");
-            let figures =
-                report.metrics.iter().flat_map(|row| [row.measured_ms, row.predicted_ms, row.lower_ms, row.upper_ms]);
-            assert!(figures.into_iter().all(f64::is_finite), "figures of a judged capture that are not finite");
-        }
+    if run.requests.len() < 100
+        && run.requests.iter().all(is_short)
+        && let Ok(report) = judge_capture(run, SERVER.clone(), ())
+    {
+        report.write_requests(std::io::sink()).expect("a table in memory");
+        let figures =
+            report.metrics.iter().flat_map(|row| [row.measured_ms, row.predicted_ms, row.lower_ms, row.upper_ms]);
+        assert!(figures.into_iter().all(f64::is_finite), "figures of a judged capture that are not finite");
     }
 }
 

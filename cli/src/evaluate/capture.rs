@@ -94,8 +94,7 @@ fn missed(report: &CaptureReport, limit_pct: f64) -> Option<String> {
 }
 
 impl Report for CaptureReport {
-    fn table(&self) -> String {
-        let mut page = Page::new();
+    fn lay_out(&self, page: &mut Page) {
         let rows = Rows::of(self.metrics.iter())
             .left("metric", |row: &&MetricRow| row.metric.to_string())
             .right("measured ms", |row| format!("{:.3}", row.measured_ms))
@@ -119,6 +118,5 @@ impl Report for CaptureReport {
             page.paragraph("left out: ", &self.left_out.to_string());
         }
         self.notes.iter().for_each(|note| page.paragraph("note: ", note));
-        page.text()
     }
 }

@@ -32,6 +32,7 @@ use crate::hint;
 use crate::outcome::{Failure, Outcome, Report};
 use crate::plots::Plots;
 use crate::progress;
+use crate::text::Page;
 pub use args::Evaluate;
 use args::{ClosedLoop, Of, Serving, Steps};
 
@@ -59,10 +60,10 @@ pub enum Evaluation {
 }
 
 impl Report for Evaluation {
-    fn table(&self) -> String {
+    fn lay_out(&self, page: &mut Page) {
         match self {
-            Evaluation::Runs(report) => report.table(),
-            Evaluation::Capture(report) => report.table(),
+            Evaluation::Runs(report) => report.lay_out(page),
+            Evaluation::Capture(report) => report.lay_out(page),
         }
     }
 }

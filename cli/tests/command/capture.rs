@@ -32,7 +32,7 @@ fn requests() -> String {
 /// Simulates the requests with these outputs.
 fn simulated(outputs: &[(&str, &str)], more: &[&str]) -> Folder {
     let folder = Folder::new();
-    folder.write("requests.csv", &requests());
+    folder.write("requests.csv", requests());
     let list = folder.path("requests.csv");
     let files: Vec<(&str, String)> = outputs.iter().map(|(flag, file)| (*flag, folder.path(file))).collect();
     let mut args = with_server(&["simulate", "--requests", &list]);
@@ -194,7 +194,7 @@ fn refused(paths: &[String], more: &[&str], said: &[&str]) {
 fn captures_that_cannot_be_judged_say_why() {
     let folder = Folder::new();
     let line = "{\"prompt_tokens\":9,\"output_tokens\":2,\"ttft_ms\":5,\"itl_ms\":[3],\"arrival_ms\":1}\n";
-    folder.write("other.jsonl", &format!("{{\"meta\":{{\"model\":\"llama-3.1-70b\"}}}}\n{line}"));
+    folder.write("other.jsonl", format!("{{\"meta\":{{\"model\":\"llama-3.1-70b\"}}}}\n{line}"));
     refused(
         &[folder.path("other.jsonl")],
         &[],
@@ -229,7 +229,7 @@ fn lines_at_fault_are_counted_by_reason() {
     ];
     let summary = request(",\"itl_summary\":{\"mean_ms\":3.5,\"count\":2},\"colour\":\"red\"");
     let cut = "{\"prompt_tokens\":9,\"outp";
-    folder.write("c.jsonl", &format!("{sound}{}{summary}{cut}", faults.concat()));
+    folder.write("c.jsonl", format!("{sound}{}{summary}{cut}", faults.concat()));
     let report = judged(&[folder.path("c.jsonl")], &[]);
     assert_eq!(report["requests"], 2);
     assert_eq!(report["left_out"], json!({"bad_value": 4, "incomplete": 1, "failed": 1}));

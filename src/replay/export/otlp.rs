@@ -99,7 +99,7 @@ impl OtlpTrace {
         let step = |step: usize| ("scheduler.step", json!(FIRST_STEP + step));
         let mut events = Vec::new();
         if record.queued_ns > 0 || reached(record, record.scheduled_ns).is_some() {
-            events.push(event("journey.QUEUED", record.queued_ns, &[prompt.clone()]));
+            events.push(event("journey.QUEUED", record.queued_ns, std::slice::from_ref(&prompt)));
         }
         if let Some(scheduled_ns) = reached(record, record.scheduled_ns) {
             let kind = ("schedule.kind", json!("FIRST"));

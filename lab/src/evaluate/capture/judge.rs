@@ -249,7 +249,7 @@ fn step_row(run: &CapturedRun, steps: &StepModel, block_size: u32, notes: &mut V
         let weight = row.steps as f64;
         let figures = [1.0, estimate.step_time_us, estimate.lower_us, estimate.upper_us];
         sums.iter_mut().zip(figures).for_each(|(sum, figure)| *sum += weight * figure);
-        rows.push(row.clone());
+        rows.push(*row);
     }
     let [weight, sums @ ..] = sums;
     if weight <= 0.0 {

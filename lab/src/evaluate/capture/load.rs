@@ -1,5 +1,4 @@
 //! The load of a capture: the requests that can be sent again, at their own times, with their own lengths and prefixes.
-#![expect(clippy::cast_possible_truncation, reason = "lengths are checked when the list is made")]
 
 use super::times::arrival_ns;
 use crate::ingest::{Dropped, Reason, RequestRow};

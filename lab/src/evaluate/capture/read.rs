@@ -86,7 +86,7 @@ fn files(path: &Path) -> Vec<PathBuf> {
 /// What a file holds, and the times of its steps if it is a step table.
 fn read_file(file: &Path) -> Result<(Capture, Vec<TableRun>)> {
     let format = Format::detect(file)?;
-    if format == step_table::FORMAT {
+    if format.name == step_table::FORMAT.name {
         return Ok((Capture::default(), step_table::read_runs(file)?));
     }
     let mut capture = format.read(file)?;
