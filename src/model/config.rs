@@ -98,6 +98,14 @@ pub(super) fn from_value(name: &str, origin: &str, config: &Value, hf: Option<&V
     Ok(model)
 }
 
+/// The `model_type` that the class in `architectures` implies, with a note.
+fn model_type_of_architecture(config: &Keys<'_>) -> Option<&'static str> {
+    let class = config.texts("architectures")?.into_iter().next()?;
+    let model_type = family::model_type_of(class)?;
+    config.log.note(format!("model_type is missing: {model_type} follows from architectures = {class}"));
+    Some(model_type)
+}
+
 fn object<'a>(origin: &str, value: &'a Value) -> Result<&'a Map<String, Value>> {
     value.as_object().ok_or_else(|| Error::parse(origin, format!("must be a JSON object, not {}", shown(value))))
 }
@@ -109,7 +117,8 @@ fn read(name: &str, origin: &str, config: &Value, hf: Option<&Value>, log: &Log)
     let nested = TEXT_SECTIONS.into_iter().find_map(|key| Some((key, outer.section(key)?)));
     let is_nested = nested.is_some();
     let (path, text) = nested.unwrap_or_else(|| ("", outer.clone()));
-    let Some(model_type) = text.text("model_type").or_else(|| outer.text("model_type")) else {
+    let named = text.text("model_type").or_else(|| outer.text("model_type"));
+    let Some(model_type) = named.or_else(|| model_type_of_architecture(&outer)) else {
         let known = family::known_model_types();
         let problem = format!("model_type is missing; it says which keys mean what, and known are {known}");
         return Err(Error::invalid(origin, vec![problem]));

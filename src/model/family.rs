@@ -235,6 +235,13 @@ pub(super) fn find(model_type: &str) -> Option<&'static Family> {
     FAMILIES.iter().find(|f| f.model_types.contains(&model_type))
 }
 
+/// Returns the supported `model_type` of a class of transformers, such as `Qwen2MoeForCausalLM`.
+pub(super) fn model_type_of(architecture: &str) -> Option<&'static str> {
+    let plain = |name: &str| name.replace('_', "").to_lowercase();
+    let class = plain(architecture.split_once("For")?.0);
+    FAMILIES.iter().flat_map(|family| family.model_types).copied().find(|known| plain(known) == class)
+}
+
 /// Lists every supported `model_type`, for messages.
 pub(super) fn known_model_types() -> String {
     let all: Vec<&str> = FAMILIES.iter().flat_map(|f| f.model_types.iter().copied()).collect();

@@ -69,6 +69,7 @@ const PUBLISHED: &[(&str, f64, f64, &str)] = &[
     ("deepseek-v3", 685e9, 14e9, CARD),
     ("deepseek-r1", 685e9, 14e9, CARD),
     ("kimi-k2", 1_026e9, 0.0, SHOWN),
+    ("phi-3-mini-4k", 3_821_079_552.0, 0.0, INDEX),
     ("phi-4", 14_659_507_200.0, 0.0, INDEX),
 ];
 

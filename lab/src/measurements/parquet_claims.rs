@@ -12,6 +12,19 @@ const MAX_CELLS_PER_BYTE: u64 = 20;
 /// Cells of a file that is too small for a ratio.
 const FREE_CELLS: u64 = 100_000;
 
+/// Checks that every list of a file's footer has the elements that it claims: the decoder counts those that take no bytes.
+///
+/// # Errors
+/// What can't be, in words.
+pub(super) fn check_footer(file: &[u8]) -> Result<(), String> {
+    let (rest, end) = file.split_last_chunk::<8>().ok_or("it is too short for a footer")?;
+    let [length @ .., _, _, _, _] = end;
+    let length = usize::try_from(u32::from_le_bytes(*length)).ok();
+    let start = length.and_then(|length| rest.len().checked_sub(length)).ok_or("it claims a footer outside of it")?;
+    let mut footer = Compact { bytes: rest.get(start..).unwrap_or_default() };
+    footer.skip(STRUCT, MAX_DEPTH).ok_or_else(|| "its footer is damaged".to_owned())
+}
+
 /// Checks the claims of a file's row groups and of the pages in them.
 ///
 /// # Errors
@@ -59,6 +72,9 @@ struct Page {
     values: u64,
     most_values: u64,
 }
+
+/// Structs and lists within each other; a file has ten.
+const MAX_DEPTH: u8 = 24;
 
 const I32: u8 = 5;
 const STRUCT: u8 = 12;

@@ -39,6 +39,7 @@ fn damaged(error: impl std::fmt::Display) -> String {
 }
 
 fn rows(file: Bytes) -> std::result::Result<RowIter<'static>, String> {
+    parquet_claims::check_footer(&file).map_err(damaged)?;
     let reader = SerializedFileReader::new(file.clone()).map_err(damaged)?;
     check_codecs(reader.metadata())?;
     parquet_claims::check(&file, reader.metadata()).map_err(damaged)?;

@@ -235,6 +235,18 @@ fn a_table_cut_anywhere_is_an_error() {
 }
 
 #[test]
+fn a_footer_that_claims_elements_without_bytes_is_refused_at_once() {
+    // Field 1 is a map of 2^34 switches. The crate's decoder would count them all.
+    let footer = b"\x1b\x80\x80\x80\x80\x40\x12";
+    let mut bytes = b"PAR1".to_vec();
+    bytes.extend(footer);
+    bytes.extend([footer.len() as u8, 0, 0, 0]);
+    bytes.extend(b"PAR1");
+    let message = load_bytes("gemm_perf.parquet", &bytes).unwrap_err().to_string();
+    assert!(message.contains("its footer is damaged"), "{message}");
+}
+
+#[test]
 fn a_codec_that_is_not_supported_is_named_with_the_way_out() {
     // The footer ends with its length and the magic. It holds field 4 of each column chunk: the codec, 1 (snappy) as a zigzag 2.
     let bytes = parquet(&gemm(vec![1, 2], vec![Some(1.0); 2]));
