@@ -141,8 +141,8 @@ fn files_that_are_no_trace_say_where_and_why() {
     }
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("t.json");
-    std::fs::write(&path, b"\x1f\x8b\x08\x00").unwrap();
-    assert!(Format::detect(&path).unwrap_err().to_string().contains("is gzip: unpack it"));
+    std::fs::write(&path, b"\x28\xb5\x2f\xfd").unwrap();
+    assert!(Format::detect(&path).unwrap_err().to_string().contains("is zstd: unpack it"));
     assert!(otlp::read(&folder.path().join("absent.json")).unwrap_err().to_string().contains("absent.json"));
 }
 
