@@ -125,3 +125,21 @@ fn measurements_that_share_no_sizes_span_no_grid() {
     run(&["calibrate", "--hardware", "h100", "--measurements", folders[0], "--out", folders[1]])
         .fails(1, &["which span a grid of more than four million cells"]);
 }
+
+#[test]
+fn runs_that_would_fill_the_memory_are_not_judged() {
+    let folder = Folder::new();
+    let profile = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/profile.yaml")).unwrap();
+    let stage = "- {rate: 4, duration: 120}";
+    assert!(profile.contains(stage));
+    folder.write("profile.yaml", profile.replace(stage, "- {rate: 1000000, duration: 90}"));
+    folder.write("exp-config.yaml", "model: llama-3.1-8b\nhardware: h100\n");
+    folder.write("measured.csv", "stage,metric,value_ms\n-1,e2e_mean,20\n");
+    run(&["evaluate", "serving", &folder.path(".")])
+        .fails(1, &["GiB that a replay of 90001440 requests may take", "send fewer requests"]);
+    let header = "id,backend,backend_version,model_path,system,precision,isl,osl,gemm_quant_mode,moe_quant_mode,concurrency,\
+                  tp_size,pp_size,attention_dp_size,moe_tp_size,moe_ep_size,ttft_ms,tpot_ms";
+    let row = "a,vllm,0.12.0,Qwen/Qwen3-8B,h100_sxm,,1024,128,,,1000000,1,1,,1,1,84.5,16.25";
+    let file = folder.write("loops.csv", format!("{header}\n{row}\n"));
+    run(&["evaluate", "closed-loop", &file]).fails(1, &["GiB that a replay of 10000000 requests may take"]);
+}

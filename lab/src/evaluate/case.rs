@@ -12,6 +12,9 @@ use ridgepoint::replay::{EngineConfig, Observer, Replay, replay};
 use ridgepoint::workload::Workload;
 use ridgepoint::{CorrectionChoice, Deployment, EfficiencyMode, Hardware, Model, Options, Result, StepModel};
 
+/// Memory that the replay of a run may take, GiB: four million requests.
+pub const MAX_MEMORY_GIB: f64 = 1.0;
+
 /// Makes the requests of a run anew. The same seed gives the same requests.
 pub type Load = Box<dyn Fn(u64) -> Box<dyn Workload + Send> + Send + Sync>;
 

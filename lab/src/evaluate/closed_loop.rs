@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::path::Path;
 
-use super::case::{Case, Rooflines};
+use super::case::{Case, MAX_MEMORY_GIB, Rooflines};
 use super::closed_loop_load::{VaryingLoop, longest};
 use super::closed_loop_row::ClosedLoopRow;
 use super::fold::Labels;
@@ -16,6 +16,7 @@ use super::measured::{Measured, WHOLE_RUN};
 use super::metric::Metric;
 use super::report::{Skipped, sort_out};
 use super::weight_variant::{has_experts, model_of};
+use ridgepoint::internals::workload::check_memory;
 use ridgepoint::kv_capacity::KvCapacity;
 use ridgepoint::replay::EngineConfig;
 use ridgepoint::workload::{ClosedLoop, RequestShape, Workload};
@@ -81,6 +82,7 @@ fn case(row: &ClosedLoopRow, data_dir: Option<&Path>, made: &mut BTreeMap<String
     engine.validate()?;
 
     let num_requests = REQUESTS_PER_SLOT * u64::from(row.concurrency);
+    check_memory(num_requests, 1, MAX_MEMORY_GIB)?;
     let equal = ClosedLoop::new(row.concurrency, num_requests, RequestShape::new(row.isl, row.osl))?;
     Ok(Case {
         labels: Labels {

@@ -3,10 +3,11 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use super::case::{Case, Rooflines};
+use super::case::{Case, MAX_MEMORY_GIB, Rooflines};
 use super::fold::Labels;
 use super::measured::Measured;
 use super::report::{Skipped, sort_out};
+use ridgepoint::internals::workload::check_memory;
 use ridgepoint::server_config::ServerConfig;
 use ridgepoint::workload::StageLoad;
 use ridgepoint::workload::profile::Profile;
@@ -85,8 +86,10 @@ impl Experiment {
     /// The experiment ready to be replayed.
     ///
     /// # Errors
-    /// Unknown models and GPUs, and deployments that do not fit them.
+    /// Unknown models and GPUs, deployments that do not fit them, and loads whose replay may take more than
+    /// [`MAX_MEMORY_GIB`].
     pub fn case(&self, data_dir: Option<&Path>) -> Result<Case> {
+        check_memory(self.profile.num_requests(), 1, MAX_MEMORY_GIB)?;
         let (model, mut notes) = self.server.find_model(data_dir)?;
         let hardware = self.server.find_hardware(data_dir)?;
         let engine = self.server.engine_config(&model, &hardware)?;
