@@ -22,7 +22,11 @@ pub(super) fn check_footer(file: &[u8]) -> Result<(), String> {
     let length = usize::try_from(u32::from_le_bytes(*length)).ok();
     let start = length.and_then(|length| rest.len().checked_sub(length)).ok_or("it claims a footer outside of it")?;
     let mut footer = Compact { bytes: rest.get(start..).unwrap_or_default() };
-    footer.skip(STRUCT, MAX_DEPTH).ok_or_else(|| "its footer is damaged".to_owned())
+    // What is left would be read otherwise by the decoder, which knows the kinds of fields.
+    footer
+        .skip(STRUCT, MAX_DEPTH)
+        .filter(|()| footer.bytes.is_empty())
+        .ok_or_else(|| "its footer is damaged".to_owned())
 }
 
 /// Checks the claims of a file's row groups and of the pages in them.
