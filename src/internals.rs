@@ -7,8 +7,8 @@ pub const BUILD: &str = concat!(env!("CARGO_PKG_VERSION"), "+", env!("RIDGEPOINT
 
 pub mod correction {
     pub use crate::correction::{
-        Basis, Correction, CorrectionInfo, HostTimes, Level, NUM_TERMS, SDS_OF_90_PCT, Scatter, Source, Term,
-        builtin_corrections, interval_factor,
+        Basis, Correction, CorrectionInfo, FittedRange, HostTimes, Level, NUM_TERMS, Queues, SDS_OF_90_PCT, Scatter,
+        Source, Term, builtin_corrections, interval_factor,
     };
 }
 pub mod efficiency {
@@ -57,5 +57,7 @@ pub mod workload {
     pub use crate::workload::load::LOCKSTEP;
 }
 pub mod units {
+    #[cfg(feature = "replay")]
+    pub use crate::units::ns_to_ms;
     pub use crate::units::{GIB, NS_PER_MS, NS_PER_S, NS_PER_US, US_PER_MS, US_PER_S, duration, si, time_us};
 }

@@ -4,6 +4,10 @@
 
 /// Binary gibi, 2³⁰ bytes.
 pub const GIB: f64 = 1_073_741_824.0;
+/// Giga, 10⁹: datasheets quote bandwidths in GB/s.
+pub const GIGA: f64 = 1e9;
+/// Tera, 10¹²: datasheets quote peaks in TFLOP/s.
+pub const TERA: f64 = 1e12;
 /// Microseconds in a second.
 pub const US_PER_S: f64 = 1e6;
 /// Microseconds in a millisecond; kernel measurements are published in milliseconds.

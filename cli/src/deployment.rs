@@ -69,7 +69,7 @@ pub struct StepModelArgs {
     /// Built-in name (`ridgepoint models`), Hugging Face id, or path of a config.json or its folder
     #[arg(long, value_name = "NAME|PATH")]
     model: String,
-    /// Built-in name (`ridgepoint hardware`) or path of a TOML file
+    /// Built-in name (`ridgepoint hardware`), path of a TOML file, or FILE.json#NAME: figures over a known GPU's
     #[arg(long, value_name = "NAME|PATH")]
     hardware: String,
     #[command(flatten)]
@@ -147,9 +147,9 @@ pub fn settings(deployment: &Deployment) -> String {
     given.map(|(key, value)| format!(", {key} {}", text(value))).collect()
 }
 
-/// `NVLink 450.0 GB/s`: the rate of one direction.
+/// `NVLink 450.0 GB/s`: the rate of one direction. Empty without a link.
 pub fn link(hardware: &Hardware) -> String {
-    let link = hardware.interconnect;
+    let Some(link) = hardware.interconnect else { return String::new() };
     let kind = match link.kind {
         InterconnectKind::Nvlink => "NVLink",
         InterconnectKind::Pcie => "PCIe",

@@ -23,6 +23,9 @@ Examples:
   5 requests per second at random times on four GPUs, with the result in the format of vLLM's benchmark:
     ridgepoint simulate --model llama-3.1-70b --hardware h100 --tp 4 --request-rate 5 \\
         --num-requests 1000 --input-len 2048 --output-len 256 --output-json result.json
+  The same with steps that spread by 5 percent:
+    ridgepoint simulate --model llama-3.1-70b --hardware h100 --tp 4 --request-rate 5 \\
+        --num-requests 1000 --input-len 2048 --output-len 256 --noise 0.05
 
 docs/workloads.md describes profiles and lists of requests. A server file is flat YAML or JSON with `model`, `hardware` \
 and vLLM's engine arguments, with dashes or underscores; unknown keys are errors. In the \
@@ -100,6 +103,8 @@ Examples:
   A server's own requests, predicted one by one:
     ridgepoint ingest capture.jsonl.gz --out mine
     ridgepoint evaluate capture mine --config server.yaml --output-csv requests.csv
+  How the gaps between tokens are distributed, drawn, with gaps above 20 ms as long ones:
+    ridgepoint evaluate capture mine --config server.yaml --plot plots --long-gap-ms 20
 
 A path is any trace, report or table that `ridgepoint ingest` reads, or the folder that it wrote. Requests are sent at \
 their captured times with their lengths, and share prefixes as their block hashes say; without hashes each finds as many \
@@ -117,6 +122,9 @@ to. Data that cannot be fitted leave no file.";
 pub const EXPORT: &str = "\
 Examples:
   ridgepoint export --model llama-3.1-70b --hardware h100 --tp 4 --out tables.json
+  Flags that bring llm-d-inference-sim as near as it gets, predicted or from a capture:
+    ridgepoint export --as llm-d-inference-sim --model llama-3.1-8b --hardware h100
+    ridgepoint export --as llm-d-inference-sim --model llama-3.1-8b --hardware h100 --capture capture.jsonl.gz
 
 A file holds for one model, GPU, deployment and correction. bindings/go/tables reads it without C; \
 docs/export.md describes it for other languages.";
@@ -127,7 +135,10 @@ Examples:
 
 pub const HARDWARE: &str = "\
 Examples:
-  ridgepoint hardware 'NVIDIA H100 80GB HBM3'";
+  ridgepoint hardware 'NVIDIA H100 80GB HBM3'
+  A CPU described by a file, and figures of one's own over a known GPU's:
+    ridgepoint hardware examples/cpu.toml
+    ridgepoint hardware gpus.json#H100";
 
 pub const COMPLETIONS: &str = "\
 Examples:

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use clap::Args;
-use ridgepoint::hardware::builtin_names;
+use ridgepoint::hardware::{Architecture, builtin_names};
 use ridgepoint::internals::correction::builtin_corrections;
 use ridgepoint::internals::efficiency::Tables;
 use ridgepoint::internals::efficiency::kernel_model::{AllReduceModel, DecodeModel, GemmModel, MoeModel, PrefillModel};
@@ -23,7 +23,7 @@ use crate::text::{Page, Rows, count, quantity};
 /// The arguments of `hardware`.
 #[derive(Debug, Args)]
 pub struct HardwareArgs {
-    /// Name or path of one GPU, to show its figures, their sources and its tables
+    /// Name, TOML file or FILE.json#NAME of one GPU, to show its figures, their sources and its tables
     #[arg(value_name = "NAME|PATH")]
     name: Option<String>,
 }
@@ -137,6 +137,16 @@ fn listed(names: &[String], instead: &str) -> String {
     if names.is_empty() { instead.to_owned() } else { names.join(", ") }
 }
 
+/// What stands in for the tables of a chip that has none.
+fn without_tables(hardware: &Hardware) -> &'static str {
+    if hardware.architecture == Architecture::Cpu { "none: the datasheet's bounds" } else { "borrowed" }
+}
+
+/// What stands in for a correction that was fitted on the chip.
+fn without_correction(hardware: &Hardware) -> &'static str {
+    if hardware.architecture == Architecture::Cpu { "none" } else { "carried over" }
+}
+
 /// Operators that can have tables.
 const OPERATORS: usize = 5;
 
@@ -155,9 +165,9 @@ fn list(entries: &[GpuEntry], page: &mut Page) {
         .left("link", |of| link(&of.hardware))
         .left("tables", |of| match of.tables.len() {
             OPERATORS => "all".to_owned(),
-            _ => listed(&of.tables, "borrowed"),
+            _ => listed(&of.tables, without_tables(&of.hardware)),
         })
-        .left("correction", |of| listed(&of.corrections, "carried over"));
+        .left("correction", |of| listed(&of.corrections, without_correction(&of.hardware)));
     page.rows(&rows, &["GPU", "int8", "fp4", "SMs", "correction", "link"]);
     page.blank();
     let text = "Peaks are dense, in FLOP/s; a link's rate is one direction of one GPU. A GPU without tables borrows the \
@@ -175,12 +185,17 @@ fn one(entry: &GpuEntry, page: &mut Page) {
     let peaks: Vec<String> = gpu.peaks_dense_flop_per_s.keys().copied().filter_map(peak).collect();
     page.fact("dense peaks", &format!("{} FLOP/s", peaks.join(", ")));
     page.fact("memory", &memory(gpu));
-    page.fact("SMs", &format!("{} at up to {}", gpu.sm_count, quantity(gpu.boost_clock_hz, "Hz")));
+    let units = if gpu.architecture == Architecture::Cpu { "cores" } else { "SMs" };
+    page.fact(units, &format!("{} at up to {}", gpu.sm_count, quantity(gpu.boost_clock_hz, "Hz")));
     page.fact("L2 cache", &quantity(gpu.l2_bytes, "B"));
-    page.fact("link", &format!("{}, one direction of one GPU", link(gpu)));
-    page.fact("tables", &listed(&entry.tables, "borrowed"));
-    page.fact("correction", &listed(&entry.corrections, "carried over"));
+    match gpu.interconnect {
+        Some(_) => page.fact("link", &format!("{}, one direction of one GPU", link(gpu))),
+        None => page.fact("link", "none"),
+    }
+    page.fact("tables", &listed(&entry.tables, without_tables(gpu)));
+    page.fact("correction", &listed(&entry.corrections, without_correction(gpu)));
     gpu.sources.iter().for_each(|source| page.fact("source", source));
+    gpu.notes.iter().for_each(|note| page.fact("note", note));
     page.fact("known as", &listed(&gpu.aliases, "its name alone"));
     let Some(table_headers) = entry.table_headers.as_ref().filter(|headers| !headers.is_empty()) else { return };
     page.blank();

@@ -26,7 +26,7 @@ pub struct ServerArgs {
     /// Built-in name (`ridgepoint models`), Hugging Face id, or path of a config.json or its folder
     #[arg(long, value_name = "NAME|PATH", required_unless_present = "config", help_heading = SERVER)]
     model: Option<String>,
-    /// Built-in name (`ridgepoint hardware`) or path of a TOML file
+    /// Built-in name (`ridgepoint hardware`), path of a TOML file, or FILE.json#NAME: figures over a known GPU's
     #[arg(long, value_name = "NAME|PATH", required_unless_present = "config", help_heading = SERVER)]
     hardware: Option<String>,
     #[command(flatten)]
@@ -65,6 +65,17 @@ pub struct ServerArgs {
     scheduling_policy: Option<String>,
 }
 
+/// A remark if step times hold the host's share of an engine that schedules synchronously, and this one does not.
+pub fn unlike_the_fitted(steps: &StepModel, engine: &Engine) -> Option<String> {
+    let correction =
+        steps.correction().filter(|of| of.source.steps_hold_scheduling && engine.config.async_scheduling)?;
+    Some(format!(
+        "correction {} was fitted on an engine that schedules synchronously, and this one schedules asynchronously: \
+         --no-async-scheduling makes them alike",
+        correction.name
+    ))
+}
+
 /// A number, or a text that the reader of servers judges.
 fn blocks(text: &str) -> Result<Value, std::convert::Infallible> {
     Ok(text.parse::<u64>().map_or_else(|_| text.into(), Value::from))
@@ -86,6 +97,7 @@ impl ServerArgs {
         notes.extend(precision_notes);
         notes.extend(steps.notes().iter().cloned());
         notes.extend(engine.notes.iter().cloned());
+        notes.extend(unlike_the_fitted(&steps, &engine));
         Ok((Served { model, hardware, deployment, steps }, engine, notes))
     }
 

@@ -177,7 +177,8 @@ pub fn count(n: impl TryInto<u64>) -> String {
 
 /// `1 decode`, `2 decodes`.
 pub fn plural(n: u64, noun: &str) -> String {
-    format!("{} {noun}{}", count(n), if n == 1 { "" } else { "s" })
+    let ending = if noun.ends_with("ch") { "es" } else { "s" };
+    format!("{} {noun}{}", count(n), if n == 1 { "" } else { ending })
 }
 
 /// A share as a percentage with one decimal.

@@ -48,9 +48,12 @@ pub fn deployment(bytes: &[u8]) {
     }
 }
 
-/// A GPU.
+/// A GPU in TOML, or figures of GPUs in JSON.
 pub fn hardware(bytes: &[u8]) {
-    if let Ok(hardware) = Hardware::from_toml_str("fuzzed", "fuzzed.toml", &String::from_utf8_lossy(bytes)) {
+    let text = String::from_utf8_lossy(bytes);
+    let of_json = |gpu| Hardware::from_figures_json(None, "fuzzed.json", &text, gpu);
+    let read = [Hardware::from_toml_str("fuzzed", "fuzzed.toml", &text), of_json(None), of_json(Some("H100"))];
+    for hardware in read.into_iter().flatten() {
         sane::predict(&LLAMA, &hardware, &Deployment::tensor_parallel(2));
     }
 }

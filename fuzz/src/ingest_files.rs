@@ -16,7 +16,7 @@ use crate::scratch;
 /// Tokens of a KV block.
 const BLOCK_SIZE: u32 = 16;
 
-/// The server that captures are replayed on.
+/// The server on which every captured run is replayed.
 static SERVER: LazyLock<CaptureServer> = LazyLock::new(|| {
     let deployment = Deployment::default();
     let engine = EngineConfig { max_num_seqs: 8, ..EngineConfig::new(&deployment, 4096, 500) };
@@ -84,6 +84,26 @@ pub fn token_table(bytes: &[u8]) {
     read_as("token-table", bytes);
 }
 
+/// vLLM's log.
+pub fn vllm_log(bytes: &[u8]) {
+    read_as("vllm-log", bytes);
+}
+
+/// KV events as JSON lines.
+pub fn kv_events(bytes: &[u8]) {
+    read_as("kv-events", bytes);
+}
+
+/// KV events in msgpack.
+pub fn kv_event_dump(bytes: &[u8]) {
+    read_as("kv-event-dump", bytes);
+}
+
+/// A reply of `/metrics`.
+pub fn metrics(bytes: &[u8]) {
+    read_as("metrics", bytes);
+}
+
 /// Replays what was captured.
 fn judge(path: &Path) {
     let Ok(run) = read_capture(&[path.to_owned()], None) else { return };
@@ -117,6 +137,7 @@ fn read(format: Format, path: &Path) {
     capture.steps.iter().for_each(reconstruct);
     let mut tables = Tables::default();
     tables.add("capture", format, capture, &Cleaning::default(), &|_| ());
+    let _ = tables.add_totals();
     tables.compare();
     if !tables.steps.is_empty() && tables.twins.is_empty() {
         rewritten("steps.csv", &|out| step_table::write(out, &tables.steps), &|path| {

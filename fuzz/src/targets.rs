@@ -52,7 +52,11 @@ pub const fn of_kind(kind: FileKind) -> &'static [&'static str] {
             "request_table",
             "token_jsonl",
             "token_table",
+            "vllm_log",
+            "kv_events",
+            "metrics",
         ],
+        FileKind::KvEventDump => &["kv_event_dump"],
         FileKind::ServingFigures => &["measured"],
         FileKind::ClosedLoop => &["closed_loop"],
         FileKind::KernelTimings => &["measurements_csv"],
@@ -61,7 +65,7 @@ pub const fn of_kind(kind: FileKind) -> &'static [&'static str] {
     }
 }
 
-const TARGETS: [Target; 32] = [
+const TARGETS: [Target; 36] = [
     target("model_config", core_files::model_config),
     target("generation_config", core_files::generation_config),
     target("deployment", core_files::deployment),
@@ -84,6 +88,10 @@ const TARGETS: [Target; 32] = [
     target("request_table", ingest_files::request_table),
     target("token_jsonl", ingest_files::token_jsonl),
     target("token_table", ingest_files::token_table),
+    target("vllm_log", ingest_files::vllm_log),
+    target("kv_events", ingest_files::kv_events),
+    target("kv_event_dump", ingest_files::kv_event_dump),
+    target("metrics", ingest_files::metrics),
     target("measurements_csv", lab_files::measurements_csv),
     target("measurements_parquet", lab_files::measurements_parquet),
     target("certificate", lab_files::certificate),

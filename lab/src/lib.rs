@@ -7,6 +7,7 @@ pub mod evaluate;
 pub mod fit;
 pub mod huber;
 pub mod ingest;
+pub mod llm_d_flags;
 mod measured_time;
 pub mod measurements;
 pub mod solver;

@@ -112,6 +112,27 @@ pub fn pearson(pairs: &[(f64, f64)]) -> Option<f64> {
     (varies(squares_x, mean_x) && varies(squares_y, mean_y)).then(|| r.clamp(-1.0, 1.0))
 }
 
+/// Returns Spearman's correlation of pairs, which is Pearson's of their ranks; `None` if either value is constant.
+pub fn rank_correlation(pairs: &[(f64, f64)]) -> Option<f64> {
+    let (x, y): (Vec<f64>, Vec<f64>) = pairs.iter().copied().unzip();
+    let ranked: Vec<(f64, f64)> = ranks(&x).into_iter().zip(ranks(&y)).collect();
+    pearson(&ranked)
+}
+
+/// The rank of each value, from 0; equal values share their mean rank.
+fn ranks(values: &[f64]) -> Vec<f64> {
+    let mut order: Vec<usize> = (0..values.len()).collect();
+    order.sort_by(|a, b| values[*a].total_cmp(&values[*b]));
+    let mut ranks = vec![0.0; values.len()];
+    let mut first = 0;
+    for equal in order.chunk_by(|a, b| values[*a].total_cmp(&values[*b]).is_eq()) {
+        let rank = first as f64 + (equal.len() - 1) as f64 / 2.0;
+        equal.iter().for_each(|at| ranks[*at] = rank);
+        first += equal.len();
+    }
+    ranks
+}
+
 /// Returns the coefficients of `targets ≈ rows · coefficients` that minimise `Σ weight·residual²` and are not negative;
 /// `None` without rows.
 ///

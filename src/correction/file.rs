@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::fitted::{Correction, Level, Scatter, Source};
 use super::host::HostTimes;
+use super::range::FittedRange;
 use super::term::{NUM_TERMS, Term};
 use crate::error::{Error, Result};
 use crate::input::{FileKind, read_text};
@@ -34,6 +35,8 @@ struct File {
     source: Source,
     scatter: Scatter,
     host: HostTimes,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    range: Option<FittedRange>,
     coefficients: BTreeMap<String, Coefficient>,
 }
 
@@ -108,6 +111,7 @@ impl Correction {
             host: file.host,
             scatter: file.scatter,
             source: file.source,
+            range: file.range,
         })
     }
 
@@ -139,6 +143,7 @@ impl Correction {
             source: self.source.clone(),
             scatter: Scatter { step: round(self.scatter.step), ttft: round(self.scatter.ttft) },
             host,
+            range: self.range,
             coefficients: Term::ALL.into_iter().enumerate().map(coefficient).collect(),
         };
         let text = toml::to_string(&file).map_err(|error| Error::parse(self.name.clone(), error.to_string()))?;

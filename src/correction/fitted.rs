@@ -5,8 +5,10 @@
 use serde::{Deserialize, Serialize};
 
 use super::basis::Basis;
-use super::host::HostTimes;
+use super::host::{HostTimes, Queues};
+use super::range::{Beyond, FittedRange};
 use super::term::{NUM_TERMS, Term};
+use crate::physics::BatchSums;
 
 /// Largest relative standard deviation of a prediction that is told from a larger one: an interval stays finite.
 const MAX_RELATIVE_SD: f64 = 10.0;
@@ -46,6 +48,14 @@ pub struct Source {
     pub rows_sha256: String,
     /// Whether the solver converged.
     pub converged: bool,
+    /// Whether step times hold the host's share: they were fitted on periods of an engine that schedules synchronously, or may.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub steps_hold_scheduling: bool,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_false(value: &bool) -> bool {
+    !value
 }
 
 /// Scatter of what was measured around predictions: standard deviations of ln(measured / predicted), for models that the
@@ -85,6 +95,8 @@ pub struct Correction {
     pub scatter: Scatter,
     /// The data that it was fitted on.
     pub source: Source,
+    /// Sizes of the steps that it was fitted on; `None` for serving runs, whose steps were not seen.
+    pub range: Option<FittedRange>,
 }
 
 impl Correction {
@@ -103,6 +115,7 @@ impl Correction {
             host: HostTimes::default(),
             scatter: Scatter::default(),
             source: Source::default(),
+            range: None,
         }
     }
 
@@ -114,6 +127,22 @@ impl Correction {
     /// Time of a step, or a mean over steps, with these terms, µs.
     pub fn time_us(&self, basis: &Basis) -> f64 {
         basis.time_us(&self.coefficients)
+    }
+
+    /// Time of a period with these terms and queues, µs: the step, and what its queues take of the host's thread where that is part
+    /// of the periods that were fitted.
+    pub fn period_us(&self, basis: &Basis, queues: &Queues) -> f64 {
+        self.time_us(basis) + self.queues_us(queues)
+    }
+
+    /// Share of the queues in a period, µs; 0 for an engine that hides it behind its steps.
+    pub fn queues_us(&self, queues: &Queues) -> f64 {
+        if self.source.steps_hold_scheduling { self.host.queues_us(queues) } else { 0.0 }
+    }
+
+    /// What of a step is beyond the steps that were fitted; `None` within them.
+    pub fn beyond(&self, step: &BatchSums) -> Option<Beyond> {
+        self.range.and_then(|range| range.beyond(step))
     }
 
     /// Standard deviation of the time of [`Correction::time_us`] that comes from not knowing the coefficients, relative to it.

@@ -18,8 +18,34 @@ pub struct HostTimes {
     /// µs of the engine's thread per iteration: scheduling and preparing inputs. Assumed: 1 ms, of the 0.5 to 2 ms that
     /// simulator authors report for scheduling (inference-sim, issue 482).
     pub scheduling_us: f64,
+    /// µs of the engine's thread per iteration and running request, beyond the request's share of the step. None is assumed.
+    pub scheduling_us_per_running: f64,
+    /// µs of the engine's thread per iteration and waiting request: walking the queue. None is assumed.
+    pub scheduling_us_per_waiting: f64,
     /// µs of the engine's thread per preempted request: freeing its blocks. Assumed: 0.1 ms.
     pub preemption_us: f64,
+    /// µs of the engine's thread per request that is scheduled again after a preemption. None is assumed.
+    pub resume_us: f64,
+}
+
+/// The requests of an iteration that the engine's thread takes time for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Queues {
+    /// Requests in the running queue.
+    pub num_running: u32,
+    /// Requests in the waiting queue.
+    pub num_waiting: u32,
+    /// Requests preempted in the iteration.
+    pub num_preempted: u32,
+    /// Preempted requests that the iteration schedules again.
+    pub num_resumed: u32,
+}
+
+impl Queues {
+    /// The counts in the order of [`HostTimes::queue_prices_us`].
+    pub fn counts(&self) -> [f64; 4] {
+        [self.num_running, self.num_waiting, self.num_preempted, self.num_resumed].map(f64::from)
+    }
 }
 
 impl Default for HostTimes {
@@ -29,7 +55,10 @@ impl Default for HostTimes {
             queueing_us_per_token: 2.0,
             output_token_us: 2500.0,
             scheduling_us: 1000.0,
+            scheduling_us_per_running: 0.0,
+            scheduling_us_per_waiting: 0.0,
             preemption_us: 100.0,
+            resume_us: 0.0,
         }
     }
 }
@@ -41,17 +70,46 @@ impl HostTimes {
         queueing_us_per_token: 0.0,
         output_token_us: 0.0,
         scheduling_us: 0.0,
+        scheduling_us_per_running: 0.0,
+        scheduling_us_per_waiting: 0.0,
         preemption_us: 0.0,
+        resume_us: 0.0,
     };
 
+    /// µs per running, waiting, preempted and resumed request of an iteration.
+    pub fn queue_prices_us(&self) -> [f64; 4] {
+        let HostTimes { scheduling_us_per_running, scheduling_us_per_waiting, preemption_us, resume_us, .. } = *self;
+        [scheduling_us_per_running, scheduling_us_per_waiting, preemption_us, resume_us]
+    }
+
+    /// The same host with these prices of queues, in the order of [`HostTimes::queue_prices_us`].
+    #[must_use]
+    pub fn with_queue_prices(self, [running, waiting, preemption_us, resume_us]: [f64; 4]) -> HostTimes {
+        HostTimes {
+            scheduling_us_per_running: running,
+            scheduling_us_per_waiting: waiting,
+            preemption_us,
+            resume_us,
+            ..self
+        }
+    }
+
+    /// Time of the engine's thread for the requests in its queues, µs. It is part of an iteration beside `scheduling_us`.
+    pub fn queues_us(&self, queues: &Queues) -> f64 {
+        queues.counts().iter().zip(self.queue_prices_us()).map(|(count, price)| count * price).sum()
+    }
+
     /// The delays by their keys.
-    pub(super) fn by_key(&mut self) -> [(&'static str, &mut f64); 5] {
+    pub(super) fn by_key(&mut self) -> [(&'static str, &mut f64); 8] {
         [
             ("queueing_us", &mut self.queueing_us),
             ("queueing_us_per_token", &mut self.queueing_us_per_token),
             ("output_token_us", &mut self.output_token_us),
             ("scheduling_us", &mut self.scheduling_us),
+            ("scheduling_us_per_running", &mut self.scheduling_us_per_running),
+            ("scheduling_us_per_waiting", &mut self.scheduling_us_per_waiting),
             ("preemption_us", &mut self.preemption_us),
+            ("resume_us", &mut self.resume_us),
         ]
     }
 }

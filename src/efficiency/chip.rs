@@ -12,7 +12,7 @@ pub struct Chip {
     pub peak_flop_per_s: f64,
     /// Device memory bandwidth, bytes/s.
     pub hbm_bytes_per_s: f64,
-    /// Link of one GPU, one direction, bytes/s.
+    /// Link of one GPU, one direction, bytes/s; infinite without one, where no operator uses it.
     pub link_bytes_per_s: f64,
     /// Streaming multiprocessors.
     pub sm_count: f64,
@@ -27,7 +27,7 @@ impl Chip {
         Ok(Chip {
             peak_flop_per_s: hardware.peak_dense_flop_per_s(dtype)?,
             hbm_bytes_per_s: hardware.hbm_bytes_per_s,
-            link_bytes_per_s: hardware.interconnect.unidirectional_bytes_per_s,
+            link_bytes_per_s: hardware.interconnect.map_or(f64::INFINITY, |link| link.unidirectional_bytes_per_s),
             sm_count: f64::from(hardware.sm_count),
         })
     }

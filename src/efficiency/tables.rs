@@ -14,6 +14,8 @@ use crate::input::{FileKind, read_text};
 
 use super::chip::Chip;
 use super::family::Family;
+use super::gemm_model::GemmModel;
+use super::kernel_model::{AllReduceModel, DecodeModel, MoeModel, PrefillModel};
 use super::keys::Key;
 use super::provenance::Provenance;
 use super::series::{Header, Series};
@@ -27,6 +29,7 @@ fn fallback_gpus(architecture: Architecture) -> &'static [&'static str] {
         Architecture::Ampere | Architecture::Ada => &["a100_sxm", "h100_sxm", "h200_sxm"],
         Architecture::Hopper => &["h100_sxm", "h200_sxm", "a100_sxm"],
         Architecture::Blackwell | Architecture::BlackwellConsumer => &["h200_sxm", "h100_sxm", "a100_sxm"],
+        Architecture::Cpu => &[],
     }
 }
 
@@ -77,6 +80,19 @@ impl Tables {
         gpus.extend(others.map(|name| (*name).to_owned()));
         let data_dir = data_dir.map(Path::to_path_buf);
         Tables { hardware: hardware.clone(), data_dir, gpus, read: Cache::default() }
+    }
+
+    /// Whether nothing was measured on the chip, nor on any that may stand in.
+    ///
+    /// # Errors
+    /// Those of reading a table's header.
+    pub fn are_empty(&self) -> Result<bool> {
+        Ok(self.gpus.len() == 1
+            && self.own_header::<GemmModel>()?.is_none()
+            && self.own_header::<PrefillModel>()?.is_none()
+            && self.own_header::<DecodeModel>()?.is_none()
+            && self.own_header::<MoeModel>()?.is_none()
+            && self.own_header::<AllReduceModel>()?.is_none())
     }
 
     /// Header of the GPU's own table of this operator.
@@ -189,8 +205,6 @@ fn read_file<F: Family>(gpu: &str, path: &Path) -> Result<Option<Table<F>>> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::gemm_model::GemmModel;
-    use super::super::kernel_model::{AllReduceModel, DecodeModel, MoeModel, PrefillModel};
     use super::*;
     use crate::dtype::MatmulFormat;
 

@@ -10,6 +10,9 @@
 //! - The rate of a link is one direction of one GPU; datasheets quote both directions together.
 //! - A figure that is decades away from every real chip's is refused, as is a bf16 peak that the units cannot reach.
 //!   `allow_unusual_figures = true` at the top of the file widens the limits a million times.
+//! - `architecture = "cpu"` describes a CPU: `sm_count` is its cores, `hbm_…` its memory, `l2_bytes` its last-level cache, and
+//!   `[interconnect]` may be left out.
+//! - A JSON of the four figures that papers print of a GPU goes over the GPU of that name (`figures_json`).
 //! - `retrieved` is the month in which a person entered the figures. Tests check them against each other (units × rate ×
 //!   clock).
 //!
@@ -22,6 +25,7 @@
 //! ```
 
 mod catalogue;
+mod figures_json;
 mod parse;
 mod sense;
 mod spec;

@@ -51,23 +51,30 @@ pub(super) fn lookup_key(name: &str) -> String {
 
 /// Reads the whole file. After a problem, which is in the log, a figure that breaks no other rule stands in.
 fn read_file(name: &str, file: Keys<'_>) -> Hardware {
-    file.require(&["display_name", "architecture", "datasheet", "interconnect"]);
+    file.require(&["display_name", "architecture", "datasheet"]);
     let aliases = aliases(&file);
     let display_name = file.text("display_name").unwrap_or_default().to_owned();
     let architecture = file.variant("architecture").unwrap_or(Architecture::Blackwell);
     let has_datasheet = file.has("datasheet");
     let datasheet = file.section_or_empty("datasheet");
-    let link = file.section_or_empty("interconnect");
+    if architecture != Architecture::Cpu {
+        file.require(&["interconnect"]);
+    }
+    let link = file.section("interconnect");
     let sense = Sense { is_unusual: file.flag("allow_unusual_figures").unwrap_or(false) };
     file.finish();
 
-    link.require(&["kind"]);
-    let interconnect = Interconnect {
-        kind: link.variant("kind").unwrap_or(InterconnectKind::Pcie),
-        unidirectional_bytes_per_s: required(sense, &link, "unidirectional_bytes_per_s"),
-    };
-    let sources = vec![source(&datasheet), source(&link)];
-    link.finish();
+    let mut sources = vec![source(&datasheet)];
+    let interconnect = link.map(|link| {
+        link.require(&["kind"]);
+        let interconnect = Interconnect {
+            kind: link.variant("kind").unwrap_or(InterconnectKind::Pcie),
+            unidirectional_bytes_per_s: required(sense, &link, "unidirectional_bytes_per_s"),
+        };
+        sources.push(source(&link));
+        link.finish();
+        interconnect
+    });
 
     datasheet.require(&["sm_count"]);
     let optional = |key: &str| sense.figure(&datasheet, key);
@@ -85,6 +92,7 @@ fn read_file(name: &str, file: Keys<'_>) -> Hardware {
         peaks_dense_flop_per_s: PEAK_KEYS.iter().filter_map(|(key, dtype)| Some((*dtype, optional(key)?))).collect(),
         interconnect,
         sources,
+        notes: Vec::new(),
     };
     if has_datasheet {
         check(&hardware, &datasheet);

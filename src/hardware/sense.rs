@@ -25,7 +25,7 @@ const FIGURES: [(&str, f64, f64, &str); 12] = [
     ("peak_fp4_dense_flop_per_s", 1e11, 1e18, "FLOP/s"),
 ];
 /// Most streaming multiprocessors; the largest chip of `hardware/*.toml` has 188.
-const MAX_SMS: u32 = 10_000;
+pub(super) const MAX_SMS: u32 = 10_000;
 /// By how much `allow_unusual_figures` widens each limit. Every time that follows from such figures is still finite.
 const UNUSUAL: f64 = 1e6;
 /// Prefixes of units and their powers of ten.
@@ -35,6 +35,12 @@ const PREFIXES: [(&str, i32); 4] = [("k", 3), ("M", 6), ("G", 9), ("T", 12)];
 const MAX_FP8_TO_BF16: f64 = 4.0;
 /// Share by which a bf16 peak may exceed that of all units at the boost clock: datasheets round.
 const ROUNDING: f64 = 0.1;
+
+/// Returns the least and the greatest value of a figure.
+pub(super) fn range(key: &str) -> (f64, f64) {
+    let known = FIGURES.iter().find(|(known, ..)| *known == key);
+    known.map_or((f64::MIN_POSITIVE, f64::MAX), |(_, min, max, _)| (*min, *max))
+}
 
 /// How strictly figures are checked.
 #[derive(Debug, Clone, Copy)]
@@ -86,28 +92,36 @@ fn slip(value: f64, min: f64, max: f64, unit: &str) -> String {
 ///
 /// # Source
 /// NVIDIA's architecture whitepapers: 1,024 fused multiply-adds of A100, twice as many with each later data-centre generation,
-/// 512 of AD102 and GB202.
+/// 512 of AD102 and GB202. Intel's AMX, the widest unit of a CPU's core: a 16 × 16 × 32 product in 16 cycles.
 fn flop_per_sm_and_clock(architecture: Architecture) -> f64 {
     match architecture {
         Architecture::Ampere => 2048.0,
         Architecture::Hopper => 4096.0,
         Architecture::Blackwell => 8192.0,
-        Architecture::Ada | Architecture::BlackwellConsumer => 1024.0,
+        Architecture::Ada | Architecture::BlackwellConsumer | Architecture::Cpu => 1024.0,
+    }
+}
+
+/// Checks the bf16 peak, which is in `key`, against the units that reach it.
+pub(super) fn check_16_bit_peak(hardware: &Hardware, keys: &Keys<'_>, key: &str, way_out: &str) {
+    let units = f64::from(hardware.sm_count) * flop_per_sm_and_clock(hardware.architecture) * hardware.boost_clock_hz;
+    let peak = hardware.peaks_dense_flop_per_s.get(&DType::Bfloat16);
+    if peak.is_some_and(|peak| *peak > units * (1.0 + ROUNDING)) {
+        let reason = format!(
+            "is more than all SMs reach at the boost clock, {units:.3e} FLOP/s: is it a peak with sparsity? Then halve all peaks{way_out}"
+        );
+        keys.problem(key, reason);
     }
 }
 
 /// Checks the peaks against the units that reach them and against each other.
 pub(super) fn check_peaks(hardware: &Hardware, datasheet: &Keys<'_>, sense: Sense) {
     let peaks = &hardware.peaks_dense_flop_per_s;
-    let Some(bf16) = peaks.get(&DType::Bfloat16) else { return };
-    let units = f64::from(hardware.sm_count) * flop_per_sm_and_clock(hardware.architecture) * hardware.boost_clock_hz;
-    if !sense.is_unusual && *bf16 > units * (1.0 + ROUNDING) {
-        let reason = format!(
-            "is more than all SMs reach at the boost clock, {units:.3e}: is it a peak with sparsity? Then halve all peaks; \
-             set allow_unusual_figures = true at the top of the file if it is right"
-        );
-        datasheet.problem("peak_bf16_dense_flop_per_s", reason);
+    if !sense.is_unusual {
+        let way_out = "; set allow_unusual_figures = true at the top of the file if it is right";
+        check_16_bit_peak(hardware, datasheet, "peak_bf16_dense_flop_per_s", way_out);
     }
+    let Some(bf16) = peaks.get(&DType::Bfloat16) else { return };
     if let Some(fp8) = peaks.get(&DType::Fp8)
         && (fp8 < bf16 || *fp8 > MAX_FP8_TO_BF16 * bf16)
     {

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 
-/// GPU generation. It decides which kernels run and which GPU's efficiency tables serve as a fallback.
+/// GPU generation, or a CPU. It decides which kernels run and which GPU's efficiency tables serve as a fallback.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -22,6 +22,8 @@ pub enum Architecture {
     Blackwell,
     /// Compute capability 12.0 (RTX PRO 6000).
     BlackwellConsumer,
+    /// A CPU. No other chip's tables stand in for its own: without any, every time is the datasheet's bound.
+    Cpu,
 }
 
 /// Kind of link between the GPUs of a node.
@@ -56,9 +58,9 @@ pub struct Hardware {
     pub display_name: String,
     /// GPU generation.
     pub architecture: Architecture,
-    /// Enabled streaming multiprocessors.
+    /// Enabled streaming multiprocessors; cores of a CPU.
     pub sm_count: u32,
-    /// Second-level cache, bytes.
+    /// Second-level cache, of a CPU the last level, bytes.
     pub l2_bytes: f64,
     /// Highest boost clock of the SMs, Hz. Hopper's matrix peaks are quoted at a lower one.
     pub boost_clock_hz: f64,
@@ -73,10 +75,13 @@ pub struct Hardware {
     /// Dense peak of the matrix units by the format of the operands, FLOP per second. For `float32` it is that of the vector
     /// units.
     pub peaks_dense_flop_per_s: BTreeMap<DType, f64>,
-    /// The link to the other GPUs of the node.
-    pub interconnect: Interconnect,
+    /// The link to the other GPUs of the node; `None` for a CPU that has none to give.
+    pub interconnect: Option<Interconnect>,
     /// Sources of the figures.
     pub sources: Vec<String>,
+    /// What a user should know of the figures. Every estimate repeats it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
 }
 
 impl Hardware {

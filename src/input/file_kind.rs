@@ -29,6 +29,8 @@ pub enum FileKind {
     SweepTable,
     /// A trace of an engine, a report of a load generator, or a table of steps or requests.
     Trace,
+    /// KV events in msgpack, each batch behind its length.
+    KvEventDump,
     /// The figures of a serving run in csv.
     ServingFigures,
     /// Closed-loop runs in csv.
@@ -54,7 +56,7 @@ const MIB: u64 = 1 << 20;
 
 impl FileKind {
     /// Every kind.
-    pub const ALL: [FileKind; 18] = [
+    pub const ALL: [FileKind; 19] = [
         FileKind::ModelConfig,
         FileKind::QuantisationConfig,
         FileKind::GenerationConfig,
@@ -68,6 +70,7 @@ impl FileKind {
         FileKind::Grid,
         FileKind::SweepTable,
         FileKind::Trace,
+        FileKind::KvEventDump,
         FileKind::ServingFigures,
         FileKind::ClosedLoop,
         FileKind::KernelTimings,
@@ -85,10 +88,15 @@ impl FileKind {
         self.about().1
     }
 
+    /// Returns whether such a file is no text.
+    pub fn is_binary(self) -> bool {
+        matches!(self, FileKind::KernelParquet | FileKind::KvEventDump)
+    }
+
     /// Returns whether such a file may be compressed by gzip, as captures and reports often are.
     #[cfg(feature = "replay")]
     pub fn may_be_gzip(self) -> bool {
-        matches!(self, FileKind::Trace | FileKind::Requests)
+        matches!(self, FileKind::Trace | FileKind::Requests | FileKind::KvEventDump)
     }
 
     fn about(self) -> (&'static str, Limit) {
@@ -107,6 +115,7 @@ impl FileKind {
             FileKind::Grid => ("grid", Bytes(4 * MIB)),
             FileKind::SweepTable => ("table of a sweep", Bytes(512 * MIB)),
             FileKind::Trace => ("trace or report", Records(20_000_000)),
+            FileKind::KvEventDump => ("dump of KV events", Records(20_000_000)),
             FileKind::ServingFigures => ("file of measured figures", Records(1_000_000)),
             FileKind::ClosedLoop => ("file of closed-loop runs", Records(1_000_000)),
             FileKind::KernelTimings => ("file of kernel timings", Records(10_000_000)),

@@ -71,7 +71,7 @@ impl<'a> Input<'a> {
             rest = Box::new(flate2::read::MultiGzDecoder::new(Cursor::new(head).chain(rest)));
             head = read_head(&origin, &mut rest)?;
         }
-        if let Some(problem) = not_text(&head).filter(|_| kind != FileKind::KernelParquet) {
+        if let Some(problem) = not_text(&head).filter(|_| !kind.is_binary()) {
             return Err(Error::parse(origin, format!("{problem}; expected a {}", kind.name())));
         }
         if head.starts_with(BYTE_ORDER_MARK) {
@@ -264,8 +264,7 @@ mod tests {
             (b"\xff\xfe{\0}\0", "is UTF-16 text: save it as UTF-8"),
             (b"{\0}\0", "holds zero bytes"),
         ] {
-            let takes =
-                |kind: FileKind| kind == FileKind::KernelParquet || (kind.may_be_gzip() && start.starts_with(GZIP));
+            let takes = |kind: FileKind| kind.is_binary() || (kind.may_be_gzip() && start.starts_with(GZIP));
             for kind in FileKind::ALL.into_iter().filter(|kind| !takes(*kind)) {
                 let message = message(Input::new(kind, "f", start));
                 assert!(message.starts_with(&format!("f: {expected}")) && message.contains(kind.name()), "{message}");

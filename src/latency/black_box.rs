@@ -84,6 +84,6 @@ impl LatencyModel for FixedLatency {
 
     fn host(&self) -> HostTimes {
         let FixedLatency { queueing_us, output_token_us, scheduling_us, preemption_us, .. } = *self;
-        HostTimes { queueing_us, queueing_us_per_token: 0.0, output_token_us, scheduling_us, preemption_us }
+        HostTimes { queueing_us, output_token_us, scheduling_us, preemption_us, ..HostTimes::NONE }
     }
 }

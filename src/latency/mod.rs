@@ -4,7 +4,7 @@
 mod black_box;
 mod roofline;
 
-pub use crate::correction::HostTimes;
+pub use crate::correction::{HostTimes, Queues};
 pub use black_box::{BlackBox, FixedLatency};
 pub use roofline::CalibratedRoofline;
 
@@ -12,7 +12,7 @@ use crate::request::Request;
 
 /// The delays that a simulator of a serving engine asks for, in microseconds. Only the time of a step is required.
 ///
-/// Every implementation promises, for each method:
+/// Every implementation promises, for each method, but for `replay::NoisySteps`, which is a random one:
 ///
 /// - **pure and deterministic**: the same arguments give the same bits, on any thread, however often and in whatever order;
 /// - **independent of order**: a step's time does not depend on the order of its requests;
@@ -40,7 +40,8 @@ pub trait LatencyModel: Send + Sync {
     /// Time of one engine iteration on the GPUs, for the requests scheduled in it; 0 for none.
     fn step_time_us(&self, requests: &[Request]) -> f64;
 
-    /// Returns the host's delays around the steps, from which the four methods below follow. Defaults to none.
+    /// Returns the host's delays around the steps, from which the four methods below follow. Defaults to none. Prices of an
+    /// iteration by running, waiting and resumed requests are in it alone ([`HostTimes::queues_us`]); a replay adds them.
     fn host(&self) -> HostTimes {
         HostTimes::NONE
     }
@@ -70,6 +71,6 @@ pub trait LatencyModel: Send + Sync {
     }
 }
 
-fn non_negative(us: f64) -> f64 {
+pub(crate) fn non_negative(us: f64) -> f64 {
     if us.is_finite() { us.max(0.0) } else { 0.0 }
 }

@@ -11,6 +11,8 @@ pub(super) struct Batch {
     pub(super) records: Vec<u32>,
     /// Records of the preempted requests.
     pub(super) preempted: Vec<u32>,
+    /// Number of preempted requests that run again from this step on.
+    pub(super) num_resumed: u32,
     /// Number of steady decodes of each stage.
     pub(super) steady: Vec<(u32, u32)>,
     /// Slots of the steady decodes that get their last token from this step, in order.
@@ -24,6 +26,7 @@ impl Batch {
         self.slots.clear();
         self.records.clear();
         self.preempted.clear();
+        self.num_resumed = 0;
         self.steady.clear();
         self.leaving.clear();
     }

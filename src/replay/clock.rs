@@ -1,7 +1,7 @@
 //! The clock of a replay: the time of the engine's host thread and of the GPUs.
 #![expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "floats saturate; readers check ranges")]
 
-use crate::latency::LatencyModel;
+use crate::latency::{HostTimes, LatencyModel, Queues, non_negative};
 use crate::units::NS_PER_US;
 
 /// The clock in integer nanoseconds, with those delays of the latency model that are equal for all steps.
@@ -15,9 +15,10 @@ pub(super) struct Clock {
     gpu_end_ns: u64,
     stages: u64,
     output_ns: u64,
-    scheduling_us: f64,
-    scheduling_ns: u64,
-    preemption_us: f64,
+    /// What an iteration costs the engine's thread.
+    host: HostTimes,
+    /// The cost of an iteration without preemptions, if it is the same for all.
+    equal_ns: Option<u64>,
 }
 
 /// The timing of a step.
@@ -31,16 +32,25 @@ pub(super) struct Ran {
 impl Clock {
     /// Starts at 0, for a pipeline of `stages` GPUs.
     pub(super) fn new(latency: &dyn LatencyModel, stages: u32) -> Self {
-        let scheduling_us = latency.scheduling_processing_time_us();
+        let queues = latency.host();
+        let host = HostTimes {
+            scheduling_us: latency.scheduling_processing_time_us(),
+            scheduling_us_per_running: non_negative(queues.scheduling_us_per_running),
+            scheduling_us_per_waiting: non_negative(queues.scheduling_us_per_waiting),
+            preemption_us: latency.preemption_processing_time_us(),
+            resume_us: non_negative(queues.resume_us),
+            ..HostTimes::NONE
+        };
+        let [running_us, waiting_us, _, resume_us] = host.queue_prices_us();
+        let is_equal = running_us + waiting_us + resume_us <= 0.0;
         Clock {
             host_ns: 0,
             gpu_free_ns: 0,
             gpu_end_ns: 0,
             stages: u64::from(stages),
             output_ns: ns(latency.output_token_processing_time_us()),
-            scheduling_us,
-            scheduling_ns: ns(scheduling_us),
-            preemption_us: latency.preemption_processing_time_us(),
+            equal_ns: is_equal.then(|| ns(host.scheduling_us)),
+            host,
         }
     }
 
@@ -56,14 +66,14 @@ impl Clock {
 
     /// Runs an iteration that preempted requests and scheduled no step.
     pub(super) fn idle_iteration(&mut self, num_preempted: usize) {
-        self.host_ns = self.host_ns.saturating_add(ns(self.preemption_us * num_preempted as f64));
+        self.host_ns = self.host_ns.saturating_add(ns(self.host.preemption_us * num_preempted as f64));
     }
 
-    /// Runs an iteration that preempted `num_preempted` requests and hands a step of `step_us` to the GPUs.
-    pub(super) fn run(&mut self, num_preempted: usize, step_us: f64) -> Ran {
-        let host_ns = match num_preempted {
-            0 => self.scheduling_ns,
-            _ => ns(self.scheduling_us + self.preemption_us * num_preempted as f64),
+    /// Runs an iteration that schedules these requests and hands a step of `step_us` to the GPUs.
+    pub(super) fn run(&mut self, queues: &Queues, step_us: f64) -> Ran {
+        let host_ns = match (self.equal_ns, queues.num_preempted) {
+            (Some(host_ns), 0) => host_ns,
+            _ => ns(self.host.scheduling_us + self.host.queues_us(queues)),
         };
         self.host_ns = self.host_ns.saturating_add(host_ns);
         let step_ns = ns(step_us);
@@ -109,7 +119,7 @@ mod tests {
         let latency = FixedLatency { scheduling_us: 2.0, preemption_us: 0.5, ..FixedLatency::default() };
         let mut clock = Clock::new(&latency, 2);
         let mut run = |num_preempted, step_us| {
-            let ran = clock.run(num_preempted, step_us);
+            let ran = clock.run(&Queues { num_preempted, num_running: 9, ..Queues::default() }, step_us);
             (ran.start_ns, ran.end_ns, ran.busy_ns)
         };
         // Scheduled by 2 µs; the next could be by 4 + 2 × 0.5 = 5 µs, when the first stage has been free since 2 + 10 / 2 = 7.

@@ -19,7 +19,7 @@ use super::observe::{Observer, StepEvent};
 use super::record::{Outcome, Replay, RequestRecord};
 use super::scheduler::Scheduler;
 use crate::error::{Error, Result};
-use crate::latency::LatencyModel;
+use crate::latency::{LatencyModel, Queues};
 use crate::request::Request;
 use crate::workload::Workload;
 
@@ -245,8 +245,14 @@ impl Engine<'_> {
             self.spare.push(batch);
             return if num_preempted > 0 { Scheduled::OnlyPreempted } else { Scheduled::Nothing };
         }
+        let queues = Queues {
+            num_running: self.scheduler.running.len() as u32,
+            num_waiting: self.scheduler.waiting.queue.len() as u32,
+            num_preempted: num_preempted as u32,
+            num_resumed: batch.num_resumed,
+        };
         let (requests, records) = self.scheduler.steady.step(&batch);
-        let Ran { start_ns, end_ns, busy_ns } = self.clock.run(num_preempted, self.latency.step_time_us(requests));
+        let Ran { start_ns, end_ns, busy_ns } = self.clock.run(&queues, self.latency.step_time_us(requests));
         self.observer.step(&StepEvent {
             index: self.scheduler.counters.steps - 1,
             scheduled_ns,
@@ -254,8 +260,8 @@ impl Engine<'_> {
             end_ns,
             batch: requests,
             records,
-            num_running: self.scheduler.running.len() as u32,
-            num_waiting: self.scheduler.waiting.queue.len() as u32,
+            num_running: queues.num_running,
+            num_waiting: queues.num_waiting,
             blocks_in_use: self.scheduler.cache.pool.num_in_use(),
             preempted: &batch.preempted,
         });

@@ -1,5 +1,5 @@
 //! A replay of vLLM's V1 engine: it turns step times and a workload into the latencies that clients see. Times are integer
-//! nanoseconds, events have a total order, and nothing is random. Step times come from a
+//! nanoseconds, events have a total order, and nothing is random but what [`NoisySteps`] adds. Step times come from a
 //! [`LatencyModel`](crate::latency::LatencyModel); only `spread` asks the step model for its uncertainty.
 
 mod batch;
@@ -16,6 +16,7 @@ mod front_end;
 mod gaps;
 mod kv_cache;
 mod metrics;
+mod noise;
 mod notes;
 mod observe;
 mod overload;
@@ -30,5 +31,6 @@ pub use config::{EngineConfig, SchedulingPolicy};
 pub use distribution::Distribution;
 pub use engine::replay;
 pub use metrics::{Metrics, StageMetrics};
+pub use noise::NoisySteps;
 pub use observe::{Observer, StepEvent};
 pub use record::{EngineCounters, Outcome, Replay, RequestRecord};

@@ -192,6 +192,7 @@ impl<'a> Scheduler<'a> {
             self.cache.grow(state, cached + num_tokens);
             state.computed = cached;
             state.is_running = true;
+            batch.num_resumed += u32::from(state.was_preempted);
             if !state.was_preempted || cached > state.lost {
                 found_cached(state.rank.record, cached - state.lost);
             }

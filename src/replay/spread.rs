@@ -9,6 +9,9 @@ use crate::step_model::StepModel;
 /// One in this many steps is estimated with its uncertainty.
 const SAMPLED: u64 = 64;
 
+/// Share of extrapolated steps above which a remark is made.
+const TOLD_SHARE: f64 = 0.1;
+
 /// Collects the relative standard deviations of a replay's steps, weighted by their number of requests.
 #[derive(Debug)]
 pub struct SpreadSampler<'a> {
@@ -16,6 +19,9 @@ pub struct SpreadSampler<'a> {
     weight: f64,
     coefficients_sd: f64,
     tables_sd: f64,
+    /// Weight of the extrapolated steps, and the remark on the first of them.
+    beyond: f64,
+    remark: Option<String>,
 }
 
 /// Relative standard deviations of a replay's figures.
@@ -32,7 +38,14 @@ pub struct Spread {
 impl<'a> SpreadSampler<'a> {
     /// Samples steps that `steps` predicts.
     pub fn new(steps: &'a StepModel) -> Self {
-        SpreadSampler { steps, weight: 0.0, coefficients_sd: 0.0, tables_sd: 0.0 }
+        SpreadSampler { steps, weight: 0.0, coefficients_sd: 0.0, tables_sd: 0.0, beyond: 0.0, remark: None }
+    }
+
+    /// A remark if more than a tenth of the steps, by their requests, are beyond those that the correction was fitted on.
+    pub fn extrapolated(&self) -> Option<String> {
+        let share = self.beyond / self.weight;
+        let remark = self.remark.as_ref().filter(|_| share > TOLD_SHARE)?;
+        Some(format!("{:.0} % of the steps are beyond what was fitted, such as one with {remark}", 100.0 * share))
     }
 
     /// The spread of the steps sampled so far.
@@ -54,6 +67,10 @@ impl Observer for SpreadSampler<'_> {
             self.weight += weight;
             self.coefficients_sd += weight * step.coefficients_sd;
             self.tables_sd += weight * step.tables_sd;
+            if let Some(remark) = self.steps.extrapolated(&step.batch) {
+                self.beyond += weight;
+                self.remark.get_or_insert(remark);
+            }
         }
     }
 

@@ -15,11 +15,11 @@ use crate::correction::Correction;
 use crate::deployment::Deployment;
 use crate::efficiency::kernel_time::same_kernel;
 use crate::efficiency::{EfficiencyMode, Tables, Timer};
-use crate::error::Result;
-use crate::hardware::Hardware;
+use crate::error::{Error, Result};
+use crate::hardware::{Architecture, Hardware};
 use crate::kv_capacity::device_memory_bytes;
 use crate::model::{Model, Window};
-use crate::physics::{BatchSums, Operator, StepPlan};
+use crate::physics::{BatchSums, Operator, OperatorGroup, StepPlan};
 use crate::request::Request;
 use crate::units::GIB;
 
@@ -88,23 +88,39 @@ impl StepModel {
         deployment: &Deployment,
         options: &Options,
     ) -> Result<Self> {
-        let correction = options.correction.resolve(&model.name, options.efficiency)?;
+        let correction = match &options.correction {
+            // Those that are built in were fitted on GPUs.
+            CorrectionChoice::Auto if hardware.architecture == Architecture::Cpu => None,
+            choice => choice.resolve(&model.name, options.efficiency)?,
+        };
         let plan = StepPlan::new(model, deployment)?;
         let tables = Tables::new(hardware, options.data_dir.as_deref());
+        let is_datasheet = options.efficiency == EfficiencyMode::Tables && tables.are_empty()?;
+        let efficiency = if is_datasheet { EfficiencyMode::Ideal } else { options.efficiency };
         let mut timers: Vec<(Operator, Timer)> = Vec::new();
-        let mut notes = plan.notes.to_vec();
+        let mut notes: Vec<String> = plan.notes.iter().chain(&hardware.notes).cloned().collect();
+        if is_datasheet {
+            let name = &hardware.name;
+            notes.push(format!(
+                "no kernels of {name} were measured: every time is the datasheet's bound, which real kernels take longer than, and \
+                 has no interval; `ridgepoint calibrate` makes tables from measurements"
+            ));
+        }
         let mut peak_flop_per_s: f64 = 0.0;
         let mut operators = Vec::new();
         for batch in probe_batches() {
             let shape = BatchSums::new(&batch, &plan.windows, u64::MAX)?;
             plan.operators(&shape, &mut operators);
             for operator in operators.drain(..) {
+                if operator.group == OperatorGroup::Communication && hardware.interconnect.is_none() {
+                    return Err(no_link(hardware, deployment));
+                }
                 if timers.iter().any(|(known, _)| known.id == operator.id) {
                     continue;
                 }
                 let timer = match timers.iter().find(|(known, _)| same_kernel(known, &operator)) {
                     Some((_, timer)) => timer.clone(),
-                    None => Timer::new(&operator, hardware, &tables, options.efficiency)?,
+                    None => Timer::new(&operator, hardware, &tables, efficiency)?,
                 };
                 if let Some(note) = &timer.note
                     && !notes.contains(note)
@@ -126,7 +142,7 @@ impl StepModel {
             hardware: hardware.name.clone(),
             plan,
             timers,
-            mode: options.efficiency,
+            mode: efficiency,
             peak_flop_per_s: peak_flop_per_s.max(1.0),
             hbm_bytes_per_s: hardware.hbm_bytes_per_s,
             sm_count: f64::from(hardware.sm_count),
@@ -175,9 +191,30 @@ impl StepModel {
         Some(format!("correction {name} was fitted on {fitted} and is carried over to {}", self.hardware))
     }
 
+    /// A remark if the correction was fitted on smaller or on larger steps. It is part of the estimate's warnings.
+    pub(crate) fn extrapolated(&self, batch: &BatchSums) -> Option<String> {
+        let correction = self.correction.as_ref()?;
+        Some(correction.beyond(batch)?.in_words(&correction.name))
+    }
+
     fn is_fitted_gpu(&self) -> bool {
         self.correction.as_ref().is_none_or(|correction| correction.source.hardware.contains(&self.hardware))
     }
+}
+
+/// A deployment over several chips that are not linked.
+fn no_link(hardware: &Hardware, deployment: &Deployment) -> Error {
+    let sizes = [
+        ("tensor_parallel_size", deployment.tensor_parallel_size),
+        ("pipeline_parallel_size", deployment.pipeline_parallel_size),
+        ("data_parallel_size", deployment.data_parallel_size),
+    ];
+    let asked = sizes.iter().filter(|(_, size)| *size > 1).map(|(key, size)| format!("{key} = {size}"));
+    let problem = format!(
+        "has no interconnect, which {} needs: add [interconnect] with kind, unidirectional_bytes_per_s, source and retrieved to its file",
+        asked.collect::<Vec<_>>().join(" with ")
+    );
+    Error::invalid(hardware.name.as_str(), vec![problem])
 }
 
 /// A warning if the weights alone exceed the memory that the engine may use: the time is that of a GPU with room for them.

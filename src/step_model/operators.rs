@@ -75,7 +75,8 @@ impl StepModel {
                 (time_us - half_us, time_us + half_us, 0.0, half_us / SDS_OF_90_PCT / time_us)
             }
             Some(correction) => {
-                let coefficients_sd = correction.coefficients_sd(&self.basis_of(&batch));
+                let beyond_sd = correction.beyond(&batch).map_or(0.0, |beyond| beyond.sd());
+                let coefficients_sd = correction.coefficients_sd(&self.basis_of(&batch)).hypot(beyond_sd);
                 let tables_sd = unseen_tables_sd(&operators, time_us, self.is_fitted_gpu());
                 let factor = interval_factor(&[coefficients_sd, tables_sd, correction.scatter.step]);
                 (time_us / factor, time_us * factor, coefficients_sd, tables_sd)
@@ -84,6 +85,7 @@ impl StepModel {
         let mut warnings = self.plan.warnings(&batch);
         warnings.extend(self.notes.iter().cloned());
         warnings.extend(self.carried_over());
+        warnings.extend(self.extrapolated(&batch));
         StepEstimate {
             step_time_us: time_us,
             lower_us: lower_us.max(bound_us).min(time_us),

@@ -2,17 +2,18 @@
 
 use super::{Content, Workload, WorkloadRequest};
 
-/// A workload, and the contents of the prompts that it has sent.
+/// A workload that records the contents of the prompts that it sends.
 pub struct KeptContents<'a> {
     workload: &'a mut dyn Workload,
-    /// The beginnings of prompts that others may share, in the order in which they were sent.
+    /// The [`content`](WorkloadRequest::content) of every request that was sent, in order; empty if contents are not kept.
     pub contents: Vec<Option<Content>>,
+    are_kept: bool,
 }
 
 impl<'a> KeptContents<'a> {
-    /// Sends the requests of another workload.
-    pub fn of(workload: &'a mut dyn Workload) -> Self {
-        KeptContents { workload, contents: Vec::new() }
+    /// Sends the requests of `workload`, and keeps their contents if `are_kept`.
+    pub fn of(workload: &'a mut dyn Workload, are_kept: bool) -> Self {
+        KeptContents { workload, contents: Vec::new(), are_kept }
     }
 }
 
@@ -23,7 +24,9 @@ impl Workload for KeptContents<'_> {
 
     fn next_request(&mut self) -> Option<WorkloadRequest> {
         let request = self.workload.next_request()?;
-        self.contents.push(request.content.clone());
+        if self.are_kept {
+            self.contents.push(request.content.clone());
+        }
         Some(request)
     }
 

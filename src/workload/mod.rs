@@ -33,7 +33,7 @@ mod request;
 mod request_list;
 pub mod requests;
 mod rows;
-mod seed;
+pub(crate) mod seed;
 mod share;
 mod staged;
 mod summary;

@@ -5,15 +5,16 @@ use rand_pcg::Pcg64;
 
 /// Use of a stream of random numbers.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Stream {
+pub(crate) enum Stream {
     Arrivals,
     PromptOrder,
     InputLengths,
     OutputLengths,
+    StepTimes,
 }
 
 /// Returns the generator of stream number `index` of a kind.
-pub(super) fn generator(seed: u64, stream: Stream, index: u32) -> Pcg64 {
+pub(crate) fn generator(seed: u64, stream: Stream, index: u32) -> Pcg64 {
     let name = ((stream as u64) << 32) | u64::from(index);
     Pcg64::seed_from_u64(mixed(seed ^ mixed(name)))
 }

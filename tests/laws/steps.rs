@@ -167,7 +167,7 @@ proptest! {
         let fastest = case.hardware.peaks_dense_flop_per_s.keys().copied().filter_map(|d| case.hardware.peak_dense_flop_per_s(d).ok()).fold(0.0, f64::max);
         for o in case.tables.estimate_unchecked(&batch).operators {
             let bytes_per_s = match o.group {
-                Some(OperatorGroup::Communication) => case.hardware.interconnect.unidirectional_bytes_per_s,
+                Some(OperatorGroup::Communication) => case.hardware.interconnect.unwrap().unidirectional_bytes_per_s,
                 _ => case.hardware.hbm_bytes_per_s,
             };
             let least_us = 1e6 * (o.bytes / bytes_per_s).max(o.flops / fastest);

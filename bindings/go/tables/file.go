@@ -49,6 +49,11 @@ type host struct {
 	OutputTokenUs      float64 `json:"output_token_us"`
 	SchedulingUs       float64 `json:"scheduling_us"`
 	PreemptionUs       float64 `json:"preemption_us"`
+
+	// Prices of an iteration by its queues, which the five methods do not ask for.
+	SchedulingUsPerRunning float64 `json:"scheduling_us_per_running"`
+	SchedulingUsPerWaiting float64 `json:"scheduling_us_per_waiting"`
+	ResumeUs               float64 `json:"resume_us"`
 }
 
 // Load reads a file.

@@ -15,7 +15,8 @@ import (
 const export = `{
   "version": 2, "ridgepoint_version": "0.1.0", "model": "m", "hardware": "h", "deployment": {}, "efficiency": "tables",
   "correction": {"name": null, "level": "none"},
-  "host": {"queueing_us": 3000, "queueing_us_per_token": 2, "output_token_us": 2500.4, "scheduling_us": 1000, "preemption_us": 99.5},
+  "host": {"queueing_us": 3000, "queueing_us_per_token": 2, "output_token_us": 2500.4, "scheduling_us": 1000, "preemption_us": 99.5,
+    "scheduling_us_per_running": 0, "scheduling_us_per_waiting": 25, "resume_us": 0},
   "windows": ["full"], "max_decodes": 8, "request_us": 3, "chunk_us": 11, "query_tile_tokens": 128,
   "row_cells": {"dense_rows": 4, "tiled_rows": 8, "rows_per_tile": 2, "rows_per_wide_cell": 1000},
   "by_decodes": [

@@ -1,31 +1,43 @@
 //! `ridgepoint evaluate capture`: one's own requests beside their predictions.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use clap::Args;
-use ridgepoint::Model;
+use ridgepoint::internals::correction::{Correction, Level};
 use ridgepoint::internals::workload::check_memory;
+use ridgepoint::{Deployment, Error, Hardware, Model};
 use ridgepoint_lab::evaluate::capture::{
-    CaptureReport, CaptureServer, CapturedRun, Verdict, judge_capture, read_capture,
+    CaptureReport, CaptureServer, Distributions, GapStatistics, Verdict, judge_capture, read_capture,
 };
 use ridgepoint_lab::evaluate::metric::Metric;
 use ridgepoint_lab::evaluate::report::MetricRow;
+use ridgepoint_lab::evaluate::steps::case::StepCase;
+use ridgepoint_lab::fit::{FittedRows, ParameterReport, Prior, StepFitReport, fit_cases, host_delays};
 
 use super::table::{absolute, signed};
-use crate::common::{Common, MemoryArg, PredictionArgs, at_least_zero};
+use crate::common::{Common, MemoryArg, PredictionArgs, above_zero, at_least_zero};
 use crate::deployment::Served;
+use crate::fit::read_labelled;
 use crate::outcome::{Failure, Outcome, Report};
-use crate::output::{Force, Kind, Outputs};
+use crate::output::Kind;
+use crate::plots::Plot;
 use crate::progress::{self, AnsweredRequests};
-use crate::server::ServerArgs;
-use crate::text::{Page, Rows, plural};
+use crate::server::{ServerArgs, unlike_the_fitted};
+use crate::text::{Page, Rows, percent, plural, shown};
 
 /// The arguments of `evaluate capture`.
 #[derive(Debug, Args)]
 pub struct Capture {
     /// Traces, reports and tables of one run, of any format that `ingest` reads, or the folder that it wrote
-    #[arg(value_name = "PATH", required = true)]
+    #[arg(value_name = "PATH", required_unless_present = "judge")]
     paths: Vec<PathBuf>,
+    /// The same, beside --fit-from
+    #[arg(long, value_name = "PATH", num_args = 1.., conflicts_with = "paths")]
+    judge: Vec<PathBuf>,
+    /// Fit a correction to the steps of these captures first: how well does one load predict another?
+    #[arg(long, value_name = "PATH", num_args = 1..)]
+    fit_from: Vec<PathBuf>,
     /// Name of the run, where the files hold several
     #[arg(long, value_name = "NAME")]
     experiment: Option<String>,
@@ -41,8 +53,11 @@ pub struct Capture {
     /// Exit with 1 if the error of the mean E2E is above X percent
     #[arg(long, value_name = "X", value_parser = at_least_zero, allow_negative_numbers = true)]
     max_e2e_mean_pct: Option<f64>,
+    /// Gaps between tokens above X ms count as long: another prompt was computed in their step [default: twice the median]
+    #[arg(long, value_name = "X", value_parser = above_zero, allow_negative_numbers = true)]
+    long_gap_ms: Option<f64>,
     #[command(flatten)]
-    force: Force,
+    plot: Plot,
 }
 
 /// Judges a captured run.
@@ -50,29 +65,70 @@ pub struct Capture {
 /// # Errors
 /// Files that cannot be read or hold no such run; a server that does not fit; a file that cannot be written.
 pub fn run(args: &Capture, common: &Common) -> Result<Outcome<CaptureReport>, Failure> {
-    let mut outputs = Outputs::new(common, args.force);
-    let (served, engine, notes) = args.server.open(&args.prediction.options(common), &mut outputs)?;
-    let Served { model, steps, .. } = served;
+    let mut plots = args.plot.prepare("capture", common)?;
+    let outputs = &mut plots.outputs;
+    let (served, engine, mut notes) = args.server.open(&args.prediction.options(common), outputs)?;
+    let Served { model, hardware, deployment, mut steps } = served;
     let file = args.output_csv.as_deref().map(|path| outputs.create(path, Kind::JudgedRequests)).transpose()?;
-    let captured = read_capture(&args.paths, args.experiment.as_deref())?;
+    let paths = if args.judge.is_empty() { &args.paths } else { &args.judge };
+    let captured = read_capture(paths, args.experiment.as_deref())?;
     let requests = captured.requests.len() as u64;
     check_memory(requests, 1, args.memory.max_memory_gib)?;
-    check_model(&captured, &model, common)?;
+    check_model(captured.run.model.as_deref(), &model, common)?;
+    let mut coefficients = None;
+    if !args.fit_from.is_empty() {
+        let (correction, report) = fitted(args, (&model, &hardware, &deployment), common, &mut notes)?;
+        notes.push(format!("fitted on {}: {}", correction.source.data, report.verdict.in_words()));
+        steps = steps.with_correction(Arc::new(correction));
+        notes.extend(unlike_the_fitted(&steps, &engine));
+        coefficients = Some(report.fit.parameters);
+    }
     let server = CaptureServer { engine: engine.config, blocks_are_given: engine.blocks_are_given, steps };
     let bar = progress::bar(requests, "replay [{bar:30}] {percent} % of {len} requests, {elapsed}");
-    let report = judge_capture(captured, server, AnsweredRequests(bar.clone()))?;
+    let mut report = judge_capture(captured, server, AnsweredRequests(bar.clone()))?;
     bar.finish_and_clear();
+    if let Some((distributions, threshold_ms)) = report.distributions.as_mut().zip(args.long_gap_ms) {
+        distributions.set_threshold_ms(threshold_ms);
+    }
+    report.coefficients = coefficients;
     if let Some(mut file) = file {
         file.write(|out| report.write_requests(out))?;
         file.keep()?;
     }
+    notes.extend(plots.write_capture(&report)?);
     let missed = args.max_e2e_mean_pct.and_then(|limit_pct| missed(&report, limit_pct));
     Ok(Outcome { result: report, notes, missed })
 }
 
+/// A correction of this server's model, fitted to the steps of `--fit-from`.
+fn fitted(
+    args: &Capture,
+    server: (&Model, &Hardware, &Deployment),
+    common: &Common,
+    notes: &mut Vec<String>,
+) -> Result<(Correction, StepFitReport), Failure> {
+    let (model, ..) = server;
+    let (data, names) = read_labelled(&args.fit_from, &|_| Ok(()), notes)?;
+    for run in &data.runs {
+        check_model(run.run.trace.run.model.as_deref(), model, common)?;
+    }
+    let delays = host_delays(&data);
+    let case = |run| StepCase::on(run, server, common.data_dir());
+    let cases = data.runs.into_iter().map(case).collect::<Result<Vec<StepCase>, Error>>()?;
+    let prior = Prior::of_one_model()?;
+    let level = Level::Model { model: model.name.clone() };
+    let bar = progress::bar(cases.len() as u64, "fit [{bar:30}] {pos} of {len} runs, {elapsed}");
+    let found = fit_cases(&names.join(", "), (&cases, &delays), &prior, &level, FittedRows::Judged, &|| bar.inc(1))?;
+    bar.finish_and_clear();
+    Ok(found)
+}
+
 /// Refuses a capture of another model than the server's, where the capture names one that is known.
-fn check_model(captured: &CapturedRun, model: &Model, common: &Common) -> Result<(), Failure> {
-    let Some(name) = &captured.run.model else { return Ok(()) };
+///
+/// # Errors
+/// Another model.
+pub fn check_model(name: Option<&str>, model: &Model, common: &Common) -> Result<(), Failure> {
+    let Some(name) = name else { return Ok(()) };
     match Model::find_in(common.data_dir(), name) {
         Ok(other) if other.name != model.name => Err(Failure::input(format!(
             "the capture is of the model {name}, the server has {}: judge the model that was captured, or correct the \
@@ -110,6 +166,10 @@ impl Report for CaptureReport {
         page.blank();
         page.rows(&rows, &["90 % interval"]);
         page.blank();
+        if let Some(distributions) = &self.distributions {
+            gaps(distributions, page);
+            page.blank();
+        }
         for Verdict { metric, limit_pct, ape_pct, passed } in &self.verdicts {
             let word = if *passed { "passes" } else { "fails" };
             page.line(&format!("{word}: {metric} within {limit_pct} %, here {}", absolute(*ape_pct)));
@@ -117,6 +177,62 @@ impl Report for CaptureReport {
         if self.left_out.total() > 0 {
             page.paragraph("left out: ", &self.left_out.to_string());
         }
+        let fitted = self.coefficients.iter().flatten().filter(|of| of.identified);
+        fitted.for_each(|of: &ParameterReport| {
+            page.line(&format!(
+                "fitted: {} = {:.4} ({:.4} to {:.4}) {}",
+                of.parameter.name, of.value, of.lower, of.upper, of.parameter.unit
+            ));
+        });
         self.notes.iter().for_each(|note| page.paragraph("note: ", note));
     }
+}
+
+/// A row per figure of the gaps between tokens, and of their means by request.
+fn gaps(of: &Distributions, page: &mut Page) {
+    type Figure = fn(&GapStatistics) -> f64;
+    let figures: [(&str, Figure); 5] = [
+        ("mean", |of| of.mean_ms),
+        ("p50", |of| of.p50_ms),
+        ("p90", |of| of.p90_ms),
+        ("p99", |of| of.p99_ms),
+        ("longest", |of| of.max_ms),
+    ];
+    let cells =
+        |figure: Figure, of: [Option<GapStatistics>; 3]| of.map(|of| shown(of, |of| format!("{:.3}", figure(&of))));
+    let pooled = [of.gaps.captured, of.gaps.predicted, of.gaps.knob];
+    let means = [of.request_means.captured, of.request_means.predicted, of.request_means.knob];
+    let mut rows: Vec<(String, [String; 3])> = Vec::new();
+    rows.extend(figures.map(|(name, figure)| (name.to_owned(), cells(figure, pooled))));
+    let long = pooled.map(|of| shown(of, |of| percent(of.share_above_threshold)));
+    rows.push((format!("above {:.3}", of.threshold_ms), long));
+    rows.extend(
+        figures.iter().skip(1).map(|(name, figure)| (format!("{name} of requests' means"), cells(*figure, means))),
+    );
+    let ks = [of.ks_distance.captured, of.ks_distance.predicted, of.ks_distance.knob];
+    rows.push(("KS distance to captured".to_owned(), ks.map(|of| shown(of, |of| format!("{of:.4}")))));
+    let table = Rows::of(rows)
+        .left("gap between tokens, ms", |(name, _)| name.clone())
+        .right("captured", |(_, [captured, ..])| captured.clone())
+        .right("predicted", |(_, [_, predicted, _])| predicted.clone())
+        .right("best knob", |(_, [.., knob])| knob.clone());
+    page.rows(&table, &[]);
+    let knob = &of.knob;
+    let capped = if knob.is_capped {
+        format!(", capped at 30 % of the mean (captured {:.3})", knob.measured_std_dev_ms)
+    } else {
+        String::new()
+    };
+    page.paragraph(
+        "",
+        &format!(
+            "{} of {}. The threshold is {}. The knob is llm-d-inference-sim's: normal with mean {:.3} and standard deviation {:.3} ms{capped}, \
+             within 0.3 to 1.7 times the mean",
+            plural(of.tokens as u64, "gap"),
+            plural(of.requests as u64, "request"),
+            of.threshold_from,
+            knob.mean_ms,
+            knob.std_dev_ms
+        ),
+    );
 }

@@ -1,14 +1,13 @@
 //! `ridgepoint evaluate`: compares predictions with measured serving runs, closed loops and traces of steps.
 
 mod args;
-mod capture;
+pub mod capture;
 mod table;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ridgepoint::internals::correction::Correction;
-use ridgepoint::{CorrectionChoice, EfficiencyMode};
 use ridgepoint_lab::evaluate::capture::CaptureReport;
 use ridgepoint_lab::evaluate::case::{Case, correct, correct_with};
 use ridgepoint_lab::evaluate::closed_loop::closed_loop_cases;
@@ -126,11 +125,10 @@ fn steps(args: &Steps, common: &Common) -> Result<Outcome<EvaluationReport>, Fai
     let (cases, refused) = step_cases(runs, &args.correction.correction, common.data_dir());
     let rows = cases.iter().map(|case| case.rows.len() as u64).sum();
     let bar = progress::bar(rows, "steps [{bar:30}] {pos}/{len}, {elapsed}");
-    let global = match args.refit {
-        Some(FitLevel::Model) => CorrectionChoice::Global.resolve("any model", EfficiencyMode::Tables)?,
-        _ => None,
+    let prior = match args.refit {
+        Some(FitLevel::Model) => Prior::of_one_model()?,
+        _ => Prior::of_any_model(),
     };
-    let prior = global.map_or_else(Prior::of_any_model, |global| Prior::around(&global));
     let fit = |fold: &StepFold<'_>| fit_fold(fold, args.refit == Some(FitLevel::Model), &prior);
     let fitter = args.refit.map(|_| &fit as &Fitter<'_>);
     let window = usize::try_from(args.window).unwrap_or(usize::MAX);

@@ -24,10 +24,13 @@ pub struct Fit {
     /// What to shrink towards: none is the operators alone [default: none; global with --level model]
     #[arg(long, value_name = "none|global|FILE", help_heading = FITTING)]
     pub prior: Option<String>,
-    /// Which part of the data is fitted, so that the rest can judge
-    #[arg(long, value_enum, default_value_t = FitSplit::All, value_name = "PART")]
+    /// Which part of the steps is fitted
+    #[arg(long, value_enum, default_value_t = FitSplit::Judged, value_name = "PART")]
     #[arg(help_heading = FITTING)]
     pub split: FitSplit,
+    /// Write the correction even if it is worse than none on rows that it has not seen
+    #[arg(long, conflicts_with = "serving", help_heading = FITTING)]
+    pub allow_worse: bool,
     /// The measurements in words, with who took them, for the file [default: the names of what was read]
     #[arg(long, value_name = "WORDS", help_heading = FITTING)]
     pub data: Option<String>,
@@ -46,7 +49,7 @@ pub struct Fit {
     /// Model that the correction is for; required with --level model, and for step files that do not name their model
     #[arg(long, value_name = "NAME|PATH", required_if_eq("level", "model"))]
     pub model: Option<String>,
-    /// GPU of step files that do not name theirs: built-in name or path of a TOML file
+    /// GPU of step files that do not name theirs: built-in name, path of a TOML file, or FILE.json#NAME
     #[arg(long, value_name = "NAME|PATH", conflicts_with = "serving")]
     pub hardware: Option<String>,
     /// GPUs that share every layer's matrices, for step files that do not say
@@ -74,8 +77,10 @@ pub enum FitLevel {
 /// Which part of the data is fitted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum FitSplit {
-    /// All of it
+    /// All of it, once a fit of the first 60 % of each run was judged on the rest
+    Judged,
+    /// All of it, without a judgement
     All,
-    /// The first 60 % of each run
+    /// The first 60 % of each run; the rest judges it
     First60,
 }

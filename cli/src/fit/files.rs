@@ -17,15 +17,27 @@ use ridgepoint::internals::input::files_in;
 /// # Errors
 /// Those of all files that can't be read; a folder without one; labels that contradict a file.
 pub fn read(args: &Fit, data_dir: Option<&Path>, notes: &mut Vec<String>) -> Result<(StepData, Vec<String>), Failure> {
+    read_labelled(&args.steps, &|run| fill(run, args, data_dir), notes)
+}
+
+/// Reads files with steps, and folders of such tables. Also returns the names of the files. `label` fills in missing labels of a run.
+///
+/// # Errors
+/// Those of all files that can't be read; a folder without one; those of `label`.
+pub fn read_labelled(
+    paths: &[PathBuf],
+    label: &dyn Fn(&mut Run) -> ridgepoint::Result<()>,
+    notes: &mut Vec<String>,
+) -> Result<(StepData, Vec<String>), Failure> {
     let (mut files, mut errors) = (Vec::new(), Vec::new());
-    for path in &args.steps {
+    for path in paths {
         if path.is_dir() {
             in_folder(path, notes).map_or_else(|error| errors.push(error), |found| files.extend(found));
         } else {
             files.push(path.clone());
         }
     }
-    let data = read_runs(&files, None, true, &|run| fill(run, args, data_dir)).unwrap_or_else(|more| {
+    let data = read_runs(&files, None, true, label).unwrap_or_else(|more| {
         errors.extend(more);
         StepData::default()
     });
@@ -36,7 +48,7 @@ pub fn read(args: &Fit, data_dir: Option<&Path>, notes: &mut Vec<String>) -> Res
     let names: Vec<String> = files.iter().map(name).collect();
     if data.runs.is_empty() {
         let names = names.join(", ");
-        return Err(Failure::input(format!("{names}: hold requests and no steps; --steps needs steps of an engine")));
+        return Err(Failure::input(format!("{names}: hold requests and no steps; a fit needs steps of an engine")));
     }
     Ok((data, names))
 }

@@ -16,6 +16,7 @@ use serde::Serialize;
 
 use crate::common::Common;
 pub use args::{Fit, FitLevel};
+pub use files::read_labelled;
 
 use crate::outcome::{Failure, Outcome};
 use crate::output::{Kind, Outputs};
@@ -28,7 +29,7 @@ pub enum Fitted {
     /// Of serving runs.
     Serving(FitReport),
     /// Of sampled steps.
-    Steps(StepFitReport),
+    Steps(Box<StepFitReport>),
 }
 
 /// A fit that is to be made.
@@ -43,10 +44,11 @@ struct Job<'a> {
 }
 
 impl Job<'_> {
-    /// Says what a correction was fitted to: data of these names, where the flags have no words for it, and a part of it.
-    fn describe(&self, source: &mut Source, names: &str, split: &str) {
-        source.data = self.args.data.clone().unwrap_or_else(|| names.to_owned());
-        split.clone_into(&mut source.split);
+    /// Replaces the description of the data by `--data`, and a missing engine version by `--engine-version`.
+    fn describe(&self, source: &mut Source) {
+        if let Some(data) = &self.args.data {
+            data.clone_into(&mut source.data);
+        }
         if source.engine_versions.is_empty() {
             source.engine_versions.extend(self.args.engine_version.clone());
         }
@@ -68,6 +70,9 @@ pub fn run(args: &Fit, common: &Common) -> Result<Outcome<Fitted>, Failure> {
     let (correction, outcome) =
         if args.steps.is_empty() { serving::fitted(&job, &mut outputs)? } else { steps::fitted(&job, &mut outputs)? };
     job.bar.finish_and_clear();
+    if outcome.missed.is_some() {
+        return Ok(outcome);
+    }
     outputs.write(&args.out, Kind::Correction, &correction.to_toml_string()?)?;
     Ok(outcome)
 }

@@ -19,7 +19,7 @@ use crate::output::Outputs;
 /// Experiments that are missing or at fault; none of the model that is asked for; a split that serving runs have not.
 pub fn fitted(job: &Job<'_>, outputs: &mut Outputs) -> Result<(Correction, Outcome<Fitted>), Failure> {
     let Job { args, bar, level, prior, .. } = job;
-    if args.split != FitSplit::All {
+    if args.split == FitSplit::First60 {
         return Err(Failure::input(
             "--split first60: serving runs are known by their means alone and can't be cut in time; leave it out, and judge with \
              `ridgepoint evaluate serving --leave-one-out`",
@@ -70,7 +70,9 @@ pub fn fitted(job: &Job<'_>, outputs: &mut Outputs) -> Result<(Correction, Outco
     report.notes.extend(notes);
     correction.level = level.clone();
     let names: Vec<&str> = cases.iter().map(|case| case.labels.name.as_str()).collect();
-    job.describe(&mut correction.source, &names.join(", "), "all");
+    correction.source.data = names.join(", ");
+    "all".clone_into(&mut correction.source.split);
+    job.describe(&mut correction.source);
     correction.source.converged &= is_still;
     Ok((correction, Outcome::of(Fitted::Serving(report))))
 }

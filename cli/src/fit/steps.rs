@@ -5,8 +5,7 @@ use ridgepoint_lab::evaluate::fold::Labels;
 use ridgepoint_lab::evaluate::report::Skipped;
 use ridgepoint_lab::evaluate::steps::case::{StepCase, step_cases};
 use ridgepoint_lab::evaluate::steps::read::StepData;
-use ridgepoint_lab::evaluate::steps::split::{StepSplit, folds};
-use ridgepoint_lab::fit::{FitResult, StepFitReport, StepRun, StepRunReport, fit_with_scatter, host_from_traces};
+use ridgepoint_lab::fit::{FittedRows, fit_cases, host_delays};
 
 use super::args::FitSplit;
 use super::files::read;
@@ -14,9 +13,6 @@ use super::{Fitted, Job};
 use crate::hint;
 use crate::outcome::{Failure, Outcome};
 use crate::output::Outputs;
-
-/// Share of a run's time that `--split first60` fits.
-const FIRST: f64 = 0.6;
 
 /// Reads steps and fits a correction to them.
 ///
@@ -26,7 +22,8 @@ const FIRST: f64 = 0.6;
 pub fn fitted(job: &Job<'_>, outputs: &mut Outputs) -> Result<(Correction, Outcome<Fitted>), Failure> {
     let Job { args, bar, level, prior, .. } = job;
     let mut notes = Vec::new();
-    let (StepData { runs, requests }, files) = read(args, job.data_dir, &mut notes)?;
+    let (data, files) = read(args, job.data_dir, &mut notes)?;
+    let (delays, StepData { runs, .. }) = (host_delays(&data), data);
     outputs.reads(runs.iter().flat_map(|of| [&of.run.trace.run.model, &of.run.trace.run.hardware]).flatten());
     let (cases, refused) = step_cases(runs, "none", job.data_dir);
     let skipped = hint::skipped(refused);
@@ -35,33 +32,23 @@ pub fn fitted(job: &Job<'_>, outputs: &mut Outputs) -> Result<(Correction, Outco
 
     bar.set_length(cases.len() as u64);
     bar.set_message("runs");
-    let (split, in_words) = match args.split {
-        FitSplit::All => (StepSplit::All, "all"),
-        FitSplit::First60 => (StepSplit::Temporal { judge_from: FIRST }, "first 60 % of each run"),
+    let rows = match args.split {
+        FitSplit::Judged => FittedRows::Judged,
+        FitSplit::All => FittedRows::All,
+        FitSplit::First60 => FittedRows::First60,
     };
-    let mut step_runs = Vec::with_capacity(cases.len());
-    for fold in folds(&cases, split)? {
-        let end = fold.judged.case.rows.len();
-        let cut = if args.split == FitSplit::All { end } else { fold.judged.rows.start };
-        step_runs.push(StepRun::new(fold.judged.case, 0..cut, cut..end, prior));
-        bar.inc(1);
+    let (mut correction, mut report) =
+        fit_cases(&files.join(", "), (&cases, &delays), prior, level, rows, &|| bar.inc(1))?;
+    job.describe(&mut correction.source);
+    report.source = correction.source.clone();
+    if !report.fit.solution.converged {
+        notes.push(format!("the fit has not converged: {}", report.fit.solution.why_stopped));
     }
-    let FitResult { mut correction, mut report } = fit_with_scatter(&files.join(", "), &mut step_runs, prior, level)?;
-    let host = host_from_traces(&requests, &prior.means.host);
-    correction.host = host.times;
-    report.replace_host(host);
-    for note in cases.iter().flat_map(|case| &case.notes) {
-        if !report.notes.contains(note) {
-            report.notes.push(note.clone());
-        }
-    }
-    if !report.solution.converged {
-        notes.push(format!("the fit has not converged: {}", report.solution.why_stopped));
-    }
-    job.describe(&mut correction.source, &files.join(", "), in_words);
-    let runs = step_runs.iter().map(|run| StepRunReport::of(run, &correction)).collect();
-    let result = Fitted::Steps(StepFitReport { fit: report, runs, source: correction.source.clone() });
-    Ok((correction, Outcome { notes, ..Outcome::of(result) }))
+    let verdict = &report.verdict;
+    let missed = (verdict.is_worse() && !args.allow_worse).then(|| {
+        format!("{} Nothing is written; --allow-worse writes {} all the same", verdict.in_words(), args.out.display())
+    });
+    Ok((correction, Outcome { notes, missed, ..Outcome::of(Fitted::Steps(Box::new(report))) }))
 }
 
 fn check(cases: &[StepCase], skipped: &[Skipped], level: &Level) -> Result<(), Failure> {

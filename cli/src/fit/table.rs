@@ -14,6 +14,9 @@ impl Report for Fitted {
         match self {
             Fitted::Serving(report) => parameters(page, report),
             Fitted::Steps(report) => {
+                page.paragraph("", &report.verdict.in_words());
+                report.verdict.remarks.iter().for_each(|remark| page.paragraph("! ", remark));
+                page.blank();
                 runs(page, &report.runs);
                 parameters(page, &report.fit);
             }

@@ -11,7 +11,7 @@ use crate::output::Force;
 
 #[derive(Debug, Args)]
 pub struct Ingest {
-    /// Traces and reports; each is read as what it looks like, unless --input-format says
+    /// Traces, reports, logs and experiment folders; each file is read as what it looks like, unless --input-format says
     #[arg(value_name = "FILE", required = true)]
     pub files: Vec<PathBuf>,
     /// Folder to write steps.csv, requests.csv and tokens.csv to
@@ -61,7 +61,7 @@ pub struct Labels {
     /// Built-in name (`ridgepoint models`), Hugging Face id, or path of a config.json
     #[arg(long, value_name = "NAME|PATH", value_parser = NotEmpty::new(), help_heading = LABELS)]
     pub model: Option<String>,
-    /// Built-in name (`ridgepoint hardware`) or path of a TOML file
+    /// Built-in name (`ridgepoint hardware`), path of a TOML file, or FILE.json#NAME: figures over a known GPU's
     #[arg(long, value_name = "NAME|PATH", value_parser = NotEmpty::new(), help_heading = LABELS)]
     pub hardware: Option<String>,
     /// GPUs that share every layer's matrices
@@ -84,17 +84,17 @@ pub struct Labels {
 impl Labels {
     /// Puts the labels that were given over those of a run.
     pub fn put_over(&self, run: &mut Run) {
-        let known = std::mem::take(run);
-        *run = Run {
-            experiment: self.experiment.clone().unwrap_or(known.experiment),
-            model: self.model.clone().or(known.model),
-            hardware: self.hardware.clone().or(known.hardware),
-            tensor_parallel_size: self.tensor_parallel_size.or(known.tensor_parallel_size),
-            workload: self.workload.clone().or(known.workload),
-            engine_version: self.engine_version.clone().or(known.engine_version),
-            max_num_seqs: self.max_num_seqs.or(known.max_num_seqs),
-            max_num_batched_tokens: self.max_num_batched_tokens.or(known.max_num_batched_tokens),
+        let given = Run {
+            experiment: self.experiment.clone().unwrap_or_default(),
+            model: self.model.clone(),
+            hardware: self.hardware.clone(),
+            tensor_parallel_size: self.tensor_parallel_size,
+            workload: self.workload.clone(),
+            engine_version: self.engine_version.clone(),
+            max_num_seqs: self.max_num_seqs,
+            max_num_batched_tokens: self.max_num_batched_tokens,
         };
+        *run = given.or(run);
     }
 }
 

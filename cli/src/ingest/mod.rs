@@ -7,9 +7,10 @@ mod table;
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::BufWriter;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use ridgepoint::{Hardware, Model};
+use ridgepoint::{Error, Hardware, Model};
+use ridgepoint_lab::ingest::folder::{self, ExperimentFile};
 use ridgepoint_lab::ingest::format::Format;
 use ridgepoint_lab::ingest::{Ingestion, Run, RunReport, Tables, request_table, step_table, token_table};
 
@@ -33,9 +34,10 @@ pub fn run(args: &Ingest, common: &Common) -> Result<Outcome<Ingestion>, Failure
         .iter()
         .flat_map(|file| file.notes.iter().map(move |note| format!("{}: {note}", file.file)))
         .collect();
+    tables.add_totals().map_err(|problem| Failure::Input(vec![problem]))?;
     let has_steps = !tables.steps.is_empty();
     let is_timed = tables.compare();
-    if !is_timed && tables.requests.is_empty() && tables.tokens.is_empty() {
+    if !is_timed && tables.requests.is_empty() && tables.tokens.is_empty() && !tables.has_counts() {
         return Err(Failure::Input(tables.report.files.iter().map(table::unusable).collect()));
     }
     if has_steps && !is_timed {
@@ -55,6 +57,11 @@ pub fn run(args: &Ingest, common: &Common) -> Result<Outcome<Ingestion>, Failure
     if !missing.is_empty() {
         notes.push(format!("some runs lack metadata needed for prediction; pass {}", missing.join(", ")));
     }
+    let has_rows = is_timed || !tables.requests.is_empty() || !tables.tokens.is_empty();
+    if !has_rows {
+        notes.push("the files hold counts alone: no table is written".to_owned());
+        return Ok(Outcome { notes, ..Outcome::of(tables.report) });
+    }
     write(&mut tables, &args.out, Outputs::new(common, args.force), &mut notes)?;
     Ok(Outcome { notes, ..Outcome::of(tables.report) })
 }
@@ -62,17 +69,21 @@ pub fn run(args: &Ingest, common: &Common) -> Result<Outcome<Ingestion>, Failure
 /// Reads all files.
 fn read(args: &Ingest) -> Result<Tables, Failure> {
     let size = |file: &Path| std::fs::metadata(file).map_or(0, |of| of.len());
-    let bytes = args.files.iter().map(|file| size(file)).sum();
+    let (inputs, mut errors) = inputs(&args.files);
+    let bytes = inputs.iter().map(|(file, _)| size(file)).sum();
     let bar = progress::bar(bytes, "{spinner} {msg} [{bar:30}] {bytes}/{total_bytes}, {elapsed}");
-    let (mut tables, mut errors) = (Tables::default(), Vec::new());
-    for file in &args.files {
+    let mut tables = Tables::default();
+    for (file, experiment) in &inputs {
         let name = file.display().to_string();
         bar.set_message(name.clone());
         let format = Format::named(&args.input_format).map_or_else(|| Format::detect(file), Ok);
         match format.and_then(|format| Ok((format, format.read(file)?))) {
             Ok((format, capture)) => {
                 tables.add(&name, format, capture, &args.cleaning.given().unwrap_or_default(), &|run| {
-                    args.labels.put_over(run)
+                    if let Some(experiment) = experiment {
+                        experiment.put_over(run);
+                    }
+                    args.labels.put_over(run);
                 });
             }
             Err(error) => errors.push(error),
@@ -81,6 +92,22 @@ fn read(args: &Ingest) -> Result<Tables, Failure> {
     }
     bar.finish_and_clear();
     if errors.is_empty() { Ok(tables) } else { Err(errors.into()) }
+}
+
+/// The files to read: those that are named, and those of experiment folders with their labels.
+fn inputs(files: &[PathBuf]) -> (Vec<(PathBuf, Option<ExperimentFile>)>, Vec<Error>) {
+    let (mut inputs, mut errors) = (Vec::new(), Vec::new());
+    for file in files {
+        if !folder::is_experiment(file) {
+            inputs.push((file.clone(), None));
+            continue;
+        }
+        match folder::files(file) {
+            Ok(of_folder) => inputs.extend(of_folder.into_iter().map(|of| (of.path.clone(), Some(of)))),
+            Err(error) => errors.push(error),
+        }
+    }
+    (inputs, errors)
 }
 
 /// Models and GPUs that are not known.

@@ -9,8 +9,9 @@ use clap::{ArgMatches, Command};
 use ridgepoint::internals::input::files_in;
 use ridgepoint_lab::evaluate::experiment;
 
-/// Arguments whose values are written, and the one whose folders are known. A path in any other argument is read.
-const NOT_READ: [&str; 6] = ["out", "output_json", "output_csv", "trace", "plot", "data_dir"];
+/// Arguments whose values are written, beside all that begin with `output`, and the one whose folders are known. A path in any other
+/// argument is read.
+const NOT_READ: [&str; 4] = ["out", "trace", "plot", "data_dir"];
 /// Endings of the files in a folder of measurements that some reader takes.
 const ENDINGS: [&str; 2] = ["csv", "parquet"];
 /// Files that are read from a model's folder.
@@ -32,7 +33,7 @@ pub fn named(command: &Command, matches: &ArgMatches) -> Vec<Named> {
             (argument.get_id().as_str(), argument.get_value_parser().type_id() == TypeId::of::<PathBuf>());
         let is_typed = matches.value_source(id) == Some(ValueSource::CommandLine);
         if is_typed
-            && !NOT_READ.contains(&id)
+            && !(NOT_READ.contains(&id) || id.starts_with("output_"))
             && let Ok(Some(values)) = matches.try_get_raw(id)
         {
             found.extend(values.map(|value| Named { value: value.into(), is_path }));
@@ -123,6 +124,10 @@ impl Inputs {
     /// Adds a file and those that are read with it, or the files of a model's folder. What is not there is passed over.
     pub fn add(&mut self, path: &Path) {
         self.add_file(path);
+        // `FILE.json#NAME` is one of the GPUs in a file.
+        if let Some((file, _)) = path.to_str().and_then(|path| path.rsplit_once('#')) {
+            self.add_file(Path::new(file));
+        }
         for name in OF_MODELS {
             let folder = if path.is_dir() { path } else { super::folder(path) };
             self.add_file(&folder.join(name));

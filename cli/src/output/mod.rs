@@ -164,7 +164,7 @@ fn replaceable(path: &Path, kind: Kind, force: bool) -> Result<bool> {
     if force { Ok(false) } else { Err(Error::invalid(path, vec![problem])) }
 }
 
-/// A folder for outputs. Where it was made and is empty in the end, it goes again.
+/// An output folder. When it is dropped, the folders that it created are removed if they are still empty.
 pub struct OutputFolder {
     /// Its path.
     pub path: PathBuf,
@@ -173,7 +173,7 @@ pub struct OutputFolder {
 }
 
 impl OutputFolder {
-    /// Makes a folder, and those that it is in, if it is not there.
+    /// Creates the folder and its missing parents.
     ///
     /// # Errors
     /// An error of kind io with the folder's path.

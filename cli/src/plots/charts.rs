@@ -49,28 +49,31 @@ pub fn predicted_over_measured(title: &str, axis_title: &str, series: Vec<Series
     chart(title, (&x, &axis), (&y, &axis), &guides, &series, Marks::Dots)
 }
 
-/// Quantiles of predicted times over those of measured ones, from the 1st to the 99th percentile.
-pub fn quantiles(title: &str, measured_ms: &[f64], predicted_ms: &[f64]) -> Drawn {
-    let (measured, predicted) = (sorted(measured_ms), sorted(predicted_ms));
+/// Quantiles of each model's times over those of measured ones, from the 1st to the 99th percentile. A model has a name.
+pub fn quantiles(title: &str, measured_ms: &[f64], models: &[(&str, &[f64])]) -> Drawn {
+    let measured = sorted(measured_ms);
     let at = |times: &[f64], share: f64| -> Option<f64> {
         times.get((share * times.len().saturating_sub(1) as f64).round() as usize).copied()
     };
-    let shares = (0..=196).map(|index| 0.01 + f64::from(index) / 200.0);
-    let points = shares.filter_map(|share| Some((at(&measured, share)?, at(&predicted, share)?))).collect();
-    predicted_over_measured(title, "quantiles, ms", vec![Series { name: "1st to 99th percentile".to_owned(), points }])
+    let of_model = |(name, times_ms): &(&str, &[f64])| {
+        let times = sorted(times_ms);
+        let shares = (0..=196).map(|index| 0.01 + f64::from(index) / 200.0);
+        let points = shares.filter_map(|share| Some((at(&measured, share)?, at(&times, share)?))).collect();
+        Series { name: (*name).to_owned(), points }
+    };
+    predicted_over_measured(title, "quantiles, ms", models.iter().map(of_model).collect())
 }
 
-/// Share of times that are longer, measured and predicted.
-pub fn survival(title: &str, measured_ms: &[f64], predicted_ms: &[f64]) -> Drawn {
-    let (measured, predicted) = (sorted(measured_ms), sorted(predicted_ms));
-    let x = log_range(measured.iter().chain(&predicted).copied()).ok_or("no time to draw")?;
-    let least = 1.0 / measured.len().max(predicted.len()).max(2) as f64;
+/// Share of times that are longer, a curve for each name. `share_title` is the title of that axis.
+pub fn survival(title: &str, share_title: &str, curves: &[(&str, &[f64])]) -> Drawn {
+    let curves: Vec<(&str, Vec<f64>)> = curves.iter().map(|(name, times)| (*name, sorted(times))).collect();
+    let x = log_range(curves.iter().flat_map(|(_, times)| times).copied()).ok_or("no time to draw")?;
+    let least = 1.0 / curves.iter().map(|(_, times)| times.len()).max().unwrap_or(0).max(2) as f64;
     // The range ends above 1, so that 1 has a mark.
     let y = least.log10()..0.02;
-    let curve = |name: &str, times: &[f64]| Series { name: name.to_owned(), points: survivors(times, least) };
-    let series = [curve("measured", &measured), curve("predicted", &predicted)];
-    let titles = ("time between tokens t, ms", "share of steps that take longer than t");
-    chart(title, (titles.0, &x), (titles.1, &y), &[], &series, Marks::Line)
+    let curve = |(name, times): &(&str, Vec<f64>)| Series { name: (*name).to_owned(), points: survivors(times, least) };
+    let series: Vec<Series> = curves.iter().map(curve).collect();
+    chart(title, ("time between tokens t, ms", &x), (share_title, &y), &[], &series, Marks::Line)
 }
 
 /// How the points of a series are drawn.
@@ -202,14 +205,15 @@ mod tests {
             let points = times.iter().zip(times.iter().rev()).map(|(x, y)| (*x, *y)).chain([(5.0, 5.0)]).collect();
             let series = vec![Series { name: "a".to_owned(), points }];
             let scatter = predicted_over_measured("<a & b>", "ms", series);
-            for svg in [scatter, survival("<a & b>", times, times), quantiles("<a & b>", times, times)] {
+            let curves = survival("<a & b>", "share", &[("one", times), ("two", times)]);
+            for svg in [scatter, curves, quantiles("<a & b>", times, &[("one", times)])] {
                 let svg = svg.unwrap();
                 assert!(svg.contains("</svg>") && !svg.contains("<a & b>") && svg.len() < 100_000, "{svg}");
                 assert!(!svg.contains("inf") && !svg.contains("NaN"), "{svg}");
             }
         }
-        assert!(survival("t", &[1e300], &[1e-308]).is_err());
-        assert!(survival("t", &[], &[]).is_err() && quantiles("t", &[1.0], &[]).is_err());
+        assert!(survival("t", "share", &[("a", &[1e300]), ("b", &[1e-308])]).is_err());
+        assert!(survival("t", "share", &[]).is_err() && quantiles("t", &[1.0], &[("a", &[])]).is_err());
     }
 
     #[test]

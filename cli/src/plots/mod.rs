@@ -1,11 +1,13 @@
 //! Plots of evaluations as SVG files. Pixel formats would need fonts that a server may not have.
 
+mod capture;
 mod charts;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use clap::Args;
+use ridgepoint_lab::evaluate::capture::CaptureReport;
 use ridgepoint_lab::evaluate::measured::WHOLE_RUN;
 use ridgepoint_lab::evaluate::report::{CaseResult, EvaluationReport, TraceResult};
 
@@ -61,10 +63,22 @@ impl Plots {
     ///
     /// # Errors
     /// Files that cannot be written, or must not be replaced. Then none is.
-    pub fn write(mut self, report: &EvaluationReport) -> Result<Vec<String>, Failure> {
+    pub fn write(self, report: &EvaluationReport) -> Result<Vec<String>, Failure> {
+        self.write_figures(|kind| figures(report, kind))
+    }
+
+    /// Writes the plots of a judged capture, as [`Plots::write`] those of a report.
+    ///
+    /// # Errors
+    /// Those of [`Plots::write`].
+    pub fn write_capture(self, report: &CaptureReport) -> Result<Vec<String>, Failure> {
+        self.write_figures(|kind| capture::figures(report, kind))
+    }
+
+    fn write_figures(mut self, figures: impl FnOnce(&str) -> Vec<(String, Drawn)>) -> Result<Vec<String>, Failure> {
         let (mut notes, mut files) = (Vec::new(), Vec::new());
         let Some(folder) = &self.folder else { return Ok(notes) };
-        for (file, drawn) in figures(report, self.kind) {
+        for (file, drawn) in figures(self.kind) {
             match drawn {
                 Ok(svg) => files.push((folder.path.join(file), Kind::Plot, svg)),
                 Err(reason) => notes.push(format!("{file}: not drawn: {reason}")),
@@ -98,8 +112,11 @@ fn figures(report: &EvaluationReport, kind: &str) -> Vec<(String, Drawn)> {
         let (subject, times_ms) = times_ms(of, trace);
         let title = format!("{}: {subject}", of.labels.name);
         let (measured_ms, predicted_ms): (Vec<f64>, Vec<f64>) = times_ms.into_iter().unzip();
-        figures.push((format!("{kind}-itl-survival-{name}.svg"), survival(&title, &measured_ms, &predicted_ms)));
-        figures.push((format!("{kind}-period-qq-{name}.svg"), quantiles(&title, &measured_ms, &predicted_ms)));
+        let curves = [("measured", &measured_ms[..]), ("predicted", &predicted_ms)];
+        let share = "share of steps that take longer than t";
+        figures.push((format!("{kind}-itl-survival-{name}.svg"), survival(&title, share, &curves)));
+        let models = [("1st to 99th percentile", &predicted_ms[..])];
+        figures.push((format!("{kind}-period-qq-{name}.svg"), quantiles(&title, &measured_ms, &models)));
     }
     figures
 }

@@ -45,6 +45,13 @@ pub struct OutputArgs {
     pub force: Force,
 }
 
+impl OutputArgs {
+    /// Whether a file tells which prompts begin alike.
+    pub fn tells_contents(&self) -> bool {
+        self.output_tokens.is_some()
+    }
+}
+
 /// Opened files. As an observer of the replay they collect their content.
 pub struct Files {
     json: Option<OutputFile>,

@@ -52,7 +52,7 @@ pub struct LoadArgs {
     #[arg(long, value_name = "B", value_parser = above_zero, allow_negative_numbers = true, help_heading = LOAD)]
     #[arg(conflicts_with_all = ["profile", "requests", "concurrency"])]
     burstiness: Option<f64>,
-    /// Seed of random arrival times and lengths; the same seed gives the same result
+    /// Seed of random arrival times and lengths and of --noise; the same seed gives the same result
     #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = 0, help_heading = LOAD)]
     pub seed: u64,
 }

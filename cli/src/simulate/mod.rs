@@ -9,14 +9,14 @@ use clap::Args;
 use ridgepoint::internals::correction::CorrectionInfo;
 use ridgepoint::internals::replay::{Intervals, SpreadSampler};
 use ridgepoint::internals::workload::check_memory;
-use ridgepoint::latency::CalibratedRoofline;
+use ridgepoint::latency::{CalibratedRoofline, LatencyModel};
 use ridgepoint::replay::export::TokenMeta;
-use ridgepoint::replay::{EngineConfig, EngineCounters, Metrics, StageMetrics, replay};
+use ridgepoint::replay::{EngineConfig, EngineCounters, Metrics, NoisySteps, StageMetrics, replay};
 use ridgepoint::workload::KeptContents;
-use ridgepoint::{Deployment, EfficiencyMode};
+use ridgepoint::{Deployment, EfficiencyMode, StepModel};
 use serde::Serialize;
 
-use crate::common::{Common, Format, MemoryArg, PredictionArgs};
+use crate::common::{Common, Format, MemoryArg, PREDICTION, PredictionArgs, at_least_zero};
 use crate::deployment::Served;
 use crate::outcome::{Failure, Outcome};
 use crate::output::Outputs;
@@ -36,8 +36,45 @@ pub struct Simulate {
     memory: MemoryArg,
     #[command(flatten)]
     prediction: PredictionArgs,
+    /// Multiply each step's time by a random factor of mean 1, so that equal requests spread as measured ones do. SIGMA is the standard
+    /// deviation of its logarithm [default: the correction's scatter of steps]
+    #[arg(long, value_name = "SIGMA", num_args = 0..=1, default_missing_value = OF_CORRECTION, value_parser = noise)]
+    #[arg(allow_negative_numbers = true, help_heading = PREDICTION)]
+    noise: Option<Noise>,
     #[command(flatten)]
     output: OutputArgs,
+}
+
+/// By how much steps scatter.
+#[derive(Debug, Clone, Copy)]
+enum Noise {
+    /// As the correction says.
+    OfCorrection,
+    /// The standard deviation of a factor's logarithm.
+    Sigma(f64),
+}
+
+/// The spread that is taken if none is given.
+const OF_CORRECTION: &str = "correction";
+
+fn noise(text: &str) -> Result<Noise, String> {
+    if text == OF_CORRECTION {
+        return Ok(Noise::OfCorrection);
+    }
+    let sigma = at_least_zero(text).ok().filter(|sigma| *sigma <= 1.0);
+    sigma.map(Noise::Sigma).ok_or_else(|| format!("must be a number from 0 to 1, or {OF_CORRECTION}"))
+}
+
+impl Noise {
+    fn sigma(self, steps: &StepModel) -> Result<f64, Failure> {
+        match (self, steps.correction()) {
+            (Noise::Sigma(sigma), _) => Ok(sigma),
+            (Noise::OfCorrection, Some(correction)) => Ok(correction.scatter.step),
+            (Noise::OfCorrection, None) => Err(Failure::usage(
+                "--noise takes its spread from a correction, and this prediction has none: give it, as in --noise 0.05",
+            )),
+        }
+    }
 }
 
 /// A replayed load. Its JSON keys are stable: keys are added, never renamed or dropped.
@@ -54,6 +91,9 @@ pub struct Simulation {
     kv_blocks_from: &'static str,
     load: String,
     latency_model: String,
+    /// Noise of step times: standard deviation of the logarithm of each factor.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    noise_sigma: Option<f64>,
     correction: CorrectionInfo,
     intervals: Intervals,
     /// The whole run, then its stages.
@@ -108,11 +148,14 @@ pub fn run(args: &Simulate, common: &Common) -> Result<Outcome<Simulation>, Fail
     let mut load = args.load.load().open_if(args.load.seed, deployment.data_parallel_size, &fits)?;
     warnings.append(&mut load.notes);
     let latency = CalibratedRoofline::new(steps);
+    let noise_sigma = args.noise.map(|noise| noise.sigma(latency.steps())).transpose()?;
+    let noisy = noise_sigma.map(|sigma| NoisySteps::new(&latency, sigma, args.load.seed)).transpose()?;
+    let sampled: &dyn LatencyModel = noisy.as_ref().map_or(&latency, |noisy| noisy);
     let sampler = SpreadSampler::new(latency.steps());
     let bar = progress::bar(load.summary.requests as u64, "replay [{bar:30}] {percent} % of {len} requests, {elapsed}");
     let mut observers = ((Files::create(&args.output, &mut outputs)?, sampler), AnsweredRequests(bar.clone()));
-    let mut sent = KeptContents::of(&mut *load.workload);
-    let replayed = replay(&latency, &engine.config, &mut sent, &mut observers);
+    let mut sent = KeptContents::of(&mut *load.workload, args.output.tells_contents());
+    let replayed = replay(sampled, &engine.config, &mut sent, &mut observers);
     bar.finish_and_clear();
     let (replayed, ((files, sampler), _)) = (replayed?, observers);
     replayed.check_clock()?;
@@ -132,13 +175,17 @@ pub fn run(args: &Simulate, common: &Common) -> Result<Outcome<Simulation>, Fail
     };
     files.write(&of, &replayed, &metrics)?;
     warnings.extend(replayed.notes(&engine.config));
+    warnings.extend(sampler.extrapolated());
 
     let correction = CorrectionInfo::of(latency.steps().correction());
-    let latency_model = match (args.prediction.efficiency, &correction.name) {
+    let mut latency_model = match (latency.steps().efficiency(), &correction.name) {
         (EfficiencyMode::Ideal, _) => "ideal roofline, with the default host overheads".to_owned(),
         (_, None) => "calibrated roofline without a correction, with the default host overheads".to_owned(),
         _ => format!("calibrated roofline with the correction {correction}, host overheads included"),
     };
+    if let Some(sigma) = noise_sigma {
+        latency_model += &format!(", each step times a random factor of mean 1 (noise {sigma})");
+    }
     let memory = args.output.print_kv_capacity.then(|| match engine.blocks_are_given {
         true => format!("{}\nnot used: num_gpu_blocks = {} was given", engine.capacity, engine.config.num_gpu_blocks),
         false => engine.capacity.to_string(),
@@ -154,6 +201,7 @@ pub fn run(args: &Simulate, common: &Common) -> Result<Outcome<Simulation>, Fail
         kv_blocks_from: if engine.blocks_are_given { "given" } else { "the memory equation" },
         load: format!("{}: {}", load.name, load.summary),
         latency_model,
+        noise_sigma,
         correction,
         intervals: Intervals::from(&sampler.spread()),
         stages: metrics.run_and_stages().cloned().collect(),

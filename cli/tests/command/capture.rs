@@ -15,7 +15,7 @@ fn with_server<'a>(args: &[&'a str]) -> Vec<&'a str> {
     args.iter().copied().chain(SERVER).collect()
 }
 
-/// Prompts of three groups that share beginnings, one every 2 ms, on a server of few blocks: requests wait and are preempted.
+/// 120 prompts, one every 2 ms, in three groups that share a prefix. On a server with few KV blocks they wait and are preempted.
 fn requests() -> String {
     (0..120).fold("arrival_ms,input_len,output_len,prefix_group,prefix_len\n".to_owned(), |rows, at| {
         rows + &format!(
@@ -27,6 +27,13 @@ fn requests() -> String {
             64 + 16 * (at % 3)
         )
     })
+}
+
+/// Converts a file of the folder into tables and returns the report.
+fn ingested(folder: &Folder, file: &str) -> String {
+    let run = run(&["ingest", &folder.path(file), "--out", &folder.path("tables")]);
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    run.stdout
 }
 
 /// Simulates the requests with these outputs.
@@ -115,9 +122,7 @@ fn otlp_comes_back_without_an_error_and_with_its_queue() {
 #[test]
 fn preemptions_are_in_the_spans_with_their_times() {
     let folder = simulated(&[("--output-otlp", "o.json")], &FEW_BLOCKS);
-    let out = folder.path("tables");
-    let ingested = run(&["ingest", &folder.path("o.json"), "--out", &out]);
-    assert_eq!(ingested.code, 0, "{}", ingested.stderr);
+    ingested(&folder, "o.json");
     let table = folder.read("tables/requests.csv");
     let names: Vec<&str> = table.lines().next().unwrap().split(',').collect();
     let at = |name: &str| names.iter().position(|known| *known == name).unwrap();
@@ -150,10 +155,8 @@ fn the_benchs_json_comes_back_without_an_error() {
 #[test]
 fn tables_of_ingest_come_back_without_an_error() {
     let folder = simulated(&[("--output-tokens", "t.jsonl")], &FEW_BLOCKS);
-    let out = folder.path("tables");
-    let ingested = run(&["ingest", &folder.path("t.jsonl"), "--out", &out]);
-    assert_eq!(ingested.code, 0, "{}", ingested.stderr);
-    assert!(ingested.stdout.contains("tokens.csv"), "{}", ingested.stdout);
+    let report = ingested(&folder, "t.jsonl");
+    assert!(report.contains("tokens.csv"), "{report}");
     has_no_error(&folder, "tables", &FEW_BLOCKS, &["itl_p99", "ttft_p50"]);
 }
 
@@ -237,4 +240,84 @@ fn lines_at_fault_are_counted_by_reason() {
     for note in ["line 9 is the last one and cut short", "colour (1)", "1 requests have the mean of their gaps alone"] {
         assert!(notes.contains(note), "'{note}' is not in {notes}");
     }
+}
+
+/// 240 requests in bursts of three rates, which wait and are preempted on few KV blocks.
+fn bursts(seed: u64) -> String {
+    let mut arrival_ms = 0;
+    (0..240).fold("arrival_ms,input_len,output_len\n".to_owned(), |rows, at: u64| {
+        let drawn = (seed + at) * 2_654_435_761 % 65_536;
+        arrival_ms += drawn % [30, 300, 100][(at / 40) as usize % 3];
+        rows + &format!("{arrival_ms},{},{}\n", 50 + drawn % 1350, 40 + drawn / 64 % 260)
+    })
+}
+
+#[test]
+fn one_load_predicts_another_and_the_perturbed_prices_are_named() {
+    let folder = Folder::new();
+    let server = [
+        "--model",
+        "mistral-7b-v0.3",
+        "--hardware",
+        "h100",
+        "--max-model-len",
+        "4096",
+        "--num-gpu-blocks-override",
+        "1500",
+        "--no-async-scheduling",
+    ];
+    let mut planted = ridgepoint::Correction::neutral();
+    planted.source.hardware = vec!["h100_sxm".to_owned()];
+    planted.host.scheduling_us_per_waiting = 60.0;
+    planted.host.preemption_us = 4000.0;
+    let correction = folder.write("planted.toml", planted.to_toml_string().unwrap());
+    for (name, seed) in [("a", 1), ("b", 777)] {
+        let list = folder.write(&format!("{name}.csv"), bursts(seed));
+        let trace = folder.path(&format!("{name}.json"));
+        let args = ["simulate", "--requests", &list, "--correction", &correction, "--output-otlp", &trace];
+        let run = run(&[&args[..], &server].concat());
+        assert_eq!(run.code, 0, "{}", run.stderr);
+    }
+    let (a, b) = (folder.path("a.json"), folder.path("b.json"));
+    let args = ["evaluate", "capture", "--fit-from", &a, "--judge", &b, "--format", "json"];
+    let run = run(&[&args[..], &server].concat());
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    assert!(run.stderr.contains("fitted on a.json: Use it"), "{}", run.stderr);
+    let report = run.json();
+    for (name, cost) in [("scheduling_us_per_waiting", 60.0), ("preemption_us", 4000.0)] {
+        let all = report["coefficients"].as_array().unwrap();
+        let of = all.iter().find(|of| of["name"] == name).unwrap();
+        assert_eq!(of["identified"], true, "{of}");
+        let within = of["lower"].as_f64().unwrap()..=of["upper"].as_f64().unwrap();
+        assert!(within.contains(&cost), "{of}");
+    }
+    let e2e = report["metrics"].as_array().unwrap().iter().find(|row| row["metric"] == "e2e_mean").unwrap();
+    assert!(e2e["ape_pct"].as_f64().unwrap() < 3.0, "{e2e}");
+    assert_eq!(report["passed"], true, "{report}");
+}
+
+#[test]
+fn ones_own_engine_takes_the_four_commands_of_the_readme() {
+    let folder = Folder::new();
+    let examples = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples");
+    let (trace, server) = (format!("{examples}/capture.json.gz"), format!("{examples}/capture.yaml"));
+    let (mine, correction) = (folder.path("mine"), folder.path("mine.toml"));
+    let model = ["--model", "llama-3.1-8b"];
+    let ingest = ["ingest", &trace, "--out", &mine, "--hardware", "h100", "--tensor-parallel-size", "1"];
+    let ingest = run(&[&ingest[..], &model].concat());
+    assert_eq!(ingest.code, 0, "{}", ingest.stderr);
+    let judged = |more: &[&str]| {
+        let args = ["evaluate", "capture", &mine, "--config", &server, "--format", "json"];
+        run(&[&args[..], more].concat()).json()
+    };
+    let ape_pct = |report: &Value, metric: &str| {
+        let rows = report["metrics"].as_array().unwrap().clone();
+        rows.iter().find(|row| row["metric"] == metric).unwrap()["ape_pct"].as_f64().unwrap()
+    };
+    let before = judged(&[]);
+    let fit = run(&[&["fit", "--steps", &mine, "--level", "model", "--out", &correction][..], &model].concat());
+    assert!(fit.code == 0 && fit.stdout.starts_with("Use it: on "), "{} {}", fit.stdout, fit.stderr);
+    let after = judged(&["--correction", &correction]);
+    assert!(ape_pct(&before, "e2e_mean") > 1.5 && ape_pct(&after, "e2e_mean") < 0.6, "{before} {after}");
+    assert!(ape_pct(&after, "step_mean") < 0.5 && after["passed"] == true, "{after}");
 }

@@ -140,3 +140,71 @@ fn control_characters_of_a_name_do_not_reach_the_terminal() {
     let usage = run(&["--\x1b[2J\x07flag"]);
     assert!(usage.code == 2 && is_plain(&usage.stderr), "{}", usage.stderr);
 }
+
+/// The configuration and the hardware that papers print.
+const PAPERS_CONFIG: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/papers_config.json");
+const PAPERS_HARDWARE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/papers_hardware.json");
+
+#[test]
+fn configuration_and_hardware_as_papers_print_them_are_read() {
+    let step = |model: &str, hardware: &str| {
+        let args = ["predict-step", "--model", model, "--hardware", hardware, "--decode", "8x500", "--format", "json"];
+        run(&args).json()
+    };
+    let (a100, h100) = (format!("{PAPERS_HARDWARE}#A100"), format!("{PAPERS_HARDWARE}#H100"));
+    // The A100's figures are those of the built-in one; the H100's peak is rounded, which a decode bound by memory hardly sees.
+    assert_eq!(step(PAPERS_CONFIG, &a100), step(PAPERS_CONFIG, "a100"));
+    let (own, built_in) = (step(PAPERS_CONFIG, &h100), step(PAPERS_CONFIG, "h100"));
+    let ratio = own["step_time_us"].as_f64().unwrap() / built_in["step_time_us"].as_f64().unwrap();
+    assert!((ratio - 1.0).abs() < 1e-3, "{ratio}");
+    let warnings = own["warnings"].to_string();
+    assert!(warnings.contains("h100_sxm with compute_tflops_fp16 989 instead of 989.4"), "{warnings}");
+    assert_eq!(step("microsoft/Phi-3-mini-4k-instruct", &h100)["hardware"], "h100_sxm");
+    let shown = run(&["hardware", &h100]);
+    assert!(shown.code == 0 && shown.stdout.contains("989 instead of 989.4"), "{}", shown.stdout);
+}
+
+#[test]
+fn a_hardware_json_names_its_gpus_and_says_what_others_need() {
+    let args =
+        |hardware: &str| run(&["predict-step", "--model", "llama-3.1-8b", "--hardware", hardware, "--decode", "8x100"]);
+    args(PAPERS_HARDWARE).fails(1, &["has the GPUs A100, H100: choose one, as in", "papers_hardware.json#A100"]);
+    args(&format!("{PAPERS_HARDWARE}#H101")).fails(1, &["has no GPU 'H101' but A100, H100: did you mean H100?"]);
+    let folder = Folder::new();
+    let path = folder.write("own.json", r#"{"TPUv9": {"memory_gb": 80}}"#);
+    args(&path).fails(1, &["own.json: unknown hardware 'TPUv9'", "Describe it in a TOML file", "l2_bytes"]);
+    args(&folder.path("none.json#H100")).fails(1, &["none.json"]);
+    // The file is an input of the run, under whatever name.
+    let one = folder.write("one.json", r#"{"H100": {"memory_gb": 80}}"#);
+    let export = ["export", "--model", "llama-3.1-8b", "--hardware", &format!("{one}#H100"), "--out", &one, "--force"];
+    run(&export).fails(1, &["one.json"]);
+}
+
+#[test]
+fn a_cpu_needs_no_link_and_says_that_its_times_are_bounds() {
+    let folder = Folder::new();
+    let config = folder.write("config.json", CONFIG);
+    let args = |more: &[&'static str]| {
+        let mut args = vec!["--model", &config, "--hardware", "examples/cpu.toml", "--format", "json"];
+        args.extend(more);
+        args.into_iter().map(str::to_owned).collect::<Vec<_>>()
+    };
+    let step = |more: &[&'static str]| run(&[&["predict-step".to_owned()], &args(more)[..]].concat());
+    let (auto, ideal) =
+        (step(&["--decode", "8x100"]).json(), step(&["--decode", "8x100", "--efficiency", "ideal"]).json());
+    assert_eq!((&auto["step_time_us"], &auto["step_time_us"]), (&ideal["step_time_us"], &auto["bound_us"]));
+    let says_so =
+        |json: &serde_json::Value| json["warnings"].to_string().contains("every time is the datasheet's bound");
+    assert_eq!((says_so(&auto), says_so(&ideal)), (true, false), "{auto}");
+    step(&["--decode", "8x100", "--tp", "2"])
+        .fails(1, &["has no interconnect, which tensor_parallel_size = 2 needs", "unidirectional_bytes_per_s"]);
+    let load = ["--concurrency", "2", "--input-len", "64", "--output-len", "8", "--num-gpu-blocks-override", "64"];
+    let replay = run(&[&["simulate".to_owned()], &args(&load)[..]].concat()).json();
+    assert!(says_so(&replay) && replay["latency_model"].to_string().contains("ideal roofline"), "{replay}");
+    let shown = run(&["hardware", "examples/cpu.toml"]).stdout;
+    assert!(shown.contains("none: the datasheet's bounds"), "{shown}");
+    // A GPU's file still has to say what links it to others.
+    let text = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/cpu.toml")).unwrap();
+    let gpu = folder.write("gpu.toml", text.replace("\"cpu\"", "\"hopper\""));
+    run(&["hardware", &gpu]).fails(1, &["interconnect is missing"]);
+}

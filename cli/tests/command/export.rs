@@ -54,3 +54,72 @@ fn a_failed_export_writes_nothing() {
     export("--model llama-3.1-8b --hardware h100").fails(2, &["--out"]);
     assert!(folder.names().is_empty());
 }
+
+/// The value of a flag in a command line.
+fn value(said: &Value, flag: &str) -> String {
+    let flags = said["flags"].as_array().unwrap();
+    let found = flags.iter().find(|of| of["name"] == flag).unwrap_or_else(|| panic!("no {flag} in {said}"));
+    found["value"].as_str().unwrap().to_owned()
+}
+
+/// Microseconds of a duration as llm-d-inference-sim reads it.
+fn us(duration: &str) -> f64 {
+    match duration.strip_suffix("us") {
+        Some(us) => us.parse().unwrap(),
+        None => 1000.0 * duration.strip_suffix("ms").unwrap().parse::<f64>().unwrap(),
+    }
+}
+
+#[test]
+fn flags_of_llm_d_inference_sim_follow_from_predicted_steps() {
+    let server = "--as llm-d-inference-sim --model llama-3.1-8b --hardware h100 --max-num-seqs 64 --max-model-len 4096";
+    let said = export(&format!("{server} --correction none --format json")).json();
+    assert_eq!((value(&said, "--max-num-seqs"), value(&said, "--max-model-len")), ("64".to_owned(), "4096".to_owned()));
+    let step = |batch: &str| {
+        let line = format!(
+            "predict-step --model llama-3.1-8b --hardware h100 --correction none --format json --decode {batch}"
+        );
+        run(&line.split(' ').collect::<Vec<_>>()).json()["step_time_us"].as_f64().unwrap()
+    };
+    let (one, full) = (step("1x1024"), step("64x1024"));
+    assert!((us(&value(&said, "--inter-token-latency")) / one - 1.0).abs() < 2e-3);
+    let factor: f64 = value(&said, "--time-factor-under-load").parse().unwrap();
+    assert!((factor / (full / one) - 1.0).abs() < 2e-3, "{factor}");
+    // Without a correction the host takes 6.5 ms of each prompt, and 2 µs of each of its tokens.
+    assert!(us(&value(&said, "--prefill-overhead")) > 6500.0 && us(&value(&said, "--prefill-time-per-token")) > 2.0);
+    assert!(said["notes"].to_string().contains("standard deviations are left out"), "{said}");
+    let command = said["command"].as_str().unwrap();
+    assert!(command.starts_with("llm-d-inference-sim --model llama-3.1-8b --max-num-seqs 64 "), "{command}");
+    let corrected = export(&format!("{server} --format json")).json();
+    assert!(us(&value(&corrected, "--inter-token-latency-std-dev")) > 0.0);
+    let table = export(server).stdout;
+    assert!(table.contains("  --prefill-overhead ") && table.contains("note: "), "{table}");
+}
+
+#[test]
+fn flags_of_llm_d_inference_sim_follow_from_a_capture() {
+    let folder = Folder::new();
+    let line = |ttft: u32, gaps: &str| {
+        format!("{{\"prompt_tokens\":9,\"output_tokens\":3,\"ttft_ms\":{ttft},\"itl_ms\":{gaps},\"arrival_ms\":1}}\n")
+    };
+    let capture = folder.write("c.jsonl", line(90, "[10,10]") + &line(110, "[10,50]"));
+    let server = "--as llm-d-inference-sim --model llama-3.1-8b --hardware h100";
+    let said = export(&format!("{server} --capture {capture} --format json")).json();
+    // Gaps of 10, 10, 10 and 50 ms: mean 20, deviation 17.3, of which 6 are accepted.
+    for (flag, wanted) in [
+        ("--time-to-first-token", "100ms"),
+        ("--time-to-first-token-std-dev", "10ms"),
+        ("--inter-token-latency", "20ms"),
+        ("--inter-token-latency-std-dev", "6ms"),
+    ] {
+        assert_eq!(value(&said, flag), wanted, "{flag}");
+    }
+    assert!(
+        said["notes"].to_string().contains("is capped at 30 % of --inter-token-latency, 6ms: it would be 17321us"),
+        "{said}"
+    );
+    export(&format!("{server} --out {}", folder.path("t.json"))).fails(2, &["--out is for tables"]);
+    let tables = format!("--model llama-3.1-8b --hardware h100 --out {}", folder.path("t.json"));
+    export(&format!("{tables} --capture {capture}")).fails(2, &["--capture", "--as llm-d-inference-sim"]);
+    export(&format!("{server} --capture {}", folder.path("none.jsonl"))).fails(1, &["none.jsonl"]);
+}

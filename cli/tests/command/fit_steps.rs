@@ -55,7 +55,8 @@ fn parameter<'a>(json: &'a Value, name: &str) -> &'a Value {
     all.iter().find(|of| of["name"] == name).unwrap_or_else(|| panic!("no {name} in {json}"))
 }
 
-/// A trace of the engine's steps and of requests: 4 ms and 3 µs per prompt token until a request is queued, 1.5 ms to the client.
+/// A trace of the engine's steps and of requests: 4 ms and 3 µs per prompt token until a request reaches the engine, which takes it
+/// when the step at hand ends; 1.5 ms to the client.
 fn trace(count: u64) -> String {
     let mut start_ns = 5_000_000_000;
     let mut lines = Vec::new();
@@ -82,6 +83,7 @@ fn trace(count: u64) -> String {
             let tokens = 100 + 53 * (index % 31);
             let (id, queued_ns) = (format!("cmpl-{index}"), start_ns);
             let first_ns = queued_ns + 30_000_000;
+            let waited_ns = index.checked_sub(1).map_or(0, period_ns) * (index * 2_654_435_761 % 4096) / 4096;
             let prompt = [("prefill_total_tokens", json!(tokens))];
             let core = span(
                 "llm_core",
@@ -97,7 +99,7 @@ fn trace(count: u64) -> String {
                 "llm_request",
                 &[("gen_ai.request.id", json!(id))],
                 vec![
-                    at("api.ARRIVED", queued_ns - 4_000_000 - 3_000 * tokens, &[]),
+                    at("api.ARRIVED", queued_ns - waited_ns - 4_000_000 - 3_000 * tokens, &[]),
                     at("api.FIRST_RESPONSE", first_ns + 1_500_000, &[]),
                     at("api.DEPARTED", first_ns + 950_000_000, &[]),
                 ],
@@ -120,17 +122,20 @@ fn a_newcomers_trace_becomes_a_correction_that_predictions_take() {
     assert_eq!(json["runs"][0]["model"], "llama-3.1-8b");
     assert!(json["runs"][0]["fitted"]["median_ape_pct"].as_f64().unwrap() < 2.0, "{json}");
     for (name, expected, within) in
-        [("queueing_us", 4000.0, 5.0), ("queueing_us_per_token", 3.0, 0.01), ("output_token_us", 1500.0, 1.0)]
+        [("queueing_us", 4000.0, 900.0), ("queueing_us_per_token", 3.0, 0.9), ("output_token_us", 1500.0, 1.0)]
     {
         let of = parameter(&json, name);
         assert!((of["value"].as_f64().unwrap() - expected).abs() < within, "{of}");
         assert_eq!(of["identified"], true, "{of}");
     }
-    assert_eq!(parameter(&json, "scheduling_us")["identified"], false);
+    assert_eq!(parameter(&json, "scheduling_us_per_waiting")["identified"], false);
     let correction = Correction::load(folder.path("my.toml")).unwrap();
     assert_eq!(correction.level, Level::Global);
     let source = &correction.source;
-    assert_eq!((source.data.as_str(), source.split.as_str(), source.rows), ("trace.json", "all", 399));
+    let split = "all, after a fit of the first 60 % of each run was judged on the rest";
+    assert_eq!((source.data.as_str(), source.split.as_str(), source.rows), ("trace.json", split, 399));
+    assert_eq!(json["verdict"]["use_it"], true, "{json}");
+    assert!(json["verdict"]["held_out"]["median_ape_pct"].as_f64().unwrap() < 2.0, "{json}");
     assert_eq!((source.models.len(), source.hardware[0].as_str(), source.rows_sha256.len()), (1, "h100_sxm", 64));
     assert!(source.converged && (correction.host.output_token_us - 1500.0).abs() < 1.0, "{correction:?}");
     let predicted = run(&[
@@ -169,6 +174,41 @@ fn the_first_part_is_fitted_and_the_rest_judges() {
     let source = &correction.source;
     assert_eq!((source.data.as_str(), source.split.as_str()), ("our cluster", "first 60 % of each run"));
     assert!((355..=365).contains(&source.rows), "{}", source.rows);
+}
+
+#[test]
+fn a_correction_that_is_worse_than_none_is_not_written() {
+    let folder = Folder::new();
+    // Until late in the run, steps take half as long again as after it.
+    let text = steps("chat", 900);
+    let slow = |line: &str| {
+        let mut cells: Vec<String> = line.split(',').map(str::to_owned).collect();
+        let ns: u64 = cells[1].parse().unwrap();
+        let cut = 19_000_000_000;
+        cells[1] = (if ns < cut { 3 * ns / 2 } else { cut / 2 + ns }).to_string();
+        cells.join(",")
+    };
+    let lines: Vec<String> = text.lines().skip(1).map(slow).collect();
+    folder.write("chat.csv", HEADER.to_owned() + &lines.join("\n") + "\n");
+    let more = [&LABELS[..], &["--tp", "1"]].concat();
+    let refused = fit(&folder, &["chat.csv"], &more);
+    assert!(refused.stdout.starts_with("Do not use it: on "), "{}", refused.stdout);
+    assert_eq!(refused.code, 1);
+    assert!(refused.stderr.contains("Nothing is written; --allow-worse writes"), "{}", refused.stderr);
+    assert_eq!(folder.names(), ["chat.csv"]);
+    let told_to = fit(&folder, &["chat.csv"], &[&more[..], &["--allow-worse"]].concat());
+    assert_eq!(told_to.code, 0, "{}", told_to.stderr);
+    assert_eq!(folder.names(), ["chat.csv", "my.toml"]);
+}
+
+#[test]
+fn a_trace_of_another_model_is_named_first() {
+    let folder = Folder::new();
+    folder.write("chat.csv", steps("chat", 600).replace("llama-3.1-8b", "unnamed"));
+    let other = ["--model", "qwen3-32b", "--hardware", "h100", "--tp", "1"];
+    let run_of = fit(&folder, &["chat.csv"], &[&other[..], &["--allow-worse"]].concat());
+    let first = run_of.stdout.lines().take(4).collect::<Vec<_>>().join(" ");
+    assert!(first.starts_with("Do not use it") && first.contains("faster than the roofline of qwen3-32b"), "{first}");
 }
 
 #[test]
@@ -217,7 +257,7 @@ fn what_can_not_be_fitted_is_named_and_nothing_is_written() {
         ("empty.csv", String::new(), "is empty"),
         ("one.csv", rows(&[(1000, 1, 5), (1001, 10_000_001, 6)]), "there is one row"),
         ("alone.csv", rows(&[(1000, 1, 5)]), "1 last step"),
-        ("constant.csv", rows(&constant), "all 49 rows have the same time, 10000 µs"),
+        ("constant.csv", rows(&constant), "all 30 rows have the same time, 10000 µs"),
         ("nan.csv", rows(&[(1000, 1, 5), (1001, 10, 6)]).replace(",10,", ",NaN,"), "NaN"),
         ("negative.csv", rows(&[(1000, 1, 5), (1001, 10_000_001, -6)]), "-6"),
         ("twice.csv", rows(&[(1000, 1, 5), (1000, 1, 5)]), "1 duplicate"),

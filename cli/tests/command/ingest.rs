@@ -20,7 +20,7 @@ fn steps(experiment: &str, first: u64, count: u64, period_ms: u64) -> String {
     })
 }
 
-fn ingest(folder: &Folder, files: &[&str], more: &[&str]) -> Run {
+pub fn ingest(folder: &Folder, files: &[&str], more: &[&str]) -> Run {
     let (files, out): (Vec<String>, _) = (files.iter().map(|name| folder.path(name)).collect(), folder.path("out"));
     let mut args = vec!["ingest"];
     args.extend(files.iter().map(String::as_str));

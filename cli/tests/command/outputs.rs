@@ -272,7 +272,7 @@ fn repeating_a_command_needs_no_force() {
             assert_eq!(run.code, 0, "{}", run.stderr);
         }
     }
-    for kind in ["--output-json", "--output-csv", "--trace"] {
+    for kind in ["--output-json", "--output-csv", "--output-tokens", "--output-otlp", "--trace"] {
         let message = ["is there already and is not", "--force"];
         simulate(&format!("{SERVER} {LOOP} {kind} {}", out("e.json"))).fails(1, &message);
     }

@@ -1,13 +1,15 @@
-//! Fits a correction to rows: the terms and the delay before queueing are the parameters. Uses `problem`, `posterior`.
+//! Fits a correction to rows: the terms, the delay before queueing and the prices of queues are the parameters. Uses `problem`,
+//! `posterior`, `queue_prices`.
 #![expect(clippy::indexing_slicing, reason = "a solution has a value for every term and for the host")]
 
 use std::collections::BTreeSet;
 
-use ridgepoint::Result;
-use ridgepoint::internals::correction::{Basis, Correction, NUM_TERMS, Scatter, Source, Term};
+use ridgepoint::internals::correction::{Basis, Correction, NUM_TERMS, SDS_OF_90_PCT, Scatter, Source, Term};
+use ridgepoint::{CorrectionChoice, EfficiencyMode, Result};
 
 use super::posterior::posterior;
 use super::problem::{Problem, Row};
+use super::queue_prices::{self, NUM_QUEUE_PRICES};
 use super::report::FitReport;
 use crate::solver::Parameter;
 
@@ -21,24 +23,62 @@ const MODEL_SD_SHARE: f64 = 0.5;
 /// Number of runs that the prior's scatter counts as.
 const PRIOR_RUNS: f64 = 2.0;
 
-/// Gaussian prior over the coefficients and `queueing_us`.
+/// The first price of queues among the parameters: they follow the terms and `queueing_us`.
+const QUEUE_PRICES: usize = NUM_TERMS + 1;
+
+/// Gaussian prior over the coefficients, `queueing_us` and the prices of queues.
 #[derive(Debug, Clone)]
 pub struct Prior {
     /// The mean as a correction, at which a fit starts.
     pub means: Correction,
     /// Share of [`Term::prior_sd`]; `None` is all of it, for any model.
     sd_share: Option<f64>,
+    /// Rows hold the host's share of a period, which is part of `step_us` then.
+    holds_scheduling: bool,
+    /// No kernel of the chip was measured: prices stand for all that its datasheet does not say.
+    is_unmeasured: bool,
 }
+
+/// Prices may be this many times as large where no kernel of the chip was measured (assumed).
+const UNMEASURED_SD_FACTOR: f64 = 100.0;
+
+/// Standard deviation of `scheduling_us` as a part of periods, µs: its default, as it is assumed.
+const SCHEDULING_SD_US: f64 = 1000.0;
 
 impl Prior {
     /// For any model: the tables are right and nothing is added, with a standard deviation of [`Term::prior_sd`].
     pub fn of_any_model() -> Self {
-        Prior { means: Correction::neutral(), sd_share: None }
+        Prior { means: Correction::neutral(), sd_share: None, holds_scheduling: false, is_unmeasured: false }
+    }
+
+    /// For one model, around the global correction that is built in.
+    ///
+    /// # Errors
+    /// Those of [`CorrectionChoice::resolve`].
+    pub fn of_one_model() -> Result<Self> {
+        let global = CorrectionChoice::Global.resolve("any model", EfficiencyMode::Tables)?;
+        Ok(global.map_or_else(Prior::of_any_model, |global| Prior::around(&global)))
     }
 
     /// For one model: the global coefficients, with half the standard deviation of [`Prior::of_any_model`].
     pub fn around(global: &Correction) -> Self {
-        Prior { means: global.clone(), sd_share: Some(MODEL_SD_SHARE) }
+        Prior { means: global.clone(), sd_share: Some(MODEL_SD_SHARE), holds_scheduling: false, is_unmeasured: false }
+    }
+
+    /// The same prior for a chip without measured kernels, such as a CPU.
+    #[must_use]
+    pub(super) fn unmeasured(&self) -> Prior {
+        Prior { is_unmeasured: true, ..self.clone() }
+    }
+
+    /// The same prior for rows that hold the host's share of a period: `step_us` takes `scheduling_us` in.
+    #[must_use]
+    pub(super) fn holding_scheduling(&self) -> Prior {
+        let mut prior = Prior { holds_scheduling: true, ..self.clone() };
+        prior.means.coefficients[Term::Steps.index()] += prior.means.host.scheduling_us;
+        prior.means.host.scheduling_us = 0.0;
+        prior.means.source.steps_hold_scheduling = true;
+        prior
     }
 
     /// The scatter of few runs of one model, shrunk towards that of the global correction:
@@ -53,19 +93,26 @@ impl Prior {
         }
     }
 
+    fn price_factor(&self, term: Term) -> f64 {
+        if self.is_unmeasured && !term.is_factor() { UNMEASURED_SD_FACTOR } else { 1.0 }
+    }
+
     fn parameters(&self) -> Vec<Parameter> {
         let sd_share = self.sd_share.unwrap_or(1.0);
-        let of = |term: Term| Parameter {
-            name: term.name(),
-            unit: term.unit(),
-            prior: self.means.coefficient(term),
-            prior_sd: sd_share * term.prior_sd(),
-            bounds: term.bounds(),
+        let of = |term: Term| {
+            let scheduling_sd_us = if self.holds_scheduling && term == Term::Steps { SCHEDULING_SD_US } else { 0.0 };
+            Parameter {
+                name: term.name(),
+                unit: term.unit(),
+                prior: self.means.coefficient(term),
+                prior_sd: sd_share * self.price_factor(term) * term.prior_sd().hypot(scheduling_sd_us),
+                bounds: term.bounds(),
+            }
         };
         let queueing_sd_us = sd_share * QUEUEING_PRIOR_SD_US;
         let queueing =
             Parameter::overhead("queueing_us", "µs per request", self.means.host.queueing_us, queueing_sd_us);
-        Term::ALL.into_iter().map(of).chain([queueing]).collect()
+        Term::ALL.into_iter().map(of).chain([queueing]).chain(queue_prices::parameters(&self.means.host)).collect()
     }
 }
 
@@ -74,18 +121,22 @@ impl Prior {
 pub struct FitResult {
     /// The correction. Its scatter is the prior's, not measured.
     pub correction: Correction,
-    /// How the fit went: the terms, then `queueing_us`.
+    /// How the fit went: the terms, then `queueing_us`, then the prices of queues where rows hold them.
     pub report: FitReport,
 }
 
-/// Fits the coefficients and `queueing_us` to rows, starting from the prior's mean.
+/// Fits the coefficients, `queueing_us` and the prices of queues to rows, starting from the prior's mean.
 ///
 /// # Errors
 /// As [`Problem::new`], if there are too few rows or one has an impossible value.
 pub(super) fn fit_rows(origin: &str, rows: Vec<Row>, prior: &Prior) -> Result<FitResult> {
     let problem = Problem::new(origin, prior.parameters(), rows)?;
     let solution = problem.minimise(&parameters_of(&prior.means))?;
-    let posterior = posterior(&problem, &solution.values)?;
+    let mut posterior = posterior(&problem, &solution.values)?;
+    // A price that the data can't tell from nothing is no finding.
+    for index in QUEUE_PRICES..QUEUE_PRICES + NUM_QUEUE_PRICES {
+        posterior.identified[index] &= solution.values[index] > SDS_OF_90_PCT * posterior.sd(index);
+    }
     let mut correction = Correction { name: origin.to_owned(), ..prior.means.clone() };
     for index in 0..NUM_TERMS {
         correction.coefficients[index] = solution.values[index];
@@ -93,23 +144,33 @@ pub(super) fn fit_rows(origin: &str, rows: Vec<Row>, prior: &Prior) -> Result<Fi
         correction.covariance[index] = std::array::from_fn(|column| posterior.covariance[(index, column)]);
     }
     correction.host.queueing_us = solution.values[NUM_TERMS];
+    correction.host =
+        correction.host.with_queue_prices(std::array::from_fn(|price| solution.values[QUEUE_PRICES + price]));
     correction.source = Source {
         rows: problem.rows.len() as u64,
         rows_sha256: problem.rows_sha256(),
         converged: solution.converged,
+        steps_hold_scheduling: prior.holds_scheduling,
         ..Source::default()
     };
-    Ok(FitResult { correction, report: FitReport::new(&problem, solution, &posterior) })
+    let hold_queues = problem.rows.iter().any(|row| row.x[QUEUE_PRICES..].iter().any(|x| *x != 0.0));
+    let mut report = FitReport::new(&problem, solution, &posterior);
+    if !hold_queues {
+        report.leave_out(&queue_prices::names());
+    }
+    Ok(FitResult { correction, report })
 }
 
-/// The parameters of a fit as a correction has them: its coefficients, then `queueing_us`.
+/// The parameters of a fit as a correction has them: its coefficients, then `queueing_us`, then the prices of queues.
 pub(super) fn parameters_of(correction: &Correction) -> Vec<f64> {
-    correction.coefficients.iter().copied().chain([correction.host.queueing_us]).collect()
+    let host = &correction.host;
+    correction.coefficients.iter().copied().chain([host.queueing_us]).chain(host.queue_prices_us()).collect()
 }
 
-/// The factors of the parameters for a span of time with these terms that `queueing_us` is part of `queueings` times.
-pub(super) fn factors(basis: &Basis, queueings: f64) -> Vec<f64> {
-    basis.values().iter().copied().chain([queueings]).collect()
+/// The factors of the parameters for a span of time with these terms that `queueing_us` is part of `queueings` times, and that
+/// holds the prices of so many requests in queues.
+pub(super) fn factors(basis: &Basis, queueings: f64, queues: [f64; NUM_QUEUE_PRICES]) -> Vec<f64> {
+    basis.values().iter().copied().chain([queueings]).chain(queues).collect()
 }
 
 /// The sorted names, each once.

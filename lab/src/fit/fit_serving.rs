@@ -12,6 +12,7 @@ use ridgepoint::{Request, Result};
 
 use super::fit_rows::{FitResult, Prior, QUEUEING_PRIOR_SD_US, distinct, factors, fit_rows};
 use super::problem::{Row, Target};
+use super::queue_prices::NUM_QUEUE_PRICES;
 use super::step_terms::StepTerms;
 use crate::evaluate::case::Case;
 use crate::evaluate::measured::WHOLE_RUN;
@@ -134,7 +135,7 @@ fn rows_of_stage(
     ];
     let is_usable = |measured: f64, predicted_us: f64| measured > 0.0 && predicted_us > 0.0 && predicted_us.is_finite();
     let row = |(target, measured, predicted_us, basis, queueings): (Target, f64, f64, Basis, f64)| {
-        let x = factors(&basis, queueings);
+        let x = factors(&basis, queueings, [0.0; NUM_QUEUE_PRICES]);
         let correction = roofline.steps().correction()?;
         let linear_us = correction.time_us(&basis) + queueings * correction.host.queueing_us;
         let (sd, offset) = (target.expected_sd(), predicted_us - linear_us);

@@ -17,7 +17,8 @@ use super::problem::{Row, Target};
 use crate::evaluate::steps::case::StepCase;
 use crate::ingest::Interval;
 use crate::stats::{median, robust_sd};
-use ridgepoint::internals::correction::{Basis, Correction};
+use ridgepoint::internals::correction::{Basis, Correction, FittedRange, Queues};
+use ridgepoint::physics::BatchSums;
 use ridgepoint::{Error, Result};
 
 /// Number of independent rows that a run counts as, at most. Errors of a run's rows have common causes, so thousands of rows do
@@ -59,6 +60,8 @@ pub struct StepRun<'a> {
     pub case: &'a StepCase,
     /// Terms of each row's sampled step, in the order of [`StepCase::rows`].
     pub sampled: Vec<Basis>,
+    /// Roofline bounds of these steps, µs: no prediction is below.
+    pub bounds_us: Vec<f64>,
     /// Rows to fit.
     pub fitted: Range<usize>,
     /// Later rows that are not fitted but may be looked at, for errors and scatter.
@@ -73,10 +76,23 @@ pub struct StepRun<'a> {
 impl<'a> StepRun<'a> {
     /// A run whose alignment is chosen by the rows to fit.
     pub fn new(case: &'a StepCase, fitted: Range<usize>, held_out: Range<usize>, prior: &Prior) -> Self {
-        let sampled: Vec<Basis> = case.rows.par_iter().map(|row| case.basis(row)).collect();
-        let mut run = StepRun { case, sampled, fitted, held_out, alignment: Alignment::Own, slopes: None };
+        let (sampled, bounds_us) = case.rows.par_iter().map(|row| case.terms(row)).unzip();
+        let mut run = StepRun { case, sampled, bounds_us, fitted, held_out, alignment: Alignment::Own, slopes: None };
         run.compare(&prior.means);
         run
+    }
+
+    /// The same run with all of its rows to fit.
+    #[must_use]
+    pub fn whole(&self) -> Self {
+        let end = self.case.rows.len();
+        StepRun { fitted: 0..end, held_out: end..end, ..self.clone() }
+    }
+
+    /// Whether a time holds the host's share of a period. Asynchronous scheduling hides it behind the step before, and a timed forward
+    /// pass has none.
+    pub fn holds_scheduling(&self) -> bool {
+        !self.case.is_timed && self.alignment == Alignment::Own
     }
 
     /// Rows of a range with the terms of their sampled steps.
@@ -93,8 +109,7 @@ impl<'a> StepRun<'a> {
     /// greater coefficient wins: a prediction may be wrong by a factor.
     fn compare(&mut self, by: &Correction) {
         let (rows, sampled) = self.part(&self.fitted);
-        let is_timed = |row: &Interval| self.case.record(row).is_some_and(|step| step.gpu_time_us.is_some());
-        if rows.iter().any(is_timed) {
+        if self.case.is_timed {
             return;
         }
         let around = means_around(sampled);
@@ -154,17 +169,41 @@ impl<'a> StepRun<'a> {
         let rows = self.part(&self.fitted).0;
         let weight = (ROWS_OF_A_RUN / rows.len().max(1) as f64).min(1.0);
         let bases = self.terms();
-        let off = rows.iter().zip(&bases).map(|(row, basis)| (row.period_us() / by.time_us(basis)).ln()).collect();
-        let sd = robust_sd(off).max(Target::StepPeriod.expected_sd());
-        let row = |(row, basis): (&Interval, &Basis)| Row {
+        let holds_scheduling = self.holds_scheduling();
+        // Steps that were not sampled have the queues of their neighbour.
+        let queues = |row: &Interval| if holds_scheduling { self.case.queues(row) } else { Queues::default() };
+        let off = |(row, basis): (&Interval, &Basis)| (row.period_us() / by.period_us(basis, &queues(row))).ln();
+        let sd = robust_sd(rows.iter().zip(&bases).map(off).collect()).max(Target::StepPeriod.expected_sd());
+        let row = |row: &Interval, basis: &Basis, weight| Row {
             target: Target::StepPeriod,
             offset: 0.0,
-            x: factors(basis, 0.0),
+            x: factors(basis, 0.0, queues(row).counts()),
             measured: row.period_us(),
             sd,
             weight,
         };
-        rows.iter().zip(&bases).map(row).collect()
+        let mut found: Vec<Row> = rows.iter().zip(&bases).map(|(of, basis)| row(of, basis, weight)).collect();
+        if holds_scheduling {
+            // Their price is their difference from the other rows, in which common causes of errors cancel.
+            let preempting: Vec<&Interval> = self.preempting().collect();
+            let weight = (ROWS_OF_A_RUN / preempting.len().max(1) as f64).min(1.0);
+            found.extend(preempting.into_iter().map(|of| row(of, &self.case.basis(of), weight)));
+        }
+        found
+    }
+
+    /// The rows to fit, each with its measured time over the predicted one.
+    pub(super) fn fitted_rows(&self, by: &Correction) -> Vec<(&Interval, f64)> {
+        let ratio = |(row, basis): (&Interval, &Basis)| row.period_us() / by.period_us(basis, &self.case.queues(row));
+        let rows = self.part(&self.fitted).0;
+        rows.iter().zip(&self.terms()).map(|pair| (pair.0, ratio(pair))).collect()
+    }
+
+    /// Single steps with a preemption among the rows to fit.
+    fn preempting(&self) -> impl Iterator<Item = &Interval> {
+        let rows = self.part(&self.fitted).0;
+        let steps = rows.first().map_or(0, |row| row.first)..rows.last().map_or(0, |row| row.first);
+        self.case.preempting.iter().filter(move |row| steps.contains(&row.first))
     }
 }
 
@@ -217,13 +256,34 @@ pub(super) fn fit_steps(origin: &str, runs: &[&StepRun<'_>], prior: &Prior) -> R
             format!("all {rows} rows have the same time, {first_us} µs: nothing shows what a step's time depends on");
         return Err(Error::invalid(origin, vec![problem]));
     }
+    let holds_scheduling = runs.iter().all(|run| run.holds_scheduling());
+    let mut prior = if holds_scheduling { prior.holding_scheduling() } else { prior.clone() };
+    if runs.iter().all(|run| run.case.is_unmeasured()) {
+        prior = prior.unmeasured();
+    }
     let fit = |by: &Correction| {
         let rows = runs.iter().flat_map(|run| run.fit_rows(by)).collect();
-        fit_rows(origin, rows, prior)
+        fit_rows(origin, rows, &prior)
     };
     // The second fit takes the noise of each run's rows from the residuals of the first one.
     let first = fit(&prior.means)?;
     let mut fitted = fit(&first.correction)?;
+    fitted.report.notes.push(if holds_scheduling {
+        "periods hold the time of the engine's thread: it is in step_us, and scheduling_us is 0".to_owned()
+    } else {
+        "scheduling_us and prices of queues: not identified: they are not in these times; they stay at the prior"
+            .to_owned()
+    });
+    let batches: Vec<BatchSums> = runs
+        .par_iter()
+        .flat_map_iter(|run| {
+            run.part(&run.fitted)
+                .0
+                .iter()
+                .map(|row| run.case.calibrated.estimate_unchecked(&run.case.requests(row)).batch)
+        })
+        .collect();
+    fitted.correction.range = FittedRange::of(&batches);
     let source = &mut fitted.correction.source;
     let used = || runs.iter().filter(|run| !run.fitted.is_empty()).map(|run| &run.case.labels);
     source.models = distinct(used().map(|labels| labels.model.clone()));

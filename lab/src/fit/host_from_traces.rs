@@ -1,33 +1,93 @@
 //! Fits host overheads to traces of requests: the delay from arrival to the engine's queue, and from a token to its client.
 
+use nalgebra::{Matrix2, Vector2};
+
 use super::posterior::IDENTIFIED_SD_SHARE;
 use super::report::{HostFit, ParameterReport};
+use crate::evaluate::steps::read::StepData;
 use crate::huber;
-use crate::ingest::{HostDelays, RequestTrace};
+use crate::ingest::step_table::TableRun;
+use crate::ingest::{HostDelays, Reason, RequestRow, RequestTrace};
 use crate::solver::Parameter;
 use crate::stats::{median, non_negative_least_squares, robust_sd};
 use ridgepoint::internals::correction::HostTimes;
+use ridgepoint::internals::units::NS_PER_US;
 
 /// Least number of requests that a delay is fitted to.
 const LEAST_REQUESTS: usize = 20;
+/// Last share of a step's period in which its successor is about to begin.
+const ABOUT_TO_BEGIN: f64 = 0.1;
 /// Rounds of weighting and solving.
 const TURNS: usize = 30;
 
-/// Fits the host overheads to all requests of the traces, as `host_from_delays`.
-pub fn host_from_traces(traces: &[RequestTrace], prior: &HostTimes) -> HostFit {
+/// The host delays of all requests of some runs, without the wait for the iteration at hand that a replay adds by itself.
+///
+/// vLLM's engine takes requests in between its iterations (`EngineCoreProc.run_busy_loop`). A request has waited for half of the time since
+/// the last step began then, on average, unless the engine idled.
+pub fn host_delays(data: &StepData) -> HostDelays {
     let mut delays = HostDelays::default();
-    traces.iter().flat_map(|trace| &trace.requests).for_each(|request| delays.add(request));
-    host_from_delays(&delays, prior)
+    for RequestTrace { run, requests } in &data.requests {
+        let steps = data.runs.iter().map(|of| &of.run).find(|of| of.trace.run.experiment == run.experiment);
+        let steps = steps.filter(|run| takes_between_iterations(run, requests));
+        for request in requests {
+            let iteration = steps.zip(request.queued_ns).and_then(|(run, ns)| Iteration::at(run, ns));
+            delays.add(request, iteration.map_or(0.0, |of| of.mean_wait_us()));
+        }
+    }
+    delays
+}
+
+/// The iteration that a request found at work when it was queued.
+struct Iteration {
+    /// Time since its step began, µs.
+    since_us: f64,
+    /// Time from its step to the next one in the trace, µs.
+    span_us: f64,
+    /// Steps in that time.
+    steps: u64,
+}
+
+impl Iteration {
+    /// `None` where the engine idled, or no step was traced.
+    fn at(run: &TableRun, queued_ns: u64) -> Option<Iteration> {
+        let steps = &run.trace.steps;
+        let at = steps.partition_point(|step| step.start_ns < queued_ns).checked_sub(1)?;
+        let (step, next, time) = (steps.get(at)?, steps.get(at + 1)?, run.periods.times.get(at)?);
+        let is_busy = matches!(time, Ok(_) | Err(Reason::Preemption | Reason::WarmUp));
+        let us = |ns: u64| ns as f64 / NS_PER_US as f64;
+        let of = Iteration {
+            since_us: us(queued_ns - step.start_ns),
+            span_us: us(next.start_ns.checked_sub(step.start_ns)?),
+            steps: next.step_id.checked_sub(step.step_id).filter(|steps| *steps > 0)?,
+        };
+        (is_busy && step.gpu_time_us.is_none() && of.since_us <= of.span_us).then_some(of)
+    }
+
+    /// The time that requests wait for its end on average, µs.
+    fn mean_wait_us(&self) -> f64 {
+        0.5 * self.since_us.min(self.span_us / self.steps as f64)
+    }
+}
+
+/// Whether most requests are queued when a step is about to begin; where steps are sampled so that none tells, they are taken to be.
+fn takes_between_iterations(run: &TableRun, requests: &[RequestRow]) -> bool {
+    let found = requests.iter().filter_map(|request| Iteration::at(run, request.queued_ns?)).filter(|of| of.steps == 1);
+    let (mut single, mut late) = (0, 0);
+    for Iteration { since_us, span_us, .. } in found {
+        single += 1;
+        late += u32::from(span_us - since_us <= ABOUT_TO_BEGIN * span_us);
+    }
+    2 * late >= single
 }
 
 /// Returns the host overheads of request delays: `queueing_us + queueing_us_per_token · prompt tokens` is a robust line through the times from arrival to queue,
 /// no coefficient below 0; `output_token_us` is the median time from the first token in the engine to the first response.
-/// Scheduling and preemption keep their prior, as a trace has no time of them.
+/// The engine's own delays keep their prior: they are in its periods, not in the times of requests.
 ///
 /// # Formula
 /// Huber's loss of residuals over their robust standard deviation, by iteratively reweighted least squares; the standard deviation of a
 /// median is √(π/2)·s/√n. If all prompts have the same length, the time per token is the prior's.
-fn host_from_delays(delays: &HostDelays, prior: &HostTimes) -> HostFit {
+pub fn host_from_delays(delays: &HostDelays, prior: &HostTimes) -> HostFit {
     let mut times = *prior;
     // The prior's standard deviation of an overhead is its default.
     let usual = HostTimes::default();
@@ -63,9 +123,6 @@ fn host_from_delays(delays: &HostDelays, prior: &HostTimes) -> HostFit {
             ));
         }
     }
-    notes.push(
-        "scheduling_us, preemption_us: not identified: a trace has no time of them; they stay at the prior".into(),
-    );
     if delays.negative > 0 {
         notes.push(format!("{} pairs of requests' times in the wrong order were left out", delays.negative));
     }
@@ -76,8 +133,6 @@ fn host_from_delays(delays: &HostDelays, prior: &HostTimes) -> HostFit {
         report("queueing_us", "µs per request", |of| of.queueing_us, fixed),
         report("queueing_us_per_token", "µs per prompt token", |of| of.queueing_us_per_token, per_token),
         report("output_token_us", "µs per token", |of| of.output_token_us, output),
-        report("scheduling_us", "µs per step", |of| of.scheduling_us, None),
-        report("preemption_us", "µs per preemption", |of| of.preemption_us, None),
     ];
     HostFit { times, parameters, notes }
 }
@@ -98,26 +153,49 @@ struct Line {
 /// `None` where all x are the same.
 fn robust_line(pairs: &[(u64, f64)]) -> Option<Line> {
     let (rows, times): (Vec<[f64; 2]>, Vec<f64>) = pairs.iter().map(|(x, y)| ([1.0, *x as f64], *y)).unzip();
-    let (mut line, mut weights) = (None, vec![1.0; pairs.len()]);
+    let mean_x = rows.iter().map(|[_, x]| x).sum::<f64>() / rows.len() as f64;
+    let squares: f64 = rows.iter().map(|[_, x]| (x - mean_x).powi(2)).sum();
+    if squares <= 1e-9 * rows.len() as f64 * mean_x * mean_x {
+        return None;
+    }
+    let mut weights = vec![1.0; pairs.len()];
+    let mut found = None;
     for _ in 0..TURNS {
         let [start, slope] = non_negative_least_squares(&rows, &times, &weights)?;
         let off: Vec<f64> = rows.iter().zip(&times).map(|([_, x], y)| y - start - slope * x).collect();
         let scale = robust_sd(off.clone());
-        let all: f64 = weights.iter().sum();
-        let weighted = |of: &dyn Fn(f64) -> f64| rows.iter().zip(&weights).map(|([_, x], w)| w * of(*x)).sum::<f64>();
-        let mean_x = weighted(&|x| x) / all;
-        let squares = weighted(&|x| (x - mean_x).powi(2));
-        if squares <= 1e-9 * all * mean_x * mean_x {
-            return None;
-        }
-        let start_sd = scale * (1.0 / all + mean_x * mean_x / squares).sqrt();
-        line = Some(Line { start, slope, start_sd, slope_sd: scale / squares.sqrt() });
+        weights = off.iter().map(|off| huber::weight(off / scale)).collect();
+        found = Some((start, slope, off, scale));
         if scale <= 0.0 {
             break;
         }
-        weights = off.iter().map(|off| huber::weight(off / scale)).collect();
     }
-    line
+    let (start, slope, off, scale) = found?;
+    let [start_sd, slope_sd] = sandwich(&rows, &off, scale)?;
+    Some(Line { start, slope, start_sd, slope_sd })
+}
+
+/// Standard deviations of a robust line's start and slope, whatever the scatter of each row: that of requests behind a busy engine
+/// is far wider than that of others.
+///
+/// # Formula
+/// A⁻¹·B·A⁻¹ with A = Σ ψ′·xxᵀ and B = Σ ψ²·xxᵀ over x = (1, tokens), ψ being Huber's clamped residual (Huber 1967).
+fn sandwich(rows: &[[f64; 2]], off: &[f64], scale: f64) -> Option<[f64; 2]> {
+    if scale <= 0.0 {
+        return Some([0.0, 0.0]);
+    }
+    let (mut a, mut b) = (Matrix2::zeros(), Matrix2::zeros());
+    for (row, off) in rows.iter().zip(off) {
+        let x = Vector2::from(*row);
+        let weight = huber::weight(off / scale);
+        if weight >= 1.0 {
+            a += x * x.transpose();
+        }
+        b += x * x.transpose() * (weight * off).powi(2);
+    }
+    let inverse = a.try_inverse()?;
+    let covariance = inverse * b * inverse;
+    Some([covariance.m11, covariance.m22].map(|variance: f64| variance.max(0.0).sqrt()))
 }
 
 #[cfg(test)]
@@ -148,7 +226,7 @@ mod tests {
         assert!((fit.times.output_token_us - 1200.0).abs() < 1e-9, "{fit:?}");
         assert_eq!(fit.times.scheduling_us.to_bits(), HostTimes::default().scheduling_us.to_bits());
         let known: Vec<bool> = fit.parameters.iter().map(|of| of.identified).collect();
-        assert_eq!(known, [true, true, true, false, false]);
+        assert_eq!(known, [true, true, true]);
         assert!(fit.notes.iter().any(|note| note.starts_with("3 pairs")), "{:?}", fit.notes);
     }
 

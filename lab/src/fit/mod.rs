@@ -1,6 +1,7 @@
 //! Fits corrections to measured steps and serving runs: rows, a robust loss, a Gaussian prior, and the posterior around the
 //! minimum.
 
+mod fit_cases;
 mod fit_rows;
 mod fit_serving;
 mod fit_steps;
@@ -11,16 +12,21 @@ mod leave_out;
 mod minimise_tests;
 mod posterior;
 mod problem;
+mod queue_prices;
 mod report;
+mod residuals;
 mod step_scatter;
 mod step_terms;
+mod verdict;
 
+pub use fit_cases::{FittedRows, fit_cases};
 pub use fit_rows::{FitResult, Prior};
 pub use fit_serving::{MAX_ROUNDS, fit_serving};
 pub use fit_steps::{Alignment, StepRun};
 pub use host_from_replays::{HOST_REPLAYS, host_from_replays};
-pub use host_from_traces::host_from_traces;
+pub use host_from_traces::{host_delays, host_from_delays};
 pub use leave_out::{LeftOut, leave_out, scatter};
 pub use problem::Target;
 pub use report::{FitReport, HostFit, ParameterReport};
 pub use step_scatter::{StepFitReport, StepRunReport, WindowErrors, fit_fold, fit_with_scatter};
+pub use verdict::Verdict;

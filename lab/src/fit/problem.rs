@@ -16,7 +16,7 @@ use crate::solver::{self, LeastSquares, Parameter, Solution};
 /// prediction of zero or less is therefore finite and still has a slope.
 const LOG_FLOOR: f64 = 1e-3;
 /// First line of the text that is hashed. A change of the layout changes the number.
-const HASHED_LAYOUT: &str = "ridgepoint rows 1\n";
+const HASHED_LAYOUT: &str = "ridgepoint rows 2\n";
 /// When a fit stops; it takes some ten iterations.
 const OPTIONS: solver::Options = solver::Options { max_iterations: 300, tolerance: 1e-12 };
 

@@ -80,11 +80,15 @@ impl FitReport {
         }
     }
 
-    /// Puts host overheads that were fitted apart in the place of those of the solver.
-    pub fn replace_host(&mut self, host: HostFit) {
-        let names: Vec<&str> = host.parameters.iter().map(|of| of.parameter.name).collect();
+    /// Leaves out parameters that the data do not hold, and the notes on them.
+    pub(super) fn leave_out(&mut self, names: &[&str]) {
         self.parameters.retain(|of| !names.contains(&of.parameter.name));
         self.notes.retain(|note| !names.iter().any(|name| note.contains(&format!("'{name}'"))));
+    }
+
+    /// Puts host overheads that were fitted apart in the place of those of the solver.
+    pub fn replace_host(&mut self, host: HostFit) {
+        self.leave_out(&host.parameters.iter().map(|of| of.parameter.name).collect::<Vec<_>>());
         self.parameters.extend(host.parameters);
         self.notes.extend(host.notes);
     }

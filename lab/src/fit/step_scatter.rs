@@ -10,6 +10,7 @@ use serde::Serialize;
 use super::fit_rows::{FitResult, Prior};
 use super::fit_steps::{Alignment, StepRun, fit_steps};
 use super::report::FitReport;
+use super::verdict::Verdict;
 use crate::evaluate::fold::{Labels, Part};
 use crate::evaluate::steps::case::StepCase;
 use crate::evaluate::steps::split::StepFold;
@@ -27,6 +28,8 @@ const LEAST_SCATTER: f64 = 0.01;
 /// Report of a fit to sampled steps. Serialised keys are stable.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct StepFitReport {
+    /// Whether the correction is worth using.
+    pub verdict: Verdict,
     /// The fit.
     pub fit: FitReport,
     /// The runs.
@@ -80,20 +83,39 @@ impl StepRunReport {
     }
 }
 
-/// Windows of a range: measured and predicted mean time of a step, µs. The prediction is the mean over the sampled steps, as when
-/// steps are judged.
-fn points(run: &StepRun<'_>, range: &Range<usize>, correction: &Correction) -> Vec<(f64, f64)> {
+/// Windows of a range: measured and predicted mean time of a step, µs. The prediction is the mean over the sampled steps, none of them
+/// below the roofline, as when steps are judged.
+pub(super) fn points(run: &StepRun<'_>, range: &Range<usize>, correction: &Correction) -> Vec<(f64, f64)> {
     let (rows, sampled) = run.part(range);
+    let bounds_us = run.bounds_us.get(range.clone()).unwrap_or_default();
+    let predicted_us = |at: usize| {
+        correction.time_us(&sampled[at]).max(bounds_us[at]) + correction.queues_us(&run.case.queues(&rows[at]))
+    };
     let point = |window: Range<usize>| {
-        let predicted_us: Vec<f64> = sampled[window.clone()].iter().map(|basis| correction.time_us(basis)).collect();
+        let predicted_us: Vec<f64> = window.clone().map(predicted_us).collect();
         (mean_step_us(&rows[window]), mean(&predicted_us).unwrap_or_default())
     };
     windows(rows.len(), USUAL_ROWS).into_iter().map(point).collect()
 }
 
+/// Windows of all rows: measured mean time of a step and mean roofline bound, µs.
+pub(super) fn bounds_us(run: &StepRun<'_>) -> Vec<(f64, f64)> {
+    let rows = &run.case.rows;
+    let point =
+        |window: Range<usize>| (mean_step_us(&rows[window.clone()]), mean(&run.bounds_us[window]).unwrap_or_default());
+    windows(rows.len(), USUAL_ROWS).into_iter().map(point).collect()
+}
+
+impl WindowErrors {
+    /// Of windows with so many sampled steps, as pairs of measured and predicted times; `None` without any.
+    pub(super) fn of(windows: &[(f64, f64)], rows: usize) -> Option<Self> {
+        let of = ErrorSummary::of(windows.iter().copied())?;
+        Some(WindowErrors { rows, windows: of.rows, median_ape_pct: of.median_ape_pct, bias_pct: of.bias_pct })
+    }
+}
+
 fn errors(run: &StepRun<'_>, range: &Range<usize>, correction: &Correction) -> Option<WindowErrors> {
-    let of = ErrorSummary::of(points(run, range, correction))?;
-    Some(WindowErrors { rows: range.len(), windows: of.rows, median_ape_pct: of.median_ape_pct, bias_pct: of.bias_pct })
+    WindowErrors::of(&points(run, range, correction), range.len())
 }
 
 /// Mean square of ln(measured / predicted) over windows; `None` without any.

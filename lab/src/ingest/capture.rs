@@ -1,9 +1,11 @@
 //! What a reader makes of a file: steps and requests by run, and counts of the records that were left out.
 
 use super::dropped::{Dropped, Reason};
-use super::request::RequestTrace;
-use super::step::StepTrace;
-use super::token::TokenTrace;
+use super::kv_counts::{KvEvents, Transfer};
+use super::request::{RequestRow, RequestTrace};
+use super::server_totals::Snapshot;
+use super::step::{Run, StepTrace};
+use super::token::{RequestTokens, TokenTrace};
 
 /// Steps and requests of one file, and the counts of its dropped records.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -18,6 +20,12 @@ pub struct Capture {
     pub dropped_steps: Dropped,
     /// Request records left out.
     pub dropped_requests: Dropped,
+    /// Counts of KV events.
+    pub kv_events: Option<KvEvents>,
+    /// Transfers of KV blocks by direction.
+    pub transfers: Vec<Transfer>,
+    /// Counters of a server.
+    pub metrics: Option<Snapshot>,
     /// Remarks for people.
     pub notes: Vec<String>,
 }
@@ -33,6 +41,22 @@ impl Capture {
     pub fn requests_read(&self) -> u64 {
         let kept: usize = self.requests.iter().map(|trace| trace.requests.len()).sum();
         kept as u64 + self.dropped_requests.total()
+    }
+
+    /// Adds the requests of a run, and the tokens of those that have times of them.
+    pub(super) fn add_requests(
+        &mut self,
+        run: Run,
+        found: impl IntoIterator<Item = (RequestRow, Option<RequestTokens>)>,
+    ) {
+        let (requests, tokens): (Vec<_>, Vec<_>) = found.into_iter().unzip();
+        let tokens: Vec<RequestTokens> = tokens.into_iter().flatten().collect();
+        if !tokens.is_empty() {
+            self.tokens.push(TokenTrace { run: run.clone(), requests: tokens });
+        }
+        if !requests.is_empty() {
+            self.requests.push(RequestTrace { run, requests });
+        }
     }
 
     /// Adds the steps of a run, sorted by number; of those with the same number, the first one stays.

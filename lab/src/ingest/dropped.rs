@@ -106,6 +106,11 @@ impl RowFaults {
         .ok()
     }
 
+    /// The number of rows so far.
+    pub(super) fn rows(&self) -> u64 {
+        self.rows
+    }
+
     /// Counts the broken rows as dropped.
     ///
     /// # Errors

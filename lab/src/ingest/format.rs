@@ -8,10 +8,12 @@ use ridgepoint::{Error, Result};
 
 use super::capture::Capture;
 use super::reports::{guidellm, inference_perf, vllm_bench};
-use super::{forward_pass, otlp, request_table, step_csv, step_table, token_jsonl, token_table};
+use super::{
+    forward_pass, kv_events, metrics, otlp, request_table, step_csv, step_table, token_jsonl, token_table, vllm_log,
+};
 
 /// Every format. A new one is a file with its `FORMAT` and a line here.
-pub const FORMATS: [Format; 10] = [
+pub const FORMATS: [Format; 14] = [
     otlp::FORMAT,
     step_csv::FORMAT,
     forward_pass::FORMAT,
@@ -22,6 +24,10 @@ pub const FORMATS: [Format; 10] = [
     token_table::FORMAT,
     step_table::FORMAT,
     request_table::FORMAT,
+    vllm_log::FORMAT,
+    kv_events::FORMAT,
+    kv_events::DUMP_FORMAT,
+    metrics::FORMAT,
 ];
 
 /// A kind of file that can be read. Its name tells it from the others.
@@ -33,8 +39,8 @@ pub struct Format {
     pub about: &'static str,
     /// Whether such files hold steps of an engine; others hold requests alone.
     pub holds_steps: bool,
-    /// Whether the beginning of a file is of this format.
-    pub(super) is_it: fn(&Head) -> bool,
+    /// Whether the beginning of a file is of this format, by what it looks like and by its bytes.
+    pub(super) is_it: fn(&Head, &[u8]) -> bool,
     /// Reads a file.
     pub(super) read: fn(&Path) -> Result<Capture>,
 }
@@ -50,6 +56,13 @@ impl Format {
     /// # Errors
     /// A file that cannot be read or is of no known format, such as a compressed one.
     pub fn detect(path: &Path) -> Result<Self> {
+        // A dump of KV events is no text; the error of one that is not is that of a trace.
+        if path.is_file()
+            && let Ok(dump) = Input::open(FileKind::KvEventDump, path)
+            && kv_events::is_dump(dump.head())
+        {
+            return Ok(kv_events::DUMP_FORMAT);
+        }
         let input = Input::open(FileKind::Trace, path)?;
         if !path.is_file() && !path.is_dir() {
             let message =
@@ -73,7 +86,7 @@ impl Format {
 
 fn detected(bytes: &[u8]) -> std::result::Result<Format, String> {
     let head = head(bytes);
-    let known = FORMATS.into_iter().find(|format| (format.is_it)(&head));
+    let known = FORMATS.into_iter().find(|format| (format.is_it)(&head, bytes));
     known.ok_or_else(|| match head.kind {
         HeadKind::Empty => "is empty".to_owned(),
         HeadKind::Csv => format!("begins with '{}'", cut(&head.names.join(","))),
@@ -99,6 +112,11 @@ mod tests {
             ("step.id,step.ts_start_ns\n1,2", step_csv::FORMAT),
             ("batch.decode_tokens,step.id\n1,2", step_csv::FORMAT),
             ("experiment,step_id,steps_to_next\n", step_table::FORMAT),
+            ("{\"recv\": 1.5, \"seq\": 0, \"batch\": [1.5, [{\"type\": \"Block", kv_events::FORMAT),
+            ("[1.5, [[\"BlockRemoved\", [1], \"GPU\"]], null, 3]", kv_events::FORMAT),
+            ("# HELP a b\n# TYPE vllm:prompt_tokens_total counter\n", metrics::FORMAT),
+            ("(EngineCore pid=5) INFO 01-02 03:04:05 [core.py:9] Iteration(1): 0 context", vllm_log::FORMAT),
+            ("W0102 03:04:05 x\n(APIServer pid=5) WARNING 01-02 03:04:05 [vllm.py:9] a, b", vllm_log::FORMAT),
             ("# of a run\nexperiment,request_id,arrived_ns\n", request_table::FORMAT),
         ] {
             assert_eq!(detected(head.as_bytes()).map(|found| found.name), Ok(format.name), "{head}");

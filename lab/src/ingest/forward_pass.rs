@@ -26,7 +26,7 @@ pub(super) const FORMAT: Format = Format {
     name: "forward-pass",
     about: "vLLM's forward-pass metrics, a JSON record per line",
     holds_steps: true,
-    is_it: |head| head.has("timing_scope") || (head.has("scheduled_requests") && head.has("wall_time")),
+    is_it: |head, _| head.has("timing_scope") || (head.has("scheduled_requests") && head.has("wall_time")),
     read,
 };
 

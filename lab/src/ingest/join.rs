@@ -60,7 +60,8 @@ impl HostDelays {
         medians
     }
 
-    pub(crate) fn add(&mut self, row: &RequestRow) {
+    /// Adds the delays of a request, which was in front of a busy engine for `wait_us` of its way to the queue.
+    pub(crate) fn add(&mut self, row: &RequestRow, wait_us: f64) {
         let negative = &mut self.negative;
         let mut delay = |from: Option<u64>, to: Option<u64>| {
             let (from, to) = (from?, to?);
@@ -68,7 +69,7 @@ impl HostDelays {
             to.checked_sub(from).map(|ns| ns as f64 / NS_PER_US as f64)
         };
         let with_prompt = |us: Option<f64>| Some((row.num_prompt_tokens?, us?));
-        self.arrival_to_queued_us.extend(with_prompt(delay(row.arrived_ns, row.queued_ns)));
+        self.arrival_to_queued_us.extend(with_prompt(delay(row.arrived_ns, row.queued_ns).map(|us| us - wait_us)));
         self.arrival_to_handed_over_us.extend(with_prompt(delay(row.arrived_ns, row.handed_over_ns)));
         self.handed_over_to_queued_us.extend(delay(row.handed_over_ns, row.queued_ns));
         self.queued_to_scheduled_us.extend(delay(row.queued_ns, row.scheduled_ns));
@@ -125,7 +126,7 @@ fn join_run(steps: &[StepRecord], trace: &RequestTrace) -> JoinedRun {
     let mut joined = JoinedRun { experiment: trace.run.experiment.clone(), ..JoinedRun::default() };
     for row in &trace.requests {
         joined.requests += 1;
-        joined.host.add(row);
+        joined.host.add(row, 0.0);
         let ids = [row.scheduled_step, row.first_token_step, row.finished_step];
         let mut mismatched = !ids.iter().flatten().is_sorted();
         match row.scheduled_step.map(|id| steps.binary_search_by_key(&id, |step| step.step_id)) {

@@ -1,13 +1,15 @@
 //! Reads JSON files of any size document by document: lines of objects, a list of objects, or one object.
 
 use std::fmt;
+use std::io::BufReader;
 use std::marker::PhantomData;
 use std::path::Path;
 
-use ridgepoint::internals::input::{FileKind, Input, Record, json_error};
+use ridgepoint::internals::input::{Bounded, FileKind, Input, Record, RecordCount, json_error};
 use ridgepoint::{Error, Location, Result};
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{DeserializeOwned, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_json::de::IoRead;
 
 /// Hands over each object of a file: its documents, which follow each other with or without line breaks, and the elements of
 /// those that are lists. One object at a time is held, and of it the fields of `T` alone.
@@ -15,16 +17,32 @@ use serde::de::{DeserializeOwned, DeserializeSeed, Deserializer, MapAccess, SeqA
 /// # Errors
 /// A file that cannot be read; with line and column, a file that is not JSON, is cut short, or holds other objects than `T`.
 pub(super) fn for_each_object<T: DeserializeOwned>(path: &Path, mut take: impl FnMut(T)) -> Result<()> {
+    for_each_document(path, |parser, count| {
+        let take = &mut |object| {
+            count.begin();
+            take(object);
+        };
+        Document { take, object: PhantomData }.deserialize(parser)
+    })
+}
+
+/// A parser of a file.
+pub(super) type Parser = serde_json::Deserializer<IoRead<BufReader<Bounded<'static>>>>;
+
+/// Has `read` take each document of a file from a parser, with the count that is told of each record.
+///
+/// # Errors
+/// A file that cannot be read; with line and column, a file that is not JSON or is cut short, and what `read` refuses.
+pub(super) fn for_each_document(
+    path: &Path,
+    mut read: impl FnMut(&mut Parser, &RecordCount) -> serde_json::Result<()>,
+) -> Result<()> {
     let (reader, count) = Input::open(FileKind::Trace, path)?.records(Record::Object);
     let mut parser = serde_json::Deserializer::from_reader(reader);
     // `end` fails where another document follows.
     while parser.end().is_err() {
         count.begin();
-        let take = &mut |object| {
-            count.begin();
-            take(object);
-        };
-        Document { take, object: PhantomData }.deserialize(&mut parser).map_err(|error| fault(path, error))?;
+        read(&mut parser, &count).map_err(|error| fault(path, error))?;
     }
     Ok(())
 }

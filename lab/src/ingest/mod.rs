@@ -4,11 +4,16 @@
 
 mod capture;
 mod dropped;
+pub mod folder;
 pub mod format;
 pub mod forward_pass;
 pub(crate) mod join;
 mod json_stream;
+mod kv_counts;
+mod kv_events;
+mod lines;
 mod list;
+mod metrics;
 pub mod otlp;
 mod pace;
 mod periods;
@@ -19,6 +24,7 @@ pub mod reports;
 mod request;
 mod request_cell;
 pub mod request_table;
+mod server_totals;
 mod step;
 pub mod step_csv;
 pub mod step_table;
@@ -29,15 +35,18 @@ mod token;
 mod token_jsonl;
 pub mod token_table;
 mod unknown_names;
+mod vllm_log;
 
 pub use capture::Capture;
 pub use dropped::{Dropped, Reason};
 pub use join::{HostDelays, JoinedRun, join};
+pub use kv_counts::{EventCount, KvEvents, Transfer};
 pub use list::Numbers;
 pub use periods::{Cleaning, Interval, Periods, periods};
 pub use report::{FileReport, Ingestion, Records, RunReport, Tables};
 pub use request::{RequestRow, RequestTrace};
 pub use request_cell::{read_chunks, read_count};
+pub use server_totals::Total;
 pub use step::{Run, StepRecord, StepTrace};
 pub use token::{Chunk, RequestTokens, TokenTrace};
 

@@ -46,6 +46,17 @@ impl Periods {
         dropped
     }
 
+    /// Returns the times of single steps that were left out because they preempt a request.
+    pub fn preempting(&self, trace: &StepTrace) -> Vec<Interval> {
+        let cleaning = Cleaning { warm_up_steps: 0, drop_preemptions: false };
+        let time = |(first, time): (usize, &Result<Interval, Reason>)| {
+            time.err().filter(|reason| *reason == Reason::Preemption)?;
+            let (step, next) = (trace.steps.get(first)?, trace.steps.get(first + 1));
+            interval(first, step, next, &cleaning).ok().filter(|of| of.steps == 1)
+        };
+        self.times.iter().enumerate().filter_map(time).collect()
+    }
+
     /// Returns the median of the intervals' periods, µs; `None` without intervals.
     pub fn median_period_us(&self) -> Option<f64> {
         median(self.intervals().map(Interval::period_us).collect())

@@ -6,8 +6,10 @@ use super::capture::Capture;
 use super::dropped::Dropped;
 use super::format::Format;
 use super::join::{JoinedRun, join};
+use super::kv_counts::{KvEvents, Transfer};
 use super::periods::{Cleaning, periods};
 use super::request::RequestTrace;
+use super::server_totals::{Snapshot, Total, totals};
 use super::step::{ByRun, Run, StepTrace};
 use super::step_table::TableRun;
 use super::token::TokenTrace;
@@ -74,6 +76,12 @@ pub struct Ingestion {
     pub runs: Vec<RunReport>,
     /// Comparisons of requests with steps, run by run.
     pub joins: Vec<JoinedRun>,
+    /// Counts of KV events, file by file.
+    pub kv_events: Vec<KvEvents>,
+    /// Transfers of KV blocks by direction.
+    pub transfers: Vec<Transfer>,
+    /// Totals of the server between two replies of `/metrics`, beside those of the rows.
+    pub metrics: Vec<Total>,
     /// Paths of the tables.
     pub written: Vec<String>,
 }
@@ -91,6 +99,8 @@ pub struct Tables {
     pub report: Ingestion,
     /// Runs that two files hold with the same labels; in a table they would be one.
     pub twins: Vec<String>,
+    /// What replies of `/metrics` say, in the order of the files.
+    metrics: Vec<Snapshot>,
     /// The runs, while files are added.
     runs: ByRun<RunReport>,
 }
@@ -108,8 +118,7 @@ impl Tables {
             let of_run = self.run(&trace.run, file, |run| &mut run.steps_file);
             of_run.steps = periods.intervals().count() as u64;
             of_run.median_time_us = periods.median_period_us();
-            let is_gpu_time = trace.steps.iter().any(|step| step.gpu_time_us.is_some());
-            of_run.timed = Some(if is_gpu_time { "forward_pass" } else { "period" });
+            of_run.timed = Some(if trace.is_timed() { "forward_pass" } else { "period" });
             let dropped = periods.dropped();
             steps.kept -= dropped.total();
             steps.dropped.merge(&dropped);
@@ -126,6 +135,9 @@ impl Tables {
             self.run(&trace.run, file, |run| &mut run.tokens_file).token_times = chunks as u64;
             self.tokens.push(trace);
         }
+        self.report.kv_events.extend(capture.kv_events);
+        self.report.transfers.extend(capture.transfers);
+        self.metrics.extend(capture.metrics);
         let (file, format, notes) = (file.to_owned(), format.name, capture.notes);
         self.report.files.push(FileReport { file, format, steps, requests, notes });
     }
@@ -137,6 +149,21 @@ impl Tables {
             self.twins.push(format!("{other} and {file}: both hold a run '{}' with the same labels", run.experiment));
         }
         report
+    }
+
+    /// Sets the totals of `/metrics` beside those of the rows, once all files are added.
+    ///
+    /// # Errors
+    /// Replies that are not of before and after a run.
+    pub fn add_totals(&mut self) -> std::result::Result<(), String> {
+        let steps: usize = self.steps.iter().map(|run| run.trace.steps.len()).sum();
+        self.report.metrics = totals(&self.metrics, &self.requests, (steps > 0).then_some(steps as u64))?;
+        Ok(())
+    }
+
+    /// Whether files say something that has no table.
+    pub fn has_counts(&self) -> bool {
+        !self.report.kv_events.is_empty() || !self.report.transfers.is_empty() || !self.metrics.is_empty()
     }
 
     /// Compares requests with steps, once all files are added. Steps are left out if none of them has a usable time; returns

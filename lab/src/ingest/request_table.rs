@@ -20,7 +20,7 @@ pub(super) const FORMAT: Format = Format {
     name: "request-table",
     about: "A request table of this command",
     holds_steps: false,
-    is_it: |head| head.has("arrived_ns") && head.has("request_id"),
+    is_it: |head, _| head.has("arrived_ns") && head.has("request_id"),
     read,
 };
 

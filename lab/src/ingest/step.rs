@@ -3,8 +3,10 @@
 #![expect(clippy::indexing_slicing, reason = "the position is that of a value that was found or added")]
 
 use std::collections::HashMap;
+use std::hash::Hash;
 
 use ridgepoint::Request;
+use ridgepoint::internals::correction::Queues;
 use serde::{Deserialize, Serialize};
 
 /// Most tokens of a kind in a step, scheduled or cached. No engine has a thousandth of it, and sums of steps fit 64 bits.
@@ -31,6 +33,23 @@ pub struct Run {
     pub max_num_seqs: Option<u32>,
     /// vLLM's flag.
     pub max_num_batched_tokens: Option<u32>,
+}
+
+impl Run {
+    /// The same run with labels of another one where it has none itself.
+    #[must_use]
+    pub fn or(self, other: &Run) -> Run {
+        Run {
+            experiment: if self.experiment.is_empty() { other.experiment.clone() } else { self.experiment },
+            model: self.model.or_else(|| other.model.clone()),
+            hardware: self.hardware.or_else(|| other.hardware.clone()),
+            tensor_parallel_size: self.tensor_parallel_size.or(other.tensor_parallel_size),
+            workload: self.workload.or_else(|| other.workload.clone()),
+            engine_version: self.engine_version.or_else(|| other.engine_version.clone()),
+            max_num_seqs: self.max_num_seqs.or(other.max_num_seqs),
+            max_num_batched_tokens: self.max_num_batched_tokens.or(other.max_num_batched_tokens),
+        }
+    }
 }
 
 /// One iteration of the engine, as its scheduler put it together. The aliases are attributes of `step.BATCH_SUMMARY`.
@@ -78,9 +97,22 @@ pub struct StepRecord {
     pub kv_blocks_free: Option<u64>,
     /// Time of the forward pass on the GPU, µs, where the engine measured it (forward-pass metrics).
     pub gpu_time_us: Option<f64>,
+    /// Preempted requests that the step schedules again, where the run's requests tell.
+    #[serde(skip)]
+    pub num_resumed: Option<u32>,
     /// Every request of the step, where the trace has snapshots of them.
     #[serde(skip)]
     pub requests: Option<Vec<Request>>,
+}
+
+impl StepRecord {
+    /// The requests that the engine's thread takes time for; 0 where the trace does not count them.
+    pub fn queues(&self) -> Queues {
+        let StepRecord { num_running, num_waiting, num_preempted, num_resumed, .. } = *self;
+        let [num_running, num_waiting, num_preempted, num_resumed] =
+            [num_running, num_waiting, num_preempted, num_resumed].map(Option::unwrap_or_default);
+        Queues { num_running, num_waiting, num_preempted, num_resumed }
+    }
 }
 
 /// A run's steps, sorted by number, none twice.
@@ -92,18 +124,28 @@ pub struct StepTrace {
     pub steps: Vec<StepRecord>,
 }
 
-/// One value per run, in the order of the runs' first mention.
-#[derive(Debug, Default)]
-pub(super) struct ByRun<T> {
-    pub(super) values: Vec<T>,
-    places: HashMap<Run, usize>,
+impl StepTrace {
+    /// Whether the engine timed forward passes; otherwise times are periods between starts of steps.
+    pub fn is_timed(&self) -> bool {
+        self.steps.iter().any(|step| step.gpu_time_us.is_some())
+    }
 }
 
-impl<T> ByRun<T> {
-    /// Returns the value of the run with these labels; `first` makes it for the run's first mention.
-    pub(super) fn of(&mut self, run: Run, first: impl FnOnce(Run) -> T) -> &mut T {
-        let at = *self.places.entry(run).or_insert_with_key(|run| {
-            self.values.push(first(run.clone()));
+/// One value per key, in the order in which the keys were first met.
+#[derive(Debug, Default)]
+pub(super) struct ByKey<K, T> {
+    pub(super) values: Vec<T>,
+    places: HashMap<K, usize>,
+}
+
+/// One value per run.
+pub(super) type ByRun<T> = ByKey<Run, T>;
+
+impl<K: Clone + Eq + Hash, T> ByKey<K, T> {
+    /// Returns the value of a key; `first` makes it when the key is first met.
+    pub(super) fn of(&mut self, key: K, first: impl FnOnce(K) -> T) -> &mut T {
+        let at = *self.places.entry(key).or_insert_with_key(|key| {
+            self.values.push(first(key.clone()));
             self.values.len() - 1
         });
         &mut self.values[at]

@@ -17,7 +17,7 @@ pub(super) const FORMAT: Format = Format {
     name: "step-csv",
     about: "Scheduler steps as csv, a column per attribute of step.BATCH_SUMMARY",
     holds_steps: true,
-    is_it: |head| head.names.iter().any(|column| column.starts_with("step.") || column.starts_with("batch.")),
+    is_it: |head, _| head.names.iter().any(|column| column.starts_with("step.") || column.starts_with("batch.")),
     read,
 };
 

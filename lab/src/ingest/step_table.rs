@@ -24,7 +24,7 @@ pub const FORMAT: Format = Format {
     name: "step-table",
     about: "A step table of this command",
     holds_steps: true,
-    is_it: |head| head.has("steps_to_next"),
+    is_it: |head, _| head.has("steps_to_next"),
     read,
 };
 

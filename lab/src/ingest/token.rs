@@ -9,7 +9,7 @@ pub struct Chunk {
     pub time_ns: u64,
     /// Their number, at least 1.
     pub num_tokens: u32,
-    /// Running requests of the step that made them.
+    /// Running requests in the step that sampled them.
     pub num_running: Option<u32>,
     /// Prompt tokens of the requests whose prefill ended in that step.
     pub prefill_tokens: Option<u32>,

@@ -21,9 +21,9 @@ use super::dropped::{Dropped, Reason};
 use super::file_name;
 use super::format::Format;
 use super::list::Numbers;
-use super::request::{RequestRow, RequestTrace};
+use super::request::RequestRow;
 use super::step::Run;
-use super::token::{Chunk, RequestTokens, TokenTrace};
+use super::token::{Chunk, RequestTokens};
 use super::unknown_names::UnknownNames;
 
 /// Per-token JSONL.
@@ -31,7 +31,7 @@ pub(super) const FORMAT: Format = Format {
     name: "token-jsonl",
     about: "Per-token JSONL of vllm-vcr or `simulate --output-tokens`, plain or gzip",
     holds_steps: false,
-    is_it: |head| head.has("meta") || (head.has("ttft_ms") && head.has("output_tokens")),
+    is_it: |head, _| head.has("meta") || (head.has("ttft_ms") && head.has("output_tokens")),
     read,
 };
 
@@ -198,16 +198,11 @@ impl Requests {
             max_num_seqs: meta.max_num_seqs.filter(|size| *size > 0),
             ..Run::default()
         };
-        let (mut rows, tokens): (Vec<_>, Vec<_>) = self.found.into_iter().map(|of| (of.row, of.tokens)).unzip();
-        let has_hashes = |row: &RequestRow| !row.block_hashes.0.is_empty();
-        rows.iter_mut().filter(|row| has_hashes(row)).for_each(|row| row.block_size = meta.block_size);
-        let tokens: Vec<RequestTokens> = tokens.into_iter().flatten().collect();
-        if !tokens.is_empty() {
-            capture.tokens.push(TokenTrace { run: run.clone(), requests: tokens });
-        }
-        if !rows.is_empty() {
-            capture.requests.push(RequestTrace { run, requests: rows });
-        }
+        let with_block_size = |Found { mut row, tokens, .. }| {
+            row.block_size = meta.block_size.filter(|_| !row.block_hashes.0.is_empty());
+            (row, tokens)
+        };
+        capture.add_requests(run, self.found.into_iter().map(with_block_size));
     }
 }
 
@@ -303,7 +298,7 @@ fn finish_status(reason: String) -> String {
 }
 
 /// A hash as a number. Hashes only have to be equal or not.
-fn hash(value: &Value) -> u64 {
+pub(super) fn hash(value: &Value) -> u64 {
     value.as_u64().unwrap_or_else(|| {
         let mut hasher = DefaultHasher::new();
         value.to_string().hash(&mut hasher);

@@ -1,6 +1,5 @@
 //! The token table: a csv row for each chunk of tokens; `docs/ingest.md` has the columns. A table that is written and read back is
 //! the same.
-#![expect(clippy::indexing_slicing, reason = "the position is that of a request that was found or added")]
 
 use std::collections::HashMap;
 use std::io::Write;
@@ -13,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::capture::Capture;
 use super::format::Format;
-use super::step::Run;
+use super::step::{ByKey, Run};
 use super::table::{header, read_rows, write_rows};
 use super::token::{Chunk, RequestTokens, TokenTrace};
 
@@ -22,7 +21,7 @@ pub(super) const FORMAT: Format = Format {
     name: "token-table",
     about: "A token table of this command",
     holds_steps: false,
-    is_it: |head| head.has("time_ns") && head.has("request_id"),
+    is_it: |head, _| head.has("time_ns") && head.has("request_id"),
     read,
 };
 
@@ -61,8 +60,8 @@ pub fn write(out: impl Write, runs: &[TokenTrace]) -> std::io::Result<()> {
 /// Reads a table.
 ///
 /// # Errors
-/// A file that cannot be read or has no rows; a missing or unknown column; the first row that is not as documented, such as tokens
-/// of a request that are not in the order of time.
+/// A file that cannot be read or has no rows, a missing or unknown column, or the first faulty row: an empty id, no tokens, or a time
+/// before the request's last one.
 pub fn read(path: &Path) -> Result<Capture> {
     let mut places: HashMap<(Run, String), u64> = HashMap::new();
     let runs = read_rows(path, Columns::exactly(&COLUMNS), |row, run, _| {
@@ -86,16 +85,12 @@ pub fn read(path: &Path) -> Result<Capture> {
 
 /// The rows of a run, request by request in the order of their first rows.
 fn by_request(rows: Vec<Row>) -> Vec<RequestTokens> {
-    let (mut requests, mut places) = (Vec::<RequestTokens>::new(), HashMap::new());
-    for row in rows {
-        let Row { request_id, time_ns, num_tokens, num_running, prefill_tokens } = row;
-        let at = *places.entry(request_id).or_insert_with_key(|request_id| {
-            requests.push(RequestTokens { request_id: request_id.clone(), chunks: Vec::new() });
-            requests.len() - 1
-        });
-        requests[at].chunks.push(Chunk { time_ns, num_tokens, num_running, prefill_tokens });
+    let mut requests: ByKey<String, RequestTokens> = ByKey::default();
+    for Row { request_id, time_ns, num_tokens, num_running, prefill_tokens } in rows {
+        let of = requests.of(request_id, |request_id| RequestTokens { request_id, chunks: Vec::new() });
+        of.chunks.push(Chunk { time_ns, num_tokens, num_running, prefill_tokens });
     }
-    requests
+    requests.values
 }
 
 #[cfg(test)]

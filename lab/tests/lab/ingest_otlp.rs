@@ -5,10 +5,10 @@ use crate::ingest_support;
 use std::fmt::Write as _;
 
 use ridgepoint::{Request, Result};
-use ridgepoint_lab::ingest::{Capture, Reason, otlp};
+use ridgepoint_lab::ingest::{Capture, Reason, RequestRow, otlp};
 use serde_json::{Value, json};
 
-use ingest_support::{api_span, core_span, event, export, snapshot, span, summary};
+use ingest_support::{api_span, attributes, core_span, event, export, snapshot, span, summary};
 
 pub fn read_text(text: &str) -> Result<Capture> {
     let folder = tempfile::tempdir().unwrap();
@@ -179,6 +179,88 @@ fn stock_spans_become_requests_on_the_unix_clock() {
         let read = read_lines(&[export(&service(), "vllm.llm_engine", vec![latency(e2e)])]);
         assert_eq!((read.requests_read(), read.dropped_requests.count(reason)), (1, 1));
     }
+}
+
+#[test]
+fn engine_times_of_stock_spans_are_as_late_as_the_responses_allow() {
+    let latency = |key: &str, seconds: f64| (format!("gen_ai.latency.{key}"), json!(seconds));
+    let row = |first: f64| {
+        let latencies = [
+            latency("e2e", 1.5),
+            latency("time_to_first_token", first),
+            latency("time_in_queue", 0.0625),
+            latency("time_in_model_prefill", 0.125),
+            latency("time_in_model_decode", 1.25),
+            latency("time_in_model_inference", 1.375),
+        ];
+        let mut pairs = vec![("gen_ai.request.id", json!("chatcmpl-1"))];
+        pairs.extend(latencies.iter().map(|(key, value)| (key.as_str(), value.clone())));
+        let read = read_lines(&[export(&service(), "vllm.tracing.otel", vec![span("llm_request", &pairs, vec![])])]);
+        assert_eq!(read.notes, [""; 0]);
+        read.requests[0].requests[0].clone()
+    };
+    let us = |row: &RequestRow, at: Option<u64>| (at.unwrap() - row.arrived_ns.unwrap()) / 1000;
+    // The last token 1.4375 s after it was queued, and the last response 1.5 s after the arrival: 62.5 ms before the queue. The
+    // first response would allow 312.5 ms.
+    let late = row(0.5);
+    let times = [late.queued_ns, late.scheduled_ns, late.first_token_ns, late.finished_ns];
+    assert_eq!(times.map(|at| us(&late, at)), [62_500, 125_000, 250_000, 1_500_000]);
+    // The first response allows 31.25 ms.
+    let early = row(0.218_75);
+    let times = [early.queued_ns, early.scheduled_ns, early.first_token_ns, early.finished_ns];
+    assert_eq!(times.map(|at| us(&early, at)), [31_250, 93_750, 218_750, 1_468_750]);
+}
+
+#[test]
+fn names_that_are_not_read_are_counted() {
+    let mut step = summary(7, 9_000_000_000, (0, 0), 2);
+    let more = attributes(&[("batch.colour", json!("red"))]);
+    step["attributes"].as_array_mut().unwrap().extend(more.as_array().unwrap().clone());
+    let resource = [("service.name", json!("a")), ("team", json!("b"))];
+    let spans = vec![
+        span("scheduler_steps", &[], vec![step, event("step.NEWS", &[]), event("step.NEWS", &[])]),
+        span("Load weights", &[("code.lineno", json!(5))], vec![]),
+    ];
+    let notes = read_lines(&[export(&resource, STEPS, spans)]).notes;
+    for said in [
+        "spans that are not read: Load weights (1)",
+        "events that are not read: step.NEWS (2)",
+        "attributes that are not read: batch.colour (1), team (1)",
+    ] {
+        assert!(notes.iter().any(|note| note == said), "'{said}' is not in {notes:?}");
+    }
+    // What the background papers' and unmodified servers' traces hold is known.
+    assert!(read_lines(&whole_run()).notes.iter().all(|note| !note.contains("not read")));
+}
+
+#[test]
+fn transfers_in_the_step_span_are_counted() {
+    let transfer = |name: &str, ms: u64| {
+        let pairs = [
+            ("transfer.id", json!(7)),
+            ("request.id", json!("r")),
+            ("kv.src", json!("GPU")),
+            ("kv.dst", json!("CPU")),
+            ("kv.num_blocks", json!(4)),
+            ("scheduler.step", json!(3)),
+        ];
+        let mut event = event(name, &pairs);
+        event["timeUnixNano"] = json!((1_000_000_000_000_000_000 + ms * 1_000_000).to_string());
+        event
+    };
+    let events = vec![
+        summary(7, 9_000_000_000, (0, 0), 2),
+        transfer("TransferInitiated", 0),
+        transfer("TransferCompleted", 250),
+        event("CacheStoreCommitted", &[("kv.num_blocks", json!(-4))]),
+    ];
+    let read = read_lines(&[export(&service(), STEPS, vec![span("scheduler_steps", &[], events)])]);
+    assert_eq!(read.transfers.len(), 1);
+    let of = &read.transfers[0];
+    assert_eq!((of.direction.as_str(), of.count, of.blocks), ("GPU->CPU", 1, Some(4)));
+    assert_eq!(of.latency_us.map(f64::round), Some(250_000.0));
+    assert_eq!(read.kv_events.map(|events| events.batches), Some(2));
+    assert!(read.notes.iter().any(|note| note.starts_with("1 KV events left out")), "{:?}", read.notes);
 }
 
 #[test]

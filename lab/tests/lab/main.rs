@@ -16,6 +16,7 @@ mod ingest_support;
 
 mod calibrate_off_table;
 mod evaluate;
+mod fit_queue;
 mod fit_steps;
 mod ingest_otlp;
 mod ingest_otlp_faults;

@@ -1,16 +1,13 @@
 //! OpenTelemetry spans as the collector's file exporter writes them: the steps and the journey of each request, under the names of
 //! the instrumented vLLM that the tracing papers describe. Prompts come without contents.
-#![expect(
-    clippy::indexing_slicing,
-    reason = "the list is made long enough before, and steps are numbered as they come"
-)]
+#![expect(clippy::indexing_slicing, reason = "steps are numbered as they come")]
 
 use std::collections::HashSet;
 use std::io::{self, BufWriter, Write};
 
 use serde_json::{Value, json};
 
-use super::{over_ns, reached};
+use super::{of_record, over_ns, reached};
 use crate::replay::{EngineConfig, Observer, Outcome, RequestRecord, StepEvent};
 use crate::units::ns_to_us;
 
@@ -54,14 +51,6 @@ pub struct OtlpTrace {
 }
 
 impl OtlpTrace {
-    fn journey(&mut self, record: u32) -> &mut Journey {
-        let record = record as usize;
-        if record >= self.journeys.len() {
-            self.journeys.resize_with(record + 1, Journey::default);
-        }
-        &mut self.journeys[record]
-    }
-
     /// Writes the trace, some steps or one request per line.
     ///
     /// # Errors
@@ -135,10 +124,10 @@ impl Observer for OtlpTrace {
         let at = self.steps.len();
         for record in event.preempted {
             self.paused.insert(*record);
-            self.journey(*record).pauses.push((false, event.scheduled_ns, at));
+            of_record(&mut self.journeys, *record).pauses.push((false, event.scheduled_ns, at));
         }
         let mut step = Step {
-            start_ns: event.start_ns,
+            start_ns: event.scheduled_ns,
             end_ns: event.end_ns,
             num_running: event.num_running,
             num_waiting: event.num_waiting,
@@ -157,10 +146,10 @@ impl Observer for OtlpTrace {
                 step.prefill_tokens += u64::from(request.num_scheduled_tokens);
             }
             if !self.paused.is_empty() && self.paused.remove(record) {
-                self.journey(*record).pauses.push((true, event.scheduled_ns, at));
+                of_record(&mut self.journeys, *record).pauses.push((true, event.scheduled_ns, at));
             }
             if request.samples {
-                let steps = &mut self.journey(*record).steps;
+                let steps = &mut of_record(&mut self.journeys, *record).steps;
                 *steps = Some((steps.map_or(at, |(first, _)| first), at));
             }
         }

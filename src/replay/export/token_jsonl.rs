@@ -2,10 +2,7 @@
 //!
 //! # Source
 //! The capture format of vllm-vcr 0.x.
-#![expect(
-    clippy::indexing_slicing,
-    reason = "the lists are made long enough before, and steps are numbered as they come"
-)]
+#![expect(clippy::indexing_slicing, reason = "steps are numbered as they come, and there is a count for every record")]
 #![expect(clippy::cast_possible_truncation, reason = "2^32 steps would take years to replay")]
 
 use std::cmp::Reverse;
@@ -14,7 +11,7 @@ use std::io::{self, BufWriter, Write};
 
 use serde::Serialize;
 
-use super::TokenTimes;
+use super::{TokenTimes, of_record};
 use crate::replay::prefix::hash_content;
 use crate::replay::{Observer, Outcome, RequestRecord, StepEvent};
 use crate::units::ns_to_ms;
@@ -52,11 +49,7 @@ impl Observer for TokenSteps {
         let step = self.num_running.len() as u32;
         self.num_running.push(event.num_running);
         for (_, record) in event.batch.iter().zip(event.records).filter(|(request, _)| request.samples) {
-            let record = *record as usize;
-            if record >= self.steps.len() {
-                self.steps.resize_with(record + 1, Vec::new);
-            }
-            self.steps[record].push(step);
+            of_record(&mut self.steps, *record).push(step);
         }
     }
 

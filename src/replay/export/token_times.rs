@@ -1,6 +1,6 @@
 //! The time at which each token reached its client.
-#![expect(clippy::indexing_slicing, reason = "the list is made long enough before")]
 
+use super::of_record;
 use crate::replay::Observer;
 
 /// An observer that keeps the time of every token, 8 bytes each.
@@ -24,11 +24,7 @@ impl TokenTimes {
 
 impl Observer for TokenTimes {
     fn token(&mut self, record: u32, _: u32, now_ns: u64) {
-        let index = record as usize;
-        if index >= self.by_record.len() {
-            self.by_record.resize_with(index + 1, Vec::new);
-        }
-        self.by_record[index].push(now_ns);
+        of_record(&mut self.by_record, record).push(now_ns);
     }
 }
 

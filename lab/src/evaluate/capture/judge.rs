@@ -2,19 +2,21 @@
 
 use std::io::Write;
 
+use super::distributions::{Distributions, TokenGaps};
 use super::load::load;
 use super::read::CapturedRun;
-use super::times::{RequestTimes, gaps_ms, ms};
+use super::times::{RequestTimes, arrival_ns, gaps_ms};
 use crate::evaluate::measured::WHOLE_RUN;
 use crate::evaluate::metric::{Latency, Metric, Statistic};
 use crate::evaluate::report::MetricRow;
 use crate::evaluate::steps::reconstruct;
 use crate::evaluate::steps::window::mean_step_us;
-use crate::ingest::{Dropped, Interval, RequestRow};
+use crate::fit::ParameterReport;
+use crate::ingest::{Dropped, Interval, RequestRow, RequestTokens, StepRecord};
 use ridgepoint::internals::correction::CorrectionInfo;
 use ridgepoint::internals::replay::{Spread, SpreadSampler};
-use ridgepoint::internals::units::US_PER_MS;
-use ridgepoint::latency::CalibratedRoofline;
+use ridgepoint::internals::units::{US_PER_MS, ns_to_ms};
+use ridgepoint::latency::{CalibratedRoofline, LatencyModel};
 use ridgepoint::replay::export::TokenTimes;
 use ridgepoint::replay::{Distribution, EngineConfig, Observer, Outcome, replay};
 use ridgepoint::{Error, Result, StepModel};
@@ -47,17 +49,23 @@ pub struct Verdict {
 pub struct CaptureReport {
     /// Name of the run.
     pub experiment: String,
-    /// Requests that were replayed and finished.
+    /// Number of requests that finished in the replay.
     pub requests: usize,
     /// Requests that were not, by reason.
     pub left_out: Dropped,
     /// The correction of the prediction.
     pub correction: CorrectionInfo,
+    /// Coefficients of a correction that was fitted for this judgement.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub coefficients: Option<Vec<ParameterReport>>,
     /// Measured and predicted values.
     pub metrics: Vec<MetricRow>,
+    /// How the gaps between tokens are distributed, where the capture tells them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub distributions: Option<Box<Distributions>>,
     /// The limits of published simulators.
     pub verdicts: Vec<Verdict>,
-    /// Whether all of these are kept.
+    /// Whether there are such limits and all of them are kept.
     pub passed: bool,
     /// Remarks.
     pub notes: Vec<String>,
@@ -92,13 +100,13 @@ pub struct CaptureServer {
     pub steps: StepModel,
 }
 
-/// Judges the predictions of a server by a captured run. `observer` is told of the replay.
+/// Replays a captured run on a server and compares the predicted times with the measured ones. `observer` follows the replay.
 ///
 /// # Errors
 /// No request that can be sent again or that finishes, and those of [`replay`].
-pub fn judge_capture(run: CapturedRun, server: CaptureServer, observer: impl Observer) -> Result<CaptureReport> {
+pub fn judge_capture(mut run: CapturedRun, server: CaptureServer, observer: impl Observer) -> Result<CaptureReport> {
     let CaptureServer { mut engine, blocks_are_given, steps } = server;
-    let mut notes = run.notes.clone();
+    let mut notes = std::mem::take(&mut run.notes);
     if let Some(blocks) = traced_blocks(&run).filter(|blocks| !blocks_are_given && *blocks != engine.num_gpu_blocks) {
         notes.push(format!(
             "{blocks} KV blocks, as the trace says; the memory equation finds {}",
@@ -106,7 +114,7 @@ pub fn judge_capture(run: CapturedRun, server: CaptureServer, observer: impl Obs
         ));
         engine.num_gpu_blocks = blocks;
     }
-    let mut captured = load(&run.requests, engine.block_size)?;
+    let mut captured = load(std::mem::take(&mut run.requests), engine.block_size)?;
     notes.append(&mut captured.notes);
     let latency = CalibratedRoofline::new(steps);
     let mut observers = ((SpreadSampler::new(latency.steps()), TokenTimes::default()), observer);
@@ -114,39 +122,46 @@ pub fn judge_capture(run: CapturedRun, server: CaptureServer, observer: impl Obs
     replayed.check_clock()?;
     let ((sampler, tokens), _) = observers;
     let spread = sampler.spread();
-    let mut left_out = run.dropped.clone();
+    notes.extend(sampler.extrapolated());
+    let mut left_out = std::mem::take(&mut run.dropped);
     left_out.merge(&captured.dropped);
     notes.extend(replayed.notes(&engine));
 
-    let mut gaps = Gaps::default();
+    let sent = captured.rows.len();
+    let (mut gaps, mut token_gaps) = (Gaps::default(), TokenGaps::default());
     let mut judged = Vec::new();
-    for (at, (row, record)) in captured.rows.iter().zip(&replayed.records).enumerate() {
+    for (at, (row, record)) in captured.rows.into_iter().zip(&replayed.records).enumerate() {
         if record.outcome != Outcome::Finished {
             continue;
         }
-        gaps.add(&run, row, tokens.gaps_ns(at).map(ms));
+        if let Some(captured) = run.tokens.get(&row.request_id) {
+            gaps.add(captured, tokens.gaps_ns(at).map(ns_to_ms));
+            token_gaps.add(captured, tokens.gaps_ns(at).map(ns_to_ms));
+        }
         judged.push(JudgedRequest {
-            row: (*row).clone(),
             num_cached_tokens: record.num_cached_tokens,
             num_preemptions: record.num_preemptions,
-            measured: RequestTimes::measured(row),
+            measured: RequestTimes::measured(&row),
             predicted: RequestTimes::predicted(record),
+            row,
         });
     }
     if judged.is_empty() {
-        let problem = format!("none of its {} requests finishes in the replay", captured.rows.len());
+        let problem = format!("none of its {sent} requests finishes in the replay");
         return Err(Error::invalid(run.run.experiment.as_str(), vec![problem]));
     }
-    let mut metrics = metrics(&judged, &gaps, &spread, &mut notes);
-    metrics.extend(step_row(&run, latency.steps(), engine.block_size, &mut notes));
+    let mut metrics = metrics(&judged, gaps, &spread, &mut notes);
+    metrics.extend(step_row(&run, &latency, &engine, &mut notes));
     let verdicts = verdicts(&metrics);
     Ok(CaptureReport {
         experiment: run.run.experiment,
         requests: judged.len(),
         left_out,
         correction: CorrectionInfo::of(latency.steps().correction()),
-        passed: verdicts.iter().all(|verdict| verdict.passed),
+        coefficients: None,
+        passed: !verdicts.is_empty() && verdicts.iter().all(|verdict| verdict.passed),
         metrics,
+        distributions: Distributions::of(token_gaps).map(Box::new),
         verdicts,
         notes,
         judged,
@@ -155,7 +170,7 @@ pub fn judge_capture(run: CapturedRun, server: CaptureServer, observer: impl Obs
 
 /// KV blocks of the engine, if its steps tell.
 fn traced_blocks(run: &CapturedRun) -> Option<u32> {
-    let steps = &run.steps.as_ref()?.run.trace.steps;
+    let steps = &run.steps.as_ref()?.trace.steps;
     steps.iter().find_map(|step| u32::try_from(step.kv_blocks_total?).ok())
 }
 
@@ -167,16 +182,14 @@ struct Gaps {
 }
 
 impl Gaps {
-    fn add(&mut self, run: &CapturedRun, row: &RequestRow, predicted_ms: impl Iterator<Item = f64>) {
-        if let Some(tokens) = run.tokens.get(&row.request_id) {
-            self.measured_ms.extend(gaps_ms(tokens));
-            self.predicted_ms.extend(predicted_ms);
-        }
+    fn add(&mut self, tokens: &RequestTokens, predicted_ms: impl Iterator<Item = f64>) {
+        self.measured_ms.extend(gaps_ms(tokens));
+        self.predicted_ms.extend(predicted_ms);
     }
 }
 
 /// A row for every statistic of every latency that was measured.
-fn metrics(judged: &[JudgedRequest], gaps: &Gaps, spread: &Spread, notes: &mut Vec<String>) -> Vec<MetricRow> {
+fn metrics(judged: &[JudgedRequest], gaps: Gaps, spread: &Spread, notes: &mut Vec<String>) -> Vec<MetricRow> {
     type Time = fn(&RequestTimes) -> Option<f64>;
     let of_requests: [(Latency, Time); 4] = [
         (Latency::E2e, |times| times.e2e_ms),
@@ -205,7 +218,7 @@ fn metrics(judged: &[JudgedRequest], gaps: &Gaps, spread: &Spread, notes: &mut V
             rows.push(MetricRow::new(WHOLE_RUN, Metric::ITL_MEAN, measured_ms, predicted_ms).within(spread));
         }
     } else {
-        rows.extend(statistics(Latency::Itl, gaps.measured_ms.clone(), gaps.predicted_ms.clone(), spread, notes));
+        rows.extend(statistics(Latency::Itl, gaps.measured_ms, gaps.predicted_ms, spread, notes));
     }
     rows
 }
@@ -239,15 +252,28 @@ fn statistics(
 }
 
 /// The mean step of a traced run.
-fn step_row(run: &CapturedRun, steps: &StepModel, block_size: u32, notes: &mut Vec<String>) -> Option<MetricRow> {
+fn step_row(
+    run: &CapturedRun,
+    latency: &CalibratedRoofline,
+    engine: &EngineConfig,
+    notes: &mut Vec<String>,
+) -> Option<MetricRow> {
+    let steps = latency.steps();
+    // Asynchronous scheduling hides the host's share, and a timed forward pass has none of it.
+    let scheduling_us = |step: &StepRecord| {
+        let is_hidden = engine.async_scheduling || step.gpu_time_us.is_some();
+        if is_hidden { 0.0 } else { latency.scheduling_processing_time_us() }
+    };
     let traced = run.steps.as_ref()?;
     let (mut rows, mut sums) = (Vec::<Interval>::new(), [0.0; 4]);
-    for row in traced.run.periods.intervals() {
-        let step = traced.run.trace.steps.get(row.first)?;
-        let Some((batch, _)) = reconstruct::requests(step, block_size) else { continue };
+    for row in traced.periods.intervals() {
+        let step = traced.trace.steps.get(row.first)?;
+        let Some((batch, _)) = reconstruct::requests(step, engine.block_size) else { continue };
         let estimate = steps.estimate_unchecked(&batch);
         let weight = row.steps as f64;
-        let figures = [1.0, estimate.step_time_us, estimate.lower_us, estimate.upper_us];
+        let queues_us = steps.correction().map_or(0.0, |of| of.queues_us(&step.queues())) + scheduling_us(step);
+        let times_us = [estimate.step_time_us, estimate.lower_us, estimate.upper_us].map(|us| us + queues_us);
+        let figures = [1.0, times_us[0], times_us[1], times_us[2]];
         sums.iter_mut().zip(figures).for_each(|(sum, figure)| *sum += weight * figure);
         rows.push(*row);
     }
@@ -289,7 +315,7 @@ impl CaptureReport {
             ];
             let lengths = (of.row.num_prompt_tokens, of.row.num_output_tokens);
             let cached = (of.row.num_cached_tokens, of.num_cached_tokens, of.row.num_preemptions, of.num_preemptions);
-            rows.serialize((&of.row.request_id, super::times::arrival_ns(&of.row), lengths, cached, times))?;
+            rows.serialize((&of.row.request_id, arrival_ns(&of.row), lengths, cached, times))?;
         }
         rows.flush()
     }

@@ -7,9 +7,9 @@ use ridgepoint::workload::{Content, FixedList, Segment, WorkloadRequest};
 
 /// The requests of a capture as a load.
 #[derive(Debug)]
-pub(super) struct CapturedLoad<'a> {
-    /// The requests, in the order in which they are sent.
-    pub(super) rows: Vec<&'a RequestRow>,
+pub(super) struct CapturedLoad {
+    /// The requests, in the order in which they are rows.
+    pub(super) rows: Vec<RequestRow>,
     /// The same as a load that begins with the first of them.
     pub(super) list: FixedList,
     /// Requests that cannot be sent again, by reason.
@@ -22,24 +22,24 @@ pub(super) struct CapturedLoad<'a> {
 ///
 /// # Errors
 /// No request that can be sent, and those of [`FixedList::new`].
-pub(super) fn load(rows: &[RequestRow], block_size: u32) -> Result<CapturedLoad<'_>> {
+pub(super) fn load(mut rows: Vec<RequestRow>, block_size: u32) -> Result<CapturedLoad> {
     let (mut dropped, mut notes) = (Dropped::default(), Vec::new());
-    let is_known = |row: &&RequestRow| {
+    let all = rows.len();
+    rows.retain(|row| {
         arrival_ns(row).is_some() && row.num_prompt_tokens.is_some_and(|n| n > 0) && row.num_output_tokens.is_some()
-    };
-    let mut sent: Vec<&RequestRow> = rows.iter().filter(is_known).collect();
-    dropped.add_many(Reason::Incomplete, (rows.len() - sent.len()) as u64);
-    let complete = sent.len();
-    sent.retain(|row| row.num_output_tokens != Some(0));
-    dropped.add_many(Reason::Empty, (complete - sent.len()) as u64);
-    if sent.iter().any(|row| row.arrived_ns.is_none()) {
+    });
+    let complete = rows.len();
+    dropped.add_many(Reason::Incomplete, (all - complete) as u64);
+    rows.retain(|row| row.num_output_tokens != Some(0));
+    dropped.add_many(Reason::Empty, (complete - rows.len()) as u64);
+    if rows.iter().any(|row| row.arrived_ns.is_none()) {
         notes.push("requests without an arrival are sent when the engine queued them".to_owned());
     }
     // Of requests that arrive together, the engine saw the one with the lower number first.
     let number = |row: &RequestRow| row.request_id.parse::<u64>().ok();
-    sent.sort_by_key(|row| (arrival_ns(row), number(row)));
-    let has_hashes = sent.iter().any(|row| !row.block_hashes.0.is_empty());
-    let has_hits = sent.iter().any(|row| row.num_cached_tokens.is_some_and(|tokens| tokens > 0));
+    rows.sort_by_key(|row| (arrival_ns(row), number(row)));
+    let has_hashes = rows.iter().any(|row| !row.block_hashes.0.is_empty());
+    let has_hits = rows.iter().any(|row| row.num_cached_tokens.is_some_and(|tokens| tokens > 0));
     if has_hits && !has_hashes {
         notes.push(
             "the capture tells how many tokens were cached, not of which prompts: the replay finds as many".to_owned(),
@@ -47,8 +47,8 @@ pub(super) fn load(rows: &[RequestRow], block_size: u32) -> Result<CapturedLoad<
     } else if !has_hits && !has_hashes {
         notes.push("the capture tells no cached tokens: every prompt is computed whole".to_owned());
     }
-    let start_ns = sent.first().and_then(|row| arrival_ns(row)).unwrap_or(0);
-    let request = |row: &&RequestRow| {
+    let start_ns = rows.first().and_then(arrival_ns).unwrap_or(0);
+    let request = |row: &RequestRow| {
         let length = |tokens: Option<u64>| u32::try_from(tokens.unwrap_or(0)).unwrap_or(u32::MAX);
         let prompt = length(row.num_prompt_tokens);
         let at_ns = arrival_ns(row).unwrap_or(start_ns).saturating_sub(start_ns);
@@ -58,8 +58,8 @@ pub(super) fn load(rows: &[RequestRow], block_size: u32) -> Result<CapturedLoad<
             ..WorkloadRequest::new(at_ns, prompt, length(row.num_output_tokens))
         }
     };
-    let list = FixedList::new(sent.iter().map(request).collect())?;
-    Ok(CapturedLoad { rows: sent, list, dropped, notes })
+    let list = FixedList::new(rows.iter().map(request).collect())?;
+    Ok(CapturedLoad { rows, list, dropped, notes })
 }
 
 /// The full blocks of a prompt as segments: equal hashes are equal segments.

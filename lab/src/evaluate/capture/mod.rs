@@ -1,11 +1,15 @@
 //! Judges a prediction by one run's own capture: its arrivals, lengths and prefixes are replayed, and each request's predicted times
 //! stand beside the measured ones.
 
+mod distributions;
 mod judge;
+mod knob;
 mod load;
 mod read;
 mod times;
 
+pub use distributions::{AtShare, Distributions, GapStatistics, Longer, Sample, Sources, captured_gaps_ms};
 pub use judge::{CaptureReport, CaptureServer, JudgedRequest, REQUEST_COLUMNS, Verdict, judge_capture};
+pub use knob::{DRAWN_SHARES, Knob, MAX_STD_DEV_SHARE};
 pub use read::{CapturedRun, read_capture};
 pub use times::RequestTimes;

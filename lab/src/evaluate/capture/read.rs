@@ -3,10 +3,9 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use crate::evaluate::steps::read::ReadRun;
-use crate::ingest::format::Format;
-use crate::ingest::step_table::{self, TableRun};
-use crate::ingest::{Capture, Cleaning, Dropped, RequestRow, RequestTokens, Run, periods};
+use crate::evaluate::steps::read::read_timed;
+use crate::ingest::step_table::TableRun;
+use crate::ingest::{Capture, Dropped, RequestRow, RequestTokens, Run};
 use ridgepoint::internals::error::cut;
 use ridgepoint::{Error, Location, Result};
 
@@ -23,7 +22,7 @@ pub struct CapturedRun {
     /// The tokens of its requests, by id.
     pub tokens: BTreeMap<String, RequestTokens>,
     /// Its steps, if they were traced.
-    pub steps: Option<ReadRun>,
+    pub steps: Option<TableRun>,
     /// Requests that could not be read, by reason.
     pub dropped: Dropped,
     /// Remarks of the readers.
@@ -39,8 +38,8 @@ pub fn read_capture(paths: &[PathBuf], experiment: Option<&str>) -> std::result:
     let (mut runs, mut errors) = (BTreeMap::<String, CapturedRun>::new(), Vec::new());
     let (mut dropped, mut notes) = (Dropped::default(), Vec::new());
     for file in paths.iter().flat_map(|path| files(path)) {
-        match read_file(&file) {
-            Ok((capture, timed)) => {
+        match read_timed(&file, None) {
+            Ok((_, capture, timed)) => {
                 dropped.merge(&capture.dropped_requests);
                 notes.extend(capture.notes.iter().map(|note| format!("{}: {note}", file.display())));
                 errors.extend(add(&file, capture, timed, &mut runs).err());
@@ -83,18 +82,6 @@ fn files(path: &Path) -> Vec<PathBuf> {
     if tables.is_empty() { vec![path.join(TABLES[1])] } else { tables }
 }
 
-/// What a file holds, and the times of its steps if it is a step table.
-fn read_file(file: &Path) -> Result<(Capture, Vec<TableRun>)> {
-    let format = Format::detect(file)?;
-    if format.name == step_table::FORMAT.name {
-        return Ok((Capture::default(), step_table::read_runs(file)?));
-    }
-    let mut capture = format.read(file)?;
-    let timed = |trace| TableRun { periods: periods(&trace, &Cleaning::default()), trace };
-    let steps = std::mem::take(&mut capture.steps).into_iter().map(timed).collect();
-    Ok((capture, steps))
-}
-
 /// Puts what a file holds into its runs, which are told apart by name.
 fn add(file: &Path, capture: Capture, steps: Vec<TableRun>, runs: &mut BTreeMap<String, CapturedRun>) -> Result<()> {
     let twice = |run: &Run, what: &str| {
@@ -121,7 +108,7 @@ fn add(file: &Path, capture: Capture, steps: Vec<TableRun>, runs: &mut BTreeMap<
         if known.steps.is_some() {
             return Err(twice(&run.trace.run, "steps"));
         }
-        known.steps = Some(ReadRun { run, dropped: capture.dropped_steps.clone(), notes: Vec::new() });
+        known.steps = Some(run);
     }
     Ok(())
 }
@@ -129,20 +116,6 @@ fn add(file: &Path, capture: Capture, steps: Vec<TableRun>, runs: &mut BTreeMap<
 /// The run of a name, which now has these labels too.
 fn known<'a>(runs: &'a mut BTreeMap<String, CapturedRun>, run: &Run) -> &'a mut CapturedRun {
     let known = runs.entry(run.experiment.clone()).or_default();
-    known.run = labels(std::mem::take(&mut known.run), run.clone());
+    known.run = std::mem::take(&mut known.run).or(run);
     known
-}
-
-/// The labels of a run, each as the first file says that has it.
-fn labels(first: Run, other: Run) -> Run {
-    Run {
-        experiment: other.experiment,
-        model: first.model.or(other.model),
-        hardware: first.hardware.or(other.hardware),
-        tensor_parallel_size: first.tensor_parallel_size.or(other.tensor_parallel_size),
-        workload: first.workload.or(other.workload),
-        engine_version: first.engine_version.or(other.engine_version),
-        max_num_seqs: first.max_num_seqs.or(other.max_num_seqs),
-        max_num_batched_tokens: first.max_num_batched_tokens.or(other.max_num_batched_tokens),
-    }
 }

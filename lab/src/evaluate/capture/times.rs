@@ -1,7 +1,7 @@
 //! The times of one request, measured or predicted, from which every metric follows.
 
 use crate::ingest::{RequestRow, RequestTokens};
-use ridgepoint::internals::units::NS_PER_MS;
+use ridgepoint::internals::units::ns_to_ms;
 use ridgepoint::replay::RequestRecord;
 use serde::Serialize;
 
@@ -21,7 +21,7 @@ pub struct RequestTimes {
 impl RequestTimes {
     /// The measured times. A trace of the engine alone has its own first and last token, and begins in the queue.
     pub fn measured(row: &RequestRow) -> Self {
-        let since = |from: Option<u64>, to: Option<u64>| Some(ms(to?.checked_sub(from?)?));
+        let since = |from: Option<u64>, to: Option<u64>| Some(ns_to_ms(to?.checked_sub(from?)?));
         let begin = arrival_ns(row);
         let ttft_ms = since(begin, row.first_response_ns.or(row.first_token_ns));
         let e2e_ms = since(begin, row.departed_ns.or(row.finished_ns));
@@ -49,17 +49,12 @@ pub fn arrival_ns(row: &RequestRow) -> Option<u64> {
     row.arrived_ns.or(row.queued_ns)
 }
 
-/// Gaps between the chunks of a request, ms.
+/// Times between consecutive chunks of a request, ms.
 pub fn gaps_ms(tokens: &RequestTokens) -> impl Iterator<Item = f64> {
-    tokens.gaps_ns().map(ms)
+    tokens.gaps_ns().map(ns_to_ms)
 }
 
 fn tpot_ms(ttft_ms: Option<f64>, e2e_ms: Option<f64>, output_tokens: u64) -> Option<f64> {
     let gaps = output_tokens.checked_sub(1).filter(|gaps| *gaps > 0)?;
     Some((e2e_ms? - ttft_ms?) / gaps as f64)
-}
-
-/// Nanoseconds as milliseconds.
-pub fn ms(ns: u64) -> f64 {
-    ns as f64 / NS_PER_MS as f64
 }

@@ -10,7 +10,8 @@ use crate::evaluate::case::uncorrected;
 use crate::evaluate::fold::{Judged, Labels};
 use crate::evaluate::report::sort_out;
 use crate::ingest::{Dropped, Interval, Reason, Run, StepRecord};
-use ridgepoint::internals::correction::{Basis, Correction};
+use ridgepoint::internals::correction::{Basis, Correction, Queues};
+use ridgepoint::kv_capacity::KvCapacity;
 use ridgepoint::{
     CorrectionChoice, Deployment, EfficiencyMode, Error, Hardware, Location, Model, Request, Result, StepModel,
 };
@@ -22,10 +23,16 @@ pub struct StepCase {
     pub labels: Labels,
     /// Times of the steps that have requests, in the order of the trace.
     pub rows: Vec<Interval>,
+    /// Single steps that preempted requests and are no rows for that.
+    pub preempting: Vec<Interval>,
     /// Steps without a time or requests, by reason.
     pub dropped: Dropped,
     /// Remarks on the trace.
     pub notes: Vec<String>,
+    /// Why the model does not fit on the GPUs, if it does not.
+    pub too_large: Option<String>,
+    /// Whether times are forward passes that the engine timed, without the host's share of a period.
+    pub is_timed: bool,
     /// Calibrated tables without a correction.
     pub calibrated: StepModel,
     /// The textbook roofline.
@@ -59,13 +66,26 @@ impl StepCase {
     /// Missing or unknown labels, a deployment that the model cannot have, a correction that is not there, and a trace without a
     /// step that has a time and requests.
     pub fn new(read: ReadRun, correction: &str, data_dir: Option<&Path>) -> Result<StepCase> {
+        let mut read = read;
+        let (model, hardware, deployment) = deployment(&read.run.trace.run, data_dir, &mut read.notes)?;
+        let correction = CorrectionChoice::from(correction).resolve(&model.name, EfficiencyMode::Tables)?;
+        let case = StepCase::on(read, (&model, &hardware, &deployment), data_dir)?;
+        Ok(StepCase { correction, ..case })
+    }
+
+    /// The trace of a server that is known, without a correction.
+    ///
+    /// # Errors
+    /// A deployment that the model cannot have, and a trace without a step that has a time and requests.
+    pub fn on(read: ReadRun, server: (&Model, &Hardware, &Deployment), data_dir: Option<&Path>) -> Result<StepCase> {
         let ReadRun { run, mut dropped, mut notes, .. } = read;
         let (periods, trace) = (run.periods, run.trace);
-        let (model, hardware, deployment) = deployment(&trace.run, data_dir, &mut notes)?;
-        let correction = CorrectionChoice::from(correction).resolve(&model.name, EfficiencyMode::Tables)?;
-        let [calibrated, ideal] = uncorrected(&model, &hardware, &deployment, data_dir)?;
+        let (model, hardware, deployment) = server;
+        let too_large = KvCapacity::new(model, hardware, deployment).err().map(|error| error.to_string());
+        let [calibrated, ideal] = uncorrected(model, hardware, deployment, data_dir)?;
         notes.extend(calibrated.notes().iter().cloned());
         dropped.merge(&periods.dropped());
+        let preempting = periods.preempting(&trace);
         let mut rows: Vec<Interval> = periods.times.into_iter().flatten().collect();
         let mut origins: BTreeMap<Origin, usize> = BTreeMap::new();
         rows.retain(|row| {
@@ -83,7 +103,8 @@ impl StepCase {
             return Err(Error::invalid("trace", vec![problem]));
         }
         notes.extend(origins.into_iter().filter_map(|(origin, count)| note_on(origin, count, rows.len())));
-        if trace.steps.iter().any(|step| step.gpu_time_us.is_some()) {
+        let is_timed = trace.is_timed();
+        if is_timed {
             notes.push("times are forward passes on the GPU, without the host's share of a period".to_owned());
         }
         Ok(StepCase {
@@ -96,11 +117,14 @@ impl StepCase {
                 backend_version: trace.run.engine_version,
             },
             rows,
+            preempting,
             dropped,
             notes,
+            too_large,
+            is_timed,
             calibrated,
             ideal,
-            correction,
+            correction: None,
             steps: trace.steps,
             block_size: deployment.block_size,
         })
@@ -117,7 +141,23 @@ impl StepCase {
         found.map(|(requests, _)| requests).unwrap_or_default()
     }
 
-    /// The terms of a row's step, for a fit.
+    /// The queues of a row's step; 0 where the trace does not count them.
+    pub fn queues(&self, row: &Interval) -> Queues {
+        self.record(row).map(StepRecord::queues).unwrap_or_default()
+    }
+
+    /// Whether no kernel of the chip was measured: its times are bounds of the datasheet, as those of a CPU are.
+    pub fn is_unmeasured(&self) -> bool {
+        self.calibrated.efficiency() == EfficiencyMode::Ideal
+    }
+
+    /// The terms of a row's step, for a fit, and its roofline bound, µs.
+    pub fn terms(&self, row: &Interval) -> (Basis, f64) {
+        let requests = self.requests(row);
+        (self.calibrated.basis(&requests), self.calibrated.estimate_unchecked(&requests).bound_us)
+    }
+
+    /// The terms of a row's step.
     pub fn basis(&self, row: &Interval) -> Basis {
         self.calibrated.basis(&self.requests(row))
     }

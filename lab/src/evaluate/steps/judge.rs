@@ -19,7 +19,7 @@ use crate::ingest::Interval;
 use ridgepoint::internals::correction::{Correction, CorrectionInfo};
 use ridgepoint::internals::units::US_PER_MS;
 use ridgepoint::latency::BlackBox;
-use ridgepoint::{Result, StepEstimate};
+use ridgepoint::{Result, StepEstimate, StepModel};
 
 /// How rows are judged.
 #[derive(Clone, Copy)]
@@ -85,9 +85,11 @@ fn judge_fold(fold: &StepFold<'_>, options: &JudgeOptions<'_>, done: &(dyn Fn(u6
         // One batch at a time is held: those of a window may be many millions of requests.
         let predict = |row: &Interval| {
             let batch = case.requests(row);
+            let queues = case.queues(row);
+            let queues_us = |steps: &StepModel| steps.correction().map_or(0.0, |of| of.queues_us(&queues));
             let StepEstimate { step_time_us, lower_us, upper_us, .. } = predictor.estimate_unchecked(&batch);
-            let simpler: Vec<f64> = baselines.iter().map(|(_, steps)| steps.step_time_us(&batch)).collect();
-            ([step_time_us, lower_us, upper_us], simpler)
+            let simpler = baselines.iter().map(|(_, steps)| steps.step_time_us(&batch) + queues_us(steps));
+            ([step_time_us, lower_us, upper_us].map(|us| us + queues_us(&predictor)), simpler.collect())
         };
         let (predicted, simpler): (Vec<[f64; 3]>, Vec<Vec<f64>>) = rows.iter().map(predict).unzip();
         let mean_ms = |times_us: &mut dyn Iterator<Item = f64>| times_us.sum::<f64>() / rows.len() as f64 / US_PER_MS;

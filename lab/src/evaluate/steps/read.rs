@@ -1,11 +1,12 @@
 //! Reads files of any supported format into runs with the times of their steps.
 #![expect(clippy::indexing_slicing, reason = "every run that was read has the file that it came from")]
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use crate::ingest::format::Format;
 use crate::ingest::step_table::{self, TableRun};
-use crate::ingest::{Cleaning, Dropped, RequestTrace, Run, StepTrace, periods};
+use crate::ingest::{Capture, Cleaning, Dropped, RequestTrace, Run, periods};
 use ridgepoint::{Error, Result};
 
 /// What some files hold.
@@ -66,29 +67,56 @@ pub fn read_runs(
             files_of_runs.push(file);
         }
     }
+    data.count_resumed();
     if errors.is_empty() { Ok(data) } else { Err(errors) }
 }
 
-fn read_file(file: &Path, cleaning: Option<Cleaning>, data: &mut StepData) -> Result<Format> {
+impl StepData {
+    /// Counts the requests that each step schedules again, in runs whose requests were preempted.
+    fn count_resumed(&mut self) {
+        for run in &mut self.runs {
+            let TableRun { trace, .. } = &mut run.run;
+            let of_run = self.requests.iter().filter(|of| of.run.experiment == trace.run.experiment);
+            let mut counts: HashMap<u64, u32> = HashMap::new();
+            for step in of_run.flat_map(|of| &of.requests).flat_map(|request| &request.resumed_steps.0) {
+                *counts.entry(*step).or_default() += 1;
+            }
+            if !counts.is_empty() {
+                trace
+                    .steps
+                    .iter_mut()
+                    .for_each(|step| step.num_resumed = Some(*counts.get(&step.step_id).unwrap_or(&0)));
+            }
+        }
+    }
+}
+
+/// Reads a file of any format, and its runs of steps with their times; the capture that is left has no steps. Times of a step
+/// table are taken as they are unless `cleaning` says how to find them anew; other files are cleaned as usual.
+///
+/// # Errors
+/// A file that cannot be read.
+pub fn read_timed(file: &Path, cleaning: Option<Cleaning>) -> Result<(Format, Capture, Vec<TableRun>)> {
     let format = Format::detect(file)?;
     if format.name == step_table::FORMAT.name && cleaning.is_none() {
-        let runs = step_table::read_runs(file)?;
-        data.runs.extend(runs.into_iter().map(|run| ReadRun { run, ..ReadRun::default() }));
-        return Ok(format);
+        return Ok((format, Capture::default(), step_table::read_runs(file)?));
     }
-    let found = format.read(file)?;
+    let mut capture = format.read(file)?;
+    let cleaning = cleaning.unwrap_or_default();
+    let timed = |trace| TableRun { periods: periods(&trace, &cleaning), trace };
+    let runs = std::mem::take(&mut capture.steps).into_iter().map(timed).collect();
+    Ok((format, capture, runs))
+}
+
+fn read_file(file: &Path, cleaning: Option<Cleaning>, data: &mut StepData) -> Result<Format> {
+    let (format, found, runs) = read_timed(file, cleaning)?;
     let (mut notes, mut dropped) = (found.notes, found.dropped_steps);
-    if found.steps.len() > 1 && dropped.total() > 0 {
+    if runs.len() > 1 && dropped.total() > 0 {
         notes.push(format!("{}: left out while reading: {dropped}", file.display()));
         dropped = Dropped::default();
     }
-    let cleaning = cleaning.unwrap_or_default();
-    let with_times = |trace: StepTrace| ReadRun {
-        run: TableRun { periods: periods(&trace, &cleaning), trace },
-        dropped: dropped.clone(),
-        notes: notes.clone(),
-    };
-    data.runs.extend(found.steps.into_iter().map(with_times));
+    let remarked = |run| ReadRun { run, dropped: dropped.clone(), notes: notes.clone() };
+    data.runs.extend(runs.into_iter().map(remarked));
     data.requests.extend(found.requests);
     Ok(format)
 }

@@ -200,6 +200,7 @@ fn the_fitter_sees_training_rows_and_its_correction_is_judged() {
 fn neutral() -> Correction {
     use ridgepoint::internals::correction::{HostTimes, Level, NUM_TERMS, Scatter, Source};
     Correction {
+        range: None,
         name: "made".to_owned(),
         level: Level::Global,
         coefficients: Term::ALL.map(Term::neutral),

@@ -1,11 +1,9 @@
 //! Attributes of resources, spans and events as counts, names and times.
 
-use std::collections::BTreeMap;
-
+use csv::StringRecord;
 use ridgepoint::internals::error::cut;
 use ridgepoint::internals::input::{read_texts, whole_text};
 use serde::de::DeserializeOwned;
-use serde_json::Value;
 
 use crate::ingest::{Dropped, Reason, seconds_to_ns};
 
@@ -38,39 +36,47 @@ impl Faults {
     }
 }
 
-/// The attributes of a resource, span or event by key, as texts.
-#[derive(Debug, Default)]
-pub(super) struct Attributes(BTreeMap<String, String>);
-
-/// The elements of a list; none of anything else.
-pub(super) fn elements(list: &Value) -> impl Iterator<Item = &Value> {
-    list.as_array().into_iter().flatten()
+/// The attributes of a resource, span or event, as texts. Of equal keys the first counts.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Attributes {
+    keys: StringRecord,
+    texts: StringRecord,
 }
 
 impl Attributes {
-    /// The attributes of an object: a list of `{"key": "step.id", "value": {"intValue": "12"}}`, of equal keys the first.
-    /// `ts.monotonic` becomes ns: an integer is nanoseconds, a floating-point number seconds.
-    pub(super) fn of(object: &Value) -> Self {
-        let mut texts = BTreeMap::new();
-        for attribute in elements(&object["attributes"]) {
-            let value = attribute["value"].as_object().and_then(|kinds| kinds.iter().next());
-            let Some((key, (kind, value))) = attribute["key"].as_str().zip(value) else { continue };
-            let text = match (value, value.as_f64()) {
-                (_, Some(seconds)) if kind == "doubleValue" && key == MONOTONIC => match seconds {
-                    0.0..MAX_SECONDS => seconds_to_ns(seconds).to_string(),
-                    _ => format!("{seconds} s"),
-                },
-                (Value::String(text), _) => text.clone(),
-                _ => value.to_string(),
-            };
-            texts.entry(key.to_owned()).or_insert(text);
+    /// Forgets all.
+    pub(super) fn clear(&mut self) {
+        self.keys.clear();
+        self.texts.clear();
+    }
+
+    /// Adds an attribute. The clock `ts.monotonic` becomes ns: an integer is nanoseconds, a floating-point number seconds.
+    pub(super) fn add(&mut self, key: &str, text: &str, is_double: bool) {
+        if self.keys.iter().any(|known| known == key) {
+            return;
         }
-        Attributes(texts)
+        self.keys.push_field(key);
+        match text.parse::<f64>() {
+            Ok(seconds @ 0.0..MAX_SECONDS) if is_double && key == MONOTONIC => {
+                self.texts.push_field(&seconds_to_ns(seconds).to_string());
+            }
+            _ if is_double && key == MONOTONIC => self.texts.push_field(&format!("{text} s")),
+            _ => self.texts.push_field(text),
+        }
+    }
+
+    /// The keys, in order.
+    pub(super) fn keys(&self) -> impl Iterator<Item = &str> {
+        self.keys.iter()
+    }
+
+    fn value(&self, key: &str) -> Option<&str> {
+        self.keys.iter().zip(&self.texts).find_map(|(known, text)| (known == key).then_some(text))
     }
 
     /// Reads a struct whose fields have the names of attributes. Numbers may be texts.
     pub(super) fn get<T: DeserializeOwned>(&self) -> Result<T, Fault> {
-        let read = read_texts(&self.0.keys().collect(), self.0.values().collect());
+        let read = read_texts(&self.keys, self.texts.clone());
         read.map_err(|(key, expected)| match key.as_str() {
             "" if expected.starts_with("missing") => (Reason::Incomplete, expected),
             "" => (Reason::BadValue, expected),
@@ -80,7 +86,7 @@ impl Attributes {
 
     /// The text of an attribute, where not empty.
     pub(super) fn text(&self, key: &str) -> Option<&str> {
-        self.0.get(key).map(String::as_str).filter(|text| !text.is_empty())
+        self.value(key).filter(|text| !text.is_empty())
     }
 
     /// A whole number, which may be written as `12.0`.
@@ -110,7 +116,7 @@ impl Attributes {
 
     /// The fault of an attribute that should be something else.
     pub(super) fn fault(&self, key: &str, expected: &str) -> Fault {
-        match self.0.get(key) {
+        match self.value(key) {
             Some(text) => (Reason::BadValue, format!("{key} is {}, expected {expected}", cut(text))),
             None => (Reason::Incomplete, format!("{key} is missing")),
         }
@@ -120,10 +126,15 @@ impl Attributes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
+    /// What an attribute of a trace becomes.
     fn one(key: &str, value: Value) -> Attributes {
-        Attributes::of(&json!({ "attributes": [{ "key": key, "value": value }] }))
+        let (kind, value) = value.as_object().and_then(|kinds| kinds.iter().next()).unwrap();
+        let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        let mut attributes = Attributes::default();
+        attributes.add(key, &text, kind == "doubleValue" && value.is_number());
+        attributes
     }
 
     #[test]

@@ -1,5 +1,5 @@
 //! vLLM's OpenTelemetry traces, as the collector's file exporter writes them: OTLP JSON with an export per line, one document, or
-//! a list. The file is read export by export, and each is folded at once, so memory grows with the rows that are kept and the largest export.
+//! a list. The file is read event by event, and each is folded at once, so memory grows with the kept rows alone.
 //!
 //! | span or event | becomes |
 //! |---|---|
@@ -7,26 +7,30 @@
 //! | events `step.REQUEST_SNAPSHOT` of the same `step.id` | the requests of that step, if their sums agree with the summary |
 //! | span `llm_core` with `journey.*` events | the engine's times of a [`RequestRow`](super::RequestRow) |
 //! | span `llm_request` with `api.*` events | the server's times of the same row, joined by the request's id |
-//! | span `llm_request` without events, `gen_ai.latency.*` | arrival, first response and departure, as unix times |
+//! | span `llm_request` without events, `gen_ai.latency.*` | times of a request as unix times, also the engine's |
 //!
 //! The prefixes `api.`, `journey.` and `step.` may be absent. `ts.monotonic` is nanoseconds if it is an integer, and seconds if it
 //! is a floating-point number below 10⁹; anything else is a bad value.
 
 mod attributes;
+mod fold;
+mod names;
 mod request_join;
 mod request_span;
 mod runs;
 mod snapshots;
 mod trace;
+mod walk;
 
 use std::path::Path;
 
-use ridgepoint::internals::input::Distinct;
 use ridgepoint::{Error, Result};
+use serde::de::DeserializeSeed;
 
-use self::trace::Trace;
+use self::fold::Fold;
+use self::walk::{Node, Objects};
 use super::format::Format;
-use super::json_stream::for_each_object;
+use super::json_stream::for_each_document;
 use super::{Capture, file_name};
 
 /// OpenTelemetry's JSON.
@@ -34,7 +38,7 @@ pub(super) const FORMAT: Format = Format {
     name: "otlp",
     about: "OpenTelemetry's JSON, as the collector's file exporter writes it",
     holds_steps: true,
-    is_it: |head| ["resourceSpans", "resourceMetrics", "resourceLogs"].into_iter().any(|key| head.has(key)),
+    is_it: |head, _| ["resourceSpans", "resourceMetrics", "resourceLogs"].into_iter().any(|key| head.has(key)),
     read,
 };
 
@@ -47,9 +51,11 @@ pub(super) const FORMAT: Format = Format {
 /// # Source
 /// OpenTelemetry protocol 1.x, its JSON encoding; names of spans, events and attributes from vLLM's journey and step tracing.
 pub fn read(path: &Path) -> Result<Capture> {
-    let mut trace = Trace::default();
-    for_each_object(path, |Distinct(export)| trace.add(&export))?;
-    let capture = runs::capture(&file_name(path), trace);
+    let mut fold = Fold::default();
+    for_each_document(path, |parser, count| {
+        Objects { handler: &mut fold, node: Node::Export, count }.deserialize(parser)
+    })?;
+    let capture = runs::capture(&file_name(path), fold.trace);
     if capture.steps_read() == 0 && capture.requests_read() == 0 {
         let message = "has no step.BATCH_SUMMARY event and no llm_request or llm_core span: start vLLM with \
                        --otlp-traces-endpoint and step or journey tracing, and write the traces with the collector's file \

@@ -1,8 +1,8 @@
 //! The spans of requests (`llm_request`, `llm_core`) and their events as request rows.
 
-use serde_json::Value;
+use std::rc::Rc;
 
-use super::attributes::{Attributes, Fault, MONOTONIC, elements};
+use super::attributes::{Attributes, Fault, MONOTONIC};
 use crate::ingest::Reason;
 use crate::ingest::request::RequestRow;
 
@@ -35,22 +35,103 @@ fn check_unit(events: &[TimedEvent]) -> Result<(), Fault> {
     Err((Reason::BadValue, format!("ts.monotonic advances {ratio:.3e} times as fast as timeUnixNano: is its unit ns?")))
 }
 
-/// One request as either the server or the engine reports it.
+/// A span as it is in the file.
+#[derive(Debug, Default)]
+pub(super) struct Span {
+    pub(super) name: String,
+    pub(super) span_id: Option<u64>,
+    pub(super) parent_span_id: Option<u64>,
+    /// The time of day of its start.
+    pub(super) start_ns: Option<u64>,
+    pub(super) attributes: Attributes,
+    /// Its events that requests have.
+    pub(super) events: Vec<SpanEvent>,
+}
+
+/// An event of a request.
+#[derive(Debug)]
+pub(super) struct SpanEvent {
+    pub(super) kind: &'static str,
+    pub(super) attributes: Attributes,
+    pub(super) wall_ns: Option<u64>,
+}
+
+/// Where a request was reported.
 #[derive(Debug, Clone)]
-pub(super) struct RequestSpan {
+pub(super) struct Origin {
     /// Index of the process that its row belongs to.
     pub(super) process: usize,
-    /// Whether the engine's scheduler reports it; else the server in front of it does.
-    pub(super) is_core: bool,
     /// Whether its times are on the monotonic clock; else they are unix times.
     pub(super) is_monotonic: bool,
     pub(super) span_id: Option<u64>,
     pub(super) parent_span_id: Option<u64>,
-    pub(super) model: Option<String>,
+    pub(super) model: Option<Rc<str>>,
+}
+
+/// A request as the engine's scheduler or unmodified vLLM reports it.
+#[derive(Debug)]
+pub(super) struct RequestSpan {
+    pub(super) origin: Origin,
+    /// Whether the engine's scheduler reports it.
+    pub(super) is_core: bool,
     pub(super) row: RequestRow,
 }
 
-/// An event of a request's span.
+/// A request as the server in front of the engine reports it. A whole row would take three times the memory.
+#[derive(Debug)]
+pub(super) struct ServerSpan {
+    pub(super) origin: Origin,
+    pub(super) request_id: Box<str>,
+    pub(super) arrived_ns: Option<u64>,
+    pub(super) handed_over_ns: Option<u64>,
+    pub(super) first_response_ns: Option<u64>,
+    pub(super) departed_ns: Option<u64>,
+    pub(super) num_prompt_tokens: Option<u64>,
+    pub(super) num_output_tokens: Option<u64>,
+    pub(super) finish_status: Option<Box<str>>,
+}
+
+/// A request's span of either kind.
+#[derive(Debug)]
+pub(super) enum Found {
+    Request(Box<RequestSpan>),
+    Server(ServerSpan),
+}
+
+impl From<RequestSpan> for ServerSpan {
+    fn from(RequestSpan { origin, row, .. }: RequestSpan) -> Self {
+        ServerSpan {
+            origin,
+            request_id: row.request_id.into(),
+            arrived_ns: row.arrived_ns,
+            handed_over_ns: row.handed_over_ns,
+            first_response_ns: row.first_response_ns,
+            departed_ns: row.departed_ns,
+            num_prompt_tokens: row.num_prompt_tokens,
+            num_output_tokens: row.num_output_tokens,
+            finish_status: row.finish_status.map(Into::into),
+        }
+    }
+}
+
+impl From<ServerSpan> for RequestSpan {
+    fn from(span: ServerSpan) -> Self {
+        let row = RequestRow {
+            request_id: span.request_id.into(),
+            arrived_ns: span.arrived_ns,
+            handed_over_ns: span.handed_over_ns,
+            first_response_ns: span.first_response_ns,
+            departed_ns: span.departed_ns,
+            num_prompt_tokens: span.num_prompt_tokens,
+            num_output_tokens: span.num_output_tokens,
+            finish_status: span.finish_status.map(Into::into),
+            ..RequestRow::default()
+        };
+        RequestSpan { origin: span.origin, is_core: false, row }
+    }
+}
+
+/// An event with its time on the engine's clock.
 struct TimedEvent {
     kind: &'static str,
     attributes: Attributes,
@@ -58,24 +139,22 @@ struct TimedEvent {
     wall_ns: Option<u64>,
 }
 
-/// Makes a row of a span and its events.
-pub(super) fn request_span(span: &Value) -> Result<RequestSpan, Fault> {
-    let attributes = Attributes::of(span);
+/// Makes a request of a span. Its model is `model` where it names that one, so that equal names are held once.
+pub(super) fn request_span(span: &mut Span, model: &mut Option<Rc<str>>) -> Result<Found, Fault> {
     let mut timed = Vec::new();
-    for event in elements(&span["events"]) {
-        let Some(kind) = event["name"].as_str().and_then(event_kind) else { continue };
-        let attributes = Attributes::of(event);
-        let (monotonic_ns, wall_ns) = (attributes.whole(MONOTONIC)?, nanoseconds(&event["timeUnixNano"]));
-        timed.push(TimedEvent { kind, attributes, monotonic_ns, wall_ns });
+    for SpanEvent { kind, attributes, wall_ns } in span.events.drain(..) {
+        timed.push(TimedEvent { kind, monotonic_ns: attributes.whole(MONOTONIC)?, wall_ns, attributes });
     }
     check_unit(&timed)?;
+    let attributes = &span.attributes;
     let of_events = || timed.iter().find_map(|event| event.attributes.first_text(&ID_KEYS));
     let request_id = attributes.first_text(&ID_KEYS).or_else(of_events);
     let request_id = request_id.ok_or_else(|| (Reason::Incomplete, format!("{} is missing", ID_KEYS[0])))?;
     let mut row = RequestRow { request_id, ..RequestRow::default() };
     let is_monotonic = timed.iter().any(|event| event.monotonic_ns.is_some());
-    if timed.is_empty() {
-        from_stock_span(span, &attributes, &mut row)?;
+    let is_stock = timed.is_empty();
+    if is_stock {
+        from_stock_span(span.start_ns, attributes, &mut row)?;
     } else {
         from_events(&mut row, &mut timed, is_monotonic)?;
     }
@@ -86,34 +165,49 @@ pub(super) fn request_span(span: &Value) -> Result<RequestSpan, Fault> {
         let text = format!("{} is {} ns before {}", later.0, earlier.1 - later.1, earlier.0);
         return Err((Reason::BadValue, text));
     }
-    let id = |key: &str| u64::from_str_radix(span[key].as_str()?, 16).ok();
-    Ok(RequestSpan {
+    let of_span = attributes.model();
+    if of_span.is_some() && of_span.as_deref() != model.as_deref() {
+        *model = of_span.as_deref().map(Rc::from);
+    }
+    let origin = Origin {
         process: 0,
-        is_core: span["name"] == "llm_core" || timed.iter().any(|event| CORE_EVENTS.contains(&event.kind)),
         is_monotonic,
-        span_id: id("spanId"),
-        parent_span_id: id("parentSpanId"),
-        model: attributes.model(),
-        row,
-    })
+        span_id: span.span_id,
+        parent_span_id: span.parent_span_id,
+        model: of_span.and(model.clone()),
+    };
+    let is_core = span.name == "llm_core" || timed.iter().any(|event| CORE_EVENTS.contains(&event.kind));
+    let request = RequestSpan { origin, is_core, row };
+    // The cached tokens of a server's span have no place in the compact form.
+    let is_compact = !is_core && !is_stock && request.row.num_cached_tokens.is_none();
+    Ok(if is_compact { Found::Server(request.into()) } else { Found::Request(Box::new(request)) })
 }
 
-/// A time of day in ns, which OTLP JSON writes as a text or a number; 0 stands for none.
-fn nanoseconds(value: &Value) -> Option<u64> {
-    let ns = value.as_u64().or_else(|| value.as_str()?.parse().ok());
-    ns.filter(|ns| *ns > 0)
-}
-
-/// Reads a span of unmodified vLLM: it has no events, starts when the request arrives and has durations as attributes.
-fn from_stock_span(span: &Value, attributes: &Attributes, row: &mut RequestRow) -> Result<(), Fault> {
+/// Reads a span of unmodified vLLM: it has no events, starts when the request arrives and has durations as attributes. Those of the
+/// server begin at the arrival. Those of the engine follow each other, from the queue to the last token, but the span does
+/// not say when they begin: they are put as late as the responses allow.
+///
+/// # Source
+/// vLLM 0.32, `vllm/v1/engine/output_processor.py`: queue, prefill and decode are parts of the engine's clock, the others of the server's.
+fn from_stock_span(start_ns: Option<u64>, attributes: &Attributes, row: &mut RequestRow) -> Result<(), Fault> {
     let missing =
         || (Reason::Incomplete, "neither events nor startTimeUnixNano and gen_ai.latency.e2e are there".to_owned());
-    let start_ns = nanoseconds(&span["startTimeUnixNano"]).ok_or_else(missing)?;
-    let after = |duration_ns: Option<u64>| duration_ns.map(|ns| start_ns.saturating_add(ns));
+    let duration = |key: &str| attributes.seconds_as_ns(&format!("gen_ai.latency.{key}"));
+    let start_ns = start_ns.ok_or_else(missing)?;
+    let (first, e2e) = (duration("time_to_first_token")?, duration("e2e")?);
+    let after = |ns: u64| start_ns.saturating_add(ns);
     row.arrived_ns = Some(start_ns);
-    row.first_response_ns = after(attributes.seconds_as_ns("gen_ai.latency.time_to_first_token")?);
-    row.departed_ns = after(attributes.seconds_as_ns("gen_ai.latency.e2e")?);
-    row.departed_ns.map(drop).ok_or_else(missing)
+    row.first_response_ns = first.map(after);
+    row.departed_ns = Some(after(e2e.ok_or_else(missing)?));
+    let parts = (duration("time_in_queue")?, duration("time_in_model_prefill")?, duration("time_in_model_decode")?);
+    if let ((Some(queue), Some(prefill), Some(decode)), Some(first), Some(e2e)) = (parts, first, e2e) {
+        let first_token = queue.saturating_add(prefill);
+        let before = first.saturating_sub(first_token).min(e2e.saturating_sub(first_token.saturating_add(decode)));
+        let times =
+            [0, queue, first_token, first_token.saturating_add(decode)].map(|ns| after(before.saturating_add(ns)));
+        [row.queued_ns, row.scheduled_ns, row.first_token_ns, row.finished_ns] = times.map(Some);
+    }
+    Ok(())
 }
 
 fn from_events(row: &mut RequestRow, events: &mut [TimedEvent], is_monotonic: bool) -> Result<(), Fault> {

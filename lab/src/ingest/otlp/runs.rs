@@ -7,7 +7,7 @@ use super::request_join::join;
 use super::request_span::RequestSpan;
 use super::snapshots;
 use super::trace::{Process, Trace};
-use crate::ingest::{Capture, RequestTrace, Run, StepTrace};
+use crate::ingest::{Capture, KvEvents, RequestTrace, Run, StepTrace};
 
 /// Makes runs of a trace; `file` is the name of its file.
 pub(super) fn capture(file: &str, mut trace: Trace) -> Capture {
@@ -20,40 +20,59 @@ pub(super) fn capture(file: &str, mut trace: Trace) -> Capture {
     }
     for mut processes in services.into_values() {
         let is_engine: Vec<bool> = processes.iter().map(|(_, process)| process.is_engine()).collect();
-        let mut spans = Vec::new();
+        let (mut spans, mut server_spans) = (Vec::new(), Vec::new());
         for (index, (_, process)) in processes.iter_mut().enumerate() {
-            spans.extend(process.requests.drain(..).map(|span| RequestSpan { process: index, ..span }));
+            process.requests.iter_mut().for_each(|span| span.origin.process = index);
+            process.server_spans.iter_mut().for_each(|span| span.origin.process = index);
+            move_into(&mut spans, &mut process.requests);
+            move_into(&mut server_spans, &mut process.server_spans);
         }
-        let mut requests = join(spans, &mut trace.request_faults, &mut capture.notes);
+        let mut requests = join(spans, server_spans, &mut trace.request_faults, &mut capture.notes);
         let engines: Vec<usize> = (0..processes.len()).filter(|index| is_engine[*index]).collect();
         if let [engine] = engines[..] {
-            requests.iter_mut().filter(|request| !request.is_core).for_each(|request| request.process = engine);
+            requests.iter_mut().filter(|of| !of.is_core).for_each(|of| of.origin.process = engine);
         }
         for (index, (name, process)) in processes.into_iter().enumerate() {
-            let own = requests.extract_if(.., |request| request.process == index).collect();
+            let own = if requests.iter().all(|request| request.origin.process == index) {
+                std::mem::take(&mut requests)
+            } else {
+                requests.extract_if(.., |request| request.origin.process == index).collect()
+            };
             add_run(name, process, own, &mut capture);
         }
     }
-    for (records, faults) in
-        [("steps", &trace.step_faults), ("snapshots", &trace.snapshot_faults), ("requests", &trace.request_faults)]
-    {
+    for (records, faults) in [
+        ("steps", &trace.step_faults),
+        ("snapshots", &trace.snapshot_faults),
+        ("requests", &trace.request_faults),
+        ("KV events", &trace.kv_faults),
+    ] {
         let count = faults.dropped.total();
         capture
             .notes
             .extend(faults.first.as_ref().map(|first| format!("{count} {records} left out; the first: {first}")));
     }
-    if trace.other_spans > 0 {
-        let note = format!("{} spans left out: they are neither of requests nor of steps", trace.other_spans);
-        capture.notes.push(note);
-    }
+    capture.notes.extend(trace.names.notes());
+    let (kv_events, transfers) = std::mem::take(&mut trace.kv_events).finish();
+    capture.transfers = transfers;
+    capture.kv_events = (kv_events.batches > 0).then(|| KvEvents { file: file.to_owned(), ..kv_events });
     capture.dropped_steps.merge(&trace.step_faults.dropped);
     capture.dropped_requests.merge(&trace.request_faults.dropped);
     capture
 }
 
+/// Moves all elements; the first list that is moved is not copied.
+fn move_into<T>(all: &mut Vec<T>, more: &mut Vec<T>) {
+    if all.is_empty() {
+        std::mem::swap(all, more);
+    } else {
+        all.append(more);
+    }
+}
+
 /// One name per process: the file's where there is one process, with service and instance where there are more.
 fn names(file: &str, processes: &[Process]) -> Vec<String> {
-    let speaking = processes.iter().filter(|process| process.is_engine() || !process.requests.is_empty()).count();
+    let speaking = processes.iter().filter(|process| process.is_engine() || process.has_requests()).count();
     let engines = processes.iter().filter(|process| process.is_engine()).count();
     let mut names: Vec<String> = Vec::with_capacity(processes.len());
     for (index, process) in processes.iter().enumerate() {
@@ -73,8 +92,8 @@ fn names(file: &str, processes: &[Process]) -> Vec<String> {
 
 /// Adds the run of a process. Its model is that of the resource, or the one that all its requests name.
 fn add_run(name: String, process: Process, requests: Vec<RequestSpan>, capture: &mut Capture) {
-    let mut named = requests.iter().filter_map(|request| request.model.clone());
-    let of_requests = named.next().filter(|first| named.all(|model| model == *first));
+    let mut named = requests.iter().filter_map(|request| request.origin.model.as_deref());
+    let of_requests = named.next().filter(|first| named.all(|model| model == *first)).map(str::to_owned);
     let run = Run {
         experiment: name,
         model: process.identity.model.or(of_requests),

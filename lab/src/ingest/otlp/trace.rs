@@ -1,14 +1,13 @@
-//! Folds a trace, export by export, into the records of the processes that emitted it.
-#![expect(clippy::indexing_slicing, reason = "a missing key of JSON is null; processes are numbered when added")]
+//! The records of the processes that emitted a trace.
 
 use std::collections::HashMap;
 
-use serde_json::Value;
-
-use super::attributes::{Attributes, Fault, Faults, elements};
-use super::request_span::{RequestSpan, event_kind, request_span};
-use super::snapshots::{Snapshot, snapshot};
+use super::attributes::{Attributes, Fault, Faults};
+use super::names::Names;
+use super::request_span::{RequestSpan, ServerSpan};
+use super::snapshots::Snapshot;
 use crate::ingest::StepRecord;
+use crate::ingest::kv_events::tally::Tally;
 use crate::ingest::step::contradiction;
 
 /// Attributes of a resource that tell one process of a service from another.
@@ -29,7 +28,7 @@ pub(super) struct Identity {
 }
 
 impl Identity {
-    fn of(resource: &Attributes) -> Self {
+    pub(super) fn of(resource: &Attributes) -> Self {
         Identity {
             service: resource.first_text(&["service.name"]).unwrap_or_default(),
             model: resource.model(),
@@ -48,6 +47,7 @@ pub(super) struct Process {
     /// Prompt tokens found in the cache, by request.
     pub(super) cache_hits: HashMap<String, u64>,
     pub(super) requests: Vec<RequestSpan>,
+    pub(super) server_spans: Vec<ServerSpan>,
     /// Version of vLLM's instrumentation scope.
     pub(super) scope_version: Option<String>,
 }
@@ -55,6 +55,23 @@ pub(super) struct Process {
 impl Process {
     pub(super) fn is_engine(&self) -> bool {
         !self.steps.is_empty() || self.requests.iter().any(|request| request.is_core)
+    }
+
+    pub(super) fn has_requests(&self) -> bool {
+        !self.requests.is_empty() || !self.server_spans.is_empty()
+    }
+
+    /// Adds what the same process emitted later.
+    fn merge(&mut self, mut later: Process) {
+        self.steps.append(&mut later.steps);
+        self.snapshots.append(&mut later.snapshots);
+        self.requests.append(&mut later.requests);
+        self.server_spans.append(&mut later.server_spans);
+        self.scope_version = self.scope_version.take().or(later.scope_version);
+        for (id, cached) in later.cache_hits {
+            // The first hit counts: after a preemption a request's own tokens are cache hits.
+            self.cache_hits.entry(id).or_insert(cached);
+        }
     }
 }
 
@@ -66,62 +83,25 @@ pub(super) struct Trace {
     pub(super) step_faults: Faults,
     pub(super) snapshot_faults: Faults,
     pub(super) request_faults: Faults,
-    /// Spans that are neither requests nor steps.
-    pub(super) other_spans: u64,
+    pub(super) kv_faults: Faults,
+    /// Events of the KV cache.
+    pub(super) kv_events: Tally,
+    /// Names of which nothing is read.
+    pub(super) names: Names,
 }
 
 impl Trace {
-    /// Adds the records of an export.
-    pub(super) fn add(&mut self, export: &Value) {
-        for resource in elements(&export["resourceSpans"]) {
-            let identity = Identity::of(&Attributes::of(&resource["resource"]));
-            let at = self.processes.iter().position(|known| known.identity == identity).unwrap_or_else(|| {
-                self.processes.push(Process { identity, ..Process::default() });
-                self.processes.len() - 1
-            });
-            for scoped in elements(&resource["scopeSpans"]) {
-                let text = |key: &str| scoped["scope"][key].as_str().unwrap_or_default();
-                if text("name").starts_with("vllm") && !text("version").is_empty() {
-                    self.processes[at].scope_version.get_or_insert(text("version").to_owned());
-                }
-                elements(&scoped["spans"]).for_each(|span| self.add_span(at, span));
-            }
-        }
-    }
-
-    fn add_span(&mut self, at: usize, span: &Value) {
-        let process = &mut self.processes[at];
-        let (mut has_steps, mut has_requests) = (false, false);
-        for event in elements(&span["events"]) {
-            let name = event["name"].as_str().unwrap_or_default();
-            match name.strip_prefix("step.").unwrap_or(name) {
-                "BATCH_SUMMARY" => {
-                    has_steps = true;
-                    process.steps.extend(self.step_faults.sound(step_record(&Attributes::of(event))));
-                }
-                "REQUEST_SNAPSHOT" => {
-                    has_steps = true;
-                    let read = self.snapshot_faults.sound(snapshot(&Attributes::of(event)));
-                    let Some((snapshot, hit)) = read else { continue };
-                    process.snapshots.push(snapshot);
-                    if let Some((id, cached)) = hit {
-                        // The first hit counts: after a preemption a request's own tokens are cache hits.
-                        process.cache_hits.entry(id).or_insert(cached);
-                    }
-                }
-                _ => has_requests |= name.contains('.') && event_kind(name).is_some(),
-            }
-        }
-        if has_requests || span["name"] == "llm_request" || span["name"] == "llm_core" {
-            process.requests.extend(self.request_faults.sound(request_span(span)));
-        } else if !has_steps {
-            self.other_spans += 1;
+    /// Adds what a process emitted.
+    pub(super) fn add(&mut self, emitted: Process) {
+        match self.processes.iter_mut().find(|known| known.identity == emitted.identity) {
+            Some(known) => known.merge(emitted),
+            None => self.processes.push(emitted),
         }
     }
 }
 
 /// Reads the attributes of `step.BATCH_SUMMARY`.
-fn step_record(attributes: &Attributes) -> Result<StepRecord, Fault> {
+pub(super) fn step_record(attributes: &Attributes) -> Result<StepRecord, Fault> {
     let step = attributes.get()?;
     match contradiction(&step, &attributes.get()?) {
         Some((key, expected)) => Err(attributes.fault(key, &expected)),

@@ -23,7 +23,7 @@ pub(in crate::ingest) const FORMAT: Format = Format {
     name: "guidellm",
     about: "guidellm's JSON report",
     holds_steps: false,
-    is_it: |head| head.has("benchmarks") || (head.has("metadata") && head.has("args")),
+    is_it: |head, _| head.has("benchmarks") || (head.has("metadata") && head.has("args")),
     read,
 };
 

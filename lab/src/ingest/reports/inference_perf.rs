@@ -22,7 +22,7 @@ pub(in crate::ingest) const FORMAT: Format = Format {
     name: "inference-perf",
     about: "inference-perf's report of every request",
     holds_steps: false,
-    is_it: |head| {
+    is_it: |head, _| {
         let has_times = head.has("start_time") && ["info", "request", "end_time"].into_iter().any(|key| head.has(key));
         head.has("load_summary") || (head.kind == HeadKind::JsonList && has_times)
     },

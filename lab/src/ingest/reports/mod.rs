@@ -10,7 +10,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use super::{Capture, Chunk, Dropped, Reason, RequestRow, RequestTokens, RequestTrace, Run, TokenTrace, seconds_to_ns};
+use super::{Capture, Chunk, Dropped, Reason, RequestRow, RequestTokens, Run, seconds_to_ns};
 use ridgepoint::{Error, Result};
 
 /// Latest time on a client's clock, s: unix times are well below.
@@ -60,14 +60,7 @@ impl Rows {
     fn finish(mut self, run: Run, capture: &mut Capture) {
         self.requests.sort_by_key(|(row, _)| row.arrived_ns);
         capture.dropped_requests.merge(&self.dropped);
-        let (requests, tokens): (Vec<_>, Vec<_>) = self.requests.into_iter().unzip();
-        let tokens: Vec<RequestTokens> = tokens.into_iter().flatten().collect();
-        if !tokens.is_empty() {
-            capture.tokens.push(TokenTrace { run: run.clone(), requests: tokens });
-        }
-        if !requests.is_empty() {
-            capture.requests.push(RequestTrace { run, requests });
-        }
+        capture.add_requests(run, self.requests);
     }
 }
 

@@ -22,7 +22,7 @@ pub(in crate::ingest) const FORMAT: Format = Format {
     name: "vllm-bench",
     about: "The result of vllm bench serve --save-detailed",
     holds_steps: false,
-    is_it: |head| head.has("input_lens") || (head.has("num_prompts") && head.has("backend")),
+    is_it: |head, _| head.has("input_lens") || (head.has("num_prompts") && head.has("backend")),
     read,
 };
 

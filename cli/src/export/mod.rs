@@ -1,0 +1,124 @@
+//! `ridgepoint export`: writes the lookup tables of a step model to a file that other languages read, or prints the flags of another
+//! simulator.
+
+mod llm_d;
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use ridgepoint::internals::correction::CorrectionInfo;
+use serde::Serialize;
+
+use crate::common::{Common, one_of};
+use crate::deployment::{Served, StepModelArgs};
+use crate::outcome::{Failure, Outcome, Report};
+use crate::output::{Force, Kind, Outputs};
+use crate::text::Page;
+use llm_d::LlmDCommand;
+
+/// The arguments of `export`.
+#[derive(Debug, Args)]
+pub struct Export {
+    /// What to export: lookup tables to --out, or the nearest latency flags of llm-d-inference-sim to stdout
+    #[arg(long = "as", value_parser = one_of(TARGETS), default_value = "tables", value_name = "KIND")]
+    target: Target,
+    /// File to write the tables to
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// Captures of one run, as `evaluate capture` reads them: flags of its latencies instead of predicted ones
+    #[arg(long, value_name = "PATH", num_args = 1..)]
+    capture: Vec<PathBuf>,
+    #[command(flatten)]
+    force: Force,
+    #[command(flatten)]
+    step_model: StepModelArgs,
+}
+
+/// What is exported.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Target {
+    /// Lookup tables.
+    Tables,
+    /// Flags of llm-d-inference-sim.
+    LlmD,
+}
+
+const TARGETS: [(&str, &str, Target); 2] = [
+    ("tables", "Lookup tables of steps as JSON, for simulators in other languages", Target::Tables),
+    (llm_d::PROGRAM, "Its latency flags, from predicted steps or from --capture", Target::LlmD),
+];
+
+/// The result of `export`.
+#[derive(Serialize)]
+#[serde(untagged)]
+pub enum ExportReport<'a> {
+    /// Tables in a file.
+    Tables(Exported<'a>),
+    /// Flags.
+    Flags(LlmDCommand),
+}
+
+/// The file that was written.
+#[derive(Debug, Serialize)]
+pub struct Exported<'a> {
+    path: &'a Path,
+    bytes: usize,
+    correction: CorrectionInfo,
+    #[serde(skip)]
+    served: String,
+}
+
+/// Exports a step model.
+///
+/// # Errors
+/// Input that cannot be read or is at fault, a file that cannot be written; flags that do not go together.
+pub fn run<'a>(args: &'a Export, common: &Common) -> Result<Outcome<ExportReport<'a>>, Failure> {
+    match (args.target, &args.out) {
+        (Target::Tables, Some(_)) if !args.capture.is_empty() => {
+            Err(Failure::usage(format!("--capture gives latencies to --as {} alone", llm_d::PROGRAM)))
+        }
+        (Target::Tables, Some(out)) => Ok(tables(args, out, common)?.map(ExportReport::Tables)),
+        (Target::Tables, None) => Err(Failure::usage("--out FILE is missing: tables are written to a file")),
+        (Target::LlmD, Some(_)) => {
+            Err(Failure::usage(format!("--out is for tables: --as {} prints its flags on stdout", llm_d::PROGRAM)))
+        }
+        (Target::LlmD, None) => {
+            let served = args.step_model.open(common, false)?;
+            Ok(llm_d::run(served, &args.capture, common)?.map(ExportReport::Flags))
+        }
+    }
+}
+
+fn tables<'a>(args: &Export, out: &'a Path, common: &Common) -> Result<Outcome<Exported<'a>>, Failure> {
+    let mut outputs = Outputs::new(common, args.force);
+    outputs.probe(out, Kind::StepModelTables)?;
+    let served = args.step_model.open(common, false)?;
+    let Served { model, hardware, deployment, steps } = &served;
+    let text = serde_json::to_string(&steps.exported(model, hardware, deployment)?)
+        .map_err(|error| Failure::input(format!("the tables cannot be written as JSON: {error}")))?;
+    outputs.write(out, Kind::StepModelTables, &text)?;
+    let exported = Exported {
+        path: out,
+        bytes: text.len(),
+        correction: CorrectionInfo::of(steps.correction()),
+        served: served.title(),
+    };
+    let notes = steps.notes().iter().cloned().chain(steps.carried_over()).collect();
+    Ok(Outcome { notes, ..Outcome::of(exported) })
+}
+
+impl Report for ExportReport<'_> {
+    fn lay_out(&self, page: &mut Page) {
+        match self {
+            ExportReport::Tables(exported) => exported.lay_out(page),
+            ExportReport::Flags(command) => command.lay_out(page),
+        }
+    }
+}
+
+impl Report for Exported<'_> {
+    fn lay_out(&self, page: &mut Page) {
+        let Exported { path, bytes, correction, served } = self;
+        page.line(&format!("{}: {served}, correction {correction} ({bytes} bytes)", path.display()));
+    }
+}

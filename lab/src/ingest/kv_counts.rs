@@ -1,0 +1,60 @@
+//! Counts of KV events, and transfers of KV blocks by direction.
+
+use serde::Serialize;
+
+/// Counts of one event in one medium.
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+pub struct EventCount {
+    /// Name of the event, such as `BlockStored`.
+    pub event: String,
+    /// Where its blocks are, such as `GPU`; `None` where the event does not say.
+    pub medium: Option<String>,
+    /// Events.
+    pub count: u64,
+    /// Their blocks.
+    pub blocks: u64,
+    /// Their tokens.
+    pub tokens: u64,
+}
+
+/// What a file of KV events holds.
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+pub struct KvEvents {
+    /// The file.
+    pub file: String,
+    /// Batches of events.
+    pub batches: u64,
+    /// Batches that are missing, by the numbers of the others.
+    pub lost_batches: u64,
+    /// Time from the first batch to the last, s.
+    pub duration_s: f64,
+    /// Events by name and medium.
+    pub events: Vec<EventCount>,
+    /// Stored blocks whose parent was not stored before: the file begins late, or the chain is broken.
+    pub unknown_parents: u64,
+    /// Blocks that were stored with another parent than before: chains that disagree.
+    pub other_parents: u64,
+    /// Transfers that were completed and not begun in the file.
+    pub transfers_without_beginning: u64,
+    /// Transfers that were begun and not completed.
+    pub unfinished_transfers: u64,
+}
+
+/// Transfers of KV blocks in one direction.
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+pub struct Transfer {
+    /// From where to where, as in `GPU->CPU`.
+    pub direction: String,
+    /// Completed transfers.
+    pub count: u64,
+    /// Their blocks, where they are told.
+    pub blocks: Option<u64>,
+    /// Those that failed.
+    pub failed: u64,
+    /// Their bytes, where they are told.
+    pub bytes: Option<u64>,
+    /// Median time of KV events from beginning to end, µs; in vLLM's log the mean time of the copy itself.
+    pub latency_us: Option<f64>,
+    /// Bytes over the time of the copies, where both are told.
+    pub bytes_per_s: Option<f64>,
+}

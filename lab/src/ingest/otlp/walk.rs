@@ -1,0 +1,369 @@
+//! Walks through OTLP JSON value by value, so that neither a document nor a span is ever held as a whole.
+
+use std::fmt;
+
+use ridgepoint::internals::error::cut;
+use ridgepoint::internals::input::RecordCount;
+use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Unexpected, Visitor};
+use serde_json::Value;
+
+/// Most keys of an object that are compared although nothing is read from them.
+const MOST_OTHERS: usize = 32;
+
+/// What an object is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Node {
+    /// A document or an element of a list of documents.
+    Export,
+    ResourceSpans,
+    Resource,
+    ScopeSpans,
+    Scope,
+    Span,
+    Event,
+    /// An attribute of the object that began last, or of the span where its event has ended.
+    Attribute,
+    AttributeValue,
+}
+
+/// A text or number that is handed over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Field {
+    ScopeName,
+    ScopeVersion,
+    SpanName,
+    SpanId,
+    ParentSpanId,
+    SpanStart,
+    EventName,
+    EventTime,
+    AttributeKey,
+    /// The value of an attribute, with another type than the next.
+    AttributeValue,
+    /// The value of an attribute that is a floating-point number.
+    AttributeDouble,
+}
+
+/// Takes the values of a document, in the document's order.
+pub(super) trait Handler {
+    /// An object begins.
+    fn begin(&mut self, node: Node);
+    /// A text, or a number as text.
+    fn text(&mut self, field: Field, text: &str);
+    /// An object ends.
+    fn end(&mut self, node: Node);
+}
+
+/// What the value of a key is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Inside {
+    Objects(Node),
+    Scalar(Field),
+    Nothing,
+}
+
+fn inside(node: Node, key: &str) -> Inside {
+    match (node, key) {
+        (Node::Export, "resourceSpans") => Inside::Objects(Node::ResourceSpans),
+        (Node::ResourceSpans, "resource") => Inside::Objects(Node::Resource),
+        (Node::ResourceSpans, "scopeSpans") => Inside::Objects(Node::ScopeSpans),
+        (Node::ScopeSpans, "scope") => Inside::Objects(Node::Scope),
+        (Node::ScopeSpans, "spans") => Inside::Objects(Node::Span),
+        (Node::Span, "events") => Inside::Objects(Node::Event),
+        (Node::Resource | Node::Span | Node::Event, "attributes") => Inside::Objects(Node::Attribute),
+        (Node::Attribute, "value") => Inside::Objects(Node::AttributeValue),
+        (Node::Scope, "name") => Inside::Scalar(Field::ScopeName),
+        (Node::Scope, "version") => Inside::Scalar(Field::ScopeVersion),
+        (Node::Span, "name") => Inside::Scalar(Field::SpanName),
+        (Node::Span, "spanId") => Inside::Scalar(Field::SpanId),
+        (Node::Span, "parentSpanId") => Inside::Scalar(Field::ParentSpanId),
+        (Node::Span, "startTimeUnixNano") => Inside::Scalar(Field::SpanStart),
+        (Node::Event, "name") => Inside::Scalar(Field::EventName),
+        (Node::Event, "timeUnixNano") => Inside::Scalar(Field::EventTime),
+        (Node::Attribute, "key") => Inside::Scalar(Field::AttributeKey),
+        (Node::AttributeValue, "doubleValue") => Inside::Scalar(Field::AttributeDouble),
+        (Node::AttributeValue, _) => Inside::Scalar(Field::AttributeValue),
+        _ => Inside::Nothing,
+    }
+}
+
+/// An object, or a list of objects; anything else is passed over unless it stands for a document.
+pub(super) struct Objects<'h, H> {
+    pub(super) handler: &'h mut H,
+    pub(super) node: Node,
+    /// Is told of each export, span and event, so that none is longer than a file's objects may be.
+    pub(super) count: &'h RecordCount,
+}
+
+impl<H: Handler> Objects<'_, H> {
+    fn pass_over<E: Error>(&self, found: Unexpected<'_>) -> Result<(), E> {
+        if self.node == Node::Export { Err(E::invalid_type(found, self)) } else { Ok(()) }
+    }
+}
+
+impl<'de, H: Handler> DeserializeSeed<'de> for Objects<'_, H> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de, H: Handler> Visitor<'de> for Objects<'_, H> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object or a list of objects")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        let Objects { handler, node, count } = self;
+        if matches!(node, Node::Export | Node::Span | Node::Event) {
+            count.begin();
+        }
+        handler.begin(node);
+        let (mut known, mut others) = (0, Vec::new());
+        while let Some(inside) = map.next_key_seed(Key { node, known: &mut known, others: &mut others })? {
+            match inside {
+                Inside::Nothing => drop(map.next_value::<IgnoredAny>()?),
+                Inside::Objects(node) => map.next_value_seed(Objects { handler: &mut *handler, node, count })?,
+                Inside::Scalar(field) => map.next_value_seed(Scalar { handler: &mut *handler, field })?,
+            }
+        }
+        handler.end(node);
+        Ok(())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<(), A::Error> {
+        let Objects { handler, node, count } = self;
+        while list.next_element_seed(Objects { handler: &mut *handler, node, count })?.is_some() {}
+        Ok(())
+    }
+
+    fn visit_bool<E: Error>(self, value: bool) -> Result<(), E> {
+        self.pass_over(Unexpected::Bool(value))
+    }
+
+    fn visit_i64<E: Error>(self, value: i64) -> Result<(), E> {
+        self.pass_over(Unexpected::Signed(value))
+    }
+
+    fn visit_u64<E: Error>(self, value: u64) -> Result<(), E> {
+        self.pass_over(Unexpected::Unsigned(value))
+    }
+
+    fn visit_f64<E: Error>(self, value: f64) -> Result<(), E> {
+        self.pass_over(Unexpected::Float(value))
+    }
+
+    fn visit_str<E: Error>(self, value: &str) -> Result<(), E> {
+        self.pass_over(Unexpected::Str(value))
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<(), E> {
+        self.pass_over(Unexpected::Unit)
+    }
+}
+
+/// A key of an object.
+struct Key<'k> {
+    node: Node,
+    /// A bit for each key before it that is read.
+    known: &'k mut u32,
+    /// The other keys before it.
+    others: &'k mut Vec<Box<str>>,
+}
+
+impl<'de> DeserializeSeed<'de> for Key<'_> {
+    type Value = Inside;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Inside, D::Error> {
+        deserializer.deserialize_str(self)
+    }
+}
+
+impl Visitor<'_> for Key<'_> {
+    type Value = Inside;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a key")
+    }
+
+    fn visit_str<E: Error>(self, key: &str) -> Result<Inside, E> {
+        let inside = inside(self.node, key);
+        let bit = match inside {
+            Inside::Objects(node) => 1 << node as u32,
+            Inside::Scalar(field) if self.node != Node::AttributeValue => 1 << 16 << field as u32,
+            Inside::Scalar(_) | Inside::Nothing => 0,
+        };
+        if *self.known & bit != 0 || self.others.iter().any(|other| **other == *key) {
+            return Err(E::custom(format!("key '{}' appears twice", cut(key))));
+        }
+        *self.known |= bit;
+        if bit == 0 && self.others.len() < MOST_OTHERS {
+            self.others.push(key.into());
+        }
+        Ok(inside)
+    }
+}
+
+/// A text or number; lists and objects of attributes are told as JSON.
+struct Scalar<'h, H> {
+    handler: &'h mut H,
+    field: Field,
+}
+
+impl<H: Handler> Scalar<'_, H> {
+    /// A number; only attributes may be numbers that are no times.
+    fn number(self, number: Value) {
+        let field = match self.field {
+            // A number under another type than `doubleValue` is told as its text.
+            Field::AttributeDouble | Field::AttributeValue | Field::EventTime | Field::SpanStart => self.field,
+            _ => return,
+        };
+        self.handler.text(field, &number.to_string());
+    }
+
+    /// What no name can be.
+    fn other(self, value: &Value) {
+        if matches!(self.field, Field::AttributeDouble | Field::AttributeValue) {
+            self.handler.text(Field::AttributeValue, &value.to_string());
+        }
+    }
+}
+
+impl<'de, H: Handler> DeserializeSeed<'de> for Scalar<'_, H> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de, H: Handler> Visitor<'de> for Scalar<'_, H> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON value")
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<(), E> {
+        let field = if self.field == Field::AttributeDouble { Field::AttributeValue } else { self.field };
+        self.handler.text(field, text);
+        Ok(())
+    }
+
+    fn visit_u64<E>(self, number: u64) -> Result<(), E> {
+        self.number(number.into());
+        Ok(())
+    }
+
+    fn visit_i64<E>(self, number: i64) -> Result<(), E> {
+        self.number(number.into());
+        Ok(())
+    }
+
+    fn visit_f64<E>(self, number: f64) -> Result<(), E> {
+        self.number(number.into());
+        Ok(())
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<(), E> {
+        self.other(&value.into());
+        Ok(())
+    }
+
+    fn visit_unit<E>(self) -> Result<(), E> {
+        self.other(&Value::Null);
+        Ok(())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<(), A::Error> {
+        let mut values = Vec::new();
+        while let Some(value) = list.next_element::<Value>()? {
+            values.push(value);
+        }
+        self.other(&Value::Array(values));
+        Ok(())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        let mut values = serde_json::Map::new();
+        while let Some((key, value)) = map.next_entry()? {
+            values.insert(key, value);
+        }
+        self.other(&Value::Object(values));
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Cursor;
+
+    use ridgepoint::internals::input::{FileKind, Input, Record};
+
+    use super::*;
+
+    #[derive(Default)]
+    struct Told(Vec<String>);
+
+    impl Handler for Told {
+        fn begin(&mut self, _: Node) {}
+
+        fn text(&mut self, field: Field, text: &str) {
+            self.0.push(format!("{field:?} {text}"));
+        }
+
+        fn end(&mut self, node: Node) {
+            self.0.push(format!("end of {node:?}"));
+        }
+    }
+
+    fn walk(text: &'static str) -> (Vec<String>, serde_json::Result<()>) {
+        let (reader, count) = Input::new(FileKind::Trace, "t", Cursor::new(text)).unwrap().records(Record::Object);
+        let mut told = Told::default();
+        let seed = Objects { handler: &mut told, node: Node::Export, count: &count };
+        let found = seed.deserialize(&mut serde_json::Deserializer::from_reader(reader));
+        (told.0, found)
+    }
+
+    #[test]
+    fn events_are_handed_on_before_their_document_ends() {
+        let (told, found) = walk(
+            r#"{"resourceSpans": [{"scopeSpans": [{"spans": [{"events": [{"name": "a"}, {"name": "b"}, {"name": "#,
+        );
+        assert!(found.is_err_and(|error| error.is_eof()));
+        assert_eq!(told, ["EventName a", "end of Event", "EventName b", "end of Event"]);
+    }
+
+    #[test]
+    fn attributes_of_any_type_are_told_as_texts() {
+        let (told, found) = walk(
+            r#"{"resourceSpans": {"resource": {"attributes": [
+                {"key": "a", "value": {"intValue": "7"}}, {"value": {"doubleValue": 1.5}, "key": "b"},
+                {"key": "c", "value": {"doubleValue": "NaN"}}, {"key": "d", "value": {"arrayValue": {"values": []}}}, 5]}}}"#,
+        );
+        found.unwrap();
+        let texts: Vec<&String> = told.iter().filter(|text| text.starts_with("Attribute")).collect();
+        let expected = [
+            "AttributeKey a",
+            "AttributeValue 7",
+            "AttributeDouble 1.5",
+            "AttributeKey b",
+            "AttributeKey c",
+            "AttributeValue NaN",
+            "AttributeKey d",
+            "AttributeValue {\"values\":[]}",
+        ];
+        assert_eq!(texts, expected);
+    }
+
+    #[test]
+    fn keys_that_appear_twice_are_refused_whether_they_are_read_or_not() {
+        for text in [r#"{"resourceSpans": [], "resourceSpans": []}"#, r#"{"a": 1, "b": 2, "a": 1}"#] {
+            let error = walk(text).1.unwrap_err().to_string();
+            assert!(error.contains("appears twice"), "{error}");
+        }
+    }
+}

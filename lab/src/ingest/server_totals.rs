@@ -1,0 +1,109 @@
+//! The totals that a server counts between two replies of `/metrics`, beside what the rows of a capture add up to.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::request::{RequestRow, RequestTrace};
+
+/// Counters that are read, summed over engines and labels, and the names of their totals.
+///
+/// # Source
+/// vLLM 0.32; the estimates need `--enable-mfu-metrics`.
+pub(super) const COUNTERS: [(&str, &str); 14] = [
+    ("vllm:request_success_total", "requests"),
+    ("vllm:prompt_tokens_total", "prompt_tokens"),
+    ("vllm:prompt_tokens_cached_total", "cached_tokens"),
+    ("vllm:generation_tokens_total", "output_tokens"),
+    ("vllm:num_preemptions_total", "preemptions"),
+    ("vllm:iteration_tokens_total_count", "steps"),
+    ("vllm:prefix_cache_queries_total", "prefix_cache_queried_tokens"),
+    ("vllm:prefix_cache_hits_total", "prefix_cache_hit_tokens"),
+    ("vllm:estimated_flops_per_gpu_total", "estimated_flops_per_gpu"),
+    ("vllm:estimated_read_bytes_per_gpu_total", "estimated_read_bytes_per_gpu"),
+    ("vllm:estimated_write_bytes_per_gpu_total", "estimated_write_bytes_per_gpu"),
+    ("vllm:request_queue_time_seconds_sum", "queue_wait_s"),
+    ("vllm:time_to_first_token_seconds_sum", "ttft_s"),
+    ("vllm:e2e_request_latency_seconds_sum", "e2e_s"),
+];
+
+/// The counters of one reply.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Snapshot {
+    pub(super) file: String,
+    pub(super) counters: BTreeMap<&'static str, f64>,
+    pub(super) started_s: Option<f64>,
+}
+
+/// A total over the interval.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Total {
+    /// Its name.
+    pub name: &'static str,
+    /// What the server counted between the two replies.
+    pub server: f64,
+    /// What the rows of the capture add up to; `None` where they do not say.
+    pub rows: Option<f64>,
+}
+
+/// Subtracts the earlier reply from the later one.
+///
+/// # Errors
+/// Another number of replies than two; replies of a server that started again in between.
+pub(super) fn totals(
+    snapshots: &[Snapshot],
+    requests: &[RequestTrace],
+    steps: Option<u64>,
+) -> std::result::Result<Vec<Total>, String> {
+    let (first, second) = match snapshots {
+        [] => return Ok(Vec::new()),
+        [first, second] => (first, second),
+        [one] => {
+            return Err(format!(
+                "{}: /metrics counts from the server's start: name the reply from before the run as well",
+                one.file
+            ));
+        }
+        [first, .., last] => {
+            return Err(format!(
+                "{} to {}: more than two replies of /metrics: name those before and after one run",
+                first.file, last.file
+            ));
+        }
+    };
+    let is_later = |one: &Snapshot, other: &Snapshot| {
+        one.counters.iter().all(|(name, value)| other.counters.get(name) <= Some(value))
+    };
+    let (before, after) = if is_later(second, first) { (first, second) } else { (second, first) };
+    let is_same_start = before.started_s == after.started_s;
+    if !is_later(after, before) || !is_same_start {
+        return Err(format!("{} and {}: the server started again between the two replies", first.file, second.file));
+    }
+    let rows = |name: &str| {
+        let sum = |of: fn(&RequestRow) -> Option<u64>| {
+            let counts: Option<Vec<u64>> = requests.iter().flat_map(|trace| &trace.requests).map(of).collect();
+            counts.filter(|counts| !counts.is_empty()).map(|counts| counts.iter().map(|count| *count as f64).sum())
+        };
+        match name {
+            "requests" => sum(|_| Some(1)),
+            "prompt_tokens" => sum(|row| row.num_prompt_tokens),
+            "cached_tokens" => sum(|row| row.num_cached_tokens),
+            "output_tokens" => sum(|row| row.num_output_tokens),
+            "preemptions" => sum(|row| row.num_preemptions),
+            "queue_wait_s" => sum(|row| row.scheduled_ns?.checked_sub(row.queued_ns?)).map(seconds),
+            "ttft_s" => sum(|row| row.first_response_ns?.checked_sub(row.arrived_ns?)).map(seconds),
+            "e2e_s" => sum(|row| row.departed_ns?.checked_sub(row.arrived_ns?)).map(seconds),
+            "steps" => steps.map(|steps| steps as f64),
+            _ => None,
+        }
+    };
+    let total = |(_, name): (&str, &'static str)| {
+        let server = after.counters.get(name)? - before.counters.get(name).copied().unwrap_or(0.0);
+        Some(Total { name, server, rows: rows(name) })
+    };
+    Ok(COUNTERS.into_iter().filter_map(total).collect())
+}
+
+fn seconds(ns: f64) -> f64 {
+    ns / ridgepoint::internals::units::NS_PER_S as f64
+}
