@@ -227,7 +227,15 @@ REPLACED = [
     ("no limit on requests or tokens of a step", "no_limits"),
     ("no prefix caching", "no_prefix_caching"),
     ("no asynchronous scheduling", "no_async_scheduling"),
+    ("no delay before the engine's queue", "no_queueing"),
+    ("an engine's thread that takes no time", "no_scheduling"),
+    ("no delay from a step's end to the client", "no_output_processing"),
     ("a host that takes no time", "no_host_overhead"),
+]
+DELAYS = [
+    ("queueing", "no_queueing"),
+    ("scheduling", "no_scheduling"),
+    ("output processing", "no_output_processing"),
 ]
 
 
@@ -248,6 +256,19 @@ def attribution(reports):
     rows = [[title] + [c for _, figure in figures for report in found for c in cells(report, key, figure)]
             for title, key in [("(nothing)", None), *REPLACED]]
     return table(head, rows)
+
+
+def delays(reports):
+    """What each delay of the host adds to the predicted means, and what is left without any: medians over runs, ms."""
+    figures = ["e2e_mean", "ttft_mean", "itl_mean"]
+
+    def cells(of):
+        rows = [[metric(one, figure) for one in attributed(reports, "global")["experiments"]] for figure in figures]
+        return [f"{round(median(of(row) for row in found), 2) + 0.0:.2f}".replace("-", "−") for found in rows]
+
+    rows = [[name, *cells(lambda row: row["predicted_ms"] - row["baselines"][key])] for name, key in DELAYS]
+    rows.append(["what is left: steps, and waits that they cause", *cells(lambda row: row["baselines"]["no_host_overhead"])])
+    return table(["part of a mean, ms", "E2E", "TTFT", "ITL"], rows)
 
 
 def step_cells(metrics):
@@ -436,6 +457,7 @@ TABLES = {
     "workloads": workloads,
     "tails": tails,
     "attribution": attribution,
+    "delays": delays,
     "steps": steps,
     "steps-unseen": steps_unseen,
     "closed-loop-models": closed_loop_models,

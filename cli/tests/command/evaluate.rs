@@ -81,13 +81,14 @@ fn attribution_judges_predictions_with_a_component_replaced() {
     let dir = tempdir().unwrap();
     let path = write_plain(dir.path(), "a");
     let json = serving(&[&path], &["--attribute", "--correction", "none", "--format", "json"]).json();
-    let replaced = ["scaled_step_times", "no_limits", "no_prefix_caching", "no_async_scheduling", "no_host_overhead"];
-    for baseline in replaced {
+    let replaced = ["scaled_step_times", "no_limits", "no_prefix_caching", "no_async_scheduling"];
+    let host = ["no_queueing", "no_scheduling", "no_output_processing", "no_host_overhead"];
+    for baseline in replaced.into_iter().chain(host) {
         assert!(json["baselines"][baseline]["e2e_mean"]["median_ape_pct"].is_number(), "{baseline}");
     }
     let table = serving(&[&path], &["--attribute", "--correction", "none"]);
     assert_eq!((table.code, table.stderr.as_str()), (0, ""));
-    for text in ["scaled step times", "no prefix caching"] {
+    for text in ["scaled step times", "no prefix caching", "no output processing"] {
         assert!(table.stdout.contains(text), "'{text}' is not in: {}", table.stdout);
     }
 }

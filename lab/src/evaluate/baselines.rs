@@ -23,6 +23,8 @@ const FACTOR_TOLERANCE: f64 = 1e-3;
 /// As [`Case::replay`].
 pub(super) fn baseline_metrics(case: &Case, baseline: Baseline, seed: u64) -> Result<Option<Metrics>> {
     let Rooflines { predicted, calibrated, ideal } = &case.rooflines;
+    let host = predicted.host();
+    let with_host = |host: HostTimes| case.replay(&(**predicted).clone().with_host(host), seed, &mut ());
     let with_engine = |engine: EngineConfig| replay(predicted.as_ref(), &engine, (case.load)(seed).as_mut(), &mut ());
     let engine = case.engine.clone();
     let replay = match baseline {
@@ -37,7 +39,10 @@ pub(super) fn baseline_metrics(case: &Case, baseline: Baseline, seed: u64) -> Re
         }
         Baseline::NoPrefixCaching => with_engine(EngineConfig { enable_prefix_caching: false, ..engine })?,
         Baseline::NoAsyncScheduling => with_engine(EngineConfig { async_scheduling: false, ..engine })?,
-        Baseline::NoHostOverhead => case.replay(&(**predicted).clone().with_host(HostTimes::NONE), seed, &mut ())?,
+        Baseline::NoQueueing => with_host(HostTimes { queueing_us: 0.0, queueing_us_per_token: 0.0, ..host })?,
+        Baseline::NoScheduling => with_host(HostTimes { scheduling_us: 0.0, ..host }.with_queue_prices([0.0; 4]))?,
+        Baseline::NoOutputProcessing => with_host(HostTimes { output_token_us: 0.0, ..host })?,
+        Baseline::NoHostOverhead => with_host(HostTimes::NONE)?,
         Baseline::GivenCorrection | Baseline::BlackBox => return Ok(None),
     };
     Ok(Some(Metrics::of(&replay)))

@@ -36,17 +36,26 @@ pub enum Baseline {
     NoPrefixCaching,
     /// The prediction without asynchronous scheduling: no step is scheduled while another runs.
     NoAsyncScheduling,
-    /// The prediction with a host that takes no time.
+    /// The prediction without the delay from sending to the engine's queue.
+    NoQueueing,
+    /// The prediction with an engine's thread that takes no time, neither by step nor by waiting, running or preempted request.
+    NoScheduling,
+    /// The prediction without the delay from a step's end until the client has its token.
+    NoOutputProcessing,
+    /// What is left without these three: the steps, and the waits that they cause.
     NoHostOverhead,
 }
 
 impl Baseline {
     /// The predictions with one component replaced.
-    pub const REPLACED: [Baseline; 5] = [
+    pub const REPLACED: [Baseline; 8] = [
         Baseline::ScaledStepTimes,
         Baseline::NoLimits,
         Baseline::NoPrefixCaching,
         Baseline::NoAsyncScheduling,
+        Baseline::NoQueueing,
+        Baseline::NoScheduling,
+        Baseline::NoOutputProcessing,
         Baseline::NoHostOverhead,
     ];
 }

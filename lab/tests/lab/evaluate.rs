@@ -277,6 +277,35 @@ fn attribution_takes_the_corrected_prediction_apart() {
 }
 
 #[test]
+fn the_delays_of_the_host_are_told_apart() {
+    let dir = tempdir().unwrap();
+    let mut cases = cases(&[write_plain(dir.path(), "a")]);
+    let host = HostTimes {
+        queueing_us: 7000.0,
+        scheduling_us: 3000.0,
+        scheduling_us_per_running: 500.0,
+        output_token_us: 2000.0,
+        ..HostTimes::NONE
+    };
+    let slow = Arc::new(Correction { host, ..Correction::neutral() });
+    correct_with(&mut cases, |_| Ok(Some(Arc::clone(&slow)))).unwrap();
+    let report = judge(&cases, Vec::new(), SEED, &Baseline::REPLACED, &|| {}).unwrap();
+    let of = |metric: Metric| report.experiments[0].metrics.iter().find(|row| row.metric == metric).unwrap();
+    let less_ms = |metric: Metric, baseline: Baseline| of(metric).predicted_ms - of(metric).baselines[&baseline];
+    // A token that is 2 ms late delays no gap, the way to the queue delays the first token, and a thread that takes no time shortens
+    // every step.
+    for (metric, output_ms) in [(Metric::TTFT_MEAN, 2.0), (Metric::E2E_MEAN, 2.0), (Metric::ITL_MEAN, 0.0)] {
+        assert!((less_ms(metric, Baseline::NoOutputProcessing) - output_ms).abs() < 1e-3, "{metric}");
+    }
+    let queueing_ms = less_ms(Metric::TTFT_MEAN, Baseline::NoQueueing);
+    assert!((queueing_ms - 7.0).abs() < 1.0, "{queueing_ms}");
+    let scheduling_ms = less_ms(Metric::TTFT_MEAN, Baseline::NoScheduling);
+    assert!(scheduling_ms > 1.0, "{scheduling_ms}");
+    let (parts_ms, all_ms) = (queueing_ms + scheduling_ms + 2.0, less_ms(Metric::TTFT_MEAN, Baseline::NoHostOverhead));
+    assert!((parts_ms - all_ms).abs() < 1.0, "{parts_ms} of {all_ms}");
+}
+
+#[test]
 fn results_keep_their_order_and_their_bytes() {
     let dir = tempdir().unwrap();
     for name in ["d", "a", "c", "b"] {
