@@ -107,7 +107,7 @@ pub fn metrics(bytes: &[u8]) {
 /// Replays what was captured.
 fn judge(path: &Path) {
     let Ok(run) = read_capture(&[path.to_owned()], None) else { return };
-    let is_short = |row: &RequestRow| row.num_output_tokens.is_none_or(|tokens| tokens < 1000);
+    let is_short = |row: &RequestRow| row.num_output_tokens.is_none_or(|tokens| tokens.get() < 1000);
     if run.requests.len() < 100
         && run.requests.iter().all(is_short)
         && let Ok(report) = judge_capture(run, SERVER.clone(), ())

@@ -243,11 +243,11 @@ mod tests {
     fn a_capture_gives_means_and_capped_deviations() {
         let ms = 1_000_000;
         let request = |id: &str, ttft_ms: u64| RequestRow {
-            request_id: id.to_owned(),
-            arrived_ns: Some(0),
-            first_response_ns: Some(ttft_ms * ms),
-            departed_ns: Some(200 * ms),
-            num_output_tokens: Some(3),
+            request_id: id.into(),
+            arrived_ns: Some(0.into()),
+            first_response_ns: Some((ttft_ms * ms).into()),
+            departed_ns: Some((200 * ms).into()),
+            num_output_tokens: Some(3.into()),
             ..RequestRow::default()
         };
         let chunk = |at_ms: u64| Chunk { time_ns: at_ms * ms, num_tokens: 1, ..Chunk::default() };

@@ -30,7 +30,7 @@ pub fn host_delays(data: &StepData) -> HostDelays {
         let steps = data.runs.iter().map(|of| &of.run).find(|of| of.trace.run.experiment == run.experiment);
         let steps = steps.filter(|run| takes_between_iterations(run, requests));
         for request in requests {
-            let iteration = steps.zip(request.queued_ns).and_then(|(run, ns)| Iteration::at(run, ns));
+            let iteration = steps.zip(request.queued_ns).and_then(|(run, ns)| Iteration::at(run, ns.get()));
             delays.add(request, iteration.map_or(0.0, |of| of.mean_wait_us()));
         }
     }
@@ -71,7 +71,8 @@ impl Iteration {
 
 /// Whether most requests are queued when a step is about to begin; where steps are sampled so that none tells, they are taken to be.
 fn takes_between_iterations(run: &TableRun, requests: &[RequestRow]) -> bool {
-    let found = requests.iter().filter_map(|request| Iteration::at(run, request.queued_ns?)).filter(|of| of.steps == 1);
+    let found =
+        requests.iter().filter_map(|request| Iteration::at(run, request.queued_ns?.get())).filter(|of| of.steps == 1);
     let (mut single, mut late) = (0, 0);
     for Iteration { since_us, span_us, .. } in found {
         single += 1;

@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use super::request::{RequestRow, RequestTrace};
 use super::step::{StepRecord, StepTrace};
+use super::whole::Whole;
 use crate::stats::median;
 use ridgepoint::internals::units::{NS_PER_MS, NS_PER_US};
 
@@ -43,16 +44,16 @@ pub struct Delay {
 
 impl HostDelays {
     /// The delays that have values, by name.
-    fn medians(&self) -> BTreeMap<&'static str, Delay> {
-        let second = |pairs: &[(u64, f64)]| pairs.iter().map(|(_, us)| *us).collect::<Vec<f64>>();
+    fn medians(self) -> BTreeMap<&'static str, Delay> {
+        let second = |pairs: Vec<(u64, f64)>| pairs.into_iter().map(|(_, us)| us).collect::<Vec<f64>>();
         let mut medians = BTreeMap::new();
         for (name, values) in [
-            ("arrival_to_queued_us", second(&self.arrival_to_queued_us)),
-            ("arrival_to_handed_over_us", second(&self.arrival_to_handed_over_us)),
-            ("handed_over_to_queued_us", self.handed_over_to_queued_us.clone()),
-            ("queued_to_scheduled_us", self.queued_to_scheduled_us.clone()),
-            ("token_to_client_us", self.token_to_client_us.clone()),
-            ("finish_to_client_us", self.finish_to_client_us.clone()),
+            ("arrival_to_queued_us", second(self.arrival_to_queued_us)),
+            ("arrival_to_handed_over_us", second(self.arrival_to_handed_over_us)),
+            ("handed_over_to_queued_us", self.handed_over_to_queued_us),
+            ("queued_to_scheduled_us", self.queued_to_scheduled_us),
+            ("token_to_client_us", self.token_to_client_us),
+            ("finish_to_client_us", self.finish_to_client_us),
         ] {
             let count = values.len();
             medians.extend(median(values).map(|median_us| (name, Delay { count, median_us })));
@@ -63,12 +64,12 @@ impl HostDelays {
     /// Adds the delays of a request, which was in front of a busy engine for `wait_us` of its way to the queue.
     pub(crate) fn add(&mut self, row: &RequestRow, wait_us: f64) {
         let negative = &mut self.negative;
-        let mut delay = |from: Option<u64>, to: Option<u64>| {
+        let mut delay = |from: Option<Whole>, to: Option<Whole>| {
             let (from, to) = (from?, to?);
             *negative += u64::from(to < from);
-            to.checked_sub(from).map(|ns| ns as f64 / NS_PER_US as f64)
+            to.since(from).map(|ns| ns as f64 / NS_PER_US as f64)
         };
-        let with_prompt = |us: Option<f64>| Some((row.num_prompt_tokens?, us?));
+        let with_prompt = |us: Option<f64>| Some((row.num_prompt_tokens?.get(), us?));
         self.arrival_to_queued_us.extend(with_prompt(delay(row.arrived_ns, row.queued_ns).map(|us| us - wait_us)));
         self.arrival_to_handed_over_us.extend(with_prompt(delay(row.arrived_ns, row.handed_over_ns)));
         self.handed_over_to_queued_us.extend(delay(row.handed_over_ns, row.queued_ns));
@@ -98,9 +99,6 @@ pub struct JoinedRun {
     pub negative_delays: u64,
     /// Host delays by name, where both of their times are known.
     pub delays: BTreeMap<&'static str, Delay>,
-    /// The host delays of all requests.
-    #[serde(skip)]
-    pub host: HostDelays,
 }
 
 impl JoinedRun {
@@ -123,20 +121,21 @@ pub fn join(steps: &[&StepTrace], requests: &[RequestTrace]) -> Vec<JoinedRun> {
 }
 
 fn join_run(steps: &[StepRecord], trace: &RequestTrace) -> JoinedRun {
+    let mut host = HostDelays::default();
     let mut joined = JoinedRun { experiment: trace.run.experiment.clone(), ..JoinedRun::default() };
     for row in &trace.requests {
         joined.requests += 1;
-        joined.host.add(row, 0.0);
+        host.add(row, 0.0);
         let ids = [row.scheduled_step, row.first_token_step, row.finished_step];
         let mut mismatched = !ids.iter().flatten().is_sorted();
-        match row.scheduled_step.map(|id| steps.binary_search_by_key(&id, |step| step.step_id)) {
+        match row.scheduled_step.map(|id| steps.binary_search_by_key(&id.get(), |step| step.step_id)) {
             None => joined.without_step += 1,
             Some(Err(_)) => joined.step_not_sampled += 1,
             Some(Ok(at)) => {
                 joined.step_found += 1;
                 let step_start_ns = steps.get(at).map(|step| step.start_ns);
                 let next_ns = steps.get(at + 1).map(|step| step.start_ns);
-                mismatched |= row.scheduled_ns.is_some_and(|scheduled_ns| {
+                mismatched |= row.scheduled_ns.map(Whole::get).is_some_and(|scheduled_ns| {
                     let too_early = step_start_ns.is_some_and(|ns| scheduled_ns.saturating_add(SAME_MOMENT_NS) < ns);
                     too_early || next_ns.is_some_and(|ns| scheduled_ns > ns.saturating_add(SAME_MOMENT_NS))
                 });
@@ -144,8 +143,8 @@ fn join_run(steps: &[StepRecord], trace: &RequestTrace) -> JoinedRun {
         }
         joined.mismatched += u64::from(mismatched);
     }
-    joined.negative_delays = joined.host.negative;
-    joined.delays = joined.host.medians();
+    joined.negative_delays = host.negative;
+    joined.delays = host.medians();
     joined
 }
 
@@ -156,12 +155,12 @@ mod tests {
 
     fn row(arrived_us: u64, queued_us: u64, scheduled_us: u64, step: Option<u64>) -> RequestRow {
         RequestRow {
-            arrived_ns: Some(arrived_us * 1_000),
-            handed_over_ns: Some(arrived_us * 1_000 + 500),
-            queued_ns: Some(queued_us * 1_000),
-            scheduled_ns: Some(scheduled_us * 1_000),
-            scheduled_step: step,
-            num_prompt_tokens: Some(575),
+            arrived_ns: Some((arrived_us * 1_000).into()),
+            handed_over_ns: Some((arrived_us * 1_000 + 500).into()),
+            queued_ns: Some((queued_us * 1_000).into()),
+            scheduled_ns: Some((scheduled_us * 1_000).into()),
+            scheduled_step: step.map(Whole::from),
+            num_prompt_tokens: Some(575.into()),
             ..RequestRow::default()
         }
     }
@@ -184,8 +183,7 @@ mod tests {
         ]);
         assert_eq!((joined.requests, joined.step_found, joined.step_not_sampled, joined.without_step), (3, 1, 1, 1));
         assert_eq!(joined.mismatched, 0);
-        assert_eq!(joined.host.queued_to_scheduled_us, [7_250.0, 36_000.0, 7_000.0]);
-        assert_eq!(joined.host.arrival_to_queued_us, [(575, 3_000.0), (575, 4_000.0), (575, 3_000.0)]);
+        assert_eq!(joined.delays["queued_to_scheduled_us"], Delay { count: 3, median_us: 7_250.0 });
         assert_eq!(joined.delays["arrival_to_queued_us"], Delay { count: 3, median_us: 3_000.0 });
         assert_eq!(joined.delays["handed_over_to_queued_us"], Delay { count: 3, median_us: 2_999.5 });
         assert!(!joined.delays.contains_key("token_to_client_us"));
@@ -197,12 +195,12 @@ mod tests {
             row(1, 2, 90_000, Some(10)),
             row(1, 2, 210_000, Some(11)),
             row(1, 2, 199_000, Some(11)),
-            RequestRow { first_token_step: Some(9), ..row(1, 2, 100_000, Some(10)) },
+            RequestRow { first_token_step: Some(9.into()), ..row(1, 2, 100_000, Some(10)) },
             row(900_000, 2, 250_000, Some(15)),
         ]);
         assert_eq!((joined.step_found, joined.mismatched), (5, 3));
         // Arrived after it was queued: both pairs that begin before the queue.
         assert_eq!(joined.negative_delays, 2);
-        assert_eq!(joined.host.arrival_to_queued_us.len(), 4);
+        assert_eq!(joined.delays["arrival_to_queued_us"].count, 4);
     }
 }

@@ -85,7 +85,7 @@ mod tests {
     fn totals_are_those_between_the_replies_in_either_order() {
         let (before, after) = (reply("a", BEFORE).unwrap(), reply("b", &after()).unwrap());
         let request = |prompt| RequestRow { num_prompt_tokens: Some(prompt), ..RequestRow::default() };
-        let rows = [RequestTrace { run: Run::default(), requests: vec![request(25), request(35)] }];
+        let rows = [RequestTrace { run: Run::default(), requests: vec![request(25.into()), request(35.into())] }];
         let expected = [
             Total { name: "requests", server: 4.0, rows: Some(2.0) },
             Total { name: "prompt_tokens", server: 60.0, rows: Some(60.0) },

@@ -36,6 +36,7 @@ mod token_jsonl;
 pub mod token_table;
 mod unknown_names;
 mod vllm_log;
+mod whole;
 
 pub use capture::Capture;
 pub use dropped::{Dropped, Reason};
@@ -49,6 +50,7 @@ pub use request_cell::{read_chunks, read_count};
 pub use server_totals::Total;
 pub use step::{Run, StepRecord, StepTrace};
 pub use token::{Chunk, RequestTokens, TokenTrace};
+pub use whole::Whole;
 
 /// The name of a file without its extension and that of gzip, which names a run that has no other name.
 fn file_name(path: &std::path::Path) -> String {

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::list::Numbers;
 use super::step::Run;
+use super::whole::Whole;
 
 /// A run's requests, in order of arrival where that is known.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -19,39 +20,39 @@ pub struct RequestTrace {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct RequestRow {
     /// Id of the request, unique in its run.
-    pub request_id: String,
+    pub request_id: Box<str>,
     /// Sent by the client, or `api.ARRIVED` at the server.
-    pub arrived_ns: Option<u64>,
+    pub arrived_ns: Option<Whole>,
     /// Handed to the engine (`api.HANDOFF_TO_CORE`).
-    pub handed_over_ns: Option<u64>,
+    pub handed_over_ns: Option<Whole>,
     /// In the scheduler's waiting queue (`journey.QUEUED`).
-    pub queued_ns: Option<u64>,
+    pub queued_ns: Option<Whole>,
     /// First scheduled (`journey.SCHEDULED`, kind FIRST).
-    pub scheduled_ns: Option<u64>,
+    pub scheduled_ns: Option<Whole>,
     /// First token out of the engine (`journey.FIRST_TOKEN`).
-    pub first_token_ns: Option<u64>,
+    pub first_token_ns: Option<Whole>,
     /// Last token out of the engine (`journey.FINISHED`).
-    pub finished_ns: Option<u64>,
+    pub finished_ns: Option<Whole>,
     /// First token at the client or sent to it (`api.FIRST_RESPONSE`).
-    pub first_response_ns: Option<u64>,
+    pub first_response_ns: Option<Whole>,
     /// Done at the client (`api.DEPARTED`).
-    pub departed_ns: Option<u64>,
+    pub departed_ns: Option<Whole>,
     /// Step in which it was first scheduled.
-    pub scheduled_step: Option<u64>,
+    pub scheduled_step: Option<Whole>,
     /// Step of its first token.
-    pub first_token_step: Option<u64>,
+    pub first_token_step: Option<Whole>,
     /// Step of its end.
-    pub finished_step: Option<u64>,
+    pub finished_step: Option<Whole>,
     /// Prompt tokens.
-    pub num_prompt_tokens: Option<u64>,
+    pub num_prompt_tokens: Option<Whole>,
     /// Prompt tokens found in the prefix cache.
-    pub num_cached_tokens: Option<u64>,
+    pub num_cached_tokens: Option<Whole>,
     /// Tokens generated.
-    pub num_output_tokens: Option<u64>,
+    pub num_output_tokens: Option<Whole>,
     /// Number of times that it was preempted.
-    pub num_preemptions: Option<u64>,
+    pub num_preemptions: Option<Whole>,
     /// `stopped`, `length`, `aborted`, `ignored` or `error`.
-    pub finish_status: Option<String>,
+    pub finish_status: Option<Box<str>>,
     /// When it was preempted (`journey.PREEMPTED`).
     #[serde(default)]
     pub preempted_ns: Numbers,
@@ -86,7 +87,7 @@ impl RequestRow {
         let server = [arrived, ("first_response_ns", self.first_response_ns), ("departed_ns", self.departed_ns)];
         let handover = [arrived, ("handed_over_ns", self.handed_over_ns)];
         [&engine[..], &server, &handover].into_iter().find_map(|times| {
-            let known: Vec<_> = times.iter().filter_map(|(name, time)| Some((*name, (*time)?))).collect();
+            let known: Vec<_> = times.iter().filter_map(|(name, time)| Some((*name, (*time)?.get()))).collect();
             known
                 .windows(2)
                 .find_map(|pair| <[_; 2]>::try_from(pair).ok().filter(|[earlier, later]| later.1 < earlier.1))

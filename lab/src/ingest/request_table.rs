@@ -49,7 +49,7 @@ pub fn write(out: impl Write, runs: &[RequestTrace]) -> std::io::Result<()> {
 /// A file that cannot be read or has no rows; a missing or unknown column; the first row that is not as documented, such as a
 /// request that is in its run twice.
 pub fn read(path: &Path) -> Result<Capture> {
-    let mut known: HashSet<(Run, String)> = HashSet::new();
+    let mut known: HashSet<(Run, Box<str>)> = HashSet::new();
     let runs = read_rows(path, columns(), |row, run, _| {
         let request: RequestRow = row.get()?;
         if request.request_id.is_empty() {

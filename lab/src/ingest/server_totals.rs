@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::request::{RequestRow, RequestTrace};
+use super::whole::Whole;
 
 /// Counters that are read, summed over engines and labels, and the names of their totals.
 ///
@@ -86,13 +87,13 @@ pub(super) fn totals(
         };
         match name {
             "requests" => sum(|_| Some(1)),
-            "prompt_tokens" => sum(|row| row.num_prompt_tokens),
-            "cached_tokens" => sum(|row| row.num_cached_tokens),
-            "output_tokens" => sum(|row| row.num_output_tokens),
-            "preemptions" => sum(|row| row.num_preemptions),
-            "queue_wait_s" => sum(|row| row.scheduled_ns?.checked_sub(row.queued_ns?)).map(seconds),
-            "ttft_s" => sum(|row| row.first_response_ns?.checked_sub(row.arrived_ns?)).map(seconds),
-            "e2e_s" => sum(|row| row.departed_ns?.checked_sub(row.arrived_ns?)).map(seconds),
+            "prompt_tokens" => sum(|row| row.num_prompt_tokens.map(Whole::get)),
+            "cached_tokens" => sum(|row| row.num_cached_tokens.map(Whole::get)),
+            "output_tokens" => sum(|row| row.num_output_tokens.map(Whole::get)),
+            "preemptions" => sum(|row| row.num_preemptions.map(Whole::get)),
+            "queue_wait_s" => sum(|row| row.scheduled_ns?.since(row.queued_ns?)).map(seconds),
+            "ttft_s" => sum(|row| row.first_response_ns?.since(row.arrived_ns?)).map(seconds),
+            "e2e_s" => sum(|row| row.departed_ns?.since(row.arrived_ns?)).map(seconds),
             "steps" => steps.map(|steps| steps as f64),
             _ => None,
         }

@@ -20,7 +20,6 @@ use super::capture::Capture;
 use super::dropped::{Dropped, Reason};
 use super::file_name;
 use super::format::Format;
-use super::list::Numbers;
 use super::request::RequestRow;
 use super::step::Run;
 use super::token::{Chunk, RequestTokens};
@@ -159,7 +158,7 @@ struct Found {
 #[derive(Default)]
 struct Requests {
     found: Vec<Found>,
-    ids: HashSet<String>,
+    ids: HashSet<Box<str>>,
     dropped: Dropped,
     by_summary: u64,
 }
@@ -199,7 +198,7 @@ impl Requests {
             ..Run::default()
         };
         let with_block_size = |Found { mut row, tokens, .. }| {
-            row.block_size = meta.block_size.filter(|_| !row.block_hashes.0.is_empty());
+            row.block_size = meta.block_size.filter(|_| !row.block_hashes.is_empty());
             (row, tokens)
         };
         capture.add_requests(run, self.found.into_iter().map(with_block_size));
@@ -237,15 +236,15 @@ fn request(line: Line, position: u64) -> std::result::Result<(RequestRow, Option
         (Some(_), Some(_)) => return Err(Reason::BadValue),
     };
     let row = RequestRow {
-        request_id: request_id.clone(),
-        arrived_ns: Some(arrived_ns),
-        first_response_ns: Some(first_ns),
-        departed_ns: Some(departed_ns),
-        num_prompt_tokens: Some(prompt),
-        num_cached_tokens: Some(line.cached_tokens),
-        num_output_tokens: Some(output),
+        request_id: request_id.as_str().into(),
+        arrived_ns: Some(arrived_ns.into()),
+        first_response_ns: Some(first_ns.into()),
+        departed_ns: Some(departed_ns.into()),
+        num_prompt_tokens: Some(prompt.into()),
+        num_cached_tokens: Some(line.cached_tokens.into()),
+        num_output_tokens: Some(output.into()),
         finish_status: line.finish_reason.map(finish_status),
-        block_hashes: Numbers(line.block_hashes.iter().map(hash).collect()),
+        block_hashes: line.block_hashes.iter().map(hash).collect(),
         ..RequestRow::default()
     };
     Ok((row, chunks.map(|chunks| RequestTokens { request_id, chunks })))
@@ -289,11 +288,11 @@ fn nanoseconds(ms: f64) -> std::result::Result<u64, Reason> {
 }
 
 /// OpenAI's reasons under the names of the request table.
-fn finish_status(reason: String) -> String {
+fn finish_status(reason: String) -> Box<str> {
     match reason.as_str() {
-        "stop" => "stopped".to_owned(),
-        "abort" => "aborted".to_owned(),
-        _ => reason,
+        "stop" => "stopped".into(),
+        "abort" => "aborted".into(),
+        _ => reason.into(),
     }
 }
 

@@ -130,18 +130,19 @@ fn capture(steps: &StepModel, seed: u64) -> (StepTrace, Vec<RequestRow>) {
     let replayed = replay(&latency, &engine(), &mut list, &mut traced).unwrap();
     let output_ns = (1e3 * latency.output_token_processing_time_us()) as u64;
     let late = Normal::new(0.0, 1e3 * QUEUEING_NOISE_US).unwrap();
+    let whole = |number: u64| Some(number.into());
     let row = |(index, of): (usize, &RequestRecord)| RequestRow {
-        request_id: index.to_string(),
-        arrived_ns: Some((CLOCK_NS as f64 + of.arrival_ns as f64 + late.sample(&mut random)) as u64),
-        queued_ns: Some(CLOCK_NS + of.queued_ns),
-        scheduled_ns: Some(CLOCK_NS + of.scheduled_ns),
-        first_token_ns: Some(CLOCK_NS + of.first_token_ns - output_ns),
-        finished_ns: Some(CLOCK_NS + of.finish_ns - output_ns),
-        first_response_ns: Some(CLOCK_NS + of.first_token_ns),
-        departed_ns: Some(CLOCK_NS + of.finish_ns),
-        num_prompt_tokens: Some(u64::from(of.num_prompt_tokens)),
-        num_output_tokens: Some(u64::from(of.num_output_tokens)),
-        num_preemptions: Some(u64::from(of.num_preemptions)),
+        request_id: index.to_string().into(),
+        arrived_ns: whole((CLOCK_NS as f64 + of.arrival_ns as f64 + late.sample(&mut random)) as u64),
+        queued_ns: whole(CLOCK_NS + of.queued_ns),
+        scheduled_ns: whole(CLOCK_NS + of.scheduled_ns),
+        first_token_ns: whole(CLOCK_NS + of.first_token_ns - output_ns),
+        finished_ns: whole(CLOCK_NS + of.finish_ns - output_ns),
+        first_response_ns: whole(CLOCK_NS + of.first_token_ns),
+        departed_ns: whole(CLOCK_NS + of.finish_ns),
+        num_prompt_tokens: whole(u64::from(of.num_prompt_tokens)),
+        num_output_tokens: whole(u64::from(of.num_output_tokens)),
+        num_preemptions: whole(u64::from(of.num_preemptions)),
         ..RequestRow::default()
     };
     let rows = replayed.records.iter().enumerate().map(row).collect();

@@ -5,7 +5,7 @@ use crate::ingest_support;
 use std::fmt::Write as _;
 
 use ridgepoint::{Request, Result};
-use ridgepoint_lab::ingest::{Capture, Reason, RequestRow, otlp};
+use ridgepoint_lab::ingest::{Capture, Reason, RequestRow, Whole, otlp};
 use serde_json::{Value, json};
 
 use ingest_support::{api_span, attributes, core_span, event, export, snapshot, span, summary};
@@ -77,15 +77,18 @@ pub fn check_whole_run(read: &Capture) {
 
     let row = &read.requests[0].requests[0];
     assert_eq!(&read.requests[0].run, run);
-    assert_eq!(row.request_id, "cmpl-a1-b2-0");
-    assert_eq!((row.arrived_ns, row.handed_over_ns), (Some(49_997_000_000), Some(49_999_500_000)));
-    assert_eq!((row.queued_ns, row.scheduled_ns), (Some(50_000_000_000), Some(50_001_000_000)));
-    assert_eq!((row.first_token_ns, row.finished_ns), (Some(50_021_000_000), Some(50_101_000_000)));
-    assert_eq!((row.first_response_ns, row.departed_ns), (Some(50_023_000_000), Some(50_104_000_000)));
-    assert_eq!((row.scheduled_step, row.first_token_step, row.finished_step), (Some(41), Some(46), Some(61)));
+    assert_eq!(&*row.request_id, "cmpl-a1-b2-0");
+    assert_eq!((row.arrived_ns, row.handed_over_ns), (Some(49_997_000_000.into()), Some(49_999_500_000.into())));
+    assert_eq!((row.queued_ns, row.scheduled_ns), (Some(50_000_000_000.into()), Some(50_001_000_000.into())));
+    assert_eq!((row.first_token_ns, row.finished_ns), (Some(50_021_000_000.into()), Some(50_101_000_000.into())));
+    assert_eq!((row.first_response_ns, row.departed_ns), (Some(50_023_000_000.into()), Some(50_104_000_000.into())));
+    assert_eq!(
+        (row.scheduled_step, row.first_token_step, row.finished_step),
+        (Some(41.into()), Some(46.into()), Some(61.into()))
+    );
     // 575 prompt tokens when queued; the 579 after the preemption hold generated ones. 64 of them were cached.
-    assert_eq!((row.num_prompt_tokens, row.num_cached_tokens), (Some(575), Some(64)));
-    assert_eq!((row.num_output_tokens, row.num_preemptions), (Some(16), Some(1)));
+    assert_eq!((row.num_prompt_tokens, row.num_cached_tokens), (Some(575.into()), Some(64.into())));
+    assert_eq!((row.num_output_tokens, row.num_preemptions), (Some(16.into()), Some(1.into())));
     assert_eq!(row.finish_status.as_deref(), Some("length"));
 }
 
@@ -146,7 +149,7 @@ fn bare_names_numbers_and_seconds_are_read_too() {
     let (step, row) = (&read.steps[0].steps[0], &read.requests[0].requests[0]);
     assert_eq!((step.step_id, step.start_ns, step.num_decode_requests), (7, 9_000_000_000, 2));
     assert_eq!(step.kv_blocks_total, None);
-    assert_eq!((row.queued_ns, row.scheduled_ns), (Some(9_500_000_000), Some(9_750_000_000)));
+    assert_eq!((row.queued_ns, row.scheduled_ns), (Some(9_500_000_000.into()), Some(9_750_000_000.into())));
     assert_eq!(row.arrived_ns, None);
 }
 
@@ -168,10 +171,10 @@ fn stock_spans_become_requests_on_the_unix_clock() {
     };
     let read = read_lines(&[export(&service(), "vllm.llm_engine", vec![latency(json!(1.5))])]);
     let row = &read.requests[0].requests[0];
-    assert_eq!(row.arrived_ns, Some(1_700_000_000_000_000_000));
-    assert_eq!(row.first_response_ns, Some(1_700_000_000_250_000_000));
-    assert_eq!(row.departed_ns, Some(1_700_000_001_500_000_000));
-    assert_eq!((row.num_prompt_tokens, row.num_output_tokens, row.queued_ns), (Some(100), Some(9), None));
+    assert_eq!(row.arrived_ns, Some(1_700_000_000_000_000_000.into()));
+    assert_eq!(row.first_response_ns, Some(1_700_000_000_250_000_000.into()));
+    assert_eq!(row.departed_ns, Some(1_700_000_001_500_000_000.into()));
+    assert_eq!((row.num_prompt_tokens, row.num_output_tokens, row.queued_ns), (Some(100.into()), Some(9.into()), None));
     // A negative, a missing and a too short duration.
     for (e2e, reason) in
         [(json!(-1.5), Reason::BadValue), (json!({}), Reason::Incomplete), (json!(0.125), Reason::BadValue)]
@@ -199,7 +202,7 @@ fn engine_times_of_stock_spans_are_as_late_as_the_responses_allow() {
         assert_eq!(read.notes, [""; 0]);
         read.requests[0].requests[0].clone()
     };
-    let us = |row: &RequestRow, at: Option<u64>| (at.unwrap() - row.arrived_ns.unwrap()) / 1000;
+    let us = |row: &RequestRow, at: Option<Whole>| at.unwrap().since(row.arrived_ns.unwrap()).unwrap() / 1000;
     // The last token 1.4375 s after it was queued, and the last response 1.5 s after the arrival: 62.5 ms before the queue. The
     // first response would allow 312.5 ms.
     let late = row(0.5);
@@ -290,9 +293,9 @@ fn services_models_and_engines_are_runs_of_their_own() {
     assert_eq!(read.requests.len(), 1);
     assert_eq!(read.requests[0].run.experiment, "run-7/b/0/17");
     let rows = &read.requests[0].requests;
-    assert_eq!((rows[0].request_id.as_str(), rows[0].queued_ns.is_some()), ("cmpl-1-0-9f8e7d6c", true));
-    assert_eq!((rows[1].request_id.as_str(), rows[1].queued_ns.is_some()), ("cmpl-2", false));
-    assert_eq!(rows[0].arrived_ns, Some(49_997_000_000));
+    assert_eq!((&*rows[0].request_id, rows[0].queued_ns.is_some()), ("cmpl-1-0-9f8e7d6c", true));
+    assert_eq!((&*rows[1].request_id, rows[1].queued_ns.is_some()), ("cmpl-2", false));
+    assert_eq!(rows[0].arrived_ns, Some(49_997_000_000.into()));
 }
 
 #[test]
@@ -309,6 +312,6 @@ fn prompts_that_share_a_request_have_its_arrival_and_not_its_responses() {
     let rows = &read.requests[0].requests;
     assert_eq!(rows.len(), 2);
     for row in rows {
-        assert_eq!((row.arrived_ns, row.first_response_ns), (Some(49_997_000_000), None));
+        assert_eq!((row.arrived_ns, row.first_response_ns), (Some(49_997_000_000.into()), None));
     }
 }

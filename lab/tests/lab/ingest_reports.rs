@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use ridgepoint::Result;
 use ridgepoint_lab::ingest::format::{FORMATS, Format};
 use ridgepoint_lab::ingest::reports::{guidellm, inference_perf, vllm_bench};
-use ridgepoint_lab::ingest::{Capture, Numbers, Reason, RequestRow, RequestTrace, Run, request_table};
+use ridgepoint_lab::ingest::{Capture, Numbers, Reason, RequestRow, RequestTrace, Run, Whole, request_table};
 use serde_json::{Value, json};
 
 type Reader = fn(&Path) -> Result<Capture>;
@@ -57,18 +57,21 @@ fn both_shapes_of_inference_perf_are_read() {
     assert_eq!((count(Reason::Failed), count(Reason::BadValue), count(Reason::Incomplete)), (1, 5, 1));
     assert_eq!(read.requests[0].run.experiment, "load-3");
     let expected = RequestRow {
-        request_id: "0".to_owned(),
-        arrived_ns: Some(1_000_500_000_000),
-        first_response_ns: Some(1_000_750_000_000),
-        departed_ns: Some(1_002_000_000_000),
-        num_prompt_tokens: Some(575),
-        num_output_tokens: Some(3),
+        request_id: "0".into(),
+        arrived_ns: Some(1_000_500_000_000.into()),
+        first_response_ns: Some(1_000_750_000_000.into()),
+        departed_ns: Some(1_002_000_000_000.into()),
+        num_prompt_tokens: Some(575.into()),
+        num_output_tokens: Some(3.into()),
         ..RequestRow::default()
     };
     let rows = &read.requests[0].requests;
     assert_eq!((rows.len(), &rows[1]), (2, &expected));
-    assert_eq!((rows[0].arrived_ns, rows[0].first_response_ns), (Some(999_000_000_000), Some(999_250_000_000)));
-    assert_eq!((rows[0].num_prompt_tokens, rows[0].num_output_tokens), (Some(12), Some(2)));
+    assert_eq!(
+        (rows[0].arrived_ns, rows[0].first_response_ns),
+        (Some(999_000_000_000.into()), Some(999_250_000_000.into()))
+    );
+    assert_eq!((rows[0].num_prompt_tokens, rows[0].num_output_tokens), (Some(12.into()), Some(2.into())));
 }
 
 #[test]
@@ -117,10 +120,10 @@ fn every_benchmark_of_guidellm_is_a_run() {
     assert_eq!(names, [("load-3/0", 2), ("load-3/1", 1)]);
     assert_eq!(read.requests[0].run.model.as_deref(), Some("Qwen/Qwen3-8B"));
     let row = &read.requests[0].requests[0];
-    assert_eq!((row.request_id.as_str(), row.arrived_ns), ("a", Some(1_700_000_000_000_000_000)));
-    assert_eq!(row.first_response_ns, Some(1_700_000_000_500_000_000));
-    assert_eq!(row.departed_ns, Some(1_700_000_001_250_000_000));
-    assert_eq!((row.num_prompt_tokens, row.num_output_tokens), (Some(128), Some(7)));
+    assert_eq!((&*row.request_id, row.arrived_ns), ("a", Some(1_700_000_000_000_000_000.into())));
+    assert_eq!(row.first_response_ns, Some(1_700_000_000_500_000_000.into()));
+    assert_eq!(row.departed_ns, Some(1_700_000_001_250_000_000.into()));
+    assert_eq!((row.num_prompt_tokens, row.num_output_tokens), (Some(128.into()), Some(7.into())));
 
     let other = json!({ "metadata": { "version": 1 }, "benchmarks": [of(vec![guidellm_request("a", 1.0)])] });
     assert!(read_text(guidellm::read, &other.to_string()).unwrap().notes[0].contains("version 1"));
@@ -151,7 +154,7 @@ fn a_detailed_vllm_benchmark_has_responses_from_first_to_last_token() {
     assert_eq!(trace.run.model.as_deref(), Some("meta-llama/Llama-3.1-8B"));
     let times: Vec<_> =
         trace.requests.iter().map(|row| (row.arrived_ns, row.first_response_ns, row.departed_ns)).collect();
-    let ms = |ms: u64| Some(ms * 1_000_000);
+    let ms = |ms: u64| Some(Whole::from(ms * 1_000_000));
     assert_eq!(times, [(ms(100_250), ms(100_500), ms(100_500)), (ms(100_500), ms(101_000), ms(101_375))]);
     for (text, parts) in [
         (
@@ -188,7 +191,7 @@ fn an_unknown_file_is_told_what_is_known() {
 }
 
 fn row(id: &str) -> RequestRow {
-    RequestRow { request_id: id.to_owned(), arrived_ns: Some(5), ..RequestRow::default() }
+    RequestRow { request_id: id.into(), arrived_ns: Some(5.into()), ..RequestRow::default() }
 }
 
 #[test]
@@ -215,26 +218,26 @@ fn a_request_table_with_a_fault_names_row_and_column() {
 }
 
 fn rows() -> impl Strategy<Value = Vec<RequestRow>> {
-    let time = || prop::option::of(any::<u64>());
+    let time = || prop::option::of(any::<u64>().prop_map(Whole::from));
     let one = (
         prop::collection::vec(time(), 4),
         prop::collection::vec(time(), 3),
         (any::<bool>(), any::<u64>()),
-        prop::collection::vec(prop::option::of(0u64..1 << 40), 6),
+        prop::collection::vec(prop::option::of((0u64..1 << 40).prop_map(Whole::from)), 6),
         (time(), prop::option::of("[a-z,\" ]{0,5}[a-z]"), "[a-zA-Z0-9,\"\n -]{0,8}"),
-        prop::collection::vec(prop::collection::vec(any::<u64>(), 0..3).prop_map(Numbers), 5),
+        prop::collection::vec(prop::collection::vec(any::<u64>(), 0..3).prop_map(Numbers::from_iter), 5),
     );
     let row = one.prop_map(|(mut engine, mut server, (is_handed, after), counts, (preemptions, status, id), lists)| {
         for times in [&mut engine, &mut server] {
-            let mut known: Vec<u64> = times.iter().flatten().copied().collect();
+            let mut known: Vec<Whole> = times.iter().flatten().copied().collect();
             known.sort_unstable();
             let mut known = known.into_iter();
             times.iter_mut().filter(|time| time.is_some()).for_each(|time| *time = known.next());
         }
         RequestRow {
-            request_id: id,
+            request_id: id.into(),
             arrived_ns: server[0],
-            handed_over_ns: is_handed.then(|| server[0].unwrap_or(0).saturating_add(after)),
+            handed_over_ns: is_handed.then(|| server[0].map_or(0, Whole::get).saturating_add(after).into()),
             queued_ns: engine[0],
             scheduled_ns: engine[1],
             first_token_ns: engine[2],
@@ -248,18 +251,18 @@ fn rows() -> impl Strategy<Value = Vec<RequestRow>> {
             num_cached_tokens: counts[4],
             num_output_tokens: counts[5],
             num_preemptions: preemptions,
-            finish_status: status,
+            finish_status: status.map(Into::into),
             preempted_ns: lists[0].clone(),
             preempted_steps: lists[1].clone(),
             resumed_ns: lists[2].clone(),
             resumed_steps: lists[3].clone(),
-            block_size: (!lists[4].0.is_empty()).then_some(16),
+            block_size: (!lists[4].is_empty()).then_some(16),
             block_hashes: lists[4].clone(),
         }
     });
     prop::collection::vec(row, 1..6).prop_map(|mut rows| {
         for (index, row) in rows.iter_mut().enumerate() {
-            row.request_id = format!("{}#{index}", row.request_id);
+            row.request_id = format!("{}#{index}", row.request_id).into();
         }
         rows
     })

@@ -134,7 +134,7 @@ pub fn judge_capture(mut run: CapturedRun, server: CaptureServer, observer: impl
         if record.outcome != Outcome::Finished {
             continue;
         }
-        if let Some(captured) = run.tokens.get(&row.request_id) {
+        if let Some(captured) = run.tokens.get(&*row.request_id) {
             gaps.add(captured, tokens.gaps_ns(at).map(ns_to_ms));
             token_gaps.add(captured, tokens.gaps_ns(at).map(ns_to_ms));
         }
@@ -207,7 +207,7 @@ fn metrics(judged: &[JudgedRequest], gaps: Gaps, spread: &Spread, notes: &mut Ve
         // The mean over gaps needs no token times.
         let gaps = |times: fn(&JudgedRequest) -> RequestTimes| {
             let of = |judged: &JudgedRequest| {
-                let gaps = judged.row.num_output_tokens?.checked_sub(1)? as f64;
+                let gaps = judged.row.num_output_tokens?.get().checked_sub(1)? as f64;
                 Some((times(judged).tpot_ms? * gaps, gaps))
             };
             let (sum, count) = judged.iter().filter_map(of).fold((0.0, 0.0), |(a, b), (x, y)| (a + x, b + y));

@@ -1,7 +1,7 @@
 //! The load of a capture: the requests that can be sent again, at their own times, with their own lengths and prefixes.
 
 use super::times::arrival_ns;
-use crate::ingest::{Dropped, Reason, RequestRow};
+use crate::ingest::{Dropped, Reason, RequestRow, Whole};
 use ridgepoint::Result;
 use ridgepoint::workload::{Content, FixedList, Segment, WorkloadRequest};
 
@@ -26,11 +26,11 @@ pub(super) fn load(mut rows: Vec<RequestRow>, block_size: u32) -> Result<Capture
     let (mut dropped, mut notes) = (Dropped::default(), Vec::new());
     let all = rows.len();
     rows.retain(|row| {
-        arrival_ns(row).is_some() && row.num_prompt_tokens.is_some_and(|n| n > 0) && row.num_output_tokens.is_some()
+        arrival_ns(row).is_some() && row.num_prompt_tokens > Some(Whole::ZERO) && row.num_output_tokens.is_some()
     });
     let complete = rows.len();
     dropped.add_many(Reason::Incomplete, (all - complete) as u64);
-    rows.retain(|row| row.num_output_tokens != Some(0));
+    rows.retain(|row| row.num_output_tokens != Some(Whole::ZERO));
     dropped.add_many(Reason::Empty, (complete - rows.len()) as u64);
     if rows.iter().any(|row| row.arrived_ns.is_none()) {
         notes.push("requests without an arrival are sent when the engine queued them".to_owned());
@@ -38,8 +38,8 @@ pub(super) fn load(mut rows: Vec<RequestRow>, block_size: u32) -> Result<Capture
     // Of requests that arrive together, the engine saw the one with the lower number first.
     let number = |row: &RequestRow| row.request_id.parse::<u64>().ok();
     rows.sort_by_key(|row| (arrival_ns(row), number(row)));
-    let has_hashes = rows.iter().any(|row| !row.block_hashes.0.is_empty());
-    let has_hits = rows.iter().any(|row| row.num_cached_tokens.is_some_and(|tokens| tokens > 0));
+    let has_hashes = rows.iter().any(|row| !row.block_hashes.is_empty());
+    let has_hits = rows.iter().any(|row| row.num_cached_tokens > Some(Whole::ZERO));
     if has_hits && !has_hashes {
         notes.push(
             "the capture tells how many tokens were cached, not of which prompts: the replay finds as many".to_owned(),
@@ -49,7 +49,7 @@ pub(super) fn load(mut rows: Vec<RequestRow>, block_size: u32) -> Result<Capture
     }
     let start_ns = rows.first().and_then(arrival_ns).unwrap_or(0);
     let request = |row: &RequestRow| {
-        let length = |tokens: Option<u64>| u32::try_from(tokens.unwrap_or(0)).unwrap_or(u32::MAX);
+        let length = |tokens: Option<Whole>| u32::try_from(tokens.map_or(0, Whole::get)).unwrap_or(u32::MAX);
         let prompt = length(row.num_prompt_tokens);
         let at_ns = arrival_ns(row).unwrap_or(start_ns).saturating_sub(start_ns);
         WorkloadRequest {
@@ -66,6 +66,6 @@ pub(super) fn load(mut rows: Vec<RequestRow>, block_size: u32) -> Result<Capture
 fn content(row: &RequestRow, num_prompt_tokens: u32, block_size: u32) -> Option<Content> {
     let num_tokens = row.block_size.unwrap_or(block_size).max(1);
     let most = (num_prompt_tokens / num_tokens) as usize;
-    let segments: Content = row.block_hashes.0.iter().take(most).map(|id| Segment { id: *id, num_tokens }).collect();
+    let segments: Content = row.block_hashes.iter().take(most).map(|id| Segment { id: *id, num_tokens }).collect();
     (!segments.is_empty()).then_some(segments)
 }

@@ -1,6 +1,6 @@
 //! The times of one request, measured or predicted, from which every metric follows.
 
-use crate::ingest::{RequestRow, RequestTokens};
+use crate::ingest::{RequestRow, RequestTokens, Whole};
 use ridgepoint::internals::units::ns_to_ms;
 use ridgepoint::replay::RequestRecord;
 use serde::Serialize;
@@ -21,15 +21,15 @@ pub struct RequestTimes {
 impl RequestTimes {
     /// The measured times. A trace of the engine alone has its own first and last token, and begins in the queue.
     pub fn measured(row: &RequestRow) -> Self {
-        let since = |from: Option<u64>, to: Option<u64>| Some(ns_to_ms(to?.checked_sub(from?)?));
-        let begin = arrival_ns(row);
+        let since = |from: Option<Whole>, to: Option<Whole>| Some(ns_to_ms(to?.since(from?)?));
+        let begin = row.arrived_ns.or(row.queued_ns);
         let ttft_ms = since(begin, row.first_response_ns.or(row.first_token_ns));
         let e2e_ms = since(begin, row.departed_ns.or(row.finished_ns));
         RequestTimes {
             queue_wait_ms: since(row.queued_ns, row.scheduled_ns),
             ttft_ms,
             e2e_ms,
-            tpot_ms: tpot_ms(ttft_ms, e2e_ms, row.num_output_tokens.unwrap_or(0)),
+            tpot_ms: tpot_ms(ttft_ms, e2e_ms, row.num_output_tokens.map_or(0, Whole::get)),
         }
     }
 
@@ -46,7 +46,7 @@ impl RequestTimes {
 
 /// When a request was sent: at the client or server, else when the engine had it.
 pub fn arrival_ns(row: &RequestRow) -> Option<u64> {
-    row.arrived_ns.or(row.queued_ns)
+    row.arrived_ns.or(row.queued_ns).map(Whole::get)
 }
 
 /// Times between consecutive chunks of a request, ms.

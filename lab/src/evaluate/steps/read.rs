@@ -78,7 +78,7 @@ impl StepData {
             let TableRun { trace, .. } = &mut run.run;
             let of_run = self.requests.iter().filter(|of| of.run.experiment == trace.run.experiment);
             let mut counts: HashMap<u64, u32> = HashMap::new();
-            for step in of_run.flat_map(|of| &of.requests).flat_map(|request| &request.resumed_steps.0) {
+            for step in of_run.flat_map(|of| &of.requests).flat_map(|request| request.resumed_steps.iter()) {
                 *counts.entry(*step).or_default() += 1;
             }
             if !counts.is_empty() {

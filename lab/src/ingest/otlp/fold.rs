@@ -1,5 +1,6 @@
 //! Folds a trace, value by value, into the records of the processes that emitted it.
 
+use std::num::NonZeroU64;
 use std::rc::Rc;
 
 use ridgepoint::internals::units::NS_PER_S;
@@ -74,7 +75,7 @@ impl Handler for Fold {
     }
 
     fn text(&mut self, field: Field, text: &str) {
-        let id = || u64::from_str_radix(text, 16).ok();
+        let id = || u64::from_str_radix(text, 16).ok().and_then(NonZeroU64::new);
         // 0 stands for no time.
         let time_ns = || text.parse().ok().filter(|ns| *ns > 0);
         match field {

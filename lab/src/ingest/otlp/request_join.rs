@@ -2,10 +2,11 @@
 #![expect(clippy::indexing_slicing, reason = "places are those of spans that were found")]
 
 use std::collections::HashMap;
+use std::num::NonZeroU64;
 
 use super::attributes::Faults;
 use super::request_span::{Origin, RequestSpan, ServerSpan};
-use crate::ingest::{Reason, RequestRow};
+use crate::ingest::{Reason, RequestRow, Whole};
 
 /// Joins the request spans of one service. A request that both report has the engine's span, with the server's times in its row.
 pub(super) fn join(
@@ -26,8 +27,8 @@ pub(super) fn join(
     engine.retain(|span| is_of_clock(&span.origin, &span.row.request_id));
     server.retain(|span| is_of_clock(&span.origin, &span.request_id));
     // Where no scheduler speaks, the spans of unmodified vLLM are whole rows.
-    if engine.iter().any(|span| span.is_core) {
-        server.extend(engine.extract_if(.., |span| !span.is_core).map(ServerSpan::from));
+    if engine.iter().any(|span| span.origin.is_core) {
+        server.extend(engine.extract_if(.., |span| !span.origin.is_core).map(ServerSpan::from));
     } else {
         engine.extend(server.drain(..).map(RequestSpan::from));
     }
@@ -85,10 +86,10 @@ fn by_id<T>(spans: &[T], id: impl Fn(&T) -> &str) -> Vec<usize> {
 fn places(engine: &[RequestSpan], server: &[ServerSpan]) -> Vec<Option<usize>> {
     const MOST_APPENDED: usize = 2;
     let by_id = by_id(server, |span| &span.request_id);
-    let by_span: HashMap<u64, usize> =
+    let by_span: HashMap<NonZeroU64, usize> =
         server.iter().enumerate().filter_map(|(at, span)| Some((span.origin.span_id?, at))).collect();
     let of = |span: &RequestSpan| {
-        let mut ids = std::iter::successors(Some(span.row.request_id.as_str()), |id| Some(id.rsplit_once('-')?.0))
+        let mut ids = std::iter::successors(Some(&*span.row.request_id), |id| Some(id.rsplit_once('-')?.0))
             .take(MOST_APPENDED + 1);
         let named = |id: &str| by_id.binary_search_by(|at| (*server[*at].request_id).cmp(id)).ok().map(|at| by_id[at]);
         ids.find_map(named).or_else(|| by_span.get(&span.origin.parent_span_id?).copied())
@@ -106,13 +107,13 @@ fn attach(request: &mut RequestSpan, server: &ServerSpan, is_shared: bool) {
         row.departed_ns = server.departed_ns;
         row.num_prompt_tokens = row.num_prompt_tokens.or(server.num_prompt_tokens);
         row.num_output_tokens = row.num_output_tokens.or(server.num_output_tokens);
-        row.finish_status = row.finish_status.take().or_else(|| server.finish_status.as_deref().map(str::to_owned));
+        row.finish_status = row.finish_status.take().or_else(|| server.finish_status.clone());
     }
     request.origin.model = request.origin.model.take().or(server.origin.model.clone());
 }
 
 /// Sorts by arrival or the first known time, then by id.
-fn order(row: &RequestRow) -> (bool, Option<u64>, &str) {
+fn order(row: &RequestRow) -> (bool, Option<Whole>, &str) {
     let first = row.arrived_ns.or(row.handed_over_ns).or(row.queued_ns).or(row.scheduled_ns).or(row.first_token_ns);
     (first.is_none(), first, &row.request_id)
 }

@@ -1,10 +1,10 @@
 //! The spans of requests (`llm_request`, `llm_core`) and their events as request rows.
 
+use std::num::NonZeroU64;
 use std::rc::Rc;
 
 use super::attributes::{Attributes, Fault, MONOTONIC};
-use crate::ingest::Reason;
-use crate::ingest::request::RequestRow;
+use crate::ingest::{Reason, RequestRow, Whole};
 
 const ID_KEYS: [&str; 3] = ["gen_ai.request.id", "request.id", "request_id"];
 
@@ -39,8 +39,8 @@ fn check_unit(events: &[TimedEvent]) -> Result<(), Fault> {
 #[derive(Debug, Default)]
 pub(super) struct Span {
     pub(super) name: String,
-    pub(super) span_id: Option<u64>,
-    pub(super) parent_span_id: Option<u64>,
+    pub(super) span_id: Option<NonZeroU64>,
+    pub(super) parent_span_id: Option<NonZeroU64>,
     /// The time of day of its start.
     pub(super) start_ns: Option<u64>,
     pub(super) attributes: Attributes,
@@ -63,8 +63,10 @@ pub(super) struct Origin {
     pub(super) process: usize,
     /// Whether its times are on the monotonic clock; else they are unix times.
     pub(super) is_monotonic: bool,
-    pub(super) span_id: Option<u64>,
-    pub(super) parent_span_id: Option<u64>,
+    /// Whether the engine's scheduler reports it.
+    pub(super) is_core: bool,
+    pub(super) span_id: Option<NonZeroU64>,
+    pub(super) parent_span_id: Option<NonZeroU64>,
     pub(super) model: Option<Rc<str>>,
 }
 
@@ -72,8 +74,6 @@ pub(super) struct Origin {
 #[derive(Debug)]
 pub(super) struct RequestSpan {
     pub(super) origin: Origin,
-    /// Whether the engine's scheduler reports it.
-    pub(super) is_core: bool,
     pub(super) row: RequestRow,
 }
 
@@ -82,12 +82,12 @@ pub(super) struct RequestSpan {
 pub(super) struct ServerSpan {
     pub(super) origin: Origin,
     pub(super) request_id: Box<str>,
-    pub(super) arrived_ns: Option<u64>,
-    pub(super) handed_over_ns: Option<u64>,
-    pub(super) first_response_ns: Option<u64>,
-    pub(super) departed_ns: Option<u64>,
-    pub(super) num_prompt_tokens: Option<u64>,
-    pub(super) num_output_tokens: Option<u64>,
+    pub(super) arrived_ns: Option<Whole>,
+    pub(super) handed_over_ns: Option<Whole>,
+    pub(super) first_response_ns: Option<Whole>,
+    pub(super) departed_ns: Option<Whole>,
+    pub(super) num_prompt_tokens: Option<Whole>,
+    pub(super) num_output_tokens: Option<Whole>,
     pub(super) finish_status: Option<Box<str>>,
 }
 
@@ -102,14 +102,14 @@ impl From<RequestSpan> for ServerSpan {
     fn from(RequestSpan { origin, row, .. }: RequestSpan) -> Self {
         ServerSpan {
             origin,
-            request_id: row.request_id.into(),
+            request_id: row.request_id,
             arrived_ns: row.arrived_ns,
             handed_over_ns: row.handed_over_ns,
             first_response_ns: row.first_response_ns,
             departed_ns: row.departed_ns,
             num_prompt_tokens: row.num_prompt_tokens,
             num_output_tokens: row.num_output_tokens,
-            finish_status: row.finish_status.map(Into::into),
+            finish_status: row.finish_status,
         }
     }
 }
@@ -117,17 +117,17 @@ impl From<RequestSpan> for ServerSpan {
 impl From<ServerSpan> for RequestSpan {
     fn from(span: ServerSpan) -> Self {
         let row = RequestRow {
-            request_id: span.request_id.into(),
+            request_id: span.request_id,
             arrived_ns: span.arrived_ns,
             handed_over_ns: span.handed_over_ns,
             first_response_ns: span.first_response_ns,
             departed_ns: span.departed_ns,
             num_prompt_tokens: span.num_prompt_tokens,
             num_output_tokens: span.num_output_tokens,
-            finish_status: span.finish_status.map(Into::into),
+            finish_status: span.finish_status,
             ..RequestRow::default()
         };
-        RequestSpan { origin: span.origin, is_core: false, row }
+        RequestSpan { origin: span.origin, row }
     }
 }
 
@@ -150,7 +150,7 @@ pub(super) fn request_span(span: &mut Span, model: &mut Option<Rc<str>>) -> Resu
     let of_events = || timed.iter().find_map(|event| event.attributes.first_text(&ID_KEYS));
     let request_id = attributes.first_text(&ID_KEYS).or_else(of_events);
     let request_id = request_id.ok_or_else(|| (Reason::Incomplete, format!("{} is missing", ID_KEYS[0])))?;
-    let mut row = RequestRow { request_id, ..RequestRow::default() };
+    let mut row = RequestRow { request_id: request_id.into(), ..RequestRow::default() };
     let is_monotonic = timed.iter().any(|event| event.monotonic_ns.is_some());
     let is_stock = timed.is_empty();
     if is_stock {
@@ -158,9 +158,10 @@ pub(super) fn request_span(span: &mut Span, model: &mut Option<Rc<str>>) -> Resu
     } else {
         from_events(&mut row, &mut timed, is_monotonic)?;
     }
-    row.num_prompt_tokens = row.num_prompt_tokens.or(attributes.whole("gen_ai.usage.prompt_tokens")?);
-    row.num_output_tokens = row.num_output_tokens.or(attributes.whole("gen_ai.usage.completion_tokens")?);
-    row.num_cached_tokens = attributes.whole("gen_ai.usage.cache_read.input_tokens")?;
+    let count = |key: &str| attributes.whole(key).map(|count| count.map(Whole::from));
+    row.num_prompt_tokens = row.num_prompt_tokens.or(count("gen_ai.usage.prompt_tokens")?);
+    row.num_output_tokens = row.num_output_tokens.or(count("gen_ai.usage.completion_tokens")?);
+    row.num_cached_tokens = count("gen_ai.usage.cache_read.input_tokens")?;
     if let Some([earlier, later]) = row.out_of_order() {
         let text = format!("{} is {} ns before {}", later.0, earlier.1 - later.1, earlier.0);
         return Err((Reason::BadValue, text));
@@ -169,15 +170,16 @@ pub(super) fn request_span(span: &mut Span, model: &mut Option<Rc<str>>) -> Resu
     if of_span.is_some() && of_span.as_deref() != model.as_deref() {
         *model = of_span.as_deref().map(Rc::from);
     }
+    let is_core = span.name == "llm_core" || timed.iter().any(|event| CORE_EVENTS.contains(&event.kind));
     let origin = Origin {
         process: 0,
         is_monotonic,
+        is_core,
         span_id: span.span_id,
         parent_span_id: span.parent_span_id,
         model: of_span.and(model.clone()),
     };
-    let is_core = span.name == "llm_core" || timed.iter().any(|event| CORE_EVENTS.contains(&event.kind));
-    let request = RequestSpan { origin, is_core, row };
+    let request = RequestSpan { origin, row };
     // The cached tokens of a server's span have no place in the compact form.
     let is_compact = !is_core && !is_stock && request.row.num_cached_tokens.is_none();
     Ok(if is_compact { Found::Server(request.into()) } else { Found::Request(Box::new(request)) })
@@ -195,8 +197,8 @@ fn from_stock_span(start_ns: Option<u64>, attributes: &Attributes, row: &mut Req
     let duration = |key: &str| attributes.seconds_as_ns(&format!("gen_ai.latency.{key}"));
     let start_ns = start_ns.ok_or_else(missing)?;
     let (first, e2e) = (duration("time_to_first_token")?, duration("e2e")?);
-    let after = |ns: u64| start_ns.saturating_add(ns);
-    row.arrived_ns = Some(start_ns);
+    let after = |ns: u64| Whole::from(start_ns.saturating_add(ns));
+    row.arrived_ns = Some(start_ns.into());
     row.first_response_ns = first.map(after);
     row.departed_ns = Some(after(e2e.ok_or_else(missing)?));
     let parts = (duration("time_in_queue")?, duration("time_in_model_prefill")?, duration("time_in_model_decode")?);
@@ -211,19 +213,20 @@ fn from_stock_span(start_ns: Option<u64>, attributes: &Attributes, row: &mut Req
 }
 
 fn from_events(row: &mut RequestRow, events: &mut [TimedEvent], is_monotonic: bool) -> Result<(), Fault> {
-    let time = |event: &TimedEvent| if is_monotonic { event.monotonic_ns } else { event.wall_ns };
-    events.sort_by_key(|event| time(event).unwrap_or(u64::MAX));
-    let mut preempted = 0;
+    let time = |event: &TimedEvent| (if is_monotonic { event.monotonic_ns } else { event.wall_ns }).map(Whole::from);
+    events.sort_by_key(|event| time(event).unwrap_or(u64::MAX.into()));
+    let mut preempted = 0_u64;
     for event in events.iter() {
         let (at, attributes) = (time(event), &event.attributes);
-        let step = attributes.whole("scheduler.step")?;
+        let whole = |key: &str| attributes.whole(key).map(|number| number.map(Whole::from));
+        let step = whole("scheduler.step")?;
         let is_resume = attributes.text("schedule.kind") == Some("RESUME");
         match event.kind {
             "ARRIVED" => row.arrived_ns = row.arrived_ns.or(at),
             "HANDOFF_TO_CORE" => row.handed_over_ns = row.handed_over_ns.or(at),
             "FIRST_RESPONSE" => row.first_response_ns = row.first_response_ns.or(at),
             "DEPARTED" => row.departed_ns = row.departed_ns.or(at),
-            "ABORTED" => row.finish_status = row.finish_status.take().or(Some("aborted".to_owned())),
+            "ABORTED" => row.finish_status = row.finish_status.take().or(Some("aborted".into())),
             "QUEUED" => row.queued_ns = row.queued_ns.or(at),
             "SCHEDULED" if !is_resume && row.scheduled_ns.is_none() && row.scheduled_step.is_none() => {
                 (row.scheduled_ns, row.scheduled_step) = (at, step);
@@ -233,27 +236,28 @@ fn from_events(row: &mut RequestRow, events: &mut [TimedEvent], is_monotonic: bo
             }
             "PREEMPTED" => {
                 preempted += 1;
-                row.preempted_ns.0.extend(at);
-                row.preempted_steps.0.extend(step);
+                row.preempted_ns.extend(at.map(Whole::get));
+                row.preempted_steps.extend(step.map(Whole::get));
             }
             "SCHEDULED" if is_resume => {
-                row.resumed_ns.0.extend(at);
-                row.resumed_steps.0.extend(step);
+                row.resumed_ns.extend(at.map(Whole::get));
+                row.resumed_steps.extend(step.map(Whole::get));
             }
             "FINISHED" => {
                 (row.finished_ns, row.finished_step) = (at, step);
-                row.num_output_tokens = attributes.whole("decode_done_tokens")?.or(row.num_output_tokens);
-                row.finish_status = attributes.first_text(&["finish.status"]).or(row.finish_status.take());
+                row.num_output_tokens = whole("decode_done_tokens")?.or(row.num_output_tokens);
+                row.finish_status =
+                    attributes.first_text(&["finish.status"]).map(Into::into).or(row.finish_status.take());
             }
             _ => {}
         }
         if CORE_EVENTS.contains(&event.kind) {
             // After a preemption the prompt that is computed again includes the generated tokens.
             if preempted == 0 && !is_resume {
-                row.num_prompt_tokens = row.num_prompt_tokens.or(attributes.whole("prefill_total_tokens")?);
+                row.num_prompt_tokens = row.num_prompt_tokens.or(whole("prefill_total_tokens")?);
             }
-            let counted = attributes.whole("num_preemptions")?;
-            row.num_preemptions = row.num_preemptions.max(counted).max(Some(preempted));
+            let counted = whole("num_preemptions")?;
+            row.num_preemptions = row.num_preemptions.max(counted).max(Some(preempted.into()));
         }
     }
     Ok(())

@@ -7,7 +7,7 @@ use super::request_join::join;
 use super::request_span::RequestSpan;
 use super::snapshots;
 use super::trace::{Process, Trace};
-use crate::ingest::{Capture, KvEvents, RequestTrace, Run, StepTrace};
+use crate::ingest::{Capture, KvEvents, RequestTrace, Run, StepTrace, Whole};
 
 /// Makes runs of a trace; `file` is the name of its file.
 pub(super) fn capture(file: &str, mut trace: Trace) -> Capture {
@@ -30,7 +30,7 @@ pub(super) fn capture(file: &str, mut trace: Trace) -> Capture {
         let mut requests = join(spans, server_spans, &mut trace.request_faults, &mut capture.notes);
         let engines: Vec<usize> = (0..processes.len()).filter(|index| is_engine[*index]).collect();
         if let [engine] = engines[..] {
-            requests.iter_mut().filter(|of| !of.is_core).for_each(|of| of.origin.process = engine);
+            requests.iter_mut().filter(|of| !of.origin.is_core).for_each(|of| of.origin.process = engine);
         }
         for (index, (name, process)) in processes.into_iter().enumerate() {
             let own = if requests.iter().all(|request| request.origin.process == index) {
@@ -107,8 +107,11 @@ fn add_run(name: String, process: Process, requests: Vec<RequestSpan>, capture: 
         }
     }
     let mut rows: Vec<_> = requests.into_iter().map(|request| request.row).collect();
+    // They are in the place of the spans, which took more.
+    rows.shrink_to_fit();
     for row in &mut rows {
-        row.num_cached_tokens = row.num_cached_tokens.or_else(|| process.cache_hits.get(&row.request_id).copied());
+        row.num_cached_tokens =
+            row.num_cached_tokens.or_else(|| process.cache_hits.get(&*row.request_id).copied().map(Whole::from));
     }
     if !rows.is_empty() {
         capture.requests.push(RequestTrace { run, requests: rows });

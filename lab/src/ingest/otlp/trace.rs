@@ -54,7 +54,7 @@ pub(super) struct Process {
 
 impl Process {
     pub(super) fn is_engine(&self) -> bool {
-        !self.steps.is_empty() || self.requests.iter().any(|request| request.is_core)
+        !self.steps.is_empty() || self.requests.iter().any(|request| request.origin.is_core)
     }
 
     pub(super) fn has_requests(&self) -> bool {

@@ -92,7 +92,12 @@ struct Request {
 fn row(position: usize, request: &Request) -> Row {
     let timings = &request.info.0["timings"];
     let row = RequestRow {
-        request_id: request.request_id.clone().filter(|id| !id.is_empty()).unwrap_or_else(|| position.to_string()),
+        request_id: request
+            .request_id
+            .clone()
+            .filter(|id| !id.is_empty())
+            .unwrap_or_else(|| position.to_string())
+            .into(),
         arrived_ns: time_ns(&timings["request_start"])?,
         first_response_ns: time_ns(&timings["first_token_iteration"])?,
         departed_ns: time_ns(&timings["request_end"])?,

@@ -12,6 +12,7 @@ use ridgepoint::internals::input::{Distinct, HeadKind};
 use serde_json::Value;
 
 use super::{Row, Rows, time_ns, tokens, tokens_at, with_requests};
+use crate::ingest::Whole;
 use crate::ingest::format::Format;
 use crate::ingest::json_stream::for_each_object;
 use crate::ingest::{Capture, Reason, RequestRow, Run, file_name};
@@ -56,12 +57,14 @@ fn row(index: usize, request: &Value) -> Row {
     let either = |new: &Value, old: &str| Ok(tokens(new)?.or(tokens(&info[old])?));
     let times = [&response["output_token_times"], &info["output_token_times"]].into_iter().find(|of| !of.is_null());
     let times = times.and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
-    let times_ns: Vec<u64> =
-        times.iter().map(|time| time_ns(time)?.ok_or(Reason::BadValue)).collect::<std::result::Result<_, Reason>>()?;
+    let times_ns: Vec<u64> = times
+        .iter()
+        .map(|time| time_ns(time)?.map(Whole::get).ok_or(Reason::BadValue))
+        .collect::<std::result::Result<_, Reason>>()?;
     let row = RequestRow {
-        request_id: index.to_string(),
+        request_id: index.to_string().into(),
         arrived_ns: time_ns(&request["start_time"])?,
-        first_response_ns: times_ns.first().copied(),
+        first_response_ns: times_ns.first().copied().map(Whole::from),
         departed_ns: time_ns(&request["end_time"])?,
         num_prompt_tokens: either(&info["request_metrics"]["text"]["input_tokens"], "input_tokens")?,
         num_output_tokens: either(&response["output_tokens"], "output_tokens")?,

@@ -10,7 +10,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use super::{Capture, Chunk, Dropped, Reason, RequestRow, RequestTokens, Run, seconds_to_ns};
+use super::{Capture, Chunk, Dropped, Reason, RequestRow, RequestTokens, Run, Whole, seconds_to_ns};
 use ridgepoint::{Error, Result};
 
 /// Latest time on a client's clock, s: unix times are well below.
@@ -22,15 +22,15 @@ const MAX_TOKENS: f64 = 1e9;
 type Row = std::result::Result<(RequestRow, Option<RequestTokens>), Reason>;
 
 /// Converts a time in seconds to ns; `None` for null.
-fn time_ns(value: &Value) -> std::result::Result<Option<u64>, Reason> {
-    within(value, MAX_TIME_S).map(|seconds| seconds.map(seconds_to_ns))
+fn time_ns(value: &Value) -> std::result::Result<Option<Whole>, Reason> {
+    within(value, MAX_TIME_S).map(|seconds| seconds.map(|seconds| seconds_to_ns(seconds).into()))
 }
 
 /// Converts a number of tokens; `None` for null.
-fn tokens(value: &Value) -> std::result::Result<Option<u64>, Reason> {
+fn tokens(value: &Value) -> std::result::Result<Option<Whole>, Reason> {
     match within(value, MAX_TOKENS)? {
         Some(tokens) if tokens.fract().abs() > 0.0 => Err(Reason::BadValue),
-        tokens => Ok(tokens.map(|tokens| tokens as u64)),
+        tokens => Ok(tokens.map(|tokens| (tokens as u64).into())),
     }
 }
 
@@ -43,7 +43,7 @@ fn within(value: &Value, max: f64) -> std::result::Result<Option<f64>, Reason> {
 #[derive(Default)]
 struct Rows {
     requests: Vec<(RequestRow, Option<RequestTokens>)>,
-    ids: HashSet<String>,
+    ids: HashSet<Box<str>>,
     dropped: Dropped,
 }
 
@@ -79,7 +79,8 @@ fn tokens_at(row: &RequestRow, times_ns: &[u64]) -> std::result::Result<Option<R
         return Err(Reason::BadValue);
     }
     let chunk = |time_ns: &u64| Chunk { time_ns: *time_ns, num_tokens: 1, ..Chunk::default() };
-    let tokens = || RequestTokens { request_id: row.request_id.clone(), chunks: times_ns.iter().map(chunk).collect() };
+    let tokens =
+        || RequestTokens { request_id: row.request_id.to_string(), chunks: times_ns.iter().map(chunk).collect() };
     Ok((!times_ns.is_empty()).then(tokens))
 }
 

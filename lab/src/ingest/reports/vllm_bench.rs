@@ -11,6 +11,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::{Row, Rows, time_ns, tokens, tokens_at};
+use crate::ingest::Whole;
 use crate::ingest::format::Format;
 use crate::ingest::json_stream::for_each_object;
 use crate::ingest::{Capture, Reason, RequestRow, Run, file_name};
@@ -80,21 +81,21 @@ fn row(index: usize, [input, output, start, ttft, gaps, error]: [&Value; 6]) -> 
         return Err(Reason::Failed);
     }
     let num_output_tokens = tokens(output)?;
-    if num_output_tokens == Some(0) {
+    if num_output_tokens == Some(Whole::ZERO) {
         return Err(Reason::BadValue);
     }
-    let arrived_ns = time_ns(start)?;
-    let first_response_ns = arrived_ns.zip(time_ns(ttft)?).map(|(at, ttft_ns)| at.saturating_add(ttft_ns));
+    let arrived_ns = time_ns(start)?.map(Whole::get);
+    let first_response_ns = arrived_ns.zip(time_ns(ttft)?).map(|(at, ttft_ns)| at.saturating_add(ttft_ns.get()));
     let mut times_ns: Vec<u64> = first_response_ns.into_iter().collect();
     for gap in gaps.as_array().ok_or(Reason::BadValue)? {
-        let gap_ns = time_ns(gap)?.ok_or(Reason::BadValue)?;
+        let gap_ns = time_ns(gap)?.ok_or(Reason::BadValue)?.get();
         times_ns.extend(times_ns.last().map(|at| at.saturating_add(gap_ns)));
     }
     let row = RequestRow {
-        request_id: index.to_string(),
-        arrived_ns,
-        first_response_ns,
-        departed_ns: times_ns.last().copied(),
+        request_id: index.to_string().into(),
+        arrived_ns: arrived_ns.map(Whole::from),
+        first_response_ns: first_response_ns.map(Whole::from),
+        departed_ns: times_ns.last().copied().map(Whole::from),
         num_prompt_tokens: tokens(input)?,
         num_output_tokens,
         ..RequestRow::default()
