@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use ridgepoint::{Error, Hardware, Model};
 use ridgepoint_lab::ingest::folder::{self, ExperimentFile};
 use ridgepoint_lab::ingest::format::Format;
-use ridgepoint_lab::ingest::{Ingestion, Run, RunReport, Tables, request_table, step_table, token_table};
+use ridgepoint_lab::ingest::{Ingestion, Run, RunReport, ServerLog, Tables, request_table, step_table, token_table};
 
 pub use args::{CleaningArgs, Ingest, Labels};
 
@@ -72,26 +72,46 @@ fn read(args: &Ingest) -> Result<Tables, Failure> {
     let (inputs, mut errors) = inputs(&args.files);
     let bytes = inputs.iter().map(|(file, _)| size(file)).sum();
     let bar = progress::bar(bytes, "{spinner} {msg} [{bar:30}] {bytes}/{total_bytes}, {elapsed}");
-    let mut tables = Tables::default();
+    let mut found = Vec::new();
     for (file, experiment) in &inputs {
         let name = file.display().to_string();
         bar.set_message(name.clone());
         let format = Format::named(&args.input_format).map_or_else(|| Format::detect(file), Ok);
         match format.and_then(|format| Ok((format, format.read(file)?))) {
-            Ok((format, capture)) => {
-                tables.add(&name, format, capture, &args.cleaning.given().unwrap_or_default(), &|run| {
-                    if let Some(experiment) = experiment {
-                        experiment.put_over(run);
-                    }
-                    args.labels.put_over(run);
-                });
-            }
+            Ok((format, capture)) => found.push((name, experiment, format, capture)),
             Err(error) => errors.push(error),
         }
         bar.inc(size(file));
     }
     bar.finish_and_clear();
-    if errors.is_empty() { Ok(tables) } else { Err(errors.into()) }
+    if !errors.is_empty() {
+        return Err(errors.into());
+    }
+    let servers: Vec<ServerLog> = found.iter().filter_map(|(.., capture)| capture.server.clone()).collect();
+    let (mut tables, mut problems) = (Tables::default(), Vec::new());
+    for (name, experiment, format, mut capture) in found {
+        let label = |run: &mut Run| {
+            if let Some(experiment) = experiment {
+                experiment.put_over(run);
+            }
+            args.labels.put_over(run);
+        };
+        match &servers[..] {
+            [] => {}
+            [server] => problems.extend(
+                server
+                    .label(&mut capture, &label)
+                    .into_iter()
+                    .map(|problem| format!("{name}: {problem}: leave the log out, or give the right one as a label")),
+            ),
+            _ if capture.server.is_some() => {}
+            _ => {
+                capture.notes.push("several logs of servers are there: none labels the runs of other files".to_owned())
+            }
+        }
+        tables.add(&name, format, capture, &args.cleaning.given().unwrap_or_default(), &label);
+    }
+    if problems.is_empty() { Ok(tables) } else { Err(Failure::Input(problems)) }
 }
 
 /// The files to read: those that are named, and those of experiment folders with their labels.

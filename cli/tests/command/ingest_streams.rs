@@ -190,3 +190,27 @@ fn an_experiment_folder_is_taken_as_a_whole() {
     }
     ingest(&folder, &["exp"], &["--force"]).fails(1, &["has exp-config.yaml and none of the files", "traces.json"]);
 }
+
+#[test]
+fn the_log_of_one_server_labels_the_runs_of_other_files() {
+    let folder = Folder::new();
+    folder.write("vllm.log", START_UP);
+    let request = r#"{"arrival_ms": 1, "ttft_ms": 2, "itl_ms": [3], "prompt_tokens": 9, "output_tokens": 2}"#;
+    folder.write("night.jsonl", request.to_owned() + "\n");
+    let run = ingest(&folder, &["vllm.log", "night.jsonl"], &["--hardware", "h100"]);
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    assert!(
+        run.stderr.contains("night.jsonl: labels that it lacks are those of the server's log 'vllm'"),
+        "{}",
+        run.stderr
+    );
+    let table = folder.read("out/requests.csv");
+    let row = table.lines().nth(1).unwrap();
+    assert!(row.starts_with("night,llama-3.1-8b,h100,2,,vllm-0.32.0,64,512,line-0,1000000,"), "{row}");
+
+    folder.write("other.jsonl", format!("{{\"meta\": {{\"tp\": 4}}}}\n{request}\n"));
+    let run = ingest(&folder, &["vllm.log", "other.jsonl"], &["--hardware", "h100", "--force"]);
+    assert_eq!(run.code, 1);
+    let problem = "tensor_parallel_size of the run 'other' is 4, and 2 in the server's log: leave the log out";
+    assert!(run.stderr.contains(problem), "{}", run.stderr);
+}

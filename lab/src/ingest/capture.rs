@@ -3,7 +3,8 @@
 use super::dropped::{Dropped, Reason};
 use super::kv_counts::{KvEvents, Transfer};
 use super::request::{RequestRow, RequestTrace};
-use super::server_totals::Snapshot;
+use super::server_log::ServerLog;
+use super::server_totals::MetricsReply;
 use super::step::{Run, StepTrace};
 use super::token::{RequestTokens, TokenTrace};
 
@@ -25,7 +26,9 @@ pub struct Capture {
     /// Transfers of KV blocks by direction.
     pub transfers: Vec<Transfer>,
     /// Counters of a server.
-    pub metrics: Option<Snapshot>,
+    pub metrics: Option<MetricsReply>,
+    /// What the start-up of one server says, which holds for the runs of other files as well.
+    pub server: Option<ServerLog>,
     /// Remarks for people.
     pub notes: Vec<String>,
 }

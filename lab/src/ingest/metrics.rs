@@ -7,7 +7,7 @@ use ridgepoint::{Error, Result};
 use super::Capture;
 use super::format::Format;
 use super::lines::for_each_line;
-use super::server_totals::{COUNTERS, Snapshot};
+use super::server_totals::{COUNTERS, MetricsReply};
 
 /// A reply of `/metrics`.
 pub(super) const FORMAT: Format = Format {
@@ -29,7 +29,7 @@ const STARTED: &str = "process_start_time_seconds";
 /// A file that cannot be read, a counter that is no number from 0, none of vLLM's counters.
 pub fn read(path: &Path) -> Result<Capture> {
     let origin = path.display().to_string();
-    let mut found = Snapshot { file: origin, ..Snapshot::default() };
+    let mut found = MetricsReply { file: origin, ..MetricsReply::default() };
     for_each_line(path, |_, line| {
         let line = std::str::from_utf8(line).map_err(|_| "is not UTF-8".to_owned())?;
         let name = line.split(['{', ' ']).next().unwrap_or_default();
@@ -65,7 +65,7 @@ mod tests {
     use super::*;
     use crate::ingest::Run;
 
-    fn reply(name: &str, lines: &str) -> Result<Snapshot> {
+    fn reply(name: &str, lines: &str) -> Result<MetricsReply> {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join(name);
         std::fs::write(&path, lines).unwrap();
@@ -99,8 +99,9 @@ mod tests {
     #[test]
     fn replies_that_do_not_belong_together_are_refused() {
         let (before, after) = (reply("a", BEFORE).unwrap(), reply("b", &after()).unwrap());
-        let restarted = Snapshot { started_s: Some(2e9), ..after.clone() };
-        let mixed = Snapshot { counters: BTreeMap::from([("requests", 9.0), ("prompt_tokens", 3.0)]), ..after.clone() };
+        let restarted = MetricsReply { started_s: Some(2e9), ..after.clone() };
+        let mixed =
+            MetricsReply { counters: BTreeMap::from([("requests", 9.0), ("prompt_tokens", 3.0)]), ..after.clone() };
         for (replies, said) in [
             (vec![after.clone()], "from before the run as well"),
             (vec![before.clone(), after.clone(), after], "more than two replies"),

@@ -9,7 +9,7 @@ use super::join::{JoinedRun, join};
 use super::kv_counts::{KvEvents, Transfer};
 use super::periods::{Cleaning, periods};
 use super::request::RequestTrace;
-use super::server_totals::{Snapshot, Total, totals};
+use super::server_totals::{MetricsReply, Total, totals};
 use super::step::{ByRun, Run, StepTrace};
 use super::step_table::TableRun;
 use super::token::TokenTrace;
@@ -100,7 +100,7 @@ pub struct Tables {
     /// Runs that two files hold with the same labels; in a table they would be one.
     pub twins: Vec<String>,
     /// What replies of `/metrics` say, in the order of the files.
-    metrics: Vec<Snapshot>,
+    metrics: Vec<MetricsReply>,
     /// The runs, while files are added.
     runs: ByRun<RunReport>,
 }

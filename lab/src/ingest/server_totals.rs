@@ -30,10 +30,18 @@ pub(super) const COUNTERS: [(&str, &str); 14] = [
 
 /// The counters of one reply.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Snapshot {
+pub struct MetricsReply {
     pub(super) file: String,
     pub(super) counters: BTreeMap<&'static str, f64>,
     pub(super) started_s: Option<f64>,
+}
+
+#[cfg(test)]
+impl MetricsReply {
+    /// A reply with these counters.
+    pub(crate) fn of(counters: &[(&'static str, f64)]) -> Self {
+        MetricsReply { counters: counters.iter().copied().collect(), ..MetricsReply::default() }
+    }
 }
 
 /// A total over the interval.
@@ -51,8 +59,8 @@ pub struct Total {
 ///
 /// # Errors
 /// Another number of replies than two; replies of a server that started again in between.
-pub(super) fn totals(
-    snapshots: &[Snapshot],
+pub(crate) fn totals(
+    snapshots: &[MetricsReply],
     requests: &[RequestTrace],
     steps: Option<u64>,
 ) -> std::result::Result<Vec<Total>, String> {
@@ -72,7 +80,7 @@ pub(super) fn totals(
             ));
         }
     };
-    let is_later = |one: &Snapshot, other: &Snapshot| {
+    let is_later = |one: &MetricsReply, other: &MetricsReply| {
         one.counters.iter().all(|(name, value)| other.counters.get(name) <= Some(value))
     };
     let (before, after) = if is_later(second, first) { (first, second) } else { (second, first) };

@@ -208,7 +208,7 @@ impl Requests {
 /// A request and, where its gaps are told, its tokens.
 fn request(line: Line, position: u64) -> std::result::Result<(RequestRow, Option<RequestTokens>), Reason> {
     let request_id = match line.request_id {
-        None | Some(Value::Null) => position.to_string(),
+        None | Some(Value::Null) => format!("line-{position}"),
         Some(Value::String(text)) if !text.is_empty() => text,
         Some(other) => other.to_string(),
     };

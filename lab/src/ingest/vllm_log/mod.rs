@@ -84,7 +84,13 @@ pub fn read(path: &Path) -> Result<Capture> {
         engines.of((starts, engine.to_owned()), first).steps.push(step);
         Ok(())
     })?;
-    let mut capture = Capture { transfers: transfers.finish(), ..Capture::default() };
+    let of_one = match &engines.values[..] {
+        [] => Some(&start_up),
+        [one] => Some(&one.start_up),
+        _ => None,
+    };
+    let server = of_one.and_then(|start_up| start_up.server(&file_name(path)));
+    let mut capture = Capture { transfers: transfers.finish(), server, ..Capture::default() };
     if faults.rows() == 0 {
         // The log of a server with other switches still says what the server is.
         let message = "has no line with Iteration(N): start vLLM with --enable-logging-iteration-details";

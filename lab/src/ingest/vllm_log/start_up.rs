@@ -1,11 +1,12 @@
 //! What vLLM's log says of a server when it starts.
 
-use crate::ingest::Run;
+use crate::ingest::{Run, ServerLog};
 
 /// The settings of a server, as far as they have been logged.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(super) struct StartUp {
     pub(super) run: Run,
+    served_model: Option<String>,
     block_size: Option<u64>,
     /// Tokens of the KV cache, and whether the device is a CPU.
     kv_cache: Option<(u64, bool)>,
@@ -36,6 +37,8 @@ impl StartUp {
         let small = |value: Option<u64>| value.and_then(|value| u32::try_from(value).ok()).filter(|value| *value > 0);
         if let Some((_, rest)) = line.split_once("non-default args: ") {
             let of = |key: &str| number(after(rest, &format!("'{key}': ")));
+            self.served_model =
+                after(rest, "'served_model_name': ['").and_then(until_quote).or(self.served_model.take());
             self.block_size = of("block_size").filter(|size| *size > 0).or(self.block_size);
             self.run.max_num_seqs = small(of("max_num_seqs")).or(self.run.max_num_seqs);
             self.run.max_num_batched_tokens = small(of("max_num_batched_tokens")).or(self.run.max_num_batched_tokens);
@@ -43,7 +46,7 @@ impl StartUp {
         } else if let Some((_, rest)) = line.split_once(ENGINE_STARTS) {
             let version = rest.split(')').next().unwrap_or_default();
             self.run.engine_version = Some(format!("vllm-{version}"));
-            self.run.model = after(rest, "model='").and_then(|rest| Some(rest.split_once('\'')?.0.to_owned()));
+            self.run.model = after(rest, "model='").and_then(until_quote);
             self.run.tensor_parallel_size = small(number(after(rest, "tensor_parallel_size=")));
             let sizes = after(rest, "'cudagraph_capture_sizes': [").and_then(|rest| Some(rest.split_once(']')?.0));
             self.graph_sizes = sizes.map(str::to_owned).or(self.graph_sizes.take());
@@ -61,6 +64,14 @@ impl StartUp {
     pub(super) fn kv_blocks(&self) -> Option<u64> {
         let of_tokens = || self.kv_cache.map(|(tokens, _)| tokens / self.block_size().0);
         self.blocks_override.or_else(of_tokens).filter(|blocks| *blocks > 0)
+    }
+
+    /// What holds for other files of the same server; `None` where nothing was logged. `name` is the log's.
+    pub(super) fn server(&self, name: &str) -> Option<ServerLog> {
+        let (run, served_model) = (self.run.clone(), self.served_model.clone());
+        let said = run != Run::default() || self.kv_blocks().is_some();
+        let run = Run { experiment: name.to_owned(), ..run };
+        said.then(|| ServerLog { run, served_model, kv_blocks: self.kv_blocks() })
     }
 
     /// The tokens of a block, and whether they are vLLM's default for want of a line that says so.
@@ -88,6 +99,10 @@ fn after<'l>(line: &'l str, text: &str) -> Option<&'l str> {
     Some(line.split_once(text)?.1)
 }
 
+fn until_quote(text: &str) -> Option<String> {
+    Some(text.split_once('\'')?.0.to_owned())
+}
+
 fn leading_number(text: &str) -> Option<u64> {
     text.split(|of: char| !of.is_ascii_digit()).next()?.parse().ok()
 }
@@ -108,8 +123,8 @@ mod tests {
     #[test]
     fn start_up_lines_are_labels() {
         let found = read(&[
-            "(APIServer pid=1) INFO 01-02 03:04:05 [api_utils.py:1] non-default args: {'model': 'org/small', 'block_size': 32, \
-             'max_num_seqs': 64}",
+            "(APIServer pid=1) INFO 01-02 03:04:05 [api_utils.py:1] non-default args: {'model': 'org/small', 'served_model_name': ['chat', 'c'], \
+             'block_size': 32, 'max_num_seqs': 64}",
             "(APIServer pid=1) INFO 01-02 03:04:05 [scheduler.py:1] Chunked prefill is enabled with max_num_batched_tokens=4096.",
             ENGINE,
             "(EngineCore pid=1) INFO 01-02 03:04:05 [kv_cache_utils.py:1] GPU KV cache size: 6,400 tokens, Maximum concurrency: 2x",
@@ -123,6 +138,9 @@ mod tests {
             ..Run::default()
         };
         assert_eq!((&found.run, found.kv_blocks()), (&run, Some(200)));
+        let server = found.server("log").unwrap();
+        assert_eq!((server.run.experiment.as_str(), server.served_model.as_deref()), ("log", Some("chat")));
+        assert_eq!((server.kv_blocks, StartUp::default().server("log")), (Some(200), None));
         assert_eq!(found.note().unwrap(), "the server has 200 KV blocks of 32 tokens; CUDA graphs of 1, 2, 4 tokens");
     }
 
