@@ -8,12 +8,14 @@ use ridgepoint::internals::correction::{Correction, Level};
 use ridgepoint::internals::workload::check_memory;
 use ridgepoint::{Deployment, Error, Hardware, Model};
 use ridgepoint_lab::evaluate::capture::{
-    CaptureReport, CaptureServer, Distributions, GapStatistics, Verdict, judge_capture, read_capture,
+    CaptureReport, CaptureServer, Distributions, GapStatistics, Verdict, WorkCount, judge_capture, read_capture,
 };
 use ridgepoint_lab::evaluate::metric::Metric;
 use ridgepoint_lab::evaluate::report::MetricRow;
 use ridgepoint_lab::evaluate::steps::case::StepCase;
-use ridgepoint_lab::fit::{FittedRows, ParameterReport, Prior, StepFitReport, fit_cases, host_delays};
+use ridgepoint_lab::fit::{
+    FittedRows, ParameterReport, Prior, StepFitReport, fit_cases, host_delays, unlike_the_fitted,
+};
 
 use super::table::{absolute, signed};
 use crate::common::{Common, MemoryArg, PredictionArgs, above_zero, at_least_zero};
@@ -23,7 +25,7 @@ use crate::outcome::{Failure, Outcome, Report};
 use crate::output::Kind;
 use crate::plots::Plot;
 use crate::progress::{self, AnsweredRequests};
-use crate::server::{ServerArgs, unlike_the_fitted};
+use crate::server::ServerArgs;
 use crate::text::{Page, Rows, percent, plural, shown};
 
 /// The arguments of `evaluate capture`.
@@ -79,8 +81,9 @@ pub fn run(args: &Capture, common: &Common) -> Result<Outcome<CaptureReport>, Fa
     if !args.fit_from.is_empty() {
         let (correction, report) = fitted(args, (&model, &hardware, &deployment), common, &mut notes)?;
         notes.push(format!("fitted on {}: {}", correction.source.data, report.verdict.in_words()));
+        notes.extend(report.verdict.remarks);
         steps = steps.with_correction(Arc::new(correction));
-        notes.extend(unlike_the_fitted(&steps, &engine));
+        notes.extend(unlike_the_fitted(&steps, &engine.config));
         coefficients = Some(report.fit.parameters);
     }
     let server = CaptureServer { engine: engine.config, blocks_are_given: engine.blocks_are_given, steps };
@@ -166,6 +169,9 @@ impl Report for CaptureReport {
         page.blank();
         page.rows(&rows, &["90 % interval"]);
         page.blank();
+        for WorkCount { name, vllm, ridgepoint, ratio } in &self.work {
+            page.line(&format!("{name} of a GPU: {vllm:.4e} by vLLM, {ridgepoint:.4e} here, {ratio:.3} times as many"));
+        }
         if let Some(distributions) = &self.distributions {
             gaps(distributions, page);
             page.blank();

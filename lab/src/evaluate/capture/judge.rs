@@ -2,6 +2,7 @@
 
 use std::io::Write;
 
+use super::counts::{WorkCount, work_counts};
 use super::distributions::{Distributions, TokenGaps};
 use super::load::load;
 use super::read::CapturedRun;
@@ -60,6 +61,9 @@ pub struct CaptureReport {
     pub coefficients: Option<Vec<ParameterReport>>,
     /// Measured and predicted values.
     pub metrics: Vec<MetricRow>,
+    /// vLLM's FLOPs and bytes beside ours, where the capture has both `/metrics` with these and every step.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub work: Vec<WorkCount>,
     /// How the gaps between tokens are distributed, where the capture tells them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub distributions: Option<Box<Distributions>>,
@@ -152,6 +156,7 @@ pub fn judge_capture(mut run: CapturedRun, server: CaptureServer, observer: impl
     }
     let mut metrics = metrics(&judged, gaps, &spread, &mut notes);
     metrics.extend(step_row(&run, &latency, &engine, &mut notes));
+    let work = work_counts(&run, latency.steps(), engine.block_size, &mut notes)?;
     let verdicts = verdicts(&metrics);
     Ok(CaptureReport {
         experiment: run.run.experiment,
@@ -161,6 +166,7 @@ pub fn judge_capture(mut run: CapturedRun, server: CaptureServer, observer: impl
         coefficients: None,
         passed: !verdicts.is_empty() && verdicts.iter().all(|verdict| verdict.passed),
         metrics,
+        work,
         distributions: Distributions::of(token_gaps).map(Box::new),
         verdicts,
         notes,

@@ -1,6 +1,7 @@
 //! Judges a prediction by one run's own capture: its arrivals, lengths and prefixes are replayed, and each request's predicted times
 //! stand beside the measured ones.
 
+mod counts;
 mod distributions;
 mod judge;
 mod knob;
@@ -8,6 +9,7 @@ mod load;
 mod read;
 mod times;
 
+pub use counts::WorkCount;
 pub use distributions::{AtShare, Distributions, GapStatistics, Longer, Sample, Sources, captured_gaps_ms};
 pub use judge::{CaptureReport, CaptureServer, JudgedRequest, REQUEST_COLUMNS, Verdict, judge_capture};
 pub use knob::{DRAWN_SHARES, Knob, MAX_STD_DEV_SHARE};

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::evaluate::steps::read::read_timed;
 use crate::ingest::step_table::TableRun;
-use crate::ingest::{Capture, Dropped, RequestRow, RequestTokens, Run};
+use crate::ingest::{Capture, Dropped, MetricsReply, RequestRow, RequestTokens, Run};
 use ridgepoint::internals::error::cut;
 use ridgepoint::{Error, Location, Result};
 
@@ -23,6 +23,8 @@ pub struct CapturedRun {
     pub tokens: BTreeMap<String, RequestTokens>,
     /// Its steps, if they were traced.
     pub steps: Option<TableRun>,
+    /// What `/metrics` says before and after.
+    pub metrics: Vec<MetricsReply>,
     /// Requests that could not be read, by reason.
     pub dropped: Dropped,
     /// Remarks of the readers.
@@ -36,11 +38,12 @@ pub struct CapturedRun {
 /// Every file that cannot be read; files without requests, or with several runs.
 pub fn read_capture(paths: &[PathBuf], experiment: Option<&str>) -> std::result::Result<CapturedRun, Vec<Error>> {
     let (mut runs, mut errors) = (BTreeMap::<String, CapturedRun>::new(), Vec::new());
-    let (mut dropped, mut notes) = (Dropped::default(), Vec::new());
+    let (mut dropped, mut notes, mut metrics) = (Dropped::default(), Vec::new(), Vec::new());
     for file in paths.iter().flat_map(|path| files(path)) {
         match read_timed(&file, None) {
             Ok((_, capture, timed)) => {
                 dropped.merge(&capture.dropped_requests);
+                metrics.extend(capture.metrics.clone());
                 notes.extend(capture.notes.iter().map(|note| format!("{}: {note}", file.display())));
                 errors.extend(add(&file, capture, timed, &mut runs).err());
             }
@@ -67,6 +70,7 @@ pub fn read_capture(paths: &[PathBuf], experiment: Option<&str>) -> std::result:
         let origin = paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ");
         return Err(vec![Error::invalid(Location::of(origin).key("experiment"), vec![problem])]);
     };
+    run.metrics = metrics;
     run.dropped = dropped;
     run.notes.extend(notes);
     Ok(run)
