@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use ridgepoint::server_config::{Engine, ServerConfig};
 use ridgepoint::{Options, StepModel};
+use ridgepoint_lab::fit::unlike_the_fitted;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -65,17 +66,6 @@ pub struct ServerArgs {
     scheduling_policy: Option<String>,
 }
 
-/// A remark if step times hold the host's share of an engine that schedules synchronously, and this one does not.
-pub fn unlike_the_fitted(steps: &StepModel, engine: &Engine) -> Option<String> {
-    let correction =
-        steps.correction().filter(|of| of.source.steps_hold_scheduling && engine.config.async_scheduling)?;
-    Some(format!(
-        "correction {} was fitted on an engine that schedules synchronously, and this one schedules asynchronously: \
-         --no-async-scheduling makes them alike",
-        correction.name
-    ))
-}
-
 /// A number, or a text that the reader of servers judges.
 fn blocks(text: &str) -> Result<Value, std::convert::Infallible> {
     Ok(text.parse::<u64>().map_or_else(|_| text.into(), Value::from))
@@ -97,7 +87,7 @@ impl ServerArgs {
         notes.extend(precision_notes);
         notes.extend(steps.notes().iter().cloned());
         notes.extend(engine.notes.iter().cloned());
-        notes.extend(unlike_the_fitted(&steps, &engine));
+        notes.extend(unlike_the_fitted(&steps, &engine.config));
         Ok((Served { model, hardware, deployment, steps }, engine, notes))
     }
 

@@ -4,6 +4,7 @@
 use super::fit_rows::{FitResult, Prior};
 use super::fit_steps::StepRun;
 use super::host_from_traces::host_from_delays;
+use super::mean_step::{lifted, mean_over_median, scaled};
 use super::step_scatter::{StepFitReport, StepRunReport, fit_with_scatter};
 use super::verdict::Verdict;
 use crate::evaluate::steps::case::StepCase;
@@ -57,15 +58,23 @@ pub fn fit_cases(
         done();
     }
     let mut fitted = fit_with_scatter(origin, &mut step_runs, prior, level)?;
-    let verdict = Verdict::of(&step_runs, &fitted.correction, &fitted.report.parameters);
+    // Coefficients are far from their priors or not before they are raised.
+    let parameters = fitted.report.parameters.clone();
+    let (remark, raised) = lifted(&step_runs, &fitted).map(|(lifted, remark)| (remark, lifted)).unzip();
+    fitted = raised.unwrap_or(fitted);
+    let mut verdict = Verdict::of(&step_runs, &fitted.correction, &parameters);
     let runs = step_runs.iter().map(|run| StepRunReport::of(run, &fitted.correction)).collect();
     if rows == FittedRows::Judged && verdict.held_out.is_some() {
         let mut whole: Vec<StepRun<'_>> = step_runs.iter().map(StepRun::whole).collect();
         let scatter = fitted.correction.scatter;
         fitted = fit_with_scatter(origin, &mut whole, prior, level)?;
+        if remark.is_some() {
+            fitted = scaled(&fitted, mean_over_median(&whole, &fitted.correction)).unwrap_or(fitted);
+        }
         fitted.correction.scatter = scatter;
     }
     let FitResult { mut correction, mut report } = fitted;
+    verdict.remarks.extend(remark);
     let host = host_from_delays(delays, &correction.host);
     correction.host = host.times;
     report.replace_host(host);

@@ -294,4 +294,4 @@ pub(super) fn fit_steps(origin: &str, runs: &[&StepRun<'_>], prior: &Prior) -> R
 
 #[cfg(test)]
 #[path = "fit_steps_tests.rs"]
-mod tests;
+pub(super) mod tests;

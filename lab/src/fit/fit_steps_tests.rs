@@ -8,7 +8,7 @@ use crate::ingest::{Cleaning, Run, StepRecord, StepTrace, periods};
 use ridgepoint::internals::correction::Term;
 
 /// A run of steps (number, start in µs, decodes), each decode with 500 tokens in the cache.
-fn case(steps: &[(u64, u64, u32)]) -> StepCase {
+pub(in crate::fit) fn case(steps: &[(u64, u64, u32)]) -> StepCase {
     let step = |(step_id, start_us, decodes): &(u64, u64, u32)| StepRecord {
         step_id: *step_id,
         start_ns: start_us * 1000,

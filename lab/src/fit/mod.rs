@@ -8,6 +8,7 @@ mod fit_steps;
 mod host_from_replays;
 mod host_from_traces;
 mod leave_out;
+mod mean_step;
 #[cfg(test)]
 mod minimise_tests;
 mod posterior;
@@ -29,4 +30,4 @@ pub use leave_out::{LeftOut, leave_out, scatter};
 pub use problem::Target;
 pub use report::{FitReport, HostFit, ParameterReport};
 pub use step_scatter::{StepFitReport, StepRunReport, WindowErrors, fit_fold, fit_with_scatter};
-pub use verdict::Verdict;
+pub use verdict::{Verdict, unlike_the_fitted};

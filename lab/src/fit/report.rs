@@ -86,6 +86,13 @@ impl FitReport {
         self.notes.retain(|note| !names.iter().any(|name| note.contains(&format!("'{name}'"))));
     }
 
+    /// Multiplies what steps and queues cost.
+    pub(super) fn raise(&mut self, factor: f64) {
+        for of in self.parameters.iter_mut().filter(|of| of.parameter.name != "queueing_us") {
+            *of = ParameterReport::new(of.parameter, factor * of.value, factor * of.sd, of.identified);
+        }
+    }
+
     /// Puts host overheads that were fitted apart in the place of those of the solver.
     pub fn replace_host(&mut self, host: HostFit) {
         self.leave_out(&host.parameters.iter().map(|of| of.parameter.name).collect::<Vec<_>>());

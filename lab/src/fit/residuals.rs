@@ -1,7 +1,7 @@
 //! What a fit leaves unexplained: columns of a trace that it rises or falls with, although no term has them, and a tail of slow steps.
 
 use super::fit_steps::StepRun;
-use crate::ingest::StepRecord;
+use crate::ingest::{Interval, StepRecord};
 use crate::stats::{rank_correlation, robust_sd};
 use ridgepoint::internals::correction::Correction;
 
@@ -23,11 +23,19 @@ const COLUMNS: [(&str, Column); 4] = [
 ];
 
 /// Share by which the sum of measured times may exceed that of predicted ones. A fit meets the median step.
-const MAX_TAIL: f64 = 0.05;
+pub(super) const MAX_TAIL: f64 = 0.05;
 
 /// A sentence for each column of a run that the errors of its fitted rows rise or fall with, and one for a tail of slow steps.
 pub(super) fn unexplained(runs: &[StepRun<'_>], correction: &Correction) -> Vec<String> {
     runs.iter().flat_map(|run| of_run(run, correction)).collect()
+}
+
+/// The share by which the sum of the measured times of rows, each with its time over the predicted one, exceeds that of the predicted times.
+pub(super) fn tail(rows: &[(&Interval, f64)]) -> f64 {
+    let (measured_us, predicted_us) = rows.iter().fold((0.0, 0.0), |(measured_us, predicted_us), (row, ratio)| {
+        (measured_us + row.period_us(), predicted_us + row.period_us() / ratio)
+    });
+    measured_us / predicted_us - 1.0
 }
 
 fn of_run(run: &StepRun<'_>, correction: &Correction) -> Vec<String> {
@@ -49,10 +57,7 @@ fn of_run(run: &StepRun<'_>, correction: &Correction) -> Vec<String> {
             "what is left of the times of '{run}' {verb} with {name} (rank correlation {r:+.2}), which no term explains"
         ))
     };
-    let (measured_us, predicted_us) = rows.iter().fold((0.0, 0.0), |(measured_us, predicted_us), (row, ratio)| {
-        (measured_us + row.span_us, predicted_us + row.span_us / ratio)
-    });
-    let tail = measured_us / predicted_us - 1.0;
+    let tail = tail(&rows);
     let tail = (tail > MAX_TAIL).then(|| {
         format!(
             "the steps of '{}' take {:.0} % longer in sum than predicted: a tail of slow ones, which a fit of the median leaves out of means",

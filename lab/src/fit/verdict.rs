@@ -8,7 +8,9 @@ use super::report::ParameterReport;
 use super::residuals;
 use super::step_scatter::{WindowErrors, bounds_us, points};
 use crate::stats::robust_sd;
+use ridgepoint::StepModel;
 use ridgepoint::internals::correction::Correction;
+use ridgepoint::replay::EngineConfig;
 
 /// A coefficient that is further from its prior, in standard deviations, is named.
 const FAR_SDS: f64 = 3.0;
@@ -89,6 +91,16 @@ impl Verdict {
             (false, false) => format!("Do not use it: {errors}; {}.", self.against.join("; ")),
         }
     }
+}
+
+/// A remark if a correction's steps hold the host's share of an engine that schedules synchronously, and this one does not.
+pub fn unlike_the_fitted(steps: &StepModel, engine: &EngineConfig) -> Option<String> {
+    let correction = steps.correction().filter(|of| of.source.steps_hold_scheduling && engine.async_scheduling)?;
+    Some(format!(
+        "correction {} was fitted on an engine that schedules synchronously, and this one schedules asynchronously: \
+         async_scheduling = false makes them alike",
+        correction.name
+    ))
 }
 
 fn is_worse(with: Option<&WindowErrors>, without: Option<&WindowErrors>) -> bool {

@@ -16,6 +16,7 @@ use super::load::{Source, mean_rate_per_s};
 use super::row::{CANNOT_RUN, Row};
 use super::slo::Slo;
 use super::sweeping::FoundModel;
+use crate::fit::unlike_the_fitted;
 
 /// The bracket of a search begins at this share of the rate that the server does under more load than it can take.
 const FIRST_GUESS: f64 = 0.7;
@@ -117,6 +118,7 @@ impl Point<'_> {
         let steps = latency.steps();
         row.warn(server.notes.iter().chain(precision_notes).chain(steps.notes()).cloned());
         row.warn(steps.carried_over());
+        row.warn(unlike_the_fitted(steps, &engine.config));
         row.warn(engine.notes.iter().chain(self.grid.source.notes()).cloned());
         row.warn(self.load_notes());
         let replayed = |rate_per_s| self.replayed(row, latency, &engine.config, rate_per_s);
