@@ -7,11 +7,12 @@ use ridgepoint::internals::efficiency::kernel_model::{
     AllReduceModel, Chip, DecodeModel, GemmModel, MoeModel, PrefillModel,
 };
 use ridgepoint::internals::efficiency::table::Table;
+use ridgepoint::latency::{FittedBlackBox, LatencyModel};
 use ridgepoint::server_config::ServerConfig;
 use ridgepoint::workload::profile::Profile;
 use ridgepoint::workload::requests::{Format, RequestFile};
 use ridgepoint::workload::{Prompts, StageLoad, Workload};
-use ridgepoint::{Correction, Deployment, Hardware, Model, Options, StepModel};
+use ridgepoint::{Correction, Deployment, Hardware, Model, Options, Request, StepModel};
 
 use crate::sane::{self, H100, LLAMA};
 
@@ -70,6 +71,17 @@ pub fn correction(bytes: &[u8]) {
     if let Ok(written) = correction.to_toml_string() {
         let again = Correction::from_toml_str("written.toml", &written).expect("what was written can be read");
         assert_eq!(again.to_toml_string().expect("it was written before"), written);
+    }
+}
+
+/// A fitted black box. What was read is written and read again, and predicts.
+pub fn latency_model(bytes: &[u8]) {
+    let Ok(read) = FittedBlackBox::from_toml_str("fuzzed.toml", &String::from_utf8_lossy(bytes)) else { return };
+    let written = read.to_toml_string().expect("what was read can be written");
+    assert_eq!(FittedBlackBox::from_toml_str("written.toml", &written).expect("what was written can be read"), read);
+    for step in [vec![Request::decode(u32::MAX); 3000], vec![Request::prefill(u32::MAX, u32::MAX); 3000], Vec::new()] {
+        let time_us = read.black_box.step_time_us(&step);
+        assert!(time_us.is_finite() && time_us >= 0.0, "{time_us}");
     }
 }
 

@@ -35,6 +35,7 @@ pub const fn of_kind(kind: FileKind) -> &'static [&'static str] {
         FileKind::Hardware => &["hardware"],
         FileKind::EfficiencyTable => &["efficiency_table"],
         FileKind::Correction => &["correction"],
+        FileKind::LatencyModel => &["latency_model"],
         FileKind::Batch => &["batch"],
         FileKind::ServerConfig => &["server_config"],
         FileKind::Profile => &["profile"],
@@ -65,12 +66,13 @@ pub const fn of_kind(kind: FileKind) -> &'static [&'static str] {
     }
 }
 
-const TARGETS: [Target; 36] = [
+const TARGETS: [Target; 37] = [
     target("model_config", core_files::model_config),
     target("generation_config", core_files::generation_config),
     target("deployment", core_files::deployment),
     target("hardware", core_files::hardware),
     target("correction", core_files::correction),
+    target("latency_model", core_files::latency_model),
     target("efficiency_table", core_files::efficiency_table),
     target("server_config", core_files::server_config),
     target("profile", core_files::profile),

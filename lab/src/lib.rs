@@ -3,6 +3,7 @@
 #![cfg_attr(test, allow(clippy::cast_possible_truncation, clippy::cast_possible_wrap, clippy::cast_sign_loss))]
 
 pub mod calibrate;
+mod elastic_net;
 pub mod evaluate;
 pub mod fit;
 pub mod huber;
@@ -13,3 +14,4 @@ pub mod measurements;
 pub mod solver;
 pub mod stats;
 pub mod sweep;
+pub mod training;

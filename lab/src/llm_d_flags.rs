@@ -217,6 +217,7 @@ mod tests {
             alpha0_us: 1000.0,
             alpha1_us: 2.0,
             alpha2_us: 500.0,
+            ..BlackBox::default()
         };
         // TTFT(n) = 1,000 + 2 n + 5,000 + 10 n + 500 µs; one decode takes 5,020 µs and 101 take 7,020.
         let found = predicted(&line, Some(Scatter { step: 0.05, ttft: 0.4 }), &SIZES).unwrap();

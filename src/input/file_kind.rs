@@ -15,6 +15,8 @@ pub enum FileKind {
     EfficiencyTable,
     /// A correction in TOML.
     Correction,
+    /// A fitted black box in TOML.
+    LatencyModel,
     /// The requests of one step in JSON.
     Batch,
     /// The settings of a server in YAML or JSON.
@@ -56,13 +58,14 @@ const MIB: u64 = 1 << 20;
 
 impl FileKind {
     /// Every kind.
-    pub const ALL: [FileKind; 19] = [
+    pub const ALL: [FileKind; 20] = [
         FileKind::ModelConfig,
         FileKind::QuantisationConfig,
         FileKind::GenerationConfig,
         FileKind::Hardware,
         FileKind::EfficiencyTable,
         FileKind::Correction,
+        FileKind::LatencyModel,
         FileKind::Batch,
         FileKind::ServerConfig,
         FileKind::Profile,
@@ -108,6 +111,7 @@ impl FileKind {
             FileKind::Hardware => ("hardware file", Bytes(MIB)),
             FileKind::EfficiencyTable => ("table of efficiencies", Bytes(64 * MIB)),
             FileKind::Correction => ("correction", Bytes(MIB)),
+            FileKind::LatencyModel => ("latency model", Bytes(MIB)),
             FileKind::Batch => ("batch", Bytes(256 * MIB)),
             FileKind::ServerConfig => ("server configuration", Bytes(16 * MIB)),
             FileKind::Profile => ("load profile", Bytes(16 * MIB)),

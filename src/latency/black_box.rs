@@ -1,4 +1,4 @@
-//! Latency models without a GPU: the black box that every simulator starts from, a straight line per delay; and constants, for
+//! Latency models without a GPU: the black box that every simulator starts from, a sum of prices per delay; and constants, for
 //! tests and to see what a scheduler does by itself.
 
 use serde::{Deserialize, Serialize};
@@ -6,9 +6,13 @@ use serde::{Deserialize, Serialize};
 use super::{HostTimes, LatencyModel, non_negative};
 use crate::request::Request;
 
+/// Number of [`BlackBox::COLUMNS`].
+const NUM_COLUMNS: usize = 6;
+
 /// `step = beta0 + beta1 · prefill tokens + beta2 · decodes`, `queueing = alpha0 + alpha1 · input length`, a constant per token.
+/// A step may also have prices of [`BlackBox::COLUMNS`] that the usual line lacks.
 ///
-/// KV length, model and GPU are whatever the coefficients were fitted on. A decode is one scheduled token on top of a cache
+/// Model and GPU are whatever the coefficients were fitted on. A decode is one scheduled token on top of a cache
 /// ([`Request::is_decode`]). Negative and non-finite coefficients count as 0.
 ///
 /// ```
@@ -32,6 +36,85 @@ pub struct BlackBox {
     pub alpha1_us: f64,
     /// µs from the end of a step until the client has its token.
     pub alpha2_us: f64,
+    /// µs per request with a prefill chunk.
+    pub prefill_request_us: f64,
+    /// µs per token that the requests of the step have in the cache.
+    pub cached_token_us: f64,
+    /// µs per decode and token that the requests of the step have in the cache: the number of decodes times that of cached tokens.
+    pub decode_cached_token_us: f64,
+    /// µs per squared request of the step.
+    pub squared_request_us: f64,
+}
+
+impl BlackBox {
+    /// What a step's time may rise with, by the names that training tables have.
+    pub const COLUMNS: [&str; NUM_COLUMNS] =
+        ["prefill_tokens", "num_decode", "num_prefill", "kv_tokens", "decode_tokens*kv_tokens", "batch_size^2"];
+
+    /// The values of [`BlackBox::COLUMNS`] in a step.
+    ///
+    /// ```
+    /// use ridgepoint::Request;
+    /// use ridgepoint::latency::BlackBox;
+    /// let step = [Request::prefill(100, 20), Request::decode(9), Request::decode(900)];
+    /// assert_eq!(BlackBox::columns(&step), [100.0, 2.0, 1.0, 929.0, 2.0 * 929.0, 9.0]);
+    /// ```
+    pub fn columns(step: &[Request]) -> [f64; NUM_COLUMNS] {
+        let (mut decodes, mut prefill_tokens, mut cached_tokens) = (0u64, 0u64, 0u64);
+        for request in step {
+            cached_tokens += u64::from(request.num_computed_tokens);
+            if request.is_decode() {
+                decodes += 1;
+            } else {
+                prefill_tokens += u64::from(request.num_scheduled_tokens);
+            }
+        }
+        let (all, decodes, cached_tokens) = (step.len() as f64, decodes as f64, cached_tokens as f64);
+        [prefill_tokens as f64, decodes, all - decodes, cached_tokens, decodes * cached_tokens, all * all]
+    }
+
+    /// The same delays with these prices of [`BlackBox::COLUMNS`], µs.
+    #[must_use]
+    pub fn with_prices(self, prices_us: [f64; NUM_COLUMNS]) -> Self {
+        let [beta1_us, beta2_us, prefill_request_us, cached_token_us, decode_cached_token_us, squared_request_us] =
+            prices_us;
+        BlackBox {
+            beta1_us,
+            beta2_us,
+            prefill_request_us,
+            cached_token_us,
+            decode_cached_token_us,
+            squared_request_us,
+            ..self
+        }
+    }
+
+    /// Every coefficient by its key.
+    pub(super) fn by_key(&self) -> [(&'static str, f64); 10] {
+        [
+            ("beta0_us", self.beta0_us),
+            ("beta1_us", self.beta1_us),
+            ("beta2_us", self.beta2_us),
+            ("alpha0_us", self.alpha0_us),
+            ("alpha1_us", self.alpha1_us),
+            ("alpha2_us", self.alpha2_us),
+            ("prefill_request_us", self.prefill_request_us),
+            ("cached_token_us", self.cached_token_us),
+            ("decode_cached_token_us", self.decode_cached_token_us),
+            ("squared_request_us", self.squared_request_us),
+        ]
+    }
+
+    fn prices_us(&self) -> [f64; NUM_COLUMNS] {
+        [
+            self.beta1_us,
+            self.beta2_us,
+            self.prefill_request_us,
+            self.cached_token_us,
+            self.decode_cached_token_us,
+            self.squared_request_us,
+        ]
+    }
 }
 
 impl LatencyModel for BlackBox {
@@ -39,17 +122,9 @@ impl LatencyModel for BlackBox {
         if requests.is_empty() {
             return 0.0;
         }
-        let (mut decodes, mut prefill_tokens) = (0u64, 0u64);
-        for request in requests {
-            if request.is_decode() {
-                decodes += 1;
-            } else {
-                prefill_tokens += u64::from(request.num_scheduled_tokens);
-            }
-        }
-        non_negative(self.beta0_us)
-            + non_negative(self.beta1_us) * prefill_tokens as f64
-            + non_negative(self.beta2_us) * decodes as f64
+        let priced = self.prices_us().into_iter().zip(Self::columns(requests));
+        let time_us = non_negative(self.beta0_us) + priced.map(|(price, of)| non_negative(price) * of).sum::<f64>();
+        time_us.min(f64::MAX)
     }
 
     fn host(&self) -> HostTimes {

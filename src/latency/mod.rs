@@ -2,10 +2,12 @@
 //! black box, a fixed one for tests. Uses `step_model` and `request`; knows nothing of schedulers.
 
 mod black_box;
+mod file;
 mod roofline;
 
 pub use crate::correction::{HostTimes, Queues};
 pub use black_box::{BlackBox, FixedLatency};
+pub use file::FittedBlackBox;
 pub use roofline::CalibratedRoofline;
 
 use crate::request::Request;

@@ -31,14 +31,8 @@ impl std::fmt::Debug for Case {
 }
 
 static MODELS: LazyLock<Vec<Case>> = LazyLock::new(|| {
-    let line = BlackBox {
-        beta0_us: 4000.0,
-        beta1_us: 12.0,
-        beta2_us: 25.0,
-        alpha0_us: 900.0,
-        alpha1_us: 1.5,
-        alpha2_us: 40.0,
-    };
+    let line = BlackBox { beta0_us: 4000.0, alpha0_us: 900.0, alpha1_us: 1.5, alpha2_us: 40.0, ..BlackBox::default() }
+        .with_prices([12.0, 25.0, 150.0, 0.02, 3e-4, 0.4]);
     let constant = FixedLatency { step_us: 7000.0, queueing_us: 10.0, ..FixedLatency::default() };
     vec![
         Case("llama-3.1-8b", Box::new(roofline("llama-3.1-8b", "h100", 1))),

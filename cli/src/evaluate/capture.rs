@@ -8,14 +8,17 @@ use ridgepoint::internals::correction::{Correction, Level};
 use ridgepoint::internals::workload::check_memory;
 use ridgepoint::{Deployment, Error, Hardware, Model};
 use ridgepoint_lab::evaluate::capture::{
-    CaptureReport, CaptureServer, Distributions, GapStatistics, Verdict, WorkCount, judge_capture, read_capture,
+    CaptureReport, CaptureServer, Distributions, GapStatistics, QueueWaits, Verdict, WorkCount, judge_capture,
+    read_capture,
 };
 use ridgepoint_lab::evaluate::metric::Metric;
 use ridgepoint_lab::evaluate::report::MetricRow;
 use ridgepoint_lab::evaluate::steps::case::StepCase;
+use ridgepoint_lab::evaluate::steps::read::StepData;
 use ridgepoint_lab::fit::{
     FittedRows, ParameterReport, Prior, StepFitReport, fit_cases, host_delays, unlike_the_fitted,
 };
+use ridgepoint_lab::training::{QueueRow, queue_rows};
 
 use super::table::{absolute, signed};
 use crate::common::{Common, MemoryArg, PredictionArgs, above_zero, at_least_zero};
@@ -77,14 +80,16 @@ pub fn run(args: &Capture, common: &Common) -> Result<Outcome<CaptureReport>, Fa
     let requests = captured.requests.len() as u64;
     check_memory(requests, 1, args.memory.max_memory_gib)?;
     check_model(captured.run.model.as_deref(), &model, common)?;
-    let mut coefficients = None;
+    let (mut coefficients, mut others) = (None, None);
     if !args.fit_from.is_empty() {
-        let (correction, report) = fitted(args, (&model, &hardware, &deployment), common, &mut notes)?;
-        notes.push(format!("fitted on {}: {}", correction.source.data, report.verdict.in_words()));
+        let (correction, report, waits) = fitted(args, (&model, &hardware, &deployment), common, &mut notes)?;
+        let data = correction.source.data.clone();
+        notes.push(format!("fitted on {data}: {}", report.verdict.in_words()));
         notes.extend(report.verdict.remarks);
         steps = steps.with_correction(Arc::new(correction));
         notes.extend(unlike_the_fitted(&steps, &engine.config));
         coefficients = Some(report.fit.parameters);
+        others = Some((waits, data));
     }
     let server = CaptureServer { engine: engine.config, blocks_are_given: engine.blocks_are_given, steps };
     let bar = progress::bar(requests, "replay [{bar:30}] {percent} % of {len} requests, {elapsed}");
@@ -94,6 +99,9 @@ pub fn run(args: &Capture, common: &Common) -> Result<Outcome<CaptureReport>, Fa
         distributions.set_threshold_ms(threshold_ms);
     }
     report.coefficients = coefficients;
+    if let Some((others, data)) = others {
+        report.fit_queue_waits_from(&others, &data);
+    }
     if let Some(mut file) = file {
         file.write(|out| report.write_requests(out))?;
         file.keep()?;
@@ -103,27 +111,29 @@ pub fn run(args: &Capture, common: &Common) -> Result<Outcome<CaptureReport>, Fa
     Ok(Outcome { result: report, notes, missed })
 }
 
-/// A correction of this server's model, fitted to the steps of `--fit-from`.
+/// A correction of this server's model, fitted to the steps of `--fit-from`, and the waits of its requests in the queue.
 fn fitted(
     args: &Capture,
     server: (&Model, &Hardware, &Deployment),
     common: &Common,
     notes: &mut Vec<String>,
-) -> Result<(Correction, StepFitReport), Failure> {
+) -> Result<(Correction, StepFitReport, Vec<QueueRow>), Failure> {
     let (model, ..) = server;
     let (data, names) = read_labelled(&args.fit_from, &|_| Ok(()), notes)?;
     for run in &data.runs {
         check_model(run.run.trace.run.model.as_deref(), model, common)?;
     }
-    let delays = host_delays(&data);
+    let (delays, StepData { runs, requests }) = (host_delays(&data), data);
     let case = |run| StepCase::on(run, server, common.data_dir());
-    let cases = data.runs.into_iter().map(case).collect::<Result<Vec<StepCase>, Error>>()?;
+    let cases = runs.into_iter().map(case).collect::<Result<Vec<StepCase>, Error>>()?;
     let prior = Prior::of_one_model()?;
     let level = Level::Model { model: model.name.clone() };
     let bar = progress::bar(cases.len() as u64, "fit [{bar:30}] {pos} of {len} runs, {elapsed}");
-    let found = fit_cases(&names.join(", "), (&cases, &delays), &prior, &level, FittedRows::Judged, &|| bar.inc(1))?;
+    let (correction, report) =
+        fit_cases(&names.join(", "), (&cases, &delays), &prior, &level, FittedRows::Judged, &|| bar.inc(1))?;
     bar.finish_and_clear();
-    Ok(found)
+    let waits = cases.iter().flat_map(|case| queue_rows(case, &requests).0).collect();
+    Ok((correction, report, waits))
 }
 
 /// Refuses a capture of another model than the server's, where the capture names one that is known.
@@ -176,6 +186,10 @@ impl Report for CaptureReport {
             gaps(distributions, page);
             page.blank();
         }
+        if let Some(waits) = &self.queue_waits {
+            queue_waits(waits, page);
+            page.blank();
+        }
         for Verdict { metric, limit_pct, ape_pct, passed } in &self.verdicts {
             let word = if *passed { "passes" } else { "fails" };
             page.line(&format!("{word}: {metric} within {limit_pct} %, here {}", absolute(*ape_pct)));
@@ -192,6 +206,21 @@ impl Report for CaptureReport {
         });
         self.notes.iter().for_each(|note| page.paragraph("note: ", note));
     }
+}
+
+/// Waits in the queue by the replay and by lines, on the same requests.
+fn queue_waits(of: &QueueWaits, page: &mut Page) {
+    let lines = of.lines.iter().filter_map(|line| Some((format!("{} line", line.method), line.held_out?)));
+    let rows = Rows::of(std::iter::once(("replay".to_owned(), of.replay)).chain(lines))
+        .left("queue wait, ms", |(name, _)| name.clone())
+        .right("requests", |(_, of)| of.rows.to_string())
+        .right("measured mean", |(_, of)| format!("{:.3}", of.mean))
+        .right("predicted mean", |(_, of)| format!("{:.3}", of.predicted_mean))
+        .right("mean error of a request", |(_, of)| format!("{:.3}", of.mean_absolute))
+        .right("of the mean", |(_, of)| shown(of.of_mean_pct, absolute));
+    page.rows(&rows, &[]);
+    let beats = if of.replay_is_best { "better" } else { "NOT better" };
+    page.paragraph("", &format!("Lines are fitted on {}. The replay is {beats} than they are", of.lines_from));
 }
 
 /// A row per figure of the gaps between tokens, and of their means by request.

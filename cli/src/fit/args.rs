@@ -31,6 +31,10 @@ pub struct Fit {
     /// Write the correction even if it is worse than none on rows that it has not seen
     #[arg(long, conflicts_with = "serving", help_heading = FITTING)]
     pub allow_worse: bool,
+    /// Write alpha.csv, a row per request with its wait in the queue, and beta.csv, a row per step, as the papers on learned simulators
+    /// train on; and ridge.toml and lasso.toml, fitted to the first 60 % of them, for `simulate --latency`
+    #[arg(long, value_name = "DIR", conflicts_with = "serving", help_heading = FITTING)]
+    pub training_tables: Option<PathBuf>,
     /// The measurements in words, with who took them, for the file [default: the names of what was read]
     #[arg(long, value_name = "WORDS", help_heading = FITTING)]
     pub data: Option<String>,

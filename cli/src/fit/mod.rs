@@ -5,6 +5,7 @@ mod files;
 mod serving;
 mod steps;
 mod table;
+mod training;
 
 use std::path::Path;
 
@@ -12,6 +13,7 @@ use indicatif::ProgressBar;
 use ridgepoint::internals::correction::{Level, Source};
 use ridgepoint::{CorrectionChoice, EfficiencyMode, Model};
 use ridgepoint_lab::fit::{FitReport, Prior, StepFitReport};
+use ridgepoint_lab::training::Training;
 use serde::Serialize;
 
 use crate::common::Common;
@@ -19,7 +21,7 @@ pub use args::{Fit, FitLevel};
 pub use files::read_labelled;
 
 use crate::outcome::{Failure, Outcome};
-use crate::output::{Kind, Outputs};
+use crate::output::{Kind, OutputFolder, Outputs};
 use crate::progress;
 
 /// The report of a fit, by the kind of its data.
@@ -29,7 +31,17 @@ pub enum Fitted {
     /// Of serving runs.
     Serving(FitReport),
     /// Of sampled steps.
-    Steps(Box<StepFitReport>),
+    Steps(Box<FittedSteps>),
+}
+
+/// The report of a fit to sampled steps.
+#[derive(Serialize)]
+pub struct FittedSteps {
+    #[serde(flatten)]
+    report: StepFitReport,
+    /// The training tables, if they are asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    training: Option<Training>,
 }
 
 /// A fit that is to be made.
@@ -62,18 +74,31 @@ impl Job<'_> {
 pub fn run(args: &Fit, common: &Common) -> Result<Outcome<Fitted>, Failure> {
     let mut outputs = Outputs::new(common, args.force);
     outputs.probe(&args.out, Kind::Correction)?;
+    let folder = args.training_tables.clone().map(OutputFolder::make).transpose()?;
+    for (path, kind) in folder.iter().flat_map(|folder| training::paths(&folder.path)) {
+        outputs.probe(&path, kind)?;
+    }
     let data_dir = common.data_dir();
     let level = level(args, data_dir)?;
     let prior = prior(args.prior.as_deref(), &level)?;
     let bar = progress::bar(0, "{msg} [{bar:30}] {pos}/{len}, {elapsed}");
     let job = Job { args, data_dir, level, prior, bar };
-    let (correction, outcome) =
+    let (correction, mut outcome) =
         if args.steps.is_empty() { serving::fitted(&job, &mut outputs)? } else { steps::fitted(&job, &mut outputs)? };
     job.bar.finish_and_clear();
     if outcome.missed.is_some() {
         return Ok(outcome);
     }
-    outputs.write(&args.out, Kind::Correction, &correction.to_toml_string()?)?;
+    let mut files = vec![(args.out.clone(), Kind::Correction, correction.to_toml_string()?)];
+    if let (Some(folder), Fitted::Steps(fitted)) = (&folder, &outcome.result) {
+        files.extend(training::files(&folder.path, fitted, &correction)?);
+        let others = training::paths(&folder.path).into_iter().filter(|(path, _)| files.iter().all(|of| of.0 != *path));
+        let there = others.filter(|(path, _)| path.exists());
+        outcome
+            .notes
+            .extend(there.map(|(path, _)| format!("{}: was there before and is not of this fit", path.display())));
+    }
+    outputs.write_all(files)?;
     Ok(outcome)
 }
 

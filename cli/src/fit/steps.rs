@@ -6,10 +6,11 @@ use ridgepoint_lab::evaluate::report::Skipped;
 use ridgepoint_lab::evaluate::steps::case::{StepCase, step_cases};
 use ridgepoint_lab::evaluate::steps::read::StepData;
 use ridgepoint_lab::fit::{FittedRows, fit_cases, host_delays};
+use ridgepoint_lab::training::Training;
 
 use super::args::FitSplit;
 use super::files::read;
-use super::{Fitted, Job};
+use super::{Fitted, FittedSteps, Job};
 use crate::hint;
 use crate::outcome::{Failure, Outcome};
 use crate::output::Outputs;
@@ -23,7 +24,7 @@ pub fn fitted(job: &Job<'_>, outputs: &mut Outputs) -> Result<(Correction, Outco
     let Job { args, bar, level, prior, .. } = job;
     let mut notes = Vec::new();
     let (data, files) = read(args, job.data_dir, &mut notes)?;
-    let (delays, StepData { runs, .. }) = (host_delays(&data), data);
+    let (delays, StepData { runs, requests }) = (host_delays(&data), data);
     outputs.reads(runs.iter().flat_map(|of| [&of.run.trace.run.model, &of.run.trace.run.hardware]).flatten());
     let (cases, refused) = step_cases(runs, "none", job.data_dir);
     let skipped = hint::skipped(refused);
@@ -44,11 +45,16 @@ pub fn fitted(job: &Job<'_>, outputs: &mut Outputs) -> Result<(Correction, Outco
     if !report.fit.solution.converged {
         notes.push(format!("the fit has not converged: {}", report.fit.solution.why_stopped));
     }
+    let alignments = report.runs.iter().map(|run| run.alignment).collect::<Vec<_>>();
+    let training = args.training_tables.as_ref().map(|_| Training::of(&cases, &alignments, &requests));
     let verdict = &report.verdict;
     let missed = (verdict.is_worse() && !args.allow_worse).then(|| {
         format!("{} Nothing is written; --allow-worse writes {} all the same", verdict.in_words(), args.out.display())
     });
-    Ok((correction, Outcome { notes, missed, ..Outcome::of(Fitted::Steps(Box::new(report))) }))
+    Ok((
+        correction,
+        Outcome { notes, missed, ..Outcome::of(Fitted::Steps(Box::new(FittedSteps { report, training }))) },
+    ))
 }
 
 fn check(cases: &[StepCase], skipped: &[Skipped], level: &Level) -> Result<(), Failure> {

@@ -5,7 +5,7 @@ use ridgepoint_lab::evaluate::fold::Labels;
 use ridgepoint_lab::fit::{FitReport, StepRunReport, WindowErrors};
 use ridgepoint_lab::solver::Solution;
 
-use super::Fitted;
+use super::{Fitted, FittedSteps, training};
 use crate::outcome::Report;
 use crate::text::{Page, Rows, count, shown};
 
@@ -13,12 +13,14 @@ impl Report for Fitted {
     fn lay_out(&self, page: &mut Page) {
         match self {
             Fitted::Serving(report) => parameters(page, report),
-            Fitted::Steps(report) => {
+            Fitted::Steps(fitted) => {
+                let FittedSteps { report, training } = &**fitted;
                 page.paragraph("", &report.verdict.in_words());
                 report.verdict.remarks.iter().for_each(|remark| page.paragraph("! ", remark));
                 page.blank();
                 runs(page, &report.runs);
                 parameters(page, &report.fit);
+                training.iter().for_each(|of| training::lay_out(&of.report, page));
             }
         }
     }
@@ -55,7 +57,7 @@ fn parameters(page: &mut Page, report: &FitReport) {
 }
 
 /// Four significant digits, without an exponent where that reads well.
-fn number(value: f64) -> String {
+pub fn number(value: f64) -> String {
     let size = value.abs();
     if !(1e-4..1e7).contains(&size) && size > 0.0 {
         return format!("{value:.3e}");

@@ -32,6 +32,10 @@ pub enum Kind {
     TokenTable,
     /// `fit --out`. No file is replaced because it looks like one: a fit costs hours.
     Correction,
+    /// A table of `fit --training-tables`.
+    TrainingTable,
+    /// A latency model of `fit --training-tables`.
+    LatencyModel,
     /// `export --out`.
     StepModelTables,
     /// A file of `calibrate --out`.
@@ -58,6 +62,8 @@ impl Kind {
             Kind::RequestTable => "a request table of `ridgepoint ingest`",
             Kind::TokenTable => "a token table of `ridgepoint ingest`",
             Kind::Correction => "a correction",
+            Kind::TrainingTable => "a table of `ridgepoint fit --training-tables`",
+            Kind::LatencyModel => "a latency model of `ridgepoint fit --training-tables`",
             Kind::StepModelTables => "a file of `ridgepoint export`",
             Kind::EfficiencyTable => "an efficiency table of `ridgepoint calibrate`",
             Kind::Plot => "a plot of `ridgepoint evaluate`",
@@ -92,6 +98,10 @@ impl Kind {
             Kind::StepTable => head.lines().next() == Some(*step_table::COLUMNS),
             Kind::RequestTable => head.lines().next().is_some_and(|header| request_table::COLUMNS.starts_with(header)),
             Kind::TokenTable => head.lines().next() == Some(*token_table::COLUMNS),
+            Kind::TrainingTable => ["alpha_latency_ms,prompt_tokens,", "step_duration_us,num_prefill,"]
+                .iter()
+                .any(|start| head.starts_with(start)),
+            Kind::LatencyModel => head.starts_with("method = \"") && head.contains("\n[black_box]\n"),
             Kind::StepModelTables => json(r#"{"version":"#, &[r#""ridgepoint_version":"#]),
             Kind::EfficiencyTable => head.starts_with("# operator = ") && head.contains("\n# unit = \"efficiency: "),
             Kind::Plot => head.starts_with("<svg width=\""),

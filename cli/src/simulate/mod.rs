@@ -5,15 +5,17 @@ mod files;
 mod load;
 mod table;
 
+use std::path::PathBuf;
+
 use clap::Args;
-use ridgepoint::internals::correction::CorrectionInfo;
+use ridgepoint::internals::correction::{Correction, CorrectionInfo};
 use ridgepoint::internals::replay::{Intervals, SpreadSampler};
 use ridgepoint::internals::workload::check_memory;
-use ridgepoint::latency::{CalibratedRoofline, LatencyModel};
+use ridgepoint::latency::{CalibratedRoofline, FittedBlackBox, LatencyModel};
 use ridgepoint::replay::export::TokenMeta;
 use ridgepoint::replay::{EngineConfig, EngineCounters, Metrics, NoisySteps, StageMetrics, replay};
 use ridgepoint::workload::KeptContents;
-use ridgepoint::{Deployment, EfficiencyMode, StepModel};
+use ridgepoint::{Deployment, EfficiencyMode, Hardware, Model};
 use serde::Serialize;
 
 use crate::common::{Common, Format, MemoryArg, PREDICTION, PredictionArgs, at_least_zero};
@@ -41,6 +43,9 @@ pub struct Simulate {
     #[arg(long, value_name = "SIGMA", num_args = 0..=1, default_missing_value = OF_CORRECTION, value_parser = noise)]
     #[arg(allow_negative_numbers = true, help_heading = PREDICTION)]
     noise: Option<Noise>,
+    /// Take the times of steps and the host's delays from a latency model of `ridgepoint fit --training-tables`
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["correction", "efficiency"], help_heading = PREDICTION)]
+    latency: Option<PathBuf>,
     #[command(flatten)]
     output: OutputArgs,
 }
@@ -66,8 +71,8 @@ fn noise(text: &str) -> Result<Noise, String> {
 }
 
 impl Noise {
-    fn sigma(self, steps: &StepModel) -> Result<f64, Failure> {
-        match (self, steps.correction()) {
+    fn sigma(self, correction: Option<&Correction>) -> Result<f64, Failure> {
+        match (self, correction) {
             (Noise::Sigma(sigma), _) => Ok(sigma),
             (Noise::OfCorrection, Some(correction)) => Ok(correction.scatter.step),
             (Noise::OfCorrection, None) => Err(Failure::usage(
@@ -75,6 +80,25 @@ impl Noise {
             )),
         }
     }
+}
+
+/// A remark if a black box was fitted on another server than the one that is replayed: it knows neither model nor GPU.
+fn of_another_server(
+    fitted: &FittedBlackBox,
+    model: &Model,
+    gpu: &Hardware,
+    deployment: &Deployment,
+) -> Option<String> {
+    let (known, here) = (
+        (&fitted.model, &fitted.hardware, fitted.tensor_parallel_size),
+        (&model.name, &gpu.name, deployment.tensor_parallel_size),
+    );
+    (known != here).then(|| {
+        format!(
+            "the latency model was fitted on {} on {} x {}, and this server has {} on {} x {}: a black box knows neither model nor GPU",
+            known.0, known.2, known.1, here.0, here.2, here.1
+        )
+    })
 }
 
 /// A replayed load. Its JSON keys are stable: keys are added, never renamed or dropped.
@@ -95,7 +119,8 @@ pub struct Simulation {
     #[serde(skip_serializing_if = "Option::is_none")]
     noise_sigma: Option<f64>,
     correction: CorrectionInfo,
-    intervals: Intervals,
+    /// `None` for a latency model of a file.
+    intervals: Option<Intervals>,
     /// The whole run, then its stages.
     stages: Vec<StageMetrics>,
     counters: Counters,
@@ -148,9 +173,12 @@ pub fn run(args: &Simulate, common: &Common) -> Result<Outcome<Simulation>, Fail
     let mut load = args.load.load().open_if(args.load.seed, deployment.data_parallel_size, &fits)?;
     warnings.append(&mut load.notes);
     let latency = CalibratedRoofline::new(steps);
-    let noise_sigma = args.noise.map(|noise| noise.sigma(latency.steps())).transpose()?;
-    let noisy = noise_sigma.map(|sigma| NoisySteps::new(&latency, sigma, args.load.seed)).transpose()?;
-    let sampled: &dyn LatencyModel = noisy.as_ref().map_or(&latency, |noisy| noisy);
+    let fitted = args.latency.as_deref().map(FittedBlackBox::load).transpose()?;
+    let steady: &dyn LatencyModel = fitted.as_ref().map_or(&latency, |fitted| &fitted.black_box);
+    let correction = latency.steps().correction().filter(|_| fitted.is_none());
+    let noise_sigma = args.noise.map(|noise| noise.sigma(correction)).transpose()?;
+    let noisy = noise_sigma.map(|sigma| NoisySteps::new(steady, sigma, args.load.seed)).transpose()?;
+    let sampled = noisy.as_ref().map_or(steady, |noisy| noisy);
     let sampler = SpreadSampler::new(latency.steps());
     let bar = progress::bar(load.summary.requests as u64, "replay [{bar:30}] {percent} % of {len} requests, {elapsed}");
     let mut observers = ((Files::create(&args.output, &mut outputs)?, sampler), AnsweredRequests(bar.clone()));
@@ -175,14 +203,18 @@ pub fn run(args: &Simulate, common: &Common) -> Result<Outcome<Simulation>, Fail
     };
     files.write(&of, &replayed, &metrics)?;
     warnings.extend(replayed.notes(&engine.config));
-    warnings.extend(sampler.extrapolated());
+    warnings.extend(sampler.extrapolated().filter(|_| fitted.is_none()));
 
-    let correction = CorrectionInfo::of(latency.steps().correction());
+    let correction = CorrectionInfo::of(correction);
     let mut latency_model = match (latency.steps().efficiency(), &correction.name) {
         (EfficiencyMode::Ideal, _) => "ideal roofline, with the default host overheads".to_owned(),
         (_, None) => "calibrated roofline without a correction, with the default host overheads".to_owned(),
         _ => format!("calibrated roofline with the correction {correction}, host overheads included"),
     };
+    if let Some(fitted) = &fitted {
+        warnings.extend(of_another_server(fitted, &model, &hardware, &deployment));
+        latency_model = format!("black box by {}, fitted on {} steps of {}", fitted.method, fitted.rows, fitted.data);
+    }
     if let Some(sigma) = noise_sigma {
         latency_model += &format!(", each step times a random factor of mean 1 (noise {sigma})");
     }
@@ -203,7 +235,7 @@ pub fn run(args: &Simulate, common: &Common) -> Result<Outcome<Simulation>, Fail
         latency_model,
         noise_sigma,
         correction,
-        intervals: Intervals::from(&sampler.spread()),
+        intervals: fitted.is_none().then(|| Intervals::from(&sampler.spread())),
         stages: metrics.run_and_stages().cloned().collect(),
         counters: Counters::new(replayed.counters, &engine.config),
         engine: engine.config,

@@ -1,6 +1,6 @@
 //! The table of `simulate`: the server, client metrics by stage, the engine's work, and warnings.
 
-use ridgepoint::internals::replay::Factors;
+use ridgepoint::internals::replay::{Factors, Intervals};
 use ridgepoint::replay::StageMetrics;
 
 use super::Simulation;
@@ -42,17 +42,17 @@ impl Simulation {
     }
 
     fn latencies(&self, page: &mut Page) {
-        let of = &self.intervals;
+        let of = |factors: fn(&Intervals) -> Factors| self.intervals.as_ref().map(factors);
         let metrics = self.rows().flat_map(|(stage, metrics)| {
             [
-                (stage, "TTFT", metrics.ttft_ms, of.ttft),
-                (String::new(), "TPOT", metrics.tpot_ms, of.tpot),
-                (String::new(), "ITL", metrics.itl_ms, of.itl),
-                (String::new(), "E2E", metrics.e2e_ms, of.e2e),
+                (stage, "TTFT", metrics.ttft_ms, of(|of| of.ttft)),
+                (String::new(), "TPOT", metrics.tpot_ms, of(|of| of.tpot)),
+                (String::new(), "ITL", metrics.itl_ms, of(|of| of.itl)),
+                (String::new(), "E2E", metrics.e2e_ms, of(|of| of.e2e)),
             ]
         });
         let interval =
-            |mean: f64, of: &Factors| format!("{:.2} to {:.2}", mean * of.lower_factor, mean * of.upper_factor);
+            |(mean, of): (f64, Factors)| format!("{:.2} to {:.2}", mean * of.lower_factor, mean * of.upper_factor);
         let rows = Rows::of(metrics)
             .left("stage", |(stage, ..)| stage.clone())
             .left("ms", |(_, metric, ..)| (*metric).to_owned())
@@ -60,7 +60,9 @@ impl Simulation {
             .right("p50", |(_, _, of, _)| number(of.map(|of| of.p50)))
             .right("p90", |(_, _, of, _)| number(of.map(|of| of.p90)))
             .right("p99", |(_, _, of, _)| number(of.map(|of| of.p99)))
-            .right("90 % interval of the mean", |(_, _, of, factors)| shown(*of, |of| interval(of.mean, factors)));
+            .right("90 % interval of the mean", |(_, _, of, factors)| {
+                shown(of.map(|of| of.mean).zip(*factors), interval)
+            });
         page.rows(&rows, &["p50"]);
     }
 

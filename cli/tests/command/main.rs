@@ -39,4 +39,5 @@ mod simulate_faults;
 mod simulate_noise;
 mod sweep;
 mod sweep_resume;
+mod training;
 mod usage;

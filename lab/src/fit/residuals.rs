@@ -19,7 +19,7 @@ const COLUMNS: [(&str, Column); 4] = [
     ("running requests", |step| step.num_running.map(f64::from)),
     ("waiting requests", |step| step.num_waiting.map(f64::from)),
     ("finished requests", |step| step.num_finished.map(f64::from)),
-    ("KV blocks in use", |step| Some(step.kv_blocks_total?.checked_sub(step.kv_blocks_free?)? as f64)),
+    ("KV blocks in use", |step| step.kv_blocks_used().map(|blocks| blocks as f64)),
 ];
 
 /// Share by which the sum of measured times may exceed that of predicted ones. A fit meets the median step.

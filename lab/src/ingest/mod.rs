@@ -52,6 +52,7 @@ pub use server_log::ServerLog;
 pub(crate) use server_totals::totals;
 pub use server_totals::{MetricsReply, Total};
 pub use step::{Run, StepRecord, StepTrace};
+pub(crate) use table::write_rows;
 pub use token::{Chunk, RequestTokens, TokenTrace};
 pub use whole::Whole;
 

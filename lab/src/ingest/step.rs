@@ -113,6 +113,26 @@ impl StepRecord {
             [num_running, num_waiting, num_preempted, num_resumed].map(Option::unwrap_or_default);
         Queues { num_running, num_waiting, num_preempted, num_resumed }
     }
+
+    /// KV blocks in use, where the trace tells.
+    pub fn kv_blocks_used(&self) -> Option<u64> {
+        self.kv_blocks_total?.checked_sub(self.kv_blocks_free?)
+    }
+
+    /// Share of the KV blocks that is in use, where the trace tells.
+    pub fn kv_ratio(&self) -> Option<f64> {
+        Some(self.kv_blocks_used()? as f64 / self.kv_blocks_total.filter(|total| *total > 0)? as f64)
+    }
+
+    /// Tokens that the requests of the step have in the cache, where the trace tells.
+    pub fn kv_tokens(&self) -> Option<u64> {
+        if let Some(requests) = &self.requests {
+            return Some(requests.iter().map(|request| u64::from(request.num_computed_tokens)).sum());
+        }
+        let of = |requests: u32, tokens: Option<u64>| if requests == 0 { Some(0) } else { tokens };
+        let prefills = of(self.num_prefill_requests, self.prefill_kv_tokens)?;
+        Some(prefills + of(self.num_decode_requests, self.decode_kv_tokens)?)
+    }
 }
 
 /// A run's steps, sorted by number, none twice.

@@ -29,7 +29,7 @@ impl<W: Write> Write for WithoutZeros<W> {
 ///
 /// # Errors
 /// Those of `out`, and a zero byte in a cell.
-pub(super) fn write_rows(out: impl Write, rows: impl IntoIterator<Item = impl Serialize>) -> std::io::Result<()> {
+pub(crate) fn write_rows(out: impl Write, rows: impl IntoIterator<Item = impl Serialize>) -> std::io::Result<()> {
     let mut writer = csv::Writer::from_writer(WithoutZeros(out));
     rows.into_iter().try_for_each(|row| writer.serialize(row))?;
     writer.flush()

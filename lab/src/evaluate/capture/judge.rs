@@ -5,6 +5,7 @@ use std::io::Write;
 use super::counts::{WorkCount, work_counts};
 use super::distributions::{Distributions, TokenGaps};
 use super::load::load;
+use super::queue_wait::QueueWaits;
 use super::read::CapturedRun;
 use super::times::{RequestTimes, arrival_ns, gaps_ms};
 use crate::evaluate::measured::WHOLE_RUN;
@@ -14,6 +15,7 @@ use crate::evaluate::steps::reconstruct;
 use crate::evaluate::steps::window::mean_step_us;
 use crate::fit::ParameterReport;
 use crate::ingest::{Dropped, Interval, RequestRow, RequestTokens, StepRecord};
+use crate::training::QueueRow;
 use ridgepoint::internals::correction::CorrectionInfo;
 use ridgepoint::internals::replay::{Spread, SpreadSampler};
 use ridgepoint::internals::units::{US_PER_MS, ns_to_ms};
@@ -67,6 +69,9 @@ pub struct CaptureReport {
     /// How the gaps between tokens are distributed, where the capture tells them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub distributions: Option<Box<Distributions>>,
+    /// Waits in the queue beside those that lines predict, where the capture tells them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub queue_waits: Option<Box<QueueWaits>>,
     /// The limits of published simulators.
     pub verdicts: Vec<Verdict>,
     /// Whether there are such limits and all of them are kept.
@@ -91,6 +96,8 @@ pub struct JudgedRequest {
     pub measured: RequestTimes,
     /// Predicted times.
     pub predicted: RequestTimes,
+    /// Its wait and the queues as it found them, where the capture tells.
+    pub queued: Option<QueueRow>,
 }
 
 /// The server that a capture is replayed on.
@@ -147,6 +154,7 @@ pub fn judge_capture(mut run: CapturedRun, server: CaptureServer, observer: impl
             num_preemptions: record.num_preemptions,
             measured: RequestTimes::measured(&row),
             predicted: RequestTimes::predicted(record),
+            queued: QueueRow::of(&row, run.steps.as_ref().map_or(&[], |steps| &steps.trace.steps)),
             row,
         });
     }
@@ -168,6 +176,7 @@ pub fn judge_capture(mut run: CapturedRun, server: CaptureServer, observer: impl
         metrics,
         work,
         distributions: Distributions::of(token_gaps).map(Box::new),
+        queue_waits: QueueWaits::of(&judged, None).map(Box::new),
         verdicts,
         notes,
         judged,
@@ -304,6 +313,11 @@ fn verdicts(metrics: &[MetricRow]) -> Vec<Verdict> {
 }
 
 impl CaptureReport {
+    /// Judges waits in the queue by lines through other requests than its own, which `name` names.
+    pub fn fit_queue_waits_from(&mut self, others: &[QueueRow], name: &str) {
+        self.queue_waits = QueueWaits::of(&self.judged, Some((others, name))).map(Box::new);
+    }
+
     /// Writes a csv row per request with its measured and predicted times.
     ///
     /// # Errors

@@ -6,6 +6,7 @@ mod distributions;
 mod judge;
 mod knob;
 mod load;
+mod queue_wait;
 mod read;
 mod times;
 
@@ -13,5 +14,7 @@ pub use counts::WorkCount;
 pub use distributions::{AtShare, Distributions, GapStatistics, Longer, Sample, Sources, captured_gaps_ms};
 pub use judge::{CaptureReport, CaptureServer, JudgedRequest, REQUEST_COLUMNS, Verdict, judge_capture};
 pub use knob::{DRAWN_SHARES, Knob, MAX_STD_DEV_SHARE};
+pub use queue_wait::QueueWaits;
 pub use read::{CapturedRun, read_capture};
 pub use times::RequestTimes;
+pub(crate) use times::arrival_ns;

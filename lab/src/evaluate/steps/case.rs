@@ -130,6 +130,11 @@ impl StepCase {
         })
     }
 
+    /// The trace's steps, in order.
+    pub fn steps(&self) -> &[StepRecord] {
+        &self.steps
+    }
+
     /// The record of a row's step.
     pub fn record(&self, row: &Interval) -> Option<&StepRecord> {
         self.steps.get(row.first)

@@ -79,7 +79,7 @@ pub fn requests(step: &StepRecord, block_size: u32) -> Option<(Vec<Request>, Ori
 
 /// Tokens in the cache of a running request, by the KV blocks in use.
 fn mean_kv_tokens(step: &StepRecord, block_size: u32) -> Option<u64> {
-    let used_blocks = step.kv_blocks_total?.checked_sub(step.kv_blocks_free?)?;
+    let used_blocks = step.kv_blocks_used()?;
     let batch = step.num_decode_requests.saturating_add(step.num_prefill_requests);
     let running = step.num_running.unwrap_or(0).max(batch).max(1);
     Some((used_blocks.saturating_mul(u64::from(block_size)) / u64::from(running)).max(1))
