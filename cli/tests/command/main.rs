@@ -34,6 +34,7 @@ mod kills;
 mod limits;
 mod outputs;
 mod predict_step;
+mod real_vllm;
 mod simulate;
 mod simulate_faults;
 mod simulate_noise;
