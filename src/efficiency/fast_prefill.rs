@@ -6,11 +6,11 @@
 use serde::Serialize;
 
 use crate::physics::AttentionHeads;
-use crate::units::{US_PER_S, ceiling, larger};
+use crate::units::{US_PER_S, ceiling, larger, smaller};
 
 use super::curve::{Curve, PrefillCurve, mean_attention};
 use super::grid::Place;
-use super::kernel_model::QUERY_TILE;
+use super::kernel_model::{QUERY_TILE, tiled_keys};
 use super::surface::{OctaveAxis, Surface};
 
 /// Knots per octave of the tabulated residuals, as a power of two: measured prompts are 1, 1¼ or 1½ powers of two.
@@ -27,6 +27,8 @@ pub struct FastPrefill {
     tile_us: f64,
     tile_us_per_key: f64,
     heads_per_sm: f64,
+    kv_heads_per_sm: f64,
+    group: f64,
     kv_bytes_per_token: f64,
     query_bytes_per_token: f64,
     memory_us_per_byte: f64,
@@ -78,6 +80,8 @@ impl FastPrefill {
             tile_us: tile_us_per_key * coefficient(6) + coefficient(1),
             tile_us_per_key,
             heads_per_sm: num_heads / chip.sm_count,
+            kv_heads_per_sm: shape.kv_heads / chip.sm_count,
+            group: shape.group,
             kv_bytes_per_token: shape.bytes(1.0, 0.0, 1.0),
             query_bytes_per_token: shape.bytes(1.0, 1.0, 0.0),
             memory_us_per_byte: US_PER_S / (chip.hbm_bytes_per_s * coefficient(2)),
@@ -104,13 +108,15 @@ impl FastPrefill {
         let Chunks { query_tokens, squared_tokens, pairs, kv_tokens } = *chunks;
         let per_token = 1.0 / query_tokens;
         let query = squared_tokens * per_token;
-        let visible = pairs * per_token;
         let keys = kv_tokens * query * per_token;
+        let own_visible = smaller(pairs * per_token, 0.5 * (query + 1.0));
+        let cached = tiled_keys(pairs - query_tokens * own_visible, larger(kv_tokens - query_tokens, 0.0), self.group);
         let (row, weight) = self.prompts.position(prompt);
         let residual = self.residuals.at(row, weight, larger(prompts, self.fewest));
         let tiles_per_sm = query_tokens / query * self.heads_per_sm * ceiling(query / QUERY_TILE);
         let tile = |keys: f64| self.tile_us + self.tile_us_per_key * keys;
-        let compute_us = larger(tiles_per_sm * tile(visible), tile(keys));
+        let own_us = larger(tiles_per_sm * tile(own_visible), tile(smaller(query, keys)));
+        let compute_us = own_us + self.tile_us_per_key * self.kv_heads_per_sm * cached;
         let bytes = kv_tokens * self.kv_bytes_per_token + query_tokens * self.query_bytes_per_token;
         let memory_us = bytes * self.memory_us_per_byte * (1.0 + self.ramp_bytes / (bytes + 1e4)).sqrt();
         (self.launch_us + self.overlap.of(compute_us, memory_us)) * residual

@@ -12,7 +12,7 @@ use crate::physics::communication::AllReduceShape;
 use crate::physics::moe::{MoeShape, experts_flops};
 use crate::physics::window::mean_visible;
 use crate::physics::{Shape, Work};
-use crate::units::time_us;
+use crate::units::{larger, time_us};
 
 /// Decode attention: launch + overlap(waves, memory, compute). The (request, KV head) pairs are spread over the SMs. Each
 /// wave of them costs a fixed time however short the cache is: the per-request term of decode kernels.
@@ -81,13 +81,28 @@ fn attention_shape(key: &AttentionKey, point: &[f64], query: f64, past: f64) -> 
     AttentionShape { batch: point[3], query, visible, keys, heads }
 }
 
-/// Prefill attention: launch + overlap(compute, memory). Query tiles of 128 rows per head walk over their visible keys;
-/// the chip is busy for the larger of the mean load per SM and the longest tile.
+/// Prefill attention: launch + overlap(compute, memory). Query tiles of 128 rows per head walk over the keys of their own chunk;
+/// the chip is busy for the larger of the mean load per SM and the longest tile. Keys that were cached before add [`tiled_keys`].
 #[derive(Debug, Clone, Copy)]
 pub struct PrefillModel;
 
 /// Query rows of a prefill tile (FlashAttention-2 and -3 at head size 128).
 pub const QUERY_TILE: f64 = 128.0;
+
+/// Cached keys that the query tiles of a KV head walk over, summed over chunks. A tile holds the rows of all query heads of its KV
+/// head, and all SMs share its keys, as those of a decode.
+///
+/// # Formula
+/// `max(pairs·group/128 + keys/2, keys)` for `pairs` (query, cached key) pairs per head and `keys` cached keys: the last tile of a
+/// chunk is half full on average, and a chunk has one at least. Assumed: no measured chunk has cached keys.
+///
+/// # Source
+/// FlashAttention-3, `hopper/heuristics.h`: queries of unequal lengths are packed by KV head, and keys are split where tiles leave
+/// SMs idle.
+#[inline]
+pub fn tiled_keys(pairs: f64, keys: f64, group: f64) -> f64 {
+    larger(pairs * group / QUERY_TILE + 0.5 * keys, keys)
+}
 
 impl Family for PrefillModel {
     type Shape = AttentionShape;
@@ -112,7 +127,12 @@ impl Family for PrefillModel {
         let width = heads.head_dim + heads.v_head_dim;
         let sm_flop_per_s = chip.peak_flop_per_s / chip.sm_count * c[5];
         let tile_us = |keys: f64| time_us(2.0 * QUERY_TILE * width * (keys + c[6]), sm_flop_per_s) + c[1];
-        let compute_us = (tiles / chip.sm_count * tile_us(shape.visible)).max(tile_us(shape.keys));
+        let own_visible = shape.visible.min(0.5 * (shape.query + 1.0));
+        let own_us = (tiles / chip.sm_count * tile_us(own_visible)).max(tile_us(shape.query.min(shape.keys)));
+        let cached_pairs = shape.batch * shape.query * (shape.visible - own_visible);
+        let cached_keys = shape.batch * (shape.keys - shape.query).max(0.0);
+        let cached = heads.kv_heads * tiled_keys(cached_pairs, cached_keys, heads.group);
+        let compute_us = own_us + time_us(2.0 * QUERY_TILE * width * cached / chip.sm_count, sm_flop_per_s);
         let memory_us = ramped_us(shape.work().bytes, chip.hbm_bytes_per_s * c[2], c[4]);
         c[0] + overlapped_us(compute_us, memory_us, c[3])
     }
