@@ -6,7 +6,7 @@ use super::chip::Chip;
 use super::family::{Family, OUTPUT_BYTES};
 use super::gemm_model::{GemmModel, GemmRows};
 use super::grid::Grid;
-use super::kernel_model::{AllReduceModel, DecodeModel, MoeModel, PrefillModel};
+use super::kernel_model::{AllReduceModel, DecodeModel, MoeModel, PrefillModel, tiled_keys};
 use super::keys::{AttentionKey, MoeKey};
 use super::provenance::Provenance;
 use super::series::Series;
@@ -34,6 +34,19 @@ impl Curve {
     fn new<F: Family>(series: &Series<F>, leading: &[f64], chip: Chip, at_best: Provenance) -> Self {
         let (residuals, provenance) = series.grid.slice(leading);
         Curve { coefficients: series.coefficients.clone(), chip, residuals, at_best: at_best.max(provenance) }
+    }
+
+    /// Lets times rise along the only axis: knots whose times fall take their median. A single slow measurement is so left out, and of a
+    /// saw-tooth its middle is kept.
+    fn rising(mut self, modelled_us: impl Fn(f64) -> f64) -> Self {
+        let modelled: Vec<f64> = self.residuals.axes[0].iter().map(|knot| modelled_us(*knot).ln()).collect();
+        let times = modelled.iter().enumerate().map(|(cell, log_us)| log_us + f64::from(self.residuals.values[cell]));
+        for (cell, (risen, log_us)) in rising(&times.collect::<Vec<_>>()).into_iter().zip(&modelled).enumerate() {
+            if let Some((_, origin)) = self.residuals.get(cell) {
+                self.residuals.set(cell, risen - log_us, origin);
+            }
+        }
+        self
     }
 
     /// Launch and set-up in every time of the curve, µs: the first coefficient of every kernel model.
@@ -64,7 +77,8 @@ impl GemmCurve {
     /// `shape.m` is ignored; everything else is fixed from here on.
     pub fn new(series: &Series<GemmModel>, shape: GemmShape, chip: Chip, at_best: Provenance) -> Self {
         let rows = GemmRows::new(&series.coefficients, shape, chip);
-        GemmCurve { curve: Curve::new(series, &[shape.n, shape.k], chip, at_best), rows }
+        let curve = Curve::new(series, &[shape.n, shape.k], chip, at_best).rising(|m| rows.time_us(m));
+        GemmCurve { curve, rows }
     }
 
     /// Time for `m` rows.
@@ -94,6 +108,12 @@ impl DecodeCurve {
     pub fn time(&self, shape: &AttentionShape) -> Timed {
         self.curve.timed::<DecodeModel>(shape, &[shape.keys.max(1.0), shape.batch * self.batch_factor])
     }
+
+    /// [`DecodeCurve::time`] that may be below the roofline bound, µs.
+    fn unbounded_us(&self, shape: &AttentionShape) -> f64 {
+        let modelled_us = DecodeModel::time_us(&self.curve.coefficients, shape, &self.curve.chip);
+        self.curve.timed_as(modelled_us, 0.0, &[shape.keys, shape.batch * self.batch_factor]).0
+    }
 }
 
 /// Prefill attention of fixed heads.
@@ -101,25 +121,47 @@ impl DecodeCurve {
 pub struct PrefillCurve {
     pub(super) curve: Curve,
     pub(super) windowed: bool,
+    /// Decode attention of the same heads; `None` for latent attention, whose chunks run other kernels than its decodes.
+    decode: Option<DecodeCurve>,
 }
 
 impl PrefillCurve {
     /// Slices at the heads of the rank.
     pub fn new(series: &Series<PrefillModel>, kv_heads: f64, group: f64, chip: Chip, at_best: Provenance) -> Self {
         let windowed = series.key.window.is_some();
-        PrefillCurve { curve: Curve::new(series, &[kv_heads, group], chip, at_best), windowed }
+        PrefillCurve { curve: Curve::new(series, &[kv_heads, group], chip, at_best), windowed, decode: None }
     }
 
-    /// Time for chunks alike in the mean. Measured prompts have no prior KV, so a chunk with some is looked up where a
-    /// whole prompt has as many visible keys per query, and as many queries in all; the kernel model sees it as it is.
-    /// Such a time is interpolated at best.
-    pub fn time(&self, shape: &AttentionShape) -> Timed {
-        let prompt = if self.windowed { shape.query } else { (2.0 * shape.visible - 1.0).max(shape.query) };
-        let batch = shape.batch * shape.query / prompt;
+    /// The same with the decode attention of its heads.
+    pub fn with_decode(self, decode: DecodeCurve) -> Self {
+        PrefillCurve { decode: Some(decode), ..self }
+    }
+
+    /// Time for `requests` chunks alike in the mean. Measured prompts have no cached keys, so a chunk takes the time of a prompt of its
+    /// own tokens, and what its cached keys add: as much as they add to a decode, or the time of their query tiles, with the
+    /// residual of the prompt that has as many visible keys per query. Such a time is interpolated at best.
+    pub fn time(&self, shape: &AttentionShape, requests: f64) -> Timed {
+        let AttentionShape { batch, query, visible, keys, heads } = *shape;
         let fewest = self.curve.residuals.axes[1][0];
-        let (time_us, provenance) = self.curve.timed::<PrefillModel>(shape, &[prompt, batch.max(fewest)]);
-        let exact = prompt <= shape.query * (1.0 + 1e-9);
-        (time_us, if exact { provenance } else { provenance.max(Provenance::Interpolated) })
+        let own = AttentionShape { visible: visible.min(0.5 * (query + 1.0)), keys: keys.min(query), ..*shape };
+        let (own_us, provenance) = self.curve.timed::<PrefillModel>(&own, &[query, batch.max(fewest)]);
+        let cached_keys = batch * (keys - own.keys);
+        if cached_keys < 0.5 {
+            return (own_us, provenance);
+        }
+        let prompt = if self.windowed { query } else { (2.0 * visible - 1.0).max(query) };
+        let (residual, looked_up) = self.curve.residuals.lookup(&[prompt, (batch * query / prompt).max(fewest)]);
+        let Curve { coefficients, chip, .. } = &self.curve;
+        let tile_us_per_key = PrefillModel::tile_us_per_key(coefficients, &heads, chip) / chip.sm_count;
+        let tiled_keys = tiled_keys(batch * query * (visible - own.visible), cached_keys, heads.group);
+        let tiles_us = tile_us_per_key * heads.kv_heads * tiled_keys * residual.exp();
+        let read_us = self.decode.as_ref().map_or(0.0, |decode| {
+            let us = |keys: f64| {
+                decode.unbounded_us(&AttentionShape { batch: requests, query: 1.0, visible: keys, keys, heads })
+            };
+            us((cached_keys / requests).max(1.0)) - us(1.0)
+        });
+        (own_us + tiles_us.max(read_us), provenance.max(looked_up).max(Provenance::Interpolated))
     }
 }
 
@@ -139,7 +181,11 @@ impl MoeCurve {
             .iter()
             .map(|(s, weight, at_best)| {
                 let tokens = load * s.key.num_experts as f64 / s.key.top_k as f64;
-                (Curve::new(s, &[tp, ep], chip, *at_best), *weight, tokens)
+                let modelled_us = |knot: f64| {
+                    let shape = MoeShape { tokens: knot / tokens, ..shape };
+                    MoeModel::time_us(&s.coefficients, &shape, &chip)
+                };
+                (Curve::new(s, &[tp, ep], chip, *at_best).rising(modelled_us), *weight, tokens)
             })
             .collect();
         MoeCurve { curves, shape }
@@ -179,6 +225,22 @@ impl AllReduceCurve {
         let shape = AllReduceShape { message_bytes, gpus: self.gpus };
         self.curve.timed::<AllReduceModel>(&shape, &[message_bytes.max(1.0)])
     }
+}
+
+/// The rising sequence with the least sum of absolute differences from `values`: runs that fall are pooled to their median.
+fn rising(values: &[f64]) -> Vec<f64> {
+    let mut pools: Vec<(f64, Vec<f64>)> = Vec::with_capacity(values.len());
+    for value in values {
+        let mut pool = (*value, vec![*value]);
+        while let Some((_, before)) = pools.pop_if(|(median, _)| *median > pool.0) {
+            pool.1.extend(before);
+            pool.1.sort_by(f64::total_cmp);
+            let half = pool.1.len() / 2;
+            pool.0 = if pool.1.len() % 2 == 1 { pool.1[half] } else { 0.5 * (pool.1[half - 1] + pool.1[half]) };
+        }
+        pools.push(pool);
+    }
+    pools.iter().flat_map(|(median, pool)| std::iter::repeat_n(*median, pool.len())).collect()
 }
 
 /// The attention shape of a call over unequal requests: their means.

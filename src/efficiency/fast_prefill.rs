@@ -10,7 +10,7 @@ use crate::units::{US_PER_S, ceiling, larger, smaller};
 
 use super::curve::{Curve, PrefillCurve, mean_attention};
 use super::grid::Place;
-use super::kernel_model::{QUERY_TILE, tiled_keys};
+use super::kernel_model::{PrefillModel, QUERY_TILE, tiled_keys};
 use super::surface::{OctaveAxis, Surface};
 
 /// Knots per octave of the tabulated residuals, as a power of two: measured prompts are 1, 1¼ or 1½ powers of two.
@@ -58,7 +58,7 @@ pub struct Chunks {
 impl FastPrefill {
     /// Tabulates `curve` for `heads`.
     pub fn new(curve: &PrefillCurve, heads: &AttentionHeads) -> Self {
-        let PrefillCurve { curve: Curve { coefficients: c, chip, residuals: grid, .. }, windowed } = curve;
+        let PrefillCurve { curve: Curve { coefficients: c, chip, residuals: grid, .. }, windowed, .. } = curve;
         let coefficient = |index: usize| c.get(index).copied().unwrap_or(0.0);
         let ends = |axis: usize| (grid.axes[axis][0], grid.axes[axis][grid.axes[axis].len() - 1]);
         let ((shortest, longest), (fewest, most)) = (ends(0), ends(1));
@@ -70,11 +70,9 @@ impl FastPrefill {
         let columns = placed(1, &batches);
         let residuals =
             Surface::new(&placed(0, &prompts), batches, |row, index| grid.at(&[row, columns[index]]).0.exp());
-        let width = (heads.head_dim + heads.v_head_dim) as f64;
         let shape = mean_attention(1.0, 1.0, 1.0, 1.0, heads).heads;
         let num_heads = heads.num_heads as f64;
-        let sm_flop_per_us = chip.peak_flop_per_s / US_PER_S / chip.sm_count * coefficient(5);
-        let tile_us_per_key = 2.0 * QUERY_TILE * width / sm_flop_per_us;
+        let tile_us_per_key = PrefillModel::tile_us_per_key(c, &shape, chip);
         FastPrefill {
             launch_us: coefficient(0),
             tile_us: tile_us_per_key * coefficient(6) + coefficient(1),
@@ -94,32 +92,42 @@ impl FastPrefill {
         }
     }
 
-    /// Time of one call without the roofline bound, µs.
-    pub fn time_us(&self, chunks: &Chunks) -> f64 {
+    /// Time of one call without the roofline bound, µs. `read_us` is what reading the cached keys adds to a decode.
+    pub fn time_us(&self, chunks: &Chunks, read_us: f64) -> f64 {
         let Chunks { query_tokens, squared_tokens, pairs, .. } = *chunks;
         let query = squared_tokens / query_tokens;
         let visible = pairs / query_tokens;
         let prompt = if self.windowed { query } else { larger(2.0 * visible - 1.0, query) };
-        self.like_prompts_us(chunks, prompt, query_tokens / prompt)
+        self.like_prompts_us(chunks, prompt, query_tokens / prompt, read_us)
     }
 
-    /// [`FastPrefill::time_us`] with the residuals of `prompts` prompts of `prompt` tokens each.
-    pub fn like_prompts_us(&self, chunks: &Chunks, prompt: f64, prompts: f64) -> f64 {
+    /// [`FastPrefill::time_us`] with the residuals of `prompts` prompts of `prompt` tokens each for what cached keys add.
+    pub fn like_prompts_us(&self, chunks: &Chunks, prompt: f64, prompts: f64, read_us: f64) -> f64 {
         let Chunks { query_tokens, squared_tokens, pairs, kv_tokens } = *chunks;
         let per_token = 1.0 / query_tokens;
         let query = squared_tokens * per_token;
-        let keys = kv_tokens * query * per_token;
         let own_visible = smaller(pairs * per_token, 0.5 * (query + 1.0));
-        let cached = tiled_keys(pairs - query_tokens * own_visible, larger(kv_tokens - query_tokens, 0.0), self.group);
-        let (row, weight) = self.prompts.position(prompt);
-        let residual = self.residuals.at(row, weight, larger(prompts, self.fewest));
-        let tiles_per_sm = query_tokens / query * self.heads_per_sm * ceiling(query / QUERY_TILE);
+        let own_keys = smaller(kv_tokens, query_tokens);
+        let number = query_tokens / query;
         let tile = |keys: f64| self.tile_us + self.tile_us_per_key * keys;
-        let own_us = larger(tiles_per_sm * tile(own_visible), tile(smaller(query, keys)));
-        let compute_us = own_us + self.tile_us_per_key * self.kv_heads_per_sm * cached;
-        let bytes = kv_tokens * self.kv_bytes_per_token + query_tokens * self.query_bytes_per_token;
+        let tiles_per_sm = number * self.heads_per_sm * ceiling(query / QUERY_TILE);
+        let compute_us = larger(tiles_per_sm * tile(own_visible), tile(own_keys * query * per_token));
+        let bytes = own_keys * self.kv_bytes_per_token + query_tokens * self.query_bytes_per_token;
         let memory_us = bytes * self.memory_us_per_byte * (1.0 + self.ramp_bytes / (bytes + 1e4)).sqrt();
-        (self.launch_us + self.overlap.of(compute_us, memory_us)) * residual
+        let own_us = (self.launch_us + self.overlap.of(compute_us, memory_us)) * self.residual(query, number);
+        let cached_keys = kv_tokens - own_keys;
+        if cached_keys < 0.5 {
+            return own_us;
+        }
+        let cached = tiled_keys(pairs - query_tokens * own_visible, cached_keys, self.group);
+        let tiles_us = self.tile_us_per_key * self.kv_heads_per_sm * cached * self.residual(prompt, prompts);
+        own_us + larger(tiles_us, read_us)
+    }
+
+    /// Measured over modelled time of `prompts` prompts of `prompt` tokens.
+    fn residual(&self, prompt: f64, prompts: f64) -> f64 {
+        let (row, weight) = self.prompts.position(prompt);
+        self.residuals.at(row, weight, larger(prompts, self.fewest))
     }
 }
 

@@ -81,8 +81,8 @@ fn attention_shape(key: &AttentionKey, point: &[f64], query: f64, past: f64) -> 
     AttentionShape { batch: point[3], query, visible, keys, heads }
 }
 
-/// Prefill attention: launch + overlap(compute, memory). Query tiles of 128 rows per head walk over the keys of their own chunk;
-/// the chip is busy for the larger of the mean load per SM and the longest tile. Keys that were cached before add [`tiled_keys`].
+/// Prefill attention: launch + overlap(compute, memory). Query tiles of 128 rows per head walk over their visible keys;
+/// the chip is busy for the larger of the mean load per SM and the longest tile.
 #[derive(Debug, Clone, Copy)]
 pub struct PrefillModel;
 
@@ -124,21 +124,22 @@ impl Family for PrefillModel {
         let heads = shape.heads;
         let tiles_per_head = (shape.query / QUERY_TILE).ceil();
         let tiles = shape.batch * (heads.kv_heads * heads.group) * tiles_per_head;
-        let width = heads.head_dim + heads.v_head_dim;
-        let sm_flop_per_s = chip.peak_flop_per_s / chip.sm_count * c[5];
-        let tile_us = |keys: f64| time_us(2.0 * QUERY_TILE * width * (keys + c[6]), sm_flop_per_s) + c[1];
-        let own_visible = shape.visible.min(0.5 * (shape.query + 1.0));
-        let own_us = (tiles / chip.sm_count * tile_us(own_visible)).max(tile_us(shape.query.min(shape.keys)));
-        let cached_pairs = shape.batch * shape.query * (shape.visible - own_visible);
-        let cached_keys = shape.batch * (shape.keys - shape.query).max(0.0);
-        let cached = heads.kv_heads * tiled_keys(cached_pairs, cached_keys, heads.group);
-        let compute_us = own_us + time_us(2.0 * QUERY_TILE * width * cached / chip.sm_count, sm_flop_per_s);
+        let tile_us = |keys: f64| PrefillModel::tile_us_per_key(c, &heads, chip) * (keys + c[6]) + c[1];
+        let compute_us = (tiles / chip.sm_count * tile_us(shape.visible)).max(tile_us(shape.keys));
         let memory_us = ramped_us(shape.work().bytes, chip.hbm_bytes_per_s * c[2], c[4]);
         c[0] + overlapped_us(compute_us, memory_us, c[3])
     }
 
     fn shape(key: &AttentionKey, point: &[f64]) -> AttentionShape {
         attention_shape(key, point, point[2], 0.0)
+    }
+}
+
+impl PrefillModel {
+    /// Time of an SM to walk a query tile over one key, µs.
+    pub(super) fn tile_us_per_key(c: &[f64], heads: &HeadShape, chip: &Chip) -> f64 {
+        let sm_flop_per_s = chip.peak_flop_per_s / chip.sm_count * c[5];
+        time_us(2.0 * QUERY_TILE * (heads.head_dim + heads.v_head_dim), sm_flop_per_s)
     }
 }
 

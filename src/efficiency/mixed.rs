@@ -14,17 +14,27 @@ pub fn share_a_call(decodes: &AttentionHeads, chunks: &AttentionHeads) -> bool {
 pub fn blocks(kernel: &Kernel) -> f64 {
     match *kernel {
         Kernel::AttentionDecode { heads, num_requests, .. } => real(num_requests) * real(heads.num_kv_heads),
-        Kernel::AttentionPrefill { heads, num_requests, query_tokens, .. } => {
-            query_tiles(real(query_tokens), num_requests) * real(heads.num_heads)
+        Kernel::AttentionPrefill { heads, num_requests, query_tokens, kv_tokens, .. } => {
+            let cached_keys = real(kv_tokens.saturating_sub(query_tokens));
+            let tiles = query_tiles(real(query_tokens), num_requests) + cached_keys * splits_per_key(&heads);
+            tiles * real(heads.num_heads)
         }
         _ => 0.0,
     }
 }
 
+/// Cached keys of a KV head that are worth a block of threads of their own. Assumed.
+const KEYS_PER_SPLIT: f64 = 512.0;
+
 /// Tiles of query rows that the chunks of a step have for each head.
 #[inline]
 pub fn query_tiles(query_tokens: f64, num_requests: u64) -> f64 {
     larger(query_tokens / QUERY_TILE, real(num_requests))
+}
+
+/// Blocks of threads for each query head that a cached key of a chunk is worth.
+pub fn splits_per_key(heads: &AttentionHeads) -> f64 {
+    real(heads.num_kv_heads) / (KEYS_PER_SPLIT * real(heads.num_heads))
 }
 
 /// One kind of attention within a call: its time beyond the launch, and the share of the SMs that it fills.

@@ -11,6 +11,7 @@ mod compare;
 mod allocations;
 mod compiled;
 mod compiled_laws;
+mod continuity;
 mod datasheets;
 mod hardware;
 mod kv_capacity;

@@ -52,17 +52,23 @@ func (a *decodeAttention) call(at placed, decodes, kvTokens float64) (timed, boo
 	return timed{max(a.CallUs.at(at.row, at.weight, keys), boundUs), boundUs}, true
 }
 
+// readUs is the time that reading keys of each request adds to a call; false for longer contexts than the table holds.
+func (a *decodeAttention) readUs(at placed, keys float64) (float64, bool) {
+	return a.CallUs.at(at.row, at.weight, keys) - a.CallUs.at(at.row, at.weight, 1), keys <= a.CallUs.Axis.High
+}
+
 type chunkAttention struct {
-	WindowIndex int          `json:"window_index"`
-	Calls       float64      `json:"calls"`
-	Weight      float64      `json:"weight"`
-	LaunchUs    float64      `json:"launch_us"`
-	BlocksPerSm float64      `json:"blocks_per_sm"`
-	Fast        *fastPrefill `json:"fast"` // of any number of chunks; nil where the bound is the time
-	One         *oneChunk    `json:"one"`  // of a single chunk
-	Bound       bound        `json:"bound"`
-	Beside      *int         `json:"beside"` // index of the decode attention that shares its call
-	LeastUs     float64      `json:"least_us"`
+	WindowIndex  int          `json:"window_index"`
+	Calls        float64      `json:"calls"`
+	Weight       float64      `json:"weight"`
+	LaunchUs     float64      `json:"launch_us"`
+	BlocksPerSm  float64      `json:"blocks_per_sm"`
+	Fast         *fastPrefill `json:"fast"` // of any number of chunks; nil where the bound is the time
+	One          *oneChunk    `json:"one"`  // of a single chunk
+	Bound        bound        `json:"bound"`
+	SplitsPerKey float64      `json:"splits_per_key"` // blocks of threads for each query head that a cached key is worth
+	Beside       *int         `json:"beside"`         // index of the decode attention that shares its call
+	LeastUs      float64      `json:"least_us"`
 }
 
 // chunks are sums over a step's prefill chunks under one window.
@@ -71,17 +77,25 @@ type chunks struct {
 	squaredTokens, pairs, kvTokens float64
 }
 
-// call is the time of one call without decodes.
-func (a *chunkAttention) call(c *chunks) timed {
+// cachedKeys are the keys that were cached before.
+func (c *chunks) cachedKeys() float64 { return max(c.kvTokens-float64(c.tokens), 0) }
+
+// call is the time of one call without decodes; false for longer contexts than the tables hold. The decode attention that shares the
+// call is looked up at the number of chunks; it is nil where there is none.
+func (a *chunkAttention) call(c *chunks, decodes *decodeAttention, at placed) (timed, bool) {
 	boundUs := a.Bound.us(c.pairs, c.kvTokens, float64(c.tokens))
-	us := boundUs
+	us, has := boundUs, true
 	if one := a.One; one != nil && c.num == 1 && c.tokens < int64(len(one.Rows)) && c.context <= one.MostContextTokens {
 		row := &one.Rows[c.tokens]
 		us = one.CallUs.at(int(row[0]), row[1], float64(c.tokens+2*c.context))
 	} else if a.Fast != nil {
-		us = a.Fast.us(c)
+		readUs := 0.0
+		if decodes != nil {
+			readUs, has = decodes.readUs(at, max(c.cachedKeys()/float64(c.num), 1))
+		}
+		us = a.Fast.us(c, readUs)
 	}
-	return timed{max(us, boundUs), boundUs}
+	return timed{max(us, boundUs), boundUs}, has
 }
 
 // oneChunk is a call for a single chunk, over its tokens and the length of the prompt whose tokens see as many keys.
@@ -97,6 +111,8 @@ type fastPrefill struct {
 	TileUs             float64   `json:"tile_us"`
 	TileUsPerKey       float64   `json:"tile_us_per_key"`
 	HeadsPerSm         float64   `json:"heads_per_sm"`
+	KvHeadsPerSm       float64   `json:"kv_heads_per_sm"`
+	Group              float64   `json:"group"` // query heads per KV head
 	KvBytesPerToken    float64   `json:"kv_bytes_per_token"`
 	QueryBytesPerToken float64   `json:"query_bytes_per_token"`
 	MemoryUsPerByte    float64   `json:"memory_us_per_byte"`
@@ -110,23 +126,37 @@ type fastPrefill struct {
 	queryTileTokens float64
 }
 
-func (f *fastPrefill) us(c *chunks) float64 {
+// us is the time of a call; readUs is what reading the cached keys adds to a decode.
+func (f *fastPrefill) us(c *chunks, readUs float64) float64 {
 	tokens := float64(c.tokens)
 	query := c.squaredTokens / tokens
 	visible := c.pairs / tokens
-	keys := c.kvTokens * query / tokens
+	ownVisible := min(visible, 0.5*(query+1))
+	ownKeys := min(c.kvTokens, tokens)
+	tilesPerSm := tokens / query * f.HeadsPerSm * math.Ceil(query/f.queryTileTokens)
+	tileUs := func(keys float64) float64 { return f.TileUs + f.TileUsPerKey*keys }
+	computeUs := max(tilesPerSm*tileUs(ownVisible), tileUs(ownKeys*query/tokens))
+	bytes := ownKeys*f.KvBytesPerToken + tokens*f.QueryBytesPerToken
+	memoryUs := bytes * f.MemoryUsPerByte * math.Sqrt(1+f.RampBytes/(bytes+1e4))
+	ownUs := (f.LaunchUs + f.overlapUs(computeUs, memoryUs)) * f.residual(query, tokens/query)
+	cachedKeys := c.kvTokens - ownKeys
+	if cachedKeys < 0.5 {
+		return ownUs
+	}
 	prompt := query
 	if !f.Windowed {
 		prompt = max(2*visible-1, query)
 	}
+	cachedPairs := c.pairs - tokens*ownVisible
+	tiledKeys := max(cachedPairs*f.Group/f.queryTileTokens+0.5*cachedKeys, cachedKeys)
+	tilesUs := f.TileUsPerKey * f.KvHeadsPerSm * tiledKeys * f.residual(prompt, tokens/prompt)
+	return ownUs + max(tilesUs, readUs)
+}
+
+// residual is the measured over the modelled time of a number of prompts of this length.
+func (f *fastPrefill) residual(prompt, prompts float64) float64 {
 	row, weight := f.Prompts.position(prompt)
-	residual := f.Residuals.at(row, weight, max(tokens/prompt, f.FewestPrompts))
-	tilesPerSm := tokens / query * f.HeadsPerSm * math.Ceil(query/f.queryTileTokens)
-	tileUs := func(keys float64) float64 { return f.TileUs + f.TileUsPerKey*keys }
-	computeUs := max(tilesPerSm*tileUs(visible), tileUs(keys))
-	bytes := c.kvTokens*f.KvBytesPerToken + tokens*f.QueryBytesPerToken
-	memoryUs := bytes * f.MemoryUsPerByte * math.Sqrt(1+f.RampBytes/(bytes+1e4))
-	return (f.LaunchUs + f.overlapUs(computeUs, memoryUs)) * residual
+	return f.Residuals.at(row, weight, max(prompts, f.FewestPrompts))
 }
 
 // overlapUs is the smooth maximum of two times.

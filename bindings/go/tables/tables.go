@@ -176,9 +176,18 @@ func (m *Model) us(s *sums) (float64, bool) {
 		for i := range f.ChunkAttention {
 			a := &f.ChunkAttention[i]
 			of := chunks{s.chunks, s.chunkTokens, s.context, s.squaredTokens, s.pairs[a.WindowIndex], float64(s.chunkKv[a.WindowIndex])}
-			call := a.call(&of)
+			var decodes *decodeAttention
+			var at placed
+			if a.Beside != nil {
+				if s.chunks > f.MaxDecodes {
+					return 0, false
+				}
+				decodes, at = &f.DecodeAttention[*a.Beside], m.placed[s.chunks]
+			}
+			call, has := a.call(&of, decodes, at)
+			hasAll = hasAll && has
 			if a.Beside != nil && s.decodes > 0 {
-				tiles := max(float64(of.tokens)/f.QueryTileTokens, float64(of.num))
+				tiles := max(float64(of.tokens)/f.QueryTileTokens, float64(of.num)) + of.cachedKeys()*a.SplitsPerKey
 				call.us = max(addedUs(spans[*a.Beside], spanOf(call.us, a.LaunchUs, tiles*a.BlocksPerSm)), call.boundUs)
 			}
 			total.add(timed{a.Weight * max(call.us, a.LeastUs), a.Calls * call.boundUs})

@@ -156,7 +156,7 @@ impl OffTable {
     /// Those of reading tables; `ErrorKind::MissingTable` if the GPU has none of prefill attention.
     pub fn check_prefill_prior_kv(&self, hardware: &Hardware, tables: &Tables) -> Result<OperatorReport> {
         check_attention(&self.prefill_prior_kv, hardware, tables, |series, kv_heads, group, chip, shape| {
-            PrefillCurve::new(series, kv_heads, group, chip, Provenance::Measured).time(shape).0
+            PrefillCurve::new(series, kv_heads, group, chip, Provenance::Measured).time(shape, shape.batch).0
         })
     }
 

@@ -60,13 +60,10 @@ impl Choice<'_> {
             Kernel::AttentionPrefill { heads, .. } => {
                 let (found, at_best) = self.attention::<PrefillModel>(&heads)?;
                 let (kv, group) = kv_and_group(&heads);
-                Ok(Curve::Prefill(PrefillCurve::new(&found.series, kv, group, self.chip, at_best)))
+                let prefill = PrefillCurve::new(&found.series, kv, group, self.chip, at_best);
+                Ok(Curve::Prefill(if heads.is_mla { prefill } else { prefill.with_decode(self.decode(&heads)?) }))
             }
-            Kernel::AttentionDecode { heads, .. } => {
-                let (found, at_best) = self.attention::<DecodeModel>(&heads)?;
-                let (kv, group) = kv_and_group(&heads);
-                Ok(Curve::Decode(DecodeCurve::new(&found.series, kv, group, self.chip, at_best)))
-            }
+            Kernel::AttentionDecode { heads, .. } => Ok(Curve::Decode(self.decode(&heads)?)),
             Kernel::Moe { experts, .. } => self.moe(&experts),
             Kernel::AllReduce { num_gpus, .. } => {
                 let found = self.tables.of_key::<AllReduceModel>(&AllReduceKind::Graph, &[])?;
@@ -142,6 +139,12 @@ impl Choice<'_> {
         }
         let at_best = found.at_best(*key == alike && !heads.is_mla);
         Ok((found, at_best))
+    }
+
+    fn decode(&mut self, heads: &AttentionHeads) -> Result<DecodeCurve> {
+        let (found, at_best) = self.attention::<DecodeModel>(heads)?;
+        let (kv, group) = kv_and_group(heads);
+        Ok(DecodeCurve::new(&found.series, kv, group, self.chip, at_best))
     }
 
     fn moe(&mut self, experts: &Experts) -> Result<Curve> {

@@ -124,12 +124,12 @@ impl Timer {
             (Curve::Gemm(curve), Kernel::Gemm { m, .. }) => curve.time(m as f64),
             (
                 Curve::Prefill(curve),
-                Kernel::AttentionPrefill { heads, query_tokens, mean_query_tokens, pairs, kv_tokens, .. },
+                Kernel::AttentionPrefill { heads, query_tokens, mean_query_tokens, pairs, kv_tokens, num_requests },
             ) => {
                 // A chunk of a few tokens beside a long one must not make that look short: chunks count by their tokens.
                 let query_tokens = query_tokens as f64;
                 let chunks = query_tokens / mean_query_tokens;
-                curve.time(&mean_attention(chunks, query_tokens, pairs, kv_tokens as f64, &heads))
+                curve.time(&mean_attention(chunks, query_tokens, pairs, kv_tokens as f64, &heads), num_requests as f64)
             }
             (Curve::Decode(curve), Kernel::AttentionDecode { heads, num_requests, kv_tokens, .. }) => {
                 let requests = num_requests as f64;

@@ -50,6 +50,13 @@ pub(super) struct DecodeAttention {
 }
 
 impl DecodeAttention {
+    /// Time that reading `keys` keys of each request adds to a call, µs. Returns `None` for requests longer than the table.
+    #[inline]
+    pub(super) fn read_us(&self, step: &DecodeStep, keys: f64) -> Option<f64> {
+        let us = |keys: f64| self.call_us.at(step.row, step.row_weight, keys);
+        (keys <= self.call_us.axis.high).then(|| us(keys) - us(1.0))
+    }
+
     /// Time and bound of one call. Returns `None` for requests longer than the table.
     #[inline(always)]
     pub(super) fn call(&self, step: &DecodeStep, num_requests: f64, kv_tokens: u64) -> Option<Timed> {
@@ -73,6 +80,8 @@ pub(super) struct ChunkAttention {
     pub(super) fast: Option<FastPrefill>,
     /// A call for a single chunk; `None` under windows, where its time is not smooth in the context.
     pub(super) one: Option<OneChunk>,
+    /// Blocks of threads for each query head that a cached key is worth.
+    pub(super) splits_per_key: f64,
     /// Index of the decode attention that shares its call.
     pub(super) beside: Option<usize>,
     /// Least time that the host takes to launch a call, µs.
@@ -86,18 +95,21 @@ impl ChunkAttention {
         self.one.as_ref()?.call_us(tokens, context)
     }
 
-    /// Time and bound of one call without decodes. `one_us` is [`ChunkAttention::one_us`] of a single chunk.
+    /// Time and bound of one call without decodes. `one_us` is [`ChunkAttention::one_us`] of a single chunk, `read_us`
+    /// [`DecodeAttention::read_us`] of the cached keys.
     #[inline]
-    pub(super) fn call(&self, chunks: &Chunks, one_us: Option<f64>) -> Timed {
+    pub(super) fn call(&self, chunks: &Chunks, one_us: Option<f64>, read_us: f64) -> Timed {
         let bound_us = self.calls.bound.us(chunks.pairs, chunks.kv_tokens, chunks.query_tokens);
-        let us = one_us.unwrap_or_else(|| self.fast.as_ref().map_or(bound_us, |fast| fast.time_us(chunks)));
+        let us = one_us.unwrap_or_else(|| self.fast.as_ref().map_or(bound_us, |fast| fast.time_us(chunks, read_us)));
         Timed { us: larger(us, bound_us), bound_us }
     }
 
     /// Time that the chunks add to the call of `decodes` that they share, µs.
     #[inline]
-    pub(super) fn added(&self, alone: Timed, num_chunks: u64, query_tokens: f64, decodes: &Span) -> f64 {
-        let chunks = self.calls.span(alone, query_tiles(query_tokens, num_chunks));
+    pub(super) fn added(&self, alone: Timed, num_chunks: u64, chunks: &Chunks, decodes: &Span) -> f64 {
+        let cached_keys = larger(chunks.kv_tokens - chunks.query_tokens, 0.0);
+        let tiles = query_tiles(chunks.query_tokens, num_chunks) + cached_keys * self.splits_per_key;
+        let chunks = self.calls.span(alone, tiles);
         larger(added_us(decodes, &chunks), alone.bound_us)
     }
 }

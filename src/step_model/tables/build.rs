@@ -7,11 +7,11 @@ use super::rows::{GroupTable, GroupTimes};
 use crate::correction::Term;
 use crate::efficiency::fast_prefill::Chunks;
 use crate::efficiency::kernel_time::heads_of;
-use crate::efficiency::mixed::share_a_call;
+use crate::efficiency::mixed::{share_a_call, splits_per_key};
 use crate::efficiency::surface::CountAxis;
 use crate::efficiency::{EfficiencyMode, OperatorTime, Timer};
 use crate::model::Window;
-use crate::physics::{BatchSums, Entry, GraphMode, Kernel, MAX_WINDOWS, Operator, OperatorId};
+use crate::physics::{AttentionHeads, BatchSums, Entry, GraphMode, Kernel, MAX_WINDOWS, Operator, OperatorId};
 use crate::request::Request;
 use crate::step_model::StepModel;
 use crate::step_model::operators::HOST_LAUNCH_US;
@@ -185,22 +185,28 @@ fn attention(steps: &StepModel, requests: &CountAxis) -> Option<(Vec<DecodeAtten
             decodes.push(DecodeAttention { calls, call_us });
             decode_heads.push(heads);
         } else {
+            let splits_per_key = splits_per_key(&heads);
             let fast = timer.fast_prefill(&heads);
-            let one = fast.as_ref().filter(|_| heads.window == Window::Full).map(|fast| {
-                let longest = u32::try_from(plan.max_model_len).unwrap_or(u32::MAX / 2);
-                // The function is smooth beyond the diagonal too, where the context would be negative.
-                OneChunk::new(longest, |tokens, prompt| {
-                    fast.like_prompts_us(&one_chunk(tokens, prompt), prompt, (f64::from(tokens) / prompt).min(1.0))
-                })
-            });
-            chunks.push((heads, ChunkAttention { calls, fast, one, beside: None, least_us }));
+            chunks.push((heads, ChunkAttention { calls, fast, one: None, splits_per_key, beside: None, least_us }));
         }
     }
-    let is_finite = decodes.iter().all(|attention: &DecodeAttention| attention.call_us.is_finite())
-        && chunks.iter().all(|(_, attention)| attention.one.as_ref().is_none_or(OneChunk::is_finite));
-    let chunks = chunks.into_iter().map(|(heads, attention)| {
+    let chunks = chunks.into_iter().map(|(heads, attention): (AttentionHeads, ChunkAttention)| {
         let beside = decode_heads.iter().position(|decodes| is_measured && share_a_call(decodes, &heads));
-        ChunkAttention { beside, ..attention }
+        let decodes = beside.and_then(|index| decodes.get(index)).map(|decodes: &DecodeAttention| &decodes.call_us);
+        let one = attention.fast.as_ref().filter(|_| heads.window == Window::Full).map(|fast| {
+            let longest = u32::try_from(plan.max_model_len).unwrap_or(u32::MAX / 2);
+            OneChunk::new(longest, |tokens, prompt| {
+                // Prompts shorter than the chunk only close the table.
+                let prompt = prompt.max(f64::from(tokens));
+                let context = 0.5 * (prompt - f64::from(tokens));
+                let read_us = decodes.map_or(0.0, |us| us.at(0, 0.0, context.max(1.0)) - us.at(0, 0.0, 1.0));
+                fast.like_prompts_us(&one_chunk(tokens, prompt), prompt, f64::from(tokens) / prompt, read_us)
+            })
+        });
+        ChunkAttention { one, beside, ..attention }
     });
-    (is_finite && decodes.len() <= MAX_WINDOWS).then(|| (decodes, chunks.collect()))
+    let chunks: Vec<ChunkAttention> = chunks.collect();
+    let is_finite = decodes.iter().all(|attention| attention.call_us.is_finite())
+        && chunks.iter().all(|attention| attention.one.as_ref().is_none_or(OneChunk::is_finite));
+    (is_finite && decodes.len() <= MAX_WINDOWS).then_some((decodes, chunks))
 }

@@ -250,9 +250,17 @@ impl StepTables {
                 pairs: real_wide(window.prefill_pairs),
                 kv_tokens: real(window.prefill_kv_tokens),
             };
-            let mut call = attention.call(&chunks, one_us(attention));
+            let one_us = one_us(attention);
+            let read_us = match attention.beside.and_then(|index| self.decode_attention.get(index)) {
+                Some(decodes) if one_us.is_none() => {
+                    let cached_keys = larger(chunks.kv_tokens - query_tokens, 0.0);
+                    decodes.read_us(self.decode_step(num_chunks)?, larger(cached_keys / real(num_chunks), 1.0))?
+                }
+                _ => 0.0,
+            };
+            let mut call = attention.call(&chunks, one_us, read_us);
             if let Some(Some(decodes)) = attention.beside.and_then(|index| spans.get(index)) {
-                call.us = attention.added(call, num_chunks, query_tokens, decodes);
+                call.us = attention.added(call, num_chunks, &chunks, decodes);
             }
             call.us = larger(call.us, attention.least_us);
             total.add(attention.calls.total(call));
