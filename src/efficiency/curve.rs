@@ -122,7 +122,7 @@ pub struct PrefillCurve {
     pub(super) curve: Curve,
     pub(super) windowed: bool,
     /// Decode attention of the same heads; `None` for latent attention, whose chunks run other kernels than its decodes.
-    decode: Option<DecodeCurve>,
+    pub(super) decode: Option<DecodeCurve>,
 }
 
 impl PrefillCurve {
@@ -141,28 +141,53 @@ impl PrefillCurve {
     /// own tokens, and what its cached keys add: as much as they add to a decode, or the time of their query tiles, with the
     /// residual of the prompt that has as many visible keys per query. Such a time is interpolated at best.
     pub fn time(&self, shape: &AttentionShape, requests: f64) -> Timed {
+        let (own_us, provenance) = self.own(shape);
+        let bound_us = PrefillModel::bound_us(shape, &self.curve.chip);
+        match self.cached(shape, requests) {
+            None => (own_us.max(bound_us), provenance),
+            Some((us, looked_up)) => {
+                ((own_us + us).max(bound_us), provenance.max(looked_up).max(Provenance::Interpolated))
+            }
+        }
+    }
+
+    /// Time over the keys of the chunks themselves, which may be below the roofline bound.
+    pub(super) fn own(&self, shape: &AttentionShape) -> Timed {
+        let own = AttentionShape { visible: own_visible(shape), keys: shape.keys.min(shape.query), ..*shape };
+        let modelled_us = PrefillModel::time_us(&self.curve.coefficients, &own, &self.curve.chip);
+        self.curve.timed_as(modelled_us, 0.0, &[own.query, self.prompts(own.batch)])
+    }
+
+    /// Time that cached keys add; `None` without any.
+    fn cached(&self, shape: &AttentionShape, requests: f64) -> Option<Timed> {
         let AttentionShape { batch, query, visible, keys, heads } = *shape;
-        let fewest = self.curve.residuals.axes[1][0];
-        let own = AttentionShape { visible: visible.min(0.5 * (query + 1.0)), keys: keys.min(query), ..*shape };
-        let (own_us, provenance) = self.curve.timed::<PrefillModel>(&own, &[query, batch.max(fewest)]);
-        let cached_keys = batch * (keys - own.keys);
+        let cached_keys = batch * (keys - query).max(0.0);
         if cached_keys < 0.5 {
-            return (own_us, provenance);
+            return None;
         }
         let prompt = if self.windowed { query } else { (2.0 * visible - 1.0).max(query) };
-        let (residual, looked_up) = self.curve.residuals.lookup(&[prompt, (batch * query / prompt).max(fewest)]);
-        let Curve { coefficients, chip, .. } = &self.curve;
+        let Curve { coefficients, chip, residuals, .. } = &self.curve;
+        let (residual, provenance) = residuals.lookup(&[prompt, self.prompts(batch * query / prompt)]);
         let tile_us_per_key = PrefillModel::tile_us_per_key(coefficients, &heads, chip) / chip.sm_count;
-        let tiled_keys = tiled_keys(batch * query * (visible - own.visible), cached_keys, heads.group);
+        let tiled_keys = tiled_keys(batch * query * (visible - own_visible(shape)), cached_keys, heads.group);
         let tiles_us = tile_us_per_key * heads.kv_heads * tiled_keys * residual.exp();
         let read_us = self.decode.as_ref().map_or(0.0, |decode| {
-            let us = |keys: f64| {
-                decode.unbounded_us(&AttentionShape { batch: requests, query: 1.0, visible: keys, keys, heads })
-            };
+            let us =
+                |keys| decode.unbounded_us(&AttentionShape { batch: requests, query: 1.0, visible: keys, keys, heads });
             us((cached_keys / requests).max(1.0)) - us(1.0)
         });
-        (own_us + tiles_us.max(read_us), provenance.max(looked_up).max(Provenance::Interpolated))
+        Some((tiles_us.max(read_us), provenance))
     }
+
+    /// A number of prompts that the table reaches.
+    fn prompts(&self, number: f64) -> f64 {
+        number.max(self.curve.residuals.axes[1][0])
+    }
+}
+
+/// Keys of its own chunk that a token sees, on average.
+fn own_visible(shape: &AttentionShape) -> f64 {
+    shape.visible.min(0.5 * (shape.query + 1.0))
 }
 
 /// Routed experts of fixed sizes.

@@ -13,13 +13,13 @@ use super::grid::Place;
 use super::kernel_model::{PrefillModel, QUERY_TILE, tiled_keys};
 use super::surface::{OctaveAxis, Surface};
 
-/// Knots per octave of the tabulated residuals, as a power of two: measured prompts are 1, 1¼ or 1½ powers of two.
-const STEPS_LOG2: u32 = 3;
+/// Knots per octave of the tabulated residuals, as a power of two.
+const STEPS_LOG2: u32 = 4;
 
 /// Intervals of the tabulated overlap.
 const OVERLAP_STEPS: usize = 512;
 
-/// [`PrefillCurve::time`] to about one in ten thousand.
+/// [`PrefillCurve::time`] to about one in ten thousand: the sum of [`FastPrefill::own_us`] and [`FastPrefill::cached_us`].
 #[derive(Debug, Clone, Serialize)]
 pub struct FastPrefill {
     launch_us: f64,
@@ -40,9 +40,11 @@ pub struct FastPrefill {
     #[serde(rename = "fewest_prompts")]
     fewest: f64,
     windowed: bool,
+    /// Cached keys take at least what they add to a decode.
+    pub reads_cache: bool,
 }
 
-/// Chunks of a step as [`FastPrefill::time_us`] takes them.
+/// Chunks of a step as [`FastPrefill`] takes them.
 #[derive(Debug, Clone, Copy)]
 pub struct Chunks {
     /// Scheduled tokens.
@@ -53,6 +55,20 @@ pub struct Chunks {
     pub pairs: f64,
     /// Keys read at least once, summed over chunks.
     pub kv_tokens: f64,
+}
+
+impl Chunks {
+    /// Tokens of the chunk that a token is in, and keys of it that a token sees, both on average over tokens.
+    fn own(&self) -> (f64, f64) {
+        let query = self.squared_tokens / self.query_tokens;
+        (query, smaller(self.pairs / self.query_tokens, 0.5 * (query + 1.0)))
+    }
+
+    /// Keys that were cached before.
+    #[inline]
+    pub fn cached_keys(&self) -> f64 {
+        larger(self.kv_tokens - self.query_tokens, 0.0)
+    }
 }
 
 impl FastPrefill {
@@ -89,39 +105,36 @@ impl FastPrefill {
             prompts,
             fewest,
             windowed: *windowed,
+            reads_cache: curve.decode.is_some(),
         }
     }
 
-    /// Time of one call without the roofline bound, µs. `read_us` is what reading the cached keys adds to a decode.
-    pub fn time_us(&self, chunks: &Chunks, read_us: f64) -> f64 {
-        let Chunks { query_tokens, squared_tokens, pairs, .. } = *chunks;
-        let query = squared_tokens / query_tokens;
-        let visible = pairs / query_tokens;
-        let prompt = if self.windowed { query } else { larger(2.0 * visible - 1.0, query) };
-        self.like_prompts_us(chunks, prompt, query_tokens / prompt, read_us)
-    }
-
-    /// [`FastPrefill::time_us`] with the residuals of `prompts` prompts of `prompt` tokens each for what cached keys add.
-    pub fn like_prompts_us(&self, chunks: &Chunks, prompt: f64, prompts: f64, read_us: f64) -> f64 {
-        let Chunks { query_tokens, squared_tokens, pairs, kv_tokens } = *chunks;
-        let per_token = 1.0 / query_tokens;
-        let query = squared_tokens * per_token;
-        let own_visible = smaller(pairs * per_token, 0.5 * (query + 1.0));
+    /// Time of one call over the keys of the chunks themselves without the roofline bound, µs.
+    pub fn own_us(&self, chunks: &Chunks) -> f64 {
+        let Chunks { query_tokens, kv_tokens, .. } = *chunks;
+        let (query, own_visible) = chunks.own();
         let own_keys = smaller(kv_tokens, query_tokens);
-        let number = query_tokens / query;
+        let prompts = query_tokens / query;
         let tile = |keys: f64| self.tile_us + self.tile_us_per_key * keys;
-        let tiles_per_sm = number * self.heads_per_sm * ceiling(query / QUERY_TILE);
-        let compute_us = larger(tiles_per_sm * tile(own_visible), tile(own_keys * query * per_token));
+        let tiles_per_sm = prompts * self.heads_per_sm * ceiling(query / QUERY_TILE);
+        let compute_us = larger(tiles_per_sm * tile(own_visible), tile(own_keys / prompts));
         let bytes = own_keys * self.kv_bytes_per_token + query_tokens * self.query_bytes_per_token;
         let memory_us = bytes * self.memory_us_per_byte * (1.0 + self.ramp_bytes / (bytes + 1e4)).sqrt();
-        let own_us = (self.launch_us + self.overlap.of(compute_us, memory_us)) * self.residual(query, number);
-        let cached_keys = kv_tokens - own_keys;
+        (self.launch_us + self.overlap.of(compute_us, memory_us)) * self.residual(query, prompts)
+    }
+
+    /// Time that the cached keys of the chunks add, µs. Reading them alone adds `read_us` to a decode.
+    pub fn cached_us(&self, chunks: &Chunks, read_us: f64) -> f64 {
+        let Chunks { query_tokens, pairs, .. } = *chunks;
+        let cached_keys = chunks.cached_keys();
         if cached_keys < 0.5 {
-            return own_us;
+            return 0.0;
         }
-        let cached = tiled_keys(pairs - query_tokens * own_visible, cached_keys, self.group);
-        let tiles_us = self.tile_us_per_key * self.kv_heads_per_sm * cached * self.residual(prompt, prompts);
-        own_us + larger(tiles_us, read_us)
+        let (query, own_visible) = chunks.own();
+        let prompt = if self.windowed { query } else { larger(2.0 * pairs / query_tokens - 1.0, query) };
+        let tiled_keys = tiled_keys(pairs - query_tokens * own_visible, cached_keys, self.group);
+        let tiles_us = self.tile_us_per_key * self.kv_heads_per_sm * tiled_keys;
+        larger(tiles_us * self.residual(prompt, query_tokens / prompt), read_us)
     }
 
     /// Measured over modelled time of `prompts` prompts of `prompt` tokens.

@@ -64,7 +64,7 @@ type chunkAttention struct {
 	LaunchUs     float64      `json:"launch_us"`
 	BlocksPerSm  float64      `json:"blocks_per_sm"`
 	Fast         *fastPrefill `json:"fast"` // of any number of chunks; nil where the bound is the time
-	One          *oneChunk    `json:"one"`  // of a single chunk
+	PromptUs     []float64    `json:"prompt_us"` // of a single prompt, by its tokens
 	Bound        bound        `json:"bound"`
 	SplitsPerKey float64      `json:"splits_per_key"` // blocks of threads for each query head that a cached key is worth
 	Beside       *int         `json:"beside"`         // index of the decode attention that shares its call
@@ -85,24 +85,19 @@ func (c *chunks) cachedKeys() float64 { return max(c.kvTokens-float64(c.tokens),
 func (a *chunkAttention) call(c *chunks, decodes *decodeAttention, at placed) (timed, bool) {
 	boundUs := a.Bound.us(c.pairs, c.kvTokens, float64(c.tokens))
 	us, has := boundUs, true
-	if one := a.One; one != nil && c.num == 1 && c.tokens < int64(len(one.Rows)) && c.context <= one.MostContextTokens {
-		row := &one.Rows[c.tokens]
-		us = one.CallUs.at(int(row[0]), row[1], float64(c.tokens+2*c.context))
-	} else if a.Fast != nil {
+	if a.Fast != nil {
 		readUs := 0.0
-		if decodes != nil {
+		if decodes != nil && a.Fast.ReadsCache && c.cachedKeys() > 0 {
 			readUs, has = decodes.readUs(at, max(c.cachedKeys()/float64(c.num), 1))
 		}
-		us = a.Fast.us(c, readUs)
+		if c.num == 1 && c.tokens < int64(len(a.PromptUs)) {
+			us = a.PromptUs[c.tokens]
+		} else {
+			us = a.Fast.ownUs(c)
+		}
+		us += a.Fast.cachedUs(c, readUs)
 	}
 	return timed{max(us, boundUs), boundUs}, has
-}
-
-// oneChunk is a call for a single chunk, over its tokens and the length of the prompt whose tokens see as many keys.
-type oneChunk struct {
-	CallUs            surface      `json:"call_us"`
-	Rows              [][2]float64 `json:"rows"` // row and weight of the next one, by the chunk's tokens
-	MostContextTokens int64        `json:"most_context_tokens"`
 }
 
 // fastPrefill is a model of attention over any number of chunks.
@@ -122,35 +117,45 @@ type fastPrefill struct {
 	Prompts            axis      `json:"prompts"`
 	FewestPrompts      float64   `json:"fewest_prompts"`
 	Windowed           bool      `json:"windowed"`
+	ReadsCache         bool      `json:"reads_cache"` // cached keys take at least what they add to a decode
 
 	queryTileTokens float64
 }
 
-// us is the time of a call; readUs is what reading the cached keys adds to a decode.
-func (f *fastPrefill) us(c *chunks, readUs float64) float64 {
+// own is the tokens of the chunk that a token is in, and the keys of it that a token sees, both on average over tokens.
+func (c *chunks) own() (query, visible float64) {
 	tokens := float64(c.tokens)
-	query := c.squaredTokens / tokens
-	visible := c.pairs / tokens
-	ownVisible := min(visible, 0.5*(query+1))
+	query = c.squaredTokens / tokens
+	return query, min(c.pairs/tokens, 0.5*(query+1))
+}
+
+// ownUs is the time of a call over the keys of the chunks themselves.
+func (f *fastPrefill) ownUs(c *chunks) float64 {
+	tokens := float64(c.tokens)
+	query, ownVisible := c.own()
 	ownKeys := min(c.kvTokens, tokens)
-	tilesPerSm := tokens / query * f.HeadsPerSm * math.Ceil(query/f.queryTileTokens)
+	prompts := tokens / query
 	tileUs := func(keys float64) float64 { return f.TileUs + f.TileUsPerKey*keys }
-	computeUs := max(tilesPerSm*tileUs(ownVisible), tileUs(ownKeys*query/tokens))
+	computeUs := max(prompts*f.HeadsPerSm*math.Ceil(query/f.queryTileTokens)*tileUs(ownVisible), tileUs(ownKeys/prompts))
 	bytes := ownKeys*f.KvBytesPerToken + tokens*f.QueryBytesPerToken
 	memoryUs := bytes * f.MemoryUsPerByte * math.Sqrt(1+f.RampBytes/(bytes+1e4))
-	ownUs := (f.LaunchUs + f.overlapUs(computeUs, memoryUs)) * f.residual(query, tokens/query)
-	cachedKeys := c.kvTokens - ownKeys
+	return (f.LaunchUs + f.overlapUs(computeUs, memoryUs)) * f.residual(query, prompts)
+}
+
+// cachedUs is the time that the cached keys of the chunks add; reading them alone adds readUs to a decode.
+func (f *fastPrefill) cachedUs(c *chunks, readUs float64) float64 {
+	cachedKeys := c.cachedKeys()
 	if cachedKeys < 0.5 {
-		return ownUs
+		return 0
 	}
+	tokens := float64(c.tokens)
+	query, ownVisible := c.own()
 	prompt := query
 	if !f.Windowed {
-		prompt = max(2*visible-1, query)
+		prompt = max(2*c.pairs/tokens-1, query)
 	}
-	cachedPairs := c.pairs - tokens*ownVisible
-	tiledKeys := max(cachedPairs*f.Group/f.queryTileTokens+0.5*cachedKeys, cachedKeys)
-	tilesUs := f.TileUsPerKey * f.KvHeadsPerSm * tiledKeys * f.residual(prompt, tokens/prompt)
-	return ownUs + max(tilesUs, readUs)
+	tiledKeys := max((c.pairs-tokens*ownVisible)*f.Group/f.queryTileTokens+0.5*cachedKeys, cachedKeys)
+	return max(f.TileUsPerKey*f.KvHeadsPerSm*tiledKeys*f.residual(prompt, tokens/prompt), readUs)
 }
 
 // residual is the measured over the modelled time of a number of prompts of this length.

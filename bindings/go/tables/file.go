@@ -181,14 +181,6 @@ func (f *file) problems() []error {
 		if a.Beside != nil && (*a.Beside < 0 || *a.Beside >= len(f.DecodeAttention)) {
 			wrong("%s.beside = %d must be one of the %d decode attentions", name, *a.Beside, len(f.DecodeAttention))
 		}
-		if one := a.One; one != nil {
-			found = append(found, one.CallUs.problems(name+".one.call_us", len(one.CallUs.Values))...)
-			for tokens, row := range one.Rows {
-				if !(row[0] >= 0 && row[0] < float64(len(one.CallUs.Values)) && row[1] >= 0 && row[1] <= 1) {
-					wrong("%s.one.rows[%d] = %v must be one of %d rows and a weight from 0 to 1", name, tokens, row, len(one.CallUs.Values))
-				}
-			}
-		}
 		if fast := a.Fast; fast != nil {
 			found = append(found, fast.Prompts.problems(name+".fast.prompts")...)
 			found = append(found, fast.Residuals.problems(name+".fast.residuals", fast.Prompts.numKnots()+1)...)

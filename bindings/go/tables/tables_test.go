@@ -38,9 +38,12 @@ const export = `{
     "call_us": {"axis": {"low": 1, "high": 4, "knots_per_octave": 2},
       "values": [[10, 15, 20, 30, 40], [20, 30, 40, 60, 80], [20, 30, 40, 60, 80]]},
     "bound": {"us_per_pair": 0, "us_per_kv_token": 1, "us_per_query_token": 0}}],
-  "chunk_attention": [{"window_index": 0, "calls": 2, "weight": 4, "launch_us": 10, "blocks_per_sm": 0.5, "fast": null,
-    "one": {"rows": [[0, 0], [0, 0], [0, 0.5], [1, 0]], "most_context_tokens": 10,
-      "call_us": {"axis": {"low": 1, "high": 4, "knots_per_octave": 2}, "values": [[100, 150, 200, 300, 400], [200, 300, 400, 600, 800]]}},
+  "chunk_attention": [{"window_index": 0, "calls": 2, "weight": 4, "launch_us": 10, "blocks_per_sm": 0.5, "splits_per_key": 0, "prompt_us": [0, 200, 300],
+    "fast": {"launch_us": 0, "tile_us": 0, "tile_us_per_key": 0, "heads_per_sm": 0, "kv_heads_per_sm": 0, "group": 1,
+      "kv_bytes_per_token": 0, "query_bytes_per_token": 0, "memory_us_per_byte": 0, "ramp_bytes": 0, "overlap": [1, 1, 1],
+      "prompts": {"low": 1, "high": 4, "knots_per_octave": 2}, "fewest_prompts": 1, "windowed": false, "reads_cache": true,
+      "residuals": {"axis": {"low": 1, "high": 4, "knots_per_octave": 2},
+        "values": [[1, 1, 1, 1, 1], [1, 1, 1, 1, 1], [1, 1, 1, 1, 1], [1, 1, 1, 1, 1], [1, 1, 1, 1, 1], [1, 1, 1, 1, 1]]}},
     "bound": {"us_per_pair": 0, "us_per_kv_token": 1, "us_per_query_token": 0}, "beside": 0, "least_us": 45}]
 }`
 
@@ -70,7 +73,6 @@ func TestTimesByHand(t *testing.T) {
 		// 16 µs of attention's bound beside 5000.
 		{"four decodes at the roofline", []uint32{1, 1, 1, 1}, []uint32{1, 1, 1, 1}, nil, 5016},
 		{"six decodes share a cell with five", []uint32{1, 1, 1, 1, 1, 1}, []uint32{1, 1, 1, 1, 1, 1}, nil, 310 + 12 + 18 + 4*40},
-		// Halfway between 200 for a prompt of 2 tokens in row 0 and 400 in row 1.
 		{"a chunk", []uint32{0}, []uint32{2}, nil, 2 + 2 + 3 + 11 + 4*300},
 		{"a chunk that samples nothing", []uint32{0}, []uint32{2}, []bool{false}, 2 + 3 + 11 + 4*300},
 		// Beyond their launches the decode takes 10 µs and the chunk 290: it adds 280.
@@ -166,7 +168,6 @@ func TestBadFilesAreRefused(t *testing.T) {
 		{`"decode_knots": [1, 3, 9]`, `"decode_knots": [1, 9]`, "decode_attention[0].call_us.values has 3 rows: it must have 2"},
 		{`[20, 30, 40, 60, 80]]`, `[20, 30]]`, "decode_attention[0].call_us.values[2] has 2 values: it must have one for each of the 5 knots"},
 		{`"high": 4`, `"high": 3`, "decode_attention[0].call_us.axis"},
-		{`"rows": [[0, 0], [0, 0]`, `"rows": [[0, 0], [2, 0]`, "chunk_attention[0].one.rows[1] = [2 0] must be one of 2 rows"},
 		{`"window_index": 0`, `"window_index": 1`, "decode_attention[0].window_index = 1 must be one of the 1 windows"},
 		{`"beside": 0`, `"beside": 1`, "chunk_attention[0].beside = 1"},
 		{`"rows_per_tile": 2`, `"rows_per_tile": 0`, "row_cells"},

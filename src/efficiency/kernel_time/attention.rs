@@ -83,6 +83,13 @@ impl Timer {
         })
     }
 
+    /// Time of one call for a prompt of `tokens` tokens under a full window without the roofline bound, µs; `None` if that is the time.
+    pub fn prompt_us(&self, heads: &AttentionHeads, tokens: f64) -> Option<f64> {
+        let Curve::Prefill(curve) = &self.curve else { return None };
+        let pairs = 0.5 * tokens * (tokens + 1.0);
+        Some(curve.own(&mean_attention(1.0, tokens, pairs, tokens, heads)).0)
+    }
+
     /// Prefill attention tabulated for `heads`; `None` if its time is the roofline bound.
     pub fn fast_prefill(&self, heads: &AttentionHeads) -> Option<FastPrefill> {
         match &self.curve {

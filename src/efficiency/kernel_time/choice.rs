@@ -61,7 +61,9 @@ impl Choice<'_> {
                 let (found, at_best) = self.attention::<PrefillModel>(&heads)?;
                 let (kv, group) = kv_and_group(&heads);
                 let prefill = PrefillCurve::new(&found.series, kv, group, self.chip, at_best);
-                Ok(Curve::Prefill(if heads.is_mla { prefill } else { prefill.with_decode(self.decode(&heads)?) }))
+                // Chunks of latent attention run other kernels than its decodes.
+                let is_latent = heads.is_mla || heads.head_dim != heads.v_head_dim;
+                Ok(Curve::Prefill(if is_latent { prefill } else { prefill.with_decode(self.decode(&heads)?) }))
             }
             Kernel::AttentionDecode { heads, .. } => Ok(Curve::Decode(self.decode(&heads)?)),
             Kernel::Moe { experts, .. } => self.moe(&experts),

@@ -10,7 +10,6 @@ use crate::efficiency::surface::Surface;
 use crate::units::{larger, real};
 
 use super::DecodeStep;
-use super::one_chunk::OneChunk;
 use super::rows::Timed;
 
 /// The calls of one attention operator in a step.
@@ -78,8 +77,8 @@ pub(super) struct ChunkAttention {
     pub(super) calls: Calls,
     /// `None` if the bound is the time.
     pub(super) fast: Option<FastPrefill>,
-    /// A call for a single chunk; `None` under windows, where its time is not smooth in the context.
-    pub(super) one: Option<OneChunk>,
+    /// Time of a call for one prompt by its tokens, µs; empty under windows, where a chunk's own keys depend on its context.
+    pub(super) prompt_us: Vec<f64>,
     /// Blocks of threads for each query head that a cached key is worth.
     pub(super) splits_per_key: f64,
     /// Index of the decode attention that shares its call.
@@ -89,26 +88,27 @@ pub(super) struct ChunkAttention {
 }
 
 impl ChunkAttention {
-    /// Time of one call for a single chunk by its table, µs, before the roofline bound is applied. Returns `None` beyond it.
+    /// Whether cached keys take at least what they add to a decode.
     #[inline]
-    pub(super) fn one_us(&self, tokens: u64, context: u64) -> Option<f64> {
-        self.one.as_ref()?.call_us(tokens, context)
+    pub(super) fn reads_cache(&self) -> bool {
+        self.fast.as_ref().is_some_and(|fast| fast.reads_cache)
     }
 
-    /// Time and bound of one call without decodes. `one_us` is [`ChunkAttention::one_us`] of a single chunk, `read_us`
-    /// [`DecodeAttention::read_us`] of the cached keys.
+    /// Time and bound of one call without decodes. Reading the cached keys alone adds `read_us` to a decode.
     #[inline]
-    pub(super) fn call(&self, chunks: &Chunks, one_us: Option<f64>, read_us: f64) -> Timed {
+    pub(super) fn call(&self, chunks: &Chunks, num_chunks: u64, tokens: u64, read_us: f64) -> Timed {
         let bound_us = self.calls.bound.us(chunks.pairs, chunks.kv_tokens, chunks.query_tokens);
-        let us = one_us.unwrap_or_else(|| self.fast.as_ref().map_or(bound_us, |fast| fast.time_us(chunks, read_us)));
+        let us = self.fast.as_ref().map_or(bound_us, |fast| {
+            let prompt_us = if num_chunks == 1 { self.prompt_us.get(tokens as usize) } else { None };
+            prompt_us.map_or_else(|| fast.own_us(chunks), |us| *us) + fast.cached_us(chunks, read_us)
+        });
         Timed { us: larger(us, bound_us), bound_us }
     }
 
     /// Time that the chunks add to the call of `decodes` that they share, µs.
     #[inline]
     pub(super) fn added(&self, alone: Timed, num_chunks: u64, chunks: &Chunks, decodes: &Span) -> f64 {
-        let cached_keys = larger(chunks.kv_tokens - chunks.query_tokens, 0.0);
-        let tiles = query_tiles(chunks.query_tokens, num_chunks) + cached_keys * self.splits_per_key;
+        let tiles = query_tiles(chunks.query_tokens, num_chunks) + chunks.cached_keys() * self.splits_per_key;
         let chunks = self.calls.span(alone, tiles);
         larger(added_us(decodes, &chunks), alone.bound_us)
     }

@@ -2,16 +2,14 @@
 
 use super::OperatorTables;
 use super::attention::{Calls, ChunkAttention, DecodeAttention};
-use super::one_chunk::OneChunk;
 use super::rows::{GroupTable, GroupTimes};
 use crate::correction::Term;
-use crate::efficiency::fast_prefill::Chunks;
 use crate::efficiency::kernel_time::heads_of;
 use crate::efficiency::mixed::{share_a_call, splits_per_key};
 use crate::efficiency::surface::CountAxis;
 use crate::efficiency::{EfficiencyMode, OperatorTime, Timer};
 use crate::model::Window;
-use crate::physics::{AttentionHeads, BatchSums, Entry, GraphMode, Kernel, MAX_WINDOWS, Operator, OperatorId};
+use crate::physics::{BatchSums, Entry, GraphMode, Kernel, MAX_WINDOWS, Operator, OperatorId};
 use crate::request::Request;
 use crate::step_model::StepModel;
 use crate::step_model::operators::HOST_LAUNCH_US;
@@ -86,6 +84,9 @@ impl OperatorTables {
     }
 }
 
+/// Longest prompt whose attention has a time of its own in the tables.
+const MOST_PROMPT_TOKENS: u32 = 4096;
+
 /// Sets one of a batch's sums.
 type Set = fn(&mut BatchSums, u64);
 
@@ -143,17 +144,6 @@ fn group_times(steps: &StepModel, batch: &BatchSums, timed: &mut [TimedEntry<'_>
     times
 }
 
-/// A chunk of `tokens` whose tokens see as many keys under a full window, on average, as those of a prompt of `prompt` tokens.
-fn one_chunk(tokens: u32, prompt: f64) -> Chunks {
-    let query_tokens = f64::from(tokens);
-    Chunks {
-        query_tokens,
-        squared_tokens: query_tokens * query_tokens,
-        pairs: 0.5 * query_tokens * (prompt + 1.0),
-        kv_tokens: 0.5 * (query_tokens + prompt),
-    }
-}
-
 /// Attention of decodes and of prefill chunks. Returns `None` for more kinds of window than there is room for, and if a time
 /// overflows.
 fn attention(steps: &StepModel, requests: &CountAxis) -> Option<(Vec<DecodeAttention>, Vec<ChunkAttention>)> {
@@ -187,26 +177,17 @@ fn attention(steps: &StepModel, requests: &CountAxis) -> Option<(Vec<DecodeAtten
         } else {
             let splits_per_key = splits_per_key(&heads);
             let fast = timer.fast_prefill(&heads);
-            chunks.push((heads, ChunkAttention { calls, fast, one: None, splits_per_key, beside: None, least_us }));
+            let tokens = (0..=MOST_PROMPT_TOKENS).filter(|_| heads.window == Window::Full);
+            let prompt_us = tokens.map_while(|tokens| timer.prompt_us(&heads, f64::from(tokens.max(1)))).collect();
+            chunks.push((heads, ChunkAttention { calls, fast, prompt_us, splits_per_key, beside: None, least_us }));
         }
     }
-    let chunks = chunks.into_iter().map(|(heads, attention): (AttentionHeads, ChunkAttention)| {
+    let chunks = chunks.into_iter().map(|(heads, attention)| {
         let beside = decode_heads.iter().position(|decodes| is_measured && share_a_call(decodes, &heads));
-        let decodes = beside.and_then(|index| decodes.get(index)).map(|decodes: &DecodeAttention| &decodes.call_us);
-        let one = attention.fast.as_ref().filter(|_| heads.window == Window::Full).map(|fast| {
-            let longest = u32::try_from(plan.max_model_len).unwrap_or(u32::MAX / 2);
-            OneChunk::new(longest, |tokens, prompt| {
-                // Prompts shorter than the chunk only close the table.
-                let prompt = prompt.max(f64::from(tokens));
-                let context = 0.5 * (prompt - f64::from(tokens));
-                let read_us = decodes.map_or(0.0, |us| us.at(0, 0.0, context.max(1.0)) - us.at(0, 0.0, 1.0));
-                fast.like_prompts_us(&one_chunk(tokens, prompt), prompt, f64::from(tokens) / prompt, read_us)
-            })
-        });
-        ChunkAttention { one, beside, ..attention }
+        ChunkAttention { beside, ..attention }
     });
     let chunks: Vec<ChunkAttention> = chunks.collect();
-    let is_finite = decodes.iter().all(|attention| attention.call_us.is_finite())
-        && chunks.iter().all(|attention| attention.one.as_ref().is_none_or(OneChunk::is_finite));
+    let is_finite = decodes.iter().all(|attention: &DecodeAttention| attention.call_us.is_finite())
+        && chunks.iter().all(|attention| attention.prompt_us.iter().all(|us| us.is_finite()));
     (is_finite && decodes.len() <= MAX_WINDOWS).then_some((decodes, chunks))
 }

@@ -10,7 +10,6 @@
 mod attention;
 mod build;
 mod export;
-mod one_chunk;
 mod rows;
 
 use std::sync::Arc;
@@ -223,14 +222,7 @@ impl StepTables {
                 total.add(table.at(count)?);
             }
         }
-        let (requests_us, chunks_us) =
-            (self.request_us * real(num_decodes + num_chunks), self.chunk_us * real(num_chunks));
-        let one_us = |of: &ChunkAttention| if num_chunks == 1 { of.one_us(tokens, context) } else { None };
-        total.us = match &self.chunk_attention[..] {
-            // One chunk under one full window is by far the most frequent case; its sum keeps its order of additions.
-            [attention] if one_us(attention).is_some() => total.us + requests_us + chunks_us,
-            _ => total.us + (requests_us + chunks_us),
-        };
+        total.us += self.request_us * real(num_decodes + num_chunks) + self.chunk_us * real(num_chunks);
         let mut spans = [None; MAX_WINDOWS];
         if num_decodes > 0 {
             let step = self.decode_step(num_decodes)?;
@@ -250,15 +242,14 @@ impl StepTables {
                 pairs: real_wide(window.prefill_pairs),
                 kv_tokens: real(window.prefill_kv_tokens),
             };
-            let one_us = one_us(attention);
+            let cached_keys = chunks.cached_keys();
             let read_us = match attention.beside.and_then(|index| self.decode_attention.get(index)) {
-                Some(decodes) if one_us.is_none() => {
-                    let cached_keys = larger(chunks.kv_tokens - query_tokens, 0.0);
+                Some(decodes) if cached_keys > 0.0 && attention.reads_cache() => {
                     decodes.read_us(self.decode_step(num_chunks)?, larger(cached_keys / real(num_chunks), 1.0))?
                 }
                 _ => 0.0,
             };
-            let mut call = attention.call(&chunks, one_us, read_us);
+            let mut call = attention.call(&chunks, num_chunks, tokens, read_us);
             if let Some(Some(decodes)) = attention.beside.and_then(|index| spans.get(index)) {
                 call.us = attention.added(call, num_chunks, &chunks, decodes);
             }
