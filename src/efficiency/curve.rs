@@ -36,19 +36,6 @@ impl Curve {
         Curve { coefficients: series.coefficients.clone(), chip, residuals, at_best: at_best.max(provenance) }
     }
 
-    /// Lets times rise along the only axis: knots whose times fall take their median. A single slow measurement is so left out, and of a
-    /// saw-tooth its middle is kept.
-    fn rising(mut self, modelled_us: impl Fn(f64) -> f64) -> Self {
-        let modelled: Vec<f64> = self.residuals.axes[0].iter().map(|knot| modelled_us(*knot).ln()).collect();
-        let times = modelled.iter().enumerate().map(|(cell, log_us)| log_us + f64::from(self.residuals.values[cell]));
-        for (cell, (risen, log_us)) in rising(&times.collect::<Vec<_>>()).into_iter().zip(&modelled).enumerate() {
-            if let Some((_, origin)) = self.residuals.get(cell) {
-                self.residuals.set(cell, risen - log_us, origin);
-            }
-        }
-        self
-    }
-
     /// Launch and set-up in every time of the curve, µs: the first coefficient of every kernel model.
     pub(super) fn launch_us(&self) -> f64 {
         self.coefficients.first().copied().unwrap_or(0.0)
@@ -77,8 +64,7 @@ impl GemmCurve {
     /// `shape.m` is ignored; everything else is fixed from here on.
     pub fn new(series: &Series<GemmModel>, shape: GemmShape, chip: Chip, at_best: Provenance) -> Self {
         let rows = GemmRows::new(&series.coefficients, shape, chip);
-        let curve = Curve::new(series, &[shape.n, shape.k], chip, at_best).rising(|m| rows.time_us(m));
-        GemmCurve { curve, rows }
+        GemmCurve { curve: Curve::new(series, &[shape.n, shape.k], chip, at_best), rows }
     }
 
     /// Time for `m` rows.
@@ -206,11 +192,7 @@ impl MoeCurve {
             .iter()
             .map(|(s, weight, at_best)| {
                 let tokens = load * s.key.num_experts as f64 / s.key.top_k as f64;
-                let modelled_us = |knot: f64| {
-                    let shape = MoeShape { tokens: knot / tokens, ..shape };
-                    MoeModel::time_us(&s.coefficients, &shape, &chip)
-                };
-                (Curve::new(s, &[tp, ep], chip, *at_best).rising(modelled_us), *weight, tokens)
+                (Curve::new(s, &[tp, ep], chip, *at_best), *weight, tokens)
             })
             .collect();
         MoeCurve { curves, shape }
@@ -250,22 +232,6 @@ impl AllReduceCurve {
         let shape = AllReduceShape { message_bytes, gpus: self.gpus };
         self.curve.timed::<AllReduceModel>(&shape, &[message_bytes.max(1.0)])
     }
-}
-
-/// The rising sequence with the least sum of absolute differences from `values`: runs that fall are pooled to their median.
-fn rising(values: &[f64]) -> Vec<f64> {
-    let mut pools: Vec<(f64, Vec<f64>)> = Vec::with_capacity(values.len());
-    for value in values {
-        let mut pool = (*value, vec![*value]);
-        while let Some((_, before)) = pools.pop_if(|(median, _)| *median > pool.0) {
-            pool.1.extend(before);
-            pool.1.sort_by(f64::total_cmp);
-            let half = pool.1.len() / 2;
-            pool.0 = if pool.1.len() % 2 == 1 { pool.1[half] } else { 0.5 * (pool.1[half - 1] + pool.1[half]) };
-        }
-        pools.push(pool);
-    }
-    pools.iter().flat_map(|(median, pool)| std::iter::repeat_n(*median, pool.len())).collect()
 }
 
 /// The attention shape of a call over unequal requests: their means.

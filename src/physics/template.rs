@@ -83,8 +83,7 @@ impl KernelTemplate {
                 (attention(step, &heads, num_requests, kv_tokens, kv_tokens as f64), kernel)
             }
             KernelTemplate::Experts(experts) => {
-                // Padding chooses no expert (vLLM, `fused_moe/router/fused_topk_router.py`).
-                let num_tokens = Rows::Scheduled.of(step)? * experts.token_replicas;
+                let num_tokens = Rows::Padded.of(step)? * experts.token_replicas;
                 compute_dtype = projection::compute_dtype(experts.weights, step.activation);
                 let shape = experts.shape(num_tokens as f64, compute_dtype.bytes(), step.activation.bytes());
                 (shape.work(), Kernel::Moe { num_tokens, experts })

@@ -7,7 +7,7 @@ use super::report::{LeftOut, OperatorReport, Prediction, leave_out};
 use crate::measurements::{DecodeCall, Heads, PrefillCall, SmallKernelCall, Timed};
 use ridgepoint::internals::efficiency::curve::{DecodeCurve, PrefillCurve, mean_attention};
 use ridgepoint::internals::efficiency::family::AttentionKey;
-use ridgepoint::internals::efficiency::kernel_model::Chip;
+use ridgepoint::internals::efficiency::kernel_model::{Chip, DecodeModel};
 use ridgepoint::internals::efficiency::table::Series;
 use ridgepoint::internals::efficiency::{EfficiencyMode, Provenance, Tables, Timer};
 use ridgepoint::physics::attention::AttentionShape;
@@ -150,13 +150,23 @@ pub struct OffTable {
 }
 
 impl OffTable {
-    /// Scores prefill chunks on prior KV against the table of whole prompts.
+    /// Scores prefill chunks on prior KV against the tables of whole prompts and of decodes.
     ///
     /// # Errors
     /// Those of reading tables; `ErrorKind::MissingTable` if the GPU has none of prefill attention.
     pub fn check_prefill_prior_kv(&self, hardware: &Hardware, tables: &Tables) -> Result<OperatorReport> {
         check_attention(&self.prefill_prior_kv, hardware, tables, |series, kv_heads, group, chip, shape| {
-            PrefillCurve::new(series, kv_heads, group, chip, Provenance::Measured).time(shape, shape.batch).0
+            let prefill = PrefillCurve::new(series, kv_heads, group, chip, Provenance::Measured);
+            let decode = tables.of_key::<DecodeModel>(&series.key, &[]).map(|found| {
+                prefill.clone().with_decode(DecodeCurve::new(
+                    &found.series,
+                    kv_heads,
+                    group,
+                    chip,
+                    Provenance::Measured,
+                ))
+            });
+            decode.unwrap_or(prefill).time(shape, shape.batch).0
         })
     }
 

@@ -192,15 +192,20 @@ fn shape(batch: f64, query: f64, visible: f64, keys: f64) -> AttentionShape {
 }
 
 #[test]
-fn a_chunk_is_looked_up_where_a_prompt_sees_as_much() {
+fn a_chunk_is_a_prompt_and_the_tiles_of_its_cached_keys() {
     let dir = tempfile::tempdir().unwrap();
     made_up_tables(dir.path());
     let chip = Chip::new(&h100(), DType::Bfloat16).unwrap();
-    // 512 queries on 2,048 cached tokens see 2048 + 256.5 keys each, as a prompt of 4,608 tokens does: residual ln 2,
-    // where a prompt of 512 has none.
-    let long = 2.0 * PrefillModel::time_us(&PREFILL, &shape(2.0, 512.0, 2304.5, 2560.0), &chip);
-    // 512 queries on 64 see 64 + 256.5: as a prompt of 640.
-    let short = PrefillModel::time_us(&PREFILL, &shape(2.0, 512.0, 320.5, 576.0), &chip);
+    // Two prompts of 512 tokens, where the table has no residual.
+    let own_us = PrefillModel::time_us(&PREFILL, &shape(2.0, 512.0, 256.5, 512.0), &chip);
+    // 512 queries of 4 heads are 16 tiles of 128 rows, and half a tile more is assumed; 8 KV heads, scores and values 128 wide, at half
+    // of the peak.
+    let tiles_us =
+        |computed: f64| 8.0 * 2.0 * 16.5 * computed * 2.0 * 128.0 * 256.0 / (0.5 * chip.peak_flop_per_s) * 1e6;
+    // After 2,048 cached tokens they see 2048 + 256.5 keys each, as a prompt of 4,608 tokens does: residual ln 2.
+    let long = own_us + 2.0 * tiles_us(2048.0);
+    // After 64 they see 64 + 256.5: as a prompt of 640.
+    let short = own_us + tiles_us(64.0);
     let tables = Tables::new(&h100(), Some(dir.path()));
     for (computed, time_us) in [(2048, long), (64, short)] {
         let rows = prefill_csv(&format!("32,8,128,bfloat16,0,2,512,{computed},{time_us}\n"));
