@@ -63,7 +63,7 @@ type chunkAttention struct {
 	Weight       float64      `json:"weight"`
 	LaunchUs     float64      `json:"launch_us"`
 	BlocksPerSm  float64      `json:"blocks_per_sm"`
-	Fast         *fastPrefill `json:"fast"` // of any number of chunks; nil where the bound is the time
+	Fast         *fastPrefill `json:"fast"`      // of any number of chunks; nil where the bound is the time
 	PromptUs     []float64    `json:"prompt_us"` // of a single prompt, by its tokens
 	Bound        bound        `json:"bound"`
 	SplitsPerKey float64      `json:"splits_per_key"` // blocks of threads for each query head that a cached key is worth
