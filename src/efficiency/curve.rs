@@ -41,15 +41,21 @@ impl Curve {
         self.coefficients.first().copied().unwrap_or(0.0)
     }
 
+    /// Time of a call, never below the roofline bound.
     fn timed<M: Family>(&self, shape: &M::Shape, point: &[f64]) -> Timed {
-        let modelled_us = M::time_us(&self.coefficients, shape, &self.chip);
-        self.timed_as(modelled_us, M::bound_us(shape, &self.chip), point)
+        let (time_us, provenance) = self.unbounded::<M>(shape, point);
+        (time_us.max(M::bound_us(shape, &self.chip)), provenance)
     }
 
-    /// A modelled time with its residual, never below the roofline bound.
-    fn timed_as(&self, modelled_us: f64, bound_us: f64, point: &[f64]) -> Timed {
+    /// [`Curve::timed`] that may be below the roofline bound.
+    fn unbounded<M: Family>(&self, shape: &M::Shape, point: &[f64]) -> Timed {
+        self.with_residual(M::time_us(&self.coefficients, shape, &self.chip), point)
+    }
+
+    /// A modelled time with the residual of a point.
+    fn with_residual(&self, modelled_us: f64, point: &[f64]) -> Timed {
         let (residual, provenance) = self.residuals.lookup(point);
-        ((modelled_us * residual.exp()).max(bound_us), self.at_best.max(provenance))
+        (modelled_us * residual.exp(), self.at_best.max(provenance))
     }
 }
 
@@ -69,7 +75,8 @@ impl GemmCurve {
 
     /// Time for `m` rows.
     pub fn time(&self, m: f64) -> Timed {
-        self.curve.timed_as(self.rows.time_us(m), self.rows.bound_us(m), &[m])
+        let (time_us, provenance) = self.curve.with_residual(self.rows.time_us(m), &[m]);
+        (time_us.max(self.rows.bound_us(m)), provenance)
     }
 }
 
@@ -95,10 +102,13 @@ impl DecodeCurve {
         self.curve.timed::<DecodeModel>(shape, &[shape.keys.max(1.0), shape.batch * self.batch_factor])
     }
 
-    /// [`DecodeCurve::time`] that may be below the roofline bound, µs.
-    fn unbounded_us(&self, shape: &AttentionShape) -> f64 {
-        let modelled_us = DecodeModel::time_us(&self.curve.coefficients, shape, &self.curve.chip);
-        self.curve.timed_as(modelled_us, 0.0, &[shape.keys, shape.batch * self.batch_factor]).0
+    /// Time that reading `keys` keys of each request adds to a call, µs.
+    fn read_us(&self, requests: f64, keys: f64, heads: HeadShape) -> f64 {
+        let us = |keys: f64| {
+            let shape = AttentionShape { batch: requests, query: 1.0, visible: keys, keys, heads };
+            self.curve.unbounded::<DecodeModel>(&shape, &[keys, requests * self.batch_factor]).0
+        };
+        us(keys.max(1.0)) - us(1.0)
     }
 }
 
@@ -140,8 +150,7 @@ impl PrefillCurve {
     /// Time over the keys of the chunks themselves, which may be below the roofline bound.
     pub(super) fn own(&self, shape: &AttentionShape) -> Timed {
         let own = AttentionShape { visible: own_visible(shape), keys: shape.keys.min(shape.query), ..*shape };
-        let modelled_us = PrefillModel::time_us(&self.curve.coefficients, &own, &self.curve.chip);
-        self.curve.timed_as(modelled_us, 0.0, &[own.query, self.prompts(own.batch)])
+        self.curve.unbounded::<PrefillModel>(&own, &[own.query, self.prompts(own.batch)])
     }
 
     /// Time that cached keys add; `None` without any.
@@ -152,16 +161,14 @@ impl PrefillCurve {
             return None;
         }
         let prompt = if self.windowed { query } else { (2.0 * visible - 1.0).max(query) };
-        let Curve { coefficients, chip, residuals, .. } = &self.curve;
-        let (residual, provenance) = residuals.lookup(&[prompt, self.prompts(batch * query / prompt)]);
+        let Curve { coefficients, chip, .. } = &self.curve;
         let tile_us_per_key = PrefillModel::tile_us_per_key(coefficients, &heads, chip) / chip.sm_count;
         let tiled_keys = tiled_keys(batch * query * (visible - own_visible(shape)), cached_keys, heads.group);
-        let tiles_us = tile_us_per_key * heads.kv_heads * tiled_keys * residual.exp();
-        let read_us = self.decode.as_ref().map_or(0.0, |decode| {
-            let us =
-                |keys| decode.unbounded_us(&AttentionShape { batch: requests, query: 1.0, visible: keys, keys, heads });
-            us((cached_keys / requests).max(1.0)) - us(1.0)
-        });
+        let tiles_us = tile_us_per_key * heads.kv_heads * tiled_keys;
+        let (tiles_us, provenance) =
+            self.curve.with_residual(tiles_us, &[prompt, self.prompts(batch * query / prompt)]);
+        let decode = self.decode.as_ref();
+        let read_us = decode.map_or(0.0, |decode| decode.read_us(requests, cached_keys / requests, heads));
         Some((tiles_us.max(read_us), provenance))
     }
 

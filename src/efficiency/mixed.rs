@@ -15,9 +15,8 @@ pub fn blocks(kernel: &Kernel) -> f64 {
     match *kernel {
         Kernel::AttentionDecode { heads, num_requests, .. } => real(num_requests) * real(heads.num_kv_heads),
         Kernel::AttentionPrefill { heads, num_requests, query_tokens, kv_tokens, .. } => {
-            let cached_keys = real(kv_tokens.saturating_sub(query_tokens));
-            let tiles = query_tiles(real(query_tokens), num_requests) + cached_keys * splits_per_key(&heads);
-            tiles * real(heads.num_heads)
+            let splits = real(kv_tokens.saturating_sub(query_tokens)) * splits_per_key(&heads);
+            chunk_blocks(real(query_tokens), num_requests, splits) * real(heads.num_heads)
         }
         _ => 0.0,
     }
@@ -26,10 +25,10 @@ pub fn blocks(kernel: &Kernel) -> f64 {
 /// Cached keys of a KV head that are worth a block of threads of their own. Assumed.
 const KEYS_PER_SPLIT: f64 = 512.0;
 
-/// Tiles of query rows that the chunks of a step have for each head.
+/// Blocks of threads that the chunks of a step have for each query head: tiles of query rows, and `splits` for cached keys.
 #[inline]
-pub fn query_tiles(query_tokens: f64, num_requests: u64) -> f64 {
-    larger(query_tokens / QUERY_TILE, real(num_requests))
+pub fn chunk_blocks(query_tokens: f64, num_requests: u64, splits: f64) -> f64 {
+    larger(query_tokens / QUERY_TILE, real(num_requests)) + splits
 }
 
 /// Blocks of threads for each query head that a cached key of a chunk is worth.

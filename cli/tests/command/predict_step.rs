@@ -240,6 +240,14 @@ fn an_unknown_key_of_a_hardware_file_is_an_error() {
 }
 
 #[test]
+fn what_is_borrowed_is_said_once() {
+    let line = "predict-step --model llama-3.1-8b --hardware l40s --prefill 512 --format json";
+    let said = run(&line.split(' ').collect::<Vec<_>>()).stdout;
+    let told = |operator: &str| said.matches(&format!("{operator}: efficiency borrowed from a100_sxm")).count();
+    assert_eq!((told("attention_prefill"), told("attention_decode")), (1, 1), "{said}");
+}
+
+#[test]
 fn a_model_file_that_is_cut_short_is_named() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("config.json");

@@ -84,8 +84,12 @@ impl Choice<'_> {
         }
     }
 
+    /// Adds a note once: the series of a chunk and of its decodes may be borrowed alike.
     fn note(&mut self, what: impl std::fmt::Display) {
-        self.notes.push(format!("{}: {what}", self.operator.name));
+        let note = format!("{}: {what}", self.operator.name);
+        if !self.notes.contains(&note) {
+            self.notes.push(note);
+        }
     }
 
     fn note_fallback<F: Family>(&mut self, found: &Found<F>) {

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use crate::efficiency::fast_prefill::{Chunks, FastPrefill};
 use crate::efficiency::kernel_time::{AttentionBound, KEY_STEPS_LOG2};
-use crate::efficiency::mixed::{Span, added_us, query_tiles};
+use crate::efficiency::mixed::{Span, added_us, chunk_blocks};
 use crate::efficiency::surface::Surface;
 use crate::units::{larger, real};
 
@@ -108,8 +108,8 @@ impl ChunkAttention {
     /// Time that the chunks add to the call of `decodes` that they share, µs.
     #[inline]
     pub(super) fn added(&self, alone: Timed, num_chunks: u64, chunks: &Chunks, decodes: &Span) -> f64 {
-        let tiles = query_tiles(chunks.query_tokens, num_chunks) + chunks.cached_keys() * self.splits_per_key;
-        let chunks = self.calls.span(alone, tiles);
+        let splits = chunks.cached_keys() * self.splits_per_key;
+        let chunks = self.calls.span(alone, chunk_blocks(chunks.query_tokens, num_chunks, splits));
         larger(added_us(decodes, &chunks), alone.bound_us)
     }
 }
