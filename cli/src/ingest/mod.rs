@@ -37,7 +37,8 @@ pub fn run(args: &Ingest, common: &Common) -> Result<Outcome<Ingestion>, Failure
     tables.add_totals().map_err(|problem| Failure::Input(vec![problem]))?;
     let has_steps = !tables.steps.is_empty();
     let is_timed = tables.compare();
-    if !is_timed && tables.requests.is_empty() && tables.tokens.is_empty() && !tables.has_counts() {
+    let has_rows = is_timed || !tables.requests.is_empty() || !tables.tokens.is_empty();
+    if !has_rows && !tables.has_counts() {
         return Err(Failure::Input(tables.report.files.iter().map(table::unusable).collect()));
     }
     if has_steps && !is_timed {
@@ -57,7 +58,6 @@ pub fn run(args: &Ingest, common: &Common) -> Result<Outcome<Ingestion>, Failure
     if !missing.is_empty() {
         notes.push(format!("some runs lack metadata needed for prediction; pass {}", missing.join(", ")));
     }
-    let has_rows = is_timed || !tables.requests.is_empty() || !tables.tokens.is_empty();
     if !has_rows {
         notes.push("the files hold counts alone: no table is written".to_owned());
         return Ok(Outcome { notes, ..Outcome::of(tables.report) });

@@ -9,7 +9,7 @@ use super::file_name;
 use super::step::Run;
 
 /// The server's settings, which make a folder an experiment.
-pub const CONFIG: &str = "exp-config.yaml";
+const CONFIG: &str = "exp-config.yaml";
 
 /// Files that are read, and what the names of their runs have behind the folder's. Traces and logs both hold the engine's steps, traces and
 /// reports both hold requests: they stay apart.

@@ -56,14 +56,12 @@ impl Format {
     /// # Errors
     /// A file that cannot be read or is of no known format, such as a compressed one.
     pub fn detect(path: &Path) -> Result<Self> {
-        // A dump of KV events is no text; the error of one that is not is that of a trace.
-        if path.is_file()
-            && let Ok(dump) = Input::open(FileKind::KvEventDump, path)
-            && kv_events::is_dump(dump.head())
-        {
-            return Ok(kv_events::DUMP_FORMAT);
-        }
-        let input = Input::open(FileKind::Trace, path)?;
+        let input = match Input::open(FileKind::Trace, path) {
+            Ok(input) => input,
+            // A dump of KV events is no text.
+            Err(_) if is_dump(path) => return Ok(kv_events::DUMP_FORMAT),
+            Err(error) => return Err(error),
+        };
         if !path.is_file() && !path.is_dir() {
             let message =
                 "is a pipe or device, whose beginning can't be read twice: save it as a file, or name its format";
@@ -82,6 +80,10 @@ impl Format {
     pub fn read(&self, path: &Path) -> Result<Capture> {
         (self.read)(path)
     }
+}
+
+fn is_dump(path: &Path) -> bool {
+    path.is_file() && Input::open(FileKind::KvEventDump, path).is_ok_and(|dump| kv_events::is_dump(dump.head()))
 }
 
 fn detected(bytes: &[u8]) -> std::result::Result<Format, String> {

@@ -8,7 +8,7 @@ use super::request::{RequestRow, RequestTrace};
 use super::step::{StepRecord, StepTrace};
 use super::whole::Whole;
 use crate::stats::median;
-use ridgepoint::internals::units::{NS_PER_MS, NS_PER_US};
+use ridgepoint::internals::units::{NS_PER_MS, ns_to_us};
 
 /// The scheduler records its times one after the other. Times within this are the same moment.
 const SAME_MOMENT_NS: u64 = NS_PER_MS;
@@ -29,7 +29,7 @@ pub struct HostDelays {
     pub token_to_client_us: Vec<f64>,
     /// From the engine's last token to the end of the response.
     pub finish_to_client_us: Vec<f64>,
-    /// Pairs in the wrong order: clocks of different machines, or events recorded late.
+    /// Pairs in the wrong order, and queues after the response: clocks of different machines, or events recorded late.
     pub negative: u64,
 }
 
@@ -63,16 +63,19 @@ impl HostDelays {
 
     /// Adds the delays of a request, which was in front of a busy engine for `wait_us` of its way to the queue.
     pub(crate) fn add(&mut self, row: &RequestRow, wait_us: f64) {
+        // What the scheduler queues after the response has ended is on another clock.
+        let queued_ns = row.queued_ns.filter(|queued| row.departed_ns.is_none_or(|departed| *queued <= departed));
+        self.negative += u64::from(queued_ns < row.queued_ns);
         let negative = &mut self.negative;
         let mut delay = |from: Option<Whole>, to: Option<Whole>| {
             let (from, to) = (from?, to?);
             *negative += u64::from(to < from);
-            to.since(from).map(|ns| ns as f64 / NS_PER_US as f64)
+            to.since(from).map(ns_to_us)
         };
         let with_prompt = |us: Option<f64>| Some((row.num_prompt_tokens?.get(), us?));
-        self.arrival_to_queued_us.extend(with_prompt(delay(row.arrived_ns, row.queued_ns).map(|us| us - wait_us)));
+        self.arrival_to_queued_us.extend(with_prompt(delay(row.arrived_ns, queued_ns).map(|us| us - wait_us)));
         self.arrival_to_handed_over_us.extend(with_prompt(delay(row.arrived_ns, row.handed_over_ns)));
-        self.handed_over_to_queued_us.extend(delay(row.handed_over_ns, row.queued_ns));
+        self.handed_over_to_queued_us.extend(delay(row.handed_over_ns, queued_ns));
         self.queued_to_scheduled_us.extend(delay(row.queued_ns, row.scheduled_ns));
         self.token_to_client_us.extend(delay(row.first_token_ns, row.first_response_ns));
         self.finish_to_client_us.extend(delay(row.finished_ns, row.departed_ns));
@@ -202,5 +205,13 @@ mod tests {
         // Arrived after it was queued: both pairs that begin before the queue.
         assert_eq!(joined.negative_delays, 2);
         assert_eq!(joined.delays["arrival_to_queued_us"].count, 4);
+    }
+
+    #[test]
+    fn what_is_queued_after_its_response_is_on_another_clock() {
+        let answered = RequestRow { departed_ns: Some(5_000_000.into()), ..row(1, 8_000, 9_000, None) };
+        let joined = joined(vec![answered]);
+        assert_eq!((joined.negative_delays, joined.delays["queued_to_scheduled_us"].count), (1, 1));
+        assert!(!joined.delays.contains_key("arrival_to_queued_us"), "{joined:?}");
     }
 }

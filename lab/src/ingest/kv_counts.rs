@@ -20,7 +20,7 @@ pub struct EventCount {
 /// What a file of KV events holds.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct KvEvents {
-    /// The file.
+    /// The file, which the report names.
     pub file: String,
     /// Batches of events.
     pub batches: u64,

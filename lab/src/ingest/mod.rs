@@ -46,7 +46,7 @@ pub use kv_counts::{EventCount, KvEvents, Transfer};
 pub use list::Numbers;
 pub use periods::{Cleaning, Interval, Periods, periods};
 pub use report::{FileReport, Ingestion, Records, RunReport, Tables};
-pub use request::{RequestRow, RequestTrace};
+pub use request::{RequestRow, RequestTrace, disagreeing_chains};
 pub use request_cell::{read_chunks, read_count};
 pub use server_log::ServerLog;
 pub(crate) use server_totals::totals;

@@ -6,7 +6,7 @@ use super::pace::Pace;
 use super::step::{StepRecord, StepTrace};
 use crate::measured_time::MICROSECONDS;
 use crate::stats::median;
-use ridgepoint::internals::units::NS_PER_US;
+use ridgepoint::internals::units::ns_to_us;
 
 /// The time from the start of a sampled step to the start of the next sampled one.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -126,7 +126,7 @@ fn interval(
     if step.step_id < cleaning.warm_up_steps {
         return Err(Reason::WarmUp);
     }
-    if step.prefill_tokens == 0 && step.decode_tokens == 0 {
+    if step.is_empty() {
         return Err(Reason::Empty);
     }
     if cleaning.drop_preemptions && step.num_preempted.is_some_and(|count| count > 0) {
@@ -146,7 +146,7 @@ fn interval(
     if next.start_ns <= step.start_ns {
         return Err(Reason::ClockJump);
     }
-    let span_us = (next.start_ns - step.start_ns) as f64 / NS_PER_US as f64;
+    let span_us = ns_to_us(next.start_ns - step.start_ns);
     let interval = Interval { first, steps: next.step_id - step.step_id, span_us };
     if MICROSECONDS.contains(interval.period_us()) { Ok(interval) } else { Err(Reason::ClockJump) }
 }

@@ -8,7 +8,7 @@ use super::format::Format;
 use super::join::{JoinedRun, join};
 use super::kv_counts::{KvEvents, Transfer};
 use super::periods::{Cleaning, periods};
-use super::request::RequestTrace;
+use super::request::{RequestTrace, disagreeing_chains};
 use super::server_totals::{MetricsReply, Total, totals};
 use super::step::{ByRun, Run, StepTrace};
 use super::step_table::TableRun;
@@ -112,6 +112,7 @@ impl Tables {
             |read: u64, dropped: &Dropped| Records { read, kept: read - dropped.total(), dropped: dropped.clone() };
         let mut steps = records(capture.steps_read(), &capture.dropped_steps);
         let requests = records(capture.requests_read(), &capture.dropped_requests);
+        let mut notes = capture.notes;
         for mut trace in capture.steps.into_iter().filter(|trace| !trace.steps.is_empty()) {
             label(&mut trace.run);
             let periods = periods(&trace, cleaning);
@@ -127,6 +128,7 @@ impl Tables {
         for mut trace in capture.requests.into_iter().filter(|trace| !trace.requests.is_empty()) {
             label(&mut trace.run);
             self.run(&trace.run, file, |run| &mut run.requests_file).requests = trace.requests.len() as u64;
+            notes.extend(disagreeing_chains(&trace.requests));
             self.requests.push(trace);
         }
         for mut trace in capture.tokens {
@@ -135,10 +137,10 @@ impl Tables {
             self.run(&trace.run, file, |run| &mut run.tokens_file).token_times = chunks as u64;
             self.tokens.push(trace);
         }
-        self.report.kv_events.extend(capture.kv_events);
+        self.report.kv_events.extend(capture.kv_events.map(|of| KvEvents { file: file.to_owned(), ..of }));
         self.report.transfers.extend(capture.transfers);
         self.metrics.extend(capture.metrics);
-        let (file, format, notes) = (file.to_owned(), format.name, capture.notes);
+        let (file, format) = (file.to_owned(), format.name);
         self.report.files.push(FileReport { file, format, steps, requests, notes });
     }
 

@@ -1,5 +1,7 @@
 //! Requests of a real engine or load generator as records, whatever trace or report they come from.
 
+use std::collections::HashMap;
+
 use serde::{Deserialize, Serialize};
 
 use super::list::Numbers;
@@ -73,6 +75,23 @@ pub struct RequestRow {
     pub block_hashes: Numbers,
 }
 
+/// Says how many blocks of prompts follow another block than before: a chained hash stands for all that is before it.
+pub fn disagreeing_chains(rows: &[RequestRow]) -> Option<String> {
+    let (mut parents, mut odd) = (HashMap::new(), 0);
+    for row in rows {
+        let mut parent = None;
+        for hash in row.block_hashes.iter() {
+            odd += u64::from(*parents.entry(*hash).or_insert(parent) != parent);
+            parent = Some(*hash);
+        }
+    }
+    (odd > 0).then(|| {
+        format!(
+            "{odd} block_hashes follow another block than before: the chains disagree, and prefixes are shared wrongly"
+        )
+    })
+}
+
 impl RequestRow {
     /// Returns two times, earlier and later by name, of which the later one is before the earlier one. The engine's times must
     /// be in order, and so must the server's; between the two, events may be recorded late.
@@ -92,5 +111,19 @@ impl RequestRow {
                 .windows(2)
                 .find_map(|pair| <[_; 2]>::try_from(pair).ok().filter(|[earlier, later]| later.1 < earlier.1))
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hash_has_one_block_before_it() {
+        let row =
+            |hashes: &[u64]| RequestRow { block_hashes: hashes.iter().copied().collect(), ..RequestRow::default() };
+        assert_eq!(disagreeing_chains(&[row(&[1, 2]), row(&[1, 3]), row(&[1, 2, 4]), row(&[])]), None);
+        let found = disagreeing_chains(&[row(&[1, 2]), row(&[7, 2]), row(&[2])]).unwrap();
+        assert!(found.starts_with("2 block_hashes follow another block"), "{found}");
     }
 }

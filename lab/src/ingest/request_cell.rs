@@ -56,7 +56,7 @@ pub(super) fn read_cell(text: &str, count: u64, tokens: u64, repeats: &mut u64) 
 /// Reads prefill chunks, `[Nx]Q[@C][:partial]`: their number, and one of them.
 ///
 /// # Errors
-/// The fault of the text, and the expected form.
+/// A text of another form; the message names the fault and the form.
 pub fn read_chunks(text: &str) -> Result<(u32, Request), String> {
     let (body, samples) = match text.split_once(':') {
         None => (text, true),

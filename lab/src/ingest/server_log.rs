@@ -1,5 +1,7 @@
 //! What a server's start-up log says of the runs in other files.
 
+use std::mem::take;
+
 use super::capture::Capture;
 use super::step::Run;
 
@@ -45,9 +47,10 @@ impl ServerLog {
                         .push(format!("{name} of the run '{of_run}' is {of_file}, and {of_log} in the server's log"));
                 }
             }
-            let labelled = said.or(&own);
-            is_changed |= labelled != *run;
-            *run = labelled;
+            let labelled = said.clone().or(&own);
+            is_changed |= labelled != said;
+            // What is given holds for a whole file: the run keeps the name that tells it from the others there.
+            *run = Run { experiment: take(&mut run.experiment), ..labelled };
         }
         for step in capture.steps.iter_mut().flat_map(|trace| &mut trace.steps) {
             is_changed |= step.kv_blocks_total.is_none() && self.kv_blocks.is_some();
@@ -97,6 +100,23 @@ mod tests {
             [Some(96), Some(7)]
         );
         assert_eq!(found.notes, ["labels that it lacks are those of the server's log 'server'"]);
+    }
+
+    #[test]
+    fn two_runs_of_a_file_keep_their_names() {
+        let named = |name: &str| Run { experiment: name.to_owned(), ..log().run };
+        let mut found = capture(named("traces.json/0"));
+        found.steps.push(StepTrace { run: named("traces.json/1"), ..found.steps[0].clone() });
+        let mut log = log();
+        log.kv_blocks = None;
+        let given = |run: &mut Run| {
+            run.experiment = "night".to_owned();
+            run.workload = Some("chat".to_owned());
+        };
+        assert!(log.label(&mut found, &given).is_empty());
+        let names: Vec<&str> = found.steps.iter().map(|trace| trace.run.experiment.as_str()).collect();
+        assert_eq!(names, ["traces.json/0", "traces.json/1"]);
+        assert_eq!(found.notes, [""; 0], "what was given is no label of the log's");
     }
 
     #[test]

@@ -114,6 +114,11 @@ impl StepRecord {
         Queues { num_running, num_waiting, num_preempted, num_resumed }
     }
 
+    /// Whether the step schedules nothing.
+    pub fn is_empty(&self) -> bool {
+        self.prefill_tokens == 0 && self.decode_tokens == 0
+    }
+
     /// KV blocks in use, where the trace tells.
     pub fn kv_blocks_used(&self) -> Option<u64> {
         self.kv_blocks_total?.checked_sub(self.kv_blocks_free?)
@@ -131,7 +136,7 @@ impl StepRecord {
         }
         let of = |requests: u32, tokens: Option<u64>| if requests == 0 { Some(0) } else { tokens };
         let prefills = of(self.num_prefill_requests, self.prefill_kv_tokens)?;
-        Some(prefills + of(self.num_decode_requests, self.decode_kv_tokens)?)
+        Some(prefills.saturating_add(of(self.num_decode_requests, self.decode_kv_tokens)?))
     }
 }
 

@@ -1,7 +1,7 @@
 //! The load of a capture: the requests that can be sent again, at their own times, with their own lengths and prefixes.
 
 use super::times::arrival_ns;
-use crate::ingest::{Dropped, Reason, RequestRow, Whole};
+use crate::ingest::{Dropped, Reason, RequestRow, Whole, disagreeing_chains};
 use ridgepoint::Result;
 use ridgepoint::workload::{Content, FixedList, Segment, WorkloadRequest};
 
@@ -47,6 +47,7 @@ pub(super) fn load(mut rows: Vec<RequestRow>, block_size: u32) -> Result<Capture
     } else if !has_hits && !has_hashes {
         notes.push("the capture tells no cached tokens: every prompt is computed whole".to_owned());
     }
+    notes.extend(disagreeing_chains(&rows));
     let start_ns = rows.first().and_then(arrival_ns).unwrap_or(0);
     let request = |row: &RequestRow| {
         let length = |tokens: Option<Whole>| u32::try_from(tokens.map_or(0, Whole::get)).unwrap_or(u32::MAX);

@@ -5,7 +5,7 @@ pub(super) mod event;
 mod msgpack;
 pub(super) mod tally;
 
-use std::io::{BufRead, Read};
+use std::io::{BufRead, ErrorKind, Read};
 use std::path::Path;
 
 use ridgepoint::internals::input::{FileKind, Input, Record, read_error};
@@ -17,7 +17,6 @@ use self::msgpack::Msgpack;
 use self::tally::Tally;
 use super::Capture;
 use super::format::Format;
-use super::kv_counts::KvEvents;
 use super::lines::for_each_line;
 use super::unknown_names::UnknownNames;
 
@@ -85,16 +84,18 @@ pub fn read_dump(path: &Path) -> Result<Capture> {
     let origin = path.display().to_string();
     let (mut reader, count) = Input::open(FileKind::KvEventDump, path)?.records(Record::Object);
     let (mut tally, mut unknown) = (Tally::default(), UnknownNames::default());
-    let (mut payload, mut number, mut is_cut) = (Vec::new(), 0_u64, false);
-    loop {
+    let (mut payload, mut number) = (Vec::new(), 0_u64);
+    let is_cut = loop {
         count.begin();
-        let mut length = [0; 4];
-        let is_end = reader.fill_buf().map_err(|error| read_error(&origin, error))?.is_empty();
-        if is_end || reader.read_exact(&mut length).is_err() {
-            is_cut |= !is_end;
-            break;
+        if reader.fill_buf().map_err(|error| read_error(&origin, error))?.is_empty() {
+            break false;
         }
-        number += 1;
+        let mut length = [0; 4];
+        match reader.read_exact(&mut length) {
+            Ok(()) => number += 1,
+            Err(error) if error.kind() == ErrorKind::UnexpectedEof => break true,
+            Err(error) => return Err(read_error(&origin, error)),
+        }
         let bad = |message: String| Error::parse(&origin, format!("batch {number}: {message}"));
         let length = u32::from_be_bytes(length);
         if length > MOST_BYTES {
@@ -105,13 +106,12 @@ pub fn read_dump(path: &Path) -> Result<Capture> {
         payload.clear();
         let read = reader.by_ref().take(u64::from(length)).read_to_end(&mut payload);
         if read.map_err(|error| read_error(&origin, error))? < length as usize {
-            is_cut = true;
-            break;
+            break true;
         }
         let Msgpack(value) =
             rmp_serde::from_slice(&payload).map_err(|error| bad(format!("is not msgpack: {error}")))?;
         tally.add(batch(&value, &mut unknown).map_err(bad)?);
-    }
+    };
     let mut capture = capture(path, tally, &unknown)?;
     if is_cut {
         capture.notes.push("the last batch is cut short and left out".to_owned());
@@ -127,6 +127,6 @@ fn capture(path: &Path, tally: Tally, unknown: &UnknownNames) -> Result<Capture>
     }
     let mut capture = Capture { transfers, ..Capture::default() };
     capture.notes.extend(unknown.note("names and keys of KV events"));
-    capture.kv_events = Some(KvEvents { file: path.display().to_string(), ..found });
+    capture.kv_events = Some(found);
     Ok(capture)
 }

@@ -56,13 +56,14 @@ impl Attributes {
             return;
         }
         self.keys.push_field(key);
-        match text.parse::<f64>() {
-            Ok(seconds @ 0.0..MAX_SECONDS) if is_double && key == MONOTONIC => {
-                self.texts.push_field(&seconds_to_ns(seconds).to_string());
-            }
-            _ if is_double && key == MONOTONIC => self.texts.push_field(&format!("{text} s")),
-            _ => self.texts.push_field(text),
+        if !is_double || key != MONOTONIC {
+            self.texts.push_field(text);
+            return;
         }
+        self.texts.push_field(&match text.parse() {
+            Ok(seconds @ 0.0..MAX_SECONDS) => seconds_to_ns(seconds).to_string(),
+            _ => format!("{text} s"),
+        });
     }
 
     /// The keys, in order.

@@ -7,7 +7,7 @@ use super::request_join::join;
 use super::request_span::RequestSpan;
 use super::snapshots;
 use super::trace::{Process, Trace};
-use crate::ingest::{Capture, KvEvents, RequestTrace, Run, StepTrace, Whole};
+use crate::ingest::{Capture, RequestTrace, Run, StepTrace, Whole};
 
 /// Makes runs of a trace; `file` is the name of its file.
 pub(super) fn capture(file: &str, mut trace: Trace) -> Capture {
@@ -55,7 +55,7 @@ pub(super) fn capture(file: &str, mut trace: Trace) -> Capture {
     capture.notes.extend(trace.names.notes());
     let (kv_events, transfers) = std::mem::take(&mut trace.kv_events).finish();
     capture.transfers = transfers;
-    capture.kv_events = (kv_events.batches > 0).then(|| KvEvents { file: file.to_owned(), ..kv_events });
+    capture.kv_events = (kv_events.batches > 0).then_some(kv_events);
     capture.dropped_steps.merge(&trace.step_faults.dropped);
     capture.dropped_requests.merge(&trace.request_faults.dropped);
     capture

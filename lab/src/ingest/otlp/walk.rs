@@ -4,6 +4,8 @@ use std::fmt;
 
 use ridgepoint::internals::error::cut;
 use ridgepoint::internals::input::RecordCount;
+use serde::Deserialize;
+use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Unexpected, Visitor};
 use serde_json::Value;
 
@@ -278,21 +280,13 @@ impl<'de, H: Handler> Visitor<'de> for Scalar<'_, H> {
         Ok(())
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<(), A::Error> {
-        let mut values = Vec::new();
-        while let Some(value) = list.next_element::<Value>()? {
-            values.push(value);
-        }
-        self.other(&Value::Array(values));
+    fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<(), A::Error> {
+        self.other(&Value::deserialize(SeqAccessDeserializer::new(list))?);
         Ok(())
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        let mut values = serde_json::Map::new();
-        while let Some((key, value)) = map.next_entry()? {
-            values.insert(key, value);
-        }
-        self.other(&Value::Object(values));
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<(), A::Error> {
+        self.other(&Value::deserialize(MapAccessDeserializer::new(map))?);
         Ok(())
     }
 }

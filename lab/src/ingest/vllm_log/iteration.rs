@@ -76,15 +76,10 @@ pub(super) fn iteration<'t>(line: &'t str, unknown: &mut UnknownNames) -> Result
         }
     }
     // An iteration of nothing may take no time. One of something may not, to the two digits that are logged.
-    if !step.gpu_time_us.is_some_and(|time_us| MICROSECONDS.contains(time_us) || (time_us <= 0.0 && is_empty(&step))) {
+    if !step.gpu_time_us.is_some_and(|time_us| MICROSECONDS.contains(time_us) || (time_us <= 0.0 && step.is_empty())) {
         return Err(format!("an iteration of {elapsed_ms:?} ms, expected {MICROSECONDS}"));
     }
     Ok(Iteration { engine, step, kv_usage_pct })
-}
-
-/// Whether a step schedules nothing.
-pub(super) fn is_empty(step: &StepRecord) -> bool {
-    step.prefill_tokens == 0 && step.decode_tokens == 0
 }
 
 const COUNTS: [&str; 4] = [" context requests", " context tokens", " generation requests", " generation tokens"];

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use ridgepoint::{Error, Location, Result};
 
-use self::iteration::{Iteration, MARK, is_empty, iteration};
+use self::iteration::{Iteration, MARK, iteration};
 use self::start_up::StartUp;
 use self::transfers::Transfers;
 use super::dropped::{Reason, RowFaults};
@@ -68,7 +68,7 @@ pub fn read(path: &Path) -> Result<Capture> {
         let found = iteration(&line, &mut unknown)
             .map_err(|problem| Error::parse(Location::of(origin.clone()).line(number), problem));
         let Some(Iteration { engine, mut step, kv_usage_pct }) = faults.sound(found) else { return Ok(()) };
-        if is_empty(&step) {
+        if step.is_empty() {
             empty += 1;
             return Ok(());
         }
@@ -108,10 +108,9 @@ pub fn read(path: &Path) -> Result<Capture> {
         );
         capture.notes.push(note);
     }
-    let is_one = engines.values.len() == 1;
+    let (name, is_one) = (file_name(path), engines.values.len() == 1);
     for (index, Engine { start_up, steps }) in engines.values.into_iter().enumerate() {
-        let name = file_name(path);
-        let experiment = if is_one { name } else { format!("{name}/{index}") };
+        let experiment = if is_one { name.clone() } else { format!("{name}/{index}") };
         capture.notes.extend(start_up.note());
         if steps.iter().any(|step| step.kv_blocks_free.is_some()) {
             let note = format!("free KV blocks of {experiment} are derived from the usage, which is logged to 0.1 %");

@@ -22,7 +22,7 @@ const CPU_BLOCK_SIZE: u64 = 128;
 const ENGINE_STARTS: &str = "Initializing a V1 LLM engine (v";
 
 impl StartUp {
-    /// Whether a line begins another start of an engine.
+    /// Whether an engine logs this line when it starts.
     pub(super) fn begins(line: &str) -> bool {
         line.contains(ENGINE_STARTS)
     }
@@ -49,6 +49,7 @@ impl StartUp {
             self.run.model = after(rest, "model='").and_then(until_quote);
             self.run.tensor_parallel_size = small(number(after(rest, "tensor_parallel_size=")));
             let sizes = after(rest, "'cudagraph_capture_sizes': [").and_then(|rest| Some(rest.split_once(']')?.0));
+            let sizes = sizes.filter(|sizes| !sizes.is_empty());
             self.graph_sizes = sizes.map(str::to_owned).or(self.graph_sizes.take());
         } else if let Some(tokens) = number(after(line, "Chunked prefill is enabled with max_num_batched_tokens=")) {
             self.run.max_num_batched_tokens = small(Some(tokens));
@@ -76,8 +77,7 @@ impl StartUp {
 
     /// The tokens of a block, and whether they are vLLM's default for want of a line that says so.
     fn block_size(&self) -> (u64, bool) {
-        let is_cpu = self.kv_cache.is_some_and(|(_, is_cpu)| is_cpu);
-        let default = if is_cpu { CPU_BLOCK_SIZE } else { GPU_BLOCK_SIZE };
+        let default = if matches!(self.kv_cache, Some((_, true))) { CPU_BLOCK_SIZE } else { GPU_BLOCK_SIZE };
         (self.block_size.unwrap_or(default), self.block_size.is_none())
     }
 
@@ -154,6 +154,8 @@ mod tests {
             "[y] Overriding num_gpu_blocks=9 with num_gpu_blocks_override=7",
         ]);
         assert_eq!(cpu.kv_blocks(), Some(7));
+        let eager = read(&[&ENGINE.replace("[1, 2, 4]", "[]"), "[x] CPU KV cache size: 6,400 tokens, Maximum"]);
+        assert!(!eager.note().unwrap().contains("CUDA graphs"), "{eager:?}");
         assert_eq!(read(&["nothing"]), StartUp::default());
         assert!(StartUp::begins(ENGINE) && !StartUp::begins("Initializing"));
     }
