@@ -57,7 +57,7 @@ pub mod workload {
     pub use crate::workload::load::LOCKSTEP;
 }
 pub mod units {
-    #[cfg(feature = "replay")]
-    pub use crate::units::ns_to_ms;
     pub use crate::units::{GIB, NS_PER_MS, NS_PER_S, NS_PER_US, US_PER_MS, US_PER_S, duration, si, time_us};
+    #[cfg(feature = "replay")]
+    pub use crate::units::{ns_to_ms, ns_to_us};
 }

@@ -11,6 +11,8 @@ use crate::stats::non_negative_least_squares;
 
 /// Prompts that the line of the prefill time is fitted to have this many tokens at least; each is twice the last.
 const SHORTEST_PROMPT: u32 = 16;
+/// A step of more decodes is not built.
+const MOST_DECODES: u32 = 1_000_000;
 /// Cached tokens of a decode whose step is the time between tokens, if the server takes as many.
 const DECODE_CONTEXT: u32 = 1024;
 
@@ -81,8 +83,12 @@ impl LlmDFlags {
 /// up to one step. The factor under load is the step of `max_num_seqs` decodes over that of one: the simulator interpolates between.
 ///
 /// # Errors
-/// Sizes in which no prompt fits.
+/// Sizes in which no prompt fits, and more requests in a step than any engine has.
 pub fn predicted(latency: &dyn LatencyModel, scatter: Option<Scatter>, sizes: &ServerSizes) -> Result<LlmDFlags> {
+    if sizes.max_num_seqs > MOST_DECODES {
+        let problem = format!("max_num_seqs is {}, expected at most {MOST_DECODES}", sizes.max_num_seqs);
+        return Err(Error::invalid("llm-d-inference-sim", vec![problem]));
+    }
     let longest = sizes.max_num_batched_tokens.min(sizes.max_model_len);
     let prompts: Vec<u32> =
         std::iter::successors(Some(SHORTEST_PROMPT.min(longest)), |n| n.checked_mul(2).filter(|n| *n <= longest))

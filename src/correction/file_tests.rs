@@ -20,7 +20,7 @@ fn full() -> Correction {
     }
     correction.level = Level::Model { model: "llama-2-7b".to_owned() };
     correction.host.queueing_us = 4_321.987_6;
-    correction.range = FittedRange::of([&BatchSums { num_tokens: 7, num_decodes: 7, ..BatchSums::default() }]);
+    correction.range = FittedRange::of([BatchSums { num_tokens: 7, num_decodes: 7, ..BatchSums::default() }]);
     correction.scatter = Scatter { step: 0.023_456_7, ttft: 0.087_654_3 };
     correction.source = Source {
         data: "two runs".to_owned(),

@@ -32,8 +32,8 @@ pub struct Beyond {
 
 impl FittedRange {
     /// The range of some steps; `None` without any.
-    pub fn of<'a>(steps: impl IntoIterator<Item = &'a BatchSums>) -> Option<FittedRange> {
-        let sizes = |step: &BatchSums| sizes(step).map(|size| [size, size]);
+    pub fn of(steps: impl IntoIterator<Item = BatchSums>) -> Option<FittedRange> {
+        let sizes = |step: BatchSums| sizes(&step).map(|size| [size, size]);
         let [num_requests, num_tokens, num_kv_tokens] = steps.into_iter().map(sizes).reduce(|mut all, one| {
             for ([least, most], [size, _]) in all.iter_mut().zip(one) {
                 (*least, *most) = ((*least).min(size), (*most).max(size));
@@ -90,7 +90,7 @@ mod tests {
 
     #[test]
     fn a_step_beyond_gains_a_tenth_for_each_doubling() {
-        let range = FittedRange::of([&decodes(4, 99), &decodes(16, 99)]).expect("two steps");
+        let range = FittedRange::of([decodes(4, 99), decodes(16, 99)]).expect("two steps");
         assert_eq!((range.num_requests, range.num_kv_tokens), ([4, 16], [400, 1600]));
         assert_eq!(range.beyond(&decodes(8, 99)), None);
         // 32 requests are twice as many, and see 6,400 tokens: four times as many.

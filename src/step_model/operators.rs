@@ -45,7 +45,9 @@ impl StepModel {
         if sums.num_requests() == 0 { Basis::default() } else { self.basis_of(&sums) }
     }
 
-    fn unchecked_sums(&self, requests: &[Request]) -> BatchSums {
+    /// The sums of requests that no scheduler would put into a step: those that schedule nothing are ignored.
+    #[doc(hidden)]
+    pub fn unchecked_sums(&self, requests: &[Request]) -> BatchSums {
         let mut sums = BatchSums::default();
         requests.iter().for_each(|request| sums.add_request(request, &self.plan.windows));
         sums

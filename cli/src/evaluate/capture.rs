@@ -6,10 +6,10 @@ use std::sync::Arc;
 use clap::Args;
 use ridgepoint::internals::correction::{Correction, Level};
 use ridgepoint::internals::workload::check_memory;
-use ridgepoint::{Deployment, Error, Hardware, Model};
+use ridgepoint::{CorrectionChoice, Deployment, Error, Hardware, Model};
 use ridgepoint_lab::evaluate::capture::{
-    CaptureReport, CaptureServer, Distributions, GapStatistics, QueueWaits, Verdict, WorkCount, judge_capture,
-    read_capture,
+    CaptureReport, CaptureServer, Distributions, GapStatistics, OtherWaits, QueueWaits, Verdict, WorkCount,
+    judge_capture, read_capture,
 };
 use ridgepoint_lab::evaluate::metric::Metric;
 use ridgepoint_lab::evaluate::report::MetricRow;
@@ -41,7 +41,7 @@ pub struct Capture {
     #[arg(long, value_name = "PATH", num_args = 1.., conflicts_with = "paths")]
     judge: Vec<PathBuf>,
     /// Fit a correction to the steps of these captures first: how well does one load predict another?
-    #[arg(long, value_name = "PATH", num_args = 1..)]
+    #[arg(long, value_name = "PATH", num_args = 1.., conflicts_with = "correction")]
     fit_from: Vec<PathBuf>,
     /// Name of the run, where the files hold several
     #[arg(long, value_name = "NAME")]
@@ -72,7 +72,11 @@ pub struct Capture {
 pub fn run(args: &Capture, common: &Common) -> Result<Outcome<CaptureReport>, Failure> {
     let mut plots = args.plot.prepare("capture", common)?;
     let outputs = &mut plots.outputs;
-    let (served, engine, mut notes) = args.server.open(&args.prediction.options(common), outputs)?;
+    let mut options = args.prediction.options(common);
+    if !args.fit_from.is_empty() {
+        options.correction = CorrectionChoice::None;
+    }
+    let (served, engine, mut notes) = args.server.open(&options, outputs)?;
     let Served { model, hardware, deployment, mut steps } = served;
     let file = args.output_csv.as_deref().map(|path| outputs.create(path, Kind::JudgedRequests)).transpose()?;
     let paths = if args.judge.is_empty() { &args.paths } else { &args.judge };
@@ -89,19 +93,16 @@ pub fn run(args: &Capture, common: &Common) -> Result<Outcome<CaptureReport>, Fa
         steps = steps.with_correction(Arc::new(correction));
         notes.extend(unlike_the_fitted(&steps, &engine.config));
         coefficients = Some(report.fit.parameters);
-        others = Some((waits, data));
+        others = Some(OtherWaits { rows: waits, from: data });
     }
     let server = CaptureServer { engine: engine.config, blocks_are_given: engine.blocks_are_given, steps };
     let bar = progress::bar(requests, "replay [{bar:30}] {percent} % of {len} requests, {elapsed}");
-    let mut report = judge_capture(captured, server, AnsweredRequests(bar.clone()))?;
+    let mut report = judge_capture(captured, server, others.as_ref(), AnsweredRequests(bar.clone()))?;
     bar.finish_and_clear();
     if let Some((distributions, threshold_ms)) = report.distributions.as_mut().zip(args.long_gap_ms) {
         distributions.set_threshold_ms(threshold_ms);
     }
     report.coefficients = coefficients;
-    if let Some((others, data)) = others {
-        report.fit_queue_waits_from(&others, &data);
-    }
     if let Some(mut file) = file {
         file.write(|out| report.write_requests(out))?;
         file.keep()?;

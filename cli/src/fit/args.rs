@@ -4,6 +4,9 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum, value_parser};
 
+use ridgepoint_lab::fit::FittedRows;
+
+use crate::common::one_of;
 use crate::output::Force;
 
 /// What a correction is fitted on, and where it goes.
@@ -25,9 +28,8 @@ pub struct Fit {
     #[arg(long, value_name = "none|global|FILE", help_heading = FITTING)]
     pub prior: Option<String>,
     /// Which part of the steps is fitted
-    #[arg(long, value_enum, default_value_t = FitSplit::Judged, value_name = "PART")]
-    #[arg(help_heading = FITTING)]
-    pub split: FitSplit,
+    #[arg(long, value_parser = one_of(SPLITS), default_value = "judged", value_name = "PART", help_heading = FITTING)]
+    pub split: FittedRows,
     /// Write the correction even if it is worse than none on rows that it has not seen
     #[arg(long, conflicts_with = "serving", help_heading = FITTING)]
     pub allow_worse: bool,
@@ -69,6 +71,12 @@ pub struct Fit {
 
 const FITTING: &str = "Fitting";
 
+const SPLITS: [(&str, &str, FittedRows); 3] = [
+    ("judged", "All of it, once a fit of the first 60 % of each run was judged on the rest", FittedRows::Judged),
+    ("all", "All of it, without a judgement", FittedRows::All),
+    ("first60", "The first 60 % of each run; the rest judges it", FittedRows::First60),
+];
+
 /// For which models.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum FitLevel {
@@ -76,15 +84,4 @@ pub enum FitLevel {
     Global,
     /// A single one: the model of --model, or the judged one
     Model,
-}
-
-/// Which part of the data is fitted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum FitSplit {
-    /// All of it, once a fit of the first 60 % of each run was judged on the rest
-    Judged,
-    /// All of it, without a judgement
-    All,
-    /// The first 60 % of each run; the rest judges it
-    First60,
 }

@@ -6,9 +6,10 @@ use ridgepoint::internals::correction::{Correction, Level};
 use ridgepoint_lab::evaluate::case::Case;
 use ridgepoint_lab::evaluate::experiment::{Experiment, serving_cases};
 use ridgepoint_lab::evaluate::fold::GroupBy;
-use ridgepoint_lab::fit::{FitResult, HOST_REPLAYS, MAX_ROUNDS, fit_serving, host_from_replays, leave_out, scatter};
+use ridgepoint_lab::fit::{
+    FitResult, FittedRows, HOST_REPLAYS, MAX_ROUNDS, fit_serving, host_from_replays, leave_out, scatter,
+};
 
-use super::args::FitSplit;
 use super::{Fitted, Job};
 use crate::outcome::{Failure, Outcome};
 use crate::output::Outputs;
@@ -19,7 +20,7 @@ use crate::output::Outputs;
 /// Experiments that are missing or at fault; none of the model that is asked for; a split that serving runs have not.
 pub fn fitted(job: &Job<'_>, outputs: &mut Outputs) -> Result<(Correction, Outcome<Fitted>), Failure> {
     let Job { args, bar, level, prior, .. } = job;
-    if args.split == FitSplit::First60 {
+    if args.split == FittedRows::First60 {
         return Err(Failure::input(
             "--split first60: serving runs are known by their means alone and can't be cut in time; leave it out, and judge with \
              `ridgepoint evaluate serving --leave-one-out`",

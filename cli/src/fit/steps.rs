@@ -5,10 +5,9 @@ use ridgepoint_lab::evaluate::fold::Labels;
 use ridgepoint_lab::evaluate::report::Skipped;
 use ridgepoint_lab::evaluate::steps::case::{StepCase, step_cases};
 use ridgepoint_lab::evaluate::steps::read::StepData;
-use ridgepoint_lab::fit::{FittedRows, fit_cases, host_delays};
+use ridgepoint_lab::fit::{fit_cases, host_delays};
 use ridgepoint_lab::training::Training;
 
-use super::args::FitSplit;
 use super::files::read;
 use super::{Fitted, FittedSteps, Job};
 use crate::hint;
@@ -33,13 +32,8 @@ pub fn fitted(job: &Job<'_>, outputs: &mut Outputs) -> Result<(Correction, Outco
 
     bar.set_length(cases.len() as u64);
     bar.set_message("runs");
-    let rows = match args.split {
-        FitSplit::Judged => FittedRows::Judged,
-        FitSplit::All => FittedRows::All,
-        FitSplit::First60 => FittedRows::First60,
-    };
     let (mut correction, mut report) =
-        fit_cases(&files.join(", "), (&cases, &delays), prior, level, rows, &|| bar.inc(1))?;
+        fit_cases(&files.join(", "), (&cases, &delays), prior, level, args.split, &|| bar.inc(1))?;
     job.describe(&mut correction.source);
     report.source = correction.source.clone();
     if !report.fit.solution.converged {

@@ -92,6 +92,8 @@ fn flags_of_llm_d_inference_sim_follow_from_predicted_steps() {
     assert!(command.starts_with("llm-d-inference-sim --model llama-3.1-8b --max-num-seqs 64 "), "{command}");
     let corrected = export(&format!("{server} --format json")).json();
     assert!(us(&value(&corrected, "--inter-token-latency-std-dev")) > 0.0);
+    let sizes = "--as llm-d-inference-sim --model llama-3.1-8b --hardware h100 --max-num-seqs 4000000000";
+    export(sizes).fails(1, &["max_num_seqs is 4000000000, expected at most 1000000"]);
     let table = export(server).stdout;
     assert!(table.contains("  --prefill-overhead ") && table.contains("note: "), "{table}");
 }

@@ -5,16 +5,13 @@ use super::fit_rows::{FitResult, Prior};
 use super::fit_steps::StepRun;
 use super::host_from_traces::host_from_delays;
 use super::mean_step::{lifted, mean_over_median, scaled};
-use super::step_scatter::{StepFitReport, StepRunReport, fit_with_scatter};
+use super::step_scatter::{StepFitReport, StepRunReport, fit_level, scatter};
 use super::verdict::Verdict;
 use crate::evaluate::steps::case::StepCase;
-use crate::evaluate::steps::split::{StepSplit, folds};
+use crate::evaluate::steps::split::{FIRST, StepSplit, folds};
 use crate::ingest::HostDelays;
 use ridgepoint::Result;
 use ridgepoint::internals::correction::{Correction, Level};
-
-/// Share of a run's time that is fitted when the rest judges.
-const FIRST: f64 = 0.6;
 
 /// The rows that a fit takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,7 +38,7 @@ impl FittedRows {
 /// `done` is called after each trace.
 ///
 /// # Errors
-/// As [`fit_with_scatter`].
+/// As [`fit_with_scatter`](super::fit_with_scatter).
 pub fn fit_cases(
     origin: &str,
     (cases, delays): (&[StepCase], &HostDelays),
@@ -57,7 +54,9 @@ pub fn fit_cases(
         step_runs.push(StepRun::new(fold.judged.case, 0..cut, cut..end, prior));
         done();
     }
-    let mut fitted = fit_with_scatter(origin, &mut step_runs, prior, level)?;
+    let mut fitted = fit_level(origin, &mut step_runs, prior, level)?;
+    let (scatter, scatter_note) = scatter(origin, &step_runs, prior, &fitted.correction)?;
+    fitted.correction.scatter = scatter;
     // Coefficients are far from their priors or not before they are raised.
     let parameters = fitted.report.parameters.clone();
     let (remark, raised) = lifted(&step_runs, &fitted).map(|(lifted, remark)| (remark, lifted)).unzip();
@@ -65,14 +64,14 @@ pub fn fit_cases(
     let mut verdict = Verdict::of(&step_runs, &fitted.correction, &parameters);
     let runs = step_runs.iter().map(|run| StepRunReport::of(run, &fitted.correction)).collect();
     if rows == FittedRows::Judged && verdict.held_out.is_some() {
-        let mut whole: Vec<StepRun<'_>> = step_runs.iter().map(StepRun::whole).collect();
-        let scatter = fitted.correction.scatter;
-        fitted = fit_with_scatter(origin, &mut whole, prior, level)?;
+        step_runs.iter_mut().for_each(StepRun::fit_all);
+        fitted = fit_level(origin, &mut step_runs, prior, level)?;
         if remark.is_some() {
-            fitted = scaled(&fitted, mean_over_median(&whole, &fitted.correction)).unwrap_or(fitted);
+            fitted = scaled(&fitted, mean_over_median(&step_runs, &fitted.correction)).unwrap_or(fitted);
         }
         fitted.correction.scatter = scatter;
     }
+    fitted.report.notes.push(scatter_note);
     let FitResult { mut correction, mut report } = fitted;
     verdict.remarks.extend(remark);
     let host = host_from_delays(delays, &correction.host);

@@ -18,7 +18,6 @@ use crate::evaluate::steps::case::StepCase;
 use crate::ingest::Interval;
 use crate::stats::{median, robust_sd};
 use ridgepoint::internals::correction::{Basis, Correction, FittedRange, Queues};
-use ridgepoint::physics::BatchSums;
 use ridgepoint::{Error, Result};
 
 /// Number of independent rows that a run counts as, at most. Errors of a run's rows have common causes, so thousands of rows do
@@ -82,11 +81,10 @@ impl<'a> StepRun<'a> {
         run
     }
 
-    /// The same run with all of its rows to fit.
-    #[must_use]
-    pub fn whole(&self) -> Self {
+    /// Takes all rows to fit, and holds none out.
+    pub fn fit_all(&mut self) {
         let end = self.case.rows.len();
-        StepRun { fitted: 0..end, held_out: end..end, ..self.clone() }
+        (self.fitted, self.held_out) = (0..end, end..end);
     }
 
     /// Whether a time holds the host's share of a period. Asynchronous scheduling hides it behind the step before, and a timed forward
@@ -164,12 +162,11 @@ impl<'a> StepRun<'a> {
     }
 
     /// The rows for a fit; each counts as a share of the run's `ROWS_OF_A_RUN`. Their standard deviation is the scatter around
-    /// the median error of `by`'s predictions, at least 3 %.
-    fn fit_rows(&self, by: &Correction) -> Vec<Row> {
+    /// the median error of `by`'s predictions, at least 3 %. Times that hold no scheduling tell no prices of queues.
+    fn fit_rows(&self, by: &Correction, holds_scheduling: bool) -> Vec<Row> {
         let rows = self.part(&self.fitted).0;
         let weight = (ROWS_OF_A_RUN / rows.len().max(1) as f64).min(1.0);
         let bases = self.terms();
-        let holds_scheduling = self.holds_scheduling();
         // Steps that were not sampled have the queues of their neighbour.
         let queues = |row: &Interval| if holds_scheduling { self.case.queues(row) } else { Queues::default() };
         let off = |(row, basis): (&Interval, &Basis)| (row.period_us() / by.period_us(basis, &queues(row))).ln();
@@ -262,7 +259,7 @@ pub(super) fn fit_steps(origin: &str, runs: &[&StepRun<'_>], prior: &Prior) -> R
         prior = prior.unmeasured();
     }
     let fit = |by: &Correction| {
-        let rows = runs.iter().flat_map(|run| run.fit_rows(by)).collect();
+        let rows = runs.iter().flat_map(|run| run.fit_rows(by, holds_scheduling)).collect();
         fit_rows(origin, rows, &prior)
     };
     // The second fit takes the noise of each run's rows from the residuals of the first one.
@@ -274,16 +271,10 @@ pub(super) fn fit_steps(origin: &str, runs: &[&StepRun<'_>], prior: &Prior) -> R
         "scheduling_us and prices of queues: not identified: they are not in these times; they stay at the prior"
             .to_owned()
     });
-    let batches: Vec<BatchSums> = runs
-        .par_iter()
-        .flat_map_iter(|run| {
-            run.part(&run.fitted)
-                .0
-                .iter()
-                .map(|row| run.case.calibrated.estimate_unchecked(&run.case.requests(row)).batch)
-        })
-        .collect();
-    fitted.correction.range = FittedRange::of(&batches);
+    fitted.correction.range = FittedRange::of(runs.iter().flat_map(|run| {
+        let rows = run.part(&run.fitted).0.iter();
+        rows.map(|row| run.case.calibrated.unchecked_sums(&run.case.requests(row)))
+    }));
     let source = &mut fitted.correction.source;
     let used = || runs.iter().filter(|run| !run.fitted.is_empty()).map(|run| &run.case.labels);
     source.models = distinct(used().map(|labels| labels.model.clone()));

@@ -11,7 +11,7 @@ use crate::ingest::{HostDelays, Reason, RequestRow, RequestTrace};
 use crate::solver::Parameter;
 use crate::stats::{median, non_negative_least_squares, robust_sd};
 use ridgepoint::internals::correction::HostTimes;
-use ridgepoint::internals::units::NS_PER_US;
+use ridgepoint::internals::units::ns_to_us;
 
 /// Least number of requests that a delay is fitted to.
 const LEAST_REQUESTS: usize = 20;
@@ -54,10 +54,9 @@ impl Iteration {
         let at = steps.partition_point(|step| step.start_ns < queued_ns).checked_sub(1)?;
         let (step, next, time) = (steps.get(at)?, steps.get(at + 1)?, run.periods.times.get(at)?);
         let is_busy = matches!(time, Ok(_) | Err(Reason::Preemption | Reason::WarmUp));
-        let us = |ns: u64| ns as f64 / NS_PER_US as f64;
         let of = Iteration {
-            since_us: us(queued_ns - step.start_ns),
-            span_us: us(next.start_ns.checked_sub(step.start_ns)?),
+            since_us: ns_to_us(queued_ns - step.start_ns),
+            span_us: ns_to_us(next.start_ns.checked_sub(step.start_ns)?),
             steps: next.step_id.checked_sub(step.step_id).filter(|steps| *steps > 0)?,
         };
         (is_busy && step.gpu_time_us.is_none() && of.since_us <= of.span_us).then_some(of)

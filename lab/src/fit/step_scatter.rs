@@ -151,25 +151,42 @@ pub(super) fn align(runs: &mut [StepRun<'_>]) {
 /// # Errors
 /// As `fit_steps`.
 pub fn fit_with_scatter(origin: &str, runs: &mut [StepRun<'_>], prior: &Prior, level: &Level) -> Result<FitResult> {
-    align(runs);
-    let mut fitted = fit_steps(origin, &runs.iter().collect::<Vec<_>>(), prior)?;
-    let (step, from) = scatter(origin, runs, prior, level, &fitted.correction)?;
-    fitted.correction.level = level.clone();
-    fitted.correction.scatter = Scatter { step, ttft: prior.means.scatter.ttft };
-    let note = format!("scatter of a step's time: {:.1} %, {from}; that of TTFT is not in steps", 100.0 * step);
+    let mut fitted = fit_level(origin, runs, prior, level)?;
+    let (scatter, note) = scatter(origin, runs, prior, &fitted.correction)?;
+    fitted.correction.scatter = scatter;
     fitted.report.notes.push(note);
     Ok(fitted)
 }
 
-fn scatter(
+/// [`fit_with_scatter`] with the scatter of the prior.
+pub(super) fn fit_level(origin: &str, runs: &mut [StepRun<'_>], prior: &Prior, level: &Level) -> Result<FitResult> {
+    align(runs);
+    let mut fitted = fit_steps(origin, &runs.iter().collect::<Vec<_>>(), prior)?;
+    fitted.correction.level = level.clone();
+    Ok(fitted)
+}
+
+/// The scatter of a correction that was fitted on the runs, with a note on what it is from.
+pub(super) fn scatter(
     origin: &str,
     runs: &[StepRun<'_>],
     prior: &Prior,
-    level: &Level,
+    correction: &Correction,
+) -> Result<(Scatter, String)> {
+    let (step, from) = step_scatter(origin, runs, prior, correction)?;
+    let note = format!("scatter of a step's time: {:.1} %, {from}; that of TTFT is not in steps", 100.0 * step);
+    Ok((Scatter { step, ttft: prior.means.scatter.ttft }, note))
+}
+
+fn step_scatter(
+    origin: &str,
+    runs: &[StepRun<'_>],
+    prior: &Prior,
     correction: &Correction,
 ) -> Result<(f64, &'static str)> {
+    let is_global = correction.level == Level::Global;
     let models: BTreeSet<&str> = runs.iter().map(|run| run.case.labels.model.as_str()).collect();
-    if *level == Level::Global && models.len() > 1 {
+    if is_global && models.len() > 1 {
         let mut squares = Vec::new();
         for model in models {
             let (out, others): (Vec<&StepRun<'_>>, Vec<_>) =
@@ -193,7 +210,7 @@ fn scatter(
         ),
     };
     let expected = prior.means.scatter.step;
-    if *level == Level::Global && step < expected {
+    if is_global && step < expected {
         return Ok((expected, "what is expected of models that were not seen, as the data have one alone"));
     }
     Ok((step.max(LEAST_SCATTER), from))

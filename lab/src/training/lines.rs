@@ -7,9 +7,6 @@ use serde::Serialize;
 use crate::elastic_net::{Line, Penalty, Row, fit};
 use crate::stats::{ErrorSummary, mean};
 
-/// Share of the rows, in the order of time, that is fitted when the rest judges.
-pub const FIRST: f64 = 0.6;
-
 /// Fewer rows tell no line.
 const LEAST_ROWS: usize = 20;
 

@@ -6,6 +6,6 @@ mod queue_rows;
 mod report;
 mod step_rows;
 
-pub use lines::{FIRST, HeldOut, LineFit};
+pub use lines::{HeldOut, LineFit};
 pub use queue_rows::{QueueRow, queue_rows, queue_wait_lines};
 pub use report::{Training, TrainingReport};

@@ -5,10 +5,11 @@ use std::io::Write;
 
 use serde::Serialize;
 
-use super::lines::{FIRST, LineFit};
+use super::lines::LineFit;
 use super::queue_rows::{QueueRow, queue_rows, queue_wait_lines};
 use super::step_rows::{StepRow, step_lines};
 use crate::evaluate::steps::case::StepCase;
+use crate::evaluate::steps::split::FIRST;
 use crate::fit::Alignment;
 use crate::ingest::{Dropped, Reason, RequestTrace, write_rows};
 use ridgepoint::internals::correction::HostTimes;

@@ -237,7 +237,7 @@ fn later_requests(correction: &Correction, steps: Vec<StepRecord>, requests: &[R
         ..CapturedRun::default()
     };
     let server = CaptureServer { engine: engine(), blocks_are_given: true, steps: steps_of(Some(correction)) };
-    let report = judge_capture(run, server, ()).unwrap();
+    let report = judge_capture(run, server, None, ()).unwrap();
     let error =
         |name: &str| report.metrics.iter().find(|row| row.metric.to_string() == name).map(|row| row.ape_pct).unwrap();
     assert!(report.metrics.iter().any(|row| row.metric == Metric::E2E_MEAN));

@@ -74,9 +74,9 @@ pub struct Distributions {
     /// Where the threshold comes from.
     pub threshold_from: String,
     /// Token by token, over all requests.
-    pub gaps: Sources<Option<GapStatistics>>,
+    pub gaps: GapFigures,
     /// The means of single requests, as client reports have them.
-    pub request_means: Sources<Option<GapStatistics>>,
+    pub request_means: GapFigures,
     /// Largest distance between the distribution of captured gaps and another.
     pub ks_distance: Sources<Option<f64>>,
     /// Gaps at the same shares: a quantile–quantile plot.
@@ -90,6 +90,9 @@ pub struct Distributions {
     #[serde(skip)]
     pub predicted: Sample,
 }
+
+/// The figures of each source that has gaps.
+pub type GapFigures = Sources<Option<GapStatistics>>;
 
 /// A figure of each source.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -162,51 +165,50 @@ impl Distributions {
         };
         let quantiles: Vec<AtShare> = quantiles.collect();
         let threshold_ms = LONG_GAP_MEDIANS * quantile(measured, 0.5)?;
-        let mut found = Distributions {
+        if replayed.is_empty() {
+            return None;
+        }
+        let (gaps, request_means) = statistics(&captured, &predicted, &knob, threshold_ms);
+        Some(Distributions {
             tokens: measured.len(),
             requests: captured.request_means_ms.len(),
             knob,
             threshold_ms,
             threshold_from: format!("{LONG_GAP_MEDIANS} × the captured median"),
-            gaps: Sources { captured: None, predicted: None, knob: None },
-            request_means: Sources { captured: None, predicted: None, knob: None },
+            gaps,
+            request_means,
             ks_distance,
             survival: survival(measured, replayed, &knob),
             quantiles,
             captured,
             predicted,
-        };
-        found.summarise();
-        (!found.predicted.gaps_ms.is_empty()).then_some(found)
+        })
     }
 
     /// Takes another threshold of long gaps than twice the captured median.
     pub fn set_threshold_ms(&mut self, threshold_ms: f64) {
         self.threshold_ms = threshold_ms;
         "given".clone_into(&mut self.threshold_from);
-        self.summarise();
+        (self.gaps, self.request_means) = statistics(&self.captured, &self.predicted, &self.knob, threshold_ms);
     }
+}
 
-    fn summarise(&mut self) {
-        let (knob, threshold_ms) = (self.knob, self.threshold_ms);
-        self.gaps = Sources {
-            captured: GapStatistics::of(&self.captured.gaps_ms, threshold_ms),
-            predicted: GapStatistics::of(&self.predicted.gaps_ms, threshold_ms),
-            knob: Some(GapStatistics {
-                mean_ms: knob.mean_ms,
-                p50_ms: knob.quantile_ms(0.5),
-                p90_ms: knob.quantile_ms(0.9),
-                p99_ms: knob.quantile_ms(0.99),
-                max_ms: knob.quantile_ms(1.0),
-                share_above_threshold: 1.0 - knob.share_up_to(threshold_ms),
-            }),
-        };
-        self.request_means = Sources {
-            captured: GapStatistics::of(&self.captured.request_means_ms, threshold_ms),
-            predicted: GapStatistics::of(&self.predicted.request_means_ms, threshold_ms),
-            knob: None,
-        };
-    }
+/// Figures of gaps, and of their means by request.
+fn statistics(captured: &Sample, predicted: &Sample, knob: &Knob, threshold_ms: f64) -> (GapFigures, GapFigures) {
+    let of_samples = |values: fn(&Sample) -> &[f64], knob| Sources {
+        captured: GapStatistics::of(values(captured), threshold_ms),
+        predicted: GapStatistics::of(values(predicted), threshold_ms),
+        knob,
+    };
+    let of_knob = GapStatistics {
+        mean_ms: knob.mean_ms,
+        p50_ms: knob.quantile_ms(0.5),
+        p90_ms: knob.quantile_ms(0.9),
+        p99_ms: knob.quantile_ms(0.99),
+        max_ms: knob.quantile_ms(1.0),
+        share_above_threshold: 1.0 - knob.share_up_to(threshold_ms),
+    };
+    (of_samples(|of| &of.gaps_ms, Some(of_knob)), of_samples(|of| &of.request_means_ms, None))
 }
 
 impl GapStatistics {

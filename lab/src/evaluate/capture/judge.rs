@@ -5,7 +5,7 @@ use std::io::Write;
 use super::counts::{WorkCount, work_counts};
 use super::distributions::{Distributions, TokenGaps};
 use super::load::load;
-use super::queue_wait::QueueWaits;
+use super::queue_wait::{OtherWaits, QueueWaits};
 use super::read::CapturedRun;
 use super::times::{RequestTimes, arrival_ns, gaps_ms};
 use crate::evaluate::measured::WHOLE_RUN;
@@ -111,11 +111,17 @@ pub struct CaptureServer {
     pub steps: StepModel,
 }
 
-/// Replays a captured run on a server and compares the predicted times with the measured ones. `observer` follows the replay.
+/// Replays a captured run on a server and compares the predicted times with the measured ones. Lines of waits in the queue are fitted
+/// on `others`, else on the first of the run's own requests. `observer` follows the replay.
 ///
 /// # Errors
 /// No request that can be sent again or that finishes, and those of [`replay`].
-pub fn judge_capture(mut run: CapturedRun, server: CaptureServer, observer: impl Observer) -> Result<CaptureReport> {
+pub fn judge_capture(
+    mut run: CapturedRun,
+    server: CaptureServer,
+    others: Option<&OtherWaits>,
+    observer: impl Observer,
+) -> Result<CaptureReport> {
     let CaptureServer { mut engine, blocks_are_given, steps } = server;
     let mut notes = std::mem::take(&mut run.notes);
     if let Some(blocks) = traced_blocks(&run).filter(|blocks| !blocks_are_given && *blocks != engine.num_gpu_blocks) {
@@ -176,7 +182,7 @@ pub fn judge_capture(mut run: CapturedRun, server: CaptureServer, observer: impl
         metrics,
         work,
         distributions: Distributions::of(token_gaps).map(Box::new),
-        queue_waits: QueueWaits::of(&judged, None).map(Box::new),
+        queue_waits: QueueWaits::of(&judged, others).map(Box::new),
         verdicts,
         notes,
         judged,
@@ -313,11 +319,6 @@ fn verdicts(metrics: &[MetricRow]) -> Vec<Verdict> {
 }
 
 impl CaptureReport {
-    /// Judges waits in the queue by lines through other requests than its own, which `name` names.
-    pub fn fit_queue_waits_from(&mut self, others: &[QueueRow], name: &str) {
-        self.queue_waits = QueueWaits::of(&self.judged, Some((others, name))).map(Box::new);
-    }
-
     /// Writes a csv row per request with its measured and predicted times.
     ///
     /// # Errors

@@ -2,6 +2,8 @@
 
 use serde::Serialize;
 
+use crate::stats::mean;
+
 /// The largest standard deviation that the simulator accepts, as a share of the mean.
 ///
 /// # Source
@@ -12,7 +14,7 @@ pub const MAX_STD_DEV_SHARE: f64 = 0.3;
 ///
 /// # Source
 /// The same, whose draws are clamped to [0.3, 1.7] × mean.
-pub const DRAWN_SHARES: [f64; 2] = [0.3, 1.7];
+const DRAWN_SHARES: [f64; 2] = [0.3, 1.7];
 
 /// Halvings after which a quantile has all digits of an `f64`.
 const HALVINGS: usize = 60;
@@ -40,9 +42,8 @@ impl Knob {
     /// assert_eq!((knob.mean_ms, knob.std_dev_ms, knob.measured_std_dev_ms, knob.is_capped), (10.0, 3.0, 5.0, true));
     /// ```
     pub fn fit(times_ms: &[f64]) -> Option<Self> {
-        let count = times_ms.len() as f64;
-        let mean_ms = times_ms.iter().sum::<f64>() / count;
-        let variance = times_ms.iter().map(|time| (time - mean_ms).powi(2)).sum::<f64>() / count;
+        let mean_ms = mean(times_ms)?;
+        let variance = mean(&times_ms.iter().map(|time| (time - mean_ms).powi(2)).collect::<Vec<_>>())?;
         let (measured_std_dev_ms, most) = (variance.sqrt(), MAX_STD_DEV_SHARE * mean_ms);
         (mean_ms > 0.0 && variance.is_finite()).then(|| Knob {
             mean_ms,

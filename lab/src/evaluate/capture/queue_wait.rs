@@ -3,7 +3,17 @@
 use serde::Serialize;
 
 use super::judge::JudgedRequest;
-use crate::training::{FIRST, HeldOut, LineFit, QueueRow, queue_wait_lines};
+use crate::evaluate::steps::split::FIRST;
+use crate::training::{HeldOut, LineFit, QueueRow, queue_wait_lines};
+
+/// Waits in the queue of other requests than those that are judged.
+#[derive(Debug, Clone)]
+pub struct OtherWaits {
+    /// A row per request.
+    pub rows: Vec<QueueRow>,
+    /// What they are from.
+    pub from: String,
+}
 
 /// Waits in the queue by the replay and by lines. Keys of its JSON are stable.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -20,13 +30,13 @@ pub struct QueueWaits {
 
 impl QueueWaits {
     /// Lines through other requests, or through the first part of the judged ones. `None` where no line can be fitted or judged.
-    pub(super) fn of(judged: &[JudgedRequest], others: Option<(&[QueueRow], &str)>) -> Option<Self> {
+    pub(super) fn of(judged: &[JudgedRequest], others: Option<&OtherWaits>) -> Option<Self> {
         let rows: Vec<(&QueueRow, f64)> =
             judged.iter().filter_map(|of| Some((of.queued.as_ref()?, of.predicted.queue_wait_ms?))).collect();
         let is_first = |at: usize| others.is_none() && (at as f64) < FIRST * rows.len() as f64;
         let (first, later): (Vec<_>, Vec<_>) = rows.iter().enumerate().partition(|(at, _)| is_first(*at));
         let (training, lines_from): (Vec<&QueueRow>, &str) = match others {
-            Some((others, name)) => (others.iter().collect(), name),
+            Some(OtherWaits { rows, from }) => (rows.iter().collect(), from),
             None => (first.iter().map(|(_, (row, _))| *row).collect(), "the first 60 % of its requests"),
         };
         let held_out: Vec<&QueueRow> = later.iter().map(|(_, (row, _))| *row).collect();

@@ -8,6 +8,9 @@ use ridgepoint::internals::correction::Correction;
 /// Usual share of a run's time from which rows are judged.
 pub const USUAL_JUDGE_FROM: f64 = 0.8;
 
+/// Share of a run, in the order of time, that is fitted when the rest judges a fit.
+pub const FIRST: f64 = 0.6;
+
 /// How rows are held back.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum StepSplit {
