@@ -137,12 +137,12 @@ fn listed(names: &[String], instead: &str) -> String {
     if names.is_empty() { instead.to_owned() } else { names.join(", ") }
 }
 
-/// What stands in for the tables of a chip that has none.
+/// The tables that a chip without its own takes.
 fn without_tables(hardware: &Hardware) -> &'static str {
     if hardware.architecture == Architecture::Cpu { "none: the datasheet's bounds" } else { "borrowed" }
 }
 
-/// What stands in for a correction that was fitted on the chip.
+/// The correction that a chip without one of its own takes.
 fn without_correction(hardware: &Hardware) -> &'static str {
     if hardware.architecture == Architecture::Cpu { "none" } else { "carried over" }
 }

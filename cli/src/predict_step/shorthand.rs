@@ -18,7 +18,7 @@ impl Item {
     /// Parses prefill chunks, `[Nx]Q[@C][:partial]`.
     ///
     /// # Errors
-    /// The fault of the text, and the expected form.
+    /// A text of another form; the message names the fault and the form.
     pub fn prefill(text: &str) -> Result<Self, String> {
         let text = text.trim();
         let (count, request) = read_chunks(text)?;
@@ -28,7 +28,7 @@ impl Item {
     /// Parses decodes, `NxC` or `N@C`.
     ///
     /// # Errors
-    /// The fault of the text, and the expected form.
+    /// A text of another form; the message names the fault and the form.
     pub fn decode(text: &str) -> Result<Self, String> {
         let text = text.trim();
         let Some((count, computed)) = text.split_once(['x', '@']) else {
