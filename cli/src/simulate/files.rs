@@ -9,7 +9,7 @@ use ridgepoint::Result;
 use ridgepoint::replay::export::{
     BenchRun, OtlpTrace, PerfettoTrace, TokenMeta, TokenSteps, TokenTimes, write_requests_csv, write_vllm_bench,
 };
-use ridgepoint::replay::{EngineConfig, Metrics, Observer, Replay, StepEvent};
+use ridgepoint::replay::{EngineConfig, Metrics, Observer, Replay, RequestRecord, StepEvent};
 
 use ridgepoint::workload::Content;
 
@@ -49,6 +49,16 @@ impl OutputArgs {
     /// Whether a file tells which prompts begin alike.
     pub fn tells_contents(&self) -> bool {
         self.output_tokens.is_some()
+    }
+
+    /// A remark if spans are written of requests that found cached tokens: spans do not tell with whom they shared them.
+    pub fn untold(&self, records: &[RequestRecord]) -> Option<String> {
+        let has_hits = records.iter().any(|record| record.num_cached_tokens > 0);
+        (self.output_otlp.is_some() && has_hits).then(|| {
+            "--output-otlp: spans carry no prompts, so that blocks which requests share count once for each of them when this trace is \
+             judged; --output-tokens tells who shares them"
+                .to_owned()
+        })
     }
 }
 

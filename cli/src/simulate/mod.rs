@@ -203,6 +203,7 @@ pub fn run(args: &Simulate, common: &Common) -> Result<Outcome<Simulation>, Fail
     };
     files.write(&of, &replayed, &metrics)?;
     warnings.extend(replayed.notes(&engine.config));
+    warnings.extend(args.output.untold(&replayed.records));
     warnings.extend(sampler.extrapolated().filter(|_| fitted.is_none()));
 
     let correction = CorrectionInfo::of(correction);
