@@ -491,6 +491,21 @@ def kv_error_pct(of_scout):
     return largest
 
 
+def real_pct(*correction):
+    """Error of the mean E2E of the example of a real server, with its own correction or without."""
+
+    def e2e_mean(reports):
+        example, made = "examples/vllm_cpu", "target/figures/vllm_cpu"
+        model, hardware = f"{example}/config.json", f"{example}/cpu.toml"
+        reports.read("ingest", f"{example}/steps.json.gz", f"{example}/bench.json.gz", "--experiment", "cpu", "--out", made, "--force",
+                     "--model", model, "--hardware", hardware, "--tensor-parallel-size", 1)
+        reports.read("fit", "--steps", made, "--level", "model", "--model", model, "--out", f"{made}.toml", "--force")
+        judged = reports.read("evaluate", "capture", made, "--config", f"{example}/server.yaml", *correction)
+        return pct(next(row["ape_pct"] for row in judged["metrics"] if row["metric"] == "e2e_mean"))
+
+    return e2e_mean
+
+
 NUMBERS = {
     "num-models": lambda reports: str(len(reports.read("models")["models"])),
     "num-gpus": lambda reports: str(len(reports.read("hardware")["hardware"])),
@@ -499,6 +514,8 @@ NUMBERS = {
     "example-upper-ms": example_ms("upper_us"),
     "example-bound-ms": example_ms("bound_us"),
     "black-box-e2e-median": black_box_pct("e2e_mean", "median_ape_pct"),
+    "real-before": real_pct(),
+    "real-after": real_pct("--correction", "target/figures/vllm_cpu.toml"),
     "kv-dense": kv_error_pct(of_scout=False),
     "kv-scout": kv_error_pct(of_scout=True),
     "black-box-e2e-mean": black_box_pct("e2e_mean", "mean_ape_pct"),

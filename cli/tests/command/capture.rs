@@ -120,6 +120,19 @@ fn otlp_comes_back_without_an_error_and_with_its_queue() {
 }
 
 #[test]
+fn spans_say_that_they_do_not_tell_who_shares_a_prefix() {
+    let folder = Folder::new();
+    let trace = folder.path("o.json");
+    let warned = |requests: String| {
+        let list = folder.write("requests.csv", requests);
+        let args = ["simulate", "--requests", &list, "--output-otlp", &trace, "--force", "--format", "json"];
+        run(&with_server(&args)).json()["warnings"].to_string().contains("--output-otlp: spans carry no prompts")
+    };
+    assert!(warned(requests()));
+    assert!(!warned("arrival_ms,input_len,output_len\n0,200,20\n5,200,20\n".to_owned()));
+}
+
+#[test]
 fn preemptions_are_in_the_spans_with_their_times() {
     let folder = simulated(&[("--output-otlp", "o.json")], &FEW_BLOCKS);
     ingested(&folder, "o.json");
@@ -297,7 +310,19 @@ fn one_load_predicts_another_and_the_perturbed_prices_are_named() {
 }
 
 #[test]
-fn ones_own_engine_takes_the_four_commands_of_the_readme() {
+fn a_fit_takes_the_place_of_a_correction() {
+    let folder = simulated(&[("--output-otlp", "o.json")], &[]);
+    let trace = folder.path("o.json");
+    let fit_from = ["evaluate", "capture", "--fit-from", &trace, "--judge", &trace];
+    let both = run(&with_server(&[&fit_from[..], &["--correction", "global"]].concat()));
+    both.fails(2, &["--correction", "cannot be used with", "--fit-from"]);
+    // A correction that was built in is not warned of where it is not used.
+    let fitted = run(&[&fit_from[..], &SERVER, &["--hardware", "a100", "--format", "json"]].concat());
+    assert!(!fitted.stderr.contains("was fitted on h100"), "{}", fitted.stderr);
+}
+
+#[test]
+fn a_fit_finds_the_prices_of_the_example_that_a_replay_wrote() {
     let folder = Folder::new();
     let examples = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples");
     let (trace, server) = (format!("{examples}/capture.json.gz"), format!("{examples}/capture.yaml"));
