@@ -342,6 +342,9 @@ fn a_fit_finds_the_prices_of_the_example_that_a_replay_wrote() {
     let before = judged(&[]);
     let fit = run(&[&["fit", "--steps", &mine, "--level", "model", "--out", &correction][..], &model].concat());
     assert!(fit.code == 0 && fit.stdout.starts_with("Use it: on "), "{} {}", fit.stdout, fit.stderr);
+    // The refit on all rows keeps the scatter of the windows that judged it.
+    let notes = fit.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(notes.contains("from windows that were held out") && !notes.contains("none was held out"), "{notes}");
     let after = judged(&["--correction", &correction]);
     // The trace was written when chunks after cached tokens took a little longer, which no coefficient can tell apart from a step.
     let (before_pct, after_pct) = (ape_pct(&before, "e2e_mean"), ape_pct(&after, "e2e_mean"));

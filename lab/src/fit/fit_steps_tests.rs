@@ -63,11 +63,11 @@ fn unsampled_steps_are_the_mean_of_those_around() {
 fn a_run_counts_as_fifty_rows_and_noise_is_its_own() {
     let steps: Vec<(u64, u64, u32)> = (0..201).map(|i| (200 + i, 10_000 * i, 10)).collect();
     let case = case(&steps);
-    let observations = run(&case, 0..200).fit_rows(&Correction::neutral());
+    let observations = run(&case, 0..200).fit_rows(&Correction::neutral(), true);
     let weights: f64 = observations.iter().map(|of| of.weight).sum();
     assert!((weights - 50.0).abs() < 1e-9, "{weights}");
     assert!(observations.iter().all(|of| (of.sd - 0.03).abs() < 1e-12 && of.target == Target::StepPeriod));
-    let few = run(&case, 0..20).fit_rows(&Correction::neutral());
+    let few = run(&case, 0..20).fit_rows(&Correction::neutral(), true);
     assert!((few.iter().map(|of| of.weight).sum::<f64>() - 20.0).abs() < 1e-9);
 }
 
