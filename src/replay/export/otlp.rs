@@ -69,8 +69,9 @@ impl OtlpTrace {
                 self.steps[last].num_finished += 1;
             }
         }
-        let events: Vec<Value> = self.steps.iter().enumerate().map(|(at, step)| step.summary(at, config)).collect();
-        for (line, events) in events.chunks(STEPS_PER_LINE).enumerate() {
+        for (line, steps) in self.steps.chunks(STEPS_PER_LINE).enumerate() {
+            let summary = |(at, step): (usize, &Step)| step.summary(line * STEPS_PER_LINE + at, config);
+            let events: Vec<Value> = steps.iter().enumerate().map(summary).collect();
             let span = json!({ "name": "scheduler_steps", "spanId": id(line, 3), "events": events });
             write_line(&mut out, model, "vllm.scheduler.step", &[span])?;
         }
