@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Write};
 
-use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
 /// A value of msgpack.
@@ -25,14 +25,6 @@ impl<'de> Visitor<'de> for AnyValue {
 
     fn visit_unit<E>(self) -> Result<Value, E> {
         Ok(Value::Null)
-    }
-
-    fn visit_none<E>(self) -> Result<Value, E> {
-        Ok(Value::Null)
-    }
-
-    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
-        deserializer.deserialize_any(self)
     }
 
     fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
@@ -75,8 +67,30 @@ impl<'de> Visitor<'de> for AnyValue {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
         let mut values = Map::new();
         while let Some((Msgpack(key), Msgpack(value))) = map.next_entry()? {
-            values.insert(key.as_str().map_or_else(|| key.to_string(), str::to_owned), value);
+            let key = match key {
+                Value::String(text) => text,
+                // Their texts would be escaped again at each level, and double in length.
+                Value::Array(_) | Value::Object(_) => return Err(A::Error::custom("a key is a list or a map")),
+                scalar => scalar.to_string(),
+            };
+            values.insert(key, value);
         }
         Ok(Value::Object(values))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn keys_are_texts_or_numbers_and_never_maps() {
+        let Msgpack(found) = rmp_serde::from_slice(&[0x82, 0x07, 0xc0, 0xc4, 0x01, 0xff, 0xc3]).unwrap();
+        assert_eq!(found, json!({"7": null, "ff": true}));
+        // 40 maps, each the key of the one around it: its text had 2^40 characters.
+        let nested = [[0x81; 40].as_slice(), &[0x80], &[0xc0; 40]].concat();
+        let error = rmp_serde::from_slice::<Msgpack>(&nested).map(|_| ()).unwrap_err().to_string();
+        assert!(error.contains("a key is a list or a map"), "{error}");
     }
 }
