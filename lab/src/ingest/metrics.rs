@@ -21,12 +21,15 @@ pub(super) const FORMAT: Format = Format {
     read,
 };
 
+/// Largest value of a counter; FLOPs of years stay far below, and no sum of such values is infinite.
+const MAX_COUNT: f64 = 1e30;
+
 const STARTED: &str = "process_start_time_seconds";
 
 /// Reads a reply.
 ///
 /// # Errors
-/// A file that cannot be read, a counter that is no number from 0, none of vLLM's counters.
+/// A file that cannot be read, a counter that is no number from 0 to 10³⁰, none of vLLM's counters.
 pub fn read(path: &Path) -> Result<Capture> {
     let origin = path.display().to_string();
     let mut found = MetricsReply { file: origin, ..MetricsReply::default() };
@@ -42,8 +45,8 @@ pub fn read(path: &Path) -> Result<Capture> {
         let value = text
             .parse()
             .ok()
-            .filter(|value: &f64| value.is_finite() && *value >= 0.0)
-            .ok_or_else(|| format!("{name} is '{text}', expected a number from 0"))?;
+            .filter(|value| (0.0..=MAX_COUNT).contains(value))
+            .ok_or_else(|| format!("{name} is '{text}', expected a number from 0 to {MAX_COUNT:e}"))?;
         match counter {
             Some((_, total)) => *found.counters.entry(total).or_default() += value,
             None => found.started_s = Some(value),
@@ -115,8 +118,12 @@ mod tests {
 
     #[test]
     fn broken_counters_are_named() {
-        let error = reply("a", "vllm:prompt_tokens_total{engine=\"0\"} many\n").unwrap_err().to_string();
-        assert!(error.contains("line 1: vllm:prompt_tokens_total is 'many', expected a number from 0"), "{error}");
+        for value in ["many", "-1.0", "NaN", "1e308"] {
+            let line = format!("vllm:prompt_tokens_total{{engine=\"0\"}} {value}\n");
+            let error = reply("a", &line).unwrap_err().to_string();
+            let said = format!("line 1: vllm:prompt_tokens_total is '{value}', expected a number from 0 to 1e30");
+            assert!(error.contains(&said), "{error}");
+        }
         assert!(reply("a", "# TYPE x counter\nx 1\n").unwrap_err().to_string().contains("none of vLLM's counters"));
     }
 }

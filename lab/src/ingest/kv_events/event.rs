@@ -5,6 +5,9 @@ use serde_json::Value;
 use crate::ingest::token_jsonl::hash;
 use crate::ingest::unknown_names::UnknownNames;
 
+/// Latest time, s: thousands of years from 1970.
+const MAX_SECONDS: f64 = 1e11;
+
 /// Keys of an event that is a map; some say again what others say.
 const KEYS: [&str; 18] = [
     "block_hashes",
@@ -75,6 +78,9 @@ pub(super) fn batch<'v>(value: &'v Value, unknown: &mut UnknownNames) -> Result<
     else {
         return Err(expected());
     };
+    if !(0.0..=MAX_SECONDS).contains(&seconds) {
+        return Err(format!("its time is {seconds}, expected seconds from 0 to {MAX_SECONDS:e}"));
+    }
     let events: Result<Vec<Event<'v>>, String> = events.iter().map(|value| event(value, unknown)).collect();
     Ok(Batch { seconds, events: events? })
 }
@@ -147,6 +153,8 @@ mod tests {
         for (value, said) in [
             (json!({"a": 1}), "expected a batch of KV events"),
             (json!([1.0]), "expected a batch of KV events"),
+            (json!([-1.0, []]), "its time is -1, expected seconds from 0 to 1e11"),
+            (json!([1e308, []]), "expected seconds from 0 to 1e11"),
             (json!([1.0, [[5]]]), "an event has no name: [5]"),
             (
                 json!([1.0, [["CacheStoreCommitted", "r", "CPU", "many", 3]]]),

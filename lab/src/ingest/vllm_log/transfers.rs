@@ -1,11 +1,16 @@
 //! The lines of vLLM's log that count the transfers of KV blocks between the GPU and the CPU.
 
+use std::ops::Range;
+
 use ridgepoint::internals::units::US_PER_S;
 
 use crate::ingest::Transfer;
 
 /// What each line has that counts the transfers since the last one.
 const MARK: &str = "KV Transfer metrics: ";
+
+/// Times that copies may take between two lines, s. Bytes over any of them are finite.
+const POSSIBLE_S: Range<f64> = 1e-9..1e9;
 
 /// The transfers so far: stores to the CPU and loads from it.
 #[derive(Debug, Default)]
@@ -40,7 +45,7 @@ impl Transfers {
                 "bytes" => sums.bytes = sums.bytes.saturating_add(whole()),
                 "size_count" => sums.count = sums.count.saturating_add(whole()),
                 "time" => {
-                    let seconds = text.parse().ok().filter(|seconds| (0.0..1e9).contains(seconds));
+                    let seconds = text.parse().ok().filter(|seconds| POSSIBLE_S.contains(seconds));
                     sums.seconds += seconds.unwrap_or(0.0);
                 }
                 _ => {}
@@ -85,5 +90,18 @@ mod tests {
             ..Transfer::default()
         };
         assert_eq!(found, [expected]);
+    }
+
+    #[test]
+    fn a_time_that_no_copy_takes_is_none() {
+        for time in ["0.0", "1e-300", "-1", "inf"] {
+            let mut transfers = Transfers::default();
+            transfers.read(&format!(
+                "KV Transfer metrics: vllm:kv_offload_load_bytes=18446744073709551615, vllm:kv_offload_load_size_count=1, \
+                 vllm:kv_offload_load_time={time}"
+            ));
+            let found = transfers.finish();
+            assert_eq!((found[0].latency_us, found[0].bytes_per_s), (None, None), "{time}");
+        }
     }
 }
