@@ -15,6 +15,7 @@ use rayon::prelude::*;
 use super::fit_rows::{FitResult, Prior, distinct, factors, fit_rows};
 use super::problem::{Row, Target};
 use crate::evaluate::steps::case::StepCase;
+use crate::evaluate::steps::window::mean_step_us;
 use crate::ingest::Interval;
 use crate::stats::{median, robust_sd};
 use ridgepoint::internals::correction::{Basis, Correction, FittedRange, Queues};
@@ -116,9 +117,8 @@ impl<'a> StepRun<'a> {
         };
         let deviations = |at: usize| {
             let (row, mean) = (rows.get(at).filter(|row| row.steps == 1)?, around.get(at)?);
-            let (span_us, steps) = near(rows, at).iter().fold((0.0, 0), |(us, n), of| (us + of.span_us, n + of.steps));
             let before = self.before(rows, at).and_then(|before| sampled.get(before));
-            let time = (row.span_us * steps as f64 / span_us).ln();
+            let time = (row.span_us / mean_step_us(near(rows, at))).ln();
             Some([time, against(sampled.get(at), mean), against(before, mean)])
         };
         let deviations: Vec<[f64; 3]> = (0..rows.len()).filter_map(deviations).collect();

@@ -27,8 +27,9 @@ pub fn windows(rows: usize, size: usize) -> Vec<Range<usize>> {
 
 /// Mean time of a step in consecutive intervals, µs.
 pub fn mean_step_us(rows: &[Interval]) -> f64 {
-    let (span_us, steps) = rows.iter().fold((0.0, 0u64), |(us, steps), row| (us + row.span_us, steps + row.steps));
-    span_us / steps.max(1) as f64
+    // A table may say anything of the steps that it lacks: their sum may exceed 64 bits.
+    let (span_us, steps) = rows.iter().fold((0.0, 0.0), |(us, n), row| (us + row.span_us, n + row.steps as f64));
+    span_us / f64::max(steps, 1.0)
 }
 
 #[cfg(test)]
@@ -45,5 +46,15 @@ mod tests {
             assert!(least.is_some_and(|least| least >= size.min(rows)), "{rows} rows in windows of {size}");
         }
         assert_eq!(windows(149, 50).len(), 2);
+    }
+
+    #[test]
+    fn a_mean_step_counts_the_steps_that_were_not_sampled() {
+        let interval = |steps, span_us| Interval { first: 0, steps, span_us };
+        assert!((mean_step_us(&[interval(1, 30.0), interval(3, 90.0)]) - 30.0).abs() < 1e-9);
+        // Together more than 2⁶⁴.
+        let many = [interval(u64::MAX, 1e6), interval(u64::MAX, 3e6)];
+        assert!((mean_step_us(&many) * u64::MAX as f64 / 2e6 - 1.0).abs() < 1e-12);
+        assert!(mean_step_us(&[]).abs() < 1e-9);
     }
 }
