@@ -60,9 +60,14 @@ impl BlackBox {
     /// assert_eq!(BlackBox::columns(&step), [100.0, 2.0, 1.0, 929.0, 2.0 * 929.0, 9.0]);
     /// ```
     pub fn columns(step: &[Request]) -> [f64; NUM_COLUMNS] {
-        let (mut decodes, mut prefill_tokens, mut cached_tokens) = (0u64, 0u64, 0u64);
+        let cached_tokens = step.iter().map(|request| u64::from(request.num_computed_tokens)).sum();
+        Self::columns_with(step, cached_tokens)
+    }
+
+    #[inline]
+    fn columns_with(step: &[Request], cached_tokens: u64) -> [f64; NUM_COLUMNS] {
+        let (mut decodes, mut prefill_tokens) = (0u64, 0u64);
         for request in step {
-            cached_tokens += u64::from(request.num_computed_tokens);
             if request.is_decode() {
                 decodes += 1;
             } else {
@@ -122,7 +127,10 @@ impl LatencyModel for BlackBox {
         if requests.is_empty() {
             return 0.0;
         }
-        let priced = self.prices_us().into_iter().zip(Self::columns(requests));
+        // The usual line has no price of cached tokens, and a sum of them would take as long as the rest.
+        let has_cache_price = self.cached_token_us > 0.0 || self.decode_cached_token_us > 0.0;
+        let columns = if has_cache_price { Self::columns(requests) } else { Self::columns_with(requests, 0) };
+        let priced = self.prices_us().into_iter().zip(columns);
         let time_us = non_negative(self.beta0_us) + priced.map(|(price, of)| non_negative(price) * of).sum::<f64>();
         time_us.min(f64::MAX)
     }
