@@ -50,9 +50,15 @@ pub mod step_report {
 #[cfg(feature = "replay")]
 pub mod replay {
     pub use crate::replay::spread::{Factors, Intervals, Spread, SpreadSampler};
+    pub mod export {
+        pub use crate::replay::export::{
+            BenchRun, OtlpTrace, PerfettoTrace, TokenMeta, TokenSteps, TokenTimes, write_requests_csv, write_vllm_bench,
+        };
+    }
 }
 #[cfg(feature = "replay")]
 pub mod workload {
+    pub use crate::workload::kept_contents::KeptContents;
     pub use crate::workload::limits::{MAX_RATE_PER_S, MAX_REQUESTS, MAX_TOKENS, check_memory};
     pub use crate::workload::load::LOCKSTEP;
 }

@@ -8,7 +8,7 @@ mod clock;
 mod config;
 mod distribution;
 mod engine;
-pub mod export;
+pub(crate) mod export;
 mod fast_forward;
 #[cfg(test)]
 mod fast_forward_tests;

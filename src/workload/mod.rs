@@ -23,7 +23,7 @@ mod arrivals;
 mod azure;
 mod fixed_list;
 mod generated;
-mod kept_contents;
+pub(crate) mod kept_contents;
 mod lengths;
 pub(crate) mod limits;
 pub(crate) mod load;
@@ -43,13 +43,12 @@ mod vllm_bench;
 pub use arrivals::ArrivalPattern;
 pub use fixed_list::FixedList;
 pub use generated::{ClosedLoop, OpenLoop};
-pub use kept_contents::KeptContents;
 pub use lengths::{NormalLengths, RequestShape};
 pub use load::{Load, OpenedLoad};
 pub use prompts::Prompts;
 pub use request::{Content, Segment, WorkloadRequest};
 pub use share::ReplicaShare;
-pub use staged::{StageLoad, StagedLoad};
+pub use staged::StageLoad;
 pub use summary::Summary;
 
 /// Source of the requests of a replay. The replay asks for the next request that does not depend on requests in flight, and

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use ridgepoint::Result;
-use ridgepoint::replay::export::{
+use ridgepoint::internals::replay::export::{
     BenchRun, OtlpTrace, PerfettoTrace, TokenMeta, TokenSteps, TokenTimes, write_requests_csv, write_vllm_bench,
 };
 use ridgepoint::replay::{EngineConfig, Metrics, Observer, Replay, RequestRecord, StepEvent};

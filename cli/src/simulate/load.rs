@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{ArgGroup, Args, value_parser};
-use ridgepoint::replay::export::BenchRun;
+use ridgepoint::internals::replay::export::BenchRun;
 use ridgepoint::workload::requests::Format;
 use ridgepoint::workload::{Load, ReplicaShare};
 

@@ -9,12 +9,12 @@ use std::path::PathBuf;
 
 use clap::Args;
 use ridgepoint::internals::correction::{Correction, CorrectionInfo};
+use ridgepoint::internals::replay::export::TokenMeta;
 use ridgepoint::internals::replay::{Intervals, SpreadSampler};
+use ridgepoint::internals::workload::KeptContents;
 use ridgepoint::internals::workload::check_memory;
 use ridgepoint::latency::{CalibratedRoofline, FittedBlackBox, LatencyModel};
-use ridgepoint::replay::export::TokenMeta;
 use ridgepoint::replay::{EngineConfig, EngineCounters, Metrics, NoisySteps, StageMetrics, replay};
-use ridgepoint::workload::KeptContents;
 use ridgepoint::{Deployment, EfficiencyMode, Hardware, Model};
 use serde::Serialize;
 

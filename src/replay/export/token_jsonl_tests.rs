@@ -4,7 +4,8 @@ use super::*;
 use crate::Deployment;
 use crate::latency::FixedLatency;
 use crate::replay::{EngineConfig, replay};
-use crate::workload::{FixedList, KeptContents, Segment, WorkloadRequest};
+use crate::workload::kept_contents::KeptContents;
+use crate::workload::{FixedList, Segment, WorkloadRequest};
 
 fn written(requests: Vec<WorkloadRequest>) -> Vec<Value> {
     let latency = FixedLatency { step_us: 10_000.0, ..FixedLatency::default() };

@@ -79,13 +79,8 @@ impl Profile {
     }
 
     /// Returns the load. Arrivals, lengths and the order of prompts are drawn from `seed`.
-    pub fn staged_load(&self, seed: u64) -> StagedLoad {
-        StagedLoad::new(&self.stages, &self.prompts, self.interval_ns, self.max_in_flight, seed)
-    }
-
-    /// Returns the load as a trait object.
     pub fn workload(&self, seed: u64) -> Box<dyn Workload + Send> {
-        Box::new(self.staged_load(seed))
+        Box::new(StagedLoad::new(&self.stages, &self.prompts, self.interval_ns, self.max_in_flight, seed))
     }
 
     /// Returns the summary of the load of this seed.

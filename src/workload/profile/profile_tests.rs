@@ -68,7 +68,7 @@ fn concurrent_loads_have_their_own_keys() {
     let text = format!("load: {{type: concurrent, stages: [{{concurrency_level: 8, num_requests: 100}}]}}\n{DATA}");
     let profile = parse(&text).unwrap();
     assert_eq!(profile.stages, [StageLoad::Concurrent { concurrency_level: 8, num_requests: 100 }]);
-    let mut load = profile.staged_load(1);
+    let mut load = profile.workload(1);
     assert_eq!(std::iter::from_fn(|| load.next_request()).count(), 8);
     let error = error(&format!("load: {{type: concurrent, stages: [{{concurrency_level: 0, rate: 3}}]}}\n{DATA}"));
     for part in [
