@@ -90,7 +90,8 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> u8 {
     defect::guarded(&arguments, || run_unguarded(&arguments))
 }
 
-fn run_unguarded(arguments: &[OsString]) -> u8 {
+/// [`run`] without the guard: a panic stays one, as a fuzz target needs it.
+pub fn run_unguarded(arguments: &[OsString]) -> u8 {
     let mut definition = Cli::command();
     let parsed = definition.try_get_matches_from_mut(arguments).and_then(|matches| {
         let mut cli = Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut definition))?;

@@ -6,19 +6,26 @@ use crate::scratch;
 
 const PREDICT: &str = "ridgepoint predict-step --efficiency ideal --model llama-3.1-8b --hardware h100 --format json";
 
-fn run(arguments: impl Iterator<Item = OsString>) {
-    let line = PREDICT.split(' ').map(OsString::from).chain(arguments);
-    assert!(ridgepoint_cli::run(line) <= 2, "an exit code that is not documented");
+/// Predicts a step with these arguments.
+fn predict(arguments: impl Iterator<Item = OsString>) {
+    run(PREDICT.split(' ').map(OsString::from).chain(arguments));
+}
+
+/// Runs a command line of anything but `simulate` and `sweep`; returns whether it ended well.
+pub fn run(line: impl Iterator<Item = OsString>) -> bool {
+    let code = ridgepoint_cli::run_unguarded(&line.collect::<Vec<OsString>>());
+    assert!(code <= 2, "an exit code that is not documented");
+    code == 0
 }
 
 /// A batch file.
 pub fn batch(bytes: &[u8]) {
     let path = scratch::write("batch.json", bytes);
-    run(["--batch".into(), path.into_os_string()].into_iter());
+    predict(["--batch".into(), path.into_os_string()].into_iter());
 }
 
 /// Words of a command line: the flags of a batch, and any others of `predict-step`, which writes no file.
 pub fn shorthand(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
-    run(text.split_ascii_whitespace().map(OsString::from));
+    predict(text.split_ascii_whitespace().map(OsString::from));
 }

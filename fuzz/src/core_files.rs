@@ -128,7 +128,7 @@ pub fn profile(bytes: &[u8]) {
         _ => 0,
     };
     if requests <= MOST_REQUESTS && prompts <= MOST_PROMPTS {
-        assert_eq!(drain(profile.staged_load(0)), requests);
+        assert_eq!(drain(&mut *profile.workload(0)), requests);
         profile.summary(0);
     }
 }
@@ -147,12 +147,12 @@ pub fn requests_csv(bytes: &[u8]) {
 fn requests_of(bytes: &[u8], format: Option<Format>) {
     if let Ok(file) = RequestFile::parse("requests", bytes, format) {
         file.summary();
-        assert!(drain(file.workload()) > 0, "a load without requests");
+        assert!(drain(&mut file.workload()) > 0, "a load without requests");
     }
 }
 
 /// Takes every request of a load, each of which is over at once; returns their number.
-fn drain(mut load: impl Workload) -> u64 {
+fn drain(load: &mut dyn Workload) -> u64 {
     let (mut drawn, mut now_ns) = (0, 0);
     while let Some(next_ns) = load.next_arrival_ns() {
         assert!(next_ns >= now_ns, "times decrease");

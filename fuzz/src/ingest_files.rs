@@ -10,7 +10,7 @@ use ridgepoint_lab::evaluate::steps::reconstruct;
 use ridgepoint_lab::ingest::format::{FORMATS, Format};
 use ridgepoint_lab::ingest::{Cleaning, RequestRow, StepTrace, Tables, request_table, step_table, token_table};
 
-use crate::sane::{H100, LLAMA, ideal};
+use crate::sane::{H100, LLAMA, finite, ideal};
 use crate::scratch;
 
 /// Tokens of a KV block.
@@ -105,7 +105,7 @@ pub fn metrics(bytes: &[u8]) {
 }
 
 /// Replays what was captured.
-fn judge(path: &Path) {
+pub fn judge(path: &Path) {
     let Ok(run) = read_capture(&[path.to_owned()], None) else { return };
     let is_short = |row: &RequestRow| row.num_output_tokens.is_none_or(|tokens| tokens.get() < 1000);
     if run.requests.len() < 100
@@ -113,9 +113,7 @@ fn judge(path: &Path) {
         && let Ok(report) = judge_capture(run, SERVER.clone(), None, ())
     {
         report.write_requests(std::io::sink()).expect("a table in memory");
-        let figures =
-            report.metrics.iter().flat_map(|row| [row.measured_ms, row.predicted_ms, row.lower_ms, row.upper_ms]);
-        assert!(figures.into_iter().all(f64::is_finite), "figures of a judged capture that are not finite");
+        finite(&report);
     }
 }
 
@@ -139,6 +137,7 @@ fn read(format: Format, path: &Path) {
     tables.add("capture", format, capture, &Cleaning::default(), &|_| ());
     let _ = tables.add_totals();
     tables.compare();
+    finite(&tables.report);
     if !tables.steps.is_empty() && tables.twins.is_empty() {
         rewritten("steps.csv", &|out| step_table::write(out, &tables.steps), &|path| {
             let again = step_table::read_runs(path).expect("the table of steps that was written can be read");

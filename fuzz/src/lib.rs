@@ -23,5 +23,6 @@ pub mod mutate;
 mod sane;
 mod scratch;
 mod targets;
+mod whole_runs;
 
 pub use targets::{Target, find, of_kind, targets};

@@ -19,6 +19,16 @@ pub fn ideal() -> Options {
     Options { efficiency: EfficiencyMode::Ideal, operators_only: true, ..Options::default() }
 }
 
+/// Every number of a report is finite: JSON has no other, and `null` would stand for it.
+pub fn finite(report: &impl std::fmt::Debug) {
+    let text = format!("{report:?}").replace("\\\\", "").replace("\\\"", "");
+    // What is outside of quotes is ours.
+    let words = text.split('"').step_by(2).flat_map(|ours| ours.split(|c: char| !c.is_ascii_alphanumeric()));
+    for word in words {
+        assert!(!["inf", "NaN"].contains(&word), "a number that is not finite: {text}");
+    }
+}
+
 /// Predicts some steps of a model on a GPU, if they can be predicted at all.
 pub fn predict(model: &Model, hardware: &Hardware, deployment: &Deployment) {
     if let Ok(steps) = StepModel::with_options(model, hardware, deployment, &ideal()) {
@@ -45,4 +55,17 @@ pub fn estimate(step: &StepEstimate) {
     assert!(lower_us <= step_time_us && step_time_us <= upper_us, "{step_time_us} is not in {lower_us}..{upper_us}");
     let sum: f64 = step.operators.iter().map(|operator| operator.time_us).sum();
     assert!((sum - step_time_us).abs() <= REL_SUMMATION_ORDER * step_time_us, "operators take {sum} of {step_time_us}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_told_from_texts() {
+        finite(&(Some(1.5), "inf \" NaN \\", "information", [0.0]));
+        for bad in [f64::INFINITY, f64::NEG_INFINITY, f64::NAN] {
+            assert!(std::panic::catch_unwind(|| finite(&("a\"", Some(bad)))).is_err(), "{bad}");
+        }
+    }
 }

@@ -6,6 +6,8 @@
     clippy::cast_sign_loss
 )]
 
+use std::path::Path;
+
 use ridgepoint::internals::input::FileKind;
 use ridgepoint_fuzz::corpus::{MAX_BYTES, MAX_FILE_BYTES, folder, paths};
 use ridgepoint_fuzz::{find, of_kind, targets};
@@ -36,6 +38,34 @@ fn every_kind_of_file_and_every_format_of_traces_has_a_target() {
         let is_known = |kind| of_kind(kind).contains(&name.as_str());
         assert!(is_known(FileKind::Trace) || is_known(FileKind::KvEventDump), "{name} has no target");
     }
+}
+
+/// A parser that opened files by itself would be bounded by no [`FileKind`], and need no target.
+#[test]
+fn files_are_opened_by_the_one_reader() {
+    // The reader; and the writer, which looks at what it would replace.
+    const MAY: [&str; 3] = ["src/input/reader.rs", "cli/src/output/file.rs", "cli/src/output/kind.rs"];
+    const OPENS: [&str; 4] = ["File::open(", "fs::read(", "fs::read_to_string(", "OpenOptions"];
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let (mut folders, mut found) = (["src", "lab/src", "cli/src"].map(|name| root.join(name)).to_vec(), Vec::new());
+    while let Some(folder) = folders.pop() {
+        for path in paths(&folder).unwrap() {
+            if path.is_dir() {
+                folders.push(path);
+                continue;
+            }
+            let name = path.strip_prefix(root).unwrap().to_string_lossy().into_owned();
+            let text = std::fs::read_to_string(&path).unwrap();
+            let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
+            if !name.ends_with("tests.rs") && OPENS.iter().any(|open| code.contains(open)) {
+                found.push(name);
+            }
+        }
+    }
+    found.sort();
+    let mut may = MAY;
+    may.sort_unstable();
+    assert_eq!(found, may);
 }
 
 #[test]

@@ -58,6 +58,8 @@ fn request(from: &mut Unstructured<'_>, max_model_len: u32, arrival_ns: u64) -> 
         priority: from.int_in_range(-2..=2)?,
         stage: from.int_in_range(0..=2)?,
         content: (!pieces.is_empty()).then(|| pieces.into()),
+        // More than the prompt has, too.
+        num_cached_tokens: if from.arbitrary()? { from.int_in_range(0..=num_prompt_tokens + 2)? } else { 0 },
         ..WorkloadRequest::new(arrival_ns, num_prompt_tokens, num_output_tokens)
     })
 }
@@ -126,7 +128,8 @@ fn requests_are_answered(case: &Case, replay: &Replay, seen: &Recorder) {
             continue;
         }
         assert_eq!((record.outcome, tokens), (Outcome::Finished, sent.num_output_tokens));
-        assert!(record.arrival_ns <= record.scheduled_ns && record.scheduled_ns < record.first_token_ns);
+        assert!(record.arrival_ns <= record.queued_ns && record.queued_ns <= record.scheduled_ns);
+        assert!(record.scheduled_ns < record.first_token_ns);
         assert!(record.first_token_ns <= record.finish_ns && record.finish_ns == last_ns);
     }
     let ends = replay.records.iter().map(|record| record.finish_ns);
