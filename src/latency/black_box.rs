@@ -127,12 +127,16 @@ impl LatencyModel for BlackBox {
         if requests.is_empty() {
             return 0.0;
         }
-        // The usual line has no price of cached tokens, and a sum of them would take as long as the rest.
-        let has_cache_price = self.cached_token_us > 0.0 || self.decode_cached_token_us > 0.0;
-        let columns = if has_cache_price { Self::columns(requests) } else { Self::columns_with(requests, 0) };
-        let priced = self.prices_us().into_iter().zip(columns);
-        let time_us = non_negative(self.beta0_us) + priced.map(|(price, of)| non_negative(price) * of).sum::<f64>();
-        time_us.min(f64::MAX)
+        let [beta1_us, beta2_us, others_us @ ..] = self.prices_us();
+        let priced_us = if others_us.iter().all(|price| *price <= 0.0) {
+            // The usual line. To sum cached tokens, and to price them by 0, would take as long again.
+            let [prefill_tokens, decodes, ..] = Self::columns_with(requests, 0);
+            non_negative(beta1_us) * prefill_tokens + non_negative(beta2_us) * decodes
+        } else {
+            let priced = self.prices_us().into_iter().zip(Self::columns(requests));
+            priced.map(|(price, of)| non_negative(price) * of).sum()
+        };
+        (non_negative(self.beta0_us) + priced_us).min(f64::MAX)
     }
 
     fn host(&self) -> HostTimes {

@@ -70,6 +70,7 @@ impl Clock {
     }
 
     /// Runs an iteration that schedules these requests and hands a step of `step_us` to the GPUs.
+    #[inline]
     pub(super) fn run(&mut self, queues: &Queues, step_us: f64) -> Ran {
         let host_ns = match (self.equal_ns, queues.num_preempted) {
             (Some(host_ns), 0) => host_ns,
