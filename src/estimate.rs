@@ -50,13 +50,14 @@ pub struct GroupEstimate {
 }
 
 /// Groups in the order in which they are reported.
-const GROUPS: [Option<OperatorGroup>; 7] = [
+const GROUPS: [Option<OperatorGroup>; 8] = [
     Some(OperatorGroup::Projections),
     Some(OperatorGroup::AttentionPrefill),
     Some(OperatorGroup::AttentionDecode),
     Some(OperatorGroup::Experts),
     Some(OperatorGroup::Communication),
     Some(OperatorGroup::SmallKernels),
+    Some(OperatorGroup::Sampling),
     None,
 ];
 

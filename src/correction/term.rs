@@ -31,6 +31,8 @@ pub enum Term {
     Communication,
     /// Time of norms, rotary embedding, activation, residual, KV write, embedding.
     SmallKernels,
+    /// Time of the sampler's kernels.
+    Sampling,
     /// Steps: 1.
     Steps,
     /// Layers.
@@ -43,9 +45,7 @@ pub enum Term {
     PrefillRequests,
     /// Layers, where attention is launched between graphs: a step with a prefill chunk that a captured size holds.
     PiecewiseLayers,
-    /// Million logits that the sampler sorts, because of `top_p` or `top_k`: sampled tokens × vocabulary.
-    SortedMegalogits,
-    /// Requests that the sampler applies penalties to.
+    /// Requests that the sampler applies penalties to: the host copies their tokens to the GPU.
     PenalisedRequests,
 }
 
@@ -57,14 +57,14 @@ const TABLE: [(Term, &str, &str, &str, f64); NUM_TERMS] = [
     (Term::Experts, "experts", "experts", "factor", 0.1),
     (Term::Communication, "communication", "communication", "factor", 0.1),
     (Term::SmallKernels, "small_kernels", "small_kernels", "factor", 0.2),
+    (Term::Sampling, "sampling", "sampling", "factor", 0.2),
     (Term::Steps, "step_us", "per_step", "µs per step", 300.0),
     (Term::Layers, "layer_us", "per_layer", "µs per layer", 5.0),
     (Term::Requests, "request_us", "per_request", "µs per request", 10.0),
     (Term::Tokens, "token_us", "per_token", "µs per scheduled token", 1.0),
     (Term::PrefillRequests, "prefill_request_us", "per_prefill_request", "µs per request with a prompt chunk", 200.0),
     (Term::PiecewiseLayers, "piecewise_layer_us", "per_piecewise_layer", "µs per layer between piecewise graphs", 10.0),
-    (Term::SortedMegalogits, "sorted_megalogit_us", "top_p_sort", "µs per million sorted logits", 300.0),
-    (Term::PenalisedRequests, "penalised_request_us", "penalties", "µs per penalised request", 30.0),
+    (Term::PenalisedRequests, "penalised_request_us", "per_penalised_request", "µs per penalised request", 30.0),
 ];
 
 impl Term {
@@ -149,6 +149,7 @@ mod tests {
             (OperatorGroup::Experts, "experts"),
             (OperatorGroup::Communication, "communication"),
             (OperatorGroup::SmallKernels, "small_kernels"),
+            (OperatorGroup::Sampling, "sampling"),
         ] {
             assert_eq!(Term::of_group(group).name(), name);
         }

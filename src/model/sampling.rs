@@ -50,10 +50,22 @@ impl SamplingDefaults {
     /// # Ok::<(), ridgepoint::Error>(())
     /// ```
     pub fn truncates(&self) -> bool {
-        let by_top_p = self.top_p.is_some_and(|p| p < 1.0);
-        let by_top_k = self.top_k.is_some_and(|k| k >= 1 && k != DEFAULT_TOP_K);
-        let is_greedy = self.temperature.is_some_and(|temperature| temperature < GREEDY_BELOW);
-        !is_greedy && (by_top_p || by_top_k)
+        self.truncates_by_top_p() || self.truncates_by_top_k()
+    }
+
+    /// [`Self::truncates`] by top-p, which needs a sort.
+    pub(crate) fn truncates_by_top_p(&self) -> bool {
+        !self.is_greedy() && self.top_p.is_some_and(|p| p < 1.0)
+    }
+
+    /// [`Self::truncates`] by top-k.
+    pub(crate) fn truncates_by_top_k(&self) -> bool {
+        !self.is_greedy() && self.top_k.is_some_and(|k| k >= 1 && k != DEFAULT_TOP_K)
+    }
+
+    /// Whether the most likely token is taken.
+    pub(crate) fn is_greedy(&self) -> bool {
+        self.temperature.is_some_and(|temperature| temperature < GREEDY_BELOW)
     }
 
     /// Returns whether the sampler penalises tokens that have occurred, for which it counts them in every step. Greedy

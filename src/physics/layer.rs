@@ -1,7 +1,7 @@
 //! One layer of a model as a list of templates in order of execution, put together from the operator families.
 
 use crate::dtype::{DType, WeightFormat};
-use crate::model::{Attention, LayerGroup, Window};
+use crate::model::{Attention, LayerGroup, SamplingDefaults, Window};
 
 use super::communication::{all_gather_sent_bytes, hand_over_bytes_per_token};
 use super::experts::Experts;
@@ -11,7 +11,7 @@ use super::ranks::{Context, Ranks};
 use super::rows::Rows;
 use super::template::{KernelTemplate, Template};
 use super::weights::{Matrix, attention_matrices, feed_forward_matrices, lm_head_matrix};
-use super::{attention, mla, small};
+use super::{attention, mla, sampler, small};
 
 /// The window of a layer's attention.
 pub(super) fn window(group: &LayerGroup) -> Window {
@@ -90,7 +90,12 @@ pub(super) fn templates(group: &LayerGroup, window_index: usize, context: Contex
 }
 
 /// Operators outside the layers: those before the first, those after the last.
-pub(super) fn ends(vocab: u64, lm_head: WeightFormat, context: Context) -> (Vec<Template>, Vec<Template>) {
+pub(super) fn ends(
+    vocab: u64,
+    lm_head: WeightFormat,
+    sampling: &SamplingDefaults,
+    context: Context,
+) -> (Vec<Template>, Vec<Template>) {
     let Context { hidden, activation, ranks, .. } = context;
     let bytes = activation.bytes();
     let mut before = vec![Template::elementwise(Embedding, Rows::Padded, small::in_place_bytes(hidden, bytes), 1)];
@@ -103,8 +108,7 @@ pub(super) fn ends(vocab: u64, lm_head: WeightFormat, context: Context) -> (Vec<
     }
     after.push(Template::gemm(head));
     after.extend(logits_all_gather(head.outputs, activation, ranks));
-    let sampled = small::sampling_bytes(hidden, vocab, bytes);
-    after.push(Template::elementwise(Sampling, Rows::Sampled, sampled, small::SAMPLING_LAUNCHES));
+    after.extend(sampler::templates(sampling, vocab, bytes, hidden as f64 * bytes));
     (before, after)
 }
 

@@ -28,7 +28,7 @@ mod parameters;
 mod plan;
 mod ranks;
 mod rows;
-mod sampler;
+pub mod sampler;
 mod template;
 mod weights;
 mod work;

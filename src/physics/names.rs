@@ -23,6 +23,8 @@ pub enum OperatorGroup {
     Communication,
     /// Norms, rotary embedding, activation, residual, KV write, embedding.
     SmallKernels,
+    /// Penalties, top-p, top-k, and the choice of a token.
+    Sampling,
 }
 
 macro_rules! operator_kinds {
@@ -101,7 +103,12 @@ operator_kinds! {
     LmHeadQuant "lm_head_quant" SmallKernels
     LmHead "lm_head" Projections
     LogitsAllGather "logits_all_gather" Communication
-    Sampling "sampling" SmallKernels
+    Penalties "penalties" Sampling
+    TopPSort "top_p_sort" Sampling
+    TopPCumsum "top_p_cumsum" Sampling
+    TopPMask "top_p_mask" Sampling
+    TopK "top_k" Sampling
+    Sampling "sampling" Sampling
 }
 
 /// Identifies an operator within its plan.

@@ -89,6 +89,26 @@ pub enum Kernel {
         /// Kernel launches.
         launches: u64,
     },
+    /// Radix sort of rows with their indices.
+    Sort {
+        /// Kernel launches.
+        launches: u64,
+    },
+    /// Running sum of each row, by one block of threads from end to end.
+    RowScan {
+        /// Values in a row.
+        row: u64,
+    },
+}
+
+impl Kernel {
+    /// Kernel launches of one call.
+    pub(super) fn launches(&self) -> u64 {
+        match self {
+            Kernel::Elementwise { launches } | Kernel::Sort { launches } => *launches,
+            _ => 1,
+        }
+    }
 }
 
 /// One kind of kernel call of one rank.
@@ -115,6 +135,6 @@ pub struct Operator {
 impl Operator {
     /// Kernel launches of one call.
     pub fn launches(&self) -> u64 {
-        if let Kernel::Elementwise { launches } = self.kernel { launches } else { 1 }
+        self.kernel.launches()
     }
 }

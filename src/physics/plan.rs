@@ -43,7 +43,7 @@ pub struct StepPlan {
     pub memory: Memory,
     /// Logits per sampled token, of the whole model: they are gathered from all ranks before sampling.
     pub vocab_size: u64,
-    /// Sampling parameters of requests that bring none of their own. No operator's time depends on them.
+    /// Sampling parameters of requests that bring none of their own. The sampler's kernels follow from them.
     ///
     /// ```
     /// use ridgepoint::physics::StepPlan;
@@ -81,9 +81,10 @@ impl StepPlan {
         let mut notes = model.notes.to_vec();
         notes.extend(check(model, deployment)?);
         notes.extend(sampler::remark(model, deployment));
+        let sampling = sampler::defaults(model, deployment);
         let context = Context::new(model, deployment);
         let windows = distinct_windows(model);
-        let (before, after) = layer::ends(model.vocab_size, model.lm_head_weights, context);
+        let (before, after) = layer::ends(model.vocab_size, model.lm_head_weights, &sampling, context);
         let mut layers = Vec::new();
         for group in &model.layers {
             let window = layer::window(group);
@@ -106,7 +107,7 @@ impl StepPlan {
             pipeline_stages: layers_per_stage(model.num_layers(), context.ranks.pipeline),
             memory: Memory::new(model, deployment)?,
             vocab_size: model.vocab_size,
-            sampling: sampler::defaults(model, deployment),
+            sampling,
             notes,
         })
     }

@@ -1,8 +1,17 @@
-//! The sampling parameters of requests that bring none of their own. They follow from model and server; no operator's bytes
-//! depend on them.
+//! The sampler: its parameters where requests bring none of their own, and the kernels that choose a token from the logits. They
+//! follow from the model and the server.
+//!
+//! Kernels and their order are those of vLLM 0.15.1 (`vllm/v1/sample/sampler.py`, `ops/topk_topp_sampler.py`, `ops/penalties.py`,
+//! `vllm/model_executor/layers/utils.py`), bytes those of PyTorch's kernels behind them. Logits are 32-bit from the cast on.
+//! vLLM sorts without FlashInfer's sampler unless `VLLM_USE_FLASHINFER_SAMPLER` asks for it.
 
 use crate::deployment::{Deployment, GenerationConfig};
 use crate::model::{Model, SamplingDefaults};
+
+use super::names::OperatorKind::{self, *};
+use super::operator::Kernel;
+use super::rows::Rows;
+use super::template::Template;
 
 /// The parameters of `model` served as `deployment` says; none where `generation_config` is `vllm` or the model's own is not
 /// known.
@@ -22,9 +31,139 @@ pub(super) fn remark(model: &Model, deployment: &Deployment) -> Option<String> {
     })
 }
 
+/// Bytes per logit of choosing tokens with a temperature.
+///
+/// # Formula
+/// `(b + 4) + 8 + 8 + 4 + 12 + 4`: cast to 32 bits, division by the temperature in place, softmax, exponential random numbers, division
+/// of the probabilities by them, argmax.
+///
+/// # Source
+/// vLLM, `Sampler.sample` and `random_sample`.
+///
+/// ```
+/// assert_eq!(ridgepoint::physics::sampler::random_bytes_per_logit(2.0), 42.0);
+/// ```
+pub fn random_bytes_per_logit(logit_bytes: f64) -> f64 {
+    logit_bytes + 40.0
+}
+
+/// Launches behind [`random_bytes_per_logit`], and of the gather of hidden states before the LM head.
+const RANDOM_LAUNCHES: u64 = 7;
+
+/// Bytes per logit of taking the most likely tokens.
+///
+/// # Formula
+/// `(b + 4) + 4`: cast to 32 bits, argmax.
+///
+/// # Source
+/// vLLM, `Sampler.greedy_sample`.
+///
+/// ```
+/// assert_eq!(ridgepoint::physics::sampler::greedy_bytes_per_logit(2.0), 10.0);
+/// ```
+pub fn greedy_bytes_per_logit(logit_bytes: f64) -> f64 {
+    logit_bytes + 8.0
+}
+
+/// Launches behind [`greedy_bytes_per_logit`], and of the gather.
+const GREEDY_LAUNCHES: u64 = 3;
+
+/// Bytes per logit of sorting all rows of logits with their indices, for top-p.
+///
+/// # Formula
+/// `8 + (4 + 4 · 24) + (8 + 16) + 24`: pairs of index and row written; a histogram of the keys and four passes of 8 bits over keys of
+/// 4 and pairs of 8 bytes; a histogram and one pass over the pairs by row; logits gathered in that order, values and 64-bit indices
+/// written. This is PyTorch's sort of 2 to 127 rows. From 128 rows on each row is sorted by itself, in five passes that read the keys
+/// twice, which moves 5 % less and is not told apart.
+///
+/// # Source
+/// PyTorch 2.9, `segmented_sort_pairs_by_full_sort` in `aten/src/ATen/native/cuda/Sort.cu`; CUB, `DispatchRadixSort` (Onesweep).
+pub const SORT_BYTES_PER_LOGIT: f64 = 8.0 + (4.0 + 4.0 * 24.0) + (8.0 + 16.0) + 24.0;
+
+/// Launches of the sort: two radix sorts with a histogram, a scan and their passes each, a kernel before and one behind.
+const SORT_LAUNCHES: u64 = 11;
+
+/// Bytes per logit of the running sum of the sorted probabilities, read and written.
+const CUMSUM_BYTES_PER_LOGIT: f64 = 8.0;
+
+/// Bytes per logit of the other kernels of top-p.
+///
+/// # Formula
+/// `8 + 5 + 9 + 24`: softmax of the sorted logits, comparison with 1 − p, masked fill, and the scatter back with its copy.
+const TOP_P_MASK_BYTES_PER_LOGIT: f64 = 8.0 + 5.0 + 9.0 + 24.0;
+
+/// Launches of those kernels: softmax, 1 − p, comparison, the last one kept, fill, copy, scatter.
+const TOP_P_MASK_LAUNCHES: u64 = 7;
+
+/// Bytes per logit of top-k beside top-p, whose sorted logits it compares and fills.
+const TOP_K_MASK_BYTES_PER_LOGIT: f64 = 5.0 + 9.0;
+
+/// Launches of top-k beside top-p: the place of the k-th logit, its gather, comparison, fill.
+const TOP_K_MASK_LAUNCHES: u64 = 4;
+
+/// Bytes per logit of top-k alone.
+///
+/// # Formula
+/// `4 · 4 + 4 + 5 + 9`: a selection of the k-th logit in four passes of 8 bits and one that gathers, comparison, masked fill.
+///
+/// # Source
+/// vLLM, `apply_top_k_only`; PyTorch, `mbtopk` in `aten/src/ATen/native/cuda/TensorTopK.cu`.
+const TOP_K_ALONE_BYTES_PER_LOGIT: f64 = 4.0 * 4.0 + 4.0 + TOP_K_MASK_BYTES_PER_LOGIT;
+
+/// Launches of top-k alone: four passes of two kernels, the gather, and those of the mask.
+const TOP_K_ALONE_LAUNCHES: u64 = 9 + TOP_K_MASK_LAUNCHES;
+
+/// Bytes per logit of penalties.
+///
+/// # Formula
+/// `2 · (8 + 9) + 10 + 24 + 17`: counts of prompt and of output tokens cleared and turned into masks, repetition, frequency, presence.
+/// vLLM applies all three where a request has one.
+const PENALTY_BYTES_PER_LOGIT: f64 = 2.0 * (8.0 + 9.0) + 10.0 + 24.0 + 17.0;
+
+/// Launches of penalties: three for each count, one for repetition, two each for frequency and presence.
+const PENALTY_LAUNCHES: u64 = 11;
+
+/// The kernels that choose a token from each row of `vocab` logits of `logit_bytes` bytes, whose hidden state has `hidden_bytes`.
+pub(super) fn templates(
+    sampling: &SamplingDefaults,
+    vocab: u64,
+    logit_bytes: f64,
+    hidden_bytes: f64,
+) -> Vec<Template> {
+    let row = |kind: OperatorKind, bytes_per_logit: f64, kernel: Kernel| {
+        Template::streaming(kind, Rows::Sampled, bytes_per_logit * vocab as f64, kernel)
+    };
+    let elementwise = |kind, bytes_per_logit, launches| row(kind, bytes_per_logit, Kernel::Elementwise { launches });
+    let mut list = Vec::new();
+    if sampling.penalises() {
+        list.push(elementwise(Penalties, PENALTY_BYTES_PER_LOGIT, PENALTY_LAUNCHES));
+    }
+    let (top_p, top_k) = (sampling.truncates_by_top_p(), sampling.truncates_by_top_k());
+    if top_p {
+        list.push(row(TopPSort, SORT_BYTES_PER_LOGIT, Kernel::Sort { launches: SORT_LAUNCHES }));
+        list.push(row(TopPCumsum, CUMSUM_BYTES_PER_LOGIT, Kernel::RowScan { row: vocab }));
+        list.push(elementwise(TopPMask, TOP_P_MASK_BYTES_PER_LOGIT, TOP_P_MASK_LAUNCHES));
+    }
+    if top_k {
+        let beside = (TOP_K_MASK_BYTES_PER_LOGIT, TOP_K_MASK_LAUNCHES);
+        let alone = (TOP_K_ALONE_BYTES_PER_LOGIT, TOP_K_ALONE_LAUNCHES);
+        let (bytes, launches) = if top_p { beside } else { alone };
+        list.push(elementwise(TopK, bytes, launches));
+    }
+    let (bytes_per_logit, launches) = if sampling.is_greedy() {
+        (greedy_bytes_per_logit(logit_bytes), GREEDY_LAUNCHES)
+    } else {
+        (random_bytes_per_logit(logit_bytes), RANDOM_LAUNCHES)
+    };
+    let bytes = bytes_per_logit * vocab as f64 + 2.0 * hidden_bytes;
+    list.push(Template::elementwise(Sampling, Rows::Sampled, bytes, launches));
+    list
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::physics::template::KernelTemplate;
     use crate::physics::fixtures::llama_31_70b;
 
     fn read(
@@ -49,5 +188,31 @@ mod tests {
         assert_eq!(auto, SamplingDefaults::default());
         assert!(said.is_some_and(|said| said.starts_with("generation_config.json is not known: ")));
         assert_eq!(read(None, GenerationConfig::Vllm).1, None);
+    }
+
+    /// Names, bytes per logit and launches of the sampler's kernels over 1,000 logits of 2 bytes.
+    fn kernels(sampling: SamplingDefaults) -> Vec<(&'static str, f64, u64)> {
+        let list = templates(&sampling, 1000, 2.0, 0.0);
+        let one = list.iter().map(|template| match template.kernel {
+            KernelTemplate::Streaming { bytes_per_row, kernel, .. } => {
+                (template.kind.name(), bytes_per_row / 1000.0, kernel.launches())
+            }
+            _ => panic!("{template:?} moves more than bytes"),
+        });
+        one.collect()
+    }
+
+    #[test]
+    fn kernels_are_those_that_the_parameters_need() {
+        let none = SamplingDefaults::default();
+        let (top_p, top_k) = (Some(0.9), Some(20));
+        assert_eq!(kernels(none), [("sampling", 42.0, 7)]);
+        let greedy = SamplingDefaults { temperature: Some(0.0), top_p, top_k, ..none };
+        assert_eq!(kernels(greedy), [("sampling", 10.0, 3)]);
+        let sorted = [("top_p_sort", 156.0, 11), ("top_p_cumsum", 8.0, 1), ("top_p_mask", 46.0, 7)];
+        assert_eq!(kernels(SamplingDefaults { top_p, ..none })[..3], sorted);
+        assert_eq!(kernels(SamplingDefaults { top_k, ..none })[0], ("top_k", 34.0, 13));
+        let all = kernels(SamplingDefaults { top_p, top_k, repetition_penalty: Some(1.1), ..none });
+        assert_eq!((all.len(), all[0], all[4]), (6, ("penalties", 85.0, 11), ("top_k", 14.0, 4)));
     }
 }

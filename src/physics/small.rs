@@ -1,4 +1,4 @@
-//! Kernels that only move bytes: norms, rotary embedding, activation, cache write, quantisation, routing, sampling.
+//! Kernels that only move bytes: norms, rotary embedding, activation, cache write, quantisation, routing.
 //! Bytes per token and launches per layer, fused as vLLM fuses them.
 
 use crate::dtype::{DType, WeightFormat};
@@ -77,24 +77,6 @@ pub fn quantisation_bytes(inputs: u64, weights: WeightFormat, activation: DType)
     let quantises = !matches!(weights, WeightFormat::Plain(_)) && operand < activation.bytes();
     quantises.then(|| inputs as f64 * (activation.bytes() + operand))
 }
-
-/// Bytes per sampled token of gathering its hidden state and choosing a token from its logits.
-///
-/// # Formula
-/// `2·d·b + V·(b + 4 + 8 + 4)`: hidden state copied, logits cast to 32 bits, softmax, argmax.
-///
-/// # Source
-/// vLLM, `Sampler.forward` with a temperature and neither top-k nor top-p.
-///
-/// ```
-/// assert_eq!(ridgepoint::physics::small::sampling_bytes(10, 100, 2.0), 40.0 + 1800.0);
-/// ```
-pub fn sampling_bytes(hidden_size: u64, vocab_size: u64, activation_bytes: f64) -> f64 {
-    2.0 * hidden_size as f64 * activation_bytes + vocab_size as f64 * (activation_bytes + 16.0)
-}
-
-/// Launches of [`sampling_bytes`]' kernels: gather, cast, softmax, argmax.
-pub(super) const SAMPLING_LAUNCHES: u64 = 4;
 
 /// Bytes per token of choosing its experts.
 ///

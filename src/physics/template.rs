@@ -19,7 +19,8 @@ pub(super) enum KernelTemplate {
     AttentionPrefill { heads: AttentionHeads, window_index: usize },
     AttentionDecode { heads: AttentionHeads, window_index: usize },
     Experts(Experts),
-    Elementwise { rows: Rows, bytes_per_row: f64, launches: u64 },
+    /// Kernels that only move bytes; `kernel` is their kind.
+    Streaming { rows: Rows, bytes_per_row: f64, kernel: Kernel },
     AllReduce { bytes_per_row: f64, num_gpus: u64 },
     Exchange { rows: Rows, sent_bytes_per_row: f64, num_gpus: u64 },
 }
@@ -43,7 +44,11 @@ impl Template {
     }
 
     pub fn elementwise(kind: OperatorKind, rows: Rows, bytes_per_row: f64, launches: u64) -> Self {
-        Template::new(kind, KernelTemplate::Elementwise { rows, bytes_per_row, launches })
+        Template::streaming(kind, rows, bytes_per_row, Kernel::Elementwise { launches })
+    }
+
+    pub fn streaming(kind: OperatorKind, rows: Rows, bytes_per_row: f64, kernel: Kernel) -> Self {
+        Template::new(kind, KernelTemplate::Streaming { rows, bytes_per_row, kernel })
     }
 }
 
@@ -88,9 +93,9 @@ impl KernelTemplate {
                 let shape = experts.shape(num_tokens as f64, compute_dtype.bytes(), step.activation.bytes());
                 (shape.work(), Kernel::Moe { num_tokens, experts })
             }
-            KernelTemplate::Elementwise { rows, bytes_per_row, launches } => {
+            KernelTemplate::Streaming { rows, bytes_per_row, kernel } => {
                 let bytes = rows.of(step)? as f64 * bytes_per_row;
-                (Work { flops: 0.0, bytes }, Kernel::Elementwise { launches })
+                (Work { flops: 0.0, bytes }, kernel)
             }
             KernelTemplate::AllReduce { bytes_per_row, num_gpus } => {
                 let message_bytes = Rows::Padded.of(step)? as f64 * bytes_per_row;

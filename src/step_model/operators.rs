@@ -217,11 +217,11 @@ impl StepModel {
     }
 
     /// Counts that a correction has prices for.
-    pub(super) fn counts(&self, batch: &BatchSums) -> [(Term, f64); 8] {
+    pub(super) fn counts(&self, batch: &BatchSums) -> [(Term, f64); 7] {
         let layers: f64 = self.plan.pipeline_stages.iter().map(|layers| *layers as f64).sum();
         let graph_mode = self.plan.graph_mode(batch);
         let layers_in = |mode| if graph_mode == mode { layers } else { 0.0 };
-        let (sampling, sampled) = (self.plan.sampling, batch.num_sampled as f64);
+        let penalised = if self.plan.sampling.penalises() { batch.num_sampled as f64 } else { 0.0 };
         [
             (Term::Steps, 1.0),
             (Term::Layers, layers),
@@ -229,11 +229,7 @@ impl StepModel {
             (Term::Tokens, batch.num_tokens as f64),
             (Term::PrefillRequests, batch.num_prefills as f64),
             (Term::PiecewiseLayers, layers_in(GraphMode::Piecewise)),
-            (
-                Term::SortedMegalogits,
-                if sampling.truncates() { sampled * self.plan.vocab_size as f64 / 1e6 } else { 0.0 },
-            ),
-            (Term::PenalisedRequests, if sampling.penalises() { sampled } else { 0.0 }),
+            (Term::PenalisedRequests, penalised),
         ]
     }
 
@@ -264,22 +260,43 @@ mod tests {
         [Request::decode(100), Request::decode(7), Request::decode(900), Request::prefill(32, 0), goes_on]
     }
 
-    fn sampler_terms(model: &str, generation_config: GenerationConfig) -> (f64, f64) {
-        let basis = steps(model, generation_config).basis(&batch());
-        (basis.get(Term::SortedMegalogits), basis.get(Term::PenalisedRequests))
+    /// Names of the sampler's operators, and penalised requests.
+    fn sampler_terms(model: &str, generation_config: GenerationConfig) -> (Vec<&'static str>, f64) {
+        let steps = steps(model, generation_config);
+        let sampler = |operator: &OperatorEstimate| operator.group == Some(OperatorGroup::Sampling);
+        let operators = steps.estimate(&batch()).expect("possible").operators;
+        let names = operators.iter().filter(|operator| sampler(operator)).map(|operator| operator.name).collect();
+        (names, steps.basis(&batch()).get(Term::PenalisedRequests))
     }
 
     #[test]
-    fn sorted_logits_and_penalties_are_those_of_the_models_own_defaults() {
+    fn the_samplers_kernels_are_those_of_the_models_own_defaults() {
         let auto = GenerationConfig::Auto;
-        // top_p and repetition_penalty: 4 · 152,064 logits.
-        let (megalogits, penalised) = sampler_terms("qwen2.5-7b", auto);
-        assert!((megalogits - 0.608_256).abs() < 1e-12 && penalised == 4.0, "{megalogits} {penalised}");
-        // top_p alone: 4 · 128,256.
-        let (megalogits, penalised) = sampler_terms("llama-3.1-8b", auto);
-        assert!((megalogits - 0.513_024).abs() < 1e-12 && penalised == 0.0, "{megalogits} {penalised}");
-        assert_eq!(sampler_terms("mixtral-8x7b", auto), (0.0, 0.0));
-        assert_eq!(sampler_terms("qwen2.5-7b", GenerationConfig::Vllm), (0.0, 0.0));
+        let all = ["penalties", "top_p_sort", "top_p_cumsum", "top_p_mask", "top_k", "sampling"];
+        assert_eq!(sampler_terms("qwen2.5-7b", auto), (all.to_vec(), 4.0));
+        assert_eq!(
+            sampler_terms("llama-3.1-8b", auto),
+            (["top_p_sort", "top_p_cumsum", "top_p_mask", "sampling"].to_vec(), 0.0)
+        );
+        assert_eq!(sampler_terms("mixtral-8x7b", auto), (vec!["sampling"], 0.0));
+        assert_eq!(sampler_terms("qwen2.5-7b", GenerationConfig::Vllm), (vec!["sampling"], 0.0));
+    }
+
+    #[test]
+    fn a_sort_of_many_logits_takes_what_its_bytes_take() {
+        let us = |decodes: usize| {
+            let step = steps("llama-3.1-8b", GenerationConfig::Auto).estimate(&vec![Request::decode(9); decodes]);
+            let operators = step.expect("possible").operators;
+            ["top_p_sort", "top_p_cumsum"].map(|name| {
+                operators.iter().find(|operator| operator.name == name).map_or(0.0, |operator| operator.time_us)
+            })
+        };
+        // 156 bytes a logit at a quarter of 3,352 GB/s, and eleven launches of 2.45 µs; a row's sum is 126 tiles of 1.2 µs.
+        let [few, many] = [us(8), us(64)];
+        let expected_us = |rows: f64| 11.0 * 2.45 + rows * 128_256.0 * 156.0 / (0.25 * 3.352e6);
+        assert!((few[0] / expected_us(8.0) - 1.0).abs() < 1e-3, "{few:?}");
+        assert!((many[0] / expected_us(64.0) - 1.0).abs() < 1e-3, "{many:?}");
+        assert!((few[1] - (126.0 * 1.2 + 2.45)).abs() < 1e-9 && few[1] == many[1], "{few:?} {many:?}");
     }
 
     #[test]

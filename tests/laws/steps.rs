@@ -39,7 +39,7 @@ const MODELS: [&str; 14] = [
     "deepseek-v3",
 ];
 /// With tables of their own, and without.
-const GPUS: [&str; 6] = ["h100", "h200", "a100", "l40s", "b200", "rtx-4090"];
+const GPUS: [&str; 7] = ["h100", "h200", "a100", "l40s", "b200", "rtx-4090"];
 const GROUPS: [OperatorGroup; 6] = [
     OperatorGroup::Projections,
     OperatorGroup::AttentionPrefill,
@@ -47,6 +47,7 @@ const GROUPS: [OperatorGroup; 6] = [
     OperatorGroup::Experts,
     OperatorGroup::Communication,
     OperatorGroup::SmallKernels,
+    OperatorGroup::Sampling,
 ];
 
 fn deployments() -> Vec<Deployment> {

@@ -47,11 +47,8 @@ fn learned(of: &OperatorEstimate) -> Option<&'static str> {
         Term::Tokens => "time grows with the scheduled tokens; a smaller max_num_batched_tokens shortens the step",
         Term::PrefillRequests => "work per prefill chunk; larger chunks and prefix cache hits make fewer",
         Term::PiecewiseLayers => "the host launches attention layer by layer; decodes alone replay one CUDA graph",
-        Term::SortedMegalogits => {
-            "the sampler sorts logits for top_p or top_k; --generation-config vllm drops the model's defaults"
-        }
         Term::PenalisedRequests => {
-            "the sampler scans logits for penalties; --generation-config vllm drops the model's defaults"
+            "tokens are copied to the GPU for penalties; --generation-config vllm drops the model's defaults"
         }
         _ => return None,
     })
@@ -67,6 +64,7 @@ fn way_out(group: Group, bound: Bound) -> &'static str {
         (Group::Experts, Bound::Memory) => "each visited expert's weights are read once; more GPUs shorten it",
         (Group::Experts, _) => "time grows with the token-expert pairs; more GPUs for the experts shorten it",
         (Group::Communication, _) => "time grows with the tokens; a smaller tensor_parallel_size avoids it",
+        (Group::Sampling, _) => "time grows with the sampled tokens; --generation-config vllm drops top_p, top_k, penalties",
         (_, Bound::Latency) => "more tokens per step spread its fixed cost",
         _ => "time grows with the tokens of the step",
     }
@@ -97,7 +95,7 @@ mod tests {
                 said.starts_with(&format!("{} (25.0 % of the step, 1.500 ms, learned", term.operator_name())),
                 "{said}"
             );
-            assert_eq!(said.contains("--generation-config vllm"), term >= Term::SortedMegalogits, "{said}");
+            assert_eq!(said.contains("--generation-config vllm"), term == Term::PenalisedRequests, "{said}");
         }
     }
 }

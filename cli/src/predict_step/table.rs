@@ -133,6 +133,7 @@ fn groups(step: &StepEstimate, page: &mut Page) {
         Some(OperatorGroup::Experts) => "experts",
         Some(OperatorGroup::Communication) => "communication",
         Some(OperatorGroup::SmallKernels) => "small kernels",
+        Some(OperatorGroup::Sampling) => "sampling",
         None => "learned beside operators",
     };
     let groups = step.groups().into_iter().map(|of| (name(of.group), of.bound_us, of.time_us, of.share));

@@ -80,7 +80,7 @@ impl Choice<'_> {
                 let bytes_per_s = self.chip.link_bytes_per_s * efficiency.min(1.0);
                 Ok(Curve::Exchange { floor_us: launch, bytes_per_s })
             }
-            Kernel::Elementwise { .. } => Ok(Curve::Streaming),
+            Kernel::Elementwise { .. } | Kernel::Sort { .. } | Kernel::RowScan { .. } => Ok(Curve::Streaming),
         }
     }
 

@@ -78,7 +78,6 @@ impl OperatorTables {
             most_decodes,
             layers: counted(&one_sampled, Term::Layers),
             piecewise_tokens: (0..=FEWEST).map(is_piecewise).collect(),
-            sorted_megalogits: counted(&one_sampled, Term::SortedMegalogits),
             penalised: counted(&one_sampled, Term::PenalisedRequests),
         })
     }

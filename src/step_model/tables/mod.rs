@@ -45,7 +45,6 @@ pub(super) struct OperatorTables {
     layers: f64,
     /// Whether a step with prefill chunks is launched as piecewise graphs, by its tokens.
     piecewise_tokens: Vec<bool>,
-    sorted_megalogits: f64,
     penalised: f64,
 }
 
@@ -111,8 +110,7 @@ impl StepTables {
         let step_us = coefficient(Term::Steps) + coefficient(Term::Layers) * operators.layers;
         let token_us = coefficient(Term::Tokens);
         let piecewise_us = coefficient(Term::PiecewiseLayers) * operators.layers;
-        let sampled_us = coefficient(Term::SortedMegalogits) * operators.sorted_megalogits
-            + coefficient(Term::PenalisedRequests) * operators.penalised;
+        let sampled_us = coefficient(Term::PenalisedRequests) * operators.penalised;
         let request_us = coefficient(Term::Requests);
         let is_piecewise = |tokens: u64| operators.piecewise_tokens.get(tokens as usize).copied().unwrap_or(false);
         let by_decodes = operators.decodes.folded(&factors, |decodes| step_us + token_us * decodes as f64);

@@ -25,7 +25,7 @@ pub(super) const WIDE_ROWS: u64 = 64;
 const TILED_CELLS: u64 = (TILED_ROWS - DENSE_ROWS) / TILE_ROWS;
 
 /// Operator groups that corrections weigh.
-const GROUPS: usize = 6;
+const GROUPS: usize = 7;
 
 /// Times by operator group and their common roofline bound, µs.
 #[derive(Debug, Clone, Copy, Default)]
