@@ -23,6 +23,7 @@ pub mod keys;
 pub mod mixed;
 pub mod provenance;
 pub mod series;
+pub mod shared_reads;
 pub mod surface;
 pub mod table;
 pub mod table_text;

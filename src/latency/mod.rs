@@ -42,6 +42,13 @@ pub trait LatencyModel: Send + Sync {
     /// Time of one engine iteration on the GPUs, for the requests scheduled in it; 0 for none.
     fn step_time_us(&self, requests: &[Request]) -> f64;
 
+    /// [`step_time_us`](Self::step_time_us) where `shared_kv_tokens` of the cached tokens that requests read are read by another request
+    /// too, as their prompts share KV blocks. Defaults to no difference. A replay calls this method.
+    fn sharing_step_time_us(&self, requests: &[Request], _shared_kv_tokens: u64) -> f64 {
+        self.step_time_us(requests)
+    }
+
+
     /// Returns the host's delays around the steps, from which the four methods below follow. Defaults to none. Prices of an
     /// iteration by running, waiting and resumed requests are in it alone ([`HostTimes::queues_us`]); a replay adds them.
     fn host(&self) -> HostTimes {

@@ -36,6 +36,10 @@ impl LatencyModel for CalibratedRoofline {
         self.steps.step_time_us(requests)
     }
 
+    fn sharing_step_time_us(&self, requests: &[Request], shared_kv_tokens: u64) -> f64 {
+        self.steps.sharing_step_time_us(requests, shared_kv_tokens)
+    }
+
     fn host(&self) -> HostTimes {
         self.host
     }

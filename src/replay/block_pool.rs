@@ -75,6 +75,8 @@ pub(super) struct BlockPool {
     /// Blocks are taken at the front and returned at the end.
     free: List<true>,
     pub(super) num_free: u32,
+    /// References to blocks beyond the first of each.
+    pub(super) num_shared: u64,
     /// Blocks with one hash, in the order in which they were cached.
     cached: HashMap<BlockHash, List<false>, BuildHasherDefault<AlreadyHashed>>,
 }
@@ -85,7 +87,7 @@ impl BlockPool {
         let mut blocks = vec![Block { references: 0, hash: 0, free: alone, equal: alone }; num_blocks as usize];
         let mut free = List::EMPTY;
         (0..num_blocks).for_each(|block| free.push(&mut blocks, block));
-        BlockPool { blocks, free, num_free: num_blocks, cached: HashMap::default() }
+        BlockPool { blocks, free, num_free: num_blocks, num_shared: 0, cached: HashMap::default() }
     }
 
     pub(super) fn num_in_use(&self) -> u32 {
@@ -107,6 +109,8 @@ impl BlockPool {
         if self.is_free(block) {
             self.free.unlink(&mut self.blocks, block);
             self.num_free -= 1;
+        } else {
+            self.num_shared += 1;
         }
         self.blocks[block as usize].references += 1;
     }
@@ -141,6 +145,8 @@ impl BlockPool {
         if *references == 0 {
             self.free.push(&mut self.blocks, block);
             self.num_free += 1;
+        } else {
+            self.num_shared -= 1;
         }
     }
 
@@ -209,11 +215,11 @@ mod tests {
         pool.release(block);
         pool.touch(block);
         pool.touch(block);
-        assert_eq!((pool.num_free, pool.num_in_use()), (1, 1));
+        assert_eq!((pool.num_free, pool.num_in_use(), pool.num_shared), (1, 1, 1));
         pool.release(block);
-        assert_eq!(pool.num_free, 1);
+        assert_eq!((pool.num_free, pool.num_shared), (1, 0));
         pool.release(block);
-        assert_eq!(pool.num_free, 2);
+        assert_eq!((pool.num_free, pool.num_shared), (2, 0));
     }
 
     #[test]

@@ -252,7 +252,9 @@ impl Engine<'_> {
             num_resumed: batch.num_resumed,
         };
         let (requests, records) = self.scheduler.steady.step(&batch);
-        let Ran { start_ns, end_ns, busy_ns } = self.clock.run(&queues, self.latency.step_time_us(requests));
+        let shared_kv_tokens = self.scheduler.cache.pool.num_shared * u64::from(self.config.block_size);
+        let step_us = self.latency.sharing_step_time_us(requests, shared_kv_tokens);
+        let Ran { start_ns, end_ns, busy_ns } = self.clock.run(&queues, step_us);
         self.observer.step(&StepEvent {
             index: self.scheduler.counters.steps - 1,
             scheduled_ns,
@@ -263,6 +265,7 @@ impl Engine<'_> {
             num_running: queues.num_running,
             num_waiting: queues.num_waiting,
             blocks_in_use: self.scheduler.cache.pool.num_in_use(),
+            shared_kv_tokens,
             preempted: &batch.preempted,
         });
         let counters = &mut self.scheduler.counters;

@@ -53,8 +53,13 @@ impl<'a> NoisySteps<'a> {
 
 impl LatencyModel for NoisySteps<'_> {
     fn step_time_us(&self, requests: &[Request]) -> f64 {
+        self.sharing_step_time_us(requests, 0)
+    }
+
+    fn sharing_step_time_us(&self, requests: &[Request], shared_kv_tokens: u64) -> f64 {
         let z: f64 = StandardNormal.sample(&mut *self.draws.lock().unwrap_or_else(PoisonError::into_inner));
-        self.model.step_time_us(requests) * (self.sigma * z - 0.5 * self.sigma * self.sigma).exp()
+        let step_us = self.model.sharing_step_time_us(requests, shared_kv_tokens);
+        step_us * (self.sigma * z - 0.5 * self.sigma * self.sigma).exp()
     }
 
     fn host(&self) -> HostTimes {

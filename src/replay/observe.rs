@@ -23,6 +23,8 @@ pub struct StepEvent<'a> {
     pub num_waiting: u32,
     /// KV blocks that requests hold.
     pub blocks_in_use: u32,
+    /// Tokens of KV blocks that requests hold beside another request, counted for each but one.
+    pub shared_kv_tokens: u64,
     /// Positions of the requests that were preempted to schedule it.
     pub preempted: &'a [u32],
 }

@@ -173,6 +173,7 @@ mod tests {
                 num_running: 4,
                 num_waiting: 0,
                 blocks_in_use: 0,
+                shared_kv_tokens: 0,
                 preempted: &[],
             });
         }

@@ -14,12 +14,14 @@ use std::sync::Arc;
 use crate::correction::Correction;
 use crate::deployment::Deployment;
 use crate::efficiency::kernel_time::same_kernel;
+use crate::efficiency::shared_reads::SharedReads;
 use crate::efficiency::{EfficiencyMode, Tables, Timer};
 use crate::error::{Error, Result};
 use crate::hardware::{Architecture, Hardware};
 use crate::kv_capacity::device_memory_bytes;
 use crate::model::{Model, Window};
-use crate::physics::{BatchSums, Operator, OperatorGroup, StepPlan};
+use crate::physics::attention::kv_bytes_per_token;
+use crate::physics::{BatchSums, Kernel, Operator, OperatorGroup, StepPlan};
 use crate::request::Request;
 use crate::units::GIB;
 
@@ -58,6 +60,8 @@ pub struct StepModel {
     peak_flop_per_s: f64,
     hbm_bytes_per_s: f64,
     sm_count: f64,
+    /// Repeated reads of decode attention, by the plan's windows; `None` under a window.
+    shared_reads: Vec<Option<SharedReads>>,
     correction: Option<Arc<Correction>>,
     hardware: String,
     notes: Vec<String>,
@@ -136,6 +140,7 @@ impl StepModel {
         notes.extend(weights_that_do_not_fit(&plan, hardware, deployment));
         let mut steps = StepModel {
             tables: None,
+            shared_reads: shared_reads(&plan, &timers, hardware),
             is_full_attention: plan.windows.iter().all(|window| *window == Window::Full),
             cpu: pulp::Arch::new(),
             correction,
@@ -215,6 +220,21 @@ fn no_link(hardware: &Hardware, deployment: &Deployment) -> Error {
         asked.collect::<Vec<_>>().join(" with ")
     );
     Error::invalid(hardware.name.as_str(), vec![problem])
+}
+
+/// Repeated reads of decode attention by the plan's windows.
+fn shared_reads(plan: &StepPlan, timers: &[(Operator, Timer)], hardware: &Hardware) -> Vec<Option<SharedReads>> {
+    let heads_of = |window: &Window| {
+        timers.iter().find_map(|(operator, _)| match operator.kernel {
+            Kernel::AttentionDecode { heads, .. } if heads.window == *window => Some(heads),
+            _ => None,
+        })
+    };
+    let reads = |window: &Window| {
+        let heads = heads_of(window).filter(|_| *window == Window::Full)?;
+        Some(SharedReads::new(hardware.l2_bytes, kv_bytes_per_token(&heads)))
+    };
+    plan.windows.iter().map(reads).collect()
 }
 
 /// A warning if the weights alone exceed the memory that the engine may use: the time is that of a GPU with room for them.

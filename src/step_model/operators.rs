@@ -41,7 +41,16 @@ impl StepModel {
     /// schedule nothing are ignored; all terms are 0 if nothing is scheduled.
     #[doc(hidden)]
     pub fn basis(&self, requests: &[Request]) -> Basis {
-        let sums = self.unchecked_sums(requests);
+        self.sharing_basis(requests, 0)
+    }
+
+    /// [`StepModel::basis`] of [`StepModel::sharing_step_time_us`].
+    #[doc(hidden)]
+    pub fn sharing_basis(&self, requests: &[Request], shared_kv_tokens: u64) -> Basis {
+        let mut sums = self.unchecked_sums(requests);
+        if shared_kv_tokens > 0 {
+            self.share(&mut sums, shared_kv_tokens);
+        }
         if sums.num_requests() == 0 { Basis::default() } else { self.basis_of(&sums) }
     }
 

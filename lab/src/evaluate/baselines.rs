@@ -75,7 +75,10 @@ struct Scaled<'a> {
 
 impl LatencyModel for Scaled<'_> {
     fn step_time_us(&self, requests: &[Request]) -> f64 {
-        self.factor * self.inner.step_time_us(requests)
+        self.sharing_step_time_us(requests, 0)
+    }
+    fn sharing_step_time_us(&self, requests: &[Request], shared_kv_tokens: u64) -> f64 {
+        self.factor * self.inner.sharing_step_time_us(requests, shared_kv_tokens)
     }
     fn host(&self) -> HostTimes {
         self.inner.host()

@@ -48,7 +48,7 @@ impl<'a> StepTerms<'a> {
 impl Observer for StepTerms<'_> {
     fn step(&mut self, event: &StepEvent<'_>) {
         let mut sum = self.entries.last().map_or(Basis::default(), |entry| entry.sum);
-        sum.add_scaled(&self.steps.basis(event.batch), 1.0);
+        sum.add_scaled(&self.steps.sharing_basis(event.batch, event.shared_kv_tokens), 1.0);
         self.entries.push(Entry { start_ns: event.start_ns, end_ns: event.end_ns, sum });
     }
 

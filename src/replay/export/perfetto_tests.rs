@@ -18,6 +18,7 @@ fn step(index: u64, start_us: u64, end_us: u64, batch: &[Request]) -> StepEvent<
         num_running: 3,
         num_waiting: 1,
         blocks_in_use: 11,
+        shared_kv_tokens: 0,
         preempted: &[3, 4],
     }
 }
