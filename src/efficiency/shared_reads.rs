@@ -39,6 +39,7 @@ impl SharedReads {
     }
 }
 
+#[allow(clippy::float_cmp)]
 #[cfg(test)]
 mod tests {
     use super::SharedReads;

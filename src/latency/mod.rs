@@ -48,7 +48,6 @@ pub trait LatencyModel: Send + Sync {
         self.step_time_us(requests)
     }
 
-
     /// Returns the host's delays around the steps, from which the four methods below follow. Defaults to none. Prices of an
     /// iteration by running, waiting and resumed requests are in it alone ([`HostTimes::queues_us`]); a replay adds them.
     fn host(&self) -> HostTimes {

@@ -124,12 +124,7 @@ const PENALTY_BYTES_PER_LOGIT: f64 = 2.0 * (8.0 + 9.0) + 10.0 + 24.0 + 17.0;
 const PENALTY_LAUNCHES: u64 = 11;
 
 /// The kernels that choose a token from each row of `vocab` logits of `logit_bytes` bytes, whose hidden state has `hidden_bytes`.
-pub(super) fn templates(
-    sampling: &SamplingDefaults,
-    vocab: u64,
-    logit_bytes: f64,
-    hidden_bytes: f64,
-) -> Vec<Template> {
+pub(super) fn templates(sampling: &SamplingDefaults, vocab: u64, logit_bytes: f64, hidden_bytes: f64) -> Vec<Template> {
     let row = |kind: OperatorKind, bytes_per_logit: f64, kernel: Kernel| {
         Template::streaming(kind, Rows::Sampled, bytes_per_logit * vocab as f64, kernel)
     };
@@ -163,8 +158,8 @@ pub(super) fn templates(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::physics::template::KernelTemplate;
     use crate::physics::fixtures::llama_31_70b;
+    use crate::physics::template::KernelTemplate;
 
     fn read(
         sampling: Option<SamplingDefaults>,

@@ -16,13 +16,30 @@ use super::work::{Shape, Work};
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum KernelTemplate {
     Gemm(Matrix),
-    AttentionPrefill { heads: AttentionHeads, window_index: usize },
-    AttentionDecode { heads: AttentionHeads, window_index: usize },
+    AttentionPrefill {
+        heads: AttentionHeads,
+        window_index: usize,
+    },
+    AttentionDecode {
+        heads: AttentionHeads,
+        window_index: usize,
+    },
     Experts(Experts),
     /// Kernels that only move bytes; `kernel` is their kind.
-    Streaming { rows: Rows, bytes_per_row: f64, kernel: Kernel },
-    AllReduce { bytes_per_row: f64, num_gpus: u64 },
-    Exchange { rows: Rows, sent_bytes_per_row: f64, num_gpus: u64 },
+    Streaming {
+        rows: Rows,
+        bytes_per_row: f64,
+        kernel: Kernel,
+    },
+    AllReduce {
+        bytes_per_row: f64,
+        num_gpus: u64,
+    },
+    Exchange {
+        rows: Rows,
+        sent_bytes_per_row: f64,
+        num_gpus: u64,
+    },
 }
 
 /// An operator of one layer (or of the step, outside the layers).

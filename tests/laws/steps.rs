@@ -39,8 +39,8 @@ const MODELS: [&str; 14] = [
     "deepseek-v3",
 ];
 /// With tables of their own, and without.
-const GPUS: [&str; 7] = ["h100", "h200", "a100", "l40s", "b200", "rtx-4090"];
-const GROUPS: [OperatorGroup; 6] = [
+const GPUS: [&str; 6] = ["h100", "h200", "a100", "l40s", "b200", "rtx-4090"];
+const GROUPS: [OperatorGroup; 7] = [
     OperatorGroup::Projections,
     OperatorGroup::AttentionPrefill,
     OperatorGroup::AttentionDecode,

@@ -64,7 +64,9 @@ fn way_out(group: Group, bound: Bound) -> &'static str {
         (Group::Experts, Bound::Memory) => "each visited expert's weights are read once; more GPUs shorten it",
         (Group::Experts, _) => "time grows with the token-expert pairs; more GPUs for the experts shorten it",
         (Group::Communication, _) => "time grows with the tokens; a smaller tensor_parallel_size avoids it",
-        (Group::Sampling, _) => "time grows with the sampled tokens; --generation-config vllm drops top_p, top_k, penalties",
+        (Group::Sampling, _) => {
+            "time grows with the sampled tokens; --generation-config vllm drops top_p, top_k, penalties"
+        }
         (_, Bound::Latency) => "more tokens per step spread its fixed cost",
         _ => "time grows with the tokens of the step",
     }

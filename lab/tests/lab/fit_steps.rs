@@ -79,7 +79,7 @@ fn a_known_correction_is_found_in_a_tenth_of_its_steps() {
         (Term::SmallKernels, 1.2),
         (Term::Steps, 350.0),
         (Term::Requests, 8.0),
-        (Term::SortedMegalogits, 240.0),
+        (Term::Sampling, 1.2),
     ] {
         truth.coefficients[term.index()] = value;
     }
@@ -90,7 +90,7 @@ fn a_known_correction_is_found_in_a_tenth_of_its_steps() {
     let mut runs = [run];
     let learned = fit_with_scatter("made up", &mut runs, &Prior::of_any_model(), &Level::Global).unwrap();
     let found = &learned.correction;
-    for term in [Term::Projections, Term::AttentionDecode, Term::Steps, Term::Requests, Term::SortedMegalogits] {
+    for term in [Term::Projections, Term::AttentionDecode, Term::Steps, Term::Requests, Term::Sampling] {
         let sd = found.covariance[term.index()][term.index()].sqrt();
         let (value, true_value) = (found.coefficient(term), truth.coefficient(term));
         assert!((value - true_value).abs() <= 1.96 * sd, "{term}: {value} ± {sd}, not {true_value}");
