@@ -21,8 +21,11 @@ use crate::evaluate::metric::Metric;
 /// Rounds of replaying and fitting at most.
 pub const MAX_ROUNDS: usize = 8;
 
-/// The coefficients have settled if none moves by more than this share of its prior's standard deviation.
-const SETTLED: f64 = 0.03;
+/// The coefficients have settled if none moves by more than this share of its own standard deviation.
+const SETTLED: f64 = 0.1;
+
+/// Round from which the coefficients move half way only: a request that is queued in every other round keeps them moving.
+const FIRST_HALF_ROUND: usize = 4;
 
 /// Replays and fits in turns, from `start`, until the coefficients settle or after [`MAX_ROUNDS`]. The second value tells
 /// whether they have settled; `done` is called after each replay.
@@ -51,12 +54,23 @@ pub fn fit_serving(
         if has_settled || round == MAX_ROUNDS {
             return Ok((fitted, has_settled));
         }
-        anchor = fitted.correction;
+        anchor = between(&anchor, fitted.correction, if round < FIRST_HALF_ROUND { 1.0 } else { 0.5 });
     }
 }
 
+/// `to` with coefficients that have gone this share of the way from those of `from`.
+fn between(from: &Correction, mut to: Correction, share: f64) -> Correction {
+    for (coefficient, before) in to.coefficients.iter_mut().zip(from.coefficients) {
+        *coefficient = before + share * (*coefficient - before);
+    }
+    to.host.queueing_us = from.host.queueing_us + share * (to.host.queueing_us - from.host.queueing_us);
+    to
+}
+
+/// The largest move of a coefficient, in its standard deviations.
 fn moved(from: &Correction, to: &Correction) -> f64 {
-    let by = |term: Term| (to.coefficient(term) - from.coefficient(term)).abs() / term.prior_sd();
+    let sd = |term: Term| to.covariance[term.index()][term.index()].sqrt().max(0.1 * term.prior_sd());
+    let by = |term: Term| (to.coefficient(term) - from.coefficient(term)).abs() / sd(term);
     let host = (to.host.queueing_us - from.host.queueing_us).abs() / QUEUEING_PRIOR_SD_US;
     Term::ALL.into_iter().map(by).fold(host, f64::max)
 }

@@ -17,6 +17,9 @@ use ridgepoint::internals::units::ns_to_us;
 const LEAST_REQUESTS: usize = 20;
 /// Last share of a step's period in which its successor is about to begin.
 const ABOUT_TO_BEGIN: f64 = 0.1;
+/// Longest mean wait for an iteration of a request whose delay counts, in medians of all requests: the arrivals of a burst are not even
+/// over a long iteration, so that half of it is off by more than the delay.
+const LONGEST_WAIT: f64 = 2.0;
 /// Rounds of weighting and solving.
 const TURNS: usize = 30;
 
@@ -29,9 +32,14 @@ pub fn host_delays(data: &StepData) -> HostDelays {
     for RequestTrace { run, requests } in &data.requests {
         let steps = data.runs.iter().map(|of| &of.run).find(|of| of.trace.run.experiment == run.experiment);
         let steps = steps.filter(|run| takes_between_iterations(run, requests));
-        for request in requests {
+        let wait_us = |request: &RequestRow| {
             let iteration = steps.zip(request.queued_ns).and_then(|(run, ns)| Iteration::at(run, ns.get()));
-            delays.add(request, iteration.map_or(0.0, |of| of.mean_wait_us()));
+            iteration.map_or(0.0, |of| of.mean_wait_us())
+        };
+        let waits_us: Vec<f64> = requests.iter().map(wait_us).collect();
+        let longest_us = LONGEST_WAIT * median(waits_us.clone()).unwrap_or(0.0);
+        for (request, wait_us) in requests.iter().zip(waits_us) {
+            delays.add(request, Some(wait_us).filter(|us| *us <= longest_us || longest_us <= 0.0));
         }
     }
     delays

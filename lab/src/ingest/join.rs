@@ -61,8 +61,9 @@ impl HostDelays {
         medians
     }
 
-    /// Adds the delays of a request, which was in front of a busy engine for `wait_us` of its way to the queue.
-    pub(crate) fn add(&mut self, row: &RequestRow, wait_us: f64) {
+    /// Adds the delays of a request, which was in front of a busy engine for `wait_us` of its way to the queue; `None` where that is
+    /// not known well enough to tell its delay.
+    pub(crate) fn add(&mut self, row: &RequestRow, wait_us: Option<f64>) {
         // What the scheduler queues after the response has ended is on another clock.
         let queued_ns = row.queued_ns.filter(|queued| row.departed_ns.is_none_or(|departed| *queued <= departed));
         self.negative += u64::from(queued_ns < row.queued_ns);
@@ -73,7 +74,8 @@ impl HostDelays {
             to.since(from).map(ns_to_us)
         };
         let with_prompt = |us: Option<f64>| Some((row.num_prompt_tokens?.get(), us?));
-        self.arrival_to_queued_us.extend(with_prompt(delay(row.arrived_ns, queued_ns).map(|us| us - wait_us)));
+        let arrival_to_queued_us = delay(row.arrived_ns, queued_ns).zip(wait_us).map(|(us, wait_us)| us - wait_us);
+        self.arrival_to_queued_us.extend(with_prompt(arrival_to_queued_us));
         self.arrival_to_handed_over_us.extend(with_prompt(delay(row.arrived_ns, row.handed_over_ns)));
         self.handed_over_to_queued_us.extend(delay(row.handed_over_ns, queued_ns));
         self.queued_to_scheduled_us.extend(delay(row.queued_ns, row.scheduled_ns));
@@ -128,7 +130,7 @@ fn join_run(steps: &[StepRecord], trace: &RequestTrace) -> JoinedRun {
     let mut joined = JoinedRun { experiment: trace.run.experiment.clone(), ..JoinedRun::default() };
     for row in &trace.requests {
         joined.requests += 1;
-        host.add(row, 0.0);
+        host.add(row, Some(0.0));
         let ids = [row.scheduled_step, row.first_token_step, row.finished_step];
         let mut mismatched = !ids.iter().flatten().is_sorted();
         match row.scheduled_step.map(|id| steps.binary_search_by_key(&id.get(), |step| step.step_id)) {
