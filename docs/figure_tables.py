@@ -77,7 +77,12 @@ def closed_loop_rows(reports):
 
 def fitted(reports):
     out = "target/figures/global.toml"
-    return reports.read("fit", "--serving", reports.path("serving"), "--engine-version", "0.15.1", "--out", out, "--force")
+    runs = reports.path("serving"), reports.path("serving-2")
+    return reports.read("fit", "--serving", *runs, "--engine-version", "0.15.1", "--out", out, "--force")
+
+
+def unfitted(reports):
+    return reports.read("evaluate", "serving", reports.path("serving"), reports.path("serving-2"), "--correction", "none")
 
 
 def checked(reports, gpu, folder):
@@ -104,6 +109,15 @@ def is_covered(row):
 
 
 # Tables.
+
+
+def nothing_fitted(reports):
+    """All published runs by the tables and the default host alone."""
+    lines = []
+    for name, of in unfitted(reports)["summary"].items():
+        keys = ("median_ape_pct", "mean_ape_pct", "max_ape_pct")
+        lines.append([f"{name} %", *(pct(of[key]) for key in keys), pct(of["bias_pct"], signed=True), pct(of["coverage_pct"])])
+    return table(["figure of a whole run", "median", "mean", "largest", "bias", "covered"], lines)
 
 
 def serving(reports):
@@ -453,6 +467,7 @@ TABLES = {
     "serving": serving,
     "bars": bars,
     "layers": layers,
+    "nothing-fitted": nothing_fitted,
     "runs": runs,
     "workloads": workloads,
     "tails": tails,

@@ -69,8 +69,10 @@ fn between(from: &Correction, mut to: Correction, share: f64) -> Correction {
 
 /// The largest move of a coefficient, in its standard deviations.
 fn moved(from: &Correction, to: &Correction) -> f64 {
-    let sd = |term: Term| to.covariance[term.index()][term.index()].sqrt().max(0.1 * term.prior_sd());
-    let by = |term: Term| (to.coefficient(term) - from.coefficient(term)).abs() / sd(term);
+    let by = |term: Term| {
+        let variance = to.covariance.get(term.index()).and_then(|row| row.get(term.index())).copied().unwrap_or(0.0);
+        (to.coefficient(term) - from.coefficient(term)).abs() / variance.sqrt().max(0.1 * term.prior_sd())
+    };
     let host = (to.host.queueing_us - from.host.queueing_us).abs() / QUEUEING_PRIOR_SD_US;
     Term::ALL.into_iter().map(by).fold(host, f64::max)
 }
