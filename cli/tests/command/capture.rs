@@ -115,8 +115,10 @@ fn gzip_comes_back_without_an_error_and_may_be_cut_at_a_line() {
 
 #[test]
 fn otlp_comes_back_without_an_error_and_with_its_queue() {
-    let folder = simulated(&[("--output-otlp", "o.json")], &[]);
-    has_no_error(&folder, "o.json", &[], &["e2e_p99", "ttft_p99", "queue_wait_mean", "itl_mean", "step_mean"]);
+    // Spans do not tell who shares KV blocks, whose attention is shorter.
+    let alone = ["--no-enable-prefix-caching"];
+    let folder = simulated(&[("--output-otlp", "o.json")], &alone);
+    has_no_error(&folder, "o.json", &alone, &["e2e_p99", "ttft_p99", "queue_wait_mean", "itl_mean", "step_mean"]);
 }
 
 #[test]
@@ -346,8 +348,9 @@ fn a_fit_finds_the_prices_of_the_example_that_a_replay_wrote() {
     let notes = fit.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(notes.contains("from windows that were held out") && !notes.contains("none was held out"), "{notes}");
     let after = judged(&["--correction", &correction]);
-    // The trace was written when chunks after cached tokens took a little longer, which no coefficient can tell apart from a step.
+    // The trace was written when chunks after cached tokens took longer and the sort of top-p was a learned price, which no coefficient
+    // can tell apart from a step.
     let (before_pct, after_pct) = (ape_pct(&before, "e2e_mean"), ape_pct(&after, "e2e_mean"));
-    assert!(before_pct > 1.5 && after_pct < 0.4 * before_pct, "{before} {after}");
+    assert!(before_pct > 1.5 && after_pct < 0.5 * before_pct, "{before} {after}");
     assert!(ape_pct(&after, "step_mean") < 0.5 && after["passed"] == true, "{after}");
 }
