@@ -1,6 +1,9 @@
 //! How a model is served: those of vLLM's engine arguments that change what a rank does in a step. Relations to a model
 //! (divisible heads, experts) are checked where both are known. Uses `dtype`, `error`, `input`.
 
+use std::num::NonZeroU32;
+
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -32,8 +35,23 @@ pub struct Deployment {
     pub kv_cache_dtype: Option<DType>,
     /// Tokens of a KV block.
     pub block_size: u32,
-    /// Launch every kernel from the host, without CUDA graphs.
+    /// Launch every kernel from the host, without CUDA graphs and without compiled kernels.
     pub enforce_eager: bool,
+    /// Steps that replay CUDA graphs; `None` is vLLM's default, [`CudagraphMode::FullAndPiecewise`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cudagraph_mode: Option<CudagraphMode>,
+    /// Numbers of tokens that graphs are captured for, ascending; empty for vLLM's own choice.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub cudagraph_capture_sizes: Vec<u32>,
+    /// Largest size of vLLM's own choice; `None` is `min(2·max_num_seqs, 512)`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_cudagraph_capture_size: Option<u32>,
+    /// Attention kernels; `None` is the backend that vLLM would take.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub attention_backend: Option<AttentionBackend>,
+    /// Sum over tensor-parallel ranks by NCCL's ring instead of vLLM's own kernel.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub disable_custom_all_reduce: bool,
     /// Source of the sampling parameters of requests that set none.
     pub generation_config: GenerationConfig,
 }
@@ -47,6 +65,65 @@ pub enum GenerationConfig {
     Auto,
     /// vLLM's neutral defaults: no truncation, no penalties.
     Vllm,
+}
+
+/// Steps that replay CUDA graphs, under vLLM's names.
+///
+/// # Source
+/// vLLM, `CUDAGraphMode` (`vllm/config/compilation.py`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum CudagraphMode {
+    /// Decodes alone replay one graph; steps with a prefill chunk replay graphs between the attention calls.
+    #[default]
+    FullAndPiecewise,
+    /// Every step replays one graph.
+    Full,
+    /// Decodes alone replay one graph; kernels of other steps are launched from the host.
+    FullDecodeOnly,
+    /// Every step replays graphs between the attention calls.
+    Piecewise,
+    /// Compiled kernels are launched from the host.
+    None,
+}
+
+/// Attention kernels, under vLLM's names.
+///
+/// # Source
+/// vLLM, `AttentionBackendEnum` (`vllm/v1/attention/backends/registry.py`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+#[expect(missing_docs, reason = "the names are vLLM's")]
+pub enum AttentionBackend {
+    FlashAttn,
+    #[serde(rename = "FLASHINFER")]
+    FlashInfer,
+    TritonAttn,
+    FlexAttention,
+    FlashAttnMla,
+    #[serde(rename = "FLASHINFER_MLA")]
+    FlashInferMla,
+    #[serde(rename = "FLASHMLA")]
+    FlashMla,
+    CutlassMla,
+    TritonMla,
+}
+
+impl AttentionBackend {
+    /// vLLM's name.
+    pub(crate) fn name(self) -> String {
+        name_of(&self)
+    }
+}
+
+/// The name of a value that is written as one.
+fn name_of(value: &impl Serialize) -> String {
+    serde_json::to_value(value).ok().as_ref().and_then(Value::as_str).unwrap_or_default().to_owned()
+}
+
+/// A name in any case.
+fn read_name<T: DeserializeOwned>(value: &Value) -> Option<T> {
+    T::deserialize(Value::String(value.as_str()?.to_uppercase())).ok()
 }
 
 impl Default for Deployment {
@@ -63,6 +140,11 @@ impl Default for Deployment {
             kv_cache_dtype: None,
             block_size: 16,
             enforce_eager: false,
+            cudagraph_mode: None,
+            cudagraph_capture_sizes: Vec::new(),
+            max_cudagraph_capture_size: None,
+            attention_backend: None,
+            disable_custom_all_reduce: false,
             generation_config: GenerationConfig::Auto,
         }
     }
@@ -120,10 +202,21 @@ impl Deployment {
         for (key, flag) in [
             ("enable_expert_parallel", &mut deployment.enable_expert_parallel),
             ("enforce_eager", &mut deployment.enforce_eager),
+            ("disable_custom_all_reduce", &mut deployment.disable_custom_all_reduce),
         ] {
             *flag = keys.flag(key).unwrap_or(*flag);
         }
         deployment.max_model_len = keys.whole("max_model_len", 1..=u32::MAX);
+        let modes = "FULL_AND_PIECEWISE, FULL, FULL_DECODE_ONLY, PIECEWISE or NONE";
+        deployment.cudagraph_mode = keys.read("cudagraph_mode", modes, read_name);
+        let sizes = "a list of numbers of tokens, each at least 1";
+        let read_sizes = |value: &Value| Vec::<NonZeroU32>::deserialize(value).ok();
+        let sizes = keys.read("cudagraph_capture_sizes", sizes, read_sizes).unwrap_or_default();
+        deployment.cudagraph_capture_sizes = sizes.into_iter().map(NonZeroU32::get).collect();
+        deployment.max_cudagraph_capture_size = keys.whole("max_cudagraph_capture_size", 1..=u32::MAX);
+        let backends = "a backend of vLLM: FLASH_ATTN, FLASHINFER, TRITON_ATTN, FLEX_ATTENTION, FLASH_ATTN_MLA, \
+                        FLASHINFER_MLA, FLASHMLA, CUTLASS_MLA or TRITON_MLA";
+        deployment.attention_backend = keys.read("attention_backend", backends, read_name);
         let share = "a share of the memory, above 0 and at most 1";
         let utilization = keys.read("gpu_memory_utilization", share, |value| {
             value.as_f64().filter(|share| *share > 0.0 && *share <= 1.0)
@@ -182,6 +275,52 @@ impl Deployment {
         if !(self.gpu_memory_utilization > 0.0 && self.gpu_memory_utilization <= 1.0) {
             problems.push(format!("gpu_memory_utilization = {} must be in (0, 1]", self.gpu_memory_utilization));
         }
+        problems.extend(self.graph_problems());
+        problems
+    }
+
+    /// Arguments of CUDA graphs that contradict each other or a limit.
+    fn graph_problems(&self) -> Vec<String> {
+        let mut problems = Vec::new();
+        let sizes = &self.cudagraph_capture_sizes;
+        let without = match self.cudagraph_mode {
+            Some(CudagraphMode::None) => Some("cudagraph_mode = NONE"),
+            mode if self.enforce_eager => {
+                if let Some(mode) = mode {
+                    let name = name_of(&mode);
+                    problems.push(format!(
+                        "cudagraph_mode = {name} contradicts enforce_eager: eager steps replay no graph"
+                    ));
+                }
+                Some("enforce_eager")
+            }
+            _ => None,
+        };
+        if let Some(without) = without {
+            let given = [
+                (!sizes.is_empty(), "cudagraph_capture_sizes"),
+                (self.max_cudagraph_capture_size.is_some(), "max_cudagraph_capture_size"),
+            ];
+            let given = given.into_iter().filter(|(is_given, _)| *is_given);
+            problems.extend(given.map(|(_, key)| format!("{key} contradicts {without}: no graph is captured")));
+        }
+        if let Some(at) = sizes.windows(2).position(|pair| pair.first() >= pair.last()) {
+            let pair: Vec<String> = sizes.iter().skip(at).take(2).map(u32::to_string).collect();
+            problems.push(format!("cudagraph_capture_sizes must ascend, {} do not", pair.join(", ")));
+        }
+        if let Some(largest) = sizes.iter().max() {
+            if *largest > self.max_num_batched_tokens {
+                problems.push(format!(
+                    "cudagraph_capture_sizes has {largest}, more than max_num_batched_tokens = {}",
+                    self.max_num_batched_tokens
+                ));
+            }
+            if let Some(limit) = self.max_cudagraph_capture_size.filter(|limit| limit != largest) {
+                problems.push(format!(
+                    "max_cudagraph_capture_size = {limit} contradicts cudagraph_capture_sizes, whose largest is {largest}"
+                ));
+            }
+        }
         problems
     }
 }
@@ -201,6 +340,37 @@ mod tests {
         };
         let error = sizes.validate().unwrap_err().to_string();
         assert!(error.contains("18446744073709551615 GPUs is more than 65536"), "{error}");
+    }
+
+    #[test]
+    fn arguments_of_graphs_that_contradict_each_other_are_named() {
+        for (json, expected) in [
+            (r#"{"cudagraph_mode": "full", "enforce_eager": true}"#, "cudagraph_mode = FULL contradicts enforce_eager"),
+            (
+                r#"{"cudagraph_mode": "NONE", "cudagraph_capture_sizes": [1]}"#,
+                "cudagraph_capture_sizes contradicts cudagraph_mode = NONE",
+            ),
+            (r#"{"cudagraph_capture_sizes": [1, 8, 4]}"#, "cudagraph_capture_sizes must ascend, 8, 4 do not"),
+            (
+                r#"{"cudagraph_capture_sizes": [1, 4096], "max_num_batched_tokens": 2048}"#,
+                "cudagraph_capture_sizes has 4096, more than max_num_batched_tokens = 2048",
+            ),
+            (
+                r#"{"cudagraph_capture_sizes": [1, 8], "max_cudagraph_capture_size": 16}"#,
+                "max_cudagraph_capture_size = 16 contradicts cudagraph_capture_sizes, whose largest is 8",
+            ),
+            (r#"{"cudagraph_mode": "PARTIAL"}"#, "cudagraph_mode = \"PARTIAL\" must be FULL_AND_PIECEWISE, FULL, "),
+            (r#"{"attention_backend": "XFORMERS"}"#, "attention_backend = \"XFORMERS\" must be a backend of vLLM"),
+            (r#"{"cudagraph_capture_sizes": [0]}"#, "cudagraph_capture_sizes = [0] must be a list of numbers"),
+        ] {
+            let error = Deployment::from_json("options", json).unwrap_err();
+            assert!(error.problems().iter().any(|problem| problem.starts_with(expected)), "{json}: {error}");
+        }
+        let given =
+            Deployment::from_json("options", r#"{"cudagraph_mode": "piecewise", "attention_backend": "flashinfer"}"#);
+        let given = given.unwrap();
+        assert_eq!(given.cudagraph_mode, Some(CudagraphMode::Piecewise));
+        assert_eq!(given.attention_backend, Some(AttentionBackend::FlashInfer));
     }
 
     #[test]

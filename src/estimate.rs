@@ -132,6 +132,11 @@ impl StepEstimate {
 }
 
 impl OperatorEstimate {
+    /// Time that the GPU waits for the host to launch its kernels.
+    pub(crate) fn waiting_for_launches(time_us: f64) -> Self {
+        OperatorEstimate { provenance: Provenance::Datasheet, ..Self::overhead("kernel_launches", time_us) }
+    }
+
     /// An overhead that a correction adds to the operators.
     pub(crate) fn overhead(name: &'static str, time_us: f64) -> Self {
         OperatorEstimate {

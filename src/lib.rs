@@ -81,7 +81,7 @@ mod step_report;
 mod units;
 
 pub use correction::Correction;
-pub use deployment::{Deployment, GenerationConfig};
+pub use deployment::{AttentionBackend, CudagraphMode, Deployment, GenerationConfig};
 pub use dtype::{DType, MatmulFormat, WeightFormat};
 pub use efficiency::{Bound, EfficiencyMode, Provenance};
 pub use error::{Error, ErrorKind, Location, Result};

@@ -41,6 +41,12 @@ type Deployment struct {
 	BlockSize            int     `json:"block_size,omitempty"`
 	EnforceEager         bool    `json:"enforce_eager,omitempty"`
 	GenerationConfig     string  `json:"generation_config,omitempty"` // "auto", "vllm"
+
+	CudagraphMode           string `json:"cudagraph_mode,omitempty"` // "FULL_AND_PIECEWISE", "FULL", "FULL_DECODE_ONLY", "PIECEWISE", "NONE"
+	CudagraphCaptureSizes   []int  `json:"cudagraph_capture_sizes,omitempty"`
+	MaxCudagraphCaptureSize int    `json:"max_cudagraph_capture_size,omitempty"`
+	AttentionBackend        string `json:"attention_backend,omitempty"` // vLLM's name of it
+	DisableCustomAllReduce  bool   `json:"disable_custom_all_reduce,omitempty"`
 }
 
 // Options are choices beside model and GPU. The zero value has the defaults.

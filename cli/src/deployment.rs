@@ -58,6 +58,21 @@ pub struct DeploymentArgs {
     /// Launch every kernel from the host, without CUDA graphs
     #[arg(long, help_heading = DEPLOYMENT)]
     enforce_eager: bool,
+    /// Steps that replay CUDA graphs: FULL_AND_PIECEWISE, FULL, FULL_DECODE_ONLY, PIECEWISE or NONE [default: FULL_AND_PIECEWISE]
+    #[arg(long, value_name = "MODE", help_heading = DEPLOYMENT)]
+    cudagraph_mode: Option<String>,
+    /// Numbers of tokens that graphs are captured for, ascending, as in 1,2,4,8 [default: vLLM's choice]
+    #[arg(long, value_name = "N", num_args = 1.., value_delimiter = ',', help_heading = DEPLOYMENT)]
+    cudagraph_capture_sizes: Option<Vec<u32>>,
+    /// Largest number of tokens that a graph is captured for [default: twice --max-num-seqs, at most 512]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, help_heading = DEPLOYMENT)]
+    max_cudagraph_capture_size: Option<u32>,
+    /// Attention kernels, by vLLM's name of their backend; only FLASH_ATTN's were measured
+    #[arg(long, value_name = "NAME", help_heading = DEPLOYMENT)]
+    attention_backend: Option<String>,
+    /// Sum over tensor-parallel ranks by NCCL's ring instead of vLLM's own kernel
+    #[arg(long, help_heading = DEPLOYMENT)]
+    disable_custom_all_reduce: bool,
     /// Sampling parameters of requests that set none: those of generation_config.json, or vLLM's neutral ones [default: auto]
     #[arg(long, value_name = "SOURCE", value_parser = ["auto", "vllm"], help_heading = DEPLOYMENT)]
     generation_config: Option<String>,

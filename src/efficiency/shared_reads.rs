@@ -28,13 +28,17 @@ impl SharedReads {
     /// # Formula
     /// Thread blocks read the requests in any order, so between two reads of a key lies a random part of all keys. It is still in L2
     /// where that part fits: `c = min(1, L2 / keys)`, and with `n = keys / (keys − shared)` readers of a key the chance that one of
-    /// the others was so recent is `1 − (1 − c)ⁿ`.
+    /// the others was so recent is `1 − (1 − c)ⁿ`. Between two whole numbers of readers, some keys have one and some the other.
     #[inline]
+    #[expect(clippy::cast_possible_truncation, reason = "beyond 2³¹ readers nothing is missed")]
     pub fn memory_keys(&self, keys: f64, shared: f64) -> f64 {
         let shared = if shared < keys { shared } else { keys };
         let distinct = larger(keys - shared, 1.0);
         let fits = if self.l2_tokens < keys { self.l2_tokens / keys } else { 1.0 };
-        let missed = shared * (1.0 - fits).powf(keys / distinct);
+        let readers = keys / distinct;
+        let whole = readers as i32;
+        let alone = 1.0 - fits;
+        let missed = shared * alone.powi(whole) * (1.0 - (readers - f64::from(whole)) * fits);
         larger(distinct + missed, L2_SHARE * keys)
     }
 }

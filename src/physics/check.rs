@@ -1,9 +1,9 @@
 //! Whether a deployment fits a model: divisible heads and widths, enough layers and experts.
 
-use crate::deployment::Deployment;
+use crate::deployment::{AttentionBackend, CudagraphMode, Deployment};
 use crate::dtype::WeightFormat;
 use crate::error::{Error, Result};
-use crate::model::{Attention, Model};
+use crate::model::{Attention, Model, Window};
 
 use super::MAX_WINDOWS;
 use super::layer;
@@ -42,7 +42,15 @@ pub(super) fn check(model: &Model, deployment: &Deployment) -> Result<Vec<String
             ranks.pipeline
         ));
     }
-    let windows = distinct_windows(model).len();
+    let windows = distinct_windows(model);
+    if deployment.cudagraph_mode == Some(CudagraphMode::Full) && has_chunked_attention(&windows) {
+        problems.push(
+            "cudagraph_mode = FULL needs attention that a graph can hold, which chunked attention is not: vLLM refuses to start; \
+             PIECEWISE would do"
+                .to_owned(),
+        );
+    }
+    let windows = windows.len();
     if windows > MAX_WINDOWS {
         problems.push(format!("{windows} kinds of attention window; at most {MAX_WINDOWS} are supported"));
     }
@@ -54,7 +62,7 @@ pub(super) fn check(model: &Model, deployment: &Deployment) -> Result<Vec<String
 }
 
 /// The kinds of window in a model, in order of first appearance.
-pub(super) fn distinct_windows(model: &Model) -> Vec<crate::model::Window> {
+pub(super) fn distinct_windows(model: &Model) -> Vec<Window> {
     let mut windows = Vec::new();
     for window in model.layers.iter().map(layer::window) {
         if !windows.contains(&window) {
@@ -62,6 +70,14 @@ pub(super) fn distinct_windows(model: &Model) -> Vec<crate::model::Window> {
         }
     }
     windows
+}
+
+/// Whether a layer's attention is local to chunks of the context. vLLM captures it in no graph.
+///
+/// # Source
+/// vLLM, `ChunkedLocalAttention` (`vllm/model_executor/layers/attention/chunked_local_attention.py`).
+pub(super) fn has_chunked_attention(windows: &[Window]) -> bool {
+    windows.iter().any(|window| matches!(window, Window::Chunked(_)))
 }
 
 /// Sizes that the ranks can't share evenly, each problem once.
@@ -108,6 +124,12 @@ fn remarks(model: &Model, deployment: &Deployment, ranks: Ranks) -> Vec<String> 
     let limit = model.max_position_embeddings;
     if let Some(asked) = deployment.max_model_len.filter(|asked| u64::from(*asked) > limit) {
         remarks.push(format!("max_model_len = {asked} is beyond the model's max_position_embeddings = {limit}"));
+    }
+    if let Some(backend) = deployment.attention_backend.filter(|backend| *backend != AttentionBackend::FlashAttn) {
+        remarks.push(format!(
+            "attention_backend = {}: no kernels of it were measured, those of the tables stand in",
+            backend.name()
+        ));
     }
     let has_experts = model.layers.iter().any(|group| group.moe.is_some());
     if deployment.enable_expert_parallel && !has_experts {

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::deployment::Deployment;
+use crate::deployment::{CudagraphMode, Deployment};
 
 /// No graph is captured for more tokens than this, whatever `max_num_seqs` is (vLLM's default).
 const MAX_CAPTURE_TOKENS: u64 = 512;
@@ -26,23 +26,43 @@ pub enum GraphMode {
 ///
 /// # Formula
 /// Sizes 1, 2, 4, multiples of 8 below 256, multiples of 16 from 256, up to
-/// `min(2·max_num_seqs, 512, max_num_batched_tokens)`.
+/// `min(2·max_num_seqs, 512, max_num_batched_tokens)`, unless the deployment gives them.
 ///
 /// # Source
 /// vLLM, `VllmConfig._set_cudagraph_sizes` (`vllm/config/vllm.py`), defaults without speculative decoding.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CudaGraphs {
-    /// Upper limit of the captured sizes; `None` with `enforce_eager`.
+    /// Graphs of steps of decodes alone, and of steps with a prefill chunk.
+    modes: [GraphMode; 2],
+    /// Upper limit of the captured sizes; `None` where nothing is captured.
     limit_tokens: Option<u64>,
+    /// The captured sizes where they were given.
+    given: Vec<u32>,
 }
 
 impl CudaGraphs {
-    /// The graphs that vLLM captures for this deployment.
-    pub fn new(deployment: &Deployment) -> Self {
-        let limit = (2 * u64::from(deployment.max_num_seqs))
-            .min(MAX_CAPTURE_TOKENS)
-            .min(u64::from(deployment.max_num_batched_tokens));
-        CudaGraphs { limit_tokens: (!deployment.enforce_eager).then_some(limit) }
+    /// The graphs that vLLM captures for this deployment. `has_full` is false for attention that no graph can hold.
+    ///
+    /// # Source
+    /// vLLM, `CompilationConfig.resolve_cudagraph_mode_and_sizes` (`vllm/config/compilation.py`).
+    pub fn new(deployment: &Deployment, has_full: bool) -> Self {
+        use GraphMode::{Eager, Full, None, Piecewise};
+        let modes = match deployment.cudagraph_mode.unwrap_or_default() {
+            _ if deployment.enforce_eager => [Eager; 2],
+            CudagraphMode::FullAndPiecewise if has_full => [Full, Piecewise],
+            CudagraphMode::FullAndPiecewise | CudagraphMode::Piecewise => [Piecewise; 2],
+            CudagraphMode::Full if has_full => [Full; 2],
+            CudagraphMode::FullDecodeOnly if has_full => [Full, None],
+            CudagraphMode::Full | CudagraphMode::FullDecodeOnly | CudagraphMode::None => [None; 2],
+        };
+        let limit = deployment.cudagraph_capture_sizes.last().copied().or(deployment.max_cudagraph_capture_size);
+        let limit = limit.map_or_else(|| (2 * u64::from(deployment.max_num_seqs)).min(MAX_CAPTURE_TOKENS), u64::from);
+        let captures = modes.iter().any(|mode| matches!(mode, Full | Piecewise));
+        CudaGraphs {
+            modes,
+            limit_tokens: captures.then(|| limit.min(u64::from(deployment.max_num_batched_tokens))),
+            given: deployment.cudagraph_capture_sizes.clone(),
+        }
     }
 
     /// The captured size that holds `tokens`; `None` where no graph does.
@@ -50,7 +70,7 @@ impl CudaGraphs {
     /// ```
     /// use ridgepoint::Deployment;
     /// use ridgepoint::physics::CudaGraphs;
-    /// let graphs = CudaGraphs::new(&Deployment::default());
+    /// let graphs = CudaGraphs::new(&Deployment::default(), true);
     /// assert_eq!(graphs.padded_tokens(3), Some(4));
     /// assert_eq!(graphs.padded_tokens(249), Some(256));
     /// assert_eq!(graphs.padded_tokens(257), Some(272));
@@ -58,6 +78,10 @@ impl CudaGraphs {
     /// ```
     pub fn padded_tokens(&self, tokens: u64) -> Option<u64> {
         let limit = self.limit_tokens.filter(|limit| tokens <= *limit)?;
+        if !self.given.is_empty() {
+            let at = self.given.partition_point(|size| u64::from(*size) < tokens);
+            return self.given.get(at).map(|size| u64::from(*size));
+        }
         let padded = match tokens {
             0..=2 => tokens.max(1),
             3..=4 => 4,
@@ -69,12 +93,16 @@ impl CudaGraphs {
 
     /// How a step of `tokens` tokens is launched.
     pub fn mode(&self, tokens: u64, is_decode_only: bool) -> GraphMode {
-        match (self.limit_tokens, self.padded_tokens(tokens)) {
-            (None, _) => GraphMode::Eager,
-            (Some(_), None) => GraphMode::None,
-            (Some(_), Some(_)) if is_decode_only => GraphMode::Full,
-            (Some(_), Some(_)) => GraphMode::Piecewise,
+        let [alone, mixed] = self.modes;
+        match if is_decode_only { alone } else { mixed } {
+            GraphMode::Full | GraphMode::Piecewise if self.padded_tokens(tokens).is_none() => GraphMode::None,
+            mode => mode,
         }
+    }
+
+    /// Most tokens of a step that replays graphs.
+    pub fn limit_tokens(&self) -> u64 {
+        self.sizes().last().copied().unwrap_or(0)
     }
 
     /// All captured sizes, ascending.
@@ -89,7 +117,7 @@ mod tests {
     use super::*;
 
     fn graphs(max_num_seqs: u32) -> CudaGraphs {
-        CudaGraphs::new(&Deployment { max_num_seqs, ..Deployment::default() })
+        CudaGraphs::new(&Deployment { max_num_seqs, ..Deployment::default() }, true)
     }
 
     #[test]
@@ -128,8 +156,39 @@ mod tests {
         assert_eq!(graphs(256).mode(9, true), GraphMode::Full);
         assert_eq!(graphs(256).mode(9, false), GraphMode::Piecewise);
         assert_eq!(graphs(256).mode(513, true), GraphMode::None);
-        let eager = CudaGraphs::new(&Deployment { enforce_eager: true, ..Deployment::default() });
+        let eager = CudaGraphs::new(&Deployment { enforce_eager: true, ..Deployment::default() }, true);
         assert_eq!(eager.mode(9, true), GraphMode::Eager);
         assert_eq!(eager.padded_tokens(9), None);
+    }
+
+    #[test]
+    fn modes_are_those_that_vllm_resolves_to() {
+        use GraphMode::{Full, None, Piecewise};
+        // With attention that a graph can hold, and without: decodes alone, with a chunk, each within the sizes and beyond.
+        for (mode, with_full, without) in [
+            (CudagraphMode::FullAndPiecewise, [Full, Piecewise], [Piecewise; 2]),
+            (CudagraphMode::Full, [Full; 2], [None; 2]),
+            (CudagraphMode::FullDecodeOnly, [Full, None], [None; 2]),
+            (CudagraphMode::Piecewise, [Piecewise; 2], [Piecewise; 2]),
+            (CudagraphMode::None, [None; 2], [None; 2]),
+        ] {
+            let deployment = Deployment { cudagraph_mode: Some(mode), ..Deployment::default() };
+            for (has_full, expected) in [(true, with_full), (false, without)] {
+                let graphs = CudaGraphs::new(&deployment, has_full);
+                assert_eq!([graphs.mode(9, true), graphs.mode(9, false)], expected, "{mode:?}");
+                assert_eq!([graphs.mode(600, true), graphs.mode(600, false)], [None; 2], "{mode:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn given_sizes_are_those_that_steps_are_padded_to() {
+        let given = Deployment { cudagraph_capture_sizes: vec![3, 100, 700], ..Deployment::default() };
+        let graphs = CudaGraphs::new(&given, true);
+        assert_eq!(graphs.sizes(), [3, 100, 700]);
+        let padded = [1, 3, 4, 101, 700, 701].map(|tokens| graphs.padded_tokens(tokens));
+        assert_eq!(padded, [Some(3), Some(3), Some(100), Some(700), Some(700), None]);
+        let limited = Deployment { max_cudagraph_capture_size: Some(20), ..Deployment::default() };
+        assert_eq!(CudaGraphs::new(&limited, true).sizes(), [1, 2, 4, 8, 16]);
     }
 }

@@ -118,9 +118,9 @@ fn gemms<'a>(matrices: &'a [Matrix], kinds: &'a [OperatorKind]) -> impl Iterator
 
 /// `calls` sums of the residual stream over the tensor-parallel group.
 fn all_reduce(kind: OperatorKind, context: Context, calls: u64) -> Option<Template> {
-    let Context { hidden, activation, ranks, .. } = context;
+    let Context { hidden, activation, ranks, is_ring, .. } = context;
     let bytes_per_row = hidden as f64 * activation.bytes();
-    let kernel = KernelTemplate::AllReduce { bytes_per_row, num_gpus: ranks.tensor };
+    let kernel = KernelTemplate::AllReduce { bytes_per_row, num_gpus: ranks.tensor, is_ring };
     (ranks.tensor > 1).then_some(Template { kind, kernel, calls })
 }
 

@@ -76,6 +76,8 @@ pub enum Kernel {
         message_bytes: f64,
         /// Ranks.
         num_gpus: u64,
+        /// By NCCL's ring instead of the engine's own kernel.
+        is_ring: bool,
     },
     /// Any other exchange, priced by the bytes that leave this rank.
     Exchange {
@@ -94,7 +96,7 @@ pub enum Kernel {
         /// Kernel launches.
         launches: u64,
     },
-    /// Running sum of each row, by one block of threads from end to end.
+    /// Running sums of rows. One block of threads walks each row.
     RowScan {
         /// Values in a row.
         row: u64,
@@ -108,6 +110,11 @@ impl Kernel {
             Kernel::Elementwise { launches } | Kernel::Sort { launches } => *launches,
             _ => 1,
         }
+    }
+
+    /// Whether the call does no FLOPs that a matrix unit would do, so that its bytes tell its time.
+    pub(crate) fn only_moves_bytes(&self) -> bool {
+        matches!(self, Kernel::Elementwise { .. } | Kernel::Sort { .. } | Kernel::RowScan { .. })
     }
 }
 

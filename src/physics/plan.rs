@@ -9,7 +9,7 @@ use crate::model::{Model, SamplingDefaults, Window};
 use crate::request::Request;
 
 use super::batch::BatchSums;
-use super::check::{check, distinct_windows};
+use super::check::{check, distinct_windows, has_chunked_attention};
 use super::cuda_graph::{CudaGraphs, GraphMode};
 use super::layer;
 use super::memory::Memory;
@@ -98,8 +98,8 @@ impl StepPlan {
         name_variants(&mut entries);
         Ok(StepPlan {
             entries,
+            cuda_graphs: CudaGraphs::new(deployment, !has_chunked_attention(&windows)),
             windows,
-            cuda_graphs: CudaGraphs::new(deployment),
             activation: context.activation,
             max_model_len: deployment.max_model_len.map_or(model.max_position_embeddings, u64::from),
             max_num_seqs: u64::from(deployment.max_num_seqs),
@@ -132,10 +132,8 @@ impl StepPlan {
     /// A batch as entries see it.
     pub(crate) fn step<'a>(&self, batch: &'a BatchSums) -> Step<'a> {
         let padded_tokens = self.padded_tokens(batch);
-        let decode_rows = match self.graph_mode(batch) {
-            GraphMode::Full => padded_tokens,
-            GraphMode::Piecewise | GraphMode::None | GraphMode::Eager => batch.num_decodes,
-        };
+        let is_padded = batch.is_decode_only() && self.graph_mode(batch) == GraphMode::Full;
+        let decode_rows = if is_padded { padded_tokens } else { batch.num_decodes };
         Step { batch, padded_tokens, decode_rows, activation: self.activation }
     }
 
@@ -146,7 +144,20 @@ impl StepPlan {
 
     /// Tokens that run through the layers: the captured size where a graph is replayed, else the scheduled ones.
     pub fn padded_tokens(&self, batch: &BatchSums) -> u64 {
-        self.cuda_graphs.padded_tokens(batch.num_tokens).unwrap_or(batch.num_tokens)
+        match self.graph_mode(batch) {
+            GraphMode::Full | GraphMode::Piecewise => self.cuda_graphs.padded_tokens(batch.num_tokens),
+            GraphMode::None | GraphMode::Eager => None,
+        }
+        .unwrap_or(batch.num_tokens)
+    }
+
+    /// Kernel launches of a step that has every operator, and the attention calls among them. One call runs chunks and decodes.
+    pub(crate) fn launches(&self) -> (u64, u64) {
+        let is = |entry: &&Entry, kind| entry.id.kind == kind;
+        let kernels = self.entries.iter().filter(|entry| !is(entry, OperatorKind::AttentionPrefill));
+        let calls = self.entries.iter().filter(|entry| is(entry, OperatorKind::AttentionDecode));
+        let launches = |entry: &Entry| entry.count * entry.template.kernel.launches();
+        (kernels.map(launches).sum(), calls.map(|entry| entry.count).sum())
     }
 
     /// Limits of the scheduler that a batch exceeds; its time is predicted all the same.

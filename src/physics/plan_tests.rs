@@ -38,7 +38,10 @@ fn a_tensor_parallel_llama_has_the_shapes_of_its_shards() {
     assert_eq!(named(&operators, "lm_head").kernel, gemm(3, 16_032, 8192, PLAIN));
     let all_reduce = named(&operators, "all_reduce");
     assert_eq!(all_reduce.count, 160);
-    assert_eq!(all_reduce.kernel, Kernel::AllReduce { message_bytes: 32.0 * 8192.0 * 2.0, num_gpus: 8 });
+    assert_eq!(
+        all_reduce.kernel,
+        Kernel::AllReduce { message_bytes: 32.0 * 8192.0 * 2.0, num_gpus: 8, is_ring: false }
+    );
     assert_eq!(named(&operators, "embedding_all_reduce").count, 1);
     let decode = named(&operators, "attention_decode");
     // 102 keys and values of one head, two queries and outputs of eight heads.

@@ -55,6 +55,8 @@ pub(super) struct Context {
     pub activation: DType,
     pub kv_dtype: DType,
     pub ranks: Ranks,
+    /// All-reduces are NCCL's.
+    pub is_ring: bool,
 }
 
 impl Context {
@@ -64,6 +66,7 @@ impl Context {
             activation: model.dtype,
             kv_dtype: deployment.kv_cache_dtype.or(model.kv_cache_dtype).unwrap_or(model.dtype),
             ranks: Ranks::new(deployment),
+            is_ring: deployment.disable_custom_all_reduce,
         }
     }
 }

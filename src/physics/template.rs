@@ -34,6 +34,7 @@ pub(super) enum KernelTemplate {
     AllReduce {
         bytes_per_row: f64,
         num_gpus: u64,
+        is_ring: bool,
     },
     Exchange {
         rows: Rows,
@@ -70,6 +71,11 @@ impl Template {
 }
 
 impl KernelTemplate {
+    /// Kernel launches of one call.
+    pub fn launches(&self) -> u64 {
+        if let KernelTemplate::Streaming { kernel, .. } = self { kernel.launches() } else { 1 }
+    }
+
     /// The operator for this step; `None` where the step has no rows for it.
     pub fn operator(&self, step: &Step<'_>, id: OperatorId, name: &'static str, count: u64) -> Option<Operator> {
         let mut compute_dtype = step.activation;
@@ -114,10 +120,10 @@ impl KernelTemplate {
                 let bytes = rows.of(step)? as f64 * bytes_per_row;
                 (Work { flops: 0.0, bytes }, kernel)
             }
-            KernelTemplate::AllReduce { bytes_per_row, num_gpus } => {
+            KernelTemplate::AllReduce { bytes_per_row, num_gpus, is_ring } => {
                 let message_bytes = Rows::Padded.of(step)? as f64 * bytes_per_row;
                 let shape = AllReduceShape { message_bytes, gpus: num_gpus as f64 };
-                (shape.work(), Kernel::AllReduce { message_bytes, num_gpus })
+                (shape.work(), Kernel::AllReduce { message_bytes, num_gpus, is_ring })
             }
             KernelTemplate::Exchange { rows, sent_bytes_per_row, num_gpus } => {
                 let sent_bytes = rows.of(step)? as f64 * sent_bytes_per_row;

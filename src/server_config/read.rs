@@ -43,8 +43,17 @@ const PRECISIONS: &str = "bf16 (bfloat16, fp16, float16, half), fp8 (fp8_block),
                           int4 (int4_wo, w4a16, awq, gptq), fp4 (nvfp4) or mxfp4";
 
 /// Arguments with a `no_` form.
-const SWITCHES: [&str; 5] =
-    ["enable_expert_parallel", "enforce_eager", "enable_prefix_caching", "enable_chunked_prefill", "async_scheduling"];
+const SWITCHES: [&str; 6] = [
+    "enable_expert_parallel",
+    "enforce_eager",
+    "disable_custom_all_reduce",
+    "enable_prefix_caching",
+    "enable_chunked_prefill",
+    "async_scheduling",
+];
+
+/// Keys of vLLM's `compilation_config` that are arguments of their own here.
+const OF_COMPILATION: [&str; 3] = ["cudagraph_mode", "cudagraph_capture_sizes", "max_cudagraph_capture_size"];
 
 pub(super) fn parse(origin: &str, text: &str, over: &Map<String, Value>) -> Result<ServerConfig> {
     match parse_yaml(origin, text)? {
@@ -76,8 +85,17 @@ pub(super) fn from_map(origin: &str, map: &Map<String, Value>, over: &Map<String
 fn with_plain_names(map: &Map<String, Value>, log: &Log) -> Map<String, Value> {
     let mut plain: Map<String, Value> = Map::new();
     let mut spelled: BTreeMap<String, (&str, &Value)> = BTreeMap::new();
-    for (key, original) in map.iter().filter(|(_, value)| !value.is_null()) {
-        let name = key.trim().trim_start_matches("--").replace('-', "_").to_lowercase();
+    let of_compilation = |key: &str, value: &Value| {
+        value.as_object().filter(|_| plain_name(key) == "compilation_config").cloned().unwrap_or_default()
+    };
+    let compilation: Map<String, Value> = map.iter().flat_map(|(key, value)| of_compilation(key, value)).collect();
+    for key in compilation.keys().filter(|key| !OF_COMPILATION.contains(&key.as_str())) {
+        log.note(format!("compilation_config.{key} has no influence here"));
+    }
+    let compilation = compilation.iter().filter(|(key, _)| OF_COMPILATION.contains(&key.as_str()));
+    let others = map.iter().filter(|(key, value)| of_compilation(key, value).is_empty());
+    for (key, original) in others.chain(compilation).filter(|(_, value)| !value.is_null()) {
+        let name = plain_name(key);
         let switch = name.strip_prefix("no_").filter(|name| SWITCHES.contains(name));
         let (name, value) = match (switch, original) {
             (Some(switch), Value::Bool(on)) => (switch.to_owned(), Value::Bool(!on)),
@@ -94,6 +112,11 @@ fn with_plain_names(map: &Map<String, Value>, log: &Log) -> Map<String, Value> {
         }
     }
     plain
+}
+
+/// The key as vLLM spells the argument.
+fn plain_name(key: &str) -> String {
+    key.trim().trim_start_matches("--").replace('-', "_").to_lowercase()
 }
 
 /// Reads all keys; `None` only after a problem.

@@ -71,6 +71,19 @@ fn unknown_keys_are_named_with_near_matches() {
 }
 
 #[test]
+fn graphs_of_a_compilation_config_are_the_arguments_themselves() {
+    let nested =
+        parse("compilation-config: {cudagraph_mode: PIECEWISE, cudagraph_capture_sizes: [1, 8], pass_config: {}}\n");
+    let nested = nested.expect("possible");
+    assert_eq!(nested.deployment.cudagraph_mode, Some(crate::CudagraphMode::Piecewise));
+    assert_eq!(nested.deployment.cudagraph_capture_sizes, [1, 8]);
+    assert!(nested.notes.iter().any(|note| note == "compilation_config.pass_config has no influence here"));
+    let found = problems(parse("compilation_config: {cudagraph_mode: NONE}\ncudagraph_mode: FULL\n"));
+    assert!(found.iter().any(|problem| problem.contains("cudagraph_mode = ")), "{found:?}");
+    assert!(problems(parse("compilation_config: 3\n"))[0].starts_with("compilation_config"));
+}
+
+#[test]
 fn two_names_of_one_argument_must_agree() {
     assert!(parse("tensor_parallelism: 2\ntensor_parallel_size: 2\n").is_ok());
     let found = problems(parse("tensor_parallelism: 2\ntensor-parallel-size: 4\n"));

@@ -71,10 +71,7 @@ impl StepModel {
         if shared_kv_tokens == 0 {
             return self.step_time_us(requests);
         }
-        let mut sums = BatchSums::default();
-        self.cpu.dispatch(Summed { steps: self, requests, sums: &mut sums });
-        self.share(&mut sums, shared_kv_tokens);
-        self.time_us_of_sums(&sums)
+        self.cpu.dispatch(SharingStep { steps: self, requests, shared_kv_tokens })
     }
 
     /// Leaves out keys that decodes need not read from memory.
@@ -83,7 +80,7 @@ impl StepModel {
         for (window, reads) in sums.windows.iter_mut().zip(&self.shared_reads) {
             if let Some(reads) = reads {
                 let keys = real(window.decode_kv_tokens);
-                window.decode_kv_tokens = reads.memory_keys(keys, real(shared_kv_tokens)).round() as u64;
+                window.decode_kv_tokens = (reads.memory_keys(keys, real(shared_kv_tokens)) + 0.5) as u64;
             }
         }
     }
@@ -166,6 +163,33 @@ impl<L: Layout> WithSimd for PlainStep<'_, L> {
             }
         }
         steps.time_us_of_mixed(simd, requests)
+    }
+}
+
+/// The time of a step whose decodes read `shared_kv_tokens` keys again.
+struct SharingStep<'a> {
+    steps: &'a StepModel,
+    requests: &'a [Request],
+    shared_kv_tokens: u64,
+}
+
+impl WithSimd for SharingStep<'_> {
+    type Output = f64;
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) -> f64 {
+        let SharingStep { steps, requests, shared_kv_tokens } = self;
+        let mut sums = BatchSums::default();
+        match requests.plain_tokens(simd) {
+            Some(tokens) => {
+                let mut decodes = DecodeBatch::default();
+                steps.add_plain(simd, &mut decodes, requests, tokens);
+                decodes.add_to(&mut sums);
+            }
+            None => simd.vectorize(Summed { steps, requests, sums: &mut sums }),
+        }
+        steps.share(&mut sums, shared_kv_tokens);
+        steps.time_us_of_sums(&sums)
     }
 }
 

@@ -3,6 +3,7 @@
 //! `hardware`, `deployment`.
 
 mod batch;
+mod launches;
 mod operators;
 mod options;
 mod plain_decodes;
@@ -26,6 +27,7 @@ use crate::request::Request;
 use crate::units::GIB;
 
 pub use batch::StepRequests;
+use launches::Launches;
 pub use options::{CorrectionChoice, Options};
 pub use state::StepState;
 use tables::{OperatorTables, StepTables};
@@ -60,6 +62,8 @@ pub struct StepModel {
     peak_flop_per_s: f64,
     hbm_bytes_per_s: f64,
     sm_count: f64,
+    /// Host times of steps.
+    launches: Launches,
     /// Repeated reads of decode attention, by the plan's windows; `None` under a window.
     shared_reads: Vec<Option<SharedReads>>,
     correction: Option<Arc<Correction>>,
@@ -138,6 +142,7 @@ impl StepModel {
             }
         }
         notes.extend(weights_that_do_not_fit(&plan, hardware, deployment));
+        let launches = if efficiency == EfficiencyMode::Ideal { Launches::default() } else { Launches::new(&plan) };
         let mut steps = StepModel {
             tables: None,
             shared_reads: shared_reads(&plan, &timers, hardware),
@@ -151,6 +156,7 @@ impl StepModel {
             peak_flop_per_s: peak_flop_per_s.max(1.0),
             hbm_bytes_per_s: hardware.hbm_bytes_per_s,
             sm_count: f64::from(hardware.sm_count),
+            launches,
             notes,
         };
         if !options.operators_only {
@@ -224,17 +230,13 @@ fn no_link(hardware: &Hardware, deployment: &Deployment) -> Error {
 
 /// Repeated reads of decode attention by the plan's windows.
 fn shared_reads(plan: &StepPlan, timers: &[(Operator, Timer)], hardware: &Hardware) -> Vec<Option<SharedReads>> {
-    let heads_of = |window: &Window| {
-        timers.iter().find_map(|(operator, _)| match operator.kernel {
-            Kernel::AttentionDecode { heads, .. } if heads.window == *window => Some(heads),
-            _ => None,
-        })
-    };
-    let reads = |window: &Window| {
-        let heads = heads_of(window).filter(|_| *window == Window::Full)?;
-        Some(SharedReads::new(hardware.l2_bytes, kv_bytes_per_token(&heads)))
-    };
-    plan.windows.iter().map(reads).collect()
+    let full = timers.iter().find_map(|(operator, _)| match operator.kernel {
+        Kernel::AttentionDecode { heads, .. } if heads.window == Window::Full => {
+            Some(SharedReads::new(hardware.l2_bytes, kv_bytes_per_token(&heads)))
+        }
+        _ => None,
+    });
+    plan.windows.iter().map(|window| full.filter(|_| *window == Window::Full)).collect()
 }
 
 /// A warning if the weights alone exceed the memory that the engine may use: the time is that of a GPU with room for them.

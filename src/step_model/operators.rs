@@ -13,10 +13,6 @@ use crate::estimate::{OperatorEstimate, StepEstimate, assumed_half_interval_us, 
 use crate::physics::{BatchSums, GraphMode, Kernel, Operator, OperatorGroup};
 use crate::request::Request;
 
-/// Time of a kernel launch from the host where no CUDA graph replays it, µs: a shorter kernel waits for the next launch. Assumed, of
-/// the order that profilers show for eager PyTorch.
-pub(super) const HOST_LAUNCH_US: f64 = 5.0;
-
 impl StepModel {
     /// Predicts the step of `requests` with its breakdown by operator. Independent of the order of the requests.
     ///
@@ -69,12 +65,16 @@ impl StepModel {
         let mut operators: Vec<OperatorEstimate> = self.operators(&batch).collect();
         let sum = |part: fn(&OperatorEstimate) -> f64| operators.iter().fold(0.0, |sum, operator| sum + part(operator));
         let bound_us = sum(|operator| operator.bound_us);
-        let time_us = sum(|operator| operator.time_us).max(bound_us);
+        let gpu_us = sum(|operator| operator.time_us).max(bound_us);
+        let time_us = gpu_us.max(self.launches.step_us(&batch));
         let total_flops = sum(|operator| operator.flops);
         let total_bytes = sum(|operator| match operator.group {
             Some(OperatorGroup::Communication) => 0.0,
             _ => operator.bytes,
         });
+        if time_us > gpu_us {
+            operators.push(OperatorEstimate::waiting_for_launches(time_us - gpu_us));
+        }
         operators.iter_mut().for_each(|operator| operator.share = operator.time_us / time_us);
         let mut provenance: BTreeMap<Provenance, f64> = BTreeMap::new();
         for operator in operators.iter().filter(|operator| operator.share > 0.0) {
@@ -126,7 +126,7 @@ impl StepModel {
         let (time_us, bound_us) = self.operators(batch).fold((0.0, 0.0), |(time_us, bound_us), operator| {
             (time_us + operator.time_us, bound_us + operator.bound_us)
         });
-        f64::max(time_us, bound_us)
+        time_us.max(bound_us).max(self.launches.step_us(batch))
     }
 
     /// The operators of a step in order of execution with their corrected times, then the overheads that the correction adds.
@@ -161,24 +161,17 @@ impl StepModel {
     fn timed(&self, batch: &BatchSums) -> impl Iterator<Item = (Operator, OperatorTime)> {
         let mut work = Vec::with_capacity(self.timers.len());
         self.plan.operators(batch, &mut work);
-        let graph_mode = self.plan.graph_mode(batch);
         (0..work.len()).filter_map(move |index| {
             let operator = *work.get(index)?;
             if self.is_timed_within_another(&operator) {
                 return None;
             }
-            Some((operator, self.time_of_call(self.timer(&operator)?, &operator, graph_mode, &work)))
+            Some((operator, self.time_of_call(self.timer(&operator)?, &operator, &work)))
         })
     }
 
     /// Time of one call of `operator`, which `timer` is for. `work` has the step's other operators.
-    pub(super) fn time_of_call(
-        &self,
-        timer: &Timer,
-        operator: &Operator,
-        graph_mode: GraphMode,
-        work: &[Operator],
-    ) -> OperatorTime {
+    pub(super) fn time_of_call(&self, timer: &Timer, operator: &Operator, work: &[Operator]) -> OperatorTime {
         let mut call = timer.time(operator);
         if self.mode == EfficiencyMode::Ideal {
             return call;
@@ -186,9 +179,6 @@ impl StepModel {
         if let Some(added_us) = self.added_to_decodes_us(operator, call, work) {
             call.time_us = added_us.max(call.bound_us);
             call.provenance = call.provenance.max(Provenance::Interpolated);
-        }
-        if graph_mode == GraphMode::Eager {
-            call.time_us = call.time_us.max(HOST_LAUNCH_US * operator.launches() as f64);
         }
         call
     }

@@ -68,7 +68,6 @@ type chunkAttention struct {
 	Bound        bound        `json:"bound"`
 	SplitsPerKey float64      `json:"splits_per_key"` // blocks of threads for each query head that a cached key is worth
 	Beside       *int         `json:"beside"`         // index of the decode attention that shares its call
-	LeastUs      float64      `json:"least_us"`
 }
 
 // chunks are sums over a step's prefill chunks under one window.

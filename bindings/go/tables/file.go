@@ -10,7 +10,7 @@ import (
 )
 
 // version is the layout of the files that this package reads.
-const version = 2
+const version = 3
 
 // file is what `ridgepoint export` writes; docs/export.md describes it.
 type file struct {
@@ -26,6 +26,7 @@ type file struct {
 	MaxDecodes        int64           `json:"max_decodes"`
 	RequestUs         float64         `json:"request_us"`
 	ChunkUs           float64         `json:"chunk_us"`
+	Launches          launches        `json:"launches"`
 	QueryTileTokens   float64         `json:"query_tile_tokens"`
 	RowCells          rowCells        `json:"row_cells"`
 
@@ -41,6 +42,13 @@ type file struct {
 	DecodeKnots     []int64           `json:"decode_knots"`
 	DecodeAttention []decodeAttention `json:"decode_attention"`
 	ChunkAttention  []chunkAttention  `json:"chunk_attention"`
+}
+
+// launches are times of the host to launch a step: within the captured graphs, and beyond.
+type launches struct {
+	CapturedTokens int64      `json:"captured_tokens"`
+	DecodesUs      [2]float64 `json:"decodes_us"` // of decodes alone
+	ChunksUs       [2]float64 `json:"chunks_us"`
 }
 
 type host struct {

@@ -190,10 +190,22 @@ func (m *Model) us(s *sums) (float64, bool) {
 				tiles := max(float64(of.tokens)/f.QueryTileTokens, float64(of.num)) + of.cachedKeys()*a.SplitsPerKey
 				call.us = max(addedUs(spans[*a.Beside], spanOf(call.us, a.LaunchUs, tiles*a.BlocksPerSm)), call.boundUs)
 			}
-			total.add(timed{a.Weight * max(call.us, a.LeastUs), a.Calls * call.boundUs})
+			total.add(timed{a.Weight * call.us, a.Calls * call.boundUs})
 		}
 	}
-	return max(total.us, total.boundUs), hasAll
+	return max(total.us, total.boundUs, f.Launches.us(s)), hasAll
+}
+
+// us is the time of the host to launch a step.
+func (l *launches) us(s *sums) float64 {
+	of := l.ChunksUs
+	if s.chunks == 0 {
+		of = l.DecodesUs
+	}
+	if s.tokens <= l.CapturedTokens {
+		return of[0]
+	}
+	return of[1]
 }
 
 // StepTimeUs is the time of one engine step on the GPUs in microseconds; 0 for nothing to do. Request i is the i-th value of each

@@ -13,11 +13,12 @@ import (
 // sampled ones 2. A decode attention takes 10 µs per key for 1 decode and 20 for 3, a chunk attention 100 per prompt token for 1
 // token and 200 for 3. Both have two calls, and a correction doubles them.
 const export = `{
-  "version": 2, "ridgepoint_version": "0.1.0", "model": "m", "hardware": "h", "deployment": {}, "efficiency": "tables",
+  "version": 3, "ridgepoint_version": "0.1.0", "model": "m", "hardware": "h", "deployment": {}, "efficiency": "tables",
   "correction": {"name": null, "level": "none"},
   "host": {"queueing_us": 3000, "queueing_us_per_token": 2, "output_token_us": 2500.4, "scheduling_us": 1000, "preemption_us": 99.5,
     "scheduling_us_per_running": 0, "scheduling_us_per_waiting": 25, "resume_us": 0},
-  "windows": ["full"], "max_decodes": 8, "request_us": 3, "chunk_us": 11, "query_tile_tokens": 128,
+  "windows": ["full"], "max_decodes": 8, "request_us": 3, "chunk_us": 11,
+  "launches": {"captured_tokens": 6, "decodes_us": [0, 700], "chunks_us": [45, 900]}, "query_tile_tokens": 128,
   "row_cells": {"dense_rows": 4, "tiled_rows": 8, "rows_per_tile": 2, "rows_per_wide_cell": 1000},
   "by_decodes": [
     {"us": 0, "us_per_row": 0, "bound_us": 0, "bound_us_per_row": 0}, {"us": 100, "us_per_row": 0, "bound_us": 0, "bound_us_per_row": 0},
@@ -44,7 +45,7 @@ const export = `{
       "prompts": {"low": 1, "high": 4, "knots_per_octave": 2}, "fewest_prompts": 1, "windowed": false, "reads_cache": true,
       "residuals": {"axis": {"low": 1, "high": 4, "knots_per_octave": 2},
         "values": [[1, 1, 1, 1, 1], [1, 1, 1, 1, 1], [1, 1, 1, 1, 1], [1, 1, 1, 1, 1], [1, 1, 1, 1, 1], [1, 1, 1, 1, 1]]}},
-    "bound": {"us_per_pair": 0, "us_per_kv_token": 1, "us_per_query_token": 0}, "beside": 0, "least_us": 45}]
+    "bound": {"us_per_pair": 0, "us_per_kv_token": 1, "us_per_query_token": 0}, "beside": 0}]
 }`
 
 func parsed(t *testing.T) *Model {
@@ -77,8 +78,8 @@ func TestTimesByHand(t *testing.T) {
 		{"a chunk that samples nothing", []uint32{0}, []uint32{2}, []bool{false}, 2 + 3 + 11 + 4*300},
 		// Beyond their launches the decode takes 10 µs and the chunk 290: it adds 280.
 		{"a chunk beside a decode", []uint32{0, 1}, []uint32{2, 1}, nil, 3 + 4 + 6 + 11 + 4*20 + 4*280},
-		// 6 keys read: less than the host takes to launch a call.
-		{"two chunks", []uint32{0, 1}, []uint32{2, 3}, nil, 5 + 4 + 6 + 22 + 4*45},
+		{"two chunks", []uint32{0, 1}, []uint32{2, 3}, nil, 5 + 4 + 6 + 22 + 4*6},
+		{"a chunk beyond the graphs waits for its launches", []uint32{0}, []uint32{7}, nil, 900},
 	} {
 		us, err := m.StepTimeUs(test.computed, test.scheduled, test.samples)
 		if err != nil || math.Abs(us-test.us) > 1e-9 {
@@ -150,9 +151,9 @@ func TestTheFiveMethods(t *testing.T) {
 
 func TestBadFilesAreRefused(t *testing.T) {
 	for _, test := range []struct{ from, to, words string }{
-		{`"version": 2`, `"version": 1`, "version = 1: this package reads version 2; write the file again with `ridgepoint export`"},
-		{`"version": 2`, `"version": 3, "more": []`, "version = 3"},
-		{`"version": 2`, `"vision": 2`, "version = 0"},
+		{`"version": 3`, `"version": 1`, "version = 1: this package reads version 3; write the file again with `ridgepoint export`"},
+		{`"version": 3`, `"version": 4, "more": []`, "version = 4"},
+		{`"version": 3`, `"vision": 2`, "version = 0"},
 		{`"model": "m"`, `"model": "m", "modle": "m"`, "modle"},
 		{`"request_us": 3, `, ``, "request_us is missing"},
 		{`"host": {"queueing_us": 3000, `, `"host": {`, "host.queueing_us is missing"},
@@ -172,8 +173,8 @@ func TestBadFilesAreRefused(t *testing.T) {
 		{`"beside": 0`, `"beside": 1`, "chunk_attention[0].beside = 1"},
 		{`"rows_per_tile": 2`, `"rows_per_tile": 0`, "row_cells"},
 		{`"windows": ["full"]`, `"windows": ["half"]`, "windows"},
-		{`"least_us": 45}]` + "\n}", `"least_us": 45}]`, "export"},
-		{`"least_us": 45}]` + "\n}", `"least_us": 45}]` + "\n} {}", "after top-level value"},
+		{`"beside": 0}]` + "\n}", `"beside": 0}]`, "export"},
+		{`"beside": 0}]` + "\n}", `"beside": 0}]` + "\n} {}", "after top-level value"},
 	} {
 		text := strings.Replace(export, test.from, test.to, 1)
 		if text == export {

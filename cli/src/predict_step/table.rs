@@ -1,7 +1,7 @@
 //! The table of `predict-step`: the prediction beside its bound, operators, groups, provenance and warnings.
 
 use ridgepoint::internals::correction::{Correction, CorrectionInfo};
-use ridgepoint::internals::efficiency::{EfficiencyMode, Provenance};
+use ridgepoint::internals::efficiency::EfficiencyMode;
 use ridgepoint::internals::units::{duration, si};
 use ridgepoint::physics::{BatchSums, GraphMode, OperatorGroup};
 use ridgepoint::{OperatorEstimate, StepEstimate};
@@ -106,11 +106,8 @@ fn correction(used: Option<&Correction>) -> String {
 }
 
 fn operators(step: &StepEstimate, page: &mut Page) {
-    // A learned overhead has no physics.
-    let physical = |of: &OperatorEstimate, text: String| match of.provenance {
-        Provenance::Learned => "-".to_owned(),
-        _ => text,
-    };
+    // Overheads have no physics.
+    let physical = |of: &OperatorEstimate, text: String| if of.group.is_some() { text } else { "-".to_owned() };
     let rows = Rows::of(&step.operators)
         .left("operator", |of| of.name.to_owned())
         .right("count", |of| physical(of, count(of.count)))
@@ -134,7 +131,7 @@ fn groups(step: &StepEstimate, page: &mut Page) {
         Some(OperatorGroup::Communication) => "communication",
         Some(OperatorGroup::SmallKernels) => "small kernels",
         Some(OperatorGroup::Sampling) => "sampling",
-        None => "learned beside operators",
+        None => "beside operators",
     };
     let groups = step.groups().into_iter().map(|of| (name(of.group), of.bound_us, of.time_us, of.share));
     let whole = ("whole step", step.bound_us, step.step_time_us, 1.0);

@@ -123,6 +123,31 @@ fn deployment_flags_and_their_short_names_reach_the_deployment() {
 }
 
 #[test]
+fn launch_modes_differ_as_they_do_in_the_engine() {
+    let step = |more: &str| {
+        predict(&format!("--model qwen2.5-0.5b --hardware h100 --correction none --decode 9x500 {more} --format json"))
+            .json()
+    };
+    let us = |more: &str| step(more)["step_time_us"].as_f64().unwrap();
+    let modes = ["FULL_AND_PIECEWISE", "piecewise", "NONE"].map(|mode| us(&format!("--cudagraph-mode {mode}")));
+    assert!(modes[0] <= modes[1] && modes[1] < modes[2] && modes[2] < us("--enforce-eager"), "{modes:?}");
+    let sizes = step("--cudagraph-capture-sizes 4,12");
+    assert_eq!((sizes["padded_tokens"].as_u64(), sizes["graph_mode"].as_str()), (Some(12), Some("full")));
+    assert_eq!(sizes["deployment"]["cudagraph_capture_sizes"], serde_json::json!([4, 12]));
+    let refused = predict("--model qwen2.5-0.5b --hardware h100 --decode 1x9 --enforce-eager --cudagraph-mode FULL");
+    refused.fails(1, &["cudagraph_mode = FULL contradicts enforce_eager"]);
+    let scout = "--model llama-4-scout --hardware h100 --tp 4 --decode 1x9";
+    assert_eq!(predict(&format!("{scout} --format json")).json()["graph_mode"], "piecewise");
+    predict(&format!("{scout} --cudagraph-mode FULL")).fails(1, &["cudagraph_mode = FULL", "chunked attention"]);
+    let ring = predict(
+        "--model llama-3.1-70b --hardware h100 --tp 4 --disable-custom-all-reduce --attention-backend flashinfer --decode 8x9",
+    );
+    assert!(
+        ring.stdout.contains("NCCL's ring was not measured") && ring.stdout.contains("attention_backend = FLASHINFER")
+    );
+}
+
+#[test]
 fn the_table_shows_the_bound_beside_the_prediction() {
     let run = predict(&format!("{LLAMA} --tp 2 --decode 64x2048 --prefill 512 --explain"));
     assert_eq!((run.code, run.stderr.as_str()), (0, ""));

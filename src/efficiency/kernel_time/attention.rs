@@ -54,15 +54,9 @@ impl Timer {
     /// Time of one call of decode attention by `requests` and 1 to at least `longest` keys per request, at least `least_us`, µs.
     /// Excludes the roofline bound: 0 or `least_us` if
     /// the time is that bound.
-    pub fn decode_surface(
-        &self,
-        heads: &AttentionHeads,
-        requests: &[u64],
-        longest: u64,
-        least_us: f64,
-    ) -> Surface<KEY_STEPS_LOG2> {
+    pub fn decode_surface(&self, heads: &AttentionHeads, requests: &[u64], longest: u64) -> Surface<KEY_STEPS_LOG2> {
         let axis = OctaveAxis::covering(1.0, longest.max(2) as f64);
-        let Curve::Decode(decode) = &self.curve else { return Surface::new(requests, axis, |_, _| least_us) };
+        let Curve::Decode(decode) = &self.curve else { return Surface::new(requests, axis, |_, _| 0.0) };
         let curve::Curve { coefficients, chip, residuals, .. } = &decode.curve;
         // The parts that depend on the requests alone, or on the keys alone, are computed once.
         let by_requests = requests.iter().map(|requests| {
@@ -79,7 +73,7 @@ impl Timer {
             let (keys, column, split_us) = by_keys[index];
             let shape = AttentionShape { batch, visible: keys, keys, ..one };
             let modelled_us = DecodeModel::tabulated_us(coefficients, &shape, chip, split_us);
-            (modelled_us * residuals.at(&[column, row]).0.exp()).max(least_us)
+            modelled_us * residuals.at(&[column, row]).0.exp()
         })
     }
 

@@ -15,7 +15,7 @@ use super::super::tables::{Found, Tables};
 use super::Curve;
 use crate::dtype::{DType, MatmulFormat, WeightFormat};
 use crate::error::Result;
-use crate::hardware::Hardware;
+use crate::hardware::{Hardware, InterconnectKind};
 use crate::physics::projection::GemmShape;
 use crate::physics::{AttentionHeads, Experts, Kernel, Operator};
 
@@ -28,6 +28,17 @@ const ROUTING: Routing = Routing::PowerLaw(1.01);
 
 /// Expert layers closest to an unmeasured one that are averaged.
 const MOE_NEIGHBOURS: usize = 3;
+
+/// Latency of an NCCL ring before its first step, and of each of its `2·(n − 1)` steps over PCIe and over NVLink, µs.
+///
+/// # Source
+/// NCCL's cost model for its low-latency protocol (`baseLat` and `hwLat` in `src/graph/tuning.cc`).
+const RING_BASE_US: f64 = 6.6;
+const RING_PCIE_HOP_US: f64 = 1.0;
+const RING_NVLINK_HOP_US: f64 = 0.6;
+
+/// Share of the link's rate that a ring reaches (assumed).
+const RING_EFFICIENCY: f64 = 0.8;
 
 /// The format that the chip's matrix unit runs for operands of `dtype`, and whether that is only a stand-in: formats that
 /// it lacks are stored as they are and computed in 16 bits (Marlin kernels).
@@ -48,6 +59,8 @@ pub(super) struct Choice<'a> {
     /// Format whose peak `chip` has.
     pub(super) dtype: DType,
     pub(super) tables: &'a Tables,
+    /// The link between the GPUs.
+    pub(super) link: Option<InterconnectKind>,
     /// Fallbacks and stand-ins.
     pub(super) notes: Vec<String>,
 }
@@ -67,8 +80,14 @@ impl Choice<'_> {
             }
             Kernel::AttentionDecode { heads, .. } => Ok(Curve::Decode(self.decode(&heads)?)),
             Kernel::Moe { experts, .. } => self.moe(&experts),
-            Kernel::AllReduce { num_gpus, .. } => {
+            Kernel::AllReduce { num_gpus, is_ring, .. } => {
                 let found = self.tables.of_key::<AllReduceModel>(&AllReduceKind::Graph, &[])?;
+                // vLLM's own kernel needs NVLink between more than two GPUs.
+                let is_pcie = self.link == Some(InterconnectKind::Pcie) && num_gpus > 2 && found.is_fallback;
+                if is_ring || is_pcie {
+                    self.note("NCCL's ring was not measured, priced by its steps and the link");
+                    return Ok(self.ring(num_gpus));
+                }
                 self.note_fallback(&found);
                 let at_best = found.at_best(true);
                 Ok(Curve::AllReduce(AllReduceCurve::new(&found.series, num_gpus as f64, self.chip, at_best)))
@@ -82,6 +101,13 @@ impl Choice<'_> {
             }
             Kernel::Elementwise { .. } | Kernel::Sort { .. } | Kernel::RowScan { .. } => Ok(Curve::Streaming),
         }
+    }
+
+    /// A ring all-reduce of NCCL.
+    fn ring(&self, num_gpus: u64) -> Curve {
+        let hop_us = if self.link == Some(InterconnectKind::Pcie) { RING_PCIE_HOP_US } else { RING_NVLINK_HOP_US };
+        let floor_us = RING_BASE_US + (2 * (num_gpus - 1)) as f64 * hop_us;
+        Curve::Ring { floor_us, bytes_per_s: RING_EFFICIENCY * self.chip.link_bytes_per_s }
     }
 
     /// Adds a note once: the series of a chunk and of its decodes may be borrowed alike.

@@ -74,7 +74,15 @@ enum Curve {
     Decode(DecodeCurve),
     Moe(MoeCurve),
     AllReduce(AllReduceCurve),
-    Exchange { floor_us: f64, bytes_per_s: f64 },
+    Exchange {
+        floor_us: f64,
+        bytes_per_s: f64,
+    },
+    /// An all-reduce in steps around the ring of GPUs.
+    Ring {
+        floor_us: f64,
+        bytes_per_s: f64,
+    },
     Streaming,
     Ideal,
 }
@@ -88,7 +96,8 @@ impl Timer {
     pub fn new(operator: &Operator, hardware: &Hardware, tables: &Tables, mode: EfficiencyMode) -> Result<Self> {
         let is_network = operator.group == OperatorGroup::Communication;
         let (dtype, weight_only) = usable_dtype(operator.compute_dtype, hardware);
-        let mut choice = Choice { operator, chip: Chip::new(hardware, dtype)?, dtype, tables, notes: Vec::new() };
+        let link = hardware.interconnect.map(|link| link.kind);
+        let mut choice = Choice { operator, chip: Chip::new(hardware, dtype)?, dtype, tables, link, notes: Vec::new() };
         if weight_only {
             choice.notes.push(format!(
                 "{} has no {} unit: {} runs weight-only at {dtype} speed",
@@ -151,8 +160,9 @@ impl Timer {
             }
             (Curve::Moe(curve), Kernel::Moe { num_tokens, .. }) => curve.time(num_tokens as f64),
             (Curve::AllReduce(curve), Kernel::AllReduce { message_bytes, .. }) => curve.time(message_bytes),
-            (Curve::Exchange { floor_us, bytes_per_s }, Kernel::Exchange { sent_bytes, .. }) => {
-                (floor_us + time_us(sent_bytes, *bytes_per_s), Provenance::Datasheet)
+            (Curve::Exchange { floor_us, bytes_per_s }, Kernel::Exchange { .. })
+            | (Curve::Ring { floor_us, bytes_per_s }, Kernel::AllReduce { .. }) => {
+                (floor_us + time_us(operator.bytes, *bytes_per_s), Provenance::Datasheet)
             }
             (Curve::Streaming, kernel) => {
                 let floor_us = operator.launches() as f64 * KERNEL_FLOOR_US;
@@ -181,11 +191,7 @@ pub fn same_kernel(a: &Operator, b: &Operator) -> bool {
         (Kernel::Moe { experts, .. }, Kernel::Moe { experts: other, .. }) => experts == other,
         (Kernel::AllReduce { num_gpus, .. }, Kernel::AllReduce { num_gpus: other, .. })
         | (Kernel::Exchange { num_gpus, .. }, Kernel::Exchange { num_gpus: other, .. }) => num_gpus == other,
-        (
-            Kernel::Elementwise { .. } | Kernel::Sort { .. } | Kernel::RowScan { .. },
-            Kernel::Elementwise { .. } | Kernel::Sort { .. } | Kernel::RowScan { .. },
-        ) => true,
-        _ => false,
+        (a, b) => a.only_moves_bytes() && b.only_moves_bytes(),
     };
     is_same && a.compute_dtype == b.compute_dtype
 }

@@ -83,8 +83,6 @@ pub(super) struct ChunkAttention {
     pub(super) splits_per_key: f64,
     /// Index of the decode attention that shares its call.
     pub(super) beside: Option<usize>,
-    /// Least time that the host takes to launch a call, µs.
-    pub(super) least_us: f64,
 }
 
 impl ChunkAttention {

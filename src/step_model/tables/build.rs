@@ -9,10 +9,9 @@ use crate::efficiency::mixed::{share_a_call, splits_per_key};
 use crate::efficiency::surface::CountAxis;
 use crate::efficiency::{EfficiencyMode, OperatorTime, Timer};
 use crate::model::Window;
-use crate::physics::{BatchSums, Entry, GraphMode, Kernel, MAX_WINDOWS, Operator, OperatorId};
+use crate::physics::{BatchSums, Entry, Kernel, MAX_WINDOWS, Operator, OperatorId};
 use crate::request::Request;
 use crate::step_model::StepModel;
-use crate::step_model::operators::HOST_LAUNCH_US;
 
 /// Most tokens, and most cached tokens of chunks, in the tables.
 const MOST_TOKENS: u64 = 131_072;
@@ -76,6 +75,7 @@ impl OperatorTables {
             chunk_attention,
             requests,
             most_decodes,
+            launches: steps.launches,
             layers: counted(&one_sampled, Term::Layers),
             piecewise_tokens: (0..=FEWEST).map(is_piecewise).collect(),
             penalised: counted(&one_sampled, Term::PenalisedRequests),
@@ -128,14 +128,13 @@ struct TimedEntry<'a> {
 
 /// Summed times of operators, in the order of the plan.
 fn group_times(steps: &StepModel, batch: &BatchSums, timed: &mut [TimedEntry<'_>]) -> GroupTimes {
-    let graph_mode = steps.plan().graph_mode(batch);
     let step = steps.plan().step(batch);
     let mut times = GroupTimes::default();
     for TimedEntry { entry, timer, last } in timed {
         let Some(operator) = entry.operator(&step) else { continue };
         let time = match last {
             Some((known, time)) if *known == operator => *time,
-            _ => last.insert((operator, steps.time_of_call(timer, &operator, graph_mode, &[]))).1,
+            _ => last.insert((operator, steps.time_of_call(timer, &operator, &[]))).1,
         };
         let count = operator.count as f64;
         times.add(operator.group, count * time.time_us, count * time.bound_us);
@@ -147,10 +146,7 @@ fn group_times(steps: &StepModel, batch: &BatchSums, timed: &mut [TimedEntry<'_>
 /// overflows.
 fn attention(steps: &StepModel, requests: &CountAxis) -> Option<(Vec<DecodeAttention>, Vec<ChunkAttention>)> {
     let plan = steps.plan();
-    let one_decode = with(BatchSums::default(), DECODES_ALONE, 1);
     let is_measured = steps.mode == EfficiencyMode::Tables;
-    // Least time of a kernel that the host launches.
-    let least_us = if is_measured && plan.graph_mode(&one_decode) == GraphMode::Eager { HOST_LAUNCH_US } else { 0.0 };
     let mut sums = BatchSums::default();
     [Request::decode(8), Request::prefill(2, 4)].iter().for_each(|request| sums.add_request(request, &plan.windows));
     let mut work = Vec::new();
@@ -170,7 +166,7 @@ fn attention(steps: &StepModel, requests: &CountAxis) -> Option<(Vec<DecodeAtten
         };
         if is_decode {
             let longest = heads.window.size().unwrap_or(u64::MAX).min(plan.max_model_len);
-            let call_us = timer.decode_surface(&heads, &requests.knots, longest + 1, least_us);
+            let call_us = timer.decode_surface(&heads, &requests.knots, longest + 1);
             decodes.push(DecodeAttention { calls, call_us });
             decode_heads.push(heads);
         } else {
@@ -178,7 +174,7 @@ fn attention(steps: &StepModel, requests: &CountAxis) -> Option<(Vec<DecodeAtten
             let fast = timer.fast_prefill(&heads);
             let tokens = (0..=MOST_PROMPT_TOKENS).filter(|_| heads.window == Window::Full);
             let prompt_us = tokens.map_while(|tokens| timer.prompt_us(&heads, f64::from(tokens.max(1)))).collect();
-            chunks.push((heads, ChunkAttention { calls, fast, prompt_us, splits_per_key, beside: None, least_us }));
+            chunks.push((heads, ChunkAttention { calls, fast, prompt_us, splits_per_key, beside: None }));
         }
     }
     let chunks = chunks.into_iter().map(|(heads, attention)| {

@@ -22,6 +22,7 @@ use crate::efficiency::surface::CountAxis;
 use crate::physics::{BatchSums, MAX_WINDOWS};
 use crate::units::{larger, real, real_wide};
 
+use super::launches::Launches;
 use attention::{ChunkAttention, DecodeAttention};
 use rows::{GroupTable, RowTable, Timed};
 
@@ -42,6 +43,7 @@ pub(super) struct OperatorTables {
     chunk_attention: Vec<ChunkAttention>,
     requests: CountAxis,
     most_decodes: u64,
+    launches: Launches,
     layers: f64,
     /// Whether a step with prefill chunks is launched as piecewise graphs, by its tokens.
     piecewise_tokens: Vec<bool>,
@@ -59,6 +61,7 @@ pub(super) struct StepTables {
     max_decodes: u64,
     request_us: f64,
     chunk_us: f64,
+    launches: Launches,
     by_decodes: RowTable,
     by_tokens: RowTable,
     by_decodes_beside_chunks: RowTable,
@@ -78,6 +81,8 @@ struct DecodeStep {
     row: usize,
     row_weight: f64,
     per_request: f64,
+    /// Time of the host to launch the step, µs.
+    host_us: f64,
 }
 
 /// Sums over the decodes of a step.
@@ -124,7 +129,8 @@ impl StepTables {
             time.us = time.us + sampled.us + request_us * count as f64;
             time.bound_us += sampled.bound_us;
             let (row, row_weight) = operators.requests.position(count);
-            DecodeStep { time, row, row_weight, per_request: 1.0 / count as f64 }
+            let host_us = operators.launches.decodes_us(count);
+            DecodeStep { time, row, row_weight, per_request: 1.0 / count as f64, host_us }
         });
         let [by_chunk_tokens, by_chunk_context_tokens, by_chunk_kv_tokens] =
             operators.chunks.each_ref().map(|table| table.folded(&factors, |_| 0.0));
@@ -137,6 +143,7 @@ impl StepTables {
             max_decodes: operators.most_decodes,
             request_us,
             chunk_us: coefficient(Term::PrefillRequests),
+            launches: operators.launches,
             by_decodes,
             by_tokens,
             by_decodes_beside_chunks: operators.decodes_beside.folded(&factors, |_| 0.0),
@@ -201,7 +208,7 @@ impl StepTables {
             let call = attention.call(step, real(num_requests), kv_tokens)?;
             total.add(attention.calls.total(call));
         }
-        Some(total.bounded())
+        Some(larger(total.bounded(), step.host_us))
     }
 
     /// Time of a step with prefill chunks, µs. Returns `None` beyond the tables.
@@ -251,9 +258,8 @@ impl StepTables {
             if let Some(Some(decodes)) = attention.beside.and_then(|index| spans.get(index)) {
                 call.us = attention.added(call, num_chunks, &chunks, decodes);
             }
-            call.us = larger(call.us, attention.least_us);
             total.add(attention.calls.total(call));
         }
-        Some(total.bounded())
+        Some(larger(total.bounded(), self.launches.chunks_us(sums.num_tokens)))
     }
 }

@@ -41,6 +41,16 @@ class Deployment:
     """Tokens per KV block."""
     enforce_eager: bool = False
     """Turns CUDA graphs off."""
+    cudagraph_mode: str | None = None
+    """Steps that replay CUDA graphs: "FULL_AND_PIECEWISE" (vLLM's default), "FULL", "FULL_DECODE_ONLY", "PIECEWISE" or "NONE"."""
+    cudagraph_capture_sizes: tuple[int, ...] = ()
+    """Numbers of tokens that graphs are captured for, ascending. Defaults to vLLM's choice."""
+    max_cudagraph_capture_size: int | None = None
+    """Largest number of tokens that a graph is captured for."""
+    attention_backend: str | None = None
+    """vLLM's name of the attention kernels, such as "FLASHINFER"."""
+    disable_custom_all_reduce: bool = False
+    """Sums over tensor-parallel ranks by NCCL's ring."""
     generation_config: str = "auto"
     """Source of sampling defaults: "auto" (the model's generation_config.json) or "vllm" (neutral ones)."""
 
@@ -54,15 +64,18 @@ class Deployment:
             "block_size",
         ):
             object.__setattr__(self, name, whole_number(name, getattr(self, name)))
-        if self.max_model_len is not None:
-            object.__setattr__(self, "max_model_len", whole_number("max_model_len", self.max_model_len))
+        for name in ("max_model_len", "max_cudagraph_capture_size"):
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, whole_number(name, getattr(self, name)))
+        sizes = tuple(whole_number("cudagraph_capture_sizes", size) for size in self.cudagraph_capture_sizes)
+        object.__setattr__(self, "cudagraph_capture_sizes", sizes)
         utilization = real_number("gpu_memory_utilization", self.gpu_memory_utilization)
         object.__setattr__(self, "gpu_memory_utilization", utilization)
-        for name in ("enable_expert_parallel", "enforce_eager"):
+        for name in ("enable_expert_parallel", "enforce_eager", "disable_custom_all_reduce"):
             switch(name, getattr(self, name))
 
     def _json(self) -> str:
         values: dict[str, Any] = asdict(self)
         if self.kv_cache_dtype == "auto":
             values["kv_cache_dtype"] = None
-        return json.dumps(values)
+        return json.dumps({key: value for key, value in values.items() if value not in (None, ())})
