@@ -81,6 +81,17 @@ server (model, hardware, vLLM's arguments), measured.csv the clients' latencies.
 (-1 is the whole run), metric (e2e, ttft or itl with _mean, _p50, _p90 or _p99) and value_ms. ITL is (E2E - TTFT) / \
 output tokens.";
 
+pub const EVALUATE_SCORECARD: &str = "\
+Examples:
+  Corrections fitted without each model and without each workload, which takes minutes:
+    ridgepoint evaluate scorecard data/
+  One correction, at once:
+    ridgepoint evaluate scorecard runs/ --correction global --format json
+
+P1: the error of the mean E2E is at most 10 percent. P2: those of the mean TTFT and the mean ITL are at most 15 percent. \
+P3: no two runs whose predicted intervals are disjoint have their p99 in the wrong order. The exit code is 1 where one of \
+them fails; the rest is for information. ITL is judged by the time from first to last token, which clients count alike.";
+
 pub const EVALUATE_CLOSED_LOOP: &str = "\
 Examples:
   ridgepoint evaluate closed-loop h100.csv h200.csv --backend vllm --split backend-version

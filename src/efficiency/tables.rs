@@ -82,6 +82,16 @@ impl Tables {
         Tables { hardware: hardware.clone(), data_dir, gpus, read: Cache::default() }
     }
 
+    /// The tables of `gpu` alone, as they would stand in for those of `hardware`.
+    pub fn borrowed(hardware: &Hardware, gpu: &Hardware, data_dir: Option<&Path>) -> Self {
+        Tables { gpus: vec![gpu.name.clone()], ..Tables::new(hardware, data_dir) }
+    }
+
+    /// Whether these are the tables of another GPU.
+    pub fn are_borrowed(&self) -> bool {
+        !self.gpus.contains(&self.hardware.name)
+    }
+
     /// Whether nothing was measured on the chip, nor on any that may stand in.
     ///
     /// # Errors
@@ -95,12 +105,13 @@ impl Tables {
             && self.own_header::<AllReduceModel>()?.is_none())
     }
 
-    /// Header of the GPU's own table of this operator.
+    /// Header of this operator's table of the first GPU: its own, or the one that is borrowed from.
     ///
     /// # Errors
     /// Those of reading the file's header.
     pub fn own_header<F: Family>(&self) -> Result<Option<Arc<Header>>> {
-        Ok(self.table::<F>(&self.hardware.name)?.map(|table| table.header.clone()))
+        let first = self.gpus.first().unwrap_or(&self.hardware.name);
+        Ok(self.table::<F>(first)?.map(|table| table.header.clone()))
     }
 
     /// The series of exactly this key, which need not answer away from the coordinates `around` of its first axes.

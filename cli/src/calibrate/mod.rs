@@ -45,6 +45,9 @@ pub struct Calibrate {
     /// Score the present tables on the measurements (given here or with --measurements) and write nothing
     #[arg(long, value_name = "DIR", num_args = 0..)]
     check: Option<Vec<PathBuf>>,
+    /// Score another GPU's tables instead, scaled by both datasheets: what GPUs without tables of their own get
+    #[arg(long, value_name = "NAME|PATH", requires = "check")]
+    borrow_from: Option<String>,
     /// Tolerance: exit with 1 if an operator's median absolute error exceeds X percent
     #[arg(long, value_name = "X", value_parser = at_least_zero, allow_negative_numbers = true)]
     max_median_ape_pct: Option<f64>,
@@ -72,10 +75,16 @@ pub fn run(args: &Calibrate, common: &Common) -> Result<Outcome<Reports>, Failur
             outputs.probe(&file(folder, operator), Kind::EfficiencyTable)?;
         }
     }
+    let lender = args.borrow_from.as_ref().map(|name| Hardware::find_in(data_dir, name)).transpose()?;
+    if lender.as_ref().is_some_and(|lender| lender.name == hardware.name) {
+        return Err(Failure::usage("--borrow-from names the GPU of --hardware: leave it out to score its own tables"));
+    }
+    let own = || Tables::new(&hardware, data_dir);
+    let borrowed = |lender: Hardware| Tables::borrowed(&hardware, &lender, data_dir);
     let mut work = Work {
         rows: &rows,
         hardware: &hardware,
-        tables: args.check.as_ref().map(|_| Tables::new(&hardware, data_dir)),
+        tables: args.check.as_ref().map(|_| lender.map_or_else(own, borrowed)),
         command: args.out.as_ref().map_or_else(String::new, |out| command_line(&dirs, &hardware, out)),
         reports: Vec::new(),
         notes,
@@ -102,6 +111,34 @@ pub fn run(args: &Calibrate, common: &Common) -> Result<Outcome<Reports>, Failur
     let title = format!("{} ({})", hardware.name, hardware.display_name);
     let notes = [work.notes, work.unreported].concat();
     Ok(Outcome { result: Reports { title, operators: work.reports }, notes, missed })
+}
+
+/// Scores the tables of `lender` on the measurements of another GPU, operator by operator.
+///
+/// # Errors
+/// Measurements that can't be read or are of another GPU.
+pub fn check_borrowed(
+    dirs: &[PathBuf],
+    hardware: &Hardware,
+    lender: Hardware,
+    common: &Common,
+) -> Result<Vec<(&'static str, OperatorReport)>, Failure> {
+    let data_dir = common.data_dir();
+    let (rows, _) = measurements::load(dirs, hardware, data_dir)?;
+    let mut work = Work {
+        rows: &rows,
+        hardware,
+        tables: Some(Tables::borrowed(hardware, &lender, data_dir)),
+        command: String::new(),
+        reports: Vec::new(),
+        notes: Vec::new(),
+        without_table: Vec::new(),
+        unreported: Vec::new(),
+        bar: progress_bar(&rows, 0),
+    };
+    work.all()?;
+    work.bar.finish_and_clear();
+    Ok(work.reports)
 }
 
 struct Work<'a> {

@@ -9,6 +9,7 @@ use ridgepoint_lab::evaluate::steps::split::{StepSplit, USUAL_JUDGE_FROM};
 use ridgepoint_lab::evaluate::steps::window::USUAL_ROWS;
 
 use super::capture::Capture;
+use super::scorecard::ScorecardArgs;
 use crate::common::{CorrectionArg, at_least_zero, one_of};
 use crate::examples;
 use crate::fit::FitLevel;
@@ -34,6 +35,9 @@ pub enum Of {
     /// Steps of real engines: traces, or tables of `ridgepoint ingest`
     #[command(after_help = examples::EVALUATE_STEPS)]
     Steps(Steps),
+    /// All serving runs by the limits of the fidelity paper, and how predictions carry over: exit code 1 where one fails
+    #[command(after_help = examples::EVALUATE_SCORECARD)]
+    Scorecard(ScorecardArgs),
     /// Judge one's own capture request by request: its arrivals, lengths and prefixes are replayed
     #[command(after_help = examples::EVALUATE_CAPTURE)]
     Capture(Box<Capture>),

@@ -2,6 +2,7 @@
 
 mod args;
 pub mod capture;
+mod scorecard;
 mod table;
 
 use std::collections::BTreeMap;
@@ -17,6 +18,7 @@ use ridgepoint_lab::evaluate::fold::GroupBy;
 use ridgepoint_lab::evaluate::judge::{judge, replays};
 use ridgepoint_lab::evaluate::metric::Metric;
 use ridgepoint_lab::evaluate::report::{Baseline, EvaluationReport, Skipped};
+use ridgepoint_lab::evaluate::scorecard::Scorecard;
 use ridgepoint_lab::evaluate::steps::case::step_cases;
 use ridgepoint_lab::evaluate::steps::judge::{JudgeOptions, judge_steps};
 use ridgepoint_lab::evaluate::steps::read::read_runs;
@@ -44,6 +46,7 @@ pub fn run(args: &Evaluate, common: &Common) -> Result<Outcome<Evaluation>, Fail
         Of::Serving(args) => serving(args, common).map(|of| of.map(Evaluation::Runs)),
         Of::ClosedLoop(args) => closed_loop(args, common).map(|of| of.map(Evaluation::Runs)),
         Of::Steps(args) => steps(args, common).map(|of| of.map(Evaluation::Runs)),
+        Of::Scorecard(args) => scorecard::run(args, common).map(|of| of.map(Evaluation::Scorecard)),
         Of::Capture(args) => capture::run(args, common).map(|of| of.map(Evaluation::Capture)),
     }
 }
@@ -56,6 +59,8 @@ pub enum Evaluation {
     Runs(EvaluationReport),
     /// A capture.
     Capture(CaptureReport),
+    /// All serving runs by the limits of the fidelity paper.
+    Scorecard(Scorecard),
 }
 
 impl Report for Evaluation {
@@ -63,6 +68,7 @@ impl Report for Evaluation {
         match self {
             Evaluation::Runs(report) => report.lay_out(page),
             Evaluation::Capture(report) => report.lay_out(page),
+            Evaluation::Scorecard(card) => card.lay_out(page),
         }
     }
 }
@@ -88,7 +94,7 @@ fn leave_one_out(cases: &mut [Case], by: GroupBy, seed: u64) -> Result<(), Failu
     let bar = progress::bar(0, "{spinner} fitting without each group: {pos} replays, {elapsed}");
     let left_out = {
         let cases: Vec<&Case> = cases.iter().collect();
-        let prior = Prior::of_any_model();
+        let prior = Prior::of_serving_runs();
         let (all, _) = fit_serving("all", &cases, &prior, &prior.means, seed, &|| bar.inc(1))?;
         leave_out(&cases, by, &prior, &all.correction, seed, &|| bar.inc(1))?
     };

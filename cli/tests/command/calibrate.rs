@@ -84,6 +84,20 @@ fn a_check_scores_tables_and_writes_nothing() {
 }
 
 #[test]
+fn another_gpus_tables_are_scored_on_all_rows() {
+    let dir = data_dir_with_tables();
+    let (measurements, data_dir) = (dir.path().join("made_up"), dir.path().to_str().unwrap());
+    let check = ["calibrate", "--hardware", "h100", "--data-dir", data_dir, "--check", measurements.to_str().unwrap()];
+    let json = run(&[&check[..], &["--borrow-from", "a100", "--format", "json"]].concat()).json();
+    let own = run(&[&check[..], &["--format", "json"]].concat()).json();
+    let (borrowed, own) = (&json["operators"]["gemm"], &own["operators"]["gemm"]);
+    assert_eq!(borrowed["rows"], borrowed["rows_unseen"], "{borrowed}");
+    assert!(borrowed["median_ape_pct"].as_f64() > own["median_ape_pct"].as_f64(), "{borrowed} {own}");
+    run(&[&check[..], &["--borrow-from", "h100"]].concat()).fails(2, &["--borrow-from names the GPU of --hardware"]);
+    run(&["calibrate", "--hardware", "h100", "--out", "x", "--borrow-from", "a100"]).fails(2, &["--check"]);
+}
+
+#[test]
 fn a_missed_tolerance_exits_with_1_after_the_report() {
     let dir = tempfile::tempdir().unwrap();
     let (measurements, data_dir) = (dir.path().join("made_up"), dir.path().to_str().unwrap());

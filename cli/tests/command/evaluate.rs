@@ -109,6 +109,29 @@ fn a_missed_tolerance_exits_with_1_after_the_result() {
 }
 
 #[test]
+fn a_scorecard_fails_where_a_run_does() {
+    let dir = tempdir().unwrap();
+    write_plain(&dir.path().join("serving"), "mixtral-general");
+    write(&dir.path().join("serving-2"), "b", PROFILE, SERVER, &MEASURED.replace("e2e_mean,400", "e2e_mean,4000"));
+    let data = dir.path().to_str().unwrap();
+    let card = run(&["evaluate", "scorecard", data, "--correction", "none", "--format", "json"]);
+    assert_eq!(card.code, 1, "{}", card.stderr);
+    assert!(card.stderr.contains("E2E mean within 10 %: "), "{}", card.stderr);
+    let json: serde_json::Value = serde_json::from_str(&card.stdout).unwrap();
+    let runs = json["experiments"].as_array().unwrap();
+    assert_eq!((runs[0]["name"].as_str(), runs[1]["name"].as_str()), (Some("mixtral-general"), Some("b")));
+    assert!(runs[1]["e2e_mean_pct"].as_f64().unwrap() < -80.0 && runs[1]["passed_p1"] == false, "{}", runs[1]);
+    assert_eq!((json["passed"].as_bool(), json["passed_p1"].as_u64().unwrap() < 2), (Some(false), true));
+    assert_eq!(json["paper"].as_array().unwrap().len(), 16);
+    assert!(json["transfers"][0]["errors"].is_null() && json["coverage"].is_array());
+    let table = run(&["evaluate", "scorecard", data, "--correction", "none"]);
+    for text in ["FAIL", "no data", "h100_sxm to a100_sxm", "P1 (E2E within 10 %): "] {
+        assert!(table.stdout.contains(text), "'{text}' is not in: {}", table.stdout);
+    }
+    run(&["evaluate", "scorecard", "nowhere"]).fails(1, &["nowhere"]);
+}
+
+#[test]
 fn bad_experiments_are_refused_with_every_problem() {
     let dir = tempdir().unwrap();
     serving(&[dir.path()], &[]).fails(1, &["no experiment", "measured.csv"]);

@@ -110,7 +110,7 @@ pub(super) fn own_header<F: Family>(hardware: &Hardware, tables: &Tables) -> Res
     tables.own_header::<F>()?.ok_or_else(|| Error::missing_table(&hardware.name, F::OPERATOR, hint))
 }
 
-/// Scores the tables of the rows' own GPU on rows they did not use. A shape of several sources takes the median of their
+/// Scores the tables of the rows' own GPU on rows they did not use, and borrowed tables on all rows. A shape of several sources takes the median of their
 /// times.
 ///
 /// Rows at cells without a measurement in the table are looked up as they are. Rows that the table was made from (their
@@ -144,8 +144,10 @@ pub fn check_operator<F: Calibrated>(
         let key = &members[0].key;
         let series = tables.of_key::<F>(key, &[])?.series;
         let chip = Chip::new(hardware, F::compute_dtype(key))?;
-        let was_used =
-            |row: &Row<F>| series.grid.cell_at(&row.point).is_some_and(|offset| series.grid.measured(offset).is_some());
+        let was_used = |row: &Row<F>| {
+            let cell = series.grid.cell_at(&row.point).filter(|_| !tables.are_borrowed());
+            cell.is_some_and(|offset| series.grid.measured(offset).is_some())
+        };
         let (seen, unseen): (Vec<&Row<F>>, Vec<&Row<F>>) = members.into_iter().partition(|row| was_used(row));
         predictions.extend(
             unseen.into_iter().map(|row| {
@@ -154,7 +156,7 @@ pub fn check_operator<F: Calibrated>(
         );
         // A table may count repeated shapes as rows of their own, so that they must count here as well.
         let num_seen = unmerged.get(&name).map_or(0, |all| all.iter().filter(|row| was_used(row)).count());
-        if 2 * num_seen >= about.rows {
+        if tables.are_borrowed() || 2 * num_seen >= about.rows {
             used.extend(seen);
         } else {
             leave_out(&mut left_out, TOO_FEW_USED, seen.len());

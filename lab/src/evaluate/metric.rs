@@ -16,7 +16,7 @@ pub enum Latency {
     E2e,
     /// From sending to the first token.
     Ttft,
-    /// (E2E − TTFT) / output tokens, as inference-perf has it. Its percentiles are over requests too.
+    /// (E2E − TTFT) / output tokens, as published runs of inference-perf have it in `measured.csv`. Its percentiles are over requests too.
     Itl,
     /// (E2E − TTFT) / (output tokens − 1), as vLLM's benchmark has it.
     Tpot,

@@ -16,5 +16,6 @@ pub mod judge;
 pub mod measured;
 pub mod metric;
 pub mod report;
+pub mod scorecard;
 pub mod steps;
 mod weight_variant;
