@@ -29,7 +29,7 @@ fn by_format(path: &Path) -> Result<Capture> {
 }
 
 #[test]
-fn both_shapes_of_inference_perf_are_read() {
+fn every_layout_of_inference_perf_is_read() {
     let report = json!([
         {
             "start_time": 1000.5, "end_time": 1002.0, "request": "{\"prompt\": \"…\"}", "response": "data: …",
@@ -43,6 +43,10 @@ fn both_shapes_of_inference_perf_are_read() {
                 "response_metrics": { "output_tokens": 2, "output_token_times": [999.25, 1001.0] }
             }
         },
+        {
+            "start_time": 1100.0, "end_time": 1101.0,
+            "info": { "input_tokens": 40, "response_info": { "output_tokens": 2, "output_token_times": [1100.5, 1101.0] } }
+        },
         { "start_time": 1.0, "end_time": 2.0, "info": null, "error": { "error_type": "Timeout", "error_msg": "…" } },
         { "start_time": 5.0, "end_time": 4.0, "info": {} },
         { "start_time": -5.0, "end_time": 4.0, "info": {} },
@@ -52,7 +56,7 @@ fn both_shapes_of_inference_perf_are_read() {
         { "start_time": 5.0, "info": {} }
     ]);
     let read = read_text(by_format, &report.to_string()).unwrap();
-    assert_eq!(read.requests_read(), 9);
+    assert_eq!(read.requests_read(), 10);
     let count = |reason| read.dropped_requests.count(reason);
     assert_eq!((count(Reason::Failed), count(Reason::BadValue), count(Reason::Incomplete)), (1, 5, 1));
     assert_eq!(read.requests[0].run.experiment, "load-3");
@@ -66,12 +70,15 @@ fn both_shapes_of_inference_perf_are_read() {
         ..RequestRow::default()
     };
     let rows = &read.requests[0].requests;
-    assert_eq!((rows.len(), &rows[1]), (2, &expected));
+    assert_eq!((rows.len(), &rows[1]), (3, &expected));
     assert_eq!(
         (rows[0].arrived_ns, rows[0].first_response_ns),
         (Some(999_000_000_000.into()), Some(999_250_000_000.into()))
     );
     assert_eq!((rows[0].num_prompt_tokens, rows[0].num_output_tokens), (Some(12.into()), Some(2.into())));
+    // 0.5.0 had a third layout.
+    assert_eq!((rows[2].num_prompt_tokens, rows[2].num_output_tokens), (Some(40.into()), Some(2.into())));
+    assert_eq!(rows[2].first_response_ns, Some(1_100_500_000_000.into()));
 }
 
 #[test]
@@ -89,6 +96,31 @@ fn summaries_and_broken_reports_of_inference_perf_say_so() {
         let message = message(inference_perf::read, text);
         assert!(message.contains(part), "{text}: {message}");
     }
+}
+
+#[test]
+fn the_role_event_of_a_chat_is_no_token() {
+    // Three tokens after an event with a role: three gaps, where a completion has two.
+    let report = json!({
+        "model_id": "m", "input_lens": [5, 5], "output_lens": [3, 3], "start_times": [10.0, 20.0], "ttfts": [0.5, 0.5],
+        "itls": [[0.25, 0.125, 0.125], [0.125, 0.125]], "errors": ["", ""]
+    });
+    let read = read_text(vllm_bench::read, &report.to_string()).unwrap();
+    let times: Vec<usize> = read.tokens[0].requests.iter().map(|of| of.chunks.len()).collect();
+    assert_eq!(times, [3, 3]);
+    let rows = &read.requests[0].requests;
+    assert_eq!(rows[0].first_response_ns, Some(10_500_000_000.into()));
+    assert_eq!(rows[0].departed_ns, Some(11_000_000_000.into()));
+}
+
+#[test]
+fn the_model_of_a_newer_guidellm_is_in_its_configuration() {
+    let benchmark =
+        json!({ "requests": { "successful": [guidellm_request("a", 1.0)], "errored": [], "incomplete": [] } });
+    let config = json!({ "spec": { "backend": { "model": "Qwen/Qwen3-8B" } } });
+    let report = json!({ "metadata": { "version": 2 }, "config": config, "benchmarks": [benchmark] });
+    let read = read_text(guidellm::read, &report.to_string()).unwrap();
+    assert_eq!(read.requests[0].run.model.as_deref(), Some("Qwen/Qwen3-8B"));
 }
 
 fn guidellm_request(id: &str, start: f64) -> Value {

@@ -42,7 +42,9 @@ pub fn read(path: &Path) -> Result<Capture> {
         let note = format!("the report is of version {version}, its names are read as those of version {VERSION}");
         capture.notes.push(note);
     }
-    let model = report.args.0["model"].as_str().map(str::to_owned);
+    // Since 0.8 the model is in the configuration of the back end.
+    let model = [&report.args.0["model"], &report.config.0["spec"]["backend"]["model"]];
+    let model = model.into_iter().find_map(Value::as_str).map(str::to_owned);
     let several = report.benchmarks.len() > 1;
     let name = file_name(path);
     for (index, benchmark) in report.benchmarks.into_iter().enumerate() {
@@ -63,6 +65,7 @@ pub fn read(path: &Path) -> Result<Capture> {
 struct Report {
     metadata: Distinct,
     args: Distinct,
+    config: Distinct,
     benchmarks: Vec<Benchmark>,
 }
 

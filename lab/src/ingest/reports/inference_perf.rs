@@ -53,7 +53,10 @@ fn row(index: usize, request: &Value) -> Row {
     if !request["error"].is_null() {
         return Err(Reason::Failed);
     }
-    let (info, response) = (&request["info"], &request["info"]["response_metrics"]);
+    let info = &request["info"];
+    // Since 0.6.0, of 0.5.0, and before.
+    let response =
+        [&info["response_metrics"], &info["response_info"]].into_iter().find(|of| !of.is_null()).unwrap_or(info);
     let either = |new: &Value, old: &str| Ok(tokens(new)?.or(tokens(&info[old])?));
     let times = [&response["output_token_times"], &info["output_token_times"]].into_iter().find(|of| !of.is_null());
     let times = times.and_then(Value::as_array).map_or(&[][..], Vec::as_slice);

@@ -91,6 +91,10 @@ fn row(index: usize, [input, output, start, ttft, gaps, error]: [&Value; 6]) -> 
         let gap_ns = time_ns(gap)?.ok_or(Reason::BadValue)?.get();
         times_ns.extend(times_ns.last().map(|at| at.saturating_add(gap_ns)));
     }
+    // A chat begins with an event that has a role and no token, which the client takes for the first one.
+    if num_output_tokens.is_some_and(|tokens| tokens.get() > 1 && times_ns.len() as u64 == tokens.get() + 1) {
+        times_ns.remove(0);
+    }
     let row = RequestRow {
         request_id: index.to_string().into(),
         arrived_ns: arrived_ns.map(Whole::from),
