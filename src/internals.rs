@@ -49,7 +49,7 @@ pub mod step_report {
 }
 #[cfg(feature = "replay")]
 pub mod replay {
-    pub use crate::replay::spread::{Factors, Intervals, Spread, SpreadSampler};
+    pub use crate::replay::spread::{Factors, Intervals, Spread, SpreadSampler, TTFT_TAIL_REMARK};
     pub mod export {
         pub use crate::replay::export::{
             BenchRun, OtlpTrace, PerfettoTrace, TokenMeta, TokenSteps, TokenTimes, write_requests_csv, write_vllm_bench,

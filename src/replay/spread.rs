@@ -9,6 +9,10 @@ use crate::step_model::StepModel;
 /// One in this many steps is estimated with its uncertainty.
 const SAMPLED: u64 = 64;
 
+/// What is known of the tail of TTFT, for those who plan by it.
+pub const TTFT_TAIL_REMARK: &str = "TTFT p99 of public runs was predicted a fifth too short in the median: the first requests after a \
+                                    start wait for kernels that are compiled late (docs/accuracy.md)";
+
 /// Share of extrapolated steps above which a remark is made.
 const TOLD_SHARE: f64 = 0.1;
 
@@ -90,6 +94,23 @@ impl Spread {
         self.interval(predicted, |scatter| scatter.ttft)
     }
 
+    /// What a figure that sums many steps stays below, if it is at most `sds` standard deviations above its prediction.
+    pub fn steps_below(&self, predicted: f64, sds: f64) -> f64 {
+        self.below(predicted, sds, |scatter| scatter.step)
+    }
+
+    /// [`Spread::steps_below`] of a time to first token.
+    pub fn ttft_below(&self, predicted: f64, sds: f64) -> f64 {
+        self.below(predicted, sds, |scatter| scatter.ttft)
+    }
+
+    fn below(&self, predicted: f64, sds: f64, scatter: fn(&Scatter) -> f64) -> f64 {
+        match &self.scatter {
+            Some(_) => predicted * (self.interval(1.0, scatter).1.ln() * sds / SDS_OF_90_PCT).exp(),
+            None => predicted * (1.0 + sds * self.tables_sd),
+        }
+    }
+
     /// Without a correction, returns the assumed symmetric interval of the tables.
     fn interval(&self, predicted: f64, scatter: fn(&Scatter) -> f64) -> (f64, f64) {
         match &self.scatter {
@@ -151,6 +172,8 @@ mod tests {
         let (lower, upper) = spread.of_steps(100.0);
         assert!((upper - 100.0 * (1.645f64 * 0.05).exp()).abs() < 1e-9 && (lower * upper - 1e4).abs() < 1e-6);
         assert!(spread.of_ttft(100.0).1 > upper);
+        assert!((spread.steps_below(100.0, 1.645) - upper).abs() < 1e-9 && spread.steps_below(7.0, 0.0) == 7.0);
+        assert!((spread.ttft_below(100.0, 2.0) - 100.0 * (2.0 * 0.1f64.hypot(0.04)).exp()).abs() < 1e-9);
         let assumed = Spread { tables_sd: 0.1, ..Spread::default() };
         assert_eq!(assumed.of_steps(100.0), (100.0 - 16.45, 100.0 + 16.45));
     }

@@ -1,6 +1,6 @@
 //! The table of `simulate`: the server, client metrics by stage, the engine's work, and warnings.
 
-use ridgepoint::internals::replay::{Factors, Intervals};
+use ridgepoint::internals::replay::{Factors, Intervals, TTFT_TAIL_REMARK};
 use ridgepoint::replay::StageMetrics;
 
 use super::Simulation;
@@ -19,6 +19,7 @@ impl Report for Simulation {
         page.paragraph("times      ", &self.latency_model);
         page.blank();
         self.latencies(page);
+        page.paragraph("tails      ", TTFT_TAIL_REMARK);
         page.blank();
         self.throughput(page);
         page.blank();

@@ -4,6 +4,7 @@ use std::sync::OnceLock;
 
 use ridgepoint::internals::BUILD;
 use ridgepoint::internals::correction::CorrectionInfo;
+use ridgepoint::internals::replay::SpreadSampler;
 use ridgepoint::internals::workload::LOCKSTEP;
 use ridgepoint::latency::CalibratedRoofline;
 use ridgepoint::replay::{EngineConfig, Metrics, replay};
@@ -121,6 +122,7 @@ impl Point<'_> {
         row.warn(unlike_the_fitted(steps, &engine.config));
         row.warn(engine.notes.iter().chain(self.grid.source.notes()).cloned());
         row.warn(self.load_notes());
+        row.warn(self.grid.slo.as_ref().and_then(Slo::remark));
         let replayed = |rate_per_s| self.replayed(row, latency, &engine.config, rate_per_s);
         *row = match &self.grid.slo {
             Some(slo) => self.capacity(slo, |rate_per_s| replayed(Some(rate_per_s)))?,
@@ -148,7 +150,13 @@ impl Point<'_> {
     ) -> Result<Row, String> {
         let load = &self.configuration.load.value;
         let mut workload = self.grid.source.workload(load, rate_per_s, self.share()).map_err(reason)?;
-        let replayed = replay(latency, config, &mut *workload, &mut ()).map_err(reason)?;
+        let mut sampler = SpreadSampler::new(latency.steps());
+        let replayed = if self.grid.slo.as_ref().is_some_and(Slo::has_confidence) {
+            replay(latency, config, &mut *workload, &mut sampler)
+        } else {
+            replay(latency, config, &mut *workload, &mut ())
+        };
+        let replayed = replayed.map_err(reason)?;
         replayed.check_clock().map_err(reason)?;
         let run = Metrics::of(&replayed).run;
         let notes = replayed.notes(config);
@@ -158,7 +166,7 @@ impl Point<'_> {
         }
         let mut row = Row { status: "ok".to_owned(), replays: 1, ..row.clone() };
         row.fill(&run, &replayed.counters, replayed.overload().is_none());
-        row.limits_broken = self.grid.slo.as_ref().and_then(|slo| slo.broken(&row));
+        row.limits_broken = self.grid.slo.as_ref().and_then(|slo| slo.broken(&row, &sampler.spread()));
         row.warn(notes);
         Ok(row)
     }

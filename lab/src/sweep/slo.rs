@@ -2,6 +2,7 @@
 #![expect(clippy::indexing_slicing, reason = "a missing key of a JSON value is null")]
 
 use ridgepoint::internals::input::{Keys, NumberRange};
+use ridgepoint::internals::replay::{Spread, TTFT_TAIL_REMARK};
 use ridgepoint::internals::workload::MAX_RATE_PER_S;
 
 use super::row::Row;
@@ -11,6 +12,8 @@ use super::row::Row;
 pub(super) struct Slo {
     /// The key of each figure in a grid and its column in a row, as in `ttft_p99_ms`, with the largest value allowed, ms.
     limits: Vec<(String, f64)>,
+    /// The limits hold with this probability: share, and standard deviations of a normal distribution below which it lies.
+    confidence: Option<(f64, f64)>,
     /// The rate that is found and the lowest one found to break a limit differ by at most this share.
     pub(super) precision: f64,
     /// The lowest rate that is tried, requests/s.
@@ -19,18 +22,36 @@ pub(super) struct Slo {
     pub(super) highest_rate_per_s: f64,
 }
 
+/// Probabilities that a limit can be judged at, with the standard deviations of a normal distribution below which they lie.
+const CONFIDENCES: [(f64, f64); 5] = [(0.5, 0.0), (0.8, 0.841_62), (0.9, 1.281_55), (0.95, 1.644_85), (0.99, 2.326_35)];
+
 const PRECISION: f64 = 0.02;
 const LOWEST_RATE_PER_S: f64 = 0.01;
 /// At this rate all requests are there at once, as far as a server can tell.
 const HIGHEST_RATE_PER_S: f64 = 10_000.0;
 
 impl Slo {
+    /// Whether the limits are judged by the upper end of an interval.
+    pub(super) fn has_confidence(&self) -> bool {
+        self.confidence.is_some()
+    }
+
+    /// A remark on figures that are known to be predicted too short.
+    pub(super) fn remark(&self) -> Option<String> {
+        self.limits.iter().any(|(key, _)| key == "ttft_p99_ms").then(|| TTFT_TAIL_REMARK.to_owned())
+    }
+
     /// The limits that a row breaks, with its values: `ttft_p99_ms 812.345 > 500`; `None` if all hold. A figure that no request has
-    /// breaks none.
-    pub(super) fn broken(&self, row: &Row) -> Option<String> {
+    /// breaks none. With a confidence the values are what the figures stay below.
+    pub(super) fn broken(&self, row: &Row, spread: &Spread) -> Option<String> {
         let columns = serde_json::to_value(row).unwrap_or_default();
         let broken = |(key, limit_ms): &(String, f64)| {
-            let value_ms = columns[key].as_f64()?;
+            let predicted_ms = columns[key].as_f64()?;
+            let value_ms = match self.confidence {
+                None => predicted_ms,
+                Some((_, sds)) if key.starts_with("ttft") => spread.ttft_below(predicted_ms, sds),
+                Some((_, sds)) => spread.steps_below(predicted_ms, sds),
+            };
             (value_ms > *limit_ms).then(|| format!("{key} {value_ms:.3} > {limit_ms}"))
         };
         let broken: Vec<String> = self.limits.iter().filter_map(broken).collect();
@@ -39,8 +60,9 @@ impl Slo {
 
     /// The limits as a text: `ttft_p99_ms = 500, itl_p99_ms = 50`.
     pub(super) fn text(&self) -> String {
-        let texts: Vec<String> = self.limits.iter().map(|(key, limit_ms)| format!("{key} = {limit_ms}")).collect();
-        texts.join(", ")
+        let limits = self.limits.iter().map(|(key, limit_ms)| format!("{key} = {limit_ms}"));
+        let confidence = self.confidence.map(|(share, _)| format!("confidence = {share}"));
+        limits.chain(confidence).collect::<Vec<_>>().join(", ")
     }
 
     /// The limits and the range of the search as a text.
@@ -70,6 +92,10 @@ impl Slo {
         let precision = keys.read("precision", "a share from 0.001 to 1", |value| {
             value.as_f64().filter(|share| (0.001..=1.0).contains(share))
         });
+        let confidence = keys.read("confidence", "0.5, 0.8, 0.9, 0.95 or 0.99", |value| {
+            let share = value.as_f64()?;
+            CONFIDENCES.into_iter().find(|(known, _)| known.total_cmp(&share).is_eq())
+        });
         let rate = |key| keys.number(key, NumberRange::above_zero(MAX_RATE_PER_S, "requests per second"));
         let (lowest, highest) = (rate("lowest_rate_per_s"), rate("highest_rate_per_s"));
         let lowest_rate_per_s =
@@ -81,7 +107,7 @@ impl Slo {
             ));
         }
         keys.finish();
-        Slo { limits, precision: precision.unwrap_or(PRECISION), lowest_rate_per_s, highest_rate_per_s }
+        Slo { limits, confidence, precision: precision.unwrap_or(PRECISION), lowest_rate_per_s, highest_rate_per_s }
     }
 }
 
@@ -126,8 +152,23 @@ mod tests {
             read("ttft_p99_ms = 39\nttft_mean_ms = 30\ntpot_p50_ms = 14.5\ne2e_p90_ms = 228\nitl_p99_ms = 1");
         assert_eq!(problems, [""; 0]);
         // The 99th percentile of 20 and 40 is 20 + 0.99 × 20, the 90th of 120 and 240 is 228; nothing is known of gaps.
-        assert_eq!(slo.broken(&two()).unwrap(), "ttft_p99_ms 39.800 > 39, tpot_p50_ms 15.000 > 14.5");
+        let sure = Spread::default();
+        assert_eq!(slo.broken(&two(), &sure).unwrap(), "ttft_p99_ms 39.800 > 39, tpot_p50_ms 15.000 > 14.5");
+        assert!(slo.remark().is_some_and(|remark| remark.starts_with("TTFT p99")));
         assert_eq!((slo.precision, slo.lowest_rate_per_s, slo.highest_rate_per_s), (0.02, 0.01, 10_000.0));
+    }
+
+    #[test]
+    fn a_confidence_judges_by_the_upper_end_of_the_interval() {
+        // Steps are known to 10 %: 90 % of them are below 1.128 times the prediction, 15 ms.
+        let spread = Spread { tables_sd: 0.1, ..Spread::default() };
+        let broken = |confidence: &str| read(&format!("tpot_p50_ms = 16.5\n{confidence}")).0.broken(&two(), &spread);
+        assert_eq!((broken(""), broken("confidence = 0.5"), broken("confidence = 0.8")), (None, None, None));
+        assert_eq!(broken("confidence = 0.9").unwrap(), "tpot_p50_ms 16.922 > 16.5");
+        let (slo, _) = read("tpot_p50_ms = 16.5\nconfidence = 0.9");
+        assert_eq!((slo.text().as_str(), slo.remark()), ("tpot_p50_ms = 16.5, confidence = 0.9", None));
+        let (_, problems) = read("tpot_p50_ms = 16.5\nconfidence = 1.5");
+        assert_eq!(problems, ["slo.confidence = 1.5 must be 0.5, 0.8, 0.9, 0.95 or 0.99"]);
     }
 
     #[test]
