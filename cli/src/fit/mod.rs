@@ -80,7 +80,7 @@ pub fn run(args: &Fit, common: &Common) -> Result<Outcome<Fitted>, Failure> {
     }
     let data_dir = common.data_dir();
     let level = level(args, data_dir)?;
-    let prior = prior(args.prior.as_deref(), &level)?;
+    let prior = prior(args, &level)?;
     let bar = progress::bar(0, "{msg} [{bar:30}] {pos}/{len}, {elapsed}");
     let job = Job { args, data_dir, level, prior, bar };
     let (correction, mut outcome) =
@@ -114,16 +114,20 @@ fn level(args: &Fit, data_dir: Option<&Path>) -> Result<Level, Failure> {
     }
 }
 
-fn prior(requested: Option<&str>, level: &Level) -> Result<Prior, Failure> {
+fn prior(args: &Fit, level: &Level) -> Result<Prior, Failure> {
     let (usual, model) = match level {
         Level::Global => ("none", "any model"),
         Level::Model { model } => ("global", model.as_str()),
     };
-    let requested = requested.unwrap_or(usual);
+    let requested = args.prior.as_deref().unwrap_or(usual);
     if requested == "auto" {
         let message = "--prior auto: must be none, global or the path of a file that `ridgepoint fit` wrote";
         return Err(Failure::input(message));
     }
     let global = CorrectionChoice::from(requested).resolve(model, EfficiencyMode::Tables)?;
-    Ok(global.map_or_else(Prior::of_any_model, |global| Prior::around(&global)))
+    let uncorrected = match level {
+        Level::Global if args.steps.is_empty() => Prior::of_serving_runs,
+        _ => Prior::of_any_model,
+    };
+    Ok(global.map_or_else(uncorrected, |global| Prior::around(&global)))
 }

@@ -47,6 +47,7 @@ pub fn fit_serving(
         let rows = replayed_rows(cases, &anchor, seed, done)?;
         let measured = cases.iter().zip(&rows).filter(|(_, rows)| !rows.is_empty());
         let models = distinct(measured.map(|(case, _)| case.labels.model.clone()));
+        let rows = if prior.counts_models() { by_model(cases, rows) } else { rows };
         let mut fitted = fit_rows(origin, rows.into_iter().flatten().collect(), prior)?;
         fitted.correction.source.models = models;
         fitted.correction.source.hardware = distinct(cases.iter().map(|case| case.labels.hardware.clone()));
@@ -56,6 +57,16 @@ pub fn fit_serving(
         }
         anchor = between(&anchor, fitted.correction, if round < FIRST_HALF_ROUND { 1.0 } else { 0.5 });
     }
+}
+
+/// The rows with weights by which the runs of one model count as one run together: they share what the terms leave out of it, and
+/// more of them tell no more about other models.
+fn by_model(cases: &[&Case], mut rows: Vec<Vec<Row>>) -> Vec<Vec<Row>> {
+    for (case, rows) in cases.iter().zip(&mut rows) {
+        let alike = cases.iter().filter(|other| other.labels.model == case.labels.model).count();
+        rows.iter_mut().for_each(|row| row.weight /= alike as f64);
+    }
+    rows
 }
 
 /// `to` with coefficients that have gone this share of the way from those of `from`.

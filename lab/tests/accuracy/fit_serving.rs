@@ -156,7 +156,7 @@ fn models_that_a_correction_has_not_seen_are_met() {
     assert!(cases.len() >= 13 && skipped.is_empty(), "{} runs, {skipped:?}", cases.len());
     let folds = {
         let cases: Vec<&Case> = cases.iter().collect();
-        let prior = Prior::of_any_model();
+        let prior = Prior::of_serving_runs();
         let (all, _) = fit_serving("all", &cases, &prior, &prior.means, SEED, &|| {}).expect("a fit");
         leave_out(&cases, GroupBy::Model, &prior, &all.correction, SEED, &|| {}).expect("folds")
     };
