@@ -43,7 +43,7 @@ pub enum Term {
     Tokens,
     /// Requests with a prefill chunk.
     PrefillRequests,
-    /// Layers, where attention is launched between graphs: a step with a prefill chunk that a captured size holds.
+    /// Layers, where attention is launched between piecewise graphs.
     PiecewiseLayers,
     /// Requests that the sampler applies penalties to: the host copies their tokens to the GPU.
     PenalisedRequests,

@@ -1,7 +1,7 @@
 //! A compiled step is within 0.1 % of its operators one by one, and gives the same bits for every form of the batch.
 
 use proptest::prelude::*;
-use ridgepoint::{Deployment, Hardware, Model, Options, Request, StepModel};
+use ridgepoint::{CudagraphMode, Deployment, Hardware, Model, Options, Request, StepModel};
 
 /// Largest relative difference that compiling may make.
 const TOLERANCE: f64 = 1e-3;
@@ -49,6 +49,18 @@ fn all_models(correction: &str) -> Vec<StepModel> {
     models.map(|(model, gpus)| step_model(model, &Deployment::tensor_parallel(*gpus), correction)).collect()
 }
 
+/// Small models whose steps wait for launches, in each mode, and captured sizes of one's own.
+fn launched_otherwise() -> Vec<StepModel> {
+    use CudagraphMode::{Full, FullDecodeOnly, None, Piecewise};
+    let modes = [Full, FullDecodeOnly, None, Piecewise];
+    let modes = modes.map(|mode| Deployment { cudagraph_mode: Some(mode), ..Deployment::default() });
+    let sizes = [vec![3, 100, 704], vec![5, 700]];
+    let sizes = sizes.map(|sizes| Deployment { cudagraph_capture_sizes: sizes, ..Deployment::default() });
+    let eager = Deployment { enforce_eager: true, ..Deployment::default() };
+    let all = modes.into_iter().chain(sizes).chain([eager]);
+    all.map(|deployment| step_model("qwen2.5-0.5b", &deployment, "auto")).collect()
+}
+
 fn agree(steps: &StepModel, batch: &[Request]) -> std::result::Result<(), TestCaseError> {
     let (compiled, by_operator) = (steps.step_time_us(batch), steps.estimate_unchecked(batch).step_time_us);
     let difference = compiled / by_operator - 1.0;
@@ -58,8 +70,8 @@ fn agree(steps: &StepModel, batch: &[Request]) -> std::result::Result<(), TestCa
 
 #[test]
 fn compiled_steps_agree_with_their_operators() {
-    let models = [all_models("none"), all_models("auto")].concat();
-    proptest!(ProptestConfig::with_cases(2000), |(batch in batch(), which in 0..models.len())| {
+    let models = [all_models("none"), all_models("auto"), launched_otherwise()].concat();
+    proptest!(ProptestConfig::with_cases(2400), |(batch in batch(), which in 0..models.len())| {
         agree(&models[which], &batch)?;
     });
 }

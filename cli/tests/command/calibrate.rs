@@ -90,7 +90,7 @@ fn another_gpus_tables_are_scored_on_all_rows() {
     let check = ["calibrate", "--hardware", "h100", "--data-dir", data_dir, "--check", measurements.to_str().unwrap()];
     let json = run(&[&check[..], &["--borrow-from", "a100", "--format", "json"]].concat()).json();
     let own = run(&[&check[..], &["--format", "json"]].concat()).json();
-    let (borrowed, own) = (&json["operators"]["gemm"], &own["operators"]["gemm"]);
+    let (borrowed, own) = (&json["gemm"], &own["gemm"]);
     assert_eq!(borrowed["rows"], borrowed["rows_unseen"], "{borrowed}");
     assert!(borrowed["median_ape_pct"].as_f64() > own["median_ape_pct"].as_f64(), "{borrowed} {own}");
     run(&[&check[..], &["--borrow-from", "h100"]].concat()).fails(2, &["--borrow-from names the GPU of --hardware"]);

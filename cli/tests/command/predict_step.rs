@@ -124,8 +124,12 @@ fn deployment_flags_and_their_short_names_reach_the_deployment() {
 
 #[test]
 fn launch_modes_differ_as_they_do_in_the_engine() {
+    let measured = |line: &str| {
+        let args: Vec<&str> = std::iter::once("predict-step").chain(line.split_ascii_whitespace()).collect();
+        run(&args)
+    };
     let step = |more: &str| {
-        predict(&format!("--model qwen2.5-0.5b --hardware h100 --correction none --decode 9x500 {more} --format json"))
+        measured(&format!("--model qwen2.5-0.5b --hardware h100 --correction none --decode 9x500 {more} --format json"))
             .json()
     };
     let us = |more: &str| step(more)["step_time_us"].as_f64().unwrap();
@@ -134,12 +138,12 @@ fn launch_modes_differ_as_they_do_in_the_engine() {
     let sizes = step("--cudagraph-capture-sizes 4,12");
     assert_eq!((sizes["padded_tokens"].as_u64(), sizes["graph_mode"].as_str()), (Some(12), Some("full")));
     assert_eq!(sizes["deployment"]["cudagraph_capture_sizes"], serde_json::json!([4, 12]));
-    let refused = predict("--model qwen2.5-0.5b --hardware h100 --decode 1x9 --enforce-eager --cudagraph-mode FULL");
+    let refused = measured("--model qwen2.5-0.5b --hardware h100 --decode 1x9 --enforce-eager --cudagraph-mode FULL");
     refused.fails(1, &["cudagraph_mode = FULL contradicts enforce_eager"]);
     let scout = "--model llama-4-scout --hardware h100 --tp 4 --decode 1x9";
-    assert_eq!(predict(&format!("{scout} --format json")).json()["graph_mode"], "piecewise");
-    predict(&format!("{scout} --cudagraph-mode FULL")).fails(1, &["cudagraph_mode = FULL", "chunked attention"]);
-    let ring = predict(
+    assert_eq!(measured(&format!("{scout} --format json")).json()["graph_mode"], "piecewise");
+    measured(&format!("{scout} --cudagraph-mode FULL")).fails(1, &["cudagraph_mode = FULL", "chunked attention"]);
+    let ring = measured(
         "--model llama-3.1-70b --hardware h100 --tp 4 --disable-custom-all-reduce --attention-backend flashinfer --decode 8x9",
     );
     assert!(

@@ -2,7 +2,7 @@
 
 use super::OperatorTables;
 use super::attention::{Calls, ChunkAttention, DecodeAttention};
-use super::rows::{GroupTable, GroupTimes};
+use super::rows::{GroupTable, GroupTimes, ends_a_cell};
 use crate::correction::Term;
 use crate::efficiency::kernel_time::heads_of;
 use crate::efficiency::mixed::{share_a_call, splits_per_key};
@@ -23,10 +23,14 @@ const MOST_DECODES: u64 = 8192;
 const FEWEST: u64 = 1024;
 
 impl OperatorTables {
-    /// Fills the tables of `steps`. Returns `None` for a model with more kinds of attention than they have room for, and if a time
-    /// overflows.
+    /// Fills the tables of `steps`. Returns `None` for a model with more kinds of attention than they have room for, for captured
+    /// sizes within a cell of their rows, and if a time overflows.
     pub(in crate::step_model) fn new(steps: &StepModel) -> Option<Self> {
         let plan = steps.plan();
+        let captured_tokens = plan.cuda_graphs.limit_tokens();
+        if !plan.cuda_graphs.sizes().into_iter().all(ends_a_cell) {
+            return None;
+        }
         let most_decodes = plan.max_num_seqs.clamp(FEWEST, MOST_DECODES);
         let most_tokens = plan.max_num_batched_tokens.clamp(most_decodes, MOST_TOKENS);
         let most_context = (plan.max_model_len * 2).clamp(most_tokens, MOST_TOKENS);
@@ -60,7 +64,6 @@ impl OperatorTables {
         let one_sampled = with(one, SAMPLED, 1);
         let requests = CountAxis::up_to(most_decodes);
         let (decode_attention, chunk_attention) = attention(steps, &requests)?;
-        let is_piecewise = |tokens| counted(&with(one, TOKENS, tokens), Term::PiecewiseLayers) > 0.0;
         Some(OperatorTables {
             decodes: table(&alone, most_decodes, nothing, DECODES_ALONE),
             tokens: table(&by_tokens, most_tokens, one, TOKENS),
@@ -77,7 +80,10 @@ impl OperatorTables {
             most_decodes,
             launches: steps.launches,
             layers: counted(&one_sampled, Term::Layers),
-            piecewise_tokens: (0..=FEWEST).map(is_piecewise).collect(),
+            piecewise: [(nothing, DECODES_ALONE), (one, TOKENS)].map(|(batch, set)| {
+                let layers = |tokens| counted(&with(batch, set, tokens), Term::PiecewiseLayers);
+                (0..=FEWEST.max(captured_tokens)).map(|tokens| layers(tokens) > 0.0).collect()
+            }),
             penalised: counted(&one_sampled, Term::PenalisedRequests),
         })
     }

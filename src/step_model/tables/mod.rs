@@ -45,8 +45,8 @@ pub(super) struct OperatorTables {
     most_decodes: u64,
     launches: Launches,
     layers: f64,
-    /// Whether a step with prefill chunks is launched as piecewise graphs, by its tokens.
-    piecewise_tokens: Vec<bool>,
+    /// Whether a step is launched as piecewise graphs, by its tokens: of decodes alone, and with prefill chunks.
+    piecewise: [Vec<bool>; 2],
     penalised: f64,
 }
 
@@ -117,11 +117,13 @@ impl StepTables {
         let piecewise_us = coefficient(Term::PiecewiseLayers) * operators.layers;
         let sampled_us = coefficient(Term::PenalisedRequests) * operators.penalised;
         let request_us = coefficient(Term::Requests);
-        let is_piecewise = |tokens: u64| operators.piecewise_tokens.get(tokens as usize).copied().unwrap_or(false);
-        let by_decodes = operators.decodes.folded(&factors, |decodes| step_us + token_us * decodes as f64);
-        let by_tokens = operators.tokens.folded(&factors, |tokens| {
-            step_us + token_us * tokens as f64 + if is_piecewise(tokens) { piecewise_us } else { 0.0 }
-        });
+        let tokens_us = |is_piecewise: &[bool], tokens: u64| {
+            let is_piecewise = is_piecewise.get(tokens as usize).copied().unwrap_or(false);
+            step_us + token_us * tokens as f64 + if is_piecewise { piecewise_us } else { 0.0 }
+        };
+        let [alone, mixed] = &operators.piecewise;
+        let by_decodes = operators.decodes.folded(&factors, |decodes| tokens_us(alone, decodes));
+        let by_tokens = operators.tokens.folded(&factors, |tokens| tokens_us(mixed, tokens));
         let by_sampled = operators.sampled.folded(&factors, |sampled| sampled_us * sampled as f64);
         let decodes_that_sample = (1..=operators.most_decodes).map(|count| {
             let mut time = by_decodes.at(count).unwrap_or_default();

@@ -27,6 +27,11 @@ const TILED_CELLS: u64 = (TILED_ROWS - DENSE_ROWS) / TILE_ROWS;
 /// Operator groups that corrections weigh.
 const GROUPS: usize = 7;
 
+/// Whether `rows` is the last number of rows of its cell.
+pub(super) fn ends_a_cell(rows: u64) -> bool {
+    rows <= DENSE_ROWS || rows_of(position(rows).0).1 == rows
+}
+
 /// Times by operator group and their common roofline bound, µs.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct GroupTimes {
