@@ -10,8 +10,7 @@ use crate::step_model::StepModel;
 const SAMPLED: u64 = 64;
 
 /// What is known of the tail of TTFT, for those who plan by it.
-pub const TTFT_TAIL_REMARK: &str = "TTFT p99 of public runs was predicted a fifth too short in the median: the first requests after a \
-                                    start wait for kernels that are compiled late (docs/accuracy.md)";
+pub const TTFT_TAIL_REMARK: &str = "TTFT p99 of public runs was predicted a fifth too short (docs/accuracy.md)";
 
 /// Share of extrapolated steps above which a remark is made.
 const TOLD_SHARE: f64 = 0.1;
