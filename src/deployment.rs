@@ -46,7 +46,7 @@ pub struct Deployment {
     /// Largest size of vLLM's own choice; `None` is `min(2·max_num_seqs, 512)`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_cudagraph_capture_size: Option<u32>,
-    /// Attention kernels; `None` is the backend that vLLM would take.
+    /// Attention kernels. `None` leaves the choice to vLLM.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub attention_backend: Option<AttentionBackend>,
     /// Sum over tensor-parallel ranks by NCCL's ring instead of vLLM's own kernel.

@@ -89,7 +89,7 @@ Examples:
     ridgepoint evaluate scorecard runs/ --correction global --format json
 
 P1: the error of the mean E2E is at most 10 percent. P2: those of the mean TTFT and the mean ITL are at most 15 percent. \
-P3: no two runs whose predicted intervals are disjoint have their p99 in the wrong order. The exit code is 1 where one of \
+P3: two runs whose predicted intervals do not overlap have their p99 in the measured order. The exit code is 1 where one of \
 them fails; the rest is for information. ITL is judged by the time from first to last token, which clients count alike.";
 
 pub const EVALUATE_CLOSED_LOOP: &str = "\

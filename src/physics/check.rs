@@ -72,7 +72,7 @@ pub(super) fn distinct_windows(model: &Model) -> Vec<Window> {
     windows
 }
 
-/// Whether a layer's attention is local to chunks of the context. vLLM captures it in no graph.
+/// Whether a layer uses chunked local attention, which vLLM never captures in a CUDA graph.
 ///
 /// # Source
 /// vLLM, `ChunkedLocalAttention` (`vllm/model_executor/layers/attention/chunked_local_attention.py`).

@@ -100,7 +100,7 @@ impl CudaGraphs {
         }
     }
 
-    /// Most tokens of a step that replays graphs.
+    /// The largest captured size, tokens; 0 without graphs.
     pub fn limit_tokens(&self) -> u64 {
         self.sizes().last().copied().unwrap_or(0)
     }

@@ -85,16 +85,16 @@ pub(super) fn from_map(origin: &str, map: &Map<String, Value>, over: &Map<String
 fn with_plain_names(map: &Map<String, Value>, log: &Log) -> Map<String, Value> {
     let mut plain: Map<String, Value> = Map::new();
     let mut spelled: BTreeMap<String, (&str, &Value)> = BTreeMap::new();
-    let of_compilation = |key: &str, value: &Value| {
-        value.as_object().filter(|_| plain_name(key) == "compilation_config").cloned().unwrap_or_default()
-    };
-    let compilation: Map<String, Value> = map.iter().flat_map(|(key, value)| of_compilation(key, value)).collect();
-    for key in compilation.keys().filter(|key| !OF_COMPILATION.contains(&key.as_str())) {
+    let is_compilation =
+        |(key, value): &(&String, &Value)| value.is_object() && plain_name(key) == "compilation_config";
+    let (nested, others): (Vec<_>, Vec<_>) = map.iter().partition(is_compilation);
+    let nested = nested.into_iter().filter_map(|(_, value)| value.as_object()).flatten();
+    let (arguments, others_nested): (Vec<_>, Vec<_>) =
+        nested.partition(|(key, _)| OF_COMPILATION.contains(&key.as_str()));
+    for (key, _) in others_nested {
         log.note(format!("compilation_config.{key} has no influence here"));
     }
-    let compilation = compilation.iter().filter(|(key, _)| OF_COMPILATION.contains(&key.as_str()));
-    let others = map.iter().filter(|(key, value)| of_compilation(key, value).is_empty());
-    for (key, original) in others.chain(compilation).filter(|(_, value)| !value.is_null()) {
+    for (key, original) in others.into_iter().chain(arguments).filter(|(_, value)| !value.is_null()) {
         let name = plain_name(key);
         let switch = name.strip_prefix("no_").filter(|name| SWITCHES.contains(name));
         let (name, value) = match (switch, original) {

@@ -8,8 +8,8 @@ use crate::physics::{BatchSums, GraphMode, StepPlan};
 /// Host time of a kernel of an eager step, µs.
 ///
 /// # Source
-/// Measured: 182 µs a layer of ten kernels. vLLM 0.32.0 with `enforce_eager` on one core of a server CPU took 1,963 µs a step of a Llama
-/// of 8 layers and 9,254 µs with 48, each so narrow (64) that arithmetic takes next to nothing.
+/// Measured: a layer of ten kernels takes 182 µs. With `enforce_eager`, vLLM 0.32.0 on one core of a server CPU needs 1,963 µs for a step of
+/// a Llama with 8 layers and 9,254 µs with 48. The layers are 64 wide, so that their arithmetic takes next to no time.
 const EAGER_LAUNCH_US: f64 = 18.2;
 
 /// Host time of a kernel that `torch.compile` has compiled, µs.
@@ -24,7 +24,7 @@ const PIECEWISE_LAUNCHES: u64 = 3;
 /// Host times of a step by its kind, µs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub(super) struct Launches {
-    /// Most tokens of a step that replays graphs.
+    /// The largest captured size, tokens.
     captured_tokens: u64,
     /// Of decodes alone: within the captured sizes, and beyond.
     decodes_us: [f64; 2],

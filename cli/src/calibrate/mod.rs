@@ -81,16 +81,11 @@ pub fn run(args: &Calibrate, common: &Common) -> Result<Outcome<Reports>, Failur
     }
     let own = || Tables::new(&hardware, data_dir);
     let borrowed = |lender: Hardware| Tables::borrowed(&hardware, &lender, data_dir);
+    let tables = args.check.as_ref().map(|_| lender.map_or_else(own, borrowed));
     let mut work = Work {
-        rows: &rows,
-        hardware: &hardware,
-        tables: args.check.as_ref().map(|_| lender.map_or_else(own, borrowed)),
         command: args.out.as_ref().map_or_else(String::new, |out| command_line(&dirs, &hardware, out)),
-        reports: Vec::new(),
         notes,
-        without_table: Vec::new(),
-        unreported: Vec::new(),
-        bar: progress_bar(&rows, if args.check.is_some() { 1 } else { 2 }),
+        ..Work::new(&rows, &hardware, tables)
     };
     work.all()?;
     work.bar.finish_and_clear();
@@ -120,22 +115,12 @@ pub fn run(args: &Calibrate, common: &Common) -> Result<Outcome<Reports>, Failur
 pub fn check_borrowed(
     dirs: &[PathBuf],
     hardware: &Hardware,
-    lender: Hardware,
+    lender: &Hardware,
     common: &Common,
 ) -> Result<Vec<(&'static str, OperatorReport)>, Failure> {
     let data_dir = common.data_dir();
     let (rows, _) = measurements::load(dirs, hardware, data_dir)?;
-    let mut work = Work {
-        rows: &rows,
-        hardware,
-        tables: Some(Tables::borrowed(hardware, &lender, data_dir)),
-        command: String::new(),
-        reports: Vec::new(),
-        notes: Vec::new(),
-        without_table: Vec::new(),
-        unreported: Vec::new(),
-        bar: progress_bar(&rows, 0),
-    };
+    let mut work = Work::new(&rows, hardware, Some(Tables::borrowed(hardware, lender, data_dir)));
     work.all()?;
     work.bar.finish_and_clear();
     Ok(work.reports)
@@ -155,6 +140,27 @@ struct Work<'a> {
     /// Rows left out of operators that have no report to say so.
     unreported: Vec<String>,
     bar: ProgressBar,
+}
+
+impl<'a> Work<'a> {
+    fn new(rows: &'a Rows, hardware: &'a Hardware, tables: Option<Tables>) -> Self {
+        let passes = match &tables {
+            Some(tables) if tables.are_borrowed() => 0,
+            Some(_) => 1,
+            None => 2,
+        };
+        Work {
+            rows,
+            hardware,
+            tables,
+            command: String::new(),
+            reports: Vec::new(),
+            notes: Vec::new(),
+            without_table: Vec::new(),
+            unreported: Vec::new(),
+            bar: progress_bar(rows, passes),
+        }
+    }
 }
 
 impl Work<'_> {

@@ -8,7 +8,9 @@ use ridgepoint_lab::evaluate::case::{Case, correct};
 use ridgepoint_lab::evaluate::experiment::{Experiment, serving_cases};
 use ridgepoint_lab::evaluate::fold::GroupBy;
 use ridgepoint_lab::evaluate::report::EvaluationReport;
-use ridgepoint_lab::evaluate::scorecard::{Errors, Scorecard, ScoredRun, Transfer, left_out_by};
+use ridgepoint_lab::evaluate::scorecard::{
+    Errors, MAX_E2E_PCT, MAX_TTFT_AND_ITL_PCT, Scorecard, ScoredRun, Transfer, left_out_by,
+};
 use ridgepoint_lab::stats::ErrorSummary;
 
 use super::table::{absolute, signed};
@@ -17,8 +19,10 @@ use crate::common::Common;
 use crate::outcome::{Failure, Outcome, Report};
 use crate::text::{Page, Rows, shown};
 
-/// GPU whose tables are borrowed, and GPUs whose rows they predict.
+/// The GPU whose tables predict the kernels of other GPUs.
 const LENDER: &str = "h100_sxm";
+
+/// The GPUs whose kernels are predicted.
 const BORROWERS: [&str; 2] = ["a100_sxm", "h200_sxm"];
 
 /// The arguments of `evaluate scorecard`.
@@ -79,12 +83,9 @@ pub fn run(args: &ScorecardArgs, common: &Common) -> Result<Outcome<Scorecard>, 
 /// The folders of experiments: `serving*` of a folder that has any, else the folder itself.
 fn serving_folders(paths: &[PathBuf]) -> Vec<PathBuf> {
     let of = |path: &PathBuf| {
-        let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
-        let is_serving = |path: &PathBuf| {
-            path.is_dir() && path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("serving"))
-        };
-        let mut found: Vec<PathBuf> = entries.map(|entry| entry.path()).filter(is_serving).collect();
-        found.sort();
+        let is_serving =
+            |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("serving"));
+        let found: Vec<PathBuf> = folders(path).into_iter().filter(is_serving).collect();
         if found.is_empty() { vec![path.clone()] } else { found }
     };
     paths.iter().flat_map(of).collect()
@@ -107,12 +108,13 @@ fn transfers(paths: &[PathBuf], common: &Common) -> Result<Vec<Transfer>, Failur
             continue;
         }
         let hardware = Hardware::find_in(common.data_dir(), name)?;
-        let reports = check_borrowed(&dirs, &hardware, lender.clone(), common)?;
+        let reports = check_borrowed(&dirs, &hardware, &lender, common)?;
         all.extend(reports.into_iter().map(|(operator, report)| transfer(operator, report.total)));
     }
     Ok(all)
 }
 
+/// The folders in a folder, sorted; none if it cannot be read.
 fn folders(path: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
     let mut found: Vec<PathBuf> = entries.map(|entry| entry.path()).filter(|path| path.is_dir()).collect();
@@ -133,12 +135,10 @@ impl Report for Scorecard {
             .right("ITL mean", |of| shown(of.itl_mean_pct, signed))
             .left("P2", move |of| verdict(of.passed_p2));
         page.rows(&rows, &[]);
+        let all = self.experiments.len();
         page.line(&format!(
-            "P1 (E2E within 10 %): {} of {}; P2 (TTFT and ITL within 15 %): {} of {}",
-            self.passed_p1,
-            self.experiments.len(),
-            self.passed_p2,
-            self.experiments.len()
+            "P1 (E2E within {MAX_E2E_PCT} %): {} of {all}; P2 (TTFT and ITL within {MAX_TTFT_AND_ITL_PCT} %): {} of {all}",
+            self.passed_p1, self.passed_p2
         ));
         page.blank();
         let rows = Rows::of(&self.inversions)

@@ -20,7 +20,7 @@ pub const QUEUEING_PRIOR_SD_US: f64 = 2000.0;
 /// models differ from each other in what the terms leave out (assumed).
 const MODEL_SD_SHARE: f64 = 0.5;
 
-/// Share of the standard deviations by which serving runs may move what holds for any model. Chosen by the errors of
+/// Serving runs narrow the prior of any model to this share of its standard deviations. The share was chosen by the errors of
 /// models that were left out of the fit of 31 public runs: 3.6, 3.4 and 2.9 % of E2E in the median with 1, ½ and ¼, and 2.2 % without a
 /// correction; of 13 runs the worst is 12.1 % with 1 and 12.52 % with ¼.
 const ANY_MODEL_SD_SHARE: f64 = 0.3;

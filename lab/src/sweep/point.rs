@@ -7,7 +7,7 @@ use ridgepoint::internals::correction::CorrectionInfo;
 use ridgepoint::internals::replay::SpreadSampler;
 use ridgepoint::internals::workload::LOCKSTEP;
 use ridgepoint::latency::CalibratedRoofline;
-use ridgepoint::replay::{EngineConfig, Metrics, replay};
+use ridgepoint::replay::{EngineConfig, Metrics, Observer, replay};
 use ridgepoint::workload::ReplicaShare;
 use ridgepoint::{CorrectionChoice, EfficiencyMode, Error, ErrorKind, Hardware, Options, StepModel};
 
@@ -150,13 +150,10 @@ impl Point<'_> {
     ) -> Result<Row, String> {
         let load = &self.configuration.load.value;
         let mut workload = self.grid.source.workload(load, rate_per_s, self.share()).map_err(reason)?;
-        let mut sampler = SpreadSampler::new(latency.steps());
-        let replayed = if self.grid.slo.as_ref().is_some_and(Slo::has_confidence) {
-            replay(latency, config, &mut *workload, &mut sampler)
-        } else {
-            replay(latency, config, &mut *workload, &mut ())
-        };
-        let replayed = replayed.map_err(reason)?;
+        let (mut sampler, mut nobody) = (SpreadSampler::new(latency.steps()), ());
+        let has_confidence = self.grid.slo.as_ref().is_some_and(Slo::has_confidence);
+        let observer: &mut dyn Observer = if has_confidence { &mut sampler } else { &mut nobody };
+        let replayed = replay(latency, config, &mut *workload, observer).map_err(reason)?;
         replayed.check_clock().map_err(reason)?;
         let run = Metrics::of(&replayed).run;
         let notes = replayed.notes(config);

@@ -97,7 +97,7 @@ impl Choice<'_> {
                 let [launch, efficiency, ..] = found.series.coefficients[..] else { return Ok(Curve::Ideal) };
                 self.note("not measured, priced by the link and an all-reduce's floor");
                 let bytes_per_s = self.chip.link_bytes_per_s * efficiency.min(1.0);
-                Ok(Curve::Exchange { floor_us: launch, bytes_per_s })
+                Ok(Curve::Link { floor_us: launch, bytes_per_s })
             }
             Kernel::Elementwise { .. } | Kernel::Sort { .. } | Kernel::RowScan { .. } => Ok(Curve::Streaming),
         }
@@ -107,7 +107,7 @@ impl Choice<'_> {
     fn ring(&self, num_gpus: u64) -> Curve {
         let hop_us = if self.link == Some(InterconnectKind::Pcie) { RING_PCIE_HOP_US } else { RING_NVLINK_HOP_US };
         let floor_us = RING_BASE_US + (2 * (num_gpus - 1)) as f64 * hop_us;
-        Curve::Ring { floor_us, bytes_per_s: RING_EFFICIENCY * self.chip.link_bytes_per_s }
+        Curve::Link { floor_us, bytes_per_s: RING_EFFICIENCY * self.chip.link_bytes_per_s }
     }
 
     /// Adds a note once: the series of a chunk and of its decodes may be borrowed alike.

@@ -74,12 +74,8 @@ enum Curve {
     Decode(DecodeCurve),
     Moe(MoeCurve),
     AllReduce(AllReduceCurve),
-    Exchange {
-        floor_us: f64,
-        bytes_per_s: f64,
-    },
-    /// An all-reduce in steps around the ring of GPUs.
-    Ring {
+    /// Bytes that a rank sends, at a share of its link's rate.
+    Link {
         floor_us: f64,
         bytes_per_s: f64,
     },
@@ -160,8 +156,7 @@ impl Timer {
             }
             (Curve::Moe(curve), Kernel::Moe { num_tokens, .. }) => curve.time(num_tokens as f64),
             (Curve::AllReduce(curve), Kernel::AllReduce { message_bytes, .. }) => curve.time(message_bytes),
-            (Curve::Exchange { floor_us, bytes_per_s }, Kernel::Exchange { .. })
-            | (Curve::Ring { floor_us, bytes_per_s }, Kernel::AllReduce { .. }) => {
+            (Curve::Link { floor_us, bytes_per_s }, _) => {
                 (floor_us + time_us(operator.bytes, *bytes_per_s), Provenance::Datasheet)
             }
             (Curve::Streaming, kernel) => {

@@ -16,10 +16,10 @@ use crate::stats::ErrorSummary;
 use inversions::{Inversions, inversions};
 use paper::PaperExperiment;
 
-/// Largest error of the mean E2E that passes, percent (priority P1).
+/// A run passes P1 if the error of its mean E2E is at most this, percent.
 pub const MAX_E2E_PCT: f64 = 10.0;
 
-/// Largest error of the mean TTFT and of the mean ITL that passes, percent (priority P2).
+/// A run passes P2 if the errors of its mean TTFT and of its mean ITL are at most this, percent.
 pub const MAX_TTFT_AND_ITL_PCT: f64 = 15.0;
 
 /// Metrics whose intervals are counted.
@@ -46,7 +46,7 @@ pub struct ScoredRun {
     pub e2e_mean_pct: Option<f64>,
     /// Signed error of the mean TTFT, percent.
     pub ttft_mean_pct: Option<f64>,
-    /// Signed error of the mean gap between tokens, percent: of (E2E − TTFT), which every client counts alike.
+    /// Signed error of the mean ITL, percent. It is that of E2E − TTFT, as clients count output tokens differently.
     pub itl_mean_pct: Option<f64>,
     /// The E2E is within its limit.
     pub passed_p1: bool,
@@ -87,7 +87,7 @@ pub struct Errors {
     pub of: String,
     /// Runs.
     pub runs: usize,
-    /// Absolute errors of the mean E2E, TTFT and ITL.
+    /// Absolute errors of the mean E2E.
     pub e2e_mean: Option<ErrorSummary>,
     /// Of the mean TTFT.
     pub ttft_mean: Option<ErrorSummary>,
@@ -137,7 +137,7 @@ pub struct Coverage {
     pub metric: Metric,
     /// Whole runs that have it.
     pub runs: usize,
-    /// Share of them within the interval, percent.
+    /// Share of these runs whose measured figure is within the interval, percent.
     pub covered_pct: f64,
 }
 

@@ -1,4 +1,4 @@
-//! The sixteen experiments of the paper that names the limits: four models under four workloads, on H100.
+//! The sixteen experiments of the fidelity paper: four models, each under four workloads, on H100.
 
 use serde::Serialize;
 
