@@ -24,10 +24,12 @@ PORT, SPANS_PORT, NAME = 8129, 4329, "random-llama"
 URL = f"http://127.0.0.1:{PORT}"
 SERVER = {"max_model_len": 2048, "block_size": 32, "max_num_seqs": 32, "max_num_batched_tokens": 512}
 KV_BLOCKS = 512
+CONCURRENCY = "6"
 LOADS = {
     "poisson": ["--request-rate", "4", "--num-prompts", "80", "--random-input-len", "300", "--random-output-len", "40"],
-    "closed": ["--max-concurrency", "6", "--num-prompts", "60", "--random-input-len", "150", "--random-output-len", "60"],
+    "closed": ["--max-concurrency", CONCURRENCY, "--num-prompts", "60", "--random-input-len", "150", "--random-output-len", "60"],
 }
+LOADS["closed_again"] = LOADS["closed"]
 EXAMPLE = Path(__file__).resolve().parent.parent / "examples/vllm_cpu"
 
 
@@ -190,7 +192,7 @@ def drive(venv, folder, model, streams):
         (folder / f"{name}_before.txt").write_text(get("/metrics"))
         command = [
             venv / "vllm", "bench", "serve", "--backend", "vllm", "--base-url", URL, "--model", NAME, "--tokenizer", model,
-            "--dataset-name", "random", "--random-range-ratio", "0.6", "--ignore-eos", "--disable-tqdm", "--temperature", "0", "--seed", str(len(name)),
+            "--dataset-name", "random", "--random-range-ratio", "0.6", "--ignore-eos", "--disable-tqdm", "--temperature", "0", "--seed", str(len(name.removesuffix("_again"))),
             "--ready-check-timeout-sec", "0", "--num-warmups", "0", "--save-result", "--save-detailed", "--result-dir", folder,
             "--result-filename", f"{name}_bench.json", *load]
         with (folder / f"{name}_bench.log").open("w") as out:
@@ -280,11 +282,21 @@ def judge(checks, folder, model, hardware, labels):
     server.write_text(json.dumps(SERVER | {
         "model": str(model), "hardware": str(hardware), "enforce_eager": True, "enable_prefix_caching": False,
         "async_scheduling": False, "num_gpu_blocks_override": KV_BLOCKS}))
-    one, other = LOADS
-    for fitted, judged in ((one, other), (other, one)):
+    one, other, again = LOADS
+    means = [measured_means(folder / f"{name}_bench.json") for name in (other, again)]
+    print("\nthe same load twice: " + ", ".join(f"{key} {a:.1f} and {b:.1f} ms ({100 * (b / a - 1):+.1f} %)" for (key, a), b in zip(means[0].items(), means[1].values())))
+    for fitted, judged in ((one, other), (other, one), (other, again)):
         print(f"\nfitted on {fitted}, judged on {judged}:")
+        closed = ["--max-concurrency", CONCURRENCY] if judged != one else []
         print(checks.run("evaluate", "capture", "--fit-from", folder / fitted, "--judge", folder / judged,
-                         folder / f"{judged}_before.txt", folder / f"{judged}_after.txt", "--config", server))
+                         folder / f"{judged}_before.txt", folder / f"{judged}_after.txt", "--config", server, *closed))
+
+
+def measured_means(report):
+    """Mean TTFT, gap and E2E of a report of `vllm bench serve`, ms."""
+    of = json.loads(report.read_text())
+    e2e = [ttft + sum(gaps) for ttft, gaps in zip(of["ttfts"], of["itls"])]
+    return {"TTFT": of["mean_ttft_ms"], "ITL": of["mean_itl_ms"], "E2E": 1000 * sum(e2e) / len(e2e)}
 
 
 if __name__ == "__main__":

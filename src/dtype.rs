@@ -84,9 +84,12 @@ pub enum MatmulFormat {
     /// NVIDIA fp4.
     #[serde(alias = "fp4")]
     Nvfp4,
-    /// OCP microscaling fp4 weights.
+    /// OCP microscaling fp4 weights, 16-bit activations.
     #[serde(alias = "w4a16_mxfp4")]
     Mxfp4,
+    /// OCP microscaling fp4 weights and fp8 activations.
+    #[serde(rename = "mxfp4_mxfp8", alias = "w4a8_mxfp4_mxfp8")]
+    Mxfp4Mxfp8,
 }
 
 impl MatmulFormat {
@@ -102,7 +105,7 @@ impl MatmulFormat {
             MatmulFormat::Fp8 | MatmulFormat::Fp8Block => (8, true),
             MatmulFormat::Int8 | MatmulFormat::Int8WeightOnly => (8, false),
             MatmulFormat::Int4WeightOnly => (4, false),
-            MatmulFormat::Nvfp4 | MatmulFormat::Mxfp4 => (4, true),
+            MatmulFormat::Nvfp4 | MatmulFormat::Mxfp4 | MatmulFormat::Mxfp4Mxfp8 => (4, true),
         }
     }
 }

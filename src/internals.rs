@@ -12,6 +12,7 @@ pub mod correction {
     };
 }
 pub mod efficiency {
+    pub use crate::efficiency::engine::ENGINES;
     pub use crate::efficiency::kernel_time::is_within_another;
     pub use crate::efficiency::{Bound, EfficiencyMode, Provenance, Tables, Timer};
     pub mod curve {

@@ -83,7 +83,7 @@ mod units;
 pub use correction::Correction;
 pub use deployment::{AttentionBackend, CudagraphMode, Deployment, GenerationConfig};
 pub use dtype::{DType, MatmulFormat, WeightFormat};
-pub use efficiency::{Bound, EfficiencyMode, Provenance};
+pub use efficiency::{Bound, EfficiencyMode, Engine, Provenance};
 pub use error::{Error, ErrorKind, Location, Result};
 pub use estimate::{GroupEstimate, OperatorEstimate, StepEstimate};
 pub use hardware::Hardware;

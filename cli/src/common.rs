@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
-use ridgepoint::{EfficiencyMode, Options};
+use ridgepoint::internals::efficiency::ENGINES;
+use ridgepoint::{EfficiencyMode, Engine, Options};
 
 use crate::outcome::Failure;
 use crate::output::Named;
@@ -60,7 +61,34 @@ pub struct PredictionArgs {
     #[arg(long, value_parser = one_of(EFFICIENCIES), default_value = "tables", value_name = "KIND", help_heading = PREDICTION)]
     pub efficiency: EfficiencyMode,
     #[command(flatten)]
+    pub engine: EngineArgs,
+    #[command(flatten)]
     pub correction: CorrectionArg,
+}
+
+/// The serving engine whose kernels are looked up.
+#[derive(Debug, Args)]
+pub struct EngineArgs {
+    /// Engine whose kernels are looked up; vLLM's scheduler stands in for those of others
+    #[arg(long, value_parser = PossibleValuesParser::new(ENGINES), default_value = "vllm", value_name = "NAME", help_heading = PREDICTION)]
+    engine: String,
+    /// Its version; the nearest measured one stands in [default of vllm: 0.15, of others the newest that was measured]
+    #[arg(long, value_parser = engine_version, value_name = "X.Y", help_heading = PREDICTION)]
+    engine_version: Option<String>,
+}
+
+impl EngineArgs {
+    /// The engine that the flags name.
+    pub fn engine(&self) -> Engine {
+        match (self.engine.as_str(), &self.engine_version) {
+            ("vllm", None) => Engine::default(),
+            (name, version) => Engine::parse(name, version.as_deref()).unwrap_or_default(),
+        }
+    }
+}
+
+fn engine_version(text: &str) -> Result<String, &'static str> {
+    Engine::parse("vllm", Some(text)).map(|_| text.to_owned()).ok_or("must be a version such as 0.24 or 0.24.0")
 }
 
 impl PredictionArgs {
@@ -68,6 +96,7 @@ impl PredictionArgs {
     pub fn options(&self, common: &Common) -> Options {
         Options {
             efficiency: self.efficiency,
+            engine: self.engine.engine(),
             data_dir: common.data_dir.clone(),
             correction: self.correction.correction.as_str().into(),
             ..Options::default()

@@ -116,6 +116,8 @@ Examples:
     ridgepoint evaluate capture mine --config server.yaml --output-csv requests.csv
   How the gaps between tokens are distributed, drawn, with gaps above 20 ms as long ones:
     ridgepoint evaluate capture mine --config server.yaml --plot plots --long-gap-ms 20
+  A load that kept 8 requests in flight, predicted by a fit on another load:
+    ridgepoint evaluate capture --fit-from monday.json --judge closed.json --max-concurrency 8 --config server.yaml
 
 A path is any trace, report or table that `ridgepoint ingest` reads, or the folder that it wrote. Requests are sent at \
 their captured times with their lengths, and share prefixes as their block hashes say; without hashes each finds as many \

@@ -8,11 +8,12 @@ use clap::Args;
 use ridgepoint::hardware::{Architecture, builtin_names};
 use ridgepoint::internals::correction::builtin_corrections;
 use ridgepoint::internals::efficiency::Tables;
+use ridgepoint::internals::efficiency::family::Family;
 use ridgepoint::internals::efficiency::kernel_model::{AllReduceModel, DecodeModel, GemmModel, MoeModel, PrefillModel};
 use ridgepoint::internals::efficiency::table::{Header, SeriesHeader};
 use ridgepoint::internals::input::files_in;
 use ridgepoint::internals::units::{GIB, si};
-use ridgepoint::{DType, Hardware};
+use ridgepoint::{DType, Engine, Hardware};
 use serde::Serialize;
 
 use crate::common::Common;
@@ -71,13 +72,19 @@ struct GpuTable {
     series: BTreeMap<String, SeriesHeader>,
 }
 
-impl GpuTable {
-    fn named(header: Arc<Header>) -> (String, Self) {
+/// The GPU's tables of an operator: that of the nearest version of vLLM by its operator, others by their engine as well.
+fn tables_of<F: Family>(tables: &Tables) -> ridgepoint::Result<Vec<(String, GpuTable)>> {
+    let named = |(place, (engine, header)): (usize, (Option<Engine>, Arc<Header>))| {
         let Header { operator, command, series, .. } = Arc::unwrap_or_clone(header);
         let rows = series.values().map(|series| series.rows).sum();
         let sources = series.values().map(|series| series.source.clone()).collect();
-        (operator, GpuTable { rows, sources, command, series })
-    }
+        let name = match engine.filter(|_| place > 0) {
+            Some(engine) => format!("{operator} of {engine}"),
+            None => operator,
+        };
+        (name, GpuTable { rows, sources, command, series })
+    };
+    Ok(tables.own_tables::<F>()?.into_iter().enumerate().map(named).collect())
 }
 
 /// Lists GPUs, or shows one.
@@ -99,19 +106,17 @@ pub fn run(args: &HardwareArgs, common: &Common) -> Result<Outcome<HardwareRepor
 
 fn detail(name: &str, data_dir: Option<&Path>) -> ridgepoint::Result<GpuEntry> {
     let hardware = Hardware::find_in(data_dir, name)?;
-    let tables = Tables::new(&hardware, data_dir);
-    let headers = [
-        tables.own_header::<GemmModel>()?,
-        tables.own_header::<PrefillModel>()?,
-        tables.own_header::<DecodeModel>()?,
-        tables.own_header::<MoeModel>()?,
-        tables.own_header::<AllReduceModel>()?,
-    ];
-    let table_headers: BTreeMap<String, GpuTable> = headers.into_iter().flatten().map(GpuTable::named).collect();
+    let tables = Tables::new(&hardware, &Engine::default(), data_dir);
+    let mut table_headers = BTreeMap::new();
+    table_headers.extend(tables_of::<GemmModel>(&tables)?);
+    table_headers.extend(tables_of::<PrefillModel>(&tables)?);
+    table_headers.extend(tables_of::<DecodeModel>(&tables)?);
+    table_headers.extend(tables_of::<MoeModel>(&tables)?);
+    table_headers.extend(tables_of::<AllReduceModel>(&tables)?);
     let fitted = builtin_corrections()?.iter().filter(|of| of.source.hardware.contains(&hardware.name));
     let corrections: Vec<String> = fitted.map(|correction| correction.name.clone()).collect();
     Ok(GpuEntry {
-        tables: table_headers.keys().cloned().collect(),
+        tables: table_headers.keys().filter(|name| !name.contains(' ')).cloned().collect(),
         correction: !corrections.is_empty(),
         corrections,
         hardware,

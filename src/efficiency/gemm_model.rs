@@ -3,7 +3,7 @@
 
 use super::chip::{Chip, overlapped_us, ramped_us};
 use super::family::{Family, OUTPUT_BYTES};
-use super::keys::operand_dtype;
+use super::keys::{operand_dtype, weight_bytes};
 use crate::dtype::{DType, MatmulFormat};
 use crate::physics::Shape;
 use crate::physics::projection::GemmShape;
@@ -53,13 +53,12 @@ impl Family for GemmModel {
     }
 
     fn shape(format: &MatmulFormat, point: &[f64]) -> GemmShape {
-        let operand_bytes = operand_dtype(*format).bytes();
         GemmShape {
             n: point[0],
             k: point[1],
             m: point[2],
-            input_bytes: operand_bytes,
-            weight_bytes: operand_bytes,
+            input_bytes: operand_dtype(*format).bytes(),
+            weight_bytes: weight_bytes(*format),
             output_bytes: OUTPUT_BYTES,
         }
     }

@@ -5,8 +5,8 @@
 
 use super::chip::{Chip, overlapped_by_logs_us, overlapped_us, ramped_us};
 use super::family::{Family, OUTPUT_BYTES};
-use super::keys::{AllReduceKind, AttentionKey, MoeKey, operand_dtype};
-use crate::dtype::{DType, MatmulFormat};
+use super::keys::{AllReduceKind, AttentionKey, MoeKey, operand_dtype, weight_bytes};
+use crate::dtype::DType;
 use crate::physics::attention::{AttentionShape, HeadShape};
 use crate::physics::communication::AllReduceShape;
 use crate::physics::moe::{MoeShape, experts_flops};
@@ -176,9 +176,6 @@ impl Family for MoeModel {
     }
 
     fn shape(key: &MoeKey, point: &[f64]) -> MoeShape {
-        let input_bytes = operand_dtype(key.format).bytes();
-        // Int4 weights have a 16-bit scale per 128.
-        let weight_bytes = if key.format == MatmulFormat::Int4WeightOnly { 0.5 + 2.0 / 128.0 } else { input_bytes };
         MoeShape {
             tokens: point[2],
             hidden: key.hidden_size as f64,
@@ -187,8 +184,8 @@ impl Family for MoeModel {
             experts: key.num_experts as f64,
             local_experts: key.num_experts as f64 / point[1],
             skew: 0.0,
-            weight_bytes,
-            input_bytes,
+            weight_bytes: weight_bytes(key.format),
+            input_bytes: operand_dtype(key.format).bytes(),
             output_bytes: OUTPUT_BYTES,
         }
     }

@@ -2,7 +2,7 @@
 
 use std::fmt::{Debug, Display, Formatter, Result};
 
-use crate::dtype::{DType, MatmulFormat};
+use crate::dtype::{DType, MatmulFormat, WeightFormat};
 
 /// Identity of a series. Its `Display` is the series' name in table files, without commas or blanks.
 pub trait Key: Clone + PartialEq + Debug + Display + Send + Sync + 'static {
@@ -16,8 +16,15 @@ pub trait Key: Clone + PartialEq + Debug + Display + Send + Sync + 'static {
 
 impl Key for MatmulFormat {
     fn parse(name: &str) -> Option<Self> {
-        let tabulated =
-            [MatmulFormat::Bfloat16, MatmulFormat::Fp8, MatmulFormat::Fp8Block, MatmulFormat::Int4WeightOnly];
+        let tabulated = [
+            MatmulFormat::Bfloat16,
+            MatmulFormat::Fp8,
+            MatmulFormat::Fp8Block,
+            MatmulFormat::Int4WeightOnly,
+            MatmulFormat::Nvfp4,
+            MatmulFormat::Mxfp4,
+            MatmulFormat::Mxfp4Mxfp8,
+        ];
         tabulated.into_iter().find(|format| format.to_string() == name)
     }
 }
@@ -25,8 +32,19 @@ impl Key for MatmulFormat {
 /// Format of the operands as the matrix unit reads them.
 pub fn operand_dtype(format: MatmulFormat) -> DType {
     match format {
-        MatmulFormat::Fp8 | MatmulFormat::Fp8Block => DType::Fp8,
+        MatmulFormat::Fp8 | MatmulFormat::Fp8Block | MatmulFormat::Mxfp4Mxfp8 => DType::Fp8,
+        MatmulFormat::Nvfp4 => DType::Fp4,
         _ => DType::Bfloat16,
+    }
+}
+
+/// Bytes of a measured weight with its share of the scales: integers of four bits have a 16-bit scale per 128.
+pub(super) fn weight_bytes(format: MatmulFormat) -> f64 {
+    match format {
+        MatmulFormat::Int4WeightOnly => WeightFormat::Int4 { group_size: 128 }.bytes_per_weight(),
+        MatmulFormat::Nvfp4 => WeightFormat::Nvfp4.bytes_per_weight(),
+        MatmulFormat::Mxfp4 | MatmulFormat::Mxfp4Mxfp8 => WeightFormat::Mxfp4.bytes_per_weight(),
+        _ => operand_dtype(format).bytes(),
     }
 }
 

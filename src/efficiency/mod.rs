@@ -12,6 +12,7 @@
 
 pub mod chip;
 pub mod curve;
+pub mod engine;
 pub mod family;
 pub mod fast_prefill;
 mod fill_gaps;
@@ -21,6 +22,7 @@ pub mod kernel_model;
 pub mod kernel_time;
 pub mod keys;
 pub mod mixed;
+mod packed;
 pub mod provenance;
 pub mod series;
 pub mod shared_reads;
@@ -29,6 +31,7 @@ pub mod table;
 pub mod table_text;
 pub mod tables;
 
+pub use engine::Engine;
 pub use kernel_time::{EfficiencyMode, Timer};
 pub use provenance::{Bound, OperatorTime, Provenance};
 pub use tables::Tables;

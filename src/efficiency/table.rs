@@ -4,7 +4,6 @@
 //! or missing lines and anything outside (0, 100] are errors.
 #![expect(clippy::indexing_slicing, reason = "a family has an axis at least, an axis the knots that were read")]
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,6 +14,7 @@ use super::chip::Chip;
 use super::family::Family;
 use super::grid::{Grid, MAX_AXES, knots_around};
 use super::keys::Key;
+use super::packed::PackedTable;
 use super::provenance::Provenance;
 use super::series::{Header, Series, UNIT, columns};
 
@@ -28,9 +28,17 @@ pub struct Table<F: Family> {
     pub header: Arc<Header>,
     /// Path of the file; a built-in one has a name of its own.
     origin: String,
-    text: Cow<'static, str>,
-    lines: BTreeMap<usize, Vec<Line>>,
+    text: Text,
     series: Mutex<KnownSeries<F>>,
+}
+
+/// Where the lines are.
+enum Text {
+    /// In a file that was read, by series.
+    Read(String, BTreeMap<usize, Vec<Line>>),
+    /// In a built-in table, whose series are unpacked when they are needed. Tests have read all of it, so that parts of a series may be
+    /// left unread.
+    Packed(&'static PackedTable),
 }
 
 /// The series that were read, by name and the knots that were asked for, with the chip that their residuals hold for.
@@ -40,8 +48,17 @@ type KnownSeries<F> = BTreeMap<(String, Vec<[usize; 2]>), (Chip, Arc<Series<F>>)
 struct Line {
     /// Number below the columns, from 1 on.
     row: usize,
-    /// Place in the text, without the id of the series.
+    /// Place in the text.
     values: Range<usize>,
+}
+
+impl Line {
+    /// The same without the id of its series and the comma behind it.
+    fn without_id(&self, text: &str) -> Line {
+        let Range { start, end } = self.values;
+        let id = text[start..end].find(',').map_or(end - start, |comma| comma + 1);
+        Line { row: self.row, values: start + id..end }
+    }
 }
 
 /// A line whose coordinates were read.
@@ -59,15 +76,24 @@ impl<F: Family> Table<F> {
     /// # Errors
     /// [`ErrorKind::Parse`](crate::ErrorKind) if the header is not TOML, has unknown or missing keys, or belongs to another
     /// operator or GPU, and for a line of no series.
-    pub fn parse(gpu: &str, origin: &str, text: impl Into<Cow<'static, str>>) -> Result<Self> {
-        let text = text.into();
-        let header = parse_header::<F>(origin, &text)?;
-        if header.hardware != gpu {
-            let message = format!("table header: hardware '{}', expected '{gpu}' as in its folder", header.hardware);
-            return Err(Error::parse(origin, message));
-        }
+    pub fn parse(gpu: &str, origin: &str, text: String) -> Result<Self> {
+        let header = parse_header::<F>(gpu, origin, &text)?;
         let lines = lines_by_series::<F>(origin, &text, &header)?;
-        Ok(Table { header: Arc::new(header), origin: origin.to_owned(), text, lines, series: Mutex::default() })
+        Ok(Table::new(header, origin.to_owned(), Text::Read(text, lines)))
+    }
+
+    /// Reads the header of a built-in table.
+    ///
+    /// # Errors
+    /// Those of [`Table::parse`].
+    pub fn packed(table: &'static PackedTable) -> Result<Self> {
+        let origin = table.path();
+        let header = parse_header::<F>(table.gpu, &origin, &table.text(&table.header)?)?;
+        Ok(Table::new(header, origin, Text::Packed(table)))
+    }
+
+    fn new(header: Header, origin: String, text: Text) -> Self {
+        Table { header: Arc::new(header), origin, text, series: Mutex::default() }
     }
 
     /// The series of `key`, measured on `chip`; `None` if the table has no such series. A built-in table is read only at the
@@ -78,7 +104,15 @@ impl<F: Family> Table<F> {
     pub fn series(&self, key: &F::Key, chip: &Chip, around: &[f64]) -> Result<Option<Arc<Series<F>>>> {
         let name = key.to_string();
         let Some(about) = self.header.series.get(&name) else { return Ok(None) };
-        let lines = self.lines.get(&about.id).map_or(&[][..], Vec::as_slice);
+        let (unpacked, of_unpacked);
+        let (text, lines, around) = match &self.text {
+            Text::Read(text, lines) => (text, lines.get(&about.id).map_or(&[][..], Vec::as_slice), &[][..]),
+            Text::Packed(table) => {
+                unpacked = table.lines(about.id)?;
+                of_unpacked = lines_of(&unpacked).map(|line| line.without_id(&unpacked)).collect::<Vec<_>>();
+                (&unpacked, of_unpacked.as_slice(), around)
+            }
+        };
         let miscounted = || {
             let (found, expected) = (lines.len(), about.lines);
             self.parse_error(format!(
@@ -88,10 +122,9 @@ impl<F: Family> Table<F> {
         if lines.is_empty() {
             return Err(miscounted());
         }
-        let mut points = lines.iter().map(|line| self.point(line)).collect::<Result<Vec<_>>>()?;
+        let mut points = lines.iter().map(|line| self.point(text, line)).collect::<Result<Vec<_>>>()?;
         let leading = F::AXES.len() - 1;
         let mut axes: Vec<Vec<f64>> = (0..leading).map(|axis| sorted(points.iter().map(|p| p.at[axis]))).collect();
-        let around = if self.is_built_in() { around } else { &[] };
         let knots: Vec<[usize; 2]> = axes.iter().zip(around).map(|(axis, x)| knots_around(axis, *x)).collect();
         let place = (name, knots);
         let known = self.series.lock().unwrap_or_else(PoisonError::into_inner).get(&place).cloned();
@@ -111,11 +144,6 @@ impl<F: Family> Table<F> {
         Ok(Some(series))
     }
 
-    /// Tests have read all of a built-in table, so that parts of it may be left unread.
-    fn is_built_in(&self) -> bool {
-        matches!(self.text, Cow::Borrowed(_))
-    }
-
     fn read(&self, key: &F::Key, points: &[Point], axes: Vec<Vec<f64>>, chip: &Chip) -> Result<Series<F>> {
         let coefficients = coefficients::<F>(&self.origin, &self.header, key)?;
         if !Grid::is_within_reason(&axes) {
@@ -129,9 +157,9 @@ impl<F: Family> Table<F> {
         Ok(series)
     }
 
-    fn point(&self, line: &Line) -> Result<Point<'_>> {
+    fn point<'t>(&self, text: &'t str, line: &Line) -> Result<Point<'t>> {
         let mut at = [0.0; MAX_AXES];
-        let mut values = &self.text[line.values.clone()];
+        let mut values = &text[line.values.clone()];
         for (axis, coordinate) in F::AXES[..F::AXES.len() - 1].iter().zip(&mut at) {
             let (field, rest) = values.split_once(',').unwrap_or((values, ""));
             let value = field.parse().ok().filter(|v: &f64| v.is_finite() && *v > 0.0);
@@ -186,7 +214,7 @@ impl<F: Family> Table<F> {
     }
 }
 
-fn parse_header<F: Family>(origin: &str, text: &str) -> Result<Header> {
+fn parse_header<F: Family>(gpu: &str, origin: &str, text: &str) -> Result<Header> {
     let fail = |message: String| Error::parse(origin, format!("table header{message}"));
     let commented: String = text
         .lines()
@@ -200,6 +228,9 @@ fn parse_header<F: Family>(origin: &str, text: &str) -> Result<Header> {
     if header.operator != F::OPERATOR || header.unit != UNIT {
         let (operator, unit, expected) = (&header.operator, &header.unit, F::OPERATOR);
         return Err(fail(format!(": operator '{operator}' in '{unit}', expected '{expected}' in '{UNIT}'")));
+    }
+    if header.hardware != gpu {
+        return Err(fail(format!(": hardware '{}', expected '{gpu}' as in its folder", header.hardware)));
     }
     for (name, series) in &header.series {
         let ascending = series.knots.windows(2).all(|pair| pair[0] < pair[1]);
@@ -243,30 +274,36 @@ fn lines_by_series<F: Family>(origin: &str, text: &str, header: &Header) -> Resu
     let mut lines: BTreeMap<String, (usize, Vec<Line>)> =
         header.series.values().map(|series| (series.id.to_string(), (series.id, Vec::new()))).collect();
     let known = lines.keys().cloned().collect::<Vec<_>>().join(", ");
-    let mut end = 0;
-    let mut below = text.split_inclusive('\n').map(|line| {
-        end += line.len();
-        let content = line.strip_suffix('\n').unwrap_or(line);
-        (content.strip_suffix('\r').unwrap_or(content), end - line.len())
-    });
-    let found = below.by_ref().find(|(line, _)| !line.starts_with('#')).map_or("", |(line, _)| line);
+    let mut below = lines_of(text);
+    let found = below.by_ref().map(|line| &text[line.values]).find(|line| !line.starts_with('#')).unwrap_or_default();
     let columns = columns::<F>();
     if found != columns {
         return Err(parse_error(format!("'{found}' stands below the table header, expected '{columns}'")));
     }
-    for (row, (line, start)) in (1..).zip(below) {
-        let (id, values) = line.split_once(',').unwrap_or((line, ""));
+    for (row, line) in (1..).zip(below) {
+        let id = text[line.values.clone()].split(',').next().unwrap_or_default();
         let Some((_, of_series)) = lines.get_mut(id) else {
             return Err(bad_row(origin, row, "series", id, &format!("an id of the header: {known}")));
         };
-        let end = start + line.len();
-        of_series.push(Line { row, values: end - values.len()..end });
+        of_series.push(Line { row, ..line.without_id(text) });
     }
     if !text.ends_with('\n') {
         let message = "the last line has no end: the file is cut off, perhaps within a number; copy or write it again";
         return Err(parse_error(message.to_owned()));
     }
     Ok(lines.into_values().filter(|(_, lines)| !lines.is_empty()).collect())
+}
+
+/// The lines of a text, without their ends.
+fn lines_of(text: &str) -> impl Iterator<Item = Line> {
+    let mut end = 0;
+    (1..).zip(text.split_inclusive('\n')).map(move |(row, line)| {
+        let start = end;
+        end += line.len();
+        let content = line.strip_suffix('\n').unwrap_or(line);
+        let content = content.strip_suffix('\r').unwrap_or(content);
+        Line { row, values: start..start + content.len() }
+    })
 }
 
 /// Reduces a series to the first to last of `knots` on its first axes, unless a line or a value is missing there.

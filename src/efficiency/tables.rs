@@ -6,42 +6,58 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use include_dir::{Dir, include_dir};
-
 use crate::error::{Error, Result};
 use crate::hardware::{Architecture, Hardware};
 use crate::input::{FileKind, read_text};
 
 use super::chip::Chip;
+use super::engine::Engine;
 use super::family::Family;
 use super::gemm_model::GemmModel;
 use super::kernel_model::{AllReduceModel, DecodeModel, MoeModel, PrefillModel};
 use super::keys::Key;
+use super::packed::PackedTable;
 use super::provenance::Provenance;
 use super::series::{Header, Series};
 use super::table::Table;
 
-static EMBEDDED: Dir<'static> = include_dir!("$CARGO_MANIFEST_DIR/bench_data");
-
 /// GPUs whose tables replace those that a chip lacks, nearest first.
 fn fallback_gpus(architecture: Architecture) -> &'static [&'static str] {
     match architecture {
-        Architecture::Ampere | Architecture::Ada => &["a100_sxm", "h100_sxm", "h200_sxm"],
+        Architecture::Ampere => &["a100_sxm", "h100_sxm", "h200_sxm"],
+        Architecture::Ada => &["l40s", "a100_sxm", "h100_sxm", "h200_sxm"],
         Architecture::Hopper => &["h100_sxm", "h200_sxm", "a100_sxm"],
-        Architecture::Blackwell | Architecture::BlackwellConsumer => &["h200_sxm", "h100_sxm", "a100_sxm"],
+        Architecture::Blackwell => &["b200_sxm", "gb200", "b300_sxm", "h200_sxm", "h100_sxm", "a100_sxm"],
+        Architecture::BlackwellConsumer => {
+            &["rtx_pro_6000_server", "b200_sxm", "l40s", "h200_sxm", "h100_sxm", "a100_sxm"]
+        }
         Architecture::Cpu => &[],
     }
 }
 
-/// The tables that were read, by GPU and operator, each a [`Table`] of the operator's family; `None` for a GPU that has none.
-type Cache = Mutex<BTreeMap<(String, &'static str), Option<Arc<dyn Any + Send + Sync>>>>;
+/// The tables that were read, by GPU, folder and operator, each a [`Table`] of the operator's family; `None` for a file that is not
+/// there.
+type Cache = Mutex<BTreeMap<(String, Folder, &'static str), Option<Arc<dyn Any + Send + Sync>>>>;
 
 /// The built-in tables, which never change, are read once per process: a sweep makes thousands of step models.
 static BUILT_IN: Cache = Mutex::new(BTreeMap::new());
 
+/// What a folder of tables of one GPU holds.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Folder {
+    /// One's own, of whatever was measured.
+    Own,
+    /// Kernels of an engine, built in.
+    BuiltIn(Engine),
+}
+
+/// What the second-best engine's series are further away than the best one's: less than any other kernel is.
+const NEXT_ENGINE: f64 = 1e-3;
+
 /// The tables that one GPU can draw on: its own, then those of its fallback GPUs.
 pub struct Tables {
     hardware: Hardware,
+    engine: Engine,
     data_dir: Option<PathBuf>,
     gpus: Vec<String>,
     /// Tables of the data directory.
@@ -54,6 +70,8 @@ pub struct Found<F: Family> {
     pub series: Arc<Series<F>>,
     /// GPU it was measured on.
     pub gpu: String,
+    /// Engine whose kernel it is; `None` for one's own tables.
+    pub engine: Option<Engine>,
     /// That GPU is another one.
     pub is_fallback: bool,
     /// Distance of the series from the kernel that was looked for.
@@ -72,19 +90,24 @@ impl<F: Family> Found<F> {
 }
 
 impl Tables {
-    /// The tables of `hardware`: files under `data_dir/bench_data/<gpu>/` where they exist, else the embedded ones.
-    /// Nothing is read yet.
-    pub fn new(hardware: &Hardware, data_dir: Option<&Path>) -> Self {
+    /// The tables of `hardware` with kernels of `engine` before those of others: files under `data_dir/bench_data/<gpu>/` where
+    /// they exist, else the built-in ones. Nothing is read yet.
+    pub fn new(hardware: &Hardware, engine: &Engine, data_dir: Option<&Path>) -> Self {
         let mut gpus = vec![hardware.name.clone()];
         let others = fallback_gpus(hardware.architecture).iter().filter(|name| **name != hardware.name);
         gpus.extend(others.map(|name| (*name).to_owned()));
         let data_dir = data_dir.map(Path::to_path_buf);
-        Tables { hardware: hardware.clone(), data_dir, gpus, read: Cache::default() }
+        Tables { hardware: hardware.clone(), engine: engine.clone(), data_dir, gpus, read: Cache::default() }
     }
 
     /// The tables of `gpu` alone, as they would stand in for those of `hardware`.
-    pub fn borrowed(hardware: &Hardware, gpu: &Hardware, data_dir: Option<&Path>) -> Self {
-        Tables { gpus: vec![gpu.name.clone()], ..Tables::new(hardware, data_dir) }
+    pub fn borrowed(hardware: &Hardware, gpu: &Hardware, engine: &Engine, data_dir: Option<&Path>) -> Self {
+        Tables { gpus: vec![gpu.name.clone()], ..Tables::new(hardware, engine, data_dir) }
+    }
+
+    /// The engine whose kernels come first.
+    pub fn engine(&self) -> &Engine {
+        &self.engine
     }
 
     /// Whether these are the tables of another GPU.
@@ -110,8 +133,18 @@ impl Tables {
     /// # Errors
     /// Those of reading the file's header.
     pub fn own_header<F: Family>(&self) -> Result<Option<Arc<Header>>> {
+        Ok(self.own_tables::<F>()?.into_iter().next().map(|(_, header)| header))
+    }
+
+    /// Headers of this operator's tables of the first GPU, with the engine of each; `None` for one's own table. The nearest engine
+    /// comes first.
+    ///
+    /// # Errors
+    /// Those of reading the files' headers.
+    pub fn own_tables<F: Family>(&self) -> Result<Vec<(Option<Engine>, Arc<Header>)>> {
         let first = self.gpus.first().unwrap_or(&self.hardware.name);
-        Ok(self.table::<F>(first)?.map(|table| table.header.clone()))
+        let tables = self.tables::<F>(first)?.into_iter();
+        Ok(tables.map(|(engine, table)| (engine, table.header.clone())).collect())
     }
 
     /// The series of exactly this key, which need not answer away from the coordinates `around` of its first axes.
@@ -136,13 +169,18 @@ impl Tables {
         around: &[f64],
     ) -> Result<Vec<Found<F>>> {
         for gpu in &self.gpus {
-            let Some(table) = self.table::<F>(gpu)? else { continue };
+            let tables = self.tables::<F>(gpu)?;
+            let best_of = |(place, (_, table)): (usize, &(Option<Engine>, Arc<Table<F>>))| {
+                let keys = table.header.series.keys().filter_map(|name| F::Key::parse(name));
+                let least = keys.map(|key| distance(&key)).fold(f64::INFINITY, f64::min);
+                (least.is_finite()).then_some((least + NEXT_ENGINE * place as f64, place))
+            };
+            // Series of one table: kernels of two engines are not averaged.
+            let best = tables.iter().enumerate().filter_map(best_of).min_by(|a, b| a.0.total_cmp(&b.0));
+            let Some((engine, table)) = best.and_then(|(_, place)| tables.into_iter().nth(place)) else { continue };
             let keys = table.header.series.keys().filter_map(|name| F::Key::parse(name));
             let mut ranked: Vec<(f64, F::Key)> =
                 keys.map(|key| (distance(&key), key)).filter(|(distance, _)| distance.is_finite()).collect();
-            if ranked.is_empty() {
-                continue;
-            }
             ranked.sort_by(|a, b| a.0.total_cmp(&b.0));
             let is_fallback = *gpu != self.hardware.name;
             let measured_on = if is_fallback {
@@ -154,7 +192,7 @@ impl Tables {
             for (distance, key) in ranked.into_iter().take(count) {
                 let chip = Chip::new(&measured_on, F::compute_dtype(&key))?;
                 if let Some(series) = table.series(&key, &chip, around)? {
-                    found.push(Found { series, gpu: gpu.clone(), is_fallback, distance });
+                    found.push(Found { series, gpu: gpu.clone(), engine: engine.clone(), is_fallback, distance });
                 }
             }
             if !found.is_empty() {
@@ -168,31 +206,37 @@ impl Tables {
         Err(Error::missing_table(&self.hardware.name, F::OPERATOR, hint))
     }
 
-    fn table<F: Family>(&self, gpu: &str) -> Result<Option<Arc<Table<F>>>> {
-        let relative = format!("{gpu}/{}.csv", F::OPERATOR);
-        let own = match &self.data_dir {
-            Some(dir) => cached(&self.read, gpu, || read_file(gpu, &dir.join("bench_data").join(&relative)))?,
-            None => None,
-        };
-        if own.is_some() {
-            return Ok(own);
+    /// The tables of a GPU: one's own alone, else those of every engine, nearest first.
+    fn tables<F: Family>(&self, gpu: &str) -> Result<Vec<(Option<Engine>, Arc<Table<F>>)>> {
+        if let Some(dir) = &self.data_dir {
+            let path = dir.join("bench_data").join(gpu).join(format!("{}.csv", F::OPERATOR));
+            if let Some(table) = cached(&self.read, gpu, Folder::Own, || read_file(gpu, &path))? {
+                return Ok(vec![(None, table)]);
+            }
         }
-        cached(&BUILT_IN, gpu, || {
-            let embedded = EMBEDDED.get_file(&relative).and_then(|file| file.contents_utf8());
-            let origin = format!("built-in bench_data/{relative}");
-            embedded.map(|text| Table::parse(gpu, &origin, text)).transpose()
-        })
+        let packed = PackedTable::all().filter(|table| table.gpu == gpu && table.operator == F::OPERATOR);
+        let mut engines: Vec<(Engine, &'static PackedTable)> =
+            packed.filter_map(|table| Some((Engine::parse(table.engine, None)?, table))).collect();
+        engines.sort_by(|a, b| self.engine.distance(&a.0).total_cmp(&self.engine.distance(&b.0)));
+        let mut tables = Vec::new();
+        for (engine, packed) in engines {
+            let folder = Folder::BuiltIn(engine.clone());
+            let table = cached(&BUILT_IN, gpu, folder, || Table::packed(packed).map(Some))?;
+            tables.extend(table.map(|table| (Some(engine), table)));
+        }
+        Ok(tables)
     }
 }
 
-/// The table of `gpu`, which `read` reads on first use.
+/// The table of `gpu` in a folder, which `read` reads on first use.
 fn cached<F: Family>(
     cache: &Cache,
     gpu: &str,
+    folder: Folder,
     read: impl FnOnce() -> Result<Option<Table<F>>>,
 ) -> Result<Option<Arc<Table<F>>>> {
     let lock = || cache.lock().unwrap_or_else(PoisonError::into_inner);
-    let place = (gpu.to_owned(), F::OPERATOR);
+    let place = (gpu.to_owned(), folder, F::OPERATOR);
     let known = lock().get(&place).cloned();
     let table = match known {
         Some(table) => table,
@@ -221,26 +265,33 @@ mod tests {
 
     #[test]
     fn every_built_in_series_can_be_read() {
-        fn read_all<F: Family>() {
-            for folder in ["a100_sxm", "h100_sxm", "h200_sxm"] {
-                let tables = Tables::new(&Hardware::find(folder).unwrap(), None);
-                let header = tables.own_header::<F>().unwrap().unwrap();
-                for key in header.series.keys().filter_map(|name| F::Key::parse(name)) {
-                    assert!(!tables.of_key::<F>(&key, &[]).unwrap().is_fallback, "{folder} {key:?}");
+        fn read_all<F: Family>() -> usize {
+            let mut read = 0;
+            for packed in PackedTable::all().filter(|table| table.operator == F::OPERATOR) {
+                let hardware = Hardware::find(packed.gpu).unwrap();
+                let table = Table::<F>::packed(packed).unwrap();
+                for key in table.header.series.keys().filter_map(|name| F::Key::parse(name)) {
+                    let chip = Chip::new(&hardware, F::compute_dtype(&key)).unwrap();
+                    assert!(table.series(&key, &chip, &[]).unwrap().is_some(), "{} {key:?}", packed.path());
+                    read += 1;
                 }
             }
+            read
         }
-        read_all::<GemmModel>();
-        read_all::<PrefillModel>();
-        read_all::<DecodeModel>();
-        read_all::<MoeModel>();
-        read_all::<AllReduceModel>();
+        let read = [
+            read_all::<GemmModel>(),
+            read_all::<PrefillModel>(),
+            read_all::<DecodeModel>(),
+            read_all::<MoeModel>(),
+            read_all::<AllReduceModel>(),
+        ];
+        assert!(read.into_iter().all(|series| series > 0), "{read:?}");
     }
 
     #[test]
     fn a_part_of_a_series_answers_as_the_whole_does_around_its_matrix() {
         for folder in ["a100_sxm", "h100_sxm", "h200_sxm"] {
-            let tables = Tables::new(&Hardware::find(folder).unwrap(), None);
+            let tables = Tables::new(&Hardware::find(folder).unwrap(), &Engine::default(), None);
             for key in [MatmulFormat::Bfloat16, MatmulFormat::Fp8, MatmulFormat::Fp8Block] {
                 let whole = tables.of_key::<GemmModel>(&key, &[]).unwrap().series.grid.clone();
                 let mut smallest = whole.num_cells();

@@ -102,11 +102,14 @@ impl StepModel {
             choice => choice.resolve(&model.name, options.efficiency)?,
         };
         let plan = StepPlan::new(model, deployment)?;
-        let tables = Tables::new(hardware, options.data_dir.as_deref());
+        let tables = Tables::new(hardware, &options.engine, options.data_dir.as_deref());
         let is_datasheet = options.efficiency == EfficiencyMode::Tables && tables.are_empty()?;
         let efficiency = if is_datasheet { EfficiencyMode::Ideal } else { options.efficiency };
         let mut timers: Vec<(Operator, Timer)> = Vec::new();
         let mut notes: Vec<String> = plan.notes.iter().chain(&hardware.notes).cloned().collect();
+        if !options.engine.is_vllm() {
+            notes.push(format!("steps are laid out as vLLM's, with kernels of {}", options.engine));
+        }
         if is_datasheet {
             let name = &hardware.name;
             notes.push(format!(

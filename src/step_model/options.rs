@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::correction::{Correction, Level, builtin_corrections};
-use crate::efficiency::EfficiencyMode;
+use crate::efficiency::{EfficiencyMode, Engine};
 use crate::error::{Error, Result};
 
 /// Choices beside model, GPU and deployment.
@@ -13,6 +13,8 @@ use crate::error::{Error, Result};
 pub struct Options {
     /// Calibrated tables, or the textbook roofline. Defaults to the tables.
     pub efficiency: EfficiencyMode,
+    /// Engine whose kernels are looked up; where they were not measured on a GPU, those of the nearest version stand in.
+    pub engine: Engine,
     /// Folder whose `bench_data/` and `hardware/` come before the built-in ones.
     pub data_dir: Option<PathBuf>,
     /// Correction fitted to measured engine runs. Defaults to the recommended one.

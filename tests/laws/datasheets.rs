@@ -65,7 +65,12 @@ const GPUS: &[Datasheet] = {
         gpu("l4", Ada, 58, 24.0, 300.0, Pcie, 32.0, 1024.0, 2.04, [Some(2.0), Some(2.0), None]),
         gpu("rtx_4090", Ada, 128, 24.0, 1008.0, Pcie, 32.0, 512.0, 2.52, [Some(2.0), Some(4.0), None]),
         gpu("rtx_pro_6000", BlackwellConsumer, 188, 96.0, 1792.0, Pcie, 64.0, 1024.0, 2.617, BLACKWELL),
+        gpu("rtx_pro_6000_server", BlackwellConsumer, 188, 96.0, 1597.0, Pcie, 64.0, 1024.0, 2.493, BLACKWELL),
         gpu("b200_sxm", Blackwell, 148, 180.0, 8000.0, Nvlink, 900.0, 8192.0, 1.856, BLACKWELL),
+        gpu("gb200", Blackwell, 152, 186.0, 8000.0, Nvlink, 900.0, 8192.0, 2.008, BLACKWELL),
+        // Blackwell Ultra trades units for integers against such for FP4.
+        gpu("b300_sxm", Blackwell, 148, 270.0, 8000.0, Nvlink, 900.0, 8192.0, 1.856, [Some(2.0), Some(125.0 / 2250.0), Some(6.0)]),
+        gpu("gb300", Blackwell, 152, 279.0, 8000.0, Nvlink, 900.0, 8192.0, 2.008, [Some(2.0), Some(165.0 / 2500.0), Some(6.0)]),
     ]
 };
 

@@ -11,7 +11,7 @@ use ridgepoint::internals::efficiency::kernel_model::{
 use ridgepoint::internals::efficiency::table::Series;
 use ridgepoint::internals::efficiency::{Provenance, Tables};
 use ridgepoint::physics::projection::GemmShape;
-use ridgepoint::{Deployment, Hardware, Model, Options, Request, StepEstimate, StepModel};
+use ridgepoint::{Deployment, Engine, Hardware, Model, Options, Request, StepEstimate, StepModel};
 use ridgepoint::{MatmulFormat, WeightFormat};
 
 /// Residuals are kept as `f32`.
@@ -30,7 +30,7 @@ fn on(gpu: &str, model: &str, tensor_parallel_size: u32) -> StepEstimate {
 }
 
 fn series<F: Family>(gpu: &str, is_wanted: impl Fn(&F::Key) -> bool) -> std::sync::Arc<Series<F>> {
-    let tables = Tables::new(&Hardware::find(gpu).expect("built in"), None);
+    let tables = Tables::new(&Hardware::find(gpu).expect("built in"), &Engine::default(), None);
     let distance = |key: &F::Key| if is_wanted(key) { 0.0 } else { f64::INFINITY };
     let found = tables.nearest::<F>(distance, 1, &[]).expect("such a series").remove(0);
     assert!(!found.is_fallback);

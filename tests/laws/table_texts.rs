@@ -16,7 +16,7 @@ use tempfile::TempDir;
 const BENCH_DATA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/bench_data");
 
 fn shipped(gpu: &str, operator: &str) -> String {
-    std::fs::read_to_string(format!("{BENCH_DATA}/{gpu}/{operator}.csv")).unwrap()
+    std::fs::read_to_string(format!("{BENCH_DATA}/{gpu}/vllm-0.14/{operator}.csv")).unwrap()
 }
 
 fn put(dir: &TempDir, gpu: &str, operator: &str, text: &str) {

@@ -8,14 +8,14 @@ use std::path::{Path, PathBuf};
 use compare::is_rel;
 use ridgepoint::internals::efficiency::Tables;
 use ridgepoint::internals::efficiency::kernel_model::GemmModel;
-use ridgepoint::{DType, Deployment, Error, Hardware, Model, Options, Request, StepModel};
+use ridgepoint::{DType, Deployment, Engine, Error, Hardware, Model, Options, Request, StepModel};
 use tempfile::TempDir;
 
 /// Residuals are kept as `f32`.
 const REL_RESIDUAL_ROUNDING: f64 = 1e-6;
 
 fn shipped(gpu: &str, operator: &str) -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("bench_data/{gpu}/{operator}.csv"));
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("bench_data/{gpu}/vllm-0.14/{operator}.csv"));
     std::fs::read_to_string(path).expect("a shipped table")
 }
 
@@ -354,7 +354,7 @@ fn a_table_of_the_data_directory_replaces_the_built_in_one() {
 
 #[test]
 fn only_a_table_that_is_not_there_is_a_missing_measurement() {
-    let tables = Tables::new(&Hardware::find("h100").expect("built in"), None);
+    let tables = Tables::new(&Hardware::find("h100").expect("built in"), &Engine::default(), None);
     let Err(missing) = tables.nearest::<GemmModel>(|_| f64::INFINITY, 1, &[]) else { panic!("no series is at hand") };
     assert!(missing.kind() == ErrorKind::MissingTable);
     assert!(missing.to_string().contains("gemm") && missing.to_string().contains("h100_sxm"), "{missing}");

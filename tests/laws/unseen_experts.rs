@@ -5,7 +5,7 @@ use ridgepoint::internals::efficiency::curve::{MoeCurve, expert_layer_distance, 
 use ridgepoint::internals::efficiency::family::{Family, Routing};
 use ridgepoint::internals::efficiency::kernel_model::{Chip, MoeModel};
 use ridgepoint::internals::efficiency::{Provenance, Tables};
-use ridgepoint::{DType, Hardware, MatmulFormat};
+use ridgepoint::{DType, Engine, Hardware, MatmulFormat};
 
 /// Layers that stand in for an unmeasured one, as in a prediction.
 const STAND_INS: usize = 3;
@@ -24,7 +24,7 @@ fn a_layer_is_predicted_from_others_within_a_few_percent() {
     ] {
         let hardware = Hardware::find(gpu).expect("built in");
         let chip = Chip::new(&hardware, dtype).expect("has the unit");
-        let tables = Tables::new(&hardware, None);
+        let tables = Tables::new(&hardware, &Engine::default(), None);
         let of_kind = |k: &_| if is_wanted(k, kind) { 0.0 } else { f64::INFINITY };
         let all = tables.nearest::<MoeModel>(of_kind, usize::MAX, &[]).expect("measured layers");
         assert!(all.len() >= 8, "{gpu}: {} layers", all.len());

@@ -79,8 +79,9 @@ pub fn run(args: &Calibrate, common: &Common) -> Result<Outcome<Reports>, Failur
     if lender.as_ref().is_some_and(|lender| lender.name == hardware.name) {
         return Err(Failure::usage("--borrow-from names the GPU of --hardware: leave it out to score its own tables"));
     }
-    let own = || Tables::new(&hardware, data_dir);
-    let borrowed = |lender: Hardware| Tables::borrowed(&hardware, &lender, data_dir);
+    let engine = rows.engine.clone().unwrap_or_default();
+    let own = || Tables::new(&hardware, &engine, data_dir);
+    let borrowed = |lender: Hardware| Tables::borrowed(&hardware, &lender, &engine, data_dir);
     let tables = args.check.as_ref().map(|_| lender.map_or_else(own, borrowed));
     let mut work = Work {
         command: args.out.as_ref().map_or_else(String::new, |out| command_line(&dirs, &hardware, out)),
@@ -120,7 +121,8 @@ pub fn check_borrowed(
 ) -> Result<Vec<(&'static str, OperatorReport)>, Failure> {
     let data_dir = common.data_dir();
     let (rows, _) = measurements::load(dirs, hardware, data_dir)?;
-    let mut work = Work::new(&rows, hardware, Some(Tables::borrowed(hardware, lender, data_dir)));
+    let engine = rows.engine.clone().unwrap_or_default();
+    let mut work = Work::new(&rows, hardware, Some(Tables::borrowed(hardware, lender, &engine, data_dir)));
     work.all()?;
     work.bar.finish_and_clear();
     Ok(work.reports)

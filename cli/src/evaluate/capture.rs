@@ -46,6 +46,9 @@ pub struct Capture {
     /// Name of the run, where the files hold several
     #[arg(long, value_name = "NAME")]
     experiment: Option<String>,
+    /// The load was a closed loop: send each request when one of N in flight ends, not at its captured time [default: captured times]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    max_concurrency: Option<u32>,
     #[command(flatten)]
     server: ServerArgs,
     #[command(flatten)]
@@ -95,7 +98,12 @@ pub fn run(args: &Capture, common: &Common) -> Result<Outcome<CaptureReport>, Fa
         coefficients = Some(report.fit.parameters);
         others = Some(OtherWaits { rows: waits, from: data });
     }
-    let server = CaptureServer { engine: engine.config, blocks_are_given: engine.blocks_are_given, steps };
+    let server = CaptureServer {
+        engine: engine.config,
+        blocks_are_given: engine.blocks_are_given,
+        max_concurrency: args.max_concurrency,
+        steps,
+    };
     let bar = progress::bar(requests, "replay [{bar:30}] {percent} % of {len} requests, {elapsed}");
     let mut report = judge_capture(captured, server, others.as_ref(), AnsweredRequests(bar.clone()))?;
     bar.finish_and_clear();

@@ -312,6 +312,34 @@ fn one_load_predicts_another_and_the_perturbed_prices_are_named() {
 }
 
 #[test]
+fn a_closed_loop_is_judged_as_one() {
+    let folder = Folder::new();
+    let slow = folder.write("slow.toml", {
+        let mut slow = ridgepoint::Correction::neutral();
+        slow.host.step_us = 1500.0;
+        slow.to_toml_string().unwrap()
+    });
+    let trace = folder.path("closed.jsonl");
+    let load = ["--concurrency", "8", "--num-requests", "160", "--input-len", "300", "--output-len", "40"];
+    let simulate = ["simulate", "--output-tokens", &trace, "--correction", &slow];
+    assert_eq!(run(&with_server(&[&simulate[..], &load].concat())).code, 0);
+    let error_pct = |more: &[&str]| {
+        let report = judged(std::slice::from_ref(&trace), more);
+        let of = |name: &str| {
+            let row = report["metrics"].as_array().unwrap().iter().find(|row| row["metric"] == name).unwrap();
+            row["error_pct"].as_f64().unwrap()
+        };
+        (of("e2e_mean"), of("tpot_mean"))
+    };
+    assert_eq!(error_pct(&["--max-concurrency", "8", "--correction", &slow]), (0.0, 0.0));
+    // Faster steps at captured times leave the server idle; as a closed loop it is as busy as it was.
+    let (closed, captured) = (error_pct(&["--max-concurrency", "8"]), error_pct(&[]));
+    assert!(captured.0 < closed.0 - 1.0 && closed.0 < -5.0, "{captured:?} {closed:?}");
+    let none = run(&with_server(&["evaluate", "capture", &trace, "--max-concurrency", "0"]));
+    none.fails(2, &["--max-concurrency"]);
+}
+
+#[test]
 fn a_fit_takes_the_place_of_a_correction() {
     let folder = simulated(&[("--output-otlp", "o.json")], &[]);
     let trace = folder.path("o.json");

@@ -17,6 +17,9 @@ pub trait Calibrated: Family + Send + Sync {
     /// Whether all labels are learnt by one forest of trees, not each by its own.
     const SHARES_FOREST: bool = true;
 
+    /// Efficiency above which a row is too fast to be true; timings scatter, and short kernels find operands in the L2 cache.
+    const MAX_EFFICIENCY: f64 = 1.1;
+
     /// Label that errors are grouped by: the number format, or the launch mode.
     fn label(key: &Self::Key) -> String {
         key.to_string()
@@ -37,8 +40,9 @@ pub trait Calibrated: Family + Send + Sync {
     }
 }
 
-fn logs<const N: usize>(values: [f64; N]) -> Vec<f64> {
-    values.into_iter().map(|v| v.max(1e-9).ln()).collect()
+/// Logarithms of sizes and work.
+pub(super) fn logs(values: &[f64]) -> Vec<f64> {
+    values.iter().map(|v| v.max(1e-9).ln()).collect()
 }
 
 impl Calibrated for GemmModel {
@@ -47,7 +51,7 @@ impl Calibrated for GemmModel {
     fn features(_: &MatmulFormat, shape: &Self::Shape, chip: &Chip) -> Vec<f64> {
         let GemmShape { m, n, k, .. } = *shape;
         let work = shape.work();
-        let mut features = logs([m, n, k, n * k, m * n, m * k, work.flops, work.bytes, work.flops / work.bytes]);
+        let mut features = logs(&[m, n, k, n * k, m * n, m * k, work.flops, work.bytes, work.flops / work.bytes]);
         for (rows, columns) in GEMM_TILES {
             let tiles = (m / rows).ceil() * (n / columns).ceil();
             features.push(tiles.ln());
@@ -97,7 +101,7 @@ fn attention_features(key: &AttentionKey, shape: &AttentionShape, chip: &Chip) -
     let tiles = batch * heads * (query / QUERY_TILE).ceil();
     let packed = batch * kv_heads * (query * group / QUERY_TILE).ceil();
     let window = key.window.map_or(1e9, |w| w as f64);
-    let mut features = logs([
+    let mut features = logs(&[
         batch,
         query,
         visible,
@@ -126,6 +130,10 @@ fn attention_features(key: &AttentionKey, shape: &AttentionShape, chip: &Chip) -
 impl Calibrated for MoeModel {
     const SHARES_FOREST: bool = false;
 
+    /// The bound assumes that tokens choose experts evenly. Skewed or grouped routing reads fewer, and experts without a gate are two
+    /// thirds as large.
+    const MAX_EFFICIENCY: f64 = 2.0;
+
     fn label(key: &MoeKey) -> String {
         key.format.to_string()
     }
@@ -137,7 +145,7 @@ impl Calibrated for MoeModel {
         };
         let active = shape.active_experts().max(1e-6);
         let work = shape.work();
-        logs([
+        logs(&[
             skew,
             shape.tokens,
             shape.hidden,
@@ -162,7 +170,7 @@ impl Calibrated for MoeModel {
 
 impl Calibrated for AllReduceModel {
     fn features(key: &AllReduceKind, shape: &Self::Shape, _: &Chip) -> Vec<f64> {
-        let mut features = logs([shape.message_bytes, shape.gpus, shape.work().bytes]);
+        let mut features = logs(&[shape.message_bytes, shape.gpus, shape.work().bytes]);
         features.push(if *key == AllReduceKind::Graph { 0.0 } else { 1.0 });
         features
     }

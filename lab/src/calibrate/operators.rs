@@ -10,7 +10,7 @@ use ridgepoint::internals::efficiency::kernel_model::Chip;
 use ridgepoint::internals::efficiency::table::{Header, Series, SeriesDraft, SeriesHeader, write_table};
 use ridgepoint::{Error, Hardware, Result};
 
-use super::build::{Row, build, by_series};
+use super::build::{ByGroup, Row, build, by_series};
 use super::cross_validate::{Unit, cross_validate, predict};
 use super::family::Calibrated;
 use super::repeated::merge_repeated;
@@ -24,8 +24,6 @@ const TOO_FEW_USED: &str = "used to make the table, and too few to cross-validat
 const BY_FOLDS: &str = "10-fold cross-validation";
 const BY_CHECK: &str = "rows without a measured cell in the table are looked up as they are, all others predicted by 10-fold cross-validation";
 
-/// Efficiency above which a row is too fast to be true; timings scatter, and short kernels find operands in the L2 cache.
-const MAX_EFFICIENCY: f64 = 1.1;
 /// Most rows in a hundred that may be too fast.
 const MAX_TOO_FAST_PCT: usize = 1;
 
@@ -34,7 +32,7 @@ fn check_unit<F: Calibrated>(rows: &[Row<F>], hardware: &Hardware) -> Result<()>
     let (mut too_fast, mut worst) = (0, 0.0f64);
     for row in rows {
         let efficiency = row.efficiency(&Chip::new(hardware, F::compute_dtype(&row.key))?);
-        too_fast += usize::from(efficiency > MAX_EFFICIENCY);
+        too_fast += usize::from(efficiency > F::MAX_EFFICIENCY);
         worst = worst.max(efficiency);
     }
     if 100 * too_fast <= MAX_TOO_FAST_PCT * rows.len() {
@@ -99,7 +97,7 @@ pub fn calibrate_operator<F: Calibrated>(
         };
         SeriesDraft { series, header }
     };
-    let drafts: Vec<SeriesDraft<F>> = build::<F>(&all, hardware)?.into_iter().map(draft).collect();
+    let drafts: Vec<SeriesDraft<F>> = build::<F>(&all, hardware, &ByGroup::new())?.into_iter().map(draft).collect();
     let text = write_table(&hardware.name, command, &drafts, |key| Chip::new(hardware, F::compute_dtype(key)))?;
     Ok(OperatorReport { table: Some(text), ..report })
 }

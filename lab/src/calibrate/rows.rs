@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use ridgepoint::internals::efficiency::family::{AttentionKey, Family, MoeKey, Routing};
 use ridgepoint::internals::efficiency::kernel_model::{AllReduceModel, DecodeModel, GemmModel, MoeModel, PrefillModel};
-use ridgepoint::{DType, MatmulFormat};
+use ridgepoint::{DType, Engine, MatmulFormat};
 
 use super::build::Row;
 use super::off_table::{AttentionCall, OffTable, SMALL_KERNELS, SmallCall, is_uneven};
@@ -28,6 +28,8 @@ pub struct Rows {
     pub allreduce: Vec<Row<AllReduceModel>>,
     /// Calls that no table holds and a check scores.
     pub off_table: OffTable,
+    /// Engine of the first source that names a known one.
+    pub engine: Option<Engine>,
     /// Rows that neither a table nor a check takes, by operator.
     left_out: BTreeMap<&'static str, LeftOut>,
 }
@@ -42,7 +44,8 @@ impl Rows {
     /// Places every measurement.
     pub fn from_measurements(measurements: &Measurements) -> Self {
         let sources: Vec<Source> = measurements.sources.iter().map(Source::new).collect();
-        let mut rows = Rows::default();
+        let engine = sources.iter().find_map(|source| Engine::parse(&source.engine, None));
+        let mut rows = Rows { engine, ..Rows::default() };
         rows.gemm = rows.place("gemm", &measurements.gemm, |row| {
             let (call, source) = (&row.call, &sources[row.source]);
             let point = vec![call.n as f64, call.k as f64, call.m as f64];
@@ -112,13 +115,15 @@ impl Rows {
 /// A source as rows need it.
 struct Source {
     engine: String,
+    /// A row of the public tables.
+    is_public: bool,
     /// Name in the header of a table.
     name: String,
 }
 
 impl Source {
     fn new(source: &SourceFile) -> Self {
-        Source { engine: source.engine(), name: describe(source) }
+        Source { engine: source.engine(), is_public: source.format == SourceFormat::Parquet, name: describe(source) }
     }
 
     fn row<F: Family>(&self, key: F::Key, point: Vec<f64>, time_us: f64) -> Row<F> {
@@ -130,9 +135,10 @@ impl Source {
 fn gemm_format(call: &GemmCall, source: &Source) -> Result<MatmulFormat, &'static str> {
     match call.dtype {
         MatmulFormat::Bfloat16 | MatmulFormat::Float16 => Ok(MatmulFormat::Bfloat16),
-        // The public tables of this version timed their quantised GEMMs eagerly. Later versions use graphs throughout.
+        // The public tables of these versions timed them eagerly.
         MatmulFormat::Fp8 | MatmulFormat::Fp8Block if source.engine == "vllm-0.14" => Err(FLOOR),
-        MatmulFormat::Fp8 | MatmulFormat::Fp8Block => Ok(call.dtype),
+        MatmulFormat::Fp8Block if source.engine == "vllm-0.24" && source.is_public => Err(FLOOR),
+        MatmulFormat::Fp8 | MatmulFormat::Fp8Block | MatmulFormat::Nvfp4 => Ok(call.dtype),
         _ => Err(NO_MODEL),
     }
 }
@@ -142,7 +148,12 @@ fn moe_key(call: &MoeCall) -> Option<MoeKey> {
     Some(MoeKey {
         format: match call.dtype {
             MatmulFormat::Bfloat16 | MatmulFormat::Float16 => MatmulFormat::Bfloat16,
-            MatmulFormat::Fp8 | MatmulFormat::Fp8Block | MatmulFormat::Int4WeightOnly => call.dtype,
+            MatmulFormat::Fp8
+            | MatmulFormat::Fp8Block
+            | MatmulFormat::Int4WeightOnly
+            | MatmulFormat::Nvfp4
+            | MatmulFormat::Mxfp4
+            | MatmulFormat::Mxfp4Mxfp8 => call.dtype,
             _ => return None,
         },
         routing: Routing::parse(&call.distribution)?,

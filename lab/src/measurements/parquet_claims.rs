@@ -3,10 +3,13 @@
 //! # Source
 //! apache/parquet-format, `parquet.thrift`: `PageHeader`; Thrift's compact protocol.
 
+use parquet::basic::Compression;
 use parquet::file::metadata::ParquetMetaData;
 
 /// Most bytes that a byte of a snappy page stands for: its longest copy makes 64 bytes of 3.
-const MAX_EXPANSION: u64 = 22;
+const MAX_SNAPPY_EXPANSION: u64 = 22;
+/// Most bytes of a page of other codecs, which shrink a run of equal bytes to a few. Writers aim at 1 MiB.
+const MAX_PAGE_BYTES: u64 = 1 << 25;
 /// Most cells per byte of the file; the public tables have below 5.
 const MAX_CELLS_PER_BYTE: u64 = 20;
 /// Cells of a file that is too small for a ratio.
@@ -46,18 +49,23 @@ pub(super) fn check(file: &[u8], metadata: &ParquetMetaData) -> Result<(), Strin
             let (start, length) = column.byte_range();
             let range = usize::try_from(start).ok().zip(usize::try_from(start.saturating_add(length)).ok());
             let pages = range.and_then(|(start, end)| file.get(start..end)).ok_or("it claims pages outside of it")?;
-            check_pages(pages, rows)?;
+            check_pages(pages, rows, column.compression())?;
         }
     }
     Ok(())
 }
 
 /// Walks over the pages of a column.
-fn check_pages(mut bytes: &[u8], rows: u64) -> Result<(), String> {
+fn check_pages(mut bytes: &[u8], rows: u64, codec: Compression) -> Result<(), String> {
     while !bytes.is_empty() {
         let mut header = Compact { bytes };
         let page = header.page(rows).ok_or("the header of a page is damaged")?;
-        let most_bytes = page.compressed_bytes.saturating_mul(MAX_EXPANSION).saturating_add(1024);
+        let most_bytes = match codec {
+            Compression::UNCOMPRESSED | Compression::SNAPPY => {
+                page.compressed_bytes.saturating_mul(MAX_SNAPPY_EXPANSION).saturating_add(1024)
+            }
+            _ => MAX_PAGE_BYTES,
+        };
         if page.bytes > most_bytes || page.values > page.most_values {
             let Page { bytes, compressed_bytes, values, .. } = page;
             return Err(format!("a page of {compressed_bytes} bytes claims {bytes} bytes and {values} values"));
@@ -212,14 +220,18 @@ mod tests {
 
     #[test]
     fn pages_that_claim_more_than_they_can_hold_are_refused() {
-        assert_eq!(check_pages(&dictionary(4, 1), 10), Ok(()));
-        assert_eq!(check_pages(&[dictionary(4, 1), dictionary(1024, 4)].concat(), 10), Ok(()));
-        let many = check_pages(&dictionary(960, 173_022_712), 10).unwrap_err();
+        let check = |page: &[u8]| check_pages(page, 10, Compression::SNAPPY);
+        assert_eq!(check(&dictionary(4, 1)), Ok(()));
+        assert_eq!(check(&[dictionary(4, 1), dictionary(1024, 4)].concat()), Ok(()));
+        let many = check(&dictionary(960, 173_022_712)).unwrap_err();
         assert_eq!(many, "a page of 4 bytes claims 960 bytes and 173022712 values");
-        assert!(check_pages(&dictionary(1 << 30, 1), 10).is_err());
+        assert!(check(&dictionary(1 << 20, 1)).is_err());
+        let zstd = |page: &[u8]| check_pages(page, 10, Compression::ZSTD(parquet::basic::ZstdLevel::default()));
+        assert_eq!(zstd(&dictionary(1 << 20, 1)), Ok(()));
+        assert!(zstd(&dictionary(1 << 30, 1)).is_err());
         let whole = dictionary(4, 1);
         for length in 1..whole.len() {
-            assert!(check_pages(&whole[..length], 10).is_err(), "{length}");
+            assert!(check(&whole[..length]).is_err(), "{length}");
         }
     }
 }

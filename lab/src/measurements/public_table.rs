@@ -5,8 +5,6 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
 use bytes::Bytes;
-use parquet::basic::Compression;
-use parquet::file::metadata::ParquetMetaData;
 use parquet::file::reader::FileReader;
 use parquet::file::serialized_reader::SerializedFileReader;
 use parquet::record::Field;
@@ -35,29 +33,14 @@ fn guarded<T>(read: impl FnOnce() -> std::result::Result<T, String>) -> io::Resu
 }
 
 fn damaged(error: impl std::fmt::Display) -> String {
-    format!("is damaged or not a parquet file of snappy or plain pages: {error}")
+    format!("is damaged or not a parquet file: {error}")
 }
 
 fn rows(file: Bytes) -> std::result::Result<RowIter<'static>, String> {
     parquet_claims::check_footer(&file).map_err(damaged)?;
     let reader = SerializedFileReader::new(file.clone()).map_err(damaged)?;
-    check_codecs(reader.metadata())?;
     parquet_claims::check(&file, reader.metadata()).map_err(damaged)?;
     Ok(RowIter::from_file_into(Box::new(reader)))
-}
-
-/// Refuses pages that this build cannot decompress: decoders of other codecs are written in C, or hardly ever needed.
-fn check_codecs(metadata: &ParquetMetaData) -> std::result::Result<(), String> {
-    let is_odd = |codec: Compression| !matches!(codec, Compression::UNCOMPRESSED | Compression::SNAPPY);
-    let mut chunks = metadata.row_groups().iter().flat_map(|group| group.columns());
-    let Some(chunk) = chunks.find(|chunk| is_odd(chunk.compression())) else { return Ok(()) };
-    let codec = chunk.compression().to_string();
-    Err(format!(
-        "column '{}' is compressed with {}, which is not supported: write the file with compression='snappy', as pandas and \
-         pyarrow do by default",
-        chunk.column_path().string(),
-        codec.split('(').next().unwrap_or_default()
-    ))
 }
 
 /// Lines of JSON, made of one row at a time.

@@ -15,7 +15,8 @@ use crate::measured_time::{MICROSECONDS, MILLISECONDS};
 
 /// Larger counts are not exact as `f64`.
 const MAX_COUNT: u64 = 1 << 53;
-pub(super) const MATMUL_FORMATS: &str = "bfloat16, float16, fp8, fp8_block, int8, int8_wo, int4_wo, nvfp4, mxfp4";
+pub(super) const MATMUL_FORMATS: &str =
+    "bfloat16, float16, fp8, fp8_block, int8, int8_wo, int4_wo, nvfp4, mxfp4, mxfp4_mxfp8";
 const KV_DTYPES: &str = "bfloat16, float16, fp8 or another number format";
 const DISTRIBUTIONS: &str = "balanced, or power_law_<alpha> with alpha above 0";
 
@@ -237,7 +238,7 @@ impl Call for AllReduceCall {
                 (size(row, "message_size")? as f64 * element_bytes).ceil() as u64
             }
         };
-        let backend = |name: &str| match name.strip_prefix("vllm_").unwrap_or(name) {
+        let backend = |name: &str| match name.split_once('_').map_or(name, |(_, kind)| kind) {
             "graph" => Some(AllReduceKind::Graph),
             "eager" => Some(AllReduceKind::Eager),
             _ => None,

@@ -236,7 +236,12 @@ fn later_requests(correction: &Correction, steps: Vec<StepRecord>, requests: &[R
         steps: Some(timed(StepTrace { run: run(), steps })),
         ..CapturedRun::default()
     };
-    let server = CaptureServer { engine: engine(), blocks_are_given: true, steps: steps_of(Some(correction)) };
+    let server = CaptureServer {
+        engine: engine(),
+        blocks_are_given: true,
+        max_concurrency: None,
+        steps: steps_of(Some(correction)),
+    };
     let report = judge_capture(run, server, None, ()).unwrap();
     let error =
         |name: &str| report.metrics.iter().find(|row| row.metric.to_string() == name).map(|row| row.ape_pct).unwrap();

@@ -6,6 +6,7 @@ use super::super::curve::{
     AllReduceCurve, DecodeCurve, GemmCurve, MoeCurve, PrefillCurve, attention_distance, expert_layer_distance,
     nearest_split, stand_in_weight,
 };
+use super::super::engine::Engine;
 use super::super::family::{Family, OUTPUT_BYTES};
 use super::super::gemm_model::GemmModel;
 use super::super::kernel_model::{AllReduceModel, DecodeModel, MoeModel, PrefillModel};
@@ -19,12 +20,11 @@ use crate::hardware::{Hardware, InterconnectKind};
 use crate::physics::projection::GemmShape;
 use crate::physics::{AttentionHeads, Experts, Kernel, Operator};
 
-/// Engine whose attention kernels are preferred if several were measured: the nearest to vLLM 0.15.1, the version that
-/// serving predictions are judged on.
-const PREFERRED_ENGINE: &str = "vllm-0.14";
-
 /// Spread of tokens over experts that is assumed of a trained router.
 const ROUTING: Routing = Routing::PowerLaw(1.01);
+
+/// How far kernels of another number format are: farther than any layer of the same.
+const STAND_IN_FORMAT: f64 = 1000.0;
 
 /// Expert layers closest to an unmeasured one that are averaged.
 const MOE_NEIGHBOURS: usize = 3;
@@ -122,6 +122,13 @@ impl Choice<'_> {
         if found.is_fallback {
             self.note(format_args!("efficiency borrowed from {} against this GPU's datasheet", found.gpu));
         }
+        // Nobody who names no engine asks for a version.
+        let wanted = self.tables.engine();
+        if let Some(engine) =
+            found.engine.as_ref().filter(|engine| *wanted != Engine::default() && !wanted.is_met_by(engine))
+        {
+            self.note(format_args!("kernels of {engine} stand in for those of {wanted}"));
+        }
     }
 
     /// Whether kernels of `format` are those of the weights. Adds a note if they are not.
@@ -137,12 +144,19 @@ impl Choice<'_> {
     }
 
     fn gemm(&mut self, n: f64, k: f64, weights: WeightFormat) -> Result<Curve> {
-        let format = match (weights, self.dtype) {
-            (WeightFormat::Fp8Block { .. }, DType::Fp8) => MatmulFormat::Fp8Block,
-            (_, DType::Fp8 | DType::Int8 | DType::Fp4) => MatmulFormat::Fp8,
-            _ => MatmulFormat::Bfloat16,
+        let (format, stand_in) = match (weights, self.dtype) {
+            (WeightFormat::Fp8Block { .. }, DType::Fp8) => (MatmulFormat::Fp8Block, None),
+            (WeightFormat::Nvfp4, DType::Fp4) => (MatmulFormat::Nvfp4, Some(MatmulFormat::Fp8)),
+            (_, DType::Fp8 | DType::Int8 | DType::Fp4) => (MatmulFormat::Fp8, None),
+            _ => (MatmulFormat::Bfloat16, None),
         };
-        let found = self.tables.of_key::<GemmModel>(&format, &[n, k])?;
+        let distance = |key: &MatmulFormat| match () {
+            () if *key == format => 0.0,
+            () if Some(*key) == stand_in => STAND_IN_FORMAT,
+            () => f64::INFINITY,
+        };
+        let found = self.tables.nearest::<GemmModel>(distance, 1, &[n, k])?.remove(0);
+        let format = found.series.key;
         self.note_fallback(&found);
         let at_best = found.at_best(self.is_own_format(weights, format));
         let shape = GemmShape { weight_bytes: weights.bytes_per_weight(), ..GemmModel::shape(&format, &[n, k, 1.0]) };
@@ -151,7 +165,7 @@ impl Choice<'_> {
 
     fn attention<F: Family<Key = AttentionKey>>(&mut self, heads: &AttentionHeads) -> Result<(Found<F>, Provenance)> {
         let wanted = AttentionKey {
-            engine: PREFERRED_ENGINE.to_owned(),
+            engine: self.tables.engine().to_string(),
             kv_dtype: if heads.kv_dtype.bytes() <= 1.0 { DType::Fp8 } else { DType::Bfloat16 },
             head_dim: if heads.is_mla { 128 } else { heads.head_dim },
             window: heads.window.size(),
@@ -184,16 +198,30 @@ impl Choice<'_> {
         let format = match (weights, self.dtype) {
             (WeightFormat::Plain(_), _) => MatmulFormat::Bfloat16,
             (WeightFormat::Fp8Block { .. }, DType::Fp8) => MatmulFormat::Fp8Block,
+            (WeightFormat::Nvfp4, DType::Fp4) => MatmulFormat::Nvfp4,
             (_, DType::Fp8 | DType::Int8 | DType::Fp4) => MatmulFormat::Fp8,
             (WeightFormat::Fp8 | WeightFormat::Fp8Block { .. } | WeightFormat::Int8, _) => MatmulFormat::Bfloat16,
+            (WeightFormat::Mxfp4, _) => MatmulFormat::Mxfp4,
             _ => MatmulFormat::Int4WeightOnly,
         };
-        let shape = experts.shape(1.0, operand_dtype(format).bytes(), OUTPUT_BYTES);
-        let distance = |key: &MoeKey| {
-            let is_alike = key.format == format && key.routing == ROUTING;
-            if is_alike { expert_layer_distance(key, &shape) } else { f64::INFINITY }
+        // Kernels of a GPU's own that stand in for formats which were not measured on it.
+        let stand_in = match format {
+            MatmulFormat::Nvfp4 => Some(MatmulFormat::Fp8),
+            MatmulFormat::Mxfp4 => Some(MatmulFormat::Int4WeightOnly),
+            _ => None,
+        };
+        let layer = experts.shape(1.0, 0.0, OUTPUT_BYTES);
+        let distance = |key: &MoeKey| match () {
+            () if key.routing != ROUTING => f64::INFINITY,
+            () if key.format == format => expert_layer_distance(key, &layer),
+            () if Some(key.format) == stand_in => STAND_IN_FORMAT + expert_layer_distance(key, &layer),
+            () => f64::INFINITY,
         };
         let mut found = self.tables.nearest::<MoeModel>(distance, MOE_NEIGHBOURS, &[])?;
+        let format = found[0].series.key.format;
+        found.retain(|of| of.series.key.format == format);
+        found.iter_mut().for_each(|of| of.distance = expert_layer_distance(&of.series.key, &layer));
+        let shape = experts.shape(1.0, operand_dtype(format).bytes(), OUTPUT_BYTES);
         let is_exact = found[0].distance < 1e-9;
         if is_exact {
             found.truncate(1);

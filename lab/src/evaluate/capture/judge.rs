@@ -4,6 +4,7 @@ use std::io::Write;
 
 use super::counts::{WorkCount, work_counts};
 use super::distributions::{Distributions, TokenGaps};
+use super::in_flight::InFlight;
 use super::load::load;
 use super::queue_wait::{OtherWaits, QueueWaits};
 use super::read::CapturedRun;
@@ -107,6 +108,8 @@ pub struct CaptureServer {
     pub engine: EngineConfig,
     /// The server's file or flags give the number of KV blocks; otherwise that of a step trace counts.
     pub blocks_are_given: bool,
+    /// Requests that the client kept in flight; `None` sends each at its captured time.
+    pub max_concurrency: Option<u32>,
     /// Step times.
     pub steps: StepModel,
 }
@@ -122,7 +125,7 @@ pub fn judge_capture(
     others: Option<&OtherWaits>,
     observer: impl Observer,
 ) -> Result<CaptureReport> {
-    let CaptureServer { mut engine, blocks_are_given, steps } = server;
+    let CaptureServer { mut engine, blocks_are_given, max_concurrency, steps } = server;
     let mut notes = std::mem::take(&mut run.notes);
     if let Some(blocks) = traced_blocks(&run).filter(|blocks| !blocks_are_given && *blocks != engine.num_gpu_blocks) {
         notes.push(format!(
@@ -135,7 +138,10 @@ pub fn judge_capture(
     notes.append(&mut captured.notes);
     let latency = CalibratedRoofline::new(steps);
     let mut observers = ((SpreadSampler::new(latency.steps()), TokenTimes::default()), observer);
-    let replayed = replay(&latency, &engine, &mut captured.list, &mut observers)?;
+    let replayed = match max_concurrency {
+        None => replay(&latency, &engine, &mut captured.list, &mut observers)?,
+        Some(most) => replay(&latency, &engine, &mut InFlight::new(most, captured.list)?, &mut observers)?,
+    };
     replayed.check_clock()?;
     let ((sampler, tokens), _) = observers;
     let spread = sampler.spread();

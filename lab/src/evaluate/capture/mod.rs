@@ -3,6 +3,7 @@
 
 mod counts;
 mod distributions;
+mod in_flight;
 mod judge;
 mod knob;
 mod load;

@@ -34,7 +34,7 @@ pub(in crate::ingest) const FORMAT: Format = Format {
 pub fn read(path: &Path) -> Result<Capture> {
     let mut result = Detailed::default();
     for_each_object(path, |object| result = object)?;
-    let Detailed { model_id, input_lens, output_lens, start_times, ttfts, itls, errors } = result;
+    let Detailed { model_id, max_concurrency, input_lens, output_lens, start_times, ttfts, itls, errors } = result;
     let num_requests = input_lens.len();
     let lists = [
         ("input_lens", input_lens),
@@ -59,6 +59,9 @@ pub fn read(path: &Path) -> Result<Capture> {
         rows.add(row(index, lists.each_ref().map(|(_, list)| &list[index])));
     }
     let mut capture = Capture::default();
+    capture.notes.extend(max_concurrency.map(|most| {
+        format!("the client kept at most {most} requests in flight: judge it with a max_concurrency of {most}, not at captured times")
+    }));
     rows.finish(Run { experiment: file_name(path), model: model_id, ..Run::default() }, &mut capture);
     Ok(capture)
 }
@@ -68,6 +71,7 @@ pub fn read(path: &Path) -> Result<Capture> {
 #[serde(default)]
 struct Detailed {
     model_id: Option<String>,
+    max_concurrency: Option<u32>,
     input_lens: Vec<Value>,
     output_lens: Vec<Value>,
     start_times: Vec<Value>,

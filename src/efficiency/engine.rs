@@ -1,0 +1,112 @@
+//! The serving engine whose kernels are looked up.
+
+use std::fmt::{Display, Formatter};
+
+use serde::{Serialize, Serializer};
+
+/// Engines whose kernels were measured.
+pub const ENGINES: [&str; 3] = ["vllm", "sglang", "trtllm"];
+
+/// A serving engine and its minor version: patch releases share their kernels.
+///
+/// ```
+/// use ridgepoint::Engine;
+/// assert_eq!(Engine::default().to_string(), "vllm-0.14");
+/// assert_eq!(Engine::parse("sglang", Some("0.5.14")), Engine::parse("sglang-0.5", None));
+/// assert_eq!(Engine::parse("lmdeploy", None), None);
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Engine {
+    name: String,
+    /// Major and minor version; `None` takes the newest.
+    version: Option<(u32, u32)>,
+}
+
+impl Default for Engine {
+    /// The measured version nearest to vLLM 0.15.1, which serving predictions are judged on.
+    fn default() -> Self {
+        Engine { name: "vllm".to_owned(), version: Some((0, 14)) }
+    }
+}
+
+impl Engine {
+    /// The engine of a name, `vllm`, `sglang`, `trtllm` or one of these with its version as in `vllm-0.14`, and a version; `None` for
+    /// any other.
+    pub fn parse(name: &str, version: Option<&str>) -> Option<Self> {
+        let lower = name.to_lowercase();
+        let (name, own) = lower.split_once('-').map_or((lower.as_str(), None), |(name, own)| (name, Some(own)));
+        let name = ENGINES.into_iter().find(|known| *known == name)?.to_owned();
+        let version = match version.or(own) {
+            Some(version) => Some(minor(version)?),
+            None => None,
+        };
+        Some(Engine { name, version })
+    }
+
+    /// Whether it is vLLM.
+    pub fn is_vllm(&self) -> bool {
+        self.name == "vllm"
+    }
+
+    /// Whether these kernels are of this engine, and of this version if it has one.
+    pub(super) fn is_met_by(&self, kernels: &Engine) -> bool {
+        self.name == kernels.name && self.version.is_none_or(|version| Some(version) == kernels.version)
+    }
+
+    /// How far the kernels of another engine are: versions of the same one first, then other engines in the order of [`ENGINES`].
+    pub(super) fn distance(&self, other: &Engine) -> f64 {
+        let (wanted, has) = (self.version.unwrap_or((u32::MAX, 0)), other.version.unwrap_or_default());
+        if self.name != other.name {
+            let place = ENGINES.iter().position(|name| *name == other.name).unwrap_or(ENGINES.len());
+            return 10.0 + place as f64;
+        }
+        let steps = 1000.0 * f64::from(wanted.0.abs_diff(has.0)) + f64::from(wanted.1.abs_diff(has.1));
+        steps / (1.0 + steps)
+    }
+}
+
+/// The first two numbers of a version; `None` for a text that has none.
+fn minor(version: &str) -> Option<(u32, u32)> {
+    let mut parts = version.strip_prefix('v').unwrap_or(version).split('.');
+    let major = parts.next()?.parse().ok()?;
+    let digits = |part: &str| part.chars().take_while(char::is_ascii_digit).collect::<String>();
+    Some((major, parts.next().map_or(Ok(0), |part| digits(part).parse()).ok()?))
+}
+
+impl Display for Engine {
+    /// The name in `bench_data/` and in series of attention: `vllm-0.14`.
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        match self.version {
+            Some((major, minor)) => write!(f, "{}-{major}.{minor}", self.name),
+            None => f.write_str(&self.name),
+        }
+    }
+}
+
+impl Serialize for Engine {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nearest_version_comes_first_and_other_engines_last() {
+        let engine = |name| Engine::parse(name, None).unwrap();
+        let nearest = |wanted: &Engine| {
+            let mut folders = ["trtllm-1.3", "sglang-0.5", "vllm-0.24", "vllm-0.14"].map(engine);
+            folders.sort_by(|a, b| wanted.distance(a).total_cmp(&wanted.distance(b)));
+            folders.map(|folder| folder.to_string())
+        };
+        assert_eq!(nearest(&Engine::default()), ["vllm-0.14", "vllm-0.24", "sglang-0.5", "trtllm-1.3"]);
+        assert_eq!(nearest(&engine("vllm-0.20"))[..2], ["vllm-0.24", "vllm-0.14"]);
+        assert_eq!(nearest(&engine("vllm"))[0], "vllm-0.24", "without a version the newest");
+        assert_eq!(nearest(&engine("trtllm"))[..2], ["trtllm-1.3", "vllm-0.24"].map(str::to_owned)[..]);
+        assert_eq!(Engine::parse("TRTLLM", Some("1.3.0rc20")), Some(engine("trtllm-1.3")));
+        assert_eq!(Engine::parse("vllm", Some("v0.17.0")), Some(engine("vllm-0.17")));
+        assert_eq!(Engine::parse("vllm", Some("latest")), None);
+    }
+}
