@@ -57,16 +57,15 @@ bench-instructions:
 bench-replay *ARGS:
     cargo bench -p ridgepoint --bench replay {{ARGS}}
 
-# Rebuild the tables of one GPU from the public kernel timings
-calibrate GPU DATA=data:
+# Rebuild the tables of one GPU and engine from the public kernel timings: folders of DATA, the engine's own first
+calibrate GPU ENGINE FOLDERS DATA=data:
     #!/usr/bin/env bash
     set -euo pipefail
     folders=()
-    for version in vllm-0.14.0 vllm-0.19.0 sglang-0.5.14 vllm-0.24.0; do
-      folder={{DATA}}/kernels/{{GPU}}/$version
-      if [[ -d $folder ]]; then folders+=("$folder"); fi
-    done
-    cargo run --release -- calibrate --measurements "${folders[@]}" --hardware {{GPU}} --out bench_data
+    for folder in {{FOLDERS}}; do folders+=("{{DATA}}/$folder"); done
+    cargo run --release -- calibrate --measurements "${folders[@]}" --hardware {{GPU}} --out target/bench_data
+    mkdir -p bench_data/{{GPU}}/{{ENGINE}}
+    cp target/bench_data/{{GPU}}/*.csv bench_data/{{GPU}}/{{ENGINE}}/
 
 # Fit the corrections that are built in, from the public serving runs and step traces
 corrections DATA=data:

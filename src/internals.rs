@@ -23,7 +23,7 @@ pub mod efficiency {
     }
     pub mod family {
         pub use crate::efficiency::family::Family;
-        pub use crate::efficiency::keys::{AllReduceKind, AttentionKey, Key, MoeKey, Routing};
+        pub use crate::efficiency::keys::{AllReduceKind, AttentionKey, HeadSize, Key, MoeKey, Routing};
     }
     pub mod grid {
         pub use crate::efficiency::grid::{Grid, MAX_AXES};

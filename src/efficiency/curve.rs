@@ -7,7 +7,7 @@ use super::family::{Family, OUTPUT_BYTES};
 use super::gemm_model::{GemmModel, GemmRows};
 use super::grid::Grid;
 use super::kernel_model::{AllReduceModel, DecodeModel, MoeModel, PrefillModel, tiled_keys};
-use super::keys::{AttentionKey, MoeKey};
+use super::keys::{AttentionKey, HeadSize, MoeKey};
 use super::provenance::Provenance;
 use super::series::Series;
 use crate::physics::AttentionHeads;
@@ -87,6 +87,8 @@ pub struct DecodeCurve {
     /// KV heads over the most KV heads of the table: the kernel spreads (request, KV head) pairs, so that more heads act like
     /// more requests.
     pub(super) batch_factor: f64,
+    /// The series is of latent attention, whose values lie in its keys.
+    pub(super) is_latent: bool,
 }
 
 impl DecodeCurve {
@@ -94,12 +96,21 @@ impl DecodeCurve {
     pub fn new(series: &Series<DecodeModel>, kv_heads: f64, group: f64, chip: Chip, at_best: Provenance) -> Self {
         let most = series.grid.axes[0].last().copied().unwrap_or(kv_heads);
         let measured = kv_heads.min(most);
-        DecodeCurve { curve: Curve::new(series, &[measured, group], chip, at_best), batch_factor: kv_heads / measured }
+        DecodeCurve {
+            curve: Curve::new(series, &[measured, group], chip, at_best),
+            batch_factor: kv_heads / measured,
+            is_latent: series.key.head_size == HeadSize::Latent,
+        }
+    }
+
+    /// A shape as the kernels of the series see it: grouped-query kernels store keys and values separately.
+    pub(super) fn seen(&self, shape: &AttentionShape) -> AttentionShape {
+        AttentionShape { heads: HeadShape { shares_kv: self.is_latent, ..shape.heads }, ..*shape }
     }
 
     /// Time for requests alike in the mean.
     pub fn time(&self, shape: &AttentionShape) -> Timed {
-        self.curve.timed::<DecodeModel>(shape, &[shape.keys.max(1.0), shape.batch * self.batch_factor])
+        self.curve.timed::<DecodeModel>(&self.seen(shape), &[shape.keys.max(1.0), shape.batch * self.batch_factor])
     }
 
     /// Time that reading `keys` keys of each request adds to a call, µs.
@@ -249,7 +260,7 @@ pub fn mean_attention(
     keys: f64,
     heads: &AttentionHeads,
 ) -> AttentionShape {
-    // Grouped-query kernels stand in for latent attention, and those kernels store keys and values separately.
+    // Kernels of latent attention are told apart by their series.
     let heads = HeadShape { activation_bytes: OUTPUT_BYTES, shares_kv: false, ..HeadShape::new(heads, heads.kv_dtype) };
     AttentionShape {
         batch: requests,
@@ -262,7 +273,13 @@ pub fn mean_attention(
 
 /// Distance of an attention series from a kernel; 0 for the same kernel.
 pub fn attention_distance(key: &AttentionKey, wanted: &AttentionKey) -> f64 {
-    let head = (key.head_dim as f64 / wanted.head_dim as f64).ln().abs();
+    let head = match (key.head_size, wanted.head_size) {
+        (HeadSize::Plain(a), HeadSize::Plain(b)) => (a as f64 / b as f64).ln().abs(),
+        (HeadSize::Latent, HeadSize::Latent) => 0.0,
+        // Grouped-query kernels stand in for latent attention, those of head size 128 first.
+        (HeadSize::Plain(width), HeadSize::Latent) => 10.0 + (width as f64 / 128.0).ln().abs(),
+        (HeadSize::Latent, HeadSize::Plain(_)) => f64::INFINITY,
+    };
     let format = if key.kv_dtype == wanted.kv_dtype { 0.0 } else { 10.0 };
     let window = match (key.window, wanted.window) {
         (None, None) => 0.0,

@@ -5,7 +5,7 @@
 
 use super::chip::{Chip, overlapped_by_logs_us, overlapped_us, ramped_us};
 use super::family::{Family, OUTPUT_BYTES};
-use super::keys::{AllReduceKind, AttentionKey, MoeKey, operand_dtype, weight_bytes};
+use super::keys::{AllReduceKind, AttentionKey, HeadSize, MoeKey, operand_dtype, weight_bytes};
 use crate::dtype::DType;
 use crate::physics::attention::{AttentionShape, HeadShape};
 use crate::physics::communication::AllReduceShape;
@@ -40,7 +40,7 @@ impl Family for DecodeModel {
     }
 
     fn shape(key: &AttentionKey, point: &[f64]) -> AttentionShape {
-        attention_shape(key, point, 1.0, point[2] - 1.0)
+        attention_shape(key, point, (1.0, point[2] - 1.0), LATENT_DECODE)
     }
 }
 
@@ -65,18 +65,31 @@ impl DecodeModel {
     }
 }
 
-/// The shape at a point of an attention table: KV heads, query heads per KV head, tokens, requests with `query` new tokens each
-/// after `past` cached ones.
-fn attention_shape(key: &AttentionKey, point: &[f64], query: f64, past: f64) -> AttentionShape {
+/// Widths of keys and values of latent attention in decodes, whose values lie in their keys, and in prompts.
+const LATENT_DECODE: (f64, f64, bool) = (576.0, 512.0, true);
+const LATENT_PREFILL: (f64, f64, bool) = (192.0, 128.0, false);
+
+/// The shape at a point of an attention table: KV heads, query heads per KV head, tokens, requests with so many new tokens each
+/// after so many cached ones. `latent` are the widths of latent attention.
+fn attention_shape(
+    key: &AttentionKey,
+    point: &[f64],
+    (query, past): (f64, f64),
+    latent: (f64, f64, bool),
+) -> AttentionShape {
     let (visible, keys) = mean_visible(query, past, key.window.map_or(f64::INFINITY, |w| w as f64));
+    let (head_dim, v_head_dim, shares_kv) = match key.head_size {
+        HeadSize::Plain(width) => (width as f64, width as f64, false),
+        HeadSize::Latent => latent,
+    };
     let heads = HeadShape {
         kv_heads: point[0],
         group: point[1],
-        head_dim: key.head_dim as f64,
-        v_head_dim: key.head_dim as f64,
+        head_dim,
+        v_head_dim,
         kv_bytes: key.kv_dtype.bytes(),
         activation_bytes: OUTPUT_BYTES,
-        shares_kv: false,
+        shares_kv,
     };
     AttentionShape { batch: point[3], query, visible, keys, heads }
 }
@@ -131,7 +144,7 @@ impl Family for PrefillModel {
     }
 
     fn shape(key: &AttentionKey, point: &[f64]) -> AttentionShape {
-        attention_shape(key, point, point[2], 0.0)
+        attention_shape(key, point, (point[2], 0.0), LATENT_PREFILL)
     }
 }
 

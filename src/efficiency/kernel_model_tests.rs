@@ -2,6 +2,8 @@
 
 use super::super::gemm_model::GemmModel;
 use super::*;
+use crate::dtype::MatmulFormat;
+use crate::efficiency::keys::Key;
 use crate::physics::projection::GemmShape;
 
 const CHIP: Chip = Chip { peak_flop_per_s: 1e15, hbm_bytes_per_s: 3e12, link_bytes_per_s: 450e9, sm_count: 132.0 };
@@ -66,4 +68,35 @@ fn the_decode_model_has_a_term_per_request() {
     };
     let per_request_us = (at(2048.0) - at(1024.0)) / 1024.0;
     assert!((0.15..0.3).contains(&per_request_us), "{per_request_us}");
+}
+
+#[test]
+fn latent_attention_reads_its_values_within_its_keys() {
+    let key = AttentionKey {
+        engine: "sglang-0.5".to_owned(),
+        kv_dtype: DType::Bfloat16,
+        head_size: HeadSize::Latent,
+        window: None,
+    };
+    // Two requests of 1,000 keys, 16 query heads: 2·16·1000·2·(576 + 512) FLOP; latents of 576 numbers of two bytes, and queries in
+    // of 576 and out of 512.
+    let decode = DecodeModel::shape(&key, &[1.0, 16.0, 1000.0, 2.0]).work();
+    assert_eq!((decode.flops, decode.bytes), (69_632_000.0, 2.0 * 1000.0 * 1152.0 + 2.0 * 16.0 * 1088.0 * 2.0));
+    // A prompt of 100 tokens, 16 heads of 192 and 128: 5,050 pairs.
+    let prefill = PrefillModel::shape(&key, &[16.0, 1.0, 100.0, 1.0]).work();
+    assert_eq!(prefill.flops, 2.0 * 16.0 * 5050.0 * (192.0 + 128.0));
+}
+
+#[test]
+fn four_bit_floats_move_their_scales() {
+    let shape = GemmModel::shape(&MatmulFormat::Nvfp4, &[4096.0, 4096.0, 1.0]);
+    // Half a byte and a sixteenth of one for the scale of 16 weights; 4-bit inputs.
+    assert_eq!((shape.weight_bytes, shape.input_bytes), (0.5625, 0.5));
+    let key = MoeKey::parse("mxfp4/power_law_1.01/h2880/i2880/k4/e128").unwrap();
+    let experts = MoeModel::shape(&key, &[1.0, 1.0, 8.0]);
+    assert_eq!((experts.weight_bytes, experts.input_bytes), (0.531_25, 2.0));
+    assert_eq!(
+        (MoeModel::compute_dtype(&key), GemmModel::compute_dtype(&MatmulFormat::Nvfp4)),
+        (DType::Bfloat16, DType::Fp4)
+    );
 }

@@ -48,6 +48,26 @@ pub(super) fn weight_bytes(format: MatmulFormat) -> f64 {
     }
 }
 
+/// Widths of the heads of an attention kernel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum HeadSize {
+    /// Keys and values of this width.
+    Plain(u64),
+    /// Latent attention as DeepSeek-V3 has it: decodes attend to latents of 576 whose first 512 are the values, prompts to keys of 192
+    /// and values of 128.
+    Latent,
+}
+
+impl Display for HeadSize {
+    /// The name in series: `d128`, `mla`.
+    fn fmt(&self, f: &mut Formatter<'_>) -> Result {
+        match self {
+            HeadSize::Plain(width) => write!(f, "d{width}"),
+            HeadSize::Latent => f.write_str("mla"),
+        }
+    }
+}
+
 /// Attention kernels of one engine version, KV format, head size and window.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AttentionKey {
@@ -56,7 +76,7 @@ pub struct AttentionKey {
     /// Format of the KV cache.
     pub kv_dtype: DType,
     /// Width of a head.
-    pub head_dim: u64,
+    pub head_size: HeadSize,
     /// Sliding window; `None` for full attention.
     pub window: Option<u64>,
 }
@@ -64,18 +84,21 @@ pub struct AttentionKey {
 impl Display for AttentionKey {
     fn fmt(&self, f: &mut Formatter<'_>) -> Result {
         let window = self.window.map_or_else(|| "full".to_owned(), |w| format!("w{w}"));
-        write!(f, "{}/{}/d{}/{window}", self.engine, self.kv_dtype, self.head_dim)
+        write!(f, "{}/{}/{}/{window}", self.engine, self.kv_dtype, self.head_size)
     }
 }
 
 impl Key for AttentionKey {
     fn parse(name: &str) -> Option<Self> {
         let parts: Vec<&str> = name.split('/').collect();
-        let [engine, kv_dtype, head_dim, window] = parts[..] else { return None };
+        let [engine, kv_dtype, head_size, window] = parts[..] else { return None };
         Some(AttentionKey {
             engine: engine.to_owned(),
             kv_dtype: [DType::Bfloat16, DType::Fp8].into_iter().find(|dtype| dtype.to_string() == kv_dtype)?,
-            head_dim: head_dim.strip_prefix('d')?.parse().ok()?,
+            head_size: match head_size {
+                "mla" => HeadSize::Latent,
+                width => HeadSize::Plain(width.strip_prefix('d')?.parse().ok()?),
+            },
             window: match window {
                 "full" => None,
                 tokens => Some(tokens.strip_prefix('w')?.parse().ok()?),
@@ -183,9 +206,17 @@ mod tests {
 
     #[test]
     fn series_names_are_read_back() {
-        let attention =
-            AttentionKey { engine: "vllm-0.14".into(), kv_dtype: DType::Fp8, head_dim: 128, window: Some(1024) };
-        assert_eq!(AttentionKey::parse(&attention.to_string()), Some(attention));
+        let attention = AttentionKey {
+            engine: "vllm-0.14".into(),
+            kv_dtype: DType::Fp8,
+            head_size: HeadSize::Plain(128),
+            window: Some(1024),
+        };
+        let latent = AttentionKey { head_size: HeadSize::Latent, window: None, ..attention.clone() };
+        assert_eq!(latent.to_string(), "vllm-0.14/fp8/mla/full");
+        for key in [attention, latent] {
+            assert_eq!(AttentionKey::parse(&key.to_string()), Some(key));
+        }
         let moe = MoeKey {
             format: MatmulFormat::Int4WeightOnly,
             routing: Routing::PowerLaw(1.01),

@@ -55,3 +55,13 @@ impl PackedTable {
         text.ok_or_else(|| Error::parse(self.path(), "is damaged inside of this program: build it again"))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tables_stay_small() {
+        assert!(BYTES.len() < 8_000_000, "{} bytes", BYTES.len());
+    }
+}

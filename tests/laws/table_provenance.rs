@@ -4,7 +4,7 @@ use crate::compare;
 
 use compare::is_rel;
 use ridgepoint::internals::efficiency::curve::{AllReduceCurve, DecodeCurve, GemmCurve, MoeCurve, PrefillCurve, Timed};
-use ridgepoint::internals::efficiency::family::{AllReduceKind, Family, Routing};
+use ridgepoint::internals::efficiency::family::{AllReduceKind, Family, HeadSize, Routing};
 use ridgepoint::internals::efficiency::kernel_model::{
     AllReduceModel, Chip, DecodeModel, GemmModel, MoeModel, PrefillModel,
 };
@@ -80,13 +80,13 @@ fn times_are_measured_at_knots_interpolated_between_and_clamped_beyond() {
             let shape = GemmModel::shape(&gemm.key, p);
             GemmCurve::new(&gemm, shape, chip_of::<GemmModel>(gpu, &gemm.key), Provenance::Measured).time(p[2])
         });
-        let decode = series::<DecodeModel>(gpu, |key| key.head_dim == 128 && key.window.is_none());
+        let decode = series::<DecodeModel>(gpu, |key| key.head_size == HeadSize::Plain(128) && key.window.is_none());
         assert_provenance(gpu, &decode, |p| {
             let shape = DecodeModel::shape(&decode.key, p);
             DecodeCurve::new(&decode, p[0], p[1], chip_of::<DecodeModel>(gpu, &decode.key), Provenance::Measured)
                 .time(&shape)
         });
-        let prefill = series::<PrefillModel>(gpu, |key| key.head_dim == 128 && key.window.is_none());
+        let prefill = series::<PrefillModel>(gpu, |key| key.head_size == HeadSize::Plain(128) && key.window.is_none());
         assert_provenance(gpu, &prefill, |p| {
             let shape = PrefillModel::shape(&prefill.key, p);
             PrefillCurve::new(&prefill, p[0], p[1], chip_of::<PrefillModel>(gpu, &prefill.key), Provenance::Measured)
@@ -154,7 +154,7 @@ fn another_gpu_borrows_and_names_the_lender() {
     std::fs::write(&custom, CUSTOM).expect("written");
     let custom = custom.display().to_string();
     for (gpu, lender) in
-        [("l40s", "a100_sxm"), ("b200", "h200_sxm"), ("h100_pcie", "h100_sxm"), (custom.as_str(), "h100_sxm")]
+        [("l4", "l40s"), ("gb300", "b200_sxm"), ("h100_pcie", "h100_sxm"), (custom.as_str(), "h100_sxm")]
     {
         let step = on(gpu, "llama-3.1-8b", 2);
         for operator in ["qkv_proj", "attention_prefill", "attention_decode", "all_reduce"] {

@@ -82,7 +82,7 @@ fn the_same_tables_in_a_data_directory_give_the_same_predictions() {
         ("llama-4-scout", "h200", 8),
         ("gpt-oss-120b", "b200", 1),
         ("gemma-3-27b", "h100", 2),
-        ("deepseek-v3", "h200", 8),
+        ("deepseek-v3", "a100", 8),
     ] {
         let built_in = answers(&steps(model, gpu, gpus, None).unwrap());
         assert_eq!(answers(&steps(model, gpu, gpus, Some(dir.path())).unwrap()), built_in, "{model} on {gpu}");

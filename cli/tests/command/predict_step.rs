@@ -321,3 +321,22 @@ fn a_broken_table_names_its_file_and_row() {
     with(&cut).fails(1, &["gemm.csv", "lines, its header says"]);
     with(&changed(0, "# operator = \"gemm\"\n# colour = \"red\"".to_owned())).fails(1, &["gemm.csv", "colour"]);
 }
+
+#[test]
+fn an_engine_and_its_version_choose_the_kernels() {
+    let notes = |more: &str| {
+        let line = format!("predict-step --model llama-3.1-8b --hardware b200 --decode 64x2048 --format json {more}");
+        let run = run(&line.split_ascii_whitespace().collect::<Vec<_>>());
+        assert_eq!(run.code, 0, "{}", run.stderr);
+        run.json()["warnings"].to_string()
+    };
+    assert!(!notes("").contains("stand in"), "{}", notes(""));
+    assert!(!notes("--engine vllm --engine-version 0.24.1").contains("stand in"));
+    let older = notes("--engine-version 0.17");
+    assert!(older.contains("kernels of vllm-0.24 stand in for those of vllm-0.17"), "{older}");
+    let other = notes("--engine trtllm");
+    assert!(other.contains("steps are laid out as vLLM's, with kernels of trtllm"), "{other}");
+    let both = "--model llama-3.1-8b --hardware b200 --decode 1x1";
+    predict(&format!("{both} --engine lmdeploy")).fails(2, &["--engine", "lmdeploy", "sglang"]);
+    predict(&format!("{both} --engine-version newest")).fails(2, &["--engine-version", "such as 0.24"]);
+}

@@ -6,7 +6,7 @@ use super::operators::{NO_SERIES, own_header};
 use super::report::{LeftOut, OperatorReport, Prediction, leave_out};
 use crate::measurements::{DecodeCall, Heads, PrefillCall, SmallKernelCall, Timed};
 use ridgepoint::internals::efficiency::curve::{DecodeCurve, PrefillCurve, mean_attention};
-use ridgepoint::internals::efficiency::family::AttentionKey;
+use ridgepoint::internals::efficiency::family::{AttentionKey, HeadSize};
 use ridgepoint::internals::efficiency::kernel_model::{Chip, DecodeModel};
 use ridgepoint::internals::efficiency::table::Series;
 use ridgepoint::internals::efficiency::{EfficiencyMode, Provenance, Tables, Timer};
@@ -39,6 +39,8 @@ pub(super) fn is_uneven(call: &DecodeCall) -> bool {
     call.kv_tokens_max as f64 > call.kv_tokens_mean() * EVEN_RATIO
 }
 
+const LATENT: &str = "latent attention on prior KV or of uneven contexts: no check knows it";
+
 /// A measured attention call.
 #[derive(Debug, Clone)]
 pub struct AttentionCall {
@@ -62,7 +64,7 @@ impl AttentionCall {
         let (heads, requests) = (call.heads.clone(), call.batch_size as f64);
         let pairs = requests * visible_pairs(heads.window, query, computed) as f64;
         let keys = requests * visible_tokens(heads.window, query, computed) as f64;
-        let shape = mean_attention(requests, requests * f64::from(query), pairs, keys, &heads_of(&key, &heads));
+        let shape = mean_attention(requests, requests * f64::from(query), pairs, keys, &heads_of(&key, &heads)?);
         Ok(AttentionCall { key, heads, shape, time_us: row.latency_us })
     }
 
@@ -74,21 +76,23 @@ impl AttentionCall {
         }
         let (heads, requests) = (call.heads.clone(), call.batch_size as f64);
         let keys = requests * call.kv_tokens_mean();
-        let shape = mean_attention(requests, requests, keys, keys, &heads_of(&key, &heads));
+        let shape = mean_attention(requests, requests, keys, keys, &heads_of(&key, &heads)?);
         Ok(AttentionCall { key, heads, shape, time_us: row.latency_us })
     }
 }
 
-fn heads_of(key: &AttentionKey, heads: &Heads) -> AttentionHeads {
-    AttentionHeads {
+/// The heads of a call; an error is the reason why there is no check.
+fn heads_of(key: &AttentionKey, heads: &Heads) -> std::result::Result<AttentionHeads, String> {
+    let HeadSize::Plain(width) = heads.head_size else { return Err(LATENT.to_owned()) };
+    Ok(AttentionHeads {
         num_heads: heads.num_heads,
         num_kv_heads: heads.num_kv_heads,
-        head_dim: heads.head_dim,
-        v_head_dim: heads.head_dim,
+        head_dim: width,
+        v_head_dim: width,
         kv_dtype: key.kv_dtype,
         window: heads.window,
         is_mla: false,
-    }
+    })
 }
 
 /// A measured call of a small kernel.

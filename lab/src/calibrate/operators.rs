@@ -8,6 +8,7 @@ use ridgepoint::internals::efficiency::Tables;
 use ridgepoint::internals::efficiency::family::Family;
 use ridgepoint::internals::efficiency::kernel_model::Chip;
 use ridgepoint::internals::efficiency::table::{Header, Series, SeriesDraft, SeriesHeader, write_table};
+use ridgepoint::physics::Shape;
 use ridgepoint::{Error, Hardware, Result};
 
 use super::build::{ByGroup, Row, build, by_series};
@@ -30,7 +31,9 @@ const MAX_TOO_FAST_PCT: usize = 1;
 /// Refuses rows in another unit: faster than the roofline allows.
 fn check_unit<F: Calibrated>(rows: &[Row<F>], hardware: &Hardware) -> Result<()> {
     let (mut too_fast, mut worst) = (0, 0.0f64);
-    for row in rows {
+    // Operands that fit into the L2 cache are there from one repetition to the next.
+    let is_cached = |row: &Row<F>| row.shape().work().bytes <= hardware.l2_bytes;
+    for row in rows.iter().filter(|row| !is_cached(row)) {
         let efficiency = row.efficiency(&Chip::new(hardware, F::compute_dtype(&row.key))?);
         too_fast += usize::from(efficiency > F::MAX_EFFICIENCY);
         worst = worst.max(efficiency);

@@ -35,6 +35,7 @@ pub struct Rows {
 }
 
 const FLOOR: &str = "timed outside a CUDA graph: a launch floor hides the kernel";
+const OTHER_ENGINE: &str = "kernels of another engine than those of the folder that was named first";
 const NO_MODEL: &str = "no kernel model for this number format";
 const PRIOR_KV: &str = "chunk with prior KV: tables hold whole prompts, a check scores it";
 const UNEVEN: &str = "uneven KV lengths: tables hold even ones, a check scores it";
@@ -46,10 +47,11 @@ impl Rows {
         let sources: Vec<Source> = measurements.sources.iter().map(Source::new).collect();
         let engine = sources.iter().find_map(|source| Engine::parse(&source.engine, None));
         let mut rows = Rows { engine, ..Rows::default() };
+        let mut firsts = FirstEngines::default();
         rows.gemm = rows.place("gemm", &measurements.gemm, |row| {
             let (call, source) = (&row.call, &sources[row.source]);
             let point = vec![call.n as f64, call.k as f64, call.m as f64];
-            Ok(source.row(gemm_format(call, source)?, point, row.latency_us))
+            firsts.check(source.row(gemm_format(call, source)?, point, row.latency_us), source)
         });
         let is_chunk = |row: &&Timed<PrefillCall>| row.call.num_computed_tokens > 0;
         let (chunks, whole): (Vec<_>, Vec<_>) = measurements.attention_prefill.iter().partition(is_chunk);
@@ -74,11 +76,12 @@ impl Rows {
         rows.moe = rows.place("moe", &measurements.moe, |row| {
             let call = &row.call;
             let point = vec![call.moe_tp_size as f64, call.moe_ep_size as f64, call.num_tokens as f64];
-            Ok(sources[row.source].row(moe_key(call).ok_or(NO_MODEL)?, point, row.latency_us))
+            let source = &sources[row.source];
+            firsts.check(source.row(moe_key(call).ok_or(NO_MODEL)?, point, row.latency_us), source)
         });
         rows.allreduce = rows.place("allreduce", &measurements.allreduce, |row| {
             let point = vec![row.call.num_gpus as f64, row.call.message_bytes as f64];
-            Ok(sources[row.source].row(row.call.backend, point, row.latency_us))
+            firsts.check(sources[row.source].row(row.call.backend, point, row.latency_us), &sources[row.source])
         });
         rows.off_table.small_kernels = rows.place(SMALL_KERNELS, &measurements.small_kernels, SmallCall::new);
         rows
@@ -89,7 +92,7 @@ impl Rows {
         &mut self,
         operator: &'static str,
         rows: impl IntoIterator<Item = &'a Timed<C>>,
-        place: impl Fn(&Timed<C>) -> Result<T, String>,
+        mut place: impl FnMut(&Timed<C>) -> Result<T, String>,
     ) -> Vec<T> {
         let left_out = self.left_out.entry(operator).or_default();
         let place = |row| place(row).map_err(|reason| leave_out(left_out, &reason, 1)).ok();
@@ -109,6 +112,19 @@ impl Rows {
             leave_out(&mut left_out, reason, if are_built && name == operator { rows } else { 0 });
         }
         left_out
+    }
+}
+
+/// The engine that gives each series its rows: the first that has any. Engines launch different kernels, which are not averaged.
+#[derive(Default)]
+struct FirstEngines(BTreeMap<(&'static str, String), String>);
+
+impl FirstEngines {
+    /// The row; an error is that another engine has its series.
+    fn check<F: Family>(&mut self, row: Row<F>, source: &Source) -> Result<Row<F>, String> {
+        let name = source.engine.split('-').next().unwrap_or_default();
+        let first = self.0.entry((F::OPERATOR, row.key.to_string())).or_insert_with(|| name.to_owned());
+        if first == name { Ok(row) } else { Err(OTHER_ENGINE.to_owned()) }
     }
 }
 
@@ -173,7 +189,7 @@ fn attention_key(heads: &Heads, source: &Source) -> Result<AttentionKey, &'stati
             DType::Fp8 => DType::Fp8,
             _ => return Err(NO_MODEL),
         },
-        head_dim: heads.head_dim,
+        head_size: heads.head_size,
         window: heads.window.size(),
     })
 }

@@ -1,6 +1,6 @@
 //! The measured calls, one type per operator. Sizes are those of one rank.
 
-use ridgepoint::internals::efficiency::family::AllReduceKind;
+use ridgepoint::internals::efficiency::family::{AllReduceKind, HeadSize};
 use ridgepoint::model::Window;
 use ridgepoint::{DType, MatmulFormat};
 
@@ -36,7 +36,7 @@ pub struct Heads {
     /// KV heads of the rank; divides `num_heads`.
     pub num_kv_heads: u64,
     /// Width of a head.
-    pub head_dim: u64,
+    pub head_size: HeadSize,
     /// Format of the KV cache.
     pub kv_dtype: DType,
     /// Visible earlier tokens: [`Window::Full`] if a file has 0, else [`Window::Sliding`].

@@ -159,14 +159,17 @@ impl Folder<'_> {
                 self.notes.push(format!("{}: columns that are not known, not read: {others}", reader.origin()));
             }
             let source = self.certificate.as_ref().map(|certificate| certificate.source(C::STEM));
-            rows = self.read_rows(reader, source.unwrap_or(SourceFile { file: csv_file, ..SourceFile::default() }))?;
+            let source = source.unwrap_or(SourceFile { file: csv_file, ..SourceFile::default() });
+            rows = self.read_rows(reader, source, None)?;
         }
         if let Some(certificate) = &self.certificate {
             let remarks = certificate.remarks(C::STEM, rows.len()).into_iter();
             self.notes.extend(remarks.map(|remark| format!("{}: {remark}", self.dir.display())));
         }
-        if let Some(public) = C::PUBLIC.filter(|public| self.looks_for(public.file)) {
-            rows.extend(self.read_public(&public)?);
+        for public in C::PUBLIC {
+            if self.looks_for(public.file) {
+                rows.extend(self.read_public(public)?);
+            }
         }
         Ok(rows)
     }
@@ -182,7 +185,7 @@ impl Folder<'_> {
         let path = self.dir.join(public.file);
         let reader = RowReader::jsonl(public_table::jsonl(&path)?, public.columns);
         let (file, format) = (public.file.to_owned(), SourceFormat::Parquet);
-        self.read_rows(reader, SourceFile { file, format, ..SourceFile::default() })
+        self.read_rows(reader, SourceFile { file, format, ..SourceFile::default() }, Some(public))
     }
 
     #[cfg(not(feature = "parquet"))]
@@ -192,15 +195,26 @@ impl Folder<'_> {
     }
 
     /// Reads the rows of a file, each shape once.
-    fn read_rows<C: Call>(&mut self, mut reader: RowReader<'_>, file: SourceFile) -> Result<Vec<Timed<C>>> {
+    fn read_rows<C: Call>(
+        &mut self,
+        mut reader: RowReader<'_>,
+        file: SourceFile,
+        public: Option<&PublicTable>,
+    ) -> Result<Vec<Timed<C>>> {
         let (origin, format) = (reader.origin().to_owned(), file.format);
         let mut positions: HashMap<(usize, C), usize> = HashMap::new();
         // The number of each shape's first row, and its times.
         let mut shapes: Vec<(usize, Vec<f64>)> = Vec::new();
+        let only = public.and_then(|public| public.only);
+        let mut others = 0_u64;
         while let Some(row) = reader.next_row()? {
-            let source = match format {
-                SourceFormat::Csv => file.clone(),
-                SourceFormat::Parquet => public_source::<C>(&file, &row)?,
+            if only.is_some_and(|(column, value)| row.text(column).is_some_and(|of| of != value)) {
+                others += 1;
+                continue;
+            }
+            let source = match public {
+                None => file.clone(),
+                Some(public) => public_source(&file, public, &row)?,
             };
             let key = (self.source_index(source), C::read(&row, format)?);
             let latency_us = latency_us(&row, format)?;
@@ -214,6 +228,11 @@ impl Folder<'_> {
                 }
                 Some((_, times_us)) => times_us.push(latency_us),
             }
+        }
+        if let Some((column, value)) = only.filter(|_| others > 0) {
+            self.notes.push(format!(
+                "{origin}: {others} rows whose {column} is not {value} were not read: no table takes them"
+            ));
         }
         if shapes.is_empty() {
             return Err(Error::parse(origin, "has no rows; remove the file or add a measurement"));
@@ -262,8 +281,8 @@ impl Folder<'_> {
 }
 
 /// The source of a row of a public table, which must be of the operator's kernel.
-fn public_source<C: Call>(file: &SourceFile, row: &Row<'_>) -> Result<SourceFile> {
-    for (column, value) in C::PUBLIC.map_or(&[][..], |public| public.constants) {
+fn public_source(file: &SourceFile, public: &PublicTable, row: &Row<'_>) -> Result<SourceFile> {
+    for (column, value) in public.constants {
         row.read(column, value, |text| (text == *value).then_some(()))?;
     }
     let text = |column| row.read(column, "a text", |text| Some(text.to_owned())).map(Some);

@@ -3,7 +3,7 @@
 
 use std::hash::Hash;
 
-use ridgepoint::internals::efficiency::family::{AllReduceKind, Routing};
+use ridgepoint::internals::efficiency::family::{AllReduceKind, HeadSize, Routing};
 use ridgepoint::internals::input::{Columns, Row};
 use ridgepoint::internals::units::US_PER_MS;
 use ridgepoint::model::Window;
@@ -30,8 +30,10 @@ pub(super) struct PublicTable {
     /// Columns, under the names of one's own files where both have them.
     #[cfg_attr(not(feature = "parquet"), allow(dead_code))]
     pub(super) columns: Columns,
-    /// Columns that hold one value throughout; another value would be another kernel.
+    /// Columns that hold one value throughout; another value would be another operator.
     pub(super) constants: &'static [(&'static str, &'static str)],
+    /// A column whose rows of another value are of other kernels, which no table takes.
+    pub(super) only: Option<(&'static str, &'static str)>,
 }
 
 /// The columns of a public table, with those that it has besides the sizes.
@@ -45,8 +47,8 @@ pub(super) trait Call: Sized + Eq + Hash {
     const STEM: &'static str;
     /// Columns of the csv file, which may have others.
     const CSV: &'static str;
-    /// The public table.
-    const PUBLIC: Option<PublicTable>;
+    /// The public tables.
+    const PUBLIC: &'static [PublicTable];
 
     /// Reads the call of a row.
     fn read(row: &Row<'_>, format: SourceFormat) -> Result<Self>;
@@ -71,11 +73,12 @@ fn matmul_format(row: &Row<'_>) -> Result<MatmulFormat> {
 impl Call for GemmCall {
     const STEM: &'static str = "gemm";
     const CSV: &'static str = "dtype,m,n,k,latency_us";
-    const PUBLIC: Option<PublicTable> = Some(PublicTable {
+    const PUBLIC: &'static [PublicTable] = &[PublicTable {
         file: "gemm_perf.parquet",
         columns: public_columns(Self::CSV, &[("gemm_dtype", "dtype"), ("latency", "latency_us")]),
         constants: &[("op_name", "gemm")],
-    });
+        only: None,
+    }];
 
     fn read(row: &Row<'_>, _: SourceFormat) -> Result<Self> {
         Ok(GemmCall { dtype: matmul_format(row)?, m: size(row, "m")?, n: size(row, "n")?, k: size(row, "k")? })
@@ -95,8 +98,25 @@ const PUBLIC_ATTENTION: Columns = Columns {
     has_others: false,
 };
 
-fn heads(row: &Row<'_>) -> Result<Heads> {
-    let (num_heads, num_kv_heads) = (size(row, "num_heads")?, size(row, "num_kv_heads")?);
+/// Kernels of latent attention, as DeepSeek-V3 has it.
+const PUBLIC_LATENT: Columns = Columns {
+    required: "num_heads,kv_cache_dtype,batch_size,num_scheduled_tokens,num_computed_tokens,mla_dtype,tp_size,latency_us",
+    ..PUBLIC_ATTENTION
+};
+
+/// The heads of a row. Latent attention of prompts has a KV head per query head, that of decodes one for all.
+fn heads(row: &Row<'_>, num_latent_kv_heads: impl Fn(u64) -> u64) -> Result<Heads> {
+    let num_heads = size(row, "num_heads")?;
+    if row.text("mla_dtype").is_some() {
+        return Ok(Heads {
+            num_heads,
+            num_kv_heads: num_latent_kv_heads(num_heads),
+            head_size: HeadSize::Latent,
+            kv_dtype: row.read("kv_cache_dtype", KV_DTYPES, DType::parse)?,
+            window: Window::Full,
+        });
+    }
+    let num_kv_heads = size(row, "num_kv_heads")?;
     if !num_heads.is_multiple_of(num_kv_heads) {
         return Err(row.bad("num_kv_heads", format!("a divisor of num_heads = {num_heads}")));
     }
@@ -104,7 +124,7 @@ fn heads(row: &Row<'_>) -> Result<Heads> {
     Ok(Heads {
         num_heads,
         num_kv_heads,
-        head_dim: size(row, "head_dim")?,
+        head_size: HeadSize::Plain(size(row, "head_dim")?),
         kv_dtype: row.read("kv_cache_dtype", KV_DTYPES, DType::parse)?,
         window: window.filter(|tokens| *tokens > 0).map_or(Window::Full, Window::Sliding),
     })
@@ -114,15 +134,24 @@ impl Call for PrefillCall {
     const STEM: &'static str = "attention_prefill";
     const CSV: &'static str = "num_heads,num_kv_heads,head_dim,kv_cache_dtype,window_size,batch_size,\
         num_scheduled_tokens,num_computed_tokens,latency_us";
-    const PUBLIC: Option<PublicTable> = Some(PublicTable {
-        file: "context_attention_perf.parquet",
-        columns: PUBLIC_ATTENTION,
-        constants: &[("op_name", "context_attention"), ("attn_dtype", "bfloat16"), ("beam_width", "1")],
-    });
+    const PUBLIC: &'static [PublicTable] = &[
+        PublicTable {
+            file: "context_attention_perf.parquet",
+            columns: PUBLIC_ATTENTION,
+            constants: &[("op_name", "context_attention"), ("beam_width", "1")],
+            only: Some(("attn_dtype", "bfloat16")),
+        },
+        PublicTable {
+            file: "context_mla_perf.parquet",
+            columns: PUBLIC_LATENT,
+            constants: &[],
+            only: Some(("mla_dtype", "bfloat16")),
+        },
+    ];
 
     fn read(row: &Row<'_>, _: SourceFormat) -> Result<Self> {
         Ok(PrefillCall {
-            heads: heads(row)?,
+            heads: heads(row, |heads| heads)?,
             batch_size: size(row, "batch_size")?,
             num_scheduled_tokens: size(row, "num_scheduled_tokens")?,
             num_computed_tokens: row.whole("num_computed_tokens", 0..=MAX_COUNT)?,
@@ -134,19 +163,23 @@ impl Call for DecodeCall {
     const STEM: &'static str = "attention_decode";
     const CSV: &'static str = "num_heads,num_kv_heads,head_dim,kv_cache_dtype,window_size,batch_size,\
         kv_tokens_total,kv_tokens_max,latency_us";
-    const PUBLIC: Option<PublicTable> = Some(PublicTable {
-        file: "generation_attention_perf.parquet",
-        columns: PUBLIC_ATTENTION,
-        constants: &[
-            ("op_name", "generation_attention"),
-            ("attn_dtype", "bfloat16"),
-            ("beam_width", "1"),
-            ("num_scheduled_tokens", "1"),
-        ],
-    });
+    const PUBLIC: &'static [PublicTable] = &[
+        PublicTable {
+            file: "generation_attention_perf.parquet",
+            columns: PUBLIC_ATTENTION,
+            constants: &[("op_name", "generation_attention"), ("beam_width", "1"), ("num_scheduled_tokens", "1")],
+            only: Some(("attn_dtype", "bfloat16")),
+        },
+        PublicTable {
+            file: "generation_mla_perf.parquet",
+            columns: PUBLIC_LATENT,
+            constants: &[("num_scheduled_tokens", "1")],
+            only: Some(("mla_dtype", "bfloat16")),
+        },
+    ];
 
     fn read(row: &Row<'_>, format: SourceFormat) -> Result<Self> {
-        let (heads, batch_size) = (heads(row)?, size(row, "batch_size")?);
+        let (heads, batch_size) = (heads(row, |_| 1)?, size(row, "batch_size")?);
         if format == SourceFormat::Parquet {
             let kv_tokens_max = row.whole("num_computed_tokens", 0..=MAX_COUNT)? + 1;
             let kv_tokens_total = batch_size.saturating_mul(kv_tokens_max);
@@ -170,7 +203,7 @@ impl Call for MoeCall {
     const STEM: &'static str = "moe";
     const CSV: &'static str = "dtype,num_tokens,hidden_size,intermediate_size,top_k,num_experts,\
         moe_tp_size,moe_ep_size,distribution,latency_us";
-    const PUBLIC: Option<PublicTable> = Some(PublicTable {
+    const PUBLIC: &'static [PublicTable] = &[PublicTable {
         file: "moe_perf.parquet",
         columns: public_columns(
             Self::CSV,
@@ -182,7 +215,8 @@ impl Call for MoeCall {
             ],
         ),
         constants: &[("op_name", "moe")],
-    });
+        only: None,
+    }];
 
     fn read(row: &Row<'_>, _: SourceFormat) -> Result<Self> {
         let is_possible = |routing: Routing| match routing {
@@ -217,14 +251,15 @@ impl Call for MoeCall {
 impl Call for AllReduceCall {
     const STEM: &'static str = "allreduce";
     const CSV: &'static str = "num_gpus,message_bytes,backend,latency_us";
-    const PUBLIC: Option<PublicTable> = Some(PublicTable {
+    const PUBLIC: &'static [PublicTable] = &[PublicTable {
         file: "custom_allreduce_perf.parquet",
         columns: public_columns(
             "num_gpus,message_size,allreduce_dtype,backend,latency_us",
             &[("latency", "latency_us")],
         ),
         constants: &[("op_name", "all_reduce")],
-    });
+        only: None,
+    }];
 
     fn read(row: &Row<'_>, format: SourceFormat) -> Result<Self> {
         let num_gpus = size(row, "num_gpus")?;
@@ -250,7 +285,7 @@ impl Call for AllReduceCall {
 impl Call for SmallKernelCall {
     const STEM: &'static str = "small_kernels";
     const CSV: &'static str = "kernel,num_tokens,width,launches,latency_us";
-    const PUBLIC: Option<PublicTable> = None;
+    const PUBLIC: &'static [PublicTable] = &[];
 
     fn read(row: &Row<'_>, _: SourceFormat) -> Result<Self> {
         Ok(SmallKernelCall {

@@ -68,7 +68,7 @@ impl Timer {
             (keys, residuals.place(0, keys), DecodeModel::split_us(coefficients, keys))
         });
         let (by_requests, by_keys): (Vec<_>, Vec<_>) = (by_requests.collect(), by_keys.collect());
-        let one = mean_attention(1.0, 1.0, 1.0, 1.0, heads);
+        let one = decode.seen(&mean_attention(1.0, 1.0, 1.0, 1.0, heads));
         Surface::new(&by_requests, axis, |(batch, row), index| {
             let (keys, column, split_us) = by_keys[index];
             let shape = AttentionShape { batch, visible: keys, keys, ..one };

@@ -10,7 +10,7 @@ use super::super::engine::Engine;
 use super::super::family::{Family, OUTPUT_BYTES};
 use super::super::gemm_model::GemmModel;
 use super::super::kernel_model::{AllReduceModel, DecodeModel, MoeModel, PrefillModel};
-use super::super::keys::{AllReduceKind, AttentionKey, MoeKey, Routing, operand_dtype};
+use super::super::keys::{AllReduceKind, AttentionKey, HeadSize, MoeKey, Routing, operand_dtype};
 use super::super::provenance::Provenance;
 use super::super::tables::{Found, Tables};
 use super::Curve;
@@ -75,8 +75,7 @@ impl Choice<'_> {
                 let (kv, group) = kv_and_group(&heads);
                 let prefill = PrefillCurve::new(&found.series, kv, group, self.chip, at_best);
                 // Chunks of latent attention run other kernels than its decodes.
-                let is_latent = heads.is_mla || heads.head_dim != heads.v_head_dim;
-                Ok(Curve::Prefill(if is_latent { prefill } else { prefill.with_decode(self.decode(&heads)?) }))
+                Ok(Curve::Prefill(if is_latent(&heads) { prefill } else { prefill.with_decode(self.decode(&heads)?) }))
             }
             Kernel::AttentionDecode { heads, .. } => Ok(Curve::Decode(self.decode(&heads)?)),
             Kernel::Moe { experts, .. } => self.moe(&experts),
@@ -167,7 +166,7 @@ impl Choice<'_> {
         let wanted = AttentionKey {
             engine: self.tables.engine().to_string(),
             kv_dtype: if heads.kv_dtype.bytes() <= 1.0 { DType::Fp8 } else { DType::Bfloat16 },
-            head_dim: if heads.is_mla { 128 } else { heads.head_dim },
+            head_size: if is_latent(heads) { HeadSize::Latent } else { HeadSize::Plain(heads.head_dim) },
             window: heads.window.size(),
         };
         let found = self.tables.nearest::<F>(|key| attention_distance(key, &wanted), 1, &[])?.remove(0);
@@ -176,14 +175,17 @@ impl Choice<'_> {
         let alike = AttentionKey { engine: key.engine.clone(), ..wanted };
         let described = |key: &AttentionKey| {
             let window = key.window.map_or_else(|| "no window".to_owned(), |w| format!("window {w}"));
-            format!("head size {}, {window}, {} KV", key.head_dim, key.kv_dtype)
+            format!("heads {}, {window}, {} KV", key.head_size, key.kv_dtype)
         };
-        if heads.is_mla {
-            self.note("latent attention was not measured, grouped-query kernels of head size 128 stand in");
+        if alike.head_size == HeadSize::Latent && key.head_size != HeadSize::Latent {
+            self.note(format_args!(
+                "latent attention was not measured, grouped-query kernels of heads {} stand in",
+                key.head_size
+            ));
         } else if *key != alike {
             self.note(format_args!("not measured for {}, {} stands in", described(&alike), described(key)));
         }
-        let at_best = found.at_best(*key == alike && !heads.is_mla);
+        let at_best = found.at_best(*key == alike);
         Ok((found, at_best))
     }
 
@@ -244,6 +246,11 @@ impl Choice<'_> {
         let series: Vec<_> = found.iter().map(|of| (&*of.series, stand_in_weight(of.distance), at_best)).collect();
         Ok(Curve::Moe(MoeCurve::new(&series, shape, tp, ep, self.chip)))
     }
+}
+
+/// Whether the heads are of latent attention: of its decodes, or of its prompts, whose keys are wider than their values.
+fn is_latent(heads: &AttentionHeads) -> bool {
+    heads.is_mla || heads.head_dim != heads.v_head_dim
 }
 
 fn kv_and_group(heads: &AttentionHeads) -> (f64, f64) {

@@ -3,6 +3,7 @@
 use super::*;
 use ridgepoint::DType;
 use ridgepoint::ErrorKind;
+use ridgepoint::internals::efficiency::family::HeadSize;
 use ridgepoint::model::Window;
 
 const GEMM: &str = "dtype,m,n,k,latency_us\n";
@@ -32,7 +33,8 @@ fn every_kind_of_file_is_read_in_its_units() {
         ("small_kernels.csv", "kernel,num_tokens,width,launches,latency_us\nrms_norm,16,4096,1,2.5\n"),
     ])
     .unwrap();
-    let heads = |kv_dtype, window| Heads { num_heads: 32, num_kv_heads: 8, head_dim: 128, kv_dtype, window };
+    let heads =
+        |kv_dtype, window| Heads { num_heads: 32, num_kv_heads: 8, head_size: HeadSize::Plain(128), kv_dtype, window };
     let gemm = GemmCall { dtype: MatmulFormat::Fp8Block, m: 1, n: 2, k: 3 };
     assert_eq!(measurements.gemm, [Timed { call: gemm, latency_us: 4.5, source: 0 }]);
     let prefill = PrefillCall {

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use super::*;
 use ridgepoint::DType;
+use ridgepoint::internals::efficiency::family::HeadSize;
 use ridgepoint::model::Window;
 
 const H100_BF16_FLOP_PER_S: f64 = 989.4e12;
@@ -39,14 +40,14 @@ fn the_best_public_h100_kernels_come_close_to_their_bound_and_none_beats_it() {
     let mfu = best(measurements.attention_prefill.iter().map(|r| {
         let call = &r.call;
         let pairs = call.batch_size * call.num_scheduled_tokens * (call.num_scheduled_tokens + 1) / 2;
-        4e6 * (call.heads.num_heads * call.heads.head_dim * pairs) as f64 / r.latency_us / H100_BF16_FLOP_PER_S
+        4e6 * (call.heads.num_heads * width(&call.heads) * pairs) as f64 / r.latency_us / H100_BF16_FLOP_PER_S
     }));
     assert!((0.5..0.8).contains(&mfu), "prefill attention: {mfu}");
 
     // Smaller caches partly stay in the second-level cache.
     let mbu = best(measurements.attention_decode.iter().filter_map(|r| {
         let heads = &r.call.heads;
-        let width = (heads.num_kv_heads * heads.head_dim) as f64;
+        let width = (heads.num_kv_heads * width(heads)) as f64;
         let bytes = 2.0 * r.call.kv_tokens_total as f64 * width * heads.kv_dtype.bytes();
         (bytes > 5e8).then_some(bytes * 1e6 / r.latency_us / H100_HBM_BYTES_PER_S)
     }));
@@ -116,9 +117,17 @@ fn newer_public_attention_has_windows_heads_and_both_cache_formats() {
     for head_dim in [64, 128, 256] {
         for kv_dtype in [DType::Bfloat16, DType::Fp8] {
             assert!(
-                decode.iter().any(|row| (row.call.heads.head_dim, row.call.heads.kv_dtype) == (head_dim, kv_dtype)),
+                decode.iter().any(|row| (width(&row.call.heads), row.call.heads.kv_dtype) == (head_dim, kv_dtype)),
                 "{head_dim}"
             );
         }
+    }
+}
+
+/// Width of a head that is not latent attention's.
+fn width(heads: &Heads) -> u64 {
+    match heads.head_size {
+        HeadSize::Plain(width) => width,
+        HeadSize::Latent => 0,
     }
 }
