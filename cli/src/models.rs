@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use clap::Args;
 use ridgepoint::internals::correction::CorrectionInfo;
 use ridgepoint::internals::input::files_in;
-use ridgepoint::model::{Attention, LayerGroup, SamplingDefaults, Window, builtin_models};
+use ridgepoint::model::{Attention, LayerGroup, Recurrence, SamplingDefaults, Window, builtin_models};
 use ridgepoint::physics::{Memory, ParameterCounts};
 use ridgepoint::{CorrectionChoice, Deployment, EfficiencyMode, Model};
 use serde::Serialize;
@@ -75,13 +75,16 @@ impl ModelEntry {
         let mut attention = BTreeSet::new();
         let mut weight_formats: Vec<String> = Vec::new();
         for group in &model.layers {
-            let (kind, attention_weights) = match &group.attention {
-                Attention::Gqa(gqa) => ("gqa", [gqa.qkv_weights, gqa.o_weights]),
-                Attention::Mla(mla) => ("mla", [mla.weights; 2]),
+            let mixer = match &group.attention {
+                Attention::Gqa(gqa) => Some(("gqa", [gqa.qkv_weights, gqa.o_weights])),
+                Attention::Mla(mla) => Some(("mla", [mla.weights; 2])),
+                Attention::State(mixer) => Some((recurrence(mixer.recurrence), [mixer.in_weights, mixer.out_weights])),
+                Attention::None => None,
             };
-            attention.insert(kind);
+            attention.extend(mixer.map(|(kind, _)| kind));
+            let attention_weights = mixer.into_iter().flat_map(|(_, weights)| weights);
             let dense = group.dense.iter().map(|dense| dense.weights);
-            let stored = attention_weights.into_iter().chain(dense).chain(group.moe.iter().map(|moe| moe.weights));
+            let stored = attention_weights.chain(dense).chain(group.moe.iter().map(|moe| moe.weights));
             weight_formats.extend(stored.map(|format| format.to_string()));
         }
         let mut seen = BTreeSet::new();
@@ -180,6 +183,10 @@ fn one(of: &ModelDetail, page: &mut Page) {
     let (weights, kv) = (of.weight_bytes_per_rank, of.kv_bytes_per_token_per_rank);
     let per_gpu = format!("{} of weights and {} of KV cache per token", quantity(weights, "B"), quantity(kv, "B"));
     page.fact("per GPU", &(per_gpu + &settings(deployment)));
+    if let Some(state) = of.memory.state {
+        let bytes = quantity(state.layers * state.bytes_per_layer, "B");
+        page.fact("state per GPU", &format!("{bytes} for each request, whatever its length"));
+    }
     if !entry.hf_ids.is_empty() {
         page.fact("known as", &entry.hf_ids.join(", "));
     }
@@ -193,6 +200,13 @@ fn sampling(defaults: Option<&SamplingDefaults>) -> String {
         return "neutral: generation_config.json sets no sampling parameters".to_owned();
     }
     format!("{} (generation_config.json)", set.join(", "))
+}
+
+fn recurrence(recurrence: Recurrence) -> &'static str {
+    match recurrence {
+        Recurrence::GatedDeltaNet => "gdn",
+        Recurrence::Mamba2 => "mamba2",
+    }
 }
 
 fn layer(group: &LayerGroup) -> String {
@@ -209,6 +223,15 @@ fn layer(group: &LayerGroup) -> String {
             let (heads, latent, rope) = (mla.num_heads, mla.kv_lora_rank, mla.qk_rope_head_dim);
             format!("latent attention, {heads} heads on a latent of {latent} + {rope}")
         }
+        Attention::State(mixer) => {
+            let (heads, keys, values) = (mixer.num_heads, mixer.key_head_dim, mixer.head_dim);
+            let name = match mixer.recurrence {
+                Recurrence::GatedDeltaNet => "gated delta net",
+                Recurrence::Mamba2 => "Mamba-2",
+            };
+            format!("{name}, {heads} heads with a state of {keys} x {values} in {}", mixer.state_dtype)
+        }
+        Attention::None => "no token mixer".to_owned(),
     };
     let dense =
         group.dense.iter().map(|of| format!("; dense block of {} in {}", count(of.intermediate_size), of.weights));

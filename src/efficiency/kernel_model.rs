@@ -182,7 +182,7 @@ impl Family for MoeModel {
         let active = shape.active_experts().max(1e-3);
         let rows = shape.pairs() / active;
         let padded_pairs = active * (rows * rows + c[6] * c[6]).sqrt();
-        let flops = experts_flops(padded_pairs, shape.hidden, shape.intermediate);
+        let flops = experts_flops(padded_pairs, shape.hidden, shape.intermediate, shape.gated);
         let memory_us = ramped_us(shape.work().bytes, chip.hbm_bytes_per_s * c[2], c[4]);
         let compute_us = time_us(flops, chip.peak_flop_per_s * c[5]);
         c[0] + c[1] * active + c[7] * shape.pairs() + overlapped_us(memory_us, compute_us, c[3])
@@ -193,6 +193,7 @@ impl Family for MoeModel {
             tokens: point[2],
             hidden: key.hidden_size as f64,
             intermediate: key.intermediate_size as f64 / point[0],
+            gated: true,
             top_k: key.top_k as f64,
             experts: key.num_experts as f64,
             local_experts: key.num_experts as f64 / point[1],

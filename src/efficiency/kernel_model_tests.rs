@@ -34,6 +34,7 @@ fn one_row_past_a_tile_costs_another_wave() {
 #[test]
 fn active_experts_follow_the_occupancy_formula() {
     let shape = MoeShape {
+        gated: true,
         tokens: 1.0,
         hidden: 1.0,
         intermediate: 1.0,

@@ -17,6 +17,38 @@ pub fn parse_json(origin: &str, text: &str) -> Result<Value> {
     distinct_json(text.as_bytes()).map_err(|error| json_error(origin, error))
 }
 
+/// Parses JSON as Python writes it: `NaN`, `Infinity` and `-Infinity`, which JSON does not have, are read as absent.
+///
+/// # Errors
+/// Those of [`parse_json`].
+pub fn parse_python_json(origin: &str, text: &str) -> Result<Value> {
+    const NUMBERS: [&str; 3] = ["-Infinity", "Infinity", "NaN"];
+    if !NUMBERS.iter().any(|number| text.contains(number)) {
+        return parse_json(origin, text);
+    }
+    let mut plain = String::with_capacity(text.len());
+    let (mut rest, mut in_string) = (text, false);
+    while let Some(next) = rest.chars().next() {
+        let number = NUMBERS.iter().find(|number| !in_string && rest.starts_with(**number));
+        let taken = match number {
+            Some(number) => {
+                plain.push_str("null");
+                number.len()
+            }
+            None => {
+                // An escaped quote does not end a text.
+                let escaped = rest.chars().nth(1).filter(|_| in_string && next == '\\').map_or(0, char::len_utf8);
+                in_string ^= next == '"';
+                let taken = next.len_utf8() + escaped;
+                plain.push_str(rest.get(..taken).unwrap_or_default());
+                taken
+            }
+        };
+        rest = rest.get(taken..).unwrap_or_default();
+    }
+    parse_json(origin, &plain)
+}
+
 /// Parses JSON whose objects have distinct keys.
 pub(super) fn distinct_json(text: &[u8]) -> serde_json::Result<Value> {
     serde_json::from_slice(text).map(|Distinct(value)| value)

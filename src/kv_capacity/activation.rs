@@ -89,6 +89,9 @@ fn attention_width(attention: &Attention, ranks: Ranks) -> f64 {
             let latents = latent_width(mla.kv_lora_rank, mla.qk_rope_head_dim) + mla.q_lora_rank.unwrap_or(0);
             latents + heads * (2 * key + mla.qk_nope_head_dim + 2 * mla.v_head_dim)
         }
+        // Inputs with their gate, convolved inputs, and the output.
+        Attention::State(mixer) => (2 * mixer.conv_dim() + 2 * mixer.num_heads * mixer.head_dim) / ranks.tensor,
+        Attention::None => 0,
     };
     width as f64
 }
@@ -99,7 +102,9 @@ fn feed_forward(group: &LayerGroup, hidden: f64, tokens: f64, expert_tokens: f64
     let experts = group.moe.as_ref().map_or(0.0, |moe| {
         let width = (moe.intermediate_size / ranks.expert_slices()) as f64;
         let pairs = expert_tokens * moe.top_k as f64;
-        pairs * ((2.0 * width).max(hidden) + width) + moe.shared.as_ref().map_or(0.0, dense)
+        let (up, hidden) =
+            (if moe.gated { 2.0 } else { 1.0 } * width, moe.latent_size.map_or(hidden, |size| size as f64));
+        pairs * (up.max(hidden) + width) + moe.shared.as_ref().map_or(0.0, dense)
     });
     group.dense.as_ref().map_or(0.0, dense).max(experts)
 }

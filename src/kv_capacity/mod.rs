@@ -4,6 +4,7 @@
 
 mod activation;
 mod remedy;
+mod state;
 #[cfg(test)]
 mod tests;
 
@@ -21,6 +22,7 @@ use crate::model::{Attention, LayerGroup, Model, Window};
 use crate::physics::pipeline::layers_per_stage;
 use crate::physics::{KvCacheBytes, Memory};
 use crate::units::GIB;
+use state::StateBlocks;
 
 /// Share of a GPU's memory that its driver keeps for itself (assumed). `cudaMemGetInfo` lists 79.1 to 79.3 GiB on an H100 or
 /// A100 of 80, 139.8 on an H200 of 141, 178.4 on a B200 of 180: 0.9 to 1.1 %.
@@ -64,6 +66,8 @@ pub fn device_memory_bytes(hardware: &Hardware) -> f64 {
 ///   bounds: `max_num_seqs` full windows up front ([`window_bytes`](Self::window_bytes)), or every token of a block like any
 ///   other layer. With the former, blocks are those of the layers with full attention.
 /// - Layers with chunked attention cost every token, as in vLLM by default.
+/// - A request of a hybrid model holds one block per group of layers with a state, as without prefix caching. With it
+///   (`mamba_cache_mode = align`) vLLM holds a second one for moments.
 /// - A vision or audio tower and its share of the profiling run do not count: multimodal models have fewer blocks.
 ///
 /// ```
@@ -105,8 +109,11 @@ pub struct KvCapacity {
     pub kv_cache_bytes: f64,
     /// KV bytes of a token in the layers that blocks pay for.
     pub kv_bytes_per_token: f64,
-    /// Tokens of a block.
+    /// Tokens of a block; in a hybrid model at least as many as take the memory of a layer's state.
     pub block_size: u32,
+    /// Blocks that a request holds beside those of its tokens, for the states of a hybrid model.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub state_blocks_per_request: u32,
     /// Blocks, rounded down.
     pub num_gpu_blocks: u32,
     /// Longest context of a request.
@@ -158,6 +165,7 @@ impl KvCapacity {
         let most_layers = split.iter().copied().max().unwrap_or(1).max(1) as f64;
         let device_memory_bytes = device_memory_bytes(hardware);
         let max_model_len = deployment.max_model_len.map_or(model.max_position_embeddings, u64::from);
+        let states = StateBlocks::new(model, &memory, deployment);
         let position_table_bytes = position_table_bytes(model);
         let forward_bytes = forward_bytes(model, deployment, max_model_len);
         let of_stage = |(stage, (layers, stored_bytes)): (usize, (&u64, &f64))| {
@@ -174,7 +182,11 @@ impl KvCapacity {
                 let bytes_per_token = kind.bytes_per_token * *layers as f64 / most_layers;
                 KvCacheBytes { bytes_per_token, ..*kind }
             });
-            let cache = Cache::of(&kinds.collect::<Vec<_>>(), without_windows, deployment, max_model_len);
+            let share = *layers as f64 / most_layers;
+            let cache = match states {
+                Some(states) => Cache::hybrid(states, share),
+                None => Cache::of(&kinds.collect::<Vec<_>>(), without_windows, deployment, max_model_len),
+            };
             KvCapacity {
                 stage,
                 device_memory_bytes,
@@ -189,8 +201,9 @@ impl KvCapacity {
                 window_bytes: cache.window_bytes,
                 kv_cache_bytes: without_windows - cache.window_bytes,
                 kv_bytes_per_token: cache.bytes_per_token,
-                block_size: deployment.block_size,
-                num_gpu_blocks: cache.num_blocks(without_windows, deployment.block_size),
+                block_size: cache.block_size,
+                state_blocks_per_request: cache.state_blocks,
+                num_gpu_blocks: cache.num_blocks(without_windows),
                 max_model_len,
             }
         };
@@ -203,9 +216,10 @@ impl KvCapacity {
         fewest.ok_or_else(|| Error::invalid(model.name.clone(), vec!["has no layers, so no KV cache".into()]))
     }
 
-    /// Returns the tokens that the blocks hold, without the block that the engine keeps for itself.
+    /// Returns the tokens that the blocks hold for one request, without its states and the block that the engine keeps for itself.
     pub fn usable_tokens(&self) -> u64 {
-        u64::from(self.num_gpu_blocks.saturating_sub(1)) * u64::from(self.block_size)
+        let kept = self.state_blocks_per_request.saturating_add(1);
+        u64::from(self.num_gpu_blocks.saturating_sub(kept)) * u64::from(self.block_size)
     }
 
     /// Returns the bytes of one block.
@@ -244,7 +258,11 @@ impl fmt::Display for KvCapacity {
             self.kv_bytes_per_token,
             self.num_gpu_blocks,
             u64::from(self.num_gpu_blocks) * u64::from(self.block_size)
-        )
+        )?;
+        match self.state_blocks_per_request {
+            0 => Ok(()),
+            blocks => write!(f, "; a request's states take {blocks} blocks"),
+        }
     }
 }
 
@@ -253,14 +271,27 @@ impl fmt::Display for KvCapacity {
 struct Cache {
     window_bytes: f64,
     bytes_per_token: f64,
+    block_size: u32,
+    state_blocks: u32,
 }
 
 impl Cache {
+    /// Returns the cost of a stage with this share of the layers of the one that has most.
+    fn hybrid(states: StateBlocks, share: f64) -> Self {
+        Cache {
+            window_bytes: 0.0,
+            bytes_per_token: states.bytes_per_token * share,
+            block_size: states.block_size,
+            state_blocks: states.blocks_per_request,
+        }
+    }
+
     /// Returns the way to pay for windows that leaves more blocks.
     fn of(kinds: &[KvCacheBytes], available_bytes: f64, deployment: &Deployment, max_model_len: u64) -> Self {
-        let every_token =
-            Cache { window_bytes: 0.0, bytes_per_token: kinds.iter().map(|kind| kind.bytes_per_token).sum() };
-        let mut up_front = Cache { window_bytes: 0.0, bytes_per_token: 0.0 };
+        let nothing =
+            Cache { window_bytes: 0.0, bytes_per_token: 0.0, block_size: deployment.block_size, state_blocks: 0 };
+        let every_token = Cache { bytes_per_token: kinds.iter().map(|kind| kind.bytes_per_token).sum(), ..nothing };
+        let mut up_front = nothing;
         for kind in kinds {
             match kind.window {
                 Window::Sliding(window) => {
@@ -270,15 +301,20 @@ impl Cache {
                 Window::Full | Window::Chunked(_) => up_front.bytes_per_token += kind.bytes_per_token,
             }
         }
-        let num_blocks = |cache: Cache| cache.num_blocks(available_bytes, deployment.block_size);
+        let num_blocks = |cache: Cache| cache.num_blocks(available_bytes);
         let is_better = up_front.bytes_per_token > 0.0 && num_blocks(up_front) > num_blocks(every_token);
         if is_better { up_front } else { every_token }
     }
 
-    fn num_blocks(self, available_bytes: f64, block_size: u32) -> u32 {
+    fn num_blocks(self, available_bytes: f64) -> u32 {
         // The conversion saturates below zero and above u32::MAX.
-        ((available_bytes - self.window_bytes) / (self.bytes_per_token * f64::from(block_size))).floor() as u32
+        ((available_bytes - self.window_bytes) / (self.bytes_per_token * f64::from(self.block_size))).floor() as u32
     }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+fn is_zero(blocks: &u32) -> bool {
+    *blocks == 0
 }
 
 /// Returns the most tokens that the sliding windows of all running requests hold.
@@ -294,9 +330,10 @@ fn window_tokens(window: u64, deployment: &Deployment, max_model_len: u64) -> u6
 /// Returns the bytes of one table of sines and cosines per rotary width, in the model's dtype. Every rank has them.
 fn position_table_bytes(model: &Model) -> f64 {
     let width = |group: &LayerGroup| match &group.attention {
-        Attention::Gqa(gqa) => gqa.head_dim,
-        Attention::Mla(mla) => mla.qk_rope_head_dim,
+        Attention::Gqa(gqa) => Some(gqa.rotary_dim),
+        Attention::Mla(mla) => Some(mla.qk_rope_head_dim),
+        Attention::State(_) | Attention::None => None,
     };
-    let widths: BTreeSet<u64> = model.layers.iter().map(width).collect();
+    let widths: BTreeSet<u64> = model.layers.iter().filter_map(width).collect();
     widths.into_iter().sum::<u64>() as f64 * model.max_position_embeddings as f64 * model.dtype.bytes()
 }

@@ -72,9 +72,10 @@ fn has_room(capacity: &KvCapacity) -> bool {
     needed_blocks(capacity) <= u64::from(capacity.num_gpu_blocks)
 }
 
-/// Blocks of one request of `max_model_len`, and the engine's own.
+/// Blocks of one request of `max_model_len`, those of its states, and the engine's own.
 fn needed_blocks(capacity: &KvCapacity) -> u64 {
-    capacity.max_model_len.div_ceil(u64::from(capacity.block_size.max(1))).saturating_add(1)
+    let tokens = capacity.max_model_len.div_ceil(u64::from(capacity.block_size.max(1)));
+    tokens.saturating_add(u64::from(capacity.state_blocks_per_request)).saturating_add(1)
 }
 
 fn shortfall(capacity: &KvCapacity) -> String {

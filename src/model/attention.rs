@@ -1,14 +1,21 @@
 //! Reads the attention of every layer.
-#![expect(clippy::cast_possible_truncation, reason = "layers are limited when they are read")]
+#![expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "layers are limited when they are read")]
 
-use super::family::{AttentionRule, BiasRule, Family, QkNorm};
+use super::family::{AttentionRule, BiasRule, Family, Hybrid, QkNorm};
+use super::hybrid::{self, LayerKind};
 use super::shape::{Attention, GqaAttention, MlaAttention, Window};
 use super::sizes::{LayerReader, optional_size, size};
 use super::window;
 use crate::dtype::WeightFormat;
-use crate::input::Keys;
+use crate::input::{Keys, NumberRange};
 
-/// Returns the attention of every layer, in order.
+/// A part of a whole.
+const SHARE: NumberRange = NumberRange::from_zero(1.0, "");
+
+/// Share of a head with rotary embedding in Qwen3-Next and Qwen3.5 (`partial_rotary_factor`, their class default).
+const DELTA_NET_ROTARY_SHARE: f64 = 0.25;
+
+/// Returns the token mixer of every layer, in order.
 pub(super) fn layers(of: &LayerReader<'_>) -> Vec<Attention> {
     let LayerReader { text, family, num_layers, plain, .. } = *of;
     if family.attention == AttentionRule::Mla {
@@ -29,7 +36,17 @@ pub(super) fn layers(of: &LayerReader<'_>) -> Vec<Attention> {
         };
         Attention::Gqa(GqaAttention { window, qk_norm, qk_norm_params, ..shape.clone() })
     };
-    window::layers(text, family.windows, num_layers).into_iter().map(build).collect()
+    let attentions = window::layers(text, family.windows, num_layers).into_iter().map(build);
+    if of.kinds.is_empty() {
+        return attentions.collect();
+    }
+    let state = Attention::State(hybrid::state_mixer(of));
+    let mixer = |(attention, kind): (Attention, &LayerKind)| match kind {
+        LayerKind::Attention => attention,
+        LayerKind::State => state.clone(),
+        LayerKind::Dense | LayerKind::Experts => Attention::None,
+    };
+    attentions.zip(of.kinds).map(mixer).collect()
 }
 
 /// Reads what all layers share; windows and norms are left out.
@@ -58,9 +75,10 @@ fn grouped_query(of: &LayerReader<'_>) -> GqaAttention {
         v_head_dim: head_dim,
         window: Window::Full,
         k_eq_v: false,
-        output_gate: text.flag("attn_output_gate").unwrap_or(false),
+        output_gate: text.flag("attn_output_gate").unwrap_or(family.gated_attention),
         qk_norm: false,
         qk_norm_params: 0,
+        rotary_dim: rotary_dim(text, family, head_dim),
         qkv_bias,
         o_bias,
         extra_params: if family.sinks { num_heads } else { 0 },
@@ -76,7 +94,21 @@ fn global(text: &Keys<'_>, local: &GqaAttention) -> GqaAttention {
     let fewer = optional_size(text, "num_global_key_value_heads").filter(|_| k_eq_v);
     let num_kv_heads = fewer.unwrap_or(local.num_kv_heads);
     check_divides(text, "num_global_key_value_heads", local.num_heads, num_kv_heads);
-    GqaAttention { num_kv_heads, head_dim, v_head_dim: head_dim, k_eq_v, ..local.clone() }
+    GqaAttention { num_kv_heads, head_dim, v_head_dim: head_dim, rotary_dim: head_dim, k_eq_v, ..local.clone() }
+}
+
+/// The part of a head with rotary embedding. Families that are not hybrid count the whole head, as the correction was fitted.
+fn rotary_dim(text: &Keys<'_>, family: &Family, head_dim: u64) -> u64 {
+    match family.hybrid {
+        None => head_dim,
+        Some(Hybrid::NemotronH) => 0,
+        Some(Hybrid::DeltaNet) => {
+            let key = "partial_rotary_factor";
+            let nested = || text.section("rope_parameters")?.number(key, SHARE);
+            let share = text.number(key, SHARE).or_else(nested).unwrap_or(DELTA_NET_ROTARY_SHARE);
+            (head_dim as f64 * share) as u64
+        }
+    }
 }
 
 fn check_divides(text: &Keys<'_>, key: &str, heads: u64, kv_heads: u64) {

@@ -9,10 +9,10 @@ use super::shape::{LayerGroup, Model};
 use super::sizes::{LayerReader, length, size};
 use super::storage::Storage;
 use super::unsupported::is_set;
-use super::{attention, family, ffn, unsupported};
+use super::{attention, family, ffn, hybrid, unsupported};
 use crate::dtype::{DType, WeightFormat};
 use crate::error::{Error, Result};
-use crate::input::{Keys, Log, parse_json, shown};
+use crate::input::{Keys, Log, parse_json, parse_python_json, shown};
 
 /// Keys under which multimodal models keep the configuration of their language model.
 const TEXT_SECTIONS: [&str; 3] = ["text_config", "language_config", "llm_config"];
@@ -30,6 +30,7 @@ const ALIASES: &[(&str, &str)] = &[
     ("top_k_experts", "num_experts_per_tok"),
     ("moe_topk", "num_experts_per_tok"),
     ("_sliding_window_pattern", "sliding_window_pattern"),
+    ("attention_head_dim", "head_dim"),
 ];
 const QUANTISATION_ALIASES: &[(&str, &str)] = &[("w_bit", "bits"), ("q_group_size", "group_size")];
 
@@ -50,9 +51,10 @@ impl Model {
     /// # Ok::<(), ridgepoint::Error>(())
     /// ```
     pub fn from_config_str(name: &str, origin: &str, json: &str, hf_quant_config: Option<&str>) -> Result<Model> {
-        let config = parse_json(origin, json)?;
-        let hf =
-            hf_quant_config.map(|json| parse_json(&format!("{origin}: hf_quant_config.json"), json)).transpose()?;
+        let config = parse_python_json(origin, json)?;
+        let hf = hf_quant_config
+            .map(|json| parse_python_json(&format!("{origin}: hf_quant_config.json"), json))
+            .transpose()?;
         from_value(name, origin, &config, hf.as_ref())
     }
 
@@ -160,16 +162,22 @@ impl Reading<'_> {
         let dtype = self.dtype();
         let plain = WeightFormat::Plain(dtype);
         let hidden_size = size(text, "hidden_size");
-        text.require(&["num_hidden_layers"]);
-        let num_layers = text.whole("num_hidden_layers", 1..=MAX_LAYERS).unwrap_or(1);
-        let layers = LayerReader { text, family: self.family, hidden_size, num_layers, plain };
+        let num_layers = self.num_layers();
+        let kinds = hybrid::kinds(text, self.family.hybrid, num_layers);
+        let layers = LayerReader { text, family: self.family, hidden_size, num_layers, kinds: &kinds, dtype, plain };
         let (attentions, blocks) = (attention::layers(&layers), ffn::layers(&layers));
         let config = self.quantization_config();
         let quantisation = Quantisation::read(config.as_ref(), hf, hidden_size).within_reason(num_layers, text.log);
         self.note_omissions(&quantisation, config.is_some() || hf.is_some());
 
         let norm_params = hidden_size.saturating_mul(self.norms(&blocks));
-        let storage = Storage { quantisation: &quantisation, family: self.family, plain, log: text.log };
+        let storage = Storage {
+            quantisation: &quantisation,
+            family: self.family,
+            plain,
+            is_fused_delta_net: self.model_type == "qwen3_next",
+            log: text.log,
+        };
         let layers = attentions.into_iter().zip(blocks).enumerate().map(|(index, (attention, (dense, moe)))| {
             let mut layer = LayerGroup { count: 1, attention, dense, moe, norm_params };
             storage.apply(index, &mut layer);
@@ -189,6 +197,18 @@ impl Reading<'_> {
             sampling: self.sampling(),
             notes: Vec::new(),
         }
+    }
+
+    /// Number of layers: those listed where the number itself is left out.
+    fn num_layers(&self) -> u64 {
+        let key = "num_hidden_layers";
+        if self.text.get(key).is_none()
+            && let Some(listed) = hybrid::listed_layers(&self.text, self.family.hybrid)
+        {
+            return listed.min(MAX_LAYERS);
+        }
+        self.text.require(&[key]);
+        self.text.whole(key, 1..=MAX_LAYERS).unwrap_or(1)
     }
 
     /// Number of norms of `hidden_size` weights per layer. Gemma 4 has three more, around the dense block and the experts.

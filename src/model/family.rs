@@ -11,6 +11,15 @@ pub(super) enum AttentionRule {
     Mla,
 }
 
+/// Families whose layers keep a state instead of a KV cache, all or some.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Hybrid {
+    /// Gated delta nets between layers with attention (`layer_types` or `full_attention_interval`).
+    DeltaNet,
+    /// Mamba-2, attention, a dense block or experts, one in each layer (`hybrid_override_pattern` or `layers_block_type`).
+    NemotronH,
+}
+
 /// Attention projections with a bias.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum BiasRule {
@@ -66,6 +75,8 @@ pub(super) enum FfnRule {
     FirstDense,
     /// A dense block beside the experts in every layer (Gemma 4).
     DenseBesideExperts,
+    /// A layer has a dense block without gate, experts without gate, or neither (Nemotron-H).
+    ByLayerKind,
 }
 
 /// The facts of one family.
@@ -80,6 +91,10 @@ pub(super) struct Family {
     pub(super) qk_norm_is_optional: bool,
     pub(super) windows: WindowRule,
     pub(super) ffn: FfnRule,
+    /// Layers with a state.
+    pub(super) hybrid: Option<Hybrid>,
+    /// Queries come with an output gate, unless `attn_output_gate` is false.
+    pub(super) gated_attention: bool,
     /// Norms of `hidden_size` weights per layer.
     pub(super) norms: u64,
     /// Default of `tie_word_embeddings`.
@@ -90,6 +105,8 @@ pub(super) struct Family {
     pub(super) expert_bias: bool,
     /// One attention sink per query head (gpt-oss).
     pub(super) sinks: bool,
+    /// Module of a layer that holds its attention.
+    pub(super) attention_module: &'static str,
     /// Module of a layer that holds the dense block.
     pub(super) dense_module: &'static str,
     /// Module of a layer that holds experts.
@@ -108,11 +125,14 @@ const LLAMA: Family = Family {
     qk_norm_is_optional: false,
     windows: WindowRule::Full,
     ffn: FfnRule::Dense,
+    hybrid: None,
+    gated_attention: false,
     norms: 2,
     tied_by_default: false,
     kv_heads_default_to_heads: true,
     expert_bias: false,
     sinks: false,
+    attention_module: "self_attn",
     dense_module: "mlp",
     moe_module: "mlp",
     fused_projections: false,
@@ -121,10 +141,23 @@ const LLAMA: Family = Family {
 
 const BASE: Family = Family { kv_heads_default_to_heads: false, bias: BiasRule::Never, ..LLAMA };
 
+/// Qwen's hybrid models with a dense block in every layer.
+///
+/// # Source
+/// vLLM, `Qwen3NextAttention` (`vllm/model_executor/models/qwen3_next.py`) and `vllm/model_executor/models/qwen3_5.py`.
+const QWEN_HYBRID: Family = Family {
+    model_types: &["qwen3_5_text", "qwen3_5"],
+    bias: BiasRule::Key,
+    qk_norm: QkNorm::PerHead,
+    hybrid: Some(Hybrid::DeltaNet),
+    gated_attention: true,
+    ..BASE
+};
+
 const GEMMA: Family =
     Family { bias: BiasRule::Key, norms: 4, tied_by_default: true, defaults: &[("head_dim", 256)], ..BASE };
 
-static FAMILIES: [Family; 18] = [
+static FAMILIES: [Family; 21] = [
     LLAMA,
     Family { model_types: &["mistral"], windows: WindowRule::All, ..BASE },
     Family {
@@ -134,7 +167,13 @@ static FAMILIES: [Family; 18] = [
         moe_module: "block_sparse_moe",
         ..BASE
     },
-    Family { model_types: &["qwen2"], bias: BiasRule::AlwaysQkv, windows: WindowRule::FromMaxWindowLayers, ..BASE },
+    // MiMo-7B is a Qwen2 with a head for multi-token prediction (vLLM, `vllm/model_executor/models/mimo.py`).
+    Family {
+        model_types: &["qwen2", "mimo"],
+        bias: BiasRule::AlwaysQkv,
+        windows: WindowRule::FromMaxWindowLayers,
+        ..BASE
+    },
     Family {
         model_types: &["qwen2_moe"],
         bias: BiasRule::AlwaysQkv,
@@ -227,6 +266,18 @@ static FAMILIES: [Family; 18] = [
     },
     Family { model_types: &["deepseek_v2"], attention: AttentionRule::Mla, ffn: FfnRule::FirstDense, ..BASE },
     Family { model_types: &["deepseek_v3"], attention: AttentionRule::Mla, ffn: FfnRule::FirstDense, ..BASE },
+    QWEN_HYBRID,
+    Family { model_types: &["qwen3_next", "qwen3_5_moe_text", "qwen3_5_moe"], ffn: FfnRule::QwenSparse, ..QWEN_HYBRID },
+    Family {
+        model_types: &["nemotron_h"],
+        ffn: FfnRule::ByLayerKind,
+        hybrid: Some(Hybrid::NemotronH),
+        norms: 1,
+        attention_module: "mixer",
+        dense_module: "mixer",
+        moe_module: "mixer",
+        ..BASE
+    },
     Family { model_types: &["kimi_k2"], attention: AttentionRule::Mla, ffn: FfnRule::FirstDense, ..BASE },
 ];
 

@@ -4,6 +4,7 @@
 use serde_json::Value;
 
 use super::family::FfnRule;
+use super::hybrid::LayerKind;
 use super::shape::{DenseFfn, Moe};
 use super::sizes::{LayerReader, check_length, optional_count, optional_size, size};
 use crate::input::Keys;
@@ -27,6 +28,7 @@ pub(super) fn layers(of: &LayerReader<'_>) -> Vec<Block> {
         FfnRule::QwenSparse => of.qwen(),
         FfnRule::Interleaved => of.llama4(),
         FfnRule::FirstDense => of.deepseek(),
+        FfnRule::ByLayerKind => of.nemotron(),
         FfnRule::DenseBesideExperts => {
             let moe = text.flag("enable_moe_block").unwrap_or(false).then(|| {
                 let moe = of.routed("moe_intermediate_size");
@@ -61,10 +63,13 @@ impl LayerReader<'_> {
             num_experts,
             top_k,
             intermediate_size: size(self.text, width_key),
+            gated: true,
+            latent_size: None,
             bias: false,
             extra_params: 0,
             weights: self.plain,
             router_weights: self.plain,
+            latent_weights: self.plain,
             shared: None,
             shared_gate: false,
         }
@@ -84,6 +89,30 @@ impl LayerReader<'_> {
         let dense_layers = self.text.wholes("mlp_only_layers").unwrap_or_default();
         check_indices(self.text, "mlp_only_layers", &dense_layers, self.num_layers);
         self.mixed("intermediate_size", moe, |layer| (layer + 1).is_multiple_of(step) && !dense_layers.contains(&layer))
+    }
+
+    /// Nemotron-H: one kind of part in each layer, without gates.
+    ///
+    /// # Source
+    /// vLLM, `NemotronHMLP` and `NemotronHMoE` (`vllm/model_executor/models/nemotron_h.py`).
+    fn nemotron(&self) -> Vec<Block> {
+        let has = |kind| self.kinds.contains(&kind);
+        let plain = |block: DenseFfn| DenseFfn { gated: false, ..block };
+        let dense = has(LayerKind::Dense).then(|| plain(self.dense("intermediate_size")));
+        let moe = has(LayerKind::Experts).then(|| {
+            let moe = self.routed("moe_intermediate_size");
+            let num_shared = optional_count(self.text, "n_shared_experts").filter(|number| *number > 0);
+            let shared = num_shared
+                .map(|number| plain(self.gated(number * size(self.text, "moe_shared_expert_intermediate_size"))));
+            let latent_size = optional_size(self.text, "moe_latent_size");
+            Moe { gated: false, latent_size, extra_params: moe.num_experts, shared, ..moe }
+        });
+        let block = |kind: &LayerKind| match kind {
+            LayerKind::Dense => (dense.clone(), None),
+            LayerKind::Experts => (None, moe.clone()),
+            LayerKind::Attention | LayerKind::State => (None, None),
+        };
+        self.kinds.iter().map(block).collect()
     }
 
     fn llama4(&self) -> Vec<Block> {

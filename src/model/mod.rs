@@ -6,6 +6,7 @@ mod builtin;
 mod config;
 mod family;
 mod ffn;
+mod hybrid;
 mod names;
 mod pattern;
 mod quantisation;
@@ -19,4 +20,6 @@ mod window;
 
 pub use builtin::{BuiltinModel, builtin_models, builtin_names};
 pub use sampling::SamplingDefaults;
-pub use shape::{Attention, DenseFfn, GqaAttention, LayerGroup, MlaAttention, Model, Moe, Window};
+pub use shape::{
+    Attention, DenseFfn, GqaAttention, LayerGroup, MlaAttention, Model, Moe, Recurrence, StateMixer, Window,
+};

@@ -8,7 +8,7 @@ use regex_lite::{Regex, RegexBuilder};
 use crate::input::Keys;
 
 /// Components in front of `layers` that name the language model and nothing else.
-const LANGUAGE_PREFIXES: [&str; 3] = ["model", "language_model", "text_model"];
+const LANGUAGE_PREFIXES: [&str; 4] = ["model", "language_model", "text_model", "backbone"];
 
 /// A module of the language model, under every full name that checkpoints use for it.
 #[derive(Debug)]
@@ -20,7 +20,7 @@ pub(super) struct ModuleName {
 impl ModuleName {
     /// `path` is the name without prefix: `layers.3.self_attn.q_proj`, `lm_head`.
     pub(super) fn new(path: &str) -> Self {
-        let prefixes = ["model.", "language_model.model.", "model.language_model.", "language_model.", ""];
+        let prefixes = ["backbone.", "model.", "language_model.model.", "model.language_model.", "language_model.", ""];
         ModuleName { canonical: path.to_owned(), full: prefixes.iter().map(|p| format!("{p}{path}")).collect() }
     }
 }

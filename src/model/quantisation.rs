@@ -106,6 +106,8 @@ impl Reading<'_> {
             "awq" => self.general(Reach::Linear, self.integer_weights()),
             "compressed-tensors" => self.compressed_tensors(),
             method if method.starts_with("modelopt") => self.modelopt(),
+            // Older files of modelopt leave the method out.
+            "" if self.section.has("quant_algo") => self.modelopt(),
             _ => {
                 let what = if self.section.has("quant_method") { "is not supported" } else { "is missing" };
                 self.section.problem("quant_method", format!("{what}: supported are {METHODS}"));

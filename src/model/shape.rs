@@ -50,6 +50,8 @@ pub struct GqaAttention {
     pub qk_norm: bool,
     /// Weights of those norms, elements in total; 0 for norms without weights, as in Llama-4.
     pub qk_norm_params: u64,
+    /// Width of a head's part with rotary embedding; 0 for none (Nemotron-H).
+    pub rotary_dim: u64,
     /// Biases on the query, key and value projections.
     pub qkv_bias: bool,
     /// Bias on the output projection.
@@ -82,7 +84,60 @@ pub struct MlaAttention {
     pub weights: WeightFormat,
 }
 
-/// The attention of a layer.
+/// The recurrence of layers that keep a state of fixed size per request instead of a KV cache.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Recurrence {
+    /// Gated delta net (Qwen3-Next, Qwen3.5).
+    GatedDeltaNet,
+    /// State-space duality (Nemotron-H).
+    Mamba2,
+}
+
+/// A token mixer with a state: a short causal convolution, a recurrence over heads, a gated norm.
+///
+/// Both recurrences have the same sizes. A head's state is `head_dim` times `key_head_dim` values.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct StateMixer {
+    /// How the state follows from that of the token before.
+    pub recurrence: Recurrence,
+    /// Heads with a state of their own (`linear_num_value_heads`, `mamba_num_heads`).
+    pub num_heads: u64,
+    /// Width of a head's values (`linear_value_head_dim`, `mamba_head_dim`).
+    pub head_dim: u64,
+    /// Heads of keys and queries, shared by several of the former (`linear_num_key_heads`, `n_groups`).
+    pub num_key_heads: u64,
+    /// Width of a key (`linear_key_head_dim`, `ssm_state_size`).
+    pub key_head_dim: u64,
+    /// Tokens that the convolution sees (`linear_conv_kernel_dim`, `conv_kernel`).
+    pub conv_kernel: u64,
+    /// Tokens that prefill computes at once by matrix multiplications.
+    pub chunk_size: u64,
+    /// Bias on the convolution.
+    pub conv_bias: bool,
+    /// Biases on the projections.
+    pub bias: bool,
+    /// Number format of the recurrence's state; that of the convolution is the model's.
+    pub state_dtype: DType,
+    /// Storage of the input projection.
+    pub in_weights: WeightFormat,
+    /// Storage of the projection to a gated delta net's gates; that of Mamba-2 is part of the input projection.
+    pub gate_weights: WeightFormat,
+    /// Storage of the output projection.
+    pub out_weights: WeightFormat,
+}
+
+impl StateMixer {
+    /// Channels of the convolution: queries, keys and values.
+    ///
+    /// # Formula
+    /// `2·key_heads·key_head_dim + heads·head_dim`.
+    pub fn conv_dim(&self) -> u64 {
+        2 * self.num_key_heads * self.key_head_dim + self.num_heads * self.head_dim
+    }
+}
+
+/// The token mixer of a layer.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Attention {
@@ -90,6 +145,10 @@ pub enum Attention {
     Gqa(GqaAttention),
     /// A latent.
     Mla(MlaAttention),
+    /// A state of fixed size.
+    State(StateMixer),
+    /// None: the layer is a feed-forward part alone (Nemotron-H).
+    None,
 }
 
 /// A dense feed-forward block, also used for shared experts.
@@ -114,6 +173,11 @@ pub struct Moe {
     pub top_k: u64,
     /// Width of one expert.
     pub intermediate_size: u64,
+    /// True for SwiGLU experts (three matrices), false for a plain MLP (two).
+    pub gated: bool,
+    /// Width of the space that experts work in, projected to and from by every token; `None` for the residual stream's own
+    /// (`moe_latent_size`).
+    pub latent_size: Option<u64>,
     /// Biases on the experts' projections and on the router.
     pub bias: bool,
     /// Other small parameters per layer (score-correction bias, per-expert scales), elements.
@@ -122,6 +186,8 @@ pub struct Moe {
     pub weights: WeightFormat,
     /// Storage of the router.
     pub router_weights: WeightFormat,
+    /// Storage of the projections to and from the latent space.
+    pub latent_weights: WeightFormat,
     /// Experts that every token visits, as one dense block; its width is that of all shared experts together.
     pub shared: Option<DenseFfn>,
     /// The shared expert has a gate of `hidden_size` weights.
@@ -133,7 +199,7 @@ pub struct Moe {
 pub struct LayerGroup {
     /// Number of these layers.
     pub count: u64,
-    /// Their attention.
+    /// Their token mixer.
     pub attention: Attention,
     /// Dense feed-forward block; present beside `moe` in Gemma 4.
     pub dense: Option<DenseFfn>,

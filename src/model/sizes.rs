@@ -1,7 +1,8 @@
 //! Sizes and lists of a model's configuration: the limits that every reader of keys shares, and the readers of layers.
 
 use super::family::Family;
-use crate::dtype::WeightFormat;
+use super::hybrid::LayerKind;
+use crate::dtype::{DType, WeightFormat};
 use crate::input::Keys;
 
 /// No dimension of a model is larger, so that the product of any three fits a `u64`.
@@ -15,6 +16,10 @@ pub(super) struct LayerReader<'a> {
     pub(super) family: &'static Family,
     pub(super) hidden_size: u64,
     pub(super) num_layers: u64,
+    /// The kinds of a hybrid model's layers; empty for other families.
+    pub(super) kinds: &'a [LayerKind],
+    /// Number format of activations.
+    pub(super) dtype: DType,
     /// Storage of weights that are not quantised.
     pub(super) plain: WeightFormat,
 }

@@ -2,12 +2,15 @@
 
 use serde_json::Value;
 
-use super::family::{self, Family};
+use super::family::{self, Family, Hybrid};
 use crate::error::{Error, Result};
 use crate::input::Keys;
 
 /// Supported kinds of attention in `layer_types`.
 pub(super) const KNOWN_LAYER_TYPES: [&str; 3] = ["full_attention", "sliding_attention", "chunked_attention"];
+
+/// Layers with a state, in hybrid families.
+const LINEAR_LAYER: &str = "linear_attention";
 
 const LINEAR: &str = "means linear attention layers, which keep a state instead of a KV cache";
 const SSM: &str = "means state-space (Mamba) layers";
@@ -49,22 +52,43 @@ pub(super) fn family_of(origin: &str, model_type: &str, text: &Keys<'_>, outer: 
     let error = |text: &Keys<'_>, key: &str, reason: &str| {
         Err(Error::unsupported_model(origin, model_type, &text.path_of(key), reason))
     };
+    let known = family::find(model_type);
+    let hybrid = known.and_then(|family| family.hybrid);
     if let Some(Value::Array(types)) = text.get("layer_types") {
-        let unknown = types.iter().filter_map(Value::as_str).find(|t| !KNOWN_LAYER_TYPES.contains(t));
+        let is_known = |name: &str| KNOWN_LAYER_TYPES.contains(&name) || (hybrid.is_some() && name == LINEAR_LAYER);
+        let unknown = types.iter().filter_map(Value::as_str).find(|name| !is_known(name));
         if let Some(unknown) = unknown {
             let reason = format!("has '{unknown}' layers; known are {}", KNOWN_LAYER_TYPES.join(", "));
             return error(text, "layer_types", &reason);
         }
     }
     for section in [text, outer] {
-        if let Some((key, reason)) = KEYS.iter().find(|(key, _)| section.get(key).is_some_and(is_set)) {
+        let is_read = |key: &str| hybrid.is_some_and(|hybrid| read_by(hybrid).contains(&key));
+        let is_on = |key: &str| !is_read(key) && section.get(key).is_some_and(|value| switches_on(key, value));
+        if let Some((key, reason)) = KEYS.iter().find(|(key, _)| is_on(key)) {
             return error(section, key, reason);
         }
     }
-    match family::find(model_type) {
+    match known {
         Some(family) => Ok(family),
         None => error(text, "model_type", &format!("is none of the known ones: {}", family::known_model_types())),
     }
+}
+
+/// Keys of [`KEYS`] that a hybrid family reads.
+fn read_by(hybrid: Hybrid) -> &'static [&'static str] {
+    match hybrid {
+        Hybrid::DeltaNet => &["full_attention_interval", "linear_num_key_heads", "linear_num_value_heads"],
+        Hybrid::NemotronH => {
+            &["hybrid_override_pattern", "layers_block_type", "ssm_state_size", "mamba_num_heads", "moe_latent_size"]
+        }
+    }
+}
+
+/// Whether a key of [`KEYS`] means layers that are not known. MiniMax lists 1 for softmax attention and 0 for linear.
+fn switches_on(key: &str, value: &Value) -> bool {
+    let is_softmax = |kinds: &Vec<Value>| kinds.iter().all(|kind| kind.as_u64() == Some(1));
+    is_set(value) && !(key == "attn_type_list" && value.as_array().is_some_and(is_softmax))
 }
 
 /// Returns whether a value switches a feature on: it is not null, false, zero or empty.

@@ -3,7 +3,7 @@
 use crate::deployment::{AttentionBackend, CudagraphMode, Deployment};
 use crate::dtype::WeightFormat;
 use crate::error::{Error, Result};
-use crate::model::{Attention, Model, Window};
+use crate::model::{Attention, Model, Recurrence, Window};
 
 use super::MAX_WINDOWS;
 use super::layer;
@@ -64,7 +64,7 @@ pub(super) fn check(model: &Model, deployment: &Deployment) -> Result<Vec<String
 /// The kinds of window in a model, in order of first appearance.
 pub(super) fn distinct_windows(model: &Model) -> Vec<Window> {
     let mut windows = Vec::new();
-    for window in model.layers.iter().map(layer::window) {
+    for window in model.layers.iter().filter_map(layer::window) {
         if !windows.contains(&window) {
             windows.push(window);
         }
@@ -96,6 +96,17 @@ fn splits(model: &Model, ranks: Ranks) -> Vec<String> {
                 problems.push(kv_heads.filter(|_| !is_replicated));
             }
             Attention::Mla(mla) => problems.push(by_tensor("num_attention_heads", mla.num_heads)),
+            Attention::State(mixer) => {
+                let (heads, key_heads) = match mixer.recurrence {
+                    Recurrence::GatedDeltaNet => ("linear_num_value_heads", "linear_num_key_heads"),
+                    Recurrence::Mamba2 => ("mamba_num_heads", "n_groups"),
+                };
+                problems.push(by_tensor(heads, mixer.num_heads));
+                // vLLM, `MambaMixer2`: a single group is replicated.
+                let is_replicated = mixer.recurrence == Recurrence::Mamba2 && mixer.num_key_heads == 1;
+                problems.push(by_tensor(key_heads, mixer.num_key_heads).filter(|_| !is_replicated));
+            }
+            Attention::None => {}
         }
         problems.extend(group.dense.iter().map(|dense| by_tensor("intermediate_size", dense.intermediate_size)));
         if let Some(moe) = &group.moe {

@@ -3,16 +3,18 @@
 use crate::dtype::WeightFormat;
 use crate::model::Moe;
 
-use super::moe::MoeShape;
+use super::moe::{MoeShape, expert_weight_bytes};
 use super::ranks::Ranks;
 
 /// Routed experts of one layer on one rank.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Experts {
-    /// Width of the residual stream.
+    /// Width of the experts' inputs and outputs: the residual stream's, or that of their latent space.
     pub hidden_size: u64,
     /// Width of one expert on this rank (already divided by the tensor-parallel size where that applies).
     pub intermediate_size: u64,
+    /// Three matrices to an expert instead of two.
+    pub gated: bool,
     /// Experts per token.
     pub top_k: u64,
     /// Experts of the layer.
@@ -28,8 +30,9 @@ pub struct Experts {
 impl Experts {
     pub(super) fn new(hidden_size: u64, moe: &Moe, ranks: Ranks) -> Self {
         Experts {
-            hidden_size,
+            hidden_size: moe.latent_size.unwrap_or(hidden_size),
             intermediate_size: moe.intermediate_size / ranks.expert_slices(),
+            gated: moe.gated,
             top_k: moe.top_k,
             num_experts: moe.num_experts,
             local_experts: ranks.local_experts(moe.num_experts),
@@ -44,6 +47,7 @@ impl Experts {
             tokens,
             hidden: self.hidden_size as f64,
             intermediate: self.intermediate_size as f64,
+            gated: self.gated,
             top_k: self.top_k as f64,
             experts: self.num_experts as f64,
             local_experts: self.local_experts as f64,
@@ -52,6 +56,11 @@ impl Experts {
             input_bytes,
             output_bytes,
         }
+    }
+
+    /// Elements of the weights of so many of this rank's experts.
+    pub(super) fn elements(&self, experts: u64) -> f64 {
+        expert_weight_bytes(experts as f64, self.hidden_size as f64, self.intermediate_size as f64, self.gated, 1.0)
     }
 
     /// Token-expert pairs that come to this rank for each token of its replica.

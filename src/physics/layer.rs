@@ -11,21 +11,23 @@ use super::ranks::{Context, Ranks};
 use super::rows::Rows;
 use super::template::{KernelTemplate, Template};
 use super::weights::{Matrix, attention_matrices, feed_forward_matrices, lm_head_matrix};
-use super::{attention, mla, sampler, small};
+use super::{attention, mla, sampler, small, state};
 
-/// The window of a layer's attention.
-pub(super) fn window(group: &LayerGroup) -> Window {
+/// The window of a layer's attention; `None` without a KV cache.
+pub(super) fn window(group: &LayerGroup) -> Option<Window> {
     match &group.attention {
-        Attention::Gqa(gqa) => gqa.window,
-        Attention::Mla(_) => Window::Full,
+        Attention::Gqa(gqa) => Some(gqa.window),
+        Attention::Mla(_) => Some(Window::Full),
+        Attention::State(_) | Attention::None => None,
     }
 }
 
-/// The heads that one rank caches for each token of a layer.
-pub(super) fn cache_heads(group: &LayerGroup, context: Context) -> AttentionHeads {
+/// The heads that one rank caches for each token of a layer; `None` without a KV cache.
+pub(super) fn cache_heads(group: &LayerGroup, context: Context) -> Option<AttentionHeads> {
     match &group.attention {
-        Attention::Gqa(gqa) => attention::gqa_heads(gqa, context.kv_dtype, context.ranks),
-        Attention::Mla(latent) => mla::decode_heads(latent, context.kv_dtype, context.ranks),
+        Attention::Gqa(gqa) => Some(attention::gqa_heads(gqa, context.kv_dtype, context.ranks)),
+        Attention::Mla(latent) => Some(mla::decode_heads(latent, context.kv_dtype, context.ranks)),
+        Attention::State(_) | Attention::None => None,
     }
 }
 
@@ -37,20 +39,21 @@ pub(super) fn templates(group: &LayerGroup, window_index: usize, context: Contex
     let mut list = vec![small::norms(group.norm_params, hidden, activation)];
     let all: Vec<Matrix> = matrices.iter().chain(&feed_forward).copied().collect();
     list.extend(small::quantisation(&all, activation));
-    let heads = cache_heads(group, context);
     let prefill = |heads| Template::new(AttentionPrefill, KernelTemplate::AttentionPrefill { heads, window_index });
-    let decode = Template::new(AttentionDecode, KernelTemplate::AttentionDecode { heads, window_index });
+    let decode = |heads| Template::new(AttentionDecode, KernelTemplate::AttentionDecode { heads, window_index });
     match &group.attention {
         Attention::Gqa(gqa) => {
+            let heads = attention::gqa_heads(gqa, context.kv_dtype, ranks);
             list.extend(gemms(&matrices, &[QkvProj]));
             list.extend(small::before_gqa(gqa, &heads, activation));
             list.push(small::kv_cache_write(&heads, activation));
-            list.extend([prefill(heads), decode]);
+            list.extend([prefill(heads), decode(heads)]);
             if gqa.output_gate {
                 list.push(small::attention_gate(&heads, activation));
             }
         }
         Attention::Mla(latent) => {
+            let heads = mla::decode_heads(latent, context.kv_dtype, ranks);
             list.extend(gemms(&matrices, &[QkvAProj, QBProj, QProj, KvAProj]));
             list.extend(small::before_mla(latent, activation, ranks));
             list.push(small::kv_cache_write(&heads, activation));
@@ -58,13 +61,19 @@ pub(super) fn templates(group: &LayerGroup, window_index: usize, context: Contex
             list.extend(small::prefill_mla(latent, context.kv_dtype, activation, ranks));
             list.push(prefill(mla::prefill_heads(latent, activation, ranks)));
             list.extend(gemms(&matrices, &[QAbsorb]));
-            list.push(decode);
+            list.push(decode(heads));
             list.extend(gemms(&matrices, &[VUp]));
         }
+        Attention::State(mixer) => {
+            list.extend(gemms(&matrices, &[InProjQkvz, InProjBa, InProj]));
+            list.extend(state::templates(mixer, context));
+        }
+        Attention::None => {}
     }
-    list.extend(gemms(&matrices, &[OProj]));
-    // One sum after the attention, and one after each feed-forward part: Gemma 4 norms its two before adding them.
-    let sums = 1 + u64::from(group.dense.is_some()) + u64::from(group.moe.is_some());
+    list.extend(gemms(&matrices, &[OProj, OutProj]));
+    // One sum after the token mixer, and one after each feed-forward part: Gemma 4 norms its two before adding them.
+    let mixers = u64::from(group.attention != Attention::None);
+    let sums = mixers + u64::from(group.dense.is_some()) + u64::from(group.moe.is_some());
     list.extend(all_reduce(AllReduce, context, sums));
     if let Some(dense) = &group.dense {
         list.extend(gemms(&feed_forward, &[GateUpProj, UpProj]));
@@ -73,18 +82,20 @@ pub(super) fn templates(group: &LayerGroup, window_index: usize, context: Contex
     }
     if let Some(moe) = &group.moe {
         let experts = Experts::new(hidden, moe, ranks);
-        let (before, after) = small::around_experts(moe, &experts, activation);
+        let (before, after) = small::around_experts(moe, &experts, hidden, activation);
         list.extend(gemms(&feed_forward, &[Router]));
         if let Some(shared) = &moe.shared {
             list.extend(gemms(&feed_forward, &[SharedGateUpProj, SharedUpProj]));
             list.push(small::activation_function(shared, activation, ranks, true));
             list.extend(gemms(&feed_forward, &[SharedDownProj, SharedGate]));
         }
+        list.extend(gemms(&feed_forward, &[Fc1LatentProj]));
         list.extend(expert_exchange(MoeDispatch, context));
         list.extend(before);
         list.push(Template::new(OperatorKind::Experts, KernelTemplate::Experts(experts)));
         list.extend(after);
         list.extend(expert_exchange(MoeCombine, context));
+        list.extend(gemms(&feed_forward, &[Fc2LatentProj]));
     }
     list
 }

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use crate::deployment::Deployment;
 use crate::error::Result;
-use crate::model::{LayerGroup, Model, Window};
+use crate::model::{Attention, LayerGroup, Model, Window};
 
 use super::attention::kv_bytes_per_token;
 use super::check::check;
@@ -14,6 +14,7 @@ use super::parameters::{Part, layer_parts};
 use super::pipeline::layers_per_stage;
 use super::projection::vocab_rows_per_rank;
 use super::ranks::Context;
+use super::state::StateHeads;
 
 /// Cache cost of the layers with one kind of window, on one rank of the stage with most layers.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -27,6 +28,16 @@ pub struct KvCacheBytes {
     pub bytes_per_token: f64,
 }
 
+/// The states of layers that keep one per request, on one rank of the stage with most layers.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct StateBytes {
+    /// Layers with a state in the stage; fractional where stages share a kind of layer unevenly.
+    pub layers: f64,
+    /// Bytes of a request's state in one layer: of the convolution and of the recurrence.
+    pub bytes_per_layer: f64,
+}
+
 /// Weights and cache of one rank.
 ///
 /// With pipeline stages the order of layers of different kinds is not known, so each stage has its share of each kind.
@@ -37,6 +48,9 @@ pub struct Memory {
     pub weight_bytes_per_stage: Vec<f64>,
     /// Cache cost per token, one entry per kind of window.
     pub kv_cache: Vec<KvCacheBytes>,
+    /// State per request; `None` for models without one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub state: Option<StateBytes>,
 }
 
 impl Memory {
@@ -61,7 +75,8 @@ impl Memory {
             .map(|(stage, layers)| all_layers * *layers as f64 / num_layers + ends(stage))
             .collect();
         let most_layers = split.iter().copied().max().unwrap_or(0) as f64 / num_layers;
-        Ok(Memory { weight_bytes_per_stage, kv_cache: kv_cache(model, context, most_layers) })
+        let (kv_cache, state) = (kv_cache(model, context, most_layers), state(model, context, most_layers));
+        Ok(Memory { weight_bytes_per_stage, kv_cache, state })
     }
 
     /// Weights of the rank that holds most.
@@ -78,9 +93,9 @@ impl Memory {
 fn kv_cache(model: &Model, context: Context, share_of_layers: f64) -> Vec<KvCacheBytes> {
     let mut kinds: Vec<KvCacheBytes> = Vec::new();
     for group in &model.layers {
-        let window = layer::window(group);
+        let (Some(window), Some(heads)) = (layer::window(group), layer::cache_heads(group, context)) else { continue };
         let layers = group.count as f64 * share_of_layers;
-        let bytes_per_token = layers * kv_bytes_per_token(&layer::cache_heads(group, context));
+        let bytes_per_token = layers * kv_bytes_per_token(&heads);
         match kinds.iter_mut().find(|kind| kind.window == window) {
             Some(kind) => {
                 kind.layers += layers;
@@ -90,6 +105,21 @@ fn kv_cache(model: &Model, context: Context, share_of_layers: f64) -> Vec<KvCach
         }
     }
     kinds
+}
+
+/// Families have one kind of state; of several the largest counts for all, as pages of one size hold them.
+fn state(model: &Model, context: Context, share_of_layers: f64) -> Option<StateBytes> {
+    let groups = model.layers.iter().filter_map(|group| match &group.attention {
+        Attention::State(mixer) => {
+            let bytes = StateHeads::new(mixer, context.activation, context.ranks).state_bytes();
+            Some(StateBytes { layers: group.count as f64 * share_of_layers, bytes_per_layer: bytes })
+        }
+        _ => None,
+    });
+    groups.reduce(|one, other| StateBytes {
+        layers: one.layers + other.layers,
+        bytes_per_layer: one.bytes_per_layer.max(other.bytes_per_layer),
+    })
 }
 
 fn layer_weight_bytes(group: &LayerGroup, context: Context) -> f64 {

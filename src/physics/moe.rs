@@ -41,31 +41,37 @@ pub fn local_experts(num_experts: u64, ranks: u64) -> u64 {
     num_experts.div_ceil(ranks.max(1))
 }
 
-/// FLOPs of gated experts for `pairs` token-expert pairs.
-///
-/// # Formula
-/// `2·3·d·f·pairs`: gate, up and down matrices.
-///
-/// # Source
-/// SwiGLU experts, as in Mixtral (Jiang et al., 2024).
-///
-/// ```
-/// assert_eq!(ridgepoint::physics::moe::experts_flops(10.0, 4.0, 8.0), 1920.0);
-/// ```
-pub fn experts_flops(pairs: f64, hidden: f64, intermediate: f64) -> f64 {
-    6.0 * pairs * hidden * intermediate
+/// Matrices of an expert: up and down, and gate.
+fn matrices(gated: bool) -> f64 {
+    if gated { 3.0 } else { 2.0 }
 }
 
-/// Bytes of the weights of `experts` gated experts.
+/// FLOPs of experts for `pairs` token-expert pairs.
 ///
 /// # Formula
-/// `experts·3·d·f·b_weight`.
+/// `2·3·d·f·pairs`: gate, up and down matrices; `2·2·d·f·pairs` without gate.
+///
+/// # Source
+/// SwiGLU experts, as in Mixtral (Jiang et al., 2024). vLLM, `NemotronHMoE`, has none.
 ///
 /// ```
-/// assert_eq!(ridgepoint::physics::moe::expert_weight_bytes(2.0, 4.0, 8.0, 1.0), 192.0);
+/// assert_eq!(ridgepoint::physics::moe::experts_flops(10.0, 4.0, 8.0, true), 1920.0);
+/// assert_eq!(ridgepoint::physics::moe::experts_flops(10.0, 4.0, 8.0, false), 1280.0);
 /// ```
-pub fn expert_weight_bytes(experts: f64, hidden: f64, intermediate: f64, weight_bytes: f64) -> f64 {
-    3.0 * experts * hidden * intermediate * weight_bytes
+pub fn experts_flops(pairs: f64, hidden: f64, intermediate: f64, gated: bool) -> f64 {
+    2.0 * matrices(gated) * pairs * hidden * intermediate
+}
+
+/// Bytes of the weights of `experts` experts.
+///
+/// # Formula
+/// `experts·3·d·f·b_weight`; 2 without gate.
+///
+/// ```
+/// assert_eq!(ridgepoint::physics::moe::expert_weight_bytes(2.0, 4.0, 8.0, true, 1.0), 192.0);
+/// ```
+pub fn expert_weight_bytes(experts: f64, hidden: f64, intermediate: f64, gated: bool, weight_bytes: f64) -> f64 {
+    matrices(gated) * experts * hidden * intermediate * weight_bytes
 }
 
 /// Bytes of activations that the fused kernel moves: two grouped matrix multiplications with the activation function as
@@ -73,17 +79,26 @@ pub fn expert_weight_bytes(experts: f64, hidden: f64, intermediate: f64, weight_
 ///
 /// # Formula
 /// Per pair: `d·b_in` read, `2f` written and read, `f` written, `f·b_in` read, `d` written, in `b_out` where not given;
-/// `b_in` is the size of the matrix unit's operand.
+/// `b_in` is the size of the matrix unit's operand. Without gate `f` is written and read in place of `2f`.
 ///
 /// # Source
 /// vLLM, `fused_experts_impl` (`fused_moe/fused_moe.py`): its two intermediate caches go through device memory.
 ///
 /// ```
 /// use ridgepoint::physics::moe::expert_activation_bytes;
-/// assert_eq!(expert_activation_bytes(1.0, 4.0, 8.0, 2.0, 2.0), 2.0 * (4.0 + 48.0 + 4.0));
+/// assert_eq!(expert_activation_bytes(1.0, 4.0, 8.0, true, 2.0, 2.0), 2.0 * (4.0 + 48.0 + 4.0));
+/// assert_eq!(expert_activation_bytes(1.0, 4.0, 8.0, false, 2.0, 2.0), 2.0 * (4.0 + 32.0 + 4.0));
 /// ```
-pub fn expert_activation_bytes(pairs: f64, hidden: f64, intermediate: f64, input_bytes: f64, output_bytes: f64) -> f64 {
-    pairs * ((hidden + intermediate) * input_bytes + (5.0 * intermediate + hidden) * output_bytes)
+pub fn expert_activation_bytes(
+    pairs: f64,
+    hidden: f64,
+    intermediate: f64,
+    gated: bool,
+    input_bytes: f64,
+    output_bytes: f64,
+) -> f64 {
+    let passed_on = if gated { 5.0 } else { 3.0 };
+    pairs * ((hidden + intermediate) * input_bytes + (passed_on * intermediate + hidden) * output_bytes)
 }
 
 /// Routed experts of one layer on one rank.
@@ -91,10 +106,12 @@ pub fn expert_activation_bytes(pairs: f64, hidden: f64, intermediate: f64, input
 pub struct MoeShape {
     /// Tokens before routing.
     pub tokens: f64,
-    /// Width of the residual stream.
+    /// Width of the experts' inputs and outputs.
     pub hidden: f64,
     /// Width of an expert on this rank.
     pub intermediate: f64,
+    /// Three matrices to an expert instead of two.
+    pub gated: bool,
     /// Experts per token.
     pub top_k: f64,
     /// Experts of the layer.
@@ -127,10 +144,10 @@ impl MoeShape {
 impl Shape for MoeShape {
     /// See [`experts_flops`], [`expert_weight_bytes`] of the visited experts and [`expert_activation_bytes`].
     fn work(&self) -> Work {
-        let MoeShape { hidden, intermediate, weight_bytes, input_bytes, output_bytes, .. } = *self;
+        let MoeShape { hidden, intermediate, gated, weight_bytes, input_bytes, output_bytes, .. } = *self;
         let pairs = self.pairs();
-        let read = expert_weight_bytes(self.active_experts(), hidden, intermediate, weight_bytes);
-        let moved = expert_activation_bytes(pairs, hidden, intermediate, input_bytes, output_bytes);
-        Work { flops: experts_flops(pairs, hidden, intermediate), bytes: read + moved }
+        let read = expert_weight_bytes(self.active_experts(), hidden, intermediate, gated, weight_bytes);
+        let moved = expert_activation_bytes(pairs, hidden, intermediate, gated, input_bytes, output_bytes);
+        Work { flops: experts_flops(pairs, hidden, intermediate, gated), bytes: read + moved }
     }
 }

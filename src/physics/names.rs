@@ -13,9 +13,9 @@ use crate::model::Window;
 pub enum OperatorGroup {
     /// QKV, output, MLP, router and LM head projections.
     Projections,
-    /// Attention of prefill chunks.
+    /// Attention of prefill chunks, and the recurrence of layers with a state over them.
     AttentionPrefill,
-    /// Attention of decodes.
+    /// Attention of decodes, and the recurrence of layers with a state in them.
     AttentionDecode,
     /// Routed experts.
     Experts,
@@ -64,6 +64,15 @@ operator_kinds! {
     QBProj "q_b_proj" Projections
     QProj "q_proj" Projections
     KvAProj "kv_a_proj" Projections
+    InProjQkvz "in_proj_qkvz" Projections
+    InProjBa "in_proj_ba" Projections
+    InProj "in_proj" Projections
+    ConvPrefill "conv_prefill" SmallKernels
+    ConvDecode "conv_decode" SmallKernels
+    ChunkScan "chunk_scan" AttentionPrefill
+    StateUpdate "state_update" AttentionDecode
+    GatedNorm "gated_norm" SmallKernels
+    OutProj "out_proj" Projections
     QkNorm "qk_norm" SmallKernels
     LatentNorms "latent_norms" SmallKernels
     Rotary "rotary" SmallKernels
@@ -93,7 +102,9 @@ operator_kinds! {
     MoeTopk "moe_topk" SmallKernels
     MoeAlign "moe_align" SmallKernels
     ExpertQuant "expert_quant" SmallKernels
+    Fc1LatentProj "fc1_latent_proj" Projections
     Experts "experts" Experts
+    Fc2LatentProj "fc2_latent_proj" Projections
     MoeSum "moe_sum" SmallKernels
     SharedAdd "shared_add" SmallKernels
     MoeCombine "moe_combine" Communication

@@ -5,6 +5,7 @@ use crate::model::Window;
 
 use super::experts::Experts;
 use super::names::{OperatorGroup, OperatorId};
+use super::state::{StateHeads, StateKernel};
 
 /// Heads and formats of an attention call on one rank.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -86,6 +87,17 @@ pub enum Kernel {
         /// Ranks.
         num_gpus: u64,
     },
+    /// A kernel of a layer with a state.
+    State {
+        /// Which one, and for which phase.
+        kernel: StateKernel,
+        /// Heads and formats.
+        heads: StateHeads,
+        /// Requests in the call.
+        num_requests: u64,
+        /// Tokens of all requests.
+        num_tokens: u64,
+    },
     /// Kernels that only move bytes.
     Elementwise {
         /// Kernel launches.
@@ -108,6 +120,7 @@ impl Kernel {
     pub(super) fn launches(&self) -> u64 {
         match self {
             Kernel::Elementwise { launches } | Kernel::Sort { launches } => *launches,
+            Kernel::State { kernel, heads, .. } => kernel.launches(heads.recurrence),
             _ => 1,
         }
     }

@@ -7,10 +7,10 @@ use crate::deployment::Deployment;
 use crate::model::{Attention, DenseFfn, LayerGroup, Model};
 
 use super::experts::Experts;
-use super::moe::expert_weight_bytes;
 use super::names::OperatorKind::{self, KvBProjContext, QAbsorb, VUp};
 use super::projection::kv_heads_per_rank;
 use super::ranks::Context;
+use super::state;
 use super::weights::{attention_matrices, feed_forward_matrices};
 
 /// Number of parameters of a model; exact below 2⁵³.
@@ -91,9 +91,7 @@ pub(super) fn layer_parts(group: &LayerGroup, context: Context, keep: impl Fn(Op
     if let Some(moe) = &group.moe {
         let experts = Experts::new(context.hidden, moe, context.ranks);
         (all, visited) = (experts.local_experts, experts.top_k);
-        let elements = |experts_of: u64| {
-            expert_weight_bytes(experts_of as f64, context.hidden as f64, experts.intermediate_size as f64, 1.0)
-        };
+        let elements = |experts_of: u64| experts.elements(experts_of);
         parts.push(Part { total: elements(all), active: elements(visited), bytes: moe.weights.bytes_per_weight() });
     }
     let other = |experts| other_elements(group, context, experts) as f64;
@@ -114,6 +112,8 @@ fn other_elements(group: &LayerGroup, context: Context, experts: u64) -> u64 {
             biases + gqa.qk_norm_params + gqa.extra_params / ranks.tensor
         }
         Attention::Mla(mla) => mla.kv_lora_rank + mla.q_lora_rank.unwrap_or(0),
+        Attention::State(mixer) => state::other_elements(mixer, context),
+        Attention::None => 0,
     };
     let ffn_bias = |ffn: &DenseFfn| {
         let width = ffn.intermediate_size / ranks.tensor;
@@ -121,7 +121,8 @@ fn other_elements(group: &LayerGroup, context: Context, experts: u64) -> u64 {
     };
     let moe = group.moe.as_ref().map_or(0, |moe| {
         let width = moe.intermediate_size / ranks.expert_slices();
-        let biases = u64::from(moe.bias) * (experts * (2 * width + hidden) + moe.num_experts);
+        let biases =
+            u64::from(moe.bias) * (experts * (if moe.gated { 2 } else { 1 } * width + hidden) + moe.num_experts);
         biases + moe.extra_params + moe.shared.as_ref().map_or(0, ffn_bias)
     });
     group.norm_params + attention + moe + group.dense.as_ref().map_or(0, ffn_bias)

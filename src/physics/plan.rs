@@ -87,7 +87,7 @@ impl StepPlan {
         let (before, after) = layer::ends(model.vocab_size, model.lm_head_weights, &sampling, context);
         let mut layers = Vec::new();
         for group in &model.layers {
-            let window = layer::window(group);
+            let window = layer::window(group).unwrap_or_default();
             let index = windows.iter().position(|w| *w == window).unwrap_or(0);
             merge(&mut layers, layer::templates(group, index, context), window, group.count);
         }
@@ -151,11 +151,13 @@ impl StepPlan {
         .unwrap_or(batch.num_tokens)
     }
 
-    /// Kernel launches of a step that has every operator, and the attention calls among them. One call runs chunks and decodes.
+    /// Kernel launches of a step that has every operator, and the calls among them that graphs are split at: attention, of
+    /// chunks and decodes alike, and the kernels of layers with a state.
     pub(crate) fn launches(&self) -> (u64, u64) {
         let is = |entry: &&Entry, kind| entry.id.kind == kind;
         let kernels = self.entries.iter().filter(|entry| !is(entry, OperatorKind::AttentionPrefill));
-        let calls = self.entries.iter().filter(|entry| is(entry, OperatorKind::AttentionDecode));
+        let is_call = |entry: &&Entry| is(entry, OperatorKind::AttentionDecode) || is(entry, OperatorKind::StateUpdate);
+        let calls = self.entries.iter().filter(is_call);
         let launches = |entry: &Entry| entry.count * entry.template.kernel.launches();
         (kernels.map(launches).sum(), calls.map(|entry| entry.count).sum())
     }

@@ -128,10 +128,10 @@ pub(super) fn norms(norm_params: u64, hidden: u64, activation: DType) -> Templat
 
 /// Kernels around grouped-query attention but the cache write: query and key norms, rotary embedding.
 pub(super) fn before_gqa(attention: &GqaAttention, heads: &AttentionHeads, activation: DType) -> Vec<Template> {
-    let width = (heads.num_heads + heads.num_kv_heads) * heads.head_dim;
-    let bytes = in_place_bytes(width, activation.bytes());
-    let norm = attention.qk_norm.then(|| Template::elementwise(QkNorm, Rows::Padded, bytes, 2));
-    norm.into_iter().chain([Template::elementwise(Rotary, Rows::Padded, bytes, 1)]).collect()
+    let bytes = |width: u64| in_place_bytes((heads.num_heads + heads.num_kv_heads) * width, activation.bytes());
+    let norm = attention.qk_norm.then(|| Template::elementwise(QkNorm, Rows::Padded, bytes(heads.head_dim), 2));
+    let rotary = Template::elementwise(Rotary, Rows::Padded, bytes(attention.rotary_dim), 1);
+    norm.into_iter().chain((attention.rotary_dim > 0).then_some(rotary)).collect()
 }
 
 /// Norms of the latents, and the rotary embedding of the queries' and the shared key's rotary parts.
@@ -188,9 +188,14 @@ fn quantised(kind: OperatorKind, bytes: Vec<f64>) -> Option<Template> {
 }
 
 /// Routing before the experts, and after them the sum over each token's experts with the shared expert added.
-pub(super) fn around_experts(moe: &Moe, experts: &Experts, activation: DType) -> (Vec<Template>, Vec<Template>) {
+pub(super) fn around_experts(
+    moe: &Moe,
+    experts: &Experts,
+    hidden: u64,
+    activation: DType,
+) -> (Vec<Template>, Vec<Template>) {
     let replicas = experts.token_replicas as f64;
-    let (pairs, hidden, bytes) = (experts.pairs_per_token(), experts.hidden_size, activation.bytes());
+    let (pairs, width, bytes) = (experts.pairs_per_token(), experts.hidden_size, activation.bytes());
     let routing = replicas * routing_bytes(moe.num_experts, moe.top_k);
     let align = replicas * align_bytes(moe.top_k);
     let mut before = vec![
@@ -198,14 +203,14 @@ pub(super) fn around_experts(moe: &Moe, experts: &Experts, activation: DType) ->
         Template::elementwise(MoeAlign, Rows::Padded, align, ALIGN_LAUNCHES),
     ];
     let inputs = [
-        quantisation_bytes(hidden, moe.weights, activation).map(|b| b * replicas),
+        quantisation_bytes(width, moe.weights, activation).map(|b| b * replicas),
         quantisation_bytes(experts.intermediate_size, moe.weights, activation).map(|b| b * pairs),
     ];
     before.extend(quantised(ExpertQuant, inputs.into_iter().flatten().collect()));
     // Adding the shared expert reads both sums and writes one; its gate reads and writes the shared one.
     let shared = u64::from(moe.shared.is_some());
     let gate = shared * u64::from(moe.shared_gate);
-    let sum = expert_sum_bytes(pairs, replicas, hidden, bytes);
+    let sum = expert_sum_bytes(pairs, replicas, width, bytes);
     let mut after = vec![Template::elementwise(MoeSum, Rows::Padded, sum, 1)];
     if shared > 0 {
         let extra = (3 * shared + 2 * gate) as f64 * hidden as f64 * bytes;

@@ -9,6 +9,7 @@ use super::names::{OperatorId, OperatorKind};
 use super::operator::{AttentionHeads, Kernel, Operator};
 use super::projection::{self, GemmShape};
 use super::rows::{Rows, Step};
+use super::state::{StateHeads, StateKernel, StateShape};
 use super::weights::Matrix;
 use super::work::{Shape, Work};
 
@@ -25,6 +26,10 @@ pub(super) enum KernelTemplate {
         window_index: usize,
     },
     Experts(Experts),
+    State {
+        kernel: StateKernel,
+        heads: StateHeads,
+    },
     /// Kernels that only move bytes; `kernel` is their kind.
     Streaming {
         rows: Rows,
@@ -73,7 +78,11 @@ impl Template {
 impl KernelTemplate {
     /// Kernel launches of one call.
     pub fn launches(&self) -> u64 {
-        if let KernelTemplate::Streaming { kernel, .. } = self { kernel.launches() } else { 1 }
+        match self {
+            KernelTemplate::Streaming { kernel, .. } => kernel.launches(),
+            KernelTemplate::State { kernel, heads } => kernel.launches(heads.recurrence),
+            _ => 1,
+        }
     }
 
     /// The operator for this step; `None` where the step has no rows for it.
@@ -115,6 +124,17 @@ impl KernelTemplate {
                 compute_dtype = projection::compute_dtype(experts.weights, step.activation);
                 let shape = experts.shape(num_tokens as f64, compute_dtype.bytes(), step.activation.bytes());
                 (shape.work(), Kernel::Moe { num_tokens, experts })
+            }
+            KernelTemplate::State { kernel, heads } => {
+                // Padding has no state to read.
+                let (num_requests, num_tokens) = if kernel.is_prefill() {
+                    (step.batch.num_prefills, step.batch.prefill_tokens)
+                } else {
+                    (step.batch.num_decodes, step.batch.num_decodes)
+                };
+                let num_tokens = Some(num_tokens).filter(|tokens| *tokens > 0)?;
+                let shape = StateShape { kernel, heads, requests: num_requests as f64, tokens: num_tokens as f64 };
+                (shape.work(), Kernel::State { kernel, heads, num_requests, num_tokens })
             }
             KernelTemplate::Streaming { rows, bytes_per_row, kernel } => {
                 let bytes = rows.of(step)? as f64 * bytes_per_row;

@@ -8,6 +8,7 @@ use super::names::OperatorKind::{self, *};
 use super::projection::{kv_heads_per_rank, vocab_rows_per_rank};
 use super::ranks::Context;
 use super::rows::Rows;
+use super::state;
 
 /// A weight matrix of one rank and the rows that are multiplied with it.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -22,7 +23,7 @@ pub(super) struct Matrix {
 }
 
 impl Matrix {
-    fn new(kind: OperatorKind, outputs: u64, inputs: u64, weights: WeightFormat) -> Self {
+    pub(super) fn new(kind: OperatorKind, outputs: u64, inputs: u64, weights: WeightFormat) -> Self {
         Matrix { kind, rows: Rows::Padded, outputs, inputs, copies: 1, weights }
     }
 
@@ -36,6 +37,8 @@ pub(super) fn attention_matrices(group: &LayerGroup, context: Context) -> Vec<Ma
     match &group.attention {
         Attention::Gqa(gqa) => gqa_matrices(gqa, context),
         Attention::Mla(mla) => mla_matrices(mla, context),
+        Attention::State(mixer) => state::matrices(mixer, context),
+        Attention::None => Vec::new(),
     }
 }
 
@@ -108,7 +111,10 @@ fn ffn_matrices(ffn: &DenseFfn, Context { hidden, ranks, .. }: Context, shared: 
     ]
 }
 
-/// Router (replicated), shared experts, shared gate (replicated).
+/// Router (replicated), shared experts, shared gate (replicated), projections to and from the experts' latent space (replicated).
+///
+/// # Source
+/// vLLM, `NemotronHMoE` (`vllm/model_executor/models/nemotron_h.py`).
 fn moe_matrices(moe: &Moe, context: Context) -> Vec<Matrix> {
     let mut matrices = vec![Matrix::new(Router, moe.num_experts, context.hidden, moe.router_weights)];
     if let Some(shared) = &moe.shared {
@@ -116,6 +122,10 @@ fn moe_matrices(moe: &Moe, context: Context) -> Vec<Matrix> {
         if moe.shared_gate {
             matrices.push(Matrix::new(SharedGate, 1, context.hidden, moe.router_weights));
         }
+    }
+    if let Some(latent) = moe.latent_size {
+        matrices.push(Matrix::new(Fc1LatentProj, latent, context.hidden, moe.latent_weights));
+        matrices.push(Matrix::new(Fc2LatentProj, context.hidden, latent, moe.latent_weights));
     }
     matrices
 }

@@ -25,14 +25,14 @@ fn dense(model_type: &str) -> Value {
 fn gqa(layer: &LayerGroup) -> &GqaAttention {
     match &layer.attention {
         Attention::Gqa(gqa) => gqa,
-        Attention::Mla(_) => panic!("a latent"),
+        other => panic!("{other:?}"),
     }
 }
 
 fn mla(layer: &LayerGroup) -> &MlaAttention {
     match &layer.attention {
         Attention::Mla(mla) => mla,
-        Attention::Gqa(_) => panic!("no latent"),
+        other => panic!("{other:?}"),
     }
 }
 

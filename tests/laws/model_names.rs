@@ -15,6 +15,8 @@ fn first_formats(model: &Model) -> (WeightFormat, Option<WeightFormat>, WeightFo
     let attention = match &layer.attention {
         Attention::Gqa(gqa) => gqa.qkv_weights,
         Attention::Mla(mla) => mla.weights,
+        Attention::State(mixer) => mixer.in_weights,
+        Attention::None => panic!("no token mixer"),
     };
     let ffn = layer.dense.as_ref().map(|d| d.weights).or(layer.moe.as_ref().map(|m| m.weights));
     (attention, ffn, model.lm_head_weights)

@@ -35,6 +35,8 @@ fn formats(layer: &LayerGroup) -> Formats {
     let (qkv, o) = match &layer.attention {
         Attention::Gqa(gqa) => (gqa.qkv_weights, gqa.o_weights),
         Attention::Mla(mla) => (mla.weights, mla.weights),
+        Attention::State(mixer) => (mixer.in_weights, mixer.out_weights),
+        Attention::None => panic!("no token mixer"),
     };
     let moe = layer.moe.as_ref();
     if let Some(moe) = moe {

@@ -98,6 +98,10 @@ impl Choice<'_> {
                 let bytes_per_s = self.chip.link_bytes_per_s * efficiency.min(1.0);
                 Ok(Curve::Link { floor_us: launch, bytes_per_s })
             }
+            Kernel::State { .. } => {
+                self.note("not measured, priced by its bytes and the datasheet's peak");
+                Ok(Curve::Streaming)
+            }
             Kernel::Elementwise { .. } | Kernel::Sort { .. } | Kernel::RowScan { .. } => Ok(Curve::Streaming),
         }
     }

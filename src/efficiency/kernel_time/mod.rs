@@ -14,7 +14,7 @@ use super::provenance::{Bound, OperatorTime, Provenance};
 use super::tables::Tables;
 use crate::error::Result;
 use crate::hardware::Hardware;
-use crate::physics::{Kernel, Operator, OperatorGroup, OperatorKind};
+use crate::physics::{Kernel, Operator, OperatorGroup, OperatorKind, Work};
 use crate::units::time_us;
 use choice::{Choice, usable_dtype};
 
@@ -65,6 +65,25 @@ pub struct Timer {
     bytes_per_s: f64,
     /// Fallbacks and stand-ins that its times come from, in plain words.
     pub note: Option<String>,
+}
+
+/// Times of the kernel of a layer with a state: launches, then FLOPs at the datasheet's peak or bytes as large copies move them,
+/// whichever takes longer.
+#[derive(Debug, Clone, Copy)]
+pub struct StateTimes {
+    floor_us: f64,
+    peak_flop_per_s: f64,
+    bytes_per_s: f64,
+    byte_efficiency: f64,
+}
+
+impl StateTimes {
+    /// Time of a call and its roofline bound, µs.
+    #[inline]
+    pub fn us(&self, work: Work) -> (f64, f64) {
+        let (compute_us, bytes_us) = (time_us(work.flops, self.peak_flop_per_s), time_us(work.bytes, self.bytes_per_s));
+        (self.floor_us + compute_us.max(bytes_us / self.byte_efficiency), compute_us.max(bytes_us))
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -118,6 +137,17 @@ impl Timer {
         }
     }
 
+    /// Times of calls of the kernel of a layer with a state, by their work.
+    pub fn state_times(&self, operator: &Operator) -> StateTimes {
+        let is_ideal = matches!(self.curve, Curve::Ideal);
+        StateTimes {
+            floor_us: if is_ideal { 0.0 } else { operator.launches() as f64 * KERNEL_FLOOR_US },
+            peak_flop_per_s: self.peak_flop_per_s,
+            bytes_per_s: self.bytes_per_s,
+            byte_efficiency: if is_ideal { 1.0 } else { STREAMING_EFFICIENCY },
+        }
+    }
+
     /// Time of one call of `operator`, which may differ in the batch only from the one that the timer was made for.
     pub fn time(&self, operator: &Operator) -> OperatorTime {
         let compute_us = time_us(operator.flops, self.peak_flop_per_s);
@@ -159,6 +189,10 @@ impl Timer {
             (Curve::Link { floor_us, bytes_per_s }, _) => {
                 (floor_us + time_us(operator.bytes, *bytes_per_s), Provenance::Datasheet)
             }
+            (Curve::Streaming, Kernel::State { .. }) => {
+                let work = Work { flops: operator.flops, bytes: operator.bytes };
+                (self.state_times(operator).us(work).0, Provenance::Datasheet)
+            }
             (Curve::Streaming, kernel) => {
                 let floor_us = operator.launches() as f64 * KERNEL_FLOOR_US;
                 let moved_us = match kernel {
@@ -186,6 +220,9 @@ pub fn same_kernel(a: &Operator, b: &Operator) -> bool {
         (Kernel::Moe { experts, .. }, Kernel::Moe { experts: other, .. }) => experts == other,
         (Kernel::AllReduce { num_gpus, .. }, Kernel::AllReduce { num_gpus: other, .. })
         | (Kernel::Exchange { num_gpus, .. }, Kernel::Exchange { num_gpus: other, .. }) => num_gpus == other,
+        (Kernel::State { kernel, heads, .. }, Kernel::State { kernel: other_kernel, heads: other, .. }) => {
+            (kernel, heads) == (other_kernel, other)
+        }
         (a, b) => a.only_moves_bytes() && b.only_moves_bytes(),
     };
     is_same && a.compute_dtype == b.compute_dtype

@@ -3,13 +3,14 @@
 use super::OperatorTables;
 use super::attention::{Calls, ChunkAttention, DecodeAttention};
 use super::rows::{GroupTable, GroupTimes, ends_a_cell};
+use super::state::StateScan;
 use crate::correction::Term;
 use crate::efficiency::kernel_time::heads_of;
 use crate::efficiency::mixed::{share_a_call, splits_per_key};
 use crate::efficiency::surface::CountAxis;
 use crate::efficiency::{EfficiencyMode, OperatorTime, Timer};
 use crate::model::Window;
-use crate::physics::{BatchSums, Entry, Kernel, MAX_WINDOWS, Operator, OperatorId};
+use crate::physics::{BatchSums, Entry, Kernel, MAX_WINDOWS, Operator, OperatorId, StateHeads, StateKernel};
 use crate::request::Request;
 use crate::step_model::StepModel;
 
@@ -76,6 +77,7 @@ impl OperatorTables {
             ],
             decode_attention,
             chunk_attention,
+            state_scans: state_scans(steps),
             requests,
             most_decodes,
             launches: steps.launches,
@@ -107,11 +109,30 @@ fn with(mut batch: BatchSums, set: Set, count: u64) -> BatchSums {
     batch
 }
 
-/// The operators other than attention that a batch needs.
+/// The operators that a batch needs, without attention and kernels over prefill chunks of layers with a state.
 fn ids(steps: &StepModel, batch: &BatchSums) -> Vec<OperatorId> {
     let mut work = Vec::new();
     steps.plan().operators(batch, &mut work);
-    work.iter().filter(|operator| heads_of(operator).is_none()).map(|operator| operator.id).collect()
+    let is_tabulated = |operator: &&Operator| heads_of(operator).is_none() && scan_of(operator).is_none();
+    work.iter().filter(is_tabulated).map(|operator| operator.id).collect()
+}
+
+/// The kernel and heads of an operator that runs over prefill chunks in a layer with a state; `None` for any other.
+fn scan_of(operator: &Operator) -> Option<(StateKernel, StateHeads)> {
+    match operator.kernel {
+        Kernel::State { kernel, heads, .. } if kernel.is_prefill() => Some((kernel, heads)),
+        _ => None,
+    }
+}
+
+/// The kernels of layers with a state over prefill chunks.
+fn state_scans(steps: &StepModel) -> Vec<(Term, StateScan)> {
+    let scans = steps.timers.iter().filter_map(|(operator, timer)| {
+        let (kernel, heads) = scan_of(operator)?;
+        let scan = StateScan::new(kernel, heads, operator.count as f64, timer.state_times(operator));
+        Some((Term::of_group(operator.group), scan))
+    });
+    scans.collect()
 }
 
 /// Entries of operators in the plan with their timers, without those that were measured as a part of another.

@@ -41,7 +41,8 @@ impl StepModel {
     /// The lookup tables behind [`StepModel::step_time_us`]. `model`, `hardware` and `deployment` are those of this step model.
     ///
     /// # Errors
-    /// A step model without tables: with [`Options::operators_only`](crate::Options), or a model that does not fit them.
+    /// A step model without tables: with [`Options::operators_only`](crate::Options), or a model that does not fit them. A model
+    /// whose layers keep a state.
     #[doc(hidden)]
     pub fn exported<'a>(
         &'a self,
@@ -53,6 +54,11 @@ impl StepModel {
             let problem = "has no lookup tables: it mixes too many kinds of attention window, or a time overflows";
             return Err(Error::invalid(&model.name, vec![problem.to_owned()]));
         };
+        if !tables.state_scans.is_empty() {
+            let problem =
+                "has layers with a state (gated delta nets or Mamba-2), which exported tables have no room for";
+            return Err(Error::invalid(&model.name, vec![problem.to_owned()]));
+        }
         Ok(ExportedTables {
             version: VERSION,
             ridgepoint_version: env!("CARGO_PKG_VERSION"),

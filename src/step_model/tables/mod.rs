@@ -2,7 +2,7 @@
 //!
 //! Every operator but attention depends on one count: tokens (padded to a captured graph), sampled tokens, and for latent attention
 //! decodes, prefill tokens or cached tokens of prefill chunks. Times are summed by operator group into tables over that count;
-//! attention has tables of its own. A correction's coefficients are multiplied in last, so that changing the correction is cheap.
+//! attention has tables of its own, and so have the kernels of layers with a state over prefill chunks. A correction's coefficients are multiplied in last, so that changing the correction is cheap.
 //! A batch beyond the tables is left to the operators.
 #![expect(clippy::indexing_slicing, reason = "there is a value for every term")]
 #![expect(clippy::cast_possible_truncation, reason = "a position beyond a table is not found")]
@@ -11,6 +11,7 @@ mod attention;
 mod build;
 mod export;
 mod rows;
+mod state;
 
 use std::sync::Arc;
 
@@ -25,6 +26,7 @@ use crate::units::{larger, real, real_wide};
 use super::launches::Launches;
 use attention::{ChunkAttention, DecodeAttention};
 use rows::{GroupTable, RowTable, Timed};
+use state::StateScan;
 
 /// Tables of operator times by group, before any correction.
 #[derive(Debug)]
@@ -41,6 +43,8 @@ pub(super) struct OperatorTables {
     chunks: [GroupTable; 3],
     decode_attention: Vec<DecodeAttention>,
     chunk_attention: Vec<ChunkAttention>,
+    /// Of layers with a state, with the term of the correction that weighs it.
+    state_scans: Vec<(Term, StateScan)>,
     requests: CountAxis,
     most_decodes: u64,
     launches: Launches,
@@ -72,6 +76,9 @@ pub(super) struct StepTables {
     decode_knots: CountAxis,
     decode_attention: Vec<DecodeAttention>,
     chunk_attention: Vec<ChunkAttention>,
+    /// Of layers with a state; the exported form has no room for them.
+    #[serde(skip)]
+    state_scans: Vec<StateScan>,
 }
 
 /// A step of decodes that sample, but for its attention, and where to look its attention up.
@@ -140,6 +147,12 @@ impl StepTables {
             (operators.decode_attention.clone(), operators.chunk_attention.clone());
         decode_attention.iter_mut().for_each(|of| of.calls.weight *= coefficient(Term::AttentionDecode));
         chunk_attention.iter_mut().for_each(|of| of.calls.weight *= coefficient(Term::AttentionPrefill));
+        let state_scans = operators.state_scans.iter().map(|(term, scan)| {
+            let mut scan = scan.clone();
+            scan.weight *= coefficient(*term);
+            scan
+        });
+        let state_scans = state_scans.collect();
         let tables = StepTables {
             decodes_that_sample: decodes_that_sample.collect(),
             max_decodes: operators.most_decodes,
@@ -156,6 +169,7 @@ impl StepTables {
             decode_knots: operators.requests.clone(),
             decode_attention,
             chunk_attention,
+            state_scans,
             operators,
         };
         let rows = [
@@ -241,6 +255,9 @@ impl StepTables {
             }
         }
         let query_tokens = real(tokens);
+        for scan in &self.state_scans {
+            total.add(scan.total(real(num_chunks), query_tokens));
+        }
         for attention in &self.chunk_attention {
             let window = sums.windows.get(attention.calls.window_index)?;
             let chunks = Chunks {

@@ -1,0 +1,136 @@
+//! Reads the layers of hybrid models: which of them mix tokens by attention, which by a state, and which do not.
+
+use serde_json::Value;
+
+use super::family::Hybrid;
+use super::shape::{Recurrence, StateMixer};
+use super::sizes::{LayerReader, check_length, optional_size, size};
+use crate::dtype::DType;
+use crate::input::Keys;
+
+/// Tokens that the kernels of gated delta nets take at once.
+///
+/// # Source
+/// FLA, `FLA_CHUNK_SIZE` (`vllm/third_party/flash_linear_attention`).
+const DELTA_NET_CHUNK: u64 = 64;
+
+/// Distance of two layers with attention in Qwen3-Next (`full_attention_interval`, its class default).
+const FULL_ATTENTION_INTERVAL: u64 = 4;
+
+/// What a layer of a hybrid model does beside the feed-forward part that its family gives to all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum LayerKind {
+    /// It attends to a KV cache.
+    Attention,
+    /// It keeps a state.
+    State,
+    /// It is a dense feed-forward part and nothing else.
+    Dense,
+    /// It is routed experts and nothing else.
+    Experts,
+}
+
+/// The number of layers as the list of their kinds has it, for files that leave `num_hidden_layers` out.
+pub(super) fn listed_layers(text: &Keys<'_>, hybrid: Option<Hybrid>) -> Option<u64> {
+    (hybrid == Some(Hybrid::NemotronH)).then(|| pattern(text).len() as u64).filter(|layers| *layers > 0)
+}
+
+/// The kind of every layer; empty for families that are not hybrid.
+pub(super) fn kinds(text: &Keys<'_>, hybrid: Option<Hybrid>, num_layers: u64) -> Vec<LayerKind> {
+    let Some(hybrid) = hybrid else { return Vec::new() };
+    let (key, kinds) = match hybrid {
+        Hybrid::NemotronH => (pattern_key(text), pattern(text)),
+        Hybrid::DeltaNet if text.has("layer_types") => {
+            let kind = |name: &str| if name == "linear_attention" { LayerKind::State } else { LayerKind::Attention };
+            ("layer_types", text.texts("layer_types").unwrap_or_default().into_iter().map(kind).collect())
+        }
+        Hybrid::DeltaNet => {
+            let every = optional_size(text, "full_attention_interval").unwrap_or(FULL_ATTENTION_INTERVAL);
+            let is_full = |layer: u64| (layer + 1).is_multiple_of(every);
+            let kind = |layer| if is_full(layer) { LayerKind::Attention } else { LayerKind::State };
+            ("full_attention_interval", (0..num_layers).map(kind).collect::<Vec<_>>())
+        }
+    };
+    check_length(text, key, kinds.len(), num_layers);
+    kinds
+}
+
+fn pattern_key(text: &Keys<'_>) -> &'static str {
+    if text.has("hybrid_override_pattern") { "hybrid_override_pattern" } else { "layers_block_type" }
+}
+
+/// Nemotron-H lists its layers as letters or as words.
+fn pattern(text: &Keys<'_>) -> Vec<LayerKind> {
+    let key = pattern_key(text);
+    let named = |name: &str| match name {
+        "M" | "mamba" => Some(LayerKind::State),
+        "*" | "attention" => Some(LayerKind::Attention),
+        "-" | "mlp" => Some(LayerKind::Dense),
+        "E" | "moe" => Some(LayerKind::Experts),
+        _ => None,
+    };
+    let expected = "the layers' kinds: M, *, - and E, or a list of mamba, attention, mlp and moe";
+    let read = |value: &Value| match value {
+        Value::String(letters) => letters.chars().map(|letter| named(letter.encode_utf8(&mut [0; 4]))).collect(),
+        Value::Array(names) => names.iter().map(|name| named(name.as_str()?)).collect(),
+        _ => None,
+    };
+    text.require(&[key]);
+    text.read(key, expected, read).unwrap_or_default()
+}
+
+/// Reads the mixer that all layers with a state share.
+pub(super) fn state_mixer(of: &LayerReader<'_>) -> StateMixer {
+    let LayerReader { text, family, plain, .. } = *of;
+    let state_dtype = |key: &str, default: DType| match text.text(key) {
+        None | Some("auto") => default,
+        Some(name) => DType::parse(name).unwrap_or_else(|| {
+            text.problem(key, "must be float32, bfloat16, float16 or auto");
+            default
+        }),
+    };
+    let flag = |key: &str, default: bool| text.flag(key).unwrap_or(default);
+    let mixer = if family.hybrid == Some(Hybrid::NemotronH) {
+        StateMixer {
+            recurrence: Recurrence::Mamba2,
+            num_heads: size(text, "mamba_num_heads"),
+            head_dim: size(text, "mamba_head_dim"),
+            num_key_heads: size(text, "n_groups"),
+            key_head_dim: size(text, "ssm_state_size"),
+            conv_kernel: size(text, "conv_kernel"),
+            chunk_size: size(text, "chunk_size"),
+            conv_bias: flag("use_conv_bias", true),
+            bias: flag("use_bias", false),
+            // vLLM, `NemotronHForCausalLMConfig`: float32 unless the file says otherwise.
+            state_dtype: state_dtype("mamba_ssm_cache_dtype", DType::Float32),
+            in_weights: plain,
+            gate_weights: plain,
+            out_weights: plain,
+        }
+    } else {
+        StateMixer {
+            recurrence: Recurrence::GatedDeltaNet,
+            num_heads: size(text, "linear_num_value_heads"),
+            head_dim: size(text, "linear_value_head_dim"),
+            num_key_heads: size(text, "linear_num_key_heads"),
+            key_head_dim: size(text, "linear_key_head_dim"),
+            conv_kernel: size(text, "linear_conv_kernel_dim"),
+            chunk_size: DELTA_NET_CHUNK,
+            conv_bias: false,
+            bias: false,
+            // vLLM, `Qwen3_5ForConditionalGenerationConfig`; Qwen3-Next has no such key and takes the model's format.
+            state_dtype: state_dtype("mamba_ssm_dtype", of.dtype),
+            in_weights: plain,
+            gate_weights: plain,
+            out_weights: plain,
+        }
+    };
+    if !mixer.num_heads.is_multiple_of(mixer.num_key_heads) {
+        let (key, heads) = match mixer.recurrence {
+            Recurrence::GatedDeltaNet => ("linear_num_key_heads", "linear_num_value_heads"),
+            Recurrence::Mamba2 => ("n_groups", "mamba_num_heads"),
+        };
+        text.problem(key, format!("must divide {heads} = {}", mixer.num_heads));
+    }
+    mixer
+}
