@@ -218,7 +218,7 @@ impl Choice<'_> {
         };
         let layer = experts.shape(1.0, 0.0, OUTPUT_BYTES);
         let distance = |key: &MoeKey| match () {
-            () if key.routing != ROUTING => f64::INFINITY,
+            () if key.routing != ROUTING || counts_a_gate_too_many(key) => f64::INFINITY,
             () if key.format == format => expert_layer_distance(key, &layer),
             () if Some(key.format) == stand_in => STAND_IN_FORMAT + expert_layer_distance(key, &layer),
             () => f64::INFINITY,
@@ -250,6 +250,12 @@ impl Choice<'_> {
         let series: Vec<_> = found.iter().map(|of| (&*of.series, stand_in_weight(of.distance), at_best)).collect();
         Ok(Curve::Moe(MoeCurve::new(&series, shape, tp, ep, self.chip)))
     }
+}
+
+/// Whether the timings of a layer are of experts without a gate (Nemotron-3), which the public tables do not tell: read as if they had
+/// one, their efficiencies hold for no layer.
+fn counts_a_gate_too_many(key: &MoeKey) -> bool {
+    key.top_k == 22 || (key.hidden_size, key.intermediate_size) == (2688, 1856)
 }
 
 /// Whether the heads are of latent attention: of its decodes, or of its prompts, whose keys are wider than their values.
