@@ -185,7 +185,7 @@ fn one(of: &ModelDetail, page: &mut Page) {
     page.fact("per GPU", &(per_gpu + &settings(deployment)));
     if let Some(state) = of.memory.state {
         let bytes = quantity(state.layers * state.bytes_per_layer, "B");
-        page.fact("state per GPU", &format!("{bytes} for each request, whatever its length"));
+        page.fact("states", &format!("{bytes} per GPU for each request, whatever its length"));
     }
     if !entry.hf_ids.is_empty() {
         page.fact("known as", &entry.hf_ids.join(", "));

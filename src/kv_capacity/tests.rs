@@ -260,3 +260,34 @@ proptest! {
         }
     }
 }
+
+/// By vLLM's formula, for a state of 533,504 bytes and 1,024 bytes of cache per token and layer.
+#[test]
+fn a_block_of_a_hybrid_model_holds_a_state() {
+    let model = Model::find("qwen3.5-397b-a17b").unwrap();
+    let deployment = Deployment::tensor_parallel(8);
+    let capacity = KvCapacity::new(&model, &Hardware::find("h200").unwrap(), &deployment).unwrap();
+    // ⌈533,504 / (16·1,024)⌉ = 33 blocks of 16. 15 layers attend, 45 keep a state: one group with a cache, three with states.
+    assert_eq!((capacity.block_size, capacity.state_blocks_per_request), (528, 3));
+    assert_eq!(capacity.kv_bytes_per_token, 15.0 * 1024.0);
+    let blocks = (capacity.kv_cache_bytes / (528.0 * 15.0 * 1024.0)).floor();
+    assert_eq!(f64::from(capacity.num_gpu_blocks), blocks);
+    assert_eq!(capacity.usable_tokens(), 528 * (u64::from(capacity.num_gpu_blocks) - 4));
+    // A larger block is kept: of 1,024 tokens one is enough for a state.
+    let large = Deployment { block_size: 1024, ..deployment };
+    let capacity = KvCapacity::new(&model, &Hardware::find("h200").unwrap(), &large).unwrap();
+    assert_eq!((capacity.block_size, capacity.state_blocks_per_request), (1024, 3));
+}
+
+#[test]
+fn groups_of_layers_are_as_large_as_the_rarer_kind() {
+    // 6 layers attend, 23 keep a state: four groups with a state, one padded. A token takes 2·2·128·2 bytes in a layer, a state
+    // 3·6144·2 + 64·64·128·4 = 2,134,016 bytes, so ⌈2,134,016 / (16·1,024)⌉ = 131 blocks of 16.
+    let model = Model::find("nemotron-3-nano-30b-a3b").unwrap();
+    let capacity = KvCapacity::new(&model, &Hardware::find("h100").unwrap(), &Deployment::default()).unwrap();
+    assert_eq!((capacity.block_size, capacity.state_blocks_per_request), (2096, 4));
+    assert_eq!(capacity.kv_bytes_per_token, 6.0 * 1024.0);
+    let plain =
+        KvCapacity::new(&Model::find("qwen3-8b").unwrap(), &Hardware::find("h100").unwrap(), &Deployment::default());
+    assert_eq!(plain.unwrap().state_blocks_per_request, 0);
+}

@@ -61,7 +61,7 @@ pub fn builtin_names() -> Vec<&'static str> {
 
 impl Model {
     /// Returns a built-in model by short name or Hugging Face id, in any case, with or without organisation. Suffixes that do
-    /// not change the architecture (`-Instruct`, `-hf`, `-v0.1`, `-2407`) are ignored. Suffixes of quantised variants
+    /// not change the architecture (`-Instruct`, `-hf`, `-v0.1`) are ignored, with a note where the name is not a listed one. Suffixes of quantised variants
     /// (`-FP8`, `-AWQ`, `w4a16`) choose the built-in variant or, with a note, a plain scheme on the base model.
     ///
     /// # Errors
@@ -163,10 +163,17 @@ fn find_among(models: &[BuiltinModel], name: &str) -> Result<Option<Model>> {
         hits.next().is_none().then_some(first)
     };
     let exact = choose(&|n| n.organisation == wanted.organisation && n.whole == wanted.whole)
-        .or_else(|| choose(&|n| n.whole == wanted.whole))
-        .or_else(|| choose(&|n| n.base == wanted.base && n.scheme == wanted.scheme));
+        .or_else(|| choose(&|n| n.whole == wanted.whole));
     if let Some(model) = exact {
         return model.load().map(Some);
+    }
+    if let Some(known) = choose(&|n| n.base == wanted.base && n.scheme == wanted.scheme) {
+        let mut model = known.load()?;
+        model.notes.push(format!(
+            "'{name}' is not built in: taken as {}, whose name differs in a suffix; give the path of its config.json if it has others",
+            known.name
+        ));
+        return Ok(Some(model));
     }
     let Some(scheme) = wanted.scheme else { return Ok(None) };
     if (scheme.format, scheme.scales) == (MatmulFormat::Fp8, "")

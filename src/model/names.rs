@@ -44,8 +44,9 @@ pub(super) struct ParsedName {
     pub(super) scheme: Option<Scheme>,
 }
 
-/// Suffixes that name a training stage or a file layout, never an architecture.
-const STAGES: [&str; 9] = ["instruct", "hf", "base", "chat", "it", "pt", "thinking", "reasoning", "python"];
+/// Suffixes that name a training stage or a file layout. Those of later releases (`thinking`, dates as `2507`) stay: such models often
+/// have another context or number format.
+const STAGES: [&str; 8] = ["instruct", "hf", "base", "chat", "it", "pt", "reasoning", "python"];
 
 /// Suffixes of quantised variants, the longest first.
 const SCHEMES: [(&[&str], MatmulFormat, &str); 21] = [
@@ -103,16 +104,10 @@ impl ParsedName {
     }
 }
 
-/// A release mark: `v0.1`, or a date as `2407` (year, month) or `0528` (month, day).
+/// A release mark, as `v0.1`.
 fn is_release(token: &str) -> bool {
-    if let Some(version) = token.strip_prefix("v0.") {
-        return !version.is_empty() && version.bytes().all(|b| b.is_ascii_digit());
-    }
-    let digits = token.len() == 4 && token.bytes().all(|b| b.is_ascii_digit());
-    let (Some(first), Some(second)) = (token.get(..2), token.get(2..)) else { return false };
-    let (Ok(first), Ok(second)) = (first.parse::<u32>(), second.parse::<u32>()) else { return false };
-    digits
-        && (((23..=29).contains(&first) && (1..=12).contains(&second)) || ((1..=12).contains(&first) && second <= 31))
+    let digits = token.strip_prefix("v0.").unwrap_or_default();
+    !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_digit())
 }
 
 /// Joins tokens with a dash, and puts one for a dot and between a letter and a digit. So `qwen3-8b` and `qwen-3-8b` are one
@@ -147,8 +142,7 @@ mod tests {
     #[test]
     fn stages_releases_and_schemes_come_off() {
         assert_eq!(base("meta-llama/Llama-3.1-70B-Instruct").0, "llama-3-1-70b");
-        assert_eq!(base("mistralai/Mistral-Nemo-Instruct-2407").0, "mistral-nemo");
-        assert_eq!(base("deepseek-ai/DeepSeek-R1-0528").0, "deepseek-r-1");
+        assert_eq!(base("mistralai/Mistral-7B-Instruct-v0.3").0, "mistral-7b");
         assert_eq!(
             base("x/Qwen2.5-7B-Instruct-GPTQ-Int4"),
             ("qwen-2-5-7b".to_owned(), Some((MatmulFormat::Int4WeightOnly, "")))
@@ -165,6 +159,8 @@ mod tests {
         assert_eq!(base("deepseek-v3.2").0, "deepseek-v-3-2");
         assert_eq!(base("llama-3-1-8b").0, base("llama-3.1-8b").0);
         assert_eq!(base("some-model-4096").0, "some-model-4096");
+        assert_eq!(base("Qwen/Qwen3-4B-Instruct-2507").0, "qwen-3-4b-instruct-2507");
+        assert_eq!(base("moonshotai/Kimi-K2-Thinking").0, "kimi-k-2-thinking");
     }
 
     #[test]

@@ -40,6 +40,8 @@ mod fixtures;
 mod laws;
 #[cfg(test)]
 mod plan_tests;
+#[cfg(test)]
+mod state_tests;
 
 pub use batch::{BatchSums, MAX_WINDOWS, WindowSums};
 pub use cuda_graph::{CudaGraphs, GraphMode};

@@ -5,7 +5,7 @@
 use crate::deployment::Deployment;
 use crate::dtype::DType;
 use crate::error::Result;
-use crate::model::{Model, SamplingDefaults, Window};
+use crate::model::{Attention, LayerGroup, Model, SamplingDefaults, Window};
 use crate::request::Request;
 
 use super::batch::BatchSums;
@@ -86,7 +86,13 @@ impl StepPlan {
         let windows = distinct_windows(model);
         let (before, after) = layer::ends(model.vocab_size, model.lm_head_weights, &sampling, context);
         let mut layers = Vec::new();
-        for group in &model.layers {
+        // Kinds of layers that share few operators go before those that were laid out first: in reverse they are in order.
+        let is_hybrid = model.layers.iter().any(|group| matches!(group.attention, Attention::State(_)));
+        let mut groups: Vec<&LayerGroup> = model.layers.iter().collect();
+        if is_hybrid {
+            groups.reverse();
+        }
+        for group in groups {
             let window = layer::window(group).unwrap_or_default();
             let index = windows.iter().position(|w| *w == window).unwrap_or(0);
             merge(&mut layers, layer::templates(group, index, context), window, group.count);

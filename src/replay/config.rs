@@ -31,6 +31,9 @@ pub struct EngineConfig {
     pub max_model_len: u32,
     /// Tokens of a KV block.
     pub block_size: u32,
+    /// Blocks that a running request holds beside those of its tokens: for the states of a hybrid model, one per group of layers.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub state_blocks_per_request: u32,
     /// Number of KV blocks, including the one that the engine reserves.
     pub num_gpu_blocks: u32,
     /// Whether prompts reuse cached blocks of equal prefixes.
@@ -47,6 +50,11 @@ pub struct EngineConfig {
     pub pipeline_parallel_size: u32,
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+fn is_zero(blocks: &u32) -> bool {
+    *blocks == 0
+}
+
 impl EngineConfig {
     /// Takes sizes from `deployment` and vLLM's defaults for the rest: prefix caching, chunked prefill and asynchronous
     /// scheduling on, first come first served.
@@ -56,6 +64,7 @@ impl EngineConfig {
             max_num_batched_tokens: deployment.max_num_batched_tokens,
             max_model_len,
             block_size: deployment.block_size,
+            state_blocks_per_request: 0,
             num_gpu_blocks,
             enable_prefix_caching: true,
             enable_chunked_prefill: true,
@@ -102,9 +111,10 @@ impl EngineConfig {
             ));
         }
         if self.block_size > 0 {
-            let needed = self.max_model_len.div_ceil(self.block_size);
+            let states = self.state_blocks_per_request;
+            let needed = self.max_model_len.div_ceil(self.block_size).saturating_add(states);
             if needed > self.usable_blocks() {
-                let held = u64::from(self.usable_blocks()) * u64::from(self.block_size);
+                let held = u64::from(self.usable_blocks().saturating_sub(states)) * u64::from(self.block_size);
                 problems.push(format!(
                     "num_gpu_blocks = {} holds {held} tokens, less than one request of max_model_len = {}: give at least {} blocks, or max_model_len at most {held}",
                     self.num_gpu_blocks,

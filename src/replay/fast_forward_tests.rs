@@ -110,6 +110,7 @@ fn config() -> impl Strategy<Value = EngineConfig> {
     let rest = (prop_oneof![2 => Just(0u32), 1 => 1u32..=16], prop_oneof![6 => Just(1u32), 1 => 2u32..=3]);
     (sizes, flags, rest).prop_map(|((block_size, usable, budget, max_num_seqs, length), flags, (threshold, stages))| {
         let (by_priority, chunked, caching, ahead) = flags;
+        let states = if length % 4 == 0 { 2 } else { 0 };
         let most = (usable * block_size).min(160);
         let max_model_len = most / 2 + length % (most - most / 2) + 1;
         EngineConfig {
@@ -117,7 +118,8 @@ fn config() -> impl Strategy<Value = EngineConfig> {
             max_num_batched_tokens: if chunked { budget } else { budget.max(max_model_len) },
             max_model_len: max_model_len.min(most),
             block_size,
-            num_gpu_blocks: usable + 1,
+            state_blocks_per_request: states,
+            num_gpu_blocks: usable + states + 1,
             enable_prefix_caching: caching,
             enable_chunked_prefill: chunked,
             long_prefill_token_threshold: threshold,

@@ -15,6 +15,7 @@ use crate::workload::WorkloadRequest;
 pub(super) struct KvCache {
     pub(super) pool: BlockPool,
     block_size: u32,
+    state_blocks: u32,
     is_caching: bool,
     /// Blocks found by the last look-up.
     found: Vec<u32>,
@@ -25,6 +26,7 @@ impl KvCache {
         KvCache {
             pool: BlockPool::new(config.usable_blocks()),
             block_size: config.block_size,
+            state_blocks: config.state_blocks_per_request,
             is_caching: config.enable_prefix_caching,
             found: Vec::new(),
         }
@@ -32,7 +34,12 @@ impl KvCache {
 
     /// Number of further blocks that a request needs to hold `num_tokens`.
     pub(super) fn missing(&self, state: &Slot, num_tokens: u32) -> u32 {
-        num_tokens.div_ceil(self.block_size) - state.blocks.len() as u32
+        num_tokens.div_ceil(self.block_size) - state.blocks.len() as u32 + self.missing_states(state)
+    }
+
+    /// Number of blocks that a request still needs for its states.
+    pub(super) fn missing_states(&self, state: &Slot) -> u32 {
+        self.state_blocks - state.state_blocks.len() as u32
     }
 
     /// Hashes the blocks of a new prompt that other prompts may share.
@@ -69,6 +76,9 @@ impl KvCache {
 
     /// Allocates blocks until a request has room for `num_tokens`, and caches its full blocks that others may share.
     pub(super) fn grow(&mut self, state: &mut Slot, num_tokens: u32) {
+        for _ in 0..self.missing_states(state) {
+            state.state_blocks.extend(self.pool.take());
+        }
         let needed = num_tokens.div_ceil(self.block_size) as usize;
         while state.blocks.len() < needed && self.take(state) {}
         let known = num_tokens.min(state.num_tokens());
@@ -106,7 +116,7 @@ impl KvCache {
 
     /// Frees all blocks of a request, the last one first.
     pub(super) fn release(&mut self, state: &mut Slot) {
-        while let Some(block) = state.blocks.pop() {
+        while let Some(block) = state.blocks.pop().or_else(|| state.state_blocks.pop()) {
             self.pool.release(block);
         }
     }

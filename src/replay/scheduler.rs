@@ -181,7 +181,8 @@ impl<'a> Scheduler<'a> {
                 break;
             }
             let num_tokens = wanted.min(*budget);
-            let new_blocks = (cached + num_tokens).div_ceil(self.config.block_size) - hits;
+            let new_blocks =
+                (cached + num_tokens).div_ceil(self.config.block_size) - hits + self.cache.missing_states(state);
             if new_blocks + free_hits > self.cache.pool.num_free {
                 break;
             }

@@ -32,6 +32,8 @@ pub(super) struct Slot {
     pub(super) steady_from: u64,
     pub(super) steady_until: u64,
     pub(super) blocks: Vec<u32>,
+    /// Blocks of the request's states in a hybrid model.
+    pub(super) state_blocks: Vec<u32>,
     /// Hashes of the prompt's blocks that other prompts may share.
     pub(super) hashes: Vec<BlockHash>,
 }
@@ -40,9 +42,12 @@ impl Slot {
     /// Resets the slot for a new request. Its vectors keep their capacity.
     pub(super) fn reset(&mut self, rank: Rank, stage: u32, num_prompt_tokens: u32, num_output_tokens: u32) {
         let (mut blocks, mut hashes) = (std::mem::take(&mut self.blocks), std::mem::take(&mut self.hashes));
+        let mut state_blocks = std::mem::take(&mut self.state_blocks);
         blocks.clear();
         hashes.clear();
-        *self = Slot { rank, stage, num_prompt_tokens, num_output_tokens, blocks, hashes, ..Slot::default() };
+        state_blocks.clear();
+        let known = Slot { blocks, hashes, state_blocks, ..Slot::default() };
+        *self = Slot { rank, stage, num_prompt_tokens, num_output_tokens, ..known };
     }
 
     /// Whether the request is a steady decode in this step.

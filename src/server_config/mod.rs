@@ -201,6 +201,8 @@ impl ServerConfig {
         let defaults = EngineConfig::new(&self.deployment, max_model_len, num_gpu_blocks);
         let scheduler = self.scheduler;
         let config = EngineConfig {
+            block_size: capacity.block_size,
+            state_blocks_per_request: capacity.state_blocks_per_request,
             enable_prefix_caching: scheduler.enable_prefix_caching.unwrap_or(defaults.enable_prefix_caching),
             enable_chunked_prefill: scheduler.enable_chunked_prefill.unwrap_or(defaults.enable_chunked_prefill),
             async_scheduling: scheduler.async_scheduling.unwrap_or(defaults.async_scheduling),
@@ -208,6 +210,13 @@ impl ServerConfig {
             scheduling_policy: scheduler.scheduling_policy.unwrap_or_default(),
             ..defaults
         };
+        if config.state_blocks_per_request > 0 && config.enable_prefix_caching {
+            notes.push(format!(
+                "mamba_cache_mode = align is not modelled: {} keeps states at the ends of chunks alone, and prefix caching counts a hit at \
+                 every block of {} tokens",
+                model.name, config.block_size
+            ));
+        }
         config.validate().map_err(|error| error.of(&self.origin))?;
         Ok(Engine { config, capacity, blocks_are_given: self.num_gpu_blocks_override.is_some(), notes })
     }

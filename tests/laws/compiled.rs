@@ -6,8 +6,9 @@ use ridgepoint::{CudagraphMode, Deployment, Hardware, Model, Options, Request, S
 /// Largest relative difference that compiling may make.
 const TOLERANCE: f64 = 1e-3;
 
-/// Models that between them have every operator: dense, quantised, windows of both kinds, experts, latent attention.
-const MODELS: [(&str, u32); 8] = [
+/// Models that between them have every operator: dense, quantised, windows of both kinds, experts, latent attention, layers
+/// with a state.
+const MODELS: [(&str, u32); 10] = [
     ("llama-3.1-8b", 1),
     ("llama-3.1-70b", 4),
     ("qwen3-32b-fp8", 2),
@@ -16,6 +17,8 @@ const MODELS: [(&str, u32); 8] = [
     ("gpt-oss-120b", 2),
     ("gemma-3-27b", 2),
     ("deepseek-v3", 8),
+    ("qwen3.5-397b-a17b", 8),
+    ("nemotron-3-nano-30b-a3b", 1),
 ];
 
 fn step_model(model: &str, deployment: &Deployment, correction: &str) -> StepModel {

@@ -45,6 +45,8 @@ static DEPLOYED: LazyLock<Vec<Named>> = LazyLock::new(|| {
         ("mixtral-8x7b", experts(2)),
         ("qwen3-30b-a3b", Deployment { data_parallel_size: 4, ..experts(1) }),
         ("deepseek-v3", experts(8)),
+        ("qwen3-next-80b-a3b-instruct", eager(4)),
+        ("nemotron-3-nano-30b-a3b", Deployment { pipeline_parallel_size: 2, ..tensor_parallel(2) }),
         ("deepseek-v3", Deployment { data_parallel_size: 2, enforce_eager: true, ..experts(4) }),
     ]
     .iter()
@@ -64,18 +66,27 @@ static BORROWED: LazyLock<Vec<Named>> = LazyLock::new(|| {
         ("llama-3.1-70b", "h100", 4, &ideal),
         ("gemma-3-27b", "h100", 2, &ideal),
         ("deepseek-v3", "h200", 8, &ideal),
+        ("qwen3.5-27b", "b200", 2, &Options::uncorrected()),
+        ("nemotron-3-nano-30b-a3b", "h100", 1, &ideal),
     ]
     .iter()
     .map(|(model, gpu, gpus, options)| named(model, gpu, &Deployment::tensor_parallel(*gpus), options))
     .collect()
 });
 
-/// One model of each kind: a full window, windows of both kinds, latent attention.
+/// One model of each kind: a full window, windows of both kinds, latent attention, layers with a state.
 static KINDS: LazyLock<Vec<Named>> = LazyLock::new(|| {
-    [("llama-3.1-8b", 1), ("gemma-3-27b", 2), ("gpt-oss-120b", 2), ("llama-4-scout", 8), ("deepseek-v3", 8)]
-        .iter()
-        .map(|(model, gpus)| named(model, "h100", &Deployment::tensor_parallel(*gpus), &Options::uncorrected()))
-        .collect()
+    [
+        ("llama-3.1-8b", 1),
+        ("gemma-3-27b", 2),
+        ("gpt-oss-120b", 2),
+        ("llama-4-scout", 8),
+        ("deepseek-v3", 8),
+        ("qwen3.5-27b", 2),
+    ]
+    .iter()
+    .map(|(model, gpus)| named(model, "h100", &Deployment::tensor_parallel(*gpus), &Options::uncorrected()))
+    .collect()
 });
 
 fn one_of(models: &[Named], which: Index) -> &Named {

@@ -14,12 +14,27 @@ const CONFIG: &str = r#"{"model_type": "llama", "hidden_size": 64, "intermediate
 const UNKNOWN_SAMPLING: &[&str] = &[
     "deepseek-v2",
     "deepseek-v2-lite",
+    "deepseek-v3.1",
+    "deepseek-v3.1-nvfp4",
     "gemma-4-26b-a4b",
     "glm-4.5",
     "glm-4.5-air",
+    "kimi-k2-thinking",
+    "kimi-k2.5",
+    "kimi-k2.6-nvfp4",
+    "minimax-m2.7",
+    "minimax-m2.7-nvfp4",
     "mistral-small-24b",
+    "nemotron-3-nano-30b-a3b",
+    "nemotron-3-nano-30b-a3b-nvfp4",
     "qwen2-57b-a14b",
+    "qwen3-235b-a22b-nvfp4",
     "qwen3-vl-30b-a3b",
+    "qwen3.5-122b-a10b",
+    "qwen3.5-27b",
+    "qwen3.5-35b-a3b",
+    "qwen3.5-397b-a17b",
+    "qwen3.5-397b-a17b-nvfp4",
 ];
 
 /// A folder with a configuration and, where given, the text of its `generation_config.json`.

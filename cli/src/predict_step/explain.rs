@@ -33,7 +33,8 @@ fn sentence(of: &OperatorEstimate) -> Option<String> {
         Bound::Network => format!("sends {} at {efficiency} of the link", quantity(of.bytes / calls, "B")),
         Bound::Latency => format!("has a roofline of {}, {efficiency} of its time", duration(of.bound_us / calls)),
     };
-    let way_out = way_out(group, of.bound);
+    let is_recurrence = ["state_update", "chunk_scan"].iter().any(|name| of.name.starts_with(name));
+    let way_out = if is_recurrence { RECURRENCE } else { way_out(group, of.bound) };
     Some(format!("{name} ({share} of the step, {number} of {time}): {bound}-bound, each call {work}; {way_out}."))
 }
 
@@ -53,6 +54,9 @@ fn learned(of: &OperatorEstimate) -> Option<&'static str> {
         _ => return None,
     })
 }
+
+/// On the recurrence of layers with a state.
+const RECURRENCE: &str = "time grows with requests and scheduled tokens, not with contexts; more GPUs shorten it";
 
 fn way_out(group: Group, bound: Bound) -> &'static str {
     match (group, bound) {

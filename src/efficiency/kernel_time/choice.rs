@@ -243,8 +243,11 @@ impl Choice<'_> {
                 found.iter().map(layer).collect::<Vec<_>>().join(", ")
             ));
         }
+        if !experts.gated {
+            self.note("experts without gate were not measured, gated ones stand in");
+        }
         let is_own = self.is_own_format(weights, format);
-        let at_best = found[0].at_best(is_exact && is_own);
+        let at_best = found[0].at_best(is_exact && is_own && experts.gated);
         let tp = nearest_split(&found[0].series.key, &shape);
         let ep = num_experts as f64 / experts.local_experts as f64;
         let series: Vec<_> = found.iter().map(|of| (&*of.series, stand_in_weight(of.distance), at_best)).collect();
