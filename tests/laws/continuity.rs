@@ -1,12 +1,18 @@
 //! A law of neighbouring steps over all built-in models, GPUs and tensor-parallel sizes: a chunk of a few tokens after cached ones takes
 //! about as long as the decode that it exceeds.
 
-use ridgepoint::{Deployment, Hardware, Model, Options, Request, StepModel};
+use ridgepoint::hardware::Architecture;
+use ridgepoint::{Deployment, Hardware, Model, Options, Request, StepModel, WeightFormat};
 
 /// Most that a step may grow by from one token to two: twice the experts, and twice the rows.
 const JUMP: f64 = 2.0;
 /// Least share of a step's time that one with more tokens takes: measured projections of a few rows fall by up to 7 %.
 const FALL: f64 = 0.9;
+
+/// vLLM 0.24's fp8 projections of one row take 2.2 to 2.6 times those of two on B200, GB200 and B300 (medians over 390 matrices).
+fn one_row_is_measured_slow(model: &Model, hardware: &Hardware) -> bool {
+    hardware.architecture == Architecture::Blackwell && model.main_weight_format() == Some(WeightFormat::Fp8)
+}
 
 #[test]
 fn a_chunk_of_two_tokens_takes_about_as_long_as_a_decode() {
@@ -28,7 +34,8 @@ fn a_chunk_of_two_tokens_takes_about_as_long_as_a_decode() {
                     let us = |tokens| steps.step_time_us(&[Request::prefill(tokens, context)]);
                     let (one, two, eight) = (us(1), us(2), us(8));
                     compared += 1;
-                    if !(FALL * one..=JUMP * one).contains(&two) || eight < FALL * two {
+                    let falls = two < FALL * one && !one_row_is_measured_slow(&model, &hardware);
+                    if falls || two > JUMP * one || eight < FALL * two {
                         found
                             .push(format!("{name} on {gpu} × {tp} after {context}: {one:.0}, {two:.0}, {eight:.0} µs"));
                     }
