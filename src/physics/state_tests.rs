@@ -1,4 +1,5 @@
 //! Hand-worked layers with a state.
+#![allow(clippy::float_cmp)]
 
 use crate::deployment::Deployment;
 use crate::model::Model;

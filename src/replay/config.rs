@@ -138,6 +138,14 @@ mod tests {
     }
 
     #[test]
+    fn blocks_of_a_requests_states_count_beside_those_of_its_tokens() {
+        // 4,096 tokens are 256 blocks of 16, one more is the engine's own.
+        assert!(problems(|config| (config.state_blocks_per_request, config.num_gpu_blocks) = (3, 260)).is_empty());
+        let short = problems(|config| config.state_blocks_per_request = 3);
+        assert!(short.contains("holds 4048 tokens") && short.contains("at least 260 blocks"), "{short}");
+    }
+
+    #[test]
     fn blocks_for_one_longest_request_and_the_engines_own_are_enough() {
         assert_eq!(problems(|_| ()), "");
         let short = problems(|config| config.num_gpu_blocks = 256);

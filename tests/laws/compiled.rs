@@ -78,3 +78,12 @@ fn compiled_steps_agree_with_their_operators() {
         agree(&models[which], &batch)?;
     });
 }
+
+#[test]
+fn layers_with_a_state_are_refused_by_the_export_by_name() {
+    let (model, hardware) = (Model::find("qwen3.5-27b").unwrap(), Hardware::find("h100").unwrap());
+    let deployment = Deployment::tensor_parallel(2);
+    let steps = StepModel::new(&model, &hardware, &deployment).unwrap();
+    let error = steps.exported(&model, &hardware, &deployment).err().map(|error| error.to_string()).unwrap_or_default();
+    assert!(error.contains("qwen3.5-27b") && error.contains("layers with a state"), "{error}");
+}

@@ -24,6 +24,7 @@ mod model_names;
 mod model_parameters;
 mod model_quantisation;
 mod model_sampling;
+mod published_configs;
 mod steps;
 mod table_provenance;
 mod table_texts;

@@ -322,3 +322,42 @@ fn absent_or_wide_dtypes_are_served_as_bfloat16_with_a_note() {
         assert_eq!(model.notes.len(), 1, "{:?}", model.notes);
     }
 }
+
+#[test]
+fn hybrid_layers_are_where_their_lists_say() {
+    use ridgepoint::model::Recurrence;
+    let kinds = |model: &Model| -> Vec<(u64, &str)> {
+        let kind = |layer: &LayerGroup| match (&layer.attention, &layer.dense, &layer.moe) {
+            (Attention::State(mixer), ..) if mixer.recurrence == Recurrence::GatedDeltaNet => "delta net",
+            (Attention::State(_), None, None) => "mamba",
+            (Attention::Gqa(_), None, None) => "attention alone",
+            (Attention::Gqa(_), ..) => "attention",
+            (Attention::None, None, Some(_)) => "experts",
+            (Attention::None, Some(_), None) => "dense",
+            other => panic!("{other:?}"),
+        };
+        model.layers.iter().map(|layer| (layer.count, kind(layer))).collect()
+    };
+    // By an interval of four, and by a list.
+    let next = Model::builtin("qwen3-next-80b-a3b-instruct").unwrap();
+    assert_eq!(kinds(&next), [(36, "delta net"), (12, "attention")]);
+    let nano = Model::builtin("nemotron-3-nano-30b-a3b").unwrap();
+    assert_eq!(kinds(&nano), [(23, "mamba"), (23, "experts"), (6, "attention alone")]);
+    let Attention::Gqa(gated) = &next.layers[1].attention else { panic!("{:?}", next.layers[1]) };
+    assert!(gated.output_gate && gated.qk_norm && gated.rotary_dim == 64, "{gated:?}");
+    let shared = next.layers[0].moe.as_ref().unwrap();
+    assert!(shared.shared_gate && shared.shared.as_ref().is_some_and(|shared| shared.intermediate_size == 512));
+}
+
+#[test]
+fn all_softmax_layers_of_minimax_are_full_attention_and_linear_ones_are_refused() {
+    let json =
+        ridgepoint::model::builtin_models().iter().find(|model| model.name == "minimax-m2.7").unwrap().json.clone();
+    let with = |kinds: &str| {
+        let json = json.replacen('{', &format!("{{\"attn_type_list\": {kinds},"), 1);
+        Model::from_config_str("minimax", "config.json", &json, None)
+    };
+    assert!(with("[1, 1]").is_ok());
+    let error = with("[1, 0]").unwrap_err().to_string();
+    assert!(error.contains("attn_type_list"), "{error}");
+}

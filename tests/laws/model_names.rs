@@ -170,3 +170,33 @@ fn a_missing_file_is_an_io_error_with_its_path() {
         assert!(error.kind() == ErrorKind::Io && error.to_string().contains(path), "{error}");
     }
 }
+
+#[test]
+fn later_releases_are_not_taken_for_their_base() {
+    let names = [
+        ("moonshotai/Kimi-K2-Thinking", "kimi-k2-thinking", 262_144),
+        ("moonshotai/Kimi-K2-Instruct-0905", "kimi-k2-instruct-0905", 262_144),
+        ("moonshotai/Kimi-K2-Instruct", "kimi-k2", 131_072),
+        ("Qwen/Qwen3-30B-A3B-Thinking-2507", "qwen3-30b-a3b-thinking-2507", 262_144),
+        ("Qwen/Qwen3-4B-Instruct-2507", "qwen3-4b-instruct-2507", 262_144),
+        ("Qwen/Qwen3-4B", "qwen3-4b", 40_960),
+        ("Qwen/QwQ-32B", "qwq-32b", 40_960),
+        ("Qwen/Qwen2.5-Coder-7B-Instruct", "qwen2.5-7b", 32_768),
+        ("deepseek-ai/DeepSeek-R1-Distill-Llama-70B", "deepseek-r1-distill-llama-70b", 131_072),
+    ];
+    for (name, short, context) in names {
+        let model = found(name);
+        assert_eq!((model.name.as_str(), model.max_position_embeddings), (short, context), "{name}");
+        assert!(!model.notes.iter().any(|note| note.contains("not built in")), "{name}: {:?}", model.notes);
+    }
+    // Experts in int4 with a scale per 32, the rest in bf16: not the fp8 of Kimi-K2.
+    let thinking = found("moonshotai/Kimi-K2-Thinking");
+    let experts = thinking.layers.iter().find_map(|layer| layer.moe.as_ref()).unwrap();
+    assert_eq!(experts.weights, WeightFormat::Int4 { group_size: 32 });
+}
+
+#[test]
+fn a_suffix_that_no_listed_name_has_is_noted() {
+    let noted = |name: &str| found(name).notes.iter().any(|note| note.contains("differs in a suffix"));
+    assert!(noted("Qwen/Qwen3-8B-Base") && !noted("Qwen/Qwen3-8B") && !noted("qwen3-8b"));
+}

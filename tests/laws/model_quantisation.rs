@@ -292,3 +292,19 @@ fn patterns_are_bounded_by_the_layers_that_they_are_compared_with() {
     assert!(with((0..61).map(|at| format!("model.layers.{at}.self_attn*")).collect(), 61).is_ok());
     assert!(with((0..9999).map(|at| format!("model.layers.{at}.self_attn.q_proj")).collect(), 200).is_ok());
 }
+
+#[test]
+fn modelopt_may_leave_its_name_out_and_python_may_write_infinity() {
+    let json = r#"{"model_type": "llama", "hidden_size": 4096, "intermediate_size": 11008, "num_hidden_layers": 2,
+        "num_attention_heads": 32, "num_key_value_heads": 32, "vocab_size": 32000, "max_position_embeddings": 4096,
+        "torch_dtype": "bfloat16", "limits": [-Infinity, Infinity, NaN], "text": "an \\" Infinity \\\\",
+        "quantization_config": {"quant_algo": "FP8", "kv_cache_scheme": "FP8", "ignore": ["lm_head"]}}"#;
+    let json = json.replace("\\\\", "\\");
+    let model = Model::from_config_str("m", "config.json", &json, None).unwrap();
+    assert_eq!(model.main_weight_format(), Some(WeightFormat::Fp8));
+    assert_eq!(model.kv_cache_dtype, Some(ridgepoint::DType::Fp8));
+    // A size is no such number.
+    let wrong = json.replace("\"vocab_size\": 32000", "\"vocab_size\": Infinity");
+    let error = Model::from_config_str("m", "config.json", &wrong, None).unwrap_err().to_string();
+    assert!(error.contains("vocab_size"), "{error}");
+}

@@ -30,6 +30,7 @@ fn config() -> impl Strategy<Value = EngineConfig> {
             max_num_batched_tokens: if chunked { budget } else { budget.max(max_model_len) },
             max_model_len,
             block_size,
+            state_blocks_per_request: 0,
             num_gpu_blocks: usable + 1,
             enable_prefix_caching: caching,
             enable_chunked_prefill: chunked,

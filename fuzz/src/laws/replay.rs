@@ -32,6 +32,7 @@ fn config(from: &mut Unstructured<'_>) -> Result<EngineConfig> {
         max_num_batched_tokens: if chunked { budget } else { budget.max(max_model_len) },
         max_model_len,
         block_size,
+        state_blocks_per_request: 0,
         num_gpu_blocks: usable + 1,
         enable_prefix_caching: from.arbitrary()?,
         enable_chunked_prefill: chunked,

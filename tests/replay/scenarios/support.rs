@@ -59,6 +59,7 @@ pub fn engine() -> EngineConfig {
         max_num_batched_tokens: 64,
         max_model_len: 64,
         block_size: 4,
+        state_blocks_per_request: 0,
         num_gpu_blocks: 65,
         enable_prefix_caching: true,
         enable_chunked_prefill: true,
