@@ -42,7 +42,7 @@ impl Model {
                 format!("{format} is requested, but {} stores its weights as {stored}: {way_out}", model.name);
             Error::invalid(name_or_path, vec![problem])
         };
-        let Some((suffix, ..)) = plain_scheme(format).filter(|_| matches!(stored, WeightFormat::Plain(_))) else {
+        let Some((suffix, ..)) = plain_scheme(format) else {
             return Err(refused("name the served checkpoint, or request no format"));
         };
         let is_path = Path::new(name_or_path).exists();
@@ -57,7 +57,10 @@ impl Model {
                 );
                 Ok((variant, Some(note)))
             }
-            _ => Err(refused("give the config.json of the quantised checkpoint, or request no format")),
+            _ if matches!(stored, WeightFormat::Plain(_)) => {
+                Err(refused("give the config.json of the quantised checkpoint, or request no format"))
+            }
+            _ => Err(refused("name the served checkpoint, or request no format")),
         }
     }
 }

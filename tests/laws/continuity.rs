@@ -9,9 +9,11 @@ const JUMP: f64 = 2.0;
 /// Least share of a step's time that one with more tokens takes: measured projections of a few rows fall by up to 7 %.
 const FALL: f64 = 0.9;
 
-/// vLLM 0.24's fp8 projections of one row take 2.2 to 2.6 times those of two on B200, GB200 and B300 (medians over 390 matrices).
+/// vLLM 0.24's fp8 projections of one row take 2.2 to 2.6 times those of two on B200, GB200 and B300 (medians over 390
+/// matrices), which others borrow.
 fn one_row_is_measured_slow(model: &Model, hardware: &Hardware) -> bool {
-    hardware.architecture == Architecture::Blackwell && model.main_weight_format() == Some(WeightFormat::Fp8)
+    matches!(hardware.architecture, Architecture::Blackwell | Architecture::BlackwellConsumer)
+        && model.main_weight_format() == Some(WeightFormat::Fp8)
 }
 
 #[test]
