@@ -21,7 +21,7 @@ static SERVER: LazyLock<CaptureServer> = LazyLock::new(|| {
     let deployment = Deployment::default();
     let engine = EngineConfig { max_num_seqs: 8, ..EngineConfig::new(&deployment, 4096, 500) };
     let steps = StepModel::with_options(&LLAMA, &H100, &deployment, &ideal()).unwrap();
-    CaptureServer { engine, blocks_are_given: true, steps }
+    CaptureServer { engine, blocks_are_given: true, max_concurrency: None, steps }
 });
 
 /// OpenTelemetry spans as JSON.

@@ -51,6 +51,9 @@ enum Folder {
     BuiltIn(Engine),
 }
 
+/// A table and the engine whose kernels it holds; `None` for one's own.
+type OfEngine<F> = (Option<Engine>, Arc<Table<F>>);
+
 /// What the second-best engine's series are further away than the best one's: less than any other kernel is.
 const NEXT_ENGINE: f64 = 1e-3;
 
@@ -170,7 +173,7 @@ impl Tables {
     ) -> Result<Vec<Found<F>>> {
         for gpu in &self.gpus {
             let tables = self.tables::<F>(gpu)?;
-            let best_of = |(place, (_, table)): (usize, &(Option<Engine>, Arc<Table<F>>))| {
+            let best_of = |(place, (_, table)): (usize, &OfEngine<F>)| {
                 let keys = table.header.series.keys().filter_map(|name| F::Key::parse(name));
                 let least = keys.map(|key| distance(&key)).fold(f64::INFINITY, f64::min);
                 (least.is_finite()).then_some((least + NEXT_ENGINE * place as f64, place))
@@ -207,7 +210,7 @@ impl Tables {
     }
 
     /// The tables of a GPU: one's own alone, else those of every engine, nearest first.
-    fn tables<F: Family>(&self, gpu: &str) -> Result<Vec<(Option<Engine>, Arc<Table<F>>)>> {
+    fn tables<F: Family>(&self, gpu: &str) -> Result<Vec<OfEngine<F>>> {
         if let Some(dir) = &self.data_dir {
             let path = dir.join("bench_data").join(gpu).join(format!("{}.csv", F::OPERATOR));
             if let Some(table) = cached(&self.read, gpu, Folder::Own, || read_file(gpu, &path))? {

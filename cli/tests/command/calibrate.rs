@@ -178,7 +178,7 @@ fn rows_that_no_table_holds_are_left_out_of_a_build_with_their_reasons() {
     let uneven = &json["attention_decode"]["left_out"];
     assert_eq!(uneven["uneven KV lengths: tables hold even ones, a check scores it"], 1, "{uneven}");
     for said in [
-        "1 rows of moe left out: no kernel model for this number format",
+        "1 rows of moe left out: the GPU has no unit for fp4",
         "1 rows of small_kernels left out: small kernels have no table",
         "1 rows of small_kernels left out: no byte count is known for a small kernel named 'sort'",
     ] {
@@ -208,7 +208,7 @@ fn rows_that_no_table_holds_are_scored_in_a_check() {
     }
     assert_eq!(json["small_kernels"]["left_out"].as_object().unwrap().len(), 1);
     assert!(json["attention_prefill"]["left_out"].is_null());
-    assert!(run.stderr.contains("1 rows of moe left out: no kernel model"), "{}", run.stderr);
+    assert!(run.stderr.contains("1 rows of moe left out: the GPU has no unit for fp4"), "{}", run.stderr);
     let table = cli_support::run(&line).stdout;
     assert!(table.contains("attention_prefill_prior_kv") && table.contains("named 'sort'"), "{table}");
 }
@@ -219,14 +219,18 @@ fn a_shape_of_two_folders_keeps_the_median_of_both() {
     let (one, two) = (dir.path().join("one"), dir.path().join("two"));
     write_gemm_measurements(&one);
     write_gemm_measurements(&two);
-    std::fs::write(two.join("meta.toml"), format!("framework = \"torch\"\ndevice = \"{DEVICE}\"\n")).unwrap();
+    std::fs::write(
+        two.join("meta.toml"),
+        format!("framework = \"vLLM\"\nversion = \"0.16.0\"\ndevice = \"{DEVICE}\"\n"),
+    )
+    .unwrap();
     let out = dir.path().join("out");
     let json = build(&one, &out, &["--measurements", two.to_str().unwrap()]).json();
     // 54 shapes in each folder.
     assert_eq!(json["gemm"]["left_out"]["repeated shape: median kept"], 54, "{}", json["gemm"]["left_out"]);
     let text = std::fs::read_to_string(out.join("h100_sxm/gemm.csv")).unwrap();
     assert!(text.contains("rows = 54"), "{text}");
-    assert!(text.contains("vLLM 0.14.0") && text.contains("; torch ?"), "both sources are named: {text}");
+    assert!(text.contains("vLLM 0.14.0") && text.contains("; vLLM 0.16.0"), "both sources are named: {text}");
     // Equal times of both: the table of one folder is the table of two, but for what the header says of its making.
     let alone = dir.path().join("alone");
     build(&one, &alone, &[]);
@@ -308,7 +312,7 @@ fn times_faster_than_the_roofline_are_taken_for_milliseconds() {
     let dir = tempfile::tempdir().unwrap();
     let (measurements, out) = (dir.path().join("slip"), dir.path().join("out"));
     write_changed(&measurements, |_, time_us| time_us / 1000.0);
-    let said = ["gemm: 54 of 54 rows are faster than the roofline of h100_sxm allows", "are these milliseconds?"];
+    let said = ["gemm: 23 of 54 rows are faster than the roofline of h100_sxm allows", "are these milliseconds?"];
     build(&measurements, &out, &["--force"]).fails(1, &said);
     assert!(!out.join("h100_sxm/gemm.csv").exists());
     let data_dir = tables.path().to_str().unwrap();

@@ -270,9 +270,9 @@ fn an_unknown_key_of_a_hardware_file_is_an_error() {
 
 #[test]
 fn what_is_borrowed_is_said_once() {
-    let line = "predict-step --model llama-3.1-8b --hardware l40s --prefill 512 --format json";
+    let line = "predict-step --model llama-3.1-8b --hardware l4 --prefill 512 --format json";
     let said = run(&line.split(' ').collect::<Vec<_>>()).stdout;
-    let told = |operator: &str| said.matches(&format!("{operator}: efficiency borrowed from a100_sxm")).count();
+    let told = |operator: &str| said.matches(&format!("{operator}: efficiency borrowed from l40s")).count();
     assert_eq!((told("attention_prefill"), told("attention_decode")), (1, 1), "{said}");
 }
 

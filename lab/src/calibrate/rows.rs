@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use ridgepoint::internals::efficiency::family::{AttentionKey, Family, MoeKey, Routing};
 use ridgepoint::internals::efficiency::kernel_model::{AllReduceModel, DecodeModel, GemmModel, MoeModel, PrefillModel};
-use ridgepoint::{DType, Engine, MatmulFormat};
+use ridgepoint::{DType, Engine, Hardware, MatmulFormat};
 
 use super::build::Row;
 use super::off_table::{AttentionCall, OffTable, SMALL_KERNELS, SmallCall, is_uneven};
@@ -43,11 +43,11 @@ const NO_TABLE: &str = "small kernels have no table: a launch floor and their by
 
 impl Rows {
     /// Places every measurement.
-    pub fn from_measurements(measurements: &Measurements) -> Self {
+    pub fn from_measurements(measurements: &Measurements, hardware: &Hardware) -> Self {
         let sources: Vec<Source> = measurements.sources.iter().map(Source::new).collect();
         let engine = sources.iter().find_map(|source| Engine::parse(&source.engine, None));
         let mut rows = Rows { engine, ..Rows::default() };
-        let mut firsts = FirstEngines::default();
+        let mut firsts = FirstEngines { hardware, engines: BTreeMap::new() };
         rows.gemm = rows.place("gemm", &measurements.gemm, |row| {
             let (call, source) = (&row.call, &sources[row.source]);
             let point = vec![call.n as f64, call.k as f64, call.m as f64];
@@ -116,14 +116,20 @@ impl Rows {
 }
 
 /// The engine that gives each series its rows: the first that has any. Engines launch different kernels, which are not averaged.
-#[derive(Default)]
-struct FirstEngines(BTreeMap<(&'static str, String), String>);
+struct FirstEngines<'a> {
+    hardware: &'a Hardware,
+    engines: BTreeMap<(&'static str, String), String>,
+}
 
-impl FirstEngines {
-    /// The row; an error is that another engine has its series.
+impl FirstEngines<'_> {
+    /// The row; an error is that the chip lacks the unit for it, or that another engine has its series.
     fn check<F: Family>(&mut self, row: Row<F>, source: &Source) -> Result<Row<F>, String> {
+        let dtype = F::compute_dtype(&row.key);
+        if self.hardware.peak_dense_flop_per_s(dtype).is_err() {
+            return Err(format!("the GPU has no unit for {dtype}"));
+        }
         let name = source.engine.split('-').next().unwrap_or_default();
-        let first = self.0.entry((F::OPERATOR, row.key.to_string())).or_insert_with(|| name.to_owned());
+        let first = self.engines.entry((F::OPERATOR, row.key.to_string())).or_insert_with(|| name.to_owned());
         if first == name { Ok(row) } else { Err(OTHER_ENGINE.to_owned()) }
     }
 }

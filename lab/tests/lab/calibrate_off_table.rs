@@ -38,7 +38,7 @@ fn rows_of(files: &[(&str, String)]) -> Rows {
         std::fs::write(dir.path().join(name), text).unwrap();
     }
     std::fs::write(dir.path().join("meta.toml"), "framework = \"vLLM\"\nversion = \"0.14.0\"\n").unwrap();
-    Rows::from_measurements(&Measurements::load(dir.path()).unwrap())
+    Rows::from_measurements(&Measurements::load(dir.path()).unwrap(), &h100())
 }
 
 fn total(report: &OperatorReport) -> ErrorSummary {

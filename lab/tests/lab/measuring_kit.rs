@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use ridgepoint::Hardware;
 use ridgepoint_lab::calibrate::rows::Rows;
 use ridgepoint_lab::measurements::Measurements;
 
@@ -63,7 +64,10 @@ fn times_of_the_kit_are_read_in_microseconds() {
 
 #[test]
 fn every_row_of_the_kit_has_a_place() {
-    let rows = Rows::from_measurements(&Measurements::load(as_if_measured().path()).unwrap());
+    let rows = Rows::from_measurements(
+        &Measurements::load(as_if_measured().path()).unwrap(),
+        &Hardware::find("h100").unwrap(),
+    );
     for operator in ["gemm", "attention_prefill", "attention_decode", "moe", "allreduce", "small_kernels"] {
         let left_out = rows.left_out_of(operator, false);
         assert!(left_out.is_empty(), "{operator}: {left_out:?}");
