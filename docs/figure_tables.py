@@ -23,6 +23,7 @@ PEERS = [
     ("AIConfigurator (18 runs) ¹", "21.5", "13.2", "662"),
 ]
 GPUS = ["h100_sxm", "h200_sxm", "a100_sxm"]
+GPUS_OF_2026 = ["b200_sxm", "gb200", "b300_sxm", "l40s"]
 
 
 def pct(value, signed=False):
@@ -386,6 +387,31 @@ def closed_loop_others(reports):
     return closed_loop_table({"global": report}, lambda one: version(one, rows))
 
 
+def closed_loop_b200(reports):
+    path = reports.path("closed_loop-2026", "b200_sxm_agg.csv")
+    read = lambda name: reports.read("evaluate", "closed-loop", path, "--backend", "vllm", "--correction", name)  # noqa: E731
+    of = {name: read(name) for name in ("none", "global")}
+    by_model = closed_loop_table(of, lambda one: one["model"])
+    return by_model + closed_loop_table(of, lambda one: "**all**")[2:]
+
+
+def own_tables(reports):
+    """How well each GPU's tables of one engine predict rows left out: errors of series, weighted by their rows."""
+    operators = ["gemm", "attention_prefill", "attention_decode", "moe", "allreduce"]
+    lines = []
+    for gpu in GPUS_OF_2026:
+        headers = reports.read("hardware", gpu)["table_headers"]
+        cells = [gpu]
+        for operator in operators:
+            series = list(headers[operator]["series"].values())
+            rows = sum(one["rows"] for one in series)
+            mean = lambda key: sum(one["rows"] * one[key] for one in series) / rows  # noqa: E731
+            median, mape = mean("cross_validated_median_ape_pct"), mean("cross_validated_mape_pct")
+            cells.append(f"{median:.1f} / {mape:.1f} ({rows:,})")
+        lines.append(cells)
+    return table(["GPU", *operators], lines)
+
+
 def sampler(reports):
     """What steps of Qwen3-32B lack per request in flight, by tensor parallel size, where prompts are a small part of the work."""
     rows = closed_loop_rows(reports)
@@ -479,6 +505,8 @@ TABLES = {
     "closed-loop-versions": closed_loop_versions,
     "closed-loop-parallel": closed_loop_parallel,
     "closed-loop-others": closed_loop_others,
+    "closed-loop-b200": closed_loop_b200,
+    "own-tables": own_tables,
     "sampler": sampler,
     "coefficients": coefficients,
     "kernels": kernels,
