@@ -74,8 +74,10 @@ const PUBLISHED: &[(&str, f64, f64, &str)] = &[
     ("kimi-k2-instruct-0905", 1_026e9, 0.0, SHOWN),
     ("kimi-k2-thinking", 1_026e9, 0.0, UNQUANTISED),
     ("kimi-k2.5", 1_026e9, 0.0, UNQUANTISED),
+    ("kimi-k2.5-nvfp4", 1_026e9, 0.0, UNQUANTISED),
     ("kimi-k2.6-nvfp4", 1_026e9, 0.0, UNQUANTISED),
     ("minimax-m2.7", 228.7e9, 0.0, SHOWN),
+    ("minimax-m2.5-nvfp4", 228.7e9, 0.0, UNQUANTISED),
     ("minimax-m2.7-nvfp4", 228.7e9, 0.0, UNQUANTISED),
     // Names say the size to the next billion. 450 M of the vision tower are left out where that is more than half of it.
     ("qwen3-next-80b-a3b-instruct", 80e9, 0.0, CARD),
