@@ -65,14 +65,14 @@ fn by<'a, F: Family + 'a>(
 /// Builds all series of an operator. Each series and point must appear once, as
 /// [`merge_repeated`](super::repeated::merge_repeated) leaves them.
 ///
-/// Each group of series gets its kernel-model coefficients, whose search begins at `start`, and trees learn the residuals. A hole next to measured cells
+/// Each group of series gets its kernel-model coefficients, and trees learn the residuals. A hole next to measured cells
 /// gets the trees' estimate, moved by half of the difference between the cells around it and their own estimates.
 ///
 /// # Errors
 /// `ErrorKind::MissingPeak` if the chip has no unit for a row's number format; `ErrorKind::Invalid` for shapes that share so few
 /// sizes that they span no grid.
-pub fn build<F: Calibrated>(rows: &[&Row<F>], hardware: &Hardware, start: &ByGroup) -> Result<Vec<Series<F>>> {
-    let coefficients = coefficients_by_group::<F>(rows, hardware, start)?;
+pub fn build<F: Calibrated>(rows: &[&Row<F>], hardware: &Hardware) -> Result<Vec<Series<F>>> {
+    let coefficients = coefficients_by_group::<F>(rows, hardware)?;
     let mut placed: BTreeMap<String, (Vec<Vec<f64>>, Vec<f64>)> = BTreeMap::new();
     for row in rows {
         let chip = Chip::new(hardware, F::compute_dtype(&row.key))?;
@@ -110,19 +110,11 @@ fn forest_name<F: Calibrated>(key: &F::Key) -> String {
     if F::SHARES_FOREST { String::new() } else { F::label(key) }
 }
 
-/// The kernel-model coefficients of each group of series.
-pub type ByGroup = BTreeMap<String, Vec<f64>>;
-
-/// Fits the coefficients of each group; the search begins at those of `start`.
-///
-/// # Errors
-/// `ErrorKind::MissingPeak` if the chip has no unit for a row's number format.
-pub fn coefficients_by_group<F: Family>(rows: &[&Row<F>], hardware: &Hardware, start: &ByGroup) -> Result<ByGroup> {
+fn coefficients_by_group<F: Family>(rows: &[&Row<F>], hardware: &Hardware) -> Result<BTreeMap<String, Vec<f64>>> {
     let fit = |(name, members): (String, Vec<&Row<F>>)| {
         let chip = Chip::new(hardware, F::compute_dtype(&members[0].key))?;
         let measured: Vec<(F::Shape, f64)> = members.iter().map(|row| (row.shape(), row.time_us)).collect();
-        let fitted = fit_coefficients::<F>(&measured, &chip, start.get(&name).map(Vec::as_slice))?;
-        Ok((name, fitted))
+        Ok((name, fit_coefficients::<F>(&measured, &chip)?))
     };
     by(rows.iter().copied(), F::Key::group).into_iter().map(fit).collect()
 }

@@ -11,8 +11,8 @@ use ridgepoint::internals::efficiency::kernel_model::Chip;
 use ridgepoint::internals::efficiency::table::Series;
 use ridgepoint::{Hardware, Result};
 
-use super::build::{ByGroup, Row, build, by_series, coefficients_by_group};
-use super::family::{Calibrated, logs};
+use super::build::{Row, build, by_series};
+use super::family::Calibrated;
 use super::report::Prediction;
 use crate::stats::median;
 
@@ -41,8 +41,6 @@ pub fn cross_validate<F: Calibrated>(
     tick: impl Fn() + Sync,
 ) -> Result<Vec<Prediction>> {
     let folds: Vec<u64> = rows.iter().map(|row| fold_of(row, unit)).collect();
-    // Coefficients of nine tenths of the rows are near those of all of them, where their search begins.
-    let start = coefficients_by_group::<F>(rows, hardware, &ByGroup::new())?;
     let parts: Result<Vec<Vec<Prediction>>> = (0..FOLDS)
         .into_par_iter()
         .map(|fold| {
@@ -50,7 +48,7 @@ pub fn cross_validate<F: Calibrated>(
                 let chosen = rows.iter().zip(&folds).filter(|(_, f)| (**f == fold) == is_test);
                 chosen.map(|(row, _)| *row).collect()
             };
-            let part = predict_all(&of(false), &of(true), hardware, &start);
+            let part = predict_all(&of(false), &of(true), hardware);
             tick();
             part
         })
@@ -59,27 +57,21 @@ pub fn cross_validate<F: Calibrated>(
 }
 
 /// Predicts the `test` rows from tables and simpler methods that know the `train` rows.
-fn predict_all<F: Calibrated>(
-    train: &[&Row<F>],
-    test: &[&Row<F>],
-    hardware: &Hardware,
-    start: &ByGroup,
-) -> Result<Vec<Prediction>> {
+fn predict_all<F: Calibrated>(train: &[&Row<F>], test: &[&Row<F>], hardware: &Hardware) -> Result<Vec<Prediction>> {
     let train_by_series = by_series(train.iter().copied());
     let test_by_series = by_series(test.iter().copied());
     let constants = median_efficiencies(train, hardware)?;
     let mut predictions = Vec::with_capacity(test.len());
-    for mut series in build::<F>(train, hardware, start)? {
+    for mut series in build::<F>(train, hardware)? {
         series.grid.fill_gaps();
         let name = series.key.to_string();
         let chip = Chip::new(hardware, F::compute_dtype(&series.key))?;
-        let neighbours: Vec<(&Row<F>, Vec<f64>)> =
-            train_by_series.get(&name).into_iter().flatten().map(|row| (*row, logs(&row.point))).collect();
+        let neighbours = train_by_series.get(&name).map_or(&[][..], Vec::as_slice);
         for row in test_by_series.get(&name).map_or(&[][..], Vec::as_slice) {
             let label = F::label(&row.key);
             let shape = row.shape();
             let at_efficiency = |efficiency: f64| F::bound_us(&shape, &chip) / efficiency;
-            let near = nearest(&neighbours, &row.point);
+            let near = nearest(neighbours, &row.point);
             predictions.push(Prediction {
                 measured_us: row.time_us,
                 predicted_us: predict(&series, &row.point, &chip),
@@ -113,12 +105,9 @@ fn median_efficiencies<F: Calibrated>(rows: &[&Row<F>], hardware: &Hardware) -> 
     Ok(efficiencies.into_iter().filter_map(|(label, values)| Some((label, median(values)?))).collect())
 }
 
-/// The row nearest to a point; each row comes with the logarithms of its own.
-fn nearest<'a, F: Family>(rows: &[(&'a Row<F>, Vec<f64>)], point: &[f64]) -> Option<&'a Row<F>> {
-    let point = logs(point);
-    let distance = |logs: &[f64]| logs.iter().zip(&point).map(|(a, b)| (a - b).abs()).sum::<f64>();
-    let far = rows.iter().map(|(row, logs)| (distance(logs), *row));
-    far.min_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, row)| row)
+fn nearest<'a, F: Family>(rows: &[&'a Row<F>], point: &[f64]) -> Option<&'a Row<F>> {
+    let distance = |row: &Row<F>| row.point.iter().zip(point).map(|(a, b)| (a / b).ln().abs()).sum::<f64>();
+    rows.iter().copied().min_by(|a, b| distance(a).total_cmp(&distance(b)))
 }
 
 /// FNV-1a over the series name and the coordinates: the same fold on every machine and in every order of rows.

@@ -41,7 +41,7 @@ pub trait Calibrated: Family + Send + Sync {
 }
 
 /// Logarithms of sizes and work.
-pub(super) fn logs(values: &[f64]) -> Vec<f64> {
+fn logs(values: &[f64]) -> Vec<f64> {
     values.iter().map(|v| v.max(1e-9).ln()).collect()
 }
 

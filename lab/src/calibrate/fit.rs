@@ -21,16 +21,12 @@ const MAX_LOG_SHIFT: f64 = 8.0;
 const DIFFERENCE: f64 = 2e-5;
 const OPTIONS: Options = Options { max_iterations: 60, tolerance: 1e-6 };
 
-/// Returns the coefficients of least robust log error for measured shapes and their times, µs; without any, the family's own.
-/// The search begins at `start`, or at the family's own.
+/// Returns the coefficients of least robust log error for measured shapes and their times, µs; without any, the starting
+/// values.
 ///
 /// # Errors
 /// Those of [`minimise`], which cannot occur for finite starting values.
-pub fn fit_coefficients<M: Family>(
-    measured: &[(M::Shape, f64)],
-    chip: &Chip,
-    start: Option<&[f64]>,
-) -> Result<Vec<f64>> {
+pub fn fit_coefficients<M: Family>(measured: &[(M::Shape, f64)], chip: &Chip) -> Result<Vec<f64>> {
     let stride = measured.len().div_ceil(MAX_ROWS).max(1);
     let rows: Vec<&(M::Shape, f64)> = measured.iter().step_by(stride).collect();
     let exponentials = |logs: &[f64]| logs.iter().map(|log| log.exp()).collect::<Vec<f64>>();
@@ -45,10 +41,7 @@ pub fn fit_coefficients<M: Family>(
         Parameter { name, unit: "logarithm", prior, prior_sd: LOG_SD, bounds }
     };
     let parameters: Vec<Parameter> = M::COEFFICIENTS.iter().map(parameter).collect();
-    let start: Vec<f64> = match start {
-        Some(values) => values.iter().map(|value| value.ln()).collect(),
-        None => parameters.iter().map(|of| of.prior).collect(),
-    };
+    let start: Vec<f64> = parameters.iter().map(|of| of.prior).collect();
     let solution = minimise(&NumericFit { residuals, parameters, difference: DIFFERENCE }, &start, OPTIONS)?;
     Ok(exponentials(&solution.values))
 }
@@ -71,7 +64,7 @@ mod tests {
             }
         }
         rows[7].1 *= 10.0;
-        let fitted = fit_coefficients::<AllReduceModel>(&rows, &chip, None).unwrap();
+        let fitted = fit_coefficients::<AllReduceModel>(&rows, &chip).unwrap();
         for ((shape, time_us), i) in rows.iter().zip(0..) {
             if i != 7 {
                 let error = AllReduceModel::time_us(&fitted, shape, &chip) / time_us - 1.0;

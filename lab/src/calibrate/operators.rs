@@ -11,7 +11,7 @@ use ridgepoint::internals::efficiency::table::{Header, Series, SeriesDraft, Seri
 use ridgepoint::physics::Shape;
 use ridgepoint::{Error, Hardware, Result};
 
-use super::build::{ByGroup, Row, build, by_series};
+use super::build::{Row, build, by_series};
 use super::cross_validate::{Unit, cross_validate, predict};
 use super::family::Calibrated;
 use super::repeated::merge_repeated;
@@ -100,7 +100,7 @@ pub fn calibrate_operator<F: Calibrated>(
         };
         SeriesDraft { series, header }
     };
-    let drafts: Vec<SeriesDraft<F>> = build::<F>(&all, hardware, &ByGroup::new())?.into_iter().map(draft).collect();
+    let drafts: Vec<SeriesDraft<F>> = build::<F>(&all, hardware)?.into_iter().map(draft).collect();
     let text = write_table(&hardware.name, command, &drafts, |key| Chip::new(hardware, F::compute_dtype(key)))?;
     Ok(OperatorReport { table: Some(text), ..report })
 }

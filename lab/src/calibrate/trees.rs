@@ -18,8 +18,6 @@ const LEARNING_RATE: f64 = 0.1;
 const MIN_LEAF_ROWS: (usize, usize) = (3, 8);
 /// Rows of a forest for each row that a leaf must have.
 const ROWS_PER_LEAF_ROW: usize = 40;
-/// Rows that trees learn from, at most. Where there are more, holes are few and have measured neighbours on all sides.
-const MAX_ROWS: usize = 8000;
 /// Distinct thresholds per feature, at most.
 const MAX_BINS: usize = 160;
 
@@ -37,14 +35,12 @@ enum Node {
 }
 
 impl Forest {
-    /// Fits `targets` to `features` (one slice per row, all of the same length), or every so many of them.
+    /// Fits `targets` to `features` (one slice per row, all of the same length).
     pub fn fit(features: &[Vec<f64>], targets: &[f64]) -> Forest {
         let start = observed_quantile(&mut targets.to_vec(), 0.5).unwrap_or(0.0);
-        let stride = targets.len().div_ceil(MAX_ROWS).max(1);
-        let mut residuals: Vec<f64> = targets.iter().step_by(stride).map(|t| t - start).collect();
-        let features: Vec<&Vec<f64>> = features.iter().step_by(stride).collect();
-        let width = features.first().map_or(0, |row| row.len());
-        let columns: Vec<Column> = (0..width).map(|f| Column::new(&features, f)).collect();
+        let mut residuals: Vec<f64> = targets.iter().map(|t| t - start).collect();
+        let width = features.first().map_or(0, Vec::len);
+        let columns: Vec<Column> = (0..width).map(|f| Column::new(features, f)).collect();
         let mut trees = Vec::with_capacity(ROUNDS);
         for _ in 0..ROUNDS {
             let tree = grow(&columns, &mut residuals);
@@ -81,7 +77,7 @@ struct Column {
 }
 
 impl Column {
-    fn new(features: &[&Vec<f64>], feature: usize) -> Self {
+    fn new(features: &[Vec<f64>], feature: usize) -> Self {
         let mut values: Vec<f64> = features.iter().map(|row| row[feature]).collect();
         values.sort_by(f64::total_cmp);
         let mut distinct = values.clone();
