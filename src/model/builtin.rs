@@ -142,6 +142,11 @@ fn own(data_dir: Option<&Path>) -> Result<Vec<BuiltinModel>> {
     files_in(data_dir, "models", "json")?.iter().map(read).collect()
 }
 
+/// Returns whether a configuration of exactly this short name exists, so that its number formats are published ones.
+pub(super) fn is_listed(data_dir: Option<&Path>, name: &str) -> Result<bool> {
+    Ok(own(data_dir)?.iter().chain(BUILTIN.iter()).any(|model| model.name == name))
+}
+
 fn unknown(name: &str) -> Error {
     let bare = name.rsplit('/').next().unwrap_or(name);
     let near = near_matches(bare, BUILTIN.iter().map(|model| model.name.as_str()));

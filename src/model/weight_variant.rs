@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use super::builtin::is_listed;
 use super::names::plain_scheme;
 use super::shape::Model;
 use crate::dtype::{MatmulFormat, WeightFormat};
@@ -23,7 +24,7 @@ impl Model {
     /// Finds a model whose weights are stored in `format`, and a note if that is not the checkpoint of this name.
     ///
     /// For an unquantised checkpoint this is its quantised variant, or the plain scheme of an engine that quantises while
-    /// loading.
+    /// loading. Quantised weights are not quantised again: for these it is a published variant only.
     ///
     /// # Errors
     /// Those of [`Model::find_in`], and `ErrorKind::Invalid` if there is no such variant: for a path, or a checkpoint with
@@ -46,9 +47,10 @@ impl Model {
             return Err(refused("name the served checkpoint, or request no format"));
         };
         let is_path = Path::new(name_or_path).exists();
+        let is_plain = matches!(stored, WeightFormat::Plain(_));
         let variant = Model::find_in(data_dir, &format!("{name_or_path}-{suffix}"));
         match variant {
-            Ok(variant) if !is_path && variant.stores(format) => {
+            Ok(variant) if !is_path && variant.stores(format) && (is_plain || is_listed(data_dir, &variant.name)?) => {
                 let note = format!(
                     "{format} is requested: {} stores its weights as {stored}, so {} ({}) is used instead",
                     &model.name,
@@ -57,9 +59,7 @@ impl Model {
                 );
                 Ok((variant, Some(note)))
             }
-            _ if matches!(stored, WeightFormat::Plain(_)) => {
-                Err(refused("give the config.json of the quantised checkpoint, or request no format"))
-            }
+            _ if is_plain => Err(refused("give the config.json of the quantised checkpoint, or request no format")),
             _ => Err(refused("name the served checkpoint, or request no format")),
         }
     }
