@@ -1,7 +1,7 @@
 //! Turns the rows of a closed-loop file into cases.
 //!
 //! What a row does not say is vLLM's default for a server on a GPU of 70 GiB or more: `max_num_seqs` 1024,
-//! `max_num_batched_tokens` 8192. `max_model_len` has room for the longest request. A run has [`REQUESTS_PER_SLOT`] requests for
+//! `max_num_batched_tokens` 8192; KV caches on Blackwell are fp8 ([`kv_cache_dtype`]). `max_model_len` has room for the longest request. A run has [`REQUESTS_PER_SLOT`] requests for
 //! each in flight, all of which count, the burst at the start included, as benchmarks of this kind have it.
 
 use std::collections::BTreeMap;
@@ -16,11 +16,12 @@ use super::measured::{Measured, WHOLE_RUN};
 use super::metric::Metric;
 use super::report::{Skipped, sort_out};
 use super::weight_variant::{has_experts, model_of};
+use ridgepoint::hardware::Architecture;
 use ridgepoint::internals::workload::check_memory;
 use ridgepoint::kv_capacity::KvCapacity;
 use ridgepoint::replay::EngineConfig;
 use ridgepoint::workload::{ClosedLoop, RequestShape, Workload};
-use ridgepoint::{Deployment, Error, Hardware, Model, Result};
+use ridgepoint::{DType, Deployment, Error, Hardware, Model, Result};
 
 /// The serving engine whose scheduler is replayed.
 const REPLAYED_BACKEND: &str = "vllm";
@@ -59,11 +60,22 @@ fn case(row: &ClosedLoopRow, data_dir: Option<&Path>, made: &mut BTreeMap<String
         return Err(Error::invalid_argument("osl", "1", "a single token has no time per output token"));
     }
     let (model, mut notes) = model_of(row, data_dir)?;
+    let one_replica = row.as_one_replica();
+    if let Some(one) = &one_replica {
+        notes.push(format!(
+            "attention_dp_size = {} and tp_size = {} are taken for the same GPUs, with {} requests in flight",
+            row.attention_dp_size, row.tp_size, one.concurrency
+        ));
+    }
+    let row = one_replica.as_ref().unwrap_or(row);
     if row.backend != REPLAYED_BACKEND {
         notes.push(format!("backend {}: replayed with {REPLAYED_BACKEND}'s scheduler and kernels", row.backend));
     }
     let hardware = Hardware::find_in(data_dir, &row.system)?;
-    let deployment = deployment(row, &model)?;
+    let deployment = Deployment { kv_cache_dtype: kv_cache_dtype(row, &hardware), ..deployment(row, &model)? };
+    if row.kv_cache_dtype.is_none() && deployment.kv_cache_dtype.is_some() {
+        notes.push("kv_cache_dtype is not given, taken as fp8".to_owned());
+    }
     let key = format!("{} {} {deployment:?}", model.name, hardware.name);
     let rooflines = match made.entry(key) {
         Entry::Occupied(known) => known.get().clone(),
@@ -124,6 +136,15 @@ fn schedules_ahead(row: &ClosedLoopRow) -> bool {
         (Some(Ok(major)), Some(Ok(minor))) => (major, minor) >= (0, 14),
         _ => true,
     }
+}
+
+/// The format of the KV cache, where a row does not say it: fp8 on Blackwell, else the checkpoint's own.
+///
+/// # Source
+/// Inferred from loads on B200: with 16-bit caches, many that were measured without a queue would not fit.
+fn kv_cache_dtype(row: &ClosedLoopRow, hardware: &Hardware) -> Option<DType> {
+    let unsaid = (hardware.architecture == Architecture::Blackwell).then_some(DType::Fp8);
+    row.kv_cache_dtype.unwrap_or(unsaid)
 }
 
 fn deployment(row: &ClosedLoopRow, model: &Model) -> Result<Deployment> {
@@ -203,6 +224,31 @@ mod tests {
         assert!(!ahead("0.12.0") && !ahead("0.11.2") && !ahead("0.13.0"));
         assert!(ahead("0.14.0") && ahead("0.18.1") && ahead("1.0") && ahead(""));
         assert!(made(&[&QWEN.replace("vllm,0.12.0", "sglang,0.5.1")]).0[0].engine.async_scheduling);
+    }
+
+    #[test]
+    fn caches_on_blackwell_are_fp8_unless_said() {
+        let dtype = |system: &str, given: Option<Option<DType>>| {
+            let row = read_text(&format!("{HEADER}{QWEN}\n")).expect("a row").remove(0);
+            kv_cache_dtype(&ClosedLoopRow { kv_cache_dtype: given, ..row }, &Hardware::find(system).expect("a GPU"))
+        };
+        assert_eq!((dtype("h100_sxm", None), dtype("b200_sxm", None)), (None, Some(DType::Fp8)));
+        assert_eq!(
+            (dtype("h100_sxm", Some(Some(DType::Fp8))), dtype("b200_sxm", Some(None))),
+            (Some(DType::Fp8), None)
+        );
+        let on_b200 = made(&[&QWEN.replace("h100_sxm", "b200_sxm")]).0;
+        assert!(on_b200[0].notes.iter().any(|note| note == "kv_cache_dtype is not given, taken as fp8"));
+    }
+
+    #[test]
+    fn ranks_written_twice_are_run_once_with_all_requests() {
+        let minimax = "a,vllm,0.18.0,MiniMaxAI/MiniMax-M2.5,h100_sxm,fp8,1024,128,fp8,fp8,8,4,1,4,1,16,84.5,16.25";
+        let (cases, skipped) = made(&[minimax]);
+        assert!(skipped.is_empty(), "{skipped:?}");
+        assert_eq!(cases[0].concurrency, vec![Some(32)]);
+        let note = "attention_dp_size = 4 and tp_size = 4 are taken for the same GPUs, with 32 requests in flight";
+        assert!(cases[0].notes.iter().any(|known| known == note), "{:?}", cases[0].notes);
     }
 
     #[test]

@@ -5,12 +5,15 @@ use std::path::Path;
 
 use crate::measured_time::MILLISECONDS;
 use ridgepoint::internals::input::{Columns, FileKind, Input, Row, RowReader};
-use ridgepoint::{Error, Result};
+use ridgepoint::{DType, Error, Result};
 
-const COLUMNS: Columns = Columns::exactly(
-    "id,backend,backend_version,model_path,system,precision,isl,osl,gemm_quant_mode,moe_quant_mode,\
-        concurrency,tp_size,pp_size,attention_dp_size,moe_tp_size,moe_ep_size,ttft_ms,tpot_ms",
-);
+const COLUMNS: Columns = Columns {
+    optional: "kv_cache_dtype",
+    ..Columns::exactly(
+        "id,backend,backend_version,model_path,system,precision,isl,osl,gemm_quant_mode,moe_quant_mode,\
+            concurrency,tp_size,pp_size,attention_dp_size,moe_tp_size,moe_ep_size,ttft_ms,tpot_ms",
+    )
+};
 
 /// A server at a fixed concurrency, and what its clients saw.
 #[derive(Debug, Clone, PartialEq)]
@@ -47,6 +50,8 @@ pub struct ClosedLoopRow {
     pub moe_tp_size: Option<u32>,
     /// Ranks that the experts are spread over; `None` where the row has none, or 0.
     pub moe_ep_size: Option<u32>,
+    /// Format of the KV cache, with `None` for `auto`; `None` where the row has none.
+    pub kv_cache_dtype: Option<Option<DType>>,
     /// Measured mean time to first token, ms.
     pub ttft_ms: f64,
     /// Measured mean time per output token after the first, ms.
@@ -91,6 +96,10 @@ impl ClosedLoopRow {
             Ok::<_, Error>(ranks.filter(|ranks| *ranks > 0))
         };
         let time_ms = |column: &str| row.number(column, MILLISECONDS);
+        let kv_format = |name: &str| match name {
+            "auto" => Some(None),
+            name => DType::parse(name).map(Some),
+        };
         Ok(ClosedLoopRow {
             id: filled("id", "a name of the row")?,
             backend: filled("backend", "a serving engine, as vllm")?,
@@ -108,15 +117,32 @@ impl ClosedLoopRow {
             attention_dp_size: optional("attention_dp_size")?.unwrap_or(1),
             moe_tp_size: optional("moe_tp_size")?,
             moe_ep_size: optional("moe_ep_size")?,
+            kv_cache_dtype: row.optional("kv_cache_dtype", |row, column| {
+                row.read(column, "auto, fp8, bfloat16 or another number format", kv_format)
+            })?,
             ttft_ms: time_ms("ttft_ms")?,
             tpot_ms: time_ms("tpot_ms")?,
         })
+    }
+
+    /// The server of a row that has attention's data-parallel size as a factor twice: `tp_size` GPUs written as `tp_size` ×
+    /// `attention_dp_size`, and the requests in flight divided by it. `None` for any other row.
+    ///
+    /// # Source
+    /// Public rows of MiniMax-M2.5 on B200 and H100: those of two or four such replicas have, to about 1 %, the times of one replica
+    /// with experts in parallel and all their requests. GPUs of their own would have other work.
+    pub fn as_one_replica(&self) -> Option<Self> {
+        let replicas = self.attention_dp_size;
+        let is_squared = replicas > 1 && replicas == self.tp_size && self.moe_ep_size == replicas.checked_mul(replicas);
+        let concurrency = self.concurrency.checked_mul(replicas).filter(|_| is_squared)?;
+        Some(ClosedLoopRow { concurrency, attention_dp_size: 1, moe_ep_size: Some(replicas), ..self.clone() })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::fixtures::{HEADER, read_text};
+    use ridgepoint::DType;
 
     const GOOD: &str = "a,vllm,0.12.0,Qwen/Qwen3-8B,h100_sxm,,1024,128,,,16.0,1.0,1.0,,1.0,0.0,84.5,16.25\n";
 
@@ -152,6 +178,28 @@ mod tests {
         refused(&with(",1024,", ",-1,"), &["row 2", "'isl'", "found -1"]);
         refused(&with("b,vllm", "a,vllm"), &["row 2", "'id'", "found a", "row 1 of"]);
         refused(&with("b,vllm", "b,vllm,x"), &["line 3: has 19 cells, the header has 18"]);
+    }
+
+    #[test]
+    fn the_format_of_the_cache_may_be_given() {
+        let header = HEADER.replace(",ttft_ms", ",kv_cache_dtype,ttft_ms");
+        let read = |cell: &str| read_text(&format!("{header}{}", GOOD.replace(",84.5", &format!(",{cell},84.5"))));
+        let format = |cell: &str| read(cell).expect("read")[0].kv_cache_dtype;
+        assert_eq!((format(""), format("auto"), format("fp8")), (None, Some(None), Some(Some(DType::Fp8))));
+        let message = read("fp7").expect_err("no such format").to_string();
+        assert!(message.contains("'kv_cache_dtype'") && message.contains("found fp7"), "{message}");
+    }
+
+    #[test]
+    fn squared_ranks_are_one_replica() {
+        let row = |concurrency, tp, dp, ep| {
+            let text = GOOD.replace(",16.0,1.0,1.0,,1.0,0.0,", &format!(",{concurrency},{tp},1,{dp},1,{ep},"));
+            let row = read_text(&format!("{HEADER}{text}")).expect("read").remove(0);
+            row.as_one_replica().map(|one| (one.concurrency, one.tp_size, one.attention_dp_size, one.moe_ep_size))
+        };
+        assert_eq!(row(8, 4, 4, 16), Some((32, 4, 1, Some(4))));
+        assert_eq!((row(8, 4, 2, 8), row(8, 4, 1, 4), row(8, 1, 8, 8), row(8, 4, 4, 1)), (None, None, None, None));
+        assert_eq!(row(u32::MAX, 2, 2, 4), None);
     }
 
     #[test]
