@@ -397,12 +397,15 @@ def closed_loop_b200(reports):
 
 def own_tables(reports):
     """How well each GPU's tables of one engine predict rows left out: errors of series, weighted by their rows."""
-    operators = ["gemm", "attention_prefill", "attention_decode", "moe", "allreduce"]
+    operators = ["gemm", "attention_prefill", "attention_decode", "moe", "allreduce", "linear_attention"]
     lines = []
     for gpu in GPUS_OF_2026:
         headers = reports.read("hardware", gpu)["table_headers"]
         cells = [gpu]
         for operator in operators:
+            if operator not in headers:
+                cells.append("–")
+                continue
             series = list(headers[operator]["series"].values())
             rows = sum(one["rows"] for one in series)
             mean = lambda key: sum(one["rows"] * one[key] for one in series) / rows  # noqa: E731

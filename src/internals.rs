@@ -23,7 +23,7 @@ pub mod efficiency {
     }
     pub mod family {
         pub use crate::efficiency::family::Family;
-        pub use crate::efficiency::keys::{AllReduceKind, AttentionKey, HeadSize, Key, MoeKey, Routing};
+        pub use crate::efficiency::keys::{AllReduceKind, AttentionKey, HeadSize, Key, MoeKey, Routing, StateKey};
     }
     pub mod grid {
         pub use crate::efficiency::grid::{Grid, MAX_AXES};
@@ -32,6 +32,7 @@ pub mod efficiency {
         pub use crate::efficiency::chip::Chip;
         pub use crate::efficiency::gemm_model::{GEMM_TILES, GemmModel};
         pub use crate::efficiency::kernel_model::{AllReduceModel, DecodeModel, MoeModel, PrefillModel, QUERY_TILE};
+        pub use crate::efficiency::state_model::StateModel;
     }
     pub mod table {
         pub use crate::efficiency::series::{Header, Series, SeriesHeader};

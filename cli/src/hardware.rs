@@ -9,7 +9,9 @@ use ridgepoint::hardware::{Architecture, builtin_names};
 use ridgepoint::internals::correction::builtin_corrections;
 use ridgepoint::internals::efficiency::Tables;
 use ridgepoint::internals::efficiency::family::Family;
-use ridgepoint::internals::efficiency::kernel_model::{AllReduceModel, DecodeModel, GemmModel, MoeModel, PrefillModel};
+use ridgepoint::internals::efficiency::kernel_model::{
+    AllReduceModel, DecodeModel, GemmModel, MoeModel, PrefillModel, StateModel,
+};
 use ridgepoint::internals::efficiency::table::{Header, SeriesHeader};
 use ridgepoint::internals::input::files_in;
 use ridgepoint::internals::units::{GIB, si};
@@ -113,6 +115,7 @@ fn detail(name: &str, data_dir: Option<&Path>) -> ridgepoint::Result<GpuEntry> {
     table_headers.extend(tables_of::<DecodeModel>(&tables)?);
     table_headers.extend(tables_of::<MoeModel>(&tables)?);
     table_headers.extend(tables_of::<AllReduceModel>(&tables)?);
+    table_headers.extend(tables_of::<StateModel>(&tables)?);
     let fitted = builtin_corrections()?.iter().filter(|of| of.source.hardware.contains(&hardware.name));
     let corrections: Vec<String> = fitted.map(|correction| correction.name.clone()).collect();
     Ok(GpuEntry {

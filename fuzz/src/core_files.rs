@@ -4,7 +4,7 @@ use std::sync::{Arc, LazyLock};
 
 use ridgepoint::internals::efficiency::family::{Family, Key};
 use ridgepoint::internals::efficiency::kernel_model::{
-    AllReduceModel, Chip, DecodeModel, GemmModel, MoeModel, PrefillModel,
+    AllReduceModel, Chip, DecodeModel, GemmModel, MoeModel, PrefillModel, StateModel,
 };
 use ridgepoint::internals::efficiency::table::Table;
 use ridgepoint::latency::{FittedBlackBox, LatencyModel};
@@ -93,6 +93,7 @@ pub fn efficiency_table(bytes: &[u8]) {
     table::<DecodeModel>(&text);
     table::<MoeModel>(&text);
     table::<AllReduceModel>(&text);
+    table::<StateModel>(&text);
 }
 
 fn table<F: Family>(text: &str) {

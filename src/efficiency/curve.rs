@@ -7,10 +7,12 @@ use super::family::{Family, OUTPUT_BYTES};
 use super::gemm_model::{GemmModel, GemmRows};
 use super::grid::Grid;
 use super::kernel_model::{AllReduceModel, DecodeModel, MoeModel, PrefillModel, tiled_keys};
-use super::keys::{AttentionKey, HeadSize, MoeKey};
+use super::keys::{AttentionKey, HeadSize, MoeKey, StateKey};
 use super::provenance::Provenance;
 use super::series::Series;
+use super::state_model::StateModel;
 use crate::physics::AttentionHeads;
+use crate::physics::StateShape;
 use crate::physics::attention::{AttentionShape, HeadShape};
 use crate::physics::communication::AllReduceShape;
 use crate::physics::moe::MoeShape;
@@ -252,6 +254,22 @@ impl AllReduceCurve {
     }
 }
 
+/// A kernel of layers with a state, of fixed heads.
+#[derive(Debug, Clone)]
+pub struct StateCurve(Curve);
+
+impl StateCurve {
+    /// Slices at the heads of the rank.
+    pub fn new(series: &Series<StateModel>, key_heads: f64, group: f64, chip: Chip, at_best: Provenance) -> Self {
+        StateCurve(Curve::new(series, &[key_heads, group], chip, at_best))
+    }
+
+    /// Time for requests alike in the mean.
+    pub fn time(&self, shape: &StateShape) -> Timed {
+        self.0.timed::<StateModel>(shape, &[shape.tokens / shape.requests, shape.requests])
+    }
+}
+
 /// The attention shape of a call over unequal requests: their means.
 pub fn mean_attention(
     requests: f64,
@@ -288,6 +306,17 @@ pub fn attention_distance(key: &AttentionKey, wanted: &AttentionKey) -> f64 {
     };
     let engine = if key.engine == wanted.engine { 0.0 } else { 0.05 };
     format + 2.0 * head + window + engine
+}
+
+/// Distance of a series of a layer with a state from a kernel; 0 for the same kernel.
+pub fn state_distance(key: &StateKey, wanted: &StateKey) -> f64 {
+    if (key.kernel, key.recurrence) != (wanted.kernel, wanted.recurrence) {
+        return f64::INFINITY;
+    }
+    let log_ratio = |a: u64, b: u64| (a as f64 / b as f64).ln().abs();
+    log_ratio(key.key_head_dim, wanted.key_head_dim)
+        + log_ratio(key.head_dim, wanted.head_dim)
+        + log_ratio(key.conv_kernel, wanted.conv_kernel)
 }
 
 /// Distance of a measured expert layer from another one of `shape` per rank; 0 for the same layer.

@@ -3,6 +3,8 @@
 use std::fmt::{Debug, Display, Formatter, Result};
 
 use crate::dtype::{DType, MatmulFormat, WeightFormat};
+use crate::model::Recurrence;
+use crate::physics::StateKernel;
 
 /// Identity of a series. Its `Display` is the series' name in table files, without commas or blanks.
 pub trait Key: Clone + PartialEq + Debug + Display + Send + Sync + 'static {
@@ -179,6 +181,42 @@ impl Key for MoeKey {
     }
 }
 
+/// A kernel of layers with a state.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct StateKey {
+    /// Which kernel.
+    pub kernel: StateKernel,
+    /// How the state follows from that of the token before.
+    pub recurrence: Recurrence,
+    /// Width of a key.
+    pub key_head_dim: u64,
+    /// Width of a head's values.
+    pub head_dim: u64,
+    /// Tokens that the convolution sees.
+    pub conv_kernel: u64,
+}
+
+impl Display for StateKey {
+    fn fmt(&self, f: &mut Formatter<'_>) -> Result {
+        let StateKey { kernel, recurrence, key_head_dim, head_dim, conv_kernel } = self;
+        write!(f, "{}/{}/k{key_head_dim}/v{head_dim}/c{conv_kernel}", recurrence.name(), kernel.name())
+    }
+}
+
+impl Key for StateKey {
+    fn parse(name: &str) -> Option<Self> {
+        let parts: Vec<&str> = name.split('/').collect();
+        let [recurrence, kernel, keys, values, conv] = parts[..] else { return None };
+        Some(StateKey {
+            kernel: StateKernel::parse(kernel)?,
+            recurrence: Recurrence::parse(recurrence)?,
+            key_head_dim: keys.strip_prefix('k')?.parse().ok()?,
+            head_dim: values.strip_prefix('v')?.parse().ok()?,
+            conv_kernel: conv.strip_prefix('c')?.parse().ok()?,
+        })
+    }
+}
+
 /// Whether the all-reduce ran inside a CUDA graph.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum AllReduceKind {
@@ -227,5 +265,15 @@ mod tests {
         };
         assert_eq!(MoeKey::parse(&moe.to_string()), Some(moe));
         assert_eq!(MoeKey::parse("bfloat16/balanced/h1"), None);
+        let scan = StateKey {
+            kernel: StateKernel::ChunkScan,
+            recurrence: Recurrence::GatedDeltaNet,
+            key_head_dim: 128,
+            head_dim: 64,
+            conv_kernel: 4,
+        };
+        assert_eq!(scan.to_string(), "gated_delta_net/chunk_scan/k128/v64/c4");
+        assert_eq!(StateKey::parse(&scan.to_string()), Some(scan));
+        assert_eq!(StateKey::parse("gated_delta_net/scan/k128/v64/c4"), None);
     }
 }

@@ -7,7 +7,7 @@
 //!    coordinates, or with the residual clamped to the table's edge beyond it;
 //! 2. the nearest series of this GPU (another head size, window or expert layer), as clamped;
 //! 3. a series of a fallback GPU, against this GPU's own datasheet, as borrowed;
-//! 4. kernels that only move bytes: the datasheet bound and a launch floor;
+//! 4. kernels that only move bytes, or that no GPU has a table of: the datasheet bound and a launch floor;
 //! 5. otherwise an error. Nothing is ever below the roofline bound.
 
 pub mod chip;
@@ -26,6 +26,7 @@ mod packed;
 pub mod provenance;
 pub mod series;
 pub mod shared_reads;
+pub mod state_model;
 pub mod surface;
 pub mod table;
 pub mod table_text;

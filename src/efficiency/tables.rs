@@ -19,6 +19,7 @@ use super::keys::Key;
 use super::packed::PackedTable;
 use super::provenance::Provenance;
 use super::series::{Header, Series};
+use super::state_model::StateModel;
 use super::table::Table;
 
 /// GPUs whose tables replace those that a chip lacks, nearest first.
@@ -128,7 +129,8 @@ impl Tables {
             && self.own_header::<PrefillModel>()?.is_none()
             && self.own_header::<DecodeModel>()?.is_none()
             && self.own_header::<MoeModel>()?.is_none()
-            && self.own_header::<AllReduceModel>()?.is_none())
+            && self.own_header::<AllReduceModel>()?.is_none()
+            && self.own_header::<StateModel>()?.is_none())
     }
 
     /// Header of this operator's table of the first GPU: its own, or the one that is borrowed from.
@@ -287,6 +289,7 @@ mod tests {
             read_all::<DecodeModel>(),
             read_all::<MoeModel>(),
             read_all::<AllReduceModel>(),
+            read_all::<StateModel>(),
         ];
         assert!(read.into_iter().all(|series| series > 0), "{read:?}");
     }

@@ -94,6 +94,21 @@ pub enum Recurrence {
     Mamba2,
 }
 
+impl Recurrence {
+    /// Name in tables and measurement files.
+    pub fn name(self) -> &'static str {
+        match self {
+            Recurrence::GatedDeltaNet => "gated_delta_net",
+            Recurrence::Mamba2 => "mamba2",
+        }
+    }
+
+    /// The recurrence of a name in tables and measurement files.
+    pub fn parse(name: &str) -> Option<Self> {
+        [Recurrence::GatedDeltaNet, Recurrence::Mamba2].into_iter().find(|known| known.name() == name)
+    }
+}
+
 /// A token mixer with a state: a short causal convolution, a recurrence over heads, a gated norm.
 ///
 /// Both recurrences have the same sizes. A head's state is `head_dim` times `key_head_dim` values.

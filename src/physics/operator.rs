@@ -97,6 +97,8 @@ pub enum Kernel {
         num_requests: u64,
         /// Tokens of all requests.
         num_tokens: u64,
+        /// Scheduled tokens of the request that a token is part of, on average over tokens: `Σq² / Σq`.
+        mean_query_tokens: f64,
     },
     /// Kernels that only move bytes.
     Elementwise {

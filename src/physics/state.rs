@@ -31,6 +31,10 @@ pub enum StateKernel {
     StateUpdate,
 }
 
+/// The kernels of a layer with a state, in order of execution.
+const STATE_KERNELS: [StateKernel; 4] =
+    [StateKernel::ConvPrefill, StateKernel::ConvDecode, StateKernel::ChunkScan, StateKernel::StateUpdate];
+
 /// Heads and formats of a layer with a state on one rank.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct StateHeads {
@@ -241,6 +245,21 @@ impl StateKernel {
         }
     }
 
+    /// Name in tables and measurement files.
+    pub fn name(self) -> &'static str {
+        match self {
+            StateKernel::ConvPrefill => "conv_prefill",
+            StateKernel::ConvDecode => "conv_decode",
+            StateKernel::ChunkScan => "chunk_scan",
+            StateKernel::StateUpdate => "state_update",
+        }
+    }
+
+    /// The kernel of a name in tables and measurement files.
+    pub fn parse(name: &str) -> Option<Self> {
+        STATE_KERNELS.into_iter().find(|kernel| kernel.name() == name)
+    }
+
     /// Whether it runs over prefill chunks.
     pub fn is_prefill(self) -> bool {
         matches!(self, StateKernel::ConvPrefill | StateKernel::ChunkScan)
@@ -293,10 +312,9 @@ pub(super) fn other_elements(mixer: &StateMixer, context: Context) -> u64 {
 /// The kernels between the projections.
 pub(super) fn templates(mixer: &StateMixer, context: Context) -> Vec<Template> {
     let heads = StateHeads::new(mixer, context.activation, context.ranks);
-    let kernels = [StateKernel::ConvPrefill, StateKernel::ConvDecode, StateKernel::ChunkScan, StateKernel::StateUpdate];
     let call = |kernel: StateKernel| Template::new(kernel.kind(), KernelTemplate::State { kernel, heads });
     // Outputs and gate read, product written.
     let norm_bytes = (3 * heads.value_dim()) as f64 * context.activation.bytes();
     let norm = Template::elementwise(GatedNorm, Rows::Padded, norm_bytes, 1);
-    kernels.into_iter().map(call).chain([norm]).collect()
+    STATE_KERNELS.into_iter().map(call).chain([norm]).collect()
 }

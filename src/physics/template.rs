@@ -2,7 +2,7 @@
 //! turn the rows into FLOPs and bytes.
 
 use super::attention::HeadShape;
-use super::batch::WindowSums;
+use super::batch::{BatchSums, WindowSums};
 use super::communication::AllReduceShape;
 use super::experts::Experts;
 use super::names::{OperatorId, OperatorKind};
@@ -127,14 +127,16 @@ impl KernelTemplate {
             }
             KernelTemplate::State { kernel, heads } => {
                 // Padding has no state to read.
-                let (num_requests, num_tokens) = if kernel.is_prefill() {
-                    (step.batch.num_prefills, step.batch.prefill_tokens)
+                let BatchSums { num_prefills, prefill_tokens, prefill_squared_tokens, num_decodes, .. } = *step.batch;
+                let (num_requests, num_tokens, squared_tokens) = if kernel.is_prefill() {
+                    (num_prefills, prefill_tokens, prefill_squared_tokens as f64)
                 } else {
-                    (step.batch.num_decodes, step.batch.num_decodes)
+                    (num_decodes, num_decodes, num_decodes as f64)
                 };
                 let num_tokens = Some(num_tokens).filter(|tokens| *tokens > 0)?;
+                let mean_query_tokens = squared_tokens / num_tokens as f64;
                 let shape = StateShape { kernel, heads, requests: num_requests as f64, tokens: num_tokens as f64 };
-                (shape.work(), Kernel::State { kernel, heads, num_requests, num_tokens })
+                (shape.work(), Kernel::State { kernel, heads, num_requests, num_tokens, mean_query_tokens })
             }
             KernelTemplate::Streaming { rows, bytes_per_row, kernel } => {
                 let bytes = rows.of(step)? as f64 * bytes_per_row;

@@ -175,6 +175,7 @@ impl Work<'_> {
         self.off_table(DECODE_UNEVEN, OffTable::check_decode_uneven)?;
         self.operator(&rows.moe)?;
         self.operator(&rows.allreduce)?;
+        self.operator(&rows.linear_attention)?;
         self.off_table(SMALL_KERNELS, OffTable::check_small_kernels)
     }
 
@@ -269,11 +270,18 @@ fn command_line(dirs: &[PathBuf], hardware: &Hardware, out: &Path) -> String {
 }
 
 /// The operators that have tables, with the number of their rows.
-fn counted(rows: &Rows) -> [(&'static str, usize); 5] {
+fn counted(rows: &Rows) -> [(&'static str, usize); 6] {
     fn of<F: Calibrated>(rows: &[Row<F>]) -> (&'static str, usize) {
         (F::OPERATOR, rows.len())
     }
-    [of(&rows.gemm), of(&rows.attention_prefill), of(&rows.attention_decode), of(&rows.moe), of(&rows.allreduce)]
+    [
+        of(&rows.gemm),
+        of(&rows.attention_prefill),
+        of(&rows.attention_decode),
+        of(&rows.moe),
+        of(&rows.allreduce),
+        of(&rows.linear_attention),
+    ]
 }
 
 fn progress_bar(rows: &Rows, passes: u64) -> ProgressBar {

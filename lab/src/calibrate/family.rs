@@ -4,9 +4,9 @@
 #![allow(clippy::float_cmp)] // table coordinates are whole numbers
 
 use ridgepoint::MatmulFormat;
-use ridgepoint::internals::efficiency::family::{AllReduceKind, AttentionKey, Family, MoeKey, Routing};
+use ridgepoint::internals::efficiency::family::{AllReduceKind, AttentionKey, Family, MoeKey, Routing, StateKey};
 use ridgepoint::internals::efficiency::kernel_model::{
-    AllReduceModel, Chip, DecodeModel, GEMM_TILES, GemmModel, MoeModel, PrefillModel, QUERY_TILE,
+    AllReduceModel, Chip, DecodeModel, GEMM_TILES, GemmModel, MoeModel, PrefillModel, QUERY_TILE, StateModel,
 };
 use ridgepoint::physics::Shape;
 use ridgepoint::physics::attention::{AttentionShape, HeadShape};
@@ -178,5 +178,33 @@ impl Calibrated for AllReduceModel {
     /// Steps run inside graphs, so eager rows do not count.
     fn in_total(label: &str) -> bool {
         label == "graph"
+    }
+}
+
+impl Calibrated for StateModel {
+    const SHARES_FOREST: bool = false;
+
+    fn label(key: &StateKey) -> String {
+        format!("{} {}", key.recurrence.name(), key.kernel.name())
+    }
+
+    fn features(_: &StateKey, shape: &Self::Shape, chip: &Chip) -> Vec<f64> {
+        let work = shape.work();
+        let (heads, key_heads) = (shape.heads.num_heads as f64, shape.heads.num_key_heads as f64);
+        let (blocks, tokens) = (shape.requests * heads, shape.tokens / shape.requests);
+        let mut features = logs(&[
+            shape.requests,
+            tokens,
+            shape.tokens,
+            heads,
+            key_heads,
+            blocks,
+            blocks * tokens,
+            work.flops,
+            work.bytes,
+            work.flops / work.bytes,
+        ]);
+        features.push((blocks / chip.sm_count).ceil() * chip.sm_count / blocks);
+        features
     }
 }

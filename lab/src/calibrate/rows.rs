@@ -4,14 +4,18 @@
 
 use std::collections::BTreeMap;
 
-use ridgepoint::internals::efficiency::family::{AttentionKey, Family, MoeKey, Routing};
-use ridgepoint::internals::efficiency::kernel_model::{AllReduceModel, DecodeModel, GemmModel, MoeModel, PrefillModel};
+use ridgepoint::internals::efficiency::family::{AttentionKey, Family, MoeKey, Routing, StateKey};
+use ridgepoint::internals::efficiency::kernel_model::{
+    AllReduceModel, DecodeModel, GemmModel, MoeModel, PrefillModel, StateModel,
+};
 use ridgepoint::{DType, Engine, Hardware, MatmulFormat};
 
 use super::build::Row;
 use super::off_table::{AttentionCall, OffTable, SMALL_KERNELS, SmallCall, is_uneven};
 use super::report::{LeftOut, leave_out};
-use crate::measurements::{GemmCall, Heads, Measurements, MoeCall, PrefillCall, SourceFile, SourceFormat, Timed};
+use crate::measurements::{
+    GemmCall, Heads, Measurements, MoeCall, PrefillCall, SourceFile, SourceFormat, StateCall, Timed,
+};
 
 /// Rows of every operator, and how many were left out for which reason.
 #[derive(Debug, Default)]
@@ -26,6 +30,8 @@ pub struct Rows {
     pub moe: Vec<Row<MoeModel>>,
     /// All-reduces.
     pub allreduce: Vec<Row<AllReduceModel>>,
+    /// Kernels of layers with a state.
+    pub linear_attention: Vec<Row<StateModel>>,
     /// Calls that no table holds and a check scores.
     pub off_table: OffTable,
     /// Engine of the first source that names a known one.
@@ -82,6 +88,14 @@ impl Rows {
         rows.allreduce = rows.place("allreduce", &measurements.allreduce, |row| {
             let point = vec![row.call.num_gpus as f64, row.call.message_bytes as f64];
             firsts.check(sources[row.source].row(row.call.backend, point, row.latency_us), &sources[row.source])
+        });
+        rows.linear_attention = rows.place("linear_attention", &measurements.linear_attention, |row| {
+            let StateCall { recurrence, kernel, key_head_dim, head_dim, conv_kernel, .. } = row.call;
+            let key = StateKey { kernel, recurrence, key_head_dim, head_dim, conv_kernel };
+            let StateCall { num_key_heads, num_heads, batch_size, num_scheduled_tokens, .. } = row.call;
+            let group = num_heads as f64 / num_key_heads as f64;
+            let point = vec![num_key_heads as f64, group, num_scheduled_tokens as f64, batch_size as f64];
+            firsts.check(sources[row.source].row(key, point, row.latency_us), &sources[row.source])
         });
         rows.off_table.small_kernels = rows.place(SMALL_KERNELS, &measurements.small_kernels, SmallCall::new);
         rows

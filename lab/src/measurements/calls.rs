@@ -1,7 +1,8 @@
 //! The measured calls, one type per operator. Sizes are those of one rank.
 
 use ridgepoint::internals::efficiency::family::{AllReduceKind, HeadSize};
-use ridgepoint::model::Window;
+use ridgepoint::model::{Recurrence, Window};
+use ridgepoint::physics::StateKernel;
 use ridgepoint::{DType, MatmulFormat};
 
 /// A call and its measured time.
@@ -111,6 +112,29 @@ pub struct AllReduceCall {
     pub message_bytes: u64,
     /// How it was launched.
     pub backend: AllReduceKind,
+}
+
+/// A kernel of a layer with a state, over requests of equal length.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct StateCall {
+    /// How the state follows from that of the token before.
+    pub recurrence: Recurrence,
+    /// Which kernel.
+    pub kernel: StateKernel,
+    /// Heads of keys and queries of the rank.
+    pub num_key_heads: u64,
+    /// Heads with a state of their own of the rank; `num_key_heads` divides it.
+    pub num_heads: u64,
+    /// Width of a key.
+    pub key_head_dim: u64,
+    /// Width of a head's values.
+    pub head_dim: u64,
+    /// Tokens that the convolution sees.
+    pub conv_kernel: u64,
+    /// Requests in the call.
+    pub batch_size: u64,
+    /// New tokens of each request; 1 for decodes.
+    pub num_scheduled_tokens: u64,
 }
 
 /// A kernel that only moves bytes: a norm, rotary embedding, activation, residual add or KV write.

@@ -4,7 +4,7 @@
 //!
 //! - the public kernel tables (feature `parquet`), under the names that they are published with:
 //!   `gemm_perf.parquet`, `context_attention_perf.parquet`, `generation_attention_perf.parquet`, `moe_perf.parquet`,
-//!   `custom_allreduce_perf.parquet`. Their `latency` is in milliseconds and their `message_size` counts elements;
+//!   `custom_allreduce_perf.parquet`, `gdn_perf.parquet`. Their `latency` is in milliseconds and their `message_size` counts elements;
 //!   both are converted. A shape that such a table holds more than once keeps the median of its times, and
 //!   [`Measurements::notes`] says so;
 //! - one's own measurements as csv, with an optional `meta.toml` beside them:
@@ -16,6 +16,7 @@
 //! | `attention_decode.csv` | `num_heads,num_kv_heads,head_dim,kv_cache_dtype,window_size,batch_size,kv_tokens_total,kv_tokens_max,latency_us` |
 //! | `moe.csv` | `dtype,num_tokens,hidden_size,intermediate_size,top_k,num_experts,moe_tp_size,moe_ep_size,distribution,latency_us` |
 //! | `allreduce.csv` | `num_gpus,message_bytes,backend,latency_us` |
+//! | `linear_attention.csv` | `recurrence,kernel,num_key_heads,num_heads,key_head_dim,head_dim,conv_kernel,batch_size,num_scheduled_tokens,latency_us` |
 //! | `small_kernels.csv` | `kernel,num_tokens,width,launches,latency_us` |
 //!
 //! The fields of the call types say what each column means; `docs/measurements.md` explains them to those who measure.
@@ -40,7 +41,7 @@ mod tables;
 #[cfg(test)]
 mod tests;
 
-pub use calls::{AllReduceCall, DecodeCall, GemmCall, Heads, MoeCall, PrefillCall, SmallKernelCall, Timed};
+pub use calls::{AllReduceCall, DecodeCall, GemmCall, Heads, MoeCall, PrefillCall, SmallKernelCall, StateCall, Timed};
 pub use certificate::CERTIFICATE_FILE;
 pub use source::{SourceFile, SourceFormat};
 
@@ -61,6 +62,8 @@ pub struct Measurements {
     pub moe: Vec<Timed<MoeCall>>,
     /// All-reduces.
     pub allreduce: Vec<Timed<AllReduceCall>>,
+    /// Kernels of layers with a state.
+    pub linear_attention: Vec<Timed<StateCall>>,
     /// Kernels that only move bytes.
     pub small_kernels: Vec<Timed<SmallKernelCall>>,
     /// Sources of the rows: one entry per file, engine, version, device and kernel.
@@ -96,6 +99,7 @@ impl Measurements {
             attention_decode: folder.read()?,
             moe: folder.read()?,
             allreduce: folder.read()?,
+            linear_attention: folder.read()?,
             small_kernels: folder.read()?,
             ..Measurements::default()
         };
@@ -119,6 +123,7 @@ impl Measurements {
         append_rows(&mut self.attention_decode, other.attention_decode, offset);
         append_rows(&mut self.moe, other.moe, offset);
         append_rows(&mut self.allreduce, other.allreduce, offset);
+        append_rows(&mut self.linear_attention, other.linear_attention, offset);
         append_rows(&mut self.small_kernels, other.small_kernels, offset);
         self.sources.append(&mut other.sources);
         self.notes.append(&mut other.notes);
@@ -130,8 +135,16 @@ fn append_rows<C>(rows: &mut Vec<Timed<C>>, more: Vec<Timed<C>>, offset: usize) 
 }
 
 /// The csv files that sections of a certificate can be about, without their ending.
-fn stems() -> [&'static str; 6] {
-    [GemmCall::STEM, PrefillCall::STEM, DecodeCall::STEM, MoeCall::STEM, AllReduceCall::STEM, SmallKernelCall::STEM]
+fn stems() -> [&'static str; 7] {
+    [
+        GemmCall::STEM,
+        PrefillCall::STEM,
+        DecodeCall::STEM,
+        MoeCall::STEM,
+        AllReduceCall::STEM,
+        StateCall::STEM,
+        SmallKernelCall::STEM,
+    ]
 }
 
 /// A folder that is being read.

@@ -6,10 +6,11 @@ use std::hash::Hash;
 use ridgepoint::internals::efficiency::family::{AllReduceKind, HeadSize, Routing};
 use ridgepoint::internals::input::{Columns, Row};
 use ridgepoint::internals::units::US_PER_MS;
-use ridgepoint::model::Window;
+use ridgepoint::model::{Recurrence, Window};
+use ridgepoint::physics::StateKernel;
 use ridgepoint::{DType, MatmulFormat, Result};
 
-use super::calls::{AllReduceCall, DecodeCall, GemmCall, Heads, MoeCall, PrefillCall, SmallKernelCall};
+use super::calls::{AllReduceCall, DecodeCall, GemmCall, Heads, MoeCall, PrefillCall, SmallKernelCall, StateCall};
 use super::source::SourceFormat;
 use crate::measured_time::{MICROSECONDS, MILLISECONDS};
 
@@ -18,6 +19,9 @@ const MAX_COUNT: u64 = 1 << 53;
 pub(super) const MATMUL_FORMATS: &str =
     "bfloat16, float16, fp8, fp8_block, int8, int8_wo, int4_wo, nvfp4, mxfp4, mxfp4_mxfp8";
 const KV_DTYPES: &str = "bfloat16, float16, fp8 or another number format";
+const STATE_KERNELS: &str = "conv_prefill, conv_decode, chunk_scan or state_update";
+const PUBLIC_STATE_KERNELS: &str =
+    "causal_conv1d_fn, causal_conv1d_update, chunk_gated_delta_rule… or fused_recurrent_gated_delta_rule…";
 const DISTRIBUTIONS: &str = "balanced, or power_law_<alpha> with alpha above 0";
 
 /// Columns of every public table besides the sizes. The reading of sources and constants requires all but the last two.
@@ -279,6 +283,70 @@ impl Call for AllReduceCall {
             _ => None,
         };
         Ok(AllReduceCall { num_gpus, message_bytes, backend: row.read("backend", "graph or eager", backend)? })
+    }
+}
+
+impl Call for StateCall {
+    const STEM: &'static str = "linear_attention";
+    const CSV: &'static str = "recurrence,kernel,num_key_heads,num_heads,key_head_dim,head_dim,conv_kernel,batch_size,\
+        num_scheduled_tokens,latency_us";
+    const PUBLIC: &'static [PublicTable] = &[PublicTable {
+        file: "gdn_perf.parquet",
+        columns: public_columns(
+            "phase,num_key_heads,num_heads,key_head_dim,head_dim,conv_kernel,batch_size,num_scheduled_tokens,\
+                num_tokens,d_model,model_name,latency_us",
+            &[
+                ("num_k_heads", "num_key_heads"),
+                ("num_v_heads", "num_heads"),
+                ("head_k_dim", "key_head_dim"),
+                ("head_v_dim", "head_dim"),
+                ("d_conv", "conv_kernel"),
+                ("seq_len", "num_scheduled_tokens"),
+                ("latency", "latency_us"),
+            ],
+        ),
+        constants: &[("op_name", "gdn")],
+        only: None,
+    }];
+
+    fn read(row: &Row<'_>, format: SourceFormat) -> Result<Self> {
+        let kernel = match format {
+            SourceFormat::Csv => row.read("kernel", STATE_KERNELS, StateKernel::parse)?,
+            SourceFormat::Parquet => row.read("kernel_source", PUBLIC_STATE_KERNELS, public_state_kernel)?,
+        };
+        let recurrence = match format {
+            SourceFormat::Csv => row.read("recurrence", "gated_delta_net or mamba2", Recurrence::parse)?,
+            SourceFormat::Parquet => Recurrence::GatedDeltaNet,
+        };
+        let call = StateCall {
+            recurrence,
+            kernel,
+            num_key_heads: size(row, "num_key_heads")?,
+            num_heads: size(row, "num_heads")?,
+            key_head_dim: size(row, "key_head_dim")?,
+            head_dim: size(row, "head_dim")?,
+            conv_kernel: size(row, "conv_kernel")?,
+            batch_size: size(row, "batch_size")?,
+            num_scheduled_tokens: size(row, "num_scheduled_tokens")?,
+        };
+        if !call.num_heads.is_multiple_of(call.num_key_heads) {
+            return Err(row.bad("num_key_heads", format!("a divisor of num_heads = {}", call.num_heads)));
+        }
+        if !kernel.is_prefill() && call.num_scheduled_tokens != 1 {
+            return Err(row.bad("num_scheduled_tokens", format!("1: {} is a kernel of decodes", kernel.name())));
+        }
+        Ok(call)
+    }
+}
+
+/// The kernel of a name in the public tables, which has a suffix for its implementation.
+fn public_state_kernel(name: &str) -> Option<StateKernel> {
+    match name {
+        "causal_conv1d_fn" => Some(StateKernel::ConvPrefill),
+        "causal_conv1d_update" => Some(StateKernel::ConvDecode),
+        name if name.starts_with("chunk_gated_delta_rule") => Some(StateKernel::ChunkScan),
+        name if name.starts_with("fused_recurrent_gated_delta_rule") => Some(StateKernel::StateUpdate),
+        _ => None,
     }
 }
 

@@ -3,22 +3,23 @@
 
 use super::super::chip::Chip;
 use super::super::curve::{
-    AllReduceCurve, DecodeCurve, GemmCurve, MoeCurve, PrefillCurve, attention_distance, expert_layer_distance,
-    nearest_split, stand_in_weight,
+    AllReduceCurve, DecodeCurve, GemmCurve, MoeCurve, PrefillCurve, StateCurve, attention_distance,
+    expert_layer_distance, nearest_split, stand_in_weight, state_distance,
 };
 use super::super::engine::Engine;
 use super::super::family::{Family, OUTPUT_BYTES};
 use super::super::gemm_model::GemmModel;
 use super::super::kernel_model::{AllReduceModel, DecodeModel, MoeModel, PrefillModel};
-use super::super::keys::{AllReduceKind, AttentionKey, HeadSize, MoeKey, Routing, operand_dtype};
+use super::super::keys::{AllReduceKind, AttentionKey, HeadSize, MoeKey, Routing, StateKey, operand_dtype};
 use super::super::provenance::Provenance;
+use super::super::state_model::StateModel;
 use super::super::tables::{Found, Tables};
 use super::Curve;
 use crate::dtype::{DType, MatmulFormat, WeightFormat};
-use crate::error::Result;
+use crate::error::{ErrorKind, Result};
 use crate::hardware::{Hardware, InterconnectKind};
 use crate::physics::projection::GemmShape;
-use crate::physics::{AttentionHeads, Experts, Kernel, Operator};
+use crate::physics::{AttentionHeads, Experts, Kernel, Operator, StateHeads, StateKernel};
 
 /// Spread of tokens over experts that is assumed of a trained router.
 const ROUTING: Routing = Routing::PowerLaw(1.01);
@@ -98,10 +99,7 @@ impl Choice<'_> {
                 let bytes_per_s = self.chip.link_bytes_per_s * efficiency.min(1.0);
                 Ok(Curve::Link { floor_us: launch, bytes_per_s })
             }
-            Kernel::State { .. } => {
-                self.note("not measured, priced by its bytes and the datasheet's peak");
-                Ok(Curve::Streaming)
-            }
+            Kernel::State { kernel, heads, .. } => self.state(kernel, &heads),
             Kernel::Elementwise { .. } | Kernel::Sort { .. } | Kernel::RowScan { .. } => Ok(Curve::Streaming),
         }
     }
@@ -197,6 +195,27 @@ impl Choice<'_> {
         let (found, at_best) = self.attention::<DecodeModel>(heads)?;
         let (kv, group) = kv_and_group(heads);
         Ok(DecodeCurve::new(&found.series, kv, group, self.chip, at_best))
+    }
+
+    fn state(&mut self, kernel: StateKernel, heads: &StateHeads) -> Result<Curve> {
+        let StateHeads { recurrence, key_head_dim, head_dim, conv_kernel, .. } = *heads;
+        let wanted = StateKey { kernel, recurrence, key_head_dim, head_dim, conv_kernel };
+        let found = match self.tables.nearest::<StateModel>(|key| state_distance(key, &wanted), 1, &[]) {
+            Ok(mut found) => found.remove(0),
+            Err(error) if error.kind() == ErrorKind::MissingTable => {
+                self.note("not measured, priced by its bytes and the datasheet's peak");
+                return Ok(Curve::Streaming);
+            }
+            Err(error) => return Err(error),
+        };
+        self.note_fallback(&found);
+        let key = found.series.key;
+        if key != wanted {
+            self.note(format_args!("{wanted} was not measured, {key} stands in"));
+        }
+        let group = heads.num_heads as f64 / heads.num_key_heads as f64;
+        let at_best = found.at_best(key == wanted);
+        Ok(Curve::State(StateCurve::new(&found.series, heads.num_key_heads as f64, group, self.chip, at_best)))
     }
 
     fn moe(&mut self, experts: &Experts) -> Result<Curve> {

@@ -9,12 +9,12 @@ pub use attention::{AttentionBound, KEY_STEPS_LOG2, heads_of};
 use serde::Serialize;
 
 use super::chip::Chip;
-use super::curve::{AllReduceCurve, DecodeCurve, GemmCurve, MoeCurve, PrefillCurve, Timed, mean_attention};
+use super::curve::{AllReduceCurve, DecodeCurve, GemmCurve, MoeCurve, PrefillCurve, StateCurve, Timed, mean_attention};
 use super::provenance::{Bound, OperatorTime, Provenance};
 use super::tables::Tables;
 use crate::error::Result;
 use crate::hardware::Hardware;
-use crate::physics::{Kernel, Operator, OperatorGroup, OperatorKind, Work};
+use crate::physics::{Kernel, Operator, OperatorGroup, OperatorKind, StateShape};
 use crate::units::time_us;
 use choice::{Choice, usable_dtype};
 
@@ -67,25 +67,6 @@ pub struct Timer {
     pub note: Option<String>,
 }
 
-/// Times of the kernel of a layer with a state: launches, then FLOPs at the datasheet's peak or bytes as large copies move them,
-/// whichever takes longer.
-#[derive(Debug, Clone, Copy)]
-pub struct StateTimes {
-    floor_us: f64,
-    peak_flop_per_s: f64,
-    bytes_per_s: f64,
-    byte_efficiency: f64,
-}
-
-impl StateTimes {
-    /// Time of a call and its roofline bound, µs.
-    #[inline]
-    pub fn us(&self, work: Work) -> (f64, f64) {
-        let (compute_us, bytes_us) = (time_us(work.flops, self.peak_flop_per_s), time_us(work.bytes, self.bytes_per_s));
-        (self.floor_us + compute_us.max(bytes_us / self.byte_efficiency), compute_us.max(bytes_us))
-    }
-}
-
 #[derive(Debug, Clone)]
 enum Curve {
     Gemm(Box<GemmCurve>),
@@ -93,6 +74,7 @@ enum Curve {
     Decode(DecodeCurve),
     Moe(MoeCurve),
     AllReduce(AllReduceCurve),
+    State(StateCurve),
     /// Bytes that a rank sends, at a share of its link's rate.
     Link {
         floor_us: f64,
@@ -137,17 +119,6 @@ impl Timer {
         }
     }
 
-    /// Times of calls of the kernel of a layer with a state, by their work.
-    pub fn state_times(&self, operator: &Operator) -> StateTimes {
-        let is_ideal = matches!(self.curve, Curve::Ideal);
-        StateTimes {
-            floor_us: if is_ideal { 0.0 } else { operator.launches() as f64 * KERNEL_FLOOR_US },
-            peak_flop_per_s: self.peak_flop_per_s,
-            bytes_per_s: self.bytes_per_s,
-            byte_efficiency: if is_ideal { 1.0 } else { STREAMING_EFFICIENCY },
-        }
-    }
-
     /// Time of one call of `operator`, which may differ in the batch only from the one that the timer was made for.
     pub fn time(&self, operator: &Operator) -> OperatorTime {
         let compute_us = time_us(operator.flops, self.peak_flop_per_s);
@@ -189,9 +160,15 @@ impl Timer {
             (Curve::Link { floor_us, bytes_per_s }, _) => {
                 (floor_us + time_us(operator.bytes, *bytes_per_s), Provenance::Datasheet)
             }
+            (Curve::State(curve), Kernel::State { kernel, heads, num_tokens, mean_query_tokens, .. }) => {
+                // A short chunk beside a long one must not make that look short: chunks count by their tokens.
+                let tokens = num_tokens as f64;
+                curve.time(&StateShape { kernel, heads, requests: tokens / mean_query_tokens, tokens })
+            }
             (Curve::Streaming, Kernel::State { .. }) => {
-                let work = Work { flops: operator.flops, bytes: operator.bytes };
-                (self.state_times(operator).us(work).0, Provenance::Datasheet)
+                let floor_us = operator.launches() as f64 * KERNEL_FLOOR_US;
+                let bytes_us = time_us(operator.bytes, self.bytes_per_s) / STREAMING_EFFICIENCY;
+                (floor_us + bytes_us.max(time_us(operator.flops, self.peak_flop_per_s)), Provenance::Datasheet)
             }
             (Curve::Streaming, kernel) => {
                 let floor_us = operator.launches() as f64 * KERNEL_FLOOR_US;

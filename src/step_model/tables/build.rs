@@ -128,8 +128,7 @@ fn scan_of(operator: &Operator) -> Option<(StateKernel, StateHeads)> {
 /// The kernels of layers with a state over prefill chunks.
 fn state_scans(steps: &StepModel) -> Vec<(Term, StateScan)> {
     let scans = steps.timers.iter().filter_map(|(operator, timer)| {
-        let (kernel, heads) = scan_of(operator)?;
-        let scan = StateScan::new(kernel, heads, operator.count as f64, timer.state_times(operator));
+        let scan = StateScan::new(operator, scan_of(operator)?, timer);
         Some((Term::of_group(operator.group), scan))
     });
     scans.collect()

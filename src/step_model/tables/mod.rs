@@ -256,7 +256,7 @@ impl StepTables {
         }
         let query_tokens = real(tokens);
         for scan in &self.state_scans {
-            total.add(scan.total(real(num_chunks), query_tokens));
+            total.add(scan.total(sums));
         }
         for attention in &self.chunk_attention {
             let window = sums.windows.get(attention.calls.window_index)?;

@@ -1,33 +1,39 @@
 //! Kernels of layers with a state over prefill chunks, whose time depends on tokens and on requests. Uses `efficiency`, `physics`.
 
 use super::rows::Timed;
-use crate::efficiency::kernel_time::StateTimes;
-use crate::physics::{Shape, StateHeads, StateKernel, StateShape, Work};
+use crate::efficiency::Timer;
+use crate::physics::{BatchSums, Kernel, Operator, Shape, StateHeads, StateKernel, StateShape, Work};
+use crate::units::{real, real_wide};
 
 /// The calls of one such kernel in a step.
 #[derive(Debug, Clone)]
 pub(super) struct StateScan {
-    calls: f64,
+    operator: Operator,
+    kernel: StateKernel,
+    heads: StateHeads,
+    timer: Timer,
     /// Calls times the correction's factor.
     pub(super) weight: f64,
-    times: StateTimes,
-    per_token: Work,
-    per_request: Work,
 }
 
 impl StateScan {
-    pub(super) fn new(kernel: StateKernel, heads: StateHeads, calls: f64, times: StateTimes) -> Self {
-        let work = |requests: f64, tokens: f64| StateShape { kernel, heads, requests, tokens }.work();
-        StateScan { calls, weight: calls, times, per_token: work(0.0, 1.0), per_request: work(1.0, 0.0) }
+    /// The calls of `operator`, of any batch.
+    pub(super) fn new(operator: &Operator, (kernel, heads): (StateKernel, StateHeads), timer: &Timer) -> Self {
+        let weight = operator.count as f64;
+        StateScan { operator: *operator, kernel, heads, timer: timer.clone(), weight }
     }
 
-    /// Corrected time and bound of all calls over chunks with so many requests and tokens.
-    #[inline]
-    pub(super) fn total(&self, requests: f64, tokens: f64) -> Timed {
-        let (us, bound_us) = self.times.us(Work {
-            flops: tokens * self.per_token.flops + requests * self.per_request.flops,
-            bytes: tokens * self.per_token.bytes + requests * self.per_request.bytes,
-        });
-        Timed { us: self.weight * us, bound_us: self.calls * bound_us }
+    /// Corrected time and bound of all calls over the chunks of a step. They are looked up as they are: a table over two counts would
+    /// miss the steps at which their heads fill the chip.
+    pub(super) fn total(&self, sums: &BatchSums) -> Timed {
+        let StateScan { operator, kernel, heads, timer, weight } = self;
+        let (num_requests, num_tokens) = (sums.num_prefills, sums.prefill_tokens);
+        let shape =
+            StateShape { kernel: *kernel, heads: *heads, requests: real(num_requests), tokens: real(num_tokens) };
+        let Work { flops, bytes } = shape.work();
+        let mean_query_tokens = real_wide(sums.prefill_squared_tokens) / shape.tokens;
+        let kernel = Kernel::State { kernel: *kernel, heads: *heads, num_requests, num_tokens, mean_query_tokens };
+        let call = timer.time(&Operator { flops, bytes, kernel, ..*operator });
+        Timed { us: weight * call.time_us, bound_us: operator.count as f64 * call.bound_us }
     }
 }

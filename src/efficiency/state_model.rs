@@ -1,0 +1,95 @@
+//! The kernel model of layers with a state: gated delta nets and Mamba-2.
+#![expect(clippy::indexing_slicing, reason = "lengths are the family's constants; readers check files for them")]
+
+use super::chip::{Chip, overlapped_us, ramped_us};
+use super::family::Family;
+use super::keys::StateKey;
+use crate::dtype::DType;
+use crate::physics::{Shape, StateHeads, StateShape, Work};
+use crate::units::time_us;
+
+/// Kernels of layers with a state: launch + overlap(walk, memory or compute). A block of threads walks the tokens of one head of
+/// one request, piece by piece; blocks beyond the SMs wait for another wave.
+#[derive(Debug, Clone, Copy)]
+pub struct StateModel;
+
+/// Tokens that a prefill kernel of measured delta nets computes at once.
+///
+/// # Source
+/// vLLM, `FLA_CHUNK_SIZE` (`vllm/model_executor/layers/fla/ops/utils.py`).
+const PIECE_TOKENS: u64 = 64;
+
+impl Family for StateModel {
+    type Shape = StateShape;
+    type Key = StateKey;
+
+    const OPERATOR: &'static str = "linear_attention";
+    const AXES: &'static [&'static str] =
+        &["num_key_heads", "heads_per_key_head", "num_scheduled_tokens", "batch_size"];
+    const COEFFICIENTS: &'static [(&'static str, f64)] = &[
+        ("launch_us", 4.0),
+        ("piece_us", 1.0),
+        ("bandwidth_efficiency", 0.8),
+        ("overlap_sharpness", 1.0),
+        ("ramp_bytes", 1e6),
+        ("compute_efficiency", 0.5),
+    ];
+
+    fn time_us(c: &[f64], shape: &StateShape, chip: &Chip) -> f64 {
+        let Work { flops, bytes } = shape.work();
+        let pieces = (shape.tokens / shape.requests / shape.heads.chunk_size as f64).max(1.0);
+        let waves = (shape.requests * shape.heads.num_heads as f64 / chip.sm_count).max(1.0);
+        let memory_us = ramped_us(bytes, chip.hbm_bytes_per_s * c[2], c[4]);
+        let compute_us = time_us(flops, chip.peak_flop_per_s * c[5]);
+        c[0] + overlapped_us(c[1] * pieces * waves, memory_us.max(compute_us), c[3])
+    }
+
+    /// Measured kernels keep a 32-bit state under 16-bit activations.
+    fn shape(key: &StateKey, point: &[f64]) -> StateShape {
+        let StateKey { kernel, recurrence, key_head_dim, head_dim, conv_kernel } = *key;
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "heads of a table are whole numbers"
+        )]
+        let [num_key_heads, num_heads] = [point[0], point[0] * point[1]].map(|heads| heads.round() as u64);
+        let heads = StateHeads {
+            recurrence,
+            num_heads,
+            head_dim,
+            num_key_heads,
+            key_head_dim,
+            conv_kernel,
+            chunk_size: PIECE_TOKENS,
+            activation: DType::Bfloat16,
+            state_dtype: DType::Float32,
+        };
+        StateShape { kernel, heads, requests: point[3], tokens: point[2] * point[3] }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::Recurrence;
+    use crate::physics::StateKernel;
+
+    #[test]
+    fn a_scan_takes_pieces_by_waves_where_nothing_else_binds() {
+        let chip = Chip { peak_flop_per_s: 1e18, hbm_bytes_per_s: 1e15, link_bytes_per_s: 1e12, sm_count: 100.0 };
+        let key = StateKey {
+            kernel: StateKernel::ChunkScan,
+            recurrence: Recurrence::GatedDeltaNet,
+            key_head_dim: 128,
+            head_dim: 128,
+            conv_kernel: 4,
+        };
+        let time = |point: &[f64]| {
+            StateModel::time_us(&[5.0, 2.0, 1.0, 100.0, 1.0, 1.0], &StateModel::shape(&key, point), &chip)
+        };
+        // 10 pieces of 64 tokens; 50 heads fill half of the SMs, 200 take two waves.
+        assert!((time(&[25.0, 2.0, 640.0, 1.0]) - 25.0).abs() < 0.1);
+        assert!((time(&[25.0, 2.0, 640.0, 4.0]) - 45.0).abs() < 0.1);
+        assert!((time(&[25.0, 2.0, 1.0, 1.0]) - 7.0).abs() < 0.1);
+    }
+}
