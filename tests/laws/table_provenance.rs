@@ -179,3 +179,33 @@ fn a_format_that_the_nearest_lender_lacks_is_borrowed_from_the_next() {
     let from_hopper = |w: &String| w.contains("qkv_proj") && w.contains("borrowed from h100_sxm");
     assert!(step.warnings.iter().any(from_hopper), "an A100 has no fp8: {:?}", step.warnings);
 }
+
+/// Times of vLLM 0.24.0's kernels on an H100 with 16 key heads and 64 heads, as those of Qwen3.5-397B-A17B on one GPU, µs: rows of
+/// the public tables, before their neighbours smooth them.
+#[test]
+fn measured_kernels_of_gated_delta_nets_come_back() {
+    let (model, hardware) =
+        (Model::find("qwen3.5-397b-a17b").expect("built in"), Hardware::find("h100").expect("a GPU"));
+    let steps = StepModel::with_options(&model, &hardware, &Deployment::default(), &Options::uncorrected());
+    let steps = steps.expect("own tables");
+    let of_call = |batch: &[Request], name: &str| {
+        let step = steps.estimate_unchecked(batch);
+        let of = step.operators.iter().find(|operator| operator.name == name).expect("a hybrid");
+        assert_eq!(of.provenance, Provenance::Measured, "{name}");
+        of.time_us / of.count as f64
+    };
+    for (name, batch, measured_us) in [
+        ("chunk_scan", vec![Request::prefill(1024, 0)], 60.4),
+        ("chunk_scan", vec![Request::prefill(8192, 512); 4], 837.7),
+        ("state_update", vec![Request::decode(700); 512], 1437.8),
+        ("conv_decode", vec![Request::decode(700); 256], 15.1),
+    ] {
+        let predicted_us = of_call(&batch, name);
+        assert!(is_rel(predicted_us, measured_us, 0.02), "{name}: {predicted_us} for {measured_us} µs");
+    }
+    // A short chunk beside a long one does not make that look short: the mean over tokens is a hundredth shorter, that over chunks half.
+    let long = of_call(&[Request::prefill(8192, 0)], "chunk_scan");
+    let both = steps.estimate_unchecked(&[Request::prefill(8192, 0), Request::prefill(64, 0)]);
+    let both = both.operators.iter().find(|operator| operator.name == "chunk_scan").expect("a hybrid");
+    assert!(both.time_us / both.count as f64 >= 0.98 * long, "{} and {long} µs", both.time_us);
+}

@@ -4,7 +4,8 @@ use super::*;
 use ridgepoint::DType;
 use ridgepoint::ErrorKind;
 use ridgepoint::internals::efficiency::family::HeadSize;
-use ridgepoint::model::Window;
+use ridgepoint::model::{Recurrence, Window};
+use ridgepoint::physics::StateKernel;
 
 const GEMM: &str = "dtype,m,n,k,latency_us\n";
 const PREFILL: &str = "num_heads,num_kv_heads,head_dim,kv_cache_dtype,window_size,batch_size,num_scheduled_tokens,\
@@ -198,6 +199,37 @@ fn impossible_expert_shapes_are_refused() {
         ("fp8,64,7168,2048,2,8,1,1,power_law_nan,300", "distribution"),
     ] {
         let error = load(&[("moe.csv", &format!("{MOE}{row}\n"))]).unwrap_err();
+        assert_eq!(error.location().and_then(|place| place.key.as_deref()), Some(column), "{row}: {error}");
+    }
+}
+
+const STATE: &str = "recurrence,kernel,num_key_heads,num_heads,key_head_dim,head_dim,conv_kernel,batch_size,\
+    num_scheduled_tokens,latency_us\n";
+
+#[test]
+fn kernels_of_layers_with_a_state_are_read_and_impossible_ones_refused() {
+    let rows =
+        load(&[("linear_attention.csv", &format!("{STATE}gated_delta_net,chunk_scan,16,64,128,128,4,2,512,41.3\n"))]);
+    let call = StateCall {
+        recurrence: Recurrence::GatedDeltaNet,
+        kernel: StateKernel::ChunkScan,
+        num_key_heads: 16,
+        num_heads: 64,
+        key_head_dim: 128,
+        head_dim: 128,
+        conv_kernel: 4,
+        batch_size: 2,
+        num_scheduled_tokens: 512,
+    };
+    assert_eq!(rows.unwrap().linear_attention, [Timed { call, latency_us: 41.3, source: 0 }]);
+    for (row, column) in [
+        ("delta_net,chunk_scan,16,64,128,128,4,2,512,41.3", "recurrence"),
+        ("gated_delta_net,scan,16,64,128,128,4,2,512,41.3", "kernel"),
+        ("gated_delta_net,chunk_scan,16,24,128,128,4,2,512,41.3", "num_key_heads"),
+        ("mamba2,state_update,8,64,128,64,4,2,512,41.3", "num_scheduled_tokens"),
+        ("mamba2,state_update,8,64,128,64,4,0,1,41.3", "batch_size"),
+    ] {
+        let error = load(&[("linear_attention.csv", &format!("{STATE}{row}\n"))]).unwrap_err();
         assert_eq!(error.location().and_then(|place| place.key.as_deref()), Some(column), "{row}: {error}");
     }
 }
