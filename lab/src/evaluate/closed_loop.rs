@@ -1,7 +1,7 @@
 //! Turns the rows of a closed-loop file into cases.
 //!
 //! What a row does not say is vLLM's default for a server on a GPU of 70 GiB or more: `max_num_seqs` 1024,
-//! `max_num_batched_tokens` 8192; KV caches on Blackwell are fp8 ([`kv_cache_dtype`]). `max_model_len` has room for the longest request. A run has [`REQUESTS_PER_SLOT`] requests for
+//! `max_num_batched_tokens` 8192; KV caches on Blackwell are fp8. `max_model_len` has room for the longest request. A run has [`REQUESTS_PER_SLOT`] requests for
 //! each in flight, all of which count, the burst at the start included, as benchmarks of this kind have it.
 
 use std::collections::BTreeMap;
