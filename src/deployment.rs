@@ -223,10 +223,7 @@ impl Deployment {
         });
         deployment.gpu_memory_utilization = utilization.unwrap_or(deployment.gpu_memory_utilization);
         let kv_cache_dtype = keys.read("kv_cache_dtype", "auto, fp8, bfloat16 or another number format", |value| {
-            match value.as_str()? {
-                "auto" => Some(None),
-                name => DType::parse(name).map(Some),
-            }
+            DType::parse_or_auto(value.as_str()?)
         });
         deployment.kv_cache_dtype = kv_cache_dtype.flatten();
         let source = "auto or vllm: the file of another folder is not read";

@@ -42,6 +42,11 @@ impl DType {
     pub fn parse(name: &str) -> Option<Self> {
         named(&name.to_lowercase())
     }
+
+    /// Returns the format of a `kv_cache_dtype`, where `auto` leaves the choice to vLLM: `Some(None)`.
+    pub fn parse_or_auto(name: &str) -> Option<Option<Self>> {
+        if name == "auto" { Some(None) } else { DType::parse(name).map(Some) }
+    }
 }
 
 impl std::fmt::Display for DType {

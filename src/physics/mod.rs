@@ -53,5 +53,6 @@ pub use parameters::ParameterCounts;
 pub(crate) use plan::Entry;
 pub use plan::StepPlan;
 pub(crate) use ranks::Ranks;
+pub(crate) use state::call as state_call;
 pub use state::{StateHeads, StateKernel, StateShape};
 pub use work::{Shape, Work};

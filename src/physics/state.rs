@@ -7,8 +7,11 @@
 
 use crate::dtype::{DType, WeightFormat};
 use crate::model::{Recurrence, StateMixer};
+use crate::units::{real, real_wide};
 
+use super::batch::BatchSums;
 use super::names::OperatorKind::{self, *};
+use super::operator::Kernel;
 use super::ranks::{Context, Ranks};
 use super::rows::Rows;
 use super::template::{KernelTemplate, Template};
@@ -38,7 +41,7 @@ const STATE_KERNELS: [StateKernel; 4] =
 /// Heads and formats of a layer with a state on one rank.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct StateHeads {
-    /// How the state follows from that of the token before.
+    /// Update rule of the state, token by token.
     pub recurrence: Recurrence,
     /// Heads with a state of their own on this rank.
     pub num_heads: u64,
@@ -273,6 +276,20 @@ impl StateKernel {
             StateKernel::StateUpdate => StateUpdate,
         }
     }
+}
+
+/// Work and shape of one call of `kernel` over a batch; `None` if the batch has no tokens for it. Padding has no state to read.
+pub(crate) fn call(kernel: StateKernel, heads: StateHeads, batch: &BatchSums) -> Option<(Work, Kernel)> {
+    let BatchSums { num_prefills, prefill_tokens, prefill_squared_tokens, num_decodes, .. } = *batch;
+    let (num_requests, num_tokens, squared_tokens) = if kernel.is_prefill() {
+        (num_prefills, prefill_tokens, real_wide(prefill_squared_tokens))
+    } else {
+        (num_decodes, num_decodes, real(num_decodes))
+    };
+    let num_tokens = Some(num_tokens).filter(|tokens| *tokens > 0)?;
+    let shape = StateShape { kernel, heads, requests: real(num_requests), tokens: real(num_tokens) };
+    let mean_query_tokens = squared_tokens / shape.tokens;
+    Some((shape.work(), Kernel::State { kernel, heads, num_requests, num_tokens, mean_query_tokens }))
 }
 
 /// Matrices of the mixer, in order of execution.

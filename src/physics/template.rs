@@ -2,14 +2,14 @@
 //! turn the rows into FLOPs and bytes.
 
 use super::attention::HeadShape;
-use super::batch::{BatchSums, WindowSums};
+use super::batch::WindowSums;
 use super::communication::AllReduceShape;
 use super::experts::Experts;
 use super::names::{OperatorId, OperatorKind};
 use super::operator::{AttentionHeads, Kernel, Operator};
 use super::projection::{self, GemmShape};
 use super::rows::{Rows, Step};
-use super::state::{StateHeads, StateKernel, StateShape};
+use super::state::{self, StateHeads, StateKernel};
 use super::weights::Matrix;
 use super::work::{Shape, Work};
 
@@ -125,19 +125,7 @@ impl KernelTemplate {
                 let shape = experts.shape(num_tokens as f64, compute_dtype.bytes(), step.activation.bytes());
                 (shape.work(), Kernel::Moe { num_tokens, experts })
             }
-            KernelTemplate::State { kernel, heads } => {
-                // Padding has no state to read.
-                let BatchSums { num_prefills, prefill_tokens, prefill_squared_tokens, num_decodes, .. } = *step.batch;
-                let (num_requests, num_tokens, squared_tokens) = if kernel.is_prefill() {
-                    (num_prefills, prefill_tokens, prefill_squared_tokens as f64)
-                } else {
-                    (num_decodes, num_decodes, num_decodes as f64)
-                };
-                let num_tokens = Some(num_tokens).filter(|tokens| *tokens > 0)?;
-                let mean_query_tokens = squared_tokens / num_tokens as f64;
-                let shape = StateShape { kernel, heads, requests: num_requests as f64, tokens: num_tokens as f64 };
-                (shape.work(), Kernel::State { kernel, heads, num_requests, num_tokens, mean_query_tokens })
-            }
+            KernelTemplate::State { kernel, heads } => state::call(kernel, heads, step.batch)?,
             KernelTemplate::Streaming { rows, bytes_per_row, kernel } => {
                 let bytes = rows.of(step)? as f64 * bytes_per_row;
                 (Work { flops: 0.0, bytes }, kernel)

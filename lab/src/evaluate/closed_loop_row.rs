@@ -50,7 +50,7 @@ pub struct ClosedLoopRow {
     pub moe_tp_size: Option<u32>,
     /// Ranks that the experts are spread over; `None` where the row has none, or 0.
     pub moe_ep_size: Option<u32>,
-    /// Format of the KV cache, with `None` for `auto`; `None` where the row has none.
+    /// Format of the KV cache; `Some(None)` is `auto`, and `None` a row that does not say it.
     pub kv_cache_dtype: Option<Option<DType>>,
     /// Measured mean time to first token, ms.
     pub ttft_ms: f64,
@@ -96,10 +96,6 @@ impl ClosedLoopRow {
             Ok::<_, Error>(ranks.filter(|ranks| *ranks > 0))
         };
         let time_ms = |column: &str| row.number(column, MILLISECONDS);
-        let kv_format = |name: &str| match name {
-            "auto" => Some(None),
-            name => DType::parse(name).map(Some),
-        };
         Ok(ClosedLoopRow {
             id: filled("id", "a name of the row")?,
             backend: filled("backend", "a serving engine, as vllm")?,
@@ -118,19 +114,19 @@ impl ClosedLoopRow {
             moe_tp_size: optional("moe_tp_size")?,
             moe_ep_size: optional("moe_ep_size")?,
             kv_cache_dtype: row.optional("kv_cache_dtype", |row, column| {
-                row.read(column, "auto, fp8, bfloat16 or another number format", kv_format)
+                row.read(column, "auto, fp8, bfloat16 or another number format", DType::parse_or_auto)
             })?,
             ttft_ms: time_ms("ttft_ms")?,
             tpot_ms: time_ms("tpot_ms")?,
         })
     }
 
-    /// The server of a row that has attention's data-parallel size as a factor twice: `tp_size` GPUs written as `tp_size` ×
-    /// `attention_dp_size`, and the requests in flight divided by it. `None` for any other row.
+    /// The one replica that a row with `tp_size = attention_dp_size = n` and `moe_ep_size = n²` means: `n` GPUs with `n` times the
+    /// row's requests in flight. `None` for any other row.
     ///
     /// # Source
-    /// Public rows of MiniMax-M2.5 on B200 and H100: those of two or four such replicas have, to about 1 %, the times of one replica
-    /// with experts in parallel and all their requests. GPUs of their own would have other work.
+    /// Public rows of MiniMax-M2.5 on B200 and H100. Such rows have, to about 1 %, the times of rows with `tp_size = moe_ep_size = n`
+    /// and `n` times the requests. Replicas on GPUs of their own would be faster.
     pub fn as_one_replica(&self) -> Option<Self> {
         let replicas = self.attention_dp_size;
         let is_squared = replicas > 1 && replicas == self.tp_size && self.moe_ep_size == replicas.checked_mul(replicas);
