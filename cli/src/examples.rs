@@ -99,7 +99,8 @@ Examples:
 A file is csv with the columns id, backend, backend_version, model_path, system, precision, isl, osl, \
 gemm_quant_mode, moe_quant_mode, concurrency (per replica), tp_size, pp_size, attention_dp_size, moe_tp_size, \
 moe_ep_size, ttft_ms, tpot_ms, and optionally kv_cache_dtype (without it, fp8 on Blackwell and auto elsewhere). \
-A run has ten requests for each in flight; their lengths are within a tenth of isl and osl. The report lists rows that cannot be run with their reason.";
+A run has ten requests for each in flight; their lengths are within a tenth of isl and osl. The report lists rows that \
+cannot be run with their reason.";
 
 pub const EVALUATE_STEPS: &str = "\
 Examples:

@@ -308,7 +308,7 @@ pub fn attention_distance(key: &AttentionKey, wanted: &AttentionKey) -> f64 {
     format + 2.0 * head + window + engine
 }
 
-/// Distance of a series of a layer with a state from a kernel; 0 for the same kernel.
+/// Distance of a linear-attention series from a kernel: infinite for another kernel or recurrence, 0 for the same sizes.
 pub fn state_distance(key: &StateKey, wanted: &StateKey) -> f64 {
     if (key.kernel, key.recurrence) != (wanted.kernel, wanted.recurrence) {
         return f64::INFINITY;

@@ -186,7 +186,7 @@ impl Key for MoeKey {
 pub struct StateKey {
     /// Which kernel.
     pub kernel: StateKernel,
-    /// How the state follows from that of the token before.
+    /// Update rule of the state, token by token.
     pub recurrence: Recurrence,
     /// Width of a key.
     pub key_head_dim: u64,

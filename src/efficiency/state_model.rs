@@ -8,15 +8,15 @@ use crate::dtype::DType;
 use crate::physics::{Shape, StateHeads, StateShape, Work};
 use crate::units::time_us;
 
-/// Kernels of layers with a state: launch + overlap(walk, memory or compute). A block of threads walks the tokens of one head of
-/// one request, piece by piece; blocks beyond the SMs wait for another wave.
+/// Kernels of layers with a state: launch + overlap(pieces × waves, memory or compute). A thread block runs one head of one request
+/// in pieces of tokens. Blocks beyond the number of SMs run in another wave.
 #[derive(Debug, Clone, Copy)]
 pub struct StateModel;
 
-/// Tokens that a prefill kernel of measured delta nets computes at once.
+/// Tokens of a piece in the measured chunk scans.
 ///
 /// # Source
-/// vLLM, `FLA_CHUNK_SIZE` (`vllm/model_executor/layers/fla/ops/utils.py`).
+/// vLLM, `FLA_CHUNK_SIZE` (`vllm/third_party/flash_linear_attention/ops/utils.py`).
 const PIECE_TOKENS: u64 = 64;
 
 impl Family for StateModel {
@@ -44,7 +44,7 @@ impl Family for StateModel {
         c[0] + overlapped_us(c[1] * pieces * waves, memory_us.max(compute_us), c[3])
     }
 
-    /// Measured kernels keep a 32-bit state under 16-bit activations.
+    /// Heads with a 32-bit state and 16-bit activations, as measured.
     fn shape(key: &StateKey, point: &[f64]) -> StateShape {
         let StateKey { kernel, recurrence, key_head_dim, head_dim, conv_kernel } = *key;
         #[expect(

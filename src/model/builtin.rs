@@ -142,7 +142,7 @@ fn own(data_dir: Option<&Path>) -> Result<Vec<BuiltinModel>> {
     files_in(data_dir, "models", "json")?.iter().map(read).collect()
 }
 
-/// Returns whether a configuration of exactly this short name exists, so that its number formats are published ones.
+/// Returns whether a built-in or own configuration has exactly this short name.
 pub(super) fn is_listed(data_dir: Option<&Path>, name: &str) -> Result<bool> {
     Ok(own(data_dir)?.iter().chain(BUILTIN.iter()).any(|model| model.name == name))
 }

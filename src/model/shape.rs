@@ -114,7 +114,7 @@ impl Recurrence {
 /// Both recurrences have the same sizes. A head's state is `head_dim` times `key_head_dim` values.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct StateMixer {
-    /// How the state follows from that of the token before.
+    /// Update rule of the state, token by token.
     pub recurrence: Recurrence,
     /// Heads with a state of their own (`linear_num_value_heads`, `mamba_num_heads`).
     pub num_heads: u64,

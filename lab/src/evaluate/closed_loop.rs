@@ -1,8 +1,9 @@
 //! Turns the rows of a closed-loop file into cases.
 //!
 //! What a row does not say is vLLM's default for a server on a GPU of 70 GiB or more: `max_num_seqs` 1024,
-//! `max_num_batched_tokens` 8192; KV caches on Blackwell are fp8. `max_model_len` has room for the longest request. A run has [`REQUESTS_PER_SLOT`] requests for
-//! each in flight, all of which count, the burst at the start included, as benchmarks of this kind have it.
+//! `max_num_batched_tokens` 8192. KV caches on Blackwell are fp8. `max_model_len` has room for the longest request. A run has
+//! [`REQUESTS_PER_SLOT`] requests for each in flight, all of which count, the burst at the start included, as benchmarks of
+//! this kind have it.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -138,10 +139,10 @@ fn schedules_ahead(row: &ClosedLoopRow) -> bool {
     }
 }
 
-/// The format of the KV cache, where a row does not say it: fp8 on Blackwell, else the checkpoint's own.
+/// The row's format of the KV cache. A row without one has fp8 on Blackwell, and vLLM's `auto` elsewhere.
 ///
 /// # Source
-/// Inferred from loads on B200: with 16-bit caches, many that were measured without a queue would not fit.
+/// Inferred from public rows on B200: with 16-bit caches, replays queue for memory where the measured servers did not.
 fn kv_cache_dtype(row: &ClosedLoopRow, hardware: &Hardware) -> Option<DType> {
     let unsaid = (hardware.architecture == Architecture::Blackwell).then_some(DType::Fp8);
     row.kv_cache_dtype.unwrap_or(unsaid)

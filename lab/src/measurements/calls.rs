@@ -117,7 +117,7 @@ pub struct AllReduceCall {
 /// A kernel of a layer with a state, over requests of equal length.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct StateCall {
-    /// How the state follows from that of the token before.
+    /// Update rule of the state, token by token.
     pub recurrence: Recurrence,
     /// Which kernel.
     pub kernel: StateKernel,

@@ -339,7 +339,7 @@ impl Call for StateCall {
     }
 }
 
-/// The kernel of a name in the public tables, which has a suffix for its implementation.
+/// The kernel of a `kernel_source` in the public tables. Recurrences have a suffix that names their implementation.
 fn public_state_kernel(name: &str) -> Option<StateKernel> {
     match name {
         "causal_conv1d_fn" => Some(StateKernel::ConvPrefill),
