@@ -2,13 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
+use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use clap::{Args, ValueEnum};
 use ridgepoint::internals::efficiency::ENGINES;
 use ridgepoint::{EfficiencyMode, Engine, Options};
 
-use crate::outcome::Failure;
-use crate::output::Named;
+use crate::named::Named;
+use crate::outcome::{Failure, Format};
 
 /// Flags of every subcommand.
 #[derive(Debug, Args)]
@@ -22,15 +22,6 @@ pub struct Common {
     /// What the command line names besides outputs.
     #[arg(skip)]
     pub named: Vec<Named>,
-}
-
-/// How a result is printed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Format {
-    /// A table
-    Table,
-    /// JSON
-    Json,
 }
 
 impl Common {

@@ -2,12 +2,21 @@
 
 use std::io::Write;
 
+use clap::ValueEnum;
 use ridgepoint::Error;
 use serde::Serialize;
 
-use crate::common::Format;
 use crate::hint;
 use crate::text::{Page, printable};
+
+/// How a result is printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// A table
+    Table,
+    /// JSON
+    Json,
+}
 
 /// A result that can be printed: serde writes its JSON, `lay_out` its text for people.
 pub trait Report: Serialize {

@@ -7,7 +7,8 @@ use ridgepoint::replay::EngineConfig;
 use ridgepoint::{Deployment, StepModel};
 use ridgepoint_lab::evaluate::capture::{CaptureServer, judge_capture, read_capture};
 use ridgepoint_lab::evaluate::steps::reconstruct;
-use ridgepoint_lab::ingest::format::{FORMATS, Format};
+use ridgepoint_lab::ingest::format::Format;
+use ridgepoint_lab::ingest::formats::FORMATS;
 use ridgepoint_lab::ingest::{Cleaning, RequestRow, StepTrace, Tables, request_table, step_table, token_table};
 
 use crate::sane::{H100, LLAMA, finite, ideal};

@@ -11,7 +11,7 @@ use std::path::Path;
 use ridgepoint::internals::input::FileKind;
 use ridgepoint_fuzz::corpus::{MAX_BYTES, MAX_FILE_BYTES, folder, paths};
 use ridgepoint_fuzz::{find, of_kind, targets};
-use ridgepoint_lab::ingest::format::FORMATS;
+use ridgepoint_lab::ingest::formats::FORMATS;
 
 #[test]
 fn every_target_has_a_corpus_and_every_corpus_a_target() {

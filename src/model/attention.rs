@@ -2,7 +2,8 @@
 #![expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "layers are limited when they are read")]
 
 use super::family::{AttentionRule, BiasRule, Family, Hybrid, QkNorm};
-use super::hybrid::{self, LayerKind};
+use super::hybrid;
+use super::layer_kind::LayerKind;
 use super::shape::{Attention, GqaAttention, MlaAttention, Window};
 use super::sizes::{LayerReader, optional_size, size};
 use super::window;

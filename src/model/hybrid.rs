@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::family::Hybrid;
+use super::layer_kind::LayerKind;
 use super::shape::{Recurrence, StateMixer};
 use super::sizes::{LayerReader, check_length, optional_size, size};
 use crate::dtype::DType;
@@ -16,19 +17,6 @@ const DELTA_NET_CHUNK: u64 = 64;
 
 /// Distance of two layers with attention in Qwen3-Next (`full_attention_interval`, its class default).
 const FULL_ATTENTION_INTERVAL: u64 = 4;
-
-/// What a layer of a hybrid model does beside the feed-forward part that its family gives to all.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum LayerKind {
-    /// It attends to a KV cache.
-    Attention,
-    /// It keeps a state.
-    State,
-    /// It is a dense feed-forward part and nothing else.
-    Dense,
-    /// It is routed experts and nothing else.
-    Experts,
-}
 
 /// The number of layers as the list of their kinds has it, for files that leave `num_hidden_layers` out.
 pub(super) fn listed_layers(text: &Keys<'_>, hybrid: Option<Hybrid>) -> Option<u64> {

@@ -7,6 +7,7 @@ mod config;
 mod family;
 mod ffn;
 mod hybrid;
+mod layer_kind;
 mod names;
 mod pattern;
 mod quantisation;

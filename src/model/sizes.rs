@@ -1,7 +1,7 @@
 //! Sizes and lists of a model's configuration: the limits that every reader of keys shares, and the readers of layers.
 
 use super::family::Family;
-use super::hybrid::LayerKind;
+use super::layer_kind::LayerKind;
 use crate::dtype::{DType, WeightFormat};
 use crate::input::Keys;
 

@@ -5,12 +5,13 @@ use crate::model::{Attention, LayerGroup, SamplingDefaults, Window};
 
 use super::communication::{all_gather_sent_bytes, hand_over_bytes_per_token};
 use super::experts::Experts;
+use super::matrix::Matrix;
 use super::names::OperatorKind::{self, *};
 use super::operator::AttentionHeads;
 use super::ranks::{Context, Ranks};
 use super::rows::Rows;
 use super::template::{KernelTemplate, Template};
-use super::weights::{Matrix, attention_matrices, feed_forward_matrices, lm_head_matrix};
+use super::weights::{attention_matrices, feed_forward_matrices, lm_head_matrix};
 use super::{attention, mla, sampler, small, state};
 
 /// The window of a layer's attention; `None` without a KV cache.

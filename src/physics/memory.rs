@@ -14,7 +14,7 @@ use super::parameters::{Part, layer_parts};
 use super::pipeline::layers_per_stage;
 use super::projection::vocab_rows_per_rank;
 use super::ranks::Context;
-use super::state::StateHeads;
+use super::state_shape::StateHeads;
 
 /// Cache cost of the layers with one kind of window, on one rank of the stage with most layers.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]

@@ -6,6 +6,7 @@ use crate::model::{DenseFfn, GqaAttention, MlaAttention, Moe};
 
 use super::attention::kv_bytes_per_token;
 use super::experts::Experts;
+use super::matrix::Matrix;
 use super::mla::{key_join_bytes, latent_width};
 use super::names::OperatorKind::{self, *};
 use super::operator::AttentionHeads;
@@ -13,7 +14,6 @@ use super::projection::compute_dtype;
 use super::ranks::Ranks;
 use super::rows::Rows;
 use super::template::Template;
-use super::weights::Matrix;
 
 /// Bytes per token of a layer's norms over the residual stream.
 ///

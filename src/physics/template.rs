@@ -5,12 +5,13 @@ use super::attention::HeadShape;
 use super::batch::WindowSums;
 use super::communication::AllReduceShape;
 use super::experts::Experts;
+use super::matrix::Matrix;
 use super::names::{OperatorId, OperatorKind};
 use super::operator::{AttentionHeads, Kernel, Operator};
 use super::projection::{self, GemmShape};
 use super::rows::{Rows, Step};
-use super::state::{self, StateHeads, StateKernel};
-use super::weights::Matrix;
+use super::state_call::state_call;
+use super::state_shape::{StateHeads, StateKernel};
 use super::work::{Shape, Work};
 
 /// The kernel of an operator, without its rows.
@@ -125,7 +126,7 @@ impl KernelTemplate {
                 let shape = experts.shape(num_tokens as f64, compute_dtype.bytes(), step.activation.bytes());
                 (shape.work(), Kernel::Moe { num_tokens, experts })
             }
-            KernelTemplate::State { kernel, heads } => state::call(kernel, heads, step.batch)?,
+            KernelTemplate::State { kernel, heads } => state_call(kernel, heads, step.batch)?,
             KernelTemplate::Streaming { rows, bytes_per_row, kernel } => {
                 let bytes = rows.of(step)? as f64 * bytes_per_row;
                 (Work { flops: 0.0, bytes }, kernel)

@@ -3,34 +3,13 @@
 use crate::dtype::WeightFormat;
 use crate::model::{Attention, DenseFfn, GqaAttention, LayerGroup, MlaAttention, Moe};
 
+use super::matrix::Matrix;
 use super::mla::latent_width;
-use super::names::OperatorKind::{self, *};
+use super::names::OperatorKind::*;
 use super::projection::{kv_heads_per_rank, vocab_rows_per_rank};
 use super::ranks::Context;
 use super::rows::Rows;
 use super::state;
-
-/// A weight matrix of one rank and the rows that are multiplied with it.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Matrix {
-    pub kind: OperatorKind,
-    pub rows: Rows,
-    pub outputs: u64,
-    pub inputs: u64,
-    /// Matrices of this shape, each with inputs of its own (heads of a batched GEMM).
-    pub copies: u64,
-    pub weights: WeightFormat,
-}
-
-impl Matrix {
-    pub(super) fn new(kind: OperatorKind, outputs: u64, inputs: u64, weights: WeightFormat) -> Self {
-        Matrix { kind, rows: Rows::Padded, outputs, inputs, copies: 1, weights }
-    }
-
-    pub fn elements(&self) -> f64 {
-        (self.copies * self.outputs * self.inputs) as f64
-    }
-}
 
 /// Matrices of the attention of one layer, in order of execution.
 pub(super) fn attention_matrices(group: &LayerGroup, context: Context) -> Vec<Matrix> {

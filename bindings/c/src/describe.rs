@@ -9,9 +9,10 @@ use ridgepoint::{Deployment, Request};
 use serde::Serialize;
 
 use crate::handle::{Loaded, RidgepointModel, loaded};
+use crate::owned_text::give;
 use crate::status::{Failure, RidgepointStatus, guarded};
 use crate::steps::columns;
-use crate::text::{emptied, give};
+use crate::text::emptied;
 
 /// Returns a step's breakdown as a JSON object: step_time_us with its 90 % interval from lower_us to upper_us, the roofline's
 /// bound_us, total_flops, total_bytes, mfu, mbu, operators, groups, provenance, warnings. The keys are those of

@@ -8,6 +8,7 @@ mod delays;
 mod describe;
 mod handle;
 mod options;
+mod owned_text;
 mod status;
 mod steps;
 mod text;

@@ -7,7 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use ridgepoint::Error;
 
-use crate::text::give;
+use crate::owned_text::give;
 
 /// The outcome of a call.
 #[repr(C)]

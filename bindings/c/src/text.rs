@@ -1,4 +1,4 @@
-//! Texts across the boundary: read from the caller, or given to the caller, who frees them with [`ridgepoint_string_free`].
+//! Texts of the caller, and the end of those that it owns.
 
 use std::ffi::{CStr, CString, c_char};
 
@@ -24,13 +24,6 @@ pub unsafe extern "C" fn ridgepoint_string_free(text: *mut c_char) {
         // SAFETY: `give` made it, and the caller frees it once.
         drop(unsafe { CString::from_raw(text) });
     }
-}
-
-/// Hands a text over to the caller.
-pub(crate) fn give(text: String) -> *mut c_char {
-    // A zero byte would end the text early for C.
-    let text = if text.contains('\0') { text.replace('\0', "\u{fffd}") } else { text };
-    CString::new(text).unwrap_or_default().into_raw()
 }
 
 /// Reads the caller's text `what`. Returns `None` for NULL.

@@ -1,5 +1,4 @@
 //! The table of `fit`: its parameters with what was believed of them before, and how the solver ended.
-#![expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a number of digits, from 0 to a few")]
 
 use ridgepoint_lab::evaluate::fold::Labels;
 use ridgepoint_lab::fit::{FitReport, StepRunReport, WindowErrors};
@@ -7,7 +6,7 @@ use ridgepoint_lab::solver::Solution;
 
 use super::{Fitted, FittedSteps, training};
 use crate::outcome::Report;
-use crate::text::{Page, Rows, count, shown};
+use crate::text::{Page, Rows, count, four_digits, shown};
 
 impl Report for Fitted {
     fn lay_out(&self, page: &mut Page) {
@@ -30,10 +29,10 @@ fn parameters(page: &mut Page, report: &FitReport) {
     let rows = Rows::of(&report.parameters)
         .left("coefficient", |of| of.parameter.name.to_owned())
         .left("unit", |of| of.parameter.unit.to_owned())
-        .right("prior", |of| format!("{} ± {}", number(of.parameter.prior), number(of.parameter.prior_sd)))
-        .right("value", |of| number(of.value))
-        .right("90 % interval", |of| format!("{} to {}", number(of.lower), number(of.upper)))
-        .right("sd", |of| number(of.sd))
+        .right("prior", |of| format!("{} ± {}", four_digits(of.parameter.prior), four_digits(of.parameter.prior_sd)))
+        .right("value", |of| four_digits(of.value))
+        .right("90 % interval", |of| format!("{} to {}", four_digits(of.lower), four_digits(of.upper)))
+        .right("sd", |of| four_digits(of.sd))
         .left("data", |of| {
             let known = if of.identified { "identified" } else { "prior" };
             format!("{known}{}", if of.at_bound { ", at its bound" } else { "" })
@@ -45,7 +44,7 @@ fn parameters(page: &mut Page, report: &FitReport) {
     page.paragraph("rows: ", &format!("{} ({by_target})", count(report.rows)));
     let Solution { converged, iterations, why_stopped, cost_before, cost_after, .. } = &report.solution;
     let ended = if *converged { "converged" } else { "NOT converged" };
-    let (before, after) = (number(*cost_before), number(*cost_after));
+    let (before, after) = (four_digits(*cost_before), four_digits(*cost_after));
     let solver = format!("{ended} after {iterations} iterations: {why_stopped}; cost {before} → {after}");
     page.paragraph("solver: ", &solver);
     if report.parameters.iter().any(|of| !of.identified) {
@@ -54,17 +53,6 @@ fn parameters(page: &mut Page, report: &FitReport) {
         page.paragraph("prior: ", text);
     }
     report.notes.iter().for_each(|note| page.paragraph("! ", note));
-}
-
-/// Four significant digits, without an exponent where that reads well.
-pub fn number(value: f64) -> String {
-    let size = value.abs();
-    if !(1e-4..1e7).contains(&size) && size > 0.0 {
-        return format!("{value:.3e}");
-    }
-    let digits = if size >= 1.0 { 3 - (size.log10().floor() as i32).min(3) } else { 4 };
-    let text = format!("{value:.*}", digits.max(0) as usize);
-    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
 }
 
 fn runs(page: &mut Page, runs: &[StepRunReport]) {
@@ -148,11 +136,5 @@ mod tests {
         assert_eq!(line("rows"), "rows: 12,345 (12,000 decoding, 345 ttft)");
         assert!(text.contains("NOT converged after 300 iterations") && text.contains("cost 1235 → 78.9"), "{text}");
         assert!(text.contains("! no row has 'experts'") && text.contains("prior: the data narrow"), "{text}");
-    }
-
-    #[test]
-    fn numbers_keep_four_digits() {
-        let shown = [0.0, 1.0, 0.05, 12.3456, 1234.56, 1e9, -2.5e-7].map(number);
-        assert_eq!(shown, ["0", "1", "0.05", "12.35", "1235", "1.000e9", "-2.500e-7"]);
     }
 }

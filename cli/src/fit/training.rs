@@ -7,9 +7,8 @@ use ridgepoint::{Error, Result};
 use ridgepoint_lab::training::{HeldOut, LineFit, TrainingReport};
 
 use super::FittedSteps;
-use super::table::number;
 use crate::output::Kind;
-use crate::text::{Page, Rows, count, shown};
+use crate::text::{Page, Rows, count, four_digits, shown};
 
 /// The files that a folder may get.
 pub fn paths(folder: &Path) -> [(PathBuf, Kind); 4] {
@@ -59,10 +58,10 @@ pub fn lay_out(report: &TrainingReport, page: &mut Page) {
     let lines = || report.alpha_lines.iter().chain(&report.beta_lines);
     let rows = Rows::of(lines())
         .left("line", |of| format!("{}: {}", of.target, of.method))
-        .right("penalty", |of| number(of.penalty))
+        .right("penalty", |of| four_digits(of.penalty))
         .right("rows", |of| count(of.rows))
         .right("held-out rows", |of| shown(of.held_out, |of| count(of.rows)))
-        .right("mean error", |of| shown(of.held_out, |of| number(of.mean_absolute)))
+        .right("mean error", |of| shown(of.held_out, |of| four_digits(of.mean_absolute)))
         .right("of the mean", percent(|of| of.of_mean_pct))
         .right("median error", percent(|of| of.median_ape_pct))
         .right("mean error of a row", percent(|of| of.mean_ape_pct));
@@ -70,13 +69,13 @@ pub fn lay_out(report: &TrainingReport, page: &mut Page) {
         page.rows(&rows, &["penalty", "rows"]);
     }
     for of in lines() {
-        let term = |(column, value): (&&str, &f64)| format!(" + {}·{column}", number(*value));
+        let term = |(column, value): (&&str, &f64)| format!(" + {}·{column}", four_digits(*value));
         let sum: String = of.coefficients.iter().map(term).collect();
         let listed = |what: &str, names: &[&str]| {
             if names.is_empty() { String::new() } else { format!("; {what}: {}", names.join(", ")) }
         };
         let (dropped, not_used) = (listed("dropped", &of.dropped), listed("unknown or constant", &of.not_used));
-        let text = format!("{}{sum}{dropped}{not_used}", number(of.intercept)).replace("+ -", "− ");
+        let text = format!("{}{sum}{dropped}{not_used}", four_digits(of.intercept)).replace("+ -", "− ");
         page.paragraph(&format!("{} ({}): ", of.target, of.method), &text);
     }
     report.notes.iter().for_each(|note| page.paragraph("! ", note));

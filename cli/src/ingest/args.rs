@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::builder::{NonEmptyStringValueParser as NotEmpty, PossibleValue, PossibleValuesParser};
 use clap::{Args, value_parser};
-use ridgepoint_lab::ingest::format::FORMATS;
+use ridgepoint_lab::ingest::formats::FORMATS;
 use ridgepoint_lab::ingest::{Cleaning, Run};
 
 use crate::output::Force;

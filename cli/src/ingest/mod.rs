@@ -99,8 +99,8 @@ fn read(args: &Ingest) -> Result<Tables, Failure> {
         match &servers[..] {
             [] => {}
             [server] => problems.extend(
-                server
-                    .label(&mut capture, &label)
+                capture
+                    .label(server, &label)
                     .into_iter()
                     .map(|problem| format!("{name}: {problem}: leave the log out, or give the right one as a label")),
             ),

@@ -1,51 +1,17 @@
 //! The files that a run reads, however they are reached: two paths are one file if they lead to the same inode.
 
-use std::any::TypeId;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use clap::parser::ValueSource;
-use clap::{ArgMatches, Command};
 use ridgepoint::internals::input::files_in;
 use ridgepoint_lab::evaluate::experiment;
 
-/// Arguments whose values are written, beside all that begin with `output`, and the one whose folders are known. A path in any other
-/// argument is read.
-const NOT_READ: [&str; 5] = ["out", "trace", "plot", "training_tables", "data_dir"];
+use crate::named::Named;
+
 /// Endings of the files in a folder of measurements that some reader takes.
 const ENDINGS: [&str; 2] = ["csv", "parquet"];
 /// Files that are read from a model's folder.
 const OF_MODELS: [&str; 3] = ["config.json", "hf_quant_config.json", "generation_config.json"];
-
-/// A value of an argument that names no output.
-#[derive(Debug)]
-pub struct Named {
-    value: PathBuf,
-    /// Whether it is a path, and not a name that may be one.
-    is_path: bool,
-}
-
-/// What was given to the arguments of the command that name no output.
-pub fn named(command: &Command, matches: &ArgMatches) -> Vec<Named> {
-    let mut found = Vec::new();
-    for argument in command.get_arguments() {
-        let (id, is_path) =
-            (argument.get_id().as_str(), argument.get_value_parser().type_id() == TypeId::of::<PathBuf>());
-        let is_typed = matches.value_source(id) == Some(ValueSource::CommandLine);
-        if is_typed
-            && !(NOT_READ.contains(&id) || id.starts_with("output_"))
-            && let Ok(Some(values)) = matches.try_get_raw(id)
-        {
-            found.extend(values.map(|value| Named { value: value.into(), is_path }));
-        }
-    }
-    if let Some((name, matches)) = matches.subcommand()
-        && let Some(command) = command.find_subcommand(name)
-    {
-        found.extend(named(command, matches));
-    }
-    found
-}
 
 /// Where content lies.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

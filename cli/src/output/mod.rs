@@ -17,7 +17,6 @@ use crate::common::Common;
 pub use file::remove_unfinished;
 use file::{Temporary, remove_abandoned};
 use inputs::{Inputs, Place};
-pub use inputs::{Named, named};
 pub use kind::Kind;
 
 /// The flag of every subcommand that writes.

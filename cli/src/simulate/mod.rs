@@ -18,9 +18,9 @@ use ridgepoint::replay::{EngineConfig, EngineCounters, Metrics, NoisySteps, Stag
 use ridgepoint::{Deployment, EfficiencyMode, Hardware, Model};
 use serde::Serialize;
 
-use crate::common::{Common, Format, MemoryArg, PREDICTION, PredictionArgs, at_least_zero};
+use crate::common::{Common, MemoryArg, PREDICTION, PredictionArgs, at_least_zero};
 use crate::deployment::Served;
-use crate::outcome::{Failure, Outcome};
+use crate::outcome::{Failure, Format, Outcome};
 use crate::output::Outputs;
 use crate::progress::{self, AnsweredRequests};
 use crate::server::ServerArgs;

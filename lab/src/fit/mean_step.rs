@@ -6,7 +6,7 @@
 use super::fit_rows::FitResult;
 use super::fit_steps::StepRun;
 use super::residuals::{MAX_TAIL, tail};
-use super::step_scatter::points;
+use super::window_errors::points;
 use crate::stats::ErrorSummary;
 use ridgepoint::internals::correction::{Correction, Term};
 

@@ -19,6 +19,7 @@ mod residuals;
 mod step_scatter;
 mod step_terms;
 mod verdict;
+mod window_errors;
 
 pub use fit_cases::{FittedRows, fit_cases};
 pub use fit_rows::{FitResult, Prior};
@@ -29,5 +30,6 @@ pub use host_from_traces::{host_delays, host_from_delays};
 pub use leave_out::{LeftOut, leave_out, scatter};
 pub use problem::Target;
 pub use report::{FitReport, HostFit, ParameterReport};
-pub use step_scatter::{StepFitReport, StepRunReport, WindowErrors, fit_fold, fit_with_scatter};
+pub use step_scatter::{StepFitReport, StepRunReport, fit_fold, fit_with_scatter};
 pub use verdict::{Verdict, unlike_the_fitted};
+pub use window_errors::WindowErrors;

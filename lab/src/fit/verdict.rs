@@ -6,7 +6,7 @@ use serde::Serialize;
 use super::fit_steps::StepRun;
 use super::report::ParameterReport;
 use super::residuals;
-use super::step_scatter::{WindowErrors, bounds_us, points};
+use super::window_errors::{WindowErrors, bounds_us, points};
 use crate::stats::robust_sd;
 use ridgepoint::StepModel;
 use ridgepoint::internals::correction::Correction;

@@ -25,6 +25,7 @@
 
 mod best;
 mod capacity;
+mod found_model;
 mod grid;
 mod load;
 mod load_keys;

@@ -12,11 +12,11 @@ use ridgepoint::workload::ReplicaShare;
 use ridgepoint::{CorrectionChoice, EfficiencyMode, Error, ErrorKind, Hardware, Options, StepModel};
 
 use super::capacity::highest_holding;
+use super::found_model::FoundModel;
 use super::grid::{Configuration, Grid};
 use super::load::{Source, mean_rate_per_s};
 use super::row::{CANNOT_RUN, Row};
 use super::slo::Slo;
-use super::sweeping::FoundModel;
 use crate::fit::unlike_the_fitted;
 
 /// The bracket of a search begins at this share of the rate that the server does under more load than it can take.

@@ -4,28 +4,18 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::path::Path;
-use std::sync::Arc;
 
 use rayon::prelude::*;
-use ridgepoint::internals::correction::Correction;
 use ridgepoint::internals::input::{MAX_PROBLEMS, check};
 use ridgepoint::internals::workload::check_memory;
 use ridgepoint::server_config::ServerConfig;
 use ridgepoint::{CorrectionChoice, Error, Hardware, MatmulFormat, Model, Options, Result};
 
+use super::found_model::FoundModel;
 use super::grid::{Configuration, Grid, Setting};
 use super::load::LoadPoint;
 use super::point::{Point, SharedLatency, reason};
 use super::row::Row;
-
-/// A model in the precision that servers ask for.
-#[derive(Debug)]
-pub(super) struct FoundModel {
-    /// The model and remarks on it, or why it does not exist in this precision.
-    pub(super) model: std::result::Result<(Model, Vec<String>), String>,
-    /// The correction of its step times.
-    pub(super) correction: Option<Arc<Correction>>,
-}
 
 /// A grid that is ready to run.
 #[derive(Debug)]

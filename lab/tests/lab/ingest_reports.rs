@@ -4,7 +4,8 @@ use std::path::Path;
 
 use proptest::prelude::*;
 use ridgepoint::Result;
-use ridgepoint_lab::ingest::format::{FORMATS, Format};
+use ridgepoint_lab::ingest::format::Format;
+use ridgepoint_lab::ingest::formats::FORMATS;
 use ridgepoint_lab::ingest::reports::{guidellm, inference_perf, vllm_bench};
 use ridgepoint_lab::ingest::{Capture, Numbers, Reason, RequestRow, RequestTrace, Run, Whole, request_table};
 use serde_json::{Value, json};

@@ -8,14 +8,14 @@ use super::in_flight::InFlight;
 use super::load::load;
 use super::queue_wait::{OtherWaits, QueueWaits};
 use super::read::CapturedRun;
-use super::times::{RequestTimes, arrival_ns, gaps_ms};
+use super::times::{JudgedRequest, RequestTimes, arrival_ns, gaps_ms};
 use crate::evaluate::measured::WHOLE_RUN;
 use crate::evaluate::metric::{Latency, Metric, Statistic};
 use crate::evaluate::report::MetricRow;
 use crate::evaluate::steps::reconstruct;
 use crate::evaluate::steps::window::mean_step_us;
 use crate::fit::ParameterReport;
-use crate::ingest::{Dropped, Interval, RequestRow, RequestTokens, StepRecord};
+use crate::ingest::{Dropped, Interval, RequestTokens, StepRecord};
 use crate::training::QueueRow;
 use ridgepoint::internals::correction::CorrectionInfo;
 use ridgepoint::internals::replay::export::TokenTimes;
@@ -82,23 +82,6 @@ pub struct CaptureReport {
     /// The requests one by one.
     #[serde(skip)]
     pub judged: Vec<JudgedRequest>,
-}
-
-/// A request with its measured and its predicted times.
-#[derive(Debug, Clone)]
-pub struct JudgedRequest {
-    /// As captured.
-    pub row: RequestRow,
-    /// Cached tokens of the replay.
-    pub num_cached_tokens: u32,
-    /// Preemptions of the replay.
-    pub num_preemptions: u32,
-    /// Measured times.
-    pub measured: RequestTimes,
-    /// Predicted times.
-    pub predicted: RequestTimes,
-    /// Its wait and the queues as it found them, where the capture tells.
-    pub queued: Option<QueueRow>,
 }
 
 /// The server that a capture is replayed on.

@@ -13,9 +13,9 @@ mod times;
 
 pub use counts::WorkCount;
 pub use distributions::{AtShare, Distributions, GapFigures, GapStatistics, Longer, Sample, Sources, captured_gaps_ms};
-pub use judge::{CaptureReport, CaptureServer, JudgedRequest, REQUEST_COLUMNS, Verdict, judge_capture};
+pub use judge::{CaptureReport, CaptureServer, REQUEST_COLUMNS, Verdict, judge_capture};
 pub use knob::{Knob, MAX_STD_DEV_SHARE};
 pub use queue_wait::{OtherWaits, QueueWaits};
 pub use read::{CapturedRun, read_capture};
-pub use times::RequestTimes;
 pub(crate) use times::arrival_ns;
+pub use times::{JudgedRequest, RequestTimes};

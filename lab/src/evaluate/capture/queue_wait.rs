@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::judge::JudgedRequest;
+use super::times::JudgedRequest;
 use crate::evaluate::steps::split::FIRST;
 use crate::training::{HeldOut, LineFit, QueueRow, queue_wait_lines};
 

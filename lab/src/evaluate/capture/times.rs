@@ -1,6 +1,7 @@
 //! The times of one request, measured or predicted, from which every metric follows.
 
 use crate::ingest::{RequestRow, RequestTokens, Whole};
+use crate::training::QueueRow;
 use ridgepoint::internals::units::ns_to_ms;
 use ridgepoint::replay::RequestRecord;
 use serde::Serialize;
@@ -16,6 +17,23 @@ pub struct RequestTimes {
     pub e2e_ms: Option<f64>,
     /// (E2E − TTFT) / (output tokens − 1), ms.
     pub tpot_ms: Option<f64>,
+}
+
+/// A request with its measured and its predicted times.
+#[derive(Debug, Clone)]
+pub struct JudgedRequest {
+    /// As captured.
+    pub row: RequestRow,
+    /// Cached tokens of the replay.
+    pub num_cached_tokens: u32,
+    /// Preemptions of the replay.
+    pub num_preemptions: u32,
+    /// Measured times.
+    pub measured: RequestTimes,
+    /// Predicted times.
+    pub predicted: RequestTimes,
+    /// Its wait and the queues as it found them, where the capture tells.
+    pub queued: Option<QueueRow>,
 }
 
 impl RequestTimes {

@@ -1,0 +1,41 @@
+//! The values on a command line that name no output: a run may read them, so it must not replace them.
+
+use std::any::TypeId;
+use std::path::PathBuf;
+
+use clap::parser::ValueSource;
+use clap::{ArgMatches, Command};
+
+/// Arguments whose values are written, beside all that begin with `output`, and the one whose folders are known. A path in any other
+/// argument is read.
+const NOT_READ: [&str; 5] = ["out", "trace", "plot", "training_tables", "data_dir"];
+/// A value of an argument that names no output.
+#[derive(Debug)]
+pub struct Named {
+    /// The value as typed.
+    pub value: PathBuf,
+    /// Whether it is a path, and not a name that may be one.
+    pub is_path: bool,
+}
+
+/// What was given to the arguments of the command that name no output.
+pub fn named(command: &Command, matches: &ArgMatches) -> Vec<Named> {
+    let mut found = Vec::new();
+    for argument in command.get_arguments() {
+        let (id, is_path) =
+            (argument.get_id().as_str(), argument.get_value_parser().type_id() == TypeId::of::<PathBuf>());
+        let is_typed = matches.value_source(id) == Some(ValueSource::CommandLine);
+        if is_typed
+            && !(NOT_READ.contains(&id) || id.starts_with("output_"))
+            && let Ok(Some(values)) = matches.try_get_raw(id)
+        {
+            found.extend(values.map(|value| Named { value: value.into(), is_path }));
+        }
+    }
+    if let Some((name, matches)) = matches.subcommand()
+        && let Some(command) = command.find_subcommand(name)
+    {
+        found.extend(named(command, matches));
+    }
+    found
+}

@@ -1,0 +1,55 @@
+//! Measured and predicted times of windows of sampled steps, and their errors.
+#![expect(clippy::indexing_slicing, reason = "windows are cut from as many rows as are there")]
+
+use std::ops::Range;
+
+use serde::Serialize;
+
+use super::fit_steps::StepRun;
+use crate::evaluate::steps::window::{USUAL_ROWS, mean_step_us, windows};
+use crate::stats::{ErrorSummary, mean};
+use ridgepoint::internals::correction::Correction;
+
+/// Errors of means over windows of 50 sampled steps.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct WindowErrors {
+    /// Sampled steps.
+    pub rows: usize,
+    /// Windows.
+    pub windows: usize,
+    /// Median absolute error, percent of the measured time.
+    pub median_ape_pct: f64,
+    /// Median signed error, percent: above zero where predictions are too long.
+    pub bias_pct: f64,
+}
+
+/// Windows of a range: measured and predicted mean time of a step, µs. The prediction is the mean over the sampled steps, none of them
+/// below the roofline, as when steps are judged.
+pub(super) fn points(run: &StepRun<'_>, range: &Range<usize>, correction: &Correction) -> Vec<(f64, f64)> {
+    let (rows, sampled) = run.part(range);
+    let bounds_us = run.bounds_us.get(range.clone()).unwrap_or_default();
+    let predicted_us = |at: usize| {
+        correction.time_us(&sampled[at]).max(bounds_us[at]) + correction.queues_us(&run.case.queues(&rows[at]))
+    };
+    let point = |window: Range<usize>| {
+        let predicted_us: Vec<f64> = window.clone().map(predicted_us).collect();
+        (mean_step_us(&rows[window]), mean(&predicted_us).unwrap_or_default())
+    };
+    windows(rows.len(), USUAL_ROWS).into_iter().map(point).collect()
+}
+
+/// Windows of all rows: measured mean time of a step and mean roofline bound, µs.
+pub(super) fn bounds_us(run: &StepRun<'_>) -> Vec<(f64, f64)> {
+    let rows = &run.case.rows;
+    let point =
+        |window: Range<usize>| (mean_step_us(&rows[window.clone()]), mean(&run.bounds_us[window]).unwrap_or_default());
+    windows(rows.len(), USUAL_ROWS).into_iter().map(point).collect()
+}
+
+impl WindowErrors {
+    /// Of windows with so many sampled steps, as pairs of measured and predicted times; `None` without any.
+    pub(super) fn of(windows: &[(f64, f64)], rows: usize) -> Option<Self> {
+        let of = ErrorSummary::of(windows.iter().copied())?;
+        Some(WindowErrors { rows, windows: of.rows, median_ape_pct: of.median_ape_pct, bias_pct: of.bias_pct })
+    }
+}

@@ -1,0 +1,120 @@
+//! Labels of captured runs from the start-up log of their server.
+
+use std::mem::take;
+
+use super::capture::Capture;
+use super::server_log::ServerLog;
+use super::step::Run;
+
+impl Capture {
+    /// Gives the runs the labels that they lack from a server's log. `given` puts labels over a run that count more than any file's.
+    /// Returns what contradicts the log.
+    pub fn label(&mut self, log: &ServerLog, given: &dyn Fn(&mut Run)) -> Vec<String> {
+        let mut own = log.run.clone();
+        given(&mut own);
+        let runs = self.steps.iter_mut().map(|trace| &mut trace.run);
+        let runs = runs.chain(self.requests.iter_mut().map(|trace| &mut trace.run));
+        let runs = runs.chain(self.tokens.iter_mut().map(|trace| &mut trace.run));
+        let (mut problems, mut is_changed) = (Vec::new(), false);
+        for run in runs {
+            let mut said = run.clone();
+            given(&mut said);
+            if said.model.is_some() && said.model == log.served_model {
+                said.model = None;
+            }
+            let number = |count: Option<u32>| count.map(|count| count.to_string());
+            for (name, of_file, of_log) in [
+                ("model", said.model.clone(), own.model.clone()),
+                ("tensor_parallel_size", number(said.tensor_parallel_size), number(own.tensor_parallel_size)),
+                ("max_num_seqs", number(said.max_num_seqs), number(own.max_num_seqs)),
+                ("max_num_batched_tokens", number(said.max_num_batched_tokens), number(own.max_num_batched_tokens)),
+            ] {
+                if let (Some(of_file), Some(of_log)) = (of_file, of_log)
+                    && of_file != of_log
+                {
+                    let of_run = &run.experiment;
+                    problems
+                        .push(format!("{name} of the run '{of_run}' is {of_file}, and {of_log} in the server's log"));
+                }
+            }
+            let labelled = said.clone().or(&own);
+            is_changed |= labelled != said;
+            // What is given holds for a whole file: the run keeps the name that tells it from the others there.
+            *run = Run { experiment: take(&mut run.experiment), ..labelled };
+        }
+        for step in self.steps.iter_mut().flat_map(|trace| &mut trace.steps) {
+            is_changed |= step.kv_blocks_total.is_none() && log.kv_blocks.is_some();
+            step.kv_blocks_total = step.kv_blocks_total.or(log.kv_blocks);
+        }
+        if is_changed {
+            self.notes.push(format!("labels that it lacks are those of the server's log '{}'", log.run.experiment));
+        }
+        problems.dedup();
+        problems
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ingest::{RequestRow, RequestTrace, StepRecord, StepTrace};
+
+    fn log() -> ServerLog {
+        let run = Run {
+            experiment: "server".to_owned(),
+            model: Some("org/small".to_owned()),
+            tensor_parallel_size: Some(2),
+            ..Run::default()
+        };
+        ServerLog { run, served_model: Some("chat".to_owned()), kv_blocks: Some(96) }
+    }
+
+    fn capture(run: Run) -> Capture {
+        let steps = vec![StepRecord::default(), StepRecord { kv_blocks_total: Some(7), ..StepRecord::default() }];
+        Capture {
+            steps: vec![StepTrace { run: run.clone(), steps }],
+            requests: vec![RequestTrace { run, requests: vec![RequestRow::default()] }],
+            ..Capture::default()
+        }
+    }
+
+    #[test]
+    fn runs_get_the_labels_that_they_lack() {
+        let run = Run { experiment: "night".to_owned(), model: Some("chat".to_owned()), ..Run::default() };
+        let mut found = capture(run);
+        assert!(found.label(&log(), &|_| {}).is_empty());
+        let labelled = Run { experiment: "night".to_owned(), ..log().run };
+        assert_eq!((&found.steps[0].run, &found.requests[0].run), (&labelled, &labelled));
+        assert_eq!(
+            found.steps[0].steps.iter().map(|step| step.kv_blocks_total).collect::<Vec<_>>(),
+            [Some(96), Some(7)]
+        );
+        assert_eq!(found.notes, ["labels that it lacks are those of the server's log 'server'"]);
+    }
+
+    #[test]
+    fn two_runs_of_a_file_keep_their_names() {
+        let named = |name: &str| Run { experiment: name.to_owned(), ..log().run };
+        let mut found = capture(named("traces.json/0"));
+        found.steps.push(StepTrace { run: named("traces.json/1"), ..found.steps[0].clone() });
+        let mut log = log();
+        log.kv_blocks = None;
+        let given = |run: &mut Run| {
+            run.experiment = "night".to_owned();
+            run.workload = Some("chat".to_owned());
+        };
+        assert!(found.label(&log, &given).is_empty());
+        let names: Vec<&str> = found.steps.iter().map(|trace| trace.run.experiment.as_str()).collect();
+        assert_eq!(names, ["traces.json/0", "traces.json/1"]);
+        assert_eq!(found.notes, [""; 0], "what was given is no label of the log's");
+    }
+
+    #[test]
+    fn what_a_file_says_otherwise_is_named_unless_it_was_given() {
+        let run = Run { experiment: "night".to_owned(), tensor_parallel_size: Some(4), ..Run::default() };
+        let problems = capture(run.clone()).label(&log(), &|_| {});
+        assert_eq!(problems, ["tensor_parallel_size of the run 'night' is 4, and 2 in the server's log"]);
+        let given = |run: &mut Run| run.tensor_parallel_size = Some(4);
+        assert!(capture(run).label(&log(), &given).is_empty());
+    }
+}
