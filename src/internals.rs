@@ -46,6 +46,14 @@ pub mod error {
 pub mod input {
     pub use crate::input::*;
 }
+pub mod physics {
+    pub use crate::physics::cuda_graph::CudaGraphs;
+    pub use crate::physics::experts::Experts;
+    pub use crate::physics::names::{OperatorId, OperatorKind};
+    pub use crate::physics::operator::{Kernel, Operator};
+    pub use crate::physics::plan::StepPlan;
+    pub use crate::physics::state_shape::{StateHeads, StateKernel, StateShape};
+}
 pub mod step_report {
     pub use crate::step_report::{StepReport, Subject};
 }

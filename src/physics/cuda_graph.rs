@@ -69,7 +69,7 @@ impl CudaGraphs {
     ///
     /// ```
     /// use ridgepoint::Deployment;
-    /// use ridgepoint::physics::CudaGraphs;
+    /// use ridgepoint::internals::physics::CudaGraphs;
     /// let graphs = CudaGraphs::new(&Deployment::default(), true);
     /// assert_eq!(graphs.padded_tokens(3), Some(4));
     /// assert_eq!(graphs.padded_tokens(249), Some(256));

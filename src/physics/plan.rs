@@ -46,7 +46,7 @@ pub struct StepPlan {
     /// Sampling parameters of requests that bring none of their own. The sampler's kernels follow from them.
     ///
     /// ```
-    /// use ridgepoint::physics::StepPlan;
+    /// use ridgepoint::internals::physics::StepPlan;
     /// use ridgepoint::{Deployment, Model};
     /// let plan = StepPlan::new(&Model::builtin("qwen2.5-7b")?, &Deployment::default())?;
     /// assert!(plan.sampling.truncates() && plan.sampling.penalises());

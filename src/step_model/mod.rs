@@ -178,7 +178,8 @@ impl StepModel {
         self
     }
 
-    /// The physics behind the prediction.
+    /// The physics behind the prediction, for the laboratory and the bindings.
+    #[doc(hidden)]
     pub fn plan(&self) -> &StepPlan {
         &self.plan
     }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use ridgepoint::physics::StepPlan;
+use ridgepoint::internals::physics::StepPlan;
 use ridgepoint::{Deployment, ErrorKind, Model};
 
 use crate::common::data_pack;

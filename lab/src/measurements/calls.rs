@@ -1,8 +1,8 @@
 //! The measured calls, one type per operator. Sizes are those of one rank.
 
 use ridgepoint::internals::efficiency::family::{AllReduceKind, HeadSize};
+use ridgepoint::internals::physics::StateKernel;
 use ridgepoint::model::{Recurrence, Window};
-use ridgepoint::physics::StateKernel;
 use ridgepoint::{DType, MatmulFormat};
 
 /// A call and its measured time.

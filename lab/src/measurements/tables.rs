@@ -5,9 +5,9 @@ use std::hash::Hash;
 
 use ridgepoint::internals::efficiency::family::{AllReduceKind, HeadSize, Routing};
 use ridgepoint::internals::input::{Columns, Row};
+use ridgepoint::internals::physics::StateKernel;
 use ridgepoint::internals::units::US_PER_MS;
 use ridgepoint::model::{Recurrence, Window};
-use ridgepoint::physics::StateKernel;
 use ridgepoint::{DType, MatmulFormat, Result};
 
 use super::calls::{AllReduceCall, DecodeCall, GemmCall, Heads, MoeCall, PrefillCall, SmallKernelCall, StateCall};
