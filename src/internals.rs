@@ -71,6 +71,7 @@ pub mod workload {
     pub use crate::workload::kept_contents::KeptContents;
     pub use crate::workload::limits::{MAX_RATE_PER_S, MAX_REQUESTS, MAX_TOKENS, check_memory};
     pub use crate::workload::load::LOCKSTEP;
+    pub use crate::workload::stoppable::Stoppable;
 }
 pub mod units {
     pub use crate::units::{GIB, NS_PER_MS, NS_PER_S, NS_PER_US, US_PER_MS, US_PER_S, duration, si, time_us};

@@ -71,10 +71,15 @@ pub struct EngineArgs {
 impl EngineArgs {
     /// The engine that the flags name.
     pub fn engine(&self) -> Engine {
-        match (self.engine.as_str(), &self.engine_version) {
-            ("vllm", None) => Engine::default(),
-            (name, version) => Engine::parse(name, version.as_deref()).unwrap_or_default(),
-        }
+        engine_of(&self.engine, self.engine_version.as_deref()).unwrap_or_default()
+    }
+}
+
+/// The engine of a name and a version; vLLM without a version is the default one.
+pub fn engine_of(name: &str, version: Option<&str>) -> Option<Engine> {
+    match (name, version) {
+        ("vllm", None) => Some(Engine::default()),
+        (name, version) => Engine::parse(name, version),
     }
 }
 

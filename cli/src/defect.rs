@@ -32,6 +32,12 @@ pub fn guarded(arguments: &[OsString], run: impl FnOnce() -> u8) -> u8 {
     })
 }
 
+/// Takes the last panic: its message and its place.
+#[cfg(feature = "serve")]
+pub fn last() -> String {
+    LAST.lock().unwrap_or_else(PoisonError::into_inner).take().unwrap_or_default()
+}
+
 /// The panic's message and place in one line.
 fn described(panic: &PanicHookInfo<'_>) -> String {
     let payload = panic.payload();

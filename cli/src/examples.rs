@@ -49,6 +49,17 @@ A grid lists values. Every combination of them is a configuration, and a row of 
 With [slo] in place of rates, as in ttft_p99_ms = 500, the sweep finds the highest rate within the limits. \
 docs/sweep.md has every key and column.";
 
+#[cfg(feature = "serve")]
+pub const SERVE: &str = "\
+Examples:
+  Serve on this machine, and open the page that it prints, or ask it:
+    ridgepoint serve
+    curl -H 'Content-Type: application/json' http://127.0.0.1:8080/v1/predict-step \\
+        -d '{\"model\": \"llama-3.1-8b\", \"hardware\": \"h100\", \"decode\": [\"64x2048\"]}'
+
+The keys of a request are those of a server file, and the answers are those of --format json. SIGINT and SIGTERM end the \
+server after the requests that run; a second one ends it at once. docs/serve.md has the routes and the limits.";
+
 pub const CALIBRATE: &str = "\
 Examples:
   Build tables from your own measurements, then predict with them:

@@ -95,19 +95,47 @@ fn tables_of<F: Family>(tables: &Tables) -> ridgepoint::Result<Vec<(String, GpuT
 /// A GPU that is unknown, a hardware or table file that is malformed.
 pub fn run(args: &HardwareArgs, common: &Common) -> Result<Outcome<HardwareReport>, Failure> {
     let data_dir = common.data_dir();
-    if let Some(name) = &args.name {
-        return Ok(Outcome::of(HardwareReport::One(Box::new(detail(name, data_dir)?))));
+    Ok(Outcome::of(match &args.name {
+        Some(name) => HardwareReport::one(Hardware::find_in(data_dir, name)?, data_dir)?,
+        None => HardwareReport::list(data_dir)?,
+    }))
+}
+
+impl HardwareReport {
+    /// All GPUs.
+    ///
+    /// # Errors
+    /// A hardware or table file that is malformed.
+    pub fn list(data_dir: Option<&Path>) -> ridgepoint::Result<Self> {
+        let entry = |name: &String| {
+            Ok(GpuEntry { table_headers: None, ..detail(Hardware::find_in(data_dir, name)?, data_dir)? })
+        };
+        let entries = names(data_dir)?.iter().map(entry).collect::<ridgepoint::Result<_>>()?;
+        Ok(HardwareReport::List { hardware: entries })
     }
+
+    /// One GPU with its tables.
+    ///
+    /// # Errors
+    /// A table file that is malformed.
+    pub fn one(hardware: Hardware, data_dir: Option<&Path>) -> ridgepoint::Result<Self> {
+        Ok(HardwareReport::One(Box::new(detail(hardware, data_dir)?)))
+    }
+}
+
+/// Names of the built-in GPUs and of those of the data folder.
+///
+/// # Errors
+/// A folder that cannot be read.
+pub fn names(data_dir: Option<&Path>) -> ridgepoint::Result<BTreeSet<String>> {
     let mut names: BTreeSet<String> = builtin_names().into_iter().map(str::to_owned).collect();
     for path in files_in(data_dir, "hardware", "toml")? {
         names.extend(path.file_stem().map(|stem| stem.to_string_lossy().into_owned()));
     }
-    let entries = names.iter().map(|name| Ok(GpuEntry { table_headers: None, ..detail(name, data_dir)? }));
-    Ok(Outcome::of(HardwareReport::List { hardware: entries.collect::<ridgepoint::Result<_>>()? }))
+    Ok(names)
 }
 
-fn detail(name: &str, data_dir: Option<&Path>) -> ridgepoint::Result<GpuEntry> {
-    let hardware = Hardware::find_in(data_dir, name)?;
+fn detail(hardware: Hardware, data_dir: Option<&Path>) -> ridgepoint::Result<GpuEntry> {
     let tables = Tables::new(&hardware, &Engine::default(), data_dir);
     let mut table_headers = BTreeMap::new();
     table_headers.extend(tables_of::<GemmModel>(&tables)?);

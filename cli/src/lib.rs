@@ -21,6 +21,8 @@ mod output;
 mod plots;
 mod predict_step;
 mod progress;
+#[cfg(feature = "serve")]
+mod serve;
 mod server;
 mod simulate;
 mod sweep;
@@ -33,6 +35,8 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use common::Common;
 use outcome::print;
 pub use output::remove_unfinished;
+#[cfg(feature = "serve")]
+pub use serve::stop as stop_server;
 
 /// Predict how long one step of an LLM serving engine takes
 ///
@@ -58,6 +62,10 @@ enum Command {
     /// Replay a grid of servers and loads, or find the highest rate of each server that meets latency limits
     #[command(after_help = examples::SWEEP)]
     Sweep(sweep::Sweep),
+    /// Serve predictions over HTTP, and a page to explore them
+    #[cfg(feature = "serve")]
+    #[command(after_help = examples::SERVE)]
+    Serve(serve::Serve),
     /// Build efficiency tables from kernel measurements, or score tables on measurements
     #[command(after_help = examples::CALIBRATE)]
     Calibrate(calibrate::Calibrate),
@@ -111,6 +119,8 @@ pub fn run_unguarded(arguments: &[OsString]) -> u8 {
         Command::PredictStep(args) => print(predict_step::run(args, common), format),
         Command::Simulate(args) => print(simulate::run(args, common), format),
         Command::Sweep(args) => print(sweep::run(args, common), format),
+        #[cfg(feature = "serve")]
+        Command::Serve(args) => serve::run(args, common).map_or_else(outcome::failed, |()| 0),
         Command::Calibrate(args) => print(calibrate::run(args, common), format),
         Command::Evaluate(args) => print(evaluate::run(args, common), format),
         Command::Ingest(args) => print(ingest::run(args, common), format),

@@ -1,6 +1,7 @@
 //! `ridgepoint models`: the list of models, and one model in detail.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 
 use clap::Args;
 use ridgepoint::internals::correction::CorrectionInfo;
@@ -110,19 +111,36 @@ impl ModelEntry {
 /// A model that is unknown, unreadable or cannot be split as requested.
 pub fn run(args: &Models, common: &Common) -> Result<Outcome<ModelReport>, Failure> {
     let data_dir = common.data_dir();
-    let Some(name) = &args.name else {
+    let Some(name) = &args.name else { return Ok(Outcome::of(ModelReport::list(data_dir)?)) };
+    let model = Model::find_in(data_dir, name)?;
+    Ok(Outcome::of(ModelReport::one(model, deployment(&args.parallel)?)?))
+}
+
+impl ModelReport {
+    /// All models.
+    ///
+    /// # Errors
+    /// A file of the data folder that is at fault.
+    pub fn list(data_dir: Option<&Path>) -> ridgepoint::Result<Self> {
         let own = files_in(data_dir, "models", "json")?;
         let own = own.iter().map(Model::load);
         let models = own.chain(builtin_models().iter().map(|builtin| Model::builtin(&builtin.name)));
         let models = models.map(|model| ModelEntry::new(model?)).collect::<ridgepoint::Result<_>>()?;
-        return Ok(Outcome::of(ModelReport::List { models }));
-    };
-    let entry = ModelEntry::new(Model::find_in(data_dir, name)?)?;
-    let deployment = deployment(&args.parallel)?;
-    let memory = Memory::new(&entry.model, &deployment)?;
-    let (weight_bytes_per_rank, kv_bytes_per_token_per_rank) = (memory.max_weight_bytes(), memory.kv_bytes_per_token());
-    let detail = ModelDetail { entry, deployment, weight_bytes_per_rank, kv_bytes_per_token_per_rank, memory };
-    Ok(Outcome::of(ModelReport::One(Box::new(detail))))
+        Ok(ModelReport::List { models })
+    }
+
+    /// One model in a deployment.
+    ///
+    /// # Errors
+    /// A deployment that the model cannot be split by.
+    pub fn one(model: Model, deployment: Deployment) -> ridgepoint::Result<Self> {
+        let entry = ModelEntry::new(model)?;
+        let memory = Memory::new(&entry.model, &deployment)?;
+        let (weight_bytes_per_rank, kv_bytes_per_token_per_rank) =
+            (memory.max_weight_bytes(), memory.kv_bytes_per_token());
+        let detail = ModelDetail { entry, deployment, weight_bytes_per_rank, kv_bytes_per_token_per_rank, memory };
+        Ok(ModelReport::One(Box::new(detail)))
+    }
 }
 
 impl Report for ModelReport {

@@ -133,6 +133,26 @@ pub fn print<T: Report>(outcome: Result<Outcome<T>, Failure>, format: Format) ->
     }
 }
 
+/// Prints a line on stdout while the command runs on.
+#[cfg(feature = "serve")]
+pub fn announce(line: &str) {
+    let mut stdout = std::io::stdout().lock();
+    // Nobody may read it.
+    let _ = writeln!(stdout, "{}", printable(line)).and_then(|()| stdout.flush());
+}
+
+/// Prints a remark while the command runs on.
+#[cfg(feature = "serve")]
+pub fn remark(line: &str) {
+    report("warning", &[line.to_owned()]);
+}
+
+/// Prints a line of a log on stderr.
+#[cfg(feature = "serve")]
+pub fn log(line: &str) {
+    let _ = writeln!(std::io::stderr().lock(), "{}", printable(line));
+}
+
 /// Prints why a subcommand failed; returns the exit code.
 pub fn failed(failure: Failure) -> u8 {
     match failure {

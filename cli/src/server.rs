@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use ridgepoint::server_config::{Engine, ServerConfig};
-use ridgepoint::{Options, StepModel};
+use ridgepoint::{Hardware, Model, Options, StepModel};
 use ridgepoint_lab::fit::unlike_the_fitted;
 use serde::Serialize;
 use serde_json::Value;
@@ -66,6 +66,26 @@ pub struct ServerArgs {
     scheduling_policy: Option<String>,
 }
 
+/// Checks a server of this model and GPU, and builds its step model; with remarks.
+///
+/// # Errors
+/// A server that does not fit or cannot run.
+pub fn served(
+    server: ServerConfig,
+    model: Model,
+    hardware: Hardware,
+    options: &Options,
+    notes: &mut Vec<String>,
+) -> ridgepoint::Result<(Served, Engine)> {
+    let engine = server.engine_config(&model, &hardware)?;
+    let deployment = server.deployment;
+    let steps = StepModel::with_options(&model, &hardware, &deployment, options)?;
+    notes.extend(steps.notes().iter().cloned());
+    notes.extend(engine.notes.iter().cloned());
+    notes.extend(unlike_the_fitted(&steps, &engine.config));
+    Ok((Served { model, hardware, deployment, steps }, engine))
+}
+
 /// A number, or a text that the reader of servers judges.
 fn blocks(text: &str) -> Result<Value, std::convert::Infallible> {
     Ok(text.parse::<u64>().map_or_else(|_| text.into(), Value::from))
@@ -81,14 +101,9 @@ impl ServerArgs {
         outputs.reads([&server.model, &server.hardware]);
         let data_dir = options.data_dir.as_deref();
         let ((model, precision_notes), hardware) = both(server.find_model(data_dir), server.find_hardware(data_dir))?;
-        let engine = server.engine_config(&model, &hardware)?;
-        let deployment = server.deployment;
-        let steps = StepModel::with_options(&model, &hardware, &deployment, options)?;
         notes.extend(precision_notes);
-        notes.extend(steps.notes().iter().cloned());
-        notes.extend(engine.notes.iter().cloned());
-        notes.extend(unlike_the_fitted(&steps, &engine.config));
-        Ok((Served { model, hardware, deployment, steps }, engine, notes))
+        let (served, engine) = served(server, model, hardware, options, &mut notes)?;
+        Ok((served, engine, notes))
     }
 
     /// The file's server with the flags put over it, and remarks.

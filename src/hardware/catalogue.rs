@@ -69,6 +69,14 @@ impl Hardware {
         by_name(data_dir, name_or_path)
     }
 
+    /// Finds a GPU like [`Hardware::find_in`] by its name or alias alone: a name that is a path is unknown.
+    ///
+    /// # Errors
+    /// Those of [`Hardware::find_in`] for a name.
+    pub fn named_in(data_dir: Option<&Path>, name: &str) -> Result<Hardware> {
+        by_name(data_dir, name)
+    }
+
     /// Parses a JSON of GPUs as [`Hardware::find`] describes it, and returns the GPU `wanted`, or the only one.
     ///
     /// # Errors

@@ -3,6 +3,8 @@
 
 use std::path::Path;
 
+use serde_json::Value;
+
 use super::sense::{Sense, check_peaks};
 use super::spec::{Architecture, Hardware, Interconnect, InterconnectKind};
 use crate::dtype::DType;
@@ -26,9 +28,17 @@ impl Hardware {
     /// `allow_unusual_figures = true`, with a bf16 peak that the units cannot reach, and with an fp8 peak below the bf16
     /// peak or above four times it.
     pub fn from_toml_str(name: &str, origin: &str, text: &str) -> Result<Hardware> {
-        let value = parse_toml(origin, text)?;
+        Hardware::from_keys(name, origin, &parse_toml(origin, text)?)
+    }
+
+    /// Reads the keys of a hardware TOML file from JSON. `name` becomes the name of the GPU; errors call the value `origin`.
+    ///
+    /// # Errors
+    /// The `ErrorKind::Invalid` of [`Hardware::from_toml_str`].
+    #[doc(hidden)]
+    pub fn from_keys(name: &str, origin: &str, value: &Value) -> Result<Hardware> {
         let log = Log::default();
-        let hardware = read_file(name, Keys::new("", &value, &log));
+        let hardware = read_file(name, Keys::new("", value, &log));
         Ok(log.finish(origin, Some(hardware))?.0)
     }
 

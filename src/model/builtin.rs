@@ -126,9 +126,25 @@ impl Model {
         if looks_like_path || path.is_file() || path.join("config.json").is_file() {
             return Model::load(path);
         }
-        match find_among(&own(data_dir)?, name_or_path)? {
+        Model::named_in(data_dir, name_or_path)
+    }
+
+    /// Finds a model like [`Model::find_in`] by its name alone: a name that is a path is unknown.
+    ///
+    /// # Errors
+    /// Those of [`Model::builtin`], and `ErrorKind::Io` if `data_dir/models` can't be read.
+    ///
+    /// ```
+    /// use ridgepoint::{ErrorKind, Model};
+    /// assert_eq!(Model::named_in(None, "llama-3.1-8b")?.name, "llama-3.1-8b");
+    /// let error = Model::named_in(None, "models/llama-3.1-8b.json").unwrap_err();
+    /// assert_eq!(error.kind(), ErrorKind::UnknownModel);
+    /// # Ok::<(), ridgepoint::Error>(())
+    /// ```
+    pub fn named_in(data_dir: Option<&Path>, name: &str) -> Result<Model> {
+        match find_among(&own(data_dir)?, name)? {
             Some(model) => Ok(model),
-            None => Model::builtin(name_or_path),
+            None => Model::builtin(name),
         }
     }
 }

@@ -34,7 +34,17 @@ impl Model {
         name_or_path: &str,
         format: MatmulFormat,
     ) -> Result<(Model, Option<String>)> {
-        let model = Model::find_in(data_dir, name_or_path)?;
+        Self::variant_by(Model::find_in, data_dir, name_or_path, format)
+    }
+
+    /// [`Model::find_variant`] among the models that `find` finds.
+    pub(crate) fn variant_by(
+        find: impl Fn(Option<&Path>, &str) -> Result<Model>,
+        data_dir: Option<&Path>,
+        name_or_path: &str,
+        format: MatmulFormat,
+    ) -> Result<(Model, Option<String>)> {
+        let model = find(data_dir, name_or_path)?;
         let Some(stored) = model.main_weight_format().filter(|_| !model.stores(format)) else {
             return Ok((model, None));
         };
@@ -48,7 +58,7 @@ impl Model {
         };
         let is_path = Path::new(name_or_path).exists();
         let is_plain = matches!(stored, WeightFormat::Plain(_));
-        let variant = Model::find_in(data_dir, &format!("{name_or_path}-{suffix}"));
+        let variant = find(data_dir, &format!("{name_or_path}-{suffix}"));
         match variant {
             Ok(variant) if !is_path && variant.stores(format) && (is_plain || is_listed(data_dir, &variant.name)?) => {
                 let note = format!(

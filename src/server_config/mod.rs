@@ -72,6 +72,8 @@ pub struct ServerConfig {
     pub cpu_offload_gb: f64,
     /// Notes for users about keys that have no effect.
     pub notes: Vec<String>,
+    /// Look the model and the GPU up by name alone, and never as a path. Defaults to false.
+    pub names_only: bool,
 }
 
 /// The engine that a replay runs on.
@@ -100,6 +102,7 @@ impl ServerConfig {
             num_gpu_blocks_override: None,
             cpu_offload_gb: 0.0,
             notes: Vec::new(),
+            names_only: false,
         }
     }
 
@@ -147,9 +150,10 @@ impl ServerConfig {
     /// Those of [`Model::find_in`], and `ErrorKind::Invalid` if there is no such variant: for a `config.json` of one's own, or
     /// a checkpoint with other quantised weights.
     pub fn find_model(&self, data_dir: Option<&Path>) -> Result<(Model, Vec<String>)> {
-        let Some(precision) = self.precision else { return Ok((Model::find_in(data_dir, &self.model)?, Vec::new())) };
+        let find = if self.names_only { Model::named_in } else { Model::find_in };
+        let Some(precision) = self.precision else { return Ok((find(data_dir, &self.model)?, Vec::new())) };
         if precision.bits().0 == 16 {
-            let model = Model::find_in(data_dir, &self.model)?;
+            let model = find(data_dir, &self.model)?;
             let stored = model.main_weight_format().filter(|_| !model.stores(precision));
             let note = stored.map(|format| {
                 let name = &model.name;
@@ -159,7 +163,8 @@ impl ServerConfig {
             });
             return Ok((model, note.into_iter().collect()));
         }
-        let variant = Model::find_variant(data_dir, &self.model, precision).map_err(|error| error.of(&self.origin))?;
+        let variant =
+            Model::variant_by(find, data_dir, &self.model, precision).map_err(|error| error.of(&self.origin))?;
         Ok((variant.0, variant.1.into_iter().map(|note| format!("precision: {note}")).collect()))
     }
 
@@ -168,7 +173,8 @@ impl ServerConfig {
     /// # Errors
     /// Those of [`Hardware::find_in`].
     pub fn find_hardware(&self, data_dir: Option<&Path>) -> Result<Hardware> {
-        Hardware::find_in(data_dir, &self.hardware)
+        let find = if self.names_only { Hardware::named_in } else { Hardware::find_in };
+        find(data_dir, &self.hardware)
     }
 
     /// Returns the scheduler and cache of this server. `max_model_len` defaults to the model's own limit, and the blocks to

@@ -64,6 +64,39 @@ pub struct OpenedLoad {
     pub notes: Vec<String>,
 }
 
+impl OpenedLoad {
+    /// The load of a profile that was read. Its notes say so if it cannot be shared out to `replicas`.
+    ///
+    /// # Errors
+    /// Those of `check`, which gets the number of requests before any is drawn.
+    #[doc(hidden)]
+    pub fn of_profile(
+        mut profile: Profile,
+        seed: u64,
+        replicas: u32,
+        check: &dyn Fn(u64) -> Result<()>,
+    ) -> Result<Self> {
+        let unshared = "a profile cannot be shared out to replicas: one of them is replayed, with all of the load";
+        profile.notes.extend((replicas > 1).then(|| unshared.to_owned()));
+        check(profile.num_requests())?;
+        let (workload, summary) = (profile.workload(seed), profile.summary(seed));
+        Ok(OpenedLoad { workload, name: profile.origin, summary, notes: profile.notes })
+    }
+
+    /// The share of a list of requests that one of `replicas` replicas gets.
+    ///
+    /// # Errors
+    /// A share without requests, and those of `check`, which gets its number of requests.
+    #[doc(hidden)]
+    pub fn of_requests(file: RequestFile, replicas: u32, check: &dyn Fn(u64) -> Result<()>) -> Result<Self> {
+        let share = ReplicaShare::new(replicas);
+        let list = share.list(file.workload())?;
+        check(list.requests().len() as u64)?;
+        let (summary, notes) = (list.summary(), file.notes.into_iter().chain(share.note(None)).collect());
+        Ok(OpenedLoad { workload: Box::new(list), name: file.origin, summary, notes })
+    }
+}
+
 /// The note that requests of equal length in a closed loop run in lockstep, unlike those of real clients.
 pub const LOCKSTEP: &str = "all requests are equally long: those that are prefilled together finish together, round after \
                         round, and queue behind each other more than the requests of real clients do";
@@ -87,21 +120,9 @@ impl Load {
         let share = ReplicaShare::new(replicas);
         let opened = |name, workload, summary, notes| Ok(OpenedLoad { workload, name, summary, notes });
         match self {
-            Load::Profile { path } => {
-                let mut profile = Profile::read(path)?;
-                let unshared =
-                    "a profile cannot be shared out to replicas: one of them is replayed, with all of the load";
-                profile.notes.extend((replicas > 1).then(|| unshared.to_owned()));
-                check(profile.num_requests())?;
-                let (workload, summary) = (profile.workload(seed), profile.summary(seed));
-                opened(path.display().to_string(), workload, summary, profile.notes)
-            }
+            Load::Profile { path } => OpenedLoad::of_profile(Profile::read(path)?, seed, replicas, check),
             Load::RequestFile { path, format } => {
-                let file = RequestFile::read(path, *format)?;
-                let list = share.list(file.workload())?;
-                check(list.requests().len() as u64)?;
-                let (summary, notes) = (list.summary(), file.notes.into_iter().chain(share.note(None)).collect());
-                opened(path.display().to_string(), Box::new(list), summary, notes)
+                OpenedLoad::of_requests(RequestFile::read(path, *format)?, replicas, check)
             }
             Load::ClosedLoop { concurrency, input_len, output_len, num_requests } => {
                 let own = share.concurrency(*concurrency);

@@ -36,6 +36,7 @@ mod rows;
 pub(crate) mod seed;
 mod share;
 mod staged;
+pub(crate) mod stoppable;
 mod summary;
 mod traces;
 mod vllm_bench;

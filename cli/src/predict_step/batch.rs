@@ -34,22 +34,34 @@ impl Batch {
             Input::open(FileKind::Batch, path)?
         };
         let origin = input.origin().to_owned();
-        let requests = parse(&origin, &input.text()?)?.into_iter();
-        let items = requests.map(|request| Item { count: 1, request, flag: String::new() }).collect();
-        Ok(Batch { origin, items })
+        Batch::from_json(&origin, &parse_json(&origin, &input.text()?)?)
     }
 
-    /// The batch that the shorthand flags stand for, prefill chunks first.
+    /// The batch that the shorthand stands for.
     ///
     /// # Errors
     /// Too many requests.
-    pub fn from_flags(prefill: &[Item], decode: &[Item]) -> Result<Self> {
-        let items = [prefill, decode].concat();
+    pub fn of_items(origin: &str, items: Vec<Item>) -> Result<Self> {
         let total: u64 = items.iter().map(|item| u64::from(item.count)).sum();
-        let problem = format!("--prefill and --decode ask for {total} requests, more than {MAX_REQUESTS}");
-        let origin = "the command line".to_owned();
-        check(origin.as_str(), (total > MAX_REQUESTS).then_some(problem).into_iter().collect())?;
-        Ok(Batch { origin, items })
+        let problem = format!("prefill and decode ask for {total} requests, more than {MAX_REQUESTS}");
+        check(origin, (total > MAX_REQUESTS).then_some(problem).into_iter().collect())?;
+        Ok(Batch { origin: origin.to_owned(), items })
+    }
+
+    /// Reads `{"requests": [...]}`, which errors call `origin`.
+    ///
+    /// # Errors
+    /// All problems, with request, key and value.
+    pub fn from_json(origin: &str, value: &Value) -> Result<Self> {
+        let requests = requests(origin, value)?.into_iter();
+        let items = requests.map(|request| Item { count: 1, request, flag: String::new() }).collect();
+        Ok(Batch { origin: origin.to_owned(), items })
+    }
+
+    /// The number of requests.
+    #[cfg(feature = "serve")]
+    pub fn num_requests(&self) -> u64 {
+        self.items.iter().map(|item| u64::from(item.count)).sum()
     }
 
     /// The requests.
@@ -73,14 +85,10 @@ impl Batch {
     }
 }
 
-/// Parses `{"requests": [...]}`.
-///
-/// # Errors
-/// All problems, with request, key and value; the line and column of a text that is not JSON.
-fn parse(origin: &str, text: &str) -> Result<Vec<Request>> {
-    let value = parse_json(origin, text)?;
+/// Reads `{"requests": [...]}`.
+fn requests(origin: &str, value: &Value) -> Result<Vec<Request>> {
     let log = Log::default();
-    let keys = Keys::new("", &value, &log);
+    let keys = Keys::new("", value, &log);
     let shape =
         r#"a list of requests, as in {"requests": [{"num_computed_tokens": 2048, "num_scheduled_tokens": 1}, ...]}"#;
     if !keys.has("requests") {
@@ -88,6 +96,9 @@ fn parse(origin: &str, text: &str) -> Result<Vec<Request>> {
     }
     let entries = keys.read("requests", shape, Value::as_array).into_iter().flatten().enumerate();
     let requests = entries.filter_map(|(index, entry)| {
+        if let Some(request) = plain(entry) {
+            return Some(request);
+        }
         let keys = Keys::new(&format!("requests[{index}]"), entry, &log).with_aliases(ALIASES);
         keys.require(&["num_computed_tokens", "num_scheduled_tokens"]);
         let tokens = |key| keys.whole(key, 0..=u32::MAX);
@@ -99,6 +110,16 @@ fn parse(origin: &str, text: &str) -> Result<Vec<Request>> {
     let requests: Vec<Request> = requests.collect();
     keys.finish();
     Ok(log.finish(origin, Some(requests))?.0)
+}
+
+/// A request whose keys are all known and right, without the cost of naming faults.
+fn plain(entry: &Value) -> Option<Request> {
+    let map = entry.as_object()?;
+    let samples = map.get("samples").map_or(Some(true), Value::as_bool)?;
+    let tokens = |key| u32::try_from(map.get(key)?.as_u64()?).ok();
+    let (computed, scheduled) = (tokens("num_computed_tokens")?, tokens("num_scheduled_tokens")?);
+    let num_keys = 2 + usize::from(map.contains_key("samples"));
+    (map.len() == num_keys).then(|| Request::new(computed, scheduled, samples))
 }
 
 #[cfg(test)]

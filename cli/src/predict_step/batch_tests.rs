@@ -4,6 +4,10 @@ use proptest::prelude::*;
 
 use super::*;
 
+fn parse(origin: &str, text: &str) -> Result<Vec<Request>> {
+    requests(origin, &parse_json(origin, text)?)
+}
+
 fn fault(text: &str) -> String {
     parse("batch.json", text).unwrap_err().to_string()
 }
@@ -70,7 +74,7 @@ fn only_the_documented_shape_is_read() {
 #[test]
 fn more_requests_than_memory_holds_are_refused() {
     let decode = [Item::decode("4000000000x2048").unwrap()];
-    let Err(error) = Batch::from_flags(&[], &decode) else { panic!() };
+    let Err(error) = Batch::of_items("the command line", decode.to_vec()) else { panic!() };
     assert!(error.to_string().contains("4000000000 requests"), "{error}");
 }
 

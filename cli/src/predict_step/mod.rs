@@ -6,6 +6,7 @@ mod shorthand;
 mod table;
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use clap::Args;
 use ridgepoint::internals::correction::CorrectionInfo;
@@ -16,8 +17,8 @@ use serde::{Serialize, Serializer};
 use crate::common::{Common, PREDICTION};
 use crate::deployment::{Served, StepModelArgs};
 use crate::outcome::{Failure, Outcome};
-use batch::Batch;
-use shorthand::Item;
+pub use batch::Batch;
+pub use shorthand::Item;
 
 const BATCH: &str = "Batch";
 
@@ -45,7 +46,7 @@ pub struct PredictStep {
 
 /// A prediction with its inputs.
 pub struct Prediction {
-    served: Served,
+    served: Arc<Served>,
     step: StepEstimate,
     efficiency: EfficiencyMode,
     /// Sentences on the slowest operators, if asked for.
@@ -63,12 +64,34 @@ pub fn run(args: &PredictStep, common: &Common) -> Result<Outcome<Prediction>, F
     let served = args.step_model.open(common, true)?;
     let batch = match &args.batch {
         Some(path) => Batch::read(path)?,
-        None => Batch::from_flags(&args.prefill, &args.decode)?,
+        None => Batch::of_items("the command line", [&*args.prefill, &args.decode].concat())?,
     };
-    let single = |request: &Request| served.steps.plan().batch_sums(&[*request]).map(drop);
-    let step = served.steps.estimate(&batch.requests()).map_err(|error| batch.refused(error, single))?;
-    let explanation = if args.explain { explain::longest(&step) } else { Vec::new() };
-    Ok(Outcome::of(Prediction { served, step, efficiency: args.step_model.prediction.efficiency, explanation }))
+    let efficiency = args.step_model.prediction.efficiency;
+    Ok(Outcome::of(Prediction::new(Arc::new(served), efficiency, &batch, args.explain)?))
+}
+
+impl Prediction {
+    /// Predicts a batch; `efficiency` is the one that was asked for. With `explain` there are sentences on the slowest operators.
+    ///
+    /// # Errors
+    /// Requests that cannot be.
+    pub fn new(
+        served: Arc<Served>,
+        efficiency: EfficiencyMode,
+        batch: &Batch,
+        explain: bool,
+    ) -> ridgepoint::Result<Self> {
+        let single = |request: &Request| served.steps.plan().batch_sums(&[*request]).map(drop);
+        let step = served.steps.estimate(&batch.requests()).map_err(|error| batch.refused(error, single))?;
+        let explanation = if explain { explain::longest(&step) } else { Vec::new() };
+        Ok(Prediction { served, step, efficiency, explanation })
+    }
+
+    /// Adds warnings to those of the step.
+    #[cfg(feature = "serve")]
+    pub fn warn(&mut self, warnings: &[String]) {
+        self.step.warnings.extend_from_slice(warnings);
+    }
 }
 
 impl Serialize for Prediction {

@@ -10,7 +10,7 @@ use ridgepoint::workload::{Load, ReplicaShare};
 use crate::common::above_zero;
 
 /// Rounds of a closed loop whose number of requests is not given.
-const ROUNDS: u64 = 10;
+pub const ROUNDS: u64 = 10;
 
 const LOAD: &str = "Load (one of --profile, --requests, --concurrency, --request-rate)";
 

@@ -1,22 +1,18 @@
-//! `ridgepoint simulate`: replays a load on a server. `load` and `server` turn arguments into a replay, `files` writes beside
-//! the report, `table` lays it out.
+//! `ridgepoint simulate`: replays a load on a server. `load` and `server` turn arguments into a replay, `report` runs it, `files`
+//! writes beside the report, `table` lays it out.
 
 mod files;
 mod load;
+mod report;
 mod table;
 
 use std::path::PathBuf;
 
 use clap::Args;
-use ridgepoint::internals::correction::{Correction, CorrectionInfo};
+use ridgepoint::internals::correction::Correction;
 use ridgepoint::internals::replay::export::TokenMeta;
-use ridgepoint::internals::replay::{Intervals, SpreadSampler};
-use ridgepoint::internals::workload::KeptContents;
-use ridgepoint::internals::workload::check_memory;
-use ridgepoint::latency::{CalibratedRoofline, FittedBlackBox, LatencyModel};
-use ridgepoint::replay::{EngineConfig, EngineCounters, Metrics, NoisySteps, StageMetrics, replay};
-use ridgepoint::{Deployment, EfficiencyMode, Hardware, Model};
-use serde::Serialize;
+use ridgepoint::internals::workload::{KeptContents, check_memory};
+use ridgepoint::latency::{CalibratedRoofline, FittedBlackBox};
 
 use crate::common::{Common, MemoryArg, PREDICTION, PredictionArgs, at_least_zero};
 use crate::deployment::Served;
@@ -26,6 +22,8 @@ use crate::progress::{self, AnsweredRequests};
 use crate::server::ServerArgs;
 use files::{Files, OutputArgs, Replayed};
 use load::LoadArgs;
+pub use load::ROUNDS;
+pub use report::{Server, Simulation};
 
 /// The arguments of `simulate`.
 #[derive(Debug, Args)]
@@ -82,84 +80,6 @@ impl Noise {
     }
 }
 
-/// A remark if a black box was fitted on another server than the one that is replayed: it knows neither model nor GPU.
-fn of_another_server(
-    fitted: &FittedBlackBox,
-    model: &Model,
-    gpu: &Hardware,
-    deployment: &Deployment,
-) -> Option<String> {
-    let (known, here) = (
-        (&fitted.model, &fitted.hardware, fitted.tensor_parallel_size),
-        (&model.name, &gpu.name, deployment.tensor_parallel_size),
-    );
-    (known != here).then(|| {
-        format!(
-            "the latency model was fitted on {} on {} x {}, and this server has {} on {} x {}: a black box knows neither model nor GPU",
-            known.0, known.2, known.1, here.0, here.2, here.1
-        )
-    })
-}
-
-/// A replayed load. Its JSON keys are stable: keys are added, never renamed or dropped.
-#[derive(Debug, Serialize)]
-pub struct Simulation {
-    #[serde(skip)]
-    title: String,
-    #[serde(skip)]
-    memory: Option<String>,
-    model: String,
-    hardware: String,
-    deployment: Deployment,
-    engine: EngineConfig,
-    kv_blocks_from: &'static str,
-    load: String,
-    latency_model: String,
-    /// Noise of step times: standard deviation of the logarithm of each factor.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    noise_sigma: Option<f64>,
-    correction: CorrectionInfo,
-    /// `None` for a latency model of a file.
-    intervals: Option<Intervals>,
-    /// The whole run, then its stages.
-    stages: Vec<StageMetrics>,
-    counters: Counters,
-    notes: Vec<String>,
-    warnings: Vec<String>,
-}
-
-/// The engine's counts with shares and means of its work; `None` where there is nothing to divide by.
-#[derive(Debug, Serialize)]
-struct Counters {
-    #[serde(flatten)]
-    counted: EngineCounters,
-    /// Tokens per step.
-    mean_step_tokens: Option<f64>,
-    /// Share of the scheduled tokens that belong to prompts or are computed again.
-    prefill_token_share: Option<f64>,
-    /// Share of the prompt tokens that the prefix cache had; `None` with the cache off.
-    cache_hit_share: Option<f64>,
-    /// Share of the time until the last request ended in which the GPUs worked.
-    gpu_busy_share: Option<f64>,
-    /// Most KV blocks in use over those that requests can have.
-    peak_kv_share: Option<f64>,
-}
-
-impl Counters {
-    fn new(counted: EngineCounters, engine: &EngineConfig) -> Self {
-        let of = |part: u64, whole: u64| (whole > 0).then(|| part as f64 / whole as f64);
-        let looked_up = counted.cached_tokens.saturating_add(counted.prefill_tokens);
-        Counters {
-            mean_step_tokens: of(counted.scheduled_tokens, counted.steps),
-            prefill_token_share: of(counted.prefill_tokens, counted.scheduled_tokens),
-            cache_hit_share: of(counted.cached_tokens, looked_up).filter(|_| engine.enable_prefix_caching),
-            gpu_busy_share: of(counted.busy_ns, counted.end_ns),
-            peak_kv_share: of(u64::from(counted.max_blocks_in_use), u64::from(engine.usable_blocks())),
-            counted,
-        }
-    }
-}
-
 /// Replays a load.
 ///
 /// # Errors
@@ -174,20 +94,24 @@ pub fn run(args: &Simulate, common: &Common) -> Result<Outcome<Simulation>, Fail
     warnings.append(&mut load.notes);
     let latency = CalibratedRoofline::new(steps);
     let fitted = args.latency.as_deref().map(FittedBlackBox::load).transpose()?;
-    let steady: &dyn LatencyModel = fitted.as_ref().map_or(&latency, |fitted| &fitted.black_box);
     let correction = latency.steps().correction().filter(|_| fitted.is_none());
     let noise_sigma = args.noise.map(|noise| noise.sigma(correction)).transpose()?;
-    let noisy = noise_sigma.map(|sigma| NoisySteps::new(steady, sigma, args.load.seed)).transpose()?;
-    let sampled = noisy.as_ref().map_or(steady, |noisy| noisy);
-    let sampler = SpreadSampler::new(latency.steps());
+    let server = Server {
+        model: &model,
+        hardware: &hardware,
+        deployment: &deployment,
+        engine: &engine,
+        latency: &latency,
+        fitted: fitted.as_ref(),
+        noise_sigma,
+        seed: args.load.seed,
+    };
     let bar = progress::bar(load.summary.requests as u64, "replay [{bar:30}] {percent} % of {len} requests, {elapsed}");
-    let mut observers = ((Files::create(&args.output, &mut outputs)?, sampler), AnsweredRequests(bar.clone()));
+    let observer = (Files::create(&args.output, &mut outputs)?, AnsweredRequests(bar.clone()));
     let mut sent = KeptContents::of(&mut *load.workload, args.output.tells_contents());
-    let replayed = replay(sampled, &engine.config, &mut sent, &mut observers);
+    let replayed = server.replay(&mut sent, observer);
     bar.finish_and_clear();
-    let (replayed, ((files, sampler), _)) = (replayed?, observers);
-    replayed.check_clock()?;
-    let metrics = Metrics::of(&replayed);
+    let (replayed, (files, _)) = replayed?;
     let of = Replayed {
         bench: args.load.bench_run(&model.name, deployment.data_parallel_size),
         meta: TokenMeta {
@@ -201,78 +125,15 @@ pub fn run(args: &Simulate, common: &Common) -> Result<Outcome<Simulation>, Fail
         engine: &engine.config,
         contents: &sent.contents,
     };
-    files.write(&of, &replayed, &metrics)?;
-    warnings.extend(replayed.notes(&engine.config));
-    warnings.extend(args.output.untold(&replayed.records));
-    warnings.extend(sampler.extrapolated().filter(|_| fitted.is_none()));
-
-    let correction = CorrectionInfo::of(correction);
-    let mut latency_model = match (latency.steps().efficiency(), &correction.name) {
-        (EfficiencyMode::Ideal, _) => "ideal roofline, with the default host overheads".to_owned(),
-        (_, None) => "calibrated roofline without a correction, with the default host overheads".to_owned(),
-        _ => format!("calibrated roofline with the correction {correction}, host overheads included"),
-    };
-    if let Some(fitted) = &fitted {
-        warnings.extend(of_another_server(fitted, &model, &hardware, &deployment));
-        latency_model = format!("black box by {}, fitted on {} steps of {}", fitted.method, fitted.rows, fitted.data);
-    }
-    if let Some(sigma) = noise_sigma {
-        latency_model += &format!(", each step times a random factor of mean 1 (noise {sigma})");
-    }
+    files.write(&of, &replayed.replay, &replayed.metrics)?;
     let memory = args.output.print_kv_capacity.then(|| match engine.blocks_are_given {
         true => format!("{}\nnot used: num_gpu_blocks = {} was given", engine.capacity, engine.config.num_gpu_blocks),
         false => engine.capacity.to_string(),
     });
     let in_json = memory.iter().filter(|_| common.format == Format::Json);
     let notes = in_json.map(|memory| memory.replace('\n', "; ")).collect();
-    let simulation = Simulation {
-        title,
-        memory,
-        model: model.name,
-        hardware: hardware.name,
-        deployment,
-        kv_blocks_from: if engine.blocks_are_given { "given" } else { "the memory equation" },
-        load: format!("{}: {}", load.name, load.summary),
-        latency_model,
-        noise_sigma,
-        correction,
-        intervals: fitted.is_none().then(|| Intervals::from(&sampler.spread())),
-        stages: metrics.run_and_stages().cloned().collect(),
-        counters: Counters::new(replayed.counters, &engine.config),
-        engine: engine.config,
-        notes: Vec::new(),
-        warnings,
-    };
+    let mut simulation = server.report(&format!("{}: {}", load.name, load.summary), &replayed, warnings);
+    simulation.warn(args.output.untold(&replayed.replay.records));
+    (simulation.title, simulation.memory) = (title, memory);
     Ok(Outcome { notes, ..Outcome::of(simulation) })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn shares_follow_from_the_counts() {
-        let mut engine = EngineConfig::new(&Deployment::default(), 4096, 1001);
-        let counters = EngineCounters {
-            steps: 22,
-            scheduled_tokens: 770,
-            prefill_tokens: 750,
-            cached_tokens: 250,
-            max_blocks_in_use: 64,
-            busy_ns: 310,
-            end_ns: 1240,
-            ..EngineCounters::default()
-        };
-        let shares = Counters::new(counters, &engine);
-        assert_eq!((shares.mean_step_tokens, shares.prefill_token_share), (Some(35.0), Some(750.0 / 770.0)));
-        // 250 of 1,000 prompt tokens; 64 of 1,000 usable blocks; 310 of 1,240 ns.
-        assert_eq!(
-            (shares.cache_hit_share, shares.peak_kv_share, shares.gpu_busy_share),
-            (Some(0.25), Some(0.064), Some(0.25))
-        );
-        engine.enable_prefix_caching = false;
-        assert_eq!(Counters::new(counters, &engine).cache_hit_share, None);
-        let none = Counters::new(EngineCounters::default(), &engine);
-        assert_eq!((none.mean_step_tokens, none.gpu_busy_share), (None, None));
-    }
 }

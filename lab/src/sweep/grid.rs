@@ -9,7 +9,7 @@ use ridgepoint::{Error, ErrorKind, Result};
 use serde_json::{Map, Value};
 
 use super::load::{LoadPoint, Source};
-use super::load_keys::Loads;
+use super::load_keys::{FILE_KEYS, Loads};
 use super::slo::Slo;
 
 /// Most configurations of a grid.
@@ -87,15 +87,29 @@ impl Grid {
     /// A text that is not TOML; all problems: unknown keys, values out of range or listed twice, loads and limits that do not go
     /// together, files of requests that cannot be read, more than [`MAX_CONFIGURATIONS`].
     pub fn parse(origin: &str, text: &str) -> Result<Self> {
-        let toml = parse_toml(origin, text)?;
+        Self::from_keys(origin, &parse_toml(origin, text)?, false)
+    }
+
+    /// Reads the keys of a grid from JSON. With `names_only`, models and GPUs are found by name alone, and no file of requests is read.
+    ///
+    /// # Errors
+    /// Those of [`Grid::parse`] but for the TOML, and a file of requests if only names are allowed.
+    pub fn from_keys(origin: &str, value: &Value, names_only: bool) -> Result<Self> {
         let log = Log::default();
-        let keys = Keys::new("", &toml, &log);
+        let keys = Keys::new("", value, &log);
         let server = keys.section_or_empty("server");
         if server.entries().next().is_none() {
             log.problem("[server] is missing or empty: give at least model and hardware");
         }
         let slo = keys.section("slo").map(Slo::read);
-        let loads = Loads::read(&keys.section_or_empty("load"), keys.has("slo"));
+        let load = keys.section_or_empty("load");
+        if names_only && FILE_KEYS.into_iter().any(|key| load.has(key)) {
+            FILE_KEYS.into_iter().for_each(|key| load.refuse(key, "names a file, and no files are read here"));
+            keys.finish();
+            log.finish(origin, Some(()))?;
+            return Err(Error::invalid(origin, vec!["load: no files are read here".to_owned()]));
+        }
+        let loads = Loads::read(&load, keys.has("slo"));
         keys.finish();
         let mut server_axes = axes("server", server.entries(), &log);
         server_axes.sort_by_key(|axis| (axis.key != "model", axis.key != "hardware"));
@@ -110,7 +124,8 @@ impl Grid {
             );
             return Err(Error::invalid(origin, vec![problem]));
         }
-        let servers = combinations(&server_axes, |map| read_server(map, &log));
+        let server = |map: &_| Some(ServerConfig { names_only, ..read_server(map, &log)? });
+        let servers = combinations(&server_axes, server);
         let load_points = combinations(&load_axes, |map| loads.point(Keys::of_map("load", map, &log)));
         let replicated = servers.iter().map(|server| server.value.deployment.data_parallel_size).find(|size| *size > 1);
         if let (Source::Profile(profile), Some(size)) = (&loads.source, replicated) {

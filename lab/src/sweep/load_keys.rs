@@ -15,7 +15,7 @@ use super::load::{LoadPoint, Source, mean_rate_per_s};
 const ROUNDS: u64 = 10;
 
 /// Keys of the file of requests. They have one value for the whole grid.
-const FILE_KEYS: [&str; 3] = ["profile", "requests", "requests_format"];
+pub(super) const FILE_KEYS: [&str; 3] = ["profile", "requests", "requests_format"];
 
 /// Keys that change slower than the others, the slowest first.
 const SLOWEST: [&str; 4] = ["num_requests", "input_len_tokens", "output_len_tokens", "burstiness"];

@@ -1,11 +1,12 @@
 //! Runs one configuration: one replay of a given load, or a search for the highest rate.
 
 use std::sync::OnceLock;
+use std::sync::atomic::AtomicBool;
 
 use ridgepoint::internals::BUILD;
 use ridgepoint::internals::correction::CorrectionInfo;
 use ridgepoint::internals::replay::SpreadSampler;
-use ridgepoint::internals::workload::LOCKSTEP;
+use ridgepoint::internals::workload::{LOCKSTEP, Stoppable};
 use ridgepoint::latency::CalibratedRoofline;
 use ridgepoint::replay::{EngineConfig, Metrics, Observer, replay};
 use ridgepoint::workload::ReplicaShare;
@@ -32,6 +33,8 @@ pub(super) struct Point<'a> {
     pub(super) model: &'a FoundModel,
     pub(super) hardware: &'a Hardware,
     pub(super) options: &'a Options,
+    /// Ends the replays once it is set.
+    pub(super) stop: &'a AtomicBool,
 }
 
 impl Point<'_> {
@@ -153,7 +156,8 @@ impl Point<'_> {
         let (mut sampler, mut nobody) = (SpreadSampler::new(latency.steps()), ());
         let has_confidence = self.grid.slo.as_ref().is_some_and(Slo::has_confidence);
         let observer: &mut dyn Observer = if has_confidence { &mut sampler } else { &mut nobody };
-        let replayed = replay(latency, config, &mut *workload, observer).map_err(reason)?;
+        let mut workload = Stoppable::new(&mut *workload, self.stop);
+        let replayed = replay(latency, config, &mut workload, observer).map_err(reason)?;
         replayed.check_clock().map_err(reason)?;
         let run = Metrics::of(&replayed).run;
         let notes = replayed.notes(config);

@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::path::Path;
+use std::sync::atomic::AtomicBool;
 
 use rayon::prelude::*;
 use ridgepoint::internals::input::{MAX_PROBLEMS, check};
@@ -24,6 +25,8 @@ pub struct Sweep {
     options: Options,
     models: HashMap<(String, Option<MatmulFormat>), FoundModel>,
     hardware: HashMap<String, Hardware>,
+    /// Set from another thread to end the replays that run.
+    stop: Arc<AtomicBool>,
 }
 
 impl Sweep {
@@ -52,7 +55,14 @@ impl Sweep {
             }
         }
         check(grid.origin.as_str(), problems)?;
-        Ok(Sweep { grid, options, models, hardware })
+        Ok(Sweep { grid, options, models, hardware, stop: Arc::default() })
+    }
+
+    /// The same sweep with a flag that ends its replays soon after it is set. Their rows are then of no use: `finished` of
+    /// [`Sweep::run`] should return an error.
+    #[must_use]
+    pub fn stopped_by(self, stop: Arc<AtomicBool>) -> Self {
+        Sweep { stop, ..self }
     }
 
     /// The grid.
@@ -131,6 +141,7 @@ impl Sweep {
             model: self.models.get(&model_key(server))?,
             hardware: self.hardware.get(&server.hardware)?,
             options: &self.options,
+            stop: &self.stop,
         })
     }
 }
@@ -141,7 +152,7 @@ fn model_key(server: &ServerConfig) -> (String, Option<MatmulFormat>) {
 
 fn found_model(server: &ServerConfig, options: &Options) -> Result<FoundModel> {
     let data_dir = options.data_dir.as_deref();
-    let named = Model::find_in(data_dir, &server.model)?;
+    let named = ServerConfig { precision: None, ..server.clone() }.find_model(data_dir)?.0;
     let model = server.find_model(data_dir).map_err(reason);
     let name = model.as_ref().map_or(&named.name, |(model, _)| &model.name);
     let correction = options.correction.resolve(name, options.efficiency)?;

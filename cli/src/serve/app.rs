@@ -1,0 +1,51 @@
+//! What all routes share: limits, caches, threads, counts.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use tokio::sync::OnceCell;
+use tokio::time::Instant;
+
+use super::answer::Kept;
+use super::body::Bodies;
+use super::cache::Cache;
+use super::jobs::Jobs;
+use super::metrics::Metrics;
+use super::page::Page;
+use super::predict::Compiled;
+use super::simulate::Replayable;
+use super::token::Token;
+
+/// The state of a server.
+pub struct App {
+    pub data_dir: Option<PathBuf>,
+    pub timeout: Duration,
+    pub max_memory_gib: f64,
+    pub token: Option<Token>,
+    /// Print a line per request.
+    pub log: bool,
+    pub bodies: Bodies,
+    pub jobs: Jobs,
+    pub step_models: Cache<Compiled>,
+    pub replayables: Cache<Replayable>,
+    pub metrics: Metrics,
+    pub page: Page,
+    pub documents: Documents,
+}
+
+/// Long answers that never change, made when they are first asked for.
+#[derive(Default)]
+pub struct Documents {
+    pub models: OnceCell<Kept>,
+    pub hardware: OnceCell<Kept>,
+    pub support: OnceCell<Kept>,
+    pub openapi: OnceCell<Kept>,
+    pub measured: OnceCell<Kept>,
+}
+
+impl App {
+    /// The time by which a request that begins now must have its answer.
+    pub fn deadline(&self) -> Instant {
+        Instant::now() + self.timeout
+    }
+}

@@ -1,0 +1,242 @@
+//! `POST /v1/simulate`.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::response::Response;
+use hyper::Request;
+use hyper::header::HeaderMap;
+use ridgepoint::internals::input::{Keys, Log, NumberRange};
+use ridgepoint::internals::workload::{MAX_RATE_PER_S, MAX_REQUESTS, MAX_TOKENS, Stoppable, check_memory};
+use ridgepoint::latency::CalibratedRoofline;
+use ridgepoint::server_config::Engine;
+use ridgepoint::workload::profile::Profile;
+use ridgepoint::workload::requests::{Format, RequestFile};
+use ridgepoint::workload::{Load, OpenedLoad};
+use ridgepoint::{Deployment, Hardware, Model};
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use super::app::App;
+use super::body::{ORIGIN, taken};
+use super::jobs::Stop;
+use super::problem::Problem;
+use super::series::{Series, Timeline};
+use super::server_keys::ServerKeys;
+use super::{answer, body};
+use crate::deployment::Served;
+use crate::server::served;
+use crate::simulate::{ROUNDS, Server, Simulation};
+
+/// Keys of the route beside those of the server. The other names are those that the command's flags have.
+pub const KEYS: [&str; 15] = [
+    "request_rate",
+    "concurrency",
+    "requests",
+    "profile",
+    "num_requests",
+    "input_len",
+    "output_len",
+    "burstiness",
+    "seed",
+    "noise",
+    "series",
+    "max_concurrency",
+    "random_input_len",
+    "random_output_len",
+    "num_prompts",
+];
+
+const ALIASES: &[(&str, &str)] = &[
+    ("max_concurrency", "concurrency"),
+    ("random_input_len", "input_len"),
+    ("random_output_len", "output_len"),
+    ("num_prompts", "num_requests"),
+];
+
+/// A server whose loads can be replayed at once.
+pub struct Replayable {
+    model: Model,
+    hardware: Hardware,
+    deployment: Deployment,
+    engine: Engine,
+    latency: CalibratedRoofline,
+    notes: Vec<String>,
+}
+
+/// A simulation, with series where they were asked for.
+#[derive(Debug, Serialize)]
+pub struct SimulationAnswer {
+    #[serde(flatten)]
+    simulation: Simulation,
+    /// Quantiles of latencies, and the queue over time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    series: Option<Series>,
+}
+
+/// Replays a load.
+pub async fn simulate(State(app): State<Arc<App>>, request: Request<Body>) -> Result<Response, Problem> {
+    let deadline = app.deadline();
+    let body::Json { headers, mut map, .. } = app.bodies.json(request, deadline).await?;
+    let own = taken(&mut map, &KEYS);
+    let server = ServerKeys::new(map);
+    let key = server.canonical();
+    let replayable = match app.replayables.get(&key) {
+        Some(replayable) => replayable,
+        None => {
+            let data_dir = app.data_dir.clone();
+            let build = app.jobs.run(deadline, move |_| replayable(&server, data_dir.as_deref()));
+            app.replayables.get_or_build(&key, build).await?
+        }
+    };
+    let (max_memory_gib, at_once) = (app.max_memory_gib, app.jobs.num_threads());
+    let fits = move |num_requests| check_memory(num_requests, at_once, max_memory_gib);
+    app.jobs.run(deadline, move |stop| replayed(&headers, &replayable, &own, &fits, stop)).await
+}
+
+fn replayable(keys: &ServerKeys, data_dir: Option<&Path>) -> Result<(Replayable, usize), Problem> {
+    let found = keys.find(data_dir, &KEYS)?;
+    let mut notes = found.notes;
+    let (Served { model, hardware, deployment, steps }, engine) =
+        served(found.server, found.model, found.hardware, &found.options, &mut notes)?;
+    let bytes = table_bytes(&deployment);
+    let latency = CalibratedRoofline::new(steps);
+    Ok((Replayable { model, hardware, deployment, engine, latency, notes }, bytes))
+}
+
+/// An upper estimate of a step model with its lookup tables, which have rows by tokens and by requests.
+fn table_bytes(deployment: &Deployment) -> usize {
+    const FIXED: usize = 1 << 20;
+    const BYTES_PER_ROW: usize = 256;
+    let rows = u64::from(deployment.max_num_seqs) + u64::from(deployment.max_num_batched_tokens);
+    FIXED.saturating_add(BYTES_PER_ROW.saturating_mul(usize::try_from(rows).unwrap_or(usize::MAX)))
+}
+
+fn replayed(
+    headers: &HeaderMap,
+    of: &Replayable,
+    own: &Map<String, Value>,
+    fits: &dyn Fn(u64) -> ridgepoint::Result<()>,
+    stop: &Stop,
+) -> Result<Response, Problem> {
+    let asked = Asked::read(own)?;
+    let mut load = asked.open(of.deployment.data_parallel_size, fits)?;
+    let mut warnings = of.notes.clone();
+    warnings.append(&mut load.notes);
+    let server = Server {
+        model: &of.model,
+        hardware: &of.hardware,
+        deployment: &of.deployment,
+        engine: &of.engine,
+        latency: &of.latency,
+        fitted: None,
+        noise_sigma: asked.noise,
+        seed: asked.seed,
+    };
+    let timeline = asked.series.then(|| Timeline::new(of.engine.config.usable_blocks()));
+    let mut sent = Stoppable::new(&mut *load.workload, stop);
+    let replayed = server.replay(&mut sent, timeline.unwrap_or_default());
+    if stop.load(Ordering::Relaxed) {
+        return Err(Problem::busy("the replay was stopped"));
+    }
+    let (replayed, timeline) = replayed?;
+    let series = asked.series.then(|| Series::new(&replayed.replay, timeline));
+    let simulation = server.report(&format!("{}: {}", load.name, load.summary), &replayed, warnings);
+    Ok(answer::result(headers, &SimulationAnswer { simulation, series }))
+}
+
+/// The load of a body, and how it is replayed.
+struct Asked {
+    load: AskedLoad,
+    seed: u64,
+    noise: Option<f64>,
+    series: bool,
+}
+
+enum AskedLoad {
+    Generated(Load),
+    Requests(Vec<u8>),
+    Profile(String),
+}
+
+impl Asked {
+    fn read(own: &Map<String, Value>) -> Result<Self, Problem> {
+        let log = Log::default();
+        let keys = Keys::of_map("", own, &log).with_aliases(ALIASES);
+        let given: Vec<&str> =
+            ["request_rate", "concurrency", "requests", "profile"].into_iter().filter(|key| keys.has(key)).collect();
+        let load = match given.as_slice() {
+            ["request_rate"] | ["concurrency"] => generated(&keys).map(AskedLoad::Generated),
+            [file] => {
+                for key in ["num_requests", "input_len", "output_len", "burstiness"] {
+                    keys.refuse(key, format_args!("has no place beside {file}, which has its own"));
+                }
+                described(&keys, file)
+            }
+            _ => {
+                let found = if given.is_empty() { "no load".to_owned() } else { given.join(" and ") };
+                log.problem(format!("{found}: give one of request_rate, concurrency, requests and profile"));
+                None
+            }
+        };
+        let seed = keys.whole("seed", 0..=u64::MAX).unwrap_or(0);
+        let noise = keys.number("noise", NumberRange::from_zero(1.0, "standard deviation of a factor's logarithm"));
+        let series = keys.flag("series").unwrap_or(false);
+        keys.finish();
+        let (load, _) = log.finish(ORIGIN, load)?;
+        Ok(Asked { load, seed, noise, series })
+    }
+
+    fn open(&self, replicas: u32, fits: &dyn Fn(u64) -> ridgepoint::Result<()>) -> ridgepoint::Result<OpenedLoad> {
+        match &self.load {
+            AskedLoad::Generated(load) => load.open_if(self.seed, replicas, fits),
+            AskedLoad::Requests(lines) => {
+                OpenedLoad::of_requests(RequestFile::parse("requests", lines, Some(Format::Jsonl))?, replicas, fits)
+            }
+            AskedLoad::Profile(text) => {
+                OpenedLoad::of_profile(Profile::parse("profile", text)?, self.seed, replicas, fits)
+            }
+        }
+    }
+}
+
+/// Requests of equal lengths, at random times or as others finish.
+fn generated(keys: &Keys<'_>) -> Option<Load> {
+    let requests_per_s = keys.number("request_rate", NumberRange::above_zero(MAX_RATE_PER_S, "requests per second"));
+    let concurrency = keys.whole("concurrency", 1..=u32::try_from(MAX_REQUESTS / ROUNDS).unwrap_or(u32::MAX));
+    let num_requests = keys.whole("num_requests", 1..=MAX_REQUESTS);
+    let burstiness = keys.number("burstiness", NumberRange::above_zero(1000.0, "1 is Poisson"));
+    keys.require(&["input_len", "output_len"]);
+    let [input_len, output_len] = ["input_len", "output_len"].map(|key| keys.whole(key, 1..=MAX_TOKENS));
+    if let Some(concurrency) = concurrency {
+        keys.refuse("burstiness", "has no place beside concurrency, which sends a request when another one finishes");
+        let num_requests = num_requests.unwrap_or(ROUNDS * u64::from(concurrency));
+        return Some(Load::ClosedLoop { concurrency, input_len: input_len?, output_len: output_len?, num_requests });
+    }
+    if keys.has("request_rate") {
+        keys.require(&["num_requests"]);
+    }
+    let burstiness = burstiness.unwrap_or(1.0);
+    Some(Load::OpenLoop {
+        requests_per_s: requests_per_s?,
+        input_len: input_len?,
+        output_len: output_len?,
+        num_requests: num_requests?,
+        burstiness,
+    })
+}
+
+/// The text of a file that a body holds as JSON.
+fn described(keys: &Keys<'_>, key: &str) -> Option<AskedLoad> {
+    if key == "profile" {
+        let text = |value: &Value| value.is_object().then(|| value.to_string());
+        return keys.read(key, "an object as in a profile of inference-perf", text).map(AskedLoad::Profile);
+    }
+    let shape = r#"a list of requests, as in [{"arrival_ms": 0, "input_len": 800, "output_len": 250}]"#;
+    let list = keys.read(key, shape, |value| value.as_array().filter(|list| list.iter().all(Value::is_object)))?;
+    let lines: Vec<String> = list.iter().map(Value::to_string).collect();
+    Some(AskedLoad::Requests(lines.join("\n").into_bytes()))
+}

@@ -1,0 +1,213 @@
+//! A load replayed on a server, and its report.
+
+use ridgepoint::internals::correction::CorrectionInfo;
+use ridgepoint::internals::replay::{Intervals, Spread, SpreadSampler};
+use ridgepoint::latency::{CalibratedRoofline, FittedBlackBox, LatencyModel};
+use ridgepoint::replay::{EngineConfig, EngineCounters, Metrics, NoisySteps, Observer, Replay, StageMetrics, replay};
+use ridgepoint::server_config::Engine;
+use ridgepoint::workload::Workload;
+use ridgepoint::{Deployment, EfficiencyMode, Hardware, Model};
+use serde::Serialize;
+
+/// A server, and how its steps are timed.
+pub struct Server<'a> {
+    pub model: &'a Model,
+    pub hardware: &'a Hardware,
+    pub deployment: &'a Deployment,
+    pub engine: &'a Engine,
+    pub latency: &'a CalibratedRoofline,
+    /// Times steps instead of `latency`.
+    pub fitted: Option<&'a FittedBlackBox>,
+    /// Noise of step times: standard deviation of the logarithm of each factor.
+    pub noise_sigma: Option<f64>,
+    /// Seed of the noise.
+    pub seed: u64,
+}
+
+/// A replayed load.
+pub struct ReplayedLoad {
+    pub replay: Replay,
+    pub metrics: Metrics,
+    spread: Spread,
+    /// A remark if many steps are beyond those that the correction was fitted on.
+    extrapolated: Option<String>,
+}
+
+impl Server<'_> {
+    /// Replays a load, which `observer` watches.
+    ///
+    /// # Errors
+    /// Requests that cannot be, and times beyond the clock.
+    pub fn replay<O: Observer>(
+        &self,
+        workload: &mut dyn Workload,
+        observer: O,
+    ) -> ridgepoint::Result<(ReplayedLoad, O)> {
+        let steady: &dyn LatencyModel = self.fitted.map_or(self.latency, |fitted| &fitted.black_box);
+        let noisy = self.noise_sigma.map(|sigma| NoisySteps::new(steady, sigma, self.seed)).transpose()?;
+        let sampled = noisy.as_ref().map_or(steady, |noisy| noisy);
+        let mut observers = (observer, SpreadSampler::new(self.latency.steps()));
+        let replay = replay(sampled, &self.engine.config, workload, &mut observers)?;
+        replay.check_clock()?;
+        let (observer, sampler) = observers;
+        let metrics = Metrics::of(&replay);
+        let replayed =
+            ReplayedLoad { metrics, replay, spread: sampler.spread(), extrapolated: sampler.extrapolated() };
+        Ok((replayed, observer))
+    }
+
+    /// The report of a replayed load, with the warnings that are known so far.
+    pub fn report(&self, load: &str, of: &ReplayedLoad, mut warnings: Vec<String>) -> Simulation {
+        warnings.extend(of.replay.notes(&self.engine.config));
+        warnings.extend(of.extrapolated.clone().filter(|_| self.fitted.is_none()));
+        let correction = self.latency.steps().correction().filter(|_| self.fitted.is_none());
+        let correction = CorrectionInfo::of(correction);
+        let mut latency_model = match (self.latency.steps().efficiency(), &correction.name) {
+            (EfficiencyMode::Ideal, _) => "ideal roofline, with the default host overheads".to_owned(),
+            (_, None) => "calibrated roofline without a correction, with the default host overheads".to_owned(),
+            _ => format!("calibrated roofline with the correction {correction}, host overheads included"),
+        };
+        if let Some(fitted) = self.fitted {
+            warnings.extend(of_another_server(fitted, self.model, self.hardware, self.deployment));
+            latency_model =
+                format!("black box by {}, fitted on {} steps of {}", fitted.method, fitted.rows, fitted.data);
+        }
+        if let Some(sigma) = self.noise_sigma {
+            latency_model += &format!(", each step times a random factor of mean 1 (noise {sigma})");
+        }
+        Simulation {
+            title: String::new(),
+            memory: None,
+            model: self.model.name.clone(),
+            hardware: self.hardware.name.clone(),
+            deployment: self.deployment.clone(),
+            kv_blocks_from: if self.engine.blocks_are_given { "given" } else { "the memory equation" },
+            load: load.to_owned(),
+            latency_model,
+            noise_sigma: self.noise_sigma,
+            correction,
+            intervals: self.fitted.is_none().then(|| Intervals::from(&of.spread)),
+            stages: of.metrics.run_and_stages().cloned().collect(),
+            counters: Counters::new(of.replay.counters, &self.engine.config),
+            engine: self.engine.config.clone(),
+            notes: Vec::new(),
+            warnings,
+        }
+    }
+}
+
+/// A replayed load. Its JSON keys are stable: keys are added, never renamed or dropped.
+#[derive(Debug, Serialize)]
+pub struct Simulation {
+    #[serde(skip)]
+    pub(super) title: String,
+    #[serde(skip)]
+    pub(super) memory: Option<String>,
+    pub(super) model: String,
+    pub(super) hardware: String,
+    pub(super) deployment: Deployment,
+    pub(super) engine: EngineConfig,
+    pub(super) kv_blocks_from: &'static str,
+    pub(super) load: String,
+    pub(super) latency_model: String,
+    /// Noise of step times: standard deviation of the logarithm of each factor.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) noise_sigma: Option<f64>,
+    pub(super) correction: CorrectionInfo,
+    /// `None` for a latency model of a file.
+    pub(super) intervals: Option<Intervals>,
+    /// The whole run, then its stages.
+    pub(super) stages: Vec<StageMetrics>,
+    pub(super) counters: Counters,
+    pub(super) notes: Vec<String>,
+    pub(super) warnings: Vec<String>,
+}
+
+/// The engine's counts with shares and means of its work; `None` where there is nothing to divide by.
+#[derive(Debug, Serialize)]
+pub(super) struct Counters {
+    #[serde(flatten)]
+    pub(super) counted: EngineCounters,
+    /// Tokens per step.
+    pub(super) mean_step_tokens: Option<f64>,
+    /// Share of the scheduled tokens that belong to prompts or are computed again.
+    pub(super) prefill_token_share: Option<f64>,
+    /// Share of the prompt tokens that the prefix cache had; `None` with the cache off.
+    pub(super) cache_hit_share: Option<f64>,
+    /// Share of the time until the last request ended in which the GPUs worked.
+    pub(super) gpu_busy_share: Option<f64>,
+    /// Most KV blocks in use over those that requests can have.
+    pub(super) peak_kv_share: Option<f64>,
+}
+
+impl Simulation {
+    /// Adds warnings.
+    pub(super) fn warn(&mut self, warnings: impl IntoIterator<Item = String>) {
+        self.warnings.extend(warnings);
+    }
+}
+
+impl Counters {
+    fn new(counted: EngineCounters, engine: &EngineConfig) -> Self {
+        let of = |part: u64, whole: u64| (whole > 0).then(|| part as f64 / whole as f64);
+        let looked_up = counted.cached_tokens.saturating_add(counted.prefill_tokens);
+        Counters {
+            mean_step_tokens: of(counted.scheduled_tokens, counted.steps),
+            prefill_token_share: of(counted.prefill_tokens, counted.scheduled_tokens),
+            cache_hit_share: of(counted.cached_tokens, looked_up).filter(|_| engine.enable_prefix_caching),
+            gpu_busy_share: of(counted.busy_ns, counted.end_ns),
+            peak_kv_share: of(u64::from(counted.max_blocks_in_use), u64::from(engine.usable_blocks())),
+            counted,
+        }
+    }
+}
+
+/// A remark if a black box was fitted on another server than the one that is replayed: it knows neither model nor GPU.
+fn of_another_server(
+    fitted: &FittedBlackBox,
+    model: &Model,
+    gpu: &Hardware,
+    deployment: &Deployment,
+) -> Option<String> {
+    let (known, here) = (
+        (&fitted.model, &fitted.hardware, fitted.tensor_parallel_size),
+        (&model.name, &gpu.name, deployment.tensor_parallel_size),
+    );
+    (known != here).then(|| {
+        format!(
+            "the latency model was fitted on {} on {} x {}, and this server has {} on {} x {}: a black box knows neither model nor GPU",
+            known.0, known.2, known.1, here.0, here.2, here.1
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_follow_from_the_counts() {
+        let mut engine = EngineConfig::new(&Deployment::default(), 4096, 1001);
+        let counters = EngineCounters {
+            steps: 22,
+            scheduled_tokens: 770,
+            prefill_tokens: 750,
+            cached_tokens: 250,
+            max_blocks_in_use: 64,
+            busy_ns: 310,
+            end_ns: 1240,
+            ..EngineCounters::default()
+        };
+        let shares = Counters::new(counters, &engine);
+        assert_eq!((shares.mean_step_tokens, shares.prefill_token_share), (Some(35.0), Some(750.0 / 770.0)));
+        // 250 of 1,000 prompt tokens; 64 of 1,000 usable blocks; 310 of 1,240 ns.
+        assert_eq!(
+            (shares.cache_hit_share, shares.peak_kv_share, shares.gpu_busy_share),
+            (Some(0.25), Some(0.064), Some(0.25))
+        );
+        engine.enable_prefix_caching = false;
+        assert_eq!(Counters::new(counters, &engine).cache_hit_share, None);
+        let none = Counters::new(EngineCounters::default(), &engine);
+        assert_eq!((none.mean_step_tokens, none.gpu_busy_share), (None, None));
+    }
+}
