@@ -1,4 +1,4 @@
-// Writes dist/: one page, one script, one style sheet, two fonts and the licences of what is in them. The same sources give the same bytes.
+// Writes dist/, or the folder that is its argument: one page, one script, one style sheet, two fonts and the licences of what is in them. The same sources give the same bytes.
 
 import { build } from "esbuild";
 import { cp, mkdir, readFile, readdir, rm, writeFile } from "node:fs/promises";
@@ -7,7 +7,7 @@ import { fileURLToPath } from "node:url";
 import path from "node:path";
 
 const root = path.dirname(fileURLToPath(import.meta.url));
-const out = path.join(root, process.env.RIDGEPOINT_PAGE_OUT ?? "dist");
+const out = path.resolve(root, process.argv[2] ?? "dist");
 const assets = path.join(out, "assets");
 const LIMIT_BYTES = 600 * 1024;
 

@@ -56,7 +56,7 @@ export function svgText(svg, title) {
       const value = style.getPropertyValue(property);
       const parent = original.parentElement;
       const inherited = parent && parent !== svg && property !== "opacity" && getComputedStyle(parent).getPropertyValue(property) === value;
-      if (value && !inherited) target.setAttribute(property, value);
+      if (value && (!inherited || /var\(/.test(target.getAttribute(property) ?? ""))) target.setAttribute(property, value);
     }
   });
   copied.setAttribute("xmlns", "http://www.w3.org/2000/svg");

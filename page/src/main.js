@@ -24,14 +24,17 @@ const setup = new Setup({ set });
 const form = new Form({ set });
 const faults = new Faults({ set });
 const views = { step: new StepView(), load: new LoadView(), capacity: new CapacityView(), memory: new MemoryView() };
-views.known = new KnownView({ choose: (model, hardware) => set({ model, hardware, config: "", gpu: "", view: "step" }) });
+views.known = new KnownView({ choose: (model, hardware, size) => set({ model, hardware, config: "", gpu: "", tensor_parallel_size: size ?? app.state.tensor_parallel_size, view: "step" }) });
 const sweep = new Sweep({ view: views.capacity, faults, state: () => app.state });
 
 /** Changes the state, shows it and asks for what depends on it. */
 function set(patch, started) {
   const before = app.state;
   app.state = { ...before, ...patch };
-  if (before.view !== app.state.view) history.pushState(null, "", location.hash);
+  if (before.view !== app.state.view) {
+    history.pushState(null, "", location.hash);
+    memoryOf = "";
+  }
   for (const key of PACKED) if (before[key] !== app.state[key]) repack();
   show();
   request(started);
@@ -115,7 +118,8 @@ function channel(kind, view, path, body, showAnswer) {
     last = "";
     if (error.status === 401) $("token-field").hidden = false;
     const field = error instanceof FieldFault ? error.field : "";
-    faults.report(kind, error instanceof FieldFault ? [error.message] : problemsOf(error.error ?? { message: error.message }), app.state, field);
+    const key = error.error?.location?.key;
+    faults.report(kind, error instanceof FieldFault ? [error.message] : problemsOf(error.error ?? { message: error.message }), app.state, field || (key in DEFAULTS ? key : ""));
     clearTab(view);
   };
   const latest = new Latest({
@@ -154,6 +158,7 @@ function measure(kind, started) {
 
 const askStep = channel("step", "step", "v1/predict-step", stepBody, (answer) => {
   const { state } = app;
+  const isFirst = performance.getEntriesByName("first-answer").length === 0;
   const [kind] = bounds(answer);
   setText($("answer-step"), micros(answer.step_time_us));
   setText($("note-step"), `${kind.bound} bounds ${percent(kind.share, 0)}`);
@@ -162,17 +167,22 @@ const askStep = channel("step", "step", "v1/predict-step", stepBody, (answer) =>
   setText($("note-known"), `of the step is ${source[0]}`);
   views.step.show(answer, { hardware: setup.chosenGpu(state), formats: formatsOf(setup.chosenModel(state), state.config) });
   announce();
+  if (isFirst) performance.mark("first-answer");
 });
 
-const askMemory = channel("memory", "memory", "v1/kv-capacity", serverBody, () => showMemory());
+const askMemory = channel("memory", "memory", "v1/kv-capacity", serverBody, (answer) => {
+  if (answer.fits === false) faults.report("memory", problemsOf(answer), app.state);
+  showMemory();
+});
 
 function showMemory() {
   const { answers, state } = app;
   if (!answers.memory) return;
   const context = Number(state.context) || 1;
-  setText($("answer-memory"), `${whole(kvTokens(answers.memory))} tokens`);
-  setText($("note-memory"), `${gib(answers.memory.kv_cache_bytes)}; ${whole(fitting(answers.memory, context))} × ${whole(context)} fit`);
-  views.memory.show(answers.memory, { context, maxNumSeqs: Number(state.max_num_seqs) || answers.step?.deployment.max_num_seqs });
+  const short = answers.memory.kv_cache_bytes < 0;
+  setText($("answer-memory"), short ? "does not fit" : `${whole(kvTokens(answers.memory))} tokens`);
+  setText($("note-memory"), short ? `${gib(-answers.memory.kv_cache_bytes)} short on each GPU` : `${gib(answers.memory.kv_cache_bytes)}; ${whole(fitting(answers.memory, context))} × ${whole(context)} fit`);
+  if (state.view === "memory") views.memory.show(answers.memory, { context, maxNumSeqs: Number(state.max_num_seqs) || answers.step?.deployment.max_num_seqs });
 }
 
 const askLoad = channel("load", "load", "v1/simulate", simulateBody, (answer) => {

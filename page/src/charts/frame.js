@@ -57,6 +57,10 @@ export class Frame {
 export function draw(label, options) {
   const svg = plot({ ...options, className: "plot" });
   for (const sheet of svg.querySelectorAll("style")) sheet.remove();
+  // The library names kinds of marks ("rect"); the chart as a whole is one image, whose parts have no roles.
+  for (const part of svg.querySelectorAll("[aria-label], [aria-description], [aria-hidden]")) {
+    for (const name of ["aria-label", "aria-description", "aria-hidden"]) part.removeAttribute(name);
+  }
   svg.setAttribute("role", "img");
   svg.setAttribute("aria-label", label);
   return svg;
@@ -79,22 +83,35 @@ export function keyed(svg, markClass, data, key) {
 
 const SVG = "http://www.w3.org/2000/svg";
 
+function shape(tag, attributes) {
+  const element = document.createElementNS(SVG, tag);
+  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
+  return element;
+}
+
+/** Writes labels `{x, y, dx, dy, anchor, text}` at places in pixels. */
+export function write(svg, labels) {
+  const group = shape("g", { fill: "currentColor", stroke: "var(--paper)", "stroke-width": 3, "paint-order": "stroke", "stroke-linejoin": "round" });
+  for (const { x, y, dx, dy, anchor, text: word } of labels) {
+    const label = shape("text", { x: x + dx, y: y + dy, dy: "0.32em", "text-anchor": anchor });
+    label.textContent = word;
+    group.append(label);
+  }
+  svg.append(group);
+}
+
 /** Adds a legend along the top edge. Entries that do not fit go to further lines; returns the height that it takes. */
 export function legend(svg, entries, { x = 0, y = 12, width }) {
-  const group = document.createElementNS(SVG, "g");
-  group.setAttribute("class", "legend-marks");
+  const group = shape("g", { class: "legend-marks" });
   let left = x;
   let line = y;
-  for (const { label, colour, shape } of entries) {
+  for (const { label, colour, shape: kind } of entries) {
     const wide = 22 + label.length * 6.4 + 14;
     if (left > x && left + wide > width) [left, line] = [x, line + 17];
-    const mark = document.createElementNS(SVG, "rect");
-    const [height, top] = shape === "strip" ? [4, line - 4] : [10, line - 9];
-    for (const [name, value] of Object.entries({ x: left, y: top, width: 12, height, rx: 1, fill: colour })) mark.setAttribute(name, value);
-    const text = document.createElementNS(SVG, "text");
-    for (const [name, value] of Object.entries({ x: left + 17, y: line, fill: "currentColor", "text-anchor": "start" })) text.setAttribute(name, value);
-    text.textContent = label;
-    group.append(mark, text);
+    const [height, top] = kind === "strip" ? [4, line - 4] : [10, line - 9];
+    const word = shape("text", { x: left + 17, y: line, fill: "currentColor", "text-anchor": "start" });
+    word.textContent = label;
+    group.append(shape("rect", { x: left, y: top, width: 12, height, rx: 1, fill: colour }), word);
     left += wide;
   }
   svg.append(group);

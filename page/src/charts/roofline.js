@@ -1,7 +1,7 @@
 // The roofline of a step: each operator's work per byte against the rate that it reaches, below the roofs of the formats in use.
 
 import { axisX, axisY, dot, gridX, gridY, line, link, ruleX, text } from "@observablehq/plot";
-import { axisName, BOUNDS, colourOf, draw, keyed, legend, legendLines } from "./frame.js";
+import { axisName, BOUNDS, colourOf, draw, keyed, legend, legendLines, write } from "./frame.js";
 import { number, scaled } from "../format.js";
 import { place } from "./labels.js";
 
@@ -100,9 +100,9 @@ function computeChart(operators, answer, hardware, formats, width) {
       link(operators, { x1: "intensity", x2: "intensity", y1: "rate", y2: "best", stroke: (d) => colourOf(BOUNDS, d.bound), strokeWidth: 1, strokeOpacity: 0.75 }),
       dot(operators, { x: "intensity", y: "rate", r: (d) => area(d.share), fill: (d) => colourOf(BOUNDS, d.bound), fillOpacity: 0.82, stroke: "var(--paper)", strokeWidth: 1, className: "operators" }),
       dot([whole], { x: "intensity", y: "rate", r: 6, symbol: "diamond", fill: "var(--ink)", stroke: "var(--paper)" }),
-      ...labels.map((one) => text([one], { x: "intensity", y: "rate", dx: one.dx, dy: one.dy, text: "text", textAnchor: one.anchor, fill: "currentColor", stroke: "var(--paper)", strokeWidth: 3 })),
     ],
   });
+  write(svg, labels);
   keyed(svg, "operators", operators, ({ name }) => name);
   legend(svg, entries, { width });
   return svg;
@@ -157,10 +157,10 @@ function bytesChart(operators, hardware, width) {
       roofsOf.map(({ at, label }) => text([at], { x: (d) => d, frameAnchor: "top", dy: -12, text: () => label, textAnchor: narrow && at === hardware.hbm_bytes_per_s ? "end" : "middle", fill: "currentColor" })),
       link(operators, { x1: "speed", x2: (d) => Math.min(d.fastest, domain[1]), y1: () => 78, y2: () => 78, stroke: (d) => colourOf(BOUNDS, d.bound), strokeWidth: 1, strokeOpacity: 0.5 }),
       dot(operators, { x: "speed", y: () => 78, r: (d) => area(d.share), fill: (d) => colourOf(BOUNDS, d.bound), fillOpacity: 0.82, stroke: "var(--paper)", strokeWidth: 1, className: "operators" }),
-      ...labels.map((one) => text([one], { x: "speed", y: () => 78, dx: one.dx, dy: one.dy, text: "text", textAnchor: one.anchor, fill: "currentColor", stroke: "var(--paper)", strokeWidth: 3 })),
       text(["Operators without arithmetic: bytes a second"], { frameAnchor: "top-left", dx: narrow ? 0 : -52, dy: -28, text: (d) => d, fontWeight: 600, fill: "currentColor", textAnchor: "start" }),
     ],
   });
+  write(svg, labels);
   keyed(svg, "operators", operators, ({ name }) => name);
   return svg;
 }

@@ -20,6 +20,16 @@ function kindOf(metric) {
   return /^[a-z0-9]+/i.exec(metric)?.[0].toUpperCase() ?? metric;
 }
 
+function capital(text) {
+  return text ? `${text[0].toUpperCase()}${text.slice(1)}.` : "";
+}
+
+/** The number of GPUs that a cell's words speak of: the fewest that hold the weights. */
+function gpusOf(detail) {
+  const [, found] = /^on (one|\d+) GPU/.exec(detail ?? "") ?? [];
+  return found === "one" ? "1" : found;
+}
+
 export class KnownView {
   constructor({ choose }) {
     this.choose = choose;
@@ -88,8 +98,8 @@ export class KnownView {
     const { status, detail } = this.support.cells[row][column];
     const known = STATUSES[status] ?? { label: status };
     $("cell-detail").replaceChildren(
-      h("p", {}, h("strong", {}, `${model.name} on ${gpu.display_name}: ${known.label}. `), detail ?? ""),
-      h("button", { type: "button", onclick: () => this.choose(model.name, gpu.name) }, "Predict this model on this GPU"),
+      h("p", {}, h("strong", {}, `${model.name} on ${gpu.display_name}: ${known.label}. `), capital(detail ?? "")),
+      h("button", { type: "button", onclick: () => this.choose(model.name, gpu.name, gpusOf(detail)) }, "Predict this model on this GPU"),
     );
   }
 

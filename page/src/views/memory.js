@@ -58,6 +58,7 @@ export class MemoryView {
     const device = capacity.device_memory_bytes;
     const requests = fitting(capacity, context);
     $("memory-lead").replaceChildren(
+      capacity.kv_cache_bytes < 0 ? h("p", {}, h("strong", {}, "It does not fit: "), `${gib(-capacity.kv_cache_bytes)} are missing on each GPU.`) :
       h("p", {},
         "The KV cache has ", h("strong", {}, gib(capacity.kv_cache_bytes)), " of each GPU: room for ", h("strong", {}, `${whole(kvTokens(capacity))} tokens`),
         `, or ${whole(requests)} ${requests === 1 ? "request" : "requests"} of ${whole(context)} tokens at once. `,
