@@ -30,15 +30,21 @@ export class Form {
     }
   }
 
+  /** The values of the slider of an input, by its id. */
+  values(id) {
+    return this.#sliders.find(({ input }) => input.id === id).values;
+  }
+
   /** Fills all fields but the one that a person types in. */
   show(state, { longest, maxNumSeqs, maxTokens }) {
     const most = Math.max(16, longest || 8192);
     const scales = {
       decodes: () => ladder(Math.max(1, maxNumSeqs || 256)),
-      context: () => ladder(most, 16),
+      // The step adds a token to a decode, and the chunk to its prompt: together they are at most max_model_len.
+      context: () => ladder(most - 1, 16).slice(1),
       fit_context: () => ladder(most, 16).slice(1),
       chunk: () => ladder(Math.max(16, maxTokens || 8192), 16),
-      cached: () => ladder(most, 64),
+      cached: () => ladder(Math.max(64, most - (Number(state.chunk) || 0)), 64),
       request_rate: () => RATES,
       concurrency: () => ladder(1024).slice(1),
       input_len: () => ladder(most, 16).slice(1),

@@ -1,4 +1,5 @@
-// Numbers as people read them. Every function takes a plain number in the unit of its name and returns text.
+// Numbers as people read them. Every function takes a plain number in the unit of its name and returns text. No line breaks between a
+// number and its unit: the space between them is U+00A0.
 
 const LARGE = [
   [1e15, "P"],
@@ -32,9 +33,9 @@ export function whole(value) {
 /** A time in microseconds, in the unit that suits it. */
 export function micros(value, digits = 3) {
   if (value === null || value === undefined || !Number.isFinite(value)) return "–";
-  if (Math.abs(value) < 999.5) return `${number(value, digits)} µs`;
-  if (Math.abs(value) < 999.5e3) return `${number(value / 1e3, digits)} ms`;
-  return `${number(value / 1e6, digits)} s`;
+  if (Math.abs(value) < 999.5) return `${number(value, digits)}\u00a0µs`;
+  if (Math.abs(value) < 999.5e3) return `${number(value / 1e3, digits)}\u00a0ms`;
+  return `${number(value / 1e6, digits)}\u00a0s`;
 }
 
 /** A time in milliseconds, in the unit that suits it. */
@@ -45,28 +46,28 @@ export function millis(value, digits = 3) {
 /** A share of one, in percent. */
 export function percent(share, digits = 1) {
   if (share === null || share === undefined || !Number.isFinite(share)) return "–";
-  return `${(share * 100).toFixed(digits)} %`;
+  return `${(share * 100).toFixed(digits)}\u00a0%`;
 }
 
 /** A count, rate or size with a decimal prefix: 1.03e12 and "FLOP" → "1.03 TFLOP". */
 export function scaled(value, unit, digits = 3) {
   if (value === null || value === undefined || !Number.isFinite(value)) return "–";
   for (const [size, prefix] of LARGE) {
-    if (Math.abs(value) >= size * 0.9995) return `${number(value / size, digits)} ${prefix}${unit}`;
+    if (Math.abs(value) >= size * 0.9995) return `${number(value / size, digits)}\u00a0${prefix}${unit}`;
   }
-  return `${number(value, digits)} ${unit}`;
+  return `${number(value, digits)}\u00a0${unit}`;
 }
 
 /** Bytes in GiB, as GPU memory is counted, with at most two decimals. */
 export function gib(bytes, digits = 3) {
   if (bytes === null || bytes === undefined || !Number.isFinite(bytes)) return "–";
   const value = bytes / 2 ** 30;
-  return `${Math.abs(value) < 1 ? value.toFixed(2) : number(value, digits)} GiB`;
+  return `${Math.abs(value) < 1 ? value.toFixed(2) : number(value, digits)}\u00a0GiB`;
 }
 
 /** Parameters in billions. */
 export function billions(count) {
-  return count < 1e9 ? `${number(count / 1e6, 3)} M` : `${number(count / 1e9, 3)} B`;
+  return count < 1e9 ? `${number(count / 1e6, 3)}\u00a0M` : `${number(count / 1e9, 3)}\u00a0B`;
 }
 
 /** Words joined as in a sentence: "a", "a and b", "a, b and c". */

@@ -8,6 +8,7 @@ import { copy, say } from "./exports.js";
 import { Faults } from "./faults.js";
 import { Form } from "./form.js";
 import { gib, micros, millis, number, percent, whole } from "./format.js";
+import { Outlook } from "./outlook.js";
 import { problemsOf } from "./problems.js";
 import { formatsOf, Setup } from "./setup.js";
 import { DEFAULTS, FieldFault, fromHash, limits, ownSweepBody, PACKED, serverBody, simulateBody, stepBody, toHash, VIEWS } from "./state.js";
@@ -25,6 +26,7 @@ const form = new Form({ set });
 const faults = new Faults({ set });
 const views = { step: new StepView(), load: new LoadView(), capacity: new CapacityView(), memory: new MemoryView() };
 views.known = new KnownView({ choose: (model, hardware, size) => set({ model, hardware, config: "", gpu: "", tensor_parallel_size: size ?? app.state.tensor_parallel_size, view: "step" }) });
+const outlook = new Outlook({ state: () => app.state, values: (id) => form.values(id) });
 const sweep = new Sweep({ view: views.capacity, faults, state: () => app.state });
 
 /** Changes the state, shows it and asks for what depends on it. */
@@ -167,6 +169,7 @@ const askStep = channel("step", "step", "v1/predict-step", stepBody, (answer) =>
   setText($("note-known"), `of the step is ${source[0]}`);
   views.step.show(answer, { hardware: setup.chosenGpu(state), formats: formatsOf(setup.chosenModel(state), state.config) });
   announce();
+  outlook.soon();
   if (isFirst) performance.mark("first-answer");
 });
 
@@ -215,6 +218,7 @@ let memoryOf = "";
 
 function request(started) {
   const { state } = app;
+  outlook.stop();
   askStep(state, started);
   askMemory(state);
   if (state.context !== memoryOf) showMemory();

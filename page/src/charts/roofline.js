@@ -95,7 +95,7 @@ function computeChart(operators, answer, hardware, formats, width) {
       axisName("FLOP/s", box.left),
       line(slope, { stroke: "var(--ink)", strokeWidth: 1.6 }),
       flat.map(({ points }) => line(points, { stroke: "var(--ink)", strokeWidth: 1.6 })),
-      flat.map(({ peak, unit }) => text([peak], { y: (d) => d, frameAnchor: "right", dy: -8, text: () => `${unit} ${scaled(peak, "FLOP/s")}`, textAnchor: "end", fill: "currentColor", stroke: "var(--paper)", strokeWidth: 4 })),
+      flat.map(({ peak, unit }) => text([peak], { y: (d) => d, frameAnchor: "right", dy: -10, text: () => `${unit} ${scaled(peak, "FLOP/s")}`, textAnchor: "end", fill: "currentColor", stroke: "var(--paper)", strokeWidth: 4 })),
       text([0], { x: () => x[0], y: () => bandwidth * x[0], dx: 26, dy: -34, rotate: -angle(sx, sy, slope), text: () => `HBM ${scaled(bandwidth, "B/s")}`, textAnchor: "start", fill: "currentColor", stroke: "var(--paper)", strokeWidth: 4 }),
       link(operators, { x1: "intensity", x2: "intensity", y1: "rate", y2: "best", stroke: (d) => colourOf(BOUNDS, d.bound), strokeWidth: 1, strokeOpacity: 0.75 }),
       dot(operators, { x: "intensity", y: "rate", r: (d) => area(d.share), fill: (d) => colourOf(BOUNDS, d.bound), fillOpacity: 0.82, stroke: "var(--paper)", strokeWidth: 1, className: "operators" }),
@@ -152,7 +152,7 @@ function bytesChart(operators, hardware, width) {
     color: { type: "identity" },
     marks: [
       gridX({ ticks: halves(domain, width), stroke: "var(--rule)", strokeOpacity: 1 }),
-      axisX({ ticks: halves(domain, width), tickFormat: (value) => scaled(value, "B/s", 1), tickSize: 0, label: null }),
+      text(halves(domain, width), { x: (d) => d, frameAnchor: "bottom", dy: 16, text: (value) => scaled(value, "B/s", 1), fill: "currentColor" }),
       roofsOf.map(({ at }) => ruleX([at], { stroke: "var(--ink)", strokeWidth: 1.6 })),
       roofsOf.map(({ at, label }) => text([at], { x: (d) => d, frameAnchor: "top", dy: -12, text: () => label, textAnchor: narrow && at === hardware.hbm_bytes_per_s ? "end" : "middle", fill: "currentColor" })),
       link(operators, { x1: "speed", x2: (d) => Math.min(d.fastest, domain[1]), y1: () => 78, y2: () => 78, stroke: (d) => colourOf(BOUNDS, d.bound), strokeWidth: 1, strokeOpacity: 0.5 }),

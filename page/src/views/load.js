@@ -53,10 +53,10 @@ export class LoadView {
         `; further tokens come every ${millis(run.itl_ms.mean)} on average.`),
     );
     $("load-figures").replaceChildren(...figures([
-      { key: "requests_per_s", term: "Requests a second", value: run.requests_per_s, text: number(run.requests_per_s), note: `${whole(run.finished)} of ${whole(run.requests)} finished`, large: true },
+      { key: "requests_per_s", term: "Requests/s", value: run.requests_per_s, text: number(run.requests_per_s), note: `${whole(run.finished)} finished`, large: true },
       { key: "ttft_p99", term: "TTFT p99", value: run.ttft_ms.p99, text: millis(run.ttft_ms.p99), note: `median ${millis(run.ttft_ms.p50)}`, large: true },
       { key: "itl_p99", term: "ITL p99", value: run.itl_ms.p99, text: millis(run.itl_ms.p99), note: `median ${millis(run.itl_ms.p50)}`, large: true },
-      { key: "output_tokens_per_s", term: "Output tokens a second", value: run.output_tokens_per_s, text: whole(run.output_tokens_per_s), note: `${whole(run.total_tokens_per_s)} with prompts` },
+      { key: "output_tokens_per_s", term: "Output tokens/s", value: run.output_tokens_per_s, text: whole(run.output_tokens_per_s), note: `${whole(run.total_tokens_per_s)} with prompts` },
       { key: "gpu_busy_share", term: "GPUs busy", value: counters.gpu_busy_share, text: percent(counters.gpu_busy_share), note: `${whole(counters.steps)} steps` },
       { key: "peak_kv_share", term: "KV cache at most", value: counters.peak_kv_share, text: percent(counters.peak_kv_share), note: counters.preemptions > 0 ? `${whole(counters.preemptions)} preemptions` : "no preemption" },
       { key: "max_waiting", term: "Waiting at most", value: counters.max_waiting, text: whole(counters.max_waiting), note: `${whole(counters.max_running)} running at most` },

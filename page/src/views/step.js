@@ -85,7 +85,7 @@ export class StepView {
     ];
     if (answer.deployment.pipeline_parallel_size === 1 && answer.batch.num_sampled > 0) {
       const rate = (answer.batch.num_sampled / answer.step_time_us) * 1e6;
-      list.push({ key: "rate", term: "Tokens a second", value: rate, text: whole(rate), note: `${whole(answer.batch.num_sampled)} sampled in the step` });
+      list.push({ key: "rate", term: "Tokens/s", value: rate, text: whole(rate), note: `${whole(answer.batch.num_sampled)} sampled in the step` });
     }
     return list;
   }

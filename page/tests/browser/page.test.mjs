@@ -58,7 +58,7 @@ test("the figures of a step are those of the command", async () => {
   const rows = await browser.run(() => [...document.querySelectorAll("#operators tbody tr")].map((row) => ({ name: row.cells[0].innerText, time_us: Number(row.cells[2].firstChild.value) })));
   assert.deepEqual(rows, expected.operators.map(({ name, time_us }) => ({ name, time_us })));
   assert.equal(await browser.run(() => document.querySelectorAll("#roofline circle[data-op]").length), expected.operators.filter(({ bytes }) => bytes > 0).length);
-  assert.match(await browser.run(() => document.getElementById("step-lead").innerText), /bounds \d+ %/);
+  assert.match(await browser.run(() => document.getElementById("step-lead").innerText), /bounds \d+\s%/);
 });
 
 test("a model is found by typing, and by its id at Hugging Face", async () => {

@@ -9,17 +9,17 @@ import { ladder, nearest } from "../../src/scale.js";
 import { DEFAULTS } from "../../src/state.js";
 
 test("figures have three digits and the unit that suits them", () => {
-  assert.equal(micros(14515.3), "14.5 ms");
-  assert.equal(micros(999.6), "1.00 ms");
-  assert.equal(micros(0.31), "0.310 µs");
-  assert.equal(millis(45298.25), "45.3 s");
-  assert.equal(scaled(92.27e12, "FLOP"), "92.3 TFLOP");
-  assert.equal(scaled(999.9e9, "B/s"), "1.00 TB/s");
-  assert.equal(percent(0.5537), "55.4 %");
+  assert.equal(micros(14515.3), "14.5\u00a0ms");
+  assert.equal(micros(999.6), "1.00\u00a0ms");
+  assert.equal(micros(0.31), "0.310\u00a0µs");
+  assert.equal(millis(45298.25), "45.3\u00a0s");
+  assert.equal(scaled(92.27e12, "FLOP"), "92.3\u00a0TFLOP");
+  assert.equal(scaled(999.9e9, "B/s"), "1.00\u00a0TB/s");
+  assert.equal(percent(0.5537), "55.4\u00a0%");
   assert.equal(number(486912), "486,912");
-  assert.equal(gib(39885733888), "37.1 GiB");
-  assert.equal(gib(0.03 * 2 ** 30), "0.03 GiB");
-  assert.equal(billions(70553706496), "70.6 B");
+  assert.equal(gib(39885733888), "37.1\u00a0GiB");
+  assert.equal(gib(0.03 * 2 ** 30), "0.03\u00a0GiB");
+  assert.equal(billions(70553706496), "70.6\u00a0B");
   assert.equal(tick(2.5, 2), "2.5");
   assert.equal(tick(100), "100");
   assert.equal(micros(Number.NaN), "–");
