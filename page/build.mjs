@@ -14,8 +14,21 @@ const LIMIT_BYTES = 600 * 1024;
 await rm(out, { recursive: true, force: true });
 await mkdir(assets, { recursive: true });
 
-const options = { bundle: true, minify: true, charset: "utf8", legalComments: "none", target: ["chrome109", "firefox115", "safari16.4"], absWorkingDir: root };
-const { metafile } = await build({ ...options, entryPoints: ["src/main.js"], format: "esm", outfile: path.join(assets, "page.js"), metafile: true });
+const options = {
+  bundle: true,
+  minify: true,
+  charset: "utf8",
+  legalComments: "none",
+  target: ["chrome109", "firefox115", "safari16.4"],
+  absWorkingDir: root,
+};
+const { metafile } = await build({
+  ...options,
+  entryPoints: ["src/main.js"],
+  format: "esm",
+  outfile: path.join(assets, "page.js"),
+  metafile: true,
+});
 await build({ ...options, entryPoints: ["src/theme.js"], format: "iife", outfile: path.join(assets, "theme.js") });
 await build({ ...options, entryPoints: ["src/style.css"], external: ["*.woff2"], outfile: path.join(assets, "page.css") });
 await cp(path.join(root, "src/index.html"), path.join(out, "index.html"));

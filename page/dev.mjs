@@ -9,7 +9,14 @@ import { fileURLToPath } from "node:url";
 
 const root = path.dirname(fileURLToPath(import.meta.url));
 const upstream = new URL(process.argv[2] ?? "http://127.0.0.1:8000");
-const TYPES = { ".html": "text/html; charset=utf-8", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml", ".woff2": "font/woff2", ".txt": "text/plain" };
+const TYPES = {
+  ".html": "text/html; charset=utf-8",
+  ".js": "text/javascript",
+  ".css": "text/css",
+  ".svg": "image/svg+xml",
+  ".woff2": "font/woff2",
+  ".txt": "text/plain",
+};
 
 let timer = 0;
 watch(path.join(root, "src"), { recursive: true }, () => {
@@ -22,14 +29,26 @@ http
     const { pathname } = new URL(request.url, "http://localhost");
     const file = path.join(root, "dist", pathname === "/" ? "index.html" : path.normalize(pathname));
     if (existsSync(file) && statSync(file).isFile()) {
-      response.writeHead(200, { "Content-Type": TYPES[path.extname(file)] ?? "application/octet-stream", "Content-Security-Policy": "default-src 'self'" });
+      response.writeHead(200, {
+        "Content-Type": TYPES[path.extname(file)] ?? "application/octet-stream",
+        "Content-Security-Policy": "default-src 'self'",
+      });
       createReadStream(file).pipe(response);
       return;
     }
-    const onward = http.request({ host: upstream.hostname, port: upstream.port, path: request.url, method: request.method, headers: { ...request.headers, host: upstream.host } }, (answer) => {
-      response.writeHead(answer.statusCode, answer.headers);
-      answer.pipe(response);
-    });
+    const onward = http.request(
+      {
+        host: upstream.hostname,
+        port: upstream.port,
+        path: request.url,
+        method: request.method,
+        headers: { ...request.headers, host: upstream.host },
+      },
+      (answer) => {
+        response.writeHead(answer.statusCode, answer.headers);
+        answer.pipe(response);
+      },
+    );
     onward.on("error", (error) => response.writeHead(502).end(String(error)));
     request.pipe(onward);
   })

@@ -38,12 +38,19 @@ export class Combobox {
 
   #open(text) {
     const words = text.toLowerCase().split(/\s+/).filter(Boolean);
-    this.#shown = this.#items.filter(({ search }) => words.every((word) => search.includes(word))).slice(0, MOST + this.#items.length * (words.length === 0));
+    this.#shown = this.#items
+      .filter(({ search }) => words.every((word) => search.includes(word)))
+      .slice(0, MOST + this.#items.length * (words.length === 0));
     this.#active = this.#shown.findIndex(({ value }) => value === this.value);
     if (words.length > 0 && this.#active < 0) this.#active = this.#shown.length > 0 ? 0 : -1;
     this.list.replaceChildren(
       ...this.#shown.map(({ value, note }, index) =>
-        h("li", { role: "option", id: `${this.list.id}-${index}`, "data-value": value, "aria-selected": String(index === this.#active) }, h("span", {}, value), h("small", {}, note)),
+        h(
+          "li",
+          { role: "option", id: `${this.list.id}-${index}`, "data-value": value, "aria-selected": String(index === this.#active) },
+          h("span", {}, value),
+          h("small", {}, note),
+        ),
       ),
     );
     this.list.hidden = this.#shown.length === 0;

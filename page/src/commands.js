@@ -94,4 +94,3 @@ export function toml(object) {
   }
   return plain + tables;
 }
-

@@ -11,14 +11,25 @@ export function addExports({ app, views, sweep }) {
   const origin = () => location.href.replace(/[#?].*$/, "").replace(/\/$/, "");
   const name = (...words) => fileName(state().config ? "own-model" : state().model, state().gpu ? "own-gpu" : state().hardware, ...words);
   const saveCsv = (rows, word) => (rows?.length ? download(`${name(word)}.csv`, csv(rows), "text/csv") : say("There are no figures yet."));
-  const saveJson = (object, word) => (object ? download(`${name(word)}.json`, `${JSON.stringify(object, null, 2)}\n`, "application/json") : say("There are no figures yet."));
+  const saveJson = (object, word) =>
+    object ? download(`${name(word)}.json`, `${JSON.stringify(object, null, 2)}\n`, "application/json") : say("There are no figures yet.");
 
   /** Buttons that every view has: the command, curl, and the files that the command needs. */
   const commands = (command, path, body) => [
     button("Copy command", "command", () => copy(command(state()), "Command")),
     button("Copy curl", "curl", () => copy(curl(origin(), path, body(state())), "curl")),
-    button("config.json", "config", () => download("config.json", `${JSON.stringify(serverBody(state()).model, null, 2)}\n`, "application/json"), () => Boolean(state().config)),
-    button("gpu.toml", "gpu", () => download("gpu.toml", toml(serverBody(state()).hardware), "application/toml"), () => Boolean(state().gpu)),
+    button(
+      "config.json",
+      "config",
+      () => download("config.json", `${JSON.stringify(serverBody(state()).model, null, 2)}\n`, "application/json"),
+      () => Boolean(state().config),
+    ),
+    button(
+      "gpu.toml",
+      "gpu",
+      () => download("gpu.toml", toml(serverBody(state()).hardware), "application/toml"),
+      () => Boolean(state().gpu),
+    ),
   ];
 
   const sets = {
@@ -28,7 +39,12 @@ export function addExports({ app, views, sweep }) {
       ...commands(stepCommand, "/v1/predict-step", stepBody),
     ],
     load: [
-      button("CSV", "csv", () => saveCsv(views.load.rows?.map(({ order, about, ...row }) => row), "load")),
+      button("CSV", "csv", () =>
+        saveCsv(
+          views.load.rows?.map(({ order, about, ...row }) => row),
+          "load",
+        ),
+      ),
       button("Curves CSV", "curves", () => saveCsv(curves(app.answers.load?.series), "curves")),
       button("Timeline CSV", "timeline", () => saveCsv(app.answers.load?.series?.timeline, "timeline")),
       button("JSON", "json", () => saveJson(app.answers.load, "load")),
@@ -41,7 +57,12 @@ export function addExports({ app, views, sweep }) {
       ...commands(sweepCommand, "/v1/sweep", (of) => (sweep.rows.length > 0 ? gridBody(of) : ownSweepBody(of))),
     ],
     memory: [
-      button("CSV", "csv", () => saveCsv(views.memory.rows?.map(({ order, ...row }) => row), "memory")),
+      button("CSV", "csv", () =>
+        saveCsv(
+          views.memory.rows?.map(({ order, ...row }) => row),
+          "memory",
+        ),
+      ),
       button("JSON", "json", () => saveJson(app.answers.memory, "memory")),
       ...commands(memoryCommand, "/v1/kv-capacity", serverBody),
     ],
@@ -50,7 +71,12 @@ export function addExports({ app, views, sweep }) {
       button("JSON", "json", () => saveJson(app.answers.known, "support")),
     ],
     measured: [
-      button("CSV", "csv", () => saveCsv(views.known.rows?.map(({ kind, ...row }) => row), "measured")),
+      button("CSV", "csv", () =>
+        saveCsv(
+          views.known.rows?.map(({ kind, ...row }) => row),
+          "measured",
+        ),
+      ),
       button("JSON", "json", () => saveJson(app.answers.measured, "measured")),
     ],
   };
@@ -72,18 +98,22 @@ function refresh() {
 /** A maker of a button; `shown` says whether the state has use for it. */
 function button(label, kind, act, shown) {
   return () => {
-    const element = h("button", {
-      type: "button",
-      "data-kind": kind,
-      onclick: () => {
-        try {
-          act();
-        } catch (error) {
-          if (!(error instanceof FieldFault)) throw error;
-          say(error.message);
-        }
+    const element = h(
+      "button",
+      {
+        type: "button",
+        "data-kind": kind,
+        onclick: () => {
+          try {
+            act();
+          } catch (error) {
+            if (!(error instanceof FieldFault)) throw error;
+            say(error.message);
+          }
+        },
       },
-    }, label);
+      label,
+    );
     if (shown) conditions.push([element, shown]);
     return element;
   };
@@ -114,10 +144,18 @@ function saveSvgs(id, name) {
 
 function curves(series) {
   if (!series) return [];
-  return Array.from({ length: 101 }, (_, percent) => ({ percent, ttft_ms: series.ttft_ms?.[percent], itl_ms: series.itl_ms?.[percent], tpot_ms: series.tpot_ms?.[percent], e2e_ms: series.e2e_ms?.[percent] }));
+  return Array.from({ length: 101 }, (_, percent) => ({
+    percent,
+    ttft_ms: series.ttft_ms?.[percent],
+    itl_ms: series.itl_ms?.[percent],
+    tpot_ms: series.tpot_ms?.[percent],
+    e2e_ms: series.e2e_ms?.[percent],
+  }));
 }
 
 function supportRows(support) {
   if (!support) return [];
-  return support.models.flatMap(({ name: model }, row) => support.hardware.map(({ name: hardware }, column) => ({ model, hardware, ...support.cells[row][column] })));
+  return support.models.flatMap(({ name: model }, row) =>
+    support.hardware.map(({ name: hardware }, column) => ({ model, hardware, ...support.cells[row][column] })),
+  );
 }

@@ -19,7 +19,13 @@ export async function copy(text, what) {
   } catch {
     const area = h("textarea", { class: "copy-fallback", readonly: true, rows: 4, "aria-label": what });
     area.value = text;
-    const box = h("dialog", {}, h("p", {}, `${what}: press Ctrl+C to copy.`), area, h("form", { method: "dialog" }, h("button", {}, "Close")));
+    const box = h(
+      "dialog",
+      {},
+      h("p", {}, `${what}: press Ctrl+C to copy.`),
+      area,
+      h("form", { method: "dialog" }, h("button", {}, "Close")),
+    );
     box.addEventListener("close", () => box.remove());
     document.body.append(box);
     box.showModal();
@@ -38,7 +44,23 @@ export function say(text) {
   hide = setTimeout(() => toast.classList.remove("shown"), 2500);
 }
 
-const PROPERTIES = ["fill", "stroke", "stroke-width", "stroke-dasharray", "stroke-opacity", "fill-opacity", "opacity", "font-family", "font-size", "font-weight", "font-variant-numeric", "text-anchor", "paint-order", "stroke-linejoin", "display"];
+const PROPERTIES = [
+  "fill",
+  "stroke",
+  "stroke-width",
+  "stroke-dasharray",
+  "stroke-opacity",
+  "fill-opacity",
+  "opacity",
+  "font-family",
+  "font-size",
+  "font-weight",
+  "font-variant-numeric",
+  "text-anchor",
+  "paint-order",
+  "stroke-linejoin",
+  "display",
+];
 
 /** A chart as a file of its own: the styles of the page, colours of its theme included, become attributes. */
 export function svgText(svg, title) {
@@ -72,5 +94,8 @@ export function svgText(svg, title) {
 
 /** A name of a file made of words: "llama-3.1-70b step" → "llama-3.1-70b-step". */
 export function fileName(...words) {
-  return words.filter(Boolean).join("-").replace(/[^\w.-]+/g, "-");
+  return words
+    .filter(Boolean)
+    .join("-")
+    .replace(/[^\w.-]+/g, "-");
 }

@@ -45,7 +45,10 @@ export class Faults {
     const text = items.map((item) => item.textContent).join();
     if (list.dataset.text === text) return;
     list.dataset.text = text;
-    list.replaceChildren(h("p", {}, h("strong", {}, items.length === 1 ? "One thing stands in the way." : "Some things stand in the way.")), h("ul", {}, items));
+    list.replaceChildren(
+      h("p", {}, h("strong", {}, items.length === 1 ? "One thing stands in the way." : "Some things stand in the way.")),
+      h("ul", {}, items),
+    );
   }
 
   #at(box, problems) {
@@ -71,7 +74,11 @@ export class Faults {
   }
 
   #chips(problems) {
-    return problems.flatMap(remedies).map(({ key, value }) => h("button", { type: "button", class: "chip", onclick: () => this.set({ [key]: value }) }, `${key} = ${value}`));
+    return problems
+      .flatMap(remedies)
+      .map(({ key, value }) =>
+        h("button", { type: "button", class: "chip", onclick: () => this.set({ [key]: value }) }, `${key} = ${value}`),
+      );
   }
 }
 

@@ -5,11 +5,16 @@ import { ladder, nearest } from "./scale.js";
 
 const RATES = [];
 for (let power = 0.01; power < 1000; power *= 10) {
-  for (const step of [1, 1.2, 1.4, 1.6, 1.8, 2, 2.2, 2.5, 2.8, 3, 3.5, 4, 4.5, 5, 6, 7, 8, 9]) RATES.push(Number((power * step).toPrecision(3)));
+  for (const step of [1, 1.2, 1.4, 1.6, 1.8, 2, 2.2, 2.5, 2.8, 3, 3.5, 4, 4.5, 5, 6, 7, 8, 9])
+    RATES.push(Number((power * step).toPrecision(3)));
 }
 
 export class Form {
-  #sliders = [...document.querySelectorAll("input[type=range][data-for]")].map((range) => ({ range, input: document.getElementById(range.dataset.for), values: [0] }));
+  #sliders = [...document.querySelectorAll("input[type=range][data-for]")].map((range) => ({
+    range,
+    input: document.getElementById(range.dataset.for),
+    values: [0],
+  }));
   #fields = [...document.querySelectorAll("input[name], select[name], textarea[name]")];
 
   /** `set(patch, started)` changes the state; `started` is the time of a slider's event. */
@@ -66,7 +71,11 @@ export class Form {
     }
     const chosen = state.grid_hardware.split(",");
     for (const box of document.querySelectorAll("[data-grid]")) box.checked = chosen.includes(box.value);
-    for (const [id, shown] of [["request_rate", state.load === "rate"], ["concurrency", state.load !== "rate"], ["burstiness", state.load === "rate"]]) {
+    for (const [id, shown] of [
+      ["request_rate", state.load === "rate"],
+      ["concurrency", state.load !== "rate"],
+      ["burstiness", state.load === "rate"],
+    ]) {
       document.querySelector(`#load .controls [data-field=${id}]`).hidden = !shown;
     }
   }

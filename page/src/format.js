@@ -21,7 +21,9 @@ export function number(value, digits = 3) {
 
 /** A tick of an axis: as `number`, without zeros at its end. */
 export function tick(value, digits = 3) {
-  return number(value, digits).replace(/(\.\d*?)0+$/, "$1").replace(/\.$/, "");
+  return number(value, digits)
+    .replace(/(\.\d*?)0+$/, "$1")
+    .replace(/\.$/, "");
 }
 
 /** A whole number with thousands separators. */

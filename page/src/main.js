@@ -11,7 +11,19 @@ import { gib, micros, millis, number, percent, whole } from "./format.js";
 import { Outlook } from "./outlook.js";
 import { problemsOf } from "./problems.js";
 import { formatsOf, Setup } from "./setup.js";
-import { DEFAULTS, FieldFault, fromHash, limits, ownSweepBody, PACKED, serverBody, simulateBody, stepBody, toHash, VIEWS } from "./state.js";
+import {
+  DEFAULTS,
+  FieldFault,
+  fromHash,
+  limits,
+  ownSweepBody,
+  PACKED,
+  serverBody,
+  simulateBody,
+  stepBody,
+  toHash,
+  VIEWS,
+} from "./state.js";
 import { Sweep } from "./sweep.js";
 import { CapacityView, binds } from "./views/capacity.js";
 import { KnownView } from "./views/known.js";
@@ -25,7 +37,10 @@ const setup = new Setup({ set });
 const form = new Form({ set });
 const faults = new Faults({ set });
 const views = { step: new StepView(), load: new LoadView(), capacity: new CapacityView(), memory: new MemoryView() };
-views.known = new KnownView({ choose: (model, hardware, size) => set({ model, hardware, config: "", gpu: "", tensor_parallel_size: size ?? app.state.tensor_parallel_size, view: "step" }) });
+views.known = new KnownView({
+  choose: (model, hardware, size) =>
+    set({ model, hardware, config: "", gpu: "", tensor_parallel_size: size ?? app.state.tensor_parallel_size, view: "step" }),
+});
 const outlook = new Outlook({ state: () => app.state, values: (id) => form.values(id) });
 const sweep = new Sweep({ view: views.capacity, faults, state: () => app.state });
 
@@ -69,7 +84,11 @@ async function follow() {
     }
   }
   app.state = state;
-  faults.report("link", unknown.length > 0 ? [`The permalink has parts that this page does not know, and leaves out: ${unknown.join(", ")}`] : [], state);
+  faults.report(
+    "link",
+    unknown.length > 0 ? [`The permalink has parts that this page does not know, and leaves out: ${unknown.join(", ")}`] : [],
+    state,
+  );
   show();
   request();
 }
@@ -97,7 +116,10 @@ function show() {
     $(`tab-${view}`).setAttribute("aria-selected", String(chosen));
     $(`tab-${view}`).tabIndex = chosen ? 0 : -1;
   }
-  const gpus = ["tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size"].reduce((product, key) => product * (Number(state[key]) || 1), 1);
+  const gpus = ["tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size"].reduce(
+    (product, key) => product * (Number(state[key]) || 1),
+    1,
+  );
   const gpu = setup.chosenGpu(state);
   const title = `${state.config ? "Your model" : state.model} on ${gpus} × ${gpu?.display_name ?? state.hardware}`;
   setText($("server-line"), title);
@@ -121,7 +143,12 @@ function channel(kind, view, path, body, showAnswer) {
     if (error.status === 401) $("token-field").hidden = false;
     const field = error instanceof FieldFault ? error.field : "";
     const key = error.error?.location?.key;
-    faults.report(kind, error instanceof FieldFault ? [error.message] : problemsOf(error.error ?? { message: error.message }), app.state, field || (key in DEFAULTS ? key : ""));
+    faults.report(
+      kind,
+      error instanceof FieldFault ? [error.message] : problemsOf(error.error ?? { message: error.message }),
+      app.state,
+      field || (key in DEFAULTS ? key : ""),
+    );
     clearTab(view);
   };
   const latest = new Latest({
@@ -184,8 +211,14 @@ function showMemory() {
   const context = Number(state.context) || 1;
   const short = answers.memory.kv_cache_bytes < 0;
   setText($("answer-memory"), short ? "does not fit" : `${whole(kvTokens(answers.memory))} tokens`);
-  setText($("note-memory"), short ? `${gib(-answers.memory.kv_cache_bytes)} short on each GPU` : `${gib(answers.memory.kv_cache_bytes)}; ${whole(fitting(answers.memory, context))} × ${whole(context)} fit`);
-  if (state.view === "memory") views.memory.show(answers.memory, { context, maxNumSeqs: Number(state.max_num_seqs) || answers.step?.deployment.max_num_seqs });
+  setText(
+    $("note-memory"),
+    short
+      ? `${gib(-answers.memory.kv_cache_bytes)} short on each GPU`
+      : `${gib(answers.memory.kv_cache_bytes)}; ${whole(fitting(answers.memory, context))} × ${whole(context)} fit`,
+  );
+  if (state.view === "memory")
+    views.memory.show(answers.memory, { context, maxNumSeqs: Number(state.max_num_seqs) || answers.step?.deployment.max_num_seqs });
 }
 
 const askLoad = channel("load", "load", "v1/simulate", simulateBody, (answer) => {
@@ -200,8 +233,18 @@ const askLoad = channel("load", "load", "v1/simulate", simulateBody, (answer) =>
 const askCapacity = channel("capacity", "capacity", "v1/sweep", ownSweepBody, (answer) => {
   const row = answer.rows[0];
   const held = row.status === "ok" || row.status === "highest_rate_holds";
-  setText($("answer-capacity"), held ? `${number(row.request_rate_per_s)} req/s` : row.status === "cannot_run" ? "cannot run" : "no rate holds");
-  setText($("note-capacity"), held ? `${number(row.request_rate_per_s_per_gpu)} per GPU; ${binds(row)} binds` : row.status === "cannot_run" ? "memory or layout" : `${binds(row)} breaks`);
+  setText(
+    $("answer-capacity"),
+    held ? `${number(row.request_rate_per_s)} req/s` : row.status === "cannot_run" ? "cannot run" : "no rate holds",
+  );
+  setText(
+    $("note-capacity"),
+    held
+      ? `${number(row.request_rate_per_s_per_gpu)} per GPU; ${binds(row)} binds`
+      : row.status === "cannot_run"
+        ? "memory or layout"
+        : `${binds(row)} breaks`,
+  );
   views.capacity.showOwn(row, { limits: limits(app.state), state: app.state });
 });
 
@@ -251,7 +294,10 @@ async function known() {
 const announce = debounced(() => {
   const { step } = app.answers;
   const [kind] = bounds(step);
-  setText($("live"), `Step ${micros(step.step_time_us)}, 90 % interval ${micros(step.lower_us)} to ${micros(step.upper_us)}; ${kind.bound} bounds ${percent(kind.share, 0)}.`);
+  setText(
+    $("live"),
+    `Step ${micros(step.step_time_us)}, 90 % interval ${micros(step.lower_us)} to ${micros(step.upper_us)}; ${kind.bound} bounds ${percent(kind.share, 0)}.`,
+  );
 }, 900);
 
 // Controls beside the form.
@@ -301,7 +347,10 @@ addExports({ app, views, sweep });
 async function start() {
   try {
     const lists = Promise.all([get("v1/models"), get("v1/hardware")]);
-    get("v1/version").then(({ version }) => setText($("version"), version ?? ""), () => {});
+    get("v1/version").then(
+      ({ version }) => setText($("version"), version ?? ""),
+      () => {},
+    );
     const [{ models }, { hardware }] = await lists;
     setup.lists(models, hardware);
     faults.report("lists", [], app.state);

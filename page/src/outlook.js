@@ -31,7 +31,12 @@ export class Outlook {
     if (state.view !== "step") return;
     const abort = new AbortController();
     this.#abort = abort;
-    const curves = this.places.map((place) => ({ place, key: place.dataset.outlook, values: this.values(place.dataset.outlook), points: [] }));
+    const curves = this.places.map((place) => ({
+      place,
+      key: place.dataset.outlook,
+      values: this.values(place.dataset.outlook),
+      points: [],
+    }));
     const jobs = curves.flatMap((curve) => {
       const last = curve.values.length - 1;
       const steps = Array.from({ length: POINTS }, (_, index) => Math.round((index / (POINTS - 1)) * last));

@@ -35,7 +35,11 @@ export class Setup {
     this.hardware = hardware;
     this.combo.items = models;
     $("hardware").replaceChildren(...hardware.map(({ name, display_name }) => h("option", { value: name }, display_name)));
-    $("grid_hardware").replaceChildren(...hardware.map(({ name, display_name }) => h("label", { title: display_name }, h("input", { type: "checkbox", value: name, "data-grid": "" }), name)));
+    $("grid_hardware").replaceChildren(
+      ...hardware.map(({ name, display_name }) =>
+        h("label", { title: display_name }, h("input", { type: "checkbox", value: name, "data-grid": "" }), name),
+      ),
+    );
   }
 
   chosenModel(state) {
@@ -103,7 +107,9 @@ function modelFacts(model) {
 function gpuFacts(gpu) {
   if (!gpu) return "";
   const peaks = gpu.peaks_dense_flop_per_s ?? {};
-  const shown = ["bfloat16", "fp8", "fp4"].filter((format) => peaks[format] > 0).map((format) => `${format} ${scaled(peaks[format], "FLOP/s")}`);
+  const shown = ["bfloat16", "fp8", "fp4"]
+    .filter((format) => peaks[format] > 0)
+    .map((format) => `${format} ${scaled(peaks[format], "FLOP/s")}`);
   const link = gpu.interconnect ? `, ${gpu.interconnect.kind} ${scaled(gpu.interconnect.unidirectional_bytes_per_s, "B/s")}` : "";
   const tables = gpu.tables === undefined ? "" : gpu.tables.length > 0 ? ". Kernels measured." : ". No kernel measured: others stand in.";
   return `${gib(gpu.hbm_capacity_bytes)}, ${scaled(gpu.hbm_bytes_per_s, "B/s")}, ${shown.join(", ")}${link}${tables}`;
@@ -113,7 +119,13 @@ const PEAKS = { float32: "fp32", float16: "fp16", bfloat16: "bf16", fp8: "fp8", 
 
 /** A GPU's figures in the shape of a file of hardware/. */
 export function figuresOf(gpu) {
-  const datasheet = { sm_count: gpu.sm_count, l2_bytes: gpu.l2_bytes, boost_clock_hz: gpu.boost_clock_hz, hbm_bytes_per_s: gpu.hbm_bytes_per_s, hbm_capacity_bytes: gpu.hbm_capacity_bytes };
+  const datasheet = {
+    sm_count: gpu.sm_count,
+    l2_bytes: gpu.l2_bytes,
+    boost_clock_hz: gpu.boost_clock_hz,
+    hbm_bytes_per_s: gpu.hbm_bytes_per_s,
+    hbm_capacity_bytes: gpu.hbm_capacity_bytes,
+  };
   if (gpu.ecc_bytes) datasheet.ecc_bytes = gpu.ecc_bytes;
   for (const [format, short] of Object.entries(PEAKS)) {
     if (gpu.peaks_dense_flop_per_s[format] > 0) datasheet[`peak_${short}_dense_flop_per_s`] = gpu.peaks_dense_flop_per_s[format];
@@ -138,7 +150,14 @@ function pastedGpu(text) {
     }
     peaks.bfloat16 ??= peaks.float16;
     if (!(datasheet.hbm_bytes_per_s > 0)) return undefined;
-    return { name: display_name, display_name, peaks_dense_flop_per_s: peaks, hbm_bytes_per_s: datasheet.hbm_bytes_per_s, hbm_capacity_bytes: datasheet.hbm_capacity_bytes, interconnect };
+    return {
+      name: display_name,
+      display_name,
+      peaks_dense_flop_per_s: peaks,
+      hbm_bytes_per_s: datasheet.hbm_bytes_per_s,
+      hbm_capacity_bytes: datasheet.hbm_capacity_bytes,
+      interconnect,
+    };
   } catch {
     return undefined;
   }
@@ -156,4 +175,3 @@ export function formatsOf(model, config) {
     return ["bfloat16"];
   }
 }
-

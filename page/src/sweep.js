@@ -85,7 +85,12 @@ export class Sweep {
     this.view.showGrid(this.rows);
     this.#busy(false);
     const seconds = number((performance.now() - started) / 1000, 2);
-    setText($("sweep-note"), abort.signal.aborted ? `Cancelled after ${whole(done)} of ${whole(list.length)} configurations.` : `${whole(done)} configurations in ${seconds} s.`);
+    setText(
+      $("sweep-note"),
+      abort.signal.aborted
+        ? `Cancelled after ${whole(done)} of ${whole(list.length)} configurations.`
+        : `${whole(done)} configurations in ${seconds} s.`,
+    );
     $("sweep-progress").hidden = false;
     $("sweep-bar").hidden = true;
     if (problems.length > 0) this.faults.report("sweep", problems, this.state());

@@ -68,7 +68,15 @@ export function draw(label, options) {
 
 /** The name of a vertical axis, above it and clear of a legend. */
 export function axisName(name, left) {
-  return text([name], { frameAnchor: "top-left", dx: -left, dy: -12, lineAnchor: "middle", textAnchor: "start", text: (d) => d, fill: "currentColor" });
+  return text([name], {
+    frameAnchor: "top-left",
+    dx: -left,
+    dy: -12,
+    lineAnchor: "middle",
+    textAnchor: "start",
+    text: (d) => d,
+    fill: "currentColor",
+  });
 }
 
 /** Marks the shapes of one mark with the keys of its data, so that the page can join them to rows of a table. */
@@ -91,7 +99,13 @@ function shape(tag, attributes) {
 
 /** Writes labels `{x, y, dx, dy, anchor, text}` at places in pixels. */
 export function write(svg, labels) {
-  const group = shape("g", { fill: "currentColor", stroke: "var(--paper)", "stroke-width": 3, "paint-order": "stroke", "stroke-linejoin": "round" });
+  const group = shape("g", {
+    fill: "currentColor",
+    stroke: "var(--paper)",
+    "stroke-width": 3,
+    "paint-order": "stroke",
+    "stroke-linejoin": "round",
+  });
   for (const { x, y, dx, dy, anchor, text: word } of labels) {
     const label = shape("text", { x: x + dx, y: y + dy, dy: "0.32em", "text-anchor": anchor });
     label.textContent = word;

@@ -34,8 +34,14 @@ const area = (share) => 3 + 20 * Math.sqrt(Math.max(0, share));
 
 /** Draws the operators that compute, and below them those that only move bytes. */
 export function rooflineChart({ answer, hardware, formats, width }) {
-  const computing = answer.operators.filter(({ flops, time_us }) => flops > 0 && time_us > 0).map(point).sort((a, b) => b.share - a.share);
-  const moving = answer.operators.filter(({ flops, bytes, time_us }) => !(flops > 0) && bytes > 0 && time_us > 0).map(point).sort((a, b) => b.share - a.share);
+  const computing = answer.operators
+    .filter(({ flops, time_us }) => flops > 0 && time_us > 0)
+    .map(point)
+    .sort((a, b) => b.share - a.share);
+  const moving = answer.operators
+    .filter(({ flops, bytes, time_us }) => !(flops > 0) && bytes > 0 && time_us > 0)
+    .map(point)
+    .sort((a, b) => b.share - a.share);
   const nodes = [];
   if (computing.length > 0) nodes.push(computeChart(computing, answer, hardware, formats, width));
   if (moving.length > 0) nodes.push(bytesChart(moving, hardware, width));
@@ -44,7 +50,14 @@ export function rooflineChart({ answer, hardware, formats, width }) {
 
 function point(operator) {
   const { flops, bytes, time_us, bound_us } = operator;
-  return { ...operator, intensity: flops / bytes, rate: (flops / time_us) * 1e6, best: (flops / bound_us) * 1e6, speed: (bytes / time_us) * 1e6, fastest: (bytes / bound_us) * 1e6 };
+  return {
+    ...operator,
+    intensity: flops / bytes,
+    rate: (flops / time_us) * 1e6,
+    best: (flops / bound_us) * 1e6,
+    speed: (bytes / time_us) * 1e6,
+    fastest: (bytes / bound_us) * 1e6,
+  };
 }
 
 function computeChart(operators, answer, hardware, formats, width) {
@@ -57,25 +70,59 @@ function computeChart(operators, answer, hardware, formats, width) {
   const x = [low, high];
   const y = [Math.min(...operators.map(({ rate }) => rate), bandwidth * x[0]) * 0.5, highest * 3];
   const whole = { intensity: answer.total_flops / answer.total_bytes, rate: (answer.total_flops / answer.step_time_us) * 1e6 };
-  const entries = [...new Set(operators.map(({ bound }) => bound))].map((bound) => ({ label: `bound by ${BOUNDS[bound]?.label ?? bound}`, colour: colourOf(BOUNDS, bound) }));
+  const entries = [...new Set(operators.map(({ bound }) => bound))].map((bound) => ({
+    label: `bound by ${BOUNDS[bound]?.label ?? bound}`,
+    colour: colourOf(BOUNDS, bound),
+  }));
   entries.push({ label: "the whole step", colour: "var(--ink)" });
   const head = legendLines(entries, width) * 17 + 26;
-  const box = { left: narrow ? 44 : 58, right: 14, top: head, bottom: 40, width, height: Math.round(head + Math.min(460, Math.max(300, width * 0.5))) };
-  const sx = (value) => box.left + ((Math.log(value) - Math.log(x[0])) / (Math.log(x[1]) - Math.log(x[0]))) * (width - box.left - box.right);
-  const sy = (value) => box.height - box.bottom - ((Math.log(value) - Math.log(y[0])) / (Math.log(y[1]) - Math.log(y[0]))) * (box.height - box.top - box.bottom);
+  const box = {
+    left: narrow ? 44 : 58,
+    right: 14,
+    top: head,
+    bottom: 40,
+    width,
+    height: Math.round(head + Math.min(460, Math.max(300, width * 0.5))),
+  };
+  const sx = (value) =>
+    box.left + ((Math.log(value) - Math.log(x[0])) / (Math.log(x[1]) - Math.log(x[0]))) * (width - box.left - box.right);
+  const sy = (value) =>
+    box.height -
+    box.bottom -
+    ((Math.log(value) - Math.log(y[0])) / (Math.log(y[1]) - Math.log(y[0]))) * (box.height - box.top - box.bottom);
   const roofLine = Array.from({ length: 60 }, (_, index) => {
     const at = x[0] * (x[1] / x[0]) ** (index / 59);
     const y0 = sy(Math.min(highest, bandwidth * at));
     return { x0: sx(at) - 2, x1: sx(at) + 2, y0: y0 - 2, y1: y0 + 2 };
   });
   const labels = place(
-    operators.filter(({ share }) => share >= 0.004).map((one) => ({ ...one, x: sx(one.intensity), y: sy(one.rate), r: area(one.share), text: one.name })),
+    operators
+      .filter(({ share }) => share >= 0.004)
+      .map((one) => ({ ...one, x: sx(one.intensity), y: sy(one.rate), r: area(one.share), text: one.name })),
     box,
-    roofLine.concat(tops.map(({ peak, unit }) => ({ x0: width - box.right - `${unit} ${scaled(peak, "FLOP/s")}`.length * 6.4, x1: width, y0: sy(peak) - 17, y1: sy(peak) + 2 }))),
+    roofLine.concat(
+      tops.map(({ peak, unit }) => ({
+        x0: width - box.right - `${unit} ${scaled(peak, "FLOP/s")}`.length * 6.4,
+        x1: width,
+        y0: sy(peak) - 17,
+        y1: sy(peak) + 2,
+      })),
+    ),
   );
-  const flat = tops.map(({ peak, unit }) => ({ peak, unit, from: peak / bandwidth, points: [[peak / bandwidth, peak], [x[1], peak]] }));
+  const flat = tops.map(({ peak, unit }) => ({
+    peak,
+    unit,
+    from: peak / bandwidth,
+    points: [
+      [peak / bandwidth, peak],
+      [x[1], peak],
+    ],
+  }));
   const ridge = highest / bandwidth;
-  const slope = [[x[0], bandwidth * x[0]], [ridge, highest]];
+  const slope = [
+    [x[0], bandwidth * x[0]],
+    [ridge, highest],
+  ];
   const svg = draw("Roofline chart. The table of operators has its figures.", {
     width,
     height: box.height,
@@ -90,15 +137,61 @@ function computeChart(operators, answer, hardware, formats, width) {
     marks: [
       gridX({ ticks: decades(x), stroke: "var(--rule)", strokeOpacity: 1 }),
       gridY({ ticks: decades(y), stroke: "var(--rule)", strokeOpacity: 1 }),
-      axisX({ ticks: decades(x), tickFormat: (value) => number(value, 1), tickSize: 0, label: "FLOP per byte", labelAnchor: "center", labelArrow: "none" }),
+      axisX({
+        ticks: decades(x),
+        tickFormat: (value) => number(value, 1),
+        tickSize: 0,
+        label: "FLOP per byte",
+        labelAnchor: "center",
+        labelArrow: "none",
+      }),
       axisY({ ticks: decades(y), tickFormat: (value) => scaled(value, "", 1).trim(), tickSize: 0, label: null }),
       axisName("FLOP/s", box.left),
       line(slope, { stroke: "var(--ink)", strokeWidth: 1.6 }),
       flat.map(({ points }) => line(points, { stroke: "var(--ink)", strokeWidth: 1.6 })),
-      flat.map(({ peak, unit }) => text([peak], { y: (d) => d, frameAnchor: "right", dy: -10, text: () => `${unit} ${scaled(peak, "FLOP/s")}`, textAnchor: "end", fill: "currentColor", stroke: "var(--paper)", strokeWidth: 4 })),
-      text([0], { x: () => x[0], y: () => bandwidth * x[0], dx: 26, dy: -34, rotate: -angle(sx, sy, slope), text: () => `HBM ${scaled(bandwidth, "B/s")}`, textAnchor: "start", fill: "currentColor", stroke: "var(--paper)", strokeWidth: 4 }),
-      link(operators, { x1: "intensity", x2: "intensity", y1: "rate", y2: "best", stroke: (d) => colourOf(BOUNDS, d.bound), strokeWidth: 1, strokeOpacity: 0.75 }),
-      dot(operators, { x: "intensity", y: "rate", r: (d) => area(d.share), fill: (d) => colourOf(BOUNDS, d.bound), fillOpacity: 0.82, stroke: "var(--paper)", strokeWidth: 1, className: "operators" }),
+      flat.map(({ peak, unit }) =>
+        text([peak], {
+          y: (d) => d,
+          frameAnchor: "right",
+          dy: -10,
+          text: () => `${unit} ${scaled(peak, "FLOP/s")}`,
+          textAnchor: "end",
+          fill: "currentColor",
+          stroke: "var(--paper)",
+          strokeWidth: 4,
+        }),
+      ),
+      text([0], {
+        x: () => x[0],
+        y: () => bandwidth * x[0],
+        dx: 26,
+        dy: -34,
+        rotate: -angle(sx, sy, slope),
+        text: () => `HBM ${scaled(bandwidth, "B/s")}`,
+        textAnchor: "start",
+        fill: "currentColor",
+        stroke: "var(--paper)",
+        strokeWidth: 4,
+      }),
+      link(operators, {
+        x1: "intensity",
+        x2: "intensity",
+        y1: "rate",
+        y2: "best",
+        stroke: (d) => colourOf(BOUNDS, d.bound),
+        strokeWidth: 1,
+        strokeOpacity: 0.75,
+      }),
+      dot(operators, {
+        x: "intensity",
+        y: "rate",
+        r: (d) => area(d.share),
+        fill: (d) => colourOf(BOUNDS, d.bound),
+        fillOpacity: 0.82,
+        stroke: "var(--paper)",
+        strokeWidth: 1,
+        className: "operators",
+      }),
       dot([whole], { x: "intensity", y: "rate", r: 6, symbol: "diamond", fill: "var(--ink)", stroke: "var(--paper)" }),
     ],
   });
@@ -121,20 +214,31 @@ function decades([from, to]) {
 /** Ticks at 1, 2 and 5 of each decade where there is room. */
 function halves([from, to], width) {
   if (Math.log10(to / from) * 3 * 74 > width) return decades([from, to]);
-  return decades([from / 10, to]).flatMap((tick) => [tick, tick * 2, tick * 5]).filter((tick) => tick >= from && tick <= to);
+  return decades([from / 10, to])
+    .flatMap((tick) => [tick, tick * 2, tick * 5])
+    .filter((tick) => tick >= from && tick <= to);
 }
 
 /** Operators without arithmetic have no place over an axis of FLOPs: the bytes a second that they move say how good they are. */
 function bytesChart(operators, hardware, width) {
   const narrow = width < 620;
   const roofsOf = [
-    { at: hardware.hbm_bytes_per_s, label: `HBM ${scaled(hardware.hbm_bytes_per_s, "B/s")}`, used: operators.some(({ bound }) => bound !== "network") },
-    { at: hardware.interconnect?.unidirectional_bytes_per_s, label: `link ${scaled(hardware.interconnect?.unidirectional_bytes_per_s, "B/s")}`, used: operators.some(({ group }) => group === "communication") },
+    {
+      at: hardware.hbm_bytes_per_s,
+      label: `HBM ${scaled(hardware.hbm_bytes_per_s, "B/s")}`,
+      used: operators.some(({ bound }) => bound !== "network"),
+    },
+    {
+      at: hardware.interconnect?.unidirectional_bytes_per_s,
+      label: `link ${scaled(hardware.interconnect?.unidirectional_bytes_per_s, "B/s")}`,
+      used: operators.some(({ group }) => group === "communication"),
+    },
   ].filter(({ at, used }) => used && at > 0);
   const lowest = Math.min(...operators.map(({ speed }) => speed));
   const domain = [decade(lowest * 0.8, Math.floor), hardware.hbm_bytes_per_s * 1.6];
   const box = { left: narrow ? 6 : 58, right: 14, top: 40, bottom: 34, width, height: 150 };
-  const sx = (value) => box.left + ((Math.log(value) - Math.log(domain[0])) / (Math.log(domain[1]) - Math.log(domain[0]))) * (width - box.left - box.right);
+  const sx = (value) =>
+    box.left + ((Math.log(value) - Math.log(domain[0])) / (Math.log(domain[1]) - Math.log(domain[0]))) * (width - box.left - box.right);
   const labels = place(
     operators.filter(({ share }) => share >= 0.003).map((one) => ({ ...one, x: sx(one.speed), y: 78, r: area(one.share), text: one.name })),
     box,
@@ -152,12 +256,52 @@ function bytesChart(operators, hardware, width) {
     color: { type: "identity" },
     marks: [
       gridX({ ticks: halves(domain, width), stroke: "var(--rule)", strokeOpacity: 1 }),
-      text(halves(domain, width), { x: (d) => d, frameAnchor: "bottom", dy: 16, text: (value) => scaled(value, "B/s", 1), fill: "currentColor" }),
+      text(halves(domain, width), {
+        x: (d) => d,
+        frameAnchor: "bottom",
+        dy: 16,
+        text: (value) => scaled(value, "B/s", 1),
+        fill: "currentColor",
+      }),
       roofsOf.map(({ at }) => ruleX([at], { stroke: "var(--ink)", strokeWidth: 1.6 })),
-      roofsOf.map(({ at, label }) => text([at], { x: (d) => d, frameAnchor: "top", dy: -12, text: () => label, textAnchor: narrow && at === hardware.hbm_bytes_per_s ? "end" : "middle", fill: "currentColor" })),
-      link(operators, { x1: "speed", x2: (d) => Math.min(d.fastest, domain[1]), y1: () => 78, y2: () => 78, stroke: (d) => colourOf(BOUNDS, d.bound), strokeWidth: 1, strokeOpacity: 0.5 }),
-      dot(operators, { x: "speed", y: () => 78, r: (d) => area(d.share), fill: (d) => colourOf(BOUNDS, d.bound), fillOpacity: 0.82, stroke: "var(--paper)", strokeWidth: 1, className: "operators" }),
-      text(["Operators without arithmetic: bytes a second"], { frameAnchor: "top-left", dx: narrow ? 0 : -52, dy: -28, text: (d) => d, fontWeight: 600, fill: "currentColor", textAnchor: "start" }),
+      roofsOf.map(({ at, label }) =>
+        text([at], {
+          x: (d) => d,
+          frameAnchor: "top",
+          dy: -12,
+          text: () => label,
+          textAnchor: narrow && at === hardware.hbm_bytes_per_s ? "end" : "middle",
+          fill: "currentColor",
+        }),
+      ),
+      link(operators, {
+        x1: "speed",
+        x2: (d) => Math.min(d.fastest, domain[1]),
+        y1: () => 78,
+        y2: () => 78,
+        stroke: (d) => colourOf(BOUNDS, d.bound),
+        strokeWidth: 1,
+        strokeOpacity: 0.5,
+      }),
+      dot(operators, {
+        x: "speed",
+        y: () => 78,
+        r: (d) => area(d.share),
+        fill: (d) => colourOf(BOUNDS, d.bound),
+        fillOpacity: 0.82,
+        stroke: "var(--paper)",
+        strokeWidth: 1,
+        className: "operators",
+      }),
+      text(["Operators without arithmetic: bytes a second"], {
+        frameAnchor: "top-left",
+        dx: narrow ? 0 : -52,
+        dy: -28,
+        text: (d) => d,
+        fontWeight: 600,
+        fill: "currentColor",
+        textAnchor: "start",
+      }),
     ],
   });
   write(svg, labels);

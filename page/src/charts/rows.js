@@ -31,8 +31,24 @@ export function rowChart({ label, rows, width, format, ticks, entries = [], rule
   const light = named.filter(({ strong }) => !strong);
   const labels = (data, weight) =>
     narrow
-      ? text(data, { frameAnchor: "left", dx: -left, y: (d) => d.y - 7, text: "label", textAnchor: "start", fontWeight: weight, fill: "currentColor" })
-      : text(data, { frameAnchor: "left", dx: -10, y: (d) => d.y + BAR / 2, text: "label", textAnchor: "end", fontWeight: weight, fill: "currentColor" });
+      ? text(data, {
+          frameAnchor: "left",
+          dx: -left,
+          y: (d) => d.y - 7,
+          text: "label",
+          textAnchor: "start",
+          fontWeight: weight,
+          fill: "currentColor",
+        })
+      : text(data, {
+          frameAnchor: "left",
+          dx: -10,
+          y: (d) => d.y + BAR / 2,
+          text: "label",
+          textAnchor: "end",
+          fontWeight: weight,
+          fill: "currentColor",
+        });
   const notes = (data, weight) =>
     text(data, {
       frameAnchor: "right",
@@ -54,19 +70,49 @@ export function rowChart({ label, rows, width, format, ticks, entries = [], rule
     y: { type: "identity", axis: null },
     color: { type: "identity" },
     marks: [
-      axisX({ anchor: "bottom", ticks: (ticks && width >= 480 ? ticks : null) ?? Math.max(3, Math.floor((width - left - right) / 90)), tickFormat: format, tickSize: 4, label: null }),
+      axisX({
+        anchor: "bottom",
+        ticks: (ticks && width >= 480 ? ticks : null) ?? Math.max(3, Math.floor((width - left - right) / 90)),
+        tickFormat: format,
+        tickSize: 4,
+        label: null,
+      }),
       rules.map(({ x, colour }) => ruleX([x], { stroke: colour ?? "currentColor", strokeDasharray: "3 3", strokeWidth: 1 })),
-      rect(segments, { x1: "x1", x2: "x2", y1: "y", y2: (d) => d.y + BAR, fill: "colour", className: "segments", stroke: "var(--paper)", strokeWidth: 0.6 }),
+      rect(segments, {
+        x1: "x1",
+        x2: "x2",
+        y1: "y",
+        y2: (d) => d.y + BAR,
+        fill: "colour",
+        className: "segments",
+        stroke: "var(--paper)",
+        strokeWidth: 0.6,
+      }),
       text(said, { x: (d) => (d.x1 + d.x2) / 2, y: (d) => d.y + BAR / 2, text: "text", fill: "var(--paper)", className: "inside" }),
-      strips.length > 0 ? rect(strips, { x1: "x1", x2: "x2", y1: (d) => d.y + BAR + 1, y2: (d) => d.y + BAR + 1 + STRIP, fill: "strip" }) : null,
+      strips.length > 0
+        ? rect(strips, { x1: "x1", x2: "x2", y1: (d) => d.y + BAR + 1, y2: (d) => d.y + BAR + 1 + STRIP, fill: "strip" })
+        : null,
       link(intervals, { x1: (d) => d.interval[0], x2: (d) => d.interval[1], y1: "y", y2: "y", stroke: "var(--paper)", strokeWidth: 5 }),
       link(intervals, { x1: (d) => d.interval[0], x2: (d) => d.interval[1], y1: "y", y2: "y", stroke: "currentColor", strokeWidth: 1.4 }),
-      link(intervals.flatMap((d) => d.interval.map((x) => ({ x, y: d.y }))), { x1: "x", x2: "x", y1: (d) => d.y - 5, y2: (d) => d.y + 5, stroke: "currentColor", strokeWidth: 1.4 }),
+      link(
+        intervals.flatMap((d) => d.interval.map((x) => ({ x, y: d.y }))),
+        { x1: "x", x2: "x", y1: (d) => d.y - 5, y2: (d) => d.y + 5, stroke: "currentColor", strokeWidth: 1.4 },
+      ),
       labels(heavy, 600),
       labels(light, 400),
       notes(heavy, 600),
       notes(light, 400),
-      rules.map(({ x, label: said, anchor }) => text([x], { x: (d) => d, frameAnchor: "top", dy: -14, lineAnchor: "top", text: () => said, textAnchor: anchor ?? "middle", fill: "currentColor" })),
+      rules.map(({ x, label: said, anchor }) =>
+        text([x], {
+          x: (d) => d,
+          frameAnchor: "top",
+          dy: -14,
+          lineAnchor: "top",
+          text: () => said,
+          textAnchor: anchor ?? "middle",
+          fill: "currentColor",
+        }),
+      ),
     ],
   });
   keyed(svg, "segments", segments, (segment) => segment.key ?? "");

@@ -16,7 +16,11 @@ export function limitName(key) {
 
 /** The limits that break first above a row's rate: `{key, value, limit}`. */
 export function broken(row) {
-  return [...(row.limits_broken ?? "").matchAll(/(\w+) ([\d.]+) > ([\d.]+)/g)].map(([, key, value, limit]) => ({ key, value: Number(value), limit: Number(limit) }));
+  return [...(row.limits_broken ?? "").matchAll(/(\w+) ([\d.]+) > ([\d.]+)/g)].map(([, key, value, limit]) => ({
+    key,
+    value: Number(value),
+    limit: Number(limit),
+  }));
 }
 
 /** What binds a row, in a few words. */
@@ -48,13 +52,24 @@ function lead(row, limits, state) {
   const load = `${whole(Number(state.input_len))} prompt and ${whole(Number(state.output_len))} output tokens`;
   if (row.status === "cannot_run") return [h("p", {}, h("strong", {}, "This server cannot run: "), row.reason)];
   if (row.status === "lowest_rate_fails") {
-    return [h("p", {}, h("strong", {}, "No rate holds"), ` with ${within} and ${load}: ${breaks(row)} even at ${number(row.request_rate_per_s)} requests a second.`)];
+    return [
+      h(
+        "p",
+        {},
+        h("strong", {}, "No rate holds"),
+        ` with ${within} and ${load}: ${breaks(row)} even at ${number(row.request_rate_per_s)} requests a second.`,
+      ),
+    ];
   }
   const above = row.fails_at_rate_per_s ? ` At ${number(row.fails_at_rate_per_s)}, ${breaks(row)}.` : " No higher rate was tried.";
   return [
-    h("p", {},
-      "It holds ", h("strong", {}, figure(row.request_rate_per_s, number(row.request_rate_per_s), { "data-figure": "own_rate" }), " requests a second"),
-      ` (${number(row.request_rate_per_s_per_gpu)} per GPU) with ${within} and ${load}.${above}`),
+    h(
+      "p",
+      {},
+      "It holds ",
+      h("strong", {}, figure(row.request_rate_per_s, number(row.request_rate_per_s), { "data-figure": "own_rate" }), " requests a second"),
+      ` (${number(row.request_rate_per_s_per_gpu)} per GPU) with ${within} and ${load}.${above}`,
+    ),
   ];
 }
 
@@ -70,7 +85,16 @@ function remarks(row) {
   const list = (row.warnings ?? "").split("; ").filter(Boolean);
   if (list.length === 0) return "";
   const words = `${list.length} ${list.length === 1 ? "remark" : "remarks"}`;
-  return h("details", { class: "remark" }, h("summary", {}, words), h("ul", {}, list.map((text) => h("li", {}, text))));
+  return h(
+    "details",
+    { class: "remark" },
+    h("summary", {}, words),
+    h(
+      "ul",
+      {},
+      list.map((text) => h("li", {}, text)),
+    ),
+  );
 }
 
 export class CapacityView {
@@ -78,18 +102,42 @@ export class CapacityView {
 
   constructor() {
     this.chart = new Frame($("sweep-chart"));
-    const ms = (key) => ({ key, label: `${limitName(key)}`, numeric: true, value: (row) => row[key], cell: (row) => (row[key] === null ? "–" : millis(row[key])) });
+    const ms = (key) => ({
+      key,
+      label: `${limitName(key)}`,
+      numeric: true,
+      value: (row) => row[key],
+      cell: (row) => (row[key] === null ? "–" : millis(row[key])),
+    });
     this.table = new SortableTable($("sweep-table"), {
       caption: "Servers of the grid and the highest rate that each holds within the limits.",
       sort: null,
       columns: [
         { key: "server", label: "server", value: serverName, cell: serverName },
-        { key: "per_gpu", label: "requests/s per GPU", numeric: true, value: (row) => (holds(row) ? row.request_rate_per_s_per_gpu : -1), cell: (row) => (holds(row) ? figure(row.request_rate_per_s_per_gpu, number(row.request_rate_per_s_per_gpu)) : "–") },
-        { key: "rate", label: "requests/s", numeric: true, value: (row) => (holds(row) ? row.request_rate_per_s : -1), cell: (row) => (holds(row) ? figure(row.request_rate_per_s, number(row.request_rate_per_s)) : "–") },
+        {
+          key: "per_gpu",
+          label: "requests/s per GPU",
+          numeric: true,
+          value: (row) => (holds(row) ? row.request_rate_per_s_per_gpu : -1),
+          cell: (row) => (holds(row) ? figure(row.request_rate_per_s_per_gpu, number(row.request_rate_per_s_per_gpu)) : "–"),
+        },
+        {
+          key: "rate",
+          label: "requests/s",
+          numeric: true,
+          value: (row) => (holds(row) ? row.request_rate_per_s : -1),
+          cell: (row) => (holds(row) ? figure(row.request_rate_per_s, number(row.request_rate_per_s)) : "–"),
+        },
         { key: "binds", label: "what binds", value: binds, cell: binds },
         ms("ttft_p99_ms"),
         ms("itl_p99_ms"),
-        { key: "tokens", label: "output tokens/s per GPU", numeric: true, value: (row) => row.output_tokens_per_s_per_gpu, cell: (row) => whole(row.output_tokens_per_s_per_gpu) },
+        {
+          key: "tokens",
+          label: "output tokens/s per GPU",
+          numeric: true,
+          value: (row) => row.output_tokens_per_s_per_gpu,
+          cell: (row) => whole(row.output_tokens_per_s_per_gpu),
+        },
         { key: "remarks", label: "remarks", value: (row) => row.reason ?? row.warnings, cell: remarks },
       ],
     });
@@ -108,13 +156,22 @@ export class CapacityView {
     $("sweep-block").hidden = rows.length === 0;
     this.table.show(this.rows);
     if (held.length === 0) {
-      $("sweep-lead").replaceChildren(rows.length > 0 ? h("p", {}, "No server of the grid holds the limits at any rate. The table says why.") : "");
+      $("sweep-lead").replaceChildren(
+        rows.length > 0 ? h("p", {}, "No server of the grid holds the limits at any rate. The table says why.") : "",
+      );
       return;
     }
     const best = held[0];
     $("sweep-lead").replaceChildren(
-      h("p", {}, "The best is ", h("strong", {}, serverName(best)), `: ${number(best.request_rate_per_s)} requests a second, `, h("strong", {}, `${number(best.request_rate_per_s_per_gpu)} per GPU`),
-        best.fails_at_rate_per_s ? `. Above it, ${breaks(best)}.` : "."),
+      h(
+        "p",
+        {},
+        "The best is ",
+        h("strong", {}, serverName(best)),
+        `: ${number(best.request_rate_per_s)} requests a second, `,
+        h("strong", {}, `${number(best.request_rate_per_s_per_gpu)} per GPU`),
+        best.fails_at_rate_per_s ? `. Above it, ${breaks(best)}.` : ".",
+      ),
     );
     const kinds = [...new Set(held.map(binds))];
     this.chart.show((width) =>
@@ -122,12 +179,17 @@ export class CapacityView {
         label: "Highest rate per GPU of each server. The table has the figures.",
         width,
         format: (value) => `${tick(value, 2)}/s`,
-        entries: kinds.map((kind) => ({ label: kind === "nothing yet" ? "no limit broke" : `${kind} binds`, colour: COLOURS[kind] ?? "var(--latency)" })),
+        entries: kinds.map((kind) => ({
+          label: kind === "nothing yet" ? "no limit broke" : `${kind} binds`,
+          colour: COLOURS[kind] ?? "var(--latency)",
+        })),
         rows: held.slice(0, 24).map((row, index) => ({
           label: serverName(row),
           note: number(row.request_rate_per_s_per_gpu),
           strong: index === 0,
-          segments: [{ x1: 0, x2: row.request_rate_per_s_per_gpu, colour: COLOURS[binds(row)] ?? "var(--latency)", key: String(row.configuration) }],
+          segments: [
+            { x1: 0, x2: row.request_rate_per_s_per_gpu, colour: COLOURS[binds(row)] ?? "var(--latency)", key: String(row.configuration) },
+          ],
         })),
       }),
     );

@@ -39,11 +39,34 @@ export class KnownView {
       columns: [
         { key: "run", label: "run", value: (row) => row.run, cell: (row) => row.run },
         { key: "model", label: "model", value: (row) => row.model, cell: (row) => row.model },
-        { key: "hardware", label: "GPU", value: (row) => row.hardware, cell: (row) => `${row.tensor_parallel_size ?? 1} × ${row.hardware}` },
+        {
+          key: "hardware",
+          label: "GPU",
+          value: (row) => row.hardware,
+          cell: (row) => `${row.tensor_parallel_size ?? 1} × ${row.hardware}`,
+        },
         { key: "metric", label: "latency", value: (row) => row.metric, cell: (row) => row.metric.replaceAll("_", " ") },
-        { key: "measured_ms", label: "measured", numeric: true, value: (row) => row.measured_ms, cell: (row) => figure(row.measured_ms, millis(row.measured_ms)) },
-        { key: "predicted_ms", label: "predicted", numeric: true, value: (row) => row.predicted_ms, cell: (row) => figure(row.predicted_ms, millis(row.predicted_ms)) },
-        { key: "error", label: "error", numeric: true, value: (row) => Math.abs(row.error), cell: (row) => `${row.error > 0 ? "+" : ""}${percent(row.error)}` },
+        {
+          key: "measured_ms",
+          label: "measured",
+          numeric: true,
+          value: (row) => row.measured_ms,
+          cell: (row) => figure(row.measured_ms, millis(row.measured_ms)),
+        },
+        {
+          key: "predicted_ms",
+          label: "predicted",
+          numeric: true,
+          value: (row) => row.predicted_ms,
+          cell: (row) => figure(row.predicted_ms, millis(row.predicted_ms)),
+        },
+        {
+          key: "error",
+          label: "error",
+          numeric: true,
+          value: (row) => Math.abs(row.error),
+          cell: (row) => `${row.error > 0 ? "+" : ""}${percent(row.error)}`,
+        },
       ],
     });
     $("support").addEventListener("keydown", (event) => this.#key(event));
@@ -55,7 +78,9 @@ export class KnownView {
       this.#tell(cell);
     });
     $("support-legend").replaceChildren(
-      ...Object.entries(STATUSES).map(([status, { sign, label, about }]) => h("li", {}, h("span", { class: "cell", "data-status": status, "aria-hidden": "true" }, sign), h("span", {}, `${label}: ${about}`))),
+      ...Object.entries(STATUSES).map(([status, { sign, label, about }]) =>
+        h("li", {}, h("span", { class: "cell", "data-status": status, "aria-hidden": "true" }, sign), h("span", {}, `${label}: ${about}`)),
+      ),
     );
   }
 
@@ -70,20 +95,54 @@ export class KnownView {
 
   #draw({ filter, model, hardware }) {
     const words = filter.toLowerCase().split(/\s+/).filter(Boolean);
-    const rows = this.support.models.map((one, index) => ({ ...one, index })).filter(({ name, family }) => words.every((word) => `${name} ${family ?? ""}`.toLowerCase().includes(word)));
+    const rows = this.support.models
+      .map((one, index) => ({ ...one, index }))
+      .filter(({ name, family }) => words.every((word) => `${name} ${family ?? ""}`.toLowerCase().includes(word)));
     setText($("filter-count"), `${whole(rows.length)} of ${whole(this.support.models.length)} models`);
-    const head = h("tr", { role: "row" }, h("th", { scope: "col", role: "columnheader" }, "model"), this.support.hardware.map(({ name, display_name }) => h("th", { scope: "col", role: "columnheader", class: name === hardware ? "chosen" : null, title: display_name }, h("span", {}, name))));
+    const head = h(
+      "tr",
+      { role: "row" },
+      h("th", { scope: "col", role: "columnheader" }, "model"),
+      this.support.hardware.map(({ name, display_name }) =>
+        h(
+          "th",
+          { scope: "col", role: "columnheader", class: name === hardware ? "chosen" : null, title: display_name },
+          h("span", {}, name),
+        ),
+      ),
+    );
     const body = rows.map(({ name, index }) =>
-      h("tr", { role: "row" },
+      h(
+        "tr",
+        { role: "row" },
         h("th", { scope: "row", role: "rowheader", class: name === model ? "chosen" : null }, name),
         this.support.hardware.map((gpu, column) => {
           const { status } = this.support.cells[index][column];
           const known = STATUSES[status] ?? { sign: "?", label: status };
-          return h("td", { role: "gridcell", tabindex: "-1", class: "cell", "data-status": status, "data-row": index, "data-column": column, "aria-label": `${name} on ${gpu.name}: ${known.label}` }, known.sign);
-        })),
+          return h(
+            "td",
+            {
+              role: "gridcell",
+              tabindex: "-1",
+              class: "cell",
+              "data-status": status,
+              "data-row": index,
+              "data-column": column,
+              "aria-label": `${name} on ${gpu.name}: ${known.label}`,
+            },
+            known.sign,
+          );
+        }),
+      ),
     );
-    $("support").replaceChildren(h("caption", { class: "sr-only" }, "Sources of times by model and GPU. Arrow keys move between cells."), h("thead", {}, head), h("tbody", {}, body));
-    $("support").querySelector(`td[data-row="${this.support.models.findIndex(({ name }) => name === model)}"]`)?.setAttribute("tabindex", "0");
+    $("support").replaceChildren(
+      h("caption", { class: "sr-only" }, "Sources of times by model and GPU. Arrow keys move between cells."),
+      h("thead", {}, head),
+      h("tbody", {}, body),
+    );
+    $("support")
+      .querySelector(`td[data-row="${this.support.models.findIndex(({ name }) => name === model)}"]`)
+      ?.setAttribute("tabindex", "0");
     if (!$("support").querySelector('td[tabindex="0"]')) $("support").querySelector("td")?.setAttribute("tabindex", "0");
   }
 
@@ -130,7 +189,15 @@ export class KnownView {
   }
 
   showMeasured({ source, runs }) {
-    this.rows = runs.flatMap(({ name, metrics, ...run }) => metrics.map((metric) => ({ run: name, ...run, ...metric, kind: kindOf(metric.metric), error: metric.predicted_ms / metric.measured_ms - 1 })));
+    this.rows = runs.flatMap(({ name, metrics, ...run }) =>
+      metrics.map((metric) => ({
+        run: name,
+        ...run,
+        ...metric,
+        kind: kindOf(metric.metric),
+        error: metric.predicted_ms / metric.measured_ms - 1,
+      })),
+    );
     setText($("measured-source"), `${whole(runs.length)} runs. ${source ?? ""} The band is 20 % to either side.`);
     this.table.show(this.rows);
     const kinds = [...new Set(this.rows.map(({ kind }) => kind))];

@@ -35,7 +35,13 @@ export class LoadView {
       columns: [
         { key: "name", label: "latency", value: (row) => row.order, cell: (row) => h("abbr", { title: row.about }, row.name) },
         ...POINTS.map((key) => ({ key, label: key, numeric: true, value: (row) => row[key], cell: cell(key) })),
-        { key: "interval", label: "90 % interval of the mean", numeric: true, value: (row) => row.lower, cell: (row) => (row.lower ? `${millis(row.lower)} to ${millis(row.upper)}` : "–") },
+        {
+          key: "interval",
+          label: "90 % interval of the mean",
+          numeric: true,
+          value: (row) => row.lower,
+          cell: (row) => (row.lower ? `${millis(row.lower)} to ${millis(row.upper)}` : "–"),
+        },
         { key: "max", label: "max", numeric: true, value: (row) => row.max, cell: cell("max") },
       ],
     });
@@ -47,25 +53,91 @@ export class LoadView {
     const late = overload(answer);
     $("overload").replaceChildren(late ? h("div", { class: "overload" }, h("strong", {}, "Overloaded. "), sentence(late)) : "");
     $("load-lead").replaceChildren(
-      h("p", {},
+      h(
+        "p",
+        {},
         late ? "Latencies below are those of this number of requests; a longer load has longer ones. " : "The server keeps up. ",
-        "Half of the requests get their first token within ", h("strong", {}, millis(run.ttft_ms.p50)), " and 99 % within ", h("strong", {}, millis(run.ttft_ms.p99)),
-        `; further tokens come every ${millis(run.itl_ms.mean)} on average.`),
+        "Half of the requests get their first token within ",
+        h("strong", {}, millis(run.ttft_ms.p50)),
+        " and 99 % within ",
+        h("strong", {}, millis(run.ttft_ms.p99)),
+        `; further tokens come every ${millis(run.itl_ms.mean)} on average.`,
+      ),
     );
-    $("load-figures").replaceChildren(...figures([
-      { key: "requests_per_s", term: "Requests/s", value: run.requests_per_s, text: number(run.requests_per_s), note: `${whole(run.finished)} finished`, large: true },
-      { key: "ttft_p99", term: "TTFT p99", value: run.ttft_ms.p99, text: millis(run.ttft_ms.p99), note: `median ${millis(run.ttft_ms.p50)}`, large: true },
-      { key: "itl_p99", term: "ITL p99", value: run.itl_ms.p99, text: millis(run.itl_ms.p99), note: `median ${millis(run.itl_ms.p50)}`, large: true },
-      { key: "output_tokens_per_s", term: "Output tokens/s", value: run.output_tokens_per_s, text: whole(run.output_tokens_per_s), note: `${whole(run.total_tokens_per_s)} with prompts` },
-      { key: "gpu_busy_share", term: "GPUs busy", value: counters.gpu_busy_share, text: percent(counters.gpu_busy_share), note: `${whole(counters.steps)} steps` },
-      { key: "peak_kv_share", term: "KV cache at most", value: counters.peak_kv_share, text: percent(counters.peak_kv_share), note: counters.preemptions > 0 ? `${whole(counters.preemptions)} preemptions` : "no preemption" },
-      { key: "max_waiting", term: "Waiting at most", value: counters.max_waiting, text: whole(counters.max_waiting), note: `${whole(counters.max_running)} running at most` },
-    ]));
-    $("load-warnings").replaceChildren(warnings([...(answer.warnings ?? []).filter((text) => text !== late), ...(answer.notes ?? []).filter((text) => text !== late)]));
+    $("load-figures").replaceChildren(
+      ...figures([
+        {
+          key: "requests_per_s",
+          term: "Requests/s",
+          value: run.requests_per_s,
+          text: number(run.requests_per_s),
+          note: `${whole(run.finished)} finished`,
+          large: true,
+        },
+        {
+          key: "ttft_p99",
+          term: "TTFT p99",
+          value: run.ttft_ms.p99,
+          text: millis(run.ttft_ms.p99),
+          note: `median ${millis(run.ttft_ms.p50)}`,
+          large: true,
+        },
+        {
+          key: "itl_p99",
+          term: "ITL p99",
+          value: run.itl_ms.p99,
+          text: millis(run.itl_ms.p99),
+          note: `median ${millis(run.itl_ms.p50)}`,
+          large: true,
+        },
+        {
+          key: "output_tokens_per_s",
+          term: "Output tokens/s",
+          value: run.output_tokens_per_s,
+          text: whole(run.output_tokens_per_s),
+          note: `${whole(run.total_tokens_per_s)} with prompts`,
+        },
+        {
+          key: "gpu_busy_share",
+          term: "GPUs busy",
+          value: counters.gpu_busy_share,
+          text: percent(counters.gpu_busy_share),
+          note: `${whole(counters.steps)} steps`,
+        },
+        {
+          key: "peak_kv_share",
+          term: "KV cache at most",
+          value: counters.peak_kv_share,
+          text: percent(counters.peak_kv_share),
+          note: counters.preemptions > 0 ? `${whole(counters.preemptions)} preemptions` : "no preemption",
+        },
+        {
+          key: "max_waiting",
+          term: "Waiting at most",
+          value: counters.max_waiting,
+          text: whole(counters.max_waiting),
+          note: `${whole(counters.max_running)} running at most`,
+        },
+      ]),
+    );
+    $("load-warnings").replaceChildren(
+      warnings([...(answer.warnings ?? []).filter((text) => text !== late), ...(answer.notes ?? []).filter((text) => text !== late)]),
+    );
     this.rows = METRICS.filter(([key]) => run[`${key}_ms`]).map(([key, name, about], order) => {
       const { mean, p50, p90, p99, max } = run[`${key}_ms`];
       const factors = answer.intervals?.[key];
-      return { order, name, about, mean, p50, p90, p99, max, lower: factors ? mean * factors.lower_factor : null, upper: factors ? mean * factors.upper_factor : null };
+      return {
+        order,
+        name,
+        about,
+        mean,
+        p50,
+        p90,
+        p99,
+        max,
+        lower: factors ? mean * factors.lower_factor : null,
+        upper: factors ? mean * factors.upper_factor : null,
+      };
     });
     this.table.show(this.rows);
     this.#curves(answer, limits);

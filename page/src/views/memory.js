@@ -58,18 +58,56 @@ export class MemoryView {
     const device = capacity.device_memory_bytes;
     const requests = fitting(capacity, context);
     $("memory-lead").replaceChildren(
-      capacity.kv_cache_bytes < 0 ? h("p", {}, h("strong", {}, "It does not fit: "), `${gib(-capacity.kv_cache_bytes)} are missing on each GPU.`) :
-      h("p", {},
-        "The KV cache has ", h("strong", {}, gib(capacity.kv_cache_bytes)), " of each GPU: room for ", h("strong", {}, `${whole(kvTokens(capacity))} tokens`),
-        `, or ${whole(requests)} ${requests === 1 ? "request" : "requests"} of ${whole(context)} tokens at once. `,
-        maxNumSeqs && requests > maxNumSeqs ? `max_num_seqs = ${whole(maxNumSeqs)} binds before the cache does.` : "The cache binds before max_num_seqs does."),
+      capacity.kv_cache_bytes < 0
+        ? h("p", {}, h("strong", {}, "It does not fit: "), `${gib(-capacity.kv_cache_bytes)} are missing on each GPU.`)
+        : h(
+            "p",
+            {},
+            "The KV cache has ",
+            h("strong", {}, gib(capacity.kv_cache_bytes)),
+            " of each GPU: room for ",
+            h("strong", {}, `${whole(kvTokens(capacity))} tokens`),
+            `, or ${whole(requests)} ${requests === 1 ? "request" : "requests"} of ${whole(context)} tokens at once. `,
+            maxNumSeqs && requests > maxNumSeqs
+              ? `max_num_seqs = ${whole(maxNumSeqs)} binds before the cache does.`
+              : "The cache binds before max_num_seqs does.",
+          ),
     );
-    $("memory-figures").replaceChildren(...figures([
-      { key: "num_gpu_blocks", term: "KV blocks", value: capacity.num_gpu_blocks, text: whole(capacity.num_gpu_blocks), note: `of ${whole(capacity.block_size)} tokens`, large: true },
-      { key: "kv_tokens", term: "Tokens", value: kvTokens(capacity), text: whole(kvTokens(capacity)), note: "of all requests together", large: true },
-      { key: "fitting", term: "Requests that fit", value: requests, text: whole(requests), note: `of ${whole(context)} tokens`, large: true },
-      { key: "kv_bytes_per_token", term: "A token takes", value: capacity.kv_bytes_per_token, text: `${number(capacity.kv_bytes_per_token / 1024)} KiB`, note: "on each GPU" },
-    ]));
+    $("memory-figures").replaceChildren(
+      ...figures([
+        {
+          key: "num_gpu_blocks",
+          term: "KV blocks",
+          value: capacity.num_gpu_blocks,
+          text: whole(capacity.num_gpu_blocks),
+          note: `of ${whole(capacity.block_size)} tokens`,
+          large: true,
+        },
+        {
+          key: "kv_tokens",
+          term: "Tokens",
+          value: kvTokens(capacity),
+          text: whole(kvTokens(capacity)),
+          note: "of all requests together",
+          large: true,
+        },
+        {
+          key: "fitting",
+          term: "Requests that fit",
+          value: requests,
+          text: whole(requests),
+          note: `of ${whole(context)} tokens`,
+          large: true,
+        },
+        {
+          key: "kv_bytes_per_token",
+          term: "A token takes",
+          value: capacity.kv_bytes_per_token,
+          text: `${number(capacity.kv_bytes_per_token / 1024)} KiB`,
+          note: "on each GPU",
+        },
+      ]),
+    );
     this.bar.show((width) => {
       let at = 0;
       const rows = all.map((term) => {
@@ -86,7 +124,8 @@ export class MemoryView {
       });
     });
     const fits = [];
-    for (let tokens = 256; tokens <= Math.max(4096, capacity.max_model_len); tokens *= 2) fits.push({ context: tokens, requests: fitting(capacity, tokens) });
+    for (let tokens = 256; tokens <= Math.max(4096, capacity.max_model_len); tokens *= 2)
+      fits.push({ context: tokens, requests: fitting(capacity, tokens) });
     const marked = Math.min(Math.max(context, fits[0].context), fits.at(-1).context);
     this.fit.show((width) => fitChart({ fits, chosen: { context: marked, requests: fitting(capacity, marked) }, width }));
     this.rows = all.map((term, order) => ({ order, label: term.label, key: term.key, bytes: term.bytes, share: term.bytes / device }));

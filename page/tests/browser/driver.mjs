@@ -44,7 +44,12 @@ export async function startServer() {
 /** Runs the command as a shell would, and returns its stdout. */
 export function command(line, cwd = repository) {
   const folder = path.dirname(binary);
-  const { status, stdout, stderr } = spawnSync("bash", ["-c", line], { cwd, encoding: "utf8", maxBuffer: 1 << 28, env: { ...process.env, PATH: `${folder}:${process.env.PATH}` } });
+  const { status, stdout, stderr } = spawnSync("bash", ["-c", line], {
+    cwd,
+    encoding: "utf8",
+    maxBuffer: 1 << 28,
+    env: { ...process.env, PATH: `${folder}:${process.env.PATH}` },
+  });
   if (status !== 0) throw new Error(`${line}: ${stderr}`);
   return stdout;
 }
@@ -54,7 +59,14 @@ export class Browser {
   static async open() {
     const options = new chrome.Options();
     if (process.env.CHROMIUM) options.setChromeBinaryPath(process.env.CHROMIUM);
-    options.addArguments("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars", "--window-size=1360,900");
+    options.addArguments(
+      "--headless=new",
+      "--no-sandbox",
+      "--disable-gpu",
+      "--disable-dev-shm-usage",
+      "--hide-scrollbars",
+      "--window-size=1360,900",
+    );
     const preferences = new logging.Preferences();
     preferences.setLevel(logging.Type.BROWSER, logging.Level.ALL);
     options.setLoggingPrefs(preferences);
@@ -78,14 +90,22 @@ export class Browser {
   /** Sets the size of the window, and the theme of the system. */
   async look({ width = 1360, height = 900, theme = "light" } = {}) {
     await this.cdp("Emulation.setDeviceMetricsOverride", { width, height, deviceScaleFactor: 1, mobile: width < 500 });
-    await this.cdp("Emulation.setEmulatedMedia", { features: [{ name: "prefers-color-scheme", value: theme }, { name: "prefers-reduced-motion", value: "reduce" }] });
+    await this.cdp("Emulation.setEmulatedMedia", {
+      features: [
+        { name: "prefers-color-scheme", value: theme },
+        { name: "prefers-reduced-motion", value: "reduce" },
+      ],
+    });
   }
 
   /** Opens a permalink anew and waits for the first answer. */
   async visit(url) {
     await this.driver.get("about:blank");
     await this.driver.get(url);
-    await this.until(() => performance.getEntriesByName("first-answer").length > 0 || document.getElementById("problems")?.hidden === false, "a first answer");
+    await this.until(
+      () => performance.getEntriesByName("first-answer").length > 0 || document.getElementById("problems")?.hidden === false,
+      "a first answer",
+    );
   }
 
   /** Waits until a function of the page holds. */
@@ -148,7 +168,10 @@ export class Browser {
   /** Keeps a picture of the whole page. */
   async shot(name) {
     const [width, height] = await this.run(() => [innerWidth, document.documentElement.scrollHeight]);
-    const { data } = await this.driver.sendAndGetDevToolsCommand("Page.captureScreenshot", { captureBeyondViewport: true, clip: { x: 0, y: 0, width, height: Math.min(height, 8000), scale: 1 } });
+    const { data } = await this.driver.sendAndGetDevToolsCommand("Page.captureScreenshot", {
+      captureBeyondViewport: true,
+      clip: { x: 0, y: 0, width, height: Math.min(height, 8000), scale: 1 },
+    });
     writeFileSync(path.join(shots, `${name}.png`), Buffer.from(data, "base64"));
   }
 

@@ -38,14 +38,18 @@ test("the page paints and answers soon after it is opened", async () => {
   const times = [];
   for (let round = 0; round < 4; round += 1) {
     await open();
-    times.push(await browser.run(() => ({
-      paint: performance.getEntriesByName("first-contentful-paint")[0]?.startTime,
-      load: performance.getEntriesByType("navigation")[0].loadEventEnd,
-      answer: performance.getEntriesByName("first-answer")[0].startTime,
-    })));
+    times.push(
+      await browser.run(() => ({
+        paint: performance.getEntriesByName("first-contentful-paint")[0]?.startTime,
+        load: performance.getEntriesByType("navigation")[0].loadEventEnd,
+        answer: performance.getEntriesByName("first-answer")[0].startTime,
+      })),
+    );
   }
   const best = (key) => Math.min(...times.map((time) => time[key]));
-  console.log(`opened: first paint ${best("paint").toFixed(0)} ms, loaded ${best("load").toFixed(0)} ms, first answer ${best("answer").toFixed(0)} ms (best of ${times.length})`);
+  console.log(
+    `opened: first paint ${best("paint").toFixed(0)} ms, loaded ${best("load").toFixed(0)} ms, first answer ${best("answer").toFixed(0)} ms (best of ${times.length})`,
+  );
   assert.ok(best("paint") < 500 && best("load") < 500, JSON.stringify(times));
 });
 
@@ -55,9 +59,20 @@ test("the figures of a step are those of the command", async () => {
   const command_ = stepCommand(await state());
   const expected = JSON.parse(command(`${command_} --format json`));
   for (const key of ["step_time_us", "bound_us", "mfu", "mbu"]) assert.equal(Number(await figure(key)), expected[key], key);
-  const rows = await browser.run(() => [...document.querySelectorAll("#operators tbody tr")].map((row) => ({ name: row.cells[0].innerText, time_us: Number(row.cells[2].firstChild.value) })));
-  assert.deepEqual(rows, expected.operators.map(({ name, time_us }) => ({ name, time_us })));
-  assert.equal(await browser.run(() => document.querySelectorAll("#roofline circle[data-op]").length), expected.operators.filter(({ bytes }) => bytes > 0).length);
+  const rows = await browser.run(() =>
+    [...document.querySelectorAll("#operators tbody tr")].map((row) => ({
+      name: row.cells[0].innerText,
+      time_us: Number(row.cells[2].firstChild.value),
+    })),
+  );
+  assert.deepEqual(
+    rows,
+    expected.operators.map(({ name, time_us }) => ({ name, time_us })),
+  );
+  assert.equal(
+    await browser.run(() => document.querySelectorAll("#roofline circle[data-op]").length),
+    expected.operators.filter(({ bytes }) => bytes > 0).length,
+  );
   assert.match(await browser.run(() => document.getElementById("step-lead").innerText), /bounds \d+\s%/);
 });
 
@@ -69,7 +84,9 @@ test("a model is found by typing, and by its id at Hugging Face", async () => {
   await browser.until(() => document.getElementById("server-line").innerText.startsWith("qwen3-8b on"), "the chosen model");
   await field.click();
   await field.sendKeys(Key.chord(Key.CONTROL, "a"), "Llama-3.1-8B-Inst");
-  assert.deepEqual(await browser.run(() => [...document.querySelectorAll("#model-list [role=option]")].map((one) => one.dataset.value)), ["llama-3.1-8b"]);
+  assert.deepEqual(await browser.run(() => [...document.querySelectorAll("#model-list [role=option]")].map((one) => one.dataset.value)), [
+    "llama-3.1-8b",
+  ]);
   await field.sendKeys(Key.ENTER);
   await browser.until(() => document.getElementById("server-line").innerText.startsWith("llama-3.1-8b on"), "the chosen model");
 });
@@ -94,7 +111,12 @@ test("a dragged slider answers within 50 ms at the median", async () => {
     const actions = browser.driver.actions({ async: true }).move({ origin: range, x: 0, y: 0, duration: 0 }).press();
     for (let step = 1; step <= 30; step += 1) {
       const x = Math.round((Math.sin((step / 30) * Math.PI * 2) * width) / 2.2);
-      actions.move({ origin: Origin.POINTER, x: x - Math.round((Math.sin(((step - 1) / 30) * Math.PI * 2) * width) / 2.2), y: 0, duration: 60 });
+      actions.move({
+        origin: Origin.POINTER,
+        x: x - Math.round((Math.sin(((step - 1) / 30) * Math.PI * 2) * width) / 2.2),
+        y: 0,
+        duration: 60,
+      });
     }
     await actions.release().perform();
     await browser.settled();
@@ -102,7 +124,9 @@ test("a dragged slider answers within 50 ms at the median", async () => {
     assert.ok(took.length >= 10, `only ${took.length} answers`);
     rounds.push({ median: median(took), most: Math.max(...took), answers: took.length });
   }
-  console.log(`slider: ${rounds.map(({ median: middle, most, answers }) => `median ${middle.toFixed(1)} ms, longest ${most.toFixed(1)} ms of ${answers} answers`).join("; ")}`);
+  console.log(
+    `slider: ${rounds.map(({ median: middle, most, answers }) => `median ${middle.toFixed(1)} ms, longest ${most.toFixed(1)} ms of ${answers} answers`).join("; ")}`,
+  );
   assert.ok(Math.min(...rounds.map(({ median: middle }) => middle)) < 50);
   const expected = JSON.parse(command(`${stepCommand(await state())} --format json`));
   assert.equal(Number(await figure("step_time_us")), expected.step_time_us, "the last position wins");
@@ -128,7 +152,10 @@ test("a broken config is an error at its field, and a whole one gives the built-
   await browser.until(() => document.querySelector('[data-field="config"] .fault'), "a fault at the config");
   assert.match(await faultAt("config"), /not JSON/);
   await browser.type("config", '{"model_type": "llama", "hidden_size": 4096}');
-  await browser.until(() => /num_hidden_layers is missing/.test(document.querySelector('[data-field="config"] .fault')?.innerText), "the missing keys");
+  await browser.until(
+    () => /num_hidden_layers is missing/.test(document.querySelector('[data-field="config"] .fault')?.innerText),
+    "the missing keys",
+  );
   assert.equal(await browser.run(() => document.getElementById("config").getAttribute("aria-invalid")), "true");
   await browser.shot("broken-config");
   await browser.type("config", LLAMA_8B);
@@ -144,12 +171,17 @@ test("a permalink gives the same state and figures, a pasted config and a GPU's 
   await browser.type("decodes", "37");
   await browser.settled();
   assert.equal(await problems(), "");
-  const figures = await browser.run(() => document.getElementById("step-figures").innerText + document.querySelector(".contents").innerText);
+  const figures = await browser.run(
+    () => document.getElementById("step-figures").innerText + document.querySelector(".contents").innerText,
+  );
   const link = await browser.driver.getCurrentUrl();
   assert.match(link, /config=z/);
   await browser.visit(link);
   await browser.settled();
-  assert.equal(await browser.run(() => document.getElementById("step-figures").innerText + document.querySelector(".contents").innerText), figures);
+  assert.equal(
+    await browser.run(() => document.getElementById("step-figures").innerText + document.querySelector(".contents").innerText),
+    figures,
+  );
   assert.equal(await browser.run(() => document.getElementById("config").value.trim()), LLAMA_8B.trim());
   await open("step?colour=red");
   assert.match(await problems(), /colour/);
@@ -159,7 +191,9 @@ test("a deployment that does not fit says what would do, and the remedy does", a
   await open("memory?tensor_parallel_size=1");
   await browser.until(() => /would do/.test(document.getElementById("problems").innerText), "the remedy");
   assert.equal(await browser.run(() => document.getElementById("answer-memory").innerText), "does not fit");
-  await browser.run(() => [...document.querySelectorAll("#problems .chip")].find((chip) => chip.innerText === "tensor_parallel_size = 4").click());
+  await browser.run(() =>
+    [...document.querySelectorAll("#problems .chip")].find((chip) => chip.innerText === "tensor_parallel_size = 4").click(),
+  );
   await browser.until(() => document.getElementById("problems").hidden, "a deployment that fits");
   await browser.settled();
   const { engine } = JSON.parse(command(`${loadCommand({ ...(await state()), num_requests: "10" })} --format json`));
@@ -205,17 +239,27 @@ test("charts and tables leave the page as csv, JSON and SVG, and the command giv
     assert.equal(name, `llama-3.1-70b-h100_sxm-${id}.svg`);
     const parsed = await browser.run((source) => {
       const found = new DOMParser().parseFromString(source, "image/svg+xml");
-      return { root: found.documentElement.localName, shapes: found.querySelectorAll("path, rect, circle").length, variables: /var\(/.test(source) };
+      return {
+        root: found.documentElement.localName,
+        shapes: found.querySelectorAll("path, rect, circle").length,
+        variables: /var\(/.test(source),
+      };
     }, text);
     assert.deepEqual({ ...parsed, shapes: parsed.shapes > 10 }, { root: "svg", shapes: true, variables: false });
   }
   await browser.run(() => {
-    navigator.clipboard.writeText = async (text) => { window.copied = text; };
+    navigator.clipboard.writeText = async (text) => {
+      window.copied = text;
+    };
   });
   const copied = async (kind) => {
     await browser.run((name) => document.querySelector(`[data-export="step"] [data-kind="${name}"]`).click(), kind);
     await browser.until(() => window.copied, "the copied text");
-    return browser.run(() => { const text = window.copied; window.copied = ""; return text; });
+    return browser.run(() => {
+      const text = window.copied;
+      window.copied = "";
+      return text;
+    });
   };
   assert.equal(JSON.parse(command(`${await copied("command")} --format json`)).step_time_us, json.step_time_us);
   assert.equal(JSON.parse(command(await copied("curl"))).step_time_us, json.step_time_us);
@@ -230,7 +274,9 @@ test("a grid runs with progress, its best row is the command's, and a cancel kee
   writeFileSync(path.join(folder, "grid.toml"), gridToml(await state()));
   const { best } = JSON.parse(command("ridgepoint sweep grid.toml --out rows.json --format json", folder));
   rmSync(folder, { recursive: true });
-  const shown = await browser.run(() => [...document.querySelectorAll("#sweep-table tbody tr")].map((row) => Number(row.querySelector("data").value)));
+  const shown = await browser.run(() =>
+    [...document.querySelectorAll("#sweep-table tbody tr")].map((row) => Number(row.querySelector("data").value)),
+  );
   assert.equal(shown.length, 4);
   assert.equal(shown[0], best[0].request_rate_per_s_per_gpu);
   assert.ok(Number(await figure("own_rate")) > 0);
@@ -271,7 +317,10 @@ test("a table sorts by a column and says so", async () => {
     times: [...document.querySelectorAll("#operators tbody tr")].map((row) => Number(row.cells[2].firstChild.value)),
   }));
   assert.equal(order, "descending");
-  assert.deepEqual(times, [...times].sort((a, b) => b - a));
+  assert.deepEqual(
+    times,
+    [...times].sort((a, b) => b - a),
+  );
 });
 
 const LOOKS = { light: {}, dark: { theme: "dark" }, phone: { width: 360, height: 740 } };
@@ -288,8 +337,12 @@ for (const [name, look] of Object.entries(LOOKS)) {
       const [wide, room] = await browser.run(() => [document.documentElement.scrollWidth, innerWidth]);
       assert.ok(wide <= room, `${view} is ${wide} px wide in ${room} px`);
       await browser.driver.executeScript(AXE);
-      const { violations } = await browser.driver.executeAsyncScript("const done = arguments[0]; axe.run(document, { resultTypes: ['violations'] }).then(done)");
-      found.push(...violations.map(({ id, impact, nodes }) => ({ view, id, impact, at: nodes.slice(0, 3).map(({ target }) => target.join(" ")) })));
+      const { violations } = await browser.driver.executeAsyncScript(
+        "const done = arguments[0]; axe.run(document, { resultTypes: ['violations'] }).then(done)",
+      );
+      found.push(
+        ...violations.map(({ id, impact, nodes }) => ({ view, id, impact, at: nodes.slice(0, 3).map(({ target }) => target.join(" ")) })),
+      );
     }
     const serious = found.filter(({ impact }) => impact === "serious" || impact === "critical");
     console.log(`axe, ${name}: ${found.length} violations, ${serious.length} of them serious or critical ${JSON.stringify(found)}`);
@@ -299,7 +352,12 @@ for (const [name, look] of Object.entries(LOOKS)) {
 }
 
 test("dark is the system's choice and the reader's", async () => {
-  const dark = () => browser.run(() => getComputedStyle(document.body).backgroundColor.match(/\d+/g).every((part) => Number(part) < 60));
+  const dark = () =>
+    browser.run(() =>
+      getComputedStyle(document.body)
+        .backgroundColor.match(/\d+/g)
+        .every((part) => Number(part) < 60),
+    );
   await browser.look({ theme: "dark" });
   await open();
   assert.ok(await dark());
@@ -320,7 +378,12 @@ test("nothing is loaded from elsewhere, and the console is silent", async () => 
   for (const view of VIEWS) {
     await open(view);
     await browser.settled();
-    const elsewhere = await browser.run(() => performance.getEntriesByType("resource").map(({ name }) => name).filter((name) => new URL(name).origin !== location.origin));
+    const elsewhere = await browser.run(() =>
+      performance
+        .getEntriesByType("resource")
+        .map(({ name }) => name)
+        .filter((name) => new URL(name).origin !== location.origin),
+    );
     assert.deepEqual(elsewhere, []);
   }
   assert.deepEqual(await browser.complaints(), []);

@@ -42,7 +42,10 @@ test("commands have the command's flags, and pasted texts become files", () => {
   );
   assert.match(loadCommand(state), /^ridgepoint simulate .* --request-rate 4 --num-requests 1000 --input-len 1024 --output-len 256$/);
   assert.match(memoryCommand({ ...state, config: "{}" }), /--model config\.json .*--print-kv-capacity$/);
-  assert.match(sweepCommand(state), /^cat > grid\.toml <<'END'\n\[server\]\nmodel = "llama-3\.1-70b"\nhardware = \["h100_sxm", "h200_sxm"\]\n/);
+  assert.match(
+    sweepCommand(state),
+    /^cat > grid\.toml <<'END'\n\[server\]\nmodel = "llama-3\.1-70b"\nhardware = \["h100_sxm", "h200_sxm"\]\n/,
+  );
   assert.match(gridToml(state), /\[slo\]\nttft_p99_ms = 1000\nitl_p99_ms = 100\n/);
 });
 
@@ -52,11 +55,17 @@ test("a shell takes quoted words literally", () => {
 });
 
 test("toml has plain keys before tables", () => {
-  assert.equal(toml({ b: { c: 1, e: "x\"y" }, a: [1, 2] }), 'a = [1, 2]\n[b]\nc = 1\ne = "x\\"y"\n');
+  assert.equal(toml({ b: { c: 1, e: 'x"y' }, a: [1, 2] }), 'a = [1, 2]\n[b]\nc = 1\ne = "x\\"y"\n');
 });
 
 test("csv quotes commas, quotes and line ends, and has the columns of all rows", () => {
-  assert.equal(csv([{ a: 1, b: 'x"y' }, { a: null, c: "p,q" }]), 'a,b,c\r\n1,"x""y",\r\n,,"p,q"\r\n');
+  assert.equal(
+    csv([
+      { a: 1, b: 'x"y' },
+      { a: null, c: "p,q" },
+    ]),
+    'a,b,c\r\n1,"x""y",\r\n,,"p,q"\r\n',
+  );
 });
 
 test("long texts come back from a permalink, and forged ones are refused", async () => {
@@ -84,13 +93,24 @@ test("a problem belongs to the field that it names", () => {
 });
 
 test("the ways out of a problem are read from its words", () => {
-  assert.deepEqual(remedies("tensor_parallel_size can be 1, 2, 4"), ["1", "2", "4"].map((value) => ({ key: "tensor_parallel_size", value })));
+  assert.deepEqual(
+    remedies("tensor_parallel_size can be 1, 2, 4"),
+    ["1", "2", "4"].map((value) => ({ key: "tensor_parallel_size", value })),
+  );
   assert.deepEqual(remedies("pipeline_parallel_size = 4 would do"), [{ key: "pipeline_parallel_size", value: "4" }]);
   assert.deepEqual(remedies("max_model_len can be at most 5120"), [{ key: "max_model_len", value: "5120" }]);
-  assert.deepEqual(remedies("unknown hardware 'h100x' (did you mean h100_sxm, h100_nvl?)"), ["h100_sxm", "h100_nvl"].map((value) => ({ key: "hardware", value })));
+  assert.deepEqual(
+    remedies("unknown hardware 'h100x' (did you mean h100_sxm, h100_nvl?)"),
+    ["h100_sxm", "h100_nvl"].map((value) => ({ key: "hardware", value })),
+  );
 });
 
 test("remedies stand with the fault that they are for", () => {
-  const problems = problemsOf({ problems: ["the weights do not fit: 60.1 GiB more than gpu_memory_utilization = 0.9 of 79.2 GiB leaves", "tensor_parallel_size = 4 would do"] });
+  const problems = problemsOf({
+    problems: [
+      "the weights do not fit: 60.1 GiB more than gpu_memory_utilization = 0.9 of 79.2 GiB leaves",
+      "tensor_parallel_size = 4 would do",
+    ],
+  });
   assert.deepEqual([...placed(problems, DEFAULTS).keys()], ["tensor_parallel_size"]);
 });
