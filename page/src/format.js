@@ -42,7 +42,7 @@ export function micros(value, digits = 3) {
 
 /** A time in milliseconds, in the unit that suits it. */
 export function millis(value, digits = 3) {
-  return micros(value * 1e3, digits);
+  return value === null || value === undefined ? "–" : micros(value * 1e3, digits);
 }
 
 /** A share of one, in percent. */

@@ -218,14 +218,18 @@ function showMemory() {
       : `${gib(answers.memory.kv_cache_bytes)}; ${whole(fitting(answers.memory, context))} × ${whole(context)} fit`,
   );
   if (state.view === "memory")
-    views.memory.show(answers.memory, { context, maxNumSeqs: Number(state.max_num_seqs) || answers.step?.deployment.max_num_seqs });
+    views.memory.show(answers.memory, {
+      context,
+      maxNumSeqs: Number(state.max_num_seqs) || answers.step?.deployment.max_num_seqs,
+      replicas: Number(state.data_parallel_size) || 1,
+    });
 }
 
 const askLoad = channel("load", "load", "v1/simulate", simulateBody, (answer) => {
   const run = wholeRun(answer);
   const late = overload(answer);
-  setText($("answer-load"), `TTFT ${millis(run.ttft_ms.p99)}`);
-  setText($("note-load"), late ? "p99; overloaded, it does not keep up" : `p99; ITL p99 ${millis(run.itl_ms.p99)}`);
+  setText($("answer-load"), `TTFT ${millis(run.ttft_ms?.p99)}`);
+  setText($("note-load"), late ? "p99; overloaded, it does not keep up" : `p99; ITL p99 ${millis(run.itl_ms?.p99)}`);
   $("tab-load").classList.toggle("late", Boolean(late));
   views.load.show(answer, { limits: limits(app.state) });
 });

@@ -49,80 +49,12 @@ export class LoadView {
 
   show(answer, { limits }) {
     const run = wholeRun(answer);
-    const { counters } = answer;
     const late = overload(answer);
     $("overload").replaceChildren(late ? h("div", { class: "overload" }, h("strong", {}, "Overloaded. "), sentence(late)) : "");
-    $("load-lead").replaceChildren(
-      h(
-        "p",
-        {},
-        late ? "Latencies below are those of this number of requests; a longer load has longer ones. " : "The server keeps up. ",
-        "Half of the requests get their first token within ",
-        h("strong", {}, millis(run.ttft_ms.p50)),
-        " and 99 % within ",
-        h("strong", {}, millis(run.ttft_ms.p99)),
-        `; further tokens come every ${millis(run.itl_ms.mean)} on average.`,
-      ),
-    );
-    $("load-figures").replaceChildren(
-      ...figures([
-        {
-          key: "requests_per_s",
-          term: "Requests/s",
-          value: run.requests_per_s,
-          text: number(run.requests_per_s),
-          note: `${whole(run.finished)} finished`,
-          large: true,
-        },
-        {
-          key: "ttft_p99",
-          term: "TTFT p99",
-          value: run.ttft_ms.p99,
-          text: millis(run.ttft_ms.p99),
-          note: `median ${millis(run.ttft_ms.p50)}`,
-          large: true,
-        },
-        {
-          key: "itl_p99",
-          term: "ITL p99",
-          value: run.itl_ms.p99,
-          text: millis(run.itl_ms.p99),
-          note: `median ${millis(run.itl_ms.p50)}`,
-          large: true,
-        },
-        {
-          key: "output_tokens_per_s",
-          term: "Output tokens/s",
-          value: run.output_tokens_per_s,
-          text: whole(run.output_tokens_per_s),
-          note: `${whole(run.total_tokens_per_s)} with prompts`,
-        },
-        {
-          key: "gpu_busy_share",
-          term: "GPUs busy",
-          value: counters.gpu_busy_share,
-          text: percent(counters.gpu_busy_share),
-          note: `${whole(counters.steps)} steps`,
-        },
-        {
-          key: "peak_kv_share",
-          term: "KV cache at most",
-          value: counters.peak_kv_share,
-          text: percent(counters.peak_kv_share),
-          note: counters.preemptions > 0 ? `${whole(counters.preemptions)} preemptions` : "no preemption",
-        },
-        {
-          key: "max_waiting",
-          term: "Waiting at most",
-          value: counters.max_waiting,
-          text: whole(counters.max_waiting),
-          note: `${whole(counters.max_running)} running at most`,
-        },
-      ]),
-    );
-    $("load-warnings").replaceChildren(
-      warnings([...(answer.warnings ?? []).filter((text) => text !== late), ...(answer.notes ?? []).filter((text) => text !== late)]),
-    );
+    $("load-lead").replaceChildren(lead(run, late));
+    $("load-figures").replaceChildren(...figures(loadFigures(run, answer.counters)));
+    const notes = [...(answer.warnings ?? []), ...(answer.notes ?? [])];
+    $("load-warnings").replaceChildren(warnings(notes.filter((text) => text !== late)));
     this.rows = METRICS.filter(([key]) => run[`${key}_ms`]).map(([key, name, about], order) => {
       const { mean, p50, p90, p99, max } = run[`${key}_ms`];
       const factors = answer.intervals?.[key];
@@ -155,6 +87,42 @@ export class LoadView {
     if (series.timeline?.length > 1) this.timeline.show((width) => timelineCharts({ timeline: series.timeline, width }));
     else this.timeline.clear();
   }
+}
+
+/** What a load comes to, in words. */
+function lead({ finished, rejected, ttft_ms, itl_ms }, late) {
+  const refused = rejected > 0 ? h("strong", {}, `${whole(rejected)} requests were refused: they are longer than max_model_len. `) : "";
+  if (!ttft_ms || finished === 0) return h("p", {}, refused, "No request finished.");
+  return h(
+    "p",
+    {},
+    refused,
+    late ? "The latencies are those of this number of requests; a longer load has longer ones. " : "The server keeps up. ",
+    "Half of the requests get their first token within ",
+    h("strong", {}, millis(ttft_ms.p50)),
+    " and 99 % of them within ",
+    h("strong", {}, millis(ttft_ms.p99)),
+    itl_ms ? `; further tokens come every ${millis(itl_ms.mean)} on average.` : ".",
+  );
+}
+
+function loadFigures(run, counters) {
+  const { ttft_ms: ttft, itl_ms: itl } = run;
+  const list = [
+    ["requests_per_s", "Requests/s", run.requests_per_s, number, `${whole(run.finished)} finished`],
+    ["ttft_p99", "TTFT p99", ttft?.p99, millis, `median ${millis(ttft?.p50)}`],
+    ["itl_p99", "ITL p99", itl?.p99, millis, `median ${millis(itl?.p50)}`],
+    ["output_tokens_per_s", "Output tokens/s", run.output_tokens_per_s, whole, `${whole(run.total_tokens_per_s)} with prompts`],
+    ["gpu_busy_share", "GPUs busy", counters.gpu_busy_share, percent, `${whole(counters.steps)} steps`],
+    ["peak_kv_share", "KV cache at most", counters.peak_kv_share, percent, preemptions(counters.preemptions)],
+    ["max_waiting", "Waiting at most", counters.max_waiting, whole, `${whole(counters.max_running)} running at most`],
+  ];
+  return list.map(([key, term, value, format, note], index) => ({ key, term, value, text: format(value), note, large: index < 3 }));
+}
+
+function preemptions(count) {
+  if (count === 0) return "no preemption";
+  return `${whole(count)} ${count === 1 ? "preemption" : "preemptions"}`;
 }
 
 function sentence(text) {

@@ -53,7 +53,7 @@ export class MemoryView {
     });
   }
 
-  show(capacity, { context, maxNumSeqs }) {
+  show(capacity, { context, maxNumSeqs, replicas }) {
     const all = terms(capacity);
     const device = capacity.device_memory_bytes;
     const requests = fitting(capacity, context);
@@ -67,7 +67,7 @@ export class MemoryView {
             h("strong", {}, gib(capacity.kv_cache_bytes)),
             " of each GPU: room for ",
             h("strong", {}, `${whole(kvTokens(capacity))} tokens`),
-            `, or ${whole(requests)} ${requests === 1 ? "request" : "requests"} of ${whole(context)} tokens at once. `,
+            `, or ${whole(requests)} ${requests === 1 ? "request" : "requests"} of ${whole(context)} tokens at once${replicas > 1 ? `, in each of ${replicas} replicas` : ""}. `,
             maxNumSeqs && requests > maxNumSeqs
               ? `max_num_seqs = ${whole(maxNumSeqs)} binds before the cache does.`
               : "The cache binds before max_num_seqs does.",

@@ -22,7 +22,7 @@ test("figures have three digits and the unit that suits them", () => {
   assert.equal(billions(70553706496), "70.6\u00a0B");
   assert.equal(tick(2.5, 2), "2.5");
   assert.equal(tick(100), "100");
-  assert.equal(micros(Number.NaN), "–");
+  assert.deepEqual([micros(Number.NaN), millis(null), gib(undefined), percent(null)], ["–", "–", "–", "–"]);
   assert.equal(listed(["a", "b", "c"]), "a, b and c");
 });
 
