@@ -97,7 +97,7 @@ function shape(tag, attributes) {
   return element;
 }
 
-/** Writes labels `{x, y, dx, dy, anchor, text}` at places in pixels. */
+/** Writes labels `{x, y, dx, dy, anchor, text, turn}` at places in pixels, turned by degrees. */
 export function write(svg, labels) {
   const group = shape("g", {
     fill: "currentColor",
@@ -106,8 +106,9 @@ export function write(svg, labels) {
     "paint-order": "stroke",
     "stroke-linejoin": "round",
   });
-  for (const { x, y, dx, dy, anchor, text: word } of labels) {
+  for (const { x, y, dx, dy, anchor, text: word, turn } of labels) {
     const label = shape("text", { x: x + dx, y: y + dy, dy: "0.32em", "text-anchor": anchor });
+    if (turn) label.setAttribute("transform", `rotate(${turn} ${x + dx} ${y + dy})`);
     label.textContent = word;
     group.append(label);
   }

@@ -7,8 +7,8 @@ function overlaps(a, b) {
   return a.x0 < b.x1 && b.x0 < a.x1 && a.y0 < b.y1 && b.y0 < a.y1;
 }
 
-/** `reserved` boxes stay free. Returns the items that found a place, the first ones first, with `dx`, `dy` and `anchor` of their labels. */
-export function place(items, { left, right, top, bottom, width, height }, reserved = []) {
+/** `reserved` boxes stay free; without `beside`, labels stand above and below rather than beside their dots. Returns the items that found a place, the first ones first, with `dx`, `dy` and `anchor` of their labels. */
+export function place(items, { left, right, top, bottom, width, height }, reserved = [], beside = true) {
   const dots = items.map(({ x, y, r }) => ({ x0: x - r, x1: x + r, y0: y - r, y1: y + r }));
   const taken = [...reserved];
   const placed = [];
@@ -25,7 +25,7 @@ export function place(items, { left, right, top, bottom, width, height }, reserv
       { dx: -6, dy: -near - 6, anchor: "end" },
       { dx: -6, dy: near + 6, anchor: "end" },
     ];
-    for (const choice of choices) {
+    for (const choice of beside ? choices : [...choices.slice(2), ...choices.slice(0, 2)]) {
       const x = item.x + choice.dx;
       const start = choice.anchor === "start" ? x : choice.anchor === "end" ? x - wide : x - wide / 2;
       const y = item.y + choice.dy;

@@ -12,15 +12,15 @@ function unitOf(format, peaks) {
   return unit in peaks ? unit : "bfloat16";
 }
 
-/** The roofs of a step: peaks that its compute-bound operators were held against, and those of its weights. */
+/** The roofs of a step: peaks that its operators were held against, and those of its weights. */
 export function roofs(operators, formats, peaks) {
   const found = new Map();
   for (const format of formats) {
     const unit = unitOf(format, peaks);
     if (peaks[unit] > 0) found.set(peaks[unit], unit);
   }
-  for (const { bound, flops, bound_us } of operators) {
-    if (bound !== "compute" || !(flops > 0 && bound_us > 0)) continue;
+  for (const { flops, bound_us } of operators) {
+    if (!(flops > 0 && bound_us > 0)) continue;
     const peak = (flops / bound_us) * 1e6;
     const known = Object.entries(peaks).filter(([, value]) => Math.abs(value / peak - 1) < 0.01);
     const best = known.find(([unit]) => unit !== "int8" && unit !== "float16") ?? known[0];
@@ -90,6 +90,12 @@ function computeChart(operators, answer, hardware, formats, width) {
     box.height -
     box.bottom -
     ((Math.log(value) - Math.log(y[0])) / (Math.log(y[1]) - Math.log(y[0]))) * (box.height - box.top - box.bottom);
+  const ridge = highest / bandwidth;
+  const slope = [
+    [x[0], bandwidth * x[0]],
+    [ridge, highest],
+  ];
+  const named = slopeLabel(sx, sy, slope, bandwidth);
   const roofLine = Array.from({ length: 60 }, (_, index) => {
     const at = x[0] * (x[1] / x[0]) ** (index / 59);
     const y0 = sy(Math.min(highest, bandwidth * at));
@@ -101,6 +107,7 @@ function computeChart(operators, answer, hardware, formats, width) {
       .map((one) => ({ ...one, x: sx(one.intensity), y: sy(one.rate), r: area(one.share), text: one.name })),
     box,
     roofLine.concat(
+      named.boxes,
       tops.map(({ peak, unit }) => ({
         x0: width - box.right - `${unit} ${scaled(peak, "FLOP/s")}`.length * 6.4,
         x1: width,
@@ -118,11 +125,6 @@ function computeChart(operators, answer, hardware, formats, width) {
       [x[1], peak],
     ],
   }));
-  const ridge = highest / bandwidth;
-  const slope = [
-    [x[0], bandwidth * x[0]],
-    [ridge, highest],
-  ];
   const svg = draw("Roofline chart. The table of operators has its figures.", {
     width,
     height: box.height,
@@ -161,18 +163,6 @@ function computeChart(operators, answer, hardware, formats, width) {
           strokeWidth: 4,
         }),
       ),
-      text([0], {
-        x: () => x[0],
-        y: () => bandwidth * x[0],
-        dx: 26,
-        dy: -34,
-        rotate: -angle(sx, sy, slope),
-        text: () => `HBM ${scaled(bandwidth, "B/s")}`,
-        textAnchor: "start",
-        fill: "currentColor",
-        stroke: "var(--paper)",
-        strokeWidth: 4,
-      }),
       link(operators, {
         x1: "intensity",
         x2: "intensity",
@@ -195,14 +185,27 @@ function computeChart(operators, answer, hardware, formats, width) {
       dot([whole], { x: "intensity", y: "rate", r: 6, symbol: "diamond", fill: "var(--ink)", stroke: "var(--paper)" }),
     ],
   });
-  write(svg, labels);
+  write(svg, [...labels, named]);
   keyed(svg, "operators", operators, ({ name }) => name);
   legend(svg, entries, { width });
   return svg;
 }
 
-function angle(sx, sy, [[x0, y0], [x1, y1]]) {
-  return (Math.atan2(sy(y0) - sy(y1), sx(x1) - sx(x0)) * 180) / Math.PI;
+/** The label of the slope, along it and in its middle. */
+function slopeLabel(sx, sy, [[x0, y0], [x1, y1]], bandwidth) {
+  const [left, top, right, bottom] = [sx(x0), sy(y1), sx(x1), sy(y0)];
+  const turn = Math.atan2(bottom - top, right - left);
+  const text = `HBM ${scaled(bandwidth, "B/s")}`;
+  const share = 0.42;
+  const x = left + share * (right - left) - 10 * Math.sin(turn);
+  const y = bottom - share * (bottom - top) - 10 * Math.cos(turn);
+  const reach = text.length * 3.2;
+  const boxes = Array.from({ length: 13 }, (_, index) => {
+    const along = ((index - 6) / 6) * reach;
+    const at = { x: x + along * Math.cos(turn), y: y - along * Math.sin(turn) };
+    return { x0: at.x - 6, x1: at.x + 6, y0: at.y - 6, y1: at.y + 6 };
+  });
+  return { x, y, dx: 0, dy: 0, anchor: "middle", text, turn: (-turn * 180) / Math.PI, boxes };
 }
 
 function decades([from, to]) {
@@ -236,12 +239,14 @@ function bytesChart(operators, hardware, width) {
   ].filter(({ at, used }) => used && at > 0);
   const lowest = Math.min(...operators.map(({ speed }) => speed));
   const domain = [decade(lowest * 0.8, Math.floor), hardware.hbm_bytes_per_s * 1.6];
-  const box = { left: narrow ? 6 : 58, right: 14, top: 40, bottom: 34, width, height: 150 };
+  const box = { left: narrow ? 24 : 58, right: 14, top: 40, bottom: 34, width, height: 150 };
   const sx = (value) =>
     box.left + ((Math.log(value) - Math.log(domain[0])) / (Math.log(domain[1]) - Math.log(domain[0]))) * (width - box.left - box.right);
   const labels = place(
     operators.filter(({ share }) => share >= 0.003).map((one) => ({ ...one, x: sx(one.speed), y: 78, r: area(one.share), text: one.name })),
     box,
+    [],
+    false,
   );
   const svg = draw("Bytes a second of the operators that do no arithmetic.", {
     width,
@@ -250,7 +255,7 @@ function bytesChart(operators, hardware, width) {
     marginRight: box.right,
     marginTop: box.top,
     marginBottom: box.bottom,
-    x: { type: "log", domain, label: null },
+    x: { type: "log", domain, axis: null },
     y: { type: "identity", axis: null },
     r: { type: "identity" },
     color: { type: "identity" },
@@ -295,7 +300,7 @@ function bytesChart(operators, hardware, width) {
       }),
       text(["Operators without arithmetic: bytes a second"], {
         frameAnchor: "top-left",
-        dx: narrow ? 0 : -52,
+        dx: narrow ? -24 : -58,
         dy: -28,
         text: (d) => d,
         fontWeight: 600,

@@ -22,7 +22,7 @@ const BOUND_WORDS = {
   memory: "memory bandwidth",
   compute: "compute",
   network: "the link between GPUs",
-  latency: "latency: kernels too small to fill the GPU",
+  latency: "the latency of small kernels",
 };
 
 function groupName(group) {
