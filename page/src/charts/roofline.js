@@ -56,7 +56,6 @@ function point(operator) {
     rate: (flops / time_us) * 1e6,
     best: (flops / bound_us) * 1e6,
     speed: (bytes / time_us) * 1e6,
-    fastest: (bytes / bound_us) * 1e6,
   };
 }
 
@@ -108,6 +107,7 @@ function computeChart(operators, answer, hardware, formats, width) {
     box,
     roofLine.concat(
       named.boxes,
+      { x0: sx(whole.intensity) - 7, x1: sx(whole.intensity) + 7, y0: sy(whole.rate) - 8, y1: sy(whole.rate) + 8 },
       tops.map(({ peak, unit }) => ({
         x0: width - box.right - `${unit} ${scaled(peak, "FLOP/s")}`.length * 6.4,
         x1: width,
@@ -279,15 +279,6 @@ function bytesChart(operators, hardware, width) {
           fill: "currentColor",
         }),
       ),
-      link(operators, {
-        x1: "speed",
-        x2: (d) => Math.min(d.fastest, domain[1]),
-        y1: () => 78,
-        y2: () => 78,
-        stroke: (d) => colourOf(BOUNDS, d.bound),
-        strokeWidth: 1,
-        strokeOpacity: 0.5,
-      }),
       dot(operators, {
         x: "speed",
         y: () => 78,
