@@ -1,0 +1,368 @@
+// Starts the page: reads the permalink, asks the server, and shows what it answers.
+
+import { get, Latest, post, setToken } from "./api.js";
+import { pack, unpack } from "./codec.js";
+import { $, debounced, setText } from "./dom.js";
+import { addExports } from "./export_buttons.js";
+import { copy, say } from "./exports.js";
+import { Faults } from "./faults.js";
+import { Form } from "./form.js";
+import { gib, micros, millis, number, percent, whole } from "./format.js";
+import { Outlook } from "./outlook.js";
+import { problemsOf } from "./problems.js";
+import { formatsOf, Setup } from "./setup.js";
+import {
+  DEFAULTS,
+  FieldFault,
+  fromHash,
+  limits,
+  ownSweepBody,
+  PACKED,
+  serverBody,
+  simulateBody,
+  stepBody,
+  toHash,
+  VIEWS,
+} from "./state.js";
+import { Sweep } from "./sweep.js";
+import { CapacityView, binds } from "./views/capacity.js";
+import { KnownView } from "./views/known.js";
+import { LoadView, overload, wholeRun } from "./views/load.js";
+import { fitting, kvTokens, MemoryView } from "./views/memory.js";
+import { bounds, StepView } from "./views/step.js";
+
+const app = { state: { ...DEFAULTS }, answers: {}, packed: {} };
+
+const setup = new Setup({ set });
+const form = new Form({ set });
+const faults = new Faults({ set });
+const views = { step: new StepView(), load: new LoadView(), capacity: new CapacityView(), memory: new MemoryView() };
+views.known = new KnownView({
+  choose: (model, hardware, size) =>
+    set({ model, hardware, config: "", gpu: "", tensor_parallel_size: size ?? app.state.tensor_parallel_size, view: "step" }),
+});
+const outlook = new Outlook({ state: () => app.state, values: (id) => form.values(id) });
+const sweep = new Sweep({ view: views.capacity, faults, state: () => app.state });
+
+/** Changes the state, shows it and asks for what depends on it. */
+function set(patch, started) {
+  const before = app.state;
+  app.state = { ...before, ...patch };
+  if (before.view !== app.state.view) {
+    history.pushState(null, "", location.hash);
+    memoryOf = "";
+  }
+  for (const key of PACKED) if (before[key] !== app.state[key]) repack();
+  show();
+  request(started);
+  remember();
+}
+
+// The permalink.
+
+const remember = debounced(() => {
+  const hash = `#${toHash(app.state, app.packed)}`;
+  if (hash !== location.hash) history.replaceState(null, "", hash);
+}, 150);
+
+async function repack() {
+  const packed = {};
+  for (const key of PACKED) packed[key] = await pack(app.state[key]);
+  app.packed = packed;
+  remember();
+}
+
+async function follow() {
+  const { state, unknown } = fromHash(location.hash);
+  for (const key of PACKED) {
+    try {
+      app.packed[key] = state[key];
+      state[key] = await unpack(state[key]);
+    } catch {
+      unknown.push(key);
+      state[key] = "";
+    }
+  }
+  app.state = state;
+  faults.report(
+    "link",
+    unknown.length > 0 ? [`The permalink has parts that this page does not know, and leaves out: ${unknown.join(", ")}`] : [],
+    state,
+  );
+  show();
+  request();
+}
+
+addEventListener("popstate", follow);
+addEventListener("hashchange", () => {
+  if (location.hash !== `#${toHash(app.state, app.packed)}`) follow();
+});
+
+// Showing.
+
+function show() {
+  const { state } = app;
+  const deployment = app.answers.step?.deployment ?? {};
+  const model = setup.chosenModel(state);
+  setup.show(state);
+  form.show(state, {
+    longest: Number(state.max_model_len) || (state.config ? app.answers.memory?.max_model_len : model?.max_position_embeddings),
+    maxNumSeqs: Number(state.max_num_seqs) || deployment.max_num_seqs,
+    maxTokens: Number(state.max_num_batched_tokens) || deployment.max_num_batched_tokens,
+  });
+  for (const view of VIEWS) {
+    const chosen = view === state.view;
+    $(view).hidden = !chosen;
+    $(`tab-${view}`).setAttribute("aria-selected", String(chosen));
+    $(`tab-${view}`).tabIndex = chosen ? 0 : -1;
+  }
+  const gpus = ["tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size"].reduce(
+    (product, key) => product * (Number(state[key]) || 1),
+    1,
+  );
+  const gpu = setup.chosenGpu(state);
+  const title = `${state.config ? "Your model" : state.model} on ${gpus} × ${gpu?.display_name ?? state.hardware}`;
+  setText($("server-line"), title);
+  document.title = `${title} · ridgepoint`;
+  sweep.size();
+  if (state.view === "known") known();
+  document.dispatchEvent(new Event("shown"));
+}
+
+const clearTab = (view) => {
+  setText($(`answer-${view}`), "–");
+  setText($(`note-${view}`), "no answer");
+  $(view).classList.add("stale");
+};
+
+/** Makes the requests of one kind. `body(state)` may find a fault itself. */
+function channel(kind, view, path, body, showAnswer) {
+  let last = "";
+  const failed = (error) => {
+    last = "";
+    if (error.status === 401) $("token-field").hidden = false;
+    const field = error instanceof FieldFault ? error.field : "";
+    const key = error.error?.location?.key;
+    faults.report(
+      kind,
+      error instanceof FieldFault ? [error.message] : problemsOf(error.error ?? { message: error.message }),
+      app.state,
+      field || (key in DEFAULTS ? key : ""),
+    );
+    clearTab(view);
+  };
+  const latest = new Latest({
+    send: ({ sent }) => post(path, sent),
+    done: (answer, job) => {
+      app.answers[kind] = answer;
+      faults.report(kind, [], app.state);
+      $(view).classList.remove("stale");
+      showAnswer(answer, job);
+      if (job.started !== undefined) measure(kind, job.started);
+    },
+    failed,
+  });
+  return (state, started) => {
+    let sent;
+    try {
+      sent = body(state);
+    } catch (error) {
+      if (!(error instanceof FieldFault)) throw error;
+      latest.drop();
+      failed(error);
+      return;
+    }
+    const text = JSON.stringify(sent);
+    if (text === last) return;
+    last = text;
+    latest.ask({ sent, started });
+  };
+}
+
+/** Time from an input's event to the answer on the page, for tests and the curious. */
+function measure(kind, started) {
+  performance.measure(`answer-${kind}`, { start: started, end: performance.now() });
+  if (performance.getEntriesByType("measure").length > 2000) performance.clearMeasures();
+}
+
+const askStep = channel("step", "step", "v1/predict-step", stepBody, (answer) => {
+  const { state } = app;
+  const isFirst = performance.getEntriesByName("first-answer").length === 0;
+  const [kind] = bounds(answer);
+  setText($("answer-step"), micros(answer.step_time_us));
+  setText($("note-step"), `${kind.bound} bounds ${percent(kind.share, 0)}`);
+  const [source] = Object.entries(answer.provenance).sort((a, b) => b[1] - a[1]);
+  setText($("answer-known"), percent(source[1], 0));
+  setText($("note-known"), `of the step is ${source[0]}`);
+  views.step.show(answer, { hardware: setup.chosenGpu(state), formats: formatsOf(setup.chosenModel(state), state.config) });
+  announce();
+  outlook.soon();
+  if (isFirst) performance.mark("first-answer");
+});
+
+const askMemory = channel("memory", "memory", "v1/kv-capacity", serverBody, (answer) => {
+  if (answer.fits === false) faults.report("memory", problemsOf(answer), app.state);
+  showMemory();
+});
+
+function showMemory() {
+  const { answers, state } = app;
+  if (!answers.memory) return;
+  const context = Number(state.context) || 1;
+  const short = answers.memory.kv_cache_bytes < 0;
+  setText($("answer-memory"), short ? "does not fit" : `${whole(kvTokens(answers.memory))} tokens`);
+  setText(
+    $("note-memory"),
+    short
+      ? `${gib(-answers.memory.kv_cache_bytes)} short on each GPU`
+      : `${gib(answers.memory.kv_cache_bytes)}; ${whole(fitting(answers.memory, context))} × ${whole(context)} fit`,
+  );
+  if (state.view === "memory")
+    views.memory.show(answers.memory, {
+      context,
+      maxNumSeqs: Number(state.max_num_seqs) || answers.step?.deployment.max_num_seqs,
+      replicas: Number(state.data_parallel_size) || 1,
+    });
+}
+
+const askLoad = channel("load", "load", "v1/simulate", simulateBody, (answer) => {
+  const run = wholeRun(answer);
+  const late = overload(answer);
+  setText($("answer-load"), `TTFT ${millis(run.ttft_ms?.p99)}`);
+  setText($("note-load"), late ? "p99; overloaded, it does not keep up" : `p99; ITL p99 ${millis(run.itl_ms?.p99)}`);
+  $("tab-load").classList.toggle("late", Boolean(late));
+  views.load.show(answer, { limits: limits(app.state) });
+});
+
+const askCapacity = channel("capacity", "capacity", "v1/sweep", ownSweepBody, (answer) => {
+  const row = answer.rows[0];
+  const held = row.status === "ok" || row.status === "highest_rate_holds";
+  setText(
+    $("answer-capacity"),
+    held ? `${number(row.request_rate_per_s)} req/s` : row.status === "cannot_run" ? "cannot run" : "no rate holds",
+  );
+  setText(
+    $("note-capacity"),
+    held
+      ? `${number(row.request_rate_per_s_per_gpu)} per GPU; ${binds(row)} binds`
+      : row.status === "cannot_run"
+        ? "memory or layout"
+        : `${binds(row)} breaks`,
+  );
+  views.capacity.showOwn(row, { limits: limits(app.state), state: app.state });
+});
+
+const soonLoad = debounced(() => askLoad(app.state), 300);
+const soonCapacity = debounced(() => {
+  if (Object.keys(limits(app.state)).length > 0) askCapacity(app.state);
+  else {
+    setText($("answer-capacity"), "–");
+    setText($("note-capacity"), "no limit is set");
+  }
+}, 450);
+
+let memoryOf = "";
+
+function request(started) {
+  const { state } = app;
+  outlook.stop();
+  askStep(state, started);
+  askMemory(state);
+  if (state.context !== memoryOf) showMemory();
+  memoryOf = state.context;
+  if (state.view === "load" && Number(state.num_requests) <= 5000) askLoad(state, started);
+  else soonLoad();
+  soonCapacity();
+}
+
+let knownAsked = false;
+
+async function known() {
+  views.known.filter(app.state);
+  if (knownAsked) return;
+  knownAsked = true;
+  try {
+    const support = await get("v1/support");
+    app.answers.known = support;
+    views.known.showSupport(support, app.state);
+    const measured = await get("v1/measured");
+    app.answers.measured = measured;
+    views.known.showMeasured(measured);
+    faults.report("known", [], app.state);
+  } catch (error) {
+    knownAsked = false;
+    faults.report("known", problemsOf(error.error ?? { message: error.message }), app.state);
+  }
+}
+
+const announce = debounced(() => {
+  const { step } = app.answers;
+  const [kind] = bounds(step);
+  setText(
+    $("live"),
+    `Step ${micros(step.step_time_us)}, 90 % interval ${micros(step.lower_us)} to ${micros(step.upper_us)}; ${kind.bound} bounds ${percent(kind.share, 0)}.`,
+  );
+}, 900);
+
+// Controls beside the form.
+
+for (const view of VIEWS) $(`tab-${view}`).addEventListener("click", () => set({ view }));
+document.querySelector(".contents").addEventListener("keydown", (event) => {
+  const step = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: 1, ArrowUp: -1 }[event.key];
+  if (!step && event.key !== "Home" && event.key !== "End") return;
+  event.preventDefault();
+  const at = VIEWS.indexOf(app.state.view);
+  const view = event.key === "Home" ? VIEWS[0] : event.key === "End" ? VIEWS.at(-1) : VIEWS[(at + step + VIEWS.length) % VIEWS.length];
+  set({ view });
+  $(`tab-${view}`).focus();
+});
+
+$("copy-link").addEventListener("click", () => {
+  const hash = toHash(app.state, app.packed);
+  history.replaceState(null, "", `#${hash}`);
+  copy(location.href, "Permalink");
+});
+$("reset").addEventListener("click", () => {
+  set({ ...DEFAULTS, view: app.state.view });
+  say("Everything is as at the start.");
+});
+$("token").addEventListener("change", ({ target }) => {
+  setToken(target.value);
+  start();
+});
+$("grid_hardware").addEventListener("change", () => {
+  const chosen = [...document.querySelectorAll("[data-grid]:checked")].map(({ value }) => value);
+  set({ grid_hardware: chosen.join(",") });
+});
+$("theme").value = document.documentElement.dataset.theme ?? "";
+$("theme").addEventListener("change", ({ target }) => {
+  if (target.value) document.documentElement.dataset.theme = target.value;
+  else delete document.documentElement.dataset.theme;
+  try {
+    if (target.value) localStorage.setItem("ridgepoint-theme", target.value);
+    else localStorage.removeItem("ridgepoint-theme");
+  } catch {
+    // Without storage the choice lasts until the page is left.
+  }
+});
+if (matchMedia("(max-width: 60rem)").matches) $("setup-fold").open = false;
+addExports({ app, views, sweep });
+
+async function start() {
+  try {
+    const lists = Promise.all([get("v1/models"), get("v1/hardware")]);
+    get("v1/version").then(
+      ({ version }) => setText($("version"), version ?? ""),
+      () => {},
+    );
+    const [{ models }, { hardware }] = await lists;
+    setup.lists(models, hardware);
+    faults.report("lists", [], app.state);
+  } catch (error) {
+    if (error.status === 401) $("token-field").hidden = false;
+    faults.report("lists", problemsOf(error.error ?? { message: error.message }), app.state);
+  }
+  await follow();
+}
+
+start();

@@ -1,0 +1,243 @@
+// The whole state of the page: its defaults, the permalink that holds it, and the requests and commands that it means.
+
+/** Keys of a server, under the names of vLLM, with the kind of their values. An empty text means the engine's default. */
+export const SERVER_KEYS = {
+  tensor_parallel_size: "whole",
+  pipeline_parallel_size: "whole",
+  data_parallel_size: "whole",
+  enable_expert_parallel: "flag",
+  kv_cache_dtype: "text",
+  max_num_seqs: "whole",
+  max_num_batched_tokens: "whole",
+  max_model_len: "whole",
+  gpu_memory_utilization: "number",
+  enforce_eager: "flag",
+};
+
+/** Keys that say where times come from. */
+export const SOURCE_KEYS = { engine: "text", engine_version: "text", efficiency: "text", correction: "text" };
+
+export const LIMITS = ["ttft_p99_ms", "itl_p99_ms", "tpot_p99_ms", "e2e_p99_ms"];
+
+export const VIEWS = ["step", "load", "capacity", "memory", "known"];
+
+/** The state of a page that is opened without a permalink. All values are texts, as in the permalink. */
+export const DEFAULTS = Object.freeze({
+  view: "step",
+  model: "llama-3.1-70b",
+  config: "",
+  hardware: "h100_sxm",
+  gpu: "",
+  engine: "",
+  engine_version: "",
+  efficiency: "",
+  correction: "",
+  tensor_parallel_size: "4",
+  pipeline_parallel_size: "",
+  data_parallel_size: "",
+  enable_expert_parallel: "",
+  kv_cache_dtype: "",
+  max_num_seqs: "",
+  max_num_batched_tokens: "1024",
+  max_model_len: "8192",
+  gpu_memory_utilization: "",
+  enforce_eager: "",
+  decodes: "64",
+  context: "2048",
+  chunk: "512",
+  cached: "0",
+  load: "rate",
+  request_rate: "4",
+  concurrency: "32",
+  input_len: "1024",
+  output_len: "256",
+  num_requests: "1000",
+  burstiness: "",
+  seed: "",
+  ttft_p99_ms: "1000",
+  itl_p99_ms: "100",
+  tpot_p99_ms: "",
+  e2e_p99_ms: "",
+  grid_tp: "2,4,8",
+  grid_hardware: "h100_sxm,h200_sxm",
+  grid_tokens: "512,1024,2048",
+  grid_requests: "500",
+  filter: "",
+});
+
+/** Keys whose texts are long, and which a permalink therefore holds packed. */
+export const PACKED = ["config", "gpu"];
+
+/** The permalink's part after `#`. `packed` has the packed texts of the keys in `PACKED`. */
+export function toHash(state, packed = {}) {
+  const query = new URLSearchParams();
+  for (const key of Object.keys(DEFAULTS)) {
+    if (key === "view") continue;
+    const value = PACKED.includes(key) ? (packed[key] ?? "") : state[key];
+    if (value !== DEFAULTS[key]) query.set(key, value);
+  }
+  const text = query.toString().replaceAll("%2C", ",");
+  return text ? `${state.view}?${text}` : state.view;
+}
+
+/** Reads a permalink. Returns the state, with packed texts still packed, and the keys that it does not know. */
+export function fromHash(hash) {
+  const text = hash.replace(/^#/, "");
+  const cut = text.indexOf("?");
+  const view = cut < 0 ? text : text.slice(0, cut);
+  const state = { ...DEFAULTS };
+  const unknown = [];
+  if (VIEWS.includes(view)) state.view = view;
+  else if (view) unknown.push(view);
+  for (const [key, value] of new URLSearchParams(cut < 0 ? "" : text.slice(cut + 1))) {
+    if (key in DEFAULTS && key !== "view") state[key] = value;
+    else unknown.push(key);
+  }
+  return { state, unknown };
+}
+
+/** A value of the form as JSON has it. A text that is no number stays a text, so that the server names the fault. */
+function value(text, kind) {
+  if (kind === "flag") return text === "1";
+  if (kind === "text" || text.trim() === "" || !Number.isFinite(Number(text))) return text;
+  return Number(text);
+}
+
+function numeric(text) {
+  return value(text, "number");
+}
+
+/** A fault that the page finds itself, at a field. */
+export class FieldFault extends Error {
+  constructor(field, message) {
+    super(message);
+    this.field = field;
+  }
+}
+
+function parsed(text, field, what) {
+  let object;
+  try {
+    object = JSON.parse(text);
+  } catch (error) {
+    throw new FieldFault(field, `${what} is not JSON: ${error.message}${place(text, error.message)}`);
+  }
+  if (object === null || typeof object !== "object" || Array.isArray(object)) {
+    throw new FieldFault(field, `${what} must be a JSON object, as in {"hidden_size": 4096, …}`);
+  }
+  return object;
+}
+
+/** Line and column of a fault, for browsers that only say its position. */
+function place(text, message) {
+  const found = /position (\d+)(?!.*line)/.exec(message);
+  if (!found) return "";
+  const before = text.slice(0, Number(found[1])).split("\n");
+  return ` (line ${before.length}, column ${before.at(-1).length + 1})`;
+}
+
+/** The server's keys of a request. */
+export function serverBody(state) {
+  const body = {
+    model: state.config ? parsed(state.config, "config", "The config") : state.model,
+    hardware: state.gpu ? parsed(state.gpu, "gpu", "The GPU's figures") : state.hardware,
+  };
+  for (const [key, kind] of Object.entries({ ...SERVER_KEYS, ...SOURCE_KEYS })) {
+    if (state[key] !== "") body[key] = value(state[key], kind);
+  }
+  return body;
+}
+
+/** The batch of a step in the command's shorthand. */
+export function batch(state) {
+  const shorthand = {};
+  if (Number(state.chunk) > 0) shorthand.prefill = [`${state.chunk}@${state.cached || 0}`];
+  if (Number(state.decodes) > 0) shorthand.decode = [`${state.decodes}x${state.context || 0}`];
+  return shorthand;
+}
+
+/** The body of /v1/predict-step. */
+export function stepBody(state) {
+  const shorthand = batch(state);
+  if (!shorthand.prefill && !shorthand.decode) {
+    throw new FieldFault("decodes", "The step has no request: give at least one decode or a prefill chunk.");
+  }
+  return { ...serverBody(state), ...shorthand, explain: true };
+}
+
+/** The load's keys of /v1/simulate. */
+function loadBody(state) {
+  const body = state.load === "rate" ? { request_rate: numeric(state.request_rate) } : { concurrency: numeric(state.concurrency) };
+  for (const key of ["num_requests", "input_len", "output_len", "burstiness", "seed"]) {
+    if (state[key] === "" || (key === "burstiness" && state.load !== "rate")) continue;
+    body[key] = numeric(state[key]);
+  }
+  return body;
+}
+
+/** The body of /v1/simulate. */
+export function simulateBody(state) {
+  return { ...serverBody(state), ...loadBody(state), series: true };
+}
+
+function numbers(text) {
+  return text
+    .split(/[\s,;]+/)
+    .filter((part) => part !== "")
+    .map(numeric);
+}
+
+/** The limits that are set, by key. */
+export function limits(state) {
+  const set = {};
+  for (const key of LIMITS) if (state[key] !== "") set[key] = numeric(state[key]);
+  return set;
+}
+
+function sweepLoad(state) {
+  return {
+    input_len_tokens: numeric(state.input_len),
+    output_len_tokens: numeric(state.output_len),
+    num_requests: numeric(state.grid_requests),
+  };
+}
+
+/** Splits the keys that say where times come from off a server's keys: a sweep has them beside its grid. */
+function splitSources(body) {
+  const server = { ...body };
+  const sources = {};
+  for (const key of Object.keys(SOURCE_KEYS)) {
+    if (key in server) sources[key] = server[key];
+    delete server[key];
+  }
+  return { server, sources };
+}
+
+/** The sweep of the one server that is chosen: the highest rate within the limits. */
+export function ownSweepBody(state) {
+  const { server, sources } = splitSources(serverBody(state));
+  return { server, load: sweepLoad(state), slo: limits(state), ...sources };
+}
+
+/** The whole grid as one sweep. */
+export function gridBody(state) {
+  const { server, load, slo, ...sources } = ownSweepBody(state);
+  if (Object.keys(slo).length === 0) throw new FieldFault("ttft_p99_ms", "Set at least one limit: without one, any rate holds.");
+  const lists = {
+    hardware: state.gpu ? [] : state.grid_hardware.split(",").filter(Boolean),
+    tensor_parallel_size: numbers(state.grid_tp),
+    max_num_batched_tokens: numbers(state.grid_tokens),
+  };
+  for (const [key, list] of Object.entries(lists)) if (list.length > 0) server[key] = list;
+  return { server, load, slo, ...sources };
+}
+
+/** The grid's configurations as sweeps of one each, so that progress shows and a cancel loses no finished row. */
+export function configurations(body) {
+  let servers = [{}];
+  for (const [key, entry] of Object.entries(body.server)) {
+    const list = Array.isArray(entry) ? entry : [entry];
+    servers = servers.flatMap((server) => list.map((one) => ({ ...server, [key]: one })));
+  }
+  return servers.map((server) => ({ ...body, server }));
+}

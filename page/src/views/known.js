@@ -1,0 +1,207 @@
+// The view of what is known: where times come from by model and GPU, and public runs beside their predictions.
+
+import { Frame } from "../charts/frame.js";
+import { measuredChart } from "../charts/series.js";
+import { $, figure, h, setText } from "../dom.js";
+import { millis, percent, whole } from "../format.js";
+import { SortableTable } from "../table.js";
+
+export const STATUSES = {
+  own: { sign: "●", label: "own tables", about: "kernels of this GPU were measured" },
+  stand_in: { sign: "◐", label: "stand-in", about: "measured kernels of another version, format or shape stand in" },
+  borrowed: { sign: "○", label: "borrowed", about: "efficiencies of another GPU against this one's peaks" },
+  datasheet: { sign: "·", label: "datasheet", about: "the roofline and a launch overhead alone" },
+  refused: { sign: "×", label: "refused", about: "the deployment cannot run" },
+};
+
+const METRIC_COLOURS = { TTFT: "var(--compute)", ITL: "var(--memory)", TPOT: "var(--network)", E2E: "var(--source-1)" };
+
+function kindOf(metric) {
+  return /^[a-z0-9]+/i.exec(metric)?.[0].toUpperCase() ?? metric;
+}
+
+function capital(text) {
+  return text ? `${text[0].toUpperCase()}${text.slice(1)}.` : "";
+}
+
+/** The number of GPUs that a cell's words speak of: the fewest that hold the weights. */
+function gpusOf(detail) {
+  const [, found] = /^on (one|\d+) GPU/.exec(detail ?? "") ?? [];
+  return found === "one" ? "1" : found;
+}
+
+export class KnownView {
+  constructor({ choose }) {
+    this.choose = choose;
+    this.chart = new Frame($("measured-chart"));
+    this.table = new SortableTable($("measured-table"), {
+      caption: "Public runs of real servers: measured and predicted.",
+      columns: [
+        { key: "run", label: "run", value: (row) => row.run, cell: (row) => row.run },
+        { key: "model", label: "model", value: (row) => row.model, cell: (row) => row.model },
+        {
+          key: "hardware",
+          label: "GPU",
+          value: (row) => row.hardware,
+          cell: (row) => `${row.tensor_parallel_size ?? 1} × ${row.hardware}`,
+        },
+        { key: "metric", label: "latency", value: (row) => row.metric, cell: (row) => row.metric.replaceAll("_", " ") },
+        {
+          key: "measured_ms",
+          label: "measured",
+          numeric: true,
+          value: (row) => row.measured_ms,
+          cell: (row) => figure(row.measured_ms, millis(row.measured_ms)),
+        },
+        {
+          key: "predicted_ms",
+          label: "predicted",
+          numeric: true,
+          value: (row) => row.predicted_ms,
+          cell: (row) => figure(row.predicted_ms, millis(row.predicted_ms)),
+        },
+        {
+          key: "error",
+          label: "error",
+          numeric: true,
+          value: (row) => Math.abs(row.error),
+          cell: (row) => `${row.error > 0 ? "+" : ""}${percent(row.error)}`,
+        },
+      ],
+    });
+    $("support").addEventListener("keydown", (event) => this.#key(event));
+    $("support").addEventListener("focusin", (event) => this.#tell(event.target.closest("td")));
+    $("support").addEventListener("click", (event) => {
+      const cell = event.target.closest("td");
+      if (!cell) return;
+      cell.focus();
+      this.#tell(cell);
+    });
+    $("support-legend").replaceChildren(
+      ...Object.entries(STATUSES).map(([status, { sign, label, about }]) =>
+        h("li", {}, h("span", { class: "cell", "data-status": status, "aria-hidden": "true" }, sign), h("span", {}, `${label}: ${about}`)),
+      ),
+    );
+  }
+
+  showSupport(support, state) {
+    this.support = support;
+    this.#draw(state);
+  }
+
+  filter(state) {
+    if (this.support) this.#draw(state);
+  }
+
+  #draw({ filter, model, hardware }) {
+    const words = filter.toLowerCase().split(/\s+/).filter(Boolean);
+    const rows = this.support.models
+      .map((one, index) => ({ ...one, index }))
+      .filter(({ name, family }) => words.every((word) => `${name} ${family ?? ""}`.toLowerCase().includes(word)));
+    setText($("filter-count"), `${whole(rows.length)} of ${whole(this.support.models.length)} models`);
+    const head = h(
+      "tr",
+      { role: "row" },
+      h("th", { scope: "col", role: "columnheader" }, "model"),
+      this.support.hardware.map(({ name, display_name }) =>
+        h(
+          "th",
+          { scope: "col", role: "columnheader", class: name === hardware ? "chosen" : null, title: display_name },
+          h("span", {}, name),
+        ),
+      ),
+    );
+    const body = rows.map(({ name, index }) =>
+      h(
+        "tr",
+        { role: "row" },
+        h("th", { scope: "row", role: "rowheader", class: name === model ? "chosen" : null }, name),
+        this.support.hardware.map((gpu, column) => {
+          const { status } = this.support.cells[index][column];
+          const known = STATUSES[status] ?? { sign: "?", label: status };
+          return h(
+            "td",
+            {
+              role: "gridcell",
+              tabindex: "-1",
+              class: "cell",
+              "data-status": status,
+              "data-row": index,
+              "data-column": column,
+              "aria-label": `${name} on ${gpu.name}: ${known.label}`,
+            },
+            known.sign,
+          );
+        }),
+      ),
+    );
+    $("support").replaceChildren(
+      h("caption", { class: "sr-only" }, "Sources of times by model and GPU. Arrow keys move between cells."),
+      h("thead", {}, head),
+      h("tbody", {}, body),
+    );
+    $("support")
+      .querySelector(`td[data-row="${this.support.models.findIndex(({ name }) => name === model)}"]`)
+      ?.setAttribute("tabindex", "0");
+    if (!$("support").querySelector('td[tabindex="0"]')) $("support").querySelector("td")?.setAttribute("tabindex", "0");
+  }
+
+  #tell(cell) {
+    if (!cell) return;
+    const row = Number(cell.dataset.row);
+    const column = Number(cell.dataset.column);
+    if (this.told === `${row},${column}`) return;
+    this.told = `${row},${column}`;
+    const model = this.support.models[row];
+    const gpu = this.support.hardware[column];
+    const { status, detail } = this.support.cells[row][column];
+    const known = STATUSES[status] ?? { label: status };
+    $("cell-detail").replaceChildren(
+      h("p", {}, h("strong", {}, `${model.name} on ${gpu.display_name}: ${known.label}. `), capital(detail ?? "")),
+      h("button", { type: "button", onclick: () => this.choose(model.name, gpu.name, gpusOf(detail)) }, "Predict this model on this GPU"),
+    );
+  }
+
+  #key(event) {
+    const cell = event.target.closest("td");
+    const steps = { ArrowRight: [0, 1], ArrowLeft: [0, -1], ArrowDown: [1, 0], ArrowUp: [-1, 0] }[event.key];
+    if (!cell) return;
+    if (event.key === "Enter" || event.key === " ") {
+      event.preventDefault();
+      $("cell-detail").querySelector("button")?.focus();
+      return;
+    }
+    const line = cell.parentElement;
+    let next = null;
+    if (event.key === "Home") next = line.querySelector("td");
+    if (event.key === "End") next = [...line.querySelectorAll("td")].at(-1);
+    if (steps) {
+      const lines = [...line.parentElement.children];
+      const to = lines[lines.indexOf(line) + steps[0]];
+      next = to?.querySelectorAll("td")[Number(cell.dataset.column) + steps[1]];
+    }
+    if (!next && !steps) return;
+    event.preventDefault();
+    if (!next) return;
+    for (const old of $("support").querySelectorAll('td[tabindex="0"]')) old.setAttribute("tabindex", "-1");
+    next.setAttribute("tabindex", "0");
+    next.focus();
+  }
+
+  showMeasured({ source, runs }) {
+    this.rows = runs.flatMap(({ name, metrics, ...run }) =>
+      metrics.map((metric) => ({
+        run: name,
+        ...run,
+        ...metric,
+        kind: kindOf(metric.metric),
+        error: metric.predicted_ms / metric.measured_ms - 1,
+      })),
+    );
+    setText($("measured-source"), `${whole(runs.length)} runs. ${source ?? ""} The band is 20 % to either side.`);
+    this.table.show(this.rows);
+    const kinds = [...new Set(this.rows.map(({ kind }) => kind))];
+    const colours = Object.fromEntries(kinds.map((kind) => [kind, METRIC_COLOURS[kind] ?? "var(--latency)"]));
+    if (this.rows.length > 0) this.chart.show((width) => measuredChart({ points: this.rows, width, colours }));
+  }
+}

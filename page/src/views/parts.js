@@ -1,0 +1,27 @@
+// Parts that several views have.
+
+import { figure, h } from "../dom.js";
+
+/** Terms of a definition list with large figures. */
+export function figures(list) {
+  return list.map(({ key, term, value, text, note, large }) =>
+    h(
+      "div",
+      { class: large ? "large" : null },
+      h("dt", {}, term),
+      h("dd", {}, figure(value, text, { "data-figure": key }), note ? h("small", {}, note) : null),
+    ),
+  );
+}
+
+/** Warnings as a list that stays folded where it is long. */
+export function warnings(list) {
+  if (!list?.length) return "";
+  const items = h(
+    "ul",
+    {},
+    list.map((text) => h("li", {}, text)),
+  );
+  if (list.length <= 2) return h("div", { class: "warnings" }, items);
+  return h("details", { class: "warnings" }, h("summary", {}, `${list.length} warnings, the first: ${list[0]}`), items);
+}

@@ -1,0 +1,117 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import {
+  configurations,
+  DEFAULTS,
+  FieldFault,
+  fromHash,
+  gridBody,
+  ownSweepBody,
+  serverBody,
+  simulateBody,
+  stepBody,
+  toHash,
+} from "../../src/state.js";
+
+test("a permalink gives back every value, and holds only what differs from the start", () => {
+  assert.equal(toHash(DEFAULTS), "step");
+  const changed = Object.fromEntries(
+    Object.entries(DEFAULTS).map(([key, value]) => [key, key === "view" ? "capacity" : `${value}7&=#% ä`]),
+  );
+  const { state, unknown } = fromHash(`#${toHash(changed, changed)}`);
+  assert.deepEqual(state, changed);
+  assert.deepEqual(unknown, []);
+});
+
+test("an emptied value survives a permalink although its default is not empty", () => {
+  const hash = toHash({ ...DEFAULTS, tensor_parallel_size: "" });
+  assert.equal(hash, "step?tensor_parallel_size=");
+  assert.equal(fromHash(hash).state.tensor_parallel_size, "");
+});
+
+test("unknown views and keys of a permalink are named", () => {
+  assert.deepEqual(fromHash("#gauges?model=a&colour=red").unknown, ["gauges", "colour"]);
+  assert.equal(fromHash("#gauges?model=a").state.view, "step");
+});
+
+test("the server's body has numbers and flags of their kinds, and leaves defaults to the engine", () => {
+  const state = {
+    ...DEFAULTS,
+    max_num_batched_tokens: "2048",
+    enforce_eager: "1",
+    gpu_memory_utilization: "0.85",
+    kv_cache_dtype: "fp8",
+    max_model_len: "",
+  };
+  assert.deepEqual(serverBody(state), {
+    model: "llama-3.1-70b",
+    hardware: "h100_sxm",
+    tensor_parallel_size: 4,
+    max_num_batched_tokens: 2048,
+    gpu_memory_utilization: 0.85,
+    kv_cache_dtype: "fp8",
+    enforce_eager: true,
+  });
+});
+
+test("a value that is no number goes to the server as it is, so that the server names the fault", () => {
+  assert.equal(serverBody({ ...DEFAULTS, max_num_seqs: "many" }).max_num_seqs, "many");
+});
+
+test("a step has the shorthand of the command", () => {
+  const body = stepBody({ ...DEFAULTS, decodes: "64", context: "2048", chunk: "512", cached: "1024" });
+  assert.deepEqual([body.decode, body.prefill], [["64x2048"], ["512@1024"]]);
+  assert.equal(stepBody({ ...DEFAULTS, chunk: "0" }).prefill, undefined);
+  assert.throws(
+    () => stepBody({ ...DEFAULTS, chunk: "0", decodes: "0" }),
+    (error) => error instanceof FieldFault && error.field === "decodes",
+  );
+});
+
+test("a load has a rate or a concurrency, never both", () => {
+  assert.equal(simulateBody({ ...DEFAULTS, load: "rate" }).request_rate, 4);
+  const closed = simulateBody({ ...DEFAULTS, load: "concurrency", burstiness: "0.5" });
+  assert.deepEqual([closed.concurrency, closed.request_rate, closed.burstiness], [32, undefined, undefined]);
+});
+
+test("a broken config is a fault at its field that says where", () => {
+  assert.throws(
+    () => serverBody({ ...DEFAULTS, config: '{\n  "hidden_size": 4096,\n  oops\n}' }),
+    (error) => error.field === "config" && /not JSON/.test(error.message) && /line 3/.test(error.message),
+  );
+  assert.throws(
+    () => serverBody({ ...DEFAULTS, config: "[1]" }),
+    (error) => /must be a JSON object/.test(error.message),
+  );
+});
+
+test("a grid is the product of its lists, and each of its sweeps has one server", () => {
+  const body = gridBody({
+    ...DEFAULTS,
+    grid_tp: "2, 4",
+    grid_tokens: "512 2048",
+    grid_hardware: "h100_sxm,h200_sxm,b200_sxm",
+    correction: "none",
+  });
+  const all = configurations(body);
+  assert.equal(all.length, 2 * 2 * 3);
+  assert.deepEqual(all[0].server, {
+    model: "llama-3.1-70b",
+    hardware: "h100_sxm",
+    tensor_parallel_size: 2,
+    max_num_batched_tokens: 512,
+    max_model_len: 8192,
+  });
+  assert.equal(new Set(all.map(({ server }) => JSON.stringify(server))).size, 12);
+  assert.equal(all[11].correction, "none");
+  assert.deepEqual(all[11].slo, { ttft_p99_ms: 1000, itl_p99_ms: 100 });
+});
+
+test("a grid without limits is a fault, a sweep of the chosen server has its limits", () => {
+  const none = { ...DEFAULTS, ttft_p99_ms: "", itl_p99_ms: "" };
+  assert.throws(
+    () => gridBody(none),
+    (error) => error.field === "ttft_p99_ms",
+  );
+  assert.deepEqual(ownSweepBody({ ...none, e2e_p99_ms: "9000" }).slo, { e2e_p99_ms: 9000 });
+});
