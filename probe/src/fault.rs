@@ -107,7 +107,7 @@ named! {
         ContentType "content_type" "The content type is not text/event-stream.",
         Http10 "http_1_0" "The server replies by HTTP/1.0: no connection is used twice.",
         Retried "retried" "Sent again after 429 or 503.",
-        Reconnected "reconnected" "The server had closed the idle connection: sent again on a new one.",
+        Reconnected "reconnected" "The server had closed the idle connection, and a new one was made.",
         PlainOptions "plain_options" "The server refuses stream_options: token counts are those of chunks.",
     }
 }

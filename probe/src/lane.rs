@@ -70,6 +70,7 @@ impl Lane {
         let (mut remarks, mut wait) = (BTreeSet::new(), FIRST_WAIT);
         loop {
             let is_plain = client.is_plain.load(Ordering::Relaxed);
+            let was_connected = self.connection.is_some();
             let (mut exchange, times) = match self.connected().await {
                 Ok(times) => {
                     // Connecting is not part of the time to the first token.
@@ -81,6 +82,9 @@ impl Lane {
                     break;
                 }
             };
+            if was_connected && times.is_some() {
+                remarks.insert(Remark::Reconnected);
+            }
             record.connect = times.or(record.connect);
             let kind = exchange.reply.as_ref().err().map(|fault| fault.kind);
             match kind {

@@ -318,7 +318,7 @@ mod tests {
         let (a, done) = (text("a", ""), "data: [DONE]\n\n");
         assert_eq!(kind(&[&a, done]).map(|reply| remarks(&reply)), Ok(vec!["no_finish_reason", "no_usage"]));
         assert_eq!(kind(&[&a, &END.replace(done, "")]).map(|reply| remarks(&reply)), Ok(vec!["no_done", "no_usage"]));
-        assert_eq!(kind(&[&a, END, &a]).map(|reply| remarks(&reply)), Ok(vec!["no_usage", "after_done"]));
+        assert_eq!(kind(&[&a, END, &a]).map(|reply| remarks(&reply)), Ok(vec!["after_done", "no_usage"]));
         for (pieces, expected) in [
             (&[a.as_str()][..], "cut_stream"),
             (&[&a, "data: {\"choices\": [{\"in"], "cut_stream"),

@@ -42,7 +42,8 @@ fn cold_and_warm_delays_come_back() {
     assert_eq!((warm.requests, warm.failed), (5, 0));
     assert_about(warm.ttft_ms.unwrap().median, 60.0);
     assert_about(warm.itl_ms.unwrap().median, 8.0);
-    assert_eq!(warm.itl_ms.unwrap().count, 45);
+    // Nine gaps a request, unless a busy machine lets tokens catch up with each other.
+    assert!((35..=45).contains(&warm.itl_ms.unwrap().count), "{warm:?}");
     assert_about(warm.wall_ms.unwrap().median, 60.0 + 9.0 * 8.0);
     assert!(report.penalty().unwrap() > 2.0, "{:?}", report.penalty());
     // The connection is kept: one for all of them.
