@@ -76,6 +76,19 @@ Examples:
 my_run/steps.csv has a row per step with the time to the next one, my_run/requests.csv a \
 row per request. docs/ingest.md has their columns, and why rows are left out.";
 
+#[cfg(feature = "probe")]
+pub const PROBE: &str = "\
+Examples:
+  A server that has just started: its first request beside warm ones, and what the difference is:
+    ridgepoint probe http://127.0.0.1:8000
+  From a measurement to predictions of one's own server:
+    ridgepoint probe http://127.0.0.1:8000 --ladder-input-len 128,512,2048 --ladder-concurrency 1,4,16 --out mine.jsonl.gz
+    ridgepoint fit --steps mine.jsonl.gz --level model --model llama-3.1-8b --hardware h100 --tp 1 --out mine.toml
+    ridgepoint evaluate capture mine.jsonl.gz --config server.yaml --correction mine.toml
+
+Times are from when a request is sent over a connection that is ready. The exit code is 1 if no warm request succeeded. \
+docs/probe.md says what each figure means, and how the cold start is diagnosed.";
+
 pub const EVALUATE: &str = "\
 Examples:
   ridgepoint evaluate serving runs/

@@ -20,6 +20,8 @@ mod outcome;
 mod output;
 mod plots;
 mod predict_step;
+#[cfg(feature = "probe")]
+mod probe;
 mod progress;
 #[cfg(feature = "serve")]
 mod serve;
@@ -72,6 +74,10 @@ enum Command {
     /// Convert traces of engines and reports of load generators into a step table and a request table
     #[command(after_help = examples::INGEST)]
     Ingest(Box<ingest::Ingest>),
+    /// Measure a running server: its first request, warm ones, a ladder of lengths and concurrencies
+    #[cfg(feature = "probe")]
+    #[command(after_help = examples::PROBE)]
+    Probe(Box<probe::Probe>),
     /// Compare predictions with measured serving runs
     #[command(after_help = examples::EVALUATE)]
     Evaluate(evaluate::Evaluate),
@@ -123,6 +129,8 @@ pub fn run_unguarded(arguments: &[OsString]) -> u8 {
         Command::Serve(args) => serve::run(args, common).map_or_else(outcome::failed, |()| 0),
         Command::Calibrate(args) => print(calibrate::run(args, common), format),
         Command::Evaluate(args) => print(evaluate::run(args, common), format),
+        #[cfg(feature = "probe")]
+        Command::Probe(args) => print(probe::run(args, common), format),
         Command::Ingest(args) => print(ingest::run(args, common), format),
         Command::Fit(args) => print(fit::run(args, common), format),
         Command::Export(args) => print(export::run(args, common), format),

@@ -16,8 +16,11 @@ pub enum Kind {
     RequestTimes,
     /// `simulate --trace`.
     Trace,
-    /// `simulate --output-tokens`.
+    /// `simulate --output-tokens`, `probe --out`.
     TokenLines,
+    /// `probe --markdown`.
+    #[cfg(feature = "probe")]
+    ProbeReport,
     /// `simulate --output-otlp`.
     Otlp,
     /// `evaluate capture --output-csv`.
@@ -54,7 +57,9 @@ impl Kind {
             Kind::BenchResult => "a result of `ridgepoint simulate --output-json`",
             Kind::RequestTimes => "a table of `ridgepoint simulate --output-csv`",
             Kind::Trace => "a trace of `ridgepoint simulate --trace`",
-            Kind::TokenLines => "a capture of `ridgepoint simulate --output-tokens`",
+            Kind::TokenLines => "a capture of `ridgepoint simulate --output-tokens` or `ridgepoint probe`",
+            #[cfg(feature = "probe")]
+            Kind::ProbeReport => "a report of `ridgepoint probe --markdown`",
             Kind::Otlp => "a trace of `ridgepoint simulate --output-otlp`",
             Kind::JudgedRequests => "a table of `ridgepoint evaluate capture`",
             Kind::SweepRows => "a table of `ridgepoint sweep`",
@@ -89,6 +94,8 @@ impl Kind {
             Kind::RequestTimes => head.starts_with("request,stage,outcome,prompt_tokens,"),
             Kind::Trace => json(r#"{"displayTimeUnit":"ms","traceEvents":[{"#, &[r#""args":{"name":"engine"}"#]),
             Kind::TokenLines => json(r#"{"meta":{"#, &[r#""source":"ridgepoint"#]),
+            #[cfg(feature = "probe")]
+            Kind::ProbeReport => head.starts_with(crate::probe::MARKDOWN_TITLE),
             Kind::Otlp => json(r#"{"resourceSpans":[{"#, &[r#"{"stringValue":"ridgepoint"}"#]),
             Kind::JudgedRequests => head.lines().next() == Some(&REQUEST_COLUMNS.join(",")),
             Kind::SweepRows => {

@@ -1,0 +1,5 @@
+//! Servers for tests.
+
+pub mod mock;
+pub mod planted;
+pub mod tls;
