@@ -30,7 +30,9 @@ mod ranks;
 mod rows;
 pub mod sampler;
 mod state;
+mod streams;
 mod template;
+mod truncation;
 mod weights;
 mod work;
 
@@ -53,6 +55,8 @@ pub use parameters::ParameterCounts;
 pub(crate) use plan::Entry;
 pub use plan::StepPlan;
 pub(crate) use ranks::Ranks;
+pub(crate) use rows::MANY_SAMPLED;
 pub(crate) use state::call as state_call;
 pub use state::{StateHeads, StateKernel, StateShape};
+pub(crate) use streams::ExpertStream;
 pub use work::{Shape, Work};
