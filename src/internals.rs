@@ -12,9 +12,9 @@ pub mod correction {
     };
 }
 pub mod efficiency {
-    pub use crate::efficiency::engine::ENGINES;
     pub use crate::efficiency::kernel_time::is_within_another;
     pub use crate::efficiency::{Bound, EfficiencyMode, Provenance, Tables, Timer};
+    pub use crate::engine::ENGINES;
     pub mod curve {
         pub use crate::efficiency::curve::{
             AllReduceCurve, DecodeCurve, GemmCurve, MoeCurve, PrefillCurve, Timed, expert_layer_distance,

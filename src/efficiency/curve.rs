@@ -11,6 +11,7 @@ use super::keys::{AttentionKey, HeadSize, MoeKey, StateKey};
 use super::provenance::Provenance;
 use super::series::Series;
 use super::state_model::StateModel;
+use crate::engine::Engine;
 use crate::physics::AttentionHeads;
 use crate::physics::StateShape;
 use crate::physics::attention::{AttentionShape, HeadShape};
@@ -304,8 +305,11 @@ pub fn attention_distance(key: &AttentionKey, wanted: &AttentionKey) -> f64 {
         (Some(a), Some(b)) => 0.2 * (a as f64 / b as f64).ln().abs(),
         _ => 3.0,
     };
-    let engine = if key.engine == wanted.engine { 0.0 } else { 0.05 };
-    format + 2.0 * head + window + engine
+    let engine = match [&wanted.engine, &key.engine].map(|name| Engine::parse(name, None)) {
+        [Some(wanted), Some(own)] => wanted.distance(&own).min(1.0),
+        _ => 1.0,
+    };
+    format + 2.0 * head + window + 0.05 * engine
 }
 
 /// Distance of a linear-attention series from a kernel: infinite for another kernel or recurrence, 0 for the same sizes.

@@ -12,7 +12,6 @@
 
 pub mod chip;
 pub mod curve;
-pub mod engine;
 pub mod family;
 pub mod fast_prefill;
 mod fill_gaps;
@@ -22,6 +21,7 @@ pub mod kernel_model;
 pub mod kernel_time;
 pub mod keys;
 pub mod mixed;
+pub mod overlap;
 mod packed;
 pub mod provenance;
 pub mod series;
@@ -32,7 +32,6 @@ pub mod table;
 pub mod table_text;
 pub mod tables;
 
-pub use engine::Engine;
 pub use kernel_time::{EfficiencyMode, Timer};
 pub use provenance::{Bound, OperatorTime, Provenance};
 pub use tables::Tables;

@@ -6,12 +6,12 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::hardware::{Architecture, Hardware};
 use crate::input::{FileKind, read_text};
 
 use super::chip::Chip;
-use super::engine::Engine;
 use super::family::Family;
 use super::gemm_model::GemmModel;
 use super::kernel_model::{AllReduceModel, DecodeModel, MoeModel, PrefillModel};

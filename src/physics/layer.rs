@@ -1,6 +1,7 @@
 //! One layer of a model as a list of templates in order of execution, put together from the operator families.
 
 use crate::dtype::{DType, WeightFormat};
+use crate::engine::Engine;
 use crate::model::{Attention, LayerGroup, SamplingDefaults, Window};
 
 use super::communication::{all_gather_sent_bytes, hand_over_bytes_per_token};
@@ -106,6 +107,7 @@ pub(super) fn ends(
     vocab: u64,
     lm_head: WeightFormat,
     sampling: &SamplingDefaults,
+    engine: &Engine,
     context: Context,
 ) -> (Vec<Template>, Vec<Template>) {
     let Context { hidden, activation, ranks, .. } = context;
@@ -120,7 +122,7 @@ pub(super) fn ends(
     }
     after.push(Template::gemm(head));
     after.extend(logits_all_gather(head.outputs, activation, ranks));
-    after.extend(sampler::templates(sampling, vocab, bytes, hidden as f64 * bytes));
+    after.extend(sampler::templates(sampling, engine, vocab, bytes, hidden as f64 * bytes));
     (before, after)
 }
 

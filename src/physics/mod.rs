@@ -33,7 +33,9 @@ pub mod sampler;
 mod state;
 mod state_call;
 pub(crate) mod state_shape;
+mod streams;
 mod template;
+mod truncation;
 mod weights;
 mod work;
 
@@ -58,6 +60,8 @@ pub(crate) use operator::{Kernel, Operator};
 pub use parameters::ParameterCounts;
 pub(crate) use plan::{Entry, StepPlan};
 pub(crate) use ranks::Ranks;
+pub(crate) use rows::MANY_SAMPLED;
 pub(crate) use state_call::state_call;
 pub(crate) use state_shape::{StateHeads, StateKernel, StateShape};
+pub(crate) use streams::ExpertStream;
 pub use work::{Shape, Work};

@@ -119,6 +119,8 @@ operator_kinds! {
     TopPCumsum "top_p_cumsum" Sampling
     TopPMask "top_p_mask" Sampling
     TopK "top_k" Sampling
+    TruncationSearch "truncation_search" Sampling
+    RejectionSampling "rejection_sampling" Sampling
     Sampling "sampling" Sampling
 }
 

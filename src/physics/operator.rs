@@ -110,10 +110,12 @@ pub enum Kernel {
         /// Kernel launches.
         launches: u64,
     },
-    /// Running sums of rows. One block of threads walks each row.
+    /// Sums or searches over rows. One block of threads walks each row.
     RowScan {
-        /// Values in a row.
+        /// Values that the block visits, row after row of its sweeps.
         row: u64,
+        /// Values that it takes at once.
+        tile: u64,
     },
 }
 

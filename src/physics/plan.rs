@@ -4,6 +4,7 @@
 
 use crate::deployment::Deployment;
 use crate::dtype::DType;
+use crate::engine::Engine;
 use crate::error::Result;
 use crate::model::{Attention, LayerGroup, Model, SamplingDefaults, Window};
 use crate::request::Request;
@@ -19,6 +20,7 @@ use super::pipeline::layers_per_stage;
 use super::ranks::Context;
 use super::rows::Step;
 use super::sampler;
+use super::streams;
 use super::template::Template;
 
 /// Everything about a step but the batch: which operators run, on which shapes, how often.
@@ -53,6 +55,8 @@ pub struct StepPlan {
     /// # Ok::<(), ridgepoint::Error>(())
     /// ```
     pub sampling: SamplingDefaults,
+    /// Most tokens, padding included, of a step whose shared experts run on a stream of their own beside the routed ones.
+    pub(crate) overlapped_tokens: u64,
     /// Assumptions about the model and the deployment, and settings of them that have no effect.
     pub notes: Vec<String>,
     /// The operators before the batch is known, in order of execution: for callers that need few of a step's operators,
@@ -78,13 +82,21 @@ impl StepPlan {
     /// [`ErrorKind::Invalid`](crate::ErrorKind) with every problem of the deployment by itself and every size of the model that its ranks
     /// can't share, with the tensor-parallel sizes that would do.
     pub fn new(model: &Model, deployment: &Deployment) -> Result<Self> {
+        Self::for_engine(model, deployment, &Engine::default())
+    }
+
+    /// [`Self::new`] with the kernels that a version of vLLM launches; steps of other engines are laid out as the default's.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub fn for_engine(model: &Model, deployment: &Deployment, engine: &Engine) -> Result<Self> {
         let mut notes = model.notes.to_vec();
         notes.extend(check(model, deployment)?);
         notes.extend(sampler::remark(model, deployment));
         let sampling = sampler::defaults(model, deployment);
         let context = Context::new(model, deployment);
         let windows = distinct_windows(model);
-        let (before, after) = layer::ends(model.vocab_size, model.lm_head_weights, &sampling, context);
+        let (before, after) = layer::ends(model.vocab_size, model.lm_head_weights, &sampling, engine, context);
         let mut layers = Vec::new();
         // Kinds of layers that share few operators go before those that were laid out first: in reverse they are in order.
         let is_hybrid = model.layers.iter().any(|group| matches!(group.attention, Attention::State(_)));
@@ -114,6 +126,7 @@ impl StepPlan {
             memory: Memory::new(model, deployment)?,
             vocab_size: model.vocab_size,
             sampling,
+            overlapped_tokens: streams::overlapped_tokens(engine),
             notes,
         })
     }
@@ -157,11 +170,13 @@ impl StepPlan {
         .unwrap_or(batch.num_tokens)
     }
 
-    /// Kernel launches of a step that has every operator, and the calls among them that graphs are split at: attention, of
+    /// Kernel launches of a step of many requests that has every operator, and the calls among them that graphs are split at: attention, of
     /// chunks and decodes alike, and the kernels of layers with a state.
     pub(crate) fn launches(&self) -> (u64, u64) {
         let is = |entry: &&Entry, kind| entry.id.kind == kind;
-        let kernels = self.entries.iter().filter(|entry| !is(entry, OperatorKind::AttentionPrefill));
+        let is_counted =
+            |entry: &&Entry| !is(entry, OperatorKind::AttentionPrefill) && !entry.template.kernel.is_for_few_rows();
+        let kernels = self.entries.iter().filter(is_counted);
         let is_call = |entry: &&Entry| is(entry, OperatorKind::AttentionDecode) || is(entry, OperatorKind::StateUpdate);
         let calls = self.entries.iter().filter(is_call);
         let launches = |entry: &Entry| entry.count * entry.template.kernel.launches();

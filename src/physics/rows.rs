@@ -14,6 +14,12 @@ pub(crate) struct Step<'a> {
     pub activation: DType,
 }
 
+/// Rows of logits from which on some versions of vLLM truncate them by another kernel.
+///
+/// # Source
+/// vLLM 0.17.0 to 0.20.0, `apply_top_k_top_p` in `vllm/v1/sample/ops/topk_topp_sampler.py`.
+pub(crate) const MANY_SAMPLED: u64 = 8;
+
 /// The quantity that an operator's work is proportional to.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Rows {
@@ -23,6 +29,10 @@ pub(super) enum Rows {
     Scheduled,
     /// Tokens that are sampled from.
     Sampled,
+    /// The same, in steps with fewer than [`MANY_SAMPLED`] of them.
+    FewSampled,
+    /// The same, in steps with so many or more.
+    ManySampled,
     Decodes,
     /// Scheduled tokens of prefill chunks.
     Prefill,
@@ -39,6 +49,8 @@ impl Rows {
             Rows::Padded => step.padded_tokens,
             Rows::Scheduled => step.batch.num_tokens,
             Rows::Sampled => step.batch.num_sampled,
+            Rows::FewSampled => Some(step.batch.num_sampled).filter(|rows| *rows < MANY_SAMPLED)?,
+            Rows::ManySampled => Some(step.batch.num_sampled).filter(|rows| *rows >= MANY_SAMPLED)?,
             Rows::Decodes => step.decode_rows,
             Rows::Prefill => step.batch.prefill_tokens,
             Rows::PrefillContext => step.batch.prefill_context_tokens,

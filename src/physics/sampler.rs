@@ -3,15 +3,17 @@
 //!
 //! Kernels and their order are those of vLLM 0.15.1 (`vllm/v1/sample/sampler.py`, `ops/topk_topp_sampler.py`, `ops/penalties.py`,
 //! `vllm/model_executor/layers/utils.py`), bytes those of PyTorch's kernels behind them. Logits are 32-bit from the cast on.
-//! vLLM sorts without FlashInfer's sampler unless `VLLM_USE_FLASHINFER_SAMPLER` asks for it.
+//! How logits are truncated by top-p and top-k depends on the version: [`Truncation`]. Requests with a seed of their own, which no
+//! load here has, are sorted or searched by every version.
 
 use crate::deployment::{Deployment, GenerationConfig};
+use crate::engine::Engine;
 use crate::model::{Model, SamplingDefaults};
 
-use super::names::OperatorKind::{self, *};
-use super::operator::Kernel;
+use super::names::OperatorKind::{Penalties, Sampling};
 use super::rows::Rows;
 use super::template::Template;
+use super::truncation::{DRAWN_LAUNCHES, Truncation, drawn_bytes_per_logit};
 
 /// The parameters of `model` served as `deployment` says; none where `generation_config` is `vllm` or the model's own is not
 /// known.
@@ -68,51 +70,6 @@ pub fn greedy_bytes_per_logit(logit_bytes: f64) -> f64 {
 /// Launches behind [`greedy_bytes_per_logit`], and of the gather.
 const GREEDY_LAUNCHES: u64 = 3;
 
-/// Bytes per logit of sorting all rows of logits with their indices, for top-p.
-///
-/// # Formula
-/// `8 + (4 + 4 · 24) + (8 + 16) + 24`: pairs of index and row written; a histogram of the keys and four passes of 8 bits over keys of
-/// 4 and pairs of 8 bytes; a histogram and one pass over the pairs by row; logits gathered in that order, values and 64-bit indices
-/// written. This is PyTorch's sort of 2 to 127 rows. From 128 rows on each row is sorted by itself, in five passes that read the keys
-/// twice, which moves 5 % less and is not told apart.
-///
-/// # Source
-/// PyTorch 2.9, `segmented_sort_pairs_by_full_sort` in `aten/src/ATen/native/cuda/Sort.cu`; CUB, `DispatchRadixSort` (Onesweep).
-pub const SORT_BYTES_PER_LOGIT: f64 = 8.0 + (4.0 + 4.0 * 24.0) + (8.0 + 16.0) + 24.0;
-
-/// Launches of the sort: two radix sorts with a histogram, a scan and their passes each, a kernel before and one behind.
-const SORT_LAUNCHES: u64 = 11;
-
-/// Bytes per logit of the running sum of the sorted probabilities, read and written.
-const CUMSUM_BYTES_PER_LOGIT: f64 = 8.0;
-
-/// Bytes per logit of the other kernels of top-p.
-///
-/// # Formula
-/// `8 + 5 + 9 + 24`: softmax of the sorted logits, comparison with 1 − p, masked fill, and the scatter back with its copy.
-const TOP_P_MASK_BYTES_PER_LOGIT: f64 = 8.0 + 5.0 + 9.0 + 24.0;
-
-/// Launches of those kernels: softmax, 1 − p, comparison, the last one kept, fill, copy, scatter.
-const TOP_P_MASK_LAUNCHES: u64 = 7;
-
-/// Bytes per logit of top-k beside top-p, whose sorted logits it compares and fills.
-const TOP_K_MASK_BYTES_PER_LOGIT: f64 = 5.0 + 9.0;
-
-/// Launches of top-k beside top-p: the place of the k-th logit, its gather, comparison, fill.
-const TOP_K_MASK_LAUNCHES: u64 = 4;
-
-/// Bytes per logit of top-k alone.
-///
-/// # Formula
-/// `4 · 4 + 4 + 5 + 9`: a selection of the k-th logit in four passes of 8 bits and one that gathers, comparison, masked fill.
-///
-/// # Source
-/// vLLM, `apply_top_k_only`; PyTorch, `mbtopk` in `aten/src/ATen/native/cuda/TensorTopK.cu`.
-const TOP_K_ALONE_BYTES_PER_LOGIT: f64 = 4.0 * 4.0 + 4.0 + TOP_K_MASK_BYTES_PER_LOGIT;
-
-/// Launches of top-k alone: four passes of two kernels, the gather, and those of the mask.
-const TOP_K_ALONE_LAUNCHES: u64 = 9 + TOP_K_MASK_LAUNCHES;
-
 /// Bytes per logit of penalties.
 ///
 /// # Formula
@@ -124,33 +81,29 @@ const PENALTY_BYTES_PER_LOGIT: f64 = 2.0 * (8.0 + 9.0) + 10.0 + 24.0 + 17.0;
 const PENALTY_LAUNCHES: u64 = 11;
 
 /// The kernels that choose a token from each row of `vocab` logits of `logit_bytes` bytes, whose hidden state has `hidden_bytes`.
-pub(super) fn templates(sampling: &SamplingDefaults, vocab: u64, logit_bytes: f64, hidden_bytes: f64) -> Vec<Template> {
-    let row = |kind: OperatorKind, bytes_per_logit: f64, kernel: Kernel| {
-        Template::streaming(kind, Rows::Sampled, bytes_per_logit * vocab as f64, kernel)
-    };
-    let elementwise = |kind, bytes_per_logit, launches| row(kind, bytes_per_logit, Kernel::Elementwise { launches });
+pub(super) fn templates(
+    sampling: &SamplingDefaults,
+    engine: &Engine,
+    vocab: u64,
+    logit_bytes: f64,
+    hidden_bytes: f64,
+) -> Vec<Template> {
+    let truncation = Truncation::of(engine);
+    let row_bytes = |bytes_per_logit: f64| bytes_per_logit * vocab as f64;
     let mut list = Vec::new();
     if sampling.penalises() {
-        list.push(elementwise(Penalties, PENALTY_BYTES_PER_LOGIT, PENALTY_LAUNCHES));
+        let bytes = row_bytes(PENALTY_BYTES_PER_LOGIT);
+        list.push(Template::elementwise(Penalties, Rows::Sampled, bytes, PENALTY_LAUNCHES));
     }
-    let (top_p, top_k) = (sampling.truncates_by_top_p(), sampling.truncates_by_top_k());
-    if top_p {
-        list.push(row(TopPSort, SORT_BYTES_PER_LOGIT, Kernel::Sort { launches: SORT_LAUNCHES }));
-        list.push(row(TopPCumsum, CUMSUM_BYTES_PER_LOGIT, Kernel::RowScan { row: vocab }));
-        list.push(elementwise(TopPMask, TOP_P_MASK_BYTES_PER_LOGIT, TOP_P_MASK_LAUNCHES));
-    }
-    if top_k {
-        let beside = (TOP_K_MASK_BYTES_PER_LOGIT, TOP_K_MASK_LAUNCHES);
-        let alone = (TOP_K_ALONE_BYTES_PER_LOGIT, TOP_K_ALONE_LAUNCHES);
-        let (bytes, launches) = if top_p { beside } else { alone };
-        list.push(elementwise(TopK, bytes, launches));
-    }
+    list.extend(truncation.templates(sampling, vocab));
     let (bytes_per_logit, launches) = if sampling.is_greedy() {
         (greedy_bytes_per_logit(logit_bytes), GREEDY_LAUNCHES)
+    } else if truncation == Truncation::Rejection && sampling.truncates() {
+        (drawn_bytes_per_logit(logit_bytes), DRAWN_LAUNCHES)
     } else {
         (random_bytes_per_logit(logit_bytes), RANDOM_LAUNCHES)
     };
-    let bytes = bytes_per_logit * vocab as f64 + 2.0 * hidden_bytes;
+    let bytes = row_bytes(bytes_per_logit) + 2.0 * hidden_bytes;
     list.push(Template::elementwise(Sampling, Rows::Sampled, bytes, launches));
     list
 }
@@ -187,7 +140,7 @@ mod tests {
 
     /// Names, bytes per logit and launches of the sampler's kernels over 1,000 logits of 2 bytes.
     fn kernels(sampling: SamplingDefaults) -> Vec<(&'static str, f64, u64)> {
-        let list = templates(&sampling, 1000, 2.0, 0.0);
+        let list = templates(&sampling, &Engine::default(), 1000, 2.0, 0.0);
         let one = list.iter().map(|template| match template.kernel {
             KernelTemplate::Streaming { bytes_per_row, kernel, .. } => {
                 (template.kind.name(), bytes_per_row / 1000.0, kernel.launches())

@@ -86,6 +86,11 @@ impl KernelTemplate {
         }
     }
 
+    /// Whether it runs only where few tokens are sampled, in place of another.
+    pub fn is_for_few_rows(&self) -> bool {
+        matches!(self, KernelTemplate::Streaming { rows: Rows::FewSampled, .. })
+    }
+
     /// The operator for this step; `None` where the step has no rows for it.
     pub fn operator(&self, step: &Step<'_>, id: OperatorId, name: &'static str, count: u64) -> Option<Operator> {
         let mut compute_dtype = step.activation;

@@ -22,7 +22,7 @@ use crate::hardware::{Architecture, Hardware};
 use crate::kv_capacity::device_memory_bytes;
 use crate::model::{Model, Window};
 use crate::physics::attention::kv_bytes_per_token;
-use crate::physics::{BatchSums, Kernel, Operator, OperatorGroup, StepPlan};
+use crate::physics::{BatchSums, Kernel, MANY_SAMPLED, Operator, OperatorGroup, StepPlan};
 use crate::request::Request;
 use crate::units::GIB;
 
@@ -101,7 +101,10 @@ impl StepModel {
             CorrectionChoice::Auto if hardware.architecture == Architecture::Cpu => None,
             choice => choice.resolve(&model.name, options.efficiency)?,
         };
-        let plan = StepPlan::new(model, deployment)?;
+        let mut plan = StepPlan::for_engine(model, deployment, &options.engine)?;
+        if hardware.architecture == Architecture::Cpu {
+            plan.overlapped_tokens = 0;
+        }
         let tables = Tables::new(hardware, &options.engine, options.data_dir.as_deref());
         let is_datasheet = options.efficiency == EfficiencyMode::Tables && tables.are_empty()?;
         let efficiency = if is_datasheet { EfficiencyMode::Ideal } else { options.efficiency };
@@ -261,6 +264,7 @@ fn weights_that_do_not_fit(plan: &StepPlan, hardware: &Hardware, deployment: &De
 }
 
 /// Batches that together need every operator of a plan.
-fn probe_batches() -> [Vec<Request>; 2] {
-    [vec![Request::decode(8)], vec![Request::prefill(1, 0), Request::prefill(2, 4)]]
+fn probe_batches() -> [Vec<Request>; 3] {
+    let many = vec![Request::decode(8); usize::try_from(MANY_SAMPLED).unwrap_or(8)];
+    [vec![Request::decode(8)], vec![Request::prefill(1, 0), Request::prefill(2, 4)], many]
 }

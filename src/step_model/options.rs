@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::correction::{Correction, Level, builtin_corrections};
-use crate::efficiency::{EfficiencyMode, Engine};
+use crate::efficiency::EfficiencyMode;
+use crate::engine::Engine;
 use crate::error::{Error, Result};
 
 /// Choices beside model, GPU and deployment.
@@ -13,7 +14,7 @@ use crate::error::{Error, Result};
 pub struct Options {
     /// Calibrated tables, or the textbook roofline. Defaults to the tables.
     pub efficiency: EfficiencyMode,
-    /// Engine whose kernels are looked up; where they were not measured on a GPU, those of the nearest version stand in.
+    /// Engine whose kernels are launched and looked up; where they were not measured on a GPU, those of the nearest version stand in.
     pub engine: Engine,
     /// Folder whose `bench_data/` and `hardware/` come before the built-in ones.
     pub data_dir: Option<PathBuf>,

@@ -1,7 +1,7 @@
 //! A compiled step is within 0.1 % of its operators one by one, and gives the same bits for every form of the batch.
 
 use proptest::prelude::*;
-use ridgepoint::{CudagraphMode, Deployment, Hardware, Model, Options, Request, StepModel};
+use ridgepoint::{CudagraphMode, Deployment, Engine, Hardware, Model, Options, Request, StepModel};
 
 /// Largest relative difference that compiling may make.
 const TOLERANCE: f64 = 1e-3;
@@ -22,8 +22,12 @@ const MODELS: [(&str, u32); 10] = [
 ];
 
 fn step_model(model: &str, deployment: &Deployment, correction: &str) -> StepModel {
+    of_engine(Engine::default(), model, deployment, correction)
+}
+
+fn of_engine(engine: Engine, model: &str, deployment: &Deployment, correction: &str) -> StepModel {
     let model = Model::find(model).unwrap();
-    let options = Options { correction: correction.into(), ..Options::default() };
+    let options = Options { correction: correction.into(), engine, ..Options::default() };
     StepModel::with_options(&model, &Hardware::find("h100").unwrap(), deployment, &options).unwrap()
 }
 
@@ -64,6 +68,16 @@ fn launched_otherwise() -> Vec<StepModel> {
     all.map(|deployment| step_model("qwen2.5-0.5b", &deployment, "auto")).collect()
 }
 
+/// Models that truncate logits or have shared experts, under versions of vLLM that search, that draw, and that have one stream.
+fn other_versions() -> Vec<StepModel> {
+    let versions = ["0.11", "0.19", "0.24"].map(|version| Engine::parse("vllm", Some(version)).unwrap());
+    let of = |engine: &Engine| {
+        [("qwen2.5-7b", 1), ("minimax-m2.5", 4), ("deepseek-r1", 8)]
+            .map(|(model, gpus)| of_engine(engine.clone(), model, &Deployment::tensor_parallel(gpus), "auto"))
+    };
+    versions.iter().flat_map(of).collect()
+}
+
 fn agree(steps: &StepModel, batch: &[Request]) -> std::result::Result<(), TestCaseError> {
     let (compiled, by_operator) = (steps.step_time_us(batch), steps.estimate_unchecked(batch).step_time_us);
     let difference = compiled / by_operator - 1.0;
@@ -73,8 +87,8 @@ fn agree(steps: &StepModel, batch: &[Request]) -> std::result::Result<(), TestCa
 
 #[test]
 fn compiled_steps_agree_with_their_operators() {
-    let models = [all_models("none"), all_models("auto"), launched_otherwise()].concat();
-    proptest!(ProptestConfig::with_cases(2400), |(batch in batch(), which in 0..models.len())| {
+    let models = [all_models("none"), all_models("auto"), launched_otherwise(), other_versions()].concat();
+    proptest!(ProptestConfig::with_cases(3000), |(batch in batch(), which in 0..models.len())| {
         agree(&models[which], &batch)?;
     });
 }

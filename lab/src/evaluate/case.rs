@@ -10,7 +10,7 @@ use ridgepoint::internals::correction::Correction;
 use ridgepoint::latency::{CalibratedRoofline, HostTimes, LatencyModel};
 use ridgepoint::replay::{EngineConfig, Observer, Replay, replay};
 use ridgepoint::workload::Workload;
-use ridgepoint::{CorrectionChoice, Deployment, EfficiencyMode, Hardware, Model, Options, Result, StepModel};
+use ridgepoint::{CorrectionChoice, Deployment, EfficiencyMode, Engine, Hardware, Model, Options, Result, StepModel};
 
 /// Memory that the replay of a run may take, GiB: four million requests.
 pub const MAX_MEMORY_GIB: f64 = 1.0;
@@ -35,7 +35,21 @@ impl Rooflines {
     /// # Errors
     /// As [`StepModel::new`].
     pub fn new(model: &Model, hardware: &Hardware, deployment: &Deployment, data_dir: Option<&Path>) -> Result<Self> {
-        let [calibrated, ideal] = uncorrected(model, hardware, deployment, data_dir)?;
+        Self::of_engine(model, hardware, deployment, &Engine::default(), data_dir)
+    }
+
+    /// The rooflines without a correction of a step as `engine` launches it.
+    ///
+    /// # Errors
+    /// As [`StepModel::new`].
+    pub fn of_engine(
+        model: &Model,
+        hardware: &Hardware,
+        deployment: &Deployment,
+        engine: &Engine,
+        data_dir: Option<&Path>,
+    ) -> Result<Self> {
+        let [calibrated, ideal] = uncorrected(model, hardware, deployment, engine, data_dir)?;
         let calibrated = Arc::new(CalibratedRoofline::new(calibrated));
         let ideal = Arc::new(CalibratedRoofline::new(ideal).with_host(HostTimes::NONE));
         Ok(Rooflines { predicted: Arc::clone(&calibrated), calibrated, ideal })
@@ -57,10 +71,12 @@ pub(super) fn uncorrected(
     model: &Model,
     hardware: &Hardware,
     deployment: &Deployment,
+    engine: &Engine,
     data_dir: Option<&Path>,
 ) -> Result<[StepModel; 2]> {
     let steps = |efficiency| {
-        let options = Options { efficiency, data_dir: data_dir.map(Path::to_owned), ..Options::uncorrected() };
+        let (engine, data_dir) = (engine.clone(), data_dir.map(Path::to_owned));
+        let options = Options { efficiency, engine, data_dir, ..Options::uncorrected() };
         StepModel::with_options(model, hardware, deployment, &options)
     };
     Ok([steps(EfficiencyMode::Tables)?, steps(EfficiencyMode::Ideal)?])

@@ -22,7 +22,7 @@ use ridgepoint::internals::workload::check_memory;
 use ridgepoint::kv_capacity::KvCapacity;
 use ridgepoint::replay::EngineConfig;
 use ridgepoint::workload::{ClosedLoop, RequestShape, Workload};
-use ridgepoint::{DType, Deployment, Error, Hardware, Model, Result};
+use ridgepoint::{DType, Deployment, Engine, Error, Hardware, Model, Result};
 
 /// The serving engine whose scheduler is replayed.
 const REPLAYED_BACKEND: &str = "vllm";
@@ -77,10 +77,13 @@ fn case(row: &ClosedLoopRow, data_dir: Option<&Path>, made: &mut BTreeMap<String
     if row.kv_cache_dtype.is_none() && deployment.kv_cache_dtype.is_some() {
         notes.push("kv_cache_dtype is not given, taken as fp8".to_owned());
     }
-    let key = format!("{} {} {deployment:?}", model.name, hardware.name);
+    let engine = engine(row);
+    let key = format!("{} {} {engine} {deployment:?}", model.name, hardware.name);
     let rooflines = match made.entry(key) {
         Entry::Occupied(known) => known.get().clone(),
-        Entry::Vacant(place) => place.insert(Rooflines::new(&model, &hardware, &deployment, data_dir)?).clone(),
+        Entry::Vacant(place) => {
+            place.insert(Rooflines::of_engine(&model, &hardware, &deployment, &engine, data_dir)?).clone()
+        }
     };
     notes.extend(rooflines.calibrated.steps().notes().iter().cloned());
 
@@ -123,6 +126,12 @@ fn version(row: &ClosedLoopRow) -> Option<String> {
         return row.backend_version.clone();
     }
     Some(format!("{} {}", row.backend, row.backend_version.as_deref().unwrap_or("of unknown version")))
+}
+
+/// The engine whose kernels are launched: vLLM of the row's version, or the default where the row names no release.
+fn engine(row: &ClosedLoopRow) -> Engine {
+    let release = row.backend_version.as_deref().filter(|_| row.backend == REPLAYED_BACKEND);
+    release.and_then(|version| Engine::parse(REPLAYED_BACKEND, Some(version))).unwrap_or_default()
 }
 
 /// Whether the engine schedules a step while another runs, unless told otherwise.
@@ -175,6 +184,7 @@ fn deployment(row: &ClosedLoopRow, model: &Model) -> Result<Deployment> {
 mod tests {
     use super::super::fixtures::{HEADER, read_text};
     use super::*;
+    use ridgepoint::Request;
 
     fn made(rows: &[&str]) -> (Vec<Case>, Vec<Skipped>) {
         made_of(rows, &[])
@@ -225,6 +235,23 @@ mod tests {
         assert!(!ahead("0.12.0") && !ahead("0.11.2") && !ahead("0.13.0"));
         assert!(ahead("0.14.0") && ahead("0.18.1") && ahead("1.0") && ahead(""));
         assert!(made(&[&QWEN.replace("vllm,0.12.0", "sglang,0.5.1")]).0[0].engine.async_scheduling);
+    }
+
+    #[test]
+    fn kernels_are_those_of_the_rows_version() {
+        let of = |text: &str| {
+            let row = read_text(&format!("{HEADER}{text}\n")).expect("a row").remove(0);
+            engine(&row).to_string()
+        };
+        assert_eq!(of(QWEN), "vllm-0.12");
+        let unknown = ["vllm,", "vllm,nightly-5b8c30d62b754b57", "sglang,0.5.9"];
+        assert!(unknown.iter().all(|backend| of(&QWEN.replace("vllm,0.12.0", backend)) == "vllm-0.14"));
+        // Qwen3's own parameters truncate: 0.12 sorts every row, 0.19 searches those of eight requests.
+        let step_us = |version: &str| {
+            let case = made(&[&QWEN.replace("0.12.0", version)]).0.remove(0);
+            case.rooflines.calibrated.steps().step_time_us(&vec![Request::decode(1000); 8])
+        };
+        assert!(step_us("0.19.0") < 0.99 * step_us("0.12.0"), "{} {}", step_us("0.19.0"), step_us("0.12.0"));
     }
 
     #[test]

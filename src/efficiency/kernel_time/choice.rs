@@ -6,7 +6,6 @@ use super::super::curve::{
     AllReduceCurve, DecodeCurve, GemmCurve, MoeCurve, PrefillCurve, StateCurve, attention_distance,
     expert_layer_distance, nearest_split, stand_in_weight, state_distance,
 };
-use super::super::engine::Engine;
 use super::super::family::{Family, OUTPUT_BYTES};
 use super::super::gemm_model::GemmModel;
 use super::super::kernel_model::{AllReduceModel, DecodeModel, MoeModel, PrefillModel};
@@ -16,6 +15,7 @@ use super::super::state_model::StateModel;
 use super::super::tables::{Found, Tables};
 use super::Curve;
 use crate::dtype::{DType, MatmulFormat, WeightFormat};
+use crate::engine::Engine;
 use crate::error::{ErrorKind, Result};
 use crate::hardware::{Hardware, InterconnectKind};
 use crate::physics::projection::GemmShape;

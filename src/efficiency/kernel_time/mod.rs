@@ -23,19 +23,13 @@ use choice::{Choice, usable_dtype};
 const KERNEL_FLOOR_US: f64 = 2.45;
 
 /// Share of the datasheet bandwidth that kernels reach which only move bytes (as large copies and norms do; assumed).
-const STREAMING_EFFICIENCY: f64 = 0.85;
+pub const STREAMING_EFFICIENCY: f64 = 0.85;
 
 /// Share of the datasheet bandwidth that PyTorch's radix sort reaches (assumed: with it, serving runs of models that sort on an H100
 /// have as little unexplained time as those of models that do not).
 const SORT_EFFICIENCY: f64 = 0.25;
 
-/// Values of a row that a block of 512 threads sums at once.
-///
-/// # Source
-/// PyTorch 2.9, `tensor_kernel_scan_innermost_dim_impl` in `aten/src/ATen/native/cuda/ScanUtils.cuh`.
-const SCAN_TILE: f64 = 1024.0;
-
-/// Time of one such sum, µs: a load from L2 and 20 barriers (assumed).
+/// Time of a block of threads to sum a tile of a row's values, µs: a load from L2 and some 20 barriers (assumed).
 const SCAN_TILE_US: f64 = 1.2;
 
 /// Whether the tables hold the time of these operators within another's: fp8 projections were timed with the quantisation
@@ -174,8 +168,8 @@ impl Timer {
                 let floor_us = operator.launches() as f64 * KERNEL_FLOOR_US;
                 let moved_us = match kernel {
                     Kernel::Sort { .. } => bound_us / SORT_EFFICIENCY,
-                    Kernel::RowScan { row } => {
-                        (bound_us / STREAMING_EFFICIENCY).max((row as f64 / SCAN_TILE).ceil() * SCAN_TILE_US)
+                    Kernel::RowScan { row, tile } => {
+                        (bound_us / STREAMING_EFFICIENCY).max(row.div_ceil(tile) as f64 * SCAN_TILE_US)
                     }
                     _ => bound_us / STREAMING_EFFICIENCY,
                 };

@@ -10,7 +10,9 @@ use crate::efficiency::mixed::{share_a_call, splits_per_key};
 use crate::efficiency::surface::CountAxis;
 use crate::efficiency::{EfficiencyMode, OperatorTime, Timer};
 use crate::model::Window;
-use crate::physics::{BatchSums, Entry, Kernel, MAX_WINDOWS, Operator, OperatorId, StateHeads, StateKernel};
+use crate::physics::{
+    BatchSums, Entry, Kernel, MANY_SAMPLED, MAX_WINDOWS, Operator, OperatorId, StateHeads, StateKernel,
+};
 use crate::request::Request;
 use crate::step_model::StepModel;
 
@@ -40,12 +42,14 @@ impl OperatorTables {
         // One token of a step with a prefill chunk, and nothing else: the operators that depend on tokens alone.
         let one = BatchSums { num_tokens: 1, num_prefills: 1, ..BatchSums::default() };
         let by_tokens = ids(steps, &one);
-        let beyond_tokens = |set: Set| -> Vec<OperatorId> {
-            ids(steps, &with(one, set, 1)).into_iter().filter(|id| !by_tokens.contains(id)).collect()
+        let beyond_tokens = |set: Set, count| -> Vec<OperatorId> {
+            ids(steps, &with(one, set, count)).into_iter().filter(|id| !by_tokens.contains(id)).collect()
         };
-        let (by_chunk, by_context) = (beyond_tokens(CHUNK), beyond_tokens(CONTEXT));
+        let (by_chunk, by_context) = (beyond_tokens(CHUNK, 1), beyond_tokens(CONTEXT, 1));
         let (by_both, by_chunk): (Vec<_>, Vec<_>) = by_chunk.into_iter().partition(|id| by_context.contains(id));
         let by_context: Vec<_> = by_context.into_iter().filter(|id| !by_both.contains(id)).collect();
+        let mut by_sampled = beyond_tokens(SAMPLED, 1);
+        by_sampled.extend(beyond_tokens(SAMPLED, MANY_SAMPLED));
         let alone = ids(steps, &with(nothing, DECODES_ALONE, 1));
 
         let table = |ids: &[OperatorId], limit: u64, mut batch: BatchSums, set: Set| {
@@ -53,9 +57,10 @@ impl OperatorTables {
                 return GroupTable::default();
             }
             let mut timed = timed(steps, ids);
+            let mut calls = Vec::with_capacity(timed.len());
             GroupTable::new(limit, |rows| {
                 set(&mut batch, rows);
-                group_times(steps, &batch, &mut timed)
+                group_times(steps, &batch, &mut timed, &mut calls)
             })
         };
         let counted = |batch: &BatchSums, term: Term| -> f64 {
@@ -68,8 +73,8 @@ impl OperatorTables {
         Some(OperatorTables {
             decodes: table(&alone, most_decodes, nothing, DECODES_ALONE),
             tokens: table(&by_tokens, most_tokens, one, TOKENS),
-            decodes_beside: table(&beyond_tokens(DECODES), most_decodes, one, DECODES),
-            sampled: table(&beyond_tokens(SAMPLED), most_decodes, one, SAMPLED),
+            decodes_beside: table(&beyond_tokens(DECODES, 1), most_decodes, one, DECODES),
+            sampled: table(&by_sampled, most_decodes, one, SAMPLED),
             chunks: [
                 table(&by_chunk, most_tokens, one, CHUNK),
                 table(&by_context, most_context, one, CONTEXT),
@@ -152,18 +157,28 @@ struct TimedEntry<'a> {
     last: Option<(Operator, OperatorTime)>,
 }
 
-/// Summed times of operators, in the order of the plan.
-fn group_times(steps: &StepModel, batch: &BatchSums, timed: &mut [TimedEntry<'_>]) -> GroupTimes {
+/// Summed times of operators, in the order of the plan. `calls` is room for them.
+fn group_times(
+    steps: &StepModel,
+    batch: &BatchSums,
+    timed: &mut [TimedEntry<'_>],
+    calls: &mut Vec<(Operator, OperatorTime)>,
+) -> GroupTimes {
     let step = steps.plan().step(batch);
-    let mut times = GroupTimes::default();
+    calls.clear();
     for TimedEntry { entry, timer, last } in timed {
         let Some(operator) = entry.operator(&step) else { continue };
         let time = match last {
             Some((known, time)) if *known == operator => *time,
             _ => last.insert((operator, steps.time_of_call(timer, &operator, &[]))).1,
         };
+        calls.push((operator, time));
+    }
+    steps.overlap(calls, batch);
+    let mut times = GroupTimes::default();
+    for (operator, call) in calls {
         let count = operator.count as f64;
-        times.add(operator.group, count * time.time_us, count * time.bound_us);
+        times.add(operator.group, count * call.time_us, count * call.bound_us);
     }
     times
 }

@@ -13,7 +13,7 @@ use crate::ingest::{Dropped, Interval, Reason, Run, StepRecord};
 use ridgepoint::internals::correction::{Basis, Correction, Queues};
 use ridgepoint::kv_capacity::KvCapacity;
 use ridgepoint::{
-    CorrectionChoice, Deployment, EfficiencyMode, Error, Hardware, Location, Model, Request, Result, StepModel,
+    CorrectionChoice, Deployment, EfficiencyMode, Engine, Error, Hardware, Location, Model, Request, Result, StepModel,
 };
 
 /// A trace that can be judged.
@@ -82,7 +82,7 @@ impl StepCase {
         let (periods, trace) = (run.periods, run.trace);
         let (model, hardware, deployment) = server;
         let too_large = KvCapacity::new(model, hardware, deployment).err().map(|error| error.to_string());
-        let [calibrated, ideal] = uncorrected(model, hardware, deployment, data_dir)?;
+        let [calibrated, ideal] = uncorrected(model, hardware, deployment, &Engine::default(), data_dir)?;
         notes.extend(calibrated.notes().iter().cloned());
         dropped.merge(&periods.dropped());
         let preempting = periods.preempting(&trace);

@@ -1,4 +1,4 @@
-//! The serving engine whose kernels are looked up.
+//! The serving engine whose kernels are launched and looked up.
 
 use std::fmt::{Display, Formatter};
 
@@ -48,13 +48,19 @@ impl Engine {
         self.name == "vllm"
     }
 
+    /// The version of vLLM by which steps are laid out: the newest for vLLM without one, and the default's for other engines.
+    pub(crate) fn vllm_version(&self) -> (u32, u32) {
+        let newest = (u32::MAX, 0);
+        if self.is_vllm() { self.version.unwrap_or(newest) } else { Engine::default().version.unwrap_or(newest) }
+    }
+
     /// Whether these kernels are of this engine, and of this version if it has one.
-    pub(super) fn is_met_by(&self, kernels: &Engine) -> bool {
+    pub(crate) fn is_met_by(&self, kernels: &Engine) -> bool {
         self.name == kernels.name && self.version.is_none_or(|version| Some(version) == kernels.version)
     }
 
     /// How far the kernels of another engine are: versions of the same one first, then other engines in the order of [`ENGINES`].
-    pub(super) fn distance(&self, other: &Engine) -> f64 {
+    pub(crate) fn distance(&self, other: &Engine) -> f64 {
         let (wanted, has) = (self.version.unwrap_or((u32::MAX, 0)), other.version.unwrap_or_default());
         if self.name != other.name {
             let place = ENGINES.iter().position(|name| *name == other.name).unwrap_or(ENGINES.len());

@@ -1,0 +1,57 @@
+//! The two streams of a layer of experts: shared experts run on one of their own beside the routed ones.
+
+use crate::engine::Engine;
+
+use super::names::OperatorKind;
+
+/// Most tokens of a step, padding included, whose shared experts run on a stream of their own; 0 where none do.
+///
+/// # Source
+/// vLLM 0.12.0 to 0.32.0, `VLLM_SHARED_EXPERTS_STREAM_TOKEN_THRESHOLD` in `vllm/envs.py`; `FusedMoE._maybe_setup_shared_experts_stream`
+/// up to 0.16 (`vllm/model_executor/layers/fused_moe/layer.py`), `DefaultMoERunner.forward_impl` up to 0.19 and
+/// `SharedExperts._determine_shared_experts_order` since (`fused_moe/runner/`). It holds on CUDA whatever the number format (0.11.1 and
+/// 0.11.2 exclude Marlin's kernels, 0.11.0 has no such stream) and for vLLM's default exchange of a data-parallel group,
+/// `allgather_reducescatter`. Load balancing of experts and other exchanges, which switch it off, are not part of a deployment here.
+const STREAM_TOKENS: u64 = 256;
+
+/// [`STREAM_TOKENS`] of the versions that have the stream.
+pub(super) fn overlapped_tokens(engine: &Engine) -> u64 {
+    if engine.vllm_version() >= (0, 12) { STREAM_TOKENS } else { 0 }
+}
+
+/// One of the streams.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ExpertStream {
+    Shared,
+    Routed,
+}
+
+impl OperatorKind {
+    /// The stream of a kernel that shared experts and routed ones may run at the same time; `None` for any other. The router is left
+    /// out: some models run it beside the shared experts, others before.
+    pub(crate) fn expert_stream(self) -> Option<ExpertStream> {
+        use OperatorKind::{
+            ExpertQuant, Experts, MoeAlign, MoeSum, MoeTopk, SharedActivation, SharedDownProj, SharedGate,
+            SharedGateUpProj, SharedUpProj,
+        };
+        match self {
+            SharedGateUpProj | SharedUpProj | SharedActivation | SharedDownProj | SharedGate => {
+                Some(ExpertStream::Shared)
+            }
+            MoeTopk | MoeAlign | ExpertQuant | Experts | MoeSum => Some(ExpertStream::Routed),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shared_experts_have_a_stream_since_0_12() {
+        let tokens = |version| overlapped_tokens(&Engine::parse("vllm", version).unwrap());
+        assert_eq!([Some("0.11.2"), Some("0.12.0"), Some("0.15.1"), None].map(tokens), [0, 256, 256, 256]);
+        assert_eq!(overlapped_tokens(&Engine::default()), 256);
+    }
+}
