@@ -44,7 +44,7 @@ mod plan_tests;
 mod state_tests;
 
 pub use batch::{BatchSums, MAX_WINDOWS, WindowSums};
-pub use cuda_graph::{CudaGraphs, GraphMode};
+pub use cuda_graph::{Captures, CudaGraphs, GraphMode};
 pub use experts::Experts;
 pub use memory::{KvCacheBytes, Memory, StateBytes};
 pub use names::{OperatorGroup, OperatorId, OperatorKind};

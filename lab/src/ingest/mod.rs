@@ -43,6 +43,7 @@ pub use capture::Capture;
 pub use dropped::{Dropped, Reason};
 pub use join::{HostDelays, JoinedRun, join};
 pub use kv_counts::{EventCount, KvEvents, Transfer};
+pub(crate) use lines::for_each_line;
 pub use list::Numbers;
 pub use periods::{Cleaning, Interval, Periods, periods};
 pub use report::{FileReport, Ingestion, Records, RunReport, Tables};
@@ -54,10 +55,11 @@ pub use server_totals::{MetricsReply, Total};
 pub use step::{Run, StepRecord, StepTrace};
 pub(crate) use table::write_rows;
 pub use token::{Chunk, RequestTokens, TokenTrace};
+pub use vllm_log::start_up::StartUp as ServerLabels;
 pub use whole::Whole;
 
 /// The name of a file without its extension and that of gzip, which names a run that has no other name.
-fn file_name(path: &std::path::Path) -> String {
+pub(crate) fn file_name(path: &std::path::Path) -> String {
     let unpacked = if path.extension().is_some_and(|extension| extension == "gz") {
         path.with_extension("")
     } else {
