@@ -15,6 +15,10 @@ use crate::units::{US_PER_S, si, time_us};
 
 /// Name of the part that the first step pays beyond its own time.
 pub(super) const FIRST_STEP: &str = "first_step";
+/// Most requests that share the tokens of the profiling run here; more of them change its time by little.
+const MOST_PROFILED: u32 = 4096;
+/// Most steps of a first prompt.
+const MOST_CHUNKS: u32 = 1024;
 /// Factor between the ends of the interval of an assumed delay of the host and its estimate.
 const HOST_FACTOR: f64 = 2.0;
 
@@ -93,7 +97,7 @@ impl ColdStart<'_> {
     /// Predicts the six terms.
     ///
     /// # Errors
-    /// `ErrorKind::InvalidArgument` for an empty prompt; those of [`KvCapacity::estimate`] and of [`StepModel::estimate`].
+    /// `ErrorKind::InvalidArgument` for an empty prompt or one of more than 1,024 steps; those of [`KvCapacity::estimate`] and of [`StepModel::estimate`].
     pub fn predict(&self) -> Result<StartUp> {
         let amounts = self.amounts()?;
         let rate = |name| self.rates.of(name);
@@ -180,7 +184,7 @@ impl ColdStart<'_> {
     /// The profiling run is a step of `max_num_batched_tokens` by `max_num_seqs` requests; the KV cache is filled with zeros.
     fn kv_and_buffers(&self, amounts: &Amounts) -> Result<Vec<Part>> {
         let tokens = self.deployment.max_num_batched_tokens;
-        let requests = self.deployment.max_num_seqs.min(tokens).max(1);
+        let requests = self.deployment.max_num_seqs.min(tokens).clamp(1, MOST_PROFILED);
         let batch: Vec<Request> = (0..requests)
             .map(|at| Request::prefill(tokens / requests + u32::from(at < tokens % requests), 0))
             .collect();
@@ -212,6 +216,10 @@ impl ColdStart<'_> {
             return Err(Error::invalid_argument("prompt_tokens", 0, "must be at least 1"));
         }
         let most = self.deployment.max_num_batched_tokens.max(1);
+        if self.prompt_tokens.div_ceil(most) > MOST_CHUNKS {
+            let reason = format!("must be at most {MOST_CHUNKS} steps of max_num_batched_tokens = {most}");
+            return Err(Error::invalid_argument("prompt_tokens", self.prompt_tokens, reason));
+        }
         let mut chunks = Vec::new();
         let mut computed = 0;
         while computed < self.prompt_tokens {

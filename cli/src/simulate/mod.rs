@@ -1,6 +1,7 @@
-//! `ridgepoint simulate`: replays a load on a server. `load` and `server` turn arguments into a replay, `files` writes beside
-//! the report, `table` lays it out.
+//! `ridgepoint simulate`: replays a load on a server. `load` and `server` turn arguments into a replay, `cold` starts the server late,
+//! `files` writes beside the report, `table` lays it out.
 
+mod cold;
 mod files;
 mod load;
 mod table;
@@ -14,7 +15,10 @@ use ridgepoint::internals::replay::{Intervals, SpreadSampler};
 use ridgepoint::internals::workload::KeptContents;
 use ridgepoint::internals::workload::check_memory;
 use ridgepoint::latency::{CalibratedRoofline, FittedBlackBox, LatencyModel};
-use ridgepoint::replay::{EngineConfig, EngineCounters, Metrics, NoisySteps, StageMetrics, replay};
+use ridgepoint::replay::{
+    ColdSteps, EngineConfig, EngineCounters, HeldRequests, Metrics, NoisySteps, Observer, Replay, StageMetrics, replay,
+};
+use ridgepoint::workload::Workload;
 use ridgepoint::{Deployment, EfficiencyMode, Hardware, Model};
 use serde::Serialize;
 
@@ -24,6 +28,7 @@ use crate::outcome::{Failure, Outcome};
 use crate::output::Outputs;
 use crate::progress::{self, AnsweredRequests};
 use crate::server::ServerArgs;
+use cold::{Cold, ColdArgs, ColdReport};
 use files::{Files, OutputArgs, Replayed};
 use load::LoadArgs;
 
@@ -36,6 +41,8 @@ pub struct Simulate {
     server: ServerArgs,
     #[command(flatten)]
     memory: MemoryArg,
+    #[command(flatten)]
+    cold: ColdArgs,
     #[command(flatten)]
     prediction: PredictionArgs,
     /// Multiply each step's time by a random factor of mean 1, so that equal requests spread as measured ones do. SIGMA is the standard
@@ -124,6 +131,9 @@ pub struct Simulation {
     /// The whole run, then its stages.
     stages: Vec<StageMetrics>,
     counters: Counters,
+    /// The start of the server, if it was not ready.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cold: Option<ColdReport>,
     notes: Vec<String>,
     warnings: Vec<String>,
 }
@@ -168,6 +178,7 @@ pub fn run(args: &Simulate, common: &Common) -> Result<Outcome<Simulation>, Fail
     let mut outputs = Outputs::new(common, args.output.force);
     let (served, engine, mut warnings) = args.server.open(&args.prediction.options(common), &mut outputs)?;
     let title = served.title();
+    let cold = args.cold.open(&served, &mut warnings)?;
     let Served { model, hardware, deployment, steps } = served;
     let fits = |num_requests| check_memory(num_requests, 1, args.memory.max_memory_gib);
     let mut load = args.load.load().open_if(args.load.seed, deployment.data_parallel_size, &fits)?;
@@ -183,10 +194,10 @@ pub fn run(args: &Simulate, common: &Common) -> Result<Outcome<Simulation>, Fail
     let bar = progress::bar(load.summary.requests as u64, "replay [{bar:30}] {percent} % of {len} requests, {elapsed}");
     let mut observers = ((Files::create(&args.output, &mut outputs)?, sampler), AnsweredRequests(bar.clone()));
     let mut sent = KeptContents::of(&mut *load.workload, args.output.tells_contents());
-    let replayed = replay(sampled, &engine.config, &mut sent, &mut observers);
+    let replayed = run_replay(sampled, &engine.config, &mut sent, &mut observers, cold);
     bar.finish_and_clear();
-    let (replayed, ((files, sampler), _)) = (replayed?, observers);
-    replayed.check_clock()?;
+    let (Run { replayed, cold, notes }, ((files, sampler), _)) = (replayed?, observers);
+    warnings.extend(notes);
     let metrics = Metrics::of(&replayed);
     let of = Replayed {
         bench: args.load.bench_run(&model.name, deployment.data_parallel_size),
@@ -202,7 +213,6 @@ pub fn run(args: &Simulate, common: &Common) -> Result<Outcome<Simulation>, Fail
         contents: &sent.contents,
     };
     files.write(&of, &replayed, &metrics)?;
-    warnings.extend(replayed.notes(&engine.config));
     warnings.extend(args.output.untold(&replayed.records));
     warnings.extend(sampler.extrapolated().filter(|_| fitted.is_none()));
 
@@ -239,11 +249,43 @@ pub fn run(args: &Simulate, common: &Common) -> Result<Outcome<Simulation>, Fail
         intervals: fitted.is_none().then(|| Intervals::from(&sampler.spread())),
         stages: metrics.run_and_stages().cloned().collect(),
         counters: Counters::new(replayed.counters, &engine.config),
+        cold,
         engine: engine.config,
         notes: Vec::new(),
         warnings,
     };
     Ok(Outcome { notes, ..Outcome::of(simulation) })
+}
+
+/// A replay that has run.
+struct Run {
+    replayed: Replay,
+    cold: Option<ColdReport>,
+    /// Remarks on overload and refused requests.
+    notes: Vec<String>,
+}
+
+/// Runs the replay, of a server that is ready or that starts.
+fn run_replay(
+    latency: &dyn LatencyModel,
+    engine: &EngineConfig,
+    workload: &mut dyn Workload,
+    observer: &mut dyn Observer,
+    cold: Option<Cold>,
+) -> Result<Run, Failure> {
+    let Some(cold) = cold else {
+        let replayed = replay(latency, engine, workload, observer)?;
+        replayed.check_clock()?;
+        return Ok(Run { notes: replayed.notes(engine), replayed, cold: None });
+    };
+    let mut held = HeldRequests::new(workload, cold.start_ns(), cold.ready_ns());
+    let latency = ColdSteps::new(latency, cold.first_step_us());
+    let mut replayed = replay(&latency, engine, &mut held, observer)?;
+    replayed.check_clock()?;
+    // Whether the server keeps up is asked of the time in which it is there.
+    let notes = replayed.notes(engine);
+    let cold = cold.report(held.restore(&mut replayed))?;
+    Ok(Run { replayed, cold: Some(cold), notes })
 }
 
 #[cfg(test)]

@@ -14,6 +14,10 @@ use crate::solver::{LeastSquares, NumericFit, Options, Parameter, minimise, slop
 
 /// Standard deviation of the logarithm of a time between starts of one server, assumed. Residuals that are larger widen it.
 const SCATTER: f64 = 0.1;
+/// Residuals that exceed their expected square by less than this share do not widen the scatter.
+const ENOUGH: f64 = 1.02;
+/// Rounds of a fit; the scatter comes close to its end in a few.
+const MOST_ROUNDS: u32 = 20;
 const OPTIONS: Options = Options { max_iterations: 300, tolerance: 1e-12 };
 
 /// A rate after the fit. JSON keys are stable.
@@ -48,8 +52,8 @@ impl RateFit {
 ///
 /// # Formula
 /// Minimises `Σ huber((ln predicted − ln measured) / s) + ½ Σ ((ln rate − ln prior) / prior_sd)²` with
-/// `s² = scatter² + (rounding / measured)²`. The covariance is that of the curvature at the minimum; residuals that are larger than
-/// their `s` widen it and the scatter.
+/// `s² = scatter² + (rounding / measured)²`. The covariance is that of the curvature at the minimum. The scatter is at least the assumed
+/// one, and grows until residuals are as large as their `s`. A rate that the logs do not tell keeps its prior uncertainty.
 ///
 /// # Errors
 /// `ErrorKind::Invalid` for times that no rate explains, or if the curvature overflows.
@@ -70,43 +74,47 @@ pub(super) fn fit_rows(rows: &[(Measured, Sum)], prior: &Rates) -> Result<(Vec<R
             bounds: (f64::NEG_INFINITY, f64::INFINITY),
         }
     };
-    let residuals = |values: &[f64]| {
-        let rate = |name: RateName| {
-            let at = names.binary_search(&name).ok();
-            at.and_then(|at| values.get(at)).map_or_else(|| prior.of(name).value, |value| value.exp())
-        };
-        let residual = |(measured, sum): &(Measured, Sum)| {
-            let sd = SCATTER.hypot(measured.rounding_s / measured.seconds);
-            (sum.seconds(rate) / measured.seconds).ln() / sd
-        };
-        Ok(rows.iter().map(residual).collect())
-    };
     let parameters: Vec<Parameter> = names.iter().map(parameter).collect();
-    let start: Vec<f64> = parameters.iter().map(|of| of.prior).collect();
-    let problem = NumericFit { residuals, parameters, difference: 1e-6 };
-    let values = minimise(&problem, &start, OPTIONS)?.values;
-
-    let data = slopes(&problem, &values)?.data_curvature;
-    let precision = |i: usize| problem.parameters[i].prior_sd.powi(-2);
-    let size = names.len();
-    let covariance = |widened: f64| {
-        let curvature =
-            DMatrix::from_fn(size, size, |i, j| data[(i, j)] / widened + if i == j { precision(i) } else { 0.0 });
-        let overflow = || Error::invalid("the fit", vec!["the curvature of the times overflows".to_owned()]);
-        curvature.cholesky().map(|cholesky| cholesky.inverse()).ok_or_else(overflow)
-    };
-    let mut found = covariance(1.0)?;
-    let determined = size as f64 - (0..size).map(|i| found[(i, i)] * precision(i)).sum::<f64>();
-    let squares: f64 = problem.residuals(&values)?.iter().map(|r| huber::weight(*r) * r * r).sum();
-    let dof = rows.len() as f64 - determined;
-    let mut widened = 1.0;
-    // Without a degree of freedom, the times do not tell their own scatter.
-    if dof > 0.5 {
-        widened = (squares / huber::MEAN_WEIGHTED_SQUARE / dof).max(1.0);
-        found = covariance(widened)?;
+    let mut values: Vec<f64> = parameters.iter().map(|of| of.prior).collect();
+    let mut scatter = SCATTER;
+    let (mut covariance, mut rounds) = (DMatrix::zeros(0, 0), 0);
+    // Huber's loss takes large residuals for outliers, so the scatter grows round by round until it explains them.
+    while rounds < MOST_ROUNDS {
+        let residuals = |values: &[f64]| {
+            let rate = |name: RateName| {
+                let at = names.binary_search(&name).ok();
+                at.and_then(|at| values.get(at)).map_or_else(|| prior.of(name).value, |value| value.exp())
+            };
+            let residual = |(measured, sum): &(Measured, Sum)| {
+                let sd = scatter.hypot(measured.rounding_s / measured.seconds);
+                (sum.seconds(rate) / measured.seconds).ln() / sd
+            };
+            Ok(rows.iter().map(residual).collect())
+        };
+        let problem = NumericFit { residuals, parameters: parameters.clone(), difference: 1e-6 };
+        values = minimise(&problem, &values, OPTIONS)?.values;
+        let Some(cholesky) = slopes(&problem, &values)?.curvature.cholesky() else {
+            return Err(Error::invalid("the fit", vec!["the curvature of the times overflows".to_owned()]));
+        };
+        covariance = cholesky.inverse();
+        let undetermined = |(at, of): (usize, &Parameter)| covariance[(at, at)] * of.prior_sd.powi(-2);
+        let determined = names.len() as f64 - parameters.iter().enumerate().map(undetermined).sum::<f64>();
+        let squares: f64 = problem.residuals(&values)?.iter().map(|r| huber::weight(*r) * r * r).sum();
+        let dof = rows.len() as f64 - determined;
+        let widened = squares / huber::MEAN_WEIGHTED_SQUARE / dof;
+        rounds += 1;
+        // Without a degree of freedom, the times do not tell their own scatter.
+        if dof < 0.5 || widened < ENOUGH {
+            break;
+        }
+        scatter *= widened.sqrt();
     }
     let rate_fit = |(at, name): (usize, &RateName)| {
-        let (value, sd) = (values[at].exp(), found[(at, at)].max(0.0).sqrt());
+        let (value, prior_sd) = (values[at].exp(), parameters[at].prior_sd);
+        let fitted_sd = covariance[(at, at)].max(0.0).sqrt();
+        let identified = fitted_sd < IDENTIFIED_SD_SHARE * prior_sd;
+        // The sum of two rates that only occur together is known, and the normal approximation is too sure of each.
+        let sd = if identified { fitted_sd } else { prior_sd };
         let factor = (SDS_OF_90_PCT * sd).exp();
         RateFit {
             rate: *name,
@@ -115,9 +123,9 @@ pub(super) fn fit_rows(rows: &[(Measured, Sum)], prior: &Rates) -> Result<(Vec<R
             lower: value / factor,
             upper: value * factor,
             sd,
-            identified: sd < IDENTIFIED_SD_SHARE * problem.parameters[at].prior_sd,
+            identified,
             times: rows.iter().filter(|(_, sum)| sum.names().any(|of| of == *name)).count(),
         }
     };
-    Ok((names.iter().enumerate().map(rate_fit).collect(), SCATTER * widened.sqrt()))
+    Ok((names.iter().enumerate().map(rate_fit).collect(), scatter))
 }

@@ -29,6 +29,8 @@ pub struct RankLog {
     pub dynamo_s: Option<f64>,
     /// Time of `torch.compile`, Dynamo included, s.
     pub compile_s: Option<f64>,
+    /// Time of the profiling run, s.
+    pub profile_s: Option<f64>,
     /// Time of all captures, whole seconds.
     pub graphs_s: Option<f64>,
     /// Memory left for the KV cache, GiB.
@@ -111,6 +113,8 @@ impl StartLog {
         {
             // A vision tower is compiled beside the language model, each with a line of its own.
             *self.rank(line).compile_s.get_or_insert(0.0) += seconds;
+        } else if let Some(seconds) = number_after(line, "Initial profiling/warmup run took ") {
+            *self.rank(line).profile_s.get_or_insert(0.0) += seconds;
         } else if let Some(seconds) = number_after(line, "Graph capturing finished in ") {
             self.rank(line).graphs_s.get_or_insert(seconds);
         } else if let Some(gib) = number_after(line, "Available KV cache memory: ") {

@@ -32,7 +32,11 @@ pub enum Quantity {
     FullGraphs,
     /// "Graph capturing finished in" where the log has no progress bars.
     Graphs,
-    /// "init engine" without compilation and captures: the profiling run, the KV cache, kernels and buffers.
+    /// "Initial profiling/warmup run took", which makes the buffers.
+    ProfileRun,
+    /// "init engine" without compilation, captures and the profiling run: the KV cache and kernels.
+    EngineWarmUp,
+    /// The same with the profiling run where the log has no line of that.
     EngineRest,
 }
 
@@ -41,7 +45,8 @@ impl Quantity {
     pub fn terms(self) -> &'static [TermName] {
         match self {
             Quantity::Weights => &[TermName::Storage, TermName::HostToDevice],
-            Quantity::EngineRest => &[TermName::RuntimeWarmUp, TermName::KvAndBuffers],
+            Quantity::EngineRest | Quantity::EngineWarmUp => &[TermName::RuntimeWarmUp, TermName::KvAndBuffers],
+            Quantity::ProfileRun => &[TermName::KvAndBuffers],
             _ => &[TermName::RuntimeWarmUp],
         }
     }
@@ -101,14 +106,16 @@ impl Sum {
     }
 }
 
-/// The sum that predicts a measured time. `fixed_s` is the predicted time of the profiling run and of filling the KV cache.
-pub(super) fn sum(of: &Measured, amounts: &Amounts, fixed_s: f64) -> Sum {
+/// The sum that predicts a measured time. The last two are the predicted times of the profiling run and of filling the KV cache.
+pub(super) fn sum(of: &Measured, amounts: &Amounts, profile_s: f64, fill_s: f64) -> Sum {
     use Amount::{Count, Work};
     let graphs = |counted: u64| Count(of.graphs.unwrap_or(counted) as f64 * amounts.layers);
     let piecewise = || (RateName::PiecewiseGraphSPerLayer, graphs(amounts.captures.piecewise));
     let full = || (RateName::FullGraphSPerLayer, graphs(amounts.captures.full));
     let dynamo = (RateName::DynamoSPerLayer, Count(amounts.layers));
     let inductor = (RateName::InductorS, Count(1.0));
+    let buffers = (RateName::BuffersS, Count(1.0));
+    let warm_up = (RateName::KernelWarmUpS, Count(if amounts.warms_up { 1.0 } else { 0.0 }));
     let parts = match of.quantity {
         Quantity::Launch => vec![(RateName::ProcessStartS, Count(1.0))],
         Quantity::Weights => vec![
@@ -123,13 +130,18 @@ pub(super) fn sum(of: &Measured, amounts: &Amounts, fixed_s: f64) -> Sum {
         Quantity::PiecewiseGraphs => vec![piecewise()],
         Quantity::FullGraphs => vec![full()],
         Quantity::Graphs => vec![piecewise(), full()],
-        Quantity::EngineRest => {
-            let warm_up = amounts.warms_up.then_some((RateName::KernelWarmUpS, Count(1.0)));
-            warm_up.into_iter().chain([(RateName::BuffersS, Count(1.0))]).collect()
-        }
+        Quantity::ProfileRun => vec![buffers],
+        Quantity::EngineWarmUp => vec![warm_up],
+        Quantity::EngineRest => vec![warm_up, buffers],
     };
     let parts = parts.into_iter().filter(|(_, amount)| !matches!(amount, Work(0.0) | Count(0.0))).collect();
-    Sum { fixed_s: if of.quantity == Quantity::EngineRest { fixed_s } else { 0.0 }, parts }
+    let fixed_s = match of.quantity {
+        Quantity::ProfileRun => profile_s,
+        Quantity::EngineWarmUp => fill_s,
+        Quantity::EngineRest => profile_s + fill_s,
+        _ => 0.0,
+    };
+    Sum { fixed_s, parts }
 }
 
 /// The times that a log tells, and the names of those that are missing.
@@ -175,16 +187,24 @@ pub(super) fn measure(log: &StartLog, amounts: &Amounts) -> (Vec<Measured>, Vec<
         add("graphs", Some(Measured { graphs: Some(graphs), ..measured }));
         bars_s += seconds;
     }
-    let graphs_s = log.slowest(|rank| rank.graphs_s).or(Some(bars_s).filter(|seconds| *seconds > 0.0));
+    // Bars leave out what vLLM does around the captures, and are not rounded to a second.
+    let has_bars = bars_s > 0.0;
+    let graphs_s = Some(bars_s).filter(|_| has_bars).or_else(|| log.slowest(|rank| rank.graphs_s));
     let captures = amounts.captures.piecewise + amounts.captures.full > 0;
-    if captures && bars_s <= 0.0 {
+    if captures && !has_bars {
         add("graphs", graphs_s.map(|seconds| of(Quantity::Graphs, seconds, 1.0)));
     }
 
     let spent = |expected: bool, seconds: Option<f64>| if expected { seconds } else { Some(seconds.unwrap_or(0.0)) };
+    let profile_s = log.slowest(|rank| rank.profile_s);
+    if let Some(seconds) = profile_s {
+        add("profile_run", Some(of(Quantity::ProfileRun, seconds, 0.01)));
+    }
     let rest = log.engine_s.zip(spent(amounts.compiles, compile_s)).zip(spent(captures, graphs_s));
-    let unit_s = if captures { 1.0 } else { 0.02 };
-    add("engine_rest", rest.map(|((all, compile), graphs)| of(Quantity::EngineRest, all - compile - graphs, unit_s)));
+    let unit_s = if captures && !has_bars { 1.0 } else { 0.02 };
+    let quantity = if profile_s.is_some() { Quantity::EngineWarmUp } else { Quantity::EngineRest };
+    let rest = rest.map(|((all, compile), graphs)| all - compile - graphs - profile_s.unwrap_or(0.0));
+    add("engine_rest", rest.map(|seconds| of(quantity, seconds, unit_s)));
     if log.ready_s.is_none() {
         missing.push("ready");
     }

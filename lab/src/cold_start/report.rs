@@ -173,10 +173,10 @@ fn case(
         prompt_tokens: 1,
     };
     let (amounts, start_up) = (start.amounts()?, start.predict()?);
-    let fixed = ["profile_run", "kv_cache"].into_iter().filter_map(|name| start_up.part(name));
-    let fixed_s: f64 = fixed.map(|part| part.time.estimate_s).sum();
+    let [profile_s, fill_s] =
+        ["profile_run", "kv_cache"].map(|name| start_up.part(name).map_or(0.0, |part| part.time.estimate_s));
     let (measured, not_found) = measure(log, &amounts);
-    let rows = measured.into_iter().map(|measured| (measured, sum(&measured, &amounts, fixed_s))).collect();
+    let rows = measured.into_iter().map(|measured| (measured, sum(&measured, &amounts, profile_s, fill_s))).collect();
     let ranks = log.ranks.iter().map(|(process, rank)| RankMemory {
         process: process.clone(),
         pipeline_rank: rank.pipeline_rank,
