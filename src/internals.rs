@@ -47,7 +47,7 @@ pub mod input {
     pub use crate::input::*;
 }
 pub mod physics {
-    pub use crate::physics::cuda_graph::CudaGraphs;
+    pub use crate::physics::cuda_graph::{Captures, CudaGraphs};
     pub use crate::physics::experts::Experts;
     pub use crate::physics::names::{OperatorId, OperatorKind};
     pub use crate::physics::operator::{Kernel, Operator};

@@ -30,6 +30,7 @@
 //! | module | what lives there |
 //! |---|---|
 //! | [`replay`], [`workload`], [`server_config`] | vLLM's scheduler, the load of its clients, the server of an experiment |
+//! | [`cold_start`] | the time from the start of a server to its first token |
 //! | [`latency`] | the five delays that a serving simulator asks for |
 //! | `step_model` | [`StepModel`]: a model on a GPU in a deployment; the sum over a step's operators and its lookup tables |
 //! | `estimate`, `step_report` | [`StepEstimate`]: the time of a step with its breakdown, and its JSON |
@@ -53,6 +54,7 @@
 #![cfg_attr(test, allow(clippy::cast_possible_truncation, clippy::cast_possible_wrap, clippy::cast_sign_loss))]
 #![warn(missing_docs)]
 
+pub mod cold_start;
 pub mod hardware;
 pub mod kv_capacity;
 pub mod latency;

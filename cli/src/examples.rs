@@ -26,10 +26,26 @@ Examples:
   The same with steps that spread by 5 percent:
     ridgepoint simulate --model llama-3.1-70b --hardware h100 --tp 4 --request-rate 5 \\
         --num-requests 1000 --input-len 2048 --output-len 256 --noise 0.05
+  A server that starts when the load does, from a network disk:
+    ridgepoint simulate --model llama-3.1-70b --hardware h100 --tp 4 --request-rate 5 \\
+        --num-requests 1000 --input-len 2048 --output-len 256 --cold --storage network
 
 docs/workloads.md describes profiles and lists of requests. A server file is flat YAML or JSON with `model`, `hardware` \
 and vLLM's engine arguments, with dashes or underscores; unknown keys are errors. In the \
 JSON, stage -1 is the whole run.";
+
+pub const COLD_START: &str = "\
+Examples:
+  The six terms of a start from a local disk, and of one after an earlier start on the same host:
+    ridgepoint cold-start --model llama-3.1-8b --hardware h100 --storage nvme
+    ridgepoint cold-start --model llama-3.1-8b --hardware h100 --storage page-cache --compile-cache warm
+  Rates fitted to logs of one's own starts, then a load that finds the server starting:
+    ridgepoint cold-start --model llama-3.1-8b --hardware h100 --log starts/*.log --out starts.toml
+    ridgepoint simulate --model llama-3.1-8b --hardware h100 --request-rate 2 --num-requests 500 \\
+        --input-len 1024 --output-len 128 --cold starts.toml
+
+Without logs, rates are assumed and their intervals are wide. docs/cold-start.md names the origin of each, and the lines \
+of vLLM's log that are read.";
 
 pub const SWEEP: &str = "\
 Examples:

@@ -3,6 +3,7 @@
 #![cfg_attr(test, allow(clippy::cast_possible_truncation, clippy::cast_possible_wrap, clippy::cast_sign_loss))]
 
 mod calibrate;
+mod cold_start;
 mod common;
 mod completions;
 mod defect;
@@ -61,6 +62,9 @@ enum Command {
     /// Replay a load on a server: TTFT, ITL and E2E as its clients see them
     #[command(after_help = examples::SIMULATE)]
     Simulate(Box<simulate::Simulate>),
+    /// Predict the time from the start of a server to its first token, or fit it to logs of starts
+    #[command(after_help = examples::COLD_START)]
+    ColdStart(Box<cold_start::ColdStartArgs>),
     /// Replay a grid of servers and loads, or find the highest rate of each server that meets latency limits
     #[command(after_help = examples::SWEEP)]
     Sweep(sweep::Sweep),
@@ -124,6 +128,7 @@ pub fn run_unguarded(arguments: &[OsString]) -> u8 {
     match &command {
         Command::PredictStep(args) => print(predict_step::run(args, common), format),
         Command::Simulate(args) => print(simulate::run(args, common), format),
+        Command::ColdStart(args) => print(cold_start::run(args, common), format),
         Command::Sweep(args) => print(sweep::run(args, common), format),
         #[cfg(feature = "serve")]
         Command::Serve(args) => serve::run(args, common).map_or_else(outcome::failed, |()| 0),

@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, LazyLock};
 
+use ridgepoint::cold_start::{FittedRates, RateName, Rates};
 use ridgepoint::internals::efficiency::family::{Family, Key};
 use ridgepoint::internals::efficiency::kernel_model::{
     AllReduceModel, Chip, DecodeModel, GemmModel, MoeModel, PrefillModel, StateModel,
@@ -82,6 +83,19 @@ pub fn latency_model(bytes: &[u8]) {
     for step in [vec![Request::decode(u32::MAX); 3000], vec![Request::prefill(u32::MAX, u32::MAX); 3000], Vec::new()] {
         let time_us = read.black_box.step_time_us(&step);
         assert!(time_us.is_finite() && time_us >= 0.0, "{time_us}");
+    }
+}
+
+/// Fitted rates of a start.
+pub fn start_rates(bytes: &[u8]) {
+    let Ok(read) = FittedRates::from_toml_str("fuzzed.toml", &String::from_utf8_lossy(bytes)) else { return };
+    let written = read.to_toml_string().expect("what was read can be written");
+    let again = FittedRates::from_toml_str("fuzzed.toml", &written).expect("what was written can be read");
+    assert_eq!(again, read);
+    let rates = Rates::new(&H100, read.storage, Some(&read));
+    for name in RateName::ALL {
+        let rate = rates.of(name);
+        assert!(0.0 < rate.lower && rate.lower <= rate.value && rate.value <= rate.upper, "{} {rate:?}", name.name());
     }
 }
 

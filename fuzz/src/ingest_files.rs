@@ -3,8 +3,10 @@
 use std::path::Path;
 use std::sync::LazyLock;
 
+use ridgepoint::cold_start::{FittedRates, Rates, Storage};
 use ridgepoint::replay::EngineConfig;
 use ridgepoint::{Deployment, StepModel};
+use ridgepoint_lab::cold_start::{compare, read_start_logs};
 use ridgepoint_lab::evaluate::capture::{CaptureServer, judge_capture, read_capture};
 use ridgepoint_lab::evaluate::steps::reconstruct;
 use ridgepoint_lab::ingest::format::Format;
@@ -85,9 +87,19 @@ pub fn token_table(bytes: &[u8]) {
     read_as("token-table", bytes);
 }
 
-/// vLLM's log.
+/// vLLM's log, of its steps and of its starts.
 pub fn vllm_log(bytes: &[u8]) {
-    read_as("vllm-log", bytes);
+    let path = read_as("vllm-log", bytes);
+    let Ok(mut starts) = read_start_logs(&path) else { return };
+    // A mutated log may have thousands of starts and tell sizes that no model is split by.
+    starts.truncate(4);
+    let prior = Rates::new(&H100, Storage::Nvme, None);
+    if let Ok(fit) = compare(&starts, (&LLAMA, &H100), &Deployment::default(), &ideal(), &prior) {
+        finite(&fit);
+        if let Ok(text) = fit.fitted.to_toml_string() {
+            FittedRates::from_toml_str("written.toml", &text).expect("fitted rates that were written can be read");
+        }
+    }
 }
 
 /// KV events as JSON lines.

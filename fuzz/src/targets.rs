@@ -36,6 +36,7 @@ pub const fn of_kind(kind: FileKind) -> &'static [&'static str] {
         FileKind::EfficiencyTable => &["efficiency_table"],
         FileKind::Correction => &["correction"],
         FileKind::LatencyModel => &["latency_model"],
+        FileKind::ColdStart => &["start_rates"],
         FileKind::Batch => &["batch"],
         FileKind::ServerConfig => &["server_config"],
         FileKind::Profile => &["profile"],
@@ -66,13 +67,14 @@ pub const fn of_kind(kind: FileKind) -> &'static [&'static str] {
     }
 }
 
-const TARGETS: [Target; 39] = [
+const TARGETS: [Target; 40] = [
     target("model_config", core_files::model_config),
     target("generation_config", core_files::generation_config),
     target("deployment", core_files::deployment),
     target("hardware", core_files::hardware),
     target("correction", core_files::correction),
     target("latency_model", core_files::latency_model),
+    target("start_rates", core_files::start_rates),
     target("efficiency_table", core_files::efficiency_table),
     target("server_config", core_files::server_config),
     target("profile", core_files::profile),

@@ -17,6 +17,8 @@ pub enum FileKind {
     Correction,
     /// A fitted black box in TOML.
     LatencyModel,
+    /// Fitted rates of a start in TOML.
+    ColdStart,
     /// The requests of one step in JSON.
     Batch,
     /// The settings of a server in YAML or JSON.
@@ -58,7 +60,7 @@ const MIB: u64 = 1 << 20;
 
 impl FileKind {
     /// Every kind.
-    pub const ALL: [FileKind; 20] = [
+    pub const ALL: [FileKind; 21] = [
         FileKind::ModelConfig,
         FileKind::QuantisationConfig,
         FileKind::GenerationConfig,
@@ -66,6 +68,7 @@ impl FileKind {
         FileKind::EfficiencyTable,
         FileKind::Correction,
         FileKind::LatencyModel,
+        FileKind::ColdStart,
         FileKind::Batch,
         FileKind::ServerConfig,
         FileKind::Profile,
@@ -112,6 +115,7 @@ impl FileKind {
             FileKind::EfficiencyTable => ("table of efficiencies", Bytes(64 * MIB)),
             FileKind::Correction => ("correction", Bytes(MIB)),
             FileKind::LatencyModel => ("latency model", Bytes(MIB)),
+            FileKind::ColdStart => ("file of fitted start-up rates", Bytes(MIB)),
             FileKind::Batch => ("batch", Bytes(256 * MIB)),
             FileKind::ServerConfig => ("server configuration", Bytes(16 * MIB)),
             FileKind::Profile => ("load profile", Bytes(16 * MIB)),

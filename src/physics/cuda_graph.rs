@@ -22,6 +22,15 @@ pub enum GraphMode {
     Eager,
 }
 
+/// The number of graphs that an engine captures when it starts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+pub struct Captures {
+    /// Graphs between the attention calls.
+    pub piecewise: u64,
+    /// Graphs of whole steps.
+    pub full: u64,
+}
+
 /// The graphs that an engine has captured.
 ///
 /// # Formula
@@ -105,6 +114,32 @@ impl CudaGraphs {
         self.sizes().last().copied().unwrap_or(0)
     }
 
+    /// Counts the graphs that the engine captures when it starts. Graphs of decodes alone are captured up to `max_num_seqs` tokens, because
+    /// no such step has more; all other graphs are captured in every size.
+    ///
+    /// # Source
+    /// vLLM, `CudagraphDispatcher.initialize_cudagraph_keys` (`vllm/v1/cudagraph_dispatcher.py`), one token per decode.
+    ///
+    /// ```
+    /// use ridgepoint::Deployment;
+    /// use ridgepoint::internals::physics::{Captures, CudaGraphs};
+    /// // Sizes up to 512: 1, 2, 4, 31 multiples of 8 below 256, and 17 multiples of 16. The first 35 are at most 256.
+    /// let captures = CudaGraphs::new(&Deployment::default(), true).captures(256);
+    /// assert_eq!(captures, Captures { piecewise: 51, full: 35 });
+    /// ```
+    pub fn captures(&self, max_num_seqs: u32) -> Captures {
+        let sizes = self.sizes();
+        let all = sizes.len() as u64;
+        let of_decodes = sizes.iter().filter(|tokens| **tokens <= u64::from(max_num_seqs)).count() as u64;
+        match self.modes {
+            [GraphMode::Full, GraphMode::Full] => Captures { piecewise: 0, full: all },
+            [GraphMode::Full, GraphMode::Piecewise] => Captures { piecewise: all, full: of_decodes },
+            [GraphMode::Full, _] => Captures { piecewise: 0, full: of_decodes },
+            [_, GraphMode::Piecewise] => Captures { piecewise: all, full: 0 },
+            _ => Captures::default(),
+        }
+    }
+
     /// All captured sizes, ascending.
     pub fn sizes(&self) -> Vec<u64> {
         let limit = self.limit_tokens.unwrap_or(0);
@@ -179,6 +214,25 @@ mod tests {
                 assert_eq!([graphs.mode(600, true), graphs.mode(600, false)], [None; 2], "{mode:?}");
             }
         }
+    }
+
+    #[test]
+    fn graphs_of_decodes_are_captured_up_to_the_most_requests() {
+        let captures = |deployment: &Deployment| {
+            let Captures { piecewise, full } = CudaGraphs::new(deployment, true).captures(deployment.max_num_seqs);
+            (piecewise, full)
+        };
+        let of_mode = |mode| captures(&Deployment { cudagraph_mode: Some(mode), ..Deployment::default() });
+        assert_eq!(of_mode(CudagraphMode::FullAndPiecewise), (51, 35));
+        assert_eq!(of_mode(CudagraphMode::Full), (0, 51));
+        assert_eq!(of_mode(CudagraphMode::FullDecodeOnly), (0, 35));
+        assert_eq!(of_mode(CudagraphMode::Piecewise), (51, 0));
+        assert_eq!(of_mode(CudagraphMode::None), (0, 0));
+        assert_eq!(captures(&Deployment { enforce_eager: true, ..Deployment::default() }), (0, 0));
+        // 1, 2, 4, 8 for five requests; decodes never have 8.
+        assert_eq!(captures(&Deployment { max_num_seqs: 5, ..Deployment::default() }), (4, 3));
+        let without = CudaGraphs::new(&Deployment::default(), false).captures(256);
+        assert_eq!(without, Captures { piecewise: 51, full: 0 });
     }
 
     #[test]

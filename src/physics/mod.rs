@@ -50,6 +50,7 @@ mod state_tests;
 
 pub(crate) use batch::MAX_WINDOWS;
 pub use batch::{BatchSums, WindowSums};
+pub(crate) use cuda_graph::Captures;
 pub use cuda_graph::GraphMode;
 pub(crate) use experts::Experts;
 pub use memory::{KvCacheBytes, Memory, StateBytes};

@@ -5,6 +5,7 @@
 mod batch;
 mod block_pool;
 mod clock;
+mod cold;
 mod config;
 mod distribution;
 mod engine;
@@ -27,6 +28,7 @@ mod slot;
 pub(crate) mod spread;
 mod waiting;
 
+pub use cold::{ColdSteps, HeldGroup, HeldReport, HeldRequests};
 pub use config::{EngineConfig, SchedulingPolicy};
 pub use distribution::Distribution;
 pub use engine::replay;

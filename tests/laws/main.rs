@@ -9,6 +9,7 @@ mod common;
 mod compare;
 
 mod allocations;
+mod cold_start;
 mod compiled;
 mod compiled_laws;
 mod continuity;

@@ -39,6 +39,8 @@ pub enum Kind {
     TrainingTable,
     /// A latency model of `fit --training-tables`.
     LatencyModel,
+    /// `cold-start --out`.
+    StartRates,
     /// `export --out`.
     StepModelTables,
     /// A file of `calibrate --out`.
@@ -69,6 +71,7 @@ impl Kind {
             Kind::Correction => "a correction",
             Kind::TrainingTable => "a table of `ridgepoint fit --training-tables`",
             Kind::LatencyModel => "a latency model of `ridgepoint fit --training-tables`",
+            Kind::StartRates => "a file of `ridgepoint cold-start --out`",
             Kind::StepModelTables => "a file of `ridgepoint export`",
             Kind::EfficiencyTable => "an efficiency table of `ridgepoint calibrate`",
             Kind::Plot => "a plot of `ridgepoint evaluate`",
@@ -109,6 +112,7 @@ impl Kind {
                 .iter()
                 .any(|start| head.starts_with(start)),
             Kind::LatencyModel => head.starts_with("method = \"") && head.contains("\n[black_box]\n"),
+            Kind::StartRates => head.starts_with("model = \"") && head.contains("\n[cold_start."),
             Kind::StepModelTables => json(r#"{"version":"#, &[r#""ridgepoint_version":"#]),
             Kind::EfficiencyTable => head.starts_with("# operator = ") && head.contains("\n# unit = \"efficiency: "),
             Kind::Plot => head.starts_with("<svg width=\""),

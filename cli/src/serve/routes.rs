@@ -111,11 +111,10 @@ async fn around(State(app): State<Arc<App>>, request: Request<Body>, next: Next)
 /// A panic becomes an answer.
 async fn guarded(answer: impl Future<Output = Response>) -> Response {
     let mut answer = Box::pin(answer);
-    let polled = std::future::poll_fn(|context| {
-        match catch_unwind(AssertUnwindSafe(|| answer.as_mut().poll(context))) {
+    let polled =
+        std::future::poll_fn(|context| match catch_unwind(AssertUnwindSafe(|| answer.as_mut().poll(context))) {
             Ok(poll) => poll,
             Err(_) => Poll::Ready(Problem::defect(&crate::defect::last()).into_response()),
-        }
-    });
+        });
     polled.await
 }

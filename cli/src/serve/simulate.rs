@@ -135,6 +135,7 @@ fn replayed(
         fitted: None,
         noise_sigma: asked.noise,
         seed: asked.seed,
+        cold: None,
     };
     let timeline = asked.series.then(|| Timeline::new(of.engine.config.usable_blocks()));
     let mut sent = Stoppable::new(&mut *load.workload, stop);

@@ -1,6 +1,7 @@
-//! `ridgepoint simulate`: replays a load on a server. `load` and `server` turn arguments into a replay, `report` runs it, `files`
-//! writes beside the report, `table` lays it out.
+//! `ridgepoint simulate`: replays a load on a server. `load` and `server` turn arguments into a replay, `cold` starts the server late,
+//! `report` runs it, `files` writes beside the report, `table` lays it out.
 
+mod cold;
 mod files;
 mod load;
 mod report;
@@ -20,6 +21,7 @@ use crate::outcome::{Failure, Format, Outcome};
 use crate::output::Outputs;
 use crate::progress::{self, AnsweredRequests};
 use crate::server::ServerArgs;
+use cold::ColdArgs;
 use files::{Files, OutputArgs, Replayed};
 use load::LoadArgs;
 pub use load::ROUNDS;
@@ -44,6 +46,8 @@ pub struct Simulate {
     /// Take the times of steps and the host's delays from a latency model of `ridgepoint fit --training-tables`
     #[arg(long, value_name = "FILE", conflicts_with_all = ["correction", "efficiency"], help_heading = PREDICTION)]
     latency: Option<PathBuf>,
+    #[command(flatten)]
+    cold: ColdArgs,
     #[command(flatten)]
     output: OutputArgs,
 }
@@ -88,6 +92,7 @@ pub fn run(args: &Simulate, common: &Common) -> Result<Outcome<Simulation>, Fail
     let mut outputs = Outputs::new(common, args.output.force);
     let (served, engine, mut warnings) = args.server.open(&args.prediction.options(common), &mut outputs)?;
     let title = served.title();
+    let cold = args.cold.open(&served, &mut warnings)?;
     let Served { model, hardware, deployment, steps } = served;
     let fits = |num_requests| check_memory(num_requests, 1, args.memory.max_memory_gib);
     let mut load = args.load.load().open_if(args.load.seed, deployment.data_parallel_size, &fits)?;
@@ -105,13 +110,15 @@ pub fn run(args: &Simulate, common: &Common) -> Result<Outcome<Simulation>, Fail
         fitted: fitted.as_ref(),
         noise_sigma,
         seed: args.load.seed,
+        cold: cold.as_ref(),
     };
     let bar = progress::bar(load.summary.requests as u64, "replay [{bar:30}] {percent} % of {len} requests, {elapsed}");
     let observer = (Files::create(&args.output, &mut outputs)?, AnsweredRequests(bar.clone()));
     let mut sent = KeptContents::of(&mut *load.workload, args.output.tells_contents());
     let replayed = server.replay(&mut sent, observer);
     bar.finish_and_clear();
-    let (replayed, (files, _)) = replayed?;
+    let (mut replayed, (files, _)) = replayed?;
+    let start = cold.as_ref().zip(replayed.held.take()).map(|(cold, held)| cold.report(held)).transpose()?;
     let of = Replayed {
         bench: args.load.bench_run(&model.name, deployment.data_parallel_size),
         meta: TokenMeta {
@@ -134,6 +141,6 @@ pub fn run(args: &Simulate, common: &Common) -> Result<Outcome<Simulation>, Fail
     let notes = in_json.map(|memory| memory.replace('\n', "; ")).collect();
     let mut simulation = server.report(&format!("{}: {}", load.name, load.summary), &replayed, warnings);
     simulation.warn(args.output.untold(&replayed.replay.records));
-    (simulation.title, simulation.memory) = (title, memory);
+    (simulation.title, simulation.memory, simulation.cold) = (title, memory, start);
     Ok(Outcome { notes, ..Outcome::of(simulation) })
 }

@@ -3,11 +3,16 @@
 use ridgepoint::internals::correction::CorrectionInfo;
 use ridgepoint::internals::replay::{Intervals, Spread, SpreadSampler};
 use ridgepoint::latency::{CalibratedRoofline, FittedBlackBox, LatencyModel};
-use ridgepoint::replay::{EngineConfig, EngineCounters, Metrics, NoisySteps, Observer, Replay, StageMetrics, replay};
+use ridgepoint::replay::{
+    ColdSteps, EngineConfig, EngineCounters, HeldReport, HeldRequests, Metrics, NoisySteps, Observer, Replay,
+    StageMetrics, replay,
+};
 use ridgepoint::server_config::Engine;
 use ridgepoint::workload::Workload;
 use ridgepoint::{Deployment, EfficiencyMode, Hardware, Model};
 use serde::Serialize;
+
+use super::cold::{Cold, ColdReport};
 
 /// A server, and how its steps are timed.
 pub struct Server<'a> {
@@ -22,12 +27,18 @@ pub struct Server<'a> {
     pub noise_sigma: Option<f64>,
     /// Seed of the noise.
     pub seed: u64,
+    /// The server's start; `None` if it is ready.
+    pub cold: Option<&'a Cold>,
 }
 
 /// A replayed load.
 pub struct ReplayedLoad {
     pub replay: Replay,
     pub metrics: Metrics,
+    /// What the server's start did to the requests, if it was not ready.
+    pub held: Option<HeldReport>,
+    /// Remarks on overload and refused requests.
+    notes: Vec<String>,
     spread: Spread,
     /// A remark if many steps are beyond those that the correction was fitted on.
     extrapolated: Option<String>,
@@ -47,18 +58,34 @@ impl Server<'_> {
         let noisy = self.noise_sigma.map(|sigma| NoisySteps::new(steady, sigma, self.seed)).transpose()?;
         let sampled = noisy.as_ref().map_or(steady, |noisy| noisy);
         let mut observers = (observer, SpreadSampler::new(self.latency.steps()));
-        let replay = replay(sampled, &self.engine.config, workload, &mut observers)?;
-        replay.check_clock()?;
+        let engine = &self.engine.config;
+        let (replay, notes, held) = match self.cold {
+            None => {
+                let replay = replay(sampled, engine, workload, &mut observers)?;
+                replay.check_clock()?;
+                let notes = replay.notes(engine);
+                (replay, notes, None)
+            }
+            Some(cold) => {
+                let mut held = HeldRequests::new(workload, cold.start_ns(), cold.ready_ns());
+                let starting = ColdSteps::new(sampled, cold.first_step_us());
+                let mut replay = replay(&starting, engine, &mut held, &mut observers)?;
+                replay.check_clock()?;
+                // Whether the server keeps up is asked of the time in which it is there.
+                let notes = replay.notes(engine);
+                let held = held.restore(&mut replay);
+                (replay, notes, Some(held))
+            }
+        };
         let (observer, sampler) = observers;
         let metrics = Metrics::of(&replay);
-        let replayed =
-            ReplayedLoad { metrics, replay, spread: sampler.spread(), extrapolated: sampler.extrapolated() };
-        Ok((replayed, observer))
+        let (spread, extrapolated) = (sampler.spread(), sampler.extrapolated());
+        Ok((ReplayedLoad { metrics, replay, held, notes, spread, extrapolated }, observer))
     }
 
     /// The report of a replayed load, with the warnings that are known so far.
     pub fn report(&self, load: &str, of: &ReplayedLoad, mut warnings: Vec<String>) -> Simulation {
-        warnings.extend(of.replay.notes(&self.engine.config));
+        warnings.extend(of.notes.iter().cloned());
         warnings.extend(of.extrapolated.clone().filter(|_| self.fitted.is_none()));
         let correction = self.latency.steps().correction().filter(|_| self.fitted.is_none());
         let correction = CorrectionInfo::of(correction);
@@ -89,6 +116,7 @@ impl Server<'_> {
             intervals: self.fitted.is_none().then(|| Intervals::from(&of.spread)),
             stages: of.metrics.run_and_stages().cloned().collect(),
             counters: Counters::new(of.replay.counters, &self.engine.config),
+            cold: None,
             engine: self.engine.config.clone(),
             notes: Vec::new(),
             warnings,
@@ -119,6 +147,9 @@ pub struct Simulation {
     /// The whole run, then its stages.
     pub(super) stages: Vec<StageMetrics>,
     pub(super) counters: Counters,
+    /// The start of the server, if it was not ready.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) cold: Option<ColdReport>,
     pub(super) notes: Vec<String>,
     pub(super) warnings: Vec<String>,
 }

@@ -17,6 +17,9 @@ impl Report for Simulation {
         page.paragraph("KV blocks  ", &self.kv_blocks());
         page.paragraph("load       ", &self.load);
         page.paragraph("times      ", &self.latency_model);
+        if let Some(cold) = &self.cold {
+            cold.lay_out(page);
+        }
         page.blank();
         self.latencies(page);
         page.paragraph("tails      ", TTFT_TAIL_REMARK);

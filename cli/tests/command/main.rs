@@ -22,6 +22,7 @@ mod calibrate;
 mod capture;
 mod capture_gaps;
 mod catalogue;
+mod cold_start;
 mod correction;
 mod evaluate;
 mod evaluate_steps;

@@ -28,6 +28,7 @@ pub use fit_steps::{Alignment, StepRun};
 pub use host_from_replays::{HOST_REPLAYS, host_from_replays};
 pub use host_from_traces::{host_delays, host_from_delays};
 pub use leave_out::{LeftOut, leave_out, scatter};
+pub(crate) use posterior::IDENTIFIED_SD_SHARE;
 pub use problem::Target;
 pub use report::{FitReport, HostFit, ParameterReport};
 pub use step_scatter::{StepFitReport, StepRunReport, fit_fold, fit_with_scatter};

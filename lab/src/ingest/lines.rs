@@ -10,7 +10,7 @@ use ridgepoint::{Error, Location, Result};
 ///
 /// # Errors
 /// A file that cannot be read; the first line that `take` refuses.
-pub(super) fn for_each_line(
+pub(crate) fn for_each_line(
     path: &Path,
     mut take: impl FnMut(u64, &[u8]) -> std::result::Result<(), String>,
 ) -> Result<()> {

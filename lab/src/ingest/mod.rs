@@ -47,6 +47,7 @@ pub use dropped::{Dropped, Reason};
 pub use interval::Interval;
 pub use join::{HostDelays, JoinedRun, join};
 pub use kv_counts::{EventCount, KvEvents, Transfer};
+pub(crate) use lines::for_each_line;
 pub use list::Numbers;
 pub use periods::{Cleaning, Periods, periods};
 pub use report::{FileReport, Ingestion, Records, RunReport, Tables};
@@ -58,10 +59,11 @@ pub use server_totals::{MetricsReply, Total};
 pub use step::{Run, StepRecord, StepTrace};
 pub(crate) use table::write_rows;
 pub use token::{Chunk, RequestTokens, TokenTrace};
+pub use vllm_log::start_up::StartUp as ServerLabels;
 pub use whole::Whole;
 
 /// The name of a file without its extension and that of gzip, which names a run that has no other name.
-fn file_name(path: &std::path::Path) -> String {
+pub(crate) fn file_name(path: &std::path::Path) -> String {
     let unpacked = if path.extension().is_some_and(|extension| extension == "gz") {
         path.with_extension("")
     } else {

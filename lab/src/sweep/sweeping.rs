@@ -4,13 +4,14 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use rayon::prelude::*;
 use ridgepoint::internals::input::{MAX_PROBLEMS, check};
 use ridgepoint::internals::workload::check_memory;
 use ridgepoint::server_config::ServerConfig;
-use ridgepoint::{CorrectionChoice, Error, Hardware, MatmulFormat, Model, Options, Result};
+use ridgepoint::{CorrectionChoice, Error, Hardware, MatmulFormat, Options, Result};
 
 use super::found_model::FoundModel;
 use super::grid::{Configuration, Grid, Setting};

@@ -1,7 +1,7 @@
 //! vLLM's log: a line for each iteration becomes a step, and the lines of the start-up become labels of its run.
 
 mod iteration;
-mod start_up;
+pub(super) mod start_up;
 mod transfers;
 
 use std::path::Path;

@@ -4,8 +4,15 @@ use crate::ingest::{Run, ServerLog};
 
 /// The settings of a server, as far as they have been logged.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub(super) struct StartUp {
-    pub(super) run: Run,
+pub struct StartUp {
+    pub(crate) run: Run,
+    pub(crate) pipeline_parallel_size: Option<u32>,
+    pub(crate) data_parallel_size: Option<u32>,
+    /// Longest context, tokens.
+    pub(crate) max_model_len: Option<u32>,
+    pub(crate) enforce_eager: Option<bool>,
+    /// The steps that replay graphs, by vLLM's name.
+    pub(crate) cudagraph_mode: Option<&'static str>,
     served_model: Option<String>,
     block_size: Option<u64>,
     /// Tokens of the KV cache, and whether the device is a CPU.
@@ -23,7 +30,7 @@ const ENGINE_STARTS: &str = "Initializing a V1 LLM engine (v";
 
 impl StartUp {
     /// Whether an engine logs this line when it starts.
-    pub(super) fn begins(line: &str) -> bool {
+    pub(crate) fn begins(line: &str) -> bool {
         line.contains(ENGINE_STARTS)
     }
 
@@ -32,7 +39,7 @@ impl StartUp {
     /// # Source
     /// vLLM 0.15 to 0.32: the arguments (`api_utils.py`), the scheduler's settings, the engine's configuration (`core.py`) and the size of the KV cache
     /// (`kv_cache_utils.py`).
-    pub(super) fn read(&mut self, line: &str) {
+    pub(crate) fn read(&mut self, line: &str) {
         let number = |text: Option<&str>| text.and_then(leading_number);
         let small = |value: Option<u64>| value.and_then(|value| u32::try_from(value).ok()).filter(|value| *value > 0);
         if let Some((_, rest)) = line.split_once("non-default args: ") {
@@ -48,7 +55,13 @@ impl StartUp {
             self.run.engine_version = Some(format!("vllm-{version}"));
             self.run.model = after(rest, "model='").and_then(until_quote);
             self.run.tensor_parallel_size = small(number(after(rest, "tensor_parallel_size=")));
-            let sizes = after(rest, "'cudagraph_capture_sizes': [").and_then(|rest| Some(rest.split_once(']')?.0));
+            self.pipeline_parallel_size = small(number(after(rest, "pipeline_parallel_size=")));
+            self.data_parallel_size = small(number(after(rest, "data_parallel_size=")));
+            self.max_model_len = small(number(after(rest, "max_seq_len=")));
+            self.enforce_eager = after(rest, "enforce_eager=").map(|rest| rest.starts_with("True"));
+            self.cudagraph_mode = after(rest, "cudagraph_mode").and_then(graph_mode);
+            let sizes = after(rest, "cudagraph_capture_sizes").and_then(|rest| Some(rest.split_once(']')?.0));
+            let sizes = sizes.map(|sizes| sizes.trim_start_matches(['\'', '"', ':', ' ', '[']));
             let sizes = sizes.filter(|sizes| !sizes.is_empty());
             self.graph_sizes = sizes.map(str::to_owned).or(self.graph_sizes.take());
         } else if let Some(tokens) = number(after(line, "Chunked prefill is enabled with max_num_batched_tokens=")) {
@@ -59,6 +72,15 @@ impl StartUp {
             let tokens = rest.split(' ').next().unwrap_or_default().replace(',', "");
             self.kv_cache = tokens.parse().ok().map(|tokens| (tokens, device.ends_with("CPU"))).or(self.kv_cache);
         }
+    }
+
+    /// The sizes that graphs are captured for, ascending; empty where the log does not tell them.
+    pub(crate) fn capture_sizes(&self) -> Vec<u32> {
+        let sizes = self.graph_sizes.iter().flat_map(|sizes| sizes.split(','));
+        let mut sizes: Vec<u32> = sizes.filter_map(|size| size.trim().parse().ok()).filter(|size| *size > 0).collect();
+        sizes.sort_unstable();
+        sizes.dedup();
+        sizes
     }
 
     /// The number of KV blocks; `None` where the log does not tell it.
@@ -92,6 +114,21 @@ impl StartUp {
         parts.extend(self.graph_sizes.as_ref().map(|sizes| format!("CUDA graphs of {sizes} tokens")));
         (!parts.is_empty()).then(|| format!("the server has {}", parts.join("; ")))
     }
+}
+
+/// The mode of CUDA graphs behind its key. Releases up to 0.10 log the value of the enumeration, later ones its name.
+fn graph_mode(text: &str) -> Option<&'static str> {
+    let text = text.trim_start_matches(['\'', '"', ':', ' ', '<']);
+    let modes = [
+        ("FULL_AND_PIECEWISE", "[2,1]"),
+        ("FULL_DECODE_ONLY", "[2,0]"),
+        ("PIECEWISE", "1"),
+        ("FULL", "2"),
+        ("NONE", "0"),
+    ];
+    let name = text.strip_prefix("CUDAGraphMode.").unwrap_or_default();
+    let found = modes.into_iter().find(|(known, value)| name.starts_with(known) || text.starts_with(value));
+    found.map(|(known, _)| known)
 }
 
 /// What follows a text in a line.
@@ -142,6 +179,20 @@ mod tests {
         assert_eq!((server.run.experiment.as_str(), server.served_model.as_deref()), ("log", Some("chat")));
         assert_eq!((server.kv_blocks, StartUp::default().server("log")), (Some(200), None));
         assert_eq!(found.note().unwrap(), "the server has 200 KV blocks of 32 tokens; CUDA graphs of 1, 2, 4 tokens");
+    }
+
+    #[test]
+    fn settings_of_graphs_are_read_from_old_and_new_releases() {
+        let old = "Initializing a V1 LLM engine (v0.10.2) with config: model='org/small', max_seq_len=4096, tensor_parallel_size=2, \
+                   pipeline_parallel_size=3, data_parallel_size=1, enforce_eager=False, \
+                   compilation_config={\"level\":3,\"cudagraph_mode\":[2,1],\"cudagraph_capture_sizes\":[8,4,2,1]}";
+        let new = "Initializing a V1 LLM engine (v0.15.1) with config: model='org/small', enforce_eager=True, \
+                   compilation_config={'cudagraph_mode': <CUDAGraphMode.PIECEWISE: 1>, 'cudagraph_capture_sizes': [1, 2]}";
+        let (old, new) = (read(&[old]), read(&[new]));
+        assert_eq!((old.cudagraph_mode, old.capture_sizes()), (Some("FULL_AND_PIECEWISE"), vec![1, 2, 4, 8]));
+        assert_eq!((old.pipeline_parallel_size, old.max_model_len), (Some(3), Some(4096)));
+        assert_eq!((old.enforce_eager, new.enforce_eager), (Some(false), Some(true)));
+        assert_eq!((new.cudagraph_mode, new.capture_sizes()), (Some("PIECEWISE"), vec![1, 2]));
     }
 
     #[test]

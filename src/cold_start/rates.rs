@@ -1,0 +1,327 @@
+//! The rates of a start: assumed ones with wide intervals, and fitted ones in their place.
+#![expect(clippy::indexing_slicing, reason = "there is a rate for every name")]
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use super::file::FittedRates;
+use super::term::{Seconds, Source};
+use crate::hardware::{Architecture, Hardware, InterconnectKind};
+use crate::units::GIGA;
+
+/// Where the weights lie when the server starts.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Storage {
+    /// A network file system or an object store.
+    Network,
+    /// A local NVMe disk.
+    Nvme,
+    /// The host's page cache, which an earlier start has filled.
+    PageCache,
+    /// Storage of a known rate, bytes per second.
+    Given(f64),
+}
+
+impl Storage {
+    /// The kinds from the slowest to the fastest.
+    const KINDS: [Storage; 3] = [Storage::Network, Storage::Nvme, Storage::PageCache];
+
+    fn speed(self) -> Option<usize> {
+        Storage::KINDS.iter().position(|kind| *kind == self)
+    }
+}
+
+impl fmt::Display for Storage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Storage::Network => f.pad("network"),
+            Storage::Nvme => f.pad("nvme"),
+            Storage::PageCache => f.pad("page-cache"),
+            Storage::Given(bytes_per_s) => write!(f, "{} GB/s", bytes_per_s / GIGA),
+        }
+    }
+}
+
+impl FromStr for Storage {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let found = Storage::KINDS.into_iter().find(|kind| kind.to_string() == text);
+        found.ok_or_else(|| "must be nvme, network or page-cache".to_owned())
+    }
+}
+
+/// The rates that a start depends on. Those in seconds are times of one process; all ranks start side by side.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RateName {
+    /// Bytes per second at which all ranks together read the checkpoint.
+    StorageBytesPerS,
+    /// Bytes per second at which each rank copies its weights to its GPU.
+    HostToDeviceBytesPerS,
+    /// Seconds from the start of the server until its ranks begin to load: processes, imports, communicators.
+    ProcessStartS,
+    /// Seconds to make the model's modules and to process its weights after they were loaded.
+    ModelInitS,
+    /// Seconds per layer in which Dynamo traces the model.
+    DynamoSPerLayer,
+    /// Seconds in which Inductor compiles the traced graphs.
+    InductorS,
+    /// Seconds in which compiled graphs are read from the compile cache.
+    CompileWarmS,
+    /// Seconds per layer to capture a graph between attention calls.
+    PiecewiseGraphSPerLayer,
+    /// Seconds per layer to capture a graph of a whole step.
+    FullGraphSPerLayer,
+    /// Seconds to select, tune and load kernels.
+    KernelWarmUpS,
+    /// Seconds for the allocator, the workspaces and the first use of libraries in the profiling run.
+    BuffersS,
+    /// Seconds by which the first step after the start takes longer than later ones.
+    FirstStepS,
+}
+
+impl RateName {
+    /// All rates.
+    pub const ALL: [RateName; 12] = [
+        RateName::StorageBytesPerS,
+        RateName::HostToDeviceBytesPerS,
+        RateName::ProcessStartS,
+        RateName::ModelInitS,
+        RateName::DynamoSPerLayer,
+        RateName::InductorS,
+        RateName::CompileWarmS,
+        RateName::PiecewiseGraphSPerLayer,
+        RateName::FullGraphSPerLayer,
+        RateName::KernelWarmUpS,
+        RateName::BuffersS,
+        RateName::FirstStepS,
+    ];
+
+    /// The name in files and reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            RateName::StorageBytesPerS => "storage_bytes_per_s",
+            RateName::HostToDeviceBytesPerS => "host_to_device_bytes_per_s",
+            RateName::ProcessStartS => "process_start_s",
+            RateName::ModelInitS => "model_init_s",
+            RateName::DynamoSPerLayer => "dynamo_s_per_layer",
+            RateName::InductorS => "inductor_s",
+            RateName::CompileWarmS => "compile_warm_s",
+            RateName::PiecewiseGraphSPerLayer => "piecewise_graph_s_per_layer",
+            RateName::FullGraphSPerLayer => "full_graph_s_per_layer",
+            RateName::KernelWarmUpS => "kernel_warm_up_s",
+            RateName::BuffersS => "buffers_s",
+            RateName::FirstStepS => "first_step_s",
+        }
+    }
+
+    /// The assumed rate and its origin.
+    fn assumed(self, hardware: &Hardware, storage: Storage) -> Rate {
+        let assumed = |value, lower, upper, origin: &str| Rate {
+            value,
+            lower,
+            upper,
+            source: Source::Assumed,
+            origin: origin.to_owned(),
+        };
+        match self {
+            RateName::StorageBytesPerS => match storage {
+                Storage::Given(bytes_per_s) => Rate {
+                    source: Source::Physics,
+                    ..assumed(bytes_per_s, bytes_per_s, bytes_per_s, "the rate that was given")
+                },
+                Storage::Network => {
+                    assumed(GIGA, 0.2 * GIGA, 3.0 * GIGA, "a link of 10 to 25 Gbit/s, less where others share it")
+                }
+                Storage::Nvme => assumed(
+                    3.0 * GIGA,
+                    1.0 * GIGA,
+                    7.0 * GIGA,
+                    "page faults of a mapped file; disks on PCIe Gen4 read at most 7 GB/s",
+                ),
+                Storage::PageCache => assumed(
+                    20.0 * GIGA,
+                    8.0 * GIGA,
+                    60.0 * GIGA,
+                    "minor page faults of a mapped file, of several ranks or one",
+                ),
+            },
+            RateName::HostToDeviceBytesPerS => {
+                let most = 0.8 * bus_bytes_per_s(hardware);
+                let origin = "copies from pageable memory through a staging buffer; at most 80 % of the bus";
+                assumed(8.0 * GIGA, 3.0 * GIGA, most.max(8.0 * GIGA), origin)
+            }
+            RateName::ProcessStartS => assumed(
+                20.0,
+                8.0,
+                75.0,
+                "logs of vLLM 0.32 on two cores without a GPU: 27 to 94 s, less on the cores of a GPU host",
+            ),
+            RateName::ModelInitS => assumed(1.5, 0.4, 8.0, "no GPU was measured; longer if weights are repacked"),
+            RateName::DynamoSPerLayer => assumed(0.15, 0.05, 0.45, "no GPU was measured: 2 to 14 s for 32 layers"),
+            RateName::InductorS => assumed(
+                20.0,
+                6.0,
+                60.0,
+                "logs of vLLM 0.32 on two cores, with Dynamo's share: 18 to 42 s; no GPU was measured",
+            ),
+            RateName::CompileWarmS => assumed(4.0, 1.0, 15.0, "no GPU was measured"),
+            RateName::PiecewiseGraphSPerLayer | RateName::FullGraphSPerLayer => assumed(
+                2.5e-3,
+                0.8e-3,
+                7.5e-3,
+                "vLLM's remark that capturing usually takes 5 to 20 s (gpu_model_runner.py), for 86 graphs of 32 layers, \
+                 and half as much",
+            ),
+            RateName::KernelWarmUpS => assumed(
+                2.0,
+                0.3,
+                20.0,
+                "no GPU was measured; vLLM remarks that DeepGEMM's kernels alone take a couple of minutes (envs.py)",
+            ),
+            RateName::BuffersS => assumed(1.5, 0.3, 6.0, "no GPU was measured"),
+            RateName::FirstStepS => {
+                assumed(0.2, 0.02, 2.0, "no GPU was measured; kernels that the warm-up did not meet")
+            }
+        }
+    }
+}
+
+/// One direction of the bus between the host and a GPU, bytes per second. The datasheets of GPUs with NVLink name that instead, so the
+/// bus is that of the generation.
+fn bus_bytes_per_s(hardware: &Hardware) -> f64 {
+    match hardware.interconnect {
+        Some(link) if link.kind == InterconnectKind::Pcie => link.unidirectional_bytes_per_s,
+        _ => match hardware.architecture {
+            Architecture::Ampere | Architecture::Ada => 32.0 * GIGA,
+            _ => 64.0 * GIGA,
+        },
+    }
+}
+
+/// A rate with its 90 % interval.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Rate {
+    /// The rate.
+    pub value: f64,
+    /// Lower end of the interval.
+    pub lower: f64,
+    /// Upper end of the interval.
+    pub upper: f64,
+    /// Its source.
+    pub source: Source,
+    /// Its origin, in words.
+    pub origin: String,
+}
+
+impl Rate {
+    /// The time of `work` at a rate per second.
+    pub fn time_of(&self, work: f64) -> Seconds {
+        Seconds { estimate_s: work / self.value, lower_s: work / self.upper, upper_s: work / self.lower }
+    }
+
+    /// The time of `count` pieces at a rate in seconds for each.
+    pub fn times(&self, count: f64) -> Seconds {
+        Seconds { estimate_s: count * self.value, lower_s: count * self.lower, upper_s: count * self.upper }
+    }
+
+    /// The same rate, but at least as fast as another one, end by end.
+    fn at_least(self, other: &Rate) -> Rate {
+        Rate {
+            value: self.value.max(other.value),
+            lower: self.lower.max(other.lower),
+            upper: self.upper.max(other.upper),
+            ..self
+        }
+    }
+
+    fn at_most(self, other: &Rate) -> Rate {
+        Rate {
+            value: self.value.min(other.value),
+            lower: self.lower.min(other.lower),
+            upper: self.upper.min(other.upper),
+            ..self
+        }
+    }
+}
+
+/// The rates of a start on one kind of storage and GPU.
+#[derive(Debug, Clone)]
+pub struct Rates {
+    storage: Storage,
+    rates: [Rate; RateName::ALL.len()],
+}
+
+impl Rates {
+    /// Takes fitted rates and assumes those that were not fitted. A fitted rate of storage holds for the kind of storage that it was
+    /// fitted on. Other kinds are assumed, but no slower kind is faster, and no faster one slower.
+    pub fn new(hardware: &Hardware, storage: Storage, fitted: Option<&FittedRates>) -> Self {
+        let rate = |name: RateName| {
+            let assumed = name.assumed(hardware, storage);
+            let Some((fitted, found)) = fitted.and_then(|fitted| Some((fitted, fitted.rate(name)?))) else {
+                return assumed;
+            };
+            if name != RateName::StorageBytesPerS || fitted.storage == storage {
+                return found;
+            }
+            match (storage.speed(), fitted.storage.speed()) {
+                (Some(own), Some(other)) if own > other => assumed.at_least(&found),
+                (Some(own), Some(other)) if own < other => assumed.at_most(&found),
+                _ => assumed,
+            }
+        };
+        Rates { storage, rates: RateName::ALL.map(rate) }
+    }
+
+    /// The kind of storage.
+    pub fn storage(&self) -> Storage {
+        self.storage
+    }
+
+    /// A rate by its name.
+    pub fn of(&self, name: RateName) -> &Rate {
+        &self.rates[name as usize]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_assumed_rate_lies_within_its_interval_and_in_its_place() {
+        for gpu in ["a100", "h100", "l40s", "b200"] {
+            let hardware = Hardware::find(gpu).unwrap();
+            for storage in Storage::KINDS {
+                let rates = Rates::new(&hardware, storage, None);
+                for (at, name) in RateName::ALL.into_iter().enumerate() {
+                    let Rate { value, lower, upper, .. } = rates.of(name);
+                    assert!(
+                        0.0 < *lower && lower < value && value < upper,
+                        "{gpu} {} {lower} {value} {upper}",
+                        name.name()
+                    );
+                    assert_eq!(name as usize, at);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_bus_is_that_of_the_datasheet_or_of_the_generation() {
+        let bus = |gpu| bus_bytes_per_s(&Hardware::find(gpu).unwrap()) / GIGA;
+        assert_eq!(["a100", "h100", "l40s", "b200"].map(bus), [32.0, 64.0, 32.0, 64.0]);
+    }
+
+    #[test]
+    fn names_of_storage_come_back() {
+        for storage in Storage::KINDS {
+            assert_eq!(storage.to_string().parse(), Ok(storage));
+        }
+        assert_eq!(Storage::Given(7e9).to_string(), "7 GB/s");
+        assert!("tape".parse::<Storage>().is_err());
+    }
+}
