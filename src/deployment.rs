@@ -14,6 +14,7 @@ use crate::input::{Keys, Log, parse_json};
 /// vLLM's engine arguments, under their own names and with their own defaults.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "Map<String, Value>")]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Deployment {
     /// Ranks that share every layer's matrices.
     pub tensor_parallel_size: u32,
@@ -59,6 +60,7 @@ pub struct Deployment {
 /// Source of the server's default sampling parameters. vLLM's third choice, a folder, is not supported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub enum GenerationConfig {
     /// The model's `generation_config.json`.
     #[default]
@@ -73,6 +75,7 @@ pub enum GenerationConfig {
 /// vLLM, `CUDAGraphMode` (`vllm/config/compilation.py`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub enum CudagraphMode {
     /// Decodes alone replay one graph; steps with a prefill chunk replay graphs between the attention calls.
     #[default]
@@ -94,6 +97,7 @@ pub enum CudagraphMode {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 #[expect(missing_docs, reason = "the names are vLLM's")]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub enum AttentionBackend {
     FlashAttn,
     #[serde(rename = "FLASHINFER")]

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub enum DType {
     /// 32-bit IEEE float.
     #[serde(alias = "fp32")]
@@ -65,6 +66,7 @@ fn named<T: DeserializeOwned>(name: &str) -> Option<T> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub enum MatmulFormat {
     /// bfloat16 weights and activations.
     #[serde(alias = "bf16")]
@@ -125,6 +127,7 @@ impl std::fmt::Display for MatmulFormat {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub enum WeightFormat {
     /// Not quantised: stored as the model's `torch_dtype`.
     Plain(DType),

@@ -11,6 +11,7 @@ use crate::physics::{BatchSums, GraphMode, OperatorGroup};
 
 /// One operator's part of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct OperatorEstimate {
     /// Name.
     pub name: &'static str,
@@ -38,6 +39,7 @@ pub struct OperatorEstimate {
 
 /// The operators of a group together.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct GroupEstimate {
     /// The group; `None` for the overheads that a correction adds.
     pub group: Option<OperatorGroup>,
@@ -63,6 +65,7 @@ const GROUPS: [Option<OperatorGroup>; 8] = [
 
 /// A predicted step.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StepEstimate {
     /// Predicted time of the step, µs.
     pub step_time_us: f64,
@@ -94,6 +97,7 @@ pub struct StepEstimate {
     pub operators: Vec<OperatorEstimate>,
     /// Share of the step's time by where it comes from.
     #[serde(serialize_with = "by_name")]
+    #[cfg_attr(feature = "schema", schemars(with = "BTreeMap<String, f64>"))]
     pub provenance: Vec<(Provenance, f64)>,
     /// Warnings and assumptions, in plain words.
     pub warnings: Vec<String>,

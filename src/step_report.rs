@@ -11,6 +11,7 @@ use crate::physics::BatchSums;
 
 /// The inputs of a prediction.
 #[derive(Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Subject<'a> {
     /// The model's short name.
     pub model: &'a str,
@@ -49,6 +50,7 @@ pub struct Subject<'a> {
 /// # Ok::<(), ridgepoint::Error>(())
 /// ```
 #[derive(Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StepReport<'a> {
     #[serde(flatten)]
     subject: Subject<'a>,
@@ -63,6 +65,7 @@ pub struct StepReport<'a> {
 }
 
 #[derive(Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 struct Batch<'a> {
     num_requests: u64,
     #[serde(flatten)]

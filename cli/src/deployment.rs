@@ -14,6 +14,7 @@ const DEPLOYMENT: &str = "Deployment (vLLM's engine arguments)";
 
 /// How a model is spread over GPUs and stored there.
 #[derive(Debug, Args, Serialize)]
+#[cfg_attr(feature = "serve", derive(schemars::JsonSchema))]
 pub struct ParallelArgs {
     /// GPUs that share every layer's matrices [default: 1]
     #[arg(long, visible_alias = "tp", value_name = "N", allow_negative_numbers = true, help_heading = DEPLOYMENT)]
@@ -36,6 +37,7 @@ const KV_CACHE_DTYPES: [&str; 6] = ["auto", "fp8", "fp8_e4m3", "fp8_e5m2", "bflo
 
 /// All flags of a deployment.
 #[derive(Debug, Args, Serialize)]
+#[cfg_attr(feature = "serve", derive(schemars::JsonSchema))]
 pub struct DeploymentArgs {
     #[command(flatten)]
     #[serde(flatten)]

@@ -34,6 +34,7 @@ pub struct HardwareArgs {
 /// The result of `hardware`.
 #[derive(Serialize)]
 #[serde(untagged)]
+#[cfg_attr(feature = "serve", derive(schemars::JsonSchema))]
 pub enum HardwareReport {
     /// All GPUs.
     List {
@@ -46,6 +47,7 @@ pub enum HardwareReport {
 
 /// A GPU as it is listed.
 #[derive(Serialize)]
+#[cfg_attr(feature = "serve", derive(schemars::JsonSchema))]
 pub struct GpuEntry {
     /// Its figures and their sources.
     #[serde(flatten)]
@@ -63,6 +65,7 @@ pub struct GpuEntry {
 
 /// The efficiency table of one operator.
 #[derive(Serialize)]
+#[cfg_attr(feature = "serve", derive(schemars::JsonSchema))]
 struct GpuTable {
     /// Measured rows used, over all series.
     rows: usize,

@@ -29,6 +29,7 @@ pub struct Models {
 /// The result of `models`.
 #[derive(Serialize)]
 #[serde(untagged)]
+#[cfg_attr(feature = "serve", derive(schemars::JsonSchema))]
 pub enum ModelReport {
     /// All models.
     List {
@@ -41,6 +42,7 @@ pub enum ModelReport {
 
 /// A model and its derived figures.
 #[derive(Serialize)]
+#[cfg_attr(feature = "serve", derive(schemars::JsonSchema))]
 pub struct ModelEntry {
     #[serde(flatten)]
     model: Model,
@@ -60,6 +62,7 @@ pub struct ModelEntry {
 
 /// A model in a deployment.
 #[derive(Serialize)]
+#[cfg_attr(feature = "serve", derive(schemars::JsonSchema))]
 pub struct ModelDetail {
     #[serde(flatten)]
     entry: ModelEntry,

@@ -19,6 +19,7 @@ const SCHEDULER: &str = "Scheduler and KV cache (vLLM's engine arguments)";
 
 /// The model, the GPU and vLLM's engine arguments.
 #[derive(Debug, Args, Serialize)]
+#[cfg_attr(feature = "serve", derive(schemars::JsonSchema))]
 pub struct ServerArgs {
     /// Server file: flat YAML or JSON with `model`, `hardware` and vLLM's engine arguments; flags override it
     #[arg(long, value_name = "FILE", help_heading = SERVER)]

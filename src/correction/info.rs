@@ -8,6 +8,7 @@ use super::fitted::{Correction, Level};
 
 /// The name of the correction behind a prediction.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CorrectionInfo {
     /// `global`, a model's short name, or the path of a file; `None` for the roofline alone.
     pub name: Option<String>,

@@ -29,6 +29,7 @@ pub struct Header {
 /// Header entry of one series.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SeriesHeader {
     /// Publisher, engine version and kernel of the measurements.
     pub source: String,

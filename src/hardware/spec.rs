@@ -11,6 +11,7 @@ use crate::error::{Error, Result};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub enum Architecture {
     /// Compute capability 8.0 and 8.6 (A100, A10).
     Ampere,
@@ -29,6 +30,7 @@ pub enum Architecture {
 /// Kind of link between the GPUs of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub enum InterconnectKind {
     /// NVLink, through NVSwitch or a bridge.
     Nvlink,
@@ -38,6 +40,7 @@ pub enum InterconnectKind {
 
 /// The link of one GPU to its peers.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Interconnect {
     /// NVLink or PCIe.
     pub kind: InterconnectKind,
@@ -49,6 +52,7 @@ pub struct Interconnect {
 /// above zero.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Hardware {
     /// Short name, as in `hardware/<name>.toml` and `bench_data/<name>/`.
     pub name: String,

@@ -82,6 +82,7 @@ pub fn device_memory_bytes(hardware: &Hardware) -> f64 {
 /// ```
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct KvCapacity {
     /// Pipeline stage of the figures, from 0.
     pub stage: usize,

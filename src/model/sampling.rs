@@ -20,6 +20,7 @@ const DEFAULT_TOP_K: i64 = 50;
 /// vLLM 0.16.0: `get_diff_sampling_param` in `vllm/config/model.py`, ranges in `_verify_args` of `vllm/sampling_params.py`.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
 #[non_exhaustive]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SamplingDefaults {
     /// Divisor of the logits, at least 0; below 1e-5 the most likely token is taken.
     pub temperature: Option<f64>,

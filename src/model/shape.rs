@@ -9,6 +9,7 @@ use crate::dtype::{DType, WeightFormat};
 /// The earlier tokens that a query sees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize)]
 #[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub enum Window {
     /// All of them.
     #[default]
@@ -31,6 +32,7 @@ impl Window {
 
 /// Multi-head, grouped-query or multi-query attention with an explicit KV cache.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct GqaAttention {
     /// Query heads of the whole model (not per rank).
     pub num_heads: u64,
@@ -67,6 +69,7 @@ pub struct GqaAttention {
 /// Multi-head latent attention (DeepSeek V2/V3, Kimi-K2): the cache holds one latent of
 /// `kv_lora_rank + qk_rope_head_dim` values per token, shared by all heads and replicated on every tensor-parallel rank.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct MlaAttention {
     /// Query heads of the whole model.
     pub num_heads: u64,
@@ -87,6 +90,7 @@ pub struct MlaAttention {
 /// The recurrence of layers that keep a state of fixed size per request instead of a KV cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub enum Recurrence {
     /// Gated delta net (Qwen3-Next, Qwen3.5).
     GatedDeltaNet,
@@ -113,6 +117,7 @@ impl Recurrence {
 ///
 /// Both recurrences have the same sizes. A head's state is `head_dim` times `key_head_dim` values.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StateMixer {
     /// Update rule of the state, token by token.
     pub recurrence: Recurrence,
@@ -155,6 +160,7 @@ impl StateMixer {
 /// The token mixer of a layer.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub enum Attention {
     /// Explicit keys and values.
     Gqa(GqaAttention),
@@ -168,6 +174,7 @@ pub enum Attention {
 
 /// A dense feed-forward block, also used for shared experts.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DenseFfn {
     /// Width between the two projections, of the whole model.
     pub intermediate_size: u64,
@@ -181,6 +188,7 @@ pub struct DenseFfn {
 
 /// Routed experts.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Moe {
     /// Routed experts of the layer.
     pub num_experts: u64,
@@ -211,6 +219,7 @@ pub struct Moe {
 
 /// Equal layers.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LayerGroup {
     /// Number of these layers.
     pub count: u64,
@@ -227,6 +236,7 @@ pub struct LayerGroup {
 /// A decoder-only language model. As it is read, every size is positive, and every relation between sizes holds.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Model {
     /// Short name, or the path of its configuration.
     pub name: String,

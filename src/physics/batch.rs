@@ -15,6 +15,7 @@ pub const MAX_WINDOWS: usize = 4;
 
 /// Sums over the requests of a batch, on which a step's work depends. Up to 2³⁰ requests of 2³³ tokens fit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BatchSums {
     /// Scheduled tokens: T.
     pub num_tokens: u64,

@@ -10,6 +10,7 @@ const MAX_CAPTURE_TOKENS: u64 = 512;
 /// How a step's kernels are launched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize)]
 #[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub enum GraphMode {
     /// One graph holds the whole decode step, padded to the next captured size.
     Full,

@@ -10,6 +10,7 @@ use crate::model::Window;
 /// Operator groups, as the correction and the reports sum them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub enum OperatorGroup {
     /// QKV, output, MLP, router and LM head projections.
     Projections,

@@ -15,6 +15,7 @@ use super::weights::{attention_matrices, feed_forward_matrices};
 
 /// Number of parameters of a model; exact below 2⁵³.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ParameterCounts {
     /// All parameters; tied embeddings count once. Vision towers and multi-token prediction do not count.
     pub total: u64,

@@ -11,6 +11,7 @@ const MAX_GPU_BLOCKS: u32 = 1 << 24;
 /// Order of waiting requests, and choice of the request to preempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub enum SchedulingPolicy {
     /// First come, first served. The request that was scheduled last is preempted.
     #[default]
@@ -22,6 +23,7 @@ pub enum SchedulingPolicy {
 /// vLLM's scheduler and cache configuration, under vLLM's names.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct EngineConfig {
     /// Maximum number of requests in a step.
     pub max_num_seqs: u32,

@@ -8,6 +8,7 @@ use crate::units::ns_to_ms;
 
 /// Summary of a set of values, in their unit. Percentiles interpolate linearly between ranks, as numpy does by default.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Distribution {
     /// Number of values.
     pub count: u64,

@@ -24,9 +24,11 @@ pub struct Metrics {
 /// Latency and throughput of one stage or of the whole run. All fields but the request counts describe finished requests,
 /// and are `None` if there are none.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StageMetrics {
     /// The stage; `None` for the whole run, which is serialised as −1.
     #[serde(serialize_with = "stage_number")]
+    #[cfg_attr(feature = "schema", schemars(with = "i64"))]
     pub stage: Option<u32>,
     /// Requests that were sent.
     pub requests: u64,

@@ -74,6 +74,7 @@ impl RequestRecord {
 
 /// Counters over a whole replay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct EngineCounters {
     /// Steps with at least one request.
     pub steps: u64,

@@ -127,6 +127,7 @@ impl Spread {
 
 /// Bounds of a 90 % interval, as factors of the figure.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Factors {
     /// Lower bound over the figure.
     pub lower_factor: f64,
@@ -136,6 +137,7 @@ pub struct Factors {
 
 /// 90 % intervals of the figures of a replay.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Intervals {
     /// Time to first token.
     pub ttft: Factors,

@@ -1,6 +1,7 @@
 //! Routes that list what is there: models, GPUs, measured runs, the version.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::extract::{Path, State};
 use axum::response::Response;
@@ -9,11 +10,14 @@ use hyper::StatusCode;
 use hyper::header::HeaderMap;
 use ridgepoint::internals::BUILD;
 use ridgepoint::{Deployment, Error, Hardware, Model};
+use schemars::JsonSchema;
 use serde::Serialize;
 use tokio::sync::OnceCell;
+use tokio::time::{Instant, timeout_at};
 
 use super::answer::{self, Kept};
-use super::app::App;
+use super::app::{App, Documents};
+use super::openapi;
 use super::problem::Problem;
 use super::support::Support;
 use crate::hardware::HardwareReport;
@@ -22,15 +26,18 @@ use crate::models::ModelReport;
 /// Public measured runs with the predictions beside.
 const MEASURED: &[u8] = include_bytes!("measured.json");
 
+/// Longest time in which a document is made.
+const LONGEST: Duration = Duration::from_secs(600);
+
 /// That the server answers.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct Health {
     /// `ok`.
     status: &'static str,
 }
 
 /// What answers.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct Version {
     /// The release.
     version: &'static str,
@@ -49,7 +56,7 @@ pub async fn version() -> Response {
 
 pub async fn models(State(app): State<Arc<App>>, headers: HeaderMap) -> Result<Response, Problem> {
     let data_dir = app.data_dir.clone();
-    kept(&app, &app.documents.models, &headers, move || Ok(Kept::json(&ModelReport::list(data_dir.as_deref())?)?)).await
+    kept(&app, |of| &of.models, &headers, move || Ok(Kept::json(&ModelReport::list(data_dir.as_deref())?)?)).await
 }
 
 pub async fn model(
@@ -65,7 +72,7 @@ pub async fn model(
 pub async fn hardware(State(app): State<Arc<App>>, headers: HeaderMap) -> Result<Response, Problem> {
     let data_dir = app.data_dir.clone();
     let list = move || Ok(Kept::json(&HardwareReport::list(data_dir.as_deref())?)?);
-    kept(&app, &app.documents.hardware, &headers, list).await
+    kept(&app, |of| &of.hardware, &headers, list).await
 }
 
 pub async fn gpu(
@@ -82,23 +89,39 @@ pub async fn gpu(
 
 pub async fn support(State(app): State<Arc<App>>, headers: HeaderMap) -> Result<Response, Problem> {
     let data_dir = app.data_dir.clone();
-    kept(&app, &app.documents.support, &headers, move || Kept::json(&Support::new(data_dir.as_deref())?)).await
+    kept(&app, |of| &of.support, &headers, move || Kept::json(&Support::new(data_dir.as_deref())?)).await
 }
 
 pub async fn measured(State(app): State<Arc<App>>, headers: HeaderMap) -> Result<Response, Problem> {
     let text = || Ok(Kept::new(Bytes::from_static(MEASURED), "application/json"));
-    kept(&app, &app.documents.measured, &headers, text).await
+    kept(&app, |of| &of.measured, &headers, text).await
 }
 
-/// A document that is made once, on a thread for long work.
+pub async fn openapi(State(app): State<Arc<App>>, headers: HeaderMap) -> Result<Response, Problem> {
+    kept(&app, |of| &of.openapi, &headers, || Kept::json(&openapi::document())).await
+}
+
+/// A document that is made once, on a thread for long work. It is made to its end, even if the client that asked first leaves.
 pub async fn kept(
-    app: &App,
-    cell: &OnceCell<Kept>,
+    app: &Arc<App>,
+    document: fn(&Documents) -> &OnceCell<Kept>,
     headers: &HeaderMap,
     make: impl FnOnce() -> Result<Kept, Problem> + Send + 'static,
 ) -> Result<Response, Problem> {
-    let made = cell.get_or_try_init(|| app.jobs.run(app.deadline(), |_| make())).await?;
-    Ok(made.answer(headers))
+    let deadline = app.deadline();
+    if let Some(made) = document(&app.documents).get() {
+        return Ok(made.answer(headers));
+    }
+    let (app, headers) = (Arc::clone(app), headers.clone());
+    let making = tokio::spawn(async move {
+        let at_most = Instant::now() + LONGEST;
+        let made = document(&app.documents).get_or_try_init(|| app.jobs.run(at_most, |_| make())).await?;
+        Ok(made.answer(&headers))
+    });
+    let Ok(made) = timeout_at(deadline, making).await else {
+        return Err(Problem::busy("this document is still being made; ask again"));
+    };
+    made.unwrap_or_else(|error| Err(Problem::defect(&error.to_string())))
 }
 
 /// One model or GPU; a name that is unknown is a path that nothing is at.

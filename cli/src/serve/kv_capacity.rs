@@ -8,6 +8,7 @@ use axum::response::Response;
 use hyper::Request;
 use ridgepoint::kv_capacity::KvCapacity;
 use ridgepoint::{Deployment, Error};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::app::App;
@@ -16,7 +17,7 @@ use super::server_keys::{Found, ServerKeys};
 use super::{answer, body};
 
 /// The memory of one GPU.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct KvCapacityAnswer {
     /// Model, by its own name.
     model: String,
@@ -44,7 +45,7 @@ pub struct KvCapacityAnswer {
 }
 
 /// A term of the memory equation.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct EquationTerm {
     /// What takes or gives the memory.
     name: &'static str,

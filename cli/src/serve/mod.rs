@@ -10,6 +10,7 @@ mod jobs;
 mod kv_capacity;
 mod listen;
 mod metrics;
+mod openapi;
 mod page;
 mod predict;
 mod problem;

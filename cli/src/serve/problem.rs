@@ -4,6 +4,7 @@ use axum::response::{IntoResponse, Response};
 use hyper::StatusCode;
 use hyper::header::{ALLOW, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use ridgepoint::{Error, ErrorKind, Location};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::answer;
@@ -22,14 +23,14 @@ pub struct Problem {
 }
 
 /// The body of an error.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct ErrorBody {
     /// The error.
     error: ErrorDetail,
 }
 
 /// An error for programs and for people.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct ErrorDetail {
     /// Name of the kind of error, such as `unknown_model`.
     kind: &'static str,
@@ -43,7 +44,7 @@ struct ErrorDetail {
 }
 
 /// A place in the body of a request.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct Place {
     /// The part of the body.
     #[serde(skip_serializing_if = "Option::is_none")]

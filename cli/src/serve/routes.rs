@@ -10,7 +10,7 @@ use axum::body::Body;
 use axum::extract::{MatchedPath, State};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{MethodRouter, get, post};
+use axum::routing::{MethodRouter, any, get, post};
 use hyper::header::{CACHE_CONTROL, HeaderValue, X_CONTENT_TYPE_OPTIONS};
 use hyper::{Request, StatusCode};
 
@@ -35,11 +35,12 @@ const fn open(name: &'static str, of: fn() -> MethodRouter<Arc<App>>) -> Route {
     Route { name, needs_token: false, of }
 }
 
-const ROUTES: [Route; 16] = [
+const ROUTES: [Route; 17] = [
     open("/", || reads(get(page::index))),
     open("/{*file}", || reads(get(page::file))),
     open("/healthz", || reads(get(catalogue::healthz))),
     route("/metrics", || reads(get(metrics))),
+    route("/openapi.json", || reads(get(catalogue::openapi))),
     route("/v1/version", || reads(get(catalogue::version))),
     route("/v1/models", || reads(get(catalogue::models))),
     route("/v1/models/{*name}", || reads(get(catalogue::model))),
@@ -51,7 +52,7 @@ const ROUTES: [Route; 16] = [
     route("/v1/simulate", || computes(post(simulate::simulate))),
     route("/v1/sweep", || computes(post(sweep::sweep))),
     route("/v1/kv-capacity", || computes(post(kv_capacity::kv_capacity))),
-    route("/v1/{*unknown}", || MethodRouter::new().fallback(not_found)),
+    route("/v1/{*unknown}", || any(not_found)),
 ];
 
 /// A path that is only read.
@@ -62,6 +63,12 @@ fn reads(of: MethodRouter<Arc<App>>) -> MethodRouter<Arc<App>> {
 /// A path that computes something from a body.
 fn computes(of: MethodRouter<Arc<App>>) -> MethodRouter<Arc<App>> {
     of.fallback(|| async { wrong_method("POST") })
+}
+
+/// The routes' paths.
+#[cfg(test)]
+pub fn names() -> [&'static str; ROUTES.len()] {
+    ROUTES.map(|route| route.name)
 }
 
 /// All routes of a server.

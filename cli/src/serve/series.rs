@@ -2,13 +2,14 @@
 
 use ridgepoint::internals::units::{NS_PER_S, ns_to_ms};
 use ridgepoint::replay::{Observer, Outcome, Replay, RequestRecord, StepEvent};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// Most points of a timeline.
 const MOST_POINTS: usize = 400;
 
 /// Quantiles and the queue over time.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct Series {
     /// Time to first token at 0, 1, … 100 % of the finished requests, ms.
     ttft_ms: Vec<f64>,
@@ -23,7 +24,7 @@ pub struct Series {
 }
 
 /// Some steps that follow each other.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, JsonSchema)]
 struct Point {
     /// Start of the first of them, s.
     t_s: f64,

@@ -17,6 +17,7 @@ use ridgepoint::workload::profile::Profile;
 use ridgepoint::workload::requests::{Format, RequestFile};
 use ridgepoint::workload::{Load, OpenedLoad};
 use ridgepoint::{Deployment, Hardware, Model};
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
@@ -68,7 +69,7 @@ pub struct Replayable {
 }
 
 /// A simulation, with series where they were asked for.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct SimulationAnswer {
     #[serde(flatten)]
     simulation: Simulation,

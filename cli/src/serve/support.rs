@@ -1,11 +1,14 @@
 //! `GET /v1/support`: what is known of each model on each GPU, by the sources of the times of one decode step.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use rayon::prelude::*;
 use ridgepoint::kv_capacity::KvCapacity;
 use ridgepoint::model::builtin_names;
+use ridgepoint::physics::OperatorGroup;
 use ridgepoint::{Deployment, Hardware, Model, Options, Provenance, Request, StepModel};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::problem::Problem;
@@ -20,7 +23,7 @@ const LEAST_SHARE: f64 = 0.05;
 const SIZES: [u32; 4] = [1, 2, 4, 8];
 
 /// What is known, as rows of models and columns of GPUs.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct Support {
     /// The rows.
     models: Vec<SupportedModel>,
@@ -31,7 +34,7 @@ pub struct Support {
 }
 
 /// A row.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct SupportedModel {
     /// Short name.
     name: String,
@@ -40,7 +43,7 @@ struct SupportedModel {
 }
 
 /// A column.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct SupportedGpu {
     /// Short name.
     name: String,
@@ -49,16 +52,16 @@ struct SupportedGpu {
 }
 
 /// A model on a GPU.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct Cell {
-    /// The worst source of more than 5 % of the time of a step of 16 decodes.
+    /// The worst source of more than 5 % of the time of a step of 16 decodes, small kernels aside.
     status: Status,
     /// The same in words.
     detail: String,
 }
 
 /// Where times come from, best first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum Status {
     /// Kernels that were measured on this GPU, or between those.
@@ -120,21 +123,29 @@ impl Cell {
         let options = Options { operators_only: true, data_dir: data_dir.map(Path::to_owned), ..Options::default() };
         let steps = StepModel::with_options(model, gpu, deployment, &options)?;
         let step = steps.estimate(&[Request::decode(CACHED_TOKENS); REQUESTS])?;
-        let mut shares: Vec<(Status, &str, f64)> = Vec::new();
-        for (provenance, share) in step.provenance.iter().filter(|(_, share)| *share >= LEAST_SHARE) {
-            if let Some((status, source)) = source(*provenance) {
-                shares.push((status, source, *share));
+        // Small kernels have tables on no GPU, so that they tell none from another.
+        let mut shares: BTreeMap<(bool, Status, &str), f64> = BTreeMap::new();
+        for operator in &step.operators {
+            let is_small = matches!(operator.group, Some(OperatorGroup::SmallKernels | OperatorGroup::Sampling));
+            if let Some((status, source)) = source(operator.provenance) {
+                *shares.entry((is_small, status, source)).or_default() += operator.share;
             }
         }
-        shares.sort_by(|one, other| other.0.cmp(&one.0).then(other.2.total_cmp(&one.2)));
-        let status = shares.first().map_or(Status::Datasheet, |(status, ..)| *status);
-        let parts: Vec<String> =
-            shares.iter().map(|(_, source, share)| format!("{:.0} % {source}", 100.0 * share)).collect();
+        shares.retain(|_, share| *share >= LEAST_SHARE);
+        let counting = shares.keys().filter(|(is_small, ..)| !is_small).map(|(_, status, _)| *status);
+        let status = counting.max().unwrap_or(Status::Datasheet);
+        let parts: Vec<String> = shares
+            .iter()
+            .map(|((is_small, _, source), share)| {
+                let of = if *is_small { "small kernels: " } else { "" };
+                format!("{:.0} % {of}{source}", 100.0 * share)
+            })
+            .collect();
         let gpus = match deployment.tensor_parallel_size {
             1 => "one GPU".to_owned(),
             several => format!("{several} GPUs"),
         };
-        Ok(Cell { status, detail: format!("on {gpus}, {REQUESTS} decodes: {}", parts.join(", ")) })
+        Ok(Cell { status, detail: format!("a step of {REQUESTS} decodes on {gpus}: {}", parts.join(", ")) })
     }
 }
 
@@ -161,7 +172,7 @@ mod tests {
             Cell::new(&model, &gpu, None)
         };
         let own = cell("llama-3.1-8b", "h100");
-        assert!(own.status <= Status::StandIn && own.detail.starts_with("on one GPU"), "{own:?}");
+        assert!(own.status == Status::Own && own.detail.contains("on one GPU"), "{own:?}");
         let borrowed = cell("llama-3.1-8b", "l4");
         assert!(borrowed.status >= Status::Borrowed, "{borrowed:?}");
         // 671 GB of weights do not fit eight GPUs of 24 GB.

@@ -9,6 +9,7 @@ use axum::response::Response;
 use hyper::Request;
 use ridgepoint::Error;
 use ridgepoint_lab::sweep::{Grid, Row, Sweep, SweepSummary};
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
@@ -22,7 +23,7 @@ use super::{answer, body};
 const MOST_CONFIGURATIONS: usize = 2_000;
 
 /// The rows of a grid, and the same in short.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct SweepAnswer {
     /// A row per configuration.
     rows: Vec<Row>,

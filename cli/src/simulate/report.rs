@@ -126,6 +126,7 @@ impl Server<'_> {
 
 /// A replayed load. Its JSON keys are stable: keys are added, never renamed or dropped.
 #[derive(Debug, Serialize)]
+#[cfg_attr(feature = "serve", derive(schemars::JsonSchema))]
 pub struct Simulation {
     #[serde(skip)]
     pub(super) title: String,
@@ -156,6 +157,7 @@ pub struct Simulation {
 
 /// The engine's counts with shares and means of its work; `None` where there is nothing to divide by.
 #[derive(Debug, Serialize)]
+#[cfg_attr(feature = "serve", derive(schemars::JsonSchema))]
 pub(super) struct Counters {
     #[serde(flatten)]
     pub(super) counted: EngineCounters,

@@ -36,6 +36,8 @@ mod limits;
 mod outputs;
 mod predict_step;
 mod real_vllm;
+#[cfg(feature = "serve")]
+mod serve;
 mod simulate;
 mod simulate_faults;
 mod simulate_noise;

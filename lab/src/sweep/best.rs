@@ -9,6 +9,7 @@ const SAME_SCORE: f64 = 1e-9;
 
 /// The best row of a model on a GPU.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Best {
     /// The row.
     #[serde(flatten)]

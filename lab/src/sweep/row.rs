@@ -11,6 +11,7 @@ pub(super) const CANNOT_RUN: &str = "cannot_run";
 /// those of a search are at the rate that was found. `None` is an empty cell.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Row {
     /// Index in the grid, from 0.
     pub configuration: u64,

@@ -10,6 +10,7 @@ use super::sweeping::Sweep;
 
 /// The result of a sweep; its rows are in the output.
 #[derive(Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SweepSummary {
     /// Number of configurations.
     pub configurations: usize,
@@ -31,6 +32,7 @@ pub struct SweepSummary {
 
 /// Why some configurations cannot run.
 #[derive(Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Reason {
     /// Their number.
     pub configurations: usize,

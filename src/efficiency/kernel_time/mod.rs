@@ -42,6 +42,7 @@ pub fn is_within_another(kind: OperatorKind) -> bool {
 /// How efficient kernels are taken to be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 #[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub enum EfficiencyMode {
     /// As measured.
     #[default]

@@ -1,0 +1,159 @@
+//! `GET /openapi.json`: the description of the API, generated from the types that are written and from those in `bodies`.
+
+mod bodies;
+#[cfg(test)]
+mod tests;
+
+use ridgepoint::internals::step_report::StepReport;
+use schemars::generate::{SchemaGenerator, SchemaSettings};
+use schemars::{JsonSchema, Schema};
+use serde_json::{Map, Value, json};
+
+use super::catalogue::{Health, Version};
+use super::kv_capacity::KvCapacityAnswer;
+use super::problem::ErrorBody;
+use super::simulate::SimulationAnswer;
+use super::support::Support;
+use super::sweep::SweepAnswer;
+use crate::hardware::HardwareReport;
+use crate::models::ModelReport;
+use bodies::{Measured, server_body};
+
+/// The description of the API.
+pub fn document() -> Value {
+    let mut types = SchemaSettings::draft2020_12()
+        .with(|settings| settings.definitions_path = "/components/schemas".into())
+        .for_serialize()
+        .into_generator();
+    let paths = paths(&mut types);
+    let mut schemas = Value::Object(types.take_definitions(true));
+    shorten(&mut schemas);
+    json!({
+        "openapi": "3.1.0",
+        "info": {
+            "title": "ridgepoint",
+            "version": env!("CARGO_PKG_VERSION"),
+            "description": "How long one step of an LLM serving engine takes, and what the clients of a server see. The answers are \
+                            those of the command with --format json; docs/serve.md describes the limits.",
+            "license": {"name": "MIT OR Apache-2.0", "identifier": "MIT OR Apache-2.0"},
+        },
+        "security": [{}, {"token": []}],
+        "paths": paths,
+        "components": {
+            "securitySchemes": {
+                "token": {"type": "http", "scheme": "bearer", "description": "Wanted where the server was given a token."},
+            },
+            "schemas": schemas,
+        },
+    })
+}
+
+fn paths(types: &mut SchemaGenerator) -> Map<String, Value> {
+    let mut paths = Map::new();
+    let mut add = |path: &str, method: &str, operation: Value| {
+        paths.insert(path.to_owned(), json!({ method: operation }));
+    };
+    add("/healthz", "get", json!({
+        "operationId": "healthz",
+        "summary": "Whether the server answers",
+        "security": [{}],
+        "responses": {"200": answer::<Health>(types)},
+    }));
+    add("/metrics", "get", json!({
+        "operationId": "metrics",
+        "summary": "Counts and durations for Prometheus",
+        "responses": {
+            "200": {"description": "The figures", "content": {
+                "application/openmetrics-text; version=1.0.0; charset=utf-8": {"schema": {"type": "string"}},
+            }},
+            "401": error(types),
+        },
+    }));
+    add("/v1/version", "get", reading::<Version>(types, "version", "The release, and a hash of the built-in data", &[]));
+    add("/v1/models", "get", reading::<ModelReport>(types, "models", "The models, with sizes and corrections", &[]));
+    let name = "A built-in name or a Hugging Face id, whose slash may stay as it is";
+    let one = reading::<ModelReport>(types, "model", "One model, with the share of one GPU", &[("name", name, "llama-3.1-8b")]);
+    add("/v1/models/{name}", "get", one);
+    add("/v1/hardware", "get", reading::<HardwareReport>(types, "hardware", "The GPUs, with their figures and sources", &[]));
+    let name = "A built-in name or an alias";
+    let one = reading::<HardwareReport>(types, "gpu", "One GPU with its tables", &[("name", name, "h100")]);
+    add("/v1/hardware/{name}", "get", one);
+    let text = "What is known of each model on each GPU";
+    add("/v1/support", "get", reading::<Support>(types, "support", text, &[]));
+    let text = "Measured runs of public servers with predictions beside";
+    add("/v1/measured", "get", reading::<Measured>(types, "measured", text, &[]));
+
+    let step = server_body::<bodies::Step>(types, json!({
+        "model": "llama-3.1-8b", "hardware": "h100", "decode": ["64x2048"], "prefill": ["512@1024"],
+    }));
+    let text = "Predict the time of one step, operator by operator";
+    add("/v1/predict-step", "post", computing::<StepReport<'static>>(types, "predictStep", text, &step));
+    let load = server_body::<bodies::Load>(types, json!({
+        "model": "llama-3.1-8b", "hardware": "h100", "request_rate": 8, "num_requests": 200, "input_len": 800, "output_len": 50,
+    }));
+    let text = "Replay a load on a server";
+    add("/v1/simulate", "post", computing::<SimulationAnswer>(types, "simulate", text, &load));
+    let text = "Replay a grid of servers and loads, or find the highest rate of each server that meets limits";
+    let grid = bodies::sweep_body(types);
+    add("/v1/sweep", "post", computing::<SweepAnswer>(types, "sweep", text, &grid));
+    let server = server_body::<bodies::Nothing>(types, json!({"model": "llama-3.1-8b", "hardware": "h100"}));
+    let text = "The memory equation of a server, also of one that does not fit";
+    add("/v1/kv-capacity", "post", computing::<KvCapacityAnswer>(types, "kvCapacity", text, &server));
+    paths
+}
+
+/// An operation that answers without a body. `parameters` are those of its path: name, description, example.
+fn reading<T: JsonSchema>(types: &mut SchemaGenerator, id: &str, summary: &str, parameters: &[(&str, &str, &str)]) -> Value {
+    let mut responses = responses::<T>(types, &["401", "500", "503"]);
+    if !parameters.is_empty() {
+        responses.insert("404".to_owned(), error(types));
+    }
+    let parameters: Vec<Value> = parameters
+        .iter()
+        .map(|(name, description, example)| {
+            json!({
+                "name": name, "in": "path", "required": true, "description": description, "example": example,
+                "schema": {"type": "string", "minLength": 1},
+            })
+        })
+        .collect();
+    json!({"operationId": id, "summary": summary, "parameters": parameters, "responses": responses})
+}
+
+/// An operation that computes something from a body.
+fn computing<T: JsonSchema>(types: &mut SchemaGenerator, id: &str, summary: &str, body: &Schema) -> Value {
+    let responses = responses::<T>(types, &["400", "401", "408", "413", "415", "422", "500", "503", "504"]);
+    let body = json!({"required": true, "content": {"application/json": {"schema": body}}});
+    json!({"operationId": id, "summary": summary, "requestBody": body, "responses": responses})
+}
+
+fn responses<T: JsonSchema>(types: &mut SchemaGenerator, errors: &[&str]) -> Map<String, Value> {
+    let mut responses: Map<String, Value> =
+        errors.iter().map(|status| ((*status).to_owned(), error(types))).collect();
+    responses.insert("200".to_owned(), answer::<T>(types));
+    responses
+}
+
+fn answer<T: JsonSchema>(types: &mut SchemaGenerator) -> Value {
+    json!({"description": "The result", "content": {"application/json": {"schema": types.subschema_for::<T>()}}})
+}
+
+fn error(types: &mut SchemaGenerator) -> Value {
+    json!({"description": "The error", "content": {"application/json": {"schema": types.subschema_for::<ErrorBody>()}}})
+}
+
+/// Cuts descriptions before the sections and examples that are for readers of the source.
+fn shorten(value: &mut Value) {
+    match value {
+        Value::Object(map) => {
+            if let Some(Value::String(text)) = map.get_mut("description") {
+                let end = ["\n#", "\n\n#", "```"].iter().filter_map(|mark| text.find(mark)).min();
+                text.truncate(end.unwrap_or(text.len()));
+                text.truncate(text.trim_end().len());
+            }
+            map.values_mut().for_each(shorten);
+        }
+        Value::Array(list) => list.iter_mut().for_each(shorten),
+        _ => {}
+    }
+}
