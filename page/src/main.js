@@ -3,6 +3,7 @@
 import { get, Latest, post, setToken } from "./api.js";
 import { pack, unpack } from "./codec.js";
 import { $, debounced, setText } from "./dom.js";
+import { highestRate } from "./highest_rate.js";
 import { addExports } from "./export_buttons.js";
 import { copy, say } from "./exports.js";
 import { Faults } from "./faults.js";
@@ -26,7 +27,7 @@ import {
 } from "./state.js";
 import { Sweep } from "./sweep.js";
 import { CapacityView, binds } from "./views/capacity.js";
-import { KnownView } from "./views/known.js";
+import { KnownView, trust } from "./views/known.js";
 import { LoadView, overload, wholeRun } from "./views/load.js";
 import { fitting, kvTokens, MemoryView } from "./views/memory.js";
 import { bounds, StepView } from "./views/step.js";
@@ -136,7 +137,7 @@ const clearTab = (view) => {
 };
 
 /** Makes the requests of one kind. `body(state)` may find a fault itself. */
-function channel(kind, view, path, body, showAnswer) {
+function channel(kind, view, path, body, showAnswer, send = (sent) => post(path, sent)) {
   let last = "";
   const failed = (error) => {
     last = "";
@@ -152,7 +153,7 @@ function channel(kind, view, path, body, showAnswer) {
     clearTab(view);
   };
   const latest = new Latest({
-    send: ({ sent }) => post(path, sent),
+    send: ({ sent }) => send(sent),
     done: (answer, job) => {
       app.answers[kind] = answer;
       faults.report(kind, [], app.state);
@@ -231,26 +232,34 @@ const askLoad = channel("load", "load", "v1/simulate", simulateBody, (answer) =>
   setText($("answer-load"), `TTFT ${millis(run.ttft_ms?.p99)}`);
   setText($("note-load"), late ? "p99; overloaded, it does not keep up" : `p99; ITL p99 ${millis(run.itl_ms?.p99)}`);
   $("tab-load").classList.toggle("late", Boolean(late));
+  trustworthy(answer);
   views.load.show(answer, { limits: limits(app.state) });
 });
 
-const askCapacity = channel("capacity", "capacity", "v1/sweep", ownSweepBody, (answer) => {
-  const row = answer.rows[0];
-  const held = row.status === "ok" || row.status === "highest_rate_holds";
-  setText(
-    $("answer-capacity"),
-    held ? `${number(row.request_rate_per_s)} req/s` : row.status === "cannot_run" ? "cannot run" : "no rate holds",
-  );
-  setText(
-    $("note-capacity"),
-    held
-      ? `${number(row.request_rate_per_s_per_gpu)} per GPU; ${binds(row)} binds`
-      : row.status === "cannot_run"
-        ? "memory or layout"
-        : `${binds(row)} breaks`,
-  );
-  views.capacity.showOwn(row, { limits: limits(app.state), state: app.state });
-});
+const askCapacity = channel(
+  "capacity",
+  "capacity",
+  "v1/sweep",
+  ownSweepBody,
+  (answer) => {
+    const row = answer.rows[0];
+    const held = row.status === "ok" || row.status === "highest_rate_holds";
+    setText(
+      $("answer-capacity"),
+      held ? `${number(row.request_rate_per_s)} req/s` : row.status === "cannot_run" ? "cannot run" : "no rate holds",
+    );
+    setText(
+      $("note-capacity"),
+      held
+        ? `${number(row.request_rate_per_s_per_gpu)} per GPU; ${binds(row)} binds`
+        : row.status === "cannot_run"
+          ? "memory or layout"
+          : `${binds(row)} breaks`,
+    );
+    views.capacity.showOwn(row, { limits: limits(app.state), state: app.state });
+  },
+  async (sent) => ({ rows: [await highestRate(sent)] }),
+);
 
 const soonLoad = debounced(() => askLoad(app.state), 300);
 const soonCapacity = debounced(() => {
@@ -275,6 +284,21 @@ function request(started) {
   soonCapacity();
 }
 
+/** Public runs, asked for once. */
+async function measured() {
+  app.answers.measured ??= await get("v1/measured");
+  return app.answers.measured;
+}
+
+/** Says below the figures of a load how well loads of its model were predicted. */
+async function trustworthy({ model, hardware }) {
+  try {
+    setText($("load-trust"), app.state.config || app.state.gpu ? "" : trust(await measured(), model, hardware));
+  } catch {
+    setText($("load-trust"), "");
+  }
+}
+
 let knownAsked = false;
 
 async function known() {
@@ -285,9 +309,7 @@ async function known() {
     const support = await get("v1/support");
     app.answers.known = support;
     views.known.showSupport(support, app.state);
-    const measured = await get("v1/measured");
-    app.answers.measured = measured;
-    views.known.showMeasured(measured);
+    views.known.showMeasured(await measured());
     faults.report("known", [], app.state);
   } catch (error) {
     knownAsked = false;
