@@ -306,7 +306,9 @@ async function known() {
   if (knownAsked) return;
   knownAsked = true;
   try {
+    setText($("cell-detail"), "The server predicts every cell. The first time takes some seconds.");
     const support = await get("v1/support");
+    setText($("cell-detail"), "");
     app.answers.known = support;
     views.known.showSupport(support, app.state);
     views.known.showMeasured(await measured());
