@@ -3,7 +3,7 @@
 import { $, h } from "./dom.js";
 import { placed, remedies } from "./problems.js";
 
-const NAMES = { config: "your config.json", gpu: "your GPU's figures", hardware: "the GPU", model: "the model" };
+const NAMES = { token: "the token", config: "your config.json", gpu: "your GPU's figures", hardware: "the GPU", model: "the model" };
 
 export class Faults {
   #of = new Map();

@@ -136,20 +136,22 @@ const clearTab = (view) => {
   $(view).classList.add("stale");
 };
 
+/** Shows a fault of a request: at its field, which the page itself, the server's status or its place in the body may name. */
+function report(kind, error) {
+  const isDenied = error.status === 401;
+  if (isDenied) $("token-field").hidden = false;
+  const key = error.error?.location?.key;
+  const field = error instanceof FieldFault ? error.field : isDenied ? "token" : key in DEFAULTS ? key : "";
+  const problems = error instanceof FieldFault ? [error.message] : problemsOf(error.error ?? { message: error.message });
+  faults.report(kind, problems, app.state, field);
+}
+
 /** Makes the requests of one kind. `body(state)` may find a fault itself. */
 function channel(kind, view, path, body, showAnswer, send = (sent) => post(path, sent)) {
   let last = "";
   const failed = (error) => {
     last = "";
-    if (error.status === 401) $("token-field").hidden = false;
-    const field = error instanceof FieldFault ? error.field : "";
-    const key = error.error?.location?.key;
-    faults.report(
-      kind,
-      error instanceof FieldFault ? [error.message] : problemsOf(error.error ?? { message: error.message }),
-      app.state,
-      field || (key in DEFAULTS ? key : ""),
-    );
+    report(kind, error);
     clearTab(view);
   };
   const latest = new Latest({
@@ -315,7 +317,7 @@ async function known() {
     faults.report("known", [], app.state);
   } catch (error) {
     knownAsked = false;
-    faults.report("known", problemsOf(error.error ?? { message: error.message }), app.state);
+    report("known", error);
   }
 }
 
@@ -383,8 +385,7 @@ async function start() {
     setup.lists(models, hardware);
     faults.report("lists", [], app.state);
   } catch (error) {
-    if (error.status === 401) $("token-field").hidden = false;
-    faults.report("lists", problemsOf(error.error ?? { message: error.message }), app.state);
+    report("lists", error);
   }
   await follow();
 }
