@@ -1,5 +1,5 @@
 // A server for work on the page: the built page from dist/, and everything else from a running `ridgepoint serve`.
-// `node dev.mjs [http://127.0.0.1:8000]`; every change of src/ builds anew.
+// `node dev.mjs [http://127.0.0.1:8080]`; every change of src/ builds anew.
 
 import { createReadStream, existsSync, statSync, watch } from "node:fs";
 import http from "node:http";
@@ -8,7 +8,7 @@ import { spawn } from "node:child_process";
 import { fileURLToPath } from "node:url";
 
 const root = path.dirname(fileURLToPath(import.meta.url));
-const upstream = new URL(process.argv[2] ?? "http://127.0.0.1:8000");
+const upstream = new URL(process.argv[2] ?? "http://127.0.0.1:8080");
 const TYPES = {
   ".html": "text/html; charset=utf-8",
   ".js": "text/javascript",

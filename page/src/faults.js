@@ -3,7 +3,7 @@
 import { $, h } from "./dom.js";
 import { placed, remedies } from "./problems.js";
 
-const NAMES = { config: "your config.json", gpu: "your GPU's figures", hardware: "the GPU", model: "the model" };
+const NAMES = { token: "the token", config: "your config.json", gpu: "your GPU's figures", hardware: "the GPU", model: "the model" };
 
 export class Faults {
   #of = new Map();
@@ -45,6 +45,10 @@ export class Faults {
     const text = items.map((item) => item.textContent).join();
     if (list.dataset.text === text) return;
     list.dataset.text = text;
+    if (items.length === 0) {
+      list.replaceChildren();
+      return;
+    }
     list.replaceChildren(
       h("p", {}, h("strong", {}, items.length === 1 ? "One thing stands in the way." : "Some things stand in the way.")),
       h("ul", {}, items),

@@ -9,6 +9,14 @@ const LARGE = [
   [1e3, "k"],
 ];
 
+const FIXED = [];
+
+/** A formatter of so many decimals. They are kept, because making one takes longer than using it. */
+function fixed(decimals) {
+  FIXED[decimals] ??= new Intl.NumberFormat("en-GB", { minimumFractionDigits: decimals, maximumFractionDigits: decimals });
+  return FIXED[decimals];
+}
+
 /** Rounds to `digits` significant digits, without an exponent: 14.515 → "14.5", 1234.5 → "1,235". */
 export function number(value, digits = 3) {
   if (value === null || value === undefined || !Number.isFinite(value)) return "–";
@@ -16,7 +24,7 @@ export function number(value, digits = 3) {
   // 0.99996 counts as 1.000, so that rounding does not add a digit.
   const magnitude = Math.floor(Math.log10(Math.abs(Number(value.toPrecision(digits)))));
   const decimals = Math.max(0, Math.min(8, digits - 1 - magnitude));
-  return value.toLocaleString("en-GB", { minimumFractionDigits: decimals, maximumFractionDigits: decimals });
+  return fixed(decimals).format(value);
 }
 
 /** A tick of an axis: as `number`, without zeros at its end. */
@@ -29,7 +37,7 @@ export function tick(value, digits = 3) {
 /** A whole number with thousands separators. */
 export function whole(value) {
   if (value === null || value === undefined || !Number.isFinite(value)) return "–";
-  return Math.round(value).toLocaleString("en-GB", { maximumFractionDigits: 0 });
+  return fixed(0).format(Math.round(value));
 }
 
 /** A time in microseconds, in the unit that suits it. */

@@ -3,6 +3,7 @@
 import { get, Latest, post, setToken } from "./api.js";
 import { pack, unpack } from "./codec.js";
 import { $, debounced, setText } from "./dom.js";
+import { highestRate } from "./highest_rate.js";
 import { addExports } from "./export_buttons.js";
 import { copy, say } from "./exports.js";
 import { Faults } from "./faults.js";
@@ -26,7 +27,7 @@ import {
 } from "./state.js";
 import { Sweep } from "./sweep.js";
 import { CapacityView, binds } from "./views/capacity.js";
-import { KnownView } from "./views/known.js";
+import { KnownView, trust } from "./views/known.js";
 import { LoadView, overload, wholeRun } from "./views/load.js";
 import { fitting, kvTokens, MemoryView } from "./views/memory.js";
 import { bounds, StepView } from "./views/step.js";
@@ -135,24 +136,26 @@ const clearTab = (view) => {
   $(view).classList.add("stale");
 };
 
+/** Shows a fault of a request: at its field, which the page itself, the server's status or its place in the body may name. */
+function report(kind, error) {
+  const isDenied = error.status === 401;
+  if (isDenied) $("token-field").hidden = false;
+  const key = error.error?.location?.key;
+  const field = error instanceof FieldFault ? error.field : isDenied ? "token" : key in DEFAULTS ? key : "";
+  const problems = error instanceof FieldFault ? [error.message] : problemsOf(error.error ?? { message: error.message });
+  faults.report(kind, problems, app.state, field);
+}
+
 /** Makes the requests of one kind. `body(state)` may find a fault itself. */
-function channel(kind, view, path, body, showAnswer) {
+function channel(kind, view, path, body, showAnswer, send = (sent) => post(path, sent)) {
   let last = "";
   const failed = (error) => {
     last = "";
-    if (error.status === 401) $("token-field").hidden = false;
-    const field = error instanceof FieldFault ? error.field : "";
-    const key = error.error?.location?.key;
-    faults.report(
-      kind,
-      error instanceof FieldFault ? [error.message] : problemsOf(error.error ?? { message: error.message }),
-      app.state,
-      field || (key in DEFAULTS ? key : ""),
-    );
+    report(kind, error);
     clearTab(view);
   };
   const latest = new Latest({
-    send: ({ sent }) => post(path, sent),
+    send: ({ sent }) => send(sent),
     done: (answer, job) => {
       app.answers[kind] = answer;
       faults.report(kind, [], app.state);
@@ -231,26 +234,34 @@ const askLoad = channel("load", "load", "v1/simulate", simulateBody, (answer) =>
   setText($("answer-load"), `TTFT ${millis(run.ttft_ms?.p99)}`);
   setText($("note-load"), late ? "p99; overloaded, it does not keep up" : `p99; ITL p99 ${millis(run.itl_ms?.p99)}`);
   $("tab-load").classList.toggle("late", Boolean(late));
+  trustworthy(answer);
   views.load.show(answer, { limits: limits(app.state) });
 });
 
-const askCapacity = channel("capacity", "capacity", "v1/sweep", ownSweepBody, (answer) => {
-  const row = answer.rows[0];
-  const held = row.status === "ok" || row.status === "highest_rate_holds";
-  setText(
-    $("answer-capacity"),
-    held ? `${number(row.request_rate_per_s)} req/s` : row.status === "cannot_run" ? "cannot run" : "no rate holds",
-  );
-  setText(
-    $("note-capacity"),
-    held
-      ? `${number(row.request_rate_per_s_per_gpu)} per GPU; ${binds(row)} binds`
-      : row.status === "cannot_run"
-        ? "memory or layout"
-        : `${binds(row)} breaks`,
-  );
-  views.capacity.showOwn(row, { limits: limits(app.state), state: app.state });
-});
+const askCapacity = channel(
+  "capacity",
+  "capacity",
+  "v1/sweep",
+  ownSweepBody,
+  (answer) => {
+    const row = answer.rows[0];
+    const held = row.status === "ok" || row.status === "highest_rate_holds";
+    setText(
+      $("answer-capacity"),
+      held ? `${number(row.request_rate_per_s)} req/s` : row.status === "cannot_run" ? "cannot run" : "no rate holds",
+    );
+    setText(
+      $("note-capacity"),
+      held
+        ? `${number(row.request_rate_per_s_per_gpu)} per GPU; ${binds(row)} binds`
+        : row.status === "cannot_run"
+          ? "memory or layout"
+          : `${binds(row)} breaks`,
+    );
+    views.capacity.showOwn(row, { limits: limits(app.state), state: app.state });
+  },
+  async (sent) => ({ rows: [await highestRate(sent)] }),
+);
 
 const soonLoad = debounced(() => askLoad(app.state), 300);
 const soonCapacity = debounced(() => {
@@ -275,6 +286,21 @@ function request(started) {
   soonCapacity();
 }
 
+/** Public runs, asked for once. */
+async function measured() {
+  app.answers.measured ??= await get("v1/measured");
+  return app.answers.measured;
+}
+
+/** Says below the figures of a load how well loads of its model were predicted. */
+async function trustworthy({ model, hardware }) {
+  try {
+    setText($("load-trust"), app.state.config || app.state.gpu ? "" : trust(await measured(), model, hardware));
+  } catch {
+    setText($("load-trust"), "");
+  }
+}
+
 let knownAsked = false;
 
 async function known() {
@@ -282,16 +308,16 @@ async function known() {
   if (knownAsked) return;
   knownAsked = true;
   try {
+    setText($("cell-detail"), "The server predicts every cell. The first time takes some seconds.");
     const support = await get("v1/support");
+    setText($("cell-detail"), "");
     app.answers.known = support;
     views.known.showSupport(support, app.state);
-    const measured = await get("v1/measured");
-    app.answers.measured = measured;
-    views.known.showMeasured(measured);
+    views.known.showMeasured(await measured());
     faults.report("known", [], app.state);
   } catch (error) {
     knownAsked = false;
-    faults.report("known", problemsOf(error.error ?? { message: error.message }), app.state);
+    report("known", error);
   }
 }
 
@@ -359,8 +385,7 @@ async function start() {
     setup.lists(models, hardware);
     faults.report("lists", [], app.state);
   } catch (error) {
-    if (error.status === 401) $("token-field").hidden = false;
-    faults.report("lists", problemsOf(error.error ?? { message: error.message }), app.state);
+    report("lists", error);
   }
   await follow();
 }

@@ -25,15 +25,20 @@ export function colourOf(map, name) {
   return map[name]?.colour ?? "var(--ink-2)";
 }
 
-/** Binds an element to a function that draws a node for a width in pixels. */
+/**
+ * Binds an element to a function that draws a node for a width in pixels. The width comes from an observer, because asking the element
+ * for it would lay out the page anew in the middle of each answer.
+ */
 export class Frame {
   #draw = null;
   #width = 0;
 
   constructor(element) {
     this.element = element;
-    new ResizeObserver(() => {
-      if (Math.abs(element.clientWidth - this.#width) > 1) this.#redraw();
+    new ResizeObserver(([{ contentRect }]) => {
+      if (Math.abs(contentRect.width - this.#width) <= 1) return;
+      this.#width = Math.floor(contentRect.width);
+      this.#redraw();
     }).observe(element);
   }
 
@@ -48,7 +53,6 @@ export class Frame {
   }
 
   #redraw() {
-    this.#width = this.element.clientWidth;
     if (this.#draw && this.#width > 0) this.element.replaceChildren(...[this.#draw(this.#width)].flat());
   }
 }

@@ -1,6 +1,6 @@
 // Curves: quantiles of latencies, queues over time, requests that fit a context, measured against predicted.
 
-import { areaY, axisX, axisY, dot, gridX, gridY, line, ruleX, ruleY, text } from "@observablehq/plot";
+import { areaY, axisX, axisY, dot, gridX, gridY, line, link, ruleX, ruleY, text } from "@observablehq/plot";
 import { axisName, draw, legend, legendLines } from "./frame.js";
 import { millis, tick, whole } from "../format.js";
 
@@ -201,7 +201,7 @@ export function measuredChart({ points, width, colours }) {
     marginTop: head,
     marginBottom: 42,
     x: { type: "log", domain, label: null },
-    y: { type: "log", domain, label: null, clamp: true },
+    y: { type: "log", domain, label: null },
     color: { type: "identity" },
     marks: [
       gridX({ ticks, stroke: "var(--rule)", strokeOpacity: 1 }),
@@ -218,6 +218,18 @@ export function measuredChart({ points, width, colours }) {
         clip: true,
       }),
       line(along(1), { x: "x", y: "y", stroke: "var(--ink)", strokeWidth: 1.2, clip: true }),
+      link(
+        points.filter(({ lower_ms, upper_ms }) => lower_ms > 0 && upper_ms > 0),
+        {
+          x1: "measured_ms",
+          x2: "measured_ms",
+          y1: "lower_ms",
+          y2: "upper_ms",
+          stroke: (d) => colours[d.kind] ?? "var(--ink-2)",
+          strokeWidth: 1,
+          strokeOpacity: 0.6,
+        },
+      ),
       dot(points, {
         x: "measured_ms",
         y: "predicted_ms",

@@ -3,7 +3,7 @@
 import { Frame } from "../charts/frame.js";
 import { measuredChart } from "../charts/series.js";
 import { $, figure, h, setText } from "../dom.js";
-import { millis, percent, whole } from "../format.js";
+import { listed, millis, percent, whole } from "../format.js";
 import { SortableTable } from "../table.js";
 
 export const STATUSES = {
@@ -18,6 +18,42 @@ const METRIC_COLOURS = { TTFT: "var(--compute)", ITL: "var(--memory)", TPOT: "va
 
 function kindOf(metric) {
   return /^[a-z0-9]+/i.exec(metric)?.[0].toUpperCase() ?? metric;
+}
+
+/** How well public runs of a model on a GPU were predicted, in a sentence. */
+export function trust({ runs }, model, hardware) {
+  const same = runs.filter((run) => run.model === model && run.hardware === hardware);
+  if (same.length === 0)
+    return "No public run of this model on this GPU is known, so these latencies were not compared with a real server.";
+  const errors = new Map();
+  for (const { metric, measured_ms, predicted_ms } of same.flatMap(({ metrics }) => metrics)) {
+    errors.set(metric, [...(errors.get(metric) ?? []), Math.abs(predicted_ms / measured_ms - 1)]);
+  }
+  const means = [...errors].filter(([metric]) => metric.endsWith("_mean"));
+  const words = means.map(
+    ([metric, list]) => `${percent(list.sort((a, b) => a - b)[Math.floor(list.length / 2)], 0)} for the mean ${kindOf(metric)}`,
+  );
+  const count = same.length === 1 ? "One public run" : `${same.length} public runs`;
+  return `${count} of this model on this GPU ${same.length === 1 ? "was" : "were"} predicted by corrections that had not seen the model, with a median error of ${listed(words)}.`;
+}
+
+const SOURCES = [
+  [/between measured shapes|measured$/, "own"],
+  [/similar kernels/, "stand_in"],
+  [/another GPU/, "borrowed"],
+  [/datasheet/, "datasheet"],
+];
+
+/** The source of most of a cell's time, and the share that is from the GPU's own measurements, as its words have them. */
+export function mainSource({ status, detail }) {
+  const shares = { own: 0, stand_in: 0, borrowed: 0, datasheet: 0 };
+  for (const [, share, words] of (detail ?? "").matchAll(/(\d+) % ([^,]+)/g)) {
+    const found = SOURCES.find(([pattern]) => pattern.test(words));
+    if (found) shares[found[1]] += Number(share) / 100;
+  }
+  const [most] = Object.entries(shares).sort((a, b) => b[1] - a[1]);
+  if (status === "refused" || most[1] === 0) return { status, own: null };
+  return { status: most[0], own: shares.own };
 }
 
 function capital(text) {
@@ -37,7 +73,6 @@ export class KnownView {
     this.table = new SortableTable($("measured-table"), {
       caption: "Public runs of real servers: measured and predicted.",
       columns: [
-        { key: "run", label: "run", value: (row) => row.run, cell: (row) => row.run },
         { key: "model", label: "model", value: (row) => row.model, cell: (row) => row.model },
         {
           key: "hardware",
@@ -67,6 +102,14 @@ export class KnownView {
           value: (row) => Math.abs(row.error),
           cell: (row) => `${row.error > 0 ? "+" : ""}${percent(row.error)}`,
         },
+        {
+          key: "interval",
+          label: "90 % interval",
+          numeric: true,
+          value: (row) => row.lower_ms,
+          cell: (row) => (row.lower_ms ? `${millis(row.lower_ms)} to ${millis(row.upper_ms)}` : "–"),
+        },
+        { key: "run", label: "run", value: (row) => row.run, cell: (row) => row.run },
       ],
     });
     $("support").addEventListener("keydown", (event) => this.#key(event));
@@ -79,7 +122,12 @@ export class KnownView {
     });
     $("support-legend").replaceChildren(
       ...Object.entries(STATUSES).map(([status, { sign, label, about }]) =>
-        h("li", {}, h("span", { class: "cell", "data-status": status, "aria-hidden": "true" }, sign), h("span", {}, `${label}: ${about}`)),
+        h(
+          "li",
+          {},
+          h("span", { class: "cell", "data-status": status, "aria-hidden": "true" }, status === "refused" ? sign : ""),
+          h("span", {}, `${label}: ${about}`),
+        ),
       ),
     );
   }
@@ -117,8 +165,9 @@ export class KnownView {
         { role: "row" },
         h("th", { scope: "row", role: "rowheader", class: name === model ? "chosen" : null }, name),
         this.support.hardware.map((gpu, column) => {
-          const { status } = this.support.cells[index][column];
+          const { status, own } = mainSource(this.support.cells[index][column]);
           const known = STATUSES[status] ?? { sign: "?", label: status };
+          const share = own === null ? "" : `, ${percent(own, 0)} of the time from its own measurements`;
           return h(
             "td",
             {
@@ -128,9 +177,9 @@ export class KnownView {
               "data-status": status,
               "data-row": index,
               "data-column": column,
-              "aria-label": `${name} on ${gpu.name}: ${known.label}`,
+              "aria-label": `${name} on ${gpu.name}: ${known.label}${share}`,
             },
-            known.sign,
+            own === null ? known.sign : Math.round(own * 100),
           );
         }),
       ),
@@ -154,7 +203,8 @@ export class KnownView {
     this.told = `${row},${column}`;
     const model = this.support.models[row];
     const gpu = this.support.hardware[column];
-    const { status, detail } = this.support.cells[row][column];
+    const { detail } = this.support.cells[row][column];
+    const { status } = mainSource(this.support.cells[row][column]);
     const known = STATUSES[status] ?? { label: status };
     $("cell-detail").replaceChildren(
       h("p", {}, h("strong", {}, `${model.name} on ${gpu.display_name}: ${known.label}. `), capital(detail ?? "")),
@@ -198,7 +248,12 @@ export class KnownView {
         error: metric.predicted_ms / metric.measured_ms - 1,
       })),
     );
-    setText($("measured-source"), `${whole(runs.length)} runs. ${source ?? ""} The band is 20 % to either side.`);
+    $("measured-figure").hidden = runs.length === 0;
+    $("measured-block").hidden = runs.length === 0;
+    setText(
+      $("measured-source"),
+      `${capital(source)} A line is the 90 % interval of a prediction, the grey band 20 % to either side of the measurement.`,
+    );
     this.table.show(this.rows);
     const kinds = [...new Set(this.rows.map(({ kind }) => kind))];
     const colours = Object.fromEntries(kinds.map((kind) => [kind, METRIC_COLOURS[kind] ?? "var(--latency)"]));

@@ -14,9 +14,12 @@ const shots = path.resolve(repository, process.env.RIDGEPOINT_PAGE_SHOTS ?? "tar
 mkdirSync(shots, { recursive: true });
 
 /** Starts `ridgepoint serve` at a free port. With RIDGEPOINT_URL, a server that runs already is taken. */
-export async function startServer() {
+export async function startServer(token) {
   if (process.env.RIDGEPOINT_URL) return { url: process.env.RIDGEPOINT_URL, stop: async () => {} };
-  const child = spawn(binary, ["serve", "--port", "0"], { stdio: ["ignore", "pipe", "pipe"] });
+  const child = spawn(binary, ["serve", "--port", "0"], {
+    stdio: ["ignore", "pipe", "pipe"],
+    env: token ? { ...process.env, RIDGEPOINT_TOKEN: token } : process.env,
+  });
   const exited = new Promise((resolve) => child.once("exit", resolve));
   const url = await new Promise((resolve, reject) => {
     let text = "";
