@@ -2,7 +2,7 @@
 
 use ridgepoint::internals::input::FileKind;
 
-use crate::{command, core_files, ingest_files, lab_files, laws, whole_runs};
+use crate::{command, core_files, ingest_files, lab_files, laws, streams, whole_runs};
 
 /// A target.
 #[derive(Debug, Clone, Copy)]
@@ -66,7 +66,7 @@ pub const fn of_kind(kind: FileKind) -> &'static [&'static str] {
     }
 }
 
-const TARGETS: [Target; 39] = [
+const TARGETS: [Target; 40] = [
     target("model_config", core_files::model_config),
     target("generation_config", core_files::generation_config),
     target("deployment", core_files::deployment),
@@ -101,6 +101,7 @@ const TARGETS: [Target; 39] = [
     target("closed_loop", lab_files::closed_loop),
     target("sweep_grid", lab_files::sweep_grid),
     target("sweep_rows", lab_files::sweep_rows),
+    target("server_sent_events", streams::server_sent_events),
     target("experiment", whole_runs::experiment),
     target("fit_steps", whole_runs::fit_steps),
     target("law_step", laws::step::law),

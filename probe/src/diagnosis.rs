@@ -157,9 +157,14 @@ impl Facts {
         };
         let missing = self.missing();
         let ratio = self.cold_ms / warm_ms;
-        let times = format!("cold_1 took {:.1} ms, warm requests {warm_ms:.1} ms in the median: {ratio:.2} times as long.", self.cold_ms);
+        let times = format!(
+            "cold_1 took {:.1} ms, warm requests {warm_ms:.1} ms in the median: {ratio:.2} times as long.",
+            self.cold_ms
+        );
         let about = match name {
-            Cause::NotCold => format!("{times} The server had answered before, so this is no cold start: restart it and run again."),
+            Cause::NotCold => {
+                format!("{times} The server had answered before, so this is no cold start: restart it and run again.")
+            }
             Cause::Undecided => format!("{times} {} Missing: {}.", name.about(), missing.join("; ")),
             _ => format!("{times} {}", name.about()),
         };
@@ -186,7 +191,13 @@ impl Facts {
         }
         add("gpu_memory_rise", self.gpu_rise_bytes, "bytes", LEAST_RISE_BYTES, Cause::KvAllocation);
         // A memory that was emptier than what came into it did not hold the weights.
-        add("gpu_was_empty", self.gpu_rise_bytes, "bytes", self.gpu_before_bytes.unwrap_or(f64::INFINITY), Cause::HbmTransfer);
+        add(
+            "gpu_was_empty",
+            self.gpu_rise_bytes,
+            "bytes",
+            self.gpu_before_bytes.unwrap_or(f64::INFINITY),
+            Cause::HbmTransfer,
+        );
         add("host_memory_drop", self.host_drop_bytes, "bytes", LEAST_RISE_BYTES, Cause::KvAllocation);
         // As a ratio that is met from below: the later requests over warm_1.
         let at_once = self.warm_1_ms.filter(|ms| *ms > 0.0).map(|ms| warm_ms / ms);

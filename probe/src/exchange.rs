@@ -92,8 +92,14 @@ impl Ask<'_> {
         exchange
     }
 
-    async fn reply(&self, connection: &mut Connection, begin: Instant, exchange: &mut Exchange) -> Result<Reply, Fault> {
-        let builder = request(self.target, &self.path, Method::POST, self.headers).header(CONTENT_TYPE, "application/json");
+    async fn reply(
+        &self,
+        connection: &mut Connection,
+        begin: Instant,
+        exchange: &mut Exchange,
+    ) -> Result<Reply, Fault> {
+        let builder =
+            request(self.target, &self.path, Method::POST, self.headers).header(CONTENT_TYPE, "application/json");
         let request = builder.header(ACCEPT, "text/event-stream").body(Full::new(Bytes::from(self.body.clone())));
         let request = request.map_err(|error| Fault::new(FaultKind::NotHttp, error))?;
         let deadline = begin + self.limits.first_token.min(self.limits.total);
@@ -126,7 +132,8 @@ impl Accepted {
     async fn read(self, ask: &Ask<'_>, begin: Instant, exchange: &mut Exchange) -> Result<Reply, Fault> {
         let response = self.0;
         let is_http_1_0 = response.version() == Version::HTTP_10;
-        let header = |name| response.headers().get(name).and_then(|value: &hyper::header::HeaderValue| value.to_str().ok());
+        let header =
+            |name| response.headers().get(name).and_then(|value: &hyper::header::HeaderValue| value.to_str().ok());
         if let Some(encoding) = header(CONTENT_ENCODING).filter(|encoding| !encoding.eq_ignore_ascii_case("identity")) {
             return Err(Fault::new(FaultKind::Compressed, format!("content-encoding: {encoding}")));
         }

@@ -122,8 +122,8 @@ impl FaultKind {
     /// Whether no HTTP was spoken with the server.
     pub fn is_of_connection(self) -> bool {
         use FaultKind::{
-            ConnectTimeOut, ConnectionRefused, Dns, NotHttp, NotTls, TlsExpired, TlsFailed, TlsTimeOut, TlsUnknownIssuer,
-            TlsWrongName, Unreachable,
+            ConnectTimeOut, ConnectionRefused, Dns, NotHttp, NotTls, TlsExpired, TlsFailed, TlsTimeOut,
+            TlsUnknownIssuer, TlsWrongName, Unreachable,
         };
         matches!(
             self,
@@ -181,7 +181,9 @@ mod tests {
         let names: Vec<&str> =
             FaultKind::ALL.iter().map(|of| of.name()).chain(Remark::ALL.iter().map(|of| of.name())).collect();
         assert_eq!(names.iter().collect::<BTreeSet<_>>().len(), names.len());
-        assert!(names.iter().all(|name| name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')));
+        assert!(
+            names.iter().all(|name| name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_'))
+        );
         assert_eq!(serde_json::to_string(&FaultKind::CutStream).unwrap(), "\"cut_stream\"");
     }
 

@@ -203,7 +203,8 @@ mod tests {
 
     #[test]
     fn bodies_are_those_of_the_api() {
-        let of = |api, with_usage| Completion { api, model: "m", prompt: "p", max_tokens: 8, ignore_eos: false, with_usage };
+        let of =
+            |api, with_usage| Completion { api, model: "m", prompt: "p", max_tokens: 8, ignore_eos: false, with_usage };
         let json = |of: Completion<'_>| serde_json::from_slice::<Value>(&of.body()).unwrap();
         assert_eq!(
             json(of(Api::Completions, false)),

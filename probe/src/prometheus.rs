@@ -101,16 +101,23 @@ impl ServerMetrics {
             let count = now.count - before.count;
             (count > 0.0).then(|| 1e3 * (now.sum_s - before.sum_s) / count)
         };
-        let mut bounds: Vec<(f64, f64)> = self.ttft_buckets.iter().filter_map(|(bound, count)| {
-            let before = earlier.ttft_buckets.get(bound).unwrap_or(&0.0);
-            Some((bound.replace("+Inf", "inf").parse().ok()?, count - before))
-        }).collect();
+        let mut bounds: Vec<(f64, f64)> = self
+            .ttft_buckets
+            .iter()
+            .filter_map(|(bound, count)| {
+                let before = earlier.ttft_buckets.get(bound).unwrap_or(&0.0);
+                Some((bound.replace("+Inf", "inf").parse().ok()?, count - before))
+            })
+            .collect();
         bounds.sort_by(|a, b| a.0.total_cmp(&b.0));
         let mut below = 0.0;
         let mut ttft_counts = Vec::new();
         for (bound_s, count) in bounds {
             if count > below {
-                ttft_counts.push(BucketCount { up_to_ms: Some(1e3 * bound_s).filter(|ms| ms.is_finite()), requests: count - below });
+                ttft_counts.push(BucketCount {
+                    up_to_ms: Some(1e3 * bound_s).filter(|ms| ms.is_finite()),
+                    requests: count - below,
+                });
             }
             below = below.max(count);
         }

@@ -2,11 +2,11 @@
 
 /// Words that are a token each in most vocabularies, behind a blank.
 const WORDS: [&str; 64] = [
-    "able", "back", "ball", "bank", "base", "bird", "blue", "boat", "body", "book", "born", "call", "card", "care", "case",
-    "city", "cold", "come", "cost", "dark", "data", "date", "deal", "deep", "door", "down", "east", "edge", "face", "fact",
-    "fall", "farm", "fast", "film", "fine", "fire", "fish", "food", "foot", "form", "free", "game", "gold", "good", "half",
-    "hand", "hard", "head", "heat", "high", "home", "hope", "hour", "idea", "land", "late", "life", "line", "list", "long",
-    "main", "mark", "meal", "moon",
+    "able", "back", "ball", "bank", "base", "bird", "blue", "boat", "body", "book", "born", "call", "card", "care",
+    "case", "city", "cold", "come", "cost", "dark", "data", "date", "deal", "deep", "door", "down", "east", "edge",
+    "face", "fact", "fall", "farm", "fast", "film", "fine", "fire", "fish", "food", "foot", "form", "free", "game",
+    "gold", "good", "half", "hand", "hard", "head", "heat", "high", "home", "hope", "hour", "idea", "land", "late",
+    "life", "line", "list", "long", "main", "mark", "meal", "moon",
 ];
 
 /// Words at the start of a prompt that no other has: 64⁶ are as many as 2³⁶.
@@ -25,7 +25,11 @@ pub(crate) struct Prompts {
 impl Prompts {
     /// The fixed prompt, as the request of this number sends it.
     pub(crate) fn fixed(&self, number: u64) -> String {
-        if self.is_same { self.text.clone() } else { format!("{} {}", words(self.seed, number, UNIQUE_WORDS), self.text) }
+        if self.is_same {
+            self.text.clone()
+        } else {
+            format!("{} {}", words(self.seed, number, UNIQUE_WORDS), self.text)
+        }
     }
 
     /// A prompt of so many words.

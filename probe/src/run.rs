@@ -57,7 +57,11 @@ fn client(settings: &Settings) -> Result<Client, String> {
     }
     let limits = settings.limits;
     Ok(Client {
-        connector: Connector { target: settings.target.clone(), tls: tls::config(&settings.trust)?, limit: limits.connect },
+        connector: Connector {
+            target: settings.target.clone(),
+            tls: tls::config(&settings.trust)?,
+            limit: limits.connect,
+        },
         headers,
         limits,
         max_retry_wait: settings.max_retry_wait,
@@ -175,7 +179,9 @@ impl Run<'_> {
             let text = self.prompts().of_words(self.next(), num_words);
             let prompt = Prompt { name: "sizing".to_owned(), model: Arc::clone(model), text, max_tokens: 1 };
             let Some(tokens) = lane.complete(&prompt).await.prompt_tokens else {
-                report.notes.push(format!("the server does not count prompt tokens: prompts of {input_len} tokens are of so many words"));
+                report.notes.push(format!(
+                    "the server does not count prompt tokens: prompts of {input_len} tokens are of so many words"
+                ));
                 return (input_len, sizing);
             };
             report.last_sizing = Some((num_words, tokens));
@@ -188,7 +194,13 @@ impl Run<'_> {
         (num_words, MAX_SIZINGS)
     }
 
-    async fn rung(&self, (input_len, concurrency): (u64, u32), num_words: u64, requests: u64, model: &Arc<str>) -> Rung {
+    async fn rung(
+        &self,
+        (input_len, concurrency): (u64, u32),
+        num_words: u64,
+        requests: u64,
+        model: &Arc<str>,
+    ) -> Rung {
         let begin = Instant::now();
         let (taken, stopped) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
         let mut lanes = JoinSet::new();

@@ -81,7 +81,8 @@ impl Settings {
 
     /// Requests that are counted: cold, warm and those of the ladder.
     pub fn num_requests(&self) -> u64 {
-        let rungs = self.ladder.as_ref().map_or(0, |of| of.requests * (of.input_lens.len() * of.concurrencies.len()) as u64);
+        let rungs =
+            self.ladder.as_ref().map_or(0, |of| of.requests * (of.input_lens.len() * of.concurrencies.len()) as u64);
         2 + u64::from(self.num_warm) + rungs
     }
 }

@@ -95,7 +95,10 @@ impl StreamReader {
         let tokens = self.reply.completion_tokens;
         if tokens > ENDLESS_FACTOR * self.max_tokens + SPARE_TOKENS {
             let max_tokens = self.max_tokens;
-            return Err(Fault::new(FaultKind::EndlessStream, format!("{tokens} tokens, where {max_tokens} were asked for")));
+            return Err(Fault::new(
+                FaultKind::EndlessStream,
+                format!("{tokens} tokens, where {max_tokens} were asked for"),
+            ));
         }
         Ok(Progress { has_tokens: tokens > before, is_done: self.is_done })
     }
@@ -124,7 +127,10 @@ impl StreamReader {
         let reply = &mut self.reply;
         if !is_done && reply.finish_reason.is_none() {
             let tokens = reply.completion_tokens;
-            return Err(Fault::new(FaultKind::CutStream, format!("it ends after {tokens} tokens without a reason or [DONE]")));
+            return Err(Fault::new(
+                FaultKind::CutStream,
+                format!("it ends after {tokens} tokens without a reason or [DONE]"),
+            ));
         }
         let told = usage.and_then(|usage| usage.completion_tokens);
         if reply.chunks.is_empty() {
@@ -156,8 +162,9 @@ impl StreamReader {
     }
 
     fn event(&mut self, at: Duration, event: &Event) -> Result<(), Fault> {
-        let text = std::str::from_utf8(&event.data)
-            .map_err(|error| Fault::new(FaultKind::InvalidUtf8, format!("at byte {} of an event", error.valid_up_to())))?;
+        let text = std::str::from_utf8(&event.data).map_err(|error| {
+            Fault::new(FaultKind::InvalidUtf8, format!("at byte {} of an event", error.valid_up_to()))
+        })?;
         let text = text.trim();
         self.has_events = true;
         if self.is_done {
@@ -257,7 +264,8 @@ mod tests {
         format!("data: {{\"choices\": [{{\"index\": 0, \"text\": \"{text}\"}}]{more}}}\n\n")
     }
 
-    const END: &str = "data: {\"choices\": [{\"index\": 0, \"text\": \"\", \"finish_reason\": \"length\"}]}\n\ndata: [DONE]\n\n";
+    const END: &str =
+        "data: {\"choices\": [{\"index\": 0, \"text\": \"\", \"finish_reason\": \"length\"}]}\n\ndata: [DONE]\n\n";
 
     /// Reads pieces that arrive 10 ms after each other.
     fn read(max_tokens: u32, pieces: &[&str]) -> Result<Reply, Fault> {
@@ -288,7 +296,8 @@ mod tests {
     #[test]
     fn counts_of_chunks_tell_tokens_without_text_and_several_at_once() {
         let usage = |n: u32| format!(", \"usage\": {{\"prompt_tokens\": 9, \"completion_tokens\": {n}}}");
-        let pieces = [text("a", &usage(1)), text("", &usage(2)), text("bcd", &usage(5)), text("e", &usage(6)), END.to_owned()];
+        let pieces =
+            [text("a", &usage(1)), text("", &usage(2)), text("bcd", &usage(5)), text("e", &usage(6)), END.to_owned()];
         let reply = read(6, &pieces.each_ref().map(String::as_str)).unwrap();
         assert_eq!(chunks(&reply), [(10, 1), (20, 1), (30, 3), (40, 1)]);
         assert_eq!((reply.prompt_tokens, reply.completion_tokens), (Some(9), 6));
@@ -299,7 +308,16 @@ mod tests {
     fn a_count_at_the_end_spreads_over_the_chunks() {
         let usage = "data: {\"choices\": [], \"usage\": {\"prompt_tokens\": 9, \"completion_tokens\": 8, \
                      \"prompt_tokens_details\": {\"cached_tokens\": 4}}}\n\n";
-        let reply = read(8, &[&text("ab", ""), &text("cd", ""), &text("ef", ""), &END.replace("data: [DONE]", &(usage.to_owned() + "data: [DONE]"))]).unwrap();
+        let reply = read(
+            8,
+            &[
+                &text("ab", ""),
+                &text("cd", ""),
+                &text("ef", ""),
+                &END.replace("data: [DONE]", &(usage.to_owned() + "data: [DONE]")),
+            ],
+        )
+        .unwrap();
         assert_eq!(chunks(&reply), [(10, 2), (20, 3), (30, 3)]);
         assert_eq!((reply.cached_tokens, reply.completion_tokens), (Some(4), 8));
     }

@@ -62,7 +62,13 @@ impl Target {
             None if authority.ends_with(':') || has_bad_port(authority) => {
                 return Err("has a port that is no number from 1 to 65535".to_owned());
             }
-            None => if is_tls { 443 } else { 80 },
+            None => {
+                if is_tls {
+                    443
+                } else {
+                    80
+                }
+            }
         };
         let path = uri.path().trim_end_matches('/');
         let prefix = ENDPOINTS.iter().find_map(|end| path.strip_suffix(end)).unwrap_or(path).to_owned();
@@ -115,7 +121,12 @@ mod tests {
 
     #[test]
     fn loopback_is_told_by_the_address() {
-        for (text, expected) in [("http://[::1]", true), ("http://127.1.2.3:80", true), ("http://LOCALHOST", true), ("http://10.0.0.1", false)] {
+        for (text, expected) in [
+            ("http://[::1]", true),
+            ("http://127.1.2.3:80", true),
+            ("http://LOCALHOST", true),
+            ("http://10.0.0.1", false),
+        ] {
             assert_eq!(Target::parse(text).unwrap().is_loopback(), expected, "{text}");
         }
     }

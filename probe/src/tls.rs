@@ -36,10 +36,9 @@ pub(crate) fn config(trust: &Trust) -> Result<Arc<ClientConfig>, String> {
         .with_safe_default_protocol_versions()
         .map_err(|error| error.to_string())?;
     let config = match trust {
-        Trust::Anything => builder
-            .dangerous()
-            .with_custom_certificate_verifier(Arc::new(AcceptsAll(provider)))
-            .with_no_client_auth(),
+        Trust::Anything => {
+            builder.dangerous().with_custom_certificate_verifier(Arc::new(AcceptsAll(provider))).with_no_client_auth()
+        }
         Trust::System => builder.with_root_certificates(system_roots()).with_no_client_auth(),
         Trust::File(path) => {
             let mut roots = system_roots();
@@ -59,9 +58,8 @@ fn system_roots() -> RootCertStore {
 
 fn add_file(roots: &mut RootCertStore, path: &Path) -> Result<(), String> {
     let fault = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
-    let certificates: Vec<CertificateDer<'static>> = CertificateDer::pem_file_iter(path)
-        .and_then(Iterator::collect)
-        .map_err(|error| fault(&error))?;
+    let certificates: Vec<CertificateDer<'static>> =
+        CertificateDer::pem_file_iter(path).and_then(Iterator::collect).map_err(|error| fault(&error))?;
     if certificates.is_empty() {
         return Err(fault(&"has no certificate: it must be PEM, with -----BEGIN CERTIFICATE-----"));
     }

@@ -51,7 +51,9 @@ fn late(
 
 /// A case of a status with a JSON error.
 fn status(name: &'static str, expected: &'static str, status: u16) -> Case {
-    case(name, expected, move |_, out| document(out, status, "application/json", r#"{"error": {"message": "because"}}"#))
+    case(name, expected, move |_, out| {
+        document(out, status, "application/json", r#"{"error": {"message": "because"}}"#)
+    })
 }
 
 /// A case of a stream with these events.
@@ -126,7 +128,11 @@ fn of_heads() -> Vec<Case> {
             }
             stream(incoming, out, Duration::ZERO, Duration::ZERO)
         }),
-        raw("a redirect to itself", "redirect", b"HTTP/1.1 302 x\r\nlocation: /v1/completions\r\ncontent-length: 0\r\n\r\n"),
+        raw(
+            "a redirect to itself",
+            "redirect",
+            b"HTTP/1.1 302 x\r\nlocation: /v1/completions\r\ncontent-length: 0\r\n\r\n",
+        ),
         case("a giant header", "headers_too_large", |_, out| {
             write!(out, "HTTP/1.1 200 OK\r\nx: {}\r\n\r\n", "y".repeat(1 << 20))?;
             Ok(After::Close)
@@ -155,18 +161,33 @@ fn of_bodies() -> Vec<Case> {
     vec![
         case("a page", "html", |_, out| document(out, 200, "text/html", "<!doctype html><title>Sign in</title>")),
         case("JSON that does not stream", "not_streaming", |_, out| {
-            document(out, 200, "application/json", r#"{"choices": [{"text": "all of it"}], "usage": {"completion_tokens": 3}}"#)
+            document(
+                out,
+                200,
+                "application/json",
+                r#"{"choices": [{"text": "all of it"}], "usage": {"completion_tokens": 3}}"#,
+            )
         }),
-        case("an error with status 200", "error_event", |_, out| document(out, 200, "application/json", r#"{"error": {"message": "no"}}"#)),
+        case("an error with status 200", "error_event", |_, out| {
+            document(out, 200, "application/json", r#"{"error": {"message": "no"}}"#)
+        }),
         case("plain text", "not_events", |_, out| document(out, 200, "text/plain", "OK")),
         case("other JSON", "not_events", |_, out| document(out, 200, "application/json", r#"{"status": "up"}"#)),
-        raw("gzip by header", "compressed", b"HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length: 3\r\n\r\nabc"),
+        raw(
+            "gzip by header",
+            "compressed",
+            b"HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length: 3\r\n\r\nabc",
+        ),
         body("gzip without a header", "compressed", b"\x1f\x8b\x08\x00\x00"),
         body("an empty body", "cut_stream", b": only a comment\n\n"),
         body("invalid UTF-8", "invalid_utf8", b"data: {\"choices\": [{\"text\": \"\xff\xfe\"}]}\n\n"),
         body("invalid JSON", "invalid_json", b"data: {choices}\n\n"),
         body("an event of another shape", "invalid_json", b"data: [1, 2, 3]\n\n"),
-        body("an error in the stream", "error_event", b"data: {\"error\": {\"message\": \"CUDA out of memory\", \"code\": 500}}\n\n"),
+        body(
+            "an error in the stream",
+            "error_event",
+            b"data: {\"error\": {\"message\": \"CUDA out of memory\", \"code\": 500}}\n\n",
+        ),
         body("an event of the name error", "error_event", b"event: error\ndata: overloaded\n\n"),
         case("a giant line", "line_too_long", |_, out| {
             events(out)?;
@@ -189,8 +210,16 @@ fn of_bodies() -> Vec<Case> {
             piece(out, A)?;
             end(out)
         }),
-        raw("fewer bytes than announced", "cut_stream", b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: 999\r\n\r\ndata: "),
-        raw("a chunk without a size", "broken_transfer", b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nzz\r\nabc\r\n"),
+        raw(
+            "fewer bytes than announced",
+            "cut_stream",
+            b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: 999\r\n\r\ndata: ",
+        ),
+        raw(
+            "a chunk without a size",
+            "broken_transfer",
+            b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nzz\r\nabc\r\n",
+        ),
         case("tokens without end", "endless_stream", |_, out| {
             events(out)?;
             loop {
@@ -232,7 +261,11 @@ fn of_bodies() -> Vec<Case> {
 
 /// Streams that are read to their end, with a remark.
 fn of_remarks() -> Vec<Case> {
-    fn of(name: &'static str, remark: &'static str, text: impl Fn(&Incoming) -> String + Send + Sync + 'static) -> Case {
+    fn of(
+        name: &'static str,
+        remark: &'static str,
+        text: impl Fn(&Incoming) -> String + Send + Sync + 'static,
+    ) -> Case {
         case(name, remark, move |incoming, out| {
             events(out)?;
             piece(out, text(incoming))?;
@@ -249,7 +282,9 @@ fn of_remarks() -> Vec<Case> {
         of("fewer tokens", "fewer_tokens", |incoming| A.to_owned() + &last(incoming, 1)),
         of("more tokens", "more_tokens", |incoming| A.repeat(9) + &last(incoming, 9)),
         of("tokens without text", "empty_tokens", |incoming| token("").repeat(3) + A + &last(incoming, 4)),
-        of("two choices", "several_choices", |incoming| A.repeat(4) + &A.replace("\"index\": 0", "\"index\": 1") + &last(incoming, 4)),
+        of("two choices", "several_choices", |incoming| {
+            A.repeat(4) + &A.replace("\"index\": 0", "\"index\": 1") + &last(incoming, 4)
+        }),
         case("several tokens a chunk", "several_tokens", |incoming, out| {
             events(out)?;
             piece(out, A)?;
@@ -340,7 +375,8 @@ fn each_misbehaviour_has_a_name() {
         let mock = Mock::with("127.0.0.1:0", plain, Arc::clone(&case.handler)).unwrap();
         check(case.name, &[case.expected], &settings(&mock.url(), case.limits));
     };
-    let jobs: Vec<_> = cases.iter().map(|case| (case.name, Box::new(move || job(case)) as Box<dyn Fn() + Send + Sync>)).collect();
+    let jobs: Vec<_> =
+        cases.iter().map(|case| (case.name, Box::new(move || job(case)) as Box<dyn Fn() + Send + Sync>)).collect();
     all(&jobs);
 }
 
@@ -355,7 +391,8 @@ fn connections_that_fail_have_a_name() {
     full.bind(&"127.0.0.1:0".parse::<std::net::SocketAddr>().unwrap().into()).unwrap();
     full.listen(0).unwrap();
     let address = full.local_addr().unwrap().as_socket().unwrap();
-    let queued: Vec<_> = (0..4).filter_map(|_| TcpStream::connect_timeout(&address, Duration::from_millis(200)).ok()).collect();
+    let queued: Vec<_> =
+        (0..4).filter_map(|_| TcpStream::connect_timeout(&address, Duration::from_millis(200)).ok()).collect();
     check("a full queue", &["connect_time_out"], &settings(&format!("http://{address}"), short()));
     drop(queued);
 
@@ -396,7 +433,11 @@ fn certificates_that_are_wrong_have_a_name() {
     let mock = Mock::with("127.0.0.1:0", wrap(&certificate), Arc::clone(&ok)).unwrap();
     check("http to a port of TLS", &["not_http", "closed"], &settings(&format!("http://{}", mock.address), limits));
     let plain = Mock::start(|incoming, out| stream(incoming, out, Duration::ZERO, Duration::ZERO));
-    check("TLS to a port of http", &["not_tls", "tls_failed"], &settings(&format!("https://{}", plain.address), Limits { connect: Duration::from_secs(3), ..limits }));
+    check(
+        "TLS to a port of http",
+        &["not_tls", "tls_failed"],
+        &settings(&format!("https://{}", plain.address), Limits { connect: Duration::from_secs(3), ..limits }),
+    );
 
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("https://{}", silent.local_addr().unwrap());

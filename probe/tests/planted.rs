@@ -87,11 +87,15 @@ fn a_ladder_leaves_out_what_is_longer_than_the_model_takes() {
 fn chats_keys_and_headers_are_sent_and_the_key_is_in_no_report() {
     let mock = Mock::start(|incoming, out| {
         let has = |text: &str| incoming.headers.contains(text);
-        if !has("authorization: Bearer secret\r\n") || !has("x-team: a\r\n") || incoming.path != "/v1/chat/completions" {
+        if !has("authorization: Bearer secret\r\n") || !has("x-team: a\r\n") || incoming.path != "/v1/chat/completions"
+        {
             return document(out, 401, "application/json", r#"{"error": {"message": "no key"}}"#);
         }
         events(out)?;
-        piece(out, "data: {\"choices\": [{\"index\": 0, \"delta\": {\"role\": \"assistant\", \"content\": \"\"}}]}\n\n")?;
+        piece(
+            out,
+            "data: {\"choices\": [{\"index\": 0, \"delta\": {\"role\": \"assistant\", \"content\": \"\"}}]}\n\n",
+        )?;
         std::thread::sleep(Duration::from_millis(50));
         piece(out, "data: {\"choices\": [{\"index\": 0, \"delta\": {\"content\": \"hi\"}}]}\n\n")?;
         piece(out, last(incoming, 1))?;
@@ -163,7 +167,10 @@ fn a_capture_has_a_line_for_each_warm_request() {
     let text = String::from_utf8(out).unwrap();
     let lines: Vec<serde_json::Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(lines.len(), 4);
-    assert_eq!((lines[0]["meta"]["source"].as_str(), lines[0]["meta"]["model"].as_str()), (Some("ridgepoint probe"), Some("planted")));
+    assert_eq!(
+        (lines[0]["meta"]["source"].as_str(), lines[0]["meta"]["model"].as_str()),
+        (Some("ridgepoint probe"), Some("planted"))
+    );
     assert_eq!((lines[1]["output_tokens"].as_u64(), lines[1]["itl_tokens"][0].as_u64()), (Some(3), Some(2)));
     assert!(report.remarks()["several_tokens"] == 4 && report.warm[0].fault().is_some());
     assert!(report.warm_1.unwrap().remarks.contains(&Remark::SeveralTokens));

@@ -163,7 +163,9 @@ impl Probe {
 
     /// The ladder, if one of its flags is given.
     fn ladder(&self) -> Option<Ladder> {
-        let is_given = !self.ladder_input_len.is_empty() || !self.ladder_concurrency.is_empty() || self.requests_per_rung.is_some();
+        let is_given = !self.ladder_input_len.is_empty()
+            || !self.ladder_concurrency.is_empty()
+            || self.requests_per_rung.is_some();
         let or = |given: &[u64], usual: &[u64]| if given.is_empty() { usual.to_vec() } else { given.to_vec() };
         is_given.then(|| Ladder {
             input_lens: or(&self.ladder_input_len, &[128, 512, 2048]),
@@ -182,7 +184,8 @@ fn by_the_clock() -> u64 {
 }
 
 fn seconds(text: &str) -> Result<f64, String> {
-    above_zero(text).and_then(|value| if value <= MAX_SECONDS { Ok(value) } else { Err(format!("must be at most {MAX_SECONDS}")) })
+    above_zero(text)
+        .and_then(|value| if value <= MAX_SECONDS { Ok(value) } else { Err(format!("must be at most {MAX_SECONDS}")) })
 }
 
 fn header(text: &str) -> Result<(String, String), String> {

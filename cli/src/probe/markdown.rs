@@ -35,9 +35,14 @@ fn server(page: &mut String, report: &Report) -> std::fmt::Result {
     writeln!(page, "- GPU = {}", gpu.unwrap_or_else(unknown))?;
     writeln!(page, "- OS/kernel = {}", report.server.system.clone().unwrap_or_else(unknown))?;
     writeln!(page, "- vLLM version = {}", report.server.version.clone().unwrap_or_else(unknown))?;
-    writeln!(page, "- max_model_len = {}", shown(report.server.max_model_len(&report.model), |tokens| tokens.to_string()))?;
+    writeln!(
+        page,
+        "- max_model_len = {}",
+        shown(report.server.max_model_len(&report.model), |tokens| tokens.to_string())
+    )?;
     writeln!(page, "- Launch flags = {}", unknown())?;
-    let prompts = if report.is_same_prompt { "the same prompt each time" } else { "prompts that begin with words of their own" };
+    let prompts =
+        if report.is_same_prompt { "the same prompt each time" } else { "prompts that begin with words of their own" };
     writeln!(page, "- Notes = {prompts}, seed {}, max_tokens {}, temperature 0", report.seed, report.max_tokens)?;
     writeln!(page, "\n## Baseline GPU Snapshot")?;
     writeln!(page, "- GPU mem used before server start (MiB) = {}", unknown())?;
@@ -48,7 +53,8 @@ fn server(page: &mut String, report: &Report) -> std::fmt::Result {
 fn row(page: &mut String, name: &str, record: &RequestRecord, note: &str) -> std::fmt::Result {
     let seconds = |of: Option<f64>| shown(of, |ms| format!("{:.4}", ms / 1e3));
     let tokens = record.prompt_tokens.zip(record.completion_tokens).map(|(prompt, output)| prompt + output);
-    let notes = [note.to_owned(), remarks(record)].into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join("; ");
+    let notes =
+        [note.to_owned(), remarks(record)].into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join("; ");
     let (ttft, itl) = (ms(record.ttft_ms), ms(record.itl_ms.map(|of| of.median)));
     writeln!(page, "| {name} | {} | {ttft} | {itl} | {} | {notes} |", seconds(record.wall_ms), whole(tokens))
 }
@@ -56,7 +62,9 @@ fn row(page: &mut String, name: &str, record: &RequestRecord, note: &str) -> std
 fn runs(page: &mut String, report: &Report) -> std::fmt::Result {
     let header = "| run | wall_s | ttft_ms | itl_ms, median | total_tokens | notes |\n|---|---:|---:|---:|---:|---|";
     writeln!(page, "\n## Cold vs Warm\n\n{header}")?;
-    for (name, record, note) in [("cold_1", &report.cold, "first request"), ("warm_1", &report.warm_1, "the second one")] {
+    for (name, record, note) in
+        [("cold_1", &report.cold, "first request"), ("warm_1", &report.warm_1, "the second one")]
+    {
         record.iter().try_for_each(|record| row(page, name, record, note))?;
     }
     writeln!(page, "\n## Warm Variance (steady state)\n\n{header}")?;
@@ -66,11 +74,21 @@ fn runs(page: &mut String, report: &Report) -> std::fmt::Result {
     let warm = report.warm_summary();
     writeln!(page, "\nSummary:\n")?;
     writeln!(page, "| | min | median | max | spread % = (max-min)/median |\n|---|---:|---:|---:|---:|")?;
-    let seconds = |of: Option<Spread>| of.map(|of| Spread { min: of.min / 1e3, median: of.median / 1e3, max: of.max / 1e3, ..of });
-    for (name, of, digits) in [("wall_s", seconds(warm.wall_ms), 4), ("ttft_ms", warm.ttft_ms, 2), ("itl_ms", warm.itl_ms, 2)] {
+    let seconds = |of: Option<Spread>| {
+        of.map(|of| Spread { min: of.min / 1e3, median: of.median / 1e3, max: of.max / 1e3, ..of })
+    };
+    for (name, of, digits) in
+        [("wall_s", seconds(warm.wall_ms), 4), ("ttft_ms", warm.ttft_ms, 2), ("itl_ms", warm.itl_ms, 2)]
+    {
         let cell = |figure: fn(&Spread) -> f64| shown(of.as_ref().map(figure), |value| format!("{value:.digits$}"));
         let spread = shown(of, |of| format!("{:.1}", of.spread_pct));
-        writeln!(page, "| {name} | {} | {} | {} | {spread} |", cell(|of| of.min), cell(|of| of.median), cell(|of| of.max))?;
+        writeln!(
+            page,
+            "| {name} | {} | {} | {} | {spread} |",
+            cell(|of| of.min),
+            cell(|of| of.median),
+            cell(|of| of.max)
+        )?;
     }
     Ok(())
 }
@@ -83,7 +101,12 @@ fn sanity(page: &mut String, report: &Report) -> std::fmt::Result {
         if values.is_empty() { "not at hand".to_owned() } else { values.join(", ") }
     };
     writeln!(page, "\n## Sanity Metrics\n\nOne look after the warm runs:\n")?;
-    writeln!(page, "- GPU util = {}\n- GPU power = {}", list(|of| of.utilisation_pct, "%"), list(|of| of.power_w, "W"))?;
+    writeln!(
+        page,
+        "- GPU util = {}\n- GPU power = {}",
+        list(|of| of.utilisation_pct, "%"),
+        list(|of| of.power_w, "W")
+    )?;
     let metrics = after.metrics.as_ref();
     for (name, value) in [
         ("running requests", metrics.and_then(|of| of.running)),
@@ -102,7 +125,10 @@ fn ladder(page: &mut String, report: &Report) -> std::fmt::Result {
         return Ok(());
     }
     writeln!(page, "\n## Ladder\n")?;
-    writeln!(page, "| prompt tokens | in flight | ok | ttft_ms, median | max | itl_ms, median | wall_ms, median | output tokens/s |")?;
+    writeln!(
+        page,
+        "| prompt tokens | in flight | ok | ttft_ms, median | max | itl_ms, median | wall_ms, median | output tokens/s |"
+    )?;
     writeln!(page, "|---:|---:|---:|---:|---:|---:|---:|---:|")?;
     for rung in &report.ladder {
         let median = |of: Option<Spread>| ms(of.map(|of| of.median));
@@ -131,7 +157,15 @@ fn interpretation(page: &mut String, report: &Report) -> std::fmt::Result {
         writeln!(page, "| signal | value | limit | unit | reached | speaks for |\n|---|---:|---:|---|---|---|")?;
         for of in &found.signals {
             let reached = if of.is_met { "yes" } else { "no" };
-            writeln!(page, "| {} | {} | {} | {} | {reached} | {} |", of.name, figure(of.value), figure(of.limit), of.unit, of.speaks_for)?;
+            writeln!(
+                page,
+                "| {} | {} | {} | {} | {reached} | {} |",
+                of.name,
+                figure(of.value),
+                figure(of.limit),
+                of.unit,
+                of.speaks_for
+            )?;
         }
         writeln!(page)?;
     }
@@ -139,13 +173,26 @@ fn interpretation(page: &mut String, report: &Report) -> std::fmt::Result {
     let warm = report.warm_summary();
     let (spread, median) = (warm.ttft_ms.map(|of| of.spread_pct), warm.ttft_ms.map(|of| of.median));
     let stable = spread.map_or("It is not known", |spread| if spread <= 20.0 { "Yes" } else { "No" });
-    writeln!(page, "2) Is warm stable? {stable}: TTFT spreads by {} % of its median.\n", shown(spread, |of| format!("{of:.1}")))?;
-    writeln!(page, "3) Baseline: a warm TTFT of {} ms, and a cold penalty of {} times.\n", ms(median), ms(report.penalty()))?;
+    writeln!(
+        page,
+        "2) Is warm stable? {stable}: TTFT spreads by {} % of its median.\n",
+        shown(spread, |of| format!("{of:.1}"))
+    )?;
+    writeln!(
+        page,
+        "3) Baseline: a warm TTFT of {} ms, and a cold penalty of {} times.\n",
+        ms(median),
+        ms(report.penalty())
+    )?;
     let next = match found.name {
-        Cause::PageCache => "keep the weights in the page cache, or on faster storage: read the shards before the server starts",
+        Cause::PageCache => {
+            "keep the weights in the page cache, or on faster storage: read the shards before the server starts"
+        }
         Cause::HbmTransfer => "load the model before traffic comes: send one request after each start",
         Cause::RuntimeWarmUp => "send a request of each usual shape after each start, or capture graphs at start-up",
-        Cause::KvAllocation => "look at max_model_len and gpu_memory_utilization, and send one request after each start",
+        Cause::KvAllocation => {
+            "look at max_model_len and gpu_memory_utilization, and send one request after each start"
+        }
         Cause::Queueing => "measure without other traffic, or look at max_num_seqs and max_num_batched_tokens",
         Cause::NotCold => "restart the server and probe again",
         Cause::NoPenalty => "nothing for the cold start; a ladder shows what load does",

@@ -9,7 +9,10 @@ impl Report for Probed {
     fn lay_out(&self, page: &mut Page) {
         page.paragraph("", &title(self));
         let prompts = if self.is_same_prompt { "the same each time" } else { "each with a beginning of its own" };
-        page.paragraph("load       ", &format!("prompts {prompts}, seed {}; at most {} output tokens", self.seed, self.max_tokens));
+        page.paragraph(
+            "load       ",
+            &format!("prompts {prompts}, seed {}; at most {} output tokens", self.seed, self.max_tokens),
+        );
         page.blank();
         runs(self, page);
         page.blank();
@@ -105,7 +108,13 @@ fn diagnosis(report: &Probed, page: &mut Page) {
 
 /// A figure with few digits.
 pub fn figure(value: f64) -> String {
-    if !value.is_finite() { "-".to_owned() } else if value.abs() >= 1e5 { format!("{value:.2e}") } else { format!("{value:.2}") }
+    if !value.is_finite() {
+        "-".to_owned()
+    } else if value.abs() >= 1e5 {
+        format!("{value:.2e}")
+    } else {
+        format!("{value:.2}")
+    }
 }
 
 fn ladder(rungs: &[Rung], page: &mut Page) {

@@ -136,9 +136,12 @@ fn read_request(connection: &mut BufReader<Box<dyn Duplex>>, completions: &Atomi
 fn answer(incoming: &Incoming, out: &mut dyn Duplex, handler: &Handler) -> Result<After> {
     match (incoming.method.as_str(), incoming.path.as_str()) {
         ("POST", _) => handler(incoming, out),
-        ("GET", "/v1/models") => {
-            document(out, 200, "application/json", r#"{"object": "list", "data": [{"id": "planted", "max_model_len": 8192}]}"#)
-        }
+        ("GET", "/v1/models") => document(
+            out,
+            200,
+            "application/json",
+            r#"{"object": "list", "data": [{"id": "planted", "max_model_len": 8192}]}"#,
+        ),
         ("GET", "/version") => document(out, 200, "application/json", r#"{"version": "0.32.0"}"#),
         _ => document(out, 404, "application/json", r#"{"detail": "Not Found"}"#),
     }
@@ -154,7 +157,9 @@ pub fn document(out: &mut dyn Duplex, status: u16, content_type: &str, body: &st
 
 /// Begins a stream of events in chunked encoding.
 pub fn events(out: &mut dyn Duplex) -> Result<()> {
-    out.write_all(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream; charset=utf-8\r\ntransfer-encoding: chunked\r\n\r\n")?;
+    out.write_all(
+        b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream; charset=utf-8\r\ntransfer-encoding: chunked\r\n\r\n",
+    )?;
     out.flush()
 }
 
