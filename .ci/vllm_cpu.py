@@ -3,7 +3,7 @@
 
 usage: PYTHON_OF_THE_VENV .ci/vllm_cpu.py RIDGEPOINT FOLDER
 
-The server runs a small model with random weights. Two loads of `vllm bench serve` are sent to it. The check fails if ridgepoint does not read
+The server runs a small model with random weights. Two loads of `vllm bench serve` are sent to it, after `ridgepoint probe` has measured its first request. The check fails if ridgepoint does not read
 the log, the spans, the traced steps or the reports, or counts other requests, tokens or steps than the server. Errors of predictions are
 printed and judged by nobody: a busy machine moves them by far more than a model of it could explain. What it wrote of the load `poisson` is
 in `examples/vllm_cpu`, without texts, paths and the counts that ridgepoint does not read.
@@ -179,6 +179,36 @@ class Checks:
                 self.wrong.append(f"{name}: {count} disagree")
 
 
+def probe(checks, folder, model, hardware):
+    """Probes the server before anything else was sent to it, and fits and judges what the probe saw. Figures are printed."""
+    capture, fitted = folder / "probe.jsonl.gz", folder / "probe.toml"
+    report = checks.run(
+        "probe", URL, "--ignore-eos", "--max-tokens", "24", "--ladder-input-len", "64,256", "--ladder-concurrency", "1,4",
+        "--requests-per-rung", "16", "--out", capture, "--markdown", folder / "probe.md", "--force", "--format", "json")
+    if not report:
+        return
+    of = json.loads(report)
+    sent = 2 + len(of["warm"]["runs"]) + sum(rung["requests"] for rung in of["ladder"])
+    print(f"probe: cold TTFT {of['cold']['ttft_ms']:.1f} ms, warm {of['warm']['ttft_ms']['median']:.1f} ms, penalty {of['penalty']:.2f}, "
+          f"ITL {of['warm']['itl_ms']['median']:.2f} ms, {of['diagnosis']}: {of['outcomes']}")
+    if of["outcomes"] != {"ok": sent}:
+        checks.wrong.append(f"probe: of {sent} requests {of['outcomes']}")
+    labels = ["--model", model / "config.json", "--hardware", hardware, "--tensor-parallel-size", "1"]
+    checks.run("fit", "--steps", capture, "--level", "model", "--out", fitted, "--force", "--allow-worse", *labels)
+    server = server_file(folder, model, hardware)
+    for correction in ("none", fitted):
+        print(checks.run("evaluate", "capture", capture, "--config", server, "--correction", correction))
+
+
+def server_file(folder, model, hardware):
+    """The server as ridgepoint reads it."""
+    server = folder / "server.json"
+    server.write_text(json.dumps(SERVER | {
+        "model": str(model), "hardware": str(hardware), "enforce_eager": True, "enable_prefix_caching": False,
+        "async_scheduling": False, "num_gpu_blocks_override": KV_BLOCKS}))
+    return server
+
+
 def lines_after(path, offset):
     with path.open("rb") as file:
         file.seek(offset)
@@ -257,6 +287,7 @@ def main():
     try:
         wait_for(server, log)
         (folder / "start.log").write_bytes(log.read_bytes())
+        probe(checks, folder, model, hardware)
         drive(venv, folder, model, {"steps": folder / "steps.json", "spans": folder / "spans.json", "log": log})
         with_guidellm(venv, folder, model, checks, labels)
     finally:
@@ -278,10 +309,7 @@ def judge(checks, folder, model, hardware, labels):
         whole_log = folder / f"{name}_whole.log"
         whole_log.write_bytes((folder / "start.log").read_bytes() + (folder / f"{name}_log").read_bytes())
         checks.ingest(f"{name}_of_log", [whole_log, *metrics], ["steps"], labels)
-    server = folder / "server.json"
-    server.write_text(json.dumps(SERVER | {
-        "model": str(model), "hardware": str(hardware), "enforce_eager": True, "enable_prefix_caching": False,
-        "async_scheduling": False, "num_gpu_blocks_override": KV_BLOCKS}))
+    server = server_file(folder, model, hardware)
     one, other, again = LOADS
     means = [measured_means(folder / f"{name}_bench.json") for name in (other, again)]
     print("\nthe same load twice: " + ", ".join(f"{key} {a:.1f} and {b:.1f} ms ({100 * (b / a - 1):+.1f} %)" for (key, a), b in zip(means[0].items(), means[1].values())))

@@ -22,6 +22,7 @@ mod laws;
 pub mod mutate;
 mod sane;
 mod scratch;
+mod streams;
 mod targets;
 mod whole_runs;
 

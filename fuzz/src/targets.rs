@@ -2,7 +2,7 @@
 
 use ridgepoint::internals::input::FileKind;
 
-use crate::{command, core_files, ingest_files, lab_files, laws, whole_runs};
+use crate::{command, core_files, ingest_files, lab_files, laws, streams, whole_runs};
 
 /// A target.
 #[derive(Debug, Clone, Copy)]
@@ -103,6 +103,7 @@ const TARGETS: [Target; 40] = [
     target("closed_loop", lab_files::closed_loop),
     target("sweep_grid", lab_files::sweep_grid),
     target("sweep_rows", lab_files::sweep_rows),
+    target("server_sent_events", streams::server_sent_events),
     target("experiment", whole_runs::experiment),
     target("fit_steps", whole_runs::fit_steps),
     target("law_step", laws::step::law),

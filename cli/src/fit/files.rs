@@ -48,7 +48,9 @@ pub fn read_labelled(
     let names: Vec<String> = files.iter().map(name).collect();
     if data.runs.is_empty() {
         let names = names.join(", ");
-        return Err(Failure::input(format!("{names}: hold requests and no steps; a fit needs steps of an engine")));
+        return Err(Failure::input(format!(
+            "{names}: hold requests and no steps; a fit needs steps of an engine, or at least 20 requests with times of their tokens"
+        )));
     }
     Ok((data, names))
 }
@@ -59,7 +61,8 @@ fn in_folder(folder: &Path, notes: &mut Vec<String>) -> ridgepoint::Result<Vec<P
     for file in files_in(Some(folder), "", "csv")? {
         match Format::detect(&file) {
             Ok(format) => {
-                holds_steps |= format.holds_steps;
+                // Token times beside requests tell steps too.
+                holds_steps |= format.holds_steps || format.name == "token-table";
                 found.push(file);
             }
             Err(error) => notes.push(format!("{error}: left out")),

@@ -52,6 +52,19 @@ pub enum Kind {
 /// The part of a file that is looked at. It holds the first row of any kind.
 const HEAD_BYTES: u64 = 64 << 10;
 
+/// The first bytes of a gzip file.
+#[cfg(feature = "probe")]
+const GZIP: &[u8] = &[0x1f, 0x8b];
+
+/// What the beginning of a gzip file unpacks to, or the file itself.
+#[cfg(feature = "probe")]
+fn unpacked(head: &[u8]) -> Vec<u8> {
+    let mut text = Vec::new();
+    // The beginning ends in the middle of the stream.
+    let _ = flate2::read::GzDecoder::new(head).take(HEAD_BYTES).read_to_end(&mut text);
+    if text.is_empty() { head.to_vec() } else { text }
+}
+
 impl Kind {
     /// What a file of this kind is called.
     pub fn name(self) -> &'static str {
@@ -82,6 +95,10 @@ impl Kind {
     pub fn is_that_of(self, path: &Path) -> bool {
         let mut head = Vec::new();
         let read = File::open(path).and_then(|file| file.take(HEAD_BYTES).read_to_end(&mut head));
+        #[cfg(feature = "probe")]
+        if head.starts_with(GZIP) {
+            head = unpacked(&head);
+        }
         read.is_ok() && self != Kind::Correction && (head.is_empty() || self.begins(&String::from_utf8_lossy(&head)))
     }
 

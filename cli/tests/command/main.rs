@@ -16,6 +16,12 @@ mod common;
 mod evaluate_support;
 #[path = "../../../lab/tests/ingest_support/mod.rs"]
 mod ingest_support;
+#[cfg(feature = "probe")]
+#[path = "../../../probe/tests/support/mock.rs"]
+mod mock;
+#[cfg(feature = "probe")]
+#[path = "../../../probe/tests/support/planted.rs"]
+mod planted;
 
 mod accuracy;
 mod calibrate;
@@ -35,6 +41,8 @@ mod kills;
 mod limits;
 mod outputs;
 mod predict_step;
+#[cfg(feature = "probe")]
+mod probe;
 mod real_vllm;
 #[cfg(feature = "serve")]
 mod serve;

@@ -34,7 +34,9 @@ fn wrong_usage_exits_with_2_and_says_how() {
 
 #[test]
 fn every_help_has_examples() {
-    for command in ["predict-step", "calibrate", "evaluate", "fit", "export", "models", "hardware", "completions"] {
+    for command in
+        ["predict-step", "probe", "calibrate", "evaluate", "fit", "export", "models", "hardware", "completions"]
+    {
         let help = run(&[command, "--help"]);
         assert_eq!((help.code, help.stderr.as_str()), (0, ""));
         assert!(help.stdout.contains("Examples:"), "{command}");

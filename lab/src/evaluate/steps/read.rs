@@ -4,9 +4,10 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
+use super::from_tokens;
 use crate::ingest::format::Format;
 use crate::ingest::step_table::{self, TableRun};
-use crate::ingest::{Capture, Cleaning, Dropped, RequestTrace, Run, periods};
+use crate::ingest::{Capture, Cleaning, Dropped, RequestTrace, Run, TokenTrace, periods};
 use ridgepoint::{Error, Result};
 
 /// What some files hold.
@@ -30,7 +31,8 @@ pub struct ReadRun {
 }
 
 /// Reads files of any format that [`Format::detect`] knows. `label` adds what a file does not say of a run. Times of a step
-/// table are taken as they are unless `cleaning` says how to find them anew; other files are cleaned as usual.
+/// table are taken as they are unless `cleaning` says how to find them anew; other files are cleaned as usual. A run whose requests have
+/// times of tokens and that has no steps gets those that follow from them, where requests are taken.
 ///
 /// # Errors
 /// Every file that cannot be read or holds no steps, where `takes_requests` does not allow requests alone; those of `label`;
@@ -41,11 +43,11 @@ pub fn read_runs(
     takes_requests: bool,
     label: &dyn Fn(&mut Run) -> Result<()>,
 ) -> std::result::Result<StepData, Vec<Error>> {
-    let (mut data, mut errors) = (StepData::default(), Vec::new());
+    let (mut data, mut tokens, mut errors) = (StepData::default(), Vec::new(), Vec::new());
     let mut files_of_runs: Vec<&Path> = Vec::new();
     for file in files {
         let first = data.runs.len();
-        match read_file(file, cleaning, &mut data) {
+        match read_file(file, cleaning, &mut data, &mut tokens) {
             Ok(format) if data.runs.len() == first && (format.holds_steps || !takes_requests) => {
                 errors.push(Error::parse(file.as_path(), "holds no steps; a trace of an engine's steps is needed"));
             }
@@ -67,11 +69,29 @@ pub fn read_runs(
             files_of_runs.push(file);
         }
     }
+    if takes_requests {
+        errors.extend(data.add_steps_of_tokens(&tokens, label));
+    }
     data.count_resumed();
     if errors.is_empty() { Ok(data) } else { Err(errors) }
 }
 
 impl StepData {
+    /// Makes steps of token times for runs that have no others. Returns the errors of `label`.
+    fn add_steps_of_tokens(&mut self, tokens: &[TokenTrace], label: &dyn Fn(&mut Run) -> Result<()>) -> Vec<Error> {
+        let mut errors = Vec::new();
+        let has_steps: Vec<String> = self.runs.iter().map(|of| of.run.trace.run.experiment.clone()).collect();
+        for tokens in tokens {
+            let name = &tokens.run.experiment;
+            let of_run = self.requests.iter_mut().find(|of| of.run.experiment == *name);
+            if let Some(requests) = of_run.filter(|_| !has_steps.contains(name)) {
+                errors.extend(label(&mut requests.run).err());
+                self.runs.extend(from_tokens::runs(requests, tokens));
+            }
+        }
+        errors
+    }
+
     /// Counts the requests that each step schedules again, in runs whose requests were preempted.
     fn count_resumed(&mut self) {
         for run in &mut self.runs {
@@ -108,7 +128,12 @@ pub fn read_timed(file: &Path, cleaning: Option<Cleaning>) -> Result<(Format, Ca
     Ok((format, capture, runs))
 }
 
-fn read_file(file: &Path, cleaning: Option<Cleaning>, data: &mut StepData) -> Result<Format> {
+fn read_file(
+    file: &Path,
+    cleaning: Option<Cleaning>,
+    data: &mut StepData,
+    tokens: &mut Vec<TokenTrace>,
+) -> Result<Format> {
     let (format, found, runs) = read_timed(file, cleaning)?;
     let (mut notes, mut dropped) = (found.notes, found.dropped_steps);
     if runs.len() > 1 && dropped.total() > 0 {
@@ -118,5 +143,6 @@ fn read_file(file: &Path, cleaning: Option<Cleaning>, data: &mut StepData) -> Re
     let remarked = |run| ReadRun { run, dropped: dropped.clone(), notes: notes.clone() };
     data.runs.extend(runs.into_iter().map(remarked));
     data.requests.extend(found.requests);
+    tokens.extend(found.tokens);
     Ok(format)
 }
