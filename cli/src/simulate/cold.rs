@@ -129,6 +129,15 @@ pub struct ColdReport {
 }
 
 impl ColdReport {
+    /// What the intervals of the latencies leave out.
+    pub fn remark(&self) -> String {
+        let Seconds { estimate_s, lower_s, upper_s } = self.ready_at;
+        format!(
+            "the server is ready after {estimate_s:.1} s in this replay, and may be after {lower_s:.1} to {upper_s:.1}: the intervals of \
+             TTFT and E2E do not hold that"
+        )
+    }
+
     /// Puts the start on a page.
     pub fn lay_out(&self, page: &mut Page) {
         let Seconds { estimate_s, lower_s, upper_s } = self.ready_at;

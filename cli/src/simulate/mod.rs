@@ -283,8 +283,9 @@ fn run_replay(
     let mut replayed = replay(&latency, engine, &mut held, observer)?;
     replayed.check_clock()?;
     // Whether the server keeps up is asked of the time in which it is there.
-    let notes = replayed.notes(engine);
+    let mut notes = replayed.notes(engine);
     let cold = cold.report(held.restore(&mut replayed))?;
+    notes.push(cold.remark());
     Ok(Run { replayed, cold: Some(cold), notes })
 }
 
