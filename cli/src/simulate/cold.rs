@@ -91,7 +91,7 @@ impl Cold {
     pub fn report(self, held: HeldReport) -> Result<ColdReport, Failure> {
         if held.waited.requests + held.later.requests == 0 {
             return Err(Failure::input(format!(
-                "--scale-up-at {}: all {} requests are sent before that: give an earlier time",
+                "--scale-up-at {}: the load sends no request from then on ({} before): give an earlier time",
                 self.start_s, held.left_out
             )));
         }
