@@ -173,8 +173,8 @@ impl RateName {
                 2.5e-3,
                 0.8e-3,
                 7.5e-3,
-                "vLLM's remark that capturing usually takes 5 to 20 s (gpu_model_runner.py), for 86 graphs of 32 layers, \
-                 and half as much",
+                "vLLM's remark that capturing usually takes 5 to 20 s (gpu_model_runner.py), spread over 86 graphs of 32 \
+                 layers and widened downwards",
             ),
             RateName::KernelWarmUpS => assumed(
                 2.0,

@@ -91,7 +91,7 @@ impl Cold {
     pub fn report(&self, held: HeldReport) -> Result<ColdReport, Failure> {
         if held.waited.requests + held.later.requests == 0 {
             return Err(Failure::input(format!(
-                "--scale-up-at {}: all {} requests are sent before that: give an earlier time",
+                "--scale-up-at {}: the load sends no request from then on ({} before): give an earlier time",
                 self.start_s, held.left_out
             )));
         }
@@ -129,6 +129,15 @@ pub struct ColdReport {
 }
 
 impl ColdReport {
+    /// What the intervals of the latencies leave out.
+    pub fn remark(&self) -> String {
+        let Seconds { estimate_s, lower_s, upper_s } = self.ready_at;
+        format!(
+            "the server is ready after {estimate_s:.1} s in this replay, and may be after {lower_s:.1} to {upper_s:.1}: the intervals of \
+             TTFT and E2E do not hold that"
+        )
+    }
+
     /// Puts the start on a page.
     pub fn lay_out(&self, page: &mut Page) {
         let Seconds { estimate_s, lower_s, upper_s } = self.ready_at;

@@ -21,7 +21,7 @@ use crate::outcome::{Failure, Format, Outcome};
 use crate::output::Outputs;
 use crate::progress::{self, AnsweredRequests};
 use crate::server::ServerArgs;
-use cold::ColdArgs;
+use cold::{ColdArgs, ColdReport};
 use files::{Files, OutputArgs, Replayed};
 use load::LoadArgs;
 pub use load::ROUNDS;
@@ -140,6 +140,7 @@ pub fn run(args: &Simulate, common: &Common) -> Result<Outcome<Simulation>, Fail
     let in_json = memory.iter().filter(|_| common.format == Format::Json);
     let notes = in_json.map(|memory| memory.replace('\n', "; ")).collect();
     let mut simulation = server.report(&format!("{}: {}", load.name, load.summary), &replayed, warnings);
+    simulation.warn(start.as_ref().map(ColdReport::remark));
     simulation.warn(args.output.untold(&replayed.replay.records));
     (simulation.title, simulation.memory, simulation.cold) = (title, memory, start);
     Ok(Outcome { notes, ..Outcome::of(simulation) })

@@ -148,8 +148,9 @@ pub struct Simulation {
     /// The whole run, then its stages.
     pub(super) stages: Vec<StageMetrics>,
     pub(super) counters: Counters,
-    /// The start of the server, if it was not ready.
+    /// The start of the server, if it was not ready. The command's alone.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "serve", schemars(skip))]
     pub(super) cold: Option<ColdReport>,
     pub(super) notes: Vec<String>,
     pub(super) warnings: Vec<String>,

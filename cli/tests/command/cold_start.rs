@@ -181,7 +181,8 @@ fn a_replica_that_is_added_leaves_earlier_requests_to_others() {
 fn flags_of_a_start_need_one() {
     simulate(&format!("{LOAD} --storage nvme")).fails(2, &["add --cold"]);
     simulate(&format!("{LOAD} --scale-up-at 3")).fails(2, &["--cold"]);
-    simulate(&format!("{LOAD} --cold --scale-up-at 100000")).fails(1, &["all 300 requests are sent before that"]);
+    simulate(&format!("{LOAD} --cold --scale-up-at 100000"))
+        .fails(1, &["the load sends no request from then on (300 before)"]);
     simulate(&format!("{LOAD} --cold missing.toml")).fails(1, &["missing.toml"]);
     let closed = "--model llama-3.1-8b --hardware h100 --concurrency 2 --input-len 9 --output-len 9";
     simulate(&format!("{closed} --cold --scale-up-at 3")).fails(2, &["--scale-up-at"]);

@@ -14,6 +14,9 @@ use crate::solver::{LeastSquares, NumericFit, Options, Parameter, minimise, slop
 
 /// Standard deviation of the logarithm of a time between starts of one server, assumed. Residuals that are larger widen it.
 const SCATTER: f64 = 0.1;
+/// Standard deviation of any time from what else the host does, s, assumed. It keeps times of hundredths of a second from deciding how
+/// far starts scatter.
+const JITTER_S: f64 = 0.1;
 /// Residuals that exceed their expected square by less than this share do not widen the scatter.
 const ENOUGH: f64 = 1.02;
 /// Rounds of a fit; the scatter comes close to its end in a few.
@@ -52,7 +55,7 @@ impl RateFit {
 ///
 /// # Formula
 /// Minimises `Σ huber((ln predicted − ln measured) / s) + ½ Σ ((ln rate − ln prior) / prior_sd)²` with
-/// `s² = scatter² + (rounding / measured)²`. The covariance is that of the curvature at the minimum. The scatter is at least the assumed
+/// `s² = scatter² + (rounding² + jitter²) / measured²`. The covariance is that of the curvature at the minimum. The scatter is at least the assumed
 /// one, and grows until residuals are as large as their `s`. A rate that the logs do not tell keeps its prior uncertainty.
 ///
 /// # Errors
@@ -86,7 +89,7 @@ pub(super) fn fit_rows(rows: &[(Measured, Sum)], prior: &Rates) -> Result<(Vec<R
                 at.and_then(|at| values.get(at)).map_or_else(|| prior.of(name).value, |value| value.exp())
             };
             let residual = |(measured, sum): &(Measured, Sum)| {
-                let sd = scatter.hypot(measured.rounding_s / measured.seconds);
+                let sd = scatter.hypot(measured.rounding_s.hypot(JITTER_S) / measured.seconds);
                 (sum.seconds(rate) / measured.seconds).ln() / sd
             };
             Ok(rows.iter().map(residual).collect())

@@ -246,5 +246,5 @@ fn logs_of_another_model_are_refused() {
     assert!(compared(&id, &model).unwrap().notes.is_empty());
     let path_of_mine = text.replace("model='llama-3.1-8b'", "model='/data/my-model'");
     let notes = compared(&path_of_mine, &model).unwrap().notes;
-    assert!(notes[0].contains("'/data/my-model' of the log's model is not a known one"), "{notes:?}");
+    assert!(notes[0].contains("model '/data/my-model' is not a known name"), "{notes:?}");
 }

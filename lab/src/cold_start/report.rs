@@ -108,10 +108,12 @@ pub fn compare(
     for log in logs {
         match model_of(log, model) {
             ModelOf::Same => {}
-            ModelOf::Unknown(name) => notes.push(format!(
-                "{}: the name '{name}' of the log's model is not a known one: it is taken for {}",
-                log.name, model.name
-            )),
+            ModelOf::Unknown(name) => {
+                let note = format!("the logs' model '{name}' is not a known name: it is taken for {}", model.name);
+                if !notes.contains(&note) {
+                    notes.push(note);
+                }
+            }
             ModelOf::Other(name) => {
                 problems.push(format!("{} is of the model '{name}', not of {}", log.name, model.name));
             }

@@ -26,7 +26,10 @@ fn long_answers_are_gzip_where_it_is_taken() {
     let plain = server.get("/v1/models");
     assert!(!plain.headers.contains_key("content-encoding"));
     let packed = server.request("GET", "/v1/models", &[("accept-encoding", "gzip, br")], b"");
-    assert_eq!((packed.headers["content-encoding"].as_str(), packed.headers["vary"].as_str()), ("gzip", "accept-encoding"));
+    assert_eq!(
+        (packed.headers["content-encoding"].as_str(), packed.headers["vary"].as_str()),
+        ("gzip", "accept-encoding")
+    );
     assert!(packed.body.len() * 4 < plain.body.len());
     let mut unpacked = Vec::new();
     flate2::read::GzDecoder::new(&packed.body[..]).read_to_end(&mut unpacked).unwrap();
