@@ -67,7 +67,7 @@ pub const fn of_kind(kind: FileKind) -> &'static [&'static str] {
     }
 }
 
-const TARGETS: [Target; 40] = [
+const TARGETS: [Target; 41] = [
     target("model_config", core_files::model_config),
     target("generation_config", core_files::generation_config),
     target("deployment", core_files::deployment),
