@@ -57,7 +57,7 @@ function lead(row, limits, state) {
         "p",
         {},
         h("strong", {}, "No rate holds"),
-        ` with ${within} and ${load}: ${breaks(row)} even at ${number(row.request_rate_per_s)} requests a second.`,
+        ` with ${within}, for ${load}: ${breaks(row)} even at ${number(row.request_rate_per_s)} requests a second.`,
       ),
     ];
   }
@@ -68,7 +68,7 @@ function lead(row, limits, state) {
       {},
       "It holds ",
       h("strong", {}, figure(row.request_rate_per_s, number(row.request_rate_per_s), { "data-figure": "own_rate" }), " requests a second"),
-      ` (${number(row.request_rate_per_s_per_gpu)} per GPU) with ${within} and ${load}.${above}`,
+      ` (${number(row.request_rate_per_s_per_gpu)} per GPU) with ${within}, for ${load}.${above}`,
     ),
   ];
 }

@@ -115,7 +115,7 @@ export class Browser {
   async until(code, what, ...args) {
     const started = Date.now();
     while (!(await this.run(code, ...args))) {
-      if (Date.now() - started > 15_000) throw new Error(`${what} did not come within 15 s`);
+      if (Date.now() - started > 45_000) throw new Error(`${what} did not come within 45 s`);
       await new Promise((resolve) => setTimeout(resolve, 25));
     }
   }
