@@ -26,7 +26,7 @@ import {
   VIEWS,
 } from "./state.js";
 import { Sweep } from "./sweep.js";
-import { CapacityView, binds } from "./views/capacity.js";
+import { CapacityView, summary } from "./views/capacity.js";
 import { KnownView, trust } from "./views/known.js";
 import { LoadView, overload, wholeRun } from "./views/load.js";
 import { fitting, kvTokens, MemoryView } from "./views/memory.js";
@@ -134,6 +134,9 @@ const clearTab = (view) => {
   setText($(`answer-${view}`), "–");
   setText($(`note-${view}`), "no answer");
   $(view).classList.add("stale");
+  if (view !== "step") return;
+  setText($("answer-known"), "–");
+  setText($("note-known"), "no answer");
 };
 
 /** Shows a fault of a request: at its field, which the page itself, the server's status or its place in the body may name. */
@@ -223,7 +226,7 @@ function showMemory() {
   if (state.view === "memory")
     views.memory.show(answers.memory, {
       context,
-      maxNumSeqs: Number(state.max_num_seqs) || answers.step?.deployment.max_num_seqs,
+      maxNumSeqs: answers.memory.deployment.max_num_seqs,
       replicas: Number(state.data_parallel_size) || 1,
     });
 }
@@ -235,7 +238,7 @@ const askLoad = channel("load", "load", "v1/simulate", simulateBody, (answer) =>
   setText($("note-load"), late ? "p99; overloaded, it does not keep up" : `p99; ITL p99 ${millis(run.itl_ms?.p99)}`);
   $("tab-load").classList.toggle("late", Boolean(late));
   trustworthy(answer);
-  views.load.show(answer, { limits: limits(app.state) });
+  views.load.show(answer, { limits: limits(app.state), isOpen: app.state.load === "rate" });
 });
 
 const askCapacity = channel(
@@ -245,19 +248,9 @@ const askCapacity = channel(
   ownSweepBody,
   (answer) => {
     const row = answer.rows[0];
-    const held = row.status === "ok" || row.status === "highest_rate_holds";
-    setText(
-      $("answer-capacity"),
-      held ? `${number(row.request_rate_per_s)} req/s` : row.status === "cannot_run" ? "cannot run" : "no rate holds",
-    );
-    setText(
-      $("note-capacity"),
-      held
-        ? `${number(row.request_rate_per_s_per_gpu)} per GPU; ${binds(row)} binds`
-        : row.status === "cannot_run"
-          ? "memory or layout"
-          : `${binds(row)} breaks`,
-    );
+    const { answer: held, note } = summary(row);
+    setText($("answer-capacity"), held);
+    setText($("note-capacity"), note);
     views.capacity.showOwn(row, { limits: limits(app.state), state: app.state });
   },
   async (sent) => ({ rows: [await highestRate(sent)] }),
