@@ -26,6 +26,7 @@ import {
   VIEWS,
 } from "./state.js";
 import { Sweep } from "./sweep.js";
+import { chooseTheme } from "./theme_choice.js";
 import { CapacityView, summary } from "./views/capacity.js";
 import { KnownView, trust } from "./views/known.js";
 import { LoadView, overload, wholeRun } from "./views/load.js";
@@ -149,6 +150,15 @@ function report(kind, error) {
   faults.report(kind, problems, app.state, field);
 }
 
+const working = new Set();
+
+/** Keeps which kinds of requests are under way or about to be, as an attribute of the document. */
+function work(kind, isBusy) {
+  if (isBusy) working.add(kind);
+  else working.delete(kind);
+  document.documentElement.dataset.working = [...working].join(" ");
+}
+
 /** Makes the requests of one kind. `body(state)` may find a fault itself. */
 function channel(kind, view, path, body, showAnswer, send = (sent) => post(path, sent)) {
   let last = "";
@@ -167,6 +177,7 @@ function channel(kind, view, path, body, showAnswer, send = (sent) => post(path,
       if (job.started !== undefined) measure(kind, job.started);
     },
     failed,
+    rested: () => work(kind, false),
   });
   return (state, started) => {
     let sent;
@@ -175,10 +186,12 @@ function channel(kind, view, path, body, showAnswer, send = (sent) => post(path,
     } catch (error) {
       if (!(error instanceof FieldFault)) throw error;
       latest.drop();
+      work(kind, latest.isBusy);
       failed(error);
       return;
     }
     const text = JSON.stringify(sent);
+    work(kind, latest.isBusy || text !== last);
     if (text === last) return;
     last = text;
     latest.ask({ sent, started });
@@ -262,6 +275,7 @@ const soonCapacity = debounced(() => {
   else {
     setText($("answer-capacity"), "–");
     setText($("note-capacity"), "no limit is set");
+    work("capacity", false);
   }
 }, 450);
 
@@ -269,6 +283,8 @@ let memoryOf = "";
 
 function request(started) {
   const { state } = app;
+  work("load", true);
+  work("capacity", true);
   outlook.stop();
   askStep(state, started);
   askMemory(state);
@@ -353,17 +369,7 @@ $("grid_hardware").addEventListener("change", () => {
   const chosen = [...document.querySelectorAll("[data-grid]:checked")].map(({ value }) => value);
   set({ grid_hardware: chosen.join(",") });
 });
-$("theme").value = document.documentElement.dataset.theme ?? "";
-$("theme").addEventListener("change", ({ target }) => {
-  if (target.value) document.documentElement.dataset.theme = target.value;
-  else delete document.documentElement.dataset.theme;
-  try {
-    if (target.value) localStorage.setItem("ridgepoint-theme", target.value);
-    else localStorage.removeItem("ridgepoint-theme");
-  } catch {
-    // Without storage the choice lasts until the page is left.
-  }
-});
+chooseTheme();
 if (matchMedia("(max-width: 60rem)").matches) $("setup-fold").open = false;
 addExports({ app, views, sweep });
 
