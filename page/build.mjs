@@ -9,6 +9,8 @@ import path from "node:path";
 const root = path.dirname(fileURLToPath(import.meta.url));
 const out = path.resolve(root, process.argv[2] ?? "dist");
 const assets = path.join(out, "assets");
+/** Licences that the binary may carry. */
+const LICENCES = ["BSD-3-Clause", "ISC", "MIT", "OFL-1.1"];
 const LIMIT_BYTES = 600 * 1024;
 
 await rm(out, { recursive: true, force: true });
@@ -60,6 +62,7 @@ async function licences(meta) {
   for (const name of [...packages].sort()) {
     const folder = path.join(root, "node_modules", name);
     const { version, license } = JSON.parse(await readFile(path.join(folder, "package.json"), "utf8"));
+    if (!LICENCES.includes(license)) throw new Error(`${name} ${version} has the licence ${license}, which build.mjs does not list`);
     const file = (await readdir(folder)).sort().find((entry) => /^licen[cs]e/i.test(entry));
     const text = file ? await readFile(path.join(folder, file), "utf8") : "";
     texts.push(`${name} ${version} (${license})\n\n${text.trim()}\n`);

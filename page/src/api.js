@@ -75,9 +75,13 @@ export class Latest {
   #busy = false;
   #waiting = null;
 
-  /** `send(job)` makes the request; `done(answer, job)` and `failed(error, job)` show what came back. */
-  constructor({ send, done, failed }) {
-    Object.assign(this, { send, done, failed });
+  /** `send(job)` makes the request; `done(answer, job)` and `failed(error, job)` show what came back; `rested()` follows the last one. */
+  constructor({ send, done, failed, rested }) {
+    Object.assign(this, { send, done, failed, rested });
+  }
+
+  get isBusy() {
+    return this.#busy;
   }
 
   ask(job) {
@@ -102,6 +106,7 @@ export class Latest {
       const next = this.#waiting;
       this.#waiting = null;
       if (next) this.#run(next.job);
+      else this.rested();
     }
   }
 }

@@ -143,8 +143,9 @@ function saveSvgs(id, name) {
     return inner.replace("<svg", `<svg x="${Math.round(x - box.x)}" y="${Math.round(y - box.y)}"`);
   });
   const [width, height] = [Math.round(box.width), Math.round(box.height)];
-  const text = `<?xml version="1.0" encoding="UTF-8"?>\n<svg xmlns="http://www.w3.org/2000/svg" width="${width}" height="${height}" viewBox="0 0 ${width} ${height}">\n${parts.join("")}</svg>\n`;
-  download(`${name}.svg`, text, "image/svg+xml");
+  const head = `<svg xmlns="http://www.w3.org/2000/svg" width="${width}" height="${height}" viewBox="0 0 ${width} ${height}">`;
+  const back = `<rect width="100%" height="100%" fill="${getComputedStyle(document.body).backgroundColor}"/>`;
+  download(`${name}.svg`, `<?xml version="1.0" encoding="UTF-8"?>\n${head}\n${back}\n${parts.join("")}</svg>\n`, "image/svg+xml");
 }
 
 function curves(series) {

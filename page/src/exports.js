@@ -82,6 +82,7 @@ export function svgText(svg, title) {
     }
   });
   copied.setAttribute("xmlns", "http://www.w3.org/2000/svg");
+  copied.setAttribute("color", getComputedStyle(svg).color);
   const background = document.createElementNS("http://www.w3.org/2000/svg", "rect");
   background.setAttribute("width", "100%");
   background.setAttribute("height", "100%");

@@ -26,7 +26,8 @@ import {
   VIEWS,
 } from "./state.js";
 import { Sweep } from "./sweep.js";
-import { CapacityView, binds } from "./views/capacity.js";
+import { chooseTheme } from "./theme_choice.js";
+import { CapacityView, summary } from "./views/capacity.js";
 import { KnownView, trust } from "./views/known.js";
 import { LoadView, overload, wholeRun } from "./views/load.js";
 import { fitting, kvTokens, MemoryView } from "./views/memory.js";
@@ -134,6 +135,9 @@ const clearTab = (view) => {
   setText($(`answer-${view}`), "–");
   setText($(`note-${view}`), "no answer");
   $(view).classList.add("stale");
+  if (view !== "step") return;
+  setText($("answer-known"), "–");
+  setText($("note-known"), "no answer");
 };
 
 /** Shows a fault of a request: at its field, which the page itself, the server's status or its place in the body may name. */
@@ -144,6 +148,15 @@ function report(kind, error) {
   const field = error instanceof FieldFault ? error.field : isDenied ? "token" : key in DEFAULTS ? key : "";
   const problems = error instanceof FieldFault ? [error.message] : problemsOf(error.error ?? { message: error.message });
   faults.report(kind, problems, app.state, field);
+}
+
+const working = new Set();
+
+/** Keeps which kinds of requests are under way or about to be, as an attribute of the document. */
+function work(kind, isBusy) {
+  if (isBusy) working.add(kind);
+  else working.delete(kind);
+  document.documentElement.dataset.working = [...working].join(" ");
 }
 
 /** Makes the requests of one kind. `body(state)` may find a fault itself. */
@@ -164,6 +177,7 @@ function channel(kind, view, path, body, showAnswer, send = (sent) => post(path,
       if (job.started !== undefined) measure(kind, job.started);
     },
     failed,
+    rested: () => work(kind, false),
   });
   return (state, started) => {
     let sent;
@@ -172,10 +186,12 @@ function channel(kind, view, path, body, showAnswer, send = (sent) => post(path,
     } catch (error) {
       if (!(error instanceof FieldFault)) throw error;
       latest.drop();
+      work(kind, latest.isBusy);
       failed(error);
       return;
     }
     const text = JSON.stringify(sent);
+    work(kind, latest.isBusy || text !== last);
     if (text === last) return;
     last = text;
     latest.ask({ sent, started });
@@ -223,7 +239,7 @@ function showMemory() {
   if (state.view === "memory")
     views.memory.show(answers.memory, {
       context,
-      maxNumSeqs: Number(state.max_num_seqs) || answers.step?.deployment.max_num_seqs,
+      maxNumSeqs: answers.memory.deployment.max_num_seqs,
       replicas: Number(state.data_parallel_size) || 1,
     });
 }
@@ -235,7 +251,7 @@ const askLoad = channel("load", "load", "v1/simulate", simulateBody, (answer) =>
   setText($("note-load"), late ? "p99; overloaded, it does not keep up" : `p99; ITL p99 ${millis(run.itl_ms?.p99)}`);
   $("tab-load").classList.toggle("late", Boolean(late));
   trustworthy(answer);
-  views.load.show(answer, { limits: limits(app.state) });
+  views.load.show(answer, { limits: limits(app.state), isOpen: app.state.load === "rate" });
 });
 
 const askCapacity = channel(
@@ -245,19 +261,9 @@ const askCapacity = channel(
   ownSweepBody,
   (answer) => {
     const row = answer.rows[0];
-    const held = row.status === "ok" || row.status === "highest_rate_holds";
-    setText(
-      $("answer-capacity"),
-      held ? `${number(row.request_rate_per_s)} req/s` : row.status === "cannot_run" ? "cannot run" : "no rate holds",
-    );
-    setText(
-      $("note-capacity"),
-      held
-        ? `${number(row.request_rate_per_s_per_gpu)} per GPU; ${binds(row)} binds`
-        : row.status === "cannot_run"
-          ? "memory or layout"
-          : `${binds(row)} breaks`,
-    );
+    const { answer: held, note } = summary(row);
+    setText($("answer-capacity"), held);
+    setText($("note-capacity"), note);
     views.capacity.showOwn(row, { limits: limits(app.state), state: app.state });
   },
   async (sent) => ({ rows: [await highestRate(sent)] }),
@@ -269,6 +275,7 @@ const soonCapacity = debounced(() => {
   else {
     setText($("answer-capacity"), "–");
     setText($("note-capacity"), "no limit is set");
+    work("capacity", false);
   }
 }, 450);
 
@@ -276,6 +283,8 @@ let memoryOf = "";
 
 function request(started) {
   const { state } = app;
+  work("load", true);
+  work("capacity", true);
   outlook.stop();
   askStep(state, started);
   askMemory(state);
@@ -360,17 +369,7 @@ $("grid_hardware").addEventListener("change", () => {
   const chosen = [...document.querySelectorAll("[data-grid]:checked")].map(({ value }) => value);
   set({ grid_hardware: chosen.join(",") });
 });
-$("theme").value = document.documentElement.dataset.theme ?? "";
-$("theme").addEventListener("change", ({ target }) => {
-  if (target.value) document.documentElement.dataset.theme = target.value;
-  else delete document.documentElement.dataset.theme;
-  try {
-    if (target.value) localStorage.setItem("ridgepoint-theme", target.value);
-    else localStorage.removeItem("ridgepoint-theme");
-  } catch {
-    // Without storage the choice lasts until the page is left.
-  }
-});
+chooseTheme();
 if (matchMedia("(max-width: 60rem)").matches) $("setup-fold").open = false;
 addExports({ app, views, sweep });
 

@@ -25,6 +25,7 @@ export function fieldOf(problem, state) {
   const gpu = state.gpu ? "gpu" : "hardware";
   if (/unknown model/.test(problem)) return model;
   if (/unknown hardware/.test(problem)) return gpu;
+  if (/send fewer requests/.test(problem)) return "num_requests";
   for (const key of KEYS) {
     if (new RegExp(`\\b${key}\\b`).test(problem)) {
       const field = FIELD_OF[key] ?? key;
@@ -57,7 +58,9 @@ export function remedies(problem) {
 /** The problems of a server's answer: single sentences, without the place that they all begin with. */
 export function problemsOf(error) {
   const problems = error?.problems?.length ? error.problems : [error?.message ?? "The server gave no reason."];
-  return problems.flatMap((problem) => problem.split(/;\s+/)).filter((problem) => problem !== "");
+  const single = problems.flatMap((problem) => problem.split(/;\s+/)).filter((problem) => problem !== "");
+  // A sweep names the table of a key before it; the same fault of another request does not.
+  return single.map((problem) => problem.replace(/^(\[(server|load|slo)\] |(server|load|slo)\.)/, ""));
 }
 
 /** Puts problems at fields: a map from field, or "" for none, to its problems. Remedies stand with the fault that they follow. */

@@ -148,11 +148,19 @@ export function serverBody(state) {
   return body;
 }
 
+/** A count of the batch. Only digits will do, because the shorthand has other signs of its own. */
+function count(state, key, least, what) {
+  if (/^\d{1,10}$/.test(state[key]) && Number(state[key]) >= least) return Number(state[key]);
+  throw new FieldFault(key, `${what} = "${state[key]}" must be a whole number, at least ${least}.`);
+}
+
 /** The batch of a step in the command's shorthand. */
 export function batch(state) {
   const shorthand = {};
-  if (Number(state.chunk) > 0) shorthand.prefill = [`${state.chunk}@${state.cached || 0}`];
-  if (Number(state.decodes) > 0) shorthand.decode = [`${state.decodes}x${state.context || 0}`];
+  const chunk = count(state, "chunk", 0, "The prefill chunk");
+  if (chunk > 0) shorthand.prefill = [`${chunk}@${count(state, "cached", 0, "The number of cached tokens")}`];
+  const decodes = count(state, "decodes", 0, "The number of decodes");
+  if (decodes > 0) shorthand.decode = [`${decodes}x${count(state, "context", 1, "The context")}`];
   return shorthand;
 }
 

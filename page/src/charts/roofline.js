@@ -79,7 +79,7 @@ function computeChart(operators, answer, hardware, formats, width) {
     left: narrow ? 44 : 58,
     right: 14,
     top: head,
-    bottom: 40,
+    bottom: 46,
     width,
     height: Math.round(head + Math.min(460, Math.max(300, width * 0.5))),
   };

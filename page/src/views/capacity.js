@@ -28,7 +28,7 @@ export function binds(row) {
   if (row.status === "cannot_run") return "cannot run";
   const first = broken(row)[0];
   if (first) return limitName(first.key);
-  return row.status === "highest_rate_holds" ? "nothing yet" : (row.limits_broken ?? "–");
+  return row.status === "highest_rate_holds" ? "nothing" : (row.limits_broken ?? "–");
 }
 
 const COLOURS = { "TTFT p99": "var(--compute)", "ITL p99": "var(--memory)", "TPOT p99": "var(--network)", "E2E p99": "var(--source-1)" };
@@ -43,7 +43,20 @@ export function serverName(row) {
 }
 
 function holds(row) {
-  return row.status === "ok" || row.status === "highest_rate_holds";
+  return row.status === "ok";
+}
+
+const UNLIMITED = "a queue does not lengthen the gaps between tokens, so set a limit on TTFT or E2E too";
+
+/** A row in a few words: `answer` and `note`. */
+export function summary(row) {
+  if (row.status === "cannot_run") return { answer: "cannot run", note: "memory or layout" };
+  if (row.status === "lowest_rate_fails") return { answer: "no rate holds", note: `${binds(row)} breaks` };
+  if (row.status === "highest_rate_holds") return { answer: "no limit breaks", note: "limit TTFT or E2E too" };
+  return {
+    answer: `${number(row.request_rate_per_s)} req/s`,
+    note: `${number(row.request_rate_per_s_per_gpu)} per GPU; ${binds(row)} binds`,
+  };
 }
 
 /** A row in one sentence, as nodes. */
@@ -51,24 +64,26 @@ function lead(row, limits, state) {
   const within = listed(Object.entries(limits).map(([key, ms]) => `${limitName(key)} below ${millis(ms)}`));
   const load = `${whole(Number(state.input_len))} prompt and ${whole(Number(state.output_len))} output tokens`;
   if (row.status === "cannot_run") return [h("p", {}, h("strong", {}, "This server cannot run: "), row.reason)];
+  if (row.status === "highest_rate_holds") {
+    return [h("p", {}, h("strong", {}, "No limit breaks"), ` at any rate, with ${within}: ${UNLIMITED}.`)];
+  }
   if (row.status === "lowest_rate_fails") {
     return [
       h(
         "p",
         {},
         h("strong", {}, "No rate holds"),
-        ` with ${within} and ${load}: ${breaks(row)} even at ${number(row.request_rate_per_s)} requests a second.`,
+        ` with ${within}, for ${load}: ${breaks(row)} even at ${number(row.fails_at_rate_per_s)} requests a second.`,
       ),
     ];
   }
-  const above = row.fails_at_rate_per_s ? ` At ${number(row.fails_at_rate_per_s)}, ${breaks(row)}.` : " No higher rate was tried.";
   return [
     h(
       "p",
       {},
       "It holds ",
       h("strong", {}, figure(row.request_rate_per_s, number(row.request_rate_per_s), { "data-figure": "own_rate" }), " requests a second"),
-      ` (${number(row.request_rate_per_s_per_gpu)} per GPU) with ${within} and ${load}.${above}`,
+      ` (${number(row.request_rate_per_s_per_gpu)} per GPU) with ${within}, for ${load}. At ${number(row.fails_at_rate_per_s)}, ${breaks(row)}.`,
     ),
   ];
 }
@@ -157,7 +172,15 @@ export class CapacityView {
     this.table.show(this.rows);
     if (held.length === 0) {
       $("sweep-lead").replaceChildren(
-        rows.length > 0 ? h("p", {}, "No server of the grid holds the limits at any rate. The table says why.") : "",
+        rows.length > 0
+          ? h(
+              "p",
+              {},
+              rows.some(({ status }) => status === "highest_rate_holds")
+                ? `No limit breaks at any rate: ${UNLIMITED}.`
+                : "No server of the grid holds the limits at any rate. The table says why.",
+            )
+          : "",
       );
       return;
     }
@@ -180,7 +203,7 @@ export class CapacityView {
         width,
         format: (value) => `${tick(value, 2)}/s`,
         entries: kinds.map((kind) => ({
-          label: kind === "nothing yet" ? "no limit broke" : `${kind} binds`,
+          label: `${kind} binds`,
           colour: COLOURS[kind] ?? "var(--latency)",
         })),
         rows: held.slice(0, 24).map((row, index) => ({

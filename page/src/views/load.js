@@ -47,11 +47,11 @@ export class LoadView {
     });
   }
 
-  show(answer, { limits }) {
+  show(answer, { limits, isOpen }) {
     const run = wholeRun(answer);
     const late = overload(answer);
     $("overload").replaceChildren(late ? h("div", { class: "overload" }, h("strong", {}, "Overloaded. "), sentence(late)) : "");
-    $("load-lead").replaceChildren(lead(run, late));
+    $("load-lead").replaceChildren(lead(run, late, isOpen));
     $("load-figures").replaceChildren(...figures(loadFigures(run, answer.counters)));
     const notes = [...(answer.warnings ?? []), ...(answer.notes ?? [])];
     $("load-warnings").replaceChildren(warnings(notes.filter((text) => text !== late)));
@@ -90,14 +90,14 @@ export class LoadView {
 }
 
 /** What a load comes to, in words. */
-function lead({ finished, rejected, ttft_ms, itl_ms }, late) {
+function lead({ finished, rejected, ttft_ms, itl_ms }, late, isOpen) {
   const refused = rejected > 0 ? h("strong", {}, `${whole(rejected)} requests were refused: they are longer than max_model_len. `) : "";
   if (!ttft_ms || finished === 0) return h("p", {}, refused, "No request finished.");
   return h(
     "p",
     {},
     refused,
-    late ? "The latencies are those of this number of requests; a longer load has longer ones. " : "The server keeps up. ",
+    late ? "The latencies are those of this number of requests; a longer load has longer ones. " : isOpen ? "The server keeps up. " : "",
     "Half of the requests get their first token within ",
     h("strong", {}, millis(ttft_ms.p50)),
     " and 99 % of them within ",

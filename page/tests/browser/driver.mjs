@@ -115,22 +115,14 @@ export class Browser {
   async until(code, what, ...args) {
     const started = Date.now();
     while (!(await this.run(code, ...args))) {
-      if (Date.now() - started > 15_000) throw new Error(`${what} did not come within 15 s`);
+      if (Date.now() - started > 45_000) throw new Error(`${what} did not come within 45 s`);
       await new Promise((resolve) => setTimeout(resolve, 25));
     }
   }
 
-  /** Waits until nothing is under way: the answers of all views stay the same for a while. */
+  /** Waits until no request is under way or about to be. */
   async settled() {
-    let last = "";
-    let since = Date.now();
-    const started = since;
-    while (Date.now() - since < 700 || /…/.test(last)) {
-      const now = await this.run(() => document.querySelector(".contents").innerText + document.getElementById("step-figures").innerText);
-      if (now !== last) [last, since] = [now, Date.now()];
-      if (Date.now() - started > 20_000) throw new Error(`the page does not come to rest: ${last}`);
-      await new Promise((resolve) => setTimeout(resolve, 50));
-    }
+    await this.until(() => document.documentElement.dataset.working === "", "the last answer");
   }
 
   /** Sets a field as typing would. */

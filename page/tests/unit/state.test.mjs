@@ -68,6 +68,22 @@ test("a step has the shorthand of the command", () => {
   );
 });
 
+test("a batch that is no number is a fault, never a step without it", () => {
+  for (const [key, text] of [
+    ["decodes", "abc"],
+    ["decodes", "-5"],
+    ["context", "0"],
+    ["chunk", "1.5"],
+    ["cached", ""],
+  ]) {
+    assert.throws(
+      () => stepBody({ ...DEFAULTS, [key]: text }),
+      (error) => error instanceof FieldFault && error.field === key,
+      `${key} = ${text}`,
+    );
+  }
+});
+
 test("a load has a rate or a concurrency, never both", () => {
   assert.equal(simulateBody({ ...DEFAULTS, load: "rate" }).request_rate, 4);
   const closed = simulateBody({ ...DEFAULTS, load: "concurrency", burstiness: "0.5" });

@@ -1,36 +1,43 @@
 // Drives the page of a running `ridgepoint serve` in headless Chromium: a person's way through it, and its figures against those of the command.
 
 import assert from "node:assert/strict";
-import { readFileSync, writeFileSync, mkdtempSync, rmSync } from "node:fs";
+import { mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import os from "node:os";
 import path from "node:path";
-import { after, before, test } from "node:test";
+import { test } from "node:test";
 import { Key, Origin } from "selenium-webdriver";
 import { gridToml, loadCommand, stepCommand } from "../../src/commands.js";
 import { fromHash } from "../../src/state.js";
-import { Browser, command, median, repository, startServer } from "./driver.mjs";
+import { command, median, repository, startServer } from "./driver.mjs";
+import { browser, open, server } from "./session.mjs";
 
 const LLAMA_8B = readFileSync(path.join(repository, "models/llama-3.1-8b.json"), "utf8");
 
-let server;
-let browser;
-
-before(async () => {
-  server = await startServer();
-  browser = await Browser.open();
-  await browser.look();
-});
-
-after(async () => {
-  await browser?.close();
-  await server?.stop();
-});
-
-const open = (hash = "") => browser.visit(`${server.url}#${hash}`);
 const figure = (key) => browser.run((name) => document.querySelector(`[data-figure="${name}"]`)?.value, key);
-const state = async () => fromHash(new URL(await browser.driver.getCurrentUrl()).hash).state;
+
+/** The state that the permalink has; the page writes it a moment after a change. */
+async function state() {
+  await browser.driver.sleep(300);
+  return fromHash(new URL(await browser.driver.getCurrentUrl()).hash).state;
+}
+
 const problems = () => browser.run(() => document.getElementById("problems").innerText);
 const faultAt = (field) => browser.run((name) => document.querySelector(`[data-field="${name}"] .fault`)?.innerText ?? "", field);
+
+test("the binary holds the page of these sources, under a policy without inline scripts", async () => {
+  const dist = path.join(repository, "page/dist");
+  const files = readdirSync(dist, { recursive: true }).filter((name) => /\.\w+$/.test(name));
+  assert.ok(files.length >= 8, files.join());
+  for (const name of files) {
+    const response = await fetch(new URL(name === "index.html" ? "" : name, server.url));
+    assert.equal(response.status, 200, name);
+    const isSame = Buffer.from(await response.arrayBuffer()).equals(readFileSync(path.join(dist, name)));
+    assert.ok(isSame, `${name} differs: build the binary anew`);
+    const policy = response.headers.get("content-security-policy");
+    assert.match(policy, /default-src 'self'/);
+    assert.doesNotMatch(policy, /script-src[^;]*unsafe/);
+  }
+});
 
 test("the page paints and answers soon after it is opened", async () => {
   const times = [];
@@ -338,9 +345,10 @@ test("a server that wants a token gets it from the page", { skip: Boolean(proces
 });
 
 test("a server that is gone is said", { skip: Boolean(process.env.RIDGEPOINT_URL) }, async () => {
-  await open();
+  const short = await startServer();
+  await browser.visit(short.url);
   await browser.settled();
-  await server.stop();
+  await short.stop();
   await browser.type("decodes", "100");
   await browser.until(() => /does not answer/.test(document.getElementById("problems").innerText), "the remark");
 });

@@ -1,0 +1,4 @@
+// All tests that need a browser, in one process with one server.
+
+import "./page.mjs";
+import "./looks.mjs";
