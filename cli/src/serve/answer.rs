@@ -7,8 +7,8 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use hyper::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderValue, VARY};
 use hyper::StatusCode;
+use hyper::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderValue, VARY};
 use serde::Serialize;
 
 use super::problem::Problem;
@@ -73,7 +73,9 @@ impl Kept {
 pub fn result(headers: &HeaderMap, value: &impl Serialize) -> Response {
     let text = match serde_json::to_vec(value) {
         Ok(text) => text,
-        Err(error) => return Problem::defect(&format!("the result cannot be written as JSON: {error}")).into_response(),
+        Err(error) => {
+            return Problem::defect(&format!("the result cannot be written as JSON: {error}")).into_response();
+        }
     };
     if text.len() >= MIN_GZIP_BYTES && takes_gzip(headers) {
         return encoded(of_bytes(StatusCode::OK, gzip(&text, Compression::fast()), "application/json"));

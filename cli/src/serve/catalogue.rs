@@ -65,10 +65,8 @@ pub async fn model(
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let data_dir = app.data_dir.clone();
-    one(&app, headers, move || {
-        ModelReport::one(Model::named_in(data_dir.as_deref(), &name)?, Deployment::default())
-    })
-    .await
+    one(&app, headers, move || ModelReport::one(Model::named_in(data_dir.as_deref(), &name)?, Deployment::default()))
+        .await
 }
 
 pub async fn hardware(State(app): State<Arc<App>>, headers: HeaderMap) -> Result<Response, Problem> {

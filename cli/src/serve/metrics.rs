@@ -18,8 +18,7 @@ use ridgepoint::internals::BUILD;
 use super::app::App;
 
 /// Upper bounds of the durations, s.
-const BUCKETS_S: [f64; 14] =
-    [5e-5, 1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 1e-2, 2.5e-2, 5e-2, 0.1, 0.5, 2.0, 10.0];
+const BUCKETS_S: [f64; 14] = [5e-5, 1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 1e-2, 2.5e-2, 5e-2, 0.1, 0.5, 2.0, 10.0];
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Answered {
@@ -70,7 +69,11 @@ impl Metrics {
         registry.register("cache_hits", "Requests whose step model was in the cache", hits.clone());
         registry.register("cache_misses", "Requests whose step model was built", misses.clone());
         registry.register_with_unit("cache", "Estimated size of a cache", Unit::Bytes, cache_bytes.clone());
-        registry.register("build", "What answers", Info::new([("version", env!("CARGO_PKG_VERSION")), ("build", BUILD)]));
+        registry.register(
+            "build",
+            "What answers",
+            Info::new([("version", env!("CARGO_PKG_VERSION")), ("build", BUILD)]),
+        );
         Metrics { registry, requests, durations, connections, running, queued, hits, misses, cache_bytes }
     }
 

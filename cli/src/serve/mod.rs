@@ -94,7 +94,10 @@ struct Listening {
 pub fn run(args: &Serve, common: &Common) -> Result<(), Failure> {
     let token = Token::find(args.token_file.as_deref())?;
     if token.is_none() && !args.host.is_loopback() {
-        remark(&format!("{} is open to other machines and no token is set: give --token-file or RIDGEPOINT_TOKEN", args.host));
+        remark(&format!(
+            "{} is open to other machines and no token is set: give --token-file or RIDGEPOINT_TOKEN",
+            args.host
+        ));
     }
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let threads = if args.threads == 0 { cores } else { args.threads.into() };
@@ -125,20 +128,22 @@ pub fn run(args: &Serve, common: &Common) -> Result<(), Failure> {
     });
     let address = SocketAddr::new(args.host, args.port);
     let grace = app.timeout;
-    runtime.block_on(async {
-        let failed = |error| Failure::input(format!("{address}: cannot be listened on: {error}; --port takes another one"));
-        let listener = TcpListener::bind(address).await.map_err(failed)?;
-        let url = listen::url(listener.local_addr().map_err(failed)?);
-        let stopped = stop::receiver();
-        match common.format {
-            Format::Table => announce(&format!("ridgepoint serves {url}")),
-            Format::Json => announce(&serde_json::to_string(&Listening { url }).unwrap_or_default()),
-        }
-        let routes = routes::routes(Arc::clone(&app));
-        listen::serve(listener, routes, app, max_connections, stopped, grace).await;
-        Ok(())
-    })
-    .inspect(|()| runtime.shutdown_timeout(Duration::from_secs(1)))
+    runtime
+        .block_on(async {
+            let failed =
+                |error| Failure::input(format!("{address}: cannot be listened on: {error}; --port takes another one"));
+            let listener = TcpListener::bind(address).await.map_err(failed)?;
+            let url = listen::url(listener.local_addr().map_err(failed)?);
+            let stopped = stop::receiver();
+            match common.format {
+                Format::Table => announce(&format!("ridgepoint serves {url}")),
+                Format::Json => announce(&serde_json::to_string(&Listening { url }).unwrap_or_default()),
+            }
+            let routes = routes::routes(Arc::clone(&app));
+            listen::serve(listener, routes, app, max_connections, stopped, grace).await;
+            Ok(())
+        })
+        .inspect(|()| runtime.shutdown_timeout(Duration::from_secs(1)))
 }
 
 /// Files that the process keeps open beside connections.

@@ -68,7 +68,9 @@ fn add(dir: &'static Dir<'static>, files: &mut HashMap<&'static str, File>) {
 /// Whether a list of tags names this one, or any.
 fn is_among(list: &HeaderValue, etag: &HeaderValue) -> bool {
     let (list, etag) = (list.to_str().unwrap_or_default(), etag.to_str().unwrap_or_default());
-    list.split(',').map(str::trim).any(|tag| tag == "*" || tag.trim_start_matches("W/") == etag.trim_start_matches("W/"))
+    list.split(',')
+        .map(str::trim)
+        .any(|tag| tag == "*" || tag.trim_start_matches("W/") == etag.trim_start_matches("W/"))
 }
 
 fn content_type(path: &str) -> &'static str {

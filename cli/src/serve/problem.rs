@@ -84,7 +84,9 @@ impl Problem {
 
     /// A defect of the server.
     pub fn defect(message: &str) -> Self {
-        let message = format!("this is a defect of ridgepoint or of a crate that it uses: {message}; please report it with the request");
+        let message = format!(
+            "this is a defect of ridgepoint or of a crate that it uses: {message}; please report it with the request"
+        );
         Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "defect", message)
     }
 

@@ -107,9 +107,9 @@ fn own_model(server: &ServerConfig, config: &Value) -> Result<(Model, Vec<String
 
 /// The keys of a hardware file, or figures over those of a known GPU, as in `{"h100": {"memory_gb": 64}}`.
 fn own_hardware(figures: &Value, data_dir: Option<&Path>) -> Result<Hardware> {
-    let is_by_name = figures.as_object().is_some_and(|map| {
-        map.len() == 1 && map.values().all(Value::is_object) && !map.contains_key("datasheet")
-    });
+    let is_by_name = figures
+        .as_object()
+        .is_some_and(|map| map.len() == 1 && map.values().all(Value::is_object) && !map.contains_key("datasheet"));
     if is_by_name {
         let figures = figures.to_string();
         let known = figures.as_str();
@@ -188,8 +188,12 @@ mod tests {
         let config: Value = serde_json::from_str(include_str!("../../../models/llama-3.1-8b.json")).unwrap();
         let found = find(json!({"model": config, "hardware": {"h100": {"memory_gb": 64}}})).unwrap();
         assert_eq!((found.model.name.as_str(), found.model.num_layers()), ("config.json", 32));
-        assert_eq!((found.hardware.name.as_str(), found.hardware.hbm_capacity_bytes), ("h100_sxm", 64.0 * 1_073_741_824.0));
-        let both = fault(json!({"model": {"hidden_size": 1}, "hardware": {"datasheet": {}}, "tensor_parallel_size": 2}));
+        assert_eq!(
+            (found.hardware.name.as_str(), found.hardware.hbm_capacity_bytes),
+            ("h100_sxm", 64.0 * 1_073_741_824.0)
+        );
+        let both =
+            fault(json!({"model": {"hidden_size": 1}, "hardware": {"datasheet": {}}, "tensor_parallel_size": 2}));
         assert!(both.contains("model: ") && both.contains("hardware: "), "{both}");
     }
 

@@ -103,7 +103,8 @@ impl Cell {
     fn new(model: &Model, gpu: &Hardware, data_dir: Option<&Path>) -> Self {
         let mut refused = None;
         for tensor_parallel_size in SIZES {
-            let deployment = Deployment { max_model_len: Some(4096), ..Deployment::tensor_parallel(tensor_parallel_size) };
+            let deployment =
+                Deployment { max_model_len: Some(4096), ..Deployment::tensor_parallel(tensor_parallel_size) };
             let fits = KvCapacity::new(model, gpu, &deployment);
             match fits.and_then(|_| Cell::predicted(model, gpu, &deployment, data_dir)) {
                 Ok(cell) => return cell,

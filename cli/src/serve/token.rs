@@ -69,7 +69,9 @@ mod tests {
             token.is_in(&[(AUTHORIZATION, value.parse().unwrap())].into_iter().collect::<HeaderMap>())
         };
         assert!(carries("Bearer 0123456789abcdef") && carries("bearer  0123456789abcdef"));
-        for wrong in ["Bearer 0123456789abcde", "Bearer 0123456789abcdef0", "Basic 0123456789abcdef", "0123456789abcdef", ""] {
+        for wrong in
+            ["Bearer 0123456789abcde", "Bearer 0123456789abcdef0", "Basic 0123456789abcdef", "0123456789abcdef", ""]
+        {
             assert!(!carries(wrong), "{wrong}");
         }
         assert!(!token.is_in(&HeaderMap::new()));

@@ -51,8 +51,7 @@ impl Server<'_> {
         replay.check_clock()?;
         let (observer, sampler) = observers;
         let metrics = Metrics::of(&replay);
-        let replayed =
-            ReplayedLoad { metrics, replay, spread: sampler.spread(), extrapolated: sampler.extrapolated() };
+        let replayed = ReplayedLoad { metrics, replay, spread: sampler.spread(), extrapolated: sampler.extrapolated() };
         Ok((replayed, observer))
     }
 

@@ -53,28 +53,49 @@ fn paths(types: &mut SchemaGenerator) -> Map<String, Value> {
     let mut add = |path: &str, method: &str, operation: Value| {
         paths.insert(path.to_owned(), json!({ method: operation }));
     };
-    add("/healthz", "get", json!({
-        "operationId": "healthz",
-        "summary": "Whether the server answers",
-        "security": [{}],
-        "responses": {"200": answer::<Health>(types)},
-    }));
-    add("/metrics", "get", json!({
-        "operationId": "metrics",
-        "summary": "Counts and durations for Prometheus",
-        "responses": {
-            "200": {"description": "The figures", "content": {
-                "application/openmetrics-text; version=1.0.0; charset=utf-8": {"schema": {"type": "string"}},
-            }},
-            "401": error(types),
-        },
-    }));
-    add("/v1/version", "get", reading::<Version>(types, "version", "The release, and a hash of the built-in data", &[]));
+    add(
+        "/healthz",
+        "get",
+        json!({
+            "operationId": "healthz",
+            "summary": "Whether the server answers",
+            "security": [{}],
+            "responses": {"200": answer::<Health>(types)},
+        }),
+    );
+    add(
+        "/metrics",
+        "get",
+        json!({
+            "operationId": "metrics",
+            "summary": "Counts and durations for Prometheus",
+            "responses": {
+                "200": {"description": "The figures", "content": {
+                    "application/openmetrics-text; version=1.0.0; charset=utf-8": {"schema": {"type": "string"}},
+                }},
+                "401": error(types),
+            },
+        }),
+    );
+    add(
+        "/v1/version",
+        "get",
+        reading::<Version>(types, "version", "The release, and a hash of the built-in data", &[]),
+    );
     add("/v1/models", "get", reading::<ModelReport>(types, "models", "The models, with sizes and corrections", &[]));
     let name = "A built-in name or a Hugging Face id, whose slash may stay as it is";
-    let one = reading::<ModelReport>(types, "model", "One model, with the share of one GPU", &[("name", name, "llama-3.1-8b")]);
+    let one = reading::<ModelReport>(
+        types,
+        "model",
+        "One model, with the share of one GPU",
+        &[("name", name, "llama-3.1-8b")],
+    );
     add("/v1/models/{name}", "get", one);
-    add("/v1/hardware", "get", reading::<HardwareReport>(types, "hardware", "The GPUs, with their figures and sources", &[]));
+    add(
+        "/v1/hardware",
+        "get",
+        reading::<HardwareReport>(types, "hardware", "The GPUs, with their figures and sources", &[]),
+    );
     let name = "A built-in name or an alias";
     let one = reading::<HardwareReport>(types, "gpu", "One GPU with its tables", &[("name", name, "h100")]);
     add("/v1/hardware/{name}", "get", one);
@@ -83,14 +104,20 @@ fn paths(types: &mut SchemaGenerator) -> Map<String, Value> {
     let text = "Measured runs of public servers with predictions beside";
     add("/v1/measured", "get", reading::<Measured>(types, "measured", text, &[]));
 
-    let step = server_body::<bodies::Step>(types, json!({
-        "model": "llama-3.1-8b", "hardware": "h100", "decode": ["64x2048"], "prefill": ["512@1024"],
-    }));
+    let step = server_body::<bodies::Step>(
+        types,
+        json!({
+            "model": "llama-3.1-8b", "hardware": "h100", "decode": ["64x2048"], "prefill": ["512@1024"],
+        }),
+    );
     let text = "Predict the time of one step, operator by operator";
     add("/v1/predict-step", "post", computing::<StepReport<'static>>(types, "predictStep", text, &step));
-    let load = server_body::<bodies::Load>(types, json!({
-        "model": "llama-3.1-8b", "hardware": "h100", "request_rate": 8, "num_requests": 200, "input_len": 800, "output_len": 50,
-    }));
+    let load = server_body::<bodies::Load>(
+        types,
+        json!({
+            "model": "llama-3.1-8b", "hardware": "h100", "request_rate": 8, "num_requests": 200, "input_len": 800, "output_len": 50,
+        }),
+    );
     let text = "Replay a load on a server";
     add("/v1/simulate", "post", computing::<SimulationAnswer>(types, "simulate", text, &load));
     let text = "Replay a grid of servers and loads, or find the highest rate of each server that meets limits";
@@ -103,8 +130,13 @@ fn paths(types: &mut SchemaGenerator) -> Map<String, Value> {
 }
 
 /// An operation that answers without a body. `parameters` are those of its path: name, description, example.
-fn reading<T: JsonSchema>(types: &mut SchemaGenerator, id: &str, summary: &str, parameters: &[(&str, &str, &str)]) -> Value {
-    let mut responses = responses::<T>(types, &["401", "500", "503"]);
+fn reading<T: JsonSchema>(
+    types: &mut SchemaGenerator,
+    id: &str,
+    summary: &str,
+    parameters: &[(&str, &str, &str)],
+) -> Value {
+    let mut responses = responses::<T>(types, &["400", "401", "500", "503"]);
     if !parameters.is_empty() {
         responses.insert("404".to_owned(), error(types));
     }
@@ -128,8 +160,7 @@ fn computing<T: JsonSchema>(types: &mut SchemaGenerator, id: &str, summary: &str
 }
 
 fn responses<T: JsonSchema>(types: &mut SchemaGenerator, errors: &[&str]) -> Map<String, Value> {
-    let mut responses: Map<String, Value> =
-        errors.iter().map(|status| ((*status).to_owned(), error(types))).collect();
+    let mut responses: Map<String, Value> = errors.iter().map(|status| ((*status).to_owned(), error(types))).collect();
     responses.insert("200".to_owned(), answer::<T>(types));
     responses
 }

@@ -57,10 +57,20 @@ fn every_fault_of_the_keys_is_named() {
             "invalid",
             "did you mean tensor_parallel_size?",
         ),
-        ("/v1/predict-step", ideal(json!({"decod": ["1x5"]})), "invalid", "decod is not a known key: did you mean decode?"),
+        (
+            "/v1/predict-step",
+            ideal(json!({"decod": ["1x5"]})),
+            "invalid",
+            "decod is not a known key: did you mean decode?",
+        ),
         ("/v1/predict-step", ideal(json!({"decode": ["5"]})), "invalid", "decode \"5\": ambiguous"),
         ("/v1/predict-step", ideal(json!({"decode": "5x5"})), "invalid", "must be a list of texts"),
-        ("/v1/predict-step", ideal(json!({"requests": [], "decode": ["5x5"]})), "invalid", "both of requests and the shorthand"),
+        (
+            "/v1/predict-step",
+            ideal(json!({"requests": [], "decode": ["5x5"]})),
+            "invalid",
+            "both of requests and the shorthand",
+        ),
         ("/v1/predict-step", ideal(json!({})), "invalid", "neither of requests and the shorthand"),
         ("/v1/predict-step", ideal(json!({"requests": []})), "invalid", "the batch has no requests"),
         (
@@ -76,12 +86,32 @@ fn every_fault_of_the_keys_is_named() {
             "request 0: ",
         ),
         ("/v1/predict-step", ideal(json!({"decode": ["1000001x5"]})), "invalid", "more than 1000000"),
-        ("/v1/predict-step", ideal(json!({"decode": ["1x5"], "efficiency": "best"})), "invalid", "must be tables or ideal"),
-        ("/v1/predict-step", ideal(json!({"decode": ["1x5"], "model": "lama-3.1-8b"})), "unknown_model", "did you mean llama-3.1-8b?"),
-        ("/v1/predict-step", ideal(json!({"decode": ["1x5"], "hardware": "h10"})), "unknown_hardware", "GET /v1/hardware"),
+        (
+            "/v1/predict-step",
+            ideal(json!({"decode": ["1x5"], "efficiency": "best"})),
+            "invalid",
+            "must be tables or ideal",
+        ),
+        (
+            "/v1/predict-step",
+            ideal(json!({"decode": ["1x5"], "model": "lama-3.1-8b"})),
+            "unknown_model",
+            "did you mean llama-3.1-8b?",
+        ),
+        (
+            "/v1/predict-step",
+            ideal(json!({"decode": ["1x5"], "hardware": "h10"})),
+            "unknown_hardware",
+            "GET /v1/hardware",
+        ),
         ("/v1/predict-step", ideal(json!({"decode": ["1x5"], "model": {"hidden_size": 1}})), "invalid", "model: "),
         ("/v1/simulate", ideal(json!({"request_rate": 5})), "invalid", "input_len is missing"),
-        ("/v1/simulate", ideal(json!({"request_rate": 5, "concurrency": 5})), "invalid", "request_rate and concurrency: give one"),
+        (
+            "/v1/simulate",
+            ideal(json!({"request_rate": 5, "concurrency": 5})),
+            "invalid",
+            "request_rate and concurrency: give one",
+        ),
         ("/v1/simulate", ideal(json!({})), "invalid", "no load: give one of request_rate"),
         ("/v1/simulate", ideal(json!({"requests": [], "input_len": 5})), "invalid", "has no place beside requests"),
         ("/v1/simulate", ideal(json!({"requests": "/etc/passwd"})), "invalid", "must be a list of requests"),
@@ -98,7 +128,12 @@ fn every_fault_of_the_keys_is_named() {
             "invalid_argument",
             "GiB",
         ),
-        ("/v1/sweep", json!({"server": {"model": "llama-3.1-8b", "hardware": "h100"}}), "invalid", "[load] has no load"),
+        (
+            "/v1/sweep",
+            json!({"server": {"model": "llama-3.1-8b", "hardware": "h100"}}),
+            "invalid",
+            "[load] has no load",
+        ),
         (
             "/v1/sweep",
             json!({"server": {"model": "models/llama-3.1-8b.json", "hardware": "h100"}, "load": {"concurrency": 1, "input_len_tokens": 1, "output_len_tokens": 1}}),
@@ -118,7 +153,12 @@ fn every_fault_of_the_keys_is_named() {
             "invalid",
             "the grid makes 2999 configurations",
         ),
-        ("/v1/kv-capacity", json!({"model": "llama-3.1-8b", "hardware": "h100", "decode": ["1x5"]}), "invalid", "decode is not a known key"),
+        (
+            "/v1/kv-capacity",
+            json!({"model": "llama-3.1-8b", "hardware": "h100", "decode": ["1x5"]}),
+            "invalid",
+            "decode is not a known key",
+        ),
     ] {
         let message = server.post(path, &body).fails(422, kind);
         assert!(message.contains(said), "'{said}' is not in: {message}");

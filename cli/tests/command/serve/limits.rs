@@ -92,10 +92,9 @@ fn a_token_guards_all_but_the_page_and_the_health() {
     let folder = crate::cli_support::Folder::new();
     let file = folder.write("token", "0123456789abcdef\n");
     let body = ideal(json!({"decode": ["1x5"]})).to_string();
-    for server in [
-        Server::start(&["--token-file", &file]),
-        Server::start_with(&[], &[("RIDGEPOINT_TOKEN", "0123456789abcdef")]),
-    ] {
+    for server in
+        [Server::start(&["--token-file", &file]), Server::start_with(&[], &[("RIDGEPOINT_TOKEN", "0123456789abcdef")])]
+    {
         for path in ["/v1/models", "/v1/version", "/metrics", "/v1/nothing"] {
             let refused = server.get(path);
             assert_eq!(refused.headers["www-authenticate"], "Bearer");

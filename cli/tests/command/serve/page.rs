@@ -26,7 +26,10 @@ fn long_answers_are_gzip_where_it_is_taken() {
     let plain = server.get("/v1/models");
     assert!(!plain.headers.contains_key("content-encoding"));
     let packed = server.request("GET", "/v1/models", &[("accept-encoding", "gzip, br")], b"");
-    assert_eq!((packed.headers["content-encoding"].as_str(), packed.headers["vary"].as_str()), ("gzip", "accept-encoding"));
+    assert_eq!(
+        (packed.headers["content-encoding"].as_str(), packed.headers["vary"].as_str()),
+        ("gzip", "accept-encoding")
+    );
     assert!(packed.body.len() * 4 < plain.body.len());
     let mut unpacked = Vec::new();
     flate2::read::GzDecoder::new(&packed.body[..]).read_to_end(&mut unpacked).unwrap();
@@ -54,5 +57,6 @@ fn methods_that_a_path_lacks_are_named() {
         refused.fails(405, "method_not_allowed");
     }
     server.get("/v1/nothing").fails(404, "not_found");
+    server.get("/v1/models?tp=4").fails(400, "query");
     server.request("POST", "/v1/nothing", JSON, b"{}").fails(404, "not_found");
 }

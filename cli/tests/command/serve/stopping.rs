@@ -16,12 +16,15 @@ fn signal(name: &str, server: &Server) {
 fn a_signal_ends_the_server_after_the_requests_that_run() {
     for name in ["-TERM", "-INT"] {
         let mut server = Server::start(&[]);
-        let load = json!({"concurrency": 8, "input_len": 100, "output_len": 300, "num_requests": 4000, "max_model_len": 4096});
+        let load =
+            json!({"concurrency": 8, "input_len": 100, "output_len": 300, "num_requests": 4000, "max_model_len": 4096});
         let mut stream = server.connect();
         stream.write_all(&request("POST", "/v1/simulate", JSON, ideal(load).to_string().as_bytes())).unwrap();
         let idle = server.connect();
         server.wait_for("ridgepoint_http_requests_total{route=\"/metrics\",status=\"200\"}", 1.0);
-        while server.metric("ridgepoint_jobs_running") < 1.0 && server.metric("ridgepoint_cache_misses_total{cache=\"simulate\"}") < 1.0 {}
+        while server.metric("ridgepoint_jobs_running") < 1.0
+            && server.metric("ridgepoint_cache_misses_total{cache=\"simulate\"}") < 1.0
+        {}
         signal(name, &server);
         assert_eq!(read_answer(stream).json()["stages"][0]["finished"], 4000);
         drop(idle);
