@@ -48,6 +48,7 @@
 //! |---|---|---|
 //! | none | predicting: [`StepModel`], [`latency`], [`kv_capacity`] and everything below them | |
 //! | `replay` | [`replay`], [`workload`], [`server_config`]: yaml, csv, random numbers, histograms | yes |
+//! | `schema` | schemas of everything that is written as JSON, by schemars | |
 //!
 //! A simulator with a scheduler of its own wants `default-features = false`.
 

@@ -35,6 +35,9 @@ const fn open(name: &'static str, of: fn() -> MethodRouter<Arc<App>>) -> Route {
     Route { name, needs_token: false, of }
 }
 
+/// Paths of the API that nothing is at.
+const UNKNOWN: &str = "/v1/{*unknown}";
+
 const ROUTES: [Route; 17] = [
     open("/", || reads(get(page::index))),
     open("/{*file}", || reads(get(page::file))),
@@ -52,7 +55,7 @@ const ROUTES: [Route; 17] = [
     route("/v1/simulate", || computes(post(simulate::simulate))),
     route("/v1/sweep", || computes(post(sweep::sweep))),
     route("/v1/kv-capacity", || computes(post(kv_capacity::kv_capacity))),
-    route("/v1/{*unknown}", || any(not_found)),
+    route(UNKNOWN, || any(not_found)),
 ];
 
 /// A path that is only read.
@@ -96,7 +99,11 @@ async fn around(State(app): State<Arc<App>>, request: Request<Body>, next: Next)
         Some(token) if route.is_none_or(|route| route.needs_token) => token.is_in(request.headers()),
         _ => true,
     };
-    let mut response = if is_allowed {
+    let is_api = name.starts_with("/v1/") && name != UNKNOWN;
+    let mut response = if is_allowed && is_api && request.uri().query().is_some() {
+        let message = "the routes of the API read no query: send keys in the body, or leave them out";
+        Problem::new(StatusCode::BAD_REQUEST, "query", message).into_response()
+    } else if is_allowed {
         guarded(next.run(request)).await
     } else {
         let message = "this server wants a token: send it as Authorization: Bearer TOKEN";

@@ -58,6 +58,9 @@ const ALIASES: &[(&str, &str)] = &[
     ("num_prompts", "num_requests"),
 ];
 
+/// Bytes of a step model with its lookup tables, which end at sizes of their own: 2 to 4 MiB were seen.
+const TABLES_BYTES: usize = 4 << 20;
+
 /// A server whose loads can be replayed at once.
 pub struct Replayable {
     model: Model,
@@ -103,17 +106,8 @@ fn replayable(keys: &ServerKeys, data_dir: Option<&Path>) -> Result<(Replayable,
     let mut notes = found.notes;
     let (Served { model, hardware, deployment, steps }, engine) =
         served(found.server, found.model, found.hardware, &found.options, &mut notes)?;
-    let bytes = table_bytes(&deployment);
     let latency = CalibratedRoofline::new(steps);
-    Ok((Replayable { model, hardware, deployment, engine, latency, notes }, bytes))
-}
-
-/// An upper estimate of a step model with its lookup tables, which have rows by tokens and by requests.
-fn table_bytes(deployment: &Deployment) -> usize {
-    const FIXED: usize = 1 << 20;
-    const BYTES_PER_ROW: usize = 256;
-    let rows = u64::from(deployment.max_num_seqs) + u64::from(deployment.max_num_batched_tokens);
-    FIXED.saturating_add(BYTES_PER_ROW.saturating_mul(usize::try_from(rows).unwrap_or(usize::MAX)))
+    Ok((Replayable { model, hardware, deployment, engine, latency, notes }, TABLES_BYTES))
 }
 
 fn replayed(

@@ -136,7 +136,7 @@ fn reading<T: JsonSchema>(
     summary: &str,
     parameters: &[(&str, &str, &str)],
 ) -> Value {
-    let mut responses = responses::<T>(types, &["401", "500", "503"]);
+    let mut responses = responses::<T>(types, &["400", "401", "500", "503"]);
     if !parameters.is_empty() {
         responses.insert("404".to_owned(), error(types));
     }

@@ -57,5 +57,6 @@ fn methods_that_a_path_lacks_are_named() {
         refused.fails(405, "method_not_allowed");
     }
     server.get("/v1/nothing").fails(404, "not_found");
+    server.get("/v1/models?tp=4").fails(400, "query");
     server.request("POST", "/v1/nothing", JSON, b"{}").fails(404, "not_found");
 }

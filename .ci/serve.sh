@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# Sends generated requests to `ridgepoint serve` as its openapi.json describes them: no answer may be a server error, and each must be as
+# described. schemathesis goes into a venv under target/; without a network the check is skipped, and a line says so.
+#   .ci/serve.sh BINARY [MOST EXAMPLES OF A ROUTE]
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+binary=$1 examples=${2:-60}
+target=${CARGO_TARGET_DIR:-target}
+venv=$target/schemathesis
+if [[ ! -x $venv/bin/schemathesis ]]; then
+  if ! { python3 -m venv "$venv" && "$venv/bin/pip" install --quiet --disable-pip-version-check 'schemathesis==4.32.5'; } >"$target/schemathesis.log" 2>&1; then
+    printf -- '-- skipped: schemathesis cannot be installed (%s)\n' "$(tail -n 1 "$target/schemathesis.log")"
+    rm -rf "$venv"
+    exit 0
+  fi
+fi
+
+work=$(mktemp -d)
+trap 'kill "$server" 2>/dev/null || true; rm -rf "$work"' EXIT
+# Replays of generated loads are cut short: 504 is an answer as described.
+"$binary" serve --port 0 --request-timeout-s 2 --max-memory-gib 0.05 >"$work/url" &
+server=$!
+for _ in {1..200}; do grep -q http "$work/url" && break || sleep 0.05; done
+url=$(grep -o 'http://.*' "$work/url")
+
+# `negative_data_rejection` and `unsupported_method` are left out: keys may also be written with dashes, and 504 answers valid loads.
+(cd "$work" && "$OLDPWD/$venv/bin/schemathesis" run "$url/openapi.json" --url "$url" --max-examples "$examples" --seed 20261124 \
+  --checks not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance,missing_required_header \
+  --suppress-health-check all --request-timeout 30 --workers 2)
+kill -0 "$server"
