@@ -1,5 +1,5 @@
 //! Servers that misbehave: each ends with a named result in bounded time, and nothing hangs or panics.
-#![expect(clippy::unwrap_used, clippy::panic)]
+#![expect(clippy::unwrap_used, clippy::print_stdout)]
 
 #[path = "misbehaviour/cases.rs"]
 mod cases;
@@ -48,8 +48,11 @@ fn check(name: &str, expected: &[&str], settings: &Settings) {
     serde_json::to_string(&report).unwrap();
 }
 
+/// A case to run.
+type Job<'a> = Box<dyn Fn() + Send + Sync + 'a>;
+
 /// Runs jobs, a few at a time.
-fn all(jobs: &[(&'static str, Box<dyn Fn() + Send + Sync + '_>)]) {
+fn all(jobs: &[(&'static str, Job<'_>)]) {
     let next = AtomicUsize::new(0);
     std::thread::scope(|scope| {
         for _ in 0..6 {
@@ -72,8 +75,7 @@ fn each_misbehaviour_has_a_name() {
         let mock = Mock::with("127.0.0.1:0", plain, Arc::clone(&case.handler)).unwrap();
         check(case.name, &[case.expected], &settings(&mock.url(), case.limits));
     };
-    let jobs: Vec<_> =
-        cases.iter().map(|case| (case.name, Box::new(move || job(case)) as Box<dyn Fn() + Send + Sync>)).collect();
+    let jobs: Vec<_> = cases.iter().map(|case| (case.name, Box::new(move || job(case)) as Job<'_>)).collect();
     all(&jobs);
 }
 

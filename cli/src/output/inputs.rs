@@ -11,7 +11,7 @@ use ridgepoint_lab::evaluate::experiment;
 
 /// Arguments whose values are written, beside all that begin with `output`, and the one whose folders are known. A path in any other
 /// argument is read.
-const NOT_READ: [&str; 5] = ["out", "trace", "plot", "training_tables", "data_dir"];
+const NOT_READ: [&str; 6] = ["out", "markdown", "trace", "plot", "training_tables", "data_dir"];
 /// Endings of the files in a folder of measurements that some reader takes.
 const ENDINGS: [&str; 2] = ["csv", "parquet"];
 /// Files that are read from a model's folder.

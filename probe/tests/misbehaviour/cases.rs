@@ -1,6 +1,6 @@
 //! The table of misbehaving servers.
 
-use std::io::{Result, Write};
+use std::io::Result;
 use std::sync::Arc;
 use std::thread::sleep;
 use std::time::Duration;
