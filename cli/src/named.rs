@@ -8,7 +8,7 @@ use clap::{ArgMatches, Command};
 
 /// Arguments whose values are written, beside all that begin with `output`, and the one whose folders are known. A path in any other
 /// argument is read.
-const NOT_READ: [&str; 5] = ["out", "trace", "plot", "training_tables", "data_dir"];
+const NOT_READ: [&str; 6] = ["out", "markdown", "trace", "plot", "training_tables", "data_dir"];
 /// A value of an argument that names no output.
 #[derive(Debug)]
 pub struct Named {

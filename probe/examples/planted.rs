@@ -48,11 +48,7 @@ fn main() {
         let name = format!("{} tokens, {} in flight", rung.input_len, rung.concurrency);
         assert_eq!(rung.ok, 24, "{:?}", rung.outcomes);
         if rung.concurrency == 1 {
-            line(
-                &format!("TTFT, {name}, median"),
-                step_ms(0, rung.prompt_tokens.unwrap().median as u64),
-                rung.ttft_ms.unwrap().median,
-            );
+            line(&format!("TTFT, {name}, median"), step_ms(0, rung.input_len), rung.ttft_ms.unwrap().median);
         }
         line(&format!("ITL, {name}, median"), step_ms(u64::from(rung.concurrency), 0), rung.itl_ms.unwrap().median);
     }

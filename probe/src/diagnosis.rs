@@ -13,7 +13,7 @@ use crate::stats::Spread;
 const LEAST_PENALTY: f64 = 1.5;
 /// Share of the excess that one measured part must have to be its cause.
 const DOMINANT_SHARE: f64 = 0.5;
-/// Least bytes from disks, and least rate of reading them over the excess, that stand for weights.
+/// Least bytes from disks, and least rate of reading them over the cold time to first token, that stand for weights.
 const LEAST_READ_BYTES: f64 = 64.0 * MIB;
 const LEAST_READ_BYTES_PER_S: f64 = 50e6;
 /// Least rise of memory in use that stands for an allocation.
@@ -181,9 +181,9 @@ impl Facts {
         add("answered_before", self.answered_before, "requests or tokens", 1.0, Cause::NotCold);
         add("penalty", Some(self.cold_ms / warm_ms), "cold / warm", LEAST_PENALTY, Cause::RuntimeWarmUp);
         add("waiting_before", self.waiting_before, "requests", 1.0, Cause::Queueing);
-        add("queue_time", self.queue_ms, "ms", (DOMINANT_SHARE * excess_ms).max(0.0), Cause::Queueing);
+        add("queue_time", self.queue_ms, "ms", (DOMINANT_SHARE * excess_ms).max(1.0), Cause::Queueing);
         add("disk_read", self.read_bytes, "bytes", LEAST_READ_BYTES, Cause::PageCache);
-        let rate = self.read_bytes.map(|bytes| bytes / (excess_ms.max(1.0) / 1e3));
+        let rate = self.read_bytes.map(|bytes| bytes / (self.cold_ms.max(1.0) / 1e3));
         add("disk_rate", rate, "bytes/s", LEAST_READ_BYTES_PER_S, Cause::PageCache);
         let half_of_read = self.read_bytes.map(|bytes| DOMINANT_SHARE * bytes);
         if let Some(limit) = half_of_read.filter(|bytes| *bytes >= DOMINANT_SHARE * LEAST_READ_BYTES) {

@@ -56,6 +56,11 @@ impl Lane {
         Lane { client, connection: None }
     }
 
+    /// Closes the connection, so that the next request makes a new one.
+    pub(crate) fn disconnect(&mut self) {
+        self.connection = None;
+    }
+
     /// Sends a request, again where the server asks for it, and records how it went.
     pub(crate) async fn complete(&mut self, prompt: &Prompt) -> RequestRecord {
         let client = Arc::clone(&self.client);

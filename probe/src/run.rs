@@ -83,9 +83,10 @@ struct Run<'a> {
 
 impl Run<'_> {
     async fn all(&self) -> Result<Report, String> {
-        let mut watch = Lane::new(Arc::clone(&self.client));
+        // One connection at a time: a server of one thread answers no other.
+        let mut lane = Lane::new(Arc::clone(&self.client));
         let is_local = self.settings.is_local;
-        let (server, fault) = Server::ask(&mut watch, is_local).await;
+        let (server, fault) = Server::ask(&mut lane, is_local).await;
         let mut report = Report::new(self.settings, server);
         let is_reached = !fault.as_ref().is_some_and(|fault| fault.kind.is_of_connection());
         let model = match (&self.settings.model, report.server.models.as_slice(), fault) {
@@ -109,10 +110,10 @@ impl Run<'_> {
         let model: Arc<str> = model.into();
 
         let unreached = || Snapshot::not_taken("the server was not reached");
-        report.before = if is_reached { Snapshot::now(&mut watch, is_local).await } else { unreached() };
-        let mut lane = Lane::new(Arc::clone(&self.client));
+        report.before = if is_reached { Snapshot::now(&mut lane, is_local).await } else { unreached() };
+        lane.disconnect();
         report.cold = Some(self.one(&mut lane, "cold_1".to_owned(), &model).await);
-        report.after_cold = if is_reached { Snapshot::now(&mut watch, is_local).await } else { unreached() };
+        report.after_cold = if is_reached { Snapshot::now(&mut lane, is_local).await } else { unreached() };
         for index in 0..=self.settings.num_warm {
             if let Some(reason) = hopeless(&report) {
                 report.stop(reason);
@@ -122,11 +123,11 @@ impl Run<'_> {
             let record = self.one(&mut lane, name, &model).await;
             if index == 0 { report.warm_1 = Some(record) } else { report.warm.push(record) }
         }
-        drop(lane);
-        report.after_warm = Snapshot::now(&mut watch, is_local).await;
+        report.after_warm = Snapshot::now(&mut lane, is_local).await;
+        lane.disconnect();
         if let Some(ladder) = &self.settings.ladder {
             self.ladder(ladder, &model, &mut report).await;
-            report.after_ladder = Some(Snapshot::now(&mut watch, is_local).await);
+            report.after_ladder = Some(Snapshot::now(&mut lane, is_local).await);
         }
         Ok(report)
     }

@@ -1,5 +1,5 @@
 //! Delays that a server plants come back, and no request of a ladder is lost.
-#![expect(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic)]
+#![expect(clippy::unwrap_used, clippy::indexing_slicing)]
 
 #[path = "support/mod.rs"]
 mod support;

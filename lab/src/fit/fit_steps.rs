@@ -69,7 +69,7 @@ pub struct StepRun<'a> {
     /// Which step's execution a time measures.
     pub alignment: Alignment,
     /// By how much of what is predicted times of a single step rise with the step itself and with the one before; `None` where
-    /// the run has too few such rows to tell, and for timed forward passes. `StepRun::compare` has the formula.
+    /// the run has too few such rows to tell, and for timed forward passes and token times. `StepRun::compare` has the formula.
     pub slopes: Option<(f64, f64)>,
 }
 
@@ -108,7 +108,7 @@ impl<'a> StepRun<'a> {
     /// greater coefficient wins: a prediction may be wrong by a factor.
     fn compare(&mut self, by: &Correction) {
         let (rows, sampled) = self.part(&self.fitted);
-        if self.case.is_timed {
+        if self.case.is_timed || self.case.is_of_tokens {
             return;
         }
         let around = means_around(sampled);

@@ -1,5 +1,5 @@
 //! A server of OpenAI's API on std threads, whose replies a test writes byte by byte.
-#![allow(dead_code)]
+#![allow(dead_code, clippy::indexing_slicing)]
 
 use std::io::{BufRead, BufReader, Read, Result, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};

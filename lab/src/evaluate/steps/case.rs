@@ -33,6 +33,8 @@ pub struct StepCase {
     pub too_large: Option<String>,
     /// Whether times are forward passes that the engine timed, without the host's share of a period.
     pub is_timed: bool,
+    /// Whether times are those of the steps themselves, as token times are.
+    pub is_of_tokens: bool,
     /// Calibrated tables without a correction.
     pub calibrated: StepModel,
     /// The textbook roofline.
@@ -78,7 +80,7 @@ impl StepCase {
     /// # Errors
     /// A deployment that the model cannot have, and a trace without a step that has a time and requests.
     pub fn on(read: ReadRun, server: (&Model, &Hardware, &Deployment), data_dir: Option<&Path>) -> Result<StepCase> {
-        let ReadRun { run, mut dropped, mut notes, .. } = read;
+        let ReadRun { run, mut dropped, mut notes, is_of_tokens } = read;
         let (periods, trace) = (run.periods, run.trace);
         let (model, hardware, deployment) = server;
         let too_large = KvCapacity::new(model, hardware, deployment).err().map(|error| error.to_string());
@@ -122,6 +124,7 @@ impl StepCase {
             notes,
             too_large,
             is_timed,
+            is_of_tokens,
             calibrated,
             ideal,
             correction: None,

@@ -196,7 +196,11 @@ impl Finder<'_> {
                 let (in_flight, tokens) = (1_u64 << loads_key.0, 1_u64 << loads_key.1);
                 let experiment = format!("{}, about {in_flight} in flight of about {tokens} tokens", run.experiment);
                 let trace = StepTrace { run: Run { experiment, ..run.clone() }, steps: Vec::new() };
-                ReadRun { run: TableRun { trace, periods: Periods::default() }, ..ReadRun::default() }
+                ReadRun {
+                    run: TableRun { trace, periods: Periods::default() },
+                    is_of_tokens: true,
+                    ..ReadRun::default()
+                }
             });
             let span_us = ns_to_us(step.time_ns - start_ns);
             let first = read.run.trace.steps.len();
@@ -320,3 +324,7 @@ fn record(step_id: u64, start_ns: u64, requests: Vec<Request>) -> StepRecord {
         ..StepRecord::default()
     }
 }
+
+#[cfg(test)]
+#[path = "from_tokens_tests.rs"]
+mod tests;

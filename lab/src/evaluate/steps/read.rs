@@ -28,6 +28,8 @@ pub struct ReadRun {
     pub dropped: Dropped,
     /// The reader's remarks.
     pub notes: Vec<String>,
+    /// Steps are those of token times, whose time is that of the step itself.
+    pub is_of_tokens: bool,
 }
 
 /// Reads files of any format that [`Format::detect`] knows. `label` adds what a file does not say of a run. Times of a step
@@ -140,7 +142,7 @@ fn read_file(
         notes.push(format!("{}: left out while reading: {dropped}", file.display()));
         dropped = Dropped::default();
     }
-    let remarked = |run| ReadRun { run, dropped: dropped.clone(), notes: notes.clone() };
+    let remarked = |run| ReadRun { run, dropped: dropped.clone(), notes: notes.clone(), is_of_tokens: false };
     data.runs.extend(runs.into_iter().map(remarked));
     data.requests.extend(found.requests);
     tokens.extend(found.tokens);
