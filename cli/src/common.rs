@@ -57,13 +57,13 @@ pub struct PredictionArgs {
     pub correction: CorrectionArg,
 }
 
-/// The serving engine whose kernels are looked up.
+/// The serving engine whose kernels are launched and looked up.
 #[derive(Debug, Args)]
 pub struct EngineArgs {
-    /// Engine whose kernels are looked up; vLLM's scheduler stands in for those of others
+    /// Engine whose kernels are launched and looked up; vLLM's scheduler stands in for those of others
     #[arg(long, value_parser = PossibleValuesParser::new(ENGINES), default_value = "vllm", value_name = "NAME", help_heading = PREDICTION)]
     engine: String,
-    /// Its version; the nearest measured one stands in [default of vllm: 0.15, of others the newest that was measured]
+    /// Its version: what it launches; of what was measured the nearest stands in [default of vllm: 0.15, of others the newest that was measured]
     #[arg(long, value_parser = engine_version, value_name = "X.Y", help_heading = PREDICTION)]
     engine_version: Option<String>,
 }

@@ -13,7 +13,7 @@ use super::ranks::{Context, Ranks};
 use super::rows::Rows;
 use super::template::{KernelTemplate, Template};
 use super::weights::{attention_matrices, feed_forward_matrices, lm_head_matrix};
-use super::{attention, mla, sampler, small, state};
+use super::{attention, mla, sampler, small, state, streams};
 
 /// The window of a layer's attention; `None` without a KV cache.
 pub(super) fn window(group: &LayerGroup) -> Option<Window> {
@@ -34,7 +34,7 @@ pub(super) fn cache_heads(group: &LayerGroup, context: Context) -> Option<Attent
 }
 
 /// All operators of one layer.
-pub(super) fn templates(group: &LayerGroup, window_index: usize, context: Context) -> Vec<Template> {
+pub(super) fn templates(group: &LayerGroup, window_index: usize, engine: &Engine, context: Context) -> Vec<Template> {
     let Context { hidden, activation, ranks, .. } = context;
     let matrices = attention_matrices(group, context);
     let feed_forward = feed_forward_matrices(group, context);
@@ -87,6 +87,7 @@ pub(super) fn templates(group: &LayerGroup, window_index: usize, context: Contex
         let (before, after) = small::around_experts(moe, &experts, hidden, activation);
         list.extend(gemms(&feed_forward, &[Router]));
         if let Some(shared) = &moe.shared {
+            list.extend(streams::input_copy(engine, hidden as f64 * activation.bytes()));
             list.extend(gemms(&feed_forward, &[SharedGateUpProj, SharedUpProj]));
             list.push(small::activation_function(shared, activation, ranks, true));
             list.extend(gemms(&feed_forward, &[SharedDownProj, SharedGate]));

@@ -94,6 +94,7 @@ operator_kinds! {
     Activation "activation" SmallKernels
     DownProj "down_proj" Projections
     Router "router" Projections
+    SharedCopy "shared_copy" SmallKernels
     SharedGateUpProj "shared_gate_up_proj" Projections
     SharedUpProj "shared_up_proj" Projections
     SharedActivation "shared_activation" SmallKernels

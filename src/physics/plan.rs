@@ -107,7 +107,7 @@ impl StepPlan {
         for group in groups {
             let window = layer::window(group).unwrap_or_default();
             let index = windows.iter().position(|w| *w == window).unwrap_or(0);
-            merge(&mut layers, layer::templates(group, index, context), window, group.count);
+            merge(&mut layers, layer::templates(group, index, engine, context), window, group.count);
         }
         let once = |template: Template| Entry::new(template, Window::Full, 1);
         let mut entries: Vec<Entry> = before.into_iter().map(once).collect();

@@ -25,6 +25,8 @@ pub(crate) const MANY_SAMPLED: u64 = 8;
 pub(super) enum Rows {
     /// Tokens that run through the layers, padding included.
     Padded,
+    /// The same, in steps of up to so many of them.
+    PaddedUpTo(u64),
     /// Tokens that the scheduler put in.
     Scheduled,
     /// Tokens that are sampled from.
@@ -47,6 +49,7 @@ impl Rows {
     pub fn of(self, step: &Step<'_>) -> Option<u64> {
         let rows = match self {
             Rows::Padded => step.padded_tokens,
+            Rows::PaddedUpTo(most) => Some(step.padded_tokens).filter(|tokens| *tokens <= most)?,
             Rows::Scheduled => step.batch.num_tokens,
             Rows::Sampled => step.batch.num_sampled,
             Rows::FewSampled => Some(step.batch.num_sampled).filter(|rows| *rows < MANY_SAMPLED)?,
