@@ -207,15 +207,15 @@ mod tests {
         let hardware = Hardware::find("h100").unwrap();
         let mut fitted = fitted();
         let rates = |fitted: &FittedRates, storage| {
-            Rates::new(&hardware, storage, Some(fitted)).of(RateName::StorageBytesPerS).value
+            Some(Rates::new(&hardware, storage, Some(fitted)).of(RateName::StorageBytesPerS).value)
         };
         fitted.rates.insert(RateName::StorageBytesPerS, FittedRate { value: 50e9, sd: 0.1, identified: true });
         let of_kinds = [Storage::Network, Storage::Nvme, Storage::PageCache].map(|storage| rates(&fitted, storage));
-        assert_eq!(of_kinds, [1e9, 50e9, 50e9]);
+        assert_eq!(of_kinds, [Some(1e9), Some(50e9), Some(50e9)]);
         fitted.storage = Storage::PageCache;
         fitted.rates.insert(RateName::StorageBytesPerS, FittedRate { value: 2e9, sd: 0.1, identified: true });
         let of_kinds = [Storage::Network, Storage::Nvme, Storage::PageCache].map(|storage| rates(&fitted, storage));
-        assert_eq!(of_kinds, [1e9, 2e9, 2e9]);
+        assert_eq!(of_kinds, [Some(1e9), Some(2e9), Some(2e9)]);
     }
 
     #[test]

@@ -5,12 +5,14 @@
 //! the buffers are made, and the first request is queued and prefilled. Bytes, layers and graphs follow from the model and the
 //! deployment. Rates are assumed until they are fitted to start-up logs.
 
+mod chosen;
 mod file;
 mod predict;
 mod rates;
 mod term;
 
+pub use chosen::Rates;
 pub use file::{FittedRate, FittedRates};
 pub use predict::{Amounts, ColdStart, CompileCache};
-pub use rates::{Rate, RateName, Rates, Storage};
+pub use rates::{Rate, RateName, Storage};
 pub use term::{Part, Seconds, Source, StartUp, Term, TermName};

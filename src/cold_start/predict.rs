@@ -1,7 +1,8 @@
 //! The prediction of the six terms from the model, the deployment, the GPU and the rates.
 
-use super::rates::{RateName, Rates};
-use super::term::{Part, Seconds, Source, StartUp, Term, TermName};
+use super::chosen::Rates;
+use super::rates::RateName;
+use super::term::{FIRST_STEP, Part, Seconds, Source, StartUp, Term, TermName};
 use crate::correction::HostTimes;
 use crate::deployment::Deployment;
 use crate::error::{Error, Result};
@@ -13,8 +14,6 @@ use crate::request::Request;
 use crate::step_model::StepModel;
 use crate::units::{US_PER_S, si, time_us};
 
-/// Name of the part that the first step pays beyond its own time.
-pub(super) const FIRST_STEP: &str = "first_step";
 /// Most requests that share the tokens of the profiling run here; more of them change its time by little.
 const MOST_PROFILED: u32 = 4096;
 /// Most steps of a first prompt.

@@ -4,6 +4,9 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+/// Name of the part that the first step pays beyond its own time.
+pub(super) const FIRST_STEP: &str = "first_step";
+
 /// Where a time comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -192,6 +195,6 @@ impl StartUp {
 
     /// The part by which the first step after the start takes longer than later ones.
     pub fn first_step(&self) -> Seconds {
-        self.part(super::predict::FIRST_STEP).map_or_else(Seconds::default, |part| part.time)
+        self.part(FIRST_STEP).map_or_else(Seconds::default, |part| part.time)
     }
 }

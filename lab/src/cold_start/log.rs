@@ -83,7 +83,7 @@ impl StartLog {
     /// # Source
     /// vLLM 0.10 to 0.32: `default_loader.py`, `gpu_model_runner.py`, `gpu_worker.py`, `compilation/monitor.py`,
     /// `compilation/backends.py`, `compilation/decorators.py`, `v1/engine/core.py`. Releases differ in their verbs: torch.compile
-    /// "takes" its time up to 0.18 and "took" it afterwards.
+    /// "takes" its time in older ones and "took" it in newer ones.
     fn read(&mut self, line: &str) {
         self.labels.read(line);
         self.is_started |= ServerLabels::begins(line);

@@ -1,4 +1,5 @@
 use std::io::Write;
+use std::path::Path;
 
 use ridgepoint::cold_start::CompileCache;
 
@@ -122,5 +123,27 @@ fn a_log_without_a_whole_start_is_refused() {
         let end = V0_10.find(until).unwrap() + V0_10[V0_10.find(until).unwrap()..].find('\n').unwrap();
         let error = read(&V0_10[..end]).unwrap_err().to_string();
         assert!(error.contains(&format!("ends after {last}: the line 'init engine")), "{until}: {error}");
+    }
+}
+
+/// Six starts of vLLM 0.32 on a CPU, where `RIDGEPOINT_DATA` has them.
+#[test]
+#[allow(clippy::print_stdout)]
+fn real_logs_tell_their_times() {
+    let Some(dir) = std::env::var_os("RIDGEPOINT_DATA").map(|dir| Path::new(&dir).join("vllm-cpu")) else {
+        println!("skipped: needs RIDGEPOINT_DATA pointing at the logs of a real server");
+        return;
+    };
+    for (name, launch_s, weights_s, engine_s, ready_s) in [
+        ("a-default", 63.0, 0.04, 40.28, 105.0),
+        ("b-all", 27.0, 0.05, 21.93, 52.0),
+        ("c-chunk", 59.0, 0.11, 43.35, 106.0),
+        ("d-preempt", 79.0, 0.08, 0.03, 84.0),
+        ("e-offload", 73.0, 0.22, 0.12, 76.0),
+        ("f-mixtral", 94.0, 0.08, 0.04, 102.0),
+    ] {
+        let log = read_start_logs(&dir.join(format!("startup_{name}.log"))).unwrap().remove(0);
+        assert_eq!((log.launch_s, log.slowest(|rank| rank.weights_s)), (Some(launch_s), Some(weights_s)), "{name}");
+        assert_eq!((log.engine_s, log.ready_s), (Some(engine_s), Some(ready_s)), "{name}");
     }
 }
