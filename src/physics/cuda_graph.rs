@@ -120,14 +120,6 @@ impl CudaGraphs {
     ///
     /// # Source
     /// vLLM, `CudagraphDispatcher.initialize_cudagraph_keys` (`vllm/v1/cudagraph_dispatcher.py`), one token per decode.
-    ///
-    /// ```
-    /// use ridgepoint::Deployment;
-    /// use ridgepoint::internals::physics::{Captures, CudaGraphs};
-    /// // Sizes up to 512: 1, 2, 4, 31 multiples of 8 below 256, and 17 multiples of 16. The first 35 are at most 256.
-    /// let captures = CudaGraphs::new(&Deployment::default(), true).captures(256);
-    /// assert_eq!(captures, Captures { piecewise: 51, full: 35 });
-    /// ```
     pub fn captures(&self, max_num_seqs: u32) -> Captures {
         let sizes = self.sizes();
         let all = sizes.len() as u64;
@@ -223,6 +215,7 @@ mod tests {
             let Captures { piecewise, full } = CudaGraphs::new(deployment, true).captures(deployment.max_num_seqs);
             (piecewise, full)
         };
+        // Sizes up to 512: 1, 2, 4, 31 multiples of 8 below 256, and 17 multiples of 16. The first 35 are at most 256.
         let of_mode = |mode| captures(&Deployment { cudagraph_mode: Some(mode), ..Deployment::default() });
         assert_eq!(of_mode(CudagraphMode::FullAndPiecewise), (51, 35));
         assert_eq!(of_mode(CudagraphMode::Full), (0, 51));
