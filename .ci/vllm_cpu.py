@@ -198,6 +198,7 @@ def probe(checks, folder, model, hardware):
     server = server_file(folder, model, hardware)
     for correction in ("none", fitted):
         print(checks.run("evaluate", "capture", capture, "--config", server, "--correction", correction))
+    time.sleep(8)  # the spans of the probe are exported before those of the loads
 
 
 def server_file(folder, model, hardware):
