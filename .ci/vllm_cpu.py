@@ -193,11 +193,12 @@ def probe(checks, folder, model, hardware):
           f"ITL {of['warm']['itl_ms']['median']:.2f} ms, {of['diagnosis']}: {of['outcomes']}")
     if of["outcomes"] != {"ok": sent}:
         checks.wrong.append(f"probe: of {sent} requests {of['outcomes']}")
-    labels = ["--model", model / "config.json", "--hardware", hardware, "--tensor-parallel-size", "1"]
+    labels = ["--model", model, "--hardware", hardware, "--tensor-parallel-size", "1"]
     checks.run("fit", "--steps", capture, "--level", "model", "--out", fitted, "--force", "--allow-worse", *labels)
     server = server_file(folder, model, hardware)
     for correction in ("none", fitted):
         print(checks.run("evaluate", "capture", capture, "--config", server, "--correction", correction))
+    time.sleep(8)  # the spans of the probe are exported before those of the loads
 
 
 def server_file(folder, model, hardware):

@@ -91,10 +91,10 @@ named! {
 named! {
     /// What is odd about a reply that was read to its end.
     Remark {
-        NoDone "no_done" "The stream ends without [DONE].",
-        OpenAfterDone "open_after_done" "The body does not end within a second of [DONE].",
-        BrokenEnd "broken_end" "The transfer breaks off after [DONE].",
-        AfterDone "after_done" "Events follow [DONE].",
+        NoDone "no_done" "The stream ends without `[DONE]`.",
+        OpenAfterDone "open_after_done" "The body does not end within a second of `[DONE]`.",
+        BrokenEnd "broken_end" "The transfer breaks off after `[DONE]`.",
+        AfterDone "after_done" "Events follow `[DONE]`.",
         NoFinishReason "no_finish_reason" "No chunk has a finish_reason.",
         NoUsage "no_usage" "The server does not count tokens: a chunk counts as one.",
         WrongUsage "wrong_usage" "The server counts fewer tokens than there are chunks with text.",
