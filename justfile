@@ -57,6 +57,10 @@ bench-instructions:
 bench-replay *ARGS:
     cargo bench -p ridgepoint --bench replay {{ARGS}}
 
+# How fast `ridgepoint serve` answers
+bench-serve:
+    benches/serve.sh
+
 # Rebuild the tables of one GPU and engine from the public kernel timings: folders of DATA, the engine's own first
 calibrate GPU ENGINE FOLDERS DATA=data:
     #!/usr/bin/env bash

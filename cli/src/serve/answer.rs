@@ -16,6 +16,9 @@ use super::problem::Problem;
 /// Shorter bodies are cheaper to send than to compress.
 const MIN_GZIP_BYTES: usize = 16 * 1024;
 
+/// A predicted step takes fewer bytes.
+const USUAL_BYTES: usize = 8 * 1024;
+
 /// An answer in JSON.
 pub fn json(status: StatusCode, value: &impl Serialize) -> Response {
     match serde_json::to_vec(value) {
@@ -71,12 +74,10 @@ impl Kept {
 
 /// A result in JSON, compressed if it is long and the client takes gzip.
 pub fn result(headers: &HeaderMap, value: &impl Serialize) -> Response {
-    let text = match serde_json::to_vec(value) {
-        Ok(text) => text,
-        Err(error) => {
-            return Problem::defect(&format!("the result cannot be written as JSON: {error}")).into_response();
-        }
-    };
+    let mut text = Vec::with_capacity(USUAL_BYTES);
+    if let Err(error) = serde_json::to_writer(&mut text, value) {
+        return Problem::defect(&format!("the result cannot be written as JSON: {error}")).into_response();
+    }
     if text.len() >= MIN_GZIP_BYTES && takes_gzip(headers) {
         return encoded(of_bytes(StatusCode::OK, gzip(&text, Compression::fast()), "application/json"));
     }

@@ -56,7 +56,7 @@ pub async fn version() -> Response {
 
 pub async fn models(State(app): State<Arc<App>>, headers: HeaderMap) -> Result<Response, Problem> {
     let data_dir = app.data_dir.clone();
-    kept(&app, |of| &of.models, &headers, move || Ok(Kept::json(&ModelReport::list(data_dir.as_deref())?)?)).await
+    kept(&app, |of| &of.models, &headers, move || Kept::json(&ModelReport::list(data_dir.as_deref())?)).await
 }
 
 pub async fn model(
@@ -71,7 +71,7 @@ pub async fn model(
 
 pub async fn hardware(State(app): State<Arc<App>>, headers: HeaderMap) -> Result<Response, Problem> {
     let data_dir = app.data_dir.clone();
-    let list = move || Ok(Kept::json(&HardwareReport::list(data_dir.as_deref())?)?);
+    let list = move || Kept::json(&HardwareReport::list(data_dir.as_deref())?);
     kept(&app, |of| &of.hardware, &headers, list).await
 }
 

@@ -174,8 +174,7 @@ mod tests {
     fn a_panic_is_a_defect_and_frees_the_thread() {
         block_on(async {
             let jobs = Jobs::new(1, 0);
-            let none: Option<u32> = None;
-            let broken = jobs.run(soon(600), move |_| Ok(none.unwrap())).await.unwrap_err();
+            let broken = jobs.run::<()>(soon(600), |_| panic!("planted")).await.unwrap_err();
             assert!(format!("{broken:?}").contains("this is a defect"), "{broken:?}");
             assert_eq!(jobs.run(soon(600), |_| Ok(1)).await.unwrap(), 1);
         });

@@ -14,7 +14,10 @@ const RETRY_AFTER_S: u32 = 1;
 
 /// Why a request has no result.
 #[derive(Debug)]
-pub struct Problem {
+pub struct Problem(Box<Inner>);
+
+#[derive(Debug)]
+struct Inner {
     status: StatusCode,
     kind: &'static str,
     message: String,
@@ -64,7 +67,7 @@ impl Problem {
     /// An error of one sentence.
     pub fn new(status: StatusCode, kind: &'static str, message: impl Into<String>) -> Self {
         let message = message.into();
-        Problem { status, kind, problems: vec![message.clone()], message, location: None }
+        Problem(Box::new(Inner { status, kind, problems: vec![message.clone()], message, location: None }))
     }
 
     /// The body of the request is at fault.
@@ -74,7 +77,9 @@ impl Problem {
 
     /// The body of the request is not what its header says.
     pub fn malformed(message: impl Into<String>, location: Option<Location>) -> Self {
-        Problem { location, ..Problem::new(StatusCode::BAD_REQUEST, "malformed", message) }
+        let mut problem = Problem::new(StatusCode::BAD_REQUEST, "malformed", message);
+        problem.0.location = location;
+        problem
     }
 
     /// The server works on as many requests as it may.
@@ -95,9 +100,9 @@ impl Problem {
         let mut all = errors.into_iter().map(Problem::from);
         let Some(mut first) = all.next() else { return Problem::invalid("the request is at fault") };
         for next in all {
-            first.problems.extend(next.problems);
-            first.message = format!("{}; {}", first.message, next.message);
-            first.location = first.location.or(next.location);
+            first.0.problems.extend(next.0.problems);
+            first.0.message = format!("{}; {}", first.0.message, next.0.message);
+            first.0.location = first.0.location.or(next.0.location);
         }
         first
     }
@@ -105,8 +110,8 @@ impl Problem {
     /// The same of a name in the path: one that is unknown is nowhere.
     #[must_use]
     pub fn at_its_path(mut self) -> Self {
-        if matches!(self.kind, "unknown_model" | "unknown_hardware") {
-            self.status = StatusCode::NOT_FOUND;
+        if matches!(self.0.kind, "unknown_model" | "unknown_hardware") {
+            self.0.status = StatusCode::NOT_FOUND;
         }
         self
     }
@@ -114,9 +119,10 @@ impl Problem {
     /// Replaces the texts of problems that `better` knows a better one for.
     #[must_use]
     pub fn reworded(mut self, better: impl Fn(&str) -> Option<String>) -> Self {
-        for problem in &mut self.problems {
+        let Inner { problems, message, .. } = &mut *self.0;
+        for problem in problems {
             if let Some(text) = better(problem) {
-                self.message = self.message.replace(problem.as_str(), &text);
+                *message = message.replace(problem.as_str(), &text);
                 *problem = text;
             }
         }
@@ -156,19 +162,19 @@ fn hint(kind: ErrorKind) -> &'static str {
 impl From<Error> for Problem {
     fn from(error: Error) -> Self {
         let (status, kind) = status_and_name(error.kind());
-        Problem {
+        Problem(Box::new(Inner {
             status,
             kind,
             message: format!("{error}{}", hint(error.kind())),
             problems: error.problems().to_vec(),
             location: error.location().cloned(),
-        }
+        }))
     }
 }
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        let Problem { status, kind, message, problems, location } = self;
+        let Inner { status, kind, message, problems, location } = *self.0;
         let location = location.map(|place| Place {
             path: (!place.path.is_empty()).then_some(place.path),
             key: place.key,

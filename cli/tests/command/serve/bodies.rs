@@ -96,7 +96,7 @@ fn every_fault_of_the_keys_is_named() {
             "/v1/predict-step",
             ideal(json!({"decode": ["1x5"], "model": "lama-3.1-8b"})),
             "unknown_model",
-            "did you mean llama-3.1-8b?",
+            "did you mean llama-3.1-8b, ",
         ),
         (
             "/v1/predict-step",
