@@ -3,7 +3,7 @@
 //!
 //! Kernels and their order are those of vLLM 0.15.1 (`vllm/v1/sample/sampler.py`, `ops/topk_topp_sampler.py`, `ops/penalties.py`,
 //! `vllm/model_executor/layers/utils.py`), bytes those of PyTorch's kernels behind them. Logits are 32-bit from the cast on.
-//! How logits are truncated by top-p and top-k depends on the version: [`Truncation`]. Requests with a seed of their own, which no
+//! How logits are truncated by top-p and top-k depends on the version (`truncation.rs`). Requests with a seed of their own, which no
 //! load here has, are sorted or searched by every version.
 
 use crate::deployment::{Deployment, GenerationConfig};
