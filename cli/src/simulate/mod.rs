@@ -22,6 +22,7 @@ use crate::progress::{self, AnsweredRequests};
 use crate::server::ServerArgs;
 use files::{Files, OutputArgs, Replayed};
 use load::LoadArgs;
+#[cfg(feature = "serve")]
 pub use load::ROUNDS;
 pub use report::{Server, Simulation};
 
