@@ -16,7 +16,7 @@ trap 'kill "$server" 2>/dev/null || true; rm -rf "$work"' EXIT
 ulimit -n "$(ulimit -Hn)"
 "$release/ridgepoint" serve --port 0 >"$work/url" &
 server=$!
-until grep -q http "$work/url"; do sleep 0.05; done
+until grep -q http "$work/url" 2>/dev/null; do sleep 0.05; done
 url=$(grep -o 'http://.*' "$work/url")
 
 cpu_ms() { awk -v ticks="$(getconf CLK_TCK)" '{ print ($14 + $15) / ticks * 1e3 }' "/proc/$server/stat"; }

@@ -391,8 +391,7 @@ mod tests {
         ] {
             assert!(problems.iter().any(|problem| problem.starts_with(start)), "{start}: {problems:?}");
         }
-        let words = ["auto", "fp8_e4m3", "float16", "bf16", "int8"];
-        for word in words {
+        for word in ["auto", "fp8_e4m3", "float16", "bf16", "int8"] {
             let json = format!("{{\"kv_cache_dtype\": \"{word}\"}}");
             assert!(Deployment::from_json("options", &json).is_ok(), "{word}");
             assert!(serde_json::from_str::<Deployment>(&json).is_ok(), "{word}");

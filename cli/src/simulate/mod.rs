@@ -24,6 +24,7 @@ use crate::server::ServerArgs;
 use cold::{ColdArgs, ColdReport};
 use files::{Files, OutputArgs, Replayed};
 use load::LoadArgs;
+#[cfg(feature = "serve")]
 pub use load::ROUNDS;
 pub use report::{Server, Simulation};
 
