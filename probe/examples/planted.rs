@@ -1,7 +1,7 @@
 //! Starts an engine with planted prices and serves it, or probes it and prints what came back beside what was planted.
 //!
 //! `cargo run --release -p ridgepoint-probe --example planted` compares; with the argument `serve` it prints a URL and serves for ten minutes.
-#![expect(clippy::unwrap_used, clippy::print_stdout, clippy::indexing_slicing)]
+#![expect(clippy::unwrap_used, clippy::print_stdout)]
 
 #[path = "../tests/support/mock.rs"]
 mod mock;

@@ -1,5 +1,5 @@
 //! Delays that a server plants come back, and no request of a ladder is lost.
-#![expect(clippy::unwrap_used, clippy::indexing_slicing)]
+#![expect(clippy::unwrap_used)]
 
 #[path = "support/mod.rs"]
 mod support;

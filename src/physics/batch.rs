@@ -65,7 +65,7 @@ impl BatchSums {
     /// # Errors
     /// [`ErrorKind::EmptyStep`](crate::ErrorKind) without requests; [`ErrorKind::InvalidRequest`](crate::ErrorKind) with every
     /// request that schedules nothing or outgrows `max_model_len`; [`ErrorKind::Invalid`](crate::ErrorKind) for more than
-    /// [`MAX_WINDOWS`] windows.
+    /// `MAX_WINDOWS` windows.
     pub fn new(requests: &[Request], windows: &[Window], max_model_len: u64) -> Result<Self> {
         if requests.is_empty() {
             return Err(Error::empty_step());
