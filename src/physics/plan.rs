@@ -55,7 +55,8 @@ pub struct StepPlan {
     /// # Ok::<(), ridgepoint::Error>(())
     /// ```
     pub sampling: SamplingDefaults,
-    /// Most tokens, padding included, of a step whose shared experts run on a stream of their own beside the routed ones.
+    /// Most tokens, padding included, of a step whose shared experts run on a stream of their own beside the routed ones; 0 for models
+    /// without shared experts.
     pub(crate) overlapped_tokens: u64,
     /// Assumptions about the model and the deployment, and settings of them that have no effect.
     pub notes: Vec<String>,
@@ -114,6 +115,8 @@ impl StepPlan {
         entries.extend(layers);
         entries.extend(after.into_iter().map(once));
         name_variants(&mut entries);
+        let has_shared_experts =
+            model.layers.iter().any(|group| group.moe.as_ref().is_some_and(|moe| moe.shared.is_some()));
         Ok(StepPlan {
             entries,
             cuda_graphs: CudaGraphs::new(deployment, !has_chunked_attention(&windows)),
@@ -126,7 +129,7 @@ impl StepPlan {
             memory: Memory::new(model, deployment)?,
             vocab_size: model.vocab_size,
             sampling,
-            overlapped_tokens: streams::overlapped_tokens(engine),
+            overlapped_tokens: if has_shared_experts { streams::overlapped_tokens(engine) } else { 0 },
             notes,
         })
     }

@@ -162,11 +162,12 @@ impl StepModel {
     fn timed(&self, batch: &BatchSums) -> impl Iterator<Item = (Operator, OperatorTime)> {
         let mut work = Vec::with_capacity(self.timers.len());
         self.plan.operators(batch, &mut work);
-        let calls = work
-            .iter()
-            .filter(|operator| !self.is_timed_within_another(operator))
-            .filter_map(|operator| Some((*operator, self.time_of_call(self.timer(operator)?, operator, &work))));
-        let mut calls: Vec<_> = calls.collect();
+        let mut calls = Vec::with_capacity(work.len());
+        calls.extend(
+            work.iter()
+                .filter(|operator| !self.is_timed_within_another(operator))
+                .filter_map(|operator| Some((*operator, self.time_of_call(self.timer(operator)?, operator, &work)))),
+        );
         self.overlap(&mut calls, batch);
         calls.into_iter()
     }
