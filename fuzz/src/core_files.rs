@@ -8,6 +8,7 @@ use ridgepoint::internals::efficiency::kernel_model::{
     AllReduceModel, Chip, DecodeModel, GemmModel, MoeModel, PrefillModel, StateModel,
 };
 use ridgepoint::internals::efficiency::table::Table;
+use ridgepoint::internals::input::{FileKind, Input};
 use ridgepoint::latency::{FittedBlackBox, LatencyModel};
 use ridgepoint::server_config::ServerConfig;
 use ridgepoint::workload::profile::Profile;
@@ -96,6 +97,14 @@ pub fn start_rates(bytes: &[u8]) {
     for name in RateName::ALL {
         let rate = rates.of(name);
         assert!(0.0 < rate.lower && rate.lower <= rate.value && rate.value <= rate.upper, "{} {rate:?}", name.name());
+    }
+}
+
+/// A prompt, a token or a key, through the reader of every file.
+pub fn plain_text(bytes: &[u8]) {
+    let Ok(input) = Input::new(FileKind::PlainText, "fuzzed.txt", bytes) else { return };
+    if let Ok(text) = input.text() {
+        assert!(text.len() <= bytes.len(), "nothing is added");
     }
 }
 

@@ -64,10 +64,11 @@ pub const fn of_kind(kind: FileKind) -> &'static [&'static str] {
         FileKind::KernelTimings => &["measurements_csv"],
         FileKind::KernelParquet => &["measurements_parquet"],
         FileKind::Certificate => &["certificate"],
+        FileKind::PlainText => &["plain_text"],
     }
 }
 
-const TARGETS: [Target; 41] = [
+const TARGETS: [Target; 42] = [
     target("model_config", core_files::model_config),
     target("generation_config", core_files::generation_config),
     target("deployment", core_files::deployment),
@@ -103,6 +104,7 @@ const TARGETS: [Target; 41] = [
     target("closed_loop", lab_files::closed_loop),
     target("sweep_grid", lab_files::sweep_grid),
     target("sweep_rows", lab_files::sweep_rows),
+    target("plain_text", core_files::plain_text),
     target("server_sent_events", streams::server_sent_events),
     target("experiment", whole_runs::experiment),
     target("fit_steps", whole_runs::fit_steps),

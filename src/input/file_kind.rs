@@ -45,6 +45,8 @@ pub enum FileKind {
     KernelParquet,
     /// The `meta.toml` beside kernel timings.
     Certificate,
+    /// A prompt, a token or a key: text without a form.
+    PlainText,
 }
 
 /// How much of a file is read.
@@ -60,7 +62,7 @@ const MIB: u64 = 1 << 20;
 
 impl FileKind {
     /// Every kind.
-    pub const ALL: [FileKind; 21] = [
+    pub const ALL: [FileKind; 22] = [
         FileKind::ModelConfig,
         FileKind::QuantisationConfig,
         FileKind::GenerationConfig,
@@ -82,6 +84,7 @@ impl FileKind {
         FileKind::KernelTimings,
         FileKind::KernelParquet,
         FileKind::Certificate,
+        FileKind::PlainText,
     ];
 
     /// Returns what such a file is, in words.
@@ -129,6 +132,7 @@ impl FileKind {
             FileKind::KernelTimings => ("file of kernel timings", Records(10_000_000)),
             FileKind::KernelParquet => ("parquet table", Bytes(256 * MIB)),
             FileKind::Certificate => ("meta.toml", Bytes(MIB)),
+            FileKind::PlainText => ("text", Bytes(16 * MIB)),
         }
     }
 }

@@ -1,11 +1,11 @@
 //! The arguments of `probe`.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::builder::NonEmptyStringValueParser as NotEmpty;
 use clap::{Args, value_parser};
-use ridgepoint::Error;
+use ridgepoint::internals::input::{FileKind, read_text};
 use ridgepoint_probe::{Api, Ladder, Limits, Settings, Target, Trust};
 
 use crate::common::above_zero;
@@ -120,14 +120,14 @@ impl Probe {
     pub fn settings(&self) -> Result<Settings, Failure> {
         let usual = Settings::new(self.target.clone());
         let prompt = match &self.prompt_file {
-            Some(path) => text(path)?,
+            Some(path) => read_text(FileKind::PlainText, path)?,
             None => self.prompt.clone().unwrap_or_else(|| usual.prompt.clone()),
         };
         if prompt.trim().is_empty() {
             return Err(Failure::input("the prompt is empty: give a text"));
         }
         let api_key = match &self.api_key_file {
-            Some(path) => Some(text(path)?),
+            Some(path) => Some(read_text(FileKind::PlainText, path)?),
             None => std::env::var("OPENAI_API_KEY").ok(),
         };
         let trust = match (&self.ca_file, self.insecure) {
@@ -173,10 +173,6 @@ impl Probe {
             requests: self.requests_per_rung.unwrap_or(8),
         })
     }
-}
-
-fn text(path: &Path) -> Result<String, Failure> {
-    std::fs::read_to_string(path).map_err(|error| Error::io(path, error).into())
 }
 
 fn by_the_clock() -> u64 {

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use hyper::header::{AUTHORIZATION, HeaderMap};
-use ridgepoint::Error;
+use ridgepoint::internals::input::{FileKind, read_text};
 use subtle::ConstantTimeEq;
 
 use crate::outcome::Failure;
@@ -24,10 +24,7 @@ impl Token {
     /// A file that cannot be read; a token that is short or not printable.
     pub fn find(file: Option<&Path>) -> Result<Option<Self>, Failure> {
         let (text, origin) = match file {
-            Some(path) => {
-                let text = std::fs::read_to_string(path).map_err(|error| Error::io(path, error))?;
-                (text, path.display().to_string())
-            }
+            Some(path) => (read_text(FileKind::PlainText, path)?, path.display().to_string()),
             None => match std::env::var(VARIABLE) {
                 Ok(text) if !text.is_empty() => (text, VARIABLE.to_owned()),
                 Ok(_) | Err(std::env::VarError::NotPresent) => return Ok(None),
