@@ -27,7 +27,8 @@ pub struct WorkloadRequest {
     pub priority: i32,
     /// Stage of the load, from 0.
     pub stage: u32,
-    /// The beginning of the prompt that other prompts may share; tokens beyond it belong to this request alone.
+    /// The beginning of the prompt that other prompts may share; tokens beyond it belong to this request alone. Content longer than the
+    /// prompt names tokens that the request generates, which a later turn of a conversation repeats.
     pub content: Option<Content>,
     /// Prompt tokens that a real engine found in its prefix cache, where a capture says so without the contents. The request finds
     /// as many when it is first scheduled, or as many as `content` finds if that is more.
