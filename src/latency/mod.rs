@@ -1,13 +1,15 @@
-//! The five delays that a serving simulator asks for, and models that answer: the calibrated roofline, the three-coefficient
+//! The delays that a serving simulator asks for, and models that answer: the calibrated roofline, the three-coefficient
 //! black box, a fixed one for tests. Uses `step_model` and `request`; knows nothing of schedulers.
 
 mod black_box;
 mod file;
+mod kv_transfer;
 mod roofline;
 
 pub use crate::correction::{HostTimes, Queues};
 pub use black_box::{BlackBox, FixedLatency};
 pub use file::FittedBlackBox;
+pub use kv_transfer::{KvTransfers, TransferDirection, TransferLink};
 pub use roofline::CalibratedRoofline;
 
 use crate::request::Request;
@@ -77,6 +79,12 @@ pub trait LatencyModel: Send + Sync {
     /// Time of the engine's own thread per request that is preempted. What is lost by computing again is in the steps.
     fn preemption_processing_time_us(&self) -> f64 {
         non_negative(self.host().preemption_us)
+    }
+
+    /// Time to copy `bytes` of KV blocks between the GPU and host memory while nothing else is copied. It runs beside the steps; a
+    /// request that loads its blocks waits for it. Only an engine with `EngineConfig::kv_offload` asks. Defaults to 0.
+    fn kv_transfer_time_us(&self, _direction: TransferDirection, _bytes: u64) -> f64 {
+        0.0
     }
 }
 

@@ -167,7 +167,7 @@ impl BlockPool {
 
 /// Passes keys through, as they are hashes already.
 #[derive(Debug, Default)]
-struct AlreadyHashed(u64);
+pub(super) struct AlreadyHashed(u64);
 
 impl Hasher for AlreadyHashed {
     fn finish(&self) -> u64 {

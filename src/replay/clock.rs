@@ -69,16 +69,26 @@ impl Clock {
         self.host_ns = self.host_ns.saturating_add(ns(self.host.preemption_us * num_preempted as f64));
     }
 
-    /// Runs an iteration that schedules these requests and hands a step of `step_us` to the GPUs.
+    /// Time at which the last step ends.
+    pub(super) fn gpu_end_ns(&self) -> u64 {
+        self.gpu_end_ns
+    }
+
+    /// Runs an iteration of the host thread that schedules these requests.
     #[inline]
-    pub(super) fn run(&mut self, queues: &Queues, step_us: f64) -> Ran {
+    pub(super) fn schedule(&mut self, queues: &Queues) {
         let host_ns = match (self.equal_ns, queues.num_preempted) {
             (Some(host_ns), 0) => host_ns,
             _ => ns(self.host.scheduling_us + self.host.queues_us(queues)),
         };
         self.host_ns = self.host_ns.saturating_add(host_ns);
+    }
+
+    /// Hands a step of `step_us` to the GPUs, which begin at `not_before_ns` at the earliest.
+    #[inline]
+    pub(super) fn run(&mut self, step_us: f64, not_before_ns: u64) -> Ran {
         let step_ns = ns(step_us);
-        let start_ns = self.host_ns.max(self.gpu_free_ns);
+        let start_ns = self.host_ns.max(self.gpu_free_ns).max(not_before_ns);
         let end_ns = start_ns.saturating_add(step_ns).max(self.gpu_end_ns);
         // An integer division would take longer than the rest of this function.
         let share_ns = if self.stages == 1 { step_ns } else { step_ns / self.stages };
@@ -93,10 +103,15 @@ impl Clock {
     }
 }
 
+/// Converts microseconds to nanoseconds.
+pub(super) fn ns_f64(us: f64) -> f64 {
+    us * NS_PER_US as f64
+}
+
 /// Converts microseconds to whole nanoseconds, rounding halves up. Negative values and NaN become 0.
 pub(super) fn ns(us: f64) -> u64 {
     // `f64::round` would be a library call on most CPUs. The cast saturates and maps NaN to 0.
-    let exact_ns = us * NS_PER_US as f64;
+    let exact_ns = ns_f64(us);
     let whole_ns = exact_ns as u64;
     whole_ns.saturating_add(u64::from(exact_ns - whole_ns as f64 >= 0.5))
 }
@@ -120,7 +135,8 @@ mod tests {
         let latency = FixedLatency { scheduling_us: 2.0, preemption_us: 0.5, ..FixedLatency::default() };
         let mut clock = Clock::new(&latency, 2);
         let mut run = |num_preempted, step_us| {
-            let ran = clock.run(&Queues { num_preempted, num_running: 9, ..Queues::default() }, step_us);
+            clock.schedule(&Queues { num_preempted, num_running: 9, ..Queues::default() });
+            let ran = clock.run(step_us, 0);
             (ran.start_ns, ran.end_ns, ran.busy_ns)
         };
         // Scheduled by 2 µs; the next could be by 4 + 2 × 0.5 = 5 µs, when the first stage has been free since 2 + 10 / 2 = 7.

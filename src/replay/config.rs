@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::offload::KvOffload;
 use crate::deployment::Deployment;
 use crate::error::{Error, Result};
 
@@ -50,6 +51,9 @@ pub struct EngineConfig {
     pub async_scheduling: bool,
     /// Number of pipeline stages, which is also the number of steps in flight.
     pub pipeline_parallel_size: u32,
+    /// KV blocks in host memory; `None` without such a tier.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kv_offload: Option<KvOffload>,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
@@ -74,6 +78,7 @@ impl EngineConfig {
             scheduling_policy: SchedulingPolicy::Fcfs,
             async_scheduling: true,
             pipeline_parallel_size: deployment.pipeline_parallel_size,
+            kv_offload: None,
         }
     }
 
@@ -125,7 +130,23 @@ impl EngineConfig {
                 ));
             }
         }
+        problems.extend(self.offload_problems());
         if problems.is_empty() { Ok(()) } else { Err(Error::invalid("engine", problems)) }
+    }
+
+    fn offload_problems(&self) -> Vec<String> {
+        let Some(offload) = &self.kv_offload else { return Vec::new() };
+        let mut problems = offload.problems();
+        let unsupported = [
+            (!self.enable_prefix_caching, "enable_prefix_caching = false"),
+            (self.pipeline_parallel_size > 1, "pipeline_parallel_size above 1"),
+            (self.state_blocks_per_request > 0, "a hybrid model's state_blocks_per_request"),
+        ];
+        let named = unsupported.iter().filter(|(is_set, _)| *is_set);
+        problems.extend(
+            named.map(|(_, what)| format!("kv_offload is not modelled together with {what}; remove one of them")),
+        );
+        problems
     }
 }
 

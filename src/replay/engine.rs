@@ -15,7 +15,7 @@ use super::clock::{Clock, Ran, ns};
 use super::config::EngineConfig;
 use super::front_end::{Pending, check};
 use super::gaps::{EqualGaps, new_histogram, record_gaps};
-use super::observe::{Observer, StepEvent};
+use super::observe::{KvEvent, Observer, StepEvent};
 use super::record::{Outcome, Replay, RequestRecord};
 use super::scheduler::Scheduler;
 use crate::error::{Error, Result};
@@ -75,13 +75,20 @@ pub(super) fn replay_at(
     observer: &mut dyn Observer,
 ) -> Result<Replay> {
     config.validate()?;
+    let mut scheduler = Scheduler::new(config, fast_forward);
+    let tells_kv_events = observer.wants_kv_events();
+    if let Some(offload) = scheduler.offload.as_mut().filter(|_| tells_kv_events) {
+        offload.events = Some(Vec::new());
+    }
     let mut engine = Engine {
         latency,
         workload,
         config,
         tells_every_token: observer.wants_every_token(),
         observer,
-        scheduler: Scheduler::new(config, fast_forward),
+        scheduler,
+        tells_kv_events,
+        vain_preemptions: 0,
         pending: BinaryHeap::new(),
         records: Vec::new(),
         gaps: Vec::new(),
@@ -93,7 +100,18 @@ pub(super) fn replay_at(
         engine.records.reserve(expected.min(1 << 20));
     }
     engine.run()?;
-    Ok(Replay { records: engine.records, inter_token_ns: engine.gaps, counters: engine.scheduler.counters })
+    let offload = engine.scheduler.offload.map(|offload| offload.counters);
+    Ok(Replay { records: engine.records, inter_token_ns: engine.gaps, counters: engine.scheduler.counters, offload })
+}
+
+/// Preemptions without a token between them, after which a replay ends. A request is preempted once for each that runs beside it.
+const MOST_VAIN_PREEMPTIONS: u64 = 100_000;
+
+/// The error of an engine that makes no progress. vLLM 0.19.0 hangs here too.
+fn stuck() -> Error {
+    let problem = "makes no progress, as vLLM 0.19.0 would not: a request that was loaded from the host holds blocks, and waits behind one \
+                   that needs more than are free; more num_gpu_blocks, a smaller max_num_seqs or the policy fcfs avoid it";
+    Error::invalid("the replay with kv_offload", vec![problem.to_owned()])
 }
 
 /// The outcome of a scheduler iteration.
@@ -120,6 +138,9 @@ struct Engine<'a> {
     spare: Vec<Box<Batch>>,
     clock: Clock,
     tells_every_token: bool,
+    tells_kv_events: bool,
+    /// Preemptions since the last token, with a host's tier.
+    vain_preemptions: u64,
 }
 
 impl Engine<'_> {
@@ -144,7 +165,11 @@ impl Engine<'_> {
             if let Some(step) = self.in_flight.pop_front() {
                 self.clock.wait_until(step.end_ns);
                 self.update(&step)?;
+                let is_quiet = step.is_quiet();
                 self.spare.push(step);
+                if self.scheduler.offload.is_some() && is_quiet {
+                    self.wait_for_transfers()?;
+                }
                 continue;
             }
             match self.next_visible_ns() {
@@ -199,7 +224,9 @@ impl Engine<'_> {
             num_prompt_tokens: request.num_prompt_tokens,
             num_output_tokens: request.num_output_tokens,
             num_cached_tokens: 0,
+            num_loaded_tokens: 0,
             num_preemptions: 0,
+            load_ns: 0,
             arrival_ns: request.arrival_ns,
             queued_ns: 0,
             scheduled_ns: 0,
@@ -242,6 +269,11 @@ impl Engine<'_> {
         let num_preempted = batch.preempted.len();
         if !is_step {
             self.clock.idle_iteration(num_preempted);
+            if self.scheduler.offload.is_some() {
+                batch.end_ns = self.launch(&mut batch);
+                self.in_flight.push_back(batch);
+                return Scheduled::Nothing;
+            }
             self.spare.push(batch);
             return if num_preempted > 0 { Scheduled::OnlyPreempted } else { Scheduled::Nothing };
         }
@@ -251,10 +283,12 @@ impl Engine<'_> {
             num_preempted: num_preempted as u32,
             num_resumed: batch.num_resumed,
         };
+        self.clock.schedule(&queues);
+        let not_before_ns = if self.scheduler.offload.is_some() { self.launch(&mut batch) } else { 0 };
         let (requests, records) = self.scheduler.steady.step(&batch);
         let shared_kv_tokens = self.scheduler.cache.pool.num_shared * u64::from(self.config.block_size);
         let step_us = self.latency.sharing_step_time_us(requests, shared_kv_tokens);
-        let Ran { start_ns, end_ns, busy_ns } = self.clock.run(&queues, step_us);
+        let Ran { start_ns, end_ns, busy_ns } = self.clock.run(step_us, not_before_ns);
         self.observer.step(&StepEvent {
             index: self.scheduler.counters.steps - 1,
             scheduled_ns,
@@ -277,8 +311,45 @@ impl Engine<'_> {
         Scheduled::Step
     }
 
+    /// Launches the transfers of an iteration. Returns the time from which its step can begin.
+    fn launch(&mut self, batch: &mut Batch) -> u64 {
+        let Some(offload) = &mut self.scheduler.offload else { return 0 };
+        let (host_ns, gpu_end_ns) = (self.clock.now_ns(), self.clock.gpu_end_ns());
+        let (observer, tells) = (&mut *self.observer, self.tells_kv_events);
+        let launch_ns = offload.launch(self.latency, host_ns, gpu_end_ns, batch, |transfer| {
+            if tells {
+                observer.kv(&KvEvent::Transfer(transfer));
+            }
+        });
+        for resumed in offload.resumed.drain(..) {
+            let record = &mut self.records[resumed.record as usize];
+            let waited_ns = host_ns.saturating_sub(resumed.since_ns);
+            record.num_loaded_tokens += resumed.num_tokens;
+            record.load_ns += waited_ns;
+            offload.counters.load_wait_ns += waited_ns;
+        }
+        launch_ns
+    }
+
+    /// Waits until a transfer ends or a request arrives, if all iterations in flight did nothing.
+    fn wait_for_transfers(&mut self) -> Result<()> {
+        let Some(offload) = &self.scheduler.offload else { return Ok(()) };
+        if offload.any_ended || !self.in_flight.iter().all(|step| step.is_quiet()) {
+            return Ok(());
+        }
+        match [offload.next_end_ns(), self.next_visible_ns()].into_iter().flatten().min() {
+            Some(then_ns) => self.clock.wait_until(then_ns),
+            None if self.scheduler.is_idle() => {}
+            None => return Err(stuck()),
+        }
+        Ok(())
+    }
+
     /// Ends a step: delivers its tokens and removes finished requests.
     fn update(&mut self, step: &Batch) -> Result<()> {
+        if self.scheduler.offload.is_some() && step.requests.is_empty() {
+            return self.end_transfers(step);
+        }
         let client_ns = self.clock.at_client_ns(step.end_ns);
         let gap_ns = self.scheduler.steady.end_step(step.end_ns);
         for (stage, count) in &step.steady {
@@ -319,7 +390,25 @@ impl Engine<'_> {
         if any_finished {
             self.scheduler.drop_finished();
         }
+        if self.scheduler.offload.is_some() {
+            self.end_transfers(step)?;
+        }
         Ok(())
+    }
+
+    /// Ends the transfers that the engine saw end when it launched this step.
+    fn end_transfers(&mut self, step: &Batch) -> Result<()> {
+        self.scheduler.learn_of_transfers(step);
+        if let Some(events) = self.scheduler.offload.as_mut().and_then(|offload| offload.events.as_mut()) {
+            for (is_removed, blocks) in events.drain(..) {
+                self.observer.kv(&if is_removed { KvEvent::Removed(blocks) } else { KvEvent::Stored(blocks) });
+            }
+        }
+        if step.requests.iter().any(|request| request.samples) {
+            self.vain_preemptions = 0;
+        }
+        self.vain_preemptions += step.preempted.len() as u64;
+        if self.vain_preemptions > MOST_VAIN_PREEMPTIONS { Err(stuck()) } else { Ok(()) }
     }
 
     fn end(&mut self, record: u32, outcome: Outcome, finish_ns: u64) -> Result<()> {

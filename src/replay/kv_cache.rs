@@ -82,6 +82,11 @@ impl KvCache {
         }
         let needed = num_tokens.div_ceil(self.block_size) as usize;
         while state.blocks.len() < needed && self.take(state) {}
+        self.cache_shared(state, num_tokens);
+    }
+
+    /// Caches the full blocks of the prompt within a request's first `num_tokens` that others may share.
+    pub(super) fn cache_shared(&mut self, state: &mut Slot, num_tokens: u32) {
         let known = num_tokens.min(state.num_tokens());
         if known > state.cacheable {
             let prompt = known.min(state.num_prompt_tokens);

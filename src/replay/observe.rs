@@ -1,5 +1,6 @@
 //! Events of a replay while it runs, for callers that need more than its records.
 
+use crate::latency::TransferDirection;
 use crate::request::Request;
 
 /// A step as it was scheduled.
@@ -29,6 +30,34 @@ pub struct StepEvent<'a> {
     pub preempted: &'a [u32],
 }
 
+/// What happens in the host's tier of KV blocks. Blocks are numbered in the order in which the host made room for them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum KvEvent {
+    /// These blocks are written and can be loaded.
+    Stored(Vec<u64>),
+    /// These blocks made room for others.
+    Removed(Vec<u64>),
+    /// A copy has ended.
+    Transfer(TransferEvent),
+}
+
+/// A copy of a request's blocks between GPU and host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TransferEvent {
+    /// Number of the copy in the order of submission, from 0.
+    pub index: u64,
+    /// Its direction.
+    pub direction: TransferDirection,
+    /// Position of the request in [`Replay::records`](super::Replay::records).
+    pub record: u32,
+    /// Number of blocks.
+    pub num_blocks: u32,
+    /// Earliest time at which it could begin, ns.
+    pub ready_ns: u64,
+    /// Time at which it ended, ns.
+    pub end_ns: u64,
+}
+
 /// Callbacks of a replay. Every method has an empty default.
 pub trait Observer {
     /// Called when a step was scheduled.
@@ -36,6 +65,14 @@ pub trait Observer {
 
     /// Called when the client of request `record` has its `token`-th token (from 0) at `now_ns`.
     fn token(&mut self, _record: u32, _token: u32, _now_ns: u64) {}
+
+    /// Called for each event of the host's tier, if [`wants_kv_events`](Self::wants_kv_events).
+    fn kv(&mut self, _: &KvEvent) {}
+
+    /// Whether [`kv`](Self::kv) is called. Asked once, before the replay.
+    fn wants_kv_events(&self) -> bool {
+        false
+    }
 
     /// Whether [`token`](Self::token) is called for every token. If false, it is called for each request's first token and
     /// may skip later ones, which makes the replay faster. Asked once, before the replay.
@@ -62,5 +99,12 @@ impl<A: Observer, B: Observer> Observer for (A, B) {
     }
     fn wants_every_token(&self) -> bool {
         self.0.wants_every_token() || self.1.wants_every_token()
+    }
+    fn kv(&mut self, event: &KvEvent) {
+        self.0.kv(event);
+        self.1.kv(event);
+    }
+    fn wants_kv_events(&self) -> bool {
+        self.0.wants_kv_events() || self.1.wants_kv_events()
     }
 }

@@ -91,6 +91,8 @@ mod tests {
                 num_output_tokens: 11,
                 num_cached_tokens: 0,
                 num_preemptions: 0,
+                num_loaded_tokens: 0,
+                load_ns: 0,
                 arrival_ns: arrival_ms * 1_000_000,
                 queued_ns: 0,
                 scheduled_ns: first_ms * 1_000_000,

@@ -3,6 +3,7 @@
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
+use super::offload::OffloadCounters;
 use crate::units::ns_to_ms;
 
 /// The end of a request.
@@ -32,6 +33,8 @@ pub struct RequestRecord {
     /// Prompt tokens found in the prefix cache when it was first scheduled, plus tokens found after a preemption that had
     /// not been computed before.
     pub num_cached_tokens: u32,
+    /// Those of the cached tokens that were loaded from the host's tier.
+    pub num_loaded_tokens: u32,
     /// Number of preemptions.
     pub num_preemptions: u32,
     /// Time at which the client sent it.
@@ -40,6 +43,8 @@ pub struct RequestRecord {
     pub queued_ns: u64,
     /// Time at which the engine first scheduled it.
     pub scheduled_ns: u64,
+    /// Time that it waited for blocks from the host's tier, from the launch of each load until the engine went on with it.
+    pub load_ns: u64,
     /// Time at which the client had the first token.
     pub first_token_ns: u64,
     /// Time at which the client had the last token, or the rejection.
@@ -109,4 +114,6 @@ pub struct Replay {
     pub inter_token_ns: Vec<Histogram<u64>>,
     /// Counters of the engine.
     pub counters: EngineCounters,
+    /// Counters of the host's tier; `None` without one.
+    pub offload: Option<OffloadCounters>,
 }

@@ -12,6 +12,7 @@ use super::batch::Batch;
 use super::config::{EngineConfig, SchedulingPolicy};
 use super::fast_forward::Steady;
 use super::kv_cache::KvCache;
+use super::offload::{Load, Offload};
 use super::record::EngineCounters;
 use super::slot::Slot;
 use super::waiting::{Rank, Waiting};
@@ -31,6 +32,18 @@ pub(super) struct Scheduler<'a> {
     pub(super) steady: Steady,
     pub(super) waiting: Waiting,
     pub(super) counters: EngineCounters,
+    pub(super) offload: Option<Box<Offload>>,
+}
+
+/// What a waiting request need not compute.
+struct Prefix {
+    /// Tokens of it that the GPU holds.
+    cached: u32,
+    /// Blocks of these, and how many of them are free.
+    held_blocks: u32,
+    free_hits: u32,
+    /// Blocks behind them that the host holds.
+    to_load: u32,
 }
 
 impl<'a> Scheduler<'a> {
@@ -43,14 +56,16 @@ impl<'a> Scheduler<'a> {
             slots: Vec::new(),
             unused_slots: Vec::new(),
             running: Vec::new(),
-            steady: Steady::new(config, fast_forward),
+            steady: Steady::new(config, fast_forward && config.kv_offload.is_none()),
             waiting: Waiting::new(config.scheduling_policy),
             counters: EngineCounters::default(),
+            offload: config.kv_offload.as_ref().map(|offload| Box::new(Offload::new(offload, config.block_size))),
         }
     }
 
     pub(super) fn is_idle(&self) -> bool {
-        self.running.is_empty() && self.waiting.queue.is_empty()
+        let is_told_of_ends = self.offload.as_ref().is_none_or(|offload| !offload.any_ended);
+        self.running.is_empty() && self.waiting.queue.is_empty() && is_told_of_ends
     }
 
     /// Adds a request to the waiting queue.
@@ -64,6 +79,9 @@ impl<'a> Scheduler<'a> {
         state.reset(rank, request.stage, request.num_prompt_tokens, request.num_output_tokens);
         state.known_cached = request.num_cached_tokens.min(request.num_prompt_tokens - 1);
         self.cache.hash_shared(state, request);
+        if let Some(offload) = &mut self.offload {
+            offload.add(slot, record);
+        }
         self.waiting.push(slot, rank);
         self.counters.max_waiting = self.counters.max_waiting.max(self.waiting.queue.len() as u32);
     }
@@ -85,9 +103,11 @@ impl<'a> Scheduler<'a> {
         self.steady.take_blocks(&mut self.slots, &mut self.cache);
         budget -= self.steady.len();
         self.schedule_running(batch, &mut budget);
+        let num_running = batch.slots.len();
         if batch.preempted.is_empty() {
             self.schedule_waiting(batch, &mut budget, &mut found_cached);
         }
+        self.offer_to_host(batch, num_running);
         for (request, slot) in batch.requests.iter().zip(&batch.slots) {
             let state = &mut self.slots[*slot as usize];
             let end = request.num_computed_tokens + request.num_scheduled_tokens;
@@ -166,30 +186,49 @@ impl<'a> Scheduler<'a> {
     }
 
     fn schedule_waiting(&mut self, batch: &mut Batch, budget: &mut u32, found_cached: &mut impl FnMut(u32, u32)) {
+        let mut passed = None;
         while *budget > 0 && self.running.len() < self.config.max_num_seqs as usize {
-            let Some(slot) = self.waiting.first() else { break };
+            let Some((turn, slot)) = self.waiting.after(passed) else { break };
             let state = &self.slots[slot as usize];
             if state.delivered != state.sampled {
                 // It was preempted while one of its tokens was still in the pipeline.
                 break;
             }
-            let (hits, free_hits) = self.cache.find_cached(state);
-            let known_cached = if state.was_preempted { 0 } else { state.known_cached };
-            let cached = (hits * self.config.block_size).max(known_cached);
+            let Some(prefix) = self.prefix_of(slot) else {
+                self.waiting.set_aside(turn);
+                passed = Some(turn);
+                continue;
+            };
+            if prefix.to_load > 0 {
+                if prefix.to_load + prefix.free_hits > self.cache.pool.num_free {
+                    break;
+                }
+                self.load(slot, &prefix);
+                self.waiting.set_aside(turn);
+                passed = Some(turn);
+                continue;
+            }
+            let state = &self.slots[slot as usize];
+            let Prefix { cached, held_blocks, free_hits, .. } = prefix;
             let wanted = self.chunk(state.num_tokens() - cached);
             if !self.config.enable_chunked_prefill && wanted > *budget {
                 break;
             }
             let num_tokens = wanted.min(*budget);
-            let new_blocks =
-                (cached + num_tokens).div_ceil(self.config.block_size) - hits + self.cache.missing_states(state);
+            let needed = (cached + num_tokens).div_ceil(self.config.block_size);
+            let new_blocks = needed.saturating_sub(held_blocks) + self.cache.missing_states(state);
             if new_blocks + free_hits > self.cache.pool.num_free {
                 break;
             }
             let known = state.delivered;
-            self.waiting.pop();
+            self.waiting.take(turn);
             let state = &mut self.slots[slot as usize];
-            self.cache.use_found(state);
+            if state.blocks.is_empty() {
+                self.cache.use_found(state);
+            }
+            if let Some(offload) = &mut self.offload {
+                offload.admit(slot, state, cached);
+            }
             self.cache.grow(state, cached + num_tokens);
             state.computed = cached;
             state.is_running = true;
@@ -202,6 +241,58 @@ impl<'a> Scheduler<'a> {
             self.put(slot, num_tokens, known, batch);
             *budget -= num_tokens;
         }
+    }
+
+    /// What a waiting request need not compute; `None` if it waits for a load.
+    fn prefix_of(&mut self, slot: u32) -> Option<Prefix> {
+        let state = &mut self.slots[slot as usize];
+        if let Some(offload) = &self.offload {
+            match offload.load_of(slot) {
+                Load::UnderWay => return None,
+                Load::Ended => {
+                    self.cache.cache_shared(state, state.computed);
+                    // The last token is computed again, as the next one is sampled from it.
+                    let cached = state.computed.min(state.num_tokens() - 1);
+                    return Some(Prefix { cached, held_blocks: state.blocks.len() as u32, free_hits: 0, to_load: 0 });
+                }
+                Load::None => {}
+            }
+        }
+        let (hits, free_hits) = self.cache.find_cached(state);
+        let known_cached = if state.was_preempted { 0 } else { state.known_cached };
+        let cached = (hits * self.config.block_size).max(known_cached);
+        let to_load = match &mut self.offload {
+            None => 0,
+            Some(offload) => offload.lookup(state, hits)?,
+        };
+        Some(Prefix { cached, held_blocks: hits, free_hits, to_load })
+    }
+
+    /// Gives a request blocks for what the host holds of it, and begins to load them.
+    fn load(&mut self, slot: u32, prefix: &Prefix) {
+        let state = &mut self.slots[slot as usize];
+        self.cache.use_found(state);
+        for _ in 0..prefix.to_load {
+            self.cache.take(state);
+        }
+        state.computed = (prefix.held_blocks + prefix.to_load) * self.config.block_size;
+        if let Some(offload) = &mut self.offload {
+            offload.begin_load(slot, state, prefix.held_blocks, prefix.to_load);
+        }
+    }
+
+    /// Offers the host the blocks that a step fills: those of new requests, then of running ones, then of preempted ones that run again.
+    fn offer_to_host(&mut self, batch: &Batch, num_running: usize) {
+        let Some(offload) = &mut self.offload else { return };
+        let slots = &self.slots;
+        let (running, admitted) = (0..num_running, num_running..batch.slots.len());
+        let was_preempted = |at: &usize| slots[batch.slots[*at] as usize].was_preempted;
+        let new = admitted.clone().filter(|at| !was_preempted(at));
+        for at in new.chain(running).chain(admitted.filter(was_preempted)) {
+            let (slot, request) = (batch.slots[at], &batch.requests[at]);
+            offload.offer(slot, &slots[slot as usize], request.num_computed_tokens + request.num_scheduled_tokens);
+        }
+        offload.complete_preempted(slots);
     }
 
     fn chunk(&self, wanted: u32) -> u32 {
@@ -277,6 +368,9 @@ impl<'a> Scheduler<'a> {
         (state.is_running, state.was_preempted) = (false, true);
         self.cache.release(state);
         self.waiting.put_back(slot, state.rank);
+        if let Some(offload) = &mut self.offload {
+            offload.preempt(slot);
+        }
     }
 
     /// Delivers a token of `slot` at `now_ns`. Returns its number of tokens, and the time since the token before.
@@ -291,13 +385,36 @@ impl<'a> Scheduler<'a> {
     /// Frees the blocks of `slot` after its last token.
     pub(super) fn finish(&mut self, slot: u32) {
         let state = &mut self.slots[slot as usize];
-        self.cache.remember_generated(state);
-        self.cache.release(state);
         if !state.is_running {
             self.waiting.remove(slot);
         }
         state.is_running = false;
+        if self.offload.as_mut().is_some_and(|offload| offload.end(slot)) {
+            return;
+        }
+        self.free(slot);
+    }
+
+    /// Frees the blocks of a request that has ended.
+    fn free(&mut self, slot: u32) {
+        let state = &mut self.slots[slot as usize];
+        self.cache.remember_generated(state);
+        self.cache.release(state);
         self.unused_slots.push(slot);
+    }
+
+    /// Learns which transfers had ended when a step was launched.
+    pub(super) fn learn_of_transfers(&mut self, step: &Batch) {
+        let Some(offload) = &mut self.offload else { return };
+        for slot in &step.stored {
+            offload.finish_stores(*slot);
+        }
+        for slot in &step.loaded {
+            offload.finish_load(*slot);
+        }
+        for slot in &step.stored {
+            self.free(*slot);
+        }
     }
 
     /// Drops finished requests from the running queue and keeps its order.

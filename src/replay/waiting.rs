@@ -2,6 +2,7 @@
 //! like new ones (vLLM, `vllm/v1/core/sched/request_queue.py`).
 
 use std::collections::BTreeMap;
+use std::ops::Bound;
 
 use super::config::SchedulingPolicy;
 
@@ -13,26 +14,49 @@ pub(super) struct Rank {
     pub(super) record: u32,
 }
 
+/// Place of a request in the queue.
+pub(super) type Turn = (i64, Rank);
+
+/// Turns of requests that were set aside end here, before those of all others.
+const LAST_ASIDE: i64 = i64::MIN / 2;
+
 /// Slots of waiting requests by their turn, then by rank. Under priorities all have the same turn.
 #[derive(Debug)]
 pub(super) struct Waiting {
     policy: SchedulingPolicy,
-    pub(super) queue: BTreeMap<(i64, Rank), u32>,
+    pub(super) queue: BTreeMap<Turn, u32>,
     first_turn: i64,
     last_turn: i64,
+    next_aside: i64,
 }
 
 impl Waiting {
     pub(super) fn new(policy: SchedulingPolicy) -> Self {
-        Waiting { policy, queue: BTreeMap::new(), first_turn: 0, last_turn: 0 }
+        Waiting { policy, queue: BTreeMap::new(), first_turn: 0, last_turn: 0, next_aside: i64::MIN }
     }
 
-    pub(super) fn first(&self) -> Option<u32> {
-        self.queue.first_key_value().map(|(_, slot)| *slot)
+    /// The first request, or the first one behind those that were passed over.
+    pub(super) fn after(&self, passed: Option<Turn>) -> Option<(Turn, u32)> {
+        let found = match passed {
+            None => self.queue.first_key_value(),
+            Some(turn) => self.queue.range((Bound::Excluded(turn), Bound::Unbounded)).next(),
+        };
+        found.map(|(turn, slot)| (*turn, *slot))
     }
 
-    pub(super) fn pop(&mut self) -> Option<u32> {
-        self.queue.pop_first().map(|(_, slot)| slot)
+    pub(super) fn take(&mut self, turn: Turn) {
+        self.queue.remove(&turn);
+    }
+
+    /// Moves a request that cannot run yet to the end of those that are asked before all others. vLLM keeps them in a queue of their own.
+    pub(super) fn set_aside(&mut self, turn: Turn) {
+        if self.policy == SchedulingPolicy::Fcfs
+            && turn.0 > LAST_ASIDE
+            && let Some(slot) = self.queue.remove(&turn)
+        {
+            self.next_aside += 1;
+            self.queue.insert((self.next_aside, turn.1), slot);
+        }
     }
 
     /// Adds a new request.

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use ridgepoint::Request;
-use ridgepoint::replay::{Observer, StepEvent};
+use ridgepoint::replay::{KvEvent, Observer, StepEvent};
 use ridgepoint::workload::{Workload, WorkloadRequest};
 
 /// A step as the replay told of it.
@@ -27,6 +27,8 @@ pub struct Recorder {
     pub steps: Vec<Step>,
     /// Record, token, ns; in the order of the calls.
     pub tokens: Vec<(u32, u32, u64)>,
+    /// Events of the host's tier.
+    pub kv: Vec<KvEvent>,
 }
 
 impl Observer for Recorder {
@@ -46,6 +48,12 @@ impl Observer for Recorder {
     }
     fn token(&mut self, record: u32, token: u32, now_ns: u64) {
         self.tokens.push((record, token, now_ns));
+    }
+    fn kv(&mut self, event: &KvEvent) {
+        self.kv.push(event.clone());
+    }
+    fn wants_kv_events(&self) -> bool {
+        true
     }
 }
 

@@ -38,6 +38,7 @@ fn config() -> impl Strategy<Value = EngineConfig> {
             scheduling_policy: if by_priority { SchedulingPolicy::Priority } else { SchedulingPolicy::Fcfs },
             async_scheduling: ahead,
             pipeline_parallel_size: stages,
+            kv_offload: None,
         }
     })
 }

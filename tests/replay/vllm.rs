@@ -1,5 +1,6 @@
-//! The replay against vLLM 0.16.0's own scheduler. `tests/fixtures/vllm_schedules/` holds random workloads on small engines, the steps
-//! that vLLM's classes made of them, and the script that wrote them.
+//! The replay against vLLM's own scheduler: 0.16.0's in `tests/fixtures/vllm_schedules/`, and 0.19.0's with its offloading connector in
+//! `tests/fixtures/vllm_offload/`. They hold random workloads on small engines, the steps that vLLM's classes made of them, and the
+//! scripts that wrote them.
 
 #[allow(dead_code)]
 use crate::common;
@@ -8,8 +9,8 @@ use std::io::{BufRead, BufReader};
 
 use common::{Listed, Recorder};
 use ridgepoint::Request;
-use ridgepoint::latency::{BlackBox, LatencyModel};
-use ridgepoint::replay::{EngineConfig, replay};
+use ridgepoint::latency::{BlackBox, LatencyModel, TransferDirection};
+use ridgepoint::replay::{EngineConfig, KvEvent, KvOffload, replay};
 use ridgepoint::workload::{Segment, WorkloadRequest};
 use serde::Deserialize;
 
@@ -24,11 +25,32 @@ struct Case {
     tokens_ns: Vec<Vec<u64>>,
     /// By request.
     preemptions: Vec<u32>,
+    /// The host's tier, its copies in the order of submission, and the events of its blocks.
+    tier: Option<Tier>,
+    #[serde(default)]
+    transfers: Vec<Transfer>,
+    #[serde(default)]
+    events: Vec<(u8, Vec<u64>)>,
 }
+
+/// The host's blocks, and of each direction the latency and the time of a block in µs.
+#[derive(Debug, Clone, Copy, Deserialize)]
+struct Tier {
+    num_cpu_blocks: u32,
+    gpu_to_cpu: (f64, f64),
+    cpu_to_gpu: (f64, f64),
+    contention: f64,
+}
+
+/// Direction (0 to the host, 1 to the GPU), blocks, and when it could begin and ended, in ns.
+#[derive(Debug, PartialEq, Eq, Deserialize)]
+struct Transfer(u8, u32, u64, u64);
 
 /// A straight line per step, and constants for the host.
 #[derive(Debug, Clone, Copy, Deserialize)]
 struct Latency {
+    #[serde(skip)]
+    tier: Option<Tier>,
     beta0_us: f64,
     beta1_us: f64,
     beta2_us: f64,
@@ -55,6 +77,14 @@ impl LatencyModel for Latency {
     fn preemption_processing_time_us(&self) -> f64 {
         self.preemption_us
     }
+    /// A block has one byte.
+    fn kv_transfer_time_us(&self, direction: TransferDirection, bytes: u64) -> f64 {
+        let (latency_us, block_us) = self.tier.map_or((0.0, 0.0), |tier| match direction {
+            TransferDirection::GpuToCpu => tier.gpu_to_cpu,
+            TransferDirection::CpuToGpu => tier.cpu_to_gpu,
+        });
+        latency_us + bytes as f64 * block_us
+    }
 }
 
 /// Arrival in ns, prompt and output tokens, priority, segments of the prompt: id and tokens.
@@ -64,7 +94,13 @@ struct Sent(u64, u32, u32, i32, Vec<(u64, u32)>);
 impl Sent {
     fn request(&self) -> WorkloadRequest {
         let Sent(arrival_ns, num_prompt_tokens, num_output_tokens, priority, ref content) = *self;
-        let segments: Vec<Segment> = content.iter().map(|&(id, num_tokens)| Segment { id, num_tokens }).collect();
+        let mut left = num_prompt_tokens;
+        let cut = |&(id, num_tokens): &(u64, u32)| {
+            let num_tokens = num_tokens.min(left);
+            left -= num_tokens;
+            Segment { id, num_tokens }
+        };
+        let segments: Vec<Segment> = content.iter().map(cut).collect();
         WorkloadRequest {
             priority,
             content: (!segments.is_empty()).then(|| segments.into()),
@@ -100,7 +136,18 @@ impl From<&common::Step> for Step {
 fn difference(case: &Case) -> Option<String> {
     let mut seen = Recorder::default();
     let requests = case.requests.iter().map(Sent::request).collect();
-    let replayed = replay(&case.latency, &case.config, &mut Listed::new(requests), &mut seen).unwrap();
+    let latency = Latency { tier: case.tier, ..case.latency };
+    let kv_offload = case.tier.map(|tier| KvOffload {
+        num_cpu_blocks: tier.num_cpu_blocks,
+        block_bytes: 1,
+        offload_prompt_only: false,
+        contention: tier.contention,
+    });
+    let config = EngineConfig { kv_offload, ..case.config.clone() };
+    let replayed = match replay(&latency, &config, &mut Listed::new(requests), &mut seen) {
+        Ok(replayed) => replayed,
+        Err(error) => return Some(error.to_string()),
+    };
     let steps: Vec<Step> = seen.steps.iter().map(Step::from).collect();
     for at in 0..steps.len().max(case.steps.len()) {
         if steps.get(at) != case.steps.get(at) {
@@ -116,23 +163,57 @@ fn difference(case: &Case) -> Option<String> {
             return Some(format!("tokens and preemptions of request {index} are {found:?}, vLLM's {wanted:?}"));
         }
     }
-    None
+    difference_of_tier(case, &seen.kv)
+}
+
+/// The same of the host's tier.
+fn difference_of_tier(case: &Case, seen: &[KvEvent]) -> Option<String> {
+    let transfer = |event: &KvEvent| match event {
+        KvEvent::Transfer(copy) => {
+            let direction = u8::from(copy.direction == TransferDirection::CpuToGpu);
+            Some((copy.index, Transfer(direction, copy.num_blocks, copy.ready_ns, copy.end_ns)))
+        }
+        _ => None,
+    };
+    let mut transfers: Vec<(u64, Transfer)> = seen.iter().filter_map(transfer).collect();
+    transfers.sort_by_key(|(index, _)| *index);
+    let transfers: Vec<Transfer> = transfers.into_iter().map(|(_, transfer)| transfer).collect();
+    if transfers != case.transfers {
+        return Some(format!("transfers are {transfers:?}, vLLM's {:?}", case.transfers));
+    }
+    let block = |event: &KvEvent| match event {
+        KvEvent::Stored(blocks) => Some((0, blocks.clone())),
+        KvEvent::Removed(blocks) => Some((1, blocks.clone())),
+        KvEvent::Transfer(_) => None,
+    };
+    let events: Vec<(u8, Vec<u64>)> = seen.iter().filter_map(block).collect();
+    (events != case.events).then(|| format!("events are {events:?}, vLLM's {:?}", case.events))
 }
 
 /// `RIDGEPOINT_SCHEDULES` names another file of the kind, with more cases than are worth committing.
 #[test]
 fn every_step_is_the_one_that_vllm_schedules() {
-    let committed = "tests/fixtures/vllm_schedules/cases.jsonl";
-    let path = std::env::var("RIDGEPOINT_SCHEDULES").unwrap_or_else(|_| committed.into());
+    check("RIDGEPOINT_SCHEDULES", "tests/fixtures/vllm_schedules/cases.jsonl", 0);
+}
+
+/// Steps, copies between GPU and host, and events of the host's blocks. `RIDGEPOINT_OFFLOAD_SCHEDULES` names another file.
+#[test]
+fn every_transfer_is_the_one_that_vllm_makes() {
+    check("RIDGEPOINT_OFFLOAD_SCHEDULES", "tests/fixtures/vllm_offload/cases.jsonl", 50);
+}
+
+fn check(variable: &str, committed: &str, fewest_loads: usize) {
+    let path = std::env::var(variable).unwrap_or_else(|_| committed.into());
     let lines = BufReader::new(std::fs::File::open(&path).unwrap()).lines();
-    let (mut steps, mut preemptions, mut wrong) = (0, 0, Vec::new());
+    let (mut steps, mut preemptions, mut loads, mut wrong) = (0, 0, 0, Vec::new());
     for (number, line) in (1..).zip(lines) {
         let case: Case = serde_json::from_str(&line.unwrap()).unwrap();
         steps += case.steps.len();
         preemptions += case.preemptions.iter().sum::<u32>();
+        loads += case.transfers.iter().filter(|Transfer(direction, ..)| *direction == 1).count();
         wrong.extend(difference(&case).map(|difference| format!("line {number}, {:?}: {difference}", case.config)));
     }
-    println!("{steps} steps, {preemptions} preemptions");
-    assert!(steps > 1000 && preemptions > 50, "{path} exercises too little");
+    println!("{steps} steps, {preemptions} preemptions, {loads} loads");
+    assert!(steps > 1000 && preemptions > 50 && loads >= fewest_loads, "{path} exercises too little");
     assert!(wrong.is_empty(), "{} cases differ, the first at {}", wrong.len(), wrong[0]);
 }

@@ -133,6 +133,8 @@ mod tests {
             num_output_tokens: 11,
             num_cached_tokens: 0,
             num_preemptions: 0,
+            num_loaded_tokens: 0,
+            load_ns: 0,
             arrival_ns: 0,
             queued_ns: 0,
             scheduled_ns: 0,

@@ -67,6 +67,7 @@ pub fn engine() -> EngineConfig {
         scheduling_policy: SchedulingPolicy::Fcfs,
         async_scheduling: true,
         pipeline_parallel_size: 1,
+        kv_offload: None,
     }
 }
 

@@ -1,0 +1,112 @@
+//! The sixth delay: copies of KV blocks between GPU and host.
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, Result};
+use crate::units::US_PER_S;
+
+/// The way that KV blocks are copied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub enum TransferDirection {
+    /// From the GPU to host memory: a store.
+    GpuToCpu,
+    /// From host memory to the GPU: a load.
+    CpuToGpu,
+}
+
+/// A direction of the link between GPU and host.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct TransferLink {
+    /// Time of a copy beside that of its bytes, µs.
+    pub latency_us: f64,
+    /// Bandwidth of copies, bytes per second.
+    pub bytes_per_s: f64,
+}
+
+/// The link between a GPU and its host, as copies of KV blocks find it.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct KvTransfers {
+    /// Stores.
+    pub gpu_to_cpu: TransferLink,
+    /// Loads.
+    pub cpu_to_gpu: TransferLink,
+    /// Share of its speed that a direction keeps while the other one copies too, above 0 and at most 1.
+    pub contention: f64,
+}
+
+impl KvTransfers {
+    /// Share of a link's datasheet bandwidth that copies of whole KV blocks reach. It is an assumption: no copies were measured.
+    const EFFICIENCY: f64 = 0.8;
+    /// Time to launch a copy and to see that it has ended, µs. It is an assumption as well.
+    const LATENCY_US: f64 = 20.0;
+
+    /// Returns what a link of this datasheet bandwidth per direction is assumed to give: 80 % of it, 20 µs for each copy, and no
+    /// contention, as PCIe and NVLink-C2C are full duplex.
+    pub fn assumed(bytes_per_s: f64) -> Self {
+        let link = TransferLink { latency_us: Self::LATENCY_US, bytes_per_s: bytes_per_s * Self::EFFICIENCY };
+        KvTransfers { gpu_to_cpu: link, cpu_to_gpu: link, contention: 1.0 }
+    }
+
+    /// Reads the constants from JSON, as `ingest` writes them. `name` is the file's name for errors.
+    ///
+    /// # Errors
+    /// `ErrorKind::Invalid` unless latencies are at least 0, bandwidths above 0 and contention above 0 and at most 1.
+    pub fn from_json(name: &str, text: &str) -> Result<Self> {
+        let transfers: KvTransfers =
+            serde_json::from_str(text).map_err(|error| Error::invalid(name, vec![error.to_string()]))?;
+        let mut problems = Vec::new();
+        for (key, link) in [("gpu_to_cpu", transfers.gpu_to_cpu), ("cpu_to_gpu", transfers.cpu_to_gpu)] {
+            if !(link.latency_us >= 0.0 && link.latency_us.is_finite()) {
+                problems.push(format!("{key}.latency_us = {} must be at least 0", link.latency_us));
+            }
+            if !(link.bytes_per_s > 0.0 && link.bytes_per_s.is_finite()) {
+                problems.push(format!("{key}.bytes_per_s = {} must be above 0", link.bytes_per_s));
+            }
+        }
+        if !(transfers.contention > 0.0 && transfers.contention <= 1.0) {
+            problems.push(format!("contention = {} must be above 0 and at most 1", transfers.contention));
+        }
+        if problems.is_empty() { Ok(transfers) } else { Err(Error::invalid(name, problems)) }
+    }
+
+    /// Time of a copy on a link that nothing else uses, µs.
+    ///
+    /// # Formula
+    /// latency + bytes / bandwidth
+    pub fn time_us(&self, direction: TransferDirection, bytes: u64) -> f64 {
+        let link = match direction {
+            TransferDirection::GpuToCpu => self.gpu_to_cpu,
+            TransferDirection::CpuToGpu => self.cpu_to_gpu,
+        };
+        link.latency_us + bytes as f64 / link.bytes_per_s * US_PER_S
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_copy_takes_its_latency_and_its_bytes() {
+        // 2 MiB over 0.8 × 64 GB/s take 40.96 µs.
+        let transfers = KvTransfers::assumed(64e9);
+        let time_us = transfers.time_us(TransferDirection::CpuToGpu, 2 << 20);
+        assert!((time_us - 60.96).abs() < 1e-9, "{time_us}");
+    }
+
+    #[test]
+    fn bad_constants_are_named() {
+        let text = r#"{"gpu_to_cpu": {"latency_us": -1, "bytes_per_s": 1}, "cpu_to_gpu": {"latency_us": 0, "bytes_per_s": -5}, "contention": 2}"#;
+        let error = KvTransfers::from_json("t.json", text).unwrap_err().to_string();
+        for part in ["gpu_to_cpu.latency_us = -1", "cpu_to_gpu.bytes_per_s = -5", "contention = 2"] {
+            assert!(error.contains(part), "{error}");
+        }
+        assert!(KvTransfers::from_json("t.json", "{}").unwrap_err().to_string().contains("gpu_to_cpu"));
+    }
+}

@@ -1,0 +1,39 @@
+//! Counters of the host's tier over a whole replay.
+
+use serde::Serialize;
+
+/// What a replay copied between GPU and host, and what it found there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct OffloadCounters {
+    /// Tokens of admitted requests that the GPU's prefix cache did not hold, so that the host was asked.
+    pub asked_tokens: u64,
+    /// Tokens of these that were loaded from the host.
+    pub hit_tokens: u64,
+    /// Copies to the host.
+    pub stores: TransferCounters,
+    /// Copies to the GPU.
+    pub loads: TransferCounters,
+    /// Blocks that the host gave up for others.
+    pub evicted_blocks: u64,
+    /// Blocks that were not stored because all others were read or written; they are offered again.
+    pub refused_blocks: u64,
+    /// Maximum number of blocks that the host held.
+    pub max_blocks_in_use: u32,
+    /// Time that requests waited for their loads, ns.
+    pub load_wait_ns: u64,
+}
+
+/// The copies of one direction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct TransferCounters {
+    /// Number of copies that ended.
+    pub count: u64,
+    /// Blocks in them.
+    pub blocks: u64,
+    /// Bytes in them, on each GPU.
+    pub bytes: u64,
+    /// Time from their submission to their end, ns; it includes the wait for the copies before them.
+    pub time_ns: u64,
+}

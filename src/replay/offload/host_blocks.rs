@@ -1,0 +1,241 @@
+//! The blocks that the host holds, the least recently used one first.
+//!
+//! Mirrors `CPUOffloadingManager` with its LRU policy (vLLM 0.19.0, `vllm/v1/kv_offload/cpu/manager.py`, `policies/lru.py`).
+#![expect(clippy::indexing_slicing, reason = "the tier numbers its blocks within its list")]
+#![expect(clippy::cast_possible_truncation, reason = "the number of blocks is checked against 2^26")]
+
+use std::collections::HashMap;
+use std::hash::BuildHasherDefault;
+
+use super::super::block_pool::{AlreadyHashed, BlockHash};
+
+const NONE: u32 = u32::MAX;
+
+/// A block of the host.
+#[derive(Debug, Clone, Copy)]
+struct HostBlock {
+    hash: BlockHash,
+    /// Number of loads that read it; `None` until it is written.
+    readers: Option<u32>,
+    /// Number of blocks that had been given room before this one.
+    serial: u64,
+    /// The last offer of blocks that this one was in.
+    offer: u64,
+    previous: u32,
+    next: u32,
+}
+
+/// The host's blocks by their hashes, in the order of their use.
+#[derive(Debug)]
+pub(super) struct HostBlocks {
+    capacity: u32,
+    blocks: Vec<HostBlock>,
+    unused: Vec<u32>,
+    by_hash: HashMap<BlockHash, u32, BuildHasherDefault<AlreadyHashed>>,
+    oldest: u32,
+    newest: u32,
+    next_serial: u64,
+    offers: u64,
+}
+
+/// Room that the host made for blocks.
+#[derive(Debug, Default)]
+pub(super) struct Room {
+    /// The blocks of the offer that it did not hold yet.
+    pub(super) stored: Vec<BlockHash>,
+    /// Serial numbers of the blocks that had to go for them.
+    pub(super) removed: Vec<u64>,
+}
+
+impl HostBlocks {
+    pub(super) fn new(capacity: u32) -> Self {
+        HostBlocks {
+            capacity,
+            blocks: Vec::new(),
+            unused: Vec::new(),
+            by_hash: HashMap::default(),
+            oldest: NONE,
+            newest: NONE,
+            next_serial: 0,
+            offers: 0,
+        }
+    }
+
+    /// Number of blocks that it holds or is about to.
+    pub(super) fn len(&self) -> u32 {
+        self.by_hash.len() as u32
+    }
+
+    /// Number of leading `hashes` that can be loaded.
+    pub(super) fn lookup(&self, hashes: &[BlockHash]) -> u32 {
+        let is_ready = |hash: &&BlockHash| {
+            self.by_hash.get(hash).is_some_and(|index| self.blocks[*index as usize].readers.is_some())
+        };
+        hashes.iter().take_while(is_ready).count() as u32
+    }
+
+    /// Marks blocks as used, the last one first, so that a chain loses its end before its beginning.
+    pub(super) fn touch(&mut self, hashes: &[BlockHash]) {
+        for hash in hashes.iter().rev() {
+            if let Some(index) = self.by_hash.get(hash).copied() {
+                self.unlink(index);
+                self.push(index);
+            }
+        }
+    }
+
+    /// Keeps blocks until a load of them has ended.
+    pub(super) fn begin_load(&mut self, hashes: &[BlockHash]) {
+        self.change_readers(hashes, |readers| readers + 1);
+    }
+
+    /// Ends a load.
+    pub(super) fn end_load(&mut self, hashes: &[BlockHash]) {
+        self.change_readers(hashes, |readers| readers.saturating_sub(1));
+    }
+
+    fn change_readers(&mut self, hashes: &[BlockHash], change: impl Fn(u32) -> u32) {
+        for hash in hashes {
+            if let Some(index) = self.by_hash.get(hash) {
+                let readers = &mut self.blocks[*index as usize].readers;
+                *readers = readers.map(&change);
+            }
+        }
+    }
+
+    /// Makes room for those of the offered blocks that it does not hold. Returns `None`, and changes nothing, if too few of the
+    /// others can go: blocks that are written or read stay, and so do those of the offer.
+    pub(super) fn make_room(&mut self, offered: &[BlockHash]) -> Option<Room> {
+        self.offers += 1;
+        let mut stored = Vec::new();
+        for hash in offered {
+            match self.by_hash.get(hash) {
+                Some(index) => self.blocks[*index as usize].offer = self.offers,
+                None => stored.push(*hash),
+            }
+        }
+        let free = self.capacity.saturating_sub(self.len());
+        let missing = (stored.len() as u32).saturating_sub(free);
+        let leaving = self.oldest_idle(missing)?;
+        let removed = leaving.iter().map(|index| self.remove(*index)).collect();
+        for hash in &stored {
+            self.insert(*hash);
+        }
+        Some(Room { stored, removed })
+    }
+
+    fn oldest_idle(&self, number: u32) -> Option<Vec<u32>> {
+        let mut found = Vec::new();
+        let mut index = self.oldest;
+        while (found.len() as u32) < number {
+            if index == NONE {
+                return None;
+            }
+            let block = &self.blocks[index as usize];
+            if block.readers == Some(0) && block.offer != self.offers {
+                found.push(index);
+            }
+            index = block.next;
+        }
+        Some(found)
+    }
+
+    /// Marks blocks as written. Returns the serial numbers of those that were not.
+    pub(super) fn end_store(&mut self, hashes: &[BlockHash]) -> Vec<u64> {
+        let mut written = Vec::new();
+        for hash in hashes {
+            if let Some(index) = self.by_hash.get(hash) {
+                let block = &mut self.blocks[*index as usize];
+                if block.readers.is_none() {
+                    block.readers = Some(0);
+                    written.push(block.serial);
+                }
+            }
+        }
+        written
+    }
+
+    fn insert(&mut self, hash: BlockHash) {
+        let block =
+            HostBlock { hash, readers: None, serial: self.next_serial, offer: self.offers, previous: NONE, next: NONE };
+        self.next_serial += 1;
+        let index = if let Some(index) = self.unused.pop() {
+            self.blocks[index as usize] = block;
+            index
+        } else {
+            self.blocks.push(block);
+            self.blocks.len() as u32 - 1
+        };
+        self.by_hash.insert(hash, index);
+        self.push(index);
+    }
+
+    fn remove(&mut self, index: u32) -> u64 {
+        self.unlink(index);
+        let HostBlock { hash, serial, .. } = self.blocks[index as usize];
+        self.by_hash.remove(&hash);
+        self.unused.push(index);
+        serial
+    }
+
+    fn push(&mut self, index: u32) {
+        let newest = std::mem::replace(&mut self.newest, index);
+        let block = &mut self.blocks[index as usize];
+        (block.previous, block.next) = (newest, NONE);
+        match newest {
+            NONE => self.oldest = index,
+            _ => self.blocks[newest as usize].next = index,
+        }
+    }
+
+    fn unlink(&mut self, index: u32) {
+        let HostBlock { previous, next, .. } = self.blocks[index as usize];
+        match previous {
+            NONE => self.oldest = next,
+            _ => self.blocks[previous as usize].next = next,
+        }
+        match next {
+            NONE => self.newest = previous,
+            _ => self.blocks[next as usize].previous = previous,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stored(blocks: &mut HostBlocks, hashes: &[BlockHash]) -> Option<(Vec<BlockHash>, Vec<u64>)> {
+        let room = blocks.make_room(hashes)?;
+        blocks.end_store(hashes);
+        Some((room.stored, room.removed))
+    }
+
+    #[test]
+    fn the_least_recently_used_block_makes_room() {
+        let mut blocks = HostBlocks::new(3);
+        assert_eq!(stored(&mut blocks, &[1, 2, 3]), Some((vec![1, 2, 3], vec![])));
+        blocks.touch(&[1, 2]);
+        // 3 was used longest ago, then 2, as the end of a chain goes before its beginning.
+        assert_eq!(stored(&mut blocks, &[4]), Some((vec![4], vec![2])));
+        assert_eq!(stored(&mut blocks, &[5]), Some((vec![5], vec![1])));
+        assert_eq!((blocks.lookup(&[1, 2]), blocks.lookup(&[4, 5, 6]), blocks.len()), (1, 2, 3));
+    }
+
+    #[test]
+    fn blocks_that_are_read_or_written_or_offered_stay() {
+        let mut blocks = HostBlocks::new(2);
+        assert_eq!(stored(&mut blocks, &[1]), Some((vec![1], vec![])));
+        blocks.begin_load(&[1]);
+        assert!(blocks.make_room(&[2]).is_some());
+        // 1 is read and 2 not written yet.
+        assert!(blocks.make_room(&[3]).is_none());
+        assert_eq!(blocks.lookup(&[2]), 0);
+        assert_eq!(blocks.end_store(&[2]), [1]);
+        blocks.end_load(&[1]);
+        // 1 is the oldest, but it is in the offer.
+        assert_eq!(stored(&mut blocks, &[1, 3]), Some((vec![3], vec![1])));
+        assert!(blocks.make_room(&[1, 3, 4]).is_none());
+        assert_eq!(blocks.lookup(&[1, 3]), 2);
+    }
+}

@@ -1,0 +1,162 @@
+//! The copies between GPU and host: one queue for each direction, in which a copy begins when the one before it has ended.
+//!
+//! Mirrors the order of `SingleDirectionOffloadingHandler` (vLLM 0.19.0, `vllm/v1/kv_offload/worker/cpu_gpu.py`). Copies to the host also
+//! wait for the step that computes what they copy.
+#![expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "floats saturate; times are not negative")]
+
+use std::collections::VecDeque;
+
+use crate::latency::TransferDirection;
+
+/// A copy of one request's blocks.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Copy {
+    /// Number of copies that were submitted before.
+    pub(super) index: u64,
+    pub(super) direction: TransferDirection,
+    pub(super) slot: u32,
+    pub(super) record: u32,
+    pub(super) num_blocks: u32,
+    /// Earliest time at which it may begin.
+    pub(super) ready_ns: u64,
+    /// Time that it has left at full speed.
+    pub(super) left_ns: f64,
+    /// Time at which it ended.
+    pub(super) end_ns: u64,
+}
+
+/// Both queues, and their clock.
+#[derive(Debug, Clone)]
+pub(super) struct Link {
+    now_ns: u64,
+    queues: [VecDeque<Copy>; 2],
+    contention: f64,
+    done: Vec<Copy>,
+}
+
+impl Link {
+    pub(super) fn new(contention: f64) -> Self {
+        Link { now_ns: 0, queues: Default::default(), contention, done: Vec::new() }
+    }
+
+    /// Time up to which the copies are known.
+    pub(super) fn now_ns(&self) -> u64 {
+        self.now_ns
+    }
+
+    pub(super) fn submit(&mut self, copy: Copy) {
+        let [to_host, to_gpu] = &mut self.queues;
+        match copy.direction {
+            TransferDirection::GpuToCpu => to_host.push_back(copy),
+            TransferDirection::CpuToGpu => to_gpu.push_back(copy),
+        }
+    }
+
+    /// Takes the copies that have ended since the last call.
+    pub(super) fn take_done(&mut self) -> Vec<Copy> {
+        std::mem::take(&mut self.done)
+    }
+
+    /// Lets the copies go on until `to_ns`.
+    pub(super) fn advance(&mut self, to_ns: u64) {
+        while let Some(event_ns) = self.next_event_ns().filter(|event_ns| *event_ns <= to_ns) {
+            self.move_to(event_ns);
+        }
+        if self.now_ns < to_ns {
+            self.move_to(to_ns);
+        }
+    }
+
+    /// Lets the copies go on until those to the host of these slots have ended.
+    pub(super) fn wait_for(&mut self, slots: &[u32]) {
+        let [to_host, _] = &self.queues;
+        let mut left = to_host.iter().filter(|copy| slots.contains(&copy.slot)).count();
+        while left > 0
+            && let Some(event_ns) = self.next_event_ns()
+        {
+            let before = self.done.len();
+            self.move_to(event_ns);
+            let ended = self.done.iter().skip(before);
+            left -= ended
+                .filter(|copy| copy.direction == TransferDirection::GpuToCpu && slots.contains(&copy.slot))
+                .count();
+        }
+    }
+
+    /// Time at which the next copy ends if no other is submitted.
+    pub(super) fn next_end_ns(&self) -> Option<u64> {
+        let mut later = Link { done: Vec::new(), ..self.clone() };
+        while later.done.is_empty() {
+            later.move_to(later.next_event_ns()?);
+        }
+        Some(later.now_ns)
+    }
+
+    /// Whether the first copy of each queue has begun, and the speed at which such copies go on.
+    fn running(&self) -> ([bool; 2], f64) {
+        let runs = self.queues.each_ref().map(|queue| queue.front().is_some_and(|copy| copy.ready_ns <= self.now_ns));
+        (runs, if runs == [true, true] { self.contention } else { 1.0 })
+    }
+
+    /// The next time at which a copy begins or ends.
+    fn next_event_ns(&self) -> Option<u64> {
+        let (runs, speed) = self.running();
+        let heads = self.queues.iter().zip(runs).filter_map(|(queue, runs)| Some((queue.front()?, runs)));
+        let event_ns = |(head, runs): (&Copy, bool)| {
+            if runs { self.now_ns.saturating_add((head.left_ns / speed).ceil() as u64) } else { head.ready_ns }
+        };
+        heads.map(event_ns).min()
+    }
+
+    /// Goes on to a time at or before the next event.
+    fn move_to(&mut self, to_ns: u64) {
+        let (runs, speed) = self.running();
+        let done_ns = (to_ns - self.now_ns) as f64 * speed;
+        self.now_ns = to_ns;
+        for (queue, _) in self.queues.iter_mut().zip(runs).filter(|(_, runs)| *runs) {
+            if let Some(head) = queue.front_mut() {
+                head.left_ns -= done_ns;
+                if head.left_ns <= 0.0 {
+                    self.done.push(Copy { end_ns: to_ns, ..*head });
+                    queue.pop_front();
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn copy(index: u64, direction: TransferDirection, ready_ns: u64, left_ns: f64) -> Copy {
+        Copy { index, direction, slot: 0, record: 0, num_blocks: 1, ready_ns, left_ns, end_ns: 0 }
+    }
+
+    fn ends(link: &mut Link) -> Vec<(u64, u64)> {
+        link.advance(1_000_000);
+        link.take_done().iter().map(|copy| (copy.index, copy.end_ns)).collect()
+    }
+
+    #[test]
+    fn copies_of_a_direction_follow_each_other() {
+        let mut link = Link::new(1.0);
+        link.submit(copy(0, TransferDirection::GpuToCpu, 10, 100.0));
+        link.submit(copy(1, TransferDirection::GpuToCpu, 20, 50.0));
+        link.submit(copy(2, TransferDirection::CpuToGpu, 0, 30.0));
+        link.submit(copy(3, TransferDirection::GpuToCpu, 500, 1.0));
+        assert_eq!(link.next_end_ns(), Some(30));
+        assert_eq!(ends(&mut link), [(2, 30), (0, 110), (1, 160), (3, 501)]);
+        assert_eq!(link.next_end_ns(), None);
+    }
+
+    /// Each runs at half its speed while both do: the load takes 60 ns from 10 on. By then the store has done 10 alone and 30 beside
+    /// it, so that 60 are left.
+    #[test]
+    fn directions_slow_each_other_down() {
+        let mut link = Link::new(0.5);
+        link.submit(copy(0, TransferDirection::GpuToCpu, 0, 100.0));
+        link.submit(copy(1, TransferDirection::CpuToGpu, 10, 30.0));
+        assert_eq!(ends(&mut link), [(1, 70), (0, 130)]);
+    }
+}

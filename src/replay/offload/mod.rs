@@ -1,0 +1,357 @@
+//! The host's tier of KV blocks: which blocks are copied to the host and back, when, and what waits for it.
+//!
+//! Mirrors both halves of vLLM 0.19.0's `OffloadingConnector`
+//! (`vllm/distributed/kv_transfer/kv_connector/v1/offloading/scheduler.py`, `worker.py`). Stores are prepared when a step is scheduled and
+//! submitted with the next one. Copies run beside the steps, and the engine sees their ends when it launches an iteration. A request
+//! that has ended keeps its blocks until its stores have ended, and only then can the host's copies be loaded.
+#![expect(clippy::indexing_slicing, reason = "the engine numbers slots within its list")]
+#![expect(clippy::cast_possible_truncation, reason = "a request has fewer than 2^32 blocks")]
+
+mod config;
+mod counters;
+mod host_blocks;
+mod link;
+
+use std::collections::HashSet;
+use std::hash::BuildHasherDefault;
+
+pub use config::KvOffload;
+pub use counters::{OffloadCounters, TransferCounters};
+
+use super::batch::Batch;
+use super::block_pool::{AlreadyHashed, BlockHash};
+use super::clock::ns_f64;
+use super::kv_cache::hash_of;
+use super::observe::TransferEvent;
+use super::slot::Slot;
+use crate::latency::{LatencyModel, TransferDirection, non_negative};
+use host_blocks::HostBlocks;
+use link::{Copy, Link};
+
+/// Progress of a request's load.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum Load {
+    #[default]
+    None,
+    /// It has blocks and waits for their content.
+    UnderWay,
+    /// The engine has seen its end.
+    Ended,
+}
+
+/// What the tier knows of a request.
+#[derive(Debug, Default)]
+struct Tracked {
+    record: u32,
+    load: Load,
+    load_began_ns: u64,
+    loading: Vec<BlockHash>,
+    num_loaded: u32,
+    /// Number of leading blocks that were offered to the host.
+    num_offered: u32,
+    /// Blocks that the host was given since the last preemption.
+    storing: Vec<BlockHash>,
+    /// Whether it ever stored a block.
+    has_stored: bool,
+    /// Stores whose end the engine has not seen.
+    num_stores: u32,
+    has_ended: bool,
+}
+
+/// A request that goes on after a load of `num_tokens`, for which it waited since `since_ns`.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Resumed {
+    pub(super) record: u32,
+    pub(super) num_tokens: u32,
+    pub(super) since_ns: u64,
+}
+
+/// A copy that is not submitted yet.
+#[derive(Debug, Clone, Copy)]
+struct Prepared {
+    slot: u32,
+    record: u32,
+    num_blocks: u32,
+}
+
+/// The tier of one engine.
+#[derive(Debug)]
+pub(super) struct Offload {
+    config: KvOffload,
+    block_size: u32,
+    host: HostBlocks,
+    link: Link,
+    requests: Vec<Tracked>,
+    /// Blocks that some request loads.
+    being_loaded: HashSet<BlockHash, BuildHasherDefault<AlreadyHashed>>,
+    loads: Vec<Prepared>,
+    /// Stores of the step that is being scheduled, and of the one before.
+    stores: Vec<Prepared>,
+    unsubmitted: Vec<Prepared>,
+    preempted: Vec<u32>,
+    /// Slots of requests that have ended and keep their blocks, since the last iteration.
+    ended: Vec<u32>,
+    /// Whether a request has ended since the last iteration, so that vLLM runs one even without requests.
+    pub(super) any_ended: bool,
+    num_copies: u64,
+    /// Requests that went on after a load, since the engine asked last.
+    pub(super) resumed: Vec<Resumed>,
+    hashes: Vec<BlockHash>,
+    /// Events of the host's blocks for an observer that wants them: whether they were removed, and their serial numbers.
+    pub(super) events: Option<Vec<(bool, Vec<u64>)>>,
+    pub(super) counters: OffloadCounters,
+}
+
+impl Offload {
+    pub(super) fn new(config: &KvOffload, block_size: u32) -> Self {
+        Offload {
+            config: config.clone(),
+            block_size,
+            host: HostBlocks::new(config.num_cpu_blocks),
+            link: Link::new(config.contention),
+            requests: Vec::new(),
+            being_loaded: HashSet::default(),
+            loads: Vec::new(),
+            stores: Vec::new(),
+            unsubmitted: Vec::new(),
+            preempted: Vec::new(),
+            ended: Vec::new(),
+            any_ended: false,
+            num_copies: 0,
+            resumed: Vec::new(),
+            hashes: Vec::new(),
+            events: None,
+            counters: OffloadCounters::default(),
+        }
+    }
+
+    /// Begins to track the request in `slot`.
+    pub(super) fn add(&mut self, slot: u32, record: u32) {
+        let slot = slot as usize;
+        if self.requests.len() <= slot {
+            self.requests.resize_with(slot + 1, Tracked::default);
+        }
+        self.requests[slot] = Tracked { record, ..Tracked::default() };
+    }
+
+    pub(super) fn load_of(&self, slot: u32) -> Load {
+        self.requests[slot as usize].load
+    }
+
+    /// Number of blocks that a waiting request can load behind its first `num_found` ones; `None` while another request loads some
+    /// of them.
+    pub(super) fn lookup(&mut self, state: &Slot, num_found: u32) -> Option<u32> {
+        let num_full = state.num_tokens() / self.block_size;
+        self.hashes.clear();
+        self.hashes.extend((0..num_full as usize).map(|index| hash_of(state, index)));
+        self.host.touch(&self.hashes);
+        let rest = self.hashes.get(num_found as usize..).unwrap_or_default();
+        let hits = self.host.lookup(rest);
+        if hits > 0 && rest[..hits as usize].iter().any(|hash| self.being_loaded.contains(hash)) {
+            return None;
+        }
+        Some(hits)
+    }
+
+    /// Begins to load `num_blocks` blocks behind the first `num_found` ones of a request that has room for them.
+    pub(super) fn begin_load(&mut self, slot: u32, state: &Slot, num_found: u32, num_blocks: u32) {
+        let range = num_found as usize..(num_found + num_blocks) as usize;
+        let request = &mut self.requests[slot as usize];
+        request.loading = range.map(|index| hash_of(state, index)).collect();
+        self.host.begin_load(&request.loading);
+        self.being_loaded.extend(&request.loading);
+        request.num_offered = num_found + num_blocks;
+        request.load = Load::UnderWay;
+        request.num_loaded = num_blocks;
+        self.loads.push(Prepared { slot, record: state.rank.record, num_blocks });
+    }
+
+    /// Notes that a request runs, `cached` tokens of which are not computed.
+    pub(super) fn admit(&mut self, slot: u32, state: &Slot, cached: u32) {
+        let request = &mut self.requests[slot as usize];
+        let loaded = std::mem::take(&mut request.num_loaded) * self.block_size;
+        let found = cached.saturating_sub(loaded);
+        self.counters.asked_tokens += u64::from(state.num_tokens() - found);
+        self.counters.hit_tokens += u64::from(cached - found);
+        if request.load == Load::Ended {
+            request.load = Load::None;
+            self.resumed.push(Resumed {
+                record: state.rank.record,
+                num_tokens: cached - found,
+                since_ns: request.load_began_ns,
+            });
+        }
+    }
+
+    /// Offers the host the blocks that a step fills, up to the request's first `end` tokens.
+    pub(super) fn offer(&mut self, slot: u32, state: &Slot, end: u32) {
+        let mut num_tokens = end.min(state.num_tokens());
+        if self.config.offload_prompt_only {
+            num_tokens = num_tokens.min(state.num_prompt_tokens);
+        }
+        let num_full = num_tokens / self.block_size;
+        let request = &mut self.requests[slot as usize];
+        if num_full <= request.num_offered {
+            return;
+        }
+        self.hashes.clear();
+        self.hashes.extend((0..num_full as usize).map(|index| hash_of(state, index)));
+        let Some(room) = self.host.make_room(&self.hashes[request.num_offered as usize..]) else {
+            self.counters.refused_blocks += u64::from(num_full - request.num_offered);
+            return;
+        };
+        request.num_offered = num_full;
+        if !room.removed.is_empty() {
+            self.counters.evicted_blocks += room.removed.len() as u64;
+            note(&mut self.events, true, room.removed);
+        }
+        if room.stored.is_empty() {
+            return;
+        }
+        self.host.touch(&self.hashes);
+        request.has_stored = true;
+        self.stores.push(Prepared { slot, record: state.rank.record, num_blocks: room.stored.len() as u32 });
+        request.storing.extend(room.stored);
+        request.num_stores += 1;
+        self.counters.max_blocks_in_use = self.counters.max_blocks_in_use.max(self.host.len());
+    }
+
+    pub(super) fn preempt(&mut self, slot: u32) {
+        self.preempted.push(slot);
+    }
+
+    /// Completes the stores of the requests that the step that was scheduled preempts: their copies are waited for.
+    pub(super) fn complete_preempted(&mut self, slots: &[Slot]) {
+        self.preempted.sort_unstable_by_key(|slot| slots[*slot as usize].rank.record);
+        for at in 0..self.preempted.len() {
+            self.complete_stores(self.preempted[at]);
+        }
+    }
+
+    fn complete_stores(&mut self, slot: u32) {
+        let hashes = std::mem::take(&mut self.requests[slot as usize].storing);
+        let written = self.host.end_store(&hashes);
+        if !written.is_empty() {
+            note(&mut self.events, false, written);
+        }
+    }
+
+    /// Notes that a request has ended. Returns whether it keeps its blocks until its stores have ended.
+    pub(super) fn end(&mut self, slot: u32) -> bool {
+        self.any_ended = true;
+        let keeps = self.requests[slot as usize].has_stored;
+        if keeps {
+            self.ended.push(slot);
+        }
+        keeps
+    }
+
+    /// Launches an iteration at `host_ns`: submits copies, waits for those of preempted requests, and looks which have ended. Puts the
+    /// requests whose stores or loads have ended into `batch`. Returns the time from which the GPUs can begin.
+    pub(super) fn launch(
+        &mut self,
+        latency: &dyn LatencyModel,
+        host_ns: u64,
+        gpu_end_ns: u64,
+        batch: &mut Batch,
+        mut on_done: impl FnMut(TransferEvent),
+    ) -> u64 {
+        self.link.advance(host_ns);
+        let mut launch_ns = host_ns;
+        let after_step_ns = host_ns.max(gpu_end_ns);
+        for prepared in std::mem::take(&mut self.unsubmitted) {
+            self.submit(latency, TransferDirection::GpuToCpu, prepared, after_step_ns);
+        }
+        if !self.preempted.is_empty() {
+            self.link.wait_for(&self.preempted);
+            launch_ns = launch_ns.max(self.link.now_ns());
+            self.preempted.clear();
+        }
+        for prepared in std::mem::take(&mut self.loads) {
+            self.requests[prepared.slot as usize].load_began_ns = launch_ns;
+            self.submit(latency, TransferDirection::CpuToGpu, prepared, launch_ns);
+        }
+        self.unsubmitted.append(&mut self.stores);
+        self.link.advance(launch_ns);
+        for copy in self.link.take_done() {
+            on_done(TransferEvent {
+                index: copy.index,
+                direction: copy.direction,
+                record: copy.record,
+                num_blocks: copy.num_blocks,
+                ready_ns: copy.ready_ns,
+                end_ns: copy.end_ns,
+            });
+            self.count(&copy);
+            let request = &mut self.requests[copy.slot as usize];
+            match copy.direction {
+                TransferDirection::CpuToGpu => batch.loaded.push(copy.slot),
+                TransferDirection::GpuToCpu => {
+                    request.num_stores -= 1;
+                    if request.num_stores == 0 && request.has_ended {
+                        batch.stored.push(copy.slot);
+                    }
+                }
+            }
+        }
+        for slot in std::mem::take(&mut self.ended) {
+            let request = &mut self.requests[slot as usize];
+            request.has_ended = true;
+            if request.num_stores == 0 {
+                batch.stored.push(slot);
+            }
+        }
+        self.any_ended = false;
+        batch.stored.sort_unstable_by_key(|slot| self.requests[*slot as usize].record);
+        launch_ns
+    }
+
+    fn submit(&mut self, latency: &dyn LatencyModel, direction: TransferDirection, prepared: Prepared, ready_ns: u64) {
+        let Prepared { slot, record, num_blocks } = prepared;
+        let bytes = u64::from(num_blocks).saturating_mul(self.config.block_bytes);
+        let left_ns = ns_f64(non_negative(latency.kv_transfer_time_us(direction, bytes)));
+        let index = self.num_copies;
+        self.num_copies += 1;
+        self.link.submit(Copy { index, direction, slot, record, num_blocks, ready_ns, left_ns, end_ns: 0 });
+    }
+
+    fn count(&mut self, copy: &Copy) {
+        let of = match copy.direction {
+            TransferDirection::GpuToCpu => &mut self.counters.stores,
+            TransferDirection::CpuToGpu => &mut self.counters.loads,
+        };
+        of.count += 1;
+        of.blocks += u64::from(copy.num_blocks);
+        of.bytes += u64::from(copy.num_blocks).saturating_mul(self.config.block_bytes);
+        of.time_ns += copy.end_ns - copy.ready_ns;
+    }
+
+    /// Ends the stores of a request that has ended, so that its blocks can be freed.
+    pub(super) fn finish_stores(&mut self, slot: u32) {
+        self.complete_stores(slot);
+        self.requests[slot as usize] = Tracked::default();
+    }
+
+    /// Ends a load whose end the engine has seen.
+    pub(super) fn finish_load(&mut self, slot: u32) {
+        let request = &mut self.requests[slot as usize];
+        request.load = Load::Ended;
+        for hash in &request.loading {
+            self.being_loaded.remove(hash);
+        }
+        self.host.end_load(&request.loading);
+        request.loading.clear();
+    }
+
+    /// Time at which the next copy ends.
+    pub(super) fn next_end_ns(&self) -> Option<u64> {
+        self.link.next_end_ns()
+    }
+}
+
+fn note(events: &mut Option<Vec<(bool, Vec<u64>)>>, removed: bool, mut serials: Vec<u64>) {
+    if let Some(events) = events {
+        serials.sort_unstable();
+        events.push((removed, serials));
+    }
+}
