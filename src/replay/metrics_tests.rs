@@ -32,7 +32,12 @@ fn replay(records: Vec<RequestRecord>, gaps_ms: &[&[u64]]) -> Replay {
         gaps.iter().for_each(|gap| histogram.record(gap * MS).unwrap());
         histogram
     };
-    Replay { records, inter_token_ns: gaps_ms.iter().map(histogram).collect(), counters: EngineCounters::default() }
+    Replay {
+        records,
+        inter_token_ns: gaps_ms.iter().map(histogram).collect(),
+        counters: EngineCounters::default(),
+        offload: None,
+    }
 }
 
 /// Three requests in two stages, one refused, one unfinished.

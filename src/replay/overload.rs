@@ -101,7 +101,7 @@ mod tests {
             }
         };
         let records = (0..requests).map(record).collect();
-        Replay { records, inter_token_ns: Vec::new(), counters: Default::default() }
+        Replay { records, inter_token_ns: Vec::new(), counters: Default::default(), offload: None }
     }
 
     #[test]
@@ -125,7 +125,8 @@ mod tests {
         assert_eq!(replay(2001, 50, |k| 3 * k).overload(), None);
         assert_eq!(replay(1, 50, |_| 0).overload(), None);
         assert_eq!(
-            Replay { records: Vec::new(), inter_token_ns: Vec::new(), counters: Default::default() }.overload(),
+            Replay { records: Vec::new(), inter_token_ns: Vec::new(), counters: Default::default(), offload: None }
+                .overload(),
             None
         );
     }

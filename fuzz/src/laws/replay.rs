@@ -40,6 +40,7 @@ fn config(from: &mut Unstructured<'_>) -> Result<EngineConfig> {
         scheduling_policy: if from.arbitrary()? { SchedulingPolicy::Priority } else { SchedulingPolicy::Fcfs },
         async_scheduling: from.arbitrary()?,
         pipeline_parallel_size: from.int_in_range(1..=3)?,
+        kv_offload: None,
     })
 }
 

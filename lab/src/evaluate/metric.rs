@@ -140,7 +140,7 @@ mod tests {
             finish_ns: (7 + e2e_ms) * 1_000_000,
         };
         let records = requests.iter().map(record).collect();
-        Metrics::of(&Replay { records, inter_token_ns: Vec::new(), counters: EngineCounters::default() })
+        Metrics::of(&Replay { records, inter_token_ns: Vec::new(), counters: EngineCounters::default(), offload: None })
     }
 
     fn of(name: &str) -> Metric {

@@ -85,6 +85,7 @@ mod fixtures {
             records: vec![first, refused, waiting],
             inter_token_ns: vec![gaps],
             counters: EngineCounters::default(),
+            offload: None,
         }
     }
 
