@@ -1,10 +1,11 @@
 //! `ridgepoint simulate`: replays a load on a server. `load` and `server` turn arguments into a replay, `cold` starts the server late,
-//! `report` runs it, `files` writes beside the report, `table` lays it out.
+//! `report` runs it, `sessions` tells first turns from later ones, `files` writes beside the report, `table` lays it out.
 
 mod cold;
 mod files;
 mod load;
 mod report;
+mod sessions;
 mod table;
 
 use std::path::PathBuf;
@@ -24,6 +25,7 @@ use crate::server::ServerArgs;
 use cold::{ColdArgs, ColdReport};
 use files::{Files, OutputArgs, Replayed};
 use load::LoadArgs;
+use sessions::SessionReport;
 #[cfg(feature = "serve")]
 pub use load::ROUNDS;
 pub use report::{Server, Simulation};
@@ -115,7 +117,7 @@ pub fn run(args: &Simulate, common: &Common) -> Result<Outcome<Simulation>, Fail
     };
     let bar = progress::bar(load.summary.requests as u64, "replay [{bar:30}] {percent} % of {len} requests, {elapsed}");
     let observer = (Files::create(&args.output, &mut outputs)?, AnsweredRequests(bar.clone()));
-    let mut sent = KeptContents::of(&mut *load.workload, args.output.tells_contents());
+    let mut sent = KeptContents::of(&mut *load.workload, args.output.tells_contents(), load.summary.sessions.is_some());
     let replayed = server.replay(&mut sent, observer);
     bar.finish_and_clear();
     let (mut replayed, (files, _)) = replayed?;
@@ -144,5 +146,6 @@ pub fn run(args: &Simulate, common: &Common) -> Result<Outcome<Simulation>, Fail
     simulation.warn(start.as_ref().map(ColdReport::remark));
     simulation.warn(args.output.untold(&replayed.replay.records));
     (simulation.title, simulation.memory, simulation.cold) = (title, memory, start);
+    simulation.sessions = SessionReport::of(&sent.turns, &replayed.replay.records);
     Ok(Outcome { notes, ..Outcome::of(simulation) })
 }
