@@ -14,9 +14,15 @@ pub struct KeptContents<'a> {
 }
 
 impl<'a> KeptContents<'a> {
-    /// Sends the requests of `workload`, and keeps their contents and their turns as asked.
-    pub fn of(workload: &'a mut dyn Workload, has_contents: bool, has_turns: bool) -> Self {
-        KeptContents { workload, contents: Vec::new(), turns: Vec::new(), has_contents, has_turns }
+    /// Sends the requests of `workload`, and keeps their contents if `has_contents`.
+    pub fn of(workload: &'a mut dyn Workload, has_contents: bool) -> Self {
+        KeptContents { workload, contents: Vec::new(), turns: Vec::new(), has_contents, has_turns: false }
+    }
+
+    /// The same that keeps the turns of the requests if `has_turns`.
+    #[must_use]
+    pub fn with_turns(self, has_turns: bool) -> Self {
+        KeptContents { has_turns, ..self }
     }
 }
 

@@ -45,7 +45,7 @@ const FORMATS: [Known; 6] = [
 ];
 
 fn is_list(head: &Head) -> bool {
-    request_list::is_list(head) || (session_rows::is_list(head) && !session_rows::is_agentic(head))
+    (request_list::is_list(head) || session_rows::is_list(head)) && !session_rows::is_agentic(head)
 }
 
 impl Format {
@@ -177,7 +177,6 @@ fn detect(origin: &str, start: &[u8]) -> Result<Format> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Workload;
     use super::*;
     use crate::error::ErrorKind;
 

@@ -31,7 +31,7 @@ pub(super) struct SessionRows {
 
 /// Returns whether a file begins with the columns of a list of turns.
 pub(super) fn is_list(head: &Head) -> bool {
-    head.has("session_id") && !is_agentic(head)
+    head.has("session_id")
 }
 
 /// Returns whether a file begins with a session of LLMServingSim.
