@@ -183,7 +183,8 @@ impl Point<'_> {
             let row = replayed(rate_per_s)?;
             Ok::<_, String>((row.limits_broken.is_none(), row))
         };
-        let guess = |row: &Row| Some(FIRST_GUESS * row.requests_per_s?);
+        // The rate of sessions is that of their first turns.
+        let guess = |row: &Row| Some(FIRST_GUESS * row.requests_per_s? / row.turns.unwrap_or(1) as f64);
         let (lowest, highest) = (slo.lowest_rate_per_s, slo.highest_rate_per_s);
         let found = highest_holding(lowest, highest, slo.precision, guess, probe)?;
         let (status, reason) = match (&found.holds, &found.fails) {
