@@ -4,7 +4,7 @@
 //! gets blocks and which one is preempted for them.
 #![expect(clippy::cast_possible_truncation, reason = "2^32 requests would take hundreds of GB; blocks are fewer")]
 
-use super::block_pool::BlockPool;
+use super::block_pool::{BlockHash, BlockPool};
 use super::config::EngineConfig;
 use super::prefix::{hash_content, hash_own};
 use super::slot::Slot;
@@ -42,10 +42,11 @@ impl KvCache {
         self.state_blocks - state.state_blocks.len() as u32
     }
 
-    /// Hashes the blocks of a new prompt that other prompts may share.
-    pub(super) fn hash_prompt(&self, state: &mut Slot, request: &WorkloadRequest) {
+    /// Hashes the blocks of a new request that other prompts may share. Its content may reach into the tokens that it generates.
+    pub(super) fn hash_shared(&self, state: &mut Slot, request: &WorkloadRequest) {
         if let (true, Some(content)) = (self.is_caching, &request.content) {
-            hash_content(content, request.num_prompt_tokens, self.block_size, &mut state.hashes);
+            let num_tokens = request.num_prompt_tokens.saturating_add(request.num_output_tokens);
+            hash_content(content, num_tokens, self.block_size, &mut state.hashes);
         }
     }
 
@@ -57,8 +58,8 @@ impl KvCache {
         }
         let most = (state.num_tokens() - 1) / self.block_size;
         let mut free = 0;
-        let hashes = state.hashes.iter().copied().chain(own_hashes(state));
-        for block in hashes.take(most as usize).map_while(|hash| self.pool.find(hash)) {
+        let shared = if state.was_preempted { most as usize } else { state.hashes.len().min(most as usize) };
+        for block in (0..shared).map(|index| hash_of(state, index)).map_while(|hash| self.pool.find(hash)) {
             self.found.push(block);
             free += u32::from(self.pool.is_free(block));
         }
@@ -74,7 +75,7 @@ impl KvCache {
         state.cacheable = self.found.len() as u32 * self.block_size;
     }
 
-    /// Allocates blocks until a request has room for `num_tokens`, and caches its full blocks that others may share.
+    /// Allocates blocks until a request has room for `num_tokens`, and caches the full blocks of its prompt that others may share.
     pub(super) fn grow(&mut self, state: &mut Slot, num_tokens: u32) {
         for _ in 0..self.missing_states(state) {
             state.state_blocks.extend(self.pool.take());
@@ -83,7 +84,8 @@ impl KvCache {
         while state.blocks.len() < needed && self.take(state) {}
         let known = num_tokens.min(state.num_tokens());
         if known > state.cacheable {
-            let (from, to) = ((state.cacheable / self.block_size) as usize, (known / self.block_size) as usize);
+            let prompt = known.min(state.num_prompt_tokens);
+            let (from, to) = ((state.cacheable / self.block_size) as usize, (prompt / self.block_size) as usize);
             for (hash, block) in state.hashes.iter().zip(&state.blocks).take(to).skip(from) {
                 self.pool.cache(*block, *hash);
             }
@@ -104,13 +106,19 @@ impl KvCache {
         if !self.is_caching {
             return;
         }
-        let shared = state.hashes.len();
         let full = (state.cacheable / self.block_size) as usize;
-        let mut parent = state.hashes.last().copied();
-        for (position, block) in state.blocks.iter().enumerate().take(full).skip(shared) {
-            let hash = hash_own(state.rank.record, position, parent);
-            self.pool.cache(*block, hash);
-            parent = Some(hash);
+        for (index, block) in state.blocks.iter().enumerate().take(full).skip(state.hashes.len()) {
+            self.pool.cache(*block, hash_of(state, index));
+        }
+    }
+
+    /// Caches the full blocks of generated tokens that later prompts may share, as a later turn of a conversation does. A step of
+    /// steady decodes does not, so a prompt can hit them once their request has ended or was preempted.
+    pub(super) fn remember_generated(&mut self, state: &Slot) {
+        let full = (state.cacheable / self.block_size) as usize;
+        let prompt = (state.num_prompt_tokens / self.block_size) as usize;
+        for (hash, block) in state.hashes.iter().zip(&state.blocks).take(full).skip(prompt) {
+            self.pool.cache(*block, *hash);
         }
     }
 
@@ -122,11 +130,7 @@ impl KvCache {
     }
 }
 
-/// Hashes of the blocks of a preempted request that no other request can share.
-fn own_hashes(state: &Slot) -> impl Iterator<Item = u64> + use<'_> {
-    state.was_preempted.then_some(state.hashes.len()).into_iter().flat_map(|shared| {
-        let first = (shared, hash_own(state.rank.record, shared, state.hashes.last().copied()));
-        let next = |(at, hash): &(usize, u64)| Some((at + 1, hash_own(state.rank.record, at + 1, Some(*hash))));
-        std::iter::successors(Some(first), next).map(|(_, hash)| hash)
-    })
+/// Hash of the `index`-th block of a request.
+pub(super) fn hash_of(state: &Slot, index: usize) -> BlockHash {
+    state.hashes.get(index).copied().unwrap_or_else(|| hash_own(state.rank.record, index))
 }

@@ -1,10 +1,10 @@
-//! Hashes of a prompt's full blocks, each over its own tokens and all tokens before them, chained as in vLLM
+//! Hashes of a request's full blocks, each over its own tokens and all tokens before them, chained as in vLLM
 //! (`hash_block_tokens` in `vllm/v1/core/kv_cache_utils.py`). A token is identified by its segment and offset.
 
 use super::block_pool::BlockHash;
 use crate::workload::Segment;
 
-/// Appends the hashes of the blocks that lie wholly within `content` and the prompt's first `num_tokens`.
+/// Appends the hashes of the blocks that lie wholly within `content` and the request's first `num_tokens`.
 pub(super) fn hash_content(content: &[Segment], num_tokens: u32, block_size: u32, hashes: &mut Vec<BlockHash>) {
     let (mut parent, mut block, mut filled, mut total) = (SEED, SEED, 0, 0);
     for segment in content {
@@ -25,9 +25,9 @@ pub(super) fn hash_content(content: &[Segment], num_tokens: u32, block_size: u32
     }
 }
 
-/// Hash of the `index`-th block of a request, if no other request can share it. `parent` is the hash before it.
-pub(super) fn hash_own(request: u32, index: usize, parent: Option<BlockHash>) -> BlockHash {
-    not_zero(mix(mix(parent.unwrap_or(SEED) ^ (1 << 63 | u64::from(request))) ^ index as u64))
+/// Hash of the `index`-th block of a request, if no other request can share it.
+pub(super) fn hash_own(request: u32, index: usize) -> BlockHash {
+    not_zero(mix(mix(SEED ^ (1 << 63 | u64::from(request))) ^ index as u64))
 }
 
 const SEED: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -82,7 +82,7 @@ mod tests {
 
     #[test]
     fn own_blocks_of_two_requests_differ() {
-        assert_ne!(hash_own(1, 0, None), hash_own(2, 0, None));
-        assert_ne!(hash_own(1, 0, None), hash_own(1, 1, None));
+        assert_ne!(hash_own(1, 0), hash_own(2, 0));
+        assert_ne!(hash_own(1, 0), hash_own(1, 1));
     }
 }

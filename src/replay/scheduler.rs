@@ -63,7 +63,7 @@ impl<'a> Scheduler<'a> {
         let state = &mut self.slots[slot as usize];
         state.reset(rank, request.stage, request.num_prompt_tokens, request.num_output_tokens);
         state.known_cached = request.num_cached_tokens.min(request.num_prompt_tokens - 1);
-        self.cache.hash_prompt(state, request);
+        self.cache.hash_shared(state, request);
         self.waiting.push(slot, rank);
         self.counters.max_waiting = self.counters.max_waiting.max(self.waiting.queue.len() as u32);
     }
@@ -270,6 +270,7 @@ impl<'a> Scheduler<'a> {
 
     fn preempt(&mut self, slot: u32) {
         let state = &mut self.slots[slot as usize];
+        self.cache.remember_generated(state);
         self.cache.remember_own(state);
         state.lost = state.lost.max(state.computed);
         (state.computed, state.cacheable) = (0, 0);
@@ -290,6 +291,7 @@ impl<'a> Scheduler<'a> {
     /// Frees the blocks of `slot` after its last token.
     pub(super) fn finish(&mut self, slot: u32) {
         let state = &mut self.slots[slot as usize];
+        self.cache.remember_generated(state);
         self.cache.release(state);
         if !state.is_running {
             self.waiting.remove(slot);

@@ -34,7 +34,7 @@ pub(super) struct Slot {
     pub(super) blocks: Vec<u32>,
     /// Blocks of the request's states in a hybrid model.
     pub(super) state_blocks: Vec<u32>,
-    /// Hashes of the prompt's blocks that other prompts may share.
+    /// Hashes of the blocks that other prompts may share.
     pub(super) hashes: Vec<BlockHash>,
 }
 

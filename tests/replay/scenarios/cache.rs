@@ -38,6 +38,16 @@ fn blocks_are_found_in_the_step_that_computes_them() {
     assert_eq!(blocks(&run), [4]);
 }
 
+/// A's prompt of 6 tokens and its 6 generated ones are 1:0-11. Its last token is never computed, so 11 tokens are in the cache: two full
+/// blocks. B is the next turn: A's 12 tokens and one more, and 8 of them are found. C ends where A's prompt does.
+#[test]
+fn a_later_turn_finds_the_tokens_that_an_earlier_one_generated() {
+    let first = sharing(0, 6, 6, 1, 12);
+    let later = sharing(100, 13, 1, 1, 12);
+    let run = run(&steps_only(), &engine(), vec![first, later, sharing(200, 6, 1, 1, 6)]);
+    assert_eq!(run.cached_tokens(), [0, 8, 4]);
+}
+
 /// 6 tokens a step. A's first chunk fills one block, its second the other; B comes with the second and has both.
 #[test]
 fn blocks_of_chunks_are_found_as_they_fill() {
