@@ -32,6 +32,9 @@ pub struct Deployment {
     pub max_model_len: Option<u32>,
     /// Share of device memory that the engine may use.
     pub gpu_memory_utilization: f64,
+    /// GiB of each GPU's weights that stay in host memory, of the first layers. Kernels read them over the bus in every step.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub cpu_offload_gb: f64,
     /// KV cache format; `None` is vLLM's `auto`: the checkpoint's scheme, else the model's dtype.
     pub kv_cache_dtype: Option<DType>,
     /// Tokens of a KV block.
@@ -125,6 +128,13 @@ fn name_of(value: &impl Serialize) -> String {
     serde_json::to_value(value).ok().as_ref().and_then(Value::as_str).unwrap_or_default().to_owned()
 }
 
+/// What `cpu_offload_gb` must be.
+const OFFLOAD: &str = "a number of GiB, at least 0";
+
+fn is_zero(value: &f64) -> bool {
+    *value <= 0.0
+}
+
 /// A name in any case.
 fn read_name<T: DeserializeOwned>(value: &Value) -> Option<T> {
     T::deserialize(Value::String(value.as_str()?.to_uppercase())).ok()
@@ -141,6 +151,7 @@ impl Default for Deployment {
             max_num_batched_tokens: 8192,
             max_model_len: None,
             gpu_memory_utilization: 0.9,
+            cpu_offload_gb: 0.0,
             kv_cache_dtype: None,
             block_size: 16,
             enforce_eager: false,
@@ -226,6 +237,8 @@ impl Deployment {
             value.as_f64().filter(|share| *share > 0.0 && *share <= 1.0)
         });
         deployment.gpu_memory_utilization = utilization.unwrap_or(deployment.gpu_memory_utilization);
+        let offload = keys.read("cpu_offload_gb", OFFLOAD, |value| value.as_f64().filter(|gb| *gb >= 0.0));
+        deployment.cpu_offload_gb = offload.unwrap_or_default();
         let kv_cache_dtype = keys.read("kv_cache_dtype", "auto, fp8, bfloat16 or another number format", |value| {
             DType::parse_or_auto(value.as_str()?)
         });
@@ -275,6 +288,9 @@ impl Deployment {
         }
         if !(self.gpu_memory_utilization > 0.0 && self.gpu_memory_utilization <= 1.0) {
             problems.push(format!("gpu_memory_utilization = {} must be in (0, 1]", self.gpu_memory_utilization));
+        }
+        if !(self.cpu_offload_gb.is_finite() && self.cpu_offload_gb >= 0.0) {
+            problems.push(format!("cpu_offload_gb = {} must be {OFFLOAD}", self.cpu_offload_gb));
         }
         problems.extend(self.graph_problems());
         problems
