@@ -1,9 +1,9 @@
 //! Weights on the host: the share of each layer's weights that vLLM's `cpu_offload_gb` leaves there, and the bytes that a call reads.
 //!
 //! # Source
-//! vLLM, `maybe_offload_to_cpu` (`vllm/model_executor/models/utils.py`; from 0.17 on `vllm/model_executor/offloader/uva.py`): parameters of
-//! the layers move to pinned memory in order of the layers, until the size is reached. Kernels read them there over the bus, in every
-//! call. The embedding and the LM head are no layers and stay.
+//! vLLM, `maybe_offload_to_cpu` (`vllm/model_executor/models/utils.py`), in newer versions `UVAOffloader`
+//! (`vllm/model_executor/offloader/uva.py`): parameters of the layers move to pinned memory in order of the layers, until the size is
+//! reached. Kernels read them there over the bus, in every call. The embedding and the LM head are no layers and stay.
 
 use crate::deployment::Deployment;
 use crate::error::{Error, Result};
