@@ -98,10 +98,9 @@ fn read_file(name: &str, file: Keys<'_>) -> Hardware {
         link
     });
     // Cards that talk over PCIe reach the host over it too.
-    let same = interconnect.filter(|link| link.kind == InterconnectKind::Pcie).map(|link| HostLink {
-        kind: HostLinkKind::Pcie,
-        unidirectional_bytes_per_s: link.unidirectional_bytes_per_s,
-    });
+    let same = interconnect
+        .filter(|link| link.kind == InterconnectKind::Pcie)
+        .map(|link| HostLink { kind: HostLinkKind::Pcie, unidirectional_bytes_per_s: link.unidirectional_bytes_per_s });
 
     datasheet.require(&["sm_count"]);
     let optional = |key: &str| sense.figure(&datasheet, key);

@@ -2,7 +2,8 @@
 //! from a closed loop. Uses `error`, `input`, `units`; knows nothing of engines.
 //!
 //! A load is a [`profile::Profile`], a [`requests::RequestFile`], a [`FixedList`], an [`OpenLoop`] or a [`ClosedLoop`], and each
-//! has a [`Summary`]. Requests that continue each other are sessions: a [`SessionList`], or [`GeneratedSessions`]. Everything random is drawn from a seed: equal seeds give equal requests.
+//! has a [`Summary`]. Requests that continue each other are sessions: a [`SessionList`], or [`GeneratedSessions`]. Everything random is
+//! drawn from a seed: equal seeds give equal requests.
 //!
 //! ```
 //! use ridgepoint::workload::Workload;
@@ -52,9 +53,7 @@ pub use load::{Load, OpenedLoad};
 pub use prompts::Prompts;
 pub use request::{Content, Segment, WorkloadRequest};
 pub use request_source::RequestSource;
-pub use sessions::{
-    GeneratedSessions, Session, SessionList, SessionLoad, SessionShape, SessionStarts, Turn,
-};
+pub use sessions::{GeneratedSessions, Session, SessionList, SessionLoad, SessionShape, SessionStarts, Turn};
 pub use share::ReplicaShare;
 pub use staged::StageLoad;
 pub use summary::Summary;

@@ -80,11 +80,14 @@ fn first_turn(row: &Row<'_>, name: &str, last_start_ns: u64) -> Result<Draft> {
     let request = request(row, arrival_ns(row)?)?;
     if request.arrival_ns < last_start_ns {
         let last_s = last_start_ns as f64 / NS_PER_S as f64;
-        let expected = format!("at least that of the session above, {last_s} s: sort the sessions by their first arrival");
+        let expected =
+            format!("at least that of the session above, {last_s} s: sort the sessions by their first arrival");
         return Err(row.bad("arrival", expected));
     }
     if think_ns(row)? > 0 {
-        return Err(row.bad("think_time_s", "nothing or 0 in the first turn of a session, which is sent at its arrival"));
+        return Err(
+            row.bad("think_time_s", "nothing or 0 in the first turn of a session, which is sent at its arrival")
+        );
     }
     let first_turn = row.optional("turn", |row, column| row.whole(column, FIRST_TURNS))?.unwrap_or(0);
     let prefix = shared_prefix(row, request.num_prompt_tokens)?;

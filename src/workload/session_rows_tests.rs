@@ -68,7 +68,10 @@ fn bad_rows_name_what_is_wrong() {
     for (rows, expected) in [
         ("a,,,5,1,,,\n", "row 1: column 'arrival': found nothing"),
         (",0,,5,1,,,\n", "row 1: column 'session_id': found nothing"),
-        ("a,3,,5,1,,,\nb,2,,5,1,,,\n", "row 2: column 'arrival': found 2, expected at least that of the session above, 3 s"),
+        (
+            "a,3,,5,1,,,\nb,2,,5,1,,,\n",
+            "row 2: column 'arrival': found 2, expected at least that of the session above, 3 s",
+        ),
         ("a,0,2,5,1,,,\n", "row 1: column 'turn': found 2, expected a whole number from 0 to 1"),
         ("a,0,1,5,1,,,\na,,3,9,1,,,\n", "row 2: column 'turn': found 3, expected a whole number from 2 to 2"),
         ("a,0,,5,1,4,,\n", "row 1: column 'think_time_s': found 4, expected nothing or 0 in the first turn"),
@@ -124,10 +127,14 @@ fn a_replica_gets_whole_sessions() {
     let text = "session_id,arrival,input_len,output_len\na,0,1,1\nb,1,2,1\na,,3,1\nb,,4,1\nc,2,5,1\n";
     let share = super::super::ReplicaShare::new(2).list(parse(text).unwrap().list().clone()).unwrap();
     let RequestSource::Sessions(list) = &share else { panic!("these are sessions") };
-    let prompts: Vec<u32> = list.sessions().iter().flat_map(|of| &of.turns).map(|of| of.request.num_prompt_tokens).collect();
+    let prompts: Vec<u32> =
+        list.sessions().iter().flat_map(|of| &of.turns).map(|of| of.request.num_prompt_tokens).collect();
     assert_eq!((prompts, share.num_requests()), (vec![1, 3, 5], 3));
     // Two starts within 2 s; twice as fast they are 1 s apart, and think times stay.
     assert_eq!(share.mean_rate_per_s(), Some(0.5));
     let mut load = share.stretched(0.5).unwrap().workload();
-    assert_eq!([load.next_request(), load.next_request()].map(|of| of.map(|of| of.arrival_ns)), [Some(0), Some(NS_PER_S)]);
+    assert_eq!(
+        [load.next_request(), load.next_request()].map(|of| of.map(|of| of.arrival_ns)),
+        [Some(0), Some(NS_PER_S)]
+    );
 }

@@ -67,11 +67,15 @@ fn long_prompts_hide_a_fast_link() {
 
 #[test]
 fn more_on_the_host_is_never_faster_and_tables_agree_with_the_sum() {
-    let mut batches = vec![vec![Request::decode(100)], vec![Request::decode(700); 200], vec![Request::prefill(3000, 500)]];
+    let mut batches =
+        vec![vec![Request::decode(100)], vec![Request::decode(700); 200], vec![Request::prefill(3000, 500)]];
     batches.push([vec![Request::decode(50); 33], vec![Request::prefill(1000, 0)]].concat());
-    for (model, gpu, tensor) in
-        [("llama-3.1-8b", "h100", 1), ("qwen3-30b-a3b", "gb200", 2), ("deepseek-v2-lite", "a100", 1), ("llama-3.1-8b", "l4", 2)]
-    {
+    for (model, gpu, tensor) in [
+        ("llama-3.1-8b", "h100", 1),
+        ("qwen3-30b-a3b", "gb200", 2),
+        ("deepseek-v2-lite", "a100", 1),
+        ("llama-3.1-8b", "l4", 2),
+    ] {
         let of = |gib| steps(model, gpu, &offloading(gib, tensor), EfficiencyMode::Tables);
         let models: Vec<StepModel> = [0.0, 0.5, 3.0, 6.0].map(of).into();
         for batch in &batches {
@@ -92,7 +96,12 @@ fn of_experts_those_that_are_visited_cross_the_bus() {
         host_weights(&steps.estimate(&vec![Request::decode(10); decodes]).unwrap()).unwrap().bytes
     };
     // A token visits 8 of 128 experts, which hold most of the weights; 256 visit nearly all of them.
-    assert!(read_bytes(1) < 0.15 * 20.0 * GIB && read_bytes(256) > 0.95 * 20.0 * GIB, "{} {}", read_bytes(1), read_bytes(256));
+    assert!(
+        read_bytes(1) < 0.15 * 20.0 * GIB && read_bytes(256) > 0.95 * 20.0 * GIB,
+        "{} {}",
+        read_bytes(1),
+        read_bytes(256)
+    );
     assert!(read_bytes(256) <= 20.0 * GIB);
 }
 

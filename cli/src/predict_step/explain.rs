@@ -60,7 +60,8 @@ fn learned(of: &OperatorEstimate) -> Option<&'static str> {
 }
 
 /// On weights that are read from the host.
-const HOST_WEIGHTS: &str = "weights on the host cross the bus in every step; a smaller cpu_offload_gb or more GPUs shorten it";
+const HOST_WEIGHTS: &str =
+    "weights on the host cross the bus in every step; a smaller cpu_offload_gb or more GPUs shorten it";
 
 /// On the recurrence of layers with a state.
 const RECURRENCE: &str = "time grows with requests and scheduled tokens, not with contexts; more GPUs shorten it";

@@ -25,10 +25,10 @@ use crate::server::ServerArgs;
 use cold::{ColdArgs, ColdReport};
 use files::{Files, OutputArgs, Replayed};
 use load::LoadArgs;
-use sessions::SessionReport;
 #[cfg(feature = "serve")]
 pub use load::ROUNDS;
 pub use report::{Server, Simulation};
+use sessions::SessionReport;
 
 /// The arguments of `simulate`.
 #[derive(Debug, Args)]
@@ -117,8 +117,8 @@ pub fn run(args: &Simulate, common: &Common) -> Result<Outcome<Simulation>, Fail
     };
     let bar = progress::bar(load.summary.requests as u64, "replay [{bar:30}] {percent} % of {len} requests, {elapsed}");
     let observer = (Files::create(&args.output, &mut outputs)?, AnsweredRequests(bar.clone()));
-    let mut sent = KeptContents::of(&mut *load.workload, args.output.tells_contents())
-        .with_turns(load.summary.sessions.is_some());
+    let mut sent =
+        KeptContents::of(&mut *load.workload, args.output.tells_contents()).with_turns(load.summary.sessions.is_some());
     let replayed = server.replay(&mut sent, observer);
     bar.finish_and_clear();
     let (mut replayed, (files, _)) = replayed?;

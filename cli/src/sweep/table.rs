@@ -90,9 +90,7 @@ fn best_table(best: &[Best], page: &mut Page) {
         .right("seqs", |of| of.row.max_num_seqs.to_string())
         .right("tokens", |of| of.row.max_num_batched_tokens.to_string())
         .left("KV", |of| of.row.kv_cache_dtype.clone())
-        .right(rate_name, |of| {
-            format!("{}{}", if is_lower_bound(&of.row) { ">= " } else { "" }, number(rate(&of.row)))
-        })
+        .right(rate_name, |of| format!("{}{}", if is_lower_bound(&of.row) { ">= " } else { "" }, number(rate(&of.row))))
         .right("per GPU", |of| number(rate(&of.row).map(|rate| rate / of.row.gpus as f64)))
         .right("output tokens/s/GPU", |of| number(of.row.output_tokens_per_s_per_gpu))
         .right("TTFT p99 ms", |of| number(of.row.ttft_p99_ms))

@@ -78,7 +78,11 @@ fn flags_that_do_not_go_together_are_told() {
     fails(2, &format!("--concurrency 1 {lengths} --turns 0"), &["'0'", "--turns"]);
     fails(2, &format!("--concurrency 1 {lengths} --turns 2 --think-time-s -1"), &["at least 0"]);
     fails(2, "--requests r.csv --turns 2", &["cannot be used with"]);
-    fails(1, &format!("--concurrency 1 {lengths} --turns 4000000"), &["the last of 4000000 turns has a prompt of up to"]);
+    fails(
+        1,
+        &format!("--concurrency 1 {lengths} --turns 4000000"),
+        &["the last of 4000000 turns has a prompt of up to"],
+    );
     fails(1, &format!("--concurrency 1 {lengths} --turns 2 --think-time-s 1e9"), &["think_time_s = 1000000000"]);
     fails(1, &format!("--concurrency 1 {lengths} --turns 9000 --num-sessions 9000"), &["max_memory_gib", "81000000"]);
 }
@@ -93,7 +97,8 @@ fn a_sweep_varies_turns_and_finds_the_sessions_per_second() {
         );
         folder.write("grid.toml", text)
     };
-    let sweep = |path: &str, out: &str| run(&["sweep", "--efficiency", "ideal", path, "--out", out, "--format", "json"]);
+    let sweep =
+        |path: &str, out: &str| run(&["sweep", "--efficiency", "ideal", path, "--out", out, "--format", "json"]);
     let out = folder.path("rows.json");
     sweep(&grid("request_rate_per_s = 4\nturns = [1, 3]\nthink_time_s = 0.5\n", ""), &out).json();
     let rows: Value = serde_json::from_str(&folder.read("rows.json")).unwrap();

@@ -43,7 +43,8 @@ pub struct SessionPoint {
 impl LoadPoint {
     /// The turns of the sessions.
     fn shape(&self) -> Option<SessionShape> {
-        let (SessionPoint { turns, prefix_len_tokens, think_time_s }, (input, output)) = self.session.zip(self.lengths)?;
+        let (SessionPoint { turns, prefix_len_tokens, think_time_s }, (input, output)) =
+            self.session.zip(self.lengths)?;
         Some(SessionShape { turns, prefix_len: prefix_len_tokens, input, output, think_time_s })
     }
 

@@ -97,7 +97,9 @@ impl Loads {
         };
         let lengths = length("input_len_tokens").zip(length("output_len_tokens"));
         if let Some(file) = self.file {
-            for key in ["input_len_tokens", "output_len_tokens", "num_requests", "burstiness"].into_iter().chain(SESSION_KEYS) {
+            for key in
+                ["input_len_tokens", "output_len_tokens", "num_requests", "burstiness"].into_iter().chain(SESSION_KEYS)
+            {
                 keys.refuse(key, "has no place beside a file of requests, which has its own");
             }
             if file == "requests" {

@@ -135,8 +135,7 @@ impl GeneratedSessions {
 
 impl SessionShape {
     fn longest_prompt(&self) -> u64 {
-        let (turns, input, output) =
-            (u64::from(self.turns), u64::from(self.input.max), u64::from(self.output.max));
+        let (turns, input, output) = (u64::from(self.turns), u64::from(self.input.max), u64::from(self.output.max));
         u64::from(self.prefix_len) + turns * input + turns.saturating_sub(1) * output
     }
 
@@ -224,10 +223,8 @@ impl Script for Generated {
         let (input, output) = self.lengths(place);
         let num_prompt_tokens = place.context_tokens + input;
         let prefix = Segment { id: 0, num_tokens: self.of.shape.prefix_len };
-        let own = Segment {
-            id: u64::from(place.session) + 1,
-            num_tokens: num_prompt_tokens + output - prefix.num_tokens,
-        };
+        let own =
+            Segment { id: u64::from(place.session) + 1, num_tokens: num_prompt_tokens + output - prefix.num_tokens };
         // A session of one turn shares the prefix alone.
         let content = [prefix, Segment { num_tokens: if self.of.shape.turns > 1 { own.num_tokens } else { 0 }, ..own }];
         let content = content.into_iter().filter(|segment| segment.num_tokens > 0);

@@ -69,14 +69,7 @@ pub struct SessionLoad {
 
 impl SessionLoad {
     fn new(script: Box<dyn Script + Send>) -> Self {
-        SessionLoad {
-            script,
-            due: BinaryHeap::new(),
-            num_due: 0,
-            in_flight: BTreeMap::new(),
-            sent: 0,
-            last_ns: 0,
-        }
+        SessionLoad { script, due: BinaryHeap::new(), num_due: 0, in_flight: BTreeMap::new(), sent: 0, last_ns: 0 }
     }
 
     fn next_due_ns(&self) -> Option<u64> {

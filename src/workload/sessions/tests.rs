@@ -157,7 +157,9 @@ fn every_wrong_figure_is_told() {
     let starts = SessionStarts::Rate { pattern: ArrivalPattern::Poisson, per_s: -1.0 };
     let error = GeneratedSessions::new(starts, 1, shape(1, 0.0), 0).unwrap_err().to_string();
     assert!(error.contains("rate = -1"), "{error}");
-    for (turns, part) in [(2_000_000, "the last of 2000000 turns has a prompt of up to"), (3_000, "turns of all sessions")] {
+    for (turns, part) in
+        [(2_000_000, "the last of 2000000 turns has a prompt of up to"), (3_000, "turns of all sessions")]
+    {
         let error = GeneratedSessions::new(SessionStarts::Concurrency(1), 100_000, shape(turns, 0.0), 0);
         let error = error.unwrap_err().to_string();
         assert!(error.contains(part), "{error}");
