@@ -59,7 +59,7 @@ fn long_prompts_hide_a_fast_link() {
         let steps = StepModel::with_options(&model, &gpu, &offloading(8.0, 1), &options).unwrap();
         host_weights(&steps.estimate(&batch).unwrap()).unwrap().time_us
     };
-    assert_eq!(added_us(&fast), 0.0);
+    assert!(added_us(&fast) <= 0.0, "all of it is hidden");
     // 4.295 billion weights, each (31.25 − 16.56) ps.
     let expected_us = 8.0 * GIB / 2.0 * (2.0 / 64e9 - 2.0 * 8192.0 / 989.4e12) * 1e6;
     assert!((added_us(text) / expected_us - 1.0).abs() < 1e-3, "{} {expected_us}", added_us(text));
