@@ -32,6 +32,9 @@ pub struct Deployment {
     pub max_model_len: Option<u32>,
     /// Share of device memory that the engine may use.
     pub gpu_memory_utilization: f64,
+    /// GiB of each GPU's weights that stay in host memory, of the first layers. Kernels read them over the bus in every step.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub cpu_offload_gb: f64,
     /// KV cache format; `None` is vLLM's `auto`: the checkpoint's scheme, else the model's dtype.
     pub kv_cache_dtype: Option<DType>,
     /// Tokens of a KV block.
@@ -125,6 +128,13 @@ fn name_of(value: &impl Serialize) -> String {
     serde_json::to_value(value).ok().as_ref().and_then(Value::as_str).unwrap_or_default().to_owned()
 }
 
+/// What `cpu_offload_gb` must be.
+const OFFLOAD: &str = "a number of GiB, at least 0";
+
+fn is_zero(value: &f64) -> bool {
+    *value <= 0.0
+}
+
 /// A name in any case.
 fn read_name<T: DeserializeOwned>(value: &Value) -> Option<T> {
     T::deserialize(Value::String(value.as_str()?.to_uppercase())).ok()
@@ -141,6 +151,7 @@ impl Default for Deployment {
             max_num_batched_tokens: 8192,
             max_model_len: None,
             gpu_memory_utilization: 0.9,
+            cpu_offload_gb: 0.0,
             kv_cache_dtype: None,
             block_size: 16,
             enforce_eager: false,
@@ -226,6 +237,8 @@ impl Deployment {
             value.as_f64().filter(|share| *share > 0.0 && *share <= 1.0)
         });
         deployment.gpu_memory_utilization = utilization.unwrap_or(deployment.gpu_memory_utilization);
+        let offload = keys.read("cpu_offload_gb", OFFLOAD, |value| value.as_f64().filter(|gb| *gb >= 0.0));
+        deployment.cpu_offload_gb = offload.unwrap_or_default();
         let kv_cache_dtype = keys.read("kv_cache_dtype", "auto, fp8, bfloat16 or another number format", |value| {
             DType::parse_or_auto(value.as_str()?)
         });
@@ -275,6 +288,9 @@ impl Deployment {
         }
         if !(self.gpu_memory_utilization > 0.0 && self.gpu_memory_utilization <= 1.0) {
             problems.push(format!("gpu_memory_utilization = {} must be in (0, 1]", self.gpu_memory_utilization));
+        }
+        if !(self.cpu_offload_gb.is_finite() && self.cpu_offload_gb >= 0.0) {
+            problems.push(format!("cpu_offload_gb = {} must be {OFFLOAD}", self.cpu_offload_gb));
         }
         problems.extend(self.graph_problems());
         problems
@@ -327,74 +343,5 @@ impl Deployment {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn no_number_of_gpus_wraps_around() {
-        // 2³¹ x 2³¹ x 4 is 2⁶⁴, and 0 where it wraps.
-        let sizes = Deployment {
-            tensor_parallel_size: 1 << 31,
-            data_parallel_size: 1 << 31,
-            pipeline_parallel_size: 4,
-            ..Deployment::default()
-        };
-        let error = sizes.validate().unwrap_err().to_string();
-        assert!(error.contains("18446744073709551615 GPUs is more than 65536"), "{error}");
-    }
-
-    #[test]
-    fn arguments_of_graphs_that_contradict_each_other_are_named() {
-        for (json, expected) in [
-            (r#"{"cudagraph_mode": "full", "enforce_eager": true}"#, "cudagraph_mode = FULL contradicts enforce_eager"),
-            (
-                r#"{"cudagraph_mode": "NONE", "cudagraph_capture_sizes": [1]}"#,
-                "cudagraph_capture_sizes contradicts cudagraph_mode = NONE",
-            ),
-            (r#"{"cudagraph_capture_sizes": [1, 8, 4]}"#, "cudagraph_capture_sizes must ascend, 8, 4 do not"),
-            (
-                r#"{"cudagraph_capture_sizes": [1, 4096], "max_num_batched_tokens": 2048}"#,
-                "cudagraph_capture_sizes has 4096, more than max_num_batched_tokens = 2048",
-            ),
-            (
-                r#"{"cudagraph_capture_sizes": [1, 8], "max_cudagraph_capture_size": 16}"#,
-                "max_cudagraph_capture_size = 16 contradicts cudagraph_capture_sizes, whose largest is 8",
-            ),
-            (r#"{"cudagraph_mode": "PARTIAL"}"#, "cudagraph_mode = \"PARTIAL\" must be FULL_AND_PIECEWISE, FULL, "),
-            (r#"{"attention_backend": "XFORMERS"}"#, "attention_backend = \"XFORMERS\" must be a backend of vLLM"),
-            (r#"{"cudagraph_capture_sizes": [0]}"#, "cudagraph_capture_sizes = [0] must be a list of numbers"),
-        ] {
-            let error = Deployment::from_json("options", json).unwrap_err();
-            assert!(error.problems().iter().any(|problem| problem.starts_with(expected)), "{json}: {error}");
-        }
-        let given =
-            Deployment::from_json("options", r#"{"cudagraph_mode": "piecewise", "attention_backend": "flashinfer"}"#);
-        let given = given.unwrap();
-        assert_eq!(given.cudagraph_mode, Some(CudagraphMode::Piecewise));
-        assert_eq!(given.attention_backend, Some(AttentionBackend::FlashInfer));
-    }
-
-    #[test]
-    fn every_fault_of_a_json_object_is_reported() {
-        let json = r#"{"tensor_parallel_size": -1, "kv_cache_dtype": "fp7", "enforce_eger": true, "block_size": 16.5}"#;
-        let error = Deployment::from_json("options", json).unwrap_err();
-        assert_eq!(
-            error.location().map(|place| (place.path.as_str(), place.key.as_deref())),
-            Some(("options", Some("tensor_parallel_size")))
-        );
-        let problems = error.problems();
-        for start in [
-            "tensor_parallel_size = -1 must be a whole number from 1",
-            "kv_cache_dtype = \"fp7\" must be auto",
-            "enforce_eger is not a known key: did you mean enforce_eager",
-            "block_size = 16.5",
-        ] {
-            assert!(problems.iter().any(|problem| problem.starts_with(start)), "{start}: {problems:?}");
-        }
-        for word in ["auto", "fp8_e4m3", "float16", "bf16", "int8"] {
-            let json = format!("{{\"kv_cache_dtype\": \"{word}\"}}");
-            assert!(Deployment::from_json("options", &json).is_ok(), "{word}");
-            assert!(serde_json::from_str::<Deployment>(&json).is_ok(), "{word}");
-        }
-    }
-}
+#[path = "deployment_tests.rs"]
+mod tests;

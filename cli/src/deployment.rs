@@ -6,7 +6,7 @@ use ridgepoint::{Deployment, Hardware, Model, Options, StepModel};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use crate::common::{Common, PredictionArgs, above_zero};
+use crate::common::{Common, PredictionArgs, above_zero, at_least_zero};
 use crate::outcome::{Failure, both};
 use crate::text::{count, quantity};
 
@@ -54,6 +54,10 @@ pub struct DeploymentArgs {
     /// Share of GPU memory that the engine may use [default: 0.9]
     #[arg(long, value_name = "SHARE", value_parser = above_zero, allow_negative_numbers = true, help_heading = DEPLOYMENT)]
     gpu_memory_utilization: Option<f64>,
+    /// GiB of each GPU's weights that stay in host memory, which leaves room for KV blocks. Kernels read them over the bus in every step
+    /// [default: 0]
+    #[arg(long, value_name = "GIB", value_parser = at_least_zero, allow_negative_numbers = true, help_heading = DEPLOYMENT)]
+    cpu_offload_gb: Option<f64>,
     /// Tokens of a KV block [default: 16]
     #[arg(long, value_name = "N", allow_negative_numbers = true, help_heading = DEPLOYMENT)]
     block_size: Option<u32>,

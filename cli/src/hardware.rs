@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use clap::Args;
-use ridgepoint::hardware::{Architecture, builtin_names};
+use ridgepoint::hardware::{Architecture, HostLinkKind, builtin_names};
 use ridgepoint::internals::correction::builtin_corrections;
 use ridgepoint::internals::efficiency::Tables;
 use ridgepoint::internals::efficiency::family::Family;
@@ -230,6 +230,13 @@ fn one(entry: &GpuEntry, page: &mut Page) {
     match gpu.interconnect {
         Some(_) => page.fact("link", &format!("{}, one direction of one GPU", link(gpu))),
         None => page.fact("link", "none"),
+    }
+    if let Some(host) = gpu.host_link {
+        let kind = match host.kind {
+            HostLinkKind::Pcie => "PCIe",
+            HostLinkKind::NvlinkC2c => "NVLink-C2C",
+        };
+        page.fact("link to host", &format!("{kind} {}", quantity(host.unidirectional_bytes_per_s, "B/s")));
     }
     page.fact("tables", &listed(&entry.tables, without_tables(gpu)));
     page.fact("correction", &listed(&entry.corrections, without_correction(gpu)));

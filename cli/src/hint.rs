@@ -10,11 +10,9 @@ use ridgepoint_lab::evaluate::report::Skipped;
 const DATA: [&str; 5] = ["kernels", "serving", "steps", "closed_loop", "models"];
 
 /// Flags of servers and benchmarks that users try, and why the command has none of them.
-const NOT_MODELLED: [(&str, &str); 4] = [
+const NOT_MODELLED: [(&str, &str); 2] = [
     ("--replicas", "a router over several servers is not modelled; --data-parallel-size replays one of several"),
     ("--speculative-config", "speculative decoding is not modelled (README, Support and limits)"),
-    ("--shared-prefix-len", "generated requests share no prefix; those of --profile and --requests can"),
-    ("--random-prefix-len", "generated requests share no prefix; those of --profile and --requests can"),
 ];
 
 /// The answer to an unknown flag that stands for something that is not modelled.

@@ -9,7 +9,6 @@ use ridgepoint_lab::fit::unlike_the_fitted;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::common::at_least_zero;
 use crate::deployment::{DeploymentArgs, Served, deployment, given};
 use crate::outcome::{Failure, both};
 use crate::output::Outputs;
@@ -38,9 +37,6 @@ pub struct ServerArgs {
     /// Number of KV blocks; auto computes it from the memory equation even if --config gives one
     #[arg(long, value_name = "N|auto", value_parser = blocks, allow_negative_numbers = true, help_heading = SCHEDULER)]
     num_gpu_blocks_override: Option<Value>,
-    /// GiB of each GPU's weights that stay in host memory [default: 0]
-    #[arg(long, value_name = "GIB", value_parser = at_least_zero, allow_negative_numbers = true, help_heading = SCHEDULER)]
-    cpu_offload_gb: Option<f64>,
     /// Reuse KV blocks of equal prompt prefixes (on by default)
     #[arg(long, overrides_with = "no_enable_prefix_caching", help_heading = SCHEDULER)]
     enable_prefix_caching: bool,

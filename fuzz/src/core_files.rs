@@ -171,7 +171,7 @@ pub fn requests_csv(bytes: &[u8]) {
 fn requests_of(bytes: &[u8], format: Option<Format>) {
     if let Ok(file) = RequestFile::parse("requests", bytes, format) {
         file.summary();
-        assert!(drain(&mut file.workload()) > 0, "a load without requests");
+        assert!(drain(&mut *file.workload()) > 0, "a load without requests");
     }
 }
 

@@ -31,4 +31,4 @@ mod sense;
 mod spec;
 
 pub use catalogue::builtin_names;
-pub use spec::{Architecture, Hardware, Interconnect, InterconnectKind};
+pub use spec::{Architecture, Hardware, HostLink, HostLinkKind, Interconnect, InterconnectKind};

@@ -6,7 +6,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use super::sense::{Sense, check_peaks};
-use super::spec::{Architecture, Hardware, Interconnect, InterconnectKind};
+use super::spec::{Architecture, Hardware, HostLink, HostLinkKind, Interconnect, InterconnectKind};
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::input::{FileKind, Keys, Log, normalise, parse_toml, read_text};
@@ -71,6 +71,7 @@ fn read_file(name: &str, file: Keys<'_>) -> Hardware {
         file.require(&["interconnect"]);
     }
     let link = file.section("interconnect");
+    let host = file.section("host_link");
     let sense = Sense { is_unusual: file.flag("allow_unusual_figures").unwrap_or(false) };
     file.finish();
 
@@ -85,6 +86,21 @@ fn read_file(name: &str, file: Keys<'_>) -> Hardware {
         link.finish();
         interconnect
     });
+
+    let host_link = host.map(|host| {
+        host.require(&["kind"]);
+        let link = HostLink {
+            kind: host.variant("kind").unwrap_or(HostLinkKind::Pcie),
+            unidirectional_bytes_per_s: required(sense, &host, "unidirectional_bytes_per_s"),
+        };
+        sources.push(source(&host));
+        host.finish();
+        link
+    });
+    // Cards that talk over PCIe reach the host over it too.
+    let same = interconnect
+        .filter(|link| link.kind == InterconnectKind::Pcie)
+        .map(|link| HostLink { kind: HostLinkKind::Pcie, unidirectional_bytes_per_s: link.unidirectional_bytes_per_s });
 
     datasheet.require(&["sm_count"]);
     let optional = |key: &str| sense.figure(&datasheet, key);
@@ -101,6 +117,7 @@ fn read_file(name: &str, file: Keys<'_>) -> Hardware {
         ecc_bytes: optional("ecc_bytes"),
         peaks_dense_flop_per_s: PEAK_KEYS.iter().filter_map(|(key, dtype)| Some((*dtype, optional(key)?))).collect(),
         interconnect,
+        host_link: host_link.or(same),
         sources,
         notes: Vec::new(),
     };

@@ -48,6 +48,27 @@ pub struct Interconnect {
     pub unidirectional_bytes_per_s: f64,
 }
 
+/// Kind of link between a GPU and its host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub enum HostLinkKind {
+    /// PCI Express.
+    Pcie,
+    /// NVLink-C2C, of a GPU and a Grace CPU on one board.
+    NvlinkC2c,
+}
+
+/// The link of one GPU to the memory of its host.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct HostLink {
+    /// PCIe or NVLink-C2C.
+    pub kind: HostLinkKind,
+    /// Bytes per second that one GPU reads from the host, while the GPUs beside it read as well.
+    pub unidirectional_bytes_per_s: f64,
+}
+
 /// One GPU: dense peaks, memory, interconnect. Its TOML file names the source of every figure. All figures are finite and
 /// above zero.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -81,6 +102,9 @@ pub struct Hardware {
     pub peaks_dense_flop_per_s: BTreeMap<DType, f64>,
     /// The link to the other GPUs of the node; `None` for a CPU that has none to give.
     pub interconnect: Option<Interconnect>,
+    /// The link to the host; the one to other GPUs if that is PCIe. `None` if it is not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub host_link: Option<HostLink>,
     /// Sources of the figures.
     pub sources: Vec<String>,
     /// What a user should know of the figures. Every estimate repeats it.

@@ -232,17 +232,29 @@ impl<'r> Row<'r> {
         self.text(column).map(|_| read(self, column)).transpose()
     }
 
+    /// Returns the objects in a list, which only jsonl has.
+    ///
+    /// # Errors
+    /// An empty cell, or anything else.
+    pub fn objects(&self, column: &str) -> Result<Vec<&'r Map<String, Value>>> {
+        let list = self.list(column).and_then(|list| list.iter().map(Value::as_object).collect());
+        list.ok_or_else(|| self.bad(column, "a list of objects"))
+    }
+
     /// Reads a list of whole numbers, which only jsonl has.
     ///
     /// # Errors
     /// An empty cell, or anything else.
     pub fn wholes(&self, column: &str) -> Result<Vec<u64>> {
-        let list = match self.cells {
-            Cells::Csv(_) => None,
-            Cells::Jsonl(object) => self.header.find(column).and_then(|found| object.get(&found.name)?.as_array()),
-        };
-        let list = list.and_then(|list| list.iter().map(Value::as_u64).collect());
+        let list = self.list(column).and_then(|list| list.iter().map(Value::as_u64).collect());
         list.ok_or_else(|| self.bad(column, "a list of whole numbers"))
+    }
+
+    fn list(&self, column: &str) -> Option<&'r Vec<Value>> {
+        match self.cells {
+            Cells::Csv(_) => None,
+            Cells::Jsonl(object) => object.get(&self.header.find(column)?.name)?.as_array(),
+        }
     }
 }
 

@@ -122,14 +122,14 @@ pub struct KvCapacity {
 }
 
 impl KvCapacity {
-    /// Returns the KV capacity of a deployment, without weights on the host.
+    /// Returns the KV capacity of a deployment. Weights on the host are those of its `cpu_offload_gb`.
     ///
     /// # Errors
     /// `ErrorKind::Invalid` if the deployment does not fit the model, if the weights do not fit the GPU, or if the KV cache has
     /// no room for one request of `max_model_len`. The latter two report the shortfall and single-argument changes that fix
     /// it.
     pub fn new(model: &Model, hardware: &Hardware, deployment: &Deployment) -> Result<Self> {
-        Self::with_offload(model, hardware, deployment, 0.0)
+        Self::with_offload(model, hardware, deployment, deployment.cpu_offload_gb)
     }
 
     /// Returns the KV capacity of a deployment that keeps `cpu_offload_gb` GiB of each GPU's weights in host memory, as vLLM's

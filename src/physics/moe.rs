@@ -134,6 +134,12 @@ impl MoeShape {
         self.tokens * self.top_k * self.local_experts / self.experts
     }
 
+    /// Bytes of the weights of the visited experts.
+    pub(crate) fn weight_bytes_read(&self) -> f64 {
+        let MoeShape { hidden, intermediate, gated, weight_bytes, .. } = *self;
+        expert_weight_bytes(self.active_experts(), hidden, intermediate, gated, weight_bytes)
+    }
+
     /// Expected number of this rank's experts that receive at least one token.
     pub fn active_experts(&self) -> f64 {
         let active = expected_active_experts(self.experts, self.top_k, self.tokens, self.skew);
@@ -144,9 +150,9 @@ impl MoeShape {
 impl Shape for MoeShape {
     /// See [`experts_flops`], [`expert_weight_bytes`] of the visited experts and [`expert_activation_bytes`].
     fn work(&self) -> Work {
-        let MoeShape { hidden, intermediate, gated, weight_bytes, input_bytes, output_bytes, .. } = *self;
+        let MoeShape { hidden, intermediate, gated, input_bytes, output_bytes, .. } = *self;
         let pairs = self.pairs();
-        let read = expert_weight_bytes(self.active_experts(), hidden, intermediate, gated, weight_bytes);
+        let read = self.weight_bytes_read();
         let moved = expert_activation_bytes(pairs, hidden, intermediate, gated, input_bytes, output_bytes);
         Work { flops: experts_flops(pairs, hidden, intermediate, gated), bytes: read + moved }
     }

@@ -20,7 +20,7 @@ pub enum OperatorGroup {
     AttentionDecode,
     /// Routed experts.
     Experts,
-    /// All-reduce, all-gather, all-to-all, stage hand-over.
+    /// All-reduce, all-gather, all-to-all, stage hand-over, weights that are read from the host.
     Communication,
     /// Norms, rotary embedding, activation, residual, KV write, embedding.
     SmallKernels,
@@ -112,6 +112,7 @@ operator_kinds! {
     MoeCombine "moe_combine" Communication
     StageHandOver "stage_hand_over" Communication
     StageAllGather "stage_all_gather" Communication
+    HostWeights "host_weights" Communication
     FinalNorm "final_norm" SmallKernels
     LmHeadQuant "lm_head_quant" SmallKernels
     LmHead "lm_head" Projections

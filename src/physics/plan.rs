@@ -15,6 +15,7 @@ use super::cuda_graph::{CudaGraphs, GraphMode};
 use super::layer;
 use super::memory::Memory;
 use super::names::{OperatorId, OperatorKind, intern, window_suffix};
+use super::offload::offloaded_share;
 use super::operator::Operator;
 use super::pipeline::layers_per_stage;
 use super::ranks::Context;
@@ -58,6 +59,8 @@ pub struct StepPlan {
     /// Most tokens, padding included, of a step whose shared experts run on a stream of their own beside the routed ones; 0 for models
     /// without shared experts.
     pub(crate) overlapped_tokens: u64,
+    /// Share of the layers' weights that each rank reads from the host in every step.
+    pub(crate) offloaded_share: f64,
     /// Assumptions about the model and the deployment, and settings of them that have no effect.
     pub notes: Vec<String>,
     /// The operators before the batch is known, in order of execution: for callers that need few of a step's operators,
@@ -129,6 +132,7 @@ impl StepPlan {
             memory: Memory::new(model, deployment)?,
             vocab_size: model.vocab_size,
             sampling,
+            offloaded_share: offloaded_share(model, deployment)?,
             overlapped_tokens: if has_shared_experts { streams::overlapped_tokens(engine) } else { 0 },
             notes,
         })

@@ -74,6 +74,11 @@ impl Workload for HeldRequests<'_> {
         self.workload.finished(now_ns, stage);
     }
 
+    fn finished_request(&mut self, now_ns: u64, stage: u32, request: u32) {
+        let left_out = u32::try_from(self.left_out).unwrap_or(u32::MAX);
+        self.workload.finished_request(now_ns, stage, request.saturating_add(left_out));
+    }
+
     fn expected_requests(&self) -> Option<usize> {
         let left_out = usize::try_from(self.left_out).unwrap_or(usize::MAX);
         self.workload.expected_requests().map(|expected| expected.saturating_sub(left_out))

@@ -418,7 +418,7 @@ impl Engine<'_> {
         (entry.outcome, entry.finish_ns) = (outcome, finish_ns);
         let counters = &mut self.scheduler.counters;
         counters.end_ns = counters.end_ns.max(finish_ns);
-        self.workload.finished(finish_ns, entry.stage);
+        self.workload.finished_request(finish_ns, entry.stage, record);
         Ok(())
     }
 }

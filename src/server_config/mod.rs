@@ -68,7 +68,7 @@ pub struct ServerConfig {
     pub scheduler: SchedulerOptions,
     /// KV blocks; `None` takes those of the memory equation.
     pub num_gpu_blocks_override: Option<u32>,
-    /// GiB of each GPU's weights that stay in host memory.
+    /// GiB of each GPU's weights that stay in host memory: those of the deployment, as its reader sets both.
     pub cpu_offload_gb: f64,
     /// Notes for users about keys that have no effect.
     pub notes: Vec<String>,
@@ -197,7 +197,7 @@ impl ServerConfig {
                 capacity.num_gpu_blocks
             ));
         }
-        if capacity.offloaded_bytes > 0.0 {
+        if capacity.offloaded_bytes > 0.0 && self.deployment.cpu_offload_gb <= 0.0 {
             notes.push(format!(
                 "cpu_offload_gb = {}: the weights on the host cross the bus in every step, which the step time leaves out",
                 self.cpu_offload_gb

@@ -123,7 +123,7 @@ fn plain_name(key: &str) -> String {
 fn read(origin: &str, keys: &Keys<'_>) -> Option<ServerConfig> {
     keys.require(&["model", "hardware"]);
     let (model, hardware) = (keys.text("model"), keys.text("hardware"));
-    let deployment = Deployment::read(keys);
+    let mut deployment = Deployment::read(keys);
     let scheduler = SchedulerOptions {
         enable_prefix_caching: keys.flag("enable_prefix_caching"),
         enable_chunked_prefill: keys.flag("enable_chunked_prefill"),
@@ -139,16 +139,17 @@ fn read(origin: &str, keys: &Keys<'_>) -> Option<ServerConfig> {
     let precision = keys.read("precision", PRECISIONS, |value| MatmulFormat::parse(value.as_str()?));
     let is_auto = keys.get("num_gpu_blocks_override").and_then(Value::as_str) == Some("auto");
     let num_gpu_blocks_override = if is_auto { None } else { keys.whole("num_gpu_blocks_override", 1..=u32::MAX) };
-    let cpu_offload_gb = cpu_offload_gb(keys);
+    let cpu_offload_gb = cpu_offload_gb(keys, deployment.cpu_offload_gb);
+    deployment.cpu_offload_gb = cpu_offload_gb;
     let server = ServerConfig::new(origin, model?, hardware?);
     Some(ServerConfig { deployment, precision, scheduler, num_gpu_blocks_override, cpu_offload_gb, ..server })
 }
 
 /// Reads the size of the offloaded weights. `cpu_offload` is a switch without a size in published experiments, and a size
 /// in GiB elsewhere.
-fn cpu_offload_gb(keys: &Keys<'_>) -> f64 {
+fn cpu_offload_gb(keys: &Keys<'_>, given_gb: f64) -> f64 {
     let size = |value: &Value| value.as_f64().filter(|gb| *gb >= 0.0);
-    let sized = keys.read("cpu_offload_gb", "a number of GiB, at least 0", size);
+    let sized = keys.has("cpu_offload_gb").then_some(given_gb);
     // A switch that is on has no size.
     let switched = keys.read("cpu_offload", "true, false or a number of GiB", |value| match value {
         Value::Bool(true) => Some(None),

@@ -3,6 +3,7 @@
 //! `hardware`, `deployment`.
 
 mod batch;
+mod host_reads;
 mod launches;
 mod operators;
 mod options;
@@ -27,6 +28,7 @@ use crate::request::Request;
 use crate::units::GIB;
 
 pub use batch::StepRequests;
+use host_reads::HostReads;
 use launches::Launches;
 pub use options::{CorrectionChoice, Options};
 pub use state::StepState;
@@ -64,6 +66,8 @@ pub struct StepModel {
     sm_count: f64,
     /// Host times of steps.
     launches: Launches,
+    /// Weights on the host; `None` if all are on the GPU.
+    host_reads: Option<HostReads>,
     /// Repeated reads of decode attention, by the plan's windows; `None` under a window.
     shared_reads: Vec<Option<SharedReads>>,
     correction: Option<Arc<Correction>>,
@@ -148,6 +152,7 @@ impl StepModel {
             }
         }
         notes.extend(weights_that_do_not_fit(&plan, hardware, deployment));
+        let host_reads = HostReads::new(&plan, hardware, efficiency)?;
         let launches = if efficiency == EfficiencyMode::Ideal { Launches::default() } else { Launches::new(&plan) };
         let mut steps = StepModel {
             tables: None,
@@ -163,6 +168,7 @@ impl StepModel {
             hbm_bytes_per_s: hardware.hbm_bytes_per_s,
             sm_count: f64::from(hardware.sm_count),
             launches,
+            host_reads,
             notes,
         };
         if !options.operators_only {
@@ -248,7 +254,7 @@ fn shared_reads(plan: &StepPlan, timers: &[(Operator, Timer)], hardware: &Hardwa
 
 /// A warning if the weights alone exceed the memory that the engine may use: the time is that of a GPU with room for them.
 fn weights_that_do_not_fit(plan: &StepPlan, hardware: &Hardware, deployment: &Deployment) -> Option<String> {
-    let weights_bytes = plan.memory.max_weight_bytes();
+    let weights_bytes = plan.memory.max_weight_bytes() - deployment.cpu_offload_gb * GIB;
     let device_bytes = device_memory_bytes(hardware);
     let usable_bytes = device_bytes * deployment.gpu_memory_utilization;
     (weights_bytes > usable_bytes).then(|| {

@@ -169,7 +169,8 @@ impl StepModel {
                 .filter_map(|operator| Some((*operator, self.time_of_call(self.timer(operator)?, operator, &work)))),
         );
         self.overlap(&mut calls, batch);
-        calls.into_iter()
+        let added = self.host_reads.as_ref().and_then(|reads| reads.added(&calls));
+        calls.into_iter().chain(added)
     }
 
     /// Shortens the calls that run at the same time as others.

@@ -20,8 +20,8 @@ impl FixedList {
     ///
     /// # Errors
     /// `ErrorKind::Invalid`(crate::Error::Invalid) with all problems: no requests, arrivals that decrease or
-    /// lie beyond 10⁹ s, a length is not from 1 to 10 million, a stage is not below 1,000, or what others share of a prompt
-    /// is longer than the prompt.
+    /// lie beyond 10⁹ s, a length is not from 1 to 10 million, a stage is not below 1,000, or the content of a request is longer than
+    /// its prompt and its output.
     pub fn new(requests: Vec<WorkloadRequest>) -> Result<Self> {
         let mut problems = Vec::new();
         if requests.is_empty() {
@@ -36,21 +36,7 @@ impl FixedList {
                 ));
             }
             latest_ns = latest_ns.max(request.arrival_ns);
-            for (key, tokens) in
-                [("num_prompt_tokens", request.num_prompt_tokens), ("num_output_tokens", request.num_output_tokens)]
-            {
-                limits::check_tokens(&mut problems, &format!("request {index}: {key}"), tokens);
-            }
-            if request.stage >= MAX_STAGES {
-                problems.push(format!("request {index}: stage = {} must be below {MAX_STAGES}", request.stage));
-            }
-            let shared: u64 = request.content.iter().flat_map(|c| c.iter()).map(|s| u64::from(s.num_tokens)).sum();
-            if shared > u64::from(request.num_prompt_tokens) {
-                problems.push(format!(
-                    "request {index}: its content has {shared} tokens, its prompt {}",
-                    request.num_prompt_tokens
-                ));
-            }
+            check_request(&mut problems, &format!("request {index}"), request);
         }
         check("request list", problems)?;
         Ok(FixedList { requests: requests.into(), next: 0 })
@@ -64,6 +50,22 @@ impl FixedList {
     /// Returns the summary of the list.
     pub fn summary(&self) -> Summary {
         Summary::of(self.requests.iter())
+    }
+}
+
+/// Records lengths, a stage or a content that a request cannot have; problems begin with `name`.
+pub(super) fn check_request(problems: &mut Vec<String>, name: &str, request: &WorkloadRequest) {
+    let (prompt, output) = (request.num_prompt_tokens, request.num_output_tokens);
+    for (key, tokens) in [("num_prompt_tokens", prompt), ("num_output_tokens", output)] {
+        limits::check_tokens(problems, &format!("{name}: {key}"), tokens);
+    }
+    if request.stage >= MAX_STAGES {
+        problems.push(format!("{name}: stage = {} must be below {MAX_STAGES}", request.stage));
+    }
+    let content: u64 = request.content.iter().flat_map(|c| c.iter()).map(|s| u64::from(s.num_tokens)).sum();
+    let total = u64::from(prompt) + u64::from(output);
+    if content > total {
+        problems.push(format!("{name}: its content has {content} tokens, its prompt and output together {total}"));
     }
 }
 
@@ -107,14 +109,14 @@ mod tests {
     fn every_problem_is_told() {
         let mut odd = WorkloadRequest::new(3, 10, 0);
         odd.stage = 1000;
-        odd.content = Some(Arc::from([Segment { id: 1, num_tokens: 11 }]));
+        odd.content = Some(Arc::from([Segment { id: 1, num_tokens: 9 }, Segment { id: 2, num_tokens: 2 }]));
         let error = FixedList::new(vec![WorkloadRequest::new(4, 10_000_001, 1), odd]).unwrap_err().to_string();
         for part in [
             "request 0: num_prompt_tokens = 10000001 must be from 1 to 10000000 tokens",
             "request 1: arrival_ns = 3 must be from 4",
             "request 1: num_output_tokens = 0 must be from 1",
             "request 1: stage = 1000 must be below 1000",
-            "request 1: its content has 11 tokens, its prompt 10",
+            "request 1: its content has 11 tokens, its prompt and output together 10",
         ] {
             assert!(error.contains(part), "{error}");
         }

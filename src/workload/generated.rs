@@ -36,18 +36,7 @@ impl OpenLoop {
         seed: u64,
     ) -> Result<Self> {
         let mut problems = Vec::new();
-        limits::check_rate(&mut problems, "rate", rate_per_s);
-        limits::check_requests(&mut problems, "number of requests", num_requests);
-        if problems.is_empty() && num_requests as f64 / rate_per_s > MAX_DURATION_S {
-            problems.push(format!(
-                "{num_requests} requests at {rate_per_s:?} per second take longer than {MAX_DURATION_S} s; send fewer or faster"
-            ));
-        }
-        if let ArrivalPattern::Gamma { burstiness } = pattern
-            && !(0.001..=1000.0).contains(&burstiness)
-        {
-            problems.push(format!("burstiness = {burstiness:?} must be from 0.001 to 1000"));
-        }
+        check_arrivals(&mut problems, pattern, rate_per_s, num_requests, "requests");
         shape.check(&mut problems);
         check("generated load", problems)?;
         let rng = generator(seed, Stream::Arrivals, 0);
@@ -76,6 +65,28 @@ impl Workload for OpenLoop {
 
     fn expected_requests(&self) -> Option<usize> {
         Some(self.num_requests as usize)
+    }
+}
+
+/// Records a rate, a number or a pattern of arrivals that is out of range; `what` arrives.
+pub(super) fn check_arrivals(
+    problems: &mut Vec<String>,
+    pattern: ArrivalPattern,
+    rate_per_s: f64,
+    number: u64,
+    what: &str,
+) {
+    limits::check_rate(problems, "rate", rate_per_s);
+    limits::check_requests(problems, &format!("number of {what}"), number);
+    if problems.is_empty() && number as f64 / rate_per_s > MAX_DURATION_S {
+        problems.push(format!(
+            "{number} {what} at {rate_per_s:?} per second take longer than {MAX_DURATION_S} s; send fewer or faster"
+        ));
+    }
+    if let ArrivalPattern::Gamma { burstiness } = pattern
+        && !(0.001..=1000.0).contains(&burstiness)
+    {
+        problems.push(format!("burstiness = {burstiness:?} must be from 0.001 to 1000"));
     }
 }
 

@@ -1,4 +1,4 @@
-//! A workload that keeps what its prompts begin with, for files that say which prompts begin alike.
+//! A workload that keeps what its prompts begin with, for files that say which prompts begin alike, and the turns of its requests.
 
 use super::{Content, Workload, WorkloadRequest};
 
@@ -7,13 +7,22 @@ pub struct KeptContents<'a> {
     workload: &'a mut dyn Workload,
     /// The [`content`](WorkloadRequest::content) of every request that was sent, in order; empty if contents are not kept.
     pub contents: Vec<Option<Content>>,
-    are_kept: bool,
+    /// The [`turn`](WorkloadRequest::turn) of every request that was sent, in order; empty if turns are not kept.
+    pub turns: Vec<u32>,
+    has_contents: bool,
+    has_turns: bool,
 }
 
 impl<'a> KeptContents<'a> {
-    /// Sends the requests of `workload`, and keeps their contents if `are_kept`.
-    pub fn of(workload: &'a mut dyn Workload, are_kept: bool) -> Self {
-        KeptContents { workload, contents: Vec::new(), are_kept }
+    /// Sends the requests of `workload`, and keeps their contents if `has_contents`.
+    pub fn of(workload: &'a mut dyn Workload, has_contents: bool) -> Self {
+        KeptContents { workload, contents: Vec::new(), turns: Vec::new(), has_contents, has_turns: false }
+    }
+
+    /// The same that keeps the turns of the requests if `has_turns`.
+    #[must_use]
+    pub fn with_turns(self, has_turns: bool) -> Self {
+        KeptContents { has_turns, ..self }
     }
 }
 
@@ -24,14 +33,21 @@ impl Workload for KeptContents<'_> {
 
     fn next_request(&mut self) -> Option<WorkloadRequest> {
         let request = self.workload.next_request()?;
-        if self.are_kept {
+        if self.has_contents {
             self.contents.push(request.content.clone());
+        }
+        if self.has_turns {
+            self.turns.push(request.turn);
         }
         Some(request)
     }
 
     fn finished(&mut self, now_ns: u64, stage: u32) {
         self.workload.finished(now_ns, stage);
+    }
+
+    fn finished_request(&mut self, now_ns: u64, stage: u32, request: u32) {
+        self.workload.finished_request(now_ns, stage, request);
     }
 
     fn expected_requests(&self) -> Option<usize> {

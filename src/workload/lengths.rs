@@ -36,7 +36,7 @@ impl NormalLengths {
         self.min == self.max
     }
 
-    fn sample(&self, rng: &mut Pcg64) -> u32 {
+    pub(super) fn sample(&self, rng: &mut Pcg64) -> u32 {
         if self.is_fixed() {
             return self.min;
         }
@@ -93,6 +93,7 @@ impl RequestShape {
         Summary {
             requests: num_requests as usize,
             stages: 1,
+            sessions: None,
             mean_input_tokens: input.mean,
             mean_output_tokens: output.mean,
             max_total_tokens: input.max.saturating_add(output.max),

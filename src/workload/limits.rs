@@ -53,6 +53,13 @@ pub(super) fn check_requests(problems: &mut Vec<String>, name: &str, requests: u
     }
 }
 
+/// Records a number of requests that is too large, in all.
+pub(super) fn check_most_requests(problems: &mut Vec<String>, name: &str, requests: u64) {
+    if requests > MAX_REQUESTS {
+        problems.push(format!("{requests} {name} are more than {MAX_REQUESTS}"));
+    }
+}
+
 /// Records a rate that is not above zero, not finite or too high.
 pub(super) fn check_rate(problems: &mut Vec<String>, name: &str, rate_per_s: f64) {
     if !(rate_per_s > 0.0 && rate_per_s <= MAX_RATE_PER_S) {

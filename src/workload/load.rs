@@ -6,8 +6,9 @@ use serde::Deserialize;
 
 use super::profile::Profile;
 use super::requests::{Format, RequestFile};
-use super::{ArrivalPattern, ClosedLoop, OpenLoop, ReplicaShare, RequestShape, Summary, Workload};
-use crate::error::Result;
+use super::sessions::{GeneratedSessions, SessionShape, SessionStarts};
+use super::{ArrivalPattern, ClosedLoop, NormalLengths, OpenLoop, ReplicaShare, RequestShape, Summary, Workload};
+use crate::error::{Error, Result};
 
 /// A load by its source. [`Load::open`] reads or generates it.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -50,6 +51,30 @@ pub enum Load {
         /// Shape of the gamma distribution of arrival gaps; 1 is Poisson.
         burstiness: f64,
     },
+    /// Sessions of several turns, each of which continues the one before: at random times, or a fixed number of them at once. One of
+    /// `sessions_per_s` and `concurrency` is given.
+    Sessions {
+        /// Mean rate of starts.
+        sessions_per_s: Option<f64>,
+        /// Sessions in progress.
+        concurrency: Option<u32>,
+        /// Number of sessions.
+        num_sessions: u64,
+        /// Turns of each session; sessions of one turn share the prefix alone.
+        turns: u32,
+        /// Tokens at the beginning of every prompt, the same in all sessions.
+        #[serde(default)]
+        prefix_len: u32,
+        /// New prompt tokens of each turn, behind the prefix and the turns before.
+        input_len: u32,
+        /// Generated tokens of each turn.
+        output_len: u32,
+        /// Mean of the exponential time between the end of a turn and the next, s.
+        #[serde(default)]
+        think_time_s: f64,
+        /// Shape of the gamma distribution of gaps between starts; 1, the default, is Poisson.
+        burstiness: Option<f64>,
+    },
 }
 
 /// A load that is ready to be replayed.
@@ -90,10 +115,10 @@ impl OpenedLoad {
     #[doc(hidden)]
     pub fn of_requests(file: RequestFile, replicas: u32, check: &dyn Fn(u64) -> Result<()>) -> Result<Self> {
         let share = ReplicaShare::new(replicas);
-        let list = share.list(file.workload())?;
-        check(list.requests().len() as u64)?;
+        let list = share.list(file.list().clone())?;
+        check(list.num_requests())?;
         let (summary, notes) = (list.summary(), file.notes.into_iter().chain(share.note(None)).collect());
-        Ok(OpenedLoad { workload: Box::new(list), name: file.origin, summary, notes })
+        Ok(OpenedLoad { workload: list.workload(), name: file.origin, summary, notes })
     }
 }
 
@@ -106,7 +131,7 @@ impl Load {
     /// shared out; its notes say so.
     ///
     /// # Errors
-    /// Those of [`Profile::read`], [`RequestFile::read`], [`ClosedLoop::new`] and [`OpenLoop::new`].
+    /// Those of [`Profile::read`], [`RequestFile::read`], [`ClosedLoop::new`], [`OpenLoop::new`] and [`GeneratedSessions::new`].
     pub fn open(&self, seed: u64, replicas: u32) -> Result<OpenedLoad> {
         self.open_if(seed, replicas, &|_| Ok(()))
     }
@@ -146,6 +171,59 @@ impl Load {
                 };
                 opened(name, Box::new(open), summary, note.into_iter().collect())
             }
+            Load::Sessions {
+                sessions_per_s,
+                concurrency,
+                num_sessions,
+                turns,
+                prefix_len,
+                input_len,
+                output_len,
+                think_time_s,
+                burstiness,
+            } => {
+                let (starts, when) = session_starts(*sessions_per_s, *concurrency, *burstiness, share)?;
+                let name = format!("{}, {when}", if *turns > 1 { "sessions" } else { "requests with a shared prefix" });
+                let shape = SessionShape {
+                    turns: *turns,
+                    prefix_len: *prefix_len,
+                    input: NormalLengths::fixed(*input_len),
+                    output: NormalLengths::fixed(*output_len),
+                    think_time_s: *think_time_s,
+                };
+                let sessions = GeneratedSessions::new(starts, share.requests(*num_sessions), shape, seed)?;
+                let summary = sessions.summary();
+                check(summary.requests as u64)?;
+                let are_alike = matches!(starts, SessionStarts::Concurrency(_)) && *think_time_s <= 0.0;
+                let notes = share.note(None).into_iter().chain(are_alike.then(|| LOCKSTEP.to_owned()));
+                opened(name, Box::new(sessions.workload()), summary, notes.collect())
+            }
+        }
+    }
+}
+
+/// When the sessions of one replica start, with the number of them that says when as text.
+fn session_starts(
+    sessions_per_s: Option<f64>,
+    concurrency: Option<u32>,
+    burstiness: Option<f64>,
+    share: ReplicaShare,
+) -> Result<(SessionStarts, String)> {
+    match (sessions_per_s, concurrency) {
+        (Some(total_per_s), None) => {
+            let pattern = ArrivalPattern::of_burstiness(burstiness.unwrap_or(1.0));
+            let per_s = share.rate_per_s(total_per_s);
+            let of = if share.is_whole() { String::new() } else { format!(" of {total_per_s}") };
+            Ok((SessionStarts::Rate { pattern, per_s }, format!("{per_s}{of} per second")))
+        }
+        (None, Some(total)) => {
+            let own = share.concurrency(total);
+            let of = if own == total { String::new() } else { format!(" of {total}") };
+            Ok((SessionStarts::Concurrency(own), format!("{own}{of} at once")))
+        }
+        _ => {
+            let problem = "sessions start at a rate (sessions_per_s), or a fixed number of them is in progress (concurrency): give one";
+            Err(Error::invalid("load", vec![problem.to_owned()]))
         }
     }
 }

@@ -2,7 +2,8 @@
 //! from a closed loop. Uses `error`, `input`, `units`; knows nothing of engines.
 //!
 //! A load is a [`profile::Profile`], a [`requests::RequestFile`], a [`FixedList`], an [`OpenLoop`] or a [`ClosedLoop`], and each
-//! has a [`Summary`]. Everything random is drawn from a seed: equal seeds give equal requests.
+//! has a [`Summary`]. Requests that continue each other are sessions: a [`SessionList`], or [`GeneratedSessions`]. Everything random is
+//! drawn from a seed: equal seeds give equal requests.
 //!
 //! ```
 //! use ridgepoint::workload::Workload;
@@ -31,9 +32,12 @@ pub mod profile;
 mod prompts;
 mod request;
 mod request_list;
+mod request_source;
 pub mod requests;
 mod rows;
 pub(crate) mod seed;
+mod session_rows;
+mod sessions;
 mod share;
 mod staged;
 pub(crate) mod stoppable;
@@ -48,6 +52,8 @@ pub use lengths::{NormalLengths, RequestShape};
 pub use load::{Load, OpenedLoad};
 pub use prompts::Prompts;
 pub use request::{Content, Segment, WorkloadRequest};
+pub use request_source::RequestSource;
+pub use sessions::{GeneratedSessions, Session, SessionList, SessionLoad, SessionShape, SessionStarts, Turn};
 pub use share::ReplicaShare;
 pub use staged::StageLoad;
 pub use summary::Summary;
@@ -66,6 +72,14 @@ pub trait Workload {
 
     /// Reports that a request of `stage` finished for its client at `now_ns`: it has its last token, or was refused.
     fn finished(&mut self, now_ns: u64, stage: u32);
+
+    /// Reports the same of the `request`-th request that [`next_request`](Self::next_request) returned, from 0. A load whose requests
+    /// depend on particular ones, such as sessions, needs to know which; defaults to [`finished`](Self::finished). Callers use one of
+    /// the two methods throughout.
+    fn finished_request(&mut self, now_ns: u64, stage: u32, request: u32) {
+        let _ = request;
+        self.finished(now_ns, stage);
+    }
 
     /// Returns the total number of requests, if known, for progress bars and reserved memory.
     fn expected_requests(&self) -> Option<usize> {

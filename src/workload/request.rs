@@ -1,8 +1,8 @@
-//! One request of a workload. The contents of its prompt matter only as far as other prompts begin alike.
+//! One request of a workload. The contents of its tokens matter only as far as other prompts begin alike.
 
 use std::sync::Arc;
 
-/// A piece of a prompt that other prompts may share.
+/// A piece of a text that prompts may share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Segment {
     /// Identity of the tokens: segments with equal ids have equal tokens at equal offsets.
@@ -11,7 +11,7 @@ pub struct Segment {
     pub num_tokens: u32,
 }
 
-/// The beginning of a prompt, piece by piece. Requests with the same beginning share it.
+/// The beginning of a text, piece by piece. Requests with the same beginning share it.
 pub type Content = Arc<[Segment]>;
 
 /// A request of a client.
@@ -27,8 +27,10 @@ pub struct WorkloadRequest {
     pub priority: i32,
     /// Stage of the load, from 0.
     pub stage: u32,
-    /// The beginning of the prompt that other prompts may share; tokens beyond it belong to this request alone. Content longer than the
-    /// prompt names tokens that the request generates, which a later turn of a conversation repeats.
+    /// Turn of its session, from 0; 0 for a request of no session.
+    pub turn: u32,
+    /// The beginning of the request's tokens that other prompts may share: of the prompt, then of the tokens that it generates, which the
+    /// prompt of the session's next turn repeats. Tokens beyond it belong to this request alone.
     pub content: Option<Content>,
     /// Prompt tokens that a real engine found in its prefix cache, where a capture says so without the contents. The request finds
     /// as many when it is first scheduled, or as many as `content` finds if that is more.
@@ -44,6 +46,7 @@ impl WorkloadRequest {
             num_output_tokens,
             priority: 0,
             stage: 0,
+            turn: 0,
             content: None,
             num_cached_tokens: 0,
         }

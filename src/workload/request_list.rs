@@ -39,30 +39,38 @@ pub(super) fn is_list(head: &Head) -> bool {
 
 /// Reads all requests.
 pub(super) fn read(reader: RowReader<'_>) -> Result<Rows> {
-    let priority = format!("a whole number from {} to {}, lower ones first", i32::MIN, i32::MAX);
     read_all(reader, "arrival", |row| {
-        let ns_per_unit = match row.name("arrival") {
-            "arrival_ms" => NS_PER_MS,
-            "arrival_us" => NS_PER_US,
-            "arrival_ns" => 1,
-            _ => NS_PER_S,
-        };
-        let num_prompt_tokens = tokens(row, "input_len")?;
-        let arrival_ns = time_ns(row, "arrival", ns_per_unit)?;
-        let stage = row.optional("stage", |row, column| row.whole(column, 0..=MAX_STAGES - 1))?;
-        Ok(WorkloadRequest {
-            priority: row
-                .optional("priority", |row, of| row.read(of, &priority, |cell| cell.parse().ok()))?
-                .unwrap_or(0),
-            stage: stage.unwrap_or(0),
-            content: shared_prefix(row, num_prompt_tokens)?.map(|segment| Arc::from([segment])),
-            ..WorkloadRequest::new(arrival_ns, num_prompt_tokens, tokens(row, "output_len")?)
-        })
+        let request = request(row, arrival_ns(row)?)?;
+        let content = shared_prefix(row, request.num_prompt_tokens)?.map(|segment| Arc::from([segment]));
+        Ok(WorkloadRequest { content, ..request })
+    })
+}
+
+/// Reads the arrival in the unit that the name of its column has.
+pub(super) fn arrival_ns(row: &Row<'_>) -> Result<u64> {
+    let ns_per_unit = match row.name("arrival") {
+        "arrival_ms" => NS_PER_MS,
+        "arrival_us" => NS_PER_US,
+        "arrival_ns" => 1,
+        _ => NS_PER_S,
+    };
+    time_ns(row, "arrival", ns_per_unit)
+}
+
+/// Reads a request without what it shares.
+pub(super) fn request(row: &Row<'_>, arrival_ns: u64) -> Result<WorkloadRequest> {
+    let priority = format_args!("a whole number from {} to {}, lower ones first", i32::MIN, i32::MAX);
+    let priority = row.optional("priority", |row, of| row.read(of, priority, |cell| cell.parse().ok()))?;
+    let stage = row.optional("stage", |row, column| row.whole(column, 0..=MAX_STAGES - 1))?;
+    Ok(WorkloadRequest {
+        priority: priority.unwrap_or(0),
+        stage: stage.unwrap_or(0),
+        ..WorkloadRequest::new(arrival_ns, tokens(row, "input_len")?, tokens(row, "output_len")?)
     })
 }
 
 /// Reads the prefix that a request shares with its group: `prefix_len` tokens, or the whole prompt without a length.
-fn shared_prefix(row: &Row<'_>, num_prompt_tokens: u32) -> Result<Option<Segment>> {
+pub(super) fn shared_prefix(row: &Row<'_>, num_prompt_tokens: u32) -> Result<Option<Segment>> {
     let length = row.optional("prefix_len", |row, column| row.whole(column, 0..=MAX_TOKENS))?;
     let num_tokens = length.unwrap_or(num_prompt_tokens);
     match row.text("prefix_group") {
@@ -77,7 +85,7 @@ fn shared_prefix(row: &Row<'_>, num_prompt_tokens: u32) -> Result<Option<Segment
 }
 
 /// Hashes the name of a group.
-fn id_of(name: &str) -> u64 {
+pub(super) fn id_of(name: &str) -> u64 {
     name.bytes().fold(mixed(name.len() as u64), |id, byte| mixed(id ^ u64::from(byte)))
 }
 

@@ -4,8 +4,11 @@ use std::path::Path;
 use std::str::FromStr;
 
 use super::fixed_list::FixedList;
+use super::rows::Rows;
+use super::session_rows::SessionRows;
+use super::sessions::SessionList;
 use super::summary::Summary;
-use super::{azure, request_list, traces, vllm_bench};
+use super::{RequestSource, Workload, azure, request_list, session_rows, traces, vllm_bench};
 use crate::error::{Error, Result, cut};
 use crate::input::{FileKind, Head, HeadKind, Input, RowReader, head};
 
@@ -13,7 +16,7 @@ use crate::input::{FileKind, Head, HeadKind, Input, RowReader, head};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Format {
-    /// A request list as csv: columns by name, Vidur's among them.
+    /// A request list as csv: columns by name, Vidur's among them. With `session_id`, its rows are the turns of sessions.
     Csv,
     /// A request list as jsonl: the same names as keys.
     Jsonl,
@@ -23,7 +26,7 @@ pub enum Format {
     Azure,
     /// The result of `vllm bench serve --save-detailed`.
     VllmBench,
-    /// LLMServingSim's requests: jsonl with `input_toks`.
+    /// LLMServingSim's requests: jsonl with `input_toks`, or sessions with `sub_requests`.
     #[serde(rename = "llmservingsim")]
     LlmServingSim,
 }
@@ -32,14 +35,18 @@ pub enum Format {
 type Known = (Format, &'static str, fn(&Head) -> bool);
 
 const FORMATS: [Known; 6] = [
-    (Format::Csv, "csv", |head| !head.is_json() && request_list::is_list(head)),
-    (Format::Jsonl, "jsonl", |head| head.is_json() && request_list::is_list(head)),
+    (Format::Csv, "csv", |head| !head.is_json() && is_list(head)),
+    (Format::Jsonl, "jsonl", |head| head.is_json() && is_list(head)),
     (Format::Mooncake, "mooncake", |head| head.is_json() && (head.has("timestamp") || head.has("hash_ids"))),
     (Format::Azure, "azure", |head| azure::COLUMNS.required().any(|column| head.has(column))),
     // The lists of a benchmark's result may come after its settings and means.
     (Format::VllmBench, "vllm-bench", |head| head.has("input_lens") || head.has("request_throughput")),
-    (Format::LlmServingSim, "llmservingsim", |head| head.has("input_toks")),
+    (Format::LlmServingSim, "llmservingsim", |head| head.has("input_toks") || session_rows::is_agentic(head)),
 ];
+
+fn is_list(head: &Head) -> bool {
+    (request_list::is_list(head) || session_rows::is_list(head)) && !session_rows::is_agentic(head)
+}
 
 impl Format {
     /// Every format.
@@ -75,7 +82,7 @@ pub struct RequestFile {
     pub format: Format,
     /// Notes for users, such as the number of requests left out.
     pub notes: Vec<String>,
-    list: FixedList,
+    list: RequestSource,
 }
 
 impl RequestFile {
@@ -97,8 +104,13 @@ impl RequestFile {
     }
 
     /// Returns the requests as a load. Loads share the list, and each begins at its first request.
-    pub fn workload(&self) -> FixedList {
-        self.list.clone()
+    pub fn workload(&self) -> Box<dyn Workload + Send> {
+        self.list.workload()
+    }
+
+    /// Returns the requests.
+    pub fn list(&self) -> &RequestSource {
+        &self.list
     }
 
     /// Returns the summary of the requests.
@@ -112,21 +124,31 @@ impl RequestFile {
             Some(format) => format,
             None => detect(&origin, input.head())?,
         };
-        let rows = match format {
-            Format::Csv => request_list::read(RowReader::csv(input, request_list::COLUMNS)?),
-            Format::Jsonl => request_list::read(RowReader::jsonl(input, request_list::COLUMNS)),
-            Format::Mooncake => traces::mooncake(input),
-            Format::Azure => azure::read(input),
-            Format::VllmBench => vllm_bench::read(input),
-            Format::LlmServingSim => traces::llmservingsim(input),
+        let start = head(input.head());
+        let none = |notes: Vec<String>| {
+            let nothing = format!("there are no requests in this {} file", format.name());
+            Error::invalid(&origin, std::iter::once(nothing).chain(notes).collect())
+        };
+        let single = |Rows { requests, notes }: Rows| match requests.is_empty() {
+            true => Err(none(notes)),
+            false => Ok((notes, FixedList::new(requests).map_err(|error| error.of(&origin))?.into())),
+        };
+        let sessions = |SessionRows { sessions, notes }: SessionRows| match sessions.is_empty() {
+            true => Err(none(notes)),
+            false => Ok((notes, SessionList::new(sessions).map_err(|error| error.of(&origin))?.into())),
+        };
+        let (notes, list): (_, RequestSource) = match format {
+            Format::Csv if session_rows::is_list(&start) => sessions(session_rows::csv(input)?),
+            Format::Jsonl if session_rows::is_list(&start) => sessions(session_rows::jsonl(input)?),
+            Format::LlmServingSim if session_rows::is_agentic(&start) => sessions(session_rows::llmservingsim(input)?),
+            Format::Csv => single(request_list::read(RowReader::csv(input, request_list::COLUMNS)?)?),
+            Format::Jsonl => single(request_list::read(RowReader::jsonl(input, request_list::COLUMNS))?),
+            Format::Mooncake => single(traces::mooncake(input)?),
+            Format::Azure => single(azure::read(input)?),
+            Format::VllmBench => single(vllm_bench::read(input)?),
+            Format::LlmServingSim => single(traces::llmservingsim(input)?),
         }?;
-        if rows.requests.is_empty() {
-            let mut problems = vec![format!("there are no requests in this {} file", format.name())];
-            problems.extend(rows.notes);
-            return Err(Error::invalid(origin, problems));
-        }
-        let list = FixedList::new(rows.requests).map_err(|error| error.of(&origin))?;
-        Ok(RequestFile { origin, format, notes: rows.notes, list })
+        Ok(RequestFile { origin, format, notes, list })
     }
 }
 
@@ -138,11 +160,6 @@ fn detect(origin: &str, start: &[u8]) -> Result<Format> {
     let message = match (head.kind, fitting.as_slice()) {
         (HeadKind::Empty, _) => format!("is empty; requests come as one of {names}"),
         (HeadKind::JsonList, _) => "is one JSON array: write its objects one per line (jsonl)".to_owned(),
-        (HeadKind::JsonObject, _) if head.has("sub_requests") => {
-            "agentic sessions (sub_requests) are not supported: write each request on a line of its own with the time at \
-             which it is sent"
-                .to_owned()
-        }
         (_, [(format, ..)]) => return Ok(*format),
         (_, []) => {
             let (kind, found) = (if head.is_json() { "keys" } else { "columns" }, cut(&head.names.join(", ")));
@@ -160,7 +177,6 @@ fn detect(origin: &str, start: &[u8]) -> Result<Format> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Workload;
     use super::*;
     use crate::error::ErrorKind;
 
@@ -193,7 +209,6 @@ mod tests {
             (" \n\n", "is empty"),
             ("[{\"arrival\": 0}]", "is one JSON array: write its objects one per line"),
             ("{\"data\": {}, \"load\": {}}", "A load profile is no file of requests"),
-            ("{\"sub_requests\": [{\"arrival\": 1}]}", "agentic sessions (sub_requests) are not supported"),
         ] {
             let error = detect("file", text.as_bytes()).unwrap_err().to_string();
             assert!(error.contains(expected), "{error}");

@@ -11,6 +11,7 @@ pub(crate) enum Stream {
     InputLengths,
     OutputLengths,
     StepTimes,
+    ThinkTimes,
 }
 
 /// Returns the generator of stream number `index` of a kind.

@@ -1,6 +1,6 @@
-//! One replica's share of a load. Uses `fixed_list`.
+//! One replica's share of a load. Uses `request_source`.
 
-use super::{FixedList, WorkloadRequest};
+use super::RequestSource;
 use crate::error::Result;
 
 /// The even share that one of several data-parallel replicas gets of a load.
@@ -23,6 +23,11 @@ impl ReplicaShare {
         ReplicaShare { replicas: replicas.max(1) }
     }
 
+    /// Whether there is one replica, which gets the whole load.
+    pub(super) fn is_whole(self) -> bool {
+        self.replicas == 1
+    }
+
     /// The replica's requests per second.
     pub fn rate_per_s(self, total_per_s: f64) -> f64 {
         total_per_s / f64::from(self.replicas)
@@ -38,16 +43,14 @@ impl ReplicaShare {
         total.div_ceil(self.replicas)
     }
 
-    /// The replica's part of a list: every n-th request of n replicas.
+    /// The replica's part of a list: every n-th request of n replicas. Of sessions it is every n-th session, whole, so that a session
+    /// finds its earlier turns in the cache of its replica.
     ///
     /// # Errors
-    /// Those of [`FixedList::new`].
-    pub fn list(self, list: FixedList) -> Result<FixedList> {
-        if self.replicas == 1 {
-            return Ok(list);
-        }
-        let requests: Vec<WorkloadRequest> = list.requests().iter().step_by(self.replicas as usize).cloned().collect();
-        FixedList::new(requests)
+    /// Those of [`FixedList::new`](super::FixedList::new) and [`SessionList::new`](super::SessionList::new).
+    pub fn list(self, list: impl Into<RequestSource>) -> Result<RequestSource> {
+        let list = list.into();
+        if self.replicas == 1 { Ok(list) } else { list.every_nth(self.replicas as usize) }
     }
 
     /// A note that one replica of several is replayed, with its rate if there is one.

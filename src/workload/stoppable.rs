@@ -35,6 +35,10 @@ impl Workload for Stoppable<'_> {
         self.workload.finished(now_ns, stage);
     }
 
+    fn finished_request(&mut self, now_ns: u64, stage: u32, request: u32) {
+        self.workload.finished_request(now_ns, stage, request);
+    }
+
     fn expected_requests(&self) -> Option<usize> {
         self.workload.expected_requests()
     }

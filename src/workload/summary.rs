@@ -14,6 +14,9 @@ pub struct Summary {
     pub requests: usize,
     /// Number of stages.
     pub stages: usize,
+    /// Number of sessions that the requests are the turns of; `None` if they do not continue each other.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sessions: Option<usize>,
     /// Mean tokens of a prompt.
     pub mean_input_tokens: f64,
     /// Mean generated tokens of a request.
@@ -38,6 +41,7 @@ impl Summary {
         Summary {
             requests: count,
             stages,
+            sessions: None,
             mean_input_tokens: mean(input),
             mean_output_tokens: mean(output),
             max_total_tokens: longest,
@@ -48,6 +52,10 @@ impl Summary {
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let plural = |count: usize| if count == 1 { "" } else { "s" };
+        if let Some(sessions) = self.sessions {
+            let turns = if sessions == 0 { 0.0 } else { self.requests as f64 / sessions as f64 };
+            write!(f, "{sessions} session{} of {turns:.1} turns on average: ", plural(sessions))?;
+        }
         write!(
             f,
             "{} request{} in {} stage{}, {:.1} prompt and {:.1} output tokens on average, {} together at most",

@@ -1,6 +1,6 @@
 //! The built-in GPUs' figures against those of their datasheets, and against each other.
 
-use ridgepoint::hardware::{Architecture, InterconnectKind, builtin_names};
+use ridgepoint::hardware::{Architecture, HostLinkKind, InterconnectKind, builtin_names};
 use ridgepoint::{DType, ErrorKind, Hardware};
 
 /// Products written out with the figures that datasheets round to three digits.
@@ -91,7 +91,17 @@ fn sizes_and_rates_are_those_of_the_datasheets() {
         let link = gpu.interconnect.unwrap();
         assert_eq!(link.kind, want.link, "{name}");
         assert_rel(link.unidirectional_bytes_per_s, want.link_gb_per_s * 1e9, REL_SAME_FIGURE, name);
-        assert_eq!(gpu.sources.len(), 2, "{name}");
+        // GPUs that talk to each other over NVLink have a link to the host with a source of its own.
+        assert_eq!(gpu.sources.len(), if want.link == InterconnectKind::Pcie { 2 } else { 3 }, "{name}");
+        let host = gpu.host_link.unwrap();
+        let gb_per_s = match name {
+            // 900 GB/s in both directions for two GPUs.
+            "gb200" | "gb300" => 225.0,
+            _ if matches!(want.architecture, Architecture::Ampere | Architecture::Ada) => 32.0,
+            _ => 64.0,
+        };
+        assert_rel(host.unidirectional_bytes_per_s, gb_per_s * 1e9, REL_SAME_FIGURE, name);
+        assert_eq!(host.kind == HostLinkKind::NvlinkC2c, name.starts_with("gb"), "{name}");
     }
 }
 

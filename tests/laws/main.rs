@@ -15,6 +15,7 @@ mod compiled_laws;
 mod continuity;
 mod datasheets;
 mod hardware;
+mod host_weights;
 mod kv_capacity;
 mod latency;
 mod laws_correction;

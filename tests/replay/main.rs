@@ -19,5 +19,6 @@ mod closed_loop;
 mod laws;
 mod scenarios;
 mod serving_decode;
+mod sessions;
 mod vllm;
 mod workload_readers;

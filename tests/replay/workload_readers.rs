@@ -7,10 +7,11 @@ use proptest::sample::Index;
 use ridgepoint::workload::profile::Profile;
 use ridgepoint::workload::requests::{Format, RequestFile};
 use ridgepoint::workload::{
-    ArrivalPattern, ClosedLoop, OpenLoop, Prompts, RequestShape, StageLoad, Workload, WorkloadRequest,
+    ArrivalPattern, ClosedLoop, OpenLoop, Prompts, RequestShape, RequestSource, Session, StageLoad, Workload,
+    WorkloadRequest,
 };
 
-const SAMPLES: [(Format, &str); 6] = [
+const SAMPLES: [(Format, &str); 8] = [
     (
         Format::Csv,
         "arrival_ms,input_len,output_len,prefix_group,prefix_len,priority,stage\n0,370,40,a,100,1,0\n12.5,400,110,,,-1,1\n",
@@ -36,6 +37,15 @@ const SAMPLES: [(Format, &str); 6] = [
         Format::LlmServingSim,
         "{\"input_toks\": 3, \"output_toks\": 5, \"arrival_time_ns\": 0, \"input_tok_ids\": [1, 2, 3], \"output_tok_ids\": [4]}\n\
          {\"input_toks\": 7, \"output_toks\": 5, \"arrival_time_ns\": 1000}\n",
+    ),
+    (
+        Format::Csv,
+        "session_id,arrival,turn,input_len,output_len,think_time_s,prefix_group\na,0.5,1,370,40,,g\na,,2,500,110,2.5,\n",
+    ),
+    (
+        Format::LlmServingSim,
+        "{\"session_id\": \"a\", \"arrival_time_ns\": 5, \"sub_requests\": [{\"input_toks\": 9, \"output_toks\": 5, \"tool_duration_ns\": 7}, \
+         {\"input_toks\": 20, \"output_toks\": 5}]}\n",
     ),
 ];
 
@@ -67,16 +77,26 @@ const NASTY: [&str; 18] = [
 
 /// What a file that was read promises.
 fn check(file: &RequestFile) {
-    let requests = file.workload().requests().to_vec();
+    let requests = match file.list() {
+        RequestSource::Requests(list) => list.requests().to_vec(),
+        RequestSource::Sessions(list) => {
+            let sessions = list.sessions();
+            let start_ns = |session: &Session| session.turns[0].request.arrival_ns;
+            assert!(sessions.windows(2).all(|pair| start_ns(&pair[0]) <= start_ns(&pair[1])));
+            sessions.iter().flat_map(|session| &session.turns).map(|turn| turn.request.clone()).collect()
+        }
+    };
     assert!(!requests.is_empty());
-    assert!(requests.windows(2).all(|pair| pair[0].arrival_ns <= pair[1].arrival_ns));
+    let is_list = matches!(file.list(), RequestSource::Requests(_));
+    assert!(!is_list || requests.windows(2).all(|pair| pair[0].arrival_ns <= pair[1].arrival_ns));
     for request in &requests {
         assert!(
             (1..=10_000_000).contains(&request.num_prompt_tokens)
                 && (1..=10_000_000).contains(&request.num_output_tokens)
         );
         let shared: u64 = request.content.iter().flat_map(|c| c.iter()).map(|s| u64::from(s.num_tokens)).sum();
-        assert!(shared <= u64::from(request.num_prompt_tokens) && request.stage < 1000);
+        let total = u64::from(request.num_prompt_tokens) + u64::from(request.num_output_tokens);
+        assert!(shared <= if is_list { u64::from(request.num_prompt_tokens) } else { total } && request.stage < 1000);
     }
     assert_eq!(file.summary().requests, requests.len());
 }

@@ -34,7 +34,11 @@ fn sentence(of: &OperatorEstimate) -> Option<String> {
         Bound::Latency => format!("has a roofline of {}, {efficiency} of its time", duration(of.bound_us / calls)),
     };
     let is_recurrence = ["state_update", "chunk_scan"].iter().any(|name| of.name.starts_with(name));
-    let way_out = if is_recurrence { RECURRENCE } else { way_out(group, of.bound) };
+    let way_out = match of.name {
+        _ if is_recurrence => RECURRENCE,
+        "host_weights" => HOST_WEIGHTS,
+        _ => way_out(group, of.bound),
+    };
     Some(format!("{name} ({share} of the step, {number} of {time}): {bound}-bound, each call {work}; {way_out}."))
 }
 
@@ -54,6 +58,10 @@ fn learned(of: &OperatorEstimate) -> Option<&'static str> {
         _ => return None,
     })
 }
+
+/// On weights that are read from the host.
+const HOST_WEIGHTS: &str =
+    "weights on the host cross the bus in every step; a smaller cpu_offload_gb or more GPUs shorten it";
 
 /// On the recurrence of layers with a state.
 const RECURRENCE: &str = "time grows with requests and scheduled tokens, not with contexts; more GPUs shorten it";

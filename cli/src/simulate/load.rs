@@ -7,7 +7,7 @@ use ridgepoint::internals::replay::export::BenchRun;
 use ridgepoint::workload::requests::Format;
 use ridgepoint::workload::{Load, ReplicaShare};
 
-use crate::common::above_zero;
+use crate::common::{above_zero, at_least_zero};
 
 /// Rounds of a closed loop whose number of requests is not given.
 pub const ROUNDS: u64 = 10;
@@ -17,26 +17,27 @@ const LOAD: &str = "Load (one of --profile, --requests, --concurrency, --request
 /// The load that clients send.
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("load").required(true).args(["profile", "requests", "concurrency", "request_rate"]))]
+#[command(group = ArgGroup::new("number").args(["num_requests", "num_sessions"]))]
 pub struct LoadArgs {
     /// Load profile of the load generator inference-perf (YAML or JSON)
     #[arg(long, value_name = "FILE", help_heading = LOAD)]
     profile: Option<PathBuf>,
-    /// List of requests: csv or jsonl with arrival, input and output length, or a published trace
+    /// List of requests: csv or jsonl with arrival, input and output length, a published trace, or the turns of sessions (with session_id)
     #[arg(long, value_name = "FILE", help_heading = LOAD)]
     requests: Option<PathBuf>,
     /// Format of --requests: csv, jsonl, mooncake, azure, vllm-bench or llmservingsim [default: detected from the content]
     #[arg(long, value_name = "KIND", requires = "requests", help_heading = LOAD)]
     #[arg(conflicts_with_all = ["profile", "concurrency", "request_rate"])]
     requests_format: Option<Format>,
-    /// Closed loop: keep N requests in flight; a new one starts when one finishes
+    /// Closed loop: keep N requests in flight; a new one starts when one finishes. With --turns, N sessions at once
     #[arg(long, visible_alias = "max-concurrency", value_name = "N", value_parser = value_parser!(u32).range(1..))]
     #[arg(allow_negative_numbers = true, help_heading = LOAD, requires_all = ["input_len", "output_len"])]
     concurrency: Option<u32>,
-    /// Open loop: send R requests per second on average, at random times
+    /// Open loop: send R requests per second on average, at random times. With --turns, start R sessions per second
     #[arg(long, value_name = "R", value_parser = above_zero, allow_negative_numbers = true, help_heading = LOAD)]
-    #[arg(requires_all = ["input_len", "output_len", "num_requests"])]
+    #[arg(requires_all = ["input_len", "output_len", "number"])]
     request_rate: Option<f64>,
-    /// Prompt tokens of each request
+    /// Prompt tokens of each request. With --turns, new tokens of each turn, behind the turns before
     #[arg(long, visible_alias = "random-input-len", value_name = "N", value_parser = value_parser!(u32).range(1..))]
     #[arg(allow_negative_numbers = true, help_heading = LOAD, conflicts_with_all = ["profile", "requests"])]
     input_len: Option<u32>,
@@ -52,7 +53,25 @@ pub struct LoadArgs {
     #[arg(long, value_name = "B", value_parser = above_zero, allow_negative_numbers = true, help_heading = LOAD)]
     #[arg(conflicts_with_all = ["profile", "requests", "concurrency"])]
     burstiness: Option<f64>,
-    /// Seed of random arrival times and lengths and of --noise; the same seed gives the same result
+    /// Send sessions of N turns instead of single requests. The prompt of a turn is the turn before with its output, then --input-len new
+    /// tokens. It is sent when the turn before has finished
+    #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..), allow_negative_numbers = true)]
+    #[arg(help_heading = LOAD, conflicts_with_all = ["profile", "requests", "num_requests"])]
+    turns: Option<u32>,
+    /// Number of sessions [default with --concurrency: 10 for each at once]
+    #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..), allow_negative_numbers = true)]
+    #[arg(help_heading = LOAD, requires = "turns", conflicts_with_all = ["profile", "requests"])]
+    num_sessions: Option<u32>,
+    /// Tokens at the beginning of every prompt, before --input-len, that all requests and sessions share, such as a system prompt
+    /// [default: 0]
+    #[arg(long, visible_alias = "random-prefix-len", alias = "shared-prefix-len", value_name = "N")]
+    #[arg(allow_negative_numbers = true, help_heading = LOAD, conflicts_with_all = ["profile", "requests"])]
+    prefix_len: Option<u32>,
+    /// Mean time from the end of a turn to the next, as the client thinks or a tool runs, s. Times are exponential [default: 0]
+    #[arg(long, value_name = "S", value_parser = at_least_zero, allow_negative_numbers = true, help_heading = LOAD)]
+    #[arg(requires = "turns", conflicts_with_all = ["profile", "requests"])]
+    think_time_s: Option<f64>,
+    /// Seed of random arrival and think times and of --noise; the same seed gives the same result
     #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = 0, help_heading = LOAD)]
     pub seed: u64,
 }
@@ -67,6 +86,21 @@ impl LoadArgs {
             return Load::RequestFile { path: path.clone(), format: self.requests_format };
         }
         let [input_len, output_len] = [self.input_len, self.output_len].map(Option::unwrap_or_default);
+        let prefix_len = self.prefix_len.unwrap_or(0);
+        if self.turns.is_some() || prefix_len > 0 {
+            let rounds = self.concurrency.map_or(0, |concurrency| ROUNDS * u64::from(concurrency));
+            return Load::Sessions {
+                sessions_per_s: self.request_rate,
+                concurrency: self.concurrency,
+                num_sessions: self.num_sessions.or(self.num_requests).map_or(rounds, u64::from),
+                turns: self.turns.unwrap_or(1),
+                prefix_len,
+                input_len,
+                output_len,
+                think_time_s: self.think_time_s.unwrap_or(0.0),
+                burstiness: self.burstiness,
+            };
+        }
         if let Some(concurrency) = self.concurrency {
             let num_requests = self.num_requests.map_or(ROUNDS * u64::from(concurrency), u64::from);
             return Load::ClosedLoop { concurrency, input_len, output_len, num_requests };
@@ -84,7 +118,8 @@ impl LoadArgs {
     pub fn bench_run<'a>(&self, model: &'a str, replicas: u32) -> BenchRun<'a> {
         let share = ReplicaShare::new(replicas);
         let burstiness = self.request_rate.map(|_| self.burstiness.unwrap_or(1.0));
-        let request_rate = self.request_rate.map(|rate| share.rate_per_s(rate));
+        let turns = f64::from(self.turns.unwrap_or(1));
+        let request_rate = self.request_rate.map(|rate| share.rate_per_s(rate) * turns);
         let max_concurrency = self.concurrency.map(|concurrency| share.concurrency(concurrency));
         BenchRun { model_id: model, request_rate, burstiness, max_concurrency, ..BenchRun::default() }
     }

@@ -1,10 +1,11 @@
 //! `ridgepoint simulate`: replays a load on a server. `load` and `server` turn arguments into a replay, `cold` starts the server late,
-//! `report` runs it, `files` writes beside the report, `table` lays it out.
+//! `report` runs it, `sessions` tells first turns from later ones, `files` writes beside the report, `table` lays it out.
 
 mod cold;
 mod files;
 mod load;
 mod report;
+mod sessions;
 mod table;
 
 use std::path::PathBuf;
@@ -27,6 +28,7 @@ use load::LoadArgs;
 #[cfg(feature = "serve")]
 pub use load::ROUNDS;
 pub use report::{Server, Simulation};
+use sessions::SessionReport;
 
 /// The arguments of `simulate`.
 #[derive(Debug, Args)]
@@ -115,7 +117,8 @@ pub fn run(args: &Simulate, common: &Common) -> Result<Outcome<Simulation>, Fail
     };
     let bar = progress::bar(load.summary.requests as u64, "replay [{bar:30}] {percent} % of {len} requests, {elapsed}");
     let observer = (Files::create(&args.output, &mut outputs)?, AnsweredRequests(bar.clone()));
-    let mut sent = KeptContents::of(&mut *load.workload, args.output.tells_contents());
+    let mut sent =
+        KeptContents::of(&mut *load.workload, args.output.tells_contents()).with_turns(load.summary.sessions.is_some());
     let replayed = server.replay(&mut sent, observer);
     bar.finish_and_clear();
     let (mut replayed, (files, _)) = replayed?;
@@ -144,5 +147,6 @@ pub fn run(args: &Simulate, common: &Common) -> Result<Outcome<Simulation>, Fail
     simulation.warn(start.as_ref().map(ColdReport::remark));
     simulation.warn(args.output.untold(&replayed.replay.records));
     (simulation.title, simulation.memory, simulation.cold) = (title, memory, start);
+    simulation.sessions = SessionReport::of(&sent.turns, &replayed.replay.records);
     Ok(Outcome { notes, ..Outcome::of(simulation) })
 }

@@ -13,6 +13,7 @@ use ridgepoint::{Deployment, EfficiencyMode, Hardware, Model};
 use serde::Serialize;
 
 use super::cold::{Cold, ColdReport};
+use super::sessions::SessionReport;
 
 /// A server, and how its steps are timed.
 pub struct Server<'a> {
@@ -117,6 +118,7 @@ impl Server<'_> {
             stages: of.metrics.run_and_stages().cloned().collect(),
             counters: Counters::new(of.replay.counters, &self.engine.config),
             cold: None,
+            sessions: None,
             engine: self.engine.config.clone(),
             notes: Vec::new(),
             warnings,
@@ -152,6 +154,10 @@ pub struct Simulation {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "serve", schemars(skip))]
     pub(super) cold: Option<ColdReport>,
+    /// The first and the later turns of sessions, if the load has sessions. The command's alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "serve", schemars(skip))]
+    pub(super) sessions: Option<SessionReport>,
     pub(super) notes: Vec<String>,
     pub(super) warnings: Vec<String>,
 }

@@ -24,6 +24,10 @@ impl Report for Simulation {
         self.latencies(page);
         page.paragraph("tails      ", TTFT_TAIL_REMARK);
         page.blank();
+        if let Some(sessions) = &self.sessions {
+            sessions.lay_out(page);
+            page.blank();
+        }
         self.throughput(page);
         page.blank();
         self.engine_lines(page);

@@ -72,6 +72,11 @@ fn best_table(best: &[Best], page: &mut Page) {
         None => "Most output tokens per second and GPU:".to_owned(),
     });
     page.blank();
+    let rate_name = match (has_limits, first.row.turns) {
+        (false, _) => "requests/s done",
+        (true, None) => "requests/s held",
+        (true, Some(_)) => "sessions/s held",
+    };
     let rate = move |row: &Row| if has_limits { row.request_rate_per_s } else { row.requests_per_s };
     let spread =
         |row: &Row| format!("{}×{}×{}", row.tensor_parallel_size, row.pipeline_parallel_size, row.data_parallel_size);
@@ -85,9 +90,7 @@ fn best_table(best: &[Best], page: &mut Page) {
         .right("seqs", |of| of.row.max_num_seqs.to_string())
         .right("tokens", |of| of.row.max_num_batched_tokens.to_string())
         .left("KV", |of| of.row.kv_cache_dtype.clone())
-        .right(if has_limits { "requests/s held" } else { "requests/s done" }, |of| {
-            format!("{}{}", if is_lower_bound(&of.row) { ">= " } else { "" }, number(rate(&of.row)))
-        })
+        .right(rate_name, |of| format!("{}{}", if is_lower_bound(&of.row) { ">= " } else { "" }, number(rate(&of.row))))
         .right("per GPU", |of| number(rate(&of.row).map(|rate| rate / of.row.gpus as f64)))
         .right("output tokens/s/GPU", |of| number(of.row.output_tokens_per_s_per_gpu))
         .right("TTFT p99 ms", |of| number(of.row.ttft_p99_ms))

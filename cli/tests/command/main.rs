@@ -49,6 +49,7 @@ mod serve;
 mod simulate;
 mod simulate_faults;
 mod simulate_noise;
+mod simulate_sessions;
 mod sweep;
 mod sweep_resume;
 mod training;

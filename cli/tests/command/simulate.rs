@@ -339,7 +339,7 @@ fn arguments_at_their_limits_run() {
         "--kv-cache-dtype fp8",
         "--no-async-scheduling --no-enable-chunked-prefill --max-num-batched-tokens 4096",
         "--gpu-memory-utilization 1",
-        "--cpu-offload-gb 1e308",
+        "--cpu-offload-gb 13",
     ] {
         // One of eight replicas gets one of the four requests.
         let expected = if more == "--data-parallel-size 8" { (1, 1, 8, 4) } else { (4, 1, 32, 16) };

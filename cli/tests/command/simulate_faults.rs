@@ -349,7 +349,11 @@ fn wrong_usage_exits_with_2() {
     fails(&format!("{SERVER} --concurrency 1 --input-len 0 --output-len 5"), &["'0'", "--input-len"]);
     fails(&format!("{SERVER} --concurrency 4294967296 --input-len 5 --output-len 5"), &["4294967296"]);
     fails(&format!("{SERVER} {LOOP} --cpu-offload-gb inf"), &["must be a finite number of at least 0"]);
-    fails(&format!("{SERVER} {LOOP} --shared-prefix-len 5"), &["share no prefix; those of --profile"]);
+    simulate(&format!("{SERVER} {LOOP} --cpu-offload-gb 13.1")).fails(
+        1,
+        &["cpu_offload_gb", "is more than the 13.0", "GiB of weights that the layers", "see --cpu-offload-gb"],
+    );
+    fails(&format!("{SERVER} {LOOP} --replicas 5"), &["a router over several servers is not modelled"]);
     fails(&format!("{SERVER} {LOOP} --seed -1"), &["'-1'", "--seed"]);
     fails(&format!("{SERVER} {LOOP} --save-detailed"), &["--output-json"]);
     fails(&format!("{SERVER} --profile p.yaml --requests-format csv"), &["--requests-format", "cannot be used with"]);

@@ -1,14 +1,12 @@
 //! The loads of a grid, and the share of them that one replica of a server gets.
-#![expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "floats saturate; readers check ranges")]
-
 use std::sync::Arc;
 
 use ridgepoint::Result;
 use ridgepoint::workload::profile::Profile;
 use ridgepoint::workload::requests::RequestFile;
 use ridgepoint::workload::{
-    ArrivalPattern, ClosedLoop, FixedList, NormalLengths, OpenLoop, ReplicaShare, RequestShape, Workload,
-    WorkloadRequest,
+    ArrivalPattern, ClosedLoop, GeneratedSessions, NormalLengths, OpenLoop, ReplicaShare, RequestShape, SessionShape,
+    SessionStarts, Workload,
 };
 
 /// One load of a grid. With limits and neither rate nor concurrency, the highest rate is searched; without limits, the requests of a
@@ -23,10 +21,38 @@ pub struct LoadPoint {
     pub burstiness: f64,
     /// Lengths of prompt and output; `None` for the requests of a file.
     pub lengths: Option<(NormalLengths, NormalLengths)>,
-    /// Number of requests; `None` for the requests of a file.
+    /// Number of requests, or of sessions if there is a session; `None` for the requests of a file.
     pub num_requests: Option<u64>,
+    /// The turns of sessions, if requests continue each other or share a prefix. Rate and concurrency are then those of sessions.
+    pub session: Option<SessionPoint>,
     /// Seed of arrival times and lengths.
     pub seed: u64,
+}
+
+/// What generated sessions have beside lengths.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct SessionPoint {
+    /// Turns of each session.
+    pub turns: u32,
+    /// Tokens that all prompts begin with.
+    pub prefix_len_tokens: u32,
+    /// Mean time between two turns, s.
+    pub think_time_s: f64,
+}
+
+impl LoadPoint {
+    /// The turns of the sessions.
+    fn shape(&self) -> Option<SessionShape> {
+        let (SessionPoint { turns, prefix_len_tokens, think_time_s }, (input, output)) =
+            self.session.zip(self.lengths)?;
+        Some(SessionShape { turns, prefix_len: prefix_len_tokens, input, output, think_time_s })
+    }
+
+    /// The number of generated requests.
+    fn num_generated(&self) -> u64 {
+        let turns = self.session.map_or(1, |session| u64::from(session.turns));
+        self.num_requests.unwrap_or(0).saturating_mul(turns)
+    }
 }
 
 /// Where the requests of all loads of a grid come from.
@@ -53,8 +79,8 @@ impl Source {
     /// The number of requests of a load, without drawing them.
     pub(super) fn num_requests(&self, load: &LoadPoint) -> u64 {
         match self {
-            Source::Generated => load.num_requests.unwrap_or(0),
-            Source::Requests(file) => file.workload().requests().len() as u64,
+            Source::Generated => load.num_generated(),
+            Source::Requests(file) => file.list().num_requests(),
             Source::Profile(profile) => profile.num_requests(),
         }
     }
@@ -82,12 +108,13 @@ impl Source {
         match self {
             Source::Generated => generated(load, rate_per_s, share),
             Source::Requests(file) => {
-                let list = file.workload();
-                let stretch = rate_per_s.zip(mean_rate_per_s(&list)).map(|(rate, own)| own / rate);
-                let list = share.list(list)?;
-                let Some(stretch) = stretch else { return Ok(Box::new(list)) };
-                let requests = list.requests().iter().map(|request| retimed(request, stretch)).collect();
-                Ok(Box::new(FixedList::new(requests)?))
+                let list = file.list();
+                let stretch = rate_per_s.zip(list.mean_rate_per_s()).map(|(rate, own)| own / rate);
+                let list = share.list(list.clone())?;
+                Ok(match stretch {
+                    None => list.workload(),
+                    Some(stretch) => list.stretched(stretch)?.workload(),
+                })
             }
             Source::Profile(profile) => Ok(profile.workload(load.seed)),
         }
@@ -99,7 +126,7 @@ impl Source {
             Source::Generated => {
                 let mean = |of: Option<NormalLengths>| of.map_or(0.0, |of| of.mean);
                 let (input, output) = load.lengths.unzip();
-                return (mean(input), mean(output), load.num_requests.unwrap_or(0));
+                return (mean(input), mean(output), load.num_generated());
             }
             Source::Requests(file) => file.summary(),
             Source::Profile(profile) => profile.summary(load.seed),
@@ -110,6 +137,17 @@ impl Source {
 
 fn generated(load: &LoadPoint, rate_per_s: Option<f64>, share: ReplicaShare) -> Result<Box<dyn Workload>> {
     let (input, output) = load.lengths.unwrap_or((NormalLengths::fixed(1), NormalLengths::fixed(1)));
+    if let Some(shape) = load.shape() {
+        let starts = match load.concurrency {
+            Some(concurrency) => SessionStarts::Concurrency(share.concurrency(concurrency)),
+            None => SessionStarts::Rate {
+                pattern: ArrivalPattern::of_burstiness(load.burstiness),
+                per_s: share.rate_per_s(rate_per_s.unwrap_or(1.0)),
+            },
+        };
+        let num_sessions = share.requests(load.num_requests.unwrap_or(1));
+        return Ok(Box::new(GeneratedSessions::new(starts, num_sessions, shape, load.seed)?.workload()));
+    }
     let shape = RequestShape::drawn(input, output, load.seed);
     let num_requests = share.requests(load.num_requests.unwrap_or(1));
     if let Some(concurrency) = load.concurrency {
@@ -118,16 +156,4 @@ fn generated(load: &LoadPoint, rate_per_s: Option<f64>, share: ReplicaShare) -> 
     let pattern = ArrivalPattern::of_burstiness(load.burstiness);
     let rate_per_s = share.rate_per_s(rate_per_s.unwrap_or(1.0));
     Ok(Box::new(OpenLoop::new(pattern, rate_per_s, num_requests, shape, load.seed)?))
-}
-
-/// Requests over the time between the first and the last; `None` if all are sent at once.
-pub(super) fn mean_rate_per_s(list: &FixedList) -> Option<f64> {
-    let requests = list.requests();
-    let span_ns = requests.last()?.arrival_ns.saturating_sub(requests.first()?.arrival_ns);
-    (span_ns > 0).then(|| (requests.len() - 1) as f64 / (span_ns as f64 / 1e9))
-}
-
-fn retimed(request: &WorkloadRequest, stretch: f64) -> WorkloadRequest {
-    let arrival_ns = (request.arrival_ns as f64 * stretch).round() as u64;
-    WorkloadRequest { arrival_ns, ..request.clone() }
 }

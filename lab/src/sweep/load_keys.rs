@@ -9,7 +9,7 @@ use ridgepoint::workload::profile::Profile;
 use ridgepoint::workload::requests::{Format, RequestFile};
 use serde_json::Value;
 
-use super::load::{LoadPoint, Source, mean_rate_per_s};
+use super::load::{LoadPoint, SessionPoint, Source};
 
 /// Requests per request in flight of a closed loop whose number of requests is not given.
 const ROUNDS: u64 = 10;
@@ -18,7 +18,22 @@ const ROUNDS: u64 = 10;
 pub(super) const FILE_KEYS: [&str; 3] = ["profile", "requests", "requests_format"];
 
 /// Keys that change slower than the others, the slowest first.
-const SLOWEST: [&str; 4] = ["num_requests", "input_len_tokens", "output_len_tokens", "burstiness"];
+const SLOWEST: [&str; 8] = [
+    "num_requests",
+    "num_sessions",
+    "turns",
+    "prefix_len_tokens",
+    "think_time_s",
+    "input_len_tokens",
+    "output_len_tokens",
+    "burstiness",
+];
+
+/// Keys of sessions.
+const SESSION_KEYS: [&str; 4] = ["turns", "num_sessions", "prefix_len_tokens", "think_time_s"];
+
+/// Longest mean think time, s.
+const MAX_THINK_S: f64 = 1e8;
 
 /// What all loads of a grid share.
 pub(super) struct Loads {
@@ -72,6 +87,7 @@ impl Loads {
             value.as_f64().filter(|shape| (0.001..=1000.0).contains(shape))
         });
         let num_requests = keys.whole("num_requests", 1..=MAX_REQUESTS);
+        let sessions = SessionKeys::read(&keys);
         let seed = keys.whole("seed", 0..=i64::MAX as u64).unwrap_or(0);
         let length = |key| {
             let expected = format_args!(
@@ -81,7 +97,9 @@ impl Loads {
         };
         let lengths = length("input_len_tokens").zip(length("output_len_tokens"));
         if let Some(file) = self.file {
-            for key in ["input_len_tokens", "output_len_tokens", "num_requests", "burstiness"] {
+            for key in
+                ["input_len_tokens", "output_len_tokens", "num_requests", "burstiness"].into_iter().chain(SESSION_KEYS)
+            {
                 keys.refuse(key, "has no place beside a file of requests, which has its own");
             }
             if file == "requests" {
@@ -92,9 +110,12 @@ impl Loads {
             if concurrency.is_some() {
                 let reason = "has no place beside concurrency, which sends a request when another one finishes";
                 keys.refuse("burstiness", reason);
-            } else {
+            } else if sessions.turns.is_none() {
                 keys.require(&["num_requests"]);
+            } else {
+                keys.require(&["num_sessions"]);
             }
+            sessions.check(&keys);
         }
         let rounds = concurrency.map(|concurrency| ROUNDS * u64::from(concurrency));
         keys.finish();
@@ -103,8 +124,47 @@ impl Loads {
             concurrency,
             burstiness: burstiness.unwrap_or(1.0),
             lengths,
-            num_requests: num_requests.or(rounds),
+            num_requests: sessions.num_sessions.or(num_requests).or(rounds),
+            session: sessions.point(),
             seed,
+        })
+    }
+}
+
+/// The keys of sessions.
+struct SessionKeys {
+    turns: Option<u32>,
+    num_sessions: Option<u64>,
+    prefix_len_tokens: Option<u32>,
+    think_time_s: Option<f64>,
+}
+
+impl SessionKeys {
+    fn read(keys: &Keys<'_>) -> Self {
+        SessionKeys {
+            turns: keys.whole("turns", 1..=MAX_TOKENS),
+            num_sessions: keys.whole("num_sessions", 1..=MAX_REQUESTS),
+            prefix_len_tokens: keys.whole("prefix_len_tokens", 0..=MAX_TOKENS),
+            think_time_s: keys.number("think_time_s", NumberRange::from_zero(MAX_THINK_S, "s")),
+        }
+    }
+
+    /// Records keys that do not go together.
+    fn check(&self, keys: &Keys<'_>) {
+        if keys.has("turns") {
+            keys.refuse("num_requests", "has no place beside turns: give num_sessions, each of so many turns");
+        } else {
+            for key in ["num_sessions", "think_time_s"] {
+                keys.refuse(key, "is of sessions: give turns");
+            }
+        }
+    }
+
+    fn point(&self) -> Option<SessionPoint> {
+        (self.turns.is_some() || self.prefix_len_tokens.is_some()).then(|| SessionPoint {
+            turns: self.turns.unwrap_or(1),
+            prefix_len_tokens: self.prefix_len_tokens.unwrap_or(0),
+            think_time_s: self.think_time_s.unwrap_or(0.0),
         })
     }
 }
@@ -121,7 +181,7 @@ fn source(keys: &Keys<'_>, needs_rate: bool) -> Source {
         }
     } else if let Some(path) = keys.text("requests") {
         match RequestFile::read(path.as_ref(), format) {
-            Ok(file) if needs_rate && mean_rate_per_s(&file.workload()).is_none() => keys.log.problem(format!(
+            Ok(file) if needs_rate && file.list().mean_rate_per_s().is_none() => keys.log.problem(format!(
                 "[load] requests: {path} sends everything at once, so its times cannot be scaled to a rate"
             )),
             Ok(file) => return Source::Requests(Arc::new(file)),

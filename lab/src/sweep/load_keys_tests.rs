@@ -118,6 +118,31 @@ fn a_list_is_sent_as_it_is_or_at_a_rate() {
 }
 
 #[test]
+fn sessions_are_made_of_turns_and_share_a_prefix() {
+    let text = "request_rate_per_s = 2\nnum_sessions = 6\nturns = [1, 3]\nprefix_len_tokens = 50\nthink_time_s = 2.5\n";
+    let found = loads(&format!("{text}{LENGTHS}"));
+    let session = |turns| SessionPoint { turns, prefix_len_tokens: 50, think_time_s: 2.5 };
+    assert_eq!(found.points[1].session, Some(session(3)));
+    assert_eq!((found.source.num_requests(&found.points[0]), found.source.num_requests(&found.points[1])), (6, 18));
+    assert_eq!((found.varied[0].as_str(), found.varied[1].as_str()), ("turns 1", "turns 3"));
+    // What nobody waits for is the first turns, half of them on one of two replicas.
+    let first = sent(&found.source, &found.points[1], Some(2.0), 2);
+    assert_eq!((first.len(), first[0].1), (3, 150));
+    let found = loads(&format!("concurrency = 4\nturns = 2\n{LENGTHS}"));
+    assert_eq!((found.points[0].num_requests, found.source.num_requests(&found.points[0])), (Some(40), 80));
+    let found = loads(&format!("concurrency = 4\nprefix_len_tokens = 9\n{LENGTHS}"));
+    assert_eq!(found.points[0].session, Some(SessionPoint { turns: 1, prefix_len_tokens: 9, think_time_s: 0.0 }));
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("turns.csv");
+    let rows = "session_id,arrival,input_len,output_len\na,10,1,1\nb,14,2,1\na,,3,1\n";
+    std::fs::write(&path, rows).unwrap();
+    let found = loads(&format!("requests = '{}'\nrequest_rate_per_s = 0.5", path.display()));
+    // One start in 4 s, twice as fast.
+    let starts = sent(&found.source, &found.points[0], Some(0.5), 1);
+    assert_eq!(starts, [(5_000_000_000, 1), (7_000_000_000, 2)]);
+}
+
+#[test]
 fn keys_that_do_not_go_together_are_told() {
     let (_folder, path) = file();
     for (text, said) in [
@@ -141,6 +166,14 @@ fn keys_that_do_not_go_together_are_told() {
             "load.input_len_tokens = {",
         ),
         (format!("concurrency = 1\n{LENGTHS}rate = 5"), "load.rate is not a known key"),
+        (format!("concurrency = 1\nthink_time_s = 1\n{LENGTHS}"), "load.think_time_s = 1 is of sessions: give turns"),
+        (
+            format!("request_rate_per_s = 1\nturns = 2\nnum_requests = 5\n{LENGTHS}"),
+            "load.num_requests = 5 has no place beside turns: give num_sessions",
+        ),
+        (format!("request_rate_per_s = 1\nturns = 2\n{LENGTHS}"), "num_sessions is missing"),
+        (format!("concurrency = 1\nturns = 0\n{LENGTHS}"), "load.turns = 0 must be a whole number from 1"),
+        (format!("requests = '{path}'\nturns = 2"), "load.turns = 2 has no place beside a file"),
     ] {
         let problems = problems(&text);
         assert!(problems.iter().any(|problem| problem.contains(said)), "'{said}' is not in {problems:?}");

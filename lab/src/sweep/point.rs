@@ -15,7 +15,7 @@ use ridgepoint::{CorrectionChoice, EfficiencyMode, Error, ErrorKind, Hardware, O
 use super::capacity::highest_holding;
 use super::found_model::FoundModel;
 use super::grid::{Configuration, Grid};
-use super::load::{Source, mean_rate_per_s};
+use super::load::Source;
 use super::row::{CANNOT_RUN, Row};
 use super::slo::Slo;
 use crate::fit::unlike_the_fitted;
@@ -61,7 +61,7 @@ impl Point<'_> {
         let (input_len_tokens, output_len_tokens, num_requests) = source.shape(load);
         let model = self.model.model.as_ref().map_or(server.model.as_str(), |(model, _)| &model.name);
         let recorded_rate_per_s = match source {
-            Source::Requests(file) if self.grid.slo.is_none() => mean_rate_per_s(&file.workload()),
+            Source::Requests(file) if self.grid.slo.is_none() => file.list().mean_rate_per_s(),
             _ => None,
         };
         let concurrency = load.concurrency.map(u64::from);
@@ -94,6 +94,9 @@ impl Point<'_> {
             burstiness: is_open.then_some(load.burstiness),
             concurrency,
             num_requests,
+            turns: load.session.map(|of| u64::from(of.turns)),
+            prefix_len_tokens: load.session.map(|of| u64::from(of.prefix_len_tokens)),
+            think_time_s: load.session.map(|of| of.think_time_s),
             input_len_tokens,
             output_len_tokens,
             seed: load.seed,
@@ -180,7 +183,8 @@ impl Point<'_> {
             let row = replayed(rate_per_s)?;
             Ok::<_, String>((row.limits_broken.is_none(), row))
         };
-        let guess = |row: &Row| Some(FIRST_GUESS * row.requests_per_s?);
+        // The rate of sessions is that of their first turns.
+        let guess = |row: &Row| Some(FIRST_GUESS * row.requests_per_s? / row.turns.unwrap_or(1) as f64);
         let (lowest, highest) = (slo.lowest_rate_per_s, slo.highest_rate_per_s);
         let found = highest_holding(lowest, highest, slo.precision, guess, probe)?;
         let (status, reason) = match (&found.holds, &found.fails) {

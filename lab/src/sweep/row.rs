@@ -71,17 +71,24 @@ pub struct Row {
     pub num_gpu_blocks: Option<u32>,
     /// Where the requests come from: `generated`, or a path.
     pub load: String,
-    /// Requests per second over all replicas: requested, or the highest one found to hold the limits.
+    /// Requests per second over all replicas: requested, or the highest one found to hold the limits. Sessions per second if `turns` is
+    /// given.
     pub request_rate_per_s: Option<f64>,
     /// The same per GPU.
     pub request_rate_per_s_per_gpu: Option<f64>,
     /// Shape of the gaps between requests; 1 is Poisson.
     pub burstiness: Option<f64>,
-    /// Requests in flight over all replicas.
+    /// Requests in flight over all replicas; sessions in progress if `turns` is given.
     pub concurrency: Option<u64>,
     /// Requests over all replicas.
     pub num_requests: u64,
-    /// Prompt, on average, tokens.
+    /// Turns of each session; empty if the requests are no turns of generated sessions.
+    pub turns: Option<u64>,
+    /// Tokens that all generated prompts begin with.
+    pub prefix_len_tokens: Option<u64>,
+    /// Mean time between two turns of a session, s.
+    pub think_time_s: Option<f64>,
+    /// Prompt, on average, tokens; of generated requests, without a prefix and the turns before.
     pub input_len_tokens: f64,
     /// Output, on average, tokens.
     pub output_len_tokens: f64,

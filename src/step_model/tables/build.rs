@@ -176,9 +176,12 @@ fn group_times(
     }
     steps.overlap(calls, batch);
     let mut times = GroupTimes::default();
-    for (operator, call) in calls {
+    for (operator, call) in calls.iter() {
         let count = operator.count as f64;
         times.add(operator.group, count * call.time_us, count * call.bound_us);
+    }
+    if let Some((operator, added)) = steps.host_reads.as_ref().and_then(|reads| reads.added(calls)) {
+        times.add(operator.group, added.time_us, added.bound_us);
     }
     times
 }

@@ -108,6 +108,7 @@ class LoadSummary:
     mean_input_tokens: float
     mean_output_tokens: float
     max_total_tokens: int
+    sessions: int | None = None
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,116 @@
+//! The turns of sessions: the first ones, which find what other sessions share, and the later ones, which find their own past.
+
+use ridgepoint::replay::{Distribution, Outcome, RequestRecord};
+use serde::Serialize;
+
+use crate::text::{Page, Rows, count, number, percent, shown};
+
+/// The turns of a replayed load. JSON keys are stable.
+#[derive(Debug, Serialize)]
+pub struct SessionReport {
+    /// Sessions that started.
+    sessions: u64,
+    /// Their first turns.
+    first_turns: Turns,
+    /// All other turns.
+    later_turns: Turns,
+}
+
+/// Some turns of a replay.
+#[derive(Debug, Serialize)]
+struct Turns {
+    /// Turns that were sent.
+    requests: u64,
+    /// Turns whose client has every token.
+    finished: u64,
+    /// Prompt tokens of the finished ones.
+    prompt_tokens: u64,
+    /// Prompt tokens of the finished ones that the prefix cache had.
+    cached_tokens: u64,
+    /// Time to first token of the finished ones, ms.
+    ttft_ms: Option<Distribution>,
+}
+
+impl Turns {
+    fn of<'a>(records: impl Iterator<Item = &'a RequestRecord>) -> Self {
+        let records: Vec<&RequestRecord> = records.collect();
+        let finished: Vec<_> = records.iter().filter(|record| record.outcome == Outcome::Finished).collect();
+        Turns {
+            requests: records.len() as u64,
+            finished: finished.len() as u64,
+            prompt_tokens: finished.iter().map(|record| u64::from(record.num_prompt_tokens)).sum(),
+            cached_tokens: finished.iter().map(|record| u64::from(record.num_cached_tokens)).sum(),
+            ttft_ms: Distribution::of(finished.iter().map(|record| record.ttft_ms()).collect()),
+        }
+    }
+
+    fn cached_share(&self) -> Option<f64> {
+        (self.prompt_tokens > 0).then(|| self.cached_tokens as f64 / self.prompt_tokens as f64)
+    }
+}
+
+impl SessionReport {
+    /// The report of records, of which `turns` has the turns from 0; `None` without turns.
+    pub fn of(turns: &[u32], records: &[RequestRecord]) -> Option<Self> {
+        if turns.is_empty() {
+            return None;
+        }
+        let of = |is_first: bool| {
+            let records = records.iter().zip(turns).filter(move |(_, turn)| (**turn == 0) == is_first);
+            Turns::of(records.map(|(record, _)| record))
+        };
+        let (first_turns, later_turns) = (of(true), of(false));
+        Some(SessionReport { sessions: first_turns.requests, first_turns, later_turns })
+    }
+
+    /// Puts the turns on a page.
+    pub fn lay_out(&self, page: &mut Page) {
+        let groups = [("first", &self.first_turns), ("later", &self.later_turns)];
+        let rows = Rows::of(groups)
+            .left("turns", |(name, _)| (*name).to_owned())
+            .right("sent", |(_, of)| count(of.requests))
+            .right("finished", |(_, of)| count(of.finished))
+            .right("prompt tokens", |(_, of)| count(of.prompt_tokens))
+            .right("found in cache", |(_, of)| shown(of.cached_share(), percent))
+            .right("TTFT mean ms", |(_, of)| number(of.ttft_ms.map(|of| of.mean)))
+            .right("p50", |(_, of)| number(of.ttft_ms.map(|of| of.p50)))
+            .right("p90", |(_, of)| number(of.ttft_ms.map(|of| of.p90)))
+            .right("p99", |(_, of)| number(of.ttft_ms.map(|of| of.p99)));
+        page.rows(&rows, &["p50", "prompt tokens"]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn turns_are_told_apart_and_their_hits_are_summed() {
+        let record = |outcome, num_prompt_tokens, num_cached_tokens, ttft_ms: u64| RequestRecord {
+            stage: 0,
+            outcome,
+            num_prompt_tokens,
+            num_output_tokens: 1,
+            num_cached_tokens,
+            num_preemptions: 0,
+            arrival_ns: 1_000_000,
+            queued_ns: 1_000_000,
+            scheduled_ns: 1_000_000,
+            first_token_ns: 1_000_000 + ttft_ms * 1_000_000,
+            finish_ns: 9_000_000_000,
+        };
+        let records = [
+            record(Outcome::Finished, 100, 0, 40),
+            record(Outcome::Finished, 100, 60, 20),
+            record(Outcome::Finished, 300, 240, 10),
+            record(Outcome::Rejected, 5_000, 0, 0),
+        ];
+        let report = SessionReport::of(&[0, 0, 1, 2], &records).unwrap();
+        assert_eq!((report.sessions, report.first_turns.finished), (2, 2));
+        assert_eq!(report.first_turns.cached_share(), Some(0.3));
+        assert_eq!(report.first_turns.ttft_ms.map(|of| of.mean), Some(30.0));
+        assert_eq!((report.later_turns.requests, report.later_turns.finished), (2, 1));
+        assert_eq!(report.later_turns.cached_share(), Some(0.8));
+        assert!(SessionReport::of(&[], &records).is_none());
+    }
+}

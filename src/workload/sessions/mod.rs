@@ -1,0 +1,135 @@
+//! Sessions: requests that continue each other. A turn is sent when the turn before it has finished for its client and the client has
+//! thought. `list` has the sessions of a file, `generated` those of a few numbers. Uses `arrivals`, `lengths`, `limits`, `seed`.
+
+mod generated;
+mod list;
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+
+use super::{Workload, WorkloadRequest};
+
+pub use generated::{GeneratedSessions, SessionShape, SessionStarts};
+pub(super) use list::grown;
+pub use list::{Session, SessionList, Turn};
+
+/// A turn of a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Place {
+    /// Session, in order of start from 0.
+    session: u32,
+    /// Turn of the session, from 0.
+    turn: u32,
+    /// Tokens in front of the turn's new text.
+    context_tokens: u32,
+}
+
+/// The turn after another one.
+struct Next {
+    place: Place,
+    /// Time from the end of the turn before to this one.
+    think_ns: u64,
+    /// Earliest time at which it is sent.
+    earliest_ns: u64,
+}
+
+/// The sessions of a load: when they start, and what their turns are.
+trait Script {
+    /// Returns when the next session starts; `None` if no further one does before a session in progress ends.
+    fn next_start_ns(&self) -> Option<u64>;
+
+    /// Starts the next session.
+    fn start(&mut self) -> Option<Place>;
+
+    /// Returns the request of a turn, whose time counts for nothing.
+    fn request(&self, place: Place) -> Option<WorkloadRequest>;
+
+    /// Returns the turn after another one; `None` after the last.
+    fn next(&self, place: Place) -> Option<Next>;
+
+    /// Reports that the last turn of a session finished.
+    fn ended(&mut self, now_ns: u64);
+
+    /// Returns the number of requests of all sessions.
+    fn num_requests(&self) -> u64;
+}
+
+/// Sessions as a load. A turn that the server refuses counts as finished, so that the later turns of its session are sent too.
+pub struct SessionLoad {
+    script: Box<dyn Script + Send>,
+    /// Turns whose time is known: their time, a number that keeps the order of equal times, and the turn.
+    due: BinaryHeap<Reverse<(u64, u64, Place)>>,
+    num_due: u64,
+    /// Turns that were sent and have not finished, by number of the request.
+    in_flight: BTreeMap<u32, Place>,
+    sent: u32,
+    /// The latest time that was reported or at which a request was sent.
+    last_ns: u64,
+}
+
+impl SessionLoad {
+    fn new(script: Box<dyn Script + Send>) -> Self {
+        SessionLoad { script, due: BinaryHeap::new(), num_due: 0, in_flight: BTreeMap::new(), sent: 0, last_ns: 0 }
+    }
+
+    fn next_due_ns(&self) -> Option<u64> {
+        self.due.peek().map(|Reverse((due_ns, ..))| *due_ns)
+    }
+
+    fn is_turn_first(&self) -> bool {
+        match (self.next_due_ns(), self.script.next_start_ns()) {
+            (Some(due_ns), Some(start_ns)) => due_ns <= start_ns,
+            (due_ns, _) => due_ns.is_some(),
+        }
+    }
+
+    fn end(&mut self, now_ns: u64, place: Place) {
+        self.last_ns = self.last_ns.max(now_ns);
+        match self.script.next(place) {
+            Some(Next { place, think_ns, earliest_ns }) => {
+                let due_ns = self.last_ns.saturating_add(think_ns).max(earliest_ns);
+                self.due.push(Reverse((due_ns, self.num_due, place)));
+                self.num_due += 1;
+            }
+            None => self.script.ended(self.last_ns),
+        }
+    }
+}
+
+impl Workload for SessionLoad {
+    fn next_arrival_ns(&self) -> Option<u64> {
+        let next_ns = [self.next_due_ns(), self.script.next_start_ns()].into_iter().flatten().min();
+        next_ns.map(|next_ns| next_ns.max(self.last_ns))
+    }
+
+    fn next_request(&mut self) -> Option<WorkloadRequest> {
+        let arrival_ns = self.next_arrival_ns()?;
+        let place =
+            if self.is_turn_first() { self.due.pop().map(|Reverse((.., place))| place) } else { self.script.start() }?;
+        let request = self.script.request(place)?;
+        self.in_flight.insert(self.sent, place);
+        self.sent = self.sent.saturating_add(1);
+        self.last_ns = arrival_ns;
+        Some(WorkloadRequest { arrival_ns, turn: place.turn, ..request })
+    }
+
+    /// The oldest request in flight finishes, as this method does not say which one does.
+    fn finished(&mut self, now_ns: u64, _stage: u32) {
+        if let Some((_, place)) = self.in_flight.pop_first() {
+            self.end(now_ns, place);
+        }
+    }
+
+    fn finished_request(&mut self, now_ns: u64, _stage: u32, request: u32) {
+        if let Some(place) = self.in_flight.remove(&request) {
+            self.end(now_ns, place);
+        }
+    }
+
+    fn expected_requests(&self) -> Option<usize> {
+        usize::try_from(self.script.num_requests()).ok()
+    }
+}
+
+#[cfg(test)]
+mod tests;

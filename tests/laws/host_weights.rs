@@ -1,0 +1,143 @@
+//! `cpu_offload_gb`: weights that kernels read from the host in every step.
+
+use ridgepoint::kv_capacity::KvCapacity;
+use ridgepoint::{
+    Deployment, EfficiencyMode, ErrorKind, Hardware, Model, OperatorEstimate, Options, Request, StepEstimate, StepModel,
+};
+
+const GIB: f64 = 1_073_741_824.0;
+
+fn offloading(cpu_offload_gb: f64, tensor_parallel_size: u32) -> Deployment {
+    Deployment { cpu_offload_gb, tensor_parallel_size, ..Deployment::default() }
+}
+
+fn steps(model: &str, gpu: &str, deployment: &Deployment, efficiency: EfficiencyMode) -> StepModel {
+    let options = Options { efficiency, ..Options::uncorrected() };
+    StepModel::with_options(&Model::find(model).unwrap(), &Hardware::find(gpu).unwrap(), deployment, &options).unwrap()
+}
+
+fn host_weights(step: &StepEstimate) -> Option<&OperatorEstimate> {
+    step.operators.iter().find(|operator| operator.name == "host_weights")
+}
+
+/// Of Llama-3.1-8B, a layer's matrices have 6144·4096 + 4096·4096 + 28672·4096 + 4096·14336 = 218,103,808 weights, its norms 8,192 more:
+/// 32 layers take 13,959,168,000 bytes, of which 8 GiB are 61.536 %. 0.61536 · 13,958,643,712 bytes of matrices at 64 GB/s are 134.21 ms.
+/// From the GPU's memory the same calls take 0.61536 · 13.96 GB / 3.35 TB/s = 2.56 ms, with next to nothing for activations.
+#[test]
+fn eight_gib_of_a_small_llama_take_what_pcie_5_takes() {
+    let batch = [Request::decode(100)];
+    let of = |gib| steps("llama-3.1-8b", "h100", &offloading(gib, 1), EfficiencyMode::Ideal).estimate(&batch).unwrap();
+    let (without, with) = (of(0.0), of(8.0));
+    assert!(host_weights(&without).is_none());
+    let read = host_weights(&with).unwrap();
+    let share = 8.0 * GIB / 13_959_168_000.0;
+    let read_bytes = share * 13_958_643_712.0;
+    assert!((read.bytes / read_bytes - 1.0).abs() < 1e-9, "{}", read.bytes);
+    let added_us = read_bytes / 64e9 * 1e6 - share * 13_958_643_712.0 / 3.35e12 * 1e6;
+    assert!((added_us / 131_650.0 - 1.0).abs() < 1e-3, "{added_us}");
+    assert!((read.time_us / added_us - 1.0).abs() < 1e-4, "{} {added_us}", read.time_us);
+    assert!((with.step_time_us - without.step_time_us - read.time_us).abs() < 1e-6 * with.step_time_us);
+    assert!((with.bound_us - without.bound_us - read.bound_us).abs() < 1e-6 * with.bound_us);
+    // Real kernels reach 85 % of the link: 54.4 GB/s.
+    let tables = steps("llama-3.1-8b", "h100", &offloading(8.0, 1), EfficiencyMode::Tables).estimate(&batch).unwrap();
+    let expected_us = read_bytes / 54.4e9 * 1e6;
+    let read_us = host_weights(&tables).unwrap().time_us;
+    assert!(read_us < expected_us && read_us > expected_us * 0.975, "{read_us} {expected_us}");
+}
+
+/// A kernel that computes for longer than its weights need on the bus hides them: 8,192 tokens take 2 · 8192 FLOP for a weight of two
+/// bytes, 16.6 ps at 989.4 TFLOP/s. The bytes take 31 ps at 64 GB/s, and 8.9 ps at 225 GB/s.
+#[test]
+fn long_prompts_hide_a_fast_link() {
+    let text = include_str!("../../hardware/h100_sxm.toml");
+    let fast = text.replace("unidirectional_bytes_per_s = 64e9", "unidirectional_bytes_per_s = 225e9");
+    let batch = [Request::prefill(8192, 0)];
+    let model = Model::find("llama-3.1-8b").unwrap();
+    let added_us = |text: &str| {
+        let gpu = Hardware::from_toml_str("mine", "mine.toml", text).unwrap();
+        let options = Options { efficiency: EfficiencyMode::Ideal, ..Options::uncorrected() };
+        let steps = StepModel::with_options(&model, &gpu, &offloading(8.0, 1), &options).unwrap();
+        host_weights(&steps.estimate(&batch).unwrap()).unwrap().time_us
+    };
+    assert!(added_us(&fast) <= 0.0, "all of it is hidden");
+    // 4.295 billion weights, each (31.25 − 16.56) ps.
+    let expected_us = 8.0 * GIB / 2.0 * (2.0 / 64e9 - 2.0 * 8192.0 / 989.4e12) * 1e6;
+    assert!((added_us(text) / expected_us - 1.0).abs() < 1e-3, "{} {expected_us}", added_us(text));
+}
+
+#[test]
+fn more_on_the_host_is_never_faster_and_tables_agree_with_the_sum() {
+    let mut batches =
+        vec![vec![Request::decode(100)], vec![Request::decode(700); 200], vec![Request::prefill(3000, 500)]];
+    batches.push([vec![Request::decode(50); 33], vec![Request::prefill(1000, 0)]].concat());
+    for (model, gpu, tensor) in [
+        ("llama-3.1-8b", "h100", 1),
+        ("qwen3-30b-a3b", "gb200", 2),
+        ("deepseek-v2-lite", "a100", 1),
+        ("llama-3.1-8b", "l4", 2),
+    ] {
+        let of = |gib| steps(model, gpu, &offloading(gib, tensor), EfficiencyMode::Tables);
+        let models: Vec<StepModel> = [0.0, 0.5, 3.0, 6.0].map(of).into();
+        for batch in &batches {
+            let times: Vec<f64> = models.iter().map(|steps| steps.estimate(batch).unwrap().step_time_us).collect();
+            assert!(times.windows(2).all(|pair| pair[0] <= pair[1]), "{model} {times:?}");
+            for (steps, exact_us) in models.iter().zip(&times) {
+                let fast_us = steps.step_time_us(batch);
+                assert!((fast_us / exact_us - 1.0).abs() < 2e-3, "{model} on {gpu}: {fast_us} {exact_us}");
+            }
+        }
+    }
+}
+
+#[test]
+fn of_experts_those_that_are_visited_cross_the_bus() {
+    let read_bytes = |decodes: usize| {
+        let steps = steps("qwen3-30b-a3b", "h100", &offloading(20.0, 1), EfficiencyMode::Ideal);
+        host_weights(&steps.estimate(&vec![Request::decode(10); decodes]).unwrap()).unwrap().bytes
+    };
+    // A token visits 8 of 128 experts, which hold most of the weights; 256 visit nearly all of them.
+    assert!(
+        read_bytes(1) < 0.15 * 20.0 * GIB && read_bytes(256) > 0.95 * 20.0 * GIB,
+        "{} {}",
+        read_bytes(1),
+        read_bytes(256)
+    );
+    assert!(read_bytes(256) <= 20.0 * GIB);
+}
+
+#[test]
+fn every_stage_keeps_its_own_weights_on_its_own_host() {
+    let staged = Deployment { pipeline_parallel_size: 2, ..offloading(4.0, 1) };
+    let batch = [Request::decode(10)];
+    let bytes = |deployment: &Deployment| {
+        let steps = steps("llama-3.1-8b", "h100", deployment, EfficiencyMode::Ideal);
+        host_weights(&steps.estimate(&batch).unwrap()).unwrap().bytes
+    };
+    assert!((bytes(&staged) / bytes(&offloading(8.0, 1)) - 1.0).abs() < 1e-9);
+}
+
+#[test]
+fn the_memory_that_is_freed_goes_to_the_kv_cache() {
+    let (model, gpu) = (Model::find("llama-3.1-8b").unwrap(), Hardware::find("h100").unwrap());
+    let blocks = |gib| KvCapacity::new(&model, &gpu, &offloading(gib, 1)).unwrap().num_gpu_blocks;
+    // A block of 16 tokens takes 16 · 32 layers · 8 heads · 128 · 2 · 2 bytes = 2 MiB.
+    assert_eq!(blocks(8.0) - blocks(0.0), 4096);
+}
+
+#[test]
+fn more_than_the_layers_have_and_an_unknown_link_are_errors() {
+    let (model, gpu) = (Model::find("llama-3.1-8b").unwrap(), Hardware::find("h100").unwrap());
+    let error = StepModel::new(&model, &gpu, &offloading(13.1, 1)).unwrap_err();
+    assert!(error.kind() == ErrorKind::InvalidArgument && error.to_string().contains("13.000 GiB"), "{error}");
+    // Half of each layer.
+    assert!(StepModel::new(&model, &gpu, &offloading(6.6, 2)).is_err());
+    for wrong in [-1.0, f64::NAN, f64::INFINITY] {
+        assert!(offloading(wrong, 1).validate().is_err(), "{wrong}");
+    }
+    let text = include_str!("../../hardware/h100_sxm.toml");
+    let without = text.split("[host_link]").next().unwrap();
+    let gpu = Hardware::from_toml_str("mine", "mine.toml", without).unwrap();
+    assert!(StepModel::new(&model, &gpu, &Deployment::default()).is_ok());
+    let error = StepModel::new(&model, &gpu, &offloading(1.0, 1)).unwrap_err().to_string();
+    assert!(error.contains("mine: has no host_link, which cpu_offload_gb needs"), "{error}");
+}
