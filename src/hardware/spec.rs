@@ -69,6 +69,12 @@ pub struct HostLink {
     pub unidirectional_bytes_per_s: f64,
 }
 
+impl HostLink {
+    /// Share of the link's rate that kernels and copies reach. It is an assumption: packets of PCIe carry headers, so that copies reach some
+    /// 55 of 64 GB/s.
+    pub const EFFICIENCY: f64 = 0.85;
+}
+
 /// One GPU: dense peaks, memory, interconnect. Its TOML file names the source of every figure. All figures are finite and
 /// above zero.
 #[derive(Debug, Clone, PartialEq, Serialize)]

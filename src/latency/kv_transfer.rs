@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
+use crate::hardware::HostLink;
 use crate::units::US_PER_S;
 
 /// The way that KV blocks are copied.
@@ -41,15 +42,14 @@ pub struct KvTransfers {
 }
 
 impl KvTransfers {
-    /// Share of a link's datasheet bandwidth that copies of whole KV blocks reach. It is an assumption: no copies were measured.
-    const EFFICIENCY: f64 = 0.8;
-    /// Time to launch a copy and to see that it has ended, µs. It is an assumption as well.
+    /// Time to launch a copy, µs. It is an assumption: no copies were measured.
     const LATENCY_US: f64 = 20.0;
 
-    /// Returns what a link of this datasheet bandwidth per direction is assumed to give: 80 % of it, 20 µs for each copy, and no
+    /// Returns what a link is assumed to give: 85 % of its datasheet bandwidth in each direction, 20 µs for each copy, and no
     /// contention, as PCIe and NVLink-C2C are full duplex.
-    pub fn assumed(bytes_per_s: f64) -> Self {
-        let link = TransferLink { latency_us: Self::LATENCY_US, bytes_per_s: bytes_per_s * Self::EFFICIENCY };
+    pub fn assumed(link: &HostLink) -> Self {
+        let bytes_per_s = link.unidirectional_bytes_per_s * HostLink::EFFICIENCY;
+        let link = TransferLink { latency_us: Self::LATENCY_US, bytes_per_s };
         KvTransfers { gpu_to_cpu: link, cpu_to_gpu: link, contention: 1.0 }
     }
 
@@ -91,13 +91,14 @@ impl KvTransfers {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::hardware::HostLinkKind;
 
     #[test]
     fn a_copy_takes_its_latency_and_its_bytes() {
-        // 2 MiB over 0.8 × 64 GB/s take 40.96 µs.
-        let transfers = KvTransfers::assumed(64e9);
-        let time_us = transfers.time_us(TransferDirection::CpuToGpu, 2 << 20);
-        assert!((time_us - 60.96).abs() < 1e-9, "{time_us}");
+        // 5.44 MB over 0.85 × 64 GB/s take 100 µs.
+        let link = HostLink { kind: HostLinkKind::Pcie, unidirectional_bytes_per_s: 64e9 };
+        let time_us = KvTransfers::assumed(&link).time_us(TransferDirection::CpuToGpu, 5_440_000);
+        assert!((time_us - 120.0).abs() < 1e-9, "{time_us}");
     }
 
     #[test]

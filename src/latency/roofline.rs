@@ -1,6 +1,6 @@
 //! The calibrated roofline as a latency model: predicted steps, and constants for what the host does around them.
 
-use super::{HostTimes, LatencyModel};
+use super::{HostTimes, KvTransfers, LatencyModel, TransferDirection};
 use crate::request::Request;
 use crate::step_model::StepModel;
 
@@ -9,13 +9,16 @@ use crate::step_model::StepModel;
 pub struct CalibratedRoofline {
     steps: StepModel,
     host: HostTimes,
+    kv_transfers: Option<KvTransfers>,
 }
 
 impl CalibratedRoofline {
-    /// Takes the host's delays from the correction of `steps`, or else their defaults.
+    /// Takes the host's delays from the correction of `steps`, or else their defaults, and the times of KV transfers from the GPU's link
+    /// to its host.
     pub fn new(steps: StepModel) -> Self {
         let host = steps.correction().map_or_else(HostTimes::default, |correction| correction.host);
-        CalibratedRoofline { steps, host }
+        let kv_transfers = steps.host_link().map(KvTransfers::assumed);
+        CalibratedRoofline { steps, host, kv_transfers }
     }
 
     /// Replaces the host's delays.
@@ -23,6 +26,18 @@ impl CalibratedRoofline {
     pub fn with_host(mut self, host: HostTimes) -> Self {
         self.host = host;
         self
+    }
+
+    /// Replaces the times of KV transfers, for a link that was measured.
+    #[must_use]
+    pub fn with_kv_transfers(mut self, kv_transfers: KvTransfers) -> Self {
+        self.kv_transfers = Some(kv_transfers);
+        self
+    }
+
+    /// The times of KV transfers; `None` for a chip whose link to the host is not known.
+    pub fn kv_transfers(&self) -> Option<KvTransfers> {
+        self.kv_transfers
     }
 
     /// The steps.
@@ -42,5 +57,9 @@ impl LatencyModel for CalibratedRoofline {
 
     fn host(&self) -> HostTimes {
         self.host
+    }
+
+    fn kv_transfer_time_us(&self, direction: TransferDirection, bytes: u64) -> f64 {
+        self.kv_transfers.map_or(0.0, |transfers| transfers.time_us(direction, bytes))
     }
 }

@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::distribution::Distribution;
 use super::record::{Outcome, Replay, RequestRecord};
 use crate::correction::HostTimes;
-use crate::latency::{LatencyModel, non_negative};
+use crate::latency::{LatencyModel, TransferDirection, non_negative};
 use crate::request::Request;
 use crate::units::ns_to_s;
 use crate::workload::{Workload, WorkloadRequest};
@@ -153,6 +153,10 @@ impl LatencyModel for ColdSteps<'_> {
 
     fn preemption_processing_time_us(&self) -> f64 {
         self.model.preemption_processing_time_us()
+    }
+
+    fn kv_transfer_time_us(&self, direction: TransferDirection, bytes: u64) -> f64 {
+        self.model.kv_transfer_time_us(direction, bytes)
     }
 }
 

@@ -7,7 +7,7 @@ use rand_pcg::Pcg64;
 
 use crate::correction::HostTimes;
 use crate::error::{Error, Result};
-use crate::latency::LatencyModel;
+use crate::latency::{LatencyModel, TransferDirection};
 use crate::request::Request;
 use crate::workload::seed::{Stream, generator};
 
@@ -80,6 +80,10 @@ impl LatencyModel for NoisySteps<'_> {
 
     fn preemption_processing_time_us(&self) -> f64 {
         self.model.preemption_processing_time_us()
+    }
+
+    fn kv_transfer_time_us(&self, direction: TransferDirection, bytes: u64) -> f64 {
+        self.model.kv_transfer_time_us(direction, bytes)
     }
 }
 

@@ -2,13 +2,9 @@
 
 use crate::efficiency::{Bound, EfficiencyMode, OperatorTime, Provenance};
 use crate::error::{Error, Result};
-use crate::hardware::Hardware;
+use crate::hardware::{Hardware, HostLink};
 use crate::physics::{Kernel, Operator, OperatorId, OperatorKind, StepPlan};
 use crate::units::time_us;
-
-/// Share of the link's rate that kernels reach which read host memory through it. Assumed: packets of PCIe carry headers, so that copies
-/// reach some 55 of 64 GB/s.
-const LINK_EFFICIENCY: f64 = 0.85;
 
 /// How weights come from the host.
 #[derive(Debug, Clone, Copy)]
@@ -33,7 +29,7 @@ impl HostReads {
                            retrieved to its file";
             return Err(Error::invalid(hardware.name.as_str(), vec![problem.to_owned()]));
         };
-        let efficiency = if mode == EfficiencyMode::Ideal { 1.0 } else { LINK_EFFICIENCY };
+        let efficiency = if mode == EfficiencyMode::Ideal { 1.0 } else { HostLink::EFFICIENCY };
         let bytes_per_s = link.unidirectional_bytes_per_s;
         Ok(Some(HostReads { share: plan.offloaded_share, bytes_per_s, efficiency }))
     }

@@ -19,7 +19,7 @@ use crate::efficiency::kernel_time::same_kernel;
 use crate::efficiency::shared_reads::SharedReads;
 use crate::efficiency::{EfficiencyMode, Tables, Timer};
 use crate::error::{Error, Result};
-use crate::hardware::{Architecture, Hardware};
+use crate::hardware::{Architecture, Hardware, HostLink};
 use crate::kv_capacity::device_memory_bytes;
 use crate::model::{Model, Window};
 use crate::physics::attention::kv_bytes_per_token;
@@ -72,6 +72,7 @@ pub struct StepModel {
     shared_reads: Vec<Option<SharedReads>>,
     correction: Option<Arc<Correction>>,
     hardware: String,
+    host_link: Option<HostLink>,
     notes: Vec<String>,
     tables: Option<StepTables>,
     /// No layer limits the keys that a query sees.
@@ -80,6 +81,11 @@ pub struct StepModel {
 }
 
 impl StepModel {
+    /// The link between the GPU and its host; `None` if it is not known.
+    pub(crate) fn host_link(&self) -> Option<&HostLink> {
+        self.host_link.as_ref()
+    }
+
     /// Checks the deployment against the model, finds the efficiency tables of its operators and the recommended correction, and
     /// builds the lookup tables.
     ///
@@ -161,6 +167,7 @@ impl StepModel {
             cpu: pulp::Arch::new(),
             correction,
             hardware: hardware.name.clone(),
+            host_link: hardware.host_link,
             plan,
             timers,
             mode: efficiency,

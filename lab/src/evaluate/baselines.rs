@@ -8,7 +8,7 @@ use super::case::{Case, Rooflines};
 use super::measured::WHOLE_RUN;
 use super::metric::{Metric, predicted_ms};
 use super::report::Baseline;
-use ridgepoint::latency::{CalibratedRoofline, HostTimes, LatencyModel};
+use ridgepoint::latency::{CalibratedRoofline, HostTimes, LatencyModel, TransferDirection};
 use ridgepoint::replay::{EngineConfig, Metrics, replay};
 use ridgepoint::{Request, Result};
 
@@ -82,5 +82,8 @@ impl LatencyModel for Scaled<'_> {
     }
     fn host(&self) -> HostTimes {
         self.inner.host()
+    }
+    fn kv_transfer_time_us(&self, direction: TransferDirection, bytes: u64) -> f64 {
+        self.inner.kv_transfer_time_us(direction, bytes)
     }
 }
