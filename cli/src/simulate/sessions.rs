@@ -93,6 +93,8 @@ mod tests {
             num_output_tokens: 1,
             num_cached_tokens,
             num_preemptions: 0,
+            num_loaded_tokens: 0,
+            load_ns: 0,
             arrival_ns: 1_000_000,
             queued_ns: 1_000_000,
             scheduled_ns: 1_000_000,
