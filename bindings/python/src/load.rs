@@ -53,7 +53,7 @@ pub fn source(load: &Load, arrays: Arrays<'_>, seed: u64, replicas: u32) -> Resu
             let list = share.list(FixedList::new(requests.collect())?)?;
             let summary = list.summary();
             let notes = share.note(None).into_iter().collect();
-            Ok(OpenedLoad { workload: Box::new(list), name: "columns".to_owned(), summary, notes })
+            Ok(OpenedLoad { workload: list.workload(), name: "columns".to_owned(), summary, notes })
         }
     }
 }
