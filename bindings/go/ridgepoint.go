@@ -37,6 +37,7 @@ type Deployment struct {
 	MaxNumBatchedTokens  int     `json:"max_num_batched_tokens,omitempty"`
 	MaxModelLen          int     `json:"max_model_len,omitempty"`
 	GPUMemoryUtilization float64 `json:"gpu_memory_utilization,omitempty"`
+	CPUOffloadGB         float64 `json:"cpu_offload_gb,omitempty"` // GiB of each GPU's weights on the host
 	KVCacheDtype         string  `json:"kv_cache_dtype,omitempty"` // "bfloat16", "fp8"; empty: vLLM's auto
 	BlockSize            int     `json:"block_size,omitempty"`
 	EnforceEager         bool    `json:"enforce_eager,omitempty"`

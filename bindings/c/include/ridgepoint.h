@@ -76,7 +76,7 @@ typedef struct {
    * A JSON object with vLLM's engine arguments, such as {"tensor_parallel_size": 4, "max_num_seqs": 128}. Arguments left
    * out have vLLM's defaults, all of them with NULL. Keys: tensor_parallel_size, pipeline_parallel_size, data_parallel_size,
    * enable_expert_parallel, max_num_seqs, max_num_batched_tokens, max_model_len, gpu_memory_utilization,
-   * kv_cache_dtype, block_size, enforce_eager, cudagraph_mode, cudagraph_capture_sizes, max_cudagraph_capture_size,
+   * cpu_offload_gb, kv_cache_dtype, block_size, enforce_eager, cudagraph_mode, cudagraph_capture_sizes, max_cudagraph_capture_size,
    * attention_backend, disable_custom_all_reduce, generation_config. Any other key is an error.
    */
   const char *deployment_json;

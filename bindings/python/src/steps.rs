@@ -213,8 +213,9 @@ impl StepModel {
     }
 
     /// Returns the memory equation as JSON.
-    fn _kv_capacity(&self, py: Python<'_>, cpu_offload_gb: f64) -> PyResult<String> {
+    fn _kv_capacity(&self, py: Python<'_>, cpu_offload_gb: Option<f64>) -> PyResult<String> {
         detached(py, || {
+            let cpu_offload_gb = cpu_offload_gb.unwrap_or(self.deployment.cpu_offload_gb);
             let capacity = KvCapacity::with_offload(&self.model, &self.hardware, &self.deployment, cpu_offload_gb);
             to_json(&capacity.map_err(raised)?)
         })

@@ -35,6 +35,8 @@ class Deployment:
     """Maximum context length, tokens. Defaults to the model's."""
     gpu_memory_utilization: float = 0.9
     """Share of device memory that the engine may use."""
+    cpu_offload_gb: float = 0.0
+    """GiB of each GPU's weights that stay in host memory. Kernels read them over the bus in every step."""
     kv_cache_dtype: str | None = None
     """"fp8", "bfloat16" and so on; None or "auto": the checkpoint's scheme, else the model's dtype."""
     block_size: int = 16
@@ -71,6 +73,7 @@ class Deployment:
         object.__setattr__(self, "cudagraph_capture_sizes", sizes)
         utilization = real_number("gpu_memory_utilization", self.gpu_memory_utilization)
         object.__setattr__(self, "gpu_memory_utilization", utilization)
+        object.__setattr__(self, "cpu_offload_gb", real_number("cpu_offload_gb", self.cpu_offload_gb))
         for name in ("enable_expert_parallel", "enforce_eager", "disable_custom_all_reduce"):
             switch(name, getattr(self, name))
 

@@ -210,13 +210,14 @@ class StepModel(_native.StepModel):
         """From a request's sending until the engine can schedule it, µs: network, HTTP, tokenisation."""
         return super().queueing_time_us(whole_number("prompt_tokens", prompt_tokens))
 
-    def kv_capacity(self, *, cpu_offload_gb: float = 0.0) -> KvCapacity:
-        """How many KV blocks such a server has.
+    def kv_capacity(self, *, cpu_offload_gb: float | None = None) -> KvCapacity:
+        """How many KV blocks such a server has. ``cpu_offload_gb`` defaults to the deployment's.
 
         Raises:
             RidgepointError: the weights or one request of ``max_model_len`` do not fit; the message says what would.
         """
-        values = json.loads(self._kv_capacity(real_number("cpu_offload_gb", cpu_offload_gb)))
+        offload_gb = None if cpu_offload_gb is None else real_number("cpu_offload_gb", cpu_offload_gb)
+        values = json.loads(self._kv_capacity(offload_gb))
         return record(KvCapacity, values)
 
 
