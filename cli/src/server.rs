@@ -37,6 +37,13 @@ pub struct ServerArgs {
     /// Number of KV blocks; auto computes it from the memory equation even if --config gives one
     #[arg(long, value_name = "N|auto", value_parser = blocks, allow_negative_numbers = true, help_heading = SCHEDULER)]
     num_gpu_blocks_override: Option<Value>,
+    /// Host memory for KV blocks of all GPUs of a replica, GiB: full blocks are copied there, and prompts load them back
+    #[arg(long, value_name = "GIB", allow_negative_numbers = true, help_heading = SCHEDULER)]
+    kv_offloading_size: Option<f64>,
+    /// vLLM's connector as JSON, in place of --kv-offloading-size: the OffloadingConnector with cpu_bytes_to_use or num_cpu_blocks, and
+    /// offload_prompt_only
+    #[arg(long, value_name = "JSON", conflicts_with = "kv_offloading_size", help_heading = SCHEDULER)]
+    kv_transfer_config: Option<String>,
     /// Reuse KV blocks of equal prompt prefixes (on by default)
     #[arg(long, overrides_with = "no_enable_prefix_caching", help_heading = SCHEDULER)]
     enable_prefix_caching: bool,

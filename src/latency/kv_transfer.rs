@@ -1,9 +1,12 @@
 //! The sixth delay: copies of KV blocks between GPU and host.
 
+use std::path::Path;
+
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 use crate::hardware::HostLink;
+use crate::input::{FileKind, read_text};
 use crate::units::US_PER_S;
 
 /// The way that KV blocks are copied.
@@ -51,6 +54,14 @@ impl KvTransfers {
         let bytes_per_s = link.unidirectional_bytes_per_s * HostLink::EFFICIENCY;
         let link = TransferLink { latency_us: Self::LATENCY_US, bytes_per_s };
         KvTransfers { gpu_to_cpu: link, cpu_to_gpu: link, contention: 1.0 }
+    }
+
+    /// Reads the constants from a file of [`KvTransfers::from_json`].
+    ///
+    /// # Errors
+    /// `ErrorKind::Io` for a file that can't be read, and those of [`KvTransfers::from_json`].
+    pub fn read(path: &Path) -> Result<Self> {
+        Self::from_json(&path.display().to_string(), &read_text(FileKind::LatencyModel, path)?)
     }
 
     /// Reads the constants from JSON, as `ingest` writes them. `name` is the file's name for errors.

@@ -36,5 +36,5 @@ pub use engine::replay;
 pub use metrics::{Metrics, StageMetrics};
 pub use noise::NoisySteps;
 pub use observe::{KvEvent, Observer, StepEvent, TransferEvent};
-pub use offload::{KvOffload, OffloadCounters, TransferCounters};
+pub use offload::{KvOffload, LoadOrCompute, OffloadCounters, TransferCounters};
 pub use record::{EngineCounters, Outcome, Replay, RequestRecord};

@@ -2,9 +2,12 @@
 //! engine configuration that a replay needs. Uses `input`, `model`, `hardware`, `deployment`, `kv_capacity`, and the
 //! configuration of `replay`.
 
+mod offload;
 mod read;
 #[cfg(test)]
 mod tests;
+
+pub use offload::{KvOffloading, KvOffloadingSize};
 
 use std::path::Path;
 
@@ -70,6 +73,8 @@ pub struct ServerConfig {
     pub num_gpu_blocks_override: Option<u32>,
     /// GiB of each GPU's weights that stay in host memory: those of the deployment, as its reader sets both.
     pub cpu_offload_gb: f64,
+    /// The host's tier of KV blocks; `None` without one.
+    pub kv_offloading: Option<KvOffloading>,
     /// Notes for users about keys that have no effect.
     pub notes: Vec<String>,
     /// Look the model and the GPU up by name alone, and never as a path. Defaults to false.
@@ -101,6 +106,7 @@ impl ServerConfig {
             scheduler: SchedulerOptions::default(),
             num_gpu_blocks_override: None,
             cpu_offload_gb: 0.0,
+            kv_offloading: None,
             notes: Vec::new(),
             names_only: false,
         }
@@ -214,6 +220,7 @@ impl ServerConfig {
             async_scheduling: scheduler.async_scheduling.unwrap_or(defaults.async_scheduling),
             long_prefill_token_threshold: scheduler.long_prefill_token_threshold.unwrap_or_default(),
             scheduling_policy: scheduler.scheduling_policy.unwrap_or_default(),
+            kv_offload: self.kv_offloading.map(|tier| tier.tier(&capacity, &self.deployment)).transpose()?,
             ..defaults
         };
         if config.state_blocks_per_request > 0 && config.enable_prefix_caching {

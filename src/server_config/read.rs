@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::{SchedulerOptions, ServerConfig};
+use super::{KvOffloading, SchedulerOptions, ServerConfig};
 use crate::deployment::Deployment;
 use crate::dtype::MatmulFormat;
 use crate::error::{Error, Result};
@@ -141,8 +141,10 @@ fn read(origin: &str, keys: &Keys<'_>) -> Option<ServerConfig> {
     let num_gpu_blocks_override = if is_auto { None } else { keys.whole("num_gpu_blocks_override", 1..=u32::MAX) };
     let cpu_offload_gb = cpu_offload_gb(keys, deployment.cpu_offload_gb);
     deployment.cpu_offload_gb = cpu_offload_gb;
+    let kv_offloading = KvOffloading::read(keys);
     let server = ServerConfig::new(origin, model?, hardware?);
-    Some(ServerConfig { deployment, precision, scheduler, num_gpu_blocks_override, cpu_offload_gb, ..server })
+    let sizes = ServerConfig { num_gpu_blocks_override, cpu_offload_gb, kv_offloading, ..server };
+    Some(ServerConfig { deployment, precision, scheduler, ..sizes })
 }
 
 /// Reads the size of the offloaded weights. `cpu_offload` is a switch without a size in published experiments, and a size

@@ -4,6 +4,7 @@
 mod cold;
 mod files;
 mod load;
+mod offload;
 mod report;
 mod sessions;
 mod table;
@@ -14,7 +15,8 @@ use clap::Args;
 use ridgepoint::internals::correction::Correction;
 use ridgepoint::internals::replay::export::TokenMeta;
 use ridgepoint::internals::workload::{KeptContents, check_memory};
-use ridgepoint::latency::{CalibratedRoofline, FittedBlackBox};
+use ridgepoint::latency::{CalibratedRoofline, FittedBlackBox, KvTransfers};
+use ridgepoint::replay::{Metrics, Replay};
 
 use crate::common::{Common, MemoryArg, PREDICTION, PredictionArgs, at_least_zero};
 use crate::deployment::Served;
@@ -27,6 +29,7 @@ use files::{Files, OutputArgs, Replayed};
 use load::LoadArgs;
 #[cfg(feature = "serve")]
 pub use load::ROUNDS;
+use offload::OffloadReport;
 pub use report::{Server, Simulation};
 use sessions::SessionReport;
 
@@ -49,6 +52,9 @@ pub struct Simulate {
     /// Take the times of steps and the host's delays from a latency model of `ridgepoint fit --training-tables`
     #[arg(long, value_name = "FILE", conflicts_with_all = ["correction", "efficiency"], help_heading = PREDICTION)]
     latency: Option<PathBuf>,
+    /// Times of KV transfers that `ridgepoint ingest --transfers-output` wrote [default: 85 % of the GPU's link to its host, 20 µs a copy]
+    #[arg(long, value_name = "FILE", help_heading = PREDICTION)]
+    kv_transfers: Option<PathBuf>,
     #[command(flatten)]
     cold: ColdArgs,
     #[command(flatten)]
@@ -87,20 +93,56 @@ impl Noise {
     }
 }
 
+impl Simulate {
+    /// Replays the load on the same server without its host's tier.
+    fn without_tier(
+        &self,
+        server: &Server<'_>,
+        fits: &dyn Fn(u64) -> ridgepoint::Result<()>,
+    ) -> Result<(Replay, Metrics), Failure> {
+        let mut load = self.load.load().open_if(self.load.seed, server.deployment.data_parallel_size, fits)?;
+        let mut engine = server.engine.clone();
+        engine.config.kv_offload = None;
+        let bar = progress::bar(
+            load.summary.requests as u64,
+            "without the host tier [{bar:30}] {percent} % of {len} requests, {elapsed}",
+        );
+        let replayed = Server { engine: &engine, ..*server }.replay(&mut *load.workload, AnsweredRequests(bar.clone()));
+        bar.finish_and_clear();
+        let (replayed, _) = replayed?;
+        Ok((replayed.replay, replayed.metrics))
+    }
+}
+
 /// Replays a load.
 ///
 /// # Errors
 /// Input that cannot be read or is at fault; files that cannot be written.
 pub fn run(args: &Simulate, common: &Common) -> Result<Outcome<Simulation>, Failure> {
     let mut outputs = Outputs::new(common, args.output.force);
-    let (served, engine, mut warnings) = args.server.open(&args.prediction.options(common), &mut outputs)?;
+    let (served, mut engine, mut warnings) = args.server.open(&args.prediction.options(common), &mut outputs)?;
     let title = served.title();
     let cold = args.cold.open(&served, &mut warnings)?;
     let Served { model, hardware, deployment, steps } = served;
     let fits = |num_requests| check_memory(num_requests, 1, args.memory.max_memory_gib);
     let mut load = args.load.load().open_if(args.load.seed, deployment.data_parallel_size, &fits)?;
     warnings.append(&mut load.notes);
-    let latency = CalibratedRoofline::new(steps);
+    let mut latency = CalibratedRoofline::new(steps);
+    if let Some(path) = &args.kv_transfers {
+        outputs.reads([path]);
+        let transfers = KvTransfers::read(path)?;
+        latency = latency.with_kv_transfers(transfers);
+        match &mut engine.config.kv_offload {
+            Some(tier) => tier.contention = transfers.contention,
+            None => warnings.push("--kv-transfers has no effect without --kv-offloading-size".to_owned()),
+        }
+    }
+    engine.check_transfers(&latency)?;
+    if engine.config.kv_offload.is_some() && args.latency.is_some() {
+        return Err(Failure::usage(
+            "a latency model of --latency knows no times of KV transfers: leave out --kv-offloading-size",
+        ));
+    }
     let fitted = args.latency.as_deref().map(FittedBlackBox::load).transpose()?;
     let correction = latency.steps().correction().filter(|_| fitted.is_none());
     let noise_sigma = args.noise.map(|noise| noise.sigma(correction)).transpose()?;
@@ -137,6 +179,13 @@ pub fn run(args: &Simulate, common: &Common) -> Result<Outcome<Simulation>, Fail
         contents: &sent.contents,
     };
     files.write(&of, &replayed.replay, &replayed.metrics)?;
+    let offload = match engine.config.kv_offload {
+        None => None,
+        Some(_) => {
+            let without = if cold.is_some() { None } else { Some(args.without_tier(&server, &fits)?) };
+            OffloadReport::of(&latency, &engine.config, (&replayed.replay, &replayed.metrics), without)
+        }
+    };
     let memory = args.output.print_kv_capacity.then(|| match engine.blocks_are_given {
         true => format!("{}\nnot used: num_gpu_blocks = {} was given", engine.capacity, engine.config.num_gpu_blocks),
         false => engine.capacity.to_string(),
@@ -147,6 +196,7 @@ pub fn run(args: &Simulate, common: &Common) -> Result<Outcome<Simulation>, Fail
     simulation.warn(start.as_ref().map(ColdReport::remark));
     simulation.warn(args.output.untold(&replayed.replay.records));
     (simulation.title, simulation.memory, simulation.cold) = (title, memory, start);
+    simulation.kv_offload = offload;
     simulation.sessions = SessionReport::of(&sent.turns, &replayed.replay.records);
     Ok(Outcome { notes, ..Outcome::of(simulation) })
 }

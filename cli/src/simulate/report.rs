@@ -13,6 +13,7 @@ use ridgepoint::{Deployment, EfficiencyMode, Hardware, Model};
 use serde::Serialize;
 
 use super::cold::{Cold, ColdReport};
+use super::offload::OffloadReport;
 use super::sessions::SessionReport;
 
 /// A server, and how its steps are timed.
@@ -119,6 +120,7 @@ impl Server<'_> {
             counters: Counters::new(of.replay.counters, &self.engine.config),
             cold: None,
             sessions: None,
+            kv_offload: None,
             engine: self.engine.config.clone(),
             notes: Vec::new(),
             warnings,
@@ -158,6 +160,10 @@ pub struct Simulation {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "serve", schemars(skip))]
     pub(super) sessions: Option<SessionReport>,
+    /// The host's tier of KV blocks, if the server has one. The command's alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "serve", schemars(skip))]
+    pub(super) kv_offload: Option<OffloadReport>,
     pub(super) notes: Vec<String>,
     pub(super) warnings: Vec<String>,
 }

@@ -31,6 +31,9 @@ impl Report for Simulation {
         self.throughput(page);
         page.blank();
         self.engine_lines(page);
+        if let Some(offload) = &self.kv_offload {
+            offload.lay_out(page);
+        }
         page.warnings(&self.warnings);
     }
 }

@@ -7,6 +7,7 @@
 #![expect(clippy::indexing_slicing, reason = "the engine numbers slots within its list")]
 #![expect(clippy::cast_possible_truncation, reason = "a request has fewer than 2^32 blocks")]
 
+mod break_even;
 mod config;
 mod counters;
 mod host_blocks;
@@ -15,6 +16,7 @@ mod link;
 use std::collections::HashSet;
 use std::hash::BuildHasherDefault;
 
+pub use break_even::LoadOrCompute;
 pub use config::KvOffload;
 pub use counters::{OffloadCounters, TransferCounters};
 

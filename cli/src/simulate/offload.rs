@@ -1,0 +1,143 @@
+//! What a host's tier of KV blocks did, what it bought, and from which length a load pays.
+
+use ridgepoint::internals::units::{GIB, ns_to_ms};
+use ridgepoint::latency::{CalibratedRoofline, KvTransfers};
+use ridgepoint::replay::{EngineConfig, KvOffload, LoadOrCompute, Metrics, OffloadCounters, Replay, TransferCounters};
+use serde::Serialize;
+
+use crate::text::{Page, Rows, count, number, percent, plural, shown};
+
+/// The tier of a replay. JSON keys are stable.
+#[derive(Debug, Serialize)]
+pub struct OffloadReport {
+    #[serde(flatten)]
+    tier: KvOffload,
+    /// Times of the transfers.
+    transfers: Option<KvTransfers>,
+    #[serde(flatten)]
+    counted: OffloadCounters,
+    /// Share of the tokens that the GPU did not hold which the host had.
+    hit_share: Option<f64>,
+    /// Mean time that a request waited for a load, ms.
+    mean_load_wait_ms: Option<f64>,
+    /// The shortest prefix that is loaded faster than it is computed; `None` if no prefix is.
+    break_even: Option<Comparison>,
+    /// The longest prefix that fits a request.
+    longest: Comparison,
+    with_tier: Served,
+    /// The same load without the tier; `None` where the server's start was simulated.
+    without_tier: Option<Served>,
+}
+
+/// Loading a prefix against computing it.
+#[derive(Debug, Serialize)]
+struct Comparison {
+    tokens: u32,
+    load_ms: f64,
+    saved_ms: f64,
+}
+
+impl From<LoadOrCompute> for Comparison {
+    fn from(of: LoadOrCompute) -> Self {
+        Comparison { tokens: of.tokens, load_ms: of.load_us / 1e3, saved_ms: of.saved_us / 1e3 }
+    }
+}
+
+/// What clients saw, and what the GPU computed for it.
+#[derive(Debug, Serialize)]
+struct Served {
+    ttft_mean_ms: Option<f64>,
+    ttft_p90_ms: Option<f64>,
+    e2e_mean_ms: Option<f64>,
+    prefill_tokens: u64,
+    preemptions: u64,
+}
+
+impl Served {
+    fn of(replay: &Replay, metrics: &Metrics) -> Self {
+        Served {
+            ttft_mean_ms: metrics.run.ttft_ms.map(|of| of.mean),
+            ttft_p90_ms: metrics.run.ttft_ms.map(|of| of.p90),
+            e2e_mean_ms: metrics.run.e2e_ms.map(|of| of.mean),
+            prefill_tokens: replay.counters.prefill_tokens,
+            preemptions: replay.counters.preemptions,
+        }
+    }
+}
+
+impl OffloadReport {
+    /// The report of a replay; `None` without a tier. `without` is the same load without it.
+    pub fn of(
+        latency: &CalibratedRoofline,
+        engine: &EngineConfig,
+        (replay, metrics): (&Replay, &Metrics),
+        without: Option<(Replay, Metrics)>,
+    ) -> Option<Self> {
+        let (tier, counted) = (engine.kv_offload.clone()?, replay.offload?);
+        let of = |part: u64, whole: u64| (whole > 0).then(|| part as f64 / whole as f64);
+        let longest_blocks = (engine.max_model_len / engine.block_size).saturating_sub(1);
+        Some(OffloadReport {
+            hit_share: of(counted.hit_tokens, counted.asked_tokens),
+            mean_load_wait_ms: (counted.loads.count > 0)
+                .then(|| ns_to_ms(counted.load_wait_ns) / counted.loads.count as f64),
+            break_even: LoadOrCompute::break_even(latency, engine).map(Comparison::from),
+            longest: LoadOrCompute::of(latency, engine, longest_blocks).into(),
+            with_tier: Served::of(replay, metrics),
+            without_tier: without.map(|(replay, metrics)| Served::of(&replay, &metrics)),
+            transfers: latency.kv_transfers(),
+            tier,
+            counted,
+        })
+    }
+
+    /// Puts the tier on a page.
+    pub fn lay_out(&self, page: &mut Page) {
+        let counted = &self.counted;
+        let blocks = f64::from(self.tier.num_cpu_blocks);
+        let size = number(Some(blocks * self.tier.block_bytes as f64 / GIB));
+        let peak = percent(f64::from(counted.max_blocks_in_use) / blocks);
+        let hits = shown(self.hit_share, percent);
+        let tier = format!(
+            "{} on the host, {size} GiB of each GPU, at most {peak} in use; {hits} of the tokens that the GPU did not hold were loaded; {} \
+             evicted",
+            plural(u64::from(self.tier.num_cpu_blocks), "block"),
+            plural(counted.evicted_blocks, "block"),
+        );
+        page.paragraph("host tier  ", &tier);
+        let of = |name: &str, of: &TransferCounters| {
+            format!("{} {name} of {} GiB", count(of.count), number(Some(of.bytes as f64 / GIB)))
+        };
+        let wait = number(self.mean_load_wait_ms);
+        let copies = format!(
+            "{}, {}; a request that loads waits {wait} ms on average",
+            of("loads", &counted.loads),
+            of("stores", &counted.stores)
+        );
+        page.paragraph("transfers  ", &copies);
+        page.paragraph("pays       ", &self.pays());
+        let servers = [("with", Some(&self.with_tier)), ("without", self.without_tier.as_ref())];
+        let servers: Vec<(&str, &Served)> = servers.into_iter().filter_map(|(name, of)| Some((name, of?))).collect();
+        if servers.len() > 1 {
+            page.blank();
+            let rows = Rows::of(servers)
+                .left("host tier", |(name, _)| (*name).to_owned())
+                .right("TTFT mean ms", |(_, of)| number(of.ttft_mean_ms))
+                .right("TTFT p90 ms", |(_, of)| number(of.ttft_p90_ms))
+                .right("E2E mean ms", |(_, of)| number(of.e2e_mean_ms))
+                .right("prompt tokens computed", |(_, of)| count(of.prefill_tokens))
+                .right("preemptions", |(_, of)| count(of.preemptions));
+            page.rows(&rows, &["preemptions", "TTFT p90 ms"]);
+        }
+    }
+
+    fn pays(&self) -> String {
+        let both = |of: &Comparison| {
+            format!("{} ms to load, {} ms to compute", number(Some(of.load_ms)), number(Some(of.saved_ms)))
+        };
+        let longest = format!("{} tokens: {}", count(u64::from(self.longest.tokens)), both(&self.longest));
+        match &self.break_even {
+            Some(of) => format!("a load pays from {} tokens on ({}); {longest}", count(u64::from(of.tokens)), both(of)),
+            None => format!("a load never pays: computing a prefix is faster at every length; {longest}"),
+        }
+    }
+}

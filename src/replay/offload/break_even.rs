@@ -1,0 +1,98 @@
+//! The length from which loading a prefix from the host is faster than computing it again.
+
+use crate::latency::{LatencyModel, TransferDirection};
+use crate::replay::EngineConfig;
+use crate::request::Request;
+
+/// What loading a prefix costs and saves, on a server that does nothing else.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct LoadOrCompute {
+    /// Tokens of the prefix.
+    pub tokens: u32,
+    /// Time to load its blocks, µs.
+    pub load_us: f64,
+    /// Time that the prompt's steps take less, µs.
+    pub saved_us: f64,
+}
+
+impl LoadOrCompute {
+    /// Compares both for a prefix of `num_blocks` blocks with one block behind it. Loads take no time without a host's tier.
+    ///
+    /// # Formula
+    /// `saved = T(prefix + block, 0) − T(block, prefix)`, with `T(n, cached)` the steps of a prompt of `n` tokens in chunks of
+    /// `max_num_batched_tokens`; `load = kv_transfer_time(blocks · bytes)`.
+    pub fn of(latency: &dyn LatencyModel, engine: &EngineConfig, num_blocks: u32) -> Self {
+        let tokens = num_blocks.saturating_mul(engine.block_size);
+        let bytes = engine.kv_offload.as_ref().map_or(0, |tier| tier.block_bytes).saturating_mul(u64::from(num_blocks));
+        let end = tokens.saturating_add(engine.block_size);
+        let saved_us = prompt_us(latency, engine, 0, end) - prompt_us(latency, engine, tokens, end);
+        LoadOrCompute { tokens, load_us: latency.kv_transfer_time_us(TransferDirection::CpuToGpu, bytes), saved_us }
+    }
+
+    /// Returns the shortest prefix, in whole blocks, that is loaded faster than it is computed; `None` if there is none up to
+    /// `max_model_len`.
+    pub fn break_even(latency: &dyn LatencyModel, engine: &EngineConfig) -> Option<Self> {
+        let most = (engine.max_model_len / engine.block_size.max(1)).saturating_sub(1);
+        let pays = |num_blocks: &u32| {
+            let of = Self::of(latency, engine, *num_blocks);
+            of.load_us < of.saved_us
+        };
+        let doubled = std::iter::successors(Some(1_u32), |blocks| blocks.checked_mul(2));
+        let mut above = doubled.take_while(|blocks| *blocks <= most).find(pays)?;
+        let mut below = above / 2;
+        while above - below > 1 {
+            let middle = below.midpoint(above);
+            if pays(&middle) {
+                above = middle;
+            } else {
+                below = middle;
+            }
+        }
+        Some(Self::of(latency, engine, above))
+    }
+}
+
+/// Time of the steps that compute a prompt's tokens from `from` to `end`.
+fn prompt_us(latency: &dyn LatencyModel, engine: &EngineConfig, from: u32, end: u32) -> f64 {
+    let chunk = engine.max_num_batched_tokens.max(1);
+    let starts = std::iter::successors(Some(from), |start| start.checked_add(chunk)).take_while(|start| *start < end);
+    let step_us = |start: u32| {
+        let tokens = chunk.min(end - start);
+        latency.step_time_us(&[Request::new(start, tokens, start + tokens == end)])
+    };
+    starts.map(step_us).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::deployment::Deployment;
+    use crate::replay::KvOffload;
+
+    /// 1 µs a token, 10 µs a step; a block of 16 bytes takes 100 µs and 4 µs for each.
+    struct Line;
+
+    impl LatencyModel for Line {
+        fn step_time_us(&self, requests: &[Request]) -> f64 {
+            10.0 + requests.iter().map(|request| f64::from(request.num_scheduled_tokens)).sum::<f64>()
+        }
+        fn kv_transfer_time_us(&self, _: TransferDirection, bytes: u64) -> f64 {
+            100.0 + bytes as f64 / 4.0
+        }
+    }
+
+    #[test]
+    fn loading_pays_from_the_length_whose_steps_take_longer() {
+        let offload = KvOffload { num_cpu_blocks: 9, block_bytes: 16, offload_prompt_only: false, contention: 1.0 };
+        let base = EngineConfig::new(&Deployment::default(), 4096, 1000);
+        let mut engine = EngineConfig { kv_offload: Some(offload), max_num_batched_tokens: 8192, ..base };
+        // n blocks save 16·n µs of one step and take 100 + 4·n µs: 9 blocks are the first that pay, 144 against 136.
+        let found = LoadOrCompute::break_even(&Line, &engine);
+        assert_eq!(found, Some(LoadOrCompute { tokens: 144, load_us: 136.0, saved_us: 144.0 }));
+        // In chunks of 32 tokens, n blocks also save a step of 10 µs for every two of them: 6 blocks save 96 + 30 and take 124.
+        engine.max_num_batched_tokens = 32;
+        assert_eq!(LoadOrCompute::break_even(&Line, &engine).map(|of| of.tokens), Some(96));
+        engine.max_model_len = 96;
+        assert_eq!(LoadOrCompute::break_even(&Line, &engine), None);
+    }
+}

@@ -1,0 +1,155 @@
+//! The host's tier of KV blocks as vLLM's arguments give it: `kv_offloading_size`, or a connector in `kv_transfer_config`.
+
+use serde_json::Value;
+
+use super::Engine;
+use crate::deployment::Deployment;
+use crate::error::{Error, Result};
+use crate::input::{Keys, NumberRange};
+use crate::kv_capacity::KvCapacity;
+use crate::latency::CalibratedRoofline;
+use crate::replay::KvOffload;
+use crate::units::GIB;
+
+/// The connector that a replay knows.
+const CONNECTOR: &str = "OffloadingConnector";
+
+impl Engine {
+    /// Checks that an engine with a host's tier knows how long its transfers take.
+    ///
+    /// # Errors
+    /// `ErrorKind::Invalid` for a chip whose link to the host is not known, unless the times were given.
+    pub fn check_transfers(&self, latency: &CalibratedRoofline) -> Result<()> {
+        if self.config.kv_offload.is_none() || latency.kv_transfers().is_some() {
+            return Ok(());
+        }
+        let problem = "has no host_link, which a host's tier of KV blocks needs: add [host_link] with kind, unidirectional_bytes_per_s, \
+                       source and retrieved to its file, or give measured times of transfers";
+        Err(Error::invalid("the GPU", vec![problem.to_owned()]))
+    }
+}
+
+/// Room for KV blocks in host memory.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct KvOffloading {
+    /// Its size.
+    pub size: KvOffloadingSize,
+    /// Whether only blocks of prompts are copied to the host.
+    pub offload_prompt_only: bool,
+}
+
+/// The size of the host's tier.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum KvOffloadingSize {
+    /// Bytes of all GPUs of a replica together, as vLLM counts them.
+    Bytes(f64),
+    /// Blocks.
+    Blocks(u32),
+}
+
+impl KvOffloading {
+    /// Reads the arguments; `None` without a tier.
+    pub(super) fn read(keys: &Keys<'_>) -> Option<Self> {
+        let gib = keys.number("kv_offloading_size", NumberRange::from_zero(1e6, "GiB")).filter(|gib| *gib > 0.0);
+        keys.read("kv_offloading_backend", "native: LMCache is not modelled", |value| {
+            (value == "native").then_some(())
+        });
+        let connector = keys.get("kv_transfer_config").and_then(|value| Self::read_connector(keys, value));
+        if gib.is_some() && connector.is_some() {
+            keys.problem("kv_offloading_size", "is given beside kv_transfer_config: keep one");
+        }
+        let sized =
+            gib.map(|gib| KvOffloading { size: KvOffloadingSize::Bytes(gib * GIB), offload_prompt_only: false });
+        connector.or(sized)
+    }
+
+    /// Reads a connector, an object or its JSON.
+    fn read_connector(keys: &Keys<'_>, value: &Value) -> Option<Self> {
+        let parsed = value.as_str().and_then(|text| serde_json::from_str::<Value>(text).ok());
+        let config = match parsed.as_ref().unwrap_or(value) {
+            Value::Object(config) => config,
+            _ => {
+                keys.problem("kv_transfer_config", "must be an object or its JSON");
+                return None;
+            }
+        };
+        let mut tier = KvOffloading { size: KvOffloadingSize::Blocks(0), offload_prompt_only: false };
+        for (key, value) in config {
+            match (key.as_str(), value) {
+                ("kv_connector", Value::String(name)) if name == CONNECTOR => {}
+                ("kv_role", Value::String(role)) if role == "kv_both" => {}
+                ("kv_connector_extra_config", Value::Object(extra)) => {
+                    for (key, value) in extra {
+                        tier.read_extra(keys, key, value);
+                    }
+                }
+                _ => keys.problem(
+                    "kv_transfer_config",
+                    format!("has {key} = {value}: only {CONNECTOR} with the role kv_both is modelled"),
+                ),
+            }
+        }
+        if !config.contains_key("kv_connector") {
+            keys.problem("kv_transfer_config", format!("names no kv_connector: give {CONNECTOR}"));
+        }
+        if tier.size == KvOffloadingSize::Blocks(0) {
+            keys.problem("kv_transfer_config", "gives no cpu_bytes_to_use in kv_connector_extra_config");
+        }
+        Some(tier)
+    }
+
+    fn read_extra(&mut self, keys: &Keys<'_>, key: &str, value: &Value) {
+        match (key, value.as_f64(), value.as_u64().and_then(|blocks| u32::try_from(blocks).ok())) {
+            ("cpu_bytes_to_use", Some(bytes), _) if bytes > 0.0 => self.size = KvOffloadingSize::Bytes(bytes),
+            ("num_cpu_blocks", _, Some(blocks)) if blocks > 0 => self.size = KvOffloadingSize::Blocks(blocks),
+            ("offload_prompt_only", ..) if value.is_boolean() => self.offload_prompt_only = value == true,
+            ("eviction_policy", ..) if value == "lru" => {}
+            ("spec_name", ..) if value == "CPUOffloadingSpec" => {}
+            ("self_describing_kv_events", ..) => {}
+            _ => keys.problem(
+                "kv_transfer_config",
+                format!(
+                    "has {key} = {value} in kv_connector_extra_config: cpu_bytes_to_use or num_cpu_blocks above 0, offload_prompt_only \
+                     and the eviction_policy lru are modelled"
+                ),
+            ),
+        }
+    }
+
+    /// The tier of a server with this memory.
+    ///
+    /// # Errors
+    /// `ErrorKind::InvalidArgument` for a tier that holds no block.
+    pub(super) fn tier(self, capacity: &KvCapacity, deployment: &Deployment) -> Result<KvOffload> {
+        let block_bytes = (capacity.kv_bytes_per_token * f64::from(capacity.block_size)).max(1.0);
+        let gpus = f64::from(deployment.tensor_parallel_size) * f64::from(deployment.pipeline_parallel_size);
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "floats saturate; sizes are positive"
+        )]
+        let num_cpu_blocks = match self.size {
+            KvOffloadingSize::Blocks(blocks) => blocks,
+            KvOffloadingSize::Bytes(bytes) => (bytes / (block_bytes * gpus)) as u32,
+        };
+        if num_cpu_blocks == 0 {
+            let reason =
+                format!("holds no KV block: one takes {:.4} GiB on all GPUs together", block_bytes * gpus / GIB);
+            return Err(Error::invalid_argument("kv_offloading_size", self.shown(), reason));
+        }
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a block has fewer than 2^64 bytes"
+        )]
+        let block_bytes = block_bytes.round() as u64;
+        Ok(KvOffload { num_cpu_blocks, block_bytes, offload_prompt_only: self.offload_prompt_only, contention: 1.0 })
+    }
+
+    fn shown(self) -> String {
+        match self.size {
+            KvOffloadingSize::Bytes(bytes) => format!("{} GiB", bytes / GIB),
+            KvOffloadingSize::Blocks(blocks) => format!("{blocks} blocks"),
+        }
+    }
+}
