@@ -69,7 +69,7 @@ pub struct LoadArgs {
     prefix_len: Option<u32>,
     /// Mean time from the end of a turn to the next, as the client thinks or a tool runs, s. Times are exponential [default: 0]
     #[arg(long, value_name = "S", value_parser = at_least_zero, allow_negative_numbers = true, help_heading = LOAD)]
-    #[arg(requires = "turns", conflicts_with_all = ["profile", "requests"])]
+    #[arg(requires = "turns", conflicts_with_all = ["profile", "requests", "num_requests"])]
     think_time_s: Option<f64>,
     /// Seed of random arrival and think times and of --noise; the same seed gives the same result
     #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = 0, help_heading = LOAD)]

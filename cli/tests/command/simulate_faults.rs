@@ -110,7 +110,7 @@ fn a_bad_row_names_row_column_value_and_what_is_allowed() {
             "{\"timestamp\": 0, \"input_length\": 513, \"output_length\": 1, \"hash_ids\": [1]}",
             "found [1], expected 2 ids",
         ),
-        ("{\"sub_requests\": []}", "agentic sessions (sub_requests) are not supported"),
+        ("{\"sub_requests\": []}", "column 'arrival_time_ns' is missing"),
         ("{\"input_lens\": [5], \"request_throughput\": 1}", "start_times is missing or empty; run `vllm bench serve`"),
         ("TIMESTAMP,ContextTokens,GeneratedTokens\nyesterday,5,5\n", "row 1: column 'TIMESTAMP': found yesterday"),
     ] {

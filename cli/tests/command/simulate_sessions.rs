@@ -74,7 +74,12 @@ fn flags_that_do_not_go_together_are_told() {
     fails(2, &format!("--request-rate 1 {lengths} --turns 2"), &["--num-requests", "--num-sessions"]);
     fails(2, &format!("--request-rate 1 {lengths} --turns 2 --num-requests 4"), &["--turns", "cannot be used with"]);
     fails(2, &format!("--request-rate 1 {lengths} --num-sessions 4"), &["--turns"]);
-    fails(2, &format!("--request-rate 1 {lengths} --num-requests 4 --think-time-s 1"), &["--turns"]);
+    fails(
+        2,
+        &format!("--request-rate 1 {lengths} --num-requests 4 --think-time-s 1"),
+        &["--think-time-s", "cannot be used with"],
+    );
+    fails(2, &format!("--concurrency 1 {lengths} --think-time-s 1"), &["--turns"]);
     fails(2, &format!("--concurrency 1 {lengths} --turns 0"), &["'0'", "--turns"]);
     fails(2, &format!("--concurrency 1 {lengths} --turns 2 --think-time-s -1"), &["at least 0"]);
     fails(2, "--requests r.csv --turns 2", &["cannot be used with"]);
