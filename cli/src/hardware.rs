@@ -236,7 +236,7 @@ fn one(entry: &GpuEntry, page: &mut Page) {
             HostLinkKind::Pcie => "PCIe",
             HostLinkKind::NvlinkC2c => "NVLink-C2C",
         };
-        page.fact("link to host", &format!("{kind} {}", quantity(host.unidirectional_bytes_per_s, "B/s")));
+        page.fact("host link", &format!("{kind} {}", quantity(host.unidirectional_bytes_per_s, "B/s")));
     }
     page.fact("tables", &listed(&entry.tables, without_tables(gpu)));
     page.fact("correction", &listed(&entry.corrections, without_correction(gpu)));

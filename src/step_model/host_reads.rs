@@ -34,6 +34,15 @@ impl HostReads {
         Ok(Some(HostReads { share: plan.offloaded_share, bytes_per_s, efficiency }))
     }
 
+    /// The assumption behind the reads.
+    pub(super) fn note(&self) -> String {
+        format!(
+            "host_weights: no step with weights on the host was measured; they are read at {:.0} % of the {:.0} GB/s of the GPU's link to the host",
+            self.efficiency * 100.0,
+            self.bytes_per_s / 1e9
+        )
+    }
+
     /// What reading the weights of `calls` adds to their times, as an operator of its own; `None` if none of them has weights.
     ///
     /// # Formula

@@ -159,6 +159,7 @@ impl StepModel {
         }
         notes.extend(weights_that_do_not_fit(&plan, hardware, deployment));
         let host_reads = HostReads::new(&plan, hardware, efficiency)?;
+        notes.extend(host_reads.as_ref().map(HostReads::note));
         let launches = if efficiency == EfficiencyMode::Ideal { Launches::default() } else { Launches::new(&plan) };
         let mut steps = StepModel {
             tables: None,

@@ -43,6 +43,7 @@ fn eight_gib_of_a_small_llama_take_what_pcie_5_takes() {
     let expected_us = read_bytes / 54.4e9 * 1e6;
     let read_us = host_weights(&tables).unwrap().time_us;
     assert!(read_us < expected_us && read_us > expected_us * 0.975, "{read_us} {expected_us}");
+    assert!(tables.warnings.iter().any(|of| of.contains("read at 85 % of the 64 GB/s")), "{:?}", tables.warnings);
 }
 
 /// A kernel that computes for longer than its weights need on the bus hides them: 8,192 tokens take 2 · 8192 FLOP for a weight of two
@@ -87,6 +88,15 @@ fn more_on_the_host_is_never_faster_and_tables_agree_with_the_sum() {
             }
         }
     }
+}
+
+/// The rate of the link is assumed to be off by 10 % (one standard deviation): 90 % intervals are ± 1.645 · 10 % of its part, at least.
+#[test]
+fn intervals_know_that_the_rate_of_the_link_is_assumed() {
+    let (model, gpu) = (Model::find("llama-3.1-8b").unwrap(), Hardware::find("h100").unwrap());
+    let step = StepModel::new(&model, &gpu, &offloading(8.0, 1)).unwrap().estimate(&[Request::decode(100)]).unwrap();
+    let share = host_weights(&step).unwrap().share;
+    assert!(share > 0.9 && step.upper_us / step.step_time_us > (1.645 * 0.1 * share).exp() - 1e-9, "{step:?}");
 }
 
 #[test]
