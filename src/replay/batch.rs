@@ -18,6 +18,8 @@ pub(super) struct Batch {
     /// Slots of the steady decodes that get their last token from this step, in order.
     pub(super) leaving: Vec<u32>,
     pub(super) end_ns: u64,
+    /// Whether it has a request. Only an engine with a host's tier keeps iterations without any.
+    pub(super) is_step: bool,
     /// Slots whose loads from the host, and whose last stores, the engine saw end when it launched this step.
     pub(super) loaded: Vec<u32>,
     pub(super) stored: Vec<u32>,
@@ -32,12 +34,13 @@ impl Batch {
         self.num_resumed = 0;
         self.steady.clear();
         self.leaving.clear();
+        self.is_step = false;
         self.loaded.clear();
         self.stored.clear();
     }
 
     /// Whether it is an iteration without a step, without preemptions, and without the end of a transfer.
     pub(super) fn is_quiet(&self) -> bool {
-        self.requests.is_empty() && self.preempted.is_empty() && self.loaded.is_empty() && self.stored.is_empty()
+        !self.is_step && self.preempted.is_empty() && self.loaded.is_empty() && self.stored.is_empty()
     }
 }

@@ -347,7 +347,7 @@ impl Engine<'_> {
 
     /// Ends a step: delivers its tokens and removes finished requests.
     fn update(&mut self, step: &Batch) -> Result<()> {
-        if self.scheduler.offload.is_some() && step.requests.is_empty() {
+        if !step.is_step {
             return self.end_transfers(step);
         }
         let client_ns = self.clock.at_client_ns(step.end_ns);
@@ -404,7 +404,7 @@ impl Engine<'_> {
                 self.observer.kv(&if is_removed { KvEvent::Removed(blocks) } else { KvEvent::Stored(blocks) });
             }
         }
-        if step.requests.iter().any(|request| request.samples) {
+        if !step.steady.is_empty() || step.requests.iter().any(|request| request.samples) {
             self.vain_preemptions = 0;
         }
         self.vain_preemptions += step.preempted.len() as u64;

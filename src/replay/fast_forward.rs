@@ -70,6 +70,23 @@ impl Steady {
         }
     }
 
+    /// Slots whose blocks are full once the next step is scheduled, behind `in_flight` steps. Some may have been full before.
+    pub(super) fn filling(&self, in_flight: u32) -> impl Iterator<Item = u32> + '_ {
+        let next = (self.turn + 1) % self.wheel.len();
+        let later = if in_flight == 0 { self.wheel[next].as_slice() } else { &[] };
+        self.wheel[self.turn].iter().chain(later).copied()
+    }
+
+    /// Whether the next step has the request as a steady decode.
+    pub(super) fn holds(&self, state: &Slot) -> bool {
+        state.is_steady_in(self.next_step)
+    }
+
+    /// Tokens of a steady decode whose content the engine knows when it schedules the next step behind `in_flight` others.
+    pub(super) fn num_known(&self, state: &Slot, in_flight: u32) -> u32 {
+        state.computed + (self.next_step - state.steady_from) as u32 + 1 - in_flight
+    }
+
     /// Completes a step, whose other requests are in `batch`.
     pub(super) fn begin_step(&mut self, batch: &mut Batch, in_flight: u32) {
         self.in_flight = in_flight;
@@ -204,7 +221,7 @@ impl Steady {
             self.wheel[turn].clear();
         }
         let settled = &running[..self.num_settled];
-        for (step, batch) in (self.num_ended..).zip(in_flight) {
+        for (step, batch) in (self.num_ended..).zip(in_flight.iter_mut().filter(|batch| batch.is_step)) {
             let steady = || settled.iter().filter(|slot| slots[**slot as usize].is_steady_in(step));
             let computed = |state: &Slot| state.computed - (self.next_step.min(state.steady_until) - step) as u32;
             batch.requests.splice(0..0, steady().map(|slot| Request::decode(computed(&slots[*slot as usize]))));

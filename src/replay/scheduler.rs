@@ -30,6 +30,7 @@ pub(super) struct Scheduler<'a> {
     unused_slots: Vec<u32>,
     pub(super) running: Vec<u32>,
     pub(super) steady: Steady,
+    admissions: u64,
     pub(super) waiting: Waiting,
     pub(super) counters: EngineCounters,
     pub(super) offload: Option<Box<Offload>>,
@@ -56,7 +57,8 @@ impl<'a> Scheduler<'a> {
             slots: Vec::new(),
             unused_slots: Vec::new(),
             running: Vec::new(),
-            steady: Steady::new(config, fast_forward && config.kv_offload.is_none()),
+            steady: Steady::new(config, fast_forward),
+            admissions: 0,
             waiting: Waiting::new(config.scheduling_policy),
             counters: EngineCounters::default(),
             offload: config.kv_offload.as_ref().map(|offload| Box::new(Offload::new(offload, config.block_size))),
@@ -107,7 +109,10 @@ impl<'a> Scheduler<'a> {
         if batch.preempted.is_empty() {
             self.schedule_waiting(batch, &mut budget, &mut found_cached);
         }
-        self.offer_to_host(batch, num_running);
+        let is_step = self.steady.len() > 0 || !batch.requests.is_empty();
+        batch.is_step = is_step;
+        let in_flight = in_flight.iter().filter(|step| step.is_step).count() as u32;
+        self.offer_to_host(batch, num_running, in_flight);
         for (request, slot) in batch.requests.iter().zip(&batch.slots) {
             let state = &mut self.slots[*slot as usize];
             let end = request.num_computed_tokens + request.num_scheduled_tokens;
@@ -120,7 +125,6 @@ impl<'a> Scheduler<'a> {
             state.sampled += u32::from(request.samples);
             state.scheduled_at = None;
         }
-        let is_step = self.steady.len() > 0 || !batch.requests.is_empty();
         let counters = &mut self.counters;
         counters.scheduled_tokens += u64::from(self.steady.len());
         counters.steps += u64::from(is_step);
@@ -129,7 +133,7 @@ impl<'a> Scheduler<'a> {
         counters.max_waiting = counters.max_waiting.max(self.waiting.queue.len() as u32);
         counters.max_blocks_in_use = counters.max_blocks_in_use.max(self.cache.pool.num_in_use());
         if is_step {
-            self.steady.begin_step(batch, in_flight.len() as u32);
+            self.steady.begin_step(batch, in_flight);
         }
         is_step
     }
@@ -232,6 +236,8 @@ impl<'a> Scheduler<'a> {
             self.cache.grow(state, cached + num_tokens);
             state.computed = cached;
             state.is_running = true;
+            state.admission = self.admissions;
+            self.admissions += 1;
             batch.num_resumed += u32::from(state.was_preempted);
             if !state.was_preempted || cached > state.lost {
                 found_cached(state.rank.record, cached - state.lost);
@@ -263,7 +269,7 @@ impl<'a> Scheduler<'a> {
         let cached = (hits * self.config.block_size).max(known_cached);
         let to_load = match &mut self.offload {
             None => 0,
-            Some(offload) => offload.lookup(state, hits)?,
+            Some(offload) => offload.lookup(slot, state, hits)?,
         };
         Some(Prefix { cached, held_blocks: hits, free_hits, to_load })
     }
@@ -282,15 +288,31 @@ impl<'a> Scheduler<'a> {
     }
 
     /// Offers the host the blocks that a step fills: those of new requests, then of running ones, then of preempted ones that run again.
-    fn offer_to_host(&mut self, batch: &Batch, num_running: usize) {
+    fn offer_to_host(&mut self, batch: &Batch, num_running: usize, in_flight: u32) {
         let Some(offload) = &mut self.offload else { return };
-        let slots = &self.slots;
+        let (slots, steady) = (&self.slots, &self.steady);
         let (running, admitted) = (0..num_running, num_running..batch.slots.len());
         let was_preempted = |at: &usize| slots[batch.slots[*at] as usize].was_preempted;
         let new = admitted.clone().filter(|at| !was_preempted(at));
-        for at in new.chain(running).chain(admitted.filter(was_preempted)) {
+        let listed = |at: usize| {
             let (slot, request) = (batch.slots[at], &batch.requests[at]);
-            offload.offer(slot, &slots[slot as usize], request.num_computed_tokens + request.num_scheduled_tokens);
+            let (state, end) = (&slots[slot as usize], request.num_computed_tokens + request.num_scheduled_tokens);
+            (slot, state, end.min(state.num_tokens()))
+        };
+        let mut filling = offload.take_refused();
+        for (slot, state, end) in new.map(listed) {
+            offload.offer(slot, state, end);
+        }
+        filling.retain(|slot| steady.holds(&slots[*slot as usize]));
+        filling.extend(steady.filling(in_flight));
+        filling.sort_unstable_by_key(|slot| slots[*slot as usize].admission);
+        filling.dedup();
+        for slot in filling {
+            let state = &slots[slot as usize];
+            offload.offer(slot, state, steady.num_known(state, in_flight));
+        }
+        for (slot, state, end) in running.chain(admitted.filter(was_preempted)).map(listed) {
+            offload.offer(slot, state, end);
         }
         offload.complete_preempted(slots);
     }

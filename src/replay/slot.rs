@@ -22,6 +22,8 @@ pub(super) struct Slot {
     pub(super) cacheable: u32,
     /// Tokens that were computed and then lost in a preemption.
     pub(super) lost: u32,
+    /// Number of requests that began to run before it did: the order of the running queue.
+    pub(super) admission: u64,
     pub(super) is_running: bool,
     pub(super) was_preempted: bool,
     /// Position in the step that is being scheduled.

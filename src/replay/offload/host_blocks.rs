@@ -21,6 +21,8 @@ struct HostBlock {
     serial: u64,
     /// The last offer of blocks that this one was in.
     offer: u64,
+    /// The round of `Recency` in which it was used last, if that use may not be entered yet.
+    round: u64,
     previous: u32,
     next: u32,
 }
@@ -36,6 +38,14 @@ pub(super) struct HostBlocks {
     newest: u32,
     next_serial: u64,
     offers: u64,
+}
+
+/// The blocks that have to go.
+enum Oldest {
+    Found(Vec<u32>),
+    TooFew,
+    /// One of them was used, and that is not in the order yet.
+    Unsettled,
 }
 
 /// Room that the host made for blocks.
@@ -74,7 +84,16 @@ impl HostBlocks {
         hashes.iter().take_while(is_ready).count() as u32
     }
 
-    /// Marks blocks as used, the last one first, so that a chain loses its end before its beginning.
+    /// Marks blocks as used in a round, so that their order is settled before they are evicted.
+    pub(super) fn mark(&mut self, hashes: &[BlockHash], round: u64) {
+        for hash in hashes {
+            if let Some(index) = self.by_hash.get(hash) {
+                self.blocks[*index as usize].round = round;
+            }
+        }
+    }
+
+    /// Enters a use of blocks into the order, the last one first, so that a chain loses its end before its beginning.
     pub(super) fn touch(&mut self, hashes: &[BlockHash]) {
         for hash in hashes.iter().rev() {
             if let Some(index) = self.by_hash.get(hash).copied() {
@@ -104,8 +123,14 @@ impl HostBlocks {
     }
 
     /// Makes room for those of the offered blocks that it does not hold. Returns `None`, and changes nothing, if too few of the
-    /// others can go: blocks that are written or read stay, and so do those of the offer.
-    pub(super) fn make_room(&mut self, offered: &[BlockHash]) -> Option<Room> {
+    /// others can go: blocks that are written or read stay, and so do those of the offer. Asks `settle` to enter all uses, once,
+    /// before it passes a block that was used in `round`.
+    pub(super) fn make_room(
+        &mut self,
+        offered: &[BlockHash],
+        round: u64,
+        settle: impl FnOnce(&mut Self),
+    ) -> Option<Room> {
         self.offers += 1;
         let mut stored = Vec::new();
         for hash in offered {
@@ -116,7 +141,17 @@ impl HostBlocks {
         }
         let free = self.capacity.saturating_sub(self.len());
         let missing = (stored.len() as u32).saturating_sub(free);
-        let leaving = self.oldest_idle(missing)?;
+        let leaving = match self.oldest_idle(missing, round) {
+            Oldest::Found(leaving) => leaving,
+            Oldest::TooFew => return None,
+            Oldest::Unsettled => {
+                settle(self);
+                match self.oldest_idle(missing, u64::MAX) {
+                    Oldest::Found(leaving) => leaving,
+                    _ => return None,
+                }
+            }
+        };
         let removed = leaving.iter().map(|index| self.remove(*index)).collect();
         for hash in &stored {
             self.insert(*hash);
@@ -124,20 +159,24 @@ impl HostBlocks {
         Some(Room { stored, removed })
     }
 
-    fn oldest_idle(&self, number: u32) -> Option<Vec<u32>> {
+    /// The first `number` blocks in the order that can go.
+    fn oldest_idle(&self, number: u32, round: u64) -> Oldest {
         let mut found = Vec::new();
         let mut index = self.oldest;
         while (found.len() as u32) < number {
             if index == NONE {
-                return None;
+                return Oldest::TooFew;
             }
             let block = &self.blocks[index as usize];
             if block.readers == Some(0) && block.offer != self.offers {
+                if block.round == round {
+                    return Oldest::Unsettled;
+                }
                 found.push(index);
             }
             index = block.next;
         }
-        Some(found)
+        Oldest::Found(found)
     }
 
     /// Marks blocks as written. Returns the serial numbers of those that were not.
@@ -156,8 +195,15 @@ impl HostBlocks {
     }
 
     fn insert(&mut self, hash: BlockHash) {
-        let block =
-            HostBlock { hash, readers: None, serial: self.next_serial, offer: self.offers, previous: NONE, next: NONE };
+        let block = HostBlock {
+            hash,
+            readers: None,
+            serial: self.next_serial,
+            offer: self.offers,
+            round: 0,
+            previous: NONE,
+            next: NONE,
+        };
         self.next_serial += 1;
         let index = if let Some(index) = self.unused.pop() {
             self.blocks[index as usize] = block;
@@ -206,7 +252,7 @@ mod tests {
     use super::*;
 
     fn stored(blocks: &mut HostBlocks, hashes: &[BlockHash]) -> Option<(Vec<BlockHash>, Vec<u64>)> {
-        let room = blocks.make_room(hashes)?;
+        let room = blocks.make_room(hashes, u64::MAX, |_| ())?;
         blocks.end_store(hashes);
         Some((room.stored, room.removed))
     }
@@ -227,15 +273,15 @@ mod tests {
         let mut blocks = HostBlocks::new(2);
         assert_eq!(stored(&mut blocks, &[1]), Some((vec![1], vec![])));
         blocks.begin_load(&[1]);
-        assert!(blocks.make_room(&[2]).is_some());
+        assert!(blocks.make_room(&[2], u64::MAX, |_| ()).is_some());
         // 1 is read and 2 not written yet.
-        assert!(blocks.make_room(&[3]).is_none());
+        assert!(blocks.make_room(&[3], u64::MAX, |_| ()).is_none());
         assert_eq!(blocks.lookup(&[2]), 0);
         assert_eq!(blocks.end_store(&[2]), [1]);
         blocks.end_load(&[1]);
         // 1 is the oldest, but it is in the offer.
         assert_eq!(stored(&mut blocks, &[1, 3]), Some((vec![3], vec![1])));
-        assert!(blocks.make_room(&[1, 3, 4]).is_none());
+        assert!(blocks.make_room(&[1, 3, 4], u64::MAX, |_| ()).is_none());
         assert_eq!(blocks.lookup(&[1, 3]), 2);
     }
 }

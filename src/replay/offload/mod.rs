@@ -12,6 +12,7 @@ mod config;
 mod counters;
 mod host_blocks;
 mod link;
+mod recency;
 
 use std::collections::HashSet;
 use std::hash::BuildHasherDefault;
@@ -23,12 +24,15 @@ pub use counters::{OffloadCounters, TransferCounters};
 use super::batch::Batch;
 use super::block_pool::{AlreadyHashed, BlockHash};
 use super::clock::ns_f64;
-use super::kv_cache::hash_of;
 use super::observe::TransferEvent;
 use super::slot::Slot;
 use crate::latency::{LatencyModel, TransferDirection, non_negative};
 use host_blocks::HostBlocks;
 use link::{Copy, Link};
+use recency::Recency;
+
+/// Blocks of ended requests whose uses are kept before they are entered: 16 MiB.
+const MOST_ENDED_BLOCKS: usize = 1 << 21;
 
 /// Progress of a request's load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -91,14 +95,18 @@ pub(super) struct Offload {
     stores: Vec<Prepared>,
     unsubmitted: Vec<Prepared>,
     preempted: Vec<u32>,
+    /// Requests whose blocks the host had no room for; they are offered again with every step.
+    refused: Vec<u32>,
+    /// The blocks that are offered.
+    offered: Vec<BlockHash>,
     /// Slots of requests that have ended and keep their blocks, since the last iteration.
     ended: Vec<u32>,
     /// Whether a request has ended since the last iteration, so that vLLM runs one even without requests.
     pub(super) any_ended: bool,
+    recency: Recency,
     num_copies: u64,
     /// Requests that went on after a load, since the engine asked last.
     pub(super) resumed: Vec<Resumed>,
-    hashes: Vec<BlockHash>,
     /// Events of the host's blocks for an observer that wants them: whether they were removed, and their serial numbers.
     pub(super) events: Option<Vec<(bool, Vec<u64>)>>,
     pub(super) counters: OffloadCounters,
@@ -117,11 +125,13 @@ impl Offload {
             stores: Vec::new(),
             unsubmitted: Vec::new(),
             preempted: Vec::new(),
+            refused: Vec::new(),
+            offered: Vec::new(),
             ended: Vec::new(),
             any_ended: false,
+            recency: Recency::new(),
             num_copies: 0,
             resumed: Vec::new(),
-            hashes: Vec::new(),
             events: None,
             counters: OffloadCounters::default(),
         }
@@ -133,6 +143,7 @@ impl Offload {
         if self.requests.len() <= slot {
             self.requests.resize_with(slot + 1, Tracked::default);
         }
+        self.recency.add(slot);
         self.requests[slot] = Tracked { record, ..Tracked::default() };
     }
 
@@ -142,12 +153,12 @@ impl Offload {
 
     /// Number of blocks that a waiting request can load behind its first `num_found` ones; `None` while another request loads some
     /// of them.
-    pub(super) fn lookup(&mut self, state: &Slot, num_found: u32) -> Option<u32> {
-        let num_full = state.num_tokens() / self.block_size;
-        self.hashes.clear();
-        self.hashes.extend((0..num_full as usize).map(|index| hash_of(state, index)));
-        self.host.touch(&self.hashes);
-        let rest = self.hashes.get(num_found as usize..).unwrap_or_default();
+    pub(super) fn lookup(&mut self, slot: u32, state: &Slot, num_found: u32) -> Option<u32> {
+        let (slot, num_full) = (slot as usize, (state.num_tokens() / self.block_size) as usize);
+        self.recency.know(slot, state, num_full);
+        let round = self.recency.round;
+        self.host.mark(self.recency.touch(slot, num_full), round);
+        let rest = self.recency.hashes(slot, num_full).get(num_found as usize..).unwrap_or_default();
         let hits = self.host.lookup(rest);
         if hits > 0 && rest[..hits as usize].iter().any(|hash| self.being_loaded.contains(hash)) {
             return None;
@@ -159,7 +170,7 @@ impl Offload {
     pub(super) fn begin_load(&mut self, slot: u32, state: &Slot, num_found: u32, num_blocks: u32) {
         let range = num_found as usize..(num_found + num_blocks) as usize;
         let request = &mut self.requests[slot as usize];
-        request.loading = range.map(|index| hash_of(state, index)).collect();
+        request.loading = self.recency.hashes(slot as usize, range.end)[range].to_vec();
         self.host.begin_load(&request.loading);
         self.being_loaded.extend(&request.loading);
         request.num_offered = num_found + num_blocks;
@@ -185,9 +196,13 @@ impl Offload {
         }
     }
 
-    /// Offers the host the blocks that a step fills, up to the request's first `end` tokens.
-    pub(super) fn offer(&mut self, slot: u32, state: &Slot, end: u32) {
-        let mut num_tokens = end.min(state.num_tokens());
+    /// Takes the requests whose blocks the host had no room for.
+    pub(super) fn take_refused(&mut self) -> Vec<u32> {
+        std::mem::take(&mut self.refused)
+    }
+
+    /// Offers the host the blocks that a step fills, up to the request's first `num_tokens` tokens, whose content is known.
+    pub(super) fn offer(&mut self, slot: u32, state: &Slot, mut num_tokens: u32) {
         if self.config.offload_prompt_only {
             num_tokens = num_tokens.min(state.num_prompt_tokens);
         }
@@ -196,10 +211,19 @@ impl Offload {
         if num_full <= request.num_offered {
             return;
         }
-        self.hashes.clear();
-        self.hashes.extend((0..num_full as usize).map(|index| hash_of(state, index)));
-        let Some(room) = self.host.make_room(&self.hashes[request.num_offered as usize..]) else {
+        let at = slot as usize;
+        self.recency.know(at, state, num_full as usize);
+        if self.recency.num_ended_blocks() > MOST_ENDED_BLOCKS {
+            self.recency.enter(|hashes| self.host.touch(hashes));
+        }
+        self.offered.clear();
+        let offered = self.recency.hashes(at, num_full as usize).iter().skip(request.num_offered as usize);
+        self.offered.extend(offered);
+        let (round, recency) = (self.recency.round, &mut self.recency);
+        let settle = |host: &mut HostBlocks| recency.enter(|hashes| host.touch(hashes));
+        let Some(room) = self.host.make_room(&self.offered, round, settle) else {
             self.counters.refused_blocks += u64::from(num_full - request.num_offered);
+            self.refused.push(slot);
             return;
         };
         request.num_offered = num_full;
@@ -210,7 +234,9 @@ impl Offload {
         if room.stored.is_empty() {
             return;
         }
-        self.host.touch(&self.hashes);
+        let round = self.recency.round;
+        self.host.mark(&room.stored, round);
+        self.host.mark(self.recency.touch(at, num_full as usize), round);
         request.has_stored = true;
         self.stores.push(Prepared { slot, record: state.rank.record, num_blocks: room.stored.len() as u32 });
         request.storing.extend(room.stored);
