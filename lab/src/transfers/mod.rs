@@ -1,0 +1,13 @@
+//! Transfers of KV blocks between GPU and CPU: the fixed latency and the bandwidth of each direction, and their contention, fitted to the
+//! events of a capture.
+
+mod fit;
+mod paired;
+mod queue;
+#[cfg(test)]
+mod generator;
+#[cfg(test)]
+mod recovery_tests;
+
+pub use fit::{DirectionFit, Estimate, FEWEST, LinkFit, MOST, fit_link};
+pub use paired::{Direction, PairedTransfer};
