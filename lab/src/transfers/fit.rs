@@ -1,9 +1,10 @@
 //! Fits the rates of the link between GPU and CPU to paired transfers, with 90 % intervals.
 #![expect(clippy::indexing_slicing, reason = "two directions, and a value for every parameter")]
 
-use nalgebra::{DMatrix, DVector};
+use rayon::iter::{IntoParallelIterator, ParallelIterator};
 use ridgepoint::Result;
 use ridgepoint::internals::correction::SDS_OF_90_PCT;
+use ridgepoint::internals::units::US_PER_S;
 
 use super::paired::PairedTransfer;
 use super::queue::{LinkRates, Queues};
@@ -19,12 +20,28 @@ const FEWEST_SHARED: f64 = 8.0;
 pub const MOST: usize = 20_000;
 /// Slowest that contention can make a direction.
 const LEAST_CONTENTION: f64 = 0.02;
-/// Scatter of a transfer's time: first guess, least and greatest.
-const SCATTER: (f64, f64, f64) = (0.2, 1e-3, 2.0);
+/// Scatter of a transfer's time before the data, and the standard deviation of its logarithm, both assumed. Few ends lie so close to
+/// a step's that they tell it.
+const SCATTER: (f64, f64) = (0.05, 0.7);
+/// Least and greatest scatter.
+const SCATTER_BOUNDS: (f64, f64) = (1e-3, 2.0);
+/// Scatter at the start of a fit: wide, so that a first guess that is off still sees where the ends are.
+const FIRST_SCATTER: f64 = 0.2;
 /// Standard deviation of the priors, in units of the first guess. They only keep directions that the data leave open finite.
 const WIDE: f64 = 100.0;
 const OPTIONS: Options = Options { max_iterations: 200, tolerance: 1e-10 };
+/// The refits of an interval, whose ends need not be exact.
+const ROUGH: Options = Options { max_iterations: 30, tolerance: 1e-4 };
+/// Step of the differences, in standard deviations of the priors.
+const DIFFERENCE: f64 = 1e-7;
+/// By how much the cost exceeds the least one at the ends of a 90 % interval: half the quantile of χ² with one degree of freedom.
+const RISE: f64 = 0.5 * SDS_OF_90_PCT * SDS_OF_90_PCT;
+/// Farthest end of an interval, in standard deviations of the prior.
+const FARTHEST: f64 = 0.5;
+/// Steps of the search for an end.
+const FEW: u32 = 10;
 const CONTENTION: usize = 4;
+const SCATTER_AT: usize = 5;
 const NUM_PARAMETERS: usize = 6;
 
 /// A number with its 90 % interval.
@@ -61,8 +78,8 @@ pub struct LinkFit {
 /// Fits latency and block time of both directions, their contention, and the scatter of times.
 ///
 /// # Formula
-/// Minimises the sum of [`Queues::surprises`] by the crate's solver. The covariance is the inverse of the second derivatives at the minimum,
-/// or that of the sandwich with the rows' own gradients where it is larger.
+/// Minimises the sum of [`Queues::surprises`] by the crate's solver. Intervals are those of the profile likelihood: few ends lie close to a
+/// step's end and tell much, so that the likelihood is no parabola, and a latency may well be 0.
 ///
 /// # Errors
 /// Those of the solver.
@@ -85,12 +102,15 @@ pub fn fit_link(transfers: &[PairedTransfer]) -> Result<LinkFit> {
     let knows_contention = guesses.iter().all(Option::is_some) && shared >= FEWEST_SHARED;
     let free = Parameter { name: "contention", unit: "share", prior: 1.0, prior_sd: WIDE, bounds: (LEAST_CONTENTION, 1.0) };
     parameters.push(if knows_contention { free } else { Parameter { bounds: (1.0, 1.0), ..free } });
-    let (first, least, greatest) = SCATTER;
-    let scatter =
-        Parameter { name: "scatter", unit: "logarithm", prior: first.ln(), prior_sd: WIDE, bounds: (least.ln(), greatest.ln()) };
-    parameters.push(scatter);
-    let residuals = |values: &[f64]| Ok(queues.surprises(&rates(values)).0.into_iter().map(residual).collect());
-    let problem = NumericFit { residuals, parameters: parameters.clone(), difference: 1e-7 };
+    parameters.push(Parameter {
+        name: "scatter",
+        unit: "logarithm",
+        prior: SCATTER.0.ln(),
+        prior_sd: SCATTER.1,
+        bounds: (SCATTER_BOUNDS.0.ln(), SCATTER_BOUNDS.1.ln()),
+    });
+    let residuals = |values: &[f64]| -> Result<Vec<f64>> { Ok(queues.surprises(&rates(values)).0.into_iter().map(residual).collect()) };
+    let problem = NumericFit { residuals: &residuals, parameters: parameters.clone(), difference: DIFFERENCE };
     let mut best: Option<(f64, Vec<f64>)> = None;
     let contentions: &[f64] = if knows_contention { &[0.95, 0.6] } else { &[1.0] };
     for contention in contentions {
@@ -100,40 +120,36 @@ pub fn fit_link(transfers: &[PairedTransfer]) -> Result<LinkFit> {
         }
     }
     let values = best.map_or_else(|| start(&parameters, 1.0), |(_, values)| values);
-    let sds = standard_deviations(&problem, &values)?;
-    let found = rates(&values);
+    let least = cost(&problem, &values)?;
+    let profile = Profile { residuals: &residuals, parameters: &parameters, best: &values, least };
+    let ends = (0..2 * SCATTER_AT).into_par_iter().map(|of| {
+        let (at, sign) = (of / 2, if of % 2 == 0 { -1.0 } else { 1.0 });
+        if parameters[at].is_fixed() { Ok(values[at]) } else { profile.end(at, sign) }
+    });
+    let ends: Vec<f64> = ends.collect::<Result<_>>()?;
+    let estimate = |at: usize| Estimate { value: values[at], lower: ends[2 * at], upper: ends[2 * at + 1] };
+    let per_s = |log_block_us: f64| US_PER_S / log_block_us.exp();
     let direction = |of: usize| {
         guesses[of]?;
-        let (latency, block) = (2 * of, 2 * of + 1);
-        let factor = (SDS_OF_90_PCT * sds[block]).exp();
-        let per_s = ridgepoint::internals::units::US_PER_S / found.block_us[of];
+        let block = estimate(2 * of + 1);
         Some(DirectionFit {
-            latency_us: Estimate {
-                value: values[latency],
-                lower: (values[latency] - SDS_OF_90_PCT * sds[latency]).max(0.0),
-                upper: values[latency] + SDS_OF_90_PCT * sds[latency],
-            },
-            blocks_per_s: Estimate { value: per_s, lower: per_s / factor, upper: per_s * factor },
+            latency_us: estimate(2 * of),
+            // The longest block time is the lowest rate.
+            blocks_per_s: Estimate { value: per_s(block.value), lower: per_s(block.upper), upper: per_s(block.lower) },
         })
-    };
-    let reach = SDS_OF_90_PCT * sds[CONTENTION];
-    let contention = Estimate {
-        value: found.contention,
-        lower: (found.contention - reach).max(0.0),
-        upper: (found.contention + reach).min(1.0),
     };
     Ok(LinkFit {
         directions: [direction(0), direction(1)],
-        contention: knows_contention.then_some(contention),
-        scatter: found.scatter,
+        contention: knows_contention.then(|| estimate(CONTENTION)),
+        scatter: rates(&values).scatter,
     })
 }
 
 /// The values at which a fit starts: the priors, and a contention.
 fn start(parameters: &[Parameter], contention: f64) -> Vec<f64> {
     let mut values: Vec<f64> = parameters.iter().map(|of| of.prior).collect();
-    values.resize(NUM_PARAMETERS, SCATTER.0.ln());
-    values[CONTENTION] = contention;
+    values.resize(NUM_PARAMETERS, 0.0);
+    (values[CONTENTION], values[SCATTER_AT]) = (contention, FIRST_SCATTER.ln());
     values
 }
 
@@ -142,7 +158,7 @@ fn rates(values: &[f64]) -> LinkRates {
         latency_us: [values[0], values[2]],
         block_us: [values[1].exp(), values[3].exp()],
         contention: values[CONTENTION],
-        scatter: values[5].exp(),
+        scatter: values[SCATTER_AT].exp(),
     }
 }
 
@@ -188,56 +204,64 @@ fn shared_transfers(queues: &Queues, rates: &LinkRates) -> f64 {
     if work_us > 0.0 { both_us * count / work_us } else { 0.0 }
 }
 
-/// The standard deviation of each parameter, 0 for fixed ones and infinite for those that the data leave open.
-fn standard_deviations(problem: &impl LeastSquares, values: &[f64]) -> Result<Vec<f64>> {
-    let parameters = problem.parameters();
-    let free: Vec<usize> = (0..values.len()).filter(|at| !parameters[*at].is_fixed()).collect();
-    let moved = |changes: &[(usize, f64)]| {
-        let mut values = values.to_vec();
-        changes.iter().for_each(|(at, by)| values[*at] += by);
-        values
-    };
-    let here = cost(problem, values)?;
-    // Steps that change the cost by about a half see its curvature and not the bends where the order of two events changes.
-    let mut steps = Vec::with_capacity(free.len());
-    for at in &free {
-        let mut step = 1e-5 * parameters[*at].prior_sd;
-        for _ in 0..12 {
-            let there = 0.5 * (cost(problem, &moved(&[(*at, step)]))? + cost(problem, &moved(&[(*at, -step)]))?);
-            let rise = (there - here).max(1e-9);
-            if (0.1..1.0).contains(&rise) {
+/// A cost to fit: the residuals of any values.
+struct Profile<'r> {
+    residuals: &'r (dyn Fn(&[f64]) -> Result<Vec<f64>> + Sync),
+    parameters: &'r [Parameter],
+    /// Where the cost is least.
+    best: &'r [f64],
+    least: f64,
+}
+
+impl Profile<'_> {
+    fn problem(&self, parameters: Vec<Parameter>) -> impl LeastSquares {
+        NumericFit { residuals: |values: &[f64]| (self.residuals)(values), parameters, difference: DIFFERENCE }
+    }
+
+    /// The end of a parameter's 90 % interval on one side: the value from which the cost, least over all other parameters, exceeds the
+    /// least one by [`RISE`]. It is the bound where the cost does not rise so far before.
+    fn end(&self, at: usize, sign: f64) -> Result<f64> {
+        let (parameter, middle) = (self.parameters[at], self.best[at]);
+        let bound = if sign < 0.0 { parameter.bounds.0 } else { parameter.bounds.1 };
+        let most = (bound - middle).abs().min(FARTHEST * parameter.prior_sd);
+        let plain = self.problem(self.parameters.to_vec());
+        let mut values = self.best.to_vec();
+        // The other parameters held, the cost rises faster: a first distance that is too short.
+        let mut distance = most.min(0.01 * parameter.prior_sd);
+        for _ in 0..FEW {
+            values[at] = middle + sign * distance;
+            let rise = cost(&plain, &values)? - self.least;
+            if (0.5 * RISE..2.0 * RISE).contains(&rise) {
                 break;
             }
-            step *= (0.4 / rise).sqrt().clamp(0.1, 10.0);
+            distance = next_distance(distance, rise).min(most);
         }
-        steps.push(step);
-    }
-    let count = free.len();
-    let (mut curvature, mut gradients) = (DMatrix::zeros(count, count), Vec::with_capacity(count));
-    for (i, at) in free.iter().enumerate() {
-        let (up, down) = (moved(&[(*at, steps[i])]), moved(&[(*at, -steps[i])]));
-        curvature[(i, i)] = (cost(problem, &up)? + cost(problem, &down)? - 2.0 * here) / steps[i].powi(2);
-        let rows = problem.residuals(&up)?.into_iter().zip(problem.residuals(&down)?);
-        let slopes = rows.map(|(up, down)| (crate::huber::loss(up) - crate::huber::loss(down)) / (2.0 * steps[i]));
-        gradients.push(DVector::from_vec(slopes.collect()));
-        for (j, other) in free.iter().enumerate().take(i) {
-            let corner = |one: f64, two: f64| cost(problem, &moved(&[(*at, one * steps[i]), (*other, two * steps[j])]));
-            let bend = (corner(1.0, 1.0)? - corner(1.0, -1.0)? - corner(-1.0, 1.0)? + corner(-1.0, -1.0)?)
-                / (4.0 * steps[i] * steps[j]);
-            (curvature[(i, j)], curvature[(j, i)]) = (bend, bend);
+        let (mut below, mut above) = (0.0, f64::INFINITY);
+        for _ in 0..FEW {
+            let held = middle + sign * distance;
+            let mut parameters = self.parameters.to_vec();
+            parameters[at].bounds = (held, held);
+            values[at] = held;
+            let found = minimise(&self.problem(parameters), &values, ROUGH)?;
+            // Its prior is not part of the likelihood, and hardly changes.
+            let rise = found.cost_after - self.least;
+            values = found.values;
+            if rise < RISE {
+                below = distance;
+            } else {
+                above = distance;
+            }
+            if (rise / RISE - 1.0).abs() < 0.05 || below >= most {
+                break;
+            }
+            let next = next_distance(distance, rise).min(most);
+            distance = if next > below && next < above { next } else { 0.5 * (below + above.min(2.0 * below + distance)) };
         }
+        Ok(middle + sign * distance)
     }
-    let pulls = DMatrix::from_fn(count, count, |i, j| {
-        let (i, j): (&DVector<f64>, &DVector<f64>) = (&gradients[i], &gradients[j]);
-        i.dot(j)
-    });
-    let inverse = curvature.cholesky().map(|of| of.inverse());
-    let variance = |at: usize| {
-        let Some(inverse) = &inverse else { return f64::INFINITY };
-        let sandwich = inverse * &pulls * inverse;
-        inverse[(at, at)].max(sandwich[(at, at)])
-    };
-    let mut sds = vec![0.0; values.len()];
-    free.iter().enumerate().for_each(|(i, at)| sds[*at] = variance(i).sqrt());
-    Ok(sds)
+}
+
+/// The distance at which a quadratic rise, seen at one distance, reaches [`RISE`].
+fn next_distance(distance: f64, rise: f64) -> f64 {
+    distance * (RISE / rise.max(1e-9)).sqrt().clamp(0.1, 10.0)
 }

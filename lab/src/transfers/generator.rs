@@ -4,6 +4,7 @@ use rand::RngExt;
 use rand_distr::{Distribution, LogNormal};
 use rand_pcg::Pcg64;
 
+use super::notice::{Notice, Notices};
 use super::paired::{Direction, PairedTransfer};
 
 /// What is planted.
@@ -70,17 +71,20 @@ pub(super) fn generate(planted: &Planted, seed: u64) -> Vec<PairedTransfer> {
     }
     noticing.push(now);
     // Steps without an event leave no batch.
-    let notice = |end: f64| noticing[noticing.partition_point(|at| *at < end).min(noticing.len() - 1)];
-    let mut known: Vec<f64> = ends.iter().flat_map(|(_, begun, end, _)| [*begun, notice(*end)]).collect();
-    known.sort_by(f64::total_cmp);
+    let notice = |end: f64| {
+        let step = noticing.partition_point(|at| *at < end).min(noticing.len() - 1);
+        Notice { at_us: noticing[step], step: Some(step as u64) }
+    };
+    let known = Notices::new(ends.iter().flat_map(|(_, begun, end, _)| [notice(*begun), notice(*end)]).collect());
     let transfer = |(direction, begun_us, end, blocks): &(Direction, f64, f64, u64)| {
-        let noticed_us = notice(*end);
-        let before = known[known.partition_point(|at| *at < noticed_us) - 1];
+        let noticed = notice(*end);
+        let (unfinished_us, unfinished_sd_us) = known.before(noticed);
         PairedTransfer {
             direction: *direction,
             begun_us: *begun_us,
-            unfinished_us: before.max(*begun_us),
-            noticed_us,
+            unfinished_us,
+            unfinished_sd_us,
+            noticed_us: noticed.at_us,
             blocks: *blocks,
             is_fitted: true,
         }

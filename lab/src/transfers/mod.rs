@@ -2,6 +2,7 @@
 //! events of a capture.
 
 mod fit;
+mod notice;
 mod paired;
 mod queue;
 #[cfg(test)]
@@ -10,4 +11,5 @@ mod generator;
 mod recovery_tests;
 
 pub use fit::{DirectionFit, Estimate, FEWEST, LinkFit, MOST, fit_link};
+pub use notice::{Notice, Notices};
 pub use paired::{Direction, PairedTransfer};

@@ -42,12 +42,24 @@ pub struct PairedTransfer {
     pub direction: Direction,
     /// When it was submitted, µs.
     pub begun_us: f64,
-    /// The last end of a step that is known not to have noticed its end, at least `begun_us`, µs.
+    /// About the end of the step before, which did not notice its end, µs.
     pub unfinished_us: f64,
-    /// The end of the step that noticed its end, above `unfinished_us`, µs.
+    /// The standard deviation of that, µs; 0 where the step is known.
+    pub unfinished_sd_us: f64,
+    /// The end of the step that noticed its end, above `begun_us`, µs.
     pub noticed_us: f64,
     /// Its blocks.
     pub blocks: u64,
     /// Whether its time tells the rates; a failed one only holds its queue.
     pub is_fitted: bool,
+}
+
+impl PairedTransfer {
+    /// Times before which it did not end, at most `noticed_us`, and the weight of each: three points of Gauss and Hermite.
+    pub(super) fn unfinished(&self) -> [(f64, f64); 3] {
+        let reach_us = 3.0_f64.sqrt() * self.unfinished_sd_us;
+        let least_us = self.noticed_us - 0.05 * (self.noticed_us - self.unfinished_us);
+        let at = |by: f64| (self.unfinished_us + by * reach_us).min(least_us).max(self.begun_us);
+        [(at(-1.0), 1.0 / 6.0), (at(0.0), 2.0 / 3.0), (at(1.0), 1.0 / 6.0)]
+    }
 }

@@ -109,13 +109,9 @@ impl Queues {
                     let end_us = now_us + left_us / speed;
                     let spread_us = rates.scatter * (end_us - start_us);
                     let sd_us = (variance + spread_us * spread_us + STAMP_US * STAMP_US).sqrt();
-                    let (from, to) = ((transfer.unfinished_us - end_us) / sd_us, (transfer.noticed_us - end_us) / sd_us);
-                    surprises[first[of] + at[of]] = surprise(from, to);
-                    let (mean, variance) = truncated(from, to);
-                    State::Holding {
-                        until_us: (end_us + mean * sd_us).clamp(transfer.unfinished_us, transfer.noticed_us),
-                        variance: variance * sd_us * sd_us,
-                    }
+                    let (surprise, until_us, variance) = observe(&transfer, end_us, sd_us);
+                    surprises[first[of] + at[of]] = surprise;
+                    State::Holding { until_us, variance }
                 }
                 State::Holding { until_us, variance } => {
                     at[of] += 1;
@@ -148,15 +144,32 @@ impl Queues {
     }
 }
 
-/// `−ln` of the probability of a standard normal value between two, with a share of strays that are Cauchy's.
-fn surprise(from: f64, to: f64) -> f64 {
+/// What the noticed end of a transfer says where it was expected at `end_us`: the surprise, and mean and variance of the end then, µs.
+fn observe(transfer: &PairedTransfer, end_us: f64, sd_us: f64) -> (f64, f64, f64) {
+    let to = (transfer.noticed_us - end_us) / sd_us;
+    let (mut mass, mut first, mut second) = (0.0, 0.0, 0.0);
+    for (unfinished_us, weight) in transfer.unfinished() {
+        let from = (unfinished_us - end_us) / sd_us;
+        let weight = weight * probability(from, to);
+        let (mean, variance) = truncated(from, to);
+        mass += weight;
+        first += weight * mean;
+        second += weight * (variance + mean * mean);
+    }
+    let mean = (first / mass).min(to);
+    let until_us = (end_us + mean * sd_us).clamp(transfer.begun_us, transfer.noticed_us);
+    (-mass.ln(), until_us, (second / mass - mean * mean).max(0.0) * sd_us * sd_us)
+}
+
+/// The probability of a standard normal value between two, with a share of strays that are Cauchy's. It is above 0.
+fn probability(from: f64, to: f64) -> f64 {
     let stray = (to - from).atan2(1.0 + from * to) / PI;
     let normal = if from > 0.0 {
         0.5 * (libm::erfc(from * FRAC_1_SQRT_2) - libm::erfc(to * FRAC_1_SQRT_2))
     } else {
         0.5 * (libm::erfc(-to * FRAC_1_SQRT_2) - libm::erfc(-from * FRAC_1_SQRT_2))
     };
-    -((1.0 - STRAY_SHARE) * normal.max(0.0) + STRAY_SHARE * stray).max(f64::MIN_POSITIVE).ln()
+    ((1.0 - STRAY_SHARE) * normal.max(0.0) + STRAY_SHARE * stray).max(f64::MIN_POSITIVE)
 }
 
 /// Mean and variance of a standard normal value that lies between two; the nearer one and 0 where it hardly can.

@@ -24,6 +24,9 @@ fn covered(planted: &Planted, seeds: std::ops::Range<u64>) -> [(usize, f64, f64)
     for seed in seeds {
         let found = fit_link(&generate(planted, seed)).unwrap();
         let mut of = Vec::new();
+        if std::env::var_os("SHOW").is_some() {
+            println!("{seed} {found:?}");
+        }
         for (at, direction) in found.directions.iter().enumerate() {
             let direction = direction.unwrap();
             of.push((direction.latency_us, planted.latency_us[at]));
