@@ -34,8 +34,9 @@ const OPTIONS: Options = Options { max_iterations: 200, tolerance: 1e-10 };
 const ROUGH: Options = Options { max_iterations: 30, tolerance: 1e-4 };
 /// Step of the differences, in standard deviations of the priors.
 const DIFFERENCE: f64 = 1e-7;
-/// By how much the cost exceeds the least one at the ends of a 90 % interval: half the quantile of χ² with one degree of freedom.
-const RISE: f64 = 0.5 * SDS_OF_90_PCT * SDS_OF_90_PCT;
+/// By how much the cost exceeds the least one at the ends of a 90 % interval: half the quantile of χ² with one degree of freedom, and a
+/// fifth more, as the likelihood takes the ends of the other direction's transfers for known.
+const RISE: f64 = 1.2 * 0.5 * SDS_OF_90_PCT * SDS_OF_90_PCT;
 /// Farthest end of an interval, in standard deviations of the prior.
 const FARTHEST: f64 = 0.5;
 /// Steps of the search for an end.

@@ -47,7 +47,8 @@ impl Notices {
         Notices { moments, variation, usual_us }
     }
 
-    /// Returns when the step before the one that noticed an end had ended, and the standard deviation of that, both µs.
+    /// Returns when the step before the one that noticed an end had ended, and the standard deviation of that, both µs. Where no earlier
+    /// step is known, that is any time.
     ///
     /// # Formula
     /// Steps without an event leave no trace, so the last known moment may be `n` steps earlier. The step before then ended about
@@ -57,7 +58,7 @@ impl Notices {
         let after = self.moments.partition_point(|of| of.at_us < noticed.at_us);
         let is_earlier = |of: &&Notice| of.step.is_none() || of.step != noticed.step;
         let Some(last) = self.moments[..after].iter().rev().find(is_earlier) else {
-            return (noticed.at_us - self.usual_us, VARIATION * self.usual_us);
+            return (f64::NEG_INFINITY, 0.0);
         };
         let gap_us = noticed.at_us - last.at_us;
         let steps = match steps_between(last, &noticed) {
@@ -100,6 +101,6 @@ mod tests {
         assert_eq!(known.before(Notice { at_us: 30.0, step: None }), (20.0, 0.0));
         let (before_us, sd_us) = known.before(Notice { at_us: 90.0, step: None });
         assert!((before_us - 80.0).abs() < 1e-9 && sd_us > 4.0, "{before_us} {sd_us}");
-        assert_eq!(notices(&[]).before(Notice { at_us: 5.0, step: None }), (5.0, 0.0));
+        assert_eq!(notices(&[]).before(Notice { at_us: 5.0, step: None }), (f64::NEG_INFINITY, 0.0));
     }
 }
