@@ -75,7 +75,10 @@ fn lay_out_counts(report: &Ingestion, page: &mut Page) {
     for of in &report.cache_hits {
         let queried = of.queried_tokens.map(|tokens| format!(" of {} looked up", number(tokens))).unwrap_or_default();
         let rate = of.rate.map(|rate| format!(", {:.1} %", 100.0 * rate)).unwrap_or_default();
-        page.paragraph("hits: ", &format!("{}, by {}: {} tokens{queried}{rate}", of.tier, of.source, number(of.hit_tokens)));
+        page.paragraph(
+            "hits: ",
+            &format!("{}, by {}: {} tokens{queried}{rate}", of.tier, of.source, number(of.hit_tokens)),
+        );
     }
 }
 
@@ -103,7 +106,8 @@ fn lay_out_transfers(report: &Ingestion, page: &mut Page) {
         page.paragraph("contention: ", &told);
     }
     for of in &report.transfer_faults {
-        let told: Vec<String> = of.faults.told().iter().map(|(number, what)| format!("{} {what}", count(*number))).collect();
+        let told: Vec<String> =
+            of.faults.told().iter().map(|(number, what)| format!("{} {what}", count(*number))).collect();
         if !told.is_empty() {
             page.paragraph("left out: ", &format!("transfers of {}: {}", of.file, told.join(", ")));
         }

@@ -66,8 +66,10 @@ mod tests {
             total("external_prefix_cache_hit_tokens", 120.0),
         ];
         let load = EventCount { event: "CacheLoadCommitted".to_owned(), blocks: 7, ..EventCount::default() };
-        let events =
-            [KvEvents { events: vec![load], ..KvEvents::default() }, KvEvents { blocks_back_from_cpu: 5, ..KvEvents::default() }];
+        let events = [
+            KvEvents { events: vec![load], ..KvEvents::default() },
+            KvEvents { blocks_back_from_cpu: 5, ..KvEvents::default() },
+        ];
         let found = hits(&totals, &events, Some(16));
         let told: Vec<_> = found.iter().map(|of| (of.tier, of.hit_tokens, of.rate)).collect();
         assert_eq!(told, [("gpu", 50.0, Some(0.25)), ("external", 120.0, Some(0.8)), ("cpu", 112.0, None)]);

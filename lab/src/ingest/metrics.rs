@@ -84,7 +84,8 @@ mod tests {
 
     #[test]
     fn the_size_of_a_block_is_a_label() {
-        let of = |labels: &str| reply("a", &format!("{BEFORE}vllm:cache_config_info{{{labels}}} 1.0\n")).unwrap().block_size;
+        let of =
+            |labels: &str| reply("a", &format!("{BEFORE}vllm:cache_config_info{{{labels}}} 1.0\n")).unwrap().block_size;
         let others = "_block_size_resolved=\"True\",effective_attention_block_size=\"64\",hash_block_size=\"None\"";
         assert_eq!(of(&format!("{others},block_size=\"32\",engine=\"0\"")), Some(32));
         assert_eq!(of(&format!("block_size=\"48\",{others}")), Some(48));

@@ -9,12 +9,10 @@ use serde::Serialize;
 use super::capture::Capture;
 use super::dropped::Dropped;
 use super::format::Format;
-use super::join::{JoinedRun, join};
 use super::hits::{TierHits, hits};
+use super::join::{JoinedRun, join};
 use super::kv_counts::KvEvents;
-use super::kv_transfers::{
-    BlockBytes, ContentionReport, FileTransfers, TransferFaultsReport, TransferReport, reports,
-};
+use super::kv_transfers::{BlockBytes, ContentionReport, FileTransfers, TransferFaultsReport, TransferReport, reports};
 use super::periods::{Cleaning, periods};
 use super::request::{RequestTrace, disagreeing_chains};
 use super::server_totals::{MetricsReply, Total, copies, totals};
@@ -187,7 +185,10 @@ impl Tables {
         match &self.metrics[..] {
             [one] if since_start => self.metrics.push(one.at_start()),
             [_, second, ..] if since_start => {
-                return Err(format!("{}: a second reply of /metrics: what happened since the start is in one", second.file));
+                return Err(format!(
+                    "{}: a second reply of /metrics: what happened since the start is in one",
+                    second.file
+                ));
             }
             _ => {}
         }

@@ -85,11 +85,8 @@ pub fn fit_copies(sums: &[CopySums]) -> Result<Option<(Estimate, Estimate)>> {
     }
     let latency = Estimate { value: values[0], lower: (values[0] - reach[0]).max(0.0), upper: values[0] + reach[0] };
     let rate = |byte_us: f64| US_PER_S / byte_us;
-    let bandwidth = Estimate {
-        value: rate(values[1]),
-        lower: rate(values[1] + reach[1]),
-        upper: rate(values[1] - reach[1]),
-    };
+    let bandwidth =
+        Estimate { value: rate(values[1]), lower: rate(values[1] + reach[1]), upper: rate(values[1] - reach[1]) };
     Ok(Some((latency, bandwidth)))
 }
 
@@ -150,7 +147,11 @@ mod tests {
         assert_eq!(fit_copies(&sums(1, 4)).unwrap(), None);
         // All intervals have the same bytes per copy: the two are one number.
         let equal = [CopySums { count: 3, bytes: 3000, seconds: 0.5 }; 12];
-        let scaled = (1..20).map(|n| CopySums { count: n, bytes: 1000 * n, seconds: 0.1 * n as f64 * (1.0 + 0.01 * (n % 3) as f64) });
+        let scaled = (1..20).map(|n| CopySums {
+            count: n,
+            bytes: 1000 * n,
+            seconds: 0.1 * n as f64 * (1.0 + 0.01 * (n % 3) as f64),
+        });
         assert_eq!(fit_copies(&scaled.collect::<Vec<_>>()).unwrap(), None);
         assert_eq!(fit_copies(&equal).unwrap(), None);
         assert_eq!(fit_copies(&[]).unwrap(), None);

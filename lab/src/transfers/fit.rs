@@ -17,7 +17,7 @@ pub const FEWEST: usize = 8;
 /// Fewest transfers that tell the contention by running beside others.
 const FEWEST_SHARED: f64 = 8.0;
 /// Most transfers that are fitted; a fit passes over all of them some hundred times.
-pub const MOST: usize = 20_000;
+pub const MOST: usize = 10_000;
 /// Slowest that contention can make a direction.
 const LEAST_CONTENTION: f64 = 0.02;
 /// Scatter of a transfer's time before the data, and the standard deviation of its logarithm, both assumed. Few ends lie so close to
@@ -101,7 +101,8 @@ pub fn fit_link(transfers: &[PairedTransfer]) -> Result<LinkFit> {
     }
     let shared = shared_transfers(&queues, &rates(&start(&parameters, 1.0)));
     let knows_contention = guesses.iter().all(Option::is_some) && shared >= FEWEST_SHARED;
-    let free = Parameter { name: "contention", unit: "share", prior: 1.0, prior_sd: WIDE, bounds: (LEAST_CONTENTION, 1.0) };
+    let free =
+        Parameter { name: "contention", unit: "share", prior: 1.0, prior_sd: WIDE, bounds: (LEAST_CONTENTION, 1.0) };
     parameters.push(if knows_contention { free } else { Parameter { bounds: (1.0, 1.0), ..free } });
     parameters.push(Parameter {
         name: "scatter",
@@ -110,7 +111,9 @@ pub fn fit_link(transfers: &[PairedTransfer]) -> Result<LinkFit> {
         prior_sd: SCATTER.1,
         bounds: (SCATTER_BOUNDS.0.ln(), SCATTER_BOUNDS.1.ln()),
     });
-    let residuals = |values: &[f64]| -> Result<Vec<f64>> { Ok(queues.surprises(&rates(values)).0.into_iter().map(residual).collect()) };
+    let residuals = |values: &[f64]| -> Result<Vec<f64>> {
+        Ok(queues.surprises(&rates(values)).0.into_iter().map(residual).collect())
+    };
     let problem = NumericFit { residuals: &residuals, parameters: parameters.clone(), difference: DIFFERENCE };
     let mut best: Option<(f64, Vec<f64>)> = None;
     let contentions: &[f64] = if knows_contention { &[0.95, 0.6] } else { &[1.0] };
@@ -256,7 +259,8 @@ impl Profile<'_> {
                 break;
             }
             let next = next_distance(distance, rise).min(most);
-            distance = if next > below && next < above { next } else { 0.5 * (below + above.min(2.0 * below + distance)) };
+            distance =
+                if next > below && next < above { next } else { 0.5 * (below + above.min(2.0 * below + distance)) };
         }
         Ok(middle + sign * distance)
     }

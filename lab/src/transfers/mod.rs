@@ -3,11 +3,11 @@
 
 mod copies;
 mod fit;
+#[cfg(test)]
+mod generator;
 mod notice;
 mod paired;
 mod queue;
-#[cfg(test)]
-mod generator;
 #[cfg(test)]
 mod recovery_tests;
 

@@ -6,7 +6,7 @@ use crate::stats::{mean, median};
 /// Fewest steps next to each other that tell how much their lengths vary.
 const FEWEST_STEPS: usize = 8;
 /// Variation of the length of steps where it is not known, and the largest one, as a share.
-const VARIATION: f64 = 0.5;
+const VARIATION: f64 = 0.4;
 /// Gaps between batches without step numbers up to this many usual ones are a step each.
 const ONE_STEP: f64 = 1.5;
 
@@ -33,7 +33,8 @@ impl Notices {
     /// Sorts moments. Those of the same step, or of the same time, are one: the earliest.
     pub fn new(mut moments: Vec<Notice>) -> Self {
         moments.sort_by(|one, other| one.at_us.total_cmp(&other.at_us));
-        moments.dedup_by(|later, first| later.at_us <= first.at_us || (later.step.is_some() && later.step == first.step));
+        moments
+            .dedup_by(|later, first| later.at_us <= first.at_us || (later.step.is_some() && later.step == first.step));
         let gaps = |of: &dyn Fn(&Notice, &Notice) -> bool| -> Vec<f64> {
             let pairs = moments.windows(2).filter(|pair| of(&pair[0], &pair[1]));
             pairs.map(|pair| pair[1].at_us - pair[0].at_us).collect()
@@ -90,9 +91,12 @@ mod tests {
         let known = notices(&[(100.0, Some(1)), (101.0, Some(1)), (200.0, Some(2)), (600.0, Some(6))]);
         // Step 1 ends the interval of step 2, whichever of its stamps.
         assert_eq!(known.before(Notice { at_us: 200.0, step: Some(2) }), (100.0, 0.0));
-        // Four steps of 100: the last of them began at 500; √(3/4) of the assumed half is its uncertainty.
+        // Four steps of 100: the last of them began at 500; √(3/4) of the assumed 40 is its uncertainty.
         let (before_us, sd_us) = known.before(Notice { at_us: 600.0, step: Some(6) });
-        assert!((before_us - 500.0).abs() < 1e-9 && (sd_us - 50.0 * 0.75_f64.sqrt()).abs() < 1e-9, "{before_us} {sd_us}");
+        assert!(
+            (before_us - 500.0).abs() < 1e-9 && (sd_us - 40.0 * 0.75_f64.sqrt()).abs() < 1e-9,
+            "{before_us} {sd_us}"
+        );
     }
 
     #[test]
@@ -100,7 +104,7 @@ mod tests {
         let known = notices(&[(0.0, None), (10.0, None), (20.0, None), (30.0, None), (90.0, None)]);
         assert_eq!(known.before(Notice { at_us: 30.0, step: None }), (20.0, 0.0));
         let (before_us, sd_us) = known.before(Notice { at_us: 90.0, step: None });
-        assert!((before_us - 80.0).abs() < 1e-9 && sd_us > 4.0, "{before_us} {sd_us}");
+        assert!((before_us - 80.0).abs() < 1e-9 && sd_us > 3.0, "{before_us} {sd_us}");
         assert_eq!(notices(&[]).before(Notice { at_us: 5.0, step: None }), (f64::NEG_INFINITY, 0.0));
     }
 }

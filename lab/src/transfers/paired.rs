@@ -53,13 +53,3 @@ pub struct PairedTransfer {
     /// Whether its time tells the rates; a failed one only holds its queue.
     pub is_fitted: bool,
 }
-
-impl PairedTransfer {
-    /// Times before which it did not end, at most `noticed_us`, and the weight of each: three points of Gauss and Hermite.
-    pub(super) fn unfinished(&self) -> [(f64, f64); 3] {
-        let reach_us = 3.0_f64.sqrt() * self.unfinished_sd_us;
-        let least_us = self.noticed_us - 0.05 * (self.noticed_us - self.unfinished_us);
-        let at = |by: f64| (self.unfinished_us + by * reach_us).min(least_us).max(self.begun_us);
-        [(at(-1.0), 1.0 / 6.0), (at(0.0), 2.0 / 3.0), (at(1.0), 1.0 / 6.0)]
-    }
-}

@@ -79,9 +79,7 @@ impl Queues {
             let speed = if is_shared { rates.contention } else { 1.0 };
             let event = |of: usize| match states[of] {
                 State::Waiting { start_us, .. } => start_us,
-                State::Running { left_us, .. } => {
-                    (now_us + left_us / speed).min(self.queues[of][at[of]].noticed_us)
-                }
+                State::Running { left_us, .. } => (now_us + left_us / speed).min(self.queues[of][at[of]].noticed_us),
                 State::Holding { until_us, .. } => until_us,
                 State::Done => f64::INFINITY,
             };
@@ -145,25 +143,32 @@ impl Queues {
 }
 
 /// What the noticed end of a transfer says where it was expected at `end_us`: the surprise, and mean and variance of the end then, µs.
+///
+/// # Formula
+/// Where the end of the step before is known to a standard deviation `δ`, the probability that the transfer ended after it is
+/// `Φ((end − before) / √(sd² + δ²))`.
 fn observe(transfer: &PairedTransfer, end_us: f64, sd_us: f64) -> (f64, f64, f64) {
+    let before_sd_us = sd_us.hypot(transfer.unfinished_sd_us);
+    let from = (transfer.unfinished_us - end_us) / before_sd_us;
     let to = (transfer.noticed_us - end_us) / sd_us;
-    let (mut mass, mut first, mut second) = (0.0, 0.0, 0.0);
-    for (unfinished_us, weight) in transfer.unfinished() {
-        let from = (unfinished_us - end_us) / sd_us;
-        let weight = weight * probability(from, to);
-        let (mean, variance) = truncated(from, to);
-        mass += weight;
-        first += weight * mean;
-        second += weight * (variance + mean * mean);
-    }
-    let mean = (first / mass).min(to);
+    let surprise = -probability(from, to).ln();
+    let (mean, variance) = if transfer.unfinished_sd_us > 0.0 {
+        let share = sd_us / before_sd_us;
+        let (after, after_variance) = truncated(from, f64::INFINITY);
+        let (mean, variance) = (share * after, 1.0 - share * share * (1.0 - after_variance));
+        let sd = variance.sqrt();
+        let (rest, rest_variance) = truncated(f64::NEG_INFINITY, (to - mean) / sd);
+        (mean + sd * rest, variance * rest_variance)
+    } else {
+        truncated(from, to)
+    };
     let until_us = (end_us + mean * sd_us).clamp(transfer.begun_us, transfer.noticed_us);
-    (-mass.ln(), until_us, (second / mass - mean * mean).max(0.0) * sd_us * sd_us)
+    (surprise, until_us, variance * sd_us * sd_us)
 }
 
 /// The probability of a standard normal value between two, with a share of strays that are Cauchy's. It is above 0.
 fn probability(from: f64, to: f64) -> f64 {
-    let stray = (to - from).atan2(1.0 + from * to) / PI;
+    let stray = (to.atan() - from.atan()).max(0.0) / PI;
     let normal = if from > 0.0 {
         0.5 * (libm::erfc(from * FRAC_1_SQRT_2) - libm::erfc(to * FRAC_1_SQRT_2))
     } else {

@@ -53,13 +53,21 @@ fn planted_rates_lie_within_their_intervals() {
 }
 
 #[test]
-#[ignore = "100 seeds take a minute without optimisation"]
+#[ignore = "takes minutes: cargo test --release -p ridgepoint-lab --lib -- --ignored --nocapture planted_rates"]
 fn planted_rates_lie_within_their_intervals_in_85_of_100_seeds() {
-    for (scene, planted) in [("mixed", MIXED), ("quick steps", Planted { step_us: (1_000.0, 4_000.0), share: [0.1, 0.08], steps: 6000, ..MIXED }),
-        ("busy", Planted { share: [0.9, 0.7], ..MIXED }), ("no contention", Planted { contention: 1.0, ..MIXED }), ("few", Planted { steps: 300, ..MIXED })] {
-        let found = covered(&planted, 0..100);
-        for (name, (count, value, width)) in NAMES.iter().zip(found) {
+    let quick = Planted { step_us: (1_000.0, 4_000.0), share: [0.1, 0.08], steps: 4000, ..MIXED };
+    let scenes = [
+        ("mixed", MIXED),
+        ("quick steps", quick),
+        ("busy", Planted { share: [0.9, 0.7], steps: 800, ..MIXED }),
+        ("no contention", Planted { contention: 1.0, ..MIXED }),
+    ];
+    let mut missed = Vec::new();
+    for (scene, planted) in scenes {
+        for (name, (count, value, width)) in NAMES.iter().zip(covered(&planted, 0..100)) {
             println!("{scene} {name}: {count} of 100, value {value:.4}, half width {width:.4}");
+            missed.extend((count < 85).then_some((scene, name, count)));
         }
     }
+    assert!(missed.is_empty(), "{missed:?}");
 }

@@ -116,7 +116,8 @@ fn event<'v>(value: &'v Value, unknown: &mut UnknownNames) -> Result<Event<'v>, 
     };
     let length = |key: &str| get(key).and_then(Value::as_array).map(|list| list.len() as u64);
     let hashes: Vec<u64> = get("block_hashes").and_then(Value::as_array).into_iter().flatten().map(hash).collect();
-    let (id, blocks, step) = (get("transfer_id").filter(|id| !id.is_null()), count("num_blocks")?, count("scheduler_step")?);
+    let (id, blocks, step) =
+        (get("transfer_id").filter(|id| !id.is_null()), count("num_blocks")?, count("scheduler_step")?);
     let has_failed = get("success").and_then(Value::as_bool) == Some(false);
     let transfer = id.map(hash).zip(text("src")).zip(text("dst"));
     Ok(Event {

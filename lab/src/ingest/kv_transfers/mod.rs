@@ -8,7 +8,7 @@ mod report;
 pub use faults::TransferFaults;
 pub use log::{CopyLog, DirectionLog, TransferLog};
 pub(super) use pairing::{Pairing, TransferEvent};
+pub(super) use report::{BlockBytes, FileTransfers, reports};
 pub use report::{
     ContentionReport, LinkConstants, RateBounds, TransferConstants, TransferFaultsReport, TransferReport,
 };
-pub(super) use report::{BlockBytes, FileTransfers, reports};

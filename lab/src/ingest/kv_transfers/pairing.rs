@@ -141,7 +141,11 @@ impl Pairing {
         let Some(direction) = Direction::between(event.from, event.to) else {
             self.faults.other_media += 1;
             // Names of media come from the file, so their number has a limit.
-            let name = format!("{}->{}", ridgepoint::internals::error::cut(event.from), ridgepoint::internals::error::cut(event.to));
+            let name = format!(
+                "{}->{}",
+                ridgepoint::internals::error::cut(event.from),
+                ridgepoint::internals::error::cut(event.to)
+            );
             if self.other_media.len() < 16 || self.other_media.contains_key(&name) {
                 *self.other_media.entry(name).or_default() += 1;
             }

@@ -307,7 +307,9 @@ impl TransferConstants {
                 match () {
                     () if of().next().is_none() => format!("there are no transfers {name}"),
                     () if of().any(|of| of.bytes_per_s.is_some()) => format!("{name} is known"),
-                    () if of().any(|of| of.blocks_per_s.is_some()) => format!("the bytes of a block {name} are not known"),
+                    () if of().any(|of| of.blocks_per_s.is_some()) => {
+                        format!("the bytes of a block {name} are not known")
+                    }
                     () => format!("the transfers {name} do not tell latency and bandwidth"),
                 }
             };
