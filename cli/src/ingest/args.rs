@@ -36,7 +36,7 @@ pub struct Ingest {
 pub struct KvCacheArgs {
     /// JSON file for latency and bandwidth of the transfers between GPU and CPU, and their contention
     #[arg(long, value_name = "FILE", help_heading = KV_CACHE)]
-    pub transfers_output: Option<PathBuf>,
+    pub output_transfers: Option<PathBuf>,
     /// Bytes of a KV block on one GPU [default: those of model, --tensor-parallel-size and the block size that the files tell]
     #[arg(long, value_name = "BYTES", value_parser = above_zero, allow_negative_numbers = true, help_heading = KV_CACHE)]
     pub kv_block_bytes: Option<f64>,

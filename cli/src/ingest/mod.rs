@@ -37,7 +37,7 @@ pub fn run(args: &Ingest, common: &Common) -> Result<Outcome<Ingestion>, Failure
         .flat_map(|file| file.notes.iter().map(move |note| format!("{}: {note}", file.file)))
         .collect();
     tables.add_totals(args.kv_cache.since_start).map_err(|problem| {
-        let way_out = problem.contains("since the start").then_some(" (--since-start)").unwrap_or_default();
+        let way_out = if problem.ends_with("since the start") { " (--since-start)" } else { "" };
         Failure::Input(vec![format!("{problem}{way_out}")])
     })?;
     let has_steps = !tables.steps.is_empty();
@@ -82,7 +82,7 @@ pub fn run(args: &Ingest, common: &Common) -> Result<Outcome<Ingestion>, Failure
 /// The flag that gives the bytes of a block.
 const BLOCK_BYTES: &str = "--kv-block-bytes";
 
-/// Fits the rates of transfers. Returns what `--transfers-output` writes, and where to.
+/// Fits the rates of transfers. Returns what `--output-transfers` writes, and where to.
 fn rates<'a>(
     tables: &mut Tables,
     args: &'a Ingest,
@@ -91,9 +91,9 @@ fn rates<'a>(
 ) -> Result<Option<(&'a Path, TransferConstants)>, Failure> {
     let found = tables.fit_transfers(args.kv_cache.kv_block_bytes, common.data_dir())?;
     notes.extend(found.into_iter().map(|note| note.replace("give the bytes of a block", BLOCK_BYTES)));
-    let Some(path) = &args.kv_cache.transfers_output else { return Ok(None) };
+    let Some(path) = &args.kv_cache.output_transfers else { return Ok(None) };
     let of = TransferConstants::of(&tables.report.transfers, &tables.report.transfer_contention);
-    let (rates, note) = of.map_err(|error| Failure::input(format!("--transfers-output: {error}")))?;
+    let (rates, note) = of.map_err(|error| Failure::input(format!("--output-transfers: {error}")))?;
     notes.extend(note);
     Ok(Some((path, rates)))
 }

@@ -33,7 +33,7 @@ pub enum Kind {
     RequestTable,
     /// `tokens.csv` of `ingest --out`.
     TokenTable,
-    /// `ingest --transfers-output`.
+    /// `ingest --output-transfers`.
     TransferRates,
     /// `fit --out`. No file is replaced because it looks like one: a fit costs hours.
     Correction,
@@ -83,7 +83,7 @@ impl Kind {
             Kind::StepTable => "a step table of `ridgepoint ingest`",
             Kind::RequestTable => "a request table of `ridgepoint ingest`",
             Kind::TokenTable => "a token table of `ridgepoint ingest`",
-            Kind::TransferRates => "a file of `ridgepoint ingest --transfers-output`",
+            Kind::TransferRates => "a file of `ridgepoint ingest --output-transfers`",
             Kind::Correction => "a correction",
             Kind::TrainingTable => "a table of `ridgepoint fit --training-tables`",
             Kind::LatencyModel => "a latency model of `ridgepoint fit --training-tables`",

@@ -24,9 +24,6 @@ fn covered(planted: &Planted, seeds: std::ops::Range<u64>) -> [(usize, f64, f64)
     for seed in seeds {
         let found = fit_link(&generate(planted, seed)).unwrap();
         let mut of = Vec::new();
-        if std::env::var_os("SHOW").is_some() {
-            println!("{seed} {found:?}");
-        }
         for (at, direction) in found.directions.iter().enumerate() {
             let direction = direction.unwrap();
             of.push((direction.latency_us, planted.latency_us[at]));
@@ -45,15 +42,15 @@ fn covered(planted: &Planted, seeds: std::ops::Range<u64>) -> [(usize, f64, f64)
 
 #[test]
 fn planted_rates_lie_within_their_intervals() {
-    let found = covered(&MIXED, 0..20);
-    for (name, (count, value, width)) in NAMES.iter().zip(found) {
-        println!("{name}: {count} of 20, value {value:.4}, half width {width:.4}");
-    }
-    assert!(found.iter().all(|(count, ..)| *count >= 16), "{found:?}");
+    let found = covered(&Planted { steps: 500, ..MIXED }, 0..20);
+    assert!(found.iter().all(|(count, ..)| *count >= 16), "{NAMES:?} {found:?}");
+    // The block times are known to a tenth, and right.
+    assert!([1, 3].iter().all(|at| (found[*at].1 - 1.0).abs() < 0.03 && found[*at].2 < 0.12), "{found:?}");
 }
 
 #[test]
 #[ignore = "takes minutes: cargo test --release -p ridgepoint-lab --lib -- --ignored --nocapture planted_rates"]
+#[expect(clippy::print_stdout, reason = "the table of a test that is run for it")]
 fn planted_rates_lie_within_their_intervals_in_85_of_100_seeds() {
     let quick = Planted { step_us: (1_000.0, 4_000.0), share: [0.1, 0.08], steps: 4000, ..MIXED };
     let scenes = [

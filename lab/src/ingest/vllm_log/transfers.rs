@@ -51,7 +51,7 @@ impl Transfers {
     /// The lines with transfers; `None` where there are none.
     pub(super) fn finish(self) -> Option<CopyLog> {
         let is_empty = self.stores.is_empty() && self.loads.is_empty();
-        (!is_empty).then(|| CopyLog { is_log: true, sums: [self.stores, self.loads] })
+        (!is_empty).then_some(CopyLog { is_log: true, sums: [self.stores, self.loads] })
     }
 }
 
