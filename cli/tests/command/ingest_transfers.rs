@@ -1,6 +1,7 @@
 //! `ridgepoint ingest` of transfers of KV blocks between GPU and CPU.
 
 use crate::cli_support;
+use crate::common;
 use crate::ingest_support;
 
 use crate::ingest::ingest;
@@ -313,4 +314,42 @@ fn one_reply_of_metrics_tells_hits_by_tier_since_the_start() {
     folder.write("again.txt", reply);
     let two = ingest(&folder, &["metrics.txt", "again.txt"], &["--since-start"]);
     two.fails(1, &["again.txt: a second reply of /metrics"]);
+}
+
+#[test]
+fn dumps_of_a_real_server_are_read_whole_and_agree_with_each_other() {
+    let Some(data) = common::data_pack("transfers and hits of a real server") else { return };
+    let files = ["offload_log.log", "metrics_offload.txt", "kv_events_offload.jsonl"];
+    let files = files.map(|name| data.join("vllm-cpu").join(name).to_str().unwrap().to_owned());
+    let folder = Folder::new();
+    let mut args = vec!["ingest"];
+    args.extend(files.iter().map(String::as_str));
+    let out = folder.path("out");
+    args.extend(["--since-start", "--format", "json", "--out", &out]);
+    let json = cli_support::run(&args).json();
+    let total = |name: &str| {
+        let totals = json["metrics"].as_array().unwrap();
+        totals.iter().find(|total| total["name"] == name).unwrap()["server"].as_f64().unwrap()
+    };
+    let hits: Vec<f64> = [0, 1].map(|at| json["cache_hits"][at]["hit_tokens"].as_f64().unwrap()).to_vec();
+    assert!(((hits[0] + hits[1]) / total("cached_tokens") - 1.0).abs() < 0.01, "{hits:?}");
+    let rates = [0, 1].map(|at| json["cache_hits"][at]["rate"].as_f64().unwrap());
+    assert!((rates[0] / 0.3796 - 1.0).abs() < 0.01 && (rates[1] / 0.7283 - 1.0).abs() < 0.01, "{rates:?}");
+    // A block of 32 tokens has 8 layers of 2 heads of 64 in bf16: what was loaded is what was found.
+    let loaded = total("kv_load_bytes") / (8.0 * 2.0 * 2.0 * 64.0 * 2.0);
+    assert!((loaded / hits[1] - 1.0).abs() < 0.01, "{loaded}");
+    // Every event of the dump is counted, and the batches that it lacks.
+    let text = std::fs::read_to_string(&files[2]).unwrap();
+    let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let events: usize = lines.iter().map(|line| line["batch"][1].as_array().unwrap().len()).sum();
+    let read = &json["kv_events"][0];
+    let counted: u64 = read["events"].as_array().unwrap().iter().map(|of| of["count"].as_u64().unwrap()).sum();
+    assert_eq!(counted, events as u64);
+    let numbers = lines[lines.len() - 1]["seq"].as_u64().unwrap() - lines[0]["seq"].as_u64().unwrap() + 1;
+    assert_eq!(read["batches"].as_u64().unwrap() + read["lost_batches"].as_u64().unwrap(), numbers);
+    for of in json["transfers"].as_array().unwrap().iter().filter(|of| of["source"] == "log") {
+        let (mean, fitted) = (of["mean_bytes_per_s"].as_f64().unwrap(), of["bytes_per_s"].as_f64().unwrap());
+        println!("{}: {} us, {fitted} B/s, {} to {}", of["direction"], of["latency_us"], of["lower"], of["upper"]);
+        assert!(fitted >= mean * 0.99, "a latency only makes the bandwidth behind it higher: {of}");
+    }
 }

@@ -79,7 +79,7 @@ pub struct LinkFit {
 /// Fits latency and block time of both directions, their contention, and the scatter of times.
 ///
 /// # Formula
-/// Minimises the sum of [`Queues::surprises`] by the crate's solver. Intervals are those of the profile likelihood: few ends lie close to a
+/// Minimises the sum of `−ln P` of every noticed end by the crate's solver. Intervals are those of the profile likelihood: few ends lie close to a
 /// step's end and tell much, so that the likelihood is no parabola, and a latency may well be 0.
 ///
 /// # Errors

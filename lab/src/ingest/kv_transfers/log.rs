@@ -28,6 +28,8 @@ pub struct TransferLog {
     pub other_media: BTreeMap<String, u64>,
     /// Events that tell no time.
     pub faults: TransferFaults,
+    /// Whether every batch has the number of its step.
+    pub is_numbered: bool,
     /// What the file says of its run.
     pub(crate) run: Run,
 }

@@ -167,6 +167,7 @@ impl Pairing {
     /// The transfers; `None` where the file has none.
     pub(in crate::ingest) fn finish(mut self) -> Option<TransferLog> {
         self.faults.without_end = self.open.values().map(|open| 1 + open.again).sum();
+        let is_numbered = self.notices.iter().all(|of| of.step.is_some());
         let notices = Notices::new(self.notices);
         let paired = |of: &Pair| {
             let (unfinished_us, unfinished_sd_us) = notices.before(of.noticed);
@@ -187,6 +188,7 @@ impl Pairing {
             directions: self.directions,
             other_media: self.other_media,
             faults: self.faults,
+            is_numbered,
             ..TransferLog::default()
         })
     }

@@ -172,6 +172,13 @@ fn add_events(reports: &mut Reports, file: &str, log: &TransferLog, block: Block
         note(format!("rates are fitted to the first {MOST} of {} transfers", log.transfers.len()));
     }
     let fit = fit_link(fitted)?;
+    if !log.is_numbered && fit.directions.iter().any(Option::is_some) {
+        note(
+            "batches lack the numbers of their steps, so how many left no batch is a guess: latencies may be too long by a \
+             tenth of a step"
+                .to_owned(),
+        );
+    }
     let bytes = block.of(&log.run);
     if let (Err(missing), true) = (&bytes, fit.directions.iter().any(Option::is_some)) {
         note(format!("the bandwidth is in blocks per second, because {missing}: give the bytes of a block"));
