@@ -38,7 +38,7 @@ pub struct KvCacheArgs {
     #[arg(long, value_name = "FILE", help_heading = KV_CACHE)]
     pub output_transfers: Option<PathBuf>,
     /// Bytes of a KV block on one GPU [default: those of model, --tensor-parallel-size and the block size that the files tell]
-    #[arg(long, value_name = "BYTES", value_parser = above_zero, allow_negative_numbers = true, help_heading = KV_CACHE)]
+    #[arg(long, value_name = "BYTES", value_parser = block_bytes, allow_negative_numbers = true, help_heading = KV_CACHE)]
     pub kv_block_bytes: Option<f64>,
     /// Take one reply of /metrics for all that its server did since it started
     #[arg(long, help_heading = KV_CACHE)]
@@ -114,6 +114,13 @@ impl Labels {
         };
         *run = given.or(run);
     }
+}
+
+fn block_bytes(text: &str) -> Result<f64, String> {
+    /// A terabyte, which no memory of a GPU has.
+    const MOST: f64 = 1e12;
+    let bytes = above_zero(text)?;
+    if bytes <= MOST { Ok(bytes) } else { Err(format!("must be at most {MOST:e}")) }
 }
 
 /// The names of the formats for `--input-format`, and `auto`.

@@ -143,7 +143,7 @@ fn without_a_model_the_bandwidth_is_in_blocks() {
     let given = ["--format", "json", "--kv-block-bytes", "1000000"];
     let of = &ingest(&folder, &["kv_events.jsonl"], &given).json()["transfers"][0];
     assert!((of["bytes_per_s"].as_f64().unwrap() / of["blocks_per_s"].as_f64().unwrap() - 1e6).abs() < 1.0, "{of}");
-    for bytes in ["0", "-5", "many", "inf"] {
+    for bytes in ["0", "-5", "many", "inf", "1e13"] {
         ingest(&folder, &["kv_events.jsonl"], &["--kv-block-bytes", bytes]).fails(2, &["--kv-block-bytes"]);
     }
 }
@@ -204,11 +204,7 @@ fn events_that_tell_no_time_are_counted_by_what_is_wrong() {
         assert_eq!(json["transfer_faults"][0][key].as_u64(), Some(count), "{key}: {}", json["transfer_faults"]);
     }
     assert!(run.stderr.contains("other media than GPU and CPU are left out: GPU->FS (1)"), "{}", run.stderr);
-    assert!(
-        run.stderr.contains("1 transfers of cpu_to_gpu do not tell its latency and bandwidth apart"),
-        "{}",
-        run.stderr
-    );
+    assert!(run.stderr.contains("1 transfers of cpu_to_gpu do not tell its latency and bandwidth"), "{}", run.stderr);
     let of = &json["transfers"][1];
     assert!(of["latency_us"].is_null() && of["lower"].is_null() && of["median_time_us"].is_f64(), "{of}");
     assert_eq!(json["kv_events"][0]["batches_back_in_time"].as_u64(), Some(1));

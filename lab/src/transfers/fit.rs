@@ -39,6 +39,8 @@ const DIFFERENCE: f64 = 1e-7;
 const RISE: f64 = 1.2 * 0.5 * SDS_OF_90_PCT * SDS_OF_90_PCT;
 /// Farthest end of an interval, in standard deviations of the prior.
 const FARTHEST: f64 = 0.5;
+/// A bandwidth whose interval spans more than this factor is not told, as where all transfers end within a step.
+const MOST_SPREAD: f64 = 10.0;
 /// Steps of the search for an end.
 const FEW: u32 = 10;
 const CONTENTION: usize = 4;
@@ -54,6 +56,12 @@ pub struct Estimate {
     pub lower: f64,
     /// Upper end.
     pub upper: f64,
+}
+
+impl Estimate {
+    fn is_finite(&self) -> bool {
+        [self.value, self.lower, self.upper].iter().all(|of| of.is_finite())
+    }
 }
 
 /// The fitted rates of a direction.
@@ -136,17 +144,16 @@ pub fn fit_link(transfers: &[PairedTransfer]) -> Result<LinkFit> {
     let direction = |of: usize| {
         guesses[of]?;
         let block = estimate(2 * of + 1);
-        Some(DirectionFit {
-            latency_us: estimate(2 * of),
-            // The longest block time is the lowest rate.
-            blocks_per_s: Estimate { value: per_s(block.value), lower: per_s(block.upper), upper: per_s(block.lower) },
-        })
+        let latency_us = estimate(2 * of);
+        // The longest block time is the lowest rate.
+        let blocks_per_s = Estimate { value: per_s(block.value), lower: per_s(block.upper), upper: per_s(block.lower) };
+        let is_finite = latency_us.is_finite() && blocks_per_s.is_finite() && blocks_per_s.lower > 0.0;
+        let is_told = is_finite && blocks_per_s.upper < MOST_SPREAD * blocks_per_s.lower;
+        is_told.then_some(DirectionFit { latency_us, blocks_per_s })
     };
-    Ok(LinkFit {
-        directions: [direction(0), direction(1)],
-        contention: knows_contention.then(|| estimate(CONTENTION)),
-        scatter: rates(&values).scatter,
-    })
+    let directions = [direction(0), direction(1)];
+    let knows_both = knows_contention && directions.iter().all(Option::is_some);
+    Ok(LinkFit { directions, contention: knows_both.then(|| estimate(CONTENTION)), scatter: rates(&values).scatter })
 }
 
 /// The values at which a fit starts: the priors, and a contention.

@@ -49,6 +49,16 @@ fn planted_rates_lie_within_their_intervals() {
 }
 
 #[test]
+fn transfers_that_end_within_a_step_tell_no_rates() {
+    let short = Planted { latency_us: [40.0, 60.0], block_us: [2.0, 3.0], steps: 400, ..MIXED };
+    assert_eq!(fit_link(&generate(&short, 1)).unwrap().directions, [None, None]);
+    assert_eq!(fit_link(&[]).unwrap().directions, [None, None]);
+    let one_size = Planted { most_blocks: 0, steps: 400, ..MIXED };
+    let found = fit_link(&generate(&one_size, 1)).unwrap();
+    assert_eq!((found.directions, found.contention), ([None, None], None));
+}
+
+#[test]
 #[ignore = "takes minutes: cargo test --release -p ridgepoint-lab --lib -- --ignored --nocapture planted_rates"]
 #[expect(clippy::print_stdout, reason = "the table of a test that is run for it")]
 fn planted_rates_lie_within_their_intervals_in_85_of_100_seeds() {

@@ -191,7 +191,7 @@ fn add_events(reports: &mut Reports, file: &str, log: &TransferLog, block: Block
         let own = || fitted.iter().filter(|next| next.direction == direction && next.is_fitted);
         if rates.is_none() {
             note(format!(
-                "{} transfers of {} do not tell its latency and bandwidth apart: they are too few, or all of one size",
+                "{} transfers of {} do not tell its latency and bandwidth: they are too few, of one size, or all over within a step",
                 own().count(),
                 direction.name()
             ));
