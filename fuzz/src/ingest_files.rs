@@ -148,7 +148,8 @@ fn read(format: Format, path: &Path) {
     capture.steps.iter().for_each(reconstruct);
     let mut tables = Tables::default();
     tables.add("capture", format, capture, &Cleaning::default(), &|_| ());
-    let _ = tables.add_totals();
+    let _ = tables.add_totals(false);
+    let _ = tables.fit_transfers(Some(1e6), None);
     tables.compare();
     finite(&tables.report);
     if !tables.steps.is_empty() && tables.twins.is_empty() {

@@ -16,3 +16,4 @@ pub mod solver;
 pub mod stats;
 pub mod sweep;
 pub mod training;
+pub mod transfers;

@@ -7,6 +7,7 @@ use clap::{Args, value_parser};
 use ridgepoint_lab::ingest::formats::FORMATS;
 use ridgepoint_lab::ingest::{Cleaning, Run};
 
+use crate::common::above_zero;
 use crate::output::Force;
 
 #[derive(Debug, Args)]
@@ -26,6 +27,22 @@ pub struct Ingest {
     pub labels: Labels,
     #[command(flatten)]
     pub cleaning: CleaningArgs,
+    #[command(flatten)]
+    pub kv_cache: KvCacheArgs,
+}
+
+/// What belongs to the KV cache: transfers and `/metrics`.
+#[derive(Debug, Args)]
+pub struct KvCacheArgs {
+    /// JSON file for latency and bandwidth of the transfers between GPU and CPU, and their contention
+    #[arg(long, value_name = "FILE", help_heading = KV_CACHE)]
+    pub output_transfers: Option<PathBuf>,
+    /// Bytes of a KV block on one GPU [default: those of model, --tensor-parallel-size and the block size that the files tell]
+    #[arg(long, value_name = "BYTES", value_parser = block_bytes, allow_negative_numbers = true, help_heading = KV_CACHE)]
+    pub kv_block_bytes: Option<f64>,
+    /// Take one reply of /metrics for all that its server did since it started
+    #[arg(long, help_heading = KV_CACHE)]
+    pub since_start: bool,
 }
 
 /// Which steps are left out.
@@ -51,6 +68,7 @@ impl CleaningArgs {
 const AUTO: &str = "auto";
 const LABELS: &str = "Labels (for all rows, in place of what the files say)";
 const CLEANING: &str = "Cleaning";
+const KV_CACHE: &str = "KV cache";
 
 /// What the files don't say of their runs, or say wrongly.
 #[derive(Debug, Args)]
@@ -96,6 +114,13 @@ impl Labels {
         };
         *run = given.or(run);
     }
+}
+
+fn block_bytes(text: &str) -> Result<f64, String> {
+    /// A terabyte, which no memory of a GPU has.
+    const MOST: f64 = 1e12;
+    let bytes = above_zero(text)?;
+    if bytes <= MOST { Ok(bytes) } else { Err(format!("must be at most {MOST:e}")) }
 }
 
 /// The names of the formats for `--input-format`, and `auto`.

@@ -6,19 +6,21 @@ mod table;
 
 use std::collections::BTreeSet;
 use std::fs::File;
-use std::io::BufWriter;
+use std::io::{BufWriter, Write as _};
 use std::path::{Path, PathBuf};
 
 use ridgepoint::{Error, Hardware, Model};
 use ridgepoint_lab::ingest::folder::{self, ExperimentFile};
 use ridgepoint_lab::ingest::format::Format;
-use ridgepoint_lab::ingest::{Ingestion, Run, RunReport, ServerLog, Tables, request_table, step_table, token_table};
+use ridgepoint_lab::ingest::{
+    Ingestion, Run, RunReport, ServerLog, Tables, TransferConstants, request_table, step_table, token_table,
+};
 
 pub use args::{CleaningArgs, Ingest, Labels};
 
 use crate::common::Common;
 use crate::outcome::{Failure, Outcome};
-use crate::output::{Kind, OutputFolder, Outputs};
+use crate::output::{Kind, OutputFile, OutputFolder, Outputs};
 use crate::progress;
 
 /// Reads files and writes tables.
@@ -34,7 +36,10 @@ pub fn run(args: &Ingest, common: &Common) -> Result<Outcome<Ingestion>, Failure
         .iter()
         .flat_map(|file| file.notes.iter().map(move |note| format!("{}: {note}", file.file)))
         .collect();
-    tables.add_totals().map_err(|problem| Failure::Input(vec![problem]))?;
+    tables.add_totals(args.kv_cache.since_start).map_err(|problem| {
+        let way_out = if problem.ends_with("since the start") { " (--since-start)" } else { "" };
+        Failure::Input(vec![format!("{problem}{way_out}")])
+    })?;
     let has_steps = !tables.steps.is_empty();
     let is_timed = tables.compare();
     let has_rows = is_timed || !tables.requests.is_empty() || !tables.tokens.is_empty();
@@ -54,16 +59,57 @@ pub fn run(args: &Ingest, common: &Common) -> Result<Outcome<Ingestion>, Failure
         problems.dedup();
         return Err(Failure::Input(problems));
     }
+    let rates = rates(&mut tables, args, common, &mut notes)?;
     let missing = missing_labels(&tables.report.runs);
     if !missing.is_empty() {
         notes.push(format!("some runs lack metadata needed for prediction; pass {}", missing.join(", ")));
     }
     if !has_rows {
         notes.push("the files hold counts alone: no table is written".to_owned());
-        return Ok(Outcome { notes, ..Outcome::of(tables.report) });
     }
-    write(&mut tables, &args.out, Outputs::new(common, args.force), &mut notes)?;
+    let mut outputs = Outputs::new(common, args.force);
+    let rates_file = rates.map(|(path, rates)| written_rates(path, &rates, &mut outputs)).transpose()?;
+    if has_rows {
+        write(&mut tables, &args.out, outputs, &mut notes)?;
+    }
+    if let Some((file, path)) = rates_file {
+        file.keep()?;
+        tables.report.written.push(path.display().to_string());
+    }
     Ok(Outcome { notes, ..Outcome::of(tables.report) })
+}
+
+/// The flag that gives the bytes of a block.
+const BLOCK_BYTES: &str = "--kv-block-bytes";
+
+/// Fits the rates of transfers. Returns what `--output-transfers` writes, and where to.
+fn rates<'a>(
+    tables: &mut Tables,
+    args: &'a Ingest,
+    common: &Common,
+    notes: &mut Vec<String>,
+) -> Result<Option<(&'a Path, TransferConstants)>, Failure> {
+    let found = tables.fit_transfers(args.kv_cache.kv_block_bytes, common.data_dir())?;
+    notes.extend(found.into_iter().map(|note| note.replace("give the bytes of a block", BLOCK_BYTES)));
+    let Some(path) = &args.kv_cache.output_transfers else { return Ok(None) };
+    let of = TransferConstants::of(&tables.report.transfers, &tables.report.transfer_contention);
+    let (rates, note) = of.map_err(|error| Failure::input(format!("--output-transfers: {error}")))?;
+    notes.extend(note);
+    Ok(Some((path, rates)))
+}
+
+/// Writes the rates of transfers to a file that does not have its name yet.
+fn written_rates<'a>(
+    path: &'a Path,
+    rates: &TransferConstants,
+    outputs: &mut Outputs,
+) -> Result<(OutputFile, &'a Path), Failure> {
+    let mut file = outputs.create(path, Kind::TransferRates)?;
+    file.write(|to| {
+        serde_json::to_writer_pretty(&mut *to, rates)?;
+        writeln!(to)
+    })?;
+    Ok((file, path))
 }
 
 /// Reads all files.

@@ -1,7 +1,7 @@
 //! The report of `ingest`: what each file held, what was left out of it and why, and what the runs are.
 
 use ridgepoint::internals::units::duration;
-use ridgepoint_lab::ingest::{FileReport, Ingestion, JoinedRun, KvEvents, Records};
+use ridgepoint_lab::ingest::{FileReport, Ingestion, JoinedRun, KvEvents, RateBounds, Records, TransferReport};
 
 use crate::outcome::Report;
 use crate::text::{Page, Rows, count, plural, quantity, shown};
@@ -63,18 +63,7 @@ fn lay_out_counts(report: &Ingestion, page: &mut Page) {
         report.kv_events.iter().for_each(|of| page.paragraph("KV events: ", &odd_events(of)));
         page.blank();
     }
-    if !report.transfers.is_empty() {
-        let transfers = Rows::of(&report.transfers)
-            .left("transfers", |of| of.direction.clone())
-            .right("count", |of| count(of.count))
-            .right("failed", |of| count(of.failed))
-            .right("blocks", |of| shown(of.blocks, count))
-            .right("bytes", |of| shown(of.bytes, count))
-            .right("latency", |of| shown(of.latency_us, duration))
-            .right("rate", |of| shown(of.bytes_per_s, |rate| quantity(rate, "B/s")));
-        page.rows(&transfers, &[]);
-        page.blank();
-    }
+    lay_out_transfers(report, page);
     if !report.metrics.is_empty() {
         let totals = Rows::of(&report.metrics)
             .left("total", |of| of.name.replace('_', " "))
@@ -83,6 +72,57 @@ fn lay_out_counts(report: &Ingestion, page: &mut Page) {
         page.rows(&totals, &[]);
         page.blank();
     }
+    for of in &report.cache_hits {
+        let queried = of.queried_tokens.map(|tokens| format!(" of {} looked up", number(tokens))).unwrap_or_default();
+        let rate = of.rate.map(|rate| format!(", {:.1} %", 100.0 * rate)).unwrap_or_default();
+        page.paragraph(
+            "hits: ",
+            &format!("{}, by {}: {} tokens{queried}{rate}", of.tier, of.source, number(of.hit_tokens)),
+        );
+    }
+}
+
+/// Lays out transfers: their counts, the rates with their intervals, and what could not be paired.
+fn lay_out_transfers(report: &Ingestion, page: &mut Page) {
+    if !report.transfers.is_empty() {
+        let transfers = Rows::of(&report.transfers)
+            .left("transfers", |of| of.direction.name().replace('_', " "))
+            .left("by", |of| of.source.replace('_', " "))
+            .right("count", |of| count(of.count))
+            .right("failed", |of| count(of.failed))
+            .right("blocks", |of| shown(of.blocks, count))
+            .right("bytes", |of| shown(of.bytes, |bytes| quantity(bytes, "B")))
+            .right("time", |of| shown(of.median_time_us.or(of.mean_time_us), duration))
+            .right("latency", |of| shown(of.latency_us, duration))
+            .right("90 % interval", |of| interval(of, |bounds| Some(duration(bounds.latency_us))))
+            .right("rate", |of| shown(rate(of.bytes_per_s, of.blocks_per_s), |rate| rate))
+            .right("90 % interval", |of| interval(of, |bounds| rate(bounds.bytes_per_s, bounds.blocks_per_s)));
+        page.rows(&transfers, &["by", "failed"]);
+        page.blank();
+    }
+    for of in &report.transfer_contention {
+        let range = format!("90 % interval {:.1} % to {:.1} %", 100.0 * of.lower, 100.0 * of.upper);
+        let told = format!("{:.1} % of its speed for each direction while both run ({range})", 100.0 * of.factor);
+        page.paragraph("contention: ", &told);
+    }
+    for of in &report.transfer_faults {
+        let told: Vec<String> =
+            of.faults.told().iter().map(|(number, what)| format!("{} {what}", count(*number))).collect();
+        if !told.is_empty() {
+            page.paragraph("left out: ", &format!("transfers of {}: {}", of.file, told.join(", ")));
+        }
+    }
+}
+
+/// A bandwidth, in bytes where they are known.
+fn rate(bytes_per_s: Option<f64>, blocks_per_s: Option<f64>) -> Option<String> {
+    let bytes = bytes_per_s.map(|rate| quantity(rate, "B/s"));
+    bytes.or_else(|| blocks_per_s.map(|rate| quantity(rate, "blocks/s")))
+}
+
+fn interval(of: &TransferReport, end: impl Fn(&RateBounds) -> Option<String>) -> String {
+    let ends = of.lower.as_ref().and_then(&end).zip(of.upper.as_ref().and_then(&end));
+    shown(ends, |(lower, upper)| format!("{lower} to {upper}"))
 }
 
 /// The two kinds of record of a file.
@@ -118,10 +158,10 @@ fn number(value: f64) -> String {
 fn odd_events(of: &KvEvents) -> String {
     let counts = [
         (of.lost_batches, "lost batches"),
+        (of.batches_back_in_time, "batches earlier than the one before"),
+        (of.blocks_back_from_cpu, "blocks back from the CPU"),
         (of.unknown_parents, "blocks whose parent was not stored before"),
         (of.other_parents, "blocks with another parent than before"),
-        (of.transfers_without_beginning, "transfers without a beginning"),
-        (of.unfinished_transfers, "unfinished transfers"),
     ];
     let odd = counts
         .into_iter()

@@ -33,6 +33,8 @@ pub enum Kind {
     RequestTable,
     /// `tokens.csv` of `ingest --out`.
     TokenTable,
+    /// `ingest --output-transfers`.
+    TransferRates,
     /// `fit --out`. No file is replaced because it looks like one: a fit costs hours.
     Correction,
     /// A table of `fit --training-tables`.
@@ -81,6 +83,7 @@ impl Kind {
             Kind::StepTable => "a step table of `ridgepoint ingest`",
             Kind::RequestTable => "a request table of `ridgepoint ingest`",
             Kind::TokenTable => "a token table of `ridgepoint ingest`",
+            Kind::TransferRates => "a file of `ridgepoint ingest --output-transfers`",
             Kind::Correction => "a correction",
             Kind::TrainingTable => "a table of `ridgepoint fit --training-tables`",
             Kind::LatencyModel => "a latency model of `ridgepoint fit --training-tables`",
@@ -125,6 +128,7 @@ impl Kind {
             Kind::StepTable => head.lines().next() == Some(*step_table::COLUMNS),
             Kind::RequestTable => head.lines().next().is_some_and(|header| request_table::COLUMNS.starts_with(header)),
             Kind::TokenTable => head.lines().next() == Some(*token_table::COLUMNS),
+            Kind::TransferRates => json(r#"{"gpu_to_cpu":{"latency_us":"#, &[r#""contention":"#]),
             Kind::TrainingTable => ["alpha_latency_ms,prompt_tokens,", "step_duration_us,num_prefill,"]
                 .iter()
                 .any(|start| head.starts_with(start)),

@@ -37,6 +37,7 @@ mod fit;
 mod fit_steps;
 mod ingest;
 mod ingest_streams;
+mod ingest_transfers;
 mod kills;
 mod limits;
 mod outputs;

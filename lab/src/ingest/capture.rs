@@ -1,7 +1,8 @@
 //! What a reader makes of a file: steps and requests by run, and counts of the records that were left out.
 
 use super::dropped::{Dropped, Reason};
-use super::kv_counts::{KvEvents, Transfer};
+use super::kv_counts::KvEvents;
+use super::kv_transfers::{CopyLog, TransferLog};
 use super::request::{RequestRow, RequestTrace};
 use super::server_log::ServerLog;
 use super::server_totals::MetricsReply;
@@ -23,8 +24,10 @@ pub struct Capture {
     pub dropped_requests: Dropped,
     /// Counts of KV events.
     pub kv_events: Option<KvEvents>,
-    /// Transfers of KV blocks by direction.
-    pub transfers: Vec<Transfer>,
+    /// Transfers of KV blocks.
+    pub transfers: Option<TransferLog>,
+    /// Sums of copies of KV blocks.
+    pub copies: Option<CopyLog>,
     /// Counters of a server.
     pub metrics: Option<MetricsReply>,
     /// What the start-up of one server says, which holds for the runs of other files as well.

@@ -1,4 +1,4 @@
-//! Counts of KV events, and transfers of KV blocks by direction.
+//! Counts of KV events.
 
 use serde::Serialize;
 
@@ -34,27 +34,14 @@ pub struct KvEvents {
     pub unknown_parents: u64,
     /// Blocks that were stored with another parent than before: chains that disagree.
     pub other_parents: u64,
-    /// Transfers that were completed and not begun in the file.
+    /// Batches that are earlier than the one before: the clock was set back, or there are two.
+    pub batches_back_in_time: u64,
+    /// Blocks that the GPU stored while the CPU held them: they were loaded, unless a load failed.
+    pub blocks_back_from_cpu: u64,
+    /// Sizes of a block, tokens.
+    pub block_sizes: Vec<u64>,
+    /// Transfers that were completed and not begun before in the file.
     pub transfers_without_beginning: u64,
     /// Transfers that were begun and not completed.
     pub unfinished_transfers: u64,
-}
-
-/// Transfers of KV blocks in one direction.
-#[derive(Debug, Clone, PartialEq, Default, Serialize)]
-pub struct Transfer {
-    /// From where to where, as in `GPU->CPU`.
-    pub direction: String,
-    /// Completed transfers.
-    pub count: u64,
-    /// Their blocks, where they are told.
-    pub blocks: Option<u64>,
-    /// Those that failed.
-    pub failed: u64,
-    /// Their bytes, where they are told.
-    pub bytes: Option<u64>,
-    /// Median time of KV events from beginning to end, µs; in vLLM's log the mean time of the copy itself.
-    pub latency_us: Option<f64>,
-    /// Bytes over the time of the copies, where both are told.
-    pub bytes_per_s: Option<f64>,
 }

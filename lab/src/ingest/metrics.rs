@@ -26,6 +26,9 @@ const MAX_COUNT: f64 = 1e30;
 
 const STARTED: &str = "process_start_time_seconds";
 
+/// The gauge whose labels are the settings of the KV cache.
+const CONFIG: &str = "vllm:cache_config_info";
+
 /// Reads a reply.
 ///
 /// # Errors
@@ -36,6 +39,10 @@ pub fn read(path: &Path) -> Result<Capture> {
     for_each_line(path, |_, line| {
         let line = std::str::from_utf8(line).map_err(|_| "is not UTF-8".to_owned())?;
         let name = line.split(['{', ' ']).next().unwrap_or_default();
+        if name == CONFIG {
+            let size = line.split(['{', ',']).find_map(|label| label.strip_prefix("block_size=\""));
+            found.block_size = size.and_then(|size| size.trim_end_matches('"').parse().ok()).filter(|size| *size > 0);
+        }
         let counter = COUNTERS.iter().find(|(known, _)| *known == name);
         if counter.is_none() && name != STARTED {
             return Ok(());
@@ -73,6 +80,16 @@ mod tests {
         let path = folder.path().join(name);
         std::fs::write(&path, lines).unwrap();
         read(&path).map(|capture| capture.metrics.unwrap())
+    }
+
+    #[test]
+    fn the_size_of_a_block_is_a_label() {
+        let of =
+            |labels: &str| reply("a", &format!("{BEFORE}vllm:cache_config_info{{{labels}}} 1.0\n")).unwrap().block_size;
+        let others = "_block_size_resolved=\"True\",effective_attention_block_size=\"64\",hash_block_size=\"None\"";
+        assert_eq!(of(&format!("{others},block_size=\"32\",engine=\"0\"")), Some(32));
+        assert_eq!(of(&format!("block_size=\"48\",{others}")), Some(48));
+        assert_eq!((of(others), of("block_size=\"0\"")), (None, None));
     }
 
     const BEFORE: &str = "# TYPE process_start_time_seconds gauge\nprocess_start_time_seconds 1.5e+09\n\

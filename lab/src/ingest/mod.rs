@@ -8,11 +8,13 @@ pub mod folder;
 pub mod format;
 pub mod formats;
 pub mod forward_pass;
+mod hits;
 mod interval;
 pub(crate) mod join;
 mod json_stream;
 mod kv_counts;
 mod kv_events;
+mod kv_transfers;
 mod lines;
 mod list;
 mod metrics;
@@ -44,9 +46,14 @@ mod whole;
 
 pub use capture::Capture;
 pub use dropped::{Dropped, Reason};
+pub use hits::TierHits;
 pub use interval::Interval;
 pub use join::{HostDelays, JoinedRun, join};
-pub use kv_counts::{EventCount, KvEvents, Transfer};
+pub use kv_counts::{EventCount, KvEvents};
+pub use kv_transfers::{
+    ContentionReport, CopyLog, DirectionLog, LinkConstants, RateBounds, TransferConstants, TransferFaults,
+    TransferFaultsReport, TransferLog, TransferReport,
+};
 pub(crate) use lines::for_each_line;
 pub use list::Numbers;
 pub use periods::{Cleaning, Periods, periods};

@@ -1,15 +1,21 @@
 //! The tables of some files and the report on them. Keys of its JSON are stable: keys are added, never renamed or dropped.
 
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use ridgepoint::Result;
 use serde::Serialize;
 
 use super::capture::Capture;
 use super::dropped::Dropped;
 use super::format::Format;
+use super::hits::{TierHits, hits};
 use super::join::{JoinedRun, join};
-use super::kv_counts::{KvEvents, Transfer};
+use super::kv_counts::KvEvents;
+use super::kv_transfers::{BlockBytes, ContentionReport, FileTransfers, TransferFaultsReport, TransferReport, reports};
 use super::periods::{Cleaning, periods};
 use super::request::{RequestTrace, disagreeing_chains};
-use super::server_totals::{MetricsReply, Total, totals};
+use super::server_totals::{MetricsReply, Total, copies, totals};
 use super::step::{ByRun, Run, StepTrace};
 use super::step_table::TableRun;
 use super::token::TokenTrace;
@@ -78,8 +84,14 @@ pub struct Ingestion {
     pub joins: Vec<JoinedRun>,
     /// Counts of KV events, file by file.
     pub kv_events: Vec<KvEvents>,
-    /// Transfers of KV blocks by direction.
-    pub transfers: Vec<Transfer>,
+    /// Transfers of KV blocks by file and direction.
+    pub transfers: Vec<TransferReport>,
+    /// By how much both directions slow each other down, file by file.
+    pub transfer_contention: Vec<ContentionReport>,
+    /// Events of transfers that tell no time, file by file.
+    pub transfer_faults: Vec<TransferFaultsReport>,
+    /// Prefix cache hits by tier.
+    pub cache_hits: Vec<TierHits>,
     /// Totals of the server between two replies of `/metrics`, beside those of the rows.
     pub metrics: Vec<Total>,
     /// Paths of the tables.
@@ -101,6 +113,10 @@ pub struct Tables {
     pub twins: Vec<String>,
     /// What replies of `/metrics` say, in the order of the files.
     metrics: Vec<MetricsReply>,
+    /// What the files say of transfers, in their order.
+    transfers: Vec<FileTransfers>,
+    /// The sizes of a KV block that the files name, tokens.
+    block_sizes: BTreeSet<u64>,
     /// The runs, while files are added.
     runs: ByRun<RunReport>,
 }
@@ -137,8 +153,15 @@ impl Tables {
             self.run(&trace.run, file, |run| &mut run.tokens_file).token_times = chunks as u64;
             self.tokens.push(trace);
         }
+        self.block_sizes.extend(capture.kv_events.iter().flat_map(|of| &of.block_sizes));
         self.report.kv_events.extend(capture.kv_events.map(|of| KvEvents { file: file.to_owned(), ..of }));
-        self.report.transfers.extend(capture.transfers);
+        self.block_sizes.extend(capture.server.and_then(|server| server.block_size));
+        self.block_sizes.extend(capture.metrics.as_ref().and_then(|reply| reply.block_size));
+        let (mut events, copies) = (capture.transfers, capture.copies);
+        events.iter_mut().for_each(|log| label(&mut log.run));
+        if events.is_some() || copies.is_some() {
+            self.transfers.push(FileTransfers { file: file.to_owned(), events, copies });
+        }
         self.metrics.extend(capture.metrics);
         let (file, format) = (file.to_owned(), format.name);
         self.report.files.push(FileReport { file, format, steps, requests, notes });
@@ -153,19 +176,53 @@ impl Tables {
         report
     }
 
-    /// Sets the totals of `/metrics` beside those of the rows, once all files are added.
+    /// Sets the totals of `/metrics` beside those of the rows, once all files are added. `since_start` takes a single reply for all that its
+    /// server did.
     ///
     /// # Errors
-    /// Replies that are not of before and after a run.
-    pub fn add_totals(&mut self) -> std::result::Result<(), String> {
+    /// Replies that are not of before and after a run, or several with `since_start`.
+    pub fn add_totals(&mut self, since_start: bool) -> std::result::Result<(), String> {
+        match &self.metrics[..] {
+            [one] if since_start => self.metrics.push(one.at_start()),
+            [_, second, ..] if since_start => {
+                return Err(format!(
+                    "{}: a second reply of /metrics: what happened since the start is in one",
+                    second.file
+                ));
+            }
+            _ => {}
+        }
         let steps: usize = self.steps.iter().map(|run| run.trace.steps.len()).sum();
         self.report.metrics = totals(&self.metrics, &self.requests, (steps > 0).then_some(steps as u64))?;
+        if let (Some(copies), Some(reply)) = (copies(&self.report.metrics), self.metrics.last()) {
+            self.transfers.push(FileTransfers { file: reply.file.clone(), events: None, copies: Some(copies) });
+        }
+        self.report.cache_hits = hits(&self.report.metrics, &self.report.kv_events, self.block_size());
         Ok(())
+    }
+
+    /// The tokens of a KV block, if the files name one size.
+    fn block_size(&self) -> Option<u64> {
+        self.block_sizes.first().copied().filter(|_| self.block_sizes.len() == 1)
+    }
+
+    /// Fits the rates of transfers, once all files are added and have their totals; returns remarks. Blocks have `block_bytes` on each GPU, or what
+    /// model, GPUs and block size of the files make of them.
+    ///
+    /// # Errors
+    /// Those of the solver.
+    pub fn fit_transfers(&mut self, block_bytes: Option<f64>, data_dir: Option<&Path>) -> Result<Vec<String>> {
+        let block = BlockBytes { given: block_bytes, block_size: self.block_size(), data_dir };
+        let found = reports(std::mem::take(&mut self.transfers), block)?;
+        self.report.transfers = found.transfers;
+        self.report.transfer_contention = found.contention;
+        self.report.transfer_faults = found.faults;
+        Ok(found.notes)
     }
 
     /// Whether files say something that has no table.
     pub fn has_counts(&self) -> bool {
-        !self.report.kv_events.is_empty() || !self.report.transfers.is_empty() || !self.metrics.is_empty()
+        !self.report.kv_events.is_empty() || !self.transfers.is_empty() || !self.metrics.is_empty()
     }
 
     /// Compares requests with steps, once all files are added. Steps are left out if none of them has a usable time; returns

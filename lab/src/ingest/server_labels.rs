@@ -15,6 +15,7 @@ impl Capture {
         let runs = self.steps.iter_mut().map(|trace| &mut trace.run);
         let runs = runs.chain(self.requests.iter_mut().map(|trace| &mut trace.run));
         let runs = runs.chain(self.tokens.iter_mut().map(|trace| &mut trace.run));
+        let runs = runs.chain(self.transfers.iter_mut().map(|log| &mut log.run));
         let (mut problems, mut is_changed) = (Vec::new(), false);
         for run in runs {
             let mut said = run.clone();
@@ -66,7 +67,7 @@ mod tests {
             tensor_parallel_size: Some(2),
             ..Run::default()
         };
-        ServerLog { run, served_model: Some("chat".to_owned()), kv_blocks: Some(96) }
+        ServerLog { run, served_model: Some("chat".to_owned()), kv_blocks: Some(96), block_size: None }
     }
 
     fn capture(run: Run) -> Capture {

@@ -11,4 +11,6 @@ pub struct ServerLog {
     pub(super) served_model: Option<String>,
     /// KV blocks of a GPU.
     pub(super) kv_blocks: Option<u64>,
+    /// Tokens of a KV block, where the log names them.
+    pub(super) block_size: Option<u64>,
 }

@@ -4,14 +4,16 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use super::kv_transfers::CopyLog;
 use super::request::{RequestRow, RequestTrace};
 use super::whole::Whole;
+use crate::transfers::CopySums;
 
 /// Counters that are read, summed over engines and labels, and the names of their totals.
 ///
 /// # Source
 /// vLLM 0.32; the estimates need `--enable-mfu-metrics`.
-pub(super) const COUNTERS: [(&str, &str); 14] = [
+pub(super) const COUNTERS: [(&str, &str); 22] = [
     ("vllm:request_success_total", "requests"),
     ("vllm:prompt_tokens_total", "prompt_tokens"),
     ("vllm:prompt_tokens_cached_total", "cached_tokens"),
@@ -20,6 +22,14 @@ pub(super) const COUNTERS: [(&str, &str); 14] = [
     ("vllm:iteration_tokens_total_count", "steps"),
     ("vllm:prefix_cache_queries_total", "prefix_cache_queried_tokens"),
     ("vllm:prefix_cache_hits_total", "prefix_cache_hit_tokens"),
+    ("vllm:external_prefix_cache_queries_total", "external_prefix_cache_queried_tokens"),
+    ("vllm:external_prefix_cache_hits_total", "external_prefix_cache_hit_tokens"),
+    ("vllm:kv_offload_store_size_count", "kv_stores"),
+    ("vllm:kv_offload_store_bytes_total", "kv_store_bytes"),
+    ("vllm:kv_offload_store_time_total", "kv_store_s"),
+    ("vllm:kv_offload_load_size_count", "kv_loads"),
+    ("vllm:kv_offload_load_bytes_total", "kv_load_bytes"),
+    ("vllm:kv_offload_load_time_total", "kv_load_s"),
     ("vllm:estimated_flops_per_gpu_total", "estimated_flops_per_gpu"),
     ("vllm:estimated_read_bytes_per_gpu_total", "estimated_read_bytes_per_gpu"),
     ("vllm:estimated_write_bytes_per_gpu_total", "estimated_write_bytes_per_gpu"),
@@ -34,6 +44,16 @@ pub struct MetricsReply {
     pub(super) file: String,
     pub(super) counters: BTreeMap<&'static str, f64>,
     pub(super) started_s: Option<f64>,
+    /// Tokens of a KV block.
+    pub(super) block_size: Option<u64>,
+}
+
+impl MetricsReply {
+    /// What the same server replied when it started: every counter at 0.
+    pub(super) fn at_start(&self) -> Self {
+        let counters = self.counters.keys().map(|name| (*name, 0.0)).collect();
+        MetricsReply { counters, ..self.clone() }
+    }
 }
 
 #[cfg(test)]
@@ -69,7 +89,7 @@ pub(crate) fn totals(
         [first, second] => (first, second),
         [one] => {
             return Err(format!(
-                "{}: /metrics counts from the server's start: name the reply from before the run as well",
+                "{}: /metrics counts from the server's start: name the reply from before the run as well, or take all since the start",
                 one.file
             ));
         }
@@ -111,6 +131,18 @@ pub(crate) fn totals(
         Some(Total { name, server, rows: rows(name) })
     };
     Ok(COUNTERS.into_iter().filter_map(total).collect())
+}
+
+/// The copies of KV blocks among some totals, as one interval; `None` where there are none.
+pub(super) fn copies(totals: &[Total]) -> Option<CopyLog> {
+    let total = |name: &str| totals.iter().find(|total| total.name == name).map_or(0.0, |total| total.server);
+    let sums = |[count, bytes, seconds]: [&str; 3]| CopySums {
+        count: total(count).round() as u64,
+        bytes: total(bytes).round() as u64,
+        seconds: total(seconds),
+    };
+    let sums = [["kv_stores", "kv_store_bytes", "kv_store_s"], ["kv_loads", "kv_load_bytes", "kv_load_s"]].map(sums);
+    sums.iter().any(|of| of.count > 0).then(|| CopyLog { is_log: false, sums: sums.map(|of| vec![of]) })
 }
 
 fn seconds(ns: f64) -> f64 {

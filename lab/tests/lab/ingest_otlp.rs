@@ -5,7 +5,7 @@ use crate::ingest_support;
 use std::fmt::Write as _;
 
 use ridgepoint::{Request, Result};
-use ridgepoint_lab::ingest::{Capture, Reason, RequestRow, Whole, otlp};
+use ridgepoint_lab::ingest::{Capture, DirectionLog, Reason, RequestRow, Whole, otlp};
 use serde_json::{Value, json};
 
 use ingest_support::{api_span, attributes, core_span, event, export, snapshot, span, summary};
@@ -258,10 +258,10 @@ fn transfers_in_the_step_span_are_counted() {
         event("CacheStoreCommitted", &[("kv.num_blocks", json!(-4))]),
     ];
     let read = read_lines(&[export(&service(), STEPS, vec![span("scheduler_steps", &[], events)])]);
-    assert_eq!(read.transfers.len(), 1);
-    let of = &read.transfers[0];
-    assert_eq!((of.direction.as_str(), of.count, of.blocks), ("GPU->CPU", 1, Some(4)));
-    assert_eq!(of.latency_us.map(f64::round), Some(250_000.0));
+    let log = read.transfers.as_ref().unwrap();
+    assert_eq!(log.directions[0], DirectionLog { count: 1, failed: 0, blocks: 4 });
+    let of = &log.transfers[0];
+    assert_eq!(((of.noticed_us - of.begun_us).round(), of.blocks), (250_000.0, 4));
     assert_eq!(read.kv_events.map(|events| events.batches), Some(2));
     assert!(read.notes.iter().any(|note| note.starts_with("1 KV events left out")), "{:?}", read.notes);
 }

@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use crate::ingest::kv_transfers::TransferEvent;
 use crate::ingest::token_jsonl::hash;
 use crate::ingest::unknown_names::UnknownNames;
 
@@ -43,8 +44,10 @@ const LISTS: [(&str, &[&str]); 7] = [
 
 /// A batch: its time and its events.
 pub(in crate::ingest) struct Batch<'v> {
-    /// Seconds since 1970.
-    pub(in crate::ingest) seconds: f64,
+    /// Seconds since 1970; `None` where the batch has no time.
+    pub(in crate::ingest) seconds: Option<f64>,
+    /// The number of the scheduler's step, where it is told.
+    pub(in crate::ingest) step: Option<u64>,
     pub(in crate::ingest) events: Vec<Event<'v>>,
 }
 
@@ -57,10 +60,11 @@ pub(in crate::ingest) struct Event<'v> {
     pub(in crate::ingest) hashes: Vec<u64>,
     pub(in crate::ingest) parent: Option<u64>,
     pub(in crate::ingest) num_blocks: u64,
+    /// Tokens of a block.
+    pub(in crate::ingest) block_size: Option<u64>,
     pub(in crate::ingest) num_tokens: u64,
-    /// Id, source and destination.
-    pub(in crate::ingest) transfer: Option<(u64, &'v str, &'v str)>,
-    pub(in crate::ingest) has_failed: bool,
+    /// What the events of transfers tell.
+    pub(in crate::ingest) transfer: Option<TransferEvent<'v>>,
 }
 
 /// Whether an event of the KV cache has this name.
@@ -81,8 +85,12 @@ pub(super) fn batch<'v>(value: &'v Value, unknown: &mut UnknownNames) -> Result<
     if !(0.0..=MAX_SECONDS).contains(&seconds) {
         return Err(format!("its time is {seconds}, expected seconds from 0 to {MAX_SECONDS:e}"));
     }
+    let step = match value.get(3) {
+        None | Some(Value::Null) => None,
+        Some(step) => Some(step.as_u64().ok_or_else(|| format!("its step is {}, expected a whole number", cut(step)))?),
+    };
     let events: Result<Vec<Event<'v>>, String> = events.iter().map(|value| event(value, unknown)).collect();
-    Ok(Batch { seconds, events: events? })
+    Ok(Batch { seconds: Some(seconds), step, events: events? })
 }
 
 fn event<'v>(value: &'v Value, unknown: &mut UnknownNames) -> Result<Event<'v>, String> {
@@ -108,16 +116,19 @@ fn event<'v>(value: &'v Value, unknown: &mut UnknownNames) -> Result<Event<'v>, 
     };
     let length = |key: &str| get(key).and_then(Value::as_array).map(|list| list.len() as u64);
     let hashes: Vec<u64> = get("block_hashes").and_then(Value::as_array).into_iter().flatten().map(hash).collect();
-    let transfer = get("transfer_id").map(hash).zip(text("src")).zip(text("dst"));
+    let (id, blocks, step) =
+        (get("transfer_id").filter(|id| !id.is_null()), count("num_blocks")?, count("scheduler_step")?);
+    let has_failed = get("success").and_then(Value::as_bool) == Some(false);
+    let transfer = id.map(hash).zip(text("src")).zip(text("dst"));
     Ok(Event {
         name,
         medium: text("medium"),
         parent: get("parent_block_hash").filter(|parent| !parent.is_null()).map(hash),
-        num_blocks: count("num_blocks")?.unwrap_or(hashes.len() as u64),
+        num_blocks: blocks.unwrap_or(hashes.len() as u64),
+        block_size: count("block_size")?.filter(|size| *size > 0),
         num_tokens: length("token_ids").unwrap_or(0),
         hashes,
-        transfer: transfer.map(|((id, from), to)| (id, from, to)),
-        has_failed: get("success").and_then(Value::as_bool) == Some(false),
+        transfer: transfer.map(|((id, from), to)| TransferEvent { id, from, to, blocks, step, has_failed }),
     })
 }
 
@@ -140,7 +151,7 @@ mod tests {
         for value in [&map, &list] {
             let found = batch(value, &mut unknown).unwrap();
             let stored = &found.events[0];
-            assert_eq!((found.seconds, stored.name, stored.medium), (1.5, "BlockStored", Some("GPU")));
+            assert_eq!((found.seconds, stored.name, stored.medium), (Some(1.5), "BlockStored", Some("GPU")));
             assert_eq!((&stored.hashes[..], stored.parent), (&[7, 8][..], Some(6)));
             assert_eq!((stored.num_blocks, stored.num_tokens), (2, 4));
         }

@@ -11,6 +11,7 @@ use super::snapshots::snapshot;
 use super::trace::{Identity, Process, Trace, step_record};
 use super::walk::{Field, Handler, Node};
 use crate::ingest::kv_events::event::{Batch, Event, is_kv_event};
+use crate::ingest::kv_transfers::TransferEvent;
 use crate::ingest::token_jsonl::hash;
 
 /// The trace so far, and the objects that the walk is in.
@@ -121,12 +122,13 @@ impl Handler for Fold {
 fn kv_event<'a>(name: &'a str, attributes: &'a Attributes) -> Result<Event<'a>, Fault> {
     let (from, to) = (attributes.text("kv.src"), attributes.text("kv.dst"));
     let id = attributes.text("transfer.id").map(|id| hash(&id.into()));
+    let (blocks, step) = (attributes.whole("kv.num_blocks")?, attributes.whole("scheduler.step")?);
+    let has_failed = attributes.text("kv.success") == Some("false");
     Ok(Event {
         name,
         medium: attributes.text("kv.medium"),
-        num_blocks: attributes.whole("kv.num_blocks")?.unwrap_or(0),
-        transfer: id.zip(from).zip(to).map(|((id, from), to)| (id, from, to)),
-        has_failed: attributes.text("kv.success") == Some("false"),
+        num_blocks: blocks.unwrap_or(0),
+        transfer: id.zip(from).zip(to).map(|((id, from), to)| TransferEvent { id, from, to, blocks, step, has_failed }),
         ..Event::default()
     })
 }
@@ -167,8 +169,9 @@ impl Fold {
                 names.add_attributes(&self.event);
                 match kv_event(name, &self.event) {
                     Ok(event) => {
-                        let seconds = self.event_wall_ns.map_or(0.0, |ns| ns as f64 / NS_PER_S as f64);
-                        self.trace.kv_events.add(Batch { seconds, events: vec![event] });
+                        let seconds = self.event_wall_ns.map(|ns| ns as f64 / NS_PER_S as f64);
+                        let step = event.transfer.and_then(|of| of.step);
+                        self.trace.kv_events.add(Batch { seconds, step, events: vec![event] });
                     }
                     Err(fault) => self.trace.kv_faults.add(fault),
                 }

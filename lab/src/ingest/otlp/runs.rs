@@ -54,7 +54,12 @@ pub(super) fn capture(file: &str, mut trace: Trace) -> Capture {
     }
     capture.notes.extend(trace.names.notes());
     let (kv_events, transfers) = std::mem::take(&mut trace.kv_events).finish();
+    let mut models = capture.steps.iter().map(|of| &of.run).chain(capture.requests.iter().map(|of| &of.run));
+    let model = models.next().map(|run| run.model.clone()).filter(|first| models.all(|run| run.model == *first));
     capture.transfers = transfers;
+    if let Some(log) = &mut capture.transfers {
+        log.run.model = model.flatten();
+    }
     capture.kv_events = (kv_events.batches > 0).then_some(kv_events);
     capture.dropped_steps.merge(&trace.step_faults.dropped);
     capture.dropped_requests.merge(&trace.request_faults.dropped);

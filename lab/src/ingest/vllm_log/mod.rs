@@ -90,7 +90,7 @@ pub fn read(path: &Path) -> Result<Capture> {
         _ => None,
     };
     let server = of_one.and_then(|start_up| start_up.server(&file_name(path)));
-    let mut capture = Capture { transfers: transfers.finish(), server, ..Capture::default() };
+    let mut capture = Capture { copies: transfers.finish(), server, ..Capture::default() };
     if faults.rows() == 0 {
         // The log of a server with other switches still says what the server is.
         let message = "has no line with Iteration(N): start vLLM with --enable-logging-iteration-details";

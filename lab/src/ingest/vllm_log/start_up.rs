@@ -94,7 +94,7 @@ impl StartUp {
         let (run, served_model) = (self.run.clone(), self.served_model.clone());
         let said = run != Run::default() || self.kv_blocks().is_some();
         let run = Run { experiment: name.to_owned(), ..run };
-        said.then(|| ServerLog { run, served_model, kv_blocks: self.kv_blocks() })
+        said.then(|| ServerLog { run, served_model, kv_blocks: self.kv_blocks(), block_size: self.block_size })
     }
 
     /// The tokens of a block, and whether they are vLLM's default for want of a line that says so.

@@ -2,9 +2,8 @@
 
 use std::ops::Range;
 
-use ridgepoint::internals::units::US_PER_S;
-
-use crate::ingest::Transfer;
+use crate::ingest::CopyLog;
+use crate::transfers::CopySums;
 
 /// What each line has that counts the transfers since the last one.
 const MARK: &str = "KV Transfer metrics: ";
@@ -12,18 +11,11 @@ const MARK: &str = "KV Transfer metrics: ";
 /// Times that copies may take between two lines, s. Bytes over any of them are finite.
 const POSSIBLE_S: Range<f64> = 1e-9..1e9;
 
-/// The transfers so far: stores to the CPU and loads from it.
+/// The transfers so far: stores to the CPU and loads from it, line by line.
 #[derive(Debug, Default)]
 pub(super) struct Transfers {
-    stores: Sums,
-    loads: Sums,
-}
-
-#[derive(Debug, Default)]
-struct Sums {
-    count: u64,
-    bytes: u64,
-    seconds: f64,
+    stores: Vec<CopySums>,
+    loads: Vec<CopySums>,
 }
 
 impl Transfers {
@@ -33,11 +25,12 @@ impl Transfers {
     /// vLLM 0.32, the metrics of its offloading connector.
     pub(super) fn read(&mut self, line: &str) {
         let Some((_, rest)) = line.split_once(MARK) else { return };
+        let (mut store, mut load) = (CopySums::default(), CopySums::default());
         for (name, text) in rest.trim_end().split(", ").filter_map(|part| part.split_once('=')) {
             let Some(name) = name.strip_prefix("vllm:kv_offload_") else { continue };
             let (sums, name) = match (name.strip_prefix("store_"), name.strip_prefix("load_")) {
-                (Some(name), _) => (&mut self.stores, name),
-                (_, Some(name)) => (&mut self.loads, name),
+                (Some(name), _) => (&mut store, name),
+                (_, Some(name)) => (&mut load, name),
                 _ => continue,
             };
             let whole = || text.parse::<u64>().unwrap_or(0);
@@ -51,22 +44,14 @@ impl Transfers {
                 _ => {}
             }
         }
+        self.stores.extend((store.count > 0).then_some(store));
+        self.loads.extend((load.count > 0).then_some(load));
     }
 
-    /// Both directions, as far as there were any.
-    pub(super) fn finish(self) -> Vec<Transfer> {
-        let of = |(direction, sums): (&str, Sums)| {
-            let is_timed = sums.seconds > 0.0;
-            (sums.count > 0).then(|| Transfer {
-                direction: direction.to_owned(),
-                count: sums.count,
-                bytes: Some(sums.bytes),
-                latency_us: is_timed.then(|| sums.seconds / sums.count as f64 * US_PER_S),
-                bytes_per_s: is_timed.then(|| sums.bytes as f64 / sums.seconds),
-                ..Transfer::default()
-            })
-        };
-        [("GPU->CPU", self.stores), ("CPU->GPU", self.loads)].into_iter().filter_map(of).collect()
+    /// The lines with transfers; `None` where there are none.
+    pub(super) fn finish(self) -> Option<CopyLog> {
+        let is_empty = self.stores.is_empty() && self.loads.is_empty();
+        (!is_empty).then_some(CopyLog { is_log: true, sums: [self.stores, self.loads] })
     }
 }
 
@@ -75,21 +60,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_of_intervals_add_up() {
+    fn every_line_is_an_interval() {
         let mut transfers = Transfers::default();
         transfers.read("[x] KV Transfer metrics: vllm:kv_offload_store_bytes=1000, vllm:kv_offload_store_time=0.25, vllm:kv_offload_store_size_count=3");
         transfers.read("[x] KV Transfer metrics: vllm:kv_offload_store_bytes=3000, vllm:kv_offload_store_time=0.75, vllm:kv_offload_store_size_count=1\n");
         transfers.read("[x] KV Transfer metrics: vllm:kv_offload_cpu_cache_usage_perc=0.0");
-        let found = transfers.finish();
-        let expected = Transfer {
-            direction: "GPU->CPU".to_owned(),
-            count: 4,
-            bytes: Some(4000),
-            latency_us: Some(250_000.0),
-            bytes_per_s: Some(4000.0),
-            ..Transfer::default()
-        };
-        assert_eq!(found, [expected]);
+        let found = transfers.finish().unwrap();
+        let stores =
+            [CopySums { count: 3, bytes: 1000, seconds: 0.25 }, CopySums { count: 1, bytes: 3000, seconds: 0.75 }];
+        assert_eq!(found, CopyLog { is_log: true, sums: [stores.to_vec(), Vec::new()] });
+        assert_eq!(Transfers::default().finish(), None);
     }
 
     #[test]
@@ -100,8 +80,8 @@ mod tests {
                 "KV Transfer metrics: vllm:kv_offload_load_bytes=18446744073709551615, vllm:kv_offload_load_size_count=1, \
                  vllm:kv_offload_load_time={time}"
             ));
-            let found = transfers.finish();
-            assert_eq!((found[0].latency_us, found[0].bytes_per_s), (None, None), "{time}");
+            let found = transfers.finish().unwrap();
+            assert_eq!(found.sums[1], [CopySums { count: 1, bytes: u64::MAX, seconds: 0.0 }], "{time}");
         }
     }
 }

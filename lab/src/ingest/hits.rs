@@ -1,0 +1,78 @@
+//! Prefix cache hits by tier: from a server's totals, and from KV events as far as they tell them.
+
+use serde::Serialize;
+
+use super::kv_counts::KvEvents;
+use super::server_totals::Total;
+
+/// The prefix cache hits of a tier. JSON keys are stable.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct TierHits {
+    /// `gpu`; `external`, which is every tier of a KV connector; `cpu`, of KV events.
+    pub tier: &'static str,
+    /// What tells them: `metrics` or `kv_events`.
+    pub source: &'static str,
+    /// Tokens that were looked up, which KV events do not tell.
+    pub queried_tokens: Option<f64>,
+    /// Tokens that were found.
+    pub hit_tokens: f64,
+    /// Found tokens over looked up ones; `None` where none was looked up.
+    pub rate: Option<f64>,
+}
+
+/// The hits that files tell. Those of KV events need the one `block_size` of the files.
+///
+/// # Formula
+/// A load tells its blocks in `CacheLoadCommitted`. A server without that event tells a load by storing blocks on the GPU that the CPU holds.
+pub(super) fn hits(totals: &[Total], events: &[KvEvents], block_size: Option<u64>) -> Vec<TierHits> {
+    let total = |name: &str| totals.iter().find(|total| total.name == name).map(|total| total.server);
+    let of_metrics = |(tier, queried, hit): (&'static str, &str, &str)| {
+        let (queried, hit_tokens) = (total(queried)?, total(hit)?);
+        // A server without a connector looks nothing up in it.
+        let is_used = queried > 0.0 || tier == "gpu";
+        let rate = (queried > 0.0).then(|| hit_tokens / queried);
+        is_used.then_some(TierHits { tier, source: "metrics", queried_tokens: Some(queried), hit_tokens, rate })
+    };
+    let of_events = || {
+        let loaded = |of: &KvEvents| -> u64 {
+            let loads = of.events.iter().filter(|event| event.event == "CacheLoadCommitted");
+            let committed: u64 = loads.map(|event| event.blocks).sum();
+            if committed > 0 { committed } else { of.blocks_back_from_cpu }
+        };
+        // Two files of a run may hold the same events.
+        let blocks = events.iter().map(loaded).max().filter(|blocks| *blocks > 0)?;
+        let hit_tokens = blocks as f64 * block_size? as f64;
+        Some(TierHits { tier: "cpu", source: "kv_events", queried_tokens: None, hit_tokens, rate: None })
+    };
+    let tiers = [
+        ("gpu", "prefix_cache_queried_tokens", "prefix_cache_hit_tokens"),
+        ("external", "external_prefix_cache_queried_tokens", "external_prefix_cache_hit_tokens"),
+    ];
+    tiers.into_iter().filter_map(of_metrics).chain(of_events()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ingest::EventCount;
+
+    #[test]
+    fn rates_are_hits_over_queries_by_tier() {
+        let total = |name, server| Total { name, server, rows: None };
+        let totals = [
+            total("prefix_cache_queried_tokens", 200.0),
+            total("prefix_cache_hit_tokens", 50.0),
+            total("external_prefix_cache_queried_tokens", 150.0),
+            total("external_prefix_cache_hit_tokens", 120.0),
+        ];
+        let load = EventCount { event: "CacheLoadCommitted".to_owned(), blocks: 7, ..EventCount::default() };
+        let events = [
+            KvEvents { events: vec![load], ..KvEvents::default() },
+            KvEvents { blocks_back_from_cpu: 5, ..KvEvents::default() },
+        ];
+        let found = hits(&totals, &events, Some(16));
+        let told: Vec<_> = found.iter().map(|of| (of.tier, of.hit_tokens, of.rate)).collect();
+        assert_eq!(told, [("gpu", 50.0, Some(0.25)), ("external", 120.0, Some(0.8)), ("cpu", 112.0, None)]);
+        assert_eq!(hits(&totals[..2], &events, None).len(), 1);
+    }
+}

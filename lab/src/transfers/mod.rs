@@ -1,0 +1,17 @@
+//! Transfers of KV blocks between GPU and CPU: the fixed latency and the bandwidth of each direction, and their contention, fitted to the
+//! events of a capture.
+
+mod copies;
+mod fit;
+#[cfg(test)]
+mod generator;
+mod notice;
+mod paired;
+mod queue;
+#[cfg(test)]
+mod recovery_tests;
+
+pub use copies::{CopySums, fit_copies};
+pub use fit::{DirectionFit, Estimate, FEWEST, LinkFit, MOST, fit_link};
+pub use notice::{Notice, Notices};
+pub use paired::{Direction, PairedTransfer};

@@ -1,0 +1,80 @@
+//! Planted rates are recovered within their 90 % intervals.
+
+use super::fit::{Estimate, fit_link};
+use super::generator::{Planted, generate};
+
+/// Transfers of 0.3 to 20 ms between steps of 6 to 24 ms: a bit of everything.
+const MIXED: Planted = Planted {
+    latency_us: [150.0, 400.0],
+    block_us: [100.0, 140.0],
+    contention: 0.7,
+    scatter: 0.04,
+    steps: 1500,
+    step_us: (6_000.0, 24_000.0),
+    share: [0.5, 0.4],
+    most_blocks: 150,
+};
+
+const NAMES: [&str; 5] = ["latency 0", "block time 0", "latency 1", "block time 1", "contention"];
+
+/// For each parameter, in how many of the seeds it is covered, with the mean of value and half width.
+fn covered(planted: &Planted, seeds: std::ops::Range<u64>) -> [(usize, f64, f64); 5] {
+    let mut counts = [(0, 0.0, 0.0); 5];
+    let number = (seeds.end - seeds.start) as f64;
+    for seed in seeds {
+        let found = fit_link(&generate(planted, seed)).unwrap();
+        let mut of = Vec::new();
+        for (at, direction) in found.directions.iter().enumerate() {
+            let direction = direction.unwrap();
+            of.push((direction.latency_us, planted.latency_us[at]));
+            of.push((direction.blocks_per_s, 1e6 / planted.block_us[at]));
+        }
+        of.push((found.contention.unwrap(), planted.contention));
+        for ((count, value, width), (estimate, truth)) in counts.iter_mut().zip(of) {
+            let Estimate { value: found, lower, upper } = estimate;
+            *count += usize::from((lower..=upper).contains(&truth));
+            *value += found / truth / number;
+            *width += 0.5 * (upper - lower) / truth / number;
+        }
+    }
+    counts
+}
+
+#[test]
+fn planted_rates_lie_within_their_intervals() {
+    let found = covered(&Planted { steps: 500, ..MIXED }, 0..20);
+    assert!(found.iter().all(|(count, ..)| *count >= 16), "{NAMES:?} {found:?}");
+    // The block times are known to a tenth, and right.
+    assert!([1, 3].iter().all(|at| (found[*at].1 - 1.0).abs() < 0.03 && found[*at].2 < 0.12), "{found:?}");
+}
+
+#[test]
+fn transfers_that_end_within_a_step_tell_no_rates() {
+    let short = Planted { latency_us: [40.0, 60.0], block_us: [2.0, 3.0], steps: 400, ..MIXED };
+    assert_eq!(fit_link(&generate(&short, 1)).unwrap().directions, [None, None]);
+    assert_eq!(fit_link(&[]).unwrap().directions, [None, None]);
+    let one_size = Planted { most_blocks: 0, steps: 400, ..MIXED };
+    let found = fit_link(&generate(&one_size, 1)).unwrap();
+    assert_eq!((found.directions, found.contention), ([None, None], None));
+}
+
+#[test]
+#[ignore = "takes minutes: cargo test --release -p ridgepoint-lab --lib -- --ignored --nocapture planted_rates"]
+#[expect(clippy::print_stdout, reason = "the table of a test that is run for it")]
+fn planted_rates_lie_within_their_intervals_in_85_of_100_seeds() {
+    let quick = Planted { step_us: (1_000.0, 4_000.0), share: [0.1, 0.08], steps: 4000, ..MIXED };
+    let scenes = [
+        ("mixed", MIXED),
+        ("quick steps", quick),
+        ("busy", Planted { share: [0.9, 0.7], steps: 800, ..MIXED }),
+        ("no contention", Planted { contention: 1.0, ..MIXED }),
+    ];
+    let mut missed = Vec::new();
+    for (scene, planted) in scenes {
+        for (name, (count, value, width)) in NAMES.iter().zip(covered(&planted, 0..100)) {
+            println!("{scene} {name}: {count} of 100, value {value:.4}, half width {width:.4}");
+            missed.extend((count < 85).then_some((scene, name, count)));
+        }
+    }
+    assert!(missed.is_empty(), "{missed:?}");
+}
