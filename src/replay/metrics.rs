@@ -79,7 +79,9 @@ impl Metrics {
             by_stage.entry(record.stage).or_default().push(record);
         }
         let with_loads = |metrics: StageMetrics, records: &[&RequestRecord]| StageMetrics {
-            kv_load_ms: replay.offload.and_then(|_| values(&finished(records), |record| Some(ns_to_ms(record.load_ns)))),
+            kv_load_ms: replay
+                .offload
+                .and_then(|_| values(&finished(records), |record| Some(ns_to_ms(record.load_ns)))),
             ..metrics
         };
         let stages = by_stage.into_iter().map(|(stage, records)| {
@@ -130,7 +132,9 @@ impl StageMetrics {
                 (tokens > 0.0).then(|| ns_to_ms(decoding_ns(record)) / tokens)
             }),
             e2e_ms: values(&finished, |record| Some(record.e2e_ms())),
-            queued_ms: values(&finished, |record| Some(ns_to_ms(record.scheduled_ns.saturating_sub(record.arrival_ns)))),
+            queued_ms: values(&finished, |record| {
+                Some(ns_to_ms(record.scheduled_ns.saturating_sub(record.arrival_ns)))
+            }),
             kv_load_ms: None,
         }
     }
