@@ -56,6 +56,10 @@ fn transfers_of_a_replay_are_found_again() {
     assert_eq!(found, wanted);
     let events = capture.kv_events.unwrap();
     assert_eq!((events.transfers_without_beginning, events.unfinished_transfers), (0, 0));
+    for record in &replayed.records[3..] {
+        assert_eq!(record.load_ns, 460_000);
+        assert!(record.scheduled_ns >= record.queued_ns + record.load_ns, "the wait is before the first scheduling");
+    }
     // All 16 blocks of a prompt come back in 300 + 16 · 10 µs; times of day have 0.2 µs.
     let load_us = capture.transfers[0].latency_us.unwrap();
     assert!((load_us - 460.0).abs() < 1.0, "{load_us}");
