@@ -3,7 +3,8 @@
 //
 // [Model] satisfies [latency.Model], the five-method interface of a serving simulator; [latency.Adapt] makes it take a simulator's
 // own requests. A model never changes, so any number of goroutines may use one at once. Step times take no lock and allocate
-// nothing. Package tables has the same methods, in pure Go, from exported tables.
+// nothing. [Model.KVTransferTime] is a sixth delay: copies of KV blocks between GPU and host. Package tables has the five methods of the
+// interface, in pure Go, from exported tables.
 package ridgepoint
 
 /*

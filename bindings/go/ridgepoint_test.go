@@ -220,6 +220,37 @@ func TestBadInputIsAnError(t *testing.T) {
 	}
 }
 
+func TestACopyOfKVBlocksTakesItsLaunchAndItsBytes(t *testing.T) {
+	m := llama8b(t)
+	// 20 us, and 5.44 MB over 0.85 x 64 GB/s in 100 us; 5.5 MB take 101.1 us.
+	for bytes, whole := range map[int64]int64{0: 20, 5_440_000: 120, 5_500_000: 121} {
+		if load, store := m.KVTransferTime(CPUToGPU, bytes), m.KVTransferTime(GPUToCPU, bytes); load != whole || store != whole {
+			t.Errorf("%d bytes take %d us to load and %d us to store, not %d", bytes, load, store, whole)
+		}
+	}
+	if us, err := m.KVTransferTimeUs(CPUToGPU, 5_500_000); err != nil || math.Abs(us-20-5.5e6/54.4e3) > 1e-9 {
+		t.Errorf("%v, %v", us, err)
+	}
+	if m.Err() != nil {
+		t.Error(m.Err())
+	}
+	for words, ask := range map[string]func() (float64, error){
+		"direction = 2": func() (float64, error) { return m.KVTransferTimeUs(2, 1) },
+		"bytes = -1":    func() (float64, error) { return m.KVTransferTimeUs(GPUToCPU, -1) },
+	} {
+		if _, err := ask(); !errors.Is(err, ErrInvalidArgument) || !strings.Contains(err.Error(), words) {
+			t.Errorf("%s: %v", words, err)
+		}
+	}
+	if m.KVTransferTime(GPUToCPU, -1) != latency.NoAnswer || !errors.Is(m.Err(), ErrInvalidArgument) {
+		t.Errorf("%v", m.Err())
+	}
+	m.Close()
+	if _, err := m.KVTransferTimeUs(CPUToGPU, 1); !errors.Is(err, ErrClosed) {
+		t.Error(err)
+	}
+}
+
 func TestAClosedModelSaysSo(t *testing.T) {
 	m := llama8b(t)
 	if m.Close() != nil || m.Close() != nil {

@@ -147,6 +147,45 @@ func (m *Model) PreemptionProcessingTime() int64 {
 	return m.delay(func(h *handle) int64 { return h.preemptionUs })
 }
 
+// TransferDirection is the way in which KV blocks are copied.
+type TransferDirection int
+
+// Directions of copies: a store goes to host memory, a load comes back from it.
+const (
+	GPUToCPU = TransferDirection(C.RIDGEPOINT_TRANSFER_DIRECTION_GPU_TO_CPU)
+	CPUToGPU = TransferDirection(C.RIDGEPOINT_TRANSFER_DIRECTION_CPU_TO_GPU)
+)
+
+// KVTransferTime is the time to copy so many bytes of KV blocks between the GPU and host memory while nothing else is copied, in whole
+// microseconds. The copy runs beside the steps, and a request that loads its blocks waits for it. A GPU whose link to the host is not known,
+// a negative number of bytes and an unknown direction return [latency.NoAnswer]; [Model.Err] has the reason.
+func (m *Model) KVTransferTime(direction TransferDirection, bytes int64) int64 {
+	us, err := m.KVTransferTimeUs(direction, bytes)
+	if err != nil {
+		return m.note(err)
+	}
+	return latency.Micros(us)
+}
+
+// KVTransferTimeUs is [Model.KVTransferTime] before rounding, in microseconds.
+func (m *Model) KVTransferTimeUs(direction TransferDirection, bytes int64) (float64, error) {
+	h, err := m.open()
+	if err != nil {
+		return 0, err
+	}
+	if bytes < 0 {
+		return 0, argument("bytes = %d must be at least 0", bytes)
+	}
+	if direction != GPUToCPU && direction != CPUToGPU {
+		return 0, argument("direction = %d must be GPUToCPU or CPUToGPU", direction)
+	}
+	var us C.double
+	var text *C.char
+	status := C.ridgepoint_kv_transfer_time_us(h.c, C.int(direction), C.uint64_t(bytes), &us, &text)
+	runtime.KeepAlive(h)
+	return float64(us), failed(status, text)
+}
+
 func (m *Model) delay(of func(*handle) int64) int64 {
 	h, err := m.open()
 	if err != nil {

@@ -1,6 +1,7 @@
 //! The calibrated roofline as a latency model: predicted steps, and constants for what the host does around them.
 
 use super::{HostTimes, KvTransfers, LatencyModel, TransferDirection};
+use crate::error::{Error, Result};
 use crate::request::Request;
 use crate::step_model::StepModel;
 
@@ -38,6 +39,19 @@ impl CalibratedRoofline {
     /// The times of KV transfers; `None` for a chip whose link to the host is not known.
     pub fn kv_transfers(&self) -> Option<KvTransfers> {
         self.kv_transfers
+    }
+
+    /// Time to copy `bytes` of KV blocks between the GPU and host memory, as [`LatencyModel::kv_transfer_time_us`] has it, µs.
+    ///
+    /// # Errors
+    /// `ErrorKind::Invalid` for a chip whose link to the host is not known, for which that method answers 0.
+    pub fn known_kv_transfer_time_us(&self, direction: TransferDirection, bytes: u64) -> Result<f64> {
+        if self.kv_transfers.is_none() {
+            let problem = "has no host_link, which a copy of KV blocks takes: add [host_link] with kind, unidirectional_bytes_per_s, source \
+                           and retrieved to its file";
+            return Err(Error::invalid("the GPU", vec![problem.to_owned()]));
+        }
+        Ok(self.kv_transfer_time_us(direction, bytes))
     }
 
     /// The steps.

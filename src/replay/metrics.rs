@@ -65,6 +65,10 @@ pub struct StageMetrics {
     pub e2e_ms: Option<Distribution>,
     /// Time from sending until the engine first scheduled the request, ms.
     pub queued_ms: Option<Distribution>,
+    /// Time that the request waited for KV blocks from the host's tier, ms; 0 for a request that loaded none. `None` without a tier. The
+    /// wait before the first scheduling is part of [`queued_ms`](Self::queued_ms), a wait after a preemption is not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kv_load_ms: Option<Distribution>,
 }
 
 impl Metrics {
@@ -74,11 +78,19 @@ impl Metrics {
         for record in &replay.records {
             by_stage.entry(record.stage).or_default().push(record);
         }
-        let stages = by_stage
-            .into_iter()
-            .map(|(stage, records)| StageMetrics::of(Some(stage), &records, replay.inter_token_ns.get(stage as usize)));
+        let with_loads = |metrics: StageMetrics, records: &[&RequestRecord]| StageMetrics {
+            kv_load_ms: replay
+                .offload
+                .and_then(|_| values(&finished(records), |record| Some(ns_to_ms(record.load_ns)))),
+            ..metrics
+        };
+        let stages = by_stage.into_iter().map(|(stage, records)| {
+            let gaps = replay.inter_token_ns.get(stage as usize);
+            with_loads(StageMetrics::of(Some(stage), &records, gaps), &records)
+        });
         let all: Vec<&RequestRecord> = replay.records.iter().collect();
-        Metrics { stages: stages.collect(), run: StageMetrics::of(None, &all, &replay.inter_token_ns) }
+        let run = with_loads(StageMetrics::of(None, &all, &replay.inter_token_ns), &all);
+        Metrics { stages: stages.collect(), run }
     }
 
     /// The whole run, then its stages.
@@ -94,11 +106,7 @@ impl StageMetrics {
         gaps: impl IntoIterator<Item = &'a Histogram<u64>>,
     ) -> Self {
         let number = |outcome| records.iter().filter(|record| record.outcome == outcome).count() as u64;
-        let finished: Vec<&RequestRecord> =
-            records.iter().copied().filter(|record| record.outcome == Outcome::Finished).collect();
-        let values = |value: &dyn Fn(&RequestRecord) -> Option<f64>| {
-            Distribution::of(finished.iter().filter_map(|record| value(record)).collect())
-        };
+        let finished = finished(records);
         let sum = |value: fn(&RequestRecord) -> u64| finished.iter().map(|record| value(record)).sum::<u64>();
         let input_tokens = sum(|record| u64::from(record.num_prompt_tokens));
         let output_tokens = sum(|record| u64::from(record.num_output_tokens));
@@ -116,17 +124,28 @@ impl StageMetrics {
             requests_per_s: per_s(finished.len() as u64),
             output_tokens_per_s: per_s(output_tokens),
             total_tokens_per_s: per_s(input_tokens + output_tokens),
-            ttft_ms: values(&|record| Some(record.ttft_ms())),
-            tpot_ms: values(&RequestRecord::tpot_ms),
+            ttft_ms: values(&finished, |record| Some(record.ttft_ms())),
+            tpot_ms: values(&finished, RequestRecord::tpot_ms),
             itl_ms: mean_gap_ms(&finished).and_then(|mean| Distribution::of_ns_histograms(gaps, mean)),
-            itl_per_output_token_ms: values(&|record| {
+            itl_per_output_token_ms: values(&finished, |record| {
                 let tokens = f64::from(record.num_output_tokens);
                 (tokens > 0.0).then(|| ns_to_ms(decoding_ns(record)) / tokens)
             }),
-            e2e_ms: values(&|record| Some(record.e2e_ms())),
-            queued_ms: values(&|record| Some(ns_to_ms(record.scheduled_ns.saturating_sub(record.arrival_ns)))),
+            e2e_ms: values(&finished, |record| Some(record.e2e_ms())),
+            queued_ms: values(&finished, |record| {
+                Some(ns_to_ms(record.scheduled_ns.saturating_sub(record.arrival_ns)))
+            }),
+            kv_load_ms: None,
         }
     }
+}
+
+fn finished<'a>(records: &[&'a RequestRecord]) -> Vec<&'a RequestRecord> {
+    records.iter().copied().filter(|record| record.outcome == Outcome::Finished).collect()
+}
+
+fn values(records: &[&RequestRecord], value: impl Fn(&RequestRecord) -> Option<f64>) -> Option<Distribution> {
+    Distribution::of(records.iter().filter_map(|record| value(record)).collect())
 }
 
 /// Time from the first token to the last.

@@ -1,6 +1,7 @@
 use approx::assert_relative_eq;
 use proptest::prelude::*;
 
+use super::super::offload::OffloadCounters;
 use super::super::record::EngineCounters;
 use super::*;
 
@@ -87,6 +88,22 @@ fn only_finished_requests_have_latencies() {
     // 10, 0, 20.
     let queued = metrics.run.queued_ms.unwrap();
     assert_eq!((queued.mean, queued.p50, queued.max), (10.0, 10.0, 20.0));
+}
+
+#[test]
+fn waits_for_loads_are_told_with_a_tier_alone() {
+    let mut replay = small();
+    assert!(replay.offload.is_none());
+    let without = serde_json::to_string(&Metrics::of(&replay)).unwrap();
+    assert!(!without.contains("kv_load_ms"), "{without}");
+    // 9 and 0 ms in stage 0, 6 ms in stage 1; the unfinished request's 4 ms do not count.
+    replay.offload = Some(OffloadCounters::default());
+    for (at, ms) in [(0, 9), (2, 6), (4, 4)] {
+        replay.records[at].load_ns = ms * MS;
+    }
+    let metrics = Metrics::of(&replay);
+    let means: Vec<_> = metrics.run_and_stages().map(|of| of.kv_load_ms.map(|of| (of.count, of.mean))).collect();
+    assert_eq!(means, [Some((3, 5.0)), Some((2, 4.5)), Some((1, 6.0))]);
 }
 
 #[test]

@@ -56,6 +56,20 @@ typedef enum {
 } RidgepointStatus;
 
 /**
+ * Directions in which KV blocks are copied.
+ */
+typedef enum {
+  /**
+   * From the GPU to host memory: a store.
+   */
+  RIDGEPOINT_TRANSFER_DIRECTION_GPU_TO_CPU = 0,
+  /**
+   * From host memory to the GPU: a load.
+   */
+  RIDGEPOINT_TRANSFER_DIRECTION_CPU_TO_GPU = 1,
+} RidgepointTransferDirection;
+
+/**
  * A model on a GPU in a deployment. It is immutable, so any number of threads may use it at once. Calls take no lock, and step
  * times allocate nothing.
  *
@@ -214,6 +228,17 @@ RidgepointStatus ridgepoint_scheduling_processing_time_us(const RidgepointModel 
  * Time of the engine's host thread per preempted request, µs. The recomputed tokens are part of later steps.
  */
 RidgepointStatus ridgepoint_preemption_processing_time_us(const RidgepointModel *model, double *out_us, char **error);
+
+/**
+ * Time to copy `bytes` of KV blocks between the GPU and host memory while nothing else is copied, µs. The copy runs beside the
+ * steps, and a request that loads its blocks waits for it. `direction` is a RidgepointTransferDirection; another number fails, as
+ * does a GPU whose link to the host is not known. On several GPUs, `bytes` are those of one: all copy their shares at the same time.
+ */
+RidgepointStatus ridgepoint_kv_transfer_time_us(const RidgepointModel *model,
+                                                int direction,
+                                                uint64_t bytes,
+                                                double *out_us,
+                                                char **error);
 
 /**
  * Returns a step's breakdown as a JSON object: step_time_us with its 90 % interval from lower_us to upper_us, the roofline's

@@ -1,9 +1,9 @@
-//! The four delays of a serving engine beside its step time.
+//! The five delays of a serving engine beside its step time.
 
-use std::ffi::c_char;
+use std::ffi::{c_char, c_int};
 
 use ridgepoint::Request;
-use ridgepoint::latency::{CalibratedRoofline, LatencyModel};
+use ridgepoint::latency::{CalibratedRoofline, LatencyModel, TransferDirection};
 
 use crate::handle::{RidgepointModel, loaded};
 use crate::status::{Failure, RidgepointStatus, guarded};
@@ -21,7 +21,7 @@ pub unsafe extern "C" fn ridgepoint_queueing_time_us(
 ) -> RidgepointStatus {
     let arrival = Request::prefill(num_prompt_tokens, 0);
     // SAFETY: as the caller promises.
-    unsafe { answer(model, out_us, error, |latency| latency.queueing_time_us(&arrival)) }
+    unsafe { answer(model, out_us, error, |latency| Ok(latency.queueing_time_us(&arrival))) }
 }
 
 /// Time from the end of the step that sampled a token until the client has it, µs. It delays the token, not the engine.
@@ -35,7 +35,7 @@ pub unsafe extern "C" fn ridgepoint_output_token_processing_time_us(
     error: *mut *mut c_char,
 ) -> RidgepointStatus {
     // SAFETY: as the caller promises.
-    unsafe { answer(model, out_us, error, LatencyModel::output_token_processing_time_us) }
+    unsafe { answer(model, out_us, error, |latency| Ok(latency.output_token_processing_time_us())) }
 }
 
 /// Time of the engine's host thread per step, µs. Asynchronous scheduling hides it behind the previous step.
@@ -49,7 +49,7 @@ pub unsafe extern "C" fn ridgepoint_scheduling_processing_time_us(
     error: *mut *mut c_char,
 ) -> RidgepointStatus {
     // SAFETY: as the caller promises.
-    unsafe { answer(model, out_us, error, LatencyModel::scheduling_processing_time_us) }
+    unsafe { answer(model, out_us, error, |latency| Ok(latency.scheduling_processing_time_us())) }
 }
 
 /// Time of the engine's host thread per preempted request, µs. The recomputed tokens are part of later steps.
@@ -63,14 +63,54 @@ pub unsafe extern "C" fn ridgepoint_preemption_processing_time_us(
     error: *mut *mut c_char,
 ) -> RidgepointStatus {
     // SAFETY: as the caller promises.
-    unsafe { answer(model, out_us, error, LatencyModel::preemption_processing_time_us) }
+    unsafe { answer(model, out_us, error, |latency| Ok(latency.preemption_processing_time_us())) }
+}
+
+/// Directions in which KV blocks are copied.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RidgepointTransferDirection {
+    /// From the GPU to host memory: a store.
+    GpuToCpu = 0,
+    /// From host memory to the GPU: a load.
+    CpuToGpu = 1,
+}
+
+/// Time to copy `bytes` of KV blocks between the GPU and host memory while nothing else is copied, µs. The copy runs beside the
+/// steps, and a request that loads its blocks waits for it. `direction` is a RidgepointTransferDirection; another number fails, as
+/// does a GPU whose link to the host is not known. On several GPUs, `bytes` are those of one: all copy their shares at the same time.
+///
+/// # Safety
+/// `out_us` and `error` are NULL or may be written to.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ridgepoint_kv_transfer_time_us(
+    model: *const RidgepointModel,
+    direction: c_int,
+    bytes: u64,
+    out_us: *mut f64,
+    error: *mut *mut c_char,
+) -> RidgepointStatus {
+    const GPU_TO_CPU: c_int = RidgepointTransferDirection::GpuToCpu as c_int;
+    const CPU_TO_GPU: c_int = RidgepointTransferDirection::CpuToGpu as c_int;
+    let time_us = |latency: &CalibratedRoofline| {
+        let direction = match direction {
+            GPU_TO_CPU => TransferDirection::GpuToCpu,
+            CPU_TO_GPU => TransferDirection::CpuToGpu,
+            other => {
+                return Err(Failure::argument(format!("direction = {other} must be 0 (GPU to CPU) or 1 (CPU to GPU)")));
+            }
+        };
+        Ok(latency.known_kv_transfer_time_us(direction, bytes)?)
+    };
+    // SAFETY: as the caller promises.
+    unsafe { answer(model, out_us, error, time_us) }
 }
 
 unsafe fn answer(
     model: *const RidgepointModel,
     out_us: *mut f64,
     error: *mut *mut c_char,
-    delay: impl FnOnce(&CalibratedRoofline) -> f64,
+    delay: impl FnOnce(&CalibratedRoofline) -> Result<f64, Failure>,
 ) -> RidgepointStatus {
     let predict = || {
         // SAFETY: as the caller promises.
@@ -78,8 +118,9 @@ unsafe fn answer(
         if out_us.is_null() {
             return Err(Failure::null("out_us"));
         }
+        let us = delay(&loaded.latency)?;
         // SAFETY: not NULL, and as the caller promises.
-        unsafe { out_us.write(delay(&loaded.latency)) };
+        unsafe { out_us.write(us) };
         Ok(())
     };
     // SAFETY: as the caller promises.

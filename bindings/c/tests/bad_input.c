@@ -67,6 +67,11 @@ static void steps(const RidgepointModel *model) {
   status = ridgepoint_step_json(model, ones, ones, NULL, 0, &json, &error);
   expect("an empty step", status, RIDGEPOINT_STATUS_INVALID_ARGUMENT, error, "no requests");
 
+  status = ridgepoint_kv_transfer_time_us(model, 2, 4096, us, &error);
+  expect("no direction", status, RIDGEPOINT_STATUS_INVALID_ARGUMENT, error, "direction = 2");
+  status = ridgepoint_kv_transfer_time_us(model, RIDGEPOINT_TRANSFER_DIRECTION_CPU_TO_GPU, 4096, NULL, &error);
+  expect("no result", status, RIDGEPOINT_STATUS_NULL_POINTER, error, "out_us is NULL");
+
   const size_t backwards[3] = {0, 3, 2}, beyond[3] = {0, 2, 5};
   status = ridgepoint_step_times_us(model, backwards, 2, ones, ones, NULL, 2, us, &error);
   expect("offsets that fall", status, RIDGEPOINT_STATUS_INVALID_ARGUMENT, error, "offsets[2] = 2");

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use pyo3::prelude::*;
 use ridgepoint::Deployment;
-use ridgepoint::replay::SchedulingPolicy;
+use ridgepoint::replay::{KvOffload, SchedulingPolicy};
 use ridgepoint::server_config::{SchedulerOptions, ServerConfig};
 use serde::{Deserialize, Serialize};
 
@@ -23,6 +23,8 @@ pub struct Scheduler {
     async_scheduling: Option<bool>,
     long_prefill_token_threshold: Option<u32>,
     scheduling_policy: Option<SchedulingPolicy>,
+    /// KV blocks in host memory.
+    pub kv_offload: Option<KvOffload>,
 }
 
 impl Scheduler {
@@ -46,6 +48,7 @@ impl Scheduler {
             async_scheduling: options.async_scheduling,
             long_prefill_token_threshold: options.long_prefill_token_threshold,
             scheduling_policy: options.scheduling_policy,
+            kv_offload: None,
         }
     }
 }

@@ -6,7 +6,10 @@ use pyo3::types::PyDict;
 use ridgepoint::internals::correction::CorrectionInfo;
 use ridgepoint::internals::replay::{Intervals, SpreadSampler};
 use ridgepoint::kv_capacity::KvCapacity;
-use ridgepoint::replay::{EngineConfig, EngineCounters, Metrics, Outcome, Replay, RequestRecord, StageMetrics, replay};
+use ridgepoint::latency::TransferDirection;
+use ridgepoint::replay::{
+    EngineConfig, EngineCounters, Metrics, OffloadCounters, Outcome, Replay, RequestRecord, StageMetrics, replay,
+};
 use ridgepoint::server_config::ServerConfig;
 use ridgepoint::workload::{OpenedLoad, Summary};
 use serde::Serialize;
@@ -30,6 +33,7 @@ struct Report<'a> {
     run: &'a StageMetrics,
     stages: &'a [StageMetrics],
     counters: &'a EngineCounters,
+    offload: Option<OffloadCounters>,
     warnings: Vec<String>,
 }
 
@@ -76,7 +80,11 @@ fn replayed(
         cpu_offload_gb: scheduler.cpu_offload_gb.max(steps.deployment.cpu_offload_gb),
         ..ServerConfig::new("engine", &steps.model.name, &steps.hardware.name)
     };
-    let engine = server.engine_config(&steps.model, &steps.hardware).map_err(raised)?;
+    let mut engine = server.engine_config(&steps.model, &steps.hardware).map_err(raised)?;
+    if scheduler.kv_offload.is_some() {
+        steps.latency.known_kv_transfer_time_us(TransferDirection::CpuToGpu, 0).map_err(raised)?;
+        engine.config.kv_offload.clone_from(&scheduler.kv_offload);
+    }
     let predictor = steps.latency.steps();
     let mut warnings = steps.notes();
     warnings.extend(engine.notes);
@@ -97,6 +105,7 @@ fn replayed(
         run: &metrics.run,
         stages: &metrics.stages,
         counters: &replayed.counters,
+        offload: replayed.offload,
         warnings,
     };
     Ok((to_json(&report)?, replayed))
@@ -132,9 +141,11 @@ fn requests<'py>(py: Python<'py>, records: &[RequestRecord]) -> PyResult<Bound<'
     columns.set_item("num_prompt_tokens", words(|record| record.num_prompt_tokens))?;
     columns.set_item("num_output_tokens", words(|record| record.num_output_tokens))?;
     columns.set_item("num_cached_tokens", words(|record| record.num_cached_tokens))?;
+    columns.set_item("num_loaded_tokens", words(|record| record.num_loaded_tokens))?;
     columns.set_item("num_preemptions", words(|record| record.num_preemptions))?;
     columns.set_item("arrival_ns", times(|record| record.arrival_ns))?;
     columns.set_item("scheduled_ns", times(|record| record.scheduled_ns))?;
+    columns.set_item("load_ns", times(|record| record.load_ns))?;
     columns.set_item("first_token_ns", times(|record| record.first_token_ns))?;
     columns.set_item("finish_ns", times(|record| record.finish_ns))?;
     columns.set_item("ttft_ms", figures(|record| Some(record.ttft_ms())))?;

@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use ridgepoint::internals::correction::CorrectionInfo;
 use ridgepoint::internals::efficiency::EfficiencyMode;
 use ridgepoint::kv_capacity::KvCapacity;
-use ridgepoint::latency::{CalibratedRoofline, LatencyModel};
+use ridgepoint::latency::{CalibratedRoofline, LatencyModel, TransferDirection};
 use ridgepoint::server_config::ServerConfig;
 use ridgepoint::{Deployment, Hardware, MatmulFormat, Model, Options, Request, RequestColumns, StepEstimate};
 use serde::Serialize;
@@ -210,6 +210,19 @@ impl StepModel {
     /// Time of the engine's host thread per preempted request, µs.
     fn preemption_processing_time_us(&self) -> f64 {
         self.latency.preemption_processing_time_us()
+    }
+
+    /// Time to copy KV blocks between GPU and host, µs.
+    fn kv_transfer_time_us(&self, direction: &str, num_bytes: u64) -> PyResult<f64> {
+        let direction = match direction {
+            "gpu_to_cpu" => TransferDirection::GpuToCpu,
+            "cpu_to_gpu" => TransferDirection::CpuToGpu,
+            other => {
+                let said = format!("direction = '{other}' must be 'gpu_to_cpu' or 'cpu_to_gpu'");
+                return Err(RidgepointError::new_err(said));
+            }
+        };
+        self.latency.known_kv_transfer_time_us(direction, num_bytes).map_err(raised)
     }
 
     /// Returns the memory equation as JSON.

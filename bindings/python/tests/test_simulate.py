@@ -14,6 +14,7 @@ from conftest import Command
 from ridgepoint import (
     ClosedLoop,
     Deployment,
+    KvOffload,
     OpenLoop,
     Profile,
     RequestArrays,
@@ -104,6 +105,31 @@ def test_the_scheduler_is_heeded(steps: StepModel) -> None:
     assert tight.counters.preemptions >= 2
 
 
+def test_blocks_that_left_the_gpu_come_back_from_the_host(tmp_path: Path) -> None:
+    # 65 usable blocks of 16 tokens: the second prompt takes those of the first, which comes again and has 62 full blocks.
+    steps = StepModel("llama-3.1-8b", "h100", Deployment(max_model_len=1024))
+    file = tmp_path / "requests.csv"
+    file.write_text("arrival,input_len,output_len,prefix_group\n0,1000,2,a\n5,1000,2,b\n10,1000,2,a\n")
+    block_bytes = 16 * int(steps.kv_capacity().kv_bytes_per_token)
+    assert block_bytes == 16 * 131_072
+    without = simulate(steps, RequestFile(file), Scheduler(66))
+    result = simulate(steps, RequestFile(file), Scheduler(66, kv_offload=KvOffload(200, block_bytes)))
+    assert without.offload is None and without.run.kv_load_ms is None
+    requests, offload = result.requests, result.offload
+    assert offload is not None and result.run.kv_load_ms is not None
+    cached, loaded = requests["num_cached_tokens"], requests["num_loaded_tokens"]
+    assert cached.tolist() == [0, 0, 992] and without.requests["num_cached_tokens"][2] == 992 - loaded[2]
+    assert loaded[:2].tolist() == [0, 0] and loaded[2] >= 900 and loaded[2] % 16 == 0
+    assert (offload.hit_tokens, offload.loads.count, offload.loads.blocks) == (loaded[2], 1, loaded[2] // 16)
+    assert offload.loads.bytes == offload.loads.blocks * block_bytes
+    # Nothing else runs: the copy takes its own time, and the engine goes on at its end.
+    copy_us = steps.kv_transfer_time_us("cpu_to_gpu", offload.loads.bytes)
+    assert math.isclose(offload.loads.time_ns, copy_us * 1e3, abs_tol=2)
+    assert copy_us <= requests["load_ns"][2] / 1e3 + 1 <= copy_us + 5000
+    assert math.isclose(result.run.kv_load_ms.mean, requests["load_ns"].sum() / 3e6, rel_tol=1e-12)
+    assert requests["ttft_ms"][2] < without.requests["ttft_ms"][2]
+
+
 def test_it_is_what_the_command_says(command: Command, root: Path) -> None:
     files = ("--profile", "examples/profile.yaml", "--config", "examples/server.yaml")
     said = json.loads(command("simulate", *files, "--format", "json"))
@@ -159,6 +185,11 @@ REFUSED: dict[str, tuple[Callable[[StepModel], Any], type[Exception], str]] = {
         lambda s: simulate(s, ClosedLoop(1, 1, 1), Scheduler(scheduling_policy="lifo")),  # type: ignore[arg-type]
         RidgepointError,
         "scheduler: unknown variant `lifo`",
+    ),
+    "tier": (
+        lambda s: simulate(s, ClosedLoop(1, 1, 1), Scheduler(kv_offload=KvOffload(0, 0, contention=2.0))),
+        RidgepointError,
+        "num_cpu_blocks = 0(.|\n)*block_bytes = 0(.|\n)*contention = 2",
     ),
     "seed": (lambda s: simulate(s, ClosedLoop(1, 1, 1), seed=-1), RidgepointError, "seed = -1"),
     "server": (lambda s: read_server("/no/server.yaml"), RidgepointError, "/no/server.yaml"),

@@ -20,6 +20,7 @@ mod fit_queue;
 mod fit_steps;
 mod ingest_otlp;
 mod ingest_otlp_faults;
+mod ingest_own_export;
 mod ingest_reports;
 mod ingest_steps;
 mod measuring_kit;

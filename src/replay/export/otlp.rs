@@ -8,7 +8,8 @@ use std::io::{self, BufWriter, Write};
 use serde_json::{Value, json};
 
 use super::{of_record, over_ns, reached};
-use crate::replay::{EngineConfig, Observer, Outcome, RequestRecord, StepEvent};
+use crate::latency::TransferDirection;
+use crate::replay::{EngineConfig, KvEvent, Observer, Outcome, RequestRecord, StepEvent, TransferEvent};
 use crate::units::ns_to_us;
 
 /// Number of the first step. Readers of traces leave out the first hundred steps, in which a real engine warms up.
@@ -48,6 +49,8 @@ pub struct OtlpTrace {
     steps: Vec<Step>,
     journeys: Vec<Journey>,
     paused: HashSet<u32>,
+    /// Copies of KV blocks between GPU and host, some 40 bytes each.
+    transfers: Vec<TransferEvent>,
 }
 
 impl OtlpTrace {
@@ -69,9 +72,13 @@ impl OtlpTrace {
                 self.steps[last].num_finished += 1;
             }
         }
+        let mut transfers = self.transfer_events().into_iter().peekable();
         for (line, steps) in self.steps.chunks(STEPS_PER_LINE).enumerate() {
-            let summary = |(at, step): (usize, &Step)| step.summary(line * STEPS_PER_LINE + at, config);
-            let events: Vec<Value> = steps.iter().enumerate().map(summary).collect();
+            let mut events = Vec::new();
+            for (at, step) in (line * STEPS_PER_LINE..).zip(steps) {
+                events.push(step.summary(at, config));
+                events.extend(std::iter::from_fn(|| transfers.next_if(|of| of.step <= at)).map(|of| of.event()));
+            }
             let span = json!({ "name": "scheduler_steps", "spanId": id(line, 3), "events": events });
             write_line(&mut out, model, "vllm.scheduler.step", &[span])?;
         }
@@ -82,6 +89,16 @@ impl OtlpTrace {
             }
         }
         out.flush()
+    }
+
+    /// The beginnings and ends of the copies, by time. Each belongs to the last step that the host began to schedule before it.
+    fn transfer_events(&self) -> Vec<TransferMoment<'_>> {
+        let step = |ns| self.steps.partition_point(|step| step.start_ns <= ns).saturating_sub(1);
+        let moment = |is_end, ns, of| TransferMoment { ns, is_end, step: step(ns), of };
+        let both = self.transfers.iter().flat_map(|of| [moment(false, of.ready_ns, of), moment(true, of.end_ns, of)]);
+        let mut events: Vec<TransferMoment<'_>> = both.collect();
+        events.sort_by_key(|moment| (moment.ns, moment.is_end, moment.of.index));
+        events
     }
 
     fn core_span(&self, at: usize, record: &RequestRecord, journey: &Journey) -> Value {
@@ -157,8 +174,45 @@ impl Observer for OtlpTrace {
         self.steps.push(step);
     }
 
+    fn kv(&mut self, event: &KvEvent) {
+        if let KvEvent::Transfer(transfer) = event {
+            self.transfers.push(*transfer);
+        }
+    }
+
+    fn wants_kv_events(&self) -> bool {
+        true
+    }
+
     fn wants_every_token(&self) -> bool {
         false
+    }
+}
+
+/// The beginning or the end of a copy of KV blocks.
+struct TransferMoment<'a> {
+    ns: u64,
+    is_end: bool,
+    /// The step in which it happens.
+    step: usize,
+    of: &'a TransferEvent,
+}
+
+impl TransferMoment<'_> {
+    fn event(&self) -> Value {
+        let (src, dst) = match self.of.direction {
+            TransferDirection::GpuToCpu => ("GPU", "CPU"),
+            TransferDirection::CpuToGpu => ("CPU", "GPU"),
+        };
+        let attributes = [
+            ("transfer.id", json!(self.of.index)),
+            ("request.id", json!(self.of.record.to_string())),
+            ("kv.src", json!(src)),
+            ("kv.dst", json!(dst)),
+            ("kv.num_blocks", json!(self.of.num_blocks)),
+            ("scheduler.step", json!(FIRST_STEP + self.step)),
+        ];
+        event(if self.is_end { "TransferCompleted" } else { "TransferInitiated" }, self.ns, &attributes)
     }
 }
 

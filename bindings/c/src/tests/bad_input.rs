@@ -64,6 +64,28 @@ fn every_pointer_that_is_needed_may_be_null_and_is_named() {
 }
 
 #[test]
+fn directions_that_are_none_and_gpus_without_a_link_are_refused() {
+    let (model, mut us) = (llama_8b(), 7.0);
+    let copy =
+        |model, direction: i32, out| said(|e| unsafe { ridgepoint_kv_transfer_time_us(model, direction, 9, out, e) });
+    for direction in [2, -1, i32::MAX] {
+        let words = format!("direction = {direction} must be 0 (GPU to CPU) or 1 (CPU to GPU)");
+        refused(copy(model, direction, &raw mut us), Status::InvalidArgument, &[&words]);
+    }
+    refused(copy(model, 1, null_mut()), Status::NullPointer, &["out_us is NULL"]);
+    refused(copy(null(), 1, &raw mut us), Status::NullPointer, &["model is NULL"]);
+    unsafe { ridgepoint_model_free(model) };
+
+    let h100 = include_str!("../../../../hardware/h100_sxm.toml");
+    let toml = std::ffi::CString::new(h100.split("[host_link]").next().unwrap()).unwrap();
+    let options = RidgepointOptions { hardware_toml: toml.as_ptr(), ..no_options() };
+    let model = created("llama-3.1-8b", "mine", &raw const options).unwrap();
+    refused(copy(model, 1, &raw mut us), Status::InvalidInput, &["the GPU", "host_link", "its file"]);
+    assert_eq!(us, 7.0, "a failure writes nothing");
+    unsafe { ridgepoint_model_free(model) };
+}
+
+#[test]
 fn no_requests_need_no_columns() {
     let (model, mut us) = (llama_8b(), f64::NAN);
     said(|e| unsafe { ridgepoint_step_time_us(model, null(), null(), null(), 0, &raw mut us, e) }).unwrap();

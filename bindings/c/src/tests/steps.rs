@@ -93,6 +93,22 @@ fn the_other_delays_are_those_of_the_host() {
 }
 
 #[test]
+fn a_copy_of_kv_blocks_takes_its_launch_and_its_bytes() {
+    let (model, mut us) = (llama_8b(), f64::NAN);
+    let mut time_us = |direction: RidgepointTransferDirection, bytes| {
+        let direction = direction as std::ffi::c_int;
+        said(|error| unsafe { ridgepoint_kv_transfer_time_us(model, direction, bytes, &raw mut us, error) }).unwrap();
+        us
+    };
+    // 20 µs, and 5.44 MB over 0.85 × 64 GB/s in 100 µs.
+    for direction in [RidgepointTransferDirection::GpuToCpu, RidgepointTransferDirection::CpuToGpu] {
+        assert!((time_us(direction, 5_440_000) - 120.0).abs() < 1e-9, "{us}");
+        assert_eq!(time_us(direction, 0), 20.0);
+    }
+    unsafe { ridgepoint_model_free(model) };
+}
+
+#[test]
 fn a_breakdown_sums_up_to_the_time() {
     let model = llama_8b();
     let mut text = null_mut();

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +12,7 @@ __version__: str
 
 Integers: TypeAlias = npt.NDArray[np.integer[Any]] | Sequence[int]
 Flags: TypeAlias = npt.NDArray[np.bool_] | Sequence[bool]
+TransferDirection: TypeAlias = Literal["gpu_to_cpu", "cpu_to_gpu"]
 
 class RidgepointError(ValueError): ...
 
@@ -42,6 +43,7 @@ class StepModel:
     def output_token_processing_time_us(self) -> float: ...
     def scheduling_processing_time_us(self) -> float: ...
     def preemption_processing_time_us(self) -> float: ...
+    def kv_transfer_time_us(self, direction: TransferDirection, num_bytes: int) -> float: ...
     @property
     def model_name(self) -> str: ...
     @property

@@ -17,6 +17,21 @@ _OUTCOMES = np.array(["finished", "rejected", "unfinished"])
 
 @suggests_keywords
 @dataclass(frozen=True)
+class KvOffload:
+    """KV blocks in host memory, as vLLM's OffloadingConnector keeps them. A prompt that finds its blocks there waits for their copy."""
+
+    num_cpu_blocks: int
+    """Number of KV blocks that the host holds."""
+    block_bytes: int
+    """Bytes of a KV block on one GPU: ``block_size * int(steps.kv_capacity().kv_bytes_per_token)``."""
+    offload_prompt_only: bool = False
+    """Whether only blocks of prompts are copied to the host."""
+    contention: float = 1.0
+    """Share of its speed that a direction keeps while the other one copies too, above 0 and at most 1."""
+
+
+@suggests_keywords
+@dataclass(frozen=True)
 class Scheduler:
     """vLLM's engine arguments for the scheduler and the KV cache. None is vLLM's default."""
 
@@ -29,6 +44,8 @@ class Scheduler:
     async_scheduling: bool | None = None
     long_prefill_token_threshold: int | None = None
     scheduling_policy: Literal["fcfs", "priority"] | None = None
+    kv_offload: KvOffload | None = None
+    """KV blocks in host memory. Defaults to none."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +93,8 @@ class StageSummary:
     """From sending to the last token."""
     queued_ms: Distribution | None
     """From sending until the engine first scheduled the request."""
+    kv_load_ms: Distribution | None = None
+    """Wait for KV blocks from host memory, 0 for a request that loaded none. None without such blocks."""
 
 
 @dataclass(frozen=True)
@@ -97,6 +116,38 @@ class EngineCounters:
     """Time that the GPUs were busy."""
     end_ns: int
     """Time at which the last client had its last token."""
+
+
+@dataclass(frozen=True)
+class TransferCounters:
+    """Copies of KV blocks in one direction."""
+
+    count: int
+    blocks: int
+    bytes: int
+    """On each GPU."""
+    time_ns: int
+    """From submission to end, the wait for earlier copies included."""
+
+
+@dataclass(frozen=True)
+class OffloadCounters:
+    """Counts of the KV blocks in host memory over a whole replay."""
+
+    asked_tokens: int
+    """Tokens that the GPU's prefix cache did not hold."""
+    hit_tokens: int
+    """Those of them that were loaded from the host."""
+    stores: TransferCounters
+    """Copies to the host."""
+    loads: TransferCounters
+    """Copies to the GPU."""
+    evicted_blocks: int
+    refused_blocks: int
+    """Blocks without room on the host; they are offered again."""
+    max_blocks_in_use: int
+    load_wait_ns: int
+    """Time that requests waited for their loads."""
 
 
 @dataclass(frozen=True)
@@ -137,6 +188,8 @@ class Simulation:
     intervals: dict[str, Interval]
     """90 % intervals of "ttft", "itl", "tpot" and "e2e"."""
     counters: EngineCounters
+    offload: OffloadCounters | None
+    """Counts of the KV blocks in host memory. None without them."""
     requests: dict[str, npt.NDArray[Any]] = field(repr=False)
     """A row per request in order of arrival, a column per property, for ``pandas.DataFrame``."""
     warnings: list[str]
@@ -173,14 +226,22 @@ def simulate(steps: StepModel, load: Load, scheduler: Scheduler | None = None, *
         stages=[_stage(stage) for stage in values["stages"]],
         intervals={name: record(Interval, of) for name, of in values["intervals"].items()},
         counters=record(EngineCounters, values["counters"]),
+        offload=_offload(values["offload"]),
         requests=requests,
     )
 
 
+def _offload(values: dict[str, Any] | None) -> OffloadCounters | None:
+    if values is None:
+        return None
+    copies = {name: record(TransferCounters, values[name]) for name in ("stores", "loads")}
+    return record(OffloadCounters, values, **copies)
+
+
 def _stage(values: dict[str, Any]) -> StageSummary:
     def distribution(name: str) -> Distribution | None:
-        return None if values[name] is None else record(Distribution, values[name])
+        return None if values.get(name) is None else record(Distribution, values[name])
 
-    names = ("ttft_ms", "tpot_ms", "itl_ms", "itl_per_output_token_ms", "e2e_ms", "queued_ms")
+    names = ("ttft_ms", "tpot_ms", "itl_ms", "itl_per_output_token_ms", "e2e_ms", "queued_ms", "kv_load_ms")
     latencies = {name: distribution(name) for name in names}
     return record(StageSummary, values, **latencies)

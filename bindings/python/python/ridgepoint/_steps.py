@@ -16,7 +16,7 @@ from ._record import columns, real_number, record, whole_number
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from ._native import Flags, Integers
+    from ._native import Flags, Integers, TransferDirection
 
 Efficiency = Literal["tables", "ideal"]
 Path_ = str | os.PathLike[str]
@@ -209,6 +209,18 @@ class StepModel(_native.StepModel):
     def queueing_time_us(self, prompt_tokens: int) -> float:
         """From a request's sending until the engine can schedule it, µs: network, HTTP, tokenisation."""
         return super().queueing_time_us(whole_number("prompt_tokens", prompt_tokens))
+
+    def kv_transfer_time_us(self, direction: TransferDirection, num_bytes: int) -> float:
+        """Time to copy KV blocks between GPU and host memory while nothing else is copied, µs.
+
+        Args:
+            direction: "gpu_to_cpu" for a store, "cpu_to_gpu" for a load.
+            num_bytes: bytes on one GPU; several GPUs copy their shares at the same time.
+
+        Raises:
+            RidgepointError: the direction is another one, or the GPU's link to the host is not known.
+        """
+        return super().kv_transfer_time_us(direction, whole_number("num_bytes", num_bytes, most=2**64 - 1))
 
     def kv_capacity(self, *, cpu_offload_gb: float | None = None) -> KvCapacity:
         """How many KV blocks such a server has. ``cpu_offload_gb`` defaults to the deployment's.

@@ -1,0 +1,66 @@
+//! OTLP that a replay with a host's tier exports, read back by `ingest`.
+
+use ridgepoint::Deployment;
+use ridgepoint::Request;
+use ridgepoint::internals::replay::export::OtlpTrace;
+use ridgepoint::latency::{KvTransfers, LatencyModel, TransferDirection, TransferLink};
+use ridgepoint::replay::{EngineConfig, KvOffload, replay};
+use ridgepoint::workload::{FixedList, Segment, WorkloadRequest};
+use ridgepoint_lab::ingest::otlp;
+
+const MS: u64 = 1_000_000;
+
+/// Steps of 5 ms. A store of n blocks takes 100 + 10 n µs, a load 300 + 10 n.
+struct Steady;
+
+impl LatencyModel for Steady {
+    fn step_time_us(&self, _: &[Request]) -> f64 {
+        5000.0
+    }
+    fn kv_transfer_time_us(&self, direction: TransferDirection, bytes: u64) -> f64 {
+        let link = |latency_us| TransferLink { latency_us, bytes_per_s: 1e8 };
+        KvTransfers { gpu_to_cpu: link(100.0), cpu_to_gpu: link(300.0), contention: 1.0 }.time_us(direction, bytes)
+    }
+}
+
+/// A prompt of 64 tokens, all of them those of text `id`.
+fn prompt(arrival_ms: u64, id: u64) -> WorkloadRequest {
+    WorkloadRequest {
+        content: Some([Segment { id, num_tokens: 64 }].into()),
+        ..WorkloadRequest::new(arrival_ms * MS, 64, 2)
+    }
+}
+
+#[test]
+fn transfers_of_a_replay_are_found_again() {
+    let deployment = Deployment { block_size: 4, ..Deployment::default() };
+    // 20 usable blocks: each prompt takes those of the one before it.
+    let tier = KvOffload { num_cpu_blocks: 100, block_bytes: 1000, offload_prompt_only: false, contention: 1.0 };
+    let config = EngineConfig { kv_offload: Some(tier), ..EngineConfig::new(&deployment, 80, 21) };
+    // More steps than one line of the file has.
+    let prompts = (0..120).map(|at| prompt(100 * at, at % 3)).collect();
+    let mut trace = OtlpTrace::default();
+    let replayed = replay(&Steady, &config, &mut FixedList::new(prompts).unwrap(), &mut trace).unwrap();
+    let (mut file, folder) = (Vec::new(), tempfile::tempdir().unwrap());
+    trace.write(&mut file, "llama-3.1-8b", &config, &replayed.records).unwrap();
+    let path = folder.path().join("own.json");
+    std::fs::write(&path, &file).unwrap();
+
+    let capture = otlp::read(&path).unwrap();
+    let counted = replayed.offload.unwrap();
+    // Each of the three texts is stored once, and loaded by all later prompts.
+    assert_eq!((counted.stores.count, counted.loads.count), (3, 117), "{counted:?}");
+    let found: Vec<_> = capture.transfers.iter().map(|of| (of.direction.as_str(), of.count, of.blocks)).collect();
+    let (loads, stores) = (counted.loads, counted.stores);
+    let wanted = [("CPU->GPU", loads.count, Some(loads.blocks)), ("GPU->CPU", stores.count, Some(stores.blocks))];
+    assert_eq!(found, wanted);
+    let events = capture.kv_events.unwrap();
+    assert_eq!((events.transfers_without_beginning, events.unfinished_transfers), (0, 0));
+    for record in &replayed.records[3..] {
+        assert_eq!(record.load_ns, 460_000);
+        assert!(record.scheduled_ns >= record.queued_ns + record.load_ns, "the wait is before the first scheduling");
+    }
+    // All 16 blocks of a prompt come back in 300 + 16 · 10 µs; times of day have 0.2 µs.
+    let load_us = capture.transfers[0].latency_us.unwrap();
+    assert!((load_us - 460.0).abs() < 1.0, "{load_us}");
+}
