@@ -11,6 +11,7 @@ use std::collections::{BinaryHeap, VecDeque};
 use hdrhistogram::Histogram;
 
 use super::batch::Batch;
+use super::block_lives::BlockLives;
 use super::clock::{Clock, Ran, ns};
 use super::config::EngineConfig;
 use super::front_end::{Pending, check};
@@ -80,6 +81,9 @@ pub(super) fn replay_at(
     if let Some(offload) = scheduler.offload.as_mut().filter(|_| tells_kv_events) {
         offload.events = Some(Vec::new());
     }
+    if observer.wants_block_stats() && config.enable_prefix_caching {
+        scheduler.cache.pool.lives = Some(Box::new(BlockLives::new(config.usable_blocks())?));
+    }
     let mut engine = Engine {
         latency,
         workload,
@@ -100,6 +104,9 @@ pub(super) fn replay_at(
         engine.records.reserve(expected.min(1 << 20));
     }
     engine.run()?;
+    if let Some(lives) = &engine.scheduler.cache.pool.lives {
+        engine.observer.block_stats(&lives.stats());
+    }
     let offload = engine.scheduler.offload.map(|offload| offload.counters);
     Ok(Replay { records: engine.records, inter_token_ns: engine.gaps, counters: engine.scheduler.counters, offload })
 }
@@ -256,6 +263,9 @@ impl Engine<'_> {
     fn schedule(&mut self) -> Scheduled {
         let mut batch = self.spare.pop().unwrap_or_default();
         let (scheduled_ns, records) = (self.clock.now_ns(), &mut self.records);
+        if let Some(lives) = &mut self.scheduler.cache.pool.lives {
+            lives.now_ns = scheduled_ns;
+        }
         let is_step = self.scheduler.schedule(&mut batch, &mut self.in_flight, |record, cached| {
             let record = &mut records[record as usize];
             record.num_cached_tokens += cached;
@@ -300,6 +310,7 @@ impl Engine<'_> {
             num_waiting: queues.num_waiting,
             blocks_in_use: self.scheduler.cache.pool.num_in_use(),
             shared_kv_tokens,
+            cached_tokens: self.scheduler.counters.cached_tokens,
             preempted: &batch.preempted,
         });
         let counters = &mut self.scheduler.counters;

@@ -19,6 +19,7 @@ fn step(index: u64, start_us: u64, end_us: u64, batch: &[Request]) -> StepEvent<
         num_waiting: 1,
         blocks_in_use: 11,
         shared_kv_tokens: 0,
+        cached_tokens: 0,
         preempted: &[3, 4],
     }
 }
