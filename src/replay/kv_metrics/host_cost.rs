@@ -37,11 +37,11 @@ impl Default for PrefixCachePrices {
     fn default() -> Self {
         PrefixCachePrices {
             hash_us: [1.0, 1.2, 4.3],
-            lookup_hit_us: 0.62,
-            lookup_miss_us: 0.36,
+            lookup_hit_us: 0.64,
+            lookup_miss_us: 0.38,
             touch_us: 0.13,
             insert_us: 0.49,
-            evict_us: 0.12,
+            evict_us: 0.15,
         }
     }
 }
