@@ -10,7 +10,7 @@ use crate::input::{FileKind, read_text};
 use crate::units::US_PER_S;
 
 /// The way that KV blocks are copied.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub enum TransferDirection {
@@ -18,6 +18,29 @@ pub enum TransferDirection {
     GpuToCpu,
     /// From host memory to the GPU: a load.
     CpuToGpu,
+}
+
+impl TransferDirection {
+    /// Both, in the order of reports.
+    pub const BOTH: [TransferDirection; 2] = [TransferDirection::GpuToCpu, TransferDirection::CpuToGpu];
+
+    /// Returns the direction between two media, by vLLM's names in any case; `None` for other media.
+    pub fn between(from: &str, to: &str) -> Option<Self> {
+        let is = |medium: &str, name: &str| medium.eq_ignore_ascii_case(name);
+        match () {
+            () if is(from, "GPU") && is(to, "CPU") => Some(TransferDirection::GpuToCpu),
+            () if is(from, "CPU") && is(to, "GPU") => Some(TransferDirection::CpuToGpu),
+            () => None,
+        }
+    }
+
+    /// Returns the name in reports and files.
+    pub fn name(self) -> &'static str {
+        match self {
+            TransferDirection::GpuToCpu => "gpu_to_cpu",
+            TransferDirection::CpuToGpu => "cpu_to_gpu",
+        }
+    }
 }
 
 /// A direction of the link between GPU and host.

@@ -9,6 +9,8 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::hash::{BuildHasherDefault, Hasher};
 
+use super::block_lives::BlockLives;
+
 /// Marks the absence of a block.
 const NONE: u32 = u32::MAX;
 
@@ -79,6 +81,8 @@ pub(super) struct BlockPool {
     pub(super) num_shared: u64,
     /// Blocks with one hash, in the order in which they were cached.
     cached: HashMap<BlockHash, List<false>, BuildHasherDefault<AlreadyHashed>>,
+    /// Follows the blocks, if a caller asks for it.
+    pub(super) lives: Option<Box<BlockLives>>,
 }
 
 impl BlockPool {
@@ -87,7 +91,7 @@ impl BlockPool {
         let mut blocks = vec![Block { references: 0, hash: 0, free: alone, equal: alone }; num_blocks as usize];
         let mut free = List::EMPTY;
         (0..num_blocks).for_each(|block| free.push(&mut blocks, block));
-        BlockPool { blocks, free, num_free: num_blocks, num_shared: 0, cached: HashMap::default() }
+        BlockPool { blocks, free, num_free: num_blocks, num_shared: 0, cached: HashMap::default(), lives: None }
     }
 
     pub(super) fn num_in_use(&self) -> u32 {
@@ -113,6 +117,9 @@ impl BlockPool {
             self.num_shared += 1;
         }
         self.blocks[block as usize].references += 1;
+        if let Some(lives) = &mut self.lives {
+            lives.hit(block);
+        }
     }
 
     /// Takes the block that has been free for longest and evicts its content from the cache.
@@ -125,6 +132,9 @@ impl BlockPool {
         self.num_free -= 1;
         self.forget(block);
         self.blocks[block as usize].references = 1;
+        if let Some(lives) = &mut self.lives {
+            lives.allocated(block);
+        }
         Some(block)
     }
 

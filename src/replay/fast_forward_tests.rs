@@ -10,6 +10,7 @@ use proptest::prelude::*;
 
 use super::config::{EngineConfig, SchedulingPolicy};
 use super::engine::replay_at;
+use super::kv_metrics::KvWatch;
 use super::observe::{Observer, StepEvent};
 use super::record::Replay;
 use crate::latency::{FixedLatency, HostTimes, LatencyModel};
@@ -195,6 +196,10 @@ proptest! {
         same(&step_by_step, &case.run(true, &mut ()))?;
         let mut less = Told::<false>::default();
         same(&step_by_step, &case.run(true, &mut less))?;
+        let (mut followed, mut skipped) = (KvWatch::default(), KvWatch::default());
+        same(&step_by_step, &case.run(false, &mut followed))?;
+        same(&step_by_step, &case.run(true, &mut skipped))?;
+        prop_assert_eq!(followed, skipped);
         // Those who do not want every token lack no other event.
         let is_later_token = |event: &Event| matches!(event, Event::Token { token: 1.., .. });
         let without = |events: &[Event]| events.iter().filter(|event| !is_later_token(event)).cloned().collect::<Vec<_>>();

@@ -3,6 +3,7 @@
 //! [`LatencyModel`](crate::latency::LatencyModel); only `spread` asks the step model for its uncertainty.
 
 mod batch;
+mod block_lives;
 mod block_pool;
 mod clock;
 mod cold;
@@ -16,6 +17,7 @@ mod fast_forward_tests;
 mod front_end;
 mod gaps;
 mod kv_cache;
+mod kv_metrics;
 mod metrics;
 mod noise;
 mod notes;
@@ -29,10 +31,14 @@ mod slot;
 pub(crate) mod spread;
 mod waiting;
 
+pub use block_lives::BlockStats;
 pub use cold::{ColdSteps, HeldGroup, HeldReport, HeldRequests};
 pub use config::{EngineConfig, SchedulingPolicy};
 pub use distribution::Distribution;
 pub use engine::replay;
+pub use kv_metrics::{
+    Hits, HostCost, KvMetrics, KvWatch, PrefixCacheBalance, PrefixCachePrices, PrefixGroup, WatchedReplay,
+};
 pub use metrics::{Metrics, StageMetrics};
 pub use noise::NoisySteps;
 pub use observe::{KvEvent, Observer, StepEvent, TransferEvent};

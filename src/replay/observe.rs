@@ -1,5 +1,6 @@
 //! Events of a replay while it runs, for callers that need more than its records.
 
+use super::block_lives::BlockStats;
 use crate::latency::TransferDirection;
 use crate::request::Request;
 
@@ -26,6 +27,8 @@ pub struct StepEvent<'a> {
     pub blocks_in_use: u32,
     /// Tokens of KV blocks that requests hold beside another request, counted for each but one.
     pub shared_kv_tokens: u64,
+    /// Prompt tokens found in the prefix cache up to this step.
+    pub cached_tokens: u64,
     /// Positions of the requests that were preempted to schedule it.
     pub preempted: &'a [u32],
 }
@@ -74,6 +77,14 @@ pub trait Observer {
         false
     }
 
+    /// Called once, after a replay with prefix caching, if [`wants_block_stats`](Self::wants_block_stats).
+    fn block_stats(&mut self, _: &BlockStats) {}
+
+    /// Whether the lives of KV blocks are followed, which makes the replay slower. Asked once, before the replay.
+    fn wants_block_stats(&self) -> bool {
+        false
+    }
+
     /// Whether [`token`](Self::token) is called for every token. If false, it is called for each request's first token and
     /// may skip later ones, which makes the replay faster. Asked once, before the replay.
     fn wants_every_token(&self) -> bool {
@@ -106,5 +117,45 @@ impl<A: Observer, B: Observer> Observer for (A, B) {
     }
     fn wants_kv_events(&self) -> bool {
         self.0.wants_kv_events() || self.1.wants_kv_events()
+    }
+    fn block_stats(&mut self, stats: &BlockStats) {
+        self.0.block_stats(stats);
+        self.1.block_stats(stats);
+    }
+    fn wants_block_stats(&self) -> bool {
+        self.0.wants_block_stats() || self.1.wants_block_stats()
+    }
+}
+
+/// An observer that may be absent.
+impl<O: Observer> Observer for Option<O> {
+    fn step(&mut self, event: &StepEvent<'_>) {
+        if let Some(observer) = self {
+            observer.step(event);
+        }
+    }
+    fn token(&mut self, record: u32, token: u32, now_ns: u64) {
+        if let Some(observer) = self {
+            observer.token(record, token, now_ns);
+        }
+    }
+    fn wants_every_token(&self) -> bool {
+        self.as_ref().is_some_and(O::wants_every_token)
+    }
+    fn kv(&mut self, event: &KvEvent) {
+        if let Some(observer) = self {
+            observer.kv(event);
+        }
+    }
+    fn wants_kv_events(&self) -> bool {
+        self.as_ref().is_some_and(O::wants_kv_events)
+    }
+    fn block_stats(&mut self, stats: &BlockStats) {
+        if let Some(observer) = self {
+            observer.block_stats(stats);
+        }
+    }
+    fn wants_block_stats(&self) -> bool {
+        self.as_ref().is_some_and(O::wants_block_stats)
     }
 }

@@ -201,6 +201,7 @@ mod tests {
                 num_waiting: 0,
                 blocks_in_use: 0,
                 shared_kv_tokens: 0,
+                cached_tokens: 0,
                 preempted: &[],
             });
         }

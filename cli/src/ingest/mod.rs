@@ -9,11 +9,12 @@ use std::fs::File;
 use std::io::{BufWriter, Write as _};
 use std::path::{Path, PathBuf};
 
+use ridgepoint::latency::KvTransfers;
 use ridgepoint::{Error, Hardware, Model};
 use ridgepoint_lab::ingest::folder::{self, ExperimentFile};
 use ridgepoint_lab::ingest::format::Format;
 use ridgepoint_lab::ingest::{
-    Ingestion, Run, RunReport, ServerLog, Tables, TransferConstants, request_table, step_table, token_table,
+    Ingestion, Run, RunReport, ServerLog, Tables, known_rates, request_table, step_table, token_table,
 };
 
 pub use args::{CleaningArgs, Ingest, Labels};
@@ -88,11 +89,11 @@ fn rates<'a>(
     args: &'a Ingest,
     common: &Common,
     notes: &mut Vec<String>,
-) -> Result<Option<(&'a Path, TransferConstants)>, Failure> {
+) -> Result<Option<(&'a Path, KvTransfers)>, Failure> {
     let found = tables.fit_transfers(args.kv_cache.kv_block_bytes, common.data_dir())?;
     notes.extend(found.into_iter().map(|note| note.replace("give the bytes of a block", BLOCK_BYTES)));
     let Some(path) = &args.kv_cache.output_transfers else { return Ok(None) };
-    let of = TransferConstants::of(&tables.report.transfers, &tables.report.transfer_contention);
+    let of = known_rates(&tables.report.transfers, &tables.report.transfer_contention);
     let (rates, note) = of.map_err(|error| Failure::input(format!("--output-transfers: {error}")))?;
     notes.extend(note);
     Ok(Some((path, rates)))
@@ -101,7 +102,7 @@ fn rates<'a>(
 /// Writes the rates of transfers to a file that does not have its name yet.
 fn written_rates<'a>(
     path: &'a Path,
-    rates: &TransferConstants,
+    rates: &KvTransfers,
     outputs: &mut Outputs,
 ) -> Result<(OutputFile, &'a Path), Failure> {
     let mut file = outputs.create(path, Kind::TransferRates)?;

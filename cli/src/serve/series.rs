@@ -165,6 +165,7 @@ mod tests {
                 num_waiting: if index == 7_777 { 9 } else { 0 },
                 blocks_in_use: 50,
                 shared_kv_tokens: 0,
+                cached_tokens: 0,
                 preempted: &[],
             });
         }

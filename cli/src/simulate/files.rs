@@ -9,7 +9,7 @@ use ridgepoint::Result;
 use ridgepoint::internals::replay::export::{
     BenchRun, OtlpTrace, PerfettoTrace, TokenMeta, TokenSteps, TokenTimes, write_requests_csv, write_vllm_bench,
 };
-use ridgepoint::replay::{EngineConfig, Metrics, Observer, Replay, RequestRecord, StepEvent};
+use ridgepoint::replay::{EngineConfig, KvEvent, Metrics, Observer, Replay, RequestRecord, StepEvent};
 
 use ridgepoint::workload::Content;
 
@@ -38,6 +38,9 @@ pub struct OutputArgs {
     /// Write steps and requests as OpenTelemetry spans that `ingest` reads
     #[arg(long, value_name = "FILE", help_heading = OUTPUT)]
     output_otlp: Option<PathBuf>,
+    /// Report what the KV cache itself costs and brings: lives of blocks, hits by prefix, the host's time for hashing
+    #[arg(long, help_heading = OUTPUT)]
+    pub kv_metrics: bool,
     /// Write a trace of steps and requests for Perfetto or chrome://tracing
     #[arg(long, value_name = "FILE", help_heading = OUTPUT)]
     trace: Option<PathBuf>,
@@ -46,9 +49,9 @@ pub struct OutputArgs {
 }
 
 impl OutputArgs {
-    /// Whether a file tells which prompts begin alike.
+    /// Whether a file or the report tells which prompts begin alike.
     pub fn tells_contents(&self) -> bool {
-        self.output_tokens.is_some()
+        self.output_tokens.is_some() || self.kv_metrics
     }
 
     /// A remark if spans are written of requests that found cached tokens: spans do not tell with whom they shared them.
@@ -159,6 +162,16 @@ impl Observer for Files {
         if let Some((tokens, _)) = &mut self.token_lines {
             tokens.token(record, token, now_ns);
         }
+    }
+
+    fn kv(&mut self, event: &KvEvent) {
+        if let Some((trace, _)) = &mut self.trace {
+            trace.kv(event);
+        }
+    }
+
+    fn wants_kv_events(&self) -> bool {
+        self.trace.is_some()
     }
 
     fn wants_every_token(&self) -> bool {

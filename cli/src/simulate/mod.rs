@@ -1,8 +1,9 @@
 //! `ridgepoint simulate`: replays a load on a server. `load` and `server` turn arguments into a replay, `cold` starts the server late,
-//! `report` runs it, `sessions` tells first turns from later ones, `files` writes beside the report, `table` lays it out.
+//! `report` runs it, `sessions` tells first turns from later ones, `kv_metrics` lays out what the KV cache costs, `files` writes beside the report, `table` lays it out.
 
 mod cold;
 mod files;
+mod kv_metrics;
 mod load;
 mod offload;
 mod report;
@@ -16,7 +17,7 @@ use ridgepoint::internals::correction::Correction;
 use ridgepoint::internals::replay::export::TokenMeta;
 use ridgepoint::internals::workload::{KeptContents, check_memory};
 use ridgepoint::latency::{CalibratedRoofline, FittedBlackBox, KvTransfers};
-use ridgepoint::replay::{Metrics, Replay};
+use ridgepoint::replay::{KvMetrics, KvWatch, Metrics, PrefixCachePrices, Replay, WatchedReplay};
 
 use crate::common::{Common, MemoryArg, PREDICTION, PredictionArgs, at_least_zero};
 use crate::deployment::Served;
@@ -52,7 +53,7 @@ pub struct Simulate {
     /// Take the times of steps and the host's delays from a latency model of `ridgepoint fit --training-tables`
     #[arg(long, value_name = "FILE", conflicts_with_all = ["correction", "efficiency"], help_heading = PREDICTION)]
     latency: Option<PathBuf>,
-    /// Times of KV transfers that `ridgepoint ingest --transfers-output` wrote [default: 85 % of the GPU's link to its host, 20 µs a copy]
+    /// Times of KV transfers that `ridgepoint ingest --output-transfers` wrote [default: 85 % of the GPU's link to its host, 20 µs a copy]
     #[arg(long, value_name = "FILE", help_heading = PREDICTION)]
     kv_transfers: Option<PathBuf>,
     #[command(flatten)]
@@ -158,12 +159,25 @@ pub fn run(args: &Simulate, common: &Common) -> Result<Outcome<Simulation>, Fail
         cold: cold.as_ref(),
     };
     let bar = progress::bar(load.summary.requests as u64, "replay [{bar:30}] {percent} % of {len} requests, {elapsed}");
-    let observer = (Files::create(&args.output, &mut outputs)?, AnsweredRequests(bar.clone()));
+    let files = Files::create(&args.output, &mut outputs)?;
+    let watch = args.output.kv_metrics.then(KvWatch::default);
+    let observer = ((files, AnsweredRequests(bar.clone())), watch);
     let mut sent =
         KeptContents::of(&mut *load.workload, args.output.tells_contents()).with_turns(load.summary.sessions.is_some());
     let replayed = server.replay(&mut sent, observer);
     bar.finish_and_clear();
-    let (mut replayed, (files, _)) = replayed?;
+    let (mut replayed, ((files, _), watch)) = replayed?;
+    let left_out = replayed.held.as_ref().map_or(0, |held| usize::try_from(held.left_out).unwrap_or(usize::MAX));
+    let kv_metrics = watch.map(|watch| {
+        KvMetrics::of(&WatchedReplay {
+            replay: &replayed.replay,
+            contents: sent.contents.get(left_out..).unwrap_or_default(),
+            engine: &engine.config,
+            latency: server.steady(),
+            watch: &watch,
+            prices: PrefixCachePrices::default(),
+        })
+    });
     let start = cold.as_ref().zip(replayed.held.take()).map(|(cold, held)| cold.report(held)).transpose()?;
     let of = Replayed {
         bench: args.load.bench_run(&model.name, deployment.data_parallel_size),
@@ -197,6 +211,8 @@ pub fn run(args: &Simulate, common: &Common) -> Result<Outcome<Simulation>, Fail
     simulation.warn(args.output.untold(&replayed.replay.records));
     (simulation.title, simulation.memory, simulation.cold) = (title, memory, start);
     simulation.kv_offload = offload;
+    simulation.warn(kv_metrics.as_ref().and_then(|metrics| kv_metrics::remark(metrics, &engine.config)));
+    simulation.kv_metrics = kv_metrics;
     simulation.sessions = SessionReport::of(&sent.turns, &replayed.replay.records);
     Ok(Outcome { notes, ..Outcome::of(simulation) })
 }

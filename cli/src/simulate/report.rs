@@ -4,8 +4,8 @@ use ridgepoint::internals::correction::CorrectionInfo;
 use ridgepoint::internals::replay::{Intervals, Spread, SpreadSampler};
 use ridgepoint::latency::{CalibratedRoofline, FittedBlackBox, LatencyModel};
 use ridgepoint::replay::{
-    ColdSteps, EngineConfig, EngineCounters, HeldReport, HeldRequests, Metrics, NoisySteps, Observer, Replay,
-    StageMetrics, replay,
+    ColdSteps, EngineConfig, EngineCounters, HeldReport, HeldRequests, KvMetrics, Metrics, NoisySteps, Observer,
+    Replay, StageMetrics, replay,
 };
 use ridgepoint::server_config::Engine;
 use ridgepoint::workload::Workload;
@@ -47,6 +47,11 @@ pub struct ReplayedLoad {
 }
 
 impl Server<'_> {
+    /// The times of steps without noise and start.
+    pub fn steady(&self) -> &dyn LatencyModel {
+        self.fitted.map_or(self.latency, |fitted| &fitted.black_box)
+    }
+
     /// Replays a load, which `observer` watches.
     ///
     /// # Errors
@@ -56,7 +61,7 @@ impl Server<'_> {
         workload: &mut dyn Workload,
         observer: O,
     ) -> ridgepoint::Result<(ReplayedLoad, O)> {
-        let steady: &dyn LatencyModel = self.fitted.map_or(self.latency, |fitted| &fitted.black_box);
+        let steady = self.steady();
         let noisy = self.noise_sigma.map(|sigma| NoisySteps::new(steady, sigma, self.seed)).transpose()?;
         let sampled = noisy.as_ref().map_or(steady, |noisy| noisy);
         let mut observers = (observer, SpreadSampler::new(self.latency.steps()));
@@ -121,6 +126,7 @@ impl Server<'_> {
             cold: None,
             sessions: None,
             kv_offload: None,
+            kv_metrics: None,
             engine: self.engine.config.clone(),
             notes: Vec::new(),
             warnings,
@@ -164,6 +170,10 @@ pub struct Simulation {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "serve", schemars(skip))]
     pub(super) kv_offload: Option<OffloadReport>,
+    /// What the KV cache itself costs and brings, if it is asked for. The command's alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "serve", schemars(skip))]
+    pub(super) kv_metrics: Option<KvMetrics>,
     pub(super) notes: Vec<String>,
     pub(super) warnings: Vec<String>,
 }

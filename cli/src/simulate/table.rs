@@ -3,7 +3,7 @@
 use ridgepoint::internals::replay::{Factors, Intervals, TTFT_TAIL_REMARK};
 use ridgepoint::replay::StageMetrics;
 
-use super::Simulation;
+use super::{Simulation, kv_metrics};
 use crate::outcome::Report;
 use crate::text::{Page, Rows, count, number, percent, plural, shown};
 
@@ -33,6 +33,10 @@ impl Report for Simulation {
         self.engine_lines(page);
         if let Some(offload) = &self.kv_offload {
             offload.lay_out(page);
+        }
+        if let Some(metrics) = &self.kv_metrics {
+            page.blank();
+            kv_metrics::lay_out(metrics, page);
         }
         page.warnings(&self.warnings);
     }

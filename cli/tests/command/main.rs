@@ -49,6 +49,7 @@ mod real_vllm;
 mod serve;
 mod simulate;
 mod simulate_faults;
+mod simulate_kv_metrics;
 mod simulate_noise;
 mod simulate_sessions;
 mod sweep;

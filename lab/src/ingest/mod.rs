@@ -51,8 +51,8 @@ pub use interval::Interval;
 pub use join::{HostDelays, JoinedRun, join};
 pub use kv_counts::{EventCount, KvEvents};
 pub use kv_transfers::{
-    ContentionReport, CopyLog, DirectionLog, LinkConstants, RateBounds, TransferConstants, TransferFaults,
-    TransferFaultsReport, TransferLog, TransferReport,
+    ContentionReport, CopyLog, DirectionLog, RateBounds, TransferFaults, TransferFaultsReport, TransferLog,
+    TransferReport, known_rates,
 };
 pub(crate) use lines::for_each_line;
 pub use list::Numbers;

@@ -1,39 +1,6 @@
 //! Transfers with both of their events, and the direction that they go.
 
-use serde::{Deserialize, Serialize};
-
-/// Where the blocks of a transfer go.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Direction {
-    /// A store.
-    GpuToCpu,
-    /// A load.
-    CpuToGpu,
-}
-
-impl Direction {
-    /// Both, in the order of reports.
-    pub const BOTH: [Direction; 2] = [Direction::GpuToCpu, Direction::CpuToGpu];
-
-    /// Returns the direction between two media, by vLLM's names in any case; `None` for other media.
-    pub fn between(from: &str, to: &str) -> Option<Self> {
-        let is = |medium: &str, name: &str| medium.eq_ignore_ascii_case(name);
-        match () {
-            () if is(from, "GPU") && is(to, "CPU") => Some(Direction::GpuToCpu),
-            () if is(from, "CPU") && is(to, "GPU") => Some(Direction::CpuToGpu),
-            () => None,
-        }
-    }
-
-    /// Returns the name in reports and files.
-    pub fn name(self) -> &'static str {
-        match self {
-            Direction::GpuToCpu => "gpu_to_cpu",
-            Direction::CpuToGpu => "cpu_to_gpu",
-        }
-    }
-}
+pub use ridgepoint::latency::TransferDirection as Direction;
 
 /// A transfer whose beginning and end are known, on one clock.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -11,11 +11,12 @@ use std::io::{self, BufWriter, Write};
 use serde_json::{Value, json};
 
 use super::{over_ns, reached};
-use crate::replay::{Observer, Outcome, RequestRecord, StepEvent};
+use crate::latency::TransferDirection;
+use crate::replay::{KvEvent, Observer, Outcome, RequestRecord, StepEvent, TransferEvent};
 use crate::units::ns_to_us;
 
-/// Writes a trace while a replay runs, in constant memory: the steps with their tokens, and counters of the queues and KV
-/// blocks. [`finish`](Self::finish) adds the requests with their phases queued, prefill and decode, and completes the
+/// Writes a trace while a replay runs, in constant memory: the steps with their tokens, counters of the queues, KV blocks
+/// and cached tokens, and the copies of the host's tier. [`finish`](Self::finish) adds the requests with their phases queued, prefill and decode, and completes the
 /// JSON. Times are µs from the start of the workload.
 ///
 /// Overlapping steps of a pipeline are on separate tracks. An error of the writer stops the trace and is returned by
@@ -28,12 +29,15 @@ pub struct PerfettoTrace<W: Write> {
     /// Time at which each track of steps is free again, ns.
     tracks: Vec<u64>,
     last_end_ns: u64,
+    /// Time at which the last copy to the GPU and the last one to the host ended, ns; `None` before the first.
+    copied_ns: [Option<u64>; 2],
     /// The last values of the counters.
     counters: HashMap<&'static str, Value>,
 }
 
 const ENGINE: u32 = 1;
 const REQUESTS: u32 = 2;
+const COPIES: u32 = 3;
 /// The track of the engine's counters.
 const COUNTERS: u32 = 0;
 
@@ -46,6 +50,7 @@ impl<W: Write> PerfettoTrace<W> {
             steps: 0,
             tracks: Vec::new(),
             last_end_ns: 0,
+            copied_ns: [None; 2],
             counters: HashMap::new(),
         };
         let engine = name("process_name", ENGINE, 0, "engine");
@@ -104,6 +109,38 @@ impl<W: Write> PerfettoTrace<W> {
         let ts = ns_to_us(ns);
         self.event(&json!({"name": name, "ph": "C", "ts": ts, "pid": ENGINE, "tid": COUNTERS, "args": values}));
         self.counters.insert(name, values);
+    }
+
+    /// Writes a copy of the host's tier. A copy begins when the one before it in its direction has ended, so that each direction is a track.
+    fn copy(&mut self, copy: &TransferEvent) {
+        let is_first = self.copied_ns == [None; 2];
+        let [to_gpu, to_host] = &mut self.copied_ns;
+        let (track, label, copied_ns) = match copy.direction {
+            TransferDirection::CpuToGpu => (1, "loads from the host", to_gpu),
+            TransferDirection::GpuToCpu => (2, "stores to the host", to_host),
+        };
+        let before_ns = copied_ns.replace(copy.end_ns);
+        if is_first {
+            self.event(&name("process_name", COPIES, 0, "KV copies"));
+        }
+        if before_ns.is_none() {
+            self.event(&name("thread_name", COPIES, track, label));
+        }
+        let start_ns = copy.ready_ns.max(before_ns.unwrap_or(0));
+        self.event(&json!({
+            "name": if track == 1 { "load" } else { "store" },
+            "ph": "X",
+            "ts": ns_to_us(start_ns),
+            "dur": ns_to_us(copy.end_ns.saturating_sub(start_ns)),
+            "pid": COPIES,
+            "tid": track,
+            "args": {
+                "copy": copy.index,
+                "request": copy.record,
+                "blocks": copy.num_blocks,
+                "waited_us": ns_to_us(start_ns.saturating_sub(copy.ready_ns)),
+            },
+        }));
     }
 
     /// Writes a request as asynchronous events, which viewers pack onto as few rows as needed.
@@ -182,6 +219,19 @@ impl<W: Write> Observer for PerfettoTrace<W> {
         let queues = json!({"running": step.num_running, "waiting": step.num_waiting});
         self.counter("queues", step.scheduled_ns, queues);
         self.counter("KV blocks", step.scheduled_ns, json!({"in_use": step.blocks_in_use}));
+        if step.cached_tokens > 0 {
+            self.counter("cached tokens found", step.scheduled_ns, json!({"tokens": step.cached_tokens}));
+        }
+    }
+
+    fn kv(&mut self, event: &KvEvent) {
+        if let KvEvent::Transfer(copy) = event {
+            self.copy(copy);
+        }
+    }
+
+    fn wants_kv_events(&self) -> bool {
+        true
     }
 }
 

@@ -19,6 +19,7 @@ fn step(index: u64, start_us: u64, end_us: u64, batch: &[Request]) -> StepEvent<
         num_waiting: 1,
         blocks_in_use: 11,
         shared_kv_tokens: 0,
+        cached_tokens: 0,
         preempted: &[3, 4],
     }
 }
@@ -82,6 +83,46 @@ fn counters_are_written_where_they_change() {
         (json!("KV blocks"), json!(2991.0), json!({"in_use": 12})),
     ];
     assert_eq!(counters, expected.iter().map(|(name, ts, args)| (name, ts, args)).collect::<Vec<_>>());
+}
+
+#[test]
+fn cached_tokens_are_a_counter_from_the_first_hit_on() {
+    let steps = [
+        step(0, 1000, 2000, &BATCH),
+        StepEvent { cached_tokens: 64, ..step(1, 2001, 3000, &BATCH) },
+        StepEvent { cached_tokens: 64, ..step(2, 3001, 4000, &BATCH) },
+        StepEvent { cached_tokens: 96, ..step(3, 4001, 5000, &BATCH) },
+    ];
+    let trace = traced(&steps, &[]);
+    let cached = events(&trace, "C").into_iter().filter(|event| event["name"] == "cached tokens found");
+    let values: Vec<(&Value, &Value)> = cached.map(|event| (&event["ts"], &event["args"]["tokens"])).collect();
+    assert_eq!(values, [(&json!(1991.0), &json!(64)), (&json!(3991.0), &json!(96))]);
+}
+
+#[test]
+fn copies_of_each_direction_follow_each_other_on_a_track() {
+    let copy = |index, direction, ready_us: u64, end_us: u64| {
+        let (ready_ns, end_ns) = (ready_us * 1000, end_us * 1000);
+        KvEvent::Transfer(TransferEvent { index, direction, record: 7, num_blocks: 5, ready_ns, end_ns })
+    };
+    let mut out = Vec::new();
+    let mut trace = PerfettoTrace::new(&mut out);
+    assert!(trace.wants_kv_events());
+    trace.kv(&copy(0, TransferDirection::GpuToCpu, 100, 150));
+    trace.kv(&KvEvent::Stored(vec![1]));
+    trace.kv(&copy(1, TransferDirection::CpuToGpu, 110, 140));
+    // It waits for 20 µs until the first store has ended.
+    trace.kv(&copy(2, TransferDirection::GpuToCpu, 130, 180));
+    trace.finish(&[]).unwrap();
+    let trace: Value = serde_json::from_slice(&out).unwrap();
+    let copies = events(&trace, "X");
+    let of = |event: &Value| [&event["tid"], &event["ts"], &event["dur"]].map(|value| value.as_f64().unwrap());
+    let expected = [[2.0, 100.0, 50.0], [1.0, 110.0, 30.0], [2.0, 150.0, 30.0]];
+    assert_eq!(copies.iter().map(|event| of(event)).collect::<Vec<_>>(), expected);
+    assert_eq!(copies[2]["args"], json!({"copy": 2, "request": 7, "blocks": 5, "waited_us": 20.0}));
+    assert!(copies.iter().all(|event| event["pid"] == 3), "{copies:?}");
+    let names: Vec<&Value> = events(&trace, "M").into_iter().map(|event| &event["args"]["name"]).collect();
+    assert_eq!(names[2..], ["KV copies", "stores to the host", "loads from the host"]);
 }
 
 #[test]

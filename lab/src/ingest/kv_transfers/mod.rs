@@ -9,6 +9,4 @@ pub use faults::TransferFaults;
 pub use log::{CopyLog, DirectionLog, TransferLog};
 pub(super) use pairing::{Pairing, TransferEvent};
 pub(super) use report::{BlockBytes, FileTransfers, reports};
-pub use report::{
-    ContentionReport, LinkConstants, RateBounds, TransferConstants, TransferFaultsReport, TransferReport,
-};
+pub use report::{ContentionReport, RateBounds, TransferFaultsReport, TransferReport, known_rates};

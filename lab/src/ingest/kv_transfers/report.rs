@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use ridgepoint::internals::units::US_PER_S;
+use ridgepoint::latency::{KvTransfers, TransferLink};
 use ridgepoint::physics::Memory;
 use ridgepoint::{Deployment, Error, Model, Result};
 use serde::Serialize;
@@ -270,67 +271,48 @@ fn of_copies(file: &str, is_log: bool, direction: Direction, sums: &[CopySums]) 
     }))
 }
 
-/// The rates of a direction in a file for replays.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct LinkConstants {
-    /// Fixed time of a transfer, µs.
-    pub latency_us: f64,
-    /// Bandwidth behind that, of one GPU.
-    pub bytes_per_s: f64,
-}
-
-/// The rates of the link between GPU and CPU as a replay takes them. JSON keys are stable.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct TransferConstants {
-    /// Stores.
-    pub gpu_to_cpu: LinkConstants,
-    /// Loads.
-    pub cpu_to_gpu: LinkConstants,
-    /// Share of its speed at which each direction runs while both do, above 0 and at most 1.
-    pub contention: f64,
-}
-
-impl TransferConstants {
-    /// Takes the rates of the file that tells both directions by the most transfers; events count more than sums of copies. The second value is a
-    /// remark where the contention is assumed.
-    ///
-    /// # Errors
-    /// `ErrorKind::Invalid` where no file tells both directions in bytes.
-    pub fn of(transfers: &[TransferReport], contention: &[ContentionReport]) -> Result<(Self, Option<String>)> {
-        let find = |file: &str, source: &str, direction: Direction| {
-            let is_it = |of: &&TransferReport| of.file == file && of.source == source && of.direction == direction;
-            let of = transfers.iter().find(is_it)?;
-            Some((LinkConstants { latency_us: of.latency_us?, bytes_per_s: of.bytes_per_s? }, of.fitted))
-        };
-        let both = transfers.iter().filter_map(|of| {
-            let (gpu_to_cpu, stores) = find(&of.file, of.source, Direction::GpuToCpu)?;
-            let (cpu_to_gpu, loads) = find(&of.file, of.source, Direction::CpuToGpu)?;
-            Some((of.source == "kv_events", stores + loads, &of.file, gpu_to_cpu, cpu_to_gpu))
-        });
-        let Some((_, _, file, gpu_to_cpu, cpu_to_gpu)) = both.max_by_key(|of| (of.0, of.1)) else {
-            let told = |direction: Direction| {
-                let of = || transfers.iter().filter(move |of| of.direction == direction);
-                let name = direction.name();
-                match () {
-                    () if of().next().is_none() => format!("there are no transfers {name}"),
-                    () if of().any(|of| of.bytes_per_s.is_some()) => format!("{name} is known"),
-                    () if of().any(|of| of.blocks_per_s.is_some()) => {
-                        format!("the bytes of a block {name} are not known")
-                    }
-                    () => format!("the transfers {name} do not tell latency and bandwidth"),
+/// Takes the rates of the file that tells both directions by the most transfers; events count more than sums of copies. The second value is a
+/// remark where the contention is assumed.
+///
+/// # Errors
+/// `ErrorKind::Invalid` where no file tells both directions in bytes.
+pub fn known_rates(
+    transfers: &[TransferReport],
+    contention: &[ContentionReport],
+) -> Result<(KvTransfers, Option<String>)> {
+    let find = |file: &str, source: &str, direction: Direction| {
+        let is_it = |of: &&TransferReport| of.file == file && of.source == source && of.direction == direction;
+        let of = transfers.iter().find(is_it)?;
+        Some((TransferLink { latency_us: of.latency_us?, bytes_per_s: of.bytes_per_s? }, of.fitted))
+    };
+    let both = transfers.iter().filter_map(|of| {
+        let (gpu_to_cpu, stores) = find(&of.file, of.source, Direction::GpuToCpu)?;
+        let (cpu_to_gpu, loads) = find(&of.file, of.source, Direction::CpuToGpu)?;
+        Some((of.source == "kv_events", stores + loads, &of.file, gpu_to_cpu, cpu_to_gpu))
+    });
+    let Some((_, _, file, gpu_to_cpu, cpu_to_gpu)) = both.max_by_key(|of| (of.0, of.1)) else {
+        let told = |direction: Direction| {
+            let of = || transfers.iter().filter(move |of| of.direction == direction);
+            let name = direction.name();
+            match () {
+                () if of().next().is_none() => format!("there are no transfers {name}"),
+                () if of().any(|of| of.bytes_per_s.is_some()) => format!("{name} is known"),
+                () if of().any(|of| of.blocks_per_s.is_some()) => {
+                    format!("the bytes of a block {name} are not known")
                 }
-            };
-            let problem = format!(
-                "no file tells both directions: {} and {}; capture a run that stores and loads blocks of several sizes",
-                told(Direction::GpuToCpu),
-                told(Direction::CpuToGpu)
-            );
-            return Err(Error::invalid("rates of transfers", vec![problem]));
+                () => format!("the transfers {name} do not tell latency and bandwidth"),
+            }
         };
-        let known = contention.iter().find(|of| of.file == *file).map(|of| of.factor);
-        let note = known.is_none().then(|| {
+        let problem = format!(
+            "no file tells both directions: {} and {}; capture a run that stores and loads blocks of several sizes",
+            told(Direction::GpuToCpu),
+            told(Direction::CpuToGpu)
+        );
+        return Err(Error::invalid("rates of transfers", vec![problem]));
+    };
+    let known = contention.iter().find(|of| of.file == *file).map(|of| of.factor);
+    let note = known.is_none().then(|| {
             format!("{file}: both directions hardly ever run at once: contention 1, which is none, is assumed in the rates of transfers")
         });
-        Ok((TransferConstants { gpu_to_cpu, cpu_to_gpu, contention: known.unwrap_or(1.0) }, note))
-    }
+    Ok((KvTransfers { gpu_to_cpu, cpu_to_gpu, contention: known.unwrap_or(1.0) }, note))
 }

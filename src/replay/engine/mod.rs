@@ -5,17 +5,20 @@
 #![expect(clippy::indexing_slicing, reason = "the engine numbers slots, records and blocks within its lists")]
 #![expect(clippy::cast_possible_truncation, reason = "2^32 requests would take hundreds of GB; blocks are fewer")]
 
+mod transfers;
+
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
 use hdrhistogram::Histogram;
 
 use super::batch::Batch;
+use super::block_lives::BlockLives;
 use super::clock::{Clock, Ran, ns};
 use super::config::EngineConfig;
 use super::front_end::{Pending, check};
 use super::gaps::{EqualGaps, new_histogram, record_gaps};
-use super::observe::{KvEvent, Observer, StepEvent};
+use super::observe::{Observer, StepEvent};
 use super::record::{Outcome, Replay, RequestRecord};
 use super::scheduler::Scheduler;
 use crate::error::{Error, Result};
@@ -80,6 +83,9 @@ pub(super) fn replay_at(
     if let Some(offload) = scheduler.offload.as_mut().filter(|_| tells_kv_events) {
         offload.events = Some(Vec::new());
     }
+    if observer.wants_block_stats() && config.enable_prefix_caching {
+        scheduler.cache.pool.lives = Some(Box::new(BlockLives::new(config.usable_blocks())?));
+    }
     let mut engine = Engine {
         latency,
         workload,
@@ -100,18 +106,11 @@ pub(super) fn replay_at(
         engine.records.reserve(expected.min(1 << 20));
     }
     engine.run()?;
+    if let Some(lives) = &engine.scheduler.cache.pool.lives {
+        engine.observer.block_stats(&lives.stats());
+    }
     let offload = engine.scheduler.offload.map(|offload| offload.counters);
     Ok(Replay { records: engine.records, inter_token_ns: engine.gaps, counters: engine.scheduler.counters, offload })
-}
-
-/// Preemptions without a token between them, after which a replay ends. A request is preempted once for each that runs beside it.
-const MOST_VAIN_PREEMPTIONS: u64 = 100_000;
-
-/// The error of an engine that makes no progress. vLLM 0.19.0 hangs here too.
-fn stuck() -> Error {
-    let problem = "makes no progress, as vLLM 0.19.0 would not: a request that was loaded from the host holds blocks, and waits behind one \
-                   that needs more than are free; more num_gpu_blocks, a smaller max_num_seqs or the policy fcfs avoid it";
-    Error::invalid("the replay with kv_offload", vec![problem.to_owned()])
 }
 
 /// The outcome of a scheduler iteration.
@@ -256,6 +255,9 @@ impl Engine<'_> {
     fn schedule(&mut self) -> Scheduled {
         let mut batch = self.spare.pop().unwrap_or_default();
         let (scheduled_ns, records) = (self.clock.now_ns(), &mut self.records);
+        if let Some(lives) = &mut self.scheduler.cache.pool.lives {
+            lives.now_ns = scheduled_ns;
+        }
         let is_step = self.scheduler.schedule(&mut batch, &mut self.in_flight, |record, cached| {
             let record = &mut records[record as usize];
             record.num_cached_tokens += cached;
@@ -300,6 +302,7 @@ impl Engine<'_> {
             num_waiting: queues.num_waiting,
             blocks_in_use: self.scheduler.cache.pool.num_in_use(),
             shared_kv_tokens,
+            cached_tokens: self.scheduler.counters.cached_tokens,
             preempted: &batch.preempted,
         });
         let counters = &mut self.scheduler.counters;
@@ -309,40 +312,6 @@ impl Engine<'_> {
         batch.end_ns = end_ns;
         self.in_flight.push_back(batch);
         Scheduled::Step
-    }
-
-    /// Launches the transfers of an iteration. Returns the time from which its step can begin.
-    fn launch(&mut self, batch: &mut Batch) -> u64 {
-        let Some(offload) = &mut self.scheduler.offload else { return 0 };
-        let (host_ns, gpu_end_ns) = (self.clock.now_ns(), self.clock.gpu_end_ns());
-        let (observer, tells) = (&mut *self.observer, self.tells_kv_events);
-        let launch_ns = offload.launch(self.latency, host_ns, gpu_end_ns, batch, |transfer| {
-            if tells {
-                observer.kv(&KvEvent::Transfer(transfer));
-            }
-        });
-        for resumed in offload.resumed.drain(..) {
-            let record = &mut self.records[resumed.record as usize];
-            let waited_ns = host_ns.saturating_sub(resumed.since_ns);
-            record.num_loaded_tokens += resumed.num_tokens;
-            record.load_ns += waited_ns;
-            offload.counters.load_wait_ns += waited_ns;
-        }
-        launch_ns
-    }
-
-    /// Waits until a transfer ends or a request arrives, if all iterations in flight did nothing.
-    fn wait_for_transfers(&mut self) -> Result<()> {
-        let Some(offload) = &self.scheduler.offload else { return Ok(()) };
-        if offload.any_ended || !self.in_flight.iter().all(|step| step.is_quiet()) {
-            return Ok(());
-        }
-        match [offload.next_end_ns(), self.next_visible_ns()].into_iter().flatten().min() {
-            Some(then_ns) => self.clock.wait_until(then_ns),
-            None if self.scheduler.is_idle() => {}
-            None => return Err(stuck()),
-        }
-        Ok(())
     }
 
     /// Ends a step: delivers its tokens and removes finished requests.
@@ -394,21 +363,6 @@ impl Engine<'_> {
             self.end_transfers(step)?;
         }
         Ok(())
-    }
-
-    /// Ends the transfers that the engine saw end when it launched this step.
-    fn end_transfers(&mut self, step: &Batch) -> Result<()> {
-        self.scheduler.learn_of_transfers(step);
-        if let Some(events) = self.scheduler.offload.as_mut().and_then(|offload| offload.events.as_mut()) {
-            for (is_removed, blocks) in events.drain(..) {
-                self.observer.kv(&if is_removed { KvEvent::Removed(blocks) } else { KvEvent::Stored(blocks) });
-            }
-        }
-        if !step.steady.is_empty() || step.requests.iter().any(|request| request.samples) {
-            self.vain_preemptions = 0;
-        }
-        self.vain_preemptions += step.preempted.len() as u64;
-        if self.vain_preemptions > MOST_VAIN_PREEMPTIONS { Err(stuck()) } else { Ok(()) }
     }
 
     fn end(&mut self, record: u32, outcome: Outcome, finish_ns: u64) -> Result<()> {

@@ -6,18 +6,21 @@
 #![expect(clippy::indexing_slicing, reason = "the engine numbers slots, records and blocks within its lists")]
 #![expect(clippy::cast_possible_truncation, reason = "2^32 requests would take hundreds of GB; blocks are fewer")]
 
+mod host_tier;
+
 use std::collections::VecDeque;
 
 use super::batch::Batch;
 use super::config::{EngineConfig, SchedulingPolicy};
 use super::fast_forward::Steady;
 use super::kv_cache::KvCache;
-use super::offload::{Load, Offload};
+use super::offload::Offload;
 use super::record::EngineCounters;
 use super::slot::Slot;
 use super::waiting::{Rank, Waiting};
 use crate::request::Request;
 use crate::workload::WorkloadRequest;
+use host_tier::Prefix;
 
 /// The scheduler's queues and its KV cache.
 #[derive(Debug)]
@@ -34,17 +37,6 @@ pub(super) struct Scheduler<'a> {
     pub(super) waiting: Waiting,
     pub(super) counters: EngineCounters,
     pub(super) offload: Option<Box<Offload>>,
-}
-
-/// What a waiting request need not compute.
-struct Prefix {
-    /// Tokens of it that the GPU holds.
-    cached: u32,
-    /// Blocks of these, and how many of them are free.
-    held_blocks: u32,
-    free_hits: u32,
-    /// Blocks behind them that the host holds.
-    to_load: u32,
 }
 
 impl<'a> Scheduler<'a> {
@@ -249,74 +241,6 @@ impl<'a> Scheduler<'a> {
         }
     }
 
-    /// What a waiting request need not compute; `None` if it waits for a load.
-    fn prefix_of(&mut self, slot: u32) -> Option<Prefix> {
-        let state = &mut self.slots[slot as usize];
-        if let Some(offload) = &self.offload {
-            match offload.load_of(slot) {
-                Load::UnderWay => return None,
-                Load::Ended => {
-                    self.cache.cache_shared(state, state.computed);
-                    // The last token is computed again, as the next one is sampled from it.
-                    let cached = state.computed.min(state.num_tokens() - 1);
-                    return Some(Prefix { cached, held_blocks: state.blocks.len() as u32, free_hits: 0, to_load: 0 });
-                }
-                Load::None => {}
-            }
-        }
-        let (hits, free_hits) = self.cache.find_cached(state);
-        let known_cached = if state.was_preempted { 0 } else { state.known_cached };
-        let cached = (hits * self.config.block_size).max(known_cached);
-        let to_load = match &mut self.offload {
-            None => 0,
-            Some(offload) => offload.lookup(slot, state, hits)?,
-        };
-        Some(Prefix { cached, held_blocks: hits, free_hits, to_load })
-    }
-
-    /// Gives a request blocks for what the host holds of it, and begins to load them.
-    fn load(&mut self, slot: u32, prefix: &Prefix) {
-        let state = &mut self.slots[slot as usize];
-        self.cache.use_found(state);
-        for _ in 0..prefix.to_load {
-            self.cache.take(state);
-        }
-        state.computed = (prefix.held_blocks + prefix.to_load) * self.config.block_size;
-        if let Some(offload) = &mut self.offload {
-            offload.begin_load(slot, state, prefix.held_blocks, prefix.to_load);
-        }
-    }
-
-    /// Offers the host the blocks that a step fills: those of new requests, then of running ones, then of preempted ones that run again.
-    fn offer_to_host(&mut self, batch: &Batch, num_running: usize, in_flight: u32) {
-        let Some(offload) = &mut self.offload else { return };
-        let (slots, steady) = (&self.slots, &self.steady);
-        let (running, admitted) = (0..num_running, num_running..batch.slots.len());
-        let was_preempted = |at: &usize| slots[batch.slots[*at] as usize].was_preempted;
-        let new = admitted.clone().filter(|at| !was_preempted(at));
-        let listed = |at: usize| {
-            let (slot, request) = (batch.slots[at], &batch.requests[at]);
-            let (state, end) = (&slots[slot as usize], request.num_computed_tokens + request.num_scheduled_tokens);
-            (slot, state, end.min(state.num_tokens()))
-        };
-        let mut filling = offload.take_refused();
-        for (slot, state, end) in new.map(listed) {
-            offload.offer(slot, state, end);
-        }
-        filling.retain(|slot| steady.holds(&slots[*slot as usize]));
-        filling.extend(steady.filling(in_flight));
-        filling.sort_unstable_by_key(|slot| slots[*slot as usize].admission);
-        filling.dedup();
-        for slot in filling {
-            let state = &slots[slot as usize];
-            offload.offer(slot, state, steady.num_known(state, in_flight));
-        }
-        for (slot, state, end) in running.chain(admitted.filter(was_preempted)).map(listed) {
-            offload.offer(slot, state, end);
-        }
-        offload.complete_preempted(slots);
-    }
-
     fn chunk(&self, wanted: u32) -> u32 {
         match self.config.long_prefill_token_threshold {
             0 => wanted,
@@ -423,20 +347,6 @@ impl<'a> Scheduler<'a> {
         self.cache.remember_generated(state);
         self.cache.release(state);
         self.unused_slots.push(slot);
-    }
-
-    /// Learns which transfers had ended when a step was launched.
-    pub(super) fn learn_of_transfers(&mut self, step: &Batch) {
-        let Some(offload) = &mut self.offload else { return };
-        for slot in &step.stored {
-            offload.finish_stores(*slot);
-        }
-        for slot in &step.loaded {
-            offload.finish_load(*slot);
-        }
-        for slot in &step.stored {
-            self.free(*slot);
-        }
     }
 
     /// Drops finished requests from the running queue and keeps its order.

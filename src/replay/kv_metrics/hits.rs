@@ -1,0 +1,105 @@
+//! Prompt tokens that were found in the GPU's cache, loaded from the host's tier, or computed; of all requests and by prefix group.
+
+use std::cmp::Reverse;
+use std::collections::HashMap;
+
+use serde::Serialize;
+
+use crate::replay::record::{Outcome, RequestRecord};
+use crate::units::real;
+use crate::workload::Content;
+
+/// Number of prefix groups that have a row of their own.
+const MOST_GROUPS: usize = 10;
+
+/// Prompt tokens by the tier that held them when their request was first scheduled. JSON keys are stable.
+///
+/// Hits after a preemption count only for tokens that the request had not computed before, as in
+/// [`RequestRecord::num_cached_tokens`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+pub struct Hits {
+    /// Requests that were scheduled.
+    pub requests: u64,
+    /// Tokens of their prompts.
+    pub asked_tokens: u64,
+    /// Tokens of these in the GPU's prefix cache.
+    pub gpu_hit_tokens: u64,
+    /// Tokens of these that were loaded from the host's tier.
+    pub host_hit_tokens: u64,
+    /// Tokens of these that were computed.
+    pub missed_tokens: u64,
+}
+
+impl Hits {
+    /// The hits of all requests that were scheduled.
+    pub(super) fn of<'a>(records: impl IntoIterator<Item = &'a RequestRecord>) -> Self {
+        let mut hits = Hits::default();
+        records.into_iter().filter(|record| is_scheduled(record)).for_each(|record| hits.add(record));
+        hits
+    }
+
+    fn add(&mut self, record: &RequestRecord) {
+        let cached = record.num_cached_tokens.min(record.num_prompt_tokens);
+        let loaded = record.num_loaded_tokens.min(cached);
+        self.requests += 1;
+        self.asked_tokens += u64::from(record.num_prompt_tokens);
+        self.gpu_hit_tokens += u64::from(cached - loaded);
+        self.host_hit_tokens += u64::from(loaded);
+        self.missed_tokens += u64::from(record.num_prompt_tokens - cached);
+    }
+
+    fn join(&mut self, other: &Hits) {
+        self.requests += other.requests;
+        self.asked_tokens += other.asked_tokens;
+        self.gpu_hit_tokens += other.gpu_hit_tokens;
+        self.host_hit_tokens += other.host_hit_tokens;
+        self.missed_tokens += other.missed_tokens;
+    }
+
+    /// Share of the prompt tokens in the GPU's prefix cache; `None` without prompts.
+    pub fn gpu_hit_share(&self) -> Option<f64> {
+        (self.asked_tokens > 0).then(|| real(self.gpu_hit_tokens) / real(self.asked_tokens))
+    }
+
+    /// Share of the prompt tokens that were loaded from the host's tier; `None` without prompts.
+    pub fn host_hit_share(&self) -> Option<f64> {
+        (self.asked_tokens > 0).then(|| real(self.host_hit_tokens) / real(self.asked_tokens))
+    }
+}
+
+/// Whether the engine scheduled a request.
+pub(super) fn is_scheduled(record: &RequestRecord) -> bool {
+    match record.outcome {
+        Outcome::Finished => true,
+        Outcome::Rejected => false,
+        Outcome::Unfinished => record.scheduled_ns > 0 || record.first_token_ns > 0,
+    }
+}
+
+/// Hits of the requests whose prompts begin with the same segment.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct PrefixGroup {
+    /// [Id](crate::workload::Segment::id) of the first segment as decimal text, since 64 bits do not fit a number of JSON; `None` for
+    /// requests that share nothing.
+    pub prefix: Option<String>,
+    /// Their hits.
+    #[serde(flatten)]
+    pub hits: Hits,
+}
+
+/// The groups that asked for the most tokens, the number of the others, and the hits of the others.
+pub(super) fn by_prefix(records: &[RequestRecord], contents: &[Option<Content>]) -> (Vec<PrefixGroup>, u64, Hits) {
+    let mut groups: HashMap<Option<u64>, Hits> = HashMap::new();
+    let contents = contents.iter().map(Option::as_ref).chain(std::iter::repeat(None));
+    for (record, content) in records.iter().zip(contents).filter(|(record, _)| is_scheduled(record)) {
+        let first = content.and_then(|content| content.first()).map(|segment| segment.id);
+        groups.entry(first).or_default().add(record);
+    }
+    let mut groups: Vec<(Option<u64>, Hits)> = groups.into_iter().collect();
+    groups.sort_unstable_by_key(|(prefix, hits)| (Reverse(hits.asked_tokens), *prefix));
+    let others = groups.split_off(groups.len().min(MOST_GROUPS));
+    let mut rest = Hits::default();
+    others.iter().for_each(|(_, hits)| rest.join(hits));
+    let named = groups.into_iter().map(|(prefix, hits)| PrefixGroup { prefix: prefix.map(|id| id.to_string()), hits });
+    (named.collect(), others.len() as u64, rest)
+}
