@@ -31,7 +31,7 @@
 //! |---|---|
 //! | [`replay`], [`workload`], [`server_config`] | vLLM's scheduler, the load of its clients, the server of an experiment |
 //! | [`cold_start`] | the time from the start of a server to its first token |
-//! | [`latency`] | the five delays that a serving simulator asks for |
+//! | [`latency`] | the six delays that a serving simulator asks for |
 //! | `step_model` | [`StepModel`]: a model on a GPU in a deployment; the sum over a step's operators and its lookup tables |
 //! | `estimate`, `step_report` | [`StepEstimate`]: the time of a step with its breakdown, and its JSON |
 //! | `correction` | overheads and biases of real engines, as coefficients with physical units |

@@ -10,10 +10,10 @@ use ridgepoint::workload::{Segment, Workload, WorkloadRequest};
 
 /// An engine, its delays, and what is sent to it.
 #[derive(Debug, Clone)]
-struct Case {
-    config: EngineConfig,
-    latency: FixedLatency,
-    requests: Vec<WorkloadRequest>,
+pub struct Case {
+    pub config: EngineConfig,
+    pub latency: FixedLatency,
+    pub requests: Vec<WorkloadRequest>,
     /// Requests in flight where the loop is closed; given times otherwise.
     concurrency: Option<usize>,
 }
@@ -73,7 +73,7 @@ fn request(max_model_len: u32) -> impl Strategy<Value = WorkloadRequest> {
     })
 }
 
-fn case() -> impl Strategy<Value = Case> {
+pub fn case() -> impl Strategy<Value = Case> {
     (config(), latency()).prop_flat_map(|(config, latency)| {
         let gap = prop_oneof![2 => Just(0u64), 3 => 0u64..20_000, 1 => 0u64..300_000];
         let requests = prop::collection::vec((gap, request(config.max_model_len)), 0..24);

@@ -16,6 +16,7 @@ mod common;
 mod data_pack;
 
 mod closed_loop;
+mod host_tier;
 mod laws;
 mod scenarios;
 mod serving_decode;

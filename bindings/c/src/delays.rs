@@ -1,4 +1,4 @@
-//! The five delays of a serving engine beside its step time.
+//! The delays of a serving engine beside its step time.
 
 use std::ffi::{c_char, c_int};
 

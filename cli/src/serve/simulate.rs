@@ -121,6 +121,7 @@ fn replayed(
     let mut load = asked.open(of.deployment.data_parallel_size, fits)?;
     let mut warnings = of.notes.clone();
     warnings.append(&mut load.notes);
+    of.engine.check_transfers(&of.latency)?;
     let server = Server {
         model: &of.model,
         hardware: &of.hardware,

@@ -122,6 +122,7 @@ impl Point<'_> {
             Ok(CalibratedRoofline::new(steps))
         });
         let latency = latency.as_ref().map_err(Clone::clone)?;
+        engine.check_transfers(latency).map_err(reason)?;
         let steps = latency.steps();
         row.warn(server.notes.iter().chain(precision_notes).chain(steps.notes()).cloned());
         row.warn(steps.carried_over());

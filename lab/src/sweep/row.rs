@@ -69,6 +69,8 @@ pub struct Row {
     pub cpu_offload_gb: f64,
     /// KV blocks of a replica, given or from the memory equation.
     pub num_gpu_blocks: Option<u32>,
+    /// KV blocks of a replica in host memory; empty without a tier there.
+    pub num_cpu_blocks: Option<u32>,
     /// Where the requests come from: `generated`, or a path.
     pub load: String,
     /// Requests per second over all replicas: requested, or the highest one found to hold the limits. Sessions per second if `turns` is
@@ -166,6 +168,7 @@ impl Row {
     /// Fills in the settings of the engine, defaults included.
     pub(super) fn set_engine(&mut self, engine: &EngineConfig) {
         self.num_gpu_blocks = Some(engine.num_gpu_blocks);
+        self.num_cpu_blocks = engine.kv_offload.as_ref().map(|tier| tier.num_cpu_blocks);
         self.max_model_len = Some(engine.max_model_len);
         self.enable_prefix_caching = Some(engine.enable_prefix_caching);
         self.enable_chunked_prefill = Some(engine.enable_chunked_prefill);
