@@ -103,7 +103,8 @@ mod tests {
             TenTimes.scheduling_processing_time_us(),
             TenTimes.preemption_processing_time_us(),
             TenTimes.kv_transfer_time_us(TransferDirection::CpuToGpu, 100),
-        ];
-        assert_eq!(found, [10.0, 20.0, 3.0, 4.0, 5.0, 6.0, 7.0, 108.0]);
+        ]
+        .map(f64::to_bits);
+        assert_eq!(found, [10.0, 20.0, 3.0, 4.0, 5.0, 6.0, 7.0, 108.0].map(f64::to_bits));
     }
 }
