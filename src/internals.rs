@@ -46,6 +46,9 @@ pub mod error {
 pub mod input {
     pub use crate::input::*;
 }
+pub mod latency {
+    pub use crate::latency::changed_steps::ChangedSteps;
+}
 pub mod physics {
     pub use crate::physics::cuda_graph::{Captures, CudaGraphs};
     pub use crate::physics::experts::Experts;

@@ -2,6 +2,7 @@
 //! black box, a fixed one for tests. Uses `step_model` and `request`; knows nothing of schedulers.
 
 mod black_box;
+pub(crate) mod changed_steps;
 mod file;
 mod kv_transfer;
 mod roofline;

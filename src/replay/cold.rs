@@ -7,9 +7,8 @@ use serde::Serialize;
 
 use super::distribution::Distribution;
 use super::record::{Outcome, Replay, RequestRecord};
-use crate::correction::HostTimes;
-use crate::latency::{LatencyModel, TransferDirection, non_negative};
-use crate::request::Request;
+use crate::latency::changed_steps::ChangedSteps;
+use crate::latency::{LatencyModel, non_negative};
 use crate::units::ns_to_s;
 use crate::workload::{Workload, WorkloadRequest};
 
@@ -125,38 +124,13 @@ impl<'a> ColdSteps<'a> {
     }
 }
 
-impl LatencyModel for ColdSteps<'_> {
-    fn step_time_us(&self, requests: &[Request]) -> f64 {
-        self.sharing_step_time_us(requests, 0)
+impl ChangedSteps for ColdSteps<'_> {
+    fn model(&self) -> &dyn LatencyModel {
+        self.model
     }
 
-    fn sharing_step_time_us(&self, requests: &[Request], shared_kv_tokens: u64) -> f64 {
-        let step_us = self.model.sharing_step_time_us(requests, shared_kv_tokens);
+    fn changed_us(&self, step_us: f64) -> f64 {
         if self.is_warm.swap(true, Ordering::Relaxed) { step_us } else { step_us + self.first_step_us }
-    }
-
-    fn host(&self) -> HostTimes {
-        self.model.host()
-    }
-
-    fn queueing_time_us(&self, request: &Request) -> f64 {
-        self.model.queueing_time_us(request)
-    }
-
-    fn output_token_processing_time_us(&self) -> f64 {
-        self.model.output_token_processing_time_us()
-    }
-
-    fn scheduling_processing_time_us(&self) -> f64 {
-        self.model.scheduling_processing_time_us()
-    }
-
-    fn preemption_processing_time_us(&self) -> f64 {
-        self.model.preemption_processing_time_us()
-    }
-
-    fn kv_transfer_time_us(&self, direction: TransferDirection, bytes: u64) -> f64 {
-        self.model.kv_transfer_time_us(direction, bytes)
     }
 }
 

@@ -78,19 +78,12 @@ impl Metrics {
         for record in &replay.records {
             by_stage.entry(record.stage).or_default().push(record);
         }
-        let with_loads = |metrics: StageMetrics, records: &[&RequestRecord]| StageMetrics {
-            kv_load_ms: replay
-                .offload
-                .and_then(|_| values(&finished(records), |record| Some(ns_to_ms(record.load_ns)))),
-            ..metrics
-        };
+        let has_tier = replay.offload.is_some();
         let stages = by_stage.into_iter().map(|(stage, records)| {
-            let gaps = replay.inter_token_ns.get(stage as usize);
-            with_loads(StageMetrics::of(Some(stage), &records, gaps), &records)
+            StageMetrics::of(Some(stage), &records, replay.inter_token_ns.get(stage as usize), has_tier)
         });
         let all: Vec<&RequestRecord> = replay.records.iter().collect();
-        let run = with_loads(StageMetrics::of(None, &all, &replay.inter_token_ns), &all);
-        Metrics { stages: stages.collect(), run }
+        Metrics { stages: stages.collect(), run: StageMetrics::of(None, &all, &replay.inter_token_ns, has_tier) }
     }
 
     /// The whole run, then its stages.
@@ -104,9 +97,14 @@ impl StageMetrics {
         stage: Option<u32>,
         records: &[&RequestRecord],
         gaps: impl IntoIterator<Item = &'a Histogram<u64>>,
+        has_tier: bool,
     ) -> Self {
         let number = |outcome| records.iter().filter(|record| record.outcome == outcome).count() as u64;
-        let finished = finished(records);
+        let finished: Vec<&RequestRecord> =
+            records.iter().copied().filter(|record| record.outcome == Outcome::Finished).collect();
+        let values = |value: &dyn Fn(&RequestRecord) -> Option<f64>| {
+            Distribution::of(finished.iter().filter_map(|record| value(record)).collect())
+        };
         let sum = |value: fn(&RequestRecord) -> u64| finished.iter().map(|record| value(record)).sum::<u64>();
         let input_tokens = sum(|record| u64::from(record.num_prompt_tokens));
         let output_tokens = sum(|record| u64::from(record.num_output_tokens));
@@ -124,28 +122,18 @@ impl StageMetrics {
             requests_per_s: per_s(finished.len() as u64),
             output_tokens_per_s: per_s(output_tokens),
             total_tokens_per_s: per_s(input_tokens + output_tokens),
-            ttft_ms: values(&finished, |record| Some(record.ttft_ms())),
-            tpot_ms: values(&finished, RequestRecord::tpot_ms),
+            ttft_ms: values(&|record| Some(record.ttft_ms())),
+            tpot_ms: values(&RequestRecord::tpot_ms),
             itl_ms: mean_gap_ms(&finished).and_then(|mean| Distribution::of_ns_histograms(gaps, mean)),
-            itl_per_output_token_ms: values(&finished, |record| {
+            itl_per_output_token_ms: values(&|record| {
                 let tokens = f64::from(record.num_output_tokens);
                 (tokens > 0.0).then(|| ns_to_ms(decoding_ns(record)) / tokens)
             }),
-            e2e_ms: values(&finished, |record| Some(record.e2e_ms())),
-            queued_ms: values(&finished, |record| {
-                Some(ns_to_ms(record.scheduled_ns.saturating_sub(record.arrival_ns)))
-            }),
-            kv_load_ms: None,
+            e2e_ms: values(&|record| Some(record.e2e_ms())),
+            queued_ms: values(&|record| Some(ns_to_ms(record.scheduled_ns.saturating_sub(record.arrival_ns)))),
+            kv_load_ms: values(&|record| has_tier.then(|| ns_to_ms(record.load_ns))),
         }
     }
-}
-
-fn finished<'a>(records: &[&'a RequestRecord]) -> Vec<&'a RequestRecord> {
-    records.iter().copied().filter(|record| record.outcome == Outcome::Finished).collect()
-}
-
-fn values(records: &[&RequestRecord], value: impl Fn(&RequestRecord) -> Option<f64>) -> Option<Distribution> {
-    Distribution::of(records.iter().filter_map(|record| value(record)).collect())
 }
 
 /// Time from the first token to the last.

@@ -5,10 +5,9 @@ use std::sync::{Mutex, PoisonError};
 use rand_distr::{Distribution, StandardNormal};
 use rand_pcg::Pcg64;
 
-use crate::correction::HostTimes;
 use crate::error::{Error, Result};
-use crate::latency::{LatencyModel, TransferDirection};
-use crate::request::Request;
+use crate::latency::LatencyModel;
+use crate::latency::changed_steps::ChangedSteps;
 use crate::workload::seed::{Stream, generator};
 
 /// Largest standard deviation of the logarithm of a factor.
@@ -51,39 +50,14 @@ impl<'a> NoisySteps<'a> {
     }
 }
 
-impl LatencyModel for NoisySteps<'_> {
-    fn step_time_us(&self, requests: &[Request]) -> f64 {
-        self.sharing_step_time_us(requests, 0)
+impl ChangedSteps for NoisySteps<'_> {
+    fn model(&self) -> &dyn LatencyModel {
+        self.model
     }
 
-    fn sharing_step_time_us(&self, requests: &[Request], shared_kv_tokens: u64) -> f64 {
+    fn changed_us(&self, step_us: f64) -> f64 {
         let z: f64 = StandardNormal.sample(&mut *self.draws.lock().unwrap_or_else(PoisonError::into_inner));
-        let step_us = self.model.sharing_step_time_us(requests, shared_kv_tokens);
         step_us * (self.sigma * z - 0.5 * self.sigma * self.sigma).exp()
-    }
-
-    fn host(&self) -> HostTimes {
-        self.model.host()
-    }
-
-    fn queueing_time_us(&self, request: &Request) -> f64 {
-        self.model.queueing_time_us(request)
-    }
-
-    fn output_token_processing_time_us(&self) -> f64 {
-        self.model.output_token_processing_time_us()
-    }
-
-    fn scheduling_processing_time_us(&self) -> f64 {
-        self.model.scheduling_processing_time_us()
-    }
-
-    fn preemption_processing_time_us(&self) -> f64 {
-        self.model.preemption_processing_time_us()
-    }
-
-    fn kv_transfer_time_us(&self, direction: TransferDirection, bytes: u64) -> f64 {
-        self.model.kv_transfer_time_us(direction, bytes)
     }
 }
 
@@ -91,6 +65,7 @@ impl LatencyModel for NoisySteps<'_> {
 mod tests {
     use super::*;
     use crate::latency::FixedLatency;
+    use crate::request::Request;
 
     fn steps(sigma: f64, seed: u64, count: usize) -> Vec<f64> {
         let fixed = FixedLatency { step_us: 1000.0, ..FixedLatency::default() };

@@ -8,9 +8,10 @@ use super::case::{Case, Rooflines};
 use super::measured::WHOLE_RUN;
 use super::metric::{Metric, predicted_ms};
 use super::report::Baseline;
-use ridgepoint::latency::{CalibratedRoofline, HostTimes, LatencyModel, TransferDirection};
+use ridgepoint::Result;
+use ridgepoint::internals::latency::ChangedSteps;
+use ridgepoint::latency::{CalibratedRoofline, HostTimes, LatencyModel};
 use ridgepoint::replay::{EngineConfig, Metrics, replay};
-use ridgepoint::{Request, Result};
 
 /// Largest number of replays that the factor of [`Baseline::ScaledStepTimes`] takes.
 const FACTOR_REPLAYS: usize = 4;
@@ -73,17 +74,11 @@ struct Scaled<'a> {
     factor: f64,
 }
 
-impl LatencyModel for Scaled<'_> {
-    fn step_time_us(&self, requests: &[Request]) -> f64 {
-        self.sharing_step_time_us(requests, 0)
+impl ChangedSteps for Scaled<'_> {
+    fn model(&self) -> &dyn LatencyModel {
+        self.inner
     }
-    fn sharing_step_time_us(&self, requests: &[Request], shared_kv_tokens: u64) -> f64 {
-        self.factor * self.inner.sharing_step_time_us(requests, shared_kv_tokens)
-    }
-    fn host(&self) -> HostTimes {
-        self.inner.host()
-    }
-    fn kv_transfer_time_us(&self, direction: TransferDirection, bytes: u64) -> f64 {
-        self.inner.kv_transfer_time_us(direction, bytes)
+    fn changed_us(&self, step_us: f64) -> f64 {
+        self.factor * step_us
     }
 }
