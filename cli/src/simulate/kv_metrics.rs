@@ -28,8 +28,11 @@ pub fn lay_out(metrics: &KvMetrics, page: &mut Page) {
 }
 
 fn lives(blocks: &BlockStats, page: &mut Page) {
-    let times =
-        [("lifetime", blocks.lifetime_ms), ("idle before", blocks.idle_ms), ("between hits", blocks.reuse_gap_ms)];
+    let times = [
+        ("lifetime", blocks.lifetime_ms),
+        ("idle before eviction", blocks.idle_ms),
+        ("between hits", blocks.reuse_gap_ms),
+    ];
     let rows = Rows::of(times)
         .left("KV blocks, ms", |(name, _)| (*name).to_owned())
         .right("count", |(_, of)| shown(of.map(|of| of.count), count))
