@@ -48,7 +48,7 @@ impl CalibratedRoofline {
     pub fn known_kv_transfer_time_us(&self, direction: TransferDirection, bytes: u64) -> Result<f64> {
         if self.kv_transfers.is_none() {
             let problem = "has no host_link, which a copy of KV blocks takes: add [host_link] with kind, unidirectional_bytes_per_s, source \
-                           and retrieved to its file";
+                           and retrieved to its file, or give measured times";
             return Err(Error::invalid("the GPU", vec![problem.to_owned()]));
         }
         Ok(self.kv_transfer_time_us(direction, bytes))

@@ -38,9 +38,17 @@ impl Scheduler {
         }
     }
 
-    fn of(server: &ServerConfig) -> Self {
+    /// The scheduler of a server. A host's tier of KV blocks is counted in the blocks of its model.
+    fn of(server: &ServerConfig) -> ridgepoint::Result<Self> {
+        let kv_offload = match server.kv_offloading {
+            None => None,
+            Some(_) => {
+                let ((model, _), hardware) = (server.find_model(None)?, server.find_hardware(None)?);
+                server.engine_config(&model, &hardware)?.config.kv_offload
+            }
+        };
         let options = server.scheduler;
-        Scheduler {
+        Ok(Scheduler {
             num_gpu_blocks_override: server.num_gpu_blocks_override,
             cpu_offload_gb: server.cpu_offload_gb,
             enable_prefix_caching: options.enable_prefix_caching,
@@ -48,8 +56,8 @@ impl Scheduler {
             async_scheduling: options.async_scheduling,
             long_prefill_token_threshold: options.long_prefill_token_threshold,
             scheduling_policy: options.scheduling_policy,
-            kv_offload: None,
-        }
+            kv_offload,
+        })
     }
 }
 
@@ -74,7 +82,7 @@ pub fn read_server(py: Python<'_>, path: PathBuf) -> PyResult<String> {
             precision: server.precision.map(|precision| precision.to_string()),
             hardware: &server.hardware,
             deployment: &server.deployment,
-            scheduler: Scheduler::of(&server),
+            scheduler: Scheduler::of(&server).map_err(raised)?,
             notes: &server.notes,
         })
     })
