@@ -16,7 +16,7 @@
 use std::time::Instant;
 
 use ridgepoint::latency::{BlackBox, CalibratedRoofline, LatencyModel};
-use ridgepoint::replay::{EngineConfig, Outcome, replay};
+use ridgepoint::replay::{EngineConfig, KvOffload, Outcome, replay};
 use ridgepoint::workload::profile::Profile;
 use ridgepoint::workload::{ArrivalPattern, OpenLoop, RequestShape, Workload};
 use ridgepoint::{Deployment, Hardware, Model, StepModel};
@@ -71,6 +71,13 @@ fn main() {
         Box::new(OpenLoop::new(ArrivalPattern::Poisson, 20.0, 1_000_000, RequestShape::new(200, 60), 0).unwrap())
     };
     measure("20 minutes, calibrated roofline", &roofline, &config, &|| profile.workload(0));
+    // 2,000 blocks hold the prompts; 200 do not.
+    for num_cpu_blocks in [2_000, 200] {
+        let tier = KvOffload { num_cpu_blocks, block_bytes: 16 << 19, offload_prompt_only: false, contention: 1.0 };
+        let config = EngineConfig { kv_offload: Some(tier), ..config.clone() };
+        let name = format!("20 minutes, {num_cpu_blocks} KV blocks on the host");
+        measure(&name, &roofline, &config, &|| profile.workload(0));
+    }
     measure("20 minutes, black box (the loop alone)", &line, &config, &|| profile.workload(0));
     measure("a million requests, calibrated roofline", &roofline, &config, &million);
     measure("a million requests, black box", &line, &config, &million);

@@ -124,18 +124,21 @@ impl HostBlocks {
 
     /// Makes room for those of the offered blocks that it does not hold. Returns `None`, and changes nothing, if too few of the
     /// others can go: blocks that are written or read stay, and so do those of the offer. Asks `settle` to enter all uses, once,
-    /// before it passes a block that was used in `round`.
+    /// before it passes a block that was used in `round`, and for the round that begins then. The offered blocks are used in it.
     pub(super) fn make_room(
         &mut self,
         offered: &[BlockHash],
         round: u64,
-        settle: impl FnOnce(&mut Self),
+        settle: impl FnOnce(&mut Self) -> u64,
     ) -> Option<Room> {
         self.offers += 1;
-        let mut stored = Vec::new();
+        let (mut stored, mut held, mut round) = (Vec::new(), Vec::new(), round);
         for hash in offered {
             match self.by_hash.get(hash) {
-                Some(index) => self.blocks[*index as usize].offer = self.offers,
+                Some(index) => {
+                    self.blocks[*index as usize].offer = self.offers;
+                    held.push(*index);
+                }
                 None => stored.push(*hash),
             }
         }
@@ -145,7 +148,7 @@ impl HostBlocks {
             Oldest::Found(leaving) => leaving,
             Oldest::TooFew => return None,
             Oldest::Unsettled => {
-                settle(self);
+                round = settle(self);
                 match self.oldest_idle(missing, u64::MAX) {
                     Oldest::Found(leaving) => leaving,
                     _ => return None,
@@ -154,7 +157,10 @@ impl HostBlocks {
         };
         let removed = leaving.iter().map(|index| self.remove(*index)).collect();
         for hash in &stored {
-            self.insert(*hash);
+            self.insert(*hash, round);
+        }
+        for index in held {
+            self.blocks[index as usize].round = round;
         }
         Some(Room { stored, removed })
     }
@@ -194,13 +200,13 @@ impl HostBlocks {
         written
     }
 
-    fn insert(&mut self, hash: BlockHash) {
+    fn insert(&mut self, hash: BlockHash, round: u64) {
         let block = HostBlock {
             hash,
             readers: None,
             serial: self.next_serial,
             offer: self.offers,
-            round: 0,
+            round,
             previous: NONE,
             next: NONE,
         };
@@ -252,7 +258,7 @@ mod tests {
     use super::*;
 
     fn stored(blocks: &mut HostBlocks, hashes: &[BlockHash]) -> Option<(Vec<BlockHash>, Vec<u64>)> {
-        let room = blocks.make_room(hashes, u64::MAX, |_| ())?;
+        let room = blocks.make_room(hashes, u64::MAX, |_| 0)?;
         blocks.end_store(hashes);
         Some((room.stored, room.removed))
     }
@@ -273,15 +279,15 @@ mod tests {
         let mut blocks = HostBlocks::new(2);
         assert_eq!(stored(&mut blocks, &[1]), Some((vec![1], vec![])));
         blocks.begin_load(&[1]);
-        assert!(blocks.make_room(&[2], u64::MAX, |_| ()).is_some());
+        assert!(blocks.make_room(&[2], u64::MAX, |_| 0).is_some());
         // 1 is read and 2 not written yet.
-        assert!(blocks.make_room(&[3], u64::MAX, |_| ()).is_none());
+        assert!(blocks.make_room(&[3], u64::MAX, |_| 0).is_none());
         assert_eq!(blocks.lookup(&[2]), 0);
         assert_eq!(blocks.end_store(&[2]), [1]);
         blocks.end_load(&[1]);
         // 1 is the oldest, but it is in the offer.
         assert_eq!(stored(&mut blocks, &[1, 3]), Some((vec![3], vec![1])));
-        assert!(blocks.make_room(&[1, 3, 4], u64::MAX, |_| ()).is_none());
+        assert!(blocks.make_room(&[1, 3, 4], u64::MAX, |_| 0).is_none());
         assert_eq!(blocks.lookup(&[1, 3]), 2);
     }
 }

@@ -157,7 +157,7 @@ impl Offload {
         let (slot, num_full) = (slot as usize, (state.num_tokens() / self.block_size) as usize);
         self.recency.know(slot, state, num_full);
         let round = self.recency.round;
-        self.host.mark(self.recency.touch(slot, num_full), round);
+        self.host.mark(self.recency.touch(slot, num_full, num_full), round);
         let rest = self.recency.hashes(slot, num_full).get(num_found as usize..).unwrap_or_default();
         let hits = self.host.lookup(rest);
         if hits > 0 && rest[..hits as usize].iter().any(|hash| self.being_loaded.contains(hash)) {
@@ -226,7 +226,7 @@ impl Offload {
             self.refused.push(slot);
             return;
         };
-        request.num_offered = num_full;
+        let first = std::mem::replace(&mut request.num_offered, num_full) as usize;
         if !room.removed.is_empty() {
             self.counters.evicted_blocks += room.removed.len() as u64;
             note(&mut self.events, true, room.removed);
@@ -235,8 +235,7 @@ impl Offload {
             return;
         }
         let round = self.recency.round;
-        self.host.mark(&room.stored, round);
-        self.host.mark(self.recency.touch(at, num_full as usize), round);
+        self.host.mark(self.recency.touch(at, num_full as usize, first), round);
         request.has_stored = true;
         self.stores.push(Prepared { slot, record: state.rank.record, num_blocks: room.stored.len() as u32 });
         request.storing.extend(room.stored);

@@ -69,8 +69,9 @@ impl Recency {
         &self.chains[slot].hashes[..number]
     }
 
-    /// Notes a use of a request's first `number` blocks. Returns those that have to be marked as used.
-    pub(super) fn touch(&mut self, slot: usize, number: usize) -> &[BlockHash] {
+    /// Notes a use of a request's first `number` blocks, of which those from `fresh` on are marked as used. Returns the others that have to
+    /// be.
+    pub(super) fn touch(&mut self, slot: usize, number: usize, fresh: usize) -> &[BlockHash] {
         self.now += 1;
         let chain = &mut self.chains[slot];
         while chain.uses.last().is_some_and(|(_, earlier)| *earlier <= number) {
@@ -80,13 +81,13 @@ impl Recency {
         if chain.round != self.round {
             (chain.round, chain.num_marked) = (self.round, 0);
         }
-        let marked = chain.num_marked.min(number);
+        let marked = chain.num_marked.min(fresh);
         chain.num_marked = chain.num_marked.max(number);
-        &chain.hashes[marked..number]
+        &chain.hashes[marked..fresh]
     }
 
-    /// Takes all uses, the first one first, and hands the hashes of each to `enter`.
-    pub(super) fn enter(&mut self, mut enter: impl FnMut(&[BlockHash])) {
+    /// Takes all uses, the first one first, and hands the hashes of each to `enter`. Returns the round that begins.
+    pub(super) fn enter(&mut self, mut enter: impl FnMut(&[BlockHash])) -> u64 {
         let mut uses: Vec<(u64, &[BlockHash])> = Vec::new();
         for chain in self.chains.iter().chain(&self.ended) {
             uses.extend(chain.uses.iter().map(|(at, number)| (*at, &chain.hashes[..*number])));
@@ -97,5 +98,6 @@ impl Recency {
         self.ended.clear();
         self.num_ended_blocks = 0;
         self.round += 1;
+        self.round
     }
 }
