@@ -9,6 +9,7 @@ use ridgepoint_lab::fit::unlike_the_fitted;
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::common::at_least_zero;
 use crate::deployment::{DeploymentArgs, Served, deployment, given};
 use crate::outcome::{Failure, both};
 use crate::output::Outputs;
@@ -38,7 +39,7 @@ pub struct ServerArgs {
     #[arg(long, value_name = "N|auto", value_parser = blocks, allow_negative_numbers = true, help_heading = SCHEDULER)]
     num_gpu_blocks_override: Option<Value>,
     /// Host memory for KV blocks of all GPUs of a replica, GiB: full blocks are copied there, and prompts load them back
-    #[arg(long, value_name = "GIB", allow_negative_numbers = true, help_heading = SCHEDULER)]
+    #[arg(long, value_name = "GIB", value_parser = at_least_zero, allow_negative_numbers = true, help_heading = SCHEDULER)]
     kv_offloading_size: Option<f64>,
     /// vLLM's connector as JSON, in place of --kv-offloading-size: the OffloadingConnector with cpu_bytes_to_use or num_cpu_blocks, and
     /// offload_prompt_only

@@ -50,6 +50,7 @@ mod serve;
 mod simulate;
 mod simulate_faults;
 mod simulate_kv_metrics;
+mod simulate_kv_offload;
 mod simulate_noise;
 mod simulate_sessions;
 mod sweep;
