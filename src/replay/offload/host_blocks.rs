@@ -144,12 +144,12 @@ impl HostBlocks {
         }
         let free = self.capacity.saturating_sub(self.len());
         let missing = (stored.len() as u32).saturating_sub(free);
-        let leaving = match self.oldest_idle(missing, round) {
+        let leaving = match self.oldest_idle(missing, Some(round)) {
             Oldest::Found(leaving) => leaving,
             Oldest::TooFew => return None,
             Oldest::Unsettled => {
                 round = settle(self);
-                match self.oldest_idle(missing, u64::MAX) {
+                match self.oldest_idle(missing, None) {
                     Oldest::Found(leaving) => leaving,
                     _ => return None,
                 }
@@ -165,8 +165,8 @@ impl HostBlocks {
         Some(Room { stored, removed })
     }
 
-    /// The first `number` blocks in the order that can go.
-    fn oldest_idle(&self, number: u32, round: u64) -> Oldest {
+    /// The first `number` blocks in the order that can go. Those that were used in `round` have no settled place.
+    fn oldest_idle(&self, number: u32, round: Option<u64>) -> Oldest {
         let mut found = Vec::new();
         let mut index = self.oldest;
         while (found.len() as u32) < number {
@@ -175,7 +175,7 @@ impl HostBlocks {
             }
             let block = &self.blocks[index as usize];
             if block.readers == Some(0) && block.offer != self.offers {
-                if block.round == round {
+                if round == Some(block.round) {
                     return Oldest::Unsettled;
                 }
                 found.push(index);
@@ -257,8 +257,14 @@ impl HostBlocks {
 mod tests {
     use super::*;
 
+    /// Makes room in a round of its own, so that no use is open.
+    fn room(blocks: &mut HostBlocks, hashes: &[BlockHash]) -> Option<Room> {
+        let round = blocks.offers + 1;
+        blocks.make_room(hashes, round, |_| panic!("every place is settled"))
+    }
+
     fn stored(blocks: &mut HostBlocks, hashes: &[BlockHash]) -> Option<(Vec<BlockHash>, Vec<u64>)> {
-        let room = blocks.make_room(hashes, u64::MAX, |_| 0)?;
+        let room = room(blocks, hashes)?;
         blocks.end_store(hashes);
         Some((room.stored, room.removed))
     }
@@ -279,15 +285,15 @@ mod tests {
         let mut blocks = HostBlocks::new(2);
         assert_eq!(stored(&mut blocks, &[1]), Some((vec![1], vec![])));
         blocks.begin_load(&[1]);
-        assert!(blocks.make_room(&[2], u64::MAX, |_| 0).is_some());
+        assert!(room(&mut blocks, &[2]).is_some());
         // 1 is read and 2 not written yet.
-        assert!(blocks.make_room(&[3], u64::MAX, |_| 0).is_none());
+        assert!(room(&mut blocks, &[3]).is_none());
         assert_eq!(blocks.lookup(&[2]), 0);
         assert_eq!(blocks.end_store(&[2]), [1]);
         blocks.end_load(&[1]);
         // 1 is the oldest, but it is in the offer.
         assert_eq!(stored(&mut blocks, &[1, 3]), Some((vec![3], vec![1])));
-        assert!(blocks.make_room(&[1, 3, 4], u64::MAX, |_| 0).is_none());
+        assert!(room(&mut blocks, &[1, 3, 4]).is_none());
         assert_eq!(blocks.lookup(&[1, 3]), 2);
     }
 }
