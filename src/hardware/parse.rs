@@ -3,6 +3,7 @@
 
 use std::path::Path;
 
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::sense::{Sense, check_peaks};
@@ -77,25 +78,12 @@ fn read_file(name: &str, file: Keys<'_>) -> Hardware {
 
     let mut sources = vec![source(&datasheet)];
     let interconnect = link.map(|link| {
-        link.require(&["kind"]);
-        let interconnect = Interconnect {
-            kind: link.variant("kind").unwrap_or(InterconnectKind::Pcie),
-            unidirectional_bytes_per_s: required(sense, &link, "unidirectional_bytes_per_s"),
-        };
-        sources.push(source(&link));
-        link.finish();
-        interconnect
+        let (kind, unidirectional_bytes_per_s) = read_link(link, sense, InterconnectKind::Pcie, &mut sources);
+        Interconnect { kind, unidirectional_bytes_per_s }
     });
-
     let host_link = host.map(|host| {
-        host.require(&["kind"]);
-        let link = HostLink {
-            kind: host.variant("kind").unwrap_or(HostLinkKind::Pcie),
-            unidirectional_bytes_per_s: required(sense, &host, "unidirectional_bytes_per_s"),
-        };
-        sources.push(source(&host));
-        host.finish();
-        link
+        let (kind, unidirectional_bytes_per_s) = read_link(host, sense, HostLinkKind::Pcie, &mut sources);
+        HostLink { kind, unidirectional_bytes_per_s }
     });
     // Cards that talk over PCIe reach the host over it too.
     let same = interconnect
@@ -127,6 +115,16 @@ fn read_file(name: &str, file: Keys<'_>) -> Hardware {
     }
     datasheet.finish();
     hardware
+}
+
+/// Reads the kind and the rate of a link, in bytes per second. Its source joins `sources`.
+fn read_link<K: DeserializeOwned>(link: Keys<'_>, sense: Sense, default: K, sources: &mut Vec<String>) -> (K, f64) {
+    link.require(&["kind"]);
+    let kind = link.variant("kind").unwrap_or(default);
+    let unidirectional_bytes_per_s = required(sense, &link, "unidirectional_bytes_per_s");
+    sources.push(source(&link));
+    link.finish();
+    (kind, unidirectional_bytes_per_s)
 }
 
 fn required(sense: Sense, section: &Keys<'_>, key: &str) -> f64 {

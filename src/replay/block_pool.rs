@@ -10,9 +10,7 @@ use std::collections::hash_map::Entry;
 use std::hash::{BuildHasherDefault, Hasher};
 
 use super::block_lives::BlockLives;
-
-/// Marks the absence of a block.
-const NONE: u32 = u32::MAX;
+use super::list::{Linked, Links, List, NONE};
 
 /// Hash of a block's tokens and of all tokens before it. 0 means that the block is not cached.
 pub(super) type BlockHash = u64;
@@ -27,46 +25,19 @@ struct Block {
     equal: Links,
 }
 
-/// The neighbours of a block in a list.
-#[derive(Debug, Clone, Copy)]
-struct Links {
-    previous: u32,
-    next: u32,
+/// The list of free blocks, and those of blocks with the same hash.
+const FREE: usize = 0;
+const EQUAL: usize = 1;
+
+impl Linked<FREE> for Block {
+    fn links(&mut self) -> &mut Links {
+        &mut self.free
+    }
 }
 
-/// A list of blocks whose links are in the blocks: the free queue, or blocks with the same hash.
-#[derive(Debug, Clone, Copy)]
-struct List<const IS_FREE: bool> {
-    first: u32,
-    last: u32,
-}
-
-impl<const IS_FREE: bool> List<IS_FREE> {
-    const EMPTY: Self = List { first: NONE, last: NONE };
-
-    fn links(block: &mut Block) -> &mut Links {
-        if IS_FREE { &mut block.free } else { &mut block.equal }
-    }
-
-    fn push(&mut self, blocks: &mut [Block], block: u32) {
-        *Self::links(&mut blocks[block as usize]) = Links { previous: self.last, next: NONE };
-        match self.last {
-            NONE => self.first = block,
-            last => Self::links(&mut blocks[last as usize]).next = block,
-        }
-        self.last = block;
-    }
-
-    fn unlink(&mut self, blocks: &mut [Block], block: u32) {
-        let Links { previous, next } = *Self::links(&mut blocks[block as usize]);
-        match previous {
-            NONE => self.first = next,
-            _ => Self::links(&mut blocks[previous as usize]).next = next,
-        }
-        match next {
-            NONE => self.last = previous,
-            _ => Self::links(&mut blocks[next as usize]).previous = previous,
-        }
+impl Linked<EQUAL> for Block {
+    fn links(&mut self) -> &mut Links {
+        &mut self.equal
     }
 }
 
@@ -75,20 +46,20 @@ impl<const IS_FREE: bool> List<IS_FREE> {
 pub(super) struct BlockPool {
     blocks: Vec<Block>,
     /// Blocks are taken at the front and returned at the end.
-    free: List<true>,
+    free: List<FREE>,
     pub(super) num_free: u32,
     /// References to blocks beyond the first of each.
     pub(super) num_shared: u64,
     /// Blocks with one hash, in the order in which they were cached.
-    cached: HashMap<BlockHash, List<false>, BuildHasherDefault<AlreadyHashed>>,
+    cached: HashMap<BlockHash, List<EQUAL>, BuildHasherDefault<AlreadyHashed>>,
     /// Follows the blocks, if a caller asks for it.
     pub(super) lives: Option<Box<BlockLives>>,
 }
 
 impl BlockPool {
     pub(super) fn new(num_blocks: u32) -> Self {
-        let alone = Links { previous: NONE, next: NONE };
-        let mut blocks = vec![Block { references: 0, hash: 0, free: alone, equal: alone }; num_blocks as usize];
+        let mut blocks =
+            vec![Block { references: 0, hash: 0, free: Links::ALONE, equal: Links::ALONE }; num_blocks as usize];
         let mut free = List::EMPTY;
         (0..num_blocks).for_each(|block| free.push(&mut blocks, block));
         BlockPool { blocks, free, num_free: num_blocks, num_shared: 0, cached: HashMap::default(), lives: None }

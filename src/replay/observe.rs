@@ -33,7 +33,7 @@ pub struct StepEvent<'a> {
     pub preempted: &'a [u32],
 }
 
-/// What happens in the host's tier of KV blocks. Blocks are numbered in the order in which the host made room for them.
+/// An event of the host's tier of KV blocks. Blocks are numbered in the order in which the host made room for them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum KvEvent {
     /// These blocks are written and can be loaded.
@@ -80,7 +80,7 @@ pub trait Observer {
     /// Called once, after a replay with prefix caching, if [`wants_block_stats`](Self::wants_block_stats).
     fn block_stats(&mut self, _: &BlockStats) {}
 
-    /// Whether the lives of KV blocks are followed, which makes the replay slower. Asked once, before the replay.
+    /// Whether the replay records the lifetimes of KV blocks, which makes it slower. Called once, before the replay.
     fn wants_block_stats(&self) -> bool {
         false
     }

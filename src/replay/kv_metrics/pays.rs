@@ -6,9 +6,8 @@ use serde::Serialize;
 use super::WatchedReplay;
 use super::hits::Hits;
 use super::host_cost::HostCost;
-use crate::latency::LatencyModel;
+use crate::replay::prefill_time::prefill_time_us;
 use crate::replay::record::RequestRecord;
-use crate::request::Request;
 use crate::units::{US_PER_MS, real};
 
 /// The balance of prefix caching on the GPU. JSON keys are stable.
@@ -37,8 +36,8 @@ pub struct PrefixCacheBalance {
     pub net_ms: f64,
     /// Share of the prompt tokens that were hits on the GPU.
     pub hit_rate: f64,
-    /// Hit rate from which the saved time exceeds the cost; `None` if a hit token saves no more than it costs. Above 1 no hit rate
-    /// pays.
+    /// Hit rate from which the saved time exceeds the cost; `None` if a hit token saves no more than it costs. A value
+    /// above 1 means that no hit rate pays.
     pub break_even_hit_rate: Option<f64>,
 }
 
@@ -94,19 +93,4 @@ fn priced_prompt(records: &[RequestRecord], hits: &Hits) -> Option<(u32, u32)> {
     };
     let cached = cached.min(prompt.saturating_sub(1));
     (cached > 0).then_some((prompt, cached))
-}
-
-/// Time by which the prefill of a prompt's tokens lengthens steps of `decodes`, in chunks of at most `chunk` tokens, µs.
-fn prefill_time_us(latency: &dyn LatencyModel, decodes: &[Request], tokens: std::ops::Range<u32>, chunk: u32) -> f64 {
-    let without_us = latency.step_time_us(decodes);
-    let mut batch = decodes.to_vec();
-    let (mut from, mut sum_us) = (tokens.start, 0.0);
-    while from < tokens.end {
-        let num_tokens = chunk.min(tokens.end - from);
-        from += num_tokens;
-        batch.truncate(decodes.len());
-        batch.push(Request::new(from - num_tokens, num_tokens, from == tokens.end));
-        sum_us += latency.step_time_us(&batch) - without_us;
-    }
-    sum_us
 }

@@ -2,9 +2,9 @@
 
 use crate::latency::{LatencyModel, TransferDirection};
 use crate::replay::EngineConfig;
-use crate::request::Request;
+use crate::replay::prefill_time::prefill_time_us;
 
-/// What loading a prefix costs and saves, on a server that does nothing else.
+/// Time to load a prefix against the time to compute it, on a server that does nothing else.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct LoadOrCompute {
     /// Tokens of the prefix.
@@ -25,7 +25,8 @@ impl LoadOrCompute {
         let tokens = num_blocks.saturating_mul(engine.block_size);
         let bytes = engine.kv_offload.as_ref().map_or(0, |tier| tier.block_bytes).saturating_mul(u64::from(num_blocks));
         let end = tokens.saturating_add(engine.block_size);
-        let saved_us = prompt_us(latency, engine, 0, end) - prompt_us(latency, engine, tokens, end);
+        let prompt_us = |from| prefill_time_us(latency, &[], from..end, engine.max_num_batched_tokens.max(1));
+        let saved_us = prompt_us(0) - prompt_us(tokens);
         LoadOrCompute { tokens, load_us: latency.kv_transfer_time_us(TransferDirection::CpuToGpu, bytes), saved_us }
     }
 
@@ -52,28 +53,21 @@ impl LoadOrCompute {
     }
 }
 
-/// Time of the steps that compute a prompt's tokens from `from` to `end`.
-fn prompt_us(latency: &dyn LatencyModel, engine: &EngineConfig, from: u32, end: u32) -> f64 {
-    let chunk = engine.max_num_batched_tokens.max(1);
-    let starts = std::iter::successors(Some(from), |start| start.checked_add(chunk)).take_while(|start| *start < end);
-    let step_us = |start: u32| {
-        let tokens = chunk.min(end - start);
-        latency.step_time_us(&[Request::new(start, tokens, start + tokens == end)])
-    };
-    starts.map(step_us).sum()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::deployment::Deployment;
     use crate::replay::KvOffload;
+    use crate::request::Request;
 
     /// 1 µs a token, 10 µs a step; a block of 16 bytes takes 100 µs and 4 µs for each.
     struct Line;
 
     impl LatencyModel for Line {
         fn step_time_us(&self, requests: &[Request]) -> f64 {
+            if requests.is_empty() {
+                return 0.0;
+            }
             10.0 + requests.iter().map(|request| f64::from(request.num_scheduled_tokens)).sum::<f64>()
         }
         fn kv_transfer_time_us(&self, _: TransferDirection, bytes: u64) -> f64 {

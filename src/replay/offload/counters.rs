@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-/// What a replay copied between GPU and host, and what it found there.
+/// Copies between GPU and host, and hits on the host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct OffloadCounters {

@@ -8,8 +8,7 @@ use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
 
 use super::super::block_pool::{AlreadyHashed, BlockHash};
-
-const NONE: u32 = u32::MAX;
+use super::super::list::{Linked, Links, List, NONE};
 
 /// A block of the host.
 #[derive(Debug, Clone, Copy)]
@@ -23,8 +22,13 @@ struct HostBlock {
     offer: u64,
     /// The round of `Recency` in which it was used last, if that use may not be entered yet.
     round: u64,
-    previous: u32,
-    next: u32,
+    order: Links,
+}
+
+impl Linked<0> for HostBlock {
+    fn links(&mut self) -> &mut Links {
+        &mut self.order
+    }
 }
 
 /// The host's blocks by their hashes, in the order of their use.
@@ -34,8 +38,8 @@ pub(super) struct HostBlocks {
     blocks: Vec<HostBlock>,
     unused: Vec<u32>,
     by_hash: HashMap<BlockHash, u32, BuildHasherDefault<AlreadyHashed>>,
-    oldest: u32,
-    newest: u32,
+    /// The least recently used block is the first.
+    order: List<0>,
     next_serial: u64,
     offers: u64,
 }
@@ -64,8 +68,7 @@ impl HostBlocks {
             blocks: Vec::new(),
             unused: Vec::new(),
             by_hash: HashMap::default(),
-            oldest: NONE,
-            newest: NONE,
+            order: List::EMPTY,
             next_serial: 0,
             offers: 0,
         }
@@ -97,8 +100,8 @@ impl HostBlocks {
     pub(super) fn touch(&mut self, hashes: &[BlockHash]) {
         for hash in hashes.iter().rev() {
             if let Some(index) = self.by_hash.get(hash).copied() {
-                self.unlink(index);
-                self.push(index);
+                self.order.unlink(&mut self.blocks, index);
+                self.order.push(&mut self.blocks, index);
             }
         }
     }
@@ -168,7 +171,7 @@ impl HostBlocks {
     /// The first `number` blocks in the order that can go. Those that were used in `round` have no settled place.
     fn oldest_idle(&self, number: u32, round: Option<u64>) -> Oldest {
         let mut found = Vec::new();
-        let mut index = self.oldest;
+        let mut index = self.order.first;
         while (found.len() as u32) < number {
             if index == NONE {
                 return Oldest::TooFew;
@@ -180,7 +183,7 @@ impl HostBlocks {
                 }
                 found.push(index);
             }
-            index = block.next;
+            index = block.order.next;
         }
         Oldest::Found(found)
     }
@@ -201,15 +204,8 @@ impl HostBlocks {
     }
 
     fn insert(&mut self, hash: BlockHash, round: u64) {
-        let block = HostBlock {
-            hash,
-            readers: None,
-            serial: self.next_serial,
-            offer: self.offers,
-            round,
-            previous: NONE,
-            next: NONE,
-        };
+        let block =
+            HostBlock { hash, readers: None, serial: self.next_serial, offer: self.offers, round, order: Links::ALONE };
         self.next_serial += 1;
         let index = if let Some(index) = self.unused.pop() {
             self.blocks[index as usize] = block;
@@ -219,37 +215,15 @@ impl HostBlocks {
             self.blocks.len() as u32 - 1
         };
         self.by_hash.insert(hash, index);
-        self.push(index);
+        self.order.push(&mut self.blocks, index);
     }
 
     fn remove(&mut self, index: u32) -> u64 {
-        self.unlink(index);
+        self.order.unlink(&mut self.blocks, index);
         let HostBlock { hash, serial, .. } = self.blocks[index as usize];
         self.by_hash.remove(&hash);
         self.unused.push(index);
         serial
-    }
-
-    fn push(&mut self, index: u32) {
-        let newest = std::mem::replace(&mut self.newest, index);
-        let block = &mut self.blocks[index as usize];
-        (block.previous, block.next) = (newest, NONE);
-        match newest {
-            NONE => self.oldest = index,
-            _ => self.blocks[newest as usize].next = index,
-        }
-    }
-
-    fn unlink(&mut self, index: u32) {
-        let HostBlock { previous, next, .. } = self.blocks[index as usize];
-        match previous {
-            NONE => self.oldest = next,
-            _ => self.blocks[previous as usize].next = next,
-        }
-        match next {
-            NONE => self.newest = previous,
-            _ => self.blocks[next as usize].previous = previous,
-        }
     }
 }
 

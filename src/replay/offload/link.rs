@@ -6,23 +6,16 @@
 
 use std::collections::VecDeque;
 
+use super::super::observe::TransferEvent;
 use crate::latency::TransferDirection;
 
-/// A copy of one request's blocks.
+/// A copy of one request's blocks. Its event tells everything but its end while it is under way.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Copy {
-    /// Number of copies that were submitted before.
-    pub(super) index: u64,
-    pub(super) direction: TransferDirection,
+    pub(super) event: TransferEvent,
     pub(super) slot: u32,
-    pub(super) record: u32,
-    pub(super) num_blocks: u32,
-    /// Earliest time at which it may begin.
-    pub(super) ready_ns: u64,
     /// Time that it has left at full speed.
     pub(super) left_ns: f64,
-    /// Time at which it ended.
-    pub(super) end_ns: u64,
 }
 
 /// Both queues, and their clock.
@@ -46,7 +39,7 @@ impl Link {
 
     pub(super) fn submit(&mut self, copy: Copy) {
         let [to_host, to_gpu] = &mut self.queues;
-        match copy.direction {
+        match copy.event.direction {
             TransferDirection::GpuToCpu => to_host.push_back(copy),
             TransferDirection::CpuToGpu => to_gpu.push_back(copy),
         }
@@ -78,7 +71,7 @@ impl Link {
             self.move_to(event_ns);
             let ended = self.done.iter().skip(before);
             left -= ended
-                .filter(|copy| copy.direction == TransferDirection::GpuToCpu && slots.contains(&copy.slot))
+                .filter(|copy| copy.event.direction == TransferDirection::GpuToCpu && slots.contains(&copy.slot))
                 .count();
         }
     }
@@ -94,7 +87,8 @@ impl Link {
 
     /// Whether the first copy of each queue has begun, and the speed at which such copies go on.
     fn running(&self) -> ([bool; 2], f64) {
-        let runs = self.queues.each_ref().map(|queue| queue.front().is_some_and(|copy| copy.ready_ns <= self.now_ns));
+        let runs =
+            self.queues.each_ref().map(|queue| queue.front().is_some_and(|copy| copy.event.ready_ns <= self.now_ns));
         (runs, if runs == [true, true] { self.contention } else { 1.0 })
     }
 
@@ -103,7 +97,7 @@ impl Link {
         let (runs, speed) = self.running();
         let heads = self.queues.iter().zip(runs).filter_map(|(queue, runs)| Some((queue.front()?, runs)));
         let event_ns = |(head, runs): (&Copy, bool)| {
-            if runs { self.now_ns.saturating_add((head.left_ns / speed).ceil() as u64) } else { head.ready_ns }
+            if runs { self.now_ns.saturating_add((head.left_ns / speed).ceil() as u64) } else { head.event.ready_ns }
         };
         heads.map(event_ns).min()
     }
@@ -117,7 +111,8 @@ impl Link {
             if let Some(head) = queue.front_mut() {
                 head.left_ns -= done_ns;
                 if head.left_ns <= 0.0 {
-                    self.done.push(Copy { end_ns: to_ns, ..*head });
+                    head.event.end_ns = to_ns;
+                    self.done.push(*head);
                     queue.pop_front();
                 }
             }
@@ -130,12 +125,13 @@ mod tests {
     use super::*;
 
     fn copy(index: u64, direction: TransferDirection, ready_ns: u64, left_ns: f64) -> Copy {
-        Copy { index, direction, slot: 0, record: 0, num_blocks: 1, ready_ns, left_ns, end_ns: 0 }
+        let event = TransferEvent { index, direction, record: 0, num_blocks: 1, ready_ns, end_ns: 0 };
+        Copy { event, slot: 0, left_ns }
     }
 
     fn ends(link: &mut Link) -> Vec<(u64, u64)> {
         link.advance(1_000_000);
-        link.take_done().iter().map(|copy| (copy.index, copy.end_ns)).collect()
+        link.take_done().iter().map(|copy| (copy.event.index, copy.event.end_ns)).collect()
     }
 
     #[test]

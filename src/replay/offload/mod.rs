@@ -45,7 +45,7 @@ pub(super) enum Load {
     Ended,
 }
 
-/// What the tier knows of a request.
+/// The tier's state of a request.
 #[derive(Debug, Default)]
 struct Tracked {
     record: u32,
@@ -76,7 +76,6 @@ pub(super) struct Resumed {
 #[derive(Debug, Clone, Copy)]
 struct Prepared {
     slot: u32,
-    record: u32,
     num_blocks: u32,
 }
 
@@ -167,7 +166,7 @@ impl Offload {
     }
 
     /// Begins to load `num_blocks` blocks behind the first `num_found` ones of a request that has room for them.
-    pub(super) fn begin_load(&mut self, slot: u32, state: &Slot, num_found: u32, num_blocks: u32) {
+    pub(super) fn begin_load(&mut self, slot: u32, num_found: u32, num_blocks: u32) {
         let range = num_found as usize..(num_found + num_blocks) as usize;
         let request = &mut self.requests[slot as usize];
         request.loading = self.recency.hashes(slot as usize, range.end)[range].to_vec();
@@ -176,7 +175,7 @@ impl Offload {
         request.num_offered = num_found + num_blocks;
         request.load = Load::UnderWay;
         request.num_loaded = num_blocks;
-        self.loads.push(Prepared { slot, record: state.rank.record, num_blocks });
+        self.loads.push(Prepared { slot, num_blocks });
     }
 
     /// Notes that a request runs, `cached` tokens of which are not computed.
@@ -237,7 +236,7 @@ impl Offload {
         let round = self.recency.round;
         self.host.mark(self.recency.touch(at, num_full as usize, first), round);
         request.has_stored = true;
-        self.stores.push(Prepared { slot, record: state.rank.record, num_blocks: room.stored.len() as u32 });
+        self.stores.push(Prepared { slot, num_blocks: room.stored.len() as u32 });
         request.storing.extend(room.stored);
         request.num_stores += 1;
         self.counters.max_blocks_in_use = self.counters.max_blocks_in_use.max(self.host.len());
@@ -301,17 +300,10 @@ impl Offload {
         self.unsubmitted.append(&mut self.stores);
         self.link.advance(launch_ns);
         for copy in self.link.take_done() {
-            on_done(TransferEvent {
-                index: copy.index,
-                direction: copy.direction,
-                record: copy.record,
-                num_blocks: copy.num_blocks,
-                ready_ns: copy.ready_ns,
-                end_ns: copy.end_ns,
-            });
-            self.count(&copy);
+            on_done(copy.event);
+            self.count(&copy.event);
             let request = &mut self.requests[copy.slot as usize];
-            match copy.direction {
+            match copy.event.direction {
                 TransferDirection::CpuToGpu => batch.loaded.push(copy.slot),
                 TransferDirection::GpuToCpu => {
                     request.num_stores -= 1;
@@ -334,15 +326,16 @@ impl Offload {
     }
 
     fn submit(&mut self, latency: &dyn LatencyModel, direction: TransferDirection, prepared: Prepared, ready_ns: u64) {
-        let Prepared { slot, record, num_blocks } = prepared;
+        let Prepared { slot, num_blocks } = prepared;
         let bytes = u64::from(num_blocks).saturating_mul(self.config.block_bytes);
         let left_ns = ns_f64(non_negative(latency.kv_transfer_time_us(direction, bytes)));
-        let index = self.num_copies;
+        let (index, record) = (self.num_copies, self.requests[slot as usize].record);
         self.num_copies += 1;
-        self.link.submit(Copy { index, direction, slot, record, num_blocks, ready_ns, left_ns, end_ns: 0 });
+        let event = TransferEvent { index, direction, record, num_blocks, ready_ns, end_ns: 0 };
+        self.link.submit(Copy { event, slot, left_ns });
     }
 
-    fn count(&mut self, copy: &Copy) {
+    fn count(&mut self, copy: &TransferEvent) {
         let of = match copy.direction {
             TransferDirection::GpuToCpu => &mut self.counters.stores,
             TransferDirection::CpuToGpu => &mut self.counters.loads,

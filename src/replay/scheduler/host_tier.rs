@@ -1,4 +1,4 @@
-//! The scheduler's part in the host's tier of KV blocks: what waiting requests find there, and what steps offer it.
+//! The scheduler's part in the host's tier of KV blocks: the look-up of waiting requests, and the blocks that steps offer.
 #![expect(clippy::indexing_slicing, reason = "the engine numbers slots and records within its lists")]
 #![expect(clippy::cast_possible_truncation, reason = "a request has fewer than 2^32 blocks")]
 
@@ -6,7 +6,7 @@ use super::super::batch::Batch;
 use super::super::offload::Load;
 use super::Scheduler;
 
-/// What a waiting request need not compute.
+/// The part of a waiting request that it need not compute.
 pub(super) struct Prefix {
     /// Tokens of it that the GPU holds.
     pub(super) cached: u32,
@@ -18,7 +18,7 @@ pub(super) struct Prefix {
 }
 
 impl Scheduler<'_> {
-    /// What a waiting request need not compute; `None` if it waits for a load.
+    /// Returns the part of a waiting request that it need not compute; `None` if it waits for a load.
     pub(super) fn prefix_of(&mut self, slot: u32) -> Option<Prefix> {
         let state = &mut self.slots[slot as usize];
         if let Some(offload) = &self.offload {
@@ -52,7 +52,7 @@ impl Scheduler<'_> {
         }
         state.computed = (prefix.held_blocks + prefix.to_load) * self.config.block_size;
         if let Some(offload) = &mut self.offload {
-            offload.begin_load(slot, state, prefix.held_blocks, prefix.to_load);
+            offload.begin_load(slot, prefix.held_blocks, prefix.to_load);
         }
     }
 
