@@ -36,7 +36,7 @@ impl CalibratedRoofline {
         self
     }
 
-    /// The times of KV transfers; `None` for a chip whose link to the host is not known.
+    /// Returns the times of KV transfers; `None` if the GPU's file has no link to the host and no times were given.
     pub fn kv_transfers(&self) -> Option<KvTransfers> {
         self.kv_transfers
     }

@@ -42,7 +42,7 @@ struct Tier {
     contention: f64,
 }
 
-/// Direction (0 to the host, 1 to the GPU), blocks, and when it could begin and ended, in ns.
+/// Direction (0 to the host, 1 to the GPU), number of blocks, earliest start in ns, end in ns.
 #[derive(Debug, PartialEq, Eq, Deserialize)]
 struct Transfer(u8, u32, u64, u64);
 

@@ -49,7 +49,7 @@ pub struct OutputArgs {
 }
 
 impl OutputArgs {
-    /// Whether a file or the report tells which prompts begin alike.
+    /// Whether an output file or the report needs the shared prefixes of prompts.
     pub fn tells_contents(&self) -> bool {
         self.output_tokens.is_some() || self.kv_metrics
     }

@@ -4,7 +4,7 @@ use ridgepoint::replay::{BlockStats, EngineConfig, Hits, HostCost, KvMetrics, Pr
 
 use crate::text::{Page, Rows, count, four_digits, number, percent, plural, shown};
 
-/// A remark if the price of hashing is extrapolated.
+/// Returns a remark if no hashing was timed near this block size.
 pub fn remark(metrics: &KvMetrics, engine: &EngineConfig) -> Option<String> {
     metrics.host.as_ref()?.prices.extrapolated(engine.block_size)
 }

@@ -53,7 +53,8 @@ pub struct Simulate {
     /// Take the times of steps and the host's delays from a latency model of `ridgepoint fit --training-tables`
     #[arg(long, value_name = "FILE", conflicts_with_all = ["correction", "efficiency"], help_heading = PREDICTION)]
     latency: Option<PathBuf>,
-    /// Times of KV transfers that `ridgepoint ingest --output-transfers` wrote [default: 85 % of the GPU's link to its host, 20 µs a copy]
+    /// File of measured transfer times, as `ridgepoint ingest --output-transfers` writes it [default: a copy takes 20 µs, and its bytes at
+    /// 85 % of the link between GPU and host]
     #[arg(long, value_name = "FILE", help_heading = PREDICTION)]
     kv_transfers: Option<PathBuf>,
     #[command(flatten)]

@@ -1,4 +1,4 @@
-//! What a host's tier of KV blocks did, what it bought, and from which length a load pays.
+//! Report of a host's tier of KV blocks: its transfers, the same load without it, and the length from which a load pays.
 
 use ridgepoint::internals::units::{GIB, ns_to_ms};
 use ridgepoint::latency::{CalibratedRoofline, KvTransfers};
@@ -43,7 +43,7 @@ impl From<LoadOrCompute> for Comparison {
     }
 }
 
-/// What clients saw, and what the GPU computed for it.
+/// Latencies of the clients, and the work of the GPU.
 #[derive(Debug, Serialize)]
 struct Served {
     ttft_mean_ms: Option<f64>,
@@ -66,7 +66,7 @@ impl Served {
 }
 
 impl OffloadReport {
-    /// The report of a replay; `None` without a tier. `without` is the same load without it.
+    /// Returns the report of a replay; `None` without a tier. `without` is a replay of the same load on a server without a tier.
     pub fn of(
         latency: &CalibratedRoofline,
         engine: &EngineConfig,

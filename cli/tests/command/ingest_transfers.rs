@@ -334,7 +334,7 @@ fn dumps_of_a_real_server_are_read_whole_and_agree_with_each_other() {
     // A block of 32 tokens has 8 layers of 2 heads of 64 in bf16: what was loaded is what was found.
     let loaded = total("kv_load_bytes") / (8.0 * 2.0 * 2.0 * 64.0 * 2.0);
     assert!((loaded / hits[1] - 1.0).abs() < 0.01, "{loaded}");
-    // Every event of the dump is counted, and the batches that it lacks.
+    // The report counts every event of the dump, and the batches that the dump lacks.
     let text = std::fs::read_to_string(&files[2]).unwrap();
     let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let events: usize = lines.iter().map(|line| line["batch"][1].as_array().unwrap().len()).sum();

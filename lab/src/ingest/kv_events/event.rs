@@ -46,7 +46,7 @@ const LISTS: [(&str, &[&str]); 7] = [
 pub(in crate::ingest) struct Batch<'v> {
     /// Seconds since 1970; `None` where the batch has no time.
     pub(in crate::ingest) seconds: Option<f64>,
-    /// The number of the scheduler's step, where it is told.
+    /// Number of the scheduler step, if the event has one.
     pub(in crate::ingest) step: Option<u64>,
     pub(in crate::ingest) events: Vec<Event<'v>>,
 }
