@@ -5,34 +5,24 @@
 //! submitted with the next one. Copies run beside the steps, and the engine sees their ends when it launches an iteration. A request
 //! that has ended keeps its blocks until its stores have ended, and only then can the host's copies be loaded.
 #![expect(clippy::indexing_slicing, reason = "the engine numbers slots within its list")]
-#![expect(clippy::cast_possible_truncation, reason = "a request has fewer than 2^32 blocks")]
 
 mod break_even;
 mod config;
 mod counters;
 mod host_blocks;
 mod link;
-mod recency;
-
-use std::collections::HashSet;
-use std::hash::BuildHasherDefault;
 
 pub use break_even::LoadOrCompute;
 pub use config::KvOffload;
 pub use counters::{OffloadCounters, TransferCounters};
 
 use super::batch::Batch;
-use super::block_pool::{AlreadyHashed, BlockHash};
 use super::clock::ns_f64;
 use super::observe::TransferEvent;
 use super::slot::Slot;
 use crate::latency::{LatencyModel, TransferDirection, non_negative};
 use host_blocks::HostBlocks;
 use link::{Copy, Link};
-use recency::Recency;
-
-/// Blocks of ended requests whose uses are kept before they are entered: 16 MiB.
-const MOST_ENDED_BLOCKS: usize = 1 << 21;
 
 /// Progress of a request's load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -51,12 +41,15 @@ struct Tracked {
     record: u32,
     load: Load,
     load_began_ns: u64,
-    loading: Vec<BlockHash>,
+    /// The host's blocks that it loads.
+    loading: Vec<u32>,
     num_loaded: u32,
     /// Number of leading blocks that were offered to the host.
     num_offered: u32,
-    /// Blocks that the host was given since the last preemption.
-    storing: Vec<BlockHash>,
+    /// The last offer that the host refused: the number of its blocks' changes, and of the request's full blocks.
+    refused: (u64, u32),
+    /// The host's blocks that it was given since the last preemption.
+    storing: Vec<u32>,
     /// Whether it ever stored a block.
     has_stored: bool,
     /// Stores whose end the engine has not seen.
@@ -87,8 +80,6 @@ pub(super) struct Offload {
     host: HostBlocks,
     link: Link,
     requests: Vec<Tracked>,
-    /// Blocks that some request loads.
-    being_loaded: HashSet<BlockHash, BuildHasherDefault<AlreadyHashed>>,
     loads: Vec<Prepared>,
     /// Stores of the step that is being scheduled, and of the one before.
     stores: Vec<Prepared>,
@@ -96,14 +87,13 @@ pub(super) struct Offload {
     preempted: Vec<u32>,
     /// Requests whose blocks the host had no room for; they are offered again with every step.
     refused: Vec<u32>,
-    /// The blocks that are offered.
-    offered: Vec<BlockHash>,
     /// Slots of requests that have ended and keep their blocks, since the last iteration.
     ended: Vec<u32>,
     /// Whether a request has ended since the last iteration, so that vLLM runs one even without requests.
     pub(super) any_ended: bool,
-    recency: Recency,
     num_copies: u64,
+    /// An empty list, for the copies that end next.
+    done: Vec<Copy>,
     /// Requests that went on after a load, since the engine asked last.
     pub(super) resumed: Vec<Resumed>,
     /// Events of the host's blocks for an observer that wants them: whether they were removed, and their serial numbers.
@@ -119,17 +109,15 @@ impl Offload {
             host: HostBlocks::new(config.num_cpu_blocks),
             link: Link::new(config.contention),
             requests: Vec::new(),
-            being_loaded: HashSet::default(),
             loads: Vec::new(),
             stores: Vec::new(),
             unsubmitted: Vec::new(),
             preempted: Vec::new(),
             refused: Vec::new(),
-            offered: Vec::new(),
             ended: Vec::new(),
             any_ended: false,
-            recency: Recency::new(),
             num_copies: 0,
+            done: Vec::new(),
             resumed: Vec::new(),
             events: None,
             counters: OffloadCounters::default(),
@@ -142,8 +130,12 @@ impl Offload {
         if self.requests.len() <= slot {
             self.requests.resize_with(slot + 1, Tracked::default);
         }
-        self.recency.add(slot);
-        self.requests[slot] = Tracked { record, ..Tracked::default() };
+        self.host.begin(slot);
+        let request = &mut self.requests[slot];
+        let (mut loading, mut storing) = (std::mem::take(&mut request.loading), std::mem::take(&mut request.storing));
+        loading.clear();
+        storing.clear();
+        *request = Tracked { record, loading, storing, ..Tracked::default() };
     }
 
     pub(super) fn load_of(&self, slot: u32) -> Load {
@@ -153,26 +145,17 @@ impl Offload {
     /// Number of blocks that a waiting request can load behind its first `num_found` ones; `None` while another request loads some
     /// of them.
     pub(super) fn lookup(&mut self, slot: u32, state: &Slot, num_found: u32) -> Option<u32> {
-        let (slot, num_full) = (slot as usize, (state.num_tokens() / self.block_size) as usize);
-        self.recency.know(slot, state, num_full);
-        let round = self.recency.round;
-        self.host.mark(self.recency.touch(slot, num_full, num_full), round);
-        let rest = self.recency.hashes(slot, num_full).get(num_found as usize..).unwrap_or_default();
-        let hits = self.host.lookup(rest);
-        if hits > 0 && rest[..hits as usize].iter().any(|hash| self.being_loaded.contains(hash)) {
-            return None;
-        }
-        Some(hits)
+        let (slot, num_full) = (slot as usize, state.num_tokens() / self.block_size);
+        self.host.know(slot, state, num_full);
+        self.host.touch(slot, num_full);
+        self.host.lookup(slot, num_found..num_full)
     }
 
     /// Begins to load `num_blocks` blocks behind the first `num_found` ones of a request that has room for them.
     pub(super) fn begin_load(&mut self, slot: u32, num_found: u32, num_blocks: u32) {
-        let range = num_found as usize..(num_found + num_blocks) as usize;
         let request = &mut self.requests[slot as usize];
-        request.loading = self.recency.hashes(slot as usize, range.end)[range].to_vec();
-        self.host.begin_load(&request.loading);
-        self.being_loaded.extend(&request.loading);
-        request.num_offered = num_found + num_blocks;
+        (request.num_offered, request.refused) = (num_found + num_blocks, (0, 0));
+        self.host.begin_load(slot as usize, num_found..request.num_offered, &mut request.loading);
         request.load = Load::UnderWay;
         request.num_loaded = num_blocks;
         self.loads.push(Prepared { slot, num_blocks });
@@ -195,9 +178,10 @@ impl Offload {
         }
     }
 
-    /// Takes the requests whose blocks the host had no room for.
-    pub(super) fn take_refused(&mut self) -> Vec<u32> {
-        std::mem::take(&mut self.refused)
+    /// Moves the requests whose blocks the host had no room for to `filling`.
+    pub(super) fn take_refused(&mut self, filling: &mut Vec<u32>) {
+        filling.clear();
+        std::mem::swap(&mut self.refused, filling);
     }
 
     /// Offers the host the blocks that a step fills, up to the request's first `num_tokens` tokens, whose content is known.
@@ -210,35 +194,37 @@ impl Offload {
         if num_full <= request.num_offered {
             return;
         }
-        let at = slot as usize;
-        self.recency.know(at, state, num_full as usize);
-        if self.recency.num_ended_blocks() > MOST_ENDED_BLOCKS {
-            self.recency.enter(|hashes| self.host.touch(hashes));
+        let positions = request.num_offered..num_full;
+        if request.refused == (self.host.num_changes, num_full) {
+            self.counters.refused_blocks += positions.len() as u64;
+            self.refused.push(slot);
+            return;
         }
-        self.offered.clear();
-        let offered = self.recency.hashes(at, num_full as usize).iter().skip(request.num_offered as usize);
-        self.offered.extend(offered);
-        let (round, recency) = (self.recency.round, &mut self.recency);
-        let settle = |host: &mut HostBlocks| recency.enter(|hashes| host.touch(hashes));
-        let Some(room) = self.host.make_room(&self.offered, round, settle) else {
-            self.counters.refused_blocks += u64::from(num_full - request.num_offered);
+        self.host.know(slot as usize, state, num_full);
+        let (events, num_evicted) = (&mut self.events, &mut self.counters.evicted_blocks);
+        let mut removed = Vec::new();
+        let on_removed = |serial| {
+            *num_evicted += 1;
+            if events.is_some() {
+                removed.push(serial);
+            }
+        };
+        let Some(num_stored) = self.host.offer(slot as usize, positions.clone(), &mut request.storing, on_removed)
+        else {
+            request.refused = (self.host.num_changes, num_full);
+            self.counters.refused_blocks += positions.len() as u64;
             self.refused.push(slot);
             return;
         };
-        let first = std::mem::replace(&mut request.num_offered, num_full) as usize;
-        if !room.removed.is_empty() {
-            self.counters.evicted_blocks += room.removed.len() as u64;
-            note(&mut self.events, true, room.removed);
-        }
-        if room.stored.is_empty() {
+        request.num_offered = num_full;
+        note(events, true, removed);
+        if num_stored == 0 {
             return;
         }
-        let round = self.recency.round;
-        self.host.mark(self.recency.touch(at, num_full as usize, first), round);
+        self.host.touch(slot as usize, num_full);
         request.has_stored = true;
-        self.stores.push(Prepared { slot, num_blocks: room.stored.len() as u32 });
-        request.storing.extend(room.stored);
         request.num_stores += 1;
+        self.stores.push(Prepared { slot, num_blocks: num_stored });
         self.counters.max_blocks_in_use = self.counters.max_blocks_in_use.max(self.host.len());
     }
 
@@ -255,11 +241,15 @@ impl Offload {
     }
 
     fn complete_stores(&mut self, slot: u32) {
-        let hashes = std::mem::take(&mut self.requests[slot as usize].storing);
-        let written = self.host.end_store(&hashes);
-        if !written.is_empty() {
-            note(&mut self.events, false, written);
-        }
+        let (storing, events) = (&mut self.requests[slot as usize].storing, &mut self.events);
+        let mut written = Vec::new();
+        self.host.end_store(storing, |serial| {
+            if events.is_some() {
+                written.push(serial);
+            }
+        });
+        storing.clear();
+        note(events, false, written);
     }
 
     /// Notes that a request has ended. Returns whether it keeps its blocks until its stores have ended.
@@ -268,6 +258,8 @@ impl Offload {
         let keeps = self.requests[slot as usize].has_stored;
         if keeps {
             self.ended.push(slot);
+        } else {
+            self.host.end(slot as usize);
         }
         keeps
     }
@@ -285,21 +277,25 @@ impl Offload {
         self.link.advance(host_ns);
         let mut launch_ns = host_ns;
         let after_step_ns = host_ns.max(gpu_end_ns);
-        for prepared in std::mem::take(&mut self.unsubmitted) {
-            self.submit(latency, TransferDirection::GpuToCpu, prepared, after_step_ns);
+        for at in 0..self.unsubmitted.len() {
+            self.submit(latency, TransferDirection::GpuToCpu, self.unsubmitted[at], after_step_ns);
         }
+        self.unsubmitted.clear();
         if !self.preempted.is_empty() {
             self.link.wait_for(&self.preempted);
             launch_ns = launch_ns.max(self.link.now_ns());
             self.preempted.clear();
         }
-        for prepared in std::mem::take(&mut self.loads) {
+        for at in 0..self.loads.len() {
+            let prepared = self.loads[at];
             self.requests[prepared.slot as usize].load_began_ns = launch_ns;
             self.submit(latency, TransferDirection::CpuToGpu, prepared, launch_ns);
         }
+        self.loads.clear();
         self.unsubmitted.append(&mut self.stores);
         self.link.advance(launch_ns);
-        for copy in self.link.take_done() {
+        let mut done = self.link.take_done(std::mem::take(&mut self.done));
+        for copy in done.drain(..) {
             on_done(copy.event);
             self.count(&copy.event);
             let request = &mut self.requests[copy.slot as usize];
@@ -313,7 +309,8 @@ impl Offload {
                 }
             }
         }
-        for slot in std::mem::take(&mut self.ended) {
+        self.done = done;
+        for slot in self.ended.drain(..) {
             let request = &mut self.requests[slot as usize];
             request.has_ended = true;
             if request.num_stores == 0 {
@@ -349,16 +346,13 @@ impl Offload {
     /// Ends the stores of a request that has ended, so that its blocks can be freed.
     pub(super) fn finish_stores(&mut self, slot: u32) {
         self.complete_stores(slot);
-        self.requests[slot as usize] = Tracked::default();
+        self.host.end(slot as usize);
     }
 
     /// Ends a load whose end the engine has seen.
     pub(super) fn finish_load(&mut self, slot: u32) {
         let request = &mut self.requests[slot as usize];
         request.load = Load::Ended;
-        for hash in &request.loading {
-            self.being_loaded.remove(hash);
-        }
         self.host.end_load(&request.loading);
         request.loading.clear();
     }
@@ -370,7 +364,7 @@ impl Offload {
 }
 
 fn note(events: &mut Option<Vec<(bool, Vec<u64>)>>, removed: bool, mut serials: Vec<u64>) {
-    if let Some(events) = events {
+    if let (Some(events), false) = (events, serials.is_empty()) {
         serials.sort_unstable();
         events.push((removed, serials));
     }
