@@ -1,13 +1,16 @@
 //! The replay against vLLM's own scheduler: 0.16.0's in `tests/fixtures/vllm_schedules/`, and 0.19.0's with its offloading connector in
 //! `tests/fixtures/vllm_offload/`. They hold random workloads on small engines, the steps that vLLM's classes made of them, and the
-//! scripts that wrote them.
+//! scripts that wrote them. `server.json.gz` is what a running server of vLLM 0.19.0 made of conversations.
 
 #[allow(dead_code)]
 use crate::common;
 
+use std::fs::File;
 use std::io::{BufRead, BufReader};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use common::{Listed, Recorder};
+use flate2::read::GzDecoder;
 use ridgepoint::Request;
 use ridgepoint::latency::{BlackBox, LatencyModel, TransferDirection};
 use ridgepoint::replay::{EngineConfig, KvEvent, KvOffload, replay};
@@ -31,6 +34,20 @@ struct Case {
     transfers: Vec<Transfer>,
     #[serde(default)]
     events: Vec<(u8, Vec<u64>)>,
+    /// Of a running server, the time of each copy by direction. Contents of its requests reach into the tokens that they generate.
+    durations_us: Option<[Vec<f64>; 2]>,
+    /// Of a running server, what it counted.
+    server: Option<Counted>,
+    /// Whether the server makes no progress in the end.
+    #[serde(default)]
+    is_stuck: bool,
+}
+
+/// Tokens that a server looked up on the host for requests without a preemption, and how many of these the host held.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+struct Counted {
+    queries: u64,
+    hits: u64,
 }
 
 /// The host's blocks, and of each direction the latency and the time of a block in µs.
@@ -49,8 +66,6 @@ struct Transfer(u8, u32, u64, u64);
 /// A straight line per step, and constants for the host.
 #[derive(Debug, Clone, Copy, Deserialize)]
 struct Latency {
-    #[serde(skip)]
-    tier: Option<Tier>,
     beta0_us: f64,
     beta1_us: f64,
     beta2_us: f64,
@@ -60,25 +75,39 @@ struct Latency {
     preemption_us: f64,
 }
 
-impl LatencyModel for Latency {
+/// The delays of a case.
+#[derive(Debug)]
+struct Delays<'a> {
+    line: Latency,
+    tier: Option<Tier>,
+    durations_us: Option<&'a [Vec<f64>; 2]>,
+    num_copies: [AtomicUsize; 2],
+}
+
+impl LatencyModel for Delays<'_> {
     fn step_time_us(&self, requests: &[Request]) -> f64 {
-        let Latency { beta0_us, beta1_us, beta2_us, .. } = *self;
+        let Latency { beta0_us, beta1_us, beta2_us, .. } = self.line;
         BlackBox { beta0_us, beta1_us, beta2_us, ..BlackBox::default() }.step_time_us(requests)
     }
     fn queueing_time_us(&self, _: &Request) -> f64 {
-        self.queueing_us
+        self.line.queueing_us
     }
     fn output_token_processing_time_us(&self) -> f64 {
-        self.output_token_us
+        self.line.output_token_us
     }
     fn scheduling_processing_time_us(&self) -> f64 {
-        self.scheduling_us
+        self.line.scheduling_us
     }
     fn preemption_processing_time_us(&self) -> f64 {
-        self.preemption_us
+        self.line.preemption_us
     }
-    /// A block has one byte.
+    /// A block has one byte. Copies are timed in the order in which they are submitted.
     fn kv_transfer_time_us(&self, direction: TransferDirection, bytes: u64) -> f64 {
+        if let Some(durations_us) = self.durations_us {
+            let way = usize::from(direction == TransferDirection::CpuToGpu);
+            let copy = self.num_copies[way].fetch_add(1, Ordering::Relaxed);
+            return durations_us[way].get(copy).copied().unwrap_or(0.0);
+        }
         let (latency_us, block_us) = self.tier.map_or((0.0, 0.0), |tier| match direction {
             TransferDirection::GpuToCpu => tier.gpu_to_cpu,
             TransferDirection::CpuToGpu => tier.cpu_to_gpu,
@@ -92,9 +121,9 @@ impl LatencyModel for Latency {
 struct Sent(u64, u32, u32, i32, Vec<(u64, u32)>);
 
 impl Sent {
-    fn request(&self) -> WorkloadRequest {
+    fn request(&self, is_known: bool) -> WorkloadRequest {
         let Sent(arrival_ns, num_prompt_tokens, num_output_tokens, priority, ref content) = *self;
-        let mut left = num_prompt_tokens;
+        let mut left = num_prompt_tokens + if is_known { num_output_tokens } else { 0 };
         let cut = |&(id, num_tokens): &(u64, u32)| {
             let num_tokens = num_tokens.min(left);
             left -= num_tokens;
@@ -135,8 +164,13 @@ impl From<&common::Step> for Step {
 /// What the replay makes of a case otherwise than vLLM; `None` where it is the same.
 fn difference(case: &Case) -> Option<String> {
     let mut seen = Recorder::default();
-    let requests = case.requests.iter().map(Sent::request).collect();
-    let latency = Latency { tier: case.tier, ..case.latency };
+    let requests = case.requests.iter().map(|sent| sent.request(case.durations_us.is_some())).collect();
+    let latency = Delays {
+        line: case.latency,
+        tier: case.tier,
+        durations_us: case.durations_us.as_ref(),
+        num_copies: Default::default(),
+    };
     let kv_offload = case.tier.map(|tier| KvOffload {
         num_cpu_blocks: tier.num_cpu_blocks,
         block_bytes: 1,
@@ -144,16 +178,21 @@ fn difference(case: &Case) -> Option<String> {
         contention: tier.contention,
     });
     let config = EngineConfig { kv_offload, ..case.config.clone() };
-    let replayed = match replay(&latency, &config, &mut Listed::new(requests), &mut seen) {
-        Ok(replayed) => replayed,
-        Err(error) => return Some(error.to_string()),
-    };
+    let replayed = replay(&latency, &config, &mut Listed::new(requests), &mut seen);
     let steps: Vec<Step> = seen.steps.iter().map(Step::from).collect();
     for at in 0..steps.len().max(case.steps.len()) {
         if steps.get(at) != case.steps.get(at) {
             return Some(format!("step {at} is {:?}, vLLM's {:?}", steps.get(at), case.steps.get(at)));
         }
     }
+    let replayed = match replayed {
+        Err(error) if case.is_stuck && error.to_string().contains("makes no progress") => {
+            return difference_of_tier(case, &seen.kv);
+        }
+        Err(error) => return Some(error.to_string()),
+        Ok(_) if case.is_stuck => return Some("the replay goes on where vLLM is stuck".into()),
+        Ok(replayed) => replayed,
+    };
     for (index, record) in replayed.records.iter().enumerate() {
         let of_record = seen.tokens.iter().filter(|(of, ..)| *of as usize == index);
         let tokens_ns: Vec<u64> = of_record.map(|(.., ns)| *ns).collect();
@@ -202,9 +241,18 @@ fn every_transfer_is_the_one_that_vllm_makes() {
     check("RIDGEPOINT_OFFLOAD_SCHEDULES", "tests/fixtures/vllm_offload/cases.jsonl", 50);
 }
 
+/// A server of vLLM 0.19.0 on a CPU: every step, copy and event of the whole run. `RIDGEPOINT_OFFLOAD_SERVER` names another run.
+#[test]
+fn a_running_server_schedules_the_same_steps_and_copies() {
+    let committed = "tests/fixtures/vllm_offload/server.json.gz";
+    let path = std::env::var("RIDGEPOINT_OFFLOAD_SERVER").unwrap_or_else(|_| committed.into());
+    let case: Case = serde_json::from_reader(GzDecoder::new(File::open(&path).unwrap())).unwrap();
+    assert_eq!(difference(&case), None);
+}
+
 fn check(variable: &str, committed: &str, fewest_loads: usize) {
     let path = std::env::var(variable).unwrap_or_else(|_| committed.into());
-    let lines = BufReader::new(std::fs::File::open(&path).unwrap()).lines();
+    let lines = BufReader::new(File::open(&path).unwrap()).lines();
     let (mut steps, mut preemptions, mut loads, mut wrong) = (0, 0, 0, Vec::new());
     for (number, line) in (1..).zip(lines) {
         let case: Case = serde_json::from_str(&line.unwrap()).unwrap();
