@@ -5,6 +5,8 @@
 #[allow(dead_code)]
 use crate::common;
 
+use std::cell::Cell;
+use std::collections::HashMap;
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,8 +15,8 @@ use common::{Listed, Recorder};
 use flate2::read::GzDecoder;
 use ridgepoint::Request;
 use ridgepoint::latency::{BlackBox, LatencyModel, TransferDirection};
-use ridgepoint::replay::{EngineConfig, KvEvent, KvOffload, replay};
-use ridgepoint::workload::{Segment, WorkloadRequest};
+use ridgepoint::replay::{EngineConfig, KvEvent, KvOffload, Observer, replay};
+use ridgepoint::workload::{Segment, Workload, WorkloadRequest};
 use serde::Deserialize;
 
 /// An engine and what it is sent, and what vLLM made of it.
@@ -36,18 +38,26 @@ struct Case {
     events: Vec<(u8, Vec<u64>)>,
     /// Of a running server, the time of each copy by direction. Contents of its requests reach into the tokens that they generate.
     durations_us: Option<[Vec<f64>; 2]>,
+    /// Of a running server, the request of each copy.
+    copies_of: Option<Vec<u32>>,
+    /// Of a running server, requests that came after so many copies and events were told, at the time at which the last one was.
+    #[serde(default)]
+    behind: HashMap<usize, usize>,
     /// Of a running server, what it counted.
-    server: Option<Counted>,
+    lookups: Option<Lookups>,
     /// Whether the server makes no progress in the end.
     #[serde(default)]
     is_stuck: bool,
 }
 
-/// Tokens that a server looked up on the host for requests without a preemption, and how many of these the host held.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-struct Counted {
+/// Tokens that a server looked up on the host, and those that the host held. It counts preempted requests apart, and its metrics
+/// `vllm:external_prefix_cache_queries` and `_hits` leave these out.
+#[derive(Debug, Clone, Copy, Deserialize)]
+struct Lookups {
     queries: u64,
     hits: u64,
+    preempted_queries: u64,
+    preempted_hits: u64,
 }
 
 /// The host's blocks, and of each direction the latency and the time of a block in µs.
@@ -138,6 +148,35 @@ impl Sent {
     }
 }
 
+/// Requests with given times, some of which also wait until so many copies and events were told.
+struct Behind<'a> {
+    listed: Listed,
+    num_sent: usize,
+    behind: &'a HashMap<usize, usize>,
+    told: &'a Cell<usize>,
+}
+
+impl Workload for Behind<'_> {
+    fn next_arrival_ns(&self) -> Option<u64> {
+        let waits_for = self.behind.get(&self.num_sent).copied().unwrap_or(0);
+        self.listed.next_arrival_ns().filter(|_| waits_for <= self.told.get())
+    }
+    fn next_request(&mut self) -> Option<WorkloadRequest> {
+        self.num_sent += 1;
+        self.listed.next_request()
+    }
+    fn finished(&mut self, _: u64, _: u32) {}
+}
+
+/// Counts the copies and events that are told.
+struct Told<'a>(&'a Cell<usize>);
+
+impl Observer for Told<'_> {
+    fn kv(&mut self, _: &KvEvent) {
+        self.0.set(self.0.get() + 1);
+    }
+}
+
 /// When it was scheduled, started and ended, in ns; requests that ran and waited then; blocks in use; preemptions; and of each
 /// request its number, computed tokens, scheduled tokens and whether one is sampled.
 #[derive(Debug, PartialEq, Eq, Deserialize)]
@@ -163,8 +202,11 @@ impl From<&common::Step> for Step {
 
 /// What the replay makes of a case otherwise than vLLM; `None` where it is the same.
 fn difference(case: &Case) -> Option<String> {
-    let mut seen = Recorder::default();
+    let told = Cell::new(0);
+    let mut seen = (Recorder::default(), Told(&told));
     let requests = case.requests.iter().map(|sent| sent.request(case.durations_us.is_some())).collect();
+    let listed = Listed::new(requests);
+    let mut workload = Behind { listed, num_sent: 0, behind: &case.behind, told: &told };
     let latency = Delays {
         line: case.latency,
         tier: case.tier,
@@ -178,17 +220,19 @@ fn difference(case: &Case) -> Option<String> {
         contention: tier.contention,
     });
     let config = EngineConfig { kv_offload, ..case.config.clone() };
-    let replayed = replay(&latency, &config, &mut Listed::new(requests), &mut seen);
+    let replayed = replay(&latency, &config, &mut workload, &mut seen);
+    let (seen, _) = seen;
     let steps: Vec<Step> = seen.steps.iter().map(Step::from).collect();
     for at in 0..steps.len().max(case.steps.len()) {
         if steps.get(at) != case.steps.get(at) {
             return Some(format!("step {at} is {:?}, vLLM's {:?}", steps.get(at), case.steps.get(at)));
         }
     }
+    if let Some(difference) = difference_of_tier(case, &seen.kv) {
+        return Some(difference);
+    }
     let replayed = match replayed {
-        Err(error) if case.is_stuck && error.to_string().contains("makes no progress") => {
-            return difference_of_tier(case, &seen.kv);
-        }
+        Err(error) if case.is_stuck && error.to_string().contains("makes no progress") => return None,
         Err(error) => return Some(error.to_string()),
         Ok(_) if case.is_stuck => return Some("the replay goes on where vLLM is stuck".into()),
         Ok(replayed) => replayed,
@@ -202,23 +246,33 @@ fn difference(case: &Case) -> Option<String> {
             return Some(format!("tokens and preemptions of request {index} are {found:?}, vLLM's {wanted:?}"));
         }
     }
-    difference_of_tier(case, &seen.kv)
+    let (counted, of_server) = (replayed.offload?, case.lookups?);
+    let found = [counted.asked_tokens, counted.hit_tokens];
+    let told = [of_server.queries + of_server.preempted_queries, of_server.hits + of_server.preempted_hits];
+    println!("{found:?} tokens were looked up and found on the host, vLLM's {told:?}");
+    let is_near = |(found, told): (&u64, &u64)| found.abs_diff(*told) * 100 <= *told;
+    let are_near = found.iter().zip(&told).all(is_near);
+    (!are_near).then(|| format!("{found:?} tokens were looked up and found on the host, vLLM's {told:?}"))
 }
 
-/// The same of the host's tier.
+/// What the replay does with the host's tier otherwise than vLLM.
 fn difference_of_tier(case: &Case, seen: &[KvEvent]) -> Option<String> {
     let transfer = |event: &KvEvent| match event {
         KvEvent::Transfer(copy) => {
             let direction = u8::from(copy.direction == TransferDirection::CpuToGpu);
-            Some((copy.index, Transfer(direction, copy.num_blocks, copy.ready_ns, copy.end_ns)))
+            Some((copy.index, Transfer(direction, copy.num_blocks, copy.ready_ns, copy.end_ns), copy.record))
         }
         _ => None,
     };
-    let mut transfers: Vec<(u64, Transfer)> = seen.iter().filter_map(transfer).collect();
-    transfers.sort_by_key(|(index, _)| *index);
-    let transfers: Vec<Transfer> = transfers.into_iter().map(|(_, transfer)| transfer).collect();
+    let mut transfers: Vec<(u64, Transfer, u32)> = seen.iter().filter_map(transfer).collect();
+    transfers.sort_by_key(|(index, ..)| *index);
+    let (transfers, copies_of): (Vec<Transfer>, Vec<u32>) =
+        transfers.into_iter().map(|(_, transfer, record)| (transfer, record)).unzip();
     if transfers != case.transfers {
         return Some(format!("transfers are {transfers:?}, vLLM's {:?}", case.transfers));
+    }
+    if let Some(of_server) = case.copies_of.as_ref().filter(|of_server| **of_server != copies_of) {
+        return Some(format!("copies are of requests {copies_of:?}, vLLM's of {of_server:?}"));
     }
     let block = |event: &KvEvent| match event {
         KvEvent::Stored(blocks) => Some((0, blocks.clone())),
@@ -241,13 +295,41 @@ fn every_transfer_is_the_one_that_vllm_makes() {
     check("RIDGEPOINT_OFFLOAD_SCHEDULES", "tests/fixtures/vllm_offload/cases.jsonl", 50);
 }
 
-/// A server of vLLM 0.19.0 on a CPU: every step, copy and event of the whole run. `RIDGEPOINT_OFFLOAD_SERVER` names another run.
+/// The whole run of a server of vLLM 0.19.0 on a CPU, and one of a server that makes no progress after 1,034 steps. `RIDGEPOINT_OFFLOAD_SERVER`
+/// names another run.
 #[test]
 fn a_running_server_schedules_the_same_steps_and_copies() {
-    let committed = "tests/fixtures/vllm_offload/server.json.gz";
-    let path = std::env::var("RIDGEPOINT_OFFLOAD_SERVER").unwrap_or_else(|_| committed.into());
-    let case: Case = serde_json::from_reader(GzDecoder::new(File::open(&path).unwrap())).unwrap();
-    assert_eq!(difference(&case), None);
+    let committed = ["server", "server_stuck"].map(|name| format!("tests/fixtures/vllm_offload/{name}.json.gz"));
+    let paths = std::env::var("RIDGEPOINT_OFFLOAD_SERVER").map_or(committed.to_vec(), |path| vec![path]);
+    for path in paths {
+        let case = read_run(&path);
+        println!("{path}: {} steps, {} copies, {} events", case.steps.len(), case.transfers.len(), case.events.len());
+        assert_eq!(difference(&case), None, "{path}");
+    }
+}
+
+/// The comparison notices one token, block, request or microsecond in a whole run.
+#[test]
+fn a_change_of_a_running_server_is_noticed() {
+    type Change = fn(&mut Case);
+    let changes: [(&str, Change); 6] = [
+        ("step 1000 is", |case| case.steps[1000].7[0].2 += 1),
+        ("transfers are", |case| case.transfers[500].1 += 1),
+        ("copies are of", |case| case.copies_of.as_mut().unwrap()[500] += 1),
+        ("events are", |case| case.events[500].1[0] += 1),
+        ("tokens and preemptions", |case| case.preemptions[50] += 1),
+        ("step", |case| case.durations_us.as_mut().unwrap()[1][10] += 100.0),
+    ];
+    for (start, change) in changes {
+        let mut case = read_run("tests/fixtures/vllm_offload/server.json.gz");
+        change(&mut case);
+        let found = difference(&case).unwrap_or_default();
+        assert!(found.starts_with(start), "{start}: {found:.200}");
+    }
+}
+
+fn read_run(path: &str) -> Case {
+    serde_json::from_reader(GzDecoder::new(File::open(path).unwrap())).unwrap()
 }
 
 fn check(variable: &str, committed: &str, fewest_loads: usize) {
