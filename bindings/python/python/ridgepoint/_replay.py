@@ -43,6 +43,7 @@ class Scheduler:
     enable_chunked_prefill: bool | None = None
     async_scheduling: bool | None = None
     long_prefill_token_threshold: int | None = None
+    scheduler_reserve_full_isl: bool | None = None
     scheduling_policy: Literal["fcfs", "priority"] | None = None
     kv_offload: KvOffload | None = None
     """KV blocks in host memory. Defaults to none."""
