@@ -76,6 +76,54 @@ pub struct LoadArgs {
     pub seed: u64,
 }
 
+/// Requests or sessions of a few numbers, under the names of the flags. One of `request_rate` and `concurrency` is given.
+#[derive(Debug, Default)]
+pub struct GeneratedLoad {
+    pub request_rate: Option<f64>,
+    pub concurrency: Option<u32>,
+    pub input_len: u32,
+    pub output_len: u32,
+    pub num_requests: Option<u64>,
+    pub burstiness: Option<f64>,
+    pub turns: Option<u32>,
+    pub num_sessions: Option<u64>,
+    pub prefix_len: Option<u32>,
+    pub think_time_s: Option<f64>,
+}
+
+impl GeneratedLoad {
+    /// The load of these numbers: sessions if there are turns or a shared prefix, and equal requests otherwise.
+    pub fn load(&self) -> Load {
+        let GeneratedLoad { request_rate, concurrency, input_len, output_len, num_requests, burstiness, .. } = *self;
+        let rounds = concurrency.map_or(0, |concurrency| ROUNDS * u64::from(concurrency));
+        let prefix_len = self.prefix_len.unwrap_or(0);
+        if self.turns.is_some() || prefix_len > 0 {
+            return Load::Sessions {
+                sessions_per_s: request_rate,
+                concurrency,
+                num_sessions: self.num_sessions.or(num_requests).unwrap_or(rounds),
+                turns: self.turns.unwrap_or(1),
+                prefix_len,
+                input_len,
+                output_len,
+                think_time_s: self.think_time_s.unwrap_or(0.0),
+                burstiness,
+            };
+        }
+        if let Some(concurrency) = concurrency {
+            let num_requests = num_requests.unwrap_or(rounds);
+            return Load::ClosedLoop { concurrency, input_len, output_len, num_requests };
+        }
+        Load::OpenLoop {
+            requests_per_s: request_rate.unwrap_or_default(),
+            input_len,
+            output_len,
+            num_requests: num_requests.unwrap_or_default(),
+            burstiness: burstiness.unwrap_or(1.0),
+        }
+    }
+}
+
 impl LoadArgs {
     /// The load that the arguments ask for. The argument parser requires those that a kind of load needs.
     pub fn load(&self) -> Load {
@@ -86,32 +134,19 @@ impl LoadArgs {
             return Load::RequestFile { path: path.clone(), format: self.requests_format };
         }
         let [input_len, output_len] = [self.input_len, self.output_len].map(Option::unwrap_or_default);
-        let prefix_len = self.prefix_len.unwrap_or(0);
-        if self.turns.is_some() || prefix_len > 0 {
-            let rounds = self.concurrency.map_or(0, |concurrency| ROUNDS * u64::from(concurrency));
-            return Load::Sessions {
-                sessions_per_s: self.request_rate,
-                concurrency: self.concurrency,
-                num_sessions: self.num_sessions.or(self.num_requests).map_or(rounds, u64::from),
-                turns: self.turns.unwrap_or(1),
-                prefix_len,
-                input_len,
-                output_len,
-                think_time_s: self.think_time_s.unwrap_or(0.0),
-                burstiness: self.burstiness,
-            };
-        }
-        if let Some(concurrency) = self.concurrency {
-            let num_requests = self.num_requests.map_or(ROUNDS * u64::from(concurrency), u64::from);
-            return Load::ClosedLoop { concurrency, input_len, output_len, num_requests };
-        }
-        Load::OpenLoop {
-            requests_per_s: self.request_rate.unwrap_or_default(),
+        let generated = GeneratedLoad {
+            request_rate: self.request_rate,
+            concurrency: self.concurrency,
             input_len,
             output_len,
-            num_requests: self.num_requests.unwrap_or_default().into(),
-            burstiness: self.burstiness.unwrap_or(1.0),
-        }
+            num_requests: self.num_requests.map(u64::from),
+            burstiness: self.burstiness,
+            turns: self.turns,
+            num_sessions: self.num_sessions.map(u64::from),
+            prefix_len: self.prefix_len,
+            think_time_s: self.think_time_s,
+        };
+        generated.load()
     }
 
     /// The benchmark's arguments in vLLM's result file, for one of `replicas` replicas.
