@@ -161,13 +161,14 @@ pub fn run(args: &Simulate, common: &Common) -> Result<Outcome<Simulation>, Fail
     let files = Files::create(&args.output, &mut outputs)?;
     let watch = args.output.kv_metrics.then(KvWatch::default);
     let observer = ((files, AnsweredRequests(bar.clone())), watch);
-    let mut sent =
-        KeptContents::of(&mut *load.workload, args.output.tells_contents()).with_turns(load.summary.sessions.is_some());
+    let has_sessions = load.summary.sessions.is_some();
+    let mut sent = KeptContents::of(&mut *load.workload, args.output.tells_contents()).with_turns(has_sessions);
     let replayed = server.replay(&mut sent, observer);
     bar.finish_and_clear();
     let (mut replayed, ((files, _), watch)) = replayed?;
-    let left_out = replayed.held.as_ref().map_or(0, |held| usize::try_from(held.left_out).unwrap_or(usize::MAX));
-    let start = cold.as_ref().zip(replayed.held.take()).map(|(cold, held)| cold.report(held)).transpose()?;
+    sent.leave_out(replayed.held.as_ref().map_or(0, |held| held.left_out));
+    let start =
+        cold.as_ref().zip(replayed.held.take()).map(|(cold, held)| cold.report(held, has_sessions)).transpose()?;
     let of = Replayed {
         bench: args.load.bench_run(&model.name, deployment.data_parallel_size),
         meta: TokenMeta {
@@ -194,7 +195,7 @@ pub fn run(args: &Simulate, common: &Common) -> Result<Outcome<Simulation>, Fail
     simulation.warn(start.as_ref().map(ColdReport::remark));
     simulation.warn(args.output.untold(&replayed.replay.records));
     (simulation.title, simulation.memory, simulation.cold) = (title, memory, start);
-    let contents = sent.contents.get(left_out..).unwrap_or_default();
-    simulation.add(&server, &replayed, Details { contents, turns: &sent.turns, watch, without_tier });
+    let (contents, turns) = (&sent.contents, &sent.turns);
+    simulation.add(&server, &replayed, Details { contents, turns, watch, without_tier });
     Ok(Outcome { notes, ..Outcome::of(simulation) })
 }
