@@ -9,7 +9,6 @@ use super::report::{ReplayedLoad, Server, Simulation};
 use super::sessions::SessionReport;
 
 /// The sources of the parts, beside the replay itself.
-#[derive(Default)]
 pub struct Details<'a> {
     /// The content of each record's request, for KV metrics.
     pub contents: &'a [Option<Content>],

@@ -41,15 +41,16 @@ pub struct LoadArgs {
     #[arg(long, visible_alias = "random-input-len", value_name = "N", value_parser = value_parser!(u32).range(1..))]
     #[arg(allow_negative_numbers = true, help_heading = LOAD, conflicts_with_all = ["profile", "requests"])]
     input_len: Option<u32>,
-    /// Tokens that each request generates
+    /// Tokens that each request generates, and each turn with --turns
     #[arg(long, visible_alias = "random-output-len", value_name = "N", value_parser = value_parser!(u32).range(1..))]
     #[arg(allow_negative_numbers = true, help_heading = LOAD, conflicts_with_all = ["profile", "requests"])]
     output_len: Option<u32>,
-    /// Number of requests [default with --concurrency: 10 for each in flight]
+    /// Number of requests; with --turns give --num-sessions [default with --concurrency: 10 for each in flight]
     #[arg(long, visible_alias = "num-prompts", value_name = "N", value_parser = value_parser!(u32).range(1..))]
     #[arg(allow_negative_numbers = true, help_heading = LOAD, conflicts_with_all = ["profile", "requests"])]
     num_requests: Option<u32>,
-    /// Shape of the gamma distribution of the gaps between requests: 1 is Poisson, less is burstier [default: 1]
+    /// Shape of the gamma distribution of the gaps between requests, or between the starts of sessions: 1 is Poisson, less is burstier
+    /// [default: 1]
     #[arg(long, value_name = "B", value_parser = above_zero, allow_negative_numbers = true, help_heading = LOAD)]
     #[arg(conflicts_with_all = ["profile", "requests", "concurrency"])]
     burstiness: Option<f64>,
@@ -58,7 +59,7 @@ pub struct LoadArgs {
     #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..), allow_negative_numbers = true)]
     #[arg(help_heading = LOAD, conflicts_with_all = ["profile", "requests", "num_requests"])]
     turns: Option<u32>,
-    /// Number of sessions [default with --concurrency: 10 for each at once]
+    /// Number of sessions, each of --turns requests [default with --concurrency: 10 for each at once]
     #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..), allow_negative_numbers = true)]
     #[arg(help_heading = LOAD, requires = "turns", conflicts_with_all = ["profile", "requests"])]
     num_sessions: Option<u32>,
