@@ -112,7 +112,7 @@ fn parameters(group: &LayerGroup, context: Context) -> Vec<Parameter> {
         .collect();
     if let Some(moe) = &group.moe {
         let experts = Experts::new(context.hidden, moe, context.ranks);
-        let bytes = experts.elements(experts.local_experts) as f64 * moe.weights.bytes_per_weight();
+        let bytes = experts.elements(experts.local_experts) * moe.weights.bytes_per_weight();
         let up = if moe.gated { 2.0 / 3.0 } else { 0.5 };
         let part = |share| Parameter { read_by: Some((OperatorKind::Experts, share)), bytes: share * bytes };
         parameters.extend([part(up), part(1.0 - up)]);

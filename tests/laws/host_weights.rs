@@ -52,7 +52,8 @@ fn eight_gib_of_a_small_llama_take_what_pcie_5_takes() {
 #[test]
 fn the_last_parameter_moves_whole() {
     let steps = steps("llama-3.1-8b", "h100", &offloading(0.1, 1), EfficiencyMode::Ideal);
-    let read = host_weights(&steps.estimate(&[Request::decode(100)]).unwrap()).unwrap().clone();
+    let step = steps.estimate(&[Request::decode(100)]).unwrap();
+    let read = host_weights(&step).unwrap();
     assert!((read.bytes - (50_331_648.0 + 33_554_432.0 + 234_881_024.0)).abs() < 1.0, "{}", read.bytes);
 }
 
@@ -62,7 +63,8 @@ fn the_last_parameter_moves_whole() {
 #[test]
 fn the_first_layers_move_first() {
     let steps = steps("deepseek-v2-lite", "h100", &offloading(0.15, 1), EfficiencyMode::Ideal);
-    let read = host_weights(&steps.estimate(&[Request::decode(100)]).unwrap()).unwrap().clone();
+    let step = steps.estimate(&[Request::decode(100)]).unwrap();
+    let read = host_weights(&step).unwrap();
     assert!((read.bytes - 2.0 * 78_905_344.0).abs() < 1.0, "{}", read.bytes);
 }
 
