@@ -9,6 +9,7 @@ use crate::text::{Page, Rows, count, number, percent, plural, shown};
 
 /// The tier of a replay. JSON keys are stable.
 #[derive(Debug, Serialize)]
+#[cfg_attr(feature = "serve", derive(schemars::JsonSchema))]
 pub struct OffloadReport {
     #[serde(flatten)]
     tier: KvOffload,
@@ -31,6 +32,7 @@ pub struct OffloadReport {
 
 /// Loading a prefix against computing it.
 #[derive(Debug, Serialize)]
+#[cfg_attr(feature = "serve", derive(schemars::JsonSchema))]
 struct Comparison {
     tokens: u32,
     load_ms: f64,
@@ -45,6 +47,7 @@ impl From<LoadOrCompute> for Comparison {
 
 /// Latencies of the clients, and the work of the GPU.
 #[derive(Debug, Serialize)]
+#[cfg_attr(feature = "serve", derive(schemars::JsonSchema))]
 struct Served {
     ttft_mean_ms: Option<f64>,
     ttft_p90_ms: Option<f64>,
