@@ -387,12 +387,41 @@ def closed_loop_others(reports):
     return closed_loop_table({"global": report}, lambda one: version(one, rows))
 
 
-def closed_loop_b200(reports):
+def loops_on_b200(reports, correction):
     path = reports.path("closed_loop-2026", "b200_sxm_agg.csv")
-    read = lambda name: reports.read("evaluate", "closed-loop", path, "--backend", "vllm", "--correction", name)  # noqa: E731
-    of = {name: read(name) for name in ("none", "global")}
+    return reports.read("evaluate", "closed-loop", path, "--backend", "vllm", "--correction", correction)
+
+
+def closed_loop_b200(reports):
+    of = {name: loops_on_b200(reports, name) for name in ("none", "global")}
     by_model = closed_loop_table(of, lambda one: one["model"])
     return by_model + closed_loop_table(of, lambda one: "**all**")[2:]
+
+
+def closed_loop_shapes(reports):
+    """By GPU, version and model: all rows, and those of curves by one factor a curve and by a line through the curve's other rows."""
+    names = {"TPOT": "tpot_mean", "TTFT": "ttft_mean"}
+    head = ["GPU, vLLM, model", "rows"]
+    for figure in names:
+        head += [f"{figure}: median %", "mean %", "covered %", "of curves: median %", "shape %", "line %"]
+    groups = {}
+    for report in (closed_loop(reports, "global", "vllm"), loops_on_b200(reports, "global")):
+        for one in report["experiments"]:
+            gpu, known = one["hardware"].removesuffix("_sxm").upper(), one.get("backend_version") or "of unstated version"
+            for key in (f"{gpu}, {known}, {one['model']}", f"**{gpu}, all**"):
+                groups.setdefault(key, []).append(one)
+    lines = []
+    for key in sorted(groups, key=lambda key: (key.strip("*")[:4], key.startswith("*"), key)):
+        cells = [key, str(len(groups[key]))]
+        for name in names.values():
+            found = [row for one in groups[key] if (row := metric(one, name))]
+            errors = [row["ape_pct"] for row in found]
+            cells += [pct(median(errors)), pct(sum(errors) / len(errors)), pct(100 * sum(map(is_covered, found)) / len(found))]
+            curves = [row for row in found if {"scaled_curve", "curve_line"} <= row["baselines"].keys()]
+            for baseline in (None, "scaled_curve", "curve_line"):
+                cells.append(pct(median(abs(error_pct(row, baseline)) for row in curves)) if curves else "–")
+        lines.append(cells)
+    return table(head, lines)
 
 
 def own_tables(reports):
@@ -509,6 +538,7 @@ TABLES = {
     "closed-loop-parallel": closed_loop_parallel,
     "closed-loop-others": closed_loop_others,
     "closed-loop-b200": closed_loop_b200,
+    "closed-loop-shapes": closed_loop_shapes,
     "own-tables": own_tables,
     "sampler": sampler,
     "coefficients": coefficients,
