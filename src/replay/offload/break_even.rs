@@ -77,7 +77,7 @@ mod tests {
 
     #[test]
     fn loading_pays_from_the_length_whose_steps_take_longer() {
-        let offload = KvOffload { num_cpu_blocks: 9, block_bytes: 16, offload_prompt_only: false, contention: 1.0 };
+        let offload = KvOffload { num_cpu_blocks: 9, block_bytes: 16, offload_prompt_only: false, contention: 1.0, disk: None };
         let base = EngineConfig::new(&Deployment::default(), 4096, 1000);
         let mut engine = EngineConfig { kv_offload: Some(offload), max_num_batched_tokens: 8192, ..base };
         // n blocks save 16·n µs of one step and take 100 + 4·n µs: 9 blocks are the first that pay, 144 against 136.

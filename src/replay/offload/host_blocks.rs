@@ -52,6 +52,15 @@ enum Oldest {
     Unsettled,
 }
 
+/// Whether the host has a block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum State {
+    Absent,
+    /// It has room for it.
+    BeingWritten,
+    Ready,
+}
+
 /// Room that the host made for blocks.
 #[derive(Debug, Default)]
 pub(super) struct Room {
@@ -85,6 +94,15 @@ impl HostBlocks {
             self.by_hash.get(hash).is_some_and(|index| self.blocks[*index as usize].readers.is_some())
         };
         hashes.iter().take_while(is_ready).count() as u32
+    }
+
+    /// Whether it has a block.
+    pub(super) fn state(&self, hash: BlockHash) -> State {
+        match self.by_hash.get(&hash) {
+            None => State::Absent,
+            Some(index) if self.blocks[*index as usize].readers.is_none() => State::BeingWritten,
+            Some(_) => State::Ready,
+        }
     }
 
     /// Marks blocks as used in a round, so that their order is settled before they are evicted.

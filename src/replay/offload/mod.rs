@@ -10,6 +10,7 @@
 mod break_even;
 mod config;
 mod counters;
+mod disk;
 mod host_blocks;
 mod link;
 mod recency;
@@ -20,6 +21,7 @@ use std::hash::BuildHasherDefault;
 pub use break_even::LoadOrCompute;
 pub use config::KvOffload;
 pub use counters::{OffloadCounters, TransferCounters};
+pub use disk::{DiskCounters, KvDisk};
 
 use super::batch::Batch;
 use super::block_pool::{AlreadyHashed, BlockHash};
@@ -27,6 +29,7 @@ use super::clock::ns_f64;
 use super::observe::TransferEvent;
 use super::slot::Slot;
 use crate::latency::{LatencyModel, TransferDirection, non_negative};
+use disk::Disk;
 use host_blocks::HostBlocks;
 use link::{Copy, Link};
 use recency::Recency;
@@ -53,6 +56,8 @@ struct Tracked {
     load_began_ns: u64,
     loading: Vec<BlockHash>,
     num_loaded: u32,
+    /// Those of the loaded blocks that the host had read from the disk for it.
+    num_from_disk: u32,
     /// Number of leading blocks that were offered to the host.
     num_offered: u32,
     /// Blocks that the host was given since the last preemption.
@@ -69,6 +74,8 @@ struct Tracked {
 pub(super) struct Resumed {
     pub(super) record: u32,
     pub(super) num_tokens: u32,
+    /// Those of the tokens that came from the disk.
+    pub(super) num_disk_tokens: u32,
     pub(super) since_ns: u64,
 }
 
@@ -86,6 +93,7 @@ pub(super) struct Offload {
     block_size: u32,
     host: HostBlocks,
     link: Link,
+    disk: Option<Box<Disk>>,
     requests: Vec<Tracked>,
     /// Blocks that some request loads.
     being_loaded: HashSet<BlockHash, BuildHasherDefault<AlreadyHashed>>,
@@ -118,6 +126,7 @@ impl Offload {
             block_size,
             host: HostBlocks::new(config.num_cpu_blocks),
             link: Link::new(config.contention),
+            disk: config.disk.as_ref().map(|disk| Box::new(Disk::new(disk))),
             requests: Vec::new(),
             being_loaded: HashSet::default(),
             loads: Vec::new(),
@@ -150,15 +159,23 @@ impl Offload {
         self.requests[slot as usize].load
     }
 
+    fn record_of(&self, slot: u32) -> u32 {
+        self.requests[slot as usize].record
+    }
+
     /// Number of blocks that a waiting request can load behind its first `num_found` ones; `None` while another request loads some
-    /// of them.
+    /// of them, or while it waits for the disk.
     pub(super) fn lookup(&mut self, slot: u32, state: &Slot, num_found: u32) -> Option<u32> {
         let (slot, num_full) = (slot as usize, (state.num_tokens() / self.block_size) as usize);
         self.recency.know(slot, state, num_full);
         let round = self.recency.round;
         self.host.mark(self.recency.touch(slot, num_full, num_full), round);
+        let from_disk = match self.disk {
+            None => None,
+            Some(_) => Some(self.find_behind(slot as u32, num_full, num_found as usize)?),
+        };
         let rest = self.recency.hashes(slot, num_full).get(num_found as usize..).unwrap_or_default();
-        let hits = self.host.lookup(rest);
+        let hits = from_disk.unwrap_or_else(|| self.host.lookup(rest));
         if hits > 0 && rest[..hits as usize].iter().any(|hash| self.being_loaded.contains(hash)) {
             return None;
         }
@@ -172,6 +189,7 @@ impl Offload {
         request.loading = self.recency.hashes(slot as usize, range.end)[range].to_vec();
         self.host.begin_load(&request.loading);
         self.being_loaded.extend(&request.loading);
+        request.num_from_disk = self.disk.as_ref().map_or(0, |disk| disk.num_read(slot, &request.loading));
         request.num_offered = num_found + num_blocks;
         request.load = Load::UnderWay;
         request.num_loaded = num_blocks;
@@ -185,11 +203,17 @@ impl Offload {
         let found = cached.saturating_sub(loaded);
         self.counters.asked_tokens += u64::from(state.num_tokens() - found);
         self.counters.hit_tokens += u64::from(cached - found);
+        let from_disk = std::mem::take(&mut request.num_from_disk) * self.block_size;
+        let num_disk_tokens = from_disk.min(cached - found);
+        if let Some(disk) = &mut self.disk {
+            disk.hit(num_disk_tokens);
+        }
         if request.load == Load::Ended {
             request.load = Load::None;
             self.resumed.push(Resumed {
                 record: state.rank.record,
                 num_tokens: cached - found,
+                num_disk_tokens,
                 since_ns: request.load_began_ns,
             });
         }
@@ -260,6 +284,9 @@ impl Offload {
         if !written.is_empty() {
             note(&mut self.events, false, written);
         }
+        if self.disk.is_some() {
+            self.write_behind(slot, hashes);
+        }
     }
 
     /// Notes that a request has ended. Returns whether it keeps its blocks until its stores have ended.
@@ -268,6 +295,8 @@ impl Offload {
         let keeps = self.requests[slot as usize].has_stored;
         if keeps {
             self.ended.push(slot);
+        } else {
+            self.end_at_disk(slot);
         }
         keeps
     }
@@ -303,13 +332,12 @@ impl Offload {
             on_done(copy.event);
             self.count(&copy.event);
             let request = &mut self.requests[copy.slot as usize];
-            match copy.event.direction {
-                TransferDirection::CpuToGpu => batch.loaded.push(copy.slot),
-                TransferDirection::GpuToCpu => {
-                    request.num_stores -= 1;
-                    if request.num_stores == 0 && request.has_ended {
-                        batch.stored.push(copy.slot);
-                    }
+            if copy.event.direction == TransferDirection::CpuToGpu {
+                batch.loaded.push(copy.slot);
+            } else {
+                request.num_stores -= 1;
+                if request.num_stores == 0 && request.has_ended {
+                    batch.stored.push(copy.slot);
                 }
             }
         }
@@ -322,6 +350,9 @@ impl Offload {
         }
         self.any_ended = false;
         batch.stored.sort_unstable_by_key(|slot| self.requests[*slot as usize].record);
+        if self.disk.is_some() {
+            self.end_schedule(latency, host_ns, launch_ns, on_done);
+        }
         launch_ns
     }
 
@@ -336,19 +367,15 @@ impl Offload {
     }
 
     fn count(&mut self, copy: &TransferEvent) {
-        let of = match copy.direction {
-            TransferDirection::GpuToCpu => &mut self.counters.stores,
-            TransferDirection::CpuToGpu => &mut self.counters.loads,
-        };
-        of.count += 1;
-        of.blocks += u64::from(copy.num_blocks);
-        of.bytes += u64::from(copy.num_blocks).saturating_mul(self.config.block_bytes);
-        of.time_ns += copy.end_ns - copy.ready_ns;
+        let is_load = copy.direction == TransferDirection::CpuToGpu;
+        let of = if is_load { &mut self.counters.loads } else { &mut self.counters.stores };
+        of.add(copy, self.config.block_bytes);
     }
 
     /// Ends the stores of a request that has ended, so that its blocks can be freed.
     pub(super) fn finish_stores(&mut self, slot: u32) {
         self.complete_stores(slot);
+        self.end_at_disk(slot);
         self.requests[slot as usize] = Tracked::default();
     }
 
@@ -365,7 +392,8 @@ impl Offload {
 
     /// Time at which the next copy ends.
     pub(super) fn next_end_ns(&self) -> Option<u64> {
-        self.link.next_end_ns()
+        let at_disk = self.disk.as_ref().and_then(|disk| disk.next_end_ns());
+        [self.link.next_end_ns(), at_disk].into_iter().flatten().min()
     }
 }
 
