@@ -115,6 +115,7 @@ impl Disk {
 
     /// Begins to read a block that the host has made room for.
     fn promote(&mut self, slot: u32, record: u32, hash: BlockHash) {
+        debug_assert!(self.files.has(hash), "a block is read that was not written");
         self.files.begin_read(hash);
         self.promoting.insert(hash);
         self.request(slot).promoted.insert(hash);

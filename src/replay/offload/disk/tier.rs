@@ -49,8 +49,11 @@ impl Offload {
                 for hash in &job.hashes {
                     disk.promoting.remove(hash);
                 }
-                note(&mut self.events, false, self.host.end_store(&job.hashes));
+                let written = self.host.end_store(&job.hashes);
+                debug_assert_eq!(written.len(), job.hashes.len(), "a block is read that the host has already");
+                note(&mut self.events, false, written);
             } else {
+                debug_assert_eq!(self.host.lookup(&job.hashes) as usize, job.hashes.len(), "a block went while it was written");
                 self.host.end_load(&job.hashes);
             }
         }

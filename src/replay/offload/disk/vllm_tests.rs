@@ -110,7 +110,10 @@ impl Tiers {
             "lookup" => result = self.look_up(number(), &keys()),
             "store" => result = self.store(&keys()),
             "stored" => self.stored(number(), keys()),
-            "load" => self.offload.host.begin_load(&keys()),
+            "load" => {
+                self.offload.host.begin_load(&keys());
+                result = json!(self.offload.disk.as_ref().unwrap().num_read(number(), &keys()));
+            }
             "loaded" => self.offload.host.end_load(&keys()),
             "job" => {
                 let job = self.jobs[number() as usize].take().unwrap();
