@@ -1,7 +1,8 @@
 //! `ridgepoint simulate`: replays a load on a server. `load` and `server` turn arguments into a replay, `cold` starts the server late,
-//! `report` runs it, `sessions` tells first turns from later ones, `kv_metrics` lays out what the KV cache costs, `files` writes beside the report, `table` lays it out.
+//! `report` runs it, `sessions` tells first turns from later ones, `kv_metrics` lays out what the KV cache costs, `offload` and `disk` the tiers behind it, `files` writes beside the report, `table` lays it out.
 
 mod cold;
+mod disk;
 mod files;
 mod kv_metrics;
 mod load;
@@ -17,7 +18,7 @@ use ridgepoint::internals::correction::Correction;
 use ridgepoint::internals::replay::export::TokenMeta;
 use ridgepoint::internals::workload::{KeptContents, check_memory};
 use ridgepoint::latency::{CalibratedRoofline, FittedBlackBox, KvTransfers};
-use ridgepoint::replay::{KvMetrics, KvWatch, Metrics, PrefixCachePrices, Replay, WatchedReplay};
+use ridgepoint::replay::{KvMetrics, KvOffload, KvWatch, PrefixCachePrices, WatchedReplay};
 
 use crate::common::{Common, MemoryArg, PREDICTION, PredictionArgs, at_least_zero};
 use crate::deployment::Served;
@@ -30,7 +31,7 @@ use files::{Files, OutputArgs, Replayed};
 use load::LoadArgs;
 #[cfg(feature = "serve")]
 pub use load::ROUNDS;
-use offload::OffloadReport;
+use offload::{OffloadReport, Served as ServedLoad};
 pub use report::{Server, Simulation};
 use sessions::SessionReport;
 
@@ -96,23 +97,25 @@ impl Noise {
 }
 
 impl Simulate {
-    /// Replays the load on the same server without its host's tier.
-    fn without_tier(
+    /// Replays the load on the same server with another tier behind its KV cache, or without any.
+    fn with_tier(
         &self,
+        tier: Option<KvOffload>,
         server: &Server<'_>,
         fits: &dyn Fn(u64) -> ridgepoint::Result<()>,
-    ) -> Result<(Replay, Metrics), Failure> {
+    ) -> Result<ServedLoad, Failure> {
         let mut load = self.load.load().open_if(self.load.seed, server.deployment.data_parallel_size, fits)?;
         let mut engine = server.engine.clone();
-        engine.config.kv_offload = None;
+        let without = if tier.is_some() { "disk" } else { "host tier" };
+        engine.config.kv_offload = tier;
         let bar = progress::bar(
             load.summary.requests as u64,
-            "without the host tier [{bar:30}] {percent} % of {len} requests, {elapsed}",
+            &format!("without the {without} [{{bar:30}}] {{percent}} % of {{len}} requests, {{elapsed}}"),
         );
         let replayed = Server { engine: &engine, ..*server }.replay(&mut *load.workload, AnsweredRequests(bar.clone()));
         bar.finish_and_clear();
         let (replayed, _) = replayed?;
-        Ok((replayed.replay, replayed.metrics))
+        Ok(ServedLoad::of(&replayed.replay, &replayed.metrics))
     }
 }
 
@@ -194,10 +197,15 @@ pub fn run(args: &Simulate, common: &Common) -> Result<Outcome<Simulation>, Fail
         contents: &sent.contents,
     };
     files.write(&of, &replayed.replay, &replayed.metrics)?;
-    let offload = match engine.config.kv_offload {
+    let offload = match &engine.config.kv_offload {
         None => None,
-        Some(_) => {
-            let without = if cold.is_some() { None } else { Some(args.without_tier(&server, &fits)?) };
+        Some(tier) => {
+            let mut without = [None, None];
+            if cold.is_none() {
+                let host_alone = tier.disk.is_some().then(|| KvOffload { disk: None, ..tier.clone() });
+                let without_disk = host_alone.map(|tier| args.with_tier(Some(tier), &server, &fits)).transpose()?;
+                without = [Some(args.with_tier(None, &server, &fits)?), without_disk];
+            }
             OffloadReport::of(&latency, &engine.config, (&replayed.replay, &replayed.metrics), without)
         }
     };
@@ -211,6 +219,7 @@ pub fn run(args: &Simulate, common: &Common) -> Result<Outcome<Simulation>, Fail
     simulation.warn(start.as_ref().map(ColdReport::remark));
     simulation.warn(args.output.untold(&replayed.replay.records));
     (simulation.title, simulation.memory, simulation.cold) = (title, memory, start);
+    simulation.warn(offload.as_ref().and_then(OffloadReport::remark));
     simulation.kv_offload = offload;
     simulation.warn(kv_metrics.as_ref().and_then(|metrics| kv_metrics::remark(metrics, &engine.config)));
     simulation.kv_metrics = kv_metrics;
