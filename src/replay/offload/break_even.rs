@@ -59,9 +59,13 @@ impl LoadOrCompute {
             let of = compare(*num_blocks);
             of.load_us < of.saved_us
         };
-        let doubled = std::iter::successors(Some(1_u32), |blocks| blocks.checked_mul(2));
-        let mut above = doubled.take_while(|blocks| *blocks <= most).find(pays)?;
-        let mut below = above / 2;
+        let (mut below, mut above) = (0, most.min(1));
+        while !pays(&above) {
+            if above == most {
+                return None;
+            }
+            (below, above) = (above, above.saturating_mul(2).min(most));
+        }
         while above - below > 1 {
             let middle = below.midpoint(above);
             if pays(&middle) {
@@ -109,6 +113,9 @@ mod tests {
         assert_eq!(LoadOrCompute::break_even(&Line, &engine).map(|of| of.tokens), Some(96));
         engine.max_model_len = 96;
         assert_eq!(LoadOrCompute::break_even(&Line, &engine), None);
+        // The longest prefix is six blocks, between powers of two.
+        engine.max_model_len = 112;
+        assert_eq!(LoadOrCompute::break_even(&Line, &engine).map(|of| of.tokens), Some(96));
     }
 
     /// n blocks of 20 bytes on the disk are read in 100 + 5·n µs and loaded in 100 + 4·n: 29 save 464 and take 461.
