@@ -1,5 +1,5 @@
 //! How long replays take, on one core: the published 20-minute run of 16,800 requests, and a million requests of a Poisson
-//! process. Prints requests and steps per second of the best of a few runs.
+//! process. Prints requests and steps per second of the best of a few runs. An argument selects the loads whose names contain it.
 //!
 //! `cargo bench --bench replay --no-default-features --features replay`
 
@@ -33,6 +33,9 @@ data:
 const RUNS: usize = 3;
 
 fn measure(name: &str, latency: &dyn LatencyModel, config: &EngineConfig, load: &dyn Fn() -> Box<dyn Workload>) {
+    if std::env::args().skip(1).any(|part| !part.starts_with("--") && !name.contains(&part)) {
+        return;
+    }
     let mut best_s = f64::INFINITY;
     let mut last = None;
     for _ in 0..RUNS {

@@ -5,7 +5,6 @@
 //! submitted with the next one. Copies run beside the steps, and the engine sees their ends when it launches an iteration. A request
 //! that has ended keeps its blocks until its stores have ended, and only then can the host's copies be loaded.
 #![expect(clippy::indexing_slicing, reason = "the engine numbers slots within its list")]
-#![expect(clippy::cast_possible_truncation, reason = "a request has fewer than 2^32 blocks")]
 
 mod break_even;
 mod config;
@@ -13,10 +12,6 @@ mod counters;
 mod disk;
 mod host_blocks;
 mod link;
-mod recency;
-
-use std::collections::HashSet;
-use std::hash::BuildHasherDefault;
 
 pub use break_even::LoadOrCompute;
 pub use config::KvOffload;
@@ -24,7 +19,6 @@ pub use counters::{OffloadCounters, TransferCounters};
 pub use disk::{DiskCounters, KvDisk};
 
 use super::batch::Batch;
-use super::block_pool::{AlreadyHashed, BlockHash};
 use super::clock::ns_f64;
 use super::observe::TransferEvent;
 use super::slot::Slot;
@@ -32,10 +26,6 @@ use crate::latency::{LatencyModel, TransferDirection, non_negative};
 use disk::Disk;
 use host_blocks::HostBlocks;
 use link::{Copy, Link};
-use recency::Recency;
-
-/// Blocks of ended requests whose uses are kept before they are entered: 16 MiB.
-const MOST_ENDED_BLOCKS: usize = 1 << 21;
 
 /// Progress of a request's load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -54,14 +44,17 @@ struct Tracked {
     record: u32,
     load: Load,
     load_began_ns: u64,
-    loading: Vec<BlockHash>,
+    /// The host's blocks that it loads.
+    loading: Vec<u32>,
     num_loaded: u32,
     /// Those of the loaded blocks that the host had read from the disk for it.
     num_from_disk: u32,
     /// Number of leading blocks that were offered to the host.
     num_offered: u32,
-    /// Blocks that the host was given since the last preemption.
-    storing: Vec<BlockHash>,
+    /// The last offer that the host refused: the number of its blocks' changes, and of the request's full blocks.
+    refused: (u64, u32),
+    /// The host's blocks that it was given since the last preemption.
+    storing: Vec<u32>,
     /// Whether it ever stored a block.
     has_stored: bool,
     /// Stores whose end the engine has not seen.
@@ -95,8 +88,6 @@ pub(super) struct Offload {
     link: Link,
     disk: Option<Box<Disk>>,
     requests: Vec<Tracked>,
-    /// Blocks that some request loads.
-    being_loaded: HashSet<BlockHash, BuildHasherDefault<AlreadyHashed>>,
     loads: Vec<Prepared>,
     /// Stores of the step that is being scheduled, and of the one before.
     stores: Vec<Prepared>,
@@ -104,14 +95,13 @@ pub(super) struct Offload {
     preempted: Vec<u32>,
     /// Requests whose blocks the host had no room for; they are offered again with every step.
     refused: Vec<u32>,
-    /// The blocks that are offered.
-    offered: Vec<BlockHash>,
     /// Slots of requests that have ended and keep their blocks, since the last iteration.
     ended: Vec<u32>,
     /// Whether a request has ended since the last iteration, so that vLLM runs one even without requests.
     pub(super) any_ended: bool,
-    recency: Recency,
     num_copies: u64,
+    /// An empty list, for the copies that end next.
+    done: Vec<Copy>,
     /// Requests that went on after a load, since the engine asked last.
     pub(super) resumed: Vec<Resumed>,
     /// Events of the host's blocks for an observer that wants them: whether they were removed, and their serial numbers.
@@ -128,17 +118,15 @@ impl Offload {
             link: Link::new(config.contention),
             disk: config.disk.as_ref().map(|disk| Box::new(Disk::new(disk))),
             requests: Vec::new(),
-            being_loaded: HashSet::default(),
             loads: Vec::new(),
             stores: Vec::new(),
             unsubmitted: Vec::new(),
             preempted: Vec::new(),
             refused: Vec::new(),
-            offered: Vec::new(),
             ended: Vec::new(),
             any_ended: false,
-            recency: Recency::new(),
             num_copies: 0,
+            done: Vec::new(),
             resumed: Vec::new(),
             events: None,
             counters: OffloadCounters::default(),
@@ -151,8 +139,12 @@ impl Offload {
         if self.requests.len() <= slot {
             self.requests.resize_with(slot + 1, Tracked::default);
         }
-        self.recency.add(slot);
-        self.requests[slot] = Tracked { record, ..Tracked::default() };
+        self.host.begin(slot);
+        let request = &mut self.requests[slot];
+        let (mut loading, mut storing) = (std::mem::take(&mut request.loading), std::mem::take(&mut request.storing));
+        loading.clear();
+        storing.clear();
+        *request = Tracked { record, loading, storing, ..Tracked::default() };
     }
 
     pub(super) fn load_of(&self, slot: u32) -> Load {
@@ -166,31 +158,23 @@ impl Offload {
     /// Number of blocks that a waiting request can load behind its first `num_found` ones; `None` while another request loads some
     /// of them, or while it waits for the disk.
     pub(super) fn lookup(&mut self, slot: u32, state: &Slot, num_found: u32) -> Option<u32> {
-        let (slot, num_full) = (slot as usize, (state.num_tokens() / self.block_size) as usize);
-        self.recency.know(slot, state, num_full);
-        let round = self.recency.round;
-        self.host.mark(self.recency.touch(slot, num_full, num_full), round);
-        let from_disk = match self.disk {
-            None => None,
-            Some(_) => Some(self.find_behind(slot as u32, num_full, num_found as usize)?),
-        };
-        let rest = self.recency.hashes(slot, num_full).get(num_found as usize..).unwrap_or_default();
-        let hits = from_disk.unwrap_or_else(|| self.host.lookup(rest));
-        if hits > 0 && rest[..hits as usize].iter().any(|hash| self.being_loaded.contains(hash)) {
-            return None;
+        let (slot, num_full) = (slot as usize, state.num_tokens() / self.block_size);
+        self.host.know(slot, state, num_full);
+        self.host.touch(slot, num_full);
+        match self.disk {
+            None => self.host.lookup(slot, num_found..num_full),
+            Some(_) => self.find_behind(slot as u32, num_found..num_full),
         }
-        Some(hits)
     }
 
     /// Begins to load `num_blocks` blocks behind the first `num_found` ones of a request that has room for them.
     pub(super) fn begin_load(&mut self, slot: u32, num_found: u32, num_blocks: u32) {
-        let range = num_found as usize..(num_found + num_blocks) as usize;
         let request = &mut self.requests[slot as usize];
-        request.loading = self.recency.hashes(slot as usize, range.end)[range].to_vec();
-        self.host.begin_load(&request.loading);
-        self.being_loaded.extend(&request.loading);
-        request.num_from_disk = self.disk.as_ref().map_or(0, |disk| disk.num_read(slot, &request.loading));
-        request.num_offered = num_found + num_blocks;
+        (request.num_offered, request.refused) = (num_found + num_blocks, (0, 0));
+        self.host.begin_load(slot as usize, num_found..request.num_offered, &mut request.loading);
+        if let Some(disk) = &self.disk {
+            request.num_from_disk = disk.num_read(slot, &self.host.hashes(&request.loading));
+        }
         request.load = Load::UnderWay;
         request.num_loaded = num_blocks;
         self.loads.push(Prepared { slot, num_blocks });
@@ -219,9 +203,10 @@ impl Offload {
         }
     }
 
-    /// Takes the requests whose blocks the host had no room for.
-    pub(super) fn take_refused(&mut self) -> Vec<u32> {
-        std::mem::take(&mut self.refused)
+    /// Moves the requests whose blocks the host had no room for to `filling`.
+    pub(super) fn take_refused(&mut self, filling: &mut Vec<u32>) {
+        filling.clear();
+        std::mem::swap(&mut self.refused, filling);
     }
 
     /// Offers the host the blocks that a step fills, up to the request's first `num_tokens` tokens, whose content is known.
@@ -234,35 +219,37 @@ impl Offload {
         if num_full <= request.num_offered {
             return;
         }
-        let at = slot as usize;
-        self.recency.know(at, state, num_full as usize);
-        if self.recency.num_ended_blocks() > MOST_ENDED_BLOCKS {
-            self.recency.enter(|hashes| self.host.touch(hashes));
+        let positions = request.num_offered..num_full;
+        if request.refused == (self.host.num_changes, num_full) {
+            self.counters.refused_blocks += positions.len() as u64;
+            self.refused.push(slot);
+            return;
         }
-        self.offered.clear();
-        let offered = self.recency.hashes(at, num_full as usize).iter().skip(request.num_offered as usize);
-        self.offered.extend(offered);
-        let (round, recency) = (self.recency.round, &mut self.recency);
-        let settle = |host: &mut HostBlocks| recency.enter(|hashes| host.touch(hashes));
-        let Some(room) = self.host.make_room(&self.offered, round, settle) else {
-            self.counters.refused_blocks += u64::from(num_full - request.num_offered);
+        self.host.know(slot as usize, state, num_full);
+        let (events, num_evicted) = (&mut self.events, &mut self.counters.evicted_blocks);
+        let mut removed = Vec::new();
+        let on_removed = |serial| {
+            *num_evicted += 1;
+            if events.is_some() {
+                removed.push(serial);
+            }
+        };
+        let Some(num_stored) = self.host.offer(slot as usize, positions.clone(), &mut request.storing, on_removed)
+        else {
+            request.refused = (self.host.num_changes, num_full);
+            self.counters.refused_blocks += positions.len() as u64;
             self.refused.push(slot);
             return;
         };
-        let first = std::mem::replace(&mut request.num_offered, num_full) as usize;
-        if !room.removed.is_empty() {
-            self.counters.evicted_blocks += room.removed.len() as u64;
-            note(&mut self.events, true, room.removed);
-        }
-        if room.stored.is_empty() {
+        request.num_offered = num_full;
+        note(events, true, removed);
+        if num_stored == 0 {
             return;
         }
-        let round = self.recency.round;
-        self.host.mark(self.recency.touch(at, num_full as usize, first), round);
+        self.host.touch(slot as usize, num_full);
         request.has_stored = true;
-        self.stores.push(Prepared { slot, num_blocks: room.stored.len() as u32 });
-        request.storing.extend(room.stored);
         request.num_stores += 1;
+        self.stores.push(Prepared { slot, num_blocks: num_stored });
         self.counters.max_blocks_in_use = self.counters.max_blocks_in_use.max(self.host.len());
     }
 
@@ -279,14 +266,18 @@ impl Offload {
     }
 
     fn complete_stores(&mut self, slot: u32) {
-        let hashes = std::mem::take(&mut self.requests[slot as usize].storing);
-        let written = self.host.end_store(&hashes);
-        if !written.is_empty() {
-            note(&mut self.events, false, written);
-        }
+        let (storing, events) = (&mut self.requests[slot as usize].storing, &mut self.events);
+        let mut written = Vec::new();
+        self.host.end_store(storing, |serial| {
+            if events.is_some() {
+                written.push(serial);
+            }
+        });
+        note(events, false, written);
         if self.disk.is_some() {
-            self.write_behind(slot, hashes);
+            self.write_behind(slot);
         }
+        self.requests[slot as usize].storing.clear();
     }
 
     /// Notes that a request has ended. Returns whether it keeps its blocks until its stores have ended.
@@ -296,7 +287,7 @@ impl Offload {
         if keeps {
             self.ended.push(slot);
         } else {
-            self.end_at_disk(slot);
+            self.end_request(slot);
         }
         keeps
     }
@@ -314,21 +305,25 @@ impl Offload {
         self.link.advance(host_ns);
         let mut launch_ns = host_ns;
         let after_step_ns = host_ns.max(gpu_end_ns);
-        for prepared in std::mem::take(&mut self.unsubmitted) {
-            self.submit(latency, TransferDirection::GpuToCpu, prepared, after_step_ns);
+        for at in 0..self.unsubmitted.len() {
+            self.submit(latency, TransferDirection::GpuToCpu, self.unsubmitted[at], after_step_ns);
         }
+        self.unsubmitted.clear();
         if !self.preempted.is_empty() {
             self.link.wait_for(&self.preempted);
             launch_ns = launch_ns.max(self.link.now_ns());
             self.preempted.clear();
         }
-        for prepared in std::mem::take(&mut self.loads) {
+        for at in 0..self.loads.len() {
+            let prepared = self.loads[at];
             self.requests[prepared.slot as usize].load_began_ns = launch_ns;
             self.submit(latency, TransferDirection::CpuToGpu, prepared, launch_ns);
         }
+        self.loads.clear();
         self.unsubmitted.append(&mut self.stores);
         self.link.advance(launch_ns);
-        for copy in self.link.take_done() {
+        let mut done = self.link.take_done(std::mem::take(&mut self.done));
+        for copy in done.drain(..) {
             on_done(copy.event);
             self.count(&copy.event);
             let request = &mut self.requests[copy.slot as usize];
@@ -341,7 +336,8 @@ impl Offload {
                 }
             }
         }
-        for slot in std::mem::take(&mut self.ended) {
+        self.done = done;
+        for slot in self.ended.drain(..) {
             let request = &mut self.requests[slot as usize];
             request.has_ended = true;
             if request.num_stores == 0 {
@@ -375,17 +371,13 @@ impl Offload {
     /// Ends the stores of a request that has ended, so that its blocks can be freed.
     pub(super) fn finish_stores(&mut self, slot: u32) {
         self.complete_stores(slot);
-        self.end_at_disk(slot);
-        self.requests[slot as usize] = Tracked::default();
+        self.end_request(slot);
     }
 
     /// Ends a load whose end the engine has seen.
     pub(super) fn finish_load(&mut self, slot: u32) {
         let request = &mut self.requests[slot as usize];
         request.load = Load::Ended;
-        for hash in &request.loading {
-            self.being_loaded.remove(hash);
-        }
         self.host.end_load(&request.loading);
         request.loading.clear();
     }
@@ -398,7 +390,7 @@ impl Offload {
 }
 
 fn note(events: &mut Option<Vec<(bool, Vec<u64>)>>, removed: bool, mut serials: Vec<u64>) {
-    if let Some(events) = events {
+    if let (Some(events), false) = (events, serials.is_empty()) {
         serials.sort_unstable();
         events.push((removed, serials));
     }

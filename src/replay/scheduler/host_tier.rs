@@ -68,17 +68,19 @@ impl Scheduler<'_> {
             let (state, end) = (&slots[slot as usize], request.num_computed_tokens + request.num_scheduled_tokens);
             (slot, state, end.min(state.num_tokens()))
         };
-        let mut filling = offload.take_refused();
+        let filling = &mut self.filling;
+        offload.take_refused(filling);
         for (slot, state, end) in new.map(listed) {
             offload.offer(slot, state, end);
         }
         filling.retain(|slot| steady.holds(&slots[*slot as usize]));
         filling.extend(steady.filling(in_flight));
-        filling.sort_unstable_by_key(|slot| slots[*slot as usize].admission);
+        // Those that were refused before are in this order already.
+        filling.sort_by_key(|slot| slots[*slot as usize].admission);
         filling.dedup();
-        for slot in filling {
-            let state = &slots[slot as usize];
-            offload.offer(slot, state, steady.num_known(state, in_flight));
+        for slot in &*filling {
+            let state = &slots[*slot as usize];
+            offload.offer(*slot, state, steady.num_known(state, in_flight));
         }
         for (slot, state, end) in running.chain(admitted.filter(was_preempted)).map(listed) {
             offload.offer(slot, state, end);

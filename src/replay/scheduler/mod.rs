@@ -37,6 +37,8 @@ pub(super) struct Scheduler<'a> {
     pub(super) waiting: Waiting,
     pub(super) counters: EngineCounters,
     pub(super) offload: Option<Box<Offload>>,
+    /// Requests that fill blocks in the step that is being scheduled.
+    filling: Vec<u32>,
 }
 
 impl<'a> Scheduler<'a> {
@@ -54,6 +56,7 @@ impl<'a> Scheduler<'a> {
             waiting: Waiting::new(config.scheduling_policy),
             counters: EngineCounters::default(),
             offload: config.kv_offload.as_ref().map(|offload| Box::new(Offload::new(offload, config.block_size))),
+            filling: Vec::new(),
         }
     }
 

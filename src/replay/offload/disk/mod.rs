@@ -16,6 +16,7 @@ mod vllm_tests;
 
 use std::collections::{HashMap, HashSet};
 use std::hash::BuildHasherDefault;
+use std::ops::Range;
 
 pub use config::KvDisk;
 pub use counters::DiskCounters;
@@ -35,9 +36,9 @@ struct Job {
     is_read: bool,
     slot: u32,
     record: u32,
-    /// The host's blocks that it keeps: those to be read, or those to be written.
-    hashes: Vec<BlockHash>,
-    /// Those that are copied: the disk may have some of a write.
+    /// The numbers of the host's blocks that it keeps: those to be read, or those to be written.
+    blocks: Vec<u32>,
+    /// The hashes of those that are copied: the disk may have some of a write.
     copied: Vec<BlockHash>,
 }
 
@@ -59,8 +60,8 @@ pub(super) struct Disk {
     link: Link,
     /// The requests by their slots.
     requests: Vec<Asking>,
-    /// The host's blocks that are read from the disk.
-    promoting: Hashes,
+    /// The numbers of the host's blocks that are read from the disk.
+    promoting: HashSet<u32>,
     /// Reads that begin when the step is scheduled, and writes that begin when their blocks are on the host.
     reads: Vec<Job>,
     writes: Vec<Job>,
@@ -69,8 +70,8 @@ pub(super) struct Disk {
     ended: Vec<Job>,
     /// Copies that have ended and are not told yet.
     copies: Vec<TransferEvent>,
-    /// Whether the look-up under way has entered all uses of the host's blocks.
-    is_settled: bool,
+    /// Positions of the blocks of its chain that the look-up under way reads.
+    came: Vec<Range<u32>>,
     /// Whether look-ups were answered that no step has seen.
     pub(super) has_answers: bool,
     /// Number of reads that were submitted.
@@ -89,13 +90,13 @@ impl Disk {
             look_ups: LookUps::default(),
             link: Link::new(1.0),
             requests: Vec::new(),
-            promoting: Hashes::default(),
+            promoting: HashSet::new(),
             reads: Vec::new(),
             writes: Vec::new(),
             under_way: HashMap::new(),
             ended: Vec::new(),
             copies: Vec::new(),
-            is_settled: false,
+            came: Vec::new(),
             has_answers: false,
             num_reads: 0,
             waited: Vec::new(),
@@ -114,26 +115,26 @@ impl Disk {
     }
 
     /// Begins to read a block that the host has made room for.
-    fn promote(&mut self, slot: u32, record: u32, hash: BlockHash) {
+    fn promote(&mut self, slot: u32, record: u32, hash: BlockHash, block: u32) {
         debug_assert!(self.files.has(hash), "a block is read that was not written");
         self.files.begin_read(hash);
-        self.promoting.insert(hash);
+        self.promoting.insert(block);
         self.request(slot).promoted.insert(hash);
         match self.reads.iter_mut().rev().find(|job| job.slot == slot) {
             Some(job) => {
-                job.hashes.push(hash);
+                job.blocks.push(block);
                 job.copied.push(hash);
             }
             None => {
-                self.reads.push(Job { is_read: true, slot, record, hashes: vec![hash], copied: vec![hash] });
+                self.reads.push(Job { is_read: true, slot, record, blocks: vec![block], copied: vec![hash] });
             }
         }
     }
 
     /// Begins to write blocks that are on the host, and that the host keeps until the write ends.
-    fn cascade(&mut self, slot: u32, record: u32, hashes: Vec<BlockHash>) {
-        let copied = self.files.begin_write(&hashes);
-        self.writes.push(Job { is_read: false, slot, record, hashes, copied });
+    fn cascade(&mut self, slot: u32, record: u32, blocks: Vec<u32>, hashes: &[BlockHash]) {
+        let copied = self.files.begin_write(hashes);
+        self.writes.push(Job { is_read: false, slot, record, blocks, copied });
     }
 
     /// Notes that the copy of a job has ended.
@@ -152,7 +153,7 @@ impl Disk {
     fn advance(&mut self, to_ns: u64) {
         self.now_ns = self.now_ns.max(to_ns);
         self.link.advance(to_ns);
-        for copy in self.link.take_done() {
+        for copy in self.link.take_done(Vec::new()) {
             let Some(job) = self.under_way.remove(&copy.event.index) else { continue };
             let of = if job.is_read { &mut self.counters.reads } else { &mut self.counters.writes };
             of.add(&copy.event, self.config.block_bytes);

@@ -1,10 +1,12 @@
 //! The host's tier with a disk behind it: look-ups that reach the disk, reads and writes, and their ends.
 #![expect(clippy::cast_possible_truncation, reason = "a request has fewer than 2^32 blocks")]
 
+use std::ops::Range;
+
 use super::super::super::block_pool::BlockHash;
 use super::super::super::clock::ns_f64;
 use super::super::super::observe::TransferEvent;
-use super::super::host_blocks::{HostBlocks, State};
+use super::super::host_blocks::State;
 use super::super::link::Copy;
 use super::super::{Offload, OffloadCounters, note};
 use super::{Disk, Job};
@@ -22,6 +24,8 @@ pub(in crate::replay) struct Waited {
 pub(super) enum Found {
     /// On the host.
     Hit,
+    /// On the host, from which another request loads it.
+    Loading,
     /// On the disk, from which the host reads it.
     Reading,
     /// On the GPU, which stores it on the host.
@@ -46,29 +50,32 @@ impl Offload {
         let Some(disk) = &mut self.disk else { return };
         for job in disk.ended.drain(..) {
             if job.is_read {
-                for hash in &job.hashes {
-                    disk.promoting.remove(hash);
+                for block in &job.blocks {
+                    disk.promoting.remove(block);
                 }
-                let written = self.host.end_store(&job.hashes);
-                debug_assert_eq!(written.len(), job.hashes.len(), "a block is read that the host has already");
+                let mut written = Vec::new();
+                self.host.end_store(&job.blocks, |serial| written.push(serial));
                 note(&mut self.events, false, written);
             } else {
-                debug_assert_eq!(self.host.lookup(&job.hashes) as usize, job.hashes.len(), "a block went while it was written");
-                self.host.end_load(&job.hashes);
+                self.host.unpin(&job.blocks);
             }
         }
     }
 
-    /// Number of blocks behind a request's first `num_found` ones that it can load, on the host or read from the disk; `None` while it waits
-    /// for the disk. A block that the GPU stores ends them, as such a store ends with its request.
-    pub(in super::super) fn find_behind(&mut self, slot: u32, num_full: usize, num_found: usize) -> Option<u32> {
-        let hashes = self.recency.hashes(slot as usize, num_full).get(num_found..).unwrap_or_default().to_vec();
+    /// Number of leading blocks at these positions of a request's chain that it can load, on the host or read from the disk; `None` while
+    /// another request loads some of them, or while it waits for the disk. A block that the GPU stores ends them, as such a store ends with
+    /// its request.
+    pub(in super::super) fn find_behind(&mut self, slot: u32, positions: Range<u32>) -> Option<u32> {
         let mut disk = self.disk.take()?;
-        disk.is_settled = false;
-        let (mut hits, mut waits) = (0, false);
-        for hash in hashes {
-            match self.look_up(&mut disk, slot, hash) {
+        let (mut hits, mut waits, mut is_loaded) = (0, false, false);
+        self.host.walk(slot as usize, positions.start);
+        for position in positions {
+            match self.look_up(&mut disk, slot, position) {
                 Found::Hit => hits += 1,
+                Found::Loading => {
+                    hits += 1;
+                    is_loaded = true;
+                }
                 Found::Reading => {
                     hits += 1;
                     waits = true;
@@ -77,6 +84,7 @@ impl Offload {
                 Found::Storing | Found::Miss => break,
             }
         }
+        self.enter(&mut disk, slot);
         let (now_ns, record) = (disk.now_ns, self.record_of(slot));
         let request = disk.request(slot);
         if waits {
@@ -88,54 +96,59 @@ impl Offload {
             disk.waited.push(Waited { record, time_ns });
         }
         self.disk = Some(disk);
-        (!waits).then_some(hits)
+        (!waits && !is_loaded).then_some(hits)
     }
 
-    /// Looks a block up, and begins to read it if the disk has it.
-    pub(super) fn look_up(&mut self, disk: &mut Disk, slot: u32, hash: BlockHash) -> Found {
-        match self.host.state(hash) {
-            State::Ready => Found::Hit,
-            State::BeingWritten if disk.promoting.contains(&hash) => Found::Reading,
-            State::BeingWritten => Found::Storing,
+    /// Looks at the block at a position of the host's walk along a request's chain, and begins to read it if the disk has it.
+    pub(super) fn look_up(&mut self, disk: &mut Disk, slot: u32, position: u32) -> Found {
+        let Some((hash, state)) = self.host.look(position) else { return Found::Miss };
+        match state {
+            State::Ready { is_loaded: false } => Found::Hit,
+            State::Ready { is_loaded: true } => Found::Loading,
+            State::BeingWritten(block) if disk.promoting.contains(&block) => Found::Reading,
+            State::BeingWritten(_) => Found::Storing,
             State::Absent => match disk.look_ups.ask(slot as usize, hash) {
                 None => Found::Retry,
                 Some(false) => Found::Miss,
-                Some(true) => self.promote(disk, slot, hash),
+                Some(true) => self.promote(disk, slot, position, hash),
             },
         }
     }
 
-    fn promote(&mut self, disk: &mut Disk, slot: u32, hash: BlockHash) -> Found {
-        let recency = &mut self.recency;
-        let mut enter = |host: &mut HostBlocks| recency.enter(|hashes| host.touch(hashes));
-        if !disk.is_settled {
-            // The uses so far are older than the block that comes, and would move it if they were entered later.
-            enter(&mut self.host);
-            disk.is_settled = true;
-        }
-        let round = recency.round;
-        let settle = |host: &mut HostBlocks| recency.enter(|hashes| host.touch(hashes));
-        let Some(room) = self.host.make_room(&[hash], round, settle) else {
+    fn promote(&mut self, disk: &mut Disk, slot: u32, position: u32, hash: BlockHash) -> Found {
+        let mut removed = Vec::new();
+        let Some(block) = self.host.make_room(position, |serial| removed.push(serial)) else {
             disk.counters.refused_reads += 1;
             return Found::Miss;
         };
-        if !room.removed.is_empty() {
-            self.counters.evicted_blocks += room.removed.len() as u64;
-            note(&mut self.events, true, room.removed);
-        }
+        self.counters.evicted_blocks += removed.len() as u64;
+        note(&mut self.events, true, removed);
         self.counters.max_blocks_in_use = self.counters.max_blocks_in_use.max(self.host.len());
-        disk.promote(slot, self.record_of(slot), hash);
+        disk.promote(slot, self.record_of(slot), hash, block);
+        match disk.came.last_mut().filter(|came| came.end == position) {
+            Some(came) => came.end += 1,
+            None => disk.came.push(position..position + 1),
+        }
         Found::Reading
     }
 
-    /// Begins to write blocks to the disk whose stores on the host have ended.
-    pub(in super::super) fn write_behind(&mut self, slot: u32, hashes: Vec<BlockHash>) {
+    /// Ends a walk: enters the blocks that are read behind all others of the host.
+    pub(super) fn enter(&mut self, disk: &mut Disk, slot: u32) {
+        for positions in disk.came.drain(..) {
+            self.host.enter(slot as usize, positions);
+        }
+    }
+
+    /// Begins to write the blocks of a request to the disk, whose stores on the host have ended.
+    pub(in super::super) fn write_behind(&mut self, slot: u32) {
         let record = self.record_of(slot);
+        let storing = self.requests.get(slot as usize).map_or_else(Vec::new, |request| request.storing.clone());
         if let Some(disk) = &mut self.disk
-            && !hashes.is_empty()
+            && !storing.is_empty()
         {
-            self.host.begin_load(&hashes);
-            disk.cascade(slot, record, hashes);
+            self.host.pin(&storing);
+            let hashes = self.host.hashes(&storing);
+            disk.cascade(slot, record, storing, &hashes);
         }
     }
 
@@ -171,8 +184,9 @@ impl Offload {
         disk.copies.drain(..).for_each(&mut on_done);
     }
 
-    /// Drops what the disk tier knows of a request that has ended and whose stores have.
-    pub(in super::super) fn end_at_disk(&mut self, slot: u32) {
+    /// Drops what the tiers know of a request that has ended and whose stores have.
+    pub(in super::super) fn end_request(&mut self, slot: u32) {
+        self.host.end(slot as usize);
         if let Some(disk) = &mut self.disk {
             disk.look_ups.end(slot as usize);
             *disk.request(slot) = super::Asking::default();

@@ -2,6 +2,7 @@
 //! the script that wrote them. `RIDGEPOINT_TIERING_CALLS` names another file of the kind.
 
 use std::io::{BufRead, BufReader};
+use std::ops::Range;
 
 use serde::Deserialize;
 use serde_json::{Value, from_value, json};
@@ -10,6 +11,7 @@ use super::super::{KvOffload, Offload};
 use super::tier::Found;
 use super::{Job, KvDisk};
 use crate::replay::block_pool::BlockHash;
+use crate::replay::slot::Slot;
 
 #[derive(Debug, Deserialize)]
 struct Case {
@@ -20,6 +22,8 @@ struct Case {
 /// The tiers under vLLM's calls.
 struct Tiers {
     offload: Offload,
+    /// The chains of the requests.
+    requests: Vec<Slot>,
     /// Jobs in the order of submission; `None` for those that have ended.
     jobs: Vec<Option<Job>>,
     /// Whether the step has asked for the jobs that ended.
@@ -32,7 +36,7 @@ impl Tiers {
         let config = KvOffload { num_cpu_blocks, block_bytes: 1, offload_prompt_only: false, contention: 1.0, disk };
         let mut offload = Offload::new(&config, 1);
         offload.events = Some(Vec::new());
-        Tiers { offload, jobs: Vec::new(), has_polled: false }
+        Tiers { offload, requests: Vec::new(), jobs: Vec::new(), has_polled: false }
     }
 
     fn poll(&mut self) {
@@ -42,16 +46,32 @@ impl Tiers {
         }
     }
 
-    fn look_up(&mut self, request: u32, keys: &[BlockHash]) -> Value {
+    fn new_request(&mut self, request: u32, hashes: Vec<BlockHash>) {
+        self.offload.add(request, request);
+        let mut state = Slot { hashes, ..Slot::default() };
+        state.rank.record = request;
+        self.requests.push(state);
+    }
+
+    /// The number of blocks of a request's chain.
+    fn know(&mut self, request: u32) -> u32 {
+        let state = &self.requests[request as usize];
+        let number = state.hashes.len() as u32;
+        self.offload.host.know(request as usize, state, number);
+        number
+    }
+
+    fn look_up(&mut self, request: u32, first: u32) -> Value {
         self.poll();
-        self.offload.host.touch(keys);
+        let number = self.know(request);
+        self.offload.host.touch(request as usize, number);
         let mut disk = self.offload.disk.take().unwrap();
-        disk.is_settled = false;
+        self.offload.host.walk(request as usize, first);
         let mut found = Vec::new();
-        for key in keys {
-            found.push(match self.offload.look_up(&mut disk, request, *key) {
+        for position in first..number {
+            found.push(match self.offload.look_up(&mut disk, request, position) {
                 Found::Miss => 0,
-                Found::Hit => 1,
+                Found::Hit | Found::Loading => 1,
                 Found::Reading | Found::Storing => 2,
                 Found::Retry => 3,
             });
@@ -59,29 +79,29 @@ impl Tiers {
                 break;
             }
         }
+        self.offload.enter(&mut disk, request);
         self.offload.disk = Some(disk);
         json!(found)
     }
 
-    fn store(&mut self, keys: &[BlockHash]) -> Value {
+    fn store(&mut self, request: u32, positions: Range<u32>) -> Value {
         self.poll();
-        let (host, recency) = (&mut self.offload.host, &mut self.offload.recency);
-        let Some(room) = host.make_room(keys, recency.round, |host| recency.enter(|hashes| host.touch(hashes))) else {
-            return Value::Null;
-        };
-        if !room.removed.is_empty() {
-            super::super::note(&mut self.offload.events, true, room.removed);
+        self.know(request);
+        let (slot, end, mut stored, mut removed) = (request as usize, positions.end, Vec::new(), Vec::new());
+        let number = self.offload.host.offer(slot, positions, &mut stored, |serial| removed.push(serial));
+        super::super::note(&mut self.offload.events, true, removed);
+        let Some(number) = number else { return Value::Null };
+        if number > 0 {
+            self.offload.host.touch(slot, end);
         }
-        if !room.stored.is_empty() {
-            self.offload.host.touch(keys);
-        }
-        json!(room.stored)
+        self.offload.requests[slot].storing.extend(&stored);
+        json!(self.offload.host.hashes(&stored))
     }
 
-    fn stored(&mut self, request: u32, keys: Vec<BlockHash>) {
-        self.offload.requests[request as usize].storing = keys;
-        self.offload.complete_stores(request);
-        self.submit(false);
+    fn load(&mut self, request: u32, positions: Range<u32>) -> Value {
+        let loading = &mut self.offload.requests[request as usize].loading;
+        self.offload.host.begin_load(request as usize, positions, loading);
+        json!(self.offload.disk.as_ref().unwrap().num_read(request, &self.offload.host.hashes(loading)))
     }
 
     /// Takes the jobs that were begun, as the link would.
@@ -100,26 +120,23 @@ impl Tiers {
 
     /// Makes a call, and returns its result and the events since the last one.
     fn call(&mut self, call: &[Value]) -> (Value, Value) {
-        let number = || from_value::<u32>(call[1].clone()).unwrap();
-        let keys = || from_value::<Vec<BlockHash>>(call[2].clone()).unwrap();
-        if matches!(call[0].as_str(), Some("lookup" | "store")) && self.offload.requests.len() <= number() as usize {
-            self.offload.add(number(), number());
-        }
+        let number = |at: usize| from_value::<u32>(call[at].clone()).unwrap();
         let mut result = Value::Null;
         match call[0].as_str().unwrap() {
-            "lookup" => result = self.look_up(number(), &keys()),
-            "store" => result = self.store(&keys()),
-            "stored" => self.stored(number(), keys()),
-            "load" => {
-                self.offload.host.begin_load(&keys());
-                result = json!(self.offload.disk.as_ref().unwrap().num_read(number(), &keys()));
+            "new" => self.new_request(number(1), from_value(call[2].clone()).unwrap()),
+            "lookup" => result = self.look_up(number(1), number(2)),
+            "store" => result = self.store(number(1), number(2)..number(3)),
+            "stored" => {
+                self.offload.complete_stores(number(1));
+                self.submit(false);
             }
-            "loaded" => self.offload.host.end_load(&keys()),
+            "load" => result = self.load(number(1), number(2)..number(3)),
+            "loaded" => self.offload.finish_load(number(1)),
             "job" => {
-                let job = self.jobs[number() as usize].take().unwrap();
+                let job = self.jobs[number(1) as usize].take().unwrap();
                 self.offload.disk.as_mut().unwrap().end(job);
             }
-            "finish" => self.offload.end_at_disk(number()),
+            "finish" => self.offload.end_request(number(1)),
             "step" => self.step(),
             other => panic!("{other} is no call"),
         }

@@ -1,0 +1,291 @@
+//! The blocks that the host holds, and which of them make room for others.
+//!
+//! Mirrors `CPUOffloadingManager` with its LRU policy (vLLM 0.19.0, `vllm/v1/kv_offload/cpu/manager.py`, `policies/lru.py`). vLLM moves
+//! every block of a request to the end of a list with each block that the request fills. Here the blocks that the same requests share
+//! are one run with one time of use, so that a use costs a visit to each run and the order is the same.
+#![expect(clippy::indexing_slicing, reason = "the tier numbers its runs, blocks and slots within its lists")]
+#![expect(clippy::cast_possible_truncation, reason = "the number of blocks is checked against 2^26")]
+
+mod runs;
+#[cfg(test)]
+mod tests;
+mod walk;
+
+use std::cmp::Reverse;
+use std::collections::binary_heap::PeekMut;
+use std::collections::{BinaryHeap, HashMap};
+use std::hash::BuildHasherDefault;
+use std::ops::Range;
+
+use super::super::block_pool::{AlreadyHashed, BlockHash};
+use super::super::list::NONE;
+use runs::{LastUse, Run};
+pub(super) use walk::State;
+
+/// A block of the host.
+#[derive(Debug, Clone, Copy)]
+struct HostBlock {
+    /// The run that it belongs to.
+    run: u32,
+    is_written: bool,
+    /// Number of loads that read it.
+    num_loads: u32,
+    /// Number of writes to the disk that read it.
+    num_pins: u32,
+    /// Number of blocks that had been given room before this one.
+    serial: u64,
+    /// The last offer of blocks that this one was in.
+    offer: u64,
+}
+
+impl HostBlock {
+    /// Whether it can go: it is neither written nor read.
+    fn is_idle(&self) -> bool {
+        self.is_written && self.num_loads == 0 && self.num_pins == 0
+    }
+}
+
+/// The host's blocks by the chains of the requests that they belong to.
+#[derive(Debug)]
+pub(super) struct HostBlocks {
+    capacity: u32,
+    blocks: Vec<HostBlock>,
+    unused_blocks: Vec<u32>,
+    num_idle: u32,
+    /// Number of changes after which an offer that was refused may fit. It begins at 1.
+    pub(super) num_changes: u64,
+    next_serial: u64,
+    offers: u64,
+    runs: Vec<Run>,
+    unused_runs: Vec<u32>,
+    /// The run that begins with a hash. A hash stands for all blocks before it, too.
+    heads: HashMap<BlockHash, u32, BuildHasherDefault<AlreadyHashed>>,
+    /// The run in which the chain of each slot ends.
+    ends: Vec<u32>,
+    uses: u64,
+    /// Every run with an idle block, at its last use or an earlier one.
+    idle: BinaryHeap<Reverse<(LastUse, u32)>>,
+    /// The runs that the last call of [`HostBlocks::trace`] found.
+    path: Vec<u32>,
+    /// Number of these runs that a walk has left behind.
+    walked: usize,
+    /// Runs that an eviction has passed: what is idle in them is in the offer.
+    passed: Vec<u32>,
+}
+
+impl HostBlocks {
+    pub(super) fn new(capacity: u32) -> Self {
+        HostBlocks {
+            capacity,
+            blocks: Vec::new(),
+            unused_blocks: Vec::new(),
+            num_idle: 0,
+            num_changes: 1,
+            next_serial: 0,
+            offers: 0,
+            runs: Vec::new(),
+            unused_runs: Vec::new(),
+            heads: HashMap::default(),
+            ends: Vec::new(),
+            uses: 0,
+            idle: BinaryHeap::new(),
+            path: Vec::new(),
+            walked: 0,
+            passed: Vec::new(),
+        }
+    }
+
+    /// Number of blocks that it holds or is about to.
+    pub(super) fn len(&self) -> u32 {
+        (self.blocks.len() - self.unused_blocks.len()) as u32
+    }
+
+    /// Number of leading blocks at these positions of a slot's chain that can be loaded; `None` while another request loads one of
+    /// them.
+    pub(super) fn lookup(&mut self, slot: usize, positions: Range<u32>) -> Option<u32> {
+        self.trace(slot, positions.start);
+        let mut hits = 0;
+        for run in &self.path {
+            let run = &self.runs[*run as usize];
+            for block in &run.held[run.range(positions.clone())] {
+                let block = self.blocks.get(*block as usize).filter(|block| block.is_written);
+                let Some(block) = block else { return Some(hits) };
+                if block.num_loads > 0 {
+                    return None;
+                }
+                hits += 1;
+            }
+        }
+        Some(hits)
+    }
+
+    /// Keeps the blocks at these positions of a slot's chain until a load of them has ended, and appends them to `loading`.
+    pub(super) fn begin_load(&mut self, slot: usize, positions: Range<u32>, loading: &mut Vec<u32>) {
+        self.trace(slot, positions.start);
+        for run in &self.path {
+            let run = &mut self.runs[*run as usize];
+            for block in &run.held[run.range(positions.clone())] {
+                let state = &mut self.blocks[*block as usize];
+                run.num_idle -= u32::from(state.is_idle());
+                self.num_idle -= u32::from(state.is_idle());
+                state.num_loads += 1;
+                loading.push(*block);
+            }
+        }
+    }
+
+    /// Ends a load of blocks.
+    pub(super) fn end_load(&mut self, blocks: &[u32]) {
+        for block in blocks {
+            self.blocks[*block as usize].num_loads -= 1;
+            self.settle(*block);
+        }
+    }
+
+    /// Marks blocks as written.
+    pub(super) fn end_store(&mut self, blocks: &[u32], mut on_written: impl FnMut(u64)) {
+        for block in blocks {
+            let state = &mut self.blocks[*block as usize];
+            state.is_written = true;
+            on_written(state.serial);
+            self.settle(*block);
+        }
+    }
+
+    /// Counts a block whose store or load has ended as idle, if it is.
+    fn settle(&mut self, block: u32) {
+        let block = &self.blocks[block as usize];
+        if block.is_idle() {
+            self.num_changes += 1;
+            self.num_idle += 1;
+            self.runs[block.run as usize].num_idle += 1;
+            self.queue(block.run);
+        }
+    }
+
+    /// Puts a run with an idle block into `idle`.
+    fn queue(&mut self, run: u32) {
+        let state = &mut self.runs[run as usize];
+        if !std::mem::replace(&mut state.is_queued, true) {
+            self.idle.push(Reverse((state.last_use, run)));
+        }
+    }
+
+    /// Makes room for those blocks at these positions of a slot's chain that it does not hold, and appends them to `stored`. Returns
+    /// their number; `None`, and changes nothing, if too few others can go: blocks that are written or read stay, and so do those
+    /// of the offer.
+    pub(super) fn offer(
+        &mut self,
+        slot: usize,
+        positions: Range<u32>,
+        stored: &mut Vec<u32>,
+        on_removed: impl FnMut(u64),
+    ) -> Option<u32> {
+        self.offers += 1;
+        self.trace(slot, positions.start);
+        let (mut missing, mut num_idle) = (0u32, self.num_idle);
+        for run in &self.path {
+            let run = &self.runs[*run as usize];
+            for block in &run.held[run.range(positions.clone())] {
+                if *block == NONE {
+                    missing += 1;
+                } else {
+                    let state = &mut self.blocks[*block as usize];
+                    state.offer = self.offers;
+                    num_idle -= u32::from(state.is_idle());
+                }
+            }
+        }
+        let leaving = missing.saturating_sub(self.capacity.saturating_sub(self.len()));
+        if leaving > num_idle {
+            return None;
+        }
+        if leaving > 0 {
+            self.evict(leaving, on_removed);
+        }
+        if missing > 0 {
+            self.num_changes += 1;
+            for at in 0..self.path.len() {
+                self.hold(self.path[at], positions.clone(), stored);
+            }
+        }
+        Some(missing)
+    }
+
+    /// Removes the least recently used idle blocks that are not in the last offer. There are at least `number`.
+    fn evict(&mut self, mut number: u32, mut on_removed: impl FnMut(u64)) {
+        while number > 0
+            && let Some(mut oldest) = self.idle.peek_mut()
+        {
+            let Reverse((last_use, index)) = *oldest;
+            let run = &mut self.runs[index as usize];
+            if run.num_idle == 0 {
+                run.is_queued = false;
+                PeekMut::pop(oldest);
+                continue;
+            }
+            if last_use < run.last_use {
+                *oldest = Reverse((run.last_use, index));
+                continue;
+            }
+            let last = run.bound.saturating_sub(1);
+            for step in 0..run.bound {
+                let block = &mut run.held[if run.is_forward { step } else { last - step }];
+                let state = match self.blocks.get(*block as usize) {
+                    Some(state) if state.is_idle() && state.offer != self.offers => state,
+                    _ => continue,
+                };
+                on_removed(state.serial);
+                self.unused_blocks.push(std::mem::replace(block, NONE));
+                (run.num_held, run.num_idle) = (run.num_held - 1, run.num_idle - 1);
+                self.num_idle -= 1;
+                number -= 1;
+                if number == 0 {
+                    break;
+                }
+            }
+            run.trim();
+            if number > 0 || run.num_idle == 0 {
+                run.is_queued = false;
+                PeekMut::pop(oldest);
+                self.passed.push(index);
+            }
+        }
+        while let Some(run) = self.passed.pop() {
+            match self.runs[run as usize].num_idle {
+                0 => self.release(run),
+                _ => self.queue(run),
+            }
+        }
+    }
+
+    /// Gives room to the blocks of a run within `positions` that are not held.
+    fn hold(&mut self, index: u32, positions: Range<u32>, stored: &mut Vec<u32>) {
+        let run = &mut self.runs[index as usize];
+        let range = run.range(positions);
+        run.bound = run.bound.max(range.end);
+        for at in &mut run.held[range] {
+            if *at != NONE {
+                continue;
+            }
+            let block = HostBlock {
+                run: index,
+                is_written: false,
+                num_loads: 0,
+                num_pins: 0,
+                serial: self.next_serial,
+                offer: self.offers,
+            };
+            self.next_serial += 1;
+            *at = if let Some(number) = self.unused_blocks.pop() {
+                self.blocks[number as usize] = block;
+                number
+            } else {
+                self.blocks.push(block);
+                self.blocks.len() as u32 - 1
+            };
+            run.num_held += 1;
+            stored.push(*at);
+        }
+    }
+}

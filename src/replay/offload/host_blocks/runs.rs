@@ -1,0 +1,236 @@
+//! The chains of requests as a prefix tree: a run of blocks that belong to the same chains, and the runs behind it.
+//!
+//! A run is split where chains part and where a use ends. Chains are told apart by hashes, each of which stands for a block and all
+//! blocks before it.
+
+use std::cmp::Reverse;
+use std::ops::Range;
+
+use super::super::super::block_pool::BlockHash;
+use super::super::super::kv_cache::hash_of;
+use super::super::super::list::NONE;
+use super::super::super::slot::Slot;
+use super::HostBlocks;
+
+/// The last use of a run: its number, and the run's place in it. The end of a chain counts as used before its beginning.
+pub(super) type LastUse = (u64, Reverse<u32>);
+
+/// Blocks that follow each other in the same chains.
+#[derive(Debug)]
+pub(super) struct Run {
+    /// The run before it, or `NONE`.
+    pub(super) parent: u32,
+    /// Position behind its last block.
+    pub(super) end: u32,
+    pub(super) hashes: Vec<BlockHash>,
+    /// The host's block at each position, or `NONE`.
+    pub(super) held: Vec<u32>,
+    /// Offset behind the last block that may be held.
+    pub(super) bound: usize,
+    /// Number of runs behind it, and of slots whose chains end with it.
+    num_users: u32,
+    pub(super) num_held: u32,
+    pub(super) num_idle: u32,
+    pub(super) last_use: LastUse,
+    /// Whether its beginning goes before its end, as of blocks that came from the disk and were not used since.
+    pub(super) is_forward: bool,
+    /// Whether it is in the queue of runs with idle blocks.
+    pub(super) is_queued: bool,
+}
+
+impl Run {
+    const EMPTY: Run = Run {
+        parent: NONE,
+        end: 0,
+        hashes: Vec::new(),
+        held: Vec::new(),
+        bound: 0,
+        num_users: 0,
+        num_held: 0,
+        num_idle: 0,
+        last_use: (0, Reverse(0)),
+        is_forward: false,
+        is_queued: false,
+    };
+
+    pub(super) fn start(&self) -> u32 {
+        self.end - self.held.len() as u32
+    }
+
+    /// Offsets of the blocks at these positions of a chain.
+    pub(super) fn range(&self, positions: Range<u32>) -> Range<usize> {
+        let start = self.start();
+        let offset = |position: u32| position.clamp(start, self.end) - start;
+        offset(positions.start) as usize..offset(positions.end) as usize
+    }
+
+    /// Lowers the bound to the last block that is held.
+    pub(super) fn trim(&mut self) {
+        while self.bound > 0 && self.held[self.bound - 1] == NONE {
+            self.bound -= 1;
+        }
+    }
+}
+
+impl HostBlocks {
+    /// Begins the chain of a new request.
+    pub(in crate::replay::offload) fn begin(&mut self, slot: usize) {
+        if self.ends.len() <= slot {
+            self.ends.resize(slot + 1, NONE);
+        }
+        self.end(slot);
+    }
+
+    /// Ends the chain of a request.
+    pub(in crate::replay::offload) fn end(&mut self, slot: usize) {
+        let end = std::mem::replace(&mut self.ends[slot], NONE);
+        self.leave(end);
+    }
+
+    /// Extends a request's chain to its first `number` blocks.
+    pub(in crate::replay::offload) fn know(&mut self, slot: usize, state: &Slot, number: u32) {
+        let (last, known) = (self.ends[slot], self.chain_len(slot));
+        if known >= number {
+            return;
+        }
+        let hashes = (known..number).map(|position| hash_of(state, position as usize));
+        if let Some(run) = self.runs.get_mut(last as usize).filter(|run| run.num_users == 1) {
+            run.hashes.extend(hashes);
+            run.held.resize(run.hashes.len(), NONE);
+            run.end = number;
+            return;
+        }
+        let (mut end, mut known) = (last, known);
+        while known < number {
+            end = match self.heads.get(&hash_of(state, known as usize)) {
+                Some(next) => {
+                    let run = &self.runs[*next as usize];
+                    let same = run.hashes.iter().zip(known..number);
+                    let same = same.take_while(|(hash, at)| **hash == hash_of(state, *at as usize)).count();
+                    self.cut(*next, same)
+                }
+                None => self.push(end, (known..number).map(|at| hash_of(state, at as usize))),
+            };
+            known = self.runs[end as usize].end;
+        }
+        self.runs[end as usize].num_users += 1;
+        self.ends[slot] = end;
+        self.leave(last);
+    }
+
+    /// Number of blocks of a slot's chain.
+    fn chain_len(&self, slot: usize) -> u32 {
+        self.runs.get(self.ends[slot] as usize).map_or(0, |run| run.end)
+    }
+
+    /// Notes a use of the first `number` blocks of a request's chain.
+    pub(in crate::replay::offload) fn touch(&mut self, slot: usize, number: u32) {
+        self.uses += 1;
+        let mut index = self.ends[slot];
+        while index != NONE {
+            let run = &self.runs[index as usize];
+            let (start, end) = (run.start(), run.end);
+            if start < number {
+                if number < end {
+                    index = self.cut(index, (number - start) as usize);
+                }
+                let run = &mut self.runs[index as usize];
+                (run.last_use, run.is_forward) = ((self.uses, Reverse(end.min(number))), false);
+            }
+            index = self.runs[index as usize].parent;
+        }
+    }
+
+    /// Finds the runs of a slot's chain that reach beyond position `first`, in their order.
+    pub(super) fn trace(&mut self, slot: usize, first: u32) {
+        self.path.clear();
+        let mut index = self.ends[slot];
+        while let Some(run) = self.runs.get(index as usize).filter(|run| run.end > first) {
+            self.path.push(index);
+            index = run.parent;
+        }
+        self.path.reverse();
+    }
+
+    /// Adds a run.
+    fn push(&mut self, parent: u32, hashes: impl Iterator<Item = BlockHash>) -> u32 {
+        let index = self.unused_runs.pop().unwrap_or_else(|| {
+            self.runs.push(Run::EMPTY);
+            self.runs.len() as u32 - 1
+        });
+        let start = self.runs.get(parent as usize).map_or(0, |run| run.end);
+        let run = &mut self.runs[index as usize];
+        // A run that was dropped may still be queued.
+        let is_queued = run.is_queued;
+        let (mut known, mut held) = (std::mem::take(&mut run.hashes), std::mem::take(&mut run.held));
+        known.clear();
+        held.clear();
+        known.extend(hashes);
+        held.resize(known.len(), NONE);
+        self.heads.insert(known[0], index);
+        *run = Run { parent, end: start + held.len() as u32, hashes: known, held, is_queued, ..Run::EMPTY };
+        if let Some(parent) = self.runs.get_mut(parent as usize) {
+            parent.num_users += 1;
+        }
+        index
+    }
+
+    /// Splits a run behind its first `number` blocks, unless it has no others. Returns the run of these; the others stay where they are.
+    pub(super) fn cut(&mut self, index: u32, number: usize) -> u32 {
+        let run = &mut self.runs[index as usize];
+        if number >= run.held.len() {
+            return index;
+        }
+        let (parent, last_use, bound, is_forward) = (run.parent, run.last_use, run.bound, run.is_forward);
+        let hashes: Vec<BlockHash> = run.hashes.drain(..number).collect();
+        let held: Vec<u32> = run.held.drain(..number).collect();
+        let first = self.push(parent, hashes.into_iter());
+        let run = &mut self.runs[index as usize];
+        run.bound = bound.saturating_sub(number);
+        run.parent = first;
+        self.heads.insert(run.hashes[0], index);
+        let (mut num_held, mut num_idle) = (0, 0);
+        for block in held.iter().filter(|block| **block != NONE) {
+            let block = &mut self.blocks[*block as usize];
+            block.run = first;
+            num_held += 1;
+            num_idle += u32::from(block.is_idle());
+        }
+        (run.num_held, run.num_idle) = (run.num_held - num_held, run.num_idle - num_idle);
+        if let Some(parent) = self.runs.get_mut(parent as usize) {
+            parent.num_users -= 1;
+        }
+        let run = &mut self.runs[first as usize];
+        run.last_use = (last_use.0, Reverse(if is_forward { u32::MAX - run.end } else { run.end }));
+        run.is_forward = is_forward;
+        (run.num_users, run.num_held, run.num_idle, run.held) = (1, num_held, num_idle, held);
+        run.bound = bound.min(number);
+        if num_idle > 0 {
+            self.queue(first);
+        }
+        first
+    }
+
+    /// Ends the use of a run by a chain or by a run behind it.
+    fn leave(&mut self, run: u32) {
+        if let Some(state) = self.runs.get_mut(run as usize) {
+            state.num_users -= 1;
+            self.release(run);
+        }
+    }
+
+    /// Drops a run that holds no block, that no chain ends with and that is before no other.
+    pub(super) fn release(&mut self, mut index: u32) {
+        while let Some(run) = self.runs.get_mut(index as usize)
+            && run.num_users == 0
+            && run.num_held == 0
+        {
+            self.heads.remove(&run.hashes[0]);
+            self.unused_runs.push(index);
+            index = std::mem::replace(&mut run.parent, NONE);
+            if let Some(parent) = self.runs.get_mut(index as usize) {
+                parent.num_users -= 1;
+            }
+        }
+    }
+}
