@@ -180,13 +180,15 @@ mod tests {
     #[test]
     fn a_disk_is_assumed_unless_it_was_measured() {
         let link = r#"{"latency_us": 0, "bytes_per_s": 1e9}"#;
-        let text =
-            format!(r#"{{"gpu_to_cpu": {link}, "cpu_to_gpu": {link}, "contention": 1, "disk_to_cpu": {link}}}"#);
+        let text = format!(r#"{{"gpu_to_cpu": {link}, "cpu_to_gpu": {link}, "contention": 1, "disk_to_cpu": {link}}}"#);
         let transfers = KvTransfers::from_json("t.json", &text).unwrap();
         // 5 MB take 1 ms at 5 GB/s, and 5 ms at 1 GB/s.
-        let times = [TransferDirection::CpuToDisk, TransferDirection::DiskToCpu].map(|of| transfers.time_us(of, 5_000_000));
+        let times =
+            [TransferDirection::CpuToDisk, TransferDirection::DiskToCpu].map(|of| transfers.time_us(of, 5_000_000));
         assert!((times[0] - 1100.0).abs() < 1e-9 && (times[1] - 5000.0).abs() < 1e-9, "{times:?}");
         let bad = text.replace("\"disk_to_cpu\": {\"latency_us\": 0", "\"disk_to_cpu\": {\"latency_us\": -3");
-        assert!(KvTransfers::from_json("t.json", &bad).unwrap_err().to_string().contains("disk_to_cpu.latency_us = -3"));
+        assert!(
+            KvTransfers::from_json("t.json", &bad).unwrap_err().to_string().contains("disk_to_cpu.latency_us = -3")
+        );
     }
 }

@@ -74,11 +74,14 @@ impl KvDiskTier {
                 "enable_kv_events" if value.is_boolean() => {}
                 "locality" if value.is_null() || value == "LOCAL" => {}
                 "backpressure" if value.is_null() => {}
-                "backpressure" => at_fault(key, value, "back-pressure is not modelled, and is off by default: leave it out"),
+                "backpressure" => {
+                    at_fault(key, value, "back-pressure is not modelled, and is off by default: leave it out")
+                }
                 _ => at_fault(
                     key,
                     value,
-                    "type, root_dir, n_read_threads, n_write_threads, enable_kv_events, the locality LOCAL and num_disk_blocks are modelled",
+                    "type, root_dir, n_read_threads, n_write_threads, enable_kv_events, the locality LOCAL and num_disk_blocks are \
+                     modelled",
                 ),
             }
         }

@@ -61,8 +61,7 @@ impl KvOffloading {
         if gib.is_some() && connector.is_some() {
             keys.problem("kv_offloading_size", "is given beside kv_transfer_config: keep one");
         }
-        let sized =
-            gib.map(|gib| KvOffloading { size: KvOffloadingSize::Bytes(gib * GIB), ..KvOffloading::NONE });
+        let sized = gib.map(|gib| KvOffloading { size: KvOffloadingSize::Bytes(gib * GIB), ..KvOffloading::NONE });
         connector.or(sized)
     }
 

@@ -60,9 +60,7 @@ fn replayed(config: &EngineConfig) -> (Replay, Recorder) {
 /// Direction, blocks, earliest start and end in µs of every copy.
 fn copies(seen: &Recorder) -> Vec<(&'static str, u32, u64, u64)> {
     let copies = seen.kv.iter().filter_map(|event| match event {
-        KvEvent::Transfer(copy) => {
-            Some((copy.direction.name(), copy.num_blocks, copy.ready_ns / US, copy.end_ns / US))
-        }
+        KvEvent::Transfer(copy) => Some((copy.direction.name(), copy.num_blocks, copy.ready_ns / US, copy.end_ns / US)),
         _ => None,
     });
     copies.collect()

@@ -78,7 +78,9 @@ impl DiskReport {
         let size = number(Some(counted.max_blocks_in_use as f64 * self.tier.block_bytes as f64 / GIB));
         let limit = match self.tier.num_disk_blocks {
             None => "no limit".to_owned(),
-            Some(most) => format!("a limit of {}, {} evicted", plural(u64::from(most), "block"), count(counted.evicted_blocks)),
+            Some(most) => {
+                format!("a limit of {}, {} evicted", plural(u64::from(most), "block"), count(counted.evicted_blocks))
+            }
         };
         let refused = match counted.refused_reads {
             0 => String::new(),

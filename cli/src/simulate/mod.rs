@@ -55,7 +55,7 @@ pub struct Simulate {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["correction", "efficiency"], help_heading = PREDICTION)]
     latency: Option<PathBuf>,
     /// File of measured transfer times, as `ridgepoint ingest --output-transfers` writes it [default: a copy takes 20 µs, and its bytes at
-    /// 85 % of the link between GPU and host]
+    /// 85 % of the link between GPU and host; one of a disk takes 100 µs, and its bytes at 7 GB/s to the host and 5 GB/s from it]
     #[arg(long, value_name = "FILE", help_heading = PREDICTION)]
     kv_transfers: Option<PathBuf>,
     #[command(flatten)]
@@ -138,7 +138,13 @@ pub fn run(args: &Simulate, common: &Common) -> Result<Outcome<Simulation>, Fail
         let transfers = KvTransfers::read(path)?;
         latency = latency.with_kv_transfers(transfers);
         match &mut engine.config.kv_offload {
-            Some(tier) => tier.contention = transfers.contention,
+            Some(tier) => {
+                tier.contention = transfers.contention;
+                if tier.disk.is_none() && (transfers.cpu_to_disk.is_some() || transfers.disk_to_cpu.is_some()) {
+                    let said = "--kv-transfers gives times of a disk, which have no effect without secondary_tiers";
+                    warnings.push(said.to_owned());
+                }
+            }
             None => warnings.push("--kv-transfers has no effect without --kv-offloading-size".to_owned()),
         }
     }

@@ -11,9 +11,8 @@ const LOAD: &str =
 /// A server of 40 blocks with a host's tier of 31 and these tiers behind it.
 fn server(tiers: &str) -> String {
     let extra = format!(r#"{{"spec_name":"TieringOffloadingSpec","num_cpu_blocks":31,"secondary_tiers":{tiers}}}"#);
-    let config = format!(
-        r#"{{"kv_connector":"OffloadingConnector","kv_role":"kv_both","kv_connector_extra_config":{extra}}}"#
-    );
+    let config =
+        format!(r#"{{"kv_connector":"OffloadingConnector","kv_role":"kv_both","kv_connector_extra_config":{extra}}}"#);
     format!(
         "--model llama-3.1-8b --hardware h100 --num-gpu-blocks-override 40 --max-model-len 500 --kv-transfer-config {config}"
     )
@@ -75,7 +74,8 @@ fn a_prompt_that_gpu_and_host_have_lost_is_read_from_the_disk() {
 #[test]
 fn disks_that_are_not_modelled_are_told() {
     let fails = |tiers: &str, said: &[&str]| {
-        simulate(&format!("{} --request-rate 1 --num-requests 2 --input-len 100 --output-len 2", server(tiers))).fails(1, said);
+        simulate(&format!("{} --request-rate 1 --num-requests 2 --input-len 100 --output-len 2", server(tiers)))
+            .fails(1, said);
     };
     fails(r#"[{"type":"p2p","root_dir":"/kv"}]"#, &["type = \"p2p\" in secondary_tiers", "fs is modelled"]);
     let fs = r#"{"type":"fs","root_dir":"/kv"}"#;

@@ -42,7 +42,8 @@ fn prompt(arrival_ms: u64, id: u64) -> WorkloadRequest {
 fn transfers_of_a_replay_are_found_again() {
     let deployment = Deployment { block_size: 4, ..Deployment::default() };
     // 20 usable blocks: each prompt takes those of the one before it.
-    let tier = KvOffload { num_cpu_blocks: 100, block_bytes: 1000, offload_prompt_only: false, contention: 1.0, disk: None };
+    let tier =
+        KvOffload { num_cpu_blocks: 100, block_bytes: 1000, offload_prompt_only: false, contention: 1.0, disk: None };
     let config = EngineConfig { kv_offload: Some(tier), ..EngineConfig::new(&deployment, 80, 21) };
     // More steps than one line of the file has.
     let prompts = (0..120).map(|at| prompt(100 * at, at % 3)).collect();

@@ -3,7 +3,10 @@
 //! # Source
 //! "Trace Event Format", the Chromium project: phases `X` complete, `C` counter, `b` and `e` nestable asynchronous, `M` metadata;
 //! `ts` and `dur` are µs.
-#![expect(clippy::indexing_slicing, reason = "a key that is set in a JSON object that was made here; a track for each direction of copies")]
+#![expect(
+    clippy::indexing_slicing,
+    reason = "a key that is set in a JSON object that was made here; a track for each direction of copies"
+)]
 
 use std::collections::HashMap;
 use std::io::{self, BufWriter, Write};

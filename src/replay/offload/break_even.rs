@@ -102,7 +102,8 @@ mod tests {
 
     #[test]
     fn loading_pays_from_the_length_whose_steps_take_longer() {
-        let offload = KvOffload { num_cpu_blocks: 9, block_bytes: 16, offload_prompt_only: false, contention: 1.0, disk: None };
+        let offload =
+            KvOffload { num_cpu_blocks: 9, block_bytes: 16, offload_prompt_only: false, contention: 1.0, disk: None };
         let base = EngineConfig::new(&Deployment::default(), 4096, 1000);
         let mut engine = EngineConfig { kv_offload: Some(offload), max_num_batched_tokens: 8192, ..base };
         // n blocks save 16·n µs of one step and take 100 + 4·n µs: 9 blocks are the first that pay, 144 against 136.
@@ -122,7 +123,8 @@ mod tests {
     #[test]
     fn a_read_pays_later_than_a_load() {
         let disk = Some(KvDisk { block_bytes: 20, num_disk_blocks: None });
-        let offload = KvOffload { num_cpu_blocks: 9, block_bytes: 16, offload_prompt_only: false, contention: 1.0, disk };
+        let offload =
+            KvOffload { num_cpu_blocks: 9, block_bytes: 16, offload_prompt_only: false, contention: 1.0, disk };
         let base = EngineConfig::new(&Deployment::default(), 4096, 1000);
         let engine = EngineConfig { kv_offload: Some(offload), max_num_batched_tokens: 8192, ..base };
         let found = LoadOrCompute::break_even_from_disk(&Line, &engine);

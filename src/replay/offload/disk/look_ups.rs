@@ -1,7 +1,7 @@
 //! The look-ups of the disk's blocks, which are answered between two steps.
 //!
-//! Mirrors `AsyncLookupManager` (vLLM 0.32.0, `vllm/v1/kv_offload/tiering/async_lookup.py`) whose worker answers within a step. An answer is
-//! kept as long as a request that asked for it lives, even where the disk has the block later.
+//! Mirrors `AsyncLookupManager` (vLLM 0.32.0, `vllm/v1/kv_offload/tiering/async_lookup.py`) whose worker answers within a step. An answer
+//! is kept as long as a request that asked for it lives, even where the disk has the block later.
 #![expect(clippy::indexing_slicing, reason = "the tier numbers slots within its list")]
 
 use std::collections::{HashMap, HashSet};

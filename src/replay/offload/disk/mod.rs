@@ -139,8 +139,7 @@ impl Disk {
 
     /// Notes that the copy of a job has ended.
     fn end(&mut self, job: Job) {
-        let removed =
-            if job.is_read { self.files.end_read(&job.copied) } else { self.files.end_write(&job.copied) };
+        let removed = if job.is_read { self.files.end_read(&job.copied) } else { self.files.end_write(&job.copied) };
         for hash in &removed {
             self.look_ups.forget(*hash);
         }

@@ -1,7 +1,7 @@
 //! A walk along a request's chain that looks at single blocks and makes room for them: look-ups with a disk behind the host.
 //!
-//! vLLM enters a block that comes from the disk at the end of its list, after the blocks of its chain that were used by the look-up, and
-//! those that come together the first one first. The run of such blocks has a use of its own, and goes in that order until it is used again.
+//! vLLM enters a block that comes from the disk at the end of its list. It follows the blocks of its chain that the look-up used, and
+//! the blocks that come together are in the order of the chain. Their run has a use of its own, and goes in that order until it is used again.
 
 use std::cmp::Reverse;
 use std::ops::Range;
