@@ -158,12 +158,12 @@ impl Offload {
     /// Number of blocks that a waiting request can load behind its first `num_found` ones; `None` while another request loads some
     /// of them, or while it waits for the disk.
     pub(super) fn lookup(&mut self, slot: u32, state: &Slot, num_found: u32) -> Option<u32> {
-        let (slot, num_full) = (slot as usize, state.num_tokens() / self.block_size);
-        self.host.know(slot, state, num_full);
-        self.host.touch(slot, num_full);
+        let (at, num_full) = (slot as usize, state.num_tokens() / self.block_size);
+        self.host.know(at, state, num_full);
+        self.host.touch(at, num_full);
         match self.disk {
-            None => self.host.lookup(slot, num_found..num_full),
-            Some(_) => self.find_behind(slot as u32, num_found..num_full),
+            None => self.host.lookup(at, num_found..num_full),
+            Some(_) => self.find_behind(slot, num_found..num_full),
         }
     }
 
