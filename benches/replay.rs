@@ -74,8 +74,8 @@ fn main() {
         Box::new(OpenLoop::new(ArrivalPattern::Poisson, 20.0, 1_000_000, RequestShape::new(200, 60), 0).unwrap())
     };
     measure("20 minutes, calibrated roofline", &roofline, &config, &|| profile.workload(0));
-    // 2,000 blocks hold the prompts; 200 do not.
-    for num_cpu_blocks in [2_000, 200] {
+    // 20,000 blocks hold nearly three times the tokens of the GPU, 2,000 hold the prompts, and 200 less than the running requests.
+    for num_cpu_blocks in [20_000, 2_000, 200] {
         let tier = KvOffload {
             num_cpu_blocks,
             block_bytes: 16 << 19,

@@ -72,7 +72,7 @@ pub mod replay {
 #[cfg(feature = "replay")]
 pub mod workload {
     pub use crate::workload::kept_contents::KeptContents;
-    pub use crate::workload::limits::{MAX_RATE_PER_S, MAX_REQUESTS, MAX_TOKENS, check_memory};
+    pub use crate::workload::limits::{MAX_DURATION_S, MAX_RATE_PER_S, MAX_REQUESTS, MAX_TOKENS, check_memory};
     pub use crate::workload::load::LOCKSTEP;
     pub use crate::workload::stoppable::Stoppable;
 }

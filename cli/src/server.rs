@@ -66,6 +66,12 @@ pub struct ServerArgs {
     /// Most tokens of one prompt in a step; 0 sets no limit [default: 0]
     #[arg(long, value_name = "N", allow_negative_numbers = true, help_heading = SCHEDULER)]
     long_prefill_token_threshold: Option<u32>,
+    /// Admit a prompt only if the free KV blocks hold all of it, not only its first chunk; vLLM's default since 0.19
+    #[arg(long, overrides_with = "no_scheduler_reserve_full_isl", help_heading = SCHEDULER)]
+    scheduler_reserve_full_isl: bool,
+    /// Admit a prompt if the free KV blocks hold its first chunk (the default)
+    #[arg(long, overrides_with = "scheduler_reserve_full_isl", help_heading = SCHEDULER)]
+    no_scheduler_reserve_full_isl: bool,
     /// Order of waiting requests: first come, first served, or lowest priority value first [default: fcfs]
     #[arg(long, value_parser = ["fcfs", "priority"], value_name = "POLICY", help_heading = SCHEDULER)]
     scheduling_policy: Option<String>,

@@ -19,6 +19,7 @@ use crate::deployment::Deployment;
 use crate::error::{Error, Result};
 use crate::hardware::Hardware;
 use crate::model::{Attention, LayerGroup, Model, Window};
+use crate::physics::offload::Offloaded;
 use crate::physics::pipeline::layers_per_stage;
 use crate::physics::{KvCacheBytes, Memory};
 use crate::units::GIB;
@@ -92,7 +93,7 @@ pub struct KvCapacity {
     pub gpu_memory_utilization: f64,
     /// Weights on the GPU.
     pub weight_bytes: f64,
-    /// Weights that `cpu_offload_gb` keeps on the host.
+    /// Weights that `cpu_offload_gb` keeps on the host: whole parameters, so that they may be more than asked for.
     pub offloaded_bytes: f64,
     /// Sines and cosines of the rotary embedding: `max_position_embeddings` rows for any `max_model_len`.
     pub position_table_bytes: f64,
@@ -169,8 +170,9 @@ impl KvCapacity {
         let states = StateBlocks::new(model, &memory, deployment);
         let position_table_bytes = position_table_bytes(model);
         let forward_bytes = forward_bytes(model, deployment, max_model_len);
+        let offloaded = Offloaded::new(model, deployment, cpu_offload_gb * GIB).stage_bytes;
         let of_stage = |(stage, (layers, stored_bytes)): (usize, (&u64, &f64))| {
-            let offloaded_bytes = stored_bytes.min(cpu_offload_gb * GIB);
+            let offloaded_bytes = offloaded.get(stage).map_or(0.0, |moved_bytes| stored_bytes.min(*moved_bytes));
             let weight_bytes = stored_bytes - offloaded_bytes;
             let sampling_bytes = if stage + 1 == split.len() { sampling_bytes(model, deployment) } else { 0.0 };
             let activation_bytes = forward_bytes.max(sampling_bytes);

@@ -183,6 +183,7 @@ impl Reading<'_> {
             storage.apply(index, &mut layer);
             layer
         });
+        let (layers, group_of_layer) = grouped(layers);
         Model {
             name: self.name.to_owned(),
             model_type: self.model_type.to_owned(),
@@ -193,7 +194,8 @@ impl Reading<'_> {
             dtype,
             lm_head_weights: storage.lm_head(),
             kv_cache_dtype: quantisation.kv_cache,
-            layers: grouped(layers),
+            layers,
+            group_of_layer,
             sampling: self.sampling(),
             notes: Vec::new(),
         }
@@ -283,15 +285,16 @@ impl Reading<'_> {
     }
 }
 
-/// Groups equal layers, in order of first appearance.
-fn grouped(layers: impl Iterator<Item = LayerGroup>) -> Vec<LayerGroup> {
-    let mut groups: Vec<LayerGroup> = Vec::new();
+/// Groups equal layers, in order of first appearance, and returns the group of each layer.
+fn grouped(layers: impl Iterator<Item = LayerGroup>) -> (Vec<LayerGroup>, Vec<usize>) {
+    let (mut groups, mut group_of_layer) = (Vec::<LayerGroup>::new(), Vec::new());
     for layer in layers {
-        let known = groups.iter_mut().find(|group| LayerGroup { count: 1, ..(*group).clone() } == layer);
-        match known {
+        let known = groups.iter().position(|group| LayerGroup { count: 1, ..group.clone() } == layer);
+        match known.and_then(|known| groups.get_mut(known)) {
             Some(group) => group.count += 1,
             None => groups.push(layer),
         }
+        group_of_layer.push(known.unwrap_or(groups.len() - 1));
     }
-    groups
+    (groups, group_of_layer)
 }

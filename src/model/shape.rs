@@ -258,6 +258,9 @@ pub struct Model {
     pub kv_cache_dtype: Option<DType>,
     /// The layers, in groups of equal ones.
     pub layers: Vec<LayerGroup>,
+    /// The group of each layer, from the first layer on.
+    #[serde(skip)]
+    pub(crate) group_of_layer: Vec<usize>,
     /// The sampling parameters that the publisher recommends; `None` if no `generation_config.json` is known.
     pub sampling: Option<SamplingDefaults>,
     /// Assumptions of the parser, which users see as warnings.

@@ -53,6 +53,8 @@ fn group(count: u64, hidden: u64, attention: GqaAttention, dense: Option<DenseFf
 }
 
 fn model(name: &str, hidden_size: u64, vocab_size: u64, max_len: u64, layers: Vec<LayerGroup>) -> Model {
+    let group_of_layer =
+        layers.iter().enumerate().flat_map(|(at, group)| std::iter::repeat_n(at, group.count as usize)).collect();
     Model {
         name: name.into(),
         model_type: name.into(),
@@ -64,6 +66,7 @@ fn model(name: &str, hidden_size: u64, vocab_size: u64, max_len: u64, layers: Ve
         lm_head_weights: PLAIN,
         kv_cache_dtype: None,
         layers,
+        group_of_layer,
         sampling: Some(SamplingDefaults::default()),
         notes: Vec::new(),
     }

@@ -24,7 +24,7 @@ mod layer;
 mod matrix;
 mod memory;
 pub(crate) mod names;
-mod offload;
+pub(crate) mod offload;
 pub(crate) mod operator;
 mod parameters;
 pub(crate) mod plan;

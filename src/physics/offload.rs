@@ -1,54 +1,126 @@
-//! Weights on the host: the share of each layer's weights that vLLM's `cpu_offload_gb` leaves there, and the bytes that a call reads.
+//! Weights on the host: the parameters that vLLM's `cpu_offload_gb` leaves there, and the bytes that a call reads.
 //!
 //! # Source
-//! vLLM, `maybe_offload_to_cpu` (`vllm/model_executor/models/utils.py`), in newer versions `UVAOffloader`
-//! (`vllm/model_executor/offloader/uva.py`): parameters of the layers move to pinned memory in order of the layers, until the size is
-//! reached. Kernels read them there over the bus, in every call. The embedding and the LM head are no layers and stay.
+//! vLLM, `maybe_offload_to_cpu` (`vllm/model_executor/models/utils.py` up to 0.15), then `UVAOffloader`
+//! (`vllm/model_executor/offloader/uva.py`, 0.19 and 0.32). Both take the layers from the first on, and a layer's parameters in the order in which
+//! its modules are made, until the size is reached. The last parameter moves whole, so that more than the size is on the host. Kernels read
+//! pinned host memory over the bus in every call (UVA). The embedding and the LM head are no layers and stay.
+
+use std::collections::BTreeMap;
 
 use crate::deployment::Deployment;
 use crate::error::{Error, Result};
-use crate::model::Model;
+use crate::model::{LayerGroup, Model};
 use crate::units::GIB;
 
-use super::names::OperatorKind::{self, LmHead, QAbsorb, VUp};
+use super::experts::Experts;
+use super::names::OperatorKind::{self, KvBProj, KvBProjContext, LmHead, QAbsorb, VUp};
 use super::operator::{Kernel, Operator};
 use super::parameters::{Part, layer_parts};
 use super::pipeline::layers_per_stage;
 use super::ranks::Context;
+use super::weights::{attention_matrices, feed_forward_matrices};
 
-/// Returns the share of the layers' weights that is on the host, over all pipeline stages. Each rank keeps `cpu_offload_gb` there, or all
-/// of its layers.
-///
-/// vLLM moves whole layers from the first on. As one operator stands for all layers, each matrix has the same share of its calls there:
-/// the bytes that a step reads are the same.
-///
-/// # Errors
-/// More than the layers of any rank have.
-pub(super) fn offloaded_share(model: &Model, deployment: &Deployment) -> Result<f64> {
-    let limit_bytes = deployment.cpu_offload_gb * GIB;
-    if limit_bytes <= 0.0 {
-        return Ok(0.0);
+/// The weights of a model that are on the host.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Offloaded {
+    /// By group of layers and kind of operator, the number of layers whose weights are on the host, over all pipeline stages. Of experts
+    /// a part of a layer can be there.
+    layers: BTreeMap<(usize, OperatorKind), f64>,
+    /// Bytes that the GPUs of each pipeline stage keep on the host.
+    pub(crate) stage_bytes: Vec<f64>,
+    /// Bytes of the largest stage's layers.
+    most_bytes: f64,
+}
+
+/// A parameter of a layer, in vLLM's order.
+struct Parameter {
+    /// The operator that reads it, and its share of the operator's weights; `None` for norms and biases.
+    read_by: Option<(OperatorKind, f64)>,
+    bytes: f64,
+}
+
+impl Offloaded {
+    /// Moves parameters of each stage's first layers to the host until `limit_bytes` are reached.
+    pub(crate) fn new(model: &Model, deployment: &Deployment, limit_bytes: f64) -> Self {
+        let context = Context::new(model, deployment);
+        let parameters: Vec<Vec<Parameter>> = model.layers.iter().map(|group| parameters(group, context)).collect();
+        let mut offloaded = Offloaded::default();
+        let mut groups = model.group_of_layer.iter().copied();
+        for num_layers in layers_per_stage(model.num_layers(), context.ranks.pipeline) {
+            let (mut moved_bytes, mut all_bytes) = (0.0, 0.0);
+            for _ in 0..num_layers {
+                let Some((group, parameters)) = groups.next().and_then(|at| Some((at, parameters.get(at)?))) else {
+                    break;
+                };
+                for parameter in parameters {
+                    all_bytes += parameter.bytes;
+                    if moved_bytes >= limit_bytes {
+                        continue;
+                    }
+                    moved_bytes += parameter.bytes;
+                    if let Some((kind, share)) = parameter.read_by {
+                        *offloaded.layers.entry((group, kind)).or_default() += share;
+                    }
+                }
+            }
+            offloaded.stage_bytes.push(moved_bytes);
+            offloaded.most_bytes = offloaded.most_bytes.max(all_bytes);
+        }
+        offloaded
     }
-    let context = Context::new(model, deployment);
-    let per_layer = |group: &crate::model::LayerGroup| {
-        let parts = layer_parts(group, context, |kind| !is_copy(kind));
-        group.count as f64 * parts.iter().map(Part::stored_bytes).sum::<f64>()
-    };
-    let all_bytes: f64 = model.layers.iter().map(per_layer).sum();
-    let num_layers = model.num_layers().max(1);
-    let stages = layers_per_stage(num_layers, context.ranks.pipeline);
-    let stage_bytes = |layers: &u64| all_bytes * *layers as f64 / num_layers as f64;
-    let most_bytes = stages.iter().map(stage_bytes).fold(0.0, f64::max);
-    if limit_bytes > most_bytes * (1.0 + 1e-9) {
+
+    /// Moves `cpu_offload_gb` of the deployment.
+    ///
+    /// # Errors
+    /// More than the layers of any rank have.
+    pub(super) fn of_deployment(model: &Model, deployment: &Deployment) -> Result<Self> {
+        let limit_bytes = deployment.cpu_offload_gb * GIB;
+        if limit_bytes <= 0.0 {
+            return Ok(Offloaded::default());
+        }
+        let offloaded = Self::new(model, deployment, limit_bytes);
+        if limit_bytes <= offloaded.most_bytes * (1.0 + 1e-9) {
+            return Ok(offloaded);
+        }
         let reason = format!(
             "is more than the {:.3} GiB of weights that the layers of {} have on a GPU: only layers are moved to the host",
-            most_bytes / GIB,
+            offloaded.most_bytes / GIB,
             model.name
         );
-        return Err(Error::invalid_argument("cpu_offload_gb", deployment.cpu_offload_gb, reason));
+        Err(Error::invalid_argument("cpu_offload_gb", deployment.cpu_offload_gb, reason))
     }
-    let moved_bytes: f64 = stages.iter().map(|layers| stage_bytes(layers).min(limit_bytes)).sum();
-    Ok(moved_bytes / all_bytes)
+
+    /// Number of layers of a group whose weights of this kind are on the host.
+    pub(super) fn layers(&self, group: usize, kind: OperatorKind) -> f64 {
+        // The projection of earlier context multiplies with the same weights as that of the chunk.
+        let kind = if kind == KvBProjContext { KvBProj } else { kind };
+        self.layers.get(&(group, kind)).copied().unwrap_or(0.0)
+    }
+}
+
+/// The parameters of a layer in vLLM's order: attention, feed-forward block or router and shared experts, routed experts (gate and up
+/// projections, then down projections), norms and biases. Some families make the router behind the experts, which hardly weighs.
+fn parameters(group: &LayerGroup, context: Context) -> Vec<Parameter> {
+    let matrices = attention_matrices(group, context).into_iter().chain(feed_forward_matrices(group, context));
+    let own = matrices.filter(|matrix| matrix.kind != KvBProjContext && !is_copy(matrix.kind));
+    let mut parameters: Vec<Parameter> = own
+        .map(|matrix| Parameter {
+            read_by: Some((matrix.kind, 1.0)),
+            bytes: matrix.elements() * matrix.weights.bytes_per_weight(),
+        })
+        .collect();
+    if let Some(moe) = &group.moe {
+        let experts = Experts::new(context.hidden, moe, context.ranks);
+        let bytes = experts.elements(experts.local_experts) * moe.weights.bytes_per_weight();
+        let up = if moe.gated { 2.0 / 3.0 } else { 0.5 };
+        let part = |share| Parameter { read_by: Some((OperatorKind::Experts, share)), bytes: share * bytes };
+        parameters.extend([part(up), part(1.0 - up)]);
+    }
+    let all: f64 = layer_parts(group, context, |kind| !is_copy(kind)).iter().map(Part::stored_bytes).sum();
+    let others = all - parameters.iter().map(|of| of.bytes).sum::<f64>();
+    parameters.push(Parameter { read_by: None, bytes: others.max(0.0) });
+    parameters
 }
 
 /// Whether the matrix is a copy that vLLM makes on the GPU after the weights are loaded.

@@ -15,7 +15,7 @@ use super::cuda_graph::{CudaGraphs, GraphMode};
 use super::layer;
 use super::memory::Memory;
 use super::names::{OperatorId, OperatorKind, intern, window_suffix};
-use super::offload::offloaded_share;
+use super::offload::Offloaded;
 use super::operator::Operator;
 use super::pipeline::layers_per_stage;
 use super::ranks::Context;
@@ -59,8 +59,8 @@ pub struct StepPlan {
     /// Most tokens, padding included, of a step whose shared experts run on a stream of their own beside the routed ones; 0 for models
     /// without shared experts.
     pub(crate) overlapped_tokens: u64,
-    /// Share of the layers' weights that each rank reads from the host in every step.
-    pub(crate) offloaded_share: f64,
+    /// Operators that read weights from the host in every step, with the share of their calls that do; of experts, of their bytes.
+    pub(crate) host_shares: Vec<(OperatorId, f64)>,
     /// Assumptions about the model and the deployment, and settings of them that have no effect.
     pub notes: Vec<String>,
     /// The operators before the batch is known, in order of execution: for callers that need few of a step's operators,
@@ -77,6 +77,8 @@ pub(crate) struct Entry {
     window: Window,
     template: Template,
     count: u64,
+    /// Calls whose weights are on the host.
+    host_calls: f64,
 }
 
 impl StepPlan {
@@ -104,20 +106,26 @@ impl StepPlan {
         let mut layers = Vec::new();
         // Kinds of layers that share few operators go before those that were laid out first: in reverse they are in order.
         let is_hybrid = model.layers.iter().any(|group| matches!(group.attention, Attention::State(_)));
-        let mut groups: Vec<&LayerGroup> = model.layers.iter().collect();
+        let mut groups: Vec<(usize, &LayerGroup)> = model.layers.iter().enumerate().collect();
         if is_hybrid {
             groups.reverse();
         }
-        for group in groups {
+        let offloaded = Offloaded::of_deployment(model, deployment)?;
+        for (at, group) in groups {
             let window = layer::window(group).unwrap_or_default();
             let index = windows.iter().position(|w| *w == window).unwrap_or(0);
-            merge(&mut layers, layer::templates(group, index, engine, context), window, group.count);
+            let templates = layer::templates(group, index, engine, context).into_iter();
+            let of_group =
+                templates.map(|of| Entry::new(of, window, group.count, offloaded.layers(at, of.kind))).collect();
+            merge(&mut layers, of_group);
         }
-        let once = |template: Template| Entry::new(template, Window::Full, 1);
+        let once = |template: Template| Entry::new(template, Window::Full, 1, 0.0);
         let mut entries: Vec<Entry> = before.into_iter().map(once).collect();
         entries.extend(layers);
         entries.extend(after.into_iter().map(once));
         name_variants(&mut entries);
+        let of_host = entries.iter().filter(|entry| entry.host_calls > 0.0);
+        let host_shares = of_host.map(|entry| (entry.id, entry.host_calls / entry.count as f64)).collect();
         let has_shared_experts =
             model.layers.iter().any(|group| group.moe.as_ref().is_some_and(|moe| moe.shared.is_some()));
         Ok(StepPlan {
@@ -132,7 +140,7 @@ impl StepPlan {
             memory: Memory::new(model, deployment)?,
             vocab_size: model.vocab_size,
             sampling,
-            offloaded_share: offloaded_share(model, deployment)?,
+            host_shares,
             overlapped_tokens: if has_shared_experts { streams::overlapped_tokens(engine) } else { 0 },
             notes,
         })
@@ -206,9 +214,11 @@ impl StepPlan {
 }
 
 impl Entry {
-    fn new(template: Template, window: Window, layers: u64) -> Self {
-        let kind = template.kind;
-        Entry { id: OperatorId::first(kind), name: kind.name(), window, template, count: layers * template.calls }
+    /// The operator of `layers` layers, of which `host_layers` have its weights on the host.
+    fn new(template: Template, window: Window, layers: u64, host_layers: f64) -> Self {
+        let (kind, calls) = (template.kind, template.calls);
+        let (id, name, host_calls) = (OperatorId::first(kind), kind.name(), host_layers * calls as f64);
+        Entry { id, name, window, template, count: layers * calls, host_calls }
     }
 
     /// Identity of the operator within the plan.
@@ -222,16 +232,18 @@ impl Entry {
     }
 }
 
-/// Adds the templates of `layers` more layers, each behind its predecessor, or counts them to equal ones.
-fn merge(entries: &mut Vec<Entry>, templates: Vec<Template>, window: Window, layers: u64) {
+/// Adds the entries of more layers, each behind its predecessor, or counts them to equal ones.
+fn merge(entries: &mut Vec<Entry>, of_layers: Vec<Entry>) {
     let mut next = 0;
-    for template in templates {
-        let is_equal = |e: &Entry| e.id.kind == template.kind && e.template.kernel == template.kernel;
+    for entry in of_layers {
+        let is_equal = |e: &Entry| e.id.kind == entry.id.kind && e.template.kernel == entry.template.kernel;
         let equal = entries.iter().position(is_equal);
         let at = equal.unwrap_or(next.min(entries.len()));
-        let entry = Entry::new(template, window, layers);
         match equal.and_then(|at| entries.get_mut(at)) {
-            Some(known) => known.count += entry.count,
+            Some(known) => {
+                known.count += entry.count;
+                known.host_calls += entry.host_calls;
+            }
             None => entries.insert(at, entry),
         }
         next = next.max(at + 1);

@@ -17,6 +17,7 @@ use crate::units::{NS_PER_MS, real_wide};
 /// A life begins when a block is allocated and ends when it is allocated again, as its content is evicted then. A use is the
 /// allocation, or a hit: another request that finds the content.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BlockStats {
     /// Lives that began.
     pub allocated: u64,

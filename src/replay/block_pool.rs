@@ -80,6 +80,7 @@ impl BlockPool {
     }
 
     /// Adds a reference to a cached block.
+    #[inline]
     pub(super) fn touch(&mut self, block: u32) {
         if self.is_free(block) {
             self.free.unlink(&mut self.blocks, block);
@@ -94,6 +95,7 @@ impl BlockPool {
     }
 
     /// Takes the block that has been free for longest and evicts its content from the cache.
+    #[inline]
     pub(super) fn take(&mut self) -> Option<u32> {
         let block = self.free.first;
         if block == NONE {
@@ -120,6 +122,7 @@ impl BlockPool {
     }
 
     /// Drops a reference. A block without references joins the end of the free queue and stays cached.
+    #[inline]
     pub(super) fn release(&mut self, block: u32) {
         let references = &mut self.blocks[block as usize].references;
         *references -= 1;

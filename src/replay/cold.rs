@@ -54,7 +54,11 @@ impl<'a> HeldRequests<'a> {
                 last_first_token_s: finished.map(|record| record.first_token_ns).max().map(ns_to_s),
             }
         };
-        HeldReport { left_out: self.left_out, waited: group(true), later: group(false) }
+        let sent = self.left_out.saturating_add(replay.records.len() as u64);
+        let expected = self.workload.expected_requests().map_or(sent, |expected| expected as u64);
+        // Without requests that were left out, the engine itself ended the load.
+        let never_sent = if self.left_out > 0 { expected.saturating_sub(sent) } else { 0 };
+        HeldReport { left_out: self.left_out, never_sent, waited: group(true), later: group(false) }
     }
 }
 
@@ -89,6 +93,8 @@ impl Workload for HeldRequests<'_> {
 pub struct HeldReport {
     /// Requests before the start, which other servers answer.
     pub left_out: u64,
+    /// Requests that wait for those to finish and are therefore never sent: later turns of sessions, or stages of a profile.
+    pub never_sent: u64,
     /// Requests that arrived before the server was ready.
     pub waited: HeldGroup,
     /// Requests that arrived later.
@@ -189,6 +195,16 @@ mod tests {
         assert_eq!((report.left_out, report.waited.requests, report.later.requests), (2, 2, 1));
         let ttft_ms: Vec<f64> = found.records.iter().map(RequestRecord::ttft_ms).collect();
         assert_eq!(ttft_ms, [2010.0, 1510.0, 10.0]);
+    }
+
+    #[test]
+    fn requests_that_wait_for_those_left_out_are_counted() {
+        let mut load = ClosedLoop::new(2, 6, crate::workload::RequestShape::new(100, 3)).unwrap();
+        // Both requests of time 0 are another server's, and no other one is sent before they finish.
+        let (found, report) = replayed(&mut load, 500, 1000, 0.0);
+        assert_eq!((found.records.len(), report.left_out, report.never_sent), (0, 2, 4));
+        let (_, report) = replayed(&mut list(&[0, 999, 1000]), 1000, 3000, 0.0);
+        assert_eq!((report.left_out, report.never_sent), (2, 0));
     }
 
     #[test]

@@ -45,6 +45,9 @@ pub struct EngineConfig {
     pub enable_chunked_prefill: bool,
     /// Maximum number of prompt tokens of one request in a step. 0 means no limit.
     pub long_prefill_token_threshold: u32,
+    /// Whether a waiting request also needs free blocks for all its known tokens, not only for its first chunk: `true` in vLLM since 0.19.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub scheduler_reserve_full_isl: bool,
     /// Order of waiting requests.
     pub scheduling_policy: SchedulingPolicy,
     /// Whether a step is scheduled while the previous one runs.
@@ -75,6 +78,7 @@ impl EngineConfig {
             enable_prefix_caching: true,
             enable_chunked_prefill: true,
             long_prefill_token_threshold: 0,
+            scheduler_reserve_full_isl: false,
             scheduling_policy: SchedulingPolicy::Fcfs,
             async_scheduling: true,
             pipeline_parallel_size: deployment.pipeline_parallel_size,

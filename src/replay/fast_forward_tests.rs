@@ -143,6 +143,7 @@ fn config() -> impl Strategy<Value = EngineConfig> {
             enable_prefix_caching: caching,
             enable_chunked_prefill: chunked,
             long_prefill_token_threshold: threshold,
+            scheduler_reserve_full_isl: length % 7 < 3,
             scheduling_policy: if by_priority { SchedulingPolicy::Priority } else { SchedulingPolicy::Fcfs },
             async_scheduling: ahead,
             pipeline_parallel_size: stages,

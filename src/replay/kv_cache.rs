@@ -131,8 +131,11 @@ impl KvCache {
     pub(super) fn remember_generated(&mut self, state: &Slot) {
         let full = (state.cacheable / self.block_size) as usize;
         let prompt = (state.num_prompt_tokens / self.block_size) as usize;
-        for (hash, block) in state.hashes.iter().zip(&state.blocks).take(full).skip(prompt) {
-            self.pool.cache(*block, *hash);
+        let generated = prompt..full.min(state.hashes.len());
+        if let (Some(hashes), Some(blocks)) = (state.hashes.get(generated), state.blocks.get(prompt..)) {
+            for (hash, block) in hashes.iter().zip(blocks) {
+                self.pool.cache(*block, *hash);
+            }
         }
     }
 

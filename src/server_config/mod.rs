@@ -27,7 +27,7 @@ use crate::replay::{EngineConfig, SchedulingPolicy};
 /// A note says that the given blocks are unusual if they are more than this many times those of the memory equation.
 const SURPRISING_BLOCKS: f64 = 1.1;
 
-/// Arguments of the scheduler; `None` is vLLM's default.
+/// Arguments of the scheduler; `None` is the default of vLLM 0.16.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SchedulerOptions {
     /// Reuse the KV blocks of equal prompt beginnings. Defaults to true.
@@ -38,6 +38,8 @@ pub struct SchedulerOptions {
     pub async_scheduling: Option<bool>,
     /// Most tokens of a prefill chunk. Defaults to 0, which is no limit.
     pub long_prefill_token_threshold: Option<u32>,
+    /// Admit a waiting request only if the free blocks hold all its known tokens. Defaults to false; vLLM sets it since 0.19.
+    pub scheduler_reserve_full_isl: Option<bool>,
     /// Order of waiting requests. Defaults to first come, first served.
     pub scheduling_policy: Option<SchedulingPolicy>,
 }
@@ -221,6 +223,7 @@ impl ServerConfig {
             enable_chunked_prefill: scheduler.enable_chunked_prefill.unwrap_or(defaults.enable_chunked_prefill),
             async_scheduling: scheduler.async_scheduling.unwrap_or(defaults.async_scheduling),
             long_prefill_token_threshold: scheduler.long_prefill_token_threshold.unwrap_or_default(),
+            scheduler_reserve_full_isl: scheduler.scheduler_reserve_full_isl.unwrap_or_default(),
             scheduling_policy: scheduler.scheduling_policy.unwrap_or_default(),
             kv_offload: self.kv_offloading.map(|tier| tier.tier(&capacity, &self.deployment)).transpose()?,
             ..defaults

@@ -43,13 +43,14 @@ const PRECISIONS: &str = "bf16 (bfloat16, fp16, float16, half), fp8 (fp8_block),
                           int4 (int4_wo, w4a16, awq, gptq), fp4 (nvfp4) or mxfp4";
 
 /// Arguments with a `no_` form.
-const SWITCHES: [&str; 6] = [
+const SWITCHES: [&str; 7] = [
     "enable_expert_parallel",
     "enforce_eager",
     "disable_custom_all_reduce",
     "enable_prefix_caching",
     "enable_chunked_prefill",
     "async_scheduling",
+    "scheduler_reserve_full_isl",
 ];
 
 /// Keys of vLLM's `compilation_config` that are arguments of their own here.
@@ -129,6 +130,7 @@ fn read(origin: &str, keys: &Keys<'_>) -> Option<ServerConfig> {
         enable_chunked_prefill: keys.flag("enable_chunked_prefill"),
         async_scheduling: keys.flag("async_scheduling"),
         long_prefill_token_threshold: keys.whole("long_prefill_token_threshold", 0..=u32::MAX),
+        scheduler_reserve_full_isl: keys.flag("scheduler_reserve_full_isl"),
         scheduling_policy: keys
             .read("scheduling_policy", "fcfs or priority", |value| SchedulingPolicy::deserialize(value).ok()),
     };

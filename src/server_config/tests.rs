@@ -185,6 +185,8 @@ fn the_equation_gives_the_blocks_and_the_model_the_context_where_neither_is_give
         !found.config.enable_prefix_caching && !found.config.async_scheduling && found.config.enable_chunked_prefill
     );
     assert_eq!(found.config.long_prefill_token_threshold, 512);
+    assert!(!found.config.scheduler_reserve_full_isl);
+    assert!(engine("scheduler-reserve-full-isl: true\n").unwrap().config.scheduler_reserve_full_isl);
     let whole = engine("enable_chunked_prefill: false\n").unwrap_err().to_string();
     assert!(whole.contains("max_num_batched_tokens = 8192 is less than max_model_len = 131072"), "{whole}");
 }

@@ -7,10 +7,10 @@ use crate::physics::{Kernel, Operator, OperatorId, OperatorKind, StepPlan};
 use crate::units::time_us;
 
 /// How weights come from the host.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(super) struct HostReads {
-    /// Share of each operator's calls whose weights are on the host.
-    share: f64,
+    /// Share of an operator's calls whose weights are on the host; the other operators have none.
+    shares: Vec<(OperatorId, f64)>,
     bytes_per_s: f64,
     efficiency: f64,
 }
@@ -21,7 +21,7 @@ impl HostReads {
     /// # Errors
     /// `ErrorKind::Invalid` for a chip whose link to the host is not known.
     pub(super) fn new(plan: &StepPlan, hardware: &Hardware, mode: EfficiencyMode) -> Result<Option<Self>> {
-        if plan.offloaded_share <= 0.0 {
+        if plan.host_shares.is_empty() {
             return Ok(None);
         }
         let Some(link) = hardware.host_link else {
@@ -31,7 +31,7 @@ impl HostReads {
         };
         let efficiency = if mode == EfficiencyMode::Ideal { 1.0 } else { HostLink::EFFICIENCY };
         let bytes_per_s = link.unidirectional_bytes_per_s;
-        Ok(Some(HostReads { share: plan.offloaded_share, bytes_per_s, efficiency }))
+        Ok(Some(HostReads { shares: plan.host_shares.clone(), bytes_per_s, efficiency }))
     }
 
     /// The assumption behind the reads.
@@ -46,17 +46,18 @@ impl HostReads {
     /// What reading the weights of `calls` adds to their times, as an operator of its own; `None` if none of them has weights.
     ///
     /// # Formula
-    /// `Σ share · calls · max(0, w / (0.85 · r) − t)` for `w` bytes of weights of a call, the link's rate `r` and the time `t` of the call
-    /// with its weights on the GPU. A kernel that streams its weights over the bus takes the longer of both, and nothing of one layer
-    /// overlaps with another's.
+    /// `Σ calls · max(0, w / (0.85 · r) − t)` over the calls whose weights are on the host, for `w` bytes of weights of a call, the link's rate
+    /// `r` and the time `t` of the call with its weights on the GPU. A kernel that streams its weights over the bus takes the longer of both,
+    /// and nothing of one layer overlaps with another's. Experts of which a part is on the host count as that part of a call.
     pub(super) fn added(&self, calls: &[(Operator, OperatorTime)]) -> Option<(Operator, OperatorTime)> {
         let (mut bytes, mut time, mut bound_us) = (0.0, 0.0, 0.0);
         for (operator, call) in calls {
+            let share = self.shares.iter().find(|(id, _)| *id == operator.id).map_or(0.0, |(_, share)| *share);
             let weight_bytes = operator.layer_weight_bytes();
-            if weight_bytes <= 0.0 {
+            if share * weight_bytes <= 0.0 {
                 continue;
             }
-            let moved_calls = self.share * operator.count as f64;
+            let moved_calls = share * operator.count as f64;
             let added_us = |rate: f64| moved_calls * (time_us(weight_bytes, rate) - call.time_us).max(0.0);
             bytes += moved_calls * weight_bytes;
             time += added_us(self.efficiency * self.bytes_per_s);

@@ -24,6 +24,13 @@ impl<'a> KeptContents<'a> {
     pub fn with_turns(self, has_turns: bool) -> Self {
         KeptContents { has_turns, ..self }
     }
+
+    /// Drops what is kept of the first requests, which were sent but have no records, as those before a server is added.
+    pub fn leave_out(&mut self, num_requests: u64) {
+        let num_requests = usize::try_from(num_requests).unwrap_or(usize::MAX);
+        self.contents.drain(..num_requests.min(self.contents.len()));
+        self.turns.drain(..num_requests.min(self.turns.len()));
+    }
 }
 
 impl Workload for KeptContents<'_> {

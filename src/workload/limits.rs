@@ -8,7 +8,7 @@ pub const MAX_TOKENS: u32 = 10_000_000;
 /// Latest arrival, ns: 10⁹ s, some 31 years. Clocks of 64 bits never overflow.
 pub(super) const MAX_TIME_NS: u64 = 1_000_000_000 * NS_PER_S;
 /// Longest stage, pause or generated load, s.
-pub(super) const MAX_DURATION_S: f64 = 1e8;
+pub const MAX_DURATION_S: f64 = 1e8;
 /// Highest rate, requests per second. No front end takes a thousand per millisecond.
 pub const MAX_RATE_PER_S: f64 = 1e6;
 /// Bytes that a replay keeps of a request while it waits; once it is answered, some 100 of them.

@@ -217,6 +217,12 @@ fn session_starts(
             Ok((SessionStarts::Rate { pattern, per_s }, format!("{per_s}{of} per second")))
         }
         (None, Some(total)) => {
+            if let Some(burstiness) = burstiness {
+                let problem = format!(
+                    "burstiness = {burstiness} has no place beside concurrency, which starts a session when another one ends"
+                );
+                return Err(Error::invalid("load", vec![problem]));
+            }
             let own = share.concurrency(total);
             let of = if own == total { String::new() } else { format!(" of {total}") };
             Ok((SessionStarts::Concurrency(own), format!("{own}{of} at once")))

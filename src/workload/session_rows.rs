@@ -115,6 +115,10 @@ fn think_ns(row: &Row<'_>) -> Result<u64> {
 }
 
 /// Reads sessions of LLMServingSim: requests of an agent, each of which follows the one before once its tool has run.
+///
+/// `input_toks` is taken as the whole prompt, as it is in LLMServingSim's single requests. No published text says whether later
+/// sub-requests count the new tokens alone. Whole prompts grow by at least what came before, new tokens need not: a note counts the
+/// sub-requests that do not grow so.
 pub(super) fn llmservingsim(input: Input<'_>) -> Result<SessionRows> {
     let mut reader = RowReader::jsonl(input, Columns::exactly("session_id,arrival_time_ns,sub_requests"));
     let (mut sessions, mut dropping) = (Vec::<Session>::new(), Dropping::default());
@@ -128,8 +132,7 @@ pub(super) fn llmservingsim(input: Input<'_>) -> Result<SessionRows> {
         let session = Session { turns: sub_requests(&row, start_ns)? };
         sessions.push(dropping.with_contents(session, None, own));
     }
-    let note = "input_toks is taken as the whole prompt of a sub-request, with those before it".to_owned();
-    Ok(SessionRows { sessions, notes: std::iter::once(note).chain(dropping.note()).collect() })
+    Ok(SessionRows { sessions, notes: dropping.shrinking().into_iter().chain(dropping.note()).collect() })
 }
 
 fn sub_requests(row: &Row<'_>, start_ns: u64) -> Result<Vec<Turn>> {
@@ -175,6 +178,17 @@ impl Dropping {
         self.dropping += dropping;
         self.later += lengths.len().saturating_sub(1);
         session
+    }
+
+    /// A note if the prompts of sub-requests may be meant as new tokens alone.
+    fn shrinking(&self) -> Option<String> {
+        let Dropping { dropping, later } = self;
+        (*dropping > 0).then(|| {
+            format!(
+                "input_toks is taken as the whole prompt, but {dropping} of {later} later sub-requests have fewer than the sub-request before \
+                 with its output: if the file counts new tokens alone, give a list of turns (session_id) with whole prompts instead"
+            )
+        })
     }
 
     fn note(&self) -> Option<String> {

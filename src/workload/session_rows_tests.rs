@@ -96,8 +96,16 @@ fn sub_requests_follow_each_other_once_their_tools_have_run() {
     let found = sessions(AGENT);
     assert_eq!(figures(&found[0]), [(40, 0, 100, 10), (0, 700, 130, 5), (0, 9, 20, 5)]);
     let notes = parse(AGENT).unwrap().notes;
-    assert!(notes[0].starts_with("input_toks is taken as the whole prompt"), "{notes:?}");
+    assert!(
+        notes[0].starts_with("input_toks is taken as the whole prompt, but 1 of 2 later sub-requests"),
+        "{notes:?}"
+    );
     assert!(notes[1].starts_with("1 of 2 later turns"), "{notes:?}");
+    // 150 tokens hold the 130 of the prompt before and its 5 generated ones: contexts grow, and there is nothing to doubt.
+    assert_eq!(
+        parse(&AGENT.replace("20, \"output_toks\"", "150, \"output_toks\"")).unwrap().notes,
+        Vec::<String>::new()
+    );
     // The same name on another line is another session.
     let two = sessions(&(AGENT.to_owned() + AGENT));
     assert_ne!(two[0].turns[0].request.content, two[1].turns[0].request.content);

@@ -7,9 +7,11 @@ use proptest::prelude::*;
 use ridgepoint::Request;
 use ridgepoint::latency::{FixedLatency, HostTimes, LatencyModel, TransferDirection};
 use ridgepoint::replay::{EngineConfig, KvDisk, KvEvent, KvOffload, Outcome, TransferCounters, replay};
+use ridgepoint::workload::{Segment, WorkloadRequest};
 
 use crate::common::{Listed, Recorder};
 use crate::laws::{Case, case};
+use crate::scenarios::support::{steps_only, synchronous};
 
 /// Constants, and a time for each byte that is copied.
 struct WithLink(FixedLatency, f64);
@@ -88,6 +90,25 @@ fn check_copies(
     }
     prop_assert_eq!((counted.count, counted.blocks, counted.bytes), (count, blocks, blocks * block_bytes));
     Ok(())
+}
+
+/// The first turn has a prompt of 4 tokens and ends at 50 µs, when 8 tokens of it are computed: two blocks, whose stores take 102 µs each. The
+/// next turn comes at 60 µs, begins with the same 8 tokens, and finds both on the GPU.
+#[test]
+fn a_later_turn_finds_generated_blocks_whose_stores_are_under_way() {
+    let turn = |arrival_ns, num_prompt_tokens, num_output_tokens| WorkloadRequest {
+        content: Some([Segment { id: 1, num_tokens: 8 }].into()),
+        ..WorkloadRequest::new(arrival_ns, num_prompt_tokens, num_output_tokens)
+    };
+    let kv_offload =
+        KvOffload { num_cpu_blocks: 8, block_bytes: 100, offload_prompt_only: false, contention: 1.0, disk: None };
+    let config = EngineConfig { kv_offload: Some(kv_offload), ..synchronous() };
+    let turns = vec![turn(0, 4, 5), turn(60_000, 12, 1)];
+    let mut seen = Recorder::default();
+    let replayed = replay(&WithLink(steps_only(), 1.0), &config, &mut Listed::new(turns), &mut seen).unwrap();
+    let [first, later] = replayed.records.as_slice() else { panic!("two turns") };
+    assert_eq!((first.finish_ns, later.scheduled_ns, later.num_cached_tokens), (50_000, 60_000, 8));
+    assert!(seen.kv.is_empty(), "a store has ended: {:?}", seen.kv);
 }
 
 proptest! {

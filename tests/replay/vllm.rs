@@ -1,17 +1,22 @@
 //! The replay against vLLM's own scheduler: 0.16.0's in `tests/fixtures/vllm_schedules/`, and 0.19.0's with its offloading connector in
 //! `tests/fixtures/vllm_offload/`. They hold random workloads on small engines, the steps that vLLM's classes made of them, and the
-//! scripts that wrote them.
+//! scripts that wrote them. `server.json.gz` is what a running server of vLLM 0.19.0 made of conversations.
 
 #[allow(dead_code)]
 use crate::common;
 
+use std::cell::Cell;
+use std::collections::HashMap;
+use std::fs::File;
 use std::io::{BufRead, BufReader};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use common::{Listed, Recorder};
+use flate2::read::GzDecoder;
 use ridgepoint::Request;
 use ridgepoint::latency::{BlackBox, LatencyModel, TransferDirection};
-use ridgepoint::replay::{EngineConfig, KvEvent, KvOffload, replay};
-use ridgepoint::workload::{Segment, WorkloadRequest};
+use ridgepoint::replay::{EngineConfig, KvEvent, KvOffload, Observer, replay};
+use ridgepoint::workload::{Segment, Workload, WorkloadRequest};
 use serde::Deserialize;
 
 /// An engine and what it is sent, and what vLLM made of it.
@@ -31,6 +36,28 @@ struct Case {
     transfers: Vec<Transfer>,
     #[serde(default)]
     events: Vec<(u8, Vec<u64>)>,
+    /// Of a running server, the time of each copy by direction. Contents of its requests reach into the tokens that they generate.
+    durations_us: Option<[Vec<f64>; 2]>,
+    /// Of a running server, the request of each copy.
+    copies_of: Option<Vec<u32>>,
+    /// Of a running server, requests that came after so many copies and events were told, at the time at which the last one was.
+    #[serde(default)]
+    behind: HashMap<usize, usize>,
+    /// Of a running server, what it counted.
+    lookups: Option<Lookups>,
+    /// Whether the server makes no progress in the end.
+    #[serde(default)]
+    is_stuck: bool,
+}
+
+/// Tokens that a server looked up on the host, and those that the host held. It counts preempted requests apart, and its metrics
+/// `vllm:external_prefix_cache_queries` and `_hits` leave these out.
+#[derive(Debug, Clone, Copy, Deserialize)]
+struct Lookups {
+    queries: u64,
+    hits: u64,
+    preempted_queries: u64,
+    preempted_hits: u64,
 }
 
 /// The host's blocks, and of each direction the latency and the time of a block in µs.
@@ -49,8 +76,6 @@ struct Transfer(u8, u32, u64, u64);
 /// A straight line per step, and constants for the host.
 #[derive(Debug, Clone, Copy, Deserialize)]
 struct Latency {
-    #[serde(skip)]
-    tier: Option<Tier>,
     beta0_us: f64,
     beta1_us: f64,
     beta2_us: f64,
@@ -60,25 +85,39 @@ struct Latency {
     preemption_us: f64,
 }
 
-impl LatencyModel for Latency {
+/// The delays of a case.
+#[derive(Debug)]
+struct Delays<'a> {
+    line: Latency,
+    tier: Option<Tier>,
+    durations_us: Option<&'a [Vec<f64>; 2]>,
+    num_copies: [AtomicUsize; 2],
+}
+
+impl LatencyModel for Delays<'_> {
     fn step_time_us(&self, requests: &[Request]) -> f64 {
-        let Latency { beta0_us, beta1_us, beta2_us, .. } = *self;
+        let Latency { beta0_us, beta1_us, beta2_us, .. } = self.line;
         BlackBox { beta0_us, beta1_us, beta2_us, ..BlackBox::default() }.step_time_us(requests)
     }
     fn queueing_time_us(&self, _: &Request) -> f64 {
-        self.queueing_us
+        self.line.queueing_us
     }
     fn output_token_processing_time_us(&self) -> f64 {
-        self.output_token_us
+        self.line.output_token_us
     }
     fn scheduling_processing_time_us(&self) -> f64 {
-        self.scheduling_us
+        self.line.scheduling_us
     }
     fn preemption_processing_time_us(&self) -> f64 {
-        self.preemption_us
+        self.line.preemption_us
     }
-    /// A block has one byte.
+    /// A block has one byte. Copies are timed in the order in which they are submitted.
     fn kv_transfer_time_us(&self, direction: TransferDirection, bytes: u64) -> f64 {
+        if let Some(durations_us) = self.durations_us {
+            let way = usize::from(direction == TransferDirection::CpuToGpu);
+            let copy = self.num_copies[way].fetch_add(1, Ordering::Relaxed);
+            return durations_us[way].get(copy).copied().unwrap_or(0.0);
+        }
         let (latency_us, block_us) = self.tier.map_or((0.0, 0.0), |tier| match direction {
             TransferDirection::GpuToCpu => tier.gpu_to_cpu,
             TransferDirection::CpuToGpu => tier.cpu_to_gpu,
@@ -93,9 +132,9 @@ impl LatencyModel for Latency {
 struct Sent(u64, u32, u32, i32, Vec<(u64, u32)>);
 
 impl Sent {
-    fn request(&self) -> WorkloadRequest {
+    fn request(&self, is_known: bool) -> WorkloadRequest {
         let Sent(arrival_ns, num_prompt_tokens, num_output_tokens, priority, ref content) = *self;
-        let mut left = num_prompt_tokens;
+        let mut left = num_prompt_tokens + if is_known { num_output_tokens } else { 0 };
         let cut = |&(id, num_tokens): &(u64, u32)| {
             let num_tokens = num_tokens.min(left);
             left -= num_tokens;
@@ -107,6 +146,35 @@ impl Sent {
             content: (!segments.is_empty()).then(|| segments.into()),
             ..WorkloadRequest::new(arrival_ns, num_prompt_tokens, num_output_tokens)
         }
+    }
+}
+
+/// Requests with given times, some of which also wait until so many copies and events were told.
+struct Behind<'a> {
+    listed: Listed,
+    num_sent: usize,
+    behind: &'a HashMap<usize, usize>,
+    told: &'a Cell<usize>,
+}
+
+impl Workload for Behind<'_> {
+    fn next_arrival_ns(&self) -> Option<u64> {
+        let waits_for = self.behind.get(&self.num_sent).copied().unwrap_or(0);
+        self.listed.next_arrival_ns().filter(|_| waits_for <= self.told.get())
+    }
+    fn next_request(&mut self) -> Option<WorkloadRequest> {
+        self.num_sent += 1;
+        self.listed.next_request()
+    }
+    fn finished(&mut self, _: u64, _: u32) {}
+}
+
+/// Counts the copies and events that are told.
+struct Told<'a>(&'a Cell<usize>);
+
+impl Observer for Told<'_> {
+    fn kv(&mut self, _: &KvEvent) {
+        self.0.set(self.0.get() + 1);
     }
 }
 
@@ -135,9 +203,17 @@ impl From<&common::Step> for Step {
 
 /// What the replay makes of a case otherwise than vLLM; `None` where it is the same.
 fn difference(case: &Case) -> Option<String> {
-    let mut seen = Recorder::default();
-    let requests = case.requests.iter().map(Sent::request).collect();
-    let latency = Latency { tier: case.tier, ..case.latency };
+    let told = Cell::new(0);
+    let mut seen = (Recorder::default(), Told(&told));
+    let requests = case.requests.iter().map(|sent| sent.request(case.durations_us.is_some())).collect();
+    let listed = Listed::new(requests);
+    let mut workload = Behind { listed, num_sent: 0, behind: &case.behind, told: &told };
+    let latency = Delays {
+        line: case.latency,
+        tier: case.tier,
+        durations_us: case.durations_us.as_ref(),
+        num_copies: Default::default(),
+    };
     let kv_offload = case.tier.map(|tier| KvOffload {
         num_cpu_blocks: tier.num_cpu_blocks,
         block_bytes: 1,
@@ -146,16 +222,23 @@ fn difference(case: &Case) -> Option<String> {
         disk: None,
     });
     let config = EngineConfig { kv_offload, ..case.config.clone() };
-    let replayed = match replay(&latency, &config, &mut Listed::new(requests), &mut seen) {
-        Ok(replayed) => replayed,
-        Err(error) => return Some(error.to_string()),
-    };
+    let replayed = replay(&latency, &config, &mut workload, &mut seen);
+    let (seen, _) = seen;
     let steps: Vec<Step> = seen.steps.iter().map(Step::from).collect();
     for at in 0..steps.len().max(case.steps.len()) {
         if steps.get(at) != case.steps.get(at) {
             return Some(format!("step {at} is {:?}, vLLM's {:?}", steps.get(at), case.steps.get(at)));
         }
     }
+    if let Some(difference) = difference_of_tier(case, &seen.kv) {
+        return Some(difference);
+    }
+    let replayed = match replayed {
+        Err(error) if case.is_stuck && error.to_string().contains("makes no progress") => return None,
+        Err(error) => return Some(error.to_string()),
+        Ok(_) if case.is_stuck => return Some("the replay goes on where vLLM is stuck".into()),
+        Ok(replayed) => replayed,
+    };
     for (index, record) in replayed.records.iter().enumerate() {
         let of_record = seen.tokens.iter().filter(|(of, ..)| *of as usize == index);
         let tokens_ns: Vec<u64> = of_record.map(|(.., ns)| *ns).collect();
@@ -165,23 +248,33 @@ fn difference(case: &Case) -> Option<String> {
             return Some(format!("tokens and preemptions of request {index} are {found:?}, vLLM's {wanted:?}"));
         }
     }
-    difference_of_tier(case, &seen.kv)
+    let (counted, of_server) = (replayed.offload?, case.lookups?);
+    let found = [counted.asked_tokens, counted.hit_tokens];
+    let told = [of_server.queries + of_server.preempted_queries, of_server.hits + of_server.preempted_hits];
+    println!("{found:?} tokens were looked up and found on the host, vLLM's {told:?}");
+    let is_near = |(found, told): (&u64, &u64)| found.abs_diff(*told) * 100 <= *told;
+    let are_near = found.iter().zip(&told).all(is_near);
+    (!are_near).then(|| format!("{found:?} tokens were looked up and found on the host, vLLM's {told:?}"))
 }
 
-/// The same of the host's tier.
+/// What the replay does with the host's tier otherwise than vLLM.
 fn difference_of_tier(case: &Case, seen: &[KvEvent]) -> Option<String> {
     let transfer = |event: &KvEvent| match event {
         KvEvent::Transfer(copy) => {
             let direction = u8::from(copy.direction == TransferDirection::CpuToGpu);
-            Some((copy.index, Transfer(direction, copy.num_blocks, copy.ready_ns, copy.end_ns)))
+            Some((copy.index, Transfer(direction, copy.num_blocks, copy.ready_ns, copy.end_ns), copy.record))
         }
         _ => None,
     };
-    let mut transfers: Vec<(u64, Transfer)> = seen.iter().filter_map(transfer).collect();
-    transfers.sort_by_key(|(index, _)| *index);
-    let transfers: Vec<Transfer> = transfers.into_iter().map(|(_, transfer)| transfer).collect();
+    let mut transfers: Vec<(u64, Transfer, u32)> = seen.iter().filter_map(transfer).collect();
+    transfers.sort_by_key(|(index, ..)| *index);
+    let (transfers, copies_of): (Vec<Transfer>, Vec<u32>) =
+        transfers.into_iter().map(|(_, transfer, record)| (transfer, record)).unzip();
     if transfers != case.transfers {
         return Some(format!("transfers are {transfers:?}, vLLM's {:?}", case.transfers));
+    }
+    if let Some(of_server) = case.copies_of.as_ref().filter(|of_server| **of_server != copies_of) {
+        return Some(format!("copies are of requests {copies_of:?}, vLLM's of {of_server:?}"));
     }
     let block = |event: &KvEvent| match event {
         KvEvent::Stored(blocks) => Some((0, blocks.clone())),
@@ -204,9 +297,46 @@ fn every_transfer_is_the_one_that_vllm_makes() {
     check("RIDGEPOINT_OFFLOAD_SCHEDULES", "tests/fixtures/vllm_offload/cases.jsonl", 50);
 }
 
+/// The whole run of a server of vLLM 0.19.0 on a CPU, and one of a server that makes no progress after 1,034 steps. `RIDGEPOINT_OFFLOAD_SERVER`
+/// names another run.
+#[test]
+fn a_running_server_schedules_the_same_steps_and_copies() {
+    let committed = ["server", "server_stuck"].map(|name| format!("tests/fixtures/vllm_offload/{name}.json.gz"));
+    let paths = std::env::var("RIDGEPOINT_OFFLOAD_SERVER").map_or(committed.to_vec(), |path| vec![path]);
+    for path in paths {
+        let case = read_run(&path);
+        println!("{path}: {} steps, {} copies, {} events", case.steps.len(), case.transfers.len(), case.events.len());
+        assert_eq!(difference(&case), None, "{path}");
+    }
+}
+
+/// The comparison notices one token, block, request or microsecond in a whole run.
+#[test]
+fn a_change_of_a_running_server_is_noticed() {
+    type Change = fn(&mut Case);
+    let changes: [(&str, Change); 6] = [
+        ("step 1000 is", |case| case.steps[1000].7[0].2 += 1),
+        ("transfers are", |case| case.transfers[500].1 += 1),
+        ("copies are of", |case| case.copies_of.as_mut().unwrap()[500] += 1),
+        ("events are", |case| case.events[500].1[0] += 1),
+        ("tokens and preemptions", |case| case.preemptions[50] += 1),
+        ("step", |case| case.durations_us.as_mut().unwrap()[1][10] += 100.0),
+    ];
+    for (start, change) in changes {
+        let mut case = read_run("tests/fixtures/vllm_offload/server.json.gz");
+        change(&mut case);
+        let found = difference(&case).unwrap_or_default();
+        assert!(found.starts_with(start), "{start}: {found:.200}");
+    }
+}
+
+fn read_run(path: &str) -> Case {
+    serde_json::from_reader(GzDecoder::new(File::open(path).unwrap())).unwrap()
+}
+
 fn check(variable: &str, committed: &str, fewest_loads: usize) {
     let path = std::env::var(variable).unwrap_or_else(|_| committed.into());
-    let lines = BufReader::new(std::fs::File::open(&path).unwrap()).lines();
+    let lines = BufReader::new(File::open(&path).unwrap()).lines();
     let (mut steps, mut preemptions, mut loads, mut wrong) = (0, 0, 0, Vec::new());
     for (number, line) in (1..).zip(lines) {
         let case: Case = serde_json::from_str(&line.unwrap()).unwrap();

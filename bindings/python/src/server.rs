@@ -22,6 +22,7 @@ pub struct Scheduler {
     enable_chunked_prefill: Option<bool>,
     async_scheduling: Option<bool>,
     long_prefill_token_threshold: Option<u32>,
+    scheduler_reserve_full_isl: Option<bool>,
     scheduling_policy: Option<SchedulingPolicy>,
     /// KV blocks in host memory.
     pub kv_offload: Option<KvOffload>,
@@ -34,6 +35,7 @@ impl Scheduler {
             enable_chunked_prefill: self.enable_chunked_prefill,
             async_scheduling: self.async_scheduling,
             long_prefill_token_threshold: self.long_prefill_token_threshold,
+            scheduler_reserve_full_isl: self.scheduler_reserve_full_isl,
             scheduling_policy: self.scheduling_policy,
         }
     }
@@ -55,6 +57,7 @@ impl Scheduler {
             enable_chunked_prefill: options.enable_chunked_prefill,
             async_scheduling: options.async_scheduling,
             long_prefill_token_threshold: options.long_prefill_token_threshold,
+            scheduler_reserve_full_isl: options.scheduler_reserve_full_isl,
             scheduling_policy: options.scheduling_policy,
             kv_offload,
         })

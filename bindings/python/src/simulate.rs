@@ -5,6 +5,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use ridgepoint::internals::correction::CorrectionInfo;
 use ridgepoint::internals::replay::{Intervals, SpreadSampler};
+use ridgepoint::internals::workload::KeptContents;
 use ridgepoint::kv_capacity::KvCapacity;
 use ridgepoint::latency::TransferDirection;
 use ridgepoint::replay::{
@@ -62,16 +63,19 @@ pub fn simulate<'py>(
         }
     }
     let steps = steps.get();
-    let (report, replayed) =
+    let (report, replayed, turns) =
         detached(py, || replayed(steps, &scheduler, source(&load, arrays, seed, steps.deployment.data_parallel_size)))?;
-    Ok((report, requests(py, &replayed.records)?))
+    let columns = requests(py, &replayed.records)?;
+    columns.set_item("turn", turns.into_pyarray(py))?;
+    Ok((report, columns))
 }
 
+/// Returns the report, the replay, and the turn of each record's request.
 fn replayed(
     steps: &StepModel,
     scheduler: &Scheduler,
     source: ridgepoint::Result<OpenedLoad>,
-) -> PyResult<(String, Replay)> {
+) -> PyResult<(String, Replay, Vec<u32>)> {
     let mut source = source.map_err(raised)?;
     let server = ServerConfig {
         deployment: steps.deployment.clone(),
@@ -90,7 +94,8 @@ fn replayed(
     warnings.extend(engine.notes);
     warnings.append(&mut source.notes);
     let mut sampler = SpreadSampler::new(predictor);
-    let replayed = replay(&steps.latency, &engine.config, &mut *source.workload, &mut sampler).map_err(raised)?;
+    let mut sent = KeptContents::of(&mut *source.workload, false).with_turns(true);
+    let replayed = replay(&steps.latency, &engine.config, &mut sent, &mut sampler).map_err(raised)?;
     replayed.check_clock().map_err(raised)?;
     let metrics = Metrics::of(&replayed);
     warnings.extend(replayed.notes(&engine.config));
@@ -108,7 +113,7 @@ fn replayed(
         offload: replayed.offload,
         warnings,
     };
-    Ok((to_json(&report)?, replayed))
+    Ok((to_json(&report)?, replayed, sent.turns))
 }
 
 /// Indices into `_OUTCOMES` of `_replay.py`.

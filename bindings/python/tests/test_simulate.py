@@ -21,6 +21,7 @@ from ridgepoint import (
     RequestFile,
     RidgepointError,
     Scheduler,
+    Sessions,
     StepModel,
     read_server,
     simulate,
@@ -73,6 +74,21 @@ def test_a_closed_loop_keeps_so_many_in_flight(steps: StepModel) -> None:
     # At equal times a request ends before the next is sent.
     order = np.lexsort((changes, moments))
     assert np.cumsum(changes[order]).max() == 8
+
+
+def test_turns_continue_each_other(steps: StepModel) -> None:
+    result = simulate(steps, Sessions(3, 100, 10, concurrency=2, num_sessions=4, prefix_len=320, think_time_s=0.5), seed=1)
+    requests, turn = result.requests, result.requests["turn"]
+    assert (result.load.sessions, result.load.requests, result.run.finished) == (4, 12, 12)
+    # Prefix and new tokens, then each turn before with its output.
+    for number, prompt in enumerate([420, 530, 640]):
+        assert requests["num_prompt_tokens"][turn == number].tolist() == [prompt] * 4
+    # The whole blocks of the prompt and the output before, without its last token, which is never computed.
+    assert requests["num_cached_tokens"][turn == 1].tolist() == [416] * 4
+    assert requests["num_cached_tokens"][turn == 2].tolist() == [528] * 4
+    at_rate = simulate(steps, Sessions(2, 50, 5, num_sessions=6, request_rate=3.0)).requests
+    assert np.bincount(at_rate["turn"]).tolist() == [6, 6]
+    assert simulate(steps, ClosedLoop(2, 50, 5)).requests["turn"].tolist() == [0] * 20
 
 
 def test_arrays_a_file_and_a_list_are_one_load(steps: StepModel, tmp_path: Path) -> None:
@@ -156,6 +172,14 @@ def test_results_are_frames_and_tables(steps: StepModel) -> None:
 REFUSED: dict[str, tuple[Callable[[StepModel], Any], type[Exception], str]] = {
     "rate": (lambda s: simulate(s, OpenLoop(-1.0, 10, 10, 10)), RidgepointError, "rate = -1.0 must be above 0"),
     "no rate": (lambda s: simulate(s, OpenLoop(float("nan"), 10, 10, 10)), RidgepointError, "request_rate = nan must be"),
+    "no turns": (lambda s: simulate(s, Sessions(0, 5, 5, concurrency=1)), RidgepointError, "turns = 0"),
+    "sessions": (lambda s: simulate(s, Sessions(2, 5, 5, 9)), RidgepointError, "a rate .* or a fixed number .*: give one"),
+    "how many": (lambda s: simulate(s, Sessions(2, 5, 5, request_rate=1.0)), RidgepointError, "num_sessions is missing"),
+    "bursts": (
+        lambda s: simulate(s, Sessions(2, 5, 5, concurrency=1, burstiness=0.5)),
+        RidgepointError,
+        "burstiness = 0.5 has no place beside concurrency",
+    ),
     "lengths": (lambda s: simulate(s, ClosedLoop(2, 0, 0)), RidgepointError, "input length = 0.*output length = 0"),
     "negative": (lambda s: simulate(s, ClosedLoop(-2, 5, 5)), RidgepointError, "concurrency = -2"),
     "half": (lambda s: simulate(s, ClosedLoop(2, 5.5, 5)), TypeError, "input_len = 5.5"),  # type: ignore[arg-type]

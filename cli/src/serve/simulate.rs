@@ -10,8 +10,11 @@ use axum::response::Response;
 use hyper::Request;
 use hyper::header::HeaderMap;
 use ridgepoint::internals::input::{Keys, Log, NumberRange};
-use ridgepoint::internals::workload::{MAX_RATE_PER_S, MAX_REQUESTS, MAX_TOKENS, Stoppable, check_memory};
+use ridgepoint::internals::workload::{
+    KeptContents, MAX_DURATION_S, MAX_RATE_PER_S, MAX_REQUESTS, MAX_TOKENS, Stoppable, check_memory,
+};
 use ridgepoint::latency::CalibratedRoofline;
+use ridgepoint::replay::KvWatch;
 use ridgepoint::server_config::Engine;
 use ridgepoint::workload::profile::Profile;
 use ridgepoint::workload::requests::{Format, RequestFile};
@@ -30,10 +33,10 @@ use super::server_keys::ServerKeys;
 use super::{answer, body};
 use crate::deployment::Served;
 use crate::server::served;
-use crate::simulate::{ROUNDS, Server, Simulation};
+use crate::simulate::{Details, GeneratedLoad, ROUNDS, Server, Simulation};
 
 /// Keys of the route beside those of the server. The other names are those that the command's flags have.
-pub const KEYS: [&str; 15] = [
+pub const KEYS: [&str; 21] = [
     "request_rate",
     "concurrency",
     "requests",
@@ -42,19 +45,30 @@ pub const KEYS: [&str; 15] = [
     "input_len",
     "output_len",
     "burstiness",
+    "turns",
+    "num_sessions",
+    "prefix_len",
+    "think_time_s",
     "seed",
     "noise",
     "series",
+    "kv_metrics",
     "max_concurrency",
     "random_input_len",
     "random_output_len",
+    "random_prefix_len",
     "num_prompts",
 ];
+
+/// Keys that only a load without a list or profile has.
+const GENERATED: [&str; 8] =
+    ["num_requests", "input_len", "output_len", "burstiness", "turns", "num_sessions", "prefix_len", "think_time_s"];
 
 const ALIASES: &[(&str, &str)] = &[
     ("max_concurrency", "concurrency"),
     ("random_input_len", "input_len"),
     ("random_output_len", "output_len"),
+    ("random_prefix_len", "prefix_len"),
     ("num_prompts", "num_requests"),
 ];
 
@@ -96,7 +110,9 @@ pub async fn simulate(State(app): State<Arc<App>>, request: Request<Body>) -> Re
             app.replayables.get_or_build(&key, build).await?
         }
     };
-    let (max_memory_gib, at_once) = (app.max_memory_gib, app.jobs.num_threads());
+    // A load on a host's tier is replayed without it too, and its records are kept until both are compared.
+    let replays = if replayable.engine.config.kv_offload.is_some() { 2 } else { 1 };
+    let (max_memory_gib, at_once) = (app.max_memory_gib, replays * app.jobs.num_threads());
     let fits = move |num_requests| check_memory(num_requests, at_once, max_memory_gib);
     app.jobs.run(deadline, move |stop| replayed(&headers, &replayable, &own, &fits, stop)).await
 }
@@ -134,15 +150,32 @@ fn replayed(
         cold: None,
     };
     let timeline = asked.series.then(|| Timeline::new(of.engine.config.usable_blocks()));
-    let mut sent = Stoppable::new(&mut *load.workload, stop);
-    let replayed = server.replay(&mut sent, timeline.unwrap_or_default());
+    let watch = asked.kv_metrics.then(KvWatch::default);
+    let has_turns = load.summary.sessions.is_some();
+    let mut stoppable = Stoppable::new(&mut *load.workload, stop);
+    let mut sent = KeptContents::of(&mut stoppable, asked.kv_metrics).with_turns(has_turns);
+    let replayed = server.replay(&mut sent, (timeline.unwrap_or_default(), watch));
+    let (replayed, (timeline, watch)) = unless_stopped(stop, replayed)?;
+    let without_tier = match of.engine.config.kv_offload {
+        None => None,
+        Some(_) => {
+            let mut load = asked.open(of.deployment.data_parallel_size, fits)?;
+            Some(unless_stopped(stop, server.with_tier(None, &mut Stoppable::new(&mut *load.workload, stop), ()))?)
+        }
+    };
+    let series = asked.series.then(|| Series::new(&replayed.replay, timeline));
+    let mut simulation = server.report(&format!("{}: {}", load.name, load.summary), &replayed, warnings);
+    let (contents, turns) = (&sent.contents, &sent.turns);
+    simulation.add(&server, &replayed, Details { contents, turns, watch, without_tier, without_disk: None });
+    Ok(answer::result(headers, &SimulationAnswer { simulation, series }))
+}
+
+/// The result of a replay that ran to its end.
+fn unless_stopped<T>(stop: &Stop, replayed: ridgepoint::Result<T>) -> Result<T, Problem> {
     if stop.load(Ordering::Relaxed) {
         return Err(Problem::busy("the replay was stopped"));
     }
-    let (replayed, timeline) = replayed?;
-    let series = asked.series.then(|| Series::new(&replayed.replay, timeline));
-    let simulation = server.report(&format!("{}: {}", load.name, load.summary), &replayed, warnings);
-    Ok(answer::result(headers, &SimulationAnswer { simulation, series }))
+    Ok(replayed?)
 }
 
 /// The load of a body, and how it is replayed.
@@ -151,6 +184,7 @@ struct Asked {
     seed: u64,
     noise: Option<f64>,
     series: bool,
+    kv_metrics: bool,
 }
 
 enum AskedLoad {
@@ -168,7 +202,7 @@ impl Asked {
         let load = match given.as_slice() {
             ["request_rate"] | ["concurrency"] => generated(&keys).map(AskedLoad::Generated),
             [file] => {
-                for key in ["num_requests", "input_len", "output_len", "burstiness"] {
+                for key in GENERATED {
                     keys.refuse(key, format_args!("has no place beside {file}, which has its own"));
                 }
                 described(&keys, file)
@@ -181,10 +215,10 @@ impl Asked {
         };
         let seed = keys.whole("seed", 0..=u64::MAX).unwrap_or(0);
         let noise = keys.number("noise", NumberRange::from_zero(1.0, "standard deviation of a factor's logarithm"));
-        let series = keys.flag("series").unwrap_or(false);
+        let [series, kv_metrics] = ["series", "kv_metrics"].map(|key| keys.flag(key).unwrap_or(false));
         keys.finish();
         let (load, _) = log.finish(ORIGIN, load)?;
-        Ok(Asked { load, seed, noise, series })
+        Ok(Asked { load, seed, noise, series, kv_metrics })
     }
 
     fn open(&self, replicas: u32, fits: &dyn Fn(u64) -> ridgepoint::Result<()>) -> ridgepoint::Result<OpenedLoad> {
@@ -200,30 +234,42 @@ impl Asked {
     }
 }
 
-/// Requests of equal lengths, at random times or as others finish.
+/// Requests of equal lengths or sessions of equal turns, at random times or as others finish.
 fn generated(keys: &Keys<'_>) -> Option<Load> {
-    let requests_per_s = keys.number("request_rate", NumberRange::above_zero(MAX_RATE_PER_S, "requests per second"));
+    let request_rate = keys.number("request_rate", NumberRange::above_zero(MAX_RATE_PER_S, "requests per second"));
     let concurrency = keys.whole("concurrency", 1..=u32::try_from(MAX_REQUESTS / ROUNDS).unwrap_or(u32::MAX));
-    let num_requests = keys.whole("num_requests", 1..=MAX_REQUESTS);
+    let [num_requests, num_sessions] = ["num_requests", "num_sessions"].map(|key| keys.whole(key, 1..=MAX_REQUESTS));
     let burstiness = keys.number("burstiness", NumberRange::above_zero(1000.0, "1 is Poisson"));
+    let turns = keys.whole("turns", 1..=u32::MAX);
+    let prefix_len = keys.whole("prefix_len", 0..=MAX_TOKENS);
+    let think_time_s = keys.number("think_time_s", NumberRange::from_zero(MAX_DURATION_S, "s"));
     keys.require(&["input_len", "output_len"]);
     let [input_len, output_len] = ["input_len", "output_len"].map(|key| keys.whole(key, 1..=MAX_TOKENS));
-    if let Some(concurrency) = concurrency {
+    if keys.has("concurrency") {
         keys.refuse("burstiness", "has no place beside concurrency, which sends a request when another one finishes");
-        let num_requests = num_requests.unwrap_or(ROUNDS * u64::from(concurrency));
-        return Some(Load::ClosedLoop { concurrency, input_len: input_len?, output_len: output_len?, num_requests });
+    }
+    match keys.has("turns") {
+        true => keys.refuse("num_requests", "has no place beside turns: give num_sessions"),
+        false => {
+            for key in ["num_sessions", "think_time_s"] {
+                keys.refuse(key, "is of sessions: give turns");
+            }
+        }
     }
     if keys.has("request_rate") {
-        keys.require(&["num_requests"]);
+        keys.require(if keys.has("turns") { &["num_sessions"] } else { &["num_requests"] });
     }
-    let burstiness = burstiness.unwrap_or(1.0);
-    Some(Load::OpenLoop {
-        requests_per_s: requests_per_s?,
-        input_len: input_len?,
-        output_len: output_len?,
-        num_requests: num_requests?,
+    let (input_len, output_len) = (input_len?, output_len?);
+    let of = GeneratedLoad {
+        request_rate,
+        concurrency,
+        input_len,
+        output_len,
+        num_requests,
         burstiness,
-    })
+        ..Default::default()
+    };
+    Some(GeneratedLoad { turns, num_sessions, prefix_len, think_time_s, ..of }.load())
 }
 
 /// The text of a file that a body holds as JSON.

@@ -12,7 +12,7 @@ use crate::cold_start::{OpenedRates, StartArgs, name_of, start, terms};
 use crate::common::at_least_zero;
 use crate::deployment::Served;
 use crate::outcome::Failure;
-use crate::text::{Page, Rows, count, number};
+use crate::text::{Page, Rows, count, number, plural};
 
 /// Latest start, s. The clock of a replay counts longer.
 const MAX_START_S: f64 = 1e9;
@@ -87,8 +87,15 @@ impl Cold {
     /// The report of a replay.
     ///
     /// # Errors
-    /// A load that ends before the server starts.
-    pub fn report(&self, held: HeldReport) -> Result<ColdReport, Failure> {
+    /// A load that ends before the server starts, or a profile that waits for requests of other servers.
+    pub fn report(&self, held: HeldReport, has_sessions: bool) -> Result<ColdReport, Failure> {
+        if held.never_sent > 0 && !has_sessions {
+            return Err(Failure::input(format!(
+                "--scale-up-at {}: {} of the profile's requests are never sent, because they wait for {} earlier ones that other \
+                 servers answer at unknown times: give a profile of one stage without a limit on requests in flight, or --requests",
+                self.start_s, held.never_sent, held.left_out
+            )));
+        }
         if held.waited.requests + held.later.requests == 0 {
             return Err(Failure::input(format!(
                 "--scale-up-at {}: the load sends no request from then on ({} before): give an earlier time",
@@ -148,8 +155,12 @@ impl ColdReport {
         page.paragraph("start      ", &ready);
         if self.start_s > 0.0 {
             let left_out = count(self.held.left_out);
+            let later_turns = match self.held.never_sent {
+                0 => String::new(),
+                turns => format!(", and with them {} of their sessions", plural(turns, "later turn")),
+            };
             let text = format!(
-                "added at {:.1} s; {left_out} requests before that are other replicas' and left out",
+                "added at {:.1} s; {left_out} requests before that are other replicas' and left out{later_turns}",
                 self.start_s
             );
             page.paragraph("           ", &text);

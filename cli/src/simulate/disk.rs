@@ -10,6 +10,7 @@ use crate::text::{Page, count, number, percent, plural, shown};
 
 /// The disk tier of a replay. JSON keys are stable.
 #[derive(Debug, Serialize)]
+#[cfg_attr(feature = "serve", derive(schemars::JsonSchema))]
 pub(super) struct DiskReport {
     #[serde(flatten)]
     tier: KvDisk,
@@ -28,7 +29,7 @@ pub(super) struct DiskReport {
     break_even: Option<Comparison>,
     /// The longest prefix that fits a request.
     longest: Comparison,
-    /// The same load with the host's tier alone; `None` where the server's start was simulated.
+    /// The same load with the host's tier alone; `None` where that was not replayed.
     pub(super) without_disk: Option<Served>,
 }
 

@@ -41,15 +41,16 @@ pub struct LoadArgs {
     #[arg(long, visible_alias = "random-input-len", value_name = "N", value_parser = value_parser!(u32).range(1..))]
     #[arg(allow_negative_numbers = true, help_heading = LOAD, conflicts_with_all = ["profile", "requests"])]
     input_len: Option<u32>,
-    /// Tokens that each request generates
+    /// Tokens that each request generates, and each turn with --turns
     #[arg(long, visible_alias = "random-output-len", value_name = "N", value_parser = value_parser!(u32).range(1..))]
     #[arg(allow_negative_numbers = true, help_heading = LOAD, conflicts_with_all = ["profile", "requests"])]
     output_len: Option<u32>,
-    /// Number of requests [default with --concurrency: 10 for each in flight]
+    /// Number of requests; with --turns give --num-sessions [default with --concurrency: 10 for each in flight]
     #[arg(long, visible_alias = "num-prompts", value_name = "N", value_parser = value_parser!(u32).range(1..))]
     #[arg(allow_negative_numbers = true, help_heading = LOAD, conflicts_with_all = ["profile", "requests"])]
     num_requests: Option<u32>,
-    /// Shape of the gamma distribution of the gaps between requests: 1 is Poisson, less is burstier [default: 1]
+    /// Shape of the gamma distribution of the gaps between requests, or between the starts of sessions: 1 is Poisson, less is burstier
+    /// [default: 1]
     #[arg(long, value_name = "B", value_parser = above_zero, allow_negative_numbers = true, help_heading = LOAD)]
     #[arg(conflicts_with_all = ["profile", "requests", "concurrency"])]
     burstiness: Option<f64>,
@@ -58,7 +59,7 @@ pub struct LoadArgs {
     #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..), allow_negative_numbers = true)]
     #[arg(help_heading = LOAD, conflicts_with_all = ["profile", "requests", "num_requests"])]
     turns: Option<u32>,
-    /// Number of sessions [default with --concurrency: 10 for each at once]
+    /// Number of sessions, each of --turns requests [default with --concurrency: 10 for each at once]
     #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..), allow_negative_numbers = true)]
     #[arg(help_heading = LOAD, requires = "turns", conflicts_with_all = ["profile", "requests"])]
     num_sessions: Option<u32>,
@@ -76,6 +77,54 @@ pub struct LoadArgs {
     pub seed: u64,
 }
 
+/// Requests or sessions of a few numbers, under the names of the flags. One of `request_rate` and `concurrency` is given.
+#[derive(Debug, Default)]
+pub struct GeneratedLoad {
+    pub request_rate: Option<f64>,
+    pub concurrency: Option<u32>,
+    pub input_len: u32,
+    pub output_len: u32,
+    pub num_requests: Option<u64>,
+    pub burstiness: Option<f64>,
+    pub turns: Option<u32>,
+    pub num_sessions: Option<u64>,
+    pub prefix_len: Option<u32>,
+    pub think_time_s: Option<f64>,
+}
+
+impl GeneratedLoad {
+    /// The load of these numbers: sessions if there are turns or a shared prefix, and equal requests otherwise.
+    pub fn load(&self) -> Load {
+        let GeneratedLoad { request_rate, concurrency, input_len, output_len, num_requests, burstiness, .. } = *self;
+        let rounds = concurrency.map_or(0, |concurrency| ROUNDS * u64::from(concurrency));
+        let prefix_len = self.prefix_len.unwrap_or(0);
+        if self.turns.is_some() || prefix_len > 0 {
+            return Load::Sessions {
+                sessions_per_s: request_rate,
+                concurrency,
+                num_sessions: self.num_sessions.or(num_requests).unwrap_or(rounds),
+                turns: self.turns.unwrap_or(1),
+                prefix_len,
+                input_len,
+                output_len,
+                think_time_s: self.think_time_s.unwrap_or(0.0),
+                burstiness,
+            };
+        }
+        if let Some(concurrency) = concurrency {
+            let num_requests = num_requests.unwrap_or(rounds);
+            return Load::ClosedLoop { concurrency, input_len, output_len, num_requests };
+        }
+        Load::OpenLoop {
+            requests_per_s: request_rate.unwrap_or_default(),
+            input_len,
+            output_len,
+            num_requests: num_requests.unwrap_or_default(),
+            burstiness: burstiness.unwrap_or(1.0),
+        }
+    }
+}
+
 impl LoadArgs {
     /// The load that the arguments ask for. The argument parser requires those that a kind of load needs.
     pub fn load(&self) -> Load {
@@ -86,32 +135,19 @@ impl LoadArgs {
             return Load::RequestFile { path: path.clone(), format: self.requests_format };
         }
         let [input_len, output_len] = [self.input_len, self.output_len].map(Option::unwrap_or_default);
-        let prefix_len = self.prefix_len.unwrap_or(0);
-        if self.turns.is_some() || prefix_len > 0 {
-            let rounds = self.concurrency.map_or(0, |concurrency| ROUNDS * u64::from(concurrency));
-            return Load::Sessions {
-                sessions_per_s: self.request_rate,
-                concurrency: self.concurrency,
-                num_sessions: self.num_sessions.or(self.num_requests).map_or(rounds, u64::from),
-                turns: self.turns.unwrap_or(1),
-                prefix_len,
-                input_len,
-                output_len,
-                think_time_s: self.think_time_s.unwrap_or(0.0),
-                burstiness: self.burstiness,
-            };
-        }
-        if let Some(concurrency) = self.concurrency {
-            let num_requests = self.num_requests.map_or(ROUNDS * u64::from(concurrency), u64::from);
-            return Load::ClosedLoop { concurrency, input_len, output_len, num_requests };
-        }
-        Load::OpenLoop {
-            requests_per_s: self.request_rate.unwrap_or_default(),
+        let generated = GeneratedLoad {
+            request_rate: self.request_rate,
+            concurrency: self.concurrency,
             input_len,
             output_len,
-            num_requests: self.num_requests.unwrap_or_default().into(),
-            burstiness: self.burstiness.unwrap_or(1.0),
-        }
+            num_requests: self.num_requests.map(u64::from),
+            burstiness: self.burstiness,
+            turns: self.turns,
+            num_sessions: self.num_sessions.map(u64::from),
+            prefix_len: self.prefix_len,
+            think_time_s: self.think_time_s,
+        };
+        generated.load()
     }
 
     /// The benchmark's arguments in vLLM's result file, for one of `replicas` replicas.

@@ -1,7 +1,9 @@
 //! `ridgepoint simulate`: replays a load on a server. `load` and `server` turn arguments into a replay, `cold` starts the server late,
-//! `report` runs it, `sessions` tells first turns from later ones, `kv_metrics` lays out what the KV cache costs, `offload` and `disk` the tiers behind it, `files` writes beside the report, `table` lays it out.
+//! `report` runs it, `details` adds the parts that some loads and servers alone have, which are those of `sessions`, `offload`,
+//! `disk` and `kv_metrics`. `files` writes beside the report, `table` lays it out.
 
 mod cold;
+mod details;
 mod disk;
 mod files;
 mod kv_metrics;
@@ -18,7 +20,7 @@ use ridgepoint::internals::correction::Correction;
 use ridgepoint::internals::replay::export::TokenMeta;
 use ridgepoint::internals::workload::{KeptContents, check_memory};
 use ridgepoint::latency::{CalibratedRoofline, FittedBlackBox, KvTransfers};
-use ridgepoint::replay::{KvMetrics, KvOffload, KvWatch, PrefixCachePrices, WatchedReplay};
+use ridgepoint::replay::{KvOffload, KvWatch, Metrics, Replay};
 
 use crate::common::{Common, MemoryArg, PREDICTION, PredictionArgs, at_least_zero};
 use crate::deployment::Served;
@@ -27,13 +29,12 @@ use crate::output::Outputs;
 use crate::progress::{self, AnsweredRequests};
 use crate::server::ServerArgs;
 use cold::{ColdArgs, ColdReport};
+pub use details::Details;
 use files::{Files, OutputArgs, Replayed};
 use load::LoadArgs;
 #[cfg(feature = "serve")]
-pub use load::ROUNDS;
-use offload::{OffloadReport, Served as ServedLoad};
+pub use load::{GeneratedLoad, ROUNDS};
 pub use report::{Server, Simulation};
-use sessions::SessionReport;
 
 /// The arguments of `simulate`.
 #[derive(Debug, Args)]
@@ -103,19 +104,16 @@ impl Simulate {
         tier: Option<KvOffload>,
         server: &Server<'_>,
         fits: &dyn Fn(u64) -> ridgepoint::Result<()>,
-    ) -> Result<ServedLoad, Failure> {
+    ) -> Result<(Replay, Metrics), Failure> {
         let mut load = self.load.load().open_if(self.load.seed, server.deployment.data_parallel_size, fits)?;
-        let mut engine = server.engine.clone();
         let without = if tier.is_some() { "disk" } else { "host tier" };
-        engine.config.kv_offload = tier;
         let bar = progress::bar(
             load.summary.requests as u64,
             &format!("without the {without} [{{bar:30}}] {{percent}} % of {{len}} requests, {{elapsed}}"),
         );
-        let replayed = Server { engine: &engine, ..*server }.replay(&mut *load.workload, AnsweredRequests(bar.clone()));
+        let replayed = server.with_tier(tier, &mut *load.workload, AnsweredRequests(bar.clone()));
         bar.finish_and_clear();
-        let (replayed, _) = replayed?;
-        Ok(ServedLoad::of(&replayed.replay, &replayed.metrics))
+        Ok(replayed?)
     }
 }
 
@@ -172,23 +170,14 @@ pub fn run(args: &Simulate, common: &Common) -> Result<Outcome<Simulation>, Fail
     let files = Files::create(&args.output, &mut outputs)?;
     let watch = args.output.kv_metrics.then(KvWatch::default);
     let observer = ((files, AnsweredRequests(bar.clone())), watch);
-    let mut sent =
-        KeptContents::of(&mut *load.workload, args.output.tells_contents()).with_turns(load.summary.sessions.is_some());
+    let has_sessions = load.summary.sessions.is_some();
+    let mut sent = KeptContents::of(&mut *load.workload, args.output.tells_contents()).with_turns(has_sessions);
     let replayed = server.replay(&mut sent, observer);
     bar.finish_and_clear();
     let (mut replayed, ((files, _), watch)) = replayed?;
-    let left_out = replayed.held.as_ref().map_or(0, |held| usize::try_from(held.left_out).unwrap_or(usize::MAX));
-    let kv_metrics = watch.map(|watch| {
-        KvMetrics::of(&WatchedReplay {
-            replay: &replayed.replay,
-            contents: sent.contents.get(left_out..).unwrap_or_default(),
-            engine: &engine.config,
-            latency: server.steady(),
-            watch: &watch,
-            prices: PrefixCachePrices::default(),
-        })
-    });
-    let start = cold.as_ref().zip(replayed.held.take()).map(|(cold, held)| cold.report(held)).transpose()?;
+    sent.leave_out(replayed.held.as_ref().map_or(0, |held| held.left_out));
+    let start =
+        cold.as_ref().zip(replayed.held.take()).map(|(cold, held)| cold.report(held, has_sessions)).transpose()?;
     let of = Replayed {
         bench: args.load.bench_run(&model.name, deployment.data_parallel_size),
         meta: TokenMeta {
@@ -203,18 +192,14 @@ pub fn run(args: &Simulate, common: &Common) -> Result<Outcome<Simulation>, Fail
         contents: &sent.contents,
     };
     files.write(&of, &replayed.replay, &replayed.metrics)?;
-    let offload = match &engine.config.kv_offload {
-        None => None,
-        Some(tier) => {
-            let mut without = [None, None];
-            if cold.is_none() {
-                let host_alone = tier.disk.is_some().then(|| KvOffload { disk: None, ..tier.clone() });
-                let without_disk = host_alone.map(|tier| args.with_tier(Some(tier), &server, &fits)).transpose()?;
-                without = [Some(args.with_tier(None, &server, &fits)?), without_disk];
-            }
-            OffloadReport::of(&latency, &engine.config, (&replayed.replay, &replayed.metrics), without)
+    let (mut without_tier, mut without_disk) = (None, None);
+    if let (Some(tier), None) = (&engine.config.kv_offload, &cold) {
+        if tier.disk.is_some() {
+            let host_alone = KvOffload { disk: None, ..tier.clone() };
+            without_disk = Some(args.with_tier(Some(host_alone), &server, &fits)?);
         }
-    };
+        without_tier = Some(args.with_tier(None, &server, &fits)?);
+    }
     let memory = args.output.print_kv_capacity.then(|| match engine.blocks_are_given {
         true => format!("{}\nnot used: num_gpu_blocks = {} was given", engine.capacity, engine.config.num_gpu_blocks),
         false => engine.capacity.to_string(),
@@ -225,10 +210,7 @@ pub fn run(args: &Simulate, common: &Common) -> Result<Outcome<Simulation>, Fail
     simulation.warn(start.as_ref().map(ColdReport::remark));
     simulation.warn(args.output.untold(&replayed.replay.records));
     (simulation.title, simulation.memory, simulation.cold) = (title, memory, start);
-    simulation.warn(offload.as_ref().and_then(OffloadReport::remark));
-    simulation.kv_offload = offload;
-    simulation.warn(kv_metrics.as_ref().and_then(|metrics| kv_metrics::remark(metrics, &engine.config)));
-    simulation.kv_metrics = kv_metrics;
-    simulation.sessions = SessionReport::of(&sent.turns, &replayed.replay.records);
+    let (contents, turns) = (&sent.contents, &sent.turns);
+    simulation.add(&server, &replayed, Details { contents, turns, watch, without_tier, without_disk });
     Ok(Outcome { notes, ..Outcome::of(simulation) })
 }

@@ -10,6 +10,7 @@ use crate::text::{Page, Rows, count, number, percent, plural, shown};
 
 /// The tier of a replay. JSON keys are stable.
 #[derive(Debug, Serialize)]
+#[cfg_attr(feature = "serve", derive(schemars::JsonSchema))]
 pub struct OffloadReport {
     #[serde(flatten)]
     tier: KvOffload,
@@ -35,6 +36,7 @@ pub struct OffloadReport {
 
 /// Loading a prefix against computing it.
 #[derive(Debug, Serialize)]
+#[cfg_attr(feature = "serve", derive(schemars::JsonSchema))]
 pub(super) struct Comparison {
     tokens: u32,
     load_ms: f64,
@@ -49,6 +51,7 @@ impl From<LoadOrCompute> for Comparison {
 
 /// Latencies of the clients, and the work of the GPU.
 #[derive(Debug, Serialize)]
+#[cfg_attr(feature = "serve", derive(schemars::JsonSchema))]
 pub(super) struct Served {
     ttft_mean_ms: Option<f64>,
     ttft_p90_ms: Option<f64>,
@@ -58,7 +61,7 @@ pub(super) struct Served {
 }
 
 impl Served {
-    pub(super) fn of(replay: &Replay, metrics: &Metrics) -> Self {
+    fn of(replay: &Replay, metrics: &Metrics) -> Self {
         Served {
             ttft_mean_ms: metrics.run.ttft_ms.map(|of| of.mean),
             ttft_p90_ms: metrics.run.ttft_ms.map(|of| of.p90),
@@ -76,8 +79,9 @@ impl OffloadReport {
         latency: &CalibratedRoofline,
         engine: &EngineConfig,
         (replay, metrics): (&Replay, &Metrics),
-        [without, without_disk]: [Option<Served>; 2],
+        without: [Option<(Replay, Metrics)>; 2],
     ) -> Option<Self> {
+        let [without, without_disk] = without.map(|of| of.map(|(replay, metrics)| Served::of(&replay, &metrics)));
         let disk = DiskReport::of(latency, engine, &replay.offload?, without_disk);
         // The disk's part is a report of its own.
         let tier = KvOffload { disk: None, ..engine.kv_offload.clone()? };

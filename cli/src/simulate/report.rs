@@ -162,17 +162,14 @@ pub struct Simulation {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "serve", schemars(skip))]
     pub(super) cold: Option<ColdReport>,
-    /// The first and the later turns of sessions, if the load has sessions. The command's alone.
+    /// The first and the later turns of sessions, if the load has sessions.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "serve", schemars(skip))]
     pub(super) sessions: Option<SessionReport>,
-    /// The host's tier of KV blocks, if the server has one. The command's alone.
+    /// The host's tier of KV blocks, if the server has one.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "serve", schemars(skip))]
     pub(super) kv_offload: Option<OffloadReport>,
-    /// What the KV cache itself costs and brings, if it is asked for. The command's alone.
+    /// What the KV cache itself costs and brings, if it is asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "serve", schemars(skip))]
     pub(super) kv_metrics: Option<KvMetrics>,
     pub(super) notes: Vec<String>,
     pub(super) warnings: Vec<String>,

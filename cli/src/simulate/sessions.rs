@@ -7,6 +7,7 @@ use crate::text::{Page, Rows, count, number, percent, shown};
 
 /// The turns of a replayed load. JSON keys are stable.
 #[derive(Debug, Serialize)]
+#[cfg_attr(feature = "serve", derive(schemars::JsonSchema))]
 pub struct SessionReport {
     /// Sessions that started.
     sessions: u64,
@@ -18,6 +19,7 @@ pub struct SessionReport {
 
 /// Some turns of a replay.
 #[derive(Debug, Serialize)]
+#[cfg_attr(feature = "serve", derive(schemars::JsonSchema))]
 struct Turns {
     /// Turns that were sent.
     requests: u64,

@@ -188,3 +188,38 @@ fn flags_of_a_start_need_one() {
     simulate(&format!("{closed} --cold --scale-up-at 3")).fails(2, &["--scale-up-at"]);
     assert_eq!(simulate(&format!("{closed} --cold")).code, 0);
 }
+
+#[test]
+fn turns_and_contents_are_those_of_the_requests_behind_a_scale_up() {
+    let folder = Folder::new();
+    let turns = "session_id,arrival,input_len,output_len,think_time_s,prefix_group,prefix_len\n\
+                 a,0,64,20,,old,64\n\
+                 b,10,320,20,,new,320\n\
+                 b,,360,5,2.5,,\n\
+                 c,1000,330,4,,new,320\n\
+                 c,,360,4,3,,\n";
+    let (path, tokens) = (folder.write("turns.csv", turns), folder.path("tokens.jsonl"));
+    let server = "--model llama-3.1-8b --hardware h100 --max-model-len 4096";
+    let line = format!("{server} --requests {path} --cold --scale-up-at 5 --output-tokens {tokens} --format json");
+    let report = simulate(&line).json();
+    assert_eq!((&report["cold"]["left_out"], &report["cold"]["never_sent"]), (&1.into(), &0.into()));
+    assert_eq!(report["sessions"]["sessions"], 2);
+    let prompt_tokens = |group: &str| report["sessions"][group]["prompt_tokens"].clone();
+    assert_eq!((prompt_tokens("first_turns"), prompt_tokens("later_turns")), (650.into(), 720.into()));
+    let lines = folder.read("tokens.jsonl");
+    let hashes = |line: &str| serde_json::from_str::<Value>(line).unwrap()["block_hashes"].as_array().unwrap().clone();
+    let hashes: Vec<Vec<Value>> = lines.lines().skip(1).map(hashes).collect();
+    // Whole blocks of 16 tokens that others share: of the group's 320 tokens, and of a session's turn before, 340 or 334 tokens.
+    assert_eq!(hashes.len(), 4);
+    assert!(hashes.iter().all(|of| of.len() >= 20 && of[..20] == hashes[0][..20]), "{lines}");
+    assert_eq!(hashes[1][..20], hashes[0][..]);
+    assert_ne!(hashes[1][20], hashes[3][20], "the sessions differ behind what they share");
+    let later = simulate(&format!("{server} --requests {path} --cold --scale-up-at 20"));
+    let later = later.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(later.contains("and left out, and with them 1 later turn of their sessions"), "{later}");
+    let stages =
+        "{load: {type: constant, stages: [{rate: 2, duration: 20}, {rate: 4, duration: 9}]}, data: {type: mock}}";
+    let profile = folder.write("profile.yaml", stages);
+    simulate(&format!("{server} --profile {profile} --cold --scale-up-at 5"))
+        .fails(1, &["--scale-up-at 5", "36 of the profile's requests are never sent", "--requests"]);
+}

@@ -330,6 +330,8 @@ fn arguments_at_their_limits_run() {
         "--max-num-seqs 4294967295",
         "--max-num-batched-tokens 4294967295 --num-gpu-blocks-override 1000",
         "--long-prefill-token-threshold 1",
+        "--scheduler-reserve-full-isl",
+        "--scheduler-reserve-full-isl --no-scheduler-reserve-full-isl",
         "--long-prefill-token-threshold 4294967295",
         "--num-gpu-blocks-override 257",
         "--pipeline-parallel-size 8",

@@ -62,7 +62,7 @@ fn sessions_come_from_files_and_go_to_token_lines() {
     let rows = folder.read("out.csv");
     assert_eq!(rows.lines().count(), 4);
     assert_eq!(folder.read("tokens.jsonl").lines().count(), 4);
-    let agent = r#"{"session_id": 1, "arrival_time_ns": 0, "sub_requests": [{"input_toks": 50, "output_toks": 5}]}"#;
+    let agent = r#"{"session_id": 1, "arrival_time_ns": 0, "sub_requests": [{"input_toks": 50, "output_toks": 5}, {"input_toks": 9, "output_toks": 2}]}"#;
     let json = json_of(&format!("--requests {}", folder.write("agent.jsonl", agent)));
     assert!(json["warnings"].to_string().contains("input_toks is taken as the whole prompt"), "{}", json["warnings"]);
 }

@@ -37,6 +37,7 @@ fn config(from: &mut Unstructured<'_>) -> Result<EngineConfig> {
         enable_prefix_caching: from.arbitrary()?,
         enable_chunked_prefill: chunked,
         long_prefill_token_threshold: if from.arbitrary()? { from.int_in_range(1..=16)? } else { 0 },
+        scheduler_reserve_full_isl: from.arbitrary()?,
         scheduling_policy: if from.arbitrary()? { SchedulingPolicy::Priority } else { SchedulingPolicy::Fcfs },
         async_scheduling: from.arbitrary()?,
         pipeline_parallel_size: from.int_in_range(1..=3)?,

@@ -44,7 +44,9 @@ pub(super) fn baseline_metrics(case: &Case, baseline: Baseline, seed: u64) -> Re
         Baseline::NoScheduling => with_host(HostTimes { scheduling_us: 0.0, ..host }.with_queue_prices([0.0; 4]))?,
         Baseline::NoOutputProcessing => with_host(HostTimes { output_token_us: 0.0, ..host })?,
         Baseline::NoHostOverhead => with_host(HostTimes::NONE)?,
-        Baseline::GivenCorrection | Baseline::BlackBox => return Ok(None),
+        Baseline::GivenCorrection | Baseline::BlackBox | Baseline::ScaledCurve | Baseline::CurveLine => {
+            return Ok(None);
+        }
     };
     Ok(Some(Metrics::of(&replay)))
 }

@@ -96,6 +96,8 @@ pub struct Case {
     pub load: Load,
     /// By stage, the number of requests in flight in a closed loop; `None` in an open loop.
     pub concurrency: Vec<Option<u32>>,
+    /// Everything that the run shares with runs of another number of requests in flight; `None` in an open loop.
+    pub curve: Option<String>,
     /// Remarks on the run.
     pub notes: Vec<String>,
 }

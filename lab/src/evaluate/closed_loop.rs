@@ -117,6 +117,7 @@ fn case(row: &ClosedLoopRow, data_dir: Option<&Path>, made: &mut BTreeMap<String
         rooflines,
         load: Box::new(move |seed| -> Box<dyn Workload + Send> { Box::new(VaryingLoop::new(equal.clone(), seed)) }),
         concurrency: vec![Some(row.concurrency)],
+        curve: Some(row.curve()),
         notes,
     })
 }

@@ -121,6 +121,12 @@ impl ClosedLoopRow {
         })
     }
 
+    /// Everything but the name, the number of requests in flight and what was measured.
+    pub fn curve(&self) -> String {
+        let (id, (ttft_ms, tpot_ms)) = (String::new(), (0.0, 0.0));
+        format!("{:?}", ClosedLoopRow { id, concurrency: 0, ttft_ms, tpot_ms, ..self.clone() })
+    }
+
     /// The one replica that a row with `tp_size = attention_dp_size = n` and `moe_ep_size = n²` means: `n` GPUs with `n` times the
     /// row's requests in flight. `None` for any other row.
     ///

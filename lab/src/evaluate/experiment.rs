@@ -114,6 +114,7 @@ impl Experiment {
             engine: engine.config,
             rooflines,
             concurrency: self.profile.stages.iter().map(concurrency).collect(),
+            curve: None,
             load: Box::new(move |seed: u64| profile.workload(seed)),
             notes,
         })

@@ -7,6 +7,7 @@ use rayon::prelude::*;
 use super::baselines::baseline_metrics;
 use super::black_box::{StageMeans, fit_stages};
 use super::case::Case;
+use super::curves::add_curves;
 use super::fold::{Fold, GroupBy, Judged, Labels, Part, others};
 use super::measured::WHOLE_RUN;
 use super::metric::{Metric, predicted_ms};
@@ -45,7 +46,10 @@ pub fn judge(
         metrics.iter().for_each(|metrics| result.add_baseline(Baseline::BlackBox, metrics));
         result
     };
-    EvaluationReport::new(kept.into_iter().zip(black_boxes).map(with_black_box).collect(), skipped)
+    let judged: Vec<&Case> = kept.iter().map(|of| of.case).collect();
+    let mut results: Vec<CaseResult> = kept.into_iter().zip(black_boxes).map(with_black_box).collect();
+    add_curves(&judged, &mut results);
+    EvaluationReport::new(results, skipped)
 }
 
 /// Replays of these cases in [`judge`]: the prediction, the black box, the rooflines and the replaced components.

@@ -8,6 +8,7 @@ pub mod case;
 pub mod closed_loop;
 mod closed_loop_load;
 pub mod closed_loop_row;
+mod curves;
 pub mod experiment;
 #[cfg(test)]
 mod fixtures;

@@ -30,6 +30,11 @@ pub enum Baseline {
     BlackBox,
     /// The prediction with all step times scaled by one factor, so that the mean time from first to last token is the measured one.
     ScaledStepTimes,
+    /// The prediction times one factor for all rows of its curve, the servers that differ in the number of requests in flight alone: its
+    /// error is that of the curve's shape.
+    ScaledCurve,
+    /// A straight line in the number of requests in flight through the measured times of the curve's other rows.
+    CurveLine,
     /// The prediction without `max_num_seqs` and `max_num_batched_tokens`: no request waits for others.
     NoLimits,
     /// The prediction without prefix caching: every prompt is computed whole.

@@ -17,6 +17,7 @@ const MOST_GROUPS: usize = 10;
 /// Hits after a preemption count only for tokens that the request had not computed before, as in
 /// [`RequestRecord::num_cached_tokens`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Hits {
     /// Requests that were scheduled.
     pub requests: u64,
@@ -89,6 +90,7 @@ pub(super) fn is_scheduled(record: &RequestRecord) -> bool {
 
 /// Hits of the requests whose prompts begin with the same segment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PrefixGroup {
     /// [Id](crate::workload::Segment::id) of the first segment as decimal text, since 64 bits do not fit a number of JSON; `None` for
     /// requests that share nothing.

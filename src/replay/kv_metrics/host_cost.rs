@@ -15,6 +15,7 @@ use crate::units::{US_PER_MS, ns_to_us, real};
 /// (`FullAttentionManager.find_longest_cache_hit` and `BlockPool`), timed by `tests/fixtures/vllm_schedules/time_prefix_cache.py` on an AMD
 /// EPYC with Python 3.11: medians of at least 200 runs over 512 blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PrefixCachePrices {
     /// To hash the tokens of a full block of 16, 32 and 128 tokens. Other sizes lie on the line through the two nearest.
     pub hash_us: [f64; 3],
@@ -80,6 +81,7 @@ impl PrefixCachePrices {
 ///
 /// The replay does not wait for it: the latency model's delays of the host contain what a real server took.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HostCost {
     /// The prices.
     pub prices: PrefixCachePrices,

@@ -24,6 +24,7 @@ use crate::workload::Content;
 
 /// KV metrics of a replay. Its JSON keys are stable: keys are added, never renamed or dropped.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct KvMetrics {
     /// Lives of the blocks; `None` without prefix caching, as no content outlives its request then.
     pub blocks: Option<BlockStats>,

@@ -17,6 +17,7 @@ use crate::units::{US_PER_MS, real};
 /// `v` = (look-up + touch − insertion) / block size. With `C` the host's time of this load, `A` the tokens asked for, and `H` the
 /// tokens hit, the saved time equals the cost at a hit rate of (C − v·H) / (A·(s − v)).
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PrefixCacheBalance {
     /// Prompt whose time prices a token: the mean prompt with hits, or the mean prompt if none has hits.
     pub price_prompt_tokens: u32,

@@ -242,7 +242,9 @@ impl Offload {
             return;
         };
         request.num_offered = num_full;
-        note(events, true, removed);
+        if events.is_some() {
+            note(events, true, removed);
+        }
         if num_stored == 0 {
             return;
         }

@@ -198,6 +198,9 @@ impl<'a> Scheduler<'a> {
                 passed = Some(turn);
                 continue;
             };
+            if self.config.scheduler_reserve_full_isl && !self.fits_whole(slot, &prefix) {
+                break;
+            }
             if prefix.to_load > 0 {
                 if prefix.to_load + prefix.free_hits > self.cache.pool.num_free {
                     break;
@@ -242,6 +245,13 @@ impl<'a> Scheduler<'a> {
             self.put(slot, num_tokens, known, batch);
             *budget -= num_tokens;
         }
+    }
+
+    /// Whether the free blocks hold all known tokens of a waiting request, as vLLM's `can_fit_full_sequence` asks.
+    fn fits_whole(&self, slot: u32, prefix: &Prefix) -> bool {
+        let state = &self.slots[slot as usize];
+        let blocks = state.num_tokens().div_ceil(self.config.block_size) + self.cache.missing_states(state);
+        blocks.saturating_sub(prefix.held_blocks) + prefix.free_hits <= self.cache.pool.num_free
     }
 
     fn chunk(&self, wanted: u32) -> u32 {
@@ -338,6 +348,8 @@ impl<'a> Scheduler<'a> {
             self.waiting.remove(slot);
         }
         state.is_running = false;
+        // Later turns find the blocks even while their stores are under way.
+        self.cache.remember_generated(state);
         if self.offload.as_mut().is_some_and(|offload| offload.end(slot)) {
             return;
         }
@@ -346,9 +358,7 @@ impl<'a> Scheduler<'a> {
 
     /// Frees the blocks of a request that has ended.
     fn free(&mut self, slot: u32) {
-        let state = &mut self.slots[slot as usize];
-        self.cache.remember_generated(state);
-        self.cache.release(state);
+        self.cache.release(&mut self.slots[slot as usize]);
         self.unused_slots.push(slot);
     }
 

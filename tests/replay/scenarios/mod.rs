@@ -5,4 +5,4 @@ mod cache;
 mod clock;
 mod preemption;
 mod queue;
-mod support;
+pub mod support;

@@ -4,7 +4,7 @@ use ridgepoint::latency::BlackBox;
 use ridgepoint::replay::{EngineConfig, Outcome, SchedulingPolicy};
 use ridgepoint::workload::WorkloadRequest;
 
-use super::support::{all_delays, engine, request, run, steps_and_scheduling, steps_only};
+use super::support::{all_delays, engine, engine_of, request, run, steps_and_scheduling, steps_only};
 
 /// One slot. A's last step ends at 10, B is visible at 10: outputs are processed before requests are taken, so B has the slot at once.
 #[test]
@@ -42,6 +42,29 @@ fn a_long_prompt_is_cut_at_the_threshold() {
     let steps = ["0..10000 A@0+4~ B@0+3", "10000..20000 A@4+4~ B@3+1", "20000..30000 A@8+2", "30000..40000 A@10+1"];
     assert_eq!(run.timeline(), steps);
     assert_eq!(run.finish_ns(), [40_000, 20_000]);
+}
+
+/// Five blocks of 4 tokens, a budget of 8. When A decodes, 2 blocks are free: enough for the first chunk of B's 16 tokens, not for all of
+/// them. Admitted nevertheless, B is preempted in the next step and finds its one full block again. Held back, B starts when A has ended.
+#[test]
+fn a_prompt_can_wait_until_the_free_blocks_hold_all_of_it() {
+    let config = EngineConfig { max_num_batched_tokens: 8, async_scheduling: false, ..engine_of(5) };
+    let timeline = |config: &EngineConfig| {
+        let run = run(&steps_only(), config, vec![request(0, 8, 3), request(0, 16, 1)]);
+        (run.timeline(), run.replay.counters.preemptions)
+    };
+    let admitted = [
+        "0..10000 A@0+8",
+        "10000..20000 A@8+1 B@0+7~",
+        "20000..30000 A@9+1",
+        "30000..40000 B@4+8~",
+        "40000..50000 B@12+4",
+    ];
+    assert_eq!(timeline(&config), (admitted.map(str::to_owned).to_vec(), 1));
+    let config = EngineConfig { scheduler_reserve_full_isl: true, ..config };
+    let held_back =
+        ["0..10000 A@0+8", "10000..20000 A@8+1", "20000..30000 A@9+1", "30000..40000 B@0+8~", "40000..50000 B@8+8"];
+    assert_eq!(timeline(&config), (held_back.map(str::to_owned).to_vec(), 0));
 }
 
 /// A budget of 10: A's 6 tokens leave 4 of B's 8 and nothing for C. In the second step A's only token is in flight, and the rest of B

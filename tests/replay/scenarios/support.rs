@@ -64,6 +64,7 @@ pub fn engine() -> EngineConfig {
         enable_prefix_caching: true,
         enable_chunked_prefill: true,
         long_prefill_token_threshold: 0,
+        scheduler_reserve_full_isl: false,
         scheduling_policy: SchedulingPolicy::Fcfs,
         async_scheduling: true,
         pipeline_parallel_size: 1,

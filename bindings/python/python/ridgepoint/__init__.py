@@ -18,7 +18,7 @@ Names that end in ``_us`` hold microseconds, in ``_ms`` milliseconds, in ``_ns``
 from ._catalogue import HardwareInfo, ModelInfo, hardware, models
 from ._deployment import Deployment
 from ._evaluation import Evaluation, Experiment, MetricRow, MetricSummary, Skipped, evaluate_serving
-from ._loads import ClosedLoop, Load, OpenLoop, Profile, RequestArrays, RequestFile
+from ._loads import ClosedLoop, Load, OpenLoop, Profile, RequestArrays, RequestFile, Sessions
 from ._native import RidgepointError, __version__
 from ._replay import (
     DiskCounters,
@@ -65,6 +65,7 @@ __all__ = [
     "RidgepointError",
     "Scheduler",
     "Server",
+    "Sessions",
     "Simulation",
     "Skipped",
     "StageSummary",

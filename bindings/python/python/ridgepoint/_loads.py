@@ -31,7 +31,7 @@ class Profile:
 @suggests_keywords
 @dataclass(frozen=True)
 class RequestFile:
-    """A list of requests: csv or jsonl with arrival, input and output length, or a published trace."""
+    """A list of requests: csv or jsonl with arrival, input and output length, a published trace, or the turns of sessions."""
 
     path: str | os.PathLike[str]
     format: str | None = None
@@ -68,6 +68,33 @@ class OpenLoop:
 
 
 @suggests_keywords
+@dataclass(frozen=True)
+class Sessions:
+    """Sessions of several turns. The prompt of a turn is the turn before with its output, then `input_len` new tokens. A turn is sent when the
+    turn before has finished. Give `request_rate` or `concurrency`.
+    """
+
+    turns: int
+    """Turns of each session. Sessions of one turn are requests that share a prefix."""
+    input_len: int
+    """New prompt tokens of each turn."""
+    output_len: int
+    """Output length of each turn, tokens."""
+    num_sessions: int | None = None
+    """Number of sessions. Defaults to ten times `concurrency`; a rate has no default."""
+    request_rate: float | None = None
+    """Sessions that start per second, at random times."""
+    concurrency: int | None = None
+    """Sessions at once. A session that ends is replaced immediately."""
+    prefix_len: int = 0
+    """Tokens at the beginning of every prompt that all sessions share, such as a system prompt."""
+    think_time_s: float = 0.0
+    """Mean time from the end of a turn to the next, s. Times are exponential."""
+    burstiness: float | None = None
+    """Shape of the gamma distribution of the gaps between starts at a rate. Defaults to 1, a Poisson process."""
+
+
+@suggests_keywords
 @dataclass(frozen=True, eq=False)
 class RequestArrays:
     """Requests as columns of equal length, in order of arrival."""
@@ -80,7 +107,7 @@ class RequestArrays:
     """Output length, tokens."""
 
 
-Load = Profile | RequestFile | ClosedLoop | OpenLoop | RequestArrays
+Load = Profile | RequestFile | ClosedLoop | OpenLoop | Sessions | RequestArrays
 
 Described = tuple[str, "Integers", "Integers", "Integers"]
 
@@ -112,10 +139,33 @@ def described(load: Load) -> Described:
                 num_requests=whole_number("num_requests", num_requests, most=2**63),
                 burstiness=real_number("burstiness", burstiness),
             )
+        case Sessions():
+            return _sessions(load)
         case RequestArrays(arrival_s, input_len, output_len):
             return _json("request_arrays")[0], _nanoseconds(arrival_s), input_len, output_len
     raise TypeError(
-        f"load = {load!r} must be a Profile, RequestFile, ClosedLoop, OpenLoop or RequestArrays of ridgepoint"
+        f"load = {load!r} must be a Profile, RequestFile, ClosedLoop, OpenLoop, Sessions or RequestArrays of ridgepoint"
+    )
+
+
+def _sessions(of: Sessions) -> Described:
+    concurrency = None if of.concurrency is None else whole_number("concurrency", of.concurrency)
+    num_sessions = of.num_sessions
+    if num_sessions is None:
+        if concurrency is None:
+            raise RidgepointError("num_sessions is missing: it has a default with concurrency alone")
+        num_sessions = 10 * concurrency
+    return _json(
+        "sessions",
+        sessions_per_s=None if of.request_rate is None else real_number("request_rate", of.request_rate),
+        concurrency=concurrency,
+        num_sessions=whole_number("num_sessions", num_sessions, most=2**63),
+        turns=whole_number("turns", of.turns),
+        prefix_len=whole_number("prefix_len", of.prefix_len),
+        input_len=whole_number("input_len", of.input_len),
+        output_len=whole_number("output_len", of.output_len),
+        think_time_s=real_number("think_time_s", of.think_time_s),
+        burstiness=None if of.burstiness is None else real_number("burstiness", of.burstiness),
     )
 
 

@@ -56,6 +56,7 @@ class Scheduler:
     enable_chunked_prefill: bool | None = None
     async_scheduling: bool | None = None
     long_prefill_token_threshold: int | None = None
+    scheduler_reserve_full_isl: bool | None = None
     scheduling_policy: Literal["fcfs", "priority"] | None = None
     kv_offload: KvOffload | None = None
     """KV blocks in host memory. Defaults to none."""
@@ -225,7 +226,7 @@ class Simulation:
     offload: OffloadCounters | None
     """Counts of the KV blocks in host memory. None without them."""
     requests: dict[str, npt.NDArray[Any]] = field(repr=False)
-    """A row per request in order of arrival, a column per property, for ``pandas.DataFrame``."""
+    """A row per request in order of arrival, a column per property, for ``pandas.DataFrame``. "turn" is 0 for the first turn of a session."""
     warnings: list[str]
 
 
@@ -234,7 +235,7 @@ def simulate(steps: StepModel, load: Load, scheduler: Scheduler | None = None, *
 
     Args:
         steps: model, GPU and deployment.
-        load: a `Profile`, `RequestFile`, `ClosedLoop`, `OpenLoop` or `RequestArrays`.
+        load: a `Profile`, `RequestFile`, `ClosedLoop`, `OpenLoop`, `Sessions` or `RequestArrays`.
         scheduler: engine arguments for the scheduler and the KV cache. Defaults to vLLM's.
         seed: seed of arrival times and lengths. The same seed gives the same result to the last bit.
 

@@ -82,9 +82,9 @@ struct BatchRequest {
 /// The load of a replay: one of `request_rate`, `concurrency`, `requests` and `profile`.
 #[derive(JsonSchema)]
 pub struct Load {
-    /// Requests per second at random times.
+    /// Requests per second at random times. With `turns`, sessions that start per second.
     request_rate: Option<f64>,
-    /// Requests in flight.
+    /// Requests in flight. With `turns`, sessions at once.
     #[schemars(range(min = 1))]
     concurrency: Option<u32>,
     /// Requests with their times and lengths, as in a list of requests.
@@ -94,7 +94,7 @@ pub struct Load {
     /// Number of requests. Defaults to ten for each in flight.
     #[schemars(range(min = 1))]
     num_requests: Option<u64>,
-    /// Prompt tokens of each request.
+    /// Prompt tokens of each request. With `turns`, new tokens of each turn, behind the turns before.
     #[schemars(range(min = 1))]
     input_len: Option<u32>,
     /// Tokens that each request generates.
@@ -102,6 +102,17 @@ pub struct Load {
     output_len: Option<u32>,
     /// Shape of the gamma distribution of the gaps between requests; 1 is Poisson.
     burstiness: Option<f64>,
+    /// Turns of each session, which continue each other. Without it, requests are single.
+    #[schemars(range(min = 1))]
+    turns: Option<u32>,
+    /// Number of sessions, with `turns`. Defaults to ten for each at once.
+    #[schemars(range(min = 1))]
+    num_sessions: Option<u64>,
+    /// Tokens at the beginning of every prompt, before `input_len`, that all requests and sessions share. Defaults to 0.
+    prefix_len: Option<u32>,
+    /// Mean of the exponential time from the end of a turn to the next, s. Defaults to 0.
+    #[schemars(range(min = 0))]
+    think_time_s: Option<f64>,
     /// Seed of everything random. Defaults to 0.
     seed: Option<u64>,
     /// Standard deviation of the logarithm of a random factor on each step's time.
@@ -109,6 +120,8 @@ pub struct Load {
     noise: Option<f64>,
     /// Add quantiles of latencies and the queue over time.
     series: Option<bool>,
+    /// Add what the KV cache itself costs and brings.
+    kv_metrics: Option<bool>,
     /// Another name of `concurrency`.
     #[schemars(range(min = 1))]
     max_concurrency: Option<u32>,
@@ -118,6 +131,8 @@ pub struct Load {
     /// Another name of `output_len`.
     #[schemars(range(min = 1))]
     random_output_len: Option<u32>,
+    /// Another name of `prefix_len`.
+    random_prefix_len: Option<u32>,
     /// Another name of `num_requests`.
     #[schemars(range(min = 1))]
     num_prompts: Option<u64>,
@@ -207,6 +222,11 @@ pub fn server_body<T: JsonSchema>(types: &mut SchemaGenerator, example: Value) -
         "anyOf": [{"type": "integer", "minimum": 1, "maximum": u32::MAX}, {"const": "auto"}, {"type": "null"}],
     });
     keys.insert("num_gpu_blocks_override".to_owned(), blocks);
+    let connector = json!({
+        "description": "vLLM's OffloadingConnector as an object or its JSON, in place of kv_offloading_size.",
+        "anyOf": [{"type": "object"}, {"type": "string"}, {"type": "null"}],
+    });
+    keys.insert("kv_transfer_config".to_owned(), connector);
     object(keys, &["model", "hardware"], example)
 }
 

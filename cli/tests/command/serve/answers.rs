@@ -96,6 +96,41 @@ fn a_replay_is_what_the_command_replays() {
 }
 
 #[test]
+fn sessions_and_a_host_tier_are_those_of_the_command() {
+    let server = Server::start(&[]);
+    let flags = "simulate --efficiency ideal --model llama-3.1-8b --hardware h100 --max-model-len 4096 --num-gpu-blocks-override 300";
+    let turns = "--turns 3 --prefix-len 320 --input-len 200 --output-len 20";
+    let keys = json!({
+        "max_model_len": 4096, "num_gpu_blocks_override": 300, "turns": 3, "random_prefix_len": 320, "input_len": 200, "output_len": 20,
+    });
+    for (line, more) in [
+        (
+            "--request-rate 4 --num-sessions 30 --think-time-s 2 --kv-offloading-size 2 --kv-metrics --seed 5",
+            json!({"request_rate": 4, "num_sessions": 30, "think_time_s": 2, "kv_offloading_size": 2, "kv_metrics": true, "seed": 5}),
+        ),
+        (
+            r#"--concurrency 3 --kv-transfer-config {"kv_connector":"OffloadingConnector","kv_connector_extra_config":{"num_cpu_blocks":90}}"#,
+            json!({
+                "concurrency": 3,
+                "kv_transfer_config": {"kv_connector": "OffloadingConnector", "kv_connector_extra_config": {"num_cpu_blocks": 90}},
+            }),
+        ),
+    ] {
+        let mut body = ideal(keys.clone());
+        let Value::Object(more) = more else { panic!() };
+        body.as_object_mut().unwrap().extend(more);
+        let answer = server.post("/v1/simulate", &body).json();
+        assert_eq!(answer, command(&format!("{flags} {turns} {line}")), "{line}");
+        // Prompts of 520, 740 and 960 tokens.
+        let sessions = answer["sessions"]["sessions"].as_u64().unwrap();
+        assert_eq!(answer["stages"][0]["input_tokens"], sessions * (520 + 740 + 960));
+        assert!(answer["kv_offload"]["stores"]["count"].as_u64().unwrap() > 0, "{answer}");
+        assert!(answer["kv_offload"]["without_tier"]["ttft_mean_ms"].is_number());
+        assert_eq!(answer["kv_metrics"].is_object(), body["kv_metrics"] == true);
+    }
+}
+
+#[test]
 fn series_agree_with_the_metrics() {
     let server = Server::start(&[]);
     let body = ideal(json!({

@@ -114,6 +114,30 @@ fn every_fault_of_the_keys_is_named() {
         ),
         ("/v1/simulate", ideal(json!({})), "invalid", "no load: give one of request_rate"),
         ("/v1/simulate", ideal(json!({"requests": [], "input_len": 5})), "invalid", "has no place beside requests"),
+        (
+            "/v1/simulate",
+            ideal(json!({"request_rate": 1, "num_requests": 4, "input_len": 5, "output_len": 5, "turns": 2})),
+            "invalid",
+            "num_requests = 4 has no place beside turns: give num_sessions",
+        ),
+        (
+            "/v1/simulate",
+            ideal(json!({"concurrency": 1, "input_len": 5, "output_len": 5, "think_time_s": 2})),
+            "invalid",
+            "think_time_s = 2 is of sessions: give turns",
+        ),
+        (
+            "/v1/simulate",
+            ideal(json!({"requests": [], "turns": 2})),
+            "invalid",
+            "turns = 2 has no place beside requests",
+        ),
+        (
+            "/v1/simulate",
+            ideal(json!({"concurrency": 1, "input_len": 5, "output_len": 5, "turns": 9000, "num_sessions": 9000})),
+            "invalid_argument",
+            "of 81000000 requests",
+        ),
         ("/v1/simulate", ideal(json!({"requests": "/etc/passwd"})), "invalid", "must be a list of requests"),
         ("/v1/simulate", ideal(json!({"profile": "/etc/passwd"})), "invalid", "must be an object"),
         (

@@ -93,10 +93,11 @@ impl HostBlocks {
         if known >= number {
             return;
         }
-        let hashes = (known..number).map(|position| hash_of(state, position as usize));
         if let Some(run) = self.runs.get_mut(last as usize).filter(|run| run.num_users == 1) {
-            run.hashes.extend(hashes);
-            run.held.resize(run.hashes.len(), NONE);
+            for position in known..number {
+                run.hashes.push(hash_of(state, position as usize));
+                run.held.push(NONE);
+            }
             run.end = number;
             return;
         }
