@@ -262,7 +262,7 @@ impl Engine<'_> {
         if let Some(lives) = &mut self.scheduler.cache.pool.lives {
             lives.now_ns = scheduled_ns;
         }
-        if let Some(offload) = &mut self.scheduler.offload {
+        if let Some(offload) = self.scheduler.offload.as_mut().filter(|offload| offload.has_disk()) {
             offload.begin_schedule(scheduled_ns);
         }
         let is_step = self.scheduler.schedule(&mut batch, &mut self.in_flight, |record, cached| {

@@ -45,8 +45,10 @@ impl Engine<'_> {
             record.load_ns += waited_ns;
             offload.counters.load_wait_ns += waited_ns;
         }
-        for waited in offload.take_waited() {
-            self.records[waited.record as usize].load_ns += waited.time_ns;
+        if offload.has_disk() {
+            for waited in offload.take_waited() {
+                self.records[waited.record as usize].load_ns += waited.time_ns;
+            }
         }
         launch_ns
     }
@@ -68,7 +70,7 @@ impl Engine<'_> {
     /// Ends the transfers that the engine saw end when it launched this step.
     pub(super) fn end_transfers(&mut self, step: &Batch) -> Result<()> {
         self.scheduler.learn_of_transfers(step);
-        if let Some(offload) = &mut self.scheduler.offload {
+        if let Some(offload) = self.scheduler.offload.as_mut().filter(|offload| offload.has_disk()) {
             offload.submit_writes(self.latency, self.clock.now_ns());
             self.vain_reads += offload.take_num_reads();
         }

@@ -37,6 +37,12 @@ pub(super) enum Found {
 }
 
 impl Offload {
+    /// Whether there is a disk behind the host.
+    #[inline]
+    pub(in crate::replay) fn has_disk(&self) -> bool {
+        self.disk.is_some()
+    }
+
     /// Takes the time at which a step is scheduled, and the copies between host and disk that have ended.
     pub(in crate::replay) fn begin_schedule(&mut self, now_ns: u64) {
         let Some(disk) = &mut self.disk else { return };
