@@ -76,7 +76,13 @@ fn main() {
     measure("20 minutes, calibrated roofline", &roofline, &config, &|| profile.workload(0));
     // 20,000 blocks hold nearly three times the tokens of the GPU, 2,000 hold the prompts, and 200 less than the running requests.
     for num_cpu_blocks in [20_000, 2_000, 200] {
-        let tier = KvOffload { num_cpu_blocks, block_bytes: 16 << 19, offload_prompt_only: false, contention: 1.0 };
+        let tier = KvOffload {
+            num_cpu_blocks,
+            block_bytes: 16 << 19,
+            offload_prompt_only: false,
+            contention: 1.0,
+            disk: None,
+        };
         let config = EngineConfig { kv_offload: Some(tier), ..config.clone() };
         let name = format!("20 minutes, {num_cpu_blocks} KV blocks on the host");
         measure(&name, &roofline, &config, &|| profile.workload(0));

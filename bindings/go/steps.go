@@ -150,13 +150,15 @@ func (m *Model) PreemptionProcessingTime() int64 {
 // TransferDirection is the way in which KV blocks are copied.
 type TransferDirection int
 
-// Directions of copies: a store goes to host memory, a load comes back from it.
+// Directions of copies: a store goes to host memory, a load comes back from it; a write goes on to a disk, a read comes back from there.
 const (
-	GPUToCPU = TransferDirection(C.RIDGEPOINT_TRANSFER_DIRECTION_GPU_TO_CPU)
-	CPUToGPU = TransferDirection(C.RIDGEPOINT_TRANSFER_DIRECTION_CPU_TO_GPU)
+	GPUToCPU  = TransferDirection(C.RIDGEPOINT_TRANSFER_DIRECTION_GPU_TO_CPU)
+	CPUToGPU  = TransferDirection(C.RIDGEPOINT_TRANSFER_DIRECTION_CPU_TO_GPU)
+	CPUToDisk = TransferDirection(C.RIDGEPOINT_TRANSFER_DIRECTION_CPU_TO_DISK)
+	DiskToCPU = TransferDirection(C.RIDGEPOINT_TRANSFER_DIRECTION_DISK_TO_CPU)
 )
 
-// KVTransferTime is the time to copy so many bytes of KV blocks between the GPU and host memory while nothing else is copied, in whole
+// KVTransferTime is the time to copy so many bytes of KV blocks between the GPU and host memory, or host memory and a disk, while nothing else is copied, in whole
 // microseconds. The copy runs beside the steps, and a request that loads its blocks waits for it. A GPU whose link to the host is not known,
 // a negative number of bytes and an unknown direction return [latency.NoAnswer]; [Model.Err] has the reason.
 func (m *Model) KVTransferTime(direction TransferDirection, bytes int64) int64 {
@@ -176,8 +178,8 @@ func (m *Model) KVTransferTimeUs(direction TransferDirection, bytes int64) (floa
 	if bytes < 0 {
 		return 0, argument("bytes = %d must be at least 0", bytes)
 	}
-	if direction != GPUToCPU && direction != CPUToGPU {
-		return 0, argument("direction = %d must be GPUToCPU or CPUToGPU", direction)
+	if direction < GPUToCPU || direction > DiskToCPU {
+		return 0, argument("direction = %d must be GPUToCPU, CPUToGPU, CPUToDisk or DiskToCPU", direction)
 	}
 	var us C.double
 	var text *C.char

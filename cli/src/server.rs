@@ -41,8 +41,8 @@ pub struct ServerArgs {
     /// Host memory for KV blocks of all GPUs of a replica, GiB: full blocks are copied there, and prompts load them back
     #[arg(long, value_name = "GIB", value_parser = at_least_zero, allow_negative_numbers = true, help_heading = SCHEDULER)]
     kv_offloading_size: Option<f64>,
-    /// vLLM's connector as JSON, in place of --kv-offloading-size: the OffloadingConnector with cpu_bytes_to_use or num_cpu_blocks, and
-    /// offload_prompt_only
+    /// vLLM's connector as JSON, in place of --kv-offloading-size: the OffloadingConnector with cpu_bytes_to_use or num_cpu_blocks,
+    /// offload_prompt_only, and a disk in secondary_tiers of the TieringOffloadingSpec
     #[arg(long, value_name = "JSON", conflicts_with = "kv_offloading_size", help_heading = SCHEDULER)]
     kv_transfer_config: Option<String>,
     /// Reuse KV blocks of equal prompt prefixes (on by default)

@@ -1,4 +1,4 @@
-//! The sixth delay: copies of KV blocks between GPU and host.
+//! The sixth delay: copies of KV blocks between GPU and host, and between host and disk.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use crate::hardware::HostLink;
 use crate::input::{FileKind, read_text};
 use crate::units::US_PER_S;
 
-/// The way that KV blocks are copied.
+/// The way in which KV blocks are copied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -18,13 +18,17 @@ pub enum TransferDirection {
     GpuToCpu,
     /// From host memory to the GPU: a load.
     CpuToGpu,
+    /// From host memory to a disk: a write.
+    CpuToDisk,
+    /// From a disk to host memory: a read.
+    DiskToCpu,
 }
 
 impl TransferDirection {
-    /// Both, in the order of reports.
+    /// Those of the link between GPU and host, in the order of reports.
     pub const BOTH: [TransferDirection; 2] = [TransferDirection::GpuToCpu, TransferDirection::CpuToGpu];
 
-    /// Returns the direction between two media, by vLLM's names in any case; `None` for other media.
+    /// Returns the direction between GPU and host, by vLLM's names of the media in any case; `None` for other media.
     pub fn between(from: &str, to: &str) -> Option<Self> {
         let is = |medium: &str, name: &str| medium.eq_ignore_ascii_case(name);
         match () {
@@ -39,11 +43,13 @@ impl TransferDirection {
         match self {
             TransferDirection::GpuToCpu => "gpu_to_cpu",
             TransferDirection::CpuToGpu => "cpu_to_gpu",
+            TransferDirection::CpuToDisk => "cpu_to_disk",
+            TransferDirection::DiskToCpu => "disk_to_cpu",
         }
     }
 }
 
-/// A direction of the link between GPU and host.
+/// A direction of a link.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -54,7 +60,7 @@ pub struct TransferLink {
     pub bytes_per_s: f64,
 }
 
-/// The link between a GPU and its host, as copies of KV blocks find it.
+/// The links between a GPU and its host, and between the host and a disk, as copies of KV blocks find them.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -65,18 +71,30 @@ pub struct KvTransfers {
     pub cpu_to_gpu: TransferLink,
     /// Share of its speed that a direction keeps while the other one copies too, above 0 and at most 1.
     pub contention: f64,
+    /// Writes to a disk; `None` for [`KvTransfers::ASSUMED_WRITES`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_to_disk: Option<TransferLink>,
+    /// Reads from a disk; `None` for [`KvTransfers::ASSUMED_READS`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disk_to_cpu: Option<TransferLink>,
 }
 
 impl KvTransfers {
     /// Time to launch a copy, µs. It is an assumption: no copies were measured.
     const LATENCY_US: f64 = 20.0;
 
+    /// Assumed reads: 100 µs, and 7 GB/s, as datasheets of NVMe disks with four lanes of PCIe 4.0 quote them.
+    pub const ASSUMED_READS: TransferLink = TransferLink { latency_us: 100.0, bytes_per_s: 7e9 };
+
+    /// Assumed writes of such a disk: 100 µs, and 5 GB/s.
+    pub const ASSUMED_WRITES: TransferLink = TransferLink { latency_us: 100.0, bytes_per_s: 5e9 };
+
     /// Returns what a link is assumed to give: 85 % of its datasheet bandwidth in each direction, 20 µs for each copy, and no
     /// contention, as PCIe and NVLink-C2C are full duplex.
     pub fn assumed(link: &HostLink) -> Self {
         let bytes_per_s = link.unidirectional_bytes_per_s * HostLink::EFFICIENCY;
         let link = TransferLink { latency_us: Self::LATENCY_US, bytes_per_s };
-        KvTransfers { gpu_to_cpu: link, cpu_to_gpu: link, contention: 1.0 }
+        KvTransfers { gpu_to_cpu: link, cpu_to_gpu: link, contention: 1.0, cpu_to_disk: None, disk_to_cpu: None }
     }
 
     /// Reads the constants from a file of [`KvTransfers::from_json`].
@@ -95,7 +113,14 @@ impl KvTransfers {
         let transfers: KvTransfers =
             serde_json::from_str(text).map_err(|error| Error::invalid(name, vec![error.to_string()]))?;
         let mut problems = Vec::new();
-        for (key, link) in [("gpu_to_cpu", transfers.gpu_to_cpu), ("cpu_to_gpu", transfers.cpu_to_gpu)] {
+        let given = [
+            (TransferDirection::GpuToCpu, Some(transfers.gpu_to_cpu)),
+            (TransferDirection::CpuToGpu, Some(transfers.cpu_to_gpu)),
+            (TransferDirection::CpuToDisk, transfers.cpu_to_disk),
+            (TransferDirection::DiskToCpu, transfers.disk_to_cpu),
+        ];
+        for (direction, link) in given {
+            let (key, Some(link)) = (direction.name(), link) else { continue };
             if !(link.latency_us >= 0.0 && link.latency_us.is_finite()) {
                 problems.push(format!("{key}.latency_us = {} must be at least 0", link.latency_us));
             }
@@ -109,15 +134,22 @@ impl KvTransfers {
         if problems.is_empty() { Ok(transfers) } else { Err(Error::invalid(name, problems)) }
     }
 
+    /// Returns what copies of a direction find: what was given, or what is assumed of a disk.
+    pub fn link(&self, direction: TransferDirection) -> TransferLink {
+        match direction {
+            TransferDirection::GpuToCpu => self.gpu_to_cpu,
+            TransferDirection::CpuToGpu => self.cpu_to_gpu,
+            TransferDirection::CpuToDisk => self.cpu_to_disk.unwrap_or(Self::ASSUMED_WRITES),
+            TransferDirection::DiskToCpu => self.disk_to_cpu.unwrap_or(Self::ASSUMED_READS),
+        }
+    }
+
     /// Time of a copy on a link that nothing else uses, µs.
     ///
     /// # Formula
     /// latency + bytes / bandwidth
     pub fn time_us(&self, direction: TransferDirection, bytes: u64) -> f64 {
-        let link = match direction {
-            TransferDirection::GpuToCpu => self.gpu_to_cpu,
-            TransferDirection::CpuToGpu => self.cpu_to_gpu,
-        };
+        let link = self.link(direction);
         link.latency_us + bytes as f64 / link.bytes_per_s * US_PER_S
     }
 }
@@ -143,5 +175,20 @@ mod tests {
             assert!(error.contains(part), "{error}");
         }
         assert!(KvTransfers::from_json("t.json", "{}").unwrap_err().to_string().contains("gpu_to_cpu"));
+    }
+
+    #[test]
+    fn a_disk_is_assumed_unless_it_was_measured() {
+        let link = r#"{"latency_us": 0, "bytes_per_s": 1e9}"#;
+        let text = format!(r#"{{"gpu_to_cpu": {link}, "cpu_to_gpu": {link}, "contention": 1, "disk_to_cpu": {link}}}"#);
+        let transfers = KvTransfers::from_json("t.json", &text).unwrap();
+        // 5 MB take 1 ms at 5 GB/s, and 5 ms at 1 GB/s.
+        let times =
+            [TransferDirection::CpuToDisk, TransferDirection::DiskToCpu].map(|of| transfers.time_us(of, 5_000_000));
+        assert!((times[0] - 1100.0).abs() < 1e-9 && (times[1] - 5000.0).abs() < 1e-9, "{times:?}");
+        let bad = text.replace("\"disk_to_cpu\": {\"latency_us\": 0", "\"disk_to_cpu\": {\"latency_us\": -3");
+        assert!(
+            KvTransfers::from_json("t.json", &bad).unwrap_err().to_string().contains("disk_to_cpu.latency_us = -3")
+        );
     }
 }

@@ -12,7 +12,7 @@ use super::config::{EngineConfig, SchedulingPolicy};
 use super::engine::replay_at;
 use super::kv_metrics::KvWatch;
 use super::observe::{KvEvent, Observer, StepEvent};
-use super::offload::KvOffload;
+use super::offload::{KvDisk, KvOffload};
 use super::record::Replay;
 use crate::latency::{FixedLatency, HostTimes, LatencyModel, TransferDirection};
 use crate::request::Request;
@@ -152,6 +152,8 @@ fn config() -> impl Strategy<Value = EngineConfig> {
                 block_bytes: 1 + u64::from(length / 512 % 7),
                 offload_prompt_only: length % 5 == 0,
                 contention: if length % 2 == 0 { 1.0 } else { 0.625 },
+                disk: (length % 4 == 1)
+                    .then_some(KvDisk { block_bytes: 2, num_disk_blocks: (length % 7 == 2).then_some(9) }),
             }),
         }
     })

@@ -44,5 +44,5 @@ pub use kv_metrics::{
 pub use metrics::{Metrics, StageMetrics};
 pub use noise::NoisySteps;
 pub use observe::{KvEvent, Observer, StepEvent, TransferEvent};
-pub use offload::{KvOffload, LoadOrCompute, OffloadCounters, TransferCounters};
+pub use offload::{DiskCounters, KvDisk, KvOffload, LoadOrCompute, OffloadCounters, TransferCounters};
 pub use record::{EngineCounters, Outcome, Replay, RequestRecord};

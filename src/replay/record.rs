@@ -35,6 +35,8 @@ pub struct RequestRecord {
     pub num_cached_tokens: u32,
     /// Those of the cached tokens that were loaded from the host's tier.
     pub num_loaded_tokens: u32,
+    /// Those of the loaded tokens that the host had read from the disk for this request.
+    pub num_disk_tokens: u32,
     /// Number of preemptions.
     pub num_preemptions: u32,
     /// Time at which the client sent it.
@@ -43,7 +45,8 @@ pub struct RequestRecord {
     pub queued_ns: u64,
     /// Time at which the engine first scheduled it.
     pub scheduled_ns: u64,
-    /// Time that it waited for blocks from the host's tier, from the launch of each load until the engine went on with it.
+    /// Time that it waited for blocks from the host's tier: from the launch of each load until the engine went on with it, and before that
+    /// for the disk.
     pub load_ns: u64,
     /// Time at which the client had the first token.
     pub first_token_ns: u64,

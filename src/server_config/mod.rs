@@ -2,11 +2,13 @@
 //! engine configuration that a replay needs. Uses `input`, `model`, `hardware`, `deployment`, `kv_capacity`, and the
 //! configuration of `replay`.
 
+mod disk;
 mod offload;
 mod read;
 #[cfg(test)]
 mod tests;
 
+pub use disk::KvDiskTier;
 pub use offload::{KvOffloading, KvOffloadingSize};
 
 use std::path::Path;
@@ -226,6 +228,9 @@ impl ServerConfig {
             kv_offload: self.kv_offloading.map(|tier| tier.tier(&capacity, &self.deployment)).transpose()?,
             ..defaults
         };
+        if config.kv_offload.as_ref().is_some_and(|tier| tier.disk.is_some()) {
+            notes.push(disk::RULES.to_owned());
+        }
         if config.state_blocks_per_request > 0 && config.enable_prefix_caching {
             notes.push(format!(
                 "mamba_cache_mode = align is not modelled: {} keeps states at the ends of chunks alone, and prefix caching counts a hit at \

@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::Engine;
+use super::disk::{KvDiskTier, SPEC};
 use crate::deployment::Deployment;
 use crate::error::{Error, Result};
 use crate::input::{Keys, NumberRange};
@@ -34,6 +35,8 @@ pub struct KvOffloading {
     pub size: KvOffloadingSize,
     /// Whether only blocks of prompts are copied to the host.
     pub offload_prompt_only: bool,
+    /// The disk behind the host; `None` without one.
+    pub disk: Option<KvDiskTier>,
 }
 
 /// The size of the host's tier.
@@ -46,6 +49,8 @@ pub enum KvOffloadingSize {
 }
 
 impl KvOffloading {
+    const NONE: Self = KvOffloading { size: KvOffloadingSize::Blocks(0), offload_prompt_only: false, disk: None };
+
     /// Reads the arguments; `None` without a tier.
     pub(super) fn read(keys: &Keys<'_>) -> Option<Self> {
         let gib = keys.number("kv_offloading_size", NumberRange::from_zero(1e6, "GiB")).filter(|gib| *gib > 0.0);
@@ -56,8 +61,7 @@ impl KvOffloading {
         if gib.is_some() && connector.is_some() {
             keys.problem("kv_offloading_size", "is given beside kv_transfer_config: keep one");
         }
-        let sized =
-            gib.map(|gib| KvOffloading { size: KvOffloadingSize::Bytes(gib * GIB), offload_prompt_only: false });
+        let sized = gib.map(|gib| KvOffloading { size: KvOffloadingSize::Bytes(gib * GIB), ..KvOffloading::NONE });
         connector.or(sized)
     }
 
@@ -71,7 +75,7 @@ impl KvOffloading {
                 return None;
             }
         };
-        let mut tier = KvOffloading { size: KvOffloadingSize::Blocks(0), offload_prompt_only: false };
+        let mut tier = KvOffloading::NONE;
         for (key, value) in config {
             match (key.as_str(), value) {
                 ("kv_connector", Value::String(name)) if name == CONNECTOR => {}
@@ -79,6 +83,9 @@ impl KvOffloading {
                 ("kv_connector_extra_config", Value::Object(extra)) => {
                     for (key, value) in extra {
                         tier.read_extra(keys, key, value);
+                    }
+                    if tier.disk.is_some() && extra.get("spec_name").is_none_or(|spec| spec != SPEC) {
+                        keys.problem("kv_transfer_config", format!("has secondary_tiers without the spec_name {SPEC}"));
                     }
                 }
                 _ => keys.problem(
@@ -102,13 +109,19 @@ impl KvOffloading {
             ("num_cpu_blocks", _, Some(blocks)) if blocks > 0 => self.size = KvOffloadingSize::Blocks(blocks),
             ("offload_prompt_only", ..) if value.is_boolean() => self.offload_prompt_only = value == true,
             ("eviction_policy", ..) if value == "lru" => {}
-            ("spec_name", ..) if value == "CPUOffloadingSpec" => {}
+            ("spec_name", ..) if value == "CPUOffloadingSpec" || value == SPEC => {}
+            ("secondary_tiers", ..) => self.disk = KvDiskTier::read(keys, value),
+            ("backpressure", ..) if value.is_null() => {}
+            ("backpressure", ..) => keys.problem(
+                "kv_transfer_config",
+                format!("has backpressure = {value}: it is not modelled, and off by default: leave it out"),
+            ),
             ("self_describing_kv_events", ..) => {}
             _ => keys.problem(
                 "kv_transfer_config",
                 format!(
-                    "has {key} = {value} in kv_connector_extra_config: cpu_bytes_to_use or num_cpu_blocks above 0, offload_prompt_only \
-                     and the eviction_policy lru are modelled"
+                    "has {key} = {value} in kv_connector_extra_config: cpu_bytes_to_use or num_cpu_blocks above 0, offload_prompt_only, \
+                     the eviction_policy lru and secondary_tiers are modelled"
                 ),
             ),
         }
@@ -140,8 +153,10 @@ impl KvOffloading {
             clippy::cast_sign_loss,
             reason = "a block has fewer than 2^64 bytes"
         )]
-        let block_bytes = block_bytes.round() as u64;
-        Ok(KvOffload { num_cpu_blocks, block_bytes, offload_prompt_only: self.offload_prompt_only, contention: 1.0 })
+        let whole = |bytes: f64| bytes.round() as u64;
+        let disk = self.disk.map(|disk| disk.tier(whole(block_bytes * gpus)));
+        let (block_bytes, offload_prompt_only) = (whole(block_bytes), self.offload_prompt_only);
+        Ok(KvOffload { num_cpu_blocks, block_bytes, offload_prompt_only, contention: 1.0, disk })
     }
 
     fn shown(self) -> String {

@@ -1,4 +1,4 @@
-//! Laws of the host's tier of KV blocks: no block is in two states, bytes follow from blocks, and a load finds what was stored.
+//! Laws of the tiers of KV blocks on host and disk: no block is in two states, bytes follow from blocks, and a load finds what was stored.
 //! `PROPTEST_CASES` sets the number of replays.
 
 use std::collections::BTreeSet;
@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use proptest::prelude::*;
 use ridgepoint::Request;
 use ridgepoint::latency::{FixedLatency, HostTimes, LatencyModel, TransferDirection};
-use ridgepoint::replay::{EngineConfig, KvEvent, KvOffload, Outcome, TransferCounters, replay};
+use ridgepoint::replay::{EngineConfig, KvDisk, KvEvent, KvOffload, Outcome, TransferCounters, replay};
 use ridgepoint::workload::{Segment, WorkloadRequest};
 
 use crate::common::{Listed, Recorder};
@@ -24,18 +24,26 @@ impl LatencyModel for WithLink {
         self.0.host()
     }
     fn kv_transfer_time_us(&self, direction: TransferDirection, bytes: u64) -> f64 {
-        let latency_us = if direction == TransferDirection::GpuToCpu { 2.0 } else { 0.5 };
+        let latency_us = match direction {
+            TransferDirection::GpuToCpu => 2.0,
+            TransferDirection::CpuToGpu => 0.5,
+            TransferDirection::CpuToDisk | TransferDirection::DiskToCpu => 3.0,
+        };
         latency_us + self.1 * bytes as f64
     }
 }
 
 fn tier() -> impl Strategy<Value = KvOffload> {
-    (1u32..=60, 1u64..=9, any::<bool>(), prop_oneof![Just(1.0), 0.25..1.0]).prop_map(
-        |(num_cpu_blocks, block_bytes, offload_prompt_only, contention)| KvOffload {
+    let limit = prop_oneof![Just(None), (1u32..=60).prop_map(Some)];
+    let disk = (1u64..=9, limit).prop_map(|(block_bytes, num_disk_blocks)| KvDisk { block_bytes, num_disk_blocks });
+    let disk = prop_oneof![Just(None), disk.prop_map(Some)];
+    (1u32..=60, 1u64..=9, any::<bool>(), prop_oneof![Just(1.0), 0.25..1.0], disk).prop_map(
+        |(num_cpu_blocks, block_bytes, offload_prompt_only, contention, disk)| KvOffload {
             num_cpu_blocks,
             block_bytes,
             offload_prompt_only,
             contention,
+            disk,
         },
     )
 }
@@ -92,7 +100,8 @@ fn a_later_turn_finds_generated_blocks_whose_stores_are_under_way() {
         content: Some([Segment { id: 1, num_tokens: 8 }].into()),
         ..WorkloadRequest::new(arrival_ns, num_prompt_tokens, num_output_tokens)
     };
-    let kv_offload = KvOffload { num_cpu_blocks: 8, block_bytes: 100, offload_prompt_only: false, contention: 1.0 };
+    let kv_offload =
+        KvOffload { num_cpu_blocks: 8, block_bytes: 100, offload_prompt_only: false, contention: 1.0, disk: None };
     let config = EngineConfig { kv_offload: Some(kv_offload), ..synchronous() };
     let turns = vec![turn(0, 4, 5), turn(60_000, 12, 1)];
     let mut seen = Recorder::default();
@@ -133,9 +142,28 @@ proptest! {
         prop_assert!(loaded <= blocks && loaded + counted.loads.count >= blocks, "{loaded} of {blocks}");
         let stored: u64 = seen.kv.iter().map(|event| if let KvEvent::Stored(of) = event { of.len() as u64 } else { 0 }).sum();
         prop_assert!(counted.loads.blocks == 0 || stored > 0, "nothing was stored that could be loaded");
+        let from_disk: u64 = replayed.records.iter().map(|record| u64::from(record.num_disk_tokens)).sum();
+        match (&tier.disk, counted.disk) {
+            (Some(disk), Some(counted)) => {
+                check_copies(&seen.kv, TransferDirection::CpuToDisk, counted.writes, disk.block_bytes)?;
+                check_copies(&seen.kv, TransferDirection::DiskToCpu, counted.reads, disk.block_bytes)?;
+                prop_assert_eq!(from_disk, counted.hit_tokens);
+                // Every read had its write, and what the disk holds was written and not dropped.
+                prop_assert!(counted.reads.blocks == 0 || counted.writes.blocks > 0, "{counted:?}");
+                prop_assert!(counted.hit_tokens == 0 || counted.reads.blocks > 0, "{counted:?}");
+                prop_assert!(counted.max_blocks_in_use <= counted.writes.blocks, "{counted:?}");
+                prop_assert!(counted.evicted_blocks <= counted.writes.blocks, "{counted:?}");
+                prop_assert!(disk.num_disk_blocks.is_none_or(|most| counted.max_blocks_in_use <= u64::from(most)));
+                prop_assert!(disk.num_disk_blocks.is_some() || counted.evicted_blocks == 0);
+            }
+            (None, None) => prop_assert_eq!(from_disk, 0),
+            (disk, counted) => prop_assert!(false, "{disk:?} counts {counted:?}"),
+        }
         for record in &replayed.records {
             prop_assert!(record.outcome != Outcome::Unfinished);
-            prop_assert!(record.load_ns == 0 || record.num_loaded_tokens > 0 || config.block_size == 1);
+            let may_wait = record.num_loaded_tokens > 0 || config.block_size == 1 || tier.disk.is_some();
+            prop_assert!(record.load_ns == 0 || may_wait);
+            prop_assert!(record.num_disk_tokens <= record.num_loaded_tokens);
         }
     }
 }

@@ -16,6 +16,7 @@ mod common;
 mod data_pack;
 
 mod closed_loop;
+mod disk_tier;
 mod host_tier;
 mod laws;
 mod scenarios;

@@ -121,6 +121,7 @@ impl LatencyModel for Delays<'_> {
         let (latency_us, block_us) = self.tier.map_or((0.0, 0.0), |tier| match direction {
             TransferDirection::GpuToCpu => tier.gpu_to_cpu,
             TransferDirection::CpuToGpu => tier.cpu_to_gpu,
+            TransferDirection::CpuToDisk | TransferDirection::DiskToCpu => (0.0, 0.0),
         });
         latency_us + bytes as f64 * block_us
     }
@@ -218,6 +219,7 @@ fn difference(case: &Case) -> Option<String> {
         block_bytes: 1,
         offload_prompt_only: false,
         contention: tier.contention,
+        disk: None,
     });
     let config = EngineConfig { kv_offload, ..case.config.clone() };
     let replayed = replay(&latency, &config, &mut workload, &mut seen);

@@ -67,6 +67,14 @@ typedef enum {
    * From host memory to the GPU: a load.
    */
   RIDGEPOINT_TRANSFER_DIRECTION_CPU_TO_GPU = 1,
+  /**
+   * From host memory to a disk: a write.
+   */
+  RIDGEPOINT_TRANSFER_DIRECTION_CPU_TO_DISK = 2,
+  /**
+   * From a disk to host memory: a read.
+   */
+  RIDGEPOINT_TRANSFER_DIRECTION_DISK_TO_CPU = 3,
 } RidgepointTransferDirection;
 
 /**
@@ -230,9 +238,10 @@ RidgepointStatus ridgepoint_scheduling_processing_time_us(const RidgepointModel 
 RidgepointStatus ridgepoint_preemption_processing_time_us(const RidgepointModel *model, double *out_us, char **error);
 
 /**
- * Time to copy `bytes` of KV blocks between the GPU and host memory while nothing else is copied, µs. The copy runs beside the
- * steps, and a request that loads its blocks waits for it. `direction` is a RidgepointTransferDirection; another number fails, as
- * does a GPU whose link to the host is not known. On several GPUs, `bytes` are those of one: all copy their shares at the same time.
+ * Time to copy `bytes` of KV blocks between the GPU and host memory, or between host memory and a disk, while nothing else is copied,
+ * µs. The copy runs beside the steps, and a request that loads its blocks waits for it. `direction` is a RidgepointTransferDirection;
+ * another number fails, as does a GPU whose link to the host is not known. On several GPUs, `bytes` are those of one, as all copy
+ * their shares at the same time; those of a disk are of all GPUs together.
  */
 RidgepointStatus ridgepoint_kv_transfer_time_us(const RidgepointModel *model,
                                                 int direction,

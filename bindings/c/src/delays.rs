@@ -74,11 +74,16 @@ pub enum RidgepointTransferDirection {
     GpuToCpu = 0,
     /// From host memory to the GPU: a load.
     CpuToGpu = 1,
+    /// From host memory to a disk: a write.
+    CpuToDisk = 2,
+    /// From a disk to host memory: a read.
+    DiskToCpu = 3,
 }
 
-/// Time to copy `bytes` of KV blocks between the GPU and host memory while nothing else is copied, µs. The copy runs beside the
-/// steps, and a request that loads its blocks waits for it. `direction` is a RidgepointTransferDirection; another number fails, as
-/// does a GPU whose link to the host is not known. On several GPUs, `bytes` are those of one: all copy their shares at the same time.
+/// Time to copy `bytes` of KV blocks between the GPU and host memory, or between host memory and a disk, while nothing else is copied,
+/// µs. The copy runs beside the steps, and a request that loads its blocks waits for it. `direction` is a RidgepointTransferDirection;
+/// another number fails, as does a GPU whose link to the host is not known. On several GPUs, `bytes` are those of one, as all copy
+/// their shares at the same time; those of a disk are of all GPUs together.
 ///
 /// # Safety
 /// `out_us` and `error` are NULL or may be written to.
@@ -92,12 +97,17 @@ pub unsafe extern "C" fn ridgepoint_kv_transfer_time_us(
 ) -> RidgepointStatus {
     const GPU_TO_CPU: c_int = RidgepointTransferDirection::GpuToCpu as c_int;
     const CPU_TO_GPU: c_int = RidgepointTransferDirection::CpuToGpu as c_int;
+    const CPU_TO_DISK: c_int = RidgepointTransferDirection::CpuToDisk as c_int;
+    const DISK_TO_CPU: c_int = RidgepointTransferDirection::DiskToCpu as c_int;
     let time_us = |latency: &CalibratedRoofline| {
         let direction = match direction {
             GPU_TO_CPU => TransferDirection::GpuToCpu,
             CPU_TO_GPU => TransferDirection::CpuToGpu,
+            CPU_TO_DISK => TransferDirection::CpuToDisk,
+            DISK_TO_CPU => TransferDirection::DiskToCpu,
             other => {
-                return Err(Failure::argument(format!("direction = {other} must be 0 (GPU to CPU) or 1 (CPU to GPU)")));
+                let said = "must be 0 (GPU to CPU), 1 (CPU to GPU), 2 (CPU to disk) or 3 (disk to CPU)";
+                return Err(Failure::argument(format!("direction = {other} {said}")));
             }
         };
         Ok(latency.known_kv_transfer_time_us(direction, bytes)?)

@@ -67,8 +67,8 @@ static void steps(const RidgepointModel *model) {
   status = ridgepoint_step_json(model, ones, ones, NULL, 0, &json, &error);
   expect("an empty step", status, RIDGEPOINT_STATUS_INVALID_ARGUMENT, error, "no requests");
 
-  status = ridgepoint_kv_transfer_time_us(model, 2, 4096, us, &error);
-  expect("no direction", status, RIDGEPOINT_STATUS_INVALID_ARGUMENT, error, "direction = 2");
+  status = ridgepoint_kv_transfer_time_us(model, 4, 4096, us, &error);
+  expect("no direction", status, RIDGEPOINT_STATUS_INVALID_ARGUMENT, error, "direction = 4");
   status = ridgepoint_kv_transfer_time_us(model, RIDGEPOINT_TRANSFER_DIRECTION_CPU_TO_GPU, 4096, NULL, &error);
   expect("no result", status, RIDGEPOINT_STATUS_NULL_POINTER, error, "out_us is NULL");
 

@@ -147,6 +147,7 @@ fn requests<'py>(py: Python<'py>, records: &[RequestRecord]) -> PyResult<Bound<'
     columns.set_item("num_output_tokens", words(|record| record.num_output_tokens))?;
     columns.set_item("num_cached_tokens", words(|record| record.num_cached_tokens))?;
     columns.set_item("num_loaded_tokens", words(|record| record.num_loaded_tokens))?;
+    columns.set_item("num_disk_tokens", words(|record| record.num_disk_tokens))?;
     columns.set_item("num_preemptions", words(|record| record.num_preemptions))?;
     columns.set_item("arrival_ns", times(|record| record.arrival_ns))?;
     columns.set_item("scheduled_ns", times(|record| record.scheduled_ns))?;

@@ -212,13 +212,16 @@ impl StepModel {
         self.latency.preemption_processing_time_us()
     }
 
-    /// Time to copy KV blocks between GPU and host, µs.
+    /// Time to copy KV blocks between GPU and host, or host and disk, µs.
     fn kv_transfer_time_us(&self, direction: &str, num_bytes: u64) -> PyResult<f64> {
         let direction = match direction {
             "gpu_to_cpu" => TransferDirection::GpuToCpu,
             "cpu_to_gpu" => TransferDirection::CpuToGpu,
+            "cpu_to_disk" => TransferDirection::CpuToDisk,
+            "disk_to_cpu" => TransferDirection::DiskToCpu,
             other => {
-                let said = format!("direction = '{other}' must be 'gpu_to_cpu' or 'cpu_to_gpu'");
+                let known = "'gpu_to_cpu', 'cpu_to_gpu', 'cpu_to_disk' or 'disk_to_cpu'";
+                let said = format!("direction = '{other}' must be {known}");
                 return Err(RidgepointError::new_err(said));
             }
         };

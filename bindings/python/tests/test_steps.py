@@ -103,9 +103,11 @@ def test_a_copy_of_kv_blocks_takes_its_launch_and_its_bytes(steps: StepModel) ->
     # 20 µs, and 5.44 MB over 0.85 · 64 GB/s in 100 µs.
     assert math.isclose(steps.kv_transfer_time_us("cpu_to_gpu", 5_440_000), 120.0, rel_tol=1e-12)
     assert math.isclose(steps.kv_transfer_time_us("gpu_to_cpu", 544_000), 30.0, rel_tol=1e-12)
+    # An NVMe disk: 100 µs, and 35 MB at 7 GB/s.
+    assert math.isclose(steps.kv_transfer_time_us("disk_to_cpu", 35_000_000), 5100.0, rel_tol=1e-12)
     assert steps.kv_transfer_time_us("cpu_to_gpu", 0) == 20.0
     assert math.isfinite(steps.kv_transfer_time_us("cpu_to_gpu", 2**64 - 1))
-    with pytest.raises(RidgepointError, match="direction = 'up' must be 'gpu_to_cpu' or 'cpu_to_gpu'"):
+    with pytest.raises(RidgepointError, match="direction = 'up' must be 'gpu_to_cpu', 'cpu_to_gpu', 'cpu_to_disk' or"):
         steps.kv_transfer_time_us("up", 1)  # type: ignore[arg-type]
     with pytest.raises(RidgepointError, match="num_bytes = -1 must be from 0"):
         steps.kv_transfer_time_us("cpu_to_gpu", -1)

@@ -160,13 +160,13 @@ fn replayed(
         None => None,
         Some(_) => {
             let mut load = asked.open(of.deployment.data_parallel_size, fits)?;
-            Some(unless_stopped(stop, server.without_tier(&mut Stoppable::new(&mut *load.workload, stop), ()))?)
+            Some(unless_stopped(stop, server.with_tier(None, &mut Stoppable::new(&mut *load.workload, stop), ()))?)
         }
     };
     let series = asked.series.then(|| Series::new(&replayed.replay, timeline));
     let mut simulation = server.report(&format!("{}: {}", load.name, load.summary), &replayed, warnings);
     let (contents, turns) = (&sent.contents, &sent.turns);
-    simulation.add(&server, &replayed, Details { contents, turns, watch, without_tier });
+    simulation.add(&server, &replayed, Details { contents, turns, watch, without_tier, without_disk: None });
     Ok(answer::result(headers, &SimulationAnswer { simulation, series }))
 }
 

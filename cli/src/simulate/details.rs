@@ -1,6 +1,6 @@
 //! The parts of a report that some loads and servers alone have: turns of sessions, the host's tier, and KV metrics.
 
-use ridgepoint::replay::{KvMetrics, KvWatch, Metrics, Observer, PrefixCachePrices, Replay, WatchedReplay};
+use ridgepoint::replay::{KvMetrics, KvOffload, KvWatch, Metrics, Observer, PrefixCachePrices, Replay, WatchedReplay};
 use ridgepoint::workload::{Content, Workload};
 
 use super::kv_metrics;
@@ -18,20 +18,23 @@ pub struct Details<'a> {
     pub watch: Option<KvWatch>,
     /// The same load on the same server without the host's tier, if both are to be compared.
     pub without_tier: Option<(Replay, Metrics)>,
+    /// The same load on the same server without the disk behind that tier, if both are to be compared.
+    pub without_disk: Option<(Replay, Metrics)>,
 }
 
 impl Server<'_> {
-    /// Replays a load on the same server without its host's tier.
+    /// Replays a load on the same server with another tier behind its KV cache, or without any.
     ///
     /// # Errors
     /// Those of [`Server::replay`].
-    pub fn without_tier<O: Observer>(
+    pub fn with_tier<O: Observer>(
         &self,
+        tier: Option<KvOffload>,
         workload: &mut dyn Workload,
         observer: O,
     ) -> ridgepoint::Result<(Replay, Metrics)> {
         let mut engine = self.engine.clone();
-        engine.config.kv_offload = None;
+        engine.config.kv_offload = tier;
         let (replayed, _) = Server { engine: &engine, ..*self }.replay(workload, observer)?;
         Ok((replayed.replay, replayed.metrics))
     }
@@ -43,7 +46,10 @@ impl Simulation {
         let engine = &server.engine.config;
         self.sessions = SessionReport::of(details.turns, &of.replay.records);
         let with_tier = (&of.replay, &of.metrics);
-        self.kv_offload = OffloadReport::of(server.latency, engine, with_tier, details.without_tier);
+        let without = [details.without_tier, details.without_disk];
+        self.kv_offload = OffloadReport::of(server.latency, engine, with_tier, without);
+        let remark = self.kv_offload.as_ref().and_then(OffloadReport::remark);
+        self.warn(remark);
         self.kv_metrics = details.watch.map(|watch| {
             KvMetrics::of(&WatchedReplay {
                 replay: &of.replay,

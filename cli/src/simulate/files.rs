@@ -168,10 +168,13 @@ impl Observer for Files {
         if let Some((trace, _)) = &mut self.trace {
             trace.kv(event);
         }
+        if let Some((trace, _)) = &mut self.otlp {
+            trace.kv(event);
+        }
     }
 
     fn wants_kv_events(&self) -> bool {
-        self.trace.is_some()
+        self.trace.is_some() || self.otlp.is_some()
     }
 
     fn wants_every_token(&self) -> bool {

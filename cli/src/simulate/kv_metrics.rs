@@ -61,14 +61,18 @@ fn hits(metrics: &KvMetrics, page: &mut Page) {
         let others = format!("{} others", count(metrics.num_other_groups));
         rows.push((others, metrics.other_groups));
     }
-    let rows = Rows::of(rows)
+    let any_on_disk = metrics.hits.disk_hit_tokens > 0;
+    let mut rows = Rows::of(rows)
         .left("prefix", |(name, _)| name.clone())
         .right("requests", |(_, of)| count(of.requests))
         .right("prompt tokens", |(_, of)| count(of.asked_tokens))
         .right("GPU hits", |(_, of)| count(of.gpu_hit_tokens))
         .right("share", |(_, of)| shown(of.gpu_hit_share(), percent))
-        .right("host hits", |(_, of)| count(of.host_hit_tokens))
-        .right("computed", |(_, of)| count(of.missed_tokens));
+        .right("host hits", |(_, of)| count(of.host_hit_tokens));
+    if any_on_disk {
+        rows = rows.right("disk hits", |(_, of)| count(of.disk_hit_tokens));
+    }
+    let rows = rows.right("computed", |(_, of)| count(of.missed_tokens));
     page.rows(&rows, &["host hits", "requests"]);
 }
 

@@ -1,9 +1,10 @@
 //! `ridgepoint simulate`: replays a load on a server. `load` and `server` turn arguments into a replay, `cold` starts the server late,
-//! `report` runs it, `details` adds the parts that some loads and servers alone have, which are those of `sessions`, `offload` and
-//! `kv_metrics`. `files` writes beside the report, `table` lays it out.
+//! `report` runs it, `details` adds the parts that some loads and servers alone have, which are those of `sessions`, `offload`,
+//! `disk` and `kv_metrics`. `files` writes beside the report, `table` lays it out.
 
 mod cold;
 mod details;
+mod disk;
 mod files;
 mod kv_metrics;
 mod load;
@@ -19,7 +20,7 @@ use ridgepoint::internals::correction::Correction;
 use ridgepoint::internals::replay::export::TokenMeta;
 use ridgepoint::internals::workload::{KeptContents, check_memory};
 use ridgepoint::latency::{CalibratedRoofline, FittedBlackBox, KvTransfers};
-use ridgepoint::replay::{KvWatch, Metrics, Replay};
+use ridgepoint::replay::{KvOffload, KvWatch, Metrics, Replay};
 
 use crate::common::{Common, MemoryArg, PREDICTION, PredictionArgs, at_least_zero};
 use crate::deployment::Served;
@@ -55,7 +56,7 @@ pub struct Simulate {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["correction", "efficiency"], help_heading = PREDICTION)]
     latency: Option<PathBuf>,
     /// File of measured transfer times, as `ridgepoint ingest --output-transfers` writes it [default: a copy takes 20 µs, and its bytes at
-    /// 85 % of the link between GPU and host]
+    /// 85 % of the link between GPU and host; one of a disk takes 100 µs, and its bytes at 7 GB/s to the host and 5 GB/s from it]
     #[arg(long, value_name = "FILE", help_heading = PREDICTION)]
     kv_transfers: Option<PathBuf>,
     #[command(flatten)]
@@ -97,18 +98,20 @@ impl Noise {
 }
 
 impl Simulate {
-    /// Replays the load on the same server without its host's tier.
-    fn without_tier(
+    /// Replays the load on the same server with another tier behind its KV cache, or without any.
+    fn with_tier(
         &self,
+        tier: Option<KvOffload>,
         server: &Server<'_>,
         fits: &dyn Fn(u64) -> ridgepoint::Result<()>,
     ) -> Result<(Replay, Metrics), Failure> {
         let mut load = self.load.load().open_if(self.load.seed, server.deployment.data_parallel_size, fits)?;
+        let without = if tier.is_some() { "disk" } else { "host tier" };
         let bar = progress::bar(
             load.summary.requests as u64,
-            "without the host tier [{bar:30}] {percent} % of {len} requests, {elapsed}",
+            &format!("without the {without} [{{bar:30}}] {{percent}} % of {{len}} requests, {{elapsed}}"),
         );
-        let replayed = server.without_tier(&mut *load.workload, AnsweredRequests(bar.clone()));
+        let replayed = server.with_tier(tier, &mut *load.workload, AnsweredRequests(bar.clone()));
         bar.finish_and_clear();
         Ok(replayed?)
     }
@@ -133,7 +136,13 @@ pub fn run(args: &Simulate, common: &Common) -> Result<Outcome<Simulation>, Fail
         let transfers = KvTransfers::read(path)?;
         latency = latency.with_kv_transfers(transfers);
         match &mut engine.config.kv_offload {
-            Some(tier) => tier.contention = transfers.contention,
+            Some(tier) => {
+                tier.contention = transfers.contention;
+                if tier.disk.is_none() && (transfers.cpu_to_disk.is_some() || transfers.disk_to_cpu.is_some()) {
+                    let said = "--kv-transfers gives times of a disk, which have no effect without secondary_tiers";
+                    warnings.push(said.to_owned());
+                }
+            }
             None => warnings.push("--kv-transfers has no effect without --kv-offloading-size".to_owned()),
         }
     }
@@ -183,8 +192,14 @@ pub fn run(args: &Simulate, common: &Common) -> Result<Outcome<Simulation>, Fail
         contents: &sent.contents,
     };
     files.write(&of, &replayed.replay, &replayed.metrics)?;
-    let is_compared = engine.config.kv_offload.is_some() && cold.is_none();
-    let without_tier = if is_compared { Some(args.without_tier(&server, &fits)?) } else { None };
+    let (mut without_tier, mut without_disk) = (None, None);
+    if let (Some(tier), None) = (&engine.config.kv_offload, &cold) {
+        if tier.disk.is_some() {
+            let host_alone = KvOffload { disk: None, ..tier.clone() };
+            without_disk = Some(args.with_tier(Some(host_alone), &server, &fits)?);
+        }
+        without_tier = Some(args.with_tier(None, &server, &fits)?);
+    }
     let memory = args.output.print_kv_capacity.then(|| match engine.blocks_are_given {
         true => format!("{}\nnot used: num_gpu_blocks = {} was given", engine.capacity, engine.config.num_gpu_blocks),
         false => engine.capacity.to_string(),
@@ -196,6 +211,6 @@ pub fn run(args: &Simulate, common: &Common) -> Result<Outcome<Simulation>, Fail
     simulation.warn(args.output.untold(&replayed.replay.records));
     (simulation.title, simulation.memory, simulation.cold) = (title, memory, start);
     let (contents, turns) = (&sent.contents, &sent.turns);
-    simulation.add(&server, &replayed, Details { contents, turns, watch, without_tier });
+    simulation.add(&server, &replayed, Details { contents, turns, watch, without_tier, without_disk });
     Ok(Outcome { notes, ..Outcome::of(simulation) })
 }

@@ -5,6 +5,7 @@ use ridgepoint::latency::{CalibratedRoofline, KvTransfers};
 use ridgepoint::replay::{EngineConfig, KvOffload, LoadOrCompute, Metrics, OffloadCounters, Replay, TransferCounters};
 use serde::Serialize;
 
+use super::disk::DiskReport;
 use crate::text::{Page, Rows, count, number, percent, plural, shown};
 
 /// The tier of a replay. JSON keys are stable.
@@ -28,12 +29,15 @@ pub struct OffloadReport {
     with_tier: Served,
     /// The same load without the tier; `None` where the server's start was simulated.
     without_tier: Option<Served>,
+    /// The disk behind the host; left out without one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    disk: Option<DiskReport>,
 }
 
 /// Loading a prefix against computing it.
 #[derive(Debug, Serialize)]
 #[cfg_attr(feature = "serve", derive(schemars::JsonSchema))]
-struct Comparison {
+pub(super) struct Comparison {
     tokens: u32,
     load_ms: f64,
     saved_ms: f64,
@@ -48,7 +52,7 @@ impl From<LoadOrCompute> for Comparison {
 /// Latencies of the clients, and the work of the GPU.
 #[derive(Debug, Serialize)]
 #[cfg_attr(feature = "serve", derive(schemars::JsonSchema))]
-struct Served {
+pub(super) struct Served {
     ttft_mean_ms: Option<f64>,
     ttft_p90_ms: Option<f64>,
     e2e_mean_ms: Option<f64>,
@@ -69,14 +73,19 @@ impl Served {
 }
 
 impl OffloadReport {
-    /// Returns the report of a replay; `None` without a tier. `without` is a replay of the same load on a server without a tier.
+    /// Returns the report of a replay; `None` without a tier. `without` are replays of the same load on a server without a tier, and on one
+    /// without the disk.
     pub fn of(
         latency: &CalibratedRoofline,
         engine: &EngineConfig,
         (replay, metrics): (&Replay, &Metrics),
-        without: Option<(Replay, Metrics)>,
+        without: [Option<(Replay, Metrics)>; 2],
     ) -> Option<Self> {
-        let (tier, counted) = (engine.kv_offload.clone()?, replay.offload?);
+        let [without, without_disk] = without.map(|of| of.map(|(replay, metrics)| Served::of(&replay, &metrics)));
+        let disk = DiskReport::of(latency, engine, &replay.offload?, without_disk);
+        // The disk's part is a report of its own.
+        let tier = KvOffload { disk: None, ..engine.kv_offload.clone()? };
+        let counted = OffloadCounters { disk: None, ..replay.offload? };
         let of = |part: u64, whole: u64| (whole > 0).then(|| part as f64 / whole as f64);
         let longest_blocks = (engine.max_model_len / engine.block_size).saturating_sub(1);
         Some(OffloadReport {
@@ -86,11 +95,17 @@ impl OffloadReport {
             break_even: LoadOrCompute::break_even(latency, engine).map(Comparison::from),
             longest: LoadOrCompute::of(latency, engine, longest_blocks).into(),
             with_tier: Served::of(replay, metrics),
-            without_tier: without.map(|(replay, metrics)| Served::of(&replay, &metrics)),
+            without_tier: without,
+            disk,
             transfers: latency.kv_transfers(),
             tier,
             counted,
         })
+    }
+
+    /// Returns a remark on the times that are assumed of a disk.
+    pub fn remark(&self) -> Option<String> {
+        self.disk.as_ref().and_then(DiskReport::remark)
     }
 
     /// Puts the tier on a page.
@@ -107,18 +122,21 @@ impl OffloadReport {
             plural(counted.evicted_blocks, "block"),
         );
         page.paragraph("host tier  ", &tier);
-        let of = |name: &str, of: &TransferCounters| {
-            format!("{} {name} of {} GiB", count(of.count), number(Some(of.bytes as f64 / GIB)))
-        };
         let wait = number(self.mean_load_wait_ms);
-        let copies = format!(
+        let both = format!(
             "{}, {}; a request that loads waits {wait} ms on average",
-            of("loads", &counted.loads),
-            of("stores", &counted.stores)
+            copies("loads", &counted.loads),
+            copies("stores", &counted.stores)
         );
-        page.paragraph("transfers  ", &copies);
-        page.paragraph("pays       ", &self.pays());
-        let servers = [("with", Some(&self.with_tier)), ("without", self.without_tier.as_ref())];
+        page.paragraph("transfers  ", &both);
+        page.paragraph("pays       ", &pays("load", self.break_even.as_ref(), &self.longest));
+        let mut without_disk = None;
+        if let Some(disk) = &self.disk {
+            disk.lay_out(page);
+            without_disk = disk.without_disk.as_ref();
+        }
+        let without = self.without_tier.as_ref();
+        let servers = [("with", Some(&self.with_tier)), ("without disk", without_disk), ("without", without)];
         let servers: Vec<(&str, &Served)> = servers.into_iter().filter_map(|(name, of)| Some((name, of?))).collect();
         if servers.len() > 1 {
             page.blank();
@@ -132,15 +150,21 @@ impl OffloadReport {
             page.rows(&rows, &["preemptions", "TTFT p90 ms"]);
         }
     }
+}
 
-    fn pays(&self) -> String {
-        let both = |of: &Comparison| {
-            format!("{} ms to load, {} ms to compute", number(Some(of.load_ms)), number(Some(of.saved_ms)))
-        };
-        let longest = format!("{} tokens: {}", count(u64::from(self.longest.tokens)), both(&self.longest));
-        match &self.break_even {
-            Some(of) => format!("a load pays from {} tokens on ({}); {longest}", count(u64::from(of.tokens)), both(of)),
-            None => format!("a load never pays: computing a prefix is faster at every length; {longest}"),
-        }
+/// Copies of a direction in words.
+pub(super) fn copies(name: &str, of: &TransferCounters) -> String {
+    format!("{} {name} of {} GiB", count(of.count), number(Some(of.bytes as f64 / GIB)))
+}
+
+/// The lengths from which a load or a read pays, in words.
+pub(super) fn pays(name: &str, break_even: Option<&Comparison>, longest: &Comparison) -> String {
+    let both = |of: &Comparison| {
+        format!("{} ms to {name}, {} ms to compute", number(Some(of.load_ms)), number(Some(of.saved_ms)))
+    };
+    let at_most = format!("{} tokens: {}", count(u64::from(longest.tokens)), both(longest));
+    match break_even {
+        Some(of) => format!("a {name} pays from {} tokens on ({}); {at_most}", count(u64::from(of.tokens)), both(of)),
+        None => format!("a {name} never pays: computing a prefix is faster at every length; {at_most}"),
     }
 }

@@ -96,6 +96,7 @@ mod tests {
             num_cached_tokens,
             num_preemptions: 0,
             num_loaded_tokens: 0,
+            num_disk_tokens: 0,
             load_ns: 0,
             arrival_ns: 1_000_000,
             queued_ns: 1_000_000,

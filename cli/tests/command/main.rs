@@ -49,6 +49,7 @@ mod real_vllm;
 mod serve;
 mod simulate;
 mod simulate_faults;
+mod simulate_kv_disk;
 mod simulate_kv_metrics;
 mod simulate_kv_offload;
 mod simulate_noise;

@@ -132,6 +132,7 @@ mod tests {
             num_cached_tokens: 0,
             num_preemptions: 0,
             num_loaded_tokens: 0,
+            num_disk_tokens: 0,
             load_ns: 0,
             arrival_ns: 7_000_000,
             queued_ns: 0,

@@ -19,7 +19,14 @@ impl LatencyModel for Steady {
     }
     fn kv_transfer_time_us(&self, direction: TransferDirection, bytes: u64) -> f64 {
         let link = |latency_us| TransferLink { latency_us, bytes_per_s: 1e8 };
-        KvTransfers { gpu_to_cpu: link(100.0), cpu_to_gpu: link(300.0), contention: 1.0 }.time_us(direction, bytes)
+        KvTransfers {
+            gpu_to_cpu: link(100.0),
+            cpu_to_gpu: link(300.0),
+            contention: 1.0,
+            cpu_to_disk: None,
+            disk_to_cpu: None,
+        }
+        .time_us(direction, bytes)
     }
 }
 
@@ -35,7 +42,8 @@ fn prompt(arrival_ms: u64, id: u64) -> WorkloadRequest {
 fn transfers_of_a_replay_are_found_again() {
     let deployment = Deployment { block_size: 4, ..Deployment::default() };
     // 20 usable blocks: each prompt takes those of the one before it.
-    let tier = KvOffload { num_cpu_blocks: 100, block_bytes: 1000, offload_prompt_only: false, contention: 1.0 };
+    let tier =
+        KvOffload { num_cpu_blocks: 100, block_bytes: 1000, offload_prompt_only: false, contention: 1.0, disk: None };
     let config = EngineConfig { kv_offload: Some(tier), ..EngineConfig::new(&deployment, 80, 21) };
     // More steps than one line of the file has.
     let prompts = (0..120).map(|at| prompt(100 * at, at % 3)).collect();

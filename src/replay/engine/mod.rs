@@ -95,6 +95,7 @@ pub(super) fn replay_at(
         scheduler,
         tells_kv_events,
         vain_preemptions: 0,
+        vain_reads: 0,
         pending: BinaryHeap::new(),
         records: Vec::new(),
         gaps: Vec::new(),
@@ -109,7 +110,7 @@ pub(super) fn replay_at(
     if let Some(lives) = &engine.scheduler.cache.pool.lives {
         engine.observer.block_stats(&lives.stats());
     }
-    let offload = engine.scheduler.offload.map(|offload| offload.counters);
+    let offload = engine.scheduler.offload.map(|offload| offload.into_counters());
     Ok(Replay { records: engine.records, inter_token_ns: engine.gaps, counters: engine.scheduler.counters, offload })
 }
 
@@ -140,6 +141,8 @@ struct Engine<'a> {
     tells_kv_events: bool,
     /// Preemptions since the last token, with a host's tier.
     vain_preemptions: u64,
+    /// Reads of the disk since the last token, with a disk tier.
+    vain_reads: u64,
 }
 
 impl Engine<'_> {
@@ -224,6 +227,7 @@ impl Engine<'_> {
             num_output_tokens: request.num_output_tokens,
             num_cached_tokens: 0,
             num_loaded_tokens: 0,
+            num_disk_tokens: 0,
             num_preemptions: 0,
             load_ns: 0,
             arrival_ns: request.arrival_ns,
@@ -257,6 +261,9 @@ impl Engine<'_> {
         let (scheduled_ns, records) = (self.clock.now_ns(), &mut self.records);
         if let Some(lives) = &mut self.scheduler.cache.pool.lives {
             lives.now_ns = scheduled_ns;
+        }
+        if let Some(offload) = self.scheduler.offload.as_mut().filter(|offload| offload.has_disk()) {
+            offload.begin_schedule(scheduled_ns);
         }
         let is_step = self.scheduler.schedule(&mut batch, &mut self.in_flight, |record, cached| {
             let record = &mut records[record as usize];

@@ -49,7 +49,7 @@ pub struct OtlpTrace {
     steps: Vec<Step>,
     journeys: Vec<Journey>,
     paused: HashSet<u32>,
-    /// Copies of KV blocks between GPU and host, some 40 bytes each.
+    /// Copies of KV blocks between GPU, host and disk, some 40 bytes each.
     transfers: Vec<TransferEvent>,
 }
 
@@ -203,6 +203,8 @@ impl TransferMoment<'_> {
         let (src, dst) = match self.of.direction {
             TransferDirection::GpuToCpu => ("GPU", "CPU"),
             TransferDirection::CpuToGpu => ("CPU", "GPU"),
+            TransferDirection::CpuToDisk => ("CPU", "STORAGE"),
+            TransferDirection::DiskToCpu => ("STORAGE", "CPU"),
         };
         let attributes = [
             ("transfer.id", json!(self.of.index)),

@@ -3,7 +3,10 @@
 //! # Source
 //! "Trace Event Format", the Chromium project: phases `X` complete, `C` counter, `b` and `e` nestable asynchronous, `M` metadata;
 //! `ts` and `dur` are µs.
-#![expect(clippy::indexing_slicing, reason = "a key that is set in a JSON object that was made here")]
+#![expect(
+    clippy::indexing_slicing,
+    reason = "a key that is set in a JSON object that was made here; a track for each direction of copies"
+)]
 
 use std::collections::HashMap;
 use std::io::{self, BufWriter, Write};
@@ -16,7 +19,7 @@ use crate::replay::{KvEvent, Observer, Outcome, RequestRecord, StepEvent, Transf
 use crate::units::ns_to_us;
 
 /// Writes a trace while a replay runs, in constant memory: the steps with their tokens, counters of the queues, KV blocks
-/// and cached tokens, and the copies of the host's tier. [`finish`](Self::finish) adds the requests with their phases queued, prefill and decode, and completes the
+/// and cached tokens, and the copies of the tiers of host and disk. [`finish`](Self::finish) adds the requests with their phases queued, prefill and decode, and completes the
 /// JSON. Times are µs from the start of the workload.
 ///
 /// Overlapping steps of a pipeline are on separate tracks. An error of the writer stops the trace and is returned by
@@ -29,8 +32,8 @@ pub struct PerfettoTrace<W: Write> {
     /// Time at which each track of steps is free again, ns.
     tracks: Vec<u64>,
     last_end_ns: u64,
-    /// Time at which the last copy to the GPU and the last one to the host ended, ns; `None` before the first.
-    copied_ns: [Option<u64>; 2],
+    /// Time at which the last copy of each track ended, ns; `None` before the first.
+    copied_ns: [Option<u64>; 4],
     /// The last values of the counters.
     counters: HashMap<&'static str, Value>,
 }
@@ -50,7 +53,7 @@ impl<W: Write> PerfettoTrace<W> {
             steps: 0,
             tracks: Vec::new(),
             last_end_ns: 0,
-            copied_ns: [None; 2],
+            copied_ns: [None; 4],
             counters: HashMap::new(),
         };
         let engine = name("process_name", ENGINE, 0, "engine");
@@ -111,15 +114,16 @@ impl<W: Write> PerfettoTrace<W> {
         self.counters.insert(name, values);
     }
 
-    /// Writes a copy of the host's tier. A copy begins when the one before it in its direction has ended, so that each direction is a track.
+    /// Writes a copy between tiers. A copy begins when the one before it in its direction has ended, so that each direction is a track.
     fn copy(&mut self, copy: &TransferEvent) {
-        let is_first = self.copied_ns == [None; 2];
-        let [to_gpu, to_host] = &mut self.copied_ns;
-        let (track, label, copied_ns) = match copy.direction {
-            TransferDirection::CpuToGpu => (1, "loads from the host", to_gpu),
-            TransferDirection::GpuToCpu => (2, "stores to the host", to_host),
+        let is_first = self.copied_ns == [None; 4];
+        let (track, name_of_copy, label) = match copy.direction {
+            TransferDirection::CpuToGpu => (1, "load", "loads from the host"),
+            TransferDirection::GpuToCpu => (2, "store", "stores to the host"),
+            TransferDirection::DiskToCpu => (3, "read", "reads from the disk"),
+            TransferDirection::CpuToDisk => (4, "write", "writes to the disk"),
         };
-        let before_ns = copied_ns.replace(copy.end_ns);
+        let before_ns = self.copied_ns[track - 1].replace(copy.end_ns);
         if is_first {
             self.event(&name("process_name", COPIES, 0, "KV copies"));
         }
@@ -128,7 +132,7 @@ impl<W: Write> PerfettoTrace<W> {
         }
         let start_ns = copy.ready_ns.max(before_ns.unwrap_or(0));
         self.event(&json!({
-            "name": if track == 1 { "load" } else { "store" },
+            "name": name_of_copy,
             "ph": "X",
             "ts": ns_to_us(start_ns),
             "dur": ns_to_us(copy.end_ns.saturating_sub(start_ns)),

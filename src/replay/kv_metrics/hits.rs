@@ -1,4 +1,4 @@
-//! Prompt tokens that were found in the GPU's cache, loaded from the host's tier, or computed; of all requests and by prefix group.
+//! Prompt tokens that were found in the GPU's cache, loaded from the host's tier, read from the disk, or computed; of all requests and by prefix group.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -25,8 +25,11 @@ pub struct Hits {
     pub asked_tokens: u64,
     /// Tokens of these in the GPU's prefix cache.
     pub gpu_hit_tokens: u64,
-    /// Tokens of these that were loaded from the host's tier.
+    /// Tokens of these that were loaded from the host's tier, and that it held.
     pub host_hit_tokens: u64,
+    /// Tokens of these that the host read from the disk and the GPU then loaded; left out without any.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub disk_hit_tokens: u64,
     /// Tokens of these that were computed.
     pub missed_tokens: u64,
 }
@@ -45,7 +48,9 @@ impl Hits {
         self.requests += 1;
         self.asked_tokens += u64::from(record.num_prompt_tokens);
         self.gpu_hit_tokens += u64::from(cached - loaded);
-        self.host_hit_tokens += u64::from(loaded);
+        let from_disk = record.num_disk_tokens.min(loaded);
+        self.host_hit_tokens += u64::from(loaded - from_disk);
+        self.disk_hit_tokens += u64::from(from_disk);
         self.missed_tokens += u64::from(record.num_prompt_tokens - cached);
     }
 
@@ -54,6 +59,7 @@ impl Hits {
         self.asked_tokens += other.asked_tokens;
         self.gpu_hit_tokens += other.gpu_hit_tokens;
         self.host_hit_tokens += other.host_hit_tokens;
+        self.disk_hit_tokens += other.disk_hit_tokens;
         self.missed_tokens += other.missed_tokens;
     }
 
@@ -62,10 +68,15 @@ impl Hits {
         (self.asked_tokens > 0).then(|| real(self.gpu_hit_tokens) / real(self.asked_tokens))
     }
 
-    /// Share of the prompt tokens that were loaded from the host's tier; `None` without prompts.
+    /// Share of the prompt tokens that the host's tier held; `None` without prompts.
     pub fn host_hit_share(&self) -> Option<f64> {
         (self.asked_tokens > 0).then(|| real(self.host_hit_tokens) / real(self.asked_tokens))
     }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands a reference")]
+fn is_zero(tokens: &u64) -> bool {
+    *tokens == 0
 }
 
 /// Whether the engine scheduled a request.

@@ -76,11 +76,32 @@ fn lives_of_three_blocks_are_those_worked_out_by_hand() {
 #[test]
 fn hits_are_told_by_request_and_prefix() {
     let of = metrics(&four(), &three_blocks(), 100.0);
-    let expected = Hits { requests: 4, asked_tokens: 36, gpu_hit_tokens: 12, host_hit_tokens: 0, missed_tokens: 24 };
+    let expected = Hits {
+        requests: 4,
+        asked_tokens: 36,
+        gpu_hit_tokens: 12,
+        host_hit_tokens: 0,
+        disk_hit_tokens: 0,
+        missed_tokens: 24,
+    };
     assert_eq!((of.hits, of.num_other_groups, of.other_groups), (expected, 0, Hits::default()));
     let groups: Vec<_> = of.prefix_groups.iter().map(|group| (group.prefix.as_deref(), group.hits)).collect();
-    let first = Hits { requests: 3, asked_tokens: 25, gpu_hit_tokens: 12, host_hit_tokens: 0, missed_tokens: 13 };
-    let second = Hits { requests: 1, asked_tokens: 11, gpu_hit_tokens: 0, host_hit_tokens: 0, missed_tokens: 11 };
+    let first = Hits {
+        requests: 3,
+        asked_tokens: 25,
+        gpu_hit_tokens: 12,
+        host_hit_tokens: 0,
+        disk_hit_tokens: 0,
+        missed_tokens: 13,
+    };
+    let second = Hits {
+        requests: 1,
+        asked_tokens: 11,
+        gpu_hit_tokens: 0,
+        host_hit_tokens: 0,
+        disk_hit_tokens: 0,
+        missed_tokens: 11,
+    };
     assert_eq!(groups, [(Some("1"), first), (Some("2"), second)]);
 }
 
@@ -127,11 +148,18 @@ fn without_hits_half_the_mean_prompt_prices_a_token() {
 
 #[test]
 fn tokens_from_the_host_are_told_from_those_of_the_gpu() {
-    let tier = KvOffload { num_cpu_blocks: 8, block_bytes: 1, offload_prompt_only: false, contention: 1.0 };
+    let tier = KvOffload { num_cpu_blocks: 8, block_bytes: 1, offload_prompt_only: false, contention: 1.0, disk: None };
     let engine = EngineConfig { kv_offload: Some(tier), ..three_blocks() };
     // The second prompt takes all blocks, so that the third finds its 8 tokens on the host alone.
     let of = metrics(&[request(0, 8, 1), request(100, 11, 2), request(200, 9, 1)], &engine, 0.0);
-    let expected = Hits { requests: 3, asked_tokens: 28, gpu_hit_tokens: 0, host_hit_tokens: 8, missed_tokens: 20 };
+    let expected = Hits {
+        requests: 3,
+        asked_tokens: 28,
+        gpu_hit_tokens: 0,
+        host_hit_tokens: 8,
+        disk_hit_tokens: 0,
+        missed_tokens: 20,
+    };
     assert_eq!(of.hits, expected);
 }
 
@@ -152,6 +180,7 @@ fn groups_beyond_the_tenth_are_one_row() {
         num_output_tokens: 1,
         num_cached_tokens: 1,
         num_loaded_tokens: 0,
+        num_disk_tokens: 0,
         num_preemptions: 0,
         load_ns: 0,
         arrival_ns: 0,

@@ -1,4 +1,4 @@
-//! The length from which loading a prefix from the host is faster than computing it again.
+//! The length from which loading a prefix from the host, or reading it from the disk first, is faster than computing it again.
 
 use crate::latency::{LatencyModel, TransferDirection};
 use crate::replay::EngineConfig;
@@ -9,7 +9,7 @@ use crate::replay::prefill_time::prefill_time_us;
 pub struct LoadOrCompute {
     /// Tokens of the prefix.
     pub tokens: u32,
-    /// Time to load its blocks, µs.
+    /// Time to load its blocks, µs; with that to read them, where they are on the disk.
     pub load_us: f64,
     /// Time that the prompt's steps take less, µs.
     pub saved_us: f64,
@@ -30,17 +30,42 @@ impl LoadOrCompute {
         LoadOrCompute { tokens, load_us: latency.kv_transfer_time_us(TransferDirection::CpuToGpu, bytes), saved_us }
     }
 
+    /// Compares both for a prefix on the disk, which the host reads before the GPU loads it. Reads take no time without a disk tier.
+    ///
+    /// # Formula
+    /// That of [`LoadOrCompute::of`] with `load = kv_transfer_time(blocks · disk bytes) + kv_transfer_time(blocks · bytes)`.
+    pub fn from_disk(latency: &dyn LatencyModel, engine: &EngineConfig, num_blocks: u32) -> Self {
+        let disk = engine.kv_offload.as_ref().and_then(|tier| tier.disk.as_ref());
+        let bytes = disk.map_or(0, |disk| disk.block_bytes).saturating_mul(u64::from(num_blocks));
+        let read_us = latency.kv_transfer_time_us(TransferDirection::DiskToCpu, bytes);
+        let of = Self::of(latency, engine, num_blocks);
+        LoadOrCompute { load_us: of.load_us + read_us, ..of }
+    }
+
     /// Returns the shortest prefix, in whole blocks, that is loaded faster than it is computed; `None` if there is none up to
     /// `max_model_len`.
     pub fn break_even(latency: &dyn LatencyModel, engine: &EngineConfig) -> Option<Self> {
+        Self::shortest(engine, |num_blocks| Self::of(latency, engine, num_blocks))
+    }
+
+    /// Returns the shortest prefix that is read from the disk and loaded faster than it is computed.
+    pub fn break_even_from_disk(latency: &dyn LatencyModel, engine: &EngineConfig) -> Option<Self> {
+        Self::shortest(engine, |num_blocks| Self::from_disk(latency, engine, num_blocks))
+    }
+
+    fn shortest(engine: &EngineConfig, compare: impl Fn(u32) -> Self) -> Option<Self> {
         let most = (engine.max_model_len / engine.block_size.max(1)).saturating_sub(1);
         let pays = |num_blocks: &u32| {
-            let of = Self::of(latency, engine, *num_blocks);
+            let of = compare(*num_blocks);
             of.load_us < of.saved_us
         };
-        let doubled = std::iter::successors(Some(1_u32), |blocks| blocks.checked_mul(2));
-        let mut above = doubled.take_while(|blocks| *blocks <= most).find(pays)?;
-        let mut below = above / 2;
+        let (mut below, mut above) = (0, most.min(1));
+        while !pays(&above) {
+            if above == most {
+                return None;
+            }
+            (below, above) = (above, above.saturating_mul(2).min(most));
+        }
         while above - below > 1 {
             let middle = below.midpoint(above);
             if pays(&middle) {
@@ -49,7 +74,7 @@ impl LoadOrCompute {
                 below = middle;
             }
         }
-        Some(Self::of(latency, engine, above))
+        Some(compare(above))
     }
 }
 
@@ -57,7 +82,7 @@ impl LoadOrCompute {
 mod tests {
     use super::*;
     use crate::deployment::Deployment;
-    use crate::replay::KvOffload;
+    use crate::replay::{KvDisk, KvOffload};
     use crate::request::Request;
 
     /// 1 µs a token, 10 µs a step; a block of 16 bytes takes 100 µs and 4 µs for each.
@@ -77,7 +102,8 @@ mod tests {
 
     #[test]
     fn loading_pays_from_the_length_whose_steps_take_longer() {
-        let offload = KvOffload { num_cpu_blocks: 9, block_bytes: 16, offload_prompt_only: false, contention: 1.0 };
+        let offload =
+            KvOffload { num_cpu_blocks: 9, block_bytes: 16, offload_prompt_only: false, contention: 1.0, disk: None };
         let base = EngineConfig::new(&Deployment::default(), 4096, 1000);
         let mut engine = EngineConfig { kv_offload: Some(offload), max_num_batched_tokens: 8192, ..base };
         // n blocks save 16·n µs of one step and take 100 + 4·n µs: 9 blocks are the first that pay, 144 against 136.
@@ -88,5 +114,20 @@ mod tests {
         assert_eq!(LoadOrCompute::break_even(&Line, &engine).map(|of| of.tokens), Some(96));
         engine.max_model_len = 96;
         assert_eq!(LoadOrCompute::break_even(&Line, &engine), None);
+        // The longest prefix is six blocks, between powers of two.
+        engine.max_model_len = 112;
+        assert_eq!(LoadOrCompute::break_even(&Line, &engine).map(|of| of.tokens), Some(96));
+    }
+
+    /// n blocks of 20 bytes on the disk are read in 100 + 5·n µs and loaded in 100 + 4·n: 29 save 464 and take 461.
+    #[test]
+    fn a_read_pays_later_than_a_load() {
+        let disk = Some(KvDisk { block_bytes: 20, num_disk_blocks: None });
+        let offload =
+            KvOffload { num_cpu_blocks: 9, block_bytes: 16, offload_prompt_only: false, contention: 1.0, disk };
+        let base = EngineConfig::new(&Deployment::default(), 4096, 1000);
+        let engine = EngineConfig { kv_offload: Some(offload), max_num_batched_tokens: 8192, ..base };
+        let found = LoadOrCompute::break_even_from_disk(&Line, &engine);
+        assert_eq!(found, Some(LoadOrCompute { tokens: 464, load_us: 461.0, saved_us: 464.0 }));
     }
 }

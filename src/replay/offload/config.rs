@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::disk::KvDisk;
+
 /// Maximum number of the host's blocks: more than a host with 16 TB of memory holds.
 const MAX_CPU_BLOCKS: u32 = 1 << 26;
 
@@ -23,6 +25,9 @@ pub struct KvOffload {
     pub offload_prompt_only: bool,
     /// Share of its speed that a direction keeps while the other one copies too. 1 means that they do not disturb each other.
     pub contention: f64,
+    /// The disk behind the host; `None` without one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disk: Option<KvDisk>,
 }
 
 impl KvOffload {
@@ -41,6 +46,7 @@ impl KvOffload {
         if !(self.contention > 0.0 && self.contention <= 1.0) {
             problems.push(format!("kv_offload.contention = {} must be above 0 and at most 1", self.contention));
         }
+        problems.extend(self.disk.iter().flat_map(KvDisk::problems));
         problems
     }
 }

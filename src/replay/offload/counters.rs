@@ -2,6 +2,9 @@
 
 use serde::Serialize;
 
+use super::disk::DiskCounters;
+use crate::replay::observe::TransferEvent;
+
 /// Copies between GPU and host, and hits on the host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -22,6 +25,9 @@ pub struct OffloadCounters {
     pub max_blocks_in_use: u32,
     /// Time that requests waited for their loads, ns.
     pub load_wait_ns: u64,
+    /// Counters of the disk tier; `None` without one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub disk: Option<DiskCounters>,
 }
 
 /// The copies of one direction.
@@ -36,4 +42,14 @@ pub struct TransferCounters {
     pub bytes: u64,
     /// Time from their submission to their end, ns; it includes the wait for the copies before them.
     pub time_ns: u64,
+}
+
+impl TransferCounters {
+    /// Counts a copy of blocks of so many bytes.
+    pub(super) fn add(&mut self, copy: &TransferEvent, block_bytes: u64) {
+        self.count += 1;
+        self.blocks += u64::from(copy.num_blocks);
+        self.bytes += u64::from(copy.num_blocks).saturating_mul(block_bytes);
+        self.time_ns += copy.end_ns - copy.ready_ns;
+    }
 }

@@ -1,7 +1,7 @@
-//! The copies between GPU and host: one queue for each direction, in which a copy begins when the one before it has ended.
+//! The copies between GPU and host, or between host and disk: one queue for each direction, in which a copy begins when the one before it has ended.
 //!
 //! Mirrors the order of `SingleDirectionOffloadingHandler` (vLLM 0.19.0, `vllm/v1/kv_offload/worker/cpu_gpu.py`). Copies to the host also
-//! wait for the step that computes what they copy.
+//! wait for the step that computes what they copy. Stores and writes go away from the GPU, loads and reads come back.
 #![expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "floats saturate; times are not negative")]
 #![expect(
     clippy::indexing_slicing,
@@ -42,10 +42,10 @@ impl Link {
     }
 
     pub(super) fn submit(&mut self, copy: Copy) {
-        let [to_host, to_gpu] = &mut self.queues;
+        let [away, back] = &mut self.queues;
         match copy.event.direction {
-            TransferDirection::GpuToCpu => to_host.push_back(copy),
-            TransferDirection::CpuToGpu => to_gpu.push_back(copy),
+            TransferDirection::GpuToCpu | TransferDirection::CpuToDisk => away.push_back(copy),
+            TransferDirection::CpuToGpu | TransferDirection::DiskToCpu => back.push_back(copy),
         }
     }
 
@@ -78,8 +78,8 @@ impl Link {
 
     /// Lets the copies go on until those to the host of these slots have ended.
     pub(super) fn wait_for(&mut self, slots: &[u32]) {
-        let [to_host, _] = &self.queues;
-        let mut left = to_host.iter().filter(|copy| slots.contains(&copy.slot)).count();
+        let [away, _] = &self.queues;
+        let mut left = away.iter().filter(|copy| slots.contains(&copy.slot)).count();
         while left > 0
             && let Some(event_ns) = self.next_event_ns()
         {

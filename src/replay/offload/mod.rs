@@ -9,18 +9,21 @@
 mod break_even;
 mod config;
 mod counters;
+mod disk;
 mod host_blocks;
 mod link;
 
 pub use break_even::LoadOrCompute;
 pub use config::KvOffload;
 pub use counters::{OffloadCounters, TransferCounters};
+pub use disk::{DiskCounters, KvDisk};
 
 use super::batch::Batch;
 use super::clock::ns_f64;
 use super::observe::TransferEvent;
 use super::slot::Slot;
 use crate::latency::{LatencyModel, TransferDirection, non_negative};
+use disk::Disk;
 use host_blocks::HostBlocks;
 use link::{Copy, Link};
 
@@ -44,6 +47,8 @@ struct Tracked {
     /// The host's blocks that it loads.
     loading: Vec<u32>,
     num_loaded: u32,
+    /// Those of the loaded blocks that the host had read from the disk for it.
+    num_from_disk: u32,
     /// Number of leading blocks that were offered to the host.
     num_offered: u32,
     /// The last offer that the host refused: the number of its blocks' changes, and of the request's full blocks.
@@ -62,6 +67,8 @@ struct Tracked {
 pub(super) struct Resumed {
     pub(super) record: u32,
     pub(super) num_tokens: u32,
+    /// Those of the tokens that came from the disk.
+    pub(super) num_disk_tokens: u32,
     pub(super) since_ns: u64,
 }
 
@@ -79,6 +86,7 @@ pub(super) struct Offload {
     block_size: u32,
     host: HostBlocks,
     link: Link,
+    disk: Option<Box<Disk>>,
     requests: Vec<Tracked>,
     loads: Vec<Prepared>,
     /// Stores of the step that is being scheduled, and of the one before.
@@ -108,6 +116,7 @@ impl Offload {
             block_size,
             host: HostBlocks::new(config.num_cpu_blocks),
             link: Link::new(config.contention),
+            disk: config.disk.as_ref().map(|disk| Box::new(Disk::new(disk))),
             requests: Vec::new(),
             loads: Vec::new(),
             stores: Vec::new(),
@@ -142,13 +151,20 @@ impl Offload {
         self.requests[slot as usize].load
     }
 
+    fn record_of(&self, slot: u32) -> u32 {
+        self.requests[slot as usize].record
+    }
+
     /// Number of blocks that a waiting request can load behind its first `num_found` ones; `None` while another request loads some
-    /// of them.
+    /// of them, or while it waits for the disk.
     pub(super) fn lookup(&mut self, slot: u32, state: &Slot, num_found: u32) -> Option<u32> {
-        let (slot, num_full) = (slot as usize, state.num_tokens() / self.block_size);
-        self.host.know(slot, state, num_full);
-        self.host.touch(slot, num_full);
-        self.host.lookup(slot, num_found..num_full)
+        let (at, num_full) = (slot as usize, state.num_tokens() / self.block_size);
+        self.host.know(at, state, num_full);
+        self.host.touch(at, num_full);
+        match self.disk {
+            None => self.host.lookup(at, num_found..num_full),
+            Some(_) => self.find_behind(slot, num_found..num_full),
+        }
     }
 
     /// Begins to load `num_blocks` blocks behind the first `num_found` ones of a request that has room for them.
@@ -156,6 +172,9 @@ impl Offload {
         let request = &mut self.requests[slot as usize];
         (request.num_offered, request.refused) = (num_found + num_blocks, (0, 0));
         self.host.begin_load(slot as usize, num_found..request.num_offered, &mut request.loading);
+        if let Some(disk) = &self.disk {
+            request.num_from_disk = disk.num_read(slot, &self.host.hashes(&request.loading));
+        }
         request.load = Load::UnderWay;
         request.num_loaded = num_blocks;
         self.loads.push(Prepared { slot, num_blocks });
@@ -168,11 +187,17 @@ impl Offload {
         let found = cached.saturating_sub(loaded);
         self.counters.asked_tokens += u64::from(state.num_tokens() - found);
         self.counters.hit_tokens += u64::from(cached - found);
+        let from_disk = std::mem::take(&mut request.num_from_disk) * self.block_size;
+        let num_disk_tokens = from_disk.min(cached - found);
+        if let Some(disk) = &mut self.disk {
+            disk.hit(num_disk_tokens);
+        }
         if request.load == Load::Ended {
             request.load = Load::None;
             self.resumed.push(Resumed {
                 record: state.rank.record,
                 num_tokens: cached - found,
+                num_disk_tokens,
                 since_ns: request.load_began_ns,
             });
         }
@@ -250,8 +275,11 @@ impl Offload {
                 written.push(serial);
             }
         });
-        storing.clear();
         note(events, false, written);
+        if self.disk.is_some() {
+            self.write_behind(slot);
+        }
+        self.requests[slot as usize].storing.clear();
     }
 
     /// Notes that a request has ended. Returns whether it keeps its blocks until its stores have ended.
@@ -261,7 +289,7 @@ impl Offload {
         if keeps {
             self.ended.push(slot);
         } else {
-            self.host.end(slot as usize);
+            self.end_request(slot);
         }
         keeps
     }
@@ -301,13 +329,12 @@ impl Offload {
             on_done(copy.event);
             self.count(&copy.event);
             let request = &mut self.requests[copy.slot as usize];
-            match copy.event.direction {
-                TransferDirection::CpuToGpu => batch.loaded.push(copy.slot),
-                TransferDirection::GpuToCpu => {
-                    request.num_stores -= 1;
-                    if request.num_stores == 0 && request.has_ended {
-                        batch.stored.push(copy.slot);
-                    }
+            if copy.event.direction == TransferDirection::CpuToGpu {
+                batch.loaded.push(copy.slot);
+            } else {
+                request.num_stores -= 1;
+                if request.num_stores == 0 && request.has_ended {
+                    batch.stored.push(copy.slot);
                 }
             }
         }
@@ -321,6 +348,9 @@ impl Offload {
         }
         self.any_ended = false;
         batch.stored.sort_unstable_by_key(|slot| self.requests[*slot as usize].record);
+        if self.disk.is_some() {
+            self.end_schedule(latency, host_ns, launch_ns, on_done);
+        }
         launch_ns
     }
 
@@ -335,20 +365,15 @@ impl Offload {
     }
 
     fn count(&mut self, copy: &TransferEvent) {
-        let of = match copy.direction {
-            TransferDirection::GpuToCpu => &mut self.counters.stores,
-            TransferDirection::CpuToGpu => &mut self.counters.loads,
-        };
-        of.count += 1;
-        of.blocks += u64::from(copy.num_blocks);
-        of.bytes += u64::from(copy.num_blocks).saturating_mul(self.config.block_bytes);
-        of.time_ns += copy.end_ns - copy.ready_ns;
+        let is_load = copy.direction == TransferDirection::CpuToGpu;
+        let of = if is_load { &mut self.counters.loads } else { &mut self.counters.stores };
+        of.add(copy, self.config.block_bytes);
     }
 
     /// Ends the stores of a request that has ended, so that its blocks can be freed.
     pub(super) fn finish_stores(&mut self, slot: u32) {
         self.complete_stores(slot);
-        self.host.end(slot as usize);
+        self.end_request(slot);
     }
 
     /// Ends a load whose end the engine has seen.
@@ -361,7 +386,8 @@ impl Offload {
 
     /// Time at which the next copy ends.
     pub(super) fn next_end_ns(&self) -> Option<u64> {
-        self.link.next_end_ns()
+        let at_disk = self.disk.as_ref().and_then(|disk| disk.next_end_ns());
+        [self.link.next_end_ns(), at_disk].into_iter().flatten().min()
     }
 }
 

@@ -68,8 +68,8 @@ fn directions_that_are_none_and_gpus_without_a_link_are_refused() {
     let (model, mut us) = (llama_8b(), 7.0);
     let copy =
         |model, direction: i32, out| said(|e| unsafe { ridgepoint_kv_transfer_time_us(model, direction, 9, out, e) });
-    for direction in [2, -1, i32::MAX] {
-        let words = format!("direction = {direction} must be 0 (GPU to CPU) or 1 (CPU to GPU)");
+    for direction in [4, -1, i32::MAX] {
+        let words = format!("direction = {direction} must be 0 (GPU to CPU), 1 (CPU to GPU), 2 (CPU to disk) or 3");
         refused(copy(model, direction, &raw mut us), Status::InvalidArgument, &[&words]);
     }
     refused(copy(model, 1, null_mut()), Status::NullPointer, &["out_us is NULL"]);

@@ -21,9 +21,11 @@ from ._evaluation import Evaluation, Experiment, MetricRow, MetricSummary, Skipp
 from ._loads import ClosedLoop, Load, OpenLoop, Profile, RequestArrays, RequestFile, Sessions
 from ._native import RidgepointError, __version__
 from ._replay import (
+    DiskCounters,
     Distribution,
     EngineCounters,
     Interval,
+    KvDisk,
     KvOffload,
     LoadSummary,
     OffloadCounters,
@@ -39,6 +41,7 @@ from ._steps import KvCapacity, OperatorEstimate, StepEstimate, StepModel
 __all__ = [
     "ClosedLoop",
     "Deployment",
+    "DiskCounters",
     "Distribution",
     "EngineCounters",
     "Evaluation",
@@ -46,6 +49,7 @@ __all__ = [
     "HardwareInfo",
     "Interval",
     "KvCapacity",
+    "KvDisk",
     "KvOffload",
     "Load",
     "LoadSummary",

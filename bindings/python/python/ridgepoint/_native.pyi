@@ -12,7 +12,7 @@ __version__: str
 
 Integers: TypeAlias = npt.NDArray[np.integer[Any]] | Sequence[int]
 Flags: TypeAlias = npt.NDArray[np.bool_] | Sequence[bool]
-TransferDirection: TypeAlias = Literal["gpu_to_cpu", "cpu_to_gpu"]
+TransferDirection: TypeAlias = Literal["gpu_to_cpu", "cpu_to_gpu", "cpu_to_disk", "disk_to_cpu"]
 
 class RidgepointError(ValueError): ...
 

@@ -17,6 +17,17 @@ _OUTCOMES = np.array(["finished", "rejected", "unfinished"])
 
 @suggests_keywords
 @dataclass(frozen=True)
+class KvDisk:
+    """KV blocks on a disk behind host memory, as vLLM's TieringOffloadingSpec keeps them in one tier of the type fs."""
+
+    block_bytes: int
+    """Bytes of a KV block on the disk: the shares of all GPUs together."""
+    num_disk_blocks: int | None = None
+    """Number of blocks that the disk holds, the least recently used ones making room. Defaults to no limit, as in vLLM."""
+
+
+@suggests_keywords
+@dataclass(frozen=True)
 class KvOffload:
     """KV blocks in host memory, as vLLM's OffloadingConnector keeps them. A prompt that finds its blocks there waits for their copy."""
 
@@ -28,6 +39,8 @@ class KvOffload:
     """Whether only blocks of prompts are copied to the host."""
     contention: float = 1.0
     """Share of its speed that a direction keeps while the other one copies too, above 0 and at most 1."""
+    disk: KvDisk | None = None
+    """The disk behind the host. Defaults to none."""
 
 
 @suggests_keywords
@@ -132,6 +145,25 @@ class TransferCounters:
 
 
 @dataclass(frozen=True)
+class DiskCounters:
+    """Counts of the KV blocks on a disk over a whole replay. Bytes are those of all GPUs together."""
+
+    hit_tokens: int
+    """Those of the host's hit tokens that were read from the disk."""
+    writes: TransferCounters
+    """Copies to the disk."""
+    reads: TransferCounters
+    """Copies to the host."""
+    refused_reads: int
+    """Blocks that the disk had and the host had no room for."""
+    evicted_blocks: int
+    max_blocks_in_use: int
+    waits: int
+    """Number of times that a request waited for the disk."""
+    wait_ns: int
+
+
+@dataclass(frozen=True)
 class OffloadCounters:
     """Counts of the KV blocks in host memory over a whole replay."""
 
@@ -149,6 +181,8 @@ class OffloadCounters:
     max_blocks_in_use: int
     load_wait_ns: int
     """Time that requests waited for their loads."""
+    disk: DiskCounters | None = None
+    """Counts of the disk behind the host. None without one."""
 
 
 @dataclass(frozen=True)
@@ -236,7 +270,11 @@ def _offload(values: dict[str, Any] | None) -> OffloadCounters | None:
     if values is None:
         return None
     copies = {name: record(TransferCounters, values[name]) for name in ("stores", "loads")}
-    return record(OffloadCounters, values, **copies)
+    disk = values.get("disk")
+    if disk is not None:
+        moved = {name: record(TransferCounters, disk[name]) for name in ("writes", "reads")}
+        disk = record(DiskCounters, disk, **moved)
+    return record(OffloadCounters, values, disk=disk, **copies)
 
 
 def _stage(values: dict[str, Any]) -> StageSummary:

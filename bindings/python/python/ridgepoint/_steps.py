@@ -211,11 +211,11 @@ class StepModel(_native.StepModel):
         return super().queueing_time_us(whole_number("prompt_tokens", prompt_tokens))
 
     def kv_transfer_time_us(self, direction: TransferDirection, num_bytes: int) -> float:
-        """Time to copy KV blocks between GPU and host memory while nothing else is copied, µs.
+        """Time to copy KV blocks between GPU and host memory, or host memory and a disk, while nothing else is copied, µs.
 
         Args:
-            direction: "gpu_to_cpu" for a store, "cpu_to_gpu" for a load.
-            num_bytes: bytes on one GPU; several GPUs copy their shares at the same time.
+            direction: "gpu_to_cpu" for a store, "cpu_to_gpu" for a load, "cpu_to_disk" for a write, "disk_to_cpu" for a read.
+            num_bytes: bytes on one GPU, as several GPUs copy their shares at the same time; at a disk those of all GPUs.
 
         Raises:
             RidgepointError: the direction is another one, or the GPU's link to the host is not known.

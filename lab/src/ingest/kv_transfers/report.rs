@@ -314,5 +314,8 @@ pub fn known_rates(
     let note = known.is_none().then(|| {
             format!("{file}: both directions hardly ever run at once: contention 1, which is none, is assumed in the rates of transfers")
         });
-    Ok((KvTransfers { gpu_to_cpu, cpu_to_gpu, contention: known.unwrap_or(1.0) }, note))
+    Ok((
+        KvTransfers { gpu_to_cpu, cpu_to_gpu, contention: known.unwrap_or(1.0), cpu_to_disk: None, disk_to_cpu: None },
+        note,
+    ))
 }

@@ -9,6 +9,7 @@
 mod runs;
 #[cfg(test)]
 mod tests;
+mod walk;
 
 use std::cmp::Reverse;
 use std::collections::binary_heap::PeekMut;
@@ -19,6 +20,7 @@ use std::ops::Range;
 use super::super::block_pool::{AlreadyHashed, BlockHash};
 use super::super::list::NONE;
 use runs::{LastUse, Run};
+pub(super) use walk::State;
 
 /// A block of the host.
 #[derive(Debug, Clone, Copy)]
@@ -28,6 +30,8 @@ struct HostBlock {
     is_written: bool,
     /// Number of loads that read it.
     num_loads: u32,
+    /// Number of writes to the disk that read it.
+    num_pins: u32,
     /// Number of blocks that had been given room before this one.
     serial: u64,
     /// The last offer of blocks that this one was in.
@@ -37,7 +41,7 @@ struct HostBlock {
 impl HostBlock {
     /// Whether it can go: it is neither written nor read.
     fn is_idle(&self) -> bool {
-        self.is_written && self.num_loads == 0
+        self.is_written && self.num_loads == 0 && self.num_pins == 0
     }
 }
 
@@ -63,6 +67,8 @@ pub(super) struct HostBlocks {
     idle: BinaryHeap<Reverse<(LastUse, u32)>>,
     /// The runs that the last call of [`HostBlocks::trace`] found.
     path: Vec<u32>,
+    /// Number of these runs that a walk has left behind.
+    walked: usize,
     /// Runs that an eviction has passed: what is idle in them is in the offer.
     passed: Vec<u32>,
 }
@@ -84,6 +90,7 @@ impl HostBlocks {
             uses: 0,
             idle: BinaryHeap::new(),
             path: Vec::new(),
+            walked: 0,
             passed: Vec::new(),
         }
     }
@@ -221,7 +228,9 @@ impl HostBlocks {
                 *oldest = Reverse((run.last_use, index));
                 continue;
             }
-            for block in run.held[..run.bound].iter_mut().rev() {
+            let last = run.bound.saturating_sub(1);
+            for step in 0..run.bound {
+                let block = &mut run.held[if run.is_forward { step } else { last - step }];
                 let state = match self.blocks.get(*block as usize) {
                     Some(state) if state.is_idle() && state.offer != self.offers => state,
                     _ => continue,
@@ -259,8 +268,14 @@ impl HostBlocks {
             if *at != NONE {
                 continue;
             }
-            let block =
-                HostBlock { run: index, is_written: false, num_loads: 0, serial: self.next_serial, offer: self.offers };
+            let block = HostBlock {
+                run: index,
+                is_written: false,
+                num_loads: 0,
+                num_pins: 0,
+                serial: self.next_serial,
+                offer: self.offers,
+            };
             self.next_serial += 1;
             *at = if let Some(number) = self.unused_blocks.pop() {
                 self.blocks[number as usize] = block;

@@ -19,10 +19,10 @@ pub(super) type LastUse = (u64, Reverse<u32>);
 #[derive(Debug)]
 pub(super) struct Run {
     /// The run before it, or `NONE`.
-    parent: u32,
+    pub(super) parent: u32,
     /// Position behind its last block.
-    end: u32,
-    hashes: Vec<BlockHash>,
+    pub(super) end: u32,
+    pub(super) hashes: Vec<BlockHash>,
     /// The host's block at each position, or `NONE`.
     pub(super) held: Vec<u32>,
     /// Offset behind the last block that may be held.
@@ -32,6 +32,8 @@ pub(super) struct Run {
     pub(super) num_held: u32,
     pub(super) num_idle: u32,
     pub(super) last_use: LastUse,
+    /// Whether its beginning goes before its end, as of blocks that came from the disk and were not used since.
+    pub(super) is_forward: bool,
     /// Whether it is in the queue of runs with idle blocks.
     pub(super) is_queued: bool,
 }
@@ -47,10 +49,11 @@ impl Run {
         num_held: 0,
         num_idle: 0,
         last_use: (0, Reverse(0)),
+        is_forward: false,
         is_queued: false,
     };
 
-    fn start(&self) -> u32 {
+    pub(super) fn start(&self) -> u32 {
         self.end - self.held.len() as u32
     }
 
@@ -132,7 +135,8 @@ impl HostBlocks {
                 if number < end {
                     index = self.cut(index, (number - start) as usize);
                 }
-                self.runs[index as usize].last_use = (self.uses, Reverse(end.min(number)));
+                let run = &mut self.runs[index as usize];
+                (run.last_use, run.is_forward) = ((self.uses, Reverse(end.min(number))), false);
             }
             index = self.runs[index as usize].parent;
         }
@@ -173,12 +177,12 @@ impl HostBlocks {
     }
 
     /// Splits a run behind its first `number` blocks, unless it has no others. Returns the run of these; the others stay where they are.
-    fn cut(&mut self, index: u32, number: usize) -> u32 {
+    pub(super) fn cut(&mut self, index: u32, number: usize) -> u32 {
         let run = &mut self.runs[index as usize];
         if number >= run.held.len() {
             return index;
         }
-        let (parent, last_use, bound) = (run.parent, run.last_use, run.bound);
+        let (parent, last_use, bound, is_forward) = (run.parent, run.last_use, run.bound, run.is_forward);
         let hashes: Vec<BlockHash> = run.hashes.drain(..number).collect();
         let held: Vec<u32> = run.held.drain(..number).collect();
         let first = self.push(parent, hashes.into_iter());
@@ -198,7 +202,8 @@ impl HostBlocks {
             parent.num_users -= 1;
         }
         let run = &mut self.runs[first as usize];
-        run.last_use = (last_use.0, Reverse(run.end));
+        run.last_use = (last_use.0, Reverse(if is_forward { u32::MAX - run.end } else { run.end }));
+        run.is_forward = is_forward;
         (run.num_users, run.num_held, run.num_idle, run.held) = (1, num_held, num_idle, held);
         run.bound = bound.min(number);
         if num_idle > 0 {

@@ -1,0 +1,150 @@
+//! The blocks that the disk holds, each a file.
+//!
+//! Mirrors `batch_store_block` (vLLM 0.32.0, `vllm/v1/kv_offload/tiering/fs/io.py`): a block that the disk has is not written again. vLLM
+//! never removes a file; the limit, and the least recently used block that makes room within it, are additions of this replay.
+
+use std::collections::{BTreeMap, HashMap};
+use std::hash::BuildHasherDefault;
+
+use super::super::super::block_pool::{AlreadyHashed, BlockHash};
+
+/// A block on the disk.
+#[derive(Debug, Default)]
+struct File {
+    /// Whether it is whole, and the time of its last use; `None` while it is written.
+    used: Option<u64>,
+    /// Number of reads that wait for it or run.
+    readers: u32,
+}
+
+/// The disk's blocks by their hashes.
+#[derive(Debug)]
+pub(super) struct Files {
+    capacity: Option<u32>,
+    held: HashMap<BlockHash, File, BuildHasherDefault<AlreadyHashed>>,
+    num_written: u64,
+    /// The blocks that can go by the time of their last use; empty without a limit.
+    idle: BTreeMap<u64, BlockHash>,
+    now: u64,
+}
+
+impl Files {
+    pub(super) fn new(capacity: Option<u32>) -> Self {
+        Files { capacity, held: HashMap::default(), num_written: 0, idle: BTreeMap::new(), now: 0 }
+    }
+
+    /// Number of blocks that can be read.
+    pub(super) fn num_written(&self) -> u64 {
+        self.num_written
+    }
+
+    /// Whether a block can be read.
+    pub(super) fn has(&self, hash: BlockHash) -> bool {
+        self.held.get(&hash).is_some_and(|file| file.used.is_some())
+    }
+
+    /// Begins to write those of the blocks that the disk neither has nor is about to have. Returns them.
+    pub(super) fn begin_write(&mut self, hashes: &[BlockHash]) -> Vec<BlockHash> {
+        let is_missing = |hash: &&BlockHash| !self.held.contains_key(hash);
+        let missing: Vec<BlockHash> = hashes.iter().filter(is_missing).copied().collect();
+        self.held.extend(missing.iter().map(|hash| (*hash, File::default())));
+        missing
+    }
+
+    /// Ends a write. Returns the blocks that have to go for it.
+    pub(super) fn end_write(&mut self, hashes: &[BlockHash]) -> Vec<BlockHash> {
+        for hash in hashes {
+            if let Some(file) = self.held.get_mut(hash) {
+                self.num_written += u64::from(file.used.is_none());
+                self.now += 1;
+                file.used = Some(self.now);
+                if self.capacity.is_some() {
+                    self.idle.insert(self.now, *hash);
+                }
+            }
+        }
+        self.evict()
+    }
+
+    /// Keeps a block until a read of it has ended.
+    pub(super) fn begin_read(&mut self, hash: BlockHash) {
+        if let Some(file) = self.held.get_mut(&hash) {
+            file.readers += 1;
+            if let Some(used) = file.used {
+                self.idle.remove(&used);
+            }
+        }
+    }
+
+    /// Ends a read. Returns the blocks that have to go now.
+    pub(super) fn end_read(&mut self, hashes: &[BlockHash]) -> Vec<BlockHash> {
+        for hash in hashes {
+            if let Some(file) = self.held.get_mut(hash) {
+                file.readers = file.readers.saturating_sub(1);
+                self.now += 1;
+                file.used = Some(self.now);
+                if file.readers == 0 && self.capacity.is_some() {
+                    self.idle.insert(self.now, *hash);
+                }
+            }
+        }
+        self.evict()
+    }
+
+    fn evict(&mut self) -> Vec<BlockHash> {
+        let Some(capacity) = self.capacity else { return Vec::new() };
+        let mut removed = Vec::new();
+        while self.num_written > u64::from(capacity)
+            && let Some((_, hash)) = self.idle.pop_first()
+        {
+            self.held.remove(&hash);
+            self.num_written -= 1;
+            removed.push(hash);
+        }
+        removed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(files: &mut Files, hashes: &[BlockHash]) -> (Vec<BlockHash>, Vec<BlockHash>) {
+        let missing = files.begin_write(hashes);
+        let removed = files.end_write(&missing);
+        (missing, removed)
+    }
+
+    #[test]
+    fn a_block_is_written_once_and_never_removed_without_a_limit() {
+        let mut files = Files::new(None);
+        assert_eq!(files.begin_write(&[1, 2]), [1, 2]);
+        // 2 is being written, so that a second write has only 3 to do.
+        assert_eq!(files.begin_write(&[2, 3]), [3]);
+        assert!(!files.has(2));
+        assert!(files.end_write(&[1, 2]).is_empty());
+        assert_eq!((files.has(2), files.has(3), files.num_written()), (true, false, 2));
+        assert!(files.begin_write(&[1, 2]).is_empty());
+    }
+
+    #[test]
+    fn the_least_recently_used_file_makes_room_within_a_limit() {
+        let mut files = Files::new(Some(2));
+        assert_eq!(written(&mut files, &[1, 2]), (vec![1, 2], vec![]));
+        files.begin_read(1);
+        // 1 is older and stays, as it is read.
+        assert_eq!(written(&mut files, &[3]), (vec![3], vec![2]));
+        assert!(files.end_read(&[1]).is_empty());
+        assert_eq!(written(&mut files, &[4]), (vec![4], vec![3]));
+        assert_eq!((files.has(1), files.has(4), files.num_written()), (true, true, 2));
+    }
+
+    #[test]
+    fn a_disk_whose_blocks_are_all_read_takes_no_other() {
+        let mut files = Files::new(Some(1));
+        written(&mut files, &[1]);
+        files.begin_read(1);
+        assert_eq!(written(&mut files, &[2]), (vec![2], vec![2]));
+        assert!(files.has(1));
+    }
+}
