@@ -228,22 +228,26 @@ impl HostBlocks {
                 *oldest = Reverse((run.last_use, index));
                 continue;
             }
-            let last = run.bound.saturating_sub(1);
-            for step in 0..run.bound {
-                let block = &mut run.held[if run.is_forward { step } else { last - step }];
-                let state = match self.blocks.get(*block as usize) {
-                    Some(state) if state.is_idle() && state.offer != self.offers => state,
-                    _ => continue,
-                };
-                on_removed(state.serial);
-                self.unused_blocks.push(std::mem::replace(block, NONE));
-                (run.num_held, run.num_idle) = (run.num_held - 1, run.num_idle - 1);
-                self.num_idle -= 1;
-                number -= 1;
-                if number == 0 {
-                    break;
-                }
+            let (blocks, offer) = (&self.blocks, self.offers);
+            let can_go = |block: &&mut u32| {
+                blocks.get(**block as usize).is_some_and(|state| state.is_idle() && state.offer != offer)
+            };
+            let before = self.unused_blocks.len();
+            let mut drop = |block: &mut u32| {
+                let block = std::mem::replace(block, NONE);
+                on_removed(blocks[block as usize].serial);
+                self.unused_blocks.push(block);
+            };
+            let held = run.held[..run.bound].iter_mut();
+            if run.is_forward {
+                held.filter(can_go).take(number as usize).for_each(&mut drop);
+            } else {
+                held.rev().filter(can_go).take(number as usize).for_each(&mut drop);
             }
+            let num_gone = (self.unused_blocks.len() - before) as u32;
+            (run.num_held, run.num_idle) = (run.num_held - num_gone, run.num_idle - num_gone);
+            self.num_idle -= num_gone;
+            number -= num_gone;
             run.trim();
             if number > 0 || run.num_idle == 0 {
                 run.is_queued = false;
