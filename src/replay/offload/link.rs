@@ -57,6 +57,10 @@ impl Link {
     /// Lets the copies go on until `to_ns`.
     pub(super) fn advance(&mut self, to_ns: u64) {
         let [to_host, to_gpu] = &mut self.queues;
+        let may_end = |queue: &VecDeque<Copy>| queue.front().is_some_and(|head| head.left_ns <= 0.0);
+        if to_ns <= self.now_ns && !may_end(to_host) && !may_end(to_gpu) {
+            return;
+        }
         if self.contention < 1.0 && !to_host.is_empty() && !to_gpu.is_empty() {
             while let Some(event_ns) = self.next_event_ns().filter(|event_ns| *event_ns <= to_ns) {
                 self.move_to(event_ns);

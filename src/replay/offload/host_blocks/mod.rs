@@ -158,7 +158,9 @@ impl HostBlocks {
         if block.is_idle() {
             self.num_changes += 1;
             self.num_idle += 1;
-            self.runs[block.run as usize].num_idle += 1;
+            let run = &mut self.runs[block.run as usize];
+            run.num_idle += 1;
+            run.idle_bound = usize::MAX;
             self.queue(block.run);
         }
     }
@@ -228,26 +230,30 @@ impl HostBlocks {
                 *oldest = Reverse((run.last_use, index));
                 continue;
             }
-            let (blocks, offer) = (&self.blocks, self.offers);
-            let can_go = |block: &&mut u32| {
-                blocks.get(**block as usize).is_some_and(|state| state.is_idle() && state.offer != offer)
-            };
-            let before = self.unused_blocks.len();
-            let mut drop = |block: &mut u32| {
-                let block = std::mem::replace(block, NONE);
-                on_removed(blocks[block as usize].serial);
-                self.unused_blocks.push(block);
-            };
-            let held = run.held[..run.bound].iter_mut();
-            if run.is_forward {
-                held.filter(can_go).take(number as usize).for_each(&mut drop);
-            } else {
-                held.rev().filter(can_go).take(number as usize).for_each(&mut drop);
+            let end = if run.is_forward { run.bound } else { run.bound.min(run.idle_bound) };
+            let mut lowers = !run.is_forward;
+            for step in 0..end {
+                let at = if run.is_forward { step } else { end - 1 - step };
+                let block = run.held[at];
+                if let Some(state) = self.blocks.get(block as usize).filter(|state| state.is_idle()) {
+                    if state.offer == self.offers {
+                        lowers = false;
+                        continue;
+                    }
+                    on_removed(state.serial);
+                    self.unused_blocks.push(block);
+                    run.held[at] = NONE;
+                    (run.num_held, run.num_idle) = (run.num_held - 1, run.num_idle - 1);
+                    self.num_idle -= 1;
+                    number -= 1;
+                }
+                if lowers {
+                    run.idle_bound = at;
+                }
+                if number == 0 {
+                    break;
+                }
             }
-            let num_gone = (self.unused_blocks.len() - before) as u32;
-            (run.num_held, run.num_idle) = (run.num_held - num_gone, run.num_idle - num_gone);
-            self.num_idle -= num_gone;
-            number -= num_gone;
             run.trim();
             if number > 0 || run.num_idle == 0 {
                 run.is_queued = false;

@@ -27,6 +27,8 @@ pub(super) struct Run {
     pub(super) held: Vec<u32>,
     /// Offset behind the last block that may be held.
     pub(super) bound: usize,
+    /// Offset behind the last block that may be idle.
+    pub(super) idle_bound: usize,
     /// Number of runs behind it, and of slots whose chains end with it.
     num_users: u32,
     pub(super) num_held: u32,
@@ -45,6 +47,7 @@ impl Run {
         hashes: Vec::new(),
         held: Vec::new(),
         bound: 0,
+        idle_bound: usize::MAX,
         num_users: 0,
         num_held: 0,
         num_idle: 0,
@@ -187,7 +190,7 @@ impl HostBlocks {
         let held: Vec<u32> = run.held.drain(..number).collect();
         let first = self.push(parent, hashes.into_iter());
         let run = &mut self.runs[index as usize];
-        run.bound = bound.saturating_sub(number);
+        (run.bound, run.idle_bound) = (bound.saturating_sub(number), usize::MAX);
         run.parent = first;
         self.heads.insert(run.hashes[0], index);
         let (mut num_held, mut num_idle) = (0, 0);
