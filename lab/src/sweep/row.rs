@@ -63,6 +63,8 @@ pub struct Row {
     pub async_scheduling: Option<bool>,
     /// Most tokens of a prompt in one step; 0 is no separate limit.
     pub long_prefill_token_threshold: Option<u32>,
+    /// Whether a waiting request needs free blocks for all its tokens.
+    pub scheduler_reserve_full_isl: Option<bool>,
     /// `fcfs` or `priority`.
     pub scheduling_policy: Option<SchedulingPolicy>,
     /// GiB of each GPU's weights on the host.
@@ -174,6 +176,7 @@ impl Row {
         self.enable_chunked_prefill = Some(engine.enable_chunked_prefill);
         self.async_scheduling = Some(engine.async_scheduling);
         self.long_prefill_token_threshold = Some(engine.long_prefill_token_threshold);
+        self.scheduler_reserve_full_isl = Some(engine.scheduler_reserve_full_isl);
         self.scheduling_policy = Some(engine.scheduling_policy);
     }
 
