@@ -60,7 +60,7 @@ pub struct TransferLink {
     pub bytes_per_s: f64,
 }
 
-/// The links between a GPU and its host, and between the host and a disk, as copies of KV blocks find them.
+/// Latency and bandwidth of copies of KV blocks between GPU and host, and between host and disk.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

@@ -82,8 +82,9 @@ pub trait LatencyModel: Send + Sync {
         non_negative(self.host().preemption_us)
     }
 
-    /// Time to copy `bytes` of KV blocks between the GPU and host memory, or between host memory and a disk, while nothing else is copied. It runs beside the steps; a
-    /// request that loads its blocks waits for it. Only an engine with `EngineConfig::kv_offload` asks. Defaults to 0.
+    /// Time to copy `bytes` of KV blocks between the GPU and host memory, or between host memory and a disk, while nothing else is
+    /// copied. It runs beside the steps; a request that loads its blocks waits for it. Only an engine with `EngineConfig::kv_offload`
+    /// asks. Defaults to 0.
     fn kv_transfer_time_us(&self, _direction: TransferDirection, _bytes: u64) -> f64 {
         0.0
     }

@@ -21,7 +21,7 @@ use super::pipeline::layers_per_stage;
 use super::ranks::Context;
 use super::weights::{attention_matrices, feed_forward_matrices};
 
-/// The weights of a model that are on the host.
+/// Weights of a model in host memory.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Offloaded {
     /// By group of layers and kind of operator, the number of layers whose weights are on the host, over all pipeline stages. Of experts
@@ -41,8 +41,11 @@ struct Parameter {
 }
 
 impl Offloaded {
-    /// Moves parameters of each stage's first layers to the host until `limit_bytes` are reached.
+    /// Moves parameters of each stage's first layers to the host until `limit_bytes` are reached; none for a limit of 0.
     pub(crate) fn new(model: &Model, deployment: &Deployment, limit_bytes: f64) -> Self {
+        if limit_bytes <= 0.0 {
+            return Offloaded::default();
+        }
         let context = Context::new(model, deployment);
         let parameters: Vec<Vec<Parameter>> = model.layers.iter().map(|group| parameters(group, context)).collect();
         let mut offloaded = Offloaded::default();
@@ -76,9 +79,6 @@ impl Offloaded {
     /// More than the layers of any rank have.
     pub(super) fn of_deployment(model: &Model, deployment: &Deployment) -> Result<Self> {
         let limit_bytes = deployment.cpu_offload_gb * GIB;
-        if limit_bytes <= 0.0 {
-            return Ok(Offloaded::default());
-        }
         let offloaded = Self::new(model, deployment, limit_bytes);
         if limit_bytes <= offloaded.most_bytes * (1.0 + 1e-9) {
             return Ok(offloaded);

@@ -35,7 +35,7 @@ pub struct RequestRecord {
     pub num_cached_tokens: u32,
     /// Those of the cached tokens that were loaded from the host's tier.
     pub num_loaded_tokens: u32,
-    /// Those of the loaded tokens that the host had read from the disk for this request.
+    /// Loaded tokens that the host first read from the disk for this request; a part of `num_loaded_tokens`.
     pub num_disk_tokens: u32,
     /// Number of preemptions.
     pub num_preemptions: u32,

@@ -87,7 +87,7 @@ impl Cold {
     /// The report of a replay.
     ///
     /// # Errors
-    /// A load that ends before the server starts, or a profile that waits for requests of other servers.
+    /// A load that sends no request after the start, and a profile whose stages wait for requests that other servers answer.
     pub fn report(&self, held: HeldReport, has_sessions: bool) -> Result<ColdReport, Failure> {
         if held.never_sent > 0 && !has_sessions {
             return Err(Failure::input(format!(

@@ -8,7 +8,7 @@ use super::offload::OffloadReport;
 use super::report::{ReplayedLoad, Server, Simulation};
 use super::sessions::SessionReport;
 
-/// The sources of the parts, beside the replay itself.
+/// The data from which the optional parts of a report are made.
 pub struct Details<'a> {
     /// The content of each record's request, for KV metrics.
     pub contents: &'a [Option<Content>],
@@ -23,7 +23,7 @@ pub struct Details<'a> {
 }
 
 impl Server<'_> {
-    /// Replays a load on the same server with another tier behind its KV cache, or without any.
+    /// Replays a load on the same server with `tier` in place of its host tier.
     ///
     /// # Errors
     /// Those of [`Server::replay`].

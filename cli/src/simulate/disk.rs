@@ -17,7 +17,7 @@ pub(super) struct DiskReport {
     /// Times of its copies.
     cpu_to_disk: TransferLink,
     disk_to_cpu: TransferLink,
-    /// Whether the times of either are assumed, as none were given.
+    /// Whether the time of reads or writes is assumed, because no measured one was given.
     is_assumed: bool,
     #[serde(flatten)]
     counted: DiskCounters,
@@ -43,7 +43,7 @@ impl DiskReport {
     ) -> Option<Self> {
         let tier = engine.kv_offload.as_ref()?.disk.clone()?;
         let (transfers, disk) = (latency.kv_transfers()?, counted.disk?);
-        let longest_blocks = (engine.max_model_len / engine.block_size).saturating_sub(1);
+        let longest_blocks = LoadOrCompute::longest_blocks(engine);
         Some(DiskReport {
             cpu_to_disk: transfers.link(TransferDirection::CpuToDisk),
             disk_to_cpu: transfers.link(TransferDirection::DiskToCpu),

@@ -41,7 +41,7 @@ pub struct LoadArgs {
     #[arg(long, visible_alias = "random-input-len", value_name = "N", value_parser = value_parser!(u32).range(1..))]
     #[arg(allow_negative_numbers = true, help_heading = LOAD, conflicts_with_all = ["profile", "requests"])]
     input_len: Option<u32>,
-    /// Tokens that each request generates, and each turn with --turns
+    /// Output tokens of each request; with --turns, of each turn
     #[arg(long, visible_alias = "random-output-len", value_name = "N", value_parser = value_parser!(u32).range(1..))]
     #[arg(allow_negative_numbers = true, help_heading = LOAD, conflicts_with_all = ["profile", "requests"])]
     output_len: Option<u32>,

@@ -98,7 +98,7 @@ impl Noise {
 }
 
 impl Simulate {
-    /// Replays the load on the same server with another tier behind its KV cache, or without any.
+    /// Replays the load on the same server with `tier` in place of its host tier, under a progress bar.
     fn with_tier(
         &self,
         tier: Option<KvOffload>,

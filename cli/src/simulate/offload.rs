@@ -73,8 +73,7 @@ impl Served {
 }
 
 impl OffloadReport {
-    /// Returns the report of a replay; `None` without a tier. `without` are replays of the same load on a server without a tier, and on one
-    /// without the disk.
+    /// Returns the report of a replay; `None` without a tier. `without` has the same load replayed without the tier, and without the disk.
     pub fn of(
         latency: &CalibratedRoofline,
         engine: &EngineConfig,
@@ -87,7 +86,7 @@ impl OffloadReport {
         let tier = KvOffload { disk: None, ..engine.kv_offload.clone()? };
         let counted = OffloadCounters { disk: None, ..replay.offload? };
         let of = |part: u64, whole: u64| (whole > 0).then(|| part as f64 / whole as f64);
-        let longest_blocks = (engine.max_model_len / engine.block_size).saturating_sub(1);
+        let longest_blocks = LoadOrCompute::longest_blocks(engine);
         Some(OffloadReport {
             hit_share: of(counted.hit_tokens, counted.asked_tokens),
             mean_load_wait_ms: (counted.loads.count > 0)

@@ -1,7 +1,7 @@
 //! Curves of closed loops: servers that differ in the number of requests in flight alone.
 //!
-//! They tell two things apart. One factor a curve takes out its level, so that the error of its shape is left: how times grow with the
-//! load. A straight line through a curve's other rows is what a planner has without a simulator.
+//! The error of a curve has two parts. One factor for all of its rows takes out the level; the rest is the error of its shape, which is how
+//! times grow with the load. A straight line through the curve's other rows is the baseline: it needs measurements, but no simulator.
 
 use std::collections::BTreeMap;
 

@@ -42,6 +42,11 @@ impl LoadOrCompute {
         LoadOrCompute { load_us: of.load_us + read_us, ..of }
     }
 
+    /// Returns the blocks of the longest prefix that leaves room for one block behind it within `max_model_len`.
+    pub fn longest_blocks(engine: &EngineConfig) -> u32 {
+        (engine.max_model_len / engine.block_size.max(1)).saturating_sub(1)
+    }
+
     /// Returns the shortest prefix, in whole blocks, that is loaded faster than it is computed; `None` if there is none up to
     /// `max_model_len`.
     pub fn break_even(latency: &dyn LatencyModel, engine: &EngineConfig) -> Option<Self> {
@@ -54,7 +59,7 @@ impl LoadOrCompute {
     }
 
     fn shortest(engine: &EngineConfig, compare: impl Fn(u32) -> Self) -> Option<Self> {
-        let most = (engine.max_model_len / engine.block_size.max(1)).saturating_sub(1);
+        let most = Self::longest_blocks(engine);
         let pays = |num_blocks: &u32| {
             let of = compare(*num_blocks);
             of.load_us < of.saved_us

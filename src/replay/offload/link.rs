@@ -1,4 +1,5 @@
-//! The copies between GPU and host, or between host and disk: one queue for each direction, in which a copy begins when the one before it has ended.
+//! The copies between GPU and host, or between host and disk: one queue for each direction, in which a copy begins when the one before it
+//! has ended.
 //!
 //! Mirrors the order of `SingleDirectionOffloadingHandler` (vLLM 0.19.0, `vllm/v1/kv_offload/worker/cpu_gpu.py`). Copies to the host also
 //! wait for the step that computes what they copy. Stores and writes go away from the GPU, loads and reads come back.
@@ -10,8 +11,9 @@
 
 use std::collections::VecDeque;
 
+use super::super::clock::ns_f64;
 use super::super::observe::TransferEvent;
-use crate::latency::TransferDirection;
+use crate::latency::{LatencyModel, TransferDirection, non_negative};
 
 /// A copy of one request's blocks. Its event tells everything but its end while it is under way.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -20,6 +22,15 @@ pub(super) struct Copy {
     pub(super) slot: u32,
     /// Time that it has left at full speed.
     pub(super) left_ns: f64,
+}
+
+impl Copy {
+    /// A copy of blocks of `block_bytes` that is not under way.
+    pub(super) fn new(latency: &dyn LatencyModel, event: TransferEvent, slot: u32, block_bytes: u64) -> Self {
+        let bytes = u64::from(event.num_blocks).saturating_mul(block_bytes);
+        let left_ns = ns_f64(non_negative(latency.kv_transfer_time_us(event.direction, bytes)));
+        Copy { event, slot, left_ns }
+    }
 }
 
 /// Both queues, and their clock.
@@ -56,12 +67,12 @@ impl Link {
 
     /// Lets the copies go on until `to_ns`.
     pub(super) fn advance(&mut self, to_ns: u64) {
-        let [to_host, to_gpu] = &mut self.queues;
+        let [away, back] = &mut self.queues;
         let may_end = |queue: &VecDeque<Copy>| queue.front().is_some_and(|head| head.left_ns <= 0.0);
-        if to_ns <= self.now_ns && !may_end(to_host) && !may_end(to_gpu) {
+        if to_ns <= self.now_ns && !may_end(away) && !may_end(back) {
             return;
         }
-        if self.contention < 1.0 && !to_host.is_empty() && !to_gpu.is_empty() {
+        if self.contention < 1.0 && !away.is_empty() && !back.is_empty() {
             while let Some(event_ns) = self.next_event_ns().filter(|event_ns| *event_ns <= to_ns) {
                 self.move_to(event_ns);
             }
@@ -71,7 +82,7 @@ impl Link {
             return;
         }
         let before = self.done.len();
-        for queue in [to_host, to_gpu] {
+        for queue in [away, back] {
             run_alone(queue, self.now_ns, to_ns, &mut self.done);
         }
         if self.done.len() > before + 1 {

@@ -19,10 +19,9 @@ pub use counters::{OffloadCounters, TransferCounters};
 pub use disk::{DiskCounters, KvDisk};
 
 use super::batch::Batch;
-use super::clock::ns_f64;
 use super::observe::TransferEvent;
 use super::slot::Slot;
-use crate::latency::{LatencyModel, TransferDirection, non_negative};
+use crate::latency::{LatencyModel, TransferDirection};
 use disk::Disk;
 use host_blocks::HostBlocks;
 use link::{Copy, Link};
@@ -268,14 +267,7 @@ impl Offload {
     }
 
     fn complete_stores(&mut self, slot: u32) {
-        let (storing, events) = (&mut self.requests[slot as usize].storing, &mut self.events);
-        let mut written = Vec::new();
-        self.host.end_store(storing, |serial| {
-            if events.is_some() {
-                written.push(serial);
-            }
-        });
-        note(events, false, written);
+        end_stores(&mut self.host, &mut self.events, &self.requests[slot as usize].storing);
         if self.disk.is_some() {
             self.write_behind(slot);
         }
@@ -356,12 +348,10 @@ impl Offload {
 
     fn submit(&mut self, latency: &dyn LatencyModel, direction: TransferDirection, prepared: Prepared, ready_ns: u64) {
         let Prepared { slot, num_blocks } = prepared;
-        let bytes = u64::from(num_blocks).saturating_mul(self.config.block_bytes);
-        let left_ns = ns_f64(non_negative(latency.kv_transfer_time_us(direction, bytes)));
         let (index, record) = (self.num_copies, self.requests[slot as usize].record);
         self.num_copies += 1;
         let event = TransferEvent { index, direction, record, num_blocks, ready_ns, end_ns: 0 };
-        self.link.submit(Copy { event, slot, left_ns });
+        self.link.submit(Copy::new(latency, event, slot, self.config.block_bytes));
     }
 
     fn count(&mut self, copy: &TransferEvent) {
@@ -389,6 +379,17 @@ impl Offload {
         let at_disk = self.disk.as_ref().and_then(|disk| disk.next_end_ns());
         [self.link.next_end_ns(), at_disk].into_iter().flatten().min()
     }
+}
+
+/// Ends stores of blocks on the host, and notes the blocks.
+fn end_stores(host: &mut HostBlocks, events: &mut Option<Vec<(bool, Vec<u64>)>>, blocks: &[u32]) {
+    let mut written = Vec::new();
+    host.end_store(blocks, |serial| {
+        if events.is_some() {
+            written.push(serial);
+        }
+    });
+    note(events, false, written);
 }
 
 fn note(events: &mut Option<Vec<(bool, Vec<u64>)>>, removed: bool, mut serials: Vec<u64>) {

@@ -247,7 +247,7 @@ impl<'a> Scheduler<'a> {
         }
     }
 
-    /// Whether the free blocks hold all known tokens of a waiting request, as vLLM's `can_fit_full_sequence` asks.
+    /// Whether all known tokens of a waiting request fit the free blocks, as in vLLM's `can_fit_full_sequence`.
     fn fits_whole(&self, slot: u32, prefix: &Prefix) -> bool {
         let state = &self.slots[slot as usize];
         let blocks = state.num_tokens().div_ceil(self.config.block_size) + self.cache.missing_states(state);

@@ -120,7 +120,7 @@ pub struct Load {
     noise: Option<f64>,
     /// Add quantiles of latencies and the queue over time.
     series: Option<bool>,
-    /// Add what the KV cache itself costs and brings.
+    /// Add KV metrics: lives of blocks, hits by tier and prefix group, and the price of hashing and looking up.
     kv_metrics: Option<bool>,
     /// Another name of `concurrency`.
     #[schemars(range(min = 1))]

@@ -4,13 +4,12 @@
 use std::ops::Range;
 
 use super::super::super::block_pool::BlockHash;
-use super::super::super::clock::ns_f64;
 use super::super::super::observe::TransferEvent;
 use super::super::host_blocks::State;
 use super::super::link::Copy;
-use super::super::{Offload, OffloadCounters, note};
+use super::super::{Offload, OffloadCounters, end_stores, note};
 use super::{Disk, Job};
-use crate::latency::{LatencyModel, TransferDirection, non_negative};
+use crate::latency::{LatencyModel, TransferDirection};
 
 /// A wait for the disk that has ended.
 #[derive(Debug, Clone, Copy)]
@@ -59,9 +58,7 @@ impl Offload {
                 for block in &job.blocks {
                     disk.promoting.remove(block);
                 }
-                let mut written = Vec::new();
-                self.host.end_store(&job.blocks, |serial| written.push(serial));
-                note(&mut self.events, false, written);
+                end_stores(&mut self.host, &mut self.events, &job.blocks);
             } else {
                 self.host.unpin(&job.blocks);
             }
@@ -224,10 +221,8 @@ impl Offload {
 fn submit(disk: &mut Disk, num_copies: &mut u64, latency: &dyn LatencyModel, job: Job, ready_ns: u64) {
     let direction = if job.is_read { TransferDirection::DiskToCpu } else { TransferDirection::CpuToDisk };
     let num_blocks = job.copied.len() as u32;
-    let bytes = u64::from(num_blocks).saturating_mul(disk.config.block_bytes);
-    let left_ns = ns_f64(non_negative(latency.kv_transfer_time_us(direction, bytes)));
     let event = TransferEvent { index: *num_copies, direction, record: job.record, num_blocks, ready_ns, end_ns: 0 };
     *num_copies += 1;
-    disk.link.submit(Copy { event, slot: job.slot, left_ns });
+    disk.link.submit(Copy::new(latency, event, job.slot, disk.config.block_bytes));
     disk.under_way.insert(event.index, job);
 }

@@ -122,46 +122,49 @@ impl HostBlocks {
     /// Keeps the blocks at these positions of a slot's chain until a load of them has ended, and appends them to `loading`.
     pub(super) fn begin_load(&mut self, slot: usize, positions: Range<u32>, loading: &mut Vec<u32>) {
         self.trace(slot, positions.start);
+        let first = loading.len();
         for run in &self.path {
-            let run = &mut self.runs[*run as usize];
-            for block in &run.held[run.range(positions.clone())] {
-                let state = &mut self.blocks[*block as usize];
-                run.num_idle -= u32::from(state.is_idle());
-                self.num_idle -= u32::from(state.is_idle());
-                state.num_loads += 1;
-                loading.push(*block);
-            }
+            let run = &self.runs[*run as usize];
+            loading.extend(&run.held[run.range(positions.clone())]);
+        }
+        for block in &loading[first..] {
+            self.update(*block, |state| state.num_loads += 1);
         }
     }
 
     /// Ends a load of blocks.
     pub(super) fn end_load(&mut self, blocks: &[u32]) {
         for block in blocks {
-            self.blocks[*block as usize].num_loads -= 1;
-            self.settle(*block);
+            self.update(*block, |state| state.num_loads -= 1);
         }
     }
 
     /// Marks blocks as written.
     pub(super) fn end_store(&mut self, blocks: &[u32], mut on_written: impl FnMut(u64)) {
         for block in blocks {
-            let state = &mut self.blocks[*block as usize];
-            state.is_written = true;
-            on_written(state.serial);
-            self.settle(*block);
+            self.update(*block, |state| {
+                state.is_written = true;
+                on_written(state.serial);
+            });
         }
     }
 
-    /// Counts a block whose store or load has ended as idle, if it is.
-    fn settle(&mut self, block: u32) {
-        let block = &self.blocks[block as usize];
-        if block.is_idle() {
+    /// Changes the state of a block, and counts it among the idle ones or no longer.
+    fn update(&mut self, block: u32, change: impl FnOnce(&mut HostBlock)) {
+        let state = &mut self.blocks[block as usize];
+        let was_idle = state.is_idle();
+        change(state);
+        let (index, is_idle) = (state.run, state.is_idle());
+        let run = &mut self.runs[index as usize];
+        if was_idle && !is_idle {
+            self.num_idle -= 1;
+            run.num_idle -= 1;
+        } else if is_idle && !was_idle {
             self.num_changes += 1;
             self.num_idle += 1;
-            let run = &mut self.runs[block.run as usize];
             run.num_idle += 1;
             run.idle_bound = usize::MAX;
-            self.queue(block.run);
+            self.queue(index);
         }
     }
 

@@ -83,19 +83,14 @@ impl HostBlocks {
     /// Keeps blocks until they are written to the disk.
     pub(in crate::replay::offload) fn pin(&mut self, blocks: &[u32]) {
         for block in blocks {
-            let state = &mut self.blocks[*block as usize];
-            let was_idle = u32::from(state.is_idle());
-            state.num_pins += 1;
-            self.runs[state.run as usize].num_idle -= was_idle;
-            self.num_idle -= was_idle;
+            self.update(*block, |state| state.num_pins += 1);
         }
     }
 
     /// Ends a write of blocks to the disk.
     pub(in crate::replay::offload) fn unpin(&mut self, blocks: &[u32]) {
         for block in blocks {
-            self.blocks[*block as usize].num_pins -= 1;
-            self.settle(*block);
+            self.update(*block, |state| state.num_pins -= 1);
         }
     }
 
