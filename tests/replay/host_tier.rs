@@ -137,7 +137,7 @@ proptest! {
         // A request goes on only after its load: all blocks that were loaded are used, but for the last token of a whole prompt.
         let loaded: u64 = replayed.records.iter().map(|record| u64::from(record.num_loaded_tokens)).sum();
         let block_size = u64::from(config.block_size);
-        prop_assert_eq!(loaded, counted.hit_tokens);
+        prop_assert_eq!(loaded, counted.loaded_tokens());
         let blocks = counted.loads.blocks * block_size;
         prop_assert!(loaded <= blocks && loaded + counted.loads.count >= blocks, "{loaded} of {blocks}");
         let stored: u64 = seen.kv.iter().map(|event| if let KvEvent::Stored(of) = event { of.len() as u64 } else { 0 }).sum();
@@ -147,10 +147,10 @@ proptest! {
             (Some(disk), Some(counted)) => {
                 check_copies(&seen.kv, TransferDirection::CpuToDisk, counted.writes, disk.block_bytes)?;
                 check_copies(&seen.kv, TransferDirection::DiskToCpu, counted.reads, disk.block_bytes)?;
-                prop_assert_eq!(from_disk, counted.hit_tokens);
+                prop_assert_eq!(from_disk, counted.hit_tokens + counted.preempted_hit_tokens);
                 // Every read had its write, and what the disk holds was written and not dropped.
                 prop_assert!(counted.reads.blocks == 0 || counted.writes.blocks > 0, "{counted:?}");
-                prop_assert!(counted.hit_tokens == 0 || counted.reads.blocks > 0, "{counted:?}");
+                prop_assert!(from_disk == 0 || counted.reads.blocks > 0, "{counted:?}");
                 prop_assert!(counted.max_blocks_in_use <= counted.writes.blocks, "{counted:?}");
                 prop_assert!(counted.evicted_blocks <= counted.writes.blocks, "{counted:?}");
                 prop_assert!(disk.num_disk_blocks.is_none_or(|most| counted.max_blocks_in_use <= u64::from(most)));

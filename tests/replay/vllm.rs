@@ -249,8 +249,9 @@ fn difference(case: &Case) -> Option<String> {
         }
     }
     let (counted, of_server) = (replayed.offload?, case.lookups?);
-    let found = [counted.asked_tokens, counted.hit_tokens];
-    let told = [of_server.queries + of_server.preempted_queries, of_server.hits + of_server.preempted_hits];
+    let found =
+        [counted.asked_tokens, counted.hit_tokens, counted.preempted_asked_tokens, counted.preempted_hit_tokens];
+    let told = [of_server.queries, of_server.hits, of_server.preempted_queries, of_server.preempted_hits];
     println!("{found:?} tokens were looked up and found on the host, vLLM's {told:?}");
     let is_near = |(found, told): (&u64, &u64)| found.abs_diff(*told) * 100 <= *told;
     let are_near = found.iter().zip(&told).all(is_near);

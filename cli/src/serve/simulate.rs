@@ -33,7 +33,7 @@ use super::server_keys::ServerKeys;
 use super::{answer, body};
 use crate::deployment::Served;
 use crate::server::served;
-use crate::simulate::{Details, GeneratedLoad, ROUNDS, Server, Simulation};
+use crate::simulate::{Details, FewerTiers, GeneratedLoad, ROUNDS, Server, Simulation};
 
 /// Keys of the route beside those of the server. The other names are those that the command's flags have.
 pub const KEYS: [&str; 21] = [
@@ -110,8 +110,8 @@ pub async fn simulate(State(app): State<Arc<App>>, request: Request<Body>) -> Re
             app.replayables.get_or_build(&key, build).await?
         }
     };
-    // A load on a host's tier is replayed without it too, and its records are kept until both are compared.
-    let replays = if replayable.engine.config.kv_offload.is_some() { 2 } else { 1 };
+    // A load on a host's tier is replayed with fewer tiers too, and its records are kept until all are compared.
+    let replays = 1 + FewerTiers::number(&replayable.engine.config);
     let (max_memory_gib, at_once) = (app.max_memory_gib, replays * app.jobs.num_threads());
     let fits = move |num_requests| check_memory(num_requests, at_once, max_memory_gib);
     app.jobs.run(deadline, move |stop| replayed(&headers, &replayable, &own, &fits, stop)).await
@@ -156,17 +156,14 @@ fn replayed(
     let mut sent = KeptContents::of(&mut stoppable, asked.kv_metrics).with_turns(has_turns);
     let replayed = server.replay(&mut sent, (timeline.unwrap_or_default(), watch));
     let (replayed, (timeline, watch)) = unless_stopped(stop, replayed)?;
-    let without_tier = match of.engine.config.kv_offload {
-        None => None,
-        Some(_) => {
-            let mut load = asked.open(of.deployment.data_parallel_size, fits)?;
-            Some(unless_stopped(stop, server.with_tier(None, &mut Stoppable::new(&mut *load.workload, stop), ()))?)
-        }
-    };
+    let fewer_tiers = server.fewer_tiers(|tier| {
+        let mut load = asked.open(of.deployment.data_parallel_size, fits)?;
+        unless_stopped(stop, server.with_tier(tier, &mut Stoppable::new(&mut *load.workload, stop), ()))
+    })?;
     let series = asked.series.then(|| Series::new(&replayed.replay, timeline));
     let mut simulation = server.report(&format!("{}: {}", load.name, load.summary), &replayed, warnings);
     let (contents, turns) = (&sent.contents, &sent.turns);
-    simulation.add(&server, &replayed, Details { contents, turns, watch, without_tier, without_disk: None });
+    simulation.add(&server, &replayed, Details { contents, turns, watch, fewer_tiers });
     Ok(answer::result(headers, &SimulationAnswer { simulation, series }))
 }
 

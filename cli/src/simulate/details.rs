@@ -1,6 +1,8 @@
 //! The parts of a report that some loads and servers alone have: turns of sessions, the host's tier, and KV metrics.
 
-use ridgepoint::replay::{KvMetrics, KvOffload, KvWatch, Metrics, Observer, PrefixCachePrices, Replay, WatchedReplay};
+use ridgepoint::replay::{
+    EngineConfig, KvMetrics, KvOffload, KvWatch, Metrics, Observer, PrefixCachePrices, Replay, WatchedReplay,
+};
 use ridgepoint::workload::{Content, Workload};
 
 use super::kv_metrics;
@@ -16,13 +18,41 @@ pub struct Details<'a> {
     pub turns: &'a [u32],
     /// The observer of the KV cache; `None` if KV metrics are not asked for.
     pub watch: Option<KvWatch>,
-    /// The same load on the same server without the host's tier, if both are to be compared.
-    pub without_tier: Option<(Replay, Metrics)>,
-    /// The same load on the same server without the disk behind that tier, if both are to be compared.
-    pub without_disk: Option<(Replay, Metrics)>,
+    /// The same load on the same server with fewer tiers.
+    pub fewer_tiers: FewerTiers,
+}
+
+/// The same load on the same server without some of its tiers of KV blocks, which shows what they bought.
+#[derive(Debug, Default)]
+pub struct FewerTiers {
+    /// Without the host's tier; `None` if the server has none, or if both are not to be compared.
+    pub(super) without_tier: Option<(Replay, Metrics)>,
+    /// Without the disk behind the host's tier.
+    pub(super) without_disk: Option<(Replay, Metrics)>,
+}
+
+impl FewerTiers {
+    /// Number of replays that [`Server::fewer_tiers`] makes for a server.
+    pub fn number(engine: &EngineConfig) -> usize {
+        engine.kv_offload.as_ref().map_or(0, |tier| 1 + usize::from(tier.disk.is_some()))
+    }
 }
 
 impl Server<'_> {
+    /// Replays a load with fewer tiers than the server has: `replay` does so with [`Server::with_tier`].
+    ///
+    /// # Errors
+    /// Those of `replay`.
+    pub fn fewer_tiers<E>(
+        &self,
+        mut replay: impl FnMut(Option<KvOffload>) -> Result<(Replay, Metrics), E>,
+    ) -> Result<FewerTiers, E> {
+        let Some(tier) = &self.engine.config.kv_offload else { return Ok(FewerTiers::default()) };
+        let host_alone = tier.disk.is_some().then(|| KvOffload { disk: None, ..tier.clone() });
+        let without_disk = host_alone.map(|tier| replay(Some(tier))).transpose()?;
+        Ok(FewerTiers { without_tier: Some(replay(None)?), without_disk })
+    }
+
     /// Replays a load on the same server with `tier` in place of its host tier.
     ///
     /// # Errors
@@ -46,8 +76,7 @@ impl Simulation {
         let engine = &server.engine.config;
         self.sessions = SessionReport::of(details.turns, &of.replay.records);
         let with_tier = (&of.replay, &of.metrics);
-        let without = [details.without_tier, details.without_disk];
-        self.kv_offload = OffloadReport::of(server.latency, engine, with_tier, without);
+        self.kv_offload = OffloadReport::of(server.latency, engine, with_tier, details.fewer_tiers);
         let remark = self.kv_offload.as_ref().and_then(OffloadReport::remark);
         self.warn(remark);
         self.kv_metrics = details.watch.map(|watch| {

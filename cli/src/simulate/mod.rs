@@ -29,7 +29,7 @@ use crate::output::Outputs;
 use crate::progress::{self, AnsweredRequests};
 use crate::server::ServerArgs;
 use cold::{ColdArgs, ColdReport};
-pub use details::Details;
+pub use details::{Details, FewerTiers};
 use files::{Files, OutputArgs, Replayed};
 use load::LoadArgs;
 #[cfg(feature = "serve")]
@@ -192,14 +192,10 @@ pub fn run(args: &Simulate, common: &Common) -> Result<Outcome<Simulation>, Fail
         contents: &sent.contents,
     };
     files.write(&of, &replayed.replay, &replayed.metrics)?;
-    let (mut without_tier, mut without_disk) = (None, None);
-    if let (Some(tier), None) = (&engine.config.kv_offload, &cold) {
-        if tier.disk.is_some() {
-            let host_alone = KvOffload { disk: None, ..tier.clone() };
-            without_disk = Some(args.with_tier(Some(host_alone), &server, &fits)?);
-        }
-        without_tier = Some(args.with_tier(None, &server, &fits)?);
-    }
+    let fewer_tiers = match &cold {
+        None => server.fewer_tiers(|tier| args.with_tier(tier, &server, &fits))?,
+        Some(_) => FewerTiers::default(),
+    };
     let memory = args.output.print_kv_capacity.then(|| match engine.blocks_are_given {
         true => format!("{}\nnot used: num_gpu_blocks = {} was given", engine.capacity, engine.config.num_gpu_blocks),
         false => engine.capacity.to_string(),
@@ -211,6 +207,6 @@ pub fn run(args: &Simulate, common: &Common) -> Result<Outcome<Simulation>, Fail
     simulation.warn(args.output.untold(&replayed.replay.records));
     (simulation.title, simulation.memory, simulation.cold) = (title, memory, start);
     let (contents, turns) = (&sent.contents, &sent.turns);
-    simulation.add(&server, &replayed, Details { contents, turns, watch, without_tier, without_disk });
+    simulation.add(&server, &replayed, Details { contents, turns, watch, fewer_tiers });
     Ok(Outcome { notes, ..Outcome::of(simulation) })
 }

@@ -5,6 +5,7 @@ use ridgepoint::latency::{CalibratedRoofline, KvTransfers};
 use ridgepoint::replay::{EngineConfig, KvOffload, LoadOrCompute, Metrics, OffloadCounters, Replay, TransferCounters};
 use serde::Serialize;
 
+use super::details::FewerTiers;
 use super::disk::DiskReport;
 use crate::text::{Page, Rows, count, number, percent, plural, shown};
 
@@ -73,14 +74,15 @@ impl Served {
 }
 
 impl OffloadReport {
-    /// Returns the report of a replay; `None` without a tier. `without` has the same load replayed without the tier, and without the disk.
+    /// Returns the report of a replay; `None` without a tier. `fewer_tiers` has replays of the same load to compare it with.
     pub fn of(
         latency: &CalibratedRoofline,
         engine: &EngineConfig,
         (replay, metrics): (&Replay, &Metrics),
-        without: [Option<(Replay, Metrics)>; 2],
+        fewer_tiers: FewerTiers,
     ) -> Option<Self> {
-        let [without, without_disk] = without.map(|of| of.map(|(replay, metrics)| Served::of(&replay, &metrics)));
+        let served = |of: Option<(Replay, Metrics)>| of.map(|(replay, metrics)| Served::of(&replay, &metrics));
+        let (without, without_disk) = (served(fewer_tiers.without_tier), served(fewer_tiers.without_disk));
         let disk = DiskReport::of(latency, engine, &replay.offload?, without_disk);
         // The disk's part is a report of its own.
         let tier = KvOffload { disk: None, ..engine.kv_offload.clone()? };

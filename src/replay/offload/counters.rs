@@ -9,10 +9,15 @@ use crate::replay::observe::TransferEvent;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct OffloadCounters {
-    /// Tokens of admitted requests that the GPU's prefix cache did not hold, so that the host was asked.
+    /// Tokens of admitted requests that the GPU's prefix cache did not hold, so that the host was asked. As in vLLM's
+    /// `external_prefix_cache_queries` (`BaseCacheStats` in `vllm/v1/metrics/stats.py`), requests that were preempted are not among them.
     pub asked_tokens: u64,
-    /// Tokens of these that were loaded from the host.
+    /// Tokens of these that were loaded from the host, vLLM's `external_prefix_cache_hits`.
     pub hit_tokens: u64,
+    /// Tokens that the host was asked for by requests that go on after a preemption.
+    pub preempted_asked_tokens: u64,
+    /// Tokens of these that were loaded from the host.
+    pub preempted_hit_tokens: u64,
     /// Copies to the host.
     pub stores: TransferCounters,
     /// Copies to the GPU.
@@ -42,6 +47,23 @@ pub struct TransferCounters {
     pub bytes: u64,
     /// Time from their submission to their end, ns; it includes the wait for the copies before them.
     pub time_ns: u64,
+}
+
+impl OffloadCounters {
+    /// Tokens that were loaded from the host and used.
+    pub fn loaded_tokens(&self) -> u64 {
+        self.hit_tokens + self.preempted_hit_tokens
+    }
+
+    /// Counts a request that runs: the tokens that it asked the host for, and those that it loaded.
+    pub(super) fn admit(&mut self, was_preempted: bool, asked: u32, hit: u32) {
+        let (of_asked, of_hit) = match was_preempted {
+            true => (&mut self.preempted_asked_tokens, &mut self.preempted_hit_tokens),
+            false => (&mut self.asked_tokens, &mut self.hit_tokens),
+        };
+        *of_asked += u64::from(asked);
+        *of_hit += u64::from(hit);
+    }
 }
 
 impl TransferCounters {

@@ -184,12 +184,11 @@ impl Offload {
         let request = &mut self.requests[slot as usize];
         let loaded = std::mem::take(&mut request.num_loaded) * self.block_size;
         let found = cached.saturating_sub(loaded);
-        self.counters.asked_tokens += u64::from(state.num_tokens() - found);
-        self.counters.hit_tokens += u64::from(cached - found);
+        self.counters.admit(state.was_preempted, state.num_tokens() - found, cached - found);
         let from_disk = std::mem::take(&mut request.num_from_disk) * self.block_size;
         let num_disk_tokens = from_disk.min(cached - found);
         if let Some(disk) = &mut self.disk {
-            disk.hit(num_disk_tokens);
+            disk.hit(state.was_preempted, num_disk_tokens);
         }
         if request.load == Load::Ended {
             request.load = Load::None;

@@ -150,6 +150,8 @@ class DiskCounters:
 
     hit_tokens: int
     """Those of the host's hit tokens that were read from the disk."""
+    preempted_hit_tokens: int
+    """Those of the host's preempted hit tokens that were read from the disk."""
     writes: TransferCounters
     """Copies to the disk."""
     reads: TransferCounters
@@ -168,8 +170,12 @@ class OffloadCounters:
     """Counts of the KV blocks in host memory over a whole replay."""
 
     asked_tokens: int
-    """Tokens that the GPU's prefix cache did not hold."""
+    """Tokens that the GPU's prefix cache did not hold. As in vLLM's counters, preempted requests are left out."""
     hit_tokens: int
+    """Those of them that were loaded from the host."""
+    preempted_asked_tokens: int
+    """Tokens that the host was asked for by requests that go on after a preemption."""
+    preempted_hit_tokens: int
     """Those of them that were loaded from the host."""
     stores: TransferCounters
     """Copies to the host."""

@@ -10,6 +10,8 @@ use super::super::counters::TransferCounters;
 pub struct DiskCounters {
     /// Tokens of the host's `hit_tokens` that the host had read from the disk for their request.
     pub hit_tokens: u64,
+    /// Tokens of the host's `preempted_hit_tokens` that the host had read from the disk for their request.
+    pub preempted_hit_tokens: u64,
     /// Copies to the disk.
     pub writes: TransferCounters,
     /// Copies to the host.

@@ -167,8 +167,10 @@ impl Disk {
     }
 
     /// Counts tokens of a request that runs, which the host had read for it.
-    pub(super) fn hit(&mut self, num_tokens: u32) {
-        self.counters.hit_tokens += u64::from(num_tokens);
+    pub(super) fn hit(&mut self, was_preempted: bool, num_tokens: u32) {
+        let counters = &mut self.counters;
+        let of = if was_preempted { &mut counters.preempted_hit_tokens } else { &mut counters.hit_tokens };
+        *of += u64::from(num_tokens);
     }
 
     /// Number of these blocks that a request had read.
