@@ -19,7 +19,7 @@ use std::ops::Range;
 
 use super::super::block_pool::{AlreadyHashed, BlockHash};
 use super::super::list::NONE;
-use runs::{LastUse, Run};
+use runs::{LastUse, Place, Run};
 pub(super) use walk::State;
 
 /// A block of the host.
@@ -107,7 +107,7 @@ impl HostBlocks {
         let mut hits = 0;
         for run in &self.path {
             let run = &self.runs[*run as usize];
-            for block in &run.held[run.range(positions.clone())] {
+            for Place { block, .. } in &run.places[run.range(positions.clone())] {
                 let block = self.blocks.get(*block as usize).filter(|block| block.is_written);
                 let Some(block) = block else { return Some(hits) };
                 if block.num_loads > 0 {
@@ -125,7 +125,7 @@ impl HostBlocks {
         let first = loading.len();
         for run in &self.path {
             let run = &self.runs[*run as usize];
-            loading.extend(&run.held[run.range(positions.clone())]);
+            loading.extend(run.places[run.range(positions.clone())].iter().map(|place| place.block));
         }
         for block in &loading[first..] {
             self.update(*block, |state| state.num_loads += 1);
@@ -187,20 +187,7 @@ impl HostBlocks {
         on_removed: impl FnMut(u64),
     ) -> Option<u32> {
         self.offers += 1;
-        self.trace(slot, positions.start);
-        let (mut missing, mut num_idle) = (0u32, self.num_idle);
-        for run in &self.path {
-            let run = &self.runs[*run as usize];
-            for block in &run.held[run.range(positions.clone())] {
-                if *block == NONE {
-                    missing += 1;
-                } else {
-                    let state = &mut self.blocks[*block as usize];
-                    state.offer = self.offers;
-                    num_idle -= u32::from(state.is_idle());
-                }
-            }
-        }
+        let (missing, num_idle) = self.trace_offer(slot, positions.clone());
         let leaving = missing.saturating_sub(self.capacity.saturating_sub(self.len()));
         if leaving > num_idle {
             return None;
@@ -215,6 +202,33 @@ impl HostBlocks {
             }
         }
         Some(missing)
+    }
+
+    /// Marks the blocks at these positions of a slot's chain as those of the last offer. Returns the number of absent ones, and of all
+    /// idle blocks that are not in the offer.
+    fn trace_offer(&mut self, slot: usize, positions: Range<u32>) -> (u32, u32) {
+        let end = self.ends[slot];
+        if self.runs.get(end as usize).is_some_and(|run| run.held_end() <= positions.start) {
+            // A decode's next block: nothing is held from there on.
+            self.path.clear();
+            self.path.push(end);
+            return (positions.len() as u32, self.num_idle);
+        }
+        self.trace(slot, positions.start);
+        let (mut missing, mut num_idle) = (0u32, self.num_idle);
+        for run in &self.path {
+            let run = &self.runs[*run as usize];
+            for Place { block, .. } in &run.places[run.range(positions.clone())] {
+                if *block == NONE {
+                    missing += 1;
+                } else {
+                    let state = &mut self.blocks[*block as usize];
+                    state.offer = self.offers;
+                    num_idle -= u32::from(state.is_idle());
+                }
+            }
+        }
+        (missing, num_idle)
     }
 
     /// Removes the least recently used idle blocks that are not in the last offer. There are at least `number`.
@@ -237,7 +251,7 @@ impl HostBlocks {
             let mut lowers = !run.is_forward;
             for step in 0..end {
                 let at = if run.is_forward { step } else { end - 1 - step };
-                let block = run.held[at];
+                let block = run.places[at].block;
                 if let Some(state) = self.blocks.get(block as usize).filter(|state| state.is_idle()) {
                     if state.offer == self.offers {
                         lowers = false;
@@ -245,7 +259,7 @@ impl HostBlocks {
                     }
                     on_removed(state.serial);
                     self.unused_blocks.push(block);
-                    run.held[at] = NONE;
+                    run.places[at].block = NONE;
                     (run.num_held, run.num_idle) = (run.num_held - 1, run.num_idle - 1);
                     self.num_idle -= 1;
                     number -= 1;
@@ -277,7 +291,7 @@ impl HostBlocks {
         let run = &mut self.runs[index as usize];
         let range = run.range(positions);
         run.bound = run.bound.max(range.end);
-        for at in &mut run.held[range] {
+        for Place { block: at, .. } in &mut run.places[range] {
             if *at != NONE {
                 continue;
             }

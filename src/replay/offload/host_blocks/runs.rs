@@ -15,6 +15,14 @@ use super::HostBlocks;
 /// The last use of a run: its number, and the run's place in it. The end of a chain counts as used before its beginning.
 pub(super) type LastUse = (u64, Reverse<u32>);
 
+/// A block of a chain.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Place {
+    pub(super) hash: BlockHash,
+    /// The host's block, or `NONE`.
+    pub(super) block: u32,
+}
+
 /// Blocks that follow each other in the same chains.
 #[derive(Debug)]
 pub(super) struct Run {
@@ -22,9 +30,7 @@ pub(super) struct Run {
     pub(super) parent: u32,
     /// Position behind its last block.
     pub(super) end: u32,
-    pub(super) hashes: Vec<BlockHash>,
-    /// The host's block at each position, or `NONE`.
-    pub(super) held: Vec<u32>,
+    pub(super) places: Vec<Place>,
     /// Offset behind the last block that may be held.
     pub(super) bound: usize,
     /// Offset behind the last block that may be idle.
@@ -44,8 +50,7 @@ impl Run {
     const EMPTY: Run = Run {
         parent: NONE,
         end: 0,
-        hashes: Vec::new(),
-        held: Vec::new(),
+        places: Vec::new(),
         bound: 0,
         idle_bound: usize::MAX,
         num_users: 0,
@@ -57,7 +62,12 @@ impl Run {
     };
 
     pub(super) fn start(&self) -> u32 {
-        self.end - self.held.len() as u32
+        self.end - self.places.len() as u32
+    }
+
+    /// Position behind the last block that may be held, unless it is at or before the run's first.
+    pub(super) fn held_end(&self) -> u32 {
+        self.start() + self.bound as u32
     }
 
     /// Offsets of the blocks at these positions of a chain.
@@ -69,7 +79,7 @@ impl Run {
 
     /// Lowers the bound to the last block that is held.
     pub(super) fn trim(&mut self) {
-        while self.bound > 0 && self.held[self.bound - 1] == NONE {
+        while self.bound > 0 && self.places[self.bound - 1].block == NONE {
             self.bound -= 1;
         }
     }
@@ -97,10 +107,7 @@ impl HostBlocks {
             return;
         }
         if let Some(run) = self.runs.get_mut(last as usize).filter(|run| run.num_users == 1) {
-            for position in known..number {
-                run.hashes.push(hash_of(state, position as usize));
-                run.held.push(NONE);
-            }
+            run.places.extend((known..number).map(|at| Place { hash: hash_of(state, at as usize), block: NONE }));
             run.end = number;
             return;
         }
@@ -109,8 +116,8 @@ impl HostBlocks {
             end = match self.heads.get(&hash_of(state, known as usize)) {
                 Some(next) => {
                     let run = &self.runs[*next as usize];
-                    let same = run.hashes.iter().zip(known..number);
-                    let same = same.take_while(|(hash, at)| **hash == hash_of(state, *at as usize)).count();
+                    let same = run.places.iter().zip(known..number);
+                    let same = same.take_while(|(place, at)| place.hash == hash_of(state, *at as usize)).count();
                     self.cut(*next, same)
                 }
                 None => self.push(end, (known..number).map(|at| hash_of(state, at as usize))),
@@ -166,13 +173,11 @@ impl HostBlocks {
         let run = &mut self.runs[index as usize];
         // A run that was dropped may still be queued.
         let is_queued = run.is_queued;
-        let (mut known, mut held) = (std::mem::take(&mut run.hashes), std::mem::take(&mut run.held));
-        known.clear();
-        held.clear();
-        known.extend(hashes);
-        held.resize(known.len(), NONE);
-        self.heads.insert(known[0], index);
-        *run = Run { parent, end: start + held.len() as u32, hashes: known, held, is_queued, ..Run::EMPTY };
+        let mut places = std::mem::take(&mut run.places);
+        places.clear();
+        places.extend(hashes.map(|hash| Place { hash, block: NONE }));
+        self.heads.insert(places[0].hash, index);
+        *run = Run { parent, end: start + places.len() as u32, places, is_queued, ..Run::EMPTY };
         if let Some(parent) = self.runs.get_mut(parent as usize) {
             parent.num_users += 1;
         }
@@ -182,20 +187,19 @@ impl HostBlocks {
     /// Splits a run behind its first `number` blocks, unless it has no others. Returns the run of these; the others stay where they are.
     pub(super) fn cut(&mut self, index: u32, number: usize) -> u32 {
         let run = &mut self.runs[index as usize];
-        if number >= run.held.len() {
+        if number >= run.places.len() {
             return index;
         }
         let (parent, last_use, bound, is_forward) = (run.parent, run.last_use, run.bound, run.is_forward);
-        let hashes: Vec<BlockHash> = run.hashes.drain(..number).collect();
-        let held: Vec<u32> = run.held.drain(..number).collect();
-        let first = self.push(parent, hashes.into_iter());
+        let places: Vec<Place> = run.places.drain(..number).collect();
+        let first = self.push(parent, places.iter().map(|place| place.hash));
         let run = &mut self.runs[index as usize];
         (run.bound, run.idle_bound) = (bound.saturating_sub(number), usize::MAX);
         run.parent = first;
-        self.heads.insert(run.hashes[0], index);
+        self.heads.insert(run.places[0].hash, index);
         let (mut num_held, mut num_idle) = (0, 0);
-        for block in held.iter().filter(|block| **block != NONE) {
-            let block = &mut self.blocks[*block as usize];
+        for place in places.iter().filter(|place| place.block != NONE) {
+            let block = &mut self.blocks[place.block as usize];
             block.run = first;
             num_held += 1;
             num_idle += u32::from(block.is_idle());
@@ -207,7 +211,7 @@ impl HostBlocks {
         let run = &mut self.runs[first as usize];
         run.last_use = (last_use.0, Reverse(if is_forward { u32::MAX - run.end } else { run.end }));
         run.is_forward = is_forward;
-        (run.num_users, run.num_held, run.num_idle, run.held) = (1, num_held, num_idle, held);
+        (run.num_users, run.num_held, run.num_idle, run.places) = (1, num_held, num_idle, places);
         run.bound = bound.min(number);
         if num_idle > 0 {
             self.queue(first);
@@ -229,7 +233,7 @@ impl HostBlocks {
             && run.num_users == 0
             && run.num_held == 0
         {
-            self.heads.remove(&run.hashes[0]);
+            self.heads.remove(&run.places[0].hash);
             self.unused_runs.push(index);
             index = std::mem::replace(&mut run.parent, NONE);
             if let Some(parent) = self.runs.get_mut(index as usize) {

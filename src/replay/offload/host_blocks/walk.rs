@@ -36,14 +36,14 @@ impl HostBlocks {
         }
         let run = &self.runs[*self.path.get(self.walked)? as usize];
         let offset = run.range(position..position + 1).start;
-        let state = match run.held[offset] {
+        let state = match run.places[offset].block {
             NONE => State::Absent,
             block => match &self.blocks[block as usize] {
                 state if state.is_written => State::Ready { is_loaded: state.num_loads > 0 },
                 _ => State::BeingWritten(block),
             },
         };
-        Some((run.hashes[offset], state))
+        Some((run.places[offset].hash, state))
     }
 
     /// Makes room for the block at the position that the walk looked at last, which is absent. Returns its number; `None` if no other block
@@ -103,10 +103,10 @@ impl HostBlocks {
             if std::mem::replace(&mut last_run, index) != index {
                 next = 0;
             }
-            let offsets = (next..run.held.len()).chain(0..next);
-            let offset = offsets.into_iter().find(|offset| run.held[*offset] == *block)?;
+            let offsets = (next..run.places.len()).chain(0..next);
+            let offset = offsets.into_iter().find(|offset| run.places[*offset].block == *block)?;
             next = offset + 1;
-            Some(run.hashes[offset])
+            Some(run.places[offset].hash)
         };
         blocks.iter().filter_map(hash).collect()
     }
