@@ -13,34 +13,48 @@ use super::ranks::{Context, Ranks};
 use super::rows::Rows;
 use super::template::{KernelTemplate, Template};
 use super::weights::{attention_matrices, feed_forward_matrices, lm_head_matrix};
-use super::{attention, mla, sampler, small, state, streams};
+use super::{attention, mla, sampler, small, sparse, state, streams};
 
 /// The window of a layer's attention; `None` without a KV cache.
 pub(super) fn window(group: &LayerGroup) -> Option<Window> {
     match &group.attention {
         Attention::Gqa(gqa) => Some(gqa.window),
-        Attention::Mla(_) => Some(Window::Full),
+        Attention::Mla(latent) => Some(mla::window(latent)),
         Attention::State(_) | Attention::None => None,
     }
 }
 
-/// The heads that one rank caches for each token of a layer; `None` without a KV cache.
-pub(super) fn cache_heads(group: &LayerGroup, context: Context) -> Option<AttentionHeads> {
+/// The window of a layer's indexer, which scores all tokens; `None` without one.
+pub(super) fn indexer_window(group: &LayerGroup) -> Option<Window> {
     match &group.attention {
-        Attention::Gqa(gqa) => Some(attention::gqa_heads(gqa, context.kv_dtype, context.ranks)),
-        Attention::Mla(latent) => Some(mla::decode_heads(latent, context.kv_dtype, context.ranks)),
-        Attention::State(_) | Attention::None => None,
+        Attention::Mla(latent) => sparse::indexer(latent).map(|_| Window::Full),
+        _ => None,
+    }
+}
+
+/// The heads that one rank caches for each token of a layer: of its attention, and of its indexer. Empty without a KV cache.
+pub(super) fn cache_heads(group: &LayerGroup, context: Context) -> Vec<AttentionHeads> {
+    match &group.attention {
+        Attention::Gqa(gqa) => vec![attention::gqa_heads(gqa, context.kv_dtype, context.ranks)],
+        Attention::Mla(latent) => {
+            let indexer = sparse::indexer(latent).map(sparse::indexer_heads);
+            std::iter::once(mla::decode_heads(latent, context.kv_dtype, context.ranks)).chain(indexer).collect()
+        }
+        Attention::State(_) | Attention::None => Vec::new(),
     }
 }
 
 /// All operators of one layer.
-pub(super) fn templates(group: &LayerGroup, window_index: usize, engine: &Engine, context: Context) -> Vec<Template> {
+/// `windows` are the kinds of window of the model.
+pub(super) fn templates(group: &LayerGroup, windows: &[Window], engine: &Engine, context: Context) -> Vec<Template> {
     let Context { hidden, activation, ranks, .. } = context;
     let matrices = attention_matrices(group, context);
     let feed_forward = feed_forward_matrices(group, context);
     let mut list = vec![small::norms(group.norm_params, hidden, activation)];
     let all: Vec<Matrix> = matrices.iter().chain(&feed_forward).copied().collect();
     list.extend(small::quantisation(&all, activation));
+    let index = |window| windows.iter().position(|known| Some(*known) == window).unwrap_or(0);
+    let window_index = index(window(group));
     let prefill = |heads| Template::new(AttentionPrefill, KernelTemplate::AttentionPrefill { heads, window_index });
     let decode = |heads| Template::new(AttentionDecode, KernelTemplate::AttentionDecode { heads, window_index });
     match &group.attention {
@@ -53,6 +67,19 @@ pub(super) fn templates(group: &LayerGroup, window_index: usize, engine: &Engine
             if gqa.output_gate {
                 list.push(small::attention_gate(&heads, activation));
             }
+        }
+        Attention::Mla(latent) if latent.sparse.is_some() => {
+            let heads = mla::decode_heads(latent, context.kv_dtype, ranks);
+            list.extend(gemms(&matrices, &[QkvAProj, QBProj, QProj, KvAProj]));
+            list.extend(small::before_mla(latent, activation, ranks));
+            list.extend(gemms(&matrices, &[IndexerQProj, IndexerKProj]));
+            if let Some(indexer) = sparse::indexer(latent) {
+                list.extend(sparse::templates(indexer, index(indexer_window(group)), activation));
+            }
+            list.push(small::kv_cache_write(&heads, activation));
+            list.extend(gemms(&matrices, &[QAbsorb]));
+            list.extend([prefill(heads), decode(heads)]);
+            list.extend(gemms(&matrices, &[VUp]));
         }
         Attention::Mla(latent) => {
             let heads = mla::decode_heads(latent, context.kv_dtype, ranks);

@@ -14,6 +14,7 @@ pub mod moe;
 pub mod pipeline;
 pub mod projection;
 pub mod small;
+pub mod sparse;
 pub mod window;
 
 mod batch;

@@ -2,6 +2,7 @@
 //! turn the rows into FLOPs and bytes.
 
 use super::attention::HeadShape;
+use crate::dtype::DType;
 use super::batch::WindowSums;
 use super::communication::AllReduceShape;
 use super::experts::Experts;
@@ -117,12 +118,14 @@ impl KernelTemplate {
                     kv_tokens,
                     mean_query_tokens: step.batch.prefill_squared_tokens as f64 / query_tokens as f64,
                 };
+                compute_dtype = score_dtype(&heads, compute_dtype);
                 (attention(step, &heads, query_tokens, kv_tokens, pairs), kernel)
             }
             KernelTemplate::AttentionDecode { heads, window_index } => {
                 let num_requests = Some(step.batch.num_decodes).filter(|number| *number > 0)?;
                 let kv_tokens = step.batch.windows.get(window_index)?.decode_kv_tokens;
                 let kernel = Kernel::AttentionDecode { heads, num_requests, kv_tokens };
+                compute_dtype = score_dtype(&heads, compute_dtype);
                 (attention(step, &heads, num_requests, kv_tokens, kv_tokens as f64), kernel)
             }
             KernelTemplate::Experts(experts) => {
@@ -149,6 +152,11 @@ impl KernelTemplate {
         let Work { flops, bytes } = work;
         Some(Operator { id, name, group: id.kind.group(), count, flops, bytes, compute_dtype, kernel })
     }
+}
+
+/// Format that attention computes in: an indexer scores in fp8, attention in the activations' format.
+fn score_dtype(heads: &AttentionHeads, activation: DType) -> DType {
+    if heads.is_indexer() { DType::Fp8 } else { activation }
 }
 
 /// The work of all requests of a step together.
