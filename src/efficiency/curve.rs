@@ -102,7 +102,7 @@ impl DecodeCurve {
         DecodeCurve {
             curve: Curve::new(series, &[measured, group], chip, at_best),
             batch_factor: kv_heads / measured,
-            is_latent: series.key.head_size == HeadSize::Latent,
+            is_latent: matches!(series.key.head_size, HeadSize::Latent | HeadSize::Sparse),
         }
     }
 
@@ -294,7 +294,13 @@ pub fn mean_attention(
 pub fn attention_distance(key: &AttentionKey, wanted: &AttentionKey) -> f64 {
     let head = match (key.head_size, wanted.head_size) {
         (HeadSize::Plain(a), HeadSize::Plain(b)) => (a as f64 / b as f64).ln().abs(),
-        (HeadSize::Latent, HeadSize::Latent) => 0.0,
+        (HeadSize::Latent, HeadSize::Latent)
+        | (HeadSize::Sparse, HeadSize::Sparse)
+        | (HeadSize::Indexer, HeadSize::Indexer) => 0.0,
+        // Kernels of latent attention over all tokens read as many keys as were picked, but in order.
+        (HeadSize::Latent, HeadSize::Sparse) => 5.0,
+        (HeadSize::Plain(width), HeadSize::Sparse | HeadSize::Indexer) => 10.0 + (width as f64 / 128.0).ln().abs(),
+        (HeadSize::Sparse | HeadSize::Indexer, _) | (HeadSize::Latent, HeadSize::Indexer) => f64::INFINITY,
         // Grouped-query kernels stand in for latent attention, those of head size 128 first.
         (HeadSize::Plain(width), HeadSize::Latent) => 10.0 + (width as f64 / 128.0).ln().abs(),
         (HeadSize::Latent, HeadSize::Plain(_)) => f64::INFINITY,

@@ -48,6 +48,8 @@ mod laws;
 #[cfg(test)]
 mod plan_tests;
 #[cfg(test)]
+mod sparse_tests;
+#[cfg(test)]
 mod state_tests;
 
 pub(crate) use batch::MAX_WINDOWS;

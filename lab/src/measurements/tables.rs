@@ -128,7 +128,7 @@ fn heads(row: &Row<'_>, num_latent_kv_heads: impl Fn(u64) -> u64) -> Result<Head
     Ok(Heads {
         num_heads,
         num_kv_heads,
-        head_size: HeadSize::Plain(size(row, "head_dim")?),
+        head_size: row.read("head_dim", "a width, dsa or indexer", HeadSize::parse)?,
         kv_dtype: row.read("kv_cache_dtype", KV_DTYPES, DType::parse)?,
         window: window.filter(|tokens| *tokens > 0).map_or(Window::Full, Window::Sliding),
     })

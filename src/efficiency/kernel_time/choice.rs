@@ -76,7 +76,7 @@ impl Choice<'_> {
                 let (kv, group) = kv_and_group(&heads);
                 let prefill = PrefillCurve::new(&found.series, kv, group, self.chip, at_best);
                 // Chunks of latent attention run other kernels than its decodes.
-                Ok(Curve::Prefill(if is_latent(&heads) { prefill } else { prefill.with_decode(self.decode(&heads)?) }))
+                Ok(Curve::Prefill(if is_latent(&heads) || heads.is_indexer() { prefill } else { prefill.with_decode(self.decode(&heads)?) }))
             }
             Kernel::AttentionDecode { heads, .. } => Ok(Curve::Decode(self.decode(&heads)?)),
             Kernel::Moe { experts, .. } => self.moe(&experts),
@@ -168,7 +168,7 @@ impl Choice<'_> {
         let wanted = AttentionKey {
             engine: self.tables.engine().to_string(),
             kv_dtype: if heads.kv_dtype.bytes() <= 1.0 { DType::Fp8 } else { DType::Bfloat16 },
-            head_size: if is_latent(heads) { HeadSize::Latent } else { HeadSize::Plain(heads.head_dim) },
+            head_size: head_size(heads),
             window: heads.window.size(),
         };
         let found = self.tables.nearest::<F>(|key| attention_distance(key, &wanted), 1, &[])?.remove(0);
@@ -179,7 +179,9 @@ impl Choice<'_> {
             let window = key.window.map_or_else(|| "no window".to_owned(), |w| format!("window {w}"));
             format!("heads {}, {window}, {} KV", key.head_size, key.kv_dtype)
         };
-        if alike.head_size == HeadSize::Latent && key.head_size != HeadSize::Latent {
+        if alike.head_size == HeadSize::Indexer && key.head_size != HeadSize::Indexer {
+            self.note(format_args!("indexers were not measured, grouped-query kernels of heads {} stand in", key.head_size));
+        } else if alike.head_size == HeadSize::Latent && key.head_size != HeadSize::Latent {
             self.note(format_args!(
                 "latent attention was not measured, grouped-query kernels of heads {} stand in",
                 key.head_size
@@ -278,6 +280,16 @@ impl Choice<'_> {
 /// one, their efficiencies hold for no layer.
 fn counts_a_gate_too_many(key: &MoeKey) -> bool {
     key.top_k == 22 || (key.hidden_size, key.intermediate_size) == (2688, 1856)
+}
+
+/// The head size whose kernels run for these heads.
+fn head_size(heads: &AttentionHeads) -> HeadSize {
+    match () {
+        () if heads.is_indexer() => HeadSize::Indexer,
+        () if heads.is_sparse() => HeadSize::Sparse,
+        () if is_latent(heads) => HeadSize::Latent,
+        () => HeadSize::Plain(heads.head_dim),
+    }
 }
 
 /// Whether the heads are of latent attention: of its decodes, or of its prompts, whose keys are wider than their values.

@@ -128,6 +128,6 @@ fn newer_public_attention_has_windows_heads_and_both_cache_formats() {
 fn width(heads: &Heads) -> u64 {
     match heads.head_size {
         HeadSize::Plain(width) => width,
-        HeadSize::Latent => 0,
+        HeadSize::Latent | HeadSize::Sparse | HeadSize::Indexer => 0,
     }
 }
