@@ -138,7 +138,7 @@ mod tests {
         key <= query
             && match window {
                 Window::Full => true,
-                Window::Sliding(w) => query - key < w,
+                Window::Sliding(w) | Window::Picked(w) => query - key < w,
                 Window::Chunked(w) => query / w == key / w,
             }
     }
