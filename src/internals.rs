@@ -22,6 +22,7 @@ pub mod efficiency {
         };
     }
     pub mod family {
+        pub use crate::efficiency::families::{Families, FamilyList, FamilyVisitor, for_each_family};
         pub use crate::efficiency::family::Family;
         pub use crate::efficiency::keys::{AllReduceKind, AttentionKey, HeadSize, Key, MoeKey, Routing, StateKey};
     }

@@ -12,14 +12,12 @@ use crate::hardware::{Architecture, Hardware};
 use crate::input::{FileKind, read_text};
 
 use super::chip::Chip;
+use super::families::{FamilyVisitor, for_each_family};
 use super::family::Family;
-use super::gemm_model::GemmModel;
-use super::kernel_model::{AllReduceModel, DecodeModel, MoeModel, PrefillModel};
 use super::keys::Key;
 use super::packed::PackedTable;
 use super::provenance::Provenance;
 use super::series::{Header, Series};
-use super::state_model::StateModel;
 use super::table::Table;
 
 /// GPUs whose tables replace those that a chip lacks, nearest first.
@@ -124,13 +122,11 @@ impl Tables {
     /// # Errors
     /// Those of reading a table's header.
     pub fn are_empty(&self) -> Result<bool> {
-        Ok(self.gpus.len() == 1
-            && self.own_header::<GemmModel>()?.is_none()
-            && self.own_header::<PrefillModel>()?.is_none()
-            && self.own_header::<DecodeModel>()?.is_none()
-            && self.own_header::<MoeModel>()?.is_none()
-            && self.own_header::<AllReduceModel>()?.is_none()
-            && self.own_header::<StateModel>()?.is_none())
+        let mut own = OwnTables { tables: self, are_some: false };
+        if self.gpus.len() == 1 {
+            for_each_family(&mut own)?;
+        }
+        Ok(self.gpus.len() == 1 && !own.are_some)
     }
 
     /// Header of this operator's table of the first GPU: its own, or the one that is borrowed from.
@@ -233,6 +229,19 @@ impl Tables {
     }
 }
 
+/// Whether a GPU has a table of any family.
+struct OwnTables<'a> {
+    tables: &'a Tables,
+    are_some: bool,
+}
+
+impl<F: Family> FamilyVisitor<F> for OwnTables<'_> {
+    fn visit(&mut self) -> Result<()> {
+        self.are_some |= self.tables.own_header::<F>()?.is_some();
+        Ok(())
+    }
+}
+
 /// The table of `gpu` in a folder, which `read` reads on first use.
 fn cached<F: Family>(
     cache: &Cache,
@@ -267,9 +276,18 @@ fn read_file<F: Family>(gpu: &str, path: &Path) -> Result<Option<Table<F>>> {
 mod tests {
     use super::*;
     use crate::dtype::MatmulFormat;
+    use crate::efficiency::gemm_model::GemmModel;
 
     #[test]
     fn every_built_in_series_can_be_read() {
+        struct ReadAll;
+        impl<F: Family> FamilyVisitor<F> for ReadAll {
+            fn visit(&mut self) -> Result<()> {
+                let read = read_all::<F>();
+                assert!(read > 0, "{}", F::OPERATOR);
+                Ok(())
+            }
+        }
         fn read_all<F: Family>() -> usize {
             let mut read = 0;
             for packed in PackedTable::all().filter(|table| table.operator == F::OPERATOR) {
@@ -283,15 +301,7 @@ mod tests {
             }
             read
         }
-        let read = [
-            read_all::<GemmModel>(),
-            read_all::<PrefillModel>(),
-            read_all::<DecodeModel>(),
-            read_all::<MoeModel>(),
-            read_all::<AllReduceModel>(),
-            read_all::<StateModel>(),
-        ];
-        assert!(read.into_iter().all(|series| series > 0), "{read:?}");
+        for_each_family(&mut ReadAll).unwrap();
     }
 
     #[test]
