@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::engine::Engine;
 use crate::error::{Error, Result};
-use crate::hardware::{Architecture, Hardware};
+use crate::hardware::{Architecture, Hardware, InterconnectKind};
 use crate::input::{FileKind, read_text};
 
 use super::chip::Chip;
@@ -48,9 +48,11 @@ enum Folder {
     Own,
     /// Kernels of an engine, built in.
     BuiltIn(Engine),
+    /// Kernels of a library that all engines call, built in.
+    Library,
 }
 
-/// A table and the engine whose kernels it holds; `None` for one's own.
+/// A table and the engine whose kernels it holds; `None` for one's own and for a library's.
 type OfEngine<F> = (Option<Engine>, Arc<Table<F>>);
 
 /// What the second-best engine's series are further away than the best one's: less than any other kernel is.
@@ -76,6 +78,8 @@ pub struct Found<F: Family> {
     pub engine: Option<Engine>,
     /// That GPU is another one.
     pub is_fallback: bool,
+    /// Link between that GPU and others of its kind.
+    pub link: Option<InterconnectKind>,
     /// Distance of the series from the kernel that was looked for.
     pub distance: f64,
 }
@@ -193,7 +197,8 @@ impl Tables {
             for (distance, key) in ranked.into_iter().take(count) {
                 let chip = Chip::new(&measured_on, F::compute_dtype(&key))?;
                 if let Some(series) = table.series(&key, &chip, around)? {
-                    found.push(Found { series, gpu: gpu.clone(), engine: engine.clone(), is_fallback, distance });
+                    let link = measured_on.interconnect.map(|link| link.kind);
+                    found.push(Found { series, gpu: gpu.clone(), engine: engine.clone(), is_fallback, link, distance });
                 }
             }
             if !found.is_empty() {
@@ -216,6 +221,11 @@ impl Tables {
             }
         }
         let packed = PackedTable::all().filter(|table| table.gpu == gpu && table.operator == F::OPERATOR);
+        if F::LIBRARY.is_some() {
+            let Some(packed) = packed.last() else { return Ok(Vec::new()) };
+            let table = cached(&BUILT_IN, gpu, Folder::Library, || Table::packed(packed).map(Some))?;
+            return Ok(table.map(|table| (None, table)).into_iter().collect());
+        }
         let mut engines: Vec<(Engine, &'static PackedTable)> =
             packed.filter_map(|table| Some((Engine::parse(table.engine, None)?, table))).collect();
         engines.sort_by(|a, b| self.engine.distance(&a.0).total_cmp(&self.engine.distance(&b.0)));

@@ -4,7 +4,7 @@
 //!
 //! - the public kernel tables (feature `parquet`), under the names that they are published with:
 //!   `gemm_perf.parquet`, `context_attention_perf.parquet`, `generation_attention_perf.parquet`, `moe_perf.parquet`,
-//!   `custom_allreduce_perf.parquet`, `gdn_perf.parquet`. Their `latency` is in milliseconds and their `message_size` counts elements;
+//!   `custom_allreduce_perf.parquet`, `nccl_perf.parquet`, `gdn_perf.parquet`. Their `latency` is in milliseconds and their `message_size` counts elements;
 //!   both are converted. A shape that such a table holds more than once keeps the median of its times, and
 //!   [`Measurements::notes`] says so;
 //! - one's own measurements as csv, with an optional `meta.toml` beside them:
@@ -16,6 +16,7 @@
 //! | `attention_decode.csv` | `num_heads,num_kv_heads,head_dim,kv_cache_dtype,window_size,batch_size,kv_tokens_total,kv_tokens_max,latency_us` |
 //! | `moe.csv` | `dtype,num_tokens,hidden_size,intermediate_size,top_k,num_experts,moe_tp_size,moe_ep_size,distribution,latency_us` |
 //! | `allreduce.csv` | `num_gpus,message_bytes,backend,latency_us` |
+//! | `nccl.csv` | `collective,num_gpus,message_bytes,latency_us` |
 //! | `linear_attention.csv` | `recurrence,kernel,num_key_heads,num_heads,key_head_dim,head_dim,conv_kernel,batch_size,num_scheduled_tokens,latency_us` |
 //! | `small_kernels.csv` | `kernel,num_tokens,width,launches,latency_us` |
 //!
@@ -38,6 +39,7 @@ mod certificate;
 mod gemm;
 mod linear_attention;
 mod moe;
+mod nccl;
 #[cfg(feature = "parquet")]
 mod parquet_claims;
 #[cfg(feature = "parquet")]
@@ -55,6 +57,7 @@ pub use certificate::CERTIFICATE_FILE;
 pub use gemm::GemmCall;
 pub use linear_attention::StateCall;
 pub use moe::MoeCall;
+pub use nccl::ExchangeCall;
 pub use small_kernels::SmallKernelCall;
 pub use source::{SourceFile, SourceFormat};
 pub use tables::{Call, Measured};

@@ -5,3 +5,4 @@ mod attention;
 mod gemm;
 mod linear_attention;
 mod moe;
+mod nccl;

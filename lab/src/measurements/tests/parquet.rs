@@ -11,6 +11,7 @@ use ::parquet::schema::parser::parse_message_type;
 
 use super::*;
 use ridgepoint::model::Window;
+use ridgepoint::physics::communication::Collective;
 
 /// A column to be written; `None` is a cell without a value.
 enum Values {
@@ -189,6 +190,28 @@ fn a_prefill_without_a_window_column_is_full_attention() {
         .clone();
     assert_eq!((row.num_scheduled_tokens, row.num_computed_tokens, row.heads.window), (512, 0, Window::Full));
     assert_eq!(row.heads.kv_dtype, ridgepoint::DType::Fp8);
+}
+
+#[test]
+fn a_message_of_nccl_counts_elements_of_its_format() {
+    let read = |dtype, name| {
+        let mut columns: Vec<(&str, Values)> = public(name, 1);
+        columns.retain(|(column, _)| *column != "kernel_source");
+        columns.extend([
+            ("kernel_source", Text(vec!["NCCL"])),
+            ("nccl_dtype", Text(vec![dtype])),
+            ("num_gpus", Integer(vec![4])),
+            ("message_size", Integer(vec![1000])),
+            ("latency", Float(vec![Some(0.0125)])),
+        ]);
+        load_columns("nccl_perf.parquet", &columns)
+    };
+    let half = read("half", "all_gather").unwrap();
+    let call = |message_bytes| ExchangeCall { collective: Collective::AllGather, num_gpus: 4, message_bytes };
+    assert_eq!((&half.of::<ExchangeCall>()[0].call, half.of::<ExchangeCall>()[0].latency_us), (&call(2000), 12.5));
+    assert_eq!(read("int8", "all_gather").unwrap().of::<ExchangeCall>()[0].call, call(1000));
+    let error = read("half", "broadcast").unwrap_err();
+    assert_eq!(error.location().and_then(|place| place.key.as_deref()), Some("op_name"), "{error}");
 }
 
 #[test]
