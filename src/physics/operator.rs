@@ -3,6 +3,7 @@
 use crate::dtype::{DType, WeightFormat};
 use crate::model::Window;
 
+use super::communication::Collective;
 use super::experts::Experts;
 use super::names::{OperatorGroup, OperatorId};
 use super::state_shape::{StateHeads, StateKernel};
@@ -94,6 +95,8 @@ pub enum Kernel {
     },
     /// Any other exchange, priced by the bytes that leave this rank.
     Exchange {
+        /// How.
+        collective: Collective,
         /// Bytes that this rank sends.
         sent_bytes: f64,
         /// Ranks.

@@ -4,7 +4,7 @@
 use super::attention::HeadShape;
 use crate::dtype::DType;
 use super::batch::WindowSums;
-use super::communication::AllReduceShape;
+use super::communication::{AllReduceShape, Collective};
 use super::experts::Experts;
 use super::matrix::Matrix;
 use super::names::{OperatorId, OperatorKind};
@@ -44,6 +44,7 @@ pub(super) enum KernelTemplate {
         is_ring: bool,
     },
     Exchange {
+        collective: Collective,
         rows: Rows,
         sent_bytes_per_row: f64,
         num_gpus: u64,
@@ -144,9 +145,9 @@ impl KernelTemplate {
                 let shape = AllReduceShape { message_bytes, gpus: num_gpus as f64 };
                 (shape.work(), Kernel::AllReduce { message_bytes, num_gpus, is_ring })
             }
-            KernelTemplate::Exchange { rows, sent_bytes_per_row, num_gpus } => {
+            KernelTemplate::Exchange { collective, rows, sent_bytes_per_row, num_gpus } => {
                 let sent_bytes = rows.of(step)? as f64 * sent_bytes_per_row;
-                (Work { flops: 0.0, bytes: sent_bytes }, Kernel::Exchange { sent_bytes, num_gpus })
+                (Work { flops: 0.0, bytes: sent_bytes }, Kernel::Exchange { collective, sent_bytes, num_gpus })
             }
         };
         let Work { flops, bytes } = work;
