@@ -38,7 +38,10 @@ pub(super) fn layers(
     if let Some(pattern) = &pattern {
         check_length(text, "index_topk_pattern", pattern.len(), num_layers);
         if pattern.iter().any(|kind| !matches!(kind, 'F' | 'S')) {
-            text.problem("index_topk_pattern", "must have F for a layer with an indexer and S for one that shares picks");
+            text.problem(
+                "index_topk_pattern",
+                "must have F for a layer with an indexer and S for one that shares picks",
+            );
         }
     }
     let listed = text.texts("indexer_types");
@@ -50,11 +53,16 @@ pub(super) fn layers(
         check_length(text, "indexer_types", listed.len(), num_layers);
         let differs = |(layer, kind): (u64, &&str)| (*kind == "full") != has_indexer(layer);
         if let Some(layer) = (0..).zip(listed).position(differs) {
-            text.problem("indexer_types", format!("contradicts index_topk_freq and index_topk_pattern at layer {layer}"));
+            text.problem(
+                "indexer_types",
+                format!("contradicts index_topk_freq and index_topk_pattern at layer {layer}"),
+            );
         }
     }
     if !has_indexer(0) {
         text.problem("index_topk_pattern", "must begin with F: the first layer has no earlier picks to share");
     }
-    (0..num_layers).map(|layer| Some(SparseAttention { topk, indexer: has_indexer(layer).then_some(indexer) })).collect()
+    (0..num_layers)
+        .map(|layer| Some(SparseAttention { topk, indexer: has_indexer(layer).then_some(indexer) }))
+        .collect()
 }

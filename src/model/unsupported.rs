@@ -58,7 +58,11 @@ pub(super) fn family_of(origin: &str, model_type: &str, text: &Keys<'_>, outer: 
     let known = family::find(model_type);
     let hybrid = known.and_then(|family| family.hybrid);
     if let Some(Value::Array(types)) = text.get("layer_types") {
-        let is_known = |name: &str| KNOWN_LAYER_TYPES.contains(&name) || (hybrid.is_some() && name == LINEAR_LAYER) || (known.is_some_and(|family| family.sparse) && name == SPARSE_LAYER);
+        let is_known = |name: &str| {
+            KNOWN_LAYER_TYPES.contains(&name)
+                || (hybrid.is_some() && name == LINEAR_LAYER)
+                || (known.is_some_and(|family| family.sparse) && name == SPARSE_LAYER)
+        };
         let unknown = types.iter().filter_map(Value::as_str).find(|name| !is_known(name));
         if let Some(unknown) = unknown {
             let reason = format!("has '{unknown}' layers; known are {}", KNOWN_LAYER_TYPES.join(", "));

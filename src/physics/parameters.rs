@@ -10,8 +10,8 @@ use super::experts::Experts;
 use super::names::OperatorKind::{self, KvBProjContext, QAbsorb, VUp};
 use super::projection::kv_heads_per_rank;
 use super::ranks::Context;
-use super::{sparse, state};
 use super::weights::{attention_matrices, feed_forward_matrices};
+use super::{sparse, state};
 
 /// Number of parameters of a model; exact below 2⁵³.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]

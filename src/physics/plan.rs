@@ -188,8 +188,11 @@ impl StepPlan {
     /// chunks and decodes alike, and the kernels of layers with a state.
     pub(crate) fn launches(&self) -> (u64, u64) {
         let is = |entry: &&Entry, kind| entry.id.kind == kind;
-        let is_counted =
-            |entry: &&Entry| !is(entry, OperatorKind::AttentionPrefill) && !is(entry, OperatorKind::IndexerPrefill) && !entry.template.kernel.is_for_few_rows();
+        let is_counted = |entry: &&Entry| {
+            !is(entry, OperatorKind::AttentionPrefill)
+                && !is(entry, OperatorKind::IndexerPrefill)
+                && !entry.template.kernel.is_for_few_rows()
+        };
         let kernels = self.entries.iter().filter(is_counted);
         let is_call = |entry: &&Entry| {
             [OperatorKind::AttentionDecode, OperatorKind::IndexerDecode, OperatorKind::StateUpdate]

@@ -16,7 +16,9 @@ use crate::model::{Indexer, MlaAttention, Window};
 
 use super::attention::kv_bytes_per_token;
 use super::matrix::Matrix;
-use super::names::OperatorKind::{IndexCacheWrite, IndexerDecode, IndexerKProj, IndexerPrefill, IndexerQProj, IndexerQuant};
+use super::names::OperatorKind::{
+    IndexCacheWrite, IndexerDecode, IndexerKProj, IndexerPrefill, IndexerQProj, IndexerQuant,
+};
 use super::operator::AttentionHeads;
 use super::rows::Rows;
 use super::template::{KernelTemplate, Template};

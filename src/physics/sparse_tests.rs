@@ -25,7 +25,8 @@ fn named<'a>(operators: &'a [Operator], name: &str) -> &'a Operator {
 
 #[test]
 fn a_decode_scores_all_tokens_and_attends_to_those_that_were_picked() {
-    let operators = run("deepseek-v3.2", &Deployment::tensor_parallel(8), &[Request::decode(9999), Request::decode(99)]);
+    let operators =
+        run("deepseek-v3.2", &Deployment::tensor_parallel(8), &[Request::decode(9999), Request::decode(99)]);
     // Every rank has all 64 heads of the indexer, against 10,000 and 100 keys of 132 bytes.
     let indexer = named(&operators, "indexer_decode");
     assert_eq!(indexer.flops, 2.0 * 10_100.0 * 64.0 * 128.0);

@@ -2,7 +2,6 @@
 //! turn the rows into FLOPs and bytes.
 
 use super::attention::HeadShape;
-use crate::dtype::DType;
 use super::batch::WindowSums;
 use super::communication::{AllReduceShape, Collective};
 use super::experts::Experts;
@@ -14,6 +13,7 @@ use super::rows::{Rows, Step};
 use super::state_call::state_call;
 use super::state_shape::{StateHeads, StateKernel};
 use super::work::{Shape, Work};
+use crate::dtype::DType;
 
 /// The kernel of an operator, without its rows.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -78,7 +78,11 @@ impl Choice<'_> {
                 let (kv, group) = kv_and_group(&heads);
                 let prefill = PrefillCurve::new(&found.series, kv, group, self.chip, at_best);
                 // Chunks of latent attention run other kernels than its decodes.
-                Ok(Curve::Prefill(if is_latent(&heads) || heads.is_indexer() { prefill } else { prefill.with_decode(self.decode(&heads)?) }))
+                Ok(Curve::Prefill(if is_latent(&heads) || heads.is_indexer() {
+                    prefill
+                } else {
+                    prefill.with_decode(self.decode(&heads)?)
+                }))
             }
             Kernel::AttentionDecode { heads, .. } => Ok(Curve::Decode(self.decode(&heads)?)),
             Kernel::Moe { experts, .. } => self.moe(&experts),
@@ -211,7 +215,10 @@ impl Choice<'_> {
             format!("heads {}, {window}, {} KV", key.head_size, key.kv_dtype)
         };
         if alike.head_size == HeadSize::Indexer && key.head_size != HeadSize::Indexer {
-            self.note(format_args!("indexers were not measured, grouped-query kernels of heads {} stand in", key.head_size));
+            self.note(format_args!(
+                "indexers were not measured, grouped-query kernels of heads {} stand in",
+                key.head_size
+            ));
         } else if alike.head_size == HeadSize::Latent && key.head_size != HeadSize::Latent {
             self.note(format_args!(
                 "latent attention was not measured, grouped-query kernels of heads {} stand in",
