@@ -17,11 +17,12 @@ pub mod efficiency {
     pub use crate::engine::ENGINES;
     pub mod curve {
         pub use crate::efficiency::curve::{
-            AllReduceCurve, DecodeCurve, GemmCurve, MoeCurve, PrefillCurve, Timed, expert_layer_distance,
-            mean_attention, stand_in_weight,
+            AllReduceCurve, DecodeCurve, ExchangeCurve, GemmCurve, MoeCurve, PrefillCurve, Timed,
+            expert_layer_distance, mean_attention, stand_in_weight,
         };
     }
     pub mod family {
+        pub use crate::efficiency::families::{Families, FamilyList, FamilyVisitor, for_each_family};
         pub use crate::efficiency::family::Family;
         pub use crate::efficiency::keys::{AllReduceKind, AttentionKey, HeadSize, Key, MoeKey, Routing, StateKey};
     }
@@ -30,6 +31,7 @@ pub mod efficiency {
     }
     pub mod kernel_model {
         pub use crate::efficiency::chip::Chip;
+        pub use crate::efficiency::exchange_model::ExchangeModel;
         pub use crate::efficiency::gemm_model::{GEMM_TILES, GemmModel};
         pub use crate::efficiency::kernel_model::{AllReduceModel, DecodeModel, MoeModel, PrefillModel, QUERY_TILE};
         pub use crate::efficiency::state_model::StateModel;

@@ -8,10 +8,7 @@ use clap::Args;
 use ridgepoint::hardware::{Architecture, HostLinkKind, builtin_names};
 use ridgepoint::internals::correction::builtin_corrections;
 use ridgepoint::internals::efficiency::Tables;
-use ridgepoint::internals::efficiency::family::Family;
-use ridgepoint::internals::efficiency::kernel_model::{
-    AllReduceModel, DecodeModel, GemmModel, MoeModel, PrefillModel, StateModel,
-};
+use ridgepoint::internals::efficiency::family::{Family, FamilyVisitor, for_each_family};
 use ridgepoint::internals::efficiency::table::{Header, SeriesHeader};
 use ridgepoint::internals::input::files_in;
 use ridgepoint::internals::units::{GIB, si};
@@ -77,19 +74,27 @@ struct GpuTable {
     series: BTreeMap<String, SeriesHeader>,
 }
 
-/// The GPU's tables of an operator: that of the nearest version of vLLM by its operator, others by their engine as well.
-fn tables_of<F: Family>(tables: &Tables) -> ridgepoint::Result<Vec<(String, GpuTable)>> {
-    let named = |(place, (engine, header)): (usize, (Option<Engine>, Arc<Header>))| {
-        let Header { operator, command, series, .. } = Arc::unwrap_or_clone(header);
-        let rows = series.values().map(|series| series.rows).sum();
-        let sources = series.values().map(|series| series.source.clone()).collect();
-        let name = match engine.filter(|_| place > 0) {
-            Some(engine) => format!("{operator} of {engine}"),
-            None => operator,
-        };
-        (name, GpuTable { rows, sources, command, series })
-    };
-    Ok(tables.own_tables::<F>()?.into_iter().enumerate().map(named).collect())
+/// The tables of a GPU by operator.
+struct GpuTables<'a> {
+    tables: &'a Tables,
+    by_name: BTreeMap<String, GpuTable>,
+}
+
+impl<F: Family> FamilyVisitor<F> for GpuTables<'_> {
+    /// Adds the GPU's tables of the operator: that of the nearest version of vLLM by its operator, others by their engine as well.
+    fn visit(&mut self) -> ridgepoint::Result<()> {
+        for (place, (engine, header)) in self.tables.own_tables::<F>()?.into_iter().enumerate() {
+            let Header { operator, command, series, .. } = Arc::unwrap_or_clone(header);
+            let rows = series.values().map(|series| series.rows).sum();
+            let sources = series.values().map(|series| series.source.clone()).collect();
+            let name = match engine.filter(|_| place > 0) {
+                Some(engine) => format!("{operator} of {engine}"),
+                None => operator,
+            };
+            self.by_name.insert(name, GpuTable { rows, sources, command, series });
+        }
+        Ok(())
+    }
 }
 
 /// Lists GPUs, or shows one.
@@ -140,13 +145,9 @@ pub fn names(data_dir: Option<&Path>) -> ridgepoint::Result<BTreeSet<String>> {
 
 fn detail(hardware: Hardware, data_dir: Option<&Path>) -> ridgepoint::Result<GpuEntry> {
     let tables = Tables::new(&hardware, &Engine::default(), data_dir);
-    let mut table_headers = BTreeMap::new();
-    table_headers.extend(tables_of::<GemmModel>(&tables)?);
-    table_headers.extend(tables_of::<PrefillModel>(&tables)?);
-    table_headers.extend(tables_of::<DecodeModel>(&tables)?);
-    table_headers.extend(tables_of::<MoeModel>(&tables)?);
-    table_headers.extend(tables_of::<AllReduceModel>(&tables)?);
-    table_headers.extend(tables_of::<StateModel>(&tables)?);
+    let mut found = GpuTables { tables: &tables, by_name: BTreeMap::new() };
+    for_each_family(&mut found)?;
+    let table_headers = found.by_name;
     let fitted = builtin_corrections()?.iter().filter(|of| of.source.hardware.contains(&hardware.name));
     let corrections: Vec<String> = fitted.map(|correction| correction.name.clone()).collect();
     Ok(GpuEntry {
@@ -187,10 +188,20 @@ fn without_correction(hardware: &Hardware) -> &'static str {
 }
 
 /// Operators that can have tables.
-const OPERATORS: usize = 5;
+struct Operators(usize);
+
+impl<F: Family> FamilyVisitor<F> for Operators {
+    fn visit(&mut self) -> ridgepoint::Result<()> {
+        self.0 += 1;
+        Ok(())
+    }
+}
 
 /// One line per GPU.
 fn list(entries: &[GpuEntry], page: &mut Page) {
+    let mut operators = Operators(0);
+    // A count has no errors.
+    let num_operators = for_each_family(&mut operators).map_or(0, |()| operators.0);
     let peak = |of: &GpuEntry, dtype| of.hardware.peak_dense_flop_per_s(dtype).map_or_else(|_| "-".to_owned(), si);
     let rows = Rows::of(entries)
         .left("name", |of| of.hardware.name.clone())
@@ -202,9 +213,9 @@ fn list(entries: &[GpuEntry], page: &mut Page) {
         .right("fp4", |of| peak(of, DType::Fp4))
         .left("memory", |of| memory(&of.hardware))
         .left("link", |of| link(&of.hardware))
-        .left("tables", |of| match of.tables.len() {
-            OPERATORS => "all".to_owned(),
-            _ => listed(&of.tables, without_tables(&of.hardware)),
+        .left("tables", |of| match of.tables.len() == num_operators {
+            true => "all".to_owned(),
+            false => listed(&of.tables, without_tables(&of.hardware)),
         })
         .left("correction", |of| listed(&of.corrections, without_correction(&of.hardware)));
     page.rows(&rows, &["GPU", "int8", "fp4", "SMs", "correction", "link"]);

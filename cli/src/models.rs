@@ -237,12 +237,20 @@ fn layer(group: &LayerGroup) -> String {
                 Window::Full => String::new(),
                 Window::Sliding(tokens) => format!(", sliding window of {}", count(tokens)),
                 Window::Chunked(tokens) => format!(", chunks of {}", count(tokens)),
+                Window::Picked(tokens) => format!(", {} picked tokens", count(tokens)),
             };
             format!("{} query and {} KV heads of {}{window}", gqa.num_heads, gqa.num_kv_heads, gqa.head_dim)
         }
         Attention::Mla(mla) => {
             let (heads, latent, rope) = (mla.num_heads, mla.kv_lora_rank, mla.qk_rope_head_dim);
-            format!("latent attention, {heads} heads on a latent of {latent} + {rope}")
+            let sparse = mla.sparse.map_or_else(String::new, |sparse| {
+                let indexer = sparse.indexer.map_or_else(
+                    || "those of an earlier layer's indexer".to_owned(),
+                    |indexer| format!("an indexer of {} heads of {} picks them", indexer.num_heads, indexer.head_dim),
+                );
+                format!(", {} tokens a query ({indexer})", count(sparse.topk))
+            });
+            format!("latent attention, {heads} heads on a latent of {latent} + {rope}{sparse}")
         }
         Attention::State(mixer) => {
             let (heads, keys, values) = (mixer.num_heads, mixer.key_head_dim, mixer.head_dim);

@@ -3,10 +3,8 @@
 use std::sync::{Arc, LazyLock};
 
 use ridgepoint::cold_start::{FittedRates, RateName, Rates};
-use ridgepoint::internals::efficiency::family::{Family, Key};
-use ridgepoint::internals::efficiency::kernel_model::{
-    AllReduceModel, Chip, DecodeModel, GemmModel, MoeModel, PrefillModel, StateModel,
-};
+use ridgepoint::internals::efficiency::family::{Family, FamilyVisitor, Key, for_each_family};
+use ridgepoint::internals::efficiency::kernel_model::Chip;
 use ridgepoint::internals::efficiency::table::Table;
 use ridgepoint::internals::input::{FileKind, Input};
 use ridgepoint::latency::{FittedBlackBox, LatencyModel};
@@ -111,12 +109,17 @@ pub fn plain_text(bytes: &[u8]) {
 /// A table of kernel efficiencies, of any operator.
 pub fn efficiency_table(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
-    table::<GemmModel>(&text);
-    table::<PrefillModel>(&text);
-    table::<DecodeModel>(&text);
-    table::<MoeModel>(&text);
-    table::<AllReduceModel>(&text);
-    table::<StateModel>(&text);
+    for_each_family(&mut AsTable(&text)).unwrap();
+}
+
+/// A text that is read as a table of every family.
+struct AsTable<'a>(&'a str);
+
+impl<F: Family> FamilyVisitor<F> for AsTable<'_> {
+    fn visit(&mut self) -> ridgepoint::Result<()> {
+        table::<F>(self.0);
+        Ok(())
+    }
 }
 
 fn table<F: Family>(text: &str) {

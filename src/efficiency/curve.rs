@@ -3,6 +3,7 @@
 #![expect(clippy::indexing_slicing, reason = "a grid has its family's axes, and an axis a knot at least")]
 
 use super::chip::Chip;
+use super::exchange_model::ExchangeModel;
 use super::family::{Family, OUTPUT_BYTES};
 use super::gemm_model::{GemmModel, GemmRows};
 use super::grid::Grid;
@@ -13,11 +14,11 @@ use super::series::Series;
 use super::state_model::StateModel;
 use crate::engine::Engine;
 use crate::physics::AttentionHeads;
-use crate::physics::StateShape;
 use crate::physics::attention::{AttentionShape, HeadShape};
-use crate::physics::communication::AllReduceShape;
+use crate::physics::communication::{AllReduceShape, ExchangeShape};
 use crate::physics::moe::MoeShape;
 use crate::physics::projection::GemmShape;
+use crate::physics::{StateHeads, StateShape};
 
 /// A time and its provenance.
 pub type Timed = (f64, Provenance);
@@ -102,7 +103,7 @@ impl DecodeCurve {
         DecodeCurve {
             curve: Curve::new(series, &[measured, group], chip, at_best),
             batch_factor: kv_heads / measured,
-            is_latent: series.key.head_size == HeadSize::Latent,
+            is_latent: matches!(series.key.head_size, HeadSize::Latent | HeadSize::Sparse),
         }
     }
 
@@ -255,19 +256,50 @@ impl AllReduceCurve {
     }
 }
 
+/// A collective of NCCL over a fixed number of ranks.
+#[derive(Debug, Clone)]
+pub struct ExchangeCurve {
+    curve: Curve,
+    shape: ExchangeShape,
+}
+
+impl ExchangeCurve {
+    /// Slices at the number of ranks.
+    pub fn new(series: &Series<ExchangeModel>, gpus: f64, chip: Chip, at_best: Provenance) -> Self {
+        let shape = ExchangeShape { collective: series.key, message_bytes: 0.0, gpus };
+        ExchangeCurve { curve: Curve::new(series, &[gpus], chip, at_best), shape }
+    }
+
+    /// Time for a message, counted as [`ExchangeShape`] does.
+    pub fn time(&self, message_bytes: f64) -> Timed {
+        let shape = ExchangeShape { message_bytes, ..self.shape };
+        self.curve.timed::<ExchangeModel>(&shape, &[message_bytes.max(1.0)])
+    }
+}
+
 /// A kernel of layers with a state, of fixed heads.
 #[derive(Debug, Clone)]
-pub struct StateCurve(Curve);
+pub struct StateCurve {
+    curve: Curve,
+    /// Heads that the kernel is looked up with; `None` for those of the call.
+    heads: Option<StateHeads>,
+}
 
 impl StateCurve {
     /// Slices at the heads of the rank.
     pub fn new(series: &Series<StateModel>, key_heads: f64, group: f64, chip: Chip, at_best: Provenance) -> Self {
-        StateCurve(Curve::new(series, &[key_heads, group], chip, at_best))
+        StateCurve { curve: Curve::new(series, &[key_heads, group], chip, at_best), heads: None }
+    }
+
+    /// The same, whose calls are looked up with other `heads` of as much work.
+    pub fn as_if(self, heads: StateHeads) -> Self {
+        StateCurve { heads: Some(heads), ..self }
     }
 
     /// Time for requests alike in the mean.
     pub fn time(&self, shape: &StateShape) -> Timed {
-        self.0.timed::<StateModel>(shape, &[shape.tokens / shape.requests, shape.requests])
+        let shape = StateShape { heads: self.heads.unwrap_or(shape.heads), ..*shape };
+        self.curve.timed::<StateModel>(&shape, &[shape.tokens / shape.requests, shape.requests])
     }
 }
 
@@ -294,7 +326,13 @@ pub fn mean_attention(
 pub fn attention_distance(key: &AttentionKey, wanted: &AttentionKey) -> f64 {
     let head = match (key.head_size, wanted.head_size) {
         (HeadSize::Plain(a), HeadSize::Plain(b)) => (a as f64 / b as f64).ln().abs(),
-        (HeadSize::Latent, HeadSize::Latent) => 0.0,
+        (HeadSize::Latent, HeadSize::Latent)
+        | (HeadSize::Sparse, HeadSize::Sparse)
+        | (HeadSize::Indexer, HeadSize::Indexer) => 0.0,
+        // Kernels of latent attention over all tokens read as many keys as were picked, but in order.
+        (HeadSize::Latent, HeadSize::Sparse) => 5.0,
+        (HeadSize::Plain(width), HeadSize::Sparse | HeadSize::Indexer) => 10.0 + (width as f64 / 128.0).ln().abs(),
+        (HeadSize::Sparse | HeadSize::Indexer, _) | (HeadSize::Latent, HeadSize::Indexer) => f64::INFINITY,
         // Grouped-query kernels stand in for latent attention, those of head size 128 first.
         (HeadSize::Plain(width), HeadSize::Latent) => 10.0 + (width as f64 / 128.0).ln().abs(),
         (HeadSize::Latent, HeadSize::Plain(_)) => f64::INFINITY,

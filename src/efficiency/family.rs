@@ -17,6 +17,8 @@ pub trait Family: Sized + 'static {
     type Key: Key;
     /// Operator name: the stem of the table file and the key in reports.
     const OPERATOR: &'static str;
+    /// Library whose kernels these are whatever the engine: the first part of the folder's name. `None` for kernels of engines.
+    const LIBRARY: Option<&'static str> = None;
     /// Names of the grid's axes; a table line runs along the last.
     const AXES: &'static [&'static str];
     /// Coefficients: name and starting value of the fit. The first is the launch, µs.

@@ -42,6 +42,10 @@ impl Family for DecodeModel {
     fn shape(key: &AttentionKey, point: &[f64]) -> AttentionShape {
         attention_shape(key, point, (1.0, point[2] - 1.0), LATENT_DECODE)
     }
+
+    fn compute_dtype(key: &AttentionKey) -> DType {
+        score_dtype(key)
+    }
 }
 
 impl DecodeModel {
@@ -69,6 +73,14 @@ impl DecodeModel {
 const LATENT_DECODE: (f64, f64, bool) = (576.0, 512.0, true);
 const LATENT_PREFILL: (f64, f64, bool) = (192.0, 128.0, false);
 
+/// Widths of an indexer's keys and values.
+const INDEXER: (f64, f64, bool) = (128.0, 0.0, false);
+
+/// Format that the kernels of a series compute in: indexers score in fp8.
+fn score_dtype(key: &AttentionKey) -> DType {
+    if key.head_size == HeadSize::Indexer { DType::Fp8 } else { DType::Bfloat16 }
+}
+
 /// The shape at a point of an attention table: KV heads, query heads per KV head, tokens, requests with so many new tokens each
 /// after so many cached ones. `latent` are the widths of latent attention.
 fn attention_shape(
@@ -81,6 +93,8 @@ fn attention_shape(
     let (head_dim, v_head_dim, shares_kv) = match key.head_size {
         HeadSize::Plain(width) => (width as f64, width as f64, false),
         HeadSize::Latent => latent,
+        HeadSize::Sparse => LATENT_DECODE,
+        HeadSize::Indexer => INDEXER,
     };
     let heads = HeadShape {
         kv_heads: point[0],
@@ -145,6 +159,10 @@ impl Family for PrefillModel {
 
     fn shape(key: &AttentionKey, point: &[f64]) -> AttentionShape {
         attention_shape(key, point, (point[2], 0.0), LATENT_PREFILL)
+    }
+
+    fn compute_dtype(key: &AttentionKey) -> DType {
+        score_dtype(key)
     }
 }
 

@@ -58,14 +58,31 @@ pub enum HeadSize {
     /// Latent attention as DeepSeek-V3 has it: decodes attend to latents of 576 whose first 512 are the values, prompts to keys of 192
     /// and values of 128.
     Latent,
+    /// Latents of the same widths, of which each query reads those that an indexer picked: decodes and chunks alike.
+    Sparse,
+    /// Keys of an indexer, 128 wide in fp8 with a scale, and no values.
+    Indexer,
+}
+
+impl HeadSize {
+    /// The head size of a name in measurement files: a width, `dsa` or `indexer`.
+    pub fn parse(name: &str) -> Option<Self> {
+        match name {
+            "dsa" => Some(HeadSize::Sparse),
+            "indexer" => Some(HeadSize::Indexer),
+            width => width.parse().ok().map(HeadSize::Plain),
+        }
+    }
 }
 
 impl Display for HeadSize {
-    /// The name in series: `d128`, `mla`.
+    /// The name in series: `d128`, `mla`, `dsa`, `indexer`.
     fn fmt(&self, f: &mut Formatter<'_>) -> Result {
         match self {
             HeadSize::Plain(width) => write!(f, "d{width}"),
             HeadSize::Latent => f.write_str("mla"),
+            HeadSize::Sparse => f.write_str("dsa"),
+            HeadSize::Indexer => f.write_str("indexer"),
         }
     }
 }
@@ -99,6 +116,8 @@ impl Key for AttentionKey {
             kv_dtype: [DType::Bfloat16, DType::Fp8].into_iter().find(|dtype| dtype.to_string() == kv_dtype)?,
             head_size: match head_size {
                 "mla" => HeadSize::Latent,
+                "dsa" => HeadSize::Sparse,
+                "indexer" => HeadSize::Indexer,
                 width => HeadSize::Plain(width.strip_prefix('d')?.parse().ok()?),
             },
             window: match window {

@@ -12,6 +12,8 @@
 
 pub mod chip;
 pub mod curve;
+pub mod exchange_model;
+pub mod families;
 pub mod family;
 pub mod fast_prefill;
 mod fill_gaps;

@@ -8,18 +8,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::engine::Engine;
 use crate::error::{Error, Result};
-use crate::hardware::{Architecture, Hardware};
+use crate::hardware::{Architecture, Hardware, InterconnectKind};
 use crate::input::{FileKind, read_text};
 
 use super::chip::Chip;
+use super::families::{FamilyVisitor, for_each_family};
 use super::family::Family;
-use super::gemm_model::GemmModel;
-use super::kernel_model::{AllReduceModel, DecodeModel, MoeModel, PrefillModel};
 use super::keys::Key;
 use super::packed::PackedTable;
 use super::provenance::Provenance;
 use super::series::{Header, Series};
-use super::state_model::StateModel;
 use super::table::Table;
 
 /// GPUs whose tables replace those that a chip lacks, nearest first.
@@ -50,9 +48,11 @@ enum Folder {
     Own,
     /// Kernels of an engine, built in.
     BuiltIn(Engine),
+    /// Kernels of a library that all engines call, built in.
+    Library,
 }
 
-/// A table and the engine whose kernels it holds; `None` for one's own.
+/// A table and the engine whose kernels it holds; `None` for one's own and for a library's.
 type OfEngine<F> = (Option<Engine>, Arc<Table<F>>);
 
 /// What the second-best engine's series are further away than the best one's: less than any other kernel is.
@@ -78,6 +78,8 @@ pub struct Found<F: Family> {
     pub engine: Option<Engine>,
     /// That GPU is another one.
     pub is_fallback: bool,
+    /// Link between that GPU and others of its kind.
+    pub link: Option<InterconnectKind>,
     /// Distance of the series from the kernel that was looked for.
     pub distance: f64,
 }
@@ -124,13 +126,11 @@ impl Tables {
     /// # Errors
     /// Those of reading a table's header.
     pub fn are_empty(&self) -> Result<bool> {
-        Ok(self.gpus.len() == 1
-            && self.own_header::<GemmModel>()?.is_none()
-            && self.own_header::<PrefillModel>()?.is_none()
-            && self.own_header::<DecodeModel>()?.is_none()
-            && self.own_header::<MoeModel>()?.is_none()
-            && self.own_header::<AllReduceModel>()?.is_none()
-            && self.own_header::<StateModel>()?.is_none())
+        let mut own = OwnTables { tables: self, are_some: false };
+        if self.gpus.len() == 1 {
+            for_each_family(&mut own)?;
+        }
+        Ok(self.gpus.len() == 1 && !own.are_some)
     }
 
     /// Header of this operator's table of the first GPU: its own, or the one that is borrowed from.
@@ -197,7 +197,8 @@ impl Tables {
             for (distance, key) in ranked.into_iter().take(count) {
                 let chip = Chip::new(&measured_on, F::compute_dtype(&key))?;
                 if let Some(series) = table.series(&key, &chip, around)? {
-                    found.push(Found { series, gpu: gpu.clone(), engine: engine.clone(), is_fallback, distance });
+                    let link = measured_on.interconnect.map(|link| link.kind);
+                    found.push(Found { series, gpu: gpu.clone(), engine: engine.clone(), is_fallback, link, distance });
                 }
             }
             if !found.is_empty() {
@@ -220,6 +221,11 @@ impl Tables {
             }
         }
         let packed = PackedTable::all().filter(|table| table.gpu == gpu && table.operator == F::OPERATOR);
+        if F::LIBRARY.is_some() {
+            let Some(packed) = packed.last() else { return Ok(Vec::new()) };
+            let table = cached(&BUILT_IN, gpu, Folder::Library, || Table::packed(packed).map(Some))?;
+            return Ok(table.map(|table| (None, table)).into_iter().collect());
+        }
         let mut engines: Vec<(Engine, &'static PackedTable)> =
             packed.filter_map(|table| Some((Engine::parse(table.engine, None)?, table))).collect();
         engines.sort_by(|a, b| self.engine.distance(&a.0).total_cmp(&self.engine.distance(&b.0)));
@@ -230,6 +236,19 @@ impl Tables {
             tables.extend(table.map(|table| (Some(engine), table)));
         }
         Ok(tables)
+    }
+}
+
+/// Whether a GPU has a table of any family.
+struct OwnTables<'a> {
+    tables: &'a Tables,
+    are_some: bool,
+}
+
+impl<F: Family> FamilyVisitor<F> for OwnTables<'_> {
+    fn visit(&mut self) -> Result<()> {
+        self.are_some |= self.tables.own_header::<F>()?.is_some();
+        Ok(())
     }
 }
 
@@ -267,9 +286,18 @@ fn read_file<F: Family>(gpu: &str, path: &Path) -> Result<Option<Table<F>>> {
 mod tests {
     use super::*;
     use crate::dtype::MatmulFormat;
+    use crate::efficiency::gemm_model::GemmModel;
 
     #[test]
     fn every_built_in_series_can_be_read() {
+        struct ReadAll;
+        impl<F: Family> FamilyVisitor<F> for ReadAll {
+            fn visit(&mut self) -> Result<()> {
+                let read = read_all::<F>();
+                assert!(read > 0, "{}", F::OPERATOR);
+                Ok(())
+            }
+        }
         fn read_all<F: Family>() -> usize {
             let mut read = 0;
             for packed in PackedTable::all().filter(|table| table.operator == F::OPERATOR) {
@@ -283,15 +311,7 @@ mod tests {
             }
             read
         }
-        let read = [
-            read_all::<GemmModel>(),
-            read_all::<PrefillModel>(),
-            read_all::<DecodeModel>(),
-            read_all::<MoeModel>(),
-            read_all::<AllReduceModel>(),
-            read_all::<StateModel>(),
-        ];
-        assert!(read.into_iter().all(|series| series > 0), "{read:?}");
+        for_each_family(&mut ReadAll).unwrap();
     }
 
     #[test]

@@ -26,7 +26,7 @@ const LATENT_CONTEXT_TOKENS: u64 = 65_536;
 /// `T·(2d + w)·b`: the residual stream, its normalised copy, and `w`, the widest pair of neighbouring intermediate results of
 /// any layer. These are query, key and value with the attention's output; both halves of a gated feed-forward block with its
 /// activation (`3f/t`); or those of the experts (`k·(max(2f, d) + f)` per token, for an expert's width `f` on the rank). A latent
-/// attention also keeps `C` tokens of context, as latents and projected up.
+/// attention also keeps `C` tokens of context, as latents and projected up; a sparse one an indexer's scores and gathered keys.
 ///
 /// ```
 /// use ridgepoint::{Deployment, Model};
@@ -52,6 +52,22 @@ pub fn forward_bytes(model: &Model, deployment: &Deployment, max_model_len: u64)
     let layer = model.layers.iter().map(widest).fold(0.0, f64::max);
     let context = model.layers.iter().map(|group| context_width(&group.attention, ranks)).fold(0.0, f64::max);
     (tokens * 2.0 * hidden + layer + context_tokens as f64 * context) * model.dtype.bytes()
+        + indexer_bytes(model, max_model_len)
+}
+
+/// Bytes of an indexer's scores at most: vLLM splits longer chunks (`VLLM_SPARSE_INDEXER_MAX_LOGITS_MB`).
+const SCORE_BYTES: f64 = 512.0 * 1024.0 * 1024.0;
+/// Bytes of gathered index keys per token of `max_model_len`: forty keys of 132 bytes.
+const GATHERED_KEY_BYTES: f64 = 40.0 * 132.0;
+
+/// Returns the bytes of an indexer's scores and gathered keys, which the profiling run reserves.
+///
+/// # Source
+/// vLLM 0.24, `sparse_attn_indexer` (`vllm/model_executor/layers/sparse_attn_indexer.py`) and `get_max_prefill_buffer_size`
+/// (`vllm/v1/attention/backends/mla/indexer.py`).
+fn indexer_bytes(model: &Model, max_model_len: u64) -> f64 {
+    let is_sparse = |group: &LayerGroup| matches!(&group.attention, Attention::Mla(mla) if mla.sparse.is_some());
+    if model.layers.iter().any(is_sparse) { SCORE_BYTES + GATHERED_KEY_BYTES * max_model_len as f64 } else { 0.0 }
 }
 
 /// Returns the peak bytes of sampling on a rank. Every rank has the logits of the whole vocabulary.
@@ -87,7 +103,11 @@ fn attention_width(attention: &Attention, ranks: Ranks) -> f64 {
             let heads = mla.num_heads / ranks.tensor;
             let key = mla.qk_nope_head_dim + mla.qk_rope_head_dim;
             let latents = latent_width(mla.kv_lora_rank, mla.qk_rope_head_dim) + mla.q_lora_rank.unwrap_or(0);
-            latents + heads * (2 * key + mla.qk_nope_head_dim + 2 * mla.v_head_dim)
+            match mla.sparse {
+                None => latents + heads * (2 * key + mla.qk_nope_head_dim + 2 * mla.v_head_dim),
+                // Queries before and after the absorption, the output in the latent space and after it.
+                Some(_) => latents + heads * (key + 2 * mla.kv_lora_rank + mla.qk_rope_head_dim + mla.v_head_dim),
+            }
         }
         // Inputs with their gate, convolved inputs, and the output.
         Attention::State(mixer) => (2 * mixer.conv_dim() + 2 * mixer.num_heads * mixer.head_dim) / ranks.tensor,
@@ -112,6 +132,9 @@ fn feed_forward(group: &LayerGroup, hidden: f64, tokens: f64, expert_tokens: f64
 /// Returns the width of the context that a latent attention gathers for a prefill chunk: latents, keys and values.
 fn context_width(attention: &Attention, ranks: Ranks) -> f64 {
     let Attention::Mla(mla) = attention else { return 0.0 };
+    if mla.sparse.is_some() {
+        return 0.0;
+    }
     let projected = mla.num_heads / ranks.tensor * (mla.qk_nope_head_dim + mla.v_head_dim);
     (latent_width(mla.kv_lora_rank, mla.qk_rope_head_dim) + projected) as f64
 }

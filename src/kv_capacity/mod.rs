@@ -301,7 +301,9 @@ impl Cache {
                     let tokens = window_tokens(window, deployment, max_model_len) as f64;
                     up_front.window_bytes += kind.bytes_per_token * tokens;
                 }
-                Window::Full | Window::Chunked(_) => up_front.bytes_per_token += kind.bytes_per_token,
+                Window::Full | Window::Chunked(_) | Window::Picked(_) => {
+                    up_front.bytes_per_token += kind.bytes_per_token
+                }
             }
         }
         let num_blocks = |cache: Cache| cache.num_blocks(available_bytes);

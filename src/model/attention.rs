@@ -6,7 +6,7 @@ use super::hybrid;
 use super::layer_kind::LayerKind;
 use super::shape::{Attention, GqaAttention, MlaAttention, Window};
 use super::sizes::{LayerReader, optional_size, size};
-use super::window;
+use super::{sparse, window};
 use crate::dtype::WeightFormat;
 use crate::input::{Keys, NumberRange};
 
@@ -20,7 +20,9 @@ const DELTA_NET_ROTARY_SHARE: f64 = 0.25;
 pub(super) fn layers(of: &LayerReader<'_>) -> Vec<Attention> {
     let LayerReader { text, family, num_layers, plain, .. } = *of;
     if family.attention == AttentionRule::Mla {
-        return vec![Attention::Mla(latent(text, plain)); num_layers as usize];
+        let latent = latent(text, plain);
+        let sparse = sparse::layers(text, family, num_layers, plain).into_iter();
+        return sparse.map(|sparse| Attention::Mla(MlaAttention { sparse, ..latent.clone() })).collect();
     }
     let local = grouped_query(of);
     let two = family.attention == AttentionRule::GqaTwoGeometries;
@@ -156,5 +158,6 @@ fn latent(text: &Keys<'_>, plain: WeightFormat) -> MlaAttention {
         qk_rope_head_dim: size(text, "qk_rope_head_dim"),
         v_head_dim: size(text, "v_head_dim"),
         weights: plain,
+        sparse: None,
     }
 }

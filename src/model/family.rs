@@ -91,6 +91,8 @@ pub(super) struct Family {
     pub(super) qk_norm_is_optional: bool,
     pub(super) windows: WindowRule,
     pub(super) ffn: FfnRule,
+    /// An indexer picks the tokens that a query attends to.
+    pub(super) sparse: bool,
     /// Layers with a state.
     pub(super) hybrid: Option<Hybrid>,
     /// Queries come with an output gate, unless `attn_output_gate` is false.
@@ -126,6 +128,7 @@ const LLAMA: Family = Family {
     windows: WindowRule::Full,
     ffn: FfnRule::Dense,
     hybrid: None,
+    sparse: false,
     gated_attention: false,
     norms: 2,
     tied_by_default: false,
@@ -157,7 +160,7 @@ const QWEN_HYBRID: Family = Family {
 const GEMMA: Family =
     Family { bias: BiasRule::Key, norms: 4, tied_by_default: true, defaults: &[("head_dim", 256)], ..BASE };
 
-static FAMILIES: [Family; 21] = [
+static FAMILIES: [Family; 22] = [
     LLAMA,
     Family { model_types: &["mistral"], windows: WindowRule::All, ..BASE },
     Family {
@@ -279,6 +282,13 @@ static FAMILIES: [Family; 21] = [
         ..BASE
     },
     Family { model_types: &["kimi_k2"], attention: AttentionRule::Mla, ffn: FfnRule::FirstDense, ..BASE },
+    Family {
+        model_types: &["deepseek_v32", "glm_moe_dsa"],
+        attention: AttentionRule::Mla,
+        sparse: true,
+        ffn: FfnRule::FirstDense,
+        ..BASE
+    },
 ];
 
 /// Returns the family of a `model_type`.

@@ -14,6 +14,7 @@ mod quantisation;
 mod sampling;
 mod shape;
 mod sizes;
+mod sparse;
 mod storage;
 mod unsupported;
 mod weight_variant;
@@ -22,5 +23,6 @@ mod window;
 pub use builtin::{BuiltinModel, builtin_models, builtin_names};
 pub use sampling::SamplingDefaults;
 pub use shape::{
-    Attention, DenseFfn, GqaAttention, LayerGroup, MlaAttention, Model, Moe, Recurrence, StateMixer, Window,
+    Attention, DenseFfn, GqaAttention, Indexer, LayerGroup, MlaAttention, Model, Moe, Recurrence, SparseAttention,
+    StateMixer, Window,
 };

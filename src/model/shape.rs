@@ -18,6 +18,8 @@ pub enum Window {
     Sliding(u64),
     /// Those of its own chunk of `n` tokens (Llama-4's local layers).
     Chunked(u64),
+    /// The `n` tokens that an indexer picks among all of them (DeepSeek-V3.2, GLM-5).
+    Picked(u64),
 }
 
 impl Window {
@@ -25,7 +27,7 @@ impl Window {
     pub fn size(self) -> Option<u64> {
         match self {
             Window::Full => None,
-            Window::Sliding(tokens) | Window::Chunked(tokens) => Some(tokens),
+            Window::Sliding(tokens) | Window::Chunked(tokens) | Window::Picked(tokens) => Some(tokens),
         }
     }
 }
@@ -85,6 +87,33 @@ pub struct MlaAttention {
     pub v_head_dim: u64,
     /// Storage of all projections of the attention.
     pub weights: WeightFormat,
+    /// Attention to picked tokens alone; `None` if queries see all earlier ones.
+    pub sparse: Option<SparseAttention>,
+}
+
+/// Sparse attention over tokens that an indexer picks for each query (DeepSeek-V3.2, GLM-5). The indexer is replicated on every
+/// tensor-parallel rank.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct SparseAttention {
+    /// Tokens that a query attends to at most (`index_topk`).
+    pub topk: u64,
+    /// The layer's own indexer; `None` if it uses the picks of an earlier layer (GLM-5.2).
+    pub indexer: Option<Indexer>,
+}
+
+/// The scorer that picks tokens: queries of several heads against one small key per token, without values.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Indexer {
+    /// Query heads (`index_n_heads`).
+    pub num_heads: u64,
+    /// Width of a query head and of the key (`index_head_dim`).
+    pub head_dim: u64,
+    /// Storage of the query's projection (`wq_b`).
+    pub query_weights: WeightFormat,
+    /// Storage of the fused projection to the key and to the heads' weights (`wk`, `weights_proj`): 16 bits in vLLM.
+    pub key_weights: WeightFormat,
 }
 
 /// The recurrence of layers that keep a state of fixed size per request instead of a KV cache.

@@ -12,6 +12,9 @@ pub(super) const KNOWN_LAYER_TYPES: [&str; 3] = ["full_attention", "sliding_atte
 /// Layers with a state, in hybrid families.
 const LINEAR_LAYER: &str = "linear_attention";
 
+/// Layers of latent attention with an indexer.
+const SPARSE_LAYER: &str = "deepseek_sparse_attention";
+
 const LINEAR: &str = "means linear attention layers, which keep a state instead of a KV cache";
 const SSM: &str = "means state-space (Mamba) layers";
 const SPARSE: &str = "means sparse attention over tokens picked by an indexer";
@@ -55,7 +58,11 @@ pub(super) fn family_of(origin: &str, model_type: &str, text: &Keys<'_>, outer: 
     let known = family::find(model_type);
     let hybrid = known.and_then(|family| family.hybrid);
     if let Some(Value::Array(types)) = text.get("layer_types") {
-        let is_known = |name: &str| KNOWN_LAYER_TYPES.contains(&name) || (hybrid.is_some() && name == LINEAR_LAYER);
+        let is_known = |name: &str| {
+            KNOWN_LAYER_TYPES.contains(&name)
+                || (hybrid.is_some() && name == LINEAR_LAYER)
+                || (known.is_some_and(|family| family.sparse) && name == SPARSE_LAYER)
+        };
         let unknown = types.iter().filter_map(Value::as_str).find(|name| !is_known(name));
         if let Some(unknown) = unknown {
             let reason = format!("has '{unknown}' layers; known are {}", KNOWN_LAYER_TYPES.join(", "));
@@ -63,7 +70,10 @@ pub(super) fn family_of(origin: &str, model_type: &str, text: &Keys<'_>, outer: 
         }
     }
     for section in [text, outer] {
-        let is_read = |key: &str| hybrid.is_some_and(|hybrid| read_by(hybrid).contains(&key));
+        let is_sparse = known.is_some_and(|family| family.sparse);
+        let is_read = |key: &str| {
+            hybrid.is_some_and(|hybrid| read_by(hybrid).contains(&key)) || (is_sparse && key == "index_topk")
+        };
         let is_on = |key: &str| !is_read(key) && section.get(key).is_some_and(|value| switches_on(key, value));
         if let Some((key, reason)) = KEYS.iter().find(|(key, _)| is_on(key)) {
             return error(section, key, reason);

@@ -7,6 +7,7 @@ use crate::model::GqaAttention;
 use super::operator::AttentionHeads;
 use super::projection::kv_heads_per_rank;
 use super::ranks::Ranks;
+use super::sparse;
 use super::work::{Shape, Work};
 
 /// Heads of one rank, with sizes that need not be whole.
@@ -36,8 +37,8 @@ impl HeadShape {
             group: heads.num_heads as f64 / heads.num_kv_heads as f64,
             head_dim: heads.head_dim as f64,
             v_head_dim: heads.v_head_dim as f64,
-            kv_bytes: heads.kv_dtype.bytes(),
-            activation_bytes: activation.bytes(),
+            kv_bytes: sparse::kv_value_bytes(heads),
+            activation_bytes: if heads.is_indexer() { DType::Fp8.bytes() } else { activation.bytes() },
             shares_kv: heads.is_mla,
         }
     }

@@ -64,7 +64,9 @@ pub(super) fn check(model: &Model, deployment: &Deployment) -> Result<Vec<String
 /// The kinds of window in a model, in order of first appearance.
 pub(super) fn distinct_windows(model: &Model) -> Vec<Window> {
     let mut windows = Vec::new();
-    for window in model.layers.iter().filter_map(layer::window) {
+    for window in
+        model.layers.iter().flat_map(|group| layer::window(group).into_iter().chain(layer::indexer_window(group)))
+    {
         if !windows.contains(&window) {
             windows.push(window);
         }

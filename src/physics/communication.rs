@@ -34,6 +34,81 @@ impl Shape for AllReduceShape {
     }
 }
 
+/// A way to exchange messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Collective {
+    /// Every rank gets the parts of all.
+    AllGather,
+    /// Every rank gets its part of the sum.
+    ReduceScatter,
+    /// Every rank sends another part to each.
+    AllToAll,
+    /// Every rank gets the sum.
+    AllReduce,
+    /// One rank sends, another receives.
+    SendReceive,
+}
+
+impl std::fmt::Display for Collective {
+    /// The name in tables and measurement files.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Collective::AllGather => "all_gather",
+            Collective::ReduceScatter => "reduce_scatter",
+            Collective::AllToAll => "alltoall",
+            Collective::AllReduce => "all_reduce",
+            Collective::SendReceive => "send_receive",
+        })
+    }
+}
+
+impl Collective {
+    /// The measured collective of a name in tables and measurement files.
+    pub fn parse(name: &str) -> Option<Self> {
+        let measured = [Self::AllGather, Self::ReduceScatter, Self::AllToAll, Self::AllReduce];
+        measured.into_iter().find(|of| of.to_string() == name)
+    }
+}
+
+/// A collective over the ranks of a group.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct ExchangeShape {
+    /// Which one.
+    pub collective: Collective,
+    /// Bytes of the whole message: all parts of an all-gather, and the array on each rank of the others.
+    pub message_bytes: f64,
+    /// Ranks.
+    pub gpus: f64,
+}
+
+impl Shape for ExchangeShape {
+    /// No FLOPs are counted. A rank sends all but its own part, once, or twice in an all-reduce.
+    ///
+    /// # Source
+    /// NVIDIA, nccl-tests (`doc/PERFORMANCE.md`): the bus bandwidth of each collective.
+    ///
+    /// ```
+    /// use ridgepoint::physics::Shape;
+    /// use ridgepoint::physics::communication::{Collective, ExchangeShape};
+    /// let work = |collective| ExchangeShape { collective, message_bytes: 800.0, gpus: 4.0 }.work().bytes;
+    /// assert_eq!((work(Collective::AllGather), work(Collective::AllReduce)), (600.0, 1200.0));
+    /// ```
+    fn work(&self) -> Work {
+        let all_reduce = all_reduce_sent_bytes(self.message_bytes, self.gpus);
+        let bytes = if self.collective == Collective::AllReduce { all_reduce } else { 0.5 * all_reduce };
+        Work { flops: 0.0, bytes }
+    }
+}
+
+/// Bytes of the whole message of which each rank sends all but its own part.
+///
+/// ```
+/// assert_eq!(ridgepoint::physics::communication::exchanged_message_bytes(600.0, 4.0), 800.0);
+/// ```
+pub fn exchanged_message_bytes(sent_bytes: f64, num_gpus: f64) -> f64 {
+    sent_bytes * num_gpus / (num_gpus - 1.0).max(1.0)
+}
+
 /// Bytes that each rank sends in an all-gather or receives in a reduce-scatter of `part_bytes` per rank.
 ///
 /// # Formula

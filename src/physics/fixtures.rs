@@ -122,6 +122,7 @@ pub fn mla() -> MlaAttention {
         qk_rope_head_dim: 64,
         v_head_dim: 128,
         weights: BLOCK_FP8,
+        sparse: None,
     }
 }
 

@@ -4,7 +4,7 @@ use crate::dtype::{DType, WeightFormat};
 use crate::engine::Engine;
 use crate::model::{Attention, LayerGroup, SamplingDefaults, Window};
 
-use super::communication::{all_gather_sent_bytes, hand_over_bytes_per_token};
+use super::communication::{Collective, all_gather_sent_bytes, hand_over_bytes_per_token};
 use super::experts::Experts;
 use super::matrix::Matrix;
 use super::names::OperatorKind::{self, *};
@@ -13,34 +13,48 @@ use super::ranks::{Context, Ranks};
 use super::rows::Rows;
 use super::template::{KernelTemplate, Template};
 use super::weights::{attention_matrices, feed_forward_matrices, lm_head_matrix};
-use super::{attention, mla, sampler, small, state, streams};
+use super::{attention, mla, sampler, small, sparse, state, streams};
 
 /// The window of a layer's attention; `None` without a KV cache.
 pub(super) fn window(group: &LayerGroup) -> Option<Window> {
     match &group.attention {
         Attention::Gqa(gqa) => Some(gqa.window),
-        Attention::Mla(_) => Some(Window::Full),
+        Attention::Mla(latent) => Some(mla::window(latent)),
         Attention::State(_) | Attention::None => None,
     }
 }
 
-/// The heads that one rank caches for each token of a layer; `None` without a KV cache.
-pub(super) fn cache_heads(group: &LayerGroup, context: Context) -> Option<AttentionHeads> {
+/// The window of a layer's indexer, which scores all tokens; `None` without one.
+pub(super) fn indexer_window(group: &LayerGroup) -> Option<Window> {
     match &group.attention {
-        Attention::Gqa(gqa) => Some(attention::gqa_heads(gqa, context.kv_dtype, context.ranks)),
-        Attention::Mla(latent) => Some(mla::decode_heads(latent, context.kv_dtype, context.ranks)),
-        Attention::State(_) | Attention::None => None,
+        Attention::Mla(latent) => sparse::indexer(latent).map(|_| Window::Full),
+        _ => None,
+    }
+}
+
+/// The heads that one rank caches for each token of a layer: of its attention, and of its indexer. Empty without a KV cache.
+pub(super) fn cache_heads(group: &LayerGroup, context: Context) -> Vec<AttentionHeads> {
+    match &group.attention {
+        Attention::Gqa(gqa) => vec![attention::gqa_heads(gqa, context.kv_dtype, context.ranks)],
+        Attention::Mla(latent) => {
+            let indexer = sparse::indexer(latent).map(sparse::indexer_heads);
+            std::iter::once(mla::decode_heads(latent, context.kv_dtype, context.ranks)).chain(indexer).collect()
+        }
+        Attention::State(_) | Attention::None => Vec::new(),
     }
 }
 
 /// All operators of one layer.
-pub(super) fn templates(group: &LayerGroup, window_index: usize, engine: &Engine, context: Context) -> Vec<Template> {
+/// `windows` are the kinds of window of the model.
+pub(super) fn templates(group: &LayerGroup, windows: &[Window], engine: &Engine, context: Context) -> Vec<Template> {
     let Context { hidden, activation, ranks, .. } = context;
     let matrices = attention_matrices(group, context);
     let feed_forward = feed_forward_matrices(group, context);
     let mut list = vec![small::norms(group.norm_params, hidden, activation)];
     let all: Vec<Matrix> = matrices.iter().chain(&feed_forward).copied().collect();
     list.extend(small::quantisation(&all, activation));
+    let index = |window| windows.iter().position(|known| Some(*known) == window).unwrap_or(0);
+    let window_index = index(window(group));
     let prefill = |heads| Template::new(AttentionPrefill, KernelTemplate::AttentionPrefill { heads, window_index });
     let decode = |heads| Template::new(AttentionDecode, KernelTemplate::AttentionDecode { heads, window_index });
     match &group.attention {
@@ -53,6 +67,19 @@ pub(super) fn templates(group: &LayerGroup, window_index: usize, engine: &Engine
             if gqa.output_gate {
                 list.push(small::attention_gate(&heads, activation));
             }
+        }
+        Attention::Mla(latent) if latent.sparse.is_some() => {
+            let heads = mla::decode_heads(latent, context.kv_dtype, ranks);
+            list.extend(gemms(&matrices, &[QkvAProj, QBProj, QProj, KvAProj]));
+            list.extend(small::before_mla(latent, activation, ranks));
+            list.extend(gemms(&matrices, &[IndexerQProj, IndexerKProj]));
+            if let Some(indexer) = sparse::indexer(latent) {
+                list.extend(sparse::templates(indexer, index(indexer_window(group)), activation));
+            }
+            list.push(small::kv_cache_write(&heads, activation));
+            list.extend(gemms(&matrices, &[QAbsorb]));
+            list.extend([prefill(heads), decode(heads)]);
+            list.extend(gemms(&matrices, &[VUp]));
         }
         Attention::Mla(latent) => {
             let heads = mla::decode_heads(latent, context.kv_dtype, ranks);
@@ -144,28 +171,43 @@ fn all_reduce(kind: OperatorKind, context: Context, calls: u64) -> Option<Templa
 /// vLLM's default back end, `allgather_reducescatter`: every replica's tokens go to all, whichever experts they visit.
 fn expert_exchange(kind: OperatorKind, Context { hidden, activation, ranks, .. }: Context) -> Option<Template> {
     let sent_bytes_per_row = all_gather_sent_bytes(hidden as f64 * activation.bytes(), ranks.data);
-    exchange(kind, Rows::Padded, sent_bytes_per_row, ranks.data, 1)
+    let collective = if kind == MoeDispatch { Collective::AllGather } else { Collective::ReduceScatter };
+    exchange(kind, collective, Rows::Padded, sent_bytes_per_row, ranks.data, 1)
 }
 
-/// Every rank gathers the logits of all vocabulary shards.
+/// Every rank gathers the logits of all vocabulary shards. vLLM launches NCCL for it from the host, after the CUDA graph.
 fn logits_all_gather(vocab_rows: u64, activation: DType, ranks: Ranks) -> Option<Template> {
     let sent_bytes_per_row = all_gather_sent_bytes(vocab_rows as f64 * activation.bytes(), ranks.tensor);
-    exchange(LogitsAllGather, Rows::Sampled, sent_bytes_per_row, ranks.tensor, 1)
+    exchange(LogitsAllGather, Collective::AllGather, Rows::Sampled, sent_bytes_per_row, ranks.tensor, 1)
 }
 
 /// Hand-over to the next stage, and the gather of its shares there, once per stage boundary.
 fn stage_hand_over(Context { hidden, activation, ranks, .. }: Context) -> Vec<Template> {
     let share = hand_over_bytes_per_token(hidden, activation.bytes(), ranks.tensor);
     let gathered = all_gather_sent_bytes(share, ranks.tensor);
-    let hand_over = exchange(StageHandOver, Rows::Padded, share, 2, ranks.pipeline - 1);
+    let hand_over = exchange(StageHandOver, Collective::SendReceive, Rows::Padded, share, 2, ranks.pipeline - 1);
     hand_over
         .into_iter()
-        .chain(exchange(StageAllGather, Rows::Padded, gathered, ranks.tensor, ranks.pipeline - 1))
+        .chain(exchange(
+            StageAllGather,
+            Collective::AllGather,
+            Rows::Padded,
+            gathered,
+            ranks.tensor,
+            ranks.pipeline - 1,
+        ))
         .collect()
 }
 
 /// `calls` exchanges between `num_gpus` ranks, if there are any.
-fn exchange(kind: OperatorKind, rows: Rows, sent_bytes_per_row: f64, num_gpus: u64, calls: u64) -> Option<Template> {
-    let kernel = KernelTemplate::Exchange { rows, sent_bytes_per_row, num_gpus };
+fn exchange(
+    kind: OperatorKind,
+    collective: Collective,
+    rows: Rows,
+    sent_bytes_per_row: f64,
+    num_gpus: u64,
+    calls: u64,
+) -> Option<Template> {
+    let kernel = KernelTemplate::Exchange { collective, rows, sent_bytes_per_row, num_gpus };
     (num_gpus > 1 && calls > 0).then_some(Template { kind, kernel, calls })
 }

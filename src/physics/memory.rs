@@ -96,9 +96,12 @@ impl Memory {
 fn kv_cache(model: &Model, context: Context, share_of_layers: f64) -> Vec<KvCacheBytes> {
     let mut kinds: Vec<KvCacheBytes> = Vec::new();
     for group in &model.layers {
-        let (Some(window), Some(heads)) = (layer::window(group), layer::cache_heads(group, context)) else { continue };
+        let Some(window) = layer::window(group) else { continue };
+        // Any token may be picked, so that all are kept.
+        let window = if matches!(window, Window::Picked(_)) { Window::Full } else { window };
         let layers = group.count as f64 * share_of_layers;
-        let bytes_per_token = layers * kv_bytes_per_token(&heads);
+        let heads = layer::cache_heads(group, context);
+        let bytes_per_token = layers * heads.iter().map(kv_bytes_per_token).sum::<f64>();
         match kinds.iter_mut().find(|kind| kind.window == window) {
             Some(kind) => {
                 kind.layers += layers;

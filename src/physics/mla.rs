@@ -37,7 +37,12 @@ pub fn key_join_bytes(num_heads: u64, qk_nope_head_dim: u64, qk_rope_head_dim: u
     (read + written) as f64 * activation_bytes
 }
 
-/// Heads of the absorbed decode.
+/// The earlier tokens that a query attends to.
+pub(super) fn window(mla: &MlaAttention) -> Window {
+    mla.sparse.map_or(Window::Full, |sparse| Window::Picked(sparse.topk))
+}
+
+/// Heads of absorbed attention: of decodes, and of chunks too where attention is sparse.
 pub(super) fn decode_heads(mla: &MlaAttention, kv_dtype: DType, ranks: Ranks) -> AttentionHeads {
     AttentionHeads {
         num_heads: mla.num_heads / ranks.tensor,
@@ -45,7 +50,7 @@ pub(super) fn decode_heads(mla: &MlaAttention, kv_dtype: DType, ranks: Ranks) ->
         head_dim: latent_width(mla.kv_lora_rank, mla.qk_rope_head_dim),
         v_head_dim: mla.kv_lora_rank,
         kv_dtype,
-        window: Window::Full,
+        window: window(mla),
         is_mla: true,
     }
 }

@@ -14,6 +14,7 @@ pub mod moe;
 pub mod pipeline;
 pub mod projection;
 pub mod small;
+pub mod sparse;
 pub mod window;
 
 mod batch;
@@ -46,6 +47,8 @@ mod fixtures;
 mod laws;
 #[cfg(test)]
 mod plan_tests;
+#[cfg(test)]
+mod sparse_tests;
 #[cfg(test)]
 mod state_tests;
 

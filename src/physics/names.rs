@@ -77,6 +77,12 @@ operator_kinds! {
     QkNorm "qk_norm" SmallKernels
     LatentNorms "latent_norms" SmallKernels
     Rotary "rotary" SmallKernels
+    IndexerQProj "indexer_q_proj" Projections
+    IndexerKProj "indexer_k_proj" Projections
+    IndexerQuant "indexer_quant" SmallKernels
+    IndexCacheWrite "index_cache_write" SmallKernels
+    IndexerPrefill "indexer_prefill" AttentionPrefill
+    IndexerDecode "indexer_decode" AttentionDecode
     KvCacheWrite "kv_cache_write" SmallKernels
     KvBProj "kv_b_proj" Projections
     KvBProjContext "kv_b_proj_context" Projections
@@ -163,5 +169,6 @@ pub(super) fn window_suffix(window: Window) -> &'static str {
         Window::Full => "",
         Window::Sliding(_) => "_sliding",
         Window::Chunked(_) => "_chunked",
+        Window::Picked(_) => "_sparse",
     }
 }

@@ -3,6 +3,7 @@
 use crate::dtype::{DType, WeightFormat};
 use crate::model::Window;
 
+use super::communication::Collective;
 use super::experts::Experts;
 use super::names::{OperatorGroup, OperatorId};
 use super::state_shape::{StateHeads, StateKernel};
@@ -16,7 +17,7 @@ pub struct AttentionHeads {
     pub num_kv_heads: u64,
     /// Width of a query and key head (for absorbed MLA: `kv_lora_rank + qk_rope_head_dim`).
     pub head_dim: u64,
-    /// Width of a value head (for absorbed MLA: `kv_lora_rank`).
+    /// Width of a value head (for absorbed MLA: `kv_lora_rank`; 0 for an indexer, which stops at the scores).
     pub v_head_dim: u64,
     /// Format of the KV cache.
     pub kv_dtype: DType,
@@ -24,6 +25,18 @@ pub struct AttentionHeads {
     pub window: Window,
     /// The call is absorbed multi-head latent attention.
     pub is_mla: bool,
+}
+
+impl AttentionHeads {
+    /// Whether these are heads of an indexer: they score keys and have no values.
+    pub fn is_indexer(&self) -> bool {
+        self.v_head_dim == 0
+    }
+
+    /// Whether each query attends to tokens that an indexer picked for it.
+    pub fn is_sparse(&self) -> bool {
+        matches!(self.window, Window::Picked(_))
+    }
 }
 
 /// Shape of a kernel call, as its efficiency depends on it.
@@ -82,6 +95,8 @@ pub enum Kernel {
     },
     /// Any other exchange, priced by the bytes that leave this rank.
     Exchange {
+        /// How.
+        collective: Collective,
         /// Bytes that this rank sends.
         sent_bytes: f64,
         /// Ranks.

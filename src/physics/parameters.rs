@@ -10,8 +10,8 @@ use super::experts::Experts;
 use super::names::OperatorKind::{self, KvBProjContext, QAbsorb, VUp};
 use super::projection::kv_heads_per_rank;
 use super::ranks::Context;
-use super::state;
 use super::weights::{attention_matrices, feed_forward_matrices};
+use super::{sparse, state};
 
 /// Number of parameters of a model; exact below 2⁵³.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -112,7 +112,10 @@ fn other_elements(group: &LayerGroup, context: Context, experts: u64) -> u64 {
             let biases = qkv * u64::from(gqa.qkv_bias) + hidden * u64::from(gqa.o_bias);
             biases + gqa.qk_norm_params + gqa.extra_params / ranks.tensor
         }
-        Attention::Mla(mla) => mla.kv_lora_rank + mla.q_lora_rank.unwrap_or(0),
+        Attention::Mla(mla) => {
+            let norms = mla.kv_lora_rank + mla.q_lora_rank.unwrap_or(0);
+            norms + sparse::indexer(mla).map_or(0, sparse::norm_elements)
+        }
         Attention::State(mixer) => state::other_elements(mixer, context),
         Attention::None => 0,
     };

@@ -113,8 +113,7 @@ impl StepPlan {
         let offloaded = Offloaded::of_deployment(model, deployment)?;
         for (at, group) in groups {
             let window = layer::window(group).unwrap_or_default();
-            let index = windows.iter().position(|w| *w == window).unwrap_or(0);
-            let templates = layer::templates(group, index, engine, context).into_iter();
+            let templates = layer::templates(group, &windows, engine, context).into_iter();
             let of_group =
                 templates.map(|of| Entry::new(of, window, group.count, offloaded.layers(at, of.kind))).collect();
             merge(&mut layers, of_group);
@@ -189,10 +188,17 @@ impl StepPlan {
     /// chunks and decodes alike, and the kernels of layers with a state.
     pub(crate) fn launches(&self) -> (u64, u64) {
         let is = |entry: &&Entry, kind| entry.id.kind == kind;
-        let is_counted =
-            |entry: &&Entry| !is(entry, OperatorKind::AttentionPrefill) && !entry.template.kernel.is_for_few_rows();
+        let is_counted = |entry: &&Entry| {
+            !is(entry, OperatorKind::AttentionPrefill)
+                && !is(entry, OperatorKind::IndexerPrefill)
+                && !entry.template.kernel.is_for_few_rows()
+        };
         let kernels = self.entries.iter().filter(is_counted);
-        let is_call = |entry: &&Entry| is(entry, OperatorKind::AttentionDecode) || is(entry, OperatorKind::StateUpdate);
+        let is_call = |entry: &&Entry| {
+            [OperatorKind::AttentionDecode, OperatorKind::IndexerDecode, OperatorKind::StateUpdate]
+                .iter()
+                .any(|kind| is(entry, *kind))
+        };
         let calls = self.entries.iter().filter(is_call);
         let launches = |entry: &Entry| entry.count * entry.template.kernel.launches();
         (kernels.map(launches).sum(), calls.map(|entry| entry.count).sum())

@@ -3,7 +3,7 @@
 
 use super::attention::HeadShape;
 use super::batch::WindowSums;
-use super::communication::AllReduceShape;
+use super::communication::{AllReduceShape, Collective};
 use super::experts::Experts;
 use super::matrix::Matrix;
 use super::names::{OperatorId, OperatorKind};
@@ -13,6 +13,7 @@ use super::rows::{Rows, Step};
 use super::state_call::state_call;
 use super::state_shape::{StateHeads, StateKernel};
 use super::work::{Shape, Work};
+use crate::dtype::DType;
 
 /// The kernel of an operator, without its rows.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -43,6 +44,7 @@ pub(super) enum KernelTemplate {
         is_ring: bool,
     },
     Exchange {
+        collective: Collective,
         rows: Rows,
         sent_bytes_per_row: f64,
         num_gpus: u64,
@@ -117,12 +119,14 @@ impl KernelTemplate {
                     kv_tokens,
                     mean_query_tokens: step.batch.prefill_squared_tokens as f64 / query_tokens as f64,
                 };
+                compute_dtype = score_dtype(&heads, compute_dtype);
                 (attention(step, &heads, query_tokens, kv_tokens, pairs), kernel)
             }
             KernelTemplate::AttentionDecode { heads, window_index } => {
                 let num_requests = Some(step.batch.num_decodes).filter(|number| *number > 0)?;
                 let kv_tokens = step.batch.windows.get(window_index)?.decode_kv_tokens;
                 let kernel = Kernel::AttentionDecode { heads, num_requests, kv_tokens };
+                compute_dtype = score_dtype(&heads, compute_dtype);
                 (attention(step, &heads, num_requests, kv_tokens, kv_tokens as f64), kernel)
             }
             KernelTemplate::Experts(experts) => {
@@ -141,14 +145,19 @@ impl KernelTemplate {
                 let shape = AllReduceShape { message_bytes, gpus: num_gpus as f64 };
                 (shape.work(), Kernel::AllReduce { message_bytes, num_gpus, is_ring })
             }
-            KernelTemplate::Exchange { rows, sent_bytes_per_row, num_gpus } => {
+            KernelTemplate::Exchange { collective, rows, sent_bytes_per_row, num_gpus } => {
                 let sent_bytes = rows.of(step)? as f64 * sent_bytes_per_row;
-                (Work { flops: 0.0, bytes: sent_bytes }, Kernel::Exchange { sent_bytes, num_gpus })
+                (Work { flops: 0.0, bytes: sent_bytes }, Kernel::Exchange { collective, sent_bytes, num_gpus })
             }
         };
         let Work { flops, bytes } = work;
         Some(Operator { id, name, group: id.kind.group(), count, flops, bytes, compute_dtype, kernel })
     }
+}
+
+/// Format that attention computes in: an indexer scores in fp8, attention in the activations' format.
+fn score_dtype(heads: &AttentionHeads, activation: DType) -> DType {
+    if heads.is_indexer() { DType::Fp8 } else { activation }
 }
 
 /// The work of all requests of a step together.

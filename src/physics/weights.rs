@@ -9,7 +9,7 @@ use super::names::OperatorKind::*;
 use super::projection::{kv_heads_per_rank, vocab_rows_per_rank};
 use super::ranks::Context;
 use super::rows::Rows;
-use super::state;
+use super::{sparse, state};
 
 /// Matrices of the attention of one layer, in order of execution.
 pub(super) fn attention_matrices(group: &LayerGroup, context: Context) -> Vec<Matrix> {
@@ -55,7 +55,8 @@ fn mla_matrices(mla: &MlaAttention, Context { hidden, activation, ranks, .. }: C
     let plain = |kind, outputs, inputs| Matrix::new(kind, outputs, inputs, mla.weights);
     // vLLM keeps dequantised copies of the up-projection for the batched multiplications.
     let per_head = |kind, outputs, inputs| Matrix {
-        rows: Rows::Decodes,
+        // Chunks of sparse attention are absorbed too: each query has keys of its own.
+        rows: if mla.sparse.is_some() { Rows::Padded } else { Rows::Decodes },
         copies: heads,
         ..Matrix::new(kind, outputs, inputs, WeightFormat::Plain(activation))
     };
@@ -64,6 +65,7 @@ fn mla_matrices(mla: &MlaAttention, Context { hidden, activation, ranks, .. }: C
         Some(rank) => vec![plain(QkvAProj, rank + latent, hidden), plain(QBProj, query, rank)],
         None => vec![plain(QProj, query, hidden), plain(KvAProj, latent, hidden)],
     };
+    matrices.extend(sparse::indexer(mla).into_iter().flat_map(|indexer| sparse::matrices(mla, indexer, hidden)));
     matrices.extend([
         Matrix { rows: Rows::Prefill, ..plain(KvBProj, up, mla.kv_lora_rank) },
         Matrix { rows: Rows::PrefillContext, ..plain(KvBProjContext, up, mla.kv_lora_rank) },

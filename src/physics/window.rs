@@ -73,7 +73,7 @@ pub fn chunked_pairs(query_tokens: u32, computed_tokens: u32, chunk_tokens: u64)
 pub fn visible_pairs(window: Window, query_tokens: u32, computed_tokens: u32) -> u128 {
     match window {
         Window::Full => causal_pairs(query_tokens, computed_tokens),
-        Window::Sliding(tokens) => sliding_pairs(query_tokens, computed_tokens, tokens),
+        Window::Sliding(tokens) | Window::Picked(tokens) => sliding_pairs(query_tokens, computed_tokens, tokens),
         Window::Chunked(tokens) => chunked_pairs(query_tokens, computed_tokens, tokens),
     }
 }
@@ -81,7 +81,8 @@ pub fn visible_pairs(window: Window, query_tokens: u32, computed_tokens: u32) ->
 /// Keys that at least one query of a chunk sees, its own tokens included: the kernel reads each once.
 ///
 /// # Formula
-/// `q + c` (full), `q + min(c, w − 1)` (sliding), `q + c mod w` (chunked).
+/// `q + c` (full), `q + min(c, w − 1)` (sliding), `q + c mod w` (chunked). Queries of a chunk pick different keys, so that the most they
+/// can read counts: `q + min(c, q·(w − 1))` (picked).
 ///
 /// # Source
 /// Counting: the first query's visible tokens are the earliest that any query sees.
@@ -92,6 +93,8 @@ pub fn visible_pairs(window: Window, query_tokens: u32, computed_tokens: u32) ->
 /// assert_eq!(visible_tokens(Window::Full, 4, 100), 104);
 /// assert_eq!(visible_tokens(Window::Sliding(8), 4, 100), 11);
 /// assert_eq!(visible_tokens(Window::Chunked(16), 4, 100), 8);
+/// assert_eq!(visible_tokens(Window::Picked(8), 4, 100), 4 * 8);
+/// assert_eq!(visible_tokens(Window::Picked(8), 40, 100), 140);
 /// ```
 pub fn visible_tokens(window: Window, query_tokens: u32, computed_tokens: u32) -> u64 {
     let computed = u64::from(computed_tokens);
@@ -99,6 +102,8 @@ pub fn visible_tokens(window: Window, query_tokens: u32, computed_tokens: u32) -
         Window::Full => computed,
         Window::Sliding(tokens) => computed.min(tokens.max(1) - 1),
         Window::Chunked(tokens) => computed % tokens.max(1),
+        // A decode picks as many as a sliding window holds; further queries pick others.
+        Window::Picked(tokens) => computed.min(u64::from(query_tokens.max(1)).saturating_mul(tokens.max(1) - 1)),
     };
     u64::from(query_tokens) + earlier
 }
@@ -133,7 +138,7 @@ mod tests {
         key <= query
             && match window {
                 Window::Full => true,
-                Window::Sliding(w) => query - key < w,
+                Window::Sliding(w) | Window::Picked(w) => query - key < w,
                 Window::Chunked(w) => query / w == key / w,
             }
     }

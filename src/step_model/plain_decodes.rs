@@ -191,7 +191,7 @@ impl<I: Iterator<Item = u32>> WithSimd for CachedKeys<I> {
         let narrow = |tokens: u64| u32::try_from(tokens).unwrap_or(u32::MAX);
         let computed = self.computed;
         match self.window {
-            Window::Sliding(tokens) => {
+            Window::Sliding(tokens) | Window::Picked(tokens) => {
                 let most = narrow(tokens.max(1) - 1);
                 computed.map(|computed| u64::from(computed.min(most))).sum()
             }
@@ -284,7 +284,9 @@ mod tests {
             let slice: Vec<Request> = computed.iter().map(|tokens| Request::decode(*tokens)).collect();
             let scheduled = vec![1; length];
             let columns = RequestColumns::new(&computed, &scheduled).unwrap();
-            for window in sizes.into_iter().flat_map(|size| [Window::Sliding(size), Window::Chunked(size)]) {
+            for window in
+                sizes.into_iter().flat_map(|size| [Window::Sliding(size), Window::Chunked(size), Window::Picked(size)])
+            {
                 let expected = computed.iter().map(|tokens| visible_tokens(window, 0, *tokens)).sum::<u64>();
                 assert_eq!(by_all_lanes(Keys(&slice[..], window)), [expected; 5], "{length} under {window:?}");
                 assert_eq!(by_all_lanes(Keys(columns, window)), [expected; 5], "{length} under {window:?}");

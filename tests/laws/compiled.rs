@@ -8,7 +8,7 @@ const TOLERANCE: f64 = 1e-3;
 
 /// Models that between them have every operator: dense, quantised, windows of both kinds, experts, latent attention, layers
 /// with a state.
-const MODELS: [(&str, u32); 10] = [
+const MODELS: [(&str, u32); 11] = [
     ("llama-3.1-8b", 1),
     ("llama-3.1-70b", 4),
     ("qwen3-32b-fp8", 2),
@@ -17,6 +17,7 @@ const MODELS: [(&str, u32); 10] = [
     ("gpt-oss-120b", 2),
     ("gemma-3-27b", 2),
     ("deepseek-v3", 8),
+    ("deepseek-v3.2", 8),
     ("qwen3.5-397b-a17b", 8),
     ("nemotron-3-nano-30b-a3b", 1),
 ];

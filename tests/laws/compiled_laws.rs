@@ -62,6 +62,7 @@ static BORROWED: LazyLock<Vec<Named>> = LazyLock::new(|| {
         ("gemma-3-27b", "l40s", 2, &Options::uncorrected()),
         ("gpt-oss-120b", "b200", 1, &Options::uncorrected()),
         ("deepseek-v3", "b200", 8, &Options::uncorrected()),
+        ("deepseek-v3.2", "b200", 8, &Options::uncorrected()),
         ("llama-3.1-70b", "a100", 4, &Options::uncorrected()),
         ("llama-3.1-70b", "h100", 4, &ideal),
         ("gemma-3-27b", "h100", 2, &ideal),
@@ -82,6 +83,7 @@ static KINDS: LazyLock<Vec<Named>> = LazyLock::new(|| {
         ("gpt-oss-120b", 2),
         ("llama-4-scout", 8),
         ("deepseek-v3", 8),
+        ("glm-5.2-fp8", 8),
         ("qwen3.5-27b", 2),
     ]
     .iter()

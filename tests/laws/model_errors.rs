@@ -127,6 +127,11 @@ fn contradictions_are_found() {
         ("llama-2-7b", json!({"attention_bias": "no"}), "attention_bias"),
         ("minimax-m2.5", json!({"qk_norm_type": "odd"}), "qk_norm_type"),
         ("kimi-k2", json!({"kv_lora_rank": null}), "kv_lora_rank is missing"),
+        ("glm-5", json!({"index_n_heads": null}), "index_n_heads is missing"),
+        ("glm-5", json!({"index_head_dim": 100}), "index_head_dim = 100"),
+        ("glm-5", json!({"index_topk_pattern": "FSS"}), "has 3 entries"),
+        ("glm-5", json!({"index_topk_pattern": "S".repeat(78)}), "must begin with F"),
+        ("glm-5.2", json!({"indexer_types": vec!["full"; 78]}), "contradicts index_topk_freq"),
         (
             "qwen3-32b-fp8",
             json!({"quantization_config": {"quant_method": "fp8", "weight_block_size": [128]}}),

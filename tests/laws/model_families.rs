@@ -265,6 +265,19 @@ fn deepseek_v3_has_a_latent_three_dense_layers_and_a_shared_expert() {
 }
 
 #[test]
+fn every_fourth_layer_of_glm_5_2_has_an_indexer() {
+    let has_indexer = |layer: &LayerGroup| mla(layer).sparse.unwrap().indexer.is_some();
+    let model = Model::builtin("glm-5.2").unwrap();
+    let layers: Vec<_> = model.layers.iter().map(|l| (l.count, l.moe.is_some(), has_indexer(l))).collect();
+    assert_eq!(layers, [(3, false, true), (57, true, false), (18, true, true)]);
+    let model = Model::builtin("deepseek-v3.2").unwrap();
+    let sparse = mla(&model.layers[1]).sparse.unwrap();
+    let indexer = sparse.indexer.unwrap();
+    assert_eq!((sparse.topk, indexer.num_heads, indexer.head_dim), (2048, 64, 128));
+    assert!(model.layers.iter().all(has_indexer));
+}
+
+#[test]
 fn deepseek_v2_lite_projects_queries_at_once_and_has_two_shared_experts() {
     let model = Model::builtin("deepseek-v2-lite").unwrap();
     assert_eq!(mla(&model.layers[1]).q_lora_rank, None);

@@ -24,7 +24,7 @@ pub fn load(dirs: &[PathBuf], hardware: &Hardware, data_dir: Option<&Path>) -> R
         return Err(errors.into());
     }
     notes.append(&mut all.notes);
-    Ok((Rows::from_measurements(&all, hardware), notes))
+    Ok((Rows::from_measurements(&all, hardware)?, notes))
 }
 
 fn load_one(

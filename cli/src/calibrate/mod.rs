@@ -10,13 +10,10 @@ use clap::Args;
 use indicatif::ProgressBar;
 use ridgepoint::internals::efficiency::Tables;
 use ridgepoint::{ErrorKind, Hardware};
-use ridgepoint_lab::calibrate::build::Row;
 use ridgepoint_lab::calibrate::cross_validate::FOLDS;
-use ridgepoint_lab::calibrate::family::Calibrated;
-use ridgepoint_lab::calibrate::off_table::{DECODE_UNEVEN, OffTable, PREFILL_PRIOR_KV, SMALL_KERNELS};
-use ridgepoint_lab::calibrate::operators::{calibrate_operator, check_operator};
+use ridgepoint_lab::calibrate::off_table::{CHECKS, SMALL_KERNELS};
 use ridgepoint_lab::calibrate::report::OperatorReport;
-use ridgepoint_lab::calibrate::rows::Rows;
+use ridgepoint_lab::calibrate::rows::{FamilyRows, Rows};
 use ridgepoint_lab::evaluate::experiment::folder_name;
 
 use crate::common::{Common, at_least_zero};
@@ -71,8 +68,8 @@ pub fn run(args: &Calibrate, common: &Common) -> Result<Outcome<Reports>, Failur
     let folder = args.out.as_ref().map(|out| OutputFolder::make(out.join(&hardware.name))).transpose()?;
     let file = |folder: &OutputFolder, operator: &str| folder.path.join(format!("{operator}.csv"));
     if let Some(folder) = &folder {
-        for (operator, _) in counted(&rows).into_iter().filter(|(_, rows)| *rows > 0) {
-            outputs.probe(&file(folder, operator), Kind::EfficiencyTable)?;
+        for rows in rows.families().filter(|rows| rows.count() > 0) {
+            outputs.probe(&file(folder, rows.operator()), Kind::EfficiencyTable)?;
         }
     }
     let lender = args.borrow_from.as_ref().map(|name| Hardware::find_in(data_dir, name)).transpose()?;
@@ -167,35 +164,32 @@ impl<'a> Work<'a> {
 
 impl Work<'_> {
     fn all(&mut self) -> Result<(), Failure> {
-        let rows = self.rows;
-        self.operator(&rows.gemm)?;
-        self.operator(&rows.attention_prefill)?;
-        self.off_table(PREFILL_PRIOR_KV, OffTable::check_prefill_prior_kv)?;
-        self.operator(&rows.attention_decode)?;
-        self.off_table(DECODE_UNEVEN, OffTable::check_decode_uneven)?;
-        self.operator(&rows.moe)?;
-        self.operator(&rows.allreduce)?;
-        self.operator(&rows.linear_attention)?;
-        self.off_table(SMALL_KERNELS, OffTable::check_small_kernels)
+        for rows in self.rows.families() {
+            self.operator(rows)?;
+            self.off_table(rows.operator())?;
+        }
+        self.off_table(SMALL_KERNELS)
     }
 
-    fn operator<F: Calibrated>(&mut self, rows: &[Row<F>]) -> Result<(), Failure> {
-        self.bar.set_message(F::OPERATOR);
+    fn operator(&mut self, rows: &dyn FamilyRows) -> Result<(), Failure> {
+        let operator = rows.operator();
+        self.bar.set_message(operator);
         let tick = || self.bar.inc(1);
         let report = match &self.tables {
-            None => calibrate_operator::<F>(rows, self.hardware, &self.command, tick),
-            Some(tables) => check_operator::<F>(rows, self.hardware, tables, tick),
+            None => rows.calibrate(self.hardware, &self.command, &tick),
+            Some(tables) => rows.check(self.hardware, tables, &tick),
         };
-        self.keep(F::OPERATOR, report)
+        self.keep(operator, report)
     }
 
-    fn off_table(
-        &mut self,
-        operator: &'static str,
-        check: fn(&OffTable, &Hardware, &Tables) -> ridgepoint::Result<OperatorReport>,
-    ) -> Result<(), Failure> {
-        let report = self.tables.as_ref().map(|tables| check(&self.rows.off_table, self.hardware, tables));
-        self.keep(operator, report.unwrap_or_else(|| Ok(OperatorReport::default())))
+    /// Scores the calls that no table of `operator` holds.
+    fn off_table(&mut self, operator: &str) -> Result<(), Failure> {
+        for check in CHECKS.iter().filter(|check| check.operator == operator) {
+            let score = |tables| (check.check)(&self.rows.off_table, self.hardware, tables);
+            let report = self.tables.as_ref().map(score);
+            self.keep(check.name, report.unwrap_or_else(|| Ok(OperatorReport::default())))?;
+        }
+        Ok(())
     }
 
     /// Keeps a report with the rows that were left out before; without predictions only their reasons are kept.
@@ -269,22 +263,7 @@ fn command_line(dirs: &[PathBuf], hardware: &Hardware, out: &Path) -> String {
     )
 }
 
-/// The operators that have tables, with the number of their rows.
-fn counted(rows: &Rows) -> [(&'static str, usize); 6] {
-    fn of<F: Calibrated>(rows: &[Row<F>]) -> (&'static str, usize) {
-        (F::OPERATOR, rows.len())
-    }
-    [
-        of(&rows.gemm),
-        of(&rows.attention_prefill),
-        of(&rows.attention_decode),
-        of(&rows.moe),
-        of(&rows.allreduce),
-        of(&rows.linear_attention),
-    ]
-}
-
 fn progress_bar(rows: &Rows, passes: u64) -> ProgressBar {
-    let folds = counted(rows).into_iter().filter(|(_, rows)| *rows > 0).count() as u64 * FOLDS * passes;
+    let folds = rows.families().filter(|rows| rows.count() > 0).count() as u64 * FOLDS * passes;
     progress::bar(folds, "{msg:18} [{bar:30}] {pos}/{len} folds, {elapsed}")
 }

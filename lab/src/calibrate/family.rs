@@ -1,19 +1,34 @@
-//! The properties of a kernel family that only calibration needs: features of the trees, labels of the report, columns of
-//! the table.
+//! The properties of a kernel family that only calibration needs: places of rows, features of the trees, labels of the report,
+//! columns of the table.
 
-#![allow(clippy::float_cmp)] // table coordinates are whole numbers
+use ridgepoint::internals::efficiency::family::Family;
+use ridgepoint::internals::efficiency::kernel_model::Chip;
 
-use ridgepoint::MatmulFormat;
-use ridgepoint::internals::efficiency::family::{AllReduceKind, AttentionKey, Family, MoeKey, Routing, StateKey};
-use ridgepoint::internals::efficiency::kernel_model::{
-    AllReduceModel, Chip, DecodeModel, GEMM_TILES, GemmModel, MoeModel, PrefillModel, QUERY_TILE, StateModel,
-};
-use ridgepoint::physics::Shape;
-use ridgepoint::physics::attention::{AttentionShape, HeadShape};
-use ridgepoint::physics::projection::GemmShape;
+use super::off_table::{AttentionCall, OffTable};
+use super::source::Source;
+use crate::measurements::{Measured, Timed};
+
+/// Why a row of a number format is left out that no table has.
+pub(super) const NO_MODEL: &str = "no kernel model for this number format";
+
+/// The place of a measured call.
+#[derive(Debug)]
+pub enum Placed<F: Family> {
+    /// A series of the table and a point on its grid.
+    OnGrid(F::Key, Vec<f64>),
+    /// A call that no table holds and a check scores.
+    OffTable(AttentionCall),
+}
+
+impl<F: Family> Placed<F> {
+    /// A point on the grid of the series `key`.
+    pub(super) fn on_grid(key: F::Key, point: Vec<f64>) -> Self {
+        Placed::OnGrid(key, point)
+    }
+}
 
 /// A kernel family that can be calibrated.
-pub trait Calibrated: Family + Send + Sync {
+pub trait Calibrated: Measured + Send + Sync {
     /// Whether all labels are learnt by one forest of trees, not each by its own.
     const SHARES_FOREST: bool = true;
 
@@ -23,6 +38,17 @@ pub trait Calibrated: Family + Send + Sync {
     /// Label that errors are grouped by: the number format, or the launch mode.
     fn label(key: &Self::Key) -> String {
         key.to_string()
+    }
+
+    /// Places a measured call; an error is the reason why no table or check takes it.
+    ///
+    /// # Errors
+    /// The reason, under which rows are counted.
+    fn place(row: &Timed<Self::Call>, source: &Source) -> Result<Placed<Self>, String>;
+
+    /// Where calls go that no table of this family holds and a check scores.
+    fn off_table(_: &mut OffTable) -> Option<&mut Vec<AttentionCall>> {
+        None
     }
 
     /// Features of a call for the trees: sizes, work, and the padding of tiles and waves. Sizes and work are logarithms, so that
@@ -41,170 +67,6 @@ pub trait Calibrated: Family + Send + Sync {
 }
 
 /// Logarithms of sizes and work.
-fn logs(values: &[f64]) -> Vec<f64> {
+pub(super) fn logs(values: &[f64]) -> Vec<f64> {
     values.iter().map(|v| v.max(1e-9).ln()).collect()
-}
-
-impl Calibrated for GemmModel {
-    const SHARES_FOREST: bool = false;
-
-    fn features(_: &MatmulFormat, shape: &Self::Shape, chip: &Chip) -> Vec<f64> {
-        let GemmShape { m, n, k, .. } = *shape;
-        let work = shape.work();
-        let mut features = logs(&[m, n, k, n * k, m * n, m * k, work.flops, work.bytes, work.flops / work.bytes]);
-        for (rows, columns) in GEMM_TILES {
-            let tiles = (m / rows).ceil() * (n / columns).ceil();
-            features.push(tiles.ln());
-            features.push((tiles / chip.sm_count).ceil() * chip.sm_count / tiles);
-        }
-        for rows in [16.0, 64.0, 128.0, 256.0] {
-            features.push((m / rows).ceil() * rows / m);
-        }
-        features
-    }
-
-    /// Leaves out columns that repeat their neighbours: few tokens cost the same, and past the first waves one more row
-    /// matters little. The noisy block format keeps all.
-    fn keep_knot(key: &MatmulFormat, m: f64) -> bool {
-        let flat = m < 16.0 && m.log2().fract() != 0.0;
-        let one_row_more = m > 1200.0 && m % 256.0 == 1.0 && m != 2049.0;
-        *key == MatmulFormat::Fp8Block || !(flat || one_row_more)
-    }
-}
-
-impl Calibrated for PrefillModel {
-    fn label(key: &AttentionKey) -> String {
-        key.kv_dtype.to_string()
-    }
-
-    fn features(key: &AttentionKey, shape: &Self::Shape, chip: &Chip) -> Vec<f64> {
-        attention_features(key, shape, chip)
-    }
-}
-
-impl Calibrated for DecodeModel {
-    fn label(key: &AttentionKey) -> String {
-        key.kv_dtype.to_string()
-    }
-
-    fn features(key: &AttentionKey, shape: &Self::Shape, chip: &Chip) -> Vec<f64> {
-        attention_features(key, shape, chip)
-    }
-}
-
-fn attention_features(key: &AttentionKey, shape: &AttentionShape, chip: &Chip) -> Vec<f64> {
-    let AttentionShape { batch, query, visible, keys, heads } = *shape;
-    let HeadShape { kv_heads, group, head_dim, kv_bytes, .. } = heads;
-    let work = shape.work();
-    let heads = kv_heads * group;
-    let units = batch * kv_heads;
-    let tiles = batch * heads * (query / QUERY_TILE).ceil();
-    let packed = batch * kv_heads * (query * group / QUERY_TILE).ceil();
-    let window = key.window.map_or(1e9, |w| w as f64);
-    let mut features = logs(&[
-        batch,
-        query,
-        visible,
-        keys,
-        kv_heads,
-        group,
-        head_dim,
-        kv_bytes,
-        window,
-        heads,
-        units,
-        units * keys,
-        tiles,
-        packed,
-        work.flops,
-        work.bytes,
-        work.flops / work.bytes,
-    ]);
-    for work in [units, tiles, packed] {
-        features.push((work / chip.sm_count).ceil() * chip.sm_count / work);
-    }
-    features.push(key.engine.bytes().map(f64::from).sum());
-    features
-}
-
-impl Calibrated for MoeModel {
-    const SHARES_FOREST: bool = false;
-
-    /// The bound assumes that tokens choose experts evenly. Skewed or grouped routing reads fewer, and experts without a gate are two
-    /// thirds as large.
-    const MAX_EFFICIENCY: f64 = 2.0;
-
-    fn label(key: &MoeKey) -> String {
-        key.format.to_string()
-    }
-
-    fn features(key: &MoeKey, shape: &Self::Shape, _: &Chip) -> Vec<f64> {
-        let skew = match key.routing {
-            Routing::Balanced => 0.5,
-            Routing::PowerLaw(exponent) => exponent,
-        };
-        let active = shape.active_experts().max(1e-6);
-        let work = shape.work();
-        logs(&[
-            skew,
-            shape.tokens,
-            shape.hidden,
-            shape.intermediate,
-            shape.top_k,
-            shape.experts,
-            shape.local_experts,
-            shape.pairs(),
-            active,
-            shape.pairs() / active,
-            shape.tokens * shape.top_k,
-            shape.tokens * shape.top_k / shape.experts,
-            shape.hidden * shape.intermediate,
-            work.flops,
-            work.bytes,
-            work.flops / work.bytes,
-            shape.experts / shape.local_experts,
-            key.intermediate_size as f64 / shape.intermediate,
-        ])
-    }
-}
-
-impl Calibrated for AllReduceModel {
-    fn features(key: &AllReduceKind, shape: &Self::Shape, _: &Chip) -> Vec<f64> {
-        let mut features = logs(&[shape.message_bytes, shape.gpus, shape.work().bytes]);
-        features.push(if *key == AllReduceKind::Graph { 0.0 } else { 1.0 });
-        features
-    }
-
-    /// Steps run inside graphs, so eager rows do not count.
-    fn in_total(label: &str) -> bool {
-        label == "graph"
-    }
-}
-
-impl Calibrated for StateModel {
-    const SHARES_FOREST: bool = false;
-
-    fn label(key: &StateKey) -> String {
-        format!("{} {}", key.recurrence.name(), key.kernel.name())
-    }
-
-    fn features(_: &StateKey, shape: &Self::Shape, chip: &Chip) -> Vec<f64> {
-        let work = shape.work();
-        let (heads, key_heads) = (shape.heads.num_heads as f64, shape.heads.num_key_heads as f64);
-        let (blocks, tokens) = (shape.requests * heads, shape.tokens / shape.requests);
-        let mut features = logs(&[
-            shape.requests,
-            tokens,
-            shape.tokens,
-            heads,
-            key_heads,
-            blocks,
-            blocks * tokens,
-            work.flops,
-            work.bytes,
-            work.flops / work.bytes,
-        ]);
-        features.push((blocks / chip.sm_count).ceil() * chip.sm_count / blocks);
-        features
-    }
 }

@@ -2,6 +2,7 @@
 
 pub mod build;
 pub mod cross_validate;
+mod families;
 pub mod family;
 pub mod fill;
 pub mod fit;
@@ -10,4 +11,5 @@ pub mod operators;
 pub mod repeated;
 pub mod report;
 pub mod rows;
+pub mod source;
 pub mod trees;

@@ -6,8 +6,8 @@ use super::operators::{NO_SERIES, own_header};
 use super::report::{LeftOut, OperatorReport, Prediction, leave_out};
 use crate::measurements::{DecodeCall, Heads, PrefillCall, SmallKernelCall, Timed};
 use ridgepoint::internals::efficiency::curve::{DecodeCurve, PrefillCurve, mean_attention};
-use ridgepoint::internals::efficiency::family::{AttentionKey, HeadSize};
-use ridgepoint::internals::efficiency::kernel_model::{Chip, DecodeModel};
+use ridgepoint::internals::efficiency::family::{AttentionKey, Family, HeadSize};
+use ridgepoint::internals::efficiency::kernel_model::{Chip, DecodeModel, PrefillModel};
 use ridgepoint::internals::efficiency::table::Series;
 use ridgepoint::internals::efficiency::{EfficiencyMode, Provenance, Tables, Timer};
 use ridgepoint::internals::physics::{Kernel, Operator, OperatorId, OperatorKind};
@@ -142,6 +142,44 @@ pub fn bytes_per_token(kernel: &str, width: u64) -> Option<f64> {
         _ => None,
     }
 }
+
+/// A check of calls that no table holds.
+pub struct OffTableCheck {
+    /// Operator after whose report it stands.
+    pub operator: &'static str,
+    /// Name of its report.
+    pub name: &'static str,
+    /// Why no table takes the calls.
+    pub(super) why_off_table: &'static str,
+    pub(super) count: fn(&OffTable) -> usize,
+    /// Scores the calls against tables.
+    pub check: fn(&OffTable, &Hardware, &Tables) -> Result<OperatorReport>,
+}
+
+/// The checks of calls that no table holds, in the order of reports.
+pub const CHECKS: [OffTableCheck; 3] = [
+    OffTableCheck {
+        operator: PrefillModel::OPERATOR,
+        name: PREFILL_PRIOR_KV,
+        why_off_table: "chunk with prior KV: tables hold whole prompts, a check scores it",
+        count: |calls| calls.prefill_prior_kv.len(),
+        check: OffTable::check_prefill_prior_kv,
+    },
+    OffTableCheck {
+        operator: DecodeModel::OPERATOR,
+        name: DECODE_UNEVEN,
+        why_off_table: "uneven KV lengths: tables hold even ones, a check scores it",
+        count: |calls| calls.decode_uneven.len(),
+        check: OffTable::check_decode_uneven,
+    },
+    OffTableCheck {
+        operator: SMALL_KERNELS,
+        name: SMALL_KERNELS,
+        why_off_table: "small kernels have no table: a launch floor and their bytes predict them, a check scores it",
+        count: |calls| calls.small_kernels.len(),
+        check: OffTable::check_small_kernels,
+    },
+];
 
 /// The calls that no table holds.
 #[derive(Debug, Default)]

@@ -4,7 +4,7 @@
 //!
 //! - the public kernel tables (feature `parquet`), under the names that they are published with:
 //!   `gemm_perf.parquet`, `context_attention_perf.parquet`, `generation_attention_perf.parquet`, `moe_perf.parquet`,
-//!   `custom_allreduce_perf.parquet`, `gdn_perf.parquet`. Their `latency` is in milliseconds and their `message_size` counts elements;
+//!   `custom_allreduce_perf.parquet`, `nccl_perf.parquet`, `gdn_perf.parquet`. Their `latency` is in milliseconds and their `message_size` counts elements;
 //!   both are converted. A shape that such a table holds more than once keeps the median of its times, and
 //!   [`Measurements::notes`] says so;
 //! - one's own measurements as csv, with an optional `meta.toml` beside them:
@@ -16,6 +16,7 @@
 //! | `attention_decode.csv` | `num_heads,num_kv_heads,head_dim,kv_cache_dtype,window_size,batch_size,kv_tokens_total,kv_tokens_max,latency_us` |
 //! | `moe.csv` | `dtype,num_tokens,hidden_size,intermediate_size,top_k,num_experts,moe_tp_size,moe_ep_size,distribution,latency_us` |
 //! | `allreduce.csv` | `num_gpus,message_bytes,backend,latency_us` |
+//! | `nccl.csv` | `collective,num_gpus,message_bytes,latency_us` |
 //! | `linear_attention.csv` | `recurrence,kernel,num_key_heads,num_heads,key_head_dim,head_dim,conv_kernel,batch_size,num_scheduled_tokens,latency_us` |
 //! | `small_kernels.csv` | `kernel,num_tokens,width,launches,latency_us` |
 //!
@@ -27,45 +28,49 @@
 use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 
+use ridgepoint::internals::efficiency::family::{FamilyVisitor, for_each_family};
 use ridgepoint::internals::input::{Columns, FileKind, Input, Row, RowReader};
 use ridgepoint::{Error, Result};
 
+mod allreduce;
+mod attention;
 mod calls;
 mod certificate;
+mod gemm;
+mod linear_attention;
+mod moe;
+mod nccl;
 #[cfg(feature = "parquet")]
 mod parquet_claims;
 #[cfg(feature = "parquet")]
 mod public_table;
+mod small_kernels;
 mod source;
 mod tables;
 #[cfg(test)]
 mod tests;
 
-pub use calls::{AllReduceCall, DecodeCall, GemmCall, Heads, MoeCall, PrefillCall, SmallKernelCall, StateCall, Timed};
+pub use allreduce::AllReduceCall;
+pub use attention::{DecodeCall, Heads, PrefillCall};
+pub use calls::Timed;
 pub use certificate::CERTIFICATE_FILE;
+pub use gemm::GemmCall;
+pub use linear_attention::StateCall;
+pub use moe::MoeCall;
+pub use nccl::ExchangeCall;
+pub use small_kernels::SmallKernelCall;
 pub use source::{SourceFile, SourceFormat};
+pub use tables::{Call, Measured};
 
 use crate::stats::median;
+use calls::AllCalls;
 use certificate::Certificate;
-use tables::{Call, PublicTable, latency_us};
+use tables::{PublicTable, latency_us};
 
 /// All measurements of a folder, each row with its source.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Default)]
 pub struct Measurements {
-    /// Projections.
-    pub gemm: Vec<Timed<GemmCall>>,
-    /// Attention of prefill chunks.
-    pub attention_prefill: Vec<Timed<PrefillCall>>,
-    /// Attention of decodes.
-    pub attention_decode: Vec<Timed<DecodeCall>>,
-    /// Routed experts.
-    pub moe: Vec<Timed<MoeCall>>,
-    /// All-reduces.
-    pub allreduce: Vec<Timed<AllReduceCall>>,
-    /// Kernels of layers with a state.
-    pub linear_attention: Vec<Timed<StateCall>>,
-    /// Kernels that only move bytes.
-    pub small_kernels: Vec<Timed<SmallKernelCall>>,
+    calls: AllCalls,
     /// Sources of the rows: one entry per file, engine, version, device and kernel.
     pub sources: Vec<SourceFile>,
     /// Remarks on the reading: merged duplicates, files that were not read.
@@ -85,27 +90,27 @@ impl Measurements {
     /// row of a file, an error that names it.
     pub fn load(dir: &Path) -> Result<Self> {
         let names = file_names(dir)?;
+        let mut stems = Stems(Vec::new());
+        for_each_family(&mut stems)?;
+        stems.0.push(SmallKernelCall::STEM);
         let mut folder = Folder {
             dir,
-            certificate: Certificate::read(dir, &stems())?,
+            certificate: Certificate::read(dir, &stems.0)?,
             known: BTreeSet::new(),
             names,
+            calls: AllCalls::default(),
             sources: Vec::new(),
             notes: Vec::new(),
         };
-        let mut measurements = Measurements {
-            gemm: folder.read()?,
-            attention_prefill: folder.read()?,
-            attention_decode: folder.read()?,
-            moe: folder.read()?,
-            allreduce: folder.read()?,
-            linear_attention: folder.read()?,
-            small_kernels: folder.read()?,
-            ..Measurements::default()
-        };
+        for_each_family(&mut folder)?;
+        folder.read::<SmallKernelCall>()?;
         folder.finish()?;
-        (measurements.sources, measurements.notes) = (folder.sources, folder.notes);
-        Ok(measurements)
+        Ok(Measurements { calls: folder.calls, sources: folder.sources, notes: folder.notes })
+    }
+
+    /// The rows of one operator, by the type of its calls.
+    pub fn of<C: Call>(&self) -> &[Timed<C>] {
+        self.calls.of()
     }
 
     /// The GPUs that the measurements were taken on, as their sources name them, without repetition. Empty if no source
@@ -118,33 +123,20 @@ impl Measurements {
     /// Adds the rows of another folder, with their sources and notes.
     pub fn append(&mut self, mut other: Measurements) {
         let offset = self.sources.len();
-        append_rows(&mut self.gemm, other.gemm, offset);
-        append_rows(&mut self.attention_prefill, other.attention_prefill, offset);
-        append_rows(&mut self.attention_decode, other.attention_decode, offset);
-        append_rows(&mut self.moe, other.moe, offset);
-        append_rows(&mut self.allreduce, other.allreduce, offset);
-        append_rows(&mut self.linear_attention, other.linear_attention, offset);
-        append_rows(&mut self.small_kernels, other.small_kernels, offset);
+        self.calls.append(other.calls, offset);
         self.sources.append(&mut other.sources);
         self.notes.append(&mut other.notes);
     }
 }
 
-fn append_rows<C>(rows: &mut Vec<Timed<C>>, more: Vec<Timed<C>>, offset: usize) {
-    rows.extend(more.into_iter().map(|row| Timed { source: row.source + offset, ..row }));
-}
-
 /// The csv files that sections of a certificate can be about, without their ending.
-fn stems() -> [&'static str; 7] {
-    [
-        GemmCall::STEM,
-        PrefillCall::STEM,
-        DecodeCall::STEM,
-        MoeCall::STEM,
-        AllReduceCall::STEM,
-        StateCall::STEM,
-        SmallKernelCall::STEM,
-    ]
+struct Stems(Vec<&'static str>);
+
+impl<F: Measured> FamilyVisitor<F> for Stems {
+    fn visit(&mut self) -> Result<()> {
+        self.0.push(F::Call::STEM);
+        Ok(())
+    }
 }
 
 /// A folder that is being read.
@@ -155,13 +147,20 @@ struct Folder<'a> {
     names: BTreeSet<String>,
     /// Files that were looked for.
     known: BTreeSet<String>,
+    calls: AllCalls,
     sources: Vec<SourceFile>,
     notes: Vec<String>,
 }
 
+impl<F: Measured> FamilyVisitor<F> for Folder<'_> {
+    fn visit(&mut self) -> Result<()> {
+        self.read::<F::Call>()
+    }
+}
+
 impl Folder<'_> {
     /// Reads the calls of one operator.
-    fn read<C: Call>(&mut self) -> Result<Vec<Timed<C>>> {
+    fn read<C: Call>(&mut self) -> Result<()> {
         let csv_file = format!("{}.csv", C::STEM);
         let mut rows = Vec::new();
         if self.looks_for(&csv_file) {
@@ -184,7 +183,8 @@ impl Folder<'_> {
                 rows.extend(self.read_public(public)?);
             }
         }
-        Ok(rows)
+        self.calls.insert::<C>(rows);
+        Ok(())
     }
 
     /// Whether the folder has a file, which from then on is a known one.

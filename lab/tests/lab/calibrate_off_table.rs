@@ -38,7 +38,7 @@ fn rows_of(files: &[(&str, String)]) -> Rows {
         std::fs::write(dir.path().join(name), text).unwrap();
     }
     std::fs::write(dir.path().join("meta.toml"), "framework = \"vLLM\"\nversion = \"0.14.0\"\n").unwrap();
-    Rows::from_measurements(&Measurements::load(dir.path()).unwrap(), &h100())
+    Rows::from_measurements(&Measurements::load(dir.path()).unwrap(), &h100()).unwrap()
 }
 
 fn total(report: &OperatorReport) -> ErrorSummary {
@@ -78,7 +78,7 @@ fn chunks_on_prior_kv_that_take_as_long_as_predicted_have_no_error() {
         rows += &format!("32,8,128,bfloat16,0,{batch},{query},{computed},{time_us}\n");
     }
     let rows = rows_of(&[("attention_prefill.csv", prefill_csv(&rows))]);
-    assert!(rows.attention_prefill.is_empty());
+    assert!(rows.of::<PrefillModel>().is_empty());
     let tables = Tables::new(&h100(), &Engine::default(), None);
     assert_no_error(&made(rows.off_table.check_prefill_prior_kv(&h100(), &tables)), 3);
 }
@@ -90,7 +90,7 @@ fn uneven_decodes_that_take_as_long_as_predicted_have_no_error() {
     // 100 + 300 + 2000 + 4 tokens, the new ones included.
     let rows = decode_csv(&format!("32,8,128,bfloat16,0,4,2404,2000,{time_us}\n"));
     let rows = rows_of(&[("attention_decode.csv", rows)]);
-    assert!(rows.attention_decode.is_empty());
+    assert!(rows.of::<DecodeModel>().is_empty());
     let report = made(rows.off_table.check_decode_uneven(&h100(), &Tables::new(&h100(), &Engine::default(), None)));
     assert_no_error(&report, 1);
     assert_eq!(report.by_dtype["bfloat16"].rows, 1);

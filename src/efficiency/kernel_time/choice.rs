@@ -3,9 +3,10 @@
 
 use super::super::chip::Chip;
 use super::super::curve::{
-    AllReduceCurve, DecodeCurve, GemmCurve, MoeCurve, PrefillCurve, StateCurve, attention_distance,
+    AllReduceCurve, DecodeCurve, ExchangeCurve, GemmCurve, MoeCurve, PrefillCurve, StateCurve, attention_distance,
     expert_layer_distance, nearest_split, stand_in_weight, state_distance,
 };
+use super::super::exchange_model::ExchangeModel;
 use super::super::family::{Family, OUTPUT_BYTES};
 use super::super::gemm_model::GemmModel;
 use super::super::kernel_model::{AllReduceModel, DecodeModel, MoeModel, PrefillModel};
@@ -18,6 +19,7 @@ use crate::dtype::{DType, MatmulFormat, WeightFormat};
 use crate::engine::Engine;
 use crate::error::{ErrorKind, Result};
 use crate::hardware::{Hardware, InterconnectKind};
+use crate::physics::communication::Collective;
 use crate::physics::projection::GemmShape;
 use crate::physics::{AttentionHeads, Experts, Kernel, Operator, StateHeads, StateKernel};
 
@@ -76,7 +78,11 @@ impl Choice<'_> {
                 let (kv, group) = kv_and_group(&heads);
                 let prefill = PrefillCurve::new(&found.series, kv, group, self.chip, at_best);
                 // Chunks of latent attention run other kernels than its decodes.
-                Ok(Curve::Prefill(if is_latent(&heads) { prefill } else { prefill.with_decode(self.decode(&heads)?) }))
+                Ok(Curve::Prefill(if is_latent(&heads) || heads.is_indexer() {
+                    prefill
+                } else {
+                    prefill.with_decode(self.decode(&heads)?)
+                }))
             }
             Kernel::AttentionDecode { heads, .. } => Ok(Curve::Decode(self.decode(&heads)?)),
             Kernel::Moe { experts, .. } => self.moe(&experts),
@@ -85,6 +91,9 @@ impl Choice<'_> {
                 // vLLM's own kernel needs NVLink between more than two GPUs.
                 let is_pcie = self.link == Some(InterconnectKind::Pcie) && num_gpus > 2 && found.is_fallback;
                 if is_ring || is_pcie {
+                    if let Some(curve) = self.collective(Collective::AllReduce, num_gpus)? {
+                        return Ok(curve);
+                    }
                     self.note("NCCL's ring was not measured, priced by its steps and the link");
                     return Ok(self.ring(num_gpus));
                 }
@@ -92,7 +101,10 @@ impl Choice<'_> {
                 let at_best = found.at_best(true);
                 Ok(Curve::AllReduce(AllReduceCurve::new(&found.series, num_gpus as f64, self.chip, at_best)))
             }
-            Kernel::Exchange { .. } => {
+            Kernel::Exchange { collective, num_gpus, .. } => {
+                if let Some(curve) = self.collective(collective, num_gpus)? {
+                    return Ok(curve);
+                }
                 let found = self.tables.of_key::<AllReduceModel>(&AllReduceKind::Graph, &[])?;
                 let [launch, efficiency, ..] = found.series.coefficients[..] else { return Ok(Curve::Ideal) };
                 self.note("not measured, priced by the link and an all-reduce's floor");
@@ -102,6 +114,29 @@ impl Choice<'_> {
             Kernel::State { kernel, heads, .. } => self.state(kernel, &heads),
             Kernel::Elementwise { .. } | Kernel::Sort { .. } | Kernel::RowScan { .. } => Ok(Curve::Streaming),
         }
+    }
+
+    /// A collective of NCCL as measured; `None` if no GPU of this kind of link was. NCCL was timed launched by the host, as vLLM
+    /// launches the gather of logits; inside a CUDA graph it may be faster.
+    fn collective(&mut self, collective: Collective, num_gpus: u64) -> Result<Option<Curve>> {
+        let key = match collective {
+            Collective::SendReceive => Collective::AllToAll,
+            other => other,
+        };
+        let found = match self.tables.of_key::<ExchangeModel>(&key, &[]) {
+            Ok(found) => found,
+            Err(error) if error.kind() == ErrorKind::MissingTable => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        if found.link != self.link {
+            return Ok(None);
+        }
+        self.note_fallback(&found);
+        if key != collective {
+            self.note("NCCL's send and receive was not measured, an all-to-all stands in");
+        }
+        let at_best = found.at_best(key == collective);
+        Ok(Some(Curve::Exchange(ExchangeCurve::new(&found.series, num_gpus as f64, self.chip, at_best))))
     }
 
     /// A ring all-reduce of NCCL.
@@ -168,7 +203,7 @@ impl Choice<'_> {
         let wanted = AttentionKey {
             engine: self.tables.engine().to_string(),
             kv_dtype: if heads.kv_dtype.bytes() <= 1.0 { DType::Fp8 } else { DType::Bfloat16 },
-            head_size: if is_latent(heads) { HeadSize::Latent } else { HeadSize::Plain(heads.head_dim) },
+            head_size: head_size(heads),
             window: heads.window.size(),
         };
         let found = self.tables.nearest::<F>(|key| attention_distance(key, &wanted), 1, &[])?.remove(0);
@@ -179,7 +214,12 @@ impl Choice<'_> {
             let window = key.window.map_or_else(|| "no window".to_owned(), |w| format!("window {w}"));
             format!("heads {}, {window}, {} KV", key.head_size, key.kv_dtype)
         };
-        if alike.head_size == HeadSize::Latent && key.head_size != HeadSize::Latent {
+        if alike.head_size == HeadSize::Indexer && key.head_size != HeadSize::Indexer {
+            self.note(format_args!(
+                "indexers were not measured, grouped-query kernels of heads {} stand in",
+                key.head_size
+            ));
+        } else if alike.head_size == HeadSize::Latent && key.head_size != HeadSize::Latent {
             self.note(format_args!(
                 "latent attention was not measured, grouped-query kernels of heads {} stand in",
                 key.head_size
@@ -203,6 +243,9 @@ impl Choice<'_> {
         let found = match self.tables.nearest::<StateModel>(|key| state_distance(key, &wanted), 1, &[]) {
             Ok(mut found) => found.remove(0),
             Err(error) if error.kind() == ErrorKind::MissingTable => {
+                if let Some(curve) = self.convolution(kernel, heads)? {
+                    return Ok(curve);
+                }
                 self.note("not measured, priced by its bytes and the datasheet's peak");
                 return Ok(Curve::Streaming);
             }
@@ -216,6 +259,26 @@ impl Choice<'_> {
         let group = heads.num_heads as f64 / heads.num_key_heads as f64;
         let at_best = found.at_best(key == wanted);
         Ok(Curve::State(StateCurve::new(&found.series, heads.num_key_heads as f64, group, self.chip, at_best)))
+    }
+
+    /// The convolution of a recurrence that was not measured, as another one's was: the kernel is the same, and knows channels alone.
+    fn convolution(&mut self, kernel: StateKernel, heads: &StateHeads) -> Result<Option<Curve>> {
+        let is_convolution = matches!(kernel, StateKernel::ConvPrefill | StateKernel::ConvDecode);
+        let is_same = |key: &StateKey| is_convolution && (key.kernel, key.conv_kernel) == (kernel, heads.conv_kernel);
+        let distance = |key: &StateKey| if is_same(key) { 0.0 } else { f64::INFINITY };
+        let found = match self.tables.nearest::<StateModel>(distance, 1, &[]) {
+            Ok(mut found) => found.remove(0),
+            Err(error) if error.kind() == ErrorKind::MissingTable => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        self.note_fallback(&found);
+        let key = found.series.key;
+        self.note(format_args!("measured under another recurrence: {key} stands in, with as many channels"));
+        let key_heads = heads.num_key_heads as f64 * heads.key_head_dim as f64 / key.key_head_dim as f64;
+        let group = heads.value_dim() as f64 / key.head_dim as f64 / key_heads;
+        let alike = StateModel::shape(&key, &[key_heads, group, 1.0, 1.0]).heads;
+        let curve = StateCurve::new(&found.series, key_heads, group, self.chip, found.at_best(false));
+        Ok(Some(Curve::State(curve.as_if(alike))))
     }
 
     fn moe(&mut self, experts: &Experts) -> Result<Curve> {
@@ -278,6 +341,16 @@ impl Choice<'_> {
 /// one, their efficiencies hold for no layer.
 fn counts_a_gate_too_many(key: &MoeKey) -> bool {
     key.top_k == 22 || (key.hidden_size, key.intermediate_size) == (2688, 1856)
+}
+
+/// The head size whose kernels run for these heads.
+fn head_size(heads: &AttentionHeads) -> HeadSize {
+    match () {
+        () if heads.is_indexer() => HeadSize::Indexer,
+        () if heads.is_sparse() => HeadSize::Sparse,
+        () if is_latent(heads) => HeadSize::Latent,
+        () => HeadSize::Plain(heads.head_dim),
+    }
 }
 
 /// Whether the heads are of latent attention: of its decodes, or of its prompts, whose keys are wider than their values.

@@ -9,11 +9,14 @@ pub use attention::{AttentionBound, KEY_STEPS_LOG2, heads_of};
 use serde::Serialize;
 
 use super::chip::Chip;
-use super::curve::{AllReduceCurve, DecodeCurve, GemmCurve, MoeCurve, PrefillCurve, StateCurve, Timed, mean_attention};
+use super::curve::{
+    AllReduceCurve, DecodeCurve, ExchangeCurve, GemmCurve, MoeCurve, PrefillCurve, StateCurve, Timed, mean_attention,
+};
 use super::provenance::{Bound, OperatorTime, Provenance};
 use super::tables::Tables;
 use crate::error::Result;
 use crate::hardware::Hardware;
+use crate::physics::communication::exchanged_message_bytes;
 use crate::physics::{Kernel, Operator, OperatorGroup, OperatorKind, StateShape};
 use crate::units::time_us;
 use choice::{Choice, usable_dtype};
@@ -69,6 +72,7 @@ enum Curve {
     Decode(DecodeCurve),
     Moe(MoeCurve),
     AllReduce(AllReduceCurve),
+    Exchange(ExchangeCurve),
     State(StateCurve),
     /// Bytes that a rank sends, at a share of its link's rate.
     Link {
@@ -152,6 +156,10 @@ impl Timer {
             }
             (Curve::Moe(curve), Kernel::Moe { num_tokens, .. }) => curve.time(num_tokens as f64),
             (Curve::AllReduce(curve), Kernel::AllReduce { message_bytes, .. }) => curve.time(message_bytes),
+            (Curve::Exchange(curve), Kernel::AllReduce { message_bytes, .. }) => curve.time(message_bytes),
+            (Curve::Exchange(curve), Kernel::Exchange { sent_bytes, num_gpus, .. }) => {
+                curve.time(exchanged_message_bytes(sent_bytes, num_gpus as f64))
+            }
             (Curve::Link { floor_us, bytes_per_s }, _) => {
                 (floor_us + time_us(operator.bytes, *bytes_per_s), Provenance::Datasheet)
             }
@@ -190,8 +198,10 @@ pub fn same_kernel(a: &Operator, b: &Operator) -> bool {
         (Kernel::AttentionPrefill { heads, .. }, Kernel::AttentionPrefill { heads: other, .. })
         | (Kernel::AttentionDecode { heads, .. }, Kernel::AttentionDecode { heads: other, .. }) => heads == other,
         (Kernel::Moe { experts, .. }, Kernel::Moe { experts: other, .. }) => experts == other,
-        (Kernel::AllReduce { num_gpus, .. }, Kernel::AllReduce { num_gpus: other, .. })
-        | (Kernel::Exchange { num_gpus, .. }, Kernel::Exchange { num_gpus: other, .. }) => num_gpus == other,
+        (Kernel::AllReduce { num_gpus, .. }, Kernel::AllReduce { num_gpus: other, .. }) => num_gpus == other,
+        (Kernel::Exchange { num_gpus, collective, .. }, Kernel::Exchange { num_gpus: n2, collective: c2, .. }) => {
+            (num_gpus, collective) == (n2, c2)
+        }
         (Kernel::State { kernel, heads, .. }, Kernel::State { kernel: other_kernel, heads: other, .. }) => {
             (kernel, heads) == (other_kernel, other)
         }

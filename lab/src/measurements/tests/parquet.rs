@@ -11,6 +11,7 @@ use ::parquet::schema::parser::parse_message_type;
 
 use super::*;
 use ridgepoint::model::Window;
+use ridgepoint::physics::communication::Collective;
 
 /// A column to be written; `None` is a cell without a value.
 enum Values {
@@ -103,9 +104,10 @@ fn milliseconds_become_microseconds_and_sources_are_told_apart() {
     let mut columns = gemm(vec![1, 1, 4], vec![Some(0.25), Some(0.5), Some(2.0)]);
     columns[4].1 = Text(vec!["kernel_a", "kernel_b", "kernel_a"]);
     let measurements = load_columns("gemm_perf.parquet", &columns).unwrap();
-    let rows: Vec<(u64, f64, usize)> = measurements.gemm.iter().map(|r| (r.call.m, r.latency_us, r.source)).collect();
+    let rows: Vec<(u64, f64, usize)> =
+        measurements.of::<GemmCall>().iter().map(|r| (r.call.m, r.latency_us, r.source)).collect();
     assert_eq!(rows, [(1, 250.0, 0), (1, 500.0, 1), (4, 2000.0, 0)]);
-    assert_eq!(measurements.gemm[0].call.dtype, MatmulFormat::Fp8);
+    assert_eq!(measurements.of::<GemmCall>()[0].call.dtype, MatmulFormat::Fp8);
     assert_eq!(measurements.sources[1].kernel_source.as_deref(), Some("kernel_b"));
     assert_eq!(measurements.sources[1].file, "gemm_perf.parquet");
     assert_eq!(measurements.devices(), ["NVIDIA Imaginary"]);
@@ -115,7 +117,7 @@ fn milliseconds_become_microseconds_and_sources_are_told_apart() {
 fn a_repeated_shape_keeps_its_median_and_is_noted() {
     let columns = gemm(vec![1, 4, 1, 1, 5, 5], [2.0, 9.0, 1.0, 16.0, 1.0, 4.0].map(Some).to_vec());
     let measurements = load_columns("gemm_perf.parquet", &columns).unwrap();
-    let rows: Vec<(u64, f64)> = measurements.gemm.iter().map(|r| (r.call.m, r.latency_us)).collect();
+    let rows: Vec<(u64, f64)> = measurements.of::<GemmCall>().iter().map(|r| (r.call.m, r.latency_us)).collect();
     assert_eq!(rows, [(1, 2000.0), (4, 9000.0), (5, 2500.0)]);
     assert_eq!(measurements.notes.len(), 1);
     let note = &measurements.notes[0];
@@ -172,7 +174,7 @@ fn attention(op_name: &'static str, isl: i64, step: i64) -> Vec<(&'static str, V
 fn a_decode_reads_its_cache_and_the_new_token() {
     let mut columns = attention("generation_attention", 1, 1023);
     columns.push(("window_size", Integer(vec![128])));
-    let row = &load_columns("generation_attention_perf.parquet", &columns).unwrap().attention_decode[0].call;
+    let row = load_columns("generation_attention_perf.parquet", &columns).unwrap().of::<DecodeCall>()[0].call.clone();
     assert_eq!((row.kv_tokens_mean(), row.kv_tokens_max, row.heads.window), (1024.0, 1024, Window::Sliding(128)));
     let error =
         load_columns("generation_attention_perf.parquet", &attention("generation_attention", 2, 9)).unwrap_err();
@@ -181,12 +183,35 @@ fn a_decode_reads_its_cache_and_the_new_token() {
 
 #[test]
 fn a_prefill_without_a_window_column_is_full_attention() {
-    let row = &load_columns("context_attention_perf.parquet", &attention("context_attention", 512, 0))
+    let row = load_columns("context_attention_perf.parquet", &attention("context_attention", 512, 0))
         .unwrap()
-        .attention_prefill[0]
-        .call;
+        .of::<PrefillCall>()[0]
+        .call
+        .clone();
     assert_eq!((row.num_scheduled_tokens, row.num_computed_tokens, row.heads.window), (512, 0, Window::Full));
     assert_eq!(row.heads.kv_dtype, ridgepoint::DType::Fp8);
+}
+
+#[test]
+fn a_message_of_nccl_counts_elements_of_its_format() {
+    let read = |dtype, name| {
+        let mut columns: Vec<(&str, Values)> = public(name, 1);
+        columns.retain(|(column, _)| *column != "kernel_source");
+        columns.extend([
+            ("kernel_source", Text(vec!["NCCL"])),
+            ("nccl_dtype", Text(vec![dtype])),
+            ("num_gpus", Integer(vec![4])),
+            ("message_size", Integer(vec![1000])),
+            ("latency", Float(vec![Some(0.0125)])),
+        ]);
+        load_columns("nccl_perf.parquet", &columns)
+    };
+    let half = read("half", "all_gather").unwrap();
+    let call = |message_bytes| ExchangeCall { collective: Collective::AllGather, num_gpus: 4, message_bytes };
+    assert_eq!((&half.of::<ExchangeCall>()[0].call, half.of::<ExchangeCall>()[0].latency_us), (&call(2000), 12.5));
+    assert_eq!(read("int8", "all_gather").unwrap().of::<ExchangeCall>()[0].call, call(1000));
+    let error = read("half", "broadcast").unwrap_err();
+    assert_eq!(error.location().and_then(|place| place.key.as_deref()), Some("op_name"), "{error}");
 }
 
 #[test]
@@ -199,7 +224,7 @@ fn an_all_reduce_counts_elements_of_two_bytes() {
         ("latency", Float(vec![Some(0.005)])),
         ("backend", Text(vec!["vllm_eager"])),
     ]);
-    let row = &load_columns("custom_allreduce_perf.parquet", &columns).unwrap().allreduce[0].call;
+    let row = load_columns("custom_allreduce_perf.parquet", &columns).unwrap().of::<AllReduceCall>()[0].call.clone();
     assert_eq!((row.message_bytes, row.backend), (256, AllReduceKind::Eager));
 }
 
@@ -220,7 +245,7 @@ fn experts_carry_their_kernel() {
     ]);
     let measurements = load_columns("moe_perf.parquet", &columns).unwrap();
     assert_eq!(measurements.sources[0].kernel_source.as_deref(), Some("kernel_a"));
-    let row = &measurements.moe[0].call;
+    let row = &measurements.of::<MoeCall>()[0].call;
     assert_eq!((row.top_k, row.intermediate_size, row.distribution.as_str()), (2, 32, "balanced"));
 }
 
@@ -248,7 +273,9 @@ fn a_footer_that_claims_elements_without_bytes_is_refused_at_once() {
 #[test]
 fn pages_of_every_codec_are_read() {
     let columns = gemm(vec![1, 2], vec![Some(1.0); 2]);
-    let rows_of = |codec| load_bytes("gemm_perf.parquet", &parquet_with(&columns, true, codec)).unwrap().gemm;
+    let rows_of = |codec| {
+        load_bytes("gemm_perf.parquet", &parquet_with(&columns, true, codec)).unwrap().of::<GemmCall>().to_vec()
+    };
     let plain = rows_of(Compression::UNCOMPRESSED);
     assert_eq!(plain.len(), 2);
     for codec in [

@@ -1,0 +1,58 @@
+//! Calibration of projections.
+
+#![allow(clippy::float_cmp)] // table coordinates are whole numbers
+
+use ridgepoint::MatmulFormat;
+use ridgepoint::internals::efficiency::kernel_model::{Chip, GEMM_TILES, GemmModel};
+use ridgepoint::physics::Shape;
+use ridgepoint::physics::projection::GemmShape;
+
+use super::super::family::{Calibrated, NO_MODEL, Placed, logs};
+use super::super::source::Source;
+use crate::measurements::{GemmCall, Timed};
+
+const FLOOR: &str = "timed outside a CUDA graph: a launch floor hides the kernel";
+
+impl Calibrated for GemmModel {
+    const SHARES_FOREST: bool = false;
+
+    fn features(_: &MatmulFormat, shape: &Self::Shape, chip: &Chip) -> Vec<f64> {
+        let GemmShape { m, n, k, .. } = *shape;
+        let work = shape.work();
+        let mut features = logs(&[m, n, k, n * k, m * n, m * k, work.flops, work.bytes, work.flops / work.bytes]);
+        for (rows, columns) in GEMM_TILES {
+            let tiles = (m / rows).ceil() * (n / columns).ceil();
+            features.push(tiles.ln());
+            features.push((tiles / chip.sm_count).ceil() * chip.sm_count / tiles);
+        }
+        for rows in [16.0, 64.0, 128.0, 256.0] {
+            features.push((m / rows).ceil() * rows / m);
+        }
+        features
+    }
+
+    /// Leaves out columns that repeat their neighbours: few tokens cost the same, and past the first waves one more row
+    /// matters little. The noisy block format keeps all.
+    fn keep_knot(key: &MatmulFormat, m: f64) -> bool {
+        let flat = m < 16.0 && m.log2().fract() != 0.0;
+        let one_row_more = m > 1200.0 && m % 256.0 == 1.0 && m != 2049.0;
+        *key == MatmulFormat::Fp8Block || !(flat || one_row_more)
+    }
+
+    fn place(row: &Timed<GemmCall>, source: &Source) -> Result<Placed<Self>, String> {
+        let call = &row.call;
+        Ok(Placed::on_grid(gemm_format(call, source)?, vec![call.n as f64, call.k as f64, call.m as f64]))
+    }
+}
+
+/// The kernel of a projection; an error is the reason why no table takes the row.
+fn gemm_format(call: &GemmCall, source: &Source) -> Result<MatmulFormat, &'static str> {
+    match call.dtype {
+        MatmulFormat::Bfloat16 | MatmulFormat::Float16 => Ok(MatmulFormat::Bfloat16),
+        // The public tables of these versions timed them eagerly.
+        MatmulFormat::Fp8 | MatmulFormat::Fp8Block if source.engine == "vllm-0.14" => Err(FLOOR),
+        MatmulFormat::Fp8Block if source.engine == "vllm-0.24" && source.is_public => Err(FLOOR),
+        MatmulFormat::Fp8 | MatmulFormat::Fp8Block | MatmulFormat::Nvfp4 => Ok(call.dtype),
+        _ => Err(NO_MODEL),
+    }
+}

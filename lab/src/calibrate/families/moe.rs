@@ -1,0 +1,78 @@
+//! Calibration of routed experts.
+
+use ridgepoint::MatmulFormat;
+use ridgepoint::internals::efficiency::family::{MoeKey, Routing};
+use ridgepoint::internals::efficiency::kernel_model::{Chip, MoeModel};
+use ridgepoint::physics::Shape;
+
+use super::super::family::{Calibrated, NO_MODEL, Placed, logs};
+use super::super::source::Source;
+use crate::measurements::{MoeCall, Timed};
+
+impl Calibrated for MoeModel {
+    const SHARES_FOREST: bool = false;
+
+    /// The bound assumes that tokens choose experts evenly. Skewed or grouped routing reads fewer, and experts without a gate are two
+    /// thirds as large.
+    const MAX_EFFICIENCY: f64 = 2.0;
+
+    fn label(key: &MoeKey) -> String {
+        key.format.to_string()
+    }
+
+    fn features(key: &MoeKey, shape: &Self::Shape, _: &Chip) -> Vec<f64> {
+        let skew = match key.routing {
+            Routing::Balanced => 0.5,
+            Routing::PowerLaw(exponent) => exponent,
+        };
+        let active = shape.active_experts().max(1e-6);
+        let work = shape.work();
+        logs(&[
+            skew,
+            shape.tokens,
+            shape.hidden,
+            shape.intermediate,
+            shape.top_k,
+            shape.experts,
+            shape.local_experts,
+            shape.pairs(),
+            active,
+            shape.pairs() / active,
+            shape.tokens * shape.top_k,
+            shape.tokens * shape.top_k / shape.experts,
+            shape.hidden * shape.intermediate,
+            work.flops,
+            work.bytes,
+            work.flops / work.bytes,
+            shape.experts / shape.local_experts,
+            key.intermediate_size as f64 / shape.intermediate,
+        ])
+    }
+
+    fn place(row: &Timed<MoeCall>, _: &Source) -> Result<Placed<Self>, String> {
+        let call = &row.call;
+        let point = vec![call.moe_tp_size as f64, call.moe_ep_size as f64, call.num_tokens as f64];
+        Ok(Placed::on_grid(moe_key(call).ok_or(NO_MODEL)?, point))
+    }
+}
+
+/// `None` for a number format that no table has.
+fn moe_key(call: &MoeCall) -> Option<MoeKey> {
+    Some(MoeKey {
+        format: match call.dtype {
+            MatmulFormat::Bfloat16 | MatmulFormat::Float16 => MatmulFormat::Bfloat16,
+            MatmulFormat::Fp8
+            | MatmulFormat::Fp8Block
+            | MatmulFormat::Int4WeightOnly
+            | MatmulFormat::Nvfp4
+            | MatmulFormat::Mxfp4
+            | MatmulFormat::Mxfp4Mxfp8 => call.dtype,
+            _ => return None,
+        },
+        routing: Routing::parse(&call.distribution)?,
+        hidden_size: call.hidden_size,
+        intermediate_size: call.intermediate_size,
+        top_k: call.top_k,
+        num_experts: call.num_experts,
+    })
+}

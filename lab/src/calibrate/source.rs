@@ -1,0 +1,32 @@
+//! The source of a measured row, as calibration needs it.
+
+use crate::measurements::{SourceFile, SourceFormat};
+
+/// A source as rows need it.
+#[derive(Debug)]
+pub struct Source {
+    /// Engine and minor version, as `vllm-0.14`.
+    pub(super) engine: String,
+    /// A row of the public tables.
+    pub(super) is_public: bool,
+    /// Name in the header of a table.
+    pub(super) name: String,
+}
+
+impl Source {
+    /// The source of a file.
+    pub(super) fn new(source: &SourceFile) -> Self {
+        Source { engine: source.engine(), is_public: source.format == SourceFormat::Parquet, name: describe(source) }
+    }
+}
+
+/// The public kernel tables all come from one project; one's own measurements name themselves in `meta.toml`.
+fn describe(source: &SourceFile) -> String {
+    let publisher = match source.format {
+        SourceFormat::Parquet => "ai-dynamo/aiconfigurator (Apache-2.0): ",
+        SourceFormat::Csv => "",
+    };
+    let parts = [&source.framework, &source.version, &source.kernel_source, &source.device];
+    let [framework, version, kernel, device] = parts.map(|part| part.as_deref().unwrap_or("?"));
+    format!("{publisher}{framework} {version} {kernel}, {device}, {}", source.file)
+}

@@ -1,0 +1,40 @@
+//! Timings of projections.
+
+use ridgepoint::internals::efficiency::kernel_model::GemmModel;
+use ridgepoint::internals::input::Row;
+use ridgepoint::{MatmulFormat, Result};
+
+use super::source::SourceFormat;
+use super::tables::{Call, Measured, PublicTable, matmul_format, public_columns, size};
+
+/// A projection: `y[m,n] = x[m,k] · W[k,n]`.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct GemmCall {
+    /// Storage of W.
+    pub dtype: MatmulFormat,
+    /// Rows of the activations: tokens.
+    pub m: u64,
+    /// Outputs.
+    pub n: u64,
+    /// Inputs.
+    pub k: u64,
+}
+
+impl Call for GemmCall {
+    const STEM: &'static str = "gemm";
+    const CSV: &'static str = "dtype,m,n,k,latency_us";
+    const PUBLIC: &'static [PublicTable] = &[PublicTable {
+        file: "gemm_perf.parquet",
+        columns: public_columns(Self::CSV, &[("gemm_dtype", "dtype"), ("latency", "latency_us")]),
+        constants: &[("op_name", "gemm")],
+        only: None,
+    }];
+
+    fn read(row: &Row<'_>, _: SourceFormat) -> Result<Self> {
+        Ok(GemmCall { dtype: matmul_format(row)?, m: size(row, "m")?, n: size(row, "n")?, k: size(row, "k")? })
+    }
+}
+
+impl Measured for GemmModel {
+    type Call = GemmCall;
+}

@@ -1,0 +1,61 @@
+//! The kernel model of NCCL's collectives.
+#![expect(clippy::indexing_slicing, reason = "lengths are the family's constants; readers check files for them")]
+
+use super::chip::{Chip, ramped_us};
+use super::family::Family;
+use super::keys::Key;
+use crate::physics::communication::{Collective, ExchangeShape};
+use crate::physics::{Shape, Work};
+
+/// NCCL's collectives: launch + per rank + the bytes that each rank sends over its link.
+#[derive(Debug, Clone, Copy)]
+pub struct ExchangeModel;
+
+impl Family for ExchangeModel {
+    type Shape = ExchangeShape;
+    type Key = Collective;
+
+    const OPERATOR: &'static str = "nccl";
+    const LIBRARY: Option<&'static str> = Some("nccl");
+    const AXES: &'static [&'static str] = &["num_gpus", "message_bytes"];
+    const COEFFICIENTS: &'static [(&'static str, f64)] =
+        &[("launch_us", 4.0), ("bandwidth_efficiency", 0.7), ("ramp_bytes", 1e6), ("rank_us", 0.8)];
+
+    fn time_us(c: &[f64], shape: &ExchangeShape, chip: &Chip) -> f64 {
+        let Work { bytes, .. } = shape.work();
+        c[0] + c[3] * shape.gpus + ramped_us(bytes, chip.link_bytes_per_s * c[1], c[2])
+    }
+
+    fn shape(key: &Collective, point: &[f64]) -> ExchangeShape {
+        ExchangeShape { collective: *key, gpus: point[0], message_bytes: point[1] }
+    }
+
+    fn bytes_per_s(chip: &Chip) -> f64 {
+        chip.link_bytes_per_s
+    }
+}
+
+impl Key for Collective {
+    fn parse(name: &str) -> Option<Self> {
+        Collective::parse(name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_collective_takes_its_launch_its_ranks_and_its_bytes() {
+        let chip = Chip { peak_flop_per_s: 1e15, hbm_bytes_per_s: 1e12, link_bytes_per_s: 1e11, sm_count: 100.0 };
+        let time = |collective, gpus| {
+            let shape = ExchangeModel::shape(&collective, &[gpus, 8e6]);
+            ExchangeModel::time_us(&[5.0, 0.5, 1e-3, 2.0], &shape, &chip)
+        };
+        // 3/4 of 8 MB at 50 GB/s are 120 µs, a launch and four ranks 13 µs; an all-reduce sends twice as much.
+        assert!((time(Collective::AllGather, 4.0) - 133.0).abs() < 1e-3);
+        assert!((time(Collective::AllToAll, 4.0) - 133.0).abs() < 1e-3);
+        assert!((time(Collective::AllReduce, 4.0) - 253.0).abs() < 1e-3);
+        assert_eq!(Collective::parse(&Collective::ReduceScatter.to_string()), Some(Collective::ReduceScatter));
+    }
+}
