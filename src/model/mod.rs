@@ -2,7 +2,7 @@
 //! works on. Uses `dtype`, `error`, `input`.
 
 mod attention;
-mod builtin;
+pub(crate) mod builtin;
 mod config;
 mod family;
 mod ffn;
@@ -11,16 +11,17 @@ mod layer_kind;
 mod names;
 mod pattern;
 mod quantisation;
-mod sampling;
-mod shape;
+pub(crate) mod sampling;
+pub(crate) mod shape;
 mod sizes;
 mod storage;
 mod unsupported;
 mod weight_variant;
 mod window;
 
-pub use builtin::{BuiltinModel, builtin_models, builtin_names};
-pub use sampling::SamplingDefaults;
-pub use shape::{
-    Attention, DenseFfn, GqaAttention, LayerGroup, MlaAttention, Model, Moe, Recurrence, StateMixer, Window,
+pub use builtin::builtin_names;
+pub(crate) use sampling::SamplingDefaults;
+pub use shape::Model;
+pub(crate) use shape::{
+    Attention, DenseFfn, GqaAttention, LayerGroup, MlaAttention, Moe, Recurrence, StateMixer, Window,
 };

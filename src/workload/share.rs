@@ -6,7 +6,7 @@ use crate::error::Result;
 /// The even share that one of several data-parallel replicas gets of a load.
 ///
 /// ```
-/// use ridgepoint::workload::ReplicaShare;
+/// use ridgepoint::internals::workload::ReplicaShare;
 ///
 /// let share = ReplicaShare::new(2);
 /// assert_eq!((share.rate_per_s(20.0), share.requests(1001), share.concurrency(5)), (10.0, 501, 3));

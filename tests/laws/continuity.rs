@@ -1,8 +1,9 @@
 //! A law of neighbouring steps over all built-in models, GPUs and tensor-parallel sizes: a chunk of a few tokens after cached ones takes
 //! about as long as the decode that it exceeds.
 
-use ridgepoint::hardware::Architecture;
-use ridgepoint::{Deployment, Hardware, Model, Options, Request, StepModel, WeightFormat};
+use ridgepoint::internals::dtype::WeightFormat;
+use ridgepoint::internals::hardware::Architecture;
+use ridgepoint::{Deployment, Hardware, Model, Options, Request, StepModel};
 
 /// Most that a step may grow by from one token to two: twice the experts, and twice the rows.
 const JUMP: f64 = 2.0;

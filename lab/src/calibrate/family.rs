@@ -3,14 +3,14 @@
 
 #![allow(clippy::float_cmp)] // table coordinates are whole numbers
 
-use ridgepoint::MatmulFormat;
+use ridgepoint::internals::dtype::MatmulFormat;
 use ridgepoint::internals::efficiency::family::{AllReduceKind, AttentionKey, Family, MoeKey, Routing, StateKey};
 use ridgepoint::internals::efficiency::kernel_model::{
     AllReduceModel, Chip, DecodeModel, GEMM_TILES, GemmModel, MoeModel, PrefillModel, QUERY_TILE, StateModel,
 };
-use ridgepoint::physics::Shape;
-use ridgepoint::physics::attention::{AttentionShape, HeadShape};
-use ridgepoint::physics::projection::GemmShape;
+use ridgepoint::internals::physics::Shape;
+use ridgepoint::internals::physics::attention::{AttentionShape, HeadShape};
+use ridgepoint::internals::physics::projection::GemmShape;
 
 /// A kernel family that can be calibrated.
 pub trait Calibrated: Family + Send + Sync {

@@ -4,11 +4,12 @@
 
 use std::collections::BTreeMap;
 
+use ridgepoint::internals::dtype::MatmulFormat;
 use ridgepoint::internals::efficiency::family::{AttentionKey, Family, MoeKey, Routing, StateKey};
 use ridgepoint::internals::efficiency::kernel_model::{
     AllReduceModel, DecodeModel, GemmModel, MoeModel, PrefillModel, StateModel,
 };
-use ridgepoint::{DType, Engine, Hardware, MatmulFormat};
+use ridgepoint::{DType, Engine, Hardware};
 
 use super::build::Row;
 use super::off_table::{AttentionCall, OffTable, SMALL_KERNELS, SmallCall, is_uneven};

@@ -1,9 +1,10 @@
 //! The measured calls, one type per operator. Sizes are those of one rank.
 
+use ridgepoint::DType;
+use ridgepoint::internals::dtype::MatmulFormat;
 use ridgepoint::internals::efficiency::family::{AllReduceKind, HeadSize};
+use ridgepoint::internals::model::{Recurrence, Window};
 use ridgepoint::internals::physics::StateKernel;
-use ridgepoint::model::{Recurrence, Window};
-use ridgepoint::{DType, MatmulFormat};
 
 /// A call and its measured time.
 #[derive(Debug, Clone, PartialEq)]

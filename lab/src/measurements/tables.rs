@@ -3,12 +3,13 @@
 
 use std::hash::Hash;
 
+use ridgepoint::internals::dtype::MatmulFormat;
 use ridgepoint::internals::efficiency::family::{AllReduceKind, HeadSize, Routing};
 use ridgepoint::internals::input::{Columns, Row};
+use ridgepoint::internals::model::{Recurrence, Window};
 use ridgepoint::internals::physics::StateKernel;
 use ridgepoint::internals::units::US_PER_MS;
-use ridgepoint::model::{Recurrence, Window};
-use ridgepoint::{DType, MatmulFormat, Result};
+use ridgepoint::{DType, Result};
 
 use super::calls::{AllReduceCall, DecodeCall, GemmCall, Heads, MoeCall, PrefillCall, SmallKernelCall, StateCall};
 use super::source::SourceFormat;

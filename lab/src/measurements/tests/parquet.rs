@@ -10,7 +10,7 @@ use ::parquet::file::writer::SerializedFileWriter;
 use ::parquet::schema::parser::parse_message_type;
 
 use super::*;
-use ridgepoint::model::Window;
+use ridgepoint::internals::model::Window;
 
 /// A column to be written; `None` is a cell without a value.
 enum Values {
