@@ -31,5 +31,5 @@ mod sense;
 pub(crate) mod spec;
 
 pub use catalogue::builtin_names;
-pub use spec::Hardware;
+pub(crate) use spec::Hardware;
 pub(crate) use spec::{Architecture, HostLink, InterconnectKind};

@@ -21,7 +21,7 @@ mod window;
 
 pub use builtin::builtin_names;
 pub(crate) use sampling::SamplingDefaults;
-pub use shape::Model;
+pub(crate) use shape::Model;
 pub(crate) use shape::{
     Attention, DenseFfn, GqaAttention, LayerGroup, MlaAttention, Moe, Recurrence, StateMixer, Window,
 };

@@ -1,5 +1,5 @@
 //! A replay of vLLM's V1 engine: it turns step times and a workload into the latencies that clients see. Times are integer
-//! nanoseconds, events have a total order, and nothing is random but what [`NoisySteps`] adds. Step times come from a
+//! nanoseconds, events have a total order, and nothing is random but what [`NoisySteps`](noise::NoisySteps) adds. Step times come from a
 //! [`LatencyModel`](crate::latency::LatencyModel); only `spread` asks the step model for its uncertainty.
 
 mod batch;

@@ -47,7 +47,7 @@ impl ReplicaShare {
     /// finds its earlier turns in the cache of its replica.
     ///
     /// # Errors
-    /// Those of [`FixedList::new`](super::FixedList::new) and [`SessionList::new`](super::SessionList::new).
+    /// Those of [`FixedList::new`](super::FixedList::new) and [`SessionList::new`](super::sessions::SessionList::new).
     pub fn list(self, list: impl Into<RequestSource>) -> Result<RequestSource> {
         let list = list.into();
         if self.replicas == 1 { Ok(list) } else { list.every_nth(self.replicas as usize) }
