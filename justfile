@@ -47,15 +47,15 @@ fuzz HOURS TARGET="":
 
 # How long a prediction takes
 bench *ARGS:
-    cargo bench -p ridgepoint --bench step_time --no-default-features {{ARGS}}
+    cargo bench -p ridgepoint-benches --bench step_time --no-default-features {{ARGS}}
 
 # Instructions of a prediction, counted by valgrind
 bench-instructions:
-    cargo bench -p ridgepoint --bench instructions --no-default-features
+    cargo bench -p ridgepoint-benches --bench instructions --no-default-features
 
 # How long replays take
 bench-replay *ARGS:
-    cargo bench -p ridgepoint --bench replay {{ARGS}}
+    cargo bench -p ridgepoint-benches --bench replay {{ARGS}}
 
 # How fast `ridgepoint serve` answers
 bench-serve:

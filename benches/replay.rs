@@ -1,7 +1,7 @@
 //! How long replays take, on one core: the published 20-minute run of 16,800 requests, and a million requests of a Poisson
 //! process. Prints requests and steps per second of the best of a few runs. An argument selects the loads whose names contain it.
 //!
-//! `cargo bench --bench replay --no-default-features --features replay`
+//! `cargo bench -p ridgepoint-benches --bench replay --no-default-features --features replay`
 
 #![allow(
     missing_docs,

@@ -23,6 +23,21 @@
 //! # Ok::<(), ridgepoint::Error>(())
 //! ```
 //!
+//! # Public names
+//!
+//! | a user | types |
+//! |---|---|
+//! | loads a model and a GPU | [`Model`], [`model::builtin_names`], [`Hardware`], [`hardware::builtin_names`], [`DType`] |
+//! | describes the engine | [`Deployment`], [`Engine`], [`AttentionBackend`], [`CudagraphMode`], [`GenerationConfig`] |
+//! | makes a [`StepModel`] | [`Options`], [`EfficiencyMode`], [`CorrectionChoice`], [`Correction`] |
+//! | predicts a step | [`Request`], [`RequestColumns`], [`StepState`], [`StepEstimate`], [`OperatorEstimate`], [`GroupEstimate`], [`OperatorGroup`], [`Bound`], [`Provenance`] |
+//! | asks for delays | [`latency::LatencyModel`] and its implementations, [`latency::HostTimes`] |
+//! | sizes a KV cache | [`kv_capacity::KvCapacity`] |
+//! | replays a load | [`replay::replay`], its configuration, observer and results |
+//! | makes a load | [`workload::Workload`], lists, open and closed loops, load profiles, request files |
+//! | reads a server's file | [`server_config::ServerConfig`] |
+//! | handles errors | [`Error`], [`ErrorKind`], [`Location`], [`Result`] |
+//!
 //! # Map
 //!
 //! Dependencies point downwards; each module's first lines say what it owns and what it may use.
@@ -30,14 +45,14 @@
 //! | module | what lives there |
 //! |---|---|
 //! | [`replay`], [`workload`], [`server_config`] | vLLM's scheduler, the load of its clients, the server of an experiment |
-//! | [`cold_start`] | the time from the start of a server to its first token |
+//! | `cold_start` | the time from the start of a server to its first token |
 //! | [`latency`] | the six delays that a serving simulator asks for |
 //! | `step_model` | [`StepModel`]: a model on a GPU in a deployment; the sum over a step's operators and its lookup tables |
 //! | `estimate`, `step_report` | [`StepEstimate`]: the time of a step with its breakdown, and its JSON |
 //! | `correction` | overheads and biases of real engines, as coefficients with physical units |
 //! | `efficiency` | how close kernels come to the roofline: kernel models, tables, the source of each time |
 //! | [`kv_capacity`] | the KV blocks of a server: the memory equation |
-//! | [`physics`] | the operators of one rank in a step: FLOPs, bytes and messages, exact |
+//! | `physics` | the operators of one rank in a step: FLOPs, bytes and messages, exact |
 //! | [`model`], [`hardware`], `deployment`, `request` | a checked `config.json`, a GPU's datasheet, engine arguments, a batch |
 //!
 //! Times are `f64` microseconds (`_us`), work is FLOP, data is bytes, rates are per second, counts are integers.
@@ -55,12 +70,12 @@
 #![cfg_attr(test, allow(clippy::cast_possible_truncation, clippy::cast_possible_wrap, clippy::cast_sign_loss))]
 #![warn(missing_docs)]
 
-pub mod cold_start;
+mod cold_start;
 pub mod hardware;
 pub mod kv_capacity;
 pub mod latency;
 pub mod model;
-pub mod physics;
+mod physics;
 #[cfg(feature = "replay")]
 pub mod replay;
 #[cfg(feature = "replay")]
@@ -86,15 +101,16 @@ mod units;
 
 pub use correction::Correction;
 pub use deployment::{AttentionBackend, CudagraphMode, Deployment, GenerationConfig};
-pub use dtype::{DType, MatmulFormat, WeightFormat};
+pub use dtype::DType;
 pub use efficiency::{Bound, EfficiencyMode, Provenance};
 pub use engine::Engine;
 pub use error::{Error, ErrorKind, Location, Result};
 pub use estimate::{GroupEstimate, OperatorEstimate, StepEstimate};
-pub use hardware::Hardware;
-pub use model::Model;
+pub use hardware::spec::Hardware;
+pub use model::shape::Model;
+pub use physics::OperatorGroup;
 pub use request::{Request, RequestColumns};
-pub use step_model::{CorrectionChoice, Options, StepModel, StepRequests, StepState};
+pub use step_model::{CorrectionChoice, Options, StepModel, StepState};
 
 /// Compiles and runs the README's Rust examples with the tests.
 #[cfg(doctest)]

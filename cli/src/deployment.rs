@@ -1,7 +1,7 @@
 //! vLLM's engine arguments as flags, with vLLM's names and defaults, and how a deployment reads in a report.
 
 use clap::Args;
-use ridgepoint::hardware::InterconnectKind;
+use ridgepoint::internals::hardware::InterconnectKind;
 use ridgepoint::{Deployment, Hardware, Model, Options, StepModel};
 use serde::Serialize;
 use serde_json::{Map, Value};

@@ -5,11 +5,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use clap::Args;
-use ridgepoint::hardware::{Architecture, HostLinkKind, builtin_names};
+use ridgepoint::hardware::builtin_names;
 use ridgepoint::internals::correction::builtin_corrections;
 use ridgepoint::internals::efficiency::Tables;
 use ridgepoint::internals::efficiency::family::{Family, FamilyVisitor, for_each_family};
 use ridgepoint::internals::efficiency::table::{Header, SeriesHeader};
+use ridgepoint::internals::hardware::{Architecture, HostLinkKind};
 use ridgepoint::internals::input::files_in;
 use ridgepoint::internals::units::{GIB, si};
 use ridgepoint::{DType, Engine, Hardware};

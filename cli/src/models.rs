@@ -6,8 +6,8 @@ use std::path::Path;
 use clap::Args;
 use ridgepoint::internals::correction::CorrectionInfo;
 use ridgepoint::internals::input::files_in;
-use ridgepoint::model::{Attention, LayerGroup, Recurrence, SamplingDefaults, Window, builtin_models};
-use ridgepoint::physics::{Memory, ParameterCounts};
+use ridgepoint::internals::model::{Attention, LayerGroup, Recurrence, SamplingDefaults, Window, builtin_models};
+use ridgepoint::internals::physics::{Memory, ParameterCounts};
 use ridgepoint::{CorrectionChoice, Deployment, EfficiencyMode, Model};
 use serde::Serialize;
 

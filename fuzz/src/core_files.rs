@@ -2,16 +2,18 @@
 
 use std::sync::{Arc, LazyLock};
 
-use ridgepoint::cold_start::{FittedRates, RateName, Rates};
+use ridgepoint::internals::cold_start::{FittedRates, RateName, Rates};
 use ridgepoint::internals::efficiency::family::{Family, FamilyVisitor, Key, for_each_family};
 use ridgepoint::internals::efficiency::kernel_model::Chip;
 use ridgepoint::internals::efficiency::table::Table;
 use ridgepoint::internals::input::{FileKind, Input};
-use ridgepoint::latency::{FittedBlackBox, LatencyModel};
+use ridgepoint::internals::latency::FittedBlackBox;
+use ridgepoint::internals::workload::{Prompts, StageLoad};
+use ridgepoint::latency::LatencyModel;
 use ridgepoint::server_config::ServerConfig;
+use ridgepoint::workload::Workload;
 use ridgepoint::workload::profile::Profile;
 use ridgepoint::workload::requests::{Format, RequestFile};
-use ridgepoint::workload::{Prompts, StageLoad, Workload};
 use ridgepoint::{Correction, Deployment, Hardware, Model, Options, Request, StepModel};
 
 use crate::sane::{self, H100, LLAMA};

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::LazyLock;
 
-use ridgepoint::cold_start::{FittedRates, Rates, Storage};
+use ridgepoint::internals::cold_start::{FittedRates, Rates, Storage};
 use ridgepoint::replay::EngineConfig;
 use ridgepoint::{Deployment, StepModel};
 use ridgepoint_lab::cold_start::{compare, read_start_logs};

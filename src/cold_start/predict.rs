@@ -34,7 +34,7 @@ pub enum CompileCache {
 /// A server that starts, and its first request.
 ///
 /// ```
-/// use ridgepoint::cold_start::{ColdStart, CompileCache, Rates, Storage};
+/// use ridgepoint::internals::cold_start::{ColdStart, CompileCache, Rates, Storage};
 /// use ridgepoint::{Deployment, Hardware, Model, StepModel};
 ///
 /// let (model, hardware) = (Model::find("llama-3.1-8b")?, Hardware::find("h100")?);

@@ -102,7 +102,7 @@ impl Seconds {
     /// Estimates add. The distances from the estimates to the lower ends add in quadrature, and those to the upper ends too.
     ///
     /// ```
-    /// use ridgepoint::cold_start::Seconds;
+    /// use ridgepoint::internals::cold_start::Seconds;
     /// let one = Seconds { estimate_s: 10.0, lower_s: 7.0, upper_s: 16.0 };
     /// let other = Seconds { estimate_s: 20.0, lower_s: 16.0, upper_s: 28.0 };
     /// // 3² + 4² = 5² and 6² + 8² = 10².

@@ -28,7 +28,8 @@ mod catalogue;
 mod figures_json;
 mod parse;
 mod sense;
-mod spec;
+pub(crate) mod spec;
 
 pub use catalogue::builtin_names;
-pub use spec::{Architecture, Hardware, HostLink, HostLinkKind, Interconnect, InterconnectKind};
+pub(crate) use spec::Hardware;
+pub(crate) use spec::{Architecture, HostLink, InterconnectKind};

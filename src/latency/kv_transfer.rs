@@ -157,7 +157,7 @@ impl KvTransfers {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::hardware::HostLinkKind;
+    use crate::hardware::spec::HostLinkKind;
 
     #[test]
     fn a_copy_takes_its_latency_and_its_bytes() {

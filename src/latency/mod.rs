@@ -3,14 +3,14 @@
 
 mod black_box;
 pub(crate) mod changed_steps;
-mod file;
-mod kv_transfer;
+pub(crate) mod file;
+pub(crate) mod kv_transfer;
 mod roofline;
 
-pub use crate::correction::{HostTimes, Queues};
+pub use crate::correction::HostTimes;
 pub use black_box::{BlackBox, FixedLatency};
-pub use file::FittedBlackBox;
-pub use kv_transfer::{KvTransfers, TransferDirection, TransferLink};
+pub(crate) use kv_transfer::KvTransfers;
+pub use kv_transfer::TransferDirection;
 pub use roofline::CalibratedRoofline;
 
 use crate::request::Request;

@@ -2,7 +2,7 @@
 //! works on. Uses `dtype`, `error`, `input`.
 
 mod attention;
-mod builtin;
+pub(crate) mod builtin;
 mod config;
 mod family;
 mod ffn;
@@ -11,8 +11,8 @@ mod layer_kind;
 mod names;
 mod pattern;
 mod quantisation;
-mod sampling;
-mod shape;
+pub(crate) mod sampling;
+pub(crate) mod shape;
 mod sizes;
 mod sparse;
 mod storage;
@@ -20,9 +20,9 @@ mod unsupported;
 mod weight_variant;
 mod window;
 
-pub use builtin::{BuiltinModel, builtin_models, builtin_names};
-pub use sampling::SamplingDefaults;
-pub use shape::{
-    Attention, DenseFfn, GqaAttention, Indexer, LayerGroup, MlaAttention, Model, Moe, Recurrence, SparseAttention,
-    StateMixer, Window,
+pub use builtin::builtin_names;
+pub(crate) use sampling::SamplingDefaults;
+pub(crate) use shape::Model;
+pub(crate) use shape::{
+    Attention, DenseFfn, GqaAttention, Indexer, LayerGroup, MlaAttention, Moe, Recurrence, StateMixer, Window,
 };

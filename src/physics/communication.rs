@@ -12,7 +12,7 @@ use super::work::{Shape, Work};
 /// as a lower efficiency.
 ///
 /// ```
-/// assert_eq!(ridgepoint::physics::communication::all_reduce_sent_bytes(1000.0, 4.0), 1500.0);
+/// assert_eq!(ridgepoint::internals::physics::communication::all_reduce_sent_bytes(1000.0, 4.0), 1500.0);
 /// ```
 pub fn all_reduce_sent_bytes(message_bytes: f64, num_gpus: f64) -> f64 {
     2.0 * (num_gpus - 1.0) / num_gpus * message_bytes
@@ -115,7 +115,7 @@ pub fn exchanged_message_bytes(sent_bytes: f64, num_gpus: f64) -> f64 {
 /// `(n − 1) · part`.
 ///
 /// ```
-/// assert_eq!(ridgepoint::physics::communication::all_gather_sent_bytes(1000.0, 4), 3000.0);
+/// assert_eq!(ridgepoint::internals::physics::communication::all_gather_sent_bytes(1000.0, 4), 3000.0);
 /// ```
 pub fn all_gather_sent_bytes(part_bytes: f64, num_gpus: u64) -> f64 {
     (num_gpus.max(1) - 1) as f64 * part_bytes
@@ -131,7 +131,7 @@ pub fn all_gather_sent_bytes(part_bytes: f64, num_gpus: u64) -> f64 {
 /// vLLM, `IntermediateTensors` (`hidden_states`, `residual`) and `send_tensor_dict` with `all_gather_group`.
 ///
 /// ```
-/// assert_eq!(ridgepoint::physics::communication::hand_over_bytes_per_token(4096, 2.0, 2), 8192.0);
+/// assert_eq!(ridgepoint::internals::physics::communication::hand_over_bytes_per_token(4096, 2.0, 2), 8192.0);
 /// ```
 pub fn hand_over_bytes_per_token(hidden_size: u64, activation_bytes: f64, tensor_parallel_size: u64) -> f64 {
     2.0 * hidden_size as f64 * activation_bytes / tensor_parallel_size.max(1) as f64

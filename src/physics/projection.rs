@@ -50,9 +50,10 @@ impl Shape for GemmShape {
     /// 2009).
     ///
     /// ```
-    /// use ridgepoint::physics::projection::GemmShape;
-    /// use ridgepoint::physics::{Shape, Work};
-    /// use ridgepoint::{DType, WeightFormat};
+    /// use ridgepoint::internals::physics::projection::GemmShape;
+    /// use ridgepoint::internals::physics::{Shape, Work};
+    /// use ridgepoint::internals::dtype::WeightFormat;
+    /// use ridgepoint::DType;
     /// let bf16 = DType::Bfloat16;
     /// let plain = GemmShape::new(2, 3, 5, WeightFormat::Plain(bf16), bf16);
     /// assert_eq!(plain.work(), Work { flops: 60.0, bytes: 20.0 + 30.0 + 12.0 });
@@ -70,8 +71,9 @@ impl Shape for GemmShape {
 /// Weight-only formats (int4, 8-bit weight-only, mxfp4) are dequantised inside the kernel to `activation`.
 ///
 /// ```
-/// use ridgepoint::{DType, WeightFormat};
-/// use ridgepoint::physics::projection::compute_dtype;
+/// use ridgepoint::internals::dtype::WeightFormat;
+/// use ridgepoint::DType;
+/// use ridgepoint::internals::physics::projection::compute_dtype;
 /// assert_eq!(compute_dtype(WeightFormat::Mxfp4, DType::Bfloat16), DType::Bfloat16);
 /// assert_eq!(compute_dtype(WeightFormat::Fp8, DType::Bfloat16), DType::Fp8);
 /// ```
@@ -94,7 +96,7 @@ pub fn compute_dtype(weights: WeightFormat, activation: DType) -> DType {
 /// vLLM, `QKVParallelLinear` (`num_kv_head_replicas`).
 ///
 /// ```
-/// use ridgepoint::physics::projection::kv_heads_per_rank;
+/// use ridgepoint::internals::physics::projection::kv_heads_per_rank;
 /// assert_eq!(kv_heads_per_rank(8, 2), 4);
 /// assert_eq!(kv_heads_per_rank(4, 8), 1);
 /// ```
@@ -111,7 +113,7 @@ pub fn kv_heads_per_rank(num_kv_heads: u64, tensor_parallel_size: u64) -> u64 {
 /// vLLM, `VocabParallelEmbedding` (`pad_vocab_size`).
 ///
 /// ```
-/// assert_eq!(ridgepoint::physics::projection::vocab_rows_per_rank(151_655, 4), 37_920);
+/// assert_eq!(ridgepoint::internals::physics::projection::vocab_rows_per_rank(151_655, 4), 37_920);
 /// ```
 pub fn vocab_rows_per_rank(vocab_size: u64, tensor_parallel_size: u64) -> u64 {
     padded_vocab(vocab_size).div_ceil(tensor_parallel_size.max(1))

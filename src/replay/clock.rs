@@ -1,7 +1,8 @@
 //! The clock of a replay: the time of the engine's host thread and of the GPUs.
 #![expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "floats saturate; readers check ranges")]
 
-use crate::latency::{HostTimes, LatencyModel, Queues, non_negative};
+use crate::correction::Queues;
+use crate::latency::{HostTimes, LatencyModel, non_negative};
 use crate::units::NS_PER_US;
 
 /// The clock in integer nanoseconds, with those delays of the latency model that are equal for all steps.

@@ -34,7 +34,7 @@ impl Distribution {
     /// Summarises `values`, in any order. Returns `None` if there are none or if one is not finite.
     ///
     /// ```
-    /// use ridgepoint::replay::Distribution;
+    /// use ridgepoint::internals::replay::Distribution;
     ///
     /// // Of four values the 90th percentile is at rank 0.9 × 3 = 2.7: 30 + 0.7 × (40 − 30).
     /// let of = Distribution::of(vec![40.0, 10.0, 30.0, 20.0]).unwrap();

@@ -23,7 +23,7 @@ const MAX_SIGMA: f64 = 1.0;
 ///
 /// ```
 /// use ridgepoint::latency::{FixedLatency, LatencyModel};
-/// use ridgepoint::replay::NoisySteps;
+/// use ridgepoint::internals::replay::NoisySteps;
 /// use ridgepoint::Request;
 /// let fixed = FixedLatency { step_us: 1000.0, ..FixedLatency::default() };
 /// let step = || NoisySteps::new(&fixed, 0.05, 7).map(|noisy| noisy.step_time_us(&[Request::decode(9)]));

@@ -2,14 +2,13 @@
 //! engine configuration that a replay needs. Uses `input`, `model`, `hardware`, `deployment`, `kv_capacity`, and the
 //! configuration of `replay`.
 
-mod disk;
-mod offload;
+pub(crate) mod disk;
+pub(crate) mod offload;
 mod read;
 #[cfg(test)]
 mod tests;
 
-pub use disk::KvDiskTier;
-pub use offload::{KvOffloading, KvOffloadingSize};
+pub(crate) use offload::KvOffloading;
 
 use std::path::Path;
 

@@ -2,8 +2,8 @@
 //! from a closed loop. Uses `error`, `input`, `units`; knows nothing of engines.
 //!
 //! A load is a [`profile::Profile`], a [`requests::RequestFile`], a [`FixedList`], an [`OpenLoop`] or a [`ClosedLoop`], and each
-//! has a [`Summary`]. Requests that continue each other are sessions: a [`SessionList`], or [`GeneratedSessions`]. Everything random is
-//! drawn from a seed: equal seeds give equal requests.
+//! has a [`Summary`]. Requests that continue each other are sessions: a [`SessionList`](sessions::SessionList), or
+//! [`GeneratedSessions`](sessions::GeneratedSessions). Everything random is drawn from a seed: equal seeds give equal requests.
 //!
 //! ```
 //! use ridgepoint::workload::Workload;
@@ -25,38 +25,37 @@ mod azure;
 mod fixed_list;
 mod generated;
 pub(crate) mod kept_contents;
-mod lengths;
+pub(crate) mod lengths;
 pub(crate) mod limits;
 pub(crate) mod load;
 pub mod profile;
-mod prompts;
-mod request;
+pub(crate) mod prompts;
+pub(crate) mod request;
 mod request_list;
-mod request_source;
+pub(crate) mod request_source;
 pub mod requests;
 mod rows;
 pub(crate) mod seed;
 mod session_rows;
-mod sessions;
-mod share;
-mod staged;
+pub(crate) mod sessions;
+pub(crate) mod share;
+pub(crate) mod staged;
 pub(crate) mod stoppable;
-mod summary;
+pub(crate) mod summary;
 mod traces;
 mod vllm_bench;
 
 pub use arrivals::ArrivalPattern;
 pub use fixed_list::FixedList;
 pub use generated::{ClosedLoop, OpenLoop};
-pub use lengths::{NormalLengths, RequestShape};
-pub use load::{Load, OpenedLoad};
-pub use prompts::Prompts;
-pub use request::{Content, Segment, WorkloadRequest};
-pub use request_source::RequestSource;
-pub use sessions::{GeneratedSessions, Session, SessionList, SessionLoad, SessionShape, SessionStarts, Turn};
-pub use share::ReplicaShare;
-pub use staged::StageLoad;
-pub use summary::Summary;
+pub(crate) use lengths::NormalLengths;
+pub use lengths::RequestShape;
+pub use load::Load;
+pub(crate) use request::Content;
+pub use request::{Segment, WorkloadRequest};
+pub(crate) use request_source::RequestSource;
+pub(crate) use share::ReplicaShare;
+pub(crate) use summary::Summary;
 
 /// Source of the requests of a replay. The replay asks for the next request that does not depend on requests in flight, and
 /// reports each finished request, so that a closed loop can send its next one.

@@ -6,7 +6,7 @@ use crate::error::Result;
 /// The even share that one of several data-parallel replicas gets of a load.
 ///
 /// ```
-/// use ridgepoint::workload::ReplicaShare;
+/// use ridgepoint::internals::workload::ReplicaShare;
 ///
 /// let share = ReplicaShare::new(2);
 /// assert_eq!((share.rate_per_s(20.0), share.requests(1001), share.concurrency(5)), (10.0, 501, 3));
@@ -47,7 +47,7 @@ impl ReplicaShare {
     /// finds its earlier turns in the cache of its replica.
     ///
     /// # Errors
-    /// Those of [`FixedList::new`](super::FixedList::new) and [`SessionList::new`](super::SessionList::new).
+    /// Those of [`FixedList::new`](super::FixedList::new) and [`SessionList::new`](super::sessions::SessionList::new).
     pub fn list(self, list: impl Into<RequestSource>) -> Result<RequestSource> {
         let list = list.into();
         if self.replicas == 1 { Ok(list) } else { list.every_nth(self.replicas as usize) }

@@ -3,7 +3,8 @@
 use std::collections::VecDeque;
 
 use ridgepoint::Request;
-use ridgepoint::replay::{KvEvent, Observer, StepEvent};
+use ridgepoint::internals::replay::KvEvent;
+use ridgepoint::replay::{Observer, StepEvent};
 use ridgepoint::workload::{Workload, WorkloadRequest};
 
 /// A step as the replay told of it.

@@ -1,6 +1,8 @@
 //! The time from the start of a server to its first token: hand-worked terms, and laws of them.
 
-use ridgepoint::cold_start::{ColdStart, CompileCache, RateName, Rates, Seconds, Source, StartUp, Storage, TermName};
+use ridgepoint::internals::cold_start::{
+    ColdStart, CompileCache, RateName, Rates, Seconds, Source, StartUp, Storage, TermName,
+};
 use ridgepoint::{CorrectionChoice, CudagraphMode, Deployment, EfficiencyMode, Hardware, Model, Options, StepModel};
 
 const KINDS: [Storage; 3] = [Storage::Network, Storage::Nvme, Storage::PageCache];
@@ -76,7 +78,8 @@ fn six_terms_come_in_the_order_of_a_start_and_add_up() {
     let start_up = Asked::default().start_up();
     let names: Vec<&str> = start_up.terms.iter().map(|term| term.term.name()).collect();
     assert_eq!(names, ["storage", "host_to_device", "runtime_warm_up", "kv_and_buffers", "first_prefill", "queueing"]);
-    let sum = |terms: &[ridgepoint::cold_start::Term]| terms.iter().map(|term| term.time.estimate_s).sum::<f64>();
+    let sum =
+        |terms: &[ridgepoint::internals::cold_start::Term]| terms.iter().map(|term| term.time.estimate_s).sum::<f64>();
     close(start_up.ready.estimate_s, sum(&start_up.terms[..4]));
     close(start_up.first_token.estimate_s, sum(&start_up.terms));
     for Seconds { estimate_s, lower_s, upper_s } in
@@ -183,7 +186,7 @@ fn ranks_share_the_bytes_of_the_bus_and_not_those_of_storage() {
 
 #[test]
 fn a_fitted_rate_takes_the_place_of_an_assumed_one() {
-    use ridgepoint::cold_start::{FittedRate, FittedRates};
+    use ridgepoint::internals::cold_start::{FittedRate, FittedRates};
     let hardware = Hardware::find("h100").unwrap();
     let rate = FittedRate { value: 9.0, sd: 0.1, identified: true };
     let fitted = FittedRates {

@@ -6,8 +6,8 @@ use crate::common;
 use std::path::{Path, PathBuf};
 
 use ridgepoint::Deployment;
+use ridgepoint::internals::kv_capacity::OVERHEAD_BYTES;
 use ridgepoint::internals::units::GIB;
-use ridgepoint::kv_capacity::OVERHEAD_BYTES;
 use ridgepoint::server_config::ServerConfig;
 
 /// Largest error of a server whose model is text alone, percent.

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use compare::is_rel;
 use ridgepoint::internals::efficiency::{EfficiencyMode, Provenance};
-use ridgepoint::physics::{GraphMode, OperatorGroup};
+use ridgepoint::internals::physics::{GraphMode, OperatorGroup};
 use ridgepoint::{Deployment, Error, Hardware, Model, Options, Request, StepEstimate, StepModel};
 use serde::{Deserialize, Serialize};
 

@@ -3,8 +3,9 @@
 use ridgepoint::ErrorKind;
 use std::fs;
 
-use ridgepoint::model::{Attention, builtin_models};
-use ridgepoint::{Model, WeightFormat};
+use ridgepoint::Model;
+use ridgepoint::internals::dtype::WeightFormat;
+use ridgepoint::internals::model::{Attention, builtin_models};
 
 fn found(name: &str) -> Model {
     Model::find(name).unwrap_or_else(|e| panic!("{name}: {e}"))

@@ -1,7 +1,8 @@
 //! The format that `quantization_config` and `hf_quant_config.json` give each module.
 
-use ridgepoint::model::{Attention, LayerGroup, builtin_models};
-use ridgepoint::{DType, Model, WeightFormat};
+use ridgepoint::internals::dtype::WeightFormat;
+use ridgepoint::internals::model::{Attention, LayerGroup, builtin_models};
+use ridgepoint::{DType, Model};
 use serde_json::{Value, json};
 
 const BF16: WeightFormat = WeightFormat::Plain(DType::Bfloat16);

@@ -2,8 +2,9 @@
 
 use ridgepoint::ErrorKind;
 
+use ridgepoint::internals::model::builtin_models;
 use ridgepoint::internals::physics::StepPlan;
-use ridgepoint::model::{builtin_models, builtin_names};
+use ridgepoint::model::builtin_names;
 use ridgepoint::{Deployment, GenerationConfig, Model};
 
 const CONFIG: &str = r#"{"model_type": "llama", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2,

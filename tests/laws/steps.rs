@@ -12,8 +12,8 @@ use proptest::prelude::*;
 use proptest::sample::Index;
 use ridgepoint::internals::efficiency::is_within_another;
 use ridgepoint::internals::efficiency::{EfficiencyMode, Provenance};
-use ridgepoint::model::Attention;
-use ridgepoint::physics::{BatchSums, OperatorGroup};
+use ridgepoint::internals::model::Attention;
+use ridgepoint::internals::physics::{BatchSums, OperatorGroup};
 use ridgepoint::{Deployment, Hardware, Model, Options, Request, StepEstimate, StepModel};
 
 /// Sums of the same numbers in another order.

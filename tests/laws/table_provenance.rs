@@ -3,6 +3,8 @@
 use crate::compare;
 
 use compare::is_rel;
+use ridgepoint::internals::dtype::MatmulFormat;
+use ridgepoint::internals::dtype::WeightFormat;
 use ridgepoint::internals::efficiency::curve::{AllReduceCurve, DecodeCurve, GemmCurve, MoeCurve, PrefillCurve, Timed};
 use ridgepoint::internals::efficiency::family::{AllReduceKind, Family, HeadSize, Routing};
 use ridgepoint::internals::efficiency::kernel_model::{
@@ -10,9 +12,8 @@ use ridgepoint::internals::efficiency::kernel_model::{
 };
 use ridgepoint::internals::efficiency::table::Series;
 use ridgepoint::internals::efficiency::{Provenance, Tables};
-use ridgepoint::physics::projection::GemmShape;
+use ridgepoint::internals::physics::projection::GemmShape;
 use ridgepoint::{Deployment, Engine, Hardware, Model, Options, Request, StepEstimate, StepModel};
-use ridgepoint::{MatmulFormat, WeightFormat};
 
 /// Residuals are kept as `f32`.
 const REL_RESIDUAL_ROUNDING: f64 = 1e-6;

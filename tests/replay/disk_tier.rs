@@ -1,7 +1,8 @@
 //! The disk tier on a schedule worked out by hand: a prompt whose blocks GPU and host have lost is read from the disk, loaded, and goes on.
 
+use ridgepoint::internals::replay::{KvDisk, KvEvent};
 use ridgepoint::latency::{LatencyModel, TransferDirection};
-use ridgepoint::replay::{EngineConfig, KvDisk, KvEvent, KvOffload, Replay, replay};
+use ridgepoint::replay::{EngineConfig, KvOffload, Replay, replay};
 use ridgepoint::workload::{Segment, WorkloadRequest};
 use ridgepoint::{Deployment, Request};
 

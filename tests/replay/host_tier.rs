@@ -5,8 +5,9 @@ use std::collections::BTreeSet;
 
 use proptest::prelude::*;
 use ridgepoint::Request;
+use ridgepoint::internals::replay::{KvDisk, KvEvent, TransferCounters};
 use ridgepoint::latency::{FixedLatency, HostTimes, LatencyModel, TransferDirection};
-use ridgepoint::replay::{EngineConfig, KvDisk, KvEvent, KvOffload, Outcome, TransferCounters, replay};
+use ridgepoint::replay::{EngineConfig, KvOffload, Outcome, replay};
 use ridgepoint::workload::{Segment, WorkloadRequest};
 
 use crate::common::{Listed, Recorder};

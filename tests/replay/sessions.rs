@@ -4,12 +4,12 @@ use std::collections::HashMap;
 
 use proptest::prelude::*;
 use ridgepoint::Deployment;
+use ridgepoint::internals::replay::HeldRequests;
+use ridgepoint::internals::workload::{GeneratedSessions, NormalLengths, SessionShape, SessionStarts};
 use ridgepoint::latency::FixedLatency;
-use ridgepoint::replay::{EngineConfig, HeldRequests, Outcome, Replay, replay};
+use ridgepoint::replay::{EngineConfig, Outcome, Replay, replay};
 use ridgepoint::workload::requests::RequestFile;
-use ridgepoint::workload::{
-    ArrivalPattern, GeneratedSessions, NormalLengths, SessionShape, SessionStarts, Workload, WorkloadRequest,
-};
+use ridgepoint::workload::{ArrivalPattern, Workload, WorkloadRequest};
 
 /// Keeps what is sent.
 struct Kept<'a>(&'a mut dyn Workload, Vec<WorkloadRequest>);

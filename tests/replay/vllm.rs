@@ -14,8 +14,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use common::{Listed, Recorder};
 use flate2::read::GzDecoder;
 use ridgepoint::Request;
+use ridgepoint::internals::replay::KvEvent;
 use ridgepoint::latency::{BlackBox, LatencyModel, TransferDirection};
-use ridgepoint::replay::{EngineConfig, KvEvent, KvOffload, Observer, replay};
+use ridgepoint::replay::{EngineConfig, KvOffload, Observer, replay};
 use ridgepoint::workload::{Segment, Workload, WorkloadRequest};
 use serde::Deserialize;
 

@@ -4,12 +4,10 @@ use crate::data_pack as common;
 
 use proptest::prelude::*;
 use proptest::sample::Index;
+use ridgepoint::internals::workload::{Prompts, RequestSource, Session, StageLoad};
 use ridgepoint::workload::profile::Profile;
 use ridgepoint::workload::requests::{Format, RequestFile};
-use ridgepoint::workload::{
-    ArrivalPattern, ClosedLoop, OpenLoop, Prompts, RequestShape, RequestSource, Session, StageLoad, Workload,
-    WorkloadRequest,
-};
+use ridgepoint::workload::{ArrivalPattern, ClosedLoop, OpenLoop, RequestShape, Workload, WorkloadRequest};
 
 const SAMPLES: [(Format, &str); 8] = [
     (

@@ -2,7 +2,8 @@
 
 use pyo3::PyResult;
 use ridgepoint::Result;
-use ridgepoint::workload::{self, FixedList, OpenedLoad, ReplicaShare, WorkloadRequest};
+use ridgepoint::internals::workload::{OpenedLoad, ReplicaShare};
+use ridgepoint::workload::{self, FixedList, WorkloadRequest};
 use serde::Deserialize;
 use serde_json::Value;
 

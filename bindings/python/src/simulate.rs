@@ -4,15 +4,14 @@ use numpy::{IntoPyArray, PyArray1};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use ridgepoint::internals::correction::CorrectionInfo;
+use ridgepoint::internals::replay::{EngineCounters, OffloadCounters, StageMetrics};
 use ridgepoint::internals::replay::{Intervals, SpreadSampler};
 use ridgepoint::internals::workload::KeptContents;
+use ridgepoint::internals::workload::{OpenedLoad, Summary};
 use ridgepoint::kv_capacity::KvCapacity;
 use ridgepoint::latency::TransferDirection;
-use ridgepoint::replay::{
-    EngineConfig, EngineCounters, Metrics, OffloadCounters, Outcome, Replay, RequestRecord, StageMetrics, replay,
-};
+use ridgepoint::replay::{EngineConfig, Metrics, Outcome, Replay, RequestRecord, replay};
 use ridgepoint::server_config::ServerConfig;
-use ridgepoint::workload::{OpenedLoad, Summary};
 use serde::Serialize;
 
 use crate::columns::{times_ns, tokens};

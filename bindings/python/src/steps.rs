@@ -5,11 +5,12 @@ use std::path::{Path, PathBuf};
 use numpy::{IntoPyArray, PyArray1};
 use pyo3::prelude::*;
 use ridgepoint::internals::correction::CorrectionInfo;
+use ridgepoint::internals::dtype::MatmulFormat;
 use ridgepoint::internals::efficiency::EfficiencyMode;
 use ridgepoint::kv_capacity::KvCapacity;
 use ridgepoint::latency::{CalibratedRoofline, LatencyModel, TransferDirection};
 use ridgepoint::server_config::ServerConfig;
-use ridgepoint::{Deployment, Hardware, MatmulFormat, Model, Options, Request, RequestColumns, StepEstimate};
+use ridgepoint::{Deployment, Hardware, Model, Options, Request, RequestColumns, StepEstimate};
 use serde::Serialize;
 
 use crate::columns::{Column, flags, positions, tokens};

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use clap::Args;
-use ridgepoint::cold_start::{CompileCache, FittedRates, Rates, Storage};
+use ridgepoint::internals::cold_start::{CompileCache, FittedRates, Rates, Storage};
 use ridgepoint::{Hardware, Model};
 
 use crate::common::{above_zero, one_of};

@@ -7,7 +7,7 @@ mod table;
 use std::path::PathBuf;
 
 use clap::{Args, value_parser};
-use ridgepoint::cold_start::{ColdStart, CompileCache, FittedRates, Rates, StartUp, Storage};
+use ridgepoint::internals::cold_start::{ColdStart, CompileCache, FittedRates, Rates, StartUp, Storage};
 use ridgepoint::internals::correction::CorrectionInfo;
 use ridgepoint::{Deployment, Options};
 use ridgepoint_lab::cold_start::{ColdStartFit, StartLog, compare, read_start_logs};

@@ -1,6 +1,6 @@
 //! The table of `cold-start`: terms and their parts, their origins, and measured starts.
 
-use ridgepoint::cold_start::{Part, RateName, Seconds, StartUp, Term};
+use ridgepoint::internals::cold_start::{Part, RateName, Seconds, StartUp, Term};
 use ridgepoint::internals::units::si;
 use ridgepoint_lab::cold_start::{ColdStartFit, LoggedStart, MeasuredTerm, RateFit};
 use serde::Serialize;

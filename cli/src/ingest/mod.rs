@@ -9,7 +9,7 @@ use std::fs::File;
 use std::io::{BufWriter, Write as _};
 use std::path::{Path, PathBuf};
 
-use ridgepoint::latency::KvTransfers;
+use ridgepoint::internals::latency::KvTransfers;
 use ridgepoint::{Error, Hardware, Model};
 use ridgepoint_lab::ingest::folder::{self, ExperimentFile};
 use ridgepoint_lab::ingest::format::Format;

@@ -2,8 +2,8 @@
 
 use ridgepoint::internals::correction::Term;
 use ridgepoint::internals::efficiency::Bound;
+use ridgepoint::internals::physics::OperatorGroup as Group;
 use ridgepoint::internals::units::duration;
-use ridgepoint::physics::OperatorGroup as Group;
 use ridgepoint::{OperatorEstimate, StepEstimate};
 
 use crate::text::{percent, plural, quantity};

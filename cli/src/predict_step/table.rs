@@ -2,8 +2,8 @@
 
 use ridgepoint::internals::correction::{Correction, CorrectionInfo};
 use ridgepoint::internals::efficiency::EfficiencyMode;
+use ridgepoint::internals::physics::{BatchSums, GraphMode, OperatorGroup};
 use ridgepoint::internals::units::{duration, si};
-use ridgepoint::physics::{BatchSums, GraphMode, OperatorGroup};
 use ridgepoint::{OperatorEstimate, StepEstimate};
 
 use super::Prediction;

@@ -10,15 +10,16 @@ use axum::response::Response;
 use hyper::Request;
 use hyper::header::HeaderMap;
 use ridgepoint::internals::input::{Keys, Log, NumberRange};
+use ridgepoint::internals::replay::KvWatch;
+use ridgepoint::internals::workload::OpenedLoad;
 use ridgepoint::internals::workload::{
     KeptContents, MAX_DURATION_S, MAX_RATE_PER_S, MAX_REQUESTS, MAX_TOKENS, Stoppable, check_memory,
 };
 use ridgepoint::latency::CalibratedRoofline;
-use ridgepoint::replay::KvWatch;
 use ridgepoint::server_config::Engine;
+use ridgepoint::workload::Load;
 use ridgepoint::workload::profile::Profile;
 use ridgepoint::workload::requests::{Format, RequestFile};
-use ridgepoint::workload::{Load, OpenedLoad};
 use ridgepoint::{Deployment, Hardware, Model};
 use schemars::JsonSchema;
 use serde::Serialize;

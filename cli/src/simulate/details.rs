@@ -1,9 +1,9 @@
 //! The parts of a report that some loads and servers alone have: turns of sessions, the host's tier, and KV metrics.
 
-use ridgepoint::replay::{
-    EngineConfig, KvMetrics, KvOffload, KvWatch, Metrics, Observer, PrefixCachePrices, Replay, WatchedReplay,
-};
-use ridgepoint::workload::{Content, Workload};
+use ridgepoint::internals::replay::{KvMetrics, KvWatch, PrefixCachePrices, WatchedReplay};
+use ridgepoint::internals::workload::Content;
+use ridgepoint::replay::{EngineConfig, KvOffload, Metrics, Observer, Replay};
+use ridgepoint::workload::Workload;
 
 use super::kv_metrics;
 use super::offload::OffloadReport;

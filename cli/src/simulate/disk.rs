@@ -1,8 +1,10 @@
 //! Report of a disk behind the host's tier of KV blocks: its copies, its hits, and the length from which a read pays.
 
+use ridgepoint::internals::latency::TransferLink;
+use ridgepoint::internals::replay::{DiskCounters, KvDisk, LoadOrCompute, OffloadCounters};
 use ridgepoint::internals::units::{GIB, ns_to_ms};
-use ridgepoint::latency::{CalibratedRoofline, TransferDirection, TransferLink};
-use ridgepoint::replay::{DiskCounters, EngineConfig, KvDisk, LoadOrCompute, OffloadCounters};
+use ridgepoint::latency::{CalibratedRoofline, TransferDirection};
+use ridgepoint::replay::EngineConfig;
 use serde::Serialize;
 
 use super::offload::{Comparison, Served, copies, pays};

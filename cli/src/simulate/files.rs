@@ -6,12 +6,13 @@ use std::path::PathBuf;
 
 use clap::Args;
 use ridgepoint::Result;
+use ridgepoint::internals::replay::KvEvent;
 use ridgepoint::internals::replay::export::{
     BenchRun, OtlpTrace, PerfettoTrace, TokenMeta, TokenSteps, TokenTimes, write_requests_csv, write_vllm_bench,
 };
-use ridgepoint::replay::{EngineConfig, KvEvent, Metrics, Observer, Replay, RequestRecord, StepEvent};
+use ridgepoint::replay::{EngineConfig, Metrics, Observer, Replay, RequestRecord, StepEvent};
 
-use ridgepoint::workload::Content;
+use ridgepoint::internals::workload::Content;
 
 use crate::output::{Force, Kind, OutputFile, Outputs};
 

@@ -4,8 +4,9 @@ use std::path::PathBuf;
 
 use clap::{ArgGroup, Args, value_parser};
 use ridgepoint::internals::replay::export::BenchRun;
+use ridgepoint::internals::workload::ReplicaShare;
+use ridgepoint::workload::Load;
 use ridgepoint::workload::requests::Format;
-use ridgepoint::workload::{Load, ReplicaShare};
 
 use crate::common::{above_zero, at_least_zero};
 

@@ -17,10 +17,12 @@ use std::path::PathBuf;
 
 use clap::Args;
 use ridgepoint::internals::correction::Correction;
+use ridgepoint::internals::latency::{FittedBlackBox, KvTransfers};
+use ridgepoint::internals::replay::KvWatch;
 use ridgepoint::internals::replay::export::TokenMeta;
 use ridgepoint::internals::workload::{KeptContents, check_memory};
-use ridgepoint::latency::{CalibratedRoofline, FittedBlackBox, KvTransfers};
-use ridgepoint::replay::{KvOffload, KvWatch, Metrics, Replay};
+use ridgepoint::latency::CalibratedRoofline;
+use ridgepoint::replay::{KvOffload, Metrics, Replay};
 
 use crate::common::{Common, MemoryArg, PREDICTION, PredictionArgs, at_least_zero};
 use crate::deployment::Served;

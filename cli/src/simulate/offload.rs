@@ -1,8 +1,10 @@
 //! Report of a host's tier of KV blocks: its transfers, the same load without it, and the length from which a load pays.
 
+use ridgepoint::internals::latency::KvTransfers;
+use ridgepoint::internals::replay::{LoadOrCompute, OffloadCounters, TransferCounters};
 use ridgepoint::internals::units::{GIB, ns_to_ms};
-use ridgepoint::latency::{CalibratedRoofline, KvTransfers};
-use ridgepoint::replay::{EngineConfig, KvOffload, LoadOrCompute, Metrics, OffloadCounters, Replay, TransferCounters};
+use ridgepoint::latency::CalibratedRoofline;
+use ridgepoint::replay::{EngineConfig, KvOffload, Metrics, Replay};
 use serde::Serialize;
 
 use super::details::FewerTiers;

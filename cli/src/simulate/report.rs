@@ -1,12 +1,13 @@
 //! A load replayed on a server, and its report.
 
 use ridgepoint::internals::correction::CorrectionInfo;
-use ridgepoint::internals::replay::{Intervals, Spread, SpreadSampler};
-use ridgepoint::latency::{CalibratedRoofline, FittedBlackBox, LatencyModel};
-use ridgepoint::replay::{
-    ColdSteps, EngineConfig, EngineCounters, HeldReport, HeldRequests, KvMetrics, Metrics, NoisySteps, Observer,
-    Replay, StageMetrics, replay,
+use ridgepoint::internals::latency::FittedBlackBox;
+use ridgepoint::internals::replay::{
+    ColdSteps, EngineCounters, HeldReport, HeldRequests, KvMetrics, NoisySteps, StageMetrics,
 };
+use ridgepoint::internals::replay::{Intervals, Spread, SpreadSampler};
+use ridgepoint::latency::{CalibratedRoofline, LatencyModel};
+use ridgepoint::replay::{EngineConfig, Metrics, Observer, Replay, replay};
 use ridgepoint::server_config::Engine;
 use ridgepoint::workload::Workload;
 use ridgepoint::{Deployment, EfficiencyMode, Hardware, Model};

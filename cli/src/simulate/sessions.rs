@@ -1,6 +1,7 @@
 //! The turns of sessions: the first ones, which find what other sessions share, and the later ones, which find their own past.
 
-use ridgepoint::replay::{Distribution, Outcome, RequestRecord};
+use ridgepoint::internals::replay::Distribution;
+use ridgepoint::replay::{Outcome, RequestRecord};
 use serde::Serialize;
 
 use crate::text::{Page, Rows, count, number, percent, shown};

@@ -92,7 +92,7 @@ fn tree(folder: &Path) -> Vec<PathBuf> {
 /// Kills a command at random times. `outputs` are its files; each of them is, after every kill, what it was or what `is_whole` says of
 /// it. A last run ends well, and leaves nothing else.
 fn kill(folder: &Folder, line: &str, outputs: &[&str], is_whole: &dyn Fn(&str, &str, &str) -> bool) {
-    let kills: u64 = std::env::var("RIDGEPOINT_KILLS").map_or(12, |number| number.parse().unwrap());
+    let kills: u64 = std::env::var("RIDGEPOINT_KILLS").map_or(4, |number| number.parse().unwrap());
     let begin = Instant::now();
     assert!(start(line).wait().unwrap().success(), "{line}");
     let mut whole_us = u64::try_from(begin.elapsed().as_micros()).unwrap();

@@ -4,6 +4,7 @@
 use std::fmt::Write as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::LazyLock;
 
 use serde_json::Value;
 
@@ -144,21 +145,25 @@ pub fn write_measurements(dir: &Path) {
     std::fs::write(dir.join("attention_prefill.csv"), prefill).unwrap();
 }
 
-/// A data directory with tables for the H100 that are built from made-up measurements.
+/// A data directory with tables for the H100 that are built from made-up measurements: once per test binary, and then copied.
 pub fn data_dir_with_tables() -> tempfile::TempDir {
+    static BUILT: LazyLock<tempfile::TempDir> = LazyLock::new(|| {
+        let dir = tempfile::tempdir().unwrap();
+        let measurements = dir.path().join("made_up");
+        write_measurements(&measurements);
+        let (measurements, out) = (measurements.to_str().unwrap(), dir.path().join("bench_data"));
+        let line = ["calibrate", "--measurements", measurements, "--hardware", "h100", "--out", out.to_str().unwrap()];
+        let run = run(&line);
+        assert_eq!(run.code, 0, "{}", run.stderr);
+        dir
+    });
     let dir = tempfile::tempdir().unwrap();
-    let measurements = dir.path().join("made_up");
-    write_measurements(&measurements);
-    let out = dir.path().join("bench_data");
-    let run = run(&[
-        "calibrate",
-        "--measurements",
-        measurements.to_str().unwrap(),
-        "--hardware",
-        "h100",
-        "--out",
-        out.to_str().unwrap(),
-    ]);
-    assert_eq!(run.code, 0, "{}", run.stderr);
+    for folder in ["made_up", "bench_data/h100_sxm"] {
+        std::fs::create_dir_all(dir.path().join(folder)).unwrap();
+        for file in std::fs::read_dir(BUILT.path().join(folder)).unwrap() {
+            let file = file.unwrap();
+            std::fs::copy(file.path(), dir.path().join(folder).join(file.file_name())).unwrap();
+        }
+    }
     dir
 }

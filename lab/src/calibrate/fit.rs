@@ -50,7 +50,7 @@ pub fn fit_coefficients<M: Family>(measured: &[(M::Shape, f64)], chip: &Chip) ->
 mod tests {
     use super::*;
     use ridgepoint::internals::efficiency::kernel_model::AllReduceModel;
-    use ridgepoint::physics::communication::AllReduceShape;
+    use ridgepoint::internals::physics::communication::AllReduceShape;
 
     #[test]
     fn known_coefficients_are_recovered_despite_an_outlier() {

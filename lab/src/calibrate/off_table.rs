@@ -10,10 +10,10 @@ use ridgepoint::internals::efficiency::family::{AttentionKey, Family, HeadSize};
 use ridgepoint::internals::efficiency::kernel_model::{Chip, DecodeModel, PrefillModel};
 use ridgepoint::internals::efficiency::table::Series;
 use ridgepoint::internals::efficiency::{EfficiencyMode, Provenance, Tables, Timer};
+use ridgepoint::internals::physics::attention::AttentionShape;
+use ridgepoint::internals::physics::window::{visible_pairs, visible_tokens};
+use ridgepoint::internals::physics::{AttentionHeads, OperatorGroup, small};
 use ridgepoint::internals::physics::{Kernel, Operator, OperatorId, OperatorKind};
-use ridgepoint::physics::attention::AttentionShape;
-use ridgepoint::physics::window::{visible_pairs, visible_tokens};
-use ridgepoint::physics::{AttentionHeads, OperatorGroup, small};
 use ridgepoint::{DType, Hardware, Result};
 
 /// Report name of prefill chunks on prior KV.

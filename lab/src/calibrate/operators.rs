@@ -8,7 +8,7 @@ use ridgepoint::internals::efficiency::Tables;
 use ridgepoint::internals::efficiency::family::Family;
 use ridgepoint::internals::efficiency::kernel_model::Chip;
 use ridgepoint::internals::efficiency::table::{Header, Series, SeriesDraft, SeriesHeader, write_table};
-use ridgepoint::physics::Shape;
+use ridgepoint::internals::physics::Shape;
 use ridgepoint::{Error, Hardware, Result};
 
 use super::build::{Row, build, by_series};

@@ -38,7 +38,7 @@ pub fn merge_repeated<F: Family>(rows: &[Row<F>]) -> (Vec<Row<F>>, LeftOut) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ridgepoint::MatmulFormat;
+    use ridgepoint::internals::dtype::MatmulFormat;
     use ridgepoint::internals::efficiency::kernel_model::GemmModel;
 
     fn row(key: MatmulFormat, m: f64, time_us: f64, source: &str) -> Row<GemmModel> {

@@ -2,7 +2,7 @@
 #![expect(clippy::indexing_slicing, reason = "a matrix has a row for every parameter")]
 
 use nalgebra::DMatrix;
-use ridgepoint::cold_start::{FittedRate, RateName, Rates};
+use ridgepoint::internals::cold_start::{FittedRate, RateName, Rates};
 use ridgepoint::internals::correction::SDS_OF_90_PCT;
 use ridgepoint::{Error, Result};
 use serde::Serialize;

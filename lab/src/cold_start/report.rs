@@ -1,6 +1,6 @@
 //! Logged starts of one model, measured beside predicted, and the rates that are fitted to them.
 
-use ridgepoint::cold_start::{ColdStart, CompileCache, FittedRates, Rates, Seconds, TermName};
+use ridgepoint::internals::cold_start::{ColdStart, CompileCache, FittedRates, Rates, Seconds, TermName};
 use ridgepoint::internals::units::GIB;
 use ridgepoint::{CudagraphMode, Deployment, Error, Hardware, Model, Options, Result, StepModel};
 use serde::{Deserialize, Serialize};

@@ -17,7 +17,7 @@ use super::measured::{Measured, WHOLE_RUN};
 use super::metric::Metric;
 use super::report::{Skipped, sort_out};
 use super::weight_variant::{has_experts, model_of};
-use ridgepoint::hardware::Architecture;
+use ridgepoint::internals::hardware::Architecture;
 use ridgepoint::internals::workload::check_memory;
 use ridgepoint::kv_capacity::KvCapacity;
 use ridgepoint::replay::EngineConfig;

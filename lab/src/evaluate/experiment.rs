@@ -7,9 +7,9 @@ use super::case::{Case, MAX_MEMORY_GIB, Rooflines};
 use super::fold::Labels;
 use super::measured::Measured;
 use super::report::{Skipped, sort_out};
+use ridgepoint::internals::workload::StageLoad;
 use ridgepoint::internals::workload::check_memory;
 use ridgepoint::server_config::ServerConfig;
-use ridgepoint::workload::StageLoad;
 use ridgepoint::workload::profile::Profile;
 use ridgepoint::{Error, Result};
 

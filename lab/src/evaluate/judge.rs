@@ -14,8 +14,9 @@ use super::metric::{Metric, predicted_ms};
 use super::report::{Baseline, CaseResult, EvaluationReport, MetricRow, Skipped, in_sample, sort_out};
 use ridgepoint::internals::correction::CorrectionInfo;
 use ridgepoint::internals::replay::SpreadSampler;
+use ridgepoint::internals::replay::StageMetrics;
 use ridgepoint::latency::LatencyModel;
-use ridgepoint::replay::{Metrics, StageMetrics};
+use ridgepoint::replay::Metrics;
 use ridgepoint::{Error, Result};
 
 /// A client's count of output tokens may differ from the requested one by this share before a note says so.

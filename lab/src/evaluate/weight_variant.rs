@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use super::closed_loop_row::ClosedLoopRow;
-use ridgepoint::{Error, MatmulFormat, Model, Result};
+use ridgepoint::internals::dtype::MatmulFormat;
+use ridgepoint::{Error, Model, Result};
 
 /// Returns the model of a row and notes about the choice, or the reason why there is none.
 pub(super) fn model_of(row: &ClosedLoopRow, data_dir: Option<&Path>) -> Result<(Model, Vec<String>)> {

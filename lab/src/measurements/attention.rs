@@ -3,7 +3,7 @@
 use ridgepoint::internals::efficiency::family::HeadSize;
 use ridgepoint::internals::efficiency::kernel_model::{DecodeModel, PrefillModel};
 use ridgepoint::internals::input::{Columns, Row};
-use ridgepoint::model::Window;
+use ridgepoint::internals::model::Window;
 use ridgepoint::{DType, Result};
 
 use super::source::SourceFormat;

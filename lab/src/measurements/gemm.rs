@@ -1,8 +1,9 @@
 //! Timings of projections.
 
+use ridgepoint::Result;
+use ridgepoint::internals::dtype::MatmulFormat;
 use ridgepoint::internals::efficiency::kernel_model::GemmModel;
 use ridgepoint::internals::input::Row;
-use ridgepoint::{MatmulFormat, Result};
 
 use super::source::SourceFormat;
 use super::tables::{Call, Measured, PublicTable, matmul_format, public_columns, size};

@@ -3,8 +3,8 @@
 use ridgepoint::Result;
 use ridgepoint::internals::efficiency::kernel_model::StateModel;
 use ridgepoint::internals::input::Row;
+use ridgepoint::internals::model::Recurrence;
 use ridgepoint::internals::physics::StateKernel;
-use ridgepoint::model::Recurrence;
 
 use super::source::SourceFormat;
 use super::tables::{Call, Measured, PublicTable, public_columns, size};

@@ -1,9 +1,10 @@
 //! Timings of routed experts.
 
+use ridgepoint::Result;
+use ridgepoint::internals::dtype::MatmulFormat;
 use ridgepoint::internals::efficiency::family::Routing;
 use ridgepoint::internals::efficiency::kernel_model::MoeModel;
 use ridgepoint::internals::input::Row;
-use ridgepoint::{MatmulFormat, Result};
 
 use super::source::SourceFormat;
 use super::tables::{Call, Measured, PublicTable, matmul_format, public_columns, size};

@@ -3,7 +3,7 @@
 
 use ridgepoint::internals::efficiency::kernel_model::ExchangeModel;
 use ridgepoint::internals::input::Row;
-use ridgepoint::physics::communication::Collective;
+use ridgepoint::internals::physics::communication::Collective;
 use ridgepoint::{DType, Result};
 
 use super::source::SourceFormat;

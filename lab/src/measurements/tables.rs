@@ -3,10 +3,11 @@
 use std::fmt::Debug;
 use std::hash::Hash;
 
+use ridgepoint::Result;
+use ridgepoint::internals::dtype::MatmulFormat;
 use ridgepoint::internals::efficiency::family::Family;
 use ridgepoint::internals::input::{Columns, Row};
 use ridgepoint::internals::units::US_PER_MS;
-use ridgepoint::{MatmulFormat, Result};
 
 use super::source::SourceFormat;
 use crate::measured_time::{MICROSECONDS, MILLISECONDS};

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use ridgepoint::internals::input::{Keys, NumberRange};
+use ridgepoint::internals::workload::NormalLengths;
 use ridgepoint::internals::workload::{MAX_RATE_PER_S, MAX_REQUESTS, MAX_TOKENS};
-use ridgepoint::workload::NormalLengths;
 use ridgepoint::workload::profile::Profile;
 use ridgepoint::workload::requests::{Format, RequestFile};
 use serde_json::Value;

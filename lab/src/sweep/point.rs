@@ -6,10 +6,10 @@ use std::sync::atomic::AtomicBool;
 use ridgepoint::internals::BUILD;
 use ridgepoint::internals::correction::CorrectionInfo;
 use ridgepoint::internals::replay::SpreadSampler;
+use ridgepoint::internals::workload::ReplicaShare;
 use ridgepoint::internals::workload::{LOCKSTEP, Stoppable};
 use ridgepoint::latency::CalibratedRoofline;
 use ridgepoint::replay::{EngineConfig, Metrics, Observer, replay};
-use ridgepoint::workload::ReplicaShare;
 use ridgepoint::{CorrectionChoice, EfficiencyMode, Error, ErrorKind, Hardware, Options, StepModel};
 
 use super::capacity::highest_holding;

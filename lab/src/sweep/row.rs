@@ -1,7 +1,9 @@
 //! One row of a sweep's result: a configuration and its metrics. Its columns are stable: columns are added, never renamed or dropped.
 
-use ridgepoint::replay::{Distribution, EngineConfig, EngineCounters, SchedulingPolicy, StageMetrics};
-use ridgepoint::{GenerationConfig, MatmulFormat};
+use ridgepoint::GenerationConfig;
+use ridgepoint::internals::dtype::MatmulFormat;
+use ridgepoint::internals::replay::{Distribution, EngineCounters, StageMetrics};
+use ridgepoint::replay::{EngineConfig, SchedulingPolicy};
 use serde::{Deserialize, Serialize};
 
 /// Status of a configuration that cannot run.

@@ -8,10 +8,11 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use rayon::prelude::*;
+use ridgepoint::internals::dtype::MatmulFormat;
 use ridgepoint::internals::input::{MAX_PROBLEMS, check};
 use ridgepoint::internals::workload::check_memory;
 use ridgepoint::server_config::ServerConfig;
-use ridgepoint::{CorrectionChoice, Error, Hardware, MatmulFormat, Options, Result};
+use ridgepoint::{CorrectionChoice, Error, Hardware, Options, Result};
 
 use super::found_model::FoundModel;
 use super::grid::{Configuration, Grid, Setting};

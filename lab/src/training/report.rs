@@ -13,7 +13,8 @@ use crate::evaluate::steps::split::FIRST;
 use crate::fit::Alignment;
 use crate::ingest::{Dropped, Reason, RequestTrace, write_rows};
 use ridgepoint::internals::correction::HostTimes;
-use ridgepoint::latency::{BlackBox, FittedBlackBox};
+use ridgepoint::internals::latency::FittedBlackBox;
+use ridgepoint::latency::BlackBox;
 
 /// The labels of a row, behind its own columns.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

@@ -8,7 +8,7 @@ use ridgepoint::internals::efficiency::grid::Grid;
 use ridgepoint::internals::efficiency::kernel_model::{Chip, DecodeModel, PrefillModel};
 use ridgepoint::internals::efficiency::table::{Series, SeriesDraft, SeriesHeader, write_table};
 use ridgepoint::internals::efficiency::{Provenance, Tables};
-use ridgepoint::physics::attention::{AttentionShape, HeadShape};
+use ridgepoint::internals::physics::attention::{AttentionShape, HeadShape};
 use ridgepoint::{DType, Deployment, Engine, Hardware, Model, Options, Request, StepModel};
 use ridgepoint_lab::calibrate::off_table::SMALL_KERNELS;
 use ridgepoint_lab::calibrate::report::OperatorReport;

@@ -1,5 +1,5 @@
 //! What an engine's queues take of its thread: planted costs are found again in the trace of a replay, and the fit predicts what
-//! it has not seen.
+//! it has not seen. `RIDGEPOINT_SEEDS` sets how many replays are fitted.
 
 use std::sync::Mutex;
 
@@ -199,9 +199,9 @@ fn planted_costs_are_within_their_intervals() {
     ];
     let (mut found, mut identified) = ([0; 6], [0; 6]);
     let mut worst = (0.0f64, 0.0f64, 0.0f64);
-    const SEEDS: u64 = 100;
-    for seed in 0..SEEDS {
-        let (trace, requests) = capture(&steps, seed);
+    let seeds: u32 = std::env::var("RIDGEPOINT_SEEDS").map_or(20, |number| number.parse().unwrap());
+    for seed in 0..seeds {
+        let (trace, requests) = capture(&steps, seed.into());
         let all_steps = trace.steps.clone();
         let (fit, report) = fitted(trace, &requests);
         for (at, (name, cost)) in costs.into_iter().enumerate() {
@@ -217,14 +217,15 @@ fn planted_costs_are_within_their_intervals() {
         }
     }
     eprintln!(
-        "of {SEEDS} within their 90 % intervals {found:?}, identified {identified:?}: {costs:?}; worst errors {worst:?} %"
+        "of {seeds} within their 90 % intervals {found:?}, identified {identified:?}: {costs:?}; worst errors {worst:?} %"
     );
+    let enough = |count: u32| 100 * count >= 85 * seeds;
     // Prompt tokens also grow the projections, so that their own price stays near its prior.
     assert!(
-        costs.iter().zip(identified).all(|((name, _), count)| *name == "token_us" || count >= 85),
+        costs.iter().zip(identified).all(|((name, _), count)| *name == "token_us" || enough(count)),
         "{identified:?}"
     );
-    assert!(found.iter().all(|count| *count >= 85), "{found:?}");
+    assert!(found.iter().all(|count| enough(*count)), "{found:?}");
     assert!(worst.0 <= 2.0 && worst.1 <= 3.0 && worst.2 <= 10.0, "steps, E2E, queue wait: {worst:?} %");
 }
 

@@ -2,9 +2,11 @@
 
 use ridgepoint::Deployment;
 use ridgepoint::Request;
+use ridgepoint::internals::latency::{KvTransfers, TransferLink};
+use ridgepoint::internals::replay::TransferCounters;
 use ridgepoint::internals::replay::export::OtlpTrace;
-use ridgepoint::latency::{KvTransfers, LatencyModel, TransferDirection, TransferLink};
-use ridgepoint::replay::{EngineConfig, KvOffload, TransferCounters, replay};
+use ridgepoint::latency::{LatencyModel, TransferDirection};
+use ridgepoint::replay::{EngineConfig, KvOffload, replay};
 use ridgepoint::workload::{FixedList, Segment, WorkloadRequest};
 use ridgepoint_lab::ingest::{DirectionLog, TransferFaults, otlp};
 

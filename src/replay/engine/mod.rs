@@ -21,8 +21,9 @@ use super::gaps::{EqualGaps, new_histogram, record_gaps};
 use super::observe::{Observer, StepEvent};
 use super::record::{Outcome, Replay, RequestRecord};
 use super::scheduler::Scheduler;
+use crate::correction::Queues;
 use crate::error::{Error, Result};
-use crate::latency::{LatencyModel, Queues};
+use crate::latency::LatencyModel;
 use crate::request::Request;
 use crate::workload::Workload;
 

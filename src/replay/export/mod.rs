@@ -41,7 +41,8 @@ fn over_ns(record: &RequestRecord) -> Option<u64> {
 #[cfg(test)]
 mod fixtures {
     use super::*;
-    use crate::replay::{EngineCounters, Replay};
+    use crate::replay::Replay;
+    use crate::replay::record::EngineCounters;
     use hdrhistogram::Histogram;
 
     /// Three requests. The first has 100 prompt tokens (64 cached), is sent at 1 s, is preempted once and gets tokens at 1.05,

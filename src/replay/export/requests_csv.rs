@@ -36,7 +36,7 @@ const COLUMNS: [&str; 17] = [
 /// | `prompt_tokens`, `output_tokens` | as requested |
 /// | `cached_tokens`, `preemptions` | prompt tokens found in the prefix cache; number of preemptions |
 /// | `arrival_s`, `scheduled_s`, `first_token_s`, `finish_s` | sent; first scheduled; first token; last token or rejection |
-/// | `queued_ms`, `ttft_ms`, `tpot_ms`, `e2e_ms` | as in [`StageMetrics`](crate::replay::StageMetrics); the last two of finished requests |
+/// | `queued_ms`, `ttft_ms`, `tpot_ms`, `e2e_ms` | as in [`StageMetrics`](crate::replay::metrics::StageMetrics); the last two of finished requests |
 /// | `loaded_tokens`, `kv_load_ms` | those of the cached tokens that came from the host's tier, or through it from the disk; time that the request waited for them |
 ///
 /// # Errors

@@ -51,7 +51,7 @@ impl PrefixCachePrices {
     /// To hash a full block of `block_size` tokens, µs.
     ///
     /// ```
-    /// use ridgepoint::replay::PrefixCachePrices;
+    /// use ridgepoint::internals::replay::PrefixCachePrices;
     ///
     /// // Between 32 and 128 tokens: 1.2 + (64 − 32) / (128 − 32) × (4.3 − 1.2).
     /// let hash_us = PrefixCachePrices::default().hash_block_us(64);

@@ -49,7 +49,8 @@ pub enum SessionStarts {
 /// Generated sessions. Memory grows with the sessions in progress alone.
 ///
 /// ```
-/// use ridgepoint::workload::{GeneratedSessions, NormalLengths, SessionShape, SessionStarts, Workload};
+/// use ridgepoint::internals::workload::{GeneratedSessions, NormalLengths, SessionShape, SessionStarts};
+/// use ridgepoint::workload::Workload;
 ///
 /// let (input, output) = (NormalLengths::fixed(50), NormalLengths::fixed(10));
 /// let shape = SessionShape { turns: 2, prefix_len: 1000, input, output, think_time_s: 0.0 };

@@ -38,7 +38,8 @@ impl Session {
 /// Sessions that start at their times. Clones share the list.
 ///
 /// ```
-/// use ridgepoint::workload::{Session, SessionList, Turn, Workload, WorkloadRequest};
+/// use ridgepoint::internals::workload::{Session, SessionList, Turn};
+/// use ridgepoint::workload::{Workload, WorkloadRequest};
 ///
 /// let turn = |prompt, think_ns| Turn { request: WorkloadRequest::new(0, prompt, 10), think_ns };
 /// let list = SessionList::new(vec![Session { turns: vec![turn(100, 0), turn(150, 2_000)] }])?;

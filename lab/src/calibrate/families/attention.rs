@@ -3,8 +3,8 @@
 use ridgepoint::DType;
 use ridgepoint::internals::efficiency::family::AttentionKey;
 use ridgepoint::internals::efficiency::kernel_model::{Chip, DecodeModel, PrefillModel, QUERY_TILE};
-use ridgepoint::physics::Shape;
-use ridgepoint::physics::attention::{AttentionShape, HeadShape};
+use ridgepoint::internals::physics::Shape;
+use ridgepoint::internals::physics::attention::{AttentionShape, HeadShape};
 
 use super::super::family::{Calibrated, NO_MODEL, Placed, logs};
 use super::super::off_table::{AttentionCall, OffTable, is_uneven};

@@ -2,7 +2,7 @@
 
 use ridgepoint::internals::efficiency::family::StateKey;
 use ridgepoint::internals::efficiency::kernel_model::{Chip, StateModel};
-use ridgepoint::physics::Shape;
+use ridgepoint::internals::physics::Shape;
 
 use super::super::family::{Calibrated, Placed, logs};
 use super::super::source::Source;

@@ -1,9 +1,9 @@
 //! Calibration of routed experts.
 
-use ridgepoint::MatmulFormat;
+use ridgepoint::internals::dtype::MatmulFormat;
 use ridgepoint::internals::efficiency::family::{MoeKey, Routing};
 use ridgepoint::internals::efficiency::kernel_model::{Chip, MoeModel};
-use ridgepoint::physics::Shape;
+use ridgepoint::internals::physics::Shape;
 
 use super::super::family::{Calibrated, NO_MODEL, Placed, logs};
 use super::super::source::Source;

@@ -18,11 +18,12 @@ use crate::fit::ParameterReport;
 use crate::ingest::{Dropped, Interval, RequestTokens, StepRecord};
 use crate::training::QueueRow;
 use ridgepoint::internals::correction::CorrectionInfo;
+use ridgepoint::internals::replay::Distribution;
 use ridgepoint::internals::replay::export::TokenTimes;
 use ridgepoint::internals::replay::{Spread, SpreadSampler};
 use ridgepoint::internals::units::{US_PER_MS, ns_to_ms};
 use ridgepoint::latency::{CalibratedRoofline, LatencyModel};
-use ridgepoint::replay::{Distribution, EngineConfig, Observer, Outcome, replay};
+use ridgepoint::replay::{EngineConfig, Observer, Outcome, replay};
 use ridgepoint::{Error, Result, StepModel};
 use serde::Serialize;
 

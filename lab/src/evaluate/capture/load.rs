@@ -3,7 +3,8 @@
 use super::times::arrival_ns;
 use crate::ingest::{Dropped, Reason, RequestRow, Whole, disagreeing_chains};
 use ridgepoint::Result;
-use ridgepoint::workload::{Content, FixedList, Segment, WorkloadRequest};
+use ridgepoint::internals::workload::Content;
+use ridgepoint::workload::{FixedList, Segment, WorkloadRequest};
 
 /// The requests of a capture as a load.
 #[derive(Debug)]

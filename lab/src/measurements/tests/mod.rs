@@ -7,7 +7,7 @@ mod data_pack;
 mod parquet;
 
 use ridgepoint::ErrorKind;
-use ridgepoint::MatmulFormat;
+use ridgepoint::internals::dtype::MatmulFormat;
 use ridgepoint::internals::efficiency::family::AllReduceKind;
 use std::path::Path;
 
