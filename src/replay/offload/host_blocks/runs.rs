@@ -211,6 +211,8 @@ impl HostBlocks {
         let run = &mut self.runs[first as usize];
         run.last_use = (last_use.0, Reverse(if is_forward { u32::MAX - run.end } else { run.end }));
         run.is_forward = is_forward;
+        // An entry that is left of a dropped run may be later than this run's last use.
+        run.is_queued = false;
         (run.num_users, run.num_held, run.num_idle, run.places) = (1, num_held, num_idle, places);
         run.bound = bound.min(number);
         if num_idle > 0 {
