@@ -3,16 +3,17 @@
 
     bench_data/sparse_blocks.py RIDGEPOINT BLOCKS HARDWARE OUT
 
-BLOCKS is a folder with the public tables `dsa_context_module_perf.parquet` and `dsa_generation_module_perf.parquet`, whose rows time
-projections, indexer, attention and output together. RIDGEPOINT is the command, whose tables price the projections and small kernels.
-OUT gets `attention_decode.csv`, `attention_prefill.csv` and `meta.toml`. Needs pandas and pyarrow.
+BLOCKS is a folder with the public table `dsa_generation_module_perf.parquet`, whose rows time projections, indexer, attention and output
+of decodes together. RIDGEPOINT is the command, whose tables price the projections and small kernels.
+OUT gets `attention_decode.csv` and `meta.toml`. Needs pandas and pyarrow.
 
 1. Rows with 16-bit projections are kept, because those of fp8 blocks have a launch floor. Heads are 8 to 128.
 2. The time of projections and small kernels is taken off.
 3. Indexer of decodes: beyond `index_topk` tokens attention reads no more, so that what a block gains is the indexer's. Below, the
    indexer is taken to be linear in tokens. Its two launches are taken to be 8 µs, which only moves time between both parts.
-4. Indexer of prompts: the time per token that grows with the length of prompts beyond 4,096 tokens, as one rate per model.
-5. Attention is the rest. Prompts within 15 % of the floor of eager launches, and of more than 32,768 tokens together, are left out.
+4. Attention is the rest.
+
+Blocks of prompts are not used: they were launched one kernel at a time, and take at least 1.3 to 2 ms whatever their length.
 """
 
 import json
@@ -27,10 +28,7 @@ import pandas as pd
 TOPK = 2048
 LAUNCH_US = 8.0
 FLOOR_US = 2.45
-MOST_TOKENS = 32_768
-LONG_PROMPT = 4096
-SHORT_PROMPT = 512
-SIZES = {"decode": [2**k for k in range(11)], "prefill": [2**k for k in range(8, 16)]}
+SIZES = [2**k for k in range(11)]
 # Name of the model in the tables, the built-in one, attention heads, heads of the indexer.
 MODELS = {"V3.2": ("deepseek-v3.2", 128, 64), "GLM": ("glm-5", 64, 32)}
 KERNELS = (
@@ -51,45 +49,39 @@ class Projections:
             config.pop("ridgepoint")
             (folder / f"{name}.json").write_text(json.dumps(config | {"num_hidden_layers": 4}))
 
-    def at(self, name: str, ranks: int, phase: str, tokens: int) -> float:
-        key = (name, ranks, phase, tokens)
+    def at(self, name: str, ranks: int, tokens: int) -> float:
+        key = (name, ranks, tokens)
         if key not in self.known:
-            batch = f"{tokens}@100" if phase == "decode" else f"{tokens}@0"
             command = [
                 self.command, "predict-step", "--model", self.folder / f"{name}.json", "--hardware", self.hardware,
                 "--tensor-parallel-size", ranks, "--correction", "none", "--max-num-batched-tokens", 200_000,
-                "--max-num-seqs", 1024, f"--{phase}", batch, "--format", "json",
+                "--max-num-seqs", 1024, "--decode", f"{tokens}@100", "--format", "json",
             ]
             step = json.loads(subprocess.run([str(word) for word in command], check=True, capture_output=True).stdout)
             times = {of["name"]: of["time_us"] / of["count"] for of in step["operators"]}
             self.known[key] = sum(times[kernel] for kernel in KERNELS)
         return self.known[key]
 
-    def time_us(self, name: str, ranks: int, phase: str, tokens: int) -> float:
+    def time_us(self, name: str, ranks: int, tokens: int) -> float:
         """Interpolates between sizes, linearly in logarithms."""
-        sizes = SIZES[phase]
-        above = min((index for index, size in enumerate(sizes) if size >= tokens), default=len(sizes) - 1)
-        low, high = sizes[max(above - 1, 0)], sizes[above]
-        first, last = (math.log(self.at(name, ranks, phase, size)) for size in (low, high))
+        above = min((index for index, size in enumerate(SIZES) if size >= tokens), default=len(SIZES) - 1)
+        low, high = SIZES[max(above - 1, 0)], SIZES[above]
+        first, last = (math.log(self.at(name, ranks, size)) for size in (low, high))
         share = math.log(tokens / low) / math.log(high / low) if high > low else 0.0
         return math.exp(first + share * (last - first))
 
 
-def rows(folder: Path, phase: str, table: str, projections: Projections) -> pd.DataFrame:
+def rows(folder: Path, projections: Projections) -> pd.DataFrame:
     """Rows of a table with the time that is left without projections, µs."""
-    data = pd.read_parquet(folder / f"dsa_{table}_module_perf.parquet")
+    data = pd.read_parquet(folder / "dsa_generation_module_perf.parquet")
     data = data.rename(columns={"num_heads": "heads", "kv_cache_dtype": "kv", "batch_size": "batch", "isl": "query", "step": "past"})
     data["name"] = [next(key for key in MODELS if key in model) for model in data.model]
     most = data.name.map({key: heads for key, (_, heads, _) in MODELS.items()})
     data = data[(data.gemm_type == "bfloat16") & (data.heads >= 8) & (data.heads <= most)]
     data = data.groupby(["name", "kv", "heads", "batch", "query", "past"], as_index=False).latency.median()
     data["block"], data["tokens"] = data.latency * 1000, data.batch * data["query"]
-    if phase == "prefill":
-        floor = data[data.tokens <= 64].groupby(["name", "kv", "heads"]).block.median().rename("floor")
-        data = data.join(floor, on=["name", "kv", "heads"])
-        data = data[(data.block > 1.15 * data.floor) & (data.tokens <= MOST_TOKENS) & (data.past == 0)]
     model = [(MODELS[name][0], MODELS[name][1] // heads) for name, heads in zip(data.name, data.heads)]
-    spent = [projections.time_us(name, ranks, phase, tokens) for (name, ranks), tokens in zip(model, data.tokens)]
+    spent = [projections.time_us(name, ranks, tokens) for (name, ranks), tokens in zip(model, data.tokens)]
     return data.assign(rest=data.block - spent)
 
 
@@ -111,30 +103,13 @@ def split_decodes(data: pd.DataFrame) -> tuple[pd.DataFrame, pd.Series]:
     return data[data.attention > FLOOR_US], by_model
 
 
-def split_prompts(data: pd.DataFrame) -> tuple[pd.DataFrame, pd.Series]:
-    """Attention of prompts, and the time of the indexer by model, batch and tokens."""
-    rates = {}
-    for name, of_model in data[data["query"] >= LONG_PROMPT].groupby("name"):
-        slopes = []
-        for _, line in of_model.groupby(["kv", "heads", "batch"]):
-            x, y = line["query"].astype(float), line.rest / line.tokens
-            if len(line) >= 3:
-                slopes.append(((x - x.mean()) * (y - y.mean())).sum() / ((x - x.mean()) ** 2).sum())
-        rates[name] = max(float(pd.Series(slopes).median()), 0.0)
-    indexer = 2 * LAUNCH_US + data.name.map(rates) * data.tokens * data["query"]
-    data = data.assign(indexer=indexer, attention=data.rest - indexer)
-    # Short prompts of large batches are bounded by their queries, of which the rate of long ones tells nothing.
-    long = data[data["query"] >= SHORT_PROMPT]
-    return data[data.attention > FLOOR_US], long.groupby(["name", "batch", "query"]).indexer.first()
-
-
 def main() -> None:
     command, blocks, hardware, out = sys.argv[1], Path(sys.argv[2]), sys.argv[3], Path(sys.argv[4])
     out.mkdir(parents=True, exist_ok=True)
     shared = "num_heads,num_kv_heads,head_dim,kv_cache_dtype,window_size,batch_size"
     with tempfile.TemporaryDirectory() as folder:
         projections = Projections(command, hardware, Path(folder))
-        attention, indexer = split_decodes(rows(blocks, "decode", "generation", projections))
+        attention, indexer = split_decodes(rows(blocks, projections))
         lines = [f"{shared},kv_tokens_total,kv_tokens_max,latency_us"]
         for (kv, heads, batch, past), time in attention.groupby(["kv", "heads", "batch", "past"]).attention.median().items():
             # A query picks TOPK tokens at most, its own included.
@@ -143,13 +118,6 @@ def main() -> None:
         for (name, batch, past), time in indexer.items():
             lines.append(f"{MODELS[name][2]},1,indexer,fp8,0,{batch},{batch * (past + 1)},{past + 1},{time:.4f}")
         (out / "attention_decode.csv").write_text("\n".join(lines) + "\n")
-        attention, indexer = split_prompts(rows(blocks, "prefill", "context", projections))
-        lines = [f"{shared},num_scheduled_tokens,num_computed_tokens,latency_us"]
-        for (kv, heads, batch, query), time in attention.groupby(["kv", "heads", "batch", "query"]).attention.median().items():
-            lines.append(f"{heads},1,dsa,{kv},{TOPK},{batch},{query},0,{time:.4f}")
-        for (name, batch, query), time in indexer.items():
-            lines.append(f"{MODELS[name][2]},1,indexer,fp8,0,{batch},{query},0,{time:.4f}")
-        (out / "attention_prefill.csv").write_text("\n".join(lines) + "\n")
     (out / "meta.toml").write_text('kind = "measurement"\nframework = "vLLM"\nversion = "0.24.0"\n')
 
 
