@@ -292,7 +292,7 @@ impl StateCurve {
     }
 
     /// The same, whose calls are looked up with other `heads` of as much work.
-    pub fn as_if(self, heads: StateHeads) -> Self {
+    pub fn standing_in_for(self, heads: StateHeads) -> Self {
         StateCurve { heads: Some(heads), ..self }
     }
 

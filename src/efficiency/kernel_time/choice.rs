@@ -278,7 +278,7 @@ impl Choice<'_> {
         let group = heads.value_dim() as f64 / key.head_dim as f64 / key_heads;
         let alike = StateModel::shape(&key, &[key_heads, group, 1.0, 1.0]).heads;
         let curve = StateCurve::new(&found.series, key_heads, group, self.chip, found.at_best(false));
-        Ok(Some(Curve::State(curve.as_if(alike))))
+        Ok(Some(Curve::State(curve.standing_in_for(alike))))
     }
 
     fn moe(&mut self, experts: &Experts) -> Result<Curve> {
