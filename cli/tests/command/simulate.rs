@@ -358,7 +358,7 @@ fn arguments_at_their_limits_run() {
 #[test]
 fn every_built_in_model_runs_on_gpus_enough() {
     for model in ridgepoint::model::builtin_names() {
-        let runs = [(1, 1), (2, 1), (4, 1), (8, 1), (16, 1), (8, 2)].into_iter().any(|(tensor, stages)| {
+        let runs = [(1, 1), (2, 1), (4, 1), (8, 1), (16, 1), (8, 2), (8, 4)].into_iter().any(|(tensor, stages)| {
             let server = format!("--model {model} --hardware h100 --tp {tensor} --pp {stages} --max-model-len 2048");
             let run = simulate(&format!(
                 "{server} --concurrency 4 --num-requests 8 --input-len 100 --output-len 5 --format json"

@@ -94,10 +94,12 @@ fn heads(row: &Row<'_>, num_latent_kv_heads: impl Fn(u64) -> u64) -> Result<Head
         return Err(row.bad("num_kv_heads", format!("a divisor of num_heads = {num_heads}")));
     }
     let window: Option<u64> = row.optional("window_size", |row, column| row.whole(column, 0..=MAX_COUNT))?;
+    let named =
+        row.text("head_dim").as_deref().and_then(HeadSize::parse).filter(|of| !matches!(of, HeadSize::Plain(_)));
     Ok(Heads {
         num_heads,
         num_kv_heads,
-        head_size: row.read("head_dim", "a width, dsa or indexer", HeadSize::parse)?,
+        head_size: named.map_or_else(|| size(row, "head_dim").map(HeadSize::Plain), Ok)?,
         kv_dtype: row.read("kv_cache_dtype", KV_DTYPES, DType::parse)?,
         window: window.filter(|tokens| *tokens > 0).map_or(Window::Full, Window::Sliding),
     })
