@@ -88,8 +88,8 @@ impl Shape for ExchangeShape {
     /// NVIDIA, nccl-tests (`doc/PERFORMANCE.md`): the bus bandwidth of each collective.
     ///
     /// ```
-    /// use ridgepoint::physics::Shape;
-    /// use ridgepoint::physics::communication::{Collective, ExchangeShape};
+    /// use ridgepoint::internals::physics::Shape;
+    /// use ridgepoint::internals::physics::communication::{Collective, ExchangeShape};
     /// let work = |collective| ExchangeShape { collective, message_bytes: 800.0, gpus: 4.0 }.work().bytes;
     /// assert_eq!((work(Collective::AllGather), work(Collective::AllReduce)), (600.0, 1200.0));
     /// ```
@@ -103,7 +103,7 @@ impl Shape for ExchangeShape {
 /// Bytes of the whole message of which each rank sends all but its own part.
 ///
 /// ```
-/// assert_eq!(ridgepoint::physics::communication::exchanged_message_bytes(600.0, 4.0), 800.0);
+/// assert_eq!(ridgepoint::internals::physics::communication::exchanged_message_bytes(600.0, 4.0), 800.0);
 /// ```
 pub fn exchanged_message_bytes(sent_bytes: f64, num_gpus: f64) -> f64 {
     sent_bytes * num_gpus / (num_gpus - 1.0).max(1.0)
