@@ -163,7 +163,7 @@ impl HostBlocks {
         self.path.reverse();
     }
 
-    /// Adds a run.
+    /// Adds a run. An entry in `idle` that a dropped run left under its number may be later than its last use and does not count.
     fn push(&mut self, parent: u32, hashes: impl Iterator<Item = BlockHash>) -> u32 {
         let index = self.unused_runs.pop().unwrap_or_else(|| {
             self.runs.push(Run::EMPTY);
@@ -171,13 +171,11 @@ impl HostBlocks {
         });
         let start = self.runs.get(parent as usize).map_or(0, |run| run.end);
         let run = &mut self.runs[index as usize];
-        // A run that was dropped may still be queued.
-        let is_queued = run.is_queued;
         let mut places = std::mem::take(&mut run.places);
         places.clear();
         places.extend(hashes.map(|hash| Place { hash, block: NONE }));
         self.heads.insert(places[0].hash, index);
-        *run = Run { parent, end: start + places.len() as u32, places, is_queued, ..Run::EMPTY };
+        *run = Run { parent, end: start + places.len() as u32, places, ..Run::EMPTY };
         if let Some(parent) = self.runs.get_mut(parent as usize) {
             parent.num_users += 1;
         }
@@ -211,8 +209,6 @@ impl HostBlocks {
         let run = &mut self.runs[first as usize];
         run.last_use = (last_use.0, Reverse(if is_forward { u32::MAX - run.end } else { run.end }));
         run.is_forward = is_forward;
-        // An entry that is left of a dropped run may be later than this run's last use.
-        run.is_queued = false;
         (run.num_users, run.num_held, run.num_idle, run.places) = (1, num_held, num_idle, places);
         run.bound = bound.min(number);
         if num_idle > 0 {
