@@ -65,13 +65,9 @@ pub enum HeadSize {
 }
 
 impl HeadSize {
-    /// The head size of a name in measurement files: a width, `dsa` or `indexer`.
-    pub fn parse(name: &str) -> Option<Self> {
-        match name {
-            "dsa" => Some(HeadSize::Sparse),
-            "indexer" => Some(HeadSize::Indexer),
-            width => width.parse().ok().map(HeadSize::Plain),
-        }
+    /// The head size that measurement files name instead of a width: `dsa` or `indexer`.
+    pub fn named(name: &str) -> Option<Self> {
+        [HeadSize::Sparse, HeadSize::Indexer].into_iter().find(|of| of.to_string() == name)
     }
 }
 
@@ -116,9 +112,10 @@ impl Key for AttentionKey {
             kv_dtype: [DType::Bfloat16, DType::Fp8].into_iter().find(|dtype| dtype.to_string() == kv_dtype)?,
             head_size: match head_size {
                 "mla" => HeadSize::Latent,
-                "dsa" => HeadSize::Sparse,
-                "indexer" => HeadSize::Indexer,
-                width => HeadSize::Plain(width.strip_prefix('d')?.parse().ok()?),
+                other => match HeadSize::named(other) {
+                    Some(named) => named,
+                    None => HeadSize::Plain(other.strip_prefix('d')?.parse().ok()?),
+                },
             },
             window: match window {
                 "full" => None,

@@ -1,5 +1,4 @@
 //! Timings of all-reduces.
-#![expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "floats saturate; readers check ranges")]
 
 use ridgepoint::internals::efficiency::family::AllReduceKind;
 use ridgepoint::internals::efficiency::kernel_model::AllReduceModel;
@@ -7,7 +6,7 @@ use ridgepoint::internals::input::Row;
 use ridgepoint::{DType, Result};
 
 use super::source::SourceFormat;
-use super::tables::{Call, KV_DTYPES, Measured, PublicTable, public_columns, size};
+use super::tables::{Call, Measured, PublicTable, message_bytes, num_gpus, public_columns};
 
 /// An all-reduce.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -34,17 +33,8 @@ impl Call for AllReduceCall {
     }];
 
     fn read(row: &Row<'_>, format: SourceFormat) -> Result<Self> {
-        let num_gpus = size(row, "num_gpus")?;
-        if num_gpus < 2 {
-            return Err(row.bad("num_gpus", "at least 2: one GPU has nothing to reduce"));
-        }
-        let message_bytes = match format {
-            SourceFormat::Csv => size(row, "message_bytes")?,
-            SourceFormat::Parquet => {
-                let element_bytes = row.read("allreduce_dtype", KV_DTYPES, DType::parse)?.bytes();
-                (size(row, "message_size")? as f64 * element_bytes).ceil() as u64
-            }
-        };
+        let num_gpus = num_gpus(row, "reduce")?;
+        let message_bytes = message_bytes(row, format, "allreduce_dtype", DType::parse)?;
         let backend = |name: &str| match name.split_once('_').map_or(name, |(_, kind)| kind) {
             "graph" => Some(AllReduceKind::Graph),
             "eager" => Some(AllReduceKind::Eager),

@@ -7,7 +7,7 @@ use ridgepoint::internals::model::Window;
 use ridgepoint::{DType, Result};
 
 use super::source::SourceFormat;
-use super::tables::{Call, KV_DTYPES, MAX_COUNT, Measured, PublicTable, size};
+use super::tables::{Call, KV_DTYPES, MAX_COUNT, Measured, PublicTable, check_divides, size};
 
 /// The heads that an attention call works on.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -90,12 +90,9 @@ fn heads(row: &Row<'_>, num_latent_kv_heads: impl Fn(u64) -> u64) -> Result<Head
         });
     }
     let num_kv_heads = size(row, "num_kv_heads")?;
-    if !num_heads.is_multiple_of(num_kv_heads) {
-        return Err(row.bad("num_kv_heads", format!("a divisor of num_heads = {num_heads}")));
-    }
+    check_divides(row, "num_kv_heads", num_kv_heads, num_heads, format_args!("num_heads = {num_heads}"))?;
     let window: Option<u64> = row.optional("window_size", |row, column| row.whole(column, 0..=MAX_COUNT))?;
-    let named =
-        row.text("head_dim").as_deref().and_then(HeadSize::parse).filter(|of| !matches!(of, HeadSize::Plain(_)));
+    let named = row.text("head_dim").as_deref().and_then(HeadSize::named);
     Ok(Heads {
         num_heads,
         num_kv_heads,

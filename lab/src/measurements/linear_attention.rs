@@ -7,7 +7,7 @@ use ridgepoint::internals::model::Recurrence;
 use ridgepoint::internals::physics::StateKernel;
 
 use super::source::SourceFormat;
-use super::tables::{Call, Measured, PublicTable, public_columns, size};
+use super::tables::{Call, Measured, PublicTable, check_divides, public_columns, size};
 
 const STATE_KERNELS: &str = "conv_prefill, conv_decode, chunk_scan or state_update";
 const PUBLIC_STATE_KERNELS: &str =
@@ -79,9 +79,8 @@ impl Call for StateCall {
             batch_size: size(row, "batch_size")?,
             num_scheduled_tokens: size(row, "num_scheduled_tokens")?,
         };
-        if !call.num_heads.is_multiple_of(call.num_key_heads) {
-            return Err(row.bad("num_key_heads", format!("a divisor of num_heads = {}", call.num_heads)));
-        }
+        let heads = format_args!("num_heads = {}", call.num_heads);
+        check_divides(row, "num_key_heads", call.num_key_heads, call.num_heads, heads)?;
         if !kernel.is_prefill() && call.num_scheduled_tokens != 1 {
             return Err(row.bad("num_scheduled_tokens", format!("1: {} is a kernel of decodes", kernel.name())));
         }

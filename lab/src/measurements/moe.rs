@@ -7,7 +7,7 @@ use ridgepoint::internals::efficiency::kernel_model::MoeModel;
 use ridgepoint::internals::input::Row;
 
 use super::source::SourceFormat;
-use super::tables::{Call, Measured, PublicTable, matmul_format, public_columns, size};
+use super::tables::{Call, Measured, PublicTable, check_divides, matmul_format, public_columns, size};
 
 const DISTRIBUTIONS: &str = "balanced, or power_law_<alpha> with alpha above 0";
 
@@ -29,7 +29,7 @@ pub struct MoeCall {
     pub num_experts: u64,
     /// GPUs that share every expert; divides `intermediate_size`.
     pub moe_tp_size: u64,
-    /// GPUs that the experts are spread over; divides `num_experts`.
+    /// GPUs that each hold some of the experts; divides `num_experts`.
     pub moe_ep_size: u64,
     /// How tokens were spread over the experts: `balanced`, or `power_law_<alpha>` if the experts' loads were drawn from
     /// a density that falls as load^−alpha.
@@ -75,12 +75,10 @@ impl Call for MoeCall {
         if call.top_k > call.num_experts {
             return Err(row.bad("top_k", format!("at most num_experts = {}", call.num_experts)));
         }
-        if !call.num_experts.is_multiple_of(call.moe_ep_size) {
-            return Err(row.bad("moe_ep_size", format!("a divisor of num_experts = {}", call.num_experts)));
-        }
-        if !call.intermediate_size.is_multiple_of(call.moe_tp_size) {
-            return Err(row.bad("moe_tp_size", format!("a divisor of the experts' width {}", call.intermediate_size)));
-        }
+        let MoeCall { num_experts, intermediate_size, .. } = call;
+        check_divides(row, "moe_ep_size", call.moe_ep_size, num_experts, format_args!("num_experts = {num_experts}"))?;
+        let width = format_args!("the experts' width {intermediate_size}");
+        check_divides(row, "moe_tp_size", call.moe_tp_size, intermediate_size, width)?;
         Ok(call)
     }
 }

@@ -1,5 +1,4 @@
 //! Timings of NCCL's collectives.
-#![expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "floats saturate; readers check ranges")]
 
 use ridgepoint::internals::efficiency::kernel_model::ExchangeModel;
 use ridgepoint::internals::input::Row;
@@ -7,7 +6,7 @@ use ridgepoint::internals::physics::communication::Collective;
 use ridgepoint::{DType, Result};
 
 use super::source::SourceFormat;
-use super::tables::{Call, KV_DTYPES, Measured, PublicTable, public_columns, size};
+use super::tables::{Call, Measured, PublicTable, message_bytes, num_gpus, public_columns};
 
 const COLLECTIVES: &str = "all_gather, reduce_scatter, alltoall or all_reduce";
 
@@ -33,19 +32,10 @@ impl Call for ExchangeCall {
     }];
 
     fn read(row: &Row<'_>, format: SourceFormat) -> Result<Self> {
-        let num_gpus = size(row, "num_gpus")?;
-        if num_gpus < 2 {
-            return Err(row.bad("num_gpus", "at least 2: one GPU has nothing to exchange"));
-        }
-        let message_bytes = match format {
-            SourceFormat::Csv => size(row, "message_bytes")?,
-            SourceFormat::Parquet => {
-                // NCCL's names of the formats.
-                let dtype = |name: &str| if name == "half" { Some(DType::Float16) } else { DType::parse(name) };
-                let element_bytes = row.read("nccl_dtype", KV_DTYPES, dtype)?.bytes();
-                (size(row, "message_size")? as f64 * element_bytes).ceil() as u64
-            }
-        };
+        let num_gpus = num_gpus(row, "exchange")?;
+        // NCCL's names of the formats.
+        let dtype = |name: &str| if name == "half" { Some(DType::Float16) } else { DType::parse(name) };
+        let message_bytes = message_bytes(row, format, "nccl_dtype", dtype)?;
         let column = if format == SourceFormat::Csv { "collective" } else { "op_name" };
         let collective = row.read(column, COLLECTIVES, Collective::parse)?;
         Ok(ExchangeCall { collective, num_gpus, message_bytes })

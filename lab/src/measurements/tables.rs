@@ -1,13 +1,14 @@
 //! What the files of every operator share: columns, their public names, and cells that are read alike.
+#![expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "floats saturate; readers check ranges")]
 
-use std::fmt::Debug;
+use std::fmt::{Arguments, Debug};
 use std::hash::Hash;
 
-use ridgepoint::Result;
 use ridgepoint::internals::dtype::MatmulFormat;
 use ridgepoint::internals::efficiency::family::Family;
 use ridgepoint::internals::input::{Columns, Row};
 use ridgepoint::internals::units::US_PER_MS;
+use ridgepoint::{DType, Result};
 
 use super::source::SourceFormat;
 use crate::measured_time::{MICROSECONDS, MILLISECONDS};
@@ -71,6 +72,35 @@ pub(super) fn latency_us(row: &Row<'_>, format: SourceFormat) -> Result<f64> {
 
 pub(super) fn size(row: &Row<'_>, column: &str) -> Result<u64> {
     row.whole(column, 1..=MAX_COUNT)
+}
+
+/// Reads the ranks of a collective, at least 2: one GPU has nothing to `exchange`.
+pub(super) fn num_gpus(row: &Row<'_>, exchange: &str) -> Result<u64> {
+    match size(row, "num_gpus")? {
+        1 => Err(row.bad("num_gpus", format!("at least 2: one GPU has nothing to {exchange}"))),
+        ranks => Ok(ranks),
+    }
+}
+
+/// Reads the message of a collective, bytes. Public tables count elements of the format in `dtype_column`, which `parse` reads.
+pub(super) fn message_bytes(
+    row: &Row<'_>,
+    format: SourceFormat,
+    dtype_column: &str,
+    parse: impl FnOnce(&str) -> Option<DType>,
+) -> Result<u64> {
+    match format {
+        SourceFormat::Csv => size(row, "message_bytes"),
+        SourceFormat::Parquet => {
+            let element_bytes = row.read(dtype_column, KV_DTYPES, parse)?.bytes();
+            Ok((size(row, "message_size")? as f64 * element_bytes).ceil() as u64)
+        }
+    }
+}
+
+/// Checks that `part`, the value of `column`, divides the `whole` that `named` tells.
+pub(super) fn check_divides(row: &Row<'_>, column: &str, part: u64, whole: u64, named: Arguments<'_>) -> Result<()> {
+    if whole.is_multiple_of(part) { Ok(()) } else { Err(row.bad(column, format_args!("a divisor of {named}"))) }
 }
 
 pub(super) fn matmul_format(row: &Row<'_>) -> Result<MatmulFormat> {
