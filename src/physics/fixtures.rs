@@ -1,11 +1,27 @@
-//! Models for the tests of the physics, written out by hand from their public configurations.
+//! Models for the tests of the physics, written out by hand from their public configurations, and the operators of their steps.
 
 use crate::dtype::{DType, WeightFormat};
 use crate::model::{Attention, DenseFfn, GqaAttention, LayerGroup, MlaAttention, Model, Moe, SamplingDefaults, Window};
+use crate::request::Request;
+
+use super::{Operator, StepPlan};
 
 pub const BF16: DType = DType::Bfloat16;
 pub const PLAIN: WeightFormat = WeightFormat::Plain(BF16);
 const BLOCK_FP8: WeightFormat = WeightFormat::Fp8Block { rows: 128, columns: 128 };
+
+/// The operators of a step.
+pub fn run(plan: &StepPlan, batch: &[Request]) -> Vec<Operator> {
+    let mut operators = Vec::new();
+    plan.operators(&plan.batch_sums(batch).unwrap(), &mut operators);
+    operators
+}
+
+/// The operator of a name.
+pub fn named<'a>(operators: &'a [Operator], name: &str) -> &'a Operator {
+    let names: Vec<&str> = operators.iter().map(|o| o.name).collect();
+    operators.iter().find(|o| o.name == name).unwrap_or_else(|| panic!("no {name} in {names:?}"))
+}
 
 pub fn gqa(num_heads: u64, num_kv_heads: u64, head_dim: u64, window: Window) -> GqaAttention {
     GqaAttention {

@@ -8,7 +8,7 @@ use crate::deployment::Deployment;
 use crate::model::{Attention, Model, Window};
 use crate::request::Request;
 
-use super::fixtures::{self, all};
+use super::fixtures::{self, all, run};
 use super::{Operator, OperatorGroup, StepPlan};
 
 /// Sums in another order may differ in the last digits.
@@ -16,12 +16,6 @@ const REL_SUMMATION_ORDER: f64 = 1e-12;
 
 fn eager() -> Deployment {
     Deployment { enforce_eager: true, ..Deployment::default() }
-}
-
-fn run(plan: &StepPlan, batch: &[Request]) -> Vec<Operator> {
-    let mut operators = Vec::new();
-    plan.operators(&plan.batch_sums(batch).unwrap(), &mut operators);
-    operators
 }
 
 /// Totals of a step.

@@ -4,22 +4,11 @@ use crate::deployment::Deployment;
 use crate::dtype::{DType, WeightFormat};
 use crate::request::Request;
 
-use super::fixtures::{self, PLAIN};
-use super::{Experts, GraphMode, Kernel, Memory, Operator, StepPlan};
+use super::fixtures::{self, PLAIN, named, run};
+use super::{Experts, GraphMode, Kernel, Memory, StepPlan};
 
 fn plan(model: &crate::model::Model, deployment: &Deployment) -> StepPlan {
     StepPlan::new(model, deployment).unwrap()
-}
-
-fn run(plan: &StepPlan, batch: &[Request]) -> Vec<Operator> {
-    let mut operators = Vec::new();
-    plan.operators(&plan.batch_sums(batch).unwrap(), &mut operators);
-    operators
-}
-
-fn named<'a>(operators: &'a [Operator], name: &str) -> &'a Operator {
-    let names: Vec<&str> = operators.iter().map(|o| o.name).collect();
-    operators.iter().find(|o| o.name == name).unwrap_or_else(|| panic!("no {name} in {names:?}"))
 }
 
 fn gemm(m: u64, n: u64, k: u64, weights: WeightFormat) -> Kernel {

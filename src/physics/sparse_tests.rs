@@ -6,27 +6,17 @@ use crate::dtype::DType;
 use crate::model::Model;
 use crate::request::Request;
 
+use super::fixtures::{named, run};
 use super::{Kernel, Memory, Operator, StepPlan};
 
-fn run(model: &str, deployment: &Deployment, batch: &[Request]) -> Vec<Operator> {
-    let plan = StepPlan::new(&Model::builtin(model).unwrap(), deployment).unwrap();
-    let mut operators = Vec::new();
-    plan.operators(&plan.batch_sums(batch).unwrap(), &mut operators);
-    operators
-}
-
-fn find<'a>(operators: &'a [Operator], name: &str) -> Option<&'a Operator> {
-    operators.iter().find(|o| o.name == name)
-}
-
-fn named<'a>(operators: &'a [Operator], name: &str) -> &'a Operator {
-    find(operators, name).unwrap_or_else(|| panic!("no {name}"))
+fn operators_of(model: &str, deployment: &Deployment, batch: &[Request]) -> Vec<Operator> {
+    run(&StepPlan::new(&Model::builtin(model).unwrap(), deployment).unwrap(), batch)
 }
 
 #[test]
 fn a_decode_scores_all_tokens_and_attends_to_those_that_were_picked() {
     let operators =
-        run("deepseek-v3.2", &Deployment::tensor_parallel(8), &[Request::decode(9999), Request::decode(99)]);
+        operators_of("deepseek-v3.2", &Deployment::tensor_parallel(8), &[Request::decode(9999), Request::decode(99)]);
     // Every rank has all 64 heads of the indexer, against 10,000 and 100 keys of 132 bytes.
     let indexer = named(&operators, "indexer_decode");
     assert_eq!(indexer.flops, 2.0 * 10_100.0 * 64.0 * 128.0);
@@ -40,21 +30,21 @@ fn a_decode_scores_all_tokens_and_attends_to_those_that_were_picked() {
 
 #[test]
 fn each_query_of_a_chunk_picks_its_own_tokens() {
-    let operators = run("deepseek-v3.2", &Deployment::tensor_parallel(8), &[Request::prefill(10, 5000)]);
+    let operators = operators_of("deepseek-v3.2", &Deployment::tensor_parallel(8), &[Request::prefill(10, 5000)]);
     let (indexer, attention) = (named(&operators, "indexer_prefill"), named(&operators, "attention_prefill_sparse"));
     assert_eq!(indexer.flops, 2.0 * (10.0 * 5000.0 + 55.0) * 64.0 * 128.0);
     assert_eq!(attention.flops, 2.0 * 10.0 * 2048.0 * 16.0 * (576.0 + 512.0));
     let Kernel::AttentionPrefill { kv_tokens, .. } = attention.kernel else { panic!("{attention:?}") };
     assert_eq!(kv_tokens, 5010);
     // Chunks are absorbed: nothing is projected up, and all ten rows meet the absorbed projections.
-    assert!(find(&operators, "kv_b_proj").is_none() && find(&operators, "key_join").is_none());
+    assert!(!operators.iter().any(|o| ["kv_b_proj", "key_join"].contains(&o.name)));
     let Kernel::Gemm { m, n, k, .. } = named(&operators, "q_absorb").kernel else { panic!() };
     assert_eq!((m, n, k), (16, 16 * 512, 128));
 }
 
 #[test]
 fn an_indexer_has_two_replicated_projections_and_a_cache() {
-    let operators = run("glm-5", &Deployment::tensor_parallel(8), &[Request::decode(99)]);
+    let operators = operators_of("glm-5", &Deployment::tensor_parallel(8), &[Request::decode(99)]);
     let shape = |name: &str| match named(&operators, name).kernel {
         Kernel::Gemm { m, n, k, .. } => (m, n, k),
         _ => panic!("{name}"),
@@ -67,7 +57,7 @@ fn an_indexer_has_two_replicated_projections_and_a_cache() {
 
 #[test]
 fn layers_that_share_picks_have_no_indexer() {
-    let operators = run("glm-5.2", &Deployment::tensor_parallel(8), &[Request::decode(99)]);
+    let operators = operators_of("glm-5.2", &Deployment::tensor_parallel(8), &[Request::decode(99)]);
     // Layers 0, 1 and 2, and every fourth from 6 to 74.
     assert_eq!((named(&operators, "indexer_decode").count, named(&operators, "indexer_q_proj").count), (21, 21));
     assert_eq!(named(&operators, "attention_decode_sparse").count, 78);

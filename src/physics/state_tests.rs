@@ -5,21 +5,11 @@ use crate::deployment::Deployment;
 use crate::model::Model;
 use crate::request::Request;
 
+use super::fixtures::{named, run};
 use super::{Kernel, Memory, Operator, StateKernel, StepPlan};
 
 fn plan(model: &str, deployment: &Deployment) -> StepPlan {
     StepPlan::new(&Model::find(model).unwrap(), deployment).unwrap()
-}
-
-fn run(plan: &StepPlan, batch: &[Request]) -> Vec<Operator> {
-    let mut operators = Vec::new();
-    plan.operators(&plan.batch_sums(batch).unwrap(), &mut operators);
-    operators
-}
-
-fn named<'a>(operators: &'a [Operator], name: &str) -> &'a Operator {
-    let names: Vec<&str> = operators.iter().map(|o| o.name).collect();
-    operators.iter().find(|o| o.name == name).unwrap_or_else(|| panic!("no {name} in {names:?}"))
 }
 
 fn shape(operator: &Operator) -> (u64, u64, u64) {
